@@ -1,0 +1,17 @@
+#include "src/base/log.h"
+
+#include <cstdio>
+
+namespace moe {
+
+void Logger::log(LogLevel level, const char* format, ...) const {
+  if (sink == nullptr) return;
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  const int n = std::vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  if (n >= 0) sink(user, static_cast<int>(level), text);
+}
+
+}  // namespace moe

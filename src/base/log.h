@@ -1,0 +1,18 @@
+#pragma once
+// Where the library's few messages go: the caller's sink, or nowhere.
+
+#include <cstdarg>
+
+namespace moe {
+
+enum class LogLevel { kError = 1, kWarning = 2, kInfo = 3, kDebug = 4 };
+
+/// Silent unless `sink` is set. `sink` may be called from any thread.
+struct Logger {
+  void (*sink)(void* user, int level, const char* text) = nullptr;
+  void* user = nullptr;
+
+  void log(LogLevel level, const char* format, ...) const __attribute__((format(printf, 3, 4)));
+};
+
+}  // namespace moe

@@ -1,0 +1,47 @@
+#pragma once
+// pthread mutex and condition variable (std::mutex can throw).
+
+#include <pthread.h>
+
+namespace moe {
+
+class Mutex {
+ public:
+  Mutex() { pthread_mutex_init(&mutex_, nullptr); }
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+  ~Mutex() { pthread_mutex_destroy(&mutex_); }
+  void lock() { pthread_mutex_lock(&mutex_); }
+  bool try_lock() { return pthread_mutex_trylock(&mutex_) == 0; }
+  void unlock() { pthread_mutex_unlock(&mutex_); }
+  pthread_mutex_t* native() { return &mutex_; }
+
+ private:
+  pthread_mutex_t mutex_;
+};
+
+class LockGuard {
+ public:
+  explicit LockGuard(Mutex& mutex) : mutex_(mutex) { mutex_.lock(); }
+  LockGuard(const LockGuard&) = delete;
+  LockGuard& operator=(const LockGuard&) = delete;
+  ~LockGuard() { mutex_.unlock(); }
+
+ private:
+  Mutex& mutex_;
+};
+
+class Condition {
+ public:
+  Condition() { pthread_cond_init(&condition_, nullptr); }
+  Condition(const Condition&) = delete;
+  Condition& operator=(const Condition&) = delete;
+  ~Condition() { pthread_cond_destroy(&condition_); }
+  void wait(Mutex& held) { pthread_cond_wait(&condition_, held.native()); }
+  void notify_all() { pthread_cond_broadcast(&condition_); }
+
+ private:
+  pthread_cond_t condition_;
+};
+
+}  // namespace moe

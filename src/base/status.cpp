@@ -1,0 +1,55 @@
+#include "src/base/status.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace moe {
+namespace {
+
+// Drops a UTF-8 sequence that was cut in the middle by the end of the buffer.
+void trim_partial_utf8(char* text) {
+  size_t n = std::strlen(text);
+  size_t back = 0;
+  while (back < n && back < 3 && (static_cast<unsigned char>(text[n - 1 - back]) & 0xC0) == 0x80) {
+    ++back;
+  }
+  if (back == n) return;
+  const unsigned char lead = static_cast<unsigned char>(text[n - 1 - back]);
+  const size_t need = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+  if (lead >= 0xC0 && need != back) text[n - 1 - back] = '\0';
+}
+
+}  // namespace
+
+void Status::copy(const Status& other) {
+  code_ = other.code_;
+  std::memcpy(text_, other.text_, std::strlen(other.text_) + 1);
+}
+
+Status Status::verror(moe_status code, const char* format, va_list args) {
+  Status s;
+  s.code_ = code;
+  const int n = std::vsnprintf(s.text_, sizeof s.text_, format, args);
+  if (n < 0) s.text_[0] = '\0';
+  if (n >= static_cast<int>(sizeof s.text_)) trim_partial_utf8(s.text_);
+  return s;
+}
+
+Status Status::error(moe_status code, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  Status s = verror(code, format, args);
+  va_end(args);
+  return s;
+}
+
+Status Status::with_context(const char* format, ...) const {
+  char prefix[MOE_ERROR_TEXT_BYTES];
+  va_list args;
+  va_start(args, format);
+  if (std::vsnprintf(prefix, sizeof prefix, format, args) < 0) prefix[0] = '\0';
+  va_end(args);
+  return error(code_, "%s: %s", prefix, text_);
+}
+
+}  // namespace moe

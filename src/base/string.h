@@ -1,0 +1,53 @@
+#pragma once
+// Text of the core: String (owned bytes, zero-terminated) and helpers on std::string_view.
+
+#include <string_view>
+
+#include "src/base/array.h"
+
+namespace moe {
+
+/// Owned UTF-8 bytes; c_str() is always terminated.
+class String {
+ public:
+  explicit String(const Allocator& allocator = system_allocator()) : bytes_(allocator) {}
+
+  Status assign(std::string_view text) {
+    bytes_.clear();
+    return append(text);
+  }
+  /// On failure the text is as it was.
+  Status append(std::string_view text) {
+    const size_t n = size();
+    size_t need = 0;
+    if (!checked_add(n + 1, text.size(), &need)) return out_of_memory("text", ~0ULL);
+    if (need > bytes_.capacity()) MOE_TRY(bytes_.reserve(std::max(need, n + n / 2)));
+    bytes_.clear_to(n);
+    (void)bytes_.append(text.data(), text.size());
+    (void)bytes_.push('\0');
+    return {};
+  }
+  void clear() { bytes_.clear(); }
+
+  size_t size() const { return bytes_.empty() ? 0 : bytes_.size() - 1; }
+  bool empty() const { return size() == 0; }
+  const char* c_str() const { return bytes_.empty() ? "" : bytes_.data(); }
+  std::string_view view() const { return {c_str(), size()}; }
+
+ private:
+  struct Bytes : Array<char> {
+    using Array<char>::Array;
+    void clear_to(size_t n) {
+      while (size() > n) pop();
+    }
+  };
+  Bytes bytes_;
+};
+
+/// text[from, from + n), clamped to the text: unlike string_view::substr it cannot throw.
+inline std::string_view slice(std::string_view text, size_t from, size_t n = ~size_t{0}) {
+  if (from > text.size()) from = text.size();
+  return {text.data() + from, std::min(n, text.size() - from)};
+}
+
+}  // namespace moe

@@ -1,0 +1,125 @@
+#include "src/base/thread_pool.h"
+
+#include <sched.h>
+
+#include <cstdio>
+
+namespace moe {
+namespace {
+
+constexpr int kSpins = 2000;  // a few microseconds: as long as a decode step's serial parts
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// cgroup v2 writes "<quota|max> <period>"; a missing file means no limit.
+int cgroup_cpus() {
+  std::FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "re");
+  if (f == nullptr) return 1 << 20;
+  long long quota = 0;
+  long long period = 0;
+  const int n = std::fscanf(f, "%lld %lld", &quota, &period);
+  std::fclose(f);
+  if (n != 2 || quota <= 0 || period <= 0) return 1 << 20;
+  return static_cast<int>(std::max<long long>(1, (quota + period - 1) / period));
+}
+
+}  // namespace
+
+ThreadPool::~ThreadPool() { stop(); }
+
+Status ThreadPool::start(int n_threads) {
+  if (n_threads < 0 || n_threads > 1024) {
+    return Status::error(MOE_ERR_RANGE, "threads: expected 0..1024, found %d", n_threads);
+  }
+  if (!workers_.empty()) return Status::error(MOE_ERR_STATE, "thread pool: already started");
+  if (n_threads == 0) n_threads = usable_cpus();
+  MOE_TRY(workers_.reserve(static_cast<size_t>(n_threads)));
+  for (int i = 1; i < n_threads; ++i) {
+    MOE_TRY(workers_.push(Worker{this, {}, i}));
+    if (pthread_create(&workers_.back().thread, nullptr, worker_main, &workers_.back()) != 0) {
+      workers_.pop();
+      stop();
+      return Status::error(MOE_ERR_MEMORY, "cannot start thread %d of %d", i + 1, n_threads);
+    }
+  }
+  n_threads_ = n_threads;
+  return {};
+}
+
+void ThreadPool::stop() {
+  {
+    LockGuard guard(mutex_);
+    stopping_.store(true, std::memory_order_release);
+    wake_.notify_all();
+  }
+  for (Worker& w : workers_) pthread_join(w.thread, nullptr);
+  workers_.clear();
+  stopping_.store(false);
+  n_threads_ = 1;
+}
+
+void* ThreadPool::worker_main(void* worker) {
+  auto* w = static_cast<Worker*>(worker);
+  w->pool->work(w->index);
+  return nullptr;
+}
+
+void ThreadPool::work(int thread) {
+  uint32_t seen = 0;
+  while (true) {
+    for (int i = 0; i < kSpins && generation_.load(std::memory_order_acquire) == seen; ++i) {
+      cpu_relax();
+    }
+    {
+      LockGuard guard(mutex_);
+      while (generation_.load(std::memory_order_acquire) == seen &&
+             !stopping_.load(std::memory_order_acquire)) {
+        wake_.wait(mutex_);
+      }
+    }
+    if (stopping_.load(std::memory_order_acquire)) return;
+    seen = generation_.load(std::memory_order_acquire);
+    body_(context_, thread, n_threads_);
+    pending_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+void ThreadPool::run(void (*body)(void*, int, int), void* context) {
+  if (workers_.empty() || !region_.try_lock()) {
+    body(context, 0, 1);
+    return;
+  }
+  body_ = body;
+  context_ = context;
+  pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  {
+    LockGuard guard(mutex_);
+    generation_.fetch_add(1, std::memory_order_release);
+    wake_.notify_all();
+  }
+  body(context, 0, n_threads_);
+  for (int spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
+    if (spins < kSpins) {
+      cpu_relax();
+    } else {
+      sched_yield();
+    }
+  }
+  region_.unlock();
+}
+
+int usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int n = 1;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
+  return std::max(1, std::min(n, cgroup_cpus()));
+}
+
+}  // namespace moe

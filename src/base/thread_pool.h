@@ -1,0 +1,72 @@
+#pragma once
+// A fixed set of threads that run one parallel region at a time.
+
+#include <atomic>
+#include <type_traits>
+
+#include "src/base/array.h"
+#include "src/base/mutex.h"
+
+namespace moe {
+
+/// Threads spin briefly for the next region and then sleep. Results must never depend on the
+/// number of threads: a region that finds the pool busy (another session) runs on the caller alone.
+class ThreadPool final {
+ public:
+  explicit ThreadPool(const Allocator& allocator) : workers_(allocator) {}
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+  ~ThreadPool();
+
+  /// Starts n_threads - 1 workers (the caller is the first thread). 0 = usable_cpus().
+  Status start(int n_threads);
+  int n_threads() const { return n_threads_; }
+
+  /// Calls body(context, thread, n_threads) once per thread, and returns when all have returned.
+  void run(void (*body)(void* context, int thread, int n_threads), void* context);
+
+  /// run() for a callable f(int thread, int n_threads).
+  template <class F>
+  void parallel(F&& f) {
+    run([](void* c, int t, int n) { (*static_cast<std::remove_reference_t<F>*>(c))(t, n); },
+        const_cast<void*>(static_cast<const void*>(&f)));
+  }
+
+ private:
+  struct Worker {
+    ThreadPool* pool = nullptr;
+    pthread_t thread{};
+    int index = 0;
+  };
+  static void* worker_main(void* worker);
+  void work(int thread);
+  void stop();
+
+  Array<Worker> workers_;
+  int n_threads_ = 1;
+  Mutex region_;  // held by the session whose region runs
+  Mutex mutex_;   // guards sleeping and waking
+  Condition wake_;
+  std::atomic<uint32_t> generation_{0};
+  std::atomic<int> pending_{0};
+  std::atomic<bool> stopping_{false};
+  void (*body_)(void*, int, int) = nullptr;
+  void* context_ = nullptr;
+};
+
+/// CPUs this process may use: affinity mask and cgroup quota, at least 1.
+int usable_cpus();
+
+/// The part [begin, end) of n items that thread t of n_threads takes, in multiples of `grain`.
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+inline Range split_range(int64_t n, int thread, int n_threads, int64_t grain = 1) {
+  const int64_t units = (n + grain - 1) / grain;
+  const int64_t begin = units * thread / n_threads * grain;
+  const int64_t end = units * (thread + 1) / n_threads * grain;
+  return {begin < n ? begin : n, end < n ? end : n};
+}
+
+}  // namespace moe
