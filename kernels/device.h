@@ -1,0 +1,272 @@
+#pragma once
+// The seam between the forward pass and the hardware: one abstract Device with coarse operations.
+// The forward pass (src/run) is written once over it; kernels/cpu is the first implementation.
+//
+// Rules. Activations are float at the seam; each matrix says how its inputs are quantised. Shapes
+// were checked when the model was loaded, so operations return nothing: a fault that only the
+// device can find (NaN in router scores, a lost GPU) is latched in the Stream and sync() returns it.
+// Pointers in descriptors are device memory unless a comment says otherwise. Work on one Stream is
+// ordered; a Stream belongs to one session and is used by one thread at a time.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/router/router.h"
+#include "quant/format.h"
+#include "src/base/array.h"
+#include "src/base/status.h"
+
+namespace moe {
+
+enum class NormKind : uint8_t { kNone, kRms, kLayer };
+enum class QkNorm : uint8_t { kNone, kHead, kWhole };
+enum class Activation : uint8_t { kRelu, kGelu, kGeluTanh, kSilu, kRelu2 };
+enum class RopeKind : uint8_t { kNone, kHalf, kInterleaved };
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
+enum class KvType : uint8_t { kF16, kInt8 };
+
+/// y = norm(x) * weight + bias over the last axis. kNone: y = x.
+struct Norm {
+  NormKind kind = NormKind::kNone;
+  float eps = 0;
+  const float* weight = nullptr;  // (d) or null: 1
+  const float* bias = nullptr;    // (d) or null: 0
+};
+
+struct ActivationConfig {
+  Activation kind = Activation::kSilu;
+  float alpha = 1;      // silu only: x * sigmoid(alpha x)
+  float limit = 0;      // > 0 and gated: gate = min(gate, limit), up = clamp(up, -limit, limit)
+  float up_offset = 0;  // gated: act(gate) * (up + up_offset)
+};
+
+struct RopeConfig {
+  RopeKind kind = RopeKind::kNone;
+  int32_t dims = 0;  // the first `dims` of head_dim are rotated; even
+  float theta = 10000;
+  RopeScaling scaling = RopeScaling::kNone;
+  float factor = 1;
+  float low_freq_factor = 1;   // llama3
+  float high_freq_factor = 4;  // llama3
+  float beta_fast = 32;        // yarn
+  float beta_slow = 1;         // yarn
+  bool truncate = true;        // yarn: correction range rounded to whole dims
+  float attention_factor = 0;  // yarn, longrope: multiplies cos and sin; 0: derived
+  int32_t original_context = 0;
+  const float* short_factor = nullptr;  // longrope: (dims / 2), host memory of the model
+  const float* long_factor = nullptr;
+};
+
+/// Rows of a batch. A batch may mix sessions (each with its own cache).
+struct BatchRow {
+  int32_t session;   // index into AttentionOp::caches
+  int32_t position;  // absolute position in that session
+  int32_t token;
+};
+
+/// One output matrix of a LinearOp: y (+)= scale * (norm(x) W^T + bias).
+struct LinearOut {
+  const Matrix* weight = nullptr;
+  const float* bias = nullptr;  // (rows) or null
+  float* y = nullptr;           // (n_rows, ld_y)
+  int64_t ld_y = 0;
+  bool accumulate = false;  // y = y + scale * (...), one fused multiply-add per element
+  float scale = 1;
+};
+
+/// Several matrices on one input, so that it is normed and quantised once per precision.
+struct LinearOp {
+  const float* x = nullptr;  // (n_rows, ld_x)
+  int64_t ld_x = 0;
+  int32_t n_rows = 0;
+  int32_t d_in = 0;
+  Norm norm;
+  const LinearOut* outs = nullptr;  // host memory
+  int32_t n_outs = 0;
+};
+
+/// Keys and values of one session and one layer, in the cache's type, head-major:
+/// element (kv_head, position, i). int8 has one scale per (kv_head, position).
+struct KvLayer {
+  void* k = nullptr;
+  void* v = nullptr;
+  float* k_scale = nullptr;  // kInt8: (n_kv_heads, capacity)
+  float* v_scale = nullptr;
+};
+struct KvCacheView {
+  KvType type = KvType::kF16;
+  int32_t capacity = 0;  // positions
+  KvLayer layer;
+};
+
+/// QK norm, RoPE, write of K and V into the caches, then softmax attention over what is cached up to
+/// each row's position (and window). Reads K and V only as rounded to the cache's type.
+/// Keys in blocks of 64 aligned to the absolute position, ascending.
+struct AttentionOp {
+  int32_t n_rows = 0;
+  const BatchRow* rows = nullptr;      // host memory; rows of a session are consecutive, ascending
+  float* q = nullptr;                  // (n_rows, n_heads * head_dim), overwritten
+  float* k = nullptr;                  // (n_rows, n_kv_heads * head_dim), overwritten
+  const float* v = nullptr;            // (n_rows, n_kv_heads * head_dim)
+  float* out = nullptr;                // (n_rows, n_heads * head_dim)
+  const KvCacheView* caches = nullptr;  // host memory, indexed by BatchRow::session
+  int32_t n_heads = 0;
+  int32_t n_kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t window = 0;  // 0: all
+  float multiplier = 1;
+  RopeKind rope = RopeKind::kNone;
+  int32_t rope_dims = 0;
+  const float* rope_table = nullptr;  // (context, rope_dims / 2, {cos, sin})
+  QkNorm qk_norm = QkNorm::kNone;
+  Norm q_norm;
+  Norm k_norm;
+  const float* sinks = nullptr;  // (n_heads) or null
+};
+
+/// One feed-forward network. A plain one has no gate: y = down(act(up(x))).
+struct Ffn {
+  Matrix gate;  // (d_ff, d_in), may be empty
+  Matrix up;    // (d_ff, d_in)
+  Matrix down;  // (d_in, d_ff)
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;
+  Norm in_norm;   // X-MoE sub-layers only
+  Norm sub_norm;  // SubLN before down
+};
+
+/// One expert: a single Ffn, or X-MoE's stack of residual blocks (then the input is taken off again).
+struct Expert {
+  const Ffn* ffn = nullptr;  // host memory
+  int32_t n_sublayers = 0;   // 0: ffn[0] alone; n: stack of n blocks
+};
+
+/// Where the experts of one layer come from. The expert store implements it; the device asks for
+/// what routing chose. acquire() blocks until the expert is readable; it stays so until release().
+class ExpertSource {
+ public:
+  virtual Status acquire(int32_t expert, Expert* out) = 0;
+  virtual void release(int32_t expert) = 0;
+  /// Hint: these will be asked for soon. Never fails.
+  virtual void prefetch(const int32_t* experts, int32_t n) = 0;
+
+ protected:
+  ~ExpertSource() = default;
+};
+
+/// The weights a router needs. Unused ones are empty.
+struct RouterWeightsView {
+  Matrix scores;          // softmax, threshold, sigmoid, sparsemixer, base: (n_experts, d)
+  const float* bias = nullptr;            // (n_experts)
+  Matrix proj;            // cosine: (d_e, d)
+  const float* proj_bias = nullptr;       // (d_e)
+  Matrix embedding;       // cosine: (n_experts, d_e)
+  const float* selection_bias = nullptr;  // sigmoid: (n_experts)
+  const int32_t* table = nullptr;         // hash: (vocab)
+};
+
+/// Choices of every (sub-)token. A slot beyond count, or refused by capacity, has weight 0 and
+/// kept = 0 but keeps its expert number.
+struct Routing {
+  int32_t n_tokens = 0;      // rows * n_subheads
+  int32_t max_k = 0;
+  int32_t* expert = nullptr;  // (n_tokens, max_k), best first
+  float* weight = nullptr;    // (n_tokens, max_k)
+  uint8_t* kept = nullptr;    // (n_tokens, max_k)
+  int32_t* count = nullptr;   // (n_tokens): how many were asked for
+  float* scores = nullptr;    // (n_tokens, n_experts) logits or cosines, or null
+};
+
+/// Statistics of one MoE layer since the last reset (host memory). Null pointers are not counted.
+struct RoutingStats {
+  uint64_t* tokens_per_expert = nullptr;   // (n_experts) pairs served
+  uint64_t* experts_per_token = nullptr;   // (n_experts + 1) histogram of experts served per (sub-)token
+  uint64_t n_tokens = 0;
+  uint64_t n_dropped = 0;           // pairs refused by capacity
+  uint64_t n_positive = 0;          // activations > 0 after act(gate or hidden)
+  uint64_t n_activations = 0;
+};
+
+/// y (+)= scale * MoE(norm(x)): head, route, experts, ordered combine (ascending expert index),
+/// merge, shared expert. n_experts 0 means a dense FFN: then `shared` alone is computed.
+struct MoeOp {
+  const float* x = nullptr;  // (n_rows, d_model)
+  float* y = nullptr;        // (n_rows, d_model)
+  int32_t n_rows = 0;
+  int32_t d_model = 0;
+  bool accumulate = false;
+  float scale = 1;
+  Norm norm;  // in front
+  ActivationConfig act;
+
+  int32_t n_experts = 0;
+  int32_t n_subheads = 1;
+  Matrix head;  // MH-MoE: (d_model, d_model) or empty
+  const float* head_bias = nullptr;
+  Matrix merge;
+  const float* merge_bias = nullptr;
+  RouterConfig router;
+  RouterWeightsView router_weights;
+  const BatchRow* rows = nullptr;  // host memory; token ids for hash routers, sessions for capacity
+  ExpertSource* experts = nullptr;
+
+  const Ffn* shared = nullptr;       // shared expert, or the dense FFN; host memory
+  Matrix shared_gate;                // (1, d_model) or empty
+  RoutingStats* stats = nullptr;     // host memory or null
+  Routing* routing_out = nullptr;    // host memory to fill (may have null members), or null
+};
+
+/// Largest sizes that a stream's scratch memory must serve.
+struct StreamShape {
+  int32_t max_rows = 0;     // rows of one call
+  int32_t d_model = 0;
+  int32_t max_d_in = 0;     // widest input of any matrix (d_model, n_heads * head_dim, d_ff ...)
+  int32_t max_d_ff = 0;     // widest inner width of any FFN
+  int32_t max_experts = 0;
+  int32_t max_subheads = 1;
+  int32_t max_routed = 0;   // largest router_max_k (run-time overrides included: n_experts)
+  int32_t max_d_e = 0;      // cosine routers
+  int32_t max_heads = 0;
+  int32_t max_head_dim = 0;
+  int32_t max_context = 0;
+  int32_t vocab_size = 0;
+};
+
+/// A device's per-session state: scratch, the latched error, the cancel flag.
+struct Stream {
+  std::atomic<bool> cancelled{false};  // set from any thread; operations then do nothing
+  Status latched;                      // first fault since the last sync()
+};
+
+class Device {
+ public:
+  virtual const char* name() const = 0;  // "cpu (avx512vnni)"
+
+  // Memory. Host and device memory are the same on the CPU; alloc gives 64-byte alignment.
+  virtual Status alloc(size_t bytes, void** out) = 0;
+  virtual void free(void* memory, size_t bytes) = 0;
+  virtual Status upload(void* device, const void* host, size_t bytes) = 0;
+  virtual Status download(void* host, const void* device, size_t bytes) = 0;
+
+  virtual size_t stream_bytes(const StreamShape& shape) const = 0;
+  virtual Result<Stream*> open_stream(const StreamShape& shape) = 0;
+  virtual void close_stream(Stream* stream) = 0;
+  /// Waits; returns (and clears) the latched fault, or MOE_ERR_CANCELLED.
+  virtual Status sync(Stream& stream) = 0;
+
+  // Operations.
+  /// x[r] = multiplier * table[rows[r].token] (+ positions[rows[r].position]); `positions` may be empty.
+  virtual void embed(Stream& s, const Matrix& table, const Matrix& positions, const BatchRow* rows,
+                     int32_t n_rows, float multiplier, float* x) = 0;
+  virtual void norm(Stream& s, const Norm& norm, const float* x, int32_t n_rows, int32_t d, float* y) = 0;
+  virtual void linear(Stream& s, const LinearOp& op) = 0;
+  virtual void attention(Stream& s, const AttentionOp& op) = 0;
+  virtual void moe(Stream& s, const MoeOp& op) = 0;
+
+ protected:
+  ~Device() = default;
+};
+
+}  // namespace moe

@@ -1,0 +1,53 @@
+#pragma once
+// Routers as data. Each kind is one file (kernels/router/<name>.h) and one line in list.h.
+
+#include <cstdint>
+
+namespace moe {
+
+enum class RouterKind : uint8_t { kSoftmax, kThreshold, kCosine, kSigmoid, kSparsemixer, kHash, kBase };
+/// How the weight of a chosen expert comes from the scores.
+enum class RouterWeights : uint8_t {
+  kRaw,           // the probability itself
+  kRenormalised,  // divided by the sum over the chosen
+  kChosen         // softmax over the chosen only
+};
+enum class CosineGate : uint8_t { kSoftmax, kSigmoid };
+enum class CapacityOrder : uint8_t { kPriority, kArrival };
+
+/// One router's parameters, as the file says them or a run-time override changed them.
+struct RouterConfig {
+  RouterKind kind = RouterKind::kSoftmax;
+  RouterWeights weights = RouterWeights::kRaw;
+  int32_t k = 1;        // top-k kinds; 1..n_experts
+  float threshold = 0;  // threshold kind; [0, 1]
+  int32_t min_k = 1;    // threshold kind
+  int32_t max_k = 0;    // threshold kind; 0: n_experts
+  float scale = 1;      // multiplies the weights last
+  CosineGate gate = CosineGate::kSoftmax;
+  float tau = 1;                // cosine temperature, > 0 (floored at 1e-4)
+  float cosine_eps = 1e-4f;     // floor of the norms
+  bool normalise_token = true;  // cosine: off is torchscale's code
+  int8_t topk_norm = -1;        // cosine, k > 1: -1 the kind's default, 0 raw, 1 renormalised
+  float jitter = 0.01f;         // sparsemixer
+  float gamma = 0;              // capacity factor; 0: no capacity
+  int32_t min_capacity = 0;
+  CapacityOrder order = CapacityOrder::kPriority;
+};
+
+/// Largest number of experts one token can take.
+inline int32_t router_max_k(const RouterConfig& r, int32_t n_experts) {
+  switch (r.kind) {
+    case RouterKind::kThreshold:
+      return r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
+    case RouterKind::kSparsemixer:
+      return 2;
+    case RouterKind::kHash:
+    case RouterKind::kBase:
+      return 1;
+    default:
+      return r.k;
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,39 @@
+#pragma once
+// What a weight format is: a name, a block geometry and a definition. See quant/README.md.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace moe {
+
+/// Every stored format. The file names formats by string (see WeightFormat::name).
+enum class FormatId : uint8_t { kTernary2, kTernary3, kInt8, kF32, kBf16, kF16, kI32 };
+
+/// Rows of one tile; one 32-bit lane of a block belongs to one row (integer formats).
+inline constexpr int kTileRows = 16;
+/// Bytes of one block of an integer format. Float formats have 16 elements a block.
+inline constexpr int kBlockBytes = 64;
+
+enum class ScaleKind : uint8_t { kNone, kTensor, kRow, kGroup };
+enum class ActPrecision : uint8_t { kF32, kA8, kA8Block };
+
+/// Inputs that share one activation scale under `a8_block`.
+inline constexpr int kActBlock = 256;
+
+/// One matrix as it lies in memory, on disk and on a device: tiles of 16 rows, padded to whole
+/// blocks, each tile `tile_stride` bytes after the one before. A vector is a matrix with one column.
+struct Matrix {
+  FormatId format = FormatId::kF32;
+  ScaleKind scale_kind = ScaleKind::kNone;
+  ActPrecision act = ActPrecision::kF32;
+  int32_t group = 0;           // inputs per scale when scale_kind is kGroup: 64, 128 or 256
+  int32_t rows = 0;            // outputs
+  int32_t cols = 0;            // inputs
+  int64_t tile_stride = 0;     // bytes from tile t to tile t + 1
+  const uint8_t* tiles = nullptr;
+  const float* scales = nullptr;  // kTensor: 1; kRow: rows padded to 16; kGroup: (rows padded to 16, n_groups)
+
+  bool empty() const { return tiles == nullptr; }
+};
+
+}  // namespace moe

@@ -1,0 +1,85 @@
+#pragma once
+// What a model file says must be computed. Plain data, the same words as in formats/README.md.
+// Nothing here names an architecture: every difference between models is a field.
+
+#include <cstdint>
+
+#include "kernels/device.h"
+#include "src/base/array.h"
+#include "src/base/string.h"
+
+namespace moe {
+
+enum class PositionKind : uint8_t { kNone, kRope, kLearned };
+enum class FfnKind : uint8_t { kDense, kMoe };
+
+struct AttentionConfig {
+  int32_t n_heads = 0;
+  int32_t n_kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t window = 0;      // positions seen, the query's own included; 0: all
+  float multiplier = 0;    // of the scores; 0: 1 / sqrt(head_dim)
+  RopeConfig rope;
+  QkNorm qk_norm = QkNorm::kNone;
+  bool sub_norm = false;   // SubLN before the output projection
+  bool sinks = false;      // one learned sink logit per head
+};
+
+struct SharedExpertConfig {
+  int32_t d_ff = 0;    // 0: no shared expert
+  bool gated = false;  // sigmoid(x . g) in front
+};
+
+struct MoeConfig {
+  int32_t n_experts = 0;
+  int32_t n_subheads = 1;   // MH-MoE's heads: experts and router work on d_model / n_subheads
+  bool multi_head = false;  // head and merge layers exist
+  int32_t n_sublayers = 0;  // X-MoE: blocks v + W2 act(W1 norm(v)) per expert; 0: one plain FFN
+  RouterConfig router;
+  SharedExpertConfig shared;
+};
+
+struct FfnConfig {
+  FfnKind kind = FfnKind::kDense;
+  int32_t d_ff = 0;
+  bool gated = false;
+  bool sub_norm = false;  // SubLN before the down projection
+  ActivationConfig act;
+  MoeConfig moe;  // kMoe only
+};
+
+struct LayerConfig {
+  AttentionConfig attention;
+  FfnConfig ffn;
+};
+
+struct ModelConfig {
+  explicit ModelConfig(const Allocator& allocator = system_allocator())
+      : layers(allocator), eos_token_ids(allocator), name(allocator) {}
+
+  int32_t vocab_size = 0;
+  int32_t d_model = 0;
+  int32_t context_length = 0;
+  NormKind norm = NormKind::kRms;
+  float norm_eps = 1e-5f;
+  PositionKind positions = PositionKind::kRope;
+  bool tie_embeddings = false;
+  bool embedding_norm = false;
+  float embedding_multiplier = 1;
+  float residual_multiplier = 1;
+  float logit_multiplier = 1;
+  int32_t bos_token_id = -1;  // -1: none
+  int32_t pad_token_id = -1;
+  bool add_bos = false;
+  Array<LayerConfig> layers;
+  Array<int32_t> eos_token_ids;
+  String name;
+
+  int32_t n_layers() const { return static_cast<int32_t>(layers.size()); }
+};
+
+/// Every range and every relation between fields (reliability: zero sizes, k > N, heads that do not
+/// divide ...). MOE_ERR_RANGE or MOE_ERR_SHAPE with a text that names the field and the layer.
+Status validate(const ModelConfig& config);
+
+}  // namespace moe
