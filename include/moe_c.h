@@ -1,5 +1,35 @@
-/* moe: Mixture-of-Experts language models with ternary or int8 weights, on small memory.
- * The public C API. See the sections below; until a section exists, only statuses do. */
+/* moe_c.h - Mixture-of-Experts language models with ternary or int8 weights, where memory is short.
+ *
+ * This header is the manual of the C API. It reads from simple to special:
+ *
+ *   1  Conventions and statuses       5  Tokenizer                 9  One MoE layer on its own
+ *   2  Version                        6  Session: evaluation      10  Converter (libmoe_convert)
+ *   3  Environment                    7  Routing
+ *   4  Model                          8  Sampling and generation
+ *
+ * The shortest program: moe_env_create, moe_model_open, moe_session_create, moe_tokenizer_encode,
+ * moe_session_generate, then free in the opposite order. examples/generate.c is that program.
+ *
+ * 1. CONVENTIONS
+ *
+ * - A function that can fail returns moe_status. On failure it leaves its outputs as they were, and
+ *   fills `error` (which may be NULL) with the code and one line that names the thing at fault.
+ * - A parameter struct begins with struct_size: set it to sizeof the struct, set the rest to zero,
+ *   then change what you want. Zero always means the default. Structs only grow at their end; bytes
+ *   beyond what this library knows must be zero, otherwise MOE_ERR_ARGUMENT. A NULL parameter struct
+ *   means all defaults. Output structs carry struct_size too: set it before the call.
+ * - Text is UTF-8. A function that writes text or an array takes (buffer, capacity, *length): it sets
+ *   *length to what the whole result needs. With buffer NULL and capacity 0 it only measures. When
+ *   the buffer is too small it returns MOE_ERR_TOO_LONG, writes nothing but *length.
+ *   Lengths of text do not count the terminating zero; the capacity must have room for it.
+ * - Strings given to the library are copied. Strings it returns belong to the object asked and live
+ *   as long as it does.
+ * - Threads: an environment and a model may be used from any number of threads. A session (and a
+ *   layer) is used by one thread at a time, a second one gets MOE_ERR_STATE; moe_session_cancel alone
+ *   may be called from anywhere at any time.
+ * - Free children before parents: sessions, then models, then the environment. Every *_free takes NULL.
+ * - The library never exits, aborts, prints or throws. It has no state outside its handles.
+ */
 #ifndef MOE_C_H
 #define MOE_C_H
 
@@ -26,7 +56,7 @@ typedef enum moe_status {
   MOE_ERR_SHAPE = 3,       /* shapes that do not fit together */
   MOE_ERR_NON_FINITE = 4,  /* NaN or infinity where a finite number is needed */
   MOE_ERR_STATE = 5,       /* the call is not allowed now (session in use, poisoned, empty) */
-  MOE_ERR_TOO_LONG = 6,    /* more tokens than the context or buffer holds */
+  MOE_ERR_TOO_LONG = 6,    /* more tokens than the context holds, or a buffer that is too small */
   MOE_ERR_UNSUPPORTED = 7, /* understood, but this build, machine or model cannot do it */
   /* 20..39: files and data */
   MOE_ERR_IO = 20,        /* open, read, write or rename failed; the text names errno */
@@ -51,6 +81,479 @@ typedef struct moe_error {
   moe_status code;
   char text[MOE_ERROR_TEXT_BYTES]; /* UTF-8, always terminated */
 } moe_error;
+
+/* "MOE_ERR_RANGE" and so on; "unknown status" for a number that is none. */
+MOE_API const char* moe_status_name(moe_status status);
+
+/* ------------------------------------------------------------------------------------------------
+ * 2. VERSION
+ * The ABI is stable within a major version. */
+
+#define MOE_VERSION_MAJOR 0
+#define MOE_VERSION_MINOR 1
+#define MOE_VERSION_PATCH 0
+
+/* Version of the library at run time: major * 1000000 + minor * 1000 + patch. */
+MOE_API uint32_t moe_version(void);
+MOE_API const char* moe_version_string(void);
+
+/* ------------------------------------------------------------------------------------------------
+ * 3. ENVIRONMENT
+ * Owns the threads, the device, the allocator and the logger that models and sessions share. */
+
+typedef struct moe_env moe_env;
+
+/* Memory source of the caller. `allocate` returns NULL on failure and `align` is a power of two;
+ * `deallocate` gets the size that was asked for. Called from any thread that calls the library. */
+typedef struct moe_allocator {
+  void* (*allocate)(void* user, size_t bytes, size_t align);
+  void (*deallocate)(void* user, void* pointer, size_t bytes);
+  void* user;
+} moe_allocator;
+
+typedef enum moe_log_level {
+  MOE_LOG_ERROR = 1,
+  MOE_LOG_WARNING = 2,
+  MOE_LOG_INFO = 3,
+  MOE_LOG_DEBUG = 4
+} moe_log_level;
+
+/* Gets each message without a newline, possibly from several threads. */
+typedef void (*moe_log_fn)(void* user, moe_log_level level, const char* text);
+
+typedef struct moe_env_params {
+  uint32_t struct_size;
+  int32_t threads;                /* threads that compute, the caller's included; 0: what the machine
+                                     allows this process (affinity, cgroup); at most 1024 */
+  const char* isa;                /* NULL: the best this CPU has; or a name of moe_env_isas */
+  const char* device;             /* NULL or "auto", "cpu" */
+  const moe_allocator* allocator; /* NULL: malloc; copied */
+  moe_log_fn log;                 /* NULL: silent */
+  void* log_user;
+} moe_env_params;
+
+MOE_API moe_status moe_env_create(const moe_env_params* params, moe_env** out, moe_error* error);
+MOE_API void moe_env_free(moe_env* env);
+
+typedef struct moe_env_info {
+  uint32_t struct_size;
+  int32_t threads;
+  const char* device; /* "cpu" */
+  const char* isa;    /* "avx512vnni" */
+} moe_env_info;
+
+MOE_API moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_error* error);
+
+/* Comma-separated names of the instruction sets built into this library, best first. */
+MOE_API const char* moe_env_isas(void);
+
+/* ------------------------------------------------------------------------------------------------
+ * 4. MODEL
+ * Opening reads metadata only; weights are mapped or read when they are first used. Immutable. */
+
+typedef struct moe_model moe_model;
+typedef struct moe_session_params moe_session_params;
+
+typedef struct moe_model_params {
+  uint32_t struct_size;
+  int32_t map_weights; /* 1: map uncompressed weights instead of reading them. The file must then not
+                          change while the model is open: a truncated mapped file kills the process. */
+  int32_t skip_checksums; /* 1: trust the bytes of weights (structure is always checked) */
+  int32_t reserved;       /* zero */
+  uint64_t memory_bytes;  /* cap over weights, KV caches and scratch of this model and its sessions;
+                             0: none. Too small: MOE_ERR_BUDGET with the sum in the text. */
+  const moe_session_params* session; /* with a cap: the session that must fit; NULL: the default one */
+} moe_model_params;
+
+/* Where a model is read from when it is neither a file nor memory. `read` fills exactly `bytes` bytes
+ * from `offset` and returns 0, or anything else on failure. Called from any thread, also after open. */
+typedef struct moe_reader {
+  uint64_t size; /* of the whole model file, in bytes */
+  int (*read)(void* user, uint64_t offset, void* buffer, size_t bytes);
+  void* user;
+} moe_reader;
+
+MOE_API moe_status moe_model_open(moe_env* env, const char* path, const moe_model_params* params,
+                                  moe_model** out, moe_error* error);
+/* `data` must stay valid and unchanged until moe_model_free. 64-byte aligned data is used in place,
+ * other data is copied part by part as it is used. */
+MOE_API moe_status moe_model_open_memory(moe_env* env, const void* data, size_t size,
+                                         const moe_model_params* params, moe_model** out,
+                                         moe_error* error);
+MOE_API moe_status moe_model_open_reader(moe_env* env, const moe_reader* reader,
+                                         const moe_model_params* params, moe_model** out,
+                                         moe_error* error);
+MOE_API void moe_model_free(moe_model* model);
+
+typedef struct moe_model_info {
+  uint32_t struct_size;
+  int32_t vocab_size;
+  int32_t d_model;
+  int32_t n_layers;
+  int32_t n_moe_layers;
+  int32_t context_length;
+  int32_t bos_token; /* -1: none */
+  int32_t n_eos_tokens;
+  const int32_t* eos_tokens;
+  const char* name;
+  uint64_t n_parameters;
+  uint64_t n_active_parameters; /* used for one token; thresholds counted at their largest */
+  uint64_t weight_bytes;        /* all weights in memory, padding included */
+  uint64_t bytes_per_token;     /* weights read for one token, routers and head included */
+  uint64_t file_bytes;
+} moe_model_info;
+
+MOE_API moe_status moe_model_get_info(const moe_model* model, moe_model_info* out,
+                                      moe_error* error);
+
+typedef struct moe_model_layer_info {
+  uint32_t struct_size;
+  int32_t n_heads;
+  int32_t n_kv_heads;
+  int32_t head_dim;
+  int32_t window;       /* 0: sees everything */
+  int32_t d_ff;         /* of the dense FFN, or of one expert */
+  int32_t n_experts;    /* 0: dense */
+  int32_t n_active;     /* largest number of experts per (sub-)token */
+  int32_t n_subheads;   /* MH-MoE's heads, otherwise 1 */
+  int32_t shared_d_ff;  /* 0: no shared expert */
+  const char* router;   /* "softmax", "threshold" ...; "" for a dense layer */
+  const char* activation;
+} moe_model_layer_info;
+
+MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
+                                            moe_model_layer_info* out, moe_error* error);
+
+/* One stored matrix or vector, as the file describes it. */
+typedef struct moe_tensor_info {
+  uint32_t struct_size;
+  int32_t layer;  /* -1: none */
+  int32_t expert; /* -1: none */
+  int32_t rows;
+  int32_t cols;
+  const char* part;        /* "embedding", "attention", "experts" ... */
+  const char* role;        /* "q", "gate", "norm" ... */
+  const char* format;      /* "ternary2" ... */
+  const char* scale;       /* "none", "tensor", "row", "group" */
+  const char* activations; /* "f32", "a8", "a8_block" */
+  const char* codec;       /* "none", "zstd" */
+  uint64_t bytes;          /* in memory */
+  uint64_t file_offset;    /* of its segment */
+} moe_tensor_info;
+
+MOE_API size_t moe_model_tensor_count(const moe_model* model);
+MOE_API moe_status moe_model_get_tensor_info(const moe_model* model, size_t index,
+                                             moe_tensor_info* out, moe_error* error);
+
+/* One line of the memory account of a model with one session. */
+typedef struct moe_memory_line {
+  const char* what; /* static text, "expert weights" */
+  uint64_t bytes;
+} moe_memory_line;
+
+/* The account for a session with these parameters (NULL: the default ones), allocated or not. */
+MOE_API moe_status moe_model_get_memory(const moe_model* model, const moe_session_params* params,
+                                        moe_memory_line* lines, size_t capacity, size_t* n_lines,
+                                        moe_error* error);
+
+/* Reads every weight once and checks checksums, codes and scales. Can take as long as the disk does. */
+MOE_API moe_status moe_model_verify(moe_model* model, moe_error* error);
+
+/* ------------------------------------------------------------------------------------------------
+ * 5. TOKENIZER
+ * Belongs to the model and lives as long as it. Any thread. */
+
+typedef struct moe_tokenizer moe_tokenizer;
+
+/* NULL when the model has none (token ids only). */
+MOE_API const moe_tokenizer* moe_model_tokenizer(const moe_model* model);
+
+enum {
+  MOE_ENCODE_NO_SPECIAL = 1,   /* do not add BOS or the tokenizer's template around the text */
+  MOE_ENCODE_PARSE_SPECIAL = 2 /* special tokens spelled out in the text become their ids; without
+                                  this, text can never forge them */
+};
+
+/* `text` need not be terminated. Invalid UTF-8 bytes are replaced by U+FFFD first. */
+MOE_API moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const char* text,
+                                        size_t n_bytes, uint32_t flags, int32_t* tokens,
+                                        size_t capacity, size_t* n_tokens, moe_error* error);
+
+enum { MOE_DECODE_SKIP_SPECIAL = 1 };
+
+MOE_API moe_status moe_tokenizer_decode(const moe_tokenizer* tokenizer, const int32_t* tokens,
+                                        size_t n_tokens, uint32_t flags, char* text,
+                                        size_t capacity, size_t* n_bytes, moe_error* error);
+
+/* The vocabulary's own spelling of a token ("Ġthe"); NULL when the id is out of range. Terminated. */
+MOE_API const char* moe_tokenizer_piece(const moe_tokenizer* tokenizer, int32_t token);
+
+/* ------------------------------------------------------------------------------------------------
+ * 6. SESSION: EVALUATION
+ * One text in the making: a KV cache and a position. */
+
+typedef struct moe_session moe_session;
+
+typedef enum moe_kv_type {
+  MOE_KV_DEFAULT = 0, /* f16 */
+  MOE_KV_F16 = 1,
+  MOE_KV_INT8 = 2 /* one scale per head and position: half the memory */
+} moe_kv_type;
+
+struct moe_session_params {
+  uint32_t struct_size;
+  int32_t context; /* positions the KV cache holds; 0: the model's context length (at most 4096) */
+  int32_t chunk;   /* rows evaluated at once during prefill; 0: 256 */
+  moe_kv_type kv;
+};
+
+MOE_API moe_status moe_session_create(moe_model* model, const moe_session_params* params,
+                                      moe_session** out, moe_error* error);
+MOE_API void moe_session_free(moe_session* session);
+
+/* Appends `n_tokens` tokens to the text. Results do not depend on how a text is cut into calls.
+ * logits: NULL; or n_rows (1 or n_tokens) rows of vocab_size floats: 1 is the last token alone, what
+ * comes after it. MOE_ERR_TOO_LONG before anything changed when the context cannot hold them.
+ * After MOE_ERR_CANCELLED the session stands at the last chunk that was finished. */
+MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
+                                    float* logits, size_t n_rows, moe_error* error);
+
+/* Appends one token to each of several different sessions of one model in a single pass; logits:
+ * NULL or (n, vocab_size). Each session gets exactly what moe_session_eval alone would give it. */
+MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
+                                     float* logits, moe_error* error);
+
+/* Tokens evaluated so far, and the most the session holds. */
+MOE_API int32_t moe_session_position(const moe_session* session);
+MOE_API int32_t moe_session_context(const moe_session* session);
+
+/* Forgets everything from `position` on, so that a common prefix can be used again. */
+MOE_API moe_status moe_session_rewind(moe_session* session, int32_t position, moe_error* error);
+
+/* Makes the call in progress on this session return MOE_ERR_CANCELLED within one layer's time. Any
+ * thread. Without a call in progress it does nothing. */
+MOE_API void moe_session_cancel(moe_session* session);
+
+typedef struct moe_perplexity {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t n_scored;  /* tokens whose probability was taken */
+  double mean_nll;    /* mean negative log-probability, nats per token */
+  double perplexity;  /* exp(mean_nll) */
+} moe_perplexity;
+
+/* Called after each window; return false to stop with MOE_ERR_CANCELLED. */
+typedef bool (*moe_progress_fn)(void* user, uint64_t done, uint64_t total, const char* what);
+
+/* Perplexity of a text in windows of the session's context that do not overlap. When the model says
+ * that texts begin with BOS, each window does; otherwise its first token is not scored. The session
+ * must be empty (position 0) and is empty afterwards. */
+MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* tokens,
+                                          size_t n_tokens, moe_progress_fn progress, void* user,
+                                          moe_perplexity* out, moe_error* error);
+
+/* ------------------------------------------------------------------------------------------------
+ * 7. ROUTING */
+
+/* Routes every MoE layer of this session otherwise than the file says:
+ *   "threshold:0.9"  experts in order of probability until their sum reaches 0.9
+ *   "topk:4"         the 4 most probable
+ * followed by any of ",min_k=1" ",max_k=8" ",gamma=1.25" ",min_capacity=4"; "gamma=1.25" alone keeps
+ * the router. Weights follow the model's own rule. Only routers with a softmax over all experts can
+ * be changed so. NULL: as in the file. */
+MOE_API moe_status moe_session_set_router(moe_session* session, const char* router,
+                                          moe_error* error);
+
+/* Counting starts at zero with the call and costs little; off by default. */
+MOE_API moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* error);
+
+typedef struct moe_routing_stats {
+  uint32_t struct_size;
+  int32_t n_experts;
+  uint64_t n_tokens;      /* (sub-)tokens routed */
+  uint64_t n_dropped;     /* pairs refused by a capacity */
+  uint64_t n_activations; /* inner activations computed */
+  uint64_t n_positive;    /* of these, above zero */
+  const uint64_t* tokens_per_expert; /* (n_experts), the session's memory, valid until it counts again */
+  const uint64_t* experts_per_token; /* (n_experts + 1): how many (sub-)tokens were served by i experts */
+} moe_routing_stats;
+
+/* MOE_ERR_UNSUPPORTED for a dense layer, MOE_ERR_STATE when nothing is being counted. */
+MOE_API moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
+                                           moe_routing_stats* out, moe_error* error);
+
+/* ------------------------------------------------------------------------------------------------
+ * 8. SAMPLING AND GENERATION */
+
+typedef struct moe_logit_bias {
+  int32_t token;
+  float bias; /* added to the logit; -INFINITY bans the token */
+} moe_logit_bias;
+
+/* Applied in this order: bias, repetition penalty, temperature, top-k, top-p, min-p. */
+typedef struct moe_sampling {
+  uint32_t struct_size;
+  float temperature;        /* 0: greedy, ties to the lower id */
+  int32_t top_k;            /* 0: off */
+  float top_p;              /* 0 or 1: off; in (0, 1] */
+  float min_p;              /* 0: off; in [0, 1): at least this share of the best probability */
+  float repetition_penalty; /* 0 or 1: off; > 0 */
+  int32_t repetition_window; /* last tokens that are penalised; 0: 64 */
+  int32_t n_bias;
+  uint64_t seed; /* same seed, same text */
+  const moe_logit_bias* bias;
+} moe_sampling;
+
+typedef struct moe_token_logprob {
+  int32_t token;
+  float logprob; /* natural logarithm, of the model's own distribution before sampling filters */
+} moe_token_logprob;
+
+/* Draws from the logits after the last evaluated token; the session does not move. top: NULL or room
+ * for n_top candidates, best first. The draw number is the session's position: sampling twice without
+ * moving gives the same token. */
+MOE_API moe_status moe_session_sample(moe_session* session, const moe_sampling* sampling,
+                                      moe_token_logprob* out, moe_token_logprob* top, size_t n_top,
+                                      moe_error* error);
+
+/* A piece of generated text. With a tokenizer `text` holds whole UTF-8 characters that can be shown
+ * at once; it may be empty (the token's bytes wait for the next). */
+typedef struct moe_piece {
+  int32_t token; /* -1: text that was held back, without a new token */
+  float logprob;
+  const char* text;
+  size_t n_bytes;
+  const moe_token_logprob* top; /* n_top of them */
+  size_t n_top;
+} moe_piece;
+
+/* Return false to stop (MOE_FINISH_CALLBACK). May call moe_session_cancel, nothing else of the session. */
+typedef bool (*moe_piece_fn)(void* user, const moe_piece* piece);
+
+typedef enum moe_finish {
+  MOE_FINISH_LENGTH = 1,   /* max_tokens were made */
+  MOE_FINISH_EOS = 2,      /* an end-of-text token */
+  MOE_FINISH_STOP = 3,     /* a stop string; nothing of it was given out */
+  MOE_FINISH_CONTEXT = 4,  /* the context is full */
+  MOE_FINISH_CALLBACK = 5  /* the callback said so */
+} moe_finish;
+
+typedef struct moe_generate_params {
+  uint32_t struct_size;
+  int32_t max_tokens; /* 0: until the context is full */
+  const moe_sampling* sampling; /* NULL: greedy */
+  const char* const* stop;
+  int32_t n_stop;
+  int32_t ignore_eos; /* 1: go on after end-of-text tokens */
+  int32_t n_top;      /* candidates reported with each piece; at most 64 */
+  int32_t reserved;   /* zero */
+  moe_piece_fn callback; /* NULL: none */
+  void* user;
+} moe_generate_params;
+
+typedef struct moe_generate_result {
+  uint32_t struct_size;
+  moe_finish finish;
+  int32_t n_prompt;
+  int32_t n_generated;
+  double prompt_seconds;   /* evaluating the prompt */
+  double generate_seconds; /* everything after it */
+} moe_generate_result;
+
+/* Appends the prompt's tokens, then generates. With no prompt it goes on from where the session is
+ * (which must not be empty). On MOE_ERR_CANCELLED what the callback got so far stays valid. */
+MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* prompt,
+                                        size_t n_prompt, const moe_generate_params* params,
+                                        moe_generate_result* out, moe_error* error);
+
+/* ------------------------------------------------------------------------------------------------
+ * 9. ONE MOE LAYER ON ITS OWN
+ * The library as a kernel for other runtimes: weights come in as float matrices in memory, are packed
+ * into the format asked for, and (n, d_model) goes to (n, d_model). No residual, no norm. */
+
+typedef struct moe_layer moe_layer;
+
+/* One expert. Matrices are row-major (out, in); d_in is d_model / n_subheads. A plain FFN has no gate. */
+typedef struct moe_expert_weights {
+  const float* gate; /* (d_ff, d_in) or NULL */
+  const float* up;   /* (d_ff, d_in) */
+  const float* down; /* (d_in, d_ff) */
+  const float* gate_bias; /* (d_ff) or NULL */
+  const float* up_bias;   /* (d_ff) or NULL */
+  const float* down_bias; /* (d_in) or NULL */
+} moe_expert_weights;
+
+typedef struct moe_layer_params {
+  uint32_t struct_size;
+  int32_t d_model;
+  int32_t d_ff;
+  int32_t n_experts;
+  int32_t n_subheads; /* 0 or 1: ordinary; more: MH-MoE, then head and merge are needed */
+  int32_t max_rows;   /* most tokens of one call; 0: 256 */
+  const char* activation;  /* "relu", "gelu", "gelu_tanh", "silu", "relu2"; NULL: "silu" */
+  const char* router;      /* "topk:2", "threshold:0.9", "topk:2,renormalise", "cosine:1,tau=0.07",
+                              "sigmoid:2", "base", "sparsemixer"; NULL: "topk:1" */
+  const char* weights;     /* format of experts, head and merge: "ternary2", "ternary3", "int8",
+                              "f32", "bf16", "f16"; NULL: "f32" */
+  const char* activations; /* "f32", "a8", "a8_block"; NULL: what suits the format */
+  const moe_expert_weights* experts; /* n_experts of them */
+  const float* router_weight; /* (n_experts, d_in); cosine: the expert embeddings (n_experts, d_e) */
+  const float* router_bias;   /* (n_experts) or NULL; sigmoid: the selection bias */
+  const float* router_proj;   /* cosine: (d_e, d_in) */
+  int32_t d_e;                /* cosine */
+  int32_t shared_d_ff;        /* 0: no shared expert */
+  const moe_expert_weights* shared; /* on d_model, added to the sum */
+  const float* shared_gate;         /* (d_model) or NULL: sigmoid(x . g) in front of the shared expert */
+  const float* head;        /* MH-MoE: (d_model, d_model) */
+  const float* head_bias;   /* (d_model) or NULL */
+  const float* merge;       /* MH-MoE: (d_model, d_model) */
+  const float* merge_bias;  /* (d_model) or NULL */
+} moe_layer_params;
+
+MOE_API moe_status moe_layer_create(moe_env* env, const moe_layer_params* params, moe_layer** out,
+                                    moe_error* error);
+MOE_API void moe_layer_free(moe_layer* layer);
+/* x, y: (n, d_model), may be the same. Bit-identical for any thread count and any split of the rows. */
+MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n, float* y,
+                                     moe_error* error);
+
+/* ------------------------------------------------------------------------------------------------
+ * 10. CONVERTER
+ * In libmoe_convert, to be linked beside libmoe. Writes NAME.partial beside the destination and
+ * renames it at the end: the final name never holds half a file. */
+
+typedef struct moe_convert_params {
+  uint32_t struct_size;
+  int32_t compress;    /* 1: zstd for segments where it saves 5 % or more */
+  const char* weights; /* NULL or "auto"; "ternary2", "ternary3", "int8", "bf16", "f16", "f32" */
+  const char* const* overrides; /* "PATTERN=FORMAT" on tensor names; * matches anything; last wins */
+  int32_t n_overrides;
+  int32_t verify; /* 1: read the result again and compare every weight with the checkpoint */
+  moe_progress_fn progress; /* bytes of the checkpoint; return false to cancel */
+  /* One JSON object for each matrix stored and one for the whole at the end. May be NULL. */
+  void (*report)(void* user, const char* json);
+  void* user;
+} moe_convert_params;
+
+/* `source`: a folder with config.json and safetensors. */
+MOE_API moe_status moe_convert(const char* source, const char* destination,
+                               const moe_convert_params* params, moe_error* error);
+
+typedef struct moe_synthetic_params {
+  uint32_t struct_size;
+  int32_t context;     /* 0: as the shape says */
+  const char* weights; /* NULL: "ternary2"; format of the linear weights */
+  uint64_t seed;
+} moe_synthetic_params;
+
+/* Comma-separated names of the shapes: "tiny", "olmoe-1b-7b" ... (examples/shapes.md). */
+MOE_API const char* moe_synthetic_shapes(void);
+/* A model of that shape with random weights, as a file, or in memory for moe_model_open_memory. */
+MOE_API moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params,
+                                      const char* path, moe_error* error);
+MOE_API moe_status moe_synthetic_create(const char* shape, const moe_synthetic_params* params,
+                                        void** data, size_t* size, moe_error* error);
+MOE_API void moe_synthetic_free(void* data);
 
 #ifdef __cplusplus
 }
