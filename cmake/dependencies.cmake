@@ -1,0 +1,25 @@
+# Other people's libraries, as targets moe_dep_*. All come from Debian packages.
+find_package(Threads REQUIRED)
+
+# moe_dependency(name header library...): the first library that is found
+function(moe_dependency name header)
+  find_path(MOE_${name}_INCLUDE ${header} REQUIRED)
+  find_library(MOE_${name}_LIBRARY NAMES ${ARGN} REQUIRED)
+  mark_as_advanced(MOE_${name}_INCLUDE MOE_${name}_LIBRARY)
+  add_library(moe_dep_${name} INTERFACE)
+  target_include_directories(moe_dep_${name} SYSTEM INTERFACE ${MOE_${name}_INCLUDE})
+  target_link_libraries(moe_dep_${name} INTERFACE ${MOE_${name}_LIBRARY})
+endfunction()
+
+# zstd is linked in where its static library is there: one dependency less on a small device.
+moe_dependency(zstd zstd.h libzstd.a zstd)
+if(MOE_TEXT)
+  moe_dependency(pcre2 pcre2.h pcre2-8)
+  moe_dependency(utf8proc utf8proc.h utf8proc)
+endif()
+find_program(MOE_FLATC flatc REQUIRED)
+
+# What every binary that holds the core links.
+add_library(moe_dep_core INTERFACE)
+target_link_libraries(moe_dep_core INTERFACE moe_dep_zstd Threads::Threads m
+  $<$<BOOL:${MOE_TEXT}>:moe_dep_pcre2> $<$<BOOL:${MOE_TEXT}>:moe_dep_utf8proc>)

@@ -1,0 +1,40 @@
+# The libraries, put together from the objects of the folders.
+get_property(core GLOBAL PROPERTY MOE_CORE_OBJECTS)
+get_property(convert GLOBAL PROPERTY MOE_CONVERT_OBJECTS)
+
+# moe_shared(target objects...): exports what is MOE_API and named moe_*, and nothing else
+function(moe_shared target)
+  add_library(${target} SHARED ${ARGN} ${CMAKE_SOURCE_DIR}/cmake/exports.map)
+  set_target_properties(${target} PROPERTIES
+    LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map INSTALL_RPATH "$ORIGIN")
+  target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map
+    -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed -Wl,-z,relro,-z,now)
+  if(NOT MOE_SANITIZE)  # a sanitizer's functions come with the program
+    target_link_options(${target} PRIVATE -Wl,--no-undefined)
+  endif()
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+endfunction()
+
+include(GNUInstallDirs)
+moe_shared(moe ${core})
+target_link_libraries(moe PRIVATE moe_dep_core)
+
+# The core with all its symbols, for the converter and the tests.
+add_library(moe_core STATIC EXCLUDE_FROM_ALL ${core})
+set_target_properties(moe_core PROPERTIES LINKER_LANGUAGE CXX)
+target_link_libraries(moe_core PUBLIC moe_dep_core)
+target_include_directories(moe_core PUBLIC ${CMAKE_SOURCE_DIR})
+target_include_directories(moe_core SYSTEM PUBLIC ${MOE_GENERATED_DIR})
+
+if(MOE_CONVERT AND convert)
+  moe_shared(moe_convert ${convert})
+  target_link_libraries(moe_convert PUBLIC moe PRIVATE $<BUILD_INTERFACE:moe_core>)
+endif()
+
+add_library(moe_internal STATIC EXCLUDE_FROM_ALL ${core} ${convert})
+set_target_properties(moe_internal PROPERTIES LINKER_LANGUAGE CXX)
+target_link_libraries(moe_internal PUBLIC moe_dep_core)
+target_include_directories(moe_internal PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(moe_internal SYSTEM PUBLIC ${MOE_GENERATED_DIR})

@@ -1,0 +1,47 @@
+# What can be chosen; CMakePresets.json holds the usual choices.
+option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: token ids and bytes" ON)
+option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
+option(MOE_CLI "The command moe (needs MOE_CONVERT)" ON)
+option(MOE_TESTS "Tests, benchmarks and examples" ON)
+option(MOE_WERROR "Warnings are errors" ON)
+option(MOE_FUZZ "Build the fuzz targets with libFuzzer (clang); OFF: they replay their corpus" OFF)
+set(MOE_ISAS "" CACHE STRING "CPU kernels to build, e.g. avx2 or scalar;avx2; empty: all of this architecture")
+set(MOE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
+set(MOE_FUZZ_SECONDS 60 CACHE STRING "How long a libFuzzer target runs under ctest")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 99)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+
+# Results must not depend on what the compiler fuses, so no a * b + c becomes one instruction.
+add_compile_options(-ffp-contract=off -Wall -Wextra -Wshadow)
+if(MOE_WERROR)
+  add_compile_options(-Werror)
+endif()
+add_compile_definitions(MOE_TEXT=$<BOOL:${MOE_TEXT}>)
+
+if(MOE_SANITIZE)
+  add_compile_options(-fsanitize=${MOE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${MOE_SANITIZE})
+  if(MOE_SANITIZE MATCHES undefined)
+    add_compile_options(-fno-sanitize=vptr)  # needs RTTI
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    add_compile_options(-Wno-maybe-uninitialized)  # gcc 12: false alarms in instrumented code
+  endif()
+endif()
+if(MOE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,45 @@
+# How a folder says what it builds.
+set(MOE_WARNINGS -Wconversion -Wsign-conversion)
+set(MOE_GENERATED_DIR ${CMAKE_BINARY_DIR}/generated)
+
+# moe_objects(target files...): an object library with the flags of all of the library's code
+function(moe_objects target)
+  add_library(${target} OBJECT ${ARGN})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_include_directories(${target} SYSTEM PRIVATE ${MOE_GENERATED_DIR})
+  target_compile_options(${target} PRIVATE ${MOE_WARNINGS}
+    -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections -fdata-sections)
+  if(TARGET moe_schema)
+    add_dependencies(${target} moe_schema)
+  endif()
+endfunction()
+
+# moe_add_core_library(name files...): the object library moe_<name>, part of libmoe
+function(moe_add_core_library name)
+  moe_objects(moe_${name} ${ARGN})
+  target_compile_options(moe_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
+  set_property(GLOBAL APPEND PROPERTY MOE_CORE_OBJECTS $<TARGET_OBJECTS:moe_${name}>)
+endfunction()
+
+# moe_add_convert_library(name files...): the object library moe_convert_<name>, part of
+# libmoe_convert; exceptions and RTTI are allowed. Nothing where the converter is switched off.
+function(moe_add_convert_library name)
+  if(MOE_CONVERT)
+    moe_objects(moe_convert_${name} ${ARGN})
+    set_property(GLOBAL APPEND PROPERTY MOE_CONVERT_OBJECTS $<TARGET_OBJECTS:moe_convert_${name}>)
+  endif()
+endfunction()
+
+# moe_flatbuffers(schema.fbs [flatc options...]): generates <folder>/<schema>_generated.h at build
+# time; include it from the root. Libraries that are added later wait for it.
+function(moe_flatbuffers schema)
+  cmake_path(GET schema STEM stem)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}
+             OUTPUT_VARIABLE folder)
+  set(header ${MOE_GENERATED_DIR}/${folder}/${stem}_generated.h)
+  add_custom_command(OUTPUT ${header}
+    COMMAND ${MOE_FLATC} --cpp ${ARGN} -o ${MOE_GENERATED_DIR}/${folder}
+            ${CMAKE_CURRENT_SOURCE_DIR}/${schema}
+    DEPENDS ${schema} COMMENT "flatc ${folder}/${schema}" VERBATIM)
+  add_custom_target(moe_schema DEPENDS ${header})
+endfunction()
