@@ -1,0 +1,88 @@
+#pragma once
+// What a tokenizer is made of: views on somebody else's memory, as the model file stores it.
+
+#include <cstdint>
+#include <string_view>
+
+#include "src/base/array.h"
+
+namespace moe {
+
+/// One step of a normaliser, pre-tokenizer or decoder. The kinds, named as in Hugging Face's
+/// `tokenizers`, with the fields that count:
+///
+/// Normalisers: nfc nfd nfkc nfkd lowercase strip_accents nmt; strip (start, stop: not 0 = that
+/// side); prepend (content); replace (pattern, regex, content); precompiled (data: a SentencePiece
+/// charsmap); byte_level.
+///
+/// Pre-tokenizers: split (pattern, regex, behavior, invert); byte_level (flag: put a space in front;
+/// regex: split with GPT-2's pattern first); metaspace (content: the one character that stands for a
+/// space, scheme, flag: split); digits (flag: one by one); punctuation (behavior); whitespace;
+/// whitespace_split. behavior: removed isolated merged_with_previous merged_with_next contiguous.
+/// scheme: always first never.
+///
+/// Decoders: byte_level; byte_fallback; fuse; metaspace (content, scheme); replace (pattern, regex,
+/// content); strip (content: one character, start and stop: how many at most). A decoder is
+/// (replace | strip | metaspace)* byte_fallback? (replace | strip | metaspace)*
+/// [(fuse | byte_level) strip*]; no step at all puts a space between tokens.
+struct TextStepSpec {
+  std::string_view kind;
+  std::string_view pattern;
+  std::string_view content;
+  std::string_view behavior;
+  std::string_view scheme;
+  Span<const uint8_t> data;
+  uint32_t start = 0;
+  uint32_t stop = 0;
+  bool regex = false;
+  bool invert = false;
+  bool flag = false;
+};
+
+/// Bits of TokenizerSpec::added_flags.
+enum AddedTokenFlag : uint8_t {
+  kAddedSpecial = 1,      // dropped by decode(skip_special), found only with parse_special
+  kAddedLstrip = 2,       // takes the white space on its left with it
+  kAddedRstrip = 4,       // and on its right
+  kAddedSingleWord = 8,   // not inside a word
+  kAddedNormalized = 16,  // looked for after normalisation, itself normalised
+  kAddedInModel = 32      // the model's own vocabulary has it as well
+};
+
+/// The memory behind a spec must outlive the Tokenizer made of it.
+struct TokenizerSpec {
+  std::string_view kind;  // "bytes", "bpe", "unigram"
+
+  /// Piece i ends with a zero byte, at token_bytes[token_ends[i] - 1]; empty = unused id. For "bytes"
+  /// an empty table stands for the 256 bytes; otherwise piece i < 256 must be that byte.
+  Span<const uint8_t> token_bytes;
+  Span<const uint32_t> token_ends;
+  Span<const double> scores;     // (n_tokens) for "unigram"
+  Span<const uint32_t> merges;   // (n_merges, 3) for "bpe": left, right, result; best first
+
+  Span<const uint32_t> added_ids;
+  Span<const uint8_t> added_flags;  // same length, AddedTokenFlag
+
+  Span<const TextStepSpec> normalizers;
+  Span<const TextStepSpec> pre_tokenizers;
+  Span<const TextStepSpec> decoders;
+
+  Span<const uint32_t> prefix;  // put before a text when encode() adds special tokens
+  Span<const uint32_t> suffix;
+
+  int32_t unk_id = -1;
+  int32_t bos_id = -1;
+  int32_t eos_id = -1;
+  int32_t pad_id = -1;
+
+  bool byte_fallback = false;
+  bool fuse_unk = false;
+  bool ignore_merges = false;
+  std::string_view continuing_prefix;  // BPE: in front of every symbol of a word but the first
+  std::string_view end_suffix;         // BPE: behind the last symbol of a word
+
+  /// Vocabulary size of the model the tokenizer belongs to; 0: unknown. Every id must be below it.
+  uint32_t model_vocab = 0;
+};
+
+}  // namespace moe
