@@ -1,0 +1,44 @@
+#pragma once
+// What a session costs, known before anything is allocated.
+
+#include "src/model/model.h"
+
+namespace moe {
+
+/// How a session is made. Zero means the default.
+struct SessionOptions {
+  int32_t context = 0;  // positions of the KV cache; 0: the model's context length, at most 4096
+  int32_t chunk = 0;    // rows evaluated at once; 0: 256; never more than the context
+  KvType kv = KvType::kF16;
+  uint64_t memory_cap = 0;  // bytes for the weights, the other sessions and this one; 0: no cap
+  uint64_t other_sessions_bytes = 0;  // what the model's other sessions hold; counts against the cap
+};
+
+inline constexpr int32_t kDefaultContext = 4096;
+inline constexpr int32_t kDefaultChunk = 256;
+inline constexpr int32_t kMaxChunk = 4096;
+/// Rows of logits that exist on the device at once.
+inline constexpr int32_t kLogitRows = 8;
+
+/// The account of one model with one session, line by line.
+struct MemoryAccount {
+  static constexpr int32_t kMaxLines = 12;
+  MemoryLine lines[kMaxLines] = {};
+  int32_t n_lines = 0;
+  uint64_t total = 0;  // of all lines
+};
+
+/// `options` with every default filled in. MOE_ERR_RANGE names a field outside its range.
+Result<SessionOptions> resolve_options(const Model& model, const SessionOptions& options);
+
+/// Largest sizes that the device's scratch must serve; `options` as resolve_options() gives them.
+StreamShape stream_shape(const Model& model, const SessionOptions& options);
+
+/// Fills `out` with weights, other sessions, KV cache and so on: what session creation would hold.
+/// MOE_ERR_RANGE as resolve_options(), MOE_ERR_TOO_LONG when a size overflows. Does not look at the cap.
+Status account_memory(const Model& model, const SessionOptions& options, MemoryAccount* out);
+
+/// MOE_ERR_BUDGET with the sum line by line when `account` exceeds `cap` (0: never).
+Status check_budget(const MemoryAccount& account, uint64_t cap);
+
+}  // namespace moe

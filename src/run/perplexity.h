@@ -1,0 +1,32 @@
+#pragma once
+// How well a model predicts a text.
+
+#include "src/run/session.h"
+
+namespace moe {
+
+struct PerplexityOptions {
+  /// Tokens of the text from one window's start to the next; 0: a whole window (no overlap). With a
+  /// smaller stride each token is scored once, in the first window that reaches it.
+  int32_t stride = 0;
+  /// Called after each window with tokens of the text done; false stops with MOE_ERR_CANCELLED.
+  bool (*progress)(void* user, uint64_t done, uint64_t total) = nullptr;
+  void* user = nullptr;
+};
+
+struct Perplexity {
+  uint64_t n_scored = 0;
+  double mean_nll = 0;    // nats per token
+  double perplexity = 0;  // exp(mean_nll)
+};
+
+/// Cuts `tokens` into windows of the session's context: BOS and context - 1 tokens when the model's
+/// add_bos is set, otherwise `context` tokens of which the first window's first (and, with the
+/// default stride, every window's first) has nothing in front and is not scored. The sum of
+/// log-probabilities is taken in double in the order of the text.
+/// The session must be empty and is empty afterwards, also on failure. MOE_ERR_RANGE when nothing can
+/// be scored (fewer than 1 token, or 2 without BOS; context 1).
+Status measure_perplexity(Session& session, Span<const int32_t> tokens,
+                          const PerplexityOptions& options, Perplexity* out);
+
+}  // namespace moe

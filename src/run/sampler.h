@@ -1,0 +1,77 @@
+#pragma once
+// From logits to the next token. Everything is deterministic: own exp and log, double sums in a
+// fixed order, and draws that depend on (seed, draw number) alone.
+
+#include "src/base/array.h"
+#include "src/base/status.h"
+
+namespace moe {
+
+struct LogitBias {
+  int32_t token;
+  float bias;  // added to the logit; -infinity bans the token
+};
+
+/// Filters run in the order of the fields: bias, repetition penalty, temperature, top-k, top-p, min-p.
+struct SamplingConfig {
+  Span<const LogitBias> bias;
+  float repetition_penalty = 1;    // > 0; logits of recent tokens: l > 0 ? l / p : l * p (CTRL, Keskar et al. 2019)
+  int32_t repetition_window = 64;  // last tokens of the text that count as recent
+  float temperature = 0;           // >= 0; 0: greedy, ties to the lower id
+  int32_t top_k = 0;               // 0: off
+  float top_p = 1;  // (0, 1]; the smallest set, best first, whose share of what top-k left reaches top_p
+  float min_p = 0;  // [0, 1); at least this share of the best probability
+  uint64_t seed = 0;
+};
+
+struct TokenLogprob {
+  int32_t token;
+  float logprob;  // natural logarithm, of softmax(logits) before any filter
+};
+
+inline constexpr int32_t kMaxTopLogprobs = 64;
+
+/// Ranges of every field and of the ids in `bias`. MOE_ERR_RANGE or MOE_ERR_NON_FINITE, naming the field.
+Status validate(const SamplingConfig& config, int32_t vocab_size);
+
+/// Draw `number` of the stream `seed`: uniform in [0, 1), a multiple of 2^-53. It is element `number`
+/// of the SplitMix64 sequence (Steele et al. 2014) that starts at mix(seed).
+double uniform_draw(uint64_t seed, uint64_t number);
+
+/// log(sum(exp(logits))), in double, ascending index. MOE_ERR_NON_FINITE names a logit that is NaN or
+/// infinite.
+Status log_sum_exp(Span<const float> logits, double* out);
+
+/// Scratch for one vocabulary; allocates at creation only. One thread at a time.
+class Sampler {
+ public:
+  explicit Sampler(const Allocator& allocator);
+  Status init(int32_t vocab_size);
+  static uint64_t bytes(int32_t vocab_size);
+
+  /// Chooses the token after `text` (only its last repetition_window tokens are read). `config` has
+  /// been validated. top: n_top (at most kMaxTopLogprobs) entries, best first, ties to the lower id.
+  /// MOE_ERR_NON_FINITE for logits with NaN or infinity, MOE_ERR_RANGE when every token is banned;
+  /// then nothing is written.
+  Status sample(const SamplingConfig& config, Span<const float> logits, Span<const int32_t> text,
+                uint64_t draw, TokenLogprob* out, TokenLogprob* top, size_t n_top);
+
+ private:
+  struct Candidate {
+    float logit;
+    int32_t token;
+    float p;  // exp((logit - best) / temperature)
+  };
+  static bool better(const Candidate& a, const Candidate& b);
+
+  void gather(const SamplingConfig& config, Span<const float> logits, Span<const int32_t> text);
+  int32_t greedy() const;
+  size_t keep_top_k(int32_t top_k);
+  size_t keep_top_p(float top_p, size_t n, bool sorted);
+  int32_t draw_from(size_t n, double uniform) const;
+
+  Array<Candidate> candidates_;  // (vocab)
+  Array<uint8_t> recent_;        // (vocab), all zero between calls
+};
+
+}  // namespace moe

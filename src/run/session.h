@@ -1,0 +1,89 @@
+#pragma once
+// One text in the making: a KV cache, a position, and what is needed to move it forward.
+
+#include <atomic>
+#include <string_view>
+
+#include "src/run/memory.h"
+#include "src/run/sampler.h"
+
+namespace moe {
+
+struct SessionState;
+struct BatchPart;
+
+/// Which rows of an evaluation give logits.
+enum class LogitRows : uint8_t { kNone, kLast, kAll };
+
+/// A session is used by one thread at a time; a second caller gets MOE_ERR_STATE. Only cancel() may be
+/// called from any thread (or a signal handler) at any time. The model must outlive it.
+///
+/// Results do not depend on how a text is cut into calls, on the chunk size, on threads or on which
+/// other sessions advance in the same call (with a router capacity set, they depend on the calls).
+///
+/// Errors. A call refused for its arguments has changed nothing. After MOE_ERR_CANCELLED, or a fault
+/// found while computing, the position is that of the last chunk that was finished. After
+/// MOE_ERR_DEVICE the session is poisoned: MOE_ERR_STATE until reset().
+class Session final {
+ public:
+  /// MOE_ERR_BUDGET, before anything is allocated, when options.memory_cap is too small.
+  static Result<Box<Session>> create(const Model& model, const SessionOptions& options,
+                                     const Allocator& allocator);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Appends tokens. logits: host memory, 0, 1 or tokens.size rows of vocab_size as `rows` says.
+  /// MOE_ERR_TOO_LONG when the context cannot hold them, or when a capacity is set and they are more
+  /// than one chunk; MOE_ERR_RANGE for an id outside the vocabulary.
+  Status eval(Span<const int32_t> tokens, LogitRows rows, float* logits);
+
+  /// Chooses the token that follows, without moving. The draw's number is the position. MOE_ERR_STATE
+  /// on an empty session. Logits lost by a rewind are computed again from the last token.
+  Status sample(const SamplingConfig& config, TokenLogprob* out, TokenLogprob* top, size_t n_top);
+
+  int32_t position() const;
+  int32_t context() const;
+  int32_t chunk() const;
+  int32_t remaining() const { return context() - position(); }
+  Span<const int32_t> tokens() const;  // evaluated so far
+  const Model& model() const;
+  uint64_t bytes() const;  // held by this session
+
+  /// Forgets everything from `position` on.
+  Status rewind(int32_t position);
+  /// Empty again, and no longer poisoned. Keeps the router override and the statistics.
+  Status reset();
+
+  /// The call in progress returns MOE_ERR_CANCELLED within one layer. Does nothing without one.
+  void cancel();
+
+  /// Overrides every MoE layer's router (kernels/router/override.h gives the grammar); empty: as in
+  /// the file. All layers are checked before any is changed.
+  Status set_router(std::string_view text);
+  const RouterConfig* router(int32_t layer) const;  // null for a dense layer
+
+  /// Starts counting from zero, or stops. The first time allocates.
+  Status count_routing(bool on);
+  /// Null when nothing is being counted or the layer is dense.
+  const RoutingStats* routing_stats(int32_t layer) const;
+
+  /// For create() alone.
+  explicit Session(Box<SessionState> state);
+
+ private:
+  friend class SessionCall;
+  Box<SessionState> state_;
+};
+
+/// Appends one token to each of several different sessions of one model in one pass; logits: null or
+/// (sessions.size, vocab_size). Each gets exactly what eval() alone would give it. When the call
+/// fails no session has moved. Work memory is the first session's.
+Status sessions_step(Span<Session* const> sessions, Span<const int32_t> tokens, float* logits);
+
+/// The same with a piece of text for each session; logits: (sessions.size, vocab_size) of the last
+/// tokens. No piece may be longer than the first session's chunk.
+Status sessions_eval(Span<Session* const> sessions, Span<const Span<const int32_t>> pieces,
+                     float* logits);
+
+}  // namespace moe
