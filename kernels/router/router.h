@@ -5,7 +5,15 @@
 
 namespace moe {
 
-enum class RouterKind : uint8_t { kSoftmax, kThreshold, kCosine, kSigmoid, kSparsemixer, kHash, kBase };
+enum class RouterKind : uint8_t {
+  kSoftmax,
+  kThreshold,
+  kCosine,
+  kSigmoid,
+  kSparsemixer,
+  kHash,
+  kBase
+};
 /// How the weight of a chosen expert comes from the scores.
 enum class RouterWeights : uint8_t {
   kRaw,           // the probability itself
@@ -19,11 +27,12 @@ enum class CapacityOrder : uint8_t { kPriority, kArrival };
 struct RouterConfig {
   RouterKind kind = RouterKind::kSoftmax;
   RouterWeights weights = RouterWeights::kRaw;
-  int32_t k = 1;        // top-k kinds; 1..n_experts
-  float threshold = 0;  // threshold kind; [0, 1]
-  int32_t min_k = 1;    // threshold kind
-  int32_t max_k = 0;    // threshold kind; 0: n_experts
-  float scale = 1;      // multiplies the weights last
+  int32_t k = 1;              // top-k kinds; 1..n_experts
+  float threshold = 0;        // threshold kind; [0, 1]
+  bool by_threshold = false;  // cosine with the softmax gate: selected by `threshold` instead of k
+  int32_t min_k = 1;          // threshold kind
+  int32_t max_k = 0;          // threshold kind; 0: n_experts
+  float scale = 1;            // multiplies the weights last
   CosineGate gate = CosineGate::kSoftmax;
   float tau = 1;                // cosine temperature, > 0 (floored at 1e-4)
   float cosine_eps = 1e-4f;     // floor of the norms
@@ -37,9 +46,12 @@ struct RouterConfig {
 
 /// Largest number of experts one token can take.
 inline int32_t router_max_k(const RouterConfig& r, int32_t n_experts) {
+  const int32_t bound = r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
   switch (r.kind) {
     case RouterKind::kThreshold:
-      return r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
+      return bound;
+    case RouterKind::kCosine:
+      return r.by_threshold ? bound : r.k;
     case RouterKind::kSparsemixer:
       return 2;
     case RouterKind::kHash:

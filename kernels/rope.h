@@ -1,0 +1,26 @@
+#pragma once
+// Rotary position embedding: the table of cosines and sines that attention reads.
+
+#include "kernels/device.h"
+
+namespace moe {
+
+/// Checks the fields that the config's kind and scaling use. MOE_ERR_RANGE or MOE_ERR_ARGUMENT with
+/// a text that names the field.
+Status validate_rope(const RopeConfig& config);
+
+/// Fills out (context, dims / 2, {cos, sin}) in double precision, rounded once to float. Frequency
+/// j is theta^(-2 j / dims) before scaling:
+///   linear   divided by factor
+///   llama3   divided by factor below low_freq_factor turns in original_context, blended up to
+///            high_freq_factor turns
+///   yarn     (Peng et al. 2023) blended over the dims between beta_fast and beta_slow turns; both
+///            cos and sin times attention_factor (0: 0.1 ln(factor) + 1)
+///   longrope (Ding et al. 2024) divided by long_factor[j] where context > original_context, else
+///   by
+///            short_factor[j]; times attention_factor (0: sqrt(1 + ln(f) / ln(original_context)), f
+///            the config's factor or, where that is 1, context / original_context)
+/// A position's row does not depend on `context` (longrope's choice apart).
+Status build_rope_table(const RopeConfig& config, int32_t context, float* out);
+
+}  // namespace moe

@@ -1,0 +1,18 @@
+#pragma once
+// BASE layers (Lewis et al. 2021) at inference: greedy, without the balanced assignment of
+// training.
+
+#include "kernels/router/common.h"
+
+namespace moe {
+
+/// The largest score; weight sigmoid(score), times scale. Returns 1.
+MOE_HD int32_t route_base(const RouterConfig& r, const RouterInput& in,
+                          const RouterScratch& scratch, const RouterChoice& out) {
+  best_first(in.scores, in.n_experts, 1, scratch.heap, out.expert);
+  out.prob[0] = sigmoid_float(in.scores[out.expert[0]]);
+  out.weight[0] = out.prob[0] * r.scale;
+  return 1;
+}
+
+}  // namespace moe

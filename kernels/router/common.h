@@ -1,0 +1,111 @@
+#pragma once
+// What the routers share: order, softmax, weight rules. Host and device text, float32 throughout.
+
+#include "kernels/math.h"
+#include "kernels/router/router.h"
+
+namespace moe {
+
+/// One token's scores and what its router needs besides.
+struct RouterInput {
+  const float* scores = nullptr;          // (n_experts): logits, or cosines; unused by hash
+  const float* selection_bias = nullptr;  // (n_experts) or null: sigmoid
+  int32_t n_experts = 0;
+  int32_t table_entry = 0;  // hash: the expert of this token id
+};
+
+/// Where a router writes; all of router_max_k slots. Experts best first, also beyond the count.
+struct RouterChoice {
+  int32_t* expert = nullptr;
+  float* prob = nullptr;    // what capacity ranks by: the probability before any weight rule
+  float* weight = nullptr;  // 0 beyond the count
+};
+
+/// Memory a router may scribble on, n_experts of each.
+struct RouterScratch {
+  float* p = nullptr;
+  float* key = nullptr;
+  int32_t* heap = nullptr;
+};
+
+namespace router_detail {
+
+// The order of experts: higher value first, lower index on ties.
+MOE_HD bool before(const float* value, int32_t a, int32_t b) {
+  return value[a] > value[b] || (value[a] == value[b] && a < b);
+}
+
+MOE_HD void sift_down(const float* value, int32_t* heap, int32_t n, int32_t i) {
+  const int32_t item = heap[i];
+  while (2 * i + 1 < n) {
+    int32_t child = 2 * i + 1;
+    if (child + 1 < n && before(value, heap[child + 1], heap[child])) ++child;
+    if (!before(value, heap[child], item)) break;
+    heap[i] = heap[child];
+    i = child;
+  }
+  heap[i] = item;
+}
+
+}  // namespace router_detail
+
+/// The k best of n values, best first, ties to the lower index. `heap`: n scratch entries.
+MOE_HD void best_first(const float* value, int32_t n, int32_t k, int32_t* heap, int32_t* out) {
+  for (int32_t i = 0; i < n; ++i) heap[i] = i;
+  for (int32_t i = n / 2 - 1; i >= 0; --i) router_detail::sift_down(value, heap, n, i);
+  for (int32_t j = 0; j < k; ++j) {
+    out[j] = heap[0];
+    heap[0] = heap[n - 1 - j];
+    router_detail::sift_down(value, heap, n - 1 - j, 0);
+  }
+}
+
+/// p = softmax(z) over n values, summed in 16 stripes and a fixed tree.
+MOE_HD void softmax_all(const float* z, int32_t n, float* p) {
+  float top = z[0];
+  for (int32_t i = 1; i < n; ++i) top = z[i] > top ? z[i] : top;
+  float lane[16] = {};
+  for (int32_t i = 0; i < n; ++i) {
+    p[i] = exp_float(z[i] - top);
+    lane[i % 16] += p[i];
+  }
+  for (int32_t half = 8; half > 0; half /= 2) {
+    for (int32_t i = 0; i < half; ++i) lane[i] += lane[i + half];
+  }
+  for (int32_t i = 0; i < n; ++i) p[i] /= lane[0];
+}
+
+/// How many experts a threshold takes: rank j is in iff j = 0 or the sum before it is below t
+/// (XMoE, Yang et al. 2024, Eq. 5); t = 1 takes all; then min_k and max_k.
+MOE_HD int32_t threshold_count(const RouterConfig& r, const float* p, const int32_t* order,
+                               int32_t n_experts) {
+  const int32_t most = r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
+  int32_t count = most;
+  if (r.threshold < 1.0f) {
+    float sum = p[order[0]];
+    count = 1;
+    while (count < most && sum < r.threshold) sum += p[order[count++]];
+  }
+  return count < r.min_k ? r.min_k : count;
+}
+
+/// Weights of the first `count` slots from their probabilities, times the scale; 0 in the others.
+/// `z`: the values whose softmax kChosen takes (logits over the temperature, if any).
+MOE_HD void apply_weight_rule(RouterWeights rule, float scale, const float* z, int32_t count,
+                              int32_t max_k, const RouterChoice& out) {
+  float sum = 0;
+  for (int32_t j = 0; j < count; ++j) {
+    const float w = rule == RouterWeights::kChosen ? exp_float(z[out.expert[j]] - z[out.expert[0]])
+                                                   : out.prob[j];
+    out.weight[j] = w;
+    sum += w;
+  }
+  const bool divide = rule != RouterWeights::kRaw;
+  if (divide && sum < 1e-20f) sum = 1e-20f;  // sigmoids may all underflow
+  for (int32_t j = 0; j < count; ++j) {
+    out.weight[j] = (divide ? out.weight[j] / sum : out.weight[j]) * scale;
+  }
+  for (int32_t j = count; j < max_k; ++j) out.weight[j] = 0;
+}
+
+}  // namespace moe

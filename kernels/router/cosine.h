@@ -1,0 +1,39 @@
+#pragma once
+// The cosine router of X-MoE (Chi et al. 2022, Eq. 7 and 8): scores on a low-dimensional sphere.
+
+#include "kernels/router/common.h"
+
+namespace moe {
+
+inline constexpr float kMinTau = 1e-4f;
+
+/// True where the weights of the chosen are divided by their sum (or are a softmax over them).
+MOE_HD bool cosine_renormalises(const RouterConfig& r) {
+  if (r.gate == CosineGate::kSigmoid) return r.topk_norm == 1;
+  return r.k > 1 && r.topk_norm != 0;
+}
+
+/// Scores are cosines s. Chosen by s; the weight is softmax(s / tau) over all experts or
+/// sigmoid(s / tau), raw or renormalised. Returns the count.
+MOE_HD int32_t route_cosine(const RouterConfig& r, const RouterInput& in,
+                            const RouterScratch& scratch, const RouterChoice& out) {
+  const int32_t max_k = router_max_k(r, in.n_experts);
+  const float tau = r.tau < kMinTau ? kMinTau : r.tau;
+  best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);
+  for (int32_t i = 0; i < in.n_experts; ++i) scratch.key[i] = in.scores[i] / tau;
+  int32_t count = max_k;
+  RouterWeights rule = RouterWeights::kRaw;
+  if (r.gate == CosineGate::kSoftmax) {
+    softmax_all(scratch.key, in.n_experts, scratch.p);
+    for (int32_t j = 0; j < max_k; ++j) out.prob[j] = scratch.p[out.expert[j]];
+    if (r.by_threshold) count = threshold_count(r, scratch.p, out.expert, in.n_experts);
+    if (cosine_renormalises(r)) rule = RouterWeights::kChosen;
+  } else {
+    for (int32_t j = 0; j < max_k; ++j) out.prob[j] = sigmoid_float(scratch.key[out.expert[j]]);
+    if (cosine_renormalises(r)) rule = RouterWeights::kRenormalised;
+  }
+  apply_weight_rule(rule, r.scale, scratch.key, count, max_k, out);
+  return count;
+}
+
+}  // namespace moe

@@ -1,0 +1,33 @@
+#pragma once
+// Routing of many tokens on the host: every token by itself, then capacity over a session's tokens.
+
+#include "kernels/device.h"
+#include "kernels/router/list.h"
+#include "src/base/status.h"
+
+namespace moe {
+
+/// What routing reads and writes. The pointers of `out` except scores must all be set.
+struct RouteOp {
+  const RouterConfig* config = nullptr;
+  const float* scores = nullptr;          // (n_tokens, n_experts); unused by hash
+  const float* selection_bias = nullptr;  // (n_experts) or null
+  const int32_t* table_entry = nullptr;   // hash: (n_tokens) experts
+  int32_t n_experts = 0;
+  Routing* out = nullptr;  // max_k is router_max_k(config)
+  float* prob = nullptr;   // (n_tokens, max_k)
+};
+
+/// Routes tokens [begin, end). MOE_ERR_NON_FINITE when a score is NaN or infinite.
+Status route_tokens(const RouteOp& op, int32_t begin, int32_t end, const RouterScratch& scratch);
+
+/// Tokens that one expert may serve: min(n_tokens, max(min_capacity, ceil(gamma n_tokens / N)))
+/// (XMoE, Eq. 3), the ceiling guarded against rounding; -1 where gamma is 0: no capacity.
+int32_t capacity_of(int32_t n_tokens, int32_t n_experts, double gamma, int32_t min_capacity);
+
+/// Refuses the pairs over capacity among tokens [begin, end), which are one session's in this call:
+/// kept and weight become 0. Order of service: kPriority: rank, then probability descending, then
+/// token; kArrival: rank, then token. `order`: (end - begin) * max_k, `used`: n_experts scratch.
+void apply_capacity(const RouteOp& op, int32_t begin, int32_t end, int32_t* order, int32_t* used);
+
+}  // namespace moe

@@ -1,0 +1,25 @@
+#pragma once
+// Sigmoid top-k (DeepSeek-V3 and its kin).
+
+#include "kernels/router/common.h"
+
+namespace moe {
+
+/// The k largest logits, or the k largest sigmoid(logit) + selection bias. The weight is the
+/// sigmoid, without the bias; raw or renormalised, times scale. Returns k.
+MOE_HD int32_t route_sigmoid(const RouterConfig& r, const RouterInput& in,
+                             const RouterScratch& scratch, const RouterChoice& out) {
+  const float* key = in.scores;
+  if (in.selection_bias != nullptr) {
+    for (int32_t i = 0; i < in.n_experts; ++i) {
+      scratch.key[i] = sigmoid_float(in.scores[i]) + in.selection_bias[i];
+    }
+    key = scratch.key;
+  }
+  best_first(key, in.n_experts, r.k, scratch.heap, out.expert);
+  for (int32_t j = 0; j < r.k; ++j) out.prob[j] = sigmoid_float(in.scores[out.expert[j]]);
+  apply_weight_rule(r.weights, r.scale, in.scores, r.k, r.k, out);
+  return r.k;
+}
+
+}  // namespace moe

@@ -1,0 +1,32 @@
+#pragma once
+// SparseMixer at inference (PhiMoE): top-2, each weight a softmax over the experts near the best.
+
+#include "kernels/router/common.h"
+
+namespace moe {
+
+/// Two rounds. With m the largest logit of the experts left, those with
+/// (m - z) / max(|z|, m) > 2 jitter are masked; the weight of the best is its softmax over the
+/// rest. Then the best is taken out. Returns 2.
+MOE_HD int32_t route_sparsemixer(const RouterConfig& r, const RouterInput& in,
+                                 const RouterScratch& scratch, const RouterChoice& out) {
+  best_first(in.scores, in.n_experts, 2, scratch.heap, out.expert);
+  for (int32_t round = 0; round < 2; ++round) {
+    const int32_t best = out.expert[round];
+    const float top = in.scores[best];
+    float sum = 0;
+    for (int32_t i = 0; i < in.n_experts; ++i) {
+      if (round == 1 && i == out.expert[0]) continue;
+      const float z = in.scores[i];
+      const float size = ScalarLanes::abs(z);
+      const float f = size > top ? size : top;
+      if ((top - z) / f > 2.0f * r.jitter) continue;  // 0 / 0 is not masked
+      sum += exp_float(z - top);
+    }
+    out.prob[round] = 1.0f / sum;
+    out.weight[round] = out.prob[round] * r.scale;
+  }
+  return 2;
+}
+
+}  // namespace moe

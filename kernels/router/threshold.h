@@ -1,0 +1,21 @@
+#pragma once
+// The threshold router of XMoE (Yang et al. 2024, section 3.2): a token takes experts until their
+// probabilities reach t.
+
+#include "kernels/router/common.h"
+
+namespace moe {
+
+/// Ranked by logits, so that probabilities that underflow still have an order. Returns the count.
+MOE_HD int32_t route_threshold(const RouterConfig& r, const RouterInput& in,
+                               const RouterScratch& scratch, const RouterChoice& out) {
+  const int32_t max_k = router_max_k(r, in.n_experts);
+  best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);
+  softmax_all(in.scores, in.n_experts, scratch.p);
+  for (int32_t j = 0; j < max_k; ++j) out.prob[j] = scratch.p[out.expert[j]];
+  const int32_t count = threshold_count(r, scratch.p, out.expert, in.n_experts);
+  apply_weight_rule(r.weights, r.scale, in.scores, count, max_k, out);
+  return count;
+}
+
+}  // namespace moe

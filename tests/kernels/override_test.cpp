@@ -1,0 +1,106 @@
+#include "kernels/router/override.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace moe {
+namespace {
+
+TEST(Override, ThresholdOnSoftmaxKeepsTheWeightRule) {
+  RouterConfig c;
+  c.k = 2;
+  c.weights = RouterWeights::kRenormalised;
+  c.scale = 3;
+  RouterConfig out;
+  ASSERT_TRUE(
+      override_router(c, 8, "threshold:0.9,min_k=2,max_k=6,gamma=1.25,min_capacity=4", &out).ok());
+  EXPECT_EQ(out.kind, RouterKind::kThreshold);
+  EXPECT_FLOAT_EQ(out.threshold, 0.9f);
+  EXPECT_EQ(out.min_k, 2);
+  EXPECT_EQ(out.max_k, 6);
+  EXPECT_EQ(out.gamma, 1.25f);
+  EXPECT_EQ(out.min_capacity, 4);
+  EXPECT_EQ(out.weights, RouterWeights::kRenormalised);
+  EXPECT_EQ(out.scale, 3);
+}
+
+TEST(Override, TopkOnThresholdAndCapacityAlone) {
+  RouterConfig c;
+  c.kind = RouterKind::kThreshold;
+  c.threshold = 0.5f;
+  RouterConfig out;
+  ASSERT_TRUE(override_router(c, 8, "topk:4", &out).ok());
+  EXPECT_EQ(out.kind, RouterKind::kSoftmax);
+  EXPECT_EQ(out.k, 4);
+  c.kind = RouterKind::kHash;
+  ASSERT_TRUE(override_router(c, 8, "gamma=1.5e0", &out).ok());
+  EXPECT_EQ(out.kind, RouterKind::kHash);
+  EXPECT_EQ(out.gamma, 1.5f);
+}
+
+TEST(Override, CosineKeepsItsKindAndRule) {
+  RouterConfig c;
+  c.kind = RouterKind::kCosine;  // k 1: raw weights
+  RouterConfig out;
+  ASSERT_TRUE(override_router(c, 8, "topk:3", &out).ok());
+  EXPECT_EQ(out.kind, RouterKind::kCosine);
+  EXPECT_EQ(out.k, 3);
+  EXPECT_EQ(out.topk_norm, 0);
+  ASSERT_TRUE(override_router(c, 8, "threshold:0.25", &out).ok());
+  EXPECT_TRUE(out.by_threshold);
+  EXPECT_EQ(router_max_k(out, 8), 8);
+  c.gate = CosineGate::kSigmoid;
+  EXPECT_EQ(override_router(c, 8, "threshold:0.25", &out).code(), MOE_ERR_UNSUPPORTED);
+}
+
+TEST(Override, RoutersWithoutSoftmaxRefuse) {
+  for (RouterKind kind :
+       {RouterKind::kSigmoid, RouterKind::kSparsemixer, RouterKind::kHash, RouterKind::kBase}) {
+    RouterConfig c;
+    c.kind = kind;
+    RouterConfig out;
+    out.k = 77;
+    EXPECT_EQ(override_router(c, 8, "topk:2", &out).code(), MOE_ERR_UNSUPPORTED);
+    EXPECT_EQ(override_router(c, 8, "threshold:0.2", &out).code(), MOE_ERR_UNSUPPORTED);
+    EXPECT_EQ(out.k, 77);
+  }
+}
+
+TEST(Override, RangesAndNonsense) {
+  RouterConfig c;
+  RouterConfig out;
+  for (const char* text :
+       {"topk:0", "topk:9", "threshold:1.01", "threshold:-0.1", "threshold:0.5,min_k=0",
+        "threshold:0.5,max_k=9", "gamma=-1", "threshold:0.5,min_k=4,max_k=3"}) {
+    EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_RANGE) << text;
+  }
+  for (const char* text : {"", "topk", "topk:", "topk:2.5", "topk:2,", "threshold:nan", "topk:1e",
+                           "threshold:0,5", "banana:1", "topk=2", "topk:2;", "threshold:1e99",
+                           "topk:99999999999999999999999999999999999999"}) {
+    EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_ARGUMENT) << text;
+  }
+}
+
+TEST(ValidateRouter, NamesTheField) {
+  RouterConfig c;
+  c.k = 9;
+  EXPECT_STREQ(validate_router(c, 8).text(), "router: k: expected 1..8, found 9");
+  c = {};
+  c.kind = RouterKind::kThreshold;
+  c.threshold = std::nanf("");
+  EXPECT_EQ(validate_router(c, 8).code(), MOE_ERR_RANGE);
+  c = {};
+  c.kind = RouterKind::kCosine;
+  for (float tau : {0.0f, -1.0f, std::nanf(""), HUGE_VALF}) {
+    c.tau = tau;
+    EXPECT_EQ(validate_router(c, 8).code(), MOE_ERR_RANGE);
+  }
+  c = {};
+  c.kind = RouterKind::kSparsemixer;
+  EXPECT_EQ(validate_router(c, 1).code(), MOE_ERR_RANGE);
+  EXPECT_TRUE(validate_router(c, 2).ok());
+}
+
+}  // namespace
+}  // namespace moe

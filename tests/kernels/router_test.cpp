@@ -1,0 +1,179 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "tests/kernels/route_helper.h"
+
+namespace moe {
+namespace {
+
+std::vector<float> random_scores(int n, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::uniform_real_distribution<float> d(-4, 4);
+  std::vector<float> v(static_cast<size_t>(n));
+  for (float& x : v) x = d(rng);
+  return v;
+}
+
+double exact_softmax(const float* z, int n, int at) {
+  double sum = 0;
+  for (int i = 0; i < n; ++i) sum += std::exp(static_cast<double>(z[i]) - z[at]);
+  return 1 / sum;
+}
+
+// One sensible configuration per line of the list.
+RouterConfig sample_config(RouterKind kind) {
+  RouterConfig c;
+  c.kind = kind;
+  c.k = 3;
+  c.threshold = 0.8f;
+  c.tau = 0.5f;
+  return c;
+}
+
+TEST(Router, NamesAreFoundAndUnique) {
+  for (const RouterInfo& info : kRouters) {
+    EXPECT_EQ(find_router(info.name), &info);
+    EXPECT_EQ(&router_info(info.kind), &info);
+  }
+  EXPECT_EQ(find_router("soft"), nullptr);
+}
+
+TEST(Router, EveryKindGivesTheSameTokenByToken) {
+  constexpr int kN = 37;
+  constexpr int kT = 11;
+  const std::vector<float> z = random_scores(kN * kT, 5);
+  std::vector<int32_t> table(kT);
+  std::iota(table.begin(), table.end(), 4);
+  for (const RouterInfo& info : kRouters) {
+    SCOPED_TRACE(info.name);
+    const RouterConfig c = sample_config(info.kind);
+    const Routed all = route_all(c, z, kT, kN, {nullptr, table.data()});
+    ASSERT_TRUE(all.status.ok()) << all.status.text();
+    for (int t = 0; t < kT; ++t) {
+      const std::vector<float> row(z.begin() + t * kN, z.begin() + (t + 1) * kN);
+      const Routed one = route_all(c, row, 1, kN, {nullptr, &table[static_cast<size_t>(t)]});
+      ASSERT_EQ(one.count[0], all.count[static_cast<size_t>(t)]);
+      for (int j = 0; j < one.max_k; ++j) {
+        const auto at = static_cast<size_t>(t * one.max_k + j);
+        EXPECT_EQ(one.expert[static_cast<size_t>(j)], all.expert[at]);
+        EXPECT_EQ(one.weight[static_cast<size_t>(j)], all.weight[at]);
+        EXPECT_EQ(all.kept[at], j < all.count[static_cast<size_t>(t)]);
+      }
+    }
+  }
+}
+
+TEST(Router, EveryKindRejectsScoresThatAreNotFinite) {
+  for (const RouterInfo& info : kRouters) {
+    if (info.kind == RouterKind::kHash) continue;
+    SCOPED_TRACE(info.name);
+    for (float bad : {std::nanf(""), std::numeric_limits<float>::infinity(),
+                      -std::numeric_limits<float>::infinity()}) {
+      std::vector<float> z = random_scores(24, 9);
+      z[17] = bad;
+      const Routed r = route_all(sample_config(info.kind), z, 3, 8);
+      EXPECT_EQ(r.status.code(), MOE_ERR_NON_FINITE);
+      EXPECT_NE(std::string(r.status.text()).find("token 2 for expert 1"), std::string::npos);
+    }
+  }
+}
+
+TEST(Router, SoftmaxWeightRules) {
+  constexpr int kN = 50;
+  const std::vector<float> z = random_scores(kN, 3);
+  RouterConfig c;
+  c.k = 4;
+  c.scale = 2.5f;
+  const Routed raw = route_all(c, z, 1, kN);
+  c.weights = RouterWeights::kRenormalised;
+  const Routed norm = route_all(c, z, 1, kN);
+  c.weights = RouterWeights::kChosen;
+  const Routed chosen = route_all(c, z, 1, kN);
+  double sum = 0;
+  for (size_t j = 0; j < 4; ++j) {
+    const double p = exact_softmax(z.data(), kN, raw.expert[j]);
+    EXPECT_NEAR(raw.weight[j], 2.5 * p, 1e-6);
+    const float before = z[static_cast<size_t>(raw.expert[j == 0 ? 0 : j - 1])];
+    EXPECT_GE(before, z[static_cast<size_t>(raw.expert[j])]);
+    EXPECT_NEAR(norm.weight[j], chosen.weight[j], 1e-6);
+    sum += norm.weight[j];
+  }
+  EXPECT_NEAR(sum, 2.5, 1e-6);
+}
+
+TEST(Router, TiesGoToTheLowerIndex) {
+  RouterConfig c;
+  c.k = 3;
+  const Routed r = route_all(c, {1, 2, 2, 1, 2, 0}, 1, 6);
+  EXPECT_EQ(r.expert, (std::vector<int32_t>{1, 2, 4}));
+}
+
+TEST(Router, ThresholdBounds) {
+  const std::vector<float> z = {3, 2, 1, 0, -1, -2};
+  RouterConfig c;
+  c.kind = RouterKind::kThreshold;
+  c.threshold = 0;
+  EXPECT_EQ(route_all(c, z, 1, 6).count[0], 1);
+  c.min_k = 2;
+  EXPECT_EQ(route_all(c, z, 1, 6).count[0], 2);
+  c.threshold = 1;
+  EXPECT_EQ(route_all(c, z, 1, 6).count[0], 6);
+  c.max_k = 4;
+  const Routed r = route_all(c, z, 1, 6);
+  EXPECT_EQ(r.count[0], 4);
+  EXPECT_EQ(r.max_k, 4);
+  c.weights = RouterWeights::kRenormalised;
+  const Routed n = route_all(c, z, 1, 6);
+  EXPECT_NEAR(std::accumulate(n.weight.begin(), n.weight.end(), 0.0f), 1, 1e-6);
+}
+
+TEST(Router, SigmoidSelectionBiasChangesTheChoiceNotTheWeight) {
+  const std::vector<float> z = {2, 1, 0, -1};
+  const std::vector<float> bias = {0, 0, 0, 5};
+  RouterConfig c;
+  c.kind = RouterKind::kSigmoid;
+  c.k = 2;
+  const Routed r = route_all(c, z, 1, 4, {bias.data(), nullptr});
+  EXPECT_EQ(r.expert, (std::vector<int32_t>{3, 0}));
+  EXPECT_EQ(r.weight[0], sigmoid_float(-1));
+  EXPECT_EQ(r.weight[1], sigmoid_float(2));
+  c.weights = RouterWeights::kRenormalised;
+  const Routed zero = route_all(c, {-200, -300, -200, -300}, 1, 4);
+  EXPECT_EQ(zero.weight[0], 0.0f);  // no 0 / 0
+}
+
+TEST(Router, BaseAndHash) {
+  RouterConfig c;
+  c.kind = RouterKind::kBase;
+  const Routed b = route_all(c, {0, 3, 1}, 1, 3);
+  EXPECT_EQ(b.expert[0], 1);
+  EXPECT_EQ(b.weight[0], sigmoid_float(3));
+  c.kind = RouterKind::kHash;
+  const std::vector<int32_t> entries = {2, 0};
+  const Routed h = route_all(c, {}, 2, 3, {nullptr, entries.data()});
+  EXPECT_EQ(h.expert, entries);
+  EXPECT_EQ(h.weight, (std::vector<float>{1, 1}));
+}
+
+TEST(Router, CosineByThresholdSelectsOnTheSoftmaxOverAll) {
+  const std::vector<float> s = random_scores(12, 8);
+  RouterConfig c;
+  c.kind = RouterKind::kCosine;
+  c.by_threshold = true;
+  c.threshold = 0.9f;
+  const Routed r = route_all(c, s, 1, 12);
+  RouterConfig t;
+  t.kind = RouterKind::kThreshold;
+  t.threshold = 0.9f;
+  const Routed same = route_all(t, s, 1, 12);  // tau is 1
+  EXPECT_EQ(r.count, same.count);
+  EXPECT_EQ(r.expert, same.expert);
+  EXPECT_EQ(r.weight, same.weight);
+}
+
+}  // namespace
+}  // namespace moe
