@@ -1,0 +1,243 @@
+#include "cli/common.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+namespace moe_cli {
+namespace {
+
+std::atomic<moe_session*> g_session{nullptr};
+volatile sig_atomic_t g_interrupted = 0;
+
+// moe_session_cancel only sets an atomic flag, so it may be called from a signal handler.
+void on_interrupt(int) {
+  g_interrupted = 1;
+  moe_session_cancel(g_session.load());
+}
+
+void log_to_stderr(void*, moe_log_level level, const char* text) {
+  static const char* const kNames[] = {"", "error", "warning", "info", "debug"};
+  std::fprintf(stderr, "moe: %s: %s\n", kNames[level], text);
+}
+
+}  // namespace
+
+void check(moe_status status, const moe_error& error) {
+  if (status != MOE_OK) throw CallError(status, error.text);
+}
+
+void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
+  if (with_path) app.add_option("MODEL", o.path, "Model file (.moe)")->required();
+  app.add_option("--threads", o.threads, "Threads that compute (0: all that this process may use)")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--isa", o.isa,
+                 std::string("Instruction set, one of: ") + moe_env_isas() + " (default: the best)");
+  app.add_option("--device", o.device, "auto or cpu")->capture_default_str();
+  app.add_option("--memory", o.memory, "Cap on weights, KV cache and scratch, such as 2G");
+  app.add_flag("--map", o.map, "Map the weights instead of reading them (the file must not change)");
+  app.add_flag("--json", o.json, "Print the result as JSON");
+  app.add_flag("--verbose", o.verbose, "Show the library's messages on stderr");
+}
+
+void add_session_options(CLI::App& app, ModelOptions& o) {
+  app.add_option("--context", o.context, "Positions the KV cache holds (default: the model's)")
+      ->check(CLI::Range(1, 1 << 30));
+  app.add_option("--kv", o.kv, "KV cache type: f16 or int8")
+      ->check(CLI::IsMember({"f16", "int8"}))
+      ->capture_default_str();
+  app.add_option("--router", o.router,
+                 "Route otherwise than the file says: threshold:T, topk:K, with ,gamma=G ,min_k=N ,max_k=N");
+}
+
+Env open_env(const ModelOptions& o) {
+  moe_env_params p{};
+  p.struct_size = sizeof p;
+  p.threads = o.threads;
+  p.isa = o.isa.empty() ? nullptr : o.isa.c_str();
+  p.device = o.device.c_str();
+  p.log = o.verbose ? log_to_stderr : nullptr;
+  moe_env* env = nullptr;
+  moe_error error;
+  check(moe_env_create(&p, &env, &error), error);
+  return Env(env);
+}
+
+moe_session_params session_params(const ModelOptions& o) {
+  moe_session_params p{};
+  p.struct_size = sizeof p;
+  p.context = o.context;
+  p.kv = o.kv == "int8" ? MOE_KV_INT8 : MOE_KV_F16;
+  return p;
+}
+
+Model open_model(const ModelOptions& o, moe_env* env) {
+  const moe_session_params session = session_params(o);
+  moe_model_params p{};
+  p.struct_size = sizeof p;
+  p.map_weights = o.map ? 1 : 0;
+  p.memory_bytes = o.memory.empty() ? 0 : parse_bytes(o.memory);
+  p.session = &session;
+  moe_model* model = nullptr;
+  moe_error error;
+  check(moe_model_open(env, o.path.c_str(), &p, &model, &error), error);
+  return Model(model);
+}
+
+Session open_session(const ModelOptions& o, moe_model* model) {
+  const moe_session_params p = session_params(o);
+  moe_session* raw = nullptr;
+  moe_error error;
+  check(moe_session_create(model, &p, &raw, &error), error);
+  Session session(raw);
+  if (!o.router.empty()) check(moe_session_set_router(raw, o.router.c_str(), &error), error);
+  return session;
+}
+
+std::vector<int32_t> encode(const moe_model* model, const std::string& text, uint32_t flags) {
+  const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
+  if (tokenizer == nullptr) {
+    throw CallError(MOE_ERR_UNSUPPORTED, "this model has no tokenizer; give token ids with 'moe eval --tokens'");
+  }
+  std::vector<int32_t> tokens(text.size() + 16);
+  size_t n = 0;
+  moe_error error;
+  moe_status status = moe_tokenizer_encode(tokenizer, text.data(), text.size(), flags, tokens.data(),
+                                           tokens.size(), &n, &error);
+  if (status == MOE_ERR_TOO_LONG) {
+    tokens.resize(n);
+    status = moe_tokenizer_encode(tokenizer, text.data(), text.size(), flags, tokens.data(),
+                                  tokens.size(), &n, &error);
+  }
+  check(status, error);
+  tokens.resize(n);
+  return tokens;
+}
+
+std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, uint32_t flags) {
+  const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
+  if (tokenizer == nullptr) throw CallError(MOE_ERR_UNSUPPORTED, "this model has no tokenizer");
+  size_t n = 0;
+  moe_error error;
+  check(moe_tokenizer_decode(tokenizer, tokens.data(), tokens.size(), flags, nullptr, 0, &n, &error),
+        error);
+  std::string text(n + 1, '\0');
+  check(moe_tokenizer_decode(tokenizer, tokens.data(), tokens.size(), flags, text.data(),
+                             text.size(), &n, &error),
+        error);
+  text.resize(n);
+  return text;
+}
+
+uint64_t parse_bytes(const std::string& text) {
+  char* end = nullptr;
+  errno = 0;
+  const double value = std::strtod(text.c_str(), &end);
+  std::string unit = end;
+  for (const char* tail : {"iB", "ib", "B", "b"}) {
+    const size_t n = std::strlen(tail);
+    if (unit.size() >= n && unit.compare(unit.size() - n, n, tail) == 0) {
+      unit.resize(unit.size() - n);
+      break;
+    }
+  }
+  static const std::string kUnits = "KMGT";
+  double factor = 1;
+  if (unit.size() == 1) {
+    const size_t i = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
+    factor = i == std::string::npos ? 0 : std::pow(1024.0, static_cast<double>(i) + 1);
+  }
+  const double bytes = value * factor;
+  if (end == text.c_str() || errno != 0 || unit.size() > 1 || !(bytes >= 1) || bytes > 1e18) {
+    throw UsageError("'" + text + "' is not a size; expected a number with K, M, G or T, such as 2G");
+  }
+  return static_cast<uint64_t>(bytes);
+}
+
+std::string format_bytes(uint64_t bytes) {
+  static const char* const kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  double v = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (v >= 1000 && unit + 1 < std::size(kUnits)) {
+    v /= 1000;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 || v >= 100 ? "%.0f %s" : "%.1f %s", v, kUnits[unit]);
+  return text;
+}
+
+std::string read_file(const std::string& path) {
+  if (path == "-") {
+    std::ostringstream all;
+    all << std::cin.rdbuf();
+    return all.str();
+  }
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream all;
+  if (in) all << in.rdbuf();
+  if (!in || in.bad()) throw CallError(MOE_ERR_IO, path + ": " + std::strerror(errno));
+  return all.str();
+}
+
+void watch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second Ctrl-C ends the process
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() { return g_interrupted != 0; }
+
+void set_current_session(moe_session* session) { g_session.store(session); }
+
+double now_seconds() {
+  using Clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+void print_json(const Json& json) { std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n"; }
+
+Progress::~Progress() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+}
+
+bool Progress::callback(void* user, uint64_t done, uint64_t total, const char* what) {
+  static_cast<Progress*>(user)->show(done, total, what);
+  return !interrupted();
+}
+
+void Progress::show(uint64_t done, uint64_t total, const char* what) {
+  static const bool terminal = isatty(STDERR_FILENO) == 1;
+  if (!terminal || total == 0) return;
+  const double now = now_seconds();
+  if (start_ < 0) start_ = now;
+  if (now - last_ < 0.1 && done < total) return;
+  last_ = now;
+  const double share = static_cast<double>(done) / static_cast<double>(total);
+  const double spent = now - start_;
+  const double rate = spent > 0 ? static_cast<double>(done) / spent : 0;
+  const long left = rate > 0 ? std::lround(static_cast<double>(total - done) / rate) : 0;
+  const int filled = static_cast<int>(share * 24);
+  const std::string bar = std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(24 - filled), '.');
+  const std::string speed = bytes_ ? format_bytes(static_cast<uint64_t>(rate)) + "/s"
+                                   : std::to_string(std::lround(rate)) + " tokens/s";
+  std::fprintf(stderr, "\r\033[K[%s] %3.0f%%  %s  ETA %ld:%02ld  %.40s", bar.c_str(), share * 100,
+               speed.c_str(), left / 60, left % 60, what == nullptr ? "" : what);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+}  // namespace moe_cli

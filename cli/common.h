@@ -1,0 +1,120 @@
+#pragma once
+// What every subcommand shares: owned handles, errors, options, terminal manners.
+// Results go to stdout, everything else to stderr. Built on the C API alone.
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "include/moe_c.h"
+
+namespace moe_cli {
+
+using Json = nlohmann::ordered_json;
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitError = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitInterrupted = 130;
+
+/// A failed call; main() prints the text and exits with 1 (or 130 after Ctrl-C).
+struct CallError : std::runtime_error {
+  CallError(moe_status status, const std::string& text)
+      : std::runtime_error(text), code(status) {}
+  moe_status code;
+};
+
+/// Options that do not fit together; main() exits with 2.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void check(moe_status status, const moe_error& error);
+
+struct Deleter {
+  void operator()(moe_env* p) const { moe_env_free(p); }
+  void operator()(moe_model* p) const { moe_model_free(p); }
+  void operator()(moe_session* p) const { moe_session_free(p); }
+};
+using Env = std::unique_ptr<moe_env, Deleter>;
+using Model = std::unique_ptr<moe_model, Deleter>;
+using Session = std::unique_ptr<moe_session, Deleter>;
+
+/// Options of every command that opens a model.
+struct ModelOptions {
+  std::string path;
+  int threads = 0;
+  std::string isa;
+  std::string device = "auto";
+  std::string memory;  // "2G"
+  bool map = false;
+  int context = 0;
+  std::string kv = "f16";
+  std::string router;
+  bool json = false;
+  bool verbose = false;
+};
+
+/// Adds the machine options (threads, isa ...) and, when `with_path`, the MODEL argument.
+void add_model_options(CLI::App& app, ModelOptions& o, bool with_path = true);
+/// Adds --context, --kv and --router.
+void add_session_options(CLI::App& app, ModelOptions& o);
+
+Env open_env(const ModelOptions& o);
+Model open_model(const ModelOptions& o, moe_env* env);
+/// Parameters of `open_session`; also given to open_model for the memory cap.
+moe_session_params session_params(const ModelOptions& o);
+/// Creates the session, sets its router, and makes Ctrl-C cancel it.
+Session open_session(const ModelOptions& o, moe_model* model);
+
+/// Tokens of `text`; an error when the model has no tokenizer.
+std::vector<int32_t> encode(const moe_model* model, const std::string& text, uint32_t flags);
+std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, uint32_t flags);
+
+/// "2G", "512M", "1.5GiB", "4096": bytes. Throws UsageError.
+uint64_t parse_bytes(const std::string& text);
+std::string format_bytes(uint64_t bytes);
+std::string read_file(const std::string& path);
+
+/// First Ctrl-C: interrupted() turns true and the current session is cancelled. The second one ends
+/// the process as usual.
+void watch_interrupts();
+bool interrupted();
+void set_current_session(moe_session* session);
+
+/// A bar with rate and time left on stderr, only when stderr is a terminal.
+class Progress {
+ public:
+  explicit Progress(bool bytes) : bytes_(bytes) {}
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// For moe_progress_fn: `user` is a Progress. False after Ctrl-C.
+  static bool callback(void* user, uint64_t done, uint64_t total, const char* what);
+
+ private:
+  void show(uint64_t done, uint64_t total, const char* what);
+  bool bytes_;
+  double start_ = -1;
+  double last_ = -1;
+  bool shown_ = false;
+};
+
+double now_seconds();
+void print_json(const Json& json);
+
+// The subcommands: each adds its options and a callback to `app`.
+void add_convert(CLI::App& app);
+void add_generate(CLI::App& app);
+void add_chat(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_perplexity(CLI::App& app);
+void add_tokenize(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_bench(CLI::App& app);
+
+}  // namespace moe_cli

@@ -1,0 +1,129 @@
+// moe convert: a checkpoint becomes a model file.
+
+#include <cstring>
+#include <iomanip>
+#include <iostream>
+#include <map>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+namespace {
+
+struct ConvertOptions {
+  std::string source;
+  std::string destination;
+  std::string weights = "auto";
+  std::string compress = "none";
+  std::vector<std::string> overrides;
+  bool verify = false;
+  bool json = false;
+  bool list = false;
+};
+
+struct Run {
+  Progress progress{true};
+  Json matrices = Json::array();
+  Json total;
+};
+
+void on_report(void* user, const char* json) {
+  auto* run = static_cast<Run*>(user);
+  Json j = Json::parse(json);
+  if (j.contains("name")) {
+    run->matrices.push_back(std::move(j));
+  } else {
+    run->total = std::move(j);
+  }
+}
+
+bool on_progress(void* user, uint64_t done, uint64_t total, const char* what) {
+  return Progress::callback(&static_cast<Run*>(user)->progress, done, total, what);
+}
+
+void print_matrix(const Json& m) {
+  std::cout << "  " << std::left << std::setw(44) << m.value("name", "") << std::right << std::setw(8)
+            << m.value("rows", 0) << " x " << std::left << std::setw(7) << m.value("cols", 0) << " "
+            << std::setw(9) << m.value("format", "") << std::setw(8) << m.value("scale", "")
+            << std::setw(9) << m.value("activations", "");
+  if (m.value("lossless", false)) {
+    std::cout << "lossless\n";
+  } else {
+    std::cout << "relative error " << std::setprecision(3) << m.value("relative_error", 0.0) << "\n";
+  }
+}
+
+void print_summary(const ConvertOptions& o, const Run& run) {
+  struct Kind {
+    size_t n = 0, lossless = 0;
+    double worst = 0;
+  };
+  std::map<std::string, Kind> kinds;
+  for (const Json& m : run.matrices) {
+    Kind& k = kinds[m.value("format", "?")];
+    ++k.n;
+    if (m.value("lossless", false)) ++k.lossless;
+    k.worst = std::max(k.worst, m.value("relative_error", 0.0));
+  }
+  for (const auto& [format, k] : kinds) {
+    std::cout << "  " << std::left << std::setw(9) << format << " " << k.n << " matrices, " << k.lossless
+              << " without loss";
+    if (k.worst > 0) std::cout << ", largest relative error " << std::setprecision(3) << k.worst;
+    std::cout << "\n";
+  }
+  std::cout << o.destination << ": " << format_bytes(run.total.value("file_bytes", uint64_t{0}))
+            << " from " << format_bytes(run.total.value("source_bytes", uint64_t{0})) << " in "
+            << std::fixed << std::setprecision(1) << run.total.value("seconds", 0.0) << " s"
+            << (o.verify ? ", verified" : "") << "\n";
+}
+
+void run_convert(const ConvertOptions& o) {
+  std::vector<const char*> overrides;
+  for (const std::string& s : o.overrides) overrides.push_back(s.c_str());
+  Run run;
+  moe_convert_params p{};
+  p.struct_size = sizeof p;
+  p.compress = o.compress == "zstd" ? 1 : 0;
+  p.weights = o.weights.c_str();
+  p.overrides = overrides.data();
+  p.n_overrides = static_cast<int32_t>(overrides.size());
+  p.verify = o.verify ? 1 : 0;
+  p.progress = on_progress;
+  p.report = on_report;
+  p.user = &run;
+  moe_error error;
+  check(moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error), error);
+  if (o.json) {
+    Json j = run.total;
+    j["matrices"] = run.matrices;
+    print_json(j);
+    return;
+  }
+  if (o.list) {
+    for (const Json& m : run.matrices) print_matrix(m);
+  }
+  print_summary(o, run);
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app) {
+  auto o = std::make_shared<ConvertOptions>();
+  CLI::App* c = app.add_subcommand("convert", "Turn a checkpoint into a model file");
+  c->add_option("SRC", o->source, "Folder with config.json and safetensors")->required();
+  c->add_option("DST", o->destination, "Model file to write (.moe)")->required();
+  c->add_option("--weights", o->weights,
+                "Format of linear weights: auto, ternary2, ternary3, int8, bf16, f16, f32")
+      ->capture_default_str();
+  c->add_option("--set", o->overrides, "PATTERN=FORMAT for tensors by name; * matches anything; last wins")
+      ->allow_extra_args(false);
+  c->add_option("--compress", o->compress, "none or zstd (a compressed part cannot be mapped)")
+      ->check(CLI::IsMember({"none", "zstd"}))
+      ->capture_default_str();
+  c->add_flag("--verify", o->verify, "Read the result again and compare every weight");
+  c->add_flag("--list", o->list, "Show every matrix: format and error");
+  c->add_flag("--json", o->json, "Print the report as JSON");
+  c->callback([o] { run_convert(*o); });
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,92 @@
+// moe eval: what comes after these tokens.
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <numeric>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+namespace {
+
+struct EvalOptions {
+  ModelOptions model;
+  std::vector<int32_t> tokens;
+  std::string prompt;
+  int top = 10;
+};
+
+struct Candidate {
+  int32_t id;
+  float logit;
+  double logprob;
+};
+
+std::vector<Candidate> best(const std::vector<float>& logits, int top) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const size_t n = std::min(static_cast<size_t>(top), order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<long>(n), order.end(),
+                    [&](int32_t a, int32_t b) {
+                      const float x = logits[static_cast<size_t>(a)];
+                      const float y = logits[static_cast<size_t>(b)];
+                      return x != y ? x > y : a < b;
+                    });
+  const double max = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (float v : logits) sum += std::exp(v - max);
+  std::vector<Candidate> out;
+  for (size_t i = 0; i < n; ++i) {
+    const float v = logits[static_cast<size_t>(order[i])];
+    out.push_back({order[i], v, v - max - std::log(sum)});
+  }
+  return out;
+}
+
+void run_eval(const EvalOptions& o) {
+  const Env env = open_env(o.model);
+  const Model model = open_model(o.model, env.get());
+  const Session session = open_session(o.model, model.get());
+  set_current_session(session.get());
+  const auto tokens = o.prompt.empty() ? o.tokens : encode(model.get(), o.prompt, 0);
+  if (tokens.empty()) throw UsageError("give token ids with --tokens 1,2,3 or a text with -p");
+  moe_model_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_model_get_info(model.get(), &info, &error), error);
+  std::vector<float> logits(static_cast<size_t>(info.vocab_size));
+  check(moe_session_eval(session.get(), tokens.data(), tokens.size(), logits.data(), 1, &error), error);
+  set_current_session(nullptr);
+  const moe_tokenizer* tokenizer = moe_model_tokenizer(model.get());
+  Json rows = Json::array();
+  for (const Candidate& c : best(logits, o.top)) {
+    const char* piece = tokenizer == nullptr ? nullptr : moe_tokenizer_piece(tokenizer, c.id);
+    if (o.model.json) {
+      Json row = {{"id", c.id}, {"logit", c.logit}, {"logprob", c.logprob}};
+      if (piece != nullptr) row["piece"] = piece;
+      rows.push_back(std::move(row));
+    } else {
+      std::cout << std::setw(7) << c.id << "  logit " << std::fixed << std::setprecision(4)
+                << std::setw(10) << c.logit << "  p " << std::setprecision(4) << std::exp(c.logprob)
+                << (piece == nullptr ? "" : std::string("  ") + piece) << "\n";
+    }
+  }
+  if (o.model.json) print_json({{"tokens", tokens}, {"top", rows}});
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto o = std::make_shared<EvalOptions>();
+  CLI::App* c = app.add_subcommand("eval", "Show the logits of the next token");
+  add_model_options(*c, o->model);
+  auto* tokens = c->add_option("--tokens", o->tokens, "Token ids, separated by commas")->delimiter(',');
+  c->add_option("-p,--prompt", o->prompt, "A text instead of ids")->excludes(tokens);
+  c->add_option("--top", o->top, "How many candidates to show")->check(CLI::Range(1, 1 << 30))->capture_default_str();
+  add_session_options(*c, o->model);
+  c->callback([o] { run_eval(*o); });
+}
+
+}  // namespace moe_cli

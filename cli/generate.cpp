@@ -1,0 +1,148 @@
+// moe generate: continue a text.
+
+#include <iostream>
+
+#include "cli/sampling.h"
+
+namespace moe_cli {
+namespace {
+
+struct GenerateOptions {
+  ModelOptions model;
+  SamplingOptions sampling;
+  std::string prompt;
+  std::string prompt_file;
+  bool no_echo = false;
+  bool special = false;
+  bool stats = false;
+  int n_top = 0;
+};
+
+struct Sink {
+  bool stream;
+  std::string text;
+  Json tokens = Json::array();
+};
+
+bool on_piece(void* user, const moe_piece* piece) {
+  auto* sink = static_cast<Sink*>(user);
+  if (sink->stream) {
+    std::cout.write(piece->text, static_cast<std::streamsize>(piece->n_bytes));
+    std::cout.flush();
+    return static_cast<bool>(std::cout);
+  }
+  sink->text.append(piece->text, piece->n_bytes);
+  if (piece->token >= 0) {
+    Json t = {{"id", piece->token}, {"logprob", piece->logprob}};
+    for (size_t i = 0; i < piece->n_top; ++i) {
+      t["top"].push_back({{"id", piece->top[i].token}, {"logprob", piece->top[i].logprob}});
+    }
+    sink->tokens.push_back(std::move(t));
+  }
+  return true;
+}
+
+std::string prompt_text(const GenerateOptions& o) {
+  if (o.prompt_file.empty()) return o.prompt;
+  std::string text = read_file(o.prompt_file);
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  return text;
+}
+
+Json routing_json(const moe_model* model, const moe_session* session) {
+  Json layers = Json::array();
+  moe_model_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_model_get_info(model, &info, &error), error);
+  for (int32_t i = 0; i < info.n_layers; ++i) {
+    moe_routing_stats s{};
+    s.struct_size = sizeof s;
+    const moe_status status = moe_session_get_routing(session, i, &s, &error);
+    if (status == MOE_ERR_UNSUPPORTED) continue;
+    check(status, error);
+    uint64_t served = 0;
+    for (int32_t e = 0; e < s.n_experts; ++e) served += s.tokens_per_expert[e];
+    layers.push_back(
+        {{"layer", i},
+         {"n_tokens", s.n_tokens},
+         {"mean_experts_per_token",
+          s.n_tokens == 0 ? 0.0 : static_cast<double>(served) / static_cast<double>(s.n_tokens)},
+         {"n_dropped", s.n_dropped},
+         {"share_positive", s.n_activations == 0 ? 0.0
+                                                 : static_cast<double>(s.n_positive) /
+                                                       static_cast<double>(s.n_activations)},
+         {"tokens_per_expert", std::vector<uint64_t>(s.tokens_per_expert, s.tokens_per_expert + s.n_experts)},
+         {"experts_per_token",
+          std::vector<uint64_t>(s.experts_per_token, s.experts_per_token + s.n_experts + 1)}});
+  }
+  return layers;
+}
+
+void report(const moe_generate_result& r) {
+  const double prompt = r.prompt_seconds > 0 ? r.n_prompt / r.prompt_seconds : 0;
+  const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
+  std::fprintf(stderr, "moe: prompt %d tokens (%.0f/s), generated %d tokens (%.0f/s), finished by %s\n",
+               r.n_prompt, prompt, r.n_generated, rate, finish_name(r.finish));
+}
+
+void run_generate(const GenerateOptions& o) {
+  const Env env = open_env(o.model);
+  const Model model = open_model(o.model, env.get());
+  const Session session = open_session(o.model, model.get());
+  set_current_session(session.get());
+  moe_error error;
+  if (o.stats) check(moe_session_count_routing(session.get(), true, &error), error);
+  const std::string prompt = prompt_text(o);
+  const auto tokens = encode(model.get(), prompt, o.special ? MOE_ENCODE_PARSE_SPECIAL : 0);
+  if (tokens.empty()) throw UsageError("the prompt is empty; give one with -p or --prompt-file");
+  Sampling sampling(o.sampling);
+  Sink sink{!o.model.json, {}, Json::array()};
+  sampling.params.callback = on_piece;
+  sampling.params.user = &sink;
+  sampling.params.n_top = o.n_top;
+  if (sink.stream && !o.no_echo) std::cout << prompt << std::flush;
+  moe_generate_result result{};
+  result.struct_size = sizeof result;
+  const moe_status status = moe_session_generate(session.get(), tokens.data(), tokens.size(),
+                                                 &sampling.params, &result, &error);
+  set_current_session(nullptr);
+  if (sink.stream) std::cout << "\n" << std::flush;
+  check(status, error);
+  if (sink.stream) {
+    report(result);
+    if (o.stats) std::cerr << routing_json(model.get(), session.get()).dump(2) << "\n";
+    return;
+  }
+  Json json = {{"prompt", prompt},
+               {"text", sink.text},
+               {"finish", finish_name(result.finish)},
+               {"seed", sampling.seed()},
+               {"n_prompt", result.n_prompt},
+               {"n_generated", result.n_generated},
+               {"prompt_seconds", result.prompt_seconds},
+               {"generate_seconds", result.generate_seconds},
+               {"tokens", sink.tokens}};
+  if (o.stats) json["routing"] = routing_json(model.get(), session.get());
+  print_json(json);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  auto o = std::make_shared<GenerateOptions>();
+  CLI::App* c = app.add_subcommand("generate", "Continue a text");
+  add_model_options(*c, o->model);
+  auto* p = c->add_option("-p,--prompt", o->prompt, "Text to continue");
+  c->add_option("--prompt-file", o->prompt_file, "Read the text from a file (-: stdin)")->excludes(p);
+  add_sampling_options(*c, o->sampling, 128);
+  add_session_options(*c, o->model);
+  c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
+  c->add_flag("--special", o->special, "Special tokens written in the prompt count as such");
+  c->add_flag("--stats", o->stats, "Report which experts were used");
+  c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
+      ->check(CLI::Range(0, 64));
+  c->callback([o] { run_generate(*o); });
+}
+
+}  // namespace moe_cli

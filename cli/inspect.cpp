@@ -1,0 +1,174 @@
+// moe inspect: what is in a model file, from its metadata alone.
+
+#include <iomanip>
+#include <iostream>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+namespace {
+
+struct InspectOptions {
+  ModelOptions model;
+  bool tensors = false;
+  bool verify = false;
+};
+
+Json info_json(const moe_model* model) {
+  moe_model_info i{};
+  i.struct_size = sizeof i;
+  moe_error error;
+  check(moe_model_get_info(model, &i, &error), error);
+  return {{"name", i.name},
+          {"n_layers", i.n_layers},
+          {"n_moe_layers", i.n_moe_layers},
+          {"d_model", i.d_model},
+          {"vocab_size", i.vocab_size},
+          {"context_length", i.context_length},
+          {"bos_token", i.bos_token},
+          {"eos_tokens", std::vector<int32_t>(i.eos_tokens, i.eos_tokens + i.n_eos_tokens)},
+          {"n_parameters", i.n_parameters},
+          {"n_active_parameters", i.n_active_parameters},
+          {"weight_bytes", i.weight_bytes},
+          {"bytes_per_token", i.bytes_per_token},
+          {"file_bytes", i.file_bytes},
+          {"tokenizer", moe_model_tokenizer(model) != nullptr}};
+}
+
+Json layer_json(const moe_model* model, int32_t index) {
+  moe_model_layer_info l{};
+  l.struct_size = sizeof l;
+  moe_error error;
+  check(moe_model_get_layer_info(model, index, &l, &error), error);
+  Json j = {{"n_heads", l.n_heads},
+            {"n_kv_heads", l.n_kv_heads},
+            {"head_dim", l.head_dim},
+            {"window", l.window},
+            {"activation", l.activation},
+            {"d_ff", l.d_ff}};
+  if (l.n_experts > 0) {
+    j["n_experts"] = l.n_experts;
+    j["router"] = l.router;
+    j["n_active"] = l.n_active;
+    j["n_subheads"] = l.n_subheads;
+    j["shared_d_ff"] = l.shared_d_ff;
+  }
+  return j;
+}
+
+Json tensor_json(const moe_model* model, size_t index) {
+  moe_tensor_info t{};
+  t.struct_size = sizeof t;
+  moe_error error;
+  check(moe_model_get_tensor_info(model, index, &t, &error), error);
+  std::string name;
+  if (t.layer >= 0) name = "layers." + std::to_string(t.layer) + ".";
+  name += t.part;
+  if (t.expert >= 0) name += "." + std::to_string(t.expert);
+  if (*t.role != '\0') name += std::string(".") + t.role;
+  return {{"name", name},          {"rows", t.rows},     {"cols", t.cols},
+          {"format", t.format},    {"scale", t.scale},   {"activations", t.activations},
+          {"codec", t.codec},      {"bytes", t.bytes},   {"file_offset", t.file_offset}};
+}
+
+Json memory_json(const ModelOptions& o, const moe_model* model) {
+  const moe_session_params p = session_params(o);
+  moe_memory_line lines[32];
+  size_t n = 0;
+  moe_error error;
+  check(moe_model_get_memory(model, &p, lines, std::size(lines), &n, &error), error);
+  Json j;
+  for (size_t i = 0; i < n; ++i) j[lines[i].what] = lines[i].bytes;
+  return j;
+}
+
+std::string layer_line(const Json& l) {
+  std::string s = std::to_string(l["n_heads"].get<int>()) + " heads / " +
+                  std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +
+                  std::to_string(l["head_dim"].get<int>());
+  if (l["window"] != 0) s += ", window " + std::to_string(l["window"].get<int>());
+  s += "; " + l["activation"].get<std::string>() + " FFN of " + std::to_string(l["d_ff"].get<int>());
+  if (l.contains("router")) {
+    s += " x " + std::to_string(l["n_experts"].get<int>()) + " experts, " +
+         l["router"].get<std::string>() + " router, at most " +
+         std::to_string(l["n_active"].get<int>()) + " active";
+    if (l["n_subheads"] != 1) s += ", " + std::to_string(l["n_subheads"].get<int>()) + " sub-heads";
+    if (l["shared_d_ff"] != 0) s += ", shared expert of " + std::to_string(l["shared_d_ff"].get<int>());
+  }
+  return s;
+}
+
+void print_layers(const Json& layers) {
+  for (size_t first = 0; first < layers.size();) {
+    size_t last = first;
+    while (last + 1 < layers.size() && layers[last + 1] == layers[first]) ++last;
+    std::cout << "  " << (first == last ? "layer " + std::to_string(first)
+                                        : "layers " + std::to_string(first) + "-" + std::to_string(last))
+              << ": " << layer_line(layers[first]) << "\n";
+    first = last + 1;
+  }
+}
+
+void print_text(const Json& j) {
+  auto number = [&](const char* key) { return j[key].get<uint64_t>(); };
+  std::cout << (j["name"] == "" ? "unnamed model" : j["name"].get<std::string>()) << "\n  "
+            << number("n_layers") << " layers (" << number("n_moe_layers") << " MoE), d_model "
+            << number("d_model") << ", vocabulary " << number("vocab_size") << ", context "
+            << number("context_length") << (j["tokenizer"] == true ? "" : ", no tokenizer") << "\n";
+  print_layers(j["layers"]);
+  std::cout << "  parameters: " << number("n_parameters") << ", active per token "
+            << number("n_active_parameters") << "\n  file " << format_bytes(number("file_bytes"))
+            << ", weights in memory " << format_bytes(number("weight_bytes"))
+            << ", read per token " << format_bytes(number("bytes_per_token")) << "\n  memory with one session:";
+  for (const auto& [what, bytes] : j["memory"].items()) {
+    std::cout << " " << what << " " << format_bytes(bytes.get<uint64_t>()) << ";";
+  }
+  std::cout << "\n";
+  if (!j.contains("tensors")) return;
+  for (const Json& t : j["tensors"]) {
+    std::cout << "  " << std::left << std::setw(36) << t["name"].get<std::string>() << std::right
+              << std::setw(8) << t["rows"].get<int>() << " x " << std::left << std::setw(7)
+              << t["cols"].get<int>() << " " << std::setw(9) << t["format"].get<std::string>() << " "
+              << std::setw(7) << t["scale"].get<std::string>() << std::setw(9)
+              << t["activations"].get<std::string>() << std::setw(5) << t["codec"].get<std::string>()
+              << std::right << std::setw(12) << t["bytes"].get<uint64_t>() << "\n";
+  }
+}
+
+void run_inspect(const InspectOptions& o) {
+  const Env env = open_env(o.model);
+  const Model model = open_model(o.model, env.get());
+  Json j = info_json(model.get());
+  for (int32_t i = 0; i < j["n_layers"].get<int32_t>(); ++i) j["layers"].push_back(layer_json(model.get(), i));
+  j["memory"] = memory_json(o.model, model.get());
+  if (o.tensors) {
+    for (size_t i = 0; i < moe_model_tensor_count(model.get()); ++i) {
+      j["tensors"].push_back(tensor_json(model.get(), i));
+    }
+  }
+  if (o.verify) {
+    moe_error error;
+    check(moe_model_verify(model.get(), &error), error);
+    j["verified"] = true;
+  }
+  if (o.model.json) {
+    print_json(j);
+    return;
+  }
+  print_text(j);
+  if (o.verify) std::cout << "  every checksum, code and scale is good\n";
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  auto o = std::make_shared<InspectOptions>();
+  CLI::App* c = app.add_subcommand("inspect", "Show what a model file holds");
+  add_model_options(*c, o->model);
+  c->add_flag("--tensors", o->tensors, "List every stored matrix");
+  c->add_flag("--verify", o->verify, "Read every weight and check it");
+  add_session_options(*c, o->model);
+  c->callback([o] { run_inspect(*o); });
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,60 @@
+// moe perplexity: how well a model predicts a text.
+
+#include <iomanip>
+#include <iostream>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+namespace {
+
+struct PerplexityOptions {
+  ModelOptions model;
+  std::string file;
+};
+
+void run_perplexity(const PerplexityOptions& o) {
+  const Env env = open_env(o.model);
+  const Model model = open_model(o.model, env.get());
+  const Session session = open_session(o.model, model.get());
+  const auto tokens = encode(model.get(), read_file(o.file), MOE_ENCODE_NO_SPECIAL);
+  set_current_session(session.get());
+  moe_perplexity result{};
+  result.struct_size = sizeof result;
+  moe_error error;
+  const double start = now_seconds();
+  {
+    Progress progress(false);
+    check(moe_session_perplexity(session.get(), tokens.data(), tokens.size(), Progress::callback,
+                                 &progress, &result, &error),
+          error);
+  }
+  set_current_session(nullptr);
+  const double seconds = now_seconds() - start;
+  const int context = moe_session_context(session.get());
+  if (o.model.json) {
+    print_json({{"perplexity", result.perplexity},
+                {"mean_nll", result.mean_nll},
+                {"n_tokens", tokens.size()},
+                {"n_scored", result.n_scored},
+                {"context", context},
+                {"seconds", seconds}});
+    return;
+  }
+  std::cout << "perplexity " << std::fixed << std::setprecision(4) << result.perplexity << " over "
+            << result.n_scored << " tokens (windows of " << context << ", "
+            << std::setprecision(0) << static_cast<double>(tokens.size()) / seconds << " tokens/s)\n";
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& app) {
+  auto o = std::make_shared<PerplexityOptions>();
+  CLI::App* c = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
+  add_model_options(*c, o->model);
+  c->add_option("FILE", o->file, "Text file (-: stdin)")->required();
+  add_session_options(*c, o->model);
+  c->callback([o] { run_perplexity(*o); });
+}
+
+}  // namespace moe_cli

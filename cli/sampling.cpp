@@ -1,0 +1,74 @@
+#include "cli/sampling.h"
+
+#include <random>
+
+namespace moe_cli {
+
+void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tokens) {
+  o.max_tokens = default_max_tokens;
+  app.add_option("-n,--max-tokens", o.max_tokens, "Most tokens to generate (0: until the context is full)")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--temp", o.temperature, "Temperature; 0 takes the most probable token")
+      ->check(CLI::Range(0.0f, 100.0f))
+      ->capture_default_str();
+  app.add_option("--top-k", o.top_k, "Sample from the K most probable tokens only (0: off)")
+      ->check(CLI::Range(0, 1 << 30));
+  app.add_option("--top-p", o.top_p, "Sample from the smallest set with this much probability")
+      ->check(CLI::Range(0.0f, 1.0f));
+  app.add_option("--min-p", o.min_p, "Drop tokens below this share of the best one's probability")
+      ->check(CLI::Range(0.0f, 1.0f));
+  app.add_option("--repetition-penalty", o.repetition_penalty, "Above 1: repeat less (1: off)")
+      ->check(CLI::Range(0.01f, 100.0f));
+  app.add_option("--seed", o.seed, "Seed of the sampling; the same seed gives the same text")
+      ->each([&o](const std::string&) { o.has_seed = true; });
+  app.add_option("--stop", o.stop, "Stop before this text; may be given several times")
+      ->allow_extra_args(false);
+  app.add_option("--bias", o.bias, "TOKEN_ID:VALUE added to a logit; may be given several times")
+      ->allow_extra_args(false);
+  app.add_flag("--ignore-eos", o.ignore_eos, "Go on after the end-of-text token");
+}
+
+Sampling::Sampling(const SamplingOptions& o) : options_(o) {
+  for (const std::string& text : options_.bias) {
+    const size_t colon = text.find(':');
+    char* end = nullptr;
+    moe_logit_bias b{};
+    b.token = static_cast<int32_t>(std::strtol(text.c_str(), &end, 10));
+    const bool id_ok = colon != std::string::npos && end == text.c_str() + colon && colon > 0;
+    b.bias = id_ok ? std::strtof(text.c_str() + colon + 1, &end) : 0;
+    if (!id_ok || *end != '\0' || end == text.c_str() + colon + 1) {
+      throw UsageError("--bias '" + text + "': expected TOKEN_ID:VALUE, such as 42:-1.5");
+    }
+    bias_.push_back(b);
+  }
+  for (const std::string& s : options_.stop) stop_.push_back(s.c_str());
+  sampling_.struct_size = sizeof sampling_;
+  sampling_.temperature = o.temperature;
+  sampling_.top_k = o.top_k;
+  sampling_.top_p = o.top_p;
+  sampling_.min_p = o.min_p;
+  sampling_.repetition_penalty = o.repetition_penalty;
+  sampling_.seed = o.has_seed ? o.seed : std::random_device{}();
+  sampling_.bias = bias_.data();
+  sampling_.n_bias = static_cast<int32_t>(bias_.size());
+  params.struct_size = sizeof params;
+  params.max_tokens = o.max_tokens;
+  params.sampling = &sampling_;
+  params.stop = stop_.data();
+  params.n_stop = static_cast<int32_t>(stop_.size());
+  params.ignore_eos = o.ignore_eos ? 1 : 0;
+}
+
+const char* finish_name(moe_finish finish) {
+  switch (finish) {
+    case MOE_FINISH_LENGTH: return "length";
+    case MOE_FINISH_EOS: return "eos";
+    case MOE_FINISH_STOP: return "stop";
+    case MOE_FINISH_CONTEXT: return "context";
+    case MOE_FINISH_CALLBACK: return "callback";
+  }
+  return "unknown";
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,86 @@
+// moe tokenize: the ids of a text, or the text of ids.
+
+#include <iostream>
+#include <sstream>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+namespace {
+
+struct TokenizeOptions {
+  ModelOptions model;
+  std::string text;
+  std::string file;
+  bool decode = false;
+  bool no_bos = false;
+  bool special = false;
+  bool pieces = false;
+};
+
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  std::istringstream in(text);
+  std::string item;
+  while (std::getline(in, item, ',')) {
+    char* end = nullptr;
+    const long id = std::strtol(item.c_str(), &end, 10);
+    while (*end == ' ' || *end == '\n') ++end;
+    if (end == item.c_str() || *end != '\0' || id < INT32_MIN || id > INT32_MAX) {
+      throw UsageError("'" + item + "' is not a token id; expected ids separated by commas");
+    }
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
+
+void print_ids(const TokenizeOptions& o, const moe_model* model, const std::vector<int32_t>& ids) {
+  const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
+  if (o.model.json) {
+    Json pieces = Json::array();
+    for (int32_t id : ids) pieces.push_back(moe_tokenizer_piece(tokenizer, id));
+    print_json({{"ids", ids}, {"pieces", pieces}});
+    return;
+  }
+  if (o.pieces) {
+    for (int32_t id : ids) std::cout << id << "\t" << moe_tokenizer_piece(tokenizer, id) << "\n";
+    return;
+  }
+  for (size_t i = 0; i < ids.size(); ++i) std::cout << (i == 0 ? "" : ",") << ids[i];
+  std::cout << "\n";
+}
+
+void run_tokenize(const TokenizeOptions& o) {
+  const Env env = open_env(o.model);
+  const Model model = open_model(o.model, env.get());
+  const std::string text = o.file.empty() ? o.text : read_file(o.file);
+  if (o.decode) {
+    const std::string out = decode(model.get(), parse_ids(text), 0);
+    if (o.model.json) {
+      print_json({{"text", out}});
+    } else {
+      std::cout << out << "\n";
+    }
+    return;
+  }
+  const uint32_t flags = (o.no_bos ? unsigned{MOE_ENCODE_NO_SPECIAL} : 0u) |
+                         (o.special ? unsigned{MOE_ENCODE_PARSE_SPECIAL} : 0u);
+  print_ids(o, model.get(), encode(model.get(), text, flags));
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  auto o = std::make_shared<TokenizeOptions>();
+  CLI::App* c = app.add_subcommand("tokenize", "Show the token ids of a text");
+  add_model_options(*c, o->model);
+  auto* text = c->add_option("TEXT", o->text, "Text; with --decode: ids separated by commas");
+  c->add_option("-f,--file", o->file, "Read the text from a file (-: stdin)")->excludes(text);
+  c->add_flag("--decode", o->decode, "Turn ids into text instead");
+  c->add_flag("--no-bos", o->no_bos, "Do not add the begin-of-text token");
+  c->add_flag("--special", o->special, "Special tokens written in the text count as such");
+  c->add_flag("--pieces", o->pieces, "One line per token: id and spelling");
+  c->callback([o] { run_tokenize(*o); });
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,146 @@
+// Version, statuses and the environment.
+
+#include "kernels/cpu/device_cpu.h"
+#include "kernels/cpu/select.h"
+#include "src/c_api.h"
+
+#define MOE_TEXT_OF_(x) #x
+#define MOE_TEXT_OF(x) MOE_TEXT_OF_(x)
+
+namespace moe {
+
+Status write_text(const char* text, size_t n, char* buffer, size_t capacity, size_t* length) {
+  *length = n;
+  if (buffer == nullptr && capacity == 0) return {};
+  if (buffer == nullptr || capacity < n + 1) {
+    return Status::error(MOE_ERR_TOO_LONG, "buffer: expected room for %zu bytes, found %zu", n + 1,
+                         buffer == nullptr ? size_t{0} : capacity);
+  }
+  if (n != 0) std::memcpy(buffer, text, n);
+  buffer[n] = '\0';
+  return {};
+}
+
+namespace {
+
+Status check_allocator(const moe_allocator& a) {
+  if (a.allocate == nullptr || a.deallocate == nullptr) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.allocator: allocate and deallocate must both be set");
+  }
+  return {};
+}
+
+// moe_log_fn takes an enum, the core's sink an int.
+void pass_log(void* env, int level, const char* text) {
+  const auto* e = static_cast<const moe_env*>(env);
+  e->log(e->log_user, static_cast<moe_log_level>(level), text);
+}
+
+Status check_device_name(const char* name) {
+  if (name == nullptr || std::strcmp(name, "auto") == 0 || std::strcmp(name, "cpu") == 0) return {};
+  if (std::strncmp(name, "cuda", 4) == 0) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "device %.40s: this build has no CUDA kernels; use cpu", name);
+  }
+  return Status::error(MOE_ERR_ARGUMENT, "params.device: expected auto or cpu, found '%.40s'", name);
+}
+
+void destroy(moe_env* env) {
+  if (env->device != nullptr) close_cpu_device(env->device);
+  const Allocator allocator = env->allocator;
+  env->~moe_env();
+  deallocate(allocator, env, sizeof *env);
+}
+
+Status create_env(const moe_env_params* given, moe_env** out) {
+  if (out == nullptr) return null_argument("out");
+  moe_env_params p;
+  MOE_TRY(read_params(given, "params", &p));
+  MOE_TRY(check_device_name(p.device));
+  Allocator allocator = system_allocator();
+  if (p.allocator != nullptr) {
+    MOE_TRY(check_allocator(*p.allocator));
+    allocator = {p.allocator->allocate, p.allocator->deallocate, p.allocator->user};
+  }
+  void* memory = allocate(allocator, sizeof(moe_env), 64);
+  if (memory == nullptr) return out_of_memory("environment", sizeof(moe_env));
+  auto* env = new (memory) moe_env(allocator);
+  if (p.log != nullptr) {
+    env->log = p.log;
+    env->log_user = p.log_user;
+    env->logger = {pass_log, env};
+  }
+  Status status = env->pool.start(p.threads);
+  if (status.ok()) {
+    Result<Device*> device = open_cpu_device(p.isa, env->pool, env->allocator);
+    status = device.status();
+    if (device.ok()) env->device = device.value();
+  }
+  if (!status.ok()) {
+    destroy(env);
+    return status;
+  }
+  *out = env;
+  return {};
+}
+
+Status env_info(const moe_env* env, moe_env_info* out) {
+  if (env == nullptr) return null_argument("env");
+  MOE_TRY(check_out_struct(out, "out"));
+  moe_env_info info{};
+  info.threads = env->pool.n_threads();
+  info.device = "cpu";
+  info.isa = cpu_device_isa(*env->device);
+  write_struct(info, out);
+  return {};
+}
+
+}  // namespace
+}  // namespace moe
+
+moe_status moe_env_create(const moe_env_params* params, moe_env** out, moe_error* error) {
+  return moe::deliver(moe::create_env(params, out), error);
+}
+
+void moe_env_free(moe_env* env) {
+  if (env != nullptr) moe::destroy(env);
+}
+
+moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_error* error) {
+  return moe::deliver(moe::env_info(env, out), error);
+}
+
+const char* moe_env_isas(void) { return moe::cpu_isa_names(); }
+
+uint32_t moe_version(void) {
+  return MOE_VERSION_MAJOR * 1000000u + MOE_VERSION_MINOR * 1000u + MOE_VERSION_PATCH;
+}
+
+const char* moe_version_string(void) {
+  return MOE_TEXT_OF(MOE_VERSION_MAJOR) "." MOE_TEXT_OF(MOE_VERSION_MINOR) "." MOE_TEXT_OF(
+      MOE_VERSION_PATCH);
+}
+
+const char* moe_status_name(moe_status status) {
+  switch (status) {
+    case MOE_OK: return "MOE_OK";
+    case MOE_ERR_ARGUMENT: return "MOE_ERR_ARGUMENT";
+    case MOE_ERR_RANGE: return "MOE_ERR_RANGE";
+    case MOE_ERR_SHAPE: return "MOE_ERR_SHAPE";
+    case MOE_ERR_NON_FINITE: return "MOE_ERR_NON_FINITE";
+    case MOE_ERR_STATE: return "MOE_ERR_STATE";
+    case MOE_ERR_TOO_LONG: return "MOE_ERR_TOO_LONG";
+    case MOE_ERR_UNSUPPORTED: return "MOE_ERR_UNSUPPORTED";
+    case MOE_ERR_IO: return "MOE_ERR_IO";
+    case MOE_ERR_NOT_FOUND: return "MOE_ERR_NOT_FOUND";
+    case MOE_ERR_FORMAT: return "MOE_ERR_FORMAT";
+    case MOE_ERR_VERSION: return "MOE_ERR_VERSION";
+    case MOE_ERR_CORRUPT: return "MOE_ERR_CORRUPT";
+    case MOE_ERR_TEXT: return "MOE_ERR_TEXT";
+    case MOE_ERR_MEMORY: return "MOE_ERR_MEMORY";
+    case MOE_ERR_BUDGET: return "MOE_ERR_BUDGET";
+    case MOE_ERR_DEVICE: return "MOE_ERR_DEVICE";
+    case MOE_ERR_CANCELLED: return "MOE_ERR_CANCELLED";
+    case MOE_ERR_INTERNAL: return "MOE_ERR_INTERNAL";
+  }
+  return "unknown status";
+}

@@ -1,0 +1,498 @@
+/* The C API used from C99, as an embedding program would: whole life cycles, wrong arguments, an
+ * allocator that fails at every single allocation, callbacks, several sessions.
+ * Usage: c_api_test MODEL */
+#include <math.h>
+#include <moe_c.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int g_checks = 0;
+static int g_failures = 0;
+
+#define CHECK(condition)                                                             \
+  do {                                                                               \
+    ++g_checks;                                                                      \
+    if (!(condition)) {                                                              \
+      ++g_failures;                                                                  \
+      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);        \
+    }                                                                                \
+  } while (0)
+#define CHECK_OK(call)                                                               \
+  do {                                                                               \
+    moe_status check_status = (call);                                                \
+    ++g_checks;                                                                      \
+    if (check_status != MOE_OK) {                                                    \
+      ++g_failures;                                                                  \
+      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, moe_status_name(check_status), error.text); \
+    }                                                                                \
+  } while (0)
+
+static moe_error error;
+
+/* An allocator that counts, and fails from the n-th allocation on. */
+typedef struct Meter {
+  long live_blocks;
+  long long live_bytes;
+  long n_allocations;
+  long fail_at; /* -1: never */
+} Meter;
+
+
+static void* meter_allocate(void* user, size_t bytes, size_t align) {
+  Meter* m = user;
+  long index = m->n_allocations++;
+  if (m->fail_at >= 0 && index >= m->fail_at) return NULL;
+  if (align < sizeof(void*)) align = sizeof(void*);
+  unsigned char* raw = malloc(bytes + align + sizeof(size_t));
+  if (raw == NULL) return NULL;
+  unsigned char* p = raw + sizeof(size_t);
+  p += (align - (size_t)((uintptr_t)p % align)) % align;
+  size_t offset = (size_t)(p - raw);
+  memcpy(p - sizeof(size_t), &offset, sizeof offset);
+  ++m->live_blocks;
+  m->live_bytes += (long long)bytes;
+  return p;
+}
+
+static void meter_deallocate(void* user, void* pointer, size_t bytes) {
+  Meter* m = user;
+  size_t offset;
+  memcpy(&offset, (unsigned char*)pointer - sizeof(size_t), sizeof offset);
+  free((unsigned char*)pointer - offset);
+  --m->live_blocks;
+  m->live_bytes -= (long long)bytes;
+}
+
+typedef struct Image {
+  void* data;
+  size_t size;
+} Image;
+
+static Image tiny_image(void) {
+  Image image = {NULL, 0};
+  CHECK_OK(moe_synthetic_create("tiny", NULL, &image.data, &image.size, &error));
+  return image;
+}
+
+static void test_arguments(const char* path) {
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  CHECK(moe_env_create(NULL, NULL, &error) == MOE_ERR_ARGUMENT);
+  moe_env_params ep = {.struct_size = sizeof ep, .isa = "mmx"};
+  CHECK(moe_env_create(&ep, &env, &error) != MOE_OK && env == NULL);
+  CHECK(strstr(error.text, "mmx") != NULL);
+  ep.isa = NULL;
+  ep.threads = -1;
+  CHECK(moe_env_create(&ep, &env, &error) == MOE_ERR_RANGE);
+  ep.threads = 1;
+  ep.struct_size = 2;
+  CHECK(moe_env_create(&ep, &env, &error) == MOE_ERR_ARGUMENT);
+
+  struct {
+    moe_env_params known;
+    uint64_t tail;
+  } longer = {{.struct_size = sizeof longer}, 0};
+  CHECK_OK(moe_env_create(&longer.known, &env, &error));
+  moe_env_free(env);
+  env = NULL;
+  longer.tail = 1; /* a field of the future, set: must not be ignored */
+  CHECK(moe_env_create(&longer.known, &env, &error) == MOE_ERR_ARGUMENT && env == NULL);
+
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  CHECK(moe_model_open(env, NULL, NULL, &model, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_model_open(NULL, path, NULL, &model, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_model_open(env, "/no/such/file.moe", NULL, &model, &error) != MOE_OK && model == NULL);
+  CHECK(strstr(error.text, "/no/such/file.moe") != NULL);
+  CHECK(moe_model_open(env, path, NULL, &model, NULL) == MOE_OK); /* error may be NULL */
+  moe_model_free(model);
+  moe_model_free(NULL);
+  moe_session_free(NULL);
+  moe_layer_free(NULL);
+  moe_session_cancel(NULL);
+  moe_env_free(env);
+  moe_env_free(NULL);
+}
+
+static void test_versions(void) {
+  CHECK(moe_version() == MOE_VERSION_MAJOR * 1000000u + MOE_VERSION_MINOR * 1000u + MOE_VERSION_PATCH);
+  CHECK(strcmp(moe_status_name(MOE_ERR_BUDGET), "MOE_ERR_BUDGET") == 0);
+  CHECK(strcmp(moe_status_name((moe_status)12345), "unknown status") == 0);
+  CHECK(strstr(moe_env_isas(), "scalar") != NULL);
+}
+
+/* Everything a program does with a model; returns the first status that is not MOE_OK. */
+static moe_status life(const Image* image, const moe_allocator* allocator, float* logits_sum) {
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  moe_session* session = NULL;
+  moe_env_params ep = {.struct_size = sizeof ep, .threads = 2, .allocator = allocator};
+  moe_session_params sp = {.struct_size = sizeof sp, .context = 64, .chunk = 8};
+  const int32_t prompt[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  moe_sampling sampling = {.struct_size = sizeof sampling, .temperature = 0.8f, .top_k = 20, .top_p = 0.9f,
+                           .repetition_penalty = 1.1f, .seed = 3};
+  moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 4, .sampling = &sampling, .ignore_eos = 1};
+  moe_generate_result result = {.struct_size = sizeof result};
+  moe_model_info info = {.struct_size = sizeof info};
+  float* logits = NULL;
+  moe_status status = moe_env_create(&ep, &env, &error);
+  if (status == MOE_OK) status = moe_model_open_memory(env, image->data, image->size, NULL, &model, &error);
+  if (status == MOE_OK) status = moe_model_get_info(model, &info, &error);
+  if (status == MOE_OK) status = moe_session_create(model, &sp, &session, &error);
+  if (status == MOE_OK) status = moe_session_count_routing(session, true, &error);
+  if (status == MOE_OK) status = moe_session_generate(session, prompt, 11, &gp, &result, &error);
+  if (status == MOE_OK) {
+    logits = malloc(sizeof(float) * (size_t)info.vocab_size);
+    status = moe_session_eval(session, prompt, 1, logits, 1, &error);
+  }
+  if (status == MOE_OK && logits_sum != NULL) {
+    *logits_sum = 0;
+    for (int32_t i = 0; i < info.vocab_size; ++i) *logits_sum += logits[i];
+  }
+  free(logits);
+  moe_session_free(session);
+  moe_model_free(model);
+  moe_env_free(env);
+  return status;
+}
+
+/* Every allocation of a whole life fails once: a status each time, and nothing leaks. */
+static void test_failing_allocator(void) {
+  Image image = tiny_image();
+  Meter meter = {0, 0, 0, -1};
+  moe_allocator allocator = {meter_allocate, meter_deallocate, &meter};
+  float expected = 0;
+  float found = 0;
+  CHECK_OK(life(&image, &allocator, &expected));
+  CHECK(meter.live_blocks == 0 && meter.live_bytes == 0);
+  const long n = meter.n_allocations;
+  CHECK(n > 10);
+  for (long i = 0; i < n; ++i) {
+    meter = (Meter){0, 0, 0, i};
+    moe_status status = life(&image, &allocator, NULL);
+    CHECK(status == MOE_ERR_MEMORY);
+    CHECK(meter.live_blocks == 0 && meter.live_bytes == 0);
+  }
+  meter = (Meter){0, 0, 0, -1};
+  CHECK_OK(life(&image, &allocator, &found));
+  CHECK(expected == found);
+  moe_synthetic_free(image.data);
+}
+
+static void test_no_allocation_per_token(void) {
+  Image image = tiny_image();
+  Meter meter = {0, 0, 0, -1};
+  moe_allocator allocator = {meter_allocate, meter_deallocate, &meter};
+  moe_env_params ep = {.struct_size = sizeof ep, .threads = 1, .allocator = &allocator};
+  moe_session_params sp = {.struct_size = sizeof sp, .context = 128};
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  moe_session* session = NULL;
+  CHECK_OK(moe_env_create(&ep, &env, &error));
+  CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &model, &error));
+  CHECK_OK(moe_session_create(model, &sp, &session, &error));
+  moe_sampling sampling = {.struct_size = sizeof sampling, .temperature = 1.0f, .top_p = 0.9f, .seed = 1};
+  moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 30, .sampling = &sampling, .ignore_eos = 1};
+  moe_generate_result result = {.struct_size = sizeof result};
+  const int32_t prompt[] = {1, 2, 3};
+  CHECK_OK(moe_session_generate(session, prompt, 3, &gp, &result, &error));
+  const long warm = meter.n_allocations;
+  CHECK_OK(moe_session_eval(session, prompt, 3, NULL, 0, &error));
+  for (int i = 0; i < 40; ++i) CHECK_OK(moe_session_eval(session, prompt, 1, NULL, 0, &error));
+  CHECK_OK(moe_session_generate(session, NULL, 0, &gp, &result, &error));
+  CHECK(result.n_generated == 30);
+  CHECK(meter.n_allocations == warm);
+  moe_session_free(session);
+  moe_model_free(model);
+  moe_env_free(env);
+  CHECK(meter.live_blocks == 0);
+  moe_synthetic_free(image.data);
+}
+
+typedef struct Source {
+  const unsigned char* data;
+  long n_reads;
+  long fail_at;
+} Source;
+
+static int source_read(void* user, uint64_t offset, void* buffer, size_t bytes) {
+  Source* s = user;
+  if (s->fail_at >= 0 && s->n_reads >= s->fail_at) return -1;
+  ++s->n_reads;
+  memcpy(buffer, s->data + offset, bytes);
+  return 0;
+}
+
+/* The same model from a reader of the caller; then the reader fails at each of its reads. */
+static void test_reader(void) {
+  Image image = tiny_image();
+  moe_env* env = NULL;
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  Source source = {image.data, 0, -1};
+  moe_reader reader = {image.size, source_read, &source};
+  long n_reads = 1;
+  for (long fail_at = -1; fail_at < n_reads; ++fail_at) {
+    source.n_reads = 0;
+    source.fail_at = fail_at;
+    moe_model* model = NULL;
+    moe_session* session = NULL;
+    const int32_t tokens[] = {1, 2, 3};
+    moe_status status = moe_model_open_reader(env, &reader, NULL, &model, &error);
+    if (status == MOE_OK) status = moe_session_create(model, NULL, &session, &error);
+    if (status == MOE_OK) status = moe_session_eval(session, tokens, 3, NULL, 0, &error);
+    CHECK(status == (fail_at < 0 ? MOE_OK : MOE_ERR_IO));
+    if (fail_at < 0) n_reads = source.n_reads;
+    moe_session_free(session);
+    moe_model_free(model);
+  }
+  CHECK(n_reads > 2);
+  moe_env_free(env);
+  moe_synthetic_free(image.data);
+}
+
+static void test_budget(void) {
+  Image image = tiny_image();
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  moe_session_params sp = {.struct_size = sizeof sp, .context = 32};
+  moe_model_params mp = {.struct_size = sizeof mp, .memory_bytes = 1000, .session = &sp};
+  CHECK(moe_model_open_memory(env, image.data, image.size, &mp, &model, &error) == MOE_ERR_BUDGET);
+  CHECK(strstr(error.text, "KV") != NULL);
+  CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &model, &error));
+  moe_memory_line lines[32];
+  size_t n = 0;
+  CHECK_OK(moe_model_get_memory(model, &sp, NULL, 0, &n, &error));
+  CHECK(n > 2 && n <= 32);
+  CHECK_OK(moe_model_get_memory(model, &sp, lines, 32, &n, &error));
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += lines[i].bytes;
+  moe_model_free(model);
+  model = NULL;
+  mp.memory_bytes = sum - 1;
+  CHECK(moe_model_open_memory(env, image.data, image.size, &mp, &model, &error) == MOE_ERR_BUDGET);
+  mp.memory_bytes = sum;
+  CHECK_OK(moe_model_open_memory(env, image.data, image.size, &mp, &model, &error));
+  moe_session* first = NULL;
+  moe_session* second = NULL;
+  CHECK_OK(moe_session_create(model, &sp, &first, &error));
+  CHECK(moe_session_create(model, &sp, &second, &error) == MOE_ERR_BUDGET && second == NULL);
+  moe_session_free(first);
+  CHECK_OK(moe_session_create(model, &sp, &second, &error)); /* what was freed can be used again */
+  moe_session_free(second);
+  moe_model_free(model);
+  moe_env_free(env);
+  moe_synthetic_free(image.data);
+}
+
+/* Sessions advanced together give exactly what each gives alone. */
+static void test_sessions_together(void) {
+  enum { kSessions = 3, kSteps = 5 };
+  Image image = tiny_image();
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &model, &error));
+  moe_model_info info = {.struct_size = sizeof info};
+  CHECK_OK(moe_model_get_info(model, &info, &error));
+  const size_t vocab = (size_t)info.vocab_size;
+  float* together = malloc(sizeof(float) * vocab * kSessions);
+  float* alone = malloc(sizeof(float) * vocab);
+  moe_session* group[kSessions] = {NULL};
+  moe_session* single[kSessions] = {NULL};
+  for (int s = 0; s < kSessions; ++s) {
+    const int32_t prefix[] = {s + 1, s + 2, s + 3};
+    CHECK_OK(moe_session_create(model, NULL, &group[s], &error));
+    CHECK_OK(moe_session_create(model, NULL, &single[s], &error));
+    CHECK_OK(moe_session_eval(group[s], prefix, (size_t)s + 1, NULL, 0, &error));
+    CHECK_OK(moe_session_eval(single[s], prefix, (size_t)s + 1, NULL, 0, &error));
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    int32_t tokens[kSessions];
+    for (int s = 0; s < kSessions; ++s) tokens[s] = 7 * s + step;
+    CHECK_OK(moe_sessions_step(group, tokens, kSessions, together, &error));
+    for (int s = 0; s < kSessions; ++s) {
+      CHECK_OK(moe_session_eval(single[s], &tokens[s], 1, alone, 1, &error));
+      CHECK(memcmp(alone, together + (size_t)s * vocab, sizeof(float) * vocab) == 0);
+    }
+  }
+  moe_session* twice[] = {group[0], group[0]};
+  const int32_t tokens[] = {1, 2};
+  CHECK(moe_sessions_step(twice, tokens, 2, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_session_position(group[0]) == 1 + kSteps);
+  for (int s = 0; s < kSessions; ++s) {
+    moe_session_free(group[s]);
+    moe_session_free(single[s]);
+  }
+  free(together);
+  free(alone);
+  moe_model_free(model);
+  moe_env_free(env);
+  moe_synthetic_free(image.data);
+}
+
+static void test_session_limits(void) {
+  Image image = tiny_image();
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  moe_session* session = NULL;
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &model, &error));
+  moe_session_params sp = {.struct_size = sizeof sp, .context = 8};
+  CHECK_OK(moe_session_create(model, &sp, &session, &error));
+  CHECK(moe_session_context(session) == 8);
+  const int32_t tokens[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+  CHECK(moe_session_eval(session, tokens, 9, NULL, 0, &error) == MOE_ERR_TOO_LONG);
+  CHECK(moe_session_position(session) == 0);
+  const int32_t negative = -1;
+  CHECK(moe_session_eval(session, &negative, 1, NULL, 0, &error) == MOE_ERR_RANGE);
+  const int32_t huge = 1 << 30;
+  CHECK(moe_session_eval(session, &huge, 1, NULL, 0, &error) == MOE_ERR_RANGE);
+  CHECK_OK(moe_session_eval(session, tokens, 8, NULL, 0, &error));
+  CHECK(moe_session_eval(session, tokens, 1, NULL, 0, &error) == MOE_ERR_TOO_LONG);
+  CHECK_OK(moe_session_rewind(session, 3, &error));
+  CHECK(moe_session_rewind(session, 4, &error) == MOE_ERR_RANGE);
+  CHECK_OK(moe_session_eval(session, tokens, 5, NULL, 0, &error));
+  CHECK(moe_session_set_router(session, "topk:1000", &error) == MOE_ERR_RANGE);
+  CHECK(moe_session_set_router(session, "threshold:nan", &error) != MOE_OK);
+  CHECK_OK(moe_session_set_router(session, "threshold:0.5", &error));
+  CHECK_OK(moe_session_set_router(session, NULL, &error));
+  moe_routing_stats stats = {.struct_size = sizeof stats};
+  CHECK(moe_session_get_routing(session, 0, &stats, &error) != MOE_OK);
+  sp.context = -4;
+  moe_session* none = NULL;
+  CHECK(moe_session_create(model, &sp, &none, &error) == MOE_ERR_RANGE && none == NULL);
+  moe_session_free(session);
+  moe_model_free(model);
+  moe_env_free(env);
+  moe_synthetic_free(image.data);
+}
+
+static bool cancel_at(void* user, const moe_piece* piece) {
+  (void)piece;
+  moe_session_cancel(user);
+  return true;
+}
+
+typedef struct Story {
+  char text[4096];
+  size_t n;
+} Story;
+
+static bool collect(void* user, const moe_piece* piece) {
+  Story* s = user;
+  if (s->n + piece->n_bytes < sizeof s->text) {
+    memcpy(s->text + s->n, piece->text, piece->n_bytes);
+    s->n += piece->n_bytes;
+    s->text[s->n] = '\0';
+  }
+  return true;
+}
+
+/* The model that ships with the project: text in, text out. */
+static void test_text(const char* path) {
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  moe_session* session = NULL;
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  CHECK_OK(moe_model_open(env, path, NULL, &model, &error));
+  CHECK_OK(moe_session_create(model, NULL, &session, &error));
+  const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
+  CHECK(tokenizer != NULL);
+  const char* prompt = "Once upon a time";
+  int32_t tokens[64];
+  size_t n = 0;
+  CHECK_OK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, tokens, 64, &n, &error));
+  CHECK(n > 0 && n <= strlen(prompt) + 1);
+  size_t need = 0;
+  CHECK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, tokens, 1, &need, &error) == MOE_ERR_TOO_LONG);
+  CHECK(need == n);
+  char text[64];
+  size_t n_bytes = 0;
+  CHECK_OK(moe_tokenizer_decode(tokenizer, tokens, n, MOE_DECODE_SKIP_SPECIAL, text, sizeof text, &n_bytes, &error));
+  CHECK(strcmp(text, prompt) == 0);
+  CHECK(moe_tokenizer_piece(tokenizer, -1) == NULL && moe_tokenizer_piece(tokenizer, 0) != NULL);
+
+  Story story = {{0}, 0};
+  moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 30, .callback = collect, .user = &story};
+  moe_generate_result result = {.struct_size = sizeof result};
+  CHECK_OK(moe_session_generate(session, tokens, n, &gp, &result, &error));
+  CHECK(result.n_prompt == (int32_t)n && result.n_generated > 0 && story.n > 0);
+
+  /* Cancelled in the callback: the session stays usable and tells the same story again. */
+  CHECK_OK(moe_session_rewind(session, 0, &error));
+  gp.callback = cancel_at;
+  gp.user = session;
+  CHECK(moe_session_generate(session, tokens, n, &gp, &result, &error) == MOE_ERR_CANCELLED);
+  CHECK_OK(moe_session_rewind(session, 0, &error));
+  Story again = {{0}, 0};
+  gp.callback = collect;
+  gp.user = &again;
+  CHECK_OK(moe_session_generate(session, tokens, n, &gp, &result, &error));
+  CHECK(strcmp(story.text, again.text) == 0);
+  moe_session_free(session);
+  moe_model_free(model);
+  moe_env_free(env);
+}
+
+
+/* One layer of two experts that are multiples of the identity: the result is known by hand. */
+static void test_layer(void) {
+  enum { kD = 4 };
+  float one[kD * kD] = {0};
+  float two[kD * kD] = {0};
+  float router[2 * kD] = {0};
+  for (int i = 0; i < kD; ++i) {
+    one[i * kD + i] = 1;
+    two[i * kD + i] = 2;
+  }
+  router[0] = 50;   /* x[0] > 0: expert 0, x[0] < 0: expert 1 */
+  router[kD] = -50;
+  moe_expert_weights experts[2] = {{.up = one, .down = one}, {.up = one, .down = two}};
+  moe_layer_params p = {.struct_size = sizeof p, .d_model = kD, .d_ff = kD, .n_experts = 2,
+                        .activation = "relu", .router = "topk:1", .experts = experts,
+                        .router_weight = router};
+  moe_env* env = NULL;
+  moe_layer* layer = NULL;
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  CHECK_OK(moe_layer_create(env, &p, &layer, &error));
+  const float x[2 * kD] = {1, 2, -3, 4, -1, 2, 3, -4};
+  const float expected[2 * kD] = {1, 2, 0, 4, 0, 4, 6, 0};
+  float y[2 * kD];
+  CHECK_OK(moe_layer_forward(layer, x, 2, y, &error));
+  for (int i = 0; i < 2 * kD; ++i) CHECK(fabsf(y[i] - expected[i]) < 1e-6f);
+  const float bad[kD] = {NAN, 0, 0, 0};
+  CHECK(moe_layer_forward(layer, bad, 1, y, &error) == MOE_ERR_NON_FINITE);
+  CHECK_OK(moe_layer_forward(layer, x, 2, y, &error)); /* an error is no lasting harm */
+  moe_layer_free(layer);
+  layer = NULL;
+  p.router = "topk:3";
+  CHECK(moe_layer_create(env, &p, &layer, &error) == MOE_ERR_RANGE && layer == NULL);
+  p.router = "topk:1";
+  p.n_subheads = 3;
+  CHECK(moe_layer_create(env, &p, &layer, &error) == MOE_ERR_SHAPE);
+  p.n_subheads = 0;
+  p.weights = "int9";
+  CHECK(moe_layer_create(env, &p, &layer, &error) != MOE_OK);
+  CHECK(strstr(error.text, "int9") != NULL);
+  moe_env_free(env);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fprintf(stderr, "usage: %s MODEL\n", argv[0]);
+    return 2;
+  }
+  test_versions();
+  test_arguments(argv[1]);
+  test_failing_allocator();
+  test_no_allocation_per_token();
+  test_reader();
+  test_budget();
+  test_sessions_together();
+  test_session_limits();
+  test_text(argv[1]);
+  test_layer();
+  printf("%d checks, %d failed\n", g_checks, g_failures);
+  return g_failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""The command `moe` as a user meets it: results, JSON, mistakes, exit codes, Ctrl-C.
+
+Usage: cli_test.py MOE_BINARY MODEL CHECKPOINT_FOLDER (tests run in a temporary folder)
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+MOE, MODEL, CHECKPOINT = sys.argv[1:4]
+
+
+def run(*args, text=None, env=None):
+    return subprocess.run([MOE, *args], input=text, capture_output=True, text=True, timeout=300, env=env)
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def ok(self, *args, **kwargs):
+        r = run(*args, **kwargs)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return r
+
+    def fails(self, code, *args, contains=()):
+        r = run(*args)
+        self.assertEqual(r.returncode, code, r.stdout + r.stderr)
+        self.assertEqual(r.stdout, "")
+        for word in contains:
+            self.assertIn(word, r.stderr)
+        return r
+
+    # Help and usage
+
+    def test_help_names_every_command(self):
+        out = self.ok("--help").stdout
+        for command in ("generate", "chat", "convert", "inspect", "perplexity", "tokenize", "eval", "bench"):
+            self.assertIn(command, out)
+            self.assertIn("--help", self.ok(command, "--help").stdout)
+
+    def test_wrong_usage_is_2(self):
+        self.fails(2)
+        self.fails(2, "frobnicate")
+        self.fails(2, "generate")
+        self.fails(2, "generate", MODEL, "--no-such-option")
+        self.fails(2, "generate", MODEL, "-p", "x", "--temp", "warm")
+        self.fails(2, "generate", MODEL, contains=["prompt"])
+        self.fails(2, "inspect", MODEL, "--memory", "lots", contains=["lots"])
+        self.fails(2, "bench", contains=["--synthetic"])
+        self.fails(2, "eval", MODEL, contains=["--tokens"])
+
+    def test_errors_are_1_and_name_the_thing(self):
+        self.fails(1, "inspect", self.path("none.moe"), contains=["none.moe"])
+        with open(self.path("bad.moe"), "wb") as f:
+            f.write(b"not a model" * 100)
+        self.fails(1, "inspect", self.path("bad.moe"))
+        self.fails(1, "generate", MODEL, "-p", "x", "--isa", "mmx", contains=["mmx"])
+        self.fails(1, "generate", MODEL, "-p", "x", "--device", "cuda", contains=["cuda"])
+        self.fails(1, "generate", MODEL, "-p", "x", "--router", "topk:0")
+        self.fails(1, "generate", MODEL, "-p", "x", "--router", "magic:3", contains=["magic"])
+        self.fails(1, "eval", MODEL, "--tokens", "1,99999999", contains=["99999999"])
+        self.fails(1, "generate", MODEL, "-p", "x", "--memory", "100K", contains=["KV"])
+        self.fails(1, "convert", self.path("nothing"), self.path("x.moe"), contains=["nothing"])
+        self.assertFalse(os.path.exists(self.path("x.moe")))
+
+    # Results
+
+    def test_version(self):
+        self.assertRegex(self.ok("--version").stdout, r"^moe \d+\.\d+\.\d+$")
+
+    def test_generate_is_deterministic_and_keeps_stdout_clean(self):
+        args = ("generate", MODEL, "-p", "Once upon a time", "-n", "24", "--temp", "0.8", "--seed", "7")
+        a, b = self.ok(*args), self.ok(*args, "--threads", "1")
+        self.assertEqual(a.stdout, b.stdout)
+        self.assertTrue(a.stdout.startswith("Once upon a time"))
+        self.assertIn("tokens", a.stderr)
+
+    def test_generate_json(self):
+        j = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "8", "--json",
+                               "--ignore-eos", "--logprobs", "3", "--stats").stdout)
+        self.assertEqual(j["n_generated"], 8)
+        self.assertEqual(j["finish"], "length")
+        self.assertEqual(len(j["tokens"]), 8)
+        for t in j["tokens"]:
+            self.assertEqual(len(t["top"]), 3)
+            self.assertEqual(t["top"][0]["id"], t["id"])  # greedy takes the best
+            self.assertLessEqual(t["logprob"], 0)
+        self.assertGreater(len(j["routing"]), 0)
+        for layer in j["routing"]:
+            self.assertEqual(sum(n * c for n, c in enumerate(layer["experts_per_token"])),
+                             sum(layer["tokens_per_expert"]))
+
+    def test_stop_string_is_not_printed(self):
+        whole = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "40", "--json").stdout)
+        words = whole["text"].split(" ")
+        stop = " " + words[4]
+        j = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "40", "--json",
+                               "--stop", stop).stdout)
+        self.assertEqual(j["finish"], "stop")
+        self.assertEqual(j["text"], whole["text"][:whole["text"].index(stop)])
+
+    def test_prompt_from_stdin(self):
+        r = self.ok("generate", MODEL, "--prompt-file", "-", "-n", "4", text="Once upon a time\n")
+        self.assertTrue(r.stdout.startswith("Once upon a time"))
+
+    def test_eval_agrees_with_generate(self):
+        top = json.loads(self.ok("eval", MODEL, "-p", "Once upon a time", "--top", "5", "--json").stdout)
+        gen = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "1", "--json", "--ignore-eos").stdout)
+        self.assertEqual(top["top"][0]["id"], gen["tokens"][0]["id"])
+        self.assertAlmostEqual(top["top"][0]["logprob"], gen["tokens"][0]["logprob"], places=4)
+        ids = ",".join(str(i) for i in top["tokens"])
+        again = json.loads(self.ok("eval", MODEL, "--tokens", ids, "--top", "5", "--json").stdout)
+        self.assertEqual(again["top"], top["top"])
+
+    def test_tokenize_round_trip(self):
+        text = "The fox said: \"It's 12 o'clock!\"  \u00e9\u4e2d\U0001F642"
+        ids = self.ok("tokenize", MODEL, text, "--no-bos").stdout.strip()
+        self.assertEqual(self.ok("tokenize", MODEL, ids, "--decode").stdout, text + "\n")
+        j = json.loads(self.ok("tokenize", MODEL, text, "--no-bos", "--json").stdout)
+        self.assertEqual(",".join(map(str, j["ids"])), ids)
+        self.fails(2, "tokenize", MODEL, "1,x", "--decode", contains=["x"])
+
+    def test_inspect(self):
+        out = self.ok("inspect", MODEL).stdout
+        self.assertIn("router", out)
+        j = json.loads(self.ok("inspect", MODEL, "--tensors", "--verify", "--json").stdout)
+        self.assertTrue(j["verified"])
+        self.assertEqual(len(j["layers"]), j["n_layers"])
+        self.assertGreater(len(j["tensors"]), 10)
+
+    def test_perplexity(self):
+        with open(self.path("t.txt"), "w", encoding="utf-8") as f:
+            f.write("Once upon a time there was a fox. The fox was hungry. " * 20)
+        j = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--json").stdout)
+        self.assertGreater(j["perplexity"], 1)
+        one = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--threads", "1", "--json").stdout)
+        self.assertEqual(one["mean_nll"], j["mean_nll"])
+
+    def test_router_override_changes_the_experts(self):
+        def mean(*extra):
+            j = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "8", "--json", "--stats", *extra).stdout)
+            return sum(l["mean_experts_per_token"] for l in j["routing"]) / len(j["routing"])
+        self.assertAlmostEqual(mean("--router", "topk:1"), 1.0)
+        self.assertAlmostEqual(mean("--router", "threshold:0"), 1.0)
+        self.assertGreater(mean("--router", "threshold:0.99"), mean("--router", "threshold:0.3"))
+
+    def test_chat(self):
+        r = self.ok("chat", MODEL, "-n", "8", text="Once upon a time\n/reset\nOnce upon a time\n/quit\n")
+        lines = [l for l in r.stdout.split("\n") if l]
+        self.assertEqual(len(lines), 2)
+        self.assertEqual(lines[0], lines[1])
+
+    def test_bench_synthetic(self):
+        j = json.loads(self.ok("bench", "--synthetic", "tiny", "-p", "16", "-n", "4", "-r", "1", "--json").stdout)
+        for key in ("prefill_tokens_per_s", "decode_tokens_per_s", "bytes_per_token", "peak_rss_bytes"):
+            self.assertGreater(j[key], 0)
+        self.ok("bench", "--synthetic", "tiny", "--weights", "int8", "--save", self.path("tiny.moe"))
+        self.ok("inspect", self.path("tiny.moe"), "--verify")
+        self.fails(1, "bench", "--synthetic", "no-such-shape", contains=["no-such-shape", "tiny"])
+
+    # The converter
+
+    def test_convert(self):
+        j = json.loads(self.ok("convert", CHECKPOINT, self.path("a.moe"), "--weights", "f32", "--verify", "--json").stdout)
+        self.assertGreater(len(j["matrices"]), 0)
+        self.assertEqual(os.listdir(self.folder.name), ["a.moe"])
+        self.ok("convert", CHECKPOINT, self.path("b.moe"), "--weights", "int8", "--compress", "zstd")
+        a = json.loads(self.ok("eval", self.path("a.moe"), "--tokens", "1,2,3", "--json").stdout)
+        b = json.loads(self.ok("eval", self.path("b.moe"), "--tokens", "1,2,3", "--json").stdout)
+        self.assertNotEqual(a["top"], b["top"])
+        self.fails(1, "convert", CHECKPOINT, self.path("c.moe"), "--weights", "int3", contains=["int3"])
+        self.fails(1, "convert", CHECKPOINT, os.path.join(self.folder.name, "no", "c.moe"))
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.moe", "b.moe"])
+
+    def test_interrupted_generation_stops_cleanly(self):
+        p = subprocess.Popen([MOE, "bench", "--synthetic", "tiny", "-p", "0", "-n", "2000000", "-r", "1"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(1.0)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=30)
+        self.assertEqual(p.returncode, 130, err)
+        self.assertEqual(out, "")
+        self.assertIn("interrupted", err)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
