@@ -9,7 +9,10 @@
 #include "kernels/device.h"
 #include "src/base/log.h"
 #include "src/base/thread_pool.h"
+#include "src/base/mutex.h"
 #include "src/model/model.h"
+#include "src/run/session.h"
+#include "src/text/tokenizer.h"
 
 struct moe_env {
   explicit moe_env(const moe::Allocator& a) : allocator(a), pool(allocator) {}
@@ -22,7 +25,34 @@ struct moe_env {
   void* log_user = nullptr;
 };
 
+struct moe_tokenizer {
+  moe::Box<moe::Tokenizer> tokenizer;  // empty: the model has none
+  const moe::Allocator* allocator = nullptr;
+};
+
+struct moe_model {
+  explicit moe_model(moe_env& e) : env(&e) {}
+
+  moe_env* env;
+  moe::Box<moe::Model> model;
+  moe_tokenizer text;
+  uint64_t memory_cap = 0;
+  moe::Mutex mutex;            // guards session_bytes
+  uint64_t session_bytes = 0;  // held by the sessions alive
+};
+
+struct moe_session {
+  explicit moe_session(moe_model& m) : model(&m) {}
+
+  moe_model* model;
+  moe::Box<moe::Session> session;
+};
+
 namespace moe {
+
+/// The C parameters as the core's; ranges are checked by the core.
+Status session_options(const moe_session_params* given, SessionOptions* out);
+Status sampling_config(const moe_sampling* given, SamplingConfig* out);
 
 /// Leaves `status` in the caller's error and returns its code.
 inline moe_status deliver(const Status& status, moe_error* error) {

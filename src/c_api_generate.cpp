@@ -1,0 +1,116 @@
+// Sampling and generation.
+
+#include "src/c_api.h"
+#include "src/run/generate.h"
+
+namespace moe {
+
+static_assert(sizeof(moe_logit_bias) == sizeof(LogitBias) && sizeof(moe_token_logprob) == sizeof(TokenLogprob),
+              "the C structs are handed on as they are");
+
+Status sampling_config(const moe_sampling* given, SamplingConfig* out) {
+  moe_sampling p;
+  MOE_TRY(read_params(given, "sampling", &p));
+  if (p.n_bias < 0 || (p.n_bias > 0 && p.bias == nullptr)) {
+    return Status::error(MOE_ERR_ARGUMENT, "sampling.bias: %d entries at a NULL or negative count", p.n_bias);
+  }
+  SamplingConfig config;
+  config.bias = {reinterpret_cast<const LogitBias*>(p.bias), static_cast<size_t>(p.n_bias)};
+  config.temperature = p.temperature;
+  config.top_k = p.top_k;
+  config.min_p = p.min_p;
+  config.seed = p.seed;
+  // Zero means the default wherever zero is no useful value.
+  if (p.top_p != 0) config.top_p = p.top_p;
+  if (p.repetition_penalty != 0) config.repetition_penalty = p.repetition_penalty;
+  if (p.repetition_window != 0) config.repetition_window = p.repetition_window;
+  *out = config;
+  return {};
+}
+
+namespace {
+
+Status sample(moe_session* session, const moe_sampling* sampling, moe_token_logprob* out,
+              moe_token_logprob* top, size_t n_top) {
+  if (session == nullptr) return null_argument("session");
+  if (out == nullptr) return null_argument("out");
+  if (top == nullptr) n_top = 0;
+  SamplingConfig config;
+  MOE_TRY(sampling_config(sampling, &config));
+  return session->session->sample(config, reinterpret_cast<TokenLogprob*>(out),
+                                  reinterpret_cast<TokenLogprob*>(top), n_top);
+}
+
+struct PieceBridge {
+  moe_piece_fn callback;
+  void* user;
+  static bool call(void* user, const Piece& piece) {
+    const auto* b = static_cast<const PieceBridge*>(user);
+    const moe_piece c = {piece.token,
+                         piece.logprob,
+                         piece.text.empty() ? "" : piece.text.data(),
+                         piece.text.size(),
+                         reinterpret_cast<const moe_token_logprob*>(piece.top.data),
+                         piece.top.size};
+    return b->callback(b->user, &c);
+  }
+};
+
+Status read_stops(const moe_generate_params& p, Array<std::string_view>* stops) {
+  if (p.n_stop < 0 || (p.n_stop > 0 && p.stop == nullptr)) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.stop: %d strings at a NULL or negative count", p.n_stop);
+  }
+  for (int32_t i = 0; i < p.n_stop; ++i) {
+    if (p.stop[i] == nullptr) return Status::error(MOE_ERR_ARGUMENT, "params.stop[%d] is NULL", i);
+    MOE_TRY(stops->push(p.stop[i]));
+  }
+  return {};
+}
+
+Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt,
+                    const moe_generate_params* given, moe_generate_result* out) {
+  if (session == nullptr) return null_argument("session");
+  if (prompt == nullptr && n_prompt != 0) return null_argument("prompt");
+  MOE_TRY(check_out_struct(out, "out"));
+  moe_generate_params p;
+  MOE_TRY(read_params(given, "params", &p));
+  Array<std::string_view> stops(session->model->env->allocator);
+  MOE_TRY(read_stops(p, &stops));
+  PieceBridge bridge{p.callback, p.user};
+  GenerateOptions options;
+  MOE_TRY(sampling_config(p.sampling, &options.sampling));
+  options.max_tokens = p.max_tokens;
+  options.stop = stops.span();
+  options.ignore_eos = p.ignore_eos != 0;
+  options.n_top = p.n_top;
+  if (p.callback != nullptr) {
+    options.callback = PieceBridge::call;
+    options.user = &bridge;
+  }
+  GenerateResult result;
+  MOE_TRY(generate(*session->session, session->model->text.tokenizer.get(), {prompt, n_prompt}, options,
+                   &result));
+  moe_generate_result value{};
+  value.finish = static_cast<moe_finish>(result.finish);
+  value.n_prompt = result.n_prompt;
+  value.n_generated = result.n_generated;
+  value.prompt_seconds = result.prompt_seconds;
+  value.generate_seconds = result.generate_seconds;
+  write_struct(value, out);
+  return {};
+}
+
+}  // namespace
+}  // namespace moe
+
+moe_status moe_session_sample(moe_session* session, const moe_sampling* sampling,
+                              moe_token_logprob* out, moe_token_logprob* top, size_t n_top,
+                              moe_error* error) {
+  return moe::deliver(moe::sample(session, sampling, out, top, n_top), error);
+}
+
+moe_status moe_session_generate(moe_session* session, const int32_t* prompt, size_t n_prompt,
+                                const moe_generate_params* params, moe_generate_result* out,
+                                moe_error* error) {
+  return moe::deliver(moe::run_generate(session, prompt, n_prompt, params, out), error);
+}

@@ -1,0 +1,223 @@
+// One MoE layer on its own.
+
+#include <cmath>
+#include <cstdlib>
+
+#include "quant/list.h"
+#include "src/c_api.h"
+#include "src/run/layer.h"
+
+struct moe_layer {
+  explicit moe_layer(moe_env& e) : env(&e) {}
+
+  moe_env* env;
+  moe::Box<moe::MoeLayer> layer;
+};
+
+namespace moe {
+namespace {
+
+Status unknown_router(const char* text) {
+  return Status::error(MOE_ERR_ARGUMENT,
+                       "params.router: expected topk:K, threshold:T, cosine:K, sigmoid:K, sparsemixer or base "
+                       "with ,renormalise ,chosen ,scale=S ,tau=T, found '%.80s'",
+                       text);
+}
+
+// The next part of `rest`, up to `separator`; `rest` moves behind it.
+std::string_view next_part(std::string_view* rest, char separator) {
+  const size_t end = std::min(rest->find(separator), rest->size());
+  const std::string_view part = slice(*rest, 0, end);
+  *rest = slice(*rest, end + 1);
+  return part;
+}
+
+bool parse_number(std::string_view text, double* out) {
+  char copy[40];
+  if (text.empty() || text.size() >= sizeof copy) return false;
+  std::memcpy(copy, text.data(), text.size());
+  copy[text.size()] = '\0';
+  char* end = nullptr;
+  *out = std::strtod(copy, &end);
+  return *end == '\0' && std::isfinite(*out) && std::fabs(*out) < 1e9;
+}
+
+bool router_kind(std::string_view name, double number, bool has_number, RouterConfig* r) {
+  r->k = has_number ? static_cast<int32_t>(number) : 1;
+  const bool whole = !has_number || number == static_cast<double>(r->k);
+  if (name == "topk") r->kind = RouterKind::kSoftmax;
+  else if (name == "cosine") r->kind = RouterKind::kCosine;
+  else if (name == "sigmoid") r->kind = RouterKind::kSigmoid;
+  else if (name == "sparsemixer" && !has_number) r->kind = RouterKind::kSparsemixer;
+  else if (name == "base" && !has_number) r->kind = RouterKind::kBase;
+  else if (name == "threshold" && has_number) {
+    r->kind = RouterKind::kThreshold;
+    r->threshold = static_cast<float>(number);
+    r->k = 1;
+    return true;
+  } else {
+    return false;
+  }
+  return whole;
+}
+
+bool router_option(std::string_view option, RouterConfig* r) {
+  if (option == "renormalise") {
+    r->weights = RouterWeights::kRenormalised;
+    r->topk_norm = 1;
+    return true;
+  }
+  if (option == "chosen") {
+    r->weights = RouterWeights::kChosen;
+    return true;
+  }
+  std::string_view value = option;
+  const std::string_view key = next_part(&value, '=');
+  double number = 0;
+  if (!parse_number(value, &number)) return false;
+  if (key == "scale") r->scale = static_cast<float>(number);
+  else if (key == "tau") r->tau = static_cast<float>(number);
+  else return false;
+  return true;
+}
+
+Status parse_router(const char* text, RouterConfig* out) {
+  RouterConfig r;
+  if (text != nullptr) {
+    std::string_view rest = text;
+    std::string_view number_text = next_part(&rest, ',');
+    const bool has_number = number_text.find(':') != std::string_view::npos;
+    const std::string_view name = next_part(&number_text, ':');
+    double number = 0;
+    if (has_number && !parse_number(number_text, &number)) return unknown_router(text);
+    if (!router_kind(name, number, has_number, &r)) return unknown_router(text);
+    while (!rest.empty()) {
+      if (!router_option(next_part(&rest, ','), &r)) return unknown_router(text);
+    }
+  }
+  *out = r;
+  return {};
+}
+
+Status parse_activation(const char* text, Activation* out) {
+  static constexpr struct {
+    const char* name;
+    Activation kind;
+  } kNames[] = {{"relu", Activation::kRelu},
+                {"gelu", Activation::kGelu},
+                {"gelu_tanh", Activation::kGeluTanh},
+                {"silu", Activation::kSilu},
+                {"relu2", Activation::kRelu2}};
+  if (text == nullptr) text = "silu";
+  for (const auto& row : kNames) {
+    if (std::strcmp(row.name, text) == 0) {
+      *out = row.kind;
+      return {};
+    }
+  }
+  return Status::error(MOE_ERR_ARGUMENT,
+                       "params.activation: expected relu, gelu, gelu_tanh, silu or relu2, found '%.40s'", text);
+}
+
+Status parse_formats(const moe_layer_params& p, LayerSpec* spec) {
+  const char* name = p.weights == nullptr ? "f32" : p.weights;
+  const WeightFormat* format = find_format(name);
+  if (format == nullptr || format->id == FormatId::kI32) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "params.weights: expected ternary2, ternary3, int8, f32, bf16 or f16, found '%.40s'", name);
+  }
+  spec->format = format->id;
+  const bool ternary = format->id == FormatId::kTernary2 || format->id == FormatId::kTernary3;
+  const char* fitting = ternary ? "a8" : format->id == FormatId::kInt8 ? "a8_block" : "f32";
+  const char* act = p.activations == nullptr ? fitting : p.activations;
+  if (std::strcmp(act, "f32") == 0) spec->precision = ActPrecision::kF32;
+  else if (std::strcmp(act, "a8") == 0) spec->precision = ActPrecision::kA8;
+  else if (std::strcmp(act, "a8_block") == 0) spec->precision = ActPrecision::kA8Block;
+  else return Status::error(MOE_ERR_ARGUMENT, "params.activations: expected f32, a8 or a8_block, found '%.40s'", act);
+  return {};
+}
+
+ExpertWeights expert_weights(const moe_expert_weights& e) {
+  return {e.gate, e.up, e.down, e.gate_bias, e.up_bias, e.down_bias, nullptr};
+}
+
+Status layer_spec(const moe_layer_params& p, Array<ExpertWeights>* experts, LayerSpec* spec) {
+  MOE_TRY(parse_router(p.router, &spec->router));
+  MOE_TRY(parse_activation(p.activation, &spec->act.kind));
+  MOE_TRY(parse_formats(p, spec));
+  if (p.n_experts < 1 || p.n_experts > 65536) {
+    return Status::error(MOE_ERR_RANGE, "params.n_experts: expected 1..65536, found %d", p.n_experts);
+  }
+  if (p.experts == nullptr) return null_argument("params.experts");
+  for (int32_t i = 0; i < p.n_experts; ++i) MOE_TRY(experts->push(expert_weights(p.experts[i])));
+  spec->d_model = p.d_model;
+  spec->d_ff = p.d_ff;
+  spec->n_experts = p.n_experts;
+  spec->n_subheads = p.n_subheads == 0 ? 1 : p.n_subheads;
+  spec->max_rows = p.max_rows == 0 ? 256 : p.max_rows;
+  spec->experts = experts->span();
+  spec->router_weight = p.router_weight;
+  spec->router_bias = p.router_bias;
+  spec->router_proj = p.router_proj;
+  spec->d_e = p.d_e;
+  spec->shared_d_ff = p.shared_d_ff;
+  if (p.shared_d_ff != 0) {
+    if (p.shared == nullptr) return null_argument("params.shared");
+    spec->shared = expert_weights(*p.shared);
+  }
+  spec->shared_gate = p.shared_gate;
+  spec->head = p.head;
+  spec->head_bias = p.head_bias;
+  spec->merge = p.merge;
+  spec->merge_bias = p.merge_bias;
+  return {};
+}
+
+void destroy(moe_layer* layer) {
+  const Allocator& allocator = layer->env->allocator;
+  layer->~moe_layer();
+  deallocate(allocator, layer, sizeof *layer);
+}
+
+Status create_layer(moe_env* env, const moe_layer_params* given, moe_layer** out) {
+  if (env == nullptr) return null_argument("env");
+  if (given == nullptr) return null_argument("params");
+  if (out == nullptr) return null_argument("out");
+  moe_layer_params p;
+  MOE_TRY(read_params(given, "params", &p));
+  Array<ExpertWeights> experts(env->allocator);
+  LayerSpec spec;
+  MOE_TRY(layer_spec(p, &experts, &spec));
+  MOE_ASSIGN(Box<moe_layer> handle, make_box<moe_layer>(env->allocator, *env));
+  MOE_ASSIGN(handle->layer, MoeLayer::create(*env->device, spec, env->allocator));
+  *out = handle.release();
+  return {};
+}
+
+Status forward(moe_layer* layer, const float* x, size_t n, float* y) {
+  if (layer == nullptr) return null_argument("layer");
+  if (n == 0) return {};
+  if (x == nullptr) return null_argument("x");
+  if (y == nullptr) return null_argument("y");
+  size_t size = 0;
+  if (!checked_mul(n, static_cast<size_t>(layer->layer->d_model()), &size)) {
+    return Status::error(MOE_ERR_RANGE, "n: %zu rows of %d overflow", n, layer->layer->d_model());
+  }
+  return layer->layer->forward({x, size}, nullptr, y);
+}
+
+}  // namespace
+}  // namespace moe
+
+moe_status moe_layer_create(moe_env* env, const moe_layer_params* params, moe_layer** out,
+                            moe_error* error) {
+  return moe::deliver(moe::create_layer(env, params, out), error);
+}
+
+void moe_layer_free(moe_layer* layer) {
+  if (layer != nullptr) moe::destroy(layer);
+}
+
+moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n, float* y, moe_error* error) {
+  return moe::deliver(moe::forward(layer, x, n, y), error);
+}

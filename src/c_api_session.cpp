@@ -1,0 +1,200 @@
+// Sessions: evaluation, perplexity, routing.
+
+#include "src/c_api.h"
+#include "src/run/perplexity.h"
+
+namespace moe {
+
+Status session_options(const moe_session_params* given, SessionOptions* out) {
+  moe_session_params p;
+  MOE_TRY(read_params(given, "params", &p));
+  SessionOptions options;
+  options.context = p.context;
+  options.chunk = p.chunk;
+  switch (p.kv) {
+    case MOE_KV_DEFAULT:
+    case MOE_KV_F16:
+      options.kv = KvType::kF16;
+      break;
+    case MOE_KV_INT8:
+      options.kv = KvType::kInt8;
+      break;
+    default:
+      return Status::error(MOE_ERR_ARGUMENT, "params.kv: expected 0..2, found %d", static_cast<int>(p.kv));
+  }
+  *out = options;
+  return {};
+}
+
+namespace {
+
+void destroy(moe_session* session) {
+  moe_model* model = session->model;
+  const Allocator& allocator = model->env->allocator;
+  const uint64_t bytes = session->session ? session->session->bytes() : 0;
+  session->~moe_session();
+  deallocate(allocator, session, sizeof *session);
+  LockGuard guard(model->mutex);
+  model->session_bytes -= bytes;
+}
+
+Status create_session(moe_model* model, const moe_session_params* params, moe_session** out) {
+  if (model == nullptr) return null_argument("model");
+  if (out == nullptr) return null_argument("out");
+  SessionOptions options;
+  MOE_TRY(session_options(params, &options));
+  const Allocator& allocator = model->env->allocator;
+  MOE_ASSIGN(Box<moe_session> handle, make_box<moe_session>(allocator, *model));
+  LockGuard guard(model->mutex);  // the cap is checked and taken in one step
+  options.memory_cap = model->memory_cap;
+  options.other_sessions_bytes = model->session_bytes;
+  MOE_ASSIGN(handle->session, Session::create(*model->model, options, allocator));
+  model->session_bytes += handle->session->bytes();
+  *out = handle.release();
+  return {};
+}
+
+Status eval(moe_session* session, const int32_t* tokens, size_t n_tokens, float* logits, size_t n_rows) {
+  if (session == nullptr) return null_argument("session");
+  if (tokens == nullptr) return null_argument("tokens");
+  if (logits == nullptr) n_rows = 0;
+  if (logits != nullptr && n_rows != 1 && n_rows != n_tokens) {
+    return Status::error(MOE_ERR_ARGUMENT, "n_rows: expected 1 or %zu, found %zu", n_tokens, n_rows);
+  }
+  const LogitRows rows = n_rows == 0 ? LogitRows::kNone
+                         : n_rows == n_tokens ? LogitRows::kAll
+                                              : LogitRows::kLast;
+  return session->session->eval({tokens, n_tokens}, rows, logits);
+}
+
+Status step(moe_session* const* sessions, const int32_t* tokens, size_t n, float* logits) {
+  if (n == 0) return {};
+  if (sessions == nullptr) return null_argument("sessions");
+  if (tokens == nullptr) return null_argument("tokens");
+  for (size_t i = 0; i < n; ++i) {
+    if (sessions[i] == nullptr) return null_argument("sessions[i]");
+  }
+  constexpr size_t kFew = 64;  // more sessions than this cost one allocation a call
+  Session* few[kFew];
+  Array<Session*> many(sessions[0]->model->env->allocator);
+  if (n > kFew) MOE_TRY(many.resize(n));
+  Session** inner = n > kFew ? many.data() : few;
+  for (size_t i = 0; i < n; ++i) inner[i] = sessions[i]->session.get();
+  return sessions_step({inner, n}, {tokens, n}, logits);
+}
+
+struct ProgressBridge {
+  moe_progress_fn progress;
+  void* user;
+  static bool call(void* user, uint64_t done, uint64_t total) {
+    const auto* b = static_cast<const ProgressBridge*>(user);
+    return b->progress(b->user, done, total, "perplexity");
+  }
+};
+
+Status perplexity(moe_session* session, const int32_t* tokens, size_t n_tokens,
+                  moe_progress_fn progress, void* user, moe_perplexity* out) {
+  if (session == nullptr) return null_argument("session");
+  if (tokens == nullptr) return null_argument("tokens");
+  MOE_TRY(check_out_struct(out, "out"));
+  ProgressBridge bridge{progress, user};
+  PerplexityOptions options;
+  if (progress != nullptr) {
+    options.progress = ProgressBridge::call;
+    options.user = &bridge;
+  }
+  Perplexity result;
+  MOE_TRY(measure_perplexity(*session->session, {tokens, n_tokens}, options, &result));
+  moe_perplexity value{};
+  value.n_scored = result.n_scored;
+  value.mean_nll = result.mean_nll;
+  value.perplexity = result.perplexity;
+  write_struct(value, out);
+  return {};
+}
+
+Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats* out) {
+  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_out_struct(out, "out"));
+  const ModelConfig& config = session->model->model->config();
+  if (layer < 0 || layer >= config.n_layers()) {
+    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1, layer);
+  }
+  const FfnConfig& ffn = config.layers[static_cast<size_t>(layer)].ffn;
+  if (ffn.kind != FfnKind::kMoe) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "layer %d is dense: it has no routing", layer);
+  }
+  const RoutingStats* s = session->session->routing_stats(layer);
+  if (s == nullptr) return Status::error(MOE_ERR_STATE, "routing is not being counted");
+  moe_routing_stats value{};
+  value.n_experts = ffn.moe.n_experts;
+  value.n_tokens = s->n_tokens;
+  value.n_dropped = s->n_dropped;
+  value.n_activations = s->n_activations;
+  value.n_positive = s->n_positive;
+  value.tokens_per_expert = s->tokens_per_expert;
+  value.experts_per_token = s->experts_per_token;
+  write_struct(value, out);
+  return {};
+}
+
+}  // namespace
+}  // namespace moe
+
+moe_status moe_session_create(moe_model* model, const moe_session_params* params, moe_session** out,
+                              moe_error* error) {
+  return moe::deliver(moe::create_session(model, params, out), error);
+}
+
+void moe_session_free(moe_session* session) {
+  if (session != nullptr) moe::destroy(session);
+}
+
+moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
+                            float* logits, size_t n_rows, moe_error* error) {
+  return moe::deliver(moe::eval(session, tokens, n_tokens, logits, n_rows), error);
+}
+
+moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
+                             float* logits, moe_error* error) {
+  return moe::deliver(moe::step(sessions, tokens, n, logits), error);
+}
+
+int32_t moe_session_position(const moe_session* session) {
+  return session == nullptr ? 0 : session->session->position();
+}
+
+int32_t moe_session_context(const moe_session* session) {
+  return session == nullptr ? 0 : session->session->context();
+}
+
+moe_status moe_session_rewind(moe_session* session, int32_t position, moe_error* error) {
+  if (session == nullptr) return moe::deliver(moe::null_argument("session"), error);
+  // Going back to nothing also heals a session that a device fault has poisoned.
+  return moe::deliver(position == 0 ? session->session->reset() : session->session->rewind(position), error);
+}
+
+void moe_session_cancel(moe_session* session) {
+  if (session != nullptr) session->session->cancel();
+}
+
+moe_status moe_session_perplexity(moe_session* session, const int32_t* tokens, size_t n_tokens,
+                                  moe_progress_fn progress, void* user, moe_perplexity* out,
+                                  moe_error* error) {
+  return moe::deliver(moe::perplexity(session, tokens, n_tokens, progress, user, out), error);
+}
+
+moe_status moe_session_set_router(moe_session* session, const char* router, moe_error* error) {
+  if (session == nullptr) return moe::deliver(moe::null_argument("session"), error);
+  return moe::deliver(session->session->set_router(router == nullptr ? "" : router), error);
+}
+
+moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* error) {
+  if (session == nullptr) return moe::deliver(moe::null_argument("session"), error);
+  return moe::deliver(session->session->count_routing(on), error);
+}
+
+moe_status moe_session_get_routing(const moe_session* session, int32_t layer, moe_routing_stats* out,
+                                   moe_error* error) {
+  return moe::deliver(moe::get_routing(session, layer, out), error);
+}

@@ -1,0 +1,61 @@
+// Text to tokens and back.
+
+#include "src/c_api.h"
+
+namespace moe {
+namespace {
+
+Status encode(const moe_tokenizer* tokenizer, const char* text, size_t n_bytes, uint32_t flags,
+              int32_t* tokens, size_t capacity, size_t* n_tokens) {
+  if (tokenizer == nullptr) return null_argument("tokenizer");
+  if (text == nullptr && n_bytes != 0) return null_argument("text");
+  if (n_tokens == nullptr) return null_argument("n_tokens");
+  constexpr uint32_t kKnown = uint32_t{MOE_ENCODE_NO_SPECIAL} | uint32_t{MOE_ENCODE_PARSE_SPECIAL};
+  if ((flags & ~kKnown) != 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "flags: expected bits of %u, found %u", kKnown, flags);
+  }
+  Array<int32_t> ids(*tokenizer->allocator);
+  MOE_TRY(tokenizer->tokenizer->encode({n_bytes == 0 ? "" : text, n_bytes},
+                                       (flags & MOE_ENCODE_NO_SPECIAL) == 0,
+                                       (flags & MOE_ENCODE_PARSE_SPECIAL) != 0, ids));
+  return write_array(ids.data(), ids.size(), tokens, capacity, n_tokens);
+}
+
+Status decode(const moe_tokenizer* tokenizer, const int32_t* tokens, size_t n_tokens, uint32_t flags,
+              char* text, size_t capacity, size_t* n_bytes) {
+  if (tokenizer == nullptr) return null_argument("tokenizer");
+  if (tokens == nullptr && n_tokens != 0) return null_argument("tokens");
+  if (n_bytes == nullptr) return null_argument("n_bytes");
+  if ((flags & ~uint32_t{MOE_DECODE_SKIP_SPECIAL}) != 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "flags: expected bits of %u, found %u",
+                         uint32_t{MOE_DECODE_SKIP_SPECIAL}, flags);
+  }
+  String out(*tokenizer->allocator);
+  MOE_TRY(tokenizer->tokenizer->decode({tokens, n_tokens}, (flags & MOE_DECODE_SKIP_SPECIAL) != 0, out));
+  return write_text(out.c_str(), out.size(), text, capacity, n_bytes);
+}
+
+}  // namespace
+}  // namespace moe
+
+const moe_tokenizer* moe_model_tokenizer(const moe_model* model) {
+  return model == nullptr || !model->text.tokenizer ? nullptr : &model->text;
+}
+
+moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const char* text, size_t n_bytes,
+                                uint32_t flags, int32_t* tokens, size_t capacity, size_t* n_tokens,
+                                moe_error* error) {
+  return moe::deliver(moe::encode(tokenizer, text, n_bytes, flags, tokens, capacity, n_tokens), error);
+}
+
+moe_status moe_tokenizer_decode(const moe_tokenizer* tokenizer, const int32_t* tokens,
+                                size_t n_tokens, uint32_t flags, char* text, size_t capacity,
+                                size_t* n_bytes, moe_error* error) {
+  return moe::deliver(moe::decode(tokenizer, tokens, n_tokens, flags, text, capacity, n_bytes), error);
+}
+
+const char* moe_tokenizer_piece(const moe_tokenizer* tokenizer, int32_t token) {
+  if (tokenizer == nullptr || token < 0 || token >= tokenizer->tokenizer->n_vocab()) return nullptr;
+  const std::string_view piece = tokenizer->tokenizer->piece(token);
+  return piece.empty() ? "" : piece.data();
+}

@@ -1,0 +1,142 @@
+#include "src/model/config.h"
+
+#include "kernels/rope.h"
+#include "kernels/router/override.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxLayers = 4096;
+constexpr int32_t kMaxWidth = 1 << 20;     // d_model, d_ff, heads * head_dim
+constexpr int32_t kMaxVocab = 1 << 24;
+constexpr int32_t kMaxContext = 1 << 24;
+constexpr int32_t kMaxExperts = 1 << 16;
+constexpr int32_t kMaxHeadDim = 1024;
+constexpr int32_t kMaxSublayers = 64;
+
+bool finite(float v) { return v - v == 0; }
+
+Status check_int(const char* field, int32_t value, int32_t low, int32_t high) {
+  if (value >= low && value <= high) return {};
+  return Status::error(MOE_ERR_RANGE, "%s: expected %d..%d, found %d", field, low, high, value);
+}
+
+Status check_positive(const char* field, float value) {
+  if (finite(value) && value > 0) return {};
+  return Status::error(MOE_ERR_RANGE, "%s: expected a finite number above 0, found %g", field,
+                       static_cast<double>(value));
+}
+
+Status check_finite(const char* field, float value) {
+  if (finite(value)) return {};
+  return Status::error(MOE_ERR_RANGE, "%s: expected a finite number, found %g", field,
+                       static_cast<double>(value));
+}
+
+Status check_token(const char* field, int32_t token, int32_t vocab_size) {
+  if (token >= -1 && token < vocab_size) return {};
+  return Status::error(MOE_ERR_RANGE, "%s: expected below vocab_size %d, found %d", field, vocab_size,
+                       token);
+}
+
+Status validate_attention(const AttentionConfig& a, const ModelConfig& model) {
+  MOE_TRY(check_int("attention.head_dim", a.head_dim, 1, kMaxHeadDim));
+  MOE_TRY(check_int("attention.n_heads", a.n_heads, 1, kMaxWidth / a.head_dim));
+  MOE_TRY(check_int("attention.n_kv_heads", a.n_kv_heads, 1, a.n_heads));
+  if (a.n_heads % a.n_kv_heads != 0) {
+    return Status::error(MOE_ERR_SHAPE, "attention.n_kv_heads: %d does not divide n_heads %d",
+                         a.n_kv_heads, a.n_heads);
+  }
+  MOE_TRY(check_int("attention.window", a.window, 0, kMaxContext));
+  MOE_TRY(check_finite("attention.multiplier", a.multiplier));
+  if (a.multiplier < 0) return check_positive("attention.multiplier", a.multiplier);
+  if (a.rope.kind == RopeKind::kNone) return {};
+  if (model.positions != PositionKind::kRope) {
+    return Status::error(MOE_ERR_ARGUMENT, "attention.rope is set, but the model's positions are not rope");
+  }
+  MOE_TRY(check_int("attention.rope.dims", a.rope.dims, 2, a.head_dim));
+  const Status rope = validate_rope(a.rope);
+  return rope.ok() ? rope : rope.with_context("attention");
+}
+
+Status validate_activation(const FfnConfig& ffn) {
+  const ActivationConfig& act = ffn.act;
+  MOE_TRY(check_finite("ffn.alpha", act.alpha));
+  MOE_TRY(check_finite("ffn.limit", act.limit));
+  MOE_TRY(check_finite("ffn.up_offset", act.up_offset));
+  if (act.limit < 0) return check_positive("ffn.limit", act.limit);
+  if (act.kind != Activation::kSilu && act.alpha != 1) {
+    return Status::error(MOE_ERR_ARGUMENT, "ffn.alpha: only silu has one, found %g",
+                         static_cast<double>(act.alpha));
+  }
+  if (!ffn.gated && (act.limit != 0 || act.up_offset != 0)) {
+    return Status::error(MOE_ERR_ARGUMENT, "ffn.limit and ffn.up_offset need a gated FFN");
+  }
+  return {};
+}
+
+Status validate_moe(const MoeConfig& moe, const FfnConfig& ffn, const ModelConfig& model) {
+  MOE_TRY(check_int("moe.n_experts", moe.n_experts, 1, kMaxExperts));
+  MOE_TRY(check_int("moe.n_subheads", moe.n_subheads, 1, model.d_model));
+  if (model.d_model % moe.n_subheads != 0) {
+    return Status::error(MOE_ERR_SHAPE, "moe.n_subheads: %d does not divide d_model %d", moe.n_subheads,
+                         model.d_model);
+  }
+  if (moe.n_subheads > 1 && !moe.multi_head) {
+    return Status::error(MOE_ERR_ARGUMENT, "moe.n_subheads is %d, but there is no head and merge layer",
+                         moe.n_subheads);
+  }
+  MOE_TRY(check_int("moe.n_sublayers", moe.n_sublayers, 0, kMaxSublayers));
+  if (moe.n_sublayers > 0 && ffn.sub_norm) {
+    return Status::error(MOE_ERR_ARGUMENT, "moe.n_sublayers and ffn.sub_norm exclude each other");
+  }
+  MOE_TRY(check_int("moe.shared.d_ff", moe.shared.d_ff, 0, kMaxWidth));
+  if (moe.shared.gated && moe.shared.d_ff == 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "moe.shared.gated is set, but there is no shared expert");
+  }
+  const Status router = validate_router(moe.router, moe.n_experts);
+  return router.ok() ? router : router.with_context("moe");
+}
+
+Status validate_layer(const LayerConfig& layer, const ModelConfig& model) {
+  MOE_TRY(validate_attention(layer.attention, model));
+  const FfnConfig& ffn = layer.ffn;
+  MOE_TRY(check_int("ffn.d_ff", ffn.d_ff, 1, kMaxWidth));
+  MOE_TRY(validate_activation(ffn));
+  if (ffn.kind == FfnKind::kMoe) MOE_TRY(validate_moe(ffn.moe, ffn, model));
+  return {};
+}
+
+}  // namespace
+
+Status validate(const ModelConfig& config) {
+  MOE_TRY(check_int("vocab_size", config.vocab_size, 1, kMaxVocab));
+  MOE_TRY(check_int("d_model", config.d_model, 1, kMaxWidth));
+  MOE_TRY(check_int("context_length", config.context_length, 1, kMaxContext));
+  if (config.layers.empty() || config.layers.size() > static_cast<size_t>(kMaxLayers)) {
+    return Status::error(MOE_ERR_RANGE, "n_layers: expected 1..%d, found %zu", kMaxLayers,
+                         config.layers.size());
+  }
+  if (config.norm == NormKind::kNone) {
+    return Status::error(MOE_ERR_ARGUMENT, "norm: expected rms or layer, found none");
+  }
+  MOE_TRY(check_positive("norm.eps", config.norm_eps));
+  MOE_TRY(check_finite("embedding_multiplier", config.embedding_multiplier));
+  MOE_TRY(check_finite("residual_multiplier", config.residual_multiplier));
+  MOE_TRY(check_finite("logit_multiplier", config.logit_multiplier));
+  MOE_TRY(check_token("bos_token_id", config.bos_token_id, config.vocab_size));
+  MOE_TRY(check_token("pad_token_id", config.pad_token_id, config.vocab_size));
+  if (config.add_bos && config.bos_token_id < 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "add_bos is set, but there is no bos_token_id");
+  }
+  for (const int32_t id : config.eos_token_ids) {
+    MOE_TRY(check_int("eos_token_ids", id, 0, config.vocab_size - 1));
+  }
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    const Status status = validate_layer(config.layers[i], config);
+    if (!status.ok()) return status.with_context("layer %zu", i);
+  }
+  return {};
+}
+
+}  // namespace moe
