@@ -8,8 +8,8 @@
 // scalar instances do the same operations on every lane and are therefore bit-equal.
 // Errors over all finite arguments: exp and log 1 ulp, erf and tanh 2 ulp, sigmoid 2.5 ulp.
 
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
 #if defined(__CUDACC__)
 #define MOE_HD __host__ __device__ __forceinline__
