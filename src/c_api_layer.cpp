@@ -1,9 +1,7 @@
 // One MoE layer on its own.
 
-#include <cmath>
-#include <cstdlib>
-
 #include "quant/list.h"
+#include "src/base/number.h"
 #include "src/c_api.h"
 #include "src/run/layer.h"
 
@@ -32,17 +30,8 @@ std::string_view next_part(std::string_view* rest, char separator) {
   return part;
 }
 
-bool parse_number(std::string_view text, double* out) {
-  char copy[40];
-  if (text.empty() || text.size() >= sizeof copy) return false;
-  std::memcpy(copy, text.data(), text.size());
-  copy[text.size()] = '\0';
-  char* end = nullptr;
-  *out = std::strtod(copy, &end);
-  return *end == '\0' && std::isfinite(*out) && std::fabs(*out) < 1e9;
-}
-
 bool router_kind(std::string_view name, double number, bool has_number, RouterConfig* r) {
+  if (!(number > -1e9 && number < 1e9)) return false;
   r->k = has_number ? static_cast<int32_t>(number) : 1;
   const bool whole = !has_number || number == static_cast<double>(r->k);
   if (name == "topk") r->kind = RouterKind::kSoftmax;

@@ -1,6 +1,7 @@
 #include "kernels/router/override.h"
 
 #include "kernels/router/list.h"
+#include "src/base/number.h"
 #include "src/base/string.h"
 
 namespace moe {
@@ -17,41 +18,6 @@ Status check_int(const char* field, int32_t v, int32_t low, int32_t high) {
   return Status::error(MOE_ERR_RANGE, "router: %s: expected %d..%d, found %d", field, low, high, v);
 }
 
-// Unsigned decimal number with optional fraction and exponent, whatever the locale is.
-bool parse_number(std::string_view s, double* out) {
-  double value = 0;
-  int digits = 0;
-  int exponent = 0;
-  size_t i = 0;
-  for (bool fraction = false; i < s.size(); ++i) {
-    if (s[i] == '.' && !fraction) {
-      fraction = true;
-    } else if (s[i] >= '0' && s[i] <= '9') {
-      value = value * 10 + (s[i] - '0');
-      if (fraction) --exponent;
-      if (++digits > 30) return false;
-    } else {
-      break;
-    }
-  }
-  if (digits == 0) return false;
-  if (i < s.size() && (s[i] == 'e' || s[i] == 'E')) {
-    ++i;
-    const bool negative = i < s.size() && s[i] == '-';
-    if (i < s.size() && (s[i] == '-' || s[i] == '+')) ++i;
-    int e = 0;
-    const size_t first = i;
-    for (; i < s.size() && s[i] >= '0' && s[i] <= '9' && e < 1000; ++i) e = e * 10 + (s[i] - '0');
-    if (i == first) return false;
-    exponent += negative ? -e : e;
-  }
-  if (i != s.size() || exponent > 60 || exponent < -60) return false;
-  double power = 1;
-  for (int n = exponent < 0 ? -exponent : exponent; n > 0; --n) power *= 10;
-  *out = exponent < 0 ? value / power : value * power;
-  return true;
-}
-
 Status bad_text(std::string_view part) {
   return Status::error(MOE_ERR_ARGUMENT,
                        "router override: cannot read '%.*s'; expected threshold:T or topk:K, then "
@@ -61,9 +27,8 @@ Status bad_text(std::string_view part) {
 
 Status parse_float(std::string_view part, std::string_view text, float* out) {
   double v = 0;
-  const bool negative = !text.empty() && text[0] == '-';
-  if (!parse_number(slice(text, negative ? 1 : 0), &v)) return bad_text(part);
-  *out = static_cast<float>(negative ? -v : v);
+  if (!parse_number(text, &v)) return bad_text(part);
+  *out = static_cast<float>(v);
   return {};
 }
 
