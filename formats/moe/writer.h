@@ -1,0 +1,127 @@
+#pragma once
+// Writes a model file as a stream: segments first, metadata last. Part of libmoe_convert.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/moe/layout.h"
+#include "formats/moe/schema.h"
+#include "src/base/status.h"
+
+namespace moe {
+
+/// Where a model file goes. Positions are absolute.
+class ModelSink {
+ public:
+  virtual ~ModelSink() = default;
+  virtual Status write(uint64_t offset, const void* bytes, size_t n) = 0;
+  virtual Status read(uint64_t offset, void* bytes, size_t n) = 0;
+  virtual Status truncate(uint64_t size) = 0;
+  /// Makes it final. A sink that is destroyed before leaves nothing behind.
+  virtual Status commit() = 0;
+};
+
+/// NAME.partial beside `path`; commit() syncs it and renames it to `path`.
+Result<std::unique_ptr<ModelSink>> open_file_sink(const std::string& path);
+
+/// Memory that grows; 64-byte aligned, so that the result can be opened in place.
+class MemorySink final : public ModelSink {
+ public:
+  /// `expected_bytes` avoids copies while it grows.
+  explicit MemorySink(size_t expected_bytes = 0) : expected_(expected_bytes) {}
+  MemorySink(const MemorySink&) = delete;
+  MemorySink& operator=(const MemorySink&) = delete;
+  ~MemorySink() override;
+
+  Status write(uint64_t offset, const void* bytes, size_t n) override;
+  Status read(uint64_t offset, void* bytes, size_t n) override;
+  Status truncate(uint64_t size) override;
+  Status commit() override { return {}; }
+
+  uint8_t* data() { return data_; }
+  size_t size() const { return size_; }
+  /// The memory, to be given to free(). The sink is empty afterwards.
+  uint8_t* release();
+
+ private:
+  Status grow(size_t size);
+
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+  size_t capacity_ = 0;
+  size_t expected_;
+};
+
+/// Which segment: `layer` and `expert` are -1 where the part has none.
+struct SegmentId {
+  Part part = Part::kEmbedding;
+  int32_t layer = -1;
+  int32_t expert = -1;
+};
+
+class ModelWriter {
+ public:
+  template <class T>
+  using Builder = std::function<flatbuffers::Offset<T>(flatbuffers::FlatBufferBuilder&)>;
+  using Notes = std::vector<std::pair<std::string, std::string>>;
+
+  /// `compress`: zstd for segments where it saves 5 % or more. `sink` must outlive the writer.
+  ModelWriter(ModelSink& sink, bool compress) : sink_(sink), compress_(compress) {}
+
+  /// Starts a segment of layout.bytes bytes (place() was called). Any order of segments is allowed;
+  /// one that comes twice is refused by readers.
+  Status begin_segment(const SegmentId& id, const BlobLayout& layout);
+  /// The next n bytes of the segment. Padding bytes are zero.
+  Status write(const void* bytes, size_t n);
+  /// All bytes must have come.
+  Status end_segment();
+  /// The three of above for a blob that is in memory.
+  Status write_segment(const SegmentId& id, const BlobLayout& layout, const void* blob);
+
+  /// Writes metadata and header and commits the sink. `tokenizer` may be null. Model files of a
+  /// ModelConfig: finish_model() in src/convert/config_write.h.
+  Status finish(const Builder<fbs::ModelConfig>& config, const Builder<fbs::Tokenizer>& tokenizer,
+                const Notes& notes);
+
+  /// What the last segment became.
+  Codec last_codec() const { return last_codec_; }
+  uint64_t last_stored_bytes() const { return last_stored_; }
+
+ private:
+  struct Entry {
+    SegmentId id;
+    uint32_t layout = 0;
+    Codec codec = Codec::kNone;
+    uint64_t offset = 0;
+    uint64_t stored = 0;
+    uint64_t raw = 0;
+    uint64_t xxh64 = 0;
+  };
+  struct Layout {
+    std::vector<BlobMatrix> matrices;
+    uint64_t bytes = 0;
+  };
+
+  uint32_t layout_index(const BlobLayout& layout);
+  Status compress_segment(Entry* entry);
+  Status write_metadata(const Builder<fbs::ModelConfig>& config,
+                        const Builder<fbs::Tokenizer>& tokenizer, const Notes& notes);
+
+  ModelSink& sink_;
+  bool compress_;
+  bool open_ = false;       // inside a segment
+  uint64_t position_ = 0;   // where the next segment begins; 0: behind the header
+  uint64_t written_ = 0;    // of the open segment
+  Entry current_;
+  std::vector<Layout> layouts_;
+  std::vector<Entry> entries_;
+  Codec last_codec_ = Codec::kNone;
+  uint64_t last_stored_ = 0;
+  struct Hash;
+  std::shared_ptr<Hash> hash_;  // of the open segment
+};
+
+}  // namespace moe
