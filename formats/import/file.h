@@ -1,0 +1,38 @@
+#pragma once
+// A regular file opened for reading at any offset.
+
+#include <cstdint>
+#include <string>
+
+namespace moe {
+
+/// Move-only; closes on destruction. Reads are positioned, so threads may share it.
+class InputFile {
+ public:
+  /// Throws a Failure: MOE_ERR_NOT_FOUND, or MOE_ERR_IO naming the path and errno.
+  explicit InputFile(std::string path);
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+  InputFile(const InputFile&) = delete;
+  ~InputFile();
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }
+
+  /// Fills `buffer` with exactly `bytes` bytes from `offset`; a file that got shorter is
+  /// MOE_ERR_IO.
+  void read(uint64_t offset, void* buffer, size_t bytes) const;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+};
+
+/// Whether something can be found at `path`.
+bool path_exists(const std::string& path);
+
+/// The whole file as text; MOE_ERR_FORMAT when it is longer than `max_bytes`.
+std::string read_text_file(const std::string& path, uint64_t max_bytes);
+
+}  // namespace moe

@@ -1,0 +1,218 @@
+#include "formats/import/json.h"
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "formats/import/file.h"
+
+namespace moe {
+namespace {
+
+// Builds the tree, and refuses what nlohmann's own builder lets through: deep nesting, endless
+// values, and a key that is given twice (of which it would silently keep the last).
+class Builder final : public nlohmann::json_sax<Json> {
+ public:
+  Builder(const std::string& what, const JsonLimits& limits) : what_(what), limits_(limits) {}
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& value) override {
+    if (stack_.back()->contains(value)) {
+      fail(MOE_ERR_FORMAT, "%s: key \"%.100s\" is given twice", what_.c_str(), value.c_str());
+    }
+    key_ = std::move(value);
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    fail(MOE_ERR_FORMAT, "%s: not valid JSON at byte %zu", what_.c_str(), position);
+  }
+
+ private:
+  Json* place(Json value) {
+    if (++n_values_ > limits_.max_values) {
+      fail(MOE_ERR_FORMAT, "%s: more than %llu JSON values", what_.c_str(),
+           static_cast<unsigned long long>(limits_.max_values));
+    }
+    if (stack_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Json& parent = *stack_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    return &(parent[key_] = std::move(value));
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    if (stack_.size() >= limits_.max_depth) {
+      fail(MOE_ERR_FORMAT, "%s: JSON nested deeper than %u levels", what_.c_str(),
+           limits_.max_depth);
+    }
+    stack_.push_back(place(std::move(value)));
+    return true;
+  }
+  bool close() {
+    stack_.pop_back();
+    return true;
+  }
+
+  const std::string& what_;
+  const JsonLimits& limits_;
+  Json root_;
+  std::vector<Json*> stack_;  // open containers; a parent does not grow while a child is open
+  std::string key_;
+  uint64_t n_values_ = 0;
+};
+
+// A value as an error shows it: short, whatever it holds.
+std::string shown(const Json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array";
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+std::string listed(std::initializer_list<const char*> names) {
+  std::string text;
+  for (const char* name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& what, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    fail(MOE_ERR_FORMAT, "%s: %zu bytes of JSON, at most %llu are accepted", what.c_str(),
+         text.size(), static_cast<unsigned long long>(limits.max_bytes));
+  }
+  Builder builder(what, limits);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take();
+}
+
+Json read_json_file(const std::string& path, const JsonLimits& limits) {
+  return parse_json(read_text_file(path, limits.max_bytes), path, limits);
+}
+
+void JsonNode::fail_expected(const std::string& expected) const {
+  fail(MOE_ERR_FORMAT, "%s: expected %s, found %s", path_.c_str(), expected.c_str(),
+       shown(*value_).c_str());
+}
+
+JsonNode JsonNode::at(const char* key) const {
+  if (!value_->is_object()) fail_expected("an object");
+  const auto found = value_->find(key);
+  if (found == value_->end()) fail(MOE_ERR_FORMAT, "%s: \"%s\" is missing", path_.c_str(), key);
+  const char* dot = path_.ends_with(':') ? " " : ".";
+  return {*found, path_ + dot + key};
+}
+
+bool JsonNode::has(const char* key) const {
+  if (!value_->is_object()) fail_expected("an object");
+  const auto found = value_->find(key);
+  return found != value_->end() && !found->is_null();
+}
+
+std::vector<JsonNode> JsonNode::elements() const {
+  if (!value_->is_array()) fail_expected("an array");
+  std::vector<JsonNode> out;
+  out.reserve(value_->size());
+  for (size_t i = 0; i < value_->size(); ++i) {
+    out.emplace_back((*value_)[i], path_ + "[" + std::to_string(i) + "]");
+  }
+  return out;
+}
+
+int64_t JsonNode::integer(int64_t min, int64_t max) const {
+  const bool fits_type = value_->is_number_unsigned()
+                             ? value_->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)
+                             : value_->is_number_integer();
+  const int64_t n = fits_type ? value_->get<int64_t>() : 0;
+  if (!fits_type || n < min || n > max) {
+    fail_expected("an integer in " + std::to_string(min) + ".." + std::to_string(max));
+  }
+  return n;
+}
+
+double JsonNode::number() const {
+  if (!value_->is_number()) fail_expected("a number");
+  const double x = value_->get<double>();
+  if (!std::isfinite(x)) fail_expected("a finite number");
+  return x;
+}
+
+bool JsonNode::boolean() const {
+  if (!value_->is_boolean()) fail_expected("true or false");
+  return value_->get<bool>();
+}
+
+std::string JsonNode::string() const {
+  if (!value_->is_string()) fail_expected("a string");
+  return value_->get<std::string>();
+}
+
+size_t JsonNode::choice(std::initializer_list<const char*> names) const {
+  size_t i = 0;
+  for (const char* name : names) {
+    if (value_->is_string() && value_->get_ref<const std::string&>() == name) return i;
+    ++i;
+  }
+  fail_expected("one of " + listed(names));
+}
+
+int32_t JsonNode::integer(const char* key, int32_t fallback, int32_t min, int32_t max) const {
+  return has(key) ? static_cast<int32_t>(at(key).integer(min, max)) : fallback;
+}
+
+float JsonNode::number(const char* key, float fallback) const {
+  if (!has(key)) return fallback;
+  const JsonNode member = at(key);
+  const float x = static_cast<float>(member.number());
+  if (!std::isfinite(x)) member.fail_expected("a number that a 32-bit float can hold");
+  return x;
+}
+
+bool JsonNode::boolean(const char* key, bool fallback) const {
+  return has(key) ? at(key).boolean() : fallback;
+}
+
+std::string JsonNode::string(const char* key, const char* fallback) const {
+  return has(key) ? at(key).string() : fallback;
+}
+
+size_t JsonNode::choice(const char* key, size_t fallback,
+                        std::initializer_list<const char*> names) const {
+  return has(key) ? at(key).choice(names) : fallback;
+}
+
+void JsonNode::only(std::initializer_list<const char*> keys) const {
+  if (!value_->is_object()) fail_expected("an object");
+  for (const auto& [key, unused] : value_->items()) {
+    bool known = key == "comment";
+    for (const char* k : keys) known = known || key == k;
+    if (!known) {
+      fail(MOE_ERR_FORMAT, "%s: unknown key \"%.60s\"; known: %s", path_.c_str(), key.c_str(),
+           listed(keys).c_str());
+    }
+  }
+}
+
+}  // namespace moe

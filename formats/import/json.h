@@ -1,0 +1,69 @@
+#pragma once
+// JSON from strangers: parsing with limits, and typed access whose errors name the key path.
+
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moe {
+
+using Json = nlohmann::json;
+
+struct JsonLimits {
+  uint64_t max_bytes = uint64_t{64} << 20;
+  uint32_t max_depth = 64;
+  uint64_t max_values = 4'000'000;  // keeps the tree below about 400 MB
+};
+
+/// Parses UTF-8 text. `what` stands in front of errors (a file name). Throws MOE_ERR_FORMAT for a
+/// syntax error (with its byte), a duplicate key, an infinite number, or more than the limits
+/// allow.
+Json parse_json(std::string_view text, const std::string& what, const JsonLimits& limits = {});
+Json read_json_file(const std::string& path, const JsonLimits& limits = {});
+
+/// A value in a document and the path that leads to it. Borrows the document. Getters throw a
+/// Failure such as `config.json: layers[2].ffn.d_ff: expected an integer in 1..1048576, found "x"`.
+class JsonNode {
+ public:
+  JsonNode(const Json& value, std::string path) : value_(&value), path_(std::move(path)) {}
+
+  const Json& value() const { return *value_; }
+  const std::string& path() const { return path_; }
+  bool is_null() const { return value_->is_null(); }
+
+  /// The member `key`, which must be there; of an object.
+  JsonNode at(const char* key) const;
+  /// Whether the member is there and not null.
+  bool has(const char* key) const;
+  /// Elements of an array.
+  std::vector<JsonNode> elements() const;
+
+  int64_t integer(int64_t min, int64_t max) const;
+  double number() const;
+  bool boolean() const;
+  std::string string() const;
+  /// Index of the string in `names`; the error lists them.
+  size_t choice(std::initializer_list<const char*> names) const;
+
+  // The same for a member, with a default when it is missing or null.
+  int32_t integer(const char* key, int32_t fallback, int32_t min, int32_t max) const;
+  float number(const char* key, float fallback) const;
+  bool boolean(const char* key, bool fallback) const;
+  std::string string(const char* key, const char* fallback) const;
+  size_t choice(const char* key, size_t fallback, std::initializer_list<const char*> names) const;
+
+  /// Throws when the value is no object, or has a member that is neither "comment" nor listed.
+  void only(std::initializer_list<const char*> keys) const;
+
+  /// Throws MOE_ERR_FORMAT: "path: expected <expected>, found <the value>".
+  [[noreturn]] void fail_expected(const std::string& expected) const;
+
+ private:
+  const Json* value_;
+  std::string path_;
+};
+
+}  // namespace moe

@@ -1,0 +1,97 @@
+#pragma once
+// Writes small checkpoints for tests, right ones and wrong ones.
+
+#include <unistd.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace moe::test {
+
+/// A folder of its own for each test, removed at the end.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "moe_test_XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(file(name), std::ios::binary) << text;
+  }
+  std::string text(const std::string& name) const {
+    std::ifstream in(file(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const auto& e : std::filesystem::directory_iterator(path_)) {
+      out.push_back(e.path().filename().string());
+    }
+    return out;
+  }
+
+ private:
+  std::string path_;
+};
+
+struct RawTensor {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::string bytes;
+};
+using RawTensors = std::map<std::string, RawTensor>;
+
+template <class T>
+std::string as_bytes(const std::vector<T>& values) {
+  std::string out(values.size() * sizeof(T), '\0');
+  if (!values.empty()) std::memcpy(out.data(), values.data(), out.size());
+  return out;
+}
+
+inline RawTensor f32_tensor(std::vector<int64_t> shape, const std::vector<float>& values) {
+  return {"F32", std::move(shape), as_bytes(values)};
+}
+
+/// Cuts the lower half of each float off.
+inline RawTensor bf16_tensor(std::vector<int64_t> shape, const std::vector<float>& values) {
+  std::vector<uint16_t> halves;
+  for (float v : values) halves.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16));
+  return {"BF16", std::move(shape), as_bytes(halves)};
+}
+
+/// Header length and header in front of `data`.
+inline std::string safetensors_text(const std::string& header, const std::string& data) {
+  uint64_t n = header.size();
+  std::string out(8, '\0');
+  std::memcpy(out.data(), &n, 8);
+  return out + header + data;
+}
+
+inline std::string safetensors_text(const RawTensors& tensors) {
+  std::string header = "{\"__metadata__\":{\"format\":\"pt\"}";
+  std::string data;
+  for (const auto& [name, t] : tensors) {
+    header += ",\"" + name + "\":{\"dtype\":\"" + t.dtype + "\",\"shape\":[";
+    for (size_t i = 0; i < t.shape.size(); ++i) {
+      header += (i == 0 ? "" : ",") + std::to_string(t.shape[i]);
+    }
+    header += "],\"data_offsets\":[" + std::to_string(data.size()) + "," +
+              std::to_string(data.size() + t.bytes.size()) + "]}";
+    data += t.bytes;
+  }
+  return safetensors_text(header + "}", data);
+}
+
+}  // namespace moe::test
