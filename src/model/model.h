@@ -46,23 +46,32 @@ struct MemoryLine {
 };
 
 struct ModelOptions {
-  bool map_weights = false;  // map uncompressed segments of a file instead of reading them
-  bool verify = true;        // check every segment's checksum when it is first touched
+  bool verify = true;  // check every segment's checksum when it is first touched
 };
 
 class Model final {
  public:
-  /// Reads metadata, validates it, and brings the weights in. `file` is taken over; `device`, `pool`
-  /// and `logger` must outlive the model.
+  /// Validates the configuration and every tensor's shape, format and presence, from metadata alone:
+  /// weights are read when they are first needed. Segments that lie in memory (FileSource::map or
+  /// from_memory) are used in place where the device can. `file` is taken over; `device`, `logger` and
+  /// `allocator` must outlive the model.
   static Result<Box<Model>> open(Box<MoeFile> file, const ModelOptions& options, Device& device,
                                  const Logger& logger, const Allocator& allocator);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
+  /// Brings in all weights but the experts', which come when they are acquired. Sessions call it before
+  /// they touch a weight; any thread; at once when it was done. A failure leaves the model as it was.
+  Status prepare();
+  /// Checks every checksum, code and scale of the file, whatever options.verify says.
+  Status verify() const;
+
   const ModelConfig& config() const;
   Device& device() const;
   const Allocator& allocator() const;
+
+  // Weights. Their pointers are null until prepare(); shapes and formats are there from the start.
   const Matrix& embedding() const;           // (vocab, d)
   const Matrix& position_embedding() const;  // (context, d) or empty
   const Norm& embedding_norm() const;        // kNone when there is none
@@ -73,9 +82,13 @@ class Model final {
   const fbs::Tokenizer* tokenizer() const;   // null: ids only
   const MoeFile& file() const;               // for inspect
 
-  uint64_t weight_bytes() const;             // resident, padding included
+  uint64_t weight_bytes() const;             // all of them in memory, padding included
+  Span<const MemoryLine> memory_lines() const;  // weights by kind, and metadata
   /// Bytes of weights read for one token when k experts (the router's own number; threshold: max_k) are taken.
+  /// MH-MoE takes k experts for each of its sub-tokens.
   uint64_t bytes_per_token() const;
+  uint64_t n_parameters() const;
+  uint64_t n_active_parameters() const;      // those behind bytes_per_token()
 
  private:
   struct Impl;

@@ -1,0 +1,89 @@
+#pragma once
+// An open model file: verified metadata, and segments that are read and checked when they are asked for.
+
+#include "formats/moe/file_source.h"
+#include "formats/moe/header.h"
+#include "formats/moe/layout.h"
+#include "formats/moe/schema.h"
+#include "src/base/array.h"
+
+namespace moe {
+
+struct FileSegment {
+  Part part = Part::kEmbedding;
+  Codec codec = Codec::kNone;
+  int32_t layer = -1;
+  int32_t expert = -1;
+  uint32_t layout = 0;
+  uint64_t offset = 0;  // in the file
+  uint64_t stored = 0;  // bytes in the file
+  uint64_t raw = 0;     // bytes in memory, the layout's
+  uint64_t xxh64 = 0;   // of the stored bytes
+};
+
+/// One matrix or vector of the file, for lists.
+struct FileTensor {
+  const FileSegment* segment;
+  const BlobMatrix* matrix;
+};
+
+/// Immutable after open(); any thread.
+class MoeFile final {
+ public:
+  /// Reads header and metadata alone and checks them and the place of every segment. Errors:
+  /// MOE_ERR_FORMAT (not such a file, damaged structure), MOE_ERR_VERSION, MOE_ERR_CORRUPT
+  /// (checksum), MOE_ERR_UNSUPPORTED (a name that this program does not know), MOE_ERR_IO, MOE_ERR_MEMORY.
+  static Result<Box<MoeFile>> open(FileSource source, const Allocator& allocator);
+
+  MoeFile(const MoeFile&) = delete;
+  MoeFile& operator=(const MoeFile&) = delete;
+  ~MoeFile();
+
+  const fbs::Metadata& metadata() const { return *metadata_; }
+  uint64_t file_bytes() const { return header_.file_bytes; }
+  uint64_t metadata_bytes() const { return header_.metadata_bytes; }
+  const FileHeader& header() const { return header_; }
+
+  Span<const FileSegment> segments() const { return segments_.span(); }  // in file order
+  const BlobLayout& layout(const FileSegment& s) const { return layouts_[s.layout]; }
+  /// Null: the file has no such segment.
+  const FileSegment* find(Part part, int32_t layer, int32_t expert) const;
+
+  size_t tensor_count() const { return n_tensors_; }
+  FileTensor tensor(size_t index) const;
+
+  /// The segment's bytes where they lie, when they can be used so: uncompressed, in memory or mapped,
+  /// and aligned. Null otherwise. Nothing is checked; see check().
+  const uint8_t* in_place(const FileSegment& s) const;
+  /// Brings the segment into `out` (s.raw bytes), decompressed; `verify` compares the checksum first.
+  /// MOE_ERR_CORRUPT, MOE_ERR_IO, MOE_ERR_MEMORY.
+  Status read(const FileSegment& s, bool verify, uint8_t* out) const;
+  /// Compares the checksum of in_place() bytes.
+  Status check(const FileSegment& s, const uint8_t* bytes) const;
+
+ private:
+  template <class T, class... Args>
+  friend Result<Box<T>> make_box(const Allocator&, Args&&...);
+  MoeFile(FileSource source, const Allocator& allocator);
+
+  Status read_metadata();
+  Status read_layouts();
+  Status read_layout(const fbs::Blob& blob, size_t index);
+  Status read_segments();
+  Status read_segment(const fbs::Segment& segment, uint64_t expected_offset);
+  Status build_index();
+  Status decompress(const FileSegment& s, const uint8_t* stored, uint8_t* out) const;
+
+  const Allocator& allocator_;
+  FileSource source_;
+  FileHeader header_;
+  Array<uint8_t> metadata_memory_;
+  const fbs::Metadata* metadata_ = nullptr;
+  Array<BlobLayout> layouts_;
+  Array<FileSegment> segments_;
+  Array<uint32_t> index_;         // segments by (part, layer, expert)
+  Array<uint64_t> tensor_begin_;  // number of tensors before each segment
+  size_t n_tensors_ = 0;
+};
+
+}  // namespace moe
