@@ -1,0 +1,7 @@
+// Options of the sanitizers' run time: an allocation that is too big returns null, as malloc does.
+
+extern "C" {
+const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
+const char* __ubsan_default_options() { return "print_stacktrace=1"; }
+}
