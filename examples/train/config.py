@@ -1,0 +1,129 @@
+"""The research layout's config.json: defaults, deep merge per layer, precision by role.
+
+A configuration is the plain dictionary of config.json; nothing here hides it behind classes, so
+that what trains is what is written to disk. The layout is documented in formats/README.md.
+"""
+
+from __future__ import annotations
+
+import copy
+from fnmatch import fnmatchcase
+from typing import Any
+
+Config = dict[str, Any]
+
+ATTENTION: Config = {
+    "n_heads": 4,
+    "n_kv_heads": 4,
+    "head_dim": 16,
+    "window": 0,
+    "multiplier": None,
+    "rope": {"kind": "half", "dims": 16, "theta": 10000.0, "scaling": None},
+    "qk_norm": "none",
+    "sub_norm": False,
+    "sinks": False,
+}
+FFN: Config = {
+    "kind": "dense",
+    "d_ff": 128,
+    "gated": True,
+    "act": "silu",
+    "alpha": 1.0,
+    "limit": 0,
+    "up_offset": 0,
+    "sub_norm": False,
+    "moe": None,
+}
+MOE: Config = {
+    "n_experts": 8,
+    "n_subheads": 1,
+    "mh": False,
+    "n_sublayers": 0,
+    "router": {"kind": "softmax", "k": 2, "weights": "raw", "scale": 1.0},
+    "shared": None,
+    "capacity": {"gamma": 0, "min_capacity": 0, "order": "priority"},
+}
+MODEL: Config = {
+    "model_type": "moe_research",
+    "layout_version": 1,
+    "name": "model",
+    "norm": {"kind": "rms", "eps": 1e-5},
+    "positions": "rope",
+    "tie_embeddings": True,
+    "embedding_norm": False,
+    "embedding_multiplier": 1.0,
+    "residual_multiplier": 1.0,
+    "logit_multiplier": 1.0,
+    "bos_token_id": None,
+    "eos_token_ids": [],
+    "pad_token_id": None,
+    "add_bos": False,
+    "layer_defaults": {},
+    "layers": [],
+    "precision": [{"match": "*", "weights": "auto", "activations": "f32"}],
+    "tokenizer": None,
+}
+
+
+def merge(base: Config, over: Config) -> Config:
+    """`base` with `over` laid on top: objects merge deeply, null removes a key."""
+    out = copy.deepcopy(base)
+    for key, value in over.items():
+        if value is None:
+            out.pop(key, None)
+        elif isinstance(value, dict) and isinstance(out.get(key), dict):
+            out[key] = merge(out[key], value)
+        else:
+            out[key] = copy.deepcopy(value)
+    return out
+
+
+def _covers(index: Any, layer: int) -> bool:
+    if isinstance(index, dict):
+        start, step = index.get("from", 0), index.get("step", 1)
+        return layer >= start and (layer - start) % step == 0
+    return layer in index if isinstance(index, list) else layer == index
+
+
+def _router(given: Config) -> Config:
+    """A router keeps only the keys of its own kind, so a new kind replaces the default whole."""
+    return merge(MOE["router"], given) if given.get("kind", "softmax") == "softmax" else given
+
+
+def layer_config(config: Config, layer: int) -> Config:
+    """Everything about layer number `layer`, with the defaults filled in."""
+    own: Config = config.get("layer_defaults", {})
+    for entry in config.get("layers", []):
+        if _covers(entry["index"], layer):
+            own = merge(own, {k: v for k, v in entry.items() if k != "index"})
+    attention = ATTENTION | own.get("attention", {})
+    attention["rope"] = ATTENTION["rope"] | attention["rope"]
+    ffn = FFN | own.get("ffn", {})
+    if ffn["kind"] == "moe":
+        moe = MOE | (ffn["moe"] or {})
+        moe["router"] = _router(moe["router"])
+        moe["capacity"] = MOE["capacity"] | moe["capacity"]
+        ffn["moe"] = moe
+    return {"attention": attention, "ffn": ffn}
+
+
+def complete(config: Config) -> Config:
+    """The configuration with the model's own defaults filled in."""
+    unknown = (
+        set(config)
+        - set(MODEL)
+        - {"vocab_size", "d_model", "n_layers", "context_length", "comment"}
+    )
+    if unknown:
+        raise ValueError(f"unknown keys in config: {sorted(unknown)}")
+    return MODEL | config
+
+
+def precision_of(config: Config, role: str) -> tuple[str, str]:
+    """(weights, activations) of the matrix `role`, a tensor name without ".weight"; last match wins."""
+    weights, activations = "auto", "f32"
+    for rule in config["precision"]:
+        if fnmatchcase(role, rule["match"]):
+            weights = rule.get("weights", weights)
+            activations = rule.get("activations", activations)
+    return weights, activations

@@ -1,0 +1,74 @@
+"""Text to windows of token ids: the tokenizer, the training stream, the held-out windows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterator
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor
+
+from stories import story
+from stories.engine import Rng
+
+BOS, EOS = "<|bos|>", "<|eos|>"
+TRAIN_SEED, HELD_OUT_SEED = 1, 2
+
+
+def train_tokenizer(n_stories: int, vocab: int) -> Tokenizer:
+    """Byte-level BPE on the first `n_stories` training stories; ids 0 and 1 are BOS and EOS."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=[BOS, EOS],
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator((story(TRAIN_SEED, i) for i in range(n_stories)), trainer)
+    return tokenizer
+
+
+class Stream:
+    """Endless training windows. Each starts with BOS and a new story; a story is followed by EOS and
+    BOS, or, one time in five, by an empty line and the next story, as in a book."""
+
+    def __init__(self, tokenizer: Tokenizer, length: int, next_story: int = 0) -> None:
+        self.tokenizer, self.length, self.next_story = tokenizer, length, next_story
+        self.bos, self.eos = tokenizer.token_to_id(BOS), tokenizer.token_to_id(EOS)
+        self.blank = tokenizer.encode("\n\n").ids
+
+    def _window(self) -> list[int]:
+        ids = [self.bos]
+        while len(ids) <= self.length:
+            ids += self.tokenizer.encode(story(TRAIN_SEED, self.next_story)).ids
+            as_book = Rng(TRAIN_SEED, self.next_story, 7).below(5) == 0
+            ids += self.blank if as_book else [self.eos, self.bos]
+            self.next_story += 1
+        return ids[: self.length + 1]
+
+    def batch(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets, both (rows, length)."""
+        ids = torch.tensor([self._window() for _ in range(rows)])
+        return ids[:, :-1], ids[:, 1:]
+
+
+def held_out_text(n_stories: int = 120) -> str:
+    """The held-out stories, one empty line between two."""
+    return "\n\n".join(story(HELD_OUT_SEED, i, held_out=True) for i in range(n_stories)) + "\n"
+
+
+def windows(ids: list[int], context: int, bos: int | None) -> Iterator[Tensor]:
+    """Perplexity windows, (1, <= context): non-overlapping pieces of the text's tokens, each with BOS
+    in front when there is one. Every token behind the first of a window is scored."""
+    room = context if bos is None else context - 1
+    front = [] if bos is None else [bos]
+    for start in range(0, len(ids), room):
+        yield torch.tensor([front + ids[start : start + room]])
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """tokenizer.json of a checkpoint folder."""
+    return Tokenizer.from_file(str(folder / "tokenizer.json"))

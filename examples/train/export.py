@@ -1,0 +1,93 @@
+"""Write and read the research layout: config.json, model.safetensors, tokenizer.json.
+
+Matrices whose precision is ternary are written as exactly {-s, 0, +s}, s being the absmean scale of
+the whole matrix, so that the converter finds them lossless. Stacked experts become one tensor each.
+    python export.py RUN/last.pt FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from model import Model
+
+
+def tensors_of(model: Model) -> dict[str, Tensor]:
+    """Every tensor of the research layout; expert E of a stack (N, ...) is named experts.E."""
+    out: dict[str, Tensor] = {}
+    for name, value in model.state_dict().items():
+        front, found, rest = name.partition(".moe.experts.")
+        if not found:
+            out[name] = value.contiguous().clone()
+            continue
+        for e in range(value.shape[0]):
+            out[f"{front}.moe.experts.{e}.{rest}"] = value[e].contiguous().clone()
+    return out
+
+
+def _stacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The inverse of `tensors_of`."""
+    out, stacks = {}, {}
+    for name, value in tensors.items():
+        found = re.fullmatch(r"(.*\.moe\.experts)\.(\d+)\.(.*)", name)
+        if found:
+            stacks.setdefault(f"{found[1]}.{found[3]}", {})[int(found[2])] = value
+        else:
+            out[name] = value
+    return out | {k: torch.stack([v[e] for e in range(len(v))]) for k, v in stacks.items()}
+
+
+def write(
+    model: Model, folder: Path, tokenizer: Path | None = None, dtype: torch.dtype = torch.float32
+) -> None:
+    """Write `model` as a checkpoint with floats of `dtype`; the model itself is left as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for layer in model.moe_layers():
+        layer.route = None  # part of the last step's graph
+    frozen = copy.deepcopy(model)
+    frozen.freeze_ternary()
+    tensors = {
+        k: v.to(dtype) if v.is_floating_point() else v for k, v in tensors_of(frozen).items()
+    }
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)
+    (folder / "config.json").write_text(json.dumps(model.config, indent=1) + "\n")
+    if tokenizer is not None:
+        shutil.copy(tokenizer, folder / "tokenizer.json")
+
+
+def read(folder: Path) -> Model:
+    """Build the model of a checkpoint that `write` made; its ternary matrices are exact already."""
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    tensors = load_file(folder / "model.safetensors")
+    biases = {name.removesuffix(".bias") for name in tensors if name.endswith(".bias")}
+    biases |= {name for name in tensors if name.endswith(".selection_bias")}
+    model = Model(config, sorted(biases))
+    model.freeze_ternary()
+    model.load_state_dict(_stacked(tensors))
+    return model.eval()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="export a training checkpoint")
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("folder", type=Path)
+    args = parser.parse_args()
+    state = torch.load(args.checkpoint, map_location="cpu", weights_only=True)
+    model = Model(state["config"])
+    model.load_state_dict(state["model"])
+    write(model, args.folder, args.checkpoint.parent / "tokenizer.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Decoder-only language models described by configuration alone (see config.py)."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import config as cfg
+from layers import Attention, Build, FeedForward, Linear, Norm
+from moe import GroupedLinear, MoE
+from quant import fake_activation, fake_weight
+
+Config = dict[str, Any]
+
+
+class Block(nn.Module):
+    """x + r attention(norm(x)), then x + r ffn(norm(x)). x (B, T, d)."""
+
+    def __init__(self, build: Build, layer: int) -> None:
+        super().__init__()
+        role, own = f"layers.{layer}", cfg.layer_config(build.config, layer)
+        self.multiplier = build.config["residual_multiplier"]
+        self.attention_norm = Norm(build, f"{role}.attention_norm", build.config["d_model"])
+        self.attention = Attention(build, f"{role}.attention", own["attention"])
+        self.ffn_norm = Norm(build, f"{role}.ffn_norm", build.config["d_model"])
+        f = own["ffn"]
+        self.ffn = (
+            FeedForward(build, f"{role}.ffn", build.config["d_model"], f, f["d_ff"])
+            if f["kind"] == "dense"
+            else None
+        )
+        self.moe = MoE(build, f"{role}.moe", f) if f["kind"] == "moe" else None
+
+    def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+        x = x + self.multiplier * self.attention(self.attention_norm(x))
+        h = self.ffn_norm(x)
+        y = self.ffn(h) if self.moe is None else self.moe(h, ids)
+        return x + self.multiplier * y
+
+
+class Model(nn.Module):
+    """ids (B, T) -> logits (B, T, vocab)."""
+
+    def __init__(self, config: Config, biases: Sequence[str] = ()) -> None:
+        """`biases`: patterns over roles ("layers.*.attention.q") of the layers that have a bias."""
+        super().__init__()
+        c = self.config = cfg.complete(config)
+        build = Build(c, lambda role: any(fnmatchcase(role, p) for p in biases))
+        d = c["d_model"]
+        self.embedding = nn.Embedding(c["vocab_size"], d)
+        nn.init.normal_(self.embedding.weight, std=0.02 if c["tie_embeddings"] else 1.0)
+        self.embedding_kinds = cfg.precision_of(c, "embedding")
+        self.position_embedding = (
+            nn.Embedding(c["context_length"], d) if c["positions"] == "learned" else None
+        )
+        self.embedding_norm = Norm(build, "embedding_norm", d) if c["embedding_norm"] else None
+        self.layers = nn.ModuleList(Block(build, i) for i in range(c["n_layers"]))
+        self.final_norm = Norm(build, "final_norm", d)
+        self.head = None if c["tie_embeddings"] else Linear(build, "head", d, c["vocab_size"])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        c = self.config
+        table = fake_weight(self.embedding.weight, self.embedding_kinds[0])
+        x = F.embedding(ids, table) * c["embedding_multiplier"]
+        if self.position_embedding is not None:
+            x = x + self.position_embedding.weight[: ids.shape[1]]
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
+        for block in self.layers:
+            x = block(x, ids)
+        x = self.final_norm(x)
+        if self.head is None:
+            y = F.linear(fake_activation(x, self.embedding_kinds[1]), table)
+        else:
+            y = self.head(x)
+        return y * c["logit_multiplier"]
+
+    def moe_layers(self) -> list[MoE]:
+        """The MoE layers, lowest first."""
+        return [b.moe for b in self.layers if b.moe is not None]
+
+    def balance_loss(self) -> Tensor:
+        """N sum_e f_e p_e, averaged over layers (Switch Transformer, eq. 4); 1 when balanced."""
+        losses = []
+        for layer in self.moe_layers():
+            route = layer.route
+            if route is None or route.probs is None:
+                continue
+            n = route.probs.shape[1]
+            taken = torch.bincount(route.indices[route.kept], minlength=n).float()
+            losses.append(n * (taken / taken.sum() * route.probs.mean(dim=0)).sum())
+        return torch.stack(losses).mean() if losses else torch.zeros(())
+
+    def set_kv_dtype(self, dtype: torch.dtype) -> None:
+        """Round K and V as a cache of that type keeps them (inference only)."""
+        for block in self.layers:
+            block.attention.kv_dtype = dtype
+
+    def freeze_ternary(self) -> None:
+        """Replace ternary weights by their stored values {-s, 0, +s} and take them as they are from
+        now on: what an exported checkpoint holds. Other precisions are made from it by whoever reads."""
+        with torch.no_grad():
+            for module in self.modules():
+                if isinstance(module, (Linear, GroupedLinear)) and module.weights.startswith(
+                    "ternary"
+                ):
+                    module.weight.copy_(fake_weight(module.weight, module.weights))
+                    module.weights = "f32"

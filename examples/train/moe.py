@@ -1,0 +1,204 @@
+"""Mixture-of-Experts layers: SMoE, fine-grained, MH-MoE, X-MoE stacks, shared experts.
+
+Sources: MH-MoE (Huang et al. 2024), eq. 1 to 4; X-MoE (Chi et al. 2022), eq. 2 and section 4.1;
+XMoE (Yang et al. 2024). Expert weights are stacked (N, out, in); rows are grouped by expert once,
+so that each expert is one matrix product however many tokens it has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import config as cfg
+from layers import Build, FeedForward, Linear, Norm, activate
+from quant import fake_activation, fake_weight
+from routers import Route, Router, apply_capacity
+
+Config = dict[str, Any]
+
+
+class _GroupedProduct(torch.autograd.Function):
+    """y[rows of e] = x[rows of e] W[e]^T for rows that are sorted by expert."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, counts: list[int]) -> Tensor:
+        """x (P, in), w (N, out, in), counts: rows of each expert -> (P, out)."""
+        ctx.save_for_backward(x, w)
+        ctx.counts = counts
+        y = x.new_empty(x.shape[0], w.shape[1])
+        for e, (rows, out) in enumerate(zip(x.split(counts), y.split(counts))):
+            torch.mm(rows, w[e].T, out=out)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, w = ctx.saved_tensors
+        gx, gw, grad = torch.empty_like(x), torch.zeros_like(w), grad.contiguous()
+        parts = zip(x.split(ctx.counts), grad.split(ctx.counts), gx.split(ctx.counts))
+        for e, (rows, g, out) in enumerate(parts):
+            torch.mm(g, w[e], out=out)
+            torch.mm(g.T, rows, out=gw[e])
+        return gx, gw, None
+
+
+class _GroupedScale(torch.autograd.Function):
+    """y[rows of e] = x[rows of e] * w[e] for rows that are sorted by expert."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, counts: list[int]) -> Tensor:
+        """x (P, f), w (N, f), counts: rows of each expert -> (P, f)."""
+        ctx.save_for_backward(x, w)
+        ctx.counts = counts
+        y = torch.empty_like(x)
+        for e, (rows, out) in enumerate(zip(x.split(counts), y.split(counts))):
+            torch.mul(rows, w[e], out=out)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, w = ctx.saved_tensors
+        gx, gw = torch.empty_like(x), torch.empty_like(w)
+        parts = zip(x.split(ctx.counts), grad.split(ctx.counts), gx.split(ctx.counts))
+        for e, (rows, g, out) in enumerate(parts):
+            torch.mul(g, w[e], out=out)
+            torch.sum(g * rows, dim=0, out=gw[e])
+        return gx, gw, None
+
+
+class Rows:
+    """Rows sorted by expert: how many each has, and the expert of every row."""
+
+    def __init__(self, experts: Tensor, n_experts: int) -> None:
+        self.expert = experts  # (P,) ascending
+        self.counts = torch.bincount(experts, minlength=n_experts).tolist()
+
+
+class GroupedLinear(nn.Module):
+    """N linear layers of one shape; weight (N, out, in), bias (N, out) or None."""
+
+    def __init__(self, build: Build, role: str, n: int, n_in: int, n_out: int) -> None:
+        super().__init__()
+        self.weights, self.activations = cfg.precision_of(build.config, role)
+        self.weight = nn.Parameter(torch.randn(n, n_out, n_in) * n_in**-0.5)
+        self.bias = nn.Parameter(torch.zeros(n, n_out)) if build.biases(role) else None
+
+    def multiply(self, x: Tensor, rows: Rows) -> Tensor:
+        """x (P, in), already quantised -> (P, out)."""
+        y = _GroupedProduct.apply(x, fake_weight(self.weight, self.weights), rows.counts)
+        return y if self.bias is None else y + self.bias[rows.expert]
+
+
+class GroupedNorm(Norm):
+    """N norms of one shape; weight (N, f)."""
+
+    def grouped(self, x: Tensor, rows: Rows) -> Tensor:
+        """x (P, f), each row with the weight of its expert."""
+        y = _GroupedScale.apply(self.plain(x), self.weight, rows.counts)
+        return y if self.bias is None else y + self.bias[rows.expert]
+
+
+class Experts(nn.Module):
+    """N feed-forward experts of one shape on rows grouped by expert. (P, d) -> (P, d)."""
+
+    def __init__(
+        self, build: Build, role: str, n: int, d: int, f: Config, in_norm: bool = False
+    ) -> None:
+        super().__init__()
+        self.f = f
+        self.norm = GroupedNorm(build, f"{role}.norm", n, d) if in_norm else None
+        self.gate = GroupedLinear(build, f"{role}.gate", n, d, f["d_ff"]) if f["gated"] else None
+        self.up = GroupedLinear(build, f"{role}.up", n, d, f["d_ff"])
+        self.down = GroupedLinear(build, f"{role}.down", n, f["d_ff"], d)
+        has_sub = f["sub_norm"] and not in_norm
+        self.sub_norm = GroupedNorm(build, f"{role}.sub_norm", n, f["d_ff"]) if has_sub else None
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """Quantise once, before rows are copied to each of their experts."""
+        return fake_activation(x, self.up.activations) if self.norm is None else x
+
+    def forward(self, x: Tensor, rows: Rows) -> Tensor:
+        if self.norm is not None:
+            x = fake_activation(self.norm.grouped(x, rows), self.up.activations)
+        up = self.up.multiply(x, rows)
+        h = (
+            activate(up, None, self.f)
+            if self.gate is None
+            else activate(self.gate.multiply(x, rows), up, self.f)
+        )
+        if self.sub_norm is not None:
+            h = self.sub_norm.grouped(h, rows)
+        return self.down.multiply(fake_activation(h, self.down.activations), rows)
+
+
+class Stack(nn.ModuleList):
+    """X-MoE's expert: blocks v + FFN(norm(v)); gives E(x) - x, the residual belongs to the model."""
+
+    def inputs(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward(self, x: Tensor, rows: Rows) -> Tensor:
+        v = x
+        for block in self:
+            v = v + block(v, rows)
+        return v - x
+
+
+class MoE(nn.Module):
+    """One MoE layer of any kind. x (B, T, d), ids (B, T) -> (B, T, d); `route` is kept for the loss."""
+
+    def __init__(self, build: Build, role: str, f: Config) -> None:
+        super().__init__()
+        m, d = f["moe"], build.config["d_model"]
+        self.m, self.heads = m, m["n_subheads"]
+        width, n = d // self.heads, m["n_experts"]
+        has_heads = self.heads > 1 or m["mh"]
+        self.head = Linear(build, f"{role}.head", d, d) if has_heads else None
+        self.merge = Linear(build, f"{role}.merge", d, d) if has_heads else None
+        biased = f"{role}.router" + (".proj" if m["router"]["kind"] == "cosine" else "")
+        self.router = Router(
+            m["router"],
+            n,
+            width,
+            build.config["vocab_size"],
+            build.biases(biased),
+            build.biases(f"{role}.router.selection_bias"),
+        )
+        if m["n_sublayers"]:
+            self.experts: Any = Stack(
+                Experts(build, f"{role}.experts.0.{s}", n, width, f, True)
+                for s in range(m["n_sublayers"])
+            )
+        else:
+            self.experts = Experts(build, f"{role}.experts.0", n, width, f)
+        self.shared = self.shared_router = None
+        if m["shared"]:
+            self.shared = FeedForward(build, f"{role}.shared", d, f, m["shared"]["d_ff"])
+            if m["shared"]["gated"]:
+                self.shared.router = Linear(build, f"{role}.shared.router", d, 1)
+        self.route: Route | None = None
+
+    def _experts(self, x: Tensor, route: Route) -> Tensor:
+        """x (R, d / h) -> the weighted sum over the kept pairs, (R, d / h)."""
+        row, rank = route.kept.nonzero(as_tuple=True)
+        expert = route.indices[row, rank]
+        order = torch.argsort(expert, stable=True)
+        row, rank, expert = row[order], rank[order], expert[order]
+        weight = route.weights[row, rank]
+        y = self.experts(self.experts.inputs(x)[row], Rows(expert, self.m["n_experts"]))
+        return torch.zeros_like(x).index_add(0, row, y * weight[:, None])
+
+    def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+        u = x if self.head is None else self.head(x)
+        sub = u.reshape(-1, x.shape[-1] // self.heads)  # row a h + j: sub-token j of token a
+        self.route = self.router(sub, ids.reshape(-1).repeat_interleave(self.heads))
+        apply_capacity(self.route, self.m["n_experts"], self.m["capacity"])
+        y = self._experts(sub, self.route).view_as(x)
+        if self.merge is not None:
+            y = self.merge(y)
+        if self.shared is not None:
+            s = self.shared(x)
+            y = y + (torch.sigmoid(self.shared.router(x)) * s if self.m["shared"]["gated"] else s)
+        return y

@@ -1,0 +1,167 @@
+"""Routers: which experts a token takes and with what weight. Always in float32.
+
+Every router maps the rows it sees (R, d) to a Route; R counts sub-tokens in MH-MoE layers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Config = dict[str, Any]
+
+
+@dataclass
+class Route:
+    indices: Tensor  # (R, K) experts, best first
+    weights: Tensor  # (R, K)
+    kept: Tensor  # (R, K) bool: pairs that are really computed
+    probs: Tensor | None  # (R, N) softmax over all experts, for the balance loss
+
+
+def order_desc(v: Tensor) -> Tensor:
+    """Experts from the highest score down; on a tie the lower index first. v (R, N)."""
+    return torch.sort(v, dim=-1, descending=True, stable=True).indices
+
+
+def _finish(w: Tensor, kept: Tensor, r: Config) -> Tensor:
+    """The weight rule of a router on the chosen pairs: raw or renormalised, times the scale."""
+    w = w * kept
+    if r.get("weights", "raw") == "renormalised":
+        w = w / w.sum(dim=-1, keepdim=True)
+    return w * r.get("scale", 1.0)
+
+
+def softmax_route(z: Tensor, r: Config) -> Route:
+    """Top-k of a softmax (Switch, Mixtral, OLMoE; MH-MoE eq. 1 and 3). z (R, N) logits."""
+    probs = z.softmax(dim=-1)
+    # topk is faster than a stable sort; ties of trained float logits do not matter in training
+    index = order_desc(z)[:, : r["k"]] if not z.requires_grad else z.topk(r["k"], dim=-1).indices
+    if r.get("weights", "raw") == "chosen":
+        w = z.gather(1, index).softmax(dim=-1) * r.get("scale", 1.0)
+    else:
+        w = _finish(probs.gather(1, index), torch.ones_like(index, dtype=torch.bool), r)
+    return Route(index, w, torch.ones_like(index, dtype=torch.bool), probs)
+
+
+def threshold_route(z: Tensor, r: Config) -> Route:
+    """The fewest experts whose probabilities reach t (XMoE, Yang et al. 2024, eq. 5)."""
+    probs, index = z.softmax(dim=-1), order_desc(z)
+    p = probs.gather(1, index)
+    before = torch.cat((torch.zeros_like(p[:, :1]), p.cumsum(dim=-1)[:, :-1]), dim=-1)
+    rank = torch.arange(p.shape[1], device=p.device)
+    kept = (before < r["t"]) | (rank < max(1, r.get("min_k", 0)))
+    if r["t"] >= 1:
+        kept = torch.ones_like(kept)
+    if r.get("max_k", 0) > 0:
+        kept = kept & (rank < r["max_k"])
+    return Route(index, _finish(p, kept, r), kept, probs)
+
+
+def sigmoid_route(z: Tensor, r: Config, selection_bias: Tensor | None) -> Route:
+    """Sigmoid scores; the selection bias takes part in the choice only (DeepSeek-V3, eq. 16)."""
+    scores = z.sigmoid()
+    ranked = z if selection_bias is None else scores + selection_bias
+    index = order_desc(ranked)[:, : r["k"]]
+    kept = torch.ones_like(index, dtype=torch.bool)
+    return Route(index, _finish(scores.gather(1, index), kept, r), kept, z.softmax(dim=-1))
+
+
+def sparsemixer_route(z: Tensor, r: Config) -> Route:
+    """PhiMoE's top-2 by masking, as at inference. z (R, N)."""
+    alive = torch.ones_like(z, dtype=torch.bool)
+    index, weight = [], []
+    for _ in range(2):
+        live = z.masked_fill(~alive, -math.inf)
+        best = order_desc(live)[:, :1]
+        m = live.gather(1, best)
+        masked = (m - z) / torch.maximum(z.abs(), m) > 2 * r.get("jitter", 0.01)
+        p = z.masked_fill(masked | ~alive, -math.inf).softmax(dim=-1)
+        index.append(best)
+        weight.append(p.gather(1, best))
+        alive = alive.scatter(1, best, False)
+    kept = torch.ones(z.shape[0], 2, dtype=torch.bool, device=z.device)
+    return Route(torch.cat(index, 1), torch.cat(weight, 1), kept, z.softmax(dim=-1))
+
+
+def cosine_route(s: Tensor, r: Config) -> Route:
+    """Cosine scores on the sphere, temperature tau (X-MoE, Chi et al. 2022, eq. 7 and 8). s (R, N)."""
+    v = s / max(r["tau"], 1e-4)
+    index = order_desc(s)[:, : r["k"]]
+    chosen, probs = v.gather(1, index), v.softmax(dim=-1)
+    if r["gate"] == "softmax":
+        over_chosen = r["k"] > 1 and r.get("topk_norm", True)
+        w = chosen.softmax(dim=-1) if over_chosen else probs.gather(1, index)
+    else:
+        w = chosen.sigmoid()
+        if r.get("topk_norm", False):
+            w = w / w.sum(dim=-1, keepdim=True)
+    return Route(index, w, torch.ones_like(index, dtype=torch.bool), probs)
+
+
+def apply_capacity(route: Route, n_experts: int, capacity: Config) -> None:
+    """Refuse pairs over capacity (XMoE eq. 3). All rows are one sequence; changes `route.kept`."""
+    rows, gamma = route.indices.shape[0], capacity["gamma"]
+    if gamma <= 0:
+        return
+    wanted = gamma * rows / n_experts
+    limit = math.ceil(wanted - 1e-6 * max(1.0, wanted))
+    limit = min(rows, max(capacity["min_capacity"], limit))
+    arrival, used = capacity["order"] == "arrival", [0] * n_experts
+    p = route.weights if route.probs is None else route.probs.gather(1, route.indices)
+    asks = [(j, 0.0 if arrival else -float(p[a, j]), a) for a, j in route.kept.nonzero().tolist()]
+    for j, _, a in sorted(asks):
+        e = int(route.indices[a, j])
+        route.kept[a, j] = used[e] < limit
+        used[e] += 1
+
+
+class Router(nn.Module):
+    """Parameters and choice of one layer's router; see the functions above for each kind."""
+
+    def __init__(
+        self, r: Config, n_experts: int, d: int, vocab: int, bias: bool, selection_bias: bool
+    ) -> None:
+        super().__init__()
+        self.r, self.kind = r, r["kind"]
+        if self.kind == "hash":
+            self.register_buffer("table", torch.randint(n_experts, (vocab,), dtype=torch.int32))
+        elif self.kind == "cosine":
+            self.proj = nn.Linear(d, r.get("d_e", 16), bias=bias)
+            self.embedding = nn.Embedding(n_experts, r.get("d_e", 16))
+        else:
+            self.weight = nn.Parameter(torch.randn(n_experts, d) * d**-0.5)
+            self.bias = nn.Parameter(torch.zeros(n_experts)) if bias else None
+        self.selection_bias = nn.Parameter(torch.zeros(n_experts)) if selection_bias else None
+
+    def _cosine(self, x: Tensor) -> Tensor:
+        z, e = self.proj(x), self.embedding.weight
+        if self.r.get("normalise_token", True):
+            z = z / z.norm(dim=-1, keepdim=True).clamp_min(1e-4)
+        return z @ (e / e.norm(dim=-1, keepdim=True).clamp_min(1e-4)).T
+
+    def forward(self, x: Tensor, ids: Tensor) -> Route:
+        """x (R, d), ids (R,) token ids (for the hash router only)."""
+        if self.kind == "hash":
+            index = self.table[ids].long()[:, None]
+            ones = torch.ones_like(index, dtype=torch.bool)
+            return Route(index, ones.float(), ones, None)
+        if self.kind == "cosine":
+            return cosine_route(self._cosine(x), self.r)
+        z = nn.functional.linear(x, self.weight, self.bias)
+        if self.kind == "base":  # greedy BASE layer (Lewis et al. 2021, eq. 3) at inference
+            index = order_desc(z)[:, :1]
+            kept = torch.ones_like(index, dtype=torch.bool)
+            return Route(index, z.gather(1, index).sigmoid(), kept, z.softmax(dim=-1))
+        if self.kind == "sigmoid":
+            return sigmoid_route(z, self.r, self.selection_bias)
+        routes = {
+            "softmax": softmax_route,
+            "threshold": threshold_route,
+            "sparsemixer": sparsemixer_route,
+        }
+        return routes[self.kind](z, self.r)
