@@ -31,7 +31,7 @@ function(moe_add_convert_library name)
 endfunction()
 
 # moe_flatbuffers(schema.fbs [flatc options...]): generates <folder>/<schema>_generated.h at build
-# time; include it from the root. Libraries that are added later wait for it.
+# time; include it from the root. Call it before the libraries are added that need it.
 function(moe_flatbuffers schema)
   cmake_path(GET schema STEM stem)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}
@@ -41,5 +41,9 @@ function(moe_flatbuffers schema)
     COMMAND ${MOE_FLATC} --cpp ${ARGN} -o ${MOE_GENERATED_DIR}/${folder}
             ${CMAKE_CURRENT_SOURCE_DIR}/${schema}
     DEPENDS ${schema} COMMENT "flatc ${folder}/${schema}" VERBATIM)
-  add_custom_target(moe_schema DEPENDS ${header})
+  add_custom_target(moe_schema_${stem} DEPENDS ${header})
+  if(NOT TARGET moe_schema)
+    add_custom_target(moe_schema)
+  endif()
+  add_dependencies(moe_schema moe_schema_${stem})
 endfunction()
