@@ -12,34 +12,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/kinds.h"
 #include "kernels/router/router.h"
 #include "quant/format.h"
 #include "src/base/array.h"
 #include "src/base/status.h"
 
 namespace moe {
-
-enum class NormKind : uint8_t { kNone, kRms, kLayer };
-enum class QkNorm : uint8_t { kNone, kHead, kWhole };
-enum class Activation : uint8_t { kRelu, kGelu, kGeluTanh, kSilu, kRelu2 };
-enum class RopeKind : uint8_t { kNone, kHalf, kInterleaved };
-enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
-enum class KvType : uint8_t { kF16, kInt8 };
-
-/// y = norm(x) * weight + bias over the last axis. kNone: y = x.
-struct Norm {
-  NormKind kind = NormKind::kNone;
-  float eps = 0;
-  const float* weight = nullptr;  // (d) or null: 1
-  const float* bias = nullptr;    // (d) or null: 0
-};
-
-struct ActivationConfig {
-  Activation kind = Activation::kSilu;
-  float alpha = 1;      // silu only: x * sigmoid(alpha x)
-  float limit = 0;      // > 0 and gated: gate = min(gate, limit), up = clamp(up, -limit, limit)
-  float up_offset = 0;  // gated: act(gate) * (up + up_offset)
-};
 
 struct RopeConfig {
   RopeKind kind = RopeKind::kNone;

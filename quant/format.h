@@ -1,8 +1,9 @@
 #pragma once
 // What a weight format is: a name, a block geometry and a definition. See quant/README.md.
 
-#include <cstddef>
-#include <cstdint>
+// Plain C headers only: the files of kernels/cpu/isa include this.
+#include <stddef.h>
+#include <stdint.h>
 
 namespace moe {
 

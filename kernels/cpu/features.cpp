@@ -1,0 +1,67 @@
+#include "kernels/cpu/features.h"
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace moe {
+
+bool cpu_has_baseline() { return true; }
+
+#if defined(__x86_64__)
+namespace {
+
+struct Cpuid {
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+};
+
+Cpuid cpuid(uint32_t leaf) {
+  Cpuid r;
+  if (__get_cpuid_count(leaf, 0, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  return r;
+}
+
+constexpr bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
+constexpr uint32_t bit(int n) { return 1u << n; }
+
+// The register states that the operating system saves; 0 where XGETBV is missing.
+uint32_t saved_states() {
+  if (!has(cpuid(1).c, bit(27))) return 0;
+  uint32_t low = 0;
+  uint32_t high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+}  // namespace
+
+bool cpu_has_avx2() {
+  const uint32_t fma_avx_f16c = bit(12) | bit(28) | bit(29);
+  return has(saved_states(), bit(1) | bit(2)) && has(cpuid(1).c, fma_avx_f16c) &&
+         has(cpuid(7).b, bit(5));
+}
+
+bool cpu_has_avx512vnni() {
+  const uint32_t f_bw_vl = bit(16) | bit(30) | bit(31);
+  const uint32_t vbmi_vnni = bit(1) | bit(11);
+  return cpu_has_avx2() && has(saved_states(), bit(5) | bit(6) | bit(7)) &&
+         has(cpuid(7).b, f_bw_vl) && has(cpuid(7).c, vbmi_vnni);
+}
+#else
+bool cpu_has_avx2() { return false; }
+bool cpu_has_avx512vnni() { return false; }
+#endif
+
+bool cpu_has_neon_dotprod() {
+#if defined(__aarch64__)
+  return (getauxval(AT_HWCAP) & (1ul << 20)) != 0;  // HWCAP_ASIMDDP
+#else
+  return false;
+#endif
+}
+
+}  // namespace moe

@@ -1,0 +1,11 @@
+#pragma once
+// What this CPU and its operating system can run. Computed anew at each call: no state.
+
+namespace moe {
+
+bool cpu_has_baseline();      // always
+bool cpu_has_avx2();          // AVX2, FMA, F16C
+bool cpu_has_avx512vnni();    // AVX-512 F, BW, VL, VNNI, VBMI and what avx2 needs
+bool cpu_has_neon_dotprod();  // Armv8.2 dot product
+
+}  // namespace moe

@@ -1,0 +1,43 @@
+#pragma once
+// The instruction sets that this build holds, the preferred ones first. A new one is its file in
+// kernels/cpu/isa, a line of flags in kernels/CMakeLists.txt and a row here.
+
+#include "kernels/cpu/features.h"
+#include "kernels/cpu/table.h"
+
+namespace moe {
+
+#if defined(MOE_ISA_AVX512VNNI)
+extern const CpuKernels kernels_avx512vnni;
+#endif
+#if defined(MOE_ISA_AVX2)
+extern const CpuKernels kernels_avx2;
+#endif
+#if defined(MOE_ISA_NEON_DOTPROD)
+extern const CpuKernels kernels_neon_dotprod;
+#endif
+#if defined(MOE_ISA_SCALAR)
+extern const CpuKernels kernels_scalar;
+#endif
+
+struct IsaRow {
+  const CpuKernels* kernels;
+  bool (*runs_here)();
+};
+
+inline constexpr IsaRow kIsaList[] = {
+#if defined(MOE_ISA_AVX512VNNI)
+    {&kernels_avx512vnni, cpu_has_avx512vnni},
+#endif
+#if defined(MOE_ISA_AVX2)
+    {&kernels_avx2, cpu_has_avx2},
+#endif
+#if defined(MOE_ISA_NEON_DOTPROD)
+    {&kernels_neon_dotprod, cpu_has_neon_dotprod},
+#endif
+#if defined(MOE_ISA_SCALAR)
+    {&kernels_scalar, cpu_has_baseline},
+#endif
+};
+
+}  // namespace moe

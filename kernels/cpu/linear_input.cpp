@@ -1,0 +1,49 @@
+#include "kernels/cpu/linear_input.h"
+
+#include "src/base/checked.h"
+
+namespace moe {
+namespace {
+
+struct Sizes {
+  size_t codes;
+  size_t scales;
+  size_t sums;
+};
+
+Sizes sizes(size_t n_rows, size_t padded_cols) {
+  const size_t n_scales = padded_cols / size_t{kActBlock};
+  return {n_rows * padded_cols, round_up(n_rows * n_scales * sizeof(float), size_t{64}),
+          round_up(n_rows * (padded_cols / 64 + 1) * sizeof(int32_t), size_t{64})};
+}
+
+int32_t padded(int32_t n_cols) { return round_up(n_cols, kActBlock); }
+
+}  // namespace
+
+size_t linear_input_bytes(int32_t n_rows, int32_t n_cols) {
+  const Sizes s = sizes(static_cast<size_t>(n_rows), static_cast<size_t>(padded(n_cols)));
+  return s.codes + s.scales + s.sums;
+}
+
+LinearInput make_linear_input(ActPrecision act, const float* x, int64_t ld_x, int32_t n_rows,
+                              int32_t n_cols, const int32_t* row_ids, void* scratch) {
+  LinearInput in;
+  in.act = act;
+  in.n_rows = n_rows;
+  in.n_cols = n_cols;
+  in.x = x;
+  in.ld_x = ld_x;
+  in.row_ids = row_ids;
+  if (act == ActPrecision::kF32) return in;
+  in.padded_cols = padded(n_cols);
+  const Sizes s = sizes(static_cast<size_t>(n_rows), static_cast<size_t>(in.padded_cols));
+  auto* bytes = static_cast<unsigned char*>(scratch);
+  in.codes = reinterpret_cast<int8_t*>(bytes);
+  in.scales = reinterpret_cast<float*>(bytes + s.codes);
+  in.n_scales = act == ActPrecision::kA8 ? 1 : in.padded_cols / kActBlock;
+  in.sums = reinterpret_cast<int32_t*>(bytes + s.codes + s.scales);
+  return in;
+}
+
+}  // namespace moe

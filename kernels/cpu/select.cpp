@@ -1,0 +1,52 @@
+#include "kernels/cpu/select.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "kernels/cpu/isa_list.h"
+
+namespace moe {
+namespace {
+
+// "avx2, scalar"; `all` lists what is built, otherwise what runs here.
+void list_names(bool all, char* text, size_t bytes) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (const IsaRow& row : kIsaList) {
+    if (!all && !row.runs_here()) continue;
+    const int n = std::snprintf(text + used, bytes - used, "%s%s", used == 0 ? "" : ", ",
+                                row.kernels->name);
+    if (n < 0 || static_cast<size_t>(n) >= bytes - used) return;
+    used += static_cast<size_t>(n);
+  }
+  if (used == 0) std::snprintf(text, bytes, "none");
+}
+
+}  // namespace
+
+Result<const CpuKernels*> select_kernels(const char* isa) {
+  const bool any = isa == nullptr || std::strcmp(isa, "auto") == 0;
+  for (const IsaRow& row : kIsaList) {
+    if ((any || std::strcmp(isa, row.kernels->name) == 0) && row.runs_here()) {
+      const CpuKernels* found = row.kernels;
+      return found;
+    }
+  }
+  char built[128];
+  char runs[128];
+  list_names(true, built, sizeof built);
+  list_names(false, runs, sizeof runs);
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "instruction set %s: this build has %s; this CPU can run %s",
+                       any ? "auto" : isa, built, runs);
+}
+
+Span<const CpuKernels* const> runnable_kernels(const CpuKernels* (&storage)[8]) {
+  size_t n = 0;
+  for (const IsaRow& row : kIsaList) {
+    if (row.runs_here()) storage[n++] = row.kernels;
+  }
+  return {storage, n};
+}
+
+}  // namespace moe

@@ -1,0 +1,31 @@
+#pragma once
+// The kinds of things a layer is made of. Plain C headers only: the files of kernels/cpu/isa
+// include this and must not see the C++ library.
+
+#include <stdint.h>
+
+namespace moe {
+
+enum class NormKind : uint8_t { kNone, kRms, kLayer };
+enum class QkNorm : uint8_t { kNone, kHead, kWhole };
+enum class Activation : uint8_t { kRelu, kGelu, kGeluTanh, kSilu, kRelu2 };
+enum class RopeKind : uint8_t { kNone, kHalf, kInterleaved };
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
+enum class KvType : uint8_t { kF16, kInt8 };
+
+/// y = norm(x) * weight + bias over the last axis. kNone: y = x.
+struct Norm {
+  NormKind kind = NormKind::kNone;
+  float eps = 0;
+  const float* weight = nullptr;  // (d) or null: 1
+  const float* bias = nullptr;    // (d) or null: 0
+};
+
+struct ActivationConfig {
+  Activation kind = Activation::kSilu;
+  float alpha = 1;      // silu only: x * sigmoid(alpha x)
+  float limit = 0;      // > 0 and gated: gate = min(gate, limit), up = clamp(up, -limit, limit)
+  float up_offset = 0;  // gated: act(gate) * (up + up_offset)
+};
+
+}  // namespace moe
