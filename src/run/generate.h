@@ -19,7 +19,7 @@ enum class Finish : uint8_t {
 
 /// What the callback gets for each token.
 struct Piece {
-  int32_t token = -1;     // -1: text that was held back, without a new token
+  int32_t token = -1;  // -1: text that was held back, without a new token
   float logprob = 0;
   std::string_view text;  // whole characters; empty without a tokenizer or while bytes wait
   Span<const TokenLogprob> top;
@@ -51,9 +51,9 @@ struct GenerateResult {
 
 /// Evaluates `prompt` (may be empty when the session is not), then generates. Every token that was
 /// given out is part of the session when the call succeeds, so that generating 5 and 5 more equals
-/// generating 10; a token that completed a stop string counts as given out. On MOE_ERR_CANCELLED the
-/// last token given out may be missing from the session: compare its position.
-/// tokenizer: null for ids alone. MOE_ERR_STATE without a prompt on an empty session.
+/// generating 10; a token that completed a stop string counts as given out. On MOE_ERR_CANCELLED
+/// the last token given out may be missing from the session: compare its position. tokenizer: null
+/// for ids alone. MOE_ERR_STATE without a prompt on an empty session.
 Status generate(Session& session, const Tokenizer* tokenizer, Span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out);
 

@@ -1,6 +1,6 @@
 #pragma once
-// One MoE layer on its own: weights come from memory, (n, d_model) goes to (n, d_model). No residual
-// and no norm in front. This is the library as a kernel for other runtimes.
+// One MoE layer on its own: weights come from memory, (n, d_model) goes to (n, d_model). No
+// residual and no norm in front. This is the library as a kernel for other runtimes.
 
 #include "kernels/device.h"
 #include "src/base/array.h"
@@ -23,27 +23,28 @@ struct LayerSpec {
   int32_t d_model = 0;
   int32_t d_ff = 0;
   int32_t n_experts = 0;
-  int32_t n_subheads = 1;   // more than 1: MH-MoE, then head and merge are needed
-  int32_t max_rows = 256;   // tokens computed at once; longer calls are cut
+  int32_t n_subheads = 1;  // more than 1: MH-MoE, then head and merge are needed
+  int32_t max_rows = 256;  // tokens computed at once; longer calls are cut
   ActivationConfig act;
   RouterConfig router;
-  FormatId format = FormatId::kF32;           // of experts, shared expert, head and merge
+  FormatId format = FormatId::kF32;             // of experts, shared expert, head and merge
   ActPrecision precision = ActPrecision::kF32;  // kF32 with the float formats
-  float norm_eps = 1e-5f;                     // of sub norms
-  Span<const ExpertWeights> experts;          // n_experts of them
-  const float* router_weight = nullptr;   // (n_experts, d_in); cosine: expert embeddings (n_experts, d_e)
-  const float* router_bias = nullptr;     // (n_experts); sigmoid: the selection bias
-  const float* router_proj = nullptr;     // cosine: (d_e, d_in)
+  float norm_eps = 1e-5f;                       // of sub norms
+  Span<const ExpertWeights> experts;            // n_experts of them
+  const float* router_weight =
+      nullptr;  // (n_experts, d_in); cosine: expert embeddings (n_experts, d_e)
+  const float* router_bias = nullptr;       // (n_experts); sigmoid: the selection bias
+  const float* router_proj = nullptr;       // cosine: (d_e, d_in)
   const float* router_proj_bias = nullptr;  // cosine: (d_e)
-  const int32_t* router_table = nullptr;  // hash: (vocab_size)
-  int32_t d_e = 0;                        // cosine
-  int32_t vocab_size = 0;                 // hash
-  int32_t shared_d_ff = 0;                // 0: no shared expert
-  ExpertWeights shared;                   // on d_model
-  const float* shared_gate = nullptr;     // (d_model): sigmoid(x . g) in front of the shared expert
-  const float* head = nullptr;            // (d_model, d_model)
+  const int32_t* router_table = nullptr;    // hash: (vocab_size)
+  int32_t d_e = 0;                          // cosine
+  int32_t vocab_size = 0;                   // hash
+  int32_t shared_d_ff = 0;                  // 0: no shared expert
+  ExpertWeights shared;                     // on d_model
+  const float* shared_gate = nullptr;  // (d_model): sigmoid(x . g) in front of the shared expert
+  const float* head = nullptr;         // (d_model, d_model)
   const float* head_bias = nullptr;
-  const float* merge = nullptr;           // (d_model, d_model)
+  const float* merge = nullptr;  // (d_model, d_model)
   const float* merge_bias = nullptr;
 };
 

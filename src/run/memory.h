@@ -11,7 +11,8 @@ struct SessionOptions {
   int32_t chunk = 0;    // rows evaluated at once; 0: 256; never more than the context
   KvType kv = KvType::kF16;
   uint64_t memory_cap = 0;  // bytes for the weights, the other sessions and this one; 0: no cap
-  uint64_t other_sessions_bytes = 0;  // what the model's other sessions hold; counts against the cap
+  uint64_t other_sessions_bytes =
+      0;  // what the model's other sessions hold; counts against the cap
 };
 
 inline constexpr int32_t kDefaultContext = 4096;
@@ -35,7 +36,8 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
 StreamShape stream_shape(const Model& model, const SessionOptions& options);
 
 /// Fills `out` with weights, other sessions, KV cache and so on: what session creation would hold.
-/// MOE_ERR_RANGE as resolve_options(), MOE_ERR_TOO_LONG when a size overflows. Does not look at the cap.
+/// MOE_ERR_RANGE as resolve_options(), MOE_ERR_TOO_LONG when a size overflows. Does not look at the
+/// cap.
 Status account_memory(const Model& model, const SessionOptions& options, MemoryAccount* out);
 
 /// MOE_ERR_BUDGET with the sum line by line when `account` exceeds `cap` (0: never).

@@ -24,8 +24,8 @@ struct Perplexity {
 /// add_bos is set, otherwise `context` tokens of which the first window's first (and, with the
 /// default stride, every window's first) has nothing in front and is not scored. The sum of
 /// log-probabilities is taken in double in the order of the text.
-/// The session must be empty and is empty afterwards, also on failure. MOE_ERR_RANGE when nothing can
-/// be scored (fewer than 1 token, or 2 without BOS; context 1).
+/// The session must be empty and is empty afterwards, also on failure. MOE_ERR_RANGE when nothing
+/// can be scored (fewer than 1 token, or 2 without BOS; context 1).
 Status measure_perplexity(Session& session, Span<const int32_t> tokens,
                           const PerplexityOptions& options, Perplexity* out);
 

@@ -12,14 +12,17 @@ struct LogitBias {
   float bias;  // added to the logit; -infinity bans the token
 };
 
-/// Filters run in the order of the fields: bias, repetition penalty, temperature, top-k, top-p, min-p.
+/// Filters run in the order of the fields. Between filters of probability nothing is renormalised
+/// but what they state themselves.
 struct SamplingConfig {
   Span<const LogitBias> bias;
-  float repetition_penalty = 1;    // > 0; logits of recent tokens: l > 0 ? l / p : l * p (CTRL, Keskar et al. 2019)
+  /// p in 0.01..100, on recent tokens: l > 0 ? l / p : l * p (CTRL, Keskar et al. 2019). 1: off.
+  float repetition_penalty = 1;
   int32_t repetition_window = 64;  // last tokens of the text that count as recent
   float temperature = 0;           // >= 0; 0: greedy, ties to the lower id
   int32_t top_k = 0;               // 0: off
-  float top_p = 1;  // (0, 1]; the smallest set, best first, whose share of what top-k left reaches top_p
+  /// (0, 1]: the smallest set, best first, whose share of what top-k left reaches top_p.
+  float top_p = 1;
   float min_p = 0;  // [0, 1); at least this share of the best probability
   uint64_t seed = 0;
 };
@@ -31,15 +34,15 @@ struct TokenLogprob {
 
 inline constexpr int32_t kMaxTopLogprobs = 64;
 
-/// Ranges of every field and of the ids in `bias`. MOE_ERR_RANGE or MOE_ERR_NON_FINITE, naming the field.
+/// Every field and the ids in `bias`: MOE_ERR_RANGE or MOE_ERR_NON_FINITE, naming the field.
 Status validate(const SamplingConfig& config, int32_t vocab_size);
 
-/// Draw `number` of the stream `seed`: uniform in [0, 1), a multiple of 2^-53. It is element `number`
-/// of the SplitMix64 sequence (Steele et al. 2014) that starts at mix(seed).
+/// Draw `number` of the stream `seed`: uniform in [0, 1), a multiple of 2^-53. It is element
+/// `number` of the SplitMix64 sequence (Steele et al. 2014) that starts at mix(seed).
 double uniform_draw(uint64_t seed, uint64_t number);
 
-/// log(sum(exp(logits))), in double, ascending index. MOE_ERR_NON_FINITE names a logit that is NaN or
-/// infinite.
+/// log(sum(exp(logits))), in double, ascending index. MOE_ERR_NON_FINITE names a logit that is NaN
+/// or infinite.
 Status log_sum_exp(Span<const float> logits, double* out);
 
 /// Scratch for one vocabulary; allocates at creation only. One thread at a time.
@@ -50,7 +53,8 @@ class Sampler {
   static uint64_t bytes(int32_t vocab_size);
 
   /// Chooses the token after `text` (only its last repetition_window tokens are read). `config` has
-  /// been validated. top: n_top (at most kMaxTopLogprobs) entries, best first, ties to the lower id.
+  /// been validated. top: n_top (at most kMaxTopLogprobs) entries, best first, ties to the lower id
+  /// (token -1 beyond the vocabulary).
   /// MOE_ERR_NON_FINITE for logits with NaN or infinity, MOE_ERR_RANGE when every token is banned;
   /// then nothing is written.
   Status sample(const SamplingConfig& config, Span<const float> logits, Span<const int32_t> text,
@@ -65,10 +69,9 @@ class Sampler {
   static bool better(const Candidate& a, const Candidate& b);
 
   void gather(const SamplingConfig& config, Span<const float> logits, Span<const int32_t> text);
-  int32_t greedy() const;
-  size_t keep_top_k(int32_t top_k);
-  size_t keep_top_p(float top_p, size_t n, bool sorted);
-  int32_t draw_from(size_t n, double uniform) const;
+  int32_t choose(const SamplingConfig& config, const Candidate& best, double uniform);
+  size_t keep_top_p(float top_p, size_t n, size_t n_sorted);
+  int32_t draw_from(size_t n, float min_p, double uniform) const;
 
   Array<Candidate> candidates_;  // (vocab)
   Array<uint8_t> recent_;        // (vocab), all zero between calls

@@ -12,17 +12,17 @@ namespace moe {
 struct SessionState;
 struct BatchPart;
 
-/// Which rows of an evaluation give logits.
+/// Which rows of an evaluation are asked for. (The last row is always kept for sample().)
 enum class LogitRows : uint8_t { kNone, kLast, kAll };
 
-/// A session is used by one thread at a time; a second caller gets MOE_ERR_STATE. Only cancel() may be
-/// called from any thread (or a signal handler) at any time. The model must outlive it.
+/// A session is used by one thread at a time; a second caller gets MOE_ERR_STATE. Only cancel() may
+/// be called from any thread (or a signal handler) at any time. The model must outlive it.
 ///
 /// Results do not depend on how a text is cut into calls, on the chunk size, on threads or on which
 /// other sessions advance in the same call (with a router capacity set, they depend on the calls).
 ///
-/// Errors. A call refused for its arguments has changed nothing. After MOE_ERR_CANCELLED, or a fault
-/// found while computing, the position is that of the last chunk that was finished. After
+/// Errors. A call refused for its arguments has changed nothing. After MOE_ERR_CANCELLED, or a
+/// fault found while computing, the position is that of the last chunk that was finished. After
 /// MOE_ERR_DEVICE the session is poisoned: MOE_ERR_STATE until reset().
 class Session final {
  public:
@@ -33,13 +33,15 @@ class Session final {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Appends tokens. logits: host memory, 0, 1 or tokens.size rows of vocab_size as `rows` says.
-  /// MOE_ERR_TOO_LONG when the context cannot hold them, or when a capacity is set and they are more
-  /// than one chunk; MOE_ERR_RANGE for an id outside the vocabulary.
+  /// Appends tokens. logits: host memory, 0, 1 or tokens.size rows of vocab_size as `rows` says;
+  /// with kAll, when the call fails, the rows of finished chunks have been written.
+  /// MOE_ERR_TOO_LONG when the context cannot hold them, or when a capacity is set and they are
+  /// more than one chunk; MOE_ERR_RANGE for an id outside the vocabulary.
   Status eval(Span<const int32_t> tokens, LogitRows rows, float* logits);
 
-  /// Chooses the token that follows, without moving. The draw's number is the position. MOE_ERR_STATE
-  /// on an empty session. Logits lost by a rewind are computed again from the last token.
+  /// Chooses the token that follows, without moving. The draw's number is the position.
+  /// MOE_ERR_STATE on an empty session. Logits lost by a rewind are computed again from the last
+  /// token.
   Status sample(const SamplingConfig& config, TokenLogprob* out, TokenLogprob* top, size_t n_top);
 
   int32_t position() const;
@@ -76,8 +78,8 @@ class Session final {
   Box<SessionState> state_;
 };
 
-/// Appends one token to each of several different sessions of one model in one pass; logits: null or
-/// (sessions.size, vocab_size). Each gets exactly what eval() alone would give it. When the call
+/// Appends one token to each of several different sessions of one model in one pass; logits: null
+/// or (sessions.size, vocab_size). Each gets exactly what eval() alone would give it. When the call
 /// fails no session has moved. Work memory is the first session's.
 Status sessions_step(Span<Session* const> sessions, Span<const int32_t> tokens, float* logits);
 

@@ -1,0 +1,192 @@
+// Moving sessions forward: one alone, chunk by chunk, or several together.
+
+#include <algorithm>
+
+#include "src/run/session_state.h"
+
+namespace moe {
+namespace {
+
+// A lost device leaves caches that nobody can trust; every other fault leaves them as they were.
+Status run_batch(SessionState& lead, Span<BatchPart> parts) {
+  for (const BatchPart& part : parts) part.session->has_logits = false;
+  const Status status = forward(lead, parts);
+  if (status.code() == MOE_ERR_DEVICE) {
+    for (const BatchPart& part : parts) part.session->poisoned = true;
+  }
+  return status;
+}
+
+void advance(SessionState& state, Span<const int32_t> tokens) {
+  (void)state.tokens.append(tokens.data, tokens.size);  // room was reserved for the whole context
+}
+
+Status eval_chunk(SessionState& state, const BatchPart& chunk) {
+  BatchPart part = chunk;
+  MOE_TRY(run_batch(state, {&part, 1}));
+  advance(state, part.tokens);
+  return {};
+}
+
+// The logits after the last token, where a rewind or a failed call has lost them.
+Status recall_logits(SessionState& state) {
+  if (state.has_logits) return {};
+  if (state.tokens.empty()) {
+    return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");
+  }
+  BatchPart part;
+  part.session = &state;
+  part.tokens = {&state.tokens.back(), 1};
+  part.position = state.position() - 1;
+  part.rows = LogitRows::kLast;
+  MOE_TRY(run_batch(state, {&part, 1}));
+  state.has_logits = true;
+  return {};
+}
+
+/// The calls of several sessions, begun one after the other and ended together.
+class GroupCall {
+ public:
+  explicit GroupCall(Span<Session* const> sessions) : sessions_(sessions) {}
+  GroupCall(const GroupCall&) = delete;
+  GroupCall& operator=(const GroupCall&) = delete;
+  ~GroupCall() {
+    for (size_t i = 0; i < n_begun_; ++i) end_call(SessionCall::state_of(*sessions_[i]));
+  }
+  Status begin() {
+    for (; n_begun_ < sessions_.size; ++n_begun_) {
+      MOE_TRY(begin_call(SessionCall::state_of(*sessions_[n_begun_]), false)
+                  .with_context("session %zu", n_begun_));
+    }
+    return {};
+  }
+
+ private:
+  Span<Session* const> sessions_;
+  size_t n_begun_ = 0;
+};
+
+Status check_piece(const SessionState& lead, const SessionState& state,
+                   Span<const int32_t> tokens) {
+  if (&state.model != &lead.model) {
+    return Status::error(MOE_ERR_ARGUMENT, "sessions of one call must share one model");
+  }
+  if (tokens.empty()) return Status::error(MOE_ERR_ARGUMENT, "no tokens");
+  if (tokens.size > static_cast<size_t>(lead.options.chunk)) {
+    return Status::error(MOE_ERR_TOO_LONG, "%zu tokens, but the first session's chunk is %d",
+                         tokens.size, lead.options.chunk);
+  }
+  return check_tokens(state, tokens);
+}
+
+/// piece(i): the tokens of session i. As many sessions at a time as the first one's chunk has rows.
+template <class PieceOf>
+Status eval_group(Span<Session* const> sessions, PieceOf piece, float* logits) {
+  if (sessions.empty()) return {};
+  GroupCall group(sessions);
+  MOE_TRY(group.begin());
+  SessionState& lead = SessionCall::state_of(*sessions[0]);
+  for (size_t i = 0; i < sessions.size; ++i) {
+    MOE_TRY(check_piece(lead, SessionCall::state_of(*sessions[i]), piece(i))
+                .with_context("session %zu", i));
+  }
+  for (size_t i = 0; i < sessions.size;) {
+    size_t n_parts = 0;
+    size_t n_rows = 0;
+    for (; i < sessions.size; ++i) {
+      const Span<const int32_t> tokens = piece(i);
+      if (n_rows + tokens.size > static_cast<size_t>(lead.options.chunk)) break;
+      SessionState& state = SessionCall::state_of(*sessions[i]);
+      lead.work.parts[n_parts++] = {&state, tokens, state.position(), LogitRows::kLast, {}, 0};
+      n_rows += tokens.size;
+    }
+    MOE_TRY(run_batch(lead, {lead.work.parts.data(), n_parts}));
+  }
+  const size_t vocab_size = static_cast<size_t>(lead.model.config().vocab_size);
+  for (size_t i = 0; i < sessions.size; ++i) {
+    SessionState& state = SessionCall::state_of(*sessions[i]);
+    advance(state, piece(i));
+    state.has_logits = true;
+    if (logits == nullptr) continue;
+    std::memcpy(logits + i * vocab_size, state.logits.data(), vocab_size * sizeof(float));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_tokens(const SessionState& state, Span<const int32_t> tokens) {
+  const int32_t vocab_size = state.model.config().vocab_size;
+  for (size_t i = 0; i < tokens.size; ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocab_size) {
+      return Status::error(MOE_ERR_RANGE, "token %zu: expected an id in 0..%d, found %d", i,
+                           vocab_size - 1, tokens[i]);
+    }
+  }
+  const size_t room = static_cast<size_t>(state.options.context - state.position());
+  if (tokens.size > room) {
+    return Status::error(MOE_ERR_TOO_LONG, "%zu tokens do not fit: %d of %d positions are used",
+                         tokens.size, state.position(), state.options.context);
+  }
+  if (state.has_capacity && tokens.size > static_cast<size_t>(state.options.chunk)) {
+    return Status::error(
+        MOE_ERR_TOO_LONG,
+        "with an expert capacity a call is one chunk: at most %d tokens, found %zu",
+        state.options.chunk, tokens.size);
+  }
+  return {};
+}
+
+Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitSink& sink) {
+  // The sink counts from the first token of the call.
+  struct Shifted {
+    const LogitSink* sink;
+    size_t done;
+    static Status take(void* user, size_t index, const float* logits) {
+      const Shifted& s = *static_cast<const Shifted*>(user);
+      return s.sink->take(s.sink->user, s.done + index, logits);
+    }
+  } shifted{&sink, 0};
+  const size_t chunk = static_cast<size_t>(state.options.chunk);
+  for (size_t& done = shifted.done; done < tokens.size;) {
+    const size_t n = std::min(chunk, tokens.size - done);
+    const bool last = done + n == tokens.size;
+    const LogitRows rows = sink.take != nullptr ? LogitRows::kAll
+                           : last               ? LogitRows::kLast
+                                                : LogitRows::kNone;
+    const BatchPart part{&state, {tokens.data + done, n},   state.position(),
+                         rows,   {Shifted::take, &shifted}, 0};
+    MOE_TRY(eval_chunk(state, part));
+    done += n;
+  }
+  state.has_logits = state.has_logits || !tokens.empty();
+  return {};
+}
+
+Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
+                   TokenLogprob* top, size_t n_top) {
+  MOE_TRY(recall_logits(state));
+  return state.sampler.sample(config, state.logits.span(), state.tokens.span(),
+                              static_cast<uint64_t>(state.position()), out, top, n_top);
+}
+
+Status sessions_step(Span<Session* const> sessions, Span<const int32_t> tokens, float* logits) {
+  if (tokens.size != sessions.size) {
+    return Status::error(MOE_ERR_ARGUMENT, "%zu sessions, but %zu tokens", sessions.size,
+                         tokens.size);
+  }
+  const auto piece = [tokens](size_t i) { return Span<const int32_t>(tokens.data + i, 1); };
+  return eval_group(sessions, piece, logits);
+}
+
+Status sessions_eval(Span<Session* const> sessions, Span<const Span<const int32_t>> pieces,
+                     float* logits) {
+  if (pieces.size != sessions.size) {
+    return Status::error(MOE_ERR_ARGUMENT, "%zu sessions, but %zu pieces", sessions.size,
+                         pieces.size);
+  }
+  return eval_group(
+      sessions, [pieces](size_t i) { return pieces[i]; }, logits);
+}
+
+}  // namespace moe

@@ -1,0 +1,224 @@
+#include "src/run/forward.h"
+
+#include "src/run/session_state.h"
+
+namespace moe {
+namespace {
+
+/// The rows of one pass as the device sees them.
+struct Batch {
+  Span<BatchPart> parts;
+  const BatchRow* rows;
+  const KvCacheView* caches;
+  int32_t n_rows;
+};
+
+Batch lay_out(SessionState& lead, Span<BatchPart> parts) {
+  int32_t n_rows = 0;
+  for (size_t p = 0; p < parts.size; ++p) {
+    BatchPart& part = parts[p];
+    part.first_row = n_rows;
+    for (size_t i = 0; i < part.tokens.size; ++i, ++n_rows) {
+      const int32_t position = part.position + static_cast<int32_t>(i);
+      lead.work.rows[static_cast<size_t>(n_rows)] = {static_cast<int32_t>(p), position,
+                                                     part.tokens[i]};
+    }
+  }
+  return {parts, lead.work.rows.data(), lead.work.caches.data(), n_rows};
+}
+
+bool cancel_asked(const Batch& batch) {
+  for (const BatchPart& part : batch.parts) {
+    if (part.session->call.load(std::memory_order_relaxed) == SessionState::kCancelled) return true;
+  }
+  return false;
+}
+
+/// Consecutive parts for which one operation serves.
+struct Run {
+  SessionState* session;  // of its first part
+  int32_t first_row;
+  int32_t n_rows;
+};
+
+template <class Same>
+bool next_run(const Batch& batch, size_t* at, Same same, Run* run) {
+  if (*at == batch.parts.size) return false;
+  const BatchPart& first = batch.parts[*at];
+  do {
+    ++*at;
+  } while (*at < batch.parts.size && same(*first.session, *batch.parts[*at].session));
+  const int32_t end = *at < batch.parts.size ? batch.parts[*at].first_row : batch.n_rows;
+  *run = {first.session, first.first_row, end - first.first_row};
+  return true;
+}
+
+// Position tables can depend on the context (longrope).
+bool same_tables(const SessionState& a, const SessionState& b) {
+  return a.options.context == b.options.context;
+}
+
+bool same_routing(const SessionState& a, const SessionState& b) {
+  return !a.own_routing() && !b.own_routing();
+}
+
+void attend(SessionState& lead, const Batch& batch, int32_t layer) {
+  const WorkMemory& w = lead.work;
+  const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
+  const AttentionWeights& a = lead.model.layer(layer).attention;
+  for (const BatchPart& part : batch.parts) {
+    lead.work.caches[static_cast<size_t>(batch.rows[part.first_row].session)] =
+        part.session->kv.view(layer);
+  }
+  AttentionOp op;
+  op.caches = batch.caches;
+  op.n_heads = c.n_heads;
+  op.n_kv_heads = c.n_kv_heads;
+  op.head_dim = c.head_dim;
+  op.window = c.window;
+  op.multiplier =
+      c.multiplier != 0 ? c.multiplier : 1 / __builtin_sqrtf(static_cast<float>(c.head_dim));
+  op.qk_norm = c.qk_norm;
+  op.q_norm = a.q_norm;
+  op.k_norm = a.k_norm;
+  op.sinks = a.sinks;
+  const int64_t q_width = int64_t{c.n_heads} * c.head_dim;
+  const int64_t kv_width = int64_t{c.n_kv_heads} * c.head_dim;
+  Run run;
+  for (size_t at = 0; next_run(batch, &at, same_tables, &run);) {
+    op.n_rows = run.n_rows;
+    op.rows = batch.rows + run.first_row;
+    op.q = w.q + run.first_row * q_width;
+    op.k = w.k + run.first_row * kv_width;
+    op.v = w.v + run.first_row * kv_width;
+    op.out = w.mixed + run.first_row * q_width;
+    op.rope_table = run.session->rope.table(layer);
+    op.rope = op.rope_table != nullptr ? c.rope.kind : RopeKind::kNone;
+    op.rope_dims = op.rope_table != nullptr ? c.rope.dims : 0;
+    lead.device.attention(*lead.stream, op);
+  }
+}
+
+void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
+  const ModelConfig& config = lead.model.config();
+  const FfnConfig& c = config.layers[static_cast<size_t>(layer)].ffn;
+  const LayerWeights& w = lead.model.layer(layer);
+  MoeOp op;
+  op.d_model = config.d_model;
+  op.accumulate = true;
+  op.scale = config.residual_multiplier;
+  op.norm = w.ffn_norm;
+  op.act = c.act;
+  op.n_experts = c.kind == FfnKind::kMoe ? c.moe.n_experts : 0;
+  op.n_subheads = c.kind == FfnKind::kMoe ? c.moe.n_subheads : 1;
+  op.head = w.head;
+  op.head_bias = w.head_bias;
+  op.merge = w.merge;
+  op.merge_bias = w.merge_bias;
+  op.router_weights = w.router;
+  op.experts = w.experts;
+  op.shared = w.ffn.up.empty() ? nullptr : &w.ffn;
+  op.shared_gate = w.shared_gate;
+  Run run;
+  for (size_t at = 0; next_run(batch, &at, same_routing, &run);) {
+    SessionState& session = *run.session;
+    op.router = session.routers[static_cast<size_t>(layer)];
+    op.stats = session.counting ? session.counters.layer(layer) : nullptr;
+    op.n_rows = run.n_rows;
+    op.rows = batch.rows + run.first_row;
+    op.x = op.y = lead.work.x + int64_t{run.first_row} * config.d_model;
+    lead.device.moe(*lead.stream, op);
+  }
+}
+
+bool wants_logits(const Batch& batch, int32_t row) {
+  const BatchPart& part = batch.parts[static_cast<size_t>(batch.rows[row].session)];
+  const bool last = static_cast<size_t>(row - part.first_row) + 1 == part.tokens.size;
+  return part.rows == LogitRows::kAll || (part.rows == LogitRows::kLast && last);
+}
+
+// Hands row `row` of the batch, row `from` of the device's logits, to its session.
+Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32_t from) {
+  const BatchPart& part = batch.parts[static_cast<size_t>(batch.rows[row].session)];
+  const size_t vocab_size = part.session->logits.size();
+  float* logits = part.session->logits.data();
+  MOE_TRY(lead.device.download(logits, lead.work.logits + static_cast<size_t>(from) * vocab_size,
+                               vocab_size * sizeof(float)));
+  if (part.rows != LogitRows::kAll) return {};
+  return part.sink.take(part.sink.user, static_cast<size_t>(row - part.first_row), logits);
+}
+
+// logits = logit_multiplier * head(final_norm(x)), for the wanted rows, a few rows at a time.
+Status write_logits(SessionState& lead, const Batch& batch) {
+  const Model& model = lead.model;
+  const ModelConfig& config = model.config();
+  const WorkMemory& w = lead.work;
+  const LinearOut out{&model.head(), model.head_bias(),      w.logits, config.vocab_size,
+                      false,         config.logit_multiplier};
+  for (int32_t r = 0; r < batch.n_rows && !cancel_asked(batch);) {
+    int32_t n = 0;
+    while (n < w.logit_rows && r + n < batch.n_rows && wants_logits(batch, r + n)) ++n;
+    if (n == 0) {
+      ++r;
+      continue;
+    }
+    const float* x = w.x + int64_t{r} * config.d_model;
+    lead.device.linear(*lead.stream,
+                       {x, config.d_model, n, config.d_model, model.final_norm(), &out, 1});
+    MOE_TRY(lead.device.sync(*lead.stream));
+    for (int32_t i = 0; i < n; ++i, ++r) MOE_TRY(deliver_logits(lead, batch, r, i));
+  }
+  return {};
+}
+
+// From token ids to the last layer's residual stream.
+void run_layers(SessionState& lead, const Batch& batch) {
+  const Model& model = lead.model;
+  const ModelConfig& config = model.config();
+  Device& device = lead.device;
+  Stream& stream = *lead.stream;
+  const WorkMemory& w = lead.work;
+  const int32_t d = config.d_model;
+  const int32_t n = batch.n_rows;
+
+  device.embed(stream, model.embedding(), model.position_embedding(), batch.rows, n,
+               config.embedding_multiplier, config.embedding_norm ? w.mixed : w.x);
+  if (config.embedding_norm) device.norm(stream, model.embedding_norm(), w.mixed, n, d, w.x);
+
+  for (int32_t l = 0; l < config.n_layers() && !cancel_asked(batch); ++l) {
+    const AttentionConfig& c = config.layers[static_cast<size_t>(l)].attention;
+    const AttentionWeights& a = model.layer(l).attention;
+    const int32_t q_width = c.n_heads * c.head_dim;
+    const int32_t kv_width = c.n_kv_heads * c.head_dim;
+
+    // x += residual_multiplier * o(attention(q, k, v of norm(x)))
+    const LinearOut qkv[] = {{&a.q, a.q_bias, w.q, q_width, false, 1},
+                             {&a.k, a.k_bias, w.k, kv_width, false, 1},
+                             {&a.v, a.v_bias, w.v, kv_width, false, 1}};
+    device.linear(stream, {w.x, d, n, d, a.norm, qkv, 3});
+    attend(lead, batch, l);
+    const LinearOut o{&a.o, a.o_bias, w.x, d, true, config.residual_multiplier};
+    device.linear(stream, {w.mixed, q_width, n, q_width, a.sub_norm, &o, 1});
+
+    // x += residual_multiplier * ffn(norm(x))
+    feed_forward(lead, batch, l);
+  }
+}
+
+}  // namespace
+
+Status forward(SessionState& lead, Span<BatchPart> parts) {
+  for (;;) {
+    const Batch batch = lay_out(lead, parts);
+    run_layers(lead, batch);
+    Status status = lead.device.sync(*lead.stream);
+    if (status.ok()) status = write_logits(lead, batch);
+    if (cancel_asked(batch)) return Status::error(MOE_ERR_CANCELLED, "cancelled");
+    if (status.code() != MOE_ERR_CANCELLED || !lead.stream->cancelled.load()) return status;
+    // A cancel() meant for an earlier call reached the stream late: this call was not asked to
+    // stop.
+    lead.stream->cancelled.store(false);
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,174 @@
+#include "src/run/generate.h"
+
+#include <time.h>
+
+#include "src/run/session_state.h"
+#include "src/run/stop_matcher.h"
+#include "src/text/stream_decoder.h"
+
+namespace moe {
+namespace {
+
+double now_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+bool contains(Span<const int32_t> ids, int32_t id) {
+  for (const int32_t i : ids) {
+    if (i == id) return true;
+  }
+  return false;
+}
+
+Status check_options(const GenerateOptions& o, const Tokenizer* tokenizer, int32_t vocab_size) {
+  MOE_TRY(validate(o.sampling, vocab_size));
+  if (o.max_tokens < 0) {
+    return Status::error(MOE_ERR_RANGE, "max_tokens: expected at least 0, found %d", o.max_tokens);
+  }
+  if (o.n_top < 0 || o.n_top > kMaxTopLogprobs) {
+    return Status::error(MOE_ERR_RANGE, "n_top: expected 0..%d, found %d", kMaxTopLogprobs,
+                         o.n_top);
+  }
+  if (!o.stop.empty() && tokenizer == nullptr) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "stop strings need a model with a tokenizer");
+  }
+  return {};
+}
+
+/// One generation in progress.
+class Generation {
+ public:
+  Generation(SessionState& state, const Tokenizer* tokenizer, const GenerateOptions& options,
+             const Allocator& allocator)
+      : state_(state),
+        tokenizer_(tokenizer),
+        options_(options),
+        stops_(allocator),
+        text_(allocator),
+        allocator_(allocator) {}
+
+  Status prepare() { return stops_.init(options_.stop); }
+  Status run(GenerateResult* result);
+
+ private:
+  Status loop(StreamDecoder* decoder, GenerateResult* result);
+  Status decode(StreamDecoder* decoder, int32_t token, std::string_view* ready);
+  Status flush(StreamDecoder* decoder, GenerateResult* result);
+  bool give(const Piece& piece) {
+    return options_.callback == nullptr || options_.callback(options_.user, piece);
+  }
+
+  SessionState& state_;
+  const Tokenizer* tokenizer_;
+  const GenerateOptions& options_;
+  StopMatcher stops_;
+  String text_;
+  const Allocator& allocator_;
+  TokenLogprob top_[kMaxTopLogprobs];
+};
+
+// The text of one more token, as far as it can be shown.
+Status Generation::decode(StreamDecoder* decoder, int32_t token, std::string_view* ready) {
+  *ready = {};
+  if (decoder == nullptr) return {};
+  text_.clear();
+  // A padded vocabulary has ids without text.
+  if (token < tokenizer_->n_vocab()) MOE_TRY(decoder->push(token, text_));
+  return stops_.push(text_.view(), ready);
+}
+
+// The end of the text shows whatever was held back.
+Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
+  if (decoder == nullptr || stops_.stopped() || result->finish == Finish::kCallback) return {};
+  text_.clear();
+  MOE_TRY(decoder->finish(text_));
+  Piece piece;
+  MOE_TRY(stops_.push(text_.view(), &piece.text));
+  if (!piece.text.empty() && !give(piece)) result->finish = Finish::kCallback;
+  if (stops_.stopped()) {
+    result->finish = Finish::kStop;
+    return {};
+  }
+  piece.text = stops_.finish();
+  if (result->finish != Finish::kCallback && !piece.text.empty() && !give(piece)) {
+    result->finish = Finish::kCallback;
+  }
+  return {};
+}
+
+Status Generation::loop(StreamDecoder* decoder, GenerateResult* result) {
+  const ModelConfig& config = state_.model.config();
+  const size_t n_top = static_cast<size_t>(options_.n_top);
+  for (;;) {
+    if (options_.max_tokens > 0 && result->n_generated == options_.max_tokens) {
+      result->finish = Finish::kLength;
+      return {};
+    }
+    if (state_.position() == state_.options.context) {
+      result->finish = Finish::kContext;
+      return {};
+    }
+    TokenLogprob next{};
+    MOE_TRY(sample_next(state_, options_.sampling, &next, top_, n_top));
+    if (!options_.ignore_eos && contains(config.eos_token_ids.span(), next.token)) {
+      result->finish = Finish::kEos;
+      return {};
+    }
+    Piece piece{next.token, next.logprob, {}, {top_, n_top}};
+    MOE_TRY(decode(decoder, next.token, &piece.text));
+    const bool go_on = give(piece);
+    ++result->n_generated;
+    MOE_TRY(eval_tokens(state_, {&next.token, 1}, {}));
+    if (stops_.stopped()) {
+      result->finish = Finish::kStop;
+      return {};
+    }
+    if (!go_on) {
+      result->finish = Finish::kCallback;
+      return {};
+    }
+  }
+}
+
+Status Generation::run(GenerateResult* result) {
+  if (tokenizer_ == nullptr) return loop(nullptr, result);
+  StreamDecoder decoder(*tokenizer_, true, allocator_);
+  // The text so far decides how the first new token reads (a leading space, half a character).
+  for (const int32_t token : state_.tokens) {
+    text_.clear();
+    if (token < tokenizer_->n_vocab()) MOE_TRY(decoder.push(token, text_));
+  }
+  MOE_TRY(loop(&decoder, result));
+  return flush(&decoder, result);
+}
+
+}  // namespace
+
+Status generate(Session& session, const Tokenizer* tokenizer, Span<const int32_t> prompt,
+                const GenerateOptions& options, GenerateResult* out) {
+  SessionCall call(session);
+  MOE_TRY(call.status());
+  SessionState& state = call.state();
+  MOE_TRY(check_options(options, tokenizer, state.model.config().vocab_size));
+  MOE_TRY(check_tokens(state, prompt));
+  if (prompt.empty() && state.tokens.empty()) {
+    return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");
+  }
+  Generation generation(state, tokenizer, options, state.model.allocator());
+  MOE_TRY(generation.prepare());
+
+  GenerateResult result;
+  result.n_prompt = static_cast<int32_t>(prompt.size);
+  const double start = now_seconds();
+  MOE_TRY(eval_tokens(state, prompt, {}));
+  const double prompt_end = now_seconds();
+  MOE_TRY(generation.run(&result));
+  result.prompt_seconds = prompt_end - start;
+  result.generate_seconds = now_seconds() - prompt_end;
+  *out = result;
+  return {};
+}
+
+}  // namespace moe

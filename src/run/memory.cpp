@@ -1,0 +1,119 @@
+#include "src/run/memory.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "kernels/router/override.h"
+#include "src/run/session_state.h"
+
+namespace moe {
+namespace {
+
+Status check_range(const char* field, int64_t found, int64_t low, int64_t high) {
+  if (found >= low && found <= high) return {};
+  return Status::error(MOE_ERR_RANGE, "session: %s: expected %lld..%lld, found %lld", field,
+                       static_cast<long long>(low), static_cast<long long>(high),
+                       static_cast<long long>(found));
+}
+
+void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
+  if (bytes == 0) return;
+  account->lines[account->n_lines++] = {what, bytes};
+  if (!checked_add(account->total, bytes, &account->total)) account->total = UINT64_MAX;
+}
+
+uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
+  const uint64_t layers = config.layers.size();
+  return sizeof(SessionState) + static_cast<uint64_t>(o.context) * sizeof(int32_t) +
+         WorkMemory::host_bytes(o.chunk) + RoutingCounters::bytes(config) +
+         layers * (2 * sizeof(RouterConfig) + sizeof(KvLayer) + sizeof(const float*));
+}
+
+double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+}  // namespace
+
+Result<SessionOptions> resolve_options(const Model& model, const SessionOptions& options) {
+  const int32_t most = model.config().context_length;
+  SessionOptions o = options;
+  MOE_TRY(check_range("context", o.context, 0, most));
+  MOE_TRY(check_range("chunk", o.chunk, 0, kMaxChunk));
+  if (o.kv != KvType::kF16 && o.kv != KvType::kInt8) {
+    return Status::error(MOE_ERR_ARGUMENT, "session: unknown KV type %d", static_cast<int>(o.kv));
+  }
+  if (o.context == 0) o.context = std::min(most, kDefaultContext);
+  if (o.chunk == 0) o.chunk = kDefaultChunk;
+  o.chunk = std::min(o.chunk, o.context);
+  return o;
+}
+
+StreamShape stream_shape(const Model& model, const SessionOptions& options) {
+  const ModelConfig& config = model.config();
+  StreamShape s;
+  s.max_rows = options.chunk;
+  s.d_model = config.d_model;
+  s.max_d_in = config.d_model;
+  s.max_context = options.context;
+  s.vocab_size = config.vocab_size;
+  for (int32_t l = 0; l < config.n_layers(); ++l) {
+    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
+    const AttentionConfig& a = layer.attention;
+    s.max_heads = std::max(s.max_heads, a.n_heads);
+    s.max_head_dim = std::max(s.max_head_dim, a.head_dim);
+    s.max_d_ff = std::max(s.max_d_ff, layer.ffn.d_ff);
+    s.max_d_in = std::max({s.max_d_in, a.n_heads * a.head_dim, layer.ffn.d_ff});
+    if (layer.ffn.kind != FfnKind::kMoe) continue;
+    const MoeConfig& moe = layer.ffn.moe;
+    s.max_d_ff = std::max(s.max_d_ff, moe.shared.d_ff);
+    s.max_d_in = std::max(s.max_d_in, moe.shared.d_ff);
+    s.max_experts = std::max(s.max_experts, moe.n_experts);
+    s.max_subheads = std::max(s.max_subheads, moe.n_subheads);
+    // An override may later take every expert.
+    s.max_routed =
+        std::max(s.max_routed,
+                 has_softmax(moe.router) ? moe.n_experts : router_max_k(moe.router, moe.n_experts));
+    s.max_d_e = std::max(s.max_d_e, model.layer(l).router.proj.rows);
+  }
+  return s;
+}
+
+Status account_memory(const Model& model, const SessionOptions& options, MemoryAccount* out) {
+  MOE_ASSIGN(const SessionOptions o, resolve_options(model, options));
+  const ModelConfig& config = model.config();
+  uint64_t kv = 0;
+  uint64_t rope = 0;
+  uint64_t work = 0;
+  if (!KvCache::bytes(config, o.context, o.kv, &kv) ||
+      !RopeTables::bytes(config, o.context, &rope) ||
+      !WorkMemory::device_bytes(config, o.chunk, &work)) {
+    return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
+  }
+  const uint64_t vocab_bytes = static_cast<uint64_t>(config.vocab_size) * sizeof(float);
+  MemoryAccount account;
+  add_line(&account, "weights", model.weight_bytes());
+  add_line(&account, "other sessions", o.other_sessions_bytes);
+  add_line(&account, "KV cache", kv);
+  add_line(&account, "position tables", rope);
+  add_line(&account, "activations", work);
+  add_line(&account, "device scratch", model.device().stream_bytes(stream_shape(model, o)));
+  add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size));
+  add_line(&account, "session", host_state_bytes(config, o));
+  *out = account;
+  return {};
+}
+
+Status check_budget(const MemoryAccount& account, uint64_t cap) {
+  if (cap == 0 || account.total <= cap) return {};
+  char sum[MOE_ERROR_TEXT_BYTES];
+  size_t used = 0;
+  sum[0] = '\0';
+  for (int32_t i = 0; i < account.n_lines && used < sizeof sum; ++i) {
+    const int n = std::snprintf(sum + used, sizeof sum - used, "%s%s %.3f", i == 0 ? "" : " + ",
+                                account.lines[i].what, megabytes(account.lines[i].bytes));
+    if (n > 0) used += static_cast<size_t>(n);
+  }
+  return Status::error(MOE_ERR_BUDGET, "%.3f MB needed, the cap is %.3f MB: %s",
+                       megabytes(account.total), megabytes(cap), sum);
+}
+
+}  // namespace moe

@@ -1,0 +1,125 @@
+#include "src/run/perplexity.h"
+
+#include <algorithm>
+
+#include "kernels/math.h"
+#include "src/run/session_state.h"
+
+namespace moe {
+namespace {
+
+/// How a text is cut.
+struct Windows {
+  bool bos;
+  size_t length;  // tokens of the text in a window
+  size_t stride;
+};
+
+Status plan(const Session& session, Span<const int32_t> tokens, int32_t stride, Windows* out) {
+  const ModelConfig& config = session.model().config();
+  Windows w;
+  w.bos = config.add_bos && config.bos_token_id >= 0;
+  const int32_t length = session.context() - (w.bos ? 1 : 0);
+  const size_t needed = w.bos ? 1 : 2;
+  if (length < static_cast<int32_t>(needed) || tokens.size < needed) {
+    return Status::error(MOE_ERR_RANGE,
+                         "perplexity: nothing can be scored with %zu tokens in a context of %d",
+                         tokens.size, session.context());
+  }
+  if (stride < 0 || stride > length) {
+    return Status::error(MOE_ERR_RANGE, "perplexity: stride: expected 0..%d, found %d", length,
+                         stride);
+  }
+  w.length = static_cast<size_t>(length);
+  w.stride = stride == 0 ? w.length : static_cast<size_t>(stride);
+  *out = w;
+  return {};
+}
+
+/// Sums the negative log-probabilities of one text. Input i of a window predicts input i + 1, so
+/// that the last one is only predicted.
+class Scorer {
+ public:
+  Scorer(SessionState& state, const Windows& windows, const Allocator& allocator)
+      : state_(state), windows_(windows), input_(allocator) {}
+
+  Status init() { return input_.reserve(windows_.length + 1); }
+
+  /// Scores the tokens of `window` from index first_new on.
+  Status add(Span<const int32_t> window, size_t first_new) {
+    input_.clear();
+    if (windows_.bos) MOE_TRY(input_.push(state_.model.config().bos_token_id));
+    first_target_ = std::max<size_t>(1, input_.size() + first_new);
+    MOE_TRY(input_.append(window.data, window.size));
+    const Span<const int32_t> evaluated(input_.data(), input_.size() - 1);
+    MOE_TRY(check_tokens(state_, input_.span()));
+    MOE_TRY(eval_tokens(state_, evaluated, {take, this}));
+    clear();
+    return {};
+  }
+  void clear() {
+    state_.tokens.clear();
+    state_.has_logits = false;
+  }
+
+  uint64_t n_scored() const { return n_scored_; }
+  double sum() const { return sum_; }
+
+ private:
+  static Status take(void* user, size_t index, const float* logits) {
+    Scorer& s = *static_cast<Scorer*>(user);
+    const size_t target = index + 1;
+    if (target < s.first_target_) return {};
+    double log_sum = 0;
+    MOE_TRY(log_sum_exp({logits, s.state_.logits.size()}, &log_sum));
+    s.sum_ += log_sum - static_cast<double>(logits[s.input_[target]]);
+    ++s.n_scored_;
+    return {};
+  }
+
+  SessionState& state_;
+  const Windows& windows_;
+  Array<int32_t> input_;
+  size_t first_target_ = 1;
+  uint64_t n_scored_ = 0;
+  double sum_ = 0;
+};
+
+Status score_text(Scorer& scorer, const Windows& windows, Span<const int32_t> tokens,
+                  const PerplexityOptions& options) {
+  MOE_TRY(scorer.init());
+  size_t done = 0;
+  for (size_t begin = 0; done < tokens.size; begin += windows.stride) {
+    const size_t n = std::min(windows.length, tokens.size - begin);
+    MOE_TRY(scorer.add({tokens.data + begin, n}, done - begin));
+    done = begin + n;
+    if (options.progress != nullptr && !options.progress(options.user, done, tokens.size)) {
+      return Status::error(MOE_ERR_CANCELLED, "cancelled by the progress callback");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status measure_perplexity(Session& session, Span<const int32_t> tokens,
+                          const PerplexityOptions& options, Perplexity* out) {
+  SessionCall call(session);
+  MOE_TRY(call.status());
+  if (session.position() != 0) {
+    return Status::error(MOE_ERR_STATE,
+                         "perplexity needs an empty session, this one holds %d tokens",
+                         session.position());
+  }
+  Windows windows;
+  MOE_TRY(plan(session, tokens, options.stride, &windows));
+  Scorer scorer(call.state(), windows, session.model().allocator());
+  const Status status = score_text(scorer, windows, tokens, options);
+  scorer.clear();
+  MOE_TRY(status);
+  const double mean = scorer.sum() / static_cast<double>(scorer.n_scored());
+  *out = {scorer.n_scored(), mean, exp_double(mean)};
+  return {};
+}
+
+}  // namespace moe

@@ -1,0 +1,26 @@
+#pragma once
+// Cosines and sines of one session, one table for each distinct RoPE configuration of the model.
+
+#include "src/model/model.h"
+#include "src/run/device_buffer.h"
+
+namespace moe {
+
+class RopeTables {
+ public:
+  explicit RopeTables(const Allocator& allocator) : tables_(allocator) {}
+
+  Status init(Device& device, const ModelConfig& config, int32_t context,
+              const Allocator& allocator);
+  /// (context, dims / 2, {cos, sin}), or null where the layer rotates nothing.
+  const float* table(int32_t layer) const { return tables_[static_cast<size_t>(layer)]; }
+
+  /// False on overflow.
+  static bool bytes(const ModelConfig& config, int32_t context, uint64_t* out);
+
+ private:
+  Array<const float*> tables_;
+  DeviceBuffer memory_;
+};
+
+}  // namespace moe

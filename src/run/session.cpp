@@ -1,0 +1,185 @@
+#include "src/run/session.h"
+
+#include <algorithm>
+
+#include "kernels/router/override.h"
+#include "src/run/session_state.h"
+
+namespace moe {
+
+Status begin_call(SessionState& state, bool heal) {
+  int idle = SessionState::kIdle;
+  if (!state.call.compare_exchange_strong(idle, SessionState::kRunning)) {
+    return Status::error(MOE_ERR_STATE, "the session is in use by another call");
+  }
+  state.stream->cancelled.store(false);
+  if (!state.poisoned || heal) return {};
+  end_call(state);
+  return Status::error(MOE_ERR_STATE, "the session met a device fault; it must be reset first");
+}
+
+void end_call(SessionState& state) { state.call.store(SessionState::kIdle); }
+
+SessionCall::SessionCall(Session& session, bool heal) : state_(*session.state_) {
+  status_ = begin_call(state_, heal);
+}
+
+SessionCall::~SessionCall() {
+  if (status_.ok()) end_call(state_);
+}
+
+Status SessionState::init(const Allocator& allocator) {
+  const ModelConfig& config = model.config();
+  const size_t n_layers = config.layers.size();
+  MOE_TRY(rope.init(device, config, options.context, allocator));
+  MOE_TRY(kv.init(device, config, options.context, options.kv));
+  MOE_TRY(work.init(device, config, options.chunk));
+  MOE_TRY(tokens.reserve(static_cast<size_t>(options.context)));
+  MOE_TRY(logits.resize(static_cast<size_t>(config.vocab_size)));
+  MOE_TRY(sampler.init(config.vocab_size));
+  MOE_TRY(routers.resize(n_layers));
+  MOE_TRY(staged_routers.resize(n_layers));
+  for (size_t l = 0; l < n_layers; ++l) {
+    routers[l] = config.layers[l].ffn.moe.router;
+    has_capacity =
+        has_capacity || (config.layers[l].ffn.kind == FfnKind::kMoe && routers[l].gamma > 0);
+  }
+  MOE_TRY(counters.init(config));
+  MOE_ASSIGN(stream, device.open_stream(stream_shape(model, options)));
+  return {};
+}
+
+Result<Box<Session>> Session::create(const Model& model, const SessionOptions& options,
+                                     const Allocator& allocator) {
+  MOE_ASSIGN(const SessionOptions resolved, resolve_options(model, options));
+  MemoryAccount account;
+  MOE_TRY(account_memory(model, resolved, &account));
+  MOE_TRY(check_budget(account, resolved.memory_cap));
+  MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
+  state->bytes = account.total - model.weight_bytes() - resolved.other_sessions_bytes;
+  MOE_TRY(state->init(allocator));
+  return make_box<Session>(allocator, std::move(state));
+}
+
+Session::Session(Box<SessionState> state) : state_(std::move(state)) {}
+Session::~Session() = default;
+
+int32_t Session::position() const { return state_->position(); }
+int32_t Session::context() const { return state_->options.context; }
+int32_t Session::chunk() const { return state_->options.chunk; }
+Span<const int32_t> Session::tokens() const {
+  return {state_->tokens.data(), state_->tokens.size()};
+}
+const Model& Session::model() const { return state_->model; }
+uint64_t Session::bytes() const { return state_->bytes; }
+
+Status Session::eval(Span<const int32_t> tokens, LogitRows rows, float* logits) {
+  SessionCall call(*this);
+  MOE_TRY(call.status());
+  MOE_TRY(check_tokens(*state_, tokens));
+  if (tokens.empty() && rows != LogitRows::kNone) {
+    return Status::error(MOE_ERR_ARGUMENT, "logits of no tokens were asked for");
+  }
+  struct Copy {
+    float* to;
+    size_t n;
+    static Status take(void* user, size_t index, const float* from) {
+      const Copy& c = *static_cast<const Copy*>(user);
+      std::memcpy(c.to + index * c.n, from, c.n * sizeof(float));
+      return {};
+    }
+  } copy{logits, state_->logits.size()};
+  const LogitSink all{Copy::take, &copy};
+  MOE_TRY(eval_tokens(*state_, tokens, rows == LogitRows::kAll ? all : LogitSink{}));
+  if (rows == LogitRows::kLast) return Copy::take(&copy, 0, state_->logits.data());
+  return {};
+}
+
+Status Session::sample(const SamplingConfig& config, TokenLogprob* out, TokenLogprob* top,
+                       size_t n_top) {
+  SessionCall call(*this);
+  MOE_TRY(call.status());
+  MOE_TRY(validate(config, state_->model.config().vocab_size));
+  if (n_top > static_cast<size_t>(kMaxTopLogprobs)) {
+    return Status::error(MOE_ERR_RANGE, "n_top: expected 0..%d, found %zu", kMaxTopLogprobs, n_top);
+  }
+  return sample_next(*state_, config, out, top, n_top);
+}
+
+Status Session::rewind(int32_t position) {
+  SessionCall call(*this);
+  MOE_TRY(call.status());
+  if (position < 0 || position > state_->position()) {
+    return Status::error(MOE_ERR_RANGE, "position: expected 0..%d, found %d", state_->position(),
+                         position);
+  }
+  if (position == state_->position()) return {};
+  state_->has_logits = false;
+  return state_->tokens.resize(static_cast<size_t>(position));
+}
+
+Status Session::reset() {
+  SessionCall call(*this, true);
+  MOE_TRY(call.status());
+  state_->tokens.clear();
+  state_->has_logits = false;
+  state_->poisoned = false;
+  (void)state_->device.sync(*state_->stream);  // drops a fault that is still latched
+  return {};
+}
+
+void Session::cancel() {
+  int running = SessionState::kRunning;
+  if (state_->call.compare_exchange_strong(running, SessionState::kCancelled)) {
+    state_->stream->cancelled.store(true);
+  }
+}
+
+Status Session::set_router(std::string_view text) {
+  SessionCall call(*this);
+  MOE_TRY(call.status());
+  const ModelConfig& config = state_->model.config();
+  bool has_capacity = false;
+  bool any = false;
+  for (int32_t l = 0; l < config.n_layers(); ++l) {
+    const FfnConfig& ffn = config.layers[static_cast<size_t>(l)].ffn;
+    RouterConfig& staged = state_->staged_routers[static_cast<size_t>(l)];
+    staged = ffn.moe.router;
+    if (ffn.kind != FfnKind::kMoe) continue;
+    any = true;
+    if (!text.empty()) {
+      MOE_TRY(override_router(ffn.moe.router, ffn.moe.n_experts, text, &staged)
+                  .with_context("layer %d", l));
+    }
+    has_capacity = has_capacity || staged.gamma > 0;
+  }
+  if (!any && !text.empty()) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "the model has no router: every layer is dense");
+  }
+  for (size_t l = 0; l < config.layers.size(); ++l) {
+    state_->routers[l] = state_->staged_routers[l];
+  }
+  state_->overridden = !text.empty();
+  state_->has_capacity = has_capacity;
+  return {};
+}
+
+const RouterConfig* Session::router(int32_t layer) const {
+  const size_t l = static_cast<size_t>(layer);
+  const bool moe = state_->model.config().layers[l].ffn.kind == FfnKind::kMoe;
+  return moe ? &state_->routers[l] : nullptr;
+}
+
+Status Session::count_routing(bool on) {
+  SessionCall call(*this);
+  MOE_TRY(call.status());
+  if (on) state_->counters.clear();
+  state_->counting = on;
+  return {};
+}
+
+const RoutingStats* Session::routing_stats(int32_t layer) const {
+  return state_->counting ? state_->counters.layer(layer) : nullptr;
+}
+
+}  // namespace moe

@@ -1,0 +1,115 @@
+#pragma once
+// What a session is made of. Private to src/run.
+
+#include <atomic>
+
+#include "src/run/forward.h"
+#include "src/run/kv_cache.h"
+#include "src/run/memory.h"
+#include "src/run/rope_tables.h"
+#include "src/run/routing_counters.h"
+#include "src/run/sampler.h"
+#include "src/run/session.h"
+
+namespace moe {
+
+/// Device memory of one forward pass of up to `chunk` rows, and the host lists that describe it.
+struct WorkMemory {
+  explicit WorkMemory(const Allocator& a) : rows(a), caches(a), parts(a) {}
+  Status init(Device& device, const ModelConfig& config, int32_t chunk);
+  static bool device_bytes(const ModelConfig& config, int32_t chunk, uint64_t* out);
+  static uint64_t host_bytes(int32_t chunk);
+
+  float* x = nullptr;       // (chunk, d_model) the residual stream
+  float* q = nullptr;       // (chunk, widest n_heads * head_dim)
+  float* k = nullptr;       // (chunk, widest n_kv_heads * head_dim)
+  float* v = nullptr;       // (chunk, widest n_kv_heads * head_dim)
+  float* mixed = nullptr;   // (chunk, max(d_model, widest n_heads * head_dim)) out of attention
+  float* logits = nullptr;  // (logit_rows, vocab_size)
+  int32_t logit_rows = 0;
+  Array<BatchRow> rows;       // (chunk)
+  Array<KvCacheView> caches;  // (chunk) one for each part
+  Array<BatchPart> parts;     // (chunk)
+  DeviceBuffer memory;
+};
+
+struct SessionState {
+  SessionState(const Model& m, const SessionOptions& o, const Allocator& a)
+      : model(m),
+        device(m.device()),
+        options(o),
+        kv(a),
+        rope(a),
+        work(a),
+        tokens(a),
+        logits(a),
+        sampler(a),
+        routers(a),
+        staged_routers(a),
+        counters(a) {}
+  ~SessionState() {
+    if (stream != nullptr) device.close_stream(stream);
+  }
+  SessionState(const SessionState&) = delete;
+  SessionState& operator=(const SessionState&) = delete;
+
+  Status init(const Allocator& allocator);
+  int32_t position() const { return static_cast<int32_t>(tokens.size()); }
+  bool own_routing() const { return overridden || counting; }
+
+  const Model& model;
+  Device& device;
+  const SessionOptions options;  // every default filled in
+  uint64_t bytes = 0;
+
+  KvCache kv;
+  RopeTables rope;
+  WorkMemory work;
+  Stream* stream = nullptr;
+
+  Array<int32_t> tokens;  // room for the whole context
+  Array<float> logits;    // (vocab_size) after the last token, when has_logits
+  bool has_logits = false;
+  Sampler sampler;
+
+  Array<RouterConfig> routers;  // (n_layers) in force; dense layers: unused
+  Array<RouterConfig> staged_routers;
+  bool overridden = false;
+  bool has_capacity = false;  // some router in force refuses pairs
+  RoutingCounters counters;
+  bool counting = false;
+
+  enum CallState : int { kIdle, kRunning, kCancelled };
+  std::atomic<int> call{kIdle};
+  bool poisoned = false;
+};
+
+/// Marks a session as used by this thread for as long as it lives; not ok() when somebody else uses
+/// it, or when it is poisoned and `heal` is false.
+class SessionCall {
+ public:
+  explicit SessionCall(Session& session, bool heal = false);
+  ~SessionCall();
+  SessionCall(const SessionCall&) = delete;
+  SessionCall& operator=(const SessionCall&) = delete;
+  const Status& status() const { return status_; }
+  SessionState& state() const { return state_; }
+  static SessionState& state_of(const Session& session) { return *session.state_; }
+
+ private:
+  SessionState& state_;
+  Status status_;
+};
+
+Status begin_call(SessionState& state, bool heal);
+void end_call(SessionState& state);
+
+// The steps of a call; the caller holds a SessionCall.
+Status check_tokens(const SessionState& state, Span<const int32_t> tokens);
+/// Leaves the logits of the last token in state.logits. sink.take may be null, otherwise it gets
+/// every row's; when it fails, the chunk it was called in is not part of the session.
+Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitSink& sink);
+Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
+                   TokenLogprob* top, size_t n_top);
+
+}  // namespace moe

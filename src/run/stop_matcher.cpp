@@ -1,0 +1,89 @@
+#include "src/run/stop_matcher.h"
+
+#include "src/run/generate.h"
+
+namespace moe {
+namespace {
+
+Status check_stop(std::string_view stop, size_t index) {
+  if (stop.empty()) return Status::error(MOE_ERR_ARGUMENT, "stop string %zu is empty", index);
+  if (stop.size() > kMaxStopBytes) {
+    return Status::error(MOE_ERR_RANGE, "stop string %zu: at most %zu bytes, found %zu", index,
+                         kMaxStopBytes, stop.size());
+  }
+  if ((static_cast<uint8_t>(stop[0]) & 0xc0) == 0x80) {
+    return Status::error(MOE_ERR_TEXT, "stop string %zu starts inside a UTF-8 character", index);
+  }
+  return {};
+}
+
+}  // namespace
+
+StopMatcher::StopMatcher(const Allocator& allocator)
+    : patterns_(allocator), bytes_(allocator), failure_(allocator), held_(allocator) {}
+
+Status StopMatcher::init(Span<const std::string_view> stops) {
+  if (stops.size > kMaxStops) {
+    return Status::error(MOE_ERR_RANGE, "at most %zu stop strings, found %zu", kMaxStops,
+                         stops.size);
+  }
+  for (size_t i = 0; i < stops.size; ++i) {
+    const std::string_view stop = stops[i];
+    MOE_TRY(check_stop(stop, i));
+    Pattern p{bytes_.size(), stop.size(), 0};
+    MOE_TRY(bytes_.append(stop.data(), stop.size()));
+    // failure_[j]: length of the longest proper prefix that ends the first j + 1 bytes.
+    MOE_TRY(failure_.push(0));
+    for (size_t j = 1; j < stop.size(); ++j) {
+      MOE_TRY(failure_.push(0));
+      advance(p, stop[j]);
+      failure_[p.begin + j] = static_cast<uint32_t>(p.matched);
+    }
+    p.matched = 0;
+    MOE_TRY(patterns_.push(p));
+  }
+  return {};
+}
+
+void StopMatcher::advance(Pattern& p, char byte) const {
+  while (p.matched > 0 && bytes_[p.begin + p.matched] != byte) {
+    p.matched = failure_[p.begin + p.matched - 1];
+  }
+  if (bytes_[p.begin + p.matched] == byte) ++p.matched;
+}
+
+Status StopMatcher::push(std::string_view text, std::string_view* ready) {
+  *ready = {};
+  if (stopped_) return {};
+  const size_t n_held = held_.size() - n_given_;
+  MOE_TRY(held_.reserve(n_held + text.size() > 256 ? 2 * (n_held + text.size()) : 256));
+  std::memmove(held_.data(), held_.data() + n_given_, n_held);
+  MOE_TRY(held_.resize(n_held));
+  MOE_TRY(held_.append(text.data(), text.size()));
+  n_given_ = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    size_t found = 0;
+    for (Pattern& p : patterns_) {
+      advance(p, text[i]);
+      if (p.matched == p.length) found = std::max(found, p.length);
+    }
+    if (found == 0) continue;
+    stopped_ = true;
+    *ready = {held_.data(), n_held + i + 1 - found};
+    return {};
+  }
+  size_t keep = 0;
+  for (const Pattern& p : patterns_) keep = std::max(keep, p.matched);
+  n_given_ = held_.size() - keep;
+  *ready = {held_.data(), n_given_};
+  return {};
+}
+
+std::string_view StopMatcher::finish() {
+  if (stopped_ || held_.empty()) return {};
+  const std::string_view rest(held_.data() + n_given_, held_.size() - n_given_);
+  n_given_ = held_.size();
+  return rest;
+}
+
+}  // namespace moe
