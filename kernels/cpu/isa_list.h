@@ -40,4 +40,20 @@ inline constexpr IsaRow kIsaList[] = {
 #endif
 };
 
+/// The same names in one text: ",avx512vnni,avx2,scalar".
+inline constexpr char kIsaNames[] =
+#if defined(MOE_ISA_AVX512VNNI)
+    ",avx512vnni"
+#endif
+#if defined(MOE_ISA_AVX2)
+    ",avx2"
+#endif
+#if defined(MOE_ISA_NEON_DOTPROD)
+    ",neon_dotprod"
+#endif
+#if defined(MOE_ISA_SCALAR)
+    ",scalar"
+#endif
+    ;
+
 }  // namespace moe

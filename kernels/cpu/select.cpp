@@ -24,6 +24,8 @@ void list_names(bool all, char* text, size_t bytes) {
 
 }  // namespace
 
+const char* built_isas() { return kIsaNames + 1; }
+
 Result<const CpuKernels*> select_kernels(const char* isa) {
   const bool any = isa == nullptr || std::strcmp(isa, "auto") == 0;
   for (const IsaRow& row : kIsaList) {

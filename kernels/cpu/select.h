@@ -11,6 +11,9 @@ namespace moe {
 /// MOE_ERR_UNSUPPORTED says what is built and what can run here. Any thread; no state.
 Result<const CpuKernels*> select_kernels(const char* isa);
 
+/// Every instruction set of this build, best first, comma-separated.
+const char* built_isas();
+
 /// Every instruction set of this build that runs here, the best first.
 Span<const CpuKernels* const> runnable_kernels(const CpuKernels* (&storage)[8]);
 
