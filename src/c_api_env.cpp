@@ -70,7 +70,10 @@ Status create_env(const moe_env_params* given, moe_env** out) {
     env->logger = {pass_log, env};
   }
   Status status = env->pool.start(p.threads);
+  Result<const CpuKernels*> kernels = select_kernels(p.isa);
+  if (status.ok()) status = kernels.status();
   if (status.ok()) {
+    env->isa = kernels.value()->name;
     Result<Device*> device = open_cpu_device(p.isa, env->pool, env->allocator);
     status = device.status();
     if (device.ok()) env->device = device.value();
@@ -89,7 +92,7 @@ Status env_info(const moe_env* env, moe_env_info* out) {
   moe_env_info info{};
   info.threads = env->pool.n_threads();
   info.device = "cpu";
-  info.isa = cpu_device_isa(*env->device);
+  info.isa = env->isa;
   write_struct(info, out);
   return {};
 }
@@ -109,7 +112,7 @@ moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_error* er
   return moe::deliver(moe::env_info(env, out), error);
 }
 
-const char* moe_env_isas(void) { return moe::cpu_isa_names(); }
+const char* moe_env_isas(void) { return moe::built_isas(); }
 
 uint32_t moe_version(void) {
   return MOE_VERSION_MAJOR * 1000000u + MOE_VERSION_MINOR * 1000u + MOE_VERSION_PATCH;

@@ -1,0 +1,229 @@
+// Opening models and telling what is in them.
+
+#include "formats/moe/reader.h"
+#include "kernels/router/list.h"
+#include "src/c_api.h"
+#include "src/run/load_tokenizer.h"
+#include "src/run/memory.h"
+
+namespace moe {
+namespace {
+
+void destroy(moe_model* model) {
+  const Allocator& allocator = model->env->allocator;
+  model->~moe_model();
+  deallocate(allocator, model, sizeof *model);
+}
+
+// The session that the caller wants to fit under the cap must fit before any weight is read.
+Status check_cap(const Model& model, const moe_model_params& params) {
+  if (params.memory_bytes == 0) return {};
+  SessionOptions options;
+  MOE_TRY(session_options(params.session, &options));
+  MemoryAccount account;
+  MOE_TRY(account_memory(model, options, &account));
+  return check_budget(account, params.memory_bytes);
+}
+
+Status open_source(moe_env* env, FileSource source, const moe_model_params& params, moe_model** out) {
+  MOE_ASSIGN(Box<moe_model> handle, make_box<moe_model>(env->allocator, *env));
+  MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(std::move(source), env->allocator));
+  ModelOptions options;
+  options.verify = params.skip_checksums == 0;
+  MOE_ASSIGN(handle->model, Model::open(std::move(file), options, *env->device, env->logger, env->allocator));
+  Model& model = *handle->model;
+  MOE_TRY(check_cap(model, params));
+  handle->memory_cap = params.memory_bytes;
+  handle->text.allocator = &env->allocator;
+  if (model.tokenizer() != nullptr) {
+    const auto vocab = static_cast<uint32_t>(model.config().vocab_size);
+    MOE_ASSIGN(handle->text.tokenizer, load_tokenizer(*model.tokenizer(), vocab, env->allocator));
+  }
+  *out = handle.release();
+  return {};
+}
+
+Status read_model_params(const moe_env* env, const moe_model_params* given, moe_model** out,
+                         moe_model_params* params) {
+  if (env == nullptr) return null_argument("env");
+  if (out == nullptr) return null_argument("out");
+  return read_params(given, "params", params);
+}
+
+Status open_path(moe_env* env, const char* path, const moe_model_params* given, moe_model** out) {
+  moe_model_params params;
+  MOE_TRY(read_model_params(env, given, out, &params));
+  if (path == nullptr) return null_argument("path");
+  MOE_ASSIGN(FileSource source, FileSource::open_path(path));
+  if (params.map_weights != 0) MOE_TRY(source.map());
+  return open_source(env, std::move(source), params, out);
+}
+
+Status open_memory(moe_env* env, const void* data, size_t size, const moe_model_params* given, moe_model** out) {
+  moe_model_params params;
+  MOE_TRY(read_model_params(env, given, out, &params));
+  if (data == nullptr) return null_argument("data");
+  return open_source(env, FileSource::from_memory(data, size), params, out);
+}
+
+Status open_reader(moe_env* env, const moe_reader* reader, const moe_model_params* given, moe_model** out) {
+  moe_model_params params;
+  MOE_TRY(read_model_params(env, given, out, &params));
+  if (reader == nullptr) return null_argument("reader");
+  if (reader->read == nullptr) return null_argument("reader.read");
+  return open_source(env, FileSource::from_callbacks({reader->size, reader->read, reader->user}), params, out);
+}
+
+Status get_info(const moe_model* model, moe_model_info* out) {
+  if (model == nullptr) return null_argument("model");
+  MOE_TRY(check_out_struct(out, "out"));
+  const Model& m = *model->model;
+  const ModelConfig& c = m.config();
+  moe_model_info info{};
+  info.vocab_size = c.vocab_size;
+  info.d_model = c.d_model;
+  info.n_layers = c.n_layers();
+  for (const LayerConfig& layer : c.layers) info.n_moe_layers += layer.ffn.kind == FfnKind::kMoe;
+  info.context_length = c.context_length;
+  info.bos_token = c.bos_token_id;
+  info.n_eos_tokens = static_cast<int32_t>(c.eos_token_ids.size());
+  info.eos_tokens = c.eos_token_ids.data();
+  info.name = c.name.c_str();
+  info.n_parameters = m.n_parameters();
+  info.n_active_parameters = m.n_active_parameters();
+  info.weight_bytes = m.weight_bytes();
+  info.bytes_per_token = m.bytes_per_token();
+  info.file_bytes = m.file().file_bytes();
+  write_struct(info, out);
+  return {};
+}
+
+const char* activation_name(Activation kind) {
+  switch (kind) {
+    case Activation::kRelu: return "relu";
+    case Activation::kGelu: return "gelu";
+    case Activation::kGeluTanh: return "gelu_tanh";
+    case Activation::kSilu: return "silu";
+    case Activation::kRelu2: return "relu2";
+  }
+  return "?";
+}
+
+Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_info* out) {
+  if (model == nullptr) return null_argument("model");
+  MOE_TRY(check_out_struct(out, "out"));
+  const ModelConfig& config = model->model->config();
+  if (index < 0 || index >= config.n_layers()) {
+    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1, index);
+  }
+  const LayerConfig& layer = config.layers[static_cast<size_t>(index)];
+  const MoeConfig& moe = layer.ffn.moe;
+  moe_model_layer_info info{};
+  info.n_heads = layer.attention.n_heads;
+  info.n_kv_heads = layer.attention.n_kv_heads;
+  info.head_dim = layer.attention.head_dim;
+  info.window = layer.attention.window;
+  info.d_ff = layer.ffn.d_ff;
+  info.n_subheads = 1;
+  info.router = "";
+  info.activation = activation_name(layer.ffn.act.kind);
+  if (layer.ffn.kind == FfnKind::kMoe) {
+    info.n_experts = moe.n_experts;
+    info.n_active = router_max_k(moe.router, moe.n_experts);
+    info.n_subheads = moe.n_subheads;
+    info.shared_d_ff = moe.shared.d_ff;
+    info.router = router_info(moe.router.kind).name;
+  }
+  write_struct(info, out);
+  return {};
+}
+
+Status get_tensor_info(const moe_model* model, size_t index, moe_tensor_info* out) {
+  if (model == nullptr) return null_argument("model");
+  MOE_TRY(check_out_struct(out, "out"));
+  const MoeFile& file = model->model->file();
+  if (index >= file.tensor_count()) {
+    return Status::error(MOE_ERR_RANGE, "index: expected below %zu, found %zu", file.tensor_count(), index);
+  }
+  const FileTensor t = file.tensor(index);
+  moe_tensor_info info{};
+  info.layer = t.segment->layer;
+  info.expert = t.segment->expert;
+  info.rows = t.matrix->rows;
+  info.cols = t.matrix->cols;
+  info.part = name_in(kParts, t.segment->part);
+  info.role = name_in(kRoles, t.matrix->role);
+  info.format = format_info(t.matrix->format).name;
+  info.scale = name_in(kScaleKinds, t.matrix->scale);
+  info.activations = name_in(kActPrecisions, t.matrix->act);
+  info.codec = name_in(kCodecs, t.segment->codec);
+  info.bytes = stored_bytes(*t.matrix);
+  info.file_offset = t.segment->offset;
+  write_struct(info, out);
+  return {};
+}
+
+Status get_memory(const moe_model* model, const moe_session_params* params, moe_memory_line* lines,
+                  size_t capacity, size_t* n_lines) {
+  if (model == nullptr) return null_argument("model");
+  if (n_lines == nullptr) return null_argument("n_lines");
+  SessionOptions options;
+  MOE_TRY(session_options(params, &options));
+  MemoryAccount account;
+  MOE_TRY(account_memory(*model->model, options, &account));
+  moe_memory_line out[MemoryAccount::kMaxLines];
+  const auto n = static_cast<size_t>(account.n_lines);
+  for (size_t i = 0; i < n; ++i) out[i] = {account.lines[i].what, account.lines[i].bytes};
+  return write_array(out, n, lines, capacity, n_lines);
+}
+
+}  // namespace
+}  // namespace moe
+
+moe_status moe_model_open(moe_env* env, const char* path, const moe_model_params* params,
+                          moe_model** out, moe_error* error) {
+  return moe::deliver(moe::open_path(env, path, params, out), error);
+}
+
+moe_status moe_model_open_memory(moe_env* env, const void* data, size_t size,
+                                 const moe_model_params* params, moe_model** out, moe_error* error) {
+  return moe::deliver(moe::open_memory(env, data, size, params, out), error);
+}
+
+moe_status moe_model_open_reader(moe_env* env, const moe_reader* reader,
+                                 const moe_model_params* params, moe_model** out, moe_error* error) {
+  return moe::deliver(moe::open_reader(env, reader, params, out), error);
+}
+
+void moe_model_free(moe_model* model) {
+  if (model != nullptr) moe::destroy(model);
+}
+
+moe_status moe_model_get_info(const moe_model* model, moe_model_info* out, moe_error* error) {
+  return moe::deliver(moe::get_info(model, out), error);
+}
+
+moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
+                                    moe_model_layer_info* out, moe_error* error) {
+  return moe::deliver(moe::get_layer_info(model, layer, out), error);
+}
+
+size_t moe_model_tensor_count(const moe_model* model) {
+  return model == nullptr ? 0 : model->model->file().tensor_count();
+}
+
+moe_status moe_model_get_tensor_info(const moe_model* model, size_t index, moe_tensor_info* out,
+                                     moe_error* error) {
+  return moe::deliver(moe::get_tensor_info(model, index, out), error);
+}
+
+moe_status moe_model_get_memory(const moe_model* model, const moe_session_params* params,
+                                moe_memory_line* lines, size_t capacity, size_t* n_lines,
+                                moe_error* error) {
+  return moe::deliver(moe::get_memory(model, params, lines, capacity, n_lines), error);
+}
+
+moe_status moe_model_verify(moe_model* model, moe_error* error) {
+  if (model == nullptr) return moe::deliver(moe::null_argument("model"), error);
+  return moe::deliver(model->model->verify(), error);
+}
