@@ -36,6 +36,7 @@ Status validate_bias(Span<const LogitBias> bias, int32_t vocab_size) {
 
 // The n most probable tokens, best first, ties to the lower id.
 void best_tokens(Span<const float> logits, double log_sum, TokenLogprob* top, size_t n) {
+  if (n == 0) return;
   size_t filled = 0;
   for (size_t i = 0; i < logits.size; ++i) {
     const float logprob = static_cast<float>(static_cast<double>(logits[i]) - log_sum);
@@ -121,6 +122,13 @@ void Sampler::gather(const SamplingConfig& config, Span<const float> logits,
   for (const int32_t token : recent) recent_[static_cast<size_t>(token)] = 0;
 }
 
+// The best of [begin, n) come first, in order, up to index `end`.
+void Sampler::sort_best(size_t begin, size_t end, size_t n) {
+  Candidate* c = candidates_.data();
+  if (end < n) std::nth_element(c + begin, c + end, c + n, better);
+  std::sort(c + begin, c + end, better);
+}
+
 size_t Sampler::keep_top_p(float top_p, size_t n, size_t n_sorted) {
   double total = 0;
   for (size_t i = 0; i < n; ++i) total += static_cast<double>(candidates_[i].p);
@@ -129,8 +137,7 @@ size_t Sampler::keep_top_p(float top_p, size_t n, size_t n_sorted) {
   for (size_t i = 0; i < n; ++i) {
     if (i == n_sorted) {  // sorts only as far as is needed, in growing steps
       n_sorted = std::min(n, 4 * n_sorted + 64);
-      std::partial_sort(candidates_.begin() + i, candidates_.begin() + n_sorted,
-                        candidates_.begin() + n, better);
+      sort_best(i, n_sorted, n);
     }
     sum += static_cast<double>(candidates_[i].p);
     if (sum >= target) return i + 1;
@@ -163,7 +170,7 @@ int32_t Sampler::choose(const SamplingConfig& config, const Candidate& best, dou
   size_t n_sorted = 0;
   if (config.top_k > 0 && static_cast<size_t>(config.top_k) < n) {
     n = n_sorted = static_cast<size_t>(config.top_k);
-    std::partial_sort(candidates_.begin(), candidates_.begin() + n, candidates_.end(), better);
+    sort_best(0, n, candidates_.size());
   }
   if (config.top_p < 1) n = keep_top_p(config.top_p, n, n_sorted);
   return draw_from(n, config.min_p, uniform);

@@ -70,6 +70,7 @@ class Sampler {
 
   void gather(const SamplingConfig& config, Span<const float> logits, Span<const int32_t> text);
   int32_t choose(const SamplingConfig& config, const Candidate& best, double uniform);
+  void sort_best(size_t begin, size_t end, size_t n);
   size_t keep_top_p(float top_p, size_t n, size_t n_sorted);
   int32_t draw_from(size_t n, float min_p, double uniform) const;
 
