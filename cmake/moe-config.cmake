@@ -1,0 +1,2 @@
+# find_package(moe) gives moe::moe and, where it was built, moe::moe_convert.
+include(${CMAKE_CURRENT_LIST_DIR}/moe-targets.cmake)

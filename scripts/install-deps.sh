@@ -1,0 +1,58 @@
+#!/bin/bash
+# Installs the Debian packages that a build needs, unless they are there already.
+# Usage: install-deps.sh build|test|all   (each includes the ones before it)
+set -euo pipefail
+
+BUILD=(
+  cmake ninja-build g++             # the compiler is gcc 12 or newer
+  libflatbuffers-dev flatbuffers-compiler
+  libzstd-dev libxxhash-dev
+  libpcre2-dev libutf8proc-dev      # tokenizers
+  nlohmann-json3-dev libcli11-dev   # converter and command
+)
+TEST=(
+  libgtest-dev libbenchmark-dev
+  python3 binutils
+  abigail-tools                     # the ABI check
+)
+ALL=(
+  clang libclang-rt-dev clang-format
+  pkg-config help2man
+  g++-aarch64-linux-gnu qemu-user   # builds and runs the aarch64 tests
+  googletest                        # its source, to cross-compile it
+)
+
+case "${1:-build}" in
+  build) wanted=("${BUILD[@]}") ;;
+  test) wanted=("${BUILD[@]}" "${TEST[@]}") ;;
+  all) wanted=("${BUILD[@]}" "${TEST[@]}" "${ALL[@]}") ;;
+  *) echo "usage: install-deps.sh build|test|all" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "This is not a Debian system: nothing was installed. Needed are the equivalents of:" >&2
+  echo "  ${wanted[*]}" >&2
+  exit 0  # they may be there; configuring names what is not
+fi
+
+installed=$'\n'$(dpkg-query -W -f='${db:Status-Status} ${Package} .\n')
+missing=()
+for package in "${wanted[@]}"; do
+  [[ $installed == *$'\n'"installed $package ."* ]] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "Packages are missing, and neither root nor sudo is at hand. As root, run:" >&2
+    echo "  apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "Installing: ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+apt=("${as_root[@]}" apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
+"${apt[@]}" update >&2
+"${apt[@]}" install -y --no-install-recommends "${missing[@]}" >&2

@@ -1,0 +1,15 @@
+#!/bin/bash
+# What a device links: size and symbols of the embedded libmoe. Usage: embedded_test.sh size|symbols BUILD_DIR
+set -euo pipefail
+here=$(dirname "$0")
+library=$2/lib/libmoe.so
+case $1 in
+  size) python3 -B "$here/size_test.py" "$library" 700000 ;;
+  symbols)
+    python3 -B "$here/lint_symbols.py" core "$library"
+    python3 -B "$here/lint_symbols.py" isa "$2"
+    if readelf -d "$library" | grep -E 'NEEDED.*(pcre2|utf8proc|stdc\+\+)'; then
+      echo "$library needs a library that the embedded preset is there to avoid" >&2
+      exit 1
+    fi ;;
+esac

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""A file includes only from its own folder and from the rows above it. Usage: lint_includes.py ROOT"""
+
+import os
+import re
+import sys
+
+import lint
+
+# The seam to the kernels, and the checks of what is passed through it.
+SEAM = ["kernels/device.h", "kernels/rope.h", "kernels/router/router.h", "kernels/router/override.h"]
+# folder: what it may include besides itself; the longest folder that fits a path is its row
+ROWS = {
+    "include": [],
+    "src/base": ["include/moe_c.h"],
+    "quant": ["src/base"],
+    "kernels": ["quant", "src/base"],
+    "formats/moe": ["quant", "src/base"],
+    "formats/import": ["quant", "src/base"],
+    "src/model": ["formats/moe", "quant", "src/base"] + SEAM,
+    "src/text": ["src/base"],
+    "src/run": ["src/model", "src/text", "quant", "src/base"] + SEAM,
+    "src/convert": ["src/model/config.h", "formats", "quant", "src/base"],
+    "src": ["src", "formats/moe", "kernels", "quant", "include"],
+    "cli": ["include/moe_c.h", "moe_c.h"],
+    "bindings": ["moe_c.h"],
+    "examples": ["moe_c.h"],
+    "tests": [""],
+}
+# Code for one instruction set: an inline std:: function in it might be the copy that the linker
+# keeps for everybody, so only C headers and intrinsics.
+ISA_FILES = re.compile(r"kernels/cpu/(isa/.*\.cpp|generic/.*\.inc)$")
+
+
+def row(path):
+    fits = [f for f in ROWS if path.startswith(f + "/")]
+    return max(fits, key=len) if fits else None
+
+
+def allowed(path, target):
+    own = row(path)
+    return any(target == p or p == "" or target.startswith(p + "/") for p in [own] + ROWS[own])
+
+
+def main():
+    root = sys.argv[1]
+    faults = []
+    paths = lint.sources(root)
+    for path in paths:
+        if row(path) is None:
+            faults.append(f"{path}: its folder has no row in lint_includes.py")
+            continue
+        with open(os.path.join(root, path), encoding="utf-8") as f:
+            for number, line in enumerate(f, 1):
+                found = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
+                if not found:
+                    continue
+                quoted, target = found[1] == '"', found[2]
+                if quoted and not allowed(path, target):
+                    faults.append(f"{path}:{number}: {row(path)} must not include {target}")
+                if not quoted and ISA_FILES.search(path) and not target.endswith(".h"):
+                    faults.append(f"{path}:{number}: C++ header <{target}> in code for one ISA")
+    lint.report("includes", faults, len(paths))
+
+
+main()

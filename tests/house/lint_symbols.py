@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""What a built library exports and needs. Usage: lint_symbols.py core|convert LIBRARY | isa BUILD_DIR
+
+core:    exports moe_* only, and needs nothing that throws, allocates behind our back, ends the
+         process or prints
+convert: exports moe_* only
+isa:     every object file of kernels/cpu/isa has exactly one external symbol, its table
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import lint
+
+FORBIDDEN_IN_CORE = re.compile(
+    r"_Zn[wa]|_Zd[la]|__cxa_(throw|rethrow|begin_catch|allocate_exception|guard|pure_virtual)|_Unwind"
+    r"|_ZSt\d+__throw|_ZNSt|_ZNKSt|_ZTV|__assert|(abort|_?exit|quick_exit|signal|raise)(@|$)"
+    r"|(__)?(v|f|vf|d)?printf(_chk)?(@|$)|f?puts(@|$)|putchar|perror|stdout|stderr")
+
+
+def nm(*args):
+    lines = subprocess.run(["nm", *args], capture_output=True, text=True, check=True).stdout
+    return [line.split() for line in lines.splitlines() if line.strip()]
+
+
+def library(path, is_core):
+    exported = [s[-1] for s in nm("-D", "--defined-only", path)]
+    exported = [s for s in exported if not re.match(r"MOE_\d+(@@MOE_\d+)?$", s)]
+    faults = [f"{path} exports {s}" for s in exported if not s.startswith("moe_")]
+    needed = [s[-1] for s in nm("-D", "--undefined-only", path)]
+    if is_core:
+        faults += [f"{path} needs {s}" for s in needed if FORBIDDEN_IN_CORE.match(s)]
+    lint.report("symbols", faults, len(exported))
+
+
+def isa(build_dir):
+    objects = sorted(pathlib.Path(build_dir).glob("**/cpu/isa/*.o"))
+    faults = []
+    for path in objects:
+        symbols = [s for s in nm("--defined-only", "--extern-only", str(path))]
+        if len(symbols) != 1 or symbols[0][1] in "WVu":
+            faults.append(f"{path.name}: expected one symbol, found " +
+                          (", ".join(f"{s[1]} {s[2]}" for s in symbols) or "none"))
+    lint.report("isa objects", faults, len(objects))
+
+
+if sys.argv[1] == "isa":
+    isa(sys.argv[2])
+library(sys.argv[2], sys.argv[1] == "core")

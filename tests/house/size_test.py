@@ -1,0 +1,15 @@
+#!/usr/bin/env python3
+"""A library, stripped, is no larger than it may be. Usage: size_test.py LIBRARY MAX_BYTES"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+library, most = sys.argv[1], int(sys.argv[2])
+with tempfile.TemporaryDirectory() as folder:
+    stripped = os.path.join(folder, "stripped.so")
+    subprocess.run(["strip", "--strip-unneeded", "-o", stripped, library], check=True)
+    size = os.path.getsize(stripped)
+print(f"{library}: {size} bytes stripped, at most {most}")
+sys.exit(0 if size <= most else 1)

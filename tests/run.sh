@@ -1,0 +1,85 @@
+#!/bin/bash
+# Builds and tests everything. Missing Debian packages are installed first.
+#   tests/run.sh         release and asan (address + undefined behaviour)
+#   tests/run.sh --all   and clang, tsan, fuzzers, aarch64 under qemu, embedded, cuda, installation
+#                        and formatting
+# Logs go to build/logs. Exits 1 if anything failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+case "${1:-}" in
+  "") all=0 ;;
+  --all) all=1 ;;
+  *) echo "usage: tests/run.sh [--all]" >&2; exit 2 ;;
+esac
+
+logs=build/logs
+jobs=$(nproc)
+summary=()
+passed=0
+failed=0
+mkdir -p "$logs"
+shopt -s lastpipe
+
+# step NAME COMMAND...: runs it into a log; a failure shows the log's end. ctest's counts are added
+# up, any other step counts as one.
+step() {
+  local name=$1 start=$SECONDS rc=0 log ok bad
+  shift
+  log=$logs/${name//[ \/]/-}.log
+  printf '== %s ... ' "$name"
+  "$@" >"$log" 2>&1 || rc=$?
+  bad=$((rc != 0)) ok=$((rc == 0))
+  if [[ $(grep -E '^[0-9]+% tests passed' "$log") =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]; then
+    bad=${BASH_REMATCH[1]} ok=$((BASH_REMATCH[2] - BASH_REMATCH[1]))
+    ((rc == 0 || bad > 0)) || bad=1
+  fi
+  local result="ok" time=$((SECONDS - start))
+  ((rc == 0)) || result="FAILED"
+  ((ok + bad > 1)) && result+=", $ok of $((ok + bad)) tests passed"
+  echo "$result (${time} s)"
+  ((rc == 0)) || { tail -n 60 "$log" | sed 's/^/   | /'; echo "   whole log: $log"; }
+  summary+=("$(printf '%-22s %5d s  %s' "$name" "$time" "$result")")
+  passed=$((passed + ok)) failed=$((failed + bad))
+  return $rc
+}
+
+# build PRESET; then test PRESET [ctest options]
+build() {
+  step "$1: configure" cmake --preset "$1" && step "$1: build" cmake --build --preset "$1" -j "$jobs"
+}
+check() {
+  local preset=$1
+  shift
+  step "$preset: tests" "${wrapper[@]}" ctest --preset "$preset" -j "$jobs" --no-tests=error "$@"
+}
+wrapper=()
+
+step "packages" bash scripts/install-deps.sh "$( ((all)) && echo all || echo test)" || exit 1
+
+build release && check release
+build asan && check asan
+
+if ((all)); then
+  build clang && check clang
+  # gcc 12's ThreadSanitizer cannot place its memory where the kernel randomises widely
+  setarch -R true 2>/dev/null && wrapper=(setarch -R)
+  build tsan && check tsan
+  wrapper=()
+  build fuzz && check fuzz
+  step "aarch64: libraries" bash scripts/fetch-arm64-libs.sh "$PWD/build/arm64-libs" &&
+    build aarch64 && check aarch64
+  build embedded && for check in symbols size; do
+    step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
+  done
+  build cuda
+  step "installation" bash tests/house/install_test.sh build/release
+  step "formatting" bash scripts/format.sh --check
+fi
+
+echo
+echo "Summary (${SECONDS} s)"
+printf '  %s\n' "${summary[@]}"
+((all)) && grep -h '^MOE_CUDA:' "$logs/cuda:-configure.log" 2>/dev/null
+echo "$passed passed, $failed failed"
+((failed == 0))
