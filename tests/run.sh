@@ -26,7 +26,7 @@ shopt -s lastpipe
 step() {
   local name=$1 start=$SECONDS rc=0 log ok bad
   shift
-  log=$logs/${name//[ \/]/-}.log
+  log=$logs/${name//: /-}.log
   printf '== %s ... ' "$name"
   "$@" >"$log" 2>&1 || rc=$?
   bad=$((rc != 0)) ok=$((rc == 0))
@@ -80,6 +80,6 @@ fi
 echo
 echo "Summary (${SECONDS} s)"
 printf '  %s\n' "${summary[@]}"
-((all)) && grep -h '^MOE_CUDA:' "$logs/cuda:-configure.log" 2>/dev/null
+((all)) && grep -h '^MOE_CUDA:' "$logs/cuda-configure.log" 2>/dev/null
 echo "$passed passed, $failed failed"
 ((failed == 0))

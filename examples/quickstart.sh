@@ -1,0 +1,27 @@
+#!/bin/bash
+# From a fresh clone to text: builds moe and lets the model of this repository tell a story.
+#   bash examples/quickstart.sh [PROMPT]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+model=examples/models/stories.moe
+prompt=${1:-Once upon a time}
+log=build/quickstart.log
+mkdir -p build
+
+bash scripts/install-deps.sh build
+
+if ! [ -f build/release/build.ninja ]; then
+  echo "Building moe in build/release (a few minutes, once; log in $log) ..." >&2
+fi
+if ! { cmake --preset release -DMOE_TESTS=OFF && cmake --build --preset release; } >"$log" 2>&1; then
+  tail -n 40 "$log" >&2
+  echo "The build failed; the whole log is in $log" >&2
+  exit 1
+fi
+
+command=(build/release/bin/moe generate "$model" -p "$prompt" -n 120 --seed 1)
+printf 'Running:' >&2
+printf ' %q' "${command[@]}" >&2
+printf '\n\n' >&2
+exec "${command[@]}"
