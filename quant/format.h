@@ -32,7 +32,7 @@ struct Matrix {
   int32_t cols = 0;            // inputs
   int64_t tile_stride = 0;     // bytes from tile t to tile t + 1
   const uint8_t* tiles = nullptr;
-  const float* scales = nullptr;  // kTensor: 1; kRow: rows padded to 16; kGroup: (rows padded to 16, n_groups)
+  const float* scales = nullptr;  // see scale_count() and scale_index() in quant/list.h
 
   bool empty() const { return tiles == nullptr; }
 };

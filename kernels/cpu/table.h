@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "kernels/kinds.h"
+#include "quant/activation.h"
 #include "quant/format.h"
 #include "quant/half.h"
 #include "src/base/inline.h"

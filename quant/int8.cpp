@@ -1,0 +1,39 @@
+#include "quant/int8.h"
+
+#include <cstring>
+
+#include "quant/block_scan.h"
+
+namespace moe {
+
+size_t int8_tile_bytes(int64_t cols) {
+  return static_cast<size_t>((cols + kInt8Cols - 1) / kInt8Cols) * kBlockBytes;
+}
+
+float int8_element(const uint8_t* tile, int32_t, int row, int32_t col) {
+  return static_cast<int8_t>(tile[int64_t{col / kInt8Cols} * kBlockBytes + row * 4 + col % 4]);
+}
+
+void int8_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
+  for (int32_t col = 0; col < cols; ++col) out[col] = int8_element(tile, cols, row, col);
+}
+
+void int8_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile) {
+  std::memset(tile, 0, int8_tile_bytes(cols));
+  for (int row = 0; row < n_rows; ++row) {
+    const int8_t* source = codes + row * ld;
+    uint8_t* lane = tile + row * 4;
+    for (int32_t col = 0; col < cols; ++col) {
+      lane[int64_t{col / kInt8Cols} * kBlockBytes + col % 4] = static_cast<uint8_t>(source[col]);
+    }
+  }
+}
+
+int64_t int8_find_invalid(const uint8_t* tile, size_t bytes) {
+  return find_block(tile, bytes, [](uint64_t v) {
+    const uint64_t zero_if_bad = v ^ 0x8080808080808080u;
+    return (zero_if_bad - 0x0101010101010101u) & ~zero_if_bad & 0x8080808080808080u;
+  });
+}
+
+}  // namespace moe

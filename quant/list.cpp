@@ -1,0 +1,146 @@
+#include "quant/list.h"
+
+#include "src/base/checked.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxCodeCols = 65536;  // more could wrap a 32-bit sum of products
+constexpr int64_t kMaxDimension = int64_t{1} << 31;
+
+constexpr bool in_order() {
+  for (size_t i = 0; i < sizeof kWeightFormats / sizeof kWeightFormats[0]; ++i) {
+    if (kWeightFormats[i].id != static_cast<FormatId>(i)) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "format_info() indexes by FormatId");
+
+const char* const kScaleNames[] = {"no", "tensor", "row", "group"};
+
+Status check_scales_kind(const Matrix& m) {
+  const WeightFormat& format = format_info(m.format);
+  const bool group_fits = m.format == FormatId::kTernary2;
+  const bool fits = format.integer ? m.scale_kind != ScaleKind::kNone &&
+                                         (m.scale_kind != ScaleKind::kGroup || group_fits)
+                                   : m.scale_kind == ScaleKind::kNone;
+  if (!fits) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "weight format %s cannot have %s scales", format.name,
+                         kScaleNames[static_cast<int>(m.scale_kind)]);
+  }
+  if (m.scale_kind == ScaleKind::kGroup && m.group != 64 && m.group != 128 && m.group != 256) {
+    return Status::error(MOE_ERR_RANGE, "scale group: expected 64, 128 or 256, found %d", m.group);
+  }
+  return {};
+}
+
+}  // namespace
+
+const WeightFormat* find_format(std::string_view name) {
+  for (const WeightFormat& format : kWeightFormats) {
+    if (name == format.name) return &format;
+  }
+  return nullptr;
+}
+
+size_t scale_count(ScaleKind kind, int32_t group, int64_t rows, int64_t cols) {
+  const size_t padded_rows = static_cast<size_t>(round_up(rows, int64_t{kTileRows}));
+  switch (kind) {
+    case ScaleKind::kNone:
+      return 0;
+    case ScaleKind::kTensor:
+      return 1;
+    case ScaleKind::kRow:
+      return padded_rows;
+    case ScaleKind::kGroup:
+      return padded_rows * static_cast<size_t>((cols + group - 1) / group);
+  }
+  return 0;
+}
+
+int64_t scale_index(ScaleKind kind, int32_t group, int32_t cols, int32_t row, int32_t col) {
+  if (kind == ScaleKind::kRow) return row;
+  if (kind != ScaleKind::kGroup) return 0;
+  const int64_t n_groups = (int64_t{cols} + group - 1) / group;
+  return (row / kTileRows * n_groups + col / group) * kTileRows + row % kTileRows;
+}
+
+Result<size_t> matrix_bytes(FormatId format, int64_t rows, int64_t cols) {
+  if (rows < 1 || cols < 1 || rows >= kMaxDimension || cols >= kMaxDimension) {
+    return Status::error(MOE_ERR_SHAPE, "expected a shape from (1, 1) on, found (%lld, %lld)",
+                         static_cast<long long>(rows), static_cast<long long>(cols));
+  }
+  size_t bytes = 0;
+  const size_t n_tiles = static_cast<size_t>((rows + kTileRows - 1) / kTileRows);
+  if (!checked_mul(n_tiles, format_info(format).tile_bytes(cols), &bytes)) {
+    return Status::error(MOE_ERR_SHAPE, "(%lld, %lld) is too large", static_cast<long long>(rows),
+                         static_cast<long long>(cols));
+  }
+  return bytes;
+}
+
+float weight(const Matrix& m, int32_t row, int32_t col) {
+  const uint8_t* tile = m.tiles + row / kTileRows * m.tile_stride;
+  const float element = format_info(m.format).element(tile, m.cols, row % kTileRows, col);
+  if (m.scale_kind == ScaleKind::kNone) return element;
+  return element * m.scales[scale_index(m.scale_kind, m.group, m.cols, row, col)];
+}
+
+void read_row(const Matrix& m, int32_t row, float* out) {
+  const uint8_t* tile = m.tiles + row / kTileRows * m.tile_stride;
+  format_info(m.format).read_row(tile, m.cols, row % kTileRows, out);
+  if (m.scale_kind == ScaleKind::kNone) return;
+  for (int32_t col = 0; col < m.cols; ++col) {
+    out[col] *= m.scales[scale_index(m.scale_kind, m.group, m.cols, row, col)];
+  }
+}
+
+Status check_matrix(const Matrix& m) {
+  const WeightFormat& format = format_info(m.format);
+  if (m.rows < 1 || m.cols < 1) {
+    return Status::error(MOE_ERR_SHAPE, "expected a shape from (1, 1) on, found (%d, %d)", m.rows,
+                         m.cols);
+  }
+  if (format.integer && m.cols > kMaxCodeCols) {
+    return Status::error(MOE_ERR_RANGE, "%s: expected at most %d inputs, found %d", format.name,
+                         kMaxCodeCols, m.cols);
+  }
+  MOE_TRY(check_scales_kind(m));
+  if (!format.integer && m.act != ActPrecision::kF32) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "weight format %s needs f32 activations", format.name);
+  }
+  if (m.tile_stride < 0 || static_cast<size_t>(m.tile_stride) < format.tile_bytes(m.cols)) {
+    return Status::error(MOE_ERR_SHAPE, "expected at least %zu bytes from tile to tile, found %lld",
+                         format.tile_bytes(m.cols), static_cast<long long>(m.tile_stride));
+  }
+  return {};
+}
+
+Status validate_scales(const float* scales, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    if (!(scales[i] > 0.0f && scales[i] <= 3.4028235e38f)) {
+      return Status::error(MOE_ERR_RANGE, "scale %zu: expected a finite number above 0, found %g", i,
+                           static_cast<double>(scales[i]));
+    }
+  }
+  return {};
+}
+
+Status validate_codes(const Matrix& m) {
+  const WeightFormat& format = format_info(m.format);
+  if (format.find_invalid != nullptr) {
+    const size_t bytes = format.tile_bytes(m.cols);
+    const int32_t n_tiles = (m.rows + kTileRows - 1) / kTileRows;
+    for (int32_t t = 0; t < n_tiles; ++t) {
+      const int64_t block = format.find_invalid(m.tiles + t * m.tile_stride, bytes);
+      if (block < 0) continue;
+      return Status::error(format.integer ? MOE_ERR_RANGE : MOE_ERR_NON_FINITE,
+                           "%s weights: found %s in rows %d..%d, block %lld of %zu", format.name,
+                           format.invalid, t * kTileRows, t * kTileRows + kTileRows - 1,
+                           static_cast<long long>(block), (bytes + 63) / 64);
+    }
+  }
+  return validate_scales(m.scales, scale_count(m.scale_kind, m.group, m.rows, m.cols));
+}
+
+}  // namespace moe

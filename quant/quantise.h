@@ -1,0 +1,41 @@
+#pragma once
+// Floats to codes: BitNet's absmean ternary and absmax int8 rows. Whole arrays, or streamed row by
+// row where a matrix is larger than memory should hold.
+
+#include <cstdint>
+
+#include "src/base/status.h"
+
+namespace moe {
+
+/// The mean of |w| over a whole tensor, gathered in pieces. [b1.58] figure 3.
+class AbsMean {
+ public:
+  /// MOE_ERR_NON_FINITE when a weight is NaN or infinite.
+  Status add(const float* w, int64_t n);
+  /// max(mean |w|, 1e-5). MOE_ERR_SHAPE when nothing was added.
+  Result<double> scale() const;
+
+ private:
+  double sum_ = 0;
+  int64_t n_ = 0;
+};
+
+/// codes = clip(round_half_even(w / scale), -1, 1).
+void ternary_codes(const float* w, int64_t n, double scale, int8_t* codes);
+
+/// A whole tensor: w (rows, cols) -> codes (rows, cols) and one scale; w ~ codes * scale.
+/// MOE_ERR_NON_FINITE, MOE_ERR_SHAPE (empty).
+Status absmean_ternary(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scale);
+
+/// One row: scale = max |w| / 127 (1 for a row of zeros), codes = clip(round_half_even(w / scale),
+/// -127, 127). MOE_ERR_NON_FINITE.
+Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale);
+/// w (rows, cols) -> codes (rows, cols), scales (rows).
+Status int8_rows(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scales);
+
+/// One row per token: x (rows, cols) -> codes (rows, cols), scales (rows) = 127 / max(amax, 1e-5),
+/// the numbers that inputs are multiplied with. MOE_ERR_NON_FINITE names the row.
+Status absmax_int8(const float* x, int64_t rows, int64_t cols, int8_t* codes, float* scales);
+
+}  // namespace moe

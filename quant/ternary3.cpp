@@ -1,0 +1,63 @@
+#include "quant/ternary3.h"
+
+#include <cstring>
+
+#include "quant/block_scan.h"
+
+namespace moe {
+namespace {
+
+constexpr int kPowers[5] = {1, 3, 9, 27, 81};
+constexpr int kAllZeroCodes = 1 + 3 + 9 + 27 + 81;  // every digit 1
+
+struct Place {
+  int64_t byte;
+  int digit;
+};
+
+// Where element (row, col) lies in a tile.
+Place place_of(int row, int32_t col) {
+  const int32_t in_segment = col % kTernary3Segment;
+  const int64_t block =
+      int64_t{col / kTernary3Segment} * kTernary3Blocks + in_segment / kTernary3Cols;
+  return {block * kBlockBytes + row * 4 + in_segment % 4, in_segment % kTernary3Cols / 4};
+}
+
+}  // namespace
+
+size_t ternary3_tile_bytes(int64_t cols) {
+  const int64_t tail = cols % kTernary3Segment;
+  const int64_t blocks = cols / kTernary3Segment * kTernary3Blocks +
+                         (tail + kTernary3Cols - 1) / kTernary3Cols;
+  return static_cast<size_t>(blocks) * kBlockBytes;
+}
+
+float ternary3_element(const uint8_t* tile, int32_t, int row, int32_t col) {
+  const Place at = place_of(row, col);
+  return static_cast<float>(tile[at.byte] / kPowers[at.digit] % 3 - 1);
+}
+
+void ternary3_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
+  for (int32_t col = 0; col < cols; ++col) out[col] = ternary3_element(tile, cols, row, col);
+}
+
+void ternary3_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile) {
+  std::memset(tile, kAllZeroCodes, ternary3_tile_bytes(cols));
+  for (int row = 0; row < n_rows; ++row) {
+    const int8_t* source = codes + row * ld;
+    for (int32_t col = 0; col < cols; ++col) {
+      const Place at = place_of(row, col);
+      tile[at.byte] = static_cast<uint8_t>(tile[at.byte] + source[col] * kPowers[at.digit]);
+    }
+  }
+}
+
+int64_t ternary3_find_invalid(const uint8_t* tile, size_t bytes) {
+  // 243 = 128 + 115: its high bit is set and the other seven bits plus 13 carry into that bit.
+  return find_block(tile, bytes, [](uint64_t v) {
+    const uint64_t carry = (v & 0x7F7F7F7F7F7F7F7Fu) + 0x0D0D0D0D0D0D0D0Du;
+    return v & carry & 0x8080808080808080u;
+  });
+}
+
+}  // namespace moe
