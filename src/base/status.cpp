@@ -44,6 +44,7 @@ Status Status::error(moe_status code, const char* format, ...) {
 }
 
 Status Status::with_context(const char* format, ...) const {
+  if (ok()) return {};
   char prefix[MOE_ERROR_TEXT_BYTES];
   va_list args;
   va_start(args, format);

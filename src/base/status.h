@@ -29,7 +29,7 @@ class [[nodiscard]] Status {
   static Status verror(moe_status code, const char* format, va_list args)
       __attribute__((format(printf, 2, 0)));
 
-  /// The same error with "prefix: " in front, so that callers can say where it happened.
+  /// The same error with "prefix: " in front, so that callers can say where it happened; OK stays OK.
   Status with_context(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 
  private:

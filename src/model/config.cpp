@@ -55,8 +55,7 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model) {
     return Status::error(MOE_ERR_ARGUMENT, "attention.rope is set, but the model's positions are not rope");
   }
   MOE_TRY(check_int("attention.rope.dims", a.rope.dims, 2, a.head_dim));
-  const Status rope = validate_rope(a.rope);
-  return rope.ok() ? rope : rope.with_context("attention");
+  return validate_rope(a.rope).with_context("attention");
 }
 
 Status validate_activation(const FfnConfig& ffn) {
@@ -94,8 +93,7 @@ Status validate_moe(const MoeConfig& moe, const FfnConfig& ffn, const ModelConfi
   if (moe.shared.gated && moe.shared.d_ff == 0) {
     return Status::error(MOE_ERR_ARGUMENT, "moe.shared.gated is set, but there is no shared expert");
   }
-  const Status router = validate_router(moe.router, moe.n_experts);
-  return router.ok() ? router : router.with_context("moe");
+  return validate_router(moe.router, moe.n_experts).with_context("moe");
 }
 
 Status validate_layer(const LayerConfig& layer, const ModelConfig& model) {
@@ -133,8 +131,7 @@ Status validate(const ModelConfig& config) {
     MOE_TRY(check_int("eos_token_ids", id, 0, config.vocab_size - 1));
   }
   for (size_t i = 0; i < config.layers.size(); ++i) {
-    const Status status = validate_layer(config.layers[i], config);
-    if (!status.ok()) return status.with_context("layer %zu", i);
+    MOE_TRY(validate_layer(config.layers[i], config).with_context("layer %zu", i));
   }
   return {};
 }
