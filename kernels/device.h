@@ -169,7 +169,7 @@ struct RoutingStats {
 };
 
 /// y (+)= scale * MoE(norm(x)): head, route, experts, ordered combine (ascending expert index),
-/// merge, shared expert. n_experts 0 means a dense FFN: then `shared` alone is computed.
+/// merge, shared expert. n_experts 0 means a dense FFN: then `shared` alone is computed. y may be x.
 struct MoeOp {
   const float* x = nullptr;  // (n_rows, d_model)
   float* y = nullptr;        // (n_rows, d_model)

@@ -17,7 +17,7 @@ Status check_range(const char* field, int64_t found, int64_t low, int64_t high) 
 }
 
 void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
-  if (bytes == 0) return;
+  if (bytes == 0 || account->n_lines == MemoryAccount::kMaxLines) return;
   account->lines[account->n_lines++] = {what, bytes};
   if (!checked_add(account->total, bytes, &account->total)) account->total = UINT64_MAX;
 }
@@ -90,14 +90,16 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
   }
   const uint64_t vocab_bytes = static_cast<uint64_t>(config.vocab_size) * sizeof(float);
   MemoryAccount account;
-  add_line(&account, "weights", model.weight_bytes());
+  for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
   add_line(&account, "other sessions", o.other_sessions_bytes);
+  const uint64_t others = account.total;
   add_line(&account, "KV cache", kv);
   add_line(&account, "position tables", rope);
   add_line(&account, "activations", work);
   add_line(&account, "device scratch", model.device().stream_bytes(stream_shape(model, o)));
   add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size));
   add_line(&account, "session", host_state_bytes(config, o));
+  account.session_bytes = account.total - others;
   *out = account;
   return {};
 }

@@ -23,10 +23,11 @@ inline constexpr int32_t kLogitRows = 8;
 
 /// The account of one model with one session, line by line.
 struct MemoryAccount {
-  static constexpr int32_t kMaxLines = 12;
+  static constexpr int32_t kMaxLines = 24;
   MemoryLine lines[kMaxLines] = {};
   int32_t n_lines = 0;
-  uint64_t total = 0;  // of all lines
+  uint64_t total = 0;          // of all lines
+  uint64_t session_bytes = 0;  // of those that the session itself holds
 };
 
 /// `options` with every default filled in. MOE_ERR_RANGE names a field outside its range.

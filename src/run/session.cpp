@@ -49,14 +49,15 @@ Status SessionState::init(const Allocator& allocator) {
   return {};
 }
 
-Result<Box<Session>> Session::create(const Model& model, const SessionOptions& options,
+Result<Box<Session>> Session::create(Model& model, const SessionOptions& options,
                                      const Allocator& allocator) {
   MOE_ASSIGN(const SessionOptions resolved, resolve_options(model, options));
   MemoryAccount account;
   MOE_TRY(account_memory(model, resolved, &account));
   MOE_TRY(check_budget(account, resolved.memory_cap));
+  MOE_TRY(model.prepare());
   MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
-  state->bytes = account.total - model.weight_bytes() - resolved.other_sessions_bytes;
+  state->bytes = account.session_bytes;
   MOE_TRY(state->init(allocator));
   return make_box<Session>(allocator, std::move(state));
 }

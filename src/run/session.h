@@ -26,8 +26,9 @@ enum class LogitRows : uint8_t { kNone, kLast, kAll };
 /// MOE_ERR_DEVICE the session is poisoned: MOE_ERR_STATE until reset().
 class Session final {
  public:
-  /// MOE_ERR_BUDGET, before anything is allocated, when options.memory_cap is too small.
-  static Result<Box<Session>> create(const Model& model, const SessionOptions& options,
+  /// MOE_ERR_BUDGET, before anything is allocated, when options.memory_cap is too small. Then
+  /// brings in the model's weights (Model::prepare).
+  static Result<Box<Session>> create(Model& model, const SessionOptions& options,
                                      const Allocator& allocator);
   ~Session();
   Session(const Session&) = delete;

@@ -1,0 +1,133 @@
+#include <cstdio>
+
+#include "kernels/router/override.h"
+#include "quant/list.h"
+#include "src/run/layer_parts.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxSize = 65536;  // widest input of integer matrices, most experts, most rows
+
+Status check_size(const char* field, int32_t found, int32_t low = 1) {
+  if (found >= low && found <= kMaxSize) return {};
+  return Status::error(MOE_ERR_RANGE, "layer: %s: expected %d..%d, found %d", field, low, kMaxSize,
+                       found);
+}
+
+Status check_given(const char* field, bool given, bool wanted) {
+  if (given == wanted) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "layer: %s is %s", field,
+                       wanted ? "needed, but null" : "given, but has no use here");
+}
+
+bool finite(float v) { return (__builtin_bit_cast(uint32_t, v) & 0x7f800000u) != 0x7f800000u; }
+
+Status check_activation(const ActivationConfig& act) {
+  if (act.kind > Activation::kRelu2) {
+    return Status::error(MOE_ERR_ARGUMENT, "layer: unknown activation %d",
+                         static_cast<int>(act.kind));
+  }
+  if (!finite(act.alpha) || !finite(act.limit) || act.limit < 0 || !finite(act.up_offset)) {
+    return Status::error(MOE_ERR_RANGE,
+                         "layer: alpha, limit and up_offset must be finite, limit "
+                         "at least 0");
+  }
+  return {};
+}
+
+Status check_expert(const char* name, const ExpertWeights& e, bool gated) {
+  if (e.up == nullptr || e.down == nullptr) {
+    return Status::error(MOE_ERR_ARGUMENT, "layer: %s: up and down are needed, but null", name);
+  }
+  if ((e.gate != nullptr) != gated) {
+    return Status::error(MOE_ERR_ARGUMENT, "layer: %s: all experts need a gate, or none", name);
+  }
+  if (e.gate_bias != nullptr && e.gate == nullptr) {
+    return Status::error(MOE_ERR_ARGUMENT, "layer: %s: gate_bias without gate", name);
+  }
+  return {};
+}
+
+Status check_experts(const LayerSpec& spec) {
+  if (spec.experts.size != static_cast<size_t>(spec.n_experts)) {
+    return Status::error(MOE_ERR_SHAPE, "layer: experts: expected %d, found %zu", spec.n_experts,
+                         spec.experts.size);
+  }
+  const bool gated = spec.experts[0].gate != nullptr;
+  for (size_t e = 0; e < spec.experts.size; ++e) {
+    char name[32];
+    std::snprintf(name, sizeof name, "expert %zu", e);
+    MOE_TRY(check_expert(name, spec.experts[e], gated));
+  }
+  if (spec.shared_d_ff == 0) return check_given("shared_gate", spec.shared_gate != nullptr, false);
+  MOE_TRY(check_size("shared_d_ff", spec.shared_d_ff));
+  return check_expert("shared expert", spec.shared, gated);
+}
+
+Status check_router(const LayerSpec& spec) {
+  MOE_TRY(validate_router(spec.router, spec.n_experts).with_context("layer"));
+  const RouterKind kind = spec.router.kind;
+  const bool hash = kind == RouterKind::kHash;
+  const bool cosine = kind == RouterKind::kCosine;
+  const bool biased = kind == RouterKind::kSoftmax || kind == RouterKind::kThreshold ||
+                      kind == RouterKind::kSigmoid;
+  MOE_TRY(check_given("router_weight", spec.router_weight != nullptr, !hash));
+  MOE_TRY(check_given("router_proj", spec.router_proj != nullptr, cosine));
+  MOE_TRY(check_given("router_table", spec.router_table != nullptr, hash));
+  if (!biased) MOE_TRY(check_given("router_bias", spec.router_bias != nullptr, false));
+  if (!cosine) MOE_TRY(check_given("router_proj_bias", spec.router_proj_bias != nullptr, false));
+  if (cosine) MOE_TRY(check_size("d_e", spec.d_e));
+  if (!hash) return {};
+  if (spec.vocab_size < 1) {
+    return Status::error(MOE_ERR_RANGE, "layer: vocab_size: expected at least 1, found %d",
+                         spec.vocab_size);
+  }
+  for (int32_t t = 0; t < spec.vocab_size; ++t) {
+    if (spec.router_table[t] >= 0 && spec.router_table[t] < spec.n_experts) continue;
+    return Status::error(MOE_ERR_RANGE, "layer: router_table[%d]: expected 0..%d, found %d", t,
+                         spec.n_experts - 1, spec.router_table[t]);
+  }
+  return {};
+}
+
+Status check_format(const LayerSpec& spec) {
+  if (spec.format > FormatId::kF16) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "layer: weights cannot be stored as %s",
+                         spec.format == FormatId::kI32 ? "i32" : "an unknown format");
+  }
+  const WeightFormat& format = format_info(spec.format);
+  if (!format.integer && spec.precision != ActPrecision::kF32) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "layer: %s weights need f32 activations",
+                         format.name);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_layer_spec(const LayerSpec& spec) {
+  MOE_TRY(check_size("d_model", spec.d_model));
+  MOE_TRY(check_size("d_ff", spec.d_ff));
+  MOE_TRY(check_size("n_experts", spec.n_experts));
+  MOE_TRY(check_size("n_subheads", spec.n_subheads));
+  MOE_TRY(check_size("max_rows", spec.max_rows));
+  if (spec.d_model % spec.n_subheads != 0) {
+    return Status::error(MOE_ERR_SHAPE, "layer: n_subheads %d does not divide d_model %d",
+                         spec.n_subheads, spec.d_model);
+  }
+  if (!finite(spec.norm_eps) || spec.norm_eps <= 0) {
+    return Status::error(MOE_ERR_RANGE, "layer: norm_eps: expected a finite number above 0");
+  }
+  MOE_TRY(check_activation(spec.act));
+  MOE_TRY(check_format(spec));
+  MOE_TRY(check_router(spec));
+  MOE_TRY(check_experts(spec));
+  if (spec.n_subheads > 1) MOE_TRY(check_given("head", spec.head != nullptr, true));
+  MOE_TRY(check_given("merge", spec.merge != nullptr, spec.head != nullptr));
+  if (spec.head != nullptr) return {};
+  MOE_TRY(check_given("head_bias", spec.head_bias != nullptr, false));
+  return check_given("merge_bias", spec.merge_bias != nullptr, false);
+}
+
+}  // namespace moe

@@ -1,0 +1,54 @@
+#pragma once
+// What a MoE layer on its own is made of. Private to src/run.
+
+#include <atomic>
+
+#include "src/run/device_buffer.h"
+#include "src/run/layer.h"
+
+namespace moe {
+
+/// Experts that are all at hand.
+class ResidentExperts final : public ExpertSource {
+ public:
+  explicit ResidentExperts(const Allocator& allocator) : ffns(allocator) {}
+  Status acquire(int32_t expert, Expert* out) override {
+    *out = {&ffns[static_cast<size_t>(expert)], 0};
+    return {};
+  }
+  void release(int32_t) override {}
+  void prefetch(const int32_t*, int32_t) override {}
+
+  Array<Ffn> ffns;
+};
+
+struct LayerParts {
+  LayerParts(Device& d, const Allocator& a) : device(d), experts(a), rows(a) {}
+  ~LayerParts() {
+    if (stream != nullptr) device.close_stream(stream);
+  }
+  LayerParts(const LayerParts&) = delete;
+  LayerParts& operator=(const LayerParts&) = delete;
+
+  Device& device;
+  DeviceBuffer weights;
+  DeviceBuffer work;
+  ResidentExperts experts;
+  Ffn shared;
+  MoeOp op;  // everything but the rows
+  Stream* stream = nullptr;
+  Array<BatchRow> rows;  // (max_rows)
+  float* x = nullptr;    // (max_rows, d_model) device memory
+  float* y = nullptr;
+  int32_t max_rows = 0;
+  int32_t vocab_size = 0;  // hash router
+  std::atomic<bool> in_use{false};
+};
+
+/// Every size, pointer and number that does not need the weights themselves to be read.
+Status check_layer_spec(const LayerSpec& spec);
+
+/// Packs the weights of a checked spec into device memory and fills the parts that describe them.
+Status pack_layer(const LayerSpec& spec, const Allocator& allocator, LayerParts* parts);
+
+}  // namespace moe
