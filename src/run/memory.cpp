@@ -17,9 +17,13 @@ Status check_range(const char* field, int64_t found, int64_t low, int64_t high) 
 }
 
 void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
-  if (bytes == 0 || account->n_lines == MemoryAccount::kMaxLines) return;
-  account->lines[account->n_lines++] = {what, bytes};
+  if (bytes == 0) return;
   if (!checked_add(account->total, bytes, &account->total)) account->total = UINT64_MAX;
+  if (account->n_lines == MemoryAccount::kMaxLines) {  // the last line takes what has no own
+    account->lines[account->n_lines - 1].bytes += bytes;
+    return;
+  }
+  account->lines[account->n_lines++] = {what, bytes};
 }
 
 uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
