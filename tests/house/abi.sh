@@ -1,0 +1,24 @@
+#!/bin/bash
+# The ABI of libmoe.so and libmoe_convert.so against the committed dumps (x86-64, gcc, release).
+# Usage: abi.sh check|renew [BUILD_DIR]
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+build=${2:-$here/../../build/release}
+
+dump() {  # only what moe_c.h shows, without paths of this machine
+  abidw --headers-dir "$here/../../include" --drop-private-types --no-comp-dir-path --no-corpus-path \
+    --no-show-locs "$1" | sed -E "s/ filepath='[^']*'//; s/ path='[^']*'//"
+}
+
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+for name in libmoe libmoe_convert; do
+  dump "$build/lib/$name.so" >"$fresh/$name.abi"
+  if [ "$1" = renew ]; then
+    cp "$fresh/$name.abi" "$here/$name.abi"
+    echo "wrote $here/$name.abi"
+  elif ! abidiff "$here/$name.abi" "$fresh/$name.abi"; then
+    echo "The ABI of $name changed. After a deliberate addition: tests/house/abi.sh renew" >&2
+    exit 1
+  fi
+done
