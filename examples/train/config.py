@@ -120,7 +120,7 @@ def complete(config: Config) -> Config:
 
 
 def precision_of(config: Config, role: str) -> tuple[str, str]:
-    """(weights, activations) of the matrix `role`, a tensor name without ".weight"; last match wins."""
+    """(weights, activations) of a matrix, named without ".weight"; the last match wins."""
     weights, activations = "auto", "f32"
     for rule in config["precision"]:
         if fnmatchcase(role, rule["match"]):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -32,11 +32,15 @@ def train_tokenizer(n_stories: int, vocab: int) -> Tokenizer:
 
 
 class Stream:
-    """Endless training windows. Each starts with BOS and a new story; a story is followed by EOS and
-    BOS, or, one time in five, by an empty line and the next story, as in a book."""
+    """Endless training windows. Each starts with BOS and a new story. EOS and BOS stand between two
+    stories or, one time in five, an empty line, as in a book. `every` takes only each n-th story,
+    for several workers."""
 
-    def __init__(self, tokenizer: Tokenizer, length: int, next_story: int = 0) -> None:
-        self.tokenizer, self.length, self.next_story = tokenizer, length, next_story
+    def __init__(
+        self, tokenizer: Tokenizer, length: int, next_story: int = 0, every: int = 1
+    ) -> None:
+        self.tokenizer, self.length = tokenizer, length
+        self.next_story, self.every = next_story, every
         self.bos, self.eos = tokenizer.token_to_id(BOS), tokenizer.token_to_id(EOS)
         self.blank = tokenizer.encode("\n\n").ids
 
@@ -46,7 +50,7 @@ class Stream:
             ids += self.tokenizer.encode(story(TRAIN_SEED, self.next_story)).ids
             as_book = Rng(TRAIN_SEED, self.next_story, 7).below(5) == 0
             ids += self.blank if as_book else [self.eos, self.bos]
-            self.next_story += 1
+            self.next_story += self.every
         return ids[: self.length + 1]
 
     def batch(self, rows: int) -> tuple[Tensor, Tensor]:
@@ -61,8 +65,8 @@ def held_out_text(n_stories: int = 120) -> str:
 
 
 def windows(ids: list[int], context: int, bos: int | None) -> Iterator[Tensor]:
-    """Perplexity windows, (1, <= context): non-overlapping pieces of the text's tokens, each with BOS
-    in front when there is one. Every token behind the first of a window is scored."""
+    """Perplexity windows, (1, <= context): non-overlapping pieces of the text's tokens, each with
+    BOS in front when there is one. Every token behind the first of a window is scored."""
     room = context if bos is None else context - 1
     front = [] if bos is None else [bos]
     for start in range(0, len(ids), room):

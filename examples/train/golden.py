@@ -52,8 +52,8 @@ def routing(model: Model) -> list[list[list[int]]]:
     """Per MoE layer and row, the experts computed in the last call, ascending."""
     return [
         [
-            sorted(e for e, kept in zip(i, k) if kept)
-            for i, k in zip(m.route.indices.tolist(), m.route.kept.tolist())
+            sorted(e for e, kept in zip(i, k, strict=False) if kept)
+            for i, k in zip(m.route.indices.tolist(), m.route.kept.tolist(), strict=False)
         ]
         for m in model.moe_layers()
     ]

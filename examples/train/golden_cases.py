@@ -5,7 +5,8 @@ A case is (name, config over BASE, roles with a bias, dtype of the file). Sizes 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 Config = dict[str, Any]
 

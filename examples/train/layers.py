@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +46,7 @@ class Norm(nn.Module):
 
 
 class Linear(nn.Module):
-    """y = x W^T + b with W (out, in) stored and x quantised as the configuration says for `role`."""
+    """y = x W^T + b with W (out, in) stored and x quantised as the configuration says."""
 
     def __init__(
         self, build: Build, role: str, n_in: int, n_out: int, std: float | None = None
@@ -68,7 +69,7 @@ class Linear(nn.Module):
 
 
 def activate(gate: Tensor, up: Tensor | None, f: Config) -> Tensor:
-    """The feed-forward nonlinearity, plain (up None) or gated, with the clamped-SwiGLU parameters."""
+    """The nonlinearity, plain (up None) or gated, with the clamped-SwiGLU parameters."""
     if up is not None and f["limit"] > 0:
         gate, up = gate.clamp(max=f["limit"]), up.clamp(-f["limit"], f["limit"])
     act = f["act"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -101,8 +102,8 @@ class Model(nn.Module):
             block.attention.kv_dtype = dtype
 
     def freeze_ternary(self) -> None:
-        """Replace ternary weights by their stored values {-s, 0, +s} and take them as they are from
-        now on: what an exported checkpoint holds. Other precisions are made from it by whoever reads."""
+        """Replace ternary weights by their stored values {-s, 0, +s} and take them as they are
+        from now on: what an exported checkpoint holds. Other precisions are left to its reader."""
         with torch.no_grad():
             for module in self.modules():
                 if isinstance(module, (Linear, GroupedLinear)) and module.weights.startswith(

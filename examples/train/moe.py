@@ -29,7 +29,7 @@ class _GroupedProduct(torch.autograd.Function):
         ctx.save_for_backward(x, w)
         ctx.counts = counts
         y = x.new_empty(x.shape[0], w.shape[1])
-        for e, (rows, out) in enumerate(zip(x.split(counts), y.split(counts))):
+        for e, (rows, out) in enumerate(zip(x.split(counts), y.split(counts), strict=False)):
             torch.mm(rows, w[e].T, out=out)
         return y
 
@@ -37,7 +37,7 @@ class _GroupedProduct(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         x, w = ctx.saved_tensors
         gx, gw, grad = torch.empty_like(x), torch.zeros_like(w), grad.contiguous()
-        parts = zip(x.split(ctx.counts), grad.split(ctx.counts), gx.split(ctx.counts))
+        parts = zip(x.split(ctx.counts), grad.split(ctx.counts), gx.split(ctx.counts), strict=False)
         for e, (rows, g, out) in enumerate(parts):
             torch.mm(g, w[e], out=out)
             torch.mm(g.T, rows, out=gw[e])
@@ -53,7 +53,7 @@ class _GroupedScale(torch.autograd.Function):
         ctx.save_for_backward(x, w)
         ctx.counts = counts
         y = torch.empty_like(x)
-        for e, (rows, out) in enumerate(zip(x.split(counts), y.split(counts))):
+        for e, (rows, out) in enumerate(zip(x.split(counts), y.split(counts), strict=False)):
             torch.mul(rows, w[e], out=out)
         return y
 
@@ -61,7 +61,7 @@ class _GroupedScale(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         x, w = ctx.saved_tensors
         gx, gw = torch.empty_like(x), torch.empty_like(w)
-        parts = zip(x.split(ctx.counts), grad.split(ctx.counts), gx.split(ctx.counts))
+        parts = zip(x.split(ctx.counts), grad.split(ctx.counts), gx.split(ctx.counts), strict=False)
         for e, (rows, g, out) in enumerate(parts):
             torch.mul(g, w[e], out=out)
             torch.sum(g * rows, dim=0, out=gw[e])
@@ -134,7 +134,7 @@ class Experts(nn.Module):
 
 
 class Stack(nn.ModuleList):
-    """X-MoE's expert: blocks v + FFN(norm(v)); gives E(x) - x, the residual belongs to the model."""
+    """X-MoE's expert: blocks v + FFN(norm(v)); gives E(x) - x, the residual being the model's."""
 
     def inputs(self, x: Tensor) -> Tensor:
         return x
@@ -147,7 +147,7 @@ class Stack(nn.ModuleList):
 
 
 class MoE(nn.Module):
-    """One MoE layer of any kind. x (B, T, d), ids (B, T) -> (B, T, d); `route` is kept for the loss."""
+    """One MoE layer of any kind. x (B, T, d), ids (B, T) -> (B, T, d); keeps its last `route`."""
 
     def __init__(self, build: Build, role: str, f: Config) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ def absmean_ternary(w: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def int8_rows(w: Tensor) -> tuple[Tensor, Tensor]:
-    """w (..., out, in) -> codes in -127..127, scale (..., out, 1) = absmax / 127 (1 for a zero row)."""
+    """w (..., out, in) -> codes in -127..127, scale (..., out, 1) = absmax / 127, or 1 if zero."""
     amax = w.abs().amax(dim=-1, keepdim=True)
     scale = torch.where(amax > 0, amax / 127, torch.ones_like(amax))
     return (w / scale).round_().clamp_(-127, 127), scale
@@ -57,13 +57,13 @@ def weight_value(w: Tensor, kind: str) -> Tensor:
 
 
 def _a8(x: Tensor) -> Tensor:
-    """Per-token int8 (s = 127 / max(amax, 1e-5), code = clip(round(x s), -128, 127)); x (..., in)."""
+    """Per-token int8: s = 127 / max(amax, 1e-5), code = clip(round(x s), -128, 127)."""
     s = 127.0 / x.abs().amax(dim=-1, keepdim=True).clamp_min_(EPS)
     return (x * s).round_().clamp_(-128, 127).div_(s)
 
 
 def _a8_block(x: Tensor) -> Tensor:
-    """int8 with one scale max(amax, 1e-5) / 127 per 256 inputs, codes in -127..127; x (..., in)."""
+    """int8, a scale max(amax, 1e-5) / 127 per 256 inputs, codes in -127..127; x (..., in)."""
     parts = []
     for part in x.split(BLOCK, dim=-1):
         scale = part.abs().amax(dim=-1, keepdim=True).clamp_min(EPS) / 127.0

@@ -26,7 +26,7 @@ def _llama3(inv: Tensor, s: Config) -> Tensor:
 
 
 def _yarn(inv: Tensor, s: Config, dims: int, theta: float) -> tuple[Tensor, float]:
-    """NTK by parts: a linear ramp between interpolation and extrapolation, and the cos/sin factor."""
+    """NTK by parts: a ramp between interpolation and extrapolation, and the cos/sin factor."""
 
     def dim_of(rotations: float) -> float:
         return (

@@ -89,7 +89,7 @@ def sparsemixer_route(z: Tensor, r: Config) -> Route:
 
 
 def cosine_route(s: Tensor, r: Config) -> Route:
-    """Cosine scores on the sphere, temperature tau (X-MoE, Chi et al. 2022, eq. 7 and 8). s (R, N)."""
+    """Cosine scores s (R, N) over a temperature tau (X-MoE, Chi et al. 2022, eq. 7 and 8)."""
     v = s / max(r["tau"], 1e-4)
     index = order_desc(s)[:, : r["k"]]
     chosen, probs = v.gather(1, index), v.softmax(dim=-1)
@@ -104,7 +104,7 @@ def cosine_route(s: Tensor, r: Config) -> Route:
 
 
 def apply_capacity(route: Route, n_experts: int, capacity: Config) -> None:
-    """Refuse pairs over capacity (XMoE eq. 3). All rows are one sequence; changes `route.kept`."""
+    """Refuse pairs over capacity (XMoE eq. 3), all rows being one sequence; sets `route.kept`."""
     rows, gamma = route.indices.shape[0], capacity["gamma"]
     if gamma <= 0:
         return

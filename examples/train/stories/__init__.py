@@ -74,7 +74,8 @@ def _things(rng: Rng, table: dict[str, str]) -> None:
         "wrong": rng.pick(other[2].split("|")),
         "sky": sky,
         "Sky": sky,
-        "sky2": "[dark clouds came up|the air grew heavy|the moon hid behind the clouds|the birds were silent]",
+        "sky2": "[dark clouds came up|the air grew heavy|"
+        "the moon hid behind the clouds|the birds were silent]",
         "tool": rng.pick(["rope", "long stick", "spade", "broom"]),
         "hut": rng.pick(["house", "hut", "cabin", "tower"]),
         "result": result,

@@ -11,7 +11,8 @@ text on every machine and with every version of Python.
 from __future__ import annotations
 
 import re
-from typing import Mapping, Sequence, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 T = TypeVar("T")
 MASK = (1 << 64) - 1
