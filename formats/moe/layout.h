@@ -13,13 +13,16 @@ namespace moe {
 inline constexpr uint64_t kSegmentAlign = 4096;
 /// Matrices and scales begin at multiples of this in their segment.
 inline constexpr uint64_t kMatrixAlign = 64;
+/// Largest matrices.
+inline constexpr int32_t kMaxRows = 1 << 24;
+inline constexpr int32_t kMaxCols = 1 << 20;
 /// Largest segment in memory.
 inline constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 40;
 
 /// One matrix or vector of a blob. The caller of place() fills the first group.
 struct BlobMatrix {
   Role role = Role::kWeight;
-  int32_t sublayer = 0;  // X-MoE: which block of the expert
+  int32_t sublayer = -1;  // X-MoE: which block of the expert; -1: not a stack
   FormatId format = FormatId::kF32;
   ScaleKind scale = ScaleKind::kNone;
   ActPrecision act = ActPrecision::kF32;

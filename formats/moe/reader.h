@@ -68,9 +68,9 @@ class MoeFile final {
 
   Status read_metadata();
   Status read_layouts();
-  Status read_layout(const fbs::Blob& blob, size_t index);
+  Status read_layout(const fbs::Blob& blob);
   Status read_segments();
-  Status read_segment(const fbs::Segment& segment, uint64_t expected_offset);
+  Status read_segment(const fbs::Segment& segment, uint64_t* next);
   Status build_index();
   Status decompress(const FileSegment& s, const uint8_t* stored, uint8_t* out) const;
 

@@ -5,3 +5,5 @@
 #define FLATBUFFERS_ASSERT(condition) static_cast<void>(0)
 
 #include "formats/moe/moe_generated.h"
+
+static_assert(FLATBUFFERS_LITTLEENDIAN, "files are read as they lie");

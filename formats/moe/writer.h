@@ -41,6 +41,7 @@ class MemorySink final : public ModelSink {
   Status truncate(uint64_t size) override;
   Status commit() override { return {}; }
 
+  const uint8_t* data() const { return data_; }
   uint8_t* data() { return data_; }
   size_t size() const { return size_; }
   /// The memory, to be given to free(). The sink is empty afterwards.

@@ -1,0 +1,143 @@
+#include "formats/moe/reader.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "formats/moe/checksum.h"
+#include "formats/moe/zstd_frame.h"
+
+namespace moe {
+namespace {
+
+bool before(const FileSegment& a, const FileSegment& b) {
+  if (a.part != b.part) return a.part < b.part;
+  if (a.layer != b.layer) return a.layer < b.layer;
+  return a.expert < b.expert;
+}
+
+Status segment_error(const FileSegment& s, const Status& status) {
+  char name[kTensorNameBytes];
+  return status.with_context("segment %s", segment_name(s.part, s.layer, s.expert, name));
+}
+
+}  // namespace
+
+MoeFile::MoeFile(FileSource source, const Allocator& allocator)
+    : allocator_(allocator),
+      source_(std::move(source)),
+      metadata_memory_(allocator),
+      layouts_(allocator),
+      segments_(allocator),
+      index_(allocator),
+      tensor_begin_(allocator) {}
+
+MoeFile::~MoeFile() = default;
+
+Result<Box<MoeFile>> MoeFile::open(FileSource source, const Allocator& allocator) {
+  MOE_ASSIGN(Box<MoeFile> file, make_box<MoeFile>(allocator, std::move(source), allocator));
+  MOE_TRY(file->read_metadata());
+  MOE_TRY(file->read_layouts());
+  MOE_TRY(file->read_segments());
+  MOE_TRY(file->build_index());
+  return file;
+}
+
+Status MoeFile::read_metadata() {
+  if (source_.size() < kHeaderBytes) {
+    return Status::error(MOE_ERR_FORMAT, "not a model file: it has %" PRIu64 " bytes", source_.size());
+  }
+  uint8_t header[kHeaderBytes];
+  MOE_TRY(source_.read(0, header, sizeof header));
+  MOE_TRY(decode_header(header, source_.size(), &header_));
+  const auto n = static_cast<size_t>(header_.metadata_bytes);  // at most kMaxMetadataBytes
+  MOE_TRY(metadata_memory_.resize(n));
+  MOE_TRY(source_.read(header_.metadata_offset, metadata_memory_.data(), n));
+  if (xxh64(metadata_memory_.data(), n) != header_.metadata_xxh64) {
+    return Status::error(MOE_ERR_CORRUPT, "model file: the checksum of the metadata does not match");
+  }
+  flatbuffers::Verifier verifier(metadata_memory_.data(), n, 16, 1000000);
+  if (!fbs::VerifyMetadataBuffer(verifier)) {
+    return Status::error(MOE_ERR_FORMAT, "model file: damaged metadata");
+  }
+  metadata_ = fbs::GetMetadata(metadata_memory_.data());
+  return {};
+}
+
+const FileSegment* MoeFile::find(Part part, int32_t layer, int32_t expert) const {
+  FileSegment wanted;
+  wanted.part = part;
+  wanted.layer = layer;
+  wanted.expert = expert;
+  const uint32_t* found = std::lower_bound(index_.begin(), index_.end(), wanted, [this](uint32_t i, const FileSegment& s) {
+    return before(segments_[i], s);
+  });
+  if (found == index_.end() || before(wanted, segments_[*found])) return nullptr;
+  return &segments_[*found];
+}
+
+Status MoeFile::build_index() {
+  MOE_TRY(index_.reserve(segments_.size()));
+  MOE_TRY(tensor_begin_.reserve(segments_.size()));
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    MOE_TRY(index_.push(static_cast<uint32_t>(i)));
+    MOE_TRY(tensor_begin_.push(n_tensors_));
+    n_tensors_ += layout(segments_[i]).matrices.size();
+  }
+  std::sort(index_.begin(), index_.end(),
+            [this](uint32_t a, uint32_t b) { return before(segments_[a], segments_[b]); });
+  for (size_t i = 1; i < index_.size(); ++i) {
+    const FileSegment& s = segments_[index_[i]];
+    if (!before(segments_[index_[i - 1]], s)) {
+      return segment_error(s, Status::error(MOE_ERR_FORMAT, "the file has it twice"));
+    }
+  }
+  return {};
+}
+
+FileTensor MoeFile::tensor(size_t index) const {
+  const uint64_t* after = std::upper_bound(tensor_begin_.begin(), tensor_begin_.end(), index);
+  const auto i = static_cast<size_t>(after - tensor_begin_.begin()) - 1;
+  return {&segments_[i], &layout(segments_[i]).matrices[index - tensor_begin_[i]]};
+}
+
+const uint8_t* MoeFile::in_place(const FileSegment& s) const {
+  if (source_.data() == nullptr || s.codec != Codec::kNone) return nullptr;
+  const uint8_t* bytes = source_.data() + s.offset;
+  return reinterpret_cast<uintptr_t>(bytes) % kMatrixAlign == 0 ? bytes : nullptr;
+}
+
+Status MoeFile::check(const FileSegment& s, const uint8_t* bytes) const {
+  if (xxh64(bytes, static_cast<size_t>(s.stored)) == s.xxh64) return {};
+  return segment_error(s, Status::error(MOE_ERR_CORRUPT, "its checksum does not match"));
+}
+
+Status MoeFile::read(const FileSegment& s, bool verify, uint8_t* out) const {
+  if (s.raw > SIZE_MAX) return out_of_memory("segment", s.raw);  // 32-bit machines
+  if (s.codec == Codec::kNone) {
+    const Status status = source_.read(s.offset, out, static_cast<size_t>(s.raw));
+    if (!status.ok()) return segment_error(s, status);
+    return verify ? check(s, out) : Status();
+  }
+  const auto stored = static_cast<size_t>(s.stored);
+  if (source_.data() != nullptr) {
+    const uint8_t* frame = source_.data() + s.offset;
+    if (verify) MOE_TRY(check(s, frame));
+    return decompress(s, frame, out);
+  }
+  void* frame = allocate(allocator_, stored, kMatrixAlign);
+  if (frame == nullptr) return segment_error(s, out_of_memory("compressed segment", stored));
+  Status status = source_.read(s.offset, frame, stored);
+  if (!status.ok()) status = segment_error(s, status);
+  if (status.ok() && verify) status = check(s, static_cast<const uint8_t*>(frame));
+  if (status.ok()) status = decompress(s, static_cast<const uint8_t*>(frame), out);
+  deallocate(allocator_, frame, stored);
+  return status;
+}
+
+Status MoeFile::decompress(const FileSegment& s, const uint8_t* stored, uint8_t* out) const {
+  const Status status = zstd_decompress(stored, static_cast<size_t>(s.stored), out,
+                                        static_cast<size_t>(s.raw), allocator_);
+  return status.ok() ? status : segment_error(s, status);
+}
+
+}  // namespace moe

@@ -1,0 +1,22 @@
+#pragma once
+// One zstd frame from a stranger into memory of known size.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/allocator.h"
+#include "src/base/status.h"
+
+namespace moe {
+
+/// Largest window that a frame may ask for.
+inline constexpr uint64_t kMaxZstdWindow = uint64_t{8} << 20;
+/// A segment may not grow by more than this factor: a bound on what a small file makes us allocate.
+inline constexpr uint64_t kMaxZstdRatio = 256;
+
+/// Decompresses exactly one ordinary frame of n bytes, whose header states `raw` bytes, into `out`.
+/// Skippable, concatenated, older and dictionary frames are MOE_ERR_CORRUPT. Allocates its state of
+/// about 160 KiB from `allocator`.
+Status zstd_decompress(const uint8_t* frame, size_t n, uint8_t* out, size_t raw, const Allocator& allocator);
+
+}  // namespace moe
