@@ -228,6 +228,8 @@ class Device {
   virtual void free(void* memory, size_t bytes) = 0;
   virtual Status upload(void* device, const void* host, size_t bytes) = 0;
   virtual Status download(void* host, const void* device, size_t bytes) = 0;
+  /// True when host memory can be used as device memory: weights are then read or mapped in place.
+  virtual bool uses_host_memory() const { return true; }
 
   virtual size_t stream_bytes(const StreamShape& shape) const = 0;
   virtual Result<Stream*> open_stream(const StreamShape& shape) = 0;

@@ -6,7 +6,6 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kMaxLayers = 4096;
 constexpr int32_t kMaxWidth = 1 << 20;     // d_model, d_ff, heads * head_dim
 constexpr int32_t kMaxVocab = 1 << 24;
 constexpr int32_t kMaxContext = 1 << 24;

@@ -13,6 +13,8 @@ namespace moe {
 enum class PositionKind : uint8_t { kNone, kRope, kLearned };
 enum class FfnKind : uint8_t { kDense, kMoe };
 
+inline constexpr int32_t kMaxLayers = 4096;
+
 struct AttentionConfig {
   int32_t n_heads = 0;
   int32_t n_kv_heads = 0;

@@ -63,7 +63,7 @@ class Model final {
 
   /// Brings in all weights but the experts', which come when they are acquired. Sessions call it before
   /// they touch a weight; any thread; at once when it was done. A failure leaves the model as it was.
-  Status prepare();
+  Status prepare() const;
   /// Checks every checksum, code and scale of the file, whatever options.verify says.
   Status verify() const;
 

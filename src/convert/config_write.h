@@ -1,0 +1,16 @@
+#pragma once
+// A ModelConfig as the metadata of a model file.
+
+#include "formats/moe/writer.h"
+#include "src/model/config.h"
+
+namespace moe {
+
+flatbuffers::Offset<fbs::ModelConfig> write_config(flatbuffers::FlatBufferBuilder& builder,
+                                                   const ModelConfig& config);
+
+/// Validates the configuration, then ends and commits the file. `tokenizer` may be null.
+Status finish_model(ModelWriter& writer, const ModelConfig& config,
+                    const ModelWriter::Builder<fbs::Tokenizer>& tokenizer, const ModelWriter::Notes& notes);
+
+}  // namespace moe

@@ -1,0 +1,102 @@
+#include "src/model/account.h"
+
+namespace moe {
+namespace {
+
+struct Use {
+  uint64_t bytes = 0;
+  uint64_t parameters = 0;
+
+  void operator+=(const Use& other) {
+    bytes += other.bytes;
+    parameters += other.parameters;
+  }
+};
+
+uint64_t elements(const BlobMatrix& m) {
+  if (m.format == FormatId::kI32) return 0;  // a table is no parameter
+  return static_cast<uint64_t>(m.rows) * static_cast<uint64_t>(m.cols);
+}
+
+Use whole(const MoeFile& file, const FileSegment& s) {
+  Use use{s.raw, 0};
+  for (const BlobMatrix& m : file.layout(s).matrices) use.parameters += elements(m);
+  return use;
+}
+
+// One row of every matrix: look-ups.
+Use one_row(const MoeFile& file, const FileSegment& s) {
+  Use use;
+  for (const BlobMatrix& m : file.layout(s).matrices) {
+    use.bytes += stored_bytes(m) / static_cast<uint64_t>(m.rows);
+    use.parameters += elements(m) / static_cast<uint64_t>(m.rows);
+  }
+  return use;
+}
+
+// A hash router reads one entry of its table.
+Use per_token(const MoeFile& file, const FileSegment& s) {
+  Use use = whole(file, s);
+  for (const BlobMatrix& m : file.layout(s).matrices) {
+    if (m.format == FormatId::kI32) use.bytes -= std::min(use.bytes, stored_bytes(m) - sizeof(int32_t));
+  }
+  return use;
+}
+
+// The largest expert of a layer, as often as one token can take experts.
+Use experts_per_token(const MoeFile& file, const MoeConfig& moe, int32_t layer) {
+  Use largest;
+  for (int32_t e = 0; e < moe.n_experts; ++e) {
+    const Use use = whole(file, *file.find(Part::kExperts, layer, e));
+    if (use.bytes > largest.bytes) largest = use;
+  }
+  const auto k = static_cast<uint64_t>(router_max_k(moe.router, moe.n_experts));
+  const uint64_t n = std::min(static_cast<uint64_t>(moe.n_experts), k * static_cast<uint64_t>(moe.n_subheads));
+  return {largest.bytes * n, largest.parameters * n};
+}
+
+Use active(const MoeFile& file, const ModelConfig& config) {
+  Use sum;
+  for (const FileSegment& s : file.segments()) {
+    if (s.part == Part::kExperts) continue;
+    const bool looked_up = s.part == Part::kPositionEmbedding ||
+                           (s.part == Part::kEmbedding && !config.tie_embeddings);
+    sum += looked_up ? one_row(file, s) : per_token(file, s);
+  }
+  for (int32_t l = 0; l < config.n_layers(); ++l) {
+    const FfnConfig& ffn = config.layers[static_cast<size_t>(l)].ffn;
+    if (ffn.kind == FfnKind::kMoe) sum += experts_per_token(file, ffn.moe, l);
+  }
+  return sum;
+}
+
+}  // namespace
+
+ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
+  enum Line : size_t { kEmbeddings, kAttentions, kNetworks, kRouters, kExpertLine, kMetadata };
+  ModelAccount account;
+  account.n_lines = ModelAccount::kMaxLines;
+  account.lines[kEmbeddings].what = "embedding, final norm and head weights";
+  account.lines[kAttentions].what = "attention weights";
+  account.lines[kNetworks].what = "dense and shared FFN weights";
+  account.lines[kRouters].what = "router, head and merge weights";
+  account.lines[kExpertLine].what = "expert weights";
+  account.lines[kMetadata] = {"metadata", file.metadata_bytes()};
+  for (const FileSegment& s : file.segments()) {
+    const Line line = s.part == Part::kAttention ? kAttentions
+                      : s.part == Part::kFfn     ? kNetworks
+                      : s.part == Part::kRouter  ? kRouters
+                      : s.part == Part::kExperts ? kExpertLine
+                                                 : kEmbeddings;
+    const Use use = whole(file, s);
+    account.lines[line].bytes += use.bytes;
+    account.weight_bytes += use.bytes;
+    account.n_parameters += use.parameters;
+  }
+  const Use use = active(file, config);
+  account.bytes_per_token = use.bytes;
+  account.n_active_parameters = use.parameters;
+  return account;
+}
+
+}  // namespace moe

@@ -1,0 +1,21 @@
+#pragma once
+// How much a model holds and reads, from metadata.
+
+#include "formats/moe/reader.h"
+#include "src/model/model.h"
+
+namespace moe {
+
+struct ModelAccount {
+  static constexpr size_t kMaxLines = 6;
+  MemoryLine lines[kMaxLines] = {};
+  size_t n_lines = 0;
+  uint64_t weight_bytes = 0;     // all segments in memory
+  uint64_t bytes_per_token = 0;  // see Model
+  uint64_t n_parameters = 0;
+  uint64_t n_active_parameters = 0;
+};
+
+ModelAccount account_model(const MoeFile& file, const ModelConfig& config);
+
+}  // namespace moe

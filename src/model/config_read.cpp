@@ -1,0 +1,146 @@
+#include "src/model/config_read.h"
+
+#include "kernels/router/list.h"
+#include "src/model/names.h"
+
+namespace moe {
+namespace {
+
+std::string_view text_of(const flatbuffers::String* text, std::string_view absent = {}) {
+  return text == nullptr ? absent : std::string_view(text->c_str(), text->size());
+}
+
+Status unknown(const char* what, std::string_view name) {
+  return Status::error(MOE_ERR_UNSUPPORTED, "unknown %s '%.*s'", what,
+                       static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());
+}
+
+template <class E, size_t n>
+Status parse_name(const Named<E> (&table)[n], const char* what, std::string_view name, E* out) {
+  return parse_in(table, name, out) ? Status() : unknown(what, name);
+}
+
+Status read_factors(const flatbuffers::Vector<float>* factors, int32_t dims, const float** out) {
+  if (factors == nullptr) return {};
+  if (static_cast<int64_t>(factors->size()) != dims / 2) {
+    return Status::error(MOE_ERR_SHAPE, "rope.scaling: expected %d factors, file has %u", dims / 2, factors->size());
+  }
+  *out = reinterpret_cast<const float*>(factors->Data());
+  return {};
+}
+
+Status read_rope(const fbs::Rope& rope, RopeConfig* out) {
+  MOE_TRY(parse_name(kRopeKinds, "rope kind", text_of(rope.kind()), &out->kind));
+  out->dims = rope.dims();
+  out->theta = rope.theta();
+  const fbs::RopeScaling* s = rope.scaling();
+  if (s == nullptr) return {};
+  MOE_TRY(parse_name(kRopeScalings, "rope scaling", text_of(s->kind()), &out->scaling));
+  out->factor = s->factor();
+  out->low_freq_factor = s->low_freq_factor();
+  out->high_freq_factor = s->high_freq_factor();
+  out->beta_fast = s->beta_fast();
+  out->beta_slow = s->beta_slow();
+  out->truncate = s->truncate();
+  out->attention_factor = s->attention_factor();
+  out->original_context = s->original_context();
+  MOE_TRY(read_factors(s->short_factor(), out->dims, &out->short_factor));
+  return read_factors(s->long_factor(), out->dims, &out->long_factor);
+}
+
+Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
+  out->n_heads = a.n_heads();
+  out->n_kv_heads = a.n_kv_heads();
+  out->head_dim = a.head_dim();
+  out->window = a.window();
+  out->multiplier = a.multiplier();
+  out->sub_norm = a.sub_norm();
+  out->sinks = a.sinks();
+  MOE_TRY(parse_name(kQkNorms, "QK norm", text_of(a.qk_norm(), "none"), &out->qk_norm));
+  return a.rope() == nullptr ? Status() : read_rope(*a.rope(), &out->rope);
+}
+
+Status read_router(const fbs::Router& r, RouterConfig* out) {
+  const RouterInfo* info = find_router(text_of(r.kind()));
+  if (info == nullptr) return unknown("router", text_of(r.kind()));
+  out->kind = info->kind;
+  MOE_TRY(parse_name(kRouterWeights, "router weights", text_of(r.weights(), "raw"), &out->weights));
+  MOE_TRY(parse_name(kCosineGates, "router gate", text_of(r.gate(), "softmax"), &out->gate));
+  MOE_TRY(parse_name(kCapacityOrders, "capacity order", text_of(r.order(), "priority"), &out->order));
+  out->k = r.k();
+  out->threshold = r.threshold();
+  out->min_k = r.min_k();
+  out->max_k = r.max_k();
+  out->scale = r.scale();
+  out->tau = r.tau();
+  out->cosine_eps = r.cosine_eps();
+  out->normalise_token = r.normalise_token();
+  out->topk_norm = r.topk_norm();
+  out->jitter = r.jitter();
+  out->gamma = r.gamma();
+  out->min_capacity = r.min_capacity();
+  return {};
+}
+
+Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
+  out->d_ff = f.d_ff();
+  out->gated = f.gated();
+  out->sub_norm = f.sub_norm();
+  const fbs::Activation& act = *f.activation();
+  MOE_TRY(parse_name(kActivations, "activation", text_of(act.kind()), &out->act.kind));
+  out->act.alpha = act.alpha();
+  out->act.limit = act.limit();
+  out->act.up_offset = act.up_offset();
+  const fbs::Moe* m = f.moe();
+  if (m == nullptr) return {};
+  out->kind = FfnKind::kMoe;
+  out->moe.n_experts = m->n_experts();
+  out->moe.n_subheads = m->n_subheads();
+  out->moe.multi_head = m->multi_head();
+  out->moe.n_sublayers = m->n_sublayers();
+  out->moe.shared.d_ff = m->shared_d_ff();
+  out->moe.shared.gated = m->shared_gated();
+  return read_router(*m->router(), &out->moe.router);
+}
+
+Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
+  const auto& layers = *config.layers();
+  if (layers.size() > static_cast<uint32_t>(kMaxLayers)) {
+    return Status::error(MOE_ERR_RANGE, "n_layers: expected 1..%d, found %u", kMaxLayers, layers.size());
+  }
+  MOE_TRY(out->layers.reserve(layers.size()));
+  for (uint32_t i = 0; i < layers.size(); ++i) {
+    LayerConfig layer;
+    Status status = read_attention(*layers.Get(i)->attention(), &layer.attention);
+    if (status.ok()) status = read_ffn(*layers.Get(i)->ffn(), &layer.ffn);
+    if (!status.ok()) return status.with_context("layer %u", i);
+    MOE_TRY(out->layers.push(layer));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
+  MOE_TRY(out->name.assign(text_of(config.name())));
+  out->vocab_size = config.vocab_size();
+  out->d_model = config.d_model();
+  out->context_length = config.context_length();
+  out->norm_eps = config.norm_eps();
+  out->tie_embeddings = config.tie_embeddings();
+  out->embedding_norm = config.embedding_norm();
+  out->embedding_multiplier = config.embedding_multiplier();
+  out->residual_multiplier = config.residual_multiplier();
+  out->logit_multiplier = config.logit_multiplier();
+  out->bos_token_id = config.bos_token_id();
+  out->pad_token_id = config.pad_token_id();
+  out->add_bos = config.add_bos();
+  MOE_TRY(parse_name(kNormKinds, "norm", text_of(config.norm()), &out->norm));
+  MOE_TRY(parse_name(kPositionKinds, "positions", text_of(config.positions()), &out->positions));
+  if (config.eos_token_ids() != nullptr) {
+    MOE_TRY(out->eos_token_ids.append(config.eos_token_ids()->data(), config.eos_token_ids()->size()));
+  }
+  return read_layers(config, out);
+}
+
+}  // namespace moe

@@ -1,0 +1,81 @@
+#pragma once
+// The words for every choice of a configuration: the same in model files, in the research layout and
+// on the command line. Routers have theirs in kernels/router/list.h.
+
+#include "formats/moe/names.h"
+#include "src/model/config.h"
+
+namespace moe {
+
+inline constexpr Named<NormKind> kNormKinds[] = {
+    {NormKind::kNone, "none"},
+    {NormKind::kRms, "rms"},
+    {NormKind::kLayer, "layer"},
+};
+static_assert(in_order(kNormKinds));
+
+inline constexpr Named<PositionKind> kPositionKinds[] = {
+    {PositionKind::kNone, "none"},
+    {PositionKind::kRope, "rope"},
+    {PositionKind::kLearned, "learned"},
+};
+static_assert(in_order(kPositionKinds));
+
+inline constexpr Named<FfnKind> kFfnKinds[] = {
+    {FfnKind::kDense, "dense"},
+    {FfnKind::kMoe, "moe"},
+};
+static_assert(in_order(kFfnKinds));
+
+inline constexpr Named<QkNorm> kQkNorms[] = {
+    {QkNorm::kNone, "none"},
+    {QkNorm::kHead, "head"},
+    {QkNorm::kWhole, "whole"},
+};
+static_assert(in_order(kQkNorms));
+
+inline constexpr Named<Activation> kActivations[] = {
+    {Activation::kRelu, "relu"},
+    {Activation::kGelu, "gelu"},
+    {Activation::kGeluTanh, "gelu_tanh"},
+    {Activation::kSilu, "silu"},
+    {Activation::kRelu2, "relu2"},
+};
+static_assert(in_order(kActivations));
+
+inline constexpr Named<RopeKind> kRopeKinds[] = {
+    {RopeKind::kNone, "none"},
+    {RopeKind::kHalf, "half"},
+    {RopeKind::kInterleaved, "interleaved"},
+};
+static_assert(in_order(kRopeKinds));
+
+inline constexpr Named<RopeScaling> kRopeScalings[] = {
+    {RopeScaling::kNone, "none"},
+    {RopeScaling::kLinear, "linear"},
+    {RopeScaling::kLlama3, "llama3"},
+    {RopeScaling::kYarn, "yarn"},
+    {RopeScaling::kLongrope, "longrope"},
+};
+static_assert(in_order(kRopeScalings));
+
+inline constexpr Named<RouterWeights> kRouterWeights[] = {
+    {RouterWeights::kRaw, "raw"},
+    {RouterWeights::kRenormalised, "renormalised"},
+    {RouterWeights::kChosen, "chosen"},
+};
+static_assert(in_order(kRouterWeights));
+
+inline constexpr Named<CosineGate> kCosineGates[] = {
+    {CosineGate::kSoftmax, "softmax"},
+    {CosineGate::kSigmoid, "sigmoid"},
+};
+static_assert(in_order(kCosineGates));
+
+inline constexpr Named<CapacityOrder> kCapacityOrders[] = {
+    {CapacityOrder::kPriority, "priority"},
+    {CapacityOrder::kArrival, "arrival"},
+};
+static_assert(in_order(kCapacityOrders));
+
+}  // namespace moe
