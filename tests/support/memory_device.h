@@ -1,0 +1,59 @@
+#pragma once
+// A device that only holds memory, for tests of what is loaded.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/device.h"
+
+namespace moe {
+
+class MemoryDevice final : public Device {
+ public:
+  /// `host`: whether its memory counts as the host's.
+  explicit MemoryDevice(const Allocator& allocator, bool host = true) : allocator_(allocator), host_(host) {}
+  ~MemoryDevice() { EXPECT_EQ(held_, 0u); }
+
+  const char* name() const override { return "memory"; }
+  Status alloc(size_t bytes, void** out) override {
+    void* p = allocate(allocator_, bytes, 64);
+    if (p == nullptr) return out_of_memory("device", bytes);
+    __atomic_add_fetch(&held_, bytes, __ATOMIC_RELAXED);
+    *out = p;
+    return {};
+  }
+  void free(void* memory, size_t bytes) override {
+    __atomic_sub_fetch(&held_, bytes, __ATOMIC_RELAXED);
+    deallocate(allocator_, memory, bytes);
+  }
+  Status upload(void* device, const void* host, size_t bytes) override {
+    std::memcpy(device, host, bytes);
+    return {};
+  }
+  Status download(void* host, const void* device, size_t bytes) override {
+    std::memcpy(host, device, bytes);
+    return {};
+  }
+  bool uses_host_memory() const override { return host_; }
+  size_t held() const { return held_; }
+
+  size_t stream_bytes(const StreamShape&) const override { return 0; }
+  Result<Stream*> open_stream(const StreamShape&) override {
+    return Status::error(MOE_ERR_UNSUPPORTED, "a device without operations");
+  }
+  void close_stream(Stream*) override {}
+  Status sync(Stream&) override { return {}; }
+  void embed(Stream&, const Matrix&, const Matrix&, const BatchRow*, int32_t, float, float*) override {}
+  void norm(Stream&, const Norm&, const float*, int32_t, int32_t, float*) override {}
+  void linear(Stream&, const LinearOp&) override {}
+  void attention(Stream&, const AttentionOp&) override {}
+  void moe(Stream&, const MoeOp&) override {}
+
+ private:
+  const Allocator& allocator_;
+  bool host_;
+  size_t held_ = 0;
+};
+
+}  // namespace moe

@@ -1,0 +1,194 @@
+#pragma once
+// Small random models in memory, written by the writer: any router, layer kind and weight format.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "formats/moe/reader.h"
+#include "formats/moe/writer.h"
+#include "quant/list.h"
+#include "src/convert/config_write.h"
+#include "src/model/model.h"
+#include "src/model/tensors.h"
+
+namespace moe {
+
+/// How a tiny model is stored. The defaults are exact: f32 everywhere.
+struct TinyOptions {
+  uint64_t seed = 1;
+  FormatId weights = FormatId::kF32;         // of matrices, embedding and head included
+  ScaleKind scale = ScaleKind::kTensor;      // integer formats
+  int32_t group = 64;                        // kGroup
+  ActPrecision act = ActPrecision::kA8;      // integer formats
+  FormatId routers = FormatId::kF32;         // f32, bf16, f16
+  bool biases = false;                       // every optional bias
+  bool compress = false;
+  int32_t d_e = 8;                           // cosine routers
+  ModelWriter::Builder<fbs::Tokenizer> tokenizer;  // none: ids only
+};
+
+/// d_model 32, 2 layers, 4 heads over 2, RoPE, RMSNorm, tied embedding of 64 tokens, context 64. The
+/// first layer is dense; the second has 8 gated experts of 24, top-2.
+inline ModelConfig tiny_config() {
+  ModelConfig config;
+  config.vocab_size = 64;
+  config.d_model = 32;
+  config.context_length = 64;
+  config.tie_embeddings = true;
+  config.bos_token_id = 0;
+  EXPECT_TRUE(config.eos_token_ids.push(1).ok());
+  EXPECT_TRUE(config.name.assign("tiny").ok());
+  LayerConfig layer;
+  layer.attention.n_heads = 4;
+  layer.attention.n_kv_heads = 2;
+  layer.attention.head_dim = 8;
+  layer.attention.rope.kind = RopeKind::kHalf;
+  layer.attention.rope.dims = 8;
+  layer.ffn.d_ff = 48;
+  layer.ffn.gated = true;
+  EXPECT_TRUE(config.layers.push(layer).ok());
+  layer.ffn.kind = FfnKind::kMoe;
+  layer.ffn.d_ff = 24;
+  layer.ffn.moe.n_experts = 8;
+  layer.ffn.moe.router.k = 2;
+  EXPECT_TRUE(config.layers.push(layer).ok());
+  return config;
+}
+
+/// A tiny_config() whose layers all have this MoE layer.
+inline ModelConfig tiny_config(const MoeConfig& moe) {
+  ModelConfig config = tiny_config();
+  for (LayerConfig& layer : config.layers) {
+    layer.ffn.kind = FfnKind::kMoe;
+    layer.ffn.d_ff = 24;
+    layer.ffn.moe = moe;
+  }
+  return config;
+}
+
+/// Fills blobs with random weights of a sane size.
+class TinyWeights {
+ public:
+  TinyWeights(const ModelConfig& config, const TinyOptions& options)
+      : config_(config), options_(options), random_(options.seed) {}
+
+  /// The layout of one part; change it before filling to build a wrong file.
+  BlobLayout layout(Part part, int32_t layer) {
+    Array<TensorSpec> specs;
+    EXPECT_TRUE(part_tensors(config_, part, layer, &specs).ok());
+    BlobLayout layout;
+    for (const TensorSpec& spec : specs) {
+      if (!spec.required && !options_.biases) continue;
+      EXPECT_TRUE(layout.matrices.push(matrix(spec)).ok());
+    }
+    const Status status = place(&layout);
+    EXPECT_TRUE(status.ok()) << status.text();
+    return layout;
+  }
+
+  /// Random bytes of a blob; `n_experts` bounds the tables of hash routers.
+  std::vector<uint8_t> fill(const BlobLayout& layout, int32_t n_experts) {
+    std::vector<uint8_t> blob(layout.bytes);
+    for (const BlobMatrix& m : layout.matrices) fill(m, n_experts, blob.data());
+    return blob;
+  }
+
+ private:
+  BlobMatrix matrix(const TensorSpec& spec) const {
+    BlobMatrix m;
+    m.role = spec.role;
+    m.sublayer = spec.sublayer;
+    m.rows = spec.rows == 0 ? options_.d_e : spec.rows;
+    m.cols = spec.cols == 0 ? options_.d_e : spec.cols;
+    if (spec.kind == TensorKind::kIds) m.format = FormatId::kI32;
+    if (spec.kind == TensorKind::kF32Input) m.format = options_.routers;
+    if (spec.kind == TensorKind::kMatrix) m.format = options_.weights;
+    if (!format_info(m.format).integer) return m;
+    m.scale = options_.scale;
+    m.act = options_.act;
+    if (m.scale == ScaleKind::kGroup) m.group = options_.group;
+    return m;
+  }
+
+  void fill(const BlobMatrix& m, int32_t n_experts, uint8_t* blob) {
+    const WeightFormat& format = format_info(m.format);
+    const bool norm = m.role == Role::kNorm || m.role == Role::kSubNorm || m.role == Role::kQNorm ||
+                      m.role == Role::kKNorm || (m.role == Role::kWeight && m.cols == 1);
+    const float size = m.cols == 1 ? 0.1f : 1 / std::sqrt(static_cast<float>(m.cols));
+    std::normal_distribution<float> normal(norm ? 1.0f : 0.0f, size);
+    const size_t n = static_cast<size_t>(kTileRows) * static_cast<size_t>(m.cols);
+    std::vector<float> values(n);
+    std::vector<int8_t> codes(n);
+    std::vector<int32_t> ids(n);
+    const int most = m.format == FormatId::kInt8 ? 127 : 1;
+    for (int32_t row = 0; row < m.rows; row += kTileRows) {
+      uint8_t* tile = blob + m.offset + static_cast<uint64_t>(row / kTileRows) * m.tile_stride;
+      const int n_rows = std::min(kTileRows, m.rows - row);
+      for (size_t i = 0; i < n; ++i) {
+        values[i] = normal(random_);
+        codes[i] = static_cast<int8_t>(std::uniform_int_distribution<int>(-most, most)(random_));
+        ids[i] = std::uniform_int_distribution<int32_t>(0, std::max(0, n_experts - 1))(random_);
+      }
+      if (m.format == FormatId::kI32) {
+        i32_pack(ids.data(), m.cols, n_rows, m.cols, tile);
+      } else if (format.integer) {
+        format.pack_codes(codes.data(), m.cols, n_rows, m.cols, tile);
+      } else {
+        format.pack_values(values.data(), m.cols, n_rows, m.cols, tile);
+      }
+    }
+    auto* scales = reinterpret_cast<float*>(blob + m.scales_offset);
+    const float unit = size / static_cast<float>(most);
+    for (size_t i = 0; i < scale_floats(m); ++i) {
+      scales[i] = unit * std::uniform_real_distribution<float>(1.0f, 2.0f)(random_);
+    }
+  }
+
+  const ModelConfig& config_;
+  const TinyOptions& options_;
+  std::mt19937_64 random_;
+};
+
+/// Writes all segments of the model to `writer`, parts in file order.
+inline void write_tiny_segments(const ModelConfig& config, const TinyOptions& options, ModelWriter* writer) {
+  TinyWeights weights(config, options);
+  for (const Named<Part>& part : kParts) {
+    const int32_t n_layers = part_has_layer(part.value) ? config.n_layers() : 1;
+    for (int32_t i = 0; i < n_layers; ++i) {
+      const int32_t layer = part_has_layer(part.value) ? i : -1;
+      if (!has_part(config, part.value, layer)) continue;
+      const BlobLayout layout = weights.layout(part.value, layer);
+      const int32_t n_experts = layer < 0 ? 0 : config.layers[static_cast<size_t>(layer)].ffn.moe.n_experts;
+      const int32_t n = part.value == Part::kExperts ? n_experts : 1;
+      for (int32_t e = 0; e < n; ++e) {
+        const SegmentId id{part.value, layer, part.value == Part::kExperts ? e : -1};
+        const std::vector<uint8_t> blob = weights.fill(layout, n_experts);
+        const Status status = writer->write_segment(id, layout, blob.data());
+        EXPECT_TRUE(status.ok()) << status.text();
+      }
+    }
+  }
+}
+
+/// The bytes of a model file (64-byte aligned, as data() of the sink).
+inline std::unique_ptr<MemorySink> build_tiny_model(const ModelConfig& config, const TinyOptions& options = {}) {
+  auto sink = std::make_unique<MemorySink>();
+  ModelWriter writer(*sink, options.compress);
+  write_tiny_segments(config, options, &writer);
+  const Status status = finish_model(writer, config, options.tokenizer, {{"tool", "tiny_model.h"}});
+  EXPECT_TRUE(status.ok()) << status.text();
+  return sink;
+}
+
+/// Opens bytes in place; they must outlive the model.
+inline Result<Box<Model>> open_model(const MemorySink& bytes, Device& device,
+                                     const Allocator& allocator = system_allocator()) {
+  MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(FileSource::from_memory(bytes.data(), bytes.size()), allocator));
+  return Model::open(std::move(file), {}, device, Logger(), allocator);
+}
+
+}  // namespace moe
