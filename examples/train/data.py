@@ -32,7 +32,8 @@ def train_tokenizer(n_stories: int, vocab: int) -> Tokenizer:
 
 
 class Stream:
-    """Endless training windows. Each starts with BOS and a new story. EOS and BOS stand between two
+    """Endless training windows. Each starts with BOS and a new story, or, one time in five, with BOS
+    and a place inside a story, as the windows of a long text do. EOS and BOS stand between two
     stories or, one time in five, an empty line, as in a book. `every` takes only each n-th story,
     for several workers."""
 
@@ -45,9 +46,11 @@ class Stream:
         self.blank = tokenizer.encode("\n\n").ids
 
     def _window(self) -> list[int]:
-        ids = [self.bos]
+        ids, rng = [self.bos], Rng(TRAIN_SEED, self.next_story, 8)
         while len(ids) <= self.length:
-            ids += self.tokenizer.encode(story(TRAIN_SEED, self.next_story)).ids
+            new = self.tokenizer.encode(story(TRAIN_SEED, self.next_story)).ids
+            inside = len(ids) == 1 and rng.below(5) == 0
+            ids += new[rng.below(len(new)) :] if inside else new
             as_book = Rng(TRAIN_SEED, self.next_story, 7).below(5) == 0
             ids += self.blank if as_book else [self.eos, self.bos]
             self.next_story += self.every

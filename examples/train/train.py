@@ -123,7 +123,12 @@ class Run:
         log = path.open("a" if self.args.resume else "w", buffering=1)
         parameters = sum(p.numel() for p in self.model.parameters())
         log.write(f"# parameters {parameters} on {self.device}, torch {torch.__version__}\n")
-        log.write(f"# {vars(self.args)}\n# step tokens seconds loss balance learning_rate\n")
+        a = self.args
+        log.write(
+            f"# batch {a.batch} of {self.model.config['context_length']} tokens, rate {a.lr}, "
+            f"minutes {a.minutes}, workers {a.workers}, seed {a.seed}, from step {self.step}\n"
+        )
+        log.write("# step tokens seconds loss balance learning_rate\n")
         losses, saved, last = [], self.elapsed, time.monotonic()
         while self.elapsed < self.args.minutes * 60:
             losses.append(self.one_step())
