@@ -20,7 +20,9 @@ constexpr RestTable make_rest_table() {
 constexpr RestTable kFieldsOfRest = make_rest_table();
 
 struct Isa {
-  using F = __m512;
+  struct F {
+    __m512 v;
+  };
   struct I {
     __m512i v;
   };
@@ -37,14 +39,15 @@ struct Isa {
   static constexpr int kMaxTokens = 8;
   static constexpr int kTiles = 2;
   static constexpr bool kShiftFree = true;
+  static constexpr int kSmallBlocks = 0;
   static constexpr int kInt8Offset = 128;
 
   // Memory.
   MOE_INLINE __mmask16 tail_mask(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
-  MOE_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
-  MOE_INLINE F load_n(const float* p, int n) { return _mm512_maskz_loadu_ps(tail_mask(n), p); }
-  MOE_INLINE void store(float* p, F a) { _mm512_storeu_ps(p, a); }
-  MOE_INLINE void store_n(float* p, F a, int n) { _mm512_mask_storeu_ps(p, tail_mask(n), a); }
+  MOE_INLINE F load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  MOE_INLINE F load_n(const float* p, int n) { return {_mm512_maskz_loadu_ps(tail_mask(n), p)}; }
+  MOE_INLINE void store(float* p, F a) { _mm512_storeu_ps(p, a.v); }
+  MOE_INLINE void store_n(float* p, F a, int n) { _mm512_mask_storeu_ps(p, tail_mask(n), a.v); }
   MOE_INLINE I load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
   MOE_INLINE I load_n(const int32_t* p, int n) {
     return {_mm512_maskz_loadu_epi32(tail_mask(n), p)};
@@ -63,61 +66,61 @@ struct Isa {
     _mm_mask_storeu_epi8(p, tail_mask(n), _mm512_cvtepi32_epi8(a.v));
   }
   MOE_INLINE F load_f16(const uint16_t* p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
   }
   MOE_INLINE F load_f16_n(const uint16_t* p, int n) {
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(tail_mask(n), p));
+    return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(tail_mask(n), p))};
   }
   MOE_INLINE void store_f16(uint16_t* p, F a) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                        _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+                        _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
   }
   MOE_INLINE void store_f16_n(uint16_t* p, F a, int n) {
-    _mm256_mask_storeu_epi16(p, tail_mask(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+    _mm256_mask_storeu_epi16(p, tail_mask(n), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
   }
   MOE_INLINE F load_bf16(const uint16_t* p) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
   }
   MOE_INLINE void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
   MOE_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 
   // Float lanes.
-  MOE_INLINE F zero() { return _mm512_setzero_ps(); }
-  MOE_INLINE F set1(float a) { return _mm512_set1_ps(a); }
-  MOE_INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
-  MOE_INLINE F sub(F a, F b) { return _mm512_sub_ps(a, b); }
-  MOE_INLINE F mul(F a, F b) { return _mm512_mul_ps(a, b); }
-  MOE_INLINE F div(F a, F b) { return _mm512_div_ps(a, b); }
-  MOE_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
-  MOE_INLINE F sqrt(F a) { return _mm512_sqrt_ps(a); }
-  MOE_INLINE F min(F a, F b) { return _mm512_min_ps(a, b); }
-  MOE_INLINE F max(F a, F b) { return _mm512_max_ps(a, b); }
+  MOE_INLINE F zero() { return {_mm512_setzero_ps()}; }
+  MOE_INLINE F set1(float a) { return {_mm512_set1_ps(a)}; }
+  MOE_INLINE F add(F a, F b) { return {_mm512_add_ps(a.v, b.v)}; }
+  MOE_INLINE F sub(F a, F b) { return {_mm512_sub_ps(a.v, b.v)}; }
+  MOE_INLINE F mul(F a, F b) { return {_mm512_mul_ps(a.v, b.v)}; }
+  MOE_INLINE F div(F a, F b) { return {_mm512_div_ps(a.v, b.v)}; }
+  MOE_INLINE F fma(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+  MOE_INLINE F sqrt(F a) { return {_mm512_sqrt_ps(a.v)}; }
+  MOE_INLINE F min(F a, F b) { return {_mm512_min_ps(a.v, b.v)}; }
+  MOE_INLINE F max(F a, F b) { return {_mm512_max_ps(a.v, b.v)}; }
   MOE_INLINE F abs(F a) { return from_bits(bit_and(bits(a), set1_i(0x7FFFFFFF))); }
   MOE_INLINE F neg(F a) { return from_bits(bit_xor(bits(a), set1_i(INT32_MIN))); }
   MOE_INLINE __m256 upper_half(F a) {
-    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));
+    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a.v), 1));
   }
   MOE_INLINE float reduce_add(F a) {
-    const __m256 w = _mm256_add_ps(_mm512_castps512_ps256(a), upper_half(a));
+    const __m256 w = _mm256_add_ps(_mm512_castps512_ps256(a.v), upper_half(a));
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
   }
   MOE_INLINE float reduce_max(F a) {
-    const __m256 w = _mm256_max_ps(_mm512_castps512_ps256(a), upper_half(a));
+    const __m256 w = _mm256_max_ps(_mm512_castps512_ps256(a.v), upper_half(a));
     __m128 s = _mm_max_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
   }
 
   // Masks.
-  MOE_INLINE M lt(F a, F b) { return {_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ)}; }
-  MOE_INLINE M le(F a, F b) { return {_mm512_cmp_ps_mask(a, b, _CMP_LE_OQ)}; }
-  MOE_INLINE M eq(F a, F b) { return {_mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ)}; }
+  MOE_INLINE M lt(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+  MOE_INLINE M le(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)}; }
+  MOE_INLINE M eq(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)}; }
   MOE_INLINE M lt(I a, I b) { return {_mm512_cmplt_epi32_mask(a.v, b.v)}; }
   MOE_INLINE M eq(I a, I b) { return {_mm512_cmpeq_epi32_mask(a.v, b.v)}; }
-  MOE_INLINE F select(M m, F a, F b) { return _mm512_mask_blend_ps(m.v, b, a); }
+  MOE_INLINE F select(M m, F a, F b) { return {_mm512_mask_blend_ps(m.v, b.v, a.v)}; }
   MOE_INLINE I select(M m, I a, I b) { return {_mm512_mask_blend_epi32(m.v, b.v, a.v)}; }
   MOE_INLINE int count(M m) { return __builtin_popcount(m.v); }
 
@@ -148,10 +151,10 @@ struct Isa {
   MOE_INLINE int32_t reduce_max(I a) { return _mm512_reduce_max_epi32(a.v); }
 
   // Between the two.
-  MOE_INLINE I bits(F a) { return {_mm512_castps_si512(a)}; }
-  MOE_INLINE F from_bits(I a) { return _mm512_castsi512_ps(a.v); }
-  MOE_INLINE I to_int(F a) { return {_mm512_cvtps_epi32(a)}; }
-  MOE_INLINE F to_float(I a) { return _mm512_cvtepi32_ps(a.v); }
+  MOE_INLINE I bits(F a) { return {_mm512_castps_si512(a.v)}; }
+  MOE_INLINE F from_bits(I a) { return {_mm512_castsi512_ps(a.v)}; }
+  MOE_INLINE I to_int(F a) { return {_mm512_cvtps_epi32(a.v)}; }
+  MOE_INLINE F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 
   // Blocks of weight codes.
   MOE_INLINE B load_block(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }

@@ -1,0 +1,68 @@
+#pragma once
+// One product to try: weights of any format with known codes, inputs, and the answer by definition.
+
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/linear_input.h"
+#include "quant/list.h"
+
+namespace moe {
+
+struct LinearShape {
+  FormatId format;
+  ScaleKind scale;
+  int32_t group;
+  ActPrecision act;
+  int32_t rows;
+  int32_t cols;
+  int32_t n;
+  bool bias = false;
+  bool accumulate = false;
+  float scale_y = 1;
+};
+
+/// 64-byte aligned memory of an exact size: a sanitizer sees a read past its end.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(size_t n);
+  AlignedBytes(const AlignedBytes&) = delete;
+  AlignedBytes& operator=(const AlignedBytes&) = delete;
+  ~AlignedBytes();
+  uint8_t* data() const { return data_; }
+
+ private:
+  uint8_t* data_;
+};
+
+class LinearProblem {
+ public:
+  /// Random codes, scales and inputs. Tiles lie two tile sizes apart, as gate and up do.
+  LinearProblem(const LinearShape& shape, std::mt19937& rng);
+  /// Every code is `code`, every scale and input 1.
+  LinearProblem(const LinearShape& shape, int code);
+
+  const Matrix& matrix() const { return matrix_; }
+  /// Row i of the answer, bit for bit, by the definitions of quant/ and the order that
+  /// kernels/README.md gives.
+  std::vector<float> expected(int32_t i) const;
+  /// The kernel's answer for input rows ids[0..n) (all in order when empty), tiles in two halves.
+  std::vector<float> run(const CpuKernels& kernels, std::vector<int32_t> ids = {}) const;
+  LinearArgs args(const LinearInput& input, float* y) const;
+  const float* x() const { return x_.data(); }
+
+ private:
+  void pack(const std::vector<float>& elements);
+  float product(const float* x, int32_t row) const;
+
+  LinearShape shape_;
+  std::vector<float> elements_;  // codes or values, (rows, cols)
+  std::vector<float> scales_;
+  std::vector<float> x_;
+  std::vector<float> bias_;
+  std::vector<float> y_;  // before, for accumulate
+  AlignedBytes tiles_;
+  Matrix matrix_;
+};
+
+}  // namespace moe

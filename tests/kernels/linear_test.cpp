@@ -1,0 +1,250 @@
+// linear() of every instruction set against the definition, bit for bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <ostream>
+
+#include "kernels/cpu/select.h"
+#include "tests/kernels/linear_problem.h"
+
+namespace moe {
+namespace {
+
+struct Kind {
+  FormatId format;
+  ScaleKind scale;
+  int32_t group;
+  ActPrecision act;
+};
+
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> kinds;
+  for (const ActPrecision act : {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block}) {
+    for (const FormatId f : {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8}) {
+      kinds.push_back({f, ScaleKind::kTensor, 0, act});
+      kinds.push_back({f, ScaleKind::kRow, 0, act});
+    }
+    for (const int32_t group : {64, 128, 256}) {
+      kinds.push_back({FormatId::kTernary2, ScaleKind::kGroup, group, act});
+    }
+  }
+  for (const FormatId f : {FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {
+    kinds.push_back({f, ScaleKind::kNone, 0, ActPrecision::kF32});
+  }
+  return kinds;
+}
+
+LinearShape shape_of(const Kind& k, int32_t rows, int32_t cols, int32_t n) {
+  return {k.format, k.scale, k.group, k.act, rows, cols, n};
+}
+
+std::string describe(const LinearShape& s, const CpuKernels& kernels) {
+  return std::string(kernels.name) + ": " + format_info(s.format).name + " scales " +
+         std::to_string(static_cast<int>(s.scale)) + " group " + std::to_string(s.group) +
+         " activations " + std::to_string(static_cast<int>(s.act)) + " (" + std::to_string(s.rows) +
+         ", " + std::to_string(s.cols) + ") n " + std::to_string(s.n);
+}
+
+Span<const CpuKernels* const> runnable() {
+  static const CpuKernels* storage[8];
+  return runnable_kernels(storage);
+}
+
+::testing::AssertionResult same_bits(const float* got, const std::vector<float>& want) {
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (std::memcmp(&got[i], &want[i], 4) == 0) continue;
+    return ::testing::AssertionFailure() << "output " << i << ": " << got[i] << ", by definition " << want[i];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+void expect_definition(const LinearShape& s, std::mt19937& rng) {
+  const LinearProblem problem(s, rng);
+  ASSERT_TRUE(check_matrix(problem.matrix()).ok()) << check_matrix(problem.matrix()).text();
+  for (const CpuKernels* kernels : runnable()) {
+    const std::vector<float> y = problem.run(*kernels);
+    for (int32_t i = 0; i < s.n; ++i) {
+      ASSERT_TRUE(same_bits(y.data() + static_cast<ptrdiff_t>(i) * s.rows, problem.expected(i)))
+          << describe(s, *kernels) << ", input row " << i;
+    }
+  }
+}
+
+TEST(Linear, EveryKindMatchesItsDefinition) {
+  std::mt19937 rng(11);
+  for (const Kind& k : all_kinds()) {
+    for (const int32_t n : {1, 2, 3, 7, 8, 9, 33}) {
+      expect_definition(shape_of(k, 40, 300, n), rng);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Linear, RaggedShapes) {
+  std::mt19937 rng(12);
+  for (const Kind& k : all_kinds()) {
+    for (const int32_t cols : {1, 3, 5, 15, 16, 17, 20, 21, 63, 65, 240, 241, 255, 256, 257, 277, 512, 1023}) {
+      expect_definition(shape_of(k, cols % 2 == 0 ? 1 : 17, cols, cols % 3 + 1), rng);
+      if (HasFatalFailure()) return;
+    }
+    for (const int32_t rows : {1, 15, 16, 31, 33, 64, 80}) {
+      expect_definition(shape_of(k, rows, 70, 5), rng);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Linear, NoRowsIsNothing) {
+  std::mt19937 rng(13);
+  for (const Kind& k : all_kinds()) {
+    const LinearProblem problem(shape_of(k, 16, 64, 0), rng);
+    for (const CpuKernels* kernels : runnable()) EXPECT_TRUE(problem.run(*kernels).empty());
+  }
+}
+
+TEST(Linear, BiasScaleAndAccumulate) {
+  std::mt19937 rng(14);
+  for (const Kind& k : all_kinds()) {
+    for (const bool bias : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        LinearShape s = shape_of(k, 21, 100, 3);
+        s.bias = bias;
+        s.accumulate = accumulate;
+        s.scale_y = accumulate && !bias ? 1.0f : 0.37f;
+        expect_definition(s, rng);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// A row's result is its own: alone, in a batch, in another order, twice.
+TEST(Linear, RowsDoNotSeeEachOther) {
+  std::mt19937 rng(15);
+  for (const Kind& k : all_kinds()) {
+    const LinearShape s = shape_of(k, 37, 520, 19);
+    const LinearProblem problem(s, rng);
+    for (const CpuKernels* kernels : runnable()) {
+      const std::vector<float> all = problem.run(*kernels);
+      for (const std::vector<int32_t>& ids :
+           {std::vector<int32_t>{7}, {18, 0, 7}, {3, 3, 3, 3, 3, 3, 3, 3, 3, 1}, {17, 16, 15, 14}}) {
+        const std::vector<float> some = problem.run(*kernels, ids);
+        for (size_t i = 0; i < ids.size(); ++i) {
+          const auto row = all.begin() + static_cast<ptrdiff_t>(ids[i]) * s.rows;
+          ASSERT_TRUE(same_bits(&some[i * static_cast<size_t>(s.rows)], std::vector<float>(row, row + s.rows)))
+              << describe(s, *kernels);
+        }
+      }
+    }
+  }
+}
+
+// More rows than one chunk holds, and a last group of every size.
+TEST(Linear, ManyRows) {
+  std::mt19937 rng(16);
+  for (const Kind& k : {Kind{FormatId::kTernary2, ScaleKind::kRow, 0, ActPrecision::kA8},
+                        Kind{FormatId::kInt8, ScaleKind::kRow, 0, ActPrecision::kA8Block}}) {
+    expect_definition(shape_of(k, 17, 17000, 71), rng);
+  }
+}
+
+// The largest sums there are: every product has the same sign. `code` stands in every place of the
+// activations, -128 too, which no quantiser makes from finite inputs.
+void expect_extreme(const Kind& k, int weight_code, int code, int32_t cols, int32_t n) {
+  const LinearShape s = shape_of(k, 18, cols, n);
+  const LinearProblem problem(s, weight_code);
+  const AlignedBytes scratch(linear_input_bytes(n, cols));
+  const LinearInput input =
+      make_linear_input(k.act, problem.x(), cols, n, cols, nullptr, scratch.data());
+  for (const CpuKernels* kernels : runnable()) {
+    kernels->quantise_rows(input, 0, n);  // every code is 127
+    for (int64_t i = 0; i < int64_t{n} * input.padded_cols; ++i) {
+      ASSERT_TRUE(input.codes[i] == 127 || input.codes[i] == 0);
+      if (input.codes[i] != 0) input.codes[i] = static_cast<int8_t>(code);
+    }
+    for (int64_t i = 0; i < int64_t{n} * (input.padded_cols / 64 + 1); ++i) {
+      input.sums[i] = input.sums[i] / 127 * code;
+    }
+    for (int64_t i = 0; i < int64_t{n} * input.n_scales; ++i) input.scales[i] = 1;
+    std::vector<float> y(static_cast<size_t>(s.rows) * static_cast<size_t>(n));
+    kernels->linear(problem.args(input, y.data()));
+    float want = 0;
+    const int32_t step = k.scale == ScaleKind::kGroup ? k.group
+                         : k.act == ActPrecision::kA8 ? cols : kActBlock;
+    for (int32_t at = 0; at < cols; at += step) {
+      want += static_cast<float>(int64_t{weight_code} * code * std::min(step, cols - at));
+    }
+    for (const float v : y) ASSERT_EQ(v, want) << describe(s, *kernels) << " code " << code;
+  }
+}
+
+TEST(Linear, LargestSumsDoNotWrapOrSaturate) {
+  for (const Kind& k : all_kinds()) {
+    if (k.act == ActPrecision::kF32) continue;
+    for (const int sign : {-1, 1}) {
+      const int weight_code = sign * (k.format == FormatId::kInt8 ? 127 : 1);
+      for (const int code : {127, -127, -128}) {
+        for (const int32_t cols : {4, 255, 4096, 65536}) {
+          for (const int32_t n : {1, 2, 15}) {
+            if (cols == 65536 && (n != 1 || code == -127)) continue;  // long, and nothing new
+            expect_extreme(k, weight_code, code, cols, n);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A row with NaN or infinity must not come out as numbers; the others must not notice.
+TEST(Linear, NonFiniteInputsGiveNan) {
+  for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+    for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
+      for (const CpuKernels* kernels : runnable()) {
+        std::vector<float> x(3 * 300, 0.5f);
+        x[300 + 299] = bad;
+        const AlignedBytes scratch(linear_input_bytes(3, 300));
+        const LinearInput input = make_linear_input(act, x.data(), 300, 3, 300, nullptr, scratch.data());
+        kernels->quantise_rows(input, 0, 3);
+        const LinearProblem problem(
+            shape_of({FormatId::kTernary2, ScaleKind::kTensor, 0, act}, 16, 300, 3), 1);
+        std::vector<float> y(48);
+        kernels->linear(problem.args(input, y.data()));
+        for (size_t i = 0; i < 48; ++i) EXPECT_EQ(std::isnan(y[i]), i / 16 == 1) << kernels->name;
+      }
+    }
+  }
+}
+
+// Codes are those of the definition, in every slot of a group.
+TEST(Linear, QuantisedRowsMatchTheirDefinition) {
+  std::mt19937 rng(17);
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  for (const int32_t cols : {1, 15, 16, 100, 256, 300, 1000}) {
+    for (const CpuKernels* kernels : runnable()) {
+      std::vector<float> x(static_cast<size_t>(cols));
+      for (float& v : x) v = normal(rng);
+      std::vector<int8_t> want(x.size());
+      const ActScale s = quantise_activations(x.data(), cols, -128, want.data());
+      const AlignedBytes scratch(linear_input_bytes(1, cols));
+      const LinearInput in =
+          make_linear_input(ActPrecision::kA8, x.data(), cols, 1, cols, nullptr, scratch.data());
+      kernels->quantise_rows(in, 0, 1);
+      EXPECT_EQ(in.scales[0], s.scale);
+      int32_t sum = 0;
+      for (int32_t i = 0; i < in.padded_cols; ++i) {
+        if (i % 64 == 0) {
+          EXPECT_EQ(in.sums[i / 64], sum);
+        }
+        const int8_t code = i < cols ? want[static_cast<size_t>(i)] : int8_t{0};
+        ASSERT_EQ(in.codes[i], code) << kernels->name << " cols " << cols << " at " << i;
+        sum += code;
+      }
+      EXPECT_EQ(in.sums[in.padded_cols / 64], sum);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moe
