@@ -1,0 +1,153 @@
+// Paths, memory and callbacks as sources; sinks.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "formats/moe/file_source.h"
+#include "formats/moe/writer.h"
+
+namespace moe {
+namespace {
+
+class Folder : public ::testing::Test {
+ protected:
+  Folder() {
+    char name[] = "/tmp/moe_source_XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~Folder() override {
+    const std::string command = "rm -rf " + path_;
+    EXPECT_EQ(std::system(command.c_str()), 0);
+  }
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+  std::string file(const std::string& name, const std::string& content) const {
+    std::ofstream(path(name), std::ios::binary) << content;
+    return path(name);
+  }
+  static bool exists(const std::string& p) { return access(p.c_str(), F_OK) == 0; }
+
+  std::string path_;
+};
+using FileSourceTest = Folder;
+using SinkTest = Folder;
+
+TEST_F(FileSourceTest, ReadsAndMapsAFile) {
+  auto opened = FileSource::open_path(file("a", "0123456789").c_str());
+  ASSERT_TRUE(opened.ok()) << opened.status().text();
+  FileSource source = std::move(opened.value());
+  EXPECT_EQ(source.size(), 10u);
+  char buffer[4] = {};
+  ASSERT_TRUE(source.read(6, buffer, 4).ok());
+  EXPECT_EQ(std::string(buffer, 4), "6789");
+  EXPECT_EQ(source.data(), nullptr);
+  ASSERT_TRUE(source.map().ok());
+  EXPECT_EQ(std::memcmp(source.data(), "0123456789", 10), 0);
+}
+
+TEST_F(FileSourceTest, RefusesWhatIsOutside) {
+  const FileSource source = FileSource::from_memory("0123", 4);
+  char buffer[8];
+  EXPECT_EQ(source.read(1, buffer, 4).code(), MOE_ERR_IO);
+  EXPECT_EQ(source.read(5, buffer, 0).code(), MOE_ERR_IO);
+  EXPECT_EQ(source.read(~0ULL, buffer, 2).code(), MOE_ERR_IO);
+  EXPECT_TRUE(source.read(4, buffer, 0).ok());
+}
+
+TEST_F(FileSourceTest, AFileThatShrankIsAnError) {
+  const std::string p = file("a", "0123456789");
+  auto source = FileSource::open_path(p.c_str());
+  ASSERT_TRUE(source.ok());
+  ASSERT_EQ(truncate(p.c_str(), 5), 0);
+  char buffer[10];
+  EXPECT_EQ(source->read(0, buffer, 10).code(), MOE_ERR_IO);
+}
+
+TEST_F(FileSourceTest, WhatIsNoFile) {
+  EXPECT_EQ(FileSource::open_path(path("missing").c_str()).status().code(), MOE_ERR_NOT_FOUND);
+  EXPECT_EQ(FileSource::open_path(path_.c_str()).status().code(), MOE_ERR_IO);
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(FileSource::open_path(path("pipe").c_str()).status().code(), MOE_ERR_IO);
+}
+
+TEST_F(FileSourceTest, Callbacks) {
+  const auto read = [](void* user, uint64_t offset, void* buffer, size_t n) {
+    if (offset == 3) return 7;
+    std::memcpy(buffer, static_cast<const char*>(user) + offset, n);
+    return 0;
+  };
+  char text[] = "0123456789";
+  const FileSource source = FileSource::from_callbacks({10, read, text});
+  char buffer[2];
+  ASSERT_TRUE(source.read(1, buffer, 2).ok());
+  EXPECT_EQ(std::string(buffer, 2), "12");
+  EXPECT_EQ(source.read(3, buffer, 2).code(), MOE_ERR_IO);
+  EXPECT_EQ(source.read(9, buffer, 2).code(), MOE_ERR_IO);
+}
+
+TEST_F(SinkTest, TheFinalNameAppearsAtCommit) {
+  const std::string p = file("m", "the old one");
+  {
+    auto sink = open_file_sink(p);
+    ASSERT_TRUE(sink.ok()) << sink.status().text();
+    ASSERT_TRUE((*sink)->write(0, "new", 3).ok());
+    EXPECT_TRUE(exists(p + ".partial"));
+    ASSERT_TRUE((*sink)->commit().ok());
+  }
+  std::string content;
+  std::ifstream(p) >> content;
+  EXPECT_EQ(content, "new");
+  EXPECT_FALSE(exists(p + ".partial"));
+}
+
+TEST_F(SinkTest, NothingIsLeftWithoutCommit) {
+  const std::string p = file("m", "the old one");
+  {
+    auto sink = open_file_sink(p);
+    ASSERT_TRUE(sink.ok());
+    ASSERT_TRUE((*sink)->write(0, "new", 3).ok());
+  }
+  EXPECT_FALSE(exists(p + ".partial"));
+  std::string word;
+  std::ifstream(p) >> word;
+  EXPECT_EQ(word, "the");
+}
+
+TEST_F(SinkTest, AStalePartialFileIsReplaced) {
+  file("m.partial", std::string(1000, 'x'));
+  auto sink = open_file_sink(path("m"));
+  ASSERT_TRUE(sink.ok());
+  ASSERT_TRUE((*sink)->write(0, "new", 3).ok());
+  ASSERT_TRUE((*sink)->commit().ok());
+  struct stat info;
+  ASSERT_EQ(stat(path("m").c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 3);
+}
+
+TEST_F(SinkTest, PlacesThatCannotBeWritten) {
+  EXPECT_EQ(open_file_sink(path("no/such/folder/m")).status().code(), MOE_ERR_IO);
+  EXPECT_EQ(open_file_sink(path_).status().code(), MOE_ERR_IO);
+}
+
+// /dev/full takes no byte: the disk is full.
+TEST_F(SinkTest, AFullDiskIsAnErrorAndLeavesNothing) {
+  ASSERT_EQ(symlink("/dev/full", path("m.partial").c_str()), 0);
+  {
+    auto sink = open_file_sink(path("m"));
+    ASSERT_TRUE(sink.ok()) << sink.status().text();
+    const Status status = (*sink)->write(0, "new", 3);
+    EXPECT_EQ(status.code(), MOE_ERR_IO);
+    EXPECT_NE(std::strstr(status.text(), "No space left"), nullptr) << status.text();
+  }
+  EXPECT_FALSE(exists(path("m")));
+  EXPECT_FALSE(exists(path("m.partial")));
+}
+
+}  // namespace
+}  // namespace moe
