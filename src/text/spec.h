@@ -21,8 +21,8 @@ namespace moe {
 /// whitespace_split. behavior: removed isolated merged_with_previous merged_with_next contiguous.
 /// scheme: always first never.
 ///
-/// Decoders: byte_level; byte_fallback; fuse; metaspace (content, scheme); replace (pattern, regex,
-/// content); strip (content: one character, start and stop: how many at most). A decoder is
+/// Decoders: byte_level; byte_fallback; fuse; metaspace (content, scheme); replace (pattern, plain text
+/// only, content); strip (content: one character, start and stop: how many at most). A decoder is
 /// (replace | strip | metaspace)* byte_fallback? (replace | strip | metaspace)*
 /// [(fuse | byte_level) strip*]; no step at all puts a space between tokens.
 struct TextStepSpec {
@@ -38,6 +38,9 @@ struct TextStepSpec {
   bool invert = false;
   bool flag = false;
 };
+
+inline constexpr size_t kMaxSteps = 32;          // of one kind
+inline constexpr size_t kMaxContentBytes = 256;  // of TextStepSpec::content and a plain pattern
 
 /// Bits of TokenizerSpec::added_flags.
 enum AddedTokenFlag : uint8_t {

@@ -1,0 +1,80 @@
+#include "src/text/added_tokens.h"
+
+#include "src/base/string.h"
+#include "src/text/utf8.h"
+
+#if MOE_TEXT
+#include "src/text/unicode.h"
+#endif
+
+namespace moe {
+namespace {
+
+#if MOE_TEXT
+bool inside_word(std::string_view text, size_t begin, size_t end) {
+  if (begin > 0) {
+    const uint32_t n = utf8_previous_length(text.data() + begin);
+    if (is_word(utf8_next(text.data() + begin - n).code)) return true;
+  }
+  return end < text.size() && is_word(utf8_next(text.data() + end).code);
+}
+
+size_t skip_space_left(std::string_view text, size_t begin, size_t floor) {
+  while (begin > floor) {
+    const uint32_t n = utf8_previous_length(text.data() + begin);
+    if (!is_white_space(utf8_next(text.data() + begin - n).code)) break;
+    begin -= n;
+  }
+  return begin;
+}
+
+size_t skip_space_right(std::string_view text, size_t end) {
+  while (end < text.size()) {
+    const Utf8Char c = utf8_next(text.data() + end);
+    if (!is_white_space(c.code)) break;
+    end += c.length;
+  }
+  return end;
+}
+#endif
+
+}  // namespace
+
+// Bytes of the longest token that begins at text[at], 0 where none does.
+size_t AddedTokens::longest(std::string_view text, size_t at, uint32_t* id) const {
+  size_t n = 0;
+  uint32_t node = ByteTrie::kRoot;
+  for (size_t i = at; i < text.size(); ++i) {
+    node = trie_.step(node, static_cast<uint8_t>(text[i]));
+    if (node == ByteTrie::kNone) break;
+    if (trie_.value(node) == ByteTrie::kNone) continue;
+    *id = trie_.value(node);
+    n = i + 1 - at;
+  }
+  return n;
+}
+
+bool AddedTokens::find(std::string_view text, size_t from, bool special, Match* match) const {
+  if (trie_.empty()) return false;
+  for (size_t at = from; at < text.size();) {
+    uint32_t id = 0;
+    const size_t n = longest(text, at, &id);
+    if (n == 0) {
+      ++at;
+      continue;
+    }
+    const uint8_t flags = vocabulary_->flags(id);
+    *match = {at, at + n, static_cast<int32_t>(id)};
+    at += n;
+    if ((flags & kAddedSpecial) != 0 && !special) continue;
+#if MOE_TEXT
+    if ((flags & kAddedSingleWord) != 0 && inside_word(text, match->begin, match->end)) continue;
+    if ((flags & kAddedLstrip) != 0) match->begin = skip_space_left(text, match->begin, from);
+    if ((flags & kAddedRstrip) != 0) match->end = skip_space_right(text, match->end);
+#endif
+    return true;
+  }
+  return false;
+}
+
+}  // namespace moe

@@ -1,0 +1,37 @@
+#pragma once
+// Tokens that are found in the text before anything else is done to it.
+
+#include "src/text/byte_trie.h"
+#include "src/text/vocabulary.h"
+
+namespace moe {
+
+/// Leftmost-longest search, with the side conditions of `tokenizers`: a match that is refused (not a
+/// single word, or a special token that may not be found) still uses up its text.
+class AddedTokens final {
+ public:
+  explicit AddedTokens(const Allocator& allocator) : trie_(allocator) {}
+
+  /// `entries` are the texts to look for and their ids.
+  Status create(Array<TrieEntry>& entries, const Vocabulary& vocabulary) {
+    vocabulary_ = &vocabulary;
+    return trie_.build(entries);
+  }
+  bool empty() const { return trie_.empty(); }
+
+  struct Match {
+    size_t begin;
+    size_t end;
+    int32_t id;
+  };
+  /// The first token in text[from, end); begin and end take in stripped white space. False: none.
+  bool find(std::string_view text, size_t from, bool special, Match* match) const;
+
+ private:
+  size_t longest(std::string_view text, size_t at, uint32_t* id) const;
+
+  ByteTrie trie_;
+  const Vocabulary* vocabulary_ = nullptr;
+};
+
+}  // namespace moe

@@ -1,0 +1,158 @@
+#include "src/text/parts.h"
+#include "src/text/utf8.h"
+
+namespace moe {
+namespace {
+
+// Text between added tokens goes to f, their ids to `ids`.
+template <class F>
+Status between_tokens(const AddedTokens& added, std::string_view text, bool special,
+                      Array<int32_t>& ids, F&& f) {
+  size_t done = 0;
+  AddedTokens::Match match;
+  while (added.find(text, done, special, &match)) {
+    if (done < match.begin) MOE_TRY(f(slice(text, done, match.begin - done), done == 0));
+    MOE_TRY(ids.push(match.id));
+    done = match.end;
+  }
+  return done < text.size() ? f(slice(text, done), done == 0) : Status();
+}
+
+Status encode_bytes(const TokenizerParts& parts, std::string_view text, bool special,
+                    Array<int32_t>& ids) {
+  const auto put = [&](std::string_view part, bool) -> Status {
+    const size_t n = ids.size();
+    MOE_TRY(ids.resize(n + part.size()));
+    for (size_t i = 0; i < part.size(); ++i) ids[n + i] = static_cast<uint8_t>(part[i]);
+    return {};
+  };
+  return between_tokens(parts.added, text, special, ids, put);
+}
+
+#if MOE_TEXT
+// Pieces that came before, in the same text, and their ids: words repeat.
+class WordCache final {
+ public:
+  explicit WordCache(const Allocator& a) : entries_(a) {}
+
+  /// For a new text. Not worth its memory for a few pieces.
+  Status start(size_t n_pieces) {
+    entries_.clear();
+    return entries_.resize(n_pieces < 256 ? 0 : kEntries);
+  }
+  /// Where the piece's entry is; *hit says whether it holds that piece.
+  struct Entry {
+    uint32_t begin = 0;
+    uint32_t length = 0;
+    uint32_t n_ids = 0;
+    uint32_t hash = 0;
+    size_t first_id = 0;
+  };
+  Entry* find(std::string_view text, const Piece& piece, bool* hit) {
+    *hit = false;
+    const uint32_t length = piece.end - piece.begin;
+    if (entries_.empty() || length > kLongest) return nullptr;
+    const std::string_view word = slice(text, piece.begin, length);
+    const uint64_t hash = hash_bytes(word);
+    Entry* e = &entries_[hash & (kEntries - 1)];
+    const auto tag = static_cast<uint32_t>(hash >> 32);
+    *hit = e->length == length && e->hash == tag && slice(text, e->begin, length) == word;
+    if (!*hit) *e = {piece.begin, 0, 0, tag, 0};  // length 0: not filled yet
+    return e;
+  }
+
+ private:
+  static constexpr size_t kEntries = 4096;
+  static constexpr uint32_t kLongest = 64;
+  Array<Entry> entries_;
+};
+
+class Encoder final {
+ public:
+  Encoder(const TokenizerParts& parts, Array<int32_t>& ids)
+      : parts_(parts),
+        ids_(ids),
+        pre_(*parts.allocator),
+        bpe_(*parts.allocator),
+        unigram_(*parts.allocator),
+        cache_(*parts.allocator),
+        repaired_(*parts.allocator),
+        normalized_{Array<char>(*parts.allocator), Array<char>(*parts.allocator)} {}
+
+  Status run(std::string_view text, bool special) {
+    MOE_TRY(search_.create(parts_.library));
+    MOE_TRY(utf8_repair(text, repaired_, &text));
+    const auto raw = [&](std::string_view part, bool at_start) -> Status {
+      std::string_view normal;
+      MOE_TRY(parts_.normalizer.run(part, search_, normalized_, &normal, &at_start));
+      const auto inner = [&](std::string_view inner_part, bool inner_start) {
+        return encode_part(inner_part, at_start && inner_start);
+      };
+      return between_tokens(parts_.added_normalized, normal, special, ids_, inner);
+    };
+    return between_tokens(parts_.added, text, special, ids_, raw);
+  }
+
+ private:
+  Status encode_part(std::string_view part, bool at_start) {
+    std::string_view text;
+    Span<const Piece> pieces;
+    MOE_TRY(parts_.pre_tokenizer.run(part, at_start, search_, pre_, &text, &pieces));
+    MOE_TRY(cache_.start(pieces.size));
+    for (const Piece& piece : pieces) {
+      bool hit = false;
+      WordCache::Entry* entry = cache_.find(text, piece, &hit);
+      if (hit) {
+        MOE_TRY(repeat(entry->first_id, entry->n_ids));
+        continue;
+      }
+      const size_t first = ids_.size();
+      const std::string_view word = slice(text, piece.begin, piece.end - piece.begin);
+      MOE_TRY(parts_.kind == TokenizerParts::kBpe ? parts_.bpe.encode(word, bpe_, ids_)
+                                                  : parts_.unigram.encode(word, unigram_, ids_));
+      if (entry == nullptr) continue;
+      entry->length = piece.end - piece.begin;
+      entry->first_id = first;
+      entry->n_ids = static_cast<uint32_t>(ids_.size() - first);
+    }
+    return {};
+  }
+
+  Status repeat(size_t first, size_t n) {
+    const size_t at = ids_.size();
+    MOE_TRY(ids_.reserve(ids_.capacity() >= at + n ? at : 2 * (at + n)));
+    MOE_TRY(ids_.resize(at + n));
+    std::copy(ids_.begin() + first, ids_.begin() + first + n, ids_.begin() + at);
+    return {};
+  }
+
+  const TokenizerParts& parts_;
+  Array<int32_t>& ids_;
+  RegexSearch search_;
+  PreTokenizerScratch pre_;
+  BpeScratch bpe_;
+  UnigramScratch unigram_;
+  WordCache cache_;
+  Array<char> repaired_;
+  Array<char> normalized_[2];
+};
+#endif
+
+}  // namespace
+
+Status encode_text(const TokenizerParts& parts, std::string_view text, bool parse_special,
+                   Array<int32_t>& ids) {
+  constexpr size_t kMaxBytes = size_t{1} << 29;
+  if (text.size() > kMaxBytes) {
+    return Status::error(MOE_ERR_TOO_LONG, "text: %zu bytes, at most %zu at once", text.size(),
+                         kMaxBytes);
+  }
+  if (parts.kind == TokenizerParts::kBytes) return encode_bytes(parts, text, parse_special, ids);
+#if MOE_TEXT
+  return Encoder(parts, ids).run(text, parse_special);
+#else
+  return {};
+#endif
+}
+
+}  // namespace moe

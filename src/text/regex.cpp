@@ -1,0 +1,183 @@
+#include "src/text/regex.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "src/text/regex_syntax.h"
+#include "src/text/utf8.h"
+
+namespace moe {
+namespace {
+
+// PCRE2 frees without telling the size: it is kept in front.
+constexpr size_t kHeader = 16;
+
+void* pcre_allocate(size_t bytes, void* user) {
+  size_t total = 0;
+  if (!checked_add(bytes, kHeader, &total)) return nullptr;
+  char* p = static_cast<char*>(allocate(*static_cast<const Allocator*>(user), total, kHeader));
+  if (p == nullptr) return nullptr;
+  std::memcpy(p, &total, sizeof total);
+  return p + kHeader;
+}
+
+void pcre_free(void* pointer, void* user) {
+  if (pointer == nullptr) return;
+  char* p = static_cast<char*>(pointer) - kHeader;
+  size_t total = 0;
+  std::memcpy(&total, p, sizeof total);
+  deallocate(*static_cast<const Allocator*>(user), p, total);
+}
+
+constexpr size_t kMaxPatternBytes = 1 << 16;
+constexpr uint32_t kHeapKib = 64 * 1024;
+
+// Steps that PCRE2 may take from one starting point. Where that is not enough, it is tried again with
+// the next limit and charged, so that the work on a text is bounded and yet no ordinary pattern ever
+// hits the end. The limit counts from each starting point anew: few of them are tried per call.
+constexpr uint32_t kStepLimits[] = {1000, 30'000, 1'000'000, 40'000'000};
+constexpr size_t kWindow = 64;
+constexpr uint64_t kBudget = 200'000'000;
+constexpr uint64_t kBudgetPerByte = 200;
+
+uint32_t compile_options() {
+  return PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
+         PCRE2_USE_OFFSET_LIMIT;
+}
+
+struct ScriptTest {
+  const RegexLibrary* library;
+};
+
+bool is_script(void* user, std::string_view name) {
+  char pattern[64];
+  if (name.size() > 40) return false;
+  size_t n = 0;
+  for (const char c : std::string_view("\\p{sc:")) pattern[n++] = c;
+  for (const char c : name) pattern[n++] = c;
+  pattern[n++] = '}';
+  int code = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* compiled =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern), n, compile_options(), &code, &offset,
+                    static_cast<ScriptTest*>(user)->library->compile());
+  pcre2_code_free(compiled);
+  return compiled != nullptr;
+}
+
+}  // namespace
+
+RegexLibrary::~RegexLibrary() {
+  pcre2_compile_context_free(compile_);
+  pcre2_general_context_free(general_);
+}
+
+Status RegexLibrary::create(const Allocator& allocator) {
+  general_ = pcre2_general_context_create(pcre_allocate, pcre_free,
+                                          const_cast<Allocator*>(&allocator));
+  if (general_ == nullptr) return out_of_memory("regular expressions", sizeof(void*));
+  compile_ = pcre2_compile_context_create(general_);
+  if (compile_ == nullptr) return out_of_memory("regular expressions", sizeof(void*));
+  pcre2_set_newline(compile_, PCRE2_NEWLINE_LF);
+  pcre2_set_max_pattern_length(compile_, 4 * kMaxPatternBytes);
+  return {};
+}
+
+Regex::~Regex() { pcre2_code_free(code_); }
+
+Status Regex::create(std::string_view pattern, const RegexLibrary& library,
+                     const Allocator& allocator) {
+  if (pattern.empty() || pattern.size() > kMaxPatternBytes) {
+    return Status::error(MOE_ERR_FORMAT, "pattern: expected 1 to %zu bytes, found %zu",
+                         kMaxPatternBytes, pattern.size());
+  }
+  Array<char> text(allocator);
+  ScriptTest test{&library};
+  MOE_TRY(to_pcre2(pattern, is_script, &test, text));
+  int code = 0;
+  PCRE2_SIZE offset = 0;
+  code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), compile_options(),
+                        &code, &offset, library.compile());
+  if (code_ != nullptr) return {};
+  if (code == PCRE2_ERROR_NOMEMORY || code == 121) {  // 121: no memory while compiling
+    return out_of_memory("pattern", text.size());
+  }
+  PCRE2_UCHAR message[120] = {};
+  pcre2_get_error_message(code, message, sizeof message);
+  return Status::error(MOE_ERR_FORMAT, "pattern \"%.*s\": %s (at %zu)",
+                       static_cast<int>(std::min<size_t>(pattern.size(), 100)), pattern.data(),
+                       reinterpret_cast<const char*>(message), static_cast<size_t>(offset));
+}
+
+RegexSearch::~RegexSearch() {
+  pcre2_match_data_free(data_);
+  pcre2_match_context_free(context_);
+}
+
+Status RegexSearch::create(const RegexLibrary& library) {
+  context_ = pcre2_match_context_create(library.general());
+  data_ = pcre2_match_data_create(1, library.general());
+  if (context_ == nullptr || data_ == nullptr) return out_of_memory("matching", sizeof(void*));
+  pcre2_set_heap_limit(context_, kHeapKib);
+  return {};
+}
+
+void RegexSearch::start(std::string_view text) {
+  text_ = text;
+  from_ = 0;
+  last_end_ = ~size_t{0};
+}
+
+// Looks for a match that begins in [at, at + n_starts); *code is PCRE2's.
+Status RegexSearch::match(const Regex& regex, size_t at, size_t n_starts, int* code) {
+  for (const uint32_t limit : kStepLimits) {
+    if (limit != kStepLimits[0]) {
+      spent_ += limit;
+      if (spent_ > kBudget + kBudgetPerByte * text_.size()) break;
+    }
+    pcre2_set_match_limit(context_, limit);
+    pcre2_set_offset_limit(context_, at + n_starts - 1);
+    *code = pcre2_match(regex.code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), at,
+                        PCRE2_NO_UTF_CHECK, data_, context_);
+    if (*code == PCRE2_ERROR_NOMEMORY) return out_of_memory("matching", text_.size());
+    if (*code >= 0 || *code == PCRE2_ERROR_NOMATCH) return {};
+    if (*code != PCRE2_ERROR_MATCHLIMIT || n_starts > 1) break;
+  }
+  if (*code == PCRE2_ERROR_MATCHLIMIT && n_starts > 1) return {};
+  return Status::error(MOE_ERR_TEXT, "a pattern of the tokenizer exceeds its limits (%d)", *code);
+}
+
+Status RegexSearch::next(const Regex& regex, bool* found, size_t* begin, size_t* end) {
+  *found = false;
+  size_t at = from_;
+  while (at <= text_.size()) {
+    size_t n_starts = kWindow;
+    int code = 0;
+    MOE_TRY(match(regex, at, n_starts, &code));
+    if (code == PCRE2_ERROR_MATCHLIMIT) MOE_TRY(match(regex, at, n_starts = 1, &code));
+    if (code == PCRE2_ERROR_NOMATCH) {
+      at += n_starts;
+      while (at < text_.size() && (static_cast<uint8_t>(text_[at]) & 0xC0) == 0x80) ++at;
+      continue;
+    }
+    const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data_);
+    const size_t b = offsets[0];
+    const size_t e = offsets[1];
+    if (b < from_ || b > e) {  // what \K in a lookaround can do
+      return Status::error(MOE_ERR_TEXT, "a pattern of the tokenizer matches backwards");
+    }
+    if (b == e && e == last_end_) {  // an empty match right after a match: look one further
+      at = from_ += from_ < text_.size() ? utf8_next(text_.data() + from_).length : 1;
+      continue;
+    }
+    from_ = last_end_ = e;
+    *found = true;
+    *begin = b;
+    *end = e;
+    return {};
+  }
+  from_ = text_.size() + 1;
+  return {};
+}
+
+}  // namespace moe

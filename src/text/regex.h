@@ -1,0 +1,79 @@
+#pragma once
+// Regular expressions (PCRE2) with bounded time and memory.
+
+#include <string_view>
+
+#include "src/base/array.h"
+
+// PCRE2's own types, so that its header stays out of ours.
+struct pcre2_real_general_context_8;
+struct pcre2_real_compile_context_8;
+struct pcre2_real_code_8;
+struct pcre2_real_match_context_8;
+struct pcre2_real_match_data_8;
+
+namespace moe {
+
+/// PCRE2's memory, taken from our allocator. Must outlive what is made with it.
+class RegexLibrary final {
+ public:
+  RegexLibrary() = default;
+  RegexLibrary(const RegexLibrary&) = delete;
+  RegexLibrary& operator=(const RegexLibrary&) = delete;
+  ~RegexLibrary();
+  Status create(const Allocator& allocator);
+
+  pcre2_real_general_context_8* general() const { return general_; }
+  pcre2_real_compile_context_8* compile() const { return compile_; }
+
+ private:
+  pcre2_real_general_context_8* general_ = nullptr;
+  pcre2_real_compile_context_8* compile_ = nullptr;
+};
+
+/// A compiled pattern. Immutable after create(): any thread.
+class Regex final {
+ public:
+  Regex() = default;
+  Regex(Regex&& other) noexcept : code_(std::exchange(other.code_, nullptr)) {}
+  Regex& operator=(Regex&& other) noexcept {
+    std::swap(code_, other.code_);
+    return *this;
+  }
+  ~Regex();
+  /// `pattern` is in Oniguruma's syntax. MOE_ERR_FORMAT or MOE_ERR_UNSUPPORTED name the place.
+  Status create(std::string_view pattern, const RegexLibrary& library, const Allocator& allocator);
+  bool empty() const { return code_ == nullptr; }
+
+ private:
+  friend class RegexSearch;
+  pcre2_real_code_8* code_ = nullptr;
+};
+
+/// Working memory of searching; one thread. Counts the work, over all the texts that it searches, and
+/// ends with MOE_ERR_TEXT when a pattern blows up.
+class RegexSearch final {
+ public:
+  RegexSearch() = default;
+  RegexSearch(const RegexSearch&) = delete;
+  RegexSearch& operator=(const RegexSearch&) = delete;
+  ~RegexSearch();
+  Status create(const RegexLibrary& library);
+
+  /// Starts at the beginning of `text` (valid UTF-8, must stay).
+  void start(std::string_view text);
+  /// The next match; an empty one only where the previous match did not end.
+  Status next(const Regex& regex, bool* found, size_t* begin, size_t* end);
+
+ private:
+  Status match(const Regex& regex, size_t at, size_t n_starts, int* code);
+
+  pcre2_real_match_context_8* context_ = nullptr;
+  pcre2_real_match_data_8* data_ = nullptr;
+  std::string_view text_;
+  size_t from_ = 0;
+  size_t last_end_ = ~size_t{0};
+  uint64_t spent_ = 0;
+};
+
+}  // namespace moe

@@ -1,0 +1,216 @@
+#include "src/text/tokenizer.h"
+
+#include "src/text/parts.h"
+#include "src/text/stream_decoder.h"
+#include "src/text/utf8.h"
+
+namespace moe {
+namespace {
+
+constexpr size_t kMaxAround = 64;  // ids put before or after a text
+
+Status find_kind(std::string_view kind, TokenizerParts::Kind* out) {
+  if (kind == "bytes") {
+    *out = TokenizerParts::kBytes;
+    return {};
+  }
+  if (kind == "bpe" || kind == "unigram") {
+#if MOE_TEXT
+    *out = kind == "bpe" ? TokenizerParts::kBpe : TokenizerParts::kUnigram;
+    return {};
+#else
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "tokenizer: this build has only the kind \"bytes\", the file has \"%.*s\"",
+                         static_cast<int>(kind.size()), kind.data());
+#endif
+  }
+  return Status::error(MOE_ERR_UNSUPPORTED, "tokenizer: unknown kind \"%.*s\"",
+                       static_cast<int>(std::min<size_t>(kind.size(), 40)), kind.data());
+}
+
+Status check_id(const char* what, int32_t id, const Vocabulary& vocabulary) {
+  if (id >= -1 && (id < 0 || static_cast<uint32_t>(id) < vocabulary.size())) return {};
+  return Status::error(MOE_ERR_FORMAT, "tokenizer: %s is %d, there are %u tokens", what, id,
+                       vocabulary.size());
+}
+
+Status copy_around(const char* what, Span<const uint32_t> from, const Vocabulary& vocabulary,
+                   Array<int32_t>& to) {
+  if (from.size > kMaxAround) {
+    return Status::error(MOE_ERR_FORMAT, "tokenizer: %s of %zu ids, at most %zu", what, from.size,
+                         kMaxAround);
+  }
+  for (const uint32_t id : from) {
+    if (id >= vocabulary.size()) {
+      return Status::error(MOE_ERR_FORMAT, "tokenizer: id %u in its %s, there are %u tokens", id,
+                           what, vocabulary.size());
+    }
+    MOE_TRY(to.push(static_cast<int32_t>(id)));
+  }
+  return {};
+}
+
+Status create_added(const TokenizerSpec& spec, TokenizerParts& p) {
+  Array<TrieEntry> raw(*p.allocator);
+  for (size_t i = 0; i < spec.added_ids.size; ++i) {
+    const uint32_t id = spec.added_ids[i];
+    const uint8_t flags = spec.added_flags[i];
+    constexpr uint8_t needs_text = kAddedLstrip | kAddedRstrip | kAddedSingleWord | kAddedNormalized;
+    if (p.kind == TokenizerParts::kBytes && (flags & needs_text) != 0) {
+      return Status::error(MOE_ERR_UNSUPPORTED,
+                           "tokenizer: added token %u: flags that the kind \"bytes\" does not have",
+                           id);
+    }
+    if ((flags & kAddedNormalized) == 0) MOE_TRY(raw.push({p.vocabulary.piece(id), id}));
+  }
+  return p.added.create(raw, p.vocabulary);
+}
+
+#if MOE_TEXT
+// Added tokens that are looked for in the normalised text are normalised themselves.
+Status create_normalized(const TokenizerSpec& spec, TokenizerParts& p) {
+  struct Place {
+    size_t begin;
+    size_t end;
+    uint32_t id;
+  };
+  Array<Place> places(*p.allocator);
+  RegexSearch search;
+  MOE_TRY(search.create(p.library));
+  Array<char> buffers[2] = {Array<char>(*p.allocator), Array<char>(*p.allocator)};
+  for (size_t i = 0; i < spec.added_ids.size; ++i) {
+    if ((spec.added_flags[i] & kAddedNormalized) == 0) continue;
+    const uint32_t id = spec.added_ids[i];
+    std::string_view text;
+    bool at_start = true;
+    MOE_TRY(p.normalizer.run(p.vocabulary.piece(id), search, buffers, &text, &at_start));
+    if (text.empty()) {
+      return Status::error(MOE_ERR_FORMAT, "tokenizer: added token %u is empty when normalised", id);
+    }
+    const size_t begin = p.normalized_texts.size();
+    MOE_TRY(append(p.normalized_texts, text));
+    MOE_TRY(places.push({begin, p.normalized_texts.size(), id}));
+  }
+  Array<TrieEntry> entries(*p.allocator);
+  const std::string_view all(p.normalized_texts.data(), p.normalized_texts.size());
+  for (const Place& x : places) MOE_TRY(entries.push({slice(all, x.begin, x.end - x.begin), x.id}));
+  return p.added_normalized.create(entries, p.vocabulary);
+}
+
+Status create_text(const TokenizerSpec& spec, TokenizerParts& p) {
+  MOE_TRY(p.library.create(*p.allocator));
+  MOE_TRY(p.normalizer.create(spec.normalizers, p.library));
+  MOE_TRY(p.pre_tokenizer.create(spec.pre_tokenizers, p.library));
+  MOE_TRY(p.decoder.create(spec.decoders));
+  MOE_TRY(create_normalized(spec, p));
+  if (p.kind == TokenizerParts::kBpe) return p.bpe.create(spec, p.vocabulary);
+  return p.unigram.create(spec, p.vocabulary);
+}
+#endif
+
+Status create_parts(const TokenizerSpec& spec, TokenizerParts& p) {
+  MOE_TRY(find_kind(spec.kind, &p.kind));
+  const bool bytes = p.kind == TokenizerParts::kBytes;
+  MOE_TRY(p.vocabulary.create(spec, bytes));
+  p.n_ids = static_cast<int32_t>(std::max(p.vocabulary.size(), spec.model_vocab));
+  p.unk_id = spec.unk_id;
+  p.bos_id = spec.bos_id;
+  p.eos_id = spec.eos_id;
+  p.pad_id = spec.pad_id;
+  MOE_TRY(check_id("unk_id", p.unk_id, p.vocabulary));
+  MOE_TRY(check_id("bos_id", p.bos_id, p.vocabulary));
+  MOE_TRY(check_id("eos_id", p.eos_id, p.vocabulary));
+  MOE_TRY(check_id("pad_id", p.pad_id, p.vocabulary));
+  MOE_TRY(copy_around("prefix", spec.prefix, p.vocabulary, p.prefix));
+  MOE_TRY(copy_around("suffix", spec.suffix, p.vocabulary, p.suffix));
+  MOE_TRY(create_added(spec, p));
+  if (bytes) {
+    if (!spec.normalizers.empty() || !spec.pre_tokenizers.empty() || !spec.decoders.empty() ||
+        !spec.merges.empty() || !spec.scores.empty()) {
+      return Status::error(MOE_ERR_FORMAT,
+                           "tokenizer: the kind \"bytes\" has no steps, merges or scores");
+    }
+    return p.decoder.create_for_bytes();
+  }
+#if MOE_TEXT
+  return create_text(spec, p);
+#else
+  return {};
+#endif
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(Box<TokenizerParts> parts) : parts_(std::move(parts)) {}
+Tokenizer::~Tokenizer() = default;
+
+Result<Box<Tokenizer>> Tokenizer::create(const TokenizerSpec& spec, const Allocator& allocator) {
+  MOE_ASSIGN(Box<TokenizerParts> parts, make_box<TokenizerParts>(allocator, allocator));
+  if (spec.model_vocab > 0x7FFFFFFF) {
+    return Status::error(MOE_ERR_FORMAT, "tokenizer: a model vocabulary of %u", spec.model_vocab);
+  }
+  MOE_TRY(create_parts(spec, *parts));
+  return make_box<Tokenizer>(allocator, std::move(parts));
+}
+
+int Tokenizer::n_vocab() const { return static_cast<int>(parts_->vocabulary.size()); }
+
+Status Tokenizer::encode(std::string_view text, bool add_special, bool parse_special,
+                         Array<int32_t>& ids) const {
+  const size_t n = ids.size();
+  const auto append_all = [&]() -> Status {
+    if (add_special) MOE_TRY(ids.append(parts_->prefix.data(), parts_->prefix.size()));
+    MOE_TRY(encode_text(*parts_, text, parse_special, ids));
+    if (add_special) MOE_TRY(ids.append(parts_->suffix.data(), parts_->suffix.size()));
+    return {};
+  };
+  const Status status = append_all();
+  if (!status.ok()) (void)ids.resize(n);
+  return status;
+}
+
+Status Tokenizer::decode(Span<const int32_t> ids, bool skip_special, String& text) const {
+  StreamDecoder decoder(*this, skip_special, *parts_->allocator);
+  String decoded(*parts_->allocator);
+  for (const int32_t id : ids) MOE_TRY(decoder.push(id, decoded));
+  MOE_TRY(decoder.finish(decoded));
+  return text.append(decoded.view());
+}
+
+Status Tokenizer::token_bytes(int32_t id, String& bytes) const {
+  if (id < 0 || id >= parts_->n_ids) {
+    return Status::error(MOE_ERR_RANGE, "token %d: expected 0 to %d", id, parts_->n_ids - 1);
+  }
+  std::string_view token = piece(id);
+  String scratch[2] = {String(*parts_->allocator), String(*parts_->allocator)};
+  size_t next = 0;
+  for (const DecoderStep& step : parts_->decoder.steps()) {
+    if (step.kind == DecoderStep::kStrip) continue;
+    if (step.kind == DecoderStep::kByteFallback && fallback_byte(token) >= 0) {
+      const char byte = static_cast<char>(fallback_byte(token));
+      return bytes.append({&byte, 1});
+    }
+    MOE_TRY(decode_step(step, false, scratch[next], &token));
+    next ^= 1;
+  }
+  return bytes.append(token);
+}
+
+std::string_view Tokenizer::piece(int32_t id) const {
+  if (id < 0 || id >= n_vocab()) return "";
+  return parts_->vocabulary.piece(static_cast<uint32_t>(id));
+}
+
+int32_t Tokenizer::token_id(std::string_view piece) const { return parts_->vocabulary.find(piece); }
+
+bool Tokenizer::is_special(int32_t id) const {
+  return id >= 0 && id < n_vocab() &&
+         (parts_->vocabulary.flags(static_cast<uint32_t>(id)) & kAddedSpecial) != 0;
+}
+
+int32_t Tokenizer::bos_id() const { return parts_->bos_id; }
+int32_t Tokenizer::eos_id() const { return parts_->eos_id; }
+int32_t Tokenizer::unk_id() const { return parts_->unk_id; }
+int32_t Tokenizer::pad_id() const { return parts_->pad_id; }
+
+}  // namespace moe
