@@ -20,6 +20,7 @@ bool inside_word(std::string_view text, size_t begin, size_t end) {
 }
 
 size_t skip_space_left(std::string_view text, size_t begin, size_t floor) {
+  if (floor > begin) return floor;  // the token lies in white space that the one before took
   while (begin > floor) {
     const uint32_t n = utf8_previous_length(text.data() + begin);
     if (!is_white_space(utf8_next(text.data() + begin - n).code)) break;
@@ -54,23 +55,26 @@ size_t AddedTokens::longest(std::string_view text, size_t at, uint32_t* id) cons
   return n;
 }
 
-bool AddedTokens::find(std::string_view text, size_t from, bool special, Match* match) const {
+bool AddedTokens::find(std::string_view text, size_t* at, size_t floor, bool special,
+                       Match* match) const {
   if (trie_.empty()) return false;
-  for (size_t at = from; at < text.size();) {
+  while (*at < text.size()) {
     uint32_t id = 0;
-    const size_t n = longest(text, at, &id);
+    const size_t n = longest(text, *at, &id);
     if (n == 0) {
-      ++at;
+      ++*at;
       continue;
     }
     const uint8_t flags = vocabulary_->flags(id);
-    *match = {at, at + n, static_cast<int32_t>(id)};
-    at += n;
+    *match = {*at, *at + n, static_cast<int32_t>(id)};
+    *at += n;
     if ((flags & kAddedSpecial) != 0 && !special) continue;
 #if MOE_TEXT
     if ((flags & kAddedSingleWord) != 0 && inside_word(text, match->begin, match->end)) continue;
-    if ((flags & kAddedLstrip) != 0) match->begin = skip_space_left(text, match->begin, from);
+    if ((flags & kAddedLstrip) != 0) match->begin = skip_space_left(text, match->begin, floor);
     if ((flags & kAddedRstrip) != 0) match->end = skip_space_right(text, match->end);
+#else
+    (void)floor;
 #endif
     return true;
   }

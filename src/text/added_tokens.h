@@ -24,8 +24,9 @@ class AddedTokens final {
     size_t end;
     int32_t id;
   };
-  /// The first token in text[from, end); begin and end take in stripped white space. False: none.
-  bool find(std::string_view text, size_t from, bool special, Match* match) const;
+  /// The next token from text[*at] on, and *at behind it. Stripped white space (not left of `floor`)
+  /// counts as part of the match, but *at does not move over it: a token within it is found as well.
+  bool find(std::string_view text, size_t* at, size_t floor, bool special, Match* match) const;
 
  private:
   size_t longest(std::string_view text, size_t at, uint32_t* id) const;

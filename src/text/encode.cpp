@@ -9,8 +9,9 @@ template <class F>
 Status between_tokens(const AddedTokens& added, std::string_view text, bool special,
                       Array<int32_t>& ids, F&& f) {
   size_t done = 0;
+  size_t at = 0;
   AddedTokens::Match match;
-  while (added.find(text, done, special, &match)) {
+  while (added.find(text, &at, done, special, &match)) {
     if (done < match.begin) MOE_TRY(f(slice(text, done, match.begin - done), done == 0));
     MOE_TRY(ids.push(match.id));
     done = match.end;

@@ -21,7 +21,7 @@ struct TokenizerParts final {
   explicit TokenizerParts(const Allocator& a)
       : allocator(&a), vocabulary(a), added(a), decoder(a), prefix(a), suffix(a)
 #if MOE_TEXT
-        , added_normalized(a), normalizer(a), pre_tokenizer(a), bpe(a), unigram(a), normalized_texts(a)
+        , added_normalized(a), normalizer(a), pre_tokenizer(a), bpe(a), unigram(a), normalized_texts(a), normalized(a)
 #endif
   {}
 
@@ -46,8 +46,17 @@ struct TokenizerParts final {
   PreTokenizer pre_tokenizer;
   Bpe bpe;
   Unigram unigram;
-  Array<char> normalized_texts;  // of the added tokens
+  Array<char> normalized_texts;  // of the added tokens that are looked for there
+  struct NormalizedText {
+    uint32_t id;
+    uint32_t begin;
+    uint32_t end;
+  };
+  Array<NormalizedText> normalized;  // by id
 #endif
+
+  /// What the decoder gets for an id: its piece, normalised where the text it was found in was.
+  std::string_view decoded_piece(uint32_t id) const;
 };
 
 /// Appends the ids of `text` without prefix and suffix (encode.cpp).

@@ -22,7 +22,8 @@ Status StreamDecoder::push(int32_t id, String& text) {
   if (id < 0 || id >= parts.n_ids) {
     return Status::error(MOE_ERR_RANGE, "token %d: expected 0 to %d", id, parts.n_ids - 1);
   }
-  const std::string_view piece = tokenizer_->piece(id);
+  if (id >= tokenizer_->n_vocab()) return {};
+  const std::string_view piece = parts.decoded_piece(static_cast<uint32_t>(id));
   if (piece.empty() || (skip_special_ && tokenizer_->is_special(id))) return {};
   if (parts.decoder.empty() && !first_) MOE_TRY(emit(" ", text));
   MOE_TRY(run(0, piece, text));

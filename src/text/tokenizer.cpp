@@ -69,12 +69,6 @@ Status create_added(const TokenizerSpec& spec, TokenizerParts& p) {
 #if MOE_TEXT
 // Added tokens that are looked for in the normalised text are normalised themselves.
 Status create_normalized(const TokenizerSpec& spec, TokenizerParts& p) {
-  struct Place {
-    size_t begin;
-    size_t end;
-    uint32_t id;
-  };
-  Array<Place> places(*p.allocator);
   RegexSearch search;
   MOE_TRY(search.create(p.library));
   Array<char> buffers[2] = {Array<char>(*p.allocator), Array<char>(*p.allocator)};
@@ -89,11 +83,13 @@ Status create_normalized(const TokenizerSpec& spec, TokenizerParts& p) {
     }
     const size_t begin = p.normalized_texts.size();
     MOE_TRY(append(p.normalized_texts, text));
-    MOE_TRY(places.push({begin, p.normalized_texts.size(), id}));
+    MOE_TRY(p.normalized.push({id, static_cast<uint32_t>(begin),
+                               static_cast<uint32_t>(p.normalized_texts.size())}));
   }
+  std::sort(p.normalized.begin(), p.normalized.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
   Array<TrieEntry> entries(*p.allocator);
-  const std::string_view all(p.normalized_texts.data(), p.normalized_texts.size());
-  for (const Place& x : places) MOE_TRY(entries.push({slice(all, x.begin, x.end - x.begin), x.id}));
+  for (const auto& n : p.normalized) MOE_TRY(entries.push({p.decoded_piece(n.id), n.id}));
   return p.added_normalized.create(entries, p.vocabulary);
 }
 
@@ -141,6 +137,17 @@ Status create_parts(const TokenizerSpec& spec, TokenizerParts& p) {
 
 }  // namespace
 
+std::string_view TokenizerParts::decoded_piece(uint32_t id) const {
+#if MOE_TEXT
+  if ((vocabulary.flags(id) & kAddedNormalized) != 0) {
+    const auto* n = std::lower_bound(normalized.begin(), normalized.end(), id,
+                                     [](const NormalizedText& t, uint32_t i) { return t.id < i; });
+    return {normalized_texts.data() + n->begin, n->end - n->begin};
+  }
+#endif
+  return vocabulary.piece(id);
+}
+
 Tokenizer::Tokenizer(Box<TokenizerParts> parts) : parts_(std::move(parts)) {}
 Tokenizer::~Tokenizer() = default;
 
@@ -181,7 +188,8 @@ Status Tokenizer::token_bytes(int32_t id, String& bytes) const {
   if (id < 0 || id >= parts_->n_ids) {
     return Status::error(MOE_ERR_RANGE, "token %d: expected 0 to %d", id, parts_->n_ids - 1);
   }
-  std::string_view token = piece(id);
+  if (id >= n_vocab()) return {};
+  std::string_view token = parts_->decoded_piece(static_cast<uint32_t>(id));
   String scratch[2] = {String(*parts_->allocator), String(*parts_->allocator)};
   size_t next = 0;
   for (const DecoderStep& step : parts_->decoder.steps()) {
