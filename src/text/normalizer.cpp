@@ -145,11 +145,13 @@ Status Normalizer::run_step(const Step& step, std::string_view text, RegexSearch
 Status Normalizer::run(std::string_view text, RegexSearch& search, Array<char> buffers[2],
                        std::string_view* out, bool* at_start) const {
   size_t next = 0;
+  const size_t n_at_first = text.size();
   for (const Step& step : steps_) {
     Array<char>& buffer = buffers[next];
     next ^= 1;
     buffer.clear();
     MOE_TRY(run_step(step, text, search, buffer, at_start));
+    MOE_TRY(check_growth(buffer.size(), n_at_first));
     text = {buffer.data(), buffer.size()};
   }
   *out = text;

@@ -118,7 +118,10 @@ Status PreTokenizer::run(std::string_view text, bool at_start, RegexSearch& sear
   if (!text.empty()) {
     MOE_TRY(state.current().push({0, static_cast<uint32_t>(text.size()), at_start}));
   }
-  for (const Step& step : steps_) MOE_TRY(run_step(step, state));
+  for (const Step& step : steps_) {
+    MOE_TRY(run_step(step, state));
+    MOE_TRY(check_growth(state.text.size(), text.size()));
+  }
   *out = state.text;
   *pieces = state.current().span();
   return {};

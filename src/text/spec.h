@@ -39,8 +39,8 @@ struct TextStepSpec {
   bool flag = false;
 };
 
-inline constexpr size_t kMaxSteps = 32;          // of one kind
-inline constexpr size_t kMaxContentBytes = 256;  // of TextStepSpec::content and a plain pattern
+inline constexpr size_t kMaxSteps = 32;         // of one kind
+inline constexpr size_t kMaxContentBytes = 64;  // of TextStepSpec::content and a plain pattern
 
 /// Bits of TokenizerSpec::added_flags.
 enum AddedTokenFlag : uint8_t {

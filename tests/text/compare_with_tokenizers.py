@@ -37,7 +37,7 @@ but not what all were we when your can said there use an each which she do how t
 then them these so some her would make like him into time has look two more write go see number no way could people my
 than first water been call who oil its now find long down day did get come made may part""".split()
 CODE = ["for (int i = 0; i < n; ++i) {", "def f(x):\n\treturn x**2", "a->b.c[10] != 0x1F", "https://example.com/a?b=c&d=1",
-        "std::vector<int>", "#include <cstdio>", "\"\\n\\t\\\"\"", "x_1=y__2;", "//TODO: fix", "{\"k\": [1, 2.5e-3]}",
+        "std::vector<int>", "#include <cstdio>", "\"\\n\\t\\\"\"", "x_1=y__2;", "//NOTE: fix", "{\"k\": [1, 2.5e-3]}",
         "SELECT * FROM t WHERE a='b';", "git commit -m 'x'", "if(!p)return;", "camelCaseWord HTTPServer iPhone15"]
 SCRIPTS = [(0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x17F), (0x370, 0x3FF), (0x400, 0x4FF), (0x531, 0x586), (0x5D0, 0x5EA),
            (0x621, 0x64A), (0x904, 0x939), (0x93E, 0x94D), (0x985, 0x9B9), (0xB85, 0xBB9), (0xE01, 0xE30), (0xE31, 0xE4D),
@@ -268,8 +268,8 @@ def word_bpe(**model):
     return train_bpe(tok, 900, ["[UNK]"], limit_alphabet=120, **options)
 
 
-def added():
-    tok = byte_level(normalizer=normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]))
+def added(size=1500):
+    tok = byte_level(size=size, normalizer=normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]))
     tok.add_tokens([AddedToken("Water", normalized=True), AddedToken("[L]", lstrip=True, normalized=False),
                     AddedToken("[R]", rstrip=True, normalized=False), AddedToken("one", single_word=True, normalized=True),
                     AddedToken("[LR]", lstrip=True, rstrip=True, normalized=True), AddedToken("on", normalized=False),
@@ -309,7 +309,7 @@ STYLES = {
 GOLDEN = {
     "gpt2": lambda: byte_level(size=380), "llama3": lambda: llama3(380),
     "qwen2": lambda: byte_level(QWEN2, 360, normalizer=normalizers.NFC()), "o200k": lambda: byte_level(O200K, 360),
-    "llama2": lambda: llama2(400), "unigram_bytes": lambda: unigram(True, size=500), "added": added,
+    "llama2": lambda: llama2(400), "unigram_bytes": lambda: unigram(True, size=400), "added": lambda: added(380),
 }
 
 
@@ -361,7 +361,7 @@ def write_golden(folder):
     for name, make in GOLDEN.items():
         tok = make()
         specials = [t.content for t in tok.get_added_tokens_decoder().values()]
-        lines = [l for l in Text(99, specials).lines(120) if len(l) < 200][:60]
+        lines = [l for l in Text(99, specials).lines(120) if len(l) < 160][:50]
         document = json.loads(tok.to_str())
         with open(os.path.join(folder, name + ".json"), "w", encoding="utf-8") as f:
             cases = [dict(line=l, **a) for l, a in zip(lines, answers(tok, lines))]

@@ -1,0 +1,107 @@
+#include "src/text/regex.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "src/text/regex_syntax.h"
+
+namespace moe {
+namespace {
+
+std::string translate(const std::string& pattern) {
+  Array<char> out;
+  const auto is_script = [](void*, std::string_view name) { return name == "Han"; };
+  const Status status = to_pcre2(pattern, is_script, nullptr, out);
+  return status.ok() ? std::string(out.data(), out.size()) : status.text();
+}
+
+TEST(RegexSyntax, LeavesOrdinaryPatternsAlone) {
+  for (const char* pattern :
+       {"'(?i:[sdmt]|ll)", "[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++", "a{2}b{1,3}c{1,3}?", "(?<!x)(?<=y)(?>z)",
+        "(?<name>a)\\k<name>", "\\d+\\.\\d*", "[[:alpha:]-]", "\\[\\]", "(?=a)|(?!b)", "\\PL", "x{a}"}) {
+    EXPECT_EQ(translate(pattern), std::string(pattern) == "x{a}" ? "x\\{a}" : pattern);
+  }
+}
+
+TEST(RegexSyntax, RewritesWhatDiffers) {
+  const std::string word = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+  EXPECT_EQ(translate("\\s\\S[^\\s\\S]"),
+            "\\p{White_Space}\\P{White_Space}[^\\p{White_Space}\\P{White_Space}]");
+  EXPECT_EQ(translate("\\w[\\w]\\W"), "[" + word + "][" + word + "][^" + word + "]");
+  EXPECT_EQ(translate("\\h\\H[\\h]\\v"), "[0-9A-Fa-f][^0-9A-Fa-f][0-9A-Fa-f]\\x0b");
+  EXPECT_EQ(translate("\\p{Han}\\P{Han}\\p{^Han}\\p{Lu}"),
+            "\\p{sc:Han}\\P{sc:Han}\\p{^sc:Han}\\p{Lu}");
+  EXPECT_EQ(translate("a{,3}"), "a{0,3}");
+  EXPECT_EQ(translate("ab{1,3}+"), "a(?:b{1,3})+");
+  EXPECT_EQ(translate("(ab){2}?"), "(?:(ab){2})?");
+  EXPECT_EQ(translate("[ab]{2}+c"), "(?:[ab]{2})+c");
+  EXPECT_EQ(translate("\\u4e00"), "\\x{4e00}");
+  EXPECT_EQ(translate("(?mi:.)"), "(?si:.)");
+  EXPECT_EQ(translate("[\\p{L}-z][a-\\d][a-]"), "[\\p{L}\\-z][a\\-\\d][a-]");
+  EXPECT_EQ(translate("[]a]"), "[\\]a]");
+  EXPECT_EQ(translate("\\Qa\\E"), "QaE");
+}
+
+TEST(RegexSyntax, RefusesWhatItCannotSay) {
+  for (const char* pattern : {"[a[b]]", "[a&&b]", "[\\W]", "(*LIMIT_MATCH=1)a", "(?R)", "(?P<n>a)",
+                              "(?s:.)", "(*ACCEPT)"}) {
+    EXPECT_NE(translate(pattern).find("not supported"), std::string::npos) << pattern;
+  }
+  for (const char* pattern : {"a)", "[a", "\\", "\\p{L", "\\u12"}) {
+    EXPECT_NE(translate(pattern).find("pattern:"), std::string::npos) << pattern;
+  }
+}
+
+std::vector<std::string> find_all(const char* pattern, const std::string& text) {
+  RegexLibrary library;
+  EXPECT_TRUE(library.create(system_allocator()).ok());
+  Regex regex;
+  const Status made = regex.create(pattern, library, system_allocator());
+  EXPECT_TRUE(made.ok()) << made.text();
+  RegexSearch search;
+  EXPECT_TRUE(search.create(library).ok());
+  std::vector<std::string> out;
+  search.start(text);
+  while (true) {
+    bool found = false;
+    size_t begin = 0;
+    size_t end = 0;
+    const Status status = search.next(regex, &found, &begin, &end);
+    EXPECT_TRUE(status.ok()) << status.text();
+    if (!status.ok() || !found) return out;
+    out.push_back(text.substr(begin, end - begin));
+  }
+}
+
+using Strings = std::vector<std::string>;
+
+TEST(Regex, FindsMatchesInOrder) {
+  EXPECT_EQ(find_all("\\p{L}+|\\p{N}{1,3}", "ab 12345"), (Strings{"ab", "123", "45"}));
+  EXPECT_EQ(find_all("^a|b$", "a\na b\nb"), (Strings{"a", "a", "b", "b"})) << "lines";
+  EXPECT_EQ(find_all("x*", "axxb"), (Strings{"", "xx", ""})) << "not right after a match";
+  EXPECT_EQ(find_all("a", ""), Strings());
+  EXPECT_EQ(find_all("(?<=b)a", "ba aba"), (Strings{"a", "a"})) << "looks behind the last match";
+  EXPECT_EQ(find_all("\\s+", "a\xE1\xA0\x8E \xC2\x85" "b"), (Strings{" \xC2\x85"}))
+      << "U+180E is no white space, U+0085 is";
+}
+
+// Farther apart than the window of starting points that one call tries.
+TEST(Regex, FindsFarApart) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += std::string(static_cast<size_t>(i) * 7, 'x') + "\xC3\xA9" "1";
+  EXPECT_EQ(find_all("\\d", text).size(), 50u);
+  EXPECT_EQ(find_all("\xC3\xA9", text).size(), 50u);
+  EXPECT_TRUE(find_all("2", text).empty());
+}
+
+// One step per character of a long run is no blow-up.
+TEST(Regex, LongRunsAreNoBlowUp) {
+  const std::string spaces(300000, ' ');
+  EXPECT_EQ(find_all("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", spaces + "a").size(), 2u);
+  EXPECT_EQ(find_all("[A-Z]*[a-z]+|[A-Z]+[a-z]*", std::string(300000, 'A')).size(), 1u);
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,119 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/text/tokenizer_support.h"
+
+namespace moe {
+namespace {
+
+constexpr char kBpe[] = R"({
+  "version": "1.0",
+  "added_tokens": [{"id": 4, "content": "<s>", "single_word": false, "lstrip": false,
+                    "rstrip": false, "normalized": false, "special": true}],
+  "normalizer": null, "pre_tokenizer": null, "decoder": {"type": "Fuse"},
+  "post_processor": {"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [4], "tokens": ["<s>"]}}},
+  "model": {"type": "BPE", "dropout": null, "unk_token": "u", "continuing_subword_prefix": null,
+    "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+    "vocab": {"a": 0, "b": 1, "ab": 2, "u": 3}, "merges": [["a", "b"]]}
+})";
+
+Json bpe() { return parse_json(kBpe, "test"); }
+
+std::string error_of(const Json& document) {
+  const Status status = guarded([&] { (void)parse_tokenizer(document, "t.json"); });
+  EXPECT_FALSE(status.ok());
+  return status.text();
+}
+
+TEST(TokenizerJson, ReadsAndRuns) {
+  const TokenizerData data = parse_tokenizer(bpe(), "t.json");
+  EXPECT_EQ(data.prefix, std::vector<uint32_t>{4});
+  EXPECT_EQ(data.unk_id, 3);
+  check_tokenizer(data, 5);
+  const auto loaded = load(data);
+  EXPECT_EQ(encode(*loaded->tokenizer, "abz", true), (IdList{4, 2, 3}));
+}
+
+TEST(TokenizerJson, MergesAsLinesAndTwice) {
+  Json d = bpe();
+  d["model"]["merges"] = {"#version: 0.2", "a b"};
+  EXPECT_EQ(parse_tokenizer(d, "t").merges, (std::vector<uint32_t>{0, 1, 2}));
+  d["model"]["vocab"]["ba"] = 5;
+  d["added_tokens"].clear();
+  d["post_processor"] = nullptr;
+  d["model"]["merges"] = {"a b", "b a", "a b"};
+  EXPECT_EQ(parse_tokenizer(d, "t").merges, (std::vector<uint32_t>{1, 0, 5, 0, 1, 2}))
+      << "the last of two equal ones counts";
+}
+
+TEST(TokenizerJson, NamesWhatIsWrong) {
+  const auto with = [](const char* pointer, const Json& value) {
+    Json d = bpe();
+    d[Json::json_pointer(pointer)] = value;
+    return error_of(d);
+  };
+  const auto expect = [](const std::string& error, const char* part) {
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+    EXPECT_EQ(error.find("t.json"), 0u) << error;
+  };
+  expect(with("/model/type", "WordPiece"), "WordPiece");
+  expect(with("/model/vocab/b", 0), "same id 0");
+  expect(with("/model/vocab/b", -1), "expected an integer");
+  expect(with("/model/vocab/b", 1e9), "expected an integer");
+  expect(with("/model/vocab", Json::array()), "expected an object");
+  expect(with("/model/merges/0", "ab"), "merges[0]: expected two tokens");
+  expect(with("/model/merges/0", {"a", "z"}), "\"z\" is not in the vocabulary");
+  expect(with("/model/merges/0", {"b", "a"}), "\"ba\" is not in the vocabulary");
+  expect(with("/model/dropout", 0.1), "dropout");
+  expect(with("/added_tokens/0/id", 7), "its place in the vocabulary is 4");
+  expect(with("/added_tokens/0/special", 1), "special");
+  expect(with("/normalizer", {{"type", "BertNormalizer"}}), "BertNormalizer");
+  expect(with("/pre_tokenizer", {{"type", "UnicodeScripts"}}), "UnicodeScripts");
+  expect(with("/decoder", {{"type", "CTC"}}), "CTC");
+  expect(with("/post_processor/type", "Other"), "Other");
+  expect(with("/post_processor/single", Json::array()), "0 times");
+  expect(with("/post_processor/special_tokens", Json::object()), "\"<s>\" is missing");
+  expect(with("/version", "2.0"), "2.0");
+  expect(error_of(Json::object()), "\"model\" is missing");
+  Json nested = {{"type", "NFC"}};
+  for (int i = 0; i < 40; ++i) nested = {{"type", "Sequence"}, {"normalizers", {nested}}};
+  expect(with("/normalizer", nested), "nested");
+}
+
+TEST(TokenizerJson, BadBase64) {
+  Json d = bpe();
+  d["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AA*A"}};
+  EXPECT_NE(error_of(d).find("base64"), std::string::npos);
+}
+
+TEST(TokenizerJson, CheckFindsWhatLoadingWould) {
+  TokenizerData data = parse_tokenizer(bpe(), "t.json");
+  EXPECT_NE(std::string(guarded([&] { check_tokenizer(data, 4); }).text()).find("5 tokens"),
+            std::string::npos);
+  data.pre_tokenizers.push_back(step("split"));
+  EXPECT_FALSE(guarded([&] { check_tokenizer(data, 5); }).ok());
+}
+
+TEST(TokenizerJson, SpecialTokensFromTheFilesBeside) {
+  const auto folder = std::filesystem::temp_directory_path() / "moe_tokenizer_json_test";
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+  };
+  write("tokenizer.json", kBpe);
+  write("tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "eos_token": null})");
+  write("special_tokens_map.json", R"({"eos_token": "u", "bos_token": "a", "pad_token": "none"})");
+  const TokenizerData data = read_tokenizer(folder.string());
+  EXPECT_EQ(data.bos_id, 4);
+  EXPECT_EQ(data.eos_id, 3);
+  EXPECT_EQ(data.pad_id, -1);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace moe
