@@ -1,0 +1,266 @@
+// Well-formed files whose content cannot be a model.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "tests/support/memory_device.h"
+#include "tests/support/raw_file.h"
+#include "tests/support/tiny_model.h"
+
+namespace moe {
+namespace {
+
+Result<Box<Model>> open_model_bytes(const std::vector<uint8_t>& bytes, Device& device) {
+  MOE_ASSIGN(Box<MoeFile> file, open_bytes(bytes));
+  return Model::open(std::move(file), {}, device, Logger(), system_allocator());
+}
+
+// The status of opening, preparing and acquiring all.
+Status use(const std::vector<uint8_t>& bytes) {
+  MemoryDevice device(system_allocator());
+  auto opened = open_model_bytes(bytes, device);
+  if (!opened.ok()) return opened.status();
+  const Model& model = **opened;
+  MOE_TRY(model.prepare());
+  for (int32_t l = 0; l < model.config().n_layers(); ++l) {
+    for (int32_t e = 0; e < model.config().layers[static_cast<size_t>(l)].ffn.moe.n_experts; ++e) {
+      Expert expert;
+      MOE_TRY(model.layer(l).experts->acquire(e, &expert));
+    }
+  }
+  return {};
+}
+
+class BadModel : public ::testing::Test {
+ protected:
+  BadModel() : config_(tiny_config()) {
+    options_.weights = FormatId::kTernary2;
+    rebuild();
+  }
+  void rebuild() {
+    sink_ = build_tiny_model(config_, options_);
+    raw_ = take_apart(*sink_, config_);
+  }
+  void expect(moe_status code, const char* text) const {
+    const Status status = use(put_together(raw_));
+    EXPECT_EQ(status.code(), code) << status.text();
+    EXPECT_NE(std::strstr(status.text(), text), nullptr) << status.text();
+  }
+  // The same file with another configuration.
+  void expect_config(moe_status code, const char* text, const std::function<void(ModelConfig*)>& change) {
+    ModelConfig changed = tiny_config();
+    change(&changed);
+    raw_.config = &changed;
+    expect(code, text);
+    raw_.config = &config_;
+  }
+
+  ModelConfig config_;
+  TinyOptions options_;
+  std::unique_ptr<MemorySink> sink_;
+  RawFile raw_;
+};
+using BadTensors = BadModel;
+using BadConfig = BadModel;
+using BadValues = BadModel;
+
+TEST_F(BadTensors, TheGoodFileIsUsable) {
+  const Status status = use(put_together(raw_));
+  EXPECT_TRUE(status.ok()) << status.text();
+}
+
+TEST_F(BadTensors, ShapesAgainstTheConfiguration) {
+  expect_config(MOE_ERR_SHAPE, "tensor layers.1.experts.0.gate: expected (25, 32), file has (24, 32)",
+                [](ModelConfig* c) { c->layers[1].ffn.d_ff = 25; });
+  expect_config(MOE_ERR_SHAPE, "tensor embedding.weight: expected (63, 32), file has (64, 32)",
+                [](ModelConfig* c) { c->vocab_size = 63; });
+  expect_config(MOE_ERR_SHAPE, "tensor layers.0.attention.k: expected (32, 32), file has (16, 32)",
+                [](ModelConfig* c) { c->layers[0].attention.n_kv_heads = 4; });
+  expect_config(MOE_ERR_SHAPE, "tensor layers.0.ffn.gate: expected (49, 32), file has (48, 32)",
+                [](ModelConfig* c) { c->layers[0].ffn.d_ff = 49; });
+}
+
+TEST_F(BadTensors, MissingOnes) {
+  expect_config(MOE_ERR_NOT_FOUND, "tensor head.weight", [](ModelConfig* c) { c->tie_embeddings = false; });
+  expect_config(MOE_ERR_NOT_FOUND, "tensor embedding_norm.weight", [](ModelConfig* c) { c->embedding_norm = true; });
+  expect_config(MOE_ERR_NOT_FOUND, "tensor layers.0.attention.sinks",
+                [](ModelConfig* c) { c->layers[0].attention.sinks = true; });
+  expect_config(MOE_ERR_NOT_FOUND, "tensor layers.2.attention.norm", [](ModelConfig* c) {
+    const LayerConfig layer = c->layers[0];
+    ASSERT_TRUE(c->layers.push(layer).ok());
+  });
+}
+
+TEST_F(BadTensors, OnesTooMany) {
+  expect_config(MOE_ERR_FORMAT, "tensor layers.0.ffn.gate: the model has no such tensor",
+                [](ModelConfig* c) { c->layers[0].ffn.gated = false; });
+  expect_config(MOE_ERR_SHAPE, "tensor layers.1.router.scores: expected (7, 32), file has (8, 32)",
+                [](ModelConfig* c) { c->layers[1].ffn.moe.n_experts = 7; });
+  expect_config(MOE_ERR_FORMAT, "segment layers.1.attention: the model has no such part",
+                [](ModelConfig* c) { c->layers.pop(); });
+}
+
+TEST_F(BadTensors, AGapInTheExperts) {
+  raw_.segment("experts", 1, 5).expert = 8;
+  expect(MOE_ERR_NOT_FOUND, "tensor layers.1.experts.5.gate: the file does not have it");
+}
+
+TEST_F(BadTensors, TheSameTwice) {
+  raw_.matrix("k", "attention", 0).role = "v";
+  expect(MOE_ERR_FORMAT, "tensor layers.0.attention.v: the file has it twice");
+}
+
+TEST_F(BadTensors, FormatsThatCannotServeThere) {
+  raw_.matrix("scores", "router", 1).activations = "a8";
+  expect(MOE_ERR_UNSUPPORTED, "needs f32 activations");
+  raw_.matrix("scores", "router", 1).activations = "";
+  raw_.matrix("norm", "attention", 0).format = "i32";
+  expect(MOE_ERR_UNSUPPORTED, "tensor layers.0.attention.norm: expected weight format f32, file has i32");
+  raw_.matrix("norm", "attention", 0).format = "f32";
+  raw_.matrix("scores", "router", 1).format = "i32";
+  expect(MOE_ERR_UNSUPPORTED, "tensor layers.1.router.scores: expected weight format of a matrix, file has i32");
+}
+
+TEST_F(BadTensors, RoutersThatQuantiseTheirInput) {
+  options_.routers = FormatId::kInt8;
+  rebuild();
+  expect(MOE_ERR_UNSUPPORTED, "tensor layers.1.router.scores: expected f32 activations, file has a8");
+}
+
+TEST_F(BadConfig, MoeNumbers) {
+  const auto moe = [](auto change) { return [change](ModelConfig* c) { change(&c->layers[1].ffn.moe); }; };
+  expect_config(MOE_ERR_RANGE, "layer 1: moe.n_experts", moe([](MoeConfig* m) { m->n_experts = 0; }));
+  expect_config(MOE_ERR_RANGE, "layer 1: moe.n_experts", moe([](MoeConfig* m) { m->n_experts = -1; }));
+  expect_config(MOE_ERR_RANGE, "k: expected 1..8, found 0", moe([](MoeConfig* m) { m->router.k = 0; }));
+  expect_config(MOE_ERR_RANGE, "k: expected 1..8, found 9", moe([](MoeConfig* m) { m->router.k = 9; }));
+  expect_config(MOE_ERR_SHAPE, "n_subheads", moe([](MoeConfig* m) {
+                  m->n_subheads = 3;
+                  m->multi_head = true;
+                }));
+  expect_config(MOE_ERR_RANGE, "n_sublayers", moe([](MoeConfig* m) { m->n_sublayers = 1000000; }));
+  for (const float t : {-0.25f, 1.25f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    expect_config(MOE_ERR_RANGE, "threshold", moe([t](MoeConfig* m) {
+                    m->router.kind = RouterKind::kThreshold;
+                    m->router.threshold = t;
+                  }));
+  }
+  for (const float tau : {0.0f, -0.3f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    expect_config(MOE_ERR_RANGE, "tau", moe([tau](MoeConfig* m) {
+                    m->router.kind = RouterKind::kCosine;
+                    m->router.tau = tau;
+                  }));
+  }
+}
+
+TEST_F(BadConfig, OtherNumbers) {
+  expect_config(MOE_ERR_RANGE, "vocab_size", [](ModelConfig* c) { c->vocab_size = 0; });
+  expect_config(MOE_ERR_RANGE, "d_model", [](ModelConfig* c) { c->d_model = 0; });
+  expect_config(MOE_ERR_RANGE, "d_model", [](ModelConfig* c) { c->d_model = std::numeric_limits<int32_t>::min(); });
+  expect_config(MOE_ERR_RANGE, "context_length", [](ModelConfig* c) { c->context_length = 0; });
+  expect_config(MOE_ERR_RANGE, "context_length", [](ModelConfig* c) { c->context_length = 1 << 30; });
+  expect_config(MOE_ERR_RANGE, "n_layers", [](ModelConfig* c) { c->layers.clear(); });
+  expect_config(MOE_ERR_RANGE, "d_ff", [](ModelConfig* c) { c->layers[0].ffn.d_ff = 0; });
+  expect_config(MOE_ERR_RANGE, "head_dim", [](ModelConfig* c) { c->layers[0].attention.head_dim = 0; });
+  expect_config(MOE_ERR_SHAPE, "n_kv_heads", [](ModelConfig* c) { c->layers[0].attention.n_kv_heads = 3; });
+  for (const float bad : {0.0f, -1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    expect_config(MOE_ERR_RANGE, "norm.eps", [bad](ModelConfig* c) { c->norm_eps = bad; });
+    expect_config(MOE_ERR_RANGE, "theta", [bad](ModelConfig* c) { c->layers[0].attention.rope.theta = bad; });
+  }
+  expect_config(MOE_ERR_RANGE, "bos_token_id", [](ModelConfig* c) { c->bos_token_id = 64; });
+  expect_config(MOE_ERR_RANGE, "eos_token_ids", [](ModelConfig* c) { c->eos_token_ids[0] = -2; });
+}
+
+TEST_F(BadConfig, UnknownNames) {
+  const std::vector<uint8_t> good = put_together(raw_);
+  const auto with = [&](const char* from, const char* to) {
+    auto bytes = good;
+    const std::string name(from, std::strlen(from) + 1);
+    const auto at = std::search(bytes.begin() + static_cast<std::ptrdiff_t>(raw_.front.size()), bytes.end(), name.begin(), name.end());
+    EXPECT_NE(at, bytes.end()) << from;
+    std::copy(to, to + std::strlen(to), at);
+    seal(&bytes, raw_.front.size());
+    return use(bytes);
+  };
+  EXPECT_STREQ(with("softmax", "softmix").text(), "layer 1: unknown router 'softmix'");
+  EXPECT_STREQ(with("silu", "sila").text(), "layer 0: unknown activation 'sila'");
+  EXPECT_STREQ(with("rms", "rmx").text(), "unknown norm 'rmx'");
+  EXPECT_STREQ(with("half", "hulf").text(), "layer 0: unknown rope kind 'hulf'");
+  EXPECT_STREQ(with("raw", "row").text(), "layer 1: unknown router weights 'row'");
+  EXPECT_EQ(with("silu", "sila").code(), MOE_ERR_UNSUPPORTED);
+}
+
+TEST_F(BadValues, Scales) {
+  const std::vector<uint8_t> good = raw_.front;
+  for (const float bad : {0.0f, -1.0f, -0.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    raw_.front = good;
+    RawSegment& s = raw_.segment("experts", 1, 4);
+    std::memcpy(raw_.bytes(s) + raw_.matrix("down", "experts", 1, 4).scales_offset, &bad, sizeof bad);
+    raw_.sign(&s);
+    expect(MOE_ERR_RANGE, "tensor layers.1.experts.4.down: scale 0: expected a finite number above 0");
+  }
+}
+
+TEST_F(BadValues, CodesThatNoPackerWrites) {
+  const struct {
+    FormatId format;
+    uint8_t byte;
+  } cases[] = {{FormatId::kTernary2, 0xC0}, {FormatId::kTernary3, 243}, {FormatId::kTernary3, 255}, {FormatId::kInt8, 0x80}};
+  for (const auto& c : cases) {
+    options_.weights = c.format;
+    rebuild();
+    RawSegment& s = raw_.segment("attention", 1);
+    raw_.bytes(s)[raw_.matrix("v", "attention", 1).offset + 5] = c.byte;
+    raw_.sign(&s);
+    expect(MOE_ERR_RANGE, "tensor layers.1.attention.v: ");
+  }
+}
+
+TEST_F(BadValues, NotANumber) {
+  RawSegment& s = raw_.segment("final_norm");
+  const uint32_t nan = 0x7FC00000;
+  std::memcpy(raw_.bytes(s), &nan, sizeof nan);
+  raw_.sign(&s);
+  expect(MOE_ERR_NON_FINITE, "tensor final_norm.weight: ");
+}
+
+TEST_F(BadValues, ATableThatPointsNowhere) {
+  MoeConfig moe;
+  moe.n_experts = 4;
+  moe.router.kind = RouterKind::kHash;
+  config_ = tiny_config(moe);
+  rebuild();
+  for (const int32_t bad : {-1, 4, std::numeric_limits<int32_t>::max()}) {
+    RawSegment& s = raw_.segment("router", 1);
+    std::memcpy(raw_.bytes(s) + 4 * 63, &bad, sizeof bad);
+    raw_.sign(&s);
+    expect(MOE_ERR_RANGE, "tensor layers.1.router.table: token 63: expected an expert in 0..3");
+  }
+}
+
+TEST_F(BadValues, AChecksumAndAnotherExpert) {
+  RawSegment& s = raw_.segment("experts", 1, 2);
+  raw_.bytes(s)[7] ^= 1;
+  const auto bytes = put_together(raw_);
+  MemoryDevice device(system_allocator());
+  auto model = open_model_bytes(bytes, device);
+  ASSERT_TRUE(model.ok()) << "opening reads metadata only: " << model.status().text();
+  ASSERT_TRUE((*model)->prepare().ok());
+  ExpertSource& experts = *(*model)->layer(1).experts;
+  Expert expert;
+  for (int i = 0; i < 2; ++i) {
+    const Status status = experts.acquire(2, &expert);
+    EXPECT_EQ(status.code(), MOE_ERR_CORRUPT);
+    EXPECT_STREQ(status.text(), "segment layers.1.experts.2: its checksum does not match");
+    EXPECT_TRUE(experts.acquire(3, &expert).ok()) << "one bad expert must not spoil the others";
+  }
+  EXPECT_EQ(experts.acquire(8, &expert).code(), MOE_ERR_RANGE);
+  EXPECT_EQ(experts.acquire(-1, &expert).code(), MOE_ERR_RANGE);
+  EXPECT_EQ((*model)->verify().code(), MOE_ERR_CORRUPT);
+}
+
+}  // namespace
+}  // namespace moe

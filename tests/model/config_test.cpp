@@ -1,0 +1,174 @@
+// A configuration survives its way through a file, field by field.
+
+#include <gtest/gtest.h>
+
+#include "src/convert/config_write.h"
+#include "src/model/config_read.h"
+#include "tests/support/tiny_model.h"
+
+namespace moe {
+namespace {
+
+ModelConfig unusual() {
+  ModelConfig c = tiny_config();
+  c.norm = NormKind::kLayer;
+  c.norm_eps = 3e-6f;
+  c.embedding_norm = true;
+  c.tie_embeddings = false;
+  c.embedding_multiplier = 12;
+  c.residual_multiplier = 0.22f;
+  c.logit_multiplier = 0.125f;
+  c.pad_token_id = 2;
+  c.add_bos = true;
+  AttentionConfig& a = c.layers[0].attention;
+  a.window = 17;
+  a.multiplier = 0.5f;
+  a.qk_norm = QkNorm::kHead;
+  a.sub_norm = true;
+  a.sinks = true;
+  a.rope = {RopeKind::kInterleaved, 4, 5e5f, RopeScaling::kYarn, 4, 2, 3, 31, 2, false, 1.1f, 32, nullptr, nullptr};
+  static const float kShort[] = {1, 2};
+  static const float kLong[] = {3, 4};
+  c.layers[1].attention.rope = a.rope;
+  c.layers[1].attention.rope.scaling = RopeScaling::kLongrope;
+  c.layers[1].attention.rope.short_factor = kShort;
+  c.layers[1].attention.rope.long_factor = kLong;
+  FfnConfig& f = c.layers[1].ffn;
+  f.sub_norm = true;
+  f.act = {Activation::kSilu, 1.702f, 7, 1};
+  f.moe.n_subheads = 2;
+  f.moe.multi_head = true;
+  f.moe.shared = {40, true};
+  RouterConfig& r = f.moe.router;
+  r.kind = RouterKind::kCosine;
+  r.weights = RouterWeights::kRaw;
+  r.k = 3;
+  r.scale = 2.5f;
+  r.gate = CosineGate::kSigmoid;
+  r.tau = 0.07f;
+  r.cosine_eps = 1e-5f;
+  r.normalise_token = false;
+  r.topk_norm = 1;
+  r.jitter = 0.02f;
+  r.gamma = 1.25f;
+  r.min_capacity = 4;
+  r.order = CapacityOrder::kArrival;
+  return c;
+}
+
+void expect_same(const RopeConfig& a, const RopeConfig& b) {
+  EXPECT_EQ(a.kind, b.kind);
+  EXPECT_EQ(a.dims, b.dims);
+  EXPECT_EQ(a.theta, b.theta);
+  EXPECT_EQ(a.scaling, b.scaling);
+  EXPECT_EQ(a.factor, b.factor);
+  EXPECT_EQ(a.low_freq_factor, b.low_freq_factor);
+  EXPECT_EQ(a.high_freq_factor, b.high_freq_factor);
+  EXPECT_EQ(a.beta_fast, b.beta_fast);
+  EXPECT_EQ(a.beta_slow, b.beta_slow);
+  EXPECT_EQ(a.truncate, b.truncate);
+  EXPECT_EQ(a.attention_factor, b.attention_factor);
+  EXPECT_EQ(a.original_context, b.original_context);
+  ASSERT_EQ(a.short_factor == nullptr, b.short_factor == nullptr);
+  for (int i = 0; a.short_factor != nullptr && i < a.dims / 2; ++i) {
+    EXPECT_EQ(a.short_factor[i], b.short_factor[i]);
+    EXPECT_EQ(a.long_factor[i], b.long_factor[i]);
+  }
+}
+
+void expect_same(const RouterConfig& a, const RouterConfig& b) {
+  EXPECT_EQ(a.kind, b.kind);
+  EXPECT_EQ(a.weights, b.weights);
+  EXPECT_EQ(a.k, b.k);
+  EXPECT_EQ(a.threshold, b.threshold);
+  EXPECT_EQ(a.min_k, b.min_k);
+  EXPECT_EQ(a.max_k, b.max_k);
+  EXPECT_EQ(a.scale, b.scale);
+  EXPECT_EQ(a.gate, b.gate);
+  EXPECT_EQ(a.tau, b.tau);
+  EXPECT_EQ(a.cosine_eps, b.cosine_eps);
+  EXPECT_EQ(a.normalise_token, b.normalise_token);
+  EXPECT_EQ(a.topk_norm, b.topk_norm);
+  EXPECT_EQ(a.jitter, b.jitter);
+  EXPECT_EQ(a.gamma, b.gamma);
+  EXPECT_EQ(a.min_capacity, b.min_capacity);
+  EXPECT_EQ(a.order, b.order);
+}
+
+void expect_same(const LayerConfig& a, const LayerConfig& b) {
+  EXPECT_EQ(a.attention.n_heads, b.attention.n_heads);
+  EXPECT_EQ(a.attention.n_kv_heads, b.attention.n_kv_heads);
+  EXPECT_EQ(a.attention.head_dim, b.attention.head_dim);
+  EXPECT_EQ(a.attention.window, b.attention.window);
+  EXPECT_EQ(a.attention.multiplier, b.attention.multiplier);
+  EXPECT_EQ(a.attention.qk_norm, b.attention.qk_norm);
+  EXPECT_EQ(a.attention.sub_norm, b.attention.sub_norm);
+  EXPECT_EQ(a.attention.sinks, b.attention.sinks);
+  expect_same(a.attention.rope, b.attention.rope);
+  EXPECT_EQ(a.ffn.kind, b.ffn.kind);
+  EXPECT_EQ(a.ffn.d_ff, b.ffn.d_ff);
+  EXPECT_EQ(a.ffn.gated, b.ffn.gated);
+  EXPECT_EQ(a.ffn.sub_norm, b.ffn.sub_norm);
+  EXPECT_EQ(a.ffn.act.kind, b.ffn.act.kind);
+  EXPECT_EQ(a.ffn.act.alpha, b.ffn.act.alpha);
+  EXPECT_EQ(a.ffn.act.limit, b.ffn.act.limit);
+  EXPECT_EQ(a.ffn.act.up_offset, b.ffn.act.up_offset);
+  if (a.ffn.kind != FfnKind::kMoe) return;
+  EXPECT_EQ(a.ffn.moe.n_experts, b.ffn.moe.n_experts);
+  EXPECT_EQ(a.ffn.moe.n_subheads, b.ffn.moe.n_subheads);
+  EXPECT_EQ(a.ffn.moe.multi_head, b.ffn.moe.multi_head);
+  EXPECT_EQ(a.ffn.moe.n_sublayers, b.ffn.moe.n_sublayers);
+  EXPECT_EQ(a.ffn.moe.shared.d_ff, b.ffn.moe.shared.d_ff);
+  EXPECT_EQ(a.ffn.moe.shared.gated, b.ffn.moe.shared.gated);
+  expect_same(a.ffn.moe.router, b.ffn.moe.router);
+}
+
+void expect_same(const ModelConfig& a, const ModelConfig& b) {
+  EXPECT_EQ(a.name.view(), b.name.view());
+  EXPECT_EQ(a.vocab_size, b.vocab_size);
+  EXPECT_EQ(a.d_model, b.d_model);
+  EXPECT_EQ(a.context_length, b.context_length);
+  EXPECT_EQ(a.norm, b.norm);
+  EXPECT_EQ(a.norm_eps, b.norm_eps);
+  EXPECT_EQ(a.positions, b.positions);
+  EXPECT_EQ(a.tie_embeddings, b.tie_embeddings);
+  EXPECT_EQ(a.embedding_norm, b.embedding_norm);
+  EXPECT_EQ(a.embedding_multiplier, b.embedding_multiplier);
+  EXPECT_EQ(a.residual_multiplier, b.residual_multiplier);
+  EXPECT_EQ(a.logit_multiplier, b.logit_multiplier);
+  EXPECT_EQ(a.bos_token_id, b.bos_token_id);
+  EXPECT_EQ(a.pad_token_id, b.pad_token_id);
+  EXPECT_EQ(a.add_bos, b.add_bos);
+  ASSERT_EQ(a.eos_token_ids.size(), b.eos_token_ids.size());
+  for (size_t i = 0; i < a.eos_token_ids.size(); ++i) EXPECT_EQ(a.eos_token_ids[i], b.eos_token_ids[i]);
+  ASSERT_EQ(a.layers.size(), b.layers.size());
+  for (size_t i = 0; i < a.layers.size(); ++i) expect_same(a.layers[i], b.layers[i]);
+}
+
+void expect_round_trip(const ModelConfig& config) {
+  flatbuffers::FlatBufferBuilder b;
+  b.Finish(write_config(b, config));
+  ModelConfig read;
+  const Status status = read_config(*flatbuffers::GetRoot<fbs::ModelConfig>(b.GetBufferPointer()), &read);
+  ASSERT_TRUE(status.ok()) << status.text();
+  expect_same(config, read);
+}
+
+TEST(Config, RoundTrip) {
+  expect_round_trip(tiny_config());
+  expect_round_trip(unusual());
+}
+
+TEST(Config, RopeFactorsMustFit) {
+  flatbuffers::FlatBufferBuilder b;
+  b.Finish(write_config(b, unusual()));
+  auto* config = flatbuffers::GetMutableRoot<fbs::ModelConfig>(b.GetBufferPointer());
+  auto* rope = const_cast<fbs::Rope*>(config->layers()->Get(1)->attention()->rope());
+  auto* table = reinterpret_cast<flatbuffers::Table*>(rope);
+  ASSERT_TRUE(table->SetField<int32_t>(fbs::Rope::VT_DIMS, 8, 0));
+  ModelConfig read;
+  EXPECT_EQ(read_config(*config, &read).code(), MOE_ERR_SHAPE);
+}
+
+}  // namespace
+}  // namespace moe
