@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "kernels/kinds.h"
+#include "kernels/math.h"
 #include "quant/activation.h"
 #include "quant/format.h"
 #include "quant/half.h"
@@ -52,6 +53,22 @@ struct LinearArgs {
   int64_t tile_end = 0;
 };
 
+/// One head's attention for one query. Keys and values of its KV head: (position, head_dim).
+struct AttentionHead {
+  const float* q = nullptr;  // (head_dim)
+  float* out = nullptr;      // (head_dim)
+  int32_t head_dim = 0;
+  KvType type = KvType::kF16;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  const float* k_scale = nullptr;  // kInt8: (position)
+  const float* v_scale = nullptr;
+  int32_t first = 0;  // positions [first, last) are seen
+  int32_t last = 0;
+  float multiplier = 1;         // of the scores
+  const float* sink = nullptr;  // a logit without a value, or null
+};
+
 struct CpuKernels {
   const char* name;
   int32_t max_tokens;  // rows of the largest group of LinearInput
@@ -60,6 +77,22 @@ struct CpuKernels {
   void (*quantise_rows)(const LinearInput& input, int32_t begin, int32_t end);
   /// One range of tiles; ranges are independent. A row's result depends on that row alone.
   void (*linear)(const LinearArgs& args);
+
+  /// y = norm(x) over n values; y may be x.
+  void (*norm_row)(const Norm& norm, const float* x, int n, float* y);
+  float (*sum_squares)(const float* x, int n);
+  /// out = act(gate) * (up + up_offset) with the config's clamps, or act(up) where gate is null;
+  /// out may be gate or up. Returns how many values of act() are above 0.
+  uint32_t (*activation)(const ActivationConfig& config, const float* gate, const float* up, int n,
+                         float* out);
+  /// y = y + w x, one fused multiply-add per element.
+  void (*add_scaled)(float w, const float* x, int n, float* y);
+  /// Keys and values as the cache holds them. int8: codes in -127..127; returns their scale.
+  void (*round_f16)(const float* x, int n, uint16_t* out);
+  float (*round_int8)(const float* x, int n, int8_t* out);
+  /// Softmax attention with keys in blocks of 64 aligned to the absolute position, ascending.
+  void (*attention_head)(const AttentionHead& head);
+
   /// Reads `bytes` (a multiple of 64) as linear() does; for measuring memory.
   uint32_t (*read_bytes)(const uint8_t* data, size_t bytes);
 };

@@ -1,0 +1,112 @@
+#include "kernels/cpu/device_cpu.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "kernels/cpu/device_cpu_impl.h"
+#include "kernels/cpu/select.h"
+
+namespace moe {
+namespace {
+
+constexpr size_t kAlign = 64;
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(const CpuKernels& kernels, ThreadPool& pool, const Allocator& allocator)
+      : runtime_{kernels, pool}, allocator_(allocator) {
+    std::snprintf(name_, sizeof name_, "cpu (%s)", kernels.name);
+  }
+
+  const char* name() const override { return name_; }
+  const Allocator& allocator() const { return allocator_; }
+
+  Status alloc(size_t bytes, void** out) override {
+    void* p = allocate(allocator_, bytes == 0 ? 1 : bytes, kAlign);
+    if (p == nullptr) return out_of_memory("device memory", bytes);
+    *out = p;
+    return {};
+  }
+  void free(void* memory, size_t bytes) override {
+    deallocate(allocator_, memory, bytes == 0 ? 1 : bytes);
+  }
+  Status upload(void* device, const void* host, size_t bytes) override {
+    if (bytes != 0) std::memcpy(device, host, bytes);
+    return {};
+  }
+  Status download(void* host, const void* device, size_t bytes) override {
+    if (bytes != 0) std::memcpy(host, device, bytes);
+    return {};
+  }
+
+  size_t stream_bytes(const StreamShape& shape) const override {
+    return cpu_stream_bytes(shape, runtime_.pool.n_threads());
+  }
+  Result<Stream*> open_stream(const StreamShape& shape) override {
+    const size_t bytes = stream_bytes(shape);
+    if (bytes == 0) return Status::error(MOE_ERR_RANGE, "stream: sizes are negative or overflow");
+    void* memory = allocate(allocator_, bytes, kAlign);
+    if (memory == nullptr) return out_of_memory("scratch memory", bytes);
+    Stream* stream = make_cpu_stream(memory, shape, runtime_.pool.n_threads());
+    return stream;
+  }
+  void close_stream(Stream* stream) override {
+    if (stream == nullptr) return;
+    CpuStream* s = static_cast<CpuStream*>(stream);
+    const size_t bytes = s->bytes;
+    s->~CpuStream();
+    deallocate(allocator_, s, bytes);
+  }
+  Status sync(Stream& stream) override {
+    const Status status = stream.latched;
+    stream.latched = Status();
+    if (!status.ok()) return status;
+    if (!stream.cancelled.load(std::memory_order_relaxed)) return {};
+    return Status::error(MOE_ERR_CANCELLED, "cancelled");
+  }
+
+  void embed(Stream& stream, const Matrix& table, const Matrix& positions, const BatchRow* rows,
+             int32_t n_rows, float multiplier, float* x) override {
+    if (!ready(stream, n_rows)) return;
+    cpu_embed(runtime_, own(stream), table, positions, rows, n_rows, multiplier, x);
+  }
+  void norm(Stream& stream, const Norm& norm, const float* x, int32_t n_rows, int32_t d,
+            float* y) override {
+    if (ready(stream, n_rows)) runtime_.norm_rows(norm, x, d, n_rows, d, y);
+  }
+  void linear(Stream& stream, const LinearOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_linear(runtime_, own(stream), op);
+  }
+  void attention(Stream& stream, const AttentionOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_attention(runtime_, op);
+  }
+  void moe(Stream& stream, const MoeOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_moe(runtime_, own(stream), op);
+  }
+
+ private:
+  static CpuStream& own(Stream& stream) { return static_cast<CpuStream&>(stream); }
+  static bool ready(Stream& stream, int32_t n_rows) { return n_rows > 0 && own(stream).live(); }
+
+  CpuRuntime runtime_;
+  const Allocator& allocator_;
+  char name_[48];
+};
+
+}  // namespace
+
+Result<Device*> open_cpu_device(const char* isa, ThreadPool& pool, const Allocator& allocator) {
+  MOE_ASSIGN(const CpuKernels* kernels, select_kernels(isa));
+  MOE_ASSIGN(Box<CpuDevice> device, make_box<CpuDevice>(allocator, *kernels, pool, allocator));
+  Device* opened = device.release();
+  return opened;
+}
+
+void close_cpu_device(Device* device) {
+  if (device == nullptr) return;
+  CpuDevice* cpu = static_cast<CpuDevice*>(device);
+  const Allocator& allocator = cpu->allocator();
+  Box<CpuDevice> owner(cpu, allocator);
+}
+
+}  // namespace moe

@@ -1,0 +1,20 @@
+#pragma once
+// The CPU device: every operation of kernels/device.h on one table of kernels and one thread pool.
+//
+// Results are bit-identical for every instruction set, number of threads and way of cutting rows
+// into calls. Nothing is allocated after open_stream().
+
+#include "kernels/device.h"
+#include "src/base/thread_pool.h"
+
+namespace moe {
+
+/// `isa`: a name of kernels/cpu/isa_list.h, or null for the best that runs here
+/// (MOE_ERR_UNSUPPORTED otherwise). The pool (already started) and the allocator must outlive it.
+/// The device may be used from any thread, a Stream by one at a time.
+Result<Device*> open_cpu_device(const char* isa, ThreadPool& pool, const Allocator& allocator);
+
+/// All its streams must be closed. Null is allowed.
+void close_cpu_device(Device* device);
+
+}  // namespace moe

@@ -1,0 +1,220 @@
+#include <algorithm>
+
+#include "kernels/cpu/device_cpu_moe.h"
+
+namespace moe {
+namespace {
+
+// The experts of one wave: consecutive in index, at most pair_chunk rows together.
+struct Wave {
+  Segment segments[kWaveExperts];
+  int32_t n = 0;
+  int32_t n_rows = 0;
+};
+
+// Takes the next pairs from `pair` on. An expert with many tokens is spread over waves.
+Wave next_wave(const MoeCall& call, int32_t* expert, int32_t* pair) {
+  const CpuStream& s = call.s;
+  Wave wave;
+  while (*expert < call.op.n_experts && wave.n < kWaveExperts && wave.n_rows < s.pair_chunk) {
+    const int32_t end = s.pair_begin[*expert + 1];
+    const int32_t n = std::min(end - *pair, s.pair_chunk - wave.n_rows);
+    if (n > 0) {
+      Segment& segment = wave.segments[wave.n++];
+      segment.index = *expert;
+      segment.first = wave.n_rows;
+      segment.n = n;
+      segment.x = call.subs;
+      segment.ld_x = call.d_in;
+      segment.tokens = s.pair_token + *pair;
+      segment.weights = s.pair_weight + *pair;
+      wave.n_rows += n;
+      *pair += n;
+    }
+    if (*pair == end) ++*expert;
+  }
+  return wave;
+}
+
+// f(segment, row within it) for every row of the segments, in parallel.
+template <class F>
+void for_rows(const MoeCall& call, const Segment* segments, int32_t n, F&& f) {
+  const int32_t rows = segments[n - 1].first + segments[n - 1].n;
+  call.rt.for_range(rows, kParallelRows, [&](int64_t begin, int64_t end, int thread) {
+    for (int32_t i = 0; i < n; ++i) {
+      const Segment& segment = segments[i];
+      const int64_t first = std::max<int64_t>(begin - segment.first, 0);
+      const int64_t last = std::min<int64_t>(end - segment.first, segment.n);
+      for (int64_t r = first; r < last; ++r) f(i, static_cast<int32_t>(r), thread);
+    }
+  });
+}
+
+// s.up or s.gate = rows times one of the matrices, for all segments in one region.
+void project(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer, const float* x,
+             bool gate) {
+  CpuStream& s = call.s;
+  LinearJob jobs[kWaveExperts];
+  for (int32_t i = 0; i < n; ++i) {
+    const Segment& segment = segments[i];
+    const Ffn& ffn = segment.expert.ffn[sublayer];
+    const Matrix& m = gate ? ffn.gate : ffn.up;
+    const bool own = x == nullptr;
+    const int64_t first = segment.first;
+    jobs[i].input = call.rt.make_input(s, m.act, own ? segment.x : x + first * m.cols,
+                                       own ? segment.ld_x : m.cols, own ? segment.tokens : nullptr,
+                                       segment.n, m.cols, first);
+    jobs[i].args.weight = &m;
+    jobs[i].args.bias = gate ? ffn.gate_bias : ffn.up_bias;
+    jobs[i].args.y = (gate ? s.gate : s.up) + first * m.rows;
+    jobs[i].args.ld_y = m.rows;
+  }
+  for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
+    if (jobs[i].input.act != ActPrecision::kF32) {
+      call.rt.kernels.quantise_rows(jobs[i].input, r, r + 1);
+    }
+  });
+  call.rt.run_jobs(jobs, n);
+}
+
+// s.out (chunk rows, d_in) = down projection, and y[token] = fma(weight, out, y[token]) at once:
+// each thread owns some columns and goes through the experts in ascending order.
+void down_and_combine(MoeCall& call, const Segment* segments, int32_t n) {
+  CpuStream& s = call.s;
+  LinearInput inputs[kWaveExperts];
+  down_inputs(call, segments, n, 0, inputs);
+  const int32_t d = call.d_in;
+  call.rt.for_range((d + kTileRows - 1) / kTileRows, 1, [&](int64_t begin, int64_t end, int) {
+    const int64_t column = begin * kTileRows;
+    const int32_t width = static_cast<int32_t>(std::min<int64_t>(d, end * kTileRows) - column);
+    for (int32_t i = 0; i < n; ++i) {
+      const Segment& segment = segments[i];
+      const Ffn& ffn = segment.expert.ffn[0];
+      float* out = s.out + static_cast<int64_t>(segment.first) * d;
+      call.rt.kernels.linear({&ffn.down, &inputs[i], ffn.down_bias, out, d, false, 1, begin, end});
+      for (int32_t r = 0; r < segment.n; ++r) {
+        call.rt.kernels.add_scaled(segment.weights[r], out + r * int64_t{d} + column, width,
+                                   s.routed + segment.tokens[r] * int64_t{d} + column);
+      }
+    }
+  });
+}
+
+// X-MoE: v = x; v = v + FFN(norm(v)) for each sub-layer; y = fma(weight, v - x, y).
+void run_stack(MoeCall& call, const Segment* segments, int32_t n) {
+  CpuStream& s = call.s;
+  const int32_t d = call.d_in;
+  const auto row_of = [&](int32_t i, int32_t r) {
+    return static_cast<int64_t>(segments[i].first + r) * d;
+  };
+  const auto input_of = [&](int32_t i, int32_t r) {
+    return segments[i].x + segments[i].tokens[r] * segments[i].ld_x;
+  };
+  for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
+    std::copy_n(input_of(i, r), d, s.out + row_of(i, r));
+  });
+  for (int32_t layer = 0; layer < segments[0].expert.n_sublayers && s.live(); ++layer) {
+    for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
+      call.rt.kernels.norm_row(segments[i].expert.ffn[layer].in_norm, s.out + row_of(i, r), d,
+                               s.stack + row_of(i, r));
+    });
+    inner_activations(call, segments, n, layer, s.stack);
+    LinearInput inputs[kWaveExperts];
+    LinearJob jobs[kWaveExperts];
+    down_inputs(call, segments, n, layer, inputs);
+    for (int32_t i = 0; i < n; ++i) {
+      const Ffn& ffn = segments[i].expert.ffn[layer];
+      jobs[i].input = inputs[i];
+      jobs[i].args = {&ffn.down, nullptr, ffn.down_bias, s.out + row_of(i, 0), d, true, 1, 0, 0};
+    }
+    call.rt.run_jobs(jobs, n);
+  }
+  for (int32_t i = 0; i < n; ++i) {
+    for (int32_t r = 0; r < segments[i].n; ++r) {
+      float* v = s.out + row_of(i, r);
+      const float* x = input_of(i, r);
+      for (int32_t c = 0; c < d; ++c) v[c] -= x[c];
+      call.rt.kernels.add_scaled(segments[i].weights[r], v, d,
+                                 s.routed + segments[i].tokens[r] * int64_t{d});
+    }
+  }
+}
+
+void run_wave(MoeCall& call, Wave& wave) {
+  int32_t held = 0;
+  for (; held < wave.n; ++held) {
+    Segment& segment = wave.segments[held];
+    const Status status = call.op.experts->acquire(segment.index, &segment.expert);
+    if (status.ok()) continue;
+    call.s.latch(status);
+    break;
+  }
+  if (held == wave.n) {
+    if (wave.segments[0].expert.n_sublayers > 0) {
+      run_stack(call, wave.segments, wave.n);
+    } else {
+      inner_activations(call, wave.segments, wave.n, 0, nullptr);
+      if (call.s.live()) down_and_combine(call, wave.segments, wave.n);
+    }
+  }
+  for (int32_t i = 0; i < held; ++i) call.op.experts->release(wave.segments[i].index);
+}
+
+}  // namespace
+
+void inner_activations(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+                       const float* x) {
+  CpuStream& s = call.s;
+  const bool gated = !segments[0].expert.ffn[sublayer].gate.empty();
+  if (gated) project(call, segments, n, sublayer, x, true);
+  if (!s.live()) return;
+  project(call, segments, n, sublayer, x, false);
+  std::fill(s.positive, s.positive + s.n_threads, uint64_t{0});
+  for_rows(call, segments, n, [&](int32_t i, int32_t r, int thread) {
+    const Ffn& ffn = segments[i].expert.ffn[sublayer];
+    const int32_t d_ff = ffn.up.rows;
+    const int64_t at = static_cast<int64_t>(segments[i].first + r) * d_ff;
+    s.positive[thread] += call.rt.kernels.activation(call.op.act, gated ? s.gate + at : nullptr,
+                                                     s.up + at, d_ff, s.gate + at);
+    call.rt.kernels.norm_row(ffn.sub_norm, s.gate + at, d_ff, s.gate + at);
+  });
+  RoutingStats* stats = call.op.stats;
+  if (stats == nullptr || (call.op.n_experts > 0 && segments[0].weights == nullptr)) return;
+  for (int32_t t = 0; t < s.n_threads; ++t) stats->n_positive += s.positive[t];
+  for (int32_t i = 0; i < n; ++i) {
+    stats->n_activations += static_cast<uint64_t>(segments[i].n) *
+                            static_cast<uint64_t>(segments[i].expert.ffn[sublayer].up.rows);
+  }
+}
+
+void down_inputs(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+                 LinearInput* inputs) {
+  for (int32_t i = 0; i < n; ++i) {
+    const Matrix& down = segments[i].expert.ffn[sublayer].down;
+    const int64_t first = segments[i].first;
+    inputs[i] = call.rt.make_input(call.s, down.act, call.s.gate + first * down.cols, down.cols,
+                                   nullptr, segments[i].n, down.cols, first);
+  }
+  for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
+    if (inputs[i].act != ActPrecision::kF32) call.rt.kernels.quantise_rows(inputs[i], r, r + 1);
+  });
+}
+
+void run_experts(MoeCall& call) {
+  CpuStream& s = call.s;
+  int32_t n_chosen = 0;
+  for (int32_t e = 0; e < call.op.n_experts; ++e) {
+    if (s.pair_begin[e] < s.pair_begin[e + 1]) s.chosen[n_chosen++] = e;
+  }
+  call.op.experts->prefetch(s.chosen, n_chosen);
+  std::fill_n(s.routed, static_cast<int64_t>(call.n_tokens) * call.d_in, 0.0f);
+  int32_t expert = 0;
+  int32_t pair = 0;
+  while (s.live()) {
+    Wave wave = next_wave(call, &expert, &pair);
+    if (wave.n == 0) return;
+    run_wave(call, wave);
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,63 @@
+#pragma once
+// The CpuDevice class and what its parts (linear, attention, moe) share.
+
+#include "kernels/cpu/device_cpu_stream.h"
+#include "kernels/cpu/table.h"
+#include "kernels/device.h"
+#include "src/base/thread_pool.h"
+
+namespace moe {
+
+/// Rows from which row-wise work (norm, quantise, activation) is worth a parallel region.
+inline constexpr int64_t kParallelRows = 8;
+
+/// One matrix product of a parallel region: the tiles [0, n_tiles) of args.weight.
+struct LinearJob {
+  LinearArgs args;
+  LinearInput input;
+};
+
+/// What linear work needs: kernels, threads, and the stream's memory.
+struct CpuRuntime {
+  const CpuKernels& kernels;
+  ThreadPool& pool;
+
+  /// f(begin, end, thread) over [0, n): on the caller alone below `least` items.
+  template <class F>
+  void for_range(int64_t n, int64_t least, F&& f) const {
+    if (n <= 0) return;
+    if (n < least) {
+      f(int64_t{0}, n, 0);
+      return;
+    }
+    pool.parallel([&](int thread, int n_threads) {
+      const Range r = split_range(n, thread, n_threads);
+      if (r.begin < r.end) f(r.begin, r.end, thread);
+    });
+  }
+
+  /// y[r] = norm(x[r]) for n rows of d.
+  void norm_rows(const Norm& norm, const float* x, int64_t ld_x, int64_t n, int32_t d,
+                 float* y) const;
+
+  /// Sets up and quantises an input of n rows; its memory begins at row `first` of the stream's.
+  /// The rows are row_ids[i] of x, or i. With `quantise` false the caller does it row by row.
+  LinearInput make_input(CpuStream& s, ActPrecision act, const float* x, int64_t ld_x,
+                         const int32_t* row_ids, int32_t n, int32_t d, int64_t first) const;
+  void quantise(const LinearInput& input) const;
+
+  /// All tiles of all jobs in one parallel region, split by work. Each job's input is its own.
+  void run_jobs(LinearJob* jobs, int32_t n_jobs) const;
+
+  /// One product, quantising its input: y (n, ld_y) = x W^T + bias.
+  void linear(CpuStream& s, const Matrix& weight, const float* bias, const float* x, int64_t ld_x,
+              int32_t n, float* y, int64_t ld_y, bool accumulate = false, float scale = 1) const;
+};
+
+void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op);
+void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Matrix& positions,
+               const BatchRow* rows, int32_t n_rows, float multiplier, float* x);
+void cpu_attention(const CpuRuntime& rt, const AttentionOp& op);
+void cpu_moe(const CpuRuntime& rt, CpuStream& s, const MoeOp& op);
+
+}  // namespace moe

@@ -1,0 +1,129 @@
+#include <algorithm>
+
+#include "kernels/cpu/device_cpu_impl.h"
+#include "kernels/cpu/linear_input.h"
+#include "quant/list.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxJobs = 16;  // outputs of one LinearOp that share a region
+
+int64_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTileRows; }
+
+// The part of [0, total) work units that lies in a job's `size` units from `start`, as tiles.
+Range tiles_in(const Range& part, int64_t start, int64_t unit, int64_t tiles) {
+  // Tile t belongs to whoever holds its first unit.
+  const auto first_from = [&](int64_t at) {
+    const int64_t t = (at - start + unit - 1) / unit;
+    return at <= start ? int64_t{0} : std::min(t, tiles);
+  };
+  return {first_from(part.begin), first_from(part.end)};
+}
+
+}  // namespace
+
+void CpuRuntime::norm_rows(const Norm& norm, const float* x, int64_t ld_x, int64_t n, int32_t d,
+                           float* y) const {
+  for_range(n, kParallelRows, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) kernels.norm_row(norm, x + r * ld_x, d, y + r * d);
+  });
+}
+
+LinearInput CpuRuntime::make_input(CpuStream& s, ActPrecision act, const float* x, int64_t ld_x,
+                                   const int32_t* row_ids, int32_t n, int32_t d,
+                                   int64_t first) const {
+  // n rows never need more than n times the widest row's bytes.
+  return make_linear_input(act, x, ld_x, n, d, row_ids, s.act + first * s.act_row_bytes);
+}
+
+void CpuRuntime::quantise(const LinearInput& input) const {
+  if (input.act == ActPrecision::kF32) return;
+  for_range(input.n_rows, kParallelRows, [&](int64_t begin, int64_t end, int) {
+    kernels.quantise_rows(input, static_cast<int32_t>(begin), static_cast<int32_t>(end));
+  });
+}
+
+void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
+  int64_t total = 0;
+  for (int32_t i = 0; i < n_jobs; ++i) {
+    jobs[i].args.input = &jobs[i].input;
+    total += n_tiles(*jobs[i].args.weight) * jobs[i].input.n_rows;
+  }
+  pool.parallel([&](int thread, int n_threads) {
+    const Range part = split_range(total, thread, n_threads);
+    int64_t start = 0;
+    for (int32_t i = 0; i < n_jobs; ++i) {
+      LinearArgs args = jobs[i].args;
+      const int64_t unit = jobs[i].input.n_rows;
+      const int64_t tiles = n_tiles(*args.weight);
+      const Range range = tiles_in(part, start, unit, tiles);
+      start += tiles * unit;
+      args.tile_begin = range.begin;
+      args.tile_end = range.end;
+      if (range.begin < range.end) kernels.linear(args);
+    }
+  });
+}
+
+void CpuRuntime::linear(CpuStream& s, const Matrix& weight, const float* bias, const float* x,
+                        int64_t ld_x, int32_t n, float* y, int64_t ld_y, bool accumulate,
+                        float scale) const {
+  LinearJob job;
+  job.input = make_input(s, weight.act, x, ld_x, nullptr, n, weight.cols, 0);
+  quantise(job.input);
+  job.args.weight = &weight;
+  job.args.bias = bias;
+  job.args.y = y;
+  job.args.ld_y = ld_y;
+  job.args.accumulate = accumulate;
+  job.args.scale = scale;
+  run_jobs(&job, 1);
+}
+
+void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
+  const float* x = op.x;
+  int64_t ld_x = op.ld_x;
+  if (op.norm.kind != NormKind::kNone) {
+    rt.norm_rows(op.norm, op.x, op.ld_x, op.n_rows, op.d_in, s.normed);
+    x = s.normed;
+    ld_x = op.d_in;
+  }
+  for (ActPrecision act : {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block}) {
+    LinearJob jobs[kMaxJobs];
+    int32_t n_jobs = 0;
+    const LinearInput input = rt.make_input(s, act, x, ld_x, nullptr, op.n_rows, op.d_in, 0);
+    bool quantised = false;
+    for (int32_t i = 0; i < op.n_outs; ++i) {
+      const LinearOut& out = op.outs[i];
+      if (out.weight->act != act) continue;
+      if (!quantised) rt.quantise(input);
+      quantised = true;
+      jobs[n_jobs++] = {
+          {out.weight, nullptr, out.bias, out.y, out.ld_y, out.accumulate, out.scale, 0, 0}, input};
+      if (n_jobs == kMaxJobs) {
+        rt.run_jobs(jobs, n_jobs);
+        n_jobs = 0;
+      }
+    }
+    if (n_jobs > 0) rt.run_jobs(jobs, n_jobs);
+  }
+}
+
+void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Matrix& positions,
+               const BatchRow* rows, int32_t n_rows, float multiplier, float* x) {
+  const int32_t d = table.cols;
+  rt.for_range(n_rows, kParallelRows, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      float* out = x + r * d;
+      read_row(table, rows[r].token, out);
+      for (int32_t i = 0; i < d; ++i) out[i] *= multiplier;
+      if (positions.empty()) continue;
+      float* place = s.normed + r * d;
+      read_row(positions, rows[r].position, place);
+      for (int32_t i = 0; i < d; ++i) out[i] += place[i];
+    }
+  });
+}
+
+}  // namespace moe

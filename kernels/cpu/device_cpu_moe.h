@@ -1,0 +1,50 @@
+#pragma once
+// The steps of one MoE layer on the CPU; see MoeOp.
+
+#include "kernels/cpu/device_cpu_impl.h"
+
+namespace moe {
+
+/// One call of Device::moe on its way through the steps.
+struct MoeCall {
+  const CpuRuntime& rt;
+  CpuStream& s;
+  const MoeOp& op;
+  const float* x = nullptr;     // (n_rows, d_model) after the norm
+  const float* subs = nullptr;  // (n_tokens, d_in): the (sub-)tokens that are routed
+  int32_t d_in = 0;             // d_model / n_subheads
+  int32_t n_tokens = 0;         // n_rows * n_subheads
+  int32_t max_k = 0;
+};
+
+/// One expert (or the shared one) on some rows, within a chunk of at most pair_chunk rows.
+struct Segment {
+  Expert expert;
+  int32_t index = 0;  // of the expert
+  int32_t first = 0;  // first row of the chunk's buffers
+  int32_t n = 0;
+  const float* x = nullptr;  // (.., ld_x)
+  int64_t ld_x = 0;
+  const int32_t* tokens = nullptr;  // row i of the segment is row tokens[i] of x; null: row i
+  const float* weights = nullptr;   // of row i in the sum
+};
+
+/// Scores, choices, capacity: fills the stream's routing arrays. Latches a fault.
+void route_layer(MoeCall& call);
+
+/// Groups the kept pairs by expert (pair_begin, pair_token, pair_weight) and counts statistics.
+void group_pairs(MoeCall& call);
+
+/// s.routed = sum over the kept pairs of weight * expert(token), in ascending expert index.
+void run_experts(MoeCall& call);
+
+/// For each segment, rows of s.gate (n, d_ff): the inner activations of `ffn`, SubLN applied. `x`
+/// replaces the segment's own input when it is not null: (chunk rows, d_in). Counts positives.
+void inner_activations(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+                       const float* x);
+
+/// Inputs for the down projections of all segments, quantised from s.gate.
+void down_inputs(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+                 LinearInput* inputs);
+
+}  // namespace moe

@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/cpu/device_cpu_moe.h"
+#include "kernels/router/route.h"
+#include "quant/list.h"
+
+namespace moe {
+namespace {
+
+// A router's matrices are used on the float input, however the file stores them.
+Matrix in_float(Matrix m) {
+  m.act = ActPrecision::kF32;
+  return m;
+}
+
+// norm[i] = max(|row i of m|, eps).
+void row_norms(MoeCall& call, const Matrix& m, float eps, float* norm) {
+  for (int32_t r = 0; r < m.rows; ++r) {
+    read_row(m, r, call.s.embedding);
+    const float length = __builtin_sqrtf(call.rt.kernels.sum_squares(call.s.embedding, m.cols));
+    norm[r] = length < eps ? eps : length;
+  }
+}
+
+void cosine_scores(MoeCall& call) {
+  CpuStream& s = call.s;
+  const RouterWeightsView& w = call.op.router_weights;
+  const RouterConfig& config = call.op.router;
+  const Matrix proj = in_float(w.proj);
+  const Matrix embedding = in_float(w.embedding);
+  const int32_t d_e = proj.rows;
+  call.rt.linear(s, proj, w.proj_bias, call.subs, call.d_in, call.n_tokens, s.cosine, d_e);
+  if (config.normalise_token) {
+    for (int32_t t = 0; t < call.n_tokens; ++t) {
+      float* z = s.cosine + static_cast<int64_t>(t) * d_e;
+      const float length = __builtin_sqrtf(call.rt.kernels.sum_squares(z, d_e));
+      const float divisor = length < config.cosine_eps ? config.cosine_eps : length;
+      for (int32_t i = 0; i < d_e; ++i) z[i] /= divisor;
+    }
+  }
+  call.rt.linear(s, embedding, nullptr, s.cosine, d_e, call.n_tokens, s.scores, embedding.rows);
+  row_norms(call, embedding, config.cosine_eps, s.embedding_norm);
+  for (int32_t t = 0; t < call.n_tokens; ++t) {
+    float* score = s.scores + static_cast<int64_t>(t) * embedding.rows;
+    for (int32_t e = 0; e < embedding.rows; ++e) score[e] /= s.embedding_norm[e];
+  }
+}
+
+void compute_scores(MoeCall& call) {
+  CpuStream& s = call.s;
+  const RouterWeightsView& w = call.op.router_weights;
+  switch (call.op.router.kind) {
+    case RouterKind::kHash:
+      for (int32_t t = 0; t < call.n_tokens; ++t) {
+        s.table_entry[t] = w.table[call.op.rows[t / call.op.n_subheads].token];
+      }
+      return;
+    case RouterKind::kCosine:
+      return cosine_scores(call);
+    default:
+      return call.rt.linear(s, in_float(w.scores), w.bias, call.subs, call.d_in, call.n_tokens,
+                            s.scores, call.op.n_experts);
+  }
+}
+
+Routing routing_of(const MoeCall& call) {
+  CpuStream& s = call.s;
+  return {call.n_tokens, call.max_k, s.expert, s.weight, s.kept, s.count, s.scores};
+}
+
+RouterScratch scratch_of(const CpuStream& s, int thread) {
+  const int64_t at = static_cast<int64_t>(thread) * s.shape.max_experts;
+  return {s.route_p + at, s.route_key + at, s.route_heap + at};
+}
+
+void choose(MoeCall& call, const RouteOp& route) {
+  std::atomic<bool> failed{false};
+  call.rt.for_range(call.n_tokens, kParallelRows, [&](int64_t begin, int64_t end, int thread) {
+    const Status status = route_tokens(route, static_cast<int32_t>(begin),
+                                       static_cast<int32_t>(end), scratch_of(call.s, thread));
+    if (!status.ok()) failed.store(true, std::memory_order_relaxed);
+  });
+  // Once more in order, so that the message names the first token whatever the threads did.
+  if (failed.load()) call.s.latch(route_tokens(route, 0, call.n_tokens, scratch_of(call.s, 0)));
+}
+
+// Every run of rows of one session is served by itself.
+void limit_capacity(MoeCall& call, const RouteOp& route) {
+  if (!(call.op.router.gamma > 0)) return;
+  const BatchRow* rows = call.op.rows;
+  for (int32_t begin = 0; begin < call.op.n_rows;) {
+    int32_t end = begin + 1;
+    while (end < call.op.n_rows && (rows == nullptr || rows[end].session == rows[begin].session)) {
+      ++end;
+    }
+    apply_capacity(route, begin * call.op.n_subheads, end * call.op.n_subheads, call.s.order,
+                   call.s.route_heap);
+    begin = end;
+  }
+}
+
+template <class T>
+void copy_out(const T* from, int64_t n, T* to) {
+  if (to != nullptr) std::copy(from, from + n, to);
+}
+
+void report(const MoeCall& call) {
+  Routing* out = call.op.routing_out;
+  if (out == nullptr) return;
+  const CpuStream& s = call.s;
+  const int64_t slots = static_cast<int64_t>(call.n_tokens) * call.max_k;
+  out->n_tokens = call.n_tokens;
+  out->max_k = call.max_k;
+  copy_out(s.expert, slots, out->expert);
+  copy_out(s.weight, slots, out->weight);
+  copy_out(s.kept, slots, out->kept);
+  copy_out(s.count, call.n_tokens, out->count);
+  if (call.op.router.kind == RouterKind::kHash) return;
+  copy_out(s.scores, static_cast<int64_t>(call.n_tokens) * call.op.n_experts, out->scores);
+}
+
+void count_statistics(const MoeCall& call) {
+  RoutingStats* stats = call.op.stats;
+  if (stats == nullptr) return;
+  stats->n_tokens += static_cast<uint64_t>(call.n_tokens);
+  for (int32_t t = 0; t < call.n_tokens; ++t) {
+    const int64_t at = static_cast<int64_t>(t) * call.max_k;
+    int32_t served = 0;
+    for (int32_t j = 0; j < call.s.count[t]; ++j) {
+      if (call.s.kept[at + j] == 0) continue;
+      ++served;
+      if (stats->tokens_per_expert != nullptr) ++stats->tokens_per_expert[call.s.expert[at + j]];
+    }
+    if (stats->experts_per_token != nullptr) ++stats->experts_per_token[served];
+    stats->n_dropped += static_cast<uint64_t>(call.s.count[t] - served);
+  }
+}
+
+}  // namespace
+
+void route_layer(MoeCall& call) {
+  compute_scores(call);
+  if (!call.s.live()) return;
+  Routing routing = routing_of(call);
+  RouteOp route;
+  route.config = &call.op.router;
+  route.scores = call.s.scores;
+  route.selection_bias = call.op.router_weights.selection_bias;
+  route.table_entry = call.s.table_entry;
+  route.n_experts = call.op.n_experts;
+  route.out = &routing;
+  route.prob = call.s.prob;
+  choose(call, route);
+  if (!call.s.live()) return;
+  limit_capacity(call, route);
+  report(call);
+  count_statistics(call);
+}
+
+void group_pairs(MoeCall& call) {
+  CpuStream& s = call.s;
+  const int32_t n_experts = call.op.n_experts;
+  std::fill(s.pair_begin, s.pair_begin + n_experts + 1, 0);
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int32_t t = 0; t < call.n_tokens; ++t) {
+      const int64_t at = static_cast<int64_t>(t) * call.max_k;
+      for (int32_t j = 0; j < s.count[t]; ++j) {
+        if (s.kept[at + j] == 0) continue;
+        int32_t& place = s.pair_begin[s.expert[at + j]];
+        if (pass == 1) {
+          s.pair_token[place] = t;
+          s.pair_weight[place] = s.weight[at + j];
+        }
+        ++place;
+      }
+    }
+    // After the first pass: counts become beginnings. After the second: ends become beginnings.
+    int32_t before = 0;
+    for (int32_t e = 0; e <= n_experts; ++e) {
+      const int32_t here = s.pair_begin[e];
+      s.pair_begin[e] = before;
+      before = pass == 0 ? before + here : here;
+    }
+  }
+}
+
+}  // namespace moe

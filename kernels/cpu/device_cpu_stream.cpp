@@ -1,0 +1,100 @@
+#include "kernels/cpu/device_cpu_stream.h"
+
+#include <algorithm>
+#include <new>
+
+#include "kernels/cpu/linear_input.h"
+#include "src/base/checked.h"
+
+namespace moe {
+namespace {
+
+// Hands out consecutive, 64-byte aligned parts; without a base it only adds up.
+class Carver {
+ public:
+  Carver(uint8_t* base, size_t used) : base_(base), used_(used) {}
+
+  template <class T>
+  void take(T** part, int64_t a, int64_t b = 1) {
+    int64_t n = 0;
+    size_t bytes = 0;
+    ok_ = ok_ && a >= 0 && b >= 0 && checked_mul(a, b, &n) &&
+          checked_mul(static_cast<size_t>(n), sizeof(T), &bytes) && bytes < SIZE_MAX / 2;
+    if (!ok_) return;
+    if (base_ != nullptr) *part = reinterpret_cast<T*>(base_ + used_);
+    ok_ = checked_add(used_, round_up(bytes, size_t{64}), &used_);
+  }
+  size_t total() const { return ok_ ? used_ : 0; }
+
+ private:
+  uint8_t* base_;
+  size_t used_;
+  bool ok_ = true;
+};
+
+// Every buffer, in one place for measuring and for making.
+size_t carve(CpuStream& s, uint8_t* base) {
+  const StreamShape& shape = s.shape;
+  Carver c(base, round_up(sizeof(CpuStream), size_t{64}));
+  const int64_t rows = shape.max_rows;
+  const int64_t tokens = rows * std::max(1, shape.max_subheads);
+  const int64_t experts = shape.max_experts;
+  int64_t slots = 0;
+  if (!checked_mul<int64_t>(tokens, shape.max_routed, &slots) || slots < 0) return 0;
+  // A dense network is computed in chunks of rows, so it needs as many places as pairs.
+  const int64_t pairs = std::min<int64_t>(kPairChunk, std::max(slots, rows));
+  s.pair_chunk = static_cast<int32_t>(std::max<int64_t>(0, pairs));
+  const int64_t widest =
+      std::max({int64_t{shape.d_model}, int64_t{shape.max_d_in}, int64_t{shape.max_d_ff}});
+  if (widest < 0 || widest > INT32_MAX - kActBlock) return 0;
+  s.act_row_bytes = static_cast<int64_t>(linear_input_bytes(1, static_cast<int32_t>(widest)));
+
+  c.take(&s.act, std::max(rows, pairs), s.act_row_bytes);
+  c.take(&s.normed, rows, widest);
+  c.take(&s.head, rows, shape.d_model);
+  c.take(&s.routed, rows, shape.d_model);
+  c.take(&s.gate, pairs, shape.max_d_ff);
+  c.take(&s.up, pairs, shape.max_d_ff);
+  c.take(&s.out, pairs, shape.d_model);
+  c.take(&s.stack, pairs, shape.d_model);
+  c.take(&s.shared_gate, rows);
+  c.take(&s.scores, tokens, experts);
+  c.take(&s.cosine, tokens, shape.max_d_e);
+  c.take(&s.embedding, shape.max_d_e);
+  c.take(&s.embedding_norm, experts);
+  c.take(&s.expert, slots);
+  c.take(&s.weight, slots);
+  c.take(&s.prob, slots);
+  c.take(&s.kept, slots);
+  c.take(&s.count, tokens);
+  c.take(&s.table_entry, tokens);
+  c.take(&s.order, tokens);
+  c.take(&s.pair_token, slots);
+  c.take(&s.pair_weight, slots);
+  c.take(&s.pair_begin, experts + 1);
+  c.take(&s.chosen, experts);
+  c.take(&s.route_p, s.n_threads, experts);
+  c.take(&s.route_key, s.n_threads, experts);
+  c.take(&s.route_heap, s.n_threads, experts);
+  c.take(&s.positive, s.n_threads);
+  return c.total();
+}
+
+}  // namespace
+
+size_t cpu_stream_bytes(const StreamShape& shape, int32_t n_threads) {
+  CpuStream measured;
+  measured.shape = shape;
+  measured.n_threads = n_threads;
+  return carve(measured, nullptr);
+}
+
+CpuStream* make_cpu_stream(void* memory, const StreamShape& shape, int32_t n_threads) {
+  CpuStream* s = new (memory) CpuStream;
+  s->shape = shape;
+  s->n_threads = n_threads;
+  s->bytes = carve(*s, static_cast<uint8_t*>(memory));
+  return s;
+}
+
+}  // namespace moe

@@ -1,0 +1,98 @@
+#pragma once
+// Golden cases: JSON in, the library's own functions, JSON out, compared.
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/device_cpu.h"
+#include "kernels/cpu/select.h"
+
+namespace moe::golden {
+
+using Json = nlohmann::json;
+
+/// A number that may be written "nan", "inf" or "-inf".
+double number(const Json& j);
+
+struct Tensor {
+  std::vector<int64_t> shape;
+  std::vector<double> data;
+
+  int64_t dim(size_t i) const { return shape.at(i); }
+  int32_t rows() const { return static_cast<int32_t>(dim(0)); }
+  int32_t cols() const { return static_cast<int32_t>(dim(1)); }
+  /// Length of the last axis, and how many such rows there are.
+  int32_t width() const { return static_cast<int32_t>(shape.back()); }
+  int32_t height() const { return static_cast<int32_t>(data.size()) / width(); }
+  std::vector<float> floats() const { return {data.begin(), data.end()}; }
+  std::vector<int8_t> codes() const;
+};
+
+Tensor tensor(const Json& j);
+template <class T>
+Json to_json(const std::vector<T>& data, std::vector<int64_t> shape) {
+  return {{"shape", std::move(shape)}, {"data", data}};
+}
+
+/// What the library said: a fault, or outputs by name.
+struct Outcome {
+  Status status;
+  std::map<std::string, Json> out;
+  std::string problem;  // of the test itself: instruction sets disagree, a parameter is unknown
+};
+
+struct Case {
+  const Json& in;
+  const Json& par;
+
+  Tensor in_tensor(const char* name) const { return tensor(in.at(name)); }
+  std::vector<float> in_floats(const char* name) const { return in_tensor(name).floats(); }
+  bool has(const char* name) const { return in.contains(name) && !in.at(name).is_null(); }
+  /// A parameter, or the default where it is missing or null.
+  double real(const char* name, double otherwise) const;
+  int32_t integer(const char* name, int32_t otherwise) const;
+  bool flag(const char* name, bool otherwise) const;
+  std::string text(const char* name, const char* otherwise) const;
+  bool is_null(const char* name) const { return !par.contains(name) || par.at(name).is_null(); }
+};
+
+/// A CPU device per instruction set that runs here, each on two threads.
+class Devices {
+ public:
+  Devices();
+  ~Devices();
+  const std::vector<Device*>& all() const { return devices_; }
+  const std::vector<const CpuKernels*>& kernels() const { return kernels_; }
+
+ private:
+  ThreadPool pool_{system_allocator()};
+  std::vector<const CpuKernels*> kernels_;
+  std::vector<Device*> devices_;
+};
+
+/// f(device or kernels) -> vector on each of `all`; the results must be equal bit for bit.
+template <class List, class F>
+auto same_on_all(const List& all, Outcome& outcome, F&& f) {
+  auto first = f(*all[0]);
+  for (size_t i = 1; i < all.size(); ++i) {
+    const auto other = f(*all[i]);
+    if (other.size() != first.size() ||
+        std::memcmp(other.data(), first.data(), first.size() * sizeof(first[0])) != 0) {
+      outcome.problem = "instruction sets disagree";
+    }
+  }
+  return first;
+}
+
+using Runner = std::function<void(const Case&, Devices&, Outcome&)>;
+using Runners = std::map<std::string, Runner>;
+
+void add_pointwise(Runners& runners);
+void add_quant(Runners& runners);
+void add_routers(Runners& runners);
+void add_layers(Runners& runners);
+
+}  // namespace moe::golden

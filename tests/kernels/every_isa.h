@@ -1,0 +1,38 @@
+#pragma once
+// The kernel tables that this CPU can run, and random data for them.
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/select.h"
+
+namespace moe {
+
+inline std::vector<const CpuKernels*> every_isa() {
+  const CpuKernels* storage[8] = {};
+  std::vector<const CpuKernels*> all;
+  for (const CpuKernels* k : runnable_kernels(storage)) all.push_back(k);
+  return all;
+}
+
+inline std::vector<float> random_floats(size_t n, unsigned seed, float scale = 1) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> d(0, scale);
+  std::vector<float> v(n);
+  for (float& x : v) x = d(rng);
+  return v;
+}
+
+/// Index of the first element whose bits differ, or -1.
+inline int64_t first_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (__builtin_bit_cast(uint32_t, a[i]) != __builtin_bit_cast(uint32_t, b[i])) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
+}
+
+}  // namespace moe

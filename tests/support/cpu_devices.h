@@ -1,0 +1,42 @@
+#pragma once
+// A CPU device for every instruction set that runs here and several numbers of threads.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/device_cpu.h"
+#include "kernels/cpu/select.h"
+
+namespace moe {
+
+struct OpenedDevice {
+  std::string name;
+  std::unique_ptr<ThreadPool> pool;
+  Device* device = nullptr;
+
+  OpenedDevice(const char* isa, int n_threads, const Allocator& allocator = system_allocator())
+      : pool(std::make_unique<ThreadPool>(system_allocator())) {
+    if (!pool->start(n_threads).ok()) return;
+    Result<Device*> opened = open_cpu_device(isa, *pool, allocator);
+    if (!opened.ok()) return;
+    device = opened.value();
+    name = std::string(device->name()) + " on " + std::to_string(n_threads) + " threads";
+  }
+  OpenedDevice(OpenedDevice&& other) noexcept
+      : name(std::move(other.name)), pool(std::move(other.pool)), device(other.device) {
+    other.device = nullptr;
+  }
+  ~OpenedDevice() { close_cpu_device(device); }
+};
+
+inline std::vector<OpenedDevice> all_devices() {
+  std::vector<OpenedDevice> all;
+  const CpuKernels* storage[8] = {};
+  for (const CpuKernels* k : runnable_kernels(storage)) {
+    for (int threads : {1, 2, 3}) all.emplace_back(k->name, threads);
+  }
+  return all;
+}
+
+}  // namespace moe

@@ -1,0 +1,62 @@
+#pragma once
+// A matrix packed into tiles from plain rows, with its memory.
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "quant/list.h"
+
+namespace moe {
+
+class PackedMatrix {
+ public:
+  PackedMatrix() = default;
+
+  /// values (rows, cols), into a float format.
+  PackedMatrix(FormatId format, const std::vector<float>& values, int32_t rows, int32_t cols) {
+    start(format, rows, cols);
+    for (int32_t r = 0; r < rows; r += kTileRows) {
+      format_info(format).pack_values(values.data() + static_cast<int64_t>(r) * cols, cols,
+                                      std::min(kTileRows, rows - r), cols, tile(r));
+    }
+  }
+
+  /// codes (rows, cols), into an integer format. Scales: see Matrix::scales.
+  PackedMatrix(FormatId format, const std::vector<int8_t>& codes, int32_t rows, int32_t cols,
+               ActPrecision act, ScaleKind kind, std::vector<float> scales, int32_t group = 0)
+      : scales_(std::make_shared<std::vector<float>>(std::move(scales))) {
+    start(format, rows, cols);
+    for (int32_t r = 0; r < rows; r += kTileRows) {
+      format_info(format).pack_codes(codes.data() + static_cast<int64_t>(r) * cols, cols,
+                                     std::min(kTileRows, rows - r), cols, tile(r));
+    }
+    matrix_.act = act;
+    matrix_.scale_kind = kind;
+    matrix_.group = group;
+    scales_->resize(scale_count(kind, group, rows, cols), 1.0f);
+    matrix_.scales = scales_->data();
+  }
+
+  const Matrix& get() const { return matrix_; }
+  operator const Matrix&() const { return matrix_; }  // NOLINT: the point of the class
+
+ private:
+  void start(FormatId format, int32_t rows, int32_t cols) {
+    const size_t stride = format_info(format).tile_bytes(cols);
+    const size_t bytes = stride * static_cast<size_t>((rows + kTileRows - 1) / kTileRows);
+    tiles_ = {static_cast<uint8_t*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)), std::free};
+    matrix_.format = format;
+    matrix_.rows = rows;
+    matrix_.cols = cols;
+    matrix_.tile_stride = static_cast<int64_t>(stride);
+    matrix_.tiles = tiles_.get();
+  }
+  uint8_t* tile(int32_t row) { return tiles_.get() + row / kTileRows * matrix_.tile_stride; }
+
+  Matrix matrix_;
+  std::shared_ptr<uint8_t> tiles_;
+  std::shared_ptr<std::vector<float>> scales_;
+};
+
+}  // namespace moe
