@@ -27,7 +27,7 @@ struct Isa {
     int8_t v[4];
   };
   using S = I;
-  static constexpr int kMaxTokens = 4;
+  static constexpr int kMaxTokens = 1;
   static constexpr int kTiles = 1;
   static constexpr bool kShiftFree = false;
   static constexpr int kSmallBlocks = 0;
