@@ -77,6 +77,7 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options) {
         std::max(s.max_routed,
                  has_softmax(moe.router) ? moe.n_experts : router_max_k(moe.router, moe.n_experts));
     s.max_d_e = std::max(s.max_d_e, model.layer(l).router.proj.rows);
+    s.max_d_in = std::max(s.max_d_in, s.max_d_e);
   }
   return s;
 }

@@ -1,0 +1,113 @@
+// The promise: the same bits for every way of cutting, sharing and spreading the work.
+
+#include "kernels/cpu/select.h"
+#include "tests/run/tiny_run.h"
+
+namespace moe {
+namespace {
+
+constexpr size_t kLength = 100;  // two blocks of keys
+
+class BitsTest : public testing::TestWithParam<TinyKind> {
+ protected:
+  void SetUp() override { bytes_ = build_tiny_kind(GetParam()); }
+
+  Floats run(int threads, const char* isa, int32_t chunk, size_t call, KvType kv = KvType::kF16) {
+    Machine machine(*bytes_, threads, isa);
+    EXPECT_TRUE(machine.status().ok()) << machine.status().text();
+    if (!machine.status().ok()) return {};
+    SessionOptions options;
+    options.chunk = chunk;
+    options.kv = kv;
+    const Box<Session> session = machine.session(options);
+    if (!session) return {};
+    return eval_all(*session, random_tokens(kLength, machine.vocab_size()), call);
+  }
+
+  std::unique_ptr<MemorySink> bytes_;
+};
+
+TEST_P(BitsTest, ChunksAndDecodingAgree) {
+  for (const KvType kv : {KvType::kF16, KvType::kInt8}) {
+    const Floats whole = run(1, nullptr, 0, kLength, kv);
+    ASSERT_FALSE(whole.empty());
+    EXPECT_EQ(whole, run(1, nullptr, 0, 1, kv)) << "token by token";
+    EXPECT_EQ(whole, run(1, nullptr, 7, 33, kv)) << "calls of 33 in chunks of 7";
+  }
+  const Floats whole = run(1, nullptr, 0, kLength);
+  for (const int32_t chunk : {1, 2, 64}) {
+    EXPECT_EQ(whole, run(1, nullptr, chunk, kLength)) << "chunk " << chunk;
+  }
+}
+
+TEST_P(BitsTest, ThreadsAndInstructionSetsAgree) {
+  const Floats expected = run(1, nullptr, 0, kLength);
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(expected, run(2, nullptr, 0, 5)) << "2 threads";
+  EXPECT_EQ(expected, run(3, nullptr, 0, kLength)) << "3 threads";
+  const CpuKernels* storage[8];
+  for (const CpuKernels* kernels : runnable_kernels(storage)) {
+    EXPECT_EQ(expected, run(1, kernels->name, 0, kLength)) << kernels->name;
+    EXPECT_EQ(expected, run(1, kernels->name, 0, 1)) << kernels->name << ", decoding";
+  }
+}
+
+TEST_P(BitsTest, TogetherEqualsAlone) {
+  Machine machine(*bytes_, 2);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const size_t vocab = static_cast<size_t>(machine.vocab_size());
+  constexpr size_t kSessions = 5;
+  constexpr size_t kSteps = 20;
+  SessionOptions options;
+  options.chunk = 4;  // fewer rows than sessions
+  Box<Session> sessions[kSessions];
+  Session* together[kSessions];
+  Tokens texts[kSessions];
+  for (size_t i = 0; i < kSessions; ++i) {
+    options.kv = i % 2 == 0 ? KvType::kF16 : KvType::kInt8;
+    sessions[i] = machine.session(options);
+    ASSERT_TRUE(sessions[i]);
+    together[i] = sessions[i].get();
+    texts[i] = random_tokens(10 + 17 * i + kSteps, machine.vocab_size(), static_cast<uint32_t>(i));
+    ASSERT_TRUE(sessions[i]->eval(span(texts[i], 0, 10 + 17 * i), LogitRows::kNone, nullptr).ok());
+  }
+  std::vector<Floats> steps;
+  for (size_t step = 0; step < kSteps; ++step) {
+    Tokens next;
+    for (size_t i = 0; i < kSessions; ++i) next.push_back(texts[i][10 + 17 * i + step]);
+    steps.emplace_back(kSessions * vocab);
+    const Status s = sessions_step({together, kSessions}, span(next), steps.back().data());
+    ASSERT_TRUE(s.ok()) << s.text();
+  }
+  for (size_t i = 0; i < kSessions; ++i) {
+    EXPECT_EQ(sessions[i]->position(), static_cast<int32_t>(texts[i].size()));
+    options.kv = i % 2 == 0 ? KvType::kF16 : KvType::kInt8;
+    const Box<Session> alone = machine.session(options);
+    const Floats logits = eval_all(*alone, texts[i]);
+    for (size_t step = 0; step < kSteps; ++step) {
+      const float* expected = &logits[(10 + 17 * i + step) * vocab];
+      ASSERT_EQ(0, std::memcmp(expected, &steps[step][i * vocab], vocab * sizeof(float)))
+          << "session " << i << ", step " << step;
+    }
+  }
+}
+
+TEST_P(BitsTest, RewindingForgets) {
+  Machine machine(*bytes_);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const Tokens text = random_tokens(90, machine.vocab_size());
+  const Box<Session> session = machine.session();
+  const Floats expected = eval_all(*session, text);
+  ASSERT_TRUE(session->rewind(30).ok());
+  (void)eval_all(*session, random_tokens(50, machine.vocab_size(), 9));
+  ASSERT_TRUE(session->rewind(30).ok());
+  const Floats tail = eval_all(*session, Tokens(text.begin() + 30, text.end()), 7);
+  EXPECT_EQ(tail,
+            Floats(expected.end() - static_cast<std::ptrdiff_t>(tail.size()), expected.end()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, BitsTest, testing::ValuesIn(all_tiny_kinds()),
+                         [](const auto& kind) { return kind.param.name; });
+
+}  // namespace
+}  // namespace moe

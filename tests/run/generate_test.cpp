@@ -1,0 +1,241 @@
+#include "src/run/generate.h"
+
+#include <limits>
+#include <string>
+
+#include "src/text/tokenizer.h"
+#include "tests/run/tiny_run.h"
+
+namespace moe {
+namespace {
+
+/// What the callback saw.
+struct Seen {
+  Tokens tokens;
+  std::string text;
+  std::vector<float> logprobs;
+  size_t n_top = 0;
+  size_t stop_after = ~size_t{0};
+  Session* cancel = nullptr;
+  size_t cancel_at = ~size_t{0};
+
+  static bool take(void* user, const Piece& piece) {
+    auto* s = static_cast<Seen*>(user);
+    if (piece.token >= 0) {
+      s->tokens.push_back(piece.token);
+      s->logprobs.push_back(piece.logprob);
+    }
+    s->text += piece.text;
+    s->n_top = piece.top.size;
+    if (s->tokens.size() == s->cancel_at) s->cancel->cancel();
+    return s->tokens.size() < s->stop_after;
+  }
+};
+
+/// A model of 256 byte tokens with context 160; end-of-text is byte 1.
+class GenerateTest : public testing::Test {
+ protected:
+  GenerateTest()
+      : bytes_(
+            build_tiny_kind({"bytes", [](ModelConfig& c, TinyOptions&) { c.vocab_size = 256; }})),
+        machine_(*bytes_) {}
+  void SetUp() override {
+    ASSERT_TRUE(machine_.status().ok()) << machine_.status().text();
+    session_ = machine_.session();
+    TokenizerSpec spec;
+    spec.kind = "bytes";
+    spec.model_vocab = 256;
+    auto tokenizer = Tokenizer::create(spec, system_allocator());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().text();
+    tokenizer_ = std::move(tokenizer.value());
+    only("abc");
+    options_.sampling.temperature = 1;
+    options_.sampling.seed = 4;
+    options_.max_tokens = 40;
+    options_.callback = Seen::take;
+    options_.user = &seen_;
+  }
+
+  // Bans every byte but these.
+  void only(const std::string& bytes) {
+    bias_.clear();
+    for (int32_t i = 0; i < 256; ++i) {
+      if (bytes.find(static_cast<char>(i)) != std::string::npos) continue;
+      bias_.push_back({i, -std::numeric_limits<float>::infinity()});
+    }
+    options_.sampling.bias = {bias_.data(), bias_.size()};
+  }
+  Status run(bool with_prompt = true) {
+    return generate(*session_, tokenizer_.get(),
+                    with_prompt ? span(prompt_) : Span<const int32_t>(), options_, &result_);
+  }
+  void again() {
+    ASSERT_TRUE(session_->reset().ok());
+    seen_ = Seen();
+  }
+  // Runs with these stop strings; `text` is what the callback got.
+  Finish run_stops(const std::vector<std::string>& stops) {
+    std::vector<std::string_view> views(stops.begin(), stops.end());
+    options_.stop = {views.data(), views.size()};
+    const Status s = run();
+    EXPECT_TRUE(s.ok()) << s.text();
+    options_.stop = {};
+    return result_.finish;
+  }
+
+  std::unique_ptr<MemorySink> bytes_;
+  Machine machine_;
+  Box<Session> session_;
+  Box<Tokenizer> tokenizer_;
+  std::vector<LogitBias> bias_;
+  Tokens prompt_ = {'o', 'n', 'c', 'e'};
+  GenerateOptions options_;
+  GenerateResult result_;
+  Seen seen_;
+};
+
+TEST_F(GenerateTest, MakesTheTokensThatSamplingByHandMakes) {
+  options_.n_top = 3;
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(result_.finish, Finish::kLength);
+  EXPECT_EQ(result_.n_prompt, 4);
+  EXPECT_EQ(result_.n_generated, 40);
+  EXPECT_EQ(seen_.tokens.size(), 40u);
+  EXPECT_EQ(seen_.n_top, 3u);
+  EXPECT_EQ(session_->position(), 44);
+  const Box<Session> by_hand = machine_.session();
+  ASSERT_TRUE(by_hand->eval(span(prompt_), LogitRows::kNone, nullptr).ok());
+  for (size_t i = 0; i < 40; ++i) {
+    TokenLogprob t{};
+    ASSERT_TRUE(by_hand->sample(options_.sampling, &t, nullptr, 0).ok());
+    EXPECT_EQ(t.token, seen_.tokens[i]);
+    EXPECT_EQ(t.logprob, seen_.logprobs[i]);
+    ASSERT_TRUE(by_hand->eval({&t.token, 1}, LogitRows::kNone, nullptr).ok());
+  }
+  EXPECT_EQ(seen_.text, std::string(seen_.tokens.begin(), seen_.tokens.end()));
+}
+
+TEST_F(GenerateTest, FiveAndFiveMoreEqualTen) {
+  options_.max_tokens = 10;
+  ASSERT_TRUE(run().ok());
+  const Tokens ten = seen_.tokens;
+  again();
+  options_.max_tokens = 5;
+  ASSERT_TRUE(run().ok());
+  ASSERT_TRUE(run(false).ok());
+  EXPECT_EQ(seen_.tokens, ten);
+}
+
+TEST_F(GenerateTest, FillsTheContextAndSaysSo) {
+  options_.max_tokens = 0;
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(result_.finish, Finish::kContext);
+  EXPECT_EQ(session_->remaining(), 0);
+  EXPECT_EQ(result_.n_generated, kTinyContext - 4);
+  // Full: nothing more, and a prompt is refused.
+  ASSERT_TRUE(run(false).ok());
+  EXPECT_EQ(result_.n_generated, 0);
+  EXPECT_EQ(run().code(), MOE_ERR_TOO_LONG);
+}
+
+TEST_F(GenerateTest, EndOfTextIsNotGivenOut) {
+  only("\x01");
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(result_.finish, Finish::kEos);
+  EXPECT_EQ(result_.n_generated, 0);
+  EXPECT_TRUE(seen_.tokens.empty());
+  EXPECT_EQ(session_->position(), 4);
+  options_.ignore_eos = true;
+  ASSERT_TRUE(run(false).ok());
+  EXPECT_EQ(result_.finish, Finish::kLength);
+  EXPECT_EQ(seen_.tokens, Tokens(40, 1));
+}
+
+TEST_F(GenerateTest, StopStringsAcrossTokensAreNotGivenOut) {
+  ASSERT_TRUE(run().ok());
+  const std::string text = seen_.text;
+  ASSERT_EQ(text.size(), 40u);
+  for (const size_t at : {size_t{0}, size_t{5}, size_t{30}}) {
+    again();
+    const std::string stop = text.substr(at, 6);
+    EXPECT_EQ(run_stops({"never", stop}), Finish::kStop);
+    EXPECT_EQ(seen_.text, text.substr(0, text.find(stop)));
+    EXPECT_EQ(static_cast<size_t>(session_->position()), 4 + text.find(stop) + 6);
+  }
+  // Held back at the end, and then released.
+  again();
+  EXPECT_EQ(run_stops({text.substr(37) + "!"}), Finish::kLength);
+  EXPECT_EQ(seen_.text, text);
+}
+
+TEST_F(GenerateTest, BadStopsAreRefused) {
+  const std::string_view empty[] = {""};
+  options_.stop = {empty, 1};
+  EXPECT_EQ(run().code(), MOE_ERR_ARGUMENT);
+  const std::string_view good[] = {"x"};
+  options_.stop = {good, 1};
+  EXPECT_EQ(generate(*session_, nullptr, span(prompt_), options_, &result_).code(),
+            MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(session_->position(), 0);
+}
+
+TEST_F(GenerateTest, TextComesInWholeCharacters) {
+  only("\xc3\xa9");  // the two bytes of one character, in any order
+  ASSERT_TRUE(run().ok());
+  String expected;
+  ASSERT_TRUE(tokenizer_->decode(span(seen_.tokens), true, expected).ok());
+  EXPECT_EQ(seen_.text, expected.view());
+  EXPECT_NE(seen_.text.find("\xc3\xa9"), std::string::npos);
+}
+
+TEST_F(GenerateTest, TheCallbackStopsIt) {
+  seen_.stop_after = 7;
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(result_.finish, Finish::kCallback);
+  EXPECT_EQ(result_.n_generated, 7);
+  EXPECT_EQ(session_->position(), 11);
+}
+
+TEST_F(GenerateTest, CancelAtEveryCallback) {
+  options_.max_tokens = 8;
+  ASSERT_TRUE(run().ok());
+  const Tokens expected = seen_.tokens;
+  for (size_t at = 1; at <= 8; ++at) {
+    again();
+    seen_.cancel = session_.get();
+    seen_.cancel_at = at;
+    result_.n_generated = -5;
+    EXPECT_EQ(run().code(), MOE_ERR_CANCELLED);
+    EXPECT_EQ(result_.n_generated, -5);
+    EXPECT_EQ(seen_.tokens,
+              Tokens(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(at)));
+    EXPECT_EQ(static_cast<size_t>(session_->position()), 4 + at - 1);
+    // The token that got lost comes again.
+    seen_ = Seen();
+    ASSERT_TRUE(run(false).ok());
+    EXPECT_EQ(seen_.tokens[0], expected[at - 1]);
+  }
+}
+
+TEST_F(GenerateTest, WithoutATokenizerThereAreOnlyIds) {
+  ASSERT_TRUE(generate(*session_, nullptr, span(prompt_), options_, &result_).ok());
+  EXPECT_EQ(seen_.tokens.size(), 40u);
+  EXPECT_TRUE(seen_.text.empty());
+}
+
+TEST_F(GenerateTest, BadOptionsChangeNothing) {
+  const auto code = [&](auto change) {
+    GenerateOptions o = options_;
+    change(o);
+    return generate(*session_, tokenizer_.get(), span(prompt_), o, &result_).code();
+  };
+  EXPECT_EQ(code([](GenerateOptions& o) { o.max_tokens = -1; }), MOE_ERR_RANGE);
+  EXPECT_EQ(code([](GenerateOptions& o) { o.n_top = 65; }), MOE_ERR_RANGE);
+  EXPECT_EQ(code([](GenerateOptions& o) { o.n_top = -1; }), MOE_ERR_RANGE);
+  EXPECT_EQ(code([](GenerateOptions& o) { o.sampling.top_p = -1; }), MOE_ERR_RANGE);
+  EXPECT_EQ(run(false).code(), MOE_ERR_STATE);
+  EXPECT_EQ(session_->position(), 0);
+}
+
+}  // namespace
+}  // namespace moe

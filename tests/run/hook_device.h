@@ -1,0 +1,74 @@
+#pragma once
+// A device that calls a hook before each operation of another one: to cancel, to fail, to count.
+
+#include <functional>
+
+#include "kernels/device.h"
+
+namespace moe {
+
+class HookDevice final : public Device {
+ public:
+  explicit HookDevice(Device& inner) : inner_(inner) {}
+
+  /// Called with the number of the operation (from 0 since the last arm()) before it runs.
+  void arm(std::function<void(int op, Stream&)> hook) {
+    n_ops_ = 0;
+    hook_ = std::move(hook);
+  }
+  void disarm() { hook_ = nullptr; }
+  int n_ops() const { return n_ops_; }
+
+  const char* name() const override { return inner_.name(); }
+  Status alloc(size_t bytes, void** out) override { return inner_.alloc(bytes, out); }
+  void free(void* memory, size_t bytes) override { inner_.free(memory, bytes); }
+  Status upload(void* device, const void* host, size_t bytes) override {
+    return inner_.upload(device, host, bytes);
+  }
+  Status download(void* host, const void* device, size_t bytes) override {
+    return inner_.download(host, device, bytes);
+  }
+  size_t stream_bytes(const StreamShape& shape) const override {
+    return inner_.stream_bytes(shape);
+  }
+  Result<Stream*> open_stream(const StreamShape& shape) override {
+    return inner_.open_stream(shape);
+  }
+  void close_stream(Stream* stream) override { inner_.close_stream(stream); }
+  Status sync(Stream& stream) override { return inner_.sync(stream); }
+
+  void embed(Stream& s, const Matrix& table, const Matrix& positions, const BatchRow* rows,
+             int32_t n_rows, float multiplier, float* x) override {
+    before(s);
+    inner_.embed(s, table, positions, rows, n_rows, multiplier, x);
+  }
+  void norm(Stream& s, const Norm& norm, const float* x, int32_t n_rows, int32_t d,
+            float* y) override {
+    before(s);
+    inner_.norm(s, norm, x, n_rows, d, y);
+  }
+  void linear(Stream& s, const LinearOp& op) override {
+    before(s);
+    inner_.linear(s, op);
+  }
+  void attention(Stream& s, const AttentionOp& op) override {
+    before(s);
+    inner_.attention(s, op);
+  }
+  void moe(Stream& s, const MoeOp& op) override {
+    before(s);
+    inner_.moe(s, op);
+  }
+
+ private:
+  void before(Stream& s) {
+    const int op = n_ops_++;
+    if (hook_) hook_(op, s);
+  }
+
+  Device& inner_;
+  std::function<void(int, Stream&)> hook_;
+  int n_ops_ = 0;
+};
+
+}  // namespace moe

@@ -1,0 +1,114 @@
+// Budgets, accounts, and running out of memory.
+
+#include "src/run/memory.h"
+
+#include <cstring>
+
+#include "tests/run/tiny_run.h"
+#include "tests/support/failing_allocator.h"
+
+namespace moe {
+namespace {
+
+const TinyKind kPlain = {"mh_moe", [](ModelConfig& c, TinyOptions&) {
+                           each_moe(c, [](FfnConfig& f) {
+                             f.moe.n_subheads = 2;
+                             f.moe.multi_head = true;
+                             f.moe.shared.d_ff = 12;
+                           });
+                         }};
+
+TEST(MemoryTest, TheAccountIsWhatASessionHolds) {
+  const auto bytes = build_tiny_kind(kPlain);
+  for (const KvType kv : {KvType::kF16, KvType::kInt8}) {
+    for (const int32_t context : {1, 65, kTinyContext}) {
+      FailingAllocator memory;
+      Machine machine(*bytes, 1, nullptr, memory.get());
+      ASSERT_TRUE(machine.status().ok());
+      SessionOptions options;
+      options.kv = kv;
+      options.context = context;
+      { const Box<Session> first = machine.session(options); }  // brings the weights in
+      const size_t before = memory.live_bytes();
+      const Box<Session> session = machine.session(options);
+      const size_t held = memory.live_bytes() - before;
+      EXPECT_LE(held, session->bytes() + sizeof(Session));
+      EXPECT_GT(held, session->bytes() * 95 / 100);
+    }
+  }
+}
+
+TEST(MemoryTest, ATooSmallCapIsRefusedWithTheSum) {
+  const auto bytes = build_tiny_kind(kPlain);
+  FailingAllocator memory;
+  Machine machine(*bytes, 1, nullptr, memory.get());
+  ASSERT_TRUE(machine.status().ok());
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(machine.model(), {}, &account).ok());
+  uint64_t sum = 0;
+  for (int32_t i = 0; i < account.n_lines; ++i) sum += account.lines[i].bytes;
+  EXPECT_EQ(sum, account.total);
+  const size_t n_before = memory.n_allocations();
+  SessionOptions options;
+  options.memory_cap = account.total - 1;
+  const Status s = machine.try_session(options).status();
+  EXPECT_EQ(s.code(), MOE_ERR_BUDGET);
+  EXPECT_NE(std::strstr(s.text(), "KV cache"), nullptr) << s.text();
+  EXPECT_EQ(memory.n_allocations(), n_before) << "nothing is allocated for a refusal";
+  options.memory_cap = account.total;
+  EXPECT_TRUE(machine.try_session(options).ok());
+  options.other_sessions_bytes = 1;
+  EXPECT_EQ(machine.try_session(options).status().code(), MOE_ERR_BUDGET);
+}
+
+TEST(MemoryTest, NothingIsAllocatedPerToken) {
+  for (const TinyKind& kind : all_tiny_kinds()) {
+    const auto bytes = build_tiny_kind(kind);
+    FailingAllocator memory;
+    Machine machine(*bytes, 2, nullptr, memory.get());
+    ASSERT_TRUE(machine.status().ok());
+    const Box<Session> session = machine.session();
+    SamplingConfig config;
+    config.temperature = 1;
+    config.top_p = 0.9f;
+    const Tokens text = random_tokens(30, machine.vocab_size());
+    TokenLogprob out{};
+    TokenLogprob top[5];
+    const auto run = [&] {
+      EXPECT_TRUE(session->reset().ok());
+      EXPECT_TRUE(session->eval(span(text), LogitRows::kNone, nullptr).ok());
+      for (int i = 0; i < 10; ++i) {
+        EXPECT_TRUE(session->sample(config, &out, top, 5).ok());
+        EXPECT_TRUE(session->eval({&out.token, 1}, LogitRows::kNone, nullptr).ok());
+      }
+    };
+    run();
+    const size_t warm = memory.n_allocations();
+    run();
+    EXPECT_EQ(memory.n_allocations(), warm) << kind.name;
+  }
+}
+
+TEST(MemoryTest, EveryFailedAllocationIsAStatus) {
+  const auto bytes = build_tiny_kind(kPlain);
+  const Tokens text = random_tokens(20, 64);
+  const size_t failures = try_every_allocation_failure([&](const Allocator& memory) {
+    Machine machine(*bytes, 1, nullptr, memory);
+    if (!machine.status().ok()) return machine.status().code();
+    auto session = machine.try_session();
+    if (!session.ok()) return session.status().code();
+    Session& s = *session.value();
+    Status status = s.eval(span(text), LogitRows::kNone, nullptr);
+    const int32_t position = s.position();
+    EXPECT_EQ(position, status.ok() ? 20 : 0);
+    if (!status.ok()) {
+      // The allocation that failed is over: the same session now works.
+      EXPECT_TRUE(s.eval(span(text), LogitRows::kNone, nullptr).ok());
+    }
+    return status.code();
+  });
+  EXPECT_GT(failures, 10u);
+}
+
+}  // namespace
+}  // namespace moe

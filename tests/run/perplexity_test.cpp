@@ -1,0 +1,135 @@
+#include "src/run/perplexity.h"
+
+#include <cmath>
+
+#include "tests/run/tiny_run.h"
+
+namespace moe {
+namespace {
+
+class PerplexityTest : public testing::TestWithParam<bool> {
+ protected:
+  PerplexityTest()
+      : bytes_(
+            build_tiny_kind({"bos", [](ModelConfig& c, TinyOptions&) { c.add_bos = GetParam(); }})),
+        machine_(*bytes_) {}
+  void SetUp() override { ASSERT_TRUE(machine_.status().ok()) << machine_.status().text(); }
+
+  Box<Session> session(int32_t context) {
+    SessionOptions options;
+    options.context = context;
+    options.chunk = 7;
+    return machine_.session(options);
+  }
+
+  // Negative log-probability of tokens [from, end) of a window, from all logits of the window.
+  void add(const Tokens& window, size_t from, double* sum, uint64_t* n) {
+    const size_t vocab = static_cast<size_t>(machine_.vocab_size());
+    const Floats logits = eval_all(*machine_.session(), window);
+    for (size_t i = from; i < window.size(); ++i) {
+      const float* row = &logits[(i - 1) * vocab];
+      double total = 0;
+      for (size_t t = 0; t < vocab; ++t) total += std::exp(static_cast<double>(row[t]));
+      *sum += std::log(total) - static_cast<double>(row[window[i]]);
+      ++*n;
+    }
+  }
+
+  // Windows that start every `stride` tokens of the text, each token scored once.
+  Perplexity expected(const Tokens& text, size_t context, size_t stride) {
+    const bool bos = GetParam();
+    const size_t length = bos ? context - 1 : context;
+    double sum = 0;
+    uint64_t n = 0;
+    size_t done = 0;
+    for (size_t begin = 0; done < text.size(); begin += stride == 0 ? length : stride) {
+      const size_t end = std::min(text.size(), begin + length);
+      Tokens window(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                    text.begin() + static_cast<std::ptrdiff_t>(end));
+      size_t first = done - begin;
+      if (bos) window.insert(window.begin(), 0);
+      first = bos ? first + 1 : std::max<size_t>(1, first);
+      add(window, first, &sum, &n);
+      done = end;
+    }
+    return {n, sum / static_cast<double>(n), std::exp(sum / static_cast<double>(n))};
+  }
+
+  std::unique_ptr<MemorySink> bytes_;
+  Machine machine_;
+};
+
+TEST_P(PerplexityTest, EqualsTheDefinition) {
+  const Tokens text = random_tokens(75, machine_.vocab_size());
+  for (const int32_t context : {2, 16, 25, 37, 100}) {
+    const Box<Session> s = session(context);
+    Perplexity p;
+    const Status status = measure_perplexity(*s, span(text), {}, &p);
+    ASSERT_TRUE(status.ok()) << status.text();
+    const Perplexity e = expected(text, static_cast<size_t>(context), 0);
+    EXPECT_EQ(p.n_scored, e.n_scored) << context;
+    EXPECT_NEAR(p.mean_nll, e.mean_nll, 1e-6);
+    EXPECT_NEAR(p.perplexity / e.perplexity, 1, 1e-6);
+    EXPECT_EQ(s->position(), 0);
+  }
+}
+
+TEST_P(PerplexityTest, AStrideScoresEveryTokenOnce) {
+  const Tokens text = random_tokens(75, machine_.vocab_size());
+  const Box<Session> s = session(20);
+  PerplexityOptions options;
+  options.stride = 6;
+  Perplexity p;
+  ASSERT_TRUE(measure_perplexity(*s, span(text), options, &p).ok());
+  const Perplexity e = expected(text, 20, 6);
+  EXPECT_EQ(p.n_scored, GetParam() ? 75u : 74u);
+  EXPECT_EQ(p.n_scored, e.n_scored);
+  EXPECT_NEAR(p.mean_nll, e.mean_nll, 1e-6);
+}
+
+TEST_P(PerplexityTest, RefusesWhatCannotBeScored) {
+  const Tokens one = {3};
+  const Tokens ten = random_tokens(10, machine_.vocab_size());
+  const Box<Session> s = session(8);
+  Perplexity p;
+  EXPECT_EQ(measure_perplexity(*s, {}, {}, &p).code(), MOE_ERR_RANGE);
+  EXPECT_EQ(measure_perplexity(*s, span(one), {}, &p).code(), GetParam() ? MOE_OK : MOE_ERR_RANGE);
+  EXPECT_EQ(measure_perplexity(*session(1), span(ten), {}, &p).code(), MOE_ERR_RANGE);
+  PerplexityOptions options;
+  options.stride = 9;
+  EXPECT_EQ(measure_perplexity(*s, span(ten), options, &p).code(), MOE_ERR_RANGE);
+  const Tokens bad = {1, 2, 64};
+  EXPECT_EQ(measure_perplexity(*s, span(bad), {}, &p).code(), MOE_ERR_RANGE);
+  EXPECT_EQ(s->position(), 0);
+  ASSERT_TRUE(s->eval(span(one), LogitRows::kNone, nullptr).ok());
+  EXPECT_EQ(measure_perplexity(*s, span(ten), {}, &p).code(), MOE_ERR_STATE);
+}
+
+TEST_P(PerplexityTest, ProgressCanStopIt) {
+  const Tokens text = random_tokens(75, machine_.vocab_size());
+  const Box<Session> s = session(20);
+  struct Progress {
+    int calls = 0;
+    uint64_t done = 0;
+    static bool take(void* user, uint64_t done, uint64_t total) {
+      auto* p = static_cast<Progress*>(user);
+      EXPECT_EQ(total, 75u);
+      EXPECT_GT(done, p->done);
+      p->done = done;
+      return ++p->calls < 2;
+    }
+  } progress;
+  PerplexityOptions options;
+  options.progress = Progress::take;
+  options.user = &progress;
+  Perplexity p;
+  EXPECT_EQ(measure_perplexity(*s, span(text), options, &p).code(), MOE_ERR_CANCELLED);
+  EXPECT_EQ(progress.calls, 2);
+  EXPECT_EQ(s->position(), 0);
+  EXPECT_TRUE(measure_perplexity(*s, span(text), {}, &p).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Bos, PerplexityTest, testing::Bool());
+
+}  // namespace
+}  // namespace moe

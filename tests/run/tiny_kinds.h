@@ -1,0 +1,201 @@
+#pragma once
+// One tiny random model for every router, layer kind and weight format.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/support/tiny_model.h"
+
+namespace moe {
+
+struct TinyKind {
+  std::string name;
+  std::function<void(ModelConfig&, TinyOptions&)> change;
+};
+
+/// tiny_config() with room for more than one block of keys.
+inline constexpr int32_t kTinyContext = 160;
+
+inline void each_attention(ModelConfig& config,
+                           const std::function<void(AttentionConfig&)>& change) {
+  for (LayerConfig& layer : config.layers) change(layer.attention);
+}
+
+inline void each_moe(ModelConfig& config, const std::function<void(FfnConfig&)>& change) {
+  for (LayerConfig& layer : config.layers) {
+    if (layer.ffn.kind == FfnKind::kMoe) change(layer.ffn);
+  }
+}
+
+inline TinyKind router_kind(const char* name, const std::function<void(RouterConfig&)>& change) {
+  return {name, [change](ModelConfig& c, TinyOptions&) {
+            each_moe(c, [&](FfnConfig& f) { change(f.moe.router); });
+          }};
+}
+
+inline std::vector<TinyKind> tiny_routers() {
+  using R = RouterConfig;
+  return {
+      router_kind("softmax_raw", [](R&) {}),
+      router_kind("softmax_renormalised", [](R& r) { r.weights = RouterWeights::kRenormalised; }),
+      router_kind("softmax_chosen", [](R& r) { r.weights = RouterWeights::kChosen; }),
+      router_kind("threshold",
+                  [](R& r) {
+                    r.kind = RouterKind::kThreshold;
+                    r.threshold = 0.7f;
+                  }),
+      router_kind("threshold_bounds",
+                  [](R& r) {
+                    r.kind = RouterKind::kThreshold;
+                    r.threshold = 0.5f;
+                    r.min_k = 2;
+                    r.max_k = 4;
+                  }),
+      router_kind("cosine_softmax",
+                  [](R& r) {
+                    r.kind = RouterKind::kCosine;
+                    r.tau = 0.3f;
+                  }),
+      router_kind("cosine_sigmoid",
+                  [](R& r) {
+                    r.kind = RouterKind::kCosine;
+                    r.gate = CosineGate::kSigmoid;
+                    r.k = 1;
+                  }),
+      router_kind("sigmoid",
+                  [](R& r) {
+                    r.kind = RouterKind::kSigmoid;
+                    r.weights = RouterWeights::kRenormalised;
+                    r.scale = 2;
+                  }),
+      router_kind("sparsemixer", [](R& r) { r.kind = RouterKind::kSparsemixer; }),
+      router_kind("hash", [](R& r) { r.kind = RouterKind::kHash; }),
+      router_kind("base", [](R& r) { r.kind = RouterKind::kBase; }),
+  };
+}
+
+inline std::vector<TinyKind> tiny_layers() {
+  using C = ModelConfig;
+  using O = TinyOptions;
+  return {
+      {"mh_moe",
+       [](C& c, O& o) {
+         o.biases = true;
+         each_moe(c, [](FfnConfig& f) {
+           f.moe.n_subheads = 4;
+           f.moe.multi_head = true;
+         });
+       }},
+      {"x_moe",
+       [](C& c, O&) {
+         each_moe(c, [](FfnConfig& f) {
+           f.moe.n_sublayers = 3;
+           f.gated = false;
+           f.act.kind = Activation::kGelu;
+         });
+       }},
+      {"shared_gated",
+       [](C& c, O&) {
+         each_moe(c, [](FfnConfig& f) {
+           f.moe.shared.d_ff = 20;
+           f.moe.shared.gated = true;
+         });
+       }},
+      {"shared_plain", [](C& c, O&) { each_moe(c, [](FfnConfig& f) { f.moe.shared.d_ff = 20; }); }},
+      {"window", [](C& c, O&) { c.layers[1].attention.window = 19; }},
+      {"layer_norm_learned_positions",
+       [](C& c, O& o) {
+         o.biases = true;
+         c.norm = NormKind::kLayer;
+         c.positions = PositionKind::kLearned;
+         each_attention(c, [](AttentionConfig& a) { a.rope = {}; });
+       }},
+      {"no_positions",
+       [](C& c, O&) {
+         c.positions = PositionKind::kNone;
+         each_attention(c, [](AttentionConfig& a) { a.rope = {}; });
+       }},
+      {"rope_partial_interleaved",
+       [](C& c, O&) {
+         c.layers[0].attention.rope.kind = RopeKind::kInterleaved;
+         c.layers[0].attention.rope.dims = 4;
+         c.layers[1].attention.rope.scaling = RopeScaling::kLinear;
+         c.layers[1].attention.rope.factor = 2;
+       }},
+      {"qk_norm",
+       [](C& c, O&) {
+         c.layers[0].attention.qk_norm = QkNorm::kHead;
+         c.layers[1].attention.qk_norm = QkNorm::kWhole;
+       }},
+      {"sub_norms_sinks",
+       [](C& c, O&) {
+         each_attention(c, [](AttentionConfig& a) { a.sub_norm = a.sinks = true; });
+         for (LayerConfig& layer : c.layers) {
+           layer.ffn.sub_norm = true;
+           layer.ffn.act.kind = Activation::kRelu2;
+         }
+       }},
+      {"multipliers_untied_embedding_norm",
+       [](C& c, O&) {
+         c.tie_embeddings = false;
+         c.embedding_norm = true;
+         c.embedding_multiplier = 3;
+         c.residual_multiplier = 0.4f;
+         c.logit_multiplier = 0.7f;
+         each_attention(c, [](AttentionConfig& a) { a.multiplier = 0.2f; });
+       }},
+      {"clamped_swiglu",
+       [](C& c, O&) {
+         for (LayerConfig& layer : c.layers) {
+           layer.ffn.act.alpha = 1.702f;
+           layer.ffn.act.limit = 0.8f;
+           layer.ffn.act.up_offset = 1;
+         }
+       }},
+  };
+}
+
+inline std::vector<TinyKind> tiny_formats() {
+  using C = ModelConfig;
+  using O = TinyOptions;
+  const auto kind = [](const char* name, FormatId format, ScaleKind scale, ActPrecision act) {
+    return TinyKind{name, [=](C&, O& o) {
+                      o.weights = format;
+                      o.scale = scale;
+                      o.act = act;
+                    }};
+  };
+  using F = FormatId;
+  using S = ScaleKind;
+  using A = ActPrecision;
+  return {
+      kind("f32", F::kF32, S::kNone, A::kF32),
+      kind("bf16", F::kBf16, S::kNone, A::kF32),
+      kind("f16", F::kF16, S::kNone, A::kF32),
+      kind("int8_a8_block", F::kInt8, S::kRow, A::kA8Block),
+      kind("int8_f32", F::kInt8, S::kRow, A::kF32),
+      kind("ternary2_a8", F::kTernary2, S::kTensor, A::kA8),
+      kind("ternary2_row", F::kTernary2, S::kRow, A::kA8Block),
+      kind("ternary3_a8", F::kTernary3, S::kTensor, A::kA8),
+      kind("ternary3_f32", F::kTernary3, S::kRow, A::kF32),
+  };
+}
+
+inline std::vector<TinyKind> all_tiny_kinds() {
+  std::vector<TinyKind> all = tiny_routers();
+  for (const auto& more : {tiny_layers(), tiny_formats()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+inline std::unique_ptr<MemorySink> build_tiny_kind(const TinyKind& kind) {
+  ModelConfig config = tiny_config();
+  config.context_length = kTinyContext;
+  TinyOptions options;
+  kind.change(config, options);
+  return build_tiny_model(config, options);
+}
+
+}  // namespace moe

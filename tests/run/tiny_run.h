@@ -1,0 +1,90 @@
+#pragma once
+// A machine for tests: threads, device, one model, and short ways to run it.
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/device_cpu.h"
+#include "src/run/session.h"
+#include "tests/run/hook_device.h"
+#include "tests/run/tiny_kinds.h"
+
+namespace moe {
+
+using Tokens = std::vector<int32_t>;
+using Floats = std::vector<float>;
+
+inline Tokens random_tokens(size_t n, int32_t vocab_size, uint32_t seed = 1) {
+  std::mt19937 rng(seed);
+  Tokens t(n);
+  for (int32_t& id : t) id = static_cast<int32_t>(rng() % static_cast<uint32_t>(vocab_size));
+  return t;
+}
+
+inline Span<const int32_t> span(const Tokens& t, size_t from = 0, size_t n = ~size_t{0}) {
+  return {t.data() + from, std::min(n, t.size() - from)};
+}
+
+/// `bytes` must outlive it. Not ok() tells why in status().
+class Machine {
+ public:
+  explicit Machine(const MemorySink& bytes, int threads = 1, const char* isa = nullptr,
+                   const Allocator& allocator = system_allocator())
+      : allocator_(allocator), pool_(allocator) {
+    status_ = open(bytes, threads, isa);
+  }
+  Machine(const Machine&) = delete;
+  ~Machine() {
+    model_.reset();
+    hook_.reset();
+    close_cpu_device(device_);
+  }
+
+  const Status& status() const { return status_; }
+  Model& model() { return *model_; }
+  HookDevice& hook() { return *hook_; }
+  int32_t vocab_size() { return model_->config().vocab_size; }
+
+  Result<Box<Session>> try_session(const SessionOptions& options = {}) {
+    return Session::create(*model_, options, allocator_);
+  }
+  Box<Session> session(const SessionOptions& options = {}) {
+    auto session = try_session(options);
+    EXPECT_TRUE(session.ok()) << session.status().text();
+    return session.ok() ? std::move(session.value()) : Box<Session>();
+  }
+
+ private:
+  Status open(const MemorySink& bytes, int threads, const char* isa) {
+    MOE_TRY(pool_.start(threads));
+    MOE_ASSIGN(device_, open_cpu_device(isa, pool_, allocator_));
+    hook_ = std::make_unique<HookDevice>(*device_);
+    MOE_ASSIGN(model_, open_model(bytes, *hook_, allocator_));
+    return {};
+  }
+
+  const Allocator& allocator_;
+  ThreadPool pool_;
+  Device* device_ = nullptr;
+  std::unique_ptr<HookDevice> hook_;
+  Box<Model> model_;
+  Status status_;
+};
+
+/// Appends the tokens `chunk` at a time; all logits.
+inline Floats eval_all(Session& session, const Tokens& tokens, size_t chunk = ~size_t{0}) {
+  const size_t vocab = static_cast<size_t>(session.model().config().vocab_size);
+  Floats logits(tokens.size() * vocab);
+  for (size_t i = 0; i < tokens.size();) {
+    const size_t n = std::min(chunk, tokens.size() - i);
+    const Status s = session.eval(span(tokens, i, n), LogitRows::kAll, &logits[i * vocab]);
+    EXPECT_TRUE(s.ok()) << s.text();
+    if (!s.ok()) break;
+    i += n;
+  }
+  return logits;
+}
+
+}  // namespace moe
