@@ -68,7 +68,7 @@ void Checkpoint::add_file(const std::string& name) {
 void Checkpoint::add_index(const std::string& name) {
   const std::string path = folder_ + "/" + name;
   const Json index = read_json_file(path);
-  const JsonNode map = JsonNode(index, path + ":").at("weight_map");
+  const JsonNode map = JsonNode(index, path).at("weight_map");
   if (!map.value().is_object()) map.fail_expected("an object");
   std::vector<std::string> names;  // of the shards, in order
   for (const auto& [tensor, file] : map.value().items()) {

@@ -117,12 +117,17 @@ void JsonNode::fail_expected(const std::string& expected) const {
        shown(*value_).c_str());
 }
 
+JsonNode JsonNode::child(const Json& value, const std::string& path) const {
+  JsonNode node(value, path);
+  node.root_ = false;
+  return node;
+}
+
 JsonNode JsonNode::at(const char* key) const {
   if (!value_->is_object()) fail_expected("an object");
   const auto found = value_->find(key);
   if (found == value_->end()) fail(MOE_ERR_FORMAT, "%s: \"%s\" is missing", path_.c_str(), key);
-  const char* dot = path_.ends_with(':') ? " " : ".";
-  return {*found, path_ + dot + key};
+  return child(*found, path_ + (root_ ? ": " : ".") + key);
 }
 
 bool JsonNode::has(const char* key) const {
@@ -136,7 +141,7 @@ std::vector<JsonNode> JsonNode::elements() const {
   std::vector<JsonNode> out;
   out.reserve(value_->size());
   for (size_t i = 0; i < value_->size(); ++i) {
-    out.emplace_back((*value_)[i], path_ + "[" + std::to_string(i) + "]");
+    out.push_back(child((*value_)[i], path_ + "[" + std::to_string(i) + "]"));
   }
   return out;
 }

@@ -28,7 +28,8 @@ Json read_json_file(const std::string& path, const JsonLimits& limits = {});
 /// Failure such as `config.json: layers[2].ffn.d_ff: expected an integer in 1..1048576, found "x"`.
 class JsonNode {
  public:
-  JsonNode(const Json& value, std::string path) : value_(&value), path_(std::move(path)) {}
+  /// The root: paths read "<name>: member.member[3]".
+  JsonNode(const Json& value, std::string name) : value_(&value), path_(std::move(name)) {}
 
   const Json& value() const { return *value_; }
   const std::string& path() const { return path_; }
@@ -62,8 +63,11 @@ class JsonNode {
   [[noreturn]] void fail_expected(const std::string& expected) const;
 
  private:
+  JsonNode child(const Json& value, const std::string& path) const;
+
   const Json* value_;
   std::string path_;
+  bool root_ = true;
 };
 
 }  // namespace moe

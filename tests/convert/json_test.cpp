@@ -63,16 +63,16 @@ TEST_F(JsonNodeTest, ReadsMembersAndDefaults) {
 
 TEST_F(JsonNodeTest, ErrorsNameThePathTheExpectedAndTheFound) {
   EXPECT_EQ(error_of([&] { node_.integer("n", 0, 0, 6); }),
-            "c.json: a[0].n: expected an integer in 0..6, found 7");
+            "c.json: a[0]: n: expected an integer in 0..6, found 7");
   EXPECT_EQ(error_of([&] { node_.integer("x", 0, 0, 6); }),
-            "c.json: a[0].x: expected an integer in 0..6, found 1.5");
+            "c.json: a[0]: x: expected an integer in 0..6, found 1.5");
   EXPECT_EQ(error_of([&] {
               node_.choice("s", 0, {"one", "three"});
             }),
-            "c.json: a[0].s: expected one of one, three, found \"two\"");
+            "c.json: a[0]: s: expected one of one, three, found \"two\"");
   EXPECT_EQ(error_of([&] { node_.at("gone"); }), "c.json: a[0]: \"gone\" is missing");
   EXPECT_EQ(error_of([&] { node_.boolean("n", false); }),
-            "c.json: a[0].n: expected true or false, found 7");
+            "c.json: a[0]: n: expected true or false, found 7");
   error_of([&] { node_.integer("huge", 0, 0, INT32_MAX); });
   error_of([&] { node_.number("big", 0); });
   error_of([&] { node_.elements(); });

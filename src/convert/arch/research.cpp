@@ -1,0 +1,182 @@
+// The research layout: what a PyTorch script writes (formats/README.md). Its tensor names are the
+// slots' own names.
+
+#include "formats/import/failure.h"
+#include "src/convert/arch/list.h"
+#include "src/convert/arch/research_layer.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxLayers = 1024;
+constexpr int32_t kBig = 1 << 24;
+
+void read_norm(const JsonNode& node, ModelConfig* config) {
+  node.only({"kind", "eps"});
+  const NormKind kinds[] = {NormKind::kRms, NormKind::kLayer};
+  config->norm = kinds[node.at("kind").choice({"rms", "layer"})];
+  config->norm_eps = node.number("eps", 1e-5f);
+}
+
+void read_special_tokens(const JsonNode& node, ModelConfig* config) {
+  config->bos_token_id = node.integer("bos_token_id", -1, 0, kBig);
+  config->pad_token_id = node.integer("pad_token_id", -1, 0, kBig);
+  config->add_bos = node.boolean("add_bos", false);
+  if (!node.has("eos_token_ids")) return;
+  for (const JsonNode& id : node.at("eos_token_ids").elements()) {
+    check(config->eos_token_ids.push(static_cast<int32_t>(id.integer(0, kBig))));
+  }
+}
+
+void read_model(const JsonNode& node, ModelConfig* config) {
+  node.only({"model_type",
+             "layout_version",
+             "name",
+             "vocab_size",
+             "d_model",
+             "n_layers",
+             "context_length",
+             "norm",
+             "positions",
+             "tie_embeddings",
+             "embedding_norm",
+             "embedding_multiplier",
+             "residual_multiplier",
+             "logit_multiplier",
+             "bos_token_id",
+             "eos_token_ids",
+             "pad_token_id",
+             "add_bos",
+             "layer_defaults",
+             "layers",
+             "precision",
+             "tokenizer"});
+  node.at("layout_version").integer(1, 1);
+  check(config->name.assign(node.string("name", "")));
+  config->vocab_size = static_cast<int32_t>(node.at("vocab_size").integer(1, kBig));
+  config->d_model = static_cast<int32_t>(node.at("d_model").integer(1, 1 << 20));
+  config->context_length = static_cast<int32_t>(node.at("context_length").integer(1, kBig));
+  read_norm(node.at("norm"), config);
+  const PositionKind kinds[] = {PositionKind::kRope, PositionKind::kLearned, PositionKind::kNone};
+  config->positions = kinds[node.at("positions").choice({"rope", "learned", "none"})];
+  config->tie_embeddings = node.boolean("tie_embeddings", false);
+  config->embedding_norm = node.boolean("embedding_norm", false);
+  config->embedding_multiplier = node.number("embedding_multiplier", 1);
+  config->residual_multiplier = node.number("residual_multiplier", 1);
+  config->logit_multiplier = node.number("logit_multiplier", 1);
+  read_special_tokens(node, config);
+}
+
+// Whether an entry of "layers" is about layer l.
+bool covers(const JsonNode& index, int32_t l, int32_t n_layers) {
+  if (index.value().is_object()) {
+    index.only({"from", "step"});
+    const auto from = static_cast<int32_t>(index.at("from").integer(0, n_layers - 1));
+    return l >= from && (l - from) % index.integer("step", 1, 1, n_layers) == 0;
+  }
+  if (!index.value().is_array()) return index.integer(0, n_layers - 1) == l;
+  bool found = false;
+  for (const JsonNode& i : index.elements()) found |= i.integer(0, n_layers - 1) == l;
+  return found;
+}
+
+// Defaults, then every entry that covers the layer, merged deeply (RFC 7396: null removes a key).
+Json layer_json(const JsonNode& node, int32_t l, int32_t n_layers) {
+  Json merged = node.has("layer_defaults") ? node.at("layer_defaults").value() : Json::object();
+  if (!node.has("layers")) return merged;
+  for (const JsonNode& entry : node.at("layers").elements()) {
+    entry.only({"index", "attention", "ffn"});
+    if (!covers(entry.at("index"), l, n_layers)) continue;
+    Json patch = entry.value();
+    patch.erase("index");
+    patch.erase("comment");
+    merged.merge_patch(patch);
+  }
+  return merged;
+}
+
+void read_layers(const JsonNode& node, Imported* out) {
+  const auto n_layers = static_cast<int32_t>(node.at("n_layers").integer(1, kMaxLayers));
+  if (node.has("layer_defaults")) node.at("layer_defaults").only({"attention", "ffn"});
+  for (int32_t l = 0; l < n_layers; ++l) {
+    const Json merged = layer_json(node, l, n_layers);
+    const JsonNode layer(merged, "config.json: layer " + std::to_string(l));
+    ResearchLayer read = read_research_layer(layer, out->config, &out->factors);
+    check(out->config.layers.push(read.config));
+    out->cosine_widths.push_back(read.cosine_width);
+  }
+}
+
+FormatId format_of(const JsonNode& node) {
+  const FormatId formats[] = {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8,
+                              FormatId::kBf16,     FormatId::kF16,      FormatId::kF32};
+  return formats[node.choice({"ternary2", "ternary3", "int8", "bf16", "f16", "f32"})];
+}
+
+PrecisionRule read_rule(const JsonNode& node) {
+  node.only({"match", "weights", "activations"});
+  PrecisionRule rule;
+  rule.match = node.at("match").string();
+  if (rule.match.empty()) node.at("match").fail_expected("a pattern");
+  if (node.has("weights")) {
+    rule.weights_auto = node.at("weights").value() == "auto";
+    if (!rule.weights_auto) rule.weights = format_of(node.at("weights"));
+  }
+  if (node.has("activations")) {
+    const ActPrecision kinds[] = {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block};
+    rule.activations = kinds[node.at("activations").choice({"f32", "a8", "a8_block"})];
+  }
+  return rule;
+}
+
+void read_tokenizer(const JsonNode& node, Imported* out) {
+  if (!node.has("tokenizer")) return;
+  const std::string name = node.at("tokenizer").string();
+  if (name == "bytes") {
+    out->tokenizer = TokenizerKind::kBytes;
+    return;
+  }
+  const bool plain = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos &&
+                     name.find('\0') == std::string::npos;
+  if (!plain) {
+    node.at("tokenizer").fail_expected("\"bytes\", null or the name of a file in the same folder");
+  }
+  out->tokenizer = TokenizerKind::kFile;
+  out->tokenizer_file = name;
+}
+
+// The width of a cosine router is not in config.json when the tensor says it.
+void find_cosine_widths(const Checkpoint& checkpoint, Imported* out) {
+  for (size_t l = 0; l < out->config.layers.size(); ++l) {
+    const FfnConfig& ffn = out->config.layers[l].ffn;
+    if (ffn.kind != FfnKind::kMoe || ffn.moe.router.kind != RouterKind::kCosine) continue;
+    if (out->cosine_widths[l] != 0) continue;
+    const std::string name = "layers." + std::to_string(l) + ".moe.router.proj.weight";
+    const SourceTensor* tensor = checkpoint.find(name);
+    if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", name.c_str());
+    if (tensor->shape.size() != 2 || tensor->shape[0] < 1 || tensor->shape[0] > 1 << 20) {
+      fail(MOE_ERR_SHAPE, "tensor %s: expected (d_e, d), file has %s", name.c_str(),
+           shape_text(tensor->shape).c_str());
+    }
+    out->cosine_widths[l] = static_cast<int32_t>(tensor->shape[0]);
+  }
+}
+
+}  // namespace
+
+Imported import_research(const JsonNode& config, const Checkpoint& checkpoint) {
+  Imported out;
+  read_model(config, &out.config);
+  read_layers(config, &out);
+  if (config.has("precision")) {
+    for (const JsonNode& rule : config.at("precision").elements()) {
+      out.precision.push_back(read_rule(rule));
+    }
+  }
+  read_tokenizer(config, &out);
+  find_cosine_widths(checkpoint, &out);
+  out.locate = [](const SlotGroup&, const Slot& slot) { return Source{.tensor = slot.name}; };
+  return out;
+}
+
+}  // namespace moe

@@ -1,0 +1,219 @@
+#include "src/convert/arch/research_layer.h"
+
+#include "formats/import/failure.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxWidth = 1 << 20;
+constexpr int32_t kMaxContext = 1 << 24;
+
+int32_t required(const JsonNode& node, const char* key, int32_t max) {
+  return static_cast<int32_t>(node.at(key).integer(1, max));
+}
+
+const float* read_factors(const JsonNode& node, int32_t dims,
+                          std::deque<std::vector<float>>* factors) {
+  const std::vector<JsonNode> elements = node.elements();
+  if (elements.size() != static_cast<size_t>(dims) / 2) {
+    fail(MOE_ERR_SHAPE, "%s: expected %d numbers, found %zu", node.path().c_str(), dims / 2,
+         elements.size());
+  }
+  std::vector<float>& list = factors->emplace_back();
+  for (const JsonNode& x : elements) list.push_back(static_cast<float>(x.number()));
+  return list.data();
+}
+
+void read_scaling(const JsonNode& node, RopeConfig* rope, std::deque<std::vector<float>>* factors) {
+  const RopeScaling kinds[] = {RopeScaling::kLinear, RopeScaling::kLlama3, RopeScaling::kYarn,
+                               RopeScaling::kLongrope};
+  rope->scaling = kinds[node.at("kind").choice({"linear", "llama3", "yarn", "longrope"})];
+  switch (rope->scaling) {
+    case RopeScaling::kLlama3:
+      node.only({"kind", "factor", "low_freq_factor", "high_freq_factor", "original_context"});
+      break;
+    case RopeScaling::kYarn:
+      node.only({"kind", "factor", "original_context", "beta_fast", "beta_slow", "attention_factor",
+                 "truncate"});
+      break;
+    case RopeScaling::kLongrope:
+      node.only({"kind", "factor", "short_factor", "long_factor", "original_context",
+                 "attention_factor"});
+      break;
+    default:
+      node.only({"kind", "factor"});
+  }
+  if (rope->scaling == RopeScaling::kLongrope) {
+    rope->short_factor = read_factors(node.at("short_factor"), rope->dims, factors);
+    rope->long_factor = read_factors(node.at("long_factor"), rope->dims, factors);
+  } else {
+    (void)node.at("factor").number();
+  }
+  if (rope->scaling != RopeScaling::kLinear) (void)node.at("original_context").number();
+  rope->factor = node.number("factor", rope->factor);
+  rope->low_freq_factor = node.number("low_freq_factor", rope->low_freq_factor);
+  rope->high_freq_factor = node.number("high_freq_factor", rope->high_freq_factor);
+  rope->beta_fast = node.number("beta_fast", rope->beta_fast);
+  rope->beta_slow = node.number("beta_slow", rope->beta_slow);
+  rope->truncate = node.boolean("truncate", rope->truncate);
+  rope->attention_factor = node.number("attention_factor", rope->attention_factor);
+  rope->original_context = node.integer("original_context", 0, 1, kMaxContext);
+}
+
+RopeConfig read_rope(const JsonNode& attention, int32_t head_dim,
+                     std::deque<std::vector<float>>* factors) {
+  RopeConfig rope;
+  rope.kind = RopeKind::kHalf;
+  rope.dims = head_dim;
+  if (!attention.has("rope")) return rope;
+  const JsonNode node = attention.at("rope");
+  node.only({"kind", "dims", "theta", "scaling"});
+  const RopeKind kinds[] = {RopeKind::kHalf, RopeKind::kInterleaved, RopeKind::kNone};
+  rope.kind = kinds[node.choice("kind", 0, {"half", "interleaved", "none"})];
+  if (rope.kind == RopeKind::kNone) return RopeConfig{};
+  rope.dims = node.integer("dims", head_dim, 1, head_dim);
+  rope.theta = node.number("theta", rope.theta);
+  if (node.has("scaling")) read_scaling(node.at("scaling"), &rope, factors);
+  return rope;
+}
+
+AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
+                               std::deque<std::vector<float>>* factors) {
+  node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
+             "sub_norm", "sinks"});
+  AttentionConfig a;
+  a.n_heads = required(node, "n_heads", kMaxWidth);
+  a.n_kv_heads = node.integer("n_kv_heads", a.n_heads, 1, a.n_heads);
+  if (!node.has("head_dim") && model.d_model % a.n_heads != 0) {
+    fail(MOE_ERR_SHAPE, "%s: n_heads %d does not divide d_model %d, and head_dim is missing",
+         node.path().c_str(), a.n_heads, model.d_model);
+  }
+  a.head_dim = node.integer("head_dim", model.d_model / a.n_heads, 1, kMaxWidth);
+  a.window = node.integer("window", 0, 0, kMaxContext);
+  a.multiplier = node.number("multiplier", 0);
+  const QkNorm norms[] = {QkNorm::kNone, QkNorm::kHead, QkNorm::kWhole};
+  a.qk_norm = norms[node.choice("qk_norm", 0, {"none", "head", "whole"})];
+  a.sub_norm = node.boolean("sub_norm", false);
+  a.sinks = node.boolean("sinks", false);
+  if (model.positions == PositionKind::kRope) {
+    a.rope = read_rope(node, a.head_dim, factors);
+  } else if (node.has("rope") && node.at("rope").string("kind", "half") != "none") {
+    fail(MOE_ERR_FORMAT, "%s: rope is given, but positions are not \"rope\"", node.path().c_str());
+  }
+  return a;
+}
+
+// The keys that count depend on the kind: a key of another kind is a mistake, not a detail.
+void check_router_keys(const JsonNode& node, RouterKind kind) {
+  switch (kind) {
+    case RouterKind::kSoftmax:
+    case RouterKind::kSigmoid:
+      return node.only({"kind", "k", "weights", "scale"});
+    case RouterKind::kThreshold:
+      return node.only({"kind", "t", "min_k", "max_k", "weights", "scale"});
+    case RouterKind::kCosine:
+      return node.only({"kind", "k", "gate", "tau", "d_e", "normalise_token", "topk_norm"});
+    case RouterKind::kSparsemixer:
+      return node.only({"kind", "jitter"});
+    default:
+      return node.only({"kind"});
+  }
+}
+
+RouterWeights read_weights(const JsonNode& node, RouterKind kind) {
+  const RouterWeights rules[] = {RouterWeights::kRaw, RouterWeights::kRenormalised,
+                                 RouterWeights::kChosen};
+  if (kind == RouterKind::kSoftmax) {
+    return rules[node.choice("weights", 0, {"raw", "renormalised", "chosen"})];
+  }
+  return rules[node.choice("weights", 0, {"raw", "renormalised"})];
+}
+
+RouterConfig read_router(const JsonNode& node, int32_t n_experts, int32_t* cosine_width) {
+  const RouterKind kinds[] = {RouterKind::kSoftmax, RouterKind::kThreshold,   RouterKind::kCosine,
+                              RouterKind::kSigmoid, RouterKind::kSparsemixer, RouterKind::kHash,
+                              RouterKind::kBase};
+  RouterConfig r;
+  r.kind = kinds[node.at("kind").choice(
+      {"softmax", "threshold", "cosine", "sigmoid", "sparsemixer", "hash", "base"})];
+  check_router_keys(node, r.kind);
+  if (r.kind == RouterKind::kSoftmax || r.kind == RouterKind::kSigmoid) {
+    r.k = required(node, "k", n_experts);
+  }
+  if (r.kind == RouterKind::kThreshold) {
+    r.threshold = static_cast<float>(node.at("t").number());
+    r.min_k = node.integer("min_k", 1, 1, n_experts);
+    r.max_k = node.integer("max_k", 0, 0, n_experts);
+  }
+  if (r.kind == RouterKind::kCosine) {
+    r.k = node.integer("k", 1, 1, n_experts);
+    r.gate = node.choice("gate", 0, {"softmax", "sigmoid"}) == 1 ? CosineGate::kSigmoid
+                                                                 : CosineGate::kSoftmax;
+    r.tau = static_cast<float>(node.at("tau").number());
+    r.normalise_token = node.boolean("normalise_token", true);
+    if (node.has("topk_norm")) r.topk_norm = node.at("topk_norm").boolean() ? 1 : 0;
+    *cosine_width = node.integer("d_e", 0, 1, kMaxWidth);
+  } else if (node.has("weights")) {
+    r.weights = read_weights(node, r.kind);
+  }
+  r.scale = node.number("scale", 1);
+  r.jitter = node.number("jitter", r.jitter);
+  return r;
+}
+
+void read_capacity(const JsonNode& node, RouterConfig* router) {
+  node.only({"gamma", "min_capacity", "order"});
+  router->gamma = node.number("gamma", 0);
+  router->min_capacity = node.integer("min_capacity", 0, 0, INT32_MAX);
+  router->order = node.choice("order", 0, {"priority", "arrival"}) == 1 ? CapacityOrder::kArrival
+                                                                        : CapacityOrder::kPriority;
+}
+
+MoeConfig read_moe(const JsonNode& node, int32_t* cosine_width) {
+  node.only({"n_experts", "n_subheads", "mh", "n_sublayers", "router", "shared", "capacity"});
+  MoeConfig m;
+  m.n_experts = required(node, "n_experts", 1 << 16);
+  m.n_subheads = node.integer("n_subheads", 1, 1, kMaxWidth);
+  m.multi_head = node.boolean("mh", false) || m.n_subheads > 1;
+  m.n_sublayers = node.integer("n_sublayers", 0, 0, 64);
+  m.router = read_router(node.at("router"), m.n_experts, cosine_width);
+  if (node.has("capacity")) read_capacity(node.at("capacity"), &m.router);
+  if (node.has("shared")) {
+    const JsonNode shared = node.at("shared");
+    shared.only({"d_ff", "gated"});
+    m.shared.d_ff = required(shared, "d_ff", kMaxWidth);
+    m.shared.gated = shared.boolean("gated", false);
+  }
+  return m;
+}
+
+FfnConfig read_ffn(const JsonNode& node, int32_t* cosine_width) {
+  node.only({"kind", "d_ff", "gated", "act", "alpha", "limit", "up_offset", "sub_norm", "moe"});
+  const Activation kinds[] = {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
+                              Activation::kSilu, Activation::kRelu2};
+  FfnConfig f;
+  f.kind = node.at("kind").choice({"dense", "moe"}) == 1 ? FfnKind::kMoe : FfnKind::kDense;
+  f.d_ff = required(node, "d_ff", kMaxWidth);
+  f.gated = node.boolean("gated", false);
+  f.sub_norm = node.boolean("sub_norm", false);
+  f.act.kind = kinds[node.at("act").choice({"relu", "gelu", "gelu_tanh", "silu", "relu2"})];
+  f.act.alpha = node.number("alpha", 1);
+  f.act.limit = node.number("limit", 0);
+  f.act.up_offset = node.number("up_offset", 0);
+  // A dense layer may keep the "moe" object of the defaults: kind says that it does not count.
+  if (f.kind == FfnKind::kMoe) f.moe = read_moe(node.at("moe"), cosine_width);
+  return f;
+}
+
+}  // namespace
+
+ResearchLayer read_research_layer(const JsonNode& node, const ModelConfig& model,
+                                  std::deque<std::vector<float>>* factors) {
+  node.only({"attention", "ffn"});
+  ResearchLayer out;
+  out.config.attention = read_attention(node.at("attention"), model, factors);
+  out.config.ffn = read_ffn(node.at("ffn"), &out.cosine_width);
+  return out;
+}
+
+}  // namespace moe

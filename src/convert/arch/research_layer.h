@@ -1,0 +1,22 @@
+#pragma once
+// One layer of the research layout's config.json.
+
+#include <deque>
+#include <vector>
+
+#include "formats/import/json.h"
+#include "src/model/config.h"
+
+namespace moe {
+
+struct ResearchLayer {
+  LayerConfig config;
+  int32_t cosine_width = 0;  // d_e when the configuration says it
+};
+
+/// `node` is the layer after merging defaults and overrides; `model` has everything but layers.
+/// `factors` keeps the lists that RopeConfig points to.
+ResearchLayer read_research_layer(const JsonNode& node, const ModelConfig& model,
+                                  std::deque<std::vector<float>>* factors);
+
+}  // namespace moe

@@ -1,0 +1,156 @@
+#include "src/convert/convert.h"
+
+#include <memory>
+
+#include "formats/import/failure.h"
+#include "src/convert/config_write.h"
+#include "src/convert/plan.h"
+#include "src/convert/segment_stream.h"
+#include "src/convert/tokenizer_write.h"
+#include "src/convert/verify.h"
+
+namespace moe {
+namespace {
+
+PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& options) {
+  const std::optional<FormatId> weights = parse_weight_format(options.weights);
+  if (!weights && options.weights != "auto") {
+    fail(MOE_ERR_ARGUMENT,
+         "weights \"%.40s\": expected auto, ternary2, ternary3, int8, bf16, f16 or f32",
+         options.weights.c_str());
+  }
+  std::vector<PrecisionRule> overrides;
+  for (const std::string& text : options.overrides) overrides.push_back(parse_override(text));
+  return {imported.precision, weights, std::move(overrides)};
+}
+
+std::optional<TokenizerData> load_tokenizer(const Imported& imported, const std::string& folder) {
+  if (imported.tokenizer == TokenizerKind::kNone) return std::nullopt;
+  TokenizerData data;
+  if (imported.tokenizer == TokenizerKind::kFile) {
+    data = read_tokenizer(folder, imported.tokenizer_file);
+  }
+  check_tokenizer(data, static_cast<uint32_t>(imported.config.vocab_size));
+  return data;
+}
+
+void count(const PlannedMatrix& matrix, const MatrixReport& r, ConvertReport* total) {
+  ++total->n_matrices;
+  total->n_lossless += r.lossless ? 1 : 0;
+  total->n_weights += static_cast<uint64_t>(matrix.slot.rows) * static_cast<uint64_t>(r.cols);
+  if (r.relative_error <= total->largest_relative_error) return;
+  total->largest_relative_error = r.relative_error;
+  total->worst_matrix = r.name;
+}
+
+// Keeps a finished file from its final name until it was verified.
+class UncommittedSink final : public ModelSink {
+ public:
+  explicit UncommittedSink(ModelSink& sink) : sink_(sink) {}
+  Status write(uint64_t offset, const void* bytes, size_t n) override {
+    return sink_.write(offset, bytes, n);
+  }
+  Status read(uint64_t offset, void* bytes, size_t n) override {
+    return sink_.read(offset, bytes, n);
+  }
+  Status truncate(uint64_t size) override { return sink_.truncate(size); }
+  Status commit() override { return {}; }
+
+ private:
+  ModelSink& sink_;
+};
+
+// Construction finds every fault that can be known before anything is written.
+class Conversion {
+ public:
+  Conversion(const std::string& source, const ConvertOptions& options, ConvertReport* report)
+      : options_(options),
+        report_(report),
+        checkpoint_(source),
+        imported_(import_checkpoint(checkpoint_)),
+        tokenizer_(load_tokenizer(imported_, source)) {
+    PrecisionPolicy policy = make_policy(imported_, options);
+    plan_ = make_plan(imported_, checkpoint_, &policy);
+    *report_ = {};
+    report_->name = imported_.config.name.c_str();
+    report_->importer = imported_.importer;
+    report_->source_bytes = plan_.source_bytes;
+  }
+
+  void write(ModelSink& sink) {
+    ModelWriter writer(sink, options_.compress);
+    for (const PlannedSegment& segment : plan_.segments) {
+      SegmentStream stream(segment, checkpoint_, [this](uint64_t bytes) { advance(bytes); });
+      stream.write(writer);
+      report_->weight_bytes += stream.layout().bytes;
+      largest_errors_.emplace_back();
+      for (size_t i = 0; i < segment.matrices.size(); ++i) {
+        largest_errors_.back().push_back(stream.reports()[i].max_error);
+        const SlotKind kind = segment.matrices[i].slot.kind;
+        if (kind == SlotKind::kVector || kind == SlotKind::kTable) continue;
+        count(segment.matrices[i], stream.reports()[i], report_);
+        if (options_.on_matrix) options_.on_matrix(stream.reports()[i]);
+      }
+    }
+    ModelWriter::Builder<fbs::Tokenizer> build_tokenizer;
+    if (tokenizer_) {
+      build_tokenizer = [this](flatbuffers::FlatBufferBuilder& b) {
+        return write_tokenizer(b, *tokenizer_);
+      };
+    }
+    check(finish_model(writer, imported_.config, build_tokenizer,
+                       {{"importer", imported_.importer}, {"tool", "moe convert"}}));
+  }
+
+  void verify(const std::string& path) {
+    done_ = 0;
+    told_ = 0;
+    what_ = "verify";
+    verify_file(path, plan_, largest_errors_, checkpoint_, [this](uint64_t n) { advance(n); });
+    report_->verified = true;
+  }
+
+ private:
+  void advance(uint64_t bytes) {
+    constexpr uint64_t kStep = uint64_t{1} << 20;
+    done_ += bytes;
+    if (bytes != 0 && done_ - told_ < kStep && done_ != plan_.source_bytes) return;
+    told_ = done_;
+    if (options_.progress && !options_.progress(done_, plan_.source_bytes, what_)) {
+      fail(MOE_ERR_CANCELLED, "cancelled");
+    }
+  }
+
+  const ConvertOptions& options_;
+  ConvertReport* report_;
+  Checkpoint checkpoint_;
+  Imported imported_;
+  std::optional<TokenizerData> tokenizer_;
+  Plan plan_;
+  std::vector<std::vector<double>> largest_errors_;
+  uint64_t done_ = 0;
+  uint64_t told_ = 0;  // done_ at the last call of progress
+  const char* what_ = "convert";
+};
+
+}  // namespace
+
+Status convert(const std::string& source, const std::string& destination,
+               const ConvertOptions& options, ConvertReport* report) {
+  return guarded([&] {
+    Conversion conversion(source, options, report);
+    std::unique_ptr<ModelSink> sink = take(open_file_sink(destination));
+    UncommittedSink uncommitted(*sink);
+    conversion.write(uncommitted);
+    if (options.verify) conversion.verify(destination + ".partial");
+    check(sink->commit());
+    report->file_bytes = InputFile(destination).size();
+  });
+}
+
+Status convert_to_sink(const std::string& source, ModelSink& sink, const ConvertOptions& options,
+                       ConvertReport* report) {
+  return guarded([&] { Conversion(source, options, report).write(sink); });
+}
+
+}  // namespace moe

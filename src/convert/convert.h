@@ -1,0 +1,42 @@
+#pragma once
+// From a checkpoint to a model file: the edge of libmoe_convert. Nothing is thrown from here.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/moe/writer.h"
+#include "src/base/status.h"
+#include "src/convert/report.h"
+
+namespace moe {
+
+struct ConvertOptions {
+  /// Format of linear matrices ("ternary2", "int8" ...; a float format also of embedding and head).
+  /// "auto": what config.json says, and where it says nothing ternary2 for matrices that are
+  /// ternary already, int8 for others.
+  std::string weights = "auto";
+  /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS" on the matrices'
+  /// names in the research layout without ".weight"; '*' stands for any characters; the last match
+  /// wins.
+  std::vector<std::string> overrides;
+  bool compress = false;  // zstd for segments where it saves 5 % or more
+  bool verify = false;    // read the result again and compare every weight with the checkpoint
+  /// Bytes of the checkpoint, what is being done; return false to cancel (MOE_ERR_CANCELLED).
+  std::function<bool(uint64_t done, uint64_t total, const char* what)> progress;
+  std::function<void(const MatrixReport&)> on_matrix;
+};
+
+/// Converts the folder `source` into the file `destination`, in bounded memory (rows are streamed).
+/// Everything that can be known from names, shapes and configuration is checked before anything is
+/// written; the final name appears only when the file is complete. On failure an older file of that
+/// name is as it was, and nothing else is left.
+Status convert(const std::string& source, const std::string& destination,
+               const ConvertOptions& options, ConvertReport* report);
+
+/// The same into a sink (which is committed). Never verifies.
+Status convert_to_sink(const std::string& source, ModelSink& sink, const ConvertOptions& options,
+                       ConvertReport* report);
+
+}  // namespace moe

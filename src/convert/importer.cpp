@@ -1,0 +1,61 @@
+#include "src/convert/importer.h"
+
+#include "formats/import/failure.h"
+#include "src/convert/arch/list.h"
+
+namespace moe {
+namespace {
+
+constexpr JsonLimits kConfigLimits = {
+    .max_bytes = 4u << 20, .max_depth = 32, .max_values = 200'000};
+
+[[noreturn]] void fail_unknown(const std::string& model_type) {
+  std::string known;
+  for (const Importer& importer : kImporters) {
+    known += (known.empty() ? "" : ", ") + std::string(importer.model_type);
+  }
+  fail(MOE_ERR_UNSUPPORTED,
+       "config.json: unknown model_type \"%.60s\"; known: %s. Any model of known layers can be "
+       "written in the research layout (model_type moe_research, see formats/README.md)",
+       model_type.c_str(), known.c_str());
+}
+
+}  // namespace
+
+Imported import_checkpoint(const Checkpoint& checkpoint) {
+  const Json document = read_json_file(checkpoint.folder() + "/config.json", kConfigLimits);
+  const JsonNode config(document, "config.json");
+  const std::string model_type = config.at("model_type").string();
+  for (const Importer& importer : kImporters) {
+    if (model_type != importer.model_type) continue;
+    Imported imported = importer.read(config, checkpoint);
+    imported.importer = model_type;
+    const Status valid = validate(imported.config);
+    if (!valid.ok()) throw Failure(valid.with_context("config.json"));
+    return imported;
+  }
+  fail_unknown(model_type);
+}
+
+bool matches(std::string_view pattern, std::string_view text) {
+  // Greedy with one point of return: the last '*' is the only one that ever needs to take more.
+  size_t p = 0, t = 0, star = std::string_view::npos, retry = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      retry = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++retry;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+}  // namespace moe

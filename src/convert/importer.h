@@ -1,0 +1,64 @@
+#pragma once
+// What the converter asks of an architecture: the configuration of the model, and where each of its
+// matrices lies in the checkpoint. Each architecture is one file in src/convert/arch and one line
+// in arch/list.h.
+
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "formats/import/checkpoint.h"
+#include "formats/import/json.h"
+#include "src/convert/slot.h"
+
+namespace moe {
+
+/// Where a matrix of (rows, cols) lies in a tensor: element (r, c) is element
+/// offset + r * row_stride + c * col_stride. Slices of rows, transposes, experts stacked in one
+/// tensor and interleaved gate and up are all of this form.
+struct Source {
+  std::string tensor;
+  std::vector<int64_t> shape =
+      {};  // that the tensor must have; empty: (rows, cols), vectors (rows)
+  int64_t offset = 0;
+  int64_t row_stride = 0;  // 0: cols
+  int64_t col_stride = 1;
+};
+
+/// A wish about matrices whose short name matches; what is not set stays as an earlier rule had it.
+struct PrecisionRule {
+  std::string match;  // '*' stands for any characters
+  std::optional<FormatId> weights;
+  bool weights_auto = false;  // "auto", said explicitly: takes back an earlier format
+  std::optional<ActPrecision> activations;
+};
+
+enum class TokenizerKind : uint8_t { kNone, kBytes, kFile };
+
+/// A checkpoint understood.
+struct Imported {
+  ModelConfig config;
+  std::string importer;                  // model_type
+  std::vector<int32_t> cosine_widths;    // d_e per layer; 0 where there is no cosine router
+  std::vector<PrecisionRule> precision;  // later rules win
+  TokenizerKind tokenizer = TokenizerKind::kNone;
+  std::string tokenizer_file;  // in the checkpoint's folder
+  /// Where a slot lies. The research layout's names are the slots' own.
+  std::function<Source(const SlotGroup&, const Slot&)> locate;
+  std::vector<std::string> ignored;        // patterns of tensors that a model does not need
+  std::deque<std::vector<float>> factors;  // memory behind RopeConfig's pointers
+};
+
+struct Importer {
+  const char* model_type;  // of config.json
+  Imported (*read)(const JsonNode& config, const Checkpoint& checkpoint);
+};
+
+/// Reads config.json and finds the importer. Throws MOE_ERR_UNSUPPORTED for an unknown model_type,
+/// with those that are known. The configuration is validated.
+Imported import_checkpoint(const Checkpoint& checkpoint);
+
+/// Whether `text` matches `pattern`, in which '*' stands for any characters, none included.
+bool matches(std::string_view pattern, std::string_view text);
+
+}  // namespace moe

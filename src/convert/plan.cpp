@@ -1,0 +1,68 @@
+#include "src/convert/plan.h"
+
+#include <set>
+
+#include "formats/import/failure.h"
+#include "src/convert/row_reader.h"
+
+namespace moe {
+namespace {
+
+void check_type(const Slot& slot, const SourceTensor& tensor) {
+  const SourceTypeInfo& info = source_type_info(tensor.type);
+  const bool table = slot.kind == SlotKind::kTable;
+  const bool integer = tensor.type == SourceType::kI32 || tensor.type == SourceType::kI64;
+  if (table ? integer : info.floating) return;
+  fail(MOE_ERR_FORMAT, "tensor %.200s: expected %s, file has %s", tensor.name.c_str(),
+       table ? "I32 or I64" : "F32, BF16 or F16", info.name);
+}
+
+uint64_t slice_bytes(const PlannedMatrix& m) {
+  return static_cast<uint64_t>(m.slot.rows) * static_cast<uint64_t>(m.slot.cols) *
+         source_type_info(m.tensor->type).bytes;
+}
+
+// The checkpoint's tensors that nothing asked for.
+void check_extra(const Imported& imported, const Checkpoint& checkpoint,
+                 const std::set<const SourceTensor*>& used) {
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (used.contains(&tensor)) continue;
+    bool ignored = false;
+    for (const std::string& pattern : imported.ignored) ignored |= matches(pattern, name);
+    if (!ignored) {
+      fail(MOE_ERR_FORMAT, "tensor %.200s: config.json describes no such tensor", name.c_str());
+    }
+  }
+}
+
+}  // namespace
+
+Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, PrecisionPolicy* policy) {
+  Plan plan;
+  std::set<const SourceTensor*> used;
+  for (SlotGroup& group : list_slots(imported.config, imported.cosine_widths)) {
+    PlannedSegment segment{group.part, group.layer, group.expert, {}};
+    for (Slot& slot : group.slots) {
+      PlannedMatrix matrix;
+      matrix.source = imported.locate(group, slot);
+      matrix.tensor = checkpoint.find(matrix.source.tensor);
+      if (matrix.tensor == nullptr) {
+        if (slot.optional) continue;
+        fail(MOE_ERR_NOT_FOUND, "tensor %.200s is missing", matrix.source.tensor.c_str());
+      }
+      check_source(*matrix.tensor, matrix.source, slot.rows, slot.cols);
+      check_type(slot, *matrix.tensor);
+      used.insert(matrix.tensor);
+      matrix.precision = policy->choose(slot);
+      matrix.slot = std::move(slot);
+      plan.source_bytes += slice_bytes(matrix);
+      segment.matrices.push_back(std::move(matrix));
+    }
+    if (!segment.matrices.empty()) plan.segments.push_back(std::move(segment));
+  }
+  check_extra(imported, checkpoint, used);
+  policy->check_all_used();
+  return plan;
+}
+
+}  // namespace moe

@@ -1,0 +1,32 @@
+#pragma once
+// The whole conversion before it begins: every slot of the model with its tensor and precision.
+// Making it finds missing, extra and misshapen tensors while nothing has been written.
+
+#include "src/convert/precision.h"
+
+namespace moe {
+
+struct PlannedMatrix {
+  Slot slot;
+  Source source;
+  const SourceTensor* tensor = nullptr;  // of the checkpoint
+  PrecisionChoice precision;
+};
+
+struct PlannedSegment {
+  Part part = Part::kEmbedding;
+  int32_t layer = -1;
+  int32_t expert = -1;
+  std::vector<PlannedMatrix> matrices;
+};
+
+struct Plan {
+  std::vector<PlannedSegment> segments;
+  uint64_t source_bytes = 0;  // of all tensors that are used
+};
+
+/// Throws MOE_ERR_NOT_FOUND (missing), MOE_ERR_FORMAT (extra, wrong dtype) or MOE_ERR_SHAPE, naming
+/// the tensor. `checkpoint` must outlive the plan.
+Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, PrecisionPolicy* policy);
+
+}  // namespace moe

@@ -1,0 +1,47 @@
+#pragma once
+// Which format each matrix is stored in and how its inputs are quantised: rules of config.json,
+// then the caller's.
+
+#include "src/convert/importer.h"
+
+namespace moe {
+
+/// The wish for one matrix.
+struct PrecisionChoice {
+  std::optional<FormatId> weights;  // none: auto
+  std::optional<ActPrecision> activations;
+
+  /// What inputs become under a format: floats stay floats, integers default to a8_block.
+  ActPrecision activations_for(FormatId stored) const;
+};
+
+/// "ternary2" and so on, or nothing for another name ("i32" is none: no weight is stored so).
+std::optional<FormatId> parse_weight_format(std::string_view name);
+const char* weight_format_name(FormatId format);
+
+/// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS". MOE_ERR_ARGUMENT.
+PrecisionRule parse_override(const std::string& text);
+
+class PrecisionPolicy {
+ public:
+  /// `weights`: the caller's default for linear matrices (a float format also for embedding and
+  /// head); none: auto, which leaves the rules of config.json as they are.
+  PrecisionPolicy(std::vector<PrecisionRule> config_rules, std::optional<FormatId> weights,
+                  std::vector<PrecisionRule> overrides)
+      : config_rules_(std::move(config_rules)),
+        weights_(weights),
+        overrides_(std::move(overrides)),
+        used_(overrides_.size(), false) {}
+
+  PrecisionChoice choose(const Slot& slot);
+  /// Throws MOE_ERR_ARGUMENT when an override matched no slot: a misspelt pattern.
+  void check_all_used() const;
+
+ private:
+  std::vector<PrecisionRule> config_rules_;
+  std::optional<FormatId> weights_;
+  std::vector<PrecisionRule> overrides_;
+  std::vector<bool> used_;  // per override
+};
+
+}  // namespace moe

@@ -1,0 +1,45 @@
+#include "src/convert/report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "formats/moe/names.h"
+#include "quant/list.h"
+
+namespace moe {
+namespace {
+
+std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string to_json(const MatrixReport& r) {
+  return text_of({{"matrix", r.name},
+                  {"rows", r.rows},
+                  {"cols", r.cols},
+                  {"format", format_info(r.format).name},
+                  {"scale", name_in(kScaleKinds, r.scale)},
+                  {"group", r.group},
+                  {"activations", name_in(kActPrecisions, r.act)},
+                  {"lossless", r.lossless},
+                  {"relative_error", r.relative_error},
+                  {"max_error", r.max_error},
+                  {"bytes", r.bytes}});
+}
+
+std::string to_json(const ConvertReport& r) {
+  return text_of({{"model", r.name},
+                  {"importer", r.importer},
+                  {"matrices", r.n_matrices},
+                  {"lossless_matrices", r.n_lossless},
+                  {"weights", r.n_weights},
+                  {"source_bytes", r.source_bytes},
+                  {"weight_bytes", r.weight_bytes},
+                  {"file_bytes", r.file_bytes},
+                  {"largest_relative_error", r.largest_relative_error},
+                  {"worst_matrix", r.worst_matrix},
+                  {"verified", r.verified}});
+}
+
+}  // namespace moe

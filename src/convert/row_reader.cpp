@@ -1,0 +1,94 @@
+#include "src/convert/row_reader.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "formats/import/failure.h"
+#include "src/base/checked.h"
+
+namespace moe {
+namespace {
+
+constexpr int64_t kBlockFloats = int64_t{1} << 20;       // 4 MB
+constexpr int64_t kTransposedFloats = int64_t{1} << 24;  // 64 MB: few, long reads
+
+int32_t rows_per_block(int32_t rows, int32_t cols, bool transposed) {
+  const int64_t n = (transposed ? kTransposedFloats : kBlockFloats) / std::max(cols, 1);
+  return static_cast<int32_t>(std::clamp<int64_t>(n, 1, rows));
+}
+
+}  // namespace
+
+RowReader::RowReader(const Checkpoint& checkpoint, const SourceTensor& tensor, const Source& source,
+                     int32_t rows, int32_t cols)
+    : checkpoint_(checkpoint),
+      tensor_(tensor),
+      offset_(source.offset),
+      row_stride_(source.row_stride == 0 ? cols : source.row_stride),
+      col_stride_(source.col_stride),
+      rows_(rows),
+      cols_(cols),
+      block_rows_(rows_per_block(rows, cols, source.col_stride != 1)),
+      buffer_(static_cast<size_t>(block_rows_) * static_cast<size_t>(cols)) {}
+
+const float* RowReader::row(int32_t r) {
+  if (r < first_ || r >= first_ + n_buffered_) fill(r);
+  return buffer_.data() + static_cast<size_t>(r - first_) * static_cast<size_t>(cols_);
+}
+
+void RowReader::fill(int32_t first) {
+  const int32_t n = std::min(block_rows_, rows_ - first);
+  const auto width = static_cast<size_t>(cols_);
+  n_buffered_ = 0;  // nothing is valid when a read throws
+  if (col_stride_ != 1) {
+    read_transposed(first, n);
+  } else if (row_stride_ == cols_) {
+    checkpoint_.read(tensor_, static_cast<uint64_t>(offset_ + first * row_stride_),
+                     static_cast<size_t>(n) * width, buffer_.data());
+  } else {
+    for (int32_t i = 0; i < n; ++i) {
+      checkpoint_.read(tensor_, static_cast<uint64_t>(offset_ + (first + i) * row_stride_), width,
+                       buffer_.data() + static_cast<size_t>(i) * width);
+    }
+  }
+  first_ = first;
+  n_buffered_ = n;
+}
+
+void RowReader::read_transposed(int32_t first, int32_t n) {
+  span_.resize(static_cast<size_t>((n - 1) * row_stride_ + 1));
+  for (int32_t c = 0; c < cols_; ++c) {
+    const int64_t at = offset_ + first * row_stride_ + c * col_stride_;
+    checkpoint_.read(tensor_, static_cast<uint64_t>(at), span_.size(), span_.data());
+    for (int32_t i = 0; i < n; ++i) {
+      buffer_[static_cast<size_t>(i) * static_cast<size_t>(cols_) + static_cast<size_t>(c)] =
+          span_[static_cast<size_t>(i * row_stride_)];
+    }
+  }
+}
+
+void check_source(const SourceTensor& tensor, const Source& source, int32_t rows, int32_t cols) {
+  std::vector<int64_t> expected = source.shape;
+  if (expected.empty()) {
+    expected = {rows};
+    if (cols != 1 || tensor.shape.size() == 2) expected.push_back(cols);
+  }
+  if (tensor.shape != expected) {
+    fail(MOE_ERR_SHAPE, "tensor %.200s: expected %s, file has %s", tensor.name.c_str(),
+         shape_text(expected).c_str(), shape_text(tensor.shape).c_str());
+  }
+  const int64_t row_stride = source.row_stride == 0 ? cols : source.row_stride;
+  int64_t last_row = 0, last_col = 0, last = 0;
+  const bool fits = source.offset >= 0 && row_stride > 0 && source.col_stride > 0 &&
+                    checked_mul<int64_t>(rows - 1, row_stride, &last_row) &&
+                    checked_mul<int64_t>(cols - 1, source.col_stride, &last_col) &&
+                    checked_add(last_row, last_col, &last) &&
+                    checked_add(last, source.offset, &last) &&
+                    static_cast<uint64_t>(last) < tensor.n_elements;
+  if (!fits) {
+    fail(MOE_ERR_SHAPE, "tensor %.200s: %s holds no slice of %d x %d there", tensor.name.c_str(),
+         shape_text(tensor.shape).c_str(), rows, cols);
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,50 @@
+#pragma once
+// Everything that a model of a given configuration stores, in the order of its file: the list that
+// importers fill from a checkpoint and the converter walks.
+
+#include <string>
+#include <vector>
+
+#include "formats/moe/names.h"
+#include "src/model/config.h"
+
+namespace moe {
+
+/// What a matrix is for, as far as its precision goes.
+enum class SlotKind : uint8_t {
+  kLinear,  // activations times weights: any format
+  kVocab,   // embedding and head: any format
+  kExact,   // routers, position embedding, gate of the shared expert: a float format
+  kVector,  // norms, biases, sinks: always f32
+  kTable    // hash router: i32
+};
+
+/// One matrix or vector of the model.
+struct Slot {
+  Role role = Role::kWeight;
+  int32_t sublayer = -1;  // X-MoE stacks: which block
+  SlotKind kind = SlotKind::kLinear;
+  int32_t rows = 0;
+  int32_t cols = 1;       // vectors: 1
+  bool optional = false;  // biases: absent when the checkpoint has no such tensor
+  int32_t limit = 0;      // kTable: ids are below this
+  std::string name;       // in the research layout: "layers.0.attention.q.weight"
+
+  /// Without ".weight": what precision patterns and reports use.
+  std::string short_name() const;
+};
+
+/// One segment of the model file.
+struct SlotGroup {
+  Part part = Part::kEmbedding;
+  int32_t layer = -1;
+  int32_t expert = -1;
+  std::vector<Slot> slots;
+};
+
+/// All segments of a validated configuration. `cosine_widths[l]` is d_e of layer l's cosine router
+/// (other layers: ignored).
+std::vector<SlotGroup> list_slots(const ModelConfig& config,
+                                  const std::vector<int32_t>& cosine_widths);
+
+}  // namespace moe

@@ -1,0 +1,100 @@
+#include "src/convert/storage.h"
+
+#include "formats/import/failure.h"
+#include "quant/half.h"
+#include "quant/quantise.h"
+#include "src/convert/row_reader.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kRowsPerTick = 64;
+
+bool is_ternary(FormatId format) {
+  return format == FormatId::kTernary2 || format == FormatId::kTernary3;
+}
+
+// The float format that holds a tensor's own type.
+FormatId own_format(SourceType type) {
+  if (type == SourceType::kBf16) return FormatId::kBf16;
+  return type == SourceType::kF16 ? FormatId::kF16 : FormatId::kF32;
+}
+
+FormatId default_format(const PlannedMatrix& m) {
+  if (m.slot.kind == SlotKind::kExact) return own_format(m.tensor->type);
+  return FormatId::kInt8;
+}
+
+// One pass: is it ternary, and if it must be made so (`lossy`), what is its absmean?
+void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool lossy,
+                      const std::function<void()>& tick, Storage* out) {
+  const int32_t cols = m.slot.cols;
+  RowReader reader(checkpoint, *m.tensor, m.source, m.slot.rows, cols);
+  TernaryDetector detector(cols);
+  AbsMean mean;
+  for (int32_t r = 0; r < m.slot.rows; ++r) {
+    if (r % kRowsPerTick == 0) tick();
+    const float* row = reader.row(r);
+    check_finite(m, r, row);
+    detector.add_row(row);
+    if (lossy) {
+      check(mean.add(row, cols));
+    } else if (!detector.possible()) {
+      return;
+    }
+  }
+  out->fit = detector.fit();
+  if (lossy) out->absmean = take(mean.scale());
+}
+
+}  // namespace
+
+Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
+                       const std::function<void()>& tick) {
+  const std::optional<FormatId> wish = m.precision.weights;
+  Storage out;
+  out.format = wish ? *wish : default_format(m);
+  const bool automatic = !wish && m.slot.kind == SlotKind::kLinear;
+  if (automatic || is_ternary(out.format)) {
+    look_for_ternary(m, checkpoint, !automatic, tick, &out);
+    const bool lossless = out.fit.scale_kind != ScaleKind::kNone;
+    if (lossless) {
+      out.scale = out.fit.scale_kind;
+      out.group = out.fit.group;
+      if (automatic || out.scale == ScaleKind::kGroup) out.format = FormatId::kTernary2;
+    } else if (!automatic) {
+      out.scale = ScaleKind::kTensor;
+    }
+  }
+  if (out.format == FormatId::kInt8) out.scale = ScaleKind::kRow;
+  out.act = m.precision.activations_for(out.format);
+  return out;
+}
+
+void check_finite(const PlannedMatrix& m, int32_t row, const float* values) {
+  constexpr uint32_t kExponent = 0x7F800000u;
+  bool finite = true;
+  for (int32_t c = 0; c < m.slot.cols; ++c) {
+    finite &= (f32_to_bits(values[c]) & kExponent) != kExponent;
+  }
+  if (finite) return;
+  int32_t c = 0;
+  while ((f32_to_bits(values[c]) & kExponent) != kExponent) ++c;
+  fail(MOE_ERR_NON_FINITE, "tensor %.200s: element (%d, %d) of %s is %s", m.tensor->name.c_str(),
+       row, c, m.slot.short_name().c_str(), values[c] != values[c] ? "NaN" : "infinite");
+}
+
+BlobMatrix blob_matrix(const Slot& slot, const Storage& storage) {
+  BlobMatrix m;
+  m.role = slot.role;
+  m.sublayer = slot.sublayer;
+  m.format = storage.format;
+  m.scale = storage.scale;
+  m.act = storage.act;
+  m.group = storage.group;
+  m.rows = slot.rows;
+  m.cols = slot.cols;
+  return m;
+}
+
+}  // namespace moe

@@ -1,0 +1,142 @@
+#include "src/convert/tile_packer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "quant/list.h"
+#include "quant/quantise.h"
+
+namespace moe {
+
+double StorageError::relative() const {
+  return squared_norm > 0 ? std::sqrt(squared_error / squared_norm) : 0;
+}
+
+TilePacker::TilePacker(const PlannedMatrix& matrix, const Storage& storage,
+                       const Checkpoint& checkpoint)
+    : matrix_(matrix),
+      checkpoint_(checkpoint),
+      storage_(storage),
+      format_(format_info(storage.format)),
+      reader_(checkpoint, *matrix.tensor, matrix.source, matrix.slot.rows, matrix.slot.cols),
+      // Padding rows have scale 1: every scale of a file is positive.
+      scales_(scale_count(storage.scale, storage.group, matrix.slot.rows, matrix.slot.cols), 1.0f),
+      stored_(static_cast<size_t>(matrix.slot.cols)) {
+  const size_t tile = static_cast<size_t>(kTileRows) * static_cast<size_t>(matrix.slot.cols);
+  if (storage.format == FormatId::kI32) {
+    ids_.resize(kTileRows);
+  } else {
+    values_.resize(tile);
+    if (format_.integer) codes_.resize(tile);
+  }
+  if (storage.scale == ScaleKind::kTensor) {
+    const bool lossless = storage.fit.scale_kind == ScaleKind::kTensor;
+    scales_[0] = lossless ? storage.fit.tensor_scale : static_cast<float>(storage.absmean);
+  }
+  if (storage.scale == ScaleKind::kGroup) {
+    row_scales_.resize(static_cast<size_t>((matrix.slot.cols + storage.group - 1) / storage.group));
+  }
+}
+
+void TilePacker::pack(int32_t t, uint8_t* out) {
+  const int32_t cols = matrix_.slot.cols;
+  const int32_t first = t * kTileRows;
+  const int n = std::min(kTileRows, matrix_.slot.rows - first);
+  if (storage_.format == FormatId::kI32) {
+    read_ids(first, n);
+    i32_pack(ids_.data(), 1, n, 1, out);
+    return;
+  }
+  read_rows(first, n);
+  if (!format_.integer) {
+    format_.pack_values(values_.data(), cols, n, cols, out);
+  } else {
+    for (int i = 0; i < n; ++i) {
+      const ptrdiff_t at = static_cast<ptrdiff_t>(i) * cols;
+      quantise_row(first + i, values_.data() + at, codes_.data() + at);
+    }
+    format_.pack_codes(codes_.data(), cols, n, cols, out);
+  }
+  measure(first, n, out);
+}
+
+void TilePacker::read_rows(int32_t first, int n) {
+  const auto cols = static_cast<size_t>(matrix_.slot.cols);
+  for (int i = 0; i < n; ++i) {
+    const float* row = reader_.row(first + i);
+    check_finite(matrix_, first + i, row);
+    std::copy(row, row + cols, values_.data() + static_cast<size_t>(i) * cols);
+  }
+}
+
+void TilePacker::read_ids(int32_t first, int n) {
+  int64_t wide[kTileRows];
+  checkpoint_.read(*matrix_.tensor, static_cast<uint64_t>(first), static_cast<size_t>(n), wide);
+  for (int i = 0; i < n; ++i) {
+    if (wide[i] < 0 || wide[i] >= matrix_.slot.limit) {
+      fail(MOE_ERR_RANGE, "tensor %.200s: element %d: expected 0..%d, found %lld",
+           matrix_.tensor->name.c_str(), first + i, matrix_.slot.limit - 1,
+           static_cast<long long>(wide[i]));
+    }
+    ids_[static_cast<size_t>(i)] = static_cast<int32_t>(wide[i]);
+  }
+}
+
+void TilePacker::quantise_row(int32_t r, const float* row, int8_t* codes) {
+  const int32_t cols = matrix_.slot.cols;
+  if (storage_.format == FormatId::kInt8) {
+    check(int8_row(row, cols, codes, &scales_[static_cast<size_t>(r)]));
+  } else if (storage_.fit.scale_kind == ScaleKind::kNone) {
+    ternary_codes(row, cols, storage_.absmean, codes);
+  } else if (storage_.scale == ScaleKind::kGroup) {
+    ternary_split(storage_.fit, row, cols, codes, row_scales_.data());
+    put_group_scales(r, row_scales_.data());
+  } else {
+    float* scale = storage_.scale == ScaleKind::kRow ? &scales_[static_cast<size_t>(r)] : nullptr;
+    ternary_split(storage_.fit, row, cols, codes, scale);
+  }
+}
+
+void TilePacker::put_group_scales(int32_t r, const float* scales) {
+  for (int32_t c = 0; c < matrix_.slot.cols; c += storage_.group) {
+    const int64_t at = scale_index(storage_.scale, storage_.group, matrix_.slot.cols, r, c);
+    scales_[static_cast<size_t>(at)] = scales[c / storage_.group];
+  }
+}
+
+float TilePacker::scale_at(int32_t r, int32_t c) const {
+  const int64_t at = scale_index(storage_.scale, storage_.group, matrix_.slot.cols, r, c);
+  return scales_[static_cast<size_t>(at)];
+}
+
+// Reads the tile back, so that what is reported is what was stored.
+void TilePacker::measure(int32_t first, int n, const uint8_t* tile) {
+  const int32_t cols = matrix_.slot.cols;
+  const int32_t run = storage_.scale == ScaleKind::kGroup ? storage_.group : cols;
+  for (int i = 0; i < n; ++i) {
+    format_.read_row(tile, cols, i, stored_.data());
+    const float* wanted = values_.data() + static_cast<ptrdiff_t>(i) * cols;
+    for (int32_t from = 0; from < cols; from += run) {
+      const float scale = format_.integer ? scale_at(first + i, from) : 1.0f;
+      double error = 0, norm = 0, largest = 0;
+      for (int32_t c = from; c < std::min(from + run, cols); ++c) {
+        const double w = wanted[c];
+        const double difference =
+            std::fabs(w - static_cast<double>(stored_[static_cast<size_t>(c)] * scale));
+        error += difference * difference;
+        norm += w * w;
+        largest = difference > largest ? difference : largest;
+      }
+      if (!std::isfinite(error)) {
+        fail(MOE_ERR_RANGE, "tensor %.200s: row %d has a value that %s cannot hold",
+             matrix_.tensor->name.c_str(), first + i, format_.name);
+      }
+      error_.squared_error += error;
+      error_.squared_norm += norm;
+      error_.largest = std::max(error_.largest, largest);
+    }
+  }
+}
+
+}  // namespace moe

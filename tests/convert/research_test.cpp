@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include "formats/import/failure.h"
+#include "tests/convert/tiny_checkpoint.h"
+
+namespace moe {
+namespace {
+
+using test::patched;
+
+class ResearchTest : public testing::Test {
+ protected:
+  Imported read(const std::string& config) {
+    folder_.write("config.json", config);
+    folder_.write("model.safetensors", test::safetensors_text(test::RawTensors{}));
+    return import_checkpoint(Checkpoint(folder_.path()));
+  }
+  std::string error_of(const std::string& config) {
+    const Status status = guarded([&] { read(config); });
+    EXPECT_FALSE(status.ok()) << config;
+    return status.text();
+  }
+  test::TempFolder folder_;
+};
+
+TEST_F(ResearchTest, ReadsTheModel) {
+  const Imported in = read(test::kTinyConfig);
+  const ModelConfig& c = in.config;
+  EXPECT_EQ(c.name.view(), "tiny");
+  EXPECT_EQ(c.vocab_size, 40);
+  EXPECT_EQ(c.d_model, 24);
+  EXPECT_EQ(c.context_length, 32);
+  EXPECT_EQ(c.norm, NormKind::kRms);
+  EXPECT_EQ(c.norm_eps, 1e-5f);
+  EXPECT_FALSE(c.tie_embeddings);
+  EXPECT_EQ(c.bos_token_id, 0);
+  EXPECT_EQ(c.pad_token_id, -1);
+  EXPECT_TRUE(c.add_bos);
+  ASSERT_EQ(c.eos_token_ids.size(), 1u);
+  ASSERT_EQ(c.n_layers(), 2);
+  EXPECT_EQ(c.layers[0].ffn.kind, FfnKind::kDense);
+  EXPECT_EQ(c.layers[1].ffn.kind, FfnKind::kMoe);
+  EXPECT_EQ(c.layers[1].ffn.d_ff, 20);  // from the defaults
+  EXPECT_EQ(c.layers[1].ffn.moe.n_experts, 4);
+  EXPECT_EQ(c.layers[1].ffn.moe.router.k, 2);
+  EXPECT_EQ(c.layers[0].attention.rope.kind, RopeKind::kHalf);
+  EXPECT_EQ(c.layers[0].attention.rope.dims, 12);
+  EXPECT_EQ(in.tokenizer, TokenizerKind::kNone);
+}
+
+TEST_F(ResearchTest, LaterLayersWinAndNullRemoves) {
+  const Imported in = read(patched(R"({"n_layers": 5, "layers": [
+      {"index": {"from": 1, "step": 2}, "attention": {"window": 8, "rope": {"theta": 5e5}}},
+      {"index": [3, 4], "attention": {"window": null, "n_kv_heads": 2}}]})"));
+  const auto attention = [&](size_t l) { return in.config.layers[l].attention; };
+  EXPECT_EQ(attention(0).window, 0);
+  EXPECT_EQ(attention(1).window, 8);
+  EXPECT_EQ(attention(1).rope.theta, 5e5f);
+  EXPECT_EQ(attention(3).window, 0);
+  EXPECT_EQ(attention(3).rope.theta, 5e5f);
+  EXPECT_EQ(attention(3).n_kv_heads, 2);
+  EXPECT_EQ(attention(4).rope.theta, 1e4f);
+}
+
+TEST_F(ResearchTest, ReadsEveryRouter) {
+  const auto router = [&](const char* json) {
+    return read(patched((std::string(R"({"layers": [{"index": 1, "ffn": {"kind": "moe", "moe":
+        {"n_experts": 4, "capacity": {"gamma": 1.5, "min_capacity": 2, "order": "arrival"},
+        "router": )") + json +
+                         "}}}]}")
+                            .c_str()))
+        .config.layers[1]
+        .ffn.moe.router;
+  };
+  RouterConfig r = router(R"({"kind": "softmax", "k": 3, "weights": "chosen", "scale": 2.5})");
+  EXPECT_EQ(r.kind, RouterKind::kSoftmax);
+  EXPECT_EQ(r.weights, RouterWeights::kChosen);
+  EXPECT_EQ(r.k, 3);
+  EXPECT_EQ(r.scale, 2.5f);
+  EXPECT_EQ(r.gamma, 1.5f);
+  EXPECT_EQ(r.min_capacity, 2);
+  EXPECT_EQ(r.order, CapacityOrder::kArrival);
+  r = router(R"({"kind": "threshold", "t": 0.75, "min_k": 2, "max_k": 3})");
+  EXPECT_EQ(r.kind, RouterKind::kThreshold);
+  EXPECT_EQ(r.threshold, 0.75f);
+  EXPECT_EQ(r.min_k, 2);
+  EXPECT_EQ(r.max_k, 3);
+  r = router(R"({"kind": "cosine", "k": 2, "gate": "sigmoid", "tau": 0.07, "d_e": 16,
+                 "normalise_token": false, "topk_norm": false})");
+  EXPECT_EQ(r.kind, RouterKind::kCosine);
+  EXPECT_EQ(r.gate, CosineGate::kSigmoid);
+  EXPECT_EQ(r.tau, 0.07f);
+  EXPECT_FALSE(r.normalise_token);
+  EXPECT_EQ(r.topk_norm, 0);
+  r = router(R"({"kind": "sigmoid", "k": 1, "weights": "renormalised"})");
+  EXPECT_EQ(r.kind, RouterKind::kSigmoid);
+  EXPECT_EQ(r.weights, RouterWeights::kRenormalised);
+  EXPECT_EQ(router(R"({"kind": "sparsemixer", "jitter": 0.1})").jitter, 0.1f);
+  EXPECT_EQ(router(R"({"kind": "hash"})").kind, RouterKind::kHash);
+  EXPECT_EQ(router(R"({"kind": "base"})").kind, RouterKind::kBase);
+}
+
+TEST_F(ResearchTest, ReadsScalingOfRope) {
+  const Imported in =
+      read(patched(R"({"layer_defaults": {"attention": {"rope": {"kind": "interleaved",
+      "dims": 4, "scaling": {"kind": "longrope", "original_context": 16, "short_factor": [1, 2],
+      "long_factor": [3, 4]}}}}})"));
+  const RopeConfig& rope = in.config.layers[1].attention.rope;
+  EXPECT_EQ(rope.kind, RopeKind::kInterleaved);
+  EXPECT_EQ(rope.scaling, RopeScaling::kLongrope);
+  EXPECT_EQ(rope.long_factor[1], 4);
+  EXPECT_EQ(rope.original_context, 16);
+}
+
+TEST_F(ResearchTest, ReadsPrecisionAndTokenizer) {
+  const Imported in = read(patched(R"({"tokenizer": "tokenizer.json", "precision": [
+      {"match": "*", "weights": "auto"}, {"match": "*.experts.*", "weights": "ternary3",
+       "activations": "a8"}]})"));
+  EXPECT_EQ(in.tokenizer, TokenizerKind::kFile);
+  EXPECT_EQ(in.tokenizer_file, "tokenizer.json");
+  ASSERT_EQ(in.precision.size(), 2u);
+  EXPECT_TRUE(in.precision[0].weights_auto);
+  EXPECT_EQ(in.precision[1].weights, FormatId::kTernary3);
+  EXPECT_EQ(in.precision[1].activations, ActPrecision::kA8);
+  EXPECT_EQ(read(patched(R"({"tokenizer": "bytes", "vocab_size": 256})")).tokenizer,
+            TokenizerKind::kBytes);
+}
+
+TEST_F(ResearchTest, ErrorsNameTheKey) {
+  const auto layer = [&](const char* patch) {
+    return error_of(patched((std::string(R"({"layer_defaults": )") + patch + "}").c_str()));
+  };
+  EXPECT_EQ(error_of(patched(R"({"d_modell": 24})")).substr(0, 36),
+            "config.json: unknown key \"d_modell\";");
+  EXPECT_EQ(layer(R"({"ffn": {"act": "swish"}})"),
+            "config.json: layer 0: ffn.act: expected one of relu, gelu, gelu_tanh, silu, relu2, "
+            "found \"swish\"");
+  EXPECT_EQ(layer(R"({"attention": {"heads": 2}})").substr(0, 55),
+            "config.json: layer 0: attention: unknown key \"heads\"; k");
+  EXPECT_EQ(error_of(patched(R"({"model_type": "llama"})")).substr(0, 70),
+            "config.json: unknown model_type \"llama\"; known: moe_research. Any mode");
+  EXPECT_EQ(error_of(patched(R"({"norm": {"kind": "batch"}})")),
+            "config.json: norm.kind: expected one of rms, layer, found \"batch\"");
+  EXPECT_EQ(error_of(patched(R"({"vocab_size": null})")), "config.json: \"vocab_size\" is missing");
+  error_of(patched(R"({"layout_version": 2})"));
+  error_of(patched(R"({"n_layers": 100000})"));
+  error_of(patched(R"({"positions": "alibi"})"));
+  error_of(patched(R"({"layers": [{"index": 2, "ffn": {}}]})"));
+  error_of(patched(R"({"layers": [{"index": {"from": 0, "step": 0}}]})"));
+  error_of(patched(R"({"layers": [{"ffn": {}}]})"));
+  error_of(patched(R"({"precision": [{"match": "*", "weights": "int4"}]})"));
+  error_of(patched(R"({"precision": [{"weights": "int8"}]})"));
+  error_of(patched(R"({"tokenizer": "../tokenizer.json"})"));
+  error_of(patched(
+      R"({"positions": "learned", "layer_defaults": {"attention": {"rope": {"kind": "half"}}}})"));
+  layer(R"({"attention": {"head_dim": null, "n_heads": 5}})");
+  layer(R"({"attention": {"rope": {"scaling": {"kind": "yarn", "factor": 2}}}})");
+  layer(R"({"attention": {"rope": {"scaling": {"kind": "longrope", "original_context": 4,
+            "short_factor": [1], "long_factor": [1]}}}})");
+}
+
+TEST_F(ResearchTest, RefusesImpossibleExperts) {
+  const auto moe = [&](const char* json) {
+    return error_of(patched(
+        (std::string(R"({"layers": [{"index": 1, "ffn": {"kind": "moe", "moe": )") + json + "}}]}")
+            .c_str()));
+  };
+  moe(R"({"n_experts": 0, "router": {"kind": "softmax", "k": 1}})");
+  moe(R"({"n_experts": 4, "router": {"kind": "softmax", "k": 0}})");
+  moe(R"({"n_experts": 4, "router": {"kind": "softmax", "k": 5}})");
+  moe(R"({"n_experts": 4, "router": {"kind": "threshold", "t": 1.5}})");
+  moe(R"({"n_experts": 4, "router": {"kind": "threshold", "k": 2, "t": 0.5}})");
+  moe(R"({"n_experts": 4, "router": {"kind": "switch"}})");
+  moe(R"({"n_experts": 4, "router": {"kind": "cosine", "d_e": 4, "tau": 0}})");
+  moe(R"({"n_experts": 4, "n_subheads": 5, "router": {"kind": "softmax", "k": 1}})");
+  moe(R"({"n_experts": 4})");
+}
+
+TEST_F(ResearchTest, RefusesMoreExpertsThanMemoryHolds) {
+  const Imported in = read(patched(R"({"layers": [{"index": 1, "ffn": {"kind": "moe", "moe":
+      {"n_experts": 65536, "n_sublayers": 5, "router": {"kind": "hash"}}}}]})"));
+  EXPECT_EQ(guarded([&] { list_slots(in.config, in.cosine_widths); }).code(), MOE_ERR_RANGE);
+}
+
+TEST(Matches, StarStandsForAnything) {
+  EXPECT_TRUE(matches("*", ""));
+  EXPECT_TRUE(matches("layers.*.experts.*", "layers.0.moe.experts.3.up"));
+  EXPECT_TRUE(matches("*a*b", "xaabab"));
+  EXPECT_TRUE(matches("head", "head"));
+  EXPECT_FALSE(matches("head", "heads"));
+  EXPECT_FALSE(matches("*.up", "layers.0.ffn.down"));
+  EXPECT_FALSE(matches("", "x"));
+  const std::string long_text(100'000, 'a');
+  EXPECT_FALSE(matches("*a*a*a*a*a*a*b", long_text));  // in linear time per star
+}
+
+}  // namespace
+}  // namespace moe
