@@ -22,7 +22,8 @@ Status io_error(const char* what, const char* path, int error) {
   if (strerror_r(error, text, sizeof text) != 0) std::strcpy(text, "unknown error");
 #endif
   const bool missing = error == ENOENT || error == ENOTDIR;
-  return Status::error(missing ? MOE_ERR_NOT_FOUND : MOE_ERR_IO, "%s: cannot %s: %s", path, what, reason);
+  return Status::error(missing ? MOE_ERR_NOT_FOUND : MOE_ERR_IO, "%s: cannot %s: %s", path, what,
+                       reason);
 }
 
 }  // namespace
@@ -70,7 +71,8 @@ void FileSource::swap(FileSource& other) noexcept {
 Status FileSource::map() {
   if (fd_ < 0 || mapped_ || size_ == 0) return {};
   if (size_ > SIZE_MAX) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "a file of %" PRIu64 " bytes cannot be mapped here", size_);
+    return Status::error(MOE_ERR_UNSUPPORTED, "a file of %" PRIu64 " bytes cannot be mapped here",
+                         size_);
   }
   void* memory = mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_PRIVATE, fd_, 0);
   if (memory == MAP_FAILED) return io_error("map", "model file", errno);
@@ -81,7 +83,8 @@ Status FileSource::map() {
 
 Status FileSource::read(uint64_t offset, void* buffer, size_t n) const {
   if (offset > size_ || n > size_ - offset) {
-    return Status::error(MOE_ERR_IO, "model file: %zu bytes at %" PRIu64 " are outside its %" PRIu64 " bytes",
+    return Status::error(MOE_ERR_IO,
+                         "model file: %zu bytes at %" PRIu64 " are outside its %" PRIu64 " bytes",
                          n, offset, size_);
   }
   if (n == 0) return {};
@@ -92,8 +95,9 @@ Status FileSource::read(uint64_t offset, void* buffer, size_t n) const {
   if (callbacks_.read != nullptr) {
     const int code = callbacks_.read(callbacks_.user, offset, buffer, n);
     if (code == 0) return {};
-    return Status::error(MOE_ERR_IO, "model file: the caller's read of %zu bytes at %" PRIu64 " failed (%d)",
-                         n, offset, code);
+    return Status::error(MOE_ERR_IO,
+                         "model file: the caller's read of %zu bytes at %" PRIu64 " failed (%d)", n,
+                         offset, code);
   }
   auto* out = static_cast<uint8_t*>(buffer);
   while (n > 0) {
@@ -102,8 +106,10 @@ Status FileSource::read(uint64_t offset, void* buffer, size_t n) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return io_error("read", "model file", errno);
     if (got == 0) {
-      return Status::error(MOE_ERR_IO, "model file: ends at %" PRIu64 ", %" PRIu64
-                           " bytes when it was opened (cut off meanwhile)", offset, size_);
+      return Status::error(MOE_ERR_IO,
+                           "model file: ends at %" PRIu64 ", %" PRIu64
+                           " bytes when it was opened (cut off meanwhile)",
+                           offset, size_);
     }
     out += got;
     offset += static_cast<uint64_t>(got);

@@ -36,8 +36,9 @@ class FileSource final {
   ~FileSource();
 
   uint64_t size() const { return size_; }
-  /// Maps a file that was opened by path, whole and read-only; nothing for other sources. A file that
-  /// shrinks while it is mapped kills the process with SIGBUS: that is the caller's choice to make.
+  /// Maps a file that was opened by path, whole and read-only; nothing for other sources. A file
+  /// that shrinks while it is mapped kills the process with SIGBUS: that is the caller's choice to
+  /// make.
   Status map();
   /// All bytes, or null where only read() works.
   const uint8_t* data() const { return data_; }

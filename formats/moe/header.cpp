@@ -31,8 +31,8 @@ Status check_version(const FileHeader& header) {
 Status check_places(const FileHeader& header, uint64_t real_bytes) {
   if (header.file_bytes != real_bytes) {
     return Status::error(MOE_ERR_FORMAT,
-                         "model file: expected %" PRIu64 " bytes, as its header says, found %" PRIu64
-                         " (cut off or added to)",
+                         "model file: expected %" PRIu64
+                         " bytes, as its header says, found %" PRIu64 " (cut off or added to)",
                          header.file_bytes, real_bytes);
   }
   const uint64_t n = header.metadata_bytes;
@@ -64,7 +64,8 @@ void encode_header(const FileHeader& header, uint8_t (&bytes)[kHeaderBytes]) {
 
 Status decode_header(const uint8_t (&bytes)[kHeaderBytes], uint64_t real_bytes, FileHeader* out) {
   if (std::memcmp(bytes, kMagic, sizeof kMagic) != 0) {
-    return Status::error(MOE_ERR_FORMAT, "not a model file: it does not begin with the magic bytes");
+    return Status::error(MOE_ERR_FORMAT,
+                         "not a model file: it does not begin with the magic bytes");
   }
   FileHeader header;
   header.major = load_le<uint16_t>(bytes + kMajor);

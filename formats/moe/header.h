@@ -26,7 +26,8 @@ struct FileHeader {
 /// The bytes of a header, little-endian, checksum included.
 void encode_header(const FileHeader& header, uint8_t (&bytes)[kHeaderBytes]);
 
-/// Reads and checks a header against the real size of the file. MOE_ERR_FORMAT, MOE_ERR_VERSION, MOE_ERR_CORRUPT.
+/// Reads and checks a header against the real size of the file. MOE_ERR_FORMAT, MOE_ERR_VERSION,
+/// MOE_ERR_CORRUPT.
 Status decode_header(const uint8_t (&bytes)[kHeaderBytes], uint64_t real_bytes, FileHeader* out);
 
 }  // namespace moe

@@ -27,12 +27,13 @@ bool interleaves(const BlobMatrix& gate, const BlobMatrix& up) {
 
 Status check_blob_matrix(const BlobMatrix& m) {
   if (m.rows < 1 || m.cols < 1 || m.rows > kMaxRows || m.cols > kMaxCols) {
-    return Status::error(MOE_ERR_SHAPE, "expected (1, 1) to (%d, %d), found (%d, %d)", kMaxRows, kMaxCols,
-                         m.rows, m.cols);
+    return Status::error(MOE_ERR_SHAPE, "expected (1, 1) to (%d, %d), found (%d, %d)", kMaxRows,
+                         kMaxCols, m.rows, m.cols);
   }
   if (m.sublayer < -1) return Status::error(MOE_ERR_RANGE, "block: found %d", m.sublayer);
   if (m.scale != ScaleKind::kGroup && m.group != 0) {
-    return Status::error(MOE_ERR_RANGE, "scale group: expected 0 without group scales, found %d", m.group);
+    return Status::error(MOE_ERR_RANGE, "scale group: expected 0 without group scales, found %d",
+                         m.group);
   }
   Matrix shape = view(m, nullptr);
   shape.tile_stride = INT64_MAX;  // not known yet
@@ -62,7 +63,8 @@ bool operator==(const BlobLayout& a, const BlobLayout& b) {
 Status place(BlobLayout* layout) {
   Array<BlobMatrix>& all = layout->matrices;
   if (all.empty() || all.size() > kMaxMatrices) {
-    return Status::error(MOE_ERR_SHAPE, "blob: expected 1..%zu matrices, found %zu", kMaxMatrices, all.size());
+    return Status::error(MOE_ERR_SHAPE, "blob: expected 1..%zu matrices, found %zu", kMaxMatrices,
+                         all.size());
   }
   for (const BlobMatrix& m : all) {
     const Status status = check_blob_matrix(m);
@@ -82,7 +84,8 @@ Status place(BlobLayout* layout) {
   }
   for (BlobMatrix& m : all) {
     m.scales_offset = 0;
-    if (m.scale != ScaleKind::kNone) MOE_TRY(take(scale_floats(m) * sizeof(float), &end, &m.scales_offset));
+    if (m.scale != ScaleKind::kNone)
+      MOE_TRY(take(scale_floats(m) * sizeof(float), &end, &m.scales_offset));
   }
   layout->bytes = round_up(end, kMatrixAlign);
   return {};

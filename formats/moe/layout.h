@@ -46,9 +46,9 @@ struct BlobLayout {
 
 bool operator==(const BlobLayout& a, const BlobLayout& b);
 
-/// Computes every offset and the size: the tiles of all matrices in list order, where a gate that is
-/// followed by an up of the same block, format and shape is interleaved with it tile by tile; then
-/// the scales in list order. MOE_ERR_SHAPE for sizes and scales that cannot be.
+/// Computes every offset and the size: the tiles of all matrices in list order, where a gate that
+/// is followed by an up of the same block, format and shape is interleaved with it tile by tile;
+/// then the scales in list order. MOE_ERR_SHAPE for sizes and scales that cannot be.
 Status place(BlobLayout* layout);
 
 /// The matrix in a blob at `base` (64-byte aligned).

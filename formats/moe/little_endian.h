@@ -9,7 +9,8 @@ namespace moe {
 template <class T>
 inline T load_le(const uint8_t* bytes) {
   T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value | static_cast<T>(bytes[i]) << (8 * i));
+  for (size_t i = 0; i < sizeof(T); ++i)
+    value = static_cast<T>(value | static_cast<T>(bytes[i]) << (8 * i));
   return value;
 }
 

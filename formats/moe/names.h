@@ -73,13 +73,40 @@ constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
 
 /// What one matrix or vector is inside its part. Shapes: formats/README.md.
 enum class Role : uint8_t {
-  kWeight, kBias,
-  kNorm, kNormBias,
-  kQ, kK, kV, kO, kQBias, kKBias, kVBias, kOBias, kQNorm, kKNorm, kSinks,
-  kSubNorm, kSubNormBias,
-  kGate, kUp, kDown, kGateBias, kUpBias, kDownBias, kSharedGate,
-  kScores, kProj, kProjBias, kExpertEmbedding, kSelectionBias, kTable,
-  kHead, kHeadBias, kMerge, kMergeBias
+  kWeight,
+  kBias,
+  kNorm,
+  kNormBias,
+  kQ,
+  kK,
+  kV,
+  kO,
+  kQBias,
+  kKBias,
+  kVBias,
+  kOBias,
+  kQNorm,
+  kKNorm,
+  kSinks,
+  kSubNorm,
+  kSubNormBias,
+  kGate,
+  kUp,
+  kDown,
+  kGateBias,
+  kUpBias,
+  kDownBias,
+  kSharedGate,
+  kScores,
+  kProj,
+  kProjBias,
+  kExpertEmbedding,
+  kSelectionBias,
+  kTable,
+  kHead,
+  kHeadBias,
+  kMerge,
+  kMergeBias
 };
 
 inline constexpr Named<Role> kRoles[] = {

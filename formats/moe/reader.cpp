@@ -44,7 +44,8 @@ Result<Box<MoeFile>> MoeFile::open(FileSource source, const Allocator& allocator
 
 Status MoeFile::read_metadata() {
   if (source_.size() < kHeaderBytes) {
-    return Status::error(MOE_ERR_FORMAT, "not a model file: it has %" PRIu64 " bytes", source_.size());
+    return Status::error(MOE_ERR_FORMAT, "not a model file: it has %" PRIu64 " bytes",
+                         source_.size());
   }
   uint8_t header[kHeaderBytes];
   MOE_TRY(source_.read(0, header, sizeof header));
@@ -53,7 +54,8 @@ Status MoeFile::read_metadata() {
   MOE_TRY(metadata_memory_.resize(n));
   MOE_TRY(source_.read(header_.metadata_offset, metadata_memory_.data(), n));
   if (xxh64(metadata_memory_.data(), n) != header_.metadata_xxh64) {
-    return Status::error(MOE_ERR_CORRUPT, "model file: the checksum of the metadata does not match");
+    return Status::error(MOE_ERR_CORRUPT,
+                         "model file: the checksum of the metadata does not match");
   }
   flatbuffers::Verifier verifier(metadata_memory_.data(), n, 16, 1000000);
   if (!fbs::VerifyMetadataBuffer(verifier)) {
@@ -68,9 +70,9 @@ const FileSegment* MoeFile::find(Part part, int32_t layer, int32_t expert) const
   wanted.part = part;
   wanted.layer = layer;
   wanted.expert = expert;
-  const uint32_t* found = std::lower_bound(index_.begin(), index_.end(), wanted, [this](uint32_t i, const FileSegment& s) {
-    return before(segments_[i], s);
-  });
+  const uint32_t* found = std::lower_bound(
+      index_.begin(), index_.end(), wanted,
+      [this](uint32_t i, const FileSegment& s) { return before(segments_[i], s); });
   if (found == index_.end() || before(wanted, segments_[*found])) return nullptr;
   return &segments_[*found];
 }

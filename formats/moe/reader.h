@@ -1,5 +1,6 @@
 #pragma once
-// An open model file: verified metadata, and segments that are read and checked when they are asked for.
+// An open model file: verified metadata, and segments that are read and checked when they are asked
+// for.
 
 #include "formats/moe/file_source.h"
 #include "formats/moe/header.h"
@@ -32,7 +33,8 @@ class MoeFile final {
  public:
   /// Reads header and metadata alone and checks them and the place of every segment. Errors:
   /// MOE_ERR_FORMAT (not such a file, damaged structure), MOE_ERR_VERSION, MOE_ERR_CORRUPT
-  /// (checksum), MOE_ERR_UNSUPPORTED (a name that this program does not know), MOE_ERR_IO, MOE_ERR_MEMORY.
+  /// (checksum), MOE_ERR_UNSUPPORTED (a name that this program does not know), MOE_ERR_IO,
+  /// MOE_ERR_MEMORY.
   static Result<Box<MoeFile>> open(FileSource source, const Allocator& allocator);
 
   MoeFile(const MoeFile&) = delete;
@@ -52,11 +54,11 @@ class MoeFile final {
   size_t tensor_count() const { return n_tensors_; }
   FileTensor tensor(size_t index) const;
 
-  /// The segment's bytes where they lie, when they can be used so: uncompressed, in memory or mapped,
-  /// and aligned. Null otherwise. Nothing is checked; see check().
+  /// The segment's bytes where they lie, when they can be used so: uncompressed, in memory or
+  /// mapped, and aligned. Null otherwise. Nothing is checked; see check().
   const uint8_t* in_place(const FileSegment& s) const;
-  /// Brings the segment into `out` (s.raw bytes), decompressed; `verify` compares the checksum first.
-  /// MOE_ERR_CORRUPT, MOE_ERR_IO, MOE_ERR_MEMORY.
+  /// Brings the segment into `out` (s.raw bytes), decompressed; `verify` compares the checksum
+  /// first. MOE_ERR_CORRUPT, MOE_ERR_IO, MOE_ERR_MEMORY.
   Status read(const FileSegment& s, bool verify, uint8_t* out) const;
   /// Compares the checksum of in_place() bytes.
   Status check(const FileSegment& s, const uint8_t* bytes) const;

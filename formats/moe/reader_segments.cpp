@@ -1,6 +1,7 @@
 // The part of the reader that turns metadata into layouts and segments.
 #include <cinttypes>
 
+#include "formats/moe/parse.h"
 #include "formats/moe/reader.h"
 #include "formats/moe/zstd_frame.h"
 #include "quant/list.h"
@@ -8,28 +9,14 @@
 namespace moe {
 namespace {
 
-std::string_view text_of(const flatbuffers::String* text, std::string_view absent = {}) {
-  return text == nullptr ? absent : std::string_view(text->c_str(), text->size());
-}
-
-// Names come from strangers: a long one is cut in messages.
-Status unknown(const char* what, std::string_view name) {
-  return Status::error(MOE_ERR_UNSUPPORTED, "unknown %s '%.*s'", what,
-                       static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());
-}
-
-template <class E, size_t n>
-Status parse_name(const Named<E> (&table)[n], const char* what, std::string_view name, E* out) {
-  return parse_in(table, name, out) ? Status() : unknown(what, name);
-}
-
 Status read_matrix(const fbs::Matrix& m, BlobMatrix* out) {
   MOE_TRY(parse_name(kRoles, "tensor role", text_of(m.role()), &out->role));
   const WeightFormat* format = find_format(text_of(m.format()));
-  if (format == nullptr) return unknown("weight format", text_of(m.format()));
+  if (format == nullptr) return unknown_name("weight format", text_of(m.format()));
   out->format = format->id;
   MOE_TRY(parse_name(kScaleKinds, "scale kind", text_of(m.scale(), "none"), &out->scale));
-  MOE_TRY(parse_name(kActPrecisions, "activation precision", text_of(m.activations(), "f32"), &out->act));
+  MOE_TRY(parse_name(kActPrecisions, "activation precision", text_of(m.activations(), "f32"),
+                     &out->act));
   out->sublayer = m.sublayer();
   out->group = m.group();
   out->rows = m.rows();
@@ -46,15 +33,16 @@ Status check_codec(const FileSegment& s) {
   const bool fits = s.codec == Codec::kNone ? s.stored == s.raw
                                             : s.stored < s.raw && s.raw / kMaxZstdRatio <= s.stored;
   if (fits) return {};
-  return Status::error(MOE_ERR_FORMAT, "%" PRIu64 " bytes cannot hold %" PRIu64 " with codec %s", s.stored,
-                       s.raw, name_in(kCodecs, s.codec));
+  return Status::error(MOE_ERR_FORMAT, "%" PRIu64 " bytes cannot hold %" PRIu64 " with codec %s",
+                       s.stored, s.raw, name_in(kCodecs, s.codec));
 }
 
 Status check_owner(const FileSegment& s) {
   const bool layer_fits = part_has_layer(s.part) ? s.layer >= 0 : s.layer == -1;
   const bool expert_fits = s.part == Part::kExperts ? s.expert >= 0 : s.expert == -1;
   if (layer_fits && expert_fits) return {};
-  return Status::error(MOE_ERR_FORMAT, "layer %d and expert %d do not go with a part like this", s.layer, s.expert);
+  return Status::error(MOE_ERR_FORMAT, "layer %d and expert %d do not go with a part like this",
+                       s.layer, s.expert);
 }
 
 }  // namespace
@@ -82,13 +70,16 @@ Status MoeFile::read_layout(const fbs::Blob& blob) {
   for (uint32_t i = 0; i < matrices.size(); ++i) {
     if (same_place(*matrices.Get(i), layout.matrices[i])) continue;
     const BlobMatrix& m = layout.matrices[i];
-    return Status::error(MOE_ERR_FORMAT, "%s: expected offset %" PRIu64 ", tile stride %" PRIu64 ", scales %" PRIu64
+    return Status::error(MOE_ERR_FORMAT,
+                         "%s: expected offset %" PRIu64 ", tile stride %" PRIu64 ", scales %" PRIu64
                          ", file has %" PRIu64 ", %" PRIu64 ", %" PRIu64,
                          name_in(kRoles, m.role), m.offset, m.tile_stride, m.scales_offset,
-                         matrices.Get(i)->offset(), matrices.Get(i)->tile_stride(), matrices.Get(i)->scales_offset());
+                         matrices.Get(i)->offset(), matrices.Get(i)->tile_stride(),
+                         matrices.Get(i)->scales_offset());
   }
   if (blob.bytes() != layout.bytes) {
-    return Status::error(MOE_ERR_FORMAT, "expected %" PRIu64 " bytes, file has %" PRIu64, layout.bytes, blob.bytes());
+    return Status::error(MOE_ERR_FORMAT, "expected %" PRIu64 " bytes, file has %" PRIu64,
+                         layout.bytes, blob.bytes());
   }
   return layouts_.push(std::move(layout));
 }
@@ -102,7 +93,9 @@ Status MoeFile::read_segments() {
     if (!status.ok()) return status.with_context("segment %u", i);
   }
   if (expected == header_.metadata_offset) return {};
-  return Status::error(MOE_ERR_FORMAT, "model file: expected metadata at %" PRIu64 ", behind the last segment, found at %" PRIu64,
+  return Status::error(MOE_ERR_FORMAT,
+                       "model file: expected metadata at %" PRIu64
+                       ", behind the last segment, found at %" PRIu64,
                        expected, header_.metadata_offset);
 }
 
@@ -119,19 +112,24 @@ Status MoeFile::read_segment(const fbs::Segment& segment, uint64_t* next) {
   s.xxh64 = segment.xxh64();
   MOE_TRY(check_owner(s));
   if (s.layout >= layouts_.size()) {
-    return Status::error(MOE_ERR_FORMAT, "layout: expected below %zu, found %u", layouts_.size(), s.layout);
+    return Status::error(MOE_ERR_FORMAT, "layout: expected below %zu, found %u", layouts_.size(),
+                         s.layout);
   }
   if (s.raw != layout(s).bytes) {
-    return Status::error(MOE_ERR_FORMAT, "expected %" PRIu64 " bytes, as its layout says, file has %" PRIu64,
+    return Status::error(MOE_ERR_FORMAT,
+                         "expected %" PRIu64 " bytes, as its layout says, file has %" PRIu64,
                          layout(s).bytes, s.raw);
   }
   MOE_TRY(check_codec(s));
   if (s.offset != *next) {
-    return Status::error(MOE_ERR_FORMAT, "expected at %" PRIu64 ", found at %" PRIu64, *next, s.offset);
+    return Status::error(MOE_ERR_FORMAT, "expected at %" PRIu64 ", found at %" PRIu64, *next,
+                         s.offset);
   }
   // *next never exceeds metadata_offset: no overflow.
   if (s.stored > header_.metadata_offset - s.offset) {
-    return Status::error(MOE_ERR_FORMAT, "%" PRIu64 " bytes at %" PRIu64 " reach beyond the segments' end at %" PRIu64,
+    return Status::error(MOE_ERR_FORMAT,
+                         "%" PRIu64 " bytes at %" PRIu64
+                         " reach beyond the segments' end at %" PRIu64,
                          s.stored, s.offset, header_.metadata_offset);
   }
   *next = round_up(s.offset + s.stored, kSegmentAlign);

@@ -20,7 +20,8 @@ Status io_error(const char* what, const std::string& path) {
 
 class FileSink final : public ModelSink {
  public:
-  FileSink(std::string path, int fd) : path_(std::move(path)), partial_(path_ + ".partial"), fd_(fd) {}
+  FileSink(std::string path, int fd)
+      : path_(std::move(path)), partial_(path_ + ".partial"), fd_(fd) {}
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
   ~FileSink() override {
@@ -110,7 +111,8 @@ Status MemorySink::grow(size_t size) {
   if (size > capacity_) {
     const size_t capacity = std::max({size, capacity_ + capacity_ / 2, expected_});
     void* fresh = nullptr;
-    if (posix_memalign(&fresh, kMatrixAlign, capacity) != 0) return out_of_memory("model", capacity);
+    if (posix_memalign(&fresh, kMatrixAlign, capacity) != 0)
+      return out_of_memory("model", capacity);
     if (size_ != 0) std::memcpy(fresh, data_, size_);
     std::free(data_);
     data_ = static_cast<uint8_t*>(fresh);
@@ -131,7 +133,8 @@ Status MemorySink::write(uint64_t offset, const void* bytes, size_t n) {
 
 Status MemorySink::read(uint64_t offset, void* bytes, size_t n) {
   if (offset > size_ || n > size_ - offset) {
-    return Status::error(MOE_ERR_IO, "model in memory: %zu bytes at %" PRIu64 " are not there", n, offset);
+    return Status::error(MOE_ERR_IO, "model in memory: %zu bytes at %" PRIu64 " are not there", n,
+                         offset);
   }
   std::memcpy(bytes, data_ + offset, n);
   return {};

@@ -17,7 +17,8 @@ struct ModelWriter::Hash {
 uint32_t ModelWriter::layout_index(const BlobLayout& layout) {
   const auto equal = [&layout](const Layout& known) {
     return known.bytes == layout.bytes &&
-           std::equal(known.matrices.begin(), known.matrices.end(), layout.matrices.begin(), layout.matrices.end());
+           std::equal(known.matrices.begin(), known.matrices.end(), layout.matrices.begin(),
+                      layout.matrices.end());
   };
   const auto found = std::find_if(layouts_.begin(), layouts_.end(), equal);
   const auto index = static_cast<uint32_t>(found - layouts_.begin());
@@ -29,7 +30,8 @@ uint32_t ModelWriter::layout_index(const BlobLayout& layout) {
 
 Status ModelWriter::begin_segment(const SegmentId& id, const BlobLayout& layout) {
   if (open_) return Status::error(MOE_ERR_STATE, "model writer: a segment is open already");
-  if (layout.bytes == 0) return Status::error(MOE_ERR_STATE, "model writer: the layout was not placed");
+  if (layout.bytes == 0)
+    return Status::error(MOE_ERR_STATE, "model writer: the layout was not placed");
   if (position_ == 0) position_ = kSegmentAlign;
   current_ = {};
   current_.id = id;
@@ -45,7 +47,8 @@ Status ModelWriter::begin_segment(const SegmentId& id, const BlobLayout& layout)
 
 Status ModelWriter::write(const void* bytes, size_t n) {
   if (!open_ || n > current_.raw - written_) {
-    return Status::error(MOE_ERR_STATE, "model writer: %zu bytes more than the segment has room for", n);
+    return Status::error(MOE_ERR_STATE,
+                         "model writer: %zu bytes more than the segment has room for", n);
   }
   if (n == 0) return {};
   MOE_TRY(sink_.write(current_.offset + written_, bytes, n));
@@ -56,7 +59,8 @@ Status ModelWriter::write(const void* bytes, size_t n) {
 
 Status ModelWriter::end_segment() {
   if (!open_ || written_ != current_.raw) {
-    return Status::error(MOE_ERR_STATE, "model writer: expected %" PRIu64 " bytes in the segment, got %" PRIu64,
+    return Status::error(MOE_ERR_STATE,
+                         "model writer: expected %" PRIu64 " bytes in the segment, got %" PRIu64,
                          current_.raw, written_);
   }
   open_ = false;
@@ -94,8 +98,10 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
 // Names that are a default are left out.
-Offset<flatbuffers::String> name_or_none(FlatBufferBuilder& b, const char* name, const char* absent) {
-  return std::string_view(name) == absent ? Offset<flatbuffers::String>() : b.CreateSharedString(name);
+Offset<flatbuffers::String> name_or_none(FlatBufferBuilder& b, const char* name,
+                                         const char* absent) {
+  return std::string_view(name) == absent ? Offset<flatbuffers::String>()
+                                          : b.CreateSharedString(name);
 }
 
 Offset<fbs::Matrix> write_matrix(FlatBufferBuilder& b, const BlobMatrix& m) {
@@ -103,8 +109,8 @@ Offset<fbs::Matrix> write_matrix(FlatBufferBuilder& b, const BlobMatrix& m) {
   const auto format = b.CreateSharedString(format_info(m.format).name);
   const auto scale = name_or_none(b, name_in(kScaleKinds, m.scale), "none");
   const auto act = name_or_none(b, name_in(kActPrecisions, m.act), "f32");
-  return fbs::CreateMatrix(b, role, m.sublayer, format, scale, m.group, act, m.rows, m.cols, m.offset,
-                           m.tile_stride, m.scales_offset);
+  return fbs::CreateMatrix(b, role, m.sublayer, format, scale, m.group, act, m.rows, m.cols,
+                           m.offset, m.tile_stride, m.scales_offset);
 }
 
 }  // namespace
@@ -122,8 +128,8 @@ Status ModelWriter::write_metadata(const Builder<fbs::ModelConfig>& config,
   for (const Entry& e : entries_) {
     const auto part = b.CreateSharedString(name_in(kParts, e.id.part));
     const auto codec = name_or_none(b, name_in(kCodecs, e.codec), "none");
-    segments.push_back(fbs::CreateSegment(b, part, e.id.layer, e.id.expert, e.layout, codec, e.offset, e.stored,
-                                          e.raw, e.xxh64));
+    segments.push_back(fbs::CreateSegment(b, part, e.id.layer, e.id.expert, e.layout, codec,
+                                          e.offset, e.stored, e.raw, e.xxh64));
   }
   std::vector<Offset<fbs::Note>> written_notes;
   for (const auto& [key, value] : notes) {
@@ -131,8 +137,9 @@ Status ModelWriter::write_metadata(const Builder<fbs::ModelConfig>& config,
   }
   const auto config_offset = config(b);
   const auto tokenizer_offset = tokenizer ? tokenizer(b) : Offset<fbs::Tokenizer>();
-  fbs::FinishMetadataBuffer(b, fbs::CreateMetadataDirect(b, config_offset, &layouts, &segments, tokenizer_offset,
-                                                         notes.empty() ? nullptr : &written_notes));
+  fbs::FinishMetadataBuffer(
+      b, fbs::CreateMetadataDirect(b, config_offset, &layouts, &segments, tokenizer_offset,
+                                   notes.empty() ? nullptr : &written_notes));
   if (b.GetSize() > kMaxMetadataBytes) {
     return Status::error(MOE_ERR_TOO_LONG, "metadata: expected at most %" PRIu64 " bytes, found %u",
                          kMaxMetadataBytes, b.GetSize());
@@ -148,8 +155,8 @@ Status ModelWriter::write_metadata(const Builder<fbs::ModelConfig>& config,
   return sink_.write(0, bytes, sizeof bytes);
 }
 
-Status ModelWriter::finish(const Builder<fbs::ModelConfig>& config, const Builder<fbs::Tokenizer>& tokenizer,
-                           const Notes& notes) {
+Status ModelWriter::finish(const Builder<fbs::ModelConfig>& config,
+                           const Builder<fbs::Tokenizer>& tokenizer, const Notes& notes) {
   if (open_) return Status::error(MOE_ERR_STATE, "model writer: a segment is still open");
   if (position_ == 0) position_ = kSegmentAlign;
   MOE_TRY(write_metadata(config, tokenizer, notes));

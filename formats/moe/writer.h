@@ -113,9 +113,9 @@ class ModelWriter {
 
   ModelSink& sink_;
   bool compress_;
-  bool open_ = false;       // inside a segment
-  uint64_t position_ = 0;   // where the next segment begins; 0: behind the header
-  uint64_t written_ = 0;    // of the open segment
+  bool open_ = false;      // inside a segment
+  uint64_t position_ = 0;  // where the next segment begins; 0: behind the header
+  uint64_t written_ = 0;   // of the open segment
   Entry current_;
   std::vector<Layout> layouts_;
   std::vector<Entry> entries_;

@@ -14,7 +14,8 @@ constexpr size_t kPrefix = 64;  // in front of each block: its size, which zstd 
 
 void* allocate_block(void* allocator, size_t n) {
   if (n > SIZE_MAX - kPrefix) return nullptr;
-  auto* block = static_cast<uint8_t*>(allocate(*static_cast<const Allocator*>(allocator), n + kPrefix, kPrefix));
+  auto* block = static_cast<uint8_t*>(
+      allocate(*static_cast<const Allocator*>(allocator), n + kPrefix, kPrefix));
   if (block == nullptr) return nullptr;
   const size_t whole = n + kPrefix;
   std::memcpy(block, &whole, sizeof whole);
@@ -39,7 +40,8 @@ Status check_frame(const uint8_t* frame, size_t n, size_t raw) {
   if (ZSTD_getFrameHeader(&header, frame, n) != 0 || header.frameType != ZSTD_frame) {
     return corrupt("damaged frame header");
   }
-  if (header.frameContentSize == ZSTD_CONTENTSIZE_UNKNOWN) return corrupt("the frame does not state its size");
+  if (header.frameContentSize == ZSTD_CONTENTSIZE_UNKNOWN)
+    return corrupt("the frame does not state its size");
   if (header.frameContentSize != raw) {
     return Status::error(MOE_ERR_CORRUPT, "zstd: expected %zu bytes, the frame states %llu", raw,
                          header.frameContentSize);
@@ -56,7 +58,8 @@ Status check_frame(const uint8_t* frame, size_t n, size_t raw) {
 
 }  // namespace
 
-Status zstd_decompress(const uint8_t* frame, size_t n, uint8_t* out, size_t raw, const Allocator& allocator) {
+Status zstd_decompress(const uint8_t* frame, size_t n, uint8_t* out, size_t raw,
+                       const Allocator& allocator) {
   MOE_TRY(check_frame(frame, n, raw));
   const ZSTD_customMem memory = {allocate_block, free_block, const_cast<Allocator*>(&allocator)};
   ZSTD_DCtx* context = ZSTD_createDCtx_advanced(memory);

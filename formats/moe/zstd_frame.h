@@ -17,6 +17,7 @@ inline constexpr uint64_t kMaxZstdRatio = 256;
 /// Decompresses exactly one ordinary frame of n bytes, whose header states `raw` bytes, into `out`.
 /// Skippable, concatenated, older and dictionary frames are MOE_ERR_CORRUPT. Allocates its state of
 /// about 160 KiB from `allocator`.
-Status zstd_decompress(const uint8_t* frame, size_t n, uint8_t* out, size_t raw, const Allocator& allocator);
+Status zstd_decompress(const uint8_t* frame, size_t n, uint8_t* out, size_t raw,
+                       const Allocator& allocator);
 
 }  // namespace moe

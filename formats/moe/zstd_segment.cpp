@@ -39,7 +39,8 @@ Status compress(ModelSink& sink, uint64_t offset, uint64_t raw,
     for (size_t left = 1; left != 0;) {
       ZSTD_outBuffer output = {out.data(), out.size(), 0};
       left = ZSTD_compressStream2(context.get(), &output, &input, mode);
-      if (ZSTD_isError(left)) return Status::error(MOE_ERR_MEMORY, "zstd: %s", ZSTD_getErrorName(left));
+      if (ZSTD_isError(left))
+        return Status::error(MOE_ERR_MEMORY, "zstd: %s", ZSTD_getErrorName(left));
       MOE_TRY(take(out.data(), output.pos, done));
       if (mode == ZSTD_e_continue) left = n - input.pos;
     }
@@ -63,11 +64,13 @@ Status measure_zstd(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* si
   return {};
 }
 
-Status compress_in_place(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* size, uint64_t* hash) {
+Status compress_in_place(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* size,
+                         uint64_t* hash) {
   XXH64_state_t state;
   XXH64_reset(&state, 0);
   uint64_t total = 0;
-  std::vector<uint8_t> waiting;  // what would overwrite bytes that were not read yet: the first few bytes
+  std::vector<uint8_t>
+      waiting;  // what would overwrite bytes that were not read yet: the first few bytes
   const auto flush = [&](uint64_t n_read) {
     const auto n = static_cast<size_t>(std::min<uint64_t>(waiting.size(), n_read - total));
     if (n == 0) return Status();
@@ -81,7 +84,8 @@ Status compress_in_place(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_
     waiting.insert(waiting.end(), bytes, bytes + n);
     return flush(n_read);
   }));
-  if (!waiting.empty()) return Status::error(MOE_ERR_INTERNAL, "zstd: the frame outgrew its segment");
+  if (!waiting.empty())
+    return Status::error(MOE_ERR_INTERNAL, "zstd: the frame outgrew its segment");
   *size = total;
   *hash = XXH64_digest(&state);
   return {};

@@ -11,7 +11,9 @@ bool zstd_is_worth(uint64_t raw, uint64_t size);
 /// The size that `raw` bytes at `offset` compress to.
 Status measure_zstd(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* size);
 
-/// Replaces the bytes by their frame; gives its size and xxh64. The frame always trails what was read.
-Status compress_in_place(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* size, uint64_t* hash);
+/// Replaces the bytes by their frame; gives its size and xxh64. The frame always trails what was
+/// read.
+Status compress_in_place(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* size,
+                         uint64_t* hash);
 
 }  // namespace moe

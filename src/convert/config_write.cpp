@@ -9,7 +9,8 @@ namespace {
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-Offset<flatbuffers::Vector<float>> write_factors(FlatBufferBuilder& b, const float* factors, int32_t dims) {
+Offset<flatbuffers::Vector<float>> write_factors(FlatBufferBuilder& b, const float* factors,
+                                                 int32_t dims) {
   if (factors == nullptr) return {};
   return b.CreateVector(factors, static_cast<size_t>(dims / 2));
 }
@@ -21,18 +22,20 @@ Offset<fbs::Rope> write_rope(FlatBufferBuilder& b, const RopeConfig& rope) {
     const auto kind = b.CreateSharedString(name_in(kRopeScalings, rope.scaling));
     const auto short_factor = write_factors(b, rope.short_factor, rope.dims);
     const auto long_factor = write_factors(b, rope.long_factor, rope.dims);
-    scaling = fbs::CreateRopeScaling(b, kind, rope.factor, rope.low_freq_factor, rope.high_freq_factor,
-                                     rope.beta_fast, rope.beta_slow, rope.truncate, rope.attention_factor,
-                                     rope.original_context, short_factor, long_factor);
+    scaling =
+        fbs::CreateRopeScaling(b, kind, rope.factor, rope.low_freq_factor, rope.high_freq_factor,
+                               rope.beta_fast, rope.beta_slow, rope.truncate, rope.attention_factor,
+                               rope.original_context, short_factor, long_factor);
   }
-  return fbs::CreateRope(b, b.CreateSharedString(name_in(kRopeKinds, rope.kind)), rope.dims, rope.theta, scaling);
+  return fbs::CreateRope(b, b.CreateSharedString(name_in(kRopeKinds, rope.kind)), rope.dims,
+                         rope.theta, scaling);
 }
 
 Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConfig& a) {
   const auto rope = write_rope(b, a.rope);
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
-  return fbs::CreateAttention(b, a.n_heads, a.n_kv_heads, a.head_dim, a.window, a.multiplier, rope, qk_norm,
-                              a.sub_norm, a.sinks);
+  return fbs::CreateAttention(b, a.n_heads, a.n_kv_heads, a.head_dim, a.window, a.multiplier, rope,
+                              qk_norm, a.sub_norm, a.sinks);
 }
 
 Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
@@ -40,16 +43,17 @@ Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
   const auto weights = b.CreateSharedString(name_in(kRouterWeights, r.weights));
   const auto gate = b.CreateSharedString(name_in(kCosineGates, r.gate));
   const auto order = b.CreateSharedString(name_in(kCapacityOrders, r.order));
-  return fbs::CreateRouter(b, kind, weights, r.k, r.threshold, r.min_k, r.max_k, r.scale, gate, r.tau,
-                           r.cosine_eps, r.normalise_token, r.topk_norm, r.jitter, r.gamma, r.min_capacity, order);
+  return fbs::CreateRouter(b, kind, weights, r.k, r.threshold, r.min_k, r.max_k, r.scale, gate,
+                           r.tau, r.cosine_eps, r.normalise_token, r.topk_norm, r.jitter, r.gamma,
+                           r.min_capacity, order);
 }
 
 Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
   Offset<fbs::Moe> moe;
   if (f.kind == FfnKind::kMoe) {
     const MoeConfig& m = f.moe;
-    moe = fbs::CreateMoe(b, m.n_experts, m.n_subheads, m.multi_head, m.n_sublayers, write_router(b, m.router),
-                         m.shared.d_ff, m.shared.gated);
+    moe = fbs::CreateMoe(b, m.n_experts, m.n_subheads, m.multi_head, m.n_sublayers,
+                         write_router(b, m.router), m.shared.d_ff, m.shared.gated);
   }
   const auto kind = b.CreateSharedString(name_in(kActivations, f.act.kind));
   const auto act = fbs::CreateActivation(b, kind, f.act.alpha, f.act.limit, f.act.up_offset);
@@ -69,15 +73,18 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   const auto positions = b.CreateSharedString(name_in(kPositionKinds, c.positions));
   const auto eos = b.CreateVector(c.eos_token_ids.data(), c.eos_token_ids.size());
   const auto layer_vector = b.CreateVector(layers);
-  return fbs::CreateModelConfig(b, name, c.vocab_size, c.d_model, c.context_length, norm, c.norm_eps, positions,
-                                c.tie_embeddings, c.embedding_norm, c.embedding_multiplier, c.residual_multiplier,
-                                c.logit_multiplier, c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector);
+  return fbs::CreateModelConfig(b, name, c.vocab_size, c.d_model, c.context_length, norm,
+                                c.norm_eps, positions, c.tie_embeddings, c.embedding_norm,
+                                c.embedding_multiplier, c.residual_multiplier, c.logit_multiplier,
+                                c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector);
 }
 
 Status finish_model(ModelWriter& writer, const ModelConfig& config,
-                    const ModelWriter::Builder<fbs::Tokenizer>& tokenizer, const ModelWriter::Notes& notes) {
+                    const ModelWriter::Builder<fbs::Tokenizer>& tokenizer,
+                    const ModelWriter::Notes& notes) {
   MOE_TRY(validate(config));
-  return writer.finish([&config](FlatBufferBuilder& b) { return write_config(b, config); }, tokenizer, notes);
+  return writer.finish([&config](FlatBufferBuilder& b) { return write_config(b, config); },
+                       tokenizer, notes);
 }
 
 }  // namespace moe

@@ -11,6 +11,7 @@ flatbuffers::Offset<fbs::ModelConfig> write_config(flatbuffers::FlatBufferBuilde
 
 /// Validates the configuration, then ends and commits the file. `tokenizer` may be null.
 Status finish_model(ModelWriter& writer, const ModelConfig& config,
-                    const ModelWriter::Builder<fbs::Tokenizer>& tokenizer, const ModelWriter::Notes& notes);
+                    const ModelWriter::Builder<fbs::Tokenizer>& tokenizer,
+                    const ModelWriter::Notes& notes);
 
 }  // namespace moe

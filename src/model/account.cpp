@@ -38,7 +38,8 @@ Use one_row(const MoeFile& file, const FileSegment& s) {
 Use per_token(const MoeFile& file, const FileSegment& s) {
   Use use = whole(file, s);
   for (const BlobMatrix& m : file.layout(s).matrices) {
-    if (m.format == FormatId::kI32) use.bytes -= std::min(use.bytes, stored_bytes(m) - sizeof(int32_t));
+    if (m.format == FormatId::kI32)
+      use.bytes -= std::min(use.bytes, stored_bytes(m) - sizeof(int32_t));
   }
   return use;
 }
@@ -51,7 +52,8 @@ Use experts_per_token(const MoeFile& file, const MoeConfig& moe, int32_t layer) 
     if (use.bytes > largest.bytes) largest = use;
   }
   const auto k = static_cast<uint64_t>(router_max_k(moe.router, moe.n_experts));
-  const uint64_t n = std::min(static_cast<uint64_t>(moe.n_experts), k * static_cast<uint64_t>(moe.n_subheads));
+  const uint64_t n =
+      std::min(static_cast<uint64_t>(moe.n_experts), k * static_cast<uint64_t>(moe.n_subheads));
   return {largest.bytes * n, largest.parameters * n};
 }
 

@@ -30,20 +30,24 @@ Status check_table(const Matrix& m, int32_t n_experts) {
   const auto* ids = reinterpret_cast<const int32_t*>(m.tiles);
   for (int32_t i = 0; i < m.rows; ++i) {
     if (ids[i] >= 0 && ids[i] < n_experts) continue;
-    return Status::error(MOE_ERR_RANGE, "token %d: expected an expert in 0..%d, found %d", i, n_experts - 1, ids[i]);
+    return Status::error(MOE_ERR_RANGE, "token %d: expected an expert in 0..%d, found %d", i,
+                         n_experts - 1, ids[i]);
   }
   return {};
 }
 
 }  // namespace
 
-Status check_values(const MoeFile& file, const FileSegment& segment, const uint8_t* base, int32_t n_experts) {
+Status check_values(const MoeFile& file, const FileSegment& segment, const uint8_t* base,
+                    int32_t n_experts) {
   for (const BlobMatrix& m : file.layout(segment).matrices) {
     const Matrix matrix = view(m, base);
-    const Status status = m.format == FormatId::kI32 ? check_table(matrix, n_experts) : validate_codes(matrix);
+    const Status status =
+        m.format == FormatId::kI32 ? check_table(matrix, n_experts) : validate_codes(matrix);
     if (status.ok()) continue;
     char name[kTensorNameBytes];
-    return status.with_context("tensor %s", tensor_name(segment.part, segment.layer, segment.expert, m, name));
+    return status.with_context("tensor %s",
+                               tensor_name(segment.part, segment.layer, segment.expert, m, name));
   }
   return {};
 }
@@ -62,7 +66,8 @@ void Blob::swap(Blob& other) noexcept {
 Status Blob::load(const BlobLoader& loader, const FileSegment& segment) {
   if (base_ != nullptr) return {};
   if (segment.raw > SIZE_MAX) return out_of_memory("weights", segment.raw);  // 32-bit machines
-  const uint8_t* in_place = loader.device.uses_host_memory() ? loader.file.in_place(segment) : nullptr;
+  const uint8_t* in_place =
+      loader.device.uses_host_memory() ? loader.file.in_place(segment) : nullptr;
   if (in_place == nullptr) return read(loader, segment);
   if (loader.verify) MOE_TRY(loader.file.check(segment, in_place));
   MOE_TRY(check_values(loader.file, segment, in_place, loader.n_experts));

@@ -28,8 +28,9 @@ class Blob {
   Blob& operator=(const Blob&) = delete;
   ~Blob();
 
-  /// Brings the segment in, once; checks checksum, codes, scales and tables. On failure it stays empty
-  /// and can be tried again. MOE_ERR_CORRUPT, MOE_ERR_RANGE, MOE_ERR_NON_FINITE, MOE_ERR_IO, MOE_ERR_MEMORY.
+  /// Brings the segment in, once; checks checksum, codes, scales and tables. On failure it stays
+  /// empty and can be tried again. MOE_ERR_CORRUPT, MOE_ERR_RANGE, MOE_ERR_NON_FINITE, MOE_ERR_IO,
+  /// MOE_ERR_MEMORY.
   Status load(const BlobLoader& loader, const FileSegment& segment);
   /// Null while empty.
   const uint8_t* base() const { return base_; }
@@ -45,6 +46,7 @@ class Blob {
 };
 
 /// Checks codes, scales and tables of a segment that lies at `base`.
-Status check_values(const MoeFile& file, const FileSegment& segment, const uint8_t* base, int32_t n_experts);
+Status check_values(const MoeFile& file, const FileSegment& segment, const uint8_t* base,
+                    int32_t n_experts);
 
 }  // namespace moe

@@ -94,7 +94,8 @@ Status PartCheck::check_tensor(const BlobMatrix& m, const TensorSpec& spec) {
   }
   char text[160];
   if (m.rows != rows || m.cols != cols) {
-    std::snprintf(text, sizeof text, "expected (%d, %d), file has (%d, %d)", rows, cols, m.rows, m.cols);
+    std::snprintf(text, sizeof text, "expected (%d, %d), file has (%d, %d)", rows, cols, m.rows,
+                  m.cols);
     return error(MOE_ERR_SHAPE, m, text);
   }
   const FormatId plain = spec.kind == TensorKind::kIds ? FormatId::kI32 : FormatId::kF32;
@@ -105,7 +106,8 @@ Status PartCheck::check_tensor(const BlobMatrix& m, const TensorSpec& spec) {
     return error(MOE_ERR_UNSUPPORTED, m, text);
   }
   if (spec.kind == TensorKind::kF32Input && m.act != ActPrecision::kF32) {
-    std::snprintf(text, sizeof text, "expected f32 activations, file has %s", name_in(kActPrecisions, m.act));
+    std::snprintf(text, sizeof text, "expected f32 activations, file has %s",
+                  name_in(kActPrecisions, m.act));
     return error(MOE_ERR_UNSUPPORTED, m, text);
   }
   return {};
@@ -120,7 +122,8 @@ Status PartCheck::missing(const TensorSpec& spec) const {
 
 bool belongs(const ModelConfig& config, const FileSegment& s) {
   if (!has_part(config, s.part, s.layer)) return false;
-  return s.part != Part::kExperts || s.expert < config.layers[static_cast<size_t>(s.layer)].ffn.moe.n_experts;
+  return s.part != Part::kExperts ||
+         s.expert < config.layers[static_cast<size_t>(s.layer)].ffn.moe.n_experts;
 }
 
 }  // namespace

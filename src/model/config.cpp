@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kMaxWidth = 1 << 20;     // d_model, d_ff, heads * head_dim
+constexpr int32_t kMaxWidth = 1 << 20;  // d_model, d_ff, heads * head_dim
 constexpr int32_t kMaxVocab = 1 << 24;
 constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxExperts = 1 << 16;
@@ -34,8 +34,8 @@ Status check_finite(const char* field, float value) {
 
 Status check_token(const char* field, int32_t token, int32_t vocab_size) {
   if (token >= -1 && token < vocab_size) return {};
-  return Status::error(MOE_ERR_RANGE, "%s: expected below vocab_size %d, found %d", field, vocab_size,
-                       token);
+  return Status::error(MOE_ERR_RANGE, "%s: expected below vocab_size %d, found %d", field,
+                       vocab_size, token);
 }
 
 Status validate_attention(const AttentionConfig& a, const ModelConfig& model) {
@@ -51,7 +51,8 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model) {
   if (a.multiplier < 0) return check_positive("attention.multiplier", a.multiplier);
   if (a.rope.kind == RopeKind::kNone) return {};
   if (model.positions != PositionKind::kRope) {
-    return Status::error(MOE_ERR_ARGUMENT, "attention.rope is set, but the model's positions are not rope");
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "attention.rope is set, but the model's positions are not rope");
   }
   MOE_TRY(check_int("attention.rope.dims", a.rope.dims, 2, a.head_dim));
   return validate_rope(a.rope).with_context("attention");
@@ -77,11 +78,12 @@ Status validate_moe(const MoeConfig& moe, const FfnConfig& ffn, const ModelConfi
   MOE_TRY(check_int("moe.n_experts", moe.n_experts, 1, kMaxExperts));
   MOE_TRY(check_int("moe.n_subheads", moe.n_subheads, 1, model.d_model));
   if (model.d_model % moe.n_subheads != 0) {
-    return Status::error(MOE_ERR_SHAPE, "moe.n_subheads: %d does not divide d_model %d", moe.n_subheads,
-                         model.d_model);
+    return Status::error(MOE_ERR_SHAPE, "moe.n_subheads: %d does not divide d_model %d",
+                         moe.n_subheads, model.d_model);
   }
   if (moe.n_subheads > 1 && !moe.multi_head) {
-    return Status::error(MOE_ERR_ARGUMENT, "moe.n_subheads is %d, but there is no head and merge layer",
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "moe.n_subheads is %d, but there is no head and merge layer",
                          moe.n_subheads);
   }
   MOE_TRY(check_int("moe.n_sublayers", moe.n_sublayers, 0, kMaxSublayers));
@@ -90,7 +92,8 @@ Status validate_moe(const MoeConfig& moe, const FfnConfig& ffn, const ModelConfi
   }
   MOE_TRY(check_int("moe.shared.d_ff", moe.shared.d_ff, 0, kMaxWidth));
   if (moe.shared.gated && moe.shared.d_ff == 0) {
-    return Status::error(MOE_ERR_ARGUMENT, "moe.shared.gated is set, but there is no shared expert");
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "moe.shared.gated is set, but there is no shared expert");
   }
   return validate_router(moe.router, moe.n_experts).with_context("moe");
 }

@@ -19,12 +19,12 @@ struct AttentionConfig {
   int32_t n_heads = 0;
   int32_t n_kv_heads = 0;
   int32_t head_dim = 0;
-  int32_t window = 0;      // positions seen, the query's own included; 0: all
-  float multiplier = 0;    // of the scores; 0: 1 / sqrt(head_dim)
+  int32_t window = 0;    // positions seen, the query's own included; 0: all
+  float multiplier = 0;  // of the scores; 0: 1 / sqrt(head_dim)
   RopeConfig rope;
   QkNorm qk_norm = QkNorm::kNone;
-  bool sub_norm = false;   // SubLN before the output projection
-  bool sinks = false;      // one learned sink logit per head
+  bool sub_norm = false;  // SubLN before the output projection
+  bool sinks = false;     // one learned sink logit per head
 };
 
 struct SharedExpertConfig {

@@ -1,29 +1,17 @@
 #include "src/model/config_read.h"
 
+#include "formats/moe/parse.h"
 #include "kernels/router/list.h"
 #include "src/model/names.h"
 
 namespace moe {
 namespace {
 
-std::string_view text_of(const flatbuffers::String* text, std::string_view absent = {}) {
-  return text == nullptr ? absent : std::string_view(text->c_str(), text->size());
-}
-
-Status unknown(const char* what, std::string_view name) {
-  return Status::error(MOE_ERR_UNSUPPORTED, "unknown %s '%.*s'", what,
-                       static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());
-}
-
-template <class E, size_t n>
-Status parse_name(const Named<E> (&table)[n], const char* what, std::string_view name, E* out) {
-  return parse_in(table, name, out) ? Status() : unknown(what, name);
-}
-
 Status read_factors(const flatbuffers::Vector<float>* factors, int32_t dims, const float** out) {
   if (factors == nullptr) return {};
   if (static_cast<int64_t>(factors->size()) != dims / 2) {
-    return Status::error(MOE_ERR_SHAPE, "rope.scaling: expected %d factors, file has %u", dims / 2, factors->size());
+    return Status::error(MOE_ERR_SHAPE, "rope.scaling: expected %d factors, file has %u", dims / 2,
+                         factors->size());
   }
   *out = reinterpret_cast<const float*>(factors->Data());
   return {};
@@ -62,11 +50,12 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
 
 Status read_router(const fbs::Router& r, RouterConfig* out) {
   const RouterInfo* info = find_router(text_of(r.kind()));
-  if (info == nullptr) return unknown("router", text_of(r.kind()));
+  if (info == nullptr) return unknown_name("router", text_of(r.kind()));
   out->kind = info->kind;
   MOE_TRY(parse_name(kRouterWeights, "router weights", text_of(r.weights(), "raw"), &out->weights));
   MOE_TRY(parse_name(kCosineGates, "router gate", text_of(r.gate(), "softmax"), &out->gate));
-  MOE_TRY(parse_name(kCapacityOrders, "capacity order", text_of(r.order(), "priority"), &out->order));
+  MOE_TRY(
+      parse_name(kCapacityOrders, "capacity order", text_of(r.order(), "priority"), &out->order));
   out->k = r.k();
   out->threshold = r.threshold();
   out->min_k = r.min_k();
@@ -106,7 +95,8 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
 Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
   const auto& layers = *config.layers();
   if (layers.size() > static_cast<uint32_t>(kMaxLayers)) {
-    return Status::error(MOE_ERR_RANGE, "n_layers: expected 1..%d, found %u", kMaxLayers, layers.size());
+    return Status::error(MOE_ERR_RANGE, "n_layers: expected 1..%d, found %u", kMaxLayers,
+                         layers.size());
   }
   MOE_TRY(out->layers.reserve(layers.size()));
   for (uint32_t i = 0; i < layers.size(); ++i) {
@@ -138,7 +128,8 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   MOE_TRY(parse_name(kNormKinds, "norm", text_of(config.norm()), &out->norm));
   MOE_TRY(parse_name(kPositionKinds, "positions", text_of(config.positions()), &out->positions));
   if (config.eos_token_ids() != nullptr) {
-    MOE_TRY(out->eos_token_ids.append(config.eos_token_ids()->data(), config.eos_token_ids()->size()));
+    MOE_TRY(
+        out->eos_token_ids.append(config.eos_token_ids()->data(), config.eos_token_ids()->size()));
   }
   return read_layers(config, out);
 }

@@ -6,7 +6,8 @@
 
 namespace moe {
 
-Status ExpertStore::open(const BlobLoader& loader, int32_t layer, int32_t n_sublayers, const Norm& norm) {
+Status ExpertStore::open(const BlobLoader& loader, int32_t layer, int32_t n_sublayers,
+                         const Norm& norm) {
   loader_ = &loader;
   norm_ = norm;
   n_sublayers_ = n_sublayers;
@@ -23,7 +24,8 @@ Status ExpertStore::open(const BlobLoader& loader, int32_t layer, int32_t n_subl
 Status ExpertStore::acquire(int32_t expert, Expert* out) {
   const auto e = static_cast<size_t>(expert);
   if (expert < 0 || e >= experts_.size()) {
-    return Status::error(MOE_ERR_RANGE, "expert: expected 0..%zu, found %d", experts_.size() - 1, expert);
+    return Status::error(MOE_ERR_RANGE, "expert: expected 0..%zu, found %d", experts_.size() - 1,
+                         expert);
   }
   if (std::atomic_ref(experts_[e].ready).load(std::memory_order_acquire) == 0) MOE_TRY(load(e));
   *out = {&networks_[e * n_networks_], n_sublayers_};
@@ -36,7 +38,8 @@ Status ExpertStore::load(size_t expert) {
   std::atomic_ref ready(slot.ready);
   if (ready.load(std::memory_order_relaxed) != 0) return {};  // another thread was faster
   MOE_TRY(slot.blob.load(*loader_, *slot.segment));
-  bind_expert(loader_->file.layout(*slot.segment), slot.blob.base(), norm_, &networks_[expert * n_networks_]);
+  bind_expert(loader_->file.layout(*slot.segment), slot.blob.base(), norm_,
+              &networks_[expert * n_networks_]);
   ready.store(1, std::memory_order_release);
   return {};
 }

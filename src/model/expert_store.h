@@ -6,7 +6,8 @@
 
 namespace moe {
 
-/// Any thread. A failed acquire leaves the store as it was: the same or another expert can be asked for.
+/// Any thread. A failed acquire leaves the store as it was: the same or another expert can be asked
+/// for.
 class ExpertStore final : public ExpertSource {
  public:
   explicit ExpertStore(const Allocator& allocator) : experts_(allocator), networks_(allocator) {}

@@ -15,7 +15,8 @@ namespace {
 
 // The MoE side of one layer.
 struct LayerStore {
-  LayerStore(const MoeFile& file, Device& device, const Allocator& allocator, bool verify, int32_t n_experts)
+  LayerStore(const MoeFile& file, Device& device, const Allocator& allocator, bool verify,
+             int32_t n_experts)
       : loader{file, device, allocator, verify, n_experts}, experts(allocator) {}
 
   BlobLoader loader;
@@ -26,8 +27,15 @@ struct LayerStore {
 
 struct Model::Impl {
   Impl(Box<MoeFile> f, const ModelOptions& o, Device& d, const Logger& l, const Allocator& a)
-      : file(std::move(f)), options(o), device(d), logger(l), allocator(a),
-        config(a), layers(a), stores(a), blobs(a) {}
+      : file(std::move(f)),
+        options(o),
+        device(d),
+        logger(l),
+        allocator(a),
+        config(a),
+        layers(a),
+        stores(a),
+        blobs(a) {}
 
   Status open();
   Status open_layer(int32_t index);
@@ -76,8 +84,8 @@ Status Model::Impl::open() {
   for (int32_t l = 0; l < config.n_layers(); ++l) MOE_TRY(open_layer(l));
   for (const FileSegment& segment : file->segments()) bind(segment, nullptr);
   if (config.tie_embeddings) head = embedding;
-  logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(), config.n_layers(),
-             file->segments().size);
+  logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
+             config.n_layers(), file->segments().size);
   return {};
 }
 
@@ -85,9 +93,11 @@ Status Model::Impl::open_layer(int32_t index) {
   const int32_t n_experts = experts_of(index);
   if (n_experts == 0) return {};
   const auto l = static_cast<size_t>(index);
-  MOE_ASSIGN(stores[l], make_box<LayerStore>(allocator, *file, device, allocator, options.verify, n_experts));
+  MOE_ASSIGN(stores[l],
+             make_box<LayerStore>(allocator, *file, device, allocator, options.verify, n_experts));
   LayerStore& store = *stores[l];
-  MOE_TRY(store.experts.open(store.loader, index, config.layers[l].ffn.moe.n_sublayers, norm_of(config)));
+  MOE_TRY(store.experts.open(store.loader, index, config.layers[l].ffn.moe.n_sublayers,
+                             norm_of(config)));
   layers[l].experts = &store.experts;
   return {};
 }
@@ -99,7 +109,8 @@ Status Model::Impl::prepare() {
   const Span<const FileSegment> segments = file->segments();
   for (size_t i = 0; i < segments.size; ++i) {
     if (segments[i].part == Part::kExperts) continue;
-    const BlobLoader loader{*file, device, allocator, options.verify, experts_of(segments[i].layer)};
+    const BlobLoader loader{*file, device, allocator, options.verify,
+                            experts_of(segments[i].layer)};
     MOE_TRY(blobs[i].load(loader, segments[i]));
   }
   for (size_t i = 0; i < segments.size; ++i) bind(segments[i], blobs[i].base());
@@ -112,18 +123,26 @@ void Model::Impl::bind(const FileSegment& segment, const uint8_t* base) {
   const BlobLayout& layout = file->layout(segment);
   const float* no_bias = nullptr;
   switch (segment.part) {
-    case Part::kEmbedding: return bind_weight(layout, base, &embedding, &no_bias);
-    case Part::kPositionEmbedding: return bind_weight(layout, base, &position_embedding, &no_bias);
-    case Part::kEmbeddingNorm: return bind_norm(layout, base, norm_of(config), &embedding_norm);
-    case Part::kFinalNorm: return bind_norm(layout, base, norm_of(config), &final_norm);
-    case Part::kHead: return bind_weight(layout, base, &head, &head_bias);
-    default: return bind_layer(segment, layout, base);
+    case Part::kEmbedding:
+      return bind_weight(layout, base, &embedding, &no_bias);
+    case Part::kPositionEmbedding:
+      return bind_weight(layout, base, &position_embedding, &no_bias);
+    case Part::kEmbeddingNorm:
+      return bind_norm(layout, base, norm_of(config), &embedding_norm);
+    case Part::kFinalNorm:
+      return bind_norm(layout, base, norm_of(config), &final_norm);
+    case Part::kHead:
+      return bind_weight(layout, base, &head, &head_bias);
+    default:
+      return bind_layer(segment, layout, base);
   }
 }
 
-void Model::Impl::bind_layer(const FileSegment& segment, const BlobLayout& layout, const uint8_t* base) {
+void Model::Impl::bind_layer(const FileSegment& segment, const BlobLayout& layout,
+                             const uint8_t* base) {
   LayerWeights* layer = &layers[static_cast<size_t>(segment.layer)];
-  if (segment.part == Part::kAttention) bind_attention(layout, base, norm_of(config), &layer->attention);
+  if (segment.part == Part::kAttention)
+    bind_attention(layout, base, norm_of(config), &layer->attention);
   if (segment.part == Part::kFfn) bind_ffn(layout, base, norm_of(config), layer);
   if (segment.part == Part::kRouter) bind_router(layout, base, layer);
 }
@@ -142,7 +161,8 @@ Model::~Model() = default;
 
 Result<Box<Model>> Model::open(Box<MoeFile> file, const ModelOptions& options, Device& device,
                                const Logger& logger, const Allocator& allocator) {
-  MOE_ASSIGN(Box<Impl> impl, make_box<Impl>(allocator, std::move(file), options, device, logger, allocator));
+  MOE_ASSIGN(Box<Impl> impl,
+             make_box<Impl>(allocator, std::move(file), options, device, logger, allocator));
   MOE_TRY(impl->open());
   return make_box<Model>(allocator, std::move(impl));
 }
@@ -159,12 +179,16 @@ const Norm& Model::embedding_norm() const { return impl_->embedding_norm; }
 const Norm& Model::final_norm() const { return impl_->final_norm; }
 const Matrix& Model::head() const { return impl_->head; }
 const float* Model::head_bias() const { return impl_->head_bias; }
-const LayerWeights& Model::layer(int32_t index) const { return impl_->layers[static_cast<size_t>(index)]; }
+const LayerWeights& Model::layer(int32_t index) const {
+  return impl_->layers[static_cast<size_t>(index)];
+}
 const fbs::Tokenizer* Model::tokenizer() const { return impl_->file->metadata().tokenizer(); }
 const MoeFile& Model::file() const { return *impl_->file; }
 
 uint64_t Model::weight_bytes() const { return impl_->account.weight_bytes; }
-Span<const MemoryLine> Model::memory_lines() const { return {impl_->account.lines, impl_->account.n_lines}; }
+Span<const MemoryLine> Model::memory_lines() const {
+  return {impl_->account.lines, impl_->account.n_lines};
+}
 uint64_t Model::bytes_per_token() const { return impl_->account.bytes_per_token; }
 uint64_t Model::n_parameters() const { return impl_->account.n_parameters; }
 uint64_t Model::n_active_parameters() const { return impl_->account.n_active_parameters; }

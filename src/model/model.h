@@ -17,7 +17,8 @@ class MoeFile;  // formats/moe/reader.h
 
 struct AttentionWeights {
   Norm norm;
-  Matrix q, k, v, o;  // (n_heads * head_dim, d) (n_kv_heads * head_dim, d) twice, (d, n_heads * head_dim)
+  Matrix q, k, v,
+      o;  // (n_heads * head_dim, d) (n_kv_heads * head_dim, d) twice, (d, n_heads * head_dim)
   const float* q_bias = nullptr;
   const float* k_bias = nullptr;
   const float* v_bias = nullptr;
@@ -51,18 +52,19 @@ struct ModelOptions {
 
 class Model final {
  public:
-  /// Validates the configuration and every tensor's shape, format and presence, from metadata alone:
-  /// weights are read when they are first needed. Segments that lie in memory (FileSource::map or
-  /// from_memory) are used in place where the device can. `file` is taken over; `device`, `logger` and
-  /// `allocator` must outlive the model.
+  /// Validates the configuration and every tensor's shape, format and presence, from metadata
+  /// alone: weights are read when they are first needed. Segments that lie in memory
+  /// (FileSource::map or from_memory) are used in place where the device can. `file` is taken over;
+  /// `device`, `logger` and `allocator` must outlive the model.
   static Result<Box<Model>> open(Box<MoeFile> file, const ModelOptions& options, Device& device,
                                  const Logger& logger, const Allocator& allocator);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// Brings in all weights but the experts', which come when they are acquired. Sessions call it before
-  /// they touch a weight; any thread; at once when it was done. A failure leaves the model as it was.
+  /// Brings in all weights but the experts', which come when they are acquired. Sessions call it
+  /// before they touch a weight; any thread; at once when it was done. A failure leaves the model
+  /// as it was.
   Status prepare() const;
   /// Checks every checksum, code and scale of the file, whatever options.verify says.
   Status verify() const;
@@ -76,19 +78,19 @@ class Model final {
   const Matrix& position_embedding() const;  // (context, d) or empty
   const Norm& embedding_norm() const;        // kNone when there is none
   const Norm& final_norm() const;
-  const Matrix& head() const;                // (vocab, d): the embedding itself when tied
+  const Matrix& head() const;  // (vocab, d): the embedding itself when tied
   const float* head_bias() const;
   const LayerWeights& layer(int32_t index) const;
-  const fbs::Tokenizer* tokenizer() const;   // null: ids only
-  const MoeFile& file() const;               // for inspect
+  const fbs::Tokenizer* tokenizer() const;  // null: ids only
+  const MoeFile& file() const;              // for inspect
 
-  uint64_t weight_bytes() const;             // all of them in memory, padding included
+  uint64_t weight_bytes() const;                // all of them in memory, padding included
   Span<const MemoryLine> memory_lines() const;  // weights by kind, and metadata
-  /// Bytes of weights read for one token when k experts (the router's own number; threshold: max_k) are taken.
-  /// MH-MoE takes k experts for each of its sub-tokens.
+  /// Bytes of weights read for one token when k experts (the router's own number; threshold: max_k)
+  /// are taken. MH-MoE takes k experts for each of its sub-tokens.
   uint64_t bytes_per_token() const;
   uint64_t n_parameters() const;
-  uint64_t n_active_parameters() const;      // those behind bytes_per_token()
+  uint64_t n_active_parameters() const;  // those behind bytes_per_token()
 
  private:
   struct Impl;

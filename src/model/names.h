@@ -1,6 +1,6 @@
 #pragma once
-// The words for every choice of a configuration: the same in model files, in the research layout and
-// on the command line. Routers have theirs in kernels/router/list.h.
+// The words for every choice of a configuration: the same in model files, in the research layout
+// and on the command line. Routers have theirs in kernels/router/list.h.
 
 #include "formats/moe/names.h"
 #include "src/model/config.h"
@@ -35,10 +35,8 @@ inline constexpr Named<QkNorm> kQkNorms[] = {
 static_assert(in_order(kQkNorms));
 
 inline constexpr Named<Activation> kActivations[] = {
-    {Activation::kRelu, "relu"},
-    {Activation::kGelu, "gelu"},
-    {Activation::kGeluTanh, "gelu_tanh"},
-    {Activation::kSilu, "silu"},
+    {Activation::kRelu, "relu"},          {Activation::kGelu, "gelu"},
+    {Activation::kGeluTanh, "gelu_tanh"}, {Activation::kSilu, "silu"},
     {Activation::kRelu2, "relu2"},
 };
 static_assert(in_order(kActivations));
@@ -51,10 +49,8 @@ inline constexpr Named<RopeKind> kRopeKinds[] = {
 static_assert(in_order(kRopeKinds));
 
 inline constexpr Named<RopeScaling> kRopeScalings[] = {
-    {RopeScaling::kNone, "none"},
-    {RopeScaling::kLinear, "linear"},
-    {RopeScaling::kLlama3, "llama3"},
-    {RopeScaling::kYarn, "yarn"},
+    {RopeScaling::kNone, "none"},         {RopeScaling::kLinear, "linear"},
+    {RopeScaling::kLlama3, "llama3"},     {RopeScaling::kYarn, "yarn"},
     {RopeScaling::kLongrope, "longrope"},
 };
 static_assert(in_order(kRopeScalings));

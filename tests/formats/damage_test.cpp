@@ -54,8 +54,23 @@ void sign_header(std::vector<uint8_t>* bytes) { put(bytes, 56, xxh64(bytes->data
 TEST_F(Header, TheGoodFileOpens) { EXPECT_TRUE(open(bytes_).ok()); }
 
 TEST_F(Header, CutAtEveryBoundary) {
-  std::vector<size_t> cuts = {0, 1, 7, 8, 12, 16, 55, 56, 63, 64, 4095, 4096, metadata_ - 1, metadata_, metadata_ + 1,
-                              metadata_ + 8, bytes_.size() - 1};
+  std::vector<size_t> cuts = {0,
+                              1,
+                              7,
+                              8,
+                              12,
+                              16,
+                              55,
+                              56,
+                              63,
+                              64,
+                              4095,
+                              4096,
+                              metadata_ - 1,
+                              metadata_,
+                              metadata_ + 1,
+                              metadata_ + 8,
+                              bytes_.size() - 1};
   for (const RawSegment& s : raw_.segments) {
     cuts.insert(cuts.end(), {s.offset, s.offset + 1, s.offset + s.stored - 1, s.offset + s.stored});
   }
@@ -101,12 +116,18 @@ TEST_F(Header, PlacesThatCannotBe) {
   const uint64_t m = metadata_;
   const struct {
     uint64_t offset, bytes, size;
-  } cases[] = {{m, n - m, n + 1},           {m, n - m + 1, n},
-               {m, 0, n},                   {m, n - m - 1, n},
-               {m + 8, n - m - 8, n},       {0, n, n},
-               {m - 64, n - m + 64, n},     {~0ULL - 4095, n, n},
-               {~0ULL & ~4095ULL, 4096, n}, {n / 4096 * 4096 + 4096, ~0ULL, n},
-               {m, ~0ULL, n},               {m, uint64_t{65} << 20, n}};
+  } cases[] = {{m, n - m, n + 1},
+               {m, n - m + 1, n},
+               {m, 0, n},
+               {m, n - m - 1, n},
+               {m + 8, n - m - 8, n},
+               {0, n, n},
+               {m - 64, n - m + 64, n},
+               {~0ULL - 4095, n, n},
+               {~0ULL & ~4095ULL, 4096, n},
+               {n / 4096 * 4096 + 4096, ~0ULL, n},
+               {m, ~0ULL, n},
+               {m, uint64_t{65} << 20, n}};
   for (const auto& c : cases) {
     auto bad = bytes_;
     put(&bad, 16, c.size);
@@ -129,8 +150,8 @@ TEST_F(Metadata, AChecksumThatDoesNotMatch) {
   }
 }
 
-// Every byte of the FlatBuffer takes other values under a right checksum: offsets, vtables, sizes, numbers,
-// names. Whatever opens must also be readable to the end.
+// Every byte of the FlatBuffer takes other values under a right checksum: offsets, vtables, sizes,
+// numbers, names. Whatever opens must also be readable to the end.
 TEST_F(Metadata, EveryByteChanged) {
   size_t refused = 0;
   for (size_t i = metadata_; i < bytes_.size(); ++i) {
@@ -141,7 +162,8 @@ TEST_F(Metadata, EveryByteChanged) {
       auto file = open_bytes(bad);
       refused += !file.ok();
       if (!file.ok()) continue;
-      for (size_t t = 0; t < (*file)->tensor_count(); ++t) EXPECT_NE((*file)->tensor(t).segment, nullptr);
+      for (size_t t = 0; t < (*file)->tensor_count(); ++t)
+        EXPECT_NE((*file)->tensor(t).segment, nullptr);
     }
   }
   EXPECT_GT(refused, 1000u);
@@ -172,7 +194,8 @@ TEST_F(Metadata, ATableBomb) {
   const auto segment = fbs::CreateSegmentDirect(b, "embedding");
   const std::vector<flatbuffers::Offset<fbs::Segment>> segments(1100000, segment);
   const std::vector<flatbuffers::Offset<fbs::Blob>> none;
-  fbs::FinishMetadataBuffer(b, fbs::CreateMetadataDirect(b, write_config(b, config_), &none, &segments));
+  fbs::FinishMetadataBuffer(
+      b, fbs::CreateMetadataDirect(b, write_config(b, config_), &none, &segments));
   std::vector<uint8_t> bad = raw_.front;
   bad.insert(bad.end(), b.GetBufferPointer(), b.GetBufferPointer() + b.GetSize());
   seal(&bad, metadata_);
@@ -196,7 +219,8 @@ TEST_F(Layouts, UnknownNames) {
 TEST_F(Layouts, PlacesThatAreNotTheirs) {
   const RawFile good = raw_;
   const auto try_all = [&](uint64_t RawMatrix::*field) {
-    for (const uint64_t delta : {uint64_t{1}, uint64_t{64}, ~uint64_t{63}, uint64_t{1} << 31, uint64_t{1} << 63}) {
+    for (const uint64_t delta :
+         {uint64_t{1}, uint64_t{64}, ~uint64_t{63}, uint64_t{1} << 31, uint64_t{1} << 63}) {
       raw_ = good;
       raw_.matrix("down", "experts", 1, 0).*field += delta;
       EXPECT_EQ(open(put_together(raw_)).code(), MOE_ERR_FORMAT) << delta;
@@ -212,7 +236,8 @@ TEST_F(Layouts, PlacesThatAreNotTheirs) {
 
 TEST_F(Layouts, ShapesThatLie) {
   const RawFile good = raw_;
-  for (const int32_t rows : {0, -1, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()}) {
+  for (const int32_t rows :
+       {0, -1, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()}) {
     raw_ = good;
     raw_.matrix("q", "attention", 0).rows = rows;
     expect(MOE_ERR_SHAPE, "q: expected (1, 1) to");
@@ -248,7 +273,8 @@ TEST_F(Segments, UnknownNames) {
 
 TEST_F(Segments, PlacesThatAreNotTheirs) {
   const RawFile good = raw_;
-  for (const uint64_t delta : {uint64_t{1}, uint64_t{4096}, ~uint64_t{4095}, uint64_t{1} << 31, uint64_t{1} << 63}) {
+  for (const uint64_t delta :
+       {uint64_t{1}, uint64_t{4096}, ~uint64_t{4095}, uint64_t{1} << 31, uint64_t{1} << 63}) {
     raw_ = good;
     raw_.segments[3].offset += delta;
     EXPECT_EQ(open(put_together(raw_)).code(), MOE_ERR_FORMAT) << delta;
@@ -317,7 +343,8 @@ TEST_F(Segments, AChangedByteIsFoundWhenItIsRead) {
       ASSERT_TRUE(file.ok()) << "opening reads metadata only: " << file.status().text();
       std::vector<uint8_t> out(s.raw);
       const FileSegment* segment = nullptr;
-      for (const FileSegment& f : (*file)->segments()) segment = f.offset == s.offset ? &f : segment;
+      for (const FileSegment& f : (*file)->segments())
+        segment = f.offset == s.offset ? &f : segment;
       EXPECT_EQ((*file)->read(*segment, true, out.data()).code(), MOE_ERR_CORRUPT);
       EXPECT_TRUE((*file)->read(*segment, false, out.data()).ok());
     }

@@ -7,7 +7,8 @@
 namespace moe {
 namespace {
 
-BlobMatrix matrix(Role role, FormatId format, int32_t rows, int32_t cols, ScaleKind scale = ScaleKind::kNone) {
+BlobMatrix matrix(Role role, FormatId format, int32_t rows, int32_t cols,
+                  ScaleKind scale = ScaleKind::kNone) {
   BlobMatrix m;
   m.role = role;
   m.format = format;

@@ -21,7 +21,8 @@ TEST(Writer, SegmentsComeBackByteForByte) {
     options.weights = FormatId::kTernary2;
     options.compress = compress;
     const auto sink = build_tiny_model(config, options);
-    auto file = MoeFile::open(FileSource::from_memory(sink->data(), sink->size()), system_allocator());
+    auto file =
+        MoeFile::open(FileSource::from_memory(sink->data(), sink->size()), system_allocator());
     ASSERT_TRUE(file.ok()) << file.status().text();
     TinyWeights weights(config, options);
     size_t n_zstd = 0;
@@ -29,8 +30,10 @@ TEST(Writer, SegmentsComeBackByteForByte) {
       n_zstd += s.codec == Codec::kZstd;
       const BlobLayout layout = weights.layout(s.part, s.layer);
       EXPECT_TRUE(layout == (*file)->layout(s));
-      const int32_t n_experts = s.layer < 0 ? 0 : config.layers[static_cast<size_t>(s.layer)].ffn.moe.n_experts;
-      const std::vector<uint8_t> expected = weights.fill(layout, n_experts);  // the same order, so the same numbers
+      const int32_t n_experts =
+          s.layer < 0 ? 0 : config.layers[static_cast<size_t>(s.layer)].ffn.moe.n_experts;
+      const std::vector<uint8_t> expected =
+          weights.fill(layout, n_experts);  // the same order, so the same numbers
       std::vector<uint8_t> got(s.raw);
       const Status status = (*file)->read(s, true, got.data());
       ASSERT_TRUE(status.ok()) << status.text();
@@ -76,8 +79,10 @@ TEST(Writer, CompressesLargeSegmentsInPlace) {
   ASSERT_TRUE(place(&layout).ok());
   std::mt19937 random(2);
   std::vector<uint8_t> blob(layout.bytes);
-  // The front does not compress: the frame begins by growing, and must not run over what is to be read.
-  for (size_t i = 0; i < blob.size(); ++i) blob[i] = static_cast<uint8_t>(random() & (i < blob.size() / 2 ? 255 : 3));
+  // The front does not compress: the frame begins by growing, and must not run over what is to be
+  // read.
+  for (size_t i = 0; i < blob.size(); ++i)
+    blob[i] = static_cast<uint8_t>(random() & (i < blob.size() / 2 ? 255 : 3));
   MemorySink sink;
   ModelWriter writer(sink, true);
   ASSERT_TRUE(writer.begin_segment({Part::kEmbedding}, layout).ok());
@@ -117,16 +122,19 @@ TEST(Writer, WrongUseIsAnError) {
 TEST(Writer, TensorsAreListed) {
   const ModelConfig config = tiny_config();
   const auto sink = build_tiny_model(config);
-  auto file = MoeFile::open(FileSource::from_memory(sink->data(), sink->size()), system_allocator());
+  auto file =
+      MoeFile::open(FileSource::from_memory(sink->data(), sink->size()), system_allocator());
   ASSERT_TRUE(file.ok());
   std::vector<std::string> names;
   for (size_t i = 0; i < (*file)->tensor_count(); ++i) {
     const FileTensor t = (*file)->tensor(i);
     char text[kTensorNameBytes];
-    names.emplace_back(tensor_name(t.segment->part, t.segment->layer, t.segment->expert, *t.matrix, text));
+    names.emplace_back(
+        tensor_name(t.segment->part, t.segment->layer, t.segment->expert, *t.matrix, text));
   }
   EXPECT_EQ(names.size(), 1u + 1 + 2 * 5 + 4 + 1 + 1 + 8 * 3);
-  for (const char* name : {"embedding.weight", "layers.1.attention.o", "layers.1.router.scores", "layers.1.experts.7.down"}) {
+  for (const char* name : {"embedding.weight", "layers.1.attention.o", "layers.1.router.scores",
+                           "layers.1.experts.7.down"}) {
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
   }
 }

@@ -1,7 +1,5 @@
 // Frames that a stranger may send.
 
-#include "formats/moe/zstd_frame.h"
-
 #include <gtest/gtest.h>
 #include <zdict.h>
 #include <zstd.h>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/moe/zstd_frame.h"
 #include "tests/support/failing_allocator.h"
 
 namespace moe {
@@ -49,7 +48,8 @@ TEST(Zstd, AnOrdinaryFrame) {
   const auto raw = content(100000);
   const auto bytes = frame(raw);
   std::vector<uint8_t> out(raw.size());
-  ASSERT_TRUE(zstd_decompress(bytes.data(), bytes.size(), out.data(), out.size(), system_allocator()).ok());
+  ASSERT_TRUE(
+      zstd_decompress(bytes.data(), bytes.size(), out.data(), out.size(), system_allocator()).ok());
   EXPECT_EQ(out, raw);
 }
 
@@ -83,7 +83,9 @@ TEST(Zstd, OneFrameAndNothingElse) {
 TEST(Zstd, CutAnywhere) {
   const auto bytes = frame(content(3000));
   for (size_t n = 0; n < bytes.size(); ++n) {
-    EXPECT_EQ(decompress({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)}, 3000).code(), MOE_ERR_CORRUPT);
+    EXPECT_EQ(
+        decompress({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)}, 3000).code(),
+        MOE_ERR_CORRUPT);
   }
 }
 
@@ -104,12 +106,14 @@ TEST(Zstd, ADictionaryIsRefused) {
   std::vector<uint8_t> samples;
   std::vector<size_t> sizes;
   for (int i = 0; i < 200; ++i) {
-    const std::string text = "layer " + std::to_string(i * 7919) + " of the sample number " + std::to_string(i * i);
+    const std::string text =
+        "layer " + std::to_string(i * 7919) + " of the sample number " + std::to_string(i * i);
     samples.insert(samples.end(), text.begin(), text.end());
     sizes.push_back(text.size());
   }
   std::vector<uint8_t> dictionary(4096);
-  const size_t n = ZDICT_trainFromBuffer(dictionary.data(), dictionary.size(), samples.data(), sizes.data(), 200);
+  const size_t n = ZDICT_trainFromBuffer(dictionary.data(), dictionary.size(), samples.data(),
+                                         sizes.data(), 200);
   ASSERT_FALSE(ZDICT_isError(n)) << ZDICT_getErrorName(n);
   dictionary.resize(n);
   Settings settings;
@@ -121,7 +125,8 @@ TEST(Zstd, ADictionaryIsRefused) {
 
 TEST(Zstd, AnOversizedWindowIsRefused) {
   // A frame header with a window descriptor instead of the single-segment flag: 2^27 bytes.
-  const std::vector<uint8_t> header = {0x28, 0xB5, 0x2F, 0xFD, 0x80, 17 << 3, 0xE0, 0x93, 0x04, 0x00};
+  const std::vector<uint8_t> header = {0x28,    0xB5, 0x2F, 0xFD, 0x80,
+                                       17 << 3, 0xE0, 0x93, 0x04, 0x00};
   std::vector<uint8_t> wide(header);
   wide.insert(wide.end(), {0x01, 0x00, 0x00});  // last block, raw, empty
   const Status status = decompress(wide, 300000);

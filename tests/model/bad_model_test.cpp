@@ -51,7 +51,8 @@ class BadModel : public ::testing::Test {
     EXPECT_NE(std::strstr(status.text(), text), nullptr) << status.text();
   }
   // The same file with another configuration.
-  void expect_config(moe_status code, const char* text, const std::function<void(ModelConfig*)>& change) {
+  void expect_config(moe_status code, const char* text,
+                     const std::function<void(ModelConfig*)>& change) {
     ModelConfig changed = tiny_config();
     change(&changed);
     raw_.config = &changed;
@@ -74,7 +75,8 @@ TEST_F(BadTensors, TheGoodFileIsUsable) {
 }
 
 TEST_F(BadTensors, ShapesAgainstTheConfiguration) {
-  expect_config(MOE_ERR_SHAPE, "tensor layers.1.experts.0.gate: expected (25, 32), file has (24, 32)",
+  expect_config(MOE_ERR_SHAPE,
+                "tensor layers.1.experts.0.gate: expected (25, 32), file has (24, 32)",
                 [](ModelConfig* c) { c->layers[1].ffn.d_ff = 25; });
   expect_config(MOE_ERR_SHAPE, "tensor embedding.weight: expected (63, 32), file has (64, 32)",
                 [](ModelConfig* c) { c->vocab_size = 63; });
@@ -85,8 +87,10 @@ TEST_F(BadTensors, ShapesAgainstTheConfiguration) {
 }
 
 TEST_F(BadTensors, MissingOnes) {
-  expect_config(MOE_ERR_NOT_FOUND, "tensor head.weight", [](ModelConfig* c) { c->tie_embeddings = false; });
-  expect_config(MOE_ERR_NOT_FOUND, "tensor embedding_norm.weight", [](ModelConfig* c) { c->embedding_norm = true; });
+  expect_config(MOE_ERR_NOT_FOUND, "tensor head.weight",
+                [](ModelConfig* c) { c->tie_embeddings = false; });
+  expect_config(MOE_ERR_NOT_FOUND, "tensor embedding_norm.weight",
+                [](ModelConfig* c) { c->embedding_norm = true; });
   expect_config(MOE_ERR_NOT_FOUND, "tensor layers.0.attention.sinks",
                 [](ModelConfig* c) { c->layers[0].attention.sinks = true; });
   expect_config(MOE_ERR_NOT_FOUND, "tensor layers.2.attention.norm", [](ModelConfig* c) {
@@ -119,24 +123,33 @@ TEST_F(BadTensors, FormatsThatCannotServeThere) {
   expect(MOE_ERR_UNSUPPORTED, "needs f32 activations");
   raw_.matrix("scores", "router", 1).activations = "";
   raw_.matrix("norm", "attention", 0).format = "i32";
-  expect(MOE_ERR_UNSUPPORTED, "tensor layers.0.attention.norm: expected weight format f32, file has i32");
+  expect(MOE_ERR_UNSUPPORTED,
+         "tensor layers.0.attention.norm: expected weight format f32, file has i32");
   raw_.matrix("norm", "attention", 0).format = "f32";
   raw_.matrix("scores", "router", 1).format = "i32";
-  expect(MOE_ERR_UNSUPPORTED, "tensor layers.1.router.scores: expected weight format of a matrix, file has i32");
+  expect(MOE_ERR_UNSUPPORTED,
+         "tensor layers.1.router.scores: expected weight format of a matrix, file has i32");
 }
 
 TEST_F(BadTensors, RoutersThatQuantiseTheirInput) {
   options_.routers = FormatId::kInt8;
   rebuild();
-  expect(MOE_ERR_UNSUPPORTED, "tensor layers.1.router.scores: expected f32 activations, file has a8");
+  expect(MOE_ERR_UNSUPPORTED,
+         "tensor layers.1.router.scores: expected f32 activations, file has a8");
 }
 
 TEST_F(BadConfig, MoeNumbers) {
-  const auto moe = [](auto change) { return [change](ModelConfig* c) { change(&c->layers[1].ffn.moe); }; };
-  expect_config(MOE_ERR_RANGE, "layer 1: moe.n_experts", moe([](MoeConfig* m) { m->n_experts = 0; }));
-  expect_config(MOE_ERR_RANGE, "layer 1: moe.n_experts", moe([](MoeConfig* m) { m->n_experts = -1; }));
-  expect_config(MOE_ERR_RANGE, "k: expected 1..8, found 0", moe([](MoeConfig* m) { m->router.k = 0; }));
-  expect_config(MOE_ERR_RANGE, "k: expected 1..8, found 9", moe([](MoeConfig* m) { m->router.k = 9; }));
+  const auto moe = [](auto change) {
+    return [change](ModelConfig* c) { change(&c->layers[1].ffn.moe); };
+  };
+  expect_config(MOE_ERR_RANGE, "layer 1: moe.n_experts",
+                moe([](MoeConfig* m) { m->n_experts = 0; }));
+  expect_config(MOE_ERR_RANGE, "layer 1: moe.n_experts",
+                moe([](MoeConfig* m) { m->n_experts = -1; }));
+  expect_config(MOE_ERR_RANGE, "k: expected 1..8, found 0",
+                moe([](MoeConfig* m) { m->router.k = 0; }));
+  expect_config(MOE_ERR_RANGE, "k: expected 1..8, found 9",
+                moe([](MoeConfig* m) { m->router.k = 9; }));
   expect_config(MOE_ERR_SHAPE, "n_subheads", moe([](MoeConfig* m) {
                   m->n_subheads = 3;
                   m->multi_head = true;
@@ -159,16 +172,21 @@ TEST_F(BadConfig, MoeNumbers) {
 TEST_F(BadConfig, OtherNumbers) {
   expect_config(MOE_ERR_RANGE, "vocab_size", [](ModelConfig* c) { c->vocab_size = 0; });
   expect_config(MOE_ERR_RANGE, "d_model", [](ModelConfig* c) { c->d_model = 0; });
-  expect_config(MOE_ERR_RANGE, "d_model", [](ModelConfig* c) { c->d_model = std::numeric_limits<int32_t>::min(); });
+  expect_config(MOE_ERR_RANGE, "d_model",
+                [](ModelConfig* c) { c->d_model = std::numeric_limits<int32_t>::min(); });
   expect_config(MOE_ERR_RANGE, "context_length", [](ModelConfig* c) { c->context_length = 0; });
-  expect_config(MOE_ERR_RANGE, "context_length", [](ModelConfig* c) { c->context_length = 1 << 30; });
+  expect_config(MOE_ERR_RANGE, "context_length",
+                [](ModelConfig* c) { c->context_length = 1 << 30; });
   expect_config(MOE_ERR_RANGE, "n_layers", [](ModelConfig* c) { c->layers.clear(); });
   expect_config(MOE_ERR_RANGE, "d_ff", [](ModelConfig* c) { c->layers[0].ffn.d_ff = 0; });
-  expect_config(MOE_ERR_RANGE, "head_dim", [](ModelConfig* c) { c->layers[0].attention.head_dim = 0; });
-  expect_config(MOE_ERR_SHAPE, "n_kv_heads", [](ModelConfig* c) { c->layers[0].attention.n_kv_heads = 3; });
+  expect_config(MOE_ERR_RANGE, "head_dim",
+                [](ModelConfig* c) { c->layers[0].attention.head_dim = 0; });
+  expect_config(MOE_ERR_SHAPE, "n_kv_heads",
+                [](ModelConfig* c) { c->layers[0].attention.n_kv_heads = 3; });
   for (const float bad : {0.0f, -1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
     expect_config(MOE_ERR_RANGE, "norm.eps", [bad](ModelConfig* c) { c->norm_eps = bad; });
-    expect_config(MOE_ERR_RANGE, "theta", [bad](ModelConfig* c) { c->layers[0].attention.rope.theta = bad; });
+    expect_config(MOE_ERR_RANGE, "theta",
+                  [bad](ModelConfig* c) { c->layers[0].attention.rope.theta = bad; });
   }
   expect_config(MOE_ERR_RANGE, "bos_token_id", [](ModelConfig* c) { c->bos_token_id = 64; });
   expect_config(MOE_ERR_RANGE, "eos_token_ids", [](ModelConfig* c) { c->eos_token_ids[0] = -2; });
@@ -179,7 +197,8 @@ TEST_F(BadConfig, UnknownNames) {
   const auto with = [&](const char* from, const char* to) {
     auto bytes = good;
     const std::string name(from, std::strlen(from) + 1);
-    const auto at = std::search(bytes.begin() + static_cast<std::ptrdiff_t>(raw_.front.size()), bytes.end(), name.begin(), name.end());
+    const auto at = std::search(bytes.begin() + static_cast<std::ptrdiff_t>(raw_.front.size()),
+                                bytes.end(), name.begin(), name.end());
     EXPECT_NE(at, bytes.end()) << from;
     std::copy(to, to + std::strlen(to), at);
     seal(&bytes, raw_.front.size());
@@ -195,12 +214,15 @@ TEST_F(BadConfig, UnknownNames) {
 
 TEST_F(BadValues, Scales) {
   const std::vector<uint8_t> good = raw_.front;
-  for (const float bad : {0.0f, -1.0f, -0.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+  for (const float bad :
+       {0.0f, -1.0f, -0.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
     raw_.front = good;
     RawSegment& s = raw_.segment("experts", 1, 4);
-    std::memcpy(raw_.bytes(s) + raw_.matrix("down", "experts", 1, 4).scales_offset, &bad, sizeof bad);
+    std::memcpy(raw_.bytes(s) + raw_.matrix("down", "experts", 1, 4).scales_offset, &bad,
+                sizeof bad);
     raw_.sign(&s);
-    expect(MOE_ERR_RANGE, "tensor layers.1.experts.4.down: scale 0: expected a finite number above 0");
+    expect(MOE_ERR_RANGE,
+           "tensor layers.1.experts.4.down: scale 0: expected a finite number above 0");
   }
 }
 
@@ -208,7 +230,10 @@ TEST_F(BadValues, CodesThatNoPackerWrites) {
   const struct {
     FormatId format;
     uint8_t byte;
-  } cases[] = {{FormatId::kTernary2, 0xC0}, {FormatId::kTernary3, 243}, {FormatId::kTernary3, 255}, {FormatId::kInt8, 0x80}};
+  } cases[] = {{FormatId::kTernary2, 0xC0},
+               {FormatId::kTernary3, 243},
+               {FormatId::kTernary3, 255},
+               {FormatId::kInt8, 0x80}};
   for (const auto& c : cases) {
     options_.weights = c.format;
     rebuild();

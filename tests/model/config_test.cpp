@@ -26,7 +26,20 @@ ModelConfig unusual() {
   a.qk_norm = QkNorm::kHead;
   a.sub_norm = true;
   a.sinks = true;
-  a.rope = {RopeKind::kInterleaved, 4, 5e5f, RopeScaling::kYarn, 4, 2, 3, 31, 2, false, 1.1f, 32, nullptr, nullptr};
+  a.rope = {RopeKind::kInterleaved,
+            4,
+            5e5f,
+            RopeScaling::kYarn,
+            4,
+            2,
+            3,
+            31,
+            2,
+            false,
+            1.1f,
+            32,
+            nullptr,
+            nullptr};
   static const float kShort[] = {1, 2};
   static const float kLong[] = {3, 4};
   c.layers[1].attention.rope = a.rope;
@@ -140,7 +153,8 @@ void expect_same(const ModelConfig& a, const ModelConfig& b) {
   EXPECT_EQ(a.pad_token_id, b.pad_token_id);
   EXPECT_EQ(a.add_bos, b.add_bos);
   ASSERT_EQ(a.eos_token_ids.size(), b.eos_token_ids.size());
-  for (size_t i = 0; i < a.eos_token_ids.size(); ++i) EXPECT_EQ(a.eos_token_ids[i], b.eos_token_ids[i]);
+  for (size_t i = 0; i < a.eos_token_ids.size(); ++i)
+    EXPECT_EQ(a.eos_token_ids[i], b.eos_token_ids[i]);
   ASSERT_EQ(a.layers.size(), b.layers.size());
   for (size_t i = 0; i < a.layers.size(); ++i) expect_same(a.layers[i], b.layers[i]);
 }
@@ -149,7 +163,8 @@ void expect_round_trip(const ModelConfig& config) {
   flatbuffers::FlatBufferBuilder b;
   b.Finish(write_config(b, config));
   ModelConfig read;
-  const Status status = read_config(*flatbuffers::GetRoot<fbs::ModelConfig>(b.GetBufferPointer()), &read);
+  const Status status =
+      read_config(*flatbuffers::GetRoot<fbs::ModelConfig>(b.GetBufferPointer()), &read);
   ASSERT_TRUE(status.ok()) << status.text();
   expect_same(config, read);
 }

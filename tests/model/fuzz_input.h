@@ -1,6 +1,6 @@
 #pragma once
-// What the fuzzer of model files changes: metadata and the segments' bytes, with the parts around them that a
-// random change would only break (header, checksums) made right again.
+// What the fuzzer of model files changes: metadata and the segments' bytes, with the parts around
+// them that a random change would only break (header, checksums) made right again.
 
 #include <cstdint>
 #include <cstring>
@@ -12,12 +12,14 @@
 
 namespace moe {
 
-// byte 0: bit 0 checks checksums of segments; bytes 1, 2: pages of segments; bytes 3..6: size of the metadata; then
-// the metadata, then the beginning of the segments. What is missing of them is kFuzzFill: valid in most formats.
+// byte 0: bit 0 checks checksums of segments; bytes 1, 2: pages of segments; bytes 3..6: size of
+// the metadata; then the metadata, then the beginning of the segments. What is missing of them is
+// kFuzzFill: valid in most formats.
 inline constexpr size_t kFuzzPrefix = 7;
 inline constexpr uint8_t kFuzzFill = 0x15;
 
-/// The model file of an input; empty when it is too short. The result is 64-byte aligned inside `memory`.
+/// The model file of an input; empty when it is too short. The result is 64-byte aligned inside
+/// `memory`.
 inline Span<const uint8_t> fuzz_file(const uint8_t* data, size_t n, std::vector<uint8_t>* memory) {
   if (n < kFuzzPrefix) return {};
   const size_t pages = static_cast<size_t>(data[1] | data[2] << 8) & 1023;

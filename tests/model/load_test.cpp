@@ -13,7 +13,8 @@
 namespace moe {
 namespace {
 
-// A file behind callbacks that counts and fails on request. Alignment is odd on purpose: nothing is in place.
+// A file behind callbacks that counts and fails on request. Alignment is odd on purpose: nothing is
+// in place.
 struct Storage {
   const MemorySink* bytes;
   std::atomic<uint64_t> n_read{0};
@@ -89,7 +90,8 @@ TEST(ModelLoad, UnalignedMemoryAndOtherDevicesGetCopies) {
   const size_t at = 64 - reinterpret_cast<uintptr_t>(shifted.data()) % 64 + 8;
   std::memcpy(shifted.data() + at, bytes->data(), bytes->size());
   MemoryDevice host(system_allocator());
-  auto model = open_from(FileSource::from_memory(shifted.data() + at, bytes->size()), host, system_allocator());
+  auto model = open_from(FileSource::from_memory(shifted.data() + at, bytes->size()), host,
+                         system_allocator());
   ASSERT_TRUE(model.ok());
   ASSERT_TRUE(use(**model).ok());
   EXPECT_EQ(host.held(), (*model)->weight_bytes());
@@ -182,12 +184,14 @@ TEST(ModelAccount, CountsWhatIsThere) {
   const uint64_t router = 8 * d;
   const uint64_t expert = 3 * 24 * d;
   EXPECT_EQ((*model)->n_parameters(), embedding + 2 * attention + dense + d + router + 8 * expert);
-  EXPECT_EQ((*model)->n_active_parameters(), embedding + 2 * attention + dense + d + router + 2 * expert);
+  EXPECT_EQ((*model)->n_active_parameters(),
+            embedding + 2 * attention + dense + d + router + 2 * expert);
   // Rows are padded to 16: the router has 8, the experts' gate and up 24.
   const uint64_t padded_expert = 2 * 32 * d + 2 * 16 * 24;
   EXPECT_EQ((*model)->weight_bytes(),
             4 * (embedding + 2 * attention + dense + d + 16 * d + 8 * padded_expert));
-  EXPECT_EQ((*model)->bytes_per_token(), 4 * (embedding + 2 * attention + dense + d + 16 * d + 2 * padded_expert));
+  EXPECT_EQ((*model)->bytes_per_token(),
+            4 * (embedding + 2 * attention + dense + d + 16 * d + 2 * padded_expert));
   uint64_t lines = 0;
   for (const MemoryLine& line : (*model)->memory_lines()) lines += line.bytes;
   EXPECT_EQ(lines, (*model)->weight_bytes() + (*model)->file().metadata_bytes());

@@ -9,7 +9,8 @@ namespace moe {
 namespace {
 
 // `n_front` bytes of segments are kept; the rest is what fuzz_file() fills in.
-void write_seed(const std::string& path, const ModelConfig& config, const TinyOptions& options, size_t n_front) {
+void write_seed(const std::string& path, const ModelConfig& config, const TinyOptions& options,
+                size_t n_front) {
   const auto sink = build_tiny_model(config, options);
   uint8_t bytes[kHeaderBytes];
   std::memcpy(bytes, sink->data(), sizeof bytes);
@@ -21,7 +22,8 @@ void write_seed(const std::string& path, const ModelConfig& config, const TinyOp
   out += static_cast<char>(pages & 255);
   out += static_cast<char>(pages >> 8);
   for (int i = 0; i < 4; ++i) out += static_cast<char>(header.metadata_bytes >> (8 * i) & 255);
-  out.append(reinterpret_cast<const char*>(sink->data()) + header.metadata_offset, header.metadata_bytes);
+  out.append(reinterpret_cast<const char*>(sink->data()) + header.metadata_offset,
+             header.metadata_bytes);
   n_front = std::min<size_t>(n_front, header.metadata_offset - kSegmentAlign);
   out.append(reinterpret_cast<const char*>(sink->data()) + kSegmentAlign, n_front);
   std::ofstream(path, std::ios::binary) << out;

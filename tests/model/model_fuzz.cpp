@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "src/model/model.h"
 #include "formats/moe/reader.h"
+#include "src/model/model.h"
 #include "tests/model/fuzz_input.h"
 #include "tests/support/memory_device.h"
 
@@ -29,7 +29,8 @@ void give(void*, void* p, size_t bytes) {
 constexpr Allocator kBounded = {take, give, nullptr};
 
 Status use(Span<const uint8_t> bytes, bool verify) {
-  MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(FileSource::from_memory(bytes.data, bytes.size), kBounded));
+  MOE_ASSIGN(Box<MoeFile> file,
+             MoeFile::open(FileSource::from_memory(bytes.data, bytes.size), kBounded));
   MemoryDevice device(kBounded);
   ModelOptions options;
   options.verify = verify;
@@ -37,7 +38,8 @@ Status use(Span<const uint8_t> bytes, bool verify) {
   MOE_TRY(model->prepare());
   for (int32_t l = 0; l < model->config().n_layers(); ++l) {
     ExpertSource* experts = model->layer(l).experts;
-    const int32_t n = experts == nullptr ? 0 : model->config().layers[static_cast<size_t>(l)].ffn.moe.n_experts;
+    const int32_t n =
+        experts == nullptr ? 0 : model->config().layers[static_cast<size_t>(l)].ffn.moe.n_experts;
     for (int32_t e = 0; e < n; ++e) {
       Expert expert;
       MOE_TRY(experts->acquire(e, &expert));

@@ -61,8 +61,9 @@ TEST(ModelOpen, EveryFormat) {
 }
 
 TEST(ModelOpen, EveryRouter) {
-  for (const RouterKind kind : {RouterKind::kSoftmax, RouterKind::kThreshold, RouterKind::kCosine, RouterKind::kSigmoid,
-                                RouterKind::kSparsemixer, RouterKind::kHash, RouterKind::kBase}) {
+  for (const RouterKind kind :
+       {RouterKind::kSoftmax, RouterKind::kThreshold, RouterKind::kCosine, RouterKind::kSigmoid,
+        RouterKind::kSparsemixer, RouterKind::kHash, RouterKind::kBase}) {
     SCOPED_TRACE(static_cast<int>(kind));
     MoeConfig moe = top_k(8, 2);
     moe.router.kind = kind;

@@ -11,7 +11,8 @@ namespace moe {
 class MemoryDevice final : public Device {
  public:
   /// `host`: whether its memory counts as the host's.
-  explicit MemoryDevice(const Allocator& allocator, bool host = true) : allocator_(allocator), host_(host) {}
+  explicit MemoryDevice(const Allocator& allocator, bool host = true)
+      : allocator_(allocator), host_(host) {}
   MemoryDevice(const MemoryDevice&) = delete;
   MemoryDevice& operator=(const MemoryDevice&) = delete;
   ~MemoryDevice() {
@@ -47,7 +48,8 @@ class MemoryDevice final : public Device {
   }
   void close_stream(Stream*) override {}
   Status sync(Stream&) override { return {}; }
-  void embed(Stream&, const Matrix&, const Matrix&, const BatchRow*, int32_t, float, float*) override {}
+  void embed(Stream&, const Matrix&, const Matrix&, const BatchRow*, int32_t, float,
+             float*) override {}
   void norm(Stream&, const Norm&, const float*, int32_t, int32_t, float*) override {}
   void linear(Stream&, const LinearOp&) override {}
   void attention(Stream&, const AttentionOp&) override {}

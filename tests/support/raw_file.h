@@ -47,7 +47,8 @@ struct RawFile {
   RawBlob& blob(const std::string& part, int32_t layer = -1, int32_t expert = -1) {
     return layouts[segment(part, layer, expert).layout];
   }
-  RawMatrix& matrix(const std::string& role, const std::string& part, int32_t layer = -1, int32_t expert = -1) {
+  RawMatrix& matrix(const std::string& role, const std::string& part, int32_t layer = -1,
+                    int32_t expert = -1) {
     for (RawMatrix& m : blob(part, layer, expert).matrices) {
       if (m.role == role) return m;
     }
@@ -75,23 +76,26 @@ inline void seal(std::vector<uint8_t>* file, uint64_t metadata_offset) {
 inline RawFile take_apart(const MemorySink& sink, const ModelConfig& config) {
   RawFile raw;
   raw.config = &config;
-  auto opened = MoeFile::open(FileSource::from_memory(sink.data(), sink.size()), system_allocator());
+  auto opened =
+      MoeFile::open(FileSource::from_memory(sink.data(), sink.size()), system_allocator());
   EXPECT_TRUE(opened.ok()) << opened.status().text();
   const MoeFile& file = **opened;
   raw.front.assign(sink.data(), sink.data() + file.header().metadata_offset);
-  const auto text = [](const flatbuffers::String* s) { return s == nullptr ? std::string() : s->str(); };
+  const auto text = [](const flatbuffers::String* s) {
+    return s == nullptr ? std::string() : s->str();
+  };
   for (const fbs::Blob* b : *file.metadata().layouts()) {
     RawBlob blob{b->bytes(), {}};
     for (const fbs::Matrix* m : *b->matrices()) {
-      blob.matrices.push_back({text(m->role()), text(m->format()), text(m->scale()), text(m->activations()),
-                               m->sublayer(), m->group(), m->rows(), m->cols(), m->offset(), m->tile_stride(),
-                               m->scales_offset()});
+      blob.matrices.push_back({text(m->role()), text(m->format()), text(m->scale()),
+                               text(m->activations()), m->sublayer(), m->group(), m->rows(),
+                               m->cols(), m->offset(), m->tile_stride(), m->scales_offset()});
     }
     raw.layouts.push_back(blob);
   }
   for (const fbs::Segment* s : *file.metadata().segments()) {
-    raw.segments.push_back({text(s->part()), text(s->codec()), s->layer(), s->expert(), s->layout(), s->offset(),
-                            s->stored(), s->raw(), s->xxh64()});
+    raw.segments.push_back({text(s->part()), text(s->codec()), s->layer(), s->expert(), s->layout(),
+                            s->offset(), s->stored(), s->raw(), s->xxh64()});
   }
   return raw;
 }
@@ -110,8 +114,8 @@ inline std::vector<uint8_t> put_together(const RawFile& raw) {
       const auto format = b.CreateString(m.format);
       const auto scale = text(m.scale);
       const auto act = text(m.activations);
-      matrices.push_back(fbs::CreateMatrix(b, role, m.sublayer, format, scale, m.group, act, m.rows, m.cols,
-                                           m.offset, m.tile_stride, m.scales_offset));
+      matrices.push_back(fbs::CreateMatrix(b, role, m.sublayer, format, scale, m.group, act, m.rows,
+                                           m.cols, m.offset, m.tile_stride, m.scales_offset));
     }
     layouts.push_back(fbs::CreateBlobDirect(b, blob.bytes, &matrices));
   }
@@ -119,8 +123,8 @@ inline std::vector<uint8_t> put_together(const RawFile& raw) {
   for (const RawSegment& s : raw.segments) {
     const auto part = b.CreateString(s.part);
     const auto codec = text(s.codec);
-    segments.push_back(fbs::CreateSegment(b, part, s.layer, s.expert, s.layout, codec, s.offset, s.stored, s.raw,
-                                          s.xxh64));
+    segments.push_back(fbs::CreateSegment(b, part, s.layer, s.expert, s.layout, codec, s.offset,
+                                          s.stored, s.raw, s.xxh64));
   }
   const auto config = write_config(b, *raw.config);
   fbs::FinishMetadataBuffer(b, fbs::CreateMetadataDirect(b, config, &layouts, &segments));

@@ -20,19 +20,19 @@ namespace moe {
 /// How a tiny model is stored. The defaults are exact: f32 everywhere.
 struct TinyOptions {
   uint64_t seed = 1;
-  FormatId weights = FormatId::kF32;         // of matrices, embedding and head included
-  ScaleKind scale = ScaleKind::kTensor;      // integer formats
-  int32_t group = 64;                        // kGroup
-  ActPrecision act = ActPrecision::kA8;      // integer formats
-  FormatId routers = FormatId::kF32;         // f32, bf16, f16
-  bool biases = false;                       // every optional bias
+  FormatId weights = FormatId::kF32;     // of matrices, embedding and head included
+  ScaleKind scale = ScaleKind::kTensor;  // integer formats
+  int32_t group = 64;                    // kGroup
+  ActPrecision act = ActPrecision::kA8;  // integer formats
+  FormatId routers = FormatId::kF32;     // f32, bf16, f16
+  bool biases = false;                   // every optional bias
   bool compress = false;
-  int32_t d_e = 8;                           // cosine routers
+  int32_t d_e = 8;                                 // cosine routers
   ModelWriter::Builder<fbs::Tokenizer> tokenizer;  // none: ids only
 };
 
-/// d_model 32, 2 layers, 4 heads over 2, RoPE, RMSNorm, tied embedding of 64 tokens, context 64. The
-/// first layer is dense; the second has 8 gated experts of 24, top-2.
+/// d_model 32, 2 layers, 4 heads over 2, RoPE, RMSNorm, tied embedding of 64 tokens, context 64.
+/// The first layer is dense; the second has 8 gated experts of 24, top-2.
 inline ModelConfig tiny_config() {
   ModelConfig config;
   config.vocab_size = 64;
@@ -154,7 +154,8 @@ class TinyWeights {
 };
 
 /// Writes all segments of the model to `writer`, parts in file order.
-inline void write_tiny_segments(const ModelConfig& config, const TinyOptions& options, ModelWriter* writer) {
+inline void write_tiny_segments(const ModelConfig& config, const TinyOptions& options,
+                                ModelWriter* writer) {
   TinyWeights weights(config, options);
   for (const Named<Part>& part : kParts) {
     const int32_t n_layers = part_has_layer(part.value) ? config.n_layers() : 1;
@@ -162,7 +163,8 @@ inline void write_tiny_segments(const ModelConfig& config, const TinyOptions& op
       const int32_t layer = part_has_layer(part.value) ? i : -1;
       if (!has_part(config, part.value, layer)) continue;
       const BlobLayout layout = weights.layout(part.value, layer);
-      const int32_t n_experts = layer < 0 ? 0 : config.layers[static_cast<size_t>(layer)].ffn.moe.n_experts;
+      const int32_t n_experts =
+          layer < 0 ? 0 : config.layers[static_cast<size_t>(layer)].ffn.moe.n_experts;
       const int32_t n = part.value == Part::kExperts ? n_experts : 1;
       for (int32_t e = 0; e < n; ++e) {
         const SegmentId id{part.value, layer, part.value == Part::kExperts ? e : -1};
@@ -175,7 +177,8 @@ inline void write_tiny_segments(const ModelConfig& config, const TinyOptions& op
 }
 
 /// The bytes of a model file (64-byte aligned, as data() of the sink).
-inline std::unique_ptr<MemorySink> build_tiny_model(const ModelConfig& config, const TinyOptions& options = {}) {
+inline std::unique_ptr<MemorySink> build_tiny_model(const ModelConfig& config,
+                                                    const TinyOptions& options = {}) {
   auto sink = std::make_unique<MemorySink>();
   ModelWriter writer(*sink, options.compress);
   write_tiny_segments(config, options, &writer);
@@ -187,7 +190,8 @@ inline std::unique_ptr<MemorySink> build_tiny_model(const ModelConfig& config, c
 /// Opens bytes in place; they must outlive the model.
 inline Result<Box<Model>> open_model(const MemorySink& bytes, Device& device,
                                      const Allocator& allocator = system_allocator()) {
-  MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(FileSource::from_memory(bytes.data(), bytes.size()), allocator));
+  MOE_ASSIGN(Box<MoeFile> file,
+             MoeFile::open(FileSource::from_memory(bytes.data(), bytes.size()), allocator));
   return Model::open(std::move(file), {}, device, Logger(), allocator);
 }
 
