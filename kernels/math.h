@@ -13,8 +13,10 @@
 
 #if defined(__CUDACC__)
 #define MOE_HD __host__ __device__ __forceinline__
+#define MOE_HD_CALL __host__ __device__ inline
 #else
 #define MOE_HD inline __attribute__((always_inline))
+#define MOE_HD_CALL inline  // larger functions, whose address may be taken
 #endif
 
 namespace moe {

@@ -50,31 +50,60 @@ void for_rows(const MoeCall& call, const Segment* segments, int32_t n, F&& f) {
   });
 }
 
-// s.up or s.gate = rows times one of the matrices, for all segments in one region.
+void quantise_rows(const MoeCall& call, const Segment* segments, int32_t n,
+                   const LinearInput* inputs) {
+  bool any = false;
+  for (int32_t i = 0; i < n; ++i) any = any || inputs[i].act != ActPrecision::kF32;
+  if (!any) return;
+  for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
+    if (inputs[i].act != ActPrecision::kF32) call.rt.kernels.quantise_rows(inputs[i], r, r + 1);
+  });
+}
+
+// Which of the two inner matrices a region computes: both where they read the same input.
+enum class Inner { kGate, kUp, kBoth };
+
+LinearArgs inner_args(const MoeCall& call, const Segment& segment, const Ffn& ffn, bool gate) {
+  const Matrix& m = gate ? ffn.gate : ffn.up;
+  float* y = (gate ? call.s.gate : call.s.up) + static_cast<int64_t>(segment.first) * m.rows;
+  return {&m, nullptr, gate ? ffn.gate_bias : ffn.up_bias, y, m.rows, false, 1, 0, 0};
+}
+
+// s.gate and s.up = rows times the matrices, for all segments in one region.
 void project(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer, const float* x,
-             bool gate) {
-  CpuStream& s = call.s;
-  LinearJob jobs[kWaveExperts];
+             Inner which) {
+  LinearInput inputs[kWaveExperts];
+  LinearJob jobs[2 * kWaveExperts];
+  int32_t n_jobs = 0;
   for (int32_t i = 0; i < n; ++i) {
     const Segment& segment = segments[i];
     const Ffn& ffn = segment.expert.ffn[sublayer];
-    const Matrix& m = gate ? ffn.gate : ffn.up;
+    const Matrix& m = which == Inner::kGate ? ffn.gate : ffn.up;
     const bool own = x == nullptr;
     const int64_t first = segment.first;
-    jobs[i].input = call.rt.make_input(s, m.act, own ? segment.x : x + first * m.cols,
-                                       own ? segment.ld_x : m.cols, own ? segment.tokens : nullptr,
-                                       segment.n, m.cols, first);
-    jobs[i].args.weight = &m;
-    jobs[i].args.bias = gate ? ffn.gate_bias : ffn.up_bias;
-    jobs[i].args.y = (gate ? s.gate : s.up) + first * m.rows;
-    jobs[i].args.ld_y = m.rows;
+    inputs[i] = call.rt.make_input(call.s, m.act, own ? segment.x : x + first * m.cols,
+                                   own ? segment.ld_x : m.cols, own ? segment.tokens : nullptr,
+                                   segment.n, m.cols, first);
+    if (which != Inner::kUp) jobs[n_jobs++] = {inner_args(call, segment, ffn, true), inputs[i]};
+    if (which != Inner::kGate) jobs[n_jobs++] = {inner_args(call, segment, ffn, false), inputs[i]};
   }
-  for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
-    if (jobs[i].input.act != ActPrecision::kF32) {
-      call.rt.kernels.quantise_rows(jobs[i].input, r, r + 1);
-    }
-  });
-  call.rt.run_jobs(jobs, n);
+  quantise_rows(call, segments, n, inputs);
+  call.rt.run_jobs(jobs, n_jobs);
+}
+
+// Gate and up may be stored for different activation precisions.
+void project_inner(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
+                   const float* x) {
+  bool gated = false;
+  bool alike = true;
+  for (int32_t i = 0; i < n; ++i) {
+    const Ffn& ffn = segments[i].expert.ffn[sublayer];
+    gated = gated || !ffn.gate.empty();
+    alike = alike && ffn.gate.act == ffn.up.act;
+  }
+  if (gated && alike) return project(call, segments, n, sublayer, x, Inner::kBoth);
+  if (gated) project(call, segments, n, sublayer, x, Inner::kGate);
+  if (call.s.live()) project(call, segments, n, sublayer, x, Inner::kUp);
 }
 
 // s.out (chunk rows, d_in) = down projection, and y[token] = fma(weight, out, y[token]) at once:
@@ -166,9 +195,8 @@ void inner_activations(MoeCall& call, const Segment* segments, int32_t n, int32_
                        const float* x) {
   CpuStream& s = call.s;
   const bool gated = !segments[0].expert.ffn[sublayer].gate.empty();
-  if (gated) project(call, segments, n, sublayer, x, true);
+  project_inner(call, segments, n, sublayer, x);
   if (!s.live()) return;
-  project(call, segments, n, sublayer, x, false);
   std::fill(s.positive, s.positive + s.n_threads, uint64_t{0});
   for_rows(call, segments, n, [&](int32_t i, int32_t r, int thread) {
     const Ffn& ffn = segments[i].expert.ffn[sublayer];
@@ -195,9 +223,7 @@ void down_inputs(MoeCall& call, const Segment* segments, int32_t n, int32_t subl
     inputs[i] = call.rt.make_input(call.s, down.act, call.s.gate + first * down.cols, down.cols,
                                    nullptr, segments[i].n, down.cols, first);
   }
-  for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
-    if (inputs[i].act != ActPrecision::kF32) call.rt.kernels.quantise_rows(inputs[i], r, r + 1);
-  });
+  quantise_rows(call, segments, n, inputs);
 }
 
 void run_experts(MoeCall& call) {

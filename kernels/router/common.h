@@ -35,7 +35,7 @@ MOE_HD bool before(const float* value, int32_t a, int32_t b) {
   return value[a] > value[b] || (value[a] == value[b] && a < b);
 }
 
-MOE_HD void sift_down(const float* value, int32_t* heap, int32_t n, int32_t i) {
+MOE_HD_CALL void sift_down(const float* value, int32_t* heap, int32_t n, int32_t i) {
   const int32_t item = heap[i];
   while (2 * i + 1 < n) {
     int32_t child = 2 * i + 1;
@@ -50,7 +50,7 @@ MOE_HD void sift_down(const float* value, int32_t* heap, int32_t n, int32_t i) {
 }  // namespace router_detail
 
 /// The k best of n values, best first, ties to the lower index. `heap`: n scratch entries.
-MOE_HD void best_first(const float* value, int32_t n, int32_t k, int32_t* heap, int32_t* out) {
+MOE_HD_CALL void best_first(const float* value, int32_t n, int32_t k, int32_t* heap, int32_t* out) {
   for (int32_t i = 0; i < n; ++i) heap[i] = i;
   for (int32_t i = n / 2 - 1; i >= 0; --i) router_detail::sift_down(value, heap, n, i);
   for (int32_t j = 0; j < k; ++j) {
@@ -61,7 +61,7 @@ MOE_HD void best_first(const float* value, int32_t n, int32_t k, int32_t* heap, 
 }
 
 /// p = softmax(z) over n values, summed in 16 stripes and a fixed tree.
-MOE_HD void softmax_all(const float* z, int32_t n, float* p) {
+MOE_HD_CALL void softmax_all(const float* z, int32_t n, float* p) {
   float top = z[0];
   for (int32_t i = 1; i < n; ++i) top = z[i] > top ? z[i] : top;
   float lane[16] = {};
@@ -77,8 +77,8 @@ MOE_HD void softmax_all(const float* z, int32_t n, float* p) {
 
 /// How many experts a threshold takes: rank j is in iff j = 0 or the sum before it is below t
 /// (XMoE, Yang et al. 2024, Eq. 5); t = 1 takes all; then min_k and max_k.
-MOE_HD int32_t threshold_count(const RouterConfig& r, const float* p, const int32_t* order,
-                               int32_t n_experts) {
+MOE_HD_CALL int32_t threshold_count(const RouterConfig& r, const float* p, const int32_t* order,
+                                    int32_t n_experts) {
   const int32_t most = r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
   int32_t count = most;
   if (r.threshold < 1.0f) {
@@ -91,8 +91,8 @@ MOE_HD int32_t threshold_count(const RouterConfig& r, const float* p, const int3
 
 /// Weights of the first `count` slots from their probabilities, times the scale; 0 in the others.
 /// `z`: the values whose softmax kChosen takes (logits over the temperature, if any).
-MOE_HD void apply_weight_rule(RouterWeights rule, float scale, const float* z, int32_t count,
-                              int32_t max_k, const RouterChoice& out) {
+MOE_HD_CALL void apply_weight_rule(RouterWeights rule, float scale, const float* z, int32_t count,
+                                   int32_t max_k, const RouterChoice& out) {
   float sum = 0;
   for (int32_t j = 0; j < count; ++j) {
     const float w = rule == RouterWeights::kChosen ? exp_float(z[out.expert[j]] - z[out.expert[0]])

@@ -15,8 +15,8 @@ MOE_HD bool cosine_renormalises(const RouterConfig& r) {
 
 /// Scores are cosines s. Chosen by s; the weight is softmax(s / tau) over all experts or
 /// sigmoid(s / tau), raw or renormalised. Returns the count.
-MOE_HD int32_t route_cosine(const RouterConfig& r, const RouterInput& in,
-                            const RouterScratch& scratch, const RouterChoice& out) {
+MOE_HD_CALL int32_t route_cosine(const RouterConfig& r, const RouterInput& in,
+                                 const RouterScratch& scratch, const RouterChoice& out) {
   const int32_t max_k = router_max_k(r, in.n_experts);
   const float tau = r.tau < kMinTau ? kMinTau : r.tau;
   best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);

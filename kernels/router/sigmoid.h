@@ -7,8 +7,8 @@ namespace moe {
 
 /// The k largest logits, or the k largest sigmoid(logit) + selection bias. The weight is the
 /// sigmoid, without the bias; raw or renormalised, times scale. Returns k.
-MOE_HD int32_t route_sigmoid(const RouterConfig& r, const RouterInput& in,
-                             const RouterScratch& scratch, const RouterChoice& out) {
+MOE_HD_CALL int32_t route_sigmoid(const RouterConfig& r, const RouterInput& in,
+                                  const RouterScratch& scratch, const RouterChoice& out) {
   const float* key = in.scores;
   if (in.selection_bias != nullptr) {
     for (int32_t i = 0; i < in.n_experts; ++i) {

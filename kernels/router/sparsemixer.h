@@ -8,8 +8,8 @@ namespace moe {
 /// Two rounds. With m the largest logit of the experts left, those with
 /// (m - z) / max(|z|, m) > 2 jitter are masked; the weight of the best is its softmax over the
 /// rest. Then the best is taken out. Returns 2.
-MOE_HD int32_t route_sparsemixer(const RouterConfig& r, const RouterInput& in,
-                                 const RouterScratch& scratch, const RouterChoice& out) {
+MOE_HD_CALL int32_t route_sparsemixer(const RouterConfig& r, const RouterInput& in,
+                                      const RouterScratch& scratch, const RouterChoice& out) {
   best_first(in.scores, in.n_experts, 2, scratch.heap, out.expert);
   for (int32_t round = 0; round < 2; ++round) {
     const int32_t best = out.expert[round];

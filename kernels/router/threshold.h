@@ -7,8 +7,8 @@
 namespace moe {
 
 /// Ranked by logits, so that probabilities that underflow still have an order. Returns the count.
-MOE_HD int32_t route_threshold(const RouterConfig& r, const RouterInput& in,
-                               const RouterScratch& scratch, const RouterChoice& out) {
+MOE_HD_CALL int32_t route_threshold(const RouterConfig& r, const RouterInput& in,
+                                    const RouterScratch& scratch, const RouterChoice& out) {
   const int32_t max_k = router_max_k(r, in.n_experts);
   best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);
   softmax_all(in.scores, in.n_experts, scratch.p);
