@@ -25,12 +25,13 @@ struct Run {
   Progress progress{true};
   Json matrices = Json::array();
   Json total;
+  double seconds = 0;
 };
 
 void on_report(void* user, const char* json) {
   auto* run = static_cast<Run*>(user);
   Json j = Json::parse(json);
-  if (j.contains("name")) {
+  if (j.contains("matrix")) {
     run->matrices.push_back(std::move(j));
   } else {
     run->total = std::move(j);
@@ -42,7 +43,7 @@ bool on_progress(void* user, uint64_t done, uint64_t total, const char* what) {
 }
 
 void print_matrix(const Json& m) {
-  std::cout << "  " << std::left << std::setw(44) << m.value("name", "") << std::right << std::setw(8)
+  std::cout << "  " << std::left << std::setw(44) << m.value("matrix", "") << std::right << std::setw(8)
             << m.value("rows", 0) << " x " << std::left << std::setw(7) << m.value("cols", 0) << " "
             << std::setw(9) << m.value("format", "") << std::setw(8) << m.value("scale", "")
             << std::setw(9) << m.value("activations", "");
@@ -73,7 +74,7 @@ void print_summary(const ConvertOptions& o, const Run& run) {
   }
   std::cout << o.destination << ": " << format_bytes(run.total.value("file_bytes", uint64_t{0}))
             << " from " << format_bytes(run.total.value("source_bytes", uint64_t{0})) << " in "
-            << std::fixed << std::setprecision(1) << run.total.value("seconds", 0.0) << " s"
+            << std::fixed << std::setprecision(1) << run.seconds << " s"
             << (o.verify ? ", verified" : "") << "\n";
 }
 
@@ -92,9 +93,11 @@ void run_convert(const ConvertOptions& o) {
   p.report = on_report;
   p.user = &run;
   moe_error error;
+  const double start = now_seconds();
   check(moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error), error);
+  run.seconds = now_seconds() - start;
   if (o.json) {
-    Json j = run.total;
+    Json j = {{"file", o.destination}, {"seconds", run.seconds}, {"total", run.total}};
     j["matrices"] = run.matrices;
     print_json(j);
     return;

@@ -53,7 +53,7 @@ void destroy(moe_env* env) {
 
 Status create_env(const moe_env_params* given, moe_env** out) {
   if (out == nullptr) return null_argument("out");
-  moe_env_params p;
+  moe_env_params p{};
   MOE_TRY(read_params(given, "params", &p));
   MOE_TRY(check_device_name(p.device));
   Allocator allocator = system_allocator();

@@ -9,7 +9,7 @@ static_assert(sizeof(moe_logit_bias) == sizeof(LogitBias) && sizeof(moe_token_lo
               "the C structs are handed on as they are");
 
 Status sampling_config(const moe_sampling* given, SamplingConfig* out) {
-  moe_sampling p;
+  moe_sampling p{};
   MOE_TRY(read_params(given, "sampling", &p));
   if (p.n_bias < 0 || (p.n_bias > 0 && p.bias == nullptr)) {
     return Status::error(MOE_ERR_ARGUMENT, "sampling.bias: %d entries at a NULL or negative count", p.n_bias);
@@ -72,7 +72,7 @@ Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt
   if (session == nullptr) return null_argument("session");
   if (prompt == nullptr && n_prompt != 0) return null_argument("prompt");
   MOE_TRY(check_out_struct(out, "out"));
-  moe_generate_params p;
+  moe_generate_params p{};
   MOE_TRY(read_params(given, "params", &p));
   Array<std::string_view> stops(session->model->env->allocator);
   MOE_TRY(read_stops(p, &stops));

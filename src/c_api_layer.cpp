@@ -172,7 +172,7 @@ Status create_layer(moe_env* env, const moe_layer_params* given, moe_layer** out
   if (env == nullptr) return null_argument("env");
   if (given == nullptr) return null_argument("params");
   if (out == nullptr) return null_argument("out");
-  moe_layer_params p;
+  moe_layer_params p{};
   MOE_TRY(read_params(given, "params", &p));
   Array<ExpertWeights> experts(env->allocator);
   LayerSpec spec;

@@ -2,6 +2,7 @@
 
 #include "formats/moe/reader.h"
 #include "kernels/router/list.h"
+#include "quant/list.h"
 #include "src/c_api.h"
 #include "src/run/load_tokenizer.h"
 #include "src/run/memory.h"
@@ -51,7 +52,7 @@ Status read_model_params(const moe_env* env, const moe_model_params* given, moe_
 }
 
 Status open_path(moe_env* env, const char* path, const moe_model_params* given, moe_model** out) {
-  moe_model_params params;
+  moe_model_params params{};
   MOE_TRY(read_model_params(env, given, out, &params));
   if (path == nullptr) return null_argument("path");
   MOE_ASSIGN(FileSource source, FileSource::open_path(path));
@@ -60,14 +61,14 @@ Status open_path(moe_env* env, const char* path, const moe_model_params* given, 
 }
 
 Status open_memory(moe_env* env, const void* data, size_t size, const moe_model_params* given, moe_model** out) {
-  moe_model_params params;
+  moe_model_params params{};
   MOE_TRY(read_model_params(env, given, out, &params));
   if (data == nullptr) return null_argument("data");
   return open_source(env, FileSource::from_memory(data, size), params, out);
 }
 
 Status open_reader(moe_env* env, const moe_reader* reader, const moe_model_params* given, moe_model** out) {
-  moe_model_params params;
+  moe_model_params params{};
   MOE_TRY(read_model_params(env, given, out, &params));
   if (reader == nullptr) return null_argument("reader");
   if (reader->read == nullptr) return null_argument("reader.read");

@@ -6,7 +6,7 @@
 namespace moe {
 
 Status session_options(const moe_session_params* given, SessionOptions* out) {
-  moe_session_params p;
+  moe_session_params p{};
   MOE_TRY(read_params(given, "params", &p));
   SessionOptions options;
   options.context = p.context;

@@ -1,0 +1,118 @@
+// The converter and synthetic models. Part of libmoe_convert: exceptions end here.
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "include/moe_c.h"
+#include "src/c_params.h"
+#include "src/convert/convert.h"
+#include "src/convert/shapes.h"
+#include "src/convert/synthetic.h"
+
+namespace moe {
+namespace {
+
+// Whatever the standard library throws inside `f` becomes a status.
+template <class F>
+moe_status guarded(moe_error* error, F&& f) {
+  try {
+    return deliver(f(), error);
+  } catch (const std::bad_alloc&) {
+    return deliver(Status::error(MOE_ERR_MEMORY, "out of memory"), error);
+  } catch (const std::exception& e) {
+    return deliver(Status::error(MOE_ERR_INTERNAL, "%s", e.what()), error);
+  }
+}
+
+Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
+  moe_convert_params p{};
+  MOE_TRY(read_params(given, "params", &p));
+  ConvertOptions options;
+  if (p.weights != nullptr) options.weights = p.weights;
+  if (p.n_overrides < 0 || (p.n_overrides > 0 && p.overrides == nullptr)) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.overrides: %d entries at a NULL or negative count",
+                         p.n_overrides);
+  }
+  for (int32_t i = 0; i < p.n_overrides; ++i) {
+    if (p.overrides[i] == nullptr) return Status::error(MOE_ERR_ARGUMENT, "params.overrides[%d] is NULL", i);
+    options.overrides.emplace_back(p.overrides[i]);
+  }
+  options.compress = p.compress != 0;
+  options.verify = p.verify != 0;
+  if (p.progress != nullptr) {
+    options.progress = [p](uint64_t done, uint64_t total, const char* what) {
+      return p.progress(p.user, done, total, what);
+    };
+  }
+  if (p.report != nullptr) {
+    options.on_matrix = [p](const MatrixReport& m) { p.report(p.user, to_json(m).c_str()); };
+  }
+  *out = std::move(options);
+  return {};
+}
+
+Status run_convert(const char* source, const char* destination, const moe_convert_params* params) {
+  if (source == nullptr) return null_argument("source");
+  if (destination == nullptr) return null_argument("destination");
+  ConvertOptions options;
+  MOE_TRY(convert_options(params, &options));
+  ConvertReport report;
+  MOE_TRY(convert(source, destination, options, &report));
+  moe_convert_params p{};
+  MOE_TRY(read_params(params, "params", &p));
+  if (p.report != nullptr) p.report(p.user, to_json(report).c_str());
+  return {};
+}
+
+Status synthetic_options(const char* shape, const moe_synthetic_params* given, SyntheticOptions* out) {
+  if (shape == nullptr) return null_argument("shape");
+  moe_synthetic_params p{};
+  MOE_TRY(read_params(given, "params", &p));
+  if (p.weights != nullptr) out->weights = p.weights;
+  out->context = p.context;
+  out->seed = p.seed;
+  return {};
+}
+
+Status save_synthetic(const char* shape, const moe_synthetic_params* params, const char* path) {
+  SyntheticOptions options;
+  MOE_TRY(synthetic_options(shape, params, &options));
+  if (path == nullptr) return null_argument("path");
+  MOE_ASSIGN(const std::unique_ptr<ModelSink> sink, open_file_sink(path));
+  return write_synthetic(shape, options, *sink);
+}
+
+Status create_synthetic(const char* shape, const moe_synthetic_params* params, void** data, size_t* size) {
+  SyntheticOptions options;
+  MOE_TRY(synthetic_options(shape, params, &options));
+  if (data == nullptr) return null_argument("data");
+  if (size == nullptr) return null_argument("size");
+  MemorySink sink(synthetic_bytes(shape, options));
+  MOE_TRY(write_synthetic(shape, options, sink));
+  *size = sink.size();
+  *data = sink.release();
+  return {};
+}
+
+}  // namespace
+}  // namespace moe
+
+moe_status moe_convert(const char* source, const char* destination, const moe_convert_params* params,
+                       moe_error* error) {
+  return moe::guarded(error, [&] { return moe::run_convert(source, destination, params); });
+}
+
+const char* moe_synthetic_shapes(void) { return moe::shape_names(); }
+
+moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params, const char* path,
+                              moe_error* error) {
+  return moe::guarded(error, [&] { return moe::save_synthetic(shape, params, path); });
+}
+
+moe_status moe_synthetic_create(const char* shape, const moe_synthetic_params* params, void** data,
+                                size_t* size, moe_error* error) {
+  return moe::guarded(error, [&] { return moe::create_synthetic(shape, params, data, size); });
+}
+
+void moe_synthetic_free(void* data) { std::free(data); }
