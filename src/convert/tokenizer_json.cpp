@@ -111,12 +111,12 @@ void read_bpe(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
   if (unk != pieces.model.end()) data.unk_id = static_cast<int32_t>(unk->second);
 }
 
-// The score that `tokenizers` computes with: its JSON reader divides the digits by a power of ten, which
-// rounds twice, and ties between segmentations depend on the last bit.
+// The score that `tokenizers` computes with: its JSON reader divides the digits by a power of ten,
+// which rounds twice, and ties between segmentations depend on the last bit.
 double read_score(double exact) {
   char text[40];
-  const auto end = std::to_chars(text, text + sizeof text, std::abs(exact),
-                                 std::chars_format::scientific);
+  const auto end =
+      std::to_chars(text, text + sizeof text, std::abs(exact), std::chars_format::scientific);
   uint64_t digits = 0;
   int n_decimals = 0;
   const char* p = text;
@@ -170,10 +170,11 @@ void read_model(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
 }
 
 uint8_t read_added_flags(const JsonNode& token) {
-  static constexpr std::pair<const char*, uint8_t> kFlags[] = {
-      {"special", kAddedSpecial},         {"lstrip", kAddedLstrip},
-      {"rstrip", kAddedRstrip},           {"single_word", kAddedSingleWord},
-      {"normalized", kAddedNormalized}};
+  static constexpr std::pair<const char*, uint8_t> kFlags[] = {{"special", kAddedSpecial},
+                                                               {"lstrip", kAddedLstrip},
+                                                               {"rstrip", kAddedRstrip},
+                                                               {"single_word", kAddedSingleWord},
+                                                               {"normalized", kAddedNormalized}};
   int flags = 0;
   for (const auto& [name, bit] : kFlags) flags |= token.at(name).boolean() ? bit : 0;
   return static_cast<uint8_t>(flags);
@@ -213,8 +214,7 @@ bool read_template_piece(const JsonNode& piece, const JsonNode& processor,
     fail(MOE_ERR_UNSUPPORTED, "%s: a second text", piece.path().c_str());
   }
   const std::string name = piece.at("SpecialToken").at("id").string();
-  for (const JsonNode& id :
-       processor.at("special_tokens").at(name.c_str()).at("ids").elements()) {
+  for (const JsonNode& id : processor.at("special_tokens").at(name.c_str()).at("ids").elements()) {
     ids.push_back(static_cast<uint32_t>(id.integer(0, kMaxId)));
   }
   return false;
@@ -263,7 +263,8 @@ void write_table(const JsonNode& root, const Pieces& pieces, TokenizerData& data
     data.token_bytes.insert(data.token_bytes.end(), piece.begin(), piece.end());
     data.token_bytes.push_back(0);
     if (data.token_bytes.size() > kMaxTableBytes) {
-      fail(MOE_ERR_FORMAT, "%s: tokens of more than %zu bytes", root.path().c_str(), kMaxTableBytes);
+      fail(MOE_ERR_FORMAT, "%s: tokens of more than %zu bytes", root.path().c_str(),
+           kMaxTableBytes);
     }
     data.token_ends.push_back(static_cast<uint32_t>(data.token_bytes.size()));
   }

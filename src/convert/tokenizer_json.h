@@ -1,8 +1,8 @@
 #pragma once
-// Reads the tokenizer of a Hugging Face checkpoint: tokenizer.json as the package `tokenizers` writes
-// it (version 1.0), with the names of special tokens from tokenizer_config.json or
-// special_tokens_map.json. Throws a Failure that names the place in the file; what the library cannot
-// do (WordPiece, WordLevel, dropout, Bert's normaliser ...) is refused by name.
+// Reads the tokenizer of a Hugging Face checkpoint: tokenizer.json as the package `tokenizers`
+// writes it (version 1.0), with the names of special tokens from tokenizer_config.json or
+// special_tokens_map.json. Throws a Failure that names the place in the file; what the library
+// cannot do (WordPiece, WordLevel, dropout, Bert's normaliser ...) is refused by name.
 
 #include <cstdint>
 #include <string>
@@ -53,8 +53,7 @@ struct TokenizerData {
 };
 
 /// `folder`/`name` (usually tokenizer.json) and the files beside it that name special tokens.
-TokenizerData read_tokenizer(const std::string& folder,
-                             const std::string& name = "tokenizer.json");
+TokenizerData read_tokenizer(const std::string& folder, const std::string& name = "tokenizer.json");
 
 /// The document alone. `what` stands in front of errors.
 TokenizerData parse_tokenizer(const Json& document, const std::string& what);

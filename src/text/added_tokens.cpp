@@ -72,7 +72,10 @@ bool AddedTokens::find(std::string_view text, size_t* at, size_t floor, bool spe
 #if MOE_TEXT
     if ((flags & kAddedSingleWord) != 0 && inside_word(text, match->begin, match->end)) continue;
     if ((flags & kAddedLstrip) != 0) match->begin = skip_space_left(text, match->begin, floor);
-    if ((flags & kAddedRstrip) != 0) match->end = skip_space_right(text, match->end);
+    // Inside white space that the token before took, it ends where that does.
+    if ((flags & kAddedRstrip) != 0) {
+      match->end = floor > match->end ? floor : skip_space_right(text, match->end);
+    }
 #else
     (void)floor;
 #endif

@@ -6,8 +6,8 @@
 
 namespace moe {
 
-/// Leftmost-longest search, with the side conditions of `tokenizers`: a match that is refused (not a
-/// single word, or a special token that may not be found) still uses up its text.
+/// Leftmost-longest search, with the side conditions of `tokenizers`: a match that is refused (not
+/// a single word, or a special token that may not be found) still uses up its text.
 class AddedTokens final {
  public:
   explicit AddedTokens(const Allocator& allocator) : trie_(allocator) {}
@@ -24,8 +24,9 @@ class AddedTokens final {
     size_t end;
     int32_t id;
   };
-  /// The next token from text[*at] on, and *at behind it. Stripped white space (not left of `floor`)
-  /// counts as part of the match, but *at does not move over it: a token within it is found as well.
+  /// The next token from text[*at] on, and *at behind it. Stripped white space (not left of
+  /// `floor`) counts as part of the match, but *at does not move over it: a token within it is
+  /// found as well.
   bool find(std::string_view text, size_t* at, size_t floor, bool special, Match* match) const;
 
  private:

@@ -78,8 +78,9 @@ Status Bpe::add_pair(uint32_t left, uint32_t right, uint32_t rank, uint32_t merg
                     c.size() == a.size() + b.size() - prefix_.size() &&
                     slice(c, 0, a.size()) == a && slice(c, a.size()) == slice(b, prefix_.size());
   if (!fits) {
-    return Status::error(MOE_ERR_FORMAT, "tokenizer: merge %u: token %u is not %u and %u put together",
-                         rank, merged, left, right);
+    return Status::error(MOE_ERR_FORMAT,
+                         "tokenizer: merge %u: token %u is not %u and %u put together", rank,
+                         merged, left, right);
   }
   const size_t mask = pairs_.size() - 1;
   size_t slot = pair_hash(left, right) & mask;
@@ -107,7 +108,8 @@ const Bpe::Pair* Bpe::find_pair(int32_t left, int32_t right) const {
   return nullptr;
 }
 
-// A character as it stands in the vocabulary: with the prefix or suffix its place in the word asks for.
+// A character as it stands in the vocabulary: with the prefix or suffix its place in the word asks
+// for.
 Status Bpe::affix(std::string_view character, bool first, bool last, BpeScratch& scratch,
                   std::string_view* symbol) const {
   *symbol = character;
@@ -142,8 +144,8 @@ Status Bpe::to_symbols(std::string_view piece, BpeScratch& scratch) const {
       continue;
     }
     const auto byte_id = [&](char b) { return byte_ids_[static_cast<uint8_t>(b)]; };
-    if (byte_fallback_ && std::all_of(symbol.begin(), symbol.end(),
-                                      [&](char b) { return byte_id(b) >= 0; })) {
+    if (byte_fallback_ &&
+        std::all_of(symbol.begin(), symbol.end(), [&](char b) { return byte_id(b) >= 0; })) {
       for (const char b : symbol) MOE_TRY(add(byte_id(b)));
       continue;
     }

@@ -35,8 +35,8 @@ class Bpe final {
   /// Checks the merges: ids, texts and duplicates. `vocabulary` and the spec's memory must stay.
   Status create(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
-  /// Appends the ids of `piece` (valid UTF-8). A character that has no token, where there is neither a
-  /// fallback nor an unknown token, leaves nothing.
+  /// Appends the ids of `piece` (valid UTF-8). A character that has no token, where there is
+  /// neither a fallback nor an unknown token, leaves nothing.
   Status encode(std::string_view piece, BpeScratch& scratch, Array<int32_t>& ids) const;
 
  private:
@@ -56,8 +56,8 @@ class Bpe final {
   Status merge_long(BpeScratch& scratch) const;
 
   const Vocabulary* vocabulary_ = nullptr;
-  Array<Pair> pairs_;        // open addressing
-  Array<int32_t> small_;     // ids of the characters below U+0800
+  Array<Pair> pairs_;     // open addressing
+  Array<int32_t> small_;  // ids of the characters below U+0800
   int32_t byte_ids_[256] = {};
   bool byte_fallback_ = false;
   bool fuse_unk_ = false;

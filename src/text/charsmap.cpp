@@ -9,6 +9,7 @@ namespace moe {
 namespace {
 
 constexpr size_t kLongestGrapheme = 5;  // bytes; longer ones are taken apart
+constexpr size_t kLongestReplacement = 255;
 
 size_t grapheme_length(std::string_view text) {
   Utf8Char c = utf8_next(text.data());
@@ -57,11 +58,11 @@ bool Charsmap::transform(std::string_view text, std::string_view* replacement) c
     if (node >= n_units_) return false;
     if (((u >> 8) & 1) == 0) continue;
     const size_t begin = unit(node) & ((1U << 31) - 1);
-    if (begin > replacements_.size()) return false;
-    const size_t end = std::min(replacements_.find('\0', begin), replacements_.size());
-    // An offset into the middle of a character can only be damage.
-    *replacement = slice(replacements_, begin, end - begin);
-    return utf8_is_valid(*replacement);
+    const std::string_view rest = slice(replacements_, begin, kLongestReplacement + 1);
+    const size_t n = std::min(rest.find('\0'), rest.size());
+    *replacement = slice(rest, 0, n);
+    // Too long, or an offset into the middle of a character: only damage does that.
+    return n <= kLongestReplacement && utf8_is_valid(*replacement);
   }
   return false;
 }

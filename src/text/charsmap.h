@@ -7,8 +7,8 @@
 
 namespace moe {
 
-/// Layout (SentencePiece, normalizer.cc): bytes of the array (u32), the array (u32 units of the Darts
-/// double array), then zero-terminated replacements. Views the bytes it is made of.
+/// Layout (SentencePiece, normalizer.cc): bytes of the array (u32), the array (u32 units of the
+/// Darts double array), then zero-terminated replacements. Views the bytes it is made of.
 class Charsmap final {
  public:
   Status create(Span<const uint8_t> data);

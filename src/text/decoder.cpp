@@ -111,8 +111,11 @@ Status Decoder::create(Span<const TextStepSpec> specs) {
 Status decode_step(const DecoderStep& step, bool first, String& out, std::string_view* token) {
   switch (step.kind) {
     case DecoderStep::kByteFallback:
-    case DecoderStep::kFuse: return {};
-    case DecoderStep::kStrip: *token = strip_token(*token, step); return {};
+    case DecoderStep::kFuse:
+      return {};
+    case DecoderStep::kStrip:
+      *token = strip_token(*token, step);
+      return {};
     case DecoderStep::kByteLevel:
       out.clear();
       MOE_TRY(from_byte_level(*token, out));

@@ -9,7 +9,7 @@ namespace moe {
 struct DecoderStep {
   enum Kind { kReplace, kStrip, kMetaspace, kByteFallback, kFuse, kByteLevel };
   Kind kind = kFuse;
-  uint32_t start = 0;        // strip: how many at most
+  uint32_t start = 0;  // strip: how many at most
   uint32_t stop = 0;
   bool drop_first = false;   // metaspace: the first token's marks stand for nothing
   std::string_view pattern;  // what is replaced or stripped
@@ -21,7 +21,8 @@ class Decoder final {
  public:
   explicit Decoder(const Allocator& allocator) : steps_(allocator) {}
 
-  /// MOE_ERR_UNSUPPORTED for a step that is unknown or stands where it cannot be run token by token.
+  /// MOE_ERR_UNSUPPORTED for a step that is unknown or stands where it cannot be run token by
+  /// token.
   Status create(Span<const TextStepSpec> steps);
   /// Pieces are the bytes of the text.
   Status create_for_bytes() { return steps_.push(DecoderStep()); }
@@ -40,8 +41,8 @@ class Decoder final {
   bool has_final_strip_ = false;
 };
 
-/// One step on one token. *token becomes its result, which may lie in `out` (which it does not view).
-/// `first`: it is the first token of the text. byte_fallback and fuse do nothing here.
+/// One step on one token. *token becomes its result, which may lie in `out` (which it does not
+/// view). `first`: it is the first token of the text. byte_fallback and fuse do nothing here.
 Status decode_step(const DecoderStep& step, bool first, String& out, std::string_view* token);
 
 /// The byte of a piece like <0x0A>, or -1.

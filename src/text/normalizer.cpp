@@ -67,7 +67,8 @@ std::string_view strip(std::string_view text, bool left, bool right, bool* at_st
 
 Status Normalizer::create(Span<const TextStepSpec> specs, const RegexLibrary& library) {
   if (specs.size > kMaxSteps) {
-    return Status::error(MOE_ERR_FORMAT, "normalizer: %zu steps, at most %zu", specs.size, kMaxSteps);
+    return Status::error(MOE_ERR_FORMAT, "normalizer: %zu steps, at most %zu", specs.size,
+                         kMaxSteps);
   }
   MOE_TRY(steps_.resize(specs.size));
   for (size_t i = 0; i < specs.size; ++i) {
@@ -120,24 +121,29 @@ Status Normalizer::create_step(const TextStepSpec& spec, const RegexLibrary& lib
 Status Normalizer::run_step(const Step& step, std::string_view text, RegexSearch& search,
                             Array<char>& out, bool* at_start) {
   switch (step.kind) {
-    case Kind::kForm: return normal_form(step.form, text, out);
-    case Kind::kLowercase: return lowercase(text, out);
+    case Kind::kForm:
+      return normal_form(step.form, text, out);
+    case Kind::kLowercase:
+      return lowercase(text, out);
     case Kind::kStripAccents:
-      return map_characters(text, out, at_start,
-                            [](uint32_t c) { return is_mark(c) ? ~0U : c; });
+      return map_characters(text, out, at_start, [](uint32_t c) { return is_mark(c) ? ~0U : c; });
     case Kind::kNmt:
       return map_characters(text, out, at_start, [](uint32_t c) {
         const uint32_t mapped = nmt(c);
         return mapped == 0 && c != 0 ? ~0U : mapped;
       });
-    case Kind::kStrip: return append(out, strip(text, step.left, step.right, at_start));
+    case Kind::kStrip:
+      return append(out, strip(text, step.left, step.right, at_start));
     case Kind::kPrepend: {
       if (!text.empty()) MOE_TRY(append(out, step.content));
       return append(out, text);
     }
-    case Kind::kReplace: return step.finder.replace(text, step.content, search, out);
-    case Kind::kPrecompiled: return step.charsmap.normalise(text, out);
-    case Kind::kByteLevel: return to_byte_level(text, out);
+    case Kind::kReplace:
+      return step.finder.replace(text, step.content, search, out);
+    case Kind::kPrecompiled:
+      return step.charsmap.normalise(text, out);
+    case Kind::kByteLevel:
+      return to_byte_level(text, out);
   }
   return {};
 }

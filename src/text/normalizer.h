@@ -22,7 +22,15 @@ class Normalizer final {
 
  private:
   enum class Kind {
-    kForm, kLowercase, kStripAccents, kNmt, kStrip, kPrepend, kReplace, kPrecompiled, kByteLevel
+    kForm,
+    kLowercase,
+    kStripAccents,
+    kNmt,
+    kStrip,
+    kPrepend,
+    kReplace,
+    kPrecompiled,
+    kByteLevel
   };
   struct Step {
     Kind kind = Kind::kForm;

@@ -19,11 +19,24 @@ struct TokenizerParts final {
   enum Kind { kBytes, kBpe, kUnigram };
 
   explicit TokenizerParts(const Allocator& a)
-      : allocator(&a), vocabulary(a), added(a), decoder(a), prefix(a), suffix(a)
+      : allocator(&a),
+        vocabulary(a),
+        added(a),
+        decoder(a),
+        prefix(a),
+        suffix(a)
 #if MOE_TEXT
-        , added_normalized(a), normalizer(a), pre_tokenizer(a), bpe(a), unigram(a), normalized_texts(a), normalized(a)
+        ,
+        added_normalized(a),
+        normalizer(a),
+        pre_tokenizer(a),
+        bpe(a),
+        unigram(a),
+        normalized_texts(a),
+        normalized(a)
 #endif
-  {}
+  {
+  }
 
   const Allocator* allocator;
   Kind kind = kBytes;

@@ -146,7 +146,8 @@ Status PreTokenizer::split_with(Behavior behavior, State& state, F&& find) {
     if (behavior == Behavior::kMergedWithNext) {
       // A match joins the gap that follows it.
       for (size_t i = 0; i < matches.size(); ++i) {
-        const bool joins = matches[i].is_match && i + 1 < matches.size() && !matches[i + 1].is_match;
+        const bool joins =
+            matches[i].is_match && i + 1 < matches.size() && !matches[i + 1].is_match;
         MOE_TRY(emit(matches[i].begin, matches[i + (joins ? 1 : 0)].end));
         if (joins) ++i;
       }
@@ -239,7 +240,8 @@ Status PreTokenizer::byte_level(const Step& step, State& state) {
 Status PreTokenizer::metaspace(const Step& step, State& state) {
   const auto replaced = [&](std::string_view text, bool at_start, Array<char>& out) -> Status {
     const bool has_one = text[0] == ' ' || slice(text, 0, step.content.size()) == step.content;
-    const bool wants = step.scheme == Scheme::kAlways || (step.scheme == Scheme::kFirst && at_start);
+    const bool wants =
+        step.scheme == Scheme::kAlways || (step.scheme == Scheme::kFirst && at_start);
     if (wants && !has_one) MOE_TRY(append(out, step.content));
     for (size_t i = 0; i < text.size();) {
       const size_t space = std::min(text.find(' ', i), text.size());
@@ -258,16 +260,21 @@ Status PreTokenizer::metaspace(const Step& step, State& state) {
 
 Status PreTokenizer::run_step(const Step& step, State& state) {
   switch (step.kind) {
-    case Kind::kSplit: return split(step, state);
-    case Kind::kByteLevel: return byte_level(step, state);
-    case Kind::kMetaspace: return metaspace(step, state);
+    case Kind::kSplit:
+      return split(step, state);
+    case Kind::kByteLevel:
+      return byte_level(step, state);
+    case Kind::kMetaspace:
+      return metaspace(step, state);
     case Kind::kDigits:
       return split_characters(step.flag ? Behavior::kIsolated : Behavior::kContiguous, state,
                               is_number);
-    case Kind::kPunctuation: return split_characters(step.behavior, state, is_punctuation);
+    case Kind::kPunctuation:
+      return split_characters(step.behavior, state, is_punctuation);
     case Kind::kWhitespaceSplit:
       return split_characters(Behavior::kRemoved, state, is_white_space);
-    case Kind::kWhitespace: break;
+    case Kind::kWhitespace:
+      break;
   }
   return split_with(Behavior::kRemoved, state, [](std::string_view text, auto& add) -> Status {
     for (size_t i = 0; i < text.size();) {

@@ -38,12 +38,17 @@ class PreTokenizer final {
 
   /// Takes `text` (valid UTF-8) apart. *out and *pieces view `text` or `scratch`.
   Status run(std::string_view text, bool at_start, RegexSearch& search,
-             PreTokenizerScratch& scratch, std::string_view* out,
-             Span<const Piece>* pieces) const;
+             PreTokenizerScratch& scratch, std::string_view* out, Span<const Piece>* pieces) const;
 
  private:
   enum class Kind {
-    kSplit, kByteLevel, kMetaspace, kDigits, kPunctuation, kWhitespace, kWhitespaceSplit
+    kSplit,
+    kByteLevel,
+    kMetaspace,
+    kDigits,
+    kPunctuation,
+    kWhitespace,
+    kWhitespaceSplit
   };
   enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
   enum class Scheme { kAlways, kFirst, kNever };

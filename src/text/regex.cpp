@@ -32,17 +32,17 @@ void pcre_free(void* pointer, void* user) {
 constexpr size_t kMaxPatternBytes = 1 << 16;
 constexpr uint32_t kHeapKib = 64 * 1024;
 
-// Steps that PCRE2 may take from one starting point. Where that is not enough, it is tried again with
-// the next limit and charged, so that the work on a text is bounded and yet no ordinary pattern ever
-// hits the end. The limit counts from each starting point anew: few of them are tried per call.
+// Steps that PCRE2 may take from one starting point. Where that is not enough, it is tried again
+// with the next limit and charged, so that the work on a text is bounded and yet no ordinary
+// pattern ever hits the end. The limit counts from each starting point anew: few of them are tried
+// per call.
 constexpr uint32_t kStepLimits[] = {1000, 30'000, 1'000'000, 40'000'000};
 constexpr size_t kWindow = 64;
 constexpr uint64_t kBudget = 100'000'000;
 constexpr uint64_t kBudgetPerByte = 200;
 
 uint32_t compile_options() {
-  return PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
-         PCRE2_USE_OFFSET_LIMIT;
+  return PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
 }
 
 struct ScriptTest {
@@ -73,8 +73,8 @@ RegexLibrary::~RegexLibrary() {
 }
 
 Status RegexLibrary::create(const Allocator& allocator) {
-  general_ = pcre2_general_context_create(pcre_allocate, pcre_free,
-                                          const_cast<Allocator*>(&allocator));
+  general_ =
+      pcre2_general_context_create(pcre_allocate, pcre_free, const_cast<Allocator*>(&allocator));
   if (general_ == nullptr) return out_of_memory("regular expressions", sizeof(void*));
   compile_ = pcre2_compile_context_create(general_);
   if (compile_ == nullptr) return out_of_memory("regular expressions", sizeof(void*));

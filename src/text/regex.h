@@ -50,8 +50,8 @@ class Regex final {
   pcre2_real_code_8* code_ = nullptr;
 };
 
-/// Working memory of searching; one thread. Counts the work, over all the texts that it searches, and
-/// ends with MOE_ERR_TEXT when a pattern blows up.
+/// Working memory of searching; one thread. Counts the work, over all the texts that it searches,
+/// and ends with MOE_ERR_TEXT when a pattern blows up.
 class RegexSearch final {
  public:
   RegexSearch() = default;

@@ -11,9 +11,7 @@ constexpr std::string_view kHexItems = "0-9A-Fa-f";
 constexpr size_t kMaxDepth = 200;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_hex(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 class Translator {
  public:
@@ -32,9 +30,7 @@ class Translator {
   Status unsupported(const char* what) const {
     return Status::error(MOE_ERR_UNSUPPORTED, "pattern: %s at byte %zu is not supported", what, i_);
   }
-  bool starts_with(std::string_view text) const {
-    return slice(in_, i_, text.size()) == text;
-  }
+  bool starts_with(std::string_view text) const { return slice(in_, i_, text.size()) == text; }
   char peek(size_t ahead) const { return i_ + ahead < in_.size() ? in_[i_ + ahead] : '\0'; }
   Status put(std::string_view text) { return out_.append(text.data(), text.size()); }
   Status put_atom(std::string_view text, size_t n_read) {
@@ -51,19 +47,25 @@ class Translator {
   Status item() {
     const char c = in_[i_];
     switch (c) {
-      case '\\': return escape();
-      case '[': return open_class();
-      case '(': return open_group();
+      case '\\':
+        return escape();
+      case '[':
+        return open_class();
+      case '(':
+        return open_group();
       case ')':
         if (depth_ == 0) return Status::error(MOE_ERR_FORMAT, "pattern: a ) without its (");
         atom_ = groups_[--depth_];
         return copy(1);
-      case '{': return interval();
+      case '{':
+        return interval();
       case '|':
       case '*':
       case '+':
-      case '?': return copy(1);
-      default: break;
+      case '?':
+        return copy(1);
+      default:
+        break;
     }
     atom_ = out_.size();
     return copy(utf8_next(in_.data() + i_).length);
@@ -71,16 +73,27 @@ class Translator {
 
   Status escape() {
     switch (peek(1)) {
-      case 's': return put_atom("\\p{White_Space}", 2);
-      case 'S': return put_atom("\\P{White_Space}", 2);
-      case 'w': return put_atom("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]", 2);
-      case 'W': return put_atom("[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]", 2);
-      case 'h': return put_atom("[0-9A-Fa-f]", 2);
-      case 'H': return put_atom("[^0-9A-Fa-f]", 2);
-      case 'O': return put_atom("(?s:.)", 2);
-      case 'b': return word_boundary("(?:(?<=", ")(?!", ")|(?<!", ")(?=");
-      case 'B': return word_boundary("(?:(?<=", ")(?=", ")|(?<!", ")(?!");
-      default: atom_ = out_.size(); return shared_escape();
+      case 's':
+        return put_atom("\\p{White_Space}", 2);
+      case 'S':
+        return put_atom("\\P{White_Space}", 2);
+      case 'w':
+        return put_atom("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]", 2);
+      case 'W':
+        return put_atom("[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]", 2);
+      case 'h':
+        return put_atom("[0-9A-Fa-f]", 2);
+      case 'H':
+        return put_atom("[^0-9A-Fa-f]", 2);
+      case 'O':
+        return put_atom("(?s:.)", 2);
+      case 'b':
+        return word_boundary("(?:(?<=", ")(?!", ")|(?<!", ")(?=");
+      case 'B':
+        return word_boundary("(?:(?<=", ")(?=", ")|(?<!", ")(?!");
+      default:
+        atom_ = out_.size();
+        return shared_escape();
     }
   }
 
@@ -162,23 +175,32 @@ class Translator {
     }
     if (c == '&' && peek(1) == '&') return unsupported("an intersection of classes");
     if (c == '[') return posix_class();
-    if (c == '-' && peek(1) != ']' &&
-        (after_set || (peek(1) == '\\' && is_set_escape(peek(2))))) {
+    if (c == '-' && peek(1) != ']' && (after_set || (peek(1) == '\\' && is_set_escape(peek(2))))) {
       ++i_;  // no range can begin or end with a set: the hyphen is itself
       return put("\\-");
     }
     if (c != '\\') return copy(utf8_next(in_.data() + i_).length);
     after_set_ = is_set_escape(peek(1));
     switch (peek(1)) {
-      case 's': i_ += 2; return put("\\p{White_Space}");
-      case 'S': i_ += 2; return put("\\P{White_Space}");
-      case 'w': i_ += 2; return put(kWordItems);
-      case 'h': i_ += 2; return put(kHexItems);
+      case 's':
+        i_ += 2;
+        return put("\\p{White_Space}");
+      case 'S':
+        i_ += 2;
+        return put("\\P{White_Space}");
+      case 'w':
+        i_ += 2;
+        return put(kWordItems);
+      case 'h':
+        i_ += 2;
+        return put(kHexItems);
       case 'W':
       case 'H':
       case 'R':
-      case 'X': return unsupported("this escape in a class");
-      default: return shared_escape();
+      case 'X':
+        return unsupported("this escape in a class");
+      default:
+        return shared_escape();
     }
   }
 

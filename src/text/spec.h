@@ -15,15 +15,15 @@ namespace moe {
 /// side); prepend (content); replace (pattern, regex, content); precompiled (data: a SentencePiece
 /// charsmap); byte_level.
 ///
-/// Pre-tokenizers: split (pattern, regex, behavior, invert); byte_level (flag: put a space in front;
-/// regex: split with GPT-2's pattern first); metaspace (content: the one character that stands for a
-/// space, scheme, flag: split); digits (flag: one by one); punctuation (behavior); whitespace;
-/// whitespace_split. behavior: removed isolated merged_with_previous merged_with_next contiguous.
-/// scheme: always first never.
+/// Pre-tokenizers: split (pattern, regex, behavior, invert); byte_level (flag: put a space in
+/// front; regex: split with GPT-2's pattern first); metaspace (content: the one character that
+/// stands for a space, scheme, flag: split); digits (flag: one by one); punctuation (behavior);
+/// whitespace; whitespace_split. behavior: removed isolated merged_with_previous merged_with_next
+/// contiguous. scheme: always first never.
 ///
-/// Decoders: byte_level; byte_fallback; fuse; metaspace (content, scheme); replace (pattern, plain text
-/// only, content); strip (content: one character, start and stop: how many at most). A decoder is
-/// (replace | strip | metaspace)* byte_fallback? (replace | strip | metaspace)*
+/// Decoders: byte_level; byte_fallback; fuse; metaspace (content, scheme); replace (pattern, plain
+/// text only, content); strip (content: one character, start and stop: how many at most). A decoder
+/// is (replace | strip | metaspace)* byte_fallback? (replace | strip | metaspace)*
 /// [(fuse | byte_level) strip*]; no step at all puts a space between tokens.
 struct TextStepSpec {
   std::string_view kind;
@@ -56,12 +56,12 @@ enum AddedTokenFlag : uint8_t {
 struct TokenizerSpec {
   std::string_view kind;  // "bytes", "bpe", "unigram"
 
-  /// Piece i ends with a zero byte, at token_bytes[token_ends[i] - 1]; empty = unused id. For "bytes"
-  /// an empty table stands for the 256 bytes; otherwise piece i < 256 must be that byte.
+  /// Piece i ends with a zero byte, at token_bytes[token_ends[i] - 1]; empty = unused id. For
+  /// "bytes" an empty table stands for the 256 bytes; otherwise piece i < 256 must be that byte.
   Span<const uint8_t> token_bytes;
   Span<const uint32_t> token_ends;
-  Span<const double> scores;     // (n_tokens) for "unigram"
-  Span<const uint32_t> merges;   // (n_merges, 3) for "bpe": left, right, result; best first
+  Span<const double> scores;    // (n_tokens) for "unigram"
+  Span<const uint32_t> merges;  // (n_merges, 3) for "bpe": left, right, result; best first
 
   Span<const uint32_t> added_ids;
   Span<const uint8_t> added_flags;  // same length, AddedTokenFlag

@@ -5,10 +5,10 @@
 
 namespace moe {
 
-/// The texts that push() and finish() append are together exactly what Tokenizer::decode() gives for
-/// all the ids. Byte tokens that form no character become one U+FFFD each, other bytes that form none
-/// one for each maximal part of a sequence. One thread; the tokenizer must outlive it. No allocation
-/// once its buffers have grown.
+/// The texts that push() and finish() append are together exactly what Tokenizer::decode() gives
+/// for all the ids. Byte tokens that form no character become one U+FFFD each, other bytes that
+/// form none one for each maximal part of a sequence. One thread; the tokenizer must outlive it. No
+/// allocation once its buffers have grown.
 class StreamDecoder final {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special, const Allocator& allocator);
@@ -29,15 +29,15 @@ class StreamDecoder final {
 
   const Tokenizer* tokenizer_;
   bool skip_special_;
-  bool first_ = true;       // no token yet
-  bool at_start_ = true;    // a final strip may still take from the start
-  size_t n_stripped_ = 0;   // and how many characters it took
-  size_t n_held_ = 0;       // characters that it may take from the end
-  char fallback_[4] = {};   // byte tokens that may become a character
+  bool first_ = true;      // no token yet
+  bool at_start_ = true;   // a final strip may still take from the start
+  size_t n_stripped_ = 0;  // and how many characters it took
+  size_t n_held_ = 0;      // characters that it may take from the end
+  char fallback_[4] = {};  // byte tokens that may become a character
   size_t n_fallback_ = 0;
-  char tail_[4] = {};       // the start of a character, at the end of the text so far
+  char tail_[4] = {};  // the start of a character, at the end of the text so far
   size_t n_tail_ = 0;
-  String scratch_[4];       // two before byte_fallback, two after it
+  String scratch_[4];  // two before byte_fallback, two after it
 };
 
 }  // namespace moe

@@ -9,7 +9,8 @@ Status Finder::create(const TextStepSpec& spec, const RegexLibrary& library,
   if (spec.regex) return regex_.create(spec.pattern, library, allocator);
   if (spec.pattern.empty() || spec.pattern.size() > kMaxContentBytes ||
       !utf8_is_valid(spec.pattern)) {
-    return Status::error(MOE_ERR_FORMAT, "pattern: expected 1 to %zu bytes of UTF-8, found %zu bytes",
+    return Status::error(MOE_ERR_FORMAT,
+                         "pattern: expected 1 to %zu bytes of UTF-8, found %zu bytes",
                          kMaxContentBytes, spec.pattern.size());
   }
   literal_ = spec.pattern;

@@ -10,8 +10,8 @@ namespace moe {
 /// The largest that a text may become on its way to ids, in any case.
 inline constexpr size_t kMaxGrownBytes = size_t{1} << 31;
 
-/// After each step a text may be 64 times as long as at first, and 1 MiB: enough for every normal form,
-/// and steps that feed each other are stopped.
+/// After each step a text may be 64 times as long as at first, and 1 MiB: enough for every normal
+/// form, and steps that feed each other are stopped.
 inline Status check_growth(size_t n_bytes, size_t n_at_first) {
   if (n_bytes <= (size_t{1} << 20) + 64 * n_at_first) return {};
   return Status::error(MOE_ERR_TEXT, "text: the tokenizer's steps make %zu bytes of %zu", n_bytes,

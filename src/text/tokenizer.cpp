@@ -55,7 +55,8 @@ Status create_added(const TokenizerSpec& spec, TokenizerParts& p) {
   for (size_t i = 0; i < spec.added_ids.size; ++i) {
     const uint32_t id = spec.added_ids[i];
     const uint8_t flags = spec.added_flags[i];
-    constexpr uint8_t needs_text = kAddedLstrip | kAddedRstrip | kAddedSingleWord | kAddedNormalized;
+    constexpr uint8_t needs_text =
+        kAddedLstrip | kAddedRstrip | kAddedSingleWord | kAddedNormalized;
     if (p.kind == TokenizerParts::kBytes && (flags & needs_text) != 0) {
       return Status::error(MOE_ERR_UNSUPPORTED,
                            "tokenizer: added token %u: flags that the kind \"bytes\" does not have",
@@ -79,12 +80,13 @@ Status create_normalized(const TokenizerSpec& spec, TokenizerParts& p) {
     bool at_start = true;
     MOE_TRY(p.normalizer.run(p.vocabulary.piece(id), search, buffers, &text, &at_start));
     if (text.empty()) {
-      return Status::error(MOE_ERR_FORMAT, "tokenizer: added token %u is empty when normalised", id);
+      return Status::error(MOE_ERR_FORMAT, "tokenizer: added token %u is empty when normalised",
+                           id);
     }
     const size_t begin = p.normalized_texts.size();
     MOE_TRY(append(p.normalized_texts, text));
-    MOE_TRY(p.normalized.push({id, static_cast<uint32_t>(begin),
-                               static_cast<uint32_t>(p.normalized_texts.size())}));
+    MOE_TRY(p.normalized.push(
+        {id, static_cast<uint32_t>(begin), static_cast<uint32_t>(p.normalized_texts.size())}));
   }
   std::sort(p.normalized.begin(), p.normalized.end(),
             [](const auto& a, const auto& b) { return a.id < b.id; });

@@ -12,9 +12,9 @@ struct TokenizerParts;
 
 /// Immutable once made: every const method may be called from any number of threads.
 ///
-/// Bytes that are not UTF-8 are replaced by U+FFFD before anything else (one for each maximal part of
-/// a sequence, as Python's errors="replace" does), except for the kind "bytes", which takes bytes as
-/// they are.
+/// Bytes that are not UTF-8 are replaced by U+FFFD before anything else (one for each maximal part
+/// of a sequence, as Python's errors="replace" does), except for the kind "bytes", which takes
+/// bytes as they are.
 class Tokenizer final {
  public:
   /// Checks all of `spec` and builds the tables. MOE_ERR_FORMAT names what is wrong,
@@ -29,9 +29,9 @@ class Tokenizer final {
   int n_vocab() const;
 
   /// Appends the ids of `text`. add_special: with the ids that the tokenizer puts around a text.
-  /// parse_special: special tokens spelled out in the text become their id; without it a text cannot
-  /// forge them. MOE_ERR_TEXT when a pattern of the tokenizer exceeds its limits or a character has
-  /// no token; `ids` is then as it was.
+  /// parse_special: special tokens spelled out in the text become their id; without it a text
+  /// cannot forge them. MOE_ERR_TEXT when a pattern of the tokenizer exceeds its limits or a
+  /// character has no token; `ids` is then as it was.
   Status encode(std::string_view text, bool add_special, bool parse_special,
                 Array<int32_t>& ids) const;
 
@@ -39,7 +39,8 @@ class Tokenizer final {
   /// skip_special leaves special tokens out. MOE_ERR_RANGE for an id the model does not have.
   Status decode(Span<const int32_t> ids, bool skip_special, String& text) const;
 
-  /// Appends the bytes that one token stands for, whatever its neighbours; may be part of a character.
+  /// Appends the bytes that one token stands for, whatever its neighbours; may be part of a
+  /// character.
   Status token_bytes(int32_t id, String& bytes) const;
 
   /// The vocabulary's spelling ("Ġthe"), followed by a zero byte; empty for an id without a token.

@@ -45,8 +45,8 @@ struct Normaliser {
   Status add(uint32_t code) {
     int32_t parts[32];  // the longest decomposition has 18
     int boundary = 0;
-    const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts, 32, options,
-                                           &boundary);
+    const auto n =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts, 32, options, &boundary);
     if (n < 0 || n > 32) {
       return Status::error(MOE_ERR_TEXT, "text: U+%04X cannot be normalised", code);
     }

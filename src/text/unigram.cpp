@@ -8,7 +8,8 @@
 
 namespace moe {
 namespace {
-constexpr double kUnkPenalty = 10.0;  // below the lowest score, as SentencePiece has it
+constexpr double kUnkPenalty = 10.0;     // below the lowest score, as SentencePiece has it
+constexpr size_t kMaxPieceBytes = 1024;  // bounds the work per character
 }  // namespace
 
 Status Unigram::create(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
@@ -26,6 +27,10 @@ Status Unigram::create(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
     if ((vocabulary.flags(id) & kTokenInModel) == 0) continue;
     if (!std::isfinite(scores_[id])) {
       return Status::error(MOE_ERR_FORMAT, "tokenizer: the score of token %u is not finite", id);
+    }
+    if (vocabulary.piece(id).size() > kMaxPieceBytes) {
+      return Status::error(MOE_ERR_FORMAT, "tokenizer: token %u is longer than %zu bytes", id,
+                           kMaxPieceBytes);
     }
     lowest = std::min(lowest, scores_[id]);
     MOE_TRY(entries.push({vocabulary.piece(id), id}));
@@ -60,7 +65,8 @@ Status Unigram::search(std::string_view piece, UnigramScratch& scratch) const {
     }
     if (!has_single) {
       if (unk_id_ < 0) {
-        return Status::error(MOE_ERR_TEXT, "text: \"%.*s\" has no token, and there is no unknown one",
+        return Status::error(MOE_ERR_TEXT,
+                             "text: \"%.*s\" has no token, and there is no unknown one",
                              static_cast<int>(length), piece.data() + at);
       }
       offer(at, at + length, unk_score_ + best[at].score, unk_id_);
@@ -81,8 +87,7 @@ Status Unigram::put(std::string_view text, Array<int32_t>& ids) const {
   return {};
 }
 
-Status Unigram::encode(std::string_view piece, UnigramScratch& scratch,
-                       Array<int32_t>& ids) const {
+Status Unigram::encode(std::string_view piece, UnigramScratch& scratch, Array<int32_t>& ids) const {
   MOE_TRY(search(piece, scratch));
   Array<UnigramScratch::Part>& parts = scratch.parts;  // from the last to the first
   parts.clear();

@@ -1,6 +1,6 @@
 #pragma once
-// Unigram language model segmentation of one piece (Kudo 2018, arXiv:1804.10959): the segmentation of
-// the highest summed score.
+// Unigram language model segmentation of one piece (Kudo 2018, arXiv:1804.10959): the segmentation
+// of the highest summed score.
 
 #include "src/text/byte_trie.h"
 #include "src/text/vocabulary.h"
@@ -29,11 +29,13 @@ class Unigram final {
  public:
   explicit Unigram(const Allocator& allocator) : trie_(allocator) {}
 
-  /// Needs a finite score for every token. `vocabulary` and the spec's memory must stay.
+  /// Needs a finite score for every token, none longer than 1024 bytes. `vocabulary` and the spec's
+  /// memory must stay.
   Status create(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
-  /// Appends the ids of `piece` (valid UTF-8). Unknown characters side by side are one unknown text:
-  /// its bytes where byte_fallback can say them, otherwise the unknown token; MOE_ERR_TEXT without one.
+  /// Appends the ids of `piece` (valid UTF-8). Unknown characters side by side are one unknown
+  /// text: its bytes where byte_fallback can say them, otherwise the unknown token; MOE_ERR_TEXT
+  /// without one.
   Status encode(std::string_view piece, UnigramScratch& scratch, Array<int32_t>& ids) const;
 
  private:

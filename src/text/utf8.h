@@ -48,8 +48,7 @@ inline Utf8Char utf8_next(const char* text) {
   if (p[0] < 0x80) return {Utf8Char::kValid, 1, p[0]};
   if (p[0] < 0xE0) return {Utf8Char::kValid, 2, ((p[0] & 0x1FU) << 6) | (p[1] & 0x3FU)};
   if (p[0] < 0xF0) {
-    return {Utf8Char::kValid, 3,
-            ((p[0] & 0x0FU) << 12) | ((p[1] & 0x3FU) << 6) | (p[2] & 0x3FU)};
+    return {Utf8Char::kValid, 3, ((p[0] & 0x0FU) << 12) | ((p[1] & 0x3FU) << 6) | (p[2] & 0x3FU)};
   }
   return {Utf8Char::kValid, 4,
           ((p[0] & 7U) << 18) | ((p[1] & 0x3FU) << 12) | ((p[2] & 0x3FU) << 6) | (p[3] & 0x3FU)};
@@ -102,9 +101,7 @@ inline size_t utf8_valid_prefix(std::string_view text) {
   return i;
 }
 
-inline bool utf8_is_valid(std::string_view text) {
-  return utf8_valid_prefix(text) == text.size();
-}
+inline bool utf8_is_valid(std::string_view text) { return utf8_valid_prefix(text) == text.size(); }
 
 /// Exactly one character?
 inline bool is_one_character(std::string_view text) {

@@ -43,12 +43,13 @@ Status Vocabulary::check_table(const TokenizerSpec& spec, bool bytes) {
     n_bytes = sizeof kByteTable.bytes;
   }
   if (n == 0 || n > kMaxTokens) {
-    return Status::error(MOE_ERR_FORMAT, "tokenizer: expected 1 to %u tokens, found %zu", kMaxTokens,
-                         n);
+    return Status::error(MOE_ERR_FORMAT, "tokenizer: expected 1 to %u tokens, found %zu",
+                         kMaxTokens, n);
   }
   if (spec.model_vocab != 0 && n > spec.model_vocab) {
-    return Status::error(MOE_ERR_FORMAT, "tokenizer: has %zu tokens, the model's vocabulary only %u",
-                         n, spec.model_vocab);
+    return Status::error(MOE_ERR_FORMAT,
+                         "tokenizer: has %zu tokens, the model's vocabulary only %u", n,
+                         spec.model_vocab);
   }
   MOE_TRY(flags_.resize(n));
   uint32_t begin = 0;
@@ -59,7 +60,8 @@ Status Vocabulary::check_table(const TokenizerSpec& spec, bool bytes) {
     begin = ends_[i];
     const std::string_view p = piece(static_cast<uint32_t>(i));
     if (bytes && i < 256 && (p.size() != 1 || static_cast<uint8_t>(p[0]) != i)) {
-      return Status::error(MOE_ERR_FORMAT, "tokenizer: token %zu of kind bytes must be that byte", i);
+      return Status::error(MOE_ERR_FORMAT, "tokenizer: token %zu of kind bytes must be that byte",
+                           i);
     }
     if (!bytes && !utf8_is_valid(p)) {
       return Status::error(MOE_ERR_FORMAT, "tokenizer: token %zu is not UTF-8", i);

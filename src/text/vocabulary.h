@@ -13,8 +13,8 @@ class Vocabulary final {
  public:
   explicit Vocabulary(const Allocator& allocator) : slots_(allocator), flags_(allocator) {}
 
-  /// Checks offsets, terminators, duplicates, added tokens and sizes. `bytes`: an empty table stands
-  /// for the 256 bytes.
+  /// Checks offsets, terminators, duplicates, added tokens and sizes. `bytes`: an empty table
+  /// stands for the 256 bytes.
   Status create(const TokenizerSpec& spec, bool bytes);
 
   uint32_t size() const { return static_cast<uint32_t>(flags_.size()); }

@@ -61,7 +61,9 @@ const BadCase kCases[] = {
     {"merge_huge", MOE_ERR_FORMAT, "merge 0", [](auto& d) { d.merges[2] = 0xFFFFFFFF; }},
     {"merge_text", MOE_ERR_FORMAT, "not 0 and 2 put together", [](auto& d) { d.merges[1] = 2; }},
     {"merge_twice", MOE_ERR_FORMAT, "merges 0 and 2 are the same",
-     [](auto& d) { d.merges.insert(d.merges.end(), {0, 1, 3}); }},
+     [](auto& d) {
+       d.merges.insert(d.merges.end(), {0, 1, 3});
+     }},
     {"merge_cut", MOE_ERR_FORMAT, "no table of merges", [](auto& d) { d.merges.pop_back(); }},
     {"added_range", MOE_ERR_FORMAT, "id 9", [](auto& d) { d.added_ids[0] = 9; }},
     {"added_twice", MOE_ERR_FORMAT, "added twice",
@@ -72,9 +74,13 @@ const BadCase kCases[] = {
     {"added_flags", MOE_ERR_FORMAT, "flags for 2", [](auto& d) { d.added_flags.push_back(0); }},
     {"added_bits", MOE_ERR_FORMAT, "bad flags", [](auto& d) { d.added_flags[0] = 64; }},
     {"added_empty", MOE_ERR_FORMAT, "found 0",
-     [](auto& d) { set_pieces(d, {"a", "b", "c", "ab", "abc", ""}); }},
+     [](auto& d) {
+       set_pieces(d, {"a", "b", "c", "ab", "abc", ""});
+     }},
     {"added_long", MOE_ERR_FORMAT, "1 to 1024 bytes",
-     [](auto& d) { set_pieces(d, {"a", "b", "c", "ab", "abc", std::string(1025, 'x')}); }},
+     [](auto& d) {
+       set_pieces(d, {"a", "b", "c", "ab", "abc", std::string(1025, 'x')});
+     }},
     {"added_vanishes", MOE_ERR_FORMAT, "empty when normalised",
      [](auto& d) {
        d.added_flags[0] = kAddedNormalized;
@@ -93,6 +99,11 @@ const BadCase kCases[] = {
      }},
     {"scores_nan", MOE_ERR_FORMAT, "not finite", [](auto& d) { make_unigram(d, std::nan("")); }},
     {"scores_inf", MOE_ERR_FORMAT, "not finite", [](auto& d) { make_unigram(d, HUGE_VAL); }},
+    {"unigram_long", MOE_ERR_FORMAT, "token 4 is longer than 1024 bytes",
+     [](auto& d) {
+       make_unigram(d, 0);
+       set_pieces(d, {"a", "b", "c", "ab", std::string(1025, 'a'), "<x>"});
+     }},
     {"normalizer", MOE_ERR_UNSUPPORTED, "normalizer nfz",
      [](auto& d) { d.normalizers.push_back(step("nfz")); }},
     {"pre_tokenizer", MOE_ERR_UNSUPPORTED, "pre-tokenizer cut",
@@ -122,7 +133,8 @@ const BadCase kCases[] = {
        d.normalizers.back().content.assign(65, 'x');
      }},
     {"pattern_empty", MOE_ERR_FORMAT, "pattern", [](auto& d) { add_split(d, ""); }},
-    {"pattern_bad", MOE_ERR_FORMAT, "pre-tokenizer split: pattern", [](auto& d) { add_split(d, "(a"); }},
+    {"pattern_bad", MOE_ERR_FORMAT, "pre-tokenizer split: pattern",
+     [](auto& d) { add_split(d, "(a"); }},
     {"pattern_class", MOE_ERR_FORMAT, "a class", [](auto& d) { add_split(d, "[a"); }},
     {"pattern_property", MOE_ERR_FORMAT, "pattern", [](auto& d) { add_split(d, "\\p{Nope}"); }},
     {"pattern_set", MOE_ERR_UNSUPPORTED, "intersection",
@@ -156,8 +168,7 @@ TEST(Limits, PatternsThatBlowUp) {
     ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
     Array<int32_t> ids;
     (void)ids.push(77);
-    const Status status =
-        loaded->tokenizer->encode(std::string(5000, 'a') + "!", true, true, ids);
+    const Status status = loaded->tokenizer->encode(std::string(5000, 'a') + "!", true, true, ids);
     if (!status.ok()) {
       EXPECT_EQ(status.code(), MOE_ERR_TEXT) << status.text();
       EXPECT_EQ(ids.size(), 1u) << "ids must be as they were";
@@ -177,6 +188,37 @@ TEST(Limits, TextThatGrows) {
   ASSERT_TRUE(loaded->status.ok());
   Array<int32_t> ids;
   EXPECT_EQ(loaded->tokenizer->encode("a", false, false, ids).code(), MOE_ERR_TEXT);
+}
+
+// Work that would be quadratic in the length of white space.
+TEST(Limits, WhiteSpaceThatTokensTake) {
+  TokenizerData data = small_bpe();
+  set_pieces(data, {"a", "b", "c", "ab", "abc", "  "});
+  data.added_flags = {kAddedRstrip | kAddedLstrip};
+  const auto loaded = load(data);
+  ASSERT_TRUE(loaded->status.ok());
+  EXPECT_EQ(encode(*loaded->tokenizer, "a" + std::string(400000, ' ') + "b").size(), 200002u);
+}
+
+// A replacement without its end, as long as the file.
+TEST(Limits, CharsmapWithoutEnds) {
+  TokenizerData data = small_bpe();
+  data.normalizers.push_back(step("precompiled"));
+  // One unit array of 1 KiB in which 'a' leads to a leaf with offset 0.
+  std::vector<uint8_t>& map = data.normalizers.back().data;
+  std::vector<uint32_t> units(256, 0);
+  units[0] = 0;
+  units['a'] = 'a' | 1U << 8 | 2U << 10;
+  units['a' ^ 2] = 1U << 31;
+  map = {0, 4, 0, 0};
+  for (const uint32_t u : units) {
+    for (int i = 0; i < 4; ++i) map.push_back(static_cast<uint8_t>(u >> (8 * i)));
+  }
+  map.insert(map.end(), {'b', 0});
+  EXPECT_EQ(encode(*load(data)->tokenizer, "ac"), (IdList{1, 2}));
+  map.pop_back();
+  map.insert(map.end(), 1 << 20, 'b');
+  EXPECT_EQ(encode(*load(data)->tokenizer, "ac"), (IdList{0, 2})) << "not used";
 }
 
 TEST(Limits, UnigramWithoutUnknownToken) {
@@ -210,7 +252,8 @@ TEST(Memory, EveryAllocationOfUseMayFail) {
   for (const char* name : {"added", "unigram_bytes"}) {
     const Json golden = read_json_file(std::string("tests/data/text/") + name + ".json");
     const TokenizerData data = parse_tokenizer(golden.at("tokenizer"), name);
-    const std::string text = "na\xC3\xAFve e\xCC\x81 [L]  the people\n\xFF 12" + std::string(400, 'x');
+    const std::string text =
+        "na\xC3\xAFve e\xCC\x81 [L]  the people\n\xFF 12" + std::string(400, 'x');
     size_t n_load = 0;
     {
       FailingAllocator counter;

@@ -19,8 +19,9 @@ std::string translate(const std::string& pattern) {
 
 TEST(RegexSyntax, LeavesOrdinaryPatternsAlone) {
   for (const char* pattern :
-       {"'(?i:[sdmt]|ll)", "[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++", "a{2}b{1,3}c{1,3}?", "(?<!x)(?<=y)(?>z)",
-        "(?<name>a)\\k<name>", "\\d+\\.\\d*", "[[:alpha:]-]", "\\[\\]", "(?=a)|(?!b)", "\\PL", "x{a}"}) {
+       {"'(?i:[sdmt]|ll)", "[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++", "a{2}b{1,3}c{1,3}?",
+        "(?<!x)(?<=y)(?>z)", "(?<name>a)\\k<name>", "\\d+\\.\\d*", "[[:alpha:]-]", "\\[\\]",
+        "(?=a)|(?!b)", "\\PL", "x{a}"}) {
     EXPECT_EQ(translate(pattern), std::string(pattern) == "x{a}" ? "x\\{a}" : pattern);
   }
 }
@@ -83,14 +84,20 @@ TEST(Regex, FindsMatchesInOrder) {
   EXPECT_EQ(find_all("x*", "axxb"), (Strings{"", "xx", ""})) << "not right after a match";
   EXPECT_EQ(find_all("a", ""), Strings());
   EXPECT_EQ(find_all("(?<=b)a", "ba aba"), (Strings{"a", "a"})) << "looks behind the last match";
-  EXPECT_EQ(find_all("\\s+", "a\xE1\xA0\x8E \xC2\x85" "b"), (Strings{" \xC2\x85"}))
+  EXPECT_EQ(find_all("\\s+",
+                     "a\xE1\xA0\x8E \xC2\x85"
+                     "b"),
+            (Strings{" \xC2\x85"}))
       << "U+180E is no white space, U+0085 is";
 }
 
 // Farther apart than the window of starting points that one call tries.
 TEST(Regex, FindsFarApart) {
   std::string text;
-  for (int i = 0; i < 50; ++i) text += std::string(static_cast<size_t>(i) * 7, 'x') + "\xC3\xA9" "1";
+  for (int i = 0; i < 50; ++i)
+    text += std::string(static_cast<size_t>(i) * 7, 'x') +
+            "\xC3\xA9"
+            "1";
   EXPECT_EQ(find_all("\\d", text).size(), 50u);
   EXPECT_EQ(find_all("\xC3\xA9", text).size(), 50u);
   EXPECT_TRUE(find_all("2", text).empty());

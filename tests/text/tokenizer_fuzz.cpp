@@ -67,8 +67,7 @@ void use_table(const uint8_t* bytes, size_t n, std::string_view text) {
 
 void use_json(std::string_view text) {
   TokenizerData data;
-  const Status status =
-      guarded([&] { data = parse_tokenizer(parse_json(text, "fuzz"), "fuzz"); });
+  const Status status = guarded([&] { data = parse_tokenizer(parse_json(text, "fuzz"), "fuzz"); });
   if (!status.ok()) {
     require(status.code() == MOE_ERR_FORMAT || status.code() == MOE_ERR_UNSUPPORTED);
     return;
@@ -79,8 +78,8 @@ void use_json(std::string_view text) {
 }
 
 const Tokenizer& sound(size_t i) {
-  static const char* const kNames[] = {"gpt2", "llama3", "qwen2", "o200k", "llama2",
-                                       "unigram_bytes", "added"};
+  static const char* const kNames[] = {"gpt2",   "llama3",        "qwen2", "o200k",
+                                       "llama2", "unigram_bytes", "added"};
   static std::unique_ptr<LoadedTokenizer> loaded[std::size(kNames)];
   i %= std::size(kNames);
   if (loaded[i] == nullptr) {

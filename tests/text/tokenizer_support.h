@@ -38,7 +38,8 @@ inline IdList encode(const Tokenizer& tokenizer, std::string_view text, bool add
   return {ids.begin(), ids.end()};
 }
 
-inline std::string decode(const Tokenizer& tokenizer, const IdList& ids, bool skip_special = false) {
+inline std::string decode(const Tokenizer& tokenizer, const IdList& ids,
+                          bool skip_special = false) {
   String text;
   check(tokenizer.decode({ids.data(), ids.size()}, skip_special, text));
   return std::string(text.view());

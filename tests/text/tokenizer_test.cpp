@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "src/text/stream_decoder.h"
+#include "tests/support/failing_allocator.h"
 #include "tests/text/tokenizer_support.h"
 
 namespace moe {
@@ -94,7 +95,10 @@ TEST(Encode, InvalidUtf8IsReplaced) {
   set_pieces(data, {"a", "b", "c", "ab", "abc", "<x>", kBad});
   const auto loaded = load(data);
   const Tokenizer& t = *loaded->tokenizer;
-  EXPECT_EQ(encode(t, "a\xFF" "b"), (IdList{0, 6, 1}));
+  EXPECT_EQ(encode(t,
+                   "a\xFF"
+                   "b"),
+            (IdList{0, 6, 1}));
   EXPECT_EQ(encode(t, "\xF0\x9F\x98"), (IdList{6})) << "one for a character cut short";
   EXPECT_EQ(encode(t, "\xE2\x28\xA1"), (IdList{6, 6}));
   EXPECT_EQ(encode(t, "\xED\xA0\x80"), (IdList{6, 6, 6})) << "a surrogate: as Python does";
@@ -183,6 +187,27 @@ TEST(Stream, HoldsBackUntilACharacterIsWhole) {
   EXPECT_EQ(text.view(), "a");
   EXPECT_EQ(decoder.push(256, text).code(), MOE_ERR_RANGE);
   EXPECT_EQ(decoder.push(-1, text).code(), MOE_ERR_RANGE);
+}
+
+TEST(Stream, AllocatesNothingOnceWarm) {
+  const auto loaded = load(byte_fallback());
+  FailingAllocator allocator;
+  {
+    StreamDecoder decoder(*loaded->tokenizer, false, allocator.get());
+    String text;
+    ASSERT_TRUE(text.append("a text with room for what comes").ok());
+    const auto round = [&] {
+      text.clear();
+      for (const int32_t id : {1, 2, 3 + 0xC3, 3 + 0xA9, 1, 2}) {
+        ASSERT_TRUE(decoder.push(id, text).ok());
+      }
+      ASSERT_TRUE(decoder.finish(text).ok());
+    };
+    round();
+    const size_t n = allocator.n_allocations();
+    for (int i = 0; i < 100; ++i) round();
+    EXPECT_EQ(allocator.n_allocations(), n);
+  }
 }
 
 TEST(Stream, AnyBytesAsDecode) {
