@@ -41,7 +41,7 @@ Status ThreadPool::start(int n_threads) {
   if (n_threads == 0) n_threads = usable_cpus();
   MOE_TRY(workers_.reserve(static_cast<size_t>(n_threads)));
   for (int i = 1; i < n_threads; ++i) {
-    MOE_TRY(workers_.push(Worker{this, {}, i}));
+    MOE_TRY(workers_.push(Worker{this, {}}));
     if (pthread_create(&workers_.back().thread, nullptr, worker_main, &workers_.back()) != 0) {
       workers_.pop();
       stop();
@@ -66,27 +66,38 @@ void ThreadPool::stop() {
 
 void* ThreadPool::worker_main(void* worker) {
   auto* w = static_cast<Worker*>(worker);
-  w->pool->work(w->index);
+  w->pool->work();
   return nullptr;
 }
 
-void ThreadPool::work(int thread) {
+// Runs the next part of the region `generation`; false when there is none left, or it is over.
+bool ThreadPool::take_part(uint32_t generation) {
+  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  do {
+    if (static_cast<uint32_t>(ticket >> 32) != generation) return false;
+    if (static_cast<int>(ticket & 0xffffffffu) >= n_threads_) return false;
+  } while (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel,
+                                          std::memory_order_acquire));
+  body_(context_, static_cast<int>(ticket & 0xffffffffu), n_threads_);
+  pending_.fetch_sub(1, std::memory_order_release);
+  return true;
+}
+
+void ThreadPool::work() {
   uint32_t seen = 0;
+  const auto generation = [this] {
+    return static_cast<uint32_t>(ticket_.load(std::memory_order_acquire) >> 32);
+  };
   while (true) {
-    for (int i = 0; i < kSpins && generation_.load(std::memory_order_acquire) == seen; ++i) {
-      cpu_relax();
-    }
+    for (int i = 0; i < kSpins && generation() == seen; ++i) cpu_relax();
     {
       LockGuard guard(mutex_);
-      while (generation_.load(std::memory_order_acquire) == seen &&
-             !stopping_.load(std::memory_order_acquire)) {
-        wake_.wait(mutex_);
-      }
+      while (generation() == seen && !stopping_.load(std::memory_order_acquire)) wake_.wait(mutex_);
     }
     if (stopping_.load(std::memory_order_acquire)) return;
-    seen = generation_.load(std::memory_order_acquire);
-    body_(context_, thread, n_threads_);
-    pending_.fetch_sub(1, std::memory_order_release);
+    seen = generation();
+    while (take_part(seen)) {
+    }
   }
 }
 
@@ -97,13 +108,15 @@ void ThreadPool::run(void (*body)(void*, int, int), void* context) {
   }
   body_ = body;
   context_ = context;
-  pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  pending_.store(n_threads_, std::memory_order_relaxed);
+  const auto generation = static_cast<uint32_t>((ticket_.load(std::memory_order_relaxed) >> 32) + 1);
   {
     LockGuard guard(mutex_);
-    generation_.fetch_add(1, std::memory_order_release);
+    ticket_.store(uint64_t{generation} << 32, std::memory_order_release);
     wake_.notify_all();
   }
-  body(context, 0, n_threads_);
+  while (take_part(generation)) {
+  }
   for (int spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
     if (spins < kSpins) {
       cpu_relax();

@@ -22,7 +22,9 @@ class ThreadPool final {
   Status start(int n_threads);
   int n_threads() const { return n_threads_; }
 
-  /// Calls body(context, thread, n_threads) once per thread, and returns when all have returned.
+  /// Calls body(context, part, n_threads) once for each part 0 .. n_threads - 1, and returns when all
+  /// have returned. A part whose thread is slow to wake up is taken over by one that is awake, so a
+  /// busy machine costs speed but no long waits.
   void run(void (*body)(void* context, int thread, int n_threads), void* context);
 
   /// run() for a callable f(int thread, int n_threads).
@@ -36,10 +38,10 @@ class ThreadPool final {
   struct Worker {
     ThreadPool* pool = nullptr;
     pthread_t thread{};
-    int index = 0;
   };
   static void* worker_main(void* worker);
-  void work(int thread);
+  void work();
+  bool take_part(uint32_t generation);
   void stop();
 
   Array<Worker> workers_;
@@ -47,8 +49,8 @@ class ThreadPool final {
   Mutex region_;  // held by the session whose region runs
   Mutex mutex_;   // guards sleeping and waking
   Condition wake_;
-  std::atomic<uint32_t> generation_{0};
-  std::atomic<int> pending_{0};
+  std::atomic<uint64_t> ticket_{0};  // generation of the region << 32 | next part to be taken
+  std::atomic<int> pending_{0};      // parts that have not returned
   std::atomic<bool> stopping_{false};
   void (*body_)(void*, int, int) = nullptr;
   void* context_ = nullptr;
