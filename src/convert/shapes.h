@@ -1,7 +1,6 @@
 #pragma once
-// Named shapes of published models, for measuring without a download. examples/shapes.md is the table.
-
-#include <string>
+// Named shapes of published models, for measuring without a download. examples/shapes.md is the
+// table; each shape is one function in shapes.cpp and one line in kShapes.
 
 #include "src/model/config.h"
 
@@ -9,15 +8,17 @@ namespace moe {
 
 struct Shape {
   const char* name;
-  const char* source;     // where the numbers come from
-  ActPrecision act;       // of linear matrices under integer weights
-  ScaleKind ternary_scale;
-  Status (*build)(ModelConfig* config);
+  ModelConfig (*make)();
+  ScaleKind ternary_scale;   // of ternary matrices: kTensor (BitNet) or kRow (Maple)
+  ActPrecision ternary_act;  // how the inputs of ternary matrices are quantised
+  FormatId router;           // type that the routers are published in
+  bool bytes_tokenizer;      // ids are bytes
 };
 
-/// Null when there is no such shape.
-const Shape* find_shape(const std::string& name);
-/// Comma-separated.
+/// Null for a name that is none.
+const Shape* find_shape(const char* name);
+/// "tiny, olmoe-1b-7b, ..."
 const char* shape_names();
+Span<const Shape> shapes();
 
 }  // namespace moe

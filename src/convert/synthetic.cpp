@@ -1,11 +1,13 @@
 #include "src/convert/synthetic.h"
 
 #include <cmath>
-#include <map>
-#include <vector>
+#include <optional>
 
+#include "formats/import/failure.h"
 #include "quant/list.h"
 #include "src/convert/config_write.h"
+#include "src/convert/precision.h"
+#include "src/convert/random_tiles.h"
 #include "src/convert/shapes.h"
 #include "src/convert/slot.h"
 #include "src/convert/tokenizer_write.h"
@@ -13,212 +15,164 @@
 namespace moe {
 namespace {
 
-// Distinct packed tiles of one (format, cols). A model takes them in random order, so that gigabytes
-// are written at the speed of memory and yet do not repeat in any short range.
-constexpr size_t kPoolTiles = 64;
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t next() {  // SplitMix64
-    uint64_t z = state_ += 0x9e3779b97f4a7c15ULL;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
-  int32_t below(int32_t n) { return static_cast<int32_t>((next() >> 32) * static_cast<uint64_t>(n) >> 32); }
-  float symmetric() { return static_cast<float>(below(1 << 20)) / (1 << 19) - 1; }  // [-1, 1)
-
- private:
-  uint64_t state_;
+struct Recipe {
+  const Shape* shape = nullptr;
+  FormatId weights = FormatId::kTernary2;
+  ModelConfig config;
+  uint64_t seed = 0;
 };
 
-class Filler {
- public:
-  Filler(uint64_t seed, int32_t vocab_size) : random_(seed), vocab_size_(vocab_size) {}
-
-  /// The whole blob of one segment.
-  const std::vector<uint8_t>& fill(const BlobLayout& layout) {
-    blob_.assign(layout.bytes, 0);
-    for (const BlobMatrix& m : layout.matrices) {
-      put_tiles(m);
-      put_scales(m);
-    }
-    return blob_;
+Recipe make_recipe(const std::string& name, const SyntheticOptions& options) {
+  Recipe recipe;
+  recipe.shape = find_shape(name.c_str());
+  if (recipe.shape == nullptr) {
+    fail(MOE_ERR_NOT_FOUND, "unknown shape \"%.60s\"; known: %s", name.c_str(), shape_names());
   }
-
- private:
-  // Outputs of unit inputs are about 1 / sqrt(3): activations neither vanish nor grow beyond bounds.
-  static float spread(int32_t cols) { return 1.0f / std::sqrt(static_cast<float>(cols)); }
-
-  static bool is_norm(Role role) {
-    return role == Role::kNorm || role == Role::kQNorm || role == Role::kKNorm || role == Role::kSubNorm;
+  const std::optional<FormatId> weights = parse_weight_format(options.weights);
+  if (!weights) {
+    fail(MOE_ERR_ARGUMENT, "weights \"%.40s\": expected ternary2, ternary3, int8, bf16, f16 or f32",
+         options.weights.c_str());
   }
+  recipe.weights = *weights;
+  recipe.config = recipe.shape->make();
+  if (options.context != 0) recipe.config.context_length = options.context;
+  recipe.seed = options.seed;
+  check(validate(recipe.config));
+  return recipe;
+}
 
-  void make_tile(const BlobMatrix& m, int n_rows, uint8_t* tile) {
-    const WeightFormat& format = format_info(m.format);
-    const size_t n = static_cast<size_t>(n_rows) * static_cast<size_t>(m.cols);
-    if (format.integer) {
-      const int32_t top = m.format == FormatId::kInt8 ? 127 : 1;
-      codes_.resize(n);
-      for (int8_t& c : codes_) c = static_cast<int8_t>(random_.below(2 * top + 1) - top);
-      format.pack_codes(codes_.data(), m.cols, n_rows, m.cols, tile);
-      return;
-    }
-    values_.resize(n);
-    for (float& v : values_) {
-      if (is_norm(m.role)) v = 1 + 0.1f * random_.symmetric();
-      else if (m.format == FormatId::kI32) v = static_cast<float>(random_.below(vocab_size_));
-      else v = random_.symmetric() * (m.cols == 1 ? 0.1f : spread(m.cols));
-    }
-    format.pack_values(values_.data(), m.cols, n_rows, m.cols, tile);
-  }
-
-  const std::vector<uint8_t>& pool(const BlobMatrix& m, size_t tile_bytes) {
-    std::vector<uint8_t>& tiles = pools_[{m.format, m.cols, is_norm(m.role)}];
-    if (tiles.empty()) {
-      tiles.resize(kPoolTiles * tile_bytes);
-      for (size_t i = 0; i < kPoolTiles; ++i) make_tile(m, kTileRows, tiles.data() + i * tile_bytes);
-    }
-    return tiles;
-  }
-
-  void put_tiles(const BlobMatrix& m) {
-    const size_t tile_bytes = format_info(m.format).tile_bytes(m.cols);
-    uint8_t* out = blob_.data() + m.offset;
-    int32_t row = 0;
-    if (m.rows >= kTileRows) {
-      const std::vector<uint8_t>& tiles = pool(m, tile_bytes);
-      for (; row + kTileRows <= m.rows; row += kTileRows, out += m.tile_stride) {
-        const size_t i = static_cast<size_t>(random_.below(kPoolTiles));
-        std::copy_n(tiles.data() + i * tile_bytes, tile_bytes, out);
-      }
-    }
-    if (row < m.rows) make_tile(m, m.rows - row, out);
-  }
-
-  void put_scales(const BlobMatrix& m) {
-    const size_t n = scale_floats(m);
-    if (n == 0) return;
-    const float scale = m.format == FormatId::kInt8 ? spread(m.cols) / 127 : spread(m.cols);
-    auto* scales = reinterpret_cast<float*>(blob_.data() + m.scales_offset);
-    for (size_t i = 0; i < n; ++i) scales[i] = scale * (1 + 0.1f * random_.symmetric());
-  }
-
-  struct PoolKey {
-    FormatId format;
-    int32_t cols;
-    bool norm;
-    auto operator<=>(const PoolKey&) const = default;
-  };
-
-  Random random_;
-  int32_t vocab_size_;
-  std::map<PoolKey, std::vector<uint8_t>> pools_;
-  std::vector<uint8_t> blob_;
-  std::vector<int8_t> codes_;
-  std::vector<float> values_;
-};
-
-BlobMatrix stored_as(const Slot& slot, FormatId weights, const Shape& shape) {
+BlobMatrix blob_matrix(const Recipe& recipe, const Slot& slot) {
   BlobMatrix m;
   m.role = slot.role;
-  m.sublayer = std::max(slot.sublayer, 0);
+  m.sublayer = slot.sublayer;
   m.rows = slot.rows;
   m.cols = slot.cols;
-  switch (slot.kind) {
-    case SlotKind::kLinear:
-      m.format = weights;
-      break;
-    case SlotKind::kVocab:
-      m.format = format_info(weights).integer ? FormatId::kInt8 : weights;
-      break;
-    case SlotKind::kExact:
-      m.format = FormatId::kBf16;
-      break;
-    case SlotKind::kVector:
-      m.format = FormatId::kF32;
-      break;
-    case SlotKind::kTable:
-      m.format = FormatId::kI32;
-      break;
+  const bool floats = !format_info(recipe.weights).integer;
+  if (slot.kind == SlotKind::kExact) {
+    m.format = recipe.shape->router;
+  } else if (slot.kind == SlotKind::kVocab) {
+    m.format = floats ? recipe.weights : FormatId::kInt8;
+  } else if (slot.kind == SlotKind::kLinear) {
+    m.format = recipe.weights;
   }
-  if (!format_info(m.format).integer) return m;
-  const bool ternary = m.format != FormatId::kInt8;
-  m.scale = ternary ? shape.ternary_scale : ScaleKind::kRow;
-  m.act = ternary ? shape.act : ActPrecision::kA8Block;
+  if (m.format == FormatId::kInt8) {
+    m.scale = ScaleKind::kRow;
+    m.act = ActPrecision::kA8Block;
+  } else if (format_info(m.format).integer) {
+    m.scale = recipe.shape->ternary_scale;
+    m.act = recipe.shape->ternary_act;
+  }
   return m;
 }
 
-struct Plan {
-  const Shape* shape = nullptr;
-  ModelConfig config;
-  std::vector<SlotGroup> groups;
-  FormatId weights = FormatId::kTernary2;
-};
-
-Status make_plan(const std::string& name, const SyntheticOptions& options, Plan* plan) {
-  plan->shape = find_shape(name);
-  if (plan->shape == nullptr) {
-    return Status::error(MOE_ERR_NOT_FOUND, "shape: expected one of %s; found '%.60s'", shape_names(),
-                         name.c_str());
-  }
-  const WeightFormat* format = find_format(options.weights);
-  if (format == nullptr || format->id == FormatId::kI32) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "weights: expected ternary2, ternary3, int8, bf16, f16 or f32; found '%.40s'",
-                         options.weights.c_str());
-  }
-  plan->weights = format->id;
-  MOE_TRY(plan->shape->build(&plan->config));
-  MOE_TRY(plan->config.name.assign(name));
-  if (options.context != 0) plan->config.context_length = options.context;
-  MOE_TRY(validate(plan->config));
-  plan->groups = list_slots(plan->config, std::vector<int32_t>(plan->config.layers.size(), 0));
-  return {};
-}
-
-Status lay_out(const Plan& plan, const SlotGroup& group, BlobLayout* layout) {
+BlobLayout layout_of(const Recipe& recipe, const SlotGroup& group) {
+  BlobLayout layout;
   for (const Slot& slot : group.slots) {
-    // Optional vectors are biases: the shapes with layer norms have them, routers and heads do not.
-    const bool biased = plan.config.norm == NormKind::kLayer && group.part != Part::kRouter &&
-                        group.part != Part::kHead;
-    if (slot.optional && !biased) continue;
-    MOE_TRY(layout->matrices.push(stored_as(slot, plan.weights, *plan.shape)));
+    // Models with layer norms have biases, but their routers have none.
+    if (slot.optional && (recipe.config.norm != NormKind::kLayer || group.part == Part::kRouter)) {
+      continue;
+    }
+    check(layout.matrices.push(blob_matrix(recipe, slot)));
   }
-  return place(layout);
+  check(place(&layout));
+  return layout;
 }
 
-}  // namespace
+// Weights keep the size of what passes: the variance of an output is that of the inputs.
+float amplitude_of(const BlobMatrix& m) { return std::sqrt(3.0f / static_cast<float>(m.cols)); }
 
-uint64_t synthetic_bytes(const std::string& shape, const SyntheticOptions& options) {
-  Plan plan;
-  if (!make_plan(shape, options, &plan).ok()) return 0;
-  uint64_t bytes = 1 << 20;
-  for (const SlotGroup& group : plan.groups) {
-    BlobLayout layout;
-    if (!lay_out(plan, group, &layout).ok()) return 0;
-    bytes += layout.bytes + kSegmentAlign;
+float scale_of(const BlobMatrix& m, Random& random) {
+  const auto cols = static_cast<float>(m.cols);
+  float even = std::sqrt(2.0f / cols);                                 // half of the codes are +-1
+  if (m.format == FormatId::kTernary3) even = std::sqrt(1.5f / cols);  // two in three
+  if (m.format == FormatId::kInt8) even = amplitude_of(m) / 127.0f;
+  return even * (0.9f + 0.2f * random.uniform());
+}
+
+bool is_bias(Role role) {
+  switch (role) {
+    case Role::kNormBias:
+    case Role::kSubNormBias:
+    case Role::kBias:
+    case Role::kQBias:
+    case Role::kKBias:
+    case Role::kVBias:
+    case Role::kOBias:
+    case Role::kGateBias:
+    case Role::kUpBias:
+    case Role::kDownBias:
+    case Role::kProjBias:
+    case Role::kHeadBias:
+    case Role::kMergeBias:
+    case Role::kSelectionBias:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void fill_vector(const BlobMatrix& m, Random& random, uint8_t* out) {
+  std::vector<float> values(static_cast<size_t>(m.rows));
+  for (float& v : values) v = 0.1f * (2 * random.uniform() - 1) + (is_bias(m.role) ? 0.0f : 1.0f);
+  const size_t stride = static_cast<size_t>(m.tile_stride);
+  for (int32_t r = 0; r < m.rows; r += kTileRows) {
+    const int n = std::min(kTileRows, m.rows - r);
+    f32_pack(values.data() + r, 1, n, 1, out + static_cast<size_t>(r / kTileRows) * stride);
+  }
+}
+
+void fill_matrix(const BlobMatrix& m, Random& random, uint8_t* blob) {
+  if (m.cols == 1) return fill_vector(m, random, blob + m.offset);
+  RandomTiles tiles(m, amplitude_of(m));
+  const int32_t n_tiles = (m.rows + kTileRows - 1) / kTileRows;
+  for (int32_t t = 0; t < n_tiles; ++t) {
+    tiles.fill(t, random, blob + m.offset + static_cast<uint64_t>(t) * m.tile_stride);
+  }
+  auto* scales = reinterpret_cast<float*>(blob + m.scales_offset);
+  const size_t n_scales = scale_floats(m);
+  for (size_t i = 0; i < n_scales; ++i) scales[i] = scale_of(m, random);
+}
+
+void write_model(const Recipe& recipe, ModelSink& sink) {
+  ModelWriter writer(sink, false);
+  std::vector<uint64_t> blob;  // of words: aligned for scales
+  Random seeds(recipe.seed);
+  for (const SlotGroup& group : list_slots(recipe.config, {})) {
+    const BlobLayout layout = layout_of(recipe, group);
+    blob.assign((layout.bytes + 7) / 8, 0);
+    auto* bytes = reinterpret_cast<uint8_t*>(blob.data());
+    Random random(seeds.next());
+    for (const BlobMatrix& m : layout.matrices) fill_matrix(m, random, bytes);
+    check(writer.write_segment({group.part, group.layer, group.expert}, layout, bytes));
+  }
+  ModelWriter::Builder<fbs::Tokenizer> tokenizer;
+  if (recipe.shape->bytes_tokenizer) {
+    tokenizer = [](flatbuffers::FlatBufferBuilder& b) {
+      return write_tokenizer(b, TokenizerData{});
+    };
+  }
+  check(finish_model(writer, recipe.config, tokenizer,
+                     {{"importer", "synthetic"}, {"shape", recipe.shape->name}}));
+}
+
+uint64_t model_bytes(const Recipe& recipe) {
+  uint64_t bytes = uint64_t{4} << 20;  // metadata: more than any shape's
+  for (const SlotGroup& group : list_slots(recipe.config, {})) {
+    bytes += round_up(layout_of(recipe, group).bytes, kSegmentAlign);
   }
   return bytes;
 }
 
+}  // namespace
+
 Status write_synthetic(const std::string& shape, const SyntheticOptions& options, ModelSink& sink) {
-  Plan plan;
-  MOE_TRY(make_plan(shape, options, &plan));
-  Filler filler(options.seed, plan.config.vocab_size);
-  ModelWriter writer(sink, false);
-  for (const SlotGroup& group : plan.groups) {
-    BlobLayout layout;
-    MOE_TRY(lay_out(plan, group, &layout));
-    MOE_TRY(writer.write_segment({group.part, group.layer, group.expert}, layout, filler.fill(layout).data()));
-  }
-  // 256 tokens are bytes; larger vocabularies have no text to go with them.
-  ModelWriter::Builder<fbs::Tokenizer> tokenizer;
-  if (plan.config.vocab_size == 256) {
-    tokenizer = [](flatbuffers::FlatBufferBuilder& b) { return write_tokenizer(b, TokenizerData{}); };
-  }
-  return finish_model(writer, plan.config, tokenizer, {{"source", plan.shape->source}, {"weights", "random"}});
+  return guarded([&] { write_model(make_recipe(shape, options), sink); });
+}
+
+uint64_t synthetic_bytes(const std::string& shape, const SyntheticOptions& options) {
+  uint64_t bytes = 0;
+  const Status status = guarded([&] { bytes = model_bytes(make_recipe(shape, options)); });
+  return status.ok() ? bytes : 0;
 }
 
 }  // namespace moe

@@ -1,6 +1,7 @@
 #pragma once
-// Models of a named shape with random weights: what a measurement needs, without a download.
+// Models of named shapes with random weights: something to measure and to test without a download.
 
+#include <functional>
 #include <string>
 
 #include "formats/moe/writer.h"
@@ -9,16 +10,18 @@
 namespace moe {
 
 struct SyntheticOptions {
-  std::string weights = "ternary2";  // of linear matrices; embedding and head are int8 per row
-  int32_t context = 0;               // 0: as the shape says
-  uint64_t seed = 0;
+  /// Format of linear matrices; a float format also of embedding and head, which otherwise are
+  /// int8.
+  std::string weights = "ternary2";
+  int32_t context = 0;  // 0: the shape's
+  uint64_t seed = 0;    // same seed, same bytes
 };
 
-/// Writes the model and commits the sink. Deterministic. MOE_ERR_NOT_FOUND for an unknown shape,
-/// MOE_ERR_ARGUMENT for an unknown format. May throw std::bad_alloc.
+/// Into a sink, which is committed. MOE_ERR_NOT_FOUND for an unknown shape, with those that are
+/// known.
 Status write_synthetic(const std::string& shape, const SyntheticOptions& options, ModelSink& sink);
 
-/// About how large the file of write_synthetic() will be, or 0 for an unknown shape.
+/// About how large that model's file is; 0 when it cannot be made.
 uint64_t synthetic_bytes(const std::string& shape, const SyntheticOptions& options);
 
 }  // namespace moe

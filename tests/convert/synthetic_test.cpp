@@ -1,0 +1,133 @@
+#include "src/convert/synthetic.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/convert/random_tiles.h"
+#include "src/convert/shapes.h"
+#include "tests/convert/checkpoint_builder.h"
+#include "tests/convert/converted_model.h"
+
+namespace moe {
+namespace {
+
+TEST(RandomTiles, AreWhatPackersWrite) {
+  Random random(5);
+  for (const FormatId id : {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8,
+                            FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {
+    const WeightFormat& format = format_info(id);
+    for (const int32_t cols : {1, 7, 16, 20, 64, 256, 384, 768, 1000}) {
+      BlobMatrix m;
+      m.format = id;
+      m.rows = 40;
+      m.cols = cols;
+      RandomTiles tiles(m, 0.5f);
+      for (int32_t t = 0; t < 3; ++t) {
+        std::vector<uint8_t> tile(tiles.tile_bytes());
+        tiles.fill(t, random, tile.data());
+        if (tile.size() % 32 == 0) {
+          EXPECT_EQ(format.find_invalid(tile.data(), tile.size()), -1) << format.name;
+        }
+        // Unpacked and packed again it is the same, padding included.
+        const int n_rows = t == 2 ? 8 : 16;
+        const auto n = static_cast<size_t>(n_rows * cols);
+        std::vector<float> values(n);
+        for (int r = 0; r < n_rows; ++r)
+          format.read_row(tile.data(), cols, r, &values[static_cast<size_t>(r * cols)]);
+        std::vector<uint8_t> again(tile.size());
+        if (format.integer) {
+          std::vector<int8_t> codes(values.begin(), values.end());
+          format.pack_codes(codes.data(), cols, n_rows, cols, again.data());
+        } else {
+          format.pack_values(values.data(), cols, n_rows, cols, again.data());
+          for (float v : values) EXPECT_LE(std::fabs(v), 0.5f);
+        }
+        EXPECT_EQ(tile, again) << format.name << " cols " << cols << " tile " << t;
+      }
+    }
+  }
+}
+
+TEST(Synthetic, ShapesAreValidAndListed) {
+  std::string names;
+  for (const Shape& shape : shapes()) {
+    names += (names.empty() ? "" : ", ") + std::string(shape.name);
+    const ModelConfig config = shape.make();
+    EXPECT_TRUE(validate(config).ok()) << validate(config).text();
+    EXPECT_EQ(config.name.view(), shape.name);
+  }
+  EXPECT_EQ(names, shape_names());
+}
+
+TEST(Synthetic, SizesAreThePublishedOnes) {
+  // Parameters in millions, from the tensors of the shape.
+  const auto millions = [](const char* name) {
+    SyntheticOptions f32;
+    f32.weights = "f32";
+    return static_cast<double>(synthetic_bytes(name, f32)) / 4e6;
+  };
+  EXPECT_NEAR(millions("olmoe-1b-7b"), 6919, 10);
+  EXPECT_NEAR(millions("maple-20b-a1b"), 20200, 100);
+  EXPECT_NEAR(millions("bitnet-2b-4t"), 2413, 10);
+  EXPECT_NEAR(millions("xmoe-323m"), 323, 2);
+}
+
+class SyntheticModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(SyntheticModel, OpensWithFiniteValues) {
+  SyntheticOptions options;
+  options.weights = GetParam();
+  test::TempFolder folder;
+  const std::string path = folder.file("tiny.moe");
+  ASSERT_TRUE(write_synthetic("tiny", options, *take(open_file_sink(path))).ok());
+  test::ConvertedModel model(path);
+  EXPECT_NE(model.file().metadata().tokenizer(), nullptr);
+  for (size_t i = 0; i < model.file().tensor_count(); ++i) {
+    const FileTensor t = model.file().tensor(i);
+    const FileSegment& s = *t.segment;
+    const Matrix m = model.matrix(s.part, s.layer, s.expert, t.matrix->role, t.matrix->sublayer);
+    EXPECT_TRUE(validate_codes(m).ok()) << validate_codes(m).text();
+    if (m.cols == 1) continue;
+    double squares = 0;
+    for (const float w : model.values(m))
+      squares += static_cast<double>(w) * static_cast<double>(w);
+    EXPECT_NEAR(squares / m.rows, 1, 0.3) << name_in(kParts, s.part);  // variance in = variance out
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryFormat, SyntheticModel,
+                         testing::Values("ternary2", "ternary3", "int8", "bf16", "f16", "f32"),
+                         [](const auto& weights) { return std::string(weights.param); });
+
+TEST(Synthetic, TheSeedDecidesEveryByte) {
+  const auto bytes = [](uint64_t seed) {
+    SyntheticOptions options;
+    options.seed = seed;
+    MemorySink sink(synthetic_bytes("tiny", options));
+    EXPECT_TRUE(write_synthetic("tiny", options, sink).ok());
+    std::string out(reinterpret_cast<char*>(sink.data()), sink.size());
+    EXPECT_LE(out.size(), synthetic_bytes("tiny", options));
+    return out;
+  };
+  EXPECT_EQ(bytes(1), bytes(1));
+  EXPECT_NE(bytes(1), bytes(2));
+}
+
+TEST(Synthetic, WrongOptionsAreErrors) {
+  MemorySink sink;
+  Status status = write_synthetic("huge", {}, sink);
+  EXPECT_EQ(status.code(), MOE_ERR_NOT_FOUND);
+  EXPECT_EQ(std::string(status.text()),
+            std::string("unknown shape \"huge\"; known: ") + shape_names());
+  SyntheticOptions options;
+  options.weights = "auto";
+  EXPECT_EQ(write_synthetic("tiny", options, sink).code(), MOE_ERR_ARGUMENT);
+  options.weights = "int8";
+  options.context = -1;
+  EXPECT_EQ(write_synthetic("tiny", options, sink).code(), MOE_ERR_RANGE);
+  EXPECT_EQ(synthetic_bytes("huge", {}), 0u);
+}
+
+}  // namespace
+}  // namespace moe
