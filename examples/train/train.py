@@ -1,11 +1,11 @@
 """Train the story model that the repository ships (or another, given a config).
 
-    python train.py --minutes 75 --out out [--resume]
-The learning rate falls linearly to zero over the given wall time, so that a run always ends
-annealed whatever the machine. Writes out/last.pt, out/log.txt and a checkpoint in out/export.
-With --workers W on a CPU, W processes of one thread each share a batch and average their gradients:
-where other programs use the machine too, that is far quicker than W threads, which wait for each
-other within every operation.
+    python train.py --out out [--resume]
+The learning rate rises over 100 steps and then falls linearly to zero over the given number of
+tokens. Writes out/last.pt, out/log.txt and a checkpoint in out/export.
+With --workers W on a CPU, W processes of one thread each share a batch and average their gradients.
+OMP_WAIT_POLICY=PASSIVE in the environment makes threads sleep instead of spin, which matters where
+other programs use the machine too.
 """
 
 from __future__ import annotations
@@ -37,15 +37,24 @@ def groups(model: Model, decay: float) -> list[dict[str, Any]]:
     return [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
 
 
-def share(model: Model, elapsed: float) -> float:
-    """Average all gradients over the workers, and the elapsed time, so that all stay in step."""
+def calm_outputs(model: Model) -> None:
+    """Divide what each block adds by sqrt(2 layers) at the start, as GPT-2 does, so that the
+    embedding is still heard in the last layer."""
+    factor = (2 * len(model.layers)) ** -0.5
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith((".attention.o.weight", ".moe.merge.weight", ".ffn.down.weight")):
+                p.mul_(factor)
+
+
+def share(model: Model) -> None:
+    """Average all gradients over the workers."""
     grads = [p.grad for p in model.parameters() if p.grad is not None]
-    flat = torch.cat([g.flatten() for g in grads] + [torch.tensor([elapsed])])
+    flat = torch.cat([g.flatten() for g in grads])
     dist.all_reduce(flat)
     flat /= dist.get_world_size()
-    for grad, part in zip(grads, flat.split([g.numel() for g in grads] + [1]), strict=False):
+    for grad, part in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
         grad.copy_(part.view_as(grad))
-    return float(flat[-1])
 
 
 class Run:
@@ -63,6 +72,7 @@ class Run:
         if rank == 0:
             self.tokenizer.save(str(self.out / "tokenizer.json"))
         self.model = Model(config).to(self.device)
+        calm_outputs(self.model)
         self.optimizer = torch.optim.AdamW(
             groups(self.model, 0.05), lr=args.lr, betas=(0.9, 0.95), fused=True
         )
@@ -96,8 +106,8 @@ class Run:
         export.write(self.model, self.out / "export", self.out / "tokenizer.json")
 
     def learning_rate(self) -> float:
-        """Warm-up over 100 steps, then linear in wall time to zero."""
-        left = max(0.0, 1.0 - self.elapsed / (self.args.minutes * 60))
+        """Warm-up over 100 steps, then linear in tokens to zero."""
+        left = max(0.0, 1.0 - self.tokens / self.args.tokens)
         return self.args.lr * left * min(1.0, (self.step + 1) / 100)
 
     def one_step(self) -> tuple[float, float]:
@@ -109,7 +119,7 @@ class Run:
         balance = self.model.balance_loss()
         (loss + 0.01 * balance).backward()
         if self.args.workers > 1:
-            self.elapsed = share(self.model, self.elapsed)
+            share(self.model)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -118,7 +128,7 @@ class Run:
         return loss.item(), balance.item()
 
     def train(self) -> None:
-        """Steps until the time is over, a line in the log every `--log` steps."""
+        """Steps until the tokens are spent, a line in the log every `--log` steps."""
         path = self.out / "log.txt" if self.rank == 0 else Path(os.devnull)
         log = path.open("a" if self.args.resume else "w", buffering=1)
         parameters = sum(p.numel() for p in self.model.parameters())
@@ -126,11 +136,11 @@ class Run:
         a = self.args
         log.write(
             f"# batch {a.batch} of {self.model.config['context_length']} tokens, rate {a.lr}, "
-            f"minutes {a.minutes}, workers {a.workers}, seed {a.seed}, from step {self.step}\n"
+            f"{a.tokens} tokens, workers {a.workers}, seed {a.seed}, from step {self.step}\n"
         )
         log.write("# step tokens seconds loss balance learning_rate\n")
         losses, saved, last = [], self.elapsed, time.monotonic()
-        while self.elapsed < self.args.minutes * 60:
+        while self.tokens < self.args.tokens:
             losses.append(self.one_step())
             now = time.monotonic()
             self.elapsed, last = self.elapsed + now - last, now
@@ -163,10 +173,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", default=str(HERE / "stories.config.json"))
     parser.add_argument("--out", default=str(HERE / "out"))
-    parser.add_argument("--minutes", type=float, default=75)
+    parser.add_argument("--tokens", type=int, default=2_500_000)
     parser.add_argument("--save-minutes", type=float, default=4)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=int, default=25)
     parser.add_argument("--threads", type=int, default=2)
