@@ -36,9 +36,9 @@ constexpr uint32_t kHeapKib = 64 * 1024;
 // with the next limit and charged, so that the work on a text is bounded and yet no ordinary
 // pattern ever hits the end. The limit counts from each starting point anew: few of them are tried
 // per call.
-constexpr uint32_t kStepLimits[] = {1000, 30'000, 1'000'000, 40'000'000};
+constexpr uint32_t kStepLimits[] = {1000, 30'000, 1'000'000, 20'000'000};
 constexpr size_t kWindow = 64;
-constexpr uint64_t kBudget = 100'000'000;
+constexpr uint64_t kBudget = 50'000'000;
 constexpr uint64_t kBudgetPerByte = 200;
 
 uint32_t compile_options() {
