@@ -1,4 +1,4 @@
-# cmake --install: libraries, header, command, man page, pkg-config files and a CMake package.
+# cmake --install: libraries, header, man page, pkg-config files and a CMake package.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moe)
 set(installed moe)
 if(TARGET moe_convert)
@@ -9,8 +9,6 @@ install(FILES include/moe_c.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 if(TARGET moe_cli)
-  set_target_properties(moe_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-  install(TARGETS moe_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   find_program(MOE_HELP2MAN help2man)
   if(MOE_HELP2MAN AND NOT CMAKE_CROSSCOMPILING AND NOT MOE_SANITIZE)
     set(man_page ${CMAKE_BINARY_DIR}/share/man/man1/moe.1)

@@ -3,11 +3,12 @@
 # Usage: abi.sh check|renew [BUILD_DIR]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-build=${2:-$here/../../build/release}
+root=$(cd "$here/../.." && pwd)
+build=${2:-$root/build/release}
 
 dump() {  # only what moe_c.h shows, without paths of this machine
-  abidw --headers-dir "$here/../../include" --drop-private-types --no-comp-dir-path --no-corpus-path \
-    --no-show-locs "$1" | sed -E "s/ filepath='[^']*'//; s/ path='[^']*'//"
+  abidw --headers-dir "$root/include" --drop-private-types --no-comp-dir-path --no-corpus-path \
+    --no-show-locs --exported-interfaces-only --no-elf-needed "$1" | sed -E "s#'($root/|\.\./\.\./)#'#"
 }
 
 fresh=$(mktemp -d)
