@@ -59,7 +59,8 @@ Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale) {
   // A largest weight among the smallest denormals has no scale: its row counts as zero.
   *scale = amax / 127.0f > 0.0f ? amax / 127.0f : 1.0f;
   for (int64_t i = 0; i < n; ++i) {
-    double v = round_half_even(static_cast<double>(w[i]) / static_cast<double>(*scale));
+    // In float32, as PyTorch divides: halves of bf16 weights are ties, which must fall alike.
+    double v = round_half_even(static_cast<double>(w[i] / *scale));
     v = v < 127.0 ? v : 127.0;
     codes[i] = static_cast<int8_t>(v > -127.0 ? v : -127.0);
   }

@@ -29,7 +29,7 @@ void ternary_codes(const float* w, int64_t n, double scale, int8_t* codes);
 Status absmean_ternary(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scale);
 
 /// One row: scale = max |w| / 127 (1 for a row of zeros), codes = clip(round_half_even(w / scale),
-/// -127, 127). MOE_ERR_NON_FINITE.
+/// -127, 127), all divisions in float32. MOE_ERR_NON_FINITE.
 Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale);
 /// w (rows, cols) -> codes (rows, cols), scales (rows).
 Status int8_rows(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scales);

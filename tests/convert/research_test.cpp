@@ -110,6 +110,12 @@ TEST_F(ResearchTest, ReadsScalingOfRope) {
   EXPECT_EQ(rope.scaling, RopeScaling::kLongrope);
   EXPECT_EQ(rope.long_factor[1], 4);
   EXPECT_EQ(rope.original_context, 16);
+  // Without rotary positions it does not count, but is checked.
+  const char* unused =
+      R"({"positions": "learned", "layer_defaults": {"attention": {"rope": {"dims": 4}}}})";
+  EXPECT_EQ(read(patched(unused)).config.layers[0].attention.rope.kind, RopeKind::kNone);
+  error_of(
+      patched(R"({"positions": "none", "layer_defaults": {"attention": {"rope": {"dim": 4}}}})"));
 }
 
 TEST_F(ResearchTest, ReadsPrecisionAndTokenizer) {
@@ -151,8 +157,6 @@ TEST_F(ResearchTest, ErrorsNameTheKey) {
   error_of(patched(R"({"precision": [{"match": "*", "weights": "int4"}]})"));
   error_of(patched(R"({"precision": [{"weights": "int8"}]})"));
   error_of(patched(R"({"tokenizer": "../tokenizer.json"})"));
-  error_of(patched(
-      R"({"positions": "learned", "layer_defaults": {"attention": {"rope": {"kind": "half"}}}})"));
   layer(R"({"attention": {"head_dim": null, "n_heads": 5}})");
   layer(R"({"attention": {"rope": {"scaling": {"kind": "yarn", "factor": 2}}}})");
   layer(R"({"attention": {"rope": {"scaling": {"kind": "longrope", "original_context": 4,

@@ -95,11 +95,9 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.qk_norm = norms[node.choice("qk_norm", 0, {"none", "head", "whole"})];
   a.sub_norm = node.boolean("sub_norm", false);
   a.sinks = node.boolean("sinks", false);
-  if (model.positions == PositionKind::kRope) {
-    a.rope = read_rope(node, a.head_dim, factors);
-  } else if (node.has("rope") && node.at("rope").string("kind", "half") != "none") {
-    fail(MOE_ERR_FORMAT, "%s: rope is given, but positions are not \"rope\"", node.path().c_str());
-  }
+  // Without rotary positions the object is checked, but does not count.
+  const RopeConfig rope = read_rope(node, a.head_dim, factors);
+  if (model.positions == PositionKind::kRope) a.rope = rope;
   return a;
 }
 
