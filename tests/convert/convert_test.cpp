@@ -6,6 +6,8 @@
 #include <cmath>
 #include <csignal>
 
+#include "src/convert/plan.h"
+#include "src/convert/verify.h"
 #include "tests/convert/converted_model.h"
 #include "tests/convert/tiny_checkpoint.h"
 
@@ -336,6 +338,69 @@ TEST_F(ConvertTest, AFullDiskLeavesTheOldFile) {
     EXPECT_EQ(target_.text("model.moe"), "old");
     EXPECT_EQ(target_.names().size(), 1u);
   }
+}
+
+TEST_F(ConvertTest, WhatAKilledRunLeftIsOverwritten) {
+  target_.write("model.moe.partial", std::string(1'000'000, 'x'));
+  converted();
+  const std::string first = target_.text("model.moe");
+  converted();
+  EXPECT_EQ(target_.text("model.moe"), first);
+}
+
+TEST_F(ConvertTest, ATokenizerThatDoesNotFitIsRefused) {
+  config_ = patched(R"({"tokenizer": "tokenizer.json"})");
+  const auto tokenizer = [](int n_tokens) {
+    std::string vocab;
+    for (int i = 0; i < n_tokens; ++i) {
+      vocab += (i == 0 ? "\"t" : ",\"t") + std::to_string(i) + "\":" + std::to_string(i);
+    }
+    return R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null, "model":
+        {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+         "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "merges": [],
+         "vocab": {)" +
+           vocab + "}}}";
+  };
+  source_.write("tokenizer.json", tokenizer(41));
+  Status status = run();
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(std::string(status.text()).find("41 tokens"), std::string::npos) << status.text();
+  EXPECT_TRUE(target_.names().empty());
+  source_.write("tokenizer.json", tokenizer(40));
+  EXPECT_NE(converted()->file().metadata().tokenizer(), nullptr);
+  source_.write("tokenizer.json", "{");
+  EXPECT_EQ(run().code(), MOE_ERR_FORMAT);
+}
+
+TEST_F(ConvertTest, VerifyNoticesWhatWasNotWritten) {
+  converted();
+  const Checkpoint checkpoint(source_.path());
+  const Imported imported = import_checkpoint(checkpoint);
+  PrecisionPolicy policy(imported.precision, {}, {});
+  const Plan plan = make_plan(imported, checkpoint, &policy);
+  std::vector<std::vector<double>> errors;
+  for (const PlannedSegment& segment : plan.segments) {
+    errors.emplace_back();
+    for (const PlannedMatrix& m : segment.matrices) {
+      const auto report = matrices_.find(m.slot.short_name());
+      errors.back().push_back(report == matrices_.end() ? 0 : report->second.max_error);
+    }
+  }
+  const auto verify = [&] {
+    return guarded([&] { verify_file(path(), plan, errors, checkpoint, [](uint64_t) {}); });
+  };
+  EXPECT_TRUE(verify().ok()) << verify().text();
+  const double right = errors[0][0];
+  for (const double wrong : {right * 0.99, right * 1.01}) {
+    errors[0][0] = wrong;
+    EXPECT_EQ(verify().code(), MOE_ERR_CORRUPT);
+  }
+  errors[0][0] = right;
+  std::string bytes = target_.text("model.moe");
+  bytes[4096 + 100] = static_cast<char>(bytes[4096 + 100] ^ 1);
+  target_.write("model.moe", bytes);
+  EXPECT_EQ(verify().code(), MOE_ERR_CORRUPT);
 }
 
 TEST_F(ConvertTest, ATargetThatCannotBeWrittenIsAnError) {
