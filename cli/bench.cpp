@@ -67,7 +67,10 @@ double time_eval(moe_session* session, const int32_t* tokens, size_t n, bool one
   moe_error error;
   const double start = now_seconds();
   if (one_by_one) {
-    for (size_t i = 0; i < n; ++i) check(moe_session_eval(session, tokens + i, 1, nullptr, 0, &error), error);
+    for (size_t i = 0; i < n; ++i) {
+      stop_if_interrupted();
+      check(moe_session_eval(session, tokens + i, 1, nullptr, 0, &error), error);
+    }
   } else {
     check(moe_session_eval(session, tokens, n, nullptr, 0, &error), error);
   }

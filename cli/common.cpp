@@ -201,7 +201,14 @@ void watch_interrupts() {
 
 bool interrupted() { return g_interrupted != 0; }
 
-void set_current_session(moe_session* session) { g_session.store(session); }
+void set_current_session(moe_session* session) {
+  g_session.store(session);
+  if (session != nullptr) stop_if_interrupted();
+}
+
+void stop_if_interrupted() {
+  if (interrupted()) throw CallError(MOE_ERR_CANCELLED, "interrupted");
+}
 
 double now_seconds() {
   using Clock = std::chrono::steady_clock;

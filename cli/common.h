@@ -85,6 +85,8 @@ std::string read_file(const std::string& path);
 void watch_interrupts();
 bool interrupted();
 void set_current_session(moe_session* session);
+/// Throws when Ctrl-C came while no call was there to be cancelled.
+void stop_if_interrupted();
 
 /// A bar with rate and time left on stderr, only when stderr is a terminal.
 class Progress {

@@ -319,7 +319,8 @@ MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens,
                                     float* logits, size_t n_rows, moe_error* error);
 
 /* Appends one token to each of several different sessions of one model in a single pass; logits:
- * NULL or (n, vocab_size). Each session gets exactly what moe_session_eval alone would give it. */
+ * NULL or (n, vocab_size). Each session gets exactly what moe_session_eval alone would give it.
+ * MOE_ERR_STATE when a session is in use or named twice; on failure none has moved. */
 MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
                                      float* logits, moe_error* error);
 

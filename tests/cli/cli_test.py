@@ -184,7 +184,7 @@ class Cli(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.moe", "b.moe"])
 
     def test_interrupted_generation_stops_cleanly(self):
-        p = subprocess.Popen([MOE, "bench", "--synthetic", "tiny", "-p", "0", "-n", "2000000", "-r", "1"],
+        p = subprocess.Popen([MOE, "bench", "--synthetic", "tiny", "-p", "0", "-n", "20000", "-r", "1000"],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         time.sleep(1.0)
         p.send_signal(signal.SIGINT)
