@@ -186,6 +186,8 @@ class Cli(unittest.TestCase):
     def test_interrupted_generation_stops_cleanly(self):
         p = subprocess.Popen([MOE, "bench", "--synthetic", "tiny", "-p", "0", "-n", "20000", "-r", "1000"],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
         time.sleep(1.0)
         p.send_signal(signal.SIGINT)
         out, err = p.communicate(timeout=30)
