@@ -92,11 +92,13 @@ Timing measure(const BenchOptions& o, moe_session* session, const moe_model_info
   for (int r = 0; r < o.repetitions; ++r) {
     check(moe_session_rewind(session, 0, &error), error);
     if (o.n_prompt > 0) {
-      prefill.push_back(o.n_prompt / time_eval(session, tokens.data(), static_cast<size_t>(o.n_prompt), false));
+      prefill.push_back(o.n_prompt /
+                        time_eval(session, tokens.data(), static_cast<size_t>(o.n_prompt), false));
       check(moe_session_rewind(session, 0, &error), error);
     }
     if (o.n_generate > 0) {
-      decode.push_back(o.n_generate / time_eval(session, tokens.data(), static_cast<size_t>(o.n_generate), true));
+      decode.push_back(o.n_generate /
+                       time_eval(session, tokens.data(), static_cast<size_t>(o.n_generate), true));
     }
   }
   return {prefill.empty() ? 0 : median(prefill), decode.empty() ? 0 : median(decode)};
@@ -108,7 +110,8 @@ uint64_t peak_rss() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-void print_result(const BenchOptions& o, const moe_env_info& env, const moe_model_info& info, const Timing& t) {
+void print_result(const BenchOptions& o, const moe_env_info& env, const moe_model_info& info,
+                  const Timing& t) {
   const double rate = t.decode_tokens_per_s * static_cast<double>(info.bytes_per_token);
   if (o.model.json) {
     print_json({{"model", info.name},
@@ -129,12 +132,14 @@ void print_result(const BenchOptions& o, const moe_env_info& env, const moe_mode
             << format_bytes(info.weight_bytes) << "\n"
             << std::fixed << std::setprecision(1);
   if (o.n_prompt > 0) {
-    std::cout << "  prefill " << std::setw(5) << o.n_prompt << " tokens  " << std::setw(9) << t.prefill_tokens_per_s << " tokens/s\n";
+    std::cout << "  prefill " << std::setw(5) << o.n_prompt << " tokens  " << std::setw(9)
+              << t.prefill_tokens_per_s << " tokens/s\n";
   }
   if (o.n_generate > 0) {
-    std::cout << "  decode  " << std::setw(5) << o.n_generate << " tokens  " << std::setw(9) << t.decode_tokens_per_s
-              << " tokens/s, at most " << format_bytes(info.bytes_per_token) << " of weights a token: "
-              << format_bytes(static_cast<uint64_t>(rate)) << "/s\n";
+    std::cout << "  decode  " << std::setw(5) << o.n_generate << " tokens  " << std::setw(9)
+              << t.decode_tokens_per_s << " tokens/s, at most "
+              << format_bytes(info.bytes_per_token)
+              << " of weights a token: " << format_bytes(static_cast<uint64_t>(rate)) << "/s\n";
   }
   std::cout << "  peak resident memory " << format_bytes(peak_rss()) << "\n";
 }
@@ -176,12 +181,20 @@ void add_bench(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* c = app.add_subcommand("bench", "Measure tokens per second");
   c->add_option("MODEL", o->model.path, "Model file (.moe)");
-  c->add_option("--synthetic", o->synthetic, std::string("Random weights of a named shape: ") + moe_synthetic_shapes());
-  c->add_option("--weights", o->weights, "Format of the synthetic linear weights")->capture_default_str();
+  c->add_option("--synthetic", o->synthetic,
+                std::string("Random weights of a named shape: ") + moe_synthetic_shapes());
+  c->add_option("--weights", o->weights, "Format of the synthetic linear weights")
+      ->capture_default_str();
   c->add_option("--save", o->save, "Write the synthetic model to a file and stop");
-  c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")->check(CLI::Range(0, 1 << 24))->capture_default_str();
-  c->add_option("-n,--generate-tokens", o->n_generate, "Tokens decoded one by one (0: none)")->check(CLI::Range(0, 1 << 24))->capture_default_str();
-  c->add_option("-r,--repetitions", o->repetitions, "The median of so many is shown")->check(CLI::Range(1, 1000))->capture_default_str();
+  c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  c->add_option("-n,--generate-tokens", o->n_generate, "Tokens decoded one by one (0: none)")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  c->add_option("-r,--repetitions", o->repetitions, "The median of so many is shown")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   add_model_options(*c, o->model, false);
   add_session_options(*c, o->model);
   c->callback([o] { run_bench(*o); });

@@ -26,7 +26,8 @@ bool print_piece(void*, const moe_piece* piece) {
 // One turn: true to go on. A turn that does not fit says so and leaves the conversation as it was.
 bool turn(const ChatOptions& o, const Model& model, const Session& session, const std::string& line,
           bool first) {
-  const std::string text = (first ? o.system : std::string("\n")) + o.user_prefix + line + o.reply_prefix;
+  const std::string text =
+      (first ? o.system : std::string("\n")) + o.user_prefix + line + o.reply_prefix;
   const auto tokens = encode(model.get(), text, first ? 0 : MOE_ENCODE_NO_SPECIAL);
   if (tokens.empty()) return true;
   Sampling sampling(o.sampling);

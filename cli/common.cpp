@@ -41,11 +41,13 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
   if (with_path) app.add_option("MODEL", o.path, "Model file (.moe)")->required();
   app.add_option("--threads", o.threads, "Threads that compute (0: all that this process may use)")
       ->check(CLI::Range(0, 1024));
-  app.add_option("--isa", o.isa,
-                 std::string("Instruction set, one of: ") + moe_env_isas() + " (default: the best)");
+  app.add_option(
+      "--isa", o.isa,
+      std::string("Instruction set, one of: ") + moe_env_isas() + " (default: the best)");
   app.add_option("--device", o.device, "auto or cpu")->capture_default_str();
   app.add_option("--memory", o.memory, "Cap on weights, KV cache and scratch, such as 2G");
-  app.add_flag("--map", o.map, "Map the weights instead of reading them (the file must not change)");
+  app.add_flag("--map", o.map,
+               "Map the weights instead of reading them (the file must not change)");
   app.add_flag("--json", o.json, "Print the result as JSON");
   app.add_flag("--verbose", o.verbose, "Show the library's messages on stderr");
 }
@@ -56,8 +58,9 @@ void add_session_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--kv", o.kv, "KV cache type: f16 or int8")
       ->check(CLI::IsMember({"f16", "int8"}))
       ->capture_default_str();
-  app.add_option("--router", o.router,
-                 "Route otherwise than the file says: threshold:T, topk:K, with ,gamma=G ,min_k=N ,max_k=N");
+  app.add_option(
+      "--router", o.router,
+      "Route otherwise than the file says: threshold:T, topk:K, with ,gamma=G ,min_k=N ,max_k=N");
 }
 
 Env open_env(const ModelOptions& o) {
@@ -107,13 +110,14 @@ Session open_session(const ModelOptions& o, moe_model* model) {
 std::vector<int32_t> encode(const moe_model* model, const std::string& text, uint32_t flags) {
   const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
   if (tokenizer == nullptr) {
-    throw CallError(MOE_ERR_UNSUPPORTED, "this model has no tokenizer; give token ids with 'moe eval --tokens'");
+    throw CallError(MOE_ERR_UNSUPPORTED,
+                    "this model has no tokenizer; give token ids with 'moe eval --tokens'");
   }
   std::vector<int32_t> tokens(text.size() + 16);
   size_t n = 0;
   moe_error error;
-  moe_status status = moe_tokenizer_encode(tokenizer, text.data(), text.size(), flags, tokens.data(),
-                                           tokens.size(), &n, &error);
+  moe_status status = moe_tokenizer_encode(tokenizer, text.data(), text.size(), flags,
+                                           tokens.data(), tokens.size(), &n, &error);
   if (status == MOE_ERR_TOO_LONG) {
     tokens.resize(n);
     status = moe_tokenizer_encode(tokenizer, text.data(), text.size(), flags, tokens.data(),
@@ -129,8 +133,9 @@ std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, u
   if (tokenizer == nullptr) throw CallError(MOE_ERR_UNSUPPORTED, "this model has no tokenizer");
   size_t n = 0;
   moe_error error;
-  check(moe_tokenizer_decode(tokenizer, tokens.data(), tokens.size(), flags, nullptr, 0, &n, &error),
-        error);
+  check(
+      moe_tokenizer_decode(tokenizer, tokens.data(), tokens.size(), flags, nullptr, 0, &n, &error),
+      error);
   std::string text(n + 1, '\0');
   check(moe_tokenizer_decode(tokenizer, tokens.data(), tokens.size(), flags, text.data(),
                              text.size(), &n, &error),
@@ -154,12 +159,14 @@ uint64_t parse_bytes(const std::string& text) {
   static const std::string kUnits = "KMGT";
   double factor = 1;
   if (unit.size() == 1) {
-    const size_t i = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
+    const size_t i =
+        kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
     factor = i == std::string::npos ? 0 : std::pow(1024.0, static_cast<double>(i) + 1);
   }
   const double bytes = value * factor;
   if (end == text.c_str() || errno != 0 || unit.size() > 1 || !(bytes >= 1) || bytes > 1e18) {
-    throw UsageError("'" + text + "' is not a size; expected a number with K, M, G or T, such as 2G");
+    throw UsageError("'" + text +
+                     "' is not a size; expected a number with K, M, G or T, such as 2G");
   }
   return static_cast<uint64_t>(bytes);
 }
@@ -215,7 +222,9 @@ double now_seconds() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-void print_json(const Json& json) { std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n"; }
+void print_json(const Json& json) {
+  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+}
 
 Progress::~Progress() {
   if (shown_) std::fputs("\r\033[K", stderr);
@@ -238,7 +247,8 @@ void Progress::show(uint64_t done, uint64_t total, const char* what) {
   const double rate = spent > 0 ? static_cast<double>(done) / spent : 0;
   const long left = rate > 0 ? std::lround(static_cast<double>(total - done) / rate) : 0;
   const int filled = static_cast<int>(share * 24);
-  const std::string bar = std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(24 - filled), '.');
+  const std::string bar = std::string(static_cast<size_t>(filled), '#') +
+                          std::string(static_cast<size_t>(24 - filled), '.');
   const std::string speed = bytes_ ? format_bytes(static_cast<uint64_t>(rate)) + "/s"
                                    : std::to_string(std::lround(rate)) + " tokens/s";
   std::fprintf(stderr, "\r\033[K[%s] %3.0f%%  %s  ETA %ld:%02ld  %.40s", bar.c_str(), share * 100,

@@ -23,8 +23,7 @@ inline constexpr int kExitInterrupted = 130;
 
 /// A failed call; main() prints the text and exits with 1 (or 130 after Ctrl-C).
 struct CallError : std::runtime_error {
-  CallError(moe_status status, const std::string& text)
-      : std::runtime_error(text), code(status) {}
+  CallError(moe_status status, const std::string& text) : std::runtime_error(text), code(status) {}
   moe_status code;
 };
 

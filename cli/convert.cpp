@@ -43,14 +43,15 @@ bool on_progress(void* user, uint64_t done, uint64_t total, const char* what) {
 }
 
 void print_matrix(const Json& m) {
-  std::cout << "  " << std::left << std::setw(44) << m.value("matrix", "") << std::right << std::setw(8)
-            << m.value("rows", 0) << " x " << std::left << std::setw(7) << m.value("cols", 0) << " "
-            << std::setw(9) << m.value("format", "") << std::setw(8) << m.value("scale", "")
-            << std::setw(9) << m.value("activations", "");
+  std::cout << "  " << std::left << std::setw(44) << m.value("matrix", "") << std::right
+            << std::setw(8) << m.value("rows", 0) << " x " << std::left << std::setw(7)
+            << m.value("cols", 0) << " " << std::setw(9) << m.value("format", "") << std::setw(8)
+            << m.value("scale", "") << std::setw(9) << m.value("activations", "");
   if (m.value("lossless", false)) {
     std::cout << "lossless\n";
   } else {
-    std::cout << "relative error " << std::setprecision(3) << m.value("relative_error", 0.0) << "\n";
+    std::cout << "relative error " << std::setprecision(3) << m.value("relative_error", 0.0)
+              << "\n";
   }
 }
 
@@ -67,8 +68,8 @@ void print_summary(const ConvertOptions& o, const Run& run) {
     k.worst = std::max(k.worst, m.value("relative_error", 0.0));
   }
   for (const auto& [format, k] : kinds) {
-    std::cout << "  " << std::left << std::setw(9) << format << " " << k.n << " matrices, " << k.lossless
-              << " without loss";
+    std::cout << "  " << std::left << std::setw(9) << format << " " << k.n << " matrices, "
+              << k.lossless << " without loss";
     if (k.worst > 0) std::cout << ", largest relative error " << std::setprecision(3) << k.worst;
     std::cout << "\n";
   }
@@ -118,7 +119,8 @@ void add_convert(CLI::App& app) {
   c->add_option("--weights", o->weights,
                 "Format of linear weights: auto, ternary2, ternary3, int8, bf16, f16, f32")
       ->capture_default_str();
-  c->add_option("--set", o->overrides, "PATTERN=FORMAT for tensors by name; * matches anything; last wins")
+  c->add_option("--set", o->overrides,
+                "PATTERN=FORMAT for tensors by name; * matches anything; last wins")
       ->allow_extra_args(false);
   c->add_option("--compress", o->compress, "none or zstd (a compressed part cannot be mapped)")
       ->check(CLI::IsMember({"none", "zstd"}))

@@ -57,7 +57,8 @@ void run_eval(const EvalOptions& o) {
   moe_error error;
   check(moe_model_get_info(model.get(), &info, &error), error);
   std::vector<float> logits(static_cast<size_t>(info.vocab_size));
-  check(moe_session_eval(session.get(), tokens.data(), tokens.size(), logits.data(), 1, &error), error);
+  check(moe_session_eval(session.get(), tokens.data(), tokens.size(), logits.data(), 1, &error),
+        error);
   set_current_session(nullptr);
   const moe_tokenizer* tokenizer = moe_model_tokenizer(model.get());
   Json rows = Json::array();
@@ -82,9 +83,12 @@ void add_eval(CLI::App& app) {
   auto o = std::make_shared<EvalOptions>();
   CLI::App* c = app.add_subcommand("eval", "Show the logits of the next token");
   add_model_options(*c, o->model);
-  auto* tokens = c->add_option("--tokens", o->tokens, "Token ids, separated by commas")->delimiter(',');
+  auto* tokens =
+      c->add_option("--tokens", o->tokens, "Token ids, separated by commas")->delimiter(',');
   c->add_option("-p,--prompt", o->prompt, "A text instead of ids")->excludes(tokens);
-  c->add_option("--top", o->top, "How many candidates to show")->check(CLI::Range(1, 1 << 30))->capture_default_str();
+  c->add_option("--top", o->top, "How many candidates to show")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
   add_session_options(*c, o->model);
   c->callback([o] { run_eval(*o); });
 }

@@ -72,7 +72,8 @@ Json routing_json(const moe_model* model, const moe_session* session) {
          {"share_positive", s.n_activations == 0 ? 0.0
                                                  : static_cast<double>(s.n_positive) /
                                                        static_cast<double>(s.n_activations)},
-         {"tokens_per_expert", std::vector<uint64_t>(s.tokens_per_expert, s.tokens_per_expert + s.n_experts)},
+         {"tokens_per_expert",
+          std::vector<uint64_t>(s.tokens_per_expert, s.tokens_per_expert + s.n_experts)},
          {"experts_per_token",
           std::vector<uint64_t>(s.experts_per_token, s.experts_per_token + s.n_experts + 1)}});
   }
@@ -82,7 +83,8 @@ Json routing_json(const moe_model* model, const moe_session* session) {
 void report(const moe_generate_result& r) {
   const double prompt = r.prompt_seconds > 0 ? r.n_prompt / r.prompt_seconds : 0;
   const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
-  std::fprintf(stderr, "moe: prompt %d tokens (%.0f/s), generated %d tokens (%.0f/s), finished by %s\n",
+  std::fprintf(stderr,
+               "moe: prompt %d tokens (%.0f/s), generated %d tokens (%.0f/s), finished by %s\n",
                r.n_prompt, prompt, r.n_generated, rate, finish_name(r.finish));
 }
 
@@ -134,7 +136,8 @@ void add_generate(CLI::App& app) {
   CLI::App* c = app.add_subcommand("generate", "Continue a text");
   add_model_options(*c, o->model);
   auto* p = c->add_option("-p,--prompt", o->prompt, "Text to continue");
-  c->add_option("--prompt-file", o->prompt_file, "Read the text from a file (-: stdin)")->excludes(p);
+  c->add_option("--prompt-file", o->prompt_file, "Read the text from a file (-: stdin)")
+      ->excludes(p);
   add_sampling_options(*c, o->sampling, 128);
   add_session_options(*c, o->model);
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");

@@ -40,12 +40,8 @@ Json layer_json(const moe_model* model, int32_t index) {
   l.struct_size = sizeof l;
   moe_error error;
   check(moe_model_get_layer_info(model, index, &l, &error), error);
-  Json j = {{"n_heads", l.n_heads},
-            {"n_kv_heads", l.n_kv_heads},
-            {"head_dim", l.head_dim},
-            {"window", l.window},
-            {"activation", l.activation},
-            {"d_ff", l.d_ff}};
+  Json j = {{"n_heads", l.n_heads}, {"n_kv_heads", l.n_kv_heads}, {"head_dim", l.head_dim},
+            {"window", l.window},   {"activation", l.activation}, {"d_ff", l.d_ff}};
   if (l.n_experts > 0) {
     j["n_experts"] = l.n_experts;
     j["router"] = l.router;
@@ -66,9 +62,9 @@ Json tensor_json(const moe_model* model, size_t index) {
   name += t.part;
   if (t.expert >= 0) name += "." + std::to_string(t.expert);
   if (*t.role != '\0') name += std::string(".") + t.role;
-  return {{"name", name},          {"rows", t.rows},     {"cols", t.cols},
-          {"format", t.format},    {"scale", t.scale},   {"activations", t.activations},
-          {"codec", t.codec},      {"bytes", t.bytes},   {"file_offset", t.file_offset}};
+  return {{"name", name},       {"rows", t.rows},   {"cols", t.cols},
+          {"format", t.format}, {"scale", t.scale}, {"activations", t.activations},
+          {"codec", t.codec},   {"bytes", t.bytes}, {"file_offset", t.file_offset}};
 }
 
 Json memory_json(const ModelOptions& o, const moe_model* model) {
@@ -87,13 +83,15 @@ std::string layer_line(const Json& l) {
                   std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +
                   std::to_string(l["head_dim"].get<int>());
   if (l["window"] != 0) s += ", window " + std::to_string(l["window"].get<int>());
-  s += "; " + l["activation"].get<std::string>() + " FFN of " + std::to_string(l["d_ff"].get<int>());
+  s +=
+      "; " + l["activation"].get<std::string>() + " FFN of " + std::to_string(l["d_ff"].get<int>());
   if (l.contains("router")) {
     s += " x " + std::to_string(l["n_experts"].get<int>()) + " experts, " +
          l["router"].get<std::string>() + " router, at most " +
          std::to_string(l["n_active"].get<int>()) + " active";
     if (l["n_subheads"] != 1) s += ", " + std::to_string(l["n_subheads"].get<int>()) + " sub-heads";
-    if (l["shared_d_ff"] != 0) s += ", shared expert of " + std::to_string(l["shared_d_ff"].get<int>());
+    if (l["shared_d_ff"] != 0)
+      s += ", shared expert of " + std::to_string(l["shared_d_ff"].get<int>());
   }
   return s;
 }
@@ -102,8 +100,9 @@ void print_layers(const Json& layers) {
   for (size_t first = 0; first < layers.size();) {
     size_t last = first;
     while (last + 1 < layers.size() && layers[last + 1] == layers[first]) ++last;
-    std::cout << "  " << (first == last ? "layer " + std::to_string(first)
-                                        : "layers " + std::to_string(first) + "-" + std::to_string(last))
+    std::cout << "  "
+              << (first == last ? "layer " + std::to_string(first)
+                                : "layers " + std::to_string(first) + "-" + std::to_string(last))
               << ": " << layer_line(layers[first]) << "\n";
     first = last + 1;
   }
@@ -118,8 +117,8 @@ void print_text(const Json& j) {
   print_layers(j["layers"]);
   std::cout << "  parameters: " << number("n_parameters") << ", active per token "
             << number("n_active_parameters") << "\n  file " << format_bytes(number("file_bytes"))
-            << ", weights in memory " << format_bytes(number("weight_bytes"))
-            << ", read per token " << format_bytes(number("bytes_per_token")) << "\n  memory with one session:";
+            << ", weights in memory " << format_bytes(number("weight_bytes")) << ", read per token "
+            << format_bytes(number("bytes_per_token")) << "\n  memory with one session:";
   for (const auto& [what, bytes] : j["memory"].items()) {
     std::cout << " " << what << " " << format_bytes(bytes.get<uint64_t>()) << ";";
   }
@@ -128,10 +127,11 @@ void print_text(const Json& j) {
   for (const Json& t : j["tensors"]) {
     std::cout << "  " << std::left << std::setw(36) << t["name"].get<std::string>() << std::right
               << std::setw(8) << t["rows"].get<int>() << " x " << std::left << std::setw(7)
-              << t["cols"].get<int>() << " " << std::setw(9) << t["format"].get<std::string>() << " "
-              << std::setw(7) << t["scale"].get<std::string>() << std::setw(9)
-              << t["activations"].get<std::string>() << std::setw(5) << t["codec"].get<std::string>()
-              << std::right << std::setw(12) << t["bytes"].get<uint64_t>() << "\n";
+              << t["cols"].get<int>() << " " << std::setw(9) << t["format"].get<std::string>()
+              << " " << std::setw(7) << t["scale"].get<std::string>() << std::setw(9)
+              << t["activations"].get<std::string>() << std::setw(5)
+              << t["codec"].get<std::string>() << std::right << std::setw(12)
+              << t["bytes"].get<uint64_t>() << "\n";
   }
 }
 
@@ -139,7 +139,8 @@ void run_inspect(const InspectOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model(o.model, env.get());
   Json j = info_json(model.get());
-  for (int32_t i = 0; i < j["n_layers"].get<int32_t>(); ++i) j["layers"].push_back(layer_json(model.get(), i));
+  for (int32_t i = 0; i < j["n_layers"].get<int32_t>(); ++i)
+    j["layers"].push_back(layer_json(model.get(), i));
   j["memory"] = memory_json(o.model, model.get());
   if (o.tensors) {
     for (size_t i = 0; i < moe_model_tensor_count(model.get()); ++i) {

@@ -20,9 +20,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("moe ") + moe_version_string());
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  app.footer("Results go to stdout, everything else to stderr.\n"
-             "Exit status: 0 success, 1 error, 2 wrong usage, 130 stopped by Ctrl-C.\n"
-             "'moe COMMAND --help' shows the options of a command.");
+  app.footer(
+      "Results go to stdout, everything else to stderr.\n"
+      "Exit status: 0 success, 1 error, 2 wrong usage, 130 stopped by Ctrl-C.\n"
+      "'moe COMMAND --help' shows the options of a command.");
   add_generate(app);
   add_chat(app);
   add_convert(app);

@@ -42,8 +42,8 @@ void run_perplexity(const PerplexityOptions& o) {
     return;
   }
   std::cout << "perplexity " << std::fixed << std::setprecision(4) << result.perplexity << " over "
-            << result.n_scored << " tokens (windows of " << context << ", "
-            << std::setprecision(0) << static_cast<double>(tokens.size()) / seconds << " tokens/s)\n";
+            << result.n_scored << " tokens (windows of " << context << ", " << std::setprecision(0)
+            << static_cast<double>(tokens.size()) / seconds << " tokens/s)\n";
 }
 
 }  // namespace

@@ -6,7 +6,8 @@ namespace moe_cli {
 
 void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tokens) {
   o.max_tokens = default_max_tokens;
-  app.add_option("-n,--max-tokens", o.max_tokens, "Most tokens to generate (0: until the context is full)")
+  app.add_option("-n,--max-tokens", o.max_tokens,
+                 "Most tokens to generate (0: until the context is full)")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--temp", o.temperature, "Temperature; 0 takes the most probable token")
@@ -62,11 +63,16 @@ Sampling::Sampling(const SamplingOptions& o) : options_(o) {
 
 const char* finish_name(moe_finish finish) {
   switch (finish) {
-    case MOE_FINISH_LENGTH: return "length";
-    case MOE_FINISH_EOS: return "eos";
-    case MOE_FINISH_STOP: return "stop";
-    case MOE_FINISH_CONTEXT: return "context";
-    case MOE_FINISH_CALLBACK: return "callback";
+    case MOE_FINISH_LENGTH:
+      return "length";
+    case MOE_FINISH_EOS:
+      return "eos";
+    case MOE_FINISH_STOP:
+      return "stop";
+    case MOE_FINISH_CONTEXT:
+      return "context";
+    case MOE_FINISH_CALLBACK:
+      return "callback";
   }
   return "unknown";
 }

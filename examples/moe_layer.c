@@ -1,7 +1,8 @@
 /* One MoE layer as a kernel for another runtime: the weights are already in memory, and each token
  * goes to two of eight experts, whose matrices are packed to 2 bits a weight.
  *
- *   cc -std=c99 examples/moe_layer.c $(pkg-config --cflags --libs moe) -lm -o moe_layer && ./moe_layer
+ *   cc -std=c99 examples/moe_layer.c $(pkg-config --cflags --libs moe) -lm -o moe_layer &&
+ * ./moe_layer
  */
 #include <math.h>
 #include <moe_c.h>

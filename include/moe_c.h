@@ -16,18 +16,19 @@
  *   fills `error` (which may be NULL) with the code and one line that names the thing at fault.
  * - A parameter struct begins with struct_size: set it to sizeof the struct, set the rest to zero,
  *   then change what you want. Zero always means the default. Structs only grow at their end; bytes
- *   beyond what this library knows must be zero, otherwise MOE_ERR_ARGUMENT. A NULL parameter struct
- *   means all defaults. Output structs carry struct_size too: set it before the call.
- * - Text is UTF-8. A function that writes text or an array takes (buffer, capacity, *length): it sets
- *   *length to what the whole result needs. With buffer NULL and capacity 0 it only measures. When
- *   the buffer is too small it returns MOE_ERR_TOO_LONG, writes nothing but *length.
- *   Lengths of text do not count the terminating zero; the capacity must have room for it.
+ *   beyond what this library knows must be zero, otherwise MOE_ERR_ARGUMENT. A NULL parameter
+ * struct means all defaults. Output structs carry struct_size too: set it before the call.
+ * - Text is UTF-8. A function that writes text or an array takes (buffer, capacity, *length): it
+ * sets *length to what the whole result needs. With buffer NULL and capacity 0 it only measures.
+ * When the buffer is too small it returns MOE_ERR_TOO_LONG, writes nothing but *length. Lengths of
+ * text do not count the terminating zero; the capacity must have room for it.
  * - Strings given to the library are copied. Strings it returns belong to the object asked and live
  *   as long as it does.
  * - Threads: an environment and a model may be used from any number of threads. A session (and a
- *   layer) is used by one thread at a time, a second one gets MOE_ERR_STATE; moe_session_cancel alone
- *   may be called from anywhere at any time.
- * - Free children before parents: sessions, then models, then the environment. Every *_free takes NULL.
+ *   layer) is used by one thread at a time, a second one gets MOE_ERR_STATE; moe_session_cancel
+ * alone may be called from anywhere at any time.
+ * - Free children before parents: sessions, then models, then the environment. Every *_free takes
+ * NULL.
  * - The library never exits, aborts, prints or throws. It has no state outside its handles.
  */
 #ifndef MOE_C_H
@@ -123,10 +124,10 @@ typedef void (*moe_log_fn)(void* user, moe_log_level level, const char* text);
 
 typedef struct moe_env_params {
   uint32_t struct_size;
-  int32_t threads;                /* threads that compute, the caller's included; 0: what the machine
-                                     allows this process (affinity, cgroup); at most 1024 */
-  const char* isa;                /* NULL: the best this CPU has; or a name of moe_env_isas */
-  const char* device;             /* NULL or "auto", "cpu" */
+  int32_t threads;    /* threads that compute, the caller's included; 0: what the machine
+                         allows this process (affinity, cgroup); at most 1024 */
+  const char* isa;    /* NULL: the best this CPU has; or a name of moe_env_isas */
+  const char* device; /* NULL or "auto", "cpu" */
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */
   void* log_user;
@@ -156,17 +157,20 @@ typedef struct moe_session_params moe_session_params;
 
 typedef struct moe_model_params {
   uint32_t struct_size;
-  int32_t map_weights; /* 1: map uncompressed weights instead of reading them. The file must then not
-                          change while the model is open: a truncated mapped file kills the process. */
+  int32_t
+      map_weights; /* 1: map uncompressed weights instead of reading them. The file must then not
+                      change while the model is open: a truncated mapped file kills the process. */
   int32_t skip_checksums; /* 1: trust the bytes of weights (structure is always checked) */
   int32_t reserved;       /* zero */
   uint64_t memory_bytes;  /* cap over weights, KV caches and scratch of this model and its sessions;
                              0: none. Too small: MOE_ERR_BUDGET with the sum in the text. */
-  const moe_session_params* session; /* with a cap: the session that must fit; NULL: the default one */
+  const moe_session_params*
+      session; /* with a cap: the session that must fit; NULL: the default one */
 } moe_model_params;
 
-/* Where a model is read from when it is neither a file nor memory. `read` fills exactly `bytes` bytes
- * from `offset` and returns 0, or anything else on failure. Called from any thread, also after open. */
+/* Where a model is read from when it is neither a file nor memory. `read` fills exactly `bytes`
+ * bytes from `offset` and returns 0, or anything else on failure. Called from any thread, also
+ * after open. */
 typedef struct moe_reader {
   uint64_t size; /* of the whole model file, in bytes */
   int (*read)(void* user, uint64_t offset, void* buffer, size_t bytes);
@@ -211,13 +215,13 @@ typedef struct moe_model_layer_info {
   int32_t n_heads;
   int32_t n_kv_heads;
   int32_t head_dim;
-  int32_t window;       /* 0: sees everything */
-  int32_t d_ff;         /* of the dense FFN, or of one expert */
-  int32_t n_experts;    /* 0: dense */
-  int32_t n_active;     /* largest number of experts per (sub-)token */
-  int32_t n_subheads;   /* MH-MoE's heads, otherwise 1 */
-  int32_t shared_d_ff;  /* 0: no shared expert */
-  const char* router;   /* "softmax", "threshold" ...; "" for a dense layer */
+  int32_t window;      /* 0: sees everything */
+  int32_t d_ff;        /* of the dense FFN, or of one expert */
+  int32_t n_experts;   /* 0: dense */
+  int32_t n_active;    /* largest number of experts per (sub-)token */
+  int32_t n_subheads;  /* MH-MoE's heads, otherwise 1 */
+  int32_t shared_d_ff; /* 0: no shared expert */
+  const char* router;  /* "softmax", "threshold" ...; "" for a dense layer */
   const char* activation;
 } moe_model_layer_info;
 
@@ -256,7 +260,8 @@ MOE_API moe_status moe_model_get_memory(const moe_model* model, const moe_sessio
                                         moe_memory_line* lines, size_t capacity, size_t* n_lines,
                                         moe_error* error);
 
-/* Reads every weight once and checks checksums, codes and scales. Can take as long as the disk does. */
+/* Reads every weight once and checks checksums, codes and scales. Can take as long as the disk
+ * does. */
 MOE_API moe_status moe_model_verify(moe_model* model, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
@@ -285,7 +290,8 @@ MOE_API moe_status moe_tokenizer_decode(const moe_tokenizer* tokenizer, const in
                                         size_t n_tokens, uint32_t flags, char* text,
                                         size_t capacity, size_t* n_bytes, moe_error* error);
 
-/* The vocabulary's own spelling of a token ("Ġthe"); NULL when the id is out of range. Terminated. */
+/* The vocabulary's own spelling of a token ("Ġthe"); NULL when the id is out of range. Terminated.
+ */
 MOE_API const char* moe_tokenizer_piece(const moe_tokenizer* tokenizer, int32_t token);
 
 /* ------------------------------------------------------------------------------------------------
@@ -312,8 +318,8 @@ MOE_API moe_status moe_session_create(moe_model* model, const moe_session_params
 MOE_API void moe_session_free(moe_session* session);
 
 /* Appends `n_tokens` tokens to the text. Results do not depend on how a text is cut into calls.
- * logits: NULL; or n_rows (1 or n_tokens) rows of vocab_size floats: 1 is the last token alone, what
- * comes after it. MOE_ERR_TOO_LONG before anything changed when the context cannot hold them.
+ * logits: NULL; or n_rows (1 or n_tokens) rows of vocab_size floats: 1 is the last token alone,
+ * what comes after it. MOE_ERR_TOO_LONG before anything changed when the context cannot hold them.
  * After MOE_ERR_CANCELLED the session stands at the last chunk that was finished. */
 MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                     float* logits, size_t n_rows, moe_error* error);
@@ -338,9 +344,9 @@ MOE_API void moe_session_cancel(moe_session* session);
 typedef struct moe_perplexity {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t n_scored;  /* tokens whose probability was taken */
-  double mean_nll;    /* mean negative log-probability, nats per token */
-  double perplexity;  /* exp(mean_nll) */
+  uint64_t n_scored; /* tokens whose probability was taken */
+  double mean_nll;   /* mean negative log-probability, nats per token */
+  double perplexity; /* exp(mean_nll) */
 } moe_perplexity;
 
 /* Called after each window; return false to stop with MOE_ERR_CANCELLED. */
@@ -359,9 +365,9 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
 /* Routes every MoE layer of this session otherwise than the file says:
  *   "threshold:0.9"  experts in order of probability until their sum reaches 0.9
  *   "topk:4"         the 4 most probable
- * followed by any of ",min_k=1" ",max_k=8" ",gamma=1.25" ",min_capacity=4"; "gamma=1.25" alone keeps
- * the router. Weights follow the model's own rule. Only routers with a softmax over all experts can
- * be changed so. NULL: as in the file. */
+ * followed by any of ",min_k=1" ",max_k=8" ",gamma=1.25" ",min_capacity=4"; "gamma=1.25" alone
+ * keeps the router. Weights follow the model's own rule. Only routers with a softmax over all
+ * experts can be changed so. NULL: as in the file. */
 MOE_API moe_status moe_session_set_router(moe_session* session, const char* router,
                                           moe_error* error);
 
@@ -375,8 +381,10 @@ typedef struct moe_routing_stats {
   uint64_t n_dropped;     /* pairs refused by a capacity */
   uint64_t n_activations; /* inner activations computed */
   uint64_t n_positive;    /* of these, above zero */
-  const uint64_t* tokens_per_expert; /* (n_experts), the session's memory, valid until it counts again */
-  const uint64_t* experts_per_token; /* (n_experts + 1): how many (sub-)tokens were served by i experts */
+  const uint64_t*
+      tokens_per_expert; /* (n_experts), the session's memory, valid until it counts again */
+  const uint64_t*
+      experts_per_token; /* (n_experts + 1): how many (sub-)tokens were served by i experts */
 } moe_routing_stats;
 
 /* MOE_ERR_UNSUPPORTED for a dense layer, MOE_ERR_STATE when nothing is being counted. */
@@ -394,11 +402,11 @@ typedef struct moe_logit_bias {
 /* Applied in this order: bias, repetition penalty, temperature, top-k, top-p, min-p. */
 typedef struct moe_sampling {
   uint32_t struct_size;
-  float temperature;        /* 0: greedy, ties to the lower id */
-  int32_t top_k;            /* 0: off */
-  float top_p;              /* 0 or 1: off; in (0, 1] */
-  float min_p;              /* 0: off; in [0, 1): at least this share of the best probability */
-  float repetition_penalty; /* 0 or 1: off; > 0 */
+  float temperature;         /* 0: greedy, ties to the lower id */
+  int32_t top_k;             /* 0: off */
+  float top_p;               /* 0 or 1: off; in (0, 1] */
+  float min_p;               /* 0: off; in [0, 1): at least this share of the best probability */
+  float repetition_penalty;  /* 0 or 1: off; > 0 */
   int32_t repetition_window; /* last tokens that are penalised; 0: 64 */
   int32_t n_bias;
   uint64_t seed; /* same seed, same text */
@@ -410,9 +418,9 @@ typedef struct moe_token_logprob {
   float logprob; /* natural logarithm, of the model's own distribution before sampling filters */
 } moe_token_logprob;
 
-/* Draws from the logits after the last evaluated token; the session does not move. top: NULL or room
- * for n_top candidates, best first. The draw number is the session's position: sampling twice without
- * moving gives the same token. */
+/* Draws from the logits after the last evaluated token; the session does not move. top: NULL or
+ * room for n_top candidates, best first. The draw number is the session's position: sampling twice
+ * without moving gives the same token. */
 MOE_API moe_status moe_session_sample(moe_session* session, const moe_sampling* sampling,
                                       moe_token_logprob* out, moe_token_logprob* top, size_t n_top,
                                       moe_error* error);
@@ -428,26 +436,27 @@ typedef struct moe_piece {
   size_t n_top;
 } moe_piece;
 
-/* Return false to stop (MOE_FINISH_CALLBACK). May call moe_session_cancel, nothing else of the session. */
+/* Return false to stop (MOE_FINISH_CALLBACK). May call moe_session_cancel, nothing else of the
+ * session. */
 typedef bool (*moe_piece_fn)(void* user, const moe_piece* piece);
 
 typedef enum moe_finish {
-  MOE_FINISH_LENGTH = 1,   /* max_tokens were made */
-  MOE_FINISH_EOS = 2,      /* an end-of-text token */
-  MOE_FINISH_STOP = 3,     /* a stop string; nothing of it was given out */
-  MOE_FINISH_CONTEXT = 4,  /* the context is full */
-  MOE_FINISH_CALLBACK = 5  /* the callback said so */
+  MOE_FINISH_LENGTH = 1,  /* max_tokens were made */
+  MOE_FINISH_EOS = 2,     /* an end-of-text token */
+  MOE_FINISH_STOP = 3,    /* a stop string; nothing of it was given out */
+  MOE_FINISH_CONTEXT = 4, /* the context is full */
+  MOE_FINISH_CALLBACK = 5 /* the callback said so */
 } moe_finish;
 
 typedef struct moe_generate_params {
   uint32_t struct_size;
-  int32_t max_tokens; /* 0: until the context is full */
+  int32_t max_tokens;           /* 0: until the context is full */
   const moe_sampling* sampling; /* NULL: greedy */
   const char* const* stop;
   int32_t n_stop;
-  int32_t ignore_eos; /* 1: go on after end-of-text tokens */
-  int32_t n_top;      /* candidates reported with each piece; at most 64 */
-  int32_t reserved;   /* zero */
+  int32_t ignore_eos;    /* 1: go on after end-of-text tokens */
+  int32_t n_top;         /* candidates reported with each piece; at most 64 */
+  int32_t reserved;      /* zero */
   moe_piece_fn callback; /* NULL: none */
   void* user;
 } moe_generate_params;
@@ -469,16 +478,17 @@ MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* pro
 
 /* ------------------------------------------------------------------------------------------------
  * 9. ONE MOE LAYER ON ITS OWN
- * The library as a kernel for other runtimes: weights come in as float matrices in memory, are packed
- * into the format asked for, and (n, d_model) goes to (n, d_model). No residual, no norm. */
+ * The library as a kernel for other runtimes: weights come in as float matrices in memory, are
+ * packed into the format asked for, and (n, d_model) goes to (n, d_model). No residual, no norm. */
 
 typedef struct moe_layer moe_layer;
 
-/* One expert. Matrices are row-major (out, in); d_in is d_model / n_subheads. A plain FFN has no gate. */
+/* One expert. Matrices are row-major (out, in); d_in is d_model / n_subheads. A plain FFN has no
+ * gate. */
 typedef struct moe_expert_weights {
-  const float* gate; /* (d_ff, d_in) or NULL */
-  const float* up;   /* (d_ff, d_in) */
-  const float* down; /* (d_in, d_ff) */
+  const float* gate;      /* (d_ff, d_in) or NULL */
+  const float* up;        /* (d_ff, d_in) */
+  const float* down;      /* (d_in, d_ff) */
   const float* gate_bias; /* (d_ff) or NULL */
   const float* up_bias;   /* (d_ff) or NULL */
   const float* down_bias; /* (d_in) or NULL */
@@ -489,8 +499,8 @@ typedef struct moe_layer_params {
   int32_t d_model;
   int32_t d_ff;
   int32_t n_experts;
-  int32_t n_subheads; /* 0 or 1: ordinary; more: MH-MoE, then head and merge are needed */
-  int32_t max_rows;   /* most tokens of one call; 0: 256 */
+  int32_t n_subheads;      /* 0 or 1: ordinary; more: MH-MoE, then head and merge are needed */
+  int32_t max_rows;        /* most tokens of one call; 0: 256 */
   const char* activation;  /* "relu", "gelu", "gelu_tanh", "silu", "relu2"; NULL: "silu" */
   const char* router;      /* "topk:2", "threshold:0.9", "topk:2,renormalise", "cosine:1,tau=0.07",
                               "sigmoid:2", "base", "sparsemixer"; NULL: "topk:1" */
@@ -498,13 +508,14 @@ typedef struct moe_layer_params {
                               "f32", "bf16", "f16"; NULL: "f32" */
   const char* activations; /* "f32", "a8", "a8_block"; NULL: what suits the format */
   const moe_expert_weights* experts; /* n_experts of them */
-  const float* router_weight; /* (n_experts, d_in); cosine: the expert embeddings (n_experts, d_e) */
-  const float* router_bias;   /* (n_experts) or NULL; sigmoid: the selection bias */
-  const float* router_proj;   /* cosine: (d_e, d_in) */
-  int32_t d_e;                /* cosine */
-  int32_t shared_d_ff;        /* 0: no shared expert */
+  const float*
+      router_weight;        /* (n_experts, d_in); cosine: the expert embeddings (n_experts, d_e) */
+  const float* router_bias; /* (n_experts) or NULL; sigmoid: the selection bias */
+  const float* router_proj; /* cosine: (d_e, d_in) */
+  int32_t d_e;              /* cosine */
+  int32_t shared_d_ff;      /* 0: no shared expert */
   const moe_expert_weights* shared; /* on d_model, added to the sum */
-  const float* shared_gate;         /* (d_model) or NULL: sigmoid(x . g) in front of the shared expert */
+  const float* shared_gate; /* (d_model) or NULL: sigmoid(x . g) in front of the shared expert */
   const float* head;        /* MH-MoE: (d_model, d_model) */
   const float* head_bias;   /* (d_model) or NULL */
   const float* merge;       /* MH-MoE: (d_model, d_model) */
@@ -514,7 +525,8 @@ typedef struct moe_layer_params {
 MOE_API moe_status moe_layer_create(moe_env* env, const moe_layer_params* params, moe_layer** out,
                                     moe_error* error);
 MOE_API void moe_layer_free(moe_layer* layer);
-/* x, y: (n, d_model), may be the same. Bit-identical for any thread count and any split of the rows. */
+/* x, y: (n, d_model), may be the same. Bit-identical for any thread count and any split of the
+ * rows. */
 MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n, float* y,
                                      moe_error* error);
 
@@ -527,7 +539,8 @@ typedef struct moe_convert_params {
   uint32_t struct_size;
   int32_t compress;    /* 1: zstd for segments where it saves 5 % or more */
   const char* weights; /* NULL or "auto"; "ternary2", "ternary3", "int8", "bf16", "f16", "f32" */
-  const char* const* overrides; /* "PATTERN=FORMAT" on tensor names; * matches anything; last wins */
+  const char* const*
+      overrides; /* "PATTERN=FORMAT" on tensor names; * matches anything; last wins */
   int32_t n_overrides;
   int32_t verify; /* 1: read the result again and compare every weight with the checkpoint */
   moe_progress_fn progress; /* bytes of the checkpoint; return false to cancel */

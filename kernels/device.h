@@ -4,9 +4,9 @@
 //
 // Rules. Activations are float at the seam; each matrix says how its inputs are quantised. Shapes
 // were checked when the model was loaded, so operations return nothing: a fault that only the
-// device can find (NaN in router scores, a lost GPU) is latched in the Stream and sync() returns it.
-// Pointers in descriptors are device memory unless a comment says otherwise. Work on one Stream is
-// ordered; a Stream belongs to one session and is used by one thread at a time.
+// device can find (NaN in router scores, a lost GPU) is latched in the Stream and sync() returns
+// it. Pointers in descriptors are device memory unless a comment says otherwise. Work on one Stream
+// is ordered; a Stream belongs to one session and is used by one thread at a time.
 
 #include <atomic>
 #include <cstddef>
@@ -79,16 +79,16 @@ struct KvCacheView {
   KvLayer layer;
 };
 
-/// QK norm, RoPE, write of K and V into the caches, then softmax attention over what is cached up to
-/// each row's position (and window). Reads K and V only as rounded to the cache's type.
-/// Keys in blocks of 64 aligned to the absolute position, ascending.
+/// QK norm, RoPE, write of K and V into the caches, then softmax attention over what is cached up
+/// to each row's position (and window). Reads K and V only as rounded to the cache's type. Keys in
+/// blocks of 64 aligned to the absolute position, ascending.
 struct AttentionOp {
   int32_t n_rows = 0;
-  const BatchRow* rows = nullptr;      // host memory; rows of a session are consecutive, ascending
-  float* q = nullptr;                  // (n_rows, n_heads * head_dim), overwritten
-  float* k = nullptr;                  // (n_rows, n_kv_heads * head_dim), overwritten
-  const float* v = nullptr;            // (n_rows, n_kv_heads * head_dim)
-  float* out = nullptr;                // (n_rows, n_heads * head_dim)
+  const BatchRow* rows = nullptr;       // host memory; rows of a session are consecutive, ascending
+  float* q = nullptr;                   // (n_rows, n_heads * head_dim), overwritten
+  float* k = nullptr;                   // (n_rows, n_kv_heads * head_dim), overwritten
+  const float* v = nullptr;             // (n_rows, n_kv_heads * head_dim)
+  float* out = nullptr;                 // (n_rows, n_heads * head_dim)
   const KvCacheView* caches = nullptr;  // host memory, indexed by BatchRow::session
   int32_t n_heads = 0;
   int32_t n_kv_heads = 0;
@@ -116,7 +116,8 @@ struct Ffn {
   Norm sub_norm;  // SubLN before down
 };
 
-/// One expert: a single Ffn, or X-MoE's stack of residual blocks (then the input is taken off again).
+/// One expert: a single Ffn, or X-MoE's stack of residual blocks (then the input is taken off
+/// again).
 struct Expert {
   const Ffn* ffn = nullptr;  // host memory
   int32_t n_sublayers = 0;   // 0: ffn[0] alone; n: stack of n blocks
@@ -137,11 +138,11 @@ class ExpertSource {
 
 /// The weights a router needs. Unused ones are empty.
 struct RouterWeightsView {
-  Matrix scores;          // softmax, threshold, sigmoid, sparsemixer, base: (n_experts, d)
-  const float* bias = nullptr;            // (n_experts)
-  Matrix proj;            // cosine: (d_e, d)
+  Matrix scores;                // softmax, threshold, sigmoid, sparsemixer, base: (n_experts, d)
+  const float* bias = nullptr;  // (n_experts)
+  Matrix proj;                  // cosine: (d_e, d)
   const float* proj_bias = nullptr;       // (d_e)
-  Matrix embedding;       // cosine: (n_experts, d_e)
+  Matrix embedding;                       // cosine: (n_experts, d_e)
   const float* selection_bias = nullptr;  // sigmoid: (n_experts)
   const int32_t* table = nullptr;         // hash: (vocab)
 };
@@ -149,7 +150,7 @@ struct RouterWeightsView {
 /// Choices of every (sub-)token. A slot beyond count, or refused by capacity, has weight 0 and
 /// kept = 0 but keeps its expert number.
 struct Routing {
-  int32_t n_tokens = 0;      // rows * n_subheads
+  int32_t n_tokens = 0;  // rows * n_subheads
   int32_t max_k = 0;
   int32_t* expert = nullptr;  // (n_tokens, max_k), best first
   float* weight = nullptr;    // (n_tokens, max_k)
@@ -160,16 +161,18 @@ struct Routing {
 
 /// Statistics of one MoE layer since the last reset (host memory). Null pointers are not counted.
 struct RoutingStats {
-  uint64_t* tokens_per_expert = nullptr;   // (n_experts) pairs served
-  uint64_t* experts_per_token = nullptr;   // (n_experts + 1) histogram of experts served per (sub-)token
+  uint64_t* tokens_per_expert = nullptr;  // (n_experts) pairs served
+  uint64_t* experts_per_token =
+      nullptr;  // (n_experts + 1) histogram of experts served per (sub-)token
   uint64_t n_tokens = 0;
-  uint64_t n_dropped = 0;           // pairs refused by capacity
-  uint64_t n_positive = 0;          // activations > 0 after act(gate or hidden)
+  uint64_t n_dropped = 0;   // pairs refused by capacity
+  uint64_t n_positive = 0;  // activations > 0 after act(gate or hidden)
   uint64_t n_activations = 0;
 };
 
 /// y (+)= scale * MoE(norm(x)): head, route, experts, ordered combine (ascending expert index),
-/// merge, shared expert. n_experts 0 means a dense FFN: then `shared` alone is computed. y may be x.
+/// merge, shared expert. n_experts 0 means a dense FFN: then `shared` alone is computed. y may be
+/// x.
 struct MoeOp {
   const float* x = nullptr;  // (n_rows, d_model)
   float* y = nullptr;        // (n_rows, d_model)
@@ -191,22 +194,22 @@ struct MoeOp {
   const BatchRow* rows = nullptr;  // host memory; token ids for hash routers, sessions for capacity
   ExpertSource* experts = nullptr;
 
-  const Ffn* shared = nullptr;       // shared expert, or the dense FFN; host memory
-  Matrix shared_gate;                // (1, d_model) or empty
-  RoutingStats* stats = nullptr;     // host memory or null
-  Routing* routing_out = nullptr;    // host memory to fill (may have null members), or null
+  const Ffn* shared = nullptr;     // shared expert, or the dense FFN; host memory
+  Matrix shared_gate;              // (1, d_model) or empty
+  RoutingStats* stats = nullptr;   // host memory or null
+  Routing* routing_out = nullptr;  // host memory to fill (may have null members), or null
 };
 
 /// Largest sizes that a stream's scratch memory must serve.
 struct StreamShape {
-  int32_t max_rows = 0;     // rows of one call
+  int32_t max_rows = 0;  // rows of one call
   int32_t d_model = 0;
-  int32_t max_d_in = 0;     // widest input of any matrix (d_model, n_heads * head_dim, d_ff ...)
-  int32_t max_d_ff = 0;     // widest inner width of any FFN
+  int32_t max_d_in = 0;  // widest input of any matrix (d_model, n_heads * head_dim, d_ff ...)
+  int32_t max_d_ff = 0;  // widest inner width of any FFN
   int32_t max_experts = 0;
   int32_t max_subheads = 1;
-  int32_t max_routed = 0;   // largest router_max_k (run-time overrides included: n_experts)
-  int32_t max_d_e = 0;      // cosine routers
+  int32_t max_routed = 0;  // largest router_max_k (run-time overrides included: n_experts)
+  int32_t max_d_e = 0;     // cosine routers
   int32_t max_heads = 0;
   int32_t max_head_dim = 0;
   int32_t max_context = 0;
@@ -238,10 +241,12 @@ class Device {
   virtual Status sync(Stream& stream) = 0;
 
   // Operations.
-  /// x[r] = multiplier * table[rows[r].token] (+ positions[rows[r].position]); `positions` may be empty.
+  /// x[r] = multiplier * table[rows[r].token] (+ positions[rows[r].position]); `positions` may be
+  /// empty.
   virtual void embed(Stream& s, const Matrix& table, const Matrix& positions, const BatchRow* rows,
                      int32_t n_rows, float multiplier, float* x) = 0;
-  virtual void norm(Stream& s, const Norm& norm, const float* x, int32_t n_rows, int32_t d, float* y) = 0;
+  virtual void norm(Stream& s, const Norm& norm, const float* x, int32_t n_rows, int32_t d,
+                    float* y) = 0;
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
   virtual void moe(Stream& s, const MoeOp& op) = 0;

@@ -11,14 +11,17 @@ namespace {
 template <class T>
 T stored(const uint8_t* tile, int row, int32_t col) {
   T value;
-  std::memcpy(&value, tile + (size_t{kTileRows} * static_cast<size_t>(col) +
-                              static_cast<size_t>(row)) * sizeof(T), sizeof(T));
+  std::memcpy(
+      &value,
+      tile + (size_t{kTileRows} * static_cast<size_t>(col) + static_cast<size_t>(row)) * sizeof(T),
+      sizeof(T));
   return value;
 }
 
 // Fills a tile with convert(value), rows beyond n_rows with 0.
 template <class T, class Source, class Convert>
-void pack(const Source* values, int64_t ld, int n_rows, int32_t cols, uint8_t* tile, Convert convert) {
+void pack(const Source* values, int64_t ld, int n_rows, int32_t cols, uint8_t* tile,
+          Convert convert) {
   for (int32_t col = 0; col < cols; ++col) {
     T column[kTileRows] = {};
     for (int row = 0; row < n_rows; ++row) column[row] = convert(values[row * ld + col]);

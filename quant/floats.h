@@ -30,16 +30,16 @@ void i32_read_row(const uint8_t* tile, int32_t cols, int row, float* out);
 void i32_pack(const int32_t* values, int64_t ld, int n_rows, int32_t cols, uint8_t* tile);
 
 inline constexpr WeightFormat kF32Format = {
-    FormatId::kF32, "f32",    false,           four_byte_tile_bytes, f32_element,
-    f32_read_row,   nullptr,  f32_pack,        f32_find_invalid,     "NaN or infinity"};
+    FormatId::kF32, "f32",   false,    four_byte_tile_bytes, f32_element,
+    f32_read_row,   nullptr, f32_pack, f32_find_invalid,     "NaN or infinity"};
 inline constexpr WeightFormat kBf16Format = {
-    FormatId::kBf16, "bf16",  false,           two_byte_tile_bytes,  bf16_element,
-    bf16_read_row,   nullptr, bf16_pack,       bf16_find_invalid,    "NaN or infinity"};
+    FormatId::kBf16, "bf16",  false,     two_byte_tile_bytes, bf16_element,
+    bf16_read_row,   nullptr, bf16_pack, bf16_find_invalid,   "NaN or infinity"};
 inline constexpr WeightFormat kF16Format = {
-    FormatId::kF16, "f16",    false,           two_byte_tile_bytes,  f16_element,
-    f16_read_row,   nullptr,  f16_pack,        f16_find_invalid,     "NaN or infinity"};
+    FormatId::kF16, "f16",   false,    two_byte_tile_bytes, f16_element,
+    f16_read_row,   nullptr, f16_pack, f16_find_invalid,    "NaN or infinity"};
 inline constexpr WeightFormat kI32Format = {
-    FormatId::kI32, "i32",    false,           four_byte_tile_bytes, i32_element,
-    i32_read_row,   nullptr,  nullptr,         nullptr,              ""};
+    FormatId::kI32, "i32",   false, four_byte_tile_bytes, i32_element, i32_read_row, nullptr,
+    nullptr,        nullptr, ""};
 
 }  // namespace moe

@@ -22,15 +22,16 @@ enum class ActPrecision : uint8_t { kF32, kA8, kA8Block };
 inline constexpr int kActBlock = 256;
 
 /// One matrix as it lies in memory, on disk and on a device: tiles of 16 rows, padded to whole
-/// blocks, each tile `tile_stride` bytes after the one before. A vector is a matrix with one column.
+/// blocks, each tile `tile_stride` bytes after the one before. A vector is a matrix with one
+/// column.
 struct Matrix {
   FormatId format = FormatId::kF32;
   ScaleKind scale_kind = ScaleKind::kNone;
   ActPrecision act = ActPrecision::kF32;
-  int32_t group = 0;           // inputs per scale when scale_kind is kGroup: 64, 128 or 256
-  int32_t rows = 0;            // outputs
-  int32_t cols = 0;            // inputs
-  int64_t tile_stride = 0;     // bytes from tile t to tile t + 1
+  int32_t group = 0;        // inputs per scale when scale_kind is kGroup: 64, 128 or 256
+  int32_t rows = 0;         // outputs
+  int32_t cols = 0;         // inputs
+  int64_t tile_stride = 0;  // bytes from tile t to tile t + 1
   const uint8_t* tiles = nullptr;
   const float* scales = nullptr;  // see scale_count() and scale_index() in quant/list.h
 

@@ -1,7 +1,7 @@
 #pragma once
 // The uint8 layout of ternary weights in Hugging Face checkpoints (BitNet b1.58 2B4T, Falcon3):
-// four output rows in a byte. With R = rows / 4, byte (r, c) holds, lowest bits first, the codes + 1
-// of rows r, r + R, r + 2R and r + 3R of column c.
+// four output rows in a byte. With R = rows / 4, byte (r, c) holds, lowest bits first, the codes +
+// 1 of rows r, r + R, r + 2R and r + 3R of column c.
 
 #include <cstdint>
 

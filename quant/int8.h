@@ -15,9 +15,7 @@ void int8_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_
 int64_t int8_find_invalid(const uint8_t* tile, size_t bytes);
 
 inline constexpr WeightFormat kInt8Format = {
-    FormatId::kInt8, "int8",        true,
-    int8_tile_bytes, int8_element,  int8_read_row,
-    int8_pack,       nullptr,       int8_find_invalid,
-    "an int8 code of -128"};
+    FormatId::kInt8, "int8",    true,    int8_tile_bytes,   int8_element,
+    int8_read_row,   int8_pack, nullptr, int8_find_invalid, "an int8 code of -128"};
 
 }  // namespace moe

@@ -107,7 +107,8 @@ Status check_matrix(const Matrix& m) {
   }
   MOE_TRY(check_scales_kind(m));
   if (!format.integer && m.act != ActPrecision::kF32) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "weight format %s needs f32 activations", format.name);
+    return Status::error(MOE_ERR_UNSUPPORTED, "weight format %s needs f32 activations",
+                         format.name);
   }
   if (m.tile_stride < 0 || static_cast<size_t>(m.tile_stride) < format.tile_bytes(m.cols)) {
     return Status::error(MOE_ERR_SHAPE, "expected at least %zu bytes from tile to tile, found %lld",
@@ -119,8 +120,8 @@ Status check_matrix(const Matrix& m) {
 Status validate_scales(const float* scales, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     if (!(scales[i] > 0.0f && scales[i] <= 3.4028235e38f)) {
-      return Status::error(MOE_ERR_RANGE, "scale %zu: expected a finite number above 0, found %g", i,
-                           static_cast<double>(scales[i]));
+      return Status::error(MOE_ERR_RANGE, "scale %zu: expected a finite number above 0, found %g",
+                           i, static_cast<double>(scales[i]));
     }
   }
   return {};

@@ -28,8 +28,8 @@ size_t scale_count(ScaleKind kind, int32_t group, int64_t rows, int64_t cols);
 /// (rows, n_groups) matrix: ((row / 16) * n_groups + group) * 16 + row % 16.
 int64_t scale_index(ScaleKind kind, int32_t group, int32_t cols, int32_t row, int32_t col);
 
-/// Bytes of all tiles of a matrix that lies alone, without scales. MOE_ERR_SHAPE when they cannot be
-/// counted.
+/// Bytes of all tiles of a matrix that lies alone, without scales. MOE_ERR_SHAPE when they cannot
+/// be counted.
 Result<size_t> matrix_bytes(FormatId format, int64_t rows, int64_t cols);
 
 /// The definition: the number that element (row, col) stands for.
@@ -38,12 +38,12 @@ float weight(const Matrix& m, int32_t row, int32_t col);
 void read_row(const Matrix& m, int32_t row, float* out);
 
 /// What the kernels rely on, shapes and kinds only: sizes at least 1, at most 65,536 inputs under
-/// integer codes (32-bit sums), scales of a kind the format has, float formats with f32 activations.
-/// MOE_ERR_SHAPE, MOE_ERR_RANGE or MOE_ERR_UNSUPPORTED.
+/// integer codes (32-bit sums), scales of a kind the format has, float formats with f32
+/// activations. MOE_ERR_SHAPE, MOE_ERR_RANGE or MOE_ERR_UNSUPPORTED.
 Status check_matrix(const Matrix& m);
 
-/// Reads all tiles and scales: MOE_ERR_RANGE for a code that no packer writes or a scale that is not
-/// finite and positive, MOE_ERR_NON_FINITE for a NaN or infinite value. Memory speed.
+/// Reads all tiles and scales: MOE_ERR_RANGE for a code that no packer writes or a scale that is
+/// not finite and positive, MOE_ERR_NON_FINITE for a NaN or infinite value. Memory speed.
 Status validate_codes(const Matrix& m);
 /// The scales alone.
 Status validate_scales(const float* scales, size_t n);

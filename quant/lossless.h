@@ -29,7 +29,7 @@ class TernaryDetector {
   bool tensor_ = true;
   bool row_ = true;
   int32_t largest_group_ = 256;  // the largest group that still fits; 0: none
-  uint32_t magnitude_ = 0;        // bits of the tensor's one magnitude; 0: none seen
+  uint32_t magnitude_ = 0;       // bits of the tensor's one magnitude; 0: none seen
 };
 
 /// Codes and scales of one row under a fit that holds for it. codes (cols); scales: nothing for

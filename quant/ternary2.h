@@ -15,9 +15,7 @@ void ternary2_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, ui
 int64_t ternary2_find_invalid(const uint8_t* tile, size_t bytes);
 
 inline constexpr WeightFormat kTernary2Format = {
-    FormatId::kTernary2, "ternary2",        true,
-    ternary2_tile_bytes, ternary2_element,  ternary2_read_row,
-    ternary2_pack,       nullptr,           ternary2_find_invalid,
-    "a 2-bit code of 3"};
+    FormatId::kTernary2, "ternary2",    true,    ternary2_tile_bytes,   ternary2_element,
+    ternary2_read_row,   ternary2_pack, nullptr, ternary2_find_invalid, "a 2-bit code of 3"};
 
 }  // namespace moe

@@ -27,8 +27,8 @@ Place place_of(int row, int32_t col) {
 
 size_t ternary3_tile_bytes(int64_t cols) {
   const int64_t tail = cols % kTernary3Segment;
-  const int64_t blocks = cols / kTernary3Segment * kTernary3Blocks +
-                         (tail + kTernary3Cols - 1) / kTernary3Cols;
+  const int64_t blocks =
+      cols / kTernary3Segment * kTernary3Blocks + (tail + kTernary3Cols - 1) / kTernary3Cols;
   return static_cast<size_t>(blocks) * kBlockBytes;
 }
 

@@ -18,9 +18,7 @@ void ternary3_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, ui
 int64_t ternary3_find_invalid(const uint8_t* tile, size_t bytes);
 
 inline constexpr WeightFormat kTernary3Format = {
-    FormatId::kTernary3, "ternary3",        true,
-    ternary3_tile_bytes, ternary3_element,  ternary3_read_row,
-    ternary3_pack,       nullptr,           ternary3_find_invalid,
-    "a base-3 byte above 242"};
+    FormatId::kTernary3, "ternary3",    true,    ternary3_tile_bytes,   ternary3_element,
+    ternary3_read_row,   ternary3_pack, nullptr, ternary3_find_invalid, "a base-3 byte above 242"};
 
 }  // namespace moe

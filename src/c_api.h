@@ -20,7 +20,7 @@ struct moe_env {
   moe::Logger logger;
   moe::ThreadPool pool;
   moe::Device* device = nullptr;
-  const char* isa = "";  // the instruction set of the CPU device
+  const char* isa = "";      // the instruction set of the CPU device
   moe_log_fn log = nullptr;  // what `logger` passes its messages to
   void* log_user = nullptr;
 };

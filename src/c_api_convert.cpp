@@ -31,11 +31,12 @@ Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
   ConvertOptions options;
   if (p.weights != nullptr) options.weights = p.weights;
   if (p.n_overrides < 0 || (p.n_overrides > 0 && p.overrides == nullptr)) {
-    return Status::error(MOE_ERR_ARGUMENT, "params.overrides: %d entries at a NULL or negative count",
-                         p.n_overrides);
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "params.overrides: %d entries at a NULL or negative count", p.n_overrides);
   }
   for (int32_t i = 0; i < p.n_overrides; ++i) {
-    if (p.overrides[i] == nullptr) return Status::error(MOE_ERR_ARGUMENT, "params.overrides[%d] is NULL", i);
+    if (p.overrides[i] == nullptr)
+      return Status::error(MOE_ERR_ARGUMENT, "params.overrides[%d] is NULL", i);
     options.overrides.emplace_back(p.overrides[i]);
   }
   options.compress = p.compress != 0;
@@ -65,7 +66,8 @@ Status run_convert(const char* source, const char* destination, const moe_conver
   return {};
 }
 
-Status synthetic_options(const char* shape, const moe_synthetic_params* given, SyntheticOptions* out) {
+Status synthetic_options(const char* shape, const moe_synthetic_params* given,
+                         SyntheticOptions* out) {
   if (shape == nullptr) return null_argument("shape");
   moe_synthetic_params p{};
   MOE_TRY(read_params(given, "params", &p));
@@ -83,7 +85,8 @@ Status save_synthetic(const char* shape, const moe_synthetic_params* params, con
   return write_synthetic(shape, options, *sink);
 }
 
-Status create_synthetic(const char* shape, const moe_synthetic_params* params, void** data, size_t* size) {
+Status create_synthetic(const char* shape, const moe_synthetic_params* params, void** data,
+                        size_t* size) {
   SyntheticOptions options;
   MOE_TRY(synthetic_options(shape, params, &options));
   if (data == nullptr) return null_argument("data");
@@ -98,15 +101,15 @@ Status create_synthetic(const char* shape, const moe_synthetic_params* params, v
 }  // namespace
 }  // namespace moe
 
-moe_status moe_convert(const char* source, const char* destination, const moe_convert_params* params,
-                       moe_error* error) {
+moe_status moe_convert(const char* source, const char* destination,
+                       const moe_convert_params* params, moe_error* error) {
   return moe::guarded(error, [&] { return moe::run_convert(source, destination, params); });
 }
 
 const char* moe_synthetic_shapes(void) { return moe::shape_names(); }
 
-moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params, const char* path,
-                              moe_error* error) {
+moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params,
+                              const char* path, moe_error* error) {
   return moe::guarded(error, [&] { return moe::save_synthetic(shape, params, path); });
 }
 

@@ -25,7 +25,8 @@ namespace {
 
 Status check_allocator(const moe_allocator& a) {
   if (a.allocate == nullptr || a.deallocate == nullptr) {
-    return Status::error(MOE_ERR_ARGUMENT, "params.allocator: allocate and deallocate must both be set");
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "params.allocator: allocate and deallocate must both be set");
   }
   return {};
 }
@@ -39,9 +40,11 @@ void pass_log(void* env, int level, const char* text) {
 Status check_device_name(const char* name) {
   if (name == nullptr || std::strcmp(name, "auto") == 0 || std::strcmp(name, "cpu") == 0) return {};
   if (std::strncmp(name, "cuda", 4) == 0) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "device %.40s: this build has no CUDA kernels; use cpu", name);
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "device %.40s: this build has no CUDA kernels; use cpu", name);
   }
-  return Status::error(MOE_ERR_ARGUMENT, "params.device: expected auto or cpu, found '%.40s'", name);
+  return Status::error(MOE_ERR_ARGUMENT, "params.device: expected auto or cpu, found '%.40s'",
+                       name);
 }
 
 void destroy(moe_env* env) {
@@ -125,25 +128,44 @@ const char* moe_version_string(void) {
 
 const char* moe_status_name(moe_status status) {
   switch (status) {
-    case MOE_OK: return "MOE_OK";
-    case MOE_ERR_ARGUMENT: return "MOE_ERR_ARGUMENT";
-    case MOE_ERR_RANGE: return "MOE_ERR_RANGE";
-    case MOE_ERR_SHAPE: return "MOE_ERR_SHAPE";
-    case MOE_ERR_NON_FINITE: return "MOE_ERR_NON_FINITE";
-    case MOE_ERR_STATE: return "MOE_ERR_STATE";
-    case MOE_ERR_TOO_LONG: return "MOE_ERR_TOO_LONG";
-    case MOE_ERR_UNSUPPORTED: return "MOE_ERR_UNSUPPORTED";
-    case MOE_ERR_IO: return "MOE_ERR_IO";
-    case MOE_ERR_NOT_FOUND: return "MOE_ERR_NOT_FOUND";
-    case MOE_ERR_FORMAT: return "MOE_ERR_FORMAT";
-    case MOE_ERR_VERSION: return "MOE_ERR_VERSION";
-    case MOE_ERR_CORRUPT: return "MOE_ERR_CORRUPT";
-    case MOE_ERR_TEXT: return "MOE_ERR_TEXT";
-    case MOE_ERR_MEMORY: return "MOE_ERR_MEMORY";
-    case MOE_ERR_BUDGET: return "MOE_ERR_BUDGET";
-    case MOE_ERR_DEVICE: return "MOE_ERR_DEVICE";
-    case MOE_ERR_CANCELLED: return "MOE_ERR_CANCELLED";
-    case MOE_ERR_INTERNAL: return "MOE_ERR_INTERNAL";
+    case MOE_OK:
+      return "MOE_OK";
+    case MOE_ERR_ARGUMENT:
+      return "MOE_ERR_ARGUMENT";
+    case MOE_ERR_RANGE:
+      return "MOE_ERR_RANGE";
+    case MOE_ERR_SHAPE:
+      return "MOE_ERR_SHAPE";
+    case MOE_ERR_NON_FINITE:
+      return "MOE_ERR_NON_FINITE";
+    case MOE_ERR_STATE:
+      return "MOE_ERR_STATE";
+    case MOE_ERR_TOO_LONG:
+      return "MOE_ERR_TOO_LONG";
+    case MOE_ERR_UNSUPPORTED:
+      return "MOE_ERR_UNSUPPORTED";
+    case MOE_ERR_IO:
+      return "MOE_ERR_IO";
+    case MOE_ERR_NOT_FOUND:
+      return "MOE_ERR_NOT_FOUND";
+    case MOE_ERR_FORMAT:
+      return "MOE_ERR_FORMAT";
+    case MOE_ERR_VERSION:
+      return "MOE_ERR_VERSION";
+    case MOE_ERR_CORRUPT:
+      return "MOE_ERR_CORRUPT";
+    case MOE_ERR_TEXT:
+      return "MOE_ERR_TEXT";
+    case MOE_ERR_MEMORY:
+      return "MOE_ERR_MEMORY";
+    case MOE_ERR_BUDGET:
+      return "MOE_ERR_BUDGET";
+    case MOE_ERR_DEVICE:
+      return "MOE_ERR_DEVICE";
+    case MOE_ERR_CANCELLED:
+      return "MOE_ERR_CANCELLED";
+    case MOE_ERR_INTERNAL:
+      return "MOE_ERR_INTERNAL";
   }
   return "unknown status";
 }

@@ -5,14 +5,16 @@
 
 namespace moe {
 
-static_assert(sizeof(moe_logit_bias) == sizeof(LogitBias) && sizeof(moe_token_logprob) == sizeof(TokenLogprob),
+static_assert(sizeof(moe_logit_bias) == sizeof(LogitBias) &&
+                  sizeof(moe_token_logprob) == sizeof(TokenLogprob),
               "the C structs are handed on as they are");
 
 Status sampling_config(const moe_sampling* given, SamplingConfig* out) {
   moe_sampling p{};
   MOE_TRY(read_params(given, "sampling", &p));
   if (p.n_bias < 0 || (p.n_bias > 0 && p.bias == nullptr)) {
-    return Status::error(MOE_ERR_ARGUMENT, "sampling.bias: %d entries at a NULL or negative count", p.n_bias);
+    return Status::error(MOE_ERR_ARGUMENT, "sampling.bias: %d entries at a NULL or negative count",
+                         p.n_bias);
   }
   SamplingConfig config;
   config.bias = {reinterpret_cast<const LogitBias*>(p.bias), static_cast<size_t>(p.n_bias)};
@@ -58,7 +60,8 @@ struct PieceBridge {
 
 Status read_stops(const moe_generate_params& p, Array<std::string_view>* stops) {
   if (p.n_stop < 0 || (p.n_stop > 0 && p.stop == nullptr)) {
-    return Status::error(MOE_ERR_ARGUMENT, "params.stop: %d strings at a NULL or negative count", p.n_stop);
+    return Status::error(MOE_ERR_ARGUMENT, "params.stop: %d strings at a NULL or negative count",
+                         p.n_stop);
   }
   for (int32_t i = 0; i < p.n_stop; ++i) {
     if (p.stop[i] == nullptr) return Status::error(MOE_ERR_ARGUMENT, "params.stop[%d] is NULL", i);
@@ -88,8 +91,8 @@ Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt
     options.user = &bridge;
   }
   GenerateResult result;
-  MOE_TRY(generate(*session->session, session->model->text.tokenizer.get(), {prompt, n_prompt}, options,
-                   &result));
+  MOE_TRY(generate(*session->session, session->model->text.tokenizer.get(), {prompt, n_prompt},
+                   options, &result));
   moe_generate_result value{};
   value.finish = static_cast<moe_finish>(result.finish);
   value.n_prompt = result.n_prompt;

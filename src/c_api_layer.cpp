@@ -16,10 +16,11 @@ namespace moe {
 namespace {
 
 Status unknown_router(const char* text) {
-  return Status::error(MOE_ERR_ARGUMENT,
-                       "params.router: expected topk:K, threshold:T, cosine:K, sigmoid:K, sparsemixer or base "
-                       "with ,renormalise ,chosen ,scale=S ,tau=T, found '%.80s'",
-                       text);
+  return Status::error(
+      MOE_ERR_ARGUMENT,
+      "params.router: expected topk:K, threshold:T, cosine:K, sigmoid:K, sparsemixer or base "
+      "with ,renormalise ,chosen ,scale=S ,tau=T, found '%.80s'",
+      text);
 }
 
 // The next part of `rest`, up to `separator`; `rest` moves behind it.
@@ -34,11 +35,16 @@ bool router_kind(std::string_view name, double number, bool has_number, RouterCo
   if (!(number > -1e9 && number < 1e9)) return false;
   r->k = has_number ? static_cast<int32_t>(number) : 1;
   const bool whole = !has_number || number == static_cast<double>(r->k);
-  if (name == "topk") r->kind = RouterKind::kSoftmax;
-  else if (name == "cosine") r->kind = RouterKind::kCosine;
-  else if (name == "sigmoid") r->kind = RouterKind::kSigmoid;
-  else if (name == "sparsemixer" && !has_number) r->kind = RouterKind::kSparsemixer;
-  else if (name == "base" && !has_number) r->kind = RouterKind::kBase;
+  if (name == "topk")
+    r->kind = RouterKind::kSoftmax;
+  else if (name == "cosine")
+    r->kind = RouterKind::kCosine;
+  else if (name == "sigmoid")
+    r->kind = RouterKind::kSigmoid;
+  else if (name == "sparsemixer" && !has_number)
+    r->kind = RouterKind::kSparsemixer;
+  else if (name == "base" && !has_number)
+    r->kind = RouterKind::kBase;
   else if (name == "threshold" && has_number) {
     r->kind = RouterKind::kThreshold;
     r->threshold = static_cast<float>(number);
@@ -64,9 +70,12 @@ bool router_option(std::string_view option, RouterConfig* r) {
   const std::string_view key = next_part(&value, '=');
   double number = 0;
   if (!parse_number(value, &number)) return false;
-  if (key == "scale") r->scale = static_cast<float>(number);
-  else if (key == "tau") r->tau = static_cast<float>(number);
-  else return false;
+  if (key == "scale")
+    r->scale = static_cast<float>(number);
+  else if (key == "tau")
+    r->tau = static_cast<float>(number);
+  else
+    return false;
   return true;
 }
 
@@ -104,25 +113,32 @@ Status parse_activation(const char* text, Activation* out) {
       return {};
     }
   }
-  return Status::error(MOE_ERR_ARGUMENT,
-                       "params.activation: expected relu, gelu, gelu_tanh, silu or relu2, found '%.40s'", text);
+  return Status::error(
+      MOE_ERR_ARGUMENT,
+      "params.activation: expected relu, gelu, gelu_tanh, silu or relu2, found '%.40s'", text);
 }
 
 Status parse_formats(const moe_layer_params& p, LayerSpec* spec) {
   const char* name = p.weights == nullptr ? "f32" : p.weights;
   const WeightFormat* format = find_format(name);
   if (format == nullptr || format->id == FormatId::kI32) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "params.weights: expected ternary2, ternary3, int8, f32, bf16 or f16, found '%.40s'", name);
+    return Status::error(
+        MOE_ERR_ARGUMENT,
+        "params.weights: expected ternary2, ternary3, int8, f32, bf16 or f16, found '%.40s'", name);
   }
   spec->format = format->id;
   const bool ternary = format->id == FormatId::kTernary2 || format->id == FormatId::kTernary3;
   const char* fitting = ternary ? "a8" : format->id == FormatId::kInt8 ? "a8_block" : "f32";
   const char* act = p.activations == nullptr ? fitting : p.activations;
-  if (std::strcmp(act, "f32") == 0) spec->precision = ActPrecision::kF32;
-  else if (std::strcmp(act, "a8") == 0) spec->precision = ActPrecision::kA8;
-  else if (std::strcmp(act, "a8_block") == 0) spec->precision = ActPrecision::kA8Block;
-  else return Status::error(MOE_ERR_ARGUMENT, "params.activations: expected f32, a8 or a8_block, found '%.40s'", act);
+  if (std::strcmp(act, "f32") == 0)
+    spec->precision = ActPrecision::kF32;
+  else if (std::strcmp(act, "a8") == 0)
+    spec->precision = ActPrecision::kA8;
+  else if (std::strcmp(act, "a8_block") == 0)
+    spec->precision = ActPrecision::kA8Block;
+  else
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "params.activations: expected f32, a8 or a8_block, found '%.40s'", act);
   return {};
 }
 
@@ -135,7 +151,8 @@ Status layer_spec(const moe_layer_params& p, Array<ExpertWeights>* experts, Laye
   MOE_TRY(parse_activation(p.activation, &spec->act.kind));
   MOE_TRY(parse_formats(p, spec));
   if (p.n_experts < 1 || p.n_experts > 65536) {
-    return Status::error(MOE_ERR_RANGE, "params.n_experts: expected 1..65536, found %d", p.n_experts);
+    return Status::error(MOE_ERR_RANGE, "params.n_experts: expected 1..65536, found %d",
+                         p.n_experts);
   }
   if (p.experts == nullptr) return null_argument("params.experts");
   for (int32_t i = 0; i < p.n_experts; ++i) MOE_TRY(experts->push(expert_weights(p.experts[i])));
@@ -207,6 +224,7 @@ void moe_layer_free(moe_layer* layer) {
   if (layer != nullptr) moe::destroy(layer);
 }
 
-moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n, float* y, moe_error* error) {
+moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n, float* y,
+                             moe_error* error) {
   return moe::deliver(moe::forward(layer, x, n, y), error);
 }

@@ -26,12 +26,14 @@ Status check_cap(const Model& model, const moe_model_params& params) {
   return check_budget(account, params.memory_bytes);
 }
 
-Status open_source(moe_env* env, FileSource source, const moe_model_params& params, moe_model** out) {
+Status open_source(moe_env* env, FileSource source, const moe_model_params& params,
+                   moe_model** out) {
   MOE_ASSIGN(Box<moe_model> handle, make_box<moe_model>(env->allocator, *env));
   MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(std::move(source), env->allocator));
   ModelOptions options;
   options.verify = params.skip_checksums == 0;
-  MOE_ASSIGN(handle->model, Model::open(std::move(file), options, *env->device, env->logger, env->allocator));
+  MOE_ASSIGN(handle->model,
+             Model::open(std::move(file), options, *env->device, env->logger, env->allocator));
   Model& model = *handle->model;
   MOE_TRY(check_cap(model, params));
   handle->memory_cap = params.memory_bytes;
@@ -60,19 +62,22 @@ Status open_path(moe_env* env, const char* path, const moe_model_params* given, 
   return open_source(env, std::move(source), params, out);
 }
 
-Status open_memory(moe_env* env, const void* data, size_t size, const moe_model_params* given, moe_model** out) {
+Status open_memory(moe_env* env, const void* data, size_t size, const moe_model_params* given,
+                   moe_model** out) {
   moe_model_params params{};
   MOE_TRY(read_model_params(env, given, out, &params));
   if (data == nullptr) return null_argument("data");
   return open_source(env, FileSource::from_memory(data, size), params, out);
 }
 
-Status open_reader(moe_env* env, const moe_reader* reader, const moe_model_params* given, moe_model** out) {
+Status open_reader(moe_env* env, const moe_reader* reader, const moe_model_params* given,
+                   moe_model** out) {
   moe_model_params params{};
   MOE_TRY(read_model_params(env, given, out, &params));
   if (reader == nullptr) return null_argument("reader");
   if (reader->read == nullptr) return null_argument("reader.read");
-  return open_source(env, FileSource::from_callbacks({reader->size, reader->read, reader->user}), params, out);
+  return open_source(env, FileSource::from_callbacks({reader->size, reader->read, reader->user}),
+                     params, out);
 }
 
 Status get_info(const moe_model* model, moe_model_info* out) {
@@ -101,11 +106,16 @@ Status get_info(const moe_model* model, moe_model_info* out) {
 
 const char* activation_name(Activation kind) {
   switch (kind) {
-    case Activation::kRelu: return "relu";
-    case Activation::kGelu: return "gelu";
-    case Activation::kGeluTanh: return "gelu_tanh";
-    case Activation::kSilu: return "silu";
-    case Activation::kRelu2: return "relu2";
+    case Activation::kRelu:
+      return "relu";
+    case Activation::kGelu:
+      return "gelu";
+    case Activation::kGeluTanh:
+      return "gelu_tanh";
+    case Activation::kSilu:
+      return "silu";
+    case Activation::kRelu2:
+      return "relu2";
   }
   return "?";
 }
@@ -115,7 +125,8 @@ Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_inf
   MOE_TRY(check_out_struct(out, "out"));
   const ModelConfig& config = model->model->config();
   if (index < 0 || index >= config.n_layers()) {
-    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1, index);
+    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1,
+                         index);
   }
   const LayerConfig& layer = config.layers[static_cast<size_t>(index)];
   const MoeConfig& moe = layer.ffn.moe;
@@ -144,7 +155,8 @@ Status get_tensor_info(const moe_model* model, size_t index, moe_tensor_info* ou
   MOE_TRY(check_out_struct(out, "out"));
   const MoeFile& file = model->model->file();
   if (index >= file.tensor_count()) {
-    return Status::error(MOE_ERR_RANGE, "index: expected below %zu, found %zu", file.tensor_count(), index);
+    return Status::error(MOE_ERR_RANGE, "index: expected below %zu, found %zu", file.tensor_count(),
+                         index);
   }
   const FileTensor t = file.tensor(index);
   moe_tensor_info info{};
@@ -187,12 +199,14 @@ moe_status moe_model_open(moe_env* env, const char* path, const moe_model_params
 }
 
 moe_status moe_model_open_memory(moe_env* env, const void* data, size_t size,
-                                 const moe_model_params* params, moe_model** out, moe_error* error) {
+                                 const moe_model_params* params, moe_model** out,
+                                 moe_error* error) {
   return moe::deliver(moe::open_memory(env, data, size, params, out), error);
 }
 
 moe_status moe_model_open_reader(moe_env* env, const moe_reader* reader,
-                                 const moe_model_params* params, moe_model** out, moe_error* error) {
+                                 const moe_model_params* params, moe_model** out,
+                                 moe_error* error) {
   return moe::deliver(moe::open_reader(env, reader, params, out), error);
 }
 

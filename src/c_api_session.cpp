@@ -20,7 +20,8 @@ Status session_options(const moe_session_params* given, SessionOptions* out) {
       options.kv = KvType::kInt8;
       break;
     default:
-      return Status::error(MOE_ERR_ARGUMENT, "params.kv: expected 0..2, found %d", static_cast<int>(p.kv));
+      return Status::error(MOE_ERR_ARGUMENT, "params.kv: expected 0..2, found %d",
+                           static_cast<int>(p.kv));
   }
   *out = options;
   return {};
@@ -54,14 +55,16 @@ Status create_session(moe_model* model, const moe_session_params* params, moe_se
   return {};
 }
 
-Status eval(moe_session* session, const int32_t* tokens, size_t n_tokens, float* logits, size_t n_rows) {
+Status eval(moe_session* session, const int32_t* tokens, size_t n_tokens, float* logits,
+            size_t n_rows) {
   if (session == nullptr) return null_argument("session");
   if (tokens == nullptr) return null_argument("tokens");
   if (logits == nullptr) n_rows = 0;
   if (logits != nullptr && n_rows != 1 && n_rows != n_tokens) {
-    return Status::error(MOE_ERR_ARGUMENT, "n_rows: expected 1 or %zu, found %zu", n_tokens, n_rows);
+    return Status::error(MOE_ERR_ARGUMENT, "n_rows: expected 1 or %zu, found %zu", n_tokens,
+                         n_rows);
   }
-  const LogitRows rows = n_rows == 0 ? LogitRows::kNone
+  const LogitRows rows = n_rows == 0          ? LogitRows::kNone
                          : n_rows == n_tokens ? LogitRows::kAll
                                               : LogitRows::kLast;
   return session->session->eval({tokens, n_tokens}, rows, logits);
@@ -118,7 +121,8 @@ Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats*
   MOE_TRY(check_out_struct(out, "out"));
   const ModelConfig& config = session->model->model->config();
   if (layer < 0 || layer >= config.n_layers()) {
-    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1, layer);
+    return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1,
+                         layer);
   }
   const FfnConfig& ffn = config.layers[static_cast<size_t>(layer)].ffn;
   if (ffn.kind != FfnKind::kMoe) {
@@ -171,7 +175,8 @@ int32_t moe_session_context(const moe_session* session) {
 moe_status moe_session_rewind(moe_session* session, int32_t position, moe_error* error) {
   if (session == nullptr) return moe::deliver(moe::null_argument("session"), error);
   // Going back to nothing also heals a session that a device fault has poisoned.
-  return moe::deliver(position == 0 ? session->session->reset() : session->session->rewind(position), error);
+  return moe::deliver(
+      position == 0 ? session->session->reset() : session->session->rewind(position), error);
 }
 
 void moe_session_cancel(moe_session* session) {
@@ -194,7 +199,7 @@ moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* e
   return moe::deliver(session->session->count_routing(on), error);
 }
 
-moe_status moe_session_get_routing(const moe_session* session, int32_t layer, moe_routing_stats* out,
-                                   moe_error* error) {
+moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
+                                   moe_routing_stats* out, moe_error* error) {
   return moe::deliver(moe::get_routing(session, layer, out), error);
 }

@@ -21,8 +21,8 @@ Status encode(const moe_tokenizer* tokenizer, const char* text, size_t n_bytes, 
   return write_array(ids.data(), ids.size(), tokens, capacity, n_tokens);
 }
 
-Status decode(const moe_tokenizer* tokenizer, const int32_t* tokens, size_t n_tokens, uint32_t flags,
-              char* text, size_t capacity, size_t* n_bytes) {
+Status decode(const moe_tokenizer* tokenizer, const int32_t* tokens, size_t n_tokens,
+              uint32_t flags, char* text, size_t capacity, size_t* n_bytes) {
   if (tokenizer == nullptr) return null_argument("tokenizer");
   if (tokens == nullptr && n_tokens != 0) return null_argument("tokens");
   if (n_bytes == nullptr) return null_argument("n_bytes");
@@ -31,7 +31,8 @@ Status decode(const moe_tokenizer* tokenizer, const int32_t* tokens, size_t n_to
                          uint32_t{MOE_DECODE_SKIP_SPECIAL}, flags);
   }
   String out(*tokenizer->allocator);
-  MOE_TRY(tokenizer->tokenizer->decode({tokens, n_tokens}, (flags & MOE_DECODE_SKIP_SPECIAL) != 0, out));
+  MOE_TRY(tokenizer->tokenizer->decode({tokens, n_tokens}, (flags & MOE_DECODE_SKIP_SPECIAL) != 0,
+                                       out));
   return write_text(out.c_str(), out.size(), text, capacity, n_bytes);
 }
 
@@ -45,13 +46,15 @@ const moe_tokenizer* moe_model_tokenizer(const moe_model* model) {
 moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const char* text, size_t n_bytes,
                                 uint32_t flags, int32_t* tokens, size_t capacity, size_t* n_tokens,
                                 moe_error* error) {
-  return moe::deliver(moe::encode(tokenizer, text, n_bytes, flags, tokens, capacity, n_tokens), error);
+  return moe::deliver(moe::encode(tokenizer, text, n_bytes, flags, tokens, capacity, n_tokens),
+                      error);
 }
 
 moe_status moe_tokenizer_decode(const moe_tokenizer* tokenizer, const int32_t* tokens,
                                 size_t n_tokens, uint32_t flags, char* text, size_t capacity,
                                 size_t* n_bytes, moe_error* error) {
-  return moe::deliver(moe::decode(tokenizer, tokens, n_tokens, flags, text, capacity, n_bytes), error);
+  return moe::deliver(moe::decode(tokenizer, tokens, n_tokens, flags, text, capacity, n_bytes),
+                      error);
 }
 
 const char* moe_tokenizer_piece(const moe_tokenizer* tokenizer, int32_t token) {

@@ -33,14 +33,16 @@ Status read_params(const T* given, const char* name, T* out) {
   if (given != nullptr) {
     const uint32_t size = given->struct_size;
     if (size < sizeof(uint32_t) || size > 4096) {
-      return Status::error(MOE_ERR_ARGUMENT, "%s.struct_size: expected %zu, found %u", name, sizeof(T), size);
+      return Status::error(MOE_ERR_ARGUMENT, "%s.struct_size: expected %zu, found %u", name,
+                           sizeof(T), size);
     }
     const auto* bytes = reinterpret_cast<const unsigned char*>(given);
     for (size_t i = sizeof(T); i < size; ++i) {
       if (bytes[i] != 0) {
-        return Status::error(MOE_ERR_ARGUMENT,
-                             "%s: a field at byte %zu is set that this library (%zu bytes) does not know",
-                             name, i, sizeof(T));
+        return Status::error(
+            MOE_ERR_ARGUMENT,
+            "%s: a field at byte %zu is set that this library (%zu bytes) does not know", name, i,
+            sizeof(T));
       }
     }
     std::memcpy(&copy, given, std::min(sizeof(T), static_cast<size_t>(size)));
@@ -54,8 +56,8 @@ template <class T>
 Status check_out_struct(const T* out, const char* name) {
   if (out == nullptr) return null_argument(name);
   if (out->struct_size < sizeof(uint32_t) || out->struct_size > 4096) {
-    return Status::error(MOE_ERR_ARGUMENT, "%s.struct_size: expected %zu, found %u", name, sizeof(T),
-                         out->struct_size);
+    return Status::error(MOE_ERR_ARGUMENT, "%s.struct_size: expected %zu, found %u", name,
+                         sizeof(T), out->struct_size);
   }
   return {};
 }

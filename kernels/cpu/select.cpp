@@ -14,8 +14,8 @@ void list_names(bool all, char* text, size_t bytes) {
   text[0] = '\0';
   for (const IsaRow& row : kIsaList) {
     if (!all && !row.runs_here()) continue;
-    const int n = std::snprintf(text + used, bytes - used, "%s%s", used == 0 ? "" : ", ",
-                                row.kernels->name);
+    const int n =
+        std::snprintf(text + used, bytes - used, "%s%s", used == 0 ? "" : ", ", row.kernels->name);
     if (n < 0 || static_cast<size_t>(n) >= bytes - used) return;
     used += static_cast<size_t>(n);
   }

@@ -32,11 +32,11 @@ struct LinearInput {
   int64_t ld_x = 0;
   const int32_t* row_ids = nullptr;
   // kA8, kA8Block.
-  int32_t padded_cols = 0;     // n_cols rounded up to 256
-  int8_t* codes = nullptr;     // 64-byte aligned
-  float* scales = nullptr;     // (n_rows, n_scales); NaN where a row holds NaN or infinity
-  int32_t n_scales = 0;        // kA8: 1; kA8Block: padded_cols / 256
-  int32_t* sums = nullptr;     // (n_rows, padded_cols / 64 + 1): sum of all codes before input 64 i
+  int32_t padded_cols = 0;  // n_cols rounded up to 256
+  int8_t* codes = nullptr;  // 64-byte aligned
+  float* scales = nullptr;  // (n_rows, n_scales); NaN where a row holds NaN or infinity
+  int32_t n_scales = 0;     // kA8: 1; kA8Block: padded_cols / 256
+  int32_t* sums = nullptr;  // (n_rows, padded_cols / 64 + 1): sum of all codes before input 64 i
 };
 
 /// y (n_rows, ld_y): rows [16 tile_begin, 16 tile_end) of the matrix. As LinearOut says, in this

@@ -23,8 +23,8 @@ struct Span {
   Span() = default;
   Span(T* d, size_t n) : data(d), size(n) {}
   template <class U>
-    requires std::is_convertible_v<U (*)[], T (*)[]>
-  Span(const Span<U>& other) : data(other.data), size(other.size) {}  // NOLINT: adds const
+  requires std::is_convertible_v<U (*)[], T (*)[]> Span(const Span<U>& other)
+      : data(other.data), size(other.size) {}  // NOLINT: adds const
 
   T& operator[](size_t i) const { return data[i]; }
   T* begin() const { return data; }
@@ -95,9 +95,7 @@ class Array {
     return {};
   }
 
-  Status append(const T* values, size_t n)
-    requires std::is_trivially_copyable_v<T>
-  {
+  Status append(const T* values, size_t n) requires std::is_trivially_copyable_v<T> {
     MOE_TRY(grow_for(n));
     if (n != 0) std::memcpy(static_cast<void*>(data_ + size_), values, n * sizeof(T));
     size_ += n;

@@ -9,7 +9,8 @@
 
 namespace moe {
 
-/// A code and, when it is not MOE_OK, one line of text that names the thing, the expected and the found.
+/// A code and, when it is not MOE_OK, one line of text that names the thing, the expected and the
+/// found.
 class [[nodiscard]] Status {
  public:
   Status() : code_(MOE_OK) { text_[0] = '\0'; }
@@ -29,7 +30,8 @@ class [[nodiscard]] Status {
   static Status verror(moe_status code, const char* format, va_list args)
       __attribute__((format(printf, 2, 0)));
 
-  /// The same error with "prefix: " in front, so that callers can say where it happened; OK stays OK.
+  /// The same error with "prefix: " in front, so that callers can say where it happened; OK stays
+  /// OK.
   Status with_context(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 
  private:
@@ -48,8 +50,8 @@ template <class T>
 class [[nodiscard]] Result {
  public:
   Result(const Status& error) : status_(error) {}  // NOLINT: conversion is the point
-  Result(T&& value) : has_value_(true) { new (&storage_) T(std::move(value)); }       // NOLINT
-  Result(const T& value) : has_value_(true) { new (&storage_) T(value); }             // NOLINT
+  Result(T&& value) : has_value_(true) { new (&storage_) T(std::move(value)); }  // NOLINT
+  Result(const T& value) : has_value_(true) { new (&storage_) T(value); }        // NOLINT
   Result(Result&& other) noexcept : status_(other.status_), has_value_(other.has_value_) {
     if (has_value_) new (&storage_) T(std::move(other.value()));
   }
@@ -72,9 +74,9 @@ class [[nodiscard]] Result {
 };
 
 // Returns from the enclosing function when `expr` (a Status) is an error.
-#define MOE_TRY(expr)                       \
-  do {                                      \
-    ::moe::Status moe_try_status = (expr);  \
+#define MOE_TRY(expr)                                \
+  do {                                               \
+    ::moe::Status moe_try_status = (expr);           \
     if (!moe_try_status.ok()) return moe_try_status; \
   } while (false)
 

@@ -109,7 +109,8 @@ void ThreadPool::run(void (*body)(void*, int, int), void* context) {
   body_ = body;
   context_ = context;
   pending_.store(n_threads_, std::memory_order_relaxed);
-  const auto generation = static_cast<uint32_t>((ticket_.load(std::memory_order_relaxed) >> 32) + 1);
+  const auto generation =
+      static_cast<uint32_t>((ticket_.load(std::memory_order_relaxed) >> 32) + 1);
   {
     LockGuard guard(mutex_);
     ticket_.store(uint64_t{generation} << 32, std::memory_order_release);

@@ -22,9 +22,9 @@ class ThreadPool final {
   Status start(int n_threads);
   int n_threads() const { return n_threads_; }
 
-  /// Calls body(context, part, n_threads) once for each part 0 .. n_threads - 1, and returns when all
-  /// have returned. A part whose thread is slow to wake up is taken over by one that is awake, so a
-  /// busy machine costs speed but no long waits.
+  /// Calls body(context, part, n_threads) once for each part 0 .. n_threads - 1, and returns when
+  /// all have returned. A part whose thread is slow to wake up is taken over by one that is awake,
+  /// so a busy machine costs speed but no long waits.
   void run(void (*body)(void* context, int thread, int n_threads), void* context);
 
   /// run() for a callable f(int thread, int n_threads).

@@ -2,7 +2,8 @@
 // memory (another matrix of a large pool each time) or from cache (one matrix). `read` reads the
 // same bytes and does nothing with them: quote the others as a share of it, from the same run.
 //   linear_bench --benchmark_filter=avx512 --benchmark_repetitions=15
-//                --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
+//                --benchmark_enable_random_interleaving=true
+//                --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
@@ -69,7 +70,8 @@ struct Weights {
 void run_linear(benchmark::State& state, const CpuKernels* kernels, Case c) {
   Weights w(c);
   std::vector<float> x(static_cast<size_t>(c.n) * kCols);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
   std::vector<float> y(static_cast<size_t>(c.n) * kRows);
   void* scratch = std::aligned_alloc(64, linear_input_bytes(c.n, kCols));
   const LinearInput input = make_linear_input(c.act, x.data(), kCols, c.n, kCols, nullptr, scratch);
@@ -101,8 +103,9 @@ void run_read(benchmark::State& state, const CpuKernels* kernels, bool memory) {
     benchmark::DoNotOptimize(kernels->read_bytes(pool() + at * bytes, bytes));
     at = (at + 1) % n;
   }
-  state.counters["bytes/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations()) * static_cast<double>(bytes), benchmark::Counter::kIsRate);
+  state.counters["bytes/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * static_cast<double>(bytes),
+                         benchmark::Counter::kIsRate);
 }
 
 void run_quantise(benchmark::State& state, const CpuKernels* kernels, ActPrecision act) {
@@ -120,12 +123,15 @@ void run_quantise(benchmark::State& state, const CpuKernels* kernels, ActPrecisi
 }
 
 void add_linear(const CpuKernels* k, FormatId format, ActPrecision act) {
-  const char* act_name = act == ActPrecision::kF32 ? "f32" : act == ActPrecision::kA8 ? "a8" : "a8_block";
+  const char* act_name = act == ActPrecision::kF32  ? "f32"
+                         : act == ActPrecision::kA8 ? "a8"
+                                                    : "a8_block";
   for (const bool memory : {true, false}) {
     for (const int32_t n : {1, 2, 4, 8, 32, 128}) {
       if (memory && n > 2) continue;  // no longer bound by memory
-      const std::string name = std::string(k->name) + "/" + format_info(format).name + "/" + act_name +
-                               "/n:" + std::to_string(n) + (memory ? "/memory" : "/cache");
+      const std::string name = std::string(k->name) + "/" + format_info(format).name + "/" +
+                               act_name + "/n:" + std::to_string(n) +
+                               (memory ? "/memory" : "/cache");
       const Case c{format, act, n, memory};
       benchmark::RegisterBenchmark(name.c_str(),
                                    [k, c](benchmark::State& s) { run_linear(s, k, c); });
@@ -147,8 +153,8 @@ void add_all(const CpuKernels* k) {
     add_linear(k, f, ActPrecision::kF32);
   }
   for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
-    const std::string name = std::string(k->name) + "/quantise/" +
-                             (act == ActPrecision::kA8 ? "a8" : "a8_block");
+    const std::string name =
+        std::string(k->name) + "/quantise/" + (act == ActPrecision::kA8 ? "a8" : "a8_block");
     benchmark::RegisterBenchmark(name.c_str(),
                                  [k, act](benchmark::State& s) { run_quantise(s, k, act); });
   }

@@ -10,22 +10,23 @@
 static int g_checks = 0;
 static int g_failures = 0;
 
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    ++g_checks;                                                                      \
-    if (!(condition)) {                                                              \
-      ++g_failures;                                                                  \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);        \
-    }                                                                                \
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    ++g_checks;                                                               \
+    if (!(condition)) {                                                       \
+      ++g_failures;                                                           \
+      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+    }                                                                         \
   } while (0)
-#define CHECK_OK(call)                                                               \
-  do {                                                                               \
-    moe_status check_status = (call);                                                \
-    ++g_checks;                                                                      \
-    if (check_status != MOE_OK) {                                                    \
-      ++g_failures;                                                                  \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, moe_status_name(check_status), error.text); \
-    }                                                                                \
+#define CHECK_OK(call)                                                                      \
+  do {                                                                                      \
+    moe_status check_status = (call);                                                       \
+    ++g_checks;                                                                             \
+    if (check_status != MOE_OK) {                                                           \
+      ++g_failures;                                                                         \
+      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, moe_status_name(check_status), \
+              error.text);                                                                  \
+    }                                                                                       \
   } while (0)
 
 static moe_error error;
@@ -37,7 +38,6 @@ typedef struct Meter {
   long n_allocations;
   long fail_at; /* -1: never */
 } Meter;
-
 
 static void* meter_allocate(void* user, size_t bytes, size_t align) {
   Meter* m = user;
@@ -115,7 +115,8 @@ static void test_arguments(const char* path) {
 }
 
 static void test_versions(void) {
-  CHECK(moe_version() == MOE_VERSION_MAJOR * 1000000u + MOE_VERSION_MINOR * 1000u + MOE_VERSION_PATCH);
+  CHECK(moe_version() ==
+        MOE_VERSION_MAJOR * 1000000u + MOE_VERSION_MINOR * 1000u + MOE_VERSION_PATCH);
   CHECK(strcmp(moe_status_name(MOE_ERR_BUDGET), "MOE_ERR_BUDGET") == 0);
   CHECK(strcmp(moe_status_name((moe_status)12345), "unknown status") == 0);
   CHECK(strstr(moe_env_isas(), "scalar") != NULL);
@@ -129,14 +130,20 @@ static moe_status life(const Image* image, const moe_allocator* allocator, float
   moe_env_params ep = {.struct_size = sizeof ep, .threads = 2, .allocator = allocator};
   moe_session_params sp = {.struct_size = sizeof sp, .context = 64, .chunk = 8};
   const int32_t prompt[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
-  moe_sampling sampling = {.struct_size = sizeof sampling, .temperature = 0.8f, .top_k = 20, .top_p = 0.9f,
-                           .repetition_penalty = 1.1f, .seed = 3};
-  moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 4, .sampling = &sampling, .ignore_eos = 1};
+  moe_sampling sampling = {.struct_size = sizeof sampling,
+                           .temperature = 0.8f,
+                           .top_k = 20,
+                           .top_p = 0.9f,
+                           .repetition_penalty = 1.1f,
+                           .seed = 3};
+  moe_generate_params gp = {
+      .struct_size = sizeof gp, .max_tokens = 4, .sampling = &sampling, .ignore_eos = 1};
   moe_generate_result result = {.struct_size = sizeof result};
   moe_model_info info = {.struct_size = sizeof info};
   float* logits = NULL;
   moe_status status = moe_env_create(&ep, &env, &error);
-  if (status == MOE_OK) status = moe_model_open_memory(env, image->data, image->size, NULL, &model, &error);
+  if (status == MOE_OK)
+    status = moe_model_open_memory(env, image->data, image->size, NULL, &model, &error);
   if (status == MOE_OK) status = moe_model_get_info(model, &info, &error);
   if (status == MOE_OK) status = moe_session_create(model, &sp, &session, &error);
   if (status == MOE_OK) status = moe_session_count_routing(session, true, &error);
@@ -191,8 +198,10 @@ static void test_no_allocation_per_token(void) {
   CHECK_OK(moe_env_create(&ep, &env, &error));
   CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &model, &error));
   CHECK_OK(moe_session_create(model, &sp, &session, &error));
-  moe_sampling sampling = {.struct_size = sizeof sampling, .temperature = 1.0f, .top_p = 0.9f, .seed = 1};
-  moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 30, .sampling = &sampling, .ignore_eos = 1};
+  moe_sampling sampling = {
+      .struct_size = sizeof sampling, .temperature = 1.0f, .top_p = 0.9f, .seed = 1};
+  moe_generate_params gp = {
+      .struct_size = sizeof gp, .max_tokens = 30, .sampling = &sampling, .ignore_eos = 1};
   moe_generate_result result = {.struct_size = sizeof result};
   const int32_t prompt[] = {1, 2, 3};
   CHECK_OK(moe_session_generate(session, prompt, 3, &gp, &result, &error));
@@ -414,16 +423,19 @@ static void test_text(const char* path) {
   CHECK_OK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, tokens, 64, &n, &error));
   CHECK(n > 0 && n <= strlen(prompt) + 1);
   size_t need = 0;
-  CHECK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, tokens, 1, &need, &error) == MOE_ERR_TOO_LONG);
+  CHECK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, tokens, 1, &need, &error) ==
+        MOE_ERR_TOO_LONG);
   CHECK(need == n);
   char text[64];
   size_t n_bytes = 0;
-  CHECK_OK(moe_tokenizer_decode(tokenizer, tokens, n, MOE_DECODE_SKIP_SPECIAL, text, sizeof text, &n_bytes, &error));
+  CHECK_OK(moe_tokenizer_decode(tokenizer, tokens, n, MOE_DECODE_SKIP_SPECIAL, text, sizeof text,
+                                &n_bytes, &error));
   CHECK(strcmp(text, prompt) == 0);
   CHECK(moe_tokenizer_piece(tokenizer, -1) == NULL && moe_tokenizer_piece(tokenizer, 0) != NULL);
 
   Story story = {{0}, 0};
-  moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 30, .callback = collect, .user = &story};
+  moe_generate_params gp = {
+      .struct_size = sizeof gp, .max_tokens = 30, .callback = collect, .user = &story};
   moe_generate_result result = {.struct_size = sizeof result};
   CHECK_OK(moe_session_generate(session, tokens, n, &gp, &result, &error));
   CHECK(result.n_prompt == (int32_t)n && result.n_generated > 0 && story.n > 0);
@@ -444,7 +456,6 @@ static void test_text(const char* path) {
   moe_env_free(env);
 }
 
-
 /* One layer of two experts that are multiples of the identity: the result is known by hand. */
 static void test_layer(void) {
   enum { kD = 4 };
@@ -455,11 +466,16 @@ static void test_layer(void) {
     one[i * kD + i] = 1;
     two[i * kD + i] = 2;
   }
-  router[0] = 50;   /* x[0] > 0: expert 0, x[0] < 0: expert 1 */
+  router[0] = 50; /* x[0] > 0: expert 0, x[0] < 0: expert 1 */
   router[kD] = -50;
   moe_expert_weights experts[2] = {{.up = one, .down = one}, {.up = one, .down = two}};
-  moe_layer_params p = {.struct_size = sizeof p, .d_model = kD, .d_ff = kD, .n_experts = 2,
-                        .activation = "relu", .router = "topk:1", .experts = experts,
+  moe_layer_params p = {.struct_size = sizeof p,
+                        .d_model = kD,
+                        .d_ff = kD,
+                        .n_experts = 2,
+                        .activation = "relu",
+                        .router = "topk:1",
+                        .experts = experts,
                         .router_weight = router};
   moe_env* env = NULL;
   moe_layer* layer = NULL;

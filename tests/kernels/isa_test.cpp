@@ -1,7 +1,5 @@
 // The primitives of every instruction set against the scalar ones, bit for bit, and the scalar
 // ones against plain arithmetic.
-#include "tests/kernels/isa_probe.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <random>
 
 #include "kernels/cpu/select.h"
+#include "tests/kernels/isa_probe.h"
 
 namespace moe {
 namespace {
@@ -36,8 +35,8 @@ const NamedProbe kProbes[] = {
 ProbeIn make_input(std::mt19937& rng) {
   ProbeIn in;
   std::normal_distribution<float> plain(0.0f, 30.0f);
-  const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, 1e-40f, 65504.0f, 65520.0f, 6e-8f,
-                           0.5f, 2.5f, -1.5f, 3e-8f, 2.98023224e-8f, 1e9f};
+  const float special[] = {0.0f,  -0.0f, INFINITY, -INFINITY, 1e-40f, 65504.0f,       65520.0f,
+                           6e-8f, 0.5f,  2.5f,     -1.5f,     3e-8f,  2.98023224e-8f, 1e9f};
   const auto number = [&]() {
     switch (rng() % 4) {
       case 0:

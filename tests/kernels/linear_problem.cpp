@@ -10,8 +10,8 @@
 namespace moe {
 
 AlignedBytes::AlignedBytes(size_t n)
-    : data_(static_cast<uint8_t*>(::operator new(n == 0 ? 1 : n, std::align_val_t{64}))) {}
-AlignedBytes::~AlignedBytes() { ::operator delete(data_, std::align_val_t{64}); }
+    : data_(static_cast<uint8_t*>(::operator new (n == 0 ? 1 : n, std::align_val_t{64}))) {}
+AlignedBytes::~AlignedBytes() { ::operator delete (data_, std::align_val_t{64}); }
 
 namespace {
 
@@ -63,7 +63,8 @@ void LinearProblem::pack(const std::vector<float>& elements) {
     const size_t first = 16 * t * static_cast<size_t>(shape_.cols);
     const int n = std::min(16, shape_.rows - static_cast<int>(16 * t));
     if (f.integer) {
-      const std::vector<int8_t> codes(elements.begin() + static_cast<std::ptrdiff_t>(first), elements.end());
+      const std::vector<int8_t> codes(elements.begin() + static_cast<std::ptrdiff_t>(first),
+                                      elements.end());
       f.pack_codes(codes.data(), shape_.cols, n, shape_.cols, tiles_.data() + 2 * t * tile);
     } else {
       f.pack_values(&elements[first], shape_.cols, n, shape_.cols, tiles_.data() + 2 * t * tile);
@@ -80,14 +81,16 @@ void LinearProblem::pack(const std::vector<float>& elements) {
   matrix_.scales = scales_.data();
   for (int32_t r = 0; r < shape_.rows; ++r) {  // as stored: bf16 and f16 round
     const uint8_t* at = matrix_.tiles + r / 16 * matrix_.tile_stride;
-    f.read_row(at, shape_.cols, r % 16, &elements_[static_cast<size_t>(r) * static_cast<size_t>(shape_.cols)]);
+    f.read_row(at, shape_.cols, r % 16,
+               &elements_[static_cast<size_t>(r) * static_cast<size_t>(shape_.cols)]);
   }
 }
 
 float LinearProblem::product(const float* x, int32_t row) const {
   const float* w = &elements_[static_cast<size_t>(row) * static_cast<size_t>(shape_.cols)];
   const auto scale_at = [&](int32_t col) {
-    return scales_[static_cast<size_t>(scale_index(shape_.scale, shape_.group, shape_.cols, row, col))];
+    return scales_[static_cast<size_t>(
+        scale_index(shape_.scale, shape_.group, shape_.cols, row, col))];
   };
   const bool grouped = shape_.scale == ScaleKind::kGroup;
   if (shape_.act == ActPrecision::kF32) {
@@ -108,7 +111,8 @@ float LinearProblem::product(const float* x, int32_t row) const {
   const int32_t block = a8 ? shape_.cols : kActBlock;
   for (int32_t k = 0; k < shape_.cols; k += block) {
     const int32_t n = std::min(block, shape_.cols - k);
-    sx.push_back(quantise_activations(x + k, n, a8 ? -128 : -127, &codes[static_cast<size_t>(k)]).scale);
+    sx.push_back(
+        quantise_activations(x + k, n, a8 ? -128 : -127, &codes[static_cast<size_t>(k)]).scale);
   }
   const int32_t step = grouped ? shape_.group : block;
   float total = 0;
@@ -130,7 +134,8 @@ std::vector<float> LinearProblem::expected(int32_t i) const {
     const float* x = &x_[static_cast<size_t>(i) * static_cast<size_t>(shape_.cols)];
     float v = product(x, r);
     if (shape_.bias) v = v + bias_[static_cast<size_t>(r)];
-    const float before = y_[static_cast<size_t>(i) * static_cast<size_t>(shape_.rows) + static_cast<size_t>(r)];
+    const float before =
+        y_[static_cast<size_t>(i) * static_cast<size_t>(shape_.rows) + static_cast<size_t>(r)];
     y.push_back(shape_.accumulate ? std::fma(shape_.scale_y, v, before) : shape_.scale_y * v);
   }
   return y;
@@ -161,7 +166,9 @@ std::vector<float> LinearProblem::run(const CpuKernels& kernels, std::vector<int
   }
   std::vector<float> y;
   for (int32_t i = 0; i < n; ++i) {
-    const auto row = y_.begin() + static_cast<std::ptrdiff_t>(all ? i : ids[static_cast<size_t>(i)]) * shape_.rows;
+    const auto row =
+        y_.begin() +
+        static_cast<std::ptrdiff_t>(all ? i : ids[static_cast<size_t>(i)]) * shape_.rows;
     y.insert(y.end(), row, row + shape_.rows);
   }
   LinearArgs a = args(input, y.data());

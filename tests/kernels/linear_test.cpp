@@ -54,7 +54,8 @@ Span<const CpuKernels* const> runnable() {
 ::testing::AssertionResult same_bits(const float* got, const std::vector<float>& want) {
   for (size_t i = 0; i < want.size(); ++i) {
     if (std::memcmp(&got[i], &want[i], 4) == 0) continue;
-    return ::testing::AssertionFailure() << "output " << i << ": " << got[i] << ", by definition " << want[i];
+    return ::testing::AssertionFailure()
+           << "output " << i << ": " << got[i] << ", by definition " << want[i];
   }
   return ::testing::AssertionSuccess();
 }
@@ -84,7 +85,8 @@ TEST(Linear, EveryKindMatchesItsDefinition) {
 TEST(Linear, RaggedShapes) {
   std::mt19937 rng(12);
   for (const Kind& k : all_kinds()) {
-    for (const int32_t cols : {1, 3, 5, 15, 16, 17, 20, 21, 63, 65, 240, 241, 255, 256, 257, 277, 512, 1023}) {
+    for (const int32_t cols :
+         {1, 3, 5, 15, 16, 17, 20, 21, 63, 65, 240, 241, 255, 256, 257, 277, 512, 1023}) {
       expect_definition(shape_of(k, cols % 2 == 0 ? 1 : 17, cols, cols % 3 + 1), rng);
       if (HasFatalFailure()) return;
     }
@@ -127,12 +129,15 @@ TEST(Linear, RowsDoNotSeeEachOther) {
     const LinearProblem problem(s, rng);
     for (const CpuKernels* kernels : runnable()) {
       const std::vector<float> all = problem.run(*kernels);
-      for (const std::vector<int32_t>& ids :
-           {std::vector<int32_t>{7}, {18, 0, 7}, {3, 3, 3, 3, 3, 3, 3, 3, 3, 1}, {17, 16, 15, 14}}) {
+      for (const std::vector<int32_t>& ids : {std::vector<int32_t>{7},
+                                              {18, 0, 7},
+                                              {3, 3, 3, 3, 3, 3, 3, 3, 3, 1},
+                                              {17, 16, 15, 14}}) {
         const std::vector<float> some = problem.run(*kernels, ids);
         for (size_t i = 0; i < ids.size(); ++i) {
           const auto row = all.begin() + static_cast<ptrdiff_t>(ids[i]) * s.rows;
-          ASSERT_TRUE(same_bits(&some[i * static_cast<size_t>(s.rows)], std::vector<float>(row, row + s.rows)))
+          ASSERT_TRUE(same_bits(&some[i * static_cast<size_t>(s.rows)],
+                                std::vector<float>(row, row + s.rows)))
               << describe(s, *kernels);
         }
       }
@@ -171,7 +176,8 @@ void expect_extreme(const Kind& k, int weight_code, int code, int32_t cols, int3
     kernels->linear(problem.args(input, y.data()));
     float want = 0;
     const int32_t step = k.scale == ScaleKind::kGroup ? k.group
-                         : k.act == ActPrecision::kA8 ? cols : kActBlock;
+                         : k.act == ActPrecision::kA8 ? cols
+                                                      : kActBlock;
     for (int32_t at = 0; at < cols; at += step) {
       want += static_cast<float>(int64_t{weight_code} * code * std::min(step, cols - at));
     }
@@ -205,7 +211,8 @@ TEST(Linear, NonFiniteInputsGiveNan) {
         std::vector<float> x(3 * 300, 0.5f);
         x[300 + 299] = bad;
         const AlignedBytes scratch(linear_input_bytes(3, 300));
-        const LinearInput input = make_linear_input(act, x.data(), 300, 3, 300, nullptr, scratch.data());
+        const LinearInput input =
+            make_linear_input(act, x.data(), 300, 3, 300, nullptr, scratch.data());
         kernels->quantise_rows(input, 0, 3);
         const LinearProblem problem(
             shape_of({FormatId::kTernary2, ScaleKind::kTensor, 0, act}, 16, 300, 3), 1);

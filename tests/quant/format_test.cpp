@@ -13,7 +13,8 @@
 namespace moe {
 namespace {
 
-const int32_t kCols[] = {1, 3, 4, 5, 16, 17, 20, 21, 63, 64, 255, 256, 257, 260, 276, 511, 512, 1000};
+const int32_t kCols[] = {1,  3,   4,   5,   16,  17,  20,  21,  63,
+                         64, 255, 256, 257, 260, 276, 511, 512, 1000};
 
 bool ternary(const WeightFormat& f) {
   return f.id == FormatId::kTernary2 || f.id == FormatId::kTernary3;
@@ -33,12 +34,14 @@ Tile random_tile(const WeightFormat& f, int n_rows, int32_t cols, std::mt19937& 
   std::vector<float> values(n);
   std::vector<int32_t> whole(n);
   for (size_t i = 0; i < n; ++i) {
-    const int code = ternary(f) ? static_cast<int>(rng() % 3) - 1 : static_cast<int>(rng() % 255) - 127;
+    const int code =
+        ternary(f) ? static_cast<int>(rng() % 3) - 1 : static_cast<int>(rng() % 255) - 127;
     codes[i] = static_cast<int8_t>(code);
     values[i] = static_cast<float>(code) / 8;  // exact in every float format
     whole[i] = code * 1000;
-    t.want.push_back(f.integer ? static_cast<float>(code)
-                     : f.id == FormatId::kI32 ? static_cast<float>(whole[i]) : values[i]);
+    t.want.push_back(f.integer                ? static_cast<float>(code)
+                     : f.id == FormatId::kI32 ? static_cast<float>(whole[i])
+                                              : values[i]);
   }
   if (f.integer) {
     f.pack_codes(codes.data(), cols, n_rows, cols, t.bytes.data());
@@ -113,7 +116,9 @@ TEST(WeightFormats, InvalidBytesAreFoundWhereverTheyAre) {
           break;
         default: {  // an infinity or a NaN in the element that holds the byte
           const size_t size = f.id == FormatId::kF32 ? 4 : 2;
-          const uint32_t bits = f.id == FormatId::kF16 ? 0x7C00u : f.id == FormatId::kBf16 ? 0xFF80u : 0x7FC00001u;
+          const uint32_t bits = f.id == FormatId::kF16    ? 0x7C00u
+                                : f.id == FormatId::kBf16 ? 0xFF80u
+                                                          : 0x7FC00001u;
           std::memcpy(&t.bytes[at / size * size], &bits, size);
         }
       }

@@ -11,8 +11,8 @@ namespace {
 double half_value(uint16_t h) {
   const int exponent = (h >> 10) & 31;
   const double mantissa = h & 1023;
-  const double magnitude = exponent == 0 ? std::ldexp(mantissa, -24)
-                                         : std::ldexp(1024 + mantissa, exponent - 25);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
   return (h & 0x8000) != 0 ? -magnitude : magnitude;
 }
 

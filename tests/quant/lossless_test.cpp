@@ -55,11 +55,15 @@ TEST(TernaryDetector, FindsTheCoarsestScale) {
   };
   const Case cases[] = {
       {make(9, cols, [](int, int) { return 0.0371f; }), ScaleKind::kTensor, 0},
-      {make(9, cols, [](int r, int) { return 0.01f * static_cast<float>(r + 1); }), ScaleKind::kRow, 0},
+      {make(9, cols, [](int r, int) { return 0.01f * static_cast<float>(r + 1); }), ScaleKind::kRow,
+       0},
       {make(9, cols, [](int, int c) { return c < 256 ? 0.5f : 0.25f; }), ScaleKind::kGroup, 256},
-      {make(9, cols, [](int r, int c) { return r == 5 && c / 128 == 1 ? 0.5f : 0.25f; }), ScaleKind::kGroup, 128},
-      {make(9, cols, [](int r, int c) { return 1e-3f + static_cast<float>(r + c / 64); }), ScaleKind::kGroup, 64},
-      {make(9, cols, [](int r, int c) { return r == 8 && c == 699 ? 0.5f : 0.25f; }), ScaleKind::kNone, 0},
+      {make(9, cols, [](int r, int c) { return r == 5 && c / 128 == 1 ? 0.5f : 0.25f; }),
+       ScaleKind::kGroup, 128},
+      {make(9, cols, [](int r, int c) { return 1e-3f + static_cast<float>(r + c / 64); }),
+       ScaleKind::kGroup, 64},
+      {make(9, cols, [](int r, int c) { return r == 8 && c == 699 ? 0.5f : 0.25f; }),
+       ScaleKind::kNone, 0},
   };
   for (Case c : cases) {
     c.w.back() = c.kind == ScaleKind::kNone ? 0.5f : c.w.back();

@@ -10,7 +10,8 @@
 namespace moe {
 namespace {
 
-Matrix valid(FormatId format, ScaleKind scale, std::vector<uint8_t>* tiles, std::vector<float>* scales) {
+Matrix valid(FormatId format, ScaleKind scale, std::vector<uint8_t>* tiles,
+             std::vector<float>* scales) {
   Matrix m;
   m.format = format;
   m.scale_kind = scale;
@@ -93,7 +94,8 @@ TEST(Matrix, WhatKernelsCannotRunIsRefused) {
   };
   EXPECT_EQ(code(floats), MOE_OK);
   EXPECT_EQ(code([&](Matrix& m) { floats(m), m.act = ActPrecision::kA8; }), MOE_ERR_UNSUPPORTED);
-  EXPECT_EQ(code([&](Matrix& m) { floats(m), m.scale_kind = ScaleKind::kRow; }), MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(code([&](Matrix& m) { floats(m), m.scale_kind = ScaleKind::kRow; }),
+            MOE_ERR_UNSUPPORTED);
 }
 
 TEST(Matrix, BadCodesAndScalesAreNamed) {

@@ -82,7 +82,8 @@ TEST(Int8Rows, ErrorStaysWithinHalfAStep) {
     float scale = 0;
     ASSERT_TRUE(int8_row(w.data(), 300, codes.data(), &scale).ok());
     for (size_t i = 0; i < 300; ++i) {
-      EXPECT_LE(std::abs(static_cast<double>(codes[i]) * static_cast<double>(scale) - static_cast<double>(w[i])),
+      EXPECT_LE(std::abs(static_cast<double>(codes[i]) * static_cast<double>(scale) -
+                         static_cast<double>(w[i])),
                 0.5001 * static_cast<double>(scale));
     }
   }

@@ -157,8 +157,7 @@ struct Isa {
   template <int n>
   MOE_INLINE I shr(I a) {
     if constexpr (n == 0) return a;
-    MOE_MAP(I, vreinterpretq_s32_u32(
-                   vshrq_n_u32(vreinterpretq_u32_s32(a.v[q]), n == 0 ? 1 : n)));
+    MOE_MAP(I, vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a.v[q]), n == 0 ? 1 : n)));
   }
   template <int n>
   MOE_INLINE I sar(I a) {

@@ -5,8 +5,8 @@ namespace moe {
 namespace {
 
 #define MOE_LANES for (int i = 0; i < 16; ++i)
-#define MOE_MAP(T, expr) \
-  T r;                   \
+#define MOE_MAP(T, expr)   \
+  T r;                     \
   MOE_LANES r.v[i] = expr; \
   return r
 
