@@ -147,7 +147,15 @@ struct Isa {
   MOE_INLINE I sar(I a) {
     return {_mm512_srai_epi32(a.v, n)};
   }
-  MOE_INLINE int32_t reduce_add(I a) { return _mm512_reduce_add_epi32(a.v); }
+  // Not _mm512_reduce_add_epi32: gcc ends it with a signed addition, which must not wrap.
+  MOE_INLINE int32_t reduce_add(I a) {
+    const __m256i halves =
+        _mm256_add_epi32(_mm512_castsi512_si256(a.v), _mm512_extracti64x4_epi64(a.v, 1));
+    const __m128i quarters =
+        _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+    const __m128i pairs = _mm_add_epi32(quarters, _mm_shuffle_epi32(quarters, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(pairs, _mm_shuffle_epi32(pairs, 0xb1)));
+  }
   MOE_INLINE int32_t reduce_max(I a) { return _mm512_reduce_max_epi32(a.v); }
 
   // Between the two.
