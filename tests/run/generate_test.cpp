@@ -5,6 +5,7 @@
 
 #include "src/text/tokenizer.h"
 #include "tests/run/tiny_run.h"
+#include "tests/support/failing_allocator.h"
 
 namespace moe {
 namespace {
@@ -221,6 +222,38 @@ TEST_F(GenerateTest, WithoutATokenizerThereAreOnlyIds) {
   ASSERT_TRUE(generate(*session_, nullptr, span(prompt_), options_, &result_).ok());
   EXPECT_EQ(seen_.tokens.size(), 40u);
   EXPECT_TRUE(seen_.text.empty());
+}
+
+TEST_F(GenerateTest, EveryFailedAllocationIsAStatus) {
+  const std::string_view stops[] = {"never", "abcabcabcabc"};
+  options_.stop = {stops, 2};
+  options_.max_tokens = 12;
+  options_.callback = nullptr;
+  const size_t failures = try_every_allocation_failure([&](const Allocator& memory) {
+    Machine machine(*bytes_, 1, nullptr, memory);
+    if (!machine.status().ok()) return machine.status().code();
+    auto session = machine.try_session();
+    if (!session.ok()) return session.status().code();
+    return generate(*session.value(), tokenizer_.get(), span(prompt_), options_, &result_).code();
+  });
+  EXPECT_GT(failures, 10u);
+}
+
+TEST_F(GenerateTest, NothingIsAllocatedPerToken) {
+  FailingAllocator memory;
+  Machine machine(*bytes_, 1, nullptr, memory.get());
+  const Box<Session> session = machine.session();
+  const std::string_view stops[] = {"never"};
+  options_.stop = {stops, 1};
+  const auto allocations = [&](int32_t n_tokens) {
+    EXPECT_TRUE(session->reset().ok());
+    options_.max_tokens = n_tokens;
+    const size_t before = memory.n_allocations();
+    EXPECT_TRUE(generate(*session, tokenizer_.get(), span(prompt_), options_, &result_).ok());
+    return memory.n_allocations() - before;
+  };
+  (void)allocations(150);
+  EXPECT_EQ(allocations(10), allocations(150));
 }
 
 TEST_F(GenerateTest, BadOptionsChangeNothing) {
