@@ -67,39 +67,56 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   read_special_tokens(node, config);
 }
 
-// Whether an entry of "layers" is about layer l.
-bool covers(const JsonNode& index, int32_t l, int32_t n_layers) {
+// One entry of "layers": the change, and the layers that it is about.
+struct LayerChange {
+  Json patch;
+  std::vector<bool> covers;  // (n_layers)
+};
+
+std::vector<bool> covered_layers(const JsonNode& index, int32_t n_layers) {
+  std::vector<bool> covers(static_cast<size_t>(n_layers));
+  const auto layer = [&](const JsonNode& n) {
+    return static_cast<size_t>(n.integer(0, n_layers - 1));
+  };
   if (index.value().is_object()) {
     index.only({"from", "step"});
-    const auto from = static_cast<int32_t>(index.at("from").integer(0, n_layers - 1));
-    return l >= from && (l - from) % index.integer("step", 1, 1, n_layers) == 0;
+    const auto step = static_cast<size_t>(index.integer("step", 1, 1, n_layers));
+    for (size_t l = layer(index.at("from")); l < covers.size(); l += step) covers[l] = true;
+  } else if (index.value().is_array()) {
+    for (const JsonNode& element : index.elements()) covers[layer(element)] = true;
+  } else {
+    covers[layer(index)] = true;
   }
-  if (!index.value().is_array()) return index.integer(0, n_layers - 1) == l;
-  bool found = false;
-  for (const JsonNode& i : index.elements()) found |= i.integer(0, n_layers - 1) == l;
-  return found;
+  return covers;
 }
 
-// Defaults, then every entry that covers the layer, merged deeply (RFC 7396: null removes a key).
-Json layer_json(const JsonNode& node, int32_t l, int32_t n_layers) {
-  Json merged = node.has("layer_defaults") ? node.at("layer_defaults").value() : Json::object();
-  if (!node.has("layers")) return merged;
+std::vector<LayerChange> read_changes(const JsonNode& node, int32_t n_layers) {
+  std::vector<LayerChange> changes;
+  if (!node.has("layers")) return changes;
   for (const JsonNode& entry : node.at("layers").elements()) {
     entry.only({"index", "attention", "ffn"});
-    if (!covers(entry.at("index"), l, n_layers)) continue;
-    Json patch = entry.value();
-    patch.erase("index");
-    patch.erase("comment");
-    merged.merge_patch(patch);
+    changes.push_back({entry.value(), covered_layers(entry.at("index"), n_layers)});
+    changes.back().patch.erase("index");
+    changes.back().patch.erase("comment");
   }
-  return merged;
+  return changes;
 }
 
+// Each layer is the defaults and then every change about it, merged deeply (RFC 7396: null removes
+// a key).
 void read_layers(const JsonNode& node, Imported* out) {
   const auto n_layers = static_cast<int32_t>(node.at("n_layers").integer(1, kMaxLayers));
-  if (node.has("layer_defaults")) node.at("layer_defaults").only({"attention", "ffn"});
+  const std::vector<LayerChange> changes = read_changes(node, n_layers);
+  Json defaults = Json::object();
+  if (node.has("layer_defaults")) {
+    node.at("layer_defaults").only({"attention", "ffn"});
+    defaults = node.at("layer_defaults").value();
+  }
   for (int32_t l = 0; l < n_layers; ++l) {
-    const Json merged = layer_json(node, l, n_layers);
+    Json merged = defaults;
+    for (const LayerChange& change : changes) {
+      if (change.covers[static_cast<size_t>(l)]) merged.merge_patch(change.patch);
+    }
     const JsonNode layer(merged, "config.json: layer " + std::to_string(l));
     ResearchLayer read = read_research_layer(layer, out->config, &out->factors);
     check(out->config.layers.push(read.config));
