@@ -10,15 +10,19 @@ namespace moe {
 /// The last block may have 32 bytes.
 template <class Bad>
 int64_t find_block(const uint8_t* data, size_t bytes, Bad bad) {
-  for (size_t at = 0; at < bytes; at += 64) {
-    const size_t n_words = bytes - at < 64 ? (bytes - at) / 8 : 8;
-    uint64_t words[8] = {};
-    std::memcpy(words, data + at, n_words * 8);
-    uint64_t found = 0;
-    for (size_t i = 0; i < n_words; ++i) found |= bad(words[i]);
-    if (found != 0) return static_cast<int64_t>(at / 64);
+  uint64_t words[8];
+  size_t at = 0;
+  for (; at + 64 <= bytes; at += 64) {
+    std::memcpy(words, data + at, 64);
+    if ((bad(words[0]) | bad(words[1]) | bad(words[2]) | bad(words[3]) | bad(words[4]) |
+         bad(words[5]) | bad(words[6]) | bad(words[7])) != 0) {
+      return static_cast<int64_t>(at / 64);
+    }
   }
-  return -1;
+  if (at == bytes) return -1;
+  std::memcpy(words, data + at, 32);
+  const uint64_t found = bad(words[0]) | bad(words[1]) | bad(words[2]) | bad(words[3]);
+  return found != 0 ? static_cast<int64_t>(at / 64) : -1;
 }
 
 }  // namespace moe
