@@ -1,6 +1,7 @@
 #pragma once
 // A device that calls a hook before each operation of another one: to cancel, to fail, to count.
 
+#include <atomic>
 #include <functional>
 
 #include "kernels/device.h"
@@ -68,7 +69,7 @@ class HookDevice final : public Device {
 
   Device& inner_;
   std::function<void(int, Stream&)> hook_;
-  int n_ops_ = 0;
+  std::atomic<int> n_ops_{0};  // sessions of several threads may share the device
 };
 
 }  // namespace moe
