@@ -92,12 +92,15 @@ void attend_one(const CpuKernels& kernels, const AttentionOp& op, int64_t r, int
 }  // namespace
 
 void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
-  rt.for_range(op.n_rows, kParallelRows, [&](int64_t begin, int64_t end, int) {
+  const int64_t width = int64_t{op.n_heads + 2 * op.n_kv_heads} * op.head_dim;
+  rt.for_range(op.n_rows, 4 * width, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) prepare_row(rt.kernels, op, r);
   });
   // Head by head: the threads get equal shares of short and long rows.
   const int64_t items = static_cast<int64_t>(op.n_rows) * op.n_heads;
-  rt.for_range(items, 2, [&](int64_t begin, int64_t end, int) {
+  const int64_t last = op.rows[op.n_rows - 1].position + 1;
+  const int64_t seen = op.window > 0 ? std::min<int64_t>(op.window, last) : last;
+  rt.for_range(items, 2 * seen * op.head_dim, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       attend_one(rt.kernels, op, i % op.n_rows, static_cast<int32_t>(i / op.n_rows));
     }

@@ -36,11 +36,11 @@ Wave next_wave(const MoeCall& call, int32_t* expert, int32_t* pair) {
   return wave;
 }
 
-// f(segment, row within it) for every row of the segments, in parallel.
+// f(segment, row within it) for every row of the segments, in parallel; `work` is that of a row.
 template <class F>
-void for_rows(const MoeCall& call, const Segment* segments, int32_t n, F&& f) {
+void for_rows(const MoeCall& call, const Segment* segments, int32_t n, int64_t work, F&& f) {
   const int32_t rows = segments[n - 1].first + segments[n - 1].n;
-  call.rt.for_range(rows, kParallelRows, [&](int64_t begin, int64_t end, int thread) {
+  call.rt.for_range(rows, work, [&](int64_t begin, int64_t end, int thread) {
     for (int32_t i = 0; i < n; ++i) {
       const Segment& segment = segments[i];
       const int64_t first = std::max<int64_t>(begin - segment.first, 0);
@@ -55,7 +55,7 @@ void quantise_rows(const MoeCall& call, const Segment* segments, int32_t n,
   bool any = false;
   for (int32_t i = 0; i < n; ++i) any = any || inputs[i].act != ActPrecision::kF32;
   if (!any) return;
-  for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
+  for_rows(call, segments, n, 4 * inputs[0].n_cols, [&](int32_t i, int32_t r, int) {
     if (inputs[i].act != ActPrecision::kF32) call.rt.kernels.quantise_rows(inputs[i], r, r + 1);
   });
 }
@@ -113,7 +113,9 @@ void down_and_combine(MoeCall& call, const Segment* segments, int32_t n) {
   LinearInput inputs[kWaveExperts];
   down_inputs(call, segments, n, 0, inputs);
   const int32_t d = call.d_in;
-  call.rt.for_range((d + kTileRows - 1) / kTileRows, 1, [&](int64_t begin, int64_t end, int) {
+  const Segment& end_segment = segments[n - 1];
+  const int64_t work = int64_t{end_segment.first + end_segment.n} * inputs[0].n_cols * kTileRows;
+  call.rt.for_range((d + kTileRows - 1) / kTileRows, work, [&](int64_t begin, int64_t end, int) {
     const int64_t column = begin * kTileRows;
     const int32_t width = static_cast<int32_t>(std::min<int64_t>(d, end * kTileRows) - column);
     for (int32_t i = 0; i < n; ++i) {
@@ -139,11 +141,11 @@ void run_stack(MoeCall& call, const Segment* segments, int32_t n) {
   const auto input_of = [&](int32_t i, int32_t r) {
     return segments[i].x + segments[i].tokens[r] * segments[i].ld_x;
   };
-  for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
+  for_rows(call, segments, n, d, [&](int32_t i, int32_t r, int) {
     std::copy_n(input_of(i, r), d, s.out + row_of(i, r));
   });
   for (int32_t layer = 0; layer < segments[0].expert.n_sublayers && s.live(); ++layer) {
-    for_rows(call, segments, n, [&](int32_t i, int32_t r, int) {
+    for_rows(call, segments, n, 4 * d, [&](int32_t i, int32_t r, int) {
       call.rt.kernels.norm_row(segments[i].expert.ffn[layer].in_norm, s.out + row_of(i, r), d,
                                s.stack + row_of(i, r));
     });
@@ -198,7 +200,8 @@ void inner_activations(MoeCall& call, const Segment* segments, int32_t n, int32_
   project_inner(call, segments, n, sublayer, x);
   if (!s.live()) return;
   std::fill(s.positive, s.positive + s.n_threads, uint64_t{0});
-  for_rows(call, segments, n, [&](int32_t i, int32_t r, int thread) {
+  const int64_t work = int64_t{16} * segments[0].expert.ffn[sublayer].up.rows;
+  for_rows(call, segments, n, work, [&](int32_t i, int32_t r, int thread) {
     const Ffn& ffn = segments[i].expert.ffn[sublayer];
     const int32_t d_ff = ffn.up.rows;
     const int64_t at = static_cast<int64_t>(segments[i].first + r) * d_ff;

@@ -8,8 +8,8 @@
 
 namespace moe {
 
-/// Rows from which row-wise work (norm, quantise, activation) is worth a parallel region.
-inline constexpr int64_t kParallelRows = 8;
+/// Multiply-adds (or as much other work) from which a parallel region is worth its start.
+inline constexpr int64_t kParallelWork = 32768;
 
 /// One matrix product of a parallel region: the tiles [0, n_tiles) of args.weight.
 struct LinearJob {
@@ -22,11 +22,11 @@ struct CpuRuntime {
   const CpuKernels& kernels;
   ThreadPool& pool;
 
-  /// f(begin, end, thread) over [0, n): on the caller alone below `least` items.
+  /// f(begin, end, thread) over [0, n) items of `work` each: on the caller alone when they are few.
   template <class F>
-  void for_range(int64_t n, int64_t least, F&& f) const {
+  void for_range(int64_t n, int64_t work, F&& f) const {
     if (n <= 0) return;
-    if (n < least) {
+    if (n == 1 || n * work < kParallelWork) {
       f(int64_t{0}, n, 0);
       return;
     }

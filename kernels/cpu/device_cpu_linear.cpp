@@ -25,7 +25,7 @@ Range tiles_in(const Range& part, int64_t start, int64_t unit, int64_t tiles) {
 
 void CpuRuntime::norm_rows(const Norm& norm, const float* x, int64_t ld_x, int64_t n, int32_t d,
                            float* y) const {
-  for_range(n, kParallelRows, [&](int64_t begin, int64_t end, int) {
+  for_range(n, int64_t{4} * d, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) kernels.norm_row(norm, x + r * ld_x, d, y + r * d);
   });
 }
@@ -39,19 +39,23 @@ LinearInput CpuRuntime::make_input(CpuStream& s, ActPrecision act, const float* 
 
 void CpuRuntime::quantise(const LinearInput& input) const {
   if (input.act == ActPrecision::kF32) return;
-  for_range(input.n_rows, kParallelRows, [&](int64_t begin, int64_t end, int) {
+  for_range(input.n_rows, int64_t{4} * input.n_cols, [&](int64_t begin, int64_t end, int) {
     kernels.quantise_rows(input, static_cast<int32_t>(begin), static_cast<int32_t>(end));
   });
 }
 
 void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
   int64_t total = 0;
+  int64_t work = 0;
   for (int32_t i = 0; i < n_jobs; ++i) {
+    const Matrix& m = *jobs[i].args.weight;
     jobs[i].args.input = &jobs[i].input;
-    total += n_tiles(*jobs[i].args.weight) * jobs[i].input.n_rows;
+    total += n_tiles(m) * jobs[i].input.n_rows;
+    work += int64_t{jobs[i].input.n_rows} * m.rows * m.cols;
   }
-  pool.parallel([&](int thread, int n_threads) {
-    const Range part = split_range(total, thread, n_threads);
+  if (total == 0) return;
+  for_range(total, work / total + 1, [&](int64_t begin, int64_t end, int) {
+    const Range part{begin, end};
     int64_t start = 0;
     for (int32_t i = 0; i < n_jobs; ++i) {
       LinearArgs args = jobs[i].args;
@@ -113,7 +117,7 @@ void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
 void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Matrix& positions,
                const BatchRow* rows, int32_t n_rows, float multiplier, float* x) {
   const int32_t d = table.cols;
-  rt.for_range(n_rows, kParallelRows, [&](int64_t begin, int64_t end, int) {
+  rt.for_range(n_rows, int64_t{4} * d, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
       float* out = x + r * d;
       read_row(table, rows[r].token, out);

@@ -62,7 +62,7 @@ void add_shared(MoeCall& call, float* sum) {
 void write_result(const MoeCall& call, const float* sum) {
   const MoeOp& op = call.op;
   const int64_t d = op.d_model;
-  call.rt.for_range(op.n_rows, kParallelRows, [&](int64_t begin, int64_t end, int) {
+  call.rt.for_range(op.n_rows, d, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
       if (op.accumulate) {
         call.rt.kernels.add_scaled(op.scale, sum + r * d, op.d_model, op.y + r * d);

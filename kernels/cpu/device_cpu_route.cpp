@@ -76,11 +76,12 @@ RouterScratch scratch_of(const CpuStream& s, int thread) {
 
 void choose(MoeCall& call, const RouteOp& route) {
   std::atomic<bool> failed{false};
-  call.rt.for_range(call.n_tokens, kParallelRows, [&](int64_t begin, int64_t end, int thread) {
-    const Status status = route_tokens(route, static_cast<int32_t>(begin),
-                                       static_cast<int32_t>(end), scratch_of(call.s, thread));
-    if (!status.ok()) failed.store(true, std::memory_order_relaxed);
-  });
+  call.rt.for_range(
+      call.n_tokens, int64_t{16} * call.op.n_experts, [&](int64_t begin, int64_t end, int thread) {
+        const Status status = route_tokens(route, static_cast<int32_t>(begin),
+                                           static_cast<int32_t>(end), scratch_of(call.s, thread));
+        if (!status.ok()) failed.store(true, std::memory_order_relaxed);
+      });
   // Once more in order, so that the message names the first token whatever the threads did.
   if (failed.load()) call.s.latch(route_tokens(route, 0, call.n_tokens, scratch_of(call.s, 0)));
 }

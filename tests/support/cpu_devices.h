@@ -14,17 +14,21 @@ struct OpenedDevice {
   std::string name;
   std::unique_ptr<ThreadPool> pool;
   Device* device = nullptr;
+  int n_threads = 1;
 
-  OpenedDevice(const char* isa, int n_threads, const Allocator& allocator = system_allocator())
-      : pool(std::make_unique<ThreadPool>(system_allocator())) {
-    if (!pool->start(n_threads).ok()) return;
+  OpenedDevice(const char* isa, int threads, const Allocator& allocator = system_allocator())
+      : pool(std::make_unique<ThreadPool>(system_allocator())), n_threads(threads) {
+    if (!pool->start(threads).ok()) return;
     Result<Device*> opened = open_cpu_device(isa, *pool, allocator);
     if (!opened.ok()) return;
     device = opened.value();
-    name = std::string(device->name()) + " on " + std::to_string(n_threads) + " threads";
+    name = std::string(device->name()) + " on " + std::to_string(threads) + " threads";
   }
   OpenedDevice(OpenedDevice&& other) noexcept
-      : name(std::move(other.name)), pool(std::move(other.pool)), device(other.device) {
+      : name(std::move(other.name)),
+        pool(std::move(other.pool)),
+        device(other.device),
+        n_threads(other.n_threads) {
     other.device = nullptr;
   }
   ~OpenedDevice() { close_cpu_device(device); }
