@@ -13,8 +13,9 @@ constexpr size_t kAlign = 64;
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(const CpuKernels& kernels, ThreadPool& pool, const Allocator& allocator)
-      : runtime_{kernels, pool}, allocator_(allocator) {
+  CpuDevice(const CpuKernels& kernels, ThreadPool& pool, const Allocator& allocator,
+            int64_t parallel_work)
+      : runtime_{kernels, pool, parallel_work}, allocator_(allocator) {
     std::snprintf(name_, sizeof name_, "cpu (%s)", kernels.name);
   }
 
@@ -95,9 +96,11 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-Result<Device*> open_cpu_device(const char* isa, ThreadPool& pool, const Allocator& allocator) {
+Result<Device*> open_cpu_device(const char* isa, ThreadPool& pool, const Allocator& allocator,
+                                int64_t parallel_work) {
   MOE_ASSIGN(const CpuKernels* kernels, select_kernels(isa));
-  MOE_ASSIGN(Box<CpuDevice> device, make_box<CpuDevice>(allocator, *kernels, pool, allocator));
+  MOE_ASSIGN(Box<CpuDevice> device,
+             make_box<CpuDevice>(allocator, *kernels, pool, allocator, parallel_work));
   Device* opened = device.release();
   return opened;
 }

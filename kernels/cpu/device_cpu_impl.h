@@ -1,15 +1,13 @@
 #pragma once
 // The CpuDevice class and what its parts (linear, attention, moe) share.
 
+#include "kernels/cpu/device_cpu.h"
 #include "kernels/cpu/device_cpu_stream.h"
 #include "kernels/cpu/table.h"
 #include "kernels/device.h"
 #include "src/base/thread_pool.h"
 
 namespace moe {
-
-/// Multiply-adds (or as much other work) from which a parallel region is worth its start.
-inline constexpr int64_t kParallelWork = 32768;
 
 /// One matrix product of a parallel region: the tiles [0, n_tiles) of args.weight.
 struct LinearJob {
@@ -21,12 +19,13 @@ struct LinearJob {
 struct CpuRuntime {
   const CpuKernels& kernels;
   ThreadPool& pool;
+  int64_t parallel_work = kParallelWork;
 
   /// f(begin, end, thread) over [0, n) items of `work` each: on the caller alone when they are few.
   template <class F>
   void for_range(int64_t n, int64_t work, F&& f) const {
     if (n <= 0) return;
-    if (n == 1 || n * work < kParallelWork) {
+    if (n == 1 || n * work < parallel_work) {
       f(int64_t{0}, n, 0);
       return;
     }

@@ -45,7 +45,7 @@ Devices::Devices() {
   const CpuKernels* storage[8] = {};
   for (const CpuKernels* k : runnable_kernels(storage)) {
     kernels_.push_back(k);
-    Result<Device*> device = open_cpu_device(k->name, pool_, system_allocator());
+    Result<Device*> device = open_cpu_device(k->name, pool_, system_allocator(), 1);
     if (!device.ok()) throw std::runtime_error(device.status().text());
     devices_.push_back(device.value());
   }

@@ -142,7 +142,7 @@ class LayerTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(pool_.start(2).ok());
-    auto device = open_cpu_device(nullptr, pool_, system_allocator());
+    auto device = open_cpu_device(nullptr, pool_, system_allocator(), 1);
     ASSERT_TRUE(device.ok()) << device.status().text();
     device_ = device.value();
   }

@@ -59,7 +59,8 @@ class Machine {
  private:
   Status open(const MemorySink& bytes, int threads, const char* isa) {
     MOE_TRY(pool_.start(threads));
-    MOE_ASSIGN(device_, open_cpu_device(isa, pool_, allocator_));
+    // Tiny models have little work: threads share all that can be split.
+    MOE_ASSIGN(device_, open_cpu_device(isa, pool_, allocator_, 1));
     hook_ = std::make_unique<HookDevice>(*device_);
     MOE_ASSIGN(model_, open_model(bytes, *hook_, allocator_));
     return {};

@@ -14,12 +14,12 @@ struct OpenedDevice {
   std::string name;
   std::unique_ptr<ThreadPool> pool;
   Device* device = nullptr;
-  int n_threads = 1;
 
   OpenedDevice(const char* isa, int threads, const Allocator& allocator = system_allocator())
-      : pool(std::make_unique<ThreadPool>(system_allocator())), n_threads(threads) {
+      : pool(std::make_unique<ThreadPool>(system_allocator())) {
     if (!pool->start(threads).ok()) return;
-    Result<Device*> opened = open_cpu_device(isa, *pool, allocator);
+    // Shapes of tests are small: without this nearly all of them would run on one thread.
+    Result<Device*> opened = open_cpu_device(isa, *pool, allocator, 1);
     if (!opened.ok()) return;
     device = opened.value();
     name = std::string(device->name()) + " on " + std::to_string(threads) + " threads";
@@ -27,8 +27,7 @@ struct OpenedDevice {
   OpenedDevice(OpenedDevice&& other) noexcept
       : name(std::move(other.name)),
         pool(std::move(other.pool)),
-        device(other.device),
-        n_threads(other.n_threads) {
+        device(other.device) {
     other.device = nullptr;
   }
   ~OpenedDevice() { close_cpu_device(device); }
