@@ -107,7 +107,10 @@ void Sampler::gather(const SamplingConfig& config, Span<const float> logits,
     candidates_[i] = {logits[i], static_cast<int32_t>(i), 0};
   }
   for (const LogitBias& b : config.bias) {
-    candidates_[static_cast<size_t>(b.token)].logit += b.bias;
+    float& l = candidates_[static_cast<size_t>(b.token)].logit;
+    l += b.bias;
+    // Also NaN, where earlier entries of the token had reached infinity: the ban holds.
+    if (!(l > -__builtin_inff())) l = -__builtin_inff();
   }
   if (config.repetition_penalty == 1) return;
   const size_t window = std::min(text.size, static_cast<size_t>(config.repetition_window));

@@ -182,6 +182,31 @@ TEST_F(SamplerTest, BiasMovesAndBans) {
   EXPECT_EQ(frequencies(500).size(), 1u);
 }
 
+// Entries of one token add up, and a ban holds whatever else is said of the token: NaN would break
+// the order that sorting needs.
+TEST_F(SamplerTest, ABanHoldsAmongOtherEntriesOfItsToken) {
+  std::vector<float> logits(200);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = 1e37f * static_cast<float>(i % 7);
+  use(logits);
+  std::vector<LogitBias> bias;
+  for (int32_t t = 0; t < 200; ++t) {
+    if (t % 3 == 0) continue;
+    for (const float b : {3.4e38f, 3.4e38f, -kInf, 3.4e38f}) bias.push_back({t, b});
+  }
+  config_.bias = {bias.data(), bias.size()};
+  config_.temperature = 1e38f;
+  for (const float top_p : {1.0f, 0.9f}) {
+    for (const int32_t top_k : {0, 50}) {
+      config_.top_p = top_p;
+      config_.top_k = top_k;
+      for (const auto& [token, share] : frequencies(300)) {
+        EXPECT_EQ(token % 3, 0) << top_p << " " << top_k;
+        EXPECT_GT(share, 0);
+      }
+    }
+  }
+}
+
 TEST_F(SamplerTest, BanningEverythingIsAnError) {
   use({1, 2});
   const LogitBias bias[] = {{0, -kInf}, {1, -kInf}};
