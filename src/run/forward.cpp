@@ -34,6 +34,14 @@ bool cancel_asked(const Batch& batch) {
   return false;
 }
 
+// A cancel() that was preempted can reach the stream after its call has ended. Then the call that it
+// hits was not asked to stop: what was skipped must be done again.
+bool cancelled_late(SessionState& lead, const Batch& batch, const Status& status) {
+  if (status.code() != MOE_ERR_CANCELLED || cancel_asked(batch)) return false;
+  lead.stream->cancelled.store(false);
+  return true;
+}
+
 /// Consecutive parts for which one operation serves.
 struct Run {
   SessionState* session;  // of its first part
@@ -163,9 +171,13 @@ Status write_logits(SessionState& lead, const Batch& batch) {
       continue;
     }
     const float* x = w.x + int64_t{r} * config.d_model;
-    lead.device.linear(*lead.stream,
-                       {x, config.d_model, n, config.d_model, model.final_norm(), &out, 1});
-    MOE_TRY(lead.device.sync(*lead.stream));
+    Status status;
+    do {
+      lead.device.linear(*lead.stream,
+                         {x, config.d_model, n, config.d_model, model.final_norm(), &out, 1});
+      status = lead.device.sync(*lead.stream);
+    } while (cancelled_late(lead, batch, status));
+    MOE_TRY(status);
     for (int32_t i = 0; i < n; ++i, ++r) MOE_TRY(deliver_logits(lead, batch, r, i));
   }
   return {};
@@ -208,17 +220,15 @@ void run_layers(SessionState& lead, const Batch& batch) {
 }  // namespace
 
 Status forward(SessionState& lead, Span<BatchPart> parts) {
-  for (;;) {
-    const Batch batch = lay_out(lead, parts);
+  const Batch batch = lay_out(lead, parts);
+  Status status;
+  do {
     run_layers(lead, batch);
-    Status status = lead.device.sync(*lead.stream);
-    if (status.ok()) status = write_logits(lead, batch);
-    if (cancel_asked(batch)) return Status::error(MOE_ERR_CANCELLED, "cancelled");
-    if (status.code() != MOE_ERR_CANCELLED || !lead.stream->cancelled.load()) return status;
-    // A cancel() meant for an earlier call reached the stream late: this call was not asked to
-    // stop.
-    lead.stream->cancelled.store(false);
-  }
+    status = lead.device.sync(*lead.stream);
+  } while (cancelled_late(lead, batch, status));
+  if (status.ok()) status = write_logits(lead, batch);
+  if (cancel_asked(batch)) return Status::error(MOE_ERR_CANCELLED, "cancelled");
+  return status;
 }
 
 }  // namespace moe

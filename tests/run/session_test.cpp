@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/run/perplexity.h"
 #include "tests/run/tiny_run.h"
 #include "tests/support/failing_allocator.h"
 
@@ -204,6 +205,25 @@ TEST_F(SessionTest, ALateCancelOfAnEarlierCallIsIgnored) {
     if (op == 2) stream.cancelled.store(true);
   });
   EXPECT_EQ(last_logits(*session_, text(9)), expected);
+  machine_.hook().disarm();
+}
+
+TEST_F(SessionTest, ALateCancelGivesNoRowOfLogitsTwice) {
+  const Tokens t = text(40);
+  Perplexity expected;
+  ASSERT_TRUE(measure_perplexity(*machine_.session(), span(t), {}, &expected).ok());
+  machine_.hook().arm(nullptr);
+  (void)eval_all(*machine_.session(), t);
+  const int n_ops = machine_.hook().n_ops();
+  for (int at = 0; at < n_ops; ++at) {
+    machine_.hook().arm([&](int op, Stream& stream) {
+      if (op == at) stream.cancelled.store(true);
+    });
+    Perplexity found;
+    ASSERT_TRUE(measure_perplexity(*session_, span(t), {}, &found).ok());
+    EXPECT_EQ(found.n_scored, expected.n_scored) << "operation " << at;
+    EXPECT_EQ(found.mean_nll, expected.mean_nll) << "operation " << at;
+  }
   machine_.hook().disarm();
 }
 
