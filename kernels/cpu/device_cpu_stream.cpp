@@ -41,6 +41,7 @@ size_t carve(CpuStream& s, uint8_t* base) {
   const int64_t experts = shape.max_experts;
   int64_t slots = 0;
   if (!checked_mul<int64_t>(tokens, shape.max_routed, &slots) || slots < 0) return 0;
+  if (tokens > INT32_MAX || slots > INT32_MAX) return 0;  // both are counted in 32 bits
   // A dense network is computed in chunks of rows, so it needs as many places as pairs.
   const int64_t pairs = std::min<int64_t>(kPairChunk, std::max(slots, rows));
   s.pair_chunk = static_cast<int32_t>(std::max<int64_t>(0, pairs));

@@ -27,7 +27,7 @@ int32_t capacity_of(int32_t n_tokens, int32_t n_experts, double gamma, int32_t m
 
 /// Refuses the pairs over capacity among tokens [begin, end), which are one session's in this call:
 /// kept and weight become 0. Order of service: kPriority: rank, then probability descending, then
-/// token; kArrival: rank, then token. `order`: (end - begin) * max_k, `used`: n_experts scratch.
+/// token; kArrival: rank, then token. `order`: end - begin, `used`: n_experts scratch.
 void apply_capacity(const RouteOp& op, int32_t begin, int32_t end, int32_t* order, int32_t* used);
 
 }  // namespace moe

@@ -93,6 +93,10 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
       !WorkMemory::device_bytes(config, o.chunk, &work)) {
     return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
   }
+  const size_t scratch = model.device().stream_bytes(stream_shape(model, o));
+  if (scratch == 0) {
+    return Status::error(MOE_ERR_TOO_LONG, "session: the scratch of %d rows overflows", o.chunk);
+  }
   const uint64_t vocab_bytes = static_cast<uint64_t>(config.vocab_size) * sizeof(float);
   MemoryAccount account;
   for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
@@ -101,7 +105,7 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
   add_line(&account, "KV cache", kv);
   add_line(&account, "position tables", rope);
   add_line(&account, "activations", work);
-  add_line(&account, "device scratch", model.device().stream_bytes(stream_shape(model, o)));
+  add_line(&account, "device scratch", scratch);
   add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size));
   add_line(&account, "session", host_state_bytes(config, o));
   account.session_bytes = account.total - others;

@@ -67,6 +67,17 @@ TEST(CpuDevice, ShapesThatOverflowAreRefused) {
   s = some_shape();
   s.max_rows = s.max_subheads = s.max_routed = INT32_MAX;
   EXPECT_EQ(d.device->open_stream(s).status().code(), MOE_ERR_RANGE);
+  // (Token, expert) pairs are counted in 32 bits.
+  s = some_shape();
+  s.max_rows = 4096;
+  s.max_subheads = 8;
+  s.max_experts = s.max_routed = 65536;
+  EXPECT_EQ(d.device->stream_bytes(s), 0u);
+  s.max_routed = 65535;
+  EXPECT_NE(d.device->stream_bytes(s), 0u);
+  s.max_rows = s.max_subheads = 65536;
+  s.max_routed = 0;
+  EXPECT_EQ(d.device->stream_bytes(s), 0u);
 }
 
 TEST(CpuDevice, MemoryGoesThereAndBack) {
