@@ -19,6 +19,30 @@ void trim_partial_utf8(char* text) {
   if (lead >= 0xC0 && need != back) text[n - 1 - back] = '\0';
 }
 
+// Length of the character that `p` begins with; 0 where it is none (RFC 3629, table 3-7 of
+// Unicode).
+size_t character_bytes(const unsigned char* p) {
+  if (p[0] < 0x80) return 1;
+  if (p[0] < 0xC2 || p[0] > 0xF4) return 0;
+  const size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+  for (size_t i = 1; i < n; ++i) {
+    if ((p[i] & 0xC0) != 0x80) return 0;
+  }
+  const bool too_long = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xF0 && p[1] < 0x90);
+  const bool outside = (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF4 && p[1] > 0x8F);
+  return too_long || outside ? 0 : n;
+}
+
+// Texts quote what callers and files say, which may be no UTF-8, or may be cut inside a character,
+// or may hold line ends and terminal codes: a '?' for each such byte.
+void make_printable(char* text) {
+  for (auto* p = reinterpret_cast<unsigned char*>(text); *p != 0;) {
+    const size_t n = *p < 0x20 || *p == 0x7F ? 0 : character_bytes(p);
+    if (n == 0) *p = '?';
+    p += n == 0 ? 1 : n;
+  }
+}
+
 }  // namespace
 
 void Status::copy(const Status& other) {
@@ -32,6 +56,7 @@ Status Status::verror(moe_status code, const char* format, va_list args) {
   const int n = std::vsnprintf(s.text_, sizeof s.text_, format, args);
   if (n < 0) s.text_[0] = '\0';
   if (n >= static_cast<int>(sizeof s.text_)) trim_partial_utf8(s.text_);
+  make_printable(s.text_);
   return s;
 }
 

@@ -24,7 +24,7 @@ class [[nodiscard]] Status {
   moe_status code() const { return code_; }
   const char* text() const { return text_; }
 
-  /// printf-style constructor of an error; a text that is too long is cut at a UTF-8 boundary.
+  /// printf-style constructor of an error: cut at a UTF-8 boundary; what is no text becomes '?'.
   static Status error(moe_status code, const char* format, ...)
       __attribute__((format(printf, 2, 3)));
   static Status verror(moe_status code, const char* format, va_list args)

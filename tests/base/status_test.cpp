@@ -51,6 +51,27 @@ TEST(Status, TooLongTextIsCutAtACharacter) {
   }
 }
 
+TEST(Status, TextIsOneLineOfUtf8WhateverItQuotes) {
+  const struct {
+    const char* quoted;
+    const char* shown;
+  } cases[] = {
+      {"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+      {"a\nb\x1b[31m\x7f", "a?b?[31m?"},
+      {"\xff\x80", "??"},
+      {"\xe2\x82", "??"},
+      {"\xc0\xaf", "??"},
+      {"\xed\xa0\x80", "???"},
+      {"\xf4\x90\x80\x80", "????"}};
+  for (const auto& c : cases) {
+    EXPECT_STREQ(Status::error(MOE_ERR_TEXT, "%s", c.quoted).text(), c.shown);
+    EXPECT_EQ(Status::error(MOE_ERR_TEXT, "x").with_context("%s", c.quoted).text(),
+              std::string(c.shown) + ": x");
+  }
+  // A precision counts bytes and can cut a character.
+  EXPECT_STREQ(Status::error(MOE_ERR_TEXT, "'%.2s'", "a\xc3\xa9").text(), "'a?'");
+}
+
 // A value that counts how many of it are alive.
 struct Counted {
   static inline int alive = 0;
