@@ -12,8 +12,9 @@
  *
  * 1. CONVENTIONS
  *
- * - A function that can fail returns moe_status. On failure it leaves its outputs as they were, and
- *   fills `error` (which may be NULL) with the code and one line that names the thing at fault.
+ * - A function that can fail returns moe_status. On failure its outputs are as they were, unless it
+ *   says otherwise, and `error` (which may be NULL) holds the code and one line that names the
+ * thing at fault.
  * - A parameter struct begins with struct_size: set it to sizeof the struct, set the rest to zero,
  *   then change what you want. Zero always means the default. Structs only grow at their end; bytes
  *   beyond what this library knows must be zero, otherwise MOE_ERR_ARGUMENT. A NULL parameter
@@ -25,8 +26,8 @@
  * - Strings given to the library are copied. Strings it returns belong to the object asked and live
  *   as long as it does.
  * - Threads: an environment and a model may be used from any number of threads. A session (and a
- *   layer) is used by one thread at a time, a second one gets MOE_ERR_STATE; moe_session_cancel
- * alone may be called from anywhere at any time.
+ *   layer) is used by one thread at a time, a second one that would change it gets MOE_ERR_STATE;
+ *   moe_session_cancel alone may be called from anywhere at any time.
  * - Free children before parents: sessions, then models, then the environment. Every *_free takes
  * NULL.
  * - The library never exits, aborts, prints or throws. It has no state outside its handles.
@@ -309,7 +310,7 @@ typedef enum moe_kv_type {
 struct moe_session_params {
   uint32_t struct_size;
   int32_t context; /* positions the KV cache holds; 0: the model's context length (at most 4096) */
-  int32_t chunk;   /* rows evaluated at once during prefill; 0: 256 */
+  int32_t chunk;   /* rows evaluated at once during prefill, at most 4096; 0: 256 */
   moe_kv_type kv;
 };
 
@@ -320,7 +321,8 @@ MOE_API void moe_session_free(moe_session* session);
 /* Appends `n_tokens` tokens to the text. Results do not depend on how a text is cut into calls.
  * logits: NULL; or n_rows (1 or n_tokens) rows of vocab_size floats: 1 is the last token alone,
  * what comes after it. MOE_ERR_TOO_LONG before anything changed when the context cannot hold them.
- * After MOE_ERR_CANCELLED the session stands at the last chunk that was finished. */
+ * After MOE_ERR_CANCELLED, or a fault that only computing can find, the session stands at the last
+ * chunk that was finished; of n_tokens rows of logits some may have been written. */
 MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                     float* logits, size_t n_rows, moe_error* error);
 
@@ -406,7 +408,7 @@ typedef struct moe_sampling {
   int32_t top_k;             /* 0: off */
   float top_p;               /* 0 or 1: off; in (0, 1] */
   float min_p;               /* 0: off; in [0, 1): at least this share of the best probability */
-  float repetition_penalty;  /* 0 or 1: off; > 0 */
+  float repetition_penalty;  /* 0 or 1: off; in 0.01..100 */
   int32_t repetition_window; /* last tokens that are penalised; 0: 64 */
   int32_t n_bias;
   uint64_t seed; /* same seed, same text */
@@ -419,8 +421,8 @@ typedef struct moe_token_logprob {
 } moe_token_logprob;
 
 /* Draws from the logits after the last evaluated token; the session does not move. top: NULL or
- * room for n_top candidates, best first. The draw number is the session's position: sampling twice
- * without moving gives the same token. */
+ * room for n_top (at most 64) candidates, best first, token -1 beyond the vocabulary. The draw
+ * number is the session's position: sampling twice without moving gives the same token. */
 MOE_API moe_status moe_session_sample(moe_session* session, const moe_sampling* sampling,
                                       moe_token_logprob* out, moe_token_logprob* top, size_t n_top,
                                       moe_error* error);
@@ -452,7 +454,7 @@ typedef struct moe_generate_params {
   uint32_t struct_size;
   int32_t max_tokens;           /* 0: until the context is full */
   const moe_sampling* sampling; /* NULL: greedy */
-  const char* const* stop;
+  const char* const* stop;      /* at most 64, of at most 4096 bytes each; need a tokenizer */
   int32_t n_stop;
   int32_t ignore_eos;    /* 1: go on after end-of-text tokens */
   int32_t n_top;         /* candidates reported with each piece; at most 64 */
@@ -494,6 +496,7 @@ typedef struct moe_expert_weights {
   const float* down_bias; /* (d_in) or NULL */
 } moe_expert_weights;
 
+/* Sizes and counts are in 1..65536. */
 typedef struct moe_layer_params {
   uint32_t struct_size;
   int32_t d_model;
@@ -526,7 +529,8 @@ MOE_API moe_status moe_layer_create(moe_env* env, const moe_layer_params* params
                                     moe_error* error);
 MOE_API void moe_layer_free(moe_layer* layer);
 /* x, y: (n, d_model), may be the same. Bit-identical for any thread count and any split of the
- * rows. */
+ * rows. MOE_ERR_NON_FINITE for NaN or infinity in x, before anything is written; a fault that only
+ * computing can find leaves the max_rows rows written that came before it. */
 MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n, float* y,
                                      moe_error* error);
 

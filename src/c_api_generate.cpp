@@ -77,6 +77,7 @@ Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt
   MOE_TRY(check_out_struct(out, "out"));
   moe_generate_params p{};
   MOE_TRY(read_params(given, "params", &p));
+  MOE_TRY(check_reserved(p.reserved));
   Array<std::string_view> stops(session->model->env->allocator);
   MOE_TRY(read_stops(p, &stops));
   PieceBridge bridge{p.callback, p.user};

@@ -50,7 +50,8 @@ Status read_model_params(const moe_env* env, const moe_model_params* given, moe_
                          moe_model_params* params) {
   if (env == nullptr) return null_argument("env");
   if (out == nullptr) return null_argument("out");
-  return read_params(given, "params", params);
+  MOE_TRY(read_params(given, "params", params));
+  return check_reserved(params->reserved);
 }
 
 Status open_path(moe_env* env, const char* path, const moe_model_params* given, moe_model** out) {

@@ -51,6 +51,12 @@ Status read_params(const T* given, const char* name, T* out) {
   return {};
 }
 
+/// A field that has no meaning yet must be zero, so that it can get one.
+inline Status check_reserved(int32_t field) {
+  if (field == 0) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "params.reserved: expected 0, found %d", field);
+}
+
 /// Checks an output struct before the work; write_struct fills it after.
 template <class T>
 Status check_out_struct(const T* out, const char* name) {

@@ -66,7 +66,7 @@ class Session final {
   Status set_router(std::string_view text);
   const RouterConfig* router(int32_t layer) const;  // null for a dense layer
 
-  /// Starts counting from zero, or stops. The first time allocates.
+  /// Starts counting from zero, or stops.
   Status count_routing(bool on);
   /// Null when nothing is being counted or the layer is dense.
   const RoutingStats* routing_stats(int32_t layer) const;

@@ -104,6 +104,8 @@ static void test_arguments(const char* path) {
   CHECK(moe_model_open(NULL, path, NULL, &model, &error) == MOE_ERR_ARGUMENT);
   CHECK(moe_model_open(env, "/no/such/file.moe", NULL, &model, &error) != MOE_OK && model == NULL);
   CHECK(strstr(error.text, "/no/such/file.moe") != NULL);
+  const moe_model_params mp = {.struct_size = sizeof mp, .reserved = 1};
+  CHECK(moe_model_open(env, path, &mp, &model, &error) == MOE_ERR_ARGUMENT && model == NULL);
   CHECK(moe_model_open(env, path, NULL, &model, NULL) == MOE_OK); /* error may be NULL */
   moe_model_free(model);
   moe_model_free(NULL);
@@ -375,6 +377,9 @@ static void test_session_limits(void) {
   CHECK(moe_session_set_router(session, "threshold:nan", &error) != MOE_OK);
   CHECK_OK(moe_session_set_router(session, "threshold:0.5", &error));
   CHECK_OK(moe_session_set_router(session, NULL, &error));
+  const moe_generate_params gp = {.struct_size = sizeof gp, .max_tokens = 1, .reserved = 1};
+  moe_generate_result result = {.struct_size = sizeof result};
+  CHECK(moe_session_generate(session, NULL, 0, &gp, &result, &error) == MOE_ERR_ARGUMENT);
   moe_routing_stats stats = {.struct_size = sizeof stats};
   CHECK(moe_session_get_routing(session, 0, &stats, &error) != MOE_OK);
   sp.context = -4;
