@@ -8,6 +8,8 @@
 namespace moe {
 namespace {
 
+constexpr int32_t kMaxDe = 65536;  // of a cosine router
+
 // The tensors of one part and how a file's layout is held against them.
 class PartCheck {
  public:
@@ -93,6 +95,10 @@ Status PartCheck::check_tensor(const BlobMatrix& m, const TensorSpec& spec) {
     *n = d_e_;
   }
   char text[160];
+  if (d_e_ > kMaxDe) {
+    std::snprintf(text, sizeof text, "expected a width of at most %d, file has %d", kMaxDe, d_e_);
+    return error(MOE_ERR_RANGE, m, text);
+  }
   if (m.rows != rows || m.cols != cols) {
     std::snprintf(text, sizeof text, "expected (%d, %d), file has (%d, %d)", rows, cols, m.rows,
                   m.cols);

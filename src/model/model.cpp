@@ -84,6 +84,7 @@ Status Model::Impl::open() {
   for (int32_t l = 0; l < config.n_layers(); ++l) MOE_TRY(open_layer(l));
   for (const FileSegment& segment : file->segments()) bind(segment, nullptr);
   if (config.tie_embeddings) head = embedding;
+  for (LayerWeights& layer : layers) layer.d_e = layer.router.proj.rows;
   logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
              config.n_layers(), file->segments().size);
   return {};

@@ -37,6 +37,7 @@ struct LayerWeights {
   const float* head_bias = nullptr;
   const float* merge_bias = nullptr;
   RouterWeightsView router;
+  int32_t d_e = 0;                  // cosine routers; known from the start, unlike `router`
   ExpertSource* experts = nullptr;  // MoE layers
 };
 

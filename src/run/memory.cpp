@@ -76,7 +76,7 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options) {
     s.max_routed =
         std::max(s.max_routed,
                  has_softmax(moe.router) ? moe.n_experts : router_max_k(moe.router, moe.n_experts));
-    s.max_d_e = std::max(s.max_d_e, model.layer(l).router.proj.rows);
+    s.max_d_e = std::max(s.max_d_e, model.layer(l).d_e);
     s.max_d_in = std::max(s.max_d_in, s.max_d_e);
   }
   return s;

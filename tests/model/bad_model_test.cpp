@@ -131,6 +131,16 @@ TEST_F(BadTensors, FormatsThatCannotServeThere) {
          "tensor layers.1.router.scores: expected weight format of a matrix, file has i32");
 }
 
+TEST_F(BadTensors, ACosineRouterThatIsTooWide) {
+  config_.layers[1].ffn.moe.router.kind = RouterKind::kCosine;
+  options_.d_e = 65536;
+  rebuild();
+  EXPECT_TRUE(use(put_together(raw_)).ok());
+  options_.d_e = 65537;
+  rebuild();
+  expect(MOE_ERR_RANGE, "tensor layers.1.router.proj: expected a width of at most 65536");
+}
+
 TEST_F(BadTensors, RoutersThatQuantiseTheirInput) {
   options_.routers = FormatId::kInt8;
   rebuild();
