@@ -34,8 +34,8 @@ bool cancel_asked(const Batch& batch) {
   return false;
 }
 
-// A cancel() that was preempted can reach the stream after its call has ended. Then the call that it
-// hits was not asked to stop: what was skipped must be done again.
+// A cancel() that was preempted can reach the stream after its call has ended. Then the call that
+// it hits was not asked to stop: what was skipped must be done again.
 bool cancelled_late(SessionState& lead, const Batch& batch, const Status& status) {
   if (status.code() != MOE_ERR_CANCELLED || cancel_asked(batch)) return false;
   lead.stream->cancelled.store(false);

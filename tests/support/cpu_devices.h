@@ -25,9 +25,7 @@ struct OpenedDevice {
     name = std::string(device->name()) + " on " + std::to_string(threads) + " threads";
   }
   OpenedDevice(OpenedDevice&& other) noexcept
-      : name(std::move(other.name)),
-        pool(std::move(other.pool)),
-        device(other.device) {
+      : name(std::move(other.name)), pool(std::move(other.pool)), device(other.device) {
     other.device = nullptr;
   }
   ~OpenedDevice() { close_cpu_device(device); }
