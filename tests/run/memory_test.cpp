@@ -38,6 +38,29 @@ TEST(MemoryTest, TheAccountIsWhatASessionHolds) {
   }
 }
 
+TEST(MemoryTest, CompressedWeightsNeedRoomToBeRead) {
+  for (const bool compress : {false, true}) {
+    const auto bytes = build_tiny_kind({"zstd", [&](ModelConfig&, TinyOptions& o) {
+                                          o.weights = FormatId::kTernary2;
+                                          o.compress = compress;
+                                        }});
+    FailingAllocator memory;
+    Machine machine(*bytes, 1, nullptr, memory.get());
+    ASSERT_TRUE(machine.status().ok());
+    const size_t opened = memory.live_bytes();
+    MemoryAccount account;
+    ASSERT_TRUE(account_memory(machine.model(), {}, &account).ok());
+    uint64_t room = 0;
+    for (int32_t i = 0; i < account.n_lines; ++i) {
+      if (std::strcmp(account.lines[i].what, "decompression") == 0) room = account.lines[i].bytes;
+    }
+    EXPECT_EQ(room > 0, compress);
+    const Box<Session> session = machine.session();
+    (void)eval_all(*session, random_tokens(40, machine.vocab_size()));
+    EXPECT_LE(memory.peak_bytes() - opened, account.total) << compress;
+  }
+}
+
 TEST(MemoryTest, ATooSmallCapIsRefusedWithTheSum) {
   const auto bytes = build_tiny_kind(kPlain);
   FailingAllocator memory;
