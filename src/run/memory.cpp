@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "formats/moe/reader.h"
 #include "kernels/router/override.h"
 #include "src/run/session_state.h"
 
@@ -32,17 +31,6 @@ uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
   return sizeof(SessionState) + static_cast<uint64_t>(o.context) * sizeof(int32_t) +
          WorkMemory::host_bytes(o.chunk) + RoutingCounters::bytes(config) +
          layers * (2 * sizeof(RouterConfig) + sizeof(KvLayer) + sizeof(const float*));
-}
-
-// What reading one compressed segment takes at most beside the weights that come out: the frame, and
-// the state of zstd. A session reads one at a time.
-uint64_t decompression_bytes(const MoeFile& file) {
-  constexpr uint64_t kZstdState = 160 << 10;
-  uint64_t largest = 0;
-  for (const FileSegment& s : file.segments()) {
-    if (s.codec == Codec::kZstd) largest = std::max(largest, s.stored);
-  }
-  return largest == 0 ? 0 : largest + kZstdState;
 }
 
 double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
@@ -118,7 +106,7 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
   add_line(&account, "position tables", rope);
   add_line(&account, "activations", work);
   add_line(&account, "device scratch", scratch);
-  add_line(&account, "decompression", decompression_bytes(model.file()));
+  add_line(&account, "decompression", model.decompression_bytes());
   add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size));
   add_line(&account, "session", host_state_bytes(config, o));
   account.session_bytes = account.total - others;
