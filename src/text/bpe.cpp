@@ -101,9 +101,10 @@ const Bpe::Pair* Bpe::find_pair(int32_t left, int32_t right) const {
   const auto l = static_cast<uint32_t>(left);
   const auto r = static_cast<uint32_t>(right);
   const size_t mask = pairs_.size() - 1;
-  for (size_t slot = pair_hash(l, r) & mask; pairs_[slot].rank != kNoRank;
-       slot = (slot + 1) & mask) {
+  size_t slot = pair_hash(l, r) & mask;
+  for (uint32_t probes = 0; pairs_[slot].rank != kNoRank && probes <= kMaxProbes; ++probes) {
     if (pairs_[slot].left == l && pairs_[slot].right == r) return &pairs_[slot];
+    slot = (slot + 1) & mask;
   }
   return nullptr;
 }
@@ -189,6 +190,9 @@ Status Bpe::merge_long(BpeScratch& scratch) const {
   Array<BpeScratch::Symbol>& s = scratch.symbols;
   Array<BpeScratch::Candidate>& heap = scratch.heap;
   heap.clear();
+  if (s.size() > INT32_MAX) {
+    return Status::error(MOE_ERR_TEXT, "text: %zu symbols in one piece", s.size());
+  }
   const auto offer = [&](int32_t at) -> Status {
     const auto i = static_cast<size_t>(at);
     rank_symbol(scratch, i, static_cast<size_t>(s[i].next));

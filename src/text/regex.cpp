@@ -41,9 +41,17 @@ constexpr size_t kWindow = 64;
 constexpr uint64_t kBudget = 50'000'000;
 constexpr uint64_t kBudgetPerByte = 200;
 
+// One step can look at all the rest of a text. So PCRE2 is shown only what follows the starting
+// points, and more of it, which is charged, where it says that this was not enough.
+constexpr size_t kView = 256;
+constexpr size_t kViewGrowth = 16;
+
 uint32_t compile_options() {
-  return PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
+  return PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ALT_CIRCUMFLEX | PCRE2_NEVER_BACKSLASH_C |
+         PCRE2_USE_OFFSET_LIMIT;
 }
+
+bool is_too_much(int code) { return code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_PARTIAL; }
 
 struct ScriptTest {
   const RegexLibrary* library;
@@ -115,6 +123,7 @@ RegexSearch::~RegexSearch() {
 }
 
 Status RegexSearch::create(const RegexLibrary& library) {
+  allowed_ = kBudget;
   context_ = pcre2_match_context_create(library.general());
   data_ = pcre2_match_data_create(1, library.general());
   if (context_ == nullptr || data_ == nullptr) return out_of_memory("matching", sizeof(void*));
@@ -126,24 +135,34 @@ void RegexSearch::start(std::string_view text) {
   text_ = text;
   from_ = 0;
   last_end_ = ~size_t{0};
+  allowed_ += kBudgetPerByte * text.size();
 }
 
-// Looks for a match that begins in [at, at + n_starts); *code is PCRE2's.
+// Looks for a match that begins in [at, at + n_starts); *code is PCRE2's. Where several starting
+// points are too many for what is free of charge, *code says so.
 Status RegexSearch::match(const Regex& regex, size_t at, size_t n_starts, int* code) {
-  for (const uint32_t limit : kStepLimits) {
-    if (limit != kStepLimits[0]) {
-      spent_ += limit;
-      if (spent_ > kBudget + kBudgetPerByte * text_.size()) break;
-    }
-    pcre2_set_match_limit(context_, limit);
-    pcre2_set_offset_limit(context_, at + n_starts - 1);
-    *code = pcre2_match(regex.code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), at,
-                        PCRE2_NO_UTF_CHECK, data_, context_);
+  size_t view = kView;
+  const uint32_t* limit = kStepLimits;
+  pcre2_set_offset_limit(context_, at + n_starts - 1);
+  do {
+    size_t end = at + std::min(view, text_.size() - at);
+    while (end < text_.size() && (static_cast<uint8_t>(text_[end]) & 0xC0) == 0x80) --end;
+    const uint32_t partial = end < text_.size() ? PCRE2_PARTIAL_HARD : 0;
+    pcre2_set_match_limit(context_, *limit);
+    *code = pcre2_match(regex.code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), end, at,
+                        PCRE2_NO_UTF_CHECK | partial, data_, context_);
     if (*code == PCRE2_ERROR_NOMEMORY) return out_of_memory("matching", text_.size());
     if (*code >= 0 || *code == PCRE2_ERROR_NOMATCH) return {};
-    if (*code != PCRE2_ERROR_MATCHLIMIT || n_starts > 1) break;
-  }
-  if (*code == PCRE2_ERROR_MATCHLIMIT && n_starts > 1) return {};
+    if (!is_too_much(*code)) break;
+    if (n_starts > 1) return {};
+    if (*code == PCRE2_ERROR_PARTIAL) {
+      view = std::min(view * kViewGrowth, text_.size() - at);
+      spent_ += view;
+    } else {
+      if (++limit == std::end(kStepLimits)) break;
+      spent_ += *limit;
+    }
+  } while (spent_ <= allowed_);
   return Status::error(MOE_ERR_TEXT, "a pattern of the tokenizer exceeds its limits (%d)", *code);
 }
 
@@ -154,7 +173,7 @@ Status RegexSearch::next(const Regex& regex, bool* found, size_t* begin, size_t*
     size_t n_starts = kWindow;
     int code = 0;
     MOE_TRY(match(regex, at, n_starts, &code));
-    if (code == PCRE2_ERROR_MATCHLIMIT) MOE_TRY(match(regex, at, n_starts = 1, &code));
+    if (is_too_much(code)) MOE_TRY(match(regex, at, n_starts = 1, &code));
     if (code == PCRE2_ERROR_NOMATCH) {
       at += n_starts;
       while (at < text_.size() && (static_cast<uint8_t>(text_[at]) & 0xC0) == 0x80) ++at;

@@ -74,6 +74,7 @@ class RegexSearch final {
   size_t from_ = 0;
   size_t last_end_ = ~size_t{0};
   uint64_t spent_ = 0;
+  uint64_t allowed_ = 0;
 };
 
 }  // namespace moe

@@ -59,6 +59,8 @@ class Translator {
         return copy(1);
       case '{':
         return interval();
+      case '^':
+        return put_atom("(?:^(?:(?<!\\n)|(?!\\z)))", 1);
       case '|':
       case '*':
       case '+':

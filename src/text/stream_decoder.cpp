@@ -1,6 +1,7 @@
 #include "src/text/stream_decoder.h"
 
 #include "src/text/parts.h"
+#include "src/text/text_step.h"
 #include "src/text/utf8.h"
 
 namespace moe {
@@ -44,6 +45,7 @@ Status StreamDecoder::finish(String& text) {
 // Gives a token to the steps from `step` on.
 Status StreamDecoder::run(size_t step, std::string_view token, String& text) {
   const Span<const DecoderStep> steps = tokenizer_->parts().decoder.steps();
+  const size_t n_at_first = token.size();
   size_t buffer = step == 0 ? 0 : 2;
   for (size_t i = step; i < steps.size; ++i) {
     if (steps[i].kind == DecoderStep::kByteFallback) {
@@ -54,6 +56,7 @@ Status StreamDecoder::run(size_t step, std::string_view token, String& text) {
       continue;
     }
     MOE_TRY(decode_step(steps[i], first_, scratch_[buffer], &token));
+    MOE_TRY(check_growth(token.size(), n_at_first));
     if (token.data() == scratch_[buffer].c_str()) buffer ^= 1;
   }
   return strip_ends(token, text);

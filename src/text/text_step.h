@@ -13,7 +13,7 @@ inline constexpr size_t kMaxGrownBytes = size_t{1} << 31;
 /// After each step a text may be 64 times as long as at first, and 1 MiB: enough for every normal
 /// form, and steps that feed each other are stopped.
 inline Status check_growth(size_t n_bytes, size_t n_at_first) {
-  if (n_bytes <= (size_t{1} << 20) + 64 * n_at_first) return {};
+  if (n_bytes <= std::min((size_t{1} << 20) + 64 * n_at_first, kMaxGrownBytes)) return {};
   return Status::error(MOE_ERR_TEXT, "text: the tokenizer's steps make %zu bytes of %zu", n_bytes,
                        n_at_first);
 }

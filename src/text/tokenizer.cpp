@@ -2,6 +2,7 @@
 
 #include "src/text/parts.h"
 #include "src/text/stream_decoder.h"
+#include "src/text/text_step.h"
 #include "src/text/utf8.h"
 
 namespace moe {
@@ -193,6 +194,7 @@ Status Tokenizer::token_bytes(int32_t id, String& bytes) const {
   if (id >= n_vocab()) return {};
   std::string_view token = parts_->decoded_piece(static_cast<uint32_t>(id));
   String scratch[2] = {String(*parts_->allocator), String(*parts_->allocator)};
+  const size_t n_at_first = token.size();
   size_t next = 0;
   for (const DecoderStep& step : parts_->decoder.steps()) {
     if (step.kind == DecoderStep::kStrip) continue;
@@ -201,7 +203,8 @@ Status Tokenizer::token_bytes(int32_t id, String& bytes) const {
       return bytes.append({&byte, 1});
     }
     MOE_TRY(decode_step(step, false, scratch[next], &token));
-    next ^= 1;
+    MOE_TRY(check_growth(token.size(), n_at_first));
+    if (token.data() == scratch[next].c_str()) next ^= 1;
   }
   return bytes.append(token);
 }

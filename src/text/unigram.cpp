@@ -21,6 +21,9 @@ Status Unigram::create(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
     return Status::error(MOE_ERR_FORMAT, "tokenizer: %zu scores for %u tokens", spec.scores.size,
                          vocabulary.size());
   }
+  if (reinterpret_cast<uintptr_t>(scores_) % alignof(double) != 0) {  // FlatBuffers allows it
+    return Status::error(MOE_ERR_FORMAT, "tokenizer: the scores are not aligned");
+  }
   double lowest = HUGE_VAL;
   Array<TrieEntry> entries(trie_.allocator());
   for (uint32_t id = 0; id < vocabulary.size(); ++id) {

@@ -134,9 +134,11 @@ Status Vocabulary::index() {
 int32_t Vocabulary::find(std::string_view text) const {
   if (text.empty()) return -1;
   const size_t mask = slots_.size() - 1;
-  for (size_t slot = hash_bytes(text) & mask; slots_[slot] != 0; slot = (slot + 1) & mask) {
+  size_t slot = hash_bytes(text) & mask;
+  for (uint32_t probes = 0; slots_[slot] != 0 && probes <= kMaxProbes; ++probes) {
     const uint32_t id = slots_[slot] - 1;
     if (piece(id) == text) return static_cast<int32_t>(id);
+    slot = (slot + 1) & mask;
   }
   return -1;
 }

@@ -63,7 +63,8 @@ inline uint64_t hash_bytes(std::string_view text) {
   return h ^ (h >> 32);
 }
 
-/// Longest probe a table accepts: reached only by keys that were made to collide.
-inline constexpr uint32_t kMaxProbes = 2000;
+/// Longest probe a table accepts: reached only by keys that were made to collide. A search ends
+/// there too: keys can be chosen that collide little but leave no free slot for long.
+inline constexpr uint32_t kMaxProbes = 500;
 
 }  // namespace moe

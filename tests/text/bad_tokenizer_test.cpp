@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "src/text/vocabulary.h"
 #include "tests/support/failing_allocator.h"
 #include "tests/text/tokenizer_support.h"
 
@@ -188,6 +189,80 @@ TEST(Limits, TextThatGrows) {
   ASSERT_TRUE(loaded->status.ok());
   Array<int32_t> ids;
   EXPECT_EQ(loaded->tokenizer->encode("a", false, false, ids).code(), MOE_ERR_TEXT);
+}
+
+// So do those of a decoder.
+TEST(Limits, TokensThatGrow) {
+  TokenizerData data = small_bpe();
+  data.decoders.clear();
+  for (int i = 0; i < 8; ++i) {
+    data.decoders.push_back(step("replace"));
+    data.decoders.back().pattern = "a";
+    data.decoders.back().content = std::string(60, 'a');
+  }
+  const auto loaded = load(data);
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  const int32_t id = 0;
+  String text;
+  EXPECT_EQ(loaded->tokenizer->decode({&id, 1}, false, text).code(), MOE_ERR_TEXT);
+  EXPECT_EQ(loaded->tokenizer->token_bytes(0, text).code(), MOE_ERR_TEXT);
+  EXPECT_TRUE(text.empty());
+}
+
+// One step may look at all that is left of the text: not from every starting point.
+TEST(Limits, PatternsThatLookFarFromEverywhere) {
+  const std::string text(1'000'000, 'a');
+  for (const char* pattern : {"a++[bc]", "(?=a++[bc])a", "a(?=[^x]*+x)"}) {
+    TokenizerData data = small_bpe();
+    add_split(data, pattern);
+    const auto loaded = load(data);
+    ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+    Array<int32_t> ids;
+    EXPECT_EQ(loaded->tokenizer->encode(text, true, true, ids).code(), MOE_ERR_TEXT) << pattern;
+  }
+  for (const char* pattern : {"[0-9]", "b", "\\p{N}{1,3}", "[^\\S]", "a++"}) {
+    TokenizerData data = small_bpe();
+    add_split(data, pattern);
+    EXPECT_EQ(encode(*load(data)->tokenizer, text).size(), text.size()) << pattern;
+  }
+}
+
+// Pieces chosen so that they fill one half of the hash table without a gap.
+TEST(Limits, PiecesThatCrowdTheHashTable) {
+  constexpr size_t kPieces = 1 << 18;  // of 1 << 19 slots
+  std::vector<std::string> pieces(kPieces);
+  size_t n_left = kPieces;
+  for (uint64_t i = 0; n_left > 0; ++i) {
+    const std::string piece = "x" + std::to_string(i);
+    std::string& slot = pieces[hash_bytes(piece) % (2 * kPieces) % kPieces];
+    if (hash_bytes(piece) % (2 * kPieces) >= kPieces || !slot.empty()) continue;
+    slot = piece;
+    --n_left;
+  }
+  TokenizerData data;
+  data.kind = "bpe";
+  set_pieces(data, pieces);
+  const auto loaded = load(data);
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  for (int i = 0; i < 100'000; ++i) {
+    ASSERT_EQ(loaded->tokenizer->token_id("y" + std::to_string(i)), -1);
+  }
+  EXPECT_EQ(loaded->tokenizer->token_id(pieces[777]), 777);
+}
+
+// A FlatBuffer may put numbers where none can be read.
+TEST(Limits, ScoresThatLieBadly) {
+  const uint8_t bytes[] = {'a', 0};
+  const uint32_t end = 2;
+  alignas(8) const uint8_t memory[24] = {};
+  TokenizerSpec spec;
+  spec.kind = "unigram";
+  spec.token_bytes = {bytes, 2};
+  spec.token_ends = {&end, 1};
+  for (const size_t at : {size_t{0}, size_t{4}}) {
+    spec.scores = {reinterpret_cast<const double*>(memory + at), 1};
+    EXPECT_EQ(Tokenizer::create(spec, system_allocator()).ok(), at == 0);
+  }
 }
 
 // Work that would be quadratic in the length of white space.

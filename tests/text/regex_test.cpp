@@ -103,6 +103,37 @@ TEST(Regex, FindsFarApart) {
   EXPECT_TRUE(find_all("2", text).empty());
 }
 
+// A pattern sees the same, however far from its start what it looks at is.
+TEST(Regex, DistancesDoNotMatter) {
+  const struct {
+    const char* pattern;
+    const char* core;
+  } cases[] = {{"b+\\s+(?!\\S)|\\s+", "bb   b"},
+               {"b+\\n^c", "b\nc"},
+               {"b\\n+^", "b\n\n"},
+               {"b$", "b\nb"},
+               {"b(?=\xC3\xA9)", "b\xC3\xA9"},
+               {"b\\b|\\Bb", "b b_b"},
+               {"(b)c\\1", "bcb"},
+               {"b++(?!c)", "bbb"},
+               {"(?<=b)c|(?<!b)d", "bcbdd"}};
+  for (const auto& c : cases) {
+    const std::string core = c.core;
+    const auto near = find_all(c.pattern, "--" + core + "--");
+    const auto last = find_all(c.pattern, "--" + core);
+    for (size_t n : {1, 50, 63, 64, 65, 180, 190, 250, 251, 252, 253, 254, 255, 256, 257, 258}) {
+      const std::string gap(n, '-');
+      EXPECT_EQ(find_all(c.pattern, gap + core + std::string(999, '-')), near) << c.pattern << n;
+      EXPECT_EQ(find_all(c.pattern, gap + core), last) << c.pattern << n;
+    }
+    for (size_t n = 1; n < 300; ++n) {  // a run that leads to it
+      const std::string run(n, 'b');
+      const auto found = find_all(c.pattern, run + core + std::string(999, '-'));
+      EXPECT_EQ(found, find_all(c.pattern, run + core + "--")) << c.pattern << n;
+    }
+  }
+}
+
 // One step per character of a long run is no blow-up.
 TEST(Regex, LongRunsAreNoBlowUp) {
   const std::string spaces(300000, ' ');

@@ -230,5 +230,25 @@ TEST(Stream, AnyBytesAsDecode) {
   }
 }
 
+// The steps of a decoder take turns with two buffers; those that write none leave them alone.
+TEST(TokenBytes, StepsBehindOnesThatDoNothing) {
+  TokenizerData data = small_bpe();
+  data.decoders.clear();
+  const auto replace = [&](const char* what, const std::string& with) {
+    data.decoders.push_back(step("replace"));
+    data.decoders.back().pattern = what;
+    data.decoders.back().content = with;
+  };
+  replace("a", "x");
+  data.decoders.push_back(step("byte_fallback"));
+  replace("x", std::string(64, 'z'));
+  const auto loaded = load(data);
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  String bytes;
+  ASSERT_TRUE(loaded->tokenizer->token_bytes(4, bytes).ok());
+  EXPECT_EQ(std::string(bytes.view()), std::string(64, 'z') + "bc");
+  EXPECT_EQ(decode(*loaded->tokenizer, {4}), std::string(64, 'z') + "bc");
+}
+
 }  // namespace
 }  // namespace moe
