@@ -13,6 +13,9 @@ inline constexpr uint16_t kVersionMajor = 1;
 inline constexpr uint16_t kVersionMinor = 0;
 inline constexpr size_t kHeaderBytes = 64;
 inline constexpr uint64_t kMaxMetadataBytes = uint64_t{64} << 20;
+/// Tables of the metadata, each counted as often as something points to it, and their nesting.
+inline constexpr uint32_t kMaxMetadataTables = 1'000'000;
+inline constexpr uint32_t kMaxMetadataDepth = 16;
 
 struct FileHeader {
   uint16_t major = kVersionMajor;

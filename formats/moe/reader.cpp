@@ -57,7 +57,7 @@ Status MoeFile::read_metadata() {
     return Status::error(MOE_ERR_CORRUPT,
                          "model file: the checksum of the metadata does not match");
   }
-  flatbuffers::Verifier verifier(metadata_memory_.data(), n, 16, 1000000);
+  flatbuffers::Verifier verifier(metadata_memory_.data(), n, kMaxMetadataDepth, kMaxMetadataTables);
   if (!fbs::VerifyMetadataBuffer(verifier)) {
     return Status::error(MOE_ERR_FORMAT, "model file: damaged metadata");
   }

@@ -30,8 +30,7 @@ bool same_place(const fbs::Matrix& m, const BlobMatrix& computed) {
 }
 
 Status check_codec(const FileSegment& s) {
-  const bool fits = s.codec == Codec::kNone ? s.stored == s.raw
-                                            : s.stored < s.raw && s.raw / kMaxZstdRatio <= s.stored;
+  const bool fits = s.codec == Codec::kNone ? s.stored == s.raw : zstd_size_fits(s.stored, s.raw);
   if (fits) return {};
   return Status::error(MOE_ERR_FORMAT, "%" PRIu64 " bytes cannot hold %" PRIu64 " with codec %s",
                        s.stored, s.raw, name_in(kCodecs, s.codec));

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,9 +25,9 @@ class FileSink final : public ModelSink {
       : path_(std::move(path)), partial_(path_ + ".partial"), fd_(fd) {}
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
-  ~FileSink() override {
-    if (fd_ >= 0) ::close(fd_);
+  ~FileSink() override {  // closing unlocks, so it comes last
     if (!committed_) ::unlink(partial_.c_str());
+    ::close(fd_);
   }
 
   Status write(uint64_t offset, const void* bytes, size_t n) override {
@@ -34,7 +35,8 @@ class FileSink final : public ModelSink {
     while (n > 0) {
       const ssize_t done = pwrite(fd_, p, n, static_cast<off_t>(offset));
       if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) return io_error("write", partial_);
+      if (done < 0) return io_error("write", partial_);
+      if (done == 0) return Status::error(MOE_ERR_IO, "%s: takes no more bytes", partial_.c_str());
       p += done;
       offset += static_cast<uint64_t>(done);
       n -= static_cast<size_t>(done);
@@ -47,7 +49,8 @@ class FileSink final : public ModelSink {
     while (n > 0) {
       const ssize_t done = pread(fd_, p, n, static_cast<off_t>(offset));
       if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) return io_error("read back", partial_);
+      if (done < 0) return io_error("read back", partial_);
+      if (done == 0) return Status::error(MOE_ERR_IO, "%s: was cut off", partial_.c_str());
       p += done;
       offset += static_cast<uint64_t>(done);
       n -= static_cast<size_t>(done);
@@ -61,8 +64,6 @@ class FileSink final : public ModelSink {
 
   Status commit() override {
     if (fsync(fd_) != 0) return io_error("sync", partial_);
-    const int fd = std::exchange(fd_, -1);
-    if (::close(fd) != 0) return io_error("close", partial_);
     if (std::rename(partial_.c_str(), path_.c_str()) != 0) return io_error("rename", partial_);
     committed_ = true;
     sync_folder();
@@ -86,6 +87,20 @@ class FileSink final : public ModelSink {
   bool committed_ = false;
 };
 
+// Two writers of one partial file would spoil it, also for the one that has renamed it already.
+Status lock(int fd, const std::string& partial) {
+  struct stat ours;
+  struct stat named;
+  const bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (fstat(fd, &ours) != 0) return io_error("look at", partial);
+  if (taken || stat(partial.c_str(), &named) != 0 || named.st_ino != ours.st_ino ||
+      named.st_dev != ours.st_dev) {
+    return Status::error(MOE_ERR_IO, "%s: another program is writing it", partial.c_str());
+  }
+  if (ours.st_size != 0 && ftruncate(fd, 0) != 0) return io_error("empty", partial);
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModelSink>> open_file_sink(const std::string& path) {
@@ -94,8 +109,16 @@ Result<std::unique_ptr<ModelSink>> open_file_sink(const std::string& path) {
     return Status::error(MOE_ERR_IO, "%s: not a regular file", path.c_str());
   }
   const std::string partial = path + ".partial";
-  const int fd = ::open(partial.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int fd = -1;
+  do {
+    fd = ::open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  } while (fd < 0 && errno == EINTR);
   if (fd < 0) return io_error("create", partial);
+  const Status locked = lock(fd, partial);
+  if (!locked.ok()) {
+    ::close(fd);
+    return locked;
+  }
   return std::unique_ptr<ModelSink>(std::make_unique<FileSink>(path, fd));
 }
 

@@ -144,6 +144,12 @@ Status ModelWriter::write_metadata(const Builder<fbs::ModelConfig>& config,
     return Status::error(MOE_ERR_TOO_LONG, "metadata: expected at most %" PRIu64 " bytes, found %u",
                          kMaxMetadataBytes, b.GetSize());
   }
+  flatbuffers::Verifier verifier(b.GetBufferPointer(), b.GetSize(), kMaxMetadataDepth,
+                                 kMaxMetadataTables);
+  if (!fbs::VerifyMetadataBuffer(verifier)) {
+    return Status::error(MOE_ERR_TOO_LONG, "metadata: more than %u tables, which no reader takes",
+                         kMaxMetadataTables);
+  }
   FileHeader header;
   header.metadata_offset = position_;
   header.metadata_bytes = b.GetSize();

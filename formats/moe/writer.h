@@ -24,7 +24,8 @@ class ModelSink {
   virtual Status commit() = 0;
 };
 
-/// NAME.partial beside `path`; commit() syncs it and renames it to `path`.
+/// NAME.partial beside `path`; commit() syncs it and renames it to `path`. MOE_ERR_IO while another
+/// sink for the same path is open.
 Result<std::unique_ptr<ModelSink>> open_file_sink(const std::string& path);
 
 /// Memory that grows; 64-byte aligned, so that the result can be opened in place.

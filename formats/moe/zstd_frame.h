@@ -14,6 +14,11 @@ inline constexpr uint64_t kMaxZstdWindow = uint64_t{8} << 20;
 /// A segment may not grow by more than this factor: a bound on what a small file makes us allocate.
 inline constexpr uint64_t kMaxZstdRatio = 256;
 
+/// True when a frame of n bytes may stand for `raw`.
+constexpr bool zstd_size_fits(uint64_t n, uint64_t raw) {
+  return n < raw && (raw - 1) / kMaxZstdRatio < n;  // raw <= 256 n, without overflow
+}
+
 /// Decompresses exactly one ordinary frame of n bytes, whose header states `raw` bytes, into `out`.
 /// Skippable, concatenated, older and dictionary frames are MOE_ERR_CORRUPT. Allocates its state of
 /// about 160 KiB from `allocator`.

@@ -51,7 +51,7 @@ Status compress(ModelSink& sink, uint64_t offset, uint64_t raw,
 }  // namespace
 
 bool zstd_is_worth(uint64_t raw, uint64_t size) {
-  return size < raw && raw - size >= raw / 20 && raw / kMaxZstdRatio <= size;
+  return zstd_size_fits(size, raw) && raw - size >= raw / 20;
 }
 
 Status measure_zstd(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* size) {

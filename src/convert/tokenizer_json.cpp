@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 constexpr size_t kMaxTableBytes = size_t{1} << 30;
+constexpr size_t kMaxAround = 64;  // ids put before or after a text
 
 using Ids = std::unordered_map<std::string, uint32_t>;
 
@@ -129,10 +130,11 @@ double read_score(double exact) {
   int exponent = 0;
   if (p < end.ptr) std::from_chars(p + (p[1] == '+' ? 2 : 1), end.ptr, exponent);
   exponent -= n_decimals;
+  auto value = static_cast<double>(digits);
+  for (; exponent < -308; exponent += 308) value /= 1e308;
   const std::string power = "1e" + std::to_string(std::abs(exponent));
   double scale = 1;
   std::from_chars(power.data(), power.data() + power.size(), scale);
-  const auto value = static_cast<double>(digits);
   return std::copysign(exponent < 0 ? value / scale : value * scale, exact);
 }
 
@@ -206,6 +208,12 @@ void read_added(const JsonNode& root, Pieces& pieces, TokenizerData& data) {
   }
 }
 
+void check_around(const JsonNode& node, const std::vector<uint32_t>& ids) {
+  if (ids.size() <= kMaxAround) return;
+  fail(MOE_ERR_UNSUPPORTED, "%s: more than %zu ids before or after a text", node.path().c_str(),
+       kMaxAround);
+}
+
 // One template element: true for the text itself, otherwise its ids are appended.
 bool read_template_piece(const JsonNode& piece, const JsonNode& processor,
                          std::vector<uint32_t>& ids) {
@@ -217,6 +225,7 @@ bool read_template_piece(const JsonNode& piece, const JsonNode& processor,
   for (const JsonNode& id : processor.at("special_tokens").at(name.c_str()).at("ids").elements()) {
     ids.push_back(static_cast<uint32_t>(id.integer(0, kMaxId)));
   }
+  check_around(piece, ids);
   return false;
 }
 
@@ -242,6 +251,8 @@ void read_post_processor(const JsonNode& node, TokenizerData& data, size_t depth
   if (type == "Sequence" && depth < 8) {
     for (const JsonNode& element : node.at("processors").elements()) {
       read_post_processor(element, data, depth + 1);
+      check_around(element, data.prefix);
+      check_around(element, data.suffix);
     }
     return;
   }

@@ -36,20 +36,24 @@ class SegmentBytes {
        m.slot.short_name().c_str(), row);
 }
 
-void verify_ids(const PlannedMatrix& m, const Matrix& stored, const Checkpoint& checkpoint) {
-  for (int32_t r = 0; r < m.slot.rows; ++r) {
-    int64_t id = 0;
-    checkpoint.read(*m.tensor, static_cast<uint64_t>(r), 1, &id);
-    int32_t found = 0;
-    const uint8_t* tile = stored.tiles + (r / kTileRows) * stored.tile_stride;
-    std::memcpy(&found, tile + (r % kTileRows) * 4, sizeof found);
-    if (found != id) fail_different(m, r);
+void verify_ids(const PlannedMatrix& m, const Matrix& stored, const Checkpoint& checkpoint,
+                const std::function<void(uint64_t)>& advance) {
+  for (int32_t first = 0; first < m.slot.rows; first += kTileRows) {
+    const auto n = static_cast<size_t>(std::min(kTileRows, m.slot.rows - first));
+    int64_t wanted[kTileRows];
+    int32_t found[kTileRows];
+    checkpoint.read(*m.tensor, static_cast<uint64_t>(first), n, wanted);
+    std::memcpy(found, stored.tiles + (first / kTileRows) * stored.tile_stride, sizeof found);
+    for (size_t i = 0; i < n; ++i) {
+      if (found[i] != wanted[i]) fail_different(m, first + static_cast<int32_t>(i));
+    }
+    advance(n * source_type_info(m.tensor->type).bytes);
   }
 }
 
 void verify_matrix(const PlannedMatrix& m, const Matrix& stored, double largest_error,
                    const Checkpoint& checkpoint, const std::function<void(uint64_t)>& advance) {
-  if (m.slot.kind == SlotKind::kTable) return verify_ids(m, stored, checkpoint);
+  if (m.slot.kind == SlotKind::kTable) return verify_ids(m, stored, checkpoint, advance);
   const auto cols = static_cast<size_t>(m.slot.cols);
   RowReader reader(checkpoint, *m.tensor, m.source, m.slot.rows, m.slot.cols);
   std::vector<float> found(cols);

@@ -156,6 +156,11 @@ TEST_F(ResearchTest, ErrorsNameTheKey) {
   error_of(patched(R"({"layers": [{"ffn": {}}]})"));
   error_of(patched(R"({"precision": [{"match": "*", "weights": "int4"}]})"));
   error_of(patched(R"({"precision": [{"weights": "int8"}]})"));
+  Json rules = {{"precision", {{{"match", std::string(257, '*')}, {"weights", "int8"}}}}};
+  error_of(patched(rules.dump().c_str()));
+  rules["precision"][0]["match"] = "*";
+  rules["precision"] = std::vector<Json>(1025, rules["precision"][0]);
+  error_of(patched(rules.dump().c_str()));
   error_of(patched(R"({"tokenizer": "../tokenizer.json"})"));
   layer(R"({"attention": {"head_dim": null, "n_heads": 5}})");
   layer(R"({"attention": {"rope": {"scaling": {"kind": "yarn", "factor": 2}}}})");

@@ -130,6 +130,21 @@ TEST_F(SinkTest, AStalePartialFileIsReplaced) {
   EXPECT_EQ(info.st_size, 3);
 }
 
+TEST_F(SinkTest, OneWriterAtATime) {
+  auto first = open_file_sink(path("m"));
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE((*first)->write(0, "new", 3).ok());
+  const auto second = open_file_sink(path("m"));
+  EXPECT_EQ(second.status().code(), MOE_ERR_IO);
+  EXPECT_NE(std::strstr(second.status().text(), "another program"), nullptr);
+  ASSERT_TRUE((*first)->commit().ok());
+  auto third = open_file_sink(path("m"));  // before the first is gone
+  EXPECT_TRUE(third.ok()) << third.status().text();
+  std::string content;
+  std::ifstream(path("m")) >> content;
+  EXPECT_EQ(content, "new");
+}
+
 TEST_F(SinkTest, PlacesThatCannotBeWritten) {
   EXPECT_EQ(open_file_sink(path("no/such/folder/m")).status().code(), MOE_ERR_IO);
   EXPECT_EQ(open_file_sink(path_).status().code(), MOE_ERR_IO);

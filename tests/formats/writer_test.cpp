@@ -119,6 +119,14 @@ TEST(Writer, WrongUseIsAnError) {
   EXPECT_EQ(finish_model(writer, tiny_config(), nullptr, {}).code(), MOE_ERR_STATE);
 }
 
+TEST(Writer, MetadataThatReadersRefuseIsAnError) {
+  MemorySink sink;
+  ModelWriter writer(sink, false);
+  const ModelWriter::Notes notes(kMaxMetadataTables, {"", ""});
+  const Status status = finish_model(writer, tiny_config(), nullptr, notes);
+  EXPECT_EQ(status.code(), MOE_ERR_TOO_LONG) << status.text();
+}
+
 TEST(Writer, TensorsAreListed) {
   const ModelConfig config = tiny_config();
   const auto sink = build_tiny_model(config);

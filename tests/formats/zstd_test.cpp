@@ -140,6 +140,16 @@ TEST(Zstd, ABombIsStoppedByItsSize) {
   EXPECT_EQ(decompress(bytes, 4096).code(), MOE_ERR_CORRUPT);
 }
 
+TEST(Zstd, GrowthIsBounded) {
+  EXPECT_TRUE(zstd_size_fits(10, 11));
+  EXPECT_FALSE(zstd_size_fits(10, 10));
+  EXPECT_TRUE(zstd_size_fits(10, 2560));
+  EXPECT_FALSE(zstd_size_fits(10, 2561));
+  EXPECT_FALSE(zstd_size_fits(0, 64));
+  EXPECT_FALSE(zstd_size_fits(uint64_t{1} << 55, ~uint64_t{0}));
+  EXPECT_TRUE(zstd_size_fits(uint64_t{1} << 56, ~uint64_t{0}));
+}
+
 TEST(Zstd, EveryAllocationMayFail) {
   const auto raw = content(100000);
   const auto bytes = frame(raw);

@@ -85,6 +85,33 @@ TEST(TokenizerJson, NamesWhatIsWrong) {
   expect(with("/normalizer", nested), "nested");
 }
 
+// Few bytes of JSON can ask for many ids.
+TEST(TokenizerJson, IdsAroundATextAreBounded) {
+  Json d = bpe();
+  Json& post = d["post_processor"];
+  post["special_tokens"]["<s>"]["ids"] = std::vector<int>(40, 4);
+  EXPECT_EQ(parse_tokenizer(d, "t").prefix.size(), 40u);
+  const Json piece = post["single"][0];
+  for (int i = 0; i < 1000; ++i) post["single"].push_back(piece);
+  EXPECT_NE(error_of(d).find("more than 64 ids"), std::string::npos);
+  const Json pair = {{"type", "BertProcessing"}, {"cls", {"<s>", 4}}, {"sep", {"<s>", 4}}};
+  post = {{"type", "Sequence"}, {"processors", std::vector<Json>(100, pair)}};
+  EXPECT_NE(error_of(d).find("more than 64 ids"), std::string::npos);
+}
+
+// Digits divided by a power of ten, in two steps where one is too large.
+TEST(TokenizerJson, TinyScores) {
+  const Json d = parse_json(
+      R"({"version": "1.0", "model": {"type": "Unigram", "vocab": [["a", -1.25], ["b", -5e-324],
+          ["c", 1.2345678901234567e-300], ["d", 0]]}})",
+      "t");
+  const TokenizerData data = parse_tokenizer(d, "t");
+  EXPECT_EQ(data.scores[0], -1.25);
+  EXPECT_EQ(data.scores[1], -5e-324);
+  EXPECT_NEAR(data.scores[2] / 1.2345678901234567e-300, 1, 1e-15);
+  EXPECT_EQ(data.scores[3], 0);
+}
+
 TEST(TokenizerJson, BadBase64) {
   Json d = bpe();
   d["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AA*A"}};

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int32_t kMaxLayers = 1024;
 constexpr int32_t kBig = 1 << 24;
+constexpr size_t kMaxRules = 1024;  // every tensor is held against every rule
+constexpr size_t kMaxRuleBytes = 256;
 
 void read_norm(const JsonNode& node, ModelConfig* config) {
   node.only({"kind", "eps"});
@@ -134,7 +136,9 @@ PrecisionRule read_rule(const JsonNode& node) {
   node.only({"match", "weights", "activations"});
   PrecisionRule rule;
   rule.match = node.at("match").string();
-  if (rule.match.empty()) node.at("match").fail_expected("a pattern");
+  if (rule.match.empty() || rule.match.size() > kMaxRuleBytes) {
+    node.at("match").fail_expected("a pattern of 1 to " + std::to_string(kMaxRuleBytes) + " bytes");
+  }
   if (node.has("weights")) {
     rule.weights_auto = node.at("weights").value() == "auto";
     if (!rule.weights_auto) rule.weights = format_of(node.at("weights"));
@@ -186,7 +190,12 @@ Imported import_research(const JsonNode& config, const Checkpoint& checkpoint) {
   read_model(config, &out.config);
   read_layers(config, &out);
   if (config.has("precision")) {
-    for (const JsonNode& rule : config.at("precision").elements()) {
+    const std::vector<JsonNode> rules = config.at("precision").elements();
+    if (rules.size() > kMaxRules) {
+      fail(MOE_ERR_FORMAT, "config.json: precision: %zu rules, at most %zu are accepted",
+           rules.size(), kMaxRules);
+    }
+    for (const JsonNode& rule : rules) {
       out.precision.push_back(read_rule(rule));
     }
   }
