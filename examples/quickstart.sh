@@ -4,6 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+case "${1:-}" in
+  -h | --help) echo "usage: bash examples/quickstart.sh [PROMPT]"; exit 0 ;;
+  -*) echo "usage: bash examples/quickstart.sh [PROMPT]" >&2; exit 2 ;;
+esac
+
 model=examples/models/stories.moe
 prompt=${1:-Once upon a time}
 log=build/quickstart.log
@@ -20,7 +25,7 @@ if ! { cmake --preset release -DMOE_TESTS=OFF && cmake --build --preset release;
   exit 1
 fi
 
-command=(build/release/bin/moe generate "$model" -p "$prompt" -n 120 --seed 1)
+command=(build/release/bin/moe generate "$model" -p "$prompt" -n 400)
 printf 'Running:' >&2
 printf ' %q' "${command[@]}" >&2
 printf '\n\n' >&2

@@ -1,7 +1,7 @@
 """Small English stories, made from integers: `story(seed, index)` is always the same text.
 
 A story has a hero, a place, a want, an obstacle with its cause, a helper and an ending. The pairing
-of a hero's name with a plot decides the split: one pairing in sixteen is kept for held-out text, so
+of a hero's name with a plot decides the split: one pairing in seven is kept for held-out text, so
 no held-out story tells of someone whom training has seen in that plot.
 """
 
@@ -11,6 +11,9 @@ from . import plots_in, plots_out, words
 from .engine import Rng, expand, polish
 
 PLOTS = plots_out.PLOTS + plots_in.PLOTS
+
+NAMES = words.GIRLS + words.BOYS + words.BEAST_NAMES
+HELD_OUT_EVERY = 7
 
 OPENINGS = [
     "[Once upon a time|Long ago|Once], there was a {trait} {hkind} named {h}, who lived {home}.",
@@ -111,11 +114,7 @@ def _cast(rng: Rng, plot: int, held_out: bool) -> dict[str, str]:
     """Hero, friend, elder and tradesman with their pronouns."""
     while True:
         name, kind, he, beast = _being(rng)
-        if (
-            (sum(map(ord, name)) * 7 + plot) % 16 == 0
-            if held_out
-            else (sum(map(ord, name)) * 7 + plot) % 16 != 0
-        ):
+        if ((NAMES.index(name) + plot) % HELD_OUT_EVERY == 0) == held_out:
             break
     table = {"h": name, "hkind": kind}
     _pronouns(table, "", he)

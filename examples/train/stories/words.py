@@ -1,10 +1,8 @@
 """Words of the stories. Rows of a table belong together: a place knows what hides things in it,
 a dish knows what it lacks and who may have that, so that the text hangs together."""
 
-GIRLS = """Anna Lily Mia Rosa Clara Ella Nora Ruby Sara Tess Wendy Zoe Ivy Hazel Maya Jane Lucy Molly
-Alice Fiona Greta Holly Kate Olive Penny""".split()
-BOYS = """Tom Ben Sam Max Leo Jack Finn Oscar Hugo Peter Noah Adam Theo Will Henry Luke Felix Ned Paul
-Toby Eddie Jonas Martin Simon Walter""".split()
+GIRLS = ["Anna", "Lily", "Mia", "Rosa", "Clara", "Nora", "Ruby", "Hazel", "Maya", "Lucy"]
+BOYS = ["Tom", "Ben", "Sam", "Max", "Leo", "Jack", "Finn", "Oscar", "Peter", "Noah"]
 BEASTS = [
     "fox",
     "rabbit",
@@ -23,8 +21,7 @@ BEASTS = [
     "turtle",
     "deer",
 ]
-BEAST_NAMES = """Pip Bramble Dot Fern Tuff Mossy Rusty Clover Bibi Hoppy Nutmeg Pepper Button Willow
-Thistle Cricket""".split()
+BEAST_NAMES = ["Pip", "Bramble", "Dot", "Mossy", "Rusty", "Clover", "Nutmeg", "Pepper"]
 
 TRAITS = [  # adjective, how it shows
     (
