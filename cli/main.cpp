@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <iostream>
+#include <string>
 
 #include "cli/common.h"
 
@@ -9,6 +10,18 @@ int fail(int code, const char* text) {
   std::cout.flush();
   std::fprintf(stderr, "moe: %s\n", text);
   return code;
+}
+
+// No command, or a word that is none: CLI11 would only say that one is missing.
+int fail_without_command(const CLI::App& app, int argc, char** argv) {
+  std::string text =
+      argc > 1 ? "unknown command or option '" + std::string(argv[1]) + "'" : "a command is needed";
+  const char* separator = "; one of: ";
+  for (const CLI::App* command : app.get_subcommands({})) {
+    text += separator + command->get_name();
+    separator = ", ";
+  }
+  return fail(moe_cli::kExitUsage, (text + "\nRun with --help for more information.").c_str());
 }
 
 }  // namespace
@@ -36,6 +49,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() != 0 && app.get_subcommands().empty()) {
+      return fail_without_command(app, argc, argv);
+    }
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   } catch (const UsageError& e) {
     return fail(kExitUsage, e.what());

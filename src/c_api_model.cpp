@@ -60,7 +60,7 @@ Status open_path(moe_env* env, const char* path, const moe_model_params* given, 
   if (path == nullptr) return null_argument("path");
   MOE_ASSIGN(FileSource source, FileSource::open_path(path));
   if (params.map_weights != 0) MOE_TRY(source.map());
-  return open_source(env, std::move(source), params, out);
+  return open_source(env, std::move(source), params, out).with_context("%s", path);
 }
 
 Status open_memory(moe_env* env, const void* data, size_t size, const moe_model_params* given,

@@ -46,8 +46,9 @@ Checkpoint::Checkpoint(const std::string& folder) : folder_(folder) {
     add_index(kIndex);
   } else if (path_exists(folder_ + "/" + kSingle)) {
     add_file(kSingle);
-  } else if (!path_exists(folder_)) {
-    fail(MOE_ERR_NOT_FOUND, "%s: no such folder", folder_.c_str());
+  } else if (std::error_code ignored; !std::filesystem::is_directory(folder_, ignored)) {
+    fail(MOE_ERR_NOT_FOUND, "%s: not a folder; expected one with config.json and safetensors files",
+         folder_.c_str());
   } else {
     fail_without_weights(folder_);
   }

@@ -50,8 +50,9 @@ class Cli(unittest.TestCase):
             self.assertIn("--help", self.ok(command, "--help").stdout)
 
     def test_wrong_usage_is_2(self):
-        self.fails(2)
-        self.fails(2, "frobnicate")
+        self.fails(2, contains=["generate"])
+        self.fails(2, "frobnicate", contains=["frobnicate", "convert"])
+        self.fails(2, "--frobnicate", contains=["--frobnicate"])
         self.fails(2, "generate")
         self.fails(2, "generate", MODEL, "--no-such-option")
         self.fails(2, "generate", MODEL, "-p", "x", "--temp", "warm")
@@ -64,7 +65,8 @@ class Cli(unittest.TestCase):
         self.fails(1, "inspect", self.path("none.moe"), contains=["none.moe"])
         with open(self.path("bad.moe"), "wb") as f:
             f.write(b"not a model" * 100)
-        self.fails(1, "inspect", self.path("bad.moe"))
+        self.fails(1, "inspect", self.path("bad.moe"), contains=["bad.moe", "not a model file"])
+        self.fails(1, "convert", MODEL, self.path("x.moe"), contains=[MODEL, "folder"])
         self.fails(1, "generate", MODEL, "-p", "x", "--isa", "mmx", contains=["mmx"])
         self.fails(1, "generate", MODEL, "-p", "x", "--device", "cuda", contains=["cuda"])
         self.fails(1, "generate", MODEL, "-p", "x", "--router", "topk:0")
