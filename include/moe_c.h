@@ -280,8 +280,8 @@ enum {
                                   this, text can never forge them */
 };
 
-/* `text` need not be terminated. Invalid UTF-8 bytes are replaced by U+FFFD first, except by a tokenizer
- * of kind "bytes", whose tokens are the bytes themselves. */
+/* `text` need not be terminated. Invalid UTF-8 bytes are replaced by U+FFFD first, except by a
+ * tokenizer of kind "bytes", whose tokens are the bytes themselves. */
 MOE_API moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const char* text,
                                         size_t n_bytes, uint32_t flags, int32_t* tokens,
                                         size_t capacity, size_t* n_tokens, moe_error* error);

@@ -6,8 +6,7 @@
 namespace moe {
 namespace {
 
-constexpr JsonLimits kConfigLimits = {
-    .max_bytes = 1u << 20, .max_depth = 32, .max_values = 50'000};
+constexpr JsonLimits kConfigLimits = {.max_bytes = 1u << 20, .max_depth = 32, .max_values = 50'000};
 
 [[noreturn]] void fail_unknown(const std::string& model_type) {
   std::string known;

@@ -71,12 +71,16 @@ struct Isa {
   MOE_INLINE F load_f16_n(const uint16_t* p, int n) {
     return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(tail_mask(n), p))};
   }
+  // With the mask spelled out: gcc's macro for the unmasked form converts -1 when it is not
+  // inlined.
+  MOE_INLINE __m256i to_f16(F a) {
+    return _mm512_maskz_cvtps_ph(__mmask16{0xffff}, a.v, _MM_FROUND_TO_NEAREST_INT);
+  }
   MOE_INLINE void store_f16(uint16_t* p, F a) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                        _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), to_f16(a));
   }
   MOE_INLINE void store_f16_n(uint16_t* p, F a, int n) {
-    _mm256_mask_storeu_epi16(p, tail_mask(n), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+    _mm256_mask_storeu_epi16(p, tail_mask(n), to_f16(a));
   }
   MOE_INLINE F load_bf16(const uint16_t* p) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
