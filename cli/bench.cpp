@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "cli/bandwidth.h"
 #include "cli/common.h"
 
 namespace moe_cli {
@@ -59,6 +60,7 @@ double median(std::vector<double> v) {
 }
 
 struct Timing {
+  double read_bandwidth = 0;  // bytes per second that the same number of threads reads from memory
   double prefill_tokens_per_s = 0;
   double decode_tokens_per_s = 0;
 };
@@ -101,7 +103,18 @@ Timing measure(const BenchOptions& o, moe_session* session, const moe_model_info
                        time_eval(session, tokens.data(), static_cast<size_t>(o.n_generate), true));
     }
   }
-  return {prefill.empty() ? 0 : median(prefill), decode.empty() ? 0 : median(decode)};
+  Timing timing;
+  if (!prefill.empty()) timing.prefill_tokens_per_s = median(prefill);
+  if (!decode.empty()) timing.decode_tokens_per_s = median(decode);
+  return timing;
+}
+
+moe_env_info env_info(moe_env* env) {
+  moe_env_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_env_get_info(env, &info, &error), error);
+  return info;
 }
 
 uint64_t peak_rss() {
@@ -122,6 +135,8 @@ void print_result(const BenchOptions& o, const moe_env_info& env, const moe_mode
                 {"decode_tokens_per_s", t.decode_tokens_per_s},
                 {"bytes_per_token", info.bytes_per_token},
                 {"decode_bytes_per_s", rate},
+                {"read_bandwidth_bytes_per_s", t.read_bandwidth},
+                {"share_of_bandwidth", rate / t.read_bandwidth},
                 {"weight_bytes", info.weight_bytes},
                 {"peak_rss_bytes", peak_rss()},
                 {"threads", env.threads},
@@ -139,7 +154,10 @@ void print_result(const BenchOptions& o, const moe_env_info& env, const moe_mode
     std::cout << "  decode  " << std::setw(5) << o.n_generate << " tokens  " << std::setw(9)
               << t.decode_tokens_per_s << " tokens/s, at most "
               << format_bytes(info.bytes_per_token)
-              << " of weights a token: " << format_bytes(static_cast<uint64_t>(rate)) << "/s\n";
+              << " of weights a token: " << format_bytes(static_cast<uint64_t>(rate)) << "/s, "
+              << 100 * rate / t.read_bandwidth << " % of the "
+              << format_bytes(static_cast<uint64_t>(t.read_bandwidth))
+              << "/s that memory was read with\n";
   }
   std::cout << "  peak resident memory " << format_bytes(peak_rss()) << "\n";
 }
@@ -159,6 +177,8 @@ void run_bench(BenchOptions& o) {
     std::cout << "saved " << o.synthetic << " as " << o.save << "\n";
     return;
   }
+  // Before any thread of ours exists; an environment of its own tells how many there will be.
+  const double bandwidth = read_bandwidth(env_info(open_env(o.model).get()).threads);
   const Env env = open_env(o.model);
   if (o.model.context == 0) o.model.context = std::max({o.n_prompt, o.n_generate, 8});
   const Loaded loaded = load(o, env.get());
@@ -167,12 +187,10 @@ void run_bench(BenchOptions& o) {
   moe_model_info info{};
   info.struct_size = sizeof info;
   check(moe_model_get_info(loaded.model.get(), &info, &error), error);
-  moe_env_info env_info{};
-  env_info.struct_size = sizeof env_info;
-  check(moe_env_get_info(env.get(), &env_info, &error), error);
-  const Timing t = measure(o, session.get(), info);
+  Timing t = measure(o, session.get(), info);
+  t.read_bandwidth = bandwidth;
   set_current_session(nullptr);
-  print_result(o, env_info, info, t);
+  print_result(o, env_info(env.get()), info, t);
 }
 
 }  // namespace

@@ -165,7 +165,8 @@ class Cli(unittest.TestCase):
 
     def test_bench_synthetic(self):
         j = json.loads(self.ok("bench", "--synthetic", "tiny", "-p", "16", "-n", "4", "-r", "1", "--json").stdout)
-        for key in ("prefill_tokens_per_s", "decode_tokens_per_s", "bytes_per_token", "peak_rss_bytes"):
+        for key in ("prefill_tokens_per_s", "decode_tokens_per_s", "bytes_per_token", "peak_rss_bytes",
+                    "read_bandwidth_bytes_per_s", "share_of_bandwidth"):
             self.assertGreater(j[key], 0)
         self.ok("bench", "--synthetic", "tiny", "--weights", "int8", "--save", self.path("tiny.moe"))
         self.ok("inspect", self.path("tiny.moe"), "--verify")

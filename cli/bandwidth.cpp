@@ -1,0 +1,113 @@
+#include "cli/bandwidth.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <barrier>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+namespace {
+
+constexpr int kPasses = 7;
+constexpr size_t kLine = 64;
+
+typedef uint64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
+
+// The sum of n words, n a multiple of 8; the four loads of a line do not wait for one another.
+uint64_t read_all(const uint64_t* p, size_t n) {
+  Pair a{};
+  Pair b{};
+  Pair c{};
+  Pair d{};
+  for (const uint64_t* end = p + n; p != end; p += 8) {
+    a += *reinterpret_cast<const Pair*>(p);
+    b += *reinterpret_cast<const Pair*>(p + 2);
+    c += *reinterpret_cast<const Pair*>(p + 4);
+    d += *reinterpret_cast<const Pair*>(p + 6);
+  }
+  a += b + c + d;
+  return a[0] + a[1];
+}
+
+size_t buffer_bytes() {
+  const long pages = sysconf(_SC_AVPHYS_PAGES);
+  const long page = sysconf(_SC_PAGESIZE);
+  const size_t quarter = pages > 0 && page > 0
+                             ? static_cast<size_t>(pages) / 4 * static_cast<size_t>(page)
+                             : size_t{64} << 20;
+  return std::min(quarter, size_t{256} << 20);
+}
+
+double measure(int threads) {
+  const auto n_threads = static_cast<size_t>(threads);
+  const size_t words = buffer_bytes() / kLine / n_threads * (kLine / 8);  // of one thread
+  std::vector<double> rates;
+  double start = 0;
+  std::vector<uint64_t> sums(n_threads * 8);
+  std::barrier meet(threads, [&]() noexcept {
+    const double now = now_seconds();
+    const double bytes = static_cast<double>(words * n_threads) * 8;
+    if (start > 0) rates.push_back(bytes / (now - start));
+    start = now;
+  });
+  const auto run = [&](size_t thread) {
+    const std::vector<uint64_t> part(words, thread + 1);  // written by its reader
+    meet.arrive_and_wait();
+    for (int pass = 0; pass < kPasses; ++pass) {
+      sums[thread * 8] += read_all(part.data(), words);
+      meet.arrive_and_wait();
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < n_threads; ++i) others.emplace_back(run, i);
+  run(0);
+  for (std::thread& t : others) t.join();
+  uint64_t total = 0;
+  for (uint64_t sum : sums) total += sum;
+  std::sort(rates.begin(), rates.end());
+  return total > 0 ? rates[rates.size() / 2] : 0;  // the sum is used, so it is computed
+}
+
+[[noreturn]] void measure_and_exit(int threads, int out) {
+  int code = 1;
+  try {
+    const double rate = measure(threads);
+    if (write(out, &rate, sizeof rate) == sizeof rate) code = 0;
+  } catch (const std::exception&) {  // out of memory or threads: the parent says so
+  }
+  _exit(code);
+}
+
+}  // namespace
+
+double read_bandwidth(int threads) {
+  int ends[2];
+  if (pipe(ends) != 0) throw CallError(MOE_ERR_IO, std::string("pipe: ") + std::strerror(errno));
+  const pid_t child = fork();
+  if (child == 0) measure_and_exit(threads, ends[1]);
+  close(ends[1]);
+  double rate = 0;
+  ssize_t got = child < 0 ? -1 : 0;
+  while (child > 0 && (got = read(ends[0], &rate, sizeof rate)) < 0 && errno == EINTR) {
+  }
+  close(ends[0]);
+  if (child > 0) {
+    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  stop_if_interrupted();
+  if (got != sizeof rate || rate <= 0) {
+    throw CallError(MOE_ERR_MEMORY,
+                    "the read bandwidth of this machine cannot be measured: no memory "
+                    "or no process for it");
+  }
+  return rate;
+}
+
+}  // namespace moe_cli
