@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,12 +32,10 @@ def train_tokenizer(n_stories: int, vocab: int) -> Tokenizer:
 
 
 class Stream:
-    """Endless training windows. Each starts with BOS and a new story, or, one time in ten each, with
-    BOS and a sentence or a token inside a story, as prompts and the windows of a long text do. EOS
-    and BOS stand between two stories or, one time in five, an empty line, as in a book. One story in
-    ten is split into smaller tokens than need be (BPE-dropout, Provilkov et al. 2020, section 3), so
-    that words which the text never holds are not quite unheard of. `every` takes only each n-th
-    story, for several workers."""
+    """Endless training windows. Each starts with BOS and a new story, or, one time in five, with BOS
+    and a place inside a story, as the windows of a long text do. EOS and BOS stand between two
+    stories or, one time in five, an empty line, as in a book. `every` takes only each n-th story,
+    for several workers."""
 
     def __init__(
         self, tokenizer: Tokenizer, length: int, next_story: int = 0, every: int = 1
@@ -48,23 +45,12 @@ class Stream:
         self.bos, self.eos = tokenizer.token_to_id(BOS), tokenizer.token_to_id(EOS)
         self.blank = tokenizer.encode("\n\n").ids
 
-    def _encode(self, text: str, rng: Rng) -> list[int]:
-        self.tokenizer.model.dropout = 0.1 if rng.below(10) == 0 else None
-        return self.tokenizer.encode(text).ids
-
-    def _story(self, first: bool) -> list[int]:
-        """The next story; the first of a window may begin inside."""
-        text, rng = story(TRAIN_SEED, self.next_story), Rng(TRAIN_SEED, self.next_story, 8)
-        inside = rng.below(10) if first else 9
-        if inside == 0:
-            text = text[rng.pick([m.end() for m in re.finditer(r"^|[.!?]\"?\s", text[:-1])]) :]
-        ids = self._encode(text, rng)
-        return ids[rng.below(len(ids)) :] if inside == 1 else ids
-
     def _window(self) -> list[int]:
-        ids = [self.bos]
+        ids, rng = [self.bos], Rng(TRAIN_SEED, self.next_story, 8)
         while len(ids) <= self.length:
-            ids += self._story(first=len(ids) == 1)
+            new = self.tokenizer.encode(story(TRAIN_SEED, self.next_story)).ids
+            inside = len(ids) == 1 and rng.below(5) == 0
+            ids += new[rng.below(len(new)) :] if inside else new
             as_book = Rng(TRAIN_SEED, self.next_story, 7).below(5) == 0
             ids += self.blank if as_book else [self.eos, self.bos]
             self.next_story += self.every

@@ -173,7 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", default=str(HERE / "stories.config.json"))
     parser.add_argument("--out", default=str(HERE / "out"))
-    parser.add_argument("--tokens", type=int, default=6_000_000)
+    parser.add_argument("--tokens", type=int, default=4_000_000)
     parser.add_argument("--save-minutes", type=float, default=4)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--lr", type=float, default=3e-3)

@@ -21,11 +21,6 @@ OPENINGS = [
     "{h} was a {trait} {hkind} who lived {home}.",
     "There was once a {hkind} [named|called] {h}. {He} lived {home}.",
     "{home2} lived a {hkind} named {h}.",
-    "[A|One] {trait} {hkind} named {h} lived {home}.",
-    "A {hkind} lived {home}. {His} name was {h}.",
-    "The {hkind} lived {home}, and {his} name was {h}.",
-    "This is the story of {h}, a {trait} {hkind} who lived {home}.",
-    "[My grandmother|An old man] [once told me|told me] of a {hkind} named {h}, who lived {home}.",
 ]
 TRAIT_LINES = [
     "{h} was [very|so] {trait}: {shows}.",
