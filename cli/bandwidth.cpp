@@ -16,20 +16,28 @@ namespace {
 
 constexpr int kPasses = 7;
 constexpr size_t kLine = 64;
+constexpr size_t kStreams = 4;
+constexpr size_t kAheadWords = 256;
 
 typedef uint64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
 
-// The sum of n words, n a multiple of 8; the four loads of a line do not wait for one another.
+// The sum of n words, n a multiple of 8 * kStreams. Several streams, fetched some lines ahead, read
+// up to twice as fast as one: the prefetchers of the hardware end at a page.
 uint64_t read_all(const uint64_t* p, size_t n) {
   Pair a{};
   Pair b{};
   Pair c{};
   Pair d{};
-  for (const uint64_t* end = p + n; p != end; p += 8) {
-    a += *reinterpret_cast<const Pair*>(p);
-    b += *reinterpret_cast<const Pair*>(p + 2);
-    c += *reinterpret_cast<const Pair*>(p + 4);
-    d += *reinterpret_cast<const Pair*>(p + 6);
+  const size_t stream = n / kStreams;
+  for (size_t i = 0; i < stream; i += 8) {
+    for (size_t s = 0; s < kStreams; ++s) {
+      const uint64_t* line = p + s * stream + i;
+      __builtin_prefetch(line + kAheadWords);
+      a += *reinterpret_cast<const Pair*>(line);
+      b += *reinterpret_cast<const Pair*>(line + 2);
+      c += *reinterpret_cast<const Pair*>(line + 4);
+      d += *reinterpret_cast<const Pair*>(line + 6);
+    }
   }
   a += b + c + d;
   return a[0] + a[1];
@@ -46,7 +54,8 @@ size_t buffer_bytes() {
 
 double measure(int threads) {
   const auto n_threads = static_cast<size_t>(threads);
-  const size_t words = buffer_bytes() / kLine / n_threads * (kLine / 8);  // of one thread
+  const size_t unit = kLine * kStreams;
+  const size_t words = buffer_bytes() / unit / n_threads * (unit / 8);  // of one thread
   std::vector<double> rates;
   double start = 0;
   std::vector<uint64_t> sums(n_threads * 8);
