@@ -49,7 +49,7 @@ size_t buffer_bytes() {
   const size_t quarter = pages > 0 && page > 0
                              ? static_cast<size_t>(pages) / 4 * static_cast<size_t>(page)
                              : size_t{64} << 20;
-  return std::min(quarter, size_t{256} << 20);
+  return std::min(quarter, size_t{512} << 20);
 }
 
 double measure(int threads) {

@@ -3,7 +3,7 @@
 namespace moe_cli {
 
 /// Bytes per second that `threads` threads together read from memory: the median of several passes
-/// over a buffer larger than the caches (256 MiB, or a quarter of the free memory when that is
+/// over a buffer larger than the caches (512 MiB, or a quarter of the free memory when that is
 /// less). It runs in a child process, so that the buffer does not count as memory of this one; call
 /// it while this process has one thread. Throws CallError.
 double read_bandwidth(int threads);

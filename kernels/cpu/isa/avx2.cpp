@@ -21,6 +21,7 @@ struct Isa {
   using S = I;  // 16-bit sums of two products
   static constexpr int kMaxTokens = 4;
   static constexpr int kTiles = 1;
+  static constexpr int kStreams = 1;
   static constexpr bool kShiftFree = false;
   static constexpr int kSmallBlocks = 16;
   static constexpr int kInt8Offset = 0;

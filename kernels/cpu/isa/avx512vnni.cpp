@@ -38,6 +38,7 @@ struct Isa {
   using S = I;
   static constexpr int kMaxTokens = 8;
   static constexpr int kTiles = 2;
+  static constexpr int kStreams = 4;
   static constexpr bool kShiftFree = true;
   static constexpr int kSmallBlocks = 0;
   static constexpr int kInt8Offset = 128;
