@@ -177,8 +177,12 @@ void run_bench(BenchOptions& o) {
     std::cout << "saved " << o.synthetic << " as " << o.save << "\n";
     return;
   }
-  // Before any thread of ours exists; an environment of its own tells how many there will be.
-  const double bandwidth = read_bandwidth(env_info(open_env(o.model).get()).threads);
+  int threads = 0;
+  {  // its threads end with it: the measurement forks, which wants a process of one thread
+    const Env env = open_env(o.model);
+    threads = env_info(env.get()).threads;
+  }
+  const double bandwidth = read_bandwidth(threads);
   const Env env = open_env(o.model);
   if (o.model.context == 0) o.model.context = std::max({o.n_prompt, o.n_generate, 8});
   const Loaded loaded = load(o, env.get());
