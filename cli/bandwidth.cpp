@@ -7,6 +7,7 @@
 #include <barrier>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <thread>
 
 #include "cli/common.h"
@@ -18,6 +19,7 @@ constexpr int kPasses = 7;
 constexpr size_t kLine = 64;
 constexpr size_t kStreams = 4;
 constexpr size_t kAheadWords = 256;
+constexpr size_t kLeastBuffer = size_t{16} << 20;
 
 typedef uint64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
 
@@ -52,10 +54,10 @@ size_t buffer_bytes() {
   return std::min(quarter, size_t{512} << 20);
 }
 
-double measure(int threads) {
+double measure(int threads, size_t buffer) {
   const auto n_threads = static_cast<size_t>(threads);
   const size_t unit = kLine * kStreams;
-  const size_t words = buffer_bytes() / unit / n_threads * (unit / 8);  // of one thread
+  const size_t words = buffer / unit / n_threads * (unit / 8);  // of one thread
   std::vector<double> rates;
   double start = 0;
   std::vector<uint64_t> sums(n_threads * 8);
@@ -65,11 +67,12 @@ double measure(int threads) {
     if (start > 0) rates.push_back(bytes / (now - start));
     start = now;
   });
+  // Allocated here, where running out of memory is caught, and longer by what is fetched ahead.
+  const std::vector<uint64_t> data(words * n_threads + kAheadWords, 1);
   const auto run = [&](size_t thread) {
-    const std::vector<uint64_t> part(words, thread + 1);  // written by its reader
     meet.arrive_and_wait();
     for (int pass = 0; pass < kPasses; ++pass) {
-      sums[thread * 8] += read_all(part.data(), words);
+      sums[thread * 8] += read_all(data.data() + thread * words, words);
       meet.arrive_and_wait();
     }
   };
@@ -83,14 +86,24 @@ double measure(int threads) {
   return total > 0 ? rates[rates.size() / 2] : 0;  // the sum is used, so it is computed
 }
 
-[[noreturn]] void measure_and_exit(int threads, int out) {
-  int code = 1;
-  try {
-    const double rate = measure(threads);
-    if (write(out, &rate, sizeof rate) == sizeof rate) code = 0;
-  } catch (const std::exception&) {  // out of memory or threads: the parent says so
+// Where a limit allows less than what seems free, a smaller buffer has to do.
+double measure_what_fits(int threads) {
+  for (size_t buffer = buffer_bytes(); buffer >= kLeastBuffer; buffer /= 2) {
+    try {
+      return measure(threads, buffer);
+    } catch (const std::bad_alloc&) {
+    }
   }
-  _exit(code);
+  return 0;
+}
+
+[[noreturn]] void measure_and_exit(int threads, int out) {
+  double rate = 0;
+  try {
+    rate = measure_what_fits(threads);
+  } catch (const std::exception&) {  // no threads: the parent says so
+  }
+  _exit(write(out, &rate, sizeof rate) == sizeof rate ? 0 : 1);
 }
 
 }  // namespace
