@@ -1,173 +1,148 @@
-// Speed of linear() on one thread: every format, instruction set and number of tokens; weights from
-// memory (another matrix of a large pool each time) or from cache (one matrix). `read` reads the
-// same bytes and does nothing with them: quote the others as a share of it, from the same run.
-//   linear_bench --benchmark_filter=avx512 --benchmark_repetitions=15
-//                --benchmark_enable_random_interleaving=true
-//                --benchmark_report_aggregates_only=true
-#include <benchmark/benchmark.h>
-#include <sys/mman.h>
-
-#include <cstdio>
+// linear(): every format, some shapes, one token and many.
+#include <cmath>
 #include <cstdlib>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "kernels/cpu/linear_input.h"
-#include "kernels/cpu/select.h"
 #include "quant/list.h"
+#include "tests/bench/bench.h"
 
-namespace moe {
+namespace moe::bench {
 namespace {
-
-constexpr int32_t kRows = 1024;
-constexpr int32_t kCols = 2048;
-constexpr size_t kPoolBytes = size_t{1280} << 20;
 
 struct Case {
   FormatId format;
   ActPrecision act;
-  int32_t n;
-  bool memory;
+  int32_t rows, cols, n;
+  Level level;
 };
 
-// One pool for all: 0x15 is a fine code in every format.
-const uint8_t* pool() {
-  static uint8_t* const p = [] {
-    void* m = mmap(nullptr, kPoolBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (m == MAP_FAILED) {
-      std::fprintf(stderr, "linear_bench: cannot map %zu bytes\n", kPoolBytes);
-      std::exit(1);
-    }
-    madvise(m, kPoolBytes, MADV_HUGEPAGE);
-    auto* bytes = static_cast<uint8_t*>(m);
-    for (size_t i = 0; i < kPoolBytes; ++i) bytes[i] = 0x15;
-    return bytes;
-  }();
-  return p;
-}
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
 
-struct Weights {
-  explicit Weights(const Case& c) : scales(kRows, 1.0f) {
-    bytes = *matrix_bytes(c.format, kRows, kCols);
+struct Problem {
+  explicit Problem(const Case& c)
+      : scales(static_cast<size_t>(c.rows), 0.5f),
+        x(static_cast<size_t>(c.n) * static_cast<size_t>(c.cols)),
+        y(static_cast<size_t>(c.n) * static_cast<size_t>(c.rows)),
+        scratch(std::aligned_alloc(64, linear_input_bytes(c.n, c.cols))) {
     m.format = c.format;
-    m.scale_kind = format_info(c.format).integer ? ScaleKind::kRow : ScaleKind::kNone;
+    const bool integer = format_info(c.format).integer;
+    m.scale_kind = !integer                      ? ScaleKind::kNone
+                   : c.format == FormatId::kInt8 ? ScaleKind::kRow
+                   : c.act == ActPrecision::kA8  ? ScaleKind::kTensor
+                                                 : ScaleKind::kRow;
     m.act = c.act;
-    m.rows = kRows;
-    m.cols = kCols;
-    m.tile_stride = static_cast<int64_t>(format_info(c.format).tile_bytes(kCols));
-    m.scales = scales.data();
-    n_matrices = c.memory ? kPoolBytes / bytes : 1;
+    m.rows = c.rows;
+    m.cols = c.cols;
+    m.tile_stride = static_cast<int64_t>(format_info(c.format).tile_bytes(c.cols));
+    m.scales = integer ? scales.data() : nullptr;
+    // Every value of -127..127 in any 255 neighbours: quantising changes nothing.
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
+    }
+    input = make_linear_input(c.act, x.data(), c.cols, c.n, c.cols, nullptr, scratch.get());
+    args.weight = &m;
+    args.input = &input;
+    args.y = y.data();
+    args.ld_y = c.rows;
+    args.tile_end = c.rows / kTileRows;
   }
-  void next() {
-    m.tiles = pool() + at * bytes;
-    at = (at + 1) % n_matrices;
-  }
+  Problem(const Problem&) = delete;
+  Problem& operator=(const Problem&) = delete;
+
   Matrix m;
-  std::vector<float> scales;
-  size_t bytes, n_matrices, at = 0;
+  std::vector<float> scales, x, y;
+  std::unique_ptr<void, Free> scratch;
+  LinearInput input;
+  LinearArgs args;
 };
+
+// A few rows against the definition, for the first token and the last.
+bool correct(const Problem& p, const Case& c) {
+  std::vector<float> w(static_cast<size_t>(c.cols));
+  for (const int32_t row : {0, 1, c.rows / 2 + 3, c.rows - 1}) {
+    read_row(p.m, row, w.data());
+    for (const int32_t token : {0, c.n / 2, c.n - 1}) {
+      const float* x = p.x.data() + static_cast<size_t>(token) * w.size();
+      double sum = 0;
+      double size = 0;
+      for (size_t k = 0; k < w.size(); ++k) {
+        sum += static_cast<double>(w[k]) * x[k];
+        size += std::fabs(static_cast<double>(w[k]) * x[k]);
+      }
+      const float y =
+          p.y[static_cast<size_t>(token) * static_cast<size_t>(c.rows) + static_cast<size_t>(row)];
+      if (!(std::fabs(y - sum) <= 1e-5 * size)) return false;
+    }
+  }
+  return true;
+}
 
 void run_linear(benchmark::State& state, const CpuKernels* kernels, Case c) {
-  Weights w(c);
-  std::vector<float> x(static_cast<size_t>(c.n) * kCols);
-  for (size_t i = 0; i < x.size(); ++i)
-    x[i] = static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
-  std::vector<float> y(static_cast<size_t>(c.n) * kRows);
-  void* scratch = std::aligned_alloc(64, linear_input_bytes(c.n, kCols));
-  const LinearInput input = make_linear_input(c.act, x.data(), kCols, c.n, kCols, nullptr, scratch);
-  if (c.act != ActPrecision::kF32) kernels->quantise_rows(input, 0, c.n);
-  LinearArgs a;
-  a.weight = &w.m;
-  a.input = &input;
-  a.y = y.data();
-  a.ld_y = kRows;
-  a.tile_end = kRows / kTileRows;
+  pin(state);
+  const size_t bytes = *matrix_bytes(c.format, c.rows, c.cols);
+  const bool integer = format_info(c.format).integer;
+  Items items(integer ? Content::kTrits : Content::kFloats, c.level, bytes, state);
+  Problem p(c);
+  if (integer) kernels->quantise_rows(p.input, 0, c.n);
+  p.m.tiles = items.next();
+  kernels->linear(p.args);
+  if (!correct(p, c)) state.SkipWithError("wrong results");
   for (auto _ : state) {
-    w.next();
-    kernels->linear(a);
+    p.m.tiles = items.next();
+    kernels->linear(p.args);
     benchmark::ClobberMemory();
   }
-  const double calls = static_cast<double>(state.iterations());
-  using benchmark::Counter;
-  state.counters["bytes/s"] = Counter(calls * static_cast<double>(w.bytes), Counter::kIsRate);
-  state.counters["weights/s"] = Counter(calls * kRows * kCols, Counter::kIsRate);
-  state.counters["MAC/s"] = Counter(calls * kRows * kCols * c.n, Counter::kIsRate);
-  std::free(scratch);
+  const double weights = static_cast<double>(c.rows) * c.cols;
+  set_rate(state, "bytes/s", static_cast<double>(bytes));
+  set_rate(state, "weights/s", weights);
+  set_rate(state, "MAC/s", weights * c.n);
 }
 
-void run_read(benchmark::State& state, const CpuKernels* kernels, bool memory) {
-  const size_t bytes = kRows * kCols / 4;
-  const size_t n = memory ? kPoolBytes / bytes : 1;
-  size_t at = 0;
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(kernels->read_bytes(pool() + at * bytes, bytes));
-    at = (at + 1) % n;
-  }
-  state.counters["bytes/s"] =
-      benchmark::Counter(static_cast<double>(state.iterations()) * static_cast<double>(bytes),
-                         benchmark::Counter::kIsRate);
+const char* act_name(ActPrecision act) {
+  return act == ActPrecision::kF32 ? "f32" : act == ActPrecision::kA8 ? "a8" : "a8_block";
 }
 
-void run_quantise(benchmark::State& state, const CpuKernels* kernels, ActPrecision act) {
-  const int32_t n = 8;
-  const std::vector<float> x(static_cast<size_t>(n) * kCols, 1.5f);
-  void* scratch = std::aligned_alloc(64, linear_input_bytes(n, kCols));
-  const LinearInput input = make_linear_input(act, x.data(), kCols, n, kCols, nullptr, scratch);
-  for (auto _ : state) {
-    kernels->quantise_rows(input, 0, n);
-    benchmark::ClobberMemory();
-  }
-  state.counters["values/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations()) * n * kCols, benchmark::Counter::kIsRate);
-  std::free(scratch);
+void add_case(const CpuKernels* k, const Case& c) {
+  const std::string name = std::string("linear/") + k->name + "/" + format_info(c.format).name +
+                           "/" + act_name(c.act) + "/" + std::to_string(c.rows) + "x" +
+                           std::to_string(c.cols) + "/n:" + std::to_string(c.n) + "/" +
+                           level_name(c.level);
+  add(name, [k, c](benchmark::State& s) { run_linear(s, k, c); });
 }
 
-void add_linear(const CpuKernels* k, FormatId format, ActPrecision act) {
-  const char* act_name = act == ActPrecision::kF32  ? "f32"
-                         : act == ActPrecision::kA8 ? "a8"
-                                                    : "a8_block";
-  for (const bool memory : {true, false}) {
-    for (const int32_t n : {1, 2, 4, 8, 32, 128}) {
-      if (memory && n > 2) continue;  // no longer bound by memory
-      const std::string name = std::string(k->name) + "/" + format_info(format).name + "/" +
-                               act_name + "/n:" + std::to_string(n) +
-                               (memory ? "/memory" : "/cache");
-      const Case c{format, act, n, memory};
-      benchmark::RegisterBenchmark(name.c_str(),
-                                   [k, c](benchmark::State& s) { run_linear(s, k, c); });
-    }
-  }
-}
-
-void add_all(const CpuKernels* k) {
-  for (const bool memory : {true, false}) {
-    const std::string name = std::string(k->name) + "/read" + (memory ? "/memory" : "/cache");
-    benchmark::RegisterBenchmark(name.c_str(),
-                                 [k, memory](benchmark::State& s) { run_read(s, k, memory); });
-  }
-  for (const FormatId f : {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8}) {
-    add_linear(k, f, ActPrecision::kA8);
-    add_linear(k, f, ActPrecision::kA8Block);
-  }
-  for (const FormatId f : {FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {
-    add_linear(k, f, ActPrecision::kF32);
-  }
-  for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
-    const std::string name =
-        std::string(k->name) + "/quantise/" + (act == ActPrecision::kA8 ? "a8" : "a8_block");
-    benchmark::RegisterBenchmark(name.c_str(),
-                                 [k, act](benchmark::State& s) { run_quantise(s, k, act); });
+// The shapes are those of olmoe-1b-7b (gate), bitnet-2b-4t (down) and edge-moe-768x12 (gate); what
+// is to fit a second-level cache of 2 MiB in every integer format is half as high.
+void add_integer(const CpuKernels* k, FormatId format, ActPrecision act) {
+  add_case(k, {format, act, 1024, 2048, 1, Level::kMemory});
+  add_case(k, {format, act, 2560, 6912, 1, Level::kMemory});
+  add_case(k, {format, act, 2048, 768, 1, Level::kMemory});
+  add_case(k, {format, act, 1024, 2048, 8, Level::kMemory});
+  add_case(k, {format, act, 1024, 2048, 1, Level::kL3});
+  add_case(k, {format, act, 2048, 768, 1, Level::kL3});
+  for (const int32_t n : {1, 2, 4, 8, 16, 32, 128, 512}) {
+    add_case(k, {format, act, 512, 2048, n, Level::kCache});
+    add_case(k, {format, act, 1024, 768, n, Level::kCache});
   }
 }
 
 }  // namespace
-}  // namespace moe
 
-int main(int argc, char** argv) {
-  const moe::CpuKernels* storage[8];
-  for (const moe::CpuKernels* k : moe::runnable_kernels(storage)) moe::add_all(k);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+void add_linear(const CpuKernels* k) {
+  for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
+    for (const FormatId f : {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8}) {
+      add_integer(k, f, act);
+    }
+  }
+  for (const FormatId f : {FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {
+    add_case(k, {f, ActPrecision::kF32, 1024, 2048, 1, Level::kMemory});
+    for (const int32_t n : {1, 8, 128}) {
+      add_case(k, {f, ActPrecision::kF32, 64, 2048, n, Level::kCache});  // a router
+    }
+  }
 }
+
+}  // namespace moe::bench

@@ -1,0 +1,61 @@
+#pragma once
+// What the benchmarks share: where the data of a kernel lies, and who registers what.
+//
+// Names are kernel/instruction set/.../level, and google benchmark adds /real_time/threads:N. Every
+// thread works on data of its own, pinned to a CPU of its own.
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernels/cpu/table.h"
+
+namespace moe::bench {
+
+/// kCache: one item a thread, over and over (keep it well below 1 MiB). kL3: 48 MiB in rotation for
+/// all threads together. kMemory: 1.25 GiB in rotation.
+enum class Level : uint8_t { kCache, kL3, kMemory };
+inline constexpr Level kLevels[] = {Level::kCache, Level::kL3, Level::kMemory};
+const char* level_name(Level level);
+size_t level_bytes(Level level);
+
+/// kTrits: random bytes that are fine codes in every integer format. kFloats: bytes that are small
+/// normal numbers in f16, bf16 and f32.
+enum class Content : uint8_t { kTrits, kFloats };
+
+/// Items of the same size, one after the other, of one thread's share of a level.
+class Items {
+ public:
+  Items(Content content, Level level, size_t item_bytes, const benchmark::State& state);
+  const uint8_t* next() {
+    const uint8_t* item = begin_ + at_ * item_bytes_;
+    at_ = at_ + 1 < count_ ? at_ + 1 : 0;
+    return item;
+  }
+
+ private:
+  const uint8_t* begin_;
+  size_t item_bytes_, count_, at_ = 0;
+};
+
+/// Binds the calling thread of a benchmark to a CPU of its own, where there are enough.
+void pin(const benchmark::State& state);
+
+/// `per_call` of something in every iteration, as a rate over all threads.
+void set_rate(benchmark::State& state, const char* name, double per_call);
+
+/// Registers it with one thread and with two; rates are by the clock on the wall.
+template <class Run>
+void add(const std::string& name, Run run) {
+  benchmark::RegisterBenchmark(name.c_str(), run)->UseRealTime()->Threads(1)->Threads(2);
+}
+
+void add_rooflines(const CpuKernels* kernels);
+void add_read_rooflines();
+void add_linear(const CpuKernels* kernels);
+void add_attention(const CpuKernels* kernels);
+void add_rows(const CpuKernels* kernels);
+
+}  // namespace moe::bench
