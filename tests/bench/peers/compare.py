@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Measures moe and llama.cpp alternately on the same shapes and prints tokens per second.
+
+Usage: compare.py --dir FOLDER [--moe build/release/bin/moe] [--shapes NAME,...]
+                  [--weights ternary2,int8] [--threads 2] [--rounds 5] [-p 32,512] [-n 32]
+                  [--isa NAME] [--plain-buffers] [--json FILE]
+
+FOLDER keeps the GGUF files (13 GB for everything) for the next time. See README.md.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+
+from shapes import PAIRS, SHAPES
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        sys.exit(f"{' '.join(command)}\nended by {name}; for a crash of llama.cpp see \"AMX\" in "
+                 "README.md")
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def gguf_file(o, shape, weights):
+    """Written when it is not there yet."""
+    path = os.path.join(o.dir, f"{shape}.{PAIRS[weights]}.gguf")
+    if not os.path.exists(path):
+        run([sys.executable, os.path.join(HERE, "write_gguf.py"), shape, PAIRS[weights], path])
+    return path
+
+
+def measure_ours(o, shape, weights):
+    """A process for each prompt length, as bench takes one; the first one decodes too."""
+    rates, about = {}, {}
+    for i, p in enumerate(o.prompts):
+        generate = o.generate if i == 0 else 0
+        command = [o.moe, "bench", "--synthetic", shape, "--weights", weights, "-p", str(p),
+                   "-n", str(generate), "-r", str(o.repetitions), "--threads", str(o.threads),
+                   "--json"]
+        got = json.loads(run(command + (["--isa", o.isa] if o.isa else [])))
+        rates[f"prefill {p}"] = got["prefill_tokens_per_s"]
+        if i == 0:
+            rates["decode"] = got["decode_tokens_per_s"]
+            about = {k: got[k] for k in ("isa", "threads", "share_of_bandwidth",
+                                         "read_bandwidth_bytes_per_s", "bytes_per_token")}
+    return rates, about
+
+
+def measure_theirs(o, path):
+    command = [sys.executable, os.path.join(HERE, "llama_worker.py"), path, "-t", str(o.threads),
+               "-p", ",".join(map(str, o.prompts)), "-n", str(o.generate), "-r", str(o.repetitions)]
+    got = json.loads(run(command + (["--plain-buffers"] if o.plain_buffers else [])))
+    return {k: statistics.median(v) for k, v in got.pop("rates").items()}, got
+
+
+def compare(o, shape, weights):
+    """One row: every round's rates of both, which of them goes first changing with the round."""
+    theirs = gguf_file(o, shape, weights)
+    row = {"shape": shape, "weights": weights, "type": PAIRS[weights], "ours": [], "theirs": []}
+    for r in range(o.rounds):
+        for who in ("ours", "theirs") if r % 2 == 0 else ("theirs", "ours"):
+            if who == "ours":
+                rates, row["moe"] = measure_ours(o, shape, weights)
+            else:
+                rates, row["llama.cpp"] = measure_theirs(o, theirs)
+            row[who].append(rates)
+        print(f"{shape} {weights}: round {r + 1} of {o.rounds}", file=sys.stderr)
+    return row
+
+
+def number(x):
+    return f"{x:.0f}" if x >= 100 else f"{x:.1f}"
+
+
+def print_row(row):
+    for what in ["decode"] + [k for k in row["ours"][0] if k != "decode"]:
+        ours = [r[what] for r in row["ours"]]
+        theirs = [r[what] for r in row["theirs"]]
+        each = sorted(a / b for a, b in zip(ours, theirs))
+        print(f"| `{row['shape']}` | {row['weights']} / {row['type']} | {what} "
+              f"| {number(statistics.median(ours))} | {number(statistics.median(theirs))} "
+              f"| {statistics.median(ours) / statistics.median(theirs):.2f} "
+              f"| {each[0]:.2f} to {each[-1]:.2f} |", flush=True)
+
+
+def print_about(rows):
+    """What ran: the builds, and where llama.cpp put the weights (its AMX and repacked buffers)."""
+    theirs = rows[0]["llama.cpp"]
+    print(f"\n{theirs['version']}\n{theirs['system_info'].strip()}")
+    for row in rows:
+        t, m = row["llama.cpp"], row["moe"]
+        print(f"\n{row['shape']}\n  llama.cpp {row['type']}, flash attention "
+              f"{'on' if t['flash_attention'] else 'off'}: {'; '.join(t['buffers'])}\n"
+              f"  moe {row['weights']}, {m['isa']}: {m['bytes_per_token'] / 1e6:.0f} MB of weights "
+              f"a token, {100 * m['share_of_bandwidth']:.0f} % of "
+              f"{m['read_bandwidth_bytes_per_s'] / 1e9:.1f} GB/s in the last round")
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    names = lambda s: s.split(",")
+    parser.add_argument("--dir", required=True, help="folder for the GGUF files")
+    parser.add_argument("--moe", default=os.path.join(ROOT, "build/release/bin/moe"))
+    parser.add_argument("--shapes", type=names, default=list(SHAPES))
+    parser.add_argument("--weights", type=names, default=list(PAIRS))
+    parser.add_argument("-t", "--threads", type=int, default=2)
+    parser.add_argument("--isa", help="instruction set of moe (default: its choice)")
+    parser.add_argument("--plain-buffers", action="store_true",
+                        help="llama.cpp without weights rearranged for AMX or other instructions")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("-r", "--repetitions", type=int, default=3,
+                        help="of each measurement in a round; their median counts")
+    parser.add_argument("-p", "--prompts", type=lambda s: [int(p) for p in s.split(",")],
+                        default=[32, 512])
+    parser.add_argument("-n", "--generate", type=int, default=32)
+    parser.add_argument("--json", help="keeps every round's figures in this file")
+    o = parser.parse_args()
+    for given, known in ((o.shapes, SHAPES), (o.weights, PAIRS)):
+        for name in given:
+            if name not in known:
+                parser.error(f"{name} is not one of: {', '.join(known)}")
+    if min(o.rounds, o.repetitions, o.generate, *o.prompts) < 1 or max(o.prompts) > 512:
+        parser.error("rounds, repetitions and tokens are positive, prompts at most 512 tokens")
+    return o
+
+
+def main():
+    o = options()
+    os.makedirs(o.dir, exist_ok=True)
+    print("| shape | weights | | moe, tokens/s | llama.cpp, tokens/s | ratio | of single rounds |\n"
+          "|---|---|---|---|---|---|---|", flush=True)
+    rows = []
+    for shape in o.shapes:
+        for weights in o.weights:
+            rows.append(compare(o, shape, weights))
+            print_row(rows[-1])
+    print_about(rows)
+    if o.json:
+        with open(o.json, "w", encoding="utf-8") as f:
+            json.dump(rows, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()

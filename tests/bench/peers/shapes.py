@@ -1,0 +1,62 @@
+"""The shapes of src/convert/shapes.cpp that llama.cpp has an architecture for."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of one model, and the architecture of llama.cpp that computes it."""
+
+    arch: str
+    vocab: int
+    d_model: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    d_ff: int  # of one expert where there are experts
+    rope_theta: float
+    tied: bool
+    experts: int = 0
+    experts_used: int = 0
+    qk_norm: bool = False  # one over all heads
+    sub_norm: bool = False
+
+
+SHAPES = {
+    # `llama` with experts is Mixtral: it renormalises the weight of the one chosen expert to 1.
+    "edge-moe-768x12": Shape("llama", 32000, 768, 12, 12, 12, 64, 2048, 1e4, True, 8, 1),
+    # Its FFN has silu where the model has relu2.
+    "bitnet-2b-4t": Shape("bitnet", 128256, 2560, 30, 20, 5, 128, 6912, 5e5, True, sub_norm=True),
+    "olmoe-1b-7b": Shape("olmoe", 50304, 2048, 16, 16, 16, 128, 1024, 1e4, False, 64, 8,
+                         qk_norm=True),
+}
+
+# Ours, and the type of llama.cpp it is measured against.
+PAIRS = {"ternary2": "TQ2_0", "int8": "Q8_0"}
+
+
+def matrices(shape):
+    """name -> (shape, kind) of every tensor; kind is linear, vocabulary, router or norm."""
+    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    d, f, e = shape.d_model, shape.d_ff, shape.experts
+    found = {"token_embd.weight": ((shape.vocab, d), "vocabulary"),
+             "output_norm.weight": ((d,), "norm")}
+    if not shape.tied:
+        found["output.weight"] = ((shape.vocab, d), "vocabulary")
+    for layer in range(shape.layers):
+        own = {"attn_norm": ((d,), "norm"), "ffn_norm": ((d,), "norm"),
+               "attn_q": ((q, d), "linear"), "attn_k": ((kv, d), "linear"),
+               "attn_v": ((kv, d), "linear"), "attn_output": ((d, q), "linear")}
+        if shape.qk_norm:
+            own |= {"attn_q_norm": ((q,), "norm"), "attn_k_norm": ((kv,), "norm")}
+        if shape.sub_norm:
+            own |= {"attn_sub_norm": ((q,), "norm"), "ffn_sub_norm": ((f,), "norm")}
+        if e:
+            own |= {"ffn_gate_inp": ((e, d), "router"), "ffn_gate_exps": ((e, f, d), "linear"),
+                    "ffn_up_exps": ((e, f, d), "linear"), "ffn_down_exps": ((e, d, f), "linear")}
+        else:
+            own |= {"ffn_gate": ((f, d), "linear"), "ffn_up": ((f, d), "linear"),
+                    "ffn_down": ((d, f), "linear")}
+        found |= {f"blk.{layer}.{name}.weight": what for name, what in own.items()}
+    return found
