@@ -128,4 +128,13 @@ void Checkpoint::read(const SourceTensor& tensor, uint64_t first, size_t n, int6
   read_as(tensor, first, n, out, convert_to_i64);
 }
 
+void Checkpoint::read_bytes(const SourceTensor& tensor, uint64_t first, size_t n,
+                            uint8_t* out) const {
+  const uint64_t bytes = tensor.n_elements * source_type_info(tensor.type).bytes;
+  if (first > bytes || n > bytes - first) {
+    fail(MOE_ERR_INTERNAL, "tensor %s: read beyond its end", tensor.name.c_str());
+  }
+  files_[tensor.file].read(tensor.offset + first, out, n);
+}
+
 }  // namespace moe

@@ -28,6 +28,8 @@ class Checkpoint {
   /// a type that cannot be read as numbers.
   void read(const SourceTensor& tensor, uint64_t first, size_t n, float* out) const;
   void read(const SourceTensor& tensor, uint64_t first, size_t n, int64_t* out) const;
+  /// Bytes [first, first + n) of the tensor as they are stored.
+  void read_bytes(const SourceTensor& tensor, uint64_t first, size_t n, uint8_t* out) const;
 
  private:
   void add_file(const std::string& name);

@@ -8,32 +8,49 @@ namespace {
 
 constexpr JsonLimits kConfigLimits = {.max_bytes = 1u << 20, .max_depth = 32, .max_values = 50'000};
 
-[[noreturn]] void fail_unknown(const std::string& model_type) {
+[[noreturn]] void fail_unknown(const char* what, const std::string& name) {
   std::string known;
   for (const Importer& importer : kImporters) {
     known += (known.empty() ? "" : ", ") + std::string(importer.model_type);
   }
   fail(MOE_ERR_UNSUPPORTED,
-       "config.json: unknown model_type \"%.60s\"; known: %s. Any model of known layers can be "
+       "config.json: unknown %s \"%.60s\"; known: %s. Any model of known layers can be "
        "written in the research layout (model_type moe_research, see formats/README.md)",
-       model_type.c_str(), known.c_str());
+       what, name.c_str(), known.c_str());
+}
+
+const Importer& find_importer(const JsonNode& config) {
+  if (config.has("model_type") || !config.has("architectures")) {
+    const std::string model_type = config.at("model_type").string();
+    for (const Importer& importer : kImporters) {
+      if (model_type == importer.model_type) return importer;
+    }
+    fail_unknown("model_type", model_type);
+  }
+  std::string architecture;
+  for (const JsonNode& node : config.at("architectures").elements()) {
+    architecture = node.string();
+    for (const Importer& importer : kImporters) {
+      if (!architecture.empty() && architecture == importer.architecture) return importer;
+    }
+  }
+  fail_unknown("architecture", architecture);
 }
 
 }  // namespace
 
 Imported import_checkpoint(const Checkpoint& checkpoint) {
   const Json document = read_json_file(checkpoint.folder() + "/config.json", kConfigLimits);
-  const JsonNode config(document, "config.json");
-  const std::string model_type = config.at("model_type").string();
-  for (const Importer& importer : kImporters) {
-    if (model_type != importer.model_type) continue;
-    Imported imported = importer.read(config, checkpoint);
-    imported.importer = model_type;
-    const Status valid = validate(imported.config);
-    if (!valid.ok()) throw Failure(valid.with_context("config.json"));
-    return imported;
-  }
-  fail_unknown(model_type);
+  return import_config(JsonNode(document, "config.json"), checkpoint);
+}
+
+Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
+  const Importer& importer = find_importer(config);
+  Imported imported = importer.read(config, checkpoint);
+  imported.importer = importer.model_type;
+  const Status valid = validate(imported.config);
+  if (!valid.ok()) throw Failure(valid.with_context("config.json"));
+  return imported;
 }
 
 bool matches(std::string_view pattern, std::string_view text) {

@@ -13,16 +13,31 @@
 
 namespace moe {
 
+/// How a U8 tensor holds weights.
+enum class Packing : uint8_t {
+  kNone,
+  /// (rows / 4, cols): bits 2 i and 2 i + 1 of row r hold code + 1 of row r + i rows / 4. One
+  /// scale.
+  kTernaryRows,
+  /// (..., cols / 32, 16): FP4 (E2M1), low nibble first. Scales (..., cols / 32): E8M0, U8.
+  kMxfp4
+};
+
 /// Where a matrix of (rows, cols) lies in a tensor: element (r, c) is element
 /// offset + r * row_stride + c * col_stride. Slices of rows, transposes, experts stacked in one
 /// tensor and interleaved gate and up are all of this form.
 struct Source {
-  std::string tensor;
+  std::string tensor = {};  // empty: the checkpoint has no such (optional) tensor
   std::vector<int64_t> shape =
       {};  // that the tensor must have; empty: (rows, cols), vectors (rows)
   int64_t offset = 0;
   int64_t row_stride = 0;  // 0: cols
   int64_t col_stride = 1;
+  bool required = false;  // a missing tensor is an error although the slot is optional
+  // U8 tensors: offset and strides count weights, and are whole rows.
+  Packing packing = Packing::kNone;
+  std::string scales = {};     // the tensor of scales
+  bool scale_divides = false;  // kTernaryRows: codes / scale instead of codes * scale
 };
 
 /// A wish about matrices whose short name matches; what is not set stays as an earlier rule had it.
@@ -52,11 +67,15 @@ struct Imported {
 struct Importer {
   const char* model_type;  // of config.json
   Imported (*read)(const JsonNode& config, const Checkpoint& checkpoint);
+  const char* architecture = "";  // in "architectures", where published files have no model_type
 };
 
 /// Reads config.json and finds the importer. Throws MOE_ERR_UNSUPPORTED for an unknown model_type,
 /// with those that are known. The configuration is validated.
 Imported import_checkpoint(const Checkpoint& checkpoint);
+
+/// The same with config.json at hand. `config` must outlive the call only.
+Imported import_config(const JsonNode& config, const Checkpoint& checkpoint);
 
 /// Whether `text` matches `pattern`, in which '*' stands for any characters, none included.
 bool matches(std::string_view pattern, std::string_view text);

@@ -4,12 +4,17 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/row_reader.h"
+#include "src/convert/unpack.h"
 
 namespace moe {
 namespace {
 
-void check_type(const Slot& slot, const SourceTensor& tensor) {
+void check_type(const Slot& slot, const Source& source, const SourceTensor& tensor) {
   const SourceTypeInfo& info = source_type_info(tensor.type);
+  if (source.packing != Packing::kNone) {
+    if (tensor.type == SourceType::kU8) return;
+    fail(MOE_ERR_FORMAT, "tensor %.200s: expected U8, file has %s", tensor.name.c_str(), info.name);
+  }
   const bool table = slot.kind == SlotKind::kTable;
   const bool integer = tensor.type == SourceType::kI32 || tensor.type == SourceType::kI64;
   if (table ? integer : info.floating) return;
@@ -17,9 +22,8 @@ void check_type(const Slot& slot, const SourceTensor& tensor) {
        table ? "I32 or I64" : "F32, BF16 or F16", info.name);
 }
 
-uint64_t slice_bytes(const PlannedMatrix& m) {
-  return static_cast<uint64_t>(m.slot.rows) * static_cast<uint64_t>(m.slot.cols) *
-         source_type_info(m.tensor->type).bytes;
+uint64_t n_weights(const Slot& slot) {
+  return static_cast<uint64_t>(slot.rows) * static_cast<uint64_t>(slot.cols);
 }
 
 // The checkpoint's tensors that nothing asked for.
@@ -37,6 +41,10 @@ void check_extra(const Imported& imported, const Checkpoint& checkpoint,
 
 }  // namespace
 
+uint64_t PlannedMatrix::source_bytes(uint64_t n_weights) const {
+  return n_weights / weights_per_element(source.packing) * source_type_info(tensor->type).bytes;
+}
+
 Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, PrecisionPolicy* policy) {
   Plan plan;
   std::set<const SourceTensor*> used;
@@ -45,17 +53,21 @@ Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, Precision
     for (Slot& slot : group.slots) {
       PlannedMatrix matrix;
       matrix.source = imported.locate(group, slot);
+      if (matrix.source.tensor.empty()) continue;
       matrix.tensor = checkpoint.find(matrix.source.tensor);
       if (matrix.tensor == nullptr) {
-        if (slot.optional) continue;
+        if (slot.optional && !matrix.source.required) continue;
         fail(MOE_ERR_NOT_FOUND, "tensor %.200s is missing", matrix.source.tensor.c_str());
       }
       check_source(*matrix.tensor, matrix.source, slot.rows, slot.cols);
-      check_type(slot, *matrix.tensor);
+      check_type(slot, matrix.source, *matrix.tensor);
       used.insert(matrix.tensor);
+      if (matrix.source.packing != Packing::kNone) {
+        used.insert(&find_scales(checkpoint, *matrix.tensor, matrix.source));
+      }
       matrix.precision = policy->choose(slot);
       matrix.slot = std::move(slot);
-      plan.source_bytes += slice_bytes(matrix);
+      plan.source_bytes += matrix.source_bytes(n_weights(matrix.slot));
       segment.matrices.push_back(std::move(matrix));
     }
     if (!segment.matrices.empty()) plan.segments.push_back(std::move(segment));

@@ -11,6 +11,9 @@ struct PlannedMatrix {
   Source source;
   const SourceTensor* tensor = nullptr;  // of the checkpoint
   PrecisionChoice precision;
+
+  /// Bytes of the checkpoint that `n_weights` weights of whole rows take, without scales.
+  uint64_t source_bytes(uint64_t n_weights) const;
 };
 
 struct PlannedSegment {

@@ -29,7 +29,9 @@ RowReader::RowReader(const Checkpoint& checkpoint, const SourceTensor& tensor, c
       rows_(rows),
       cols_(cols),
       block_rows_(rows_per_block(rows, cols, source.col_stride != 1)),
-      buffer_(static_cast<size_t>(block_rows_) * static_cast<size_t>(cols)) {}
+      buffer_(static_cast<size_t>(block_rows_) * static_cast<size_t>(cols)) {
+  if (source.packing != Packing::kNone) unpacker_.emplace(checkpoint, tensor, source, cols);
+}
 
 const float* RowReader::row(int32_t r) {
   if (r < first_ || r >= first_ + n_buffered_) fill(r);
@@ -40,7 +42,12 @@ void RowReader::fill(int32_t first) {
   const int32_t n = std::min(block_rows_, rows_ - first);
   const auto width = static_cast<size_t>(cols_);
   n_buffered_ = 0;  // nothing is valid when a read throws
-  if (col_stride_ != 1) {
+  if (unpacker_) {
+    for (int32_t i = 0; i < n; ++i) {
+      unpacker_->read((offset_ + (first + i) * row_stride_) / cols_,
+                      buffer_.data() + static_cast<size_t>(i) * width);
+    }
+  } else if (col_stride_ != 1) {
     read_transposed(first, n);
   } else if (row_stride_ == cols_) {
     checkpoint_.read(tensor_, static_cast<uint64_t>(offset_ + first * row_stride_),
@@ -77,14 +84,17 @@ void check_source(const SourceTensor& tensor, const Source& source, int32_t rows
     fail(MOE_ERR_SHAPE, "tensor %.200s: expected %s, file has %s", tensor.name.c_str(),
          shape_text(expected).c_str(), shape_text(tensor.shape).c_str());
   }
+  const bool whole_codes = source.packing == Packing::kTernaryRows ? rows % 4 == 0
+                           : source.packing == Packing::kMxfp4     ? cols % 32 == 0
+                                                                   : true;
   const int64_t row_stride = source.row_stride == 0 ? cols : source.row_stride;
   int64_t last_row = 0, last_col = 0, last = 0;
-  const bool fits = source.offset >= 0 && row_stride > 0 && source.col_stride > 0 &&
-                    checked_mul<int64_t>(rows - 1, row_stride, &last_row) &&
-                    checked_mul<int64_t>(cols - 1, source.col_stride, &last_col) &&
-                    checked_add(last_row, last_col, &last) &&
-                    checked_add(last, source.offset, &last) &&
-                    static_cast<uint64_t>(last) < tensor.n_elements;
+  const bool fits =
+      whole_codes && source.offset >= 0 && row_stride > 0 && source.col_stride > 0 &&
+      checked_mul<int64_t>(rows - 1, row_stride, &last_row) &&
+      checked_mul<int64_t>(cols - 1, source.col_stride, &last_col) &&
+      checked_add(last_row, last_col, &last) && checked_add(last, source.offset, &last) &&
+      static_cast<uint64_t>(last) / weights_per_element(source.packing) < tensor.n_elements;
   if (!fits) {
     fail(MOE_ERR_SHAPE, "tensor %.200s: %s holds no slice of %d x %d there", tensor.name.c_str(),
          shape_text(tensor.shape).c_str(), rows, cols);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "formats/import/checkpoint.h"
-#include "src/convert/importer.h"
+#include "src/convert/unpack.h"
 
 namespace moe {
 
@@ -25,6 +25,7 @@ class RowReader {
 
   const Checkpoint& checkpoint_;
   const SourceTensor& tensor_;
+  std::optional<Unpacker> unpacker_;
   int64_t offset_, row_stride_, col_stride_;
   int32_t rows_, cols_;
   int32_t block_rows_;  // rows read at once

@@ -91,8 +91,8 @@ void SegmentStream::put_tiles(const std::vector<size_t>& group) {
       pad_to(blob.offset + static_cast<uint64_t>(t) * blob.tile_stride);
       packers[g]->pack(t, tiles[g].data());
       put(tiles[g].data(), tiles[g].size());
-      const SourceTypeInfo& type = source_type_info(segment_.matrices[group[g]].tensor->type);
-      advance_(static_cast<uint64_t>(n_rows) * static_cast<uint64_t>(slot.cols) * type.bytes);
+      advance_(segment_.matrices[group[g]].source_bytes(static_cast<uint64_t>(n_rows) *
+                                                        static_cast<uint64_t>(slot.cols)));
     }
   }
   for (size_t g = 0; g < group.size(); ++g) {

@@ -47,7 +47,7 @@ void verify_ids(const PlannedMatrix& m, const Matrix& stored, const Checkpoint& 
     for (size_t i = 0; i < n; ++i) {
       if (found[i] != wanted[i]) fail_different(m, first + static_cast<int32_t>(i));
     }
-    advance(n * source_type_info(m.tensor->type).bytes);
+    advance(m.source_bytes(n));
   }
 }
 
@@ -67,7 +67,7 @@ void verify_matrix(const PlannedMatrix& m, const Matrix& stored, double largest_
       if (!(difference <= largest_error)) fail_different(m, r);
       largest = std::max(largest, difference);
     }
-    advance(cols * source_type_info(m.tensor->type).bytes);
+    advance(m.source_bytes(cols));
   }
   if (largest != largest_error) fail_different(m, m.slot.rows - 1);
 }

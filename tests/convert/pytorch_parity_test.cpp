@@ -16,33 +16,17 @@
 // the whole would be off by 0.4 % sqrt(1/2): the bound is 3e-3. A wrong scale, code or order is off
 // by percents.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-
-#include "formats/import/checkpoint.h"
-#include "formats/import/failure.h"
-#include "formats/import/json.h"
-#include "formats/import/safetensors.h"
 #include "src/convert/convert.h"
-#include "tests/run/tiny_run.h"
+#include "tests/convert/golden_logits.h"
 
 namespace moe {
 namespace {
 
+using test::relative;
+
 const char* const kFolder = "tests/data/pytorch";
 
-std::vector<std::string> case_names() {
-  std::vector<std::string> names;
-  std::error_code ignored;  // no folder: the list stays empty, and a test says so
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder, ignored)) {
-    if (entry.is_directory()) names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
+std::vector<std::string> case_names() { return test::folder_names(kFolder); }
 
 struct Golden {
   std::vector<Tokens> sequences;
@@ -50,17 +34,6 @@ struct Golden {
   std::vector<Floats> logits_kv16;  // in float16
   bool integer = false;
 };
-
-Floats read_tensor(const InputFile& file, const std::vector<SourceTensor>& tensors,
-                   const std::string& name) {
-  for (const SourceTensor& t : tensors) {
-    if (t.name != name) continue;
-    Floats out(t.n_elements);
-    file.read(t.offset, out.data(), out.size() * sizeof(float));
-    return out;
-  }
-  fail(MOE_ERR_NOT_FOUND, "no tensor %s", name.c_str());
-}
 
 Golden read_golden(const std::string& name) {
   const std::string folder = std::string(kFolder) + "/" + name;
@@ -71,8 +44,9 @@ Golden read_golden(const std::string& name) {
   golden.sequences = json.at("sequences").get<std::vector<Tokens>>();
   golden.integer = json.at("integer_activations").get<bool>();
   for (size_t s = 0; s < golden.sequences.size(); ++s) {
-    golden.logits.push_back(read_tensor(file, tensors, "logits." + std::to_string(s)));
-    golden.logits_kv16.push_back(read_tensor(file, tensors, "logits_kv16." + std::to_string(s)));
+    golden.logits.push_back(test::read_tensor(file, tensors, "logits." + std::to_string(s)));
+    golden.logits_kv16.push_back(
+        test::read_tensor(file, tensors, "logits_kv16." + std::to_string(s)));
   }
   return golden;
 }
@@ -88,16 +62,6 @@ std::unique_ptr<MemorySink> converted(const std::string& name, const ConvertOpti
 Floats run(Machine& machine, const Tokens& tokens) {
   const Box<Session> session = machine.session();
   return eval_all(*session, tokens);
-}
-
-double relative(const Floats& found, const Floats& expected) {
-  EXPECT_EQ(found.size(), expected.size());
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
-    error += std::pow(static_cast<double>(found[i]) - static_cast<double>(expected[i]), 2);
-    norm += std::pow(static_cast<double>(expected[i]), 2);
-  }
-  return std::sqrt(error / norm);
 }
 
 class PytorchParity : public testing::TestWithParam<std::string> {};

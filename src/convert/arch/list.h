@@ -5,10 +5,32 @@
 
 namespace moe {
 
-Imported import_research(const JsonNode& config, const Checkpoint& checkpoint);  // research.cpp
+Imported import_research(const JsonNode& config, const Checkpoint& checkpoint);   // research.cpp
+Imported import_llama(const JsonNode& config, const Checkpoint& checkpoint);      // llama.cpp
+Imported import_mistral(const JsonNode& config, const Checkpoint& checkpoint);    // llama.cpp
+Imported import_qwen2(const JsonNode& config, const Checkpoint& checkpoint);      // qwen.cpp
+Imported import_qwen3(const JsonNode& config, const Checkpoint& checkpoint);      // qwen.cpp
+Imported import_qwen2_moe(const JsonNode& config, const Checkpoint& checkpoint);  // qwen.cpp
+Imported import_qwen3_moe(const JsonNode& config, const Checkpoint& checkpoint);  // qwen.cpp
+Imported import_granite(const JsonNode& config, const Checkpoint& checkpoint);    // granite.cpp
+Imported import_granitemoe(const JsonNode& config, const Checkpoint& checkpoint);
+Imported import_granitemoeshared(const JsonNode& config, const Checkpoint& checkpoint);
+Imported import_olmoe(const JsonNode& config, const Checkpoint& checkpoint);    // olmoe.cpp
+Imported import_mixtral(const JsonNode& config, const Checkpoint& checkpoint);  // mixtral.cpp
+Imported import_phimoe(const JsonNode& config, const Checkpoint& checkpoint);   // mixtral.cpp
+Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint);  // gpt_oss.cpp
+Imported import_bitnet(const JsonNode& config, const Checkpoint& checkpoint);   // bitnet.cpp
+Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint);    // maple.cpp
 
 inline constexpr Importer kImporters[] = {
-    {"moe_research", import_research},
+    {"moe_research", import_research}, {"llama", import_llama},
+    {"mistral", import_mistral},       {"qwen2", import_qwen2},
+    {"qwen3", import_qwen3},           {"qwen2_moe", import_qwen2_moe},
+    {"qwen3_moe", import_qwen3_moe},   {"granite", import_granite},
+    {"granitemoe", import_granitemoe}, {"granitemoeshared", import_granitemoeshared},
+    {"olmoe", import_olmoe},           {"mixtral", import_mixtral},
+    {"phimoe", import_phimoe},         {"gpt_oss", import_gpt_oss},
+    {"bitnet", import_bitnet},         {"maple", import_maple, "MapleForCausalLM"},
 };
 
 }  // namespace moe

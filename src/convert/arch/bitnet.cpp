@@ -1,0 +1,28 @@
+// BitNet b1.58 2B-4T (Ma et al. 2025): dense, ternary, with a norm in front of both output
+// projections. Packed, or as the weights that every forward pass rounds.
+
+#include "src/convert/arch/decoder.h"
+#include "src/convert/arch/list.h"
+
+namespace moe {
+namespace {
+
+constexpr TensorName kSubNorms[] = {{"attention.sub_norm.weight", "self_attn.attn_sub_norm.weight"},
+                                    {"ffn.sub_norm.weight", "mlp.ffn_sub_norm.weight"}};
+
+}  // namespace
+
+Imported import_bitnet(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint);
+  d.names(mlp_names());
+  d.names(kSubNorms);
+  d.attention_bias("attention_bias", false);
+  for (LayerConfig& layer : d.layers()) {
+    layer.attention.sub_norm = true;
+    layer.ffn.sub_norm = true;
+  }
+  d.quantization(Quantization::kBitnet);
+  return d.finish();
+}
+
+}  // namespace moe

@@ -1,0 +1,147 @@
+#include "src/convert/arch/config_keys.h"
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+
+namespace moe {
+namespace {
+
+// Written by `transformers` into every config.json: training, generation defaults, bookkeeping.
+constexpr const char* kHarmless[] = {"add_cross_attention",
+                                     "architectures",
+                                     "attention_dropout",
+                                     "attn_implementation",
+                                     "attn_pdrop",
+                                     "auto_map",
+                                     "aux_loss_alpha",
+                                     "bad_words_ids",
+                                     "begin_suppress_tokens",
+                                     "chunk_size_feed_forward",
+                                     "comment",
+                                     "cross_attention_hidden_size",
+                                     "decoder_start_token_id",
+                                     "diversity_penalty",
+                                     "do_sample",
+                                     "dropout",
+                                     "dtype",
+                                     "early_stopping",
+                                     "embd_pdrop",
+                                     "encoder_no_repeat_ngram_size",
+                                     "exponential_decay_length_penalty",
+                                     "finetuning_task",
+                                     "forced_bos_token_id",
+                                     "forced_eos_token_id",
+                                     "gradient_checkpointing",
+                                     "hidden_dropout",
+                                     "id2label",
+                                     "initializer_range",
+                                     "is_decoder",
+                                     "label2id",
+                                     "length_penalty",
+                                     "max_length",
+                                     "min_length",
+                                     "model_type",
+                                     "name_or_path",
+                                     "no_repeat_ngram_size",
+                                     "num_beam_groups",
+                                     "num_beams",
+                                     "num_return_sequences",
+                                     "output_attentions",
+                                     "output_hidden_states",
+                                     "output_router_logits",
+                                     "output_scores",
+                                     "prefix",
+                                     "pretraining_tp",
+                                     "problem_type",
+                                     "pruned_heads",
+                                     "remove_invalid_values",
+                                     "repetition_penalty",
+                                     "resid_pdrop",
+                                     "return_dict",
+                                     "return_dict_in_generate",
+                                     "router_aux_loss_coef",
+                                     "sep_token_id",
+                                     "suppress_tokens",
+                                     "task_specific_params",
+                                     "temperature",
+                                     "tie_encoder_decoder",
+                                     "tokenizer_class",
+                                     "top_k",
+                                     "top_p",
+                                     "torch_dtype",
+                                     "torchscript",
+                                     "transformers_version",
+                                     "typical_p",
+                                     "unsloth_fixed",
+                                     "unsloth_version",
+                                     "use_bfloat16",
+                                     "use_cache",
+                                     "use_return_dict"};
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+}  // namespace
+
+void fail_value(const JsonNode& node, const std::string& reason) {
+  fail(MOE_ERR_UNSUPPORTED, "%s: %s is not supported; %s", node.path().c_str(),
+       shown(node.value()).c_str(), reason.c_str());
+}
+
+JsonNode ConfigKeys::node(const char* key) {
+  known_.insert(key);
+  return config_.at(key);
+}
+
+int32_t ConfigKeys::integer(const char* key, int32_t min, int32_t max) {
+  return static_cast<int32_t>(node(key).integer(min, max));
+}
+
+int32_t ConfigKeys::integer(const char* key, int32_t fallback, int32_t min, int32_t max) {
+  return has(key) ? integer(key, min, max) : fallback;
+}
+
+float ConfigKeys::number(const char* key) {
+  (void)node(key).number();  // also when it is null
+  return config_.number(key, 0);
+}
+
+float ConfigKeys::number(const char* key, float fallback) {
+  return has(key) ? number(key) : fallback;
+}
+
+bool ConfigKeys::boolean(const char* key, bool fallback) {
+  return has(key) ? node(key).boolean() : fallback;
+}
+
+std::vector<JsonNode> ConfigKeys::list(const char* key) {
+  return has(key) ? node(key).elements() : std::vector<JsonNode>();
+}
+
+void ConfigKeys::require(const char* key, const Json& value) {
+  if (!has(key) || node(key).value() == value) return;
+  fail_value(node(key), "only " + shown(value) + " is");
+}
+
+void ConfigKeys::ignore(std::initializer_list<const char*> keys) {
+  for (const char* key : keys) known_.insert(key);
+}
+
+void ConfigKeys::check_all_understood() const {
+  for (const auto& [key, value] : config_.value().items()) {
+    if (value.is_null() || key.starts_with('_') || known_.contains(key)) continue;
+    bool harmless = false;
+    for (const char* name : kHarmless) harmless |= key == name;
+    if (harmless) continue;
+    fail(MOE_ERR_UNSUPPORTED,
+         "config.json: key \"%.60s\" with value %s is not known to this importer and may change "
+         "what the model computes; if it does not, take the key out of config.json",
+         key.c_str(), shown(value).c_str());
+  }
+}
+
+}  // namespace moe

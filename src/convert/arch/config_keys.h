@@ -1,0 +1,48 @@
+#pragma once
+// The keys of a config.json of `transformers`. What is read is remembered: at the end, a key that
+// nobody read must be known to be harmless, because it may change what the model computes.
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "formats/import/json.h"
+
+namespace moe {
+
+class ConfigKeys {
+ public:
+  explicit ConfigKeys(const JsonNode& config) : config_(config) {}
+
+  /// Whether the key is there and not null.
+  bool has(const char* key) const { return config_.has(key); }
+  /// Whether the key is there, be it null.
+  bool contains(const char* key) const { return config_.value().contains(key); }
+  /// The member, which must be there.
+  JsonNode node(const char* key);
+  int32_t integer(const char* key, int32_t min, int32_t max);
+  int32_t integer(const char* key, int32_t fallback, int32_t min, int32_t max);
+  float number(const char* key);
+  float number(const char* key, float fallback);
+  bool boolean(const char* key, bool fallback);
+  /// A list, or nothing when the key is missing or null.
+  std::vector<JsonNode> list(const char* key);
+
+  /// Throws MOE_ERR_UNSUPPORTED, naming the key and its value, unless the key is missing, null or
+  /// has this value.
+  void require(const char* key, const Json& value);
+  /// Keys that do not change what is computed in this architecture, whatever they say.
+  void ignore(std::initializer_list<const char*> keys);
+  /// Throws MOE_ERR_UNSUPPORTED for a key that was neither read nor ignored and is not one of those
+  /// that never matter at inference; null counts as absent.
+  void check_all_understood() const;
+
+ private:
+  const JsonNode& config_;
+  std::set<std::string> known_;
+};
+
+/// Throws MOE_ERR_UNSUPPORTED: "config.json: KEY: VALUE is not supported; REASON".
+[[noreturn]] void fail_value(const JsonNode& node, const std::string& reason);
+
+}  // namespace moe

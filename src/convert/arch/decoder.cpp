@@ -1,0 +1,219 @@
+#include "src/convert/arch/decoder.h"
+
+#include <filesystem>
+
+#include "formats/import/failure.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxWidth = 1 << 20;
+constexpr int32_t kMaxContext = 1 << 24;
+constexpr int32_t kMaxVocab = 1 << 24;
+
+Activation read_activation(const JsonNode& node) {
+  const Activation kinds[] = {Activation::kSilu,     Activation::kSilu,     Activation::kGelu,
+                              Activation::kGeluTanh, Activation::kGeluTanh, Activation::kRelu,
+                              Activation::kRelu2};
+  return kinds[node.choice(
+      {"silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2"})];
+}
+
+// Published checkpoints carry their name nowhere else.
+std::string folder_name(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(path, ignored);
+  return whole.filename().string();
+}
+
+void push_eos(const JsonNode& node, ModelConfig* config) {
+  const auto id = static_cast<int32_t>(node.integer(-1, kMaxVocab));
+  for (const int32_t known : config->eos_token_ids) {
+    if (known == id) return;
+  }
+  if (id >= 0) check(config->eos_token_ids.push(id));
+}
+
+void read_eos(const JsonNode& node, ModelConfig* config) {
+  if (!node.value().is_array()) return push_eos(node, config);
+  for (const JsonNode& id : node.elements()) push_eos(id, config);
+}
+
+}  // namespace
+
+Decoder::Decoder(const JsonNode& config, const Checkpoint& checkpoint, float default_theta)
+    : keys(config), checkpoint_(checkpoint) {
+  read_sizes(default_theta);
+  read_special_tokens();
+  out_.ignored.push_back("*.rotary_emb.inv_freq");
+  if (out_.config.tie_embeddings) out_.ignored.push_back("lm_head.weight");
+  table_.add(decoder_names());
+}
+
+void Decoder::read_sizes(float default_theta) {
+  ModelConfig& c = out_.config;
+  c.vocab_size = keys.integer("vocab_size", 1, kMaxVocab);
+  c.d_model = keys.integer("hidden_size", 1, kMaxWidth);
+  c.context_length = keys.integer("max_position_embeddings", 1, kMaxContext);
+  c.norm_eps = keys.number("rms_norm_eps");
+  c.tie_embeddings = keys.boolean("tie_word_embeddings", false);
+  keys.require("is_encoder_decoder", false);
+
+  LayerConfig layer;
+  AttentionConfig& a = layer.attention;
+  a.n_heads = keys.integer("num_attention_heads", 1, kMaxWidth);
+  a.n_kv_heads = keys.integer("num_key_value_heads", a.n_heads, 1, a.n_heads);
+  if (!keys.has("head_dim") && c.d_model % a.n_heads != 0) {
+    fail(MOE_ERR_SHAPE,
+         "config.json: num_attention_heads %d does not divide hidden_size %d, and head_dim is "
+         "missing",
+         a.n_heads, c.d_model);
+  }
+  a.head_dim = keys.integer("head_dim", c.d_model / a.n_heads, 1, kMaxWidth);
+  a.rope = read_rope(keys, a.head_dim, c.context_length, default_theta, &out_.factors);
+  layer.ffn.d_ff = keys.integer("intermediate_size", 0, 1, kMaxWidth);
+  layer.ffn.gated = true;
+  layer.ffn.act.kind = read_activation(keys.node("hidden_act"));
+  const int32_t n_layers = keys.integer("num_hidden_layers", 1, kMaxLayers);
+  for (int32_t l = 0; l < n_layers; ++l) check(c.layers.push(layer));
+}
+
+void Decoder::read_special_tokens() {
+  ModelConfig& c = out_.config;
+  c.bos_token_id = keys.integer("bos_token_id", -1, -1, kMaxVocab);
+  // Padding is not used at inference, and published files name ids that the embedding has not.
+  c.pad_token_id = keys.integer("pad_token_id", -1, -1, kMaxVocab);
+  if (c.pad_token_id >= c.vocab_size) c.pad_token_id = -1;
+  if (keys.has("eos_token_id")) read_eos(keys.node("eos_token_id"), &c);
+}
+
+void Decoder::attention_bias(const char* key, bool fallback) {
+  if (!keys.boolean(key, fallback)) return;
+  names(qkv_bias_names());
+  names(o_bias_name());
+}
+
+void Decoder::mlp_bias() {
+  if (keys.boolean("mlp_bias", false)) names(mlp_bias_names());
+}
+
+void Decoder::qk_norm(QkNorm kind) {
+  names(qk_norm_names());
+  for (LayerConfig& layer : layers()) layer.attention.qk_norm = kind;
+}
+
+void Decoder::window(int32_t positions) {
+  for (LayerConfig& layer : layers()) layer.attention.window = positions;
+}
+
+int32_t Decoder::sliding_window(int32_t fallback) {
+  keys.ignore({"sliding_window"});
+  if (!keys.contains("sliding_window")) return fallback;
+  return keys.integer("sliding_window", 0, 0, kMaxContext);
+}
+
+bool Decoder::window_by_layer_type(int32_t positions) {
+  if (!keys.has("layer_types")) return false;
+  const std::vector<JsonNode> types = keys.list("layer_types");
+  if (types.size() != layers().size()) {
+    fail(MOE_ERR_SHAPE, "config.json: layer_types: expected %zu entries, found %zu",
+         layers().size(), types.size());
+  }
+  for (size_t l = 0; l < types.size(); ++l) {
+    const bool sliding = types[l].choice({"full_attention", "sliding_attention"}) == 1;
+    if (sliding && positions < 1) {
+      fail(MOE_ERR_RANGE, "config.json: layer_types: layer %zu slides, but sliding_window is %d", l,
+           positions);
+    }
+    layer(l).attention.window = sliding ? positions : 0;
+  }
+  return true;
+}
+
+void Decoder::experts(const char* count_key, const char* other_count_key, int32_t d_ff,
+                      RouterWeights weights) {
+  const char* const key = keys.has(count_key) ? count_key : other_count_key;
+  FfnConfig ffn = layer(0).ffn;
+  ffn.kind = FfnKind::kMoe;
+  ffn.d_ff = d_ff;
+  ffn.moe.n_experts = keys.integer(key, 1, 1 << 16);
+  ffn.moe.router.kind = RouterKind::kSoftmax;
+  ffn.moe.router.weights = weights;
+  ffn.moe.router.k = keys.integer("num_experts_per_tok", 1, ffn.moe.n_experts);
+  for (LayerConfig& layer : layers()) layer.ffn = ffn;
+}
+
+Quantization Decoder::quantization(Quantization accepted) {
+  if (!keys.has("quantization_config")) return Quantization::kNone;
+  const JsonNode node = keys.node("quantization_config");
+  const JsonNode method = node.at("quant_method");
+  if (accepted == Quantization::kBitnet && method.value() == "bitnet") {
+    read_bitnet(node);
+    return accepted;
+  }
+  if (accepted == Quantization::kMxfp4 && method.value() == "mxfp4") {
+    node.only({"quant_method", "modules_to_not_convert"});
+    return accepted;
+  }
+  fail_value(method, "convert an unquantised checkpoint of the model");
+}
+
+void Decoder::read_bitnet(const JsonNode& node) {
+  node.only({"quant_method", "linear_class", "quantization_mode", "modules_to_not_convert",
+             "use_rms_norm", "rms_norm_eps"});
+  const bool divides = node.choice("linear_class", 0, {"bitlinear", "autobitlinear"}) == 0;
+  const bool online = node.choice("quantization_mode", 0, {"offline", "online"}) == 1;
+  if (node.boolean("use_rms_norm", false)) {
+    fail_value(node.at("use_rms_norm"), "norms in front of every matrix have no counterpart");
+  }
+  if (node.has("modules_to_not_convert")) {
+    for (const JsonNode& name : node.at("modules_to_not_convert").elements()) {
+      (void)name.choice({"lm_head", "model.embed_tokens", "embed_tokens"});
+    }
+  }
+  PrecisionRule rule;
+  rule.match = "layers.*";
+  rule.activations = ActPrecision::kA8;
+  if (online) rule.weights = FormatId::kTernary2;
+  out_.precision.push_back(rule);
+  if (!online) table_.allow_packed_ternary(divides);
+}
+
+Imported Decoder::finish() {
+  keys.check_all_understood();
+  check(out_.config.name.assign(folder_name(checkpoint_.folder())));
+  read_companions(checkpoint_, &out_);
+  std::vector<int32_t> n_experts;
+  for (const LayerConfig& layer : layers()) n_experts.push_back(layer.ffn.moe.n_experts);
+  out_.locate = [table = std::move(table_), n_experts = std::move(n_experts),
+                 &checkpoint = checkpoint_](const SlotGroup& group, const Slot& slot) {
+    const size_t l = group.layer < 0 ? 0 : static_cast<size_t>(group.layer);
+    return table.locate(checkpoint, n_experts[l], group, slot);
+  };
+  return std::move(out_);
+}
+
+void read_companions(const Checkpoint& checkpoint, Imported* out) {
+  const std::string& folder = checkpoint.folder();
+  const std::string generation = folder + "/generation_config.json";
+  if (path_exists(generation)) {
+    const Json document = read_json_file(generation);
+    const JsonNode node(document, "generation_config.json");
+    if (node.has("eos_token_id")) read_eos(node.at("eos_token_id"), &out->config);
+  }
+  if (path_exists(folder + "/tokenizer.json")) {
+    out->tokenizer = TokenizerKind::kFile;
+    out->tokenizer_file = "tokenizer.json";
+    return;
+  }
+  for (const char* other : {"tokenizer.model", "vocab.json", "tiktoken.model"}) {
+    if (!path_exists(folder + "/" + other)) continue;
+    fail(MOE_ERR_UNSUPPORTED,
+         "%s: the tokenizer is there as %s only; tokenizer.json is read. In that folder run: "
+         "python -c \"from transformers import AutoTokenizer as A; "
+         "A.from_pretrained('.').save_pretrained('.')\"",
+         folder.c_str(), other);
+  }
+}
+
+}  // namespace moe

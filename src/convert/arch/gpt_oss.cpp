@@ -1,0 +1,58 @@
+// gpt-oss: experts in one tensor each layer, as BF16 or as MXFP4; sinks; windows in every other
+// layer.
+
+#include "src/convert/arch/decoder.h"
+#include "src/convert/arch/list.h"
+
+namespace moe {
+namespace {
+
+// Gate and up take turns: columns of the BF16 tensors, rows of the packed ones and of the biases.
+constexpr Place pair(int32_t part, bool transposed, Packing packing) {
+  return {.stacked = true,
+          .parts = 2,
+          .part = part,
+          .interleaved = true,
+          .transposed = transposed,
+          .packing = packing};
+}
+
+constexpr TensorName kNames[] = {
+    {"attention.sinks", "self_attn.sinks"},
+    {"moe.router.weight", "mlp.router.weight"},
+    {"moe.router.bias", "mlp.router.bias"},
+    {"moe.experts.gate.weight", "mlp.experts.gate_up_proj", pair(0, true, Packing::kNone)},
+    {"moe.experts.up.weight", "mlp.experts.gate_up_proj", pair(1, true, Packing::kNone)},
+    {"moe.experts.down.weight", "mlp.experts.down_proj", {.stacked = true, .transposed = true}},
+    {"moe.experts.gate.weight", "mlp.experts.gate_up_proj_blocks", pair(0, false, Packing::kMxfp4)},
+    {"moe.experts.up.weight", "mlp.experts.gate_up_proj_blocks", pair(1, false, Packing::kMxfp4)},
+    {"moe.experts.down.weight",
+     "mlp.experts.down_proj_blocks",
+     {.stacked = true, .packing = Packing::kMxfp4}},
+    {"moe.experts.gate.bias", "mlp.experts.gate_up_proj_bias", pair(0, false, Packing::kNone)},
+    {"moe.experts.up.bias", "mlp.experts.gate_up_proj_bias", pair(1, false, Packing::kNone)},
+    {"moe.experts.down.bias", "mlp.experts.down_proj_bias", {.stacked = true}}};
+
+}  // namespace
+
+Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint);
+  d.names(kNames);
+  d.attention_bias("attention_bias", true);
+  d.experts("num_local_experts", "num_experts", d.layer(0).ffn.d_ff, RouterWeights::kChosen);
+  const int32_t positions = d.sliding_window(128);
+  if (!d.window_by_layer_type(positions)) {
+    for (size_t l = 0; l < d.layers().size(); l += 2) d.layer(l).attention.window = positions;
+  }
+  for (LayerConfig& layer : d.layers()) {
+    layer.attention.sinks = true;
+    layer.ffn.act.alpha = d.keys.number("swiglu_alpha", 1.702f);
+    layer.ffn.act.limit = d.keys.number("swiglu_limit", 7);
+    layer.ffn.act.up_offset = 1;
+  }
+  d.keys.ignore({"experts_per_token", "initial_context_length"});  // said twice in published files
+  d.quantization(Quantization::kMxfp4);
+  return d.finish();
+}
+
+}  // namespace moe

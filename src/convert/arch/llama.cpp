@@ -1,0 +1,47 @@
+// Llama and Mistral: dense decoders. Also the ternary checkpoints that call themselves Llama.
+
+#include "src/convert/arch/decoder.h"
+#include "src/convert/arch/list.h"
+
+namespace moe {
+namespace {
+
+constexpr float kTheta = 10000;  // of files from before the key
+
+constexpr TensorName kSubNorms[] = {{"attention.sub_norm.weight", "self_attn.inner_attn_ln.weight"},
+                                    {"ffn.sub_norm.weight", "mlp.ffn_layernorm.weight"}};
+
+// 1bitLLM's BitNet b1.58 (Ma et al. 2024): unquantised weights that every forward pass rounds, and
+// a norm in front of both output projections.
+void add_one_bit(Decoder* d) {
+  d->keys.require("weight_bits", 1);
+  d->keys.require("input_bits", 8);
+  d->names(kSubNorms);
+  for (LayerConfig& layer : d->layers()) {
+    layer.attention.sub_norm = true;
+    layer.ffn.sub_norm = true;
+  }
+  d->precision({"layers.*", FormatId::kTernary2, false, ActPrecision::kA8});
+}
+
+}  // namespace
+
+Imported import_llama(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint, kTheta);
+  d.names(mlp_names());
+  d.attention_bias("attention_bias", false);
+  d.mlp_bias();
+  if (d.keys.has("weight_bits")) add_one_bit(&d);
+  d.quantization(Quantization::kBitnet);
+  return d.finish();
+}
+
+Imported import_mistral(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint, kTheta);
+  d.names(mlp_names());
+  d.window(d.sliding_window(4096));
+  d.quantization(Quantization::kNone);
+  return d.finish();
+}
+
+}  // namespace moe

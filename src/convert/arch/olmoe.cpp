@@ -1,0 +1,21 @@
+// OLMoE (Muennighoff et al. 2024).
+
+#include "src/convert/arch/decoder.h"
+#include "src/convert/arch/list.h"
+
+namespace moe {
+
+Imported import_olmoe(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint);
+  d.keys.require("clip_qkv", nullptr);
+  d.attention_bias("attention_bias", false);
+  d.qk_norm(QkNorm::kWhole);
+  const bool renormalised = d.keys.boolean("norm_topk_prob", false);
+  d.experts("num_experts", "num_local_experts", d.layer(0).ffn.d_ff,
+            renormalised ? RouterWeights::kRenormalised : RouterWeights::kRaw);
+  d.names(moe_names());
+  d.quantization(Quantization::kNone);
+  return d.finish();
+}
+
+}  // namespace moe

@@ -1,0 +1,136 @@
+// How files of `transformers` describe rotary positions, in both of their forms.
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "src/convert/arch/decoder.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxContext = 1 << 24;
+
+// Rope without scaling has these; the factor of partial rotation may stand beside the object too.
+void read_base(const JsonNode& node, int32_t head_dim, RopeConfig* rope) {
+  rope->theta = node.number("rope_theta", rope->theta);
+  if (!node.has("partial_rotary_factor")) return;
+  const double factor = node.at("partial_rotary_factor").number();
+  if (!(factor > 0 && factor <= 1)) {
+    node.at("partial_rotary_factor").fail_expected("a number above 0 and at most 1");
+  }
+  rope->dims = static_cast<int32_t>(head_dim * factor);
+}
+
+const float* read_factors(const JsonNode& node, int32_t dims,
+                          std::deque<std::vector<float>>* factors) {
+  const std::vector<JsonNode> elements = node.elements();
+  if (elements.size() != static_cast<size_t>(dims) / 2) {
+    fail(MOE_ERR_SHAPE, "%s: expected %d numbers, found %zu", node.path().c_str(), dims / 2,
+         elements.size());
+  }
+  std::vector<float>& list = factors->emplace_back();
+  for (const JsonNode& x : elements) list.push_back(static_cast<float>(x.number()));
+  return list.data();
+}
+
+// The factor on cos and sin that a yarn checkpoint of the DeepSeek kind asks for (Peng et al. 2023,
+// section 3.4, with an own strength in numerator and denominator).
+float yarn_attention_factor(const JsonNode& node, float factor) {
+  if (node.has("attention_factor")) return node.number("attention_factor", 0);
+  const double own = node.number("mscale", 0), all = node.number("mscale_all_dim", 0);
+  if (own == 0 || all == 0 || factor <= 1) return 0;  // derived at run time
+  const double log_factor = 0.1 * std::log(static_cast<double>(factor));
+  return static_cast<float>((own * log_factor + 1) / (all * log_factor + 1));
+}
+
+enum Kind { kDefault, kLinear, kLlama3, kYarn, kLongrope };
+
+Kind read_kind(const JsonNode& node) {
+  const char* const key = node.has("rope_type") ? "rope_type" : "type";
+  if (!node.has(key)) return kDefault;
+  const std::initializer_list<const char*> names = {"default", "linear",   "llama3",
+                                                    "yarn",    "longrope", "su"};
+  const JsonNode kind = node.at(key);
+  bool known = false;
+  for (const char* name : names) known |= kind.string() == name;
+  if (!known) fail_value(kind, "default, linear, llama3, yarn and longrope are");
+  return static_cast<Kind>(std::min<size_t>(kind.choice(names), kLongrope));
+}
+
+void check_keys(const JsonNode& node, Kind kind) {
+  switch (kind) {
+    case kDefault:
+      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor"});
+    case kLinear:
+      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor"});
+    case kLlama3:
+      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
+                        "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
+    case kYarn:
+      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
+                        "original_max_position_embeddings", "attention_factor", "beta_fast",
+                        "beta_slow", "mscale", "mscale_all_dim", "truncate"});
+    case kLongrope:
+      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
+                        "original_max_position_embeddings", "attention_factor", "short_factor",
+                        "long_factor", "short_mscale", "long_mscale"});
+  }
+}
+
+void read_longrope(const JsonNode& node, RopeConfig* rope,
+                   std::deque<std::vector<float>>* factors) {
+  rope->short_factor = read_factors(node.at("short_factor"), rope->dims, factors);
+  rope->long_factor = read_factors(node.at("long_factor"), rope->dims, factors);
+  rope->attention_factor = node.number("attention_factor", 0);
+  if (!node.has("short_mscale") && !node.has("long_mscale")) return;
+  rope->attention_factor = node.number("long_mscale", 0);
+  if (node.number("short_mscale", 0) == rope->attention_factor) return;
+  fail_value(node.at("short_mscale"), "it must be long_mscale");
+}
+
+void read_scaling(const JsonNode& node, Kind kind, int32_t original, RopeConfig* rope,
+                  std::deque<std::vector<float>>* factors) {
+  const RopeScaling scalings[] = {RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kLlama3,
+                                  RopeScaling::kYarn, RopeScaling::kLongrope};
+  rope->scaling = scalings[kind];
+  if (kind != kLongrope) (void)node.at("factor").number();
+  rope->factor = node.number("factor", 1);
+  rope->original_context =
+      node.integer("original_max_position_embeddings", original, 1, kMaxContext);
+  rope->low_freq_factor = node.number("low_freq_factor", rope->low_freq_factor);
+  rope->high_freq_factor = node.number("high_freq_factor", rope->high_freq_factor);
+  rope->beta_fast = node.number("beta_fast", rope->beta_fast);
+  rope->beta_slow = node.number("beta_slow", rope->beta_slow);
+  rope->truncate = node.boolean("truncate", true);
+  if (kind == kYarn) rope->attention_factor = yarn_attention_factor(node, rope->factor);
+  if (kind == kLongrope) read_longrope(node, rope, factors);
+}
+
+}  // namespace
+
+RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float default_theta,
+                     std::deque<std::vector<float>>* factors) {
+  RopeConfig rope;
+  rope.kind = RopeKind::kHalf;
+  rope.dims = head_dim;
+  rope.theta = keys.number("rope_theta", default_theta);
+  if (keys.has("partial_rotary_factor")) {
+    const JsonNode node = keys.node("partial_rotary_factor");
+    const Json beside = {{"partial_rotary_factor", node.value()}};
+    read_base(JsonNode(beside, "config.json"), head_dim, &rope);
+  }
+  const int32_t original =
+      keys.integer("original_max_position_embeddings", context, 1, kMaxContext);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!keys.has(key)) continue;
+    const JsonNode node = keys.node(key);
+    const Kind kind = read_kind(node);
+    check_keys(node, kind);
+    read_base(node, head_dim, &rope);
+    if (kind != kDefault) read_scaling(node, kind, original, &rope, factors);
+  }
+  if (rope.theta == 0) (void)keys.number("rope_theta");  // says that it is missing
+  return rope;
+}
+
+}  // namespace moe

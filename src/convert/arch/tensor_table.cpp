@@ -1,0 +1,100 @@
+#include "src/convert/arch/tensor_table.h"
+
+#include "formats/import/failure.h"
+
+namespace moe {
+namespace {
+
+void replace(std::string* text, const char* what, const std::string& by) {
+  const size_t at = text->find(what);
+  if (at != std::string::npos) text->replace(at, std::string_view(what).size(), by);
+}
+
+// "layers.3.moe.experts.7.gate.weight" is the row "moe.experts.gate.weight".
+std::string row_key(const SlotGroup& group, const Slot& slot) {
+  std::string key = slot.name;
+  if (group.layer >= 0) replace(&key, ("layers." + std::to_string(group.layer) + ".").c_str(), "");
+  if (group.expert >= 0) {
+    replace(&key, ("experts." + std::to_string(group.expert) + ".").c_str(), "experts.");
+  }
+  return key;
+}
+
+Source place_source(const Place& place, int32_t n_experts, int32_t expert, const Slot& slot) {
+  Source source;
+  source.required = true;
+  const bool plain = !place.stacked && place.parts == 1 && !place.transposed;
+  if (plain && place.packing == Packing::kNone) return source;
+  const int64_t rows = slot.rows, cols = slot.cols;
+  const int64_t all_rows = rows * place.parts;
+  if (place.stacked) {
+    source.shape.push_back(n_experts);
+    source.offset = expert * all_rows * cols;
+  }
+  const int64_t step = place.interleaved ? place.parts : 1;
+  const int64_t first = place.interleaved ? place.part : place.part * rows;
+  if (place.transposed) {
+    source.shape.insert(source.shape.end(), {cols, all_rows});
+    source.row_stride = step;
+    source.col_stride = all_rows;
+    source.offset += first;
+  } else {
+    source.shape.push_back(all_rows);
+    if (slot.kind != SlotKind::kVector) source.shape.push_back(cols);
+    source.row_stride = step * cols;
+    source.offset += first * cols;
+  }
+  return source;
+}
+
+}  // namespace
+
+void TensorTable::add(std::span<const TensorName> names) {
+  for (const TensorName& row : names) rows_[row.slot].push_back(row);
+}
+
+void TensorTable::allow_packed_ternary(bool scale_divides) {
+  packed_ternary_ = true;
+  scale_divides_ = scale_divides;
+}
+
+std::string TensorTable::tensor_name(const TensorName& row, const SlotGroup& group) const {
+  std::string name = group.layer < 0 ? row.tensor : layer_prefix_ + row.tensor;
+  replace(&name, "{l}", std::to_string(group.layer));
+  replace(&name, "{e}", std::to_string(group.expert));
+  return name;
+}
+
+Source TensorTable::locate(const Checkpoint& checkpoint, int32_t n_experts, const SlotGroup& group,
+                           const Slot& slot) const {
+  const auto found = rows_.find(row_key(group, slot));
+  if (found == rows_.end()) {
+    if (!slot.optional) fail(MOE_ERR_INTERNAL, "no tensor name for %s", slot.name.c_str());
+    return {};
+  }
+  const TensorName* row = &found->second[0];
+  for (const TensorName& alternative : found->second) {
+    if (checkpoint.find(tensor_name(alternative, group)) == nullptr) continue;
+    row = &alternative;
+    break;
+  }
+  Source source = place_source(row->place, n_experts, group.expert, slot);
+  source.tensor = tensor_name(*row, group);
+  source.packing = row->place.packing;
+  if (source.packing == Packing::kMxfp4) {
+    source.shape.back() /= 32;
+    source.shape.push_back(16);
+    source.scales = source.tensor;
+    replace(&source.scales, "_blocks", "_scales");
+  }
+  const SourceTensor* tensor = checkpoint.find(source.tensor);
+  if (packed_ternary_ && tensor != nullptr && tensor->type == SourceType::kU8) {
+    source.packing = Packing::kTernaryRows;
+    source.scale_divides = scale_divides_;
+    source.scales = source.tensor + "_scale";
+    source.shape = {slot.rows / 4, slot.cols};
+  }
+  return source;
+}
+
+}  // namespace moe

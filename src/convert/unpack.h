@@ -1,0 +1,41 @@
+#pragma once
+// Weights that a checkpoint holds as codes in U8 tensors, row by row as floats.
+
+#include "formats/import/checkpoint.h"
+#include "src/convert/importer.h"
+
+namespace moe {
+
+/// Weights in one element of the tensor; 1 for kNone.
+uint32_t weights_per_element(Packing packing);
+
+/// The tensor of scales that `source` names. Throws MOE_ERR_NOT_FOUND, MOE_ERR_SHAPE or
+/// MOE_ERR_FORMAT (dtype) naming it.
+const SourceTensor& find_scales(const Checkpoint& checkpoint, const SourceTensor& tensor,
+                                const Source& source);
+
+class Unpacker {
+ public:
+  /// `tensor` and its scales were checked (check_source, find_scales); `cols`: of a row of weights.
+  Unpacker(const Checkpoint& checkpoint, const SourceTensor& tensor, const Source& source,
+           int32_t cols);
+
+  /// Row `row` of the tensor, all leading axes counted through. Throws MOE_ERR_CORRUPT for a
+  /// ternary code 3. A scale that is NaN gives NaN.
+  void read(int64_t row, float* out);
+
+ private:
+  void read_ternary(int64_t row, float* out);
+  void read_mxfp4(int64_t row, float* out);
+
+  const Checkpoint& checkpoint_;
+  const SourceTensor& tensor_;
+  const SourceTensor& scales_;
+  Packing packing_;
+  int32_t cols_;
+  float scale_ = 1;             // kTernaryRows
+  std::vector<uint8_t> codes_;  // of one row
+  std::vector<uint8_t> row_scales_;
+};
+
+}  // namespace moe

@@ -1,0 +1,140 @@
+// Checkpoints of tests/data/families with one thing wrong: the error names it, and nothing is
+// written.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "formats/import/safetensors.h"
+#include "src/convert/convert.h"
+#include "tests/convert/tiny_checkpoint.h"
+
+namespace moe {
+namespace {
+
+class DamagedFamily : public testing::Test {
+ protected:
+  void load(const std::string& name) {
+    const std::string from = "tests/data/families/" + name;
+    config_ = read_text_file(from + "/config.json", 1u << 20);
+    tensors_.clear();
+    const InputFile file(from + "/model.safetensors");
+    for (const SourceTensor& t : read_safetensors_header(file, 0)) {
+      const SourceTypeInfo& info = source_type_info(t.type);
+      test::RawTensor& raw = tensors_[t.name];
+      raw = {info.name, t.shape, std::string(t.n_elements * info.bytes, '\0')};
+      file.read(t.offset, raw.bytes.data(), raw.bytes.size());
+    }
+  }
+  std::string error(moe_status code) {
+    test::write_checkpoint(source_, config_, tensors_);
+    return convert_error(code);
+  }
+  std::string convert_error(moe_status code) {
+    ConvertReport report;
+    const Status status = convert(source_.path(), target_.file("m.moe"), {}, &report);
+    EXPECT_EQ(status.code(), code) << status.text();
+    EXPECT_TRUE(target_.names().empty());
+    return status.text();
+  }
+
+  test::TempFolder source_, target_;
+  std::string config_;
+  test::RawTensors tensors_;
+};
+
+TEST_F(DamagedFamily, PackedTernary) {
+  load("bitnet_packed");
+  const test::RawTensors good = tensors_;
+  const std::string up = "model.layers.1.mlp.up_proj.weight";  // (40, 32) in (10, 32)
+  tensors_[up].bytes[32 * 2 + 5] = static_cast<char>(3 << 4);
+  EXPECT_EQ(error(MOE_ERR_CORRUPT),
+            "tensor " + up + ": row 22, column 5: packed value 3 stands for no ternary weight");
+  tensors_ = good;
+  tensors_.erase(up + "_scale");
+  EXPECT_EQ(error(MOE_ERR_NOT_FOUND), "tensor " + up + "_scale is missing, the scales of " + up);
+  tensors_ = good;
+  tensors_[up + "_scale"] = test::f32_tensor({1}, {NAN});
+  error(MOE_ERR_NON_FINITE);
+  tensors_[up + "_scale"] = test::f32_tensor({2}, {1, 1});
+  EXPECT_EQ(error(MOE_ERR_SHAPE), "tensor " + up + "_scale: expected (1), file has (2)");
+  tensors_[up + "_scale"] = {"I32", {1}, std::string(4, '\1')};
+  error(MOE_ERR_FORMAT);
+  tensors_ = good;
+  tensors_[up] = {"U8", {9, 32}, std::string(9 * 32, '\0')};
+  EXPECT_EQ(error(MOE_ERR_SHAPE), "tensor " + up + ": expected (10, 32), file has (9, 32)");
+  // The same bytes in a checkpoint that does not say that it is packed.
+  tensors_ = good;
+  config_ = test::patched(R"({"quantization_config": null})", config_.c_str());
+  error(MOE_ERR_SHAPE);
+}
+
+TEST_F(DamagedFamily, Mxfp4) {
+  load("gpt_oss_mxfp4");
+  const test::RawTensors good = tensors_;
+  const std::string name = "model.layers.0.mlp.experts.down_proj";
+  tensors_[name + "_scales"].bytes[3] = static_cast<char>(255);
+  EXPECT_EQ(error(MOE_ERR_NON_FINITE),
+            "tensor " + name + "_blocks: element (3, 0) of layers.0.moe.experts.0.down is NaN");
+  tensors_ = good;
+  tensors_.erase(name + "_scales");
+  error(MOE_ERR_NOT_FOUND);
+  tensors_ = good;
+  tensors_[name + "_scales"].dtype = "I8";
+  EXPECT_EQ(error(MOE_ERR_FORMAT), "tensor " + name + "_scales: expected U8, file has I8");
+  tensors_ = good;
+  tensors_[name + "_blocks"].shape = {6, 64, 2, 8};
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor " + name + "_blocks: expected (6, 64, 1, 16), file has (6, 64, 2, 8)");
+}
+
+TEST_F(DamagedFamily, TensorsThatConfigContradicts) {
+  load("mixtral");
+  const std::string good = config_;
+  config_ = test::patched(R"({"num_local_experts": 7})", good.c_str());
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.layers.0.block_sparse_moe.gate.weight: expected (7, 32), file has (6, "
+            "32)");
+  config_ = test::patched(R"({"num_hidden_layers": 1})", good.c_str());
+  EXPECT_NE(error(MOE_ERR_FORMAT).find("config.json describes no such tensor"), std::string::npos);
+  config_ = test::patched(R"({"tie_word_embeddings": true, "vocab_size": 97})", good.c_str());
+  EXPECT_EQ(error(MOE_ERR_SHAPE),
+            "tensor model.embed_tokens.weight: expected (97, 32), file has (96, 32)");
+  load("llama");
+  config_ = test::patched(R"({"attention_bias": true})", config_.c_str());
+  EXPECT_EQ(error(MOE_ERR_NOT_FOUND), "tensor model.layers.0.self_attn.q_proj.bias is missing");
+}
+
+TEST_F(DamagedFamily, NumbersAndTypes) {
+  load("olmoe");
+  const test::RawTensors good = tensors_;
+  const std::string name = "model.layers.1.mlp.experts.4.up_proj.weight";
+  tensors_[name].bytes.replace(2 * (32 + 3), 2, "\xC0\x7F");  // (1, 3) as bfloat16
+  EXPECT_EQ(error(MOE_ERR_NON_FINITE),
+            "tensor " + name + ": element (1, 3) of layers.1.moe.experts.4.up is NaN");
+  tensors_ = good;
+  tensors_[name].dtype = "I16";
+  EXPECT_EQ(error(MOE_ERR_FORMAT), "tensor " + name + ": expected F32, BF16 or F16, file has I16");
+}
+
+TEST_F(DamagedFamily, Files) {
+  load("llama");
+  test::write_checkpoint(source_, config_, tensors_);
+  const std::string whole = source_.text("model.safetensors");
+  source_.write("model.safetensors", whole.substr(0, whole.size() - 10));
+  EXPECT_NE(convert_error(MOE_ERR_FORMAT).find("data_offsets end at"), std::string::npos);
+  std::filesystem::remove(source_.file("model.safetensors"));
+  source_.write("pytorch_model.bin", "x");
+  EXPECT_NE(convert_error(MOE_ERR_UNSUPPORTED).find("weights_only=True"), std::string::npos);
+  source_.write("model.safetensors.index.json",
+                R"({"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}})");
+  EXPECT_NE(convert_error(MOE_ERR_NOT_FOUND).find("model-00001-of-00002.safetensors"),
+            std::string::npos);
+  source_.write("model.safetensors.index.json",
+                R"({"weight_map": {"lm_head.weight": "../model.safetensors"}})");
+  EXPECT_NE(convert_error(MOE_ERR_FORMAT).find("in the same folder"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace moe

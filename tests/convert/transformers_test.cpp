@@ -1,0 +1,179 @@
+// What importers of `transformers` checkpoints read from the files beside the weights, and refuse.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "tests/convert/tiny_checkpoint.h"
+
+namespace moe {
+namespace {
+
+const char* const kLlama = R"({
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 24, "vocab_size": 40,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 20,
+  "hidden_act": "silu", "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+  "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "use_cache": true})";
+
+const char* const kMixtral = R"({
+  "model_type": "mixtral", "hidden_size": 24, "vocab_size": 40, "num_hidden_layers": 1,
+  "num_attention_heads": 4, "intermediate_size": 20, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+  "max_position_embeddings": 64, "rope_theta": 1e6, "num_local_experts": 4, "num_experts_per_tok": 2})";
+
+class TransformersTest : public testing::Test {
+ protected:
+  TransformersTest() {
+    folder_.write("model.safetensors", test::safetensors_text(test::RawTensors{}));
+  }
+  Imported read(const std::string& config) {
+    folder_.write("config.json", config);
+    return import_checkpoint(Checkpoint(folder_.path()));
+  }
+  Imported read_patched(const char* patch, const char* base = kLlama) {
+    return read(test::patched(patch, base));
+  }
+  std::string error(const char* patch, moe_status code, const char* base = kLlama) {
+    const Status status = guarded([&] { read_patched(patch, base); });
+    EXPECT_EQ(status.code(), code) << patch << ": " << status.text();
+    return status.text();
+  }
+  test::TempFolder folder_;
+};
+
+TEST_F(TransformersTest, ReadsALlama) {
+  const Imported in = read(kLlama);
+  EXPECT_EQ(in.importer, "llama");
+  const ModelConfig& c = in.config;
+  EXPECT_EQ(c.n_layers(), 2);
+  EXPECT_EQ(c.context_length, 64);
+  EXPECT_EQ(c.layers[1].attention.head_dim, 6);
+  EXPECT_EQ(c.layers[1].attention.rope.dims, 6);
+  EXPECT_EQ(c.layers[0].ffn.d_ff, 20);
+  EXPECT_TRUE(c.layers[0].ffn.gated);
+  EXPECT_EQ(c.bos_token_id, 1);
+  ASSERT_EQ(c.eos_token_ids.size(), 1u);
+  EXPECT_EQ(in.tokenizer, TokenizerKind::kNone);
+}
+
+TEST_F(TransformersTest, UnknownModelsAreToldWhatIsKnown) {
+  const std::string text = error(R"({"model_type": "gpt2"})", MOE_ERR_UNSUPPORTED);
+  for (const char* part : {"unknown model_type \"gpt2\"", "llama", "gpt_oss", "maple",
+                           "moe_research", "formats/README.md"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  EXPECT_NE(
+      error(R"({"model_type": null, "architectures": ["GPT2LMHeadModel"]})", MOE_ERR_UNSUPPORTED)
+          .find("unknown architecture \"GPT2LMHeadModel\""),
+      std::string::npos);
+}
+
+TEST_F(TransformersTest, KeysThatMayChangeTheMathsAreErrorsWithTheirValue) {
+  EXPECT_NE(error(R"({"logit_softcap": 30.0})", MOE_ERR_UNSUPPORTED)
+                .find("key \"logit_softcap\" with value 30.0"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"hidden_act": "tanh"})", MOE_ERR_FORMAT).find("\"tanh\""), std::string::npos);
+  EXPECT_NE(error(R"({"rope_scaling": {"rope_type": "dynamic", "factor": 2}})", MOE_ERR_UNSUPPORTED)
+                .find("\"dynamic\" is not supported"),
+            std::string::npos);
+  error(R"({"rope_scaling": {"rope_type": "linear", "factor": 2, "surprise": 1}})", MOE_ERR_FORMAT);
+  EXPECT_NE(
+      error(R"({"quantization_config": {"quant_method": "gptq", "bits": 4}})", MOE_ERR_UNSUPPORTED)
+          .find("quant_method: \"gptq\" is not supported"),
+      std::string::npos);
+  error(R"({"num_experts_per_tok": 5})", MOE_ERR_FORMAT, kMixtral);
+  // Without a value, or about training, a key is no matter.
+  read_patched(R"({"logit_softcap": null, "attention_dropout": 0.1, "_name_or_path": "x"})");
+}
+
+TEST_F(TransformersTest, MissingKeysAreNamed) {
+  EXPECT_NE(error(R"({"rms_norm_eps": null})", MOE_ERR_FORMAT).find("rms_norm_eps"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"rope_theta": null})", MOE_ERR_FORMAT, kMixtral).find("rope_theta"),
+            std::string::npos);
+  EXPECT_EQ(read_patched(R"({"rope_theta": null})").config.layers[0].attention.rope.theta, 1e4f);
+}
+
+TEST_F(TransformersTest, BothWaysToWriteRopeAreRead) {
+  for (
+      const char* patch :
+      {R"({"rope_theta": 5e5, "rope_scaling": {"rope_type": "yarn", "factor": 4, "beta_fast": 16,
+            "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 0.5}})",
+       R"({"rope_theta": null, "rope_parameters": {"rope_type": "yarn", "factor": 4, "beta_fast": 16,
+            "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 0.5,
+            "rope_theta": 5e5}})"}) {
+    const Imported in = read_patched(patch);
+    const RopeConfig& rope = in.config.layers[0].attention.rope;
+    EXPECT_EQ(rope.theta, 5e5f);
+    EXPECT_EQ(rope.scaling, RopeScaling::kYarn);
+    EXPECT_EQ(rope.factor, 4);
+    EXPECT_EQ(rope.beta_fast, 16);
+    EXPECT_EQ(rope.beta_slow, 1);
+    EXPECT_EQ(rope.original_context, 16);
+    const double log4 = 0.1 * std::log(4.0);
+    EXPECT_FLOAT_EQ(rope.attention_factor, static_cast<float>((log4 + 1) / (0.5 * log4 + 1)));
+  }
+  EXPECT_EQ(read_patched(R"({"partial_rotary_factor": 0.67})").config.layers[0].attention.rope.dims,
+            4);
+}
+
+TEST_F(TransformersTest, GenerationConfigAddsItsStopTokens) {
+  folder_.write("generation_config.json", R"({"eos_token_id": [7, 2, 9], "temperature": 0.6})");
+  const Imported in = read(kLlama);
+  ASSERT_EQ(in.config.eos_token_ids.size(), 3u);
+  EXPECT_EQ(in.config.eos_token_ids[0], 2);
+  EXPECT_EQ(in.config.eos_token_ids[1], 7);
+  EXPECT_EQ(in.config.eos_token_ids[2], 9);
+  folder_.write("generation_config.json", R"({"eos_token_id": 40})");
+  EXPECT_FALSE(guarded([&] { read(kLlama); }).ok());  // beyond the vocabulary
+}
+
+TEST_F(TransformersTest, TokenizerComesAlongOrIsAskedFor) {
+  folder_.write("tokenizer.model", "x");
+  const Status status = guarded([&] { read(kLlama); });
+  EXPECT_EQ(status.code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_NE(std::string(status.text()).find("save_pretrained"), std::string::npos);
+  folder_.write("tokenizer.json", "{}");
+  const Imported in = read(kLlama);
+  EXPECT_EQ(in.tokenizer, TokenizerKind::kFile);
+  EXPECT_EQ(in.tokenizer_file, "tokenizer.json");
+}
+
+TEST_F(TransformersTest, WindowsAndLayerTypes) {
+  const char* const window = R"({"model_type": "mistral", "sliding_window": 8})";
+  EXPECT_EQ(read_patched(window).config.layers[1].attention.window, 8);
+  EXPECT_EQ(read_patched(R"({"model_type": "mistral"})").config.layers[1].attention.window, 4096);
+  EXPECT_EQ(read_patched(R"({"model_type": "qwen2", "sliding_window": 8})")
+                .config.layers[1]
+                .attention.window,
+            0);
+  const Imported types = read_patched(R"({"model_type": "qwen2", "sliding_window": 8,
+      "use_sliding_window": true, "layer_types": ["full_attention", "sliding_attention"]})");
+  EXPECT_EQ(types.config.layers[0].attention.window, 0);
+  EXPECT_EQ(types.config.layers[1].attention.window, 8);
+  error(R"({"model_type": "qwen2", "layer_types": ["full_attention"]})", MOE_ERR_SHAPE);
+  error(R"({"model_type": "qwen2", "layer_types": ["full_attention", "chunked_attention"]})",
+        MOE_ERR_FORMAT);
+  error(R"({"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]})",
+        MOE_ERR_RANGE);
+}
+
+// A file of Maple's has no model_type, and other names for some things.
+TEST_F(TransformersTest, MapleIsKnownByItsArchitecture) {
+  const Imported in = read(R"({"architectures": ["MapleForCausalLM"], "hidden_size": 24,
+    "vocab_size": 40, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1,
+    "head_dim": 8, "hidden_act": "silu", "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+    "rope_theta": 10000, "partial_rotary_factor": 0.5, "sliding_window": 5, "num_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 12, "norm_topk_prob": true})");
+  EXPECT_EQ(in.importer, "maple");
+  const AttentionConfig& slides = in.config.layers[0].attention;
+  const AttentionConfig& full = in.config.layers[3].attention;
+  EXPECT_EQ(slides.window, 6);
+  EXPECT_EQ(slides.rope.dims, 4);
+  EXPECT_EQ(full.window, 0);
+  EXPECT_EQ(full.rope.kind, RopeKind::kNone);
+  EXPECT_EQ(in.config.layers[0].ffn.act.limit, 7);
+}
+
+}  // namespace
+}  // namespace moe

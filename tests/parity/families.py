@@ -1,0 +1,179 @@
+"""Small random checkpoints of public families, as `transformers` writes them, and their variations.
+
+A case is one folder as a user would download it. `reference` computes its logits: the model of
+`transformers`, or an own PyTorch model where `transformers` has none.
+"""
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+
+import torch
+import transformers as tr
+from safetensors.torch import load_file, save_file
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+import maple
+import quantised
+
+
+SIZES = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+ODD = dict(vocab_size=101, hidden_size=36, num_attention_heads=6, num_key_value_heads=3, intermediate_size=41)
+LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32)
+LINEAR = dict(rope_type="linear", rope_theta=10000.0, factor=2.0)
+
+
+@dataclass
+class Case:
+    name: str
+    family: str  # prefix of the classes in transformers
+    config: dict = field(default_factory=dict)
+    layout: str = "saved"  # "fused": the modules' own tensors; "saved": what save_pretrained writes
+    old_keys: bool = False  # config.json as transformers 4 wrote it
+    seed: int = 1
+    golden: bool = False  # kept in tests/data/families
+    make: object = None  # another way to write the folder: make(case, folder) -> reference
+    convert: tuple = ("--weights", "f32")  # options of `moe convert`
+    lossless: bool = False  # the converter must find that all matrices are ternary
+    tolerance: float = 1e-3  # K and V in float32, as the original has them
+    tolerance_kv16: float = 1e-4  # K and V in float16, as the session keeps them
+
+
+def attention_kv16(module, query, key, value, *args, **kwargs):
+    """The family's own attention on K and V in half precision, as the KV cache keeps them."""
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+    return eager(module, query, key.half().float(), value.half().float(), *args, **kwargs)
+
+
+ALL_ATTENTION_FUNCTIONS.register("kv16", attention_kv16)
+ALL_MASK_ATTENTION_FUNCTIONS.register("kv16", ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+
+
+def randomise(model, seed):
+    """Weights that make every part matter, and that bfloat16 holds exactly."""
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            x = torch.randn(p.shape, generator=g)
+            if "norm" in name and name.endswith("weight"):
+                x = 1 + 0.2 * x
+            elif name.endswith("bias") or p.dim() == 1:
+                x = 0.2 * x
+            elif "embed" in name:
+                x = 0.7 * x
+            else:
+                x = x * 1.3 / p.shape[-1] ** 0.5
+            p.copy_(x.bfloat16().float())
+    return model.eval().float()
+
+
+def forward(model):
+    def logits(ids, kv16):
+        model.config._attn_implementation = "kv16" if kv16 else "eager"
+        return model(torch.tensor([ids])).logits[0]
+
+    return logits
+
+
+def old_config(path):
+    """rope_theta and rope_scaling in place of rope_parameters, torch_dtype in place of dtype."""
+    config = json.load(open(path))
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+    config["torch_dtype"] = config.pop("dtype")
+    json.dump(config, open(path, "w"), indent=2)
+
+
+def to_bfloat16(folder):
+    path = os.path.join(folder, "model.safetensors")
+    save_file({k: v.bfloat16() for k, v in load_file(path).items()}, path)
+
+
+def make_transformers(case, folder):
+    config = getattr(tr, case.family + "Config")(**{**SIZES, "intermediate_size": 40, **case.config})
+    model = randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
+    model.save_pretrained(folder)
+    if case.layout == "fused":
+        tensors = {k: v for k, v in model.state_dict().items()
+                   if not (k == "lm_head.weight" and config.tie_word_embeddings)}
+        save_file(tensors, os.path.join(folder, "model.safetensors"))
+    to_bfloat16(folder)
+    if case.old_keys:
+        old_config(os.path.join(folder, "config.json"))
+    return forward(model)
+
+
+def write(case, folder):
+    """Writes the checkpoint; returns its reference: token ids, whether K and V are rounded to float16 ->
+    logits (n, vocab), float32."""
+    os.makedirs(folder, exist_ok=True)
+    reference = (case.make or make_transformers)(case, folder)
+
+    def logits(ids, kv16):
+        with torch.no_grad():
+            return reference(ids, kv16).float().numpy()
+
+    return logits
+
+
+MOE = dict(num_experts=6, num_experts_per_tok=2)
+LOCAL = dict(num_local_experts=6, num_experts_per_tok=2)
+QWEN_MOE = dict(MOE, moe_intermediate_size=20)
+GPT_OSS = dict(LOCAL, head_dim=16, sliding_window=8, rope_parameters=dict(YARN, truncate=False, rope_theta=150000.0))
+GRANITE = dict(embedding_multiplier=2.0, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=6.0)
+# Embedding and head as they are; the layers as the converter finds them, on inputs that are not rounded.
+TERNARY = ("--set", "embedding=f32", "--set", "head=f32", "--set", "layers.*=:f32")
+# Codes of activations flip where K and V are rounded, each moving its input by amax / 127.
+A8 = dict(convert=("--set", "embedding=f32"), tolerance=2e-2, tolerance_kv16=3e-3)
+
+CASES = [
+    Case("llama", "Llama", golden=True),
+    Case("llama_biases_tied", "Llama", dict(attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    Case("llama_odd", "Llama", dict(ODD, head_dim=10)),
+    Case("llama_rope_llama3", "Llama", dict(rope_parameters=LLAMA3, attention_bias=True), golden=True),
+    Case("llama_rope_yarn", "Llama", dict(rope_parameters=YARN), old_keys=True, golden=True),
+    Case("llama_rope_linear", "Llama", dict(rope_parameters=LINEAR), old_keys=True),
+    Case("llama_one_kv_head", "Llama", dict(num_key_value_heads=1)),
+    Case("mistral_window", "Mistral", dict(sliding_window=8), golden=True),
+    Case("mistral_full", "Mistral", dict(sliding_window=None, head_dim=16), old_keys=True),
+    Case("qwen2", "Qwen2", dict(tie_word_embeddings=True), golden=True),
+    Case("qwen2_windows", "Qwen2", dict(use_sliding_window=True, sliding_window=8, max_window_layers=1)),
+    Case("qwen2_odd", "Qwen2", ODD, old_keys=True),
+    Case("qwen3", "Qwen3", dict(head_dim=16), golden=True),
+    Case("qwen3_tied", "Qwen3", dict(head_dim=8, tie_word_embeddings=True, attention_bias=True)),
+    Case("qwen3_windows", "Qwen3", dict(head_dim=16, use_sliding_window=True, sliding_window=8,
+                                        max_window_layers=1)),
+    Case("granite", "Granite", dict(GRANITE, tie_word_embeddings=True), golden=True),
+    Case("granite_biases", "Granite", dict(GRANITE, attention_bias=True, mlp_bias=True)),
+    Case("olmoe", "Olmoe", MOE, golden=True),
+    Case("olmoe_fused", "Olmoe", dict(MOE, norm_topk_prob=True, num_key_value_heads=4), layout="fused"),
+    Case("mixtral", "Mixtral", LOCAL, seed=2, golden=True),
+    Case("mixtral_window_fused", "Mixtral", dict(LOCAL, sliding_window=8), layout="fused", old_keys=True),
+    Case("qwen2_moe", "Qwen2Moe", dict(QWEN_MOE, shared_expert_intermediate_size=28), golden=True),
+    Case("qwen2_moe_sparse_step", "Qwen2Moe", dict(QWEN_MOE, shared_expert_intermediate_size=28, num_hidden_layers=4,
+                                                   decoder_sparse_step=2, mlp_only_layers=[3])),
+    Case("qwen2_moe_fused", "Qwen2Moe", dict(QWEN_MOE, shared_expert_intermediate_size=12, qkv_bias=False),
+         layout="fused"),
+    Case("qwen3_moe", "Qwen3Moe", dict(QWEN_MOE, head_dim=16, norm_topk_prob=True), golden=True),
+    Case("qwen3_moe_fused", "Qwen3Moe", dict(QWEN_MOE, head_dim=12, norm_topk_prob=True), layout="fused"),
+    Case("qwen3_moe_window", "Qwen3Moe", dict(QWEN_MOE, head_dim=16, use_sliding_window=True, sliding_window=8)),
+    Case("granitemoe", "GraniteMoe", dict(GRANITE, **LOCAL, tie_word_embeddings=True), golden=True),
+    Case("granitemoeshared", "GraniteMoeShared", dict(GRANITE, **LOCAL, shared_intermediate_size=28), golden=True),
+    Case("phimoe", "Phimoe", dict(LOCAL, attention_bias=True, lm_head_bias=True), golden=True),
+    Case("gpt_oss", "GptOss", GPT_OSS, golden=True),
+    Case("gpt_oss_three_layers", "GptOss", dict(GPT_OSS, num_hidden_layers=3)),
+    Case("gpt_oss_mxfp4", "GptOss", make=quantised.make_mxfp4, golden=True),
+    Case("bitnet_packed", "BitNet", make=quantised.make_bitnet_packed("autobitlinear"), golden=True, **A8),
+    Case("bitnet_packed_divided", "BitNet", make=quantised.make_bitnet_packed("bitlinear"), golden=True, **A8),
+    Case("bitnet_online", "BitNet", make=quantised.make_bitnet_online, **A8),
+    Case("bitnet_plain", "BitNet", dict(hidden_act="relu2")),
+    Case("one_bit_llama", "BitNet", make=quantised.make_one_bit, golden=True, **A8),
+    Case("bonsai", "Qwen3", make=quantised.make_bonsai, convert=TERNARY, lossless=True),
+    Case("maple", "Maple", make=maple.make, convert=TERNARY, lossless=True, golden=True),
+]

@@ -1,0 +1,152 @@
+"""Checkpoints whose weights are codes already: BitNet, Bonsai's groups, MXFP4."""
+
+import json
+import os
+
+import torch
+import transformers as tr
+from safetensors.torch import load_file, save_file
+from transformers.integrations.bitnet import AutoBitLinear, BitLinear, pack_weights
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+import families
+
+
+def edit_config(folder, **changes):
+    path = os.path.join(folder, "config.json")
+    config = {**json.load(open(path)), **changes}
+    json.dump({k: v for k, v in config.items() if v != "drop"}, open(path, "w"), indent=2)
+
+
+def replace_linears(model, make):
+    """make(name, linear) -> module, for the matrices of the layers."""
+    for name, module in list(model.model.layers.named_modules()):
+        if isinstance(module, torch.nn.Linear):
+            model.model.layers.set_submodule(name, make("model.layers." + name, module))
+
+
+def small(case, **config):
+    return {**families.SIZES, "intermediate_size": 40, "hidden_act": "relu2", "rms_norm_eps": 1e-5, **config,
+            **case.config}
+
+
+def bitnet_model(case, folder, **config):
+    model = families.randomise(tr.BitNetForCausalLM(tr.BitNetConfig(**small(case, **config))), case.seed)
+    model.save_pretrained(folder)
+    return model
+
+
+def make_bitnet_online(case, folder):
+    """Weights that are rounded in every forward pass."""
+    model = bitnet_model(case, folder, tie_word_embeddings=True)
+    families.to_bfloat16(folder)
+    edit_config(folder, quantization_config=dict(quant_method="bitnet", linear_class="autobitlinear",
+                                                 quantization_mode="online"))
+    quantise_online(model)
+    return families.forward(model)
+
+
+def quantise_online(model):
+    def online(_name, linear):
+        new = AutoBitLinear(linear.in_features, linear.out_features, bias=False, online_quant=True)
+        new.weight = linear.weight
+        return new
+
+    replace_linears(model, online)
+
+
+def make_bitnet_packed(linear_class):
+    def make(case, folder):
+        model = bitnet_model(case, folder, tie_word_embeddings=True)
+        tensors = load_file(os.path.join(folder, "model.safetensors"))
+        auto = linear_class == "autobitlinear"
+
+        def packed(name, linear):
+            w = linear.weight.detach()
+            gamma = w.abs().mean()
+            codes = (w / gamma).round().clamp(-1, 1)
+            scale = (gamma if auto else 1 / gamma).bfloat16().view(1)
+            tensors[name + ".weight"] = pack_weights(codes.clone())
+            tensors[name + ".weight_scale"] = scale
+            if auto:
+                new = AutoBitLinear(linear.in_features, linear.out_features, bias=False)
+                new.weight = torch.nn.Parameter(codes)
+            else:
+                new = BitLinear(linear.in_features, linear.out_features, bias=False, dtype=torch.float32)
+                new.weight = pack_weights(codes.clone())
+            new.weight_scale = scale.float()
+            return new
+
+        replace_linears(model, packed)
+        save_file({k: v if v.dtype == torch.uint8 else v.bfloat16() for k, v in tensors.items()},
+                  os.path.join(folder, "model.safetensors"))
+        config = dict(quant_method="bitnet")
+        if auto:  # bitlinear is what nothing said means
+            config |= dict(linear_class="autobitlinear", quantization_mode="offline")
+        edit_config(folder, quantization_config=config)
+        return families.forward(model)
+
+    return make
+
+
+def make_one_bit(case, folder):
+    """1bitLLM's layout: Llama by name, with two more norms and weights rounded in every forward pass."""
+    model = bitnet_model(case, folder, hidden_act="silu", tie_word_embeddings=True)
+    path = os.path.join(folder, "model.safetensors")
+    rename = {"attn_sub_norm": "inner_attn_ln", "ffn_sub_norm": "ffn_layernorm"}
+    tensors = {}
+    for name, tensor in load_file(path).items():
+        for old, new in rename.items():
+            name = name.replace(old, new)
+        tensors[name] = tensor.half()
+    save_file(tensors, path)
+    edit_config(folder, model_type="llama", architectures=["BitnetForCausalLM"], weight_bits=1, input_bits=8,
+                rope_theta=10000.0, rope_parameters="drop", rope_scaling=None, dtype="float16")
+    model.model.rotary_emb = tr.models.llama.modeling_llama.LlamaRotaryEmbedding(
+        tr.LlamaConfig(**small(case)))
+    quantise_online(model)
+    return families.forward(model)
+
+
+def make_bonsai(case, folder):
+    """Qwen3 whose matrices are ternary with a scale for each group of 128 inputs."""
+    config = tr.Qwen3Config(**{**families.SIZES, "hidden_size": 128, "intermediate_size": 256, "head_dim": 32,
+                               **case.config})
+    model = families.randomise(tr.Qwen3ForCausalLM(config), case.seed)
+    g = torch.Generator().manual_seed(case.seed)
+    with torch.no_grad():
+        for module in model.model.layers.modules():
+            if isinstance(module, torch.nn.Linear):
+                rows, cols = module.weight.shape
+                codes = torch.randint(-1, 2, (rows, cols // 128, 128), generator=g).float()
+                scales = (0.5 + torch.rand(rows, cols // 128, 1, generator=g)) / cols**0.5
+                module.weight.copy_((codes * scales.bfloat16().float()).view(rows, cols))
+    model.save_pretrained(folder)
+    families.to_bfloat16(folder)
+    return families.forward(model)
+
+
+def make_mxfp4(case, folder):
+    """gpt-oss as it is published: experts in blocks of 32 FP4 values with a common exponent."""
+    config = tr.GptOssConfig(**{**families.SIZES, **families.GPT_OSS, "hidden_size": 64, "intermediate_size": 32,
+                                **case.config})
+    model = families.randomise(tr.GptOssForCausalLM(config), case.seed)
+    model.save_pretrained(folder)
+    path = os.path.join(folder, "model.safetensors")
+    tensors = {k: v.bfloat16() for k, v in load_file(path).items()}
+    g = torch.Generator().manual_seed(case.seed)
+    for i, layer in enumerate(model.model.layers):
+        for name in ("gate_up_proj", "down_proj"):
+            weight = getattr(layer.mlp.experts, name)  # (experts, in, out)
+            n, d_in, d_out = weight.shape
+            blocks = torch.randint(0, 256, (n, d_out, d_in // 32, 16), generator=g, dtype=torch.uint8)
+            scales = torch.randint(121, 125, (n, d_out, d_in // 32), generator=g, dtype=torch.uint8)
+            with torch.no_grad():
+                weight.copy_(convert_moe_packed_tensors(blocks, scales, dtype=torch.float32))
+            key = f"model.layers.{i}.mlp.experts.{name}"
+            del tensors[key]
+            tensors[key + "_blocks"], tensors[key + "_scales"] = blocks, scales
+    save_file(tensors, path)
+    edit_config(folder, quantization_config=dict(quant_method="mxfp4", modules_to_not_convert=[
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]))
+    return families.forward(model)
