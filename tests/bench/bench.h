@@ -17,7 +17,6 @@ namespace moe::bench {
 /// kCache: one item a thread, over and over (keep it well below 1 MiB). kL3: 48 MiB in rotation for
 /// all threads together. kMemory: 1.25 GiB in rotation.
 enum class Level : uint8_t { kCache, kL3, kMemory };
-inline constexpr Level kLevels[] = {Level::kCache, Level::kL3, Level::kMemory};
 const char* level_name(Level level);
 size_t level_bytes(Level level);
 

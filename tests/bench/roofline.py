@@ -74,8 +74,10 @@ class Table:
         rate = self.rate(name, threads, unit)
         return "" if rate is None else f"{rate / 1e9:.0f}" if rate >= 1e11 else f"{rate / 1e9:.3g}"
 
-    def share(self, name, bound, threads, unit):
-        rate, most = self.rate(name, threads, unit), self.rate(bound, threads, unit)
+    def share(self, name, bounds, threads, unit):
+        """Of the largest of the bounds."""
+        rate = self.rate(name, threads, unit)
+        most = max((self.rate(b, threads, unit) or 0 for b in bounds), default=0)
         return f"{100 * rate / most:.0f} %" if rate and most else ""
 
     def spread(self, name, threads, unit):
@@ -106,16 +108,17 @@ def print_tables(rates, o):
     spread = lambda unit: lambda name, n: t.spread(name, n, unit)
     t.show("this machine", kind("read"), {"GB/s": giga("bytes/s"), "spread": spread("bytes/s")})
     t.show("this machine", kind("peak"), {"GMAC/s": giga("MAC/s"), "spread": spread("MAC/s")})
+    reading = {at: [n for n in kind("read") if level(n) == at] for at in ("cache", "l3", "memory")}
     one = [n for n in kind("linear", "attention") if "/n:" not in n or "/n:1/" in n]
     t.show("one token", one, {
         "G weights/s": giga("weights/s"), "GB/s": giga("bytes/s"),
-        "of reading": lambda name, n: t.share(name, f"read/{level(name)}", n, "bytes/s"),
+        "of reading": lambda name, n: t.share(name, reading[level(name)], n, "bytes/s"),
         "spread": spread("bytes/s")})
     many = [n for n in kind("linear") if n not in one]
-    beyond = {"of VNNI": lambda name, n: t.share(name, "peak/avx512vnni", n, "MAC/s")}
+    beyond = {"of VNNI": lambda name, n: t.share(name, ["peak/avx512vnni"], n, "MAC/s")}
     t.show("many tokens", many, {
         "GMAC/s": giga("MAC/s"),
-        "of peak": lambda name, n: t.share(name, f"peak/{isa(name)}", n, "MAC/s"),
+        "of peak": lambda name, n: t.share(name, [f"peak/{isa(name)}"], n, "MAC/s"),
         **(beyond if "peak/amx" in t.names else {}), "spread": spread("MAC/s")})
     t.show("activations", kind("rows"), {"G values/s": giga("values/s"),
                                          "spread": spread("values/s")})

@@ -16,19 +16,18 @@ namespace {
 
 // --- Reading -----------------------------------------------------------------------------------
 
-constexpr size_t kStreams = 4;
 constexpr size_t kAhead = 2048;  // bytes
 
-// The sum of n bytes, a multiple of 64 * kStreams, in vectors of V. Four streams, fetched 2 KiB
+// The sum of n bytes, a multiple of 64 * kStreams, in vectors of V. Several streams, fetched 2 KiB
 // ahead, read faster from memory than one, where the hardware's own prefetch ends at a page.
-template <class V, bool kPrefetch>
+template <class V, size_t kStreams, bool kPrefetch>
 MOE_BENCH_INLINE uint64_t sum_streams(const uint8_t* p, size_t n) {
   using Vector = typename V::Type;
   constexpr size_t kParts = 64 / sizeof(Vector);
   Vector sum[kStreams] = {};
   const size_t stream = n / kStreams;
   for (size_t i = 0; i < stream; i += 64) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (size_t s = 0; s < kStreams; ++s) {
       const uint8_t* line = p + s * stream + i;
       if (kPrefetch) __builtin_prefetch(line + kAhead);
@@ -38,7 +37,8 @@ MOE_BENCH_INLINE uint64_t sum_streams(const uint8_t* p, size_t n) {
       }
     }
   }
-  const Vector total = sum[0] + sum[1] + sum[2] + sum[3];
+  Vector total = sum[0];
+  for (size_t s = 1; s < kStreams; ++s) total += sum[s];
   uint64_t words[sizeof(Vector) / 8];
   std::memcpy(words, &total, sizeof total);
   uint64_t result = 0;
@@ -51,40 +51,38 @@ struct VectorOf {
   typedef uint64_t Type __attribute__((vector_size(kBytes), aligned(8), may_alias));
 };
 
-template <bool kPrefetch>
+template <size_t kStreams, bool kPrefetch>
 uint64_t read_16(const uint8_t* p, size_t n) {
-  return sum_streams<VectorOf<16>, kPrefetch>(p, n);
+  return sum_streams<VectorOf<16>, kStreams, kPrefetch>(p, n);
 }
 #if defined(__x86_64__)
-template <bool kPrefetch>
+template <size_t kStreams, bool kPrefetch>
 __attribute__((target("avx2"))) uint64_t read_32(const uint8_t* p, size_t n) {
-  return sum_streams<VectorOf<32>, kPrefetch>(p, n);
+  return sum_streams<VectorOf<32>, kStreams, kPrefetch>(p, n);
 }
-template <bool kPrefetch>
+template <size_t kStreams, bool kPrefetch>
 __attribute__((target("avx512f"))) uint64_t read_64(const uint8_t* p, size_t n) {
-  return sum_streams<VectorOf<64>, kPrefetch>(p, n);
+  return sum_streams<VectorOf<64>, kStreams, kPrefetch>(p, n);
 }
 #endif
 
 using Read = uint64_t (*)(const uint8_t*, size_t);
 
-template <bool kPrefetch>
+template <size_t kStreams, bool kPrefetch>
 Read widest_read() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return read_64<kPrefetch>;
-  if (__builtin_cpu_supports("avx2")) return read_32<kPrefetch>;
+  if (__builtin_cpu_supports("avx512f")) return read_64<kStreams, kPrefetch>;
+  if (__builtin_cpu_supports("avx2")) return read_32<kStreams, kPrefetch>;
 #endif
-  return read_16<kPrefetch>;
+  return read_16<kStreams, kPrefetch>;
 }
 
-void run_read(benchmark::State& state, Level level) {
+void run_read(benchmark::State& state, Read read, Level level) {
   pin(state);
   const auto threads = static_cast<size_t>(state.threads());
   const size_t item = level == Level::kCache ? size_t{512} << 10
                       : level == Level::kL3  ? level_bytes(level) / threads
-                                             : size_t{64} << 20;
-  // Nothing is left to fetch from a cache this near: the instructions would only cost time.
-  const Read read = level == Level::kCache ? widest_read<false>() : widest_read<true>();
+                                             : size_t{60} << 20;
   Items items(Content::kTrits, level, item, state);
   for (auto _ : state) benchmark::DoNotOptimize(read(items.next(), item));
   set_rate(state, "bytes/s", static_cast<double>(item));
@@ -198,9 +196,15 @@ void run_peak(benchmark::State& state, const Peak& peak) {
 }  // namespace
 
 void add_read_rooflines() {
-  for (const Level level : kLevels) {
-    add(std::string("read/") + level_name(level),
-        [level](benchmark::State& s) { run_read(s, level); });
+  const auto read = [](const char* how, Read run, Level level) {
+    add(std::string("read/") + how + "/" + level_name(level),
+        [run, level](benchmark::State& s) { run_read(s, run, level); });
+  };
+  // Nothing is left to fetch from a cache this near: the instructions would only cost time.
+  read("4_streams", widest_read<4, false>(), Level::kCache);
+  for (const Level level : {Level::kL3, Level::kMemory}) {
+    read("4_streams", widest_read<4, true>(), level);
+    read("8_streams", widest_read<8, true>(), level);
   }
 }
 
