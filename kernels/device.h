@@ -65,8 +65,8 @@ struct LinearOp {
   int32_t n_outs = 0;
 };
 
-/// Keys and values of one session and one layer, in the cache's type, head-major:
-/// element (kv_head, position, i). int8 has one scale per (kv_head, position).
+/// Keys and values of one session and one layer, in the cache's type, head-major; how the elements
+/// of a head lie is the device's own business. int8 has one scale per (kv_head, position).
 struct KvLayer {
   void* k = nullptr;
   void* v = nullptr;

@@ -32,13 +32,29 @@ void rotate(const AttentionOp& op, const float* row, float* x, int32_t n_heads) 
   }
 }
 
-void store_kv(const CpuKernels& kernels, const KvCacheView& cache, void* to, float* scales,
-              int32_t kv_head, int32_t position, const float* x, int32_t head_dim) {
-  const int64_t at = static_cast<int64_t>(kv_head) * cache.capacity + position;
-  if (cache.type == KvType::kF16) {
-    kernels.round_f16(x, head_dim, static_cast<uint16_t*>(to) + at * head_dim);
+// Element 0 of a position's row in `head`, and how far apart its elements lie: a key shares vectors
+// with the 15 positions around it.
+struct CachePlace {
+  int64_t at;
+  int stride;
+};
+
+CachePlace key_place(const KvCacheView& cache, int32_t head, int32_t position, int32_t head_dim) {
+  const int64_t row = static_cast<int64_t>(head) * cache.capacity + position;
+  return {(row - row % kKeyLanes) * head_dim + row % kKeyLanes, kKeyLanes};
+}
+
+CachePlace value_place(const KvCacheView& cache, int32_t head, int32_t position, int32_t head_dim) {
+  return {(static_cast<int64_t>(head) * cache.capacity + position) * head_dim, 1};
+}
+
+void store_row(const CpuKernels& kernels, KvType type, const CachePlace& place, void* to,
+               float* scales, int64_t scale, const float* x, int32_t head_dim) {
+  if (type == KvType::kF16) {
+    kernels.round_f16(x, head_dim, place.stride, static_cast<uint16_t*>(to) + place.at);
   } else {
-    scales[at] = kernels.round_int8(x, head_dim, static_cast<int8_t*>(to) + at * head_dim);
+    scales[scale] =
+        kernels.round_int8(x, head_dim, place.stride, static_cast<int8_t*>(to) + place.at);
   }
 }
 
@@ -55,38 +71,60 @@ void prepare_row(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
     rotate(op, angles, k, op.n_kv_heads);
   }
   const KvCacheView& cache = op.caches[row.session];
+  const KvLayer& to = cache.layer;
+  const int32_t d = op.head_dim;
   for (int32_t h = 0; h < op.n_kv_heads; ++h) {
-    store_kv(kernels, cache, cache.layer.k, cache.layer.k_scale, h, row.position,
-             k + h * op.head_dim, op.head_dim);
-    store_kv(kernels, cache, cache.layer.v, cache.layer.v_scale, h, row.position,
-             v + h * op.head_dim, op.head_dim);
+    const int64_t scale = int64_t{h} * cache.capacity + row.position;
+    store_row(kernels, cache.type, key_place(cache, h, row.position, d), to.k, to.k_scale, scale,
+              k + h * d, d);
+    store_row(kernels, cache.type, value_place(cache, h, row.position, d), to.v, to.v_scale, scale,
+              v + h * d, d);
   }
 }
 
-void attend_one(const CpuKernels& kernels, const AttentionOp& op, int64_t r, int32_t head) {
-  const BatchRow& row = op.rows[r];
-  const KvCacheView& cache = op.caches[row.session];
-  const int64_t kv_head = head / (op.n_heads / op.n_kv_heads);
-  const int64_t at = kv_head * cache.capacity;
+// Queries [begin, end) of one KV head, all of one session; query i is head i % group of its group
+// in row i / group.
+void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_head, int64_t begin,
+                 int64_t end) {
+  const int32_t group = op.n_heads / op.n_kv_heads;
+  const KvCacheView& cache = op.caches[op.rows[begin / group].session];
+  const int64_t at = static_cast<int64_t>(kv_head) * cache.capacity;
   const size_t element = cache.type == KvType::kF16 ? sizeof(uint16_t) : sizeof(int8_t);
   const size_t offset = static_cast<size_t>(at) * static_cast<size_t>(op.head_dim) * element;
-  const int64_t place = (r * op.n_heads + head) * op.head_dim;
-  AttentionHead a;
-  a.q = op.q + place;
-  a.out = op.out + place;
-  a.head_dim = op.head_dim;
-  a.type = cache.type;
-  a.k = static_cast<const uint8_t*>(cache.layer.k) + offset;
-  a.v = static_cast<const uint8_t*>(cache.layer.v) + offset;
+  AttentionTile tile;
+  tile.head_dim = op.head_dim;
+  tile.type = cache.type;
+  tile.k = static_cast<const uint8_t*>(cache.layer.k) + offset;
+  tile.v = static_cast<const uint8_t*>(cache.layer.v) + offset;
   if (cache.type == KvType::kInt8) {
-    a.k_scale = cache.layer.k_scale + at;
-    a.v_scale = cache.layer.v_scale + at;
+    tile.k_scale = cache.layer.k_scale + at;
+    tile.v_scale = cache.layer.v_scale + at;
   }
-  a.last = row.position + 1;
-  a.first = op.window > 0 ? std::max(0, a.last - op.window) : 0;
-  a.multiplier = op.multiplier;
-  a.sink = op.sinks != nullptr ? op.sinks + head : nullptr;
-  kernels.attention_head(a);
+  tile.multiplier = op.multiplier;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t head = int64_t{kv_head} * group + i % group;
+    const int64_t place = (i / group * op.n_heads + head) * op.head_dim;
+    AttentionQuery& query = tile.queries[tile.n_queries++];
+    query.q = op.q + place;
+    query.out = op.out + place;
+    query.last = op.rows[i / group].position + 1;
+    query.first = op.window > 0 ? std::max(0, query.last - op.window) : 0;
+    query.sink = op.sinks != nullptr ? op.sinks + head : nullptr;
+  }
+  kernels.attention(tile);
+}
+
+// Queries [begin, end), cut where another session begins.
+void attend_range(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_head, int64_t begin,
+                  int64_t end) {
+  const int32_t group = op.n_heads / op.n_kv_heads;
+  while (begin < end) {
+    const int32_t session = op.rows[begin / group].session;
+    int64_t stop = begin + 1;
+    while (stop < end && op.rows[stop / group].session == session) ++stop;
+    attend_tile(kernels, op, kv_head, begin, stop);
+    begin = stop;
+  }
 }
 
 }  // namespace
@@ -96,13 +134,19 @@ void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
   rt.for_range(op.n_rows, 4 * width, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) prepare_row(rt.kernels, op, r);
   });
-  // Head by head: the threads get equal shares of short and long rows.
-  const int64_t items = static_cast<int64_t>(op.n_rows) * op.n_heads;
+  const int64_t queries = int64_t{op.n_rows} * (op.n_heads / op.n_kv_heads);
+  const int64_t tiles = (queries + kMaxQueries - 1) / kMaxQueries;
   const int64_t last = op.rows[op.n_rows - 1].position + 1;
   const int64_t seen = op.window > 0 ? std::min<int64_t>(op.window, last) : last;
-  rt.for_range(items, 2 * seen * op.head_dim, [&](int64_t begin, int64_t end, int) {
+  const int64_t work = 2 * seen * op.head_dim * std::min<int64_t>(queries, kMaxQueries);
+  rt.for_range(op.n_kv_heads * tiles, work, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      attend_one(rt.kernels, op, i % op.n_rows, static_cast<int32_t>(i / op.n_rows));
+      // First, last, second, last but one ...: neighbours together have the same number of keys, so
+      // that the threads get equal shares.
+      const int64_t turn = i % tiles;
+      const int64_t first = kMaxQueries * (turn % 2 == 0 ? turn / 2 : tiles - 1 - turn / 2);
+      attend_range(rt.kernels, op, static_cast<int32_t>(i / tiles), first,
+                   std::min<int64_t>(queries, first + kMaxQueries));
     }
   });
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "quant/half.h"
 #include "tests/kernels/every_isa.h"
@@ -18,9 +19,9 @@ const Case kCases[] = {{64, 0, 1, false},  {64, 0, 63, true},     {64, 0, 64, fa
                        {24, 0, 65, true},  {20, 37, 200, false},  {128, 64, 129, true},
                        {16, 63, 64, true}, {80, 190, 200, false}, {7, 3, 150, false}};
 
-constexpr int kPositions = 200;
+constexpr int kPositions = 256;
 
-// One head's rows in a cache type, with what the rows read back as.
+// One head's rows in a cache type, with what the rows read back as (position, head_dim).
 struct Rows {
   std::vector<uint16_t> half;
   std::vector<int8_t> code;
@@ -28,24 +29,43 @@ struct Rows {
   std::vector<double> value;
 };
 
-Rows make_rows(const CpuKernels& k, KvType type, int head_dim, unsigned seed) {
+// Where element i of a row lies, and how far apart the elements are.
+size_t key_at(size_t p, size_t d) { return p / 16 * 16 * d + p % 16; }
+size_t value_at(size_t p, size_t d) { return p * d; }
+
+Rows make_rows(const CpuKernels& k, KvType type, int head_dim, unsigned seed, bool keys) {
   const auto d = static_cast<size_t>(head_dim);
+  const int stride = keys ? 16 : 1;
   const std::vector<float> x = random_floats(d * kPositions, seed, 2);
   Rows r{std::vector<uint16_t>(x.size()), std::vector<int8_t>(x.size()),
          std::vector<float>(kPositions), std::vector<double>(x.size())};
   for (size_t p = 0; p < kPositions; ++p) {
+    const size_t at = keys ? key_at(p, d) : value_at(p, d);
     if (type == KvType::kF16) {
-      k.round_f16(&x[p * d], head_dim, &r.half[p * d]);
+      k.round_f16(&x[p * d], head_dim, stride, &r.half[at]);
     } else {
-      r.scale[p] = k.round_int8(&x[p * d], head_dim, &r.code[p * d]);
+      r.scale[p] = k.round_int8(&x[p * d], head_dim, stride, &r.code[at]);
     }
-    for (size_t i = p * d; i < (p + 1) * d; ++i) {
-      r.value[i] = type == KvType::kF16 ? static_cast<double>(f16_to_f32(r.half[i]))
-                                        : static_cast<double>(r.code[i]) * r.scale[p];
-      EXPECT_NEAR(r.value[i], x[i], type == KvType::kF16 ? 4e-3 : 0.05);
+    for (size_t i = 0; i < d; ++i) {
+      const size_t from = at + i * static_cast<size_t>(stride);
+      double& value = r.value[p * d + i];
+      value = type == KvType::kF16 ? static_cast<double>(f16_to_f32(r.half[from]))
+                                   : static_cast<double>(r.code[from]) * r.scale[p];
+      EXPECT_NEAR(value, x[p * d + i], type == KvType::kF16 ? 4e-3 : 0.05);
     }
   }
   return r;
+}
+
+AttentionTile make_tile(KvType type, int head_dim, const Rows& k, const Rows& v) {
+  AttentionTile a;
+  a.head_dim = head_dim;
+  a.type = type;
+  a.k = type == KvType::kF16 ? static_cast<const void*>(k.half.data()) : k.code.data();
+  a.v = type == KvType::kF16 ? static_cast<const void*>(v.half.data()) : v.code.data();
+  a.k_scale = type == KvType::kF16 ? nullptr : k.scale.data();
+  a.v_scale = type == KvType::kF16 ? nullptr : v.scale.data();
+  return a;
 }
 
 std::vector<double> exact(const Case& c, const std::vector<float>& q, const Rows& k, const Rows& v,
@@ -73,23 +93,14 @@ TEST(AttentionKernel, EveryIsaGivesTheSameBitsAndTheRightValues) {
       const auto multiplier = static_cast<float>(0.5 / std::sqrt(c.head_dim));
       std::vector<float> first;
       for (const CpuKernels* kernels : every_isa()) {
-        const Rows k = make_rows(*kernels, type, c.head_dim, 9);
-        const Rows v = make_rows(*kernels, type, c.head_dim, 10);
+        const Rows k = make_rows(*kernels, type, c.head_dim, 9, true);
+        const Rows v = make_rows(*kernels, type, c.head_dim, 10, false);
         std::vector<float> out(d + 1, -77);
-        AttentionHead a;
-        a.q = q.data();
-        a.out = out.data();
-        a.head_dim = c.head_dim;
-        a.type = type;
-        a.k = type == KvType::kF16 ? static_cast<const void*>(k.half.data()) : k.code.data();
-        a.v = type == KvType::kF16 ? static_cast<const void*>(v.half.data()) : v.code.data();
-        a.k_scale = k.scale.data();
-        a.v_scale = v.scale.data();
-        a.first = c.first;
-        a.last = c.last;
+        AttentionTile a = make_tile(type, c.head_dim, k, v);
+        a.n_queries = 1;
+        a.queries[0] = {q.data(), out.data(), c.first, c.last, c.sink ? &sink : nullptr};
         a.multiplier = multiplier;
-        a.sink = c.sink ? &sink : nullptr;
-        kernels->attention_head(a);
+        kernels->attention(a);
         EXPECT_EQ(out.back(), -77) << "wrote past the head";
         if (first.empty()) first = out;
         EXPECT_EQ(first_difference(first, out), -1) << kernels->name << " d " << d;
@@ -100,29 +111,64 @@ TEST(AttentionKernel, EveryIsaGivesTheSameBitsAndTheRightValues) {
   }
 }
 
+// Queries that begin and end anywhere, some without a common key, in tiles of every size.
+TEST(AttentionKernel, QueriesDoNotSeeEachOther) {
+  const int ranges[][2] = {{0, 1},     {0, 130},   {5, 131}, {64, 128}, {70, 71},
+                           {190, 256}, {129, 200}, {0, 256}, {63, 65},  {127, 140}};
+  std::mt19937 rng(4);
+  for (KvType type : {KvType::kF16, KvType::kInt8}) {
+    for (const int head_dim : {64, 72, 7}) {
+      const auto d = static_cast<size_t>(head_dim);
+      const std::vector<float> q = random_floats(d * kMaxQueries, 8);
+      const float sink = -0.3f;
+      for (const CpuKernels* kernels : every_isa()) {
+        const Rows k = make_rows(*kernels, type, head_dim, 9, true);
+        const Rows v = make_rows(*kernels, type, head_dim, 10, false);
+        for (int n = 1; n <= kMaxQueries; ++n) {
+          std::vector<float> alone(d * static_cast<size_t>(n)), together(alone.size());
+          AttentionTile all = make_tile(type, head_dim, k, v);
+          all.n_queries = n;
+          const bool near = rng() % 2 == 0;  // consecutive rows of a text with a window
+          for (int i = 0; i < n; ++i) {
+            const auto at = static_cast<size_t>(i) * d;
+            const auto& range = ranges[rng() % std::size(ranges)];
+            const int first = near ? 60 + i : range[0];
+            const int last = near ? 189 + i : range[1];
+            all.queries[i] = {&q[at], &together[at], first, last, i % 3 == 0 ? &sink : nullptr};
+            AttentionTile one = make_tile(type, head_dim, k, v);
+            one.n_queries = 1;
+            one.queries[0] = all.queries[i];
+            one.queries[0].out = &alone[at];
+            kernels->attention(one);
+          }
+          kernels->attention(all);
+          ASSERT_EQ(first_difference(alone, together), -1) << kernels->name << ' ' << n;
+        }
+      }
+    }
+  }
+}
+
 TEST(AttentionKernel, KeysOutsideContributeNothing) {
   const Case c{24, 70, 131, false};
   for (const CpuKernels* kernels : every_isa()) {
-    Rows k = make_rows(*kernels, KvType::kF16, 24, 9);
-    Rows v = make_rows(*kernels, KvType::kF16, 24, 10);
+    Rows k = make_rows(*kernels, KvType::kF16, 24, 9, true);
+    Rows v = make_rows(*kernels, KvType::kF16, 24, 10, false);
     const std::vector<float> q = random_floats(24, 8);
     std::vector<float> clean(24);
     std::vector<float> dirty(24);
-    AttentionHead a;
-    a.q = q.data();
-    a.head_dim = 24;
-    a.k = k.half.data();
-    a.v = v.half.data();
-    a.first = c.first;
-    a.last = c.last;
-    a.out = clean.data();
-    kernels->attention_head(a);
+    AttentionTile a = make_tile(KvType::kF16, 24, k, v);
+    a.n_queries = 1;
+    a.queries[0] = {q.data(), clean.data(), c.first, c.last, nullptr};
+    kernels->attention(a);
     for (size_t p = 0; p < kPositions; ++p) {
       if (p >= 70 && p < 131) continue;
-      for (size_t i = 0; i < 24; ++i) k.half[p * 24 + i] = v.half[p * 24 + i] = 0x7E00;  // NaN
+      for (size_t i = 0; i < 24; ++i) {
+        k.half[key_at(p, 24) + 16 * i] = v.half[value_at(p, 24) + i] = 0x7E00;  // NaN
+      }
     }
-    a.out = dirty.data();
-    kernels->attention_head(a);
+    a.queries[0].out = dirty.data();
+    kernels->attention(a);
     EXPECT_EQ(first_difference(clean, dirty), -1);
   }
 }
@@ -131,15 +177,15 @@ TEST(CacheRounding, Int8EdgeRows) {
   for (const CpuKernels* k : every_isa()) {
     std::vector<int8_t> code(20, 5);
     const std::vector<float> zero(20, 0);
-    EXPECT_GT(k->round_int8(zero.data(), 20, code.data()), 0);
+    EXPECT_GT(k->round_int8(zero.data(), 20, 1, code.data()), 0);
     for (int8_t c : code) EXPECT_EQ(c, 0);
     std::vector<float> x(20, 0.5f);
     x[3] = -2;
-    EXPECT_FLOAT_EQ(k->round_int8(x.data(), 20, code.data()), 2.0f / 127);
+    EXPECT_FLOAT_EQ(k->round_int8(x.data(), 20, 1, code.data()), 2.0f / 127);
     EXPECT_EQ(code[3], -127);
     EXPECT_EQ(code[4], 32);  // 31.75
     x[7] = std::nanf("");
-    (void)k->round_int8(x.data(), 20, code.data());  // any codes, but no undefined behaviour
+    (void)k->round_int8(x.data(), 20, 1, code.data());  // any codes, but no undefined behaviour
   }
 }
 

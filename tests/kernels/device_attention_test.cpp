@@ -11,6 +11,7 @@ namespace moe {
 namespace {
 
 constexpr int32_t kPositions = 150;
+constexpr int32_t kCapacity = 192;  // whole blocks of 64
 
 struct Shape {
   const char* name;
@@ -43,19 +44,29 @@ struct Cache {
   KvCacheView view;
 
   explicit Cache(const Shape& s) {
-    const auto n = static_cast<size_t>(s.n_kv_heads * kPositions * s.head_dim);
+    const auto n = static_cast<size_t>(s.n_kv_heads * kCapacity * s.head_dim);
     k.assign(n, 0x7E00);
     v.assign(n, 0x7E00);
     k_scale.assign(n, NAN);
     v_scale.assign(n, NAN);
-    view = {s.type, kPositions, {k.data(), v.data(), k_scale.data(), v_scale.data()}};
+    view = {s.type, kCapacity, {k.data(), v.data(), k_scale.data(), v_scale.data()}};
   }
-  double read(const std::vector<uint16_t>& data, const std::vector<float>& scale, int32_t head,
-              int32_t position, int32_t i, int32_t head_dim) const {
-    const auto row = static_cast<size_t>(head * kPositions + position);
-    const size_t at = row * static_cast<size_t>(head_dim) + static_cast<size_t>(i);
-    if (view.type == KvType::kF16) return f16_to_f32(data[at]);
-    return reinterpret_cast<const int8_t*>(data.data())[at] * static_cast<double>(scale[row]);
+  double key(int32_t head, int32_t position, int32_t i, int32_t head_dim) const {
+    const int32_t row = head * kCapacity + position;
+    return read(k, k_scale, row, row / 16 * 16 * head_dim + 16 * i + row % 16);
+  }
+  double value(int32_t head, int32_t position, int32_t i, int32_t head_dim) const {
+    const int32_t row = head * kCapacity + position;
+    return read(v, v_scale, row, row * head_dim + i);
+  }
+
+ private:
+  double read(const std::vector<uint16_t>& data, const std::vector<float>& scale, int32_t row,
+              int32_t at) const {
+    const auto place = static_cast<size_t>(at);
+    if (view.type == KvType::kF16) return f16_to_f32(data[place]);
+    return reinterpret_cast<const int8_t*>(data.data())[place] *
+           static_cast<double>(scale[static_cast<size_t>(row)]);
   }
 };
 
@@ -244,18 +255,18 @@ TEST(DeviceAttention, MatchesDoublePrecision) {
         for (int32_t t = s.window > 0 ? std::max(0, p + 1 - s.window) : 0; t <= p; ++t) {
           double score = 0;
           for (int32_t i = 0; i < s.head_dim; ++i) {
-            score += q[static_cast<size_t>(i)] * c.read(c.k, c.k_scale, kv, t, i, s.head_dim);
+            score += q[static_cast<size_t>(i)] * c.key(kv, t, i, s.head_dim);
           }
           const double e = std::exp(score * static_cast<double>(0.4f));
           total += e;
           for (int32_t i = 0; i < s.head_dim; ++i) {
-            expected[static_cast<size_t>(i)] += e * c.read(c.v, c.v_scale, kv, t, i, s.head_dim);
+            expected[static_cast<size_t>(i)] += e * c.value(kv, t, i, s.head_dim);
           }
         }
         for (int32_t i = 0; i < s.head_dim; ++i) {
           const auto at = static_cast<size_t>((p * s.n_heads + h) * s.head_dim + i);
           ASSERT_NEAR(y[at], expected[static_cast<size_t>(i)] / total, 2e-5) << s.name;
-          ASSERT_NEAR(c.read(c.k, c.k_scale, kv, p, i, s.head_dim), k[static_cast<size_t>(i)],
+          ASSERT_NEAR(c.key(kv, p, i, s.head_dim), k[static_cast<size_t>(i)],
                       s.type == KvType::kF16 ? 4e-3 : 0.04)
               << s.name;
         }
