@@ -19,7 +19,12 @@ struct BenchOptions {
   std::string save;
   int n_prompt = 512;
   int n_generate = 64;
+  int depth = 0;
+  int n_sessions = 1;
   int repetitions = 3;
+
+  // Positions that a session needs.
+  int positions() const { return std::max({n_prompt, depth + n_generate, 8}); }
 };
 
 // A model, and the memory of a synthetic one, which must outlive it.
@@ -62,52 +67,82 @@ double median(std::vector<double> v) {
 struct Timing {
   double read_bandwidth = 0;  // bytes per second that the same number of threads reads from memory
   double prefill_tokens_per_s = 0;
-  double decode_tokens_per_s = 0;
+  double decode_tokens_per_s = 0;  // of all sessions together
 };
 
-double time_eval(moe_session* session, const int32_t* tokens, size_t n, bool one_by_one) {
-  moe_error error;
-  const double start = now_seconds();
-  if (one_by_one) {
-    for (size_t i = 0; i < n; ++i) {
-      stop_if_interrupted();
-      check(moe_session_eval(session, tokens + i, 1, nullptr, 0, &error), error);
-    }
-  } else {
-    check(moe_session_eval(session, tokens, n, nullptr, 0, &error), error);
-  }
-  return now_seconds() - start;
-}
-
-// Each repetition: a prompt into an empty context, then tokens one by one into an empty context.
-Timing measure(const BenchOptions& o, moe_session* session, const moe_model_info& info) {
-  std::vector<int32_t> tokens(static_cast<size_t>(std::max(o.n_prompt, o.n_generate)));
+std::vector<int32_t> random_tokens(int n, int32_t vocab_size) {
+  std::vector<int32_t> tokens(static_cast<size_t>(n));
   uint32_t state = 1;
   for (int32_t& t : tokens) {
     state = state * 1664525u + 1013904223u;
-    t = static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(info.vocab_size));
+    t = static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(vocab_size));
   }
-  moe_error error;
-  std::vector<double> prefill;
-  std::vector<double> decode;
-  time_eval(session, tokens.data(), std::min<size_t>(tokens.size(), 8), true);  // first touch
-  for (int r = 0; r < o.repetitions; ++r) {
-    check(moe_session_rewind(session, 0, &error), error);
-    if (o.n_prompt > 0) {
-      prefill.push_back(o.n_prompt /
-                        time_eval(session, tokens.data(), static_cast<size_t>(o.n_prompt), false));
-      check(moe_session_rewind(session, 0, &error), error);
-    }
-    if (o.n_generate > 0) {
-      decode.push_back(o.n_generate /
-                       time_eval(session, tokens.data(), static_cast<size_t>(o.n_generate), true));
-    }
-  }
-  Timing timing;
-  if (!prefill.empty()) timing.prefill_tokens_per_s = median(prefill);
-  if (!decode.empty()) timing.decode_tokens_per_s = median(decode);
-  return timing;
+  return tokens;
 }
+
+class Runs {
+ public:
+  Runs(const BenchOptions& o, std::vector<moe_session*> sessions, int32_t vocab_size)
+      : o_(o), sessions_(std::move(sessions)), tokens_(random_tokens(o.positions(), vocab_size)) {}
+
+  // Each repetition: a prompt into an empty context, then tokens one by one, in all sessions
+  // together, from the depth asked for.
+  Timing measure() {
+    std::vector<double> prefill;
+    std::vector<double> decode;
+    step(0, 8);  // first touch
+    for (int r = 0; r < o_.repetitions; ++r) {
+      rewind(0);
+      if (o_.n_prompt > 0) prefill.push_back(o_.n_prompt / eval(sessions_[0], o_.n_prompt));
+      if (o_.n_generate == 0) continue;
+      rewind(0);
+      for (moe_session* s : sessions_) eval(s, o_.depth);
+      decode.push_back(o_.n_generate * o_.n_sessions / step(o_.depth, o_.n_generate));
+    }
+    Timing timing;
+    if (!prefill.empty()) timing.prefill_tokens_per_s = median(prefill);
+    if (!decode.empty()) timing.decode_tokens_per_s = median(decode);
+    return timing;
+  }
+
+ private:
+  void rewind(int position) {
+    moe_error error;
+    for (moe_session* s : sessions_) check(moe_session_rewind(s, position, &error), error);
+  }
+  double eval(moe_session* session, int n) {
+    moe_error error;
+    const double start = now_seconds();
+    if (n > 0) {
+      check(moe_session_eval(session, tokens_.data(), static_cast<size_t>(n), nullptr, 0, &error),
+            error);
+    }
+    return now_seconds() - start;
+  }
+  // Tokens `first` .. `first + n` one by one. Each session has its own, so that they choose other
+  // experts.
+  double step(int first, int n) {
+    moe_error error;
+    std::vector<int32_t> row(sessions_.size());
+    const double start = now_seconds();
+    for (int i = 0; i < n; ++i) {
+      stop_if_interrupted();
+      for (size_t s = 0; s < row.size(); ++s) {
+        row[s] = tokens_[(static_cast<size_t>(first + i) + 31 * s) % tokens_.size()];
+      }
+      if (row.size() == 1) {
+        check(moe_session_eval(sessions_[0], row.data(), 1, nullptr, 0, &error), error);
+      } else {
+        check(moe_sessions_step(sessions_.data(), row.data(), row.size(), nullptr, &error), error);
+      }
+    }
+    return now_seconds() - start;
+  }
+
+  const BenchOptions& o_;
+  std::vector<moe_session*> sessions_;
+  std::vector<int32_t> tokens_;
+};
 
 moe_env_info env_info(moe_env* env) {
   moe_env_info info{};
@@ -123,42 +158,80 @@ uint64_t peak_rss() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-void print_result(const BenchOptions& o, const moe_env_info& env, const moe_model_info& info,
-                  const Timing& t) {
-  const double rate = t.decode_tokens_per_s * static_cast<double>(info.bytes_per_token);
+// Bytes of keys and values that one token reads, halfway through what is decoded.
+uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n_layers) {
+  const uint64_t element = o.model.kv == "int8" ? 1 : 2;
+  const int seen = o.depth + o.n_generate / 2;
+  uint64_t bytes = 0;
+  for (int i = 0; i < n_layers; ++i) {
+    moe_model_layer_info layer{};
+    layer.struct_size = sizeof layer;
+    moe_error error;
+    check(moe_model_get_layer_info(model, i, &layer, &error), error);
+    const int window = layer.window > 0 ? std::min(layer.window, seen) : seen;
+    bytes += static_cast<uint64_t>(window) * static_cast<uint64_t>(layer.n_kv_heads) *
+             static_cast<uint64_t>(layer.head_dim) * 2 * element;
+  }
+  return bytes;
+}
+
+struct Result {
+  moe_env_info env;
+  moe_model_info model;
+  uint64_t kv_bytes_per_token;
+  Timing timing;
+};
+
+void print_decode(const BenchOptions& o, const Result& r) {
+  const Timing& t = r.timing;
+  std::cout << "  decode  " << std::setw(5) << o.n_generate << " tokens  " << std::setw(9)
+            << t.decode_tokens_per_s << " tokens/s";
+  if (o.n_sessions > 1) {
+    std::cout << " in " << o.n_sessions << " sessions together\n";
+    return;
+  }
+  const uint64_t bytes = r.model.bytes_per_token + r.kv_bytes_per_token;
+  const double rate = t.decode_tokens_per_s * static_cast<double>(bytes);
+  std::cout << ", at most " << format_bytes(r.model.bytes_per_token) << " of weights and "
+            << format_bytes(r.kv_bytes_per_token)
+            << " of keys and values a token: " << format_bytes(static_cast<uint64_t>(rate))
+            << "/s, " << 100 * rate / t.read_bandwidth << " % of the "
+            << format_bytes(static_cast<uint64_t>(t.read_bandwidth))
+            << "/s that memory was read with\n";
+}
+
+void print_result(const BenchOptions& o, const Result& r) {
+  const Timing& t = r.timing;
+  const uint64_t bytes = r.model.bytes_per_token + r.kv_bytes_per_token;
+  const double rate = t.decode_tokens_per_s * static_cast<double>(bytes);
   if (o.model.json) {
-    print_json({{"model", info.name},
+    print_json({{"model", r.model.name},
                 {"weights", o.synthetic.empty() ? "" : o.weights},
                 {"n_prompt", o.n_prompt},
                 {"n_generate", o.n_generate},
+                {"depth", o.depth},
+                {"sessions", o.n_sessions},
                 {"prefill_tokens_per_s", t.prefill_tokens_per_s},
                 {"decode_tokens_per_s", t.decode_tokens_per_s},
-                {"bytes_per_token", info.bytes_per_token},
+                {"bytes_per_token", r.model.bytes_per_token},
+                {"kv_bytes_per_token", r.kv_bytes_per_token},
                 {"decode_bytes_per_s", rate},
                 {"read_bandwidth_bytes_per_s", t.read_bandwidth},
                 {"share_of_bandwidth", rate / t.read_bandwidth},
-                {"weight_bytes", info.weight_bytes},
+                {"weight_bytes", r.model.weight_bytes},
                 {"peak_rss_bytes", peak_rss()},
-                {"threads", env.threads},
-                {"isa", env.isa}});
+                {"threads", r.env.threads},
+                {"isa", r.env.isa}});
     return;
   }
-  std::cout << info.name << " on " << env.threads << " threads, " << env.isa << ", weights "
-            << format_bytes(info.weight_bytes) << "\n"
+  std::cout << r.model.name << " on " << r.env.threads << " threads, " << r.env.isa << ", weights "
+            << format_bytes(r.model.weight_bytes) << "\n"
             << std::fixed << std::setprecision(1);
   if (o.n_prompt > 0) {
     std::cout << "  prefill " << std::setw(5) << o.n_prompt << " tokens  " << std::setw(9)
               << t.prefill_tokens_per_s << " tokens/s\n";
   }
-  if (o.n_generate > 0) {
-    std::cout << "  decode  " << std::setw(5) << o.n_generate << " tokens  " << std::setw(9)
-              << t.decode_tokens_per_s << " tokens/s, at most "
-              << format_bytes(info.bytes_per_token)
-              << " of weights a token: " << format_bytes(static_cast<uint64_t>(rate)) << "/s, "
-              << 100 * rate / t.read_bandwidth << " % of the "
-              << format_bytes(static_cast<uint64_t>(t.read_bandwidth))
-              << "/s that memory was read with\n";
-  }
+  if (o.n_generate > 0) print_decode(o, r);
   std::cout << "  peak resident memory " << format_bytes(peak_rss()) << "\n";
 }
 
@@ -184,17 +257,24 @@ void run_bench(BenchOptions& o) {
   }
   const double bandwidth = read_bandwidth(threads);
   const Env env = open_env(o.model);
-  if (o.model.context == 0) o.model.context = std::max({o.n_prompt, o.n_generate, 8});
+  if (o.model.context == 0) o.model.context = o.positions();
   const Loaded loaded = load(o, env.get());
-  const Session session = open_session(o.model, loaded.model.get());
-  set_current_session(session.get());
-  moe_model_info info{};
-  info.struct_size = sizeof info;
-  check(moe_model_get_info(loaded.model.get(), &info, &error), error);
-  Timing t = measure(o, session.get(), info);
-  t.read_bandwidth = bandwidth;
+  std::vector<Session> sessions;
+  std::vector<moe_session*> handles;
+  for (int i = 0; i < o.n_sessions; ++i) {
+    sessions.push_back(open_session(o.model, loaded.model.get()));
+    handles.push_back(sessions.back().get());
+  }
+  set_current_session(handles[0]);
+  Result result{};
+  result.model.struct_size = sizeof result.model;
+  check(moe_model_get_info(loaded.model.get(), &result.model, &error), error);
+  result.timing = Runs(o, handles, result.model.vocab_size).measure();
+  result.timing.read_bandwidth = bandwidth;
   set_current_session(nullptr);
-  print_result(o, env_info(env.get()), info, t);
+  result.env = env_info(env.get());
+  result.kv_bytes_per_token = kv_bytes_per_token(o, loaded.model.get(), result.model.n_layers);
+  print_result(o, result);
 }
 
 }  // namespace
@@ -213,6 +293,12 @@ void add_bench(CLI::App& app) {
       ->capture_default_str();
   c->add_option("-n,--generate-tokens", o->n_generate, "Tokens decoded one by one (0: none)")
       ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  c->add_option("-d,--depth", o->depth, "Tokens in the context before decoding begins")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  c->add_option("--sessions", o->n_sessions, "Sessions that decode together, one token each a step")
+      ->check(CLI::Range(1, 256))
       ->capture_default_str();
   c->add_option("-r,--repetitions", o->repetitions, "The median of so many is shown")
       ->check(CLI::Range(1, 1000))
