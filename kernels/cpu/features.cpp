@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -51,7 +53,19 @@ bool cpu_has_avx512vnni() {
   return cpu_has_avx2() && has(saved_states(), bit(5) | bit(6) | bit(7)) &&
          has(cpuid(7).b, f_bw_vl) && has(cpuid(7).c, vbmi_vnni);
 }
+
+// Linux gives the tile registers to a process that asks; it refuses where signal stacks would be
+// too small for them.
+bool cpu_has_amx() {
+  const uint32_t tile_int8 = bit(24) | bit(25);
+  if (!cpu_has_avx512vnni() || !has(saved_states(), bit(17) | bit(18))) return false;
+  if (!has(cpuid(7).d, tile_int8)) return false;
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
 #else
+bool cpu_has_amx() { return false; }
 bool cpu_has_avx2() { return false; }
 bool cpu_has_avx512vnni() { return false; }
 #endif

@@ -7,6 +7,9 @@
 
 namespace moe {
 
+#if defined(MOE_ISA_AMX)
+extern const CpuKernels kernels_amx;
+#endif
 #if defined(MOE_ISA_AVX512VNNI)
 extern const CpuKernels kernels_avx512vnni;
 #endif
@@ -26,6 +29,9 @@ struct IsaRow {
 };
 
 inline constexpr IsaRow kIsaList[] = {
+#if defined(MOE_ISA_AMX)
+    {&kernels_amx, cpu_has_amx},
+#endif
 #if defined(MOE_ISA_AVX512VNNI)
     {&kernels_avx512vnni, cpu_has_avx512vnni},
 #endif
@@ -40,8 +46,11 @@ inline constexpr IsaRow kIsaList[] = {
 #endif
 };
 
-/// The same names in one text: ",avx512vnni,avx2,scalar".
+/// The same names in one text: ",amx,avx512vnni,avx2,scalar".
 inline constexpr char kIsaNames[] =
+#if defined(MOE_ISA_AMX)
+    ",amx"
+#endif
 #if defined(MOE_ISA_AVX512VNNI)
     ",avx512vnni"
 #endif

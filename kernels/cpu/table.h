@@ -53,20 +53,32 @@ struct LinearArgs {
   int64_t tile_end = 0;
 };
 
-/// One head's attention for one query. Keys and values of its KV head: (position, head_dim).
-struct AttentionHead {
+/// One query of one head: it sees positions [first, last), at least one.
+struct AttentionQuery {
   const float* q = nullptr;  // (head_dim)
   float* out = nullptr;      // (head_dim)
+  int32_t first = 0;
+  int32_t last = 0;
+  const float* sink = nullptr;  // a logit without a value, or null
+};
+
+inline constexpr int kMaxQueries = 8;
+/// Positions that a vector of keys holds.
+inline constexpr int kKeyLanes = 16;
+
+/// Up to kMaxQueries queries on the keys and values of one KV head. Keys lie as
+/// (position / 16, head_dim, 16), values as (position, head_dim); there is room for whole blocks of
+/// 64 positions, and what is not seen may hold anything.
+struct AttentionTile {
+  AttentionQuery queries[kMaxQueries];
+  int32_t n_queries = 0;
   int32_t head_dim = 0;
   KvType type = KvType::kF16;
   const void* k = nullptr;
   const void* v = nullptr;
   const float* k_scale = nullptr;  // kInt8: (position)
   const float* v_scale = nullptr;
-  int32_t first = 0;  // positions [first, last) are seen
-  int32_t last = 0;
-  float multiplier = 1;         // of the scores
-  const float* sink = nullptr;  // a logit without a value, or null
+  float multiplier = 1;  // of the scores
 };
 
 struct CpuKernels {
@@ -87,11 +99,13 @@ struct CpuKernels {
                          float* out);
   /// y = y + w x, one fused multiply-add per element.
   void (*add_scaled)(float w, const float* x, int n, float* y);
-  /// Keys and values as the cache holds them. int8: codes in -127..127; returns their scale.
-  void (*round_f16)(const float* x, int n, uint16_t* out);
-  float (*round_int8)(const float* x, int n, int8_t* out);
-  /// Softmax attention with keys in blocks of 64 aligned to the absolute position, ascending.
-  void (*attention_head)(const AttentionHead& head);
+  /// Keys and values as the cache holds them, element i at out[i * stride]. int8: codes in
+  /// -127..127; returns their scale.
+  void (*round_f16)(const float* x, int n, int stride, uint16_t* out);
+  float (*round_int8)(const float* x, int n, int stride, int8_t* out);
+  /// Softmax attention with keys in blocks of 64 aligned to the absolute position, ascending. A
+  /// query's result does not depend on the others.
+  void (*attention)(const AttentionTile& tile);
 
   /// Reads `bytes` (a multiple of 64) as linear() does; for measuring memory.
   uint32_t (*read_bytes)(const uint8_t* data, size_t bytes);

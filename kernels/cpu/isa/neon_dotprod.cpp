@@ -30,6 +30,7 @@ struct Isa {
   static constexpr int kMaxTokens = 4;
   static constexpr int kTiles = 1;
   static constexpr int kStreams = 1;
+  static constexpr int kSums = 4;
   static constexpr bool kShiftFree = false;
   static constexpr int kSmallBlocks = 0;
   static constexpr int kInt8Offset = 0;
