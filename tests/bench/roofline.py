@@ -120,6 +120,8 @@ def print_tables(rates, o):
         "GMAC/s": giga("MAC/s"),
         "of peak": lambda name, n: t.share(name, [f"peak/{isa(name)}"], n, "MAC/s"),
         **(beyond if "peak/amx" in t.names else {}), "spread": spread("MAC/s")})
+    t.show("many queries", [n for n in kind("attention") if n not in one],
+           {"GMAC/s": giga("MAC/s"), "spread": spread("MAC/s")})
     t.show("activations", kind("rows"), {"G values/s": giga("values/s"),
                                          "spread": spread("values/s")})
 

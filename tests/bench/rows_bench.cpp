@@ -74,9 +74,9 @@ void run_round(benchmark::State& state, const CpuKernels* k, KvType type) {
   std::vector<uint16_t> out(x.size());
   time_values(state, kCols, type == KvType::kF16 ? 6 : 5, [&] {
     if (type == KvType::kF16) {
-      k->round_f16(x.data(), kCols, out.data());
+      k->round_f16(x.data(), kCols, 1, out.data());
     } else {
-      k->round_int8(x.data(), kCols, reinterpret_cast<int8_t*>(out.data()));
+      k->round_int8(x.data(), kCols, 1, reinterpret_cast<int8_t*>(out.data()));
     }
   });
 }
