@@ -114,7 +114,8 @@ void run_convert(const ConvertOptions& o) {
 void add_convert(CLI::App& app) {
   auto o = std::make_shared<ConvertOptions>();
   CLI::App* c = app.add_subcommand("convert", "Turn a checkpoint into a model file");
-  c->add_option("SRC", o->source, "Folder with config.json and safetensors")->required();
+  c->add_option("SRC", o->source, "Folder with config.json and safetensors, or a GGUF file")
+      ->required();
   c->add_option("DST", o->destination, "Model file to write (.moe)")->required();
   c->add_option("--weights", o->weights,
                 "Format of linear weights: auto, ternary2, ternary3, int8, bf16, f16, f32")

@@ -554,7 +554,7 @@ typedef struct moe_convert_params {
   void* user;
 } moe_convert_params;
 
-/* `source`: a folder with config.json and safetensors. */
+/* `source`: a folder with config.json and safetensors, or a GGUF file. */
 MOE_API moe_status moe_convert(const char* source, const char* destination,
                                const moe_convert_params* params, moe_error* error);
 

@@ -4,13 +4,14 @@
 #include <filesystem>
 
 #include "formats/import/failure.h"
-#include "formats/import/json.h"
+#include "formats/import/gguf.h"
 #include "formats/import/safetensors.h"
 
 namespace moe {
 namespace {
 
 constexpr size_t kMaxShards = 512;  // all stay open
+constexpr const char* kGguf = ".gguf";
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
@@ -41,33 +42,91 @@ void check_shard_name(const std::string& name, const std::string& index) {
 
 }  // namespace
 
-Checkpoint::Checkpoint(const std::string& folder) : folder_(folder) {
-  if (path_exists(folder_ + "/" + kIndex)) {
+Checkpoint::Checkpoint(const std::string& path) : path_(path) {
+  std::error_code ignored;
+  if (path_.ends_with(kGguf) && !std::filesystem::is_directory(path_, ignored)) {
+    add_gguf(path_);
+  } else if (path_exists(path_ + "/" + kIndex)) {
     add_index(kIndex);
-  } else if (path_exists(folder_ + "/" + kSingle)) {
+  } else if (path_exists(path_ + "/" + kSingle)) {
     add_file(kSingle);
-  } else if (std::error_code ignored; !std::filesystem::is_directory(folder_, ignored)) {
-    fail(MOE_ERR_NOT_FOUND, "%s: not a folder; expected one with config.json and safetensors files",
-         folder_.c_str());
+  } else if (!std::filesystem::is_directory(path_, ignored)) {
+    fail(MOE_ERR_NOT_FOUND,
+         "%s: neither a folder with config.json and safetensors files nor a .gguf file",
+         path_.c_str());
   } else {
-    fail_without_weights(folder_);
+    fail_without_weights(path_);
   }
 }
 
 void Checkpoint::add_file(const std::string& name) {
   const auto shard = static_cast<uint32_t>(files_.size());
-  files_.emplace_back(folder_ + "/" + name);
+  files_.emplace_back(path_ + "/" + name);
   for (SourceTensor& tensor : read_safetensors_header(files_.back(), shard)) {
-    const auto [other, fresh] = tensors_.emplace(tensor.name, tensor);
-    if (!fresh) {
-      fail(MOE_ERR_FORMAT, "tensor %.100s is in %s and in %s", tensor.name.c_str(),
-           files_[other->second.file].path().c_str(), files_.back().path().c_str());
-    }
+    add_tensor(std::move(tensor));
+  }
+}
+
+void Checkpoint::add_tensor(SourceTensor tensor) {
+  const auto found = tensors_.find(tensor.name);
+  if (found != tensors_.end()) {
+    fail(MOE_ERR_FORMAT, "tensor %.100s is in %s and in %s", tensor.name.c_str(),
+         files_[found->second.file].path().c_str(), files_[tensor.file].path().c_str());
+  }
+  std::string name = tensor.name;
+  tensors_.emplace(std::move(name), std::move(tensor));
+}
+
+// The parts of a split file are named after the first; its metadata is the model's.
+void Checkpoint::add_gguf(const std::string& path) {
+  std::vector<std::string> paths = {path};
+  const std::vector<std::string> parts = gguf_parts(path);
+  if (!parts.empty()) paths = parts;
+  if (paths.size() > kMaxShards) {
+    fail(MOE_ERR_FORMAT, "%s: %zu parts, at most %zu are accepted", path.c_str(), paths.size(),
+         kMaxShards);
+  }
+  for (const std::string& part : paths) {
+    const auto shard = static_cast<uint32_t>(files_.size());
+    files_.emplace_back(part);
+    GgufHeader header = read_gguf_header(files_.back(), shard);
+    for (SourceTensor& tensor : header.tensors) add_tensor(std::move(tensor));
+    if (metadata_.is_null()) metadata_ = std::move(header.metadata);
+  }
+}
+
+std::string Checkpoint::name() const {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(path_, ignored);
+  return metadata_.is_null() ? whole.filename().string() : whole.stem().string();
+}
+
+bool Checkpoint::has_document(const std::string& name) const {
+  if (documents_.contains(name)) return true;
+  return metadata_.is_null() && path_exists(path_ + "/" + name);
+}
+
+Json Checkpoint::document(const std::string& name, const JsonLimits& limits) const {
+  const auto found = documents_.find(name);
+  if (found != documents_.end()) return found->second;
+  return read_json_file(path_ + "/" + name, limits);
+}
+
+void Checkpoint::put_document(const std::string& name, Json document) {
+  documents_[name] = std::move(document);
+}
+
+void Checkpoint::rename(const std::function<std::string(const std::string&)>& new_name) {
+  std::map<std::string, SourceTensor, std::less<>> old;
+  old.swap(tensors_);
+  for (auto& [name, tensor] : old) {
+    tensor.name = new_name(name);
+    add_tensor(std::move(tensor));
   }
 }
 
 void Checkpoint::add_index(const std::string& name) {
-  const std::string path = folder_ + "/" + name;
+  const std::string path = path_ + "/" + name;
   const Json index = read_json_file(path);
   const JsonNode map = JsonNode(index, path).at("weight_map");
   if (!map.value().is_object()) map.fail_expected("an object");
@@ -85,7 +144,7 @@ void Checkpoint::add_index(const std::string& name) {
   for (const std::string& shard : names) add_file(shard);
   for (const auto& [tensor, file] : map.value().items()) {
     const SourceTensor* found = find(tensor);
-    const std::string expected = folder_ + "/" + file.get<std::string>();
+    const std::string expected = path_ + "/" + file.get<std::string>();
     if (found == nullptr || files_[found->file].path() != expected) {
       fail(MOE_ERR_FORMAT, "tensor %.100s: the index says it is in %.100s, where it is not",
            tensor.c_str(), file.get_ref<const std::string&>().c_str());
@@ -105,13 +164,17 @@ void Checkpoint::read_as(const SourceTensor& tensor, uint64_t first, size_t n, T
   if (first > tensor.n_elements || n > tensor.n_elements - first) {
     fail(MOE_ERR_INTERNAL, "tensor %s: read beyond its end", tensor.name.c_str());
   }
+  if (first % info.block != 0 || n % info.block != 0) {
+    fail(MOE_ERR_SHAPE, "tensor %.200s: a slice cuts through blocks of %u", tensor.name.c_str(),
+         info.block);
+  }
   constexpr size_t kPieceBytes = size_t{256} << 10;
-  std::vector<unsigned char> piece(std::min(n * info.bytes, kPieceBytes));
-  const size_t per_piece = kPieceBytes / info.bytes;
+  std::vector<unsigned char> piece(std::min(n / info.block * info.bytes, kPieceBytes));
+  const size_t per_piece = kPieceBytes / info.bytes * info.block;
   for (size_t done = 0; done < n;) {
     const size_t count = std::min(per_piece, n - done);
-    files_[tensor.file].read(tensor.offset + (first + done) * info.bytes, piece.data(),
-                             count * info.bytes);
+    files_[tensor.file].read(tensor.offset + (first + done) / info.block * info.bytes, piece.data(),
+                             count / info.block * info.bytes);
     if (!convert(tensor.type, piece.data(), count, out + done)) {
       fail(MOE_ERR_UNSUPPORTED, "tensor %.200s: dtype %s cannot be read here", tensor.name.c_str(),
            info.name);
@@ -130,7 +193,7 @@ void Checkpoint::read(const SourceTensor& tensor, uint64_t first, size_t n, int6
 
 void Checkpoint::read_bytes(const SourceTensor& tensor, uint64_t first, size_t n,
                             uint8_t* out) const {
-  const uint64_t bytes = tensor.n_elements * source_type_info(tensor.type).bytes;
+  const uint64_t bytes = source_bytes(tensor.type, tensor.n_elements);
   if (first > bytes || n > bytes - first) {
     fail(MOE_ERR_INTERNAL, "tensor %s: read beyond its end", tensor.name.c_str());
   }

@@ -1,31 +1,45 @@
 #pragma once
-// The tensors of a checkpoint folder: model.safetensors, or shards named by
-// model.safetensors.index.json.
+// The tensors of a checkpoint and the documents beside them: a folder with model.safetensors, or
+// shards named by model.safetensors.index.json; or a GGUF file.
 
+#include <functional>
 #include <map>
 #include <string_view>
 
 #include "formats/import/file.h"
+#include "formats/import/json.h"
 #include "formats/import/source_tensor.h"
 
 namespace moe {
 
-/// Immutable after construction; reads are positioned, so any thread may read.
+/// Reads are positioned, so any thread may read once it is set up.
 class Checkpoint {
  public:
-  /// Opens every file and checks every header; reads no weights. Throws a Failure. A folder that
-  /// holds only PyTorch pickles is refused with the line of Python that turns them into
-  /// safetensors.
-  explicit Checkpoint(const std::string& folder);
+  /// `path`: a folder, or a file NAME.gguf (NAME-00001-of-00003.gguf: all its parts). Opens every
+  /// file and checks every header; reads no weights. Throws a Failure. A folder that holds only
+  /// PyTorch pickles is refused with the line of Python that turns them into safetensors.
+  explicit Checkpoint(const std::string& path);
 
-  const std::string& folder() const { return folder_; }
+  /// Of the folder, or of the GGUF file without its ending.
+  std::string name() const;
+  /// Of the folder, or of the GGUF file.
+  const std::string& path() const { return path_; }
+  /// The key-value pairs of a GGUF file; null for a folder.
+  const Json& metadata() const { return metadata_; }
+
+  /// A JSON file of the folder, or one that was put in its place.
+  bool has_document(const std::string& name) const;
+  Json document(const std::string& name, const JsonLimits& limits = {}) const;
+  void put_document(const std::string& name, Json document);
+  /// Gives every tensor another name. MOE_ERR_FORMAT when two would have the same.
+  void rename(const std::function<std::string(const std::string&)>& new_name);
   /// In order of name.
   const std::map<std::string, SourceTensor, std::less<>>& tensors() const { return tensors_; }
   /// Null when there is none.
   const SourceTensor* find(std::string_view name) const;
 
-  /// Elements [first, first + n) in row-major order. Throws MOE_ERR_IO, or MOE_ERR_UNSUPPORTED for
-  /// a type that cannot be read as numbers.
+  /// Elements [first, first + n) in row-major order, whole blocks. Throws MOE_ERR_IO, or
+  /// MOE_ERR_UNSUPPORTED for a type that cannot be read as numbers.
   void read(const SourceTensor& tensor, uint64_t first, size_t n, float* out) const;
   void read(const SourceTensor& tensor, uint64_t first, size_t n, int64_t* out) const;
   /// Bytes [first, first + n) of the tensor as they are stored.
@@ -34,11 +48,15 @@ class Checkpoint {
  private:
   void add_file(const std::string& name);
   void add_index(const std::string& name);
+  void add_gguf(const std::string& path);
+  void add_tensor(SourceTensor tensor);
   template <class T, class Convert>
   void read_as(const SourceTensor& tensor, uint64_t first, size_t n, T* out, Convert convert) const;
 
-  std::string folder_;
+  std::string path_;
   std::vector<InputFile> files_;
+  Json metadata_;
+  std::map<std::string, Json> documents_;
   std::map<std::string, SourceTensor, std::less<>> tensors_;
 };
 

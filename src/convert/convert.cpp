@@ -4,6 +4,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/config_write.h"
+#include "src/convert/gguf_source.h"
 #include "src/convert/plan.h"
 #include "src/convert/segment_stream.h"
 #include "src/convert/tokenizer_write.h"
@@ -24,11 +25,12 @@ PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& opti
   return {imported.precision, weights, std::move(overrides)};
 }
 
-std::optional<TokenizerData> load_tokenizer(const Imported& imported, const std::string& folder) {
+std::optional<TokenizerData> load_tokenizer(const Imported& imported,
+                                            const Checkpoint& checkpoint) {
   if (imported.tokenizer == TokenizerKind::kNone) return std::nullopt;
   TokenizerData data;
   if (imported.tokenizer == TokenizerKind::kFile) {
-    data = read_tokenizer(folder, imported.tokenizer_file);
+    data = read_tokenizer(checkpoint, imported.tokenizer_file);
   }
   check_tokenizer(data, static_cast<uint32_t>(imported.config.vocab_size));
   return data;
@@ -66,9 +68,9 @@ class Conversion {
   Conversion(const std::string& source, const ConvertOptions& options, ConvertReport* report)
       : options_(options),
         report_(report),
-        checkpoint_(source),
+        checkpoint_(open_checkpoint(source)),
         imported_(import_checkpoint(checkpoint_)),
-        tokenizer_(load_tokenizer(imported_, source)) {
+        tokenizer_(load_tokenizer(imported_, checkpoint_)) {
     PrecisionPolicy policy = make_policy(imported_, options);
     plan_ = make_plan(imported_, checkpoint_, &policy);
     *report_ = {};

@@ -40,7 +40,7 @@ const Importer& find_importer(const JsonNode& config) {
 }  // namespace
 
 Imported import_checkpoint(const Checkpoint& checkpoint) {
-  const Json document = read_json_file(checkpoint.folder() + "/config.json", kConfigLimits);
+  const Json document = checkpoint.document("config.json", kConfigLimits);
   return import_config(JsonNode(document, "config.json"), checkpoint);
 }
 

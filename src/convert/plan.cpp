@@ -42,7 +42,7 @@ void check_extra(const Imported& imported, const Checkpoint& checkpoint,
 }  // namespace
 
 uint64_t PlannedMatrix::source_bytes(uint64_t n_weights) const {
-  return n_weights / weights_per_element(source.packing) * source_type_info(tensor->type).bytes;
+  return moe::source_bytes(tensor->type, n_weights / weights_per_element(source.packing));
 }
 
 Plan make_plan(const Imported& imported, const Checkpoint& checkpoint, PrecisionPolicy* policy) {

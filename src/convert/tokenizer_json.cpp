@@ -17,6 +17,8 @@ constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 constexpr size_t kMaxTableBytes = size_t{1} << 30;
 constexpr size_t kMaxAround = 64;  // ids put before or after a text
 
+constexpr const char* kSpecialTokenFiles[] = {"tokenizer_config.json", "special_tokens_map.json"};
+
 using Ids = std::unordered_map<std::string, uint32_t>;
 
 // The pieces by id as they are found in the file, and the model's own by text.
@@ -289,9 +291,7 @@ std::string token_name(const JsonNode& node, const char* key) {
   return token.value().is_object() ? token.at("content").string() : token.string();
 }
 
-void read_special_ids(const std::string& path, TokenizerData& data) {
-  if (!path_exists(path)) return;
-  const Json document = read_json_file(path);
+void read_special_ids(const Json& document, const std::string& path, TokenizerData& data) {
   const JsonNode node(document, path + ":");
   const auto find = [&](const char* key, int32_t& id) {
     const std::string name = token_name(node, key);
@@ -337,8 +337,20 @@ TokenizerData parse_tokenizer(const Json& document, const std::string& what) {
 TokenizerData read_tokenizer(const std::string& folder, const std::string& name) {
   const std::string path = folder + "/" + name;
   TokenizerData data = parse_tokenizer(read_json_file(path), path);
-  read_special_ids(folder + "/tokenizer_config.json", data);
-  read_special_ids(folder + "/special_tokens_map.json", data);
+  for (const char* other : kSpecialTokenFiles) {
+    const std::string beside = folder + "/" + other;
+    if (path_exists(beside)) read_special_ids(read_json_file(beside), beside, data);
+  }
+  return data;
+}
+
+TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& name) {
+  const std::string path = checkpoint.path() + "/" + name;
+  TokenizerData data = parse_tokenizer(checkpoint.document(name), path);
+  for (const char* other : kSpecialTokenFiles) {
+    if (!checkpoint.has_document(other)) continue;
+    read_special_ids(checkpoint.document(other), checkpoint.path() + "/" + other, data);
+  }
   return data;
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/import/json.h"
+#include "formats/import/checkpoint.h"
 
 namespace moe {
 
@@ -54,6 +54,9 @@ struct TokenizerData {
 
 /// `folder`/`name` (usually tokenizer.json) and the files beside it that name special tokens.
 TokenizerData read_tokenizer(const std::string& folder, const std::string& name = "tokenizer.json");
+
+/// The same documents of a checkpoint, which may be a GGUF file.
+TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& name);
 
 /// The document alone. `what` stands in front of errors.
 TokenizerData parse_tokenizer(const Json& document, const std::string& what);

@@ -33,7 +33,9 @@ TEST_P(Families, LogitsAgree) {
   const Json golden = read_json_file(folder + "/golden.json");
   MemorySink sink;
   ConvertReport report;
-  const Status status = convert_to_sink(folder, sink, read_options(golden.at("convert")), &report);
+  const std::string gguf = folder + "/model.gguf";
+  const Status status = convert_to_sink(path_exists(gguf) ? gguf : folder, sink,
+                                        read_options(golden.at("convert")), &report);
   ASSERT_TRUE(status.ok()) << status.text();
   Machine machine(sink);
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+import gguf_files
 import maple
 import quantised
 
@@ -42,6 +43,9 @@ class Case:
     lossless: bool = False  # the converter must find that all matrices are ternary
     tolerance: float = 1e-3  # K and V in float32, as the original has them
     tolerance_kv16: float = 1e-4  # K and V in float16, as the session keeps them
+    gguf: bool = False  # needs llama.cpp
+    vocab_size: int = SIZES["vocab_size"]
+    tokenizer: str = None  # of tests/data/text
 
 
 def attention_kv16(module, query, key, value, *args, **kwargs):
@@ -72,12 +76,13 @@ def randomise(model, seed):
     return model.eval().float()
 
 
-def forward(model):
-    def logits(ids, kv16):
-        model.config._attn_implementation = "kv16" if kv16 else "eager"
-        return model(torch.tensor([ids])).logits[0]
+class forward:
+    def __init__(self, model):
+        self.model = model
 
-    return logits
+    def __call__(self, ids, kv16):
+        self.model.config._attn_implementation = "kv16" if kv16 else "eager"
+        return self.model(torch.tensor([ids])).logits[0]
 
 
 def old_config(path):
@@ -128,7 +133,8 @@ QWEN_MOE = dict(MOE, moe_intermediate_size=20)
 GPT_OSS = dict(LOCAL, head_dim=16, sliding_window=8, rope_parameters=dict(YARN, truncate=False, rope_theta=150000.0))
 GRANITE = dict(embedding_multiplier=2.0, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=6.0)
 # Embedding and head as they are; the layers as the converter finds them, on inputs that are not rounded.
-TERNARY = ("--set", "embedding=f32", "--set", "head=f32", "--set", "layers.*=:f32")
+TIED_TERNARY = ("--set", "embedding=f32", "--set", "layers.*=:f32")
+TERNARY = (*TIED_TERNARY, "--set", "head=f32")
 # Codes of activations flip where K and V are rounded, each moving its input by amax / 127.
 A8 = dict(convert=("--set", "embedding=f32"), tolerance=2e-2, tolerance_kv16=3e-3)
 
@@ -176,4 +182,34 @@ CASES = [
     Case("one_bit_llama", "BitNet", make=quantised.make_one_bit, golden=True, **A8),
     Case("bonsai", "Qwen3", make=quantised.make_bonsai, convert=TERNARY, lossless=True),
     Case("maple", "Maple", make=maple.make, convert=TERNARY, lossless=True, golden=True),
+]
+
+
+def gguf_case(name, family, outtype, config=None, tokenizer=None, pre=None, inner=make_transformers, **kw):
+    config = dict(config or {}, **(dict(vocab_size=400) if tokenizer else {}))
+    kw.setdefault("vocab_size", config.get("vocab_size", SIZES["vocab_size"]))
+    return Case("gguf_" + name, family, config, gguf=True, tokenizer=tokenizer,
+                make=gguf_files.make(inner, outtype, tokenizer, pre), **kw)
+
+
+CASES += [
+    gguf_case("llama", "Llama", "f32", dict(ODD)),
+    gguf_case("llama_biases", "Llama", "bf16", dict(attention_bias=True)),
+    gguf_case("llama3", "Llama", "bf16", dict(rope_parameters=LLAMA3), "llama3", "llama-bpe", golden=True),
+    gguf_case("mixtral", "Mixtral", "f16", LOCAL, seed=2),
+    gguf_case("qwen2", "Qwen2", "bf16", dict(tie_word_embeddings=True), "qwen2", "qwen2"),
+    gguf_case("qwen3_yarn", "Qwen3", "bf16", dict(head_dim=16, rope_parameters=YARN), "gpt2", "gpt-2"),
+    gguf_case("qwen3_q8_0", "Qwen3", "q8_0", dict(hidden_size=64, head_dim=16, intermediate_size=96), golden=True),
+    gguf_case("qwen2_moe", "Qwen2Moe", "bf16", dict(QWEN_MOE, shared_expert_intermediate_size=28), golden=True),
+    gguf_case("qwen3_moe", "Qwen3Moe", "bf16", dict(QWEN_MOE, head_dim=16, norm_topk_prob=True)),
+    gguf_case("olmoe", "Olmoe", "bf16", MOE),
+    gguf_case("granite", "Granite", "bf16", dict(GRANITE)),
+    gguf_case("granitemoe", "GraniteMoe", "bf16", dict(GRANITE, **LOCAL, tie_word_embeddings=True)),
+    gguf_case("maple", "Maple", "bf16", inner=maple.make, convert=TERNARY, lossless=True),
+    gguf_case("bonsai_q2_0", "Qwen3", "q2_0", inner=quantised.make_bonsai, convert=TERNARY, lossless=True,
+              golden=True),
+    gguf_case("ternary_tq1_0", "Qwen3", "tq1_0", inner=quantised.make_ternary256, convert=TIED_TERNARY, lossless=True,
+              golden=True),
+    gguf_case("ternary_tq2_0", "Qwen3", "tq2_0", inner=quantised.make_ternary256, convert=TIED_TERNARY, lossless=True,
+              golden=True),
 ]

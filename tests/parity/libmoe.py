@@ -74,14 +74,14 @@ class Model:
         return out
 
     def encode(self, text):
-        """Token ids of bytes or a string, without special tokens at the ends."""
+        """Token ids of a text in which special tokens count, with what the tokenizer puts around it."""
         text = text if isinstance(text, bytes) else text.encode()
         tokenizer = c.c_void_p(self._moe.moe_model_tokenizer(self._model))
         if not tokenizer.value:
             raise MoeError("the model file has no tokenizer")
         tokens = (c.c_int32 * (len(text) + 16))()
         n = c.c_size_t()
-        self._check(self._moe.moe_tokenizer_encode(tokenizer, text, c.c_size_t(len(text)), c.c_uint32(0),
+        self._check(self._moe.moe_tokenizer_encode(tokenizer, text, c.c_size_t(len(text)), c.c_uint32(2),
                                                    tokens, c.c_size_t(len(tokens)), c.byref(n),
                                                    c.byref(self._error)))
         return list(tokens[:n.value])

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 CONFIG = dict(architectures=["MapleForCausalLM"], dtype="bfloat16", bos_token_id=1, eos_token_id=2, head_dim=16,
-              hidden_act="silu", hidden_size=48, max_position_embeddings=128, moe_intermediate_size=24,
+              hidden_act="silu", hidden_size=32, max_position_embeddings=128, moe_intermediate_size=20,
               norm_topk_prob=True, num_attention_heads=4, num_experts=6, num_experts_per_tok=2,
               num_hidden_layers=4, num_key_value_heads=2, num_shared_experts=0, partial_rotary_factor=0.5,
               rms_norm_eps=1e-6, rope_scaling=None, rope_theta=10000.0, sliding_window=6,

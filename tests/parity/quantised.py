@@ -108,22 +108,41 @@ def make_one_bit(case, folder):
     return families.forward(model)
 
 
-def make_bonsai(case, folder):
-    """Qwen3 whose matrices are ternary with a scale for each group of 128 inputs."""
-    config = tr.Qwen3Config(**{**families.SIZES, "hidden_size": 128, "intermediate_size": 256, "head_dim": 32,
-                               **case.config})
+def make_groups(case, folder, group, scale, **sizes):
+    """Qwen3 whose matrices are ternary with a scale for each group of inputs."""
+    config = tr.Qwen3Config(**{**families.SIZES, **sizes, **case.config})
     model = families.randomise(tr.Qwen3ForCausalLM(config), case.seed)
     g = torch.Generator().manual_seed(case.seed)
     with torch.no_grad():
         for module in model.model.layers.modules():
             if isinstance(module, torch.nn.Linear):
                 rows, cols = module.weight.shape
-                codes = torch.randint(-1, 2, (rows, cols // 128, 128), generator=g).float()
-                scales = (0.5 + torch.rand(rows, cols // 128, 1, generator=g)) / cols**0.5
-                module.weight.copy_((codes * scales.bfloat16().float()).view(rows, cols))
+                codes = torch.randint(-1, 2, (rows, cols // group, group), generator=g).float()
+                codes[..., 0] = 1  # GGUF's scale is the largest of its group
+                scales = scale((0.5 + torch.rand(rows, cols // group, 1, generator=g)) / cols**0.5)
+                module.weight.copy_((codes * scales).view(rows, cols))
     model.save_pretrained(folder)
-    families.to_bfloat16(folder)
+    if scale is bfloat16:
+        families.to_bfloat16(folder)
     return families.forward(model)
+
+
+def bfloat16(x):
+    return x.bfloat16().float()
+
+
+def both_halves(x):
+    """Numbers that bfloat16 and float16 hold."""
+    return x.bfloat16().half().float()
+
+
+def make_bonsai(case, folder):
+    return make_groups(case, folder, 128, both_halves, hidden_size=128, intermediate_size=256, head_dim=32)
+
+
+def make_ternary256(case, folder):
+    return make_groups(case, folder, 256, both_halves, hidden_size=256, intermediate_size=256, head_dim=64,
+                       num_key_value_heads=1, num_hidden_layers=1, tie_word_embeddings=True)
 
 
 def make_mxfp4(case, folder):

@@ -24,6 +24,7 @@ import torch
 from safetensors.numpy import save_file
 
 import families
+import gguf_files
 import libmoe
 
 N_TOKENS = 40
@@ -70,14 +71,34 @@ def check_greedy(reference, model, prompt, tolerance):
     return N_GREEDY, "", True
 
 
+def source(case, folder):
+    return os.path.join(folder, "model.gguf") if case.gguf else folder
+
+
+def vocabulary(case, folder):
+    if case.gguf:
+        return case.vocab_size
+    return json.load(open(os.path.join(folder, "config.json")))["vocab_size"]
+
+
+def check_tokenizer(case, model):
+    """The ids of the texts that the tokenizer's own test has."""
+    for text in json.load(open(os.path.join(gguf_files.TEXT, case.tokenizer + ".json")))["cases"]:
+        found = model.encode(text["line"])
+        if found != text["ids"]:
+            raise RuntimeError(f"tokenizer: {text['line']!r}: {found} for {text['ids']}")
+
+
 def run_case(case, first_seed, args, scratch):
     folder, out = os.path.join(scratch, case.name), os.path.join(scratch, case.name + ".moe")
     shutil.rmtree(folder, ignore_errors=True)
     reference = families.write(case, folder)
-    convert(args.moe, case, folder, out)
-    vocab_size = json.load(open(os.path.join(folder, "config.json")))["vocab_size"]
+    convert(args.moe, case, source(case, folder), out)
+    vocab_size = vocabulary(case, folder)
     model = libmoe.Model(args.library, out, vocab_size)
     try:
+        if case.tokenizer:
+            check_tokenizer(case, model)
         sequences = prompts(vocab_size, case.seed)
         kv32, kv16 = (max(relative(model.eval(ids), reference(ids, half)) for ids in sequences)
                       for half in (False, True))
@@ -96,7 +117,7 @@ def write_golden(case, root):
     folder = os.path.join(root, case.name)
     shutil.rmtree(folder, ignore_errors=True)
     reference = families.write(case, folder)
-    vocab_size = json.load(open(os.path.join(folder, "config.json")))["vocab_size"]
+    vocab_size = vocabulary(case, folder)
     sequences = prompts(vocab_size, case.seed)
     tensors = {f"logits_kv16.{i}": reference(ids, True) for i, ids in enumerate(sequences)}
     tensors["logits.1"] = reference(sequences[1], False)
@@ -113,12 +134,17 @@ def main():
     parser.add_argument("--moe", default="build/release/bin/moe")
     parser.add_argument("--library", default="build/release/lib/libmoe.so")
     parser.add_argument("--seeds", type=int, default=1, help="random models per case")
+    parser.add_argument("--llama-cpp", metavar="FOLDER",
+                        help="source of llama.cpp, whose converter writes the GGUF cases (tried: 0.3.36's)")
     parser.add_argument("--golden", metavar="FOLDER", help="write the golden cases there instead")
     args = parser.parse_args()
     torch.set_num_threads(1)
     cases = [c for c in families.CASES if any(fnmatch.fnmatch(c.name, p) for p in args.patterns)]
+    gguf_files.LLAMA_CPP = args.llama_cpp
+    if args.llama_cpp is None:
+        cases = [c for c in cases if not c.gguf]
     if not cases:
-        sys.exit("no case of that name")
+        sys.exit("no case of that name (the GGUF cases need --llama-cpp)")
     if args.golden:
         for case in cases:
             if case.golden:

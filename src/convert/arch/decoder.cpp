@@ -1,7 +1,5 @@
 #include "src/convert/arch/decoder.h"
 
-#include <filesystem>
-
 #include "formats/import/failure.h"
 
 namespace moe {
@@ -17,13 +15,6 @@ Activation read_activation(const JsonNode& node) {
                               Activation::kRelu2};
   return kinds[node.choice(
       {"silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2"})];
-}
-
-// Published checkpoints carry their name nowhere else.
-std::string folder_name(const std::string& path) {
-  std::error_code ignored;
-  const std::filesystem::path whole = std::filesystem::weakly_canonical(path, ignored);
-  return whole.filename().string();
 }
 
 void push_eos(const JsonNode& node, ModelConfig* config) {
@@ -71,6 +62,7 @@ void Decoder::read_sizes(float default_theta) {
   }
   a.head_dim = keys.integer("head_dim", c.d_model / a.n_heads, 1, kMaxWidth);
   a.rope = read_rope(keys, a.head_dim, c.context_length, default_theta, &out_.factors);
+  if (keys.boolean("rope_interleaved", false)) a.rope.kind = RopeKind::kInterleaved;
   layer.ffn.d_ff = keys.integer("intermediate_size", 0, 1, kMaxWidth);
   layer.ffn.gated = true;
   layer.ffn.act.kind = read_activation(keys.node("hidden_act"));
@@ -181,7 +173,9 @@ void Decoder::read_bitnet(const JsonNode& node) {
 
 Imported Decoder::finish() {
   keys.check_all_understood();
-  check(out_.config.name.assign(folder_name(checkpoint_.folder())));
+  names(stacked_moe_names());
+  ignore_tensors("rope_freqs.weight");  // a GGUF file's; in the configuration already
+  check(out_.config.name.assign(checkpoint_.name()));  // config.json has none
   read_companions(checkpoint_, &out_);
   std::vector<int32_t> n_experts;
   for (const LayerConfig& layer : layers()) n_experts.push_back(layer.ffn.moe.n_experts);
@@ -194,25 +188,24 @@ Imported Decoder::finish() {
 }
 
 void read_companions(const Checkpoint& checkpoint, Imported* out) {
-  const std::string& folder = checkpoint.folder();
-  const std::string generation = folder + "/generation_config.json";
-  if (path_exists(generation)) {
-    const Json document = read_json_file(generation);
-    const JsonNode node(document, "generation_config.json");
+  const char* const generation = "generation_config.json";
+  if (checkpoint.has_document(generation)) {
+    const Json document = checkpoint.document(generation);
+    const JsonNode node(document, generation);
     if (node.has("eos_token_id")) read_eos(node.at("eos_token_id"), &out->config);
   }
-  if (path_exists(folder + "/tokenizer.json")) {
+  if (checkpoint.has_document("tokenizer.json")) {
     out->tokenizer = TokenizerKind::kFile;
     out->tokenizer_file = "tokenizer.json";
     return;
   }
   for (const char* other : {"tokenizer.model", "vocab.json", "tiktoken.model"}) {
-    if (!path_exists(folder + "/" + other)) continue;
+    if (!checkpoint.has_document(other)) continue;
     fail(MOE_ERR_UNSUPPORTED,
          "%s: the tokenizer is there as %s only; tokenizer.json is read. In that folder run: "
          "python -c \"from transformers import AutoTokenizer as A; "
          "A.from_pretrained('.').save_pretrained('.')\"",
-         folder.c_str(), other);
+         checkpoint.path().c_str(), other);
   }
 }
 

@@ -19,6 +19,8 @@ std::span<const TensorName> mlp_bias_names();
 /// mlp.gate, mlp.experts.E.{gate,up,down}_proj, or all experts in mlp.experts.gate_up_proj and
 /// mlp.experts.down_proj.
 std::span<const TensorName> moe_names();
+/// mlp.gate, and all experts in mlp.experts.{gate,up,down}_exps: what GGUF's names are turned into.
+std::span<const TensorName> stacked_moe_names();
 
 /// How the checkpoint says it was quantised.
 enum class Quantization : uint8_t { kNone, kBitnet, kMxfp4 };

@@ -40,6 +40,12 @@ constexpr TensorName kMoe[] = {{"moe.router.weight", "mlp.gate.weight"},
                                {"moe.experts.up.weight", "mlp.experts.gate_up_proj", kUpHalf},
                                {"moe.experts.down.weight", "mlp.experts.down_proj", kStacked}};
 
+constexpr TensorName kStackedMoe[] = {
+    {"moe.router.weight", "mlp.gate.weight"},
+    {"moe.experts.gate.weight", "mlp.experts.gate_exps.weight", kStacked},
+    {"moe.experts.up.weight", "mlp.experts.up_exps.weight", kStacked},
+    {"moe.experts.down.weight", "mlp.experts.down_exps.weight", kStacked}};
+
 }  // namespace
 
 std::span<const TensorName> decoder_names() { return kDecoder; }
@@ -49,5 +55,6 @@ std::span<const TensorName> qk_norm_names() { return kQkNorm; }
 std::span<const TensorName> mlp_names() { return kMlp; }
 std::span<const TensorName> mlp_bias_names() { return kMlpBias; }
 std::span<const TensorName> moe_names() { return kMoe; }
+std::span<const TensorName> stacked_moe_names() { return kStackedMoe; }
 
 }  // namespace moe

@@ -1,0 +1,331 @@
+#include "formats/import/gguf.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "formats/import/failure.h"
+#include "src/base/checked.h"
+
+namespace moe {
+namespace {
+
+using ull = unsigned long long;
+constexpr uint64_t kMaxPairs = 65536;
+constexpr uint64_t kMaxTensors = 1 << 20;
+constexpr uint64_t kMaxValues = 4'000'000;  // keeps the tree below about 400 MB
+constexpr uint32_t kMaxRank = 4;
+constexpr size_t kMaxName = 256;
+
+enum ValueType : uint32_t {
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
+};
+
+struct TensorType {
+  uint32_t id;
+  const char* name;
+  SourceType type;
+};
+constexpr TensorType kReadable[] = {
+    {0, "F32", SourceType::kF32},      {1, "F16", SourceType::kF16},
+    {8, "Q8_0", SourceType::kQ8_0},    {26, "I32", SourceType::kI32},
+    {28, "F64", SourceType::kF64},     {30, "BF16", SourceType::kBf16},
+    {34, "TQ1_0", SourceType::kTq1_0}, {35, "TQ2_0", SourceType::kTq2_0},
+    {42, "Q2_0", SourceType::kQ2_0}};
+
+struct TypeName {
+  uint32_t id;
+  const char* name;
+};
+constexpr TypeName kOthers[] = {
+    {2, "Q4_0"},    {3, "Q4_1"},     {6, "Q5_0"},   {7, "Q5_1"},    {9, "Q8_1"},   {10, "Q2_K"},
+    {11, "Q3_K"},   {12, "Q4_K"},    {13, "Q5_K"},  {14, "Q6_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"},
+    {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},
+    {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},   {27, "I64"},    {29, "IQ1_M"}, {39, "MXFP4"},
+    {40, "NVFP4"},  {41, "Q1_0"}};
+
+// Reads forwards through a window of the file.
+class Cursor {
+ public:
+  explicit Cursor(const InputFile& file) : file_(file) {}
+
+  uint64_t position() const { return start_ + at_; }
+
+  /// Throws when fewer than n bytes are left.
+  void need(uint64_t n) const {
+    const uint64_t end = std::min(file_.size(), kMaxGgufHeader);
+    if (position() <= end && n <= end - position()) return;
+    fail(MOE_ERR_FORMAT, "%s: at byte %llu of the header %llu more were expected, %llu are there",
+         file_.path().c_str(), static_cast<ull>(position()), static_cast<ull>(n),
+         static_cast<ull>(end - std::min(position(), end)));
+  }
+
+  void bytes(void* out, size_t n) {
+    need(n);
+    auto* to = static_cast<unsigned char*>(out);
+    while (n != 0) {
+      if (at_ == window_.size()) refill();
+      const size_t count = std::min(n, window_.size() - at_);
+      std::memcpy(to, window_.data() + at_, count);
+      at_ += count;
+      to += count;
+      n -= count;
+    }
+  }
+
+  template <class T>
+  T number() {
+    T value;
+    bytes(&value, sizeof value);
+    return value;
+  }
+
+  std::string string() {
+    const auto n = number<uint64_t>();
+    need(n);
+    std::string text(n, '\0');
+    bytes(text.data(), text.size());
+    return text;
+  }
+
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  void refill() {
+    start_ += window_.size();
+    at_ = 0;
+    window_.resize(std::min<uint64_t>(1 << 16, file_.size() - start_));
+    file_.read(start_, window_.data(), window_.size());
+  }
+
+  const InputFile& file_;
+  uint64_t start_ = 0;
+  size_t at_ = 0;
+  std::vector<unsigned char> window_;
+};
+
+Json number_value(double value) {
+  return std::isfinite(value) ? Json(value) : Json("not a finite number");
+}
+
+Json read_scalar(Cursor& in, uint32_t type, const std::string& key) {
+  switch (type) {
+    case kU8:
+      return in.number<uint8_t>();
+    case kI8:
+      return in.number<int8_t>();
+    case kU16:
+      return in.number<uint16_t>();
+    case kI16:
+      return in.number<int16_t>();
+    case kU32:
+      return in.number<uint32_t>();
+    case kI32:
+      return in.number<int32_t>();
+    case kF32:
+      return number_value(static_cast<double>(in.number<float>()));
+    case kBool:
+      return in.number<uint8_t>() != 0;
+    case kString:
+      return in.string();
+    case kU64:
+      return in.number<uint64_t>();
+    case kI64:
+      return in.number<int64_t>();
+    case kF64:
+      return number_value(in.number<double>());
+    default:
+      fail(MOE_ERR_FORMAT, "%s: key %.100s has unknown type %u", in.path().c_str(), key.c_str(),
+           type);
+  }
+}
+
+Json read_value(Cursor& in, const std::string& key, uint64_t* n_values) {
+  const auto type = in.number<uint32_t>();
+  if (type != kArray) return read_scalar(in, type, key);
+  const auto element = in.number<uint32_t>();
+  const auto n = in.number<uint64_t>();
+  if (n > kMaxValues - *n_values) {
+    fail(MOE_ERR_FORMAT, "%s: key %.100s has %llu elements, at most %llu are accepted in all",
+         in.path().c_str(), key.c_str(), static_cast<ull>(n), static_cast<ull>(kMaxValues));
+  }
+  *n_values += n;
+  Json out = Json::array();
+  for (uint64_t i = 0; i < n; ++i) out.push_back(read_scalar(in, element, key));
+  return out;
+}
+
+Json read_metadata(Cursor& in, uint64_t n) {
+  Json out = Json::object();
+  uint64_t n_values = 0;  // in arrays
+  for (uint64_t i = 0; i < n; ++i) {
+    const std::string key = in.string();
+    Json value = read_value(in, key, &n_values);
+    if (!out.emplace(key, std::move(value)).second) {
+      fail(MOE_ERR_FORMAT, "%s: key %.100s is given twice", in.path().c_str(), key.c_str());
+    }
+  }
+  return out;
+}
+
+SourceType source_type(const Cursor& in, uint32_t id, const std::string& tensor) {
+  for (const TensorType& type : kReadable) {
+    if (type.id == id) return type.type;
+  }
+  std::string name = "number " + std::to_string(id);
+  for (const TypeName& type : kOthers) {
+    if (type.id == id) name = type.name;
+  }
+  fail(MOE_ERR_UNSUPPORTED,
+       "%s: tensor %.100s has type %s; F32, F16, BF16, Q8_0, TQ1_0, TQ2_0 and Q2_0 are read",
+       in.path().c_str(), tensor.c_str(), name.c_str());
+}
+
+SourceTensor read_tensor(Cursor& in, uint32_t shard) {
+  SourceTensor tensor;
+  tensor.name = in.string();
+  const auto rank = in.number<uint32_t>();
+  if (tensor.name.empty() || tensor.name.size() > kMaxName || rank > kMaxRank) {
+    fail(MOE_ERR_FORMAT, "%s: tensor \"%.60s\" has %u dimensions", in.path().c_str(),
+         tensor.name.c_str(), rank);
+  }
+  tensor.n_elements = 1;
+  for (uint32_t i = 0; i < rank; ++i) {
+    const auto dim = in.number<uint64_t>();
+    tensor.shape.insert(tensor.shape.begin(), static_cast<int64_t>(dim));
+    if (dim > INT64_MAX || !checked_mul(tensor.n_elements, dim, &tensor.n_elements) ||
+        tensor.n_elements > uint64_t{1} << 48) {
+      fail(MOE_ERR_FORMAT, "%s: tensor %.100s: the number of elements overflows", in.path().c_str(),
+           tensor.name.c_str());
+    }
+  }
+  tensor.type = source_type(in, in.number<uint32_t>(), tensor.name);
+  tensor.offset = in.number<uint64_t>();
+  tensor.file = shard;
+  return tensor;
+}
+
+uint64_t rounded_up(uint64_t n, uint64_t alignment) {
+  return (n + alignment - 1) / alignment * alignment;
+}
+
+// Room for each tensor: up to the next one, or the end. Offsets are still relative to the data.
+void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_bytes,
+                  uint64_t alignment, const std::string& path) {
+  uint64_t end = 0;
+  for (const SourceTensor* t : order) {
+    const SourceTypeInfo& info = source_type_info(t->type);
+    const uint64_t row = t->shape.empty() ? 1 : static_cast<uint64_t>(t->shape.back());
+    if (row % info.block != 0) {
+      fail(MOE_ERR_FORMAT, "%s: tensor %.100s: rows of %llu are no multiple of %s's blocks of %u",
+           path.c_str(), t->name.c_str(), static_cast<ull>(row), info.name, info.block);
+    }
+    const uint64_t bytes = source_bytes(t->type, t->n_elements);
+    if (t->offset % alignment != 0 || t->offset < end || t->offset > data_bytes ||
+        bytes > data_bytes - t->offset) {
+      fail(MOE_ERR_FORMAT,
+           "%s: tensor %.100s: %llu bytes at offset %llu lie outside the data (%llu bytes) or on "
+           "another tensor",
+           path.c_str(), t->name.c_str(), static_cast<ull>(bytes), static_cast<ull>(t->offset),
+           static_cast<ull>(data_bytes));
+    }
+    end = t->offset + bytes;
+  }
+}
+
+// Two blocks go by the number of Q2_0: 64 weights in 18 bytes, and, in files of its first users,
+// 128 in 34. Which it is shows in the distance to the next tensor.
+void find_q2_blocks(std::vector<SourceTensor*>& order, uint64_t data_bytes, uint64_t alignment) {
+  bool fits64 = true, fits128 = true;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const SourceTensor& t = *order[i];
+    if (t.type != SourceType::kQ2_0) continue;
+    const bool last = i + 1 == order.size();
+    const uint64_t room = (last ? data_bytes : order[i + 1]->offset) - t.offset;
+    const auto fits = [&](SourceType type) {
+      const uint64_t bytes = source_bytes(type, t.n_elements);
+      return room == rounded_up(bytes, alignment) || (last && room == bytes);
+    };
+    fits64 = fits64 && fits(SourceType::kQ2_0);
+    fits128 = fits128 && fits(SourceType::kQ2_0Group128) && t.n_elements % 128 == 0;
+  }
+  if (fits64 || !fits128) return;
+  for (SourceTensor* t : order) {
+    if (t->type == SourceType::kQ2_0) t->type = SourceType::kQ2_0Group128;
+  }
+}
+
+void place_tensors(std::vector<SourceTensor>* tensors, uint64_t data_start, uint64_t file_size,
+                   uint64_t alignment, const std::string& path) {
+  std::vector<SourceTensor*> order;
+  for (SourceTensor& t : *tensors) order.push_back(&t);
+  std::sort(order.begin(), order.end(),
+            [](const SourceTensor* a, const SourceTensor* b) { return a->offset < b->offset; });
+  const uint64_t data_bytes = file_size - std::min(data_start, file_size);
+  find_q2_blocks(order, data_bytes, alignment);
+  check_places({order.begin(), order.end()}, data_bytes, alignment, path);
+  for (SourceTensor& t : *tensors) t.offset += data_start;
+}
+
+}  // namespace
+
+GgufHeader read_gguf_header(const InputFile& file, uint32_t shard) {
+  static_assert(std::endian::native == std::endian::little);
+  Cursor in(file);
+  char magic[4];
+  in.bytes(magic, sizeof magic);
+  if (std::memcmp(magic, "GGUF", 4) != 0) {
+    fail(MOE_ERR_FORMAT, "%s: not a GGUF file", file.path().c_str());
+  }
+  const auto version = in.number<uint32_t>();
+  if (version != 2 && version != 3) {
+    fail(MOE_ERR_UNSUPPORTED, "%s: GGUF version %u; 2 and 3 (little-endian) are read",
+         file.path().c_str(), version);
+  }
+  const auto n_tensors = in.number<uint64_t>(), n_pairs = in.number<uint64_t>();
+  if (n_tensors > kMaxTensors || n_pairs > kMaxPairs) {
+    fail(MOE_ERR_FORMAT, "%s: %llu tensors and %llu keys, at most %llu and %llu are accepted",
+         file.path().c_str(), static_cast<ull>(n_tensors), static_cast<ull>(n_pairs),
+         static_cast<ull>(kMaxTensors), static_cast<ull>(kMaxPairs));
+  }
+  GgufHeader header;
+  header.metadata = read_metadata(in, n_pairs);
+  for (uint64_t i = 0; i < n_tensors; ++i) header.tensors.push_back(read_tensor(in, shard));
+  const JsonNode node(header.metadata, file.path());
+  const auto alignment = static_cast<uint64_t>(node.integer("general.alignment", 32, 1, 1 << 20));
+  place_tensors(&header.tensors, rounded_up(in.position(), alignment), file.size(), alignment,
+                file.path());
+  return header;
+}
+
+std::vector<std::string> gguf_parts(const std::string& path) {
+  constexpr std::string_view kFirst = "-00001-of-";
+  constexpr size_t kTail = kFirst.size() + 5 + 5;  // digits and ".gguf"
+  std::vector<std::string> out;
+  if (path.size() < kTail) return out;
+  const std::string stem = path.substr(0, path.size() - kTail);
+  const std::string tail = path.substr(stem.size());
+  const std::string count = tail.substr(kFirst.size(), 5);
+  const bool digits = count.find_first_not_of("0123456789") == std::string::npos;
+  if (!tail.starts_with(kFirst) || !digits) return out;
+  for (int i = 1; i <= std::stoi(count); ++i) {
+    const std::string number = std::to_string(100000 + i).substr(1);
+    out.push_back(stem + "-" + number + "-of-" + count + ".gguf");
+  }
+  return out;
+}
+
+}  // namespace moe

@@ -1,0 +1,238 @@
+// The key-value pairs of a GGUF file as the config.json that the model had.
+
+#include <set>
+
+#include "formats/import/failure.h"
+#include "src/convert/gguf_source.h"
+
+namespace moe {
+namespace {
+
+struct Arch {
+  const char* name;        // general.architecture
+  const char* model_type;  // of transformers
+  const char* moe_type;    // when there are experts; "": the same
+  bool interleaved;        // q and k were permuted for rotary positions on neighbouring pairs
+  int renormalised;        // norm_topk_prob, which no key says; -1: not a key of the model
+};
+
+constexpr Arch kArchs[] = {
+    {"llama", "llama", "mixtral", true, -1}, {"qwen2", "qwen2", "", false, -1},
+    {"qwen3", "qwen3", "", false, -1},       {"qwen2moe", "qwen2_moe", "", false, 0},
+    {"qwen3moe", "qwen3_moe", "", false, 1}, {"olmoe", "olmoe", "", false, 0},
+    {"granite", "granite", "", true, -1},    {"granitemoe", "granitemoe", "", true, -1},
+    {"maple", "maple", "", false, 1}};
+
+// Keys behind "ARCH." that have one meaning in all of them.
+struct Key {
+  const char* gguf;
+  const char* transformers;
+};
+constexpr Key kKeys[] = {{"context_length", "max_position_embeddings"},
+                         {"embedding_length", "hidden_size"},
+                         {"block_count", "num_hidden_layers"},
+                         {"feed_forward_length", "intermediate_size"},
+                         {"attention.head_count", "num_attention_heads"},
+                         {"attention.head_count_kv", "num_key_value_heads"},
+                         {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+                         {"attention.key_length", "head_dim"},
+                         {"attention.sliding_window", "sliding_window"},
+                         {"attention.scale", "attention_multiplier"},
+                         {"rope.freq_base", "rope_theta"},
+                         {"expert_used_count", "num_experts_per_tok"},
+                         {"expert_feed_forward_length", "moe_intermediate_size"},
+                         {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"},
+                         {"embedding_scale", "embedding_multiplier"},
+                         {"residual_scale", "residual_multiplier"},
+                         {"logit_scale", "logits_scaling"}};
+
+class ConfigBuilder {
+ public:
+  explicit ConfigBuilder(const Checkpoint& checkpoint)
+      : checkpoint_(checkpoint),
+        all_(checkpoint.metadata(), checkpoint.path()),
+        arch_(find_arch()) {}
+
+  Json build() {
+    Json& c = config_;
+    const bool moe = take("expert_count") != nullptr && at("expert_count") > 0;
+    if (moe) c["num_experts"] = at("expert_count");
+    c["model_type"] = moe && arch_.moe_type[0] != '\0' ? arch_.moe_type : arch_.model_type;
+    c["hidden_act"] = "silu";
+    c["tie_word_embeddings"] = find("output.weight") == nullptr;
+    if (arch_.interleaved) c["rope_interleaved"] = true;
+    if (arch_.renormalised >= 0) c["norm_topk_prob"] = arch_.renormalised == 1;
+    for (const Key& key : kKeys) {
+      if (const Json* value = take(key.gguf)) c[key.transformers] = *value;
+    }
+    if (!moe) c.erase("num_experts_per_tok");
+    read_shapes();
+    read_rope();
+    read_windows();
+    read_tokens();
+    check_constants();
+    check_all_taken();
+    return std::move(config_);
+  }
+
+ private:
+  const Arch& find_arch() {
+    const std::string name = all_.at("general.architecture").string();
+    std::string known;
+    for (const Arch& arch : kArchs) {
+      if (name == arch.name) return arch;
+      known += (known.empty() ? "" : ", ") + std::string(arch.name);
+    }
+    fail(MOE_ERR_UNSUPPORTED, "%s: unknown architecture \"%.60s\"; known: %s",
+         checkpoint_.path().c_str(), name.c_str(), known.c_str());
+  }
+
+  const SourceTensor* find(const char* tensor) const { return checkpoint_.find(tensor); }
+
+  // The value of ARCH.key, which counts as understood from here on; null when it is not there.
+  const Json* take(const std::string& key) {
+    taken_.insert(key);
+    const auto found = all_.value().find(arch_.name + ("." + key));
+    return found == all_.value().end() ? nullptr : &*found;
+  }
+  const Json& at(const std::string& key) { return all_.value().at(arch_.name + ("." + key)); }
+  JsonNode node(const std::string& key) { return all_.at((arch_.name + ("." + key)).c_str()); }
+
+  // What older files leave to the shapes.
+  void read_shapes() {
+    Json& c = config_;
+    const auto rows = [&](const char* tensor, size_t axis, const char* key) {
+      const SourceTensor* t = find(tensor);
+      if (t != nullptr && t->shape.size() > axis && !c.contains(key)) c[key] = t->shape[axis];
+    };
+    rows("token_embd.weight", 0, "vocab_size");
+    (void)take("vocab_size");
+    if (c.contains("num_experts")) rows("blk.0.ffn_gate_exps.weight", 1, "moe_intermediate_size");
+    rows("blk.0.ffn_gate_shexp.weight", 0, "shared_expert_intermediate_size");
+    const std::string type = c.at("model_type");
+    if (type == "mixtral" || type == "granitemoe" || type == "olmoe") {
+      if (c.contains("moe_intermediate_size")) c["intermediate_size"] = c["moe_intermediate_size"];
+      c.erase("moe_intermediate_size");
+    }
+    if (type != "qwen2" && type != "qwen2_moe" && type != "maple" && find("blk.0.attn_q.bias")) {
+      c["attention_bias"] = true;
+    }
+    if (type == "qwen2_moe") c["qkv_bias"] = find("blk.0.attn_q.bias") != nullptr;
+    if (find("blk.0.ffn_gate.bias") != nullptr) c["mlp_bias"] = true;
+  }
+
+  void read_rope() {
+    Json& c = config_;
+    if (const Json* dims = take("rope.dimension_count")) {
+      const double heads = node("attention.head_count").number();
+      const double head_dim = c.contains("head_dim")
+                                  ? node("attention.key_length").number()
+                                  : node("embedding_length").number() / std::max(heads, 1.0);
+      const double factor = dims->is_number() ? dims->get<double>() / head_dim : 1;
+      if (factor != 1) c["partial_rotary_factor"] = factor;
+    }
+    if (const Json* value = take("attention.value_length"); value != nullptr) {
+      if (*value != config_.value("head_dim", *value)) fail_key("attention.value_length");
+    }
+    if (find("rope_freqs.weight") != nullptr) return read_frequency_factors();
+    const Json* type = take("rope.scaling.type");
+    (void)take("rope.scaling.finetuned");
+    if (type == nullptr || *type == "none") return;
+    if (*type != "linear" && *type != "yarn") fail_key("rope.scaling.type");
+    Json scaling = {{"rope_type", *type}};
+    for (const auto& [gguf, key] :
+         {std::pair{"rope.scaling.factor", "factor"},
+          {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+          {"rope.scaling.yarn_beta_fast", "beta_fast"},
+          {"rope.scaling.yarn_beta_slow", "beta_slow"}}) {
+      if (const Json* value = take(gguf)) scaling[key] = *value;
+    }
+    if (*type == "linear") scaling.erase("original_max_position_embeddings");
+    c["rope_scaling"] = std::move(scaling);
+  }
+
+  // Llama 3's scaling comes as a divisor for each frequency, which is what longrope has too.
+  void read_frequency_factors() {
+    const SourceTensor& tensor = *find("rope_freqs.weight");
+    if (tensor.n_elements > 4096) {
+      fail(MOE_ERR_SHAPE, "tensor rope_freqs.weight: %s", shape_text(tensor.shape).c_str());
+    }
+    std::vector<float> factors(tensor.n_elements);
+    checkpoint_.read(tensor, 0, factors.size(), factors.data());
+    config_["rope_scaling"] = {{"rope_type", "longrope"},
+                               {"short_factor", factors},
+                               {"long_factor", factors},
+                               {"attention_factor", 1.0}};
+  }
+
+  void read_windows() {
+    if (const Json* pattern = take("attention.sliding_window_pattern")) {
+      Json types = Json::array();
+      for (const JsonNode& slides : node("attention.sliding_window_pattern").elements()) {
+        types.push_back(slides.boolean() ? "sliding_attention" : "full_attention");
+      }
+      config_["layer_types"] = std::move(types);
+      (void)pattern;
+    }
+    if (take("swiglu_clamp_exp") == nullptr) return;
+    const std::vector<JsonNode> limits = node("swiglu_clamp_exp").elements();
+    for (const JsonNode& limit : limits) {
+      if (limit.value() != limits[0].value()) fail_key("swiglu_clamp_exp");
+      config_["swiglu_limit"] = limit.number();
+    }
+  }
+
+  void read_tokens() {
+    Json eos = Json::array();
+    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                            "tokenizer.ggml.eom_token_id"}) {
+      if (all_.has(key)) eos.push_back(all_.at(key).value());
+    }
+    config_["eos_token_id"] = std::move(eos);
+    if (all_.has("tokenizer.ggml.bos_token_id")) {
+      config_["bos_token_id"] = all_.at("tokenizer.ggml.bos_token_id").value();
+    }
+  }
+
+  // Keys that have one accepted value.
+  void check_constants() {
+    const auto require = [&](const char* key, const Json& value) {
+      const Json* found = take(key);
+      if (found != nullptr && *found != value) fail_key(key);
+    };
+    require("expert_weights_scale", 1.0);
+    require("expert_gating_func", 1);  // softmax
+    require("leading_dense_block_count", 0);
+    require("expert_shared_count", 0);
+    require("use_parallel_residual", false);
+    require("attention.causal", true);
+    if (const Json* norm = take("expert_weights_norm")) config_["norm_topk_prob"] = *norm;
+  }
+
+  [[noreturn]] void fail_key(const std::string& key) {
+    std::string value = node(key).value().dump(-1, ' ', true, Json::error_handler_t::replace);
+    fail(MOE_ERR_UNSUPPORTED, "%s: key %s.%.60s with value %.60s is not supported",
+         checkpoint_.path().c_str(), arch_.name, key.c_str(), value.c_str());
+  }
+
+  void check_all_taken() {
+    const std::string prefix = std::string(arch_.name) + ".";
+    for (const auto& [key, value] : all_.value().items()) {
+      if (key.starts_with(prefix) && !taken_.contains(key.substr(prefix.size()))) {
+        fail_key(key.substr(prefix.size()));
+      }
+    }
+  }
+
+  const Checkpoint& checkpoint_;
+  JsonNode all_;
+  const Arch& arch_;
+  std::set<std::string> taken_;
+  Json config_ = Json::object();
+};
+
+}  // namespace
+
+Json gguf_config(const Checkpoint& checkpoint) { return ConfigBuilder(checkpoint).build(); }
+
+}  // namespace moe

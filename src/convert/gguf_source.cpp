@@ -1,0 +1,82 @@
+#include "src/convert/gguf_source.h"
+
+#include "formats/import/failure.h"
+
+namespace moe {
+namespace {
+
+struct Name {
+  const char* gguf;
+  const char* transformers;
+};
+
+constexpr Name kModel[] = {{"token_embd.weight", "model.embed_tokens.weight"},
+                           {"output.weight", "lm_head.weight"},
+                           {"output_norm.weight", "model.norm.weight"}};
+
+// Behind "blk.L." and "model.layers.L.".
+constexpr Name kLayer[] = {{"attn_norm", "input_layernorm"},
+                           {"ffn_norm", "post_attention_layernorm"},
+                           {"attn_q", "self_attn.q_proj"},
+                           {"attn_k", "self_attn.k_proj"},
+                           {"attn_v", "self_attn.v_proj"},
+                           {"attn_output", "self_attn.o_proj"},
+                           {"attn_q_norm", "self_attn.q_norm"},
+                           {"attn_k_norm", "self_attn.k_norm"},
+                           {"ffn_gate", "mlp.gate_proj"},
+                           {"ffn_up", "mlp.up_proj"},
+                           {"ffn_down", "mlp.down_proj"},
+                           {"ffn_gate_inp", "mlp.gate"},
+                           {"ffn_gate_exps", "mlp.experts.gate_exps"},
+                           {"ffn_up_exps", "mlp.experts.up_exps"},
+                           {"ffn_down_exps", "mlp.experts.down_exps"},
+                           {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                           {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                           {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+                           {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
+
+Json special_tokens(const Json& metadata) {
+  Json out = Json::object();
+  if (!metadata.contains("tokenizer.ggml.tokens")) return out;
+  const Json& tokens = metadata.at("tokenizer.ggml.tokens");
+  for (const auto& [name, key] : {std::pair{"bos_token", "tokenizer.ggml.bos_token_id"},
+                                  {"eos_token", "tokenizer.ggml.eos_token_id"},
+                                  {"pad_token", "tokenizer.ggml.padding_token_id"}}) {
+    if (!metadata.contains(key) || !metadata.at(key).is_number_unsigned()) continue;
+    const auto id = metadata.at(key).get<uint64_t>();
+    if (id < tokens.size()) out[name] = tokens[id];
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string gguf_tensor_name(const std::string& name) {
+  for (const Name& n : kModel) {
+    if (name == n.gguf) return n.transformers;
+  }
+  const size_t dot = name.find('.', 4);
+  const size_t end = name.rfind('.');
+  if (!name.starts_with("blk.") || dot == std::string::npos || end <= dot) return name;
+  const std::string part = name.substr(dot + 1, end - dot - 1);
+  for (const Name& n : kLayer) {
+    if (part != n.gguf) continue;
+    return "model.layers" + name.substr(3, dot - 2) + n.transformers + name.substr(end);
+  }
+  return name;
+}
+
+Checkpoint open_checkpoint(const std::string& path) {
+  Checkpoint checkpoint(path);
+  if (checkpoint.metadata().is_null()) return checkpoint;
+  checkpoint.put_document("config.json", gguf_config(checkpoint));
+  Json tokenizer = gguf_tokenizer(checkpoint.metadata());
+  if (!tokenizer.is_null()) {
+    checkpoint.put_document("tokenizer.json", std::move(tokenizer));
+    checkpoint.put_document("tokenizer_config.json", special_tokens(checkpoint.metadata()));
+  }
+  checkpoint.rename(gguf_tensor_name);
+  return checkpoint;
+}
+
+}  // namespace moe

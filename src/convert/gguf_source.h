@@ -1,0 +1,23 @@
+#pragma once
+// A GGUF file as a checkpoint of `transformers`: the same tensor names, and the documents that
+// would lie beside them, so that the importers of src/convert/arch read both.
+
+#include "formats/import/checkpoint.h"
+
+namespace moe {
+
+/// Opens a folder or a GGUF file; the latter with tensors renamed and config.json, tokenizer.json
+/// and so on put in place. Throws MOE_ERR_UNSUPPORTED, naming it, for an architecture, a key or a
+/// tokenizer that is not known.
+Checkpoint open_checkpoint(const std::string& path);
+
+/// config.json of the file's metadata and tensors (which still have their GGUF names).
+Json gguf_config(const Checkpoint& checkpoint);
+
+/// The name in `transformers` of a GGUF tensor; unknown ones stay as they are.
+std::string gguf_tensor_name(const std::string& name);
+
+/// tokenizer.json; null when the file has no tokenizer.
+Json gguf_tokenizer(const Json& metadata);
+
+}  // namespace moe

@@ -1,0 +1,239 @@
+// The tokenizer inside a GGUF file as a tokenizer.json.
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "formats/import/failure.h"
+#include "src/convert/gguf_source.h"
+
+namespace moe {
+namespace {
+
+enum TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+constexpr const char* kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// How a text is cut before pairs are merged, by tokenizer.ggml.pre.
+struct Pre {
+  const char* name;
+  const char* regex;   // null: GPT-2's
+  bool digits;         // each digit alone
+  bool nfc;            // the original tokenizer normalises
+  bool ignore_merges;  // a whole word that is a token is one
+  bool adds_bos;       // when no key says it
+};
+constexpr Pre kPres[] = {{"gpt-2", nullptr, false, false, false, false},
+                         {"olmo", nullptr, false, false, false, false},
+                         {"llama-bpe", kLlama3, false, false, true, true},
+                         {"llama3", kLlama3, false, false, true, true},
+                         {"llama-v3", kLlama3, false, false, true, true},
+                         {"dbrx", kLlama3, false, false, false, false},
+                         {"smaug-bpe", kLlama3, false, false, false, false},
+                         {"qwen2", kQwen2, false, true, false, false},
+                         {"deepseek-r1-qwen", kQwen2, false, true, false, false},
+                         {"starcoder", nullptr, true, false, false, false},
+                         {"refact", nullptr, true, false, false, false},
+                         {"smollm", nullptr, true, false, false, false}};
+
+Json byte_level(bool use_regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", true},
+          {"use_regex", use_regex}};
+}
+
+const Pre& find_pre(const JsonNode& metadata) {
+  const std::string name = metadata.at("tokenizer.ggml.pre").string();
+  std::string known;
+  for (const Pre& pre : kPres) {
+    if (name == pre.name) return pre;
+    known += (known.empty() ? "" : ", ") + std::string(pre.name);
+  }
+  fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.pre \"%.60s\" is not known; known: %s",
+       metadata.path().c_str(), name.c_str(), known.c_str());
+}
+
+Json pre_tokenizer(const Pre& pre) {
+  Json steps = Json::array();
+  if (pre.regex != nullptr) {
+    steps.push_back({{"type", "Split"},
+                     {"pattern", {{"Regex", pre.regex}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}});
+  }
+  if (pre.digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  steps.push_back(byte_level(pre.regex == nullptr));
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+class TokenizerBuilder {
+ public:
+  explicit TokenizerBuilder(const JsonNode& metadata) : metadata_(metadata) {
+    for (const JsonNode& t : metadata.at("tokenizer.ggml.tokens").elements()) {
+      tokens_.push_back(t.string());
+    }
+    types_.assign(tokens_.size(), kNormal);
+    if (!metadata.has("tokenizer.ggml.token_type")) return;
+    const std::vector<JsonNode> types = metadata.at("tokenizer.ggml.token_type").elements();
+    check_length(types.size(), "token_type");
+    for (size_t i = 0; i < types.size(); ++i) types_[i] = types[i].integer(0, 64);
+  }
+
+  Json build() {
+    const std::string kind = metadata_.at("tokenizer.ggml.model").string();
+    Json out = {{"version", "1.0"}};
+    if (kind == "gpt2") {
+      build_byte_level(&out);
+    } else if (kind == "llama") {
+      build_sentencepiece(&out);
+    } else {
+      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.model \"%.60s\"; gpt2 and llama are read",
+           metadata_.path().c_str(), kind.c_str());
+    }
+    out["added_tokens"] = added_tokens();
+    return out;
+  }
+
+ private:
+  void check_length(size_t n, const char* what) const {
+    if (n == tokens_.size()) return;
+    fail(MOE_ERR_FORMAT, "%s: tokenizer.ggml.%s has %zu entries, there are %zu tokens",
+         metadata_.path().c_str(), what, n, tokens_.size());
+  }
+
+  // Fillers up to a round number are no tokens.
+  bool is_token(size_t i) const { return types_[i] != kUnused; }
+
+  Json vocabulary() const {
+    Json vocab = Json::object();
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (!is_token(i)) continue;
+      if (!vocab.emplace(tokens_[i], i).second) {
+        fail(MOE_ERR_FORMAT, "%s: token %zu \"%.60s\" is there twice", metadata_.path().c_str(), i,
+             tokens_[i].c_str());
+      }
+    }
+    return vocab;
+  }
+
+  Json added_tokens() const {
+    Json out = Json::array();
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      const bool special = types_[i] == kControl || types_[i] == kUnknown;
+      if (!special && types_[i] != kUserDefined) continue;
+      out.push_back({{"id", i},
+                     {"content", tokens_[i]},
+                     {"special", special},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"single_word", false},
+                     {"normalized", false}});
+    }
+    return out;
+  }
+
+  void add_bos(bool fallback, Json* out) const {
+    if (!metadata_.boolean("tokenizer.ggml.add_bos_token", fallback)) return;
+    if (!metadata_.has("tokenizer.ggml.bos_token_id")) return;
+    const auto id = static_cast<size_t>(metadata_.at("tokenizer.ggml.bos_token_id")
+                                            .integer(0, static_cast<int64_t>(tokens_.size()) - 1));
+    const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+    const Json bos = {{"SpecialToken", {{"id", tokens_[id]}, {"type_id", 0}}}};
+    Json ids = Json::object();
+    ids[tokens_[id]] = {{"id", tokens_[id]}, {"ids", {id}}, {"tokens", {tokens_[id]}}};
+    (*out)["post_processor"] = {
+        {"type", "TemplateProcessing"}, {"single", {bos, text}}, {"special_tokens", ids}};
+  }
+
+  void build_byte_level(Json* out) const {
+    const Pre& pre = find_pre(metadata_);
+    (*out)["model"] = {{"type", "BPE"},
+                       {"vocab", vocabulary()},
+                       {"merges", metadata_.at("tokenizer.ggml.merges").value()},
+                       {"ignore_merges", pre.ignore_merges}};
+    (*out)["pre_tokenizer"] = pre_tokenizer(pre);
+    if (pre.nfc) (*out)["normalizer"] = {{"type", "NFC"}};
+    (*out)["decoder"] = byte_level(true);
+    add_bos(pre.adds_bos, out);
+  }
+
+  // Pairs in the order in which SentencePiece would join them: the best score of what they give
+  // first.
+  Json merges_by_score() const {
+    const std::vector<JsonNode> scores = metadata_.at("tokenizer.ggml.scores").elements();
+    check_length(scores.size(), "scores");
+    std::unordered_map<std::string, size_t> ids;
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (types_[i] == kNormal || types_[i] == kByte) ids.emplace(tokens_[i], i);
+    }
+    struct Merge {
+      double score;
+      size_t left, right;
+    };
+    std::vector<Merge> merges;
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (types_[i] != kNormal) continue;
+      const std::string& token = tokens_[i];
+      for (size_t cut = token.size(); cut-- > 1;) {
+        if ((token[cut] & 0xC0) == 0x80) continue;  // inside of a character
+        const auto left = ids.find(token.substr(0, cut)), right = ids.find(token.substr(cut));
+        if (left == ids.end() || right == ids.end()) continue;
+        merges.push_back({scores[i].number(), left->second, right->second});
+      }
+    }
+    std::stable_sort(merges.begin(), merges.end(),
+                     [](const Merge& a, const Merge& b) { return a.score > b.score; });
+    if (merges.size() > 1 && merges.front().score == merges.back().score) {
+      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.scores are all the same: no order of merges",
+           metadata_.path().c_str());
+    }
+    Json out = Json::array();
+    for (const Merge& m : merges) out.push_back({tokens_[m.left], tokens_[m.right]});
+    return out;
+  }
+
+  void build_sentencepiece(Json* out) const {
+    Json model = {{"type", "BPE"},
+                  {"vocab", vocabulary()},
+                  {"merges", merges_by_score()},
+                  {"byte_fallback", true},
+                  {"fuse_unk", true}};
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (types_[i] == kUnknown) model["unk_token"] = tokens_[i];
+    }
+    (*out)["model"] = std::move(model);
+    const bool prefix = metadata_.boolean("tokenizer.ggml.add_space_prefix", true);
+    Json normalizers = Json::array();
+    if (prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", "▁"}});
+    normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}});
+    (*out)["normalizer"] = {{"type", "Sequence"}, {"normalizers", normalizers}};
+    Json decoders = Json::array();
+    decoders.push_back({{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}});
+    decoders.push_back({{"type", "ByteFallback"}});
+    decoders.push_back({{"type", "Fuse"}});
+    if (prefix) {
+      decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    }
+    (*out)["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
+    add_bos(true, out);
+  }
+
+  const JsonNode& metadata_;
+  std::vector<std::string> tokens_;
+  std::vector<int64_t> types_;
+};
+
+}  // namespace
+
+Json gguf_tokenizer(const Json& metadata) {
+  const JsonNode node(metadata, "GGUF");
+  if (!node.has("tokenizer.ggml.model") || node.at("tokenizer.ggml.model").value() == "none") {
+    return nullptr;
+  }
+  return TokenizerBuilder(node).build();
+}
+
+}  // namespace moe

@@ -1,0 +1,330 @@
+#include "formats/import/gguf.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "src/convert/convert.h"
+#include "src/convert/gguf_source.h"
+#include "src/convert/tokenizer_json.h"
+#include "src/text/spec.h"
+#include "tests/convert/gguf_builder.h"
+
+namespace moe {
+namespace {
+
+using test::GgufBuilder;
+
+class GgufTest : public testing::Test {
+ protected:
+  std::string path() const { return folder_.file("m.gguf"); }
+  GgufHeader header(const std::string& bytes) {
+    folder_.write("m.gguf", bytes);
+    return read_gguf_header(InputFile(path()), 0);
+  }
+  std::string header_error(const std::string& bytes, moe_status code) {
+    const Status status = guarded([&] { header(bytes); });
+    EXPECT_EQ(status.code(), code) << status.text();
+    return status.text();
+  }
+  std::vector<float> floats(uint32_t type, uint64_t n, const std::string& bytes) {
+    GgufBuilder b;
+    b.tensor("t", type, {n}, bytes);
+    folder_.write("m.gguf", b.file());
+    const Checkpoint checkpoint(path());
+    std::vector<float> out(n);
+    checkpoint.read(*checkpoint.find("t"), 0, n, out.data());
+    return out;
+  }
+  // A dense Llama of one layer, to be changed.
+  static GgufBuilder llama() {
+    GgufBuilder b;
+    b.string("general.architecture", "llama");
+    for (const auto& [key, value] : {std::pair{"context_length", 64},
+                                     {"embedding_length", 8},
+                                     {"block_count", 1},
+                                     {"feed_forward_length", 12},
+                                     {"attention.head_count", 2},
+                                     {"attention.head_count_kv", 1},
+                                     {"rope.dimension_count", 4}}) {
+      b.u32(std::string("llama.") + key, static_cast<uint32_t>(value));
+    }
+    b.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    b.f32("llama.rope.freq_base", 1e4f);
+    b.f32_tensor("token_embd.weight", {16, 8});
+    b.f32_tensor("output_norm.weight", {8});
+    for (const char* name : {"attn_norm", "ffn_norm"}) {
+      b.f32_tensor(std::string("blk.0.") + name + ".weight", {8});
+    }
+    for (const char* name : {"attn_q", "attn_output"}) {
+      b.f32_tensor(std::string("blk.0.") + name + ".weight", {8, 8});
+    }
+    for (const char* name : {"attn_k", "attn_v"}) {
+      b.f32_tensor(std::string("blk.0.") + name + ".weight", {4, 8});
+    }
+    for (const char* name : {"ffn_gate", "ffn_up"}) {
+      b.f32_tensor(std::string("blk.0.") + name + ".weight", {12, 8});
+    }
+    b.f32_tensor("blk.0.ffn_down.weight", {8, 12});
+    return b;
+  }
+  Status convert_file(const std::string& bytes) {
+    folder_.write("m.gguf", bytes);
+    ConvertReport report;
+    return convert(path(), folder_.file("m.moe"), {}, &report);
+  }
+
+  test::TempFolder folder_;
+};
+
+TEST_F(GgufTest, ReadsPairsAndTensors) {
+  GgufBuilder b;
+  b.u32("a.n", 7);
+  b.strings("a.list", {"x", "yz"});
+  b.pair("a.flag", 7, std::string(1, '\1'));
+  b.f32_tensor("t", {2, 3});
+  b.tensor("u", 1, {4}, std::string(8, '\0'));
+  const GgufHeader h = header(b.file());
+  EXPECT_EQ(h.metadata.at("a.n"), 7);
+  EXPECT_EQ(h.metadata.at("a.list")[1], "yz");
+  EXPECT_EQ(h.metadata.at("a.flag"), true);
+  ASSERT_EQ(h.tensors.size(), 2u);
+  EXPECT_EQ(h.tensors[0].shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(h.tensors[1].type, SourceType::kF16);
+  EXPECT_EQ(h.tensors[1].offset - h.tensors[0].offset, 32u);
+}
+
+TEST_F(GgufTest, RefusesWhatIsWrong) {
+  GgufBuilder b;
+  b.u32("a.n", 7);
+  b.f32_tensor("t", {2, 3});
+  const std::string good = b.file();
+  header(good);
+  EXPECT_NE(header_error("GGML" + good.substr(4), MOE_ERR_FORMAT).find("not a GGUF file"),
+            std::string::npos);
+  EXPECT_NE(header_error(b.file(1), MOE_ERR_UNSUPPORTED).find("GGUF version 1"), std::string::npos);
+  for (size_t n = 0; n < good.size() - 8; ++n) header_error(good.substr(0, n), MOE_ERR_FORMAT);
+  // Lengths that are not there.
+  std::string huge = good;
+  huge.replace(24, 8, std::string(8, '\x7F'));
+  header_error(huge, MOE_ERR_FORMAT);
+  GgufBuilder twice = b;
+  twice.u32("a.n", 8);
+  EXPECT_NE(header_error(twice.file(), MOE_ERR_FORMAT).find("a.n is given twice"),
+            std::string::npos);
+  GgufBuilder overlap = b;
+  overlap.shift(static_cast<uint64_t>(-32));
+  overlap.f32_tensor("u", {2});
+  EXPECT_NE(header_error(overlap.file(), MOE_ERR_FORMAT).find("on another tensor"),
+            std::string::npos);
+  GgufBuilder k;
+  k.tensor("blk.0.attn_q.weight", 12, {256}, std::string(144, '\0'));
+  EXPECT_NE(header_error(k.file(), MOE_ERR_UNSUPPORTED)
+                .find("tensor blk.0.attn_q.weight has type Q4_K; F32, F16, BF16, Q8_0, TQ1_0"),
+            std::string::npos);
+  GgufBuilder rows;
+  rows.tensor("t", 8, {2, 48}, std::string(102, '\0'));
+  EXPECT_NE(header_error(rows.file(), MOE_ERR_FORMAT).find("blocks of 32"), std::string::npos);
+}
+
+TEST_F(GgufTest, BlocksAreNumbers) {
+  const std::string half("\x00\x38", 2);  // 0.5
+  std::string q8 = half;
+  for (int i = 0; i < 32; ++i) q8 += static_cast<char>(i - 16);
+  const std::vector<float> q8_0 = floats(8, 32, q8);
+  EXPECT_EQ(q8_0[0], -8.0f);
+  EXPECT_EQ(q8_0[31], 7.5f);
+
+  // 2 bits: byte m of a half holds elements m, m + 32, m + 64, m + 96.
+  std::string tq2(64, static_cast<char>(0x55));  // all zeros
+  tq2[3] = static_cast<char>(0b00'01'10'01);
+  const std::vector<float> tq2_0 = floats(35, 256, tq2 + half);
+  EXPECT_EQ(tq2_0[3], 0.0f);
+  EXPECT_EQ(tq2_0[35], 0.5f);
+  EXPECT_EQ(tq2_0[67], 0.0f);
+  EXPECT_EQ(tq2_0[99], -0.5f);
+
+  // Base 3: the byte is ceil(256 x / 243) of x = sum of digits 81, 27, 9, 3, 1.
+  const auto packed = [](int a, int b, int c, int d, int e) {
+    const int x = 81 * a + 27 * b + 9 * c + 3 * d + e;
+    return static_cast<char>((x * 256 + 242) / 243);
+  };
+  std::string tq1(52, packed(1, 1, 1, 1, 1));
+  tq1[5] = packed(2, 1, 0, 1, 2);
+  tq1[48 + 2] = packed(0, 2, 1, 0, 0);
+  const std::vector<float> tq1_0 = floats(34, 256, tq1 + half);
+  const float expected[] = {0.5f, 0, -0.5f, 0, 0.5f};
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(tq1_0[static_cast<size_t>(5 + 32 * i)], expected[i]) << i;
+  EXPECT_EQ(tq1_0[240 + 2], -0.5f);
+  EXPECT_EQ(tq1_0[244 + 2], 0.5f);
+  EXPECT_EQ(tq1_0[248 + 2], 0.0f);
+}
+
+// Blocks of 64 and of 128 share a type number; the room between tensors tells which they are.
+TEST_F(GgufTest, BothKindsOfQ2) {
+  const std::string half("\x00\x38", 2);
+  for (const size_t group : {64u, 128u}) {
+    GgufBuilder b;
+    std::string bytes;
+    for (size_t i = 0; i < 4096 / group; ++i) {
+      bytes += half + std::string(group / 4, static_cast<char>(0b11'10'01'00));
+    }
+    b.tensor("t", 42, {16, 256}, bytes);
+    b.f32_tensor("u", {1});
+    folder_.write("m.gguf", b.file());
+    const Checkpoint checkpoint(path());
+    std::vector<float> values(4096);
+    checkpoint.read(*checkpoint.find("t"), 0, values.size(), values.data());
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], (static_cast<float>(i % 4) - 1) * 0.5f) << group << " " << i;
+    }
+  }
+}
+
+TEST_F(GgufTest, ConvertsALlama) {
+  const Status status = convert_file(llama().file());
+  EXPECT_TRUE(status.ok()) << status.text();
+  const Checkpoint checkpoint = open_checkpoint(path());
+  const Json config = checkpoint.document("config.json");
+  EXPECT_EQ(config.at("model_type"), "llama");
+  EXPECT_EQ(config.at("vocab_size"), 16);
+  EXPECT_EQ(config.at("tie_word_embeddings"), true);
+  EXPECT_EQ(config.at("rope_interleaved"), true);
+  EXPECT_EQ(checkpoint.name(), "m");
+  EXPECT_NE(checkpoint.find("model.layers.0.self_attn.q_proj.weight"), nullptr);
+}
+
+TEST_F(GgufTest, WhatIsNotUnderstoodIsNamed) {
+  const auto expect = [&](GgufBuilder& b, moe_status code, const char* part) {
+    const Status status = convert_file(b.file());
+    EXPECT_EQ(status.code(), code) << status.text();
+    EXPECT_NE(std::string(status.text()).find(part), std::string::npos) << status.text();
+  };
+  GgufBuilder b = llama();
+  b.f32("llama.final_logit_softcapping", 30);
+  expect(b, MOE_ERR_UNSUPPORTED, "llama.final_logit_softcapping with value 30.0");
+  b = llama();
+  b.string("llama.rope.scaling.type", "dynamic");
+  expect(b, MOE_ERR_UNSUPPORTED, "llama.rope.scaling.type with value \"dynamic\"");
+  b = llama();
+  b.f32_tensor("blk.0.attn_q_norm.weight", {4});
+  expect(b, MOE_ERR_FORMAT, "self_attn.q_norm.weight: config.json describes no such tensor");
+  b = llama();
+  b.string("tokenizer.ggml.model", "bert");
+  b.strings("tokenizer.ggml.tokens", {"a"});
+  expect(b, MOE_ERR_UNSUPPORTED, "tokenizer.ggml.model \"bert\"; gpt2 and llama are read");
+  b = llama();
+  b.string("tokenizer.ggml.model", "gpt2");
+  b.string("tokenizer.ggml.pre", "surprise");
+  b.strings("tokenizer.ggml.tokens", {"a"});
+  b.strings("tokenizer.ggml.merges", {});
+  expect(b, MOE_ERR_UNSUPPORTED, "tokenizer.ggml.pre \"surprise\" is not known");
+  GgufBuilder other;
+  other.string("general.architecture", "mamba");
+  expect(other, MOE_ERR_UNSUPPORTED, "unknown architecture \"mamba\"; known: llama, qwen2");
+}
+
+TEST_F(GgufTest, AllPartsOfASplitFile) {
+  GgufBuilder first = llama(), second;
+  second.u32("split.no", 1);
+  second.f32_tensor("output.weight", {16, 8});
+  folder_.write("m-00001-of-00002.gguf", first.file());
+  const std::string name = folder_.file("m-00001-of-00002.gguf");
+  ConvertReport report;
+  const Status missing = convert(name, folder_.file("m.moe"), {}, &report);
+  EXPECT_EQ(missing.code(), MOE_ERR_NOT_FOUND);
+  EXPECT_NE(std::string(missing.text()).find("m-00002-of-00002.gguf"), std::string::npos);
+  folder_.write("m-00002-of-00002.gguf", second.file());
+  const Status status = convert(name, folder_.file("m.moe"), {}, &report);
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(open_checkpoint(name).document("config.json").at("tie_word_embeddings"), false);
+}
+
+// What llama.cpp's converter keeps of a tokenizer.json.
+Json as_gguf(const Json& tokenizer, const char* model, const char* pre) {
+  const Json& vocab = tokenizer.at("model").at("vocab");
+  size_t n = vocab.size();
+  for (const Json& t : tokenizer.at("added_tokens"))
+    n = std::max<size_t>(n, t.at("id").get<size_t>() + 1);
+  Json tokens = Json::array(), types = Json::array(), merges = Json::array();
+  for (size_t i = 0; i < n; ++i) {
+    tokens.push_back("[PAD" + std::to_string(i) + "]");
+    types.push_back(5);
+  }
+  for (const auto& [text, id] : vocab.items()) {
+    tokens[id.get<size_t>()] = text;
+    types[id.get<size_t>()] = text.starts_with("<0x") ? 6 : 1;
+  }
+  for (const Json& t : tokenizer.at("added_tokens")) {
+    tokens[t.at("id").get<size_t>()] = t.at("content");
+    types[t.at("id").get<size_t>()] = t.at("content") == "<unk>" ? 2 : 3;
+  }
+  for (const Json& m : tokenizer.at("model").at("merges")) {
+    merges.push_back(m[0].get<std::string>() + " " + m[1].get<std::string>());
+  }
+  return {{"tokenizer.ggml.model", model},   {"tokenizer.ggml.pre", pre},
+          {"tokenizer.ggml.tokens", tokens}, {"tokenizer.ggml.token_type", types},
+          {"tokenizer.ggml.merges", merges}, {"tokenizer.ggml.bos_token_id", 1}};
+}
+
+TEST(GgufTokenizer, ByteLevelTokenizersAreTheOnesTheyWere) {
+  for (const auto& [name, pre] :
+       {std::pair{"gpt2", "gpt-2"}, {"qwen2", "qwen2"}, {"llama3", "llama-bpe"}}) {
+    const Json original =
+        read_json_file("tests/data/text/" + std::string(name) + ".json").at("tokenizer");
+    Json metadata = as_gguf(original, "gpt2", pre);
+    metadata["tokenizer.ggml.add_bos_token"] = false;
+    const TokenizerData found = parse_tokenizer(gguf_tokenizer(metadata), "found");
+    const TokenizerData expected = parse_tokenizer(original, name);
+    EXPECT_EQ(found.token_bytes, expected.token_bytes) << name;
+    EXPECT_EQ(found.token_ends, expected.token_ends) << name;
+    EXPECT_EQ(found.merges, expected.merges) << name;
+    EXPECT_EQ(found.added_ids, expected.added_ids) << name;
+    // A GGUF file does not say which added tokens the vocabulary had before.
+    ASSERT_EQ(found.added_flags.size(), expected.added_flags.size()) << name;
+    for (size_t i = 0; i < found.added_flags.size(); ++i) {
+      EXPECT_EQ(found.added_flags[i], expected.added_flags[i] | kAddedInModel) << name << " " << i;
+    }
+    EXPECT_EQ(found.ignore_merges, expected.ignore_merges) << name;
+    ASSERT_EQ(found.pre_tokenizers.size(), expected.pre_tokenizers.size()) << name;
+    for (size_t i = 0; i < found.pre_tokenizers.size(); ++i) {
+      EXPECT_EQ(found.pre_tokenizers[i].kind, expected.pre_tokenizers[i].kind);
+      EXPECT_EQ(found.pre_tokenizers[i].pattern, expected.pre_tokenizers[i].pattern);
+    }
+    EXPECT_EQ(found.normalizers.size(), expected.normalizers.size()) << name;
+  }
+}
+
+// SentencePiece's pieces with scores: their order is that of the merges.
+TEST(GgufTokenizer, ScoresGiveTheMerges) {
+  const Json original = read_json_file("tests/data/text/llama2.json").at("tokenizer");
+  Json metadata = as_gguf(original, "llama", "default");
+  Json scores = Json::array();
+  for (size_t i = 0; i < metadata.at("tokenizer.ggml.tokens").size(); ++i)
+    scores.push_back(-1000.0);
+  const Json& merges = original.at("model").at("merges");
+  for (size_t i = merges.size(); i-- > 0;) {
+    const std::string joined = merges[i][0].get<std::string>() + merges[i][1].get<std::string>();
+    scores[original.at("model").at("vocab").at(joined).get<size_t>()] = -static_cast<double>(i);
+  }
+  metadata["tokenizer.ggml.scores"] = scores;
+  const TokenizerData found = parse_tokenizer(gguf_tokenizer(metadata), "found");
+  const TokenizerData expected = parse_tokenizer(original, "llama2");
+  EXPECT_EQ(found.token_bytes, expected.token_bytes);
+  EXPECT_EQ(found.prefix, expected.prefix);
+  EXPECT_EQ(found.unk_id, expected.unk_id);
+  EXPECT_TRUE(found.byte_fallback);
+  // Every trained merge is there, in its order; other ways to cut a piece may stand between them.
+  size_t at = 0;
+  for (size_t i = 0; i + 2 < expected.merges.size(); i += 3) {
+    const auto* want = &expected.merges[i];
+    while (at + 2 < found.merges.size() && !std::equal(want, want + 3, &found.merges[at])) at += 3;
+    ASSERT_LT(at + 2, found.merges.size()) << "merge " << i / 3;
+  }
+  metadata["tokenizer.ggml.scores"] = Json(std::vector<double>(scores.size(), -1000.0));
+  EXPECT_FALSE(guarded([&] { gguf_tokenizer(metadata); }).ok());
+}
+
+}  // namespace
+}  // namespace moe
