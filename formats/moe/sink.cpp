@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "formats/moe/writer.h"
+#include "src/base/allocator.h"
 
 namespace moe {
 namespace {
@@ -136,6 +137,7 @@ Status MemorySink::grow(size_t size) {
     void* fresh = nullptr;
     if (posix_memalign(&fresh, kMatrixAlign, capacity) != 0)
       return out_of_memory("model", capacity);
+    prefer_large_pages(fresh, capacity);
     if (size_ != 0) std::memcpy(fresh, data_, size_);
     std::free(data_);
     data_ = static_cast<uint8_t*>(fresh);

@@ -1,6 +1,12 @@
 #include "src/base/allocator.h"
 
+#include <cstdint>
 #include <cstdlib>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 namespace moe {
 namespace {
@@ -18,5 +24,20 @@ constexpr Allocator kSystem = {system_allocate, system_deallocate, nullptr};
 }  // namespace
 
 const Allocator& system_allocator() { return kSystem; }
+
+void prefer_large_pages(void* memory, size_t bytes) {
+#if defined(__linux__)
+  if (bytes < size_t{64} << 10) return;
+  // Outwards to whole pages: so neighbouring allocations form one area, in which a large page may
+  // lie across their border.
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes + page - 1) / page * page;
+  (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+  (void)memory;
+  (void)bytes;
+#endif
+}
 
 }  // namespace moe
