@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-constexpr int kSpins = 2000;  // a few microseconds: as long as a decode step's serial parts
+constexpr int kSpins = 2000;  // up to 0.1 ms: longer than the serial parts of a decode step
 
 inline void cpu_relax() {
 #if defined(__x86_64__)
@@ -83,6 +83,18 @@ bool ThreadPool::take_part(uint32_t generation) {
   return true;
 }
 
+// run() either sees this thread among the sleepers, or this thread sees its region: both sides write
+// before they read, in one order for all.
+void ThreadPool::sleep_while(uint32_t generation) {
+  LockGuard guard(mutex_);
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  while (static_cast<uint32_t>(ticket_.load(std::memory_order_seq_cst) >> 32) == generation &&
+         !stopping_.load(std::memory_order_acquire)) {
+    wake_.wait(mutex_);
+  }
+  sleepers_.fetch_sub(1, std::memory_order_relaxed);
+}
+
 void ThreadPool::work() {
   uint32_t seen = 0;
   const auto generation = [this] {
@@ -90,10 +102,7 @@ void ThreadPool::work() {
   };
   while (true) {
     for (int i = 0; i < kSpins && generation() == seen; ++i) cpu_relax();
-    {
-      LockGuard guard(mutex_);
-      while (generation() == seen && !stopping_.load(std::memory_order_acquire)) wake_.wait(mutex_);
-    }
+    if (generation() == seen) sleep_while(seen);
     if (stopping_.load(std::memory_order_acquire)) return;
     seen = generation();
     while (take_part(seen)) {
@@ -111,9 +120,9 @@ void ThreadPool::run(void (*body)(void*, int, int), void* context) {
   pending_.store(n_threads_, std::memory_order_relaxed);
   const auto generation =
       static_cast<uint32_t>((ticket_.load(std::memory_order_relaxed) >> 32) + 1);
-  {
+  ticket_.store(uint64_t{generation} << 32, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) {
     LockGuard guard(mutex_);
-    ticket_.store(uint64_t{generation} << 32, std::memory_order_release);
     wake_.notify_all();
   }
   while (take_part(generation)) {

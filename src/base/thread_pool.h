@@ -42,6 +42,7 @@ class ThreadPool final {
   static void* worker_main(void* worker);
   void work();
   bool take_part(uint32_t generation);
+  void sleep_while(uint32_t generation);
   void stop();
 
   Array<Worker> workers_;
@@ -50,6 +51,7 @@ class ThreadPool final {
   Mutex mutex_;   // guards sleeping and waking
   Condition wake_;
   std::atomic<uint64_t> ticket_{0};  // generation of the region << 32 | next part to be taken
+  std::atomic<int> sleepers_{0};
   std::atomic<int> pending_{0};      // parts that have not returned
   std::atomic<bool> stopping_{false};
   void (*body_)(void*, int, int) = nullptr;
