@@ -83,8 +83,8 @@ bool ThreadPool::take_part(uint32_t generation) {
   return true;
 }
 
-// run() either sees this thread among the sleepers, or this thread sees its region: both sides write
-// before they read, in one order for all.
+// run() either sees this thread among the sleepers, or this thread sees its region: both sides
+// write before they read, in one order for all.
 void ThreadPool::sleep_while(uint32_t generation) {
   LockGuard guard(mutex_);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);

@@ -52,7 +52,7 @@ class ThreadPool final {
   Condition wake_;
   std::atomic<uint64_t> ticket_{0};  // generation of the region << 32 | next part to be taken
   std::atomic<int> sleepers_{0};
-  std::atomic<int> pending_{0};      // parts that have not returned
+  std::atomic<int> pending_{0};  // parts that have not returned
   std::atomic<bool> stopping_{false};
   void (*body_)(void*, int, int) = nullptr;
   void* context_ = nullptr;
