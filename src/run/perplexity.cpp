@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/math.h"
+#include "src/run/logits.h"
 #include "src/run/session_state.h"
 
 namespace moe {

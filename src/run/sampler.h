@@ -41,10 +41,6 @@ Status validate(const SamplingConfig& config, int32_t vocab_size);
 /// `number` of the SplitMix64 sequence (Steele et al. 2014) that starts at mix(seed).
 double uniform_draw(uint64_t seed, uint64_t number);
 
-/// log(sum(exp(logits))), in double, ascending index. MOE_ERR_NON_FINITE names a logit that is NaN
-/// or infinite.
-Status log_sum_exp(Span<const float> logits, double* out);
-
 /// Scratch for one vocabulary; allocates at creation only. One thread at a time.
 class Sampler {
  public:
@@ -64,16 +60,19 @@ class Sampler {
   struct Candidate {
     float logit;
     int32_t token;
-    float p;  // exp((logit - best) / temperature)
   };
   static bool better(const Candidate& a, const Candidate& b);
 
-  void gather(const SamplingConfig& config, Span<const float> logits, Span<const int32_t> text);
-  int32_t choose(const SamplingConfig& config, const Candidate& best, double uniform);
+  Span<const float> edit(const SamplingConfig& config, Span<const float> logits,
+                         Span<const int32_t> text);
+  int32_t choose(const SamplingConfig& config, Span<const float> logits, size_t best,
+                 double uniform);
+  size_t gather(Span<const float> logits, float best, size_t n_wanted, double p_wanted);
   void sort_best(size_t begin, size_t end, size_t n);
-  size_t keep_top_p(float top_p, size_t n, size_t n_sorted);
-  int32_t draw_from(size_t n, float min_p, double uniform) const;
+  size_t count_top_p(double target, size_t n, size_t n_sorted);
 
+  Array<float> edited_;          // (vocab) logits after bias and penalty
+  Array<float> p_;               // (vocab) exp((logit - best) / temperature)
   Array<Candidate> candidates_;  // (vocab)
   Array<uint8_t> recent_;        // (vocab), all zero between calls
 };

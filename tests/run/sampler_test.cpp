@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "src/run/logits.h"
 #include "tests/support/failing_allocator.h"
 
 namespace moe {
@@ -146,6 +147,60 @@ TEST_F(SamplerTest, TopPEqualsAPlainImplementationOnManyTokens) {
     for (uint64_t i = 0; i < 1000; ++i) seen.insert(sample(i));
     for (const int32_t t : seen) EXPECT_TRUE(allowed.count(t)) << t << " at top_p " << top_p;
     EXPECT_GT(seen.size(), allowed.size() / 20);
+  }
+}
+
+// Coarse logits, so that many are equal where the set ends, and some tokens are banned.
+TEST_F(SamplerTest, TopKEqualsAPlainImplementationOnManyTokens) {
+  std::mt19937 rng(8);
+  std::normal_distribution<float> normal(0, 4);
+  for (const size_t vocab : {size_t{5}, size_t{70}, size_t{3001}}) {
+    std::vector<float> logits(vocab);
+    for (float& l : logits) l = std::round(normal(rng) * 4) / 4;
+    use(logits);
+    const LogitBias ban{3, -kInf};
+    config_.bias = {&ban, 1};
+    std::vector<size_t> order(vocab);
+    for (size_t i = 0; i < vocab; ++i) order[i] = i;
+    logits[3] = -kInf;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+    for (const int k : {1, 2, 4, 40, 1000}) {
+      if (static_cast<size_t>(k) >= vocab) continue;
+      config_.temperature = 1.5f;
+      config_.top_k = k;
+      const std::set<size_t> kept(order.begin(), order.begin() + k);
+      std::set<size_t> seen;
+      for (uint64_t i = 0; i < 300; ++i) seen.insert(static_cast<size_t>(sample(i)));
+      for (const size_t token : seen) ASSERT_TRUE(kept.count(token) != 0) << vocab << ' ' << k;
+      if (k <= 2) {
+        EXPECT_EQ(seen.size(), static_cast<size_t>(k)) << vocab;
+      }
+    }
+  }
+}
+
+TEST(LogitsTest, LargestIndexIsTheFirstOfEquals) {
+  std::mt19937 rng(3);
+  for (size_t n = 1; n < 70; ++n) {
+    std::vector<float> x(n);
+    for (float& v : x) v = rng() % 9 == 0 ? -kInf : static_cast<float>(rng() % 5) - 10;
+    const auto best = static_cast<size_t>(std::max_element(x.begin(), x.end()) - x.begin());
+    EXPECT_EQ(largest_index({x.data(), n}), best) << n;
+  }
+}
+
+TEST(LogitsTest, ProbabilitiesAreThoseOfEachLogitAlone) {
+  for (size_t n = 1; n < 40; ++n) {
+    std::vector<float> x(n), p(n), one(1);
+    for (size_t i = 0; i < n; ++i) x[i] = -0.37f * static_cast<float>(i * i % 97);
+    if (n > 5) x[5] = -kInf;
+    probabilities({x.data(), n}, 0.0f, 0.7f, p.data());
+    for (size_t i = 0; i < n; ++i) {
+      probabilities({&x[i], 1}, 0.0f, 0.7f, one.data());
+      EXPECT_EQ(p[i], one[0]) << n << ' ' << i;
+      EXPECT_NEAR(p[i], std::exp(x[i] / 0.7f), 1e-6);
+    }
   }
 }
 

@@ -1,0 +1,101 @@
+#include "src/run/logits.h"
+
+#include "kernels/math_four.h"
+
+namespace moe {
+namespace {
+
+using L = FourLanes;
+constexpr size_t kWidth = 4;
+constexpr size_t kUnroll = 4;  // independent vectors of one step
+constexpr size_t kStep = kWidth * kUnroll;
+
+float largest(Span<const float> x) {
+  float best = x[0];
+  size_t i = 0;
+  if (x.size >= kStep) {
+    L::F top[kUnroll];
+    for (size_t u = 0; u < kUnroll; ++u) top[u] = L::load(x.data + kWidth * u);
+    for (i = kStep; i + kStep <= x.size; i += kStep) {
+      for (size_t u = 0; u < kUnroll; ++u) {
+        const L::F v = L::load(x.data + i + kWidth * u);
+        top[u] = L::select_lt(top[u], v, v, top[u]);
+      }
+    }
+    for (const L::F& t : top) {
+      for (size_t j = 0; j < kWidth; ++j) best = t[j] > best ? t[j] : best;
+    }
+  }
+  for (; i < x.size; ++i) best = x[i] > best ? x[i] : best;
+  return best;
+}
+
+// x - x is 0 for a finite x and NaN otherwise.
+bool all_finite(Span<const float> x) {
+  L::F sum[kUnroll] = {};
+  size_t i = 0;
+  for (; i + kStep <= x.size; i += kStep) {
+    for (size_t u = 0; u < kUnroll; ++u) {
+      const L::F v = L::load(x.data + i + kWidth * u);
+      sum[u] = L::add(sum[u], L::sub(v, v));
+    }
+  }
+  float total = 0;
+  for (const L::F& s : sum) {
+    for (size_t j = 0; j < kWidth; ++j) total += s[j];
+  }
+  for (; i < x.size; ++i) total += x[i] - x[i];
+  return total == 0;
+}
+
+// f(i, n, values): the n values of exp((x[j] - best) / temperature) from j = i on, ascending.
+template <class F>
+void each_exp(Span<const float> x, float best, float temperature, F&& f) {
+  const L::F subtract = L::splat(best);
+  const L::F divide = L::splat(temperature);
+  float e[kStep];
+  size_t i = 0;
+  for (; i + kStep <= x.size; i += kStep) {
+    for (size_t u = 0; u < kUnroll; ++u) {
+      const L::F v = L::sub(L::load(x.data + i + kWidth * u), subtract);
+      L::store(e + kWidth * u, exp_lanes<L>(L::div(v, divide)));
+    }
+    f(i, kStep, e);
+  }
+  const size_t rest = x.size - i;
+  for (size_t j = 0; j < rest; ++j) e[j] = exp_float((x[i + j] - best) / temperature);
+  f(i, rest, e);
+}
+
+}  // namespace
+
+Status log_sum_exp(Span<const float> logits, double* out) {
+  if (!all_finite(logits)) {
+    for (size_t i = 0; i < logits.size; ++i) {
+      if (is_finite(logits[i])) continue;
+      return Status::error(MOE_ERR_NON_FINITE, "logit of token %zu is not a finite number", i);
+    }
+  }
+  const float best = largest(logits);
+  double sum = 0;
+  each_exp(logits, best, 1.0f, [&](size_t, size_t n, const float* e) {
+    for (size_t j = 0; j < n; ++j) sum += static_cast<double>(e[j]);
+  });
+  *out = static_cast<double>(best) + log_double(sum);
+  return {};
+}
+
+size_t largest_index(Span<const float> logits) {
+  const float best = largest(logits);
+  size_t i = 0;
+  while (!(logits[i] == best)) ++i;
+  return i;
+}
+
+void probabilities(Span<const float> logits, float best, float temperature, float* out) {
+  each_exp(logits, best, temperature, [out](size_t i, size_t n, const float* e) {
+    __builtin_memcpy(out + i, e, n * sizeof(float));
+  });
+}
+
+}  // namespace moe
