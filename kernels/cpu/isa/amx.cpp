@@ -61,8 +61,10 @@ struct GroupedBy64 {
   }
 };
 
-/// The intrinsics of some compilers do not say that they read memory.
-MOE_INLINE void finish_stores() { __asm__ volatile("" ::: "memory"); }
+/// The intrinsics of some compilers do not say that they read memory: gcc 12 would drop the stores.
+MOE_INLINE void finish_stores(const void* memory) {
+  __asm__ volatile("" : : "r"(memory) : "memory");
+}
 
 struct alignas(64) TileShapes {
   uint8_t palette = 1;
@@ -89,7 +91,7 @@ inline void configure(int32_t first_rows, int32_t second_rows) {
     shapes.rows[i] = static_cast<uint8_t>(rows[i]);
     shapes.row_bytes[i] = 64;
   }
-  finish_stores();
+  finish_stores(&shapes);
   _tile_loadconfig(&shapes);
 }
 
@@ -330,7 +332,7 @@ class TilesProduct {
     for (int r = 0; r < p.n_tiles; ++r) {
       Format::decode(tile + r * stride, n, ahead, scratch_.panel + r * panel_stride);
     }
-    finish_stores();
+    finish_stores(scratch_.panel);
     return {scratch_.panel, panel_stride, 0};
   }
 
