@@ -272,11 +272,23 @@ class TilesProduct {
     configure(first_rows_, largest - first_rows_);
   }
 
-  void run(int32_t first_group, int32_t n_groups) {
-    first_group_ = first_group;
+  /// All tiles times groups [first, last): each set of tiles meets them all while it is in the
+  /// second cache.
+  void run(int32_t first, int32_t last) {
     Panel panel = {};
     panel.tile = a_.tile_begin;
     begin_tiles(panel);
+    do {
+      for (int32_t g = first; g < last; g += kBlockGroups) {
+        multiply_block(panel, g, last - g < kBlockGroups ? last - g : kBlockGroups);
+      }
+    } while (next_tiles(panel));
+  }
+
+ private:
+  void multiply_block(Panel& panel, int32_t first_group, int32_t n_groups) {
+    first_group_ = first_group;
+    begin_block(panel, 0);
     do {
       PanelWeights w = weights(panel);
       for (int32_t g = 0; g < n_groups; ++g, w.ahead = 0) {
@@ -286,14 +298,12 @@ class TilesProduct {
     } while (advance(panel));
   }
 
- private:
   // Sets of tiles first, then what is left, one by one.
   int64_t rest_begin() const { return a_.tile_begin + sets_ * set_size_; }
   void begin_tiles(Panel& p) const {
     const bool set = sets_ > 0 && p.tile < (two_ ? rest_begin() : a_.tile_begin + sets_);
     p.n_tiles = set ? set_size_ : 1;
     p.step = two_ ? 1 : sets_;
-    begin_block(p, 0);
   }
   bool next_tiles(Panel& p) const {
     p.tile += two_ ? p.n_tiles : 1;
@@ -317,7 +327,7 @@ class TilesProduct {
     } else if (p.block_end < m_.cols) {
       begin_block(p, p.block_end);
     } else {
-      return next_tiles(p);
+      return false;
     }
     return true;
   }
@@ -424,13 +434,19 @@ class TilesProduct {
   int32_t first_group_ = 0;
 };
 
+/// The codes of a chunk of rows stay in the second cache.
 template <class Format>
 void many_rows_on_tiles(const LinearArgs& a) {
   Scratch scratch;
   TilesProduct<Format> product(a, scratch);
-  const int32_t n_groups = Groups::count(a.input->n_rows);
-  for (int32_t first = 0; first < n_groups; first += kBlockGroups) {
-    product.run(first, n_groups - first < kBlockGroups ? n_groups - first : kBlockGroups);
+  const LinearInput& in = *a.input;
+  const int32_t n_groups = Groups::count(in.n_rows);
+  const int64_t block_bytes = int64_t{kBlockGroups} * kGroupRows * in.padded_cols;
+  const int32_t chunk =
+      kBlockGroups *
+      (block_bytes < kChunkBytes ? static_cast<int32_t>(kChunkBytes / block_bytes) : 1);
+  for (int32_t first = 0; first < n_groups; first += chunk) {
+    product.run(first, n_groups - first < chunk ? n_groups : first + chunk);
   }
   _tile_release();
 }
