@@ -21,9 +21,9 @@ struct Cpuid {
   uint32_t a = 0, b = 0, c = 0, d = 0;
 };
 
-Cpuid cpuid(uint32_t leaf) {
+Cpuid cpuid(uint32_t leaf, uint32_t subleaf = 0) {
   Cpuid r;
-  if (__get_cpuid_count(leaf, 0, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  if (__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d) == 0) return {};
   return r;
 }
 
@@ -47,6 +47,9 @@ bool cpu_has_avx2() {
          has(cpuid(7).b, bit(5));
 }
 
+// Subleaf 1 is only meaningful where subleaf 0 counts that far.
+bool cpu_has_avxvnni() { return cpu_has_avx2() && cpuid(7).a >= 1 && has(cpuid(7, 1).a, bit(4)); }
+
 bool cpu_has_avx512vnni() {
   const uint32_t f_bw_vl = bit(16) | bit(30) | bit(31);
   const uint32_t vbmi_vnni = bit(1) | bit(11);
@@ -67,8 +70,17 @@ bool cpu_has_amx() {
 #else
 bool cpu_has_amx() { return false; }
 bool cpu_has_avx2() { return false; }
+bool cpu_has_avxvnni() { return false; }
 bool cpu_has_avx512vnni() { return false; }
 #endif
+
+bool cpu_has_neon_i8mm() {
+#if defined(__aarch64__)
+  return cpu_has_neon_dotprod() && (getauxval(AT_HWCAP2) & (1ul << 13)) != 0;  // HWCAP2_I8MM
+#else
+  return false;
+#endif
+}
 
 bool cpu_has_neon_dotprod() {
 #if defined(__aarch64__)

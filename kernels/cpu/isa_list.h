@@ -13,8 +13,14 @@ extern const CpuKernels kernels_amx;
 #if defined(MOE_ISA_AVX512VNNI)
 extern const CpuKernels kernels_avx512vnni;
 #endif
+#if defined(MOE_ISA_AVXVNNI)
+extern const CpuKernels kernels_avxvnni;
+#endif
 #if defined(MOE_ISA_AVX2)
 extern const CpuKernels kernels_avx2;
+#endif
+#if defined(MOE_ISA_NEON_I8MM)
+extern const CpuKernels kernels_neon_i8mm;
 #endif
 #if defined(MOE_ISA_NEON_DOTPROD)
 extern const CpuKernels kernels_neon_dotprod;
@@ -35,8 +41,14 @@ inline constexpr IsaRow kIsaList[] = {
 #if defined(MOE_ISA_AVX512VNNI)
     {&kernels_avx512vnni, cpu_has_avx512vnni},
 #endif
+#if defined(MOE_ISA_AVXVNNI)
+    {&kernels_avxvnni, cpu_has_avxvnni},
+#endif
 #if defined(MOE_ISA_AVX2)
     {&kernels_avx2, cpu_has_avx2},
+#endif
+#if defined(MOE_ISA_NEON_I8MM)
+    {&kernels_neon_i8mm, cpu_has_neon_i8mm},
 #endif
 #if defined(MOE_ISA_NEON_DOTPROD)
     {&kernels_neon_dotprod, cpu_has_neon_dotprod},
@@ -46,7 +58,7 @@ inline constexpr IsaRow kIsaList[] = {
 #endif
 };
 
-/// The same names in one text: ",amx,avx512vnni,avx2,scalar".
+/// The same names in one text: ",amx,avx512vnni,avxvnni,avx2,scalar".
 inline constexpr char kIsaNames[] =
 #if defined(MOE_ISA_AMX)
     ",amx"
@@ -54,8 +66,14 @@ inline constexpr char kIsaNames[] =
 #if defined(MOE_ISA_AVX512VNNI)
     ",avx512vnni"
 #endif
+#if defined(MOE_ISA_AVXVNNI)
+    ",avxvnni"
+#endif
 #if defined(MOE_ISA_AVX2)
     ",avx2"
+#endif
+#if defined(MOE_ISA_NEON_I8MM)
+    ",neon_i8mm"
 #endif
 #if defined(MOE_ISA_NEON_DOTPROD)
     ",neon_dotprod"

@@ -115,6 +115,20 @@ __attribute__((target("avx512f,avx512vnni"))) void peak_avx512vnni(int64_t steps
   for (int j = 0; j < kChains; ++j) __asm__ volatile("" ::"v"(acc[j]));
 }
 
+__attribute__((target("avx2,avxvnni"))) void peak_avxvnni(int64_t steps) {
+  __m256i acc[kChains] = {};
+  const __m256i a = _mm256_set1_epi8(3);
+  const __m256i b = _mm256_set1_epi8(5);
+  for (int64_t i = 0; i < steps; ++i) {
+#pragma GCC unroll 12
+    for (int j = 0; j < kChains; ++j) __asm__ volatile("" : "+x"(acc[j]));
+#pragma GCC unroll 12
+    for (int j = 0; j < kChains; ++j) acc[j] = _mm256_dpbusd_avx_epi32(acc[j], a, b);
+  }
+#pragma GCC unroll 12
+  for (int j = 0; j < kChains; ++j) __asm__ volatile("" ::"x"(acc[j]));
+}
+
 // Without VNNI: products of pairs added in 16 bits, which weights as small as -1, 0 and 1 allow for
 // some blocks. int8 has to widen them and stays below.
 __attribute__((target("avx2"))) void peak_avx2(int64_t steps) {
@@ -164,6 +178,7 @@ __attribute__((target("amx-tile,amx-int8"))) void peak_amx(int64_t steps) {
 }
 
 constexpr Peak kPeaks[] = {{"avx512vnni", peak_avx512vnni, kChains * 64.0},
+                           {"avxvnni", peak_avxvnni, kChains * 32.0},
                            {"avx2", peak_avx2, kChains * 32.0},
                            {"amx", peak_amx, 4 * 16.0 * 16.0 * 64.0}};
 #elif defined(__aarch64__)

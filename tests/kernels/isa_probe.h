@@ -26,7 +26,9 @@ struct ProbeOut {
 };
 
 void probe_avx512vnni(const ProbeIn& in, ProbeOut& out);
+void probe_avxvnni(const ProbeIn& in, ProbeOut& out);
 void probe_avx2(const ProbeIn& in, ProbeOut& out);
+void probe_neon_i8mm(const ProbeIn& in, ProbeOut& out);
 void probe_neon_dotprod(const ProbeIn& in, ProbeOut& out);
 void probe_scalar(const ProbeIn& in, ProbeOut& out);
 

@@ -22,8 +22,14 @@ const NamedProbe kProbes[] = {
 #if defined(MOE_ISA_AVX512VNNI)
     {"avx512vnni", probe_avx512vnni},
 #endif
+#if defined(MOE_ISA_AVXVNNI)
+    {"avxvnni", probe_avxvnni},
+#endif
 #if defined(MOE_ISA_AVX2)
     {"avx2", probe_avx2},
+#endif
+#if defined(MOE_ISA_NEON_I8MM)
+    {"neon_i8mm", probe_neon_i8mm},
 #endif
 #if defined(MOE_ISA_NEON_DOTPROD)
     {"neon_dotprod", probe_neon_dotprod},

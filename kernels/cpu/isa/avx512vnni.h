@@ -41,8 +41,11 @@ struct Isa {
   static constexpr int kMaxTokens = 8;
   static constexpr int kTiles = 2;
   static constexpr int kStreams = 4;
+  static constexpr int kTernaryStreams = 4;
   static constexpr int kSums = 16;
-  static constexpr bool kShiftFree = true;
+  static constexpr int kInPlace = 4;
+  static constexpr bool kDigitsInPlace = true;
+  static constexpr bool kMatrix = false;
   static constexpr int kSmallBlocks = 0;
   static constexpr int kInt8Offset = 128;
 
@@ -180,31 +183,39 @@ struct Isa {
     __builtin_memcpy(&x, p, 4);
     return {_mm512_set1_epi32(x)};
   }
-  template <int f>
+  template <int f, int p = 0>
   MOE_INLINE B field(B w) {
-    return {_mm512_and_si512(_mm512_srli_epi16(w.v, 2 * f), _mm512_set1_epi8(3))};
-  }
-  /// The field where it lies: 4^f times its value.
-  template <int f>
-  MOE_INLINE B field_in_place(B w) {
-    return {_mm512_and_si512(w.v, _mm512_set1_epi8(static_cast<char>(3 << (2 * f))))};
+    const __m512i mask = _mm512_set1_epi8(static_cast<char>(3 << (2 * p)));
+    if constexpr (f == p) return {_mm512_and_si512(w.v, mask)};
+    return {_mm512_and_si512(_mm512_srli_epi16(w.v, 2 * (f - p)), mask)};
   }
   MOE_INLINE __m512i min_less(__m512i v, char power) {
     return _mm512_min_epu8(v, _mm512_sub_epi8(v, _mm512_set1_epi8(power)));
   }
   // The top digit leaves by two conditional subtractions of 81; v - rest is 0, 81 or 162, whose
   // bits 6 and 7 are the digit. A table of 81 entries turns the rest into four 2-bit fields.
-  MOE_INLINE void unpack3(B w, B out[5]) {
+  MOE_INLINE B fields_of_rest(B w, B* top) {
     const __m512i rest = min_less(min_less(w.v, 81), 81);
-    const __m512i top = _mm512_sub_epi8(w.v, rest);
+    *top = {_mm512_sub_epi8(w.v, rest)};
     const __m512i low = _mm512_loadu_si512(kFieldsOfRest.v);
     const __m512i high = _mm512_loadu_si512(kFieldsOfRest.v + 64);
-    const B four = {_mm512_permutex2var_epi8(low, rest, high)};
+    return {_mm512_permutex2var_epi8(low, rest, high)};
+  }
+  MOE_INLINE void unpack3(B w, B out[5]) {
+    B top;
+    const B four = fields_of_rest(w, &top);
     out[0] = field<0>(four);
     out[1] = field<1>(four);
     out[2] = field<2>(four);
     out[3] = field<3>(four);
-    out[4] = field<3>({top});
+    out[4] = field<3>(top);
+  }
+  MOE_INLINE void digits_in_place(B w, B out[5]) {
+    const B four = fields_of_rest(w, &out[4]);
+    out[0] = field<0, 0>(four);
+    out[1] = field<1, 1>(four);
+    out[2] = field<2, 2>(four);
+    out[3] = field<3, 3>(four);
   }
   MOE_INLINE S zero_sum() { return zero_i(); }
   MOE_INLINE S dot_small(S s, B w, X4 x) { return {_mm512_dpbusd_epi32(s.v, w.v, x.v)}; }

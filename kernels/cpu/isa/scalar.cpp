@@ -30,8 +30,11 @@ struct Isa {
   static constexpr int kMaxTokens = 1;
   static constexpr int kTiles = 1;
   static constexpr int kStreams = 1;
+  static constexpr int kTernaryStreams = 1;
   static constexpr int kSums = 4;
-  static constexpr bool kShiftFree = false;
+  static constexpr int kInPlace = 1;
+  static constexpr bool kDigitsInPlace = false;
+  static constexpr bool kMatrix = false;
   static constexpr int kSmallBlocks = 0;
   static constexpr int kInt8Offset = 0;
 
@@ -168,9 +171,9 @@ struct Isa {
     __builtin_memcpy(&r, p, 4);
     return r;
   }
-  template <int f>
+  template <int f, int p = 0>
   MOE_INLINE B field(B a) {
-    for (int i = 0; i < 64; ++i) a.v[i] = (a.v[i] >> (2 * f)) & 3;
+    for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] >> 2 * (f - p) & 3 << 2 * p);
     return a;
   }
   MOE_INLINE void unpack3(B a, B out[5]) {
