@@ -7,16 +7,47 @@ namespace {
 
 constexpr uint32_t kNotTernary = 0xFFFFFFFFu;
 
-// The bits of the one magnitude of n weights: 0 when all are zero, kNotTernary when there are two.
+constexpr int32_t kChunk = 64;  // a loop of this length becomes vector instructions
+
+int32_t magnitude_bits(float w) { return static_cast<int32_t>(f32_to_bits(w) & 0x7FFFFFFFu); }
+
+// The bits of the one magnitude of n weights, given that of those before (0: all were zero): 0 when
+// all are zero, kNotTernary when there are two. N: n when it is known.
+template <int32_t N>
+uint32_t one_magnitude_of(const float* w, int32_t n, uint32_t before) {
+  const int32_t count = N > 0 ? N : n;
+  int32_t largest = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t bits = magnitude_bits(w[i]);
+    largest = bits > largest ? bits : largest;
+  }
+  if (largest == 0) return before;
+  if (largest >= 0x7F800000 || (before != 0 && before != static_cast<uint32_t>(largest))) {
+    return kNotTernary;
+  }
+  int32_t different = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t bits = magnitude_bits(w[i]);
+    different |= bits == 0 ? 0 : bits ^ largest;
+  }
+  return different == 0 ? static_cast<uint32_t>(largest) : kNotTernary;
+}
+
 uint32_t one_magnitude(const float* w, int32_t n) {
   uint32_t found = 0;
-  for (int32_t i = 0; i < n; ++i) {
-    const uint32_t bits = f32_to_bits(w[i]) & 0x7FFFFFFFu;
-    if (bits == 0 || bits == found) continue;
-    if (found != 0 || bits >= 0x7F800000u) return kNotTernary;
-    found = bits;
+  int32_t i = 0;
+  for (; i + kChunk <= n && found != kNotTernary; i += kChunk) {
+    found = one_magnitude_of<kChunk>(w + i, kChunk, found);
   }
+  if (i < n && found != kNotTernary) found = one_magnitude_of<0>(w + i, n - i, found);
   return found;
+}
+
+template <int32_t N>
+void signs(const float* w, int32_t n, int8_t* codes) {
+  for (int32_t i = 0; i < (N > 0 ? N : n); ++i) {
+    codes[i] = static_cast<int8_t>(static_cast<int>(w[i] > 0) - static_cast<int>(w[i] < 0));
+  }
 }
 
 bool groups_fit(const float* row, int32_t cols, int32_t group) {
@@ -59,9 +90,9 @@ TernaryFit TernaryDetector::fit() const {
 
 void ternary_split(const TernaryFit& fit, const float* row, int32_t cols, int8_t* codes,
                    float* scales) {
-  for (int32_t i = 0; i < cols; ++i) {
-    codes[i] = static_cast<int8_t>(static_cast<int>(row[i] > 0) - static_cast<int>(row[i] < 0));
-  }
+  int32_t i = 0;
+  for (; i + kChunk <= cols; i += kChunk) signs<kChunk>(row + i, kChunk, codes + i);
+  signs<0>(row + i, cols - i, codes + i);
   if (fit.scale_kind == ScaleKind::kRow) *scales = scale_of(row, cols);
   if (fit.scale_kind != ScaleKind::kGroup) return;
   for (int32_t k = 0; k < cols; k += fit.group) {

@@ -17,17 +17,35 @@ float ternary2_element(const uint8_t* tile, int32_t, int row, int32_t col) {
 }
 
 void ternary2_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
-  for (int32_t col = 0; col < cols; ++col) out[col] = ternary2_element(tile, cols, row, col);
+  int32_t col = 0;
+  for (; col + kTernary2Cols <= cols; col += kTernary2Cols, tile += kBlockBytes) {
+    const uint8_t* bytes = tile + row * 4;
+    for (int i = 0; i < kTernary2Cols; ++i) {
+      out[col + i] = static_cast<float>((bytes[i % 4] >> (i / 4 * 2) & 3) - 1);
+    }
+  }
+  for (int32_t i = 0; col + i < cols; ++i) out[col + i] = ternary2_element(tile, cols, row, i);
 }
 
 void ternary2_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile) {
   std::memset(tile, 0x55, ternary2_tile_bytes(cols));  // every code 0
   for (int row = 0; row < n_rows; ++row) {
     const int8_t* source = codes + row * ld;
-    for (int32_t col = 0; col < cols; ++col) {
-      uint8_t& byte = tile[col / kTernary2Cols * kBlockBytes + row * 4 + col % 4];
-      const int shift = 2 * (col % kTernary2Cols / 4);
-      byte = static_cast<uint8_t>((byte & ~(3 << shift)) | ((source[col] + 1) << shift));
+    uint8_t* bytes = tile + row * 4;
+    int32_t col = 0;
+    for (; col + kTernary2Cols <= cols; col += kTernary2Cols, bytes += kBlockBytes) {
+      uint32_t fields[4];  // four codes in each: columns 0..3, 4..7 ...
+      std::memcpy(fields, source + col, sizeof fields);
+      uint32_t packed = 0;
+      for (int f = 0; f < 4; ++f) {
+        packed |= (((fields[f] & 0x03030303u) + 0x01010101u) & 0x03030303u) << (2 * f);
+      }
+      std::memcpy(bytes, &packed, sizeof packed);
+    }
+    for (int32_t i = 0; col + i < cols; ++i) {
+      const int shift = 2 * (i / 4);
+      bytes[i % 4] =
+          static_cast<uint8_t>((bytes[i % 4] & ~(3 << shift)) | ((source[col + i] + 1) << shift));
     }
   }
 }

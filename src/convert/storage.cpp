@@ -73,11 +73,17 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
 
 void check_finite(const PlannedMatrix& m, int32_t row, const float* values) {
   constexpr uint32_t kExponent = 0x7F800000u;
-  bool finite = true;
-  for (int32_t c = 0; c < m.slot.cols; ++c) {
-    finite &= (f32_to_bits(values[c]) & kExponent) != kExponent;
+  constexpr int32_t kChunk = 64;  // a loop of this length becomes vector instructions
+  uint32_t infinite = 0;
+  int32_t i = 0;
+  for (; i + kChunk <= m.slot.cols; i += kChunk) {
+    for (int32_t j = 0; j < kChunk; ++j) {
+      infinite |= (f32_to_bits(values[i + j]) & kExponent) == kExponent ? 1u : 0u;
+    }
   }
-  if (finite) return;
+  for (; i < m.slot.cols; ++i)
+    infinite |= (f32_to_bits(values[i]) & kExponent) == kExponent ? 1u : 0u;
+  if (infinite == 0) return;
   int32_t c = 0;
   while ((f32_to_bits(values[c]) & kExponent) != kExponent) ++c;
   fail(MOE_ERR_NON_FINITE, "tensor %.200s: element (%d, %d) of %s is %s", m.tensor->name.c_str(),

@@ -9,6 +9,41 @@
 
 namespace moe {
 
+namespace {
+
+constexpr int32_t kChunk = 64;  // a loop of this length becomes vector instructions
+
+bool same_values(const float* wanted, const float* stored, int32_t n, float scale) {
+  int32_t i = 0;
+  for (; i + kChunk <= n; i += kChunk) {
+    int32_t different = 0;
+    for (int32_t j = 0; j < kChunk; ++j) different |= wanted[i + j] != stored[i + j] * scale;
+    if (different != 0) return false;
+  }
+  for (; i < n; ++i) {
+    if (wanted[i] != stored[i] * scale) return false;
+  }
+  return true;
+}
+
+double squared_norm(const float* values, int32_t n) {
+  constexpr int32_t kSums = 8;
+  double sums[kSums] = {};
+  int32_t i = 0;
+  for (; i + kSums <= n; i += kSums) {
+    for (int32_t j = 0; j < kSums; ++j) {
+      const double v = values[i + j];
+      sums[j] += v * v;
+    }
+  }
+  double sum = 0;
+  for (; i < n; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (const double s : sums) sum += s;
+  return sum;
+}
+
+}  // namespace
+
 double StorageError::relative() const {
   return squared_norm > 0 ? std::sqrt(squared_error / squared_norm) : 0;
 }
@@ -119,14 +154,18 @@ void TilePacker::measure(int32_t first, int n, const uint8_t* tile) {
     const float* wanted = values_.data() + static_cast<ptrdiff_t>(i) * cols;
     for (int32_t from = 0; from < cols; from += run) {
       const float scale = format_.integer ? scale_at(first + i, from) : 1.0f;
-      double error = 0, norm = 0, largest = 0;
-      for (int32_t c = from; c < std::min(from + run, cols); ++c) {
-        const double w = wanted[c];
-        const double difference =
-            std::fabs(w - static_cast<double>(stored_[static_cast<size_t>(c)] * scale));
-        error += difference * difference;
-        norm += w * w;
-        largest = difference > largest ? difference : largest;
+      const int32_t to = std::min(from + run, cols);
+      double error = 0, largest = 0;
+      const double norm = squared_norm(wanted + from, to - from);
+      // Most matrices are either stored without loss or not at all so.
+      if (!same_values(wanted + from, stored_.data() + from, to - from, scale)) {
+        for (int32_t c = from; c < to; ++c) {
+          const double difference =
+              std::fabs(static_cast<double>(wanted[c]) -
+                        static_cast<double>(stored_[static_cast<size_t>(c)] * scale));
+          error += difference * difference;
+          largest = difference > largest ? difference : largest;
+        }
       }
       if (!std::isfinite(error)) {
         fail(MOE_ERR_RANGE, "tensor %.200s: row %d has a value that %s cannot hold",
