@@ -158,6 +158,25 @@ TEST_F(TransformersTest, WindowsAndLayerTypes) {
         MOE_ERR_RANGE);
 }
 
+TEST_F(TransformersTest, TorchscaleVariantsWithoutACounterpartAreRefused) {
+  const char* const base =
+      R"({"model_type": "torchscale", "vocab_size": 40, "decoder_embed_dim": 24,
+    "decoder_attention_heads": 4, "decoder_ffn_embed_dim": 20, "decoder_layers": 4, "moe_freq": 2,
+    "moe_expert_count": 4, "moe_top1_expert": true, "mhmoe_heads_number": 3})";
+  const Imported in = read(base);
+  EXPECT_EQ(in.config.positions, PositionKind::kNone);  // the checkpoint has no table of them
+  EXPECT_EQ(in.config.layers[0].ffn.kind, FfnKind::kDense);
+  EXPECT_EQ(in.config.layers[1].ffn.moe.n_subheads, 3);
+  EXPECT_EQ(in.config.layers[3].ffn.moe.router.k, 1);
+  EXPECT_TRUE(in.config.layers[3].ffn.sub_norm);
+  EXPECT_EQ(error(R"({"deepnorm": true})", MOE_ERR_UNSUPPORTED, base),
+            "config.json: deepnorm: true is not supported; only false is");
+  error(R"({"rel_pos_buckets": 32})", MOE_ERR_UNSUPPORTED, base);
+  error(R"({"activation_fn": "swish"})", MOE_ERR_FORMAT, base);
+  error(R"({"use_xmoe": true})", MOE_ERR_NOT_FOUND, base);  // no wg_reduction
+  error(R"({"sparse_alpha": 0.5})", MOE_ERR_UNSUPPORTED, base);
+}
+
 // A file of Maple's has no model_type, and other names for some things.
 TEST_F(TransformersTest, MapleIsKnownByItsArchitecture) {
   const Imported in = read(R"({"architectures": ["MapleForCausalLM"], "hidden_size": 24,

@@ -113,6 +113,26 @@ def run_case(case, first_seed, args, scratch):
     return ok
 
 
+def measure_precision(case, args, scratch):
+    """What int8 and bfloat16 change: mean KL divergence from float32, and how often the best token stays."""
+    folder, out = os.path.join(scratch, case.name), os.path.join(scratch, case.name + ".moe")
+    families.write(case, folder)
+    vocab_size = vocabulary(case, folder)
+    ids, logs = prompts(vocab_size, case.seed)[0], {}
+    for weights in ("f32", "bf16", "int8"):
+        convert(args.moe, dataclasses.replace(case, convert=("--weights", weights)), source(case, folder), out)
+        model = libmoe.Model(args.library, out, vocab_size)
+        logits = model.eval(ids).astype(np.float64)
+        model.close()
+        logs[weights] = logits - np.logaddexp.reduce(logits, -1, keepdims=True)
+    line = f"{case.name:26s}"
+    for weights in ("bf16", "int8"):
+        kl = (np.exp(logs["f32"]) * (logs["f32"] - logs[weights])).sum(-1).mean()
+        same = (logs["f32"].argmax(-1) == logs[weights].argmax(-1)).mean()
+        line += f"  {weights} KL {kl:.1e} best token kept {100 * same:5.1f} %"
+    print(line, flush=True)
+
+
 def write_golden(case, root):
     folder = os.path.join(root, case.name)
     shutil.rmtree(folder, ignore_errors=True)
@@ -136,6 +156,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=1, help="random models per case")
     parser.add_argument("--llama-cpp", metavar="FOLDER",
                         help="source of llama.cpp, whose converter writes the GGUF cases (tried: 0.3.36's)")
+    parser.add_argument("--precision", action="store_true", help="measure what bf16 and int8 weights change")
     parser.add_argument("--golden", metavar="FOLDER", help="write the golden cases there instead")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -145,6 +166,12 @@ def main():
         cases = [c for c in cases if not c.gguf]
     if not cases:
         sys.exit("no case of that name (the GGUF cases need --llama-cpp)")
+    if args.precision:
+        with tempfile.TemporaryDirectory() as scratch:
+            for case in cases:
+                if not case.lossless:
+                    measure_precision(case, args, scratch)
+        return
     if args.golden:
         for case in cases:
             if case.golden:

@@ -49,6 +49,7 @@ void Decoder::read_sizes(float default_theta) {
   c.norm_eps = keys.number("rms_norm_eps");
   c.tie_embeddings = keys.boolean("tie_word_embeddings", false);
   keys.require("is_encoder_decoder", false);
+  keys.require("use_mrope", false);
 
   LayerConfig layer;
   AttentionConfig& a = layer.attention;
@@ -177,13 +178,7 @@ Imported Decoder::finish() {
   ignore_tensors("rope_freqs.weight");  // a GGUF file's; in the configuration already
   check(out_.config.name.assign(checkpoint_.name()));  // config.json has none
   read_companions(checkpoint_, &out_);
-  std::vector<int32_t> n_experts;
-  for (const LayerConfig& layer : layers()) n_experts.push_back(layer.ffn.moe.n_experts);
-  out_.locate = [table = std::move(table_), n_experts = std::move(n_experts),
-                 &checkpoint = checkpoint_](const SlotGroup& group, const Slot& slot) {
-    const size_t l = group.layer < 0 ? 0 : static_cast<size_t>(group.layer);
-    return table.locate(checkpoint, n_experts[l], group, slot);
-  };
+  locate_by(std::move(table_), checkpoint_, &out_);
   return std::move(out_);
 }
 

@@ -15,12 +15,13 @@ Imported import_qwen3_moe(const JsonNode& config, const Checkpoint& checkpoint);
 Imported import_granite(const JsonNode& config, const Checkpoint& checkpoint);    // granite.cpp
 Imported import_granitemoe(const JsonNode& config, const Checkpoint& checkpoint);
 Imported import_granitemoeshared(const JsonNode& config, const Checkpoint& checkpoint);
-Imported import_olmoe(const JsonNode& config, const Checkpoint& checkpoint);    // olmoe.cpp
-Imported import_mixtral(const JsonNode& config, const Checkpoint& checkpoint);  // mixtral.cpp
-Imported import_phimoe(const JsonNode& config, const Checkpoint& checkpoint);   // mixtral.cpp
-Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint);  // gpt_oss.cpp
-Imported import_bitnet(const JsonNode& config, const Checkpoint& checkpoint);   // bitnet.cpp
-Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint);    // maple.cpp
+Imported import_olmoe(const JsonNode& config, const Checkpoint& checkpoint);       // olmoe.cpp
+Imported import_mixtral(const JsonNode& config, const Checkpoint& checkpoint);     // mixtral.cpp
+Imported import_phimoe(const JsonNode& config, const Checkpoint& checkpoint);      // mixtral.cpp
+Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint);     // gpt_oss.cpp
+Imported import_bitnet(const JsonNode& config, const Checkpoint& checkpoint);      // bitnet.cpp
+Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint);       // maple.cpp
+Imported import_torchscale(const JsonNode& config, const Checkpoint& checkpoint);  // torchscale.cpp
 
 inline constexpr Importer kImporters[] = {
     {"moe_research", import_research}, {"llama", import_llama},
@@ -31,6 +32,7 @@ inline constexpr Importer kImporters[] = {
     {"olmoe", import_olmoe},           {"mixtral", import_mixtral},
     {"phimoe", import_phimoe},         {"gpt_oss", import_gpt_oss},
     {"bitnet", import_bitnet},         {"maple", import_maple, "MapleForCausalLM"},
+    {"torchscale", import_torchscale},
 };
 
 }  // namespace moe

@@ -23,16 +23,16 @@ std::string row_key(const SlotGroup& group, const Slot& slot) {
 Source place_source(const Place& place, int32_t n_experts, int32_t expert, const Slot& slot) {
   Source source;
   source.required = true;
-  const bool plain = !place.stacked && place.parts == 1 && !place.transposed;
+  const bool plain = !place.stacked && place.parts == 1 && !place.transposed && place.skipped == 0;
   if (plain && place.packing == Packing::kNone) return source;
   const int64_t rows = slot.rows, cols = slot.cols;
-  const int64_t all_rows = rows * place.parts;
+  const int64_t all_rows = rows * place.parts + place.skipped;
   if (place.stacked) {
     source.shape.push_back(n_experts);
     source.offset = expert * all_rows * cols;
   }
   const int64_t step = place.interleaved ? place.parts : 1;
-  const int64_t first = place.interleaved ? place.part : place.part * rows;
+  const int64_t first = place.skipped + (place.interleaved ? place.part : place.part * rows);
   if (place.transposed) {
     source.shape.insert(source.shape.end(), {cols, all_rows});
     source.row_stride = step;
@@ -95,6 +95,16 @@ Source TensorTable::locate(const Checkpoint& checkpoint, int32_t n_experts, cons
     source.shape = {slot.rows / 4, slot.cols};
   }
   return source;
+}
+
+void locate_by(TensorTable table, const Checkpoint& checkpoint, Imported* out) {
+  std::vector<int32_t> n_experts;
+  for (const LayerConfig& layer : out->config.layers) n_experts.push_back(layer.ffn.moe.n_experts);
+  out->locate = [table = std::move(table), n_experts = std::move(n_experts), &checkpoint](
+                    const SlotGroup& group, const Slot& slot) {
+    const size_t l = group.layer < 0 ? 0 : static_cast<size_t>(group.layer);
+    return table.locate(checkpoint, n_experts[l], group, slot);
+  };
 }
 
 }  // namespace moe

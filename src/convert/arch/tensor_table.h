@@ -16,6 +16,7 @@ struct Place {
   int32_t part = 0;          // this one's number
   bool interleaved = false;  // parts take turns row by row; otherwise one follows the other
   bool transposed = false;   // (cols, rows)
+  int32_t skipped = 0;       // rows of the tensor in front of the matrix
   Packing packing = Packing::kNone;
 };
 
@@ -53,5 +54,9 @@ class TensorTable {
   bool packed_ternary_ = false;
   bool scale_divides_ = false;
 };
+
+/// Lets `out` find its slots by the table; its configuration is complete. `checkpoint` must outlive
+/// `out`.
+void locate_by(TensorTable table, const Checkpoint& checkpoint, Imported* out);
 
 }  // namespace moe
