@@ -28,9 +28,15 @@ class AddedTokens final {
   /// `floor`) counts as part of the match, but *at does not move over it: a token within it is
   /// found as well.
   bool find(std::string_view text, size_t* at, size_t floor, bool special, Match* match) const;
+  /// The same with special tokens only where no byte is marked; marks: one for each byte of `text`.
+  /// A special token that may not be found hides nothing: what else begins there is found.
+  bool find_unmarked(std::string_view text, Span<const uint8_t> marks, size_t* at, size_t floor,
+                     Match* match) const;
 
  private:
-  size_t longest(std::string_view text, size_t at, uint32_t* id) const;
+  size_t longest(std::string_view text, const uint8_t* marks, size_t at, uint32_t* id) const;
+  bool search(std::string_view text, const uint8_t* marks, size_t* at, size_t floor, bool special,
+              Match* match) const;
 
   ByteTrie trie_;
   const Vocabulary* vocabulary_ = nullptr;

@@ -4,14 +4,24 @@
 namespace moe {
 namespace {
 
+// Which special tokens count: all, none, or those without a marked byte.
+struct SpecialRule {
+  bool find = false;
+  Span<const uint8_t> marks;  // one for each byte, or none at all
+};
+
 // Text between added tokens goes to f, their ids to `ids`.
 template <class F>
-Status between_tokens(const AddedTokens& added, std::string_view text, bool special,
+Status between_tokens(const AddedTokens& added, std::string_view text, const SpecialRule& rule,
                       Array<int32_t>& ids, F&& f) {
   size_t done = 0;
   size_t at = 0;
   AddedTokens::Match match;
-  while (added.find(text, &at, done, special, &match)) {
+  const auto find = [&] {
+    return rule.marks.empty() ? added.find(text, &at, done, rule.find, &match)
+                              : added.find_unmarked(text, rule.marks, &at, done, &match);
+  };
+  while (find()) {
     if (done < match.begin) MOE_TRY(f(slice(text, done, match.begin - done), done == 0));
     MOE_TRY(ids.push(match.id));
     done = match.end;
@@ -19,7 +29,7 @@ Status between_tokens(const AddedTokens& added, std::string_view text, bool spec
   return done < text.size() ? f(slice(text, done), done == 0) : Status();
 }
 
-Status encode_bytes(const TokenizerParts& parts, std::string_view text, bool special,
+Status encode_bytes(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule,
                     Array<int32_t>& ids) {
   const auto put = [&](std::string_view part, bool) -> Status {
     const size_t n = ids.size();
@@ -27,7 +37,7 @@ Status encode_bytes(const TokenizerParts& parts, std::string_view text, bool spe
     for (size_t i = 0; i < part.size(); ++i) ids[n + i] = static_cast<uint8_t>(part[i]);
     return {};
   };
-  return between_tokens(parts.added, text, special, ids, put);
+  return between_tokens(parts.added, text, rule, ids, put);
 }
 
 #if MOE_TEXT
@@ -80,18 +90,24 @@ class Encoder final {
         repaired_(*parts.allocator),
         normalized_{Array<char>(*parts.allocator), Array<char>(*parts.allocator)} {}
 
-  Status run(std::string_view text, bool special) {
+  Status run(std::string_view text, const SpecialRule& rule) {
     MOE_TRY(search_.create(parts_.library));
     MOE_TRY(utf8_repair(text, repaired_, &text));
+    const char* const all = text.data();
     const auto raw = [&](std::string_view part, bool at_start) -> Status {
+      // Normalised text cannot be held against the marks: one of them forbids all special tokens.
+      bool special = rule.find;
+      for (size_t i = 0; i < part.size() && !rule.marks.empty() && special; ++i) {
+        special = rule.marks[static_cast<size_t>(part.data() - all) + i] == 0;
+      }
       std::string_view normal;
       MOE_TRY(parts_.normalizer.run(part, search_, normalized_, &normal, &at_start));
       const auto inner = [&](std::string_view inner_part, bool inner_start) {
         return encode_part(inner_part, at_start && inner_start);
       };
-      return between_tokens(parts_.added_normalized, normal, special, ids_, inner);
+      return between_tokens(parts_.added_normalized, normal, {special, {}}, ids_, inner);
     };
-    return between_tokens(parts_.added, text, special, ids_, raw);
+    return between_tokens(parts_.added, text, rule, ids_, raw);
   }
 
  private:
@@ -142,15 +158,20 @@ class Encoder final {
 }  // namespace
 
 Status encode_text(const TokenizerParts& parts, std::string_view text, bool parse_special,
-                   Array<int32_t>& ids) {
+                   Span<const uint8_t> marks, Array<int32_t>& ids) {
   constexpr size_t kMaxBytes = size_t{1} << 29;
   if (text.size() > kMaxBytes) {
     return Status::error(MOE_ERR_TOO_LONG, "text: %zu bytes, at most %zu at once", text.size(),
                          kMaxBytes);
   }
-  if (parts.kind == TokenizerParts::kBytes) return encode_bytes(parts, text, parse_special, ids);
+  if (!marks.empty() && (marks.size != text.size() || !utf8_is_valid(text))) {
+    return Status::error(MOE_ERR_TEXT, "text: expected UTF-8 and %zu marks, found %zu marks",
+                         text.size(), marks.size);
+  }
+  const SpecialRule rule{parse_special, marks};
+  if (parts.kind == TokenizerParts::kBytes) return encode_bytes(parts, text, rule, ids);
 #if MOE_TEXT
-  return Encoder(parts, ids).run(text, parse_special);
+  return Encoder(parts, ids).run(text, rule);
 #else
   return {};
 #endif

@@ -72,8 +72,9 @@ struct TokenizerParts final {
   std::string_view decoded_piece(uint32_t id) const;
 };
 
-/// Appends the ids of `text` without prefix and suffix (encode.cpp).
+/// Appends the ids of `text` without prefix and suffix (encode.cpp). marks: empty, or one for each
+/// byte; with parse_special, special tokens are found where no byte is marked.
 Status encode_text(const TokenizerParts& parts, std::string_view text, bool parse_special,
-                   Array<int32_t>& ids);
+                   Span<const uint8_t> marks, Array<int32_t>& ids);
 
 }  // namespace moe

@@ -170,11 +170,19 @@ Status Tokenizer::encode(std::string_view text, bool add_special, bool parse_spe
   const size_t n = ids.size();
   const auto append_all = [&]() -> Status {
     if (add_special) MOE_TRY(ids.append(parts_->prefix.data(), parts_->prefix.size()));
-    MOE_TRY(encode_text(*parts_, text, parse_special, ids));
+    MOE_TRY(encode_text(*parts_, text, parse_special, {}, ids));
     if (add_special) MOE_TRY(ids.append(parts_->suffix.data(), parts_->suffix.size()));
     return {};
   };
   const Status status = append_all();
+  if (!status.ok()) (void)ids.resize(n);
+  return status;
+}
+
+Status Tokenizer::encode_marked(std::string_view text, Span<const uint8_t> marks,
+                                Array<int32_t>& ids) const {
+  const size_t n = ids.size();
+  const Status status = encode_text(*parts_, text, true, marks, ids);
   if (!status.ok()) (void)ids.resize(n);
   return status;
 }

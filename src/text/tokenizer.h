@@ -35,6 +35,10 @@ class Tokenizer final {
   Status encode(std::string_view text, bool add_special, bool parse_special,
                 Array<int32_t>& ids) const;
 
+  /// Appends the ids of a text of which only the unmarked bytes may spell special tokens, without
+  /// the ids around a text. marks: one for each byte, not 0 = marked. `text` must be UTF-8.
+  Status encode_marked(std::string_view text, Span<const uint8_t> marks, Array<int32_t>& ids) const;
+
   /// Appends the text of `ids`, always UTF-8 (bytes that form no character become U+FFFD).
   /// skip_special leaves special tokens out. MOE_ERR_RANGE for an id the model does not have.
   Status decode(Span<const int32_t> ids, bool skip_special, String& text) const;

@@ -1,0 +1,107 @@
+#pragma once
+// A template as the parser leaves it: nodes in one array that refer to each other by index.
+// The language is the part of Jinja that chat templates use, with the semantics of Jinja 3
+// (https://jinja.palletsprojects.com/en/stable/templates/), `trim_blocks` and `lstrip_blocks` on.
+
+#include <string_view>
+
+#include "src/base/array.h"
+
+namespace moe::jinja {
+
+/// Bytes of Program::text, or of what an evaluation has put behind them.
+struct Text {
+  uint32_t begin = 0;
+  uint32_t size = 0;
+};
+
+inline constexpr uint32_t kNoNode = ~0U;
+inline constexpr size_t kMaxSourceBytes = size_t{1} << 20;
+inline constexpr int kMaxNesting = 64;  // of expressions and statements in each other
+
+enum class TokenKind : uint8_t {
+  kData,
+  kOutputBegin,
+  kOutputEnd,
+  kBlockBegin,
+  kBlockEnd,
+  kName,
+  kString,
+  kNumber,
+  kOperator,
+  kEnd
+};
+
+struct Token {
+  TokenKind kind = TokenKind::kEnd;
+  uint32_t line = 0;
+  Text text = {};
+};
+
+/// "a, b": nodes. "list": children[first, first + count). "text": Node::text.
+enum class Op : uint8_t {
+  // expressions
+  kString,     // text
+  kInt,        // number
+  kTrue,       //
+  kFalse,      //
+  kNone,       //
+  kName,       // text
+  kList,       // list
+  kDict,       // list: key, value, key, value ...
+  kAttribute,  // a, text
+  kItem,       // a, b
+  kSlice,      // a, list: begin, end, step (each may be kNoNode)
+  kCall,       // a, list: arguments, named ones as kKeyword
+  kFilter,     // a, text, list: arguments
+  kTest,       // a, text, list: arguments
+  kKeyword,    // text, a (kNoNode: a macro's parameter without a default)
+  kNot,        // a
+  kNegative,   // a
+  kAnd,        // a, b
+  kOr,         // a, b
+  kChoice,     // list: condition, then, else (may be kNoNode)
+  kBinary,     // a, b, text: + - * // % ~ == != < <= > >= in
+  // statements
+  kData,      // text
+  kOutput,    // a
+  kIf,        // list: condition, body, condition, body ... [, else body]
+  kFor,       // list: iterable, condition or kNoNode, body, else body or kNoNode, targets
+  kSet,       // a: target (kName, kAttribute of a name, kList), b: value
+  kSetBlock,  // a: target, b: body
+  kMacro,     // text, a: body, list: parameters as kKeyword
+  kBreak,
+  kContinue,
+  kBody  // list
+};
+
+struct Node {
+  Op op = Op::kNone;
+  uint32_t line = 0;
+  uint32_t a = kNoNode;
+  uint32_t b = kNoNode;
+  uint32_t first = 0;
+  uint32_t count = 0;
+  Text text = {};
+  int64_t number = 0;
+};
+
+struct Program {
+  explicit Program(const Allocator& a) : text(a), nodes(a), children(a) {}
+
+  std::string_view view(Text t) const { return {text.data() + t.begin, t.size}; }
+
+  Array<char> text;  // the source, then string literals without their escapes
+  Array<Node> nodes;
+  Array<uint32_t> children;
+  uint32_t root = kNoNode;
+};
+
+/// Checks and parses. MOE_ERR_FORMAT for what is no template, MOE_ERR_UNSUPPORTED for a construct
+/// that is not part of the subset; both name it and its line.
+Status parse(std::string_view source, Program& program);
+
+/// The parts of parse(): program.text is the source; literals are put behind it.
+Status split_tokens(Program& program, Array<Token>& tokens);
+
+}  // namespace moe::jinja

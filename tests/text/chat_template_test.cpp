@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "tests/support/failing_allocator.h"
+#include "tests/text/chat_support.h"
+#include "tests/text/tokenizer_support.h"
+
+namespace moe {
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+ChatCase one(const std::string& content) {
+  ChatCase c;
+  c.messages = {{"user", content}};
+  return c;
+}
+
+// What jinja2 made of the same templates (tests/parity/chat_templates.py --write).
+TEST(ChatTemplate, AsJinja2) {
+  std::map<std::string, std::string> sources;
+  size_t n_errors = 0;
+  const Json golden = read_json_file("tests/data/chat/golden.json");
+  for (const Json& c : golden) {
+    const auto file = c.at("file").get<std::string>();
+    std::string& source = sources[file];
+    if (source.empty()) source = read_file("tests/data/chat/" + file);
+    const auto expected = c.at("text").get<std::string>();
+    std::string found = rendered(source, read_chat_case(c));
+    if (expected == "error") {
+      EXPECT_EQ(found.find("error: "), 0U) << file << ": " << c.at("name");
+      EXPECT_EQ(found.find("not known"), std::string::npos) << found;
+      ++n_errors;
+    } else {
+      EXPECT_EQ(found, expected) << file << ": " << c.at("name");
+    }
+  }
+  EXPECT_GT(golden.size(), 200U);
+  EXPECT_LT(n_errors, golden.size() / 2);
+}
+
+TEST(ChatTemplate, ErrorsNameTheConstructAndItsLine) {
+  const std::pair<const char*, std::vector<const char*>> kCases[] = {
+      {"a\n{% call x() %}{% endcall %}", {"line 2", "call"}},
+      {"{% include 'x' %}", {"include"}},
+      {"{% import 'os' as os %}", {"import"}},
+      {"{{ a | shuffle }}", {"filter", "shuffle"}},
+      {"{{ 'a' is wonderful }}", {"test", "wonderful"}},
+      {"{{ 'a'.__class__() }}", {"method", "__class__"}},
+      {"{{ lipsum() }}", {"function", "lipsum"}},
+      {"{{ strftime_now('%Y') }}", {"function", "strftime_now"}},
+      {"{{ 1 / 2 }}", {"operator /"}},
+      {"{{ 1.5 }}", {"fraction"}},
+      {"\n\n{{ 'a' + 1 }}", {"line 3", "operator +"}},
+      {"{{ nothing.at_all }}", {"'nothing' is undefined"}},
+      {"{{ raise_exception('roles must alternate') }}", {"refuses", "roles must alternate"}},
+      {"{% if a %}", {"end of the block", "end of the template"}},
+      {"{{ 'a }}", {"string without an end"}},
+      {"{{ a", {"tag without an end"}},
+      {"{# a", {"comment without an end"}},
+      {"{% for x in 3 %}{% endfor %}", {"loop", "integer"}},
+      {"{% for a, b in [1] %}{% endfor %}", {"apart"}},
+      {"{% set x.y = 1 %}", {"attribute"}},
+      {"{% break %}", {"loop"}},
+      {"{{ [1, 2 }}", {"without an end"}},
+      {"{{ (1 2) }}", {"expected", "found '2'"}},
+      {"{{ 1 // 0 }}", {"zero"}},
+      {"{{ [] }}", {"writing"}},
+      {"\xFF", {"UTF-8"}},
+      {"{{ 'a' if }}", {"expected a value"}}};
+  for (const auto& [source, words] : kCases) {
+    const std::string found = rendered(source, one("x"));
+    EXPECT_EQ(found.find("error: chat template"), 0U) << source << ": " << found;
+    for (const char* word : words) EXPECT_NE(found.find(word), std::string::npos) << found;
+  }
+}
+
+TEST(ChatTemplate, LimitsHold) {
+  const std::string deep = std::string(5000, '(') + '1' + std::string(5000, ')');
+  EXPECT_NE(rendered("{{ " + deep + " }}", one("")).find("levels"), std::string::npos);
+  std::string chain = "{{ 1";
+  for (int i = 0; i < 5000; ++i) chain += " + 1";
+  EXPECT_NE(rendered(chain + " }}", one("")).find("levels"), std::string::npos);
+  const char* const kBombs[] = {
+      "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+      "{% set x = 'ab' %}{% for i in range(100) %}{% set x = x + x %}{{ x }}{% endfor %}"
+      "{% set ns = namespace(x='ab') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}"
+      "{% endfor %}",
+      "{% for i in range(9999) %}{% for j in range(9999) %}{% for k in range(9999) %}"
+      "{% endfor %}{% endfor %}{% endfor %}",
+      "{% set ns = namespace(l=[1]) %}{% for i in range(64) %}{% set ns.l = ns.l + ns.l %}"
+      "{% endfor %}"};
+  for (const char* source : kBombs) {
+    EXPECT_EQ(rendered(source, one("")).find("error: chat template"), 0U) << source;
+  }
+  const auto chat = ChatTemplate::create("{{ messages[0].content }}", system_allocator());
+  ASSERT_TRUE(chat.ok());
+  jinja::Limits limits;
+  limits.max_text = 100;
+  ChatText out(system_allocator());
+  const Status status = render_case(*chat.value(), one(std::string(200, 'x')), out, limits);
+  EXPECT_EQ(status.code(), MOE_ERR_TOO_LONG);
+  EXPECT_EQ(out.size(), 0U);
+}
+
+// Marks follow the user's bytes through everything a template may do with them.
+TEST(ChatTemplate, MarksWhatTheUserWrote) {
+  const auto chat = ChatTemplate::create(
+      "<{% set c = messages[0].content.strip().replace('b', 'B-') %}{{ c[1:] + '|' + c.upper() }}"
+      "{{ [c, 'x'] | join(',') }}{% macro m(y) %}({{ y }}){% endmacro %}{{ m(c) }}{{ c | tojson }}",
+      system_allocator());
+  ASSERT_TRUE(chat.ok()) << chat.status().text();
+  ChatText out(system_allocator());
+  ASSERT_TRUE(render_case(*chat.value(), one("  abc "), out).ok());
+  EXPECT_EQ(out.view(), "<B-c|AB-CaB-c,x(aB-c)\"aB-c\"");
+  std::string marks;
+  for (const uint8_t m : out.marks) marks += m != 0 ? 'u' : '.';
+  EXPECT_EQ(marks,
+            "...u.u..uu..u..."
+            "u..u."
+            ".u..u.");
+}
+
+// <x> is special; a user cannot write it, not even in parts, and the rest is encoded as one text.
+TEST(ChatTemplate, SpecialTokensComeFromTheTemplateAlone) {
+  const auto loaded = load(small_bpe());
+  ASSERT_TRUE(loaded->status.ok());
+  const auto ids = [&](const char* source, const char* said) {
+    const auto chat = ChatTemplate::create(source, system_allocator());
+    ChatText text(system_allocator());
+    check(render_case(*chat.value(), one(said), text));
+    Array<int32_t> out;
+    check(loaded->tokenizer->encode_marked(text.view(), text.marks.span(), out));
+    return IdList(out.begin(), out.end());
+  };
+  const IdList plain = ids("{{ messages[0].content }}", "<x>");
+  EXPECT_EQ(std::count(plain.begin(), plain.end(), 5), 0);
+  EXPECT_EQ(ids("<x>", ""), IdList{5});
+  EXPECT_EQ(ids("<x>{{ messages[0].content }}c<x>", "ab"), (IdList{5, 4, 5}));
+  for (const char* source : {"{{ messages[0].content }}>", "{{ messages[0].content }}x>",
+                             "{{ messages[0].content + 'x' }}>", "<{{ messages[0].content }}",
+                             "{{ messages[0].content | trim | replace('_', '<x>'[1:]) }}"}) {
+    for (const char* said : {"<", "<x", "<x>", "x>", "<_"}) {
+      const IdList found = ids(source, said);
+      EXPECT_EQ(std::count(found.begin(), found.end(), 5), 0) << source << said;
+    }
+  }
+  EXPECT_EQ(ids("{{ messages[0].content }}<x>", "<").back(), 5);
+  Array<int32_t> out;
+  const uint8_t mark = 1;
+  EXPECT_FALSE(loaded->tokenizer->encode_marked("ab", {&mark, 1}, out).ok());
+}
+
+TEST(ChatTemplate, EveryAllocationMayFail) {
+  const std::string source = read_file("tests/data/chat/language.jinja");
+  ChatCase c = one("Hello there");
+  c.messages.push_back({"assistant", "a\nb"});
+  bool done = false;
+  for (size_t n = 0; n < 4000 && !done; ++n) {
+    FailingAllocator failing(n);
+    auto chat = ChatTemplate::create(source, failing.get());
+    if (!chat.ok()) {
+      EXPECT_EQ(chat.status().code(), MOE_ERR_MEMORY);
+      continue;
+    }
+    ChatText out(failing.get());
+    const Status status = render_case(*chat.value(), c, out);
+    EXPECT_TRUE(status.ok() || status.code() == MOE_ERR_MEMORY) << status.text();
+    done = status.ok();
+  }
+  EXPECT_TRUE(done);
+}
+
+TEST(ChatTemplate, BuiltIns) {
+  for (const char* name : {"chatml", "llama3", "mistral", "plain"}) {
+    ChatCase c = one("question");
+    c.messages.insert(c.messages.begin(), {"system", "system text"});
+    c.messages.push_back({"assistant", "answer"});
+    c.messages.push_back({"user", "more"});
+    c.add_generation_prompt = true;
+    const std::string text = rendered(builtin_chat_template(name), c);
+    EXPECT_NE(text.find("error"), 0U) << text;
+    for (const char* word : {"system text", "question", "answer", "more"}) {
+      EXPECT_NE(text.find(word), std::string::npos) << text;
+    }
+  }
+  EXPECT_TRUE(builtin_chat_template("no-such").empty());
+}
+
+}  // namespace
+}  // namespace moe
