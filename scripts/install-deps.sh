@@ -13,6 +13,7 @@ BUILD=(
 TEST=(
   libgtest-dev libbenchmark-dev
   python3 binutils
+  python3-numpy python3-pytest      # the Python binding
   abigail-tools                     # the ABI check
 )
 ALL=(

@@ -1,0 +1,56 @@
+"""Mixture-of-Experts language models with ternary or int8 weights, through libmoe.
+
+    import moe
+
+    with moe.Model("stories.moe") as model:
+        session = model.session()
+        for piece in session.generate("Once upon a time", max_tokens=100, temperature=0.7, seed=1):
+            print(piece.text, end="", flush=True)
+
+Environment, Model and Tokenizer may be used from any number of threads, a Session and a MoeLayer
+from one at a time. Every failure is a MoeError. What is made from an object keeps it in memory, so
+things may be closed in any order.
+"""
+
+from ._structs import Finish, KvType, LogLevel, Status
+from .converter import convert, save_synthetic, synthetic_shapes
+from .environment import Environment, EnvironmentInfo, isas, version
+from .errors import (
+    ArgumentError,
+    BudgetError,
+    CancelledError,
+    CorruptError,
+    DeviceError,
+    FileError,
+    FormatError,
+    InternalError,
+    MoeError,
+    NonFiniteError,
+    NotFoundError,
+    OutOfMemoryError,
+    RangeError,
+    ShapeError,
+    StateError,
+    TextError,
+    TooLongError,
+    UnsupportedError,
+    VersionError,
+)
+from .generation import Generation
+from .info import GenerateResult, LayerInfo, ModelInfo, Perplexity, RoutingStats, TensorInfo
+from .layer import Expert, MoeLayer
+from .model import Model
+from .sampling import Piece, Sample, Sampling, TokenLogprob
+from .session import Session, step
+from .tokenizer import Tokenizer
+
+__all__ = [
+    "ArgumentError", "BudgetError", "CancelledError", "CorruptError", "DeviceError", "Environment",
+    "EnvironmentInfo", "Expert", "FileError", "Finish", "FormatError", "GenerateResult",
+    "Generation", "InternalError", "KvType", "LayerInfo", "LogLevel", "Model", "ModelInfo",
+    "MoeError", "MoeLayer", "NonFiniteError", "NotFoundError", "OutOfMemoryError", "Perplexity",
+    "Piece", "RangeError", "RoutingStats", "Sample", "Sampling", "Session", "ShapeError",
+    "StateError", "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
+    "UnsupportedError", "VersionError", "convert", "isas", "save_synthetic", "step",
+    "synthetic_shapes", "version",
+]

@@ -1,0 +1,139 @@
+"""Ownership of what the library allocates, and exceptions in callbacks."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes as c
+import threading
+from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+
+from .errors import StateError
+
+_Self = TypeVar("_Self", bound="Closable")
+
+
+class Native:
+    """A pointer of the library that is counted: by its Python object, by each child, and by each
+    call in progress. It is freed when nobody holds it any more, and only then releases its
+    parent, so that children always go first, in whatever order objects are closed or collected."""
+
+    def __init__(self, pointer: int, free: Callable[[int], None], parent: Native | None = None,
+                 keep: Any = None) -> None:
+        self.pointer = pointer
+        self._free = free
+        self._parent = parent
+        self._keep = keep  # memory and callbacks that the library refers to
+        self._holders = 1
+        self._lock = threading.RLock()  # a garbage collection may come back to it
+        if parent is not None:
+            parent.hold()
+
+    def hold(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                raise StateError("the object is closed")
+            self._holders += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+        self._free(self.pointer)
+        self._keep = None
+        if self._parent is not None:
+            self._parent.release()
+
+
+class Closable:
+    """An object over a Native. Use it in a `with` statement, call close(), or let it be collected.
+    After close() every method raises StateError; a call in progress ends undisturbed."""
+
+    _native: Native | None = None
+    _what = "object"
+
+    @property
+    def closed(self) -> bool:
+        return self._native is None
+
+    def close(self) -> None:
+        """Gives the memory back once everything made from this object is closed too. Any number
+        of times, from any thread."""
+        native, self._native = self._native, None
+        if native is not None:
+            native.release()
+
+    def _open(self) -> Native:
+        native = self._native
+        if native is None:
+            raise StateError(f"the {self._what} is closed")
+        return native
+
+    @contextlib.contextmanager
+    def _pointer(self) -> Iterator[int]:
+        """The pointer for one call, during which it stays valid."""
+        native = self._open()
+        native.hold()
+        try:
+            yield native.pointer
+        finally:
+            native.release()
+
+    def __enter__(self: _Self) -> _Self:
+        self._open()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Raised:
+    """Keeps the first exception of callbacks, which cannot pass through C, until the call ends."""
+
+    def __init__(self) -> None:
+        self.exception: BaseException | None = None
+
+    def guard(self, function: Callable[..., Any], failed: Any = None) -> Callable[..., Any]:
+        """`function`, which returns `failed` once anything was raised."""
+
+        def guarded(*arguments: Any) -> Any:
+            if self.exception is not None:
+                return failed
+            try:
+                return function(*arguments)
+            except BaseException as e:  # KeyboardInterrupt too
+                self.exception = e
+                return failed
+
+        return guarded
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """`function(*arguments)`; a callback's exception takes precedence over its error."""
+        try:
+            function(*arguments)
+        except Exception:
+            if self.exception is None:
+                raise
+        if self.exception is not None:
+            exception, self.exception = self.exception, None
+            raise exception
+
+
+def optional_bytes(text: str | None) -> bytes | None:
+    """A C string, or NULL for None."""
+    if text is None:
+        return None
+    if "\0" in text:
+        raise ValueError(f"text with a zero character: {text!r}")
+    return text.encode()
+
+
+def c_strings(texts: tuple[str, ...]) -> Any:
+    """A char*[] of the texts; None when there is none."""
+    if not texts:
+        return None
+    return (c.c_char_p * len(texts))(*[optional_bytes(t) for t in texts])

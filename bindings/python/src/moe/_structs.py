@@ -1,0 +1,220 @@
+"""The structs and enums of moe_c.h, field by field. A test compares them with the header."""
+
+from __future__ import annotations
+
+import ctypes as c
+import enum
+
+
+class Status(enum.IntEnum):
+    """What a call of the library returned (moe_status)."""
+
+    OK = 0
+    ERR_ARGUMENT = 1
+    ERR_RANGE = 2
+    ERR_SHAPE = 3
+    ERR_NON_FINITE = 4
+    ERR_STATE = 5
+    ERR_TOO_LONG = 6
+    ERR_UNSUPPORTED = 7
+    ERR_IO = 20
+    ERR_NOT_FOUND = 21
+    ERR_FORMAT = 22
+    ERR_VERSION = 23
+    ERR_CORRUPT = 24
+    ERR_TEXT = 25
+    ERR_MEMORY = 40
+    ERR_BUDGET = 41
+    ERR_DEVICE = 42
+    ERR_CANCELLED = 43
+    ERR_INTERNAL = 60
+
+
+class LogLevel(enum.IntEnum):
+    """How grave a message of the library is (moe_log_level)."""
+
+    ERROR = 1
+    WARNING = 2
+    INFO = 3
+    DEBUG = 4
+
+
+class KvType(enum.IntEnum):
+    """How keys and values are kept (moe_kv_type); INT8 takes half the memory of F16."""
+
+    DEFAULT = 0
+    F16 = 1
+    INT8 = 2
+
+
+class Finish(enum.IntEnum):
+    """Why a generation ended (moe_finish). CALLBACK: it was closed before its end."""
+
+    LENGTH = 1
+    EOS = 2
+    STOP = 3
+    CONTEXT = 4
+    CALLBACK = 5
+
+
+ENCODE_NO_SPECIAL = 1
+ENCODE_PARSE_SPECIAL = 2
+DECODE_SKIP_SPECIAL = 1
+ERROR_TEXT_BYTES = 400
+
+AllocateFn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
+DeallocateFn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
+LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
+ReadFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
+ProgressFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
+ReportFn = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
+
+
+class Error(c.Structure):
+    _fields_ = [("code", c.c_int), ("text", c.c_char * ERROR_TEXT_BYTES)]
+
+
+class Sized(c.Structure):
+    """A struct whose first field is its own size, set when it is made."""
+
+    def __init__(self, **fields: object) -> None:
+        super().__init__(struct_size=c.sizeof(self), **fields)
+        for name, value in fields.items():  # ctypes cuts off what does not fit
+            if isinstance(value, int) and getattr(self, name) != value:
+                raise ValueError(f"{name}: {value} is out of range")
+
+
+class Allocator(c.Structure):
+    _fields_ = [("allocate", AllocateFn), ("deallocate", DeallocateFn), ("user", c.c_void_p)]
+
+
+class EnvParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("threads", c.c_int32), ("isa", c.c_char_p),
+                ("device", c.c_char_p), ("allocator", c.POINTER(Allocator)), ("log", LogFn),
+                ("log_user", c.c_void_p)]
+
+
+class EnvInfo(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("threads", c.c_int32), ("device", c.c_char_p),
+                ("isa", c.c_char_p)]
+
+
+class SessionParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("context", c.c_int32), ("chunk", c.c_int32),
+                ("kv", c.c_int)]
+
+
+class ModelParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("map_weights", c.c_int32),
+                ("skip_checksums", c.c_int32), ("reserved", c.c_int32),
+                ("memory_bytes", c.c_uint64), ("session", c.POINTER(SessionParams))]
+
+
+class Reader(c.Structure):
+    _fields_ = [("size", c.c_uint64), ("read", ReadFn), ("user", c.c_void_p)]
+
+
+class ModelInfo(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("vocab_size", c.c_int32), ("d_model", c.c_int32),
+                ("n_layers", c.c_int32), ("n_moe_layers", c.c_int32),
+                ("context_length", c.c_int32), ("bos_token", c.c_int32),
+                ("n_eos_tokens", c.c_int32), ("eos_tokens", c.POINTER(c.c_int32)),
+                ("name", c.c_char_p), ("n_parameters", c.c_uint64),
+                ("n_active_parameters", c.c_uint64), ("weight_bytes", c.c_uint64),
+                ("bytes_per_token", c.c_uint64), ("file_bytes", c.c_uint64)]
+
+
+class ModelLayerInfo(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("n_heads", c.c_int32), ("n_kv_heads", c.c_int32),
+                ("head_dim", c.c_int32), ("window", c.c_int32), ("d_ff", c.c_int32),
+                ("n_experts", c.c_int32), ("n_active", c.c_int32), ("n_subheads", c.c_int32),
+                ("shared_d_ff", c.c_int32), ("router", c.c_char_p), ("activation", c.c_char_p)]
+
+
+class TensorInfo(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("layer", c.c_int32), ("expert", c.c_int32),
+                ("rows", c.c_int32), ("cols", c.c_int32), ("part", c.c_char_p),
+                ("role", c.c_char_p), ("format", c.c_char_p), ("scale", c.c_char_p),
+                ("activations", c.c_char_p), ("codec", c.c_char_p), ("bytes", c.c_uint64),
+                ("file_offset", c.c_uint64)]
+
+
+class MemoryLine(c.Structure):
+    _fields_ = [("what", c.c_char_p), ("bytes", c.c_uint64)]
+
+
+class Perplexity(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("n_scored", c.c_uint64),
+                ("mean_nll", c.c_double), ("perplexity", c.c_double)]
+
+
+class RoutingStats(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("n_experts", c.c_int32), ("n_tokens", c.c_uint64),
+                ("n_dropped", c.c_uint64), ("n_activations", c.c_uint64),
+                ("n_positive", c.c_uint64), ("tokens_per_expert", c.POINTER(c.c_uint64)),
+                ("experts_per_token", c.POINTER(c.c_uint64))]
+
+
+class LogitBias(c.Structure):
+    _fields_ = [("token", c.c_int32), ("bias", c.c_float)]
+
+
+class Sampling(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("temperature", c.c_float), ("top_k", c.c_int32),
+                ("top_p", c.c_float), ("min_p", c.c_float), ("repetition_penalty", c.c_float),
+                ("repetition_window", c.c_int32), ("n_bias", c.c_int32), ("seed", c.c_uint64),
+                ("bias", c.POINTER(LogitBias))]
+
+
+class TokenLogprob(c.Structure):
+    _fields_ = [("token", c.c_int32), ("logprob", c.c_float)]
+
+
+class Piece(c.Structure):
+    _fields_ = [("token", c.c_int32), ("logprob", c.c_float), ("text", c.c_void_p),
+                ("n_bytes", c.c_size_t), ("top", c.POINTER(TokenLogprob)), ("n_top", c.c_size_t)]
+
+
+PieceFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(Piece))
+
+
+class GenerateParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("max_tokens", c.c_int32),
+                ("sampling", c.POINTER(Sampling)), ("stop", c.POINTER(c.c_char_p)),
+                ("n_stop", c.c_int32), ("ignore_eos", c.c_int32), ("n_top", c.c_int32),
+                ("reserved", c.c_int32), ("callback", PieceFn), ("user", c.c_void_p)]
+
+
+class GenerateResult(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("finish", c.c_int), ("n_prompt", c.c_int32),
+                ("n_generated", c.c_int32), ("prompt_seconds", c.c_double),
+                ("generate_seconds", c.c_double)]
+
+
+class ExpertWeights(c.Structure):
+    _fields_ = [("gate", c.c_void_p), ("up", c.c_void_p), ("down", c.c_void_p),
+                ("gate_bias", c.c_void_p), ("up_bias", c.c_void_p), ("down_bias", c.c_void_p)]
+
+
+class LayerParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("d_model", c.c_int32), ("d_ff", c.c_int32),
+                ("n_experts", c.c_int32), ("n_subheads", c.c_int32), ("max_rows", c.c_int32),
+                ("activation", c.c_char_p), ("router", c.c_char_p), ("weights", c.c_char_p),
+                ("activations", c.c_char_p), ("experts", c.POINTER(ExpertWeights)),
+                ("router_weight", c.c_void_p), ("router_bias", c.c_void_p),
+                ("router_proj", c.c_void_p), ("d_e", c.c_int32), ("shared_d_ff", c.c_int32),
+                ("shared", c.POINTER(ExpertWeights)), ("shared_gate", c.c_void_p),
+                ("head", c.c_void_p), ("head_bias", c.c_void_p), ("merge", c.c_void_p),
+                ("merge_bias", c.c_void_p)]
+
+
+class ConvertParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("compress", c.c_int32), ("weights", c.c_char_p),
+                ("overrides", c.POINTER(c.c_char_p)), ("n_overrides", c.c_int32),
+                ("verify", c.c_int32), ("progress", ProgressFn), ("report", ReportFn),
+                ("user", c.c_void_p)]
+
+
+class SyntheticParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("context", c.c_int32), ("weights", c.c_char_p),
+                ("seed", c.c_uint64)]

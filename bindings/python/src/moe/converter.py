@@ -1,0 +1,70 @@
+"""Checkpoints to model files, and models with random weights."""
+
+from __future__ import annotations
+
+import ctypes as c
+import json
+import os
+from typing import Any, Union
+from collections.abc import Callable, Mapping, Sequence
+
+from . import _structs as s
+from ._handle import Raised, c_strings, optional_bytes
+from ._library import call, convert_library, text_of
+from .session import Progress, progress_callback
+
+Path = Union[str, "os.PathLike[str]"]
+Report = dict[str, Any]
+
+
+def convert(source: Path, destination: Path, *, weights: str = "auto",
+            overrides: Mapping[str, str] | Sequence[str] = (), compress: bool = False,
+            verify: bool = False, progress: Progress | None = None,
+            on_matrix: Callable[[Report], Any] | None = None) -> Report:
+    """Converts a folder with config.json and safetensors, or a GGUF file. The destination never
+    holds half a file. Returns the report on the whole.
+
+    weights:   "auto", "ternary2", "ternary3", "int8", "bf16", "f16" or "f32".
+    overrides: {"PATTERN": "FORMAT"} on tensor names; * matches anything, the last one wins.
+    compress:  zstd for segments where that saves 5 % or more.
+    verify:    read the result again and compare every weight with the checkpoint.
+    progress:  progress(done, total) in bytes of the checkpoint; False cancels (CancelledError).
+    on_matrix: gets a dict for each matrix stored: its name, format, whether it is lossless ...
+    An exception in progress or on_matrix ends the conversion and comes out here.
+    """
+    library = convert_library()
+    raised = Raised()
+    reports: list[Report] = []
+
+    def report(_user: Any, text: bytes) -> None:
+        entry = json.loads(text)
+        if "matrix" not in entry:
+            reports.append(entry)
+        elif on_matrix is not None:
+            on_matrix(entry)
+
+    def advance(done: int, total: int) -> Any:
+        return None if progress is None else progress(done, total)
+
+    patterns = ([f"{k}={v}" for k, v in overrides.items()] if isinstance(overrides, Mapping)
+                else list(overrides))
+    params = s.ConvertParams(
+        compress=int(compress), weights=optional_bytes(weights),
+        overrides=c_strings(tuple(patterns)), n_overrides=len(patterns), verify=int(verify),
+        progress=progress_callback(raised, advance), report=s.ReportFn(raised.guard(report)))
+    raised.call(call, library.moe_convert, os.fsencode(source), os.fsencode(destination),
+                c.byref(params))
+    return reports[-1]
+
+
+def synthetic_shapes() -> tuple[str, ...]:
+    """Names of the shapes that save_synthetic knows."""
+    return tuple(text_of(convert_library().moe_synthetic_shapes()).split(","))
+
+
+def save_synthetic(shape: str, path: Path, *, weights: str = "ternary2", context: int = 0,
+                   seed: int = 0) -> None:
+    """Writes a model of a named shape with random weights. context 0: as the shape says."""
+    params = s.SyntheticParams(context=context, weights=optional_bytes(weights), seed=seed)
+    call(convert_library().moe_synthetic_save, optional_bytes(shape), c.byref(params),
+         os.fsencode(path))

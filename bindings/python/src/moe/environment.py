@@ -1,0 +1,65 @@
+"""Threads and instruction set that models share."""
+
+from __future__ import annotations
+
+import ctypes as c
+import dataclasses
+from collections.abc import Callable
+
+from . import _structs as s
+from ._handle import Closable, Native, optional_bytes
+from ._library import call, lib, text_of
+from ._structs import LogLevel
+
+LogFunction = Callable[[LogLevel, str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentInfo:
+    threads: int
+    device: str
+    isa: str
+
+
+class Environment(Closable):
+    """Owns the threads that compute. Any number of threads may use it at the same time.
+
+    threads: threads that compute, the caller's included; 0: what the machine allows this process.
+    isa:     None for the best this CPU has, or a name of isas(). Results are the same bits.
+    device:  None, "auto" or "cpu".
+    log:     gets each message, possibly from several threads. The library cannot be stopped by an
+             exception in it: that is reported through sys.unraisablehook.
+    """
+
+    _what = "environment"
+
+    def __init__(self, *, threads: int = 0, isa: str | None = None,
+                 device: str | None = None, log: LogFunction | None = None) -> None:
+        params = s.EnvParams(threads=threads, isa=optional_bytes(isa),
+                             device=optional_bytes(device))
+        callback = None
+        if log is not None:
+            function = log
+            callback = s.LogFn(lambda _, level, text: function(LogLevel(level), text_of(text)))
+            params.log = callback
+        pointer = c.c_void_p()
+        call(lib.moe_env_create, c.byref(params), c.byref(pointer))
+        assert pointer.value is not None
+        self._native = Native(pointer.value, lib.moe_env_free, keep=callback)
+
+    @property
+    def info(self) -> EnvironmentInfo:
+        info = s.EnvInfo()
+        with self._pointer() as env:
+            call(lib.moe_env_get_info, env, c.byref(info))
+            return EnvironmentInfo(info.threads, text_of(info.device), text_of(info.isa))
+
+
+def isas() -> tuple[str, ...]:
+    """Names of the instruction sets built into the library, best first."""
+    return tuple(text_of(lib.moe_env_isas()).split(","))
+
+
+def version() -> str:
+    """Version of the library at run time."""
+    return text_of(lib.moe_version_string())

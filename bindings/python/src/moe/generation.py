@@ -1,0 +1,184 @@
+"""Generation as an iterator.
+
+The library generates in one call that hands each piece to a callback. That call runs in a thread of
+its own, which waits in the callback until the next piece is asked for: nothing is computed ahead,
+and a generation that is dropped ends exactly where it was left.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes as c
+import dataclasses
+import queue
+import threading
+import weakref
+from typing import Any, Union
+from collections.abc import Iterator
+
+from . import _structs as s
+from ._arrays import IntArray, address
+from ._handle import Native, Raised, c_strings
+from ._library import call, lib
+from ._structs import Finish
+from .errors import CancelledError
+from .info import GenerateResult, plain
+from .sampling import Piece, Sampling, sampling_struct, top_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is to be generated."""
+
+    prompt: IntArray
+    sampling: Sampling
+    max_tokens: int
+    stop: tuple[str, ...]
+    ignore_eos: bool
+    n_top: int
+
+
+_Item = Union[Piece, GenerateResult, BaseException]
+
+
+class _Channel:
+    """Between the thread and the iterator, so that the thread does not hold the iterator."""
+
+    def __init__(self) -> None:
+        self.items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self.go_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+
+def _piece(piece: Any) -> Piece:
+    p = piece.contents
+    text = c.string_at(p.text, p.n_bytes).decode("utf-8", "replace")
+    return Piece(p.token, text, p.logprob, top_of(p.top, p.n_top))
+
+
+def _run(native: Native, request: Request, channel: _Channel) -> None:
+    raised = Raised()
+
+    def give(_user: Any, piece: Any) -> bool:
+        channel.items.put(_piece(piece))
+        return channel.go_on.get()
+
+    try:
+        sampling = sampling_struct(request.sampling)
+        params = s.GenerateParams(
+            max_tokens=request.max_tokens, sampling=c.pointer(sampling),
+            stop=c_strings(request.stop), n_stop=len(request.stop),
+            ignore_eos=int(request.ignore_eos), n_top=request.n_top,
+            callback=s.PieceFn(raised.guard(give, False)))
+        result = s.GenerateResult()
+        raised.call(call, lib.moe_session_generate, native.pointer, address(request.prompt),
+                    len(request.prompt), c.byref(params), c.byref(result))
+        end: _Item = plain(GenerateResult, result, finish=Finish(result.finish))
+    except BaseException as e:
+        end = e
+    native.release()
+    channel.items.put(end)
+
+
+class Generation(Iterator[Piece]):
+    """Pieces of text as they are made; `result` says at the end why it ended and what it took.
+
+    While it is unfinished the session is in use: other calls on it raise StateError, except
+    Session.cancel() and Session.close(). close(), or leaving the `with` statement, ends it early;
+    the session then holds the prompt and every piece that was handed out.
+    """
+
+    def __init__(self, session: Any, request: Request) -> None:
+        self._session = session
+        self._request = request
+        self._channel = _Channel()
+        self._thread: threading.Thread | None = None
+        self._done = False
+        self._awaiting = False  # a piece was asked for and not fetched yet
+        self._fetching = threading.Lock()
+        self.result: GenerateResult | None = None
+
+    def _start(self) -> None:
+        native = self._session._open()
+        self._thread = threading.Thread(target=_run, args=(native, self._request, self._channel),
+                                        name="moe.generate", daemon=True)
+        native.hold()
+        _unfinished.add(self)
+        self._thread.start()
+
+    def __next__(self) -> Piece:
+        with self._fetching:
+            if self._done:
+                raise StopIteration
+            if not self._awaiting:  # otherwise a KeyboardInterrupt left a piece to be fetched
+                if self._thread is None:
+                    self._start()
+                else:
+                    self._channel.go_on.put(True)
+                self._awaiting = True
+            item = self._channel.items.get()
+            self._awaiting = False
+            if isinstance(item, Piece):
+                return item
+            self._end(item)
+        if isinstance(item, BaseException):
+            raise item
+        raise StopIteration
+
+    def _end(self, item: GenerateResult | BaseException) -> None:
+        self._done = True
+        _unfinished.discard(self)
+        if isinstance(item, GenerateResult):
+            self.result = item
+        if self._thread is not None:
+            self._thread.join()
+        self._session = None
+
+    def close(self) -> None:
+        """Ends the generation where it is. Any number of times, from any thread; another one that
+        waits in next() gets CancelledError or a last piece."""
+        if self._done:  # _end() drops the session, which closes its generation
+            return
+        session = self._session
+        if self._awaiting and session is not None:
+            session.cancel()
+        self._channel.go_on.put(False)
+        with self._fetching:
+            if self._done:
+                return
+            if self._thread is None:
+                self._done, self._session = True, None
+                return
+            item = self._channel.items.get()
+            if isinstance(item, Piece):  # made before the cancellation
+                item = self._channel.items.get()
+            assert not isinstance(item, Piece)
+            self._end(item)
+        if isinstance(item, BaseException) and not isinstance(item, CancelledError):
+            raise item
+
+    def text(self) -> str:
+        """All text that is still to come."""
+        return "".join(piece.text for piece in self)
+
+    def tokens(self) -> list[int]:
+        """All tokens that are still to come."""
+        return [piece.token for piece in self if piece.token >= 0]
+
+    def __enter__(self) -> Generation:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_unfinished: weakref.WeakSet[Generation] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_unfinished() -> None:
+    """Before the interpreter ends, which no thread inside a callback survives."""
+    for generation in list(_unfinished):
+        generation.close()

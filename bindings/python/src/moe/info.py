@@ -1,0 +1,118 @@
+"""What the library says about models, tensors and routing, as plain values."""
+
+from __future__ import annotations
+
+import ctypes as c
+import dataclasses
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _structs as s
+from ._library import text_of
+from ._structs import Finish
+
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInfo:
+    name: str
+    vocab_size: int
+    d_model: int
+    n_layers: int
+    n_moe_layers: int
+    context_length: int
+    bos_token: int  # -1: none
+    eos_tokens: tuple[int, ...]
+    n_parameters: int
+    n_active_parameters: int  # used for one token; thresholds counted at their largest
+    weight_bytes: int  # all weights in memory, padding included
+    bytes_per_token: int  # weights read for one token, routers and head included
+    file_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerInfo:
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    window: int  # 0: sees everything
+    d_ff: int  # of the dense FFN, or of one expert
+    n_experts: int  # 0: dense
+    n_active: int  # largest number of experts per (sub-)token
+    n_subheads: int  # MH-MoE's heads, otherwise 1
+    shared_d_ff: int  # 0: no shared expert
+    router: str  # "" for a dense layer
+    activation: str
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorInfo:
+    """One stored matrix or vector, as the file describes it."""
+
+    layer: int  # -1: none
+    expert: int  # -1: none
+    rows: int
+    cols: int
+    part: str
+    role: str
+    format: str
+    scale: str
+    activations: str
+    codec: str
+    bytes: int  # in memory
+    file_offset: int  # of its segment
+
+
+@dataclasses.dataclass(frozen=True)
+class Perplexity:
+    n_scored: int  # tokens whose probability was taken
+    mean_nll: float  # mean negative log-probability, nats per token
+    perplexity: float  # exp(mean_nll)
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerateResult:
+    finish: Finish
+    n_prompt: int
+    n_generated: int
+    prompt_seconds: float
+    generate_seconds: float  # the time between the iterator's steps included
+
+
+@dataclasses.dataclass(frozen=True)
+class RoutingStats:
+    n_experts: int
+    n_tokens: int  # (sub-)tokens routed
+    n_dropped: int  # pairs refused by a capacity
+    n_activations: int  # inner activations computed
+    n_positive: int  # of these, above zero
+    tokens_per_expert: npt.NDArray[np.uint64]  # (n_experts)
+    experts_per_token: npt.NDArray[np.uint64]  # (n_experts + 1): served by i experts
+
+
+def plain(cls: type[_T], struct: c.Structure, **other: Any) -> _T:
+    """The fields of a struct as a dataclass; `other` are those that need more than copying."""
+    values = dict(other)
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if field.name not in values:
+            value = getattr(struct, field.name)
+            values[field.name] = text_of(value) if field.type == "str" else value
+    return cls(**values)
+
+
+def model_info(info: s.ModelInfo) -> ModelInfo:
+    return plain(ModelInfo, info, eos_tokens=tuple(info.eos_tokens[: info.n_eos_tokens]))
+
+
+def routing_stats(stats: s.RoutingStats) -> RoutingStats:
+    """A copy: the session goes on counting in its own arrays."""
+
+    def copy(counts: Any, n: int) -> npt.NDArray[np.uint64]:
+        return np.array(counts[:n], np.uint64)
+
+    return plain(RoutingStats, stats,
+                 tokens_per_expert=copy(stats.tokens_per_expert, stats.n_experts),
+                 experts_per_token=copy(stats.experts_per_token, stats.n_experts + 1))

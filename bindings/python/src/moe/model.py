@@ -1,0 +1,136 @@
+"""A model: what it holds, what memory it takes, its tokenizer."""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+from typing import Any, Union
+
+import numpy as np
+
+from . import _structs as s
+from ._arrays import Tokens, address
+from ._handle import Closable, Native
+from ._library import call, lib, text_of
+from ._structs import KvType
+from .environment import Environment
+from .errors import UnsupportedError
+from .info import LayerInfo, ModelInfo, TensorInfo, model_info, plain
+from .session import Session
+from .tokenizer import Tokenizer
+
+Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "np.ndarray[Any, Any]"]
+
+
+class Model(Closable):
+    """An open model; immutable, for any number of threads at the same time.
+
+    source:         the path of a model file; or the file's content as bytes or any other buffer,
+                    which must not change while the model is open. Content that begins at a
+                    multiple of 64 bytes is used in place.
+    environment:    None: one of its own, with all threads.
+    map_weights:    map uncompressed weights instead of reading them. The file must then not
+                    change while the model is open: a truncated mapped file kills the process.
+    skip_checksums: trust the bytes of weights. The structure is always checked.
+    memory_bytes:   cap over weights, KV caches and scratch of this model and all its sessions;
+                    0: none. BudgetError when one session with `context`, `chunk` and `kv` (see
+                    session()) would not fit.
+
+    Sessions and tokenizers keep the model in memory, also after close().
+    """
+
+    _what = "model"
+
+    def __init__(self, source: Source, environment: Environment | None = None, *,
+                 map_weights: bool = False, skip_checksums: bool = False, memory_bytes: int = 0,
+                 context: int = 0, chunk: int = 0, kv: KvType = KvType.DEFAULT) -> None:
+        env = Environment() if environment is None else environment
+        session = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
+        params = s.ModelParams(map_weights=int(map_weights), skip_checksums=int(skip_checksums),
+                               memory_bytes=memory_bytes, session=c.pointer(session))
+        model = c.c_void_p()
+        data = None
+        with env._pointer() as e:
+            if isinstance(source, (str, os.PathLike)):
+                call(lib.moe_model_open, e, os.fsencode(source), c.byref(params), c.byref(model))
+            else:
+                data = np.frombuffer(source, np.uint8)  # keeps a buffer from being resized
+                call(lib.moe_model_open_memory, e, address(data), data.size, c.byref(params),
+                     c.byref(model))
+            assert model.value is not None
+            self._native = Native(model.value, lib.moe_model_free, env._open(), keep=data)
+        self.environment = env
+        self._own_environment = environment is None
+
+    def close(self) -> None:
+        super().close()
+        if getattr(self, "_own_environment", False):
+            self.environment.close()
+
+    @property
+    def info(self) -> ModelInfo:
+        info = s.ModelInfo()
+        with self._pointer() as model:
+            call(lib.moe_model_get_info, model, c.byref(info))
+            return model_info(info)
+
+    @property
+    def layers(self) -> tuple[LayerInfo, ...]:
+        return tuple(self._layer(i) for i in range(self.info.n_layers))
+
+    def _layer(self, index: int) -> LayerInfo:
+        info = s.ModelLayerInfo()
+        with self._pointer() as model:
+            call(lib.moe_model_get_layer_info, model, index, c.byref(info))
+            return plain(LayerInfo, info)
+
+    @property
+    def tensors(self) -> tuple[TensorInfo, ...]:
+        """Every stored matrix and vector, in the order of the file."""
+        with self._pointer() as model:
+            found = []
+            for i in range(lib.moe_model_tensor_count(model)):
+                info = s.TensorInfo()
+                call(lib.moe_model_get_tensor_info, model, i, c.byref(info))
+                found.append(plain(TensorInfo, info))
+            return tuple(found)
+
+    def memory(self, *, context: int = 0, chunk: int = 0,
+               kv: KvType = KvType.DEFAULT) -> dict[str, int]:
+        """Bytes by purpose for this model with one such session, allocated or not."""
+        params = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
+        n = c.c_size_t()
+        with self._pointer() as model:
+            call(lib.moe_model_get_memory, model, c.byref(params), None, 0, c.byref(n))
+            lines = (s.MemoryLine * n.value)()
+            call(lib.moe_model_get_memory, model, c.byref(params), lines, n.value, c.byref(n))
+            return {text_of(line.what): int(line.bytes) for line in lines}
+
+    def verify(self) -> None:
+        """Reads every weight once and checks checksums, codes and scales."""
+        with self._pointer() as model:
+            call(lib.moe_model_verify, model)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """UnsupportedError when the model has none (token ids only)."""
+        with self._pointer() as model:
+            pointer = lib.moe_model_tokenizer(model)
+        if pointer is None:
+            raise UnsupportedError("the model has no tokenizer: only token ids can be used")
+        return Tokenizer(self, pointer)
+
+    def encode(self, text: str | bytes, *, special: bool = True,
+               parse_special: bool = False) -> list[int]:
+        """See Tokenizer.encode."""
+        return self.tokenizer.encode(text, special=special, parse_special=parse_special)
+
+    def decode(self, tokens: Tokens, *, skip_special: bool = False) -> str:
+        """See Tokenizer.decode."""
+        return self.tokenizer.decode(tokens, skip_special=skip_special)
+
+    def session(self, *, context: int = 0, chunk: int = 0,
+                kv: KvType = KvType.DEFAULT) -> Session:
+        """A new text. context: positions it can hold, 0: the model's context length (at most
+        4096); chunk: rows evaluated at once during prefill, 0: 256."""
+        return Session(self, context=context, chunk=chunk, kv=kv)

@@ -1,0 +1,69 @@
+"""How the next token is chosen, and what comes out."""
+
+from __future__ import annotations
+
+import ctypes as c
+import dataclasses
+from collections.abc import Mapping
+
+from . import _structs as s
+from ._arrays import int32
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """Applied in this order: bias, repetition penalty, temperature, top-k, top-p, min-p."""
+
+    temperature: float = 0.0  # 0: greedy, ties to the lower id
+    top_k: int = 0  # 0: off
+    top_p: float = 1.0  # 1: off
+    min_p: float = 0.0  # at least this share of the best probability; 0: off
+    repetition_penalty: float = 1.0  # 1: off; in 0.01..100
+    repetition_window: int = 64  # last tokens that are penalised
+    seed: int = 0  # same seed, same text
+    bias: Mapping[int, float] | None = None  # token: added to its logit; -inf bans it
+
+
+def sampling_struct(sampling: Sampling) -> s.Sampling:
+    """As the library takes it; the struct keeps its arrays."""
+    bias = sampling.bias or {}
+    array = (s.LogitBias * len(bias))(*[s.LogitBias(int32(t, "bias"), b) for t, b in bias.items()])
+    values = {f.name: getattr(sampling, f.name) for f in dataclasses.fields(sampling)}
+    values.update(n_bias=len(bias), bias=c.cast(array, c.POINTER(s.LogitBias)))
+    struct = s.Sampling(**values)
+    struct.keep = array
+    return struct
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenLogprob:
+    token: int
+    logprob: float  # natural logarithm, of the model's own distribution before any filter
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    token: int
+    logprob: float
+    top: tuple[TokenLogprob, ...]  # most probable candidates, best first
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """One generated token. `text` holds whole characters and may be empty: the token's bytes wait
+    for the next. str(piece) is the text."""
+
+    token: int  # -1: text that was held back, without a new token
+    text: str
+    logprob: float
+    top: tuple[TokenLogprob, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def top_of(items: c.Array[s.TokenLogprob] | c._Pointer[s.TokenLogprob],
+           n: int) -> tuple[TokenLogprob, ...]:
+    """The candidates that exist: a small vocabulary has fewer than were asked for."""
+    return tuple(TokenLogprob(items[i].token, items[i].logprob)
+                 for i in range(n) if items[i].token >= 0)

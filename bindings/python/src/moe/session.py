@@ -1,0 +1,195 @@
+"""One text in the making: a KV cache and a position."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes as c
+import weakref
+from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from . import _structs as s
+from ._arrays import FloatArray, Tokens, address, int32, token_array
+from ._handle import Closable, Native, Raised, optional_bytes
+from ._library import call, lib
+from ._structs import KvType
+from .errors import ArgumentError
+from .generation import Generation, Request
+from .info import Perplexity, RoutingStats, plain, routing_stats
+from .sampling import Sample, Sampling, sampling_struct, top_of
+
+if TYPE_CHECKING:
+    from .model import Model
+
+Progress = Callable[[int, int], Any]
+
+
+class Session(Closable):
+    """Made by Model.session(). For one thread at a time: a second one gets StateError; cancel() and
+    close() alone may be called from anywhere at any time. The interpreter is free to run other
+    threads during a call, but Ctrl-C waits for its end, except while generating."""
+
+    _what = "session"
+
+    def __init__(self, model: Model, *, context: int = 0, chunk: int = 0,
+                 kv: KvType = KvType.DEFAULT) -> None:
+        self.model = model
+        self._vocab_size = model.info.vocab_size
+        self._generation: Callable[[], Generation | None] = lambda: None
+        params = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
+        session = c.c_void_p()
+        with model._pointer() as m:
+            call(lib.moe_session_create, m, c.byref(params), c.byref(session))
+            assert session.value is not None
+            self._native = Native(session.value, lib.moe_session_free, model._open())
+
+    def close(self) -> None:
+        """Ends a generation in progress; see Closable.close."""
+        generation = self._generation() if self._native is not None else None
+        if generation is not None:
+            generation.close()
+        super().close()
+
+    @property
+    def position(self) -> int:
+        """Tokens evaluated so far."""
+        with self._pointer() as session:
+            return int(lib.moe_session_position(session))
+
+    @property
+    def context(self) -> int:
+        """The most tokens the session can hold."""
+        with self._pointer() as session:
+            return int(lib.moe_session_context(session))
+
+    def append(self, tokens: Tokens) -> None:
+        """Appends tokens to the text without asking for logits. TooLongError before anything
+        changed when the context cannot hold them. After CancelledError the session stands at the
+        last chunk that was finished (see position)."""
+        self._eval(tokens, None, 0)
+
+    def eval(self, tokens: Tokens) -> FloatArray:
+        """append(), and the logits of what comes next: (vocab_size,)."""
+        logits = np.empty(self._vocab_size, np.float32)
+        self._eval(tokens, logits, 1)
+        return logits
+
+    def eval_all(self, tokens: Tokens) -> FloatArray:
+        """append(), and the logits after each of these tokens: (len(tokens), vocab_size)."""
+        ids = token_array(tokens)
+        logits = np.empty((len(ids), self._vocab_size), np.float32)
+        self._eval(ids, logits, len(ids))
+        return logits
+
+    def _eval(self, tokens: Tokens, logits: FloatArray | None, n_rows: int) -> None:
+        ids = token_array(tokens)
+        with self._pointer() as session:
+            call(lib.moe_session_eval, session, address(ids), len(ids), address(logits), n_rows)
+
+    def rewind(self, position: int) -> None:
+        """Forgets everything from `position` on, so that a common beginning can be used again."""
+        with self._pointer() as session:
+            call(lib.moe_session_rewind, session, int32(position, "position"))
+
+    def cancel(self) -> None:
+        """Makes the call in progress on this session raise CancelledError within one layer's time.
+        Any thread; without a call in progress it does nothing."""
+        with self._pointer() as session:
+            lib.moe_session_cancel(session)
+
+    def perplexity(self, text: str | Tokens,
+                   progress: Progress | None = None) -> Perplexity:
+        """Of a text, in windows of the session's context that do not overlap. The session must be
+        empty and is empty afterwards. progress(done, total) is called after each window; when it
+        returns False, CancelledError is raised, and an exception in it comes out here."""
+        ids = token_array(self.model.encode(text, special=False) if isinstance(text, str) else text)
+        raised = Raised()
+        result = s.Perplexity()
+        with self._pointer() as session:
+            raised.call(call, lib.moe_session_perplexity, session, address(ids), len(ids),
+                        progress_callback(raised, progress), None, c.byref(result))
+        return plain(Perplexity, result)
+
+    def set_router(self, router: str | None) -> None:
+        """Routes every MoE layer otherwise than the file says: "threshold:0.9" takes experts in
+        order of probability until their sum reaches 0.9, "topk:4" the 4 most probable; then any of
+        ",min_k=1" ",max_k=8" ",gamma=1.25" ",min_capacity=4". None: as in the file."""
+        with self._pointer() as session:
+            call(lib.moe_session_set_router, session, optional_bytes(router))
+
+    def count_routing(self, on: bool = True) -> None:
+        """Starts counting at zero, or stops it."""
+        with self._pointer() as session:
+            call(lib.moe_session_count_routing, session, on)
+
+    def routing(self, layer: int) -> RoutingStats:
+        """What was counted in a layer. UnsupportedError for a dense one, StateError when nothing
+        is being counted."""
+        stats = s.RoutingStats()
+        with self._pointer() as session:
+            call(lib.moe_session_get_routing, session, int32(layer, "layer"), c.byref(stats))
+            return routing_stats(stats)
+
+    def sample(self, sampling: Sampling = Sampling(), *, logprobs: int = 0) -> Sample:
+        """Draws what could come next; the session does not move, and drawing again gives the same
+        token. logprobs: number of candidates in Sample.top, at most 64."""
+        out = s.TokenLogprob()
+        top = (s.TokenLogprob * max(logprobs, 0))()
+        with self._pointer() as session:
+            call(lib.moe_session_sample, session, c.byref(sampling_struct(sampling)), c.byref(out),
+                 top, logprobs)
+        return Sample(out.token, out.logprob, top_of(top, logprobs))
+
+    def generate(self, prompt: str | Tokens | None = None, *, max_tokens: int = 0,
+                 temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
+                 repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
+                 bias: Mapping[int, float] | None = None,
+                 stop: str | Sequence[str] = (), ignore_eos: bool = False,
+                 logprobs: int = 0) -> Generation:
+        """Appends the prompt, then generates, piece by piece as the result is iterated.
+
+        prompt:     text (special tokens go around it only where the session is empty), token ids,
+                    or None to go on from where the session is.
+        max_tokens: 0: until the context is full.
+        stop:       strings that end the text; nothing of them is given out.
+        ignore_eos: go on after end-of-text tokens.
+        logprobs:   number of candidates in each Piece.top, at most 64.
+        The others are the fields of Sampling.
+        """
+        if isinstance(prompt, str):
+            prompt = self.model.encode(prompt, special=self.position == 0)
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
+                            repetition_window, seed, bias)
+        request = Request(token_array(() if prompt is None else prompt), sampling, max_tokens,
+                          (stop,) if isinstance(stop, str) else tuple(stop), ignore_eos, logprobs)
+        generation = Generation(self, request)
+        self._generation = weakref.ref(generation)
+        return generation
+
+
+def step(sessions: Sequence[Session], tokens: Tokens) -> FloatArray:
+    """Appends one token to each of several different sessions of one model in a single pass, and
+    returns their logits: (n, vocab_size). Each gets exactly what eval() alone would give it. On
+    failure none has moved."""
+    ids = token_array(tokens)
+    if len(ids) != len(sessions):
+        raise ArgumentError(f"tokens: expected one for each of {len(sessions)} sessions, "
+                            f"found {len(ids)}")
+    vocab_size = sessions[0]._vocab_size if sessions else 0
+    logits = np.empty((len(ids), vocab_size), np.float32)
+    with contextlib.ExitStack() as stack:
+        pointers = [stack.enter_context(session._pointer()) for session in sessions]
+        array = (c.c_void_p * len(pointers))(*pointers)
+        call(lib.moe_sessions_step, array, address(ids), len(ids), address(logits))
+    return logits
+
+
+def progress_callback(raised: Raised, progress: Progress | None) -> Any:
+    """A moe_progress_fn; whatever it returns but False means to go on."""
+    if progress is None:
+        return s.ProgressFn()
+    function = progress
+    return s.ProgressFn(raised.guard(
+        lambda _user, done, total, _what: function(done, total) is not False, False))

@@ -1,0 +1,63 @@
+"""Text to token ids and back."""
+
+from __future__ import annotations
+
+import ctypes as c
+from typing import Any
+
+import numpy as np
+
+from . import _structs as s
+from ._arrays import Tokens, address, int32, token_array
+from ._library import call, lib, text_of
+from .errors import TooLongError
+
+
+class Tokenizer:
+    """The tokenizer of a model, which it keeps open. Any thread."""
+
+    def __init__(self, model: Any, pointer: int) -> None:
+        self._model = model
+        self._tokenizer = pointer
+
+    def encode(self, text: str | bytes, *, special: bool = True,
+               parse_special: bool = False) -> list[int]:
+        """Token ids of a text.
+
+        special:       add BOS, or what the tokenizer puts around a text.
+        parse_special: special tokens spelled out in the text become their ids. Without it a text
+                       can never forge them.
+        """
+        data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
+        flags = ((0 if special else s.ENCODE_NO_SPECIAL)
+                 | (s.ENCODE_PARSE_SPECIAL if parse_special else 0))
+        ids = np.empty(len(data) + 16, np.int32)  # a byte is at most a token, nearly always
+        n = c.c_size_t()
+        with self._model._pointer():
+            try:
+                call(lib.moe_tokenizer_encode, self._tokenizer, data, len(data), flags,
+                     address(ids), len(ids), c.byref(n))
+            except TooLongError:
+                ids = np.empty(n.value, np.int32)
+                call(lib.moe_tokenizer_encode, self._tokenizer, data, len(data), flags,
+                     address(ids), len(ids), c.byref(n))
+        return [int(i) for i in ids[: n.value]]
+
+    def decode(self, tokens: Tokens, *, skip_special: bool = False) -> str:
+        """Text of token ids; bytes that are no UTF-8 become U+FFFD."""
+        ids = token_array(tokens)
+        flags = s.DECODE_SKIP_SPECIAL if skip_special else 0
+        n = c.c_size_t()
+        with self._model._pointer():
+            call(lib.moe_tokenizer_decode, self._tokenizer, address(ids), len(ids), flags, None, 0,
+                 c.byref(n))
+            text = c.create_string_buffer(n.value + 1)
+            call(lib.moe_tokenizer_decode, self._tokenizer, address(ids), len(ids), flags, text,
+                 n.value + 1, c.byref(n))
+        return text.raw[: n.value].decode("utf-8", "replace")
+
+    def piece(self, token: int) -> str | None:
+        """The vocabulary's own spelling of a token; None for an id that is none."""
+        with self._model._pointer():
+            piece = lib.moe_tokenizer_piece(self._tokenizer, int32(token, "token"))
+            return None if piece is None else text_of(piece)

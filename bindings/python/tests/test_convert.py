@@ -1,0 +1,56 @@
+import pytest
+from conftest import ROOT
+
+import moe
+
+SOURCE = ROOT / "tests/data/families/qwen2_moe"
+
+
+def test_convert(environment, tmp_path):
+    path = tmp_path / "q.moe"
+    matrices, progress = [], []
+    report = moe.convert(SOURCE, path, weights="int8", overrides={"head": "f32"}, verify=True,
+                         on_matrix=matrices.append, progress=lambda *done: progress.append(done))
+    assert report["verified"] is True and report["matrices"] == len(matrices)
+    assert {m["format"] for m in matrices if m["matrix"] == "head"} == {"f32"}
+    assert progress[-1][0] == progress[-1][1]
+    with moe.Model(path, environment) as model:
+        assert model.info.file_bytes == report["file_bytes"] == path.stat().st_size
+        model.session().eval([1, 2])
+
+
+def test_refused(tmp_path):
+    with pytest.raises(moe.NotFoundError, match="nowhere"):
+        moe.convert(tmp_path / "nowhere", tmp_path / "a.moe")
+    with pytest.raises(moe.ArgumentError, match="int9"):
+        moe.convert(SOURCE, tmp_path / "a.moe", weights="int9")
+    assert list(tmp_path.iterdir()) == []
+
+
+def fail(*_arguments):
+    raise KeyError("mine")
+
+
+@pytest.mark.parametrize("callback", ["progress", "on_matrix"])
+def test_exception_in_a_callback(tmp_path, callback):
+    with pytest.raises(KeyError, match="mine"):
+        moe.convert(SOURCE, tmp_path / "a.moe", **{callback: fail})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cancelled(tmp_path):
+    with pytest.raises(moe.CancelledError):
+        moe.convert(SOURCE, tmp_path / "a.moe", progress=lambda done, total: False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_synthetic(environment, tmp_path):
+    path = tmp_path / "tiny.moe"
+    assert "tiny" in moe.synthetic_shapes()
+    moe.save_synthetic("tiny", path, seed=3)
+    with moe.Model(path, environment) as model:
+        assert model.session().generate([1], max_tokens=4).tokens()
+        with pytest.raises(ValueError):
+            model.session(context=2**31)
+    with pytest.raises(moe.MoeError, match="no-such-shape"):
+        moe.save_synthetic("no-such-shape", path)

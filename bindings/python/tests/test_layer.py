@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+
+import moe
+
+D_MODEL, D_FF, N = 24, 40, 5
+RNG = np.random.default_rng(1)
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape, np.float32)
+
+
+EXPERTS = [moe.Expert(gate=normal(D_FF, D_MODEL), up=normal(D_FF, D_MODEL),
+                      down=normal(D_MODEL, D_FF)) for _ in range(N)]
+ROUTER = normal(N, D_MODEL)
+X = normal(7, D_MODEL)
+
+
+def reference(x, k):
+    """Top-k of a softmax over all experts, weights as they are."""
+    logits = x @ ROUTER.T
+    p = np.exp(logits - logits.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    y = np.zeros_like(x)
+    for row, (probabilities, value) in enumerate(zip(p, x)):
+        for i in np.argsort(-probabilities)[:k]:
+            e = EXPERTS[i]
+            gate = e.gate @ value
+            y[row] += probabilities[i] * (e.down @ (gate / (1 + np.exp(-gate)) * (e.up @ value)))
+    return y
+
+
+@pytest.fixture
+def layer(environment):
+    with moe.MoeLayer(EXPERTS, ROUTER, router="topk:2", environment=environment) as made:
+        yield made
+
+
+def test_forward(layer):
+    np.testing.assert_allclose(layer(X), reference(X, 2), rtol=1e-4, atol=1e-4)
+
+
+def test_shapes_and_places(layer):
+    y = layer(X)
+    np.testing.assert_array_equal(layer(X.reshape(1, 7, D_MODEL)), y[None])
+    np.testing.assert_array_equal(layer(X[3]), y[3])
+    assert layer(X[:0]).shape == (0, D_MODEL)
+    out = np.zeros_like(X)
+    assert layer(X, out) is out
+    np.testing.assert_array_equal(out, y)
+    in_place = X.copy()
+    layer(in_place, in_place)
+    np.testing.assert_array_equal(in_place, y)
+
+
+class Lent:
+    """What any other array library hands out."""
+
+    def __init__(self, array, device=(1, 0)):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+def test_dlpack(layer):
+    np.testing.assert_array_equal(layer(Lent(X)), layer(X))
+    with pytest.raises(TypeError, match="CPU memory"):
+        layer(Lent(X, device=(2, 0)))
+
+
+def test_torch(layer):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = torch.from_numpy(X)
+    y = layer(x)
+    assert isinstance(y, torch.Tensor)
+    np.testing.assert_array_equal(y.numpy(), layer(X))
+    out = torch.zeros_like(x)
+    assert layer(x, out) is out and torch.equal(out, y)
+    for wrong in (x.double(), x.T, x.clone().requires_grad_()):
+        with pytest.raises(TypeError):
+            layer(wrong)
+
+
+@pytest.mark.parametrize("x, error, text", [
+    (X.astype(np.float64), TypeError, "expected float32, found float64"),
+    (np.asfortranarray(X), TypeError, "C-contiguous"), (X[:, ::2], TypeError, "C-contiguous"),
+    (X.tolist(), TypeError, "found list"), (normal(7, D_MODEL + 1), moe.ShapeError, "24"),
+    (np.float32(1), TypeError, "float32"), (np.full_like(X, np.nan), moe.NonFiniteError, "")])
+def test_wrong_x(layer, x, error, text):
+    with pytest.raises(error, match=text):
+        layer(x)
+
+
+def test_wrong_out(layer):
+    buffer = normal(8, D_MODEL)
+    locked = np.empty_like(X)
+    locked.flags.writeable = False
+    for x, out, error in ((X, np.empty((6, D_MODEL), np.float32), moe.ShapeError),
+                          (X, np.empty_like(X, np.float64), TypeError),
+                          (X, locked, moe.ArgumentError),
+                          (buffer[:7], buffer[1:], moe.ArgumentError)):
+        with pytest.raises(error):
+            layer(x, out)
+
+
+@pytest.mark.parametrize("change, error, text", [
+    ({"experts": []}, moe.ArgumentError, "at least one"),
+    ({"experts": [moe.Expert(up=EXPERTS[0].up, down=EXPERTS[0].up)]}, moe.ShapeError,
+     r"experts\[0\].down"),
+    ({"router_weight": ROUTER[:4]}, moe.ShapeError, "router_weight"),
+    ({"router_weight": None}, moe.MoeError, "router"),
+    ({"router_weight": ROUTER.astype(np.float16)}, TypeError, "float16"),
+    ({"router": "nonsense"}, moe.ArgumentError, "nonsense"),
+    ({"router_proj": ROUTER}, moe.ArgumentError, "cosine"),
+    ({"router": "cosine:1"}, moe.MoeError, "router_proj"),
+    ({"n_subheads": 2}, moe.MoeError, "head"), ({"n_subheads": 2**31}, ValueError, "d_model"),
+    ({"weights": "int9"}, moe.ArgumentError, "int9")])
+def test_wrong_parameters(environment, change, error, text):
+    given = {"experts": EXPERTS, "router_weight": ROUTER, **change}
+    with pytest.raises(error, match=text):
+        moe.MoeLayer(**given, environment=environment)
+
+
+def test_subheads_shared_and_formats(environment):
+    half = D_MODEL // 2
+    experts = [moe.Expert(up=normal(D_FF, half), down=normal(half, D_FF)) for _ in range(N)]
+    outputs = [moe.MoeLayer(experts, normal(N, half), n_subheads=2, head=normal(D_MODEL, D_MODEL),
+                            merge=normal(D_MODEL, D_MODEL), weights=weights, activation="relu",
+                            shared=moe.Expert(up=normal(8, D_MODEL), down=normal(D_MODEL, 8)),
+                            environment=environment)(X)
+               for weights in ("f32", "int8", "ternary2")]
+    assert all(np.isfinite(y).all() and y.shape == X.shape for y in outputs)
+
+
+def test_cosine(environment):
+    proj, embedding = normal(6, D_MODEL), normal(N, 6)
+    layer = moe.MoeLayer(EXPERTS, embedding, router="cosine:1,tau=0.07", router_proj=proj,
+                         environment=environment)
+    assert np.isfinite(layer(X)).all()
+
+
+def test_own_environment_and_closing():
+    layer = moe.MoeLayer(EXPERTS, ROUTER)
+    assert layer(X).shape == X.shape
+    layer.close()
+    with pytest.raises(moe.StateError, match="layer is closed"):
+        layer(X)

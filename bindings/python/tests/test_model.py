@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+from conftest import PROMPT, STORIES
+
+import moe
+
+
+def test_environment(environment):
+    assert environment.info.threads == 2
+    assert environment.info.device == "cpu"
+    assert environment.info.isa in moe.isas()
+    assert "scalar" in moe.isas()
+    assert moe.version() == "0.1.0"
+
+
+def test_environment_refuses():
+    with pytest.raises(moe.UnsupportedError, match="no-such-isa"):
+        moe.Environment(isa="no-such-isa")
+    with pytest.raises(moe.RangeError):
+        moe.Environment(threads=-1)
+    with pytest.raises(ValueError, match="threads"):
+        moe.Environment(threads=2**32)  # not 0
+
+
+def test_info(model):
+    info = model.info
+    assert (info.name, info.vocab_size, info.d_model) == ("stories-mh-moe", 1536, 192)
+    assert info.eos_tokens == (1,) and info.bos_token == 0
+    assert info.file_bytes == STORIES.stat().st_size
+    layers = model.layers
+    assert len(layers) == info.n_layers == 4
+    assert (layers[3].n_experts, layers[3].router, layers[3].n_subheads) == (16, "softmax", 2)
+    experts = [t for t in model.tensors if t.part == "experts"]
+    assert {t.format for t in experts if t.role == "up"} == {"ternary2"}
+    assert {(t.layer, t.expert) for t in experts} == {(i, e) for i in range(4) for e in range(16)}
+
+
+def test_memory(model):
+    account = model.memory()
+    assert account["KV cache"] == 2 * model.memory(context=256)["KV cache"]
+    assert model.memory(kv=moe.KvType.INT8)["KV cache"] < account["KV cache"]
+
+
+def test_budget(environment):
+    with pytest.raises(moe.BudgetError, match="KV cache") as e:
+        moe.Model(STORIES, environment, memory_bytes=1000)
+    assert isinstance(e.value, MemoryError)
+
+
+def test_from_memory(environment, model):
+    data = bytearray(STORIES.read_bytes())
+    with moe.Model(data, environment) as copy:
+        with pytest.raises(BufferError):
+            data.append(0)  # the library points into it
+        copy.verify()
+        ids = model.encode(PROMPT)
+        np.testing.assert_array_equal(copy.session().eval(ids), model.session().eval(ids))
+    data[len(data) // 2] ^= 1
+    with moe.Model(bytes(data), environment) as damaged, pytest.raises(moe.CorruptError):
+        damaged.verify()
+
+
+def test_mapped(environment):
+    with moe.Model(str(STORIES), environment, map_weights=True) as mapped:
+        mapped.verify()
+
+
+@pytest.mark.parametrize("content, error", [(b"", moe.FormatError), (b"no model" * 99,
+                                                                      moe.FormatError)])
+def test_bad_file(environment, tmp_path, content, error):
+    path = tmp_path / "bad.moe"
+    path.write_bytes(content)
+    with pytest.raises(error) as e:
+        moe.Model(path, environment)
+    assert e.value.name == f"MOE_{e.value.status.name}"
+    assert str(e.value) == f"{e.value.name}: {e.value.text}"
+
+
+def test_missing_file(environment):
+    with pytest.raises(moe.NotFoundError, match="no-such-file"):
+        moe.Model("no-such-file.moe", environment)
+
+
+def test_tokenizer(model):
+    text = "The fox found a key."
+    ids = model.encode(text, special=False)
+    assert ids == [301, 716, 89, 657, 260, 363, 1174, 15]
+    assert model.encode(text) == ids  # this tokenizer puts nothing around a text
+    assert model.decode(ids) == text
+    assert model.decode(np.array(ids, np.uint8 if max(ids) < 256 else np.int64)) == text
+    assert model.tokenizer.piece(301) is not None
+    assert model.tokenizer.piece(-1) is None
+    assert model.encode("", special=False) == [] and model.decode([]) == ""
+
+
+def test_tokenizer_odd_text(model):
+    for text in ("\0", "a\0b", "\N{GRINNING FACE}" * 100, "\N{COMBINING ACUTE ACCENT}"):
+        assert model.decode(model.encode(text, special=False)) == text
+    assert model.decode(model.encode(b"\xff", special=False)) == "\N{REPLACEMENT CHARACTER}"
+    with pytest.raises(moe.RangeError):
+        model.decode([10**6])
+
+
+def test_tokenizer_outlives_the_model_object(environment):
+    tokenizer = moe.Model(STORIES, environment).tokenizer
+    assert tokenizer.decode(tokenizer.encode("abc", special=False)) == "abc"
+
+
+def test_log_reaches_python():
+    seen = []
+    with moe.Environment(threads=1, log=lambda level, text: seen.append((level, text))) as env:
+        with moe.Model(STORIES, env) as m:
+            m.session().eval([1])
+    assert all(isinstance(level, moe.LogLevel) and text for level, text in seen)

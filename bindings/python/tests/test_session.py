@@ -1,0 +1,167 @@
+import threading
+
+import numpy as np
+import pytest
+from conftest import PROMPT, ROOT
+
+import moe
+
+
+@pytest.fixture
+def ids(model):
+    return model.encode(PROMPT + ", there was a fox.")
+
+
+def test_eval(model, session, ids):
+    logits = session.eval(ids)
+    assert logits.shape == (model.info.vocab_size,) and logits.dtype == np.float32
+    assert session.position == len(ids)
+    session.rewind(0)
+    rows = session.eval_all(np.array(ids))
+    assert rows.shape == (len(ids), model.info.vocab_size)
+    np.testing.assert_array_equal(rows[-1], logits)
+    session.rewind(3)
+    session.append(ids[3:-1])
+    np.testing.assert_array_equal(session.eval(ids[-1:]), logits)
+
+
+def test_step(model, ids):
+    sessions = [model.session() for _ in range(3)]
+    for i, s in enumerate(sessions):
+        s.append(ids[: i + 1])
+    logits = moe.step(sessions, ids[1:4])
+    for i, row in enumerate(logits):
+        np.testing.assert_array_equal(row, model.session().eval(ids[: i + 2]))
+    with pytest.raises(moe.ArgumentError, match="3 sessions"):
+        moe.step(sessions, ids[:2])
+    with pytest.raises(moe.StateError):
+        moe.step([sessions[0], sessions[0]], ids[:2])
+    assert [s.position for s in sessions] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("tokens, error", [([1.5], TypeError), (["a"], TypeError),
+                                           ([[1, 2]], moe.ShapeError), ([2**40], moe.RangeError),
+                                           ([-1], moe.RangeError), ([1536], moe.RangeError)])
+def test_bad_tokens(session, tokens, error):
+    with pytest.raises(error):
+        session.eval(tokens)
+    assert session.position == 0
+
+
+def test_too_long(model):
+    with model.session(context=4) as short:
+        assert short.context == 4
+        with pytest.raises(moe.TooLongError):
+            short.eval([5] * 5)
+        with pytest.raises(moe.RangeError):
+            short.rewind(2**32)
+        assert short.position == 0
+
+
+def test_closed(model, ids):
+    session = model.session()
+    session.close()
+    session.close()
+    assert session.closed
+    for action in (lambda: session.eval(ids), lambda: session.position, session.cancel,
+                   lambda: moe.step([session], [1]), session.__enter__,
+                   lambda: next(session.generate([1]))):
+        with pytest.raises(moe.StateError, match="session is closed"):
+            action()
+
+
+def test_children_keep_parents(ids):
+    env = moe.Environment(threads=1)
+    model = moe.Model(ROOT / "examples/models/stories.moe", env)
+    session = model.session()
+    expected = session.eval(ids)
+    env.close()
+    model.close()
+    with pytest.raises(moe.StateError, match="model is closed"):
+        model.session()
+    session.rewind(0)
+    np.testing.assert_array_equal(session.eval(ids), expected)
+    session.close()
+
+
+def test_router_and_statistics(session, ids):
+    with pytest.raises(moe.StateError):
+        session.routing(0)
+    session.count_routing()
+    usual = session.eval(ids)
+    stats = session.routing(0)
+    assert stats.n_experts == 16 and stats.n_tokens == 2 * len(ids)
+    assert stats.tokens_per_expert.shape == (16,) and stats.experts_per_token.shape == (17,)
+    assert stats.tokens_per_expert.sum() == 2 * stats.n_tokens
+    assert stats.experts_per_token[2] == stats.n_tokens
+    session.rewind(0)
+    session.set_router("topk:1")
+    session.count_routing()
+    assert not np.array_equal(session.eval(ids), usual)
+    assert session.routing(0).experts_per_token[1] == 2 * len(ids)
+    session.rewind(0)
+    session.set_router(None)
+    np.testing.assert_array_equal(session.eval(ids), usual)
+    with pytest.raises(moe.ArgumentError):
+        session.set_router("nonsense")
+    with pytest.raises(moe.RangeError):
+        session.routing(4)
+
+
+def test_perplexity(session):
+    text = (ROOT / "examples/models/stories.heldout.txt").read_text()[:20000]
+    seen = []
+    result = session.perplexity(text, lambda done, total: seen.append((done, total)))
+    assert 1.2 < result.perplexity < 1.6
+    assert result.perplexity == pytest.approx(np.exp(result.mean_nll))
+    assert seen[-1][0] == seen[-1][1] == result.n_scored
+    assert session.position == 0
+
+
+def test_exception_in_a_callback(session):
+    calls = []
+
+    def fail(done, total):
+        calls.append(done)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        session.perplexity([5] * 2000, fail)
+    assert len(calls) == 1
+    with pytest.raises(moe.CancelledError):
+        session.perplexity([5] * 2000, lambda done, total: False)
+    assert session.position == 0
+
+
+def test_cancel_and_busy_from_another_thread(model):
+    """A session that is in use refuses a second call and obeys cancel() from anywhere."""
+    with model.session() as session:
+        inside, checked = threading.Event(), threading.Event()
+        errors = []
+
+        def progress(done, total):
+            inside.set()
+            checked.wait(60)
+
+        def work():
+            try:
+                session.perplexity([5] * 5000, progress)
+            except moe.MoeError as e:
+                errors.append(e)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert inside.wait(60)
+        with pytest.raises(moe.StateError):
+            session.eval([1])
+        session.cancel()
+        checked.set()
+        thread.join(60)
+        assert [type(e) for e in errors] == [moe.CancelledError]
+        session.eval([1])  # usable again
+
+
+def test_close_during_a_call(model):
+    session = model.session()
+    result = session.perplexity([5] * 2000, lambda done, total: session.close())
+    assert result.n_scored > 0 and session.closed
