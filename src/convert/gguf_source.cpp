@@ -46,6 +46,9 @@ Json special_tokens(const Json& metadata) {
     const auto id = metadata.at(key).get<uint64_t>();
     if (id < tokens.size()) out[name] = tokens[id];
   }
+  if (metadata.contains("tokenizer.chat_template")) {
+    out["chat_template"] = metadata.at("tokenizer.chat_template");
+  }
   return out;
 }
 

@@ -311,6 +311,40 @@ void read_special_ids(const Json& document, const std::string& path, TokenizerDa
   find("pad_token", data.pad_id);
 }
 
+// A text, or a list of named ones of which "default" counts.
+std::string named_template(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return "";
+  for (const Json& entry : value) {
+    if (entry.is_object() && entry.value("name", Json()) == "default" &&
+        entry.value("template", Json()).is_string()) {
+      return entry.at("template").get<std::string>();
+    }
+  }
+  return "";
+}
+
+// As `transformers` looks for it: chat_template.jinja, chat_template.json, tokenizer_config.json.
+// It is taken as it is; what the library cannot evaluate is said when somebody wants to chat.
+std::string read_chat_template(const Checkpoint& checkpoint) {
+  constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
+  const std::string file = checkpoint.path() + "/chat_template.jinja";
+  if (path_exists(file)) return read_text_file(file, kMaxTemplateBytes);
+  for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
+    if (!checkpoint.has_document(name)) continue;
+    const Json document = checkpoint.document(name);
+    if (!document.is_object() || !document.contains("chat_template")) continue;
+    const std::string text = named_template(document.at("chat_template"));
+    if (text.size() > kMaxTemplateBytes) {
+      fail(MOE_ERR_FORMAT, "%s/%s: chat_template: %zu bytes, at most %llu",
+           checkpoint.path().c_str(), name, text.size(),
+           static_cast<unsigned long long>(kMaxTemplateBytes));
+    }
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
 }  // namespace
 
 TokenizerData parse_tokenizer(const Json& document, const std::string& what) {
@@ -351,6 +385,7 @@ TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& na
     if (!checkpoint.has_document(other)) continue;
     read_special_ids(checkpoint.document(other), checkpoint.path() + "/" + other, data);
   }
+  data.chat_template = read_chat_template(checkpoint);
   return data;
 }
 

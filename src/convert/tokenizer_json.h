@@ -50,6 +50,7 @@ struct TokenizerData {
   bool ignore_merges = false;
   std::string continuing_prefix;
   std::string end_suffix;
+  std::string chat_template;
 };
 
 /// `folder`/`name` (usually tokenizer.json) and the files beside it that name special tokens.

@@ -105,6 +105,7 @@ flatbuffers::Offset<fbs::Tokenizer> write_tokenizer(Builder& b, const TokenizerD
   const auto suffix = numbers(b, data.suffix);
   const auto continuing_prefix = text(b, data.continuing_prefix);
   const auto end_suffix = text(b, data.end_suffix);
+  const auto chat_template = text(b, data.chat_template);
   fbs::TokenizerBuilder t(b);
   t.add_kind(kind);
   t.add_token_bytes(token_bytes);
@@ -127,6 +128,7 @@ flatbuffers::Offset<fbs::Tokenizer> write_tokenizer(Builder& b, const TokenizerD
   t.add_ignore_merges(data.ignore_merges);
   t.add_continuing_prefix(continuing_prefix);
   t.add_end_suffix(end_suffix);
+  t.add_chat_template(chat_template);
   return t.Finish();
 }
 
