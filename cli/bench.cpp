@@ -97,7 +97,8 @@ class Runs {
       if (o_.n_generate == 0) continue;
       rewind(0);
       for (moe_session* s : sessions_) eval(s, o_.depth);
-      decode.push_back(o_.n_generate * o_.n_sessions / step(o_.depth, o_.n_generate));
+      decode.push_back(static_cast<double>(o_.n_generate) * o_.n_sessions /
+                       step(o_.depth, o_.n_generate));
     }
     Timing timing;
     if (!prefill.empty()) timing.prefill_tokens_per_s = median(prefill);
@@ -114,6 +115,8 @@ class Runs {
     moe_error error;
     const double start = now_seconds();
     if (n > 0) {
+      set_current_session(session);
+      stop_if_interrupted();
       check(moe_session_eval(session, tokens_.data(), static_cast<size_t>(n), nullptr, 0, &error),
             error);
     }
@@ -169,8 +172,9 @@ uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n
     moe_error error;
     check(moe_model_get_layer_info(model, i, &layer, &error), error);
     const int window = layer.window > 0 ? std::min(layer.window, seen) : seen;
-    bytes += static_cast<uint64_t>(window) * static_cast<uint64_t>(layer.n_kv_heads) *
-             static_cast<uint64_t>(layer.head_dim) * 2 * element;
+    const uint64_t scale = element == 1 ? sizeof(float) : 0;
+    bytes += static_cast<uint64_t>(window) * static_cast<uint64_t>(layer.n_kv_heads) * 2 *
+             (static_cast<uint64_t>(layer.head_dim) * element + scale);
   }
   return bytes;
 }

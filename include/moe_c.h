@@ -30,7 +30,8 @@
  *   moe_session_cancel alone may be called from anywhere at any time.
  * - Free children before parents: sessions, then models, then the environment. Every *_free takes
  * NULL.
- * - The library never exits, aborts, prints or throws. It has no state outside its handles.
+ * - The library never exits, aborts, prints or throws. It has no state outside its handles (but see
+ *   `isa` of moe_env_params). A thread that calls it needs 256 KiB of stack.
  */
 #ifndef MOE_C_H
 #define MOE_C_H
@@ -106,7 +107,8 @@ MOE_API const char* moe_version_string(void);
 typedef struct moe_env moe_env;
 
 /* Memory source of the caller. `allocate` returns NULL on failure and `align` is a power of two;
- * `deallocate` gets the size that was asked for. Called from any thread that calls the library. */
+ * `deallocate` gets the size that was asked for. Called from any thread that calls the library. On
+ * Linux the library may advise the kernel to use large pages for blocks that hold weights. */
 typedef struct moe_allocator {
   void* (*allocate)(void* user, size_t bytes, size_t align);
   void (*deallocate)(void* user, void* pointer, size_t bytes);
@@ -127,7 +129,9 @@ typedef struct moe_env_params {
   uint32_t struct_size;
   int32_t threads;    /* threads that compute, the caller's included; 0: what the machine
                          allows this process (affinity, cgroup); at most 1024 */
-  const char* isa;    /* NULL: the best this CPU has; or a name of moe_env_isas */
+  const char* isa;    /* NULL: the best this CPU has; or a name of moe_env_isas. "amx", if chosen,
+                         asks Linux for the tile registers: from then on the process cannot set
+                         alternate signal stacks that are too small for them (11 KiB). */
   const char* device; /* NULL or "auto", "cpu" */
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */
@@ -141,7 +145,7 @@ typedef struct moe_env_info {
   uint32_t struct_size;
   int32_t threads;
   const char* device; /* "cpu" */
-  const char* isa;    /* "avx512vnni" */
+  const char* isa;    /* "avx512vnni", one of moe_env_isas */
 } moe_env_info;
 
 MOE_API moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_error* error);

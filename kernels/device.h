@@ -75,7 +75,7 @@ struct KvLayer {
 };
 struct KvCacheView {
   KvType type = KvType::kF16;
-  int32_t capacity = 0;  // positions
+  int32_t capacity = 0;  // positions, a multiple of 64
   KvLayer layer;
 };
 

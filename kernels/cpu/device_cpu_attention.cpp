@@ -40,8 +40,9 @@ struct CachePlace {
 };
 
 CachePlace key_place(const KvCacheView& cache, int32_t head, int32_t position, int32_t head_dim) {
-  const int64_t row = static_cast<int64_t>(head) * cache.capacity + position;
-  return {(row - row % kKeyLanes) * head_dim + row % kKeyLanes, kKeyLanes};
+  const int64_t vectors =
+      static_cast<int64_t>(head) * cache.capacity + position / kKeyLanes * kKeyLanes;
+  return {vectors * head_dim + position % kKeyLanes, kKeyLanes};
 }
 
 CachePlace value_place(const KvCacheView& cache, int32_t head, int32_t position, int32_t head_dim) {
@@ -135,18 +136,22 @@ void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
     for (int64_t r = begin; r < end; ++r) prepare_row(rt.kernels, op, r);
   });
   const int64_t queries = int64_t{op.n_rows} * (op.n_heads / op.n_kv_heads);
-  const int64_t tiles = (queries + kMaxQueries - 1) / kMaxQueries;
-  const int64_t last = op.rows[op.n_rows - 1].position + 1;
-  const int64_t seen = op.window > 0 ? std::min<int64_t>(op.window, last) : last;
-  const int64_t work = 2 * seen * op.head_dim * std::min<int64_t>(queries, kMaxQueries);
+  // Enough tiles for every thread, even where that makes them smaller.
+  const int64_t wanted = 2 * rt.pool.n_threads();
+  const int64_t size = std::clamp<int64_t>(queries * op.n_kv_heads / wanted, 1, kMaxQueries);
+  const int64_t tiles = (queries + size - 1) / size;
+  int64_t seen = 1;
+  for (int32_t r = 0; r < op.n_rows; ++r) seen = std::max<int64_t>(seen, op.rows[r].position + 1);
+  if (op.window > 0) seen = std::min<int64_t>(op.window, seen);
+  const int64_t work = 2 * seen * op.head_dim * std::min(queries, size);
   rt.for_range(op.n_kv_heads * tiles, work, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       // First, last, second, last but one ...: neighbours together have the same number of keys, so
       // that the threads get equal shares.
       const int64_t turn = i % tiles;
-      const int64_t first = kMaxQueries * (turn % 2 == 0 ? turn / 2 : tiles - 1 - turn / 2);
+      const int64_t first = size * (turn % 2 == 0 ? turn / 2 : tiles - 1 - turn / 2);
       attend_range(rt.kernels, op, static_cast<int32_t>(i / tiles), first,
-                   std::min<int64_t>(queries, first + kMaxQueries));
+                   std::min(queries, first + size));
     }
   });
 }

@@ -57,18 +57,20 @@ bool cpu_has_avx512vnni() {
          has(cpuid(7).b, f_bw_vl) && has(cpuid(7).c, vbmi_vnni);
 }
 
-// Linux gives the tile registers to a process that asks; it refuses where signal stacks would be
-// too small for them.
 bool cpu_has_amx() {
   const uint32_t tile_int8 = bit(24) | bit(25);
-  if (!cpu_has_avx512vnni() || !has(saved_states(), bit(17) | bit(18))) return false;
-  if (!has(cpuid(7).d, tile_int8)) return false;
+  return cpu_has_avx512vnni() && has(saved_states(), bit(17) | bit(18)) &&
+         has(cpuid(7).d, tile_int8);
+}
+
+bool allow_amx() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 #else
 bool cpu_has_amx() { return false; }
+bool allow_amx() { return false; }
 bool cpu_has_avx2() { return false; }
 bool cpu_has_avxvnni() { return false; }
 bool cpu_has_avx512vnni() { return false; }

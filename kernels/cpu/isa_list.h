@@ -32,11 +32,17 @@ extern const CpuKernels kernels_scalar;
 struct IsaRow {
   const CpuKernels* kernels;
   bool (*runs_here)();
+  bool (*allow)() = nullptr;  // asks the system for it, where that is needed
 };
+
+/// After this the kernels of the row may be called.
+inline bool make_usable(const IsaRow& row) {
+  return row.runs_here() && (row.allow == nullptr || row.allow());
+}
 
 inline constexpr IsaRow kIsaList[] = {
 #if defined(MOE_ISA_AMX)
-    {&kernels_amx, cpu_has_amx},
+    {&kernels_amx, cpu_has_amx, allow_amx},
 #endif
 #if defined(MOE_ISA_AVX512VNNI)
     {&kernels_avx512vnni, cpu_has_avx512vnni},

@@ -29,7 +29,7 @@ const char* built_isas() { return kIsaNames + 1; }
 Result<const CpuKernels*> select_kernels(const char* isa) {
   const bool any = isa == nullptr || std::strcmp(isa, "auto") == 0;
   for (const IsaRow& row : kIsaList) {
-    if ((any || std::strcmp(isa, row.kernels->name) == 0) && row.runs_here()) {
+    if ((any || std::strcmp(isa, row.kernels->name) == 0) && make_usable(row)) {
       const CpuKernels* found = row.kernels;
       return found;
     }
@@ -46,7 +46,7 @@ Result<const CpuKernels*> select_kernels(const char* isa) {
 Span<const CpuKernels* const> runnable_kernels(const CpuKernels* (&storage)[8]) {
   size_t n = 0;
   for (const IsaRow& row : kIsaList) {
-    if (row.runs_here()) storage[n++] = row.kernels;
+    if (make_usable(row)) storage[n++] = row.kernels;
   }
   return {storage, n};
 }

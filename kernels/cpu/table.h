@@ -21,8 +21,9 @@
 namespace moe {
 
 /// Rows of one input, quantised for one activation precision; see linear_input_bytes().
-/// Rows are stored in groups of `max_tokens` (the rest in groups of 4, 2 and 1), the codes of a
-/// group four by four: (k / 4, token, 4), zero from n_cols to padded_cols.
+/// How the codes lie is the table's own business (most store groups of rows four by four, amx 64 by
+/// 64): only the linear() of the same table can read what its quantise_rows() wrote. They are zero
+/// from n_cols to padded_cols.
 struct LinearInput {
   ActPrecision act = ActPrecision::kF32;
   int32_t n_rows = 0;
@@ -83,7 +84,6 @@ struct AttentionTile {
 
 struct CpuKernels {
   const char* name;
-  int32_t max_tokens;  // rows of the largest group of LinearInput
 
   /// Quantises rows [begin, end) of input->x into codes, scales and sums. Rows are independent.
   void (*quantise_rows)(const LinearInput& input, int32_t begin, int32_t end);

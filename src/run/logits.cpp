@@ -88,7 +88,7 @@ Status log_sum_exp(Span<const float> logits, double* out) {
 size_t largest_index(Span<const float> logits) {
   const float best = largest(logits);
   size_t i = 0;
-  while (!(logits[i] == best)) ++i;
+  while (i + 1 < logits.size && !(logits[i] == best)) ++i;
   return i;
 }
 

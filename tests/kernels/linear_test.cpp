@@ -97,6 +97,41 @@ TEST(Linear, RaggedShapes) {
   }
 }
 
+// Few and many rows with several tiles and more inputs than a panel of decoded weights holds.
+TEST(Linear, TilesAndPanels) {
+  std::mt19937 rng(18);
+  for (const Kind& k : all_kinds()) {
+    if (k.act == ActPrecision::kF32) continue;
+    for (const int32_t n : {4, 9, 16, 17, 33, 140}) {
+      expect_definition(shape_of(k, n == 140 ? 40 : 150, 700, n), rng);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// An empty range of tiles writes nothing.
+TEST(Linear, NoTilesIsNothing) {
+  std::mt19937 rng(19);
+  for (const Kind& k : all_kinds()) {
+    for (const int32_t n : {1, 3, 8, 40}) {
+      const LinearProblem problem(shape_of(k, 40, 300, n), rng);
+      const AlignedBytes scratch(linear_input_bytes(n, 300));
+      const LinearInput input =
+          make_linear_input(k.act, problem.x(), 300, n, 300, nullptr, scratch.data());
+      for (const CpuKernels* kernels : runnable()) {
+        if (k.act != ActPrecision::kF32) kernels->quantise_rows(input, 0, n);
+        std::vector<float> y(static_cast<size_t>(40 * n), -7.0f);
+        LinearArgs args = problem.args(input, y.data());
+        for (const int64_t tile : {0, 1, 3}) {
+          args.tile_begin = args.tile_end = tile;
+          kernels->linear(args);
+        }
+        for (const float v : y) ASSERT_EQ(v, -7.0f) << kernels->name;
+      }
+    }
+  }
+}
+
 TEST(Linear, NoRowsIsNothing) {
   std::mt19937 rng(13);
   for (const Kind& k : all_kinds()) {

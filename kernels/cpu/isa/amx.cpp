@@ -460,6 +460,7 @@ void quantise_rows_amx(const LinearInput& in, int32_t begin, int32_t end) {
 
 void linear_amx(const LinearArgs& a) {
   if (!on_tiles(*a.input)) return kernels_avx512vnni.linear(a);
+  if (a.tile_begin >= a.tile_end) return;
   switch (a.weight->format) {
     case FormatId::kTernary2:
       return many_rows_on_tiles<Ternary2Panel>(a);
