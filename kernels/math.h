@@ -14,7 +14,9 @@
 #if defined(__CUDACC__)
 #define MOE_HD __host__ __device__ __forceinline__
 #define MOE_HD_CALL __host__ __device__ inline
+#define MOE_UNROLL_8 _Pragma("unroll 8")
 #else
+#define MOE_UNROLL_8 _Pragma("GCC unroll 8")
 #define MOE_HD inline __attribute__((always_inline))
 #define MOE_HD_CALL inline  // larger functions, whose address may be taken
 #endif
@@ -53,7 +55,7 @@ namespace math_detail {
 template <class L, size_t kN>
 MOE_HD typename L::F polynomial(typename L::F x, const float (&c)[kN]) {
   typename L::F r = L::splat(c[kN - 1]);
-#pragma GCC unroll 8
+MOE_UNROLL_8
   for (size_t i = kN - 1; i > 0; --i) r = L::add(L::mul(r, x), L::splat(c[i - 1]));
   return r;
 }

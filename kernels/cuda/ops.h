@@ -1,0 +1,211 @@
+#pragma once
+// The operations that the CUDA device is made of. Each is one file with its kernels and the
+// function that starts them. All pointers are device memory. Nothing here waits: sizes that only
+// the device knows (how many pairs were routed) are read by the kernels.
+//
+// Sums of codes are exact. Norms, quantisation, activations, routers, RoPE and sums of experts do
+// the operations of kernels/README.md in the same order as the CPU and give the same bits; float
+// weights and attention sum in another order.
+
+#include "kernels/cuda/launch.h"
+#include "kernels/device.h"
+
+namespace moe::cuda {
+
+/// How many rows there are: a number, or one that the device counted (then `n` is the most).
+struct RowCount {
+  int32_t n = 0;
+  const int32_t* counted = nullptr;
+};
+
+/// One norm for all rows, or norms[group[row]].
+struct RowNorms {
+  Norm one;
+  const Norm* norms = nullptr;
+  const int32_t* group = nullptr;  // (n_rows)
+};
+
+/// int8 codes of rows of activations (kernels/README.md, Quantisation). Codes from d to ld are 0.
+struct Codes {
+  int8_t* codes = nullptr;  // (n_rows, ld)
+  int64_t ld = 0;           // a multiple of 128
+  float* scales = nullptr;  // a8: (n_rows), a8_block: (n_rows, ceil(d / 256))
+  int32_t* sums = nullptr;  // of the codes, of the same shape
+};
+inline int64_t codes_ld(int64_t d) { return (d + 127) / 128 * 128; }
+inline int64_t codes_per_scale(ActPrecision act, int64_t d) {
+  return act == ActPrecision::kA8Block ? (d + kActBlock - 1) / kActBlock : 1;
+}
+
+struct PrepareOp {
+  RowCount rows;
+  int32_t d = 0;
+  const float* x = nullptr;  // (n_rows, ld_x)
+  int64_t ld_x = 0;
+  RowNorms norm;
+  float* normed = nullptr;  // (n_rows, d) or null; may be x where ld_x is d
+  Codes a8;                 // codes null: not wanted
+  Codes a8_block;
+};
+/// norm(x), as floats and as codes of either precision.
+cudaError_t prepare_rows(cudaStream_t stream, const PrepareOp& op);
+
+/// Which rows meet which matrix. Without `group`: all rows meet matrix 0.
+struct RowGroups {
+  RowCount rows;  // of outputs
+  int32_t max_groups = 1;
+  const int32_t* n_groups = nullptr;   // counted on the device; null: max_groups
+  const int32_t* group = nullptr;      // (n_groups): matrix of each group, ascending
+  const int32_t* begin = nullptr;      // (n_groups + 1): its output rows
+  const int32_t* input_row = nullptr;  // (n_rows): the input row of an output row; null: the same
+};
+
+/// A matrix with its bias, as it lies in tables on the device.
+struct Weight {
+  Matrix matrix;
+  const float* bias = nullptr;  // (rows) or null
+};
+
+/// One output of a product: y (+)= scale * (x W^T + bias).
+struct MatmulOut {
+  Weight weight;  // of all rows, or, with `table`, what all its matrices have in common
+  const Weight* table = nullptr;  // by group
+  float* y = nullptr;             // (n_rows, ld_y)
+  int64_t ld_y = 0;
+  bool accumulate = false;  // y = fused(scale, x W^T + bias, y)
+  float scale = 1;
+};
+
+/// The inputs in every precision that some matrix wants.
+struct MatmulInput {
+  const float* x = nullptr;  // (n_rows, ld_x), normed
+  int64_t ld_x = 0;
+  Codes a8;
+  Codes a8_block;
+};
+
+inline constexpr int32_t kMaxMatmulOuts = 3;
+
+struct MatmulOp {
+  RowGroups rows;
+  MatmulInput in;
+  MatmulOut outs[kMaxMatmulOuts];
+  int32_t n_outs = 0;
+};
+/// Several matrices on one input. The matrices of one table share shape, format, kinds and stride.
+cudaError_t matmul(cudaStream_t stream, const MatmulOp& op);
+
+struct GatedOp {
+  RowGroups rows;
+  MatmulInput in;
+  MatmulOut gate;  // only weight and table count; an empty weight: a network without gate
+  MatmulOut up;
+  ActivationConfig act;
+  float* hidden = nullptr;  // (n_rows, ld_hidden)
+  int64_t ld_hidden = 0;
+  uint64_t* n_positive = nullptr;  // += activations above 0, or null
+};
+/// hidden = act(gate x) * (up x + up_offset), or act(up x).
+cudaError_t gated_matmul(cudaStream_t stream, const GatedOp& op);
+
+struct EmbedOp {
+  Matrix table;
+  Matrix positions;  // may be empty
+  const BatchRow* rows = nullptr;
+  int32_t n_rows = 0;
+  float multiplier = 1;
+  float* x = nullptr;  // (n_rows, table.cols)
+};
+cudaError_t embed_rows(cudaStream_t stream, const EmbedOp& op);
+
+/// AttentionOp with `rows` and `caches` on the device; KvLayer as kernels/cuda/attention.cu lays it
+/// out. partial: attention_partial_floats() floats of scratch.
+struct DeviceAttentionOp {
+  AttentionOp op;
+  float* partial = nullptr;
+  int32_t max_rows_of_a_session = 0;  // 1: decode
+  int32_t max_position = 0;           // no row's position is above it
+};
+int64_t attention_partial_floats(int32_t max_rows, int32_t n_heads, int32_t head_dim);
+/// QK norm, RoPE, write of K and V, attention. The answer does not depend on max_position.
+cudaError_t attend(cudaStream_t stream, const DeviceAttentionOp& op);
+
+/// Routing on the device; arrays of `out` as in struct Routing, all set but scores.
+struct DeviceRouteOp {
+  RouterConfig config;
+  const float* scores = nullptr;          // (n_tokens, n_experts); null for hash
+  const float* selection_bias = nullptr;  // (n_experts) or null
+  const int32_t* table = nullptr;         // hash: (vocab)
+  const BatchRow* rows = nullptr;
+  int32_t n_subheads = 1;  // token = row * n_subheads + sub-head
+  int32_t n_experts = 0;
+  Routing out;
+  float* prob = nullptr;     // (n_tokens, max_k)
+  float* floats = nullptr;   // scratch (n_tokens, 2 n_experts)
+  int32_t* ints = nullptr;   // scratch (n_tokens, n_experts)
+  int32_t* fault = nullptr;  // set to 1 + token where a score is NaN or infinite
+};
+/// Every router of kernels/router; capacity too.
+cudaError_t route_tokens(cudaStream_t stream, const DeviceRouteOp& op);
+
+/// Scores of a cosine router: cosines of proj(x) and the embeddings.
+struct CosineOp {
+  RouterConfig config;
+  const float* projected = nullptr;  // (n_tokens, d_e)
+  Matrix embedding;                  // (n_experts, d_e)
+  int32_t n_tokens = 0;
+  float* scores = nullptr;  // (n_tokens, n_experts)
+};
+cudaError_t cosine_scores(cudaStream_t stream, const CosineOp& op);
+
+/// The kept pairs of a layer, sorted by expert and then by token: a pair is a slot of a token.
+struct PairLists {
+  int32_t* n_pairs = nullptr;   // (1)
+  int32_t* n_groups = nullptr;  // (1) experts that some token chose
+  int32_t* group = nullptr;     // (n_experts) these experts, ascending
+  int32_t* begin = nullptr;     // (n_experts + 1) their pairs
+  int32_t* token = nullptr;     // (n_tokens * max_k) of each pair
+  int32_t* expert = nullptr;    // (n_tokens * max_k) of each pair
+  int32_t* place = nullptr;     // (n_tokens, max_k) pair of each slot, -1: none
+};
+/// n_tokens and max_k as in `routing`. No atomics: the order is the same in every run.
+cudaError_t group_pairs(cudaStream_t stream, const Routing& routing, int32_t n_experts,
+                        const PairLists& out, int32_t* scratch);
+/// int32 that group_pairs wants as scratch.
+int64_t group_pairs_scratch(int32_t n_tokens, int32_t max_k, int32_t n_experts);
+
+/// Adds up what the experts gave, in ascending expert index, one fused multiply-add per element.
+struct CombineOp {
+  Routing routing;
+  const int32_t* place = nullptr;   // PairLists::place
+  const float* outputs = nullptr;   // (n_pairs, d)
+  const float* subtract = nullptr;  // (n_tokens, d) or null: taken off every output (X-MoE)
+  int32_t d = 0;
+  float* sum = nullptr;  // (n_tokens, d)
+};
+cudaError_t combine(cudaStream_t stream, const CombineOp& op);
+
+/// y (+)= scale * (sum + gate * shared), gate sigmoid(gate[row]) or 1. y may be sum.
+struct MergeOp {
+  int32_t n_rows = 0;
+  int32_t d = 0;
+  const float* sum = nullptr;     // (n_rows, d) or null: 0
+  const float* shared = nullptr;  // (n_rows, d) or null
+  const float* gate = nullptr;    // (n_rows) before the sigmoid, or null
+  bool accumulate = false;
+  float scale = 1;
+  float* y = nullptr;
+};
+cudaError_t merge_rows(cudaStream_t stream, const MergeOp& op);
+
+/// RoutingStats on the device: += what one layer did.
+struct CountOp {
+  Routing routing;
+  int32_t n_experts = 0;
+  uint64_t* tokens_per_expert = nullptr;  // (n_experts)
+  uint64_t* experts_per_token = nullptr;  // (n_experts + 1)
+  uint64_t* totals = nullptr;             // n_tokens, n_dropped
+};
+cudaError_t count_routing(cudaStream_t stream, const CountOp& op);
+
+}  // namespace moe::cuda

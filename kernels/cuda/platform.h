@@ -1,0 +1,121 @@
+#pragma once
+// What the kernels may use of CUDA, in one place: kernels are compiled by nvcc for a GPU, and by
+// the host compiler against tests/gpu/emulator, which runs every thread of a block in turn. Only
+// this file and launch.h know which.
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+namespace moe::cuda {
+
+inline constexpr int kWarp = 32;
+
+#if defined(MOE_CUDA_EMULATOR)
+
+using emulator::cp_async_16;
+using emulator::cp_async_commit;
+using emulator::cp_async_wait;
+using emulator::dp4a_s8;
+using emulator::dp4a_u8;
+using emulator::dynamic_shared;
+using emulator::fused;
+using emulator::half_bits;
+using emulator::half_value;
+using emulator::ldmatrix_x4;
+using emulator::load_once;
+using emulator::mma_s8s8;
+using emulator::mma_u8s8;
+
+#else
+
+/// The block's dynamic shared memory, 128-byte aligned.
+__device__ __forceinline__ uint8_t* dynamic_shared() {
+  extern __shared__ __align__(128) uint8_t moe_dynamic_shared[];
+  return moe_dynamic_shared;
+}
+
+/// a b + c with one rounding.
+__device__ __forceinline__ float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+
+/// IEEE half precision: to bits (half to even) and back.
+__device__ __forceinline__ uint16_t half_bits(float x) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+__device__ __forceinline__ float half_value(uint16_t bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+
+/// 16 bytes that are read once: past the first-level cache.
+__device__ __forceinline__ uint4 load_once(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+
+/// c + four products of the bytes of a (unsigned or signed) and of b (signed).
+__device__ __forceinline__ int32_t dp4a_u8(uint32_t a, uint32_t b, int32_t c) {
+  int32_t d;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+__device__ __forceinline__ int32_t dp4a_s8(uint32_t a, uint32_t b, int32_t c) {
+  int32_t d;
+  asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
+/// mma.m16n8k32: c (16, 8) += a (16, 32) b (32, 8), bytes to 32-bit sums. With g = lane / 4 and
+/// q = lane % 4: a0, a1 hold row g and g + 8, columns 4q..4q+3; a2, a3 the same rows, columns
+/// 16 + 4q..; b0, b1 hold column g, rows 4q.. and 16 + 4q..; c0, c1 row g, columns 2q and 2q + 1;
+/// c2, c3 row g + 8.
+__device__ __forceinline__ void mma_u8s8(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                         uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void mma_s8s8(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                         uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+/// Four 8 x 16-byte matrices from shared memory: lane l gives the address of row l % 8 of matrix
+/// l / 8; out[m] gets bytes 4 (lane % 4).. of row lane / 4 of matrix m.
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&out)[4], const void* row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(address));
+}
+
+/// Copies 16 bytes to shared memory behind the thread's back; zeros where `valid` is false. Done
+/// after commit, wait and a barrier.
+__device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(address), "l"(global), "r"(bytes));
+}
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;"); }
+/// Waits until at most `kPending` of the latest groups are under way.
+template <int kPending>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" : : "n"(kPending) : "memory");
+}
+
+#endif
+
+}  // namespace moe::cuda
