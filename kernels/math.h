@@ -14,11 +14,16 @@
 #if defined(__CUDACC__)
 #define MOE_HD __host__ __device__ __forceinline__
 #define MOE_HD_CALL __host__ __device__ inline
-#define MOE_UNROLL_8 _Pragma("unroll 8")
 #else
-#define MOE_UNROLL_8 _Pragma("GCC unroll 8")
 #define MOE_HD inline __attribute__((always_inline))
 #define MOE_HD_CALL inline  // larger functions, whose address may be taken
+#endif
+#if defined(__CUDA_ARCH__)
+#define MOE_UNROLL_8 _Pragma("unroll 8")
+#elif defined(__CUDACC__)  // nvcc's host side knows neither pragma
+#define MOE_UNROLL_8
+#else
+#define MOE_UNROLL_8 _Pragma("GCC unroll 8")
 #endif
 
 namespace moe {
