@@ -60,7 +60,7 @@ namespace math_detail {
 template <class L, size_t kN>
 MOE_HD typename L::F polynomial(typename L::F x, const float (&c)[kN]) {
   typename L::F r = L::splat(c[kN - 1]);
-MOE_UNROLL_8
+  MOE_UNROLL_8
   for (size_t i = kN - 1; i > 0; --i) r = L::add(L::mul(r, x), L::splat(c[i - 1]));
   return r;
 }

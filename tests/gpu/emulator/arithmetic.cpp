@@ -1,0 +1,96 @@
+// Matrix and dot-product instructions as the PTX manual (ISA 8.x) describes them.
+
+#include "emulator.h"
+
+namespace emulator {
+namespace {
+
+template <class T>
+T byte_of(uint32_t word, int i) {
+  return static_cast<T>(word >> (8 * i) & 0xff);
+}
+
+struct Operands {
+  uint32_t a[4];
+  uint32_t b[2];
+};
+
+// c (16, 8) += a (16, 32) b (32, 8): lane 4 g + q holds four consecutive k of row or column g.
+template <class A>
+void mma_bytes(const char* what, int32_t (&c)[4], const Operands& mine) {
+  const Exchange& e = exchange(what, ~0u, &mine, sizeof mine);
+  const int g = lane() / 4;
+  const int q = lane() % 4;
+  for (int i = 0; i < 4; ++i) {
+    const int row = g + (i / 2) * 8;
+    const int col = 2 * q + i % 2;
+    int32_t sum = c[i];
+    for (int k = 0; k < 32; ++k) {
+      const int q_k = k / 4 % 4;
+      const auto a = value_of<Operands>(e, (row % 8) * 4 + q_k);
+      const auto b = value_of<Operands>(e, col * 4 + q_k);
+      sum += int32_t{byte_of<A>(a.a[row / 8 + 2 * (k / 16)], k % 4)} *
+             int32_t{byte_of<int8_t>(b.b[k / 16], k % 4)};
+    }
+    c[i] = sum;
+  }
+}
+
+}  // namespace
+
+uint16_t half_bits(float x) {
+  const auto h = static_cast<_Float16>(x);
+  return __builtin_bit_cast(uint16_t, h);
+}
+float half_value(uint16_t bits) { return static_cast<float>(__builtin_bit_cast(_Float16, bits)); }
+
+int32_t dp4a_u8(uint32_t a, uint32_t b, int32_t c) {
+  for (int i = 0; i < 4; ++i) c += int32_t{byte_of<uint8_t>(a, i)} * byte_of<int8_t>(b, i);
+  return c;
+}
+int32_t dp4a_s8(uint32_t a, uint32_t b, int32_t c) {
+  for (int i = 0; i < 4; ++i) c += int32_t{byte_of<int8_t>(a, i)} * byte_of<int8_t>(b, i);
+  return c;
+}
+
+void mma_u8s8(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+              uint32_t b1) {
+  mma_bytes<uint8_t>("mma_u8s8", c, {{a0, a1, a2, a3}, {b0, b1}});
+}
+void mma_s8s8(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+              uint32_t b1) {
+  mma_bytes<int8_t>("mma_s8s8", c, {{a0, a1, a2, a3}, {b0, b1}});
+}
+
+void mma_f16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+             uint32_t b1) {
+  const Operands mine{{a0, a1, a2, a3}, {b0, b1}};
+  const Exchange& e = exchange("mma_f16", ~0u, &mine, sizeof mine);
+  const int g = lane() / 4;
+  const int q = lane() % 4;
+  for (int i = 0; i < 4; ++i) {
+    const int row = g + (i / 2) * 8;
+    const int col = 2 * q + i % 2;
+    double sum = c[i];
+    for (int k = 0; k < 16; ++k) {
+      const int q_k = k / 2 % 4;
+      const auto a = value_of<Operands>(e, (row % 8) * 4 + q_k);
+      const auto b = value_of<Operands>(e, col * 4 + q_k);
+      const uint32_t x = a.a[row / 8 + 2 * (k / 8)] >> (16 * (k % 2));
+      const uint32_t y = b.b[k / 8] >> (16 * (k % 2));
+      sum += static_cast<double>(half_value(static_cast<uint16_t>(x))) *
+             half_value(static_cast<uint16_t>(y));
+    }
+    c[i] = static_cast<float>(sum);
+  }
+}
+
+void ldmatrix_x4(uint32_t (&out)[4], const void* row) {
+  const Exchange& e = exchange("ldmatrix", ~0u, &row, sizeof row);
+  for (int m = 0; m < 4; ++m) {
+    const auto* source = static_cast<const uint8_t*>(value_of<const void*>(e, 8 * m + lane() / 4));
+    memcpy(&out[m], source + 4 * (lane() % 4), 4);
+  }
+}
+
+}  // namespace emulator

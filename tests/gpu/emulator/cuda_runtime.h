@@ -1,0 +1,127 @@
+#pragma once
+// The part of the CUDA runtime that kernels/cuda uses, over host memory. Streams are lazy: what is
+// enqueued runs when somebody waits, so that host code which overwrites a buffer too early is
+// found out. Device memory cannot be touched outside of kernels and copies.
+
+#include "emulator.h"
+
+enum cudaError_t : int {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInitializationError = 3,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+  cudaMemcpyDefault = 4
+};
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1, cudaStreamCaptureModeRelaxed };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0, cudaHostRegisterReadOnly = 8 };
+
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem;
+  int major, minor, multiProcessorCount, l2CacheSize;
+  size_t sharedMemPerBlockOptin;
+};
+
+struct EmulatedGraph;
+struct EmulatedEvent;
+using cudaGraph_t = EmulatedGraph*;
+using cudaGraphExec_t = EmulatedGraph*;
+using cudaEvent_t = EmulatedEvent*;
+
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaGetDeviceCount(int* n);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaDeviceSynchronize();
+
+cudaError_t cudaMalloc(void** out, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMallocHost(void** out, size_t bytes);
+cudaError_t cudaFreeHost(void* memory);
+template <class T>
+cudaError_t cudaMalloc(T** out, size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(out), bytes);
+}
+template <class T>
+cudaError_t cudaMallocHost(T** out, size_t bytes) {
+  return cudaMallocHost(reinterpret_cast<void**>(out), bytes);
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemset(void* to, int value, size_t bytes);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream = nullptr);
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr);
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph,
+                                 unsigned long long flags = 0);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+
+cudaError_t cudaEventCreate(cudaEvent_t* out);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value);
+
+namespace emulator {
+
+template <class F>
+cudaError_t launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, F thread) {
+  return static_cast<cudaError_t>(
+      launch_kernel(stream, blocks, threads, shared_bytes, std::move(thread)));
+}
+
+/// The machine that the runtime pretends to be.
+struct Machine {
+  int devices = 1;  // 0: cudaErrorNoDevice
+  cudaError_t driver =
+      cudaSuccess;  // what every first call answers, e.g. cudaErrorInsufficientDriver
+  size_t memory = size_t{1} << 30;
+};
+void set_machine(const Machine& machine);
+/// The call after `calls` others that can fail answers `error`; sticky: all after it too.
+void fail_after(int calls, cudaError_t error, bool sticky);
+void clear_failure();
+/// Calls that could have failed, since the start.
+int calls_made();
+/// Device memory in use, and kernels run.
+size_t bytes_in_use();
+int64_t launches();
+
+}  // namespace emulator

@@ -1,0 +1,286 @@
+#include "fibers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace emulator {
+namespace {
+
+constexpr size_t kStackBytes = 128 * 1024;
+constexpr unsigned kMaxThreads = 1024;
+
+enum class State : uint8_t { kReady, kAtWarp, kAtBlock, kDone };
+
+struct Copy {
+  void* to;
+  const void* from;
+  bool valid;
+};
+
+struct Fiber {
+  ucontext_t context;
+  uint8_t* stack = nullptr;
+  State state = State::kDone;
+  Position at;
+  uint32_t waits_for = 0;      // lanes of its collective
+  const char* what = nullptr;  // of its collective
+  uint8_t given[32];           // its value in the collective
+  Exchange own;                // of a collective of one lane
+  const Exchange* result = nullptr;
+  std::vector<std::vector<Copy>> copies;  // groups of cp.async; the last one is open
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake_stack = nullptr;
+#endif
+};
+
+struct Warp {
+  // A lane looks at a result long before this many others have followed: all lanes take turns.
+  static constexpr unsigned kExchanges = 64;
+  Exchange exchange[kExchanges];
+  unsigned next = 0;
+};
+
+struct Block {
+  std::vector<Fiber> fibers;
+  std::vector<Warp> warps;
+  std::vector<unsigned> order;
+  unsigned n = 0;
+  unsigned current = 0;
+  const std::function<void()>* body = nullptr;
+  uint8_t* shared = nullptr;
+  ucontext_t scheduler;
+#if defined(__SANITIZE_ADDRESS__)
+  void* scheduler_fake = nullptr;
+  const void* scheduler_stack = nullptr;
+  size_t scheduler_stack_bytes = 0;
+#endif
+  char error[256] = "";
+};
+
+Block g_block;
+uint32_t g_order = 0;
+
+Fiber& self() { return g_block.fibers[g_block.current]; }
+
+void to_scheduler(bool last) {
+  Fiber& f = self();
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(last ? nullptr : &f.fake_stack, g_block.scheduler_stack,
+                                 g_block.scheduler_stack_bytes);
+#endif
+  if (last) {
+    setcontext(&g_block.scheduler);
+  } else {
+    swapcontext(&f.context, &g_block.scheduler);
+  }
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(f.fake_stack, nullptr, nullptr);
+#endif
+}
+
+void fiber_main() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &g_block.scheduler_stack,
+                                  &g_block.scheduler_stack_bytes);
+#endif
+  (*g_block.body)();
+  self().state = State::kDone;
+  to_scheduler(true);
+}
+
+void run_fiber(unsigned index) {
+  g_block.current = index;
+  Fiber& f = g_block.fibers[index];
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&g_block.scheduler_fake, f.stack, kStackBytes);
+#endif
+  swapcontext(&g_block.scheduler, &f.context);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(g_block.scheduler_fake, nullptr, nullptr);
+#endif
+}
+
+void start_fiber(unsigned index, const Position& at) {
+  Fiber& f = g_block.fibers[index];
+  if (f.stack == nullptr) {
+    f.stack = static_cast<uint8_t*>(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (f.stack == MAP_FAILED) abort();
+  }
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_UNPOISON_MEMORY_REGION(f.stack, kStackBytes);
+#endif
+  f.state = State::kReady;
+  f.at = at;
+  f.at.thread = dim3(index % at.block_size.x, index / at.block_size.x % at.block_size.y,
+                     index / at.block_size.x / at.block_size.y);
+  f.copies.assign(1, {});
+  getcontext(&f.context);
+  f.context.uc_stack.ss_sp = f.stack;
+  f.context.uc_stack.ss_size = kStackBytes;
+  f.context.uc_link = nullptr;
+  makecontext(&f.context, fiber_main, 0);
+}
+
+void fail(const char* text, unsigned thread) {
+  if (g_block.error[0] != 0) return;
+  const Position& at = g_block.fibers[thread].at;
+  snprintf(g_block.error, sizeof g_block.error, "%s: block (%u, %u, %u), thread %u", text,
+           at.block.x, at.block.y, at.block.z, thread);
+}
+
+// All lanes of the calling fiber's collective that have arrived at the same one.
+bool warp_complete(unsigned index) {
+  const unsigned first = index & ~31u;
+  const Fiber& f = g_block.fibers[index];
+  for (unsigned l = 0; l < 32; ++l) {
+    if ((f.waits_for >> l & 1) == 0) continue;
+    if (first + l >= g_block.n) {
+      fail("a collective names a lane that does not exist", index);
+      return false;
+    }
+    const Fiber& other = g_block.fibers[first + l];
+    if (other.state == State::kDone) {
+      fail("a collective waits for a lane that has returned", index);
+      return false;
+    }
+    // Part of a warp may be busy by itself first; if it never ends, nothing moves any more.
+    if (other.state != State::kAtWarp || other.waits_for != f.waits_for) return false;
+    if (other.what != f.what) {
+      fail("lanes of a warp are at different collectives", index);
+      return false;
+    }
+  }
+  return true;
+}
+
+void arrive_at_block() {
+  for (unsigned i = 0; i < g_block.n; ++i) {
+    const Fiber& f = g_block.fibers[i];
+    if (f.state == State::kDone) return fail("a barrier waits for a thread that has returned", i);
+    if (f.state != State::kAtBlock) return;
+  }
+  for (unsigned i = 0; i < g_block.n; ++i) g_block.fibers[i].state = State::kReady;
+}
+
+void set_order(unsigned n) {
+  if (g_block.order.size() == n && g_order < 2) {
+    if (n > 0 && (g_block.order[0] == 0) == (g_order == 0)) return;
+  }
+  g_block.order.resize(n);
+  for (unsigned i = 0; i < n; ++i) g_block.order[i] = g_order == 1 ? n - 1 - i : i;
+  static std::mt19937 random(1);
+  if (g_order > 1) {
+    random.seed(g_order++);
+    std::shuffle(g_block.order.begin(), g_block.order.end(), random);
+  }
+}
+
+}  // namespace
+
+const Position& here() { return self().at; }
+uint8_t* dynamic_shared() { return g_block.shared; }
+int lane() { return static_cast<int>(g_block.current & 31); }
+void set_thread_order(uint32_t order) { g_order = order; }
+
+const Exchange& exchange(const char* what, uint32_t mask, const void* value, size_t n) {
+  const unsigned index = g_block.current;
+  const unsigned first = index & ~31u;
+  Fiber& f = self();
+  if ((mask >> (index & 31) & 1) == 0) fail("a lane outside of the mask is at a collective", index);
+  memcpy(f.given, value, n);
+  if (mask == 1u << (index & 31)) {
+    memcpy(f.own.bytes[index & 31], f.given, sizeof f.given);
+    return f.own;
+  }
+  f.state = State::kAtWarp;
+  f.waits_for = mask;
+  f.what = what;
+  if (!warp_complete(index)) {
+    to_scheduler(false);
+    return *self().result;
+  }
+  Warp& warp = g_block.warps[index / 32];
+  Exchange& e = warp.exchange[warp.next++ % Warp::kExchanges];
+  for (unsigned l = 0; l < 32; ++l) {
+    if ((mask >> l & 1) == 0) continue;
+    Fiber& other = g_block.fibers[first + l];
+    memcpy(e.bytes[l], other.given, sizeof other.given);
+    other.result = &e;
+    other.state = State::kReady;
+  }
+  return e;
+}
+
+void block_barrier() {
+  self().state = State::kAtBlock;
+  arrive_at_block();
+  if (self().state != State::kReady) to_scheduler(false);
+}
+
+void cp_async_16(void* shared, const void* global, bool valid) {
+  self().copies.back().push_back({shared, global, valid});
+}
+void cp_async_commit() { self().copies.emplace_back(); }
+void cp_async_wait_for(int pending) {
+  auto& groups = self().copies;
+  // the last group is the open one
+  const size_t done = groups.size() - 1 > static_cast<size_t>(pending)
+                          ? groups.size() - 1 - static_cast<size_t>(pending)
+                          : 0;
+  for (size_t g = 0; g < done; ++g) {
+    for (const Copy& c : groups[g]) {
+      if (c.valid) {
+        memcpy(c.to, c.from, 16);
+      } else {
+        memset(c.to, 0, 16);
+      }
+    }
+  }
+  groups.erase(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+const char* run_block(const Position& at, uint8_t* shared, const std::function<void()>& thread) {
+  const unsigned n = at.block_size.x * at.block_size.y * at.block_size.z;
+  if (g_block.fibers.empty()) {
+    g_block.fibers.resize(kMaxThreads);
+    g_block.warps.resize(kMaxThreads / 32);
+  }
+  g_block.n = n;
+  g_block.body = &thread;
+  g_block.shared = shared;
+  g_block.error[0] = 0;
+  set_order(n);
+  for (unsigned i = 0; i < n; ++i) start_fiber(i, at);
+  for (unsigned left = n; left > 0;) {
+    bool progress = false;
+    for (const unsigned i : g_block.order) {
+      if (g_block.fibers[i].state != State::kReady) continue;
+      progress = true;
+      run_fiber(i);
+      if (g_block.fibers[i].state == State::kDone) --left;
+      if (g_block.error[0] != 0) return g_block.error;  // the other fibers are left where they are
+    }
+    if (progress || left == 0) continue;
+    for (unsigned i = 0; i < n; ++i) {
+      const State s = g_block.fibers[i].state;
+      if (s == State::kAtBlock) fail("a barrier is not reached by every thread", i);
+      if (s == State::kAtWarp) fail("a collective is not reached by every lane", i);
+    }
+    return g_block.error;
+  }
+  return "";
+}
+
+}  // namespace emulator

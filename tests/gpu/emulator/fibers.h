@@ -1,0 +1,16 @@
+#pragma once
+// The threads of one block as fibers of the calling thread.
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <functional>
+
+#include "emulator.h"
+
+namespace emulator {
+
+/// Runs one block; returns an empty string, or what went wrong (a deadlock, a diverged collective).
+const char* run_block(const Position& at, uint8_t* shared, const std::function<void()>& thread);
+
+}  // namespace emulator
