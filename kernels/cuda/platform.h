@@ -10,6 +10,13 @@ namespace moe::cuda {
 
 inline constexpr int kWarp = 32;
 
+/// Unrolls the loop that follows, so that arrays indexed in it can live in registers.
+#if defined(__CUDA_ARCH__)
+#define MOE_CUDA_UNROLL _Pragma("unroll")
+#else
+#define MOE_CUDA_UNROLL
+#endif
+
 #if defined(MOE_CUDA_EMULATOR)
 
 using emulator::cp_async_16;

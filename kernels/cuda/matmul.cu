@@ -1,0 +1,64 @@
+// Which kernels compute a product.
+
+#include "kernels/cuda/matmul.cuh"
+#include "kernels/cuda/matmul.h"
+
+namespace moe::cuda {
+namespace {
+
+/// Whether one launch can compute both.
+bool alike(const Matrix& a, const Matrix& b) {
+  return a.format == b.format && a.act == b.act && a.scale_kind == b.scale_kind &&
+         a.group == b.group && a.cols == b.cols;
+}
+
+cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels) {
+  return product_any(stream, args);
+}
+
+}  // namespace
+
+cudaError_t matmul_with(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels) {
+  if (op.rows.rows.n == 0) return cudaSuccess;
+  bool done[kMaxMatmulOuts] = {};
+  for (int32_t i = 0; i < op.n_outs; ++i) {
+    if (done[i]) continue;
+    ProductArgs args;
+    args.rows = op.rows;
+    args.in = op.in;
+    for (int32_t j = i; j < op.n_outs; ++j) {
+      if (done[j] || !alike(op.outs[i].weight.matrix, op.outs[j].weight.matrix)) continue;
+      args.outs[args.n_outs++] = op.outs[j];
+      done[j] = true;
+    }
+    if (const cudaError_t error = start(stream, args, kernels); error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t gated_matmul_with(cudaStream_t stream, const GatedOp& op, ProductKernels kernels) {
+  if (op.rows.rows.n == 0) return cudaSuccess;
+  ProductArgs args;
+  args.rows = op.rows;
+  args.in = op.in;
+  args.n_outs = 1;
+  args.outs[0].weight = op.up.weight;
+  args.outs[0].table = op.up.table;
+  args.outs[0].y = op.hidden;
+  args.outs[0].ld_y = op.ld_hidden;
+  args.activated = true;
+  args.gated = !op.gate.weight.matrix.empty() || op.gate.table != nullptr;
+  args.gate = op.gate;
+  args.act = op.act;
+  args.n_positive = op.n_positive;
+  return start(stream, args, kernels);
+}
+
+cudaError_t matmul(cudaStream_t stream, const MatmulOp& op) {
+  return matmul_with(stream, op, ProductKernels::kAuto);
+}
+cudaError_t gated_matmul(cudaStream_t stream, const GatedOp& op) {
+  return gated_matmul_with(stream, op, ProductKernels::kAuto);
+}
+
+}  // namespace moe::cuda

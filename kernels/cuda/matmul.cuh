@@ -1,0 +1,143 @@
+#pragma once
+// What the kernels of the matrix products share: their arguments, which rows and which matrix a
+// block has, and what happens to a sum before it is stored.
+//
+// Grids: x counts chunks of output rows (of all groups), y counts tiles of weights (of all outs).
+
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/ops.h"
+
+namespace moe::cuda {
+
+/// The arguments of one launch: outs that share everything that a kernel is chosen by.
+struct ProductArgs {
+  RowGroups rows;
+  MatmulInput in;
+  MatmulOut outs[kMaxMatmulOuts];
+  int32_t first_y[kMaxMatmulOuts] = {};  // first blockIdx.y of each out
+  int32_t n_outs = 0;
+  int32_t split = 1;  // warps that share a tile's inputs
+
+  // hidden layers: outs[0] is `up`, and its y the activations
+  bool activated = false;
+  bool gated = false;
+  MatmulOut gate;
+  ActivationConfig act;
+  uint64_t* n_positive = nullptr;
+};
+
+/// Output rows [begin, end) of a block, and the index of their matrix.
+struct RowChunk {
+  int32_t begin;
+  int32_t end;
+  int32_t matrix;
+};
+
+/// Chunks of all rows: at least as many as find_chunk() tells apart.
+inline int64_t n_chunks(const RowGroups& rows, int32_t chunk) {
+  if (rows.group == nullptr) return (int64_t{rows.rows.n} + chunk - 1) / chunk;
+  return int64_t{rows.rows.n} / chunk + rows.max_groups;
+}
+
+/// The chunk with number `index`; false where there is none. All lanes of a warp call it together.
+/// Chunk c of group g has the number begin[g] / kChunk + g + c: different for all, and ascending.
+template <int kChunk>
+__device__ __forceinline__ bool find_chunk(const RowGroups& rows, int32_t index, RowChunk* out) {
+  if (rows.group == nullptr) {
+    int32_t n = rows.rows.n;
+    if (rows.rows.counted != nullptr && *rows.rows.counted < n) n = *rows.rows.counted;
+    out->begin = index * kChunk;
+    out->end = out->begin + kChunk < n ? out->begin + kChunk : n;
+    out->matrix = 0;
+    return out->begin < out->end;
+  }
+  const int32_t n_groups = rows.n_groups != nullptr ? *rows.n_groups : rows.max_groups;
+  const int32_t lane = static_cast<int32_t>(threadIdx.x % kWarp);
+  int32_t group = 0;  // the last one whose first chunk is not behind `index`
+  for (int32_t span = n_groups; span > 1;) {
+    const int32_t step = (span + kWarp - 1) / kWarp;
+    const int32_t candidate = group + lane * step;
+    const bool before = lane * step < span && rows.begin[candidate] / kChunk + candidate <= index;
+    group += (__popc(__ballot_sync(~0u, before)) - 1) * step;
+    span = step < n_groups - group ? step : n_groups - group;
+  }
+  if (n_groups <= 0) return false;
+  const int32_t begin = rows.begin[group];
+  const int32_t end = rows.begin[group + 1];
+  out->begin = begin + (index - begin / kChunk - group) * kChunk;
+  out->end = out->begin + kChunk < end ? out->begin + kChunk : end;
+  out->matrix = rows.group[group];
+  return out->begin < out->end;
+}
+
+__device__ __forceinline__ int32_t input_row(const RowGroups& rows, int32_t row) {
+  return rows.input_row != nullptr ? rows.input_row[row] : row;
+}
+
+/// The out that blockIdx.y is for. Selected value by value: an index that is known only at run
+/// time would put the arguments into local memory.
+__device__ __forceinline__ MatmulOut find_out(const ProductArgs& a, int32_t* y) {
+  const auto index = static_cast<int32_t>(blockIdx.y);
+  MatmulOut out = a.outs[0];
+  *y = index;
+  for (int i = 1; i < kMaxMatmulOuts; ++i) {
+    if (i >= a.n_outs || index < a.first_y[i]) continue;
+    out = a.outs[i];
+    *y = index - a.first_y[i];
+  }
+  return out;
+}
+
+/// The weight that a group of rows meets. Shape, format and kinds are those of out.weight.
+__device__ __forceinline__ Weight find_weight(const MatmulOut& out, int32_t matrix) {
+  Weight w = out.weight;
+  if (out.table != nullptr) {
+    const Weight& own = out.table[matrix];
+    w.matrix.tiles = own.matrix.tiles;
+    w.matrix.scales = own.matrix.scales;
+    w.bias = own.bias;
+  }
+  return w;
+}
+
+/// Activation scales of an input row.
+__device__ __forceinline__ int32_t n_act_scales(const Matrix& m) {
+  return m.act == ActPrecision::kA8Block ? (m.cols + kActBlock - 1) / kActBlock : 1;
+}
+
+/// Scale of a row; `group` counts groups of inputs (0 for other kinds).
+__device__ __forceinline__ float weight_scale(const Matrix& m, int32_t row, int32_t group) {
+  if (m.scale_kind == ScaleKind::kTensor) return m.scales[0];
+  if (m.scale_kind == ScaleKind::kRow) return m.scales[row];
+  if (m.scale_kind == ScaleKind::kNone) return 1.0f;
+  const int32_t n_groups = (m.cols + m.group - 1) / m.group;
+  return m.scales[(int64_t{row / kTileRows} * n_groups + group) * kTileRows + row % kTileRows];
+}
+
+/// Stores scale * (v + bias), or adds it up.
+__device__ __forceinline__ void finish(const MatmulOut& out, float bias, bool has_bias, float v,
+                                       float* y) {
+  if (has_bias) v = v + bias;
+  if (out.accumulate) {
+    v = fused(out.scale, v, *y);
+  } else if (out.scale != 1.0f) {
+    v = out.scale * v;
+  }
+  *y = v;
+}
+
+/// Adds what the lanes of a warp counted.
+__device__ __forceinline__ void add_positive(uint64_t* total, uint32_t n) {
+  if (total == nullptr) return;
+  const uint32_t sum = __reduce_add_sync(~0u, n);
+  if (threadIdx.x % kWarp == 0 && sum != 0) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(total), static_cast<unsigned long long>(sum));
+  }
+}
+
+inline int32_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTileRows; }
+
+/// The families of kernels (kernels/cuda/README.md). Each file has one.
+cudaError_t product_any(cudaStream_t stream, ProductArgs args);
+
+}  // namespace moe::cuda

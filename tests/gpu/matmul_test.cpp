@@ -1,0 +1,494 @@
+// The matrix products of kernels/cuda against their definition, bit for bit.
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu/select.h"
+#include "tests/gpu/product_case.h"
+
+namespace moe {
+namespace {
+
+using cuda::ProductKernels;
+constexpr ProductKernels kFamilies[] = {ProductKernels::kAuto, ProductKernels::kAny,
+                                        ProductKernels::kFewRows, ProductKernels::kManyRows};
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+constexpr float kUntouched = -12345.5f;
+
+::testing::AssertionResult same_bits(const std::vector<float>& got,
+                                     const std::vector<float>& want) {
+  if (got.size() != want.size()) return ::testing::AssertionFailure() << "sizes differ";
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (std::memcmp(&got[i], &want[i], 4) == 0) continue;
+    return ::testing::AssertionFailure()
+           << "output " << i << ": " << got[i] << ", by definition " << want[i];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+/// What a product does with its result.
+struct After {
+  bool accumulate = false;
+  float scale = 1;
+};
+
+// Every row of the input meets every matrix.
+void expect_dense(const std::vector<const TestMatrix*>& matrices, const TestInput& input, int32_t n,
+                  After after, ProductKernels family) {
+  cuda::MatmulOp op;
+  op.rows.rows.n = n;
+  op.in = input.on_device();
+  std::vector<DeviceArray<float>> ys;
+  for (const TestMatrix* m : matrices) {
+    const int64_t ld = m->matrix().rows + 3;
+    ys.emplace_back(std::vector<float>(at(n * ld), kUntouched));
+    cuda::MatmulOut& out = op.outs[op.n_outs++];
+    out.weight = m->on_device();
+    out.y = ys.back().data();
+    out.ld_y = ld;
+    out.accumulate = after.accumulate;
+    out.scale = after.scale;
+  }
+  ASSERT_EQ(cuda::matmul_with(nullptr, op, family), cudaSuccess);
+  for (size_t o = 0; o < matrices.size(); ++o) {
+    std::vector<float> want;
+    for (int32_t i = 0; i < n; ++i) {
+      for (const float v : matrices[o]->times(input.row(i))) {
+        want.push_back(after.accumulate ? std::fma(after.scale, v, kUntouched) : after.scale * v);
+      }
+      want.insert(want.end(), 3, kUntouched);
+    }
+    ASSERT_TRUE(same_bits(ys[o].values(), want))
+        << describe({matrices[o]->matrix().format, matrices[o]->matrix().scale_kind,
+                     matrices[o]->matrix().group, matrices[o]->matrix().act})
+        << " (" << matrices[o]->matrix().rows << ", " << matrices[o]->matrix().cols << ") n " << n
+        << " family " << static_cast<int>(family);
+  }
+}
+
+TEST(CudaMatmul, EveryKindMatchesItsDefinition) {
+  std::mt19937 rng(1);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    const TestMatrix m(kind, 40, 300, rng, false);
+    const TestInput input(9, 300, rng);
+    for (const ProductKernels family : kFamilies) {
+      for (const int32_t n : {1, 3, 9}) {
+        expect_dense({&m}, input, n, {}, family);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(CudaMatmul, RaggedShapes) {
+  std::mt19937 rng(2);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    for (const int32_t cols : {1, 5, 16, 21, 64, 127, 129, 257, 640}) {
+      const int32_t rows = cols % 3 == 0 ? 1 : 17 + cols % 31;
+      const TestMatrix m(kind, rows, cols, rng, true);
+      const TestInput input(2, cols, rng);
+      for (const ProductKernels family : kFamilies) {
+        expect_dense({&m}, input, 1 + cols % 2, {}, family);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Rows beyond one chunk of every kernel, and several tiles.
+TEST(CudaMatmul, ManyRows) {
+  std::mt19937 rng(3);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    const TestMatrix m(kind, 150, 200, rng, false, 1);
+    const TestInput input(140, 200, rng);
+    for (const int32_t n : {17, 33, 65, 140}) {
+      expect_dense({&m}, input, n, {},
+                   n == 140 ? ProductKernels::kManyRows : ProductKernels::kAuto);
+      if (HasFatalFailure()) return;
+      if (n == 65) continue;
+      expect_dense({&m}, input, n == 140 ? 33 : n, {}, ProductKernels::kFewRows);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// More inputs than a block of warps takes in one round.
+TEST(CudaMatmul, ManyInputs) {
+  std::mt19937 rng(4);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    const TestMatrix m(kind, 18, 9000, rng, false, 1);
+    const TestInput input(2, 9000, rng);
+    for (const ProductKernels family : kFamilies) {
+      expect_dense({&m}, input, 2, {}, family);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CudaMatmul, BiasScaleAndAccumulate) {
+  std::mt19937 rng(5);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    const TestInput input(3, 100, rng);
+    for (const bool bias : {false, true}) {
+      const TestMatrix m(kind, 21, 100, rng, bias);
+      for (const ProductKernels family : kFamilies) {
+        expect_dense({&m}, input, 3, {true, bias ? 0.37f : 1.0f}, family);
+        expect_dense({&m}, input, 3, {false, 0.37f}, family);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Up to three matrices on one input, of one kind and of several.
+TEST(CudaMatmul, SeveralOutputs) {
+  std::mt19937 rng(6);
+  const std::vector<WeightKind> kinds = all_weight_kinds();
+  const TestInput input(10, 260, rng);
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const TestMatrix q(kinds[i], 70, 260, rng, true);
+    const TestMatrix k(kinds[i], 33, 260, rng, false);
+    const TestMatrix v(kinds[i], 16, 260, rng, true);
+    const TestMatrix other(kinds[(i + 5) % kinds.size()], 48, 260, rng, false);
+    for (const ProductKernels family : kFamilies) {
+      expect_dense({&q, &k, &v}, input, i % 2 == 0 ? 10 : 1, {}, family);
+      expect_dense({&k, &other, &v}, input, 2, {}, family);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CudaMatmul, NoRowsIsNothing) {
+  std::mt19937 rng(7);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    const TestMatrix m(kind, 16, 64, rng, false);
+    const TestInput input(0, 64, rng);
+    for (const ProductKernels family : kFamilies) expect_dense({&m}, input, 0, {}, family);
+  }
+}
+
+// The device knows that there are fewer rows than the host thinks.
+TEST(CudaMatmul, CountedRows) {
+  std::mt19937 rng(8);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    const TestMatrix m(kind, 20, 130, rng, false);
+    const TestInput input(12, 130, rng);
+    for (const ProductKernels family : kFamilies) {
+      for (const int32_t n : {0, 1, 9, 12}) {
+        const DeviceArray<int32_t> counted(std::vector<int32_t>{n});
+        const DeviceArray<float> y(std::vector<float>(12 * 20, kUntouched));
+        cuda::MatmulOp op;
+        op.rows.rows = {12, counted.data()};
+        op.in = input.on_device();
+        op.n_outs = 1;
+        op.outs[0].weight = m.on_device();
+        op.outs[0].y = y.data();
+        op.outs[0].ld_y = 20;
+        ASSERT_EQ(cuda::matmul_with(nullptr, op, family), cudaSuccess);
+        std::vector<float> want;
+        for (int32_t i = 0; i < n; ++i) {
+          const std::vector<float> row = m.times(input.row(i));
+          want.insert(want.end(), row.begin(), row.end());
+        }
+        want.resize(12 * 20, kUntouched);
+        ASSERT_TRUE(same_bits(y.values(), want)) << describe(kind);
+      }
+    }
+  }
+}
+
+// The largest sums there are: every product has the same sign.
+TEST(CudaMatmul, LargestSumsDoNotWrapOrSaturate) {
+  for (const WeightKind& kind : all_weight_kinds()) {
+    if (kind.act == ActPrecision::kF32) continue;
+    for (const int sign : {-1, 1}) {
+      const int code = sign * (kind.format == FormatId::kInt8 ? 127 : 1);
+      for (const int32_t cols : {255, 4096, 65536}) {
+        if (cols == 65536 && sign == 1) continue;  // long, and nothing new
+        const TestMatrix m(kind, 17, cols, code);
+        for (const float value : {1.0f, -1.0f}) {
+          const TestInput input(std::vector<float>(at(cols), value), 1, cols);
+          for (const ProductKernels family : kFamilies) {
+            expect_dense({&m}, input, 1, {}, family);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+// With float activations only the order of the sum differs from the CPU's.
+TEST(CudaMatmul, FloatsAreCloseToTheCpu) {
+  std::mt19937 rng(9);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    if (kind.act != ActPrecision::kF32) continue;
+    const TestMatrix m(kind, 33, 700, rng, true);
+    const TestInput input(2, 700, rng);
+    for (int32_t i = 0; i < 2; ++i) {
+      std::vector<float> bound;
+      const std::vector<float> cpu = m.times_as_cpu(input.row(i), &bound);
+      const std::vector<float> gpu = m.times(input.row(i));  // the tests above: the GPU's bits
+      for (size_t r = 0; r < cpu.size(); ++r) ASSERT_NEAR(gpu[r], cpu[r], bound[r]);
+    }
+  }
+}
+
+TEST(CudaMatmul, NonFiniteInputsGiveNan) {
+  std::mt19937 rng(10);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    if (kind.act == ActPrecision::kF32) continue;
+    std::vector<float> x(3 * 300, 0.5f);
+    x[300 + 299] = INFINITY;
+    const TestInput input(x, 3, 300);
+    const TestMatrix m(kind, 16, 300, 1);
+    for (const ProductKernels family : kFamilies) {
+      const DeviceArray<float> y(48);
+      cuda::MatmulOp op;
+      op.rows.rows.n = 3;
+      op.in = input.on_device();
+      op.n_outs = 1;
+      op.outs[0].weight = m.on_device();
+      op.outs[0].y = y.data();
+      op.outs[0].ld_y = 16;
+      ASSERT_EQ(cuda::matmul_with(nullptr, op, family), cudaSuccess);
+      const std::vector<float> got = y.values();
+      for (size_t i = 0; i < 48; ++i) EXPECT_EQ(std::isnan(got[i]), i / 16 == 1);
+    }
+  }
+}
+
+// --- Experts ---
+
+struct Experts {
+  std::vector<TestMatrix> matrices;
+  DeviceArray<cuda::Weight> table;
+  cuda::MatmulOut out;  // weight and table
+
+  Experts(const WeightKind& kind, int n, int32_t rows, int32_t cols, std::mt19937& rng, bool bias) {
+    std::vector<cuda::Weight> weights;
+    for (int i = 0; i < n; ++i) {
+      matrices.emplace_back(kind, rows, cols, rng, bias);
+      weights.push_back(matrices.back().on_device());
+    }
+    table = DeviceArray<cuda::Weight>(weights);
+    out.weight.matrix = matrices[0].matrix();
+    out.weight.matrix.tiles = nullptr;
+    out.weight.matrix.scales = nullptr;
+    out.table = table.data();
+  }
+};
+
+struct GroupShape {
+  std::vector<int32_t> sizes;
+  std::vector<int32_t> matrices;
+  int32_t max_groups;
+};
+const GroupShape kGroupShapes[] = {
+    {{1, 1, 1}, {0, 3, 4}, 3},
+    {{2, 9, 1, 17}, {1, 2, 3, 4}, 5},
+    {{}, {}, 5},
+    {{70}, {2}, 4},
+};
+
+TEST(CudaMatmul, GroupsMeetTheirMatrices) {
+  std::mt19937 rng(11);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    const Experts experts(kind, 5, 40, 150, rng, true);
+    const TestInput input(6, 150, rng);
+    for (const GroupShape& shape : kGroupShapes) {
+      const TestGroups groups(shape.sizes, shape.matrices, shape.max_groups, 6, rng);
+      for (const ProductKernels family : kFamilies) {
+        const int32_t room = groups.n_rows() + 2;  // the host knows only the most there can be
+        const DeviceArray<float> y(std::vector<float>(at(room) * 40, kUntouched));
+        cuda::MatmulOp op;
+        op.rows = groups.on_device();
+        op.rows.rows.n = room;
+        op.in = input.on_device();
+        op.n_outs = 1;
+        op.outs[0] = experts.out;
+        op.outs[0].y = y.data();
+        op.outs[0].ld_y = 40;
+        ASSERT_EQ(cuda::matmul_with(nullptr, op, family), cudaSuccess);
+        std::vector<float> want;
+        for (int32_t i = 0; i < groups.n_rows(); ++i) {
+          const std::vector<float> row =
+              experts.matrices[at(groups.matrix_of(i))].times(input.row(groups.input_of(i)));
+          want.insert(want.end(), row.begin(), row.end());
+        }
+        want.resize(at(room) * 40, kUntouched);
+        ASSERT_TRUE(same_bits(y.values(), want))
+            << describe(kind) << " family " << static_cast<int>(family);
+      }
+    }
+  }
+}
+
+// Every row finds its group, however many there are.
+TEST(CudaMatmul, ManyGroups) {
+  std::mt19937 rng(12);
+  const WeightKind kind{FormatId::kTernary2, ScaleKind::kTensor, 0, ActPrecision::kA8};
+  const int n = 300;
+  const Experts experts(kind, n, 3, 20, rng, false);
+  const TestInput input(6, 20, rng);
+  for (const int n_groups : {31, 32, 33, 299}) {
+    std::vector<int32_t> sizes, matrices;
+    for (int32_t g = 0; g < n_groups; ++g) {
+      sizes.push_back(static_cast<int32_t>(rng() % 3) * static_cast<int32_t>(rng() % 6));
+      matrices.push_back(g + (g > 200 ? 1 : 0));
+    }
+    const TestGroups groups(sizes, matrices, n, 6, rng);
+    for (const ProductKernels family : kFamilies) {
+      const DeviceArray<float> y(std::vector<float>(at(groups.n_rows()) * 3, kUntouched));
+      cuda::MatmulOp op;
+      op.rows = groups.on_device();
+      op.in = input.on_device();
+      op.n_outs = 1;
+      op.outs[0] = experts.out;
+      op.outs[0].y = y.data();
+      op.outs[0].ld_y = 3;
+      ASSERT_EQ(cuda::matmul_with(nullptr, op, family), cudaSuccess);
+      std::vector<float> want;
+      for (int32_t i = 0; i < groups.n_rows(); ++i) {
+        const std::vector<float> row =
+            experts.matrices[at(groups.matrix_of(i))].times(input.row(groups.input_of(i)));
+        want.insert(want.end(), row.begin(), row.end());
+      }
+      ASSERT_TRUE(same_bits(y.values(), want)) << n_groups << " groups";
+    }
+  }
+}
+
+// --- Gate and up ---
+
+struct Hidden {
+  std::vector<float> values;
+  uint64_t n_positive = 0;
+};
+
+// The CPU's own activation on products by definition.
+Hidden hidden_by_cpu(const ActivationConfig& act, const TestMatrix* gate, const TestMatrix& up,
+                     const float* x) {
+  const CpuKernels* storage[8];
+  const CpuKernels& kernels = *runnable_kernels(storage)[0];
+  const std::vector<float> u = up.times(x);
+  const std::vector<float> g = gate != nullptr ? gate->times(x) : u;
+  Hidden h;
+  h.values.resize(u.size());
+  h.n_positive = kernels.activation(act, gate != nullptr ? g.data() : nullptr, u.data(),
+                                    static_cast<int>(u.size()), h.values.data());
+  return h;
+}
+
+constexpr Activation kActivations[] = {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
+                                       Activation::kSilu, Activation::kRelu2};
+
+void expect_gated(const WeightKind& kind_of_gate, const WeightKind& kind, bool with_gate,
+                  const ActivationConfig& act, int32_t n, ProductKernels family,
+                  std::mt19937& rng) {
+  const TestMatrix gate(kind_of_gate, 37, 150, rng, n % 2 == 0);
+  const TestMatrix up(kind, 37, 150, rng, n % 2 == 1);
+  const TestInput input(n, 150, rng);
+  const DeviceArray<float> y(std::vector<float>(at(n) * 40, kUntouched));
+  const DeviceArray<uint64_t> positive(std::vector<uint64_t>{100});
+  cuda::GatedOp op;
+  op.rows.rows.n = n;
+  op.in = input.on_device();
+  if (with_gate) op.gate.weight = gate.on_device();
+  op.up.weight = up.on_device();
+  op.act = act;
+  op.hidden = y.data();
+  op.ld_hidden = 40;
+  op.n_positive = n == 3 ? nullptr : positive.data();
+  ASSERT_EQ(cuda::gated_matmul_with(nullptr, op, family), cudaSuccess);
+  std::vector<float> want;
+  uint64_t n_positive = 100;
+  for (int32_t i = 0; i < n; ++i) {
+    const Hidden h = hidden_by_cpu(act, with_gate ? &gate : nullptr, up, input.row(i));
+    want.insert(want.end(), h.values.begin(), h.values.end());
+    want.insert(want.end(), 3, kUntouched);
+    n_positive += h.n_positive;
+  }
+  ASSERT_TRUE(same_bits(y.values(), want))
+      << describe(kind) << " n " << n << " activation " << static_cast<int>(act.kind) << " gate "
+      << with_gate << " family " << static_cast<int>(family);
+  ASSERT_EQ(positive.values()[0], n == 3 ? 100 : n_positive);
+}
+
+TEST(CudaGatedMatmul, EveryKindMatchesItsDefinition) {
+  std::mt19937 rng(13);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    for (const ProductKernels family : kFamilies) {
+      for (const bool gate : {false, true}) {
+        expect_gated(kind, kind, gate, {}, 1, family, rng);
+        expect_gated(kind, kind, gate, {}, 3, family, rng);
+        expect_gated(kind, kind, gate, {}, 10, family, rng);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(CudaGatedMatmul, ActivationsMatchTheCpu) {
+  std::mt19937 rng(14);
+  for (const Activation kind : kActivations) {
+    for (const FormatId format : {FormatId::kTernary2, FormatId::kInt8, FormatId::kTernary3}) {
+      for (const ProductKernels family : kFamilies) {
+        for (const bool gate : {false, true}) {
+          const WeightKind w{format, ScaleKind::kRow, 0, ActPrecision::kA8};
+          expect_gated(w, w, gate, {kind, 1.702f, 0, 0}, 2, family, rng);
+          expect_gated(w, w, gate, {kind, 1, 0.7f, 1}, 2, family, rng);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// Gate and up need not be stored alike.
+TEST(CudaGatedMatmul, MixedKinds) {
+  std::mt19937 rng(15);
+  const std::vector<WeightKind> kinds = all_weight_kinds();
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    for (const ProductKernels family : kFamilies) {
+      expect_gated(kinds[i], kinds[(i + 7) % kinds.size()], true, {}, 5, family, rng);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CudaGatedMatmul, GroupsMeetTheirMatrices) {
+  std::mt19937 rng(16);
+  for (const WeightKind& kind : all_weight_kinds()) {
+    const Experts gates(kind, 5, 24, 100, rng, true);
+    const Experts ups(kind, 5, 24, 100, rng, false);
+    const TestInput input(6, 100, rng);
+    for (const GroupShape& shape : kGroupShapes) {
+      const TestGroups groups(shape.sizes, shape.matrices, shape.max_groups, 6, rng);
+      for (const ProductKernels family : kFamilies) {
+        const DeviceArray<float> y(std::vector<float>(at(groups.n_rows()) * 24, kUntouched));
+        cuda::GatedOp op;
+        op.rows = groups.on_device();
+        op.in = input.on_device();
+        op.gate = gates.out;
+        op.up = ups.out;
+        op.hidden = y.data();
+        op.ld_hidden = 24;
+        ASSERT_EQ(cuda::gated_matmul_with(nullptr, op, family), cudaSuccess);
+        std::vector<float> want;
+        for (int32_t i = 0; i < groups.n_rows(); ++i) {
+          const size_t expert = at(groups.matrix_of(i));
+          const Hidden h = hidden_by_cpu({}, &gates.matrices[expert], ups.matrices[expert],
+                                         input.row(groups.input_of(i)));
+          want.insert(want.end(), h.values.begin(), h.values.end());
+        }
+        ASSERT_TRUE(same_bits(y.values(), want))
+            << describe(kind) << " family " << static_cast<int>(family);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,254 @@
+#include "tests/gpu/product_case.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "quant/activation.h"
+
+namespace moe {
+namespace {
+
+bool ternary(FormatId f) { return f == FormatId::kTernary2 || f == FormatId::kTernary3; }
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+}  // namespace
+
+std::vector<WeightKind> all_weight_kinds() {
+  std::vector<WeightKind> kinds;
+  for (const ActPrecision act : {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block}) {
+    for (const FormatId f : {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8}) {
+      kinds.push_back({f, ScaleKind::kTensor, 0, act});
+      kinds.push_back({f, ScaleKind::kRow, 0, act});
+    }
+    for (const int32_t group : {64, 128, 256}) {
+      kinds.push_back({FormatId::kTernary2, ScaleKind::kGroup, group, act});
+    }
+  }
+  for (const FormatId f : {FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {
+    kinds.push_back({f, ScaleKind::kNone, 0, ActPrecision::kF32});
+  }
+  return kinds;
+}
+
+std::string describe(const WeightKind& k) {
+  return std::string(format_info(k.format).name) + " scales " +
+         std::to_string(static_cast<int>(k.scale)) + " group " + std::to_string(k.group) +
+         " activations " + std::to_string(static_cast<int>(k.act));
+}
+
+TestMatrix::TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, std::mt19937& rng,
+                       bool bias, int step) {
+  matrix_ = {kind.format, kind.scale, kind.act, kind.group, rows, cols, 0, nullptr, nullptr};
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  const bool integer = format_info(kind.format).integer;
+  std::vector<float> elements(at(rows) * at(cols));
+  for (float& e : elements) {
+    const int code = ternary(kind.format) ? static_cast<int>(rng() % 3) - 1
+                                          : static_cast<int>(rng() % 255) - 127;
+    e = integer ? static_cast<float>(code) : normal(rng);
+  }
+  scales_.resize(scale_count(kind.scale, kind.group, rows, cols));
+  for (float& s : scales_) s = std::exp2(normal(rng)) / 64;
+  if (bias) bias_.resize(at(rows));
+  for (float& b : bias_) b = normal(rng);
+  pack(elements, step);
+}
+
+TestMatrix::TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, int code) {
+  matrix_ = {kind.format, kind.scale, kind.act, kind.group, rows, cols, 0, nullptr, nullptr};
+  scales_.assign(scale_count(kind.scale, kind.group, rows, cols), 1.0f);
+  pack(std::vector<float>(at(rows) * at(cols), static_cast<float>(code)), 1);
+}
+
+void TestMatrix::pack(const std::vector<float>& elements, int step) {
+  const WeightFormat& f = format_info(matrix_.format);
+  const size_t cols = at(matrix_.cols);
+  const size_t tile = f.tile_bytes(matrix_.cols);
+  const size_t n_tiles = at((matrix_.rows + 15) / 16);
+  // What lies between the tiles belongs to others.
+  tiles_.assign((at(step) * (n_tiles - 1) + 1) * tile, 0xA5);
+  elements_.resize(elements.size());
+  for (size_t t = 0; t < n_tiles; ++t) {
+    const size_t first = 16 * t * cols;
+    const int n = std::min(16, matrix_.rows - static_cast<int>(16 * t));
+    uint8_t* out = tiles_.data() + at(step) * t * tile;
+    if (f.integer) {
+      const std::vector<int8_t> codes(elements.begin() + static_cast<std::ptrdiff_t>(first),
+                                      elements.end());
+      f.pack_codes(codes.data(), matrix_.cols, n, matrix_.cols, out);
+    } else {
+      f.pack_values(&elements[first], matrix_.cols, n, matrix_.cols, out);
+    }
+    for (int r = 0; r < n; ++r) {
+      f.read_row(out, matrix_.cols, r, &elements_[first + at(r) * cols]);
+    }
+  }
+  matrix_.tile_stride = static_cast<int64_t>(at(step) * tile);
+  matrix_.tiles = tiles_.data();
+  matrix_.scales = scales_.data();
+  EXPECT_TRUE(check_matrix(matrix_).ok()) << check_matrix(matrix_).text();
+  device_tiles_ = DeviceArray<uint8_t>(tiles_);
+  device_scales_ = DeviceArray<float>(scales_);
+  device_bias_ = DeviceArray<float>(bias_);
+}
+
+cuda::Weight TestMatrix::on_device() const {
+  cuda::Weight w{matrix_, device_bias_.data()};
+  w.matrix.tiles = device_tiles_.data();
+  w.matrix.scales = device_scales_.data();
+  return w;
+}
+
+float TestMatrix::scale_at(int32_t row, int32_t col) const {
+  if (matrix_.scale_kind == ScaleKind::kNone) return 1;
+  return scales_[at(scale_index(matrix_.scale_kind, matrix_.group, matrix_.cols, row, col))];
+}
+
+float TestMatrix::integer_product(const float* x, int32_t row) const {
+  const int32_t cols = matrix_.cols;
+  const float* w = &elements_[at(row) * at(cols)];
+  std::vector<int8_t> codes(at(cols));
+  std::vector<float> sx;
+  const bool a8 = matrix_.act == ActPrecision::kA8;
+  const bool grouped = matrix_.scale_kind == ScaleKind::kGroup;
+  const int32_t block = a8 ? cols : kActBlock;
+  for (int32_t k = 0; k < cols; k += block) {
+    const int32_t n = std::min(block, cols - k);
+    sx.push_back(quantise_activations(x + k, n, a8 ? -128 : -127, &codes[at(k)]).scale);
+  }
+  const int32_t step = grouped ? matrix_.group : block;
+  float total = 0;
+  for (int32_t k = 0; k < cols; k += step) {
+    int64_t sum = 0;
+    for (int32_t i = k; i < std::min(k + step, cols); ++i) {
+      sum += static_cast<int64_t>(w[i]) * codes[at(i)];
+    }
+    const float s = sx[at(a8 ? 0 : k / kActBlock)];
+    if (a8 && !grouped) return static_cast<float>(sum) * (s * scale_at(row, 0));
+    total = std::fma(static_cast<float>(sum), grouped ? s * scale_at(row, k) : s, total);
+  }
+  return grouped ? total : total * scale_at(row, 0);
+}
+
+// Chains of `segment` fused multiply-adds, which are added up within a group or all inputs.
+float TestMatrix::float_product(const float* x, int32_t row, int32_t segment) const {
+  const int32_t cols = matrix_.cols;
+  const float* w = &elements_[at(row) * at(cols)];
+  const bool grouped = matrix_.scale_kind == ScaleKind::kGroup;
+  float chain = 0, sum = 0, total = 0;
+  for (int32_t k = 0; k < cols; ++k) {
+    chain = std::fma(w[k], x[k], chain);
+    const bool last = k + 1 == cols;
+    const bool group_ends = grouped && ((k + 1) % matrix_.group == 0 || last);
+    if ((k + 1) % segment == 0 || last || group_ends) {
+      sum = sum + chain;
+      chain = 0;
+    }
+    if (group_ends) {
+      total = std::fma(sum, scale_at(row, k), total);
+      sum = 0;
+    }
+  }
+  return grouped ? total : sum * scale_at(row, 0);
+}
+
+std::vector<float> TestMatrix::times(const float* x) const {
+  std::vector<float> y;
+  for (int32_t r = 0; r < matrix_.rows; ++r) {
+    const float v =
+        matrix_.act == ActPrecision::kF32 ? float_product(x, r, 32) : integer_product(x, r);
+    y.push_back(bias_.empty() ? v : v + bias_[at(r)]);
+  }
+  return y;
+}
+
+std::vector<float> TestMatrix::times_as_cpu(const float* x, std::vector<float>* bound) const {
+  std::vector<float> y;
+  for (int32_t r = 0; r < matrix_.rows; ++r) {
+    const float v = float_product(x, r, 1 << 30);
+    y.push_back(bias_.empty() ? v : v + bias_[at(r)]);
+    // Either order is within n roundings of the exact sum, relative to the sum of magnitudes.
+    double magnitude = std::fabs(double{y.back()});
+    for (int32_t k = 0; k < matrix_.cols; ++k) {
+      magnitude += std::fabs(double{elements_[at(r) * at(matrix_.cols) + at(k)]} * double{x[k]}) *
+                   double{scale_at(r, k)};
+    }
+    bound->push_back(static_cast<float>(2 * (matrix_.cols + 4) * 0x1p-24 * magnitude));
+  }
+  return y;
+}
+
+TestInput::TestInput(int32_t n, int32_t cols, std::mt19937& rng) : n_(n), cols_(cols) {
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  x_.resize(at(n) * at(cols));
+  for (float& v : x_) v = normal(rng) * std::exp2(normal(rng));
+  *this = TestInput(x_, n, cols);
+}
+
+TestInput::TestInput(std::vector<float> x, int32_t n, int32_t cols)
+    : n_(n), cols_(cols), x_(std::move(x)), device_x_(x_) {
+  a8_ = quantise(ActPrecision::kA8);
+  a8_block_ = quantise(ActPrecision::kA8Block);
+}
+
+TestInput::DeviceCodes TestInput::quantise(ActPrecision act) const {
+  const int64_t ld = cuda::codes_ld(cols_);
+  const int32_t block = act == ActPrecision::kA8 ? cols_ : kActBlock;
+  std::vector<int8_t> codes(at(n_ * ld), 0);
+  std::vector<float> scales;
+  std::vector<int32_t> sums;
+  for (int32_t i = 0; i < n_; ++i) {
+    for (int32_t k = 0; k < cols_; k += block) {
+      const int32_t n = std::min(block, cols_ - k);
+      int8_t* out = &codes[at(i * ld + k)];
+      scales.push_back(
+          quantise_activations(row(i) + k, n, act == ActPrecision::kA8 ? -128 : -127, out).scale);
+      int32_t sum = 0;
+      for (int32_t j = 0; j < n; ++j) sum += out[j];
+      sums.push_back(sum);
+    }
+  }
+  return {DeviceArray<int8_t>(codes), DeviceArray<float>(scales), DeviceArray<int32_t>(sums)};
+}
+
+cuda::Codes TestInput::view(const DeviceCodes& c) const {
+  return {c.codes.data(), cuda::codes_ld(cols_), c.scales.data(), c.sums.data()};
+}
+
+cuda::MatmulInput TestInput::on_device() const {
+  return {device_x_.data(), cols_, view(a8_), view(a8_block_)};
+}
+
+TestGroups::TestGroups(const std::vector<int32_t>& sizes, const std::vector<int32_t>& matrices,
+                       int32_t max_groups, int32_t n_inputs, std::mt19937& rng)
+    : max_groups_(max_groups) {
+  std::vector<int32_t> begin(1, 0);
+  for (size_t g = 0; g < sizes.size(); ++g) {
+    for (int32_t i = 0; i < sizes[g]; ++i) {
+      input_.push_back(static_cast<int32_t>(rng() % static_cast<uint32_t>(n_inputs)));
+      matrix_.push_back(matrices[g]);
+    }
+    begin.push_back(static_cast<int32_t>(input_.size()));
+  }
+  // What routing leaves behind the last group means nothing.
+  std::vector<int32_t> group = matrices;
+  group.resize(at(max_groups), -1000);
+  begin.resize(at(max_groups) + 1, -7);
+  n_groups_ = DeviceArray<int32_t>(std::vector<int32_t>{static_cast<int32_t>(sizes.size())});
+  group_ = DeviceArray<int32_t>(group);
+  begin_ = DeviceArray<int32_t>(begin);
+  input_row_ = DeviceArray<int32_t>(input_);
+}
+
+cuda::RowGroups TestGroups::on_device() const {
+  cuda::RowGroups rows;
+  rows.rows.n = n_rows();
+  rows.max_groups = max_groups_;
+  rows.n_groups = n_groups_.data();
+  rows.group = group_.data();
+  rows.begin = begin_.data();
+  rows.input_row = input_row_.data();
+  return rows;
+}
+
+}  // namespace moe

@@ -1,0 +1,100 @@
+#pragma once
+// Matrices, activations and what their products are by definition, for the tests of the matrix
+// products on a GPU.
+
+#include <random>
+
+#include "kernels/cuda/matmul.h"
+#include "quant/list.h"
+#include "tests/gpu/device_memory.h"
+
+namespace moe {
+
+struct WeightKind {
+  FormatId format = FormatId::kF32;
+  ScaleKind scale = ScaleKind::kNone;
+  int32_t group = 0;
+  ActPrecision act = ActPrecision::kF32;
+};
+/// Every kind that a model can hold.
+std::vector<WeightKind> all_weight_kinds();
+std::string describe(const WeightKind& kind);
+
+/// One matrix in host memory and on the device. Its tiles lie `step` tile sizes apart.
+class TestMatrix {
+ public:
+  TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, std::mt19937& rng, bool bias,
+             int step = 2);
+  /// Every code is `code`, every scale 1.
+  TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, int code);
+
+  const Matrix& matrix() const { return matrix_; }
+  cuda::Weight on_device() const;
+  /// x W^T + bias for one row of inputs, in the order of a GPU (float weights:
+  /// kernels/cuda/README).
+  std::vector<float> times(const float* x) const;
+  /// The same in the order of the CPU, and what it may differ by.
+  std::vector<float> times_as_cpu(const float* x, std::vector<float>* bound) const;
+
+ private:
+  void pack(const std::vector<float>& elements, int step);
+  float scale_at(int32_t row, int32_t col) const;
+  float integer_product(const float* x, int32_t row) const;
+  float float_product(const float* x, int32_t row, int32_t segment) const;
+
+  std::vector<float> elements_;  // as stored, without scales
+  std::vector<float> scales_;
+  std::vector<float> bias_;
+  std::vector<uint8_t> tiles_;
+  Matrix matrix_;
+  DeviceArray<uint8_t> device_tiles_;
+  DeviceArray<float> device_scales_;
+  DeviceArray<float> device_bias_;
+};
+
+/// Rows of inputs in every precision.
+class TestInput {
+ public:
+  TestInput(int32_t n, int32_t cols, std::mt19937& rng);
+  TestInput(std::vector<float> x, int32_t n, int32_t cols);
+  const float* row(int32_t i) const { return x_.data() + int64_t{i} * cols_; }
+  cuda::MatmulInput on_device() const;
+
+ private:
+  struct DeviceCodes {
+    DeviceArray<int8_t> codes;
+    DeviceArray<float> scales;
+    DeviceArray<int32_t> sums;
+  };
+  DeviceCodes quantise(ActPrecision act) const;
+  cuda::Codes view(const DeviceCodes& c) const;
+
+  int32_t n_;
+  int32_t cols_;
+  std::vector<float> x_;
+  DeviceArray<float> device_x_;
+  DeviceCodes a8_;
+  DeviceCodes a8_block_;
+};
+
+/// Groups of rows as routing makes them: group i has sizes[i] rows of matrix matrices[i].
+class TestGroups {
+ public:
+  TestGroups(const std::vector<int32_t>& sizes, const std::vector<int32_t>& matrices,
+             int32_t max_groups, int32_t n_inputs, std::mt19937& rng);
+  cuda::RowGroups on_device() const;
+  int32_t n_rows() const { return static_cast<int32_t>(input_.size()); }
+  int32_t input_of(int32_t row) const { return input_[static_cast<size_t>(row)]; }
+  int32_t matrix_of(int32_t row) const { return matrix_[static_cast<size_t>(row)]; }
+
+ private:
+  int32_t max_groups_;
+  std::vector<int32_t> input_;   // by row
+  std::vector<int32_t> matrix_;  // by row
+  DeviceArray<int32_t> n_groups_;
+  DeviceArray<int32_t> group_;
+  DeviceArray<int32_t> begin_;
+  DeviceArray<int32_t> input_row_;
+};
+
+}  // namespace moe
