@@ -10,7 +10,9 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMaxShards = 512;  // all stay open
+constexpr size_t kMaxShards = 512;                  // all stay open
+constexpr uint32_t kPutTensor = uint32_t{1} << 31;  // SourceTensor::file from here on: no file
+constexpr size_t kMaxNameInLine = 30;
 constexpr const char* kGguf = ".gguf";
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
@@ -25,18 +27,36 @@ void check_shard_name(const std::string& name, const std::string& index) {
   }
 }
 
+// The line has to fit into an error's text. Trainers wrap the weights in "model" or "module", and
+// Megatron nests them; what `transformers` wrote is flat, perhaps in several files.
+[[noreturn]] void fail_pickle(const std::string& name) {
+  if (name.starts_with("pytorch_model")) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "%.60s: a pickle can run code and is not read. In its folder run: python -c \"import glob,"
+         "torch,safetensors.torch as s;s.save_file({k:v.contiguous().clone() for x in glob.glob("
+         "'pytorch_model*.bin') for k,v in torch.load(x,weights_only=True).items()},"
+         "'model.safetensors')\"",
+         name.c_str());
+  }
+  const bool fits = name.size() <= kMaxNameInLine;
+  fail(MOE_ERR_UNSUPPORTED,
+       "%.32s: pickles can run code. In its folder run: python -c \"import torch as t,safetensors."
+       "torch as s;d=t.load('%s',weights_only=True);f=lambda d,p='':{p[1:]:d.contiguous().clone()}"
+       "if t.is_tensor(d)else{a:b for k in getattr(d,'keys',list)()for a,b in f(d[k],p+'.'+k)."
+       "items()};s.save_file(f(d.get('module',d.get('model',d))),'model.safetensors')\"",
+       name.c_str(), fits ? name.c_str() : "THE FILE");
+}
+
 [[noreturn]] void fail_without_weights(const std::string& folder) {
   std::error_code ignored;
+  std::string pickle;  // the first by name, so that the message is always the same
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     const std::string kind = entry.path().extension().string();
     if (kind != ".bin" && kind != ".pt" && kind != ".pth") continue;
-    fail(MOE_ERR_UNSUPPORTED,
-         "%.60s: a PyTorch pickle can run code and is not read. In %.100s run: python -c \"import "
-         "torch, safetensors.torch as s; s.save_file({k: v.contiguous().clone() for k, v in "
-         "torch.load('%.60s', weights_only=True).items()}, 'model.safetensors')\"",
-         name.c_str(), folder.c_str(), name.c_str());
+    if (pickle.empty() || name < pickle) pickle = name;
   }
+  if (!pickle.empty()) fail_pickle(pickle);
   fail(MOE_ERR_NOT_FOUND, "%s: neither %s nor %s is there", folder.c_str(), kSingle, kIndex);
 }
 
@@ -116,6 +136,21 @@ void Checkpoint::put_document(const std::string& name, Json document) {
   documents_[name] = std::move(document);
 }
 
+void Checkpoint::put_tensor(const std::string& name, std::vector<int64_t> shape,
+                            std::vector<float> values) {
+  if (find(name) != nullptr) {
+    fail(MOE_ERR_FORMAT, "tensor %.200s: the configuration says what it is, the checkpoint has it",
+         name.c_str());
+  }
+  SourceTensor tensor;
+  tensor.name = name;
+  tensor.shape = std::move(shape);
+  tensor.file = kPutTensor + static_cast<uint32_t>(put_tensors_.size());
+  tensor.n_elements = values.size();
+  tensors_.emplace(name, std::move(tensor));
+  put_tensors_.push_back(std::move(values));
+}
+
 void Checkpoint::rename(const std::function<std::string(const std::string&)>& new_name) {
   std::map<std::string, SourceTensor, std::less<>> old;
   old.swap(tensors_);
@@ -168,6 +203,11 @@ void Checkpoint::read_as(const SourceTensor& tensor, uint64_t first, size_t n, T
     fail(MOE_ERR_SHAPE, "tensor %.200s: a slice cuts through blocks of %u", tensor.name.c_str(),
          info.block);
   }
+  if (tensor.file >= kPutTensor) {
+    const float* values = put_tensors_[tensor.file - kPutTensor].data() + first;
+    convert(SourceType::kF32, reinterpret_cast<const unsigned char*>(values), n, out);
+    return;
+  }
   constexpr size_t kPieceBytes = size_t{256} << 10;
   std::vector<unsigned char> piece(std::min(n / info.block * info.bytes, kPieceBytes));
   const size_t per_piece = kPieceBytes / info.bytes * info.block;
@@ -193,7 +233,8 @@ void Checkpoint::read(const SourceTensor& tensor, uint64_t first, size_t n, int6
 
 void Checkpoint::read_bytes(const SourceTensor& tensor, uint64_t first, size_t n,
                             uint8_t* out) const {
-  const uint64_t bytes = source_bytes(tensor.type, tensor.n_elements);
+  const uint64_t bytes =
+      tensor.file < kPutTensor ? source_bytes(tensor.type, tensor.n_elements) : 0;
   if (first > bytes || n > bytes - first) {
     fail(MOE_ERR_INTERNAL, "tensor %s: read beyond its end", tensor.name.c_str());
   }

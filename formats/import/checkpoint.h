@@ -31,6 +31,8 @@ class Checkpoint {
   bool has_document(const std::string& name) const;
   Json document(const std::string& name, const JsonLimits& limits = {}) const;
   void put_document(const std::string& name, Json document);
+  /// A tensor that no file has. MOE_ERR_FORMAT when there is one of this name.
+  void put_tensor(const std::string& name, std::vector<int64_t> shape, std::vector<float> values);
   /// Gives every tensor another name. MOE_ERR_FORMAT when two would have the same.
   void rename(const std::function<std::string(const std::string&)>& new_name);
   /// In order of name.
@@ -57,6 +59,7 @@ class Checkpoint {
   std::vector<InputFile> files_;
   Json metadata_;
   std::map<std::string, Json> documents_;
+  std::vector<std::vector<float>> put_tensors_;  // numbered from kPutTensor as files are from 0
   std::map<std::string, SourceTensor, std::less<>> tensors_;
 };
 

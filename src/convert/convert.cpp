@@ -71,6 +71,9 @@ class Conversion {
         checkpoint_(open_checkpoint(source)),
         imported_(import_checkpoint(checkpoint_)),
         tokenizer_(load_tokenizer(imported_, checkpoint_)) {
+    for (DerivedTensor& t : imported_.derived) {
+      checkpoint_.put_tensor(t.name, std::move(t.shape), std::move(t.values));
+    }
     PrecisionPolicy policy = make_policy(imported_, options);
     plan_ = make_plan(imported_, checkpoint_, &policy);
     *report_ = {};

@@ -23,6 +23,17 @@ enum class Packing : uint8_t {
   kMxfp4
 };
 
+/// Rows or columns of a matrix that lie in the tensor group by group: the heads of q, k and v in
+/// one matrix, say. A group is its pieces one after the other.
+struct SourceGroups {
+  struct Piece {
+    int32_t n = 0;
+    int64_t at = 0;  // in weights from the group's beginning; -1: the checkpoint has none, zeros
+  };
+  std::vector<Piece> pieces = {};  // empty: no groups
+  int64_t stride = 0;              // in weights, from group to group
+};
+
 /// Where a matrix of (rows, cols) lies in a tensor: element (r, c) is element
 /// offset + r * row_stride + c * col_stride. Slices of rows, transposes, experts stacked in one
 /// tensor and interleaved gate and up are all of this form.
@@ -33,7 +44,9 @@ struct Source {
   int64_t offset = 0;
   int64_t row_stride = 0;  // 0: cols
   int64_t col_stride = 1;
-  bool required = false;  // a missing tensor is an error although the slot is optional
+  SourceGroups row_groups = {};  // unpacked tensors, col_stride 1
+  SourceGroups col_groups = {};  // the same, and row_stride is set
+  bool required = false;         // a missing tensor is an error although the slot is optional
   // U8 tensors: offset and strides count weights, and are whole rows.
   Packing packing = Packing::kNone;
   std::string scales = {};     // the tensor of scales
@@ -50,6 +63,13 @@ struct PrecisionRule {
 
 enum class TokenizerKind : uint8_t { kNone, kBytes, kFile };
 
+/// A tensor that follows from the configuration: positions that are a formula.
+struct DerivedTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
 /// A checkpoint understood.
 struct Imported {
   ModelConfig config;
@@ -60,6 +80,7 @@ struct Imported {
   std::string tokenizer_file;  // in the checkpoint's folder
   /// Where a slot lies. The research layout's names are the slots' own.
   std::function<Source(const SlotGroup&, const Slot&)> locate;
+  std::vector<DerivedTensor> derived;      // found beside the checkpoint's own
   std::vector<std::string> ignored;        // patterns of tensors that a model does not need
   std::deque<std::vector<float>> factors;  // memory behind RopeConfig's pointers
 };

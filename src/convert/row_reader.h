@@ -22,17 +22,20 @@ class RowReader {
  private:
   void fill(int32_t first);
   void read_transposed(int32_t first, int32_t n);
+  void read_grouped(int32_t r, float* out);
 
   const Checkpoint& checkpoint_;
   const SourceTensor& tensor_;
   std::optional<Unpacker> unpacker_;
+  SourceGroups row_groups_, col_groups_;
   int64_t offset_, row_stride_, col_stride_;
   int32_t rows_, cols_;
   int32_t block_rows_;  // rows read at once
   int32_t first_ = 0;   // rows in the buffer
   int32_t n_buffered_ = 0;
   std::vector<float> buffer_;  // (block_rows, cols)
-  std::vector<float> span_;    // transposed: one column of the block, with what lies between
+  std::vector<float> span_;    // transposed: one column of the block, with what lies between;
+                               // grouped columns: one row of the tensor
 };
 
 /// Throws MOE_ERR_SHAPE when the tensor has not the shape that the source says, or the slice leaves

@@ -194,8 +194,17 @@ TEST_F(SafetensorsTest, SaysWhatIsMissing) {
   EXPECT_EQ(guarded([] { Checkpoint c("/nowhere/at/all"); }).code(), MOE_ERR_NOT_FOUND);
   folder_.write("pytorch_model.bin", "PK");
   const std::string text = error(MOE_ERR_UNSUPPORTED);
-  EXPECT_NE(text.find("torch.load('pytorch_model.bin', weights_only=True)"), std::string::npos);
-  EXPECT_NE(text.find("'model.safetensors')\""), std::string::npos) << text;
+  EXPECT_NE(text.find("glob.glob('pytorch_model*.bin')"), std::string::npos) << text;
+  EXPECT_NE(text.find("weights_only=True"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("'model.safetensors')\"")) << text;
+  std::filesystem::remove(folder_.file("pytorch_model.bin"));
+  for (const size_t n : {27, 60}) {
+    folder_.write(std::string(n, 'b') + ".pt", "PK");
+    const std::string line = error(MOE_ERR_UNSUPPORTED);
+    EXPECT_TRUE(line.ends_with("'model.safetensors')\"")) << line;
+    EXPECT_EQ(line.find("load('THE FILE'") != std::string::npos, n > 30) << line;
+    std::filesystem::remove(folder_.file(std::string(n, 'b') + ".pt"));
+  }
 }
 
 TEST_F(SafetensorsTest, AFileThatShrinksIsAnError) {

@@ -19,6 +19,7 @@ import gguf_files
 import maple
 import quantised
 import torchscale
+import xmoe
 
 
 SIZES = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -190,6 +191,17 @@ CASES = [
                                                     share_decoder_input_output_embed=True,
                                                     no_scale_embedding=False), make=torchscale.make),
     Case("torchscale_mhmoe", "torchscale", dict(mhmoe_heads_number=4, moe_top1_expert=False), make=torchscale.make),
+    Case("xmoe_megatron", "xmoe_megatron", make=xmoe.make, golden=True),
+    Case("xmoe_megatron_topk", "xmoe_megatron", dict(
+        use_threshold=False, use_topk=True, expert_interval=1, untie_embeddings_and_output_weights=True,
+        bias_gelu_fusion=False, add_bias_linear=False), make=xmoe.make),
+    Case("xmoe_megatron_base_rotary", "xmoe_megatron", dict(
+        use_threshold=False, use_base_layer=True, add_position_embedding=False, use_rotary_position_embeddings=True,
+        rotary_percent=0.5), make=xmoe.make),
+    Case("xmoe_megatron_hash", "xmoe_megatron", dict(use_threshold=False, use_hash_layer=True), make=xmoe.make),
+    Case("xmoe_fairseq", "xmoe_fairseq", make=xmoe.make, golden=True, vocab_size=xmoe.VOCAB),
+    Case("xmoe_fairseq_topk", "xmoe_fairseq", dict(moe_type="topk", expert_interval=1), make=xmoe.make),
+    Case("xmoe_fairseq_base", "xmoe_fairseq", dict(moe_type="base", decoder_layers=4), make=xmoe.make),
 ]
 
 

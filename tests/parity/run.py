@@ -29,6 +29,7 @@ import libmoe
 
 N_TOKENS = 40
 N_GREEDY = 64
+N_GOLDEN = 24
 
 
 def convert(moe, case, folder, out):
@@ -78,7 +79,7 @@ def source(case, folder):
 def vocabulary(case, folder):
     if case.gguf:
         return case.vocab_size
-    return json.load(open(os.path.join(folder, "config.json")))["vocab_size"]
+    return json.load(open(os.path.join(folder, "config.json"))).get("vocab_size", case.vocab_size)
 
 
 def check_tokenizer(case, model):
@@ -138,7 +139,7 @@ def write_golden(case, root):
     shutil.rmtree(folder, ignore_errors=True)
     reference = families.write(case, folder)
     vocab_size = vocabulary(case, folder)
-    sequences = prompts(vocab_size, case.seed)
+    sequences = [ids[:N_GOLDEN] for ids in prompts(vocab_size, case.seed)]
     tensors = {f"logits_kv16.{i}": reference(ids, True) for i, ids in enumerate(sequences)}
     tensors["logits.1"] = reference(sequences[1], False)
     save_file(tensors, os.path.join(folder, "golden.safetensors"))
@@ -160,6 +161,7 @@ def main():
     parser.add_argument("--golden", metavar="FOLDER", help="write the golden cases there instead")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    os.environ["MOE"] = os.path.abspath(args.moe)
     cases = [c for c in families.CASES if any(fnmatch.fnmatch(c.name, p) for p in args.patterns)]
     gguf_files.LLAMA_CPP = args.llama_cpp
     if args.llama_cpp is None:

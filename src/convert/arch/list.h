@@ -22,17 +22,29 @@ Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint);  
 Imported import_bitnet(const JsonNode& config, const Checkpoint& checkpoint);      // bitnet.cpp
 Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint);       // maple.cpp
 Imported import_torchscale(const JsonNode& config, const Checkpoint& checkpoint);  // torchscale.cpp
+Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoint);  // xmoe.cpp
+Imported import_xmoe_fairseq(const JsonNode& config, const Checkpoint& checkpoint);
 
 inline constexpr Importer kImporters[] = {
-    {"moe_research", import_research}, {"llama", import_llama},
-    {"mistral", import_mistral},       {"qwen2", import_qwen2},
-    {"qwen3", import_qwen3},           {"qwen2_moe", import_qwen2_moe},
-    {"qwen3_moe", import_qwen3_moe},   {"granite", import_granite},
-    {"granitemoe", import_granitemoe}, {"granitemoeshared", import_granitemoeshared},
-    {"olmoe", import_olmoe},           {"mixtral", import_mixtral},
-    {"phimoe", import_phimoe},         {"gpt_oss", import_gpt_oss},
-    {"bitnet", import_bitnet},         {"maple", import_maple, "MapleForCausalLM"},
+    {"moe_research", import_research},
+    {"llama", import_llama},
+    {"mistral", import_mistral},
+    {"qwen2", import_qwen2},
+    {"qwen3", import_qwen3},
+    {"qwen2_moe", import_qwen2_moe},
+    {"qwen3_moe", import_qwen3_moe},
+    {"granite", import_granite},
+    {"granitemoe", import_granitemoe},
+    {"granitemoeshared", import_granitemoeshared},
+    {"olmoe", import_olmoe},
+    {"mixtral", import_mixtral},
+    {"phimoe", import_phimoe},
+    {"gpt_oss", import_gpt_oss},
+    {"bitnet", import_bitnet},
+    {"maple", import_maple, "MapleForCausalLM"},
     {"torchscale", import_torchscale},
+    {"xmoe_megatron", import_xmoe_megatron},
+    {"xmoe_fairseq", import_xmoe_fairseq},
 };
 
 }  // namespace moe

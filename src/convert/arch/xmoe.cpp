@@ -1,0 +1,376 @@
+// XMoE (Yang et al. 2024), in the forms of its Megatron-DeepSpeed and fairseq trees: every n-th
+// layer has small experts behind a threshold, top-k, BASE or hash router. config.json holds the
+// arguments of the training run. Those that bear on what is computed are read here, or must have
+// the value that is computed; the hundreds about data and optimiser are not looked at. Left to the
+// run time: the capacity at evaluation, and the dice thrown over experts behind the first.
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "src/convert/arch/decoder.h"
+#include "src/convert/arch/list.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxWidth = 1 << 20;
+constexpr int32_t kMaxContext = 1 << 20;
+constexpr int32_t kFirstPosition = 2;  // fairseq: rows of positions before the first token's
+constexpr const char* kSinusoids = "decoder.embed_positions.sinusoids";
+
+constexpr TensorName kMegatron[] = {
+    {"embedding.weight", "language_model.embedding.word_embeddings.weight"},
+    {"position_embedding.weight", "language_model.embedding.position_embeddings.weight"},
+    {"final_norm.weight", "language_model.encoder.final_layernorm.weight"},
+    {"final_norm.bias", "language_model.encoder.final_layernorm.bias"},
+    {"head.weight", "language_model.output_layer.weight"},
+    {"attention_norm.weight", "input_layernorm.weight"},
+    {"attention_norm.bias", "input_layernorm.bias"},
+    {"ffn_norm.weight", "post_attention_layernorm.weight"},
+    {"ffn_norm.bias", "post_attention_layernorm.bias"},
+    {"attention.q.weight", "self_attention.query_key_value.weight"},
+    {"attention.k.weight", "self_attention.query_key_value.weight"},
+    {"attention.v.weight", "self_attention.query_key_value.weight"},
+    {"attention.o.weight", "self_attention.dense.weight"},
+    {"ffn.up.weight", "mlp.dense_h_to_4h.weight"},
+    {"ffn.down.weight", "mlp.dense_4h_to_h.weight"},
+    {"moe.router.weight", "mlp.gate.wg.weight"},
+    {"moe.router.table", "mlp.gate.hash_bin_map"},
+    {"moe.experts.up.weight", "mlp.experts.yyh_local_experts.{e}.dense_h_to_4h.weight"},
+    {"moe.experts.down.weight", "mlp.experts.yyh_local_experts.{e}.dense_4h_to_h.weight"}};
+
+constexpr TensorName kMegatronBias[] = {
+    {"attention.q.bias", "self_attention.query_key_value.bias"},
+    {"attention.k.bias", "self_attention.query_key_value.bias"},
+    {"attention.v.bias", "self_attention.query_key_value.bias"},
+    {"attention.o.bias", "self_attention.dense.bias"},
+    {"ffn.up.bias", "mlp.dense_h_to_4h.bias"},
+    {"ffn.down.bias", "mlp.dense_4h_to_h.bias"},
+    {"moe.experts.up.bias", "mlp.experts.yyh_local_experts.{e}.dense_h_to_4h.bias"}};
+
+constexpr TensorName kFairseq[] = {
+    {"embedding.weight", "decoder.embed_tokens.weight"},
+    {"position_embedding.weight", "decoder.embed_positions.weight", {.skipped = kFirstPosition}},
+    {"position_embedding.weight", kSinusoids},
+    {"embedding_norm.weight", "decoder.layernorm_embedding.weight"},
+    {"embedding_norm.bias", "decoder.layernorm_embedding.bias"},
+    {"final_norm.weight", "decoder.layer_norm.weight"},
+    {"final_norm.bias", "decoder.layer_norm.bias"},
+    {"head.weight", "decoder.output_projection.weight"},
+    {"attention_norm.weight", "self_attn_layer_norm.weight"},
+    {"attention_norm.bias", "self_attn_layer_norm.bias"},
+    {"ffn_norm.weight", "final_layer_norm.weight"},
+    {"ffn_norm.bias", "final_layer_norm.bias"},
+    {"attention.q.weight", "self_attn.q_proj.weight"},
+    {"attention.k.weight", "self_attn.k_proj.weight"},
+    {"attention.v.weight", "self_attn.v_proj.weight"},
+    {"attention.o.weight", "self_attn.out_proj.weight"},
+    {"attention.q.bias", "self_attn.q_proj.bias"},
+    {"attention.k.bias", "self_attn.k_proj.bias"},
+    {"attention.v.bias", "self_attn.v_proj.bias"},
+    {"attention.o.bias", "self_attn.out_proj.bias"},
+    {"ffn.up.weight", "fc1.weight"},
+    {"ffn.up.bias", "fc1.bias"},
+    {"ffn.down.weight", "fc2.weight"},
+    {"ffn.down.bias", "fc2.bias"},
+    {"moe.router.weight", "gate.wg.weight"},
+    {"moe.experts.up.weight", "experts.yyh_local_experts.{e}.fc1.weight"},
+    {"moe.experts.up.bias", "experts.yyh_local_experts.{e}.fc1.bias"},
+    {"moe.experts.down.weight", "experts.yyh_local_experts.{e}.fc2.weight"},
+    {"moe.experts.down.bias", "experts.yyh_local_experts.{e}.fc2.bias"}};
+
+enum Selection { kBase, kTopk, kThreshold, kHash };
+
+RouterConfig read_router(ConfigKeys* keys, Selection routing, const char* k_key,
+                         int32_t n_experts) {
+  RouterConfig r;
+  const RouterKind kinds[] = {RouterKind::kBase, RouterKind::kSoftmax, RouterKind::kThreshold,
+                              RouterKind::kHash};
+  r.kind = kinds[routing];
+  r.weights = RouterWeights::kRaw;
+  if (routing == kTopk) r.k = keys->integer(k_key, 1, n_experts);
+  if (routing == kThreshold) r.threshold = keys->number("threshold");
+  return r;
+}
+
+AttentionConfig read_heads(ConfigKeys* keys, const char* key, int32_t d_model) {
+  AttentionConfig a;
+  a.n_heads = keys->integer(key, 1, kMaxWidth);
+  a.n_kv_heads = a.n_heads;
+  if (d_model % a.n_heads != 0) {
+    fail(MOE_ERR_SHAPE, "config.json: %s %d does not divide %d", key, a.n_heads, d_model);
+  }
+  a.head_dim = d_model / a.n_heads;
+  return a;
+}
+
+void add_layers(const LayerConfig& dense, const FfnConfig& moe, int32_t n_layers, int32_t interval,
+                Imported* out) {
+  for (int32_t l = 0; l < n_layers; ++l) {
+    check(out->config.layers.push(dense));
+    if (interval > 0 && (l + 1) % interval == 0) {
+      out->config.layers[static_cast<size_t>(l)].ffn = moe;
+    }
+  }
+}
+
+Imported finish(std::span<const TensorName> names, std::span<const TensorName> more,
+                const char* layer_prefix, const Checkpoint& checkpoint, Imported out) {
+  check(out.config.name.assign(checkpoint.name()));
+  read_companions(checkpoint, &out);
+  TensorTable table(layer_prefix);
+  table.add(names);
+  table.add(more);
+  locate_by(std::move(table), checkpoint, &out);
+  return out;
+}
+
+// --- Megatron-DeepSpeed
+
+void refuse_megatron_variants(ConfigKeys* keys) {
+  for (const char* key :
+       {"apply_residual_connection_post_layernorm", "apply_layernorm_1p", "swiglu",
+        "retro_add_retriever", "scale_moe", "placeholder_expert", "num_experts_switch"}) {
+    keys->require(key, false);
+  }
+  for (const char* key : {"gate_view_num", "num_ffn_heads", "tensor_model_parallel_size",
+                          "pipeline_model_parallel_size"}) {
+    keys->require(key, 1);
+  }
+  keys->require("normalization", "layernorm");
+  keys->require("mlp_type", "standard");
+}
+
+Activation megatron_activation(ConfigKeys* keys) {
+  if (keys->boolean("yyh_relu", false)) return Activation::kRelu;
+  if (keys->boolean("openai_gelu", false)) return Activation::kGeluTanh;
+  if (keys->boolean("onnx_safe", false)) return Activation::kGelu;
+  if (keys->boolean("squared_relu", false)) return Activation::kRelu2;
+  return keys->boolean("bias_gelu_fusion", true) ? Activation::kGeluTanh : Activation::kGelu;
+}
+
+Selection megatron_routing(ConfigKeys* keys) {
+  const struct {
+    const char* key;
+    Selection routing;
+  } choices[] = {{"use_base_layer", kBase},
+                 {"use_topk", kTopk},
+                 {"use_threshold", kThreshold},
+                 {"use_hash_layer", kHash}};
+  int n = 0;
+  Selection found = kThreshold;
+  for (const auto& choice : choices) {
+    if (!keys->boolean(choice.key, false)) continue;
+    found = choice.routing;
+    ++n;
+  }
+  if (n != 1) {
+    fail(MOE_ERR_FORMAT,
+         "config.json: expected one of use_base_layer, use_topk, use_threshold and use_hash_layer "
+         "to be true, found %d",
+         n);
+  }
+  return found;
+}
+
+// A number, or a list of one: all layers alike.
+int32_t count_experts(ConfigKeys* keys) {
+  const JsonNode node = keys->node("num_experts");
+  if (!node.value().is_array()) return keys->integer("num_experts", 1, 1 << 16);
+  int64_t n = 0;
+  for (const JsonNode& x : node.elements()) {
+    if (n != 0 && x.integer(1, 1 << 16) != n) fail_value(node, "only equal numbers are");
+    n = x.integer(1, 1 << 16);
+  }
+  if (n == 0) node.fail_expected("at least one number");
+  return static_cast<int32_t>(n);
+}
+
+FfnConfig megatron_experts(ConfigKeys* keys, int32_t n_experts, FfnConfig ffn) {
+  ffn.kind = FfnKind::kMoe;
+  ffn.d_ff = keys->integer("moe_ffn_hidden_size", ffn.d_ff, 1, kMaxWidth);
+  ffn.moe.n_experts = n_experts;
+  ffn.moe.router = read_router(keys, megatron_routing(keys), "topk", n_experts);
+  return ffn;
+}
+
+void read_megatron_positions(ConfigKeys* keys, ModelConfig* c, AttentionConfig* a) {
+  c->positions = PositionKind::kNone;
+  if (keys->boolean("add_position_embedding", true)) c->positions = PositionKind::kLearned;
+  if (!keys->boolean("use_rotary_position_embeddings", false)) return;
+  if (c->positions == PositionKind::kLearned) {
+    fail_value(keys->node("use_rotary_position_embeddings"),
+               "without add_position_embedding it is");
+  }
+  c->positions = PositionKind::kRope;
+  a->rope.kind = RopeKind::kHalf;
+  a->rope.theta = 10000;
+  const float percent = keys->number("rotary_percent", 1);
+  if (!(percent > 0 && percent <= 1)) {
+    keys->node("rotary_percent").fail_expected("a number above 0 and at most 1");
+  }
+  a->rope.dims = static_cast<int32_t>(static_cast<float>(a->head_dim) * percent);
+}
+
+// Heads lie one after the other, each as its q, its k and its v.
+void split_query_key_value(int32_t head_dim, Imported* out) {
+  auto locate = std::move(out->locate);
+  out->locate = [locate, head_dim](const SlotGroup& group, const Slot& slot) {
+    Source s = locate(group, slot);
+    const Role weights[] = {Role::kQ, Role::kK, Role::kV};
+    const Role biases[] = {Role::kQBias, Role::kKBias, Role::kVBias};
+    for (int32_t i = 0; i < 3; ++i) {
+      if (group.part != Part::kAttention || s.tensor.empty()) continue;
+      if (slot.role != weights[i] && slot.role != biases[i]) continue;
+      s.shape = {int64_t{3} * slot.rows};
+      if (slot.role == weights[i]) s.shape.push_back(slot.cols);
+      s.row_groups = {{{head_dim, int64_t{i} * head_dim * slot.cols}},
+                      int64_t{3} * head_dim * slot.cols};
+    }
+    return s;
+  };
+}
+
+// --- fairseq
+
+void refuse_fairseq_variants(ConfigKeys* keys) {
+  for (const char* key : {"scale_attn", "scale_fc", "scale_heads", "scale_resids", "adaptive_input",
+                          "cross_self_attention", "no_decoder_final_norm"}) {
+    keys->require(key, false);
+  }
+  keys->require("decoder_normalize_before", true);
+  keys->require("base_layers", 0);
+}
+
+int32_t rows_of_embedding(const Checkpoint& checkpoint) {
+  const char* const name = "decoder.embed_tokens.weight";
+  if (checkpoint.find("encoder.embed_tokens.weight") != nullptr) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "tensor encoder.embed_tokens.weight: translation models have an encoder, which the "
+         "runtime has not; decoders alone (transformer_lm) are read");
+  }
+  const SourceTensor* tensor = checkpoint.find(name);
+  if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", name);
+  if (tensor->shape.size() == 2 && tensor->shape[0] >= 1 && tensor->shape[0] <= 1 << 24) {
+    return static_cast<int32_t>(tensor->shape[0]);
+  }
+  fail(MOE_ERR_SHAPE, "tensor %s: expected a matrix, file has %s", name,
+       shape_text(tensor->shape).c_str());
+}
+
+// sin of all frequencies, then cos (Vaswani et al. 2017, as tensor2tensor lays them out).
+DerivedTensor sinusoids(int32_t n_positions, int32_t d) {
+  DerivedTensor out{kSinusoids, {n_positions, d}, {}};
+  out.values.resize(static_cast<size_t>(n_positions) * static_cast<size_t>(d));
+  const int32_t half = d / 2;
+  const double step = std::log(10000.0) / std::max(half - 1, 1);
+  for (int32_t p = 0; p < n_positions; ++p) {
+    float* row = out.values.data() + static_cast<size_t>(p) * static_cast<size_t>(d);
+    for (int32_t i = 0; i < half; ++i) {
+      const double angle = (p + kFirstPosition) * std::exp(-step * i);
+      row[i] = static_cast<float>(std::sin(angle));
+      row[half + i] = static_cast<float>(std::cos(angle));
+    }
+  }
+  return out;
+}
+
+void read_fairseq_positions(ConfigKeys* keys, const Checkpoint& checkpoint, Imported* out) {
+  ModelConfig* c = &out->config;
+  c->context_length = keys->integer("max_target_positions", 1024, 1, kMaxContext);
+  c->positions = PositionKind::kLearned;
+  if (keys->boolean("no_token_positional_embeddings", false)) {
+    c->positions = PositionKind::kNone;
+  } else if (!keys->boolean("decoder_learned_pos", false)) {
+    if (int64_t{c->context_length} * c->d_model > int64_t{1} << 28) {
+      fail(MOE_ERR_RANGE, "config.json: max_target_positions: %d positions of %d are too many",
+           c->context_length, c->d_model);
+    }
+    out->derived.push_back(sinusoids(c->context_length, c->d_model));
+  } else if (checkpoint.find("decoder.embed_positions.weight") == nullptr) {
+    fail(MOE_ERR_NOT_FOUND, "tensor decoder.embed_positions.weight is missing");
+  }
+}
+
+Activation fairseq_activation(ConfigKeys* keys) {
+  if (!keys->has("activation_fn")) return Activation::kRelu;
+  const Activation kinds[] = {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
+                              Activation::kGeluTanh, Activation::kSilu};
+  return kinds[keys->node("activation_fn")
+                   .choice({"relu", "gelu", "gelu_fast", "gelu_accurate", "swish"})];
+}
+
+}  // namespace
+
+Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoint) {
+  ConfigKeys keys(config);
+  refuse_megatron_variants(&keys);
+  Imported out;
+  ModelConfig* c = &out.config;
+  c->vocab_size = keys.integer("padded_vocab_size", 1, 1 << 24);
+  c->d_model = keys.integer("hidden_size", 1, kMaxWidth);
+  c->context_length = keys.integer("max_position_embeddings", 1, kMaxContext);
+  c->norm = NormKind::kLayer;
+  c->norm_eps = keys.number("layernorm_epsilon", 1e-5f);
+  c->tie_embeddings = !keys.boolean("untie_embeddings_and_output_weights", false);
+  LayerConfig dense;
+  dense.attention = read_heads(&keys, "num_attention_heads", c->d_model);
+  keys.require("num_key_value_heads", dense.attention.n_heads);
+  keys.require("kv_channels", dense.attention.head_dim);
+  read_megatron_positions(&keys, c, &dense.attention);
+  dense.ffn.d_ff = keys.integer("ffn_hidden_size", 4 * c->d_model, 1, kMaxWidth);
+  dense.ffn.act.kind = megatron_activation(&keys);
+  const int32_t n_experts = count_experts(&keys);
+  const int32_t interval = n_experts > 1 ? keys.integer("expert_interval", 2, 1, 1 << 16) : 0;
+  const FfnConfig moe = n_experts > 1 ? megatron_experts(&keys, n_experts, dense.ffn) : FfnConfig{};
+  add_layers(dense, moe, keys.integer("num_layers", 1, kMaxLayers), interval, &out);
+  std::span<const TensorName> bias_names;
+  if (keys.boolean("add_bias_linear", true)) bias_names = kMegatronBias;
+  out = finish(kMegatron, bias_names, "language_model.encoder.layers.{l}.", checkpoint,
+               std::move(out));
+  split_query_key_value(dense.attention.head_dim, &out);
+  // Megatron hands the last bias of an expert back beside the product, where nobody adds it.
+  out.ignored = {"*.yyh_local_experts.*.dense_4h_to_h.bias", "*.rotary_pos_emb.inv_freq"};
+  return out;
+}
+
+Imported import_xmoe_fairseq(const JsonNode& config, const Checkpoint& checkpoint) {
+  ConfigKeys keys(config);
+  refuse_fairseq_variants(&keys);
+  Imported out;
+  ModelConfig* c = &out.config;
+  c->vocab_size = rows_of_embedding(checkpoint);
+  c->d_model = keys.integer("decoder_embed_dim", 512, 2, kMaxWidth);
+  keys.require("decoder_input_dim", c->d_model);
+  keys.require("decoder_output_dim", c->d_model);
+  c->norm = NormKind::kLayer;
+  c->tie_embeddings = keys.boolean("share_decoder_input_output_embed", false);
+  c->embedding_norm = keys.boolean("layernorm_embedding", false);
+  if (!keys.boolean("no_scale_embedding", false)) {
+    c->embedding_multiplier = std::sqrt(static_cast<float>(c->d_model));
+  }
+  read_fairseq_positions(&keys, checkpoint, &out);
+  LayerConfig dense;
+  dense.attention = read_heads(&keys, "decoder_attention_heads", c->d_model);
+  dense.ffn.d_ff = keys.integer("decoder_ffn_embed_dim", 2048, 1, kMaxWidth);
+  dense.ffn.act.kind = fairseq_activation(&keys);
+  FfnConfig moe = dense.ffn;
+  const int32_t interval = keys.integer("expert_interval", 0, 0, 1 << 16);
+  if (interval > 0) {
+    moe.kind = FfnKind::kMoe;
+    moe.d_ff = dense.ffn.d_ff / keys.integer("ffn_split_ratio", 1, 1, dense.ffn.d_ff);
+    moe.moe.n_experts = keys.integer("num_experts", 1, 1 << 16);
+    const Selection routing =
+        keys.has("moe_type")
+            ? static_cast<Selection>(keys.node("moe_type").choice({"base", "topk", "threshold"}))
+            : kThreshold;
+    moe.moe.router = read_router(&keys, routing, "moe_k", moe.moe.n_experts);
+  }
+  add_layers(dense, moe, keys.integer("decoder_layers", 6, 1, kMaxLayers), interval, &out);
+  out = finish(kFairseq, {}, "decoder.layers.{l}.", checkpoint, std::move(out));
+  out.ignored = {"decoder.version", "decoder.embed_positions._float_tensor"};
+  if (c->tie_embeddings) out.ignored.push_back("decoder.output_projection.weight");
+  return out;
+}
+
+}  // namespace moe
