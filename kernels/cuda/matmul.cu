@@ -12,8 +12,17 @@ bool alike(const Matrix& a, const Matrix& b) {
          a.group == b.group && a.cols == b.cols;
 }
 
-cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels) {
-  return product_any(stream, args);
+/// What mma can multiply.
+bool multiplies_codes(const ProductArgs& args) {
+  const Matrix& m = args.outs[0].weight.matrix;
+  if (args.gated && !alike(m, args.gate.weight.matrix)) return false;
+  return m.act != ActPrecision::kF32 &&
+         (m.format == FormatId::kTernary2 || m.format == FormatId::kInt8);
+}
+
+cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels kernels) {
+  if (kernels == ProductKernels::kAny || !multiplies_codes(args)) return product_any(stream, args);
+  return product_few(stream, args);
 }
 
 }  // namespace

@@ -139,5 +139,7 @@ inline int32_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTil
 
 /// The families of kernels (kernels/cuda/README.md). Each file has one.
 cudaError_t product_any(cudaStream_t stream, ProductArgs args);
+/// ternary2 and int8 with int8 activations; gate and up alike.
+cudaError_t product_few(cudaStream_t stream, ProductArgs args);
 
 }  // namespace moe::cuda
