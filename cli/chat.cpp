@@ -1,8 +1,11 @@
-// moe chat: a conversation, line by line, over one growing context.
+// moe chat: a conversation, line by line.
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <ctime>
 #include <iostream>
+#include <sstream>
 
 #include "cli/sampling.h"
 
@@ -12,79 +15,283 @@ namespace {
 struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
+  std::string chat_template;
   std::string system;
   std::string user_prefix;
   std::string reply_prefix;
+  std::vector<std::string> variables;
+  bool think = false;
+  bool no_think = false;
+  bool render = false;
+  bool stats = false;
 };
 
-bool print_piece(void*, const moe_piece* piece) {
-  std::cout.write(piece->text, static_cast<std::streamsize>(piece->n_bytes));
-  std::cout.flush();
-  return static_cast<bool>(std::cout);
+struct ChatDeleter {
+  void operator()(moe_chat* p) const { moe_chat_free(p); }
+};
+using Chat = std::unique_ptr<moe_chat, ChatDeleter>;
+
+bool is_builtin(const std::string& name) {
+  std::istringstream names(moe_chat_template_names());
+  for (std::string n; std::getline(names, n, ',');) {
+    if (n == name) return true;
+  }
+  return false;
 }
 
-// One turn: true to go on. A turn that does not fit says so and leaves the conversation as it was.
-bool turn(const ChatOptions& o, const Model& model, const Session& session, const std::string& line,
-          bool first) {
-  const std::string text =
-      (first ? o.system : std::string("\n")) + o.user_prefix + line + o.reply_prefix;
-  const auto tokens = encode(model.get(), text, first ? 0 : MOE_ENCODE_NO_SPECIAL);
-  if (tokens.empty()) return true;
-  Sampling sampling(o.sampling);
-  sampling.params.callback = print_piece;
-  moe_generate_result result{};
+// What moe_chat_create wants: a name or Jinja text; empty for the model's own.
+std::string template_text(const ChatOptions& o, const moe_model* model) {
+  if (o.chat_template.empty()) {
+    if (moe_model_chat_template(model) != nullptr) return "";
+    std::cerr << "moe: this model has no chat template: 'plain' only joins the lines "
+                 "(--template gives another)\n";
+    return "plain";
+  }
+  if (is_builtin(o.chat_template)) return o.chat_template;
+  if (access(o.chat_template.c_str(), R_OK) != 0) {
+    throw UsageError("--template '" + o.chat_template + "': neither a file nor one of " +
+                     moe_chat_template_names());
+  }
+  return read_file(o.chat_template);
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  char text[16];
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d", std::localtime(&now)));
+}
+
+Chat open_chat(const ChatOptions& o, const moe_model* model, moe_session* session) {
+  const std::string text = template_text(o, model);
+  std::vector<std::string> variables = o.variables;
+  if (!o.user_prefix.empty()) variables.push_back("user_prefix=" + o.user_prefix);
+  if (!o.reply_prefix.empty()) variables.push_back("reply_prefix=" + o.reply_prefix);
+  if (variables.size() != o.variables.size() && text != "plain") {
+    throw UsageError("--user-prefix and --reply-prefix are for --template plain");
+  }
+  std::vector<const char*> pointers;
+  for (const std::string& v : variables) pointers.push_back(v.c_str());
+  const std::string date = today();
+  moe_chat_params p{};
+  p.struct_size = sizeof p;
+  p.thinking = o.think ? MOE_THINKING_ON : o.no_think ? MOE_THINKING_OFF : MOE_THINKING_DEFAULT;
+  p.chat_template = text.empty() ? nullptr : text.c_str();
+  p.system = o.system.empty() ? nullptr : o.system.c_str();
+  p.variables = pointers.data();
+  p.n_variables = static_cast<int32_t>(pointers.size());
+  p.date = date.c_str();
+  moe_chat* chat = nullptr;
+  moe_error error;
+  check(moe_chat_create(session, &p, &chat, &error), error);
+  return Chat(chat);
+}
+
+/// The conversation and the terminal it happens at.
+class Talk {
+ public:
+  Talk(const ChatOptions& o, moe_chat* chat, moe_session* session)
+      : options_(o),
+        chat_(chat),
+        session_(session),
+        sampling_(o.sampling),
+        terminal_(isatty(STDIN_FILENO) == 1),
+        dim_(isatty(STDERR_FILENO) == 1) {
+    sampling_.params.callback = on_piece;
+    sampling_.params.user = this;
+  }
+
+  void run();
+
+ private:
+  static bool on_piece(void* user, const moe_piece* piece) {
+    return static_cast<Talk*>(user)->take(*piece);
+  }
+  bool take(const moe_piece& piece);
+  void show_thinking(bool on);
+  bool command(const std::string& line);
+  void turn(const std::string& line);
+  void report(const moe_chat_result& result);
+  void take_back(moe_status status, const moe_error& error);
+  void show(bool begin_reply);
+  void add(const char* role, const std::string& text) {
+    moe_error error;
+    check(moe_chat_add(chat_, role, text.data(), text.size(), &error), error);
+  }
+  void truncate(size_t n) {
+    moe_error error;
+    check(moe_chat_truncate(chat_, n, &error), error);
+  }
+
+  const ChatOptions& options_;
+  moe_chat* chat_;
+  moe_session* session_;
+  Sampling sampling_;
+  const bool terminal_;
+  const bool dim_;
+  bool thinking_ = false;
+  std::string answer_;
+  std::string thought_;
+};
+
+// Thinking goes to stderr: stdout has the answers alone.
+void Talk::show_thinking(bool on) {
+  if (on == thinking_) return;
+  thinking_ = on;
+  if (dim_) std::cerr << (on ? "\033[2m" : "\033[0m");
+  if (!on) std::cerr << "\n";
+}
+
+bool Talk::take(const moe_piece& piece) {
+  const bool thinking = (piece.flags & MOE_PIECE_THINKING) != 0;
+  (thinking ? thought_ : answer_).append(piece.text, piece.n_bytes);
+  if (options_.model.json || piece.n_bytes == 0) return true;
+  show_thinking(thinking);
+  std::ostream& out = thinking ? std::cerr : std::cout;
+  out.write(piece.text, static_cast<std::streamsize>(piece.n_bytes));
+  out.flush();
+  return static_cast<bool>(out);
+}
+
+void Talk::show(bool begin_reply) {
+  moe_error error;
+  size_t n = 0;
+  check(moe_chat_render(chat_, begin_reply, nullptr, 0, &n, &error), error);
+  std::string text(n + 1, '\0');
+  check(moe_chat_render(chat_, begin_reply, text.data(), text.size(), &n, &error), error);
+  text.resize(n);
+  std::cout << text << (text.empty() || text.back() != '\n' ? "\n" : "") << std::flush;
+}
+
+// True when the line was one of ours. Anything else that begins with a slash is for the model.
+bool Talk::command(const std::string& line) {
+  moe_error error;
+  if (line == "/clear" || line == "/reset") {
+    truncate(0);
+  } else if (line == "/show") {
+    show(false);
+  } else if (line == "/system" || line.compare(0, 8, "/system ") == 0) {
+    const std::string text = line.size() > 8 ? line.substr(8) : "";
+    check(moe_chat_set_system(chat_, text.empty() ? nullptr : text.c_str(), &error), error);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Talk::report(const moe_chat_result& r) {
+  if (options_.model.json) {
+    const Json json = {{"reply", answer_},
+                       {"thinking", thought_},
+                       {"finish", finish_name(r.finish)},
+                       {"seed", sampling_.seed()},
+                       {"n_prompt", r.n_prompt},
+                       {"n_reused", r.n_reused},
+                       {"n_generated", r.n_generated},
+                       {"n_thinking", r.n_thinking},
+                       {"prompt_seconds", r.prompt_seconds},
+                       {"generate_seconds", r.generate_seconds}};
+    std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush;
+  }
+  if (options_.stats) {
+    const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
+    std::fprintf(stderr,
+                 "moe: conversation %d tokens, %d of them reused; reply %d tokens (%.0f/s), "
+                 "finished by %s\n",
+                 r.n_prompt, r.n_reused, r.n_generated, rate, finish_name(r.finish));
+  }
+  if (r.finish == MOE_FINISH_CONTEXT) {
+    std::cerr << "moe: the context is full; /clear starts again\n";
+  }
+}
+
+// A reply that failed. At a terminal the conversation goes on: what the model had said when Ctrl-C
+// came is kept, otherwise the line is forgotten.
+void Talk::take_back(moe_status status, const moe_error& error) {
+  const bool stopped = status == MOE_ERR_CANCELLED && interrupted();
+  if (!terminal_ || (stopped && !forgive_interrupt())) check(status, error);
+  if (stopped && !answer_.empty()) {
+    add("assistant", answer_);
+    return;
+  }
+  truncate(moe_chat_message_count(chat_) - 1);
+  if (stopped) {
+    std::cerr << "moe: stopped before an answer; the line is forgotten\n";
+  } else {
+    std::cerr << "moe: " << error.text << "\nmoe: the line is forgotten; /clear starts again\n";
+  }
+}
+
+void Talk::turn(const std::string& line) {
+  answer_.clear();
+  thought_.clear();
+  add("user", line);
+  moe_chat_result result{};
   result.struct_size = sizeof result;
   moe_error error;
-  set_current_session(session.get());
-  const moe_status status = moe_session_generate(session.get(), tokens.data(), tokens.size(),
-                                                 &sampling.params, &result, &error);
+  set_current_session(session_);
+  const moe_status status = moe_chat_reply(chat_, &sampling_.params, &result, &error);
   set_current_session(nullptr);
-  std::cout << "\n" << std::flush;
-  if (status == MOE_ERR_TOO_LONG) {
-    std::cerr << "moe: " << error.text << "; /reset starts again\n";
-    return true;
+  show_thinking(false);
+  if (!options_.model.json) std::cout << "\n" << std::flush;
+  if (status != MOE_OK) return take_back(status, error);
+  report(result);
+}
+
+void Talk::run() {
+  if (terminal_) {
+    std::cerr << "moe: type a line; /clear forgets, /system TEXT changes the system prompt, /show "
+                 "shows what the model reads, /quit or Ctrl-D ends\n";
   }
-  check(status, error);
-  if (result.finish == MOE_FINISH_CONTEXT) {
-    std::cerr << "moe: the context is full; /reset starts again\n";
+  std::string line;
+  while (true) {
+    if (terminal_) std::cerr << "> " << std::flush;
+    if (!std::getline(std::cin, line) || line == "/quit" || interrupted()) return;
+    if (line.empty() || command(line)) continue;
+    if (!options_.render) {
+      turn(line);
+      continue;
+    }
+    add("user", line);
+    show(true);
+    truncate(0);
   }
-  return !interrupted();
 }
 
 void run_chat(const ChatOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model(o.model, env.get());
   const Session session = open_session(o.model, model.get());
-  const bool terminal = isatty(STDIN_FILENO) == 1;
-  if (terminal) std::cerr << "moe: type a line; /reset forgets, /quit or Ctrl-D ends\n";
-  bool first = true;
-  std::string line;
-  moe_error error;
-  while (true) {
-    if (terminal) std::cerr << "> " << std::flush;
-    if (!std::getline(std::cin, line) || line == "/quit" || interrupted()) return;
-    if (line == "/reset") {
-      check(moe_session_rewind(session.get(), 0, &error), error);
-      first = true;
-      continue;
-    }
-    if (line.empty()) continue;
-    if (!turn(o, model, session, line, first)) return;
-    first = moe_session_position(session.get()) == 0;
-  }
+  const Chat chat = open_chat(o, model.get(), session.get());
+  Talk(o, chat.get(), session.get()).run();
 }
 
 }  // namespace
 
 void add_chat(CLI::App& app) {
   auto o = std::make_shared<ChatOptions>();
-  CLI::App* c = app.add_subcommand("chat", "Talk line by line; the context grows with each turn");
+  CLI::App* c = app.add_subcommand("chat", "Talk line by line");
   add_model_options(*c, o->model);
   add_sampling_options(*c, o->sampling, 256);
   add_session_options(*c, o->model);
-  c->add_option("--system", o->system, "Text in front of the first line");
-  c->add_option("--user-prefix", o->user_prefix, "Text in front of each of your lines");
-  c->add_option("--reply-prefix", o->reply_prefix, "Text between your line and the reply");
+  c->add_option("--template", o->chat_template,
+                std::string("Chat template: a file with Jinja text, or ") +
+                    moe_chat_template_names() + " (default: the model's own)");
+  c->add_option("--system", o->system, "System prompt");
+  auto* think = c->add_flag("--think", o->think, "Let the model think before it answers");
+  c->add_flag("--no-think", o->no_think, "Have it answer at once")->excludes(think);
+  c->add_option("--set", o->variables,
+                "NAME=VALUE: a variable of the template; may be given several times")
+      ->allow_extra_args(false);
+  c->add_option("--user-prefix", o->user_prefix,
+                "With --template plain: text in front of each of your lines");
+  c->add_option("--reply-prefix", o->reply_prefix,
+                "With --template plain: text between your line and the reply");
+  c->add_flag("--render", o->render,
+              "For each line, print what the model would read instead of a reply");
+  c->add_flag("--stats", o->stats, "Report tokens and speed after each reply");
+  c->footer(
+      "Thinking goes to stderr. Lines for the program: /clear, /system TEXT, /show, /quit.\n"
+      "Ctrl-C during a reply ends the reply.");
   c->callback([o] { run_chat(*o); });
 }
 

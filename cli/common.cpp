@@ -21,8 +21,8 @@ std::atomic<moe_session*> g_session{nullptr};
 volatile sig_atomic_t g_interrupted = 0;
 
 // moe_session_cancel only sets an atomic flag, so it may be called from a signal handler.
-void on_interrupt(int) {
-  g_interrupted = 1;
+void on_interrupt(int signal) {
+  g_interrupted = signal;
   moe_session_cancel(g_session.load());
 }
 
@@ -207,6 +207,13 @@ void watch_interrupts() {
 }
 
 bool interrupted() { return g_interrupted != 0; }
+
+bool forgive_interrupt() {
+  if (g_interrupted != SIGINT) return false;
+  g_interrupted = 0;
+  watch_interrupts();
+  return true;
+}
 
 void set_current_session(moe_session* session) {
   g_session.store(session);

@@ -83,6 +83,8 @@ std::string read_file(const std::string& path);
 /// the process as usual.
 void watch_interrupts();
 bool interrupted();
+/// After a Ctrl-C that was meant for one call: as if it had not come. False for another signal.
+bool forgive_interrupt();
 void set_current_session(moe_session* session);
 /// Throws when Ctrl-C came while no call was there to be cancelled.
 void stop_if_interrupted();

@@ -2,9 +2,9 @@
  *
  * This header is the manual of the C API. It reads from simple to special:
  *
- *   1  Conventions and statuses       5  Tokenizer                 9  One MoE layer on its own
- *   2  Version                        6  Session: evaluation      10  Converter (libmoe_convert)
- *   3  Environment                    7  Routing
+ *   1  Conventions and statuses       5  Tokenizer                 9  Chat
+ *   2  Version                        6  Session: evaluation      10  One MoE layer on its own
+ *   3  Environment                    7  Routing                  11  Converter (libmoe_convert)
  *   4  Model                          8  Sampling and generation
  *
  * The shortest program: moe_env_create, moe_model_open, moe_session_create, moe_tokenizer_encode,
@@ -25,11 +25,11 @@
  * text do not count the terminating zero; the capacity must have room for it.
  * - Strings given to the library are copied. Strings it returns belong to the object asked and live
  *   as long as it does.
- * - Threads: an environment and a model may be used from any number of threads. A session (and a
- *   layer) is used by one thread at a time, a second one that would change it gets MOE_ERR_STATE;
+ * - Threads: an environment and a model may be used from any number of threads. A session (a chat,
+ * a layer) is used by one thread at a time, a second one that would change it gets MOE_ERR_STATE;
  *   moe_session_cancel alone may be called from anywhere at any time.
- * - Free children before parents: sessions, then models, then the environment. Every *_free takes
- * NULL.
+ * - Free children before parents: chats, sessions, models, then the environment. Every *_free takes
+ *   NULL.
  * - The library never exits, aborts, prints or throws. It has no state outside its handles (but see
  *   `isa` of moe_env_params). A thread that calls it needs 256 KiB of stack.
  */
@@ -432,8 +432,11 @@ MOE_API moe_status moe_session_sample(moe_session* session, const moe_sampling* 
                                       moe_token_logprob* out, moe_token_logprob* top, size_t n_top,
                                       moe_error* error);
 
+enum { MOE_PIECE_THINKING = 1 /* of a chat: not part of the answer */ };
+
 /* A piece of generated text. With a tokenizer `text` holds whole UTF-8 characters that can be shown
- * at once; it may be empty (the token's bytes wait for the next). */
+ * at once; it may be empty (the token's bytes wait for the next). Only the library makes one; it
+ * may grow at its end. */
 typedef struct moe_piece {
   int32_t token; /* -1: text that was held back, without a new token */
   float logprob;
@@ -441,6 +444,7 @@ typedef struct moe_piece {
   size_t n_bytes;
   const moe_token_logprob* top; /* n_top of them */
   size_t n_top;
+  uint32_t flags; /* MOE_PIECE_* */
 } moe_piece;
 
 /* Return false to stop (MOE_FINISH_CALLBACK). May call moe_session_cancel, nothing else of the
@@ -484,7 +488,110 @@ MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* pro
                                         moe_generate_result* out, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
- * 9. ONE MOE LAYER ON ITS OWN
+ * 9. CHAT
+ * A conversation over a session: messages, the template that makes one text of them, replies.
+ *
+ * Templates are Jinja, in the part of the language that checkpoints use and with the results of
+ * jinja2. Limits on steps, text and depth hold for any template and conversation. What comes from
+ * messages and variables can never become special tokens, only the template can spell those. */
+
+typedef struct moe_chat moe_chat;
+
+/* The Jinja template that the model file carries; NULL: none. */
+MOE_API const char* moe_model_chat_template(const moe_model* model);
+
+/* Comma-separated names of the templates built in: "chatml", "llama3", "mistral"; and "plain",
+ * which only puts the messages behind each other, for models that continue a text. */
+MOE_API const char* moe_chat_template_names(void);
+
+typedef enum moe_thinking {
+  MOE_THINKING_DEFAULT = 0, /* as the template does by itself */
+  MOE_THINKING_ON = 1,
+  MOE_THINKING_OFF = 2
+} moe_thinking;
+
+typedef struct moe_chat_params {
+  uint32_t struct_size;
+  /* On and off set the template's variables enable_thinking and thinking; MOE_ERR_UNSUPPORTED when
+   * it has neither. */
+  moe_thinking thinking;
+  /* A name of moe_chat_template_names, or Jinja text. NULL: the model's own, MOE_ERR_NOT_FOUND when
+   * it has none. */
+  const char* chat_template;
+  const char* system; /* text in front of the conversation, with the role "system"; NULL: none */
+  /* "NAME=VALUE" for the template. true, false, none and integers are values of their kind, any
+   * other VALUE is text. "plain" knows user_prefix and reply_prefix. */
+  const char* const* variables;
+  int32_t n_variables;
+  int32_t reserved; /* zero */
+  /* "YYYY-MM-DD" for templates that ask (strftime_now). NULL: today, UTC. "": no date. */
+  const char* date;
+} moe_chat_params;
+
+/* The session must have a tokenizer, and must outlive the chat. It need not be empty, and several
+ * chats may share it: each reply uses what the session holds as far as it is the same. */
+MOE_API moe_status moe_chat_create(moe_session* session, const moe_chat_params* params,
+                                   moe_chat** out, moe_error* error);
+MOE_API void moe_chat_free(moe_chat* chat);
+
+/* Appends a message; role: "user", "assistant" or whatever else the template knows. `content` need
+ * not be terminated. */
+MOE_API moe_status moe_chat_add(moe_chat* chat, const char* role, const char* content,
+                                size_t n_bytes, moe_error* error);
+/* Keeps the first n_messages messages. The system text is none of them and stays. */
+MOE_API moe_status moe_chat_truncate(moe_chat* chat, size_t n_messages, moe_error* error);
+/* Replaces the system text; NULL: none. */
+MOE_API moe_status moe_chat_set_system(moe_chat* chat, const char* system, moe_error* error);
+
+typedef struct moe_chat_message {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char* role; /* terminated; the chat's memory, valid until its messages change */
+  const char* content;
+  size_t n_bytes;
+  const char* thinking; /* of a reply, "": none */
+  size_t n_thinking_bytes;
+} moe_chat_message;
+
+MOE_API size_t moe_chat_message_count(const moe_chat* chat);
+MOE_API moe_status moe_chat_get_message(const moe_chat* chat, size_t index, moe_chat_message* out,
+                                        moe_error* error);
+
+/* The conversation as the model reads it, with its special tokens spelled out; begin_reply: with
+ * the beginning of the next reply. MOE_ERR_TEXT when the template refuses the conversation. */
+MOE_API moe_status moe_chat_render(const moe_chat* chat, bool begin_reply, char* text,
+                                   size_t capacity, size_t* n_bytes, moe_error* error);
+/* The same as token ids. */
+MOE_API moe_status moe_chat_tokens(const moe_chat* chat, bool begin_reply, int32_t* tokens,
+                                   size_t capacity, size_t* n_tokens, moe_error* error);
+
+typedef struct moe_chat_result {
+  uint32_t struct_size;
+  moe_finish finish;
+  int32_t n_prompt; /* tokens of the conversation, up to the reply */
+  int32_t n_reused; /* of these, held by the session already and not evaluated again */
+  int32_t n_generated;
+  int32_t n_thinking; /* of these, thinking and its tags */
+  double prompt_seconds;
+  double generate_seconds;
+} moe_chat_result;
+
+/* Generates the reply to the messages so far and appends it to them, with the role "assistant".
+ * It ends at the model's and the tokenizer's end-of-text tokens (MOE_FINISH_EOS), and with a
+ * built-in template at its end of a turn.
+ *
+ * Thinking, which is what a reply begins with between <think> and </think>, between other tags that
+ * the template names, or in channels other than "final", comes in pieces with MOE_PIECE_THINKING,
+ * without the tags. Later turns see of it what the template lets through.
+ *
+ * MOE_ERR_TOO_LONG when the conversation fills the context. After any failure the messages are as
+ * they were, and the session holds some beginning of the conversation. A reply that was stopped
+ * (by its length, the context, a stop string or the callback) is appended as far as it came. */
+MOE_API moe_status moe_chat_reply(moe_chat* chat, const moe_generate_params* params,
+                                  moe_chat_result* out, moe_error* error);
+
+/* ------------------------------------------------------------------------------------------------
+ * 10. ONE MOE LAYER ON ITS OWN
  * The library as a kernel for other runtimes: weights come in as float matrices in memory, are
  * packed into the format asked for, and (n, d_model) goes to (n, d_model). No residual, no norm. */
 
@@ -540,7 +647,7 @@ MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n,
                                      moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
- * 10. CONVERTER
+ * 11. CONVERTER
  * In libmoe_convert, to be linked beside libmoe. Writes NAME.partial beside the destination and
  * renames it at the end: the final name never holds half a file. */
 

@@ -1,7 +1,6 @@
 // Sampling and generation.
 
-#include "src/c_api.h"
-#include "src/run/generate.h"
+#include "src/c_generate.h"
 
 namespace moe {
 
@@ -30,6 +29,44 @@ Status sampling_config(const moe_sampling* given, SamplingConfig* out) {
   return {};
 }
 
+Status GenerateCall::read(const moe_generate_params* given) {
+  moe_generate_params p{};
+  MOE_TRY(read_params(given, "params", &p));
+  MOE_TRY(check_reserved(p.reserved));
+  if (p.n_stop < 0 || (p.n_stop > 0 && p.stop == nullptr)) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.stop: %d strings at a NULL or negative count",
+                         p.n_stop);
+  }
+  for (int32_t i = 0; i < p.n_stop; ++i) {
+    if (p.stop[i] == nullptr) return Status::error(MOE_ERR_ARGUMENT, "params.stop[%d] is NULL", i);
+    MOE_TRY(stops.push(p.stop[i]));
+  }
+  MOE_TRY(sampling_config(p.sampling, &options.sampling));
+  options.max_tokens = p.max_tokens;
+  options.stop = stops.span();
+  options.ignore_eos = p.ignore_eos != 0;
+  options.n_top = p.n_top;
+  callback = p.callback;
+  user = p.user;
+  if (callback != nullptr) {
+    options.callback = call_back;
+    options.user = this;
+  }
+  return {};
+}
+
+bool GenerateCall::call_back(void* user, const Piece& piece) {
+  const auto* call = static_cast<const GenerateCall*>(user);
+  const moe_piece c = {piece.token,
+                       piece.logprob,
+                       piece.text.empty() ? "" : piece.text.data(),
+                       piece.text.size(),
+                       reinterpret_cast<const moe_token_logprob*>(piece.top.data),
+                       piece.top.size,
+                       piece.thinking ? uint32_t{MOE_PIECE_THINKING} : 0};
+  return call->callback(call->user, &c);
+}
+
 namespace {
 
 Status sample(moe_session* session, const moe_sampling* sampling, moe_token_logprob* out,
@@ -43,57 +80,16 @@ Status sample(moe_session* session, const moe_sampling* sampling, moe_token_logp
                                   reinterpret_cast<TokenLogprob*>(top), n_top);
 }
 
-struct PieceBridge {
-  moe_piece_fn callback;
-  void* user;
-  static bool call(void* user, const Piece& piece) {
-    const auto* b = static_cast<const PieceBridge*>(user);
-    const moe_piece c = {piece.token,
-                         piece.logprob,
-                         piece.text.empty() ? "" : piece.text.data(),
-                         piece.text.size(),
-                         reinterpret_cast<const moe_token_logprob*>(piece.top.data),
-                         piece.top.size};
-    return b->callback(b->user, &c);
-  }
-};
-
-Status read_stops(const moe_generate_params& p, Array<std::string_view>* stops) {
-  if (p.n_stop < 0 || (p.n_stop > 0 && p.stop == nullptr)) {
-    return Status::error(MOE_ERR_ARGUMENT, "params.stop: %d strings at a NULL or negative count",
-                         p.n_stop);
-  }
-  for (int32_t i = 0; i < p.n_stop; ++i) {
-    if (p.stop[i] == nullptr) return Status::error(MOE_ERR_ARGUMENT, "params.stop[%d] is NULL", i);
-    MOE_TRY(stops->push(p.stop[i]));
-  }
-  return {};
-}
-
 Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt,
                     const moe_generate_params* given, moe_generate_result* out) {
   if (session == nullptr) return null_argument("session");
   if (prompt == nullptr && n_prompt != 0) return null_argument("prompt");
   MOE_TRY(check_out_struct(out, "out"));
-  moe_generate_params p{};
-  MOE_TRY(read_params(given, "params", &p));
-  MOE_TRY(check_reserved(p.reserved));
-  Array<std::string_view> stops(session->model->env->allocator);
-  MOE_TRY(read_stops(p, &stops));
-  PieceBridge bridge{p.callback, p.user};
-  GenerateOptions options;
-  MOE_TRY(sampling_config(p.sampling, &options.sampling));
-  options.max_tokens = p.max_tokens;
-  options.stop = stops.span();
-  options.ignore_eos = p.ignore_eos != 0;
-  options.n_top = p.n_top;
-  if (p.callback != nullptr) {
-    options.callback = PieceBridge::call;
-    options.user = &bridge;
-  }
+  GenerateCall call(session->model->env->allocator);
+  MOE_TRY(call.read(given));
   GenerateResult result;
   MOE_TRY(generate(*session->session, session->model->text.tokenizer.get(), {prompt, n_prompt},
-                   options, &result));
+                   call.options, &result));
   moe_generate_result value{};
   value.finish = static_cast<moe_finish>(result.finish);
   value.n_prompt = result.n_prompt;

@@ -112,11 +112,12 @@ Status Generation::loop(StreamDecoder* decoder, GenerateResult* result) {
     }
     TokenLogprob next{};
     MOE_TRY(sample_next(state_, options_.sampling, &next, top_, n_top));
-    if (!options_.ignore_eos && contains(config.eos_token_ids.span(), next.token)) {
+    if (!options_.ignore_eos && (contains(config.eos_token_ids.span(), next.token) ||
+                                 contains(options_.more_eos, next.token))) {
       result->finish = Finish::kEos;
       return {};
     }
-    Piece piece{next.token, next.logprob, {}, {top_, n_top}};
+    Piece piece{next.token, next.logprob, {}, {top_, n_top}, false};
     MOE_TRY(decode(decoder, next.token, &piece.text));
     const bool go_on = give(piece);
     ++result->n_generated;

@@ -23,6 +23,7 @@ struct Piece {
   float logprob = 0;
   std::string_view text;  // whole characters; empty without a tokenizer or while bytes wait
   Span<const TokenLogprob> top;
+  bool thinking = false;  // of a chat: not part of the answer
 };
 
 /// Returns false to stop. May call Session::cancel, nothing else of the session.
@@ -36,6 +37,7 @@ struct GenerateOptions {
   SamplingConfig sampling;
   Span<const std::string_view> stop;  // need a tokenizer
   bool ignore_eos = false;
+  Span<const int32_t> more_eos = {};  // end-of-text tokens besides the model's
   int32_t n_top = 0;  // candidates reported with each piece
   PieceFn callback = nullptr;
   void* user = nullptr;

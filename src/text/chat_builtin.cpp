@@ -8,6 +8,7 @@ namespace {
 struct Builtin {
   std::string_view name;
   std::string_view source;
+  std::string_view turn_end;
 };
 
 constexpr std::string_view kChatMl =
@@ -50,16 +51,28 @@ constexpr std::string_view kPlain =
     "{% else %}{{ message.content }}{% endif %}"
     "{% endfor %}";
 
-constexpr Builtin kBuiltins[] = {
-    {"chatml", kChatMl}, {"llama3", kLlama3}, {"mistral", kMistral}, {"plain", kPlain}};
+constexpr Builtin kBuiltins[] = {{"chatml", kChatMl, "<|im_end|>"},
+                                 {"llama3", kLlama3, "<|eot_id|>"},
+                                 {"mistral", kMistral, ""},
+                                 {"plain", kPlain, ""}};
+
+const Builtin* find(std::string_view name) {
+  for (const Builtin& b : kBuiltins) {
+    if (b.name == name) return &b;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
 std::string_view builtin_chat_template(std::string_view name) {
-  for (const Builtin& b : kBuiltins) {
-    if (b.name == name) return b.source;
-  }
-  return {};
+  const Builtin* b = find(name);
+  return b == nullptr ? std::string_view() : b->source;
+}
+
+std::string_view builtin_chat_turn_end(std::string_view name) {
+  const Builtin* b = find(name);
+  return b == nullptr ? std::string_view() : b->turn_end;
 }
 
 const char* builtin_chat_names() { return "chatml,llama3,mistral,plain"; }

@@ -7,6 +7,20 @@ using jinja::Entry;
 using jinja::Evaluator;
 using jinja::Value;
 
+// Thinking, in its tags, and what follows it. Texts that are made one after the other are one.
+Status make_content(Evaluator& evaluator, const ChatInput& input, const ChatMessage& message,
+                    Value* out) {
+  if (message.thinking.empty()) return evaluator.make_text(message.content, true, out);
+  Value parts[4];
+  MOE_TRY(evaluator.make_text(input.think_open, false, &parts[0]));
+  MOE_TRY(evaluator.make_text(message.thinking, true, &parts[1]));
+  MOE_TRY(evaluator.make_text(input.think_close, false, &parts[2]));
+  MOE_TRY(evaluator.make_text(message.content, true, &parts[3]));
+  for (size_t i = 1; i < 4; ++i) parts[0].b += parts[i].b;
+  *out = parts[0];
+  return {};
+}
+
 // Roles and contents are the user's; the keys are ours.
 Status make_messages(Evaluator& evaluator, const ChatInput& input, const Allocator& allocator,
                      Value* out) {
@@ -21,7 +35,7 @@ Status make_messages(Evaluator& evaluator, const ChatInput& input, const Allocat
     entries[0].key = role_key;
     entries[1].key = content_key;
     MOE_TRY(evaluator.make_text(message.role, true, &entries[0].value));
-    MOE_TRY(evaluator.make_text(message.content, true, &entries[1].value));
+    MOE_TRY(make_content(evaluator, input, message, &entries[1].value));
     Value value;
     MOE_TRY(evaluator.make_dict(entries, &value));
     MOE_TRY(messages.push(value));
@@ -110,6 +124,13 @@ Status ChatTemplate::render(const ChatInput& input, ChatText& out,
   MOE_TRY(evaluator.prepare(input.date));
   MOE_TRY(make_globals(evaluator, input, allocator).with_context("conversation"));
   return evaluator.run(out);
+}
+
+bool ChatTemplate::uses(std::string_view variable) const {
+  for (const jinja::Node& node : program_.nodes) {
+    if (node.op == jinja::Op::kName && program_.view(node.text) == variable) return true;
+  }
+  return false;
 }
 
 }  // namespace moe

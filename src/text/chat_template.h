@@ -12,6 +12,7 @@ namespace moe {
 struct ChatMessage {
   std::string_view role;
   std::string_view content;
+  std::string_view thinking = {};  // what came before it in a reply; the template gets both as one
 };
 
 /// A variable for the template. value: "true", "false", "none", a decimal integer; otherwise text.
@@ -28,7 +29,9 @@ struct ChatInput {
   std::string_view eos_token;
   std::string_view unk_token;
   std::string_view pad_token;
-  std::string_view date;  // "YYYY-MM-DD"; empty: strftime_now is not defined
+  std::string_view date;        // "YYYY-MM-DD"; empty: strftime_now is not defined
+  std::string_view think_open;  // tags around thinking
+  std::string_view think_close;
 };
 
 /// A rendered conversation; what came in with messages and variables is marked, also after the
@@ -48,12 +51,17 @@ class ChatTemplate final {
   /// not UTF-8 become U+FFFD.
   Status render(const ChatInput& input, ChatText& out, const jinja::Limits& limits = {}) const;
 
+  /// Whether it reads a variable of that name.
+  bool uses(std::string_view variable) const;
+
  private:
   jinja::Program program_;
 };
 
 /// The built-in template of that name; empty when there is none.
 std::string_view builtin_chat_template(std::string_view name);
+/// The special token that ends a turn in it; empty: none but the end of the text.
+std::string_view builtin_chat_turn_end(std::string_view name);
 /// Comma-separated names.
 const char* builtin_chat_names();
 

@@ -80,7 +80,7 @@ Status replace(std::string_view token, std::string_view what, std::string_view w
 
 }  // namespace
 
-Status Decoder::create(Span<const TextStepSpec> specs) {
+Status TokenDecoder::create(Span<const TextStepSpec> specs) {
   if (specs.size > kMaxSteps) {
     return Status::error(MOE_ERR_FORMAT, "decoder: %zu steps, at most %zu", specs.size, kMaxSteps);
   }

@@ -17,9 +17,9 @@ struct DecoderStep {
 };
 
 /// A checked list of steps. StreamDecoder runs it. Immutable after create().
-class Decoder final {
+class TokenDecoder final {
  public:
-  explicit Decoder(const Allocator& allocator) : steps_(allocator) {}
+  explicit TokenDecoder(const Allocator& allocator) : steps_(allocator) {}
 
   /// MOE_ERR_UNSUPPORTED for a step that is unknown or stands where it cannot be run token by
   /// token.

@@ -59,7 +59,7 @@ class WordCache final {
     uint32_t hash = 0;
     size_t first_id = 0;
   };
-  Entry* find(std::string_view text, const Piece& piece, bool* hit) {
+  Entry* find(std::string_view text, const TextPiece& piece, bool* hit) {
     *hit = false;
     const uint32_t length = piece.end - piece.begin;
     if (entries_.empty() || length > kLongest) return nullptr;
@@ -113,10 +113,10 @@ class Encoder final {
  private:
   Status encode_part(std::string_view part, bool at_start) {
     std::string_view text;
-    Span<const Piece> pieces;
+    Span<const TextPiece> pieces;
     MOE_TRY(parts_.pre_tokenizer.run(part, at_start, search_, pre_, &text, &pieces));
     MOE_TRY(cache_.start(pieces.size));
-    for (const Piece& piece : pieces) {
+    for (const TextPiece& piece : pieces) {
       bool hit = false;
       WordCache::Entry* entry = cache_.find(text, piece, &hit);
       if (hit) {

@@ -50,7 +50,7 @@ struct TokenizerParts final {
 #endif
   Vocabulary vocabulary;
   AddedTokens added;  // looked for in the text as it comes
-  Decoder decoder;
+  TokenDecoder decoder;
   Array<int32_t> prefix;
   Array<int32_t> suffix;
 #if MOE_TEXT

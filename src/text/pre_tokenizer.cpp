@@ -40,13 +40,13 @@ struct PreTokenizer::State {
   RegexSearch& search;
   PreTokenizerScratch& scratch;
 
-  Array<Piece>& current() { return scratch.pieces[pieces]; }
-  Array<Piece>& next() {
-    Array<Piece>& n = scratch.pieces[pieces ^ 1];
+  Array<TextPiece>& current() { return scratch.pieces[pieces]; }
+  Array<TextPiece>& next() {
+    Array<TextPiece>& n = scratch.pieces[pieces ^ 1];
     n.clear();
     return n;
   }
-  std::string_view view(const Piece& p) const { return slice(text, p.begin, p.end - p.begin); }
+  std::string_view view(const TextPiece& p) const { return slice(text, p.begin, p.end - p.begin); }
 };
 
 Status PreTokenizer::create(Span<const TextStepSpec> specs, const RegexLibrary& library) {
@@ -112,7 +112,7 @@ Status PreTokenizer::create_step(const TextStepSpec& spec, const RegexLibrary& l
 
 Status PreTokenizer::run(std::string_view text, bool at_start, RegexSearch& search,
                          PreTokenizerScratch& scratch, std::string_view* out,
-                         Span<const Piece>* pieces) const {
+                         Span<const TextPiece>* pieces) const {
   State state{text, 0, 0, search, scratch};
   state.current().clear();
   if (!text.empty()) {
@@ -130,9 +130,9 @@ Status PreTokenizer::run(std::string_view text, bool at_start, RegexSearch& sear
 // Cuts every piece by what find(piece, add) reports: all of it in order, as matches and gaps.
 template <class F>
 Status PreTokenizer::split_with(Behavior behavior, State& state, F&& find) {
-  Array<Piece>& out = state.next();
+  Array<TextPiece>& out = state.next();
   Array<Match>& matches = state.scratch.matches;
-  for (const Piece& piece : state.current()) {
+  for (const TextPiece& piece : state.current()) {
     matches.clear();
     const auto add = [&](size_t begin, size_t end, bool is_match) -> Status {
       return matches.push({piece.begin + static_cast<uint32_t>(begin),
@@ -205,7 +205,7 @@ template <class F>
 Status PreTokenizer::rewrite(State& state, F&& write) {
   Array<char>& buffer = state.scratch.text[state.buffer];
   buffer.clear();
-  for (Piece& piece : state.current()) {
+  for (TextPiece& piece : state.current()) {
     const auto begin = static_cast<uint32_t>(buffer.size());
     MOE_TRY(write(state.view(piece), piece.at_start, buffer));
     if (buffer.size() > kMaxGrownBytes) {
@@ -221,7 +221,7 @@ Status PreTokenizer::rewrite(State& state, F&& write) {
 
 Status PreTokenizer::byte_level(const Step& step, State& state) {
   bool add_space = false;
-  for (const Piece& piece : state.current()) {
+  for (const TextPiece& piece : state.current()) {
     add_space = add_space || (step.flag && state.text[piece.begin] != ' ');
   }
   if (add_space) {

@@ -6,7 +6,7 @@
 namespace moe {
 
 /// A part of the text in work.
-struct Piece {
+struct TextPiece {
   uint32_t begin;
   uint32_t end;
   bool at_start;  // begins where the user's text begins
@@ -16,7 +16,7 @@ struct Piece {
 struct PreTokenizerScratch {
   explicit PreTokenizerScratch(const Allocator& a)
       : text{Array<char>(a), Array<char>(a)},
-        pieces{Array<Piece>(a), Array<Piece>(a)},
+        pieces{Array<TextPiece>(a), Array<TextPiece>(a)},
         matches(a) {}
 
   struct Match {
@@ -25,7 +25,7 @@ struct PreTokenizerScratch {
     bool is_match;
   };
   Array<char> text[2];
-  Array<Piece> pieces[2];
+  Array<TextPiece> pieces[2];
   Array<Match> matches;
 };
 
@@ -38,7 +38,8 @@ class PreTokenizer final {
 
   /// Takes `text` (valid UTF-8) apart. *out and *pieces view `text` or `scratch`.
   Status run(std::string_view text, bool at_start, RegexSearch& search,
-             PreTokenizerScratch& scratch, std::string_view* out, Span<const Piece>* pieces) const;
+             PreTokenizerScratch& scratch, std::string_view* out,
+             Span<const TextPiece>* pieces) const;
 
  private:
   enum class Kind {

@@ -229,6 +229,8 @@ bool Tokenizer::is_special(int32_t id) const {
          (parts_->vocabulary.flags(static_cast<uint32_t>(id)) & kAddedSpecial) != 0;
 }
 
+Span<const int32_t> Tokenizer::prefix() const { return parts_->prefix.span(); }
+
 int32_t Tokenizer::bos_id() const { return parts_->bos_id; }
 int32_t Tokenizer::eos_id() const { return parts_->eos_id; }
 int32_t Tokenizer::unk_id() const { return parts_->unk_id; }

@@ -53,6 +53,8 @@ class Tokenizer final {
   int32_t token_id(std::string_view piece) const;
   bool is_special(int32_t id) const;
 
+  Span<const int32_t> prefix() const;  // ids that encode() puts before a text
+
   int32_t bos_id() const;  // -1: none
   int32_t eos_id() const;
   int32_t unk_id() const;

@@ -1,0 +1,256 @@
+// Conversations.
+
+#include <time.h>
+
+#include "src/c_api.h"
+#include "src/c_generate.h"
+#include "src/run/chat.h"
+#include "src/run/load_tokenizer.h"
+
+struct moe_chat {
+  explicit moe_chat(const moe::Allocator& a) : allocator(&a) {}
+
+  const moe::Allocator* allocator;
+  moe::Box<moe::Chat> chat;
+};
+
+namespace moe {
+namespace {
+
+const char* own_template(const moe_model* model) {
+  if (model == nullptr || model->model->tokenizer() == nullptr) return nullptr;
+  const auto* text = model->model->tokenizer()->chat_template();
+  return text == nullptr || text->size() == 0 ? nullptr : text->c_str();
+}
+
+// A name, or the text itself. A misspelt name must not become a template that writes itself.
+Status choose_template(const moe_model* model, const char* given, ChatOptions* out) {
+  if (given == nullptr) {
+    const char* own = own_template(model);
+    if (own == nullptr) {
+      return Status::error(MOE_ERR_NOT_FOUND,
+                           "the model has no chat template; one can be given (--template): %s, or "
+                           "Jinja text",
+                           builtin_chat_names());
+    }
+    out->source = own;
+    return {};
+  }
+  out->source = builtin_chat_template(given);
+  out->turn_end = builtin_chat_turn_end(given);
+  if (!out->source.empty()) return {};
+  out->source = given;
+  if (out->source.find('{') != std::string_view::npos) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "chat_template: expected %s, or Jinja text, found '%.60s'",
+                       builtin_chat_names(), given);
+}
+
+Status choose_thinking(moe_thinking given, Thinking* out) {
+  switch (given) {
+    case MOE_THINKING_DEFAULT:
+      *out = Thinking::kDefault;
+      return {};
+    case MOE_THINKING_ON:
+      *out = Thinking::kOn;
+      return {};
+    case MOE_THINKING_OFF:
+      *out = Thinking::kOff;
+      return {};
+  }
+  return Status::error(MOE_ERR_ARGUMENT, "params.thinking: expected 0..2, found %d",
+                       static_cast<int>(given));
+}
+
+Status read_variables(const moe_chat_params& p, Array<ChatVariable>* out) {
+  if (p.n_variables < 0 || (p.n_variables > 0 && p.variables == nullptr)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "params.variables: %d strings at a NULL or negative count", p.n_variables);
+  }
+  for (int32_t i = 0; i < p.n_variables; ++i) {
+    const std::string_view text = p.variables[i] == nullptr ? "" : p.variables[i];
+    const size_t at = text.find('=');
+    if (at == std::string_view::npos) {
+      return Status::error(MOE_ERR_ARGUMENT, "params.variables[%d]: expected NAME=VALUE", i);
+    }
+    MOE_TRY(out->push({slice(text, 0, at), slice(text, at + 1)}));
+  }
+  return {};
+}
+
+// Today in UTC, "YYYY-MM-DD" (days to civil date: https://howardhinnant.github.io/date_algorithms).
+struct Today {
+  Today() {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const int64_t z = static_cast<int64_t>(now.tv_sec) / 86400 + 719468;
+    const int64_t era = z / 146097;
+    const int64_t doe = z - era * 146097;
+    const int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+    const int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    const int64_t mp = (5 * doy + 2) / 153;
+    const int64_t month = mp < 10 ? mp + 3 : mp - 9;
+    put(0, 4, yoe + era * 400 + (month <= 2 ? 1 : 0));
+    put(5, 2, month);
+    put(8, 2, doy - (153 * mp + 2) / 5 + 1);
+  }
+  void put(size_t at, size_t n, int64_t value) {
+    for (size_t i = n; i > 0; --i, value /= 10)
+      text[at + i - 1] = static_cast<char>('0' + value % 10);
+  }
+  char text[11] = "0000-00-00";
+};
+
+Status create_chat(moe_session* session, const moe_chat_params* given, moe_chat** out) {
+  if (session == nullptr) return null_argument("session");
+  if (out == nullptr) return null_argument("out");
+  moe_chat_params p{};
+  MOE_TRY(read_params(given, "params", &p));
+  MOE_TRY(check_reserved(p.reserved));
+  const moe_model* model = session->model;
+  if (!model->text.tokenizer) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "a chat needs a model with a tokenizer");
+  }
+  const Allocator& allocator = model->env->allocator;
+  Array<ChatVariable> variables(allocator);
+  MOE_TRY(read_variables(p, &variables));
+  ChatOptions options;
+  MOE_TRY(choose_template(model, p.chat_template, &options));
+  MOE_TRY(choose_thinking(p.thinking, &options.thinking));
+  options.variables = variables.span();
+  const Today today;
+  options.date = p.date == nullptr ? today.text : p.date;
+  MOE_ASSIGN(Box<moe_chat> handle, make_box<moe_chat>(allocator, allocator));
+  MOE_ASSIGN(handle->chat,
+             Chat::create(*session->session, *model->text.tokenizer, options, allocator));
+  if (p.system != nullptr) {
+    const std::string_view system = p.system;
+    MOE_TRY(handle->chat->set_system(&system));
+  }
+  *out = handle.release();
+  return {};
+}
+
+void destroy(moe_chat* chat) {
+  const Allocator& allocator = *chat->allocator;
+  chat->~moe_chat();
+  deallocate(allocator, chat, sizeof *chat);
+}
+
+Status get_message(const moe_chat* chat, size_t index, moe_chat_message* out) {
+  if (chat == nullptr) return null_argument("chat");
+  MOE_TRY(check_out_struct(out, "out"));
+  const Span<const StoredMessage> messages = chat->chat->messages();
+  if (index >= messages.size) {
+    return Status::error(MOE_ERR_RANGE, "index: expected less than %zu, found %zu", messages.size,
+                         index);
+  }
+  const StoredMessage& m = messages[index];
+  moe_chat_message value{};
+  value.role = m.role.c_str();
+  value.content = m.shown_content().data();
+  value.n_bytes = m.shown_content().size();
+  value.thinking = m.shown_thinking().data();
+  value.n_thinking_bytes = m.shown_thinking().size();
+  write_struct(value, out);
+  return {};
+}
+
+Status render(const moe_chat* chat, bool begin_reply, char* text, size_t capacity,
+              size_t* n_bytes) {
+  if (chat == nullptr) return null_argument("chat");
+  if (n_bytes == nullptr) return null_argument("n_bytes");
+  ChatText out(*chat->allocator);
+  MOE_TRY(chat->chat->render(begin_reply, out));
+  String whole(*chat->allocator);
+  MOE_TRY(whole.assign(out.view()));
+  return write_text(whole.c_str(), whole.size(), text, capacity, n_bytes);
+}
+
+Status tokens(const moe_chat* chat, bool begin_reply, int32_t* tokens, size_t capacity,
+              size_t* n_tokens) {
+  if (chat == nullptr) return null_argument("chat");
+  if (n_tokens == nullptr) return null_argument("n_tokens");
+  Array<int32_t> ids(*chat->allocator);
+  MOE_TRY(chat->chat->tokens(begin_reply, ids));
+  return write_array(ids.data(), ids.size(), tokens, capacity, n_tokens);
+}
+
+Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* out) {
+  if (chat == nullptr) return null_argument("chat");
+  MOE_TRY(check_out_struct(out, "out"));
+  GenerateCall call(*chat->allocator);
+  MOE_TRY(call.read(given));
+  ChatReply r;
+  MOE_TRY(chat->chat->reply(call.options, &r));
+  moe_chat_result value{};
+  value.finish = static_cast<moe_finish>(r.finish);
+  value.n_prompt = r.n_prompt;
+  value.n_reused = r.n_reused;
+  value.n_generated = r.n_generated;
+  value.n_thinking = r.n_thinking;
+  value.prompt_seconds = r.prompt_seconds;
+  value.generate_seconds = r.generate_seconds;
+  write_struct(value, out);
+  return {};
+}
+
+}  // namespace
+}  // namespace moe
+
+const char* moe_model_chat_template(const moe_model* model) { return moe::own_template(model); }
+
+const char* moe_chat_template_names(void) { return moe::builtin_chat_names(); }
+
+moe_status moe_chat_create(moe_session* session, const moe_chat_params* params, moe_chat** out,
+                           moe_error* error) {
+  return moe::deliver(moe::create_chat(session, params, out), error);
+}
+
+void moe_chat_free(moe_chat* chat) {
+  if (chat != nullptr) moe::destroy(chat);
+}
+
+moe_status moe_chat_add(moe_chat* chat, const char* role, const char* content, size_t n_bytes,
+                        moe_error* error) {
+  if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
+  if (role == nullptr) return moe::deliver(moe::null_argument("role"), error);
+  if (content == nullptr && n_bytes != 0) {
+    return moe::deliver(moe::null_argument("content"), error);
+  }
+  return moe::deliver(chat->chat->add(role, {n_bytes == 0 ? "" : content, n_bytes}), error);
+}
+
+moe_status moe_chat_truncate(moe_chat* chat, size_t n_messages, moe_error* error) {
+  if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
+  return moe::deliver(chat->chat->truncate(n_messages), error);
+}
+
+moe_status moe_chat_set_system(moe_chat* chat, const char* system, moe_error* error) {
+  if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
+  const std::string_view text = system == nullptr ? "" : system;
+  return moe::deliver(chat->chat->set_system(system == nullptr ? nullptr : &text), error);
+}
+
+size_t moe_chat_message_count(const moe_chat* chat) {
+  return chat == nullptr ? 0 : chat->chat->messages().size;
+}
+
+moe_status moe_chat_get_message(const moe_chat* chat, size_t index, moe_chat_message* out,
+                                moe_error* error) {
+  return moe::deliver(moe::get_message(chat, index, out), error);
+}
+
+moe_status moe_chat_render(const moe_chat* chat, bool begin_reply, char* text, size_t capacity,
+                           size_t* n_bytes, moe_error* error) {
+  return moe::deliver(moe::render(chat, begin_reply, text, capacity, n_bytes), error);
+}
+
+moe_status moe_chat_tokens(const moe_chat* chat, bool begin_reply, int32_t* tokens, size_t capacity,
+                           size_t* n_tokens, moe_error* error) {
+  return moe::deliver(moe::tokens(chat, begin_reply, tokens, capacity, n_tokens), error);
+}
+
+moe_status moe_chat_reply(moe_chat* chat, const moe_generate_params* params, moe_chat_result* out,
+                          moe_error* error) {
+  return moe::deliver(moe::reply(chat, params, out), error);
+}

@@ -1,0 +1,28 @@
+#pragma once
+// moe_generate_params as the core's options, for the C functions that generate.
+
+#include "src/c_api.h"
+#include "src/run/generate.h"
+
+namespace moe {
+
+/// The core's options and what they refer to; the caller's params must stay valid.
+struct GenerateCall {
+  explicit GenerateCall(const Allocator& a) : stops(a) {}
+  GenerateCall(const GenerateCall&) = delete;
+  GenerateCall& operator=(const GenerateCall&) = delete;
+
+  /// Numbers are checked by the core.
+  Status read(const moe_generate_params* given);
+
+  GenerateOptions options;
+
+ private:
+  static bool call_back(void* user, const Piece& piece);
+
+  Array<std::string_view> stops;
+  moe_piece_fn callback = nullptr;
+  void* user = nullptr;
+};
+
+}  // namespace moe

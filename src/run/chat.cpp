@@ -1,0 +1,347 @@
+#include "src/run/chat.h"
+
+#include "src/run/session_state.h"
+
+namespace moe {
+namespace {
+
+constexpr size_t kMaxRoleBytes = 256;
+constexpr size_t kMaxVariables = 64;
+
+/// Marks a chat as being changed for as long as it lives.
+class Change {
+ public:
+  explicit Change(std::atomic<bool>& busy) : busy_(busy), mine_(!busy.exchange(true)) {}
+  Change(const Change&) = delete;
+  Change& operator=(const Change&) = delete;
+  ~Change() {
+    if (mine_) busy_.store(false);
+  }
+  Status status() const {
+    if (mine_) return {};
+    return Status::error(MOE_ERR_STATE, "the chat is in use by another call");
+  }
+
+ private:
+  std::atomic<bool>& busy_;
+  bool mine_;
+};
+
+// A template's fault, with what can be done about it.
+Status template_error(const Status& status) {
+  if (status.ok() || status.code() == MOE_ERR_MEMORY || status.code() == MOE_ERR_ARGUMENT) {
+    return status;
+  }
+  return Status::error(status.code(), "%.300s; another template can be given (--template)",
+                       status.text());
+}
+
+bool is_name(std::string_view text) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  if (text.empty() || text.size() > 64 || !letter(text[0])) return false;
+  for (const char c : text) {
+    if (!letter(c) && (c < '0' || c > '9')) return false;
+  }
+  return true;
+}
+
+Status make_message(std::string_view role, std::string_view content, StoredMessage& out) {
+  MOE_TRY(out.role.assign(role));
+  return out.content.assign(content);
+}
+
+/// Parts a reply as it comes, hands it on and keeps it.
+class Collector {
+ public:
+  Collector(const GenerateOptions& options, const ThinkingTags& tags, const Tokenizer& tokenizer,
+            bool inside, const Allocator& allocator)
+      : message(allocator), options_(options), splitter_(tags, tokenizer, inside, allocator) {}
+
+  static bool call(void* user, const Piece& piece) {
+    return static_cast<Collector*>(user)->take(piece);
+  }
+
+  Status finish(Finish* finish) {
+    if (status_.ok() && *finish != Finish::kCallback && !give(splitter_.finish(), {})) {
+      *finish = Finish::kCallback;
+    }
+    return status_;
+  }
+
+  StoredMessage message;
+  int32_t n_thinking = 0;
+
+ private:
+  bool take(const Piece& piece) {
+    const bool before = splitter_.thinking();
+    Span<const ReplyPart> parts;
+    status_ = splitter_.push(piece.token, piece.text, &parts);
+    if (!status_.ok()) return false;
+    if (piece.token >= 0 && (before || splitter_.thinking())) ++n_thinking;
+    return give(parts, piece);
+  }
+
+  // Each token goes out once, with its first text.
+  bool give(Span<const ReplyPart> parts, Piece piece) {
+    const bool has_token = piece.token >= 0;
+    piece.text = {};
+    piece.thinking = splitter_.thinking();
+    bool go_on = true;
+    bool given = false;
+    for (const ReplyPart& part : parts) {
+      status_ = keep(part);
+      if (!status_.ok()) return false;
+      if (part.text.empty()) continue;
+      piece.text = part.text;
+      piece.thinking = part.thinking;
+      go_on = call_back(piece) && go_on;
+      given = true;
+      piece = {};
+    }
+    if (!given && has_token) go_on = call_back(piece) && go_on;
+    return go_on;
+  }
+
+  bool call_back(const Piece& piece) {
+    return options_.callback == nullptr || options_.callback(options_.user, piece);
+  }
+
+  Status keep(const ReplyPart& part) {
+    String& to = part.thinking ? message.thinking : message.content;
+    size_t& skip = part.thinking ? message.thinking_skip : message.content_skip;
+    if (skip == to.size()) skip += part.raw.size() - part.text.size();
+    return to.append(part.raw);
+  }
+
+  const GenerateOptions& options_;
+  ReplySplitter splitter_;
+  Status status_;
+};
+
+}  // namespace
+
+Chat::Chat(Session& session, const Tokenizer& tokenizer, const Allocator& allocator)
+    : allocator_(allocator),
+      session_(session),
+      tokenizer_(tokenizer),
+      variables_(allocator),
+      date_(allocator),
+      bos_(allocator),
+      eos_(allocator),
+      stops_(allocator),
+      system_(allocator),
+      messages_(allocator) {}
+
+Result<Box<Chat>> Chat::create(Session& session, const Tokenizer& tokenizer,
+                               const ChatOptions& options, const Allocator& allocator) {
+  MOE_ASSIGN(Box<Chat> chat, make_box<Chat>(allocator, session, tokenizer, allocator));
+  MOE_TRY(chat->init(options));
+  return chat;
+}
+
+Status Chat::init(const ChatOptions& options) {
+  if (!options.date.empty() && !is_date(options.date)) {
+    return Status::error(MOE_ERR_ARGUMENT, "date: expected YYYY-MM-DD, found '%.*s'",
+                         static_cast<int>(std::min<size_t>(options.date.size(), 40)),
+                         options.date.data());
+  }
+  MOE_TRY(date_.assign(options.date));
+  Result<Box<ChatTemplate>> made = ChatTemplate::create(options.source, allocator_);
+  MOE_TRY(template_error(made.status()));
+  template_ = std::move(made.value());
+  tags_ = thinking_tags(options.source);
+  MOE_TRY(choose_tokens(options.turn_end));
+  if (options.variables.size > kMaxVariables) {
+    return Status::error(MOE_ERR_RANGE, "variables: at most %zu, found %zu", kMaxVariables,
+                         options.variables.size);
+  }
+  for (const ChatVariable& v : options.variables) MOE_TRY(add_variable(v.name, v.value));
+  return choose_thinking(options.thinking);
+}
+
+Status Chat::add_variable(std::string_view name, std::string_view value) {
+  if (!is_name(name) || name == "messages" || name == "add_generation_prompt") {
+    return Status::error(MOE_ERR_ARGUMENT, "variables: '%.*s' is no name that can be set",
+                         static_cast<int>(std::min<size_t>(name.size(), 60)), name.data());
+  }
+  Variable variable(allocator_);
+  MOE_TRY(variable.name.assign(name));
+  MOE_TRY(variable.value.assign(value));
+  return variables_.push(std::move(variable));
+}
+
+Status Chat::choose_thinking(Thinking thinking) {
+  if (thinking == Thinking::kDefault) return {};
+  bool any = false;
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    if (!template_->uses(name)) continue;
+    any = true;
+    MOE_TRY(add_variable(name, thinking == Thinking::kOn ? "true" : "false"));
+  }
+  if (any) return {};
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "thinking cannot be switched: the chat template has neither "
+                       "enable_thinking nor thinking");
+}
+
+// How the template spells BOS and EOS: the tokenizer's own, or the model's where it names none.
+Status Chat::choose_tokens(std::string_view turn_end) {
+  const ModelConfig& config = session_.model().config();
+  const Span<const int32_t> prefix = tokenizer_.prefix();
+  int32_t bos = tokenizer_.bos_id();
+  int32_t eos = tokenizer_.eos_id();
+  if (bos < 0 && eos < 0) {
+    bos = config.bos_token_id;
+    if (!config.eos_token_ids.empty()) eos = config.eos_token_ids[0];
+  }
+  const auto spell = [&](int32_t id, String& to) -> Status {
+    if (id < 0 || id >= tokenizer_.n_vocab()) return {};
+    return to.assign(tokenizer_.piece(id));
+  };
+  MOE_TRY(spell(bos < 0 && !prefix.empty() ? prefix[0] : bos, bos_));
+  MOE_TRY(spell(eos, eos_));
+  if (template_->uses("adds_bos"))
+    MOE_TRY(add_variable("adds_bos", prefix.empty() ? "false" : "true"));
+  if (eos >= 0) MOE_TRY(stops_.push(eos));
+  const int32_t end = turn_end.empty() ? -1 : tokenizer_.token_id(turn_end);
+  return end >= 0 ? stops_.push(end) : Status();
+}
+
+Status Chat::set_system(const std::string_view* text) {
+  const Change change(busy_);
+  MOE_TRY(change.status());
+  String fresh(allocator_);
+  if (text != nullptr) MOE_TRY(fresh.assign(*text));
+  system_ = std::move(fresh);
+  has_system_ = text != nullptr;
+  return {};
+}
+
+Status Chat::add(std::string_view role, std::string_view content) {
+  const Change change(busy_);
+  MOE_TRY(change.status());
+  if (role.empty() || role.size() > kMaxRoleBytes) {
+    return Status::error(MOE_ERR_RANGE, "role: expected 1..%zu bytes, found %zu", kMaxRoleBytes,
+                         role.size());
+  }
+  StoredMessage message(allocator_);
+  MOE_TRY(make_message(role, content, message));
+  return messages_.push(std::move(message));
+}
+
+Status Chat::truncate(size_t n_messages) {
+  const Change change(busy_);
+  MOE_TRY(change.status());
+  if (n_messages > messages_.size()) {
+    return Status::error(MOE_ERR_RANGE, "n_messages: expected 0..%zu, found %zu", messages_.size(),
+                         n_messages);
+  }
+  while (messages_.size() > n_messages) messages_.pop();
+  return {};
+}
+
+Status Chat::render(bool begin_reply, ChatText& out) const {
+  Array<ChatMessage> messages(allocator_);
+  Array<ChatVariable> variables(allocator_);
+  MOE_TRY(messages.reserve(messages_.size() + 1));
+  if (has_system_) MOE_TRY(messages.push({"system", system_.view(), {}}));
+  for (const StoredMessage& m : messages_) {
+    // A template that knows nothing of thinking gets the answer alone.
+    MOE_TRY(messages.push(tags_.named && !m.thinking.empty()
+                              ? ChatMessage{m.role.view(), m.content.view(), m.thinking.view()}
+                              : ChatMessage{m.role.view(), m.shown_content(), {}}));
+  }
+  for (const Variable& v : variables_) {
+    MOE_TRY(variables.push({v.name.view(), v.value.view()}));
+  }
+  ChatInput input;
+  input.messages = messages.span();
+  input.add_generation_prompt = begin_reply;
+  input.variables = variables.span();
+  input.bos_token = bos_.view();
+  input.eos_token = eos_.view();
+  input.date = date_.view();
+  input.think_open = tags_.open;
+  input.think_close = tags_.close;
+  return template_error(template_->render(input, out));
+}
+
+Status Chat::encode(const ChatText& text, Array<int32_t>& ids) const {
+  return tokenizer_.encode_marked(text.view(), text.marks.span(), ids);
+}
+
+Status Chat::tokens(bool begin_reply, Array<int32_t>& ids) const {
+  ChatText text(allocator_);
+  MOE_TRY(render(begin_reply, text));
+  return encode(text, ids);
+}
+
+// Whether the template itself has begun to think.
+bool Chat::begins_inside(const ChatText& text) const {
+  std::string_view rest = text.view();
+  while (!rest.empty() && (rest.back() == ' ' || rest.back() == '\n')) rest.remove_suffix(1);
+  if (tags_.channels || !rest.ends_with(tags_.open)) return false;
+  for (size_t i = rest.size() - tags_.open.size(); i < rest.size(); ++i) {
+    if (text.marks[i] != 0) return false;
+  }
+  return true;
+}
+
+// Rewinds the session to the longest beginning that it shares with `ids`.
+Status Chat::reuse(Span<const int32_t> ids, size_t* n_reused) {
+  size_t n = 0;
+  {
+    const SessionCall call(session_);
+    MOE_TRY(call.status());
+    const Array<int32_t>& held = call.state().tokens;
+    const size_t context = static_cast<size_t>(call.state().options.context);
+    if (ids.size >= context) {
+      return Status::error(MOE_ERR_TOO_LONG,
+                           "the conversation has %zu tokens, the context holds %zu: forget some "
+                           "messages or open a session with a larger context",
+                           ids.size, context);
+    }
+    while (n < ids.size && n < held.size() && held[n] == ids[n]) ++n;
+  }
+  *n_reused = n;
+  return session_.rewind(static_cast<int32_t>(n));
+}
+
+Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
+  const Change change(busy_);
+  MOE_TRY(change.status());
+  ChatText text(allocator_);
+  Array<int32_t> ids(allocator_);
+  MOE_TRY(render(true, text));
+  MOE_TRY(encode(text, ids));
+  if (ids.empty()) {
+    return Status::error(MOE_ERR_STATE, "the conversation is empty: there is nothing to reply to");
+  }
+  MOE_TRY(messages_.reserve(messages_.size() + 1));
+  size_t n_reused = 0;
+  MOE_TRY(reuse(ids.span(), &n_reused));
+
+  Collector collector(given, tags_, tokenizer_, begins_inside(text), allocator_);
+  MOE_TRY(make_message("assistant", {}, collector.message));
+  GenerateOptions options = given;
+  options.more_eos = stops_.span();
+  options.callback = Collector::call;
+  options.user = &collector;
+  GenerateResult made;
+  MOE_TRY(generate(session_, &tokenizer_, {ids.data() + n_reused, ids.size() - n_reused}, options,
+                   &made));
+  MOE_TRY(collector.finish(&made.finish));
+  MOE_TRY(messages_.push(std::move(collector.message)));
+  *out = {made.finish,
+          static_cast<int32_t>(ids.size()),
+          static_cast<int32_t>(n_reused),
+          made.n_generated,
+          collector.n_thinking,
+          made.prompt_seconds,
+          made.generate_seconds};
+  return {};
+}
+
+}  // namespace moe

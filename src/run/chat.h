@@ -1,0 +1,104 @@
+#pragma once
+// A conversation over a session: messages, the template that makes one text of them, replies.
+
+#include <atomic>
+
+#include "src/run/generate.h"
+#include "src/text/chat_template.h"
+#include "src/text/thinking.h"
+
+namespace moe {
+
+enum class Thinking : uint8_t { kDefault, kOn, kOff };
+
+struct ChatOptions {
+  std::string_view source;    // of the template
+  std::string_view turn_end;  // a token that ends replies besides the end of the text; may be empty
+  Span<const ChatVariable> variables;
+  Thinking thinking = Thinking::kDefault;
+  std::string_view date;  // "YYYY-MM-DD", or empty
+};
+
+/// One message. A reply keeps apart what it thought.
+struct StoredMessage {
+  explicit StoredMessage(const Allocator& a) : role(a), content(a), thinking(a) {}
+
+  /// Without the white space that follows a tag.
+  std::string_view shown_content() const { return slice(content.view(), content_skip); }
+  std::string_view shown_thinking() const { return slice(thinking.view(), thinking_skip); }
+
+  String role;
+  String content;
+  String thinking;
+  size_t content_skip = 0;
+  size_t thinking_skip = 0;
+};
+
+struct ChatReply {
+  Finish finish = Finish::kLength;
+  int32_t n_prompt = 0;
+  int32_t n_reused = 0;  // of these: held by the session already
+  int32_t n_generated = 0;
+  int32_t n_thinking = 0;  // of these
+  double prompt_seconds = 0;
+  double generate_seconds = 0;
+};
+
+/// Used by one thread at a time, like the session; a second one that would change it gets
+/// MOE_ERR_STATE. Session and tokenizer must outlive it. A call that fails leaves the messages as
+/// they were.
+class Chat final {
+ public:
+  /// Everything in `options` is copied. MOE_ERR_FORMAT or MOE_ERR_UNSUPPORTED when the template
+  /// cannot be used, MOE_ERR_UNSUPPORTED when thinking is to be switched and the template has no
+  /// such variable.
+  static Result<Box<Chat>> create(Session& session, const Tokenizer& tokenizer,
+                                  const ChatOptions& options, const Allocator& allocator);
+
+  Status set_system(const std::string_view* text);  // null: none
+  Status add(std::string_view role, std::string_view content);
+  Status truncate(size_t n_messages);  // keeps the first ones
+  Span<const StoredMessage> messages() const { return messages_.span(); }
+
+  /// begin_reply: with the beginning of the assistant's next message.
+  Status render(bool begin_reply, ChatText& out) const;
+  Status tokens(bool begin_reply, Array<int32_t>& ids) const;
+
+  /// Evaluates what the session does not hold yet, generates, and appends the reply.
+  /// MOE_ERR_TOO_LONG before anything changed when the conversation fills the context.
+  Status reply(const GenerateOptions& options, ChatReply* out);
+
+  /// For create() alone.
+  Chat(Session& session, const Tokenizer& tokenizer, const Allocator& allocator);
+
+ private:
+  struct Variable {
+    explicit Variable(const Allocator& a) : name(a), value(a) {}
+    String name;
+    String value;
+  };
+  Status init(const ChatOptions& options);
+  Status add_variable(std::string_view name, std::string_view value);
+  Status choose_thinking(Thinking thinking);
+  Status choose_tokens(std::string_view turn_end);
+  Status encode(const ChatText& text, Array<int32_t>& ids) const;
+  bool begins_inside(const ChatText& text) const;
+  Status reuse(Span<const int32_t> ids, size_t* n_reused);
+
+  const Allocator& allocator_;
+  Session& session_;
+  const Tokenizer& tokenizer_;
+  Box<ChatTemplate> template_;
+  ThinkingTags tags_;
+  Array<Variable> variables_;
+  String date_;
+  String bos_;
+  String eos_;
+  Array<int32_t> stops_;  // end-of-text tokens that the model's configuration may not list
+  bool has_system_ = false;
+  String system_;
+  Array<StoredMessage> messages_;
+  std::atomic<bool> busy_{false};
+};
+
+}  // namespace moe
