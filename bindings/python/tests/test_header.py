@@ -14,8 +14,10 @@ HEADER = ROOT / "include/moe_c.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
 ENUMS = {"moe_status": ("MOE_", _structs.Status), "moe_log_level": ("MOE_LOG_", _structs.LogLevel),
          "moe_kv_type": ("MOE_KV_", _structs.KvType),
+         "moe_thinking": ("MOE_THINKING_", _structs.Thinking),
          "moe_finish": ("MOE_FINISH_", _structs.Finish)}
-CONSTANTS = {"MOE_ENCODE_NO_SPECIAL": _structs.ENCODE_NO_SPECIAL,
+CONSTANTS = {"MOE_PIECE_THINKING": _structs.PIECE_THINKING,
+             "MOE_ENCODE_NO_SPECIAL": _structs.ENCODE_NO_SPECIAL,
              "MOE_ENCODE_PARSE_SPECIAL": _structs.ENCODE_PARSE_SPECIAL,
              "MOE_DECODE_SKIP_SPECIAL": _structs.DECODE_SKIP_SPECIAL,
              "MOE_ERROR_TEXT_BYTES": _structs.ERROR_TEXT_BYTES,

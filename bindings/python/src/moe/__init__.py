@@ -7,12 +7,16 @@
         for piece in session.generate("Once upon a time", max_tokens=100, temperature=0.7, seed=1):
             print(piece.text, end="", flush=True)
 
+    chat = model.chat()
+    print(chat.reply("What is a fox?").text())
+
 Environment, Model and Tokenizer may be used from any number of threads, a Session and a MoeLayer
 from one at a time. Every failure is a MoeError. What is made from an object keeps it in memory, so
 things may be closed in any order.
 """
 
 from ._structs import Finish, KvType, LogLevel, Status
+from .chat import Chat, Message, Reply, chat_template_names
 from .converter import convert, save_synthetic, synthetic_shapes
 from .environment import Environment, EnvironmentInfo, isas, version
 from .errors import (
@@ -37,7 +41,15 @@ from .errors import (
     VersionError,
 )
 from .generation import Generation
-from .info import GenerateResult, LayerInfo, ModelInfo, Perplexity, RoutingStats, TensorInfo
+from .info import (
+    ChatResult,
+    GenerateResult,
+    LayerInfo,
+    ModelInfo,
+    Perplexity,
+    RoutingStats,
+    TensorInfo,
+)
 from .layer import Expert, MoeLayer
 from .model import Model
 from .sampling import Piece, Sample, Sampling, TokenLogprob
@@ -45,12 +57,13 @@ from .session import Session, step
 from .tokenizer import Tokenizer
 
 __all__ = [
-    "ArgumentError", "BudgetError", "CancelledError", "CorruptError", "DeviceError", "Environment",
-    "EnvironmentInfo", "Expert", "FileError", "Finish", "FormatError", "GenerateResult",
-    "Generation", "InternalError", "KvType", "LayerInfo", "LogLevel", "Model", "ModelInfo",
-    "MoeError", "MoeLayer", "NonFiniteError", "NotFoundError", "OutOfMemoryError", "Perplexity",
-    "Piece", "RangeError", "RoutingStats", "Sample", "Sampling", "Session", "ShapeError",
-    "StateError", "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
-    "UnsupportedError", "VersionError", "convert", "isas", "save_synthetic", "step",
+    "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult", "CorruptError",
+    "DeviceError", "Environment", "EnvironmentInfo", "Expert", "FileError", "Finish",
+    "FormatError", "GenerateResult", "Generation", "InternalError", "KvType", "LayerInfo",
+    "LogLevel", "Message", "Model", "ModelInfo", "MoeError", "MoeLayer", "NonFiniteError",
+    "NotFoundError", "OutOfMemoryError", "Perplexity", "Piece", "RangeError", "Reply",
+    "RoutingStats", "Sample", "Sampling", "Session", "ShapeError", "StateError", "Status",
+    "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError", "UnsupportedError",
+    "VersionError", "chat_template_names", "convert", "isas", "save_synthetic", "step",
     "synthetic_shapes", "version",
 ]

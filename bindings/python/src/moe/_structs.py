@@ -57,6 +57,15 @@ class Finish(enum.IntEnum):
     CALLBACK = 5
 
 
+class Thinking(enum.IntEnum):
+    """Whether a model thinks before it answers (moe_thinking)."""
+
+    DEFAULT = 0
+    ON = 1
+    OFF = 2
+
+
+PIECE_THINKING = 1
 ENCODE_NO_SPECIAL = 1
 ENCODE_PARSE_SPECIAL = 2
 DECODE_SKIP_SPECIAL = 1
@@ -172,7 +181,8 @@ class TokenLogprob(c.Structure):
 
 class Piece(c.Structure):
     _fields_ = [("token", c.c_int32), ("logprob", c.c_float), ("text", c.c_void_p),
-                ("n_bytes", c.c_size_t), ("top", c.POINTER(TokenLogprob)), ("n_top", c.c_size_t)]
+                ("n_bytes", c.c_size_t), ("top", c.POINTER(TokenLogprob)), ("n_top", c.c_size_t),
+                ("flags", c.c_uint32)]
 
 
 PieceFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(Piece))
@@ -189,6 +199,24 @@ class GenerateResult(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("finish", c.c_int), ("n_prompt", c.c_int32),
                 ("n_generated", c.c_int32), ("prompt_seconds", c.c_double),
                 ("generate_seconds", c.c_double)]
+
+
+class ChatParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("thinking", c.c_int), ("chat_template", c.c_char_p),
+                ("system", c.c_char_p), ("variables", c.POINTER(c.c_char_p)),
+                ("n_variables", c.c_int32), ("reserved", c.c_int32), ("date", c.c_char_p)]
+
+
+class ChatMessage(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("role", c.c_char_p),
+                ("content", c.c_void_p), ("n_bytes", c.c_size_t), ("thinking", c.c_void_p),
+                ("n_thinking_bytes", c.c_size_t)]
+
+
+class ChatResult(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("finish", c.c_int), ("n_prompt", c.c_int32),
+                ("n_reused", c.c_int32), ("n_generated", c.c_int32), ("n_thinking", c.c_int32),
+                ("prompt_seconds", c.c_double), ("generate_seconds", c.c_double)]
 
 
 class ExpertWeights(c.Structure):

@@ -14,7 +14,7 @@ import queue
 import threading
 import weakref
 from typing import Any, Union
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from . import _structs as s
 from ._arrays import IntArray, address
@@ -38,6 +38,10 @@ class Request:
     n_top: int
 
 
+def stop_texts(stop: str | Sequence[str]) -> tuple[str, ...]:
+    return (stop,) if isinstance(stop, str) else tuple(stop)
+
+
 _Item = Union[Piece, GenerateResult, BaseException]
 
 
@@ -52,10 +56,23 @@ class _Channel:
 def _piece(piece: Any) -> Piece:
     p = piece.contents
     text = c.string_at(p.text, p.n_bytes).decode("utf-8", "replace")
-    return Piece(p.token, text, p.logprob, top_of(p.top, p.n_top))
+    return Piece(p.token, text, p.logprob, top_of(p.top, p.n_top),
+                 bool(p.flags & s.PIECE_THINKING))
 
 
-def _run(native: Native, request: Request, channel: _Channel) -> None:
+Generate = Callable[[Native, Request, s.GenerateParams, Raised], GenerateResult]
+
+
+def generate_text(native: Native, request: Request, params: s.GenerateParams,
+                  raised: Raised) -> GenerateResult:
+    """The call of a Session."""
+    result = s.GenerateResult()
+    raised.call(call, lib.moe_session_generate, native.pointer, address(request.prompt),
+                len(request.prompt), c.byref(params), c.byref(result))
+    return plain(GenerateResult, result, finish=Finish(result.finish))
+
+
+def _run(native: Native, generate: Generate, request: Request, channel: _Channel) -> None:
     raised = Raised()
 
     def give(_user: Any, piece: Any) -> bool:
@@ -69,10 +86,7 @@ def _run(native: Native, request: Request, channel: _Channel) -> None:
             stop=c_strings(request.stop), n_stop=len(request.stop),
             ignore_eos=int(request.ignore_eos), n_top=request.n_top,
             callback=s.PieceFn(raised.guard(give, False)))
-        result = s.GenerateResult()
-        raised.call(call, lib.moe_session_generate, native.pointer, address(request.prompt),
-                    len(request.prompt), c.byref(params), c.byref(result))
-        end: _Item = plain(GenerateResult, result, finish=Finish(result.finish))
+        end: _Item = generate(native, request, params, raised)
     except BaseException as e:
         end = e
     native.release()
@@ -87,6 +101,8 @@ class Generation(Iterator[Piece]):
     the session then holds the prompt and every piece that was handed out.
     """
 
+    _generate: Generate = staticmethod(generate_text)
+
     def __init__(self, session: Any, request: Request) -> None:
         self._session = session
         self._request = request
@@ -99,8 +115,9 @@ class Generation(Iterator[Piece]):
 
     def _start(self) -> None:
         native = self._session._open()
-        self._thread = threading.Thread(target=_run, args=(native, self._request, self._channel),
-                                        name="moe.generate", daemon=True)
+        self._thread = threading.Thread(
+            target=_run, args=(native, self._generate, self._request, self._channel),
+            name="moe.generate", daemon=True)
         native.hold()
         _unfinished.add(self)
         self._thread.start()

@@ -83,6 +83,14 @@ class GenerateResult:
 
 
 @dataclasses.dataclass(frozen=True)
+class ChatResult(GenerateResult):
+    """n_prompt counts the whole conversation up to the reply."""
+
+    n_reused: int  # of n_prompt: held by the session already and not evaluated again
+    n_thinking: int  # of n_generated: thinking and its tags
+
+
+@dataclasses.dataclass(frozen=True)
 class RoutingStats:
     n_experts: int
     n_tokens: int  # (sub-)tokens routed

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes as c
+import datetime
 import os
+from collections.abc import Mapping
 from typing import Any, Union
 
 import numpy as np
@@ -13,6 +15,7 @@ from ._arrays import Tokens, address
 from ._handle import Closable, Native
 from ._library import call, lib, text_of
 from ._structs import KvType
+from .chat import Chat, Variable
 from .environment import Environment
 from .errors import UnsupportedError
 from .info import LayerInfo, ModelInfo, TensorInfo, model_info, plain
@@ -128,6 +131,23 @@ class Model(Closable):
     def decode(self, tokens: Tokens, *, skip_special: bool = False) -> str:
         """See Tokenizer.decode."""
         return self.tokenizer.decode(tokens, skip_special=skip_special)
+
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja template that the model file carries."""
+        with self._pointer() as model:
+            text = lib.moe_model_chat_template(model)
+            return None if text is None else text_of(text)
+
+    def chat(self, *, template: str | None = None, system: str | None = None,
+             thinking: bool | None = None, variables: Mapping[str, Variable] | None = None,
+             date: str | datetime.date | None = None, context: int = 0, chunk: int = 0,
+             kv: KvType = KvType.DEFAULT) -> Chat:
+        """A new conversation in a session of its own. The first arguments are Chat's, the last
+        ones those of session()."""
+        session = self.session(context=context, chunk=chunk, kv=kv)
+        return Chat(session, template=template, system=system, thinking=thinking,
+                    variables=variables, date=date)
 
     def session(self, *, context: int = 0, chunk: int = 0,
                 kv: KvType = KvType.DEFAULT) -> Session:

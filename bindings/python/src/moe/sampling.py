@@ -57,6 +57,7 @@ class Piece:
     text: str
     logprob: float
     top: tuple[TokenLogprob, ...]
+    thinking: bool = False  # of a chat's reply: not part of the answer
 
     def __str__(self) -> str:
         return self.text

@@ -16,7 +16,7 @@ from ._handle import Closable, Native, Raised, optional_bytes
 from ._library import call, lib
 from ._structs import KvType
 from .errors import ArgumentError
-from .generation import Generation, Request
+from .generation import Generation, Request, stop_texts
 from .info import Perplexity, RoutingStats, plain, routing_stats
 from .sampling import Sample, Sampling, sampling_struct, top_of
 
@@ -163,7 +163,7 @@ class Session(Closable):
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
                             repetition_window, seed, bias)
         request = Request(token_array(() if prompt is None else prompt), sampling, max_tokens,
-                          (stop,) if isinstance(stop, str) else tuple(stop), ignore_eos, logprobs)
+                          stop_texts(stop), ignore_eos, logprobs)
         generation = Generation(self, request)
         self._generation = weakref.ref(generation)
         return generation

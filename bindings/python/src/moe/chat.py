@@ -1,0 +1,223 @@
+"""A conversation over a session."""
+
+from __future__ import annotations
+
+import ctypes as c
+import dataclasses
+import datetime
+import weakref
+from typing import Any, Union
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from . import _structs as s
+from ._arrays import address, token_array
+from ._handle import Closable, Native, Raised, c_strings, optional_bytes
+from ._library import call, lib, text_of
+from ._structs import Finish, Thinking
+from .errors import ArgumentError
+from .generation import Generation, Request, stop_texts
+from .info import ChatResult, GenerateResult, plain
+from .sampling import Sampling
+from .session import Session
+
+Variable = Union[str, int, bool, None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    role: str  # "system", "user", "assistant", or whatever else the template knows
+    content: str
+    thinking: str = ""  # of a reply
+
+
+def chat_template_names() -> list[str]:
+    """The templates built in; "plain" only puts the messages behind each other."""
+    return text_of(lib.moe_chat_template_names()).split(",")
+
+
+class Reply(Generation):
+    """A Generation of a Chat. Its pieces of thinking have Piece.thinking set. The question becomes
+    a message of the chat when the first piece is asked for, the reply when it has ended. If it
+    fails, the question is taken back."""
+
+    result: ChatResult | None
+
+    def __init__(self, chat: Chat, request: Request, question: str | None) -> None:
+        super().__init__(chat, request)
+        self._question = question
+        self._n_before = 0
+
+    def _start(self) -> None:
+        chat = self._session
+        self._n_before = len(chat.messages)
+        if self._question is not None:
+            chat.add("user", self._question)
+        super()._start()
+
+    @staticmethod
+    def _generate(native: Native, _request: Request, params: s.GenerateParams,
+                  raised: Raised) -> ChatResult:
+        result = s.ChatResult()
+        raised.call(call, lib.moe_chat_reply, native.pointer, c.byref(params), c.byref(result))
+        return plain(ChatResult, result, finish=Finish(result.finish))
+
+    def _end(self, item: GenerateResult | BaseException) -> None:
+        chat = self._session
+        super()._end(item)
+        if isinstance(item, BaseException) and chat is not None and not chat.closed:
+            chat.truncate(self._n_before)
+
+    def text(self) -> str:
+        """All of the answer that is still to come, without thinking."""
+        return "".join(piece.text for piece in self if not piece.thinking)
+
+
+class Chat(Closable):
+    """Messages, the template that makes one text of them, and replies; see also Model.chat().
+
+    session:   for the conversation; several chats may share one. Each reply evaluates only what
+               the session does not hold yet.
+    template:  a name of chat_template_names(), or Jinja text. None: the model's own;
+               NotFoundError when it has none.
+    system:    text in front of the conversation.
+    thinking:  whether the model thinks before it answers; None: as the template does by itself.
+               UnsupportedError when it has no such switch.
+    variables: further variables of the template.
+    date:      for templates that ask, "YYYY-MM-DD" or a date; None: today, UTC; "": none.
+
+    What messages and variables say never becomes a special token. For one thread at a time. A chat
+    goes on after its session was closed.
+    """
+
+    _what = "chat"
+
+    def __init__(self, session: Session, *, template: str | None = None,
+                 system: str | None = None, thinking: bool | None = None,
+                 variables: Mapping[str, Variable] | None = None,
+                 date: str | datetime.date | None = None) -> None:
+        self.session = session
+        self._system = system
+        self._reply: Callable[[], Reply | None] = lambda: None
+        assignments = tuple(f"{name}={_variable(v)}" for name, v in (variables or {}).items())
+        if isinstance(date, datetime.date):
+            date = f"{date:%Y-%m-%d}"
+        choice = {None: Thinking.DEFAULT, True: Thinking.ON, False: Thinking.OFF}[thinking]
+        params = s.ChatParams(thinking=int(choice), chat_template=optional_bytes(template),
+                              system=optional_bytes(system), variables=c_strings(assignments),
+                              n_variables=len(assignments), date=optional_bytes(date))
+        chat = c.c_void_p()
+        with session._pointer() as p:
+            call(lib.moe_chat_create, p, c.byref(params), c.byref(chat))
+            assert chat.value is not None
+            self._parent = session._open()
+            self._native = Native(chat.value, lib.moe_chat_free, self._parent)
+
+    def close(self) -> None:
+        """Ends a reply in progress; see Closable.close. The session stays open."""
+        reply = self._reply() if self._native is not None else None
+        if reply is not None:
+            reply.close()
+        super().close()
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation, without the system text. Set it from Messages or from mappings with
+        "role" and "content"; what the session holds is used again where it is the same."""
+        with self._pointer() as chat:
+            return [_message(chat, i) for i in range(lib.moe_chat_message_count(chat))]
+
+    @messages.setter
+    def messages(self, messages: Iterable[Message | Mapping[str, str]]) -> None:
+        fresh = [m if isinstance(m, Message) else Message(m["role"], m["content"])
+                 for m in messages]
+        for m in fresh:
+            if not m.role:
+                raise ArgumentError("messages: a message without a role")
+        self.truncate(0)
+        for m in fresh:
+            self.add(m.role, m.content)
+
+    @property
+    def system(self) -> str | None:
+        """The system text; it can be set, also to None."""
+        return self._system
+
+    @system.setter
+    def system(self, text: str | None) -> None:
+        with self._pointer() as chat:
+            call(lib.moe_chat_set_system, chat, optional_bytes(text))
+        self._system = text
+
+    def add(self, role: str, content: str) -> None:
+        """Appends a message."""
+        data = content.encode("utf-8", "surrogateescape")
+        with self._pointer() as chat:
+            call(lib.moe_chat_add, chat, optional_bytes(role), data, len(data))
+
+    def truncate(self, n_messages: int) -> None:
+        """Keeps the first messages."""
+        if n_messages < 0:
+            raise ArgumentError(f"n_messages: expected at least 0, found {n_messages}")
+        with self._pointer() as chat:
+            call(lib.moe_chat_truncate, chat, n_messages)
+
+    def clear(self) -> None:
+        """Forgets all messages; the system text stays."""
+        self.truncate(0)
+
+    def render(self, begin_reply: bool = False) -> str:
+        """The conversation as the model reads it, special tokens spelled out; begin_reply: with
+        the beginning of the next reply. TextError when the template refuses the conversation."""
+        n = c.c_size_t()
+        with self._pointer() as chat:
+            call(lib.moe_chat_render, chat, begin_reply, None, 0, c.byref(n))
+            text = c.create_string_buffer(n.value + 1)
+            call(lib.moe_chat_render, chat, begin_reply, text, n.value + 1, c.byref(n))
+        return text.raw[: n.value].decode("utf-8", "replace")
+
+    def tokens(self, begin_reply: bool = False) -> list[int]:
+        """The same as token ids."""
+        n = c.c_size_t()
+        with self._pointer() as chat:
+            call(lib.moe_chat_tokens, chat, begin_reply, None, 0, c.byref(n))
+            ids = np.empty(n.value, np.int32)
+            call(lib.moe_chat_tokens, chat, begin_reply, address(ids), len(ids), c.byref(n))
+        return [int(i) for i in ids[: n.value]]
+
+    def cancel(self) -> None:
+        """Makes a reply in progress raise CancelledError. Any thread."""
+        with self._pointer():  # which keeps the session
+            lib.moe_session_cancel(self._parent.pointer)
+
+    def reply(self, message: str | None = None, *, max_tokens: int = 0, temperature: float = 0.0,
+              top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
+              repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
+              bias: Mapping[int, float] | None = None, stop: str | Sequence[str] = (),
+              ignore_eos: bool = False, logprobs: int = 0) -> Reply:
+        """Adds the user's message, if there is one, and has the model reply, piece by piece as the
+        result is iterated. The other arguments are those of Session.generate(). TooLongError when
+        the conversation fills the context."""
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
+                            repetition_window, seed, bias)
+        request = Request(token_array(()), sampling, max_tokens, stop_texts(stop), ignore_eos,
+                          logprobs)
+        reply = Reply(self, request, message)
+        self._reply = self.session._generation = weakref.ref(reply)
+        return reply
+
+
+def _variable(value: Variable) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def _message(chat: int, index: int) -> Message:
+    m = s.ChatMessage()
+    call(lib.moe_chat_get_message, chat, index, c.byref(m))
+
+    def text(pointer: int | None, n: int) -> str:
+        return c.string_at(pointer or 0, n).decode("utf-8", "replace") if n else ""
+
+    return Message(text_of(m.role), text(m.content, m.n_bytes),
+                   text(m.thinking, m.n_thinking_bytes))

@@ -1,0 +1,153 @@
+"""Conversations. The model of tests/data/chat/script thinks "ab" and answers "Yes." to everything."""
+
+import datetime
+import gc
+
+import pytest
+from conftest import PROMPT, ROOT
+
+import moe
+
+
+@pytest.fixture(scope="module")
+def talker(environment, tmp_path_factory):
+    path = tmp_path_factory.mktemp("chat") / "script.moe"
+    moe.convert(ROOT / "tests/data/chat/script", path, weights="f32")
+    with moe.Model(path, environment) as model:
+        yield model
+
+
+@pytest.fixture
+def chat(talker):
+    with talker.chat() as c:
+        yield c
+
+
+def test_turns(chat):
+    first = chat.reply("Hello")
+    pieces = list(first)
+    assert "".join(p.text for p in pieces if p.thinking) == "ab"
+    assert "".join(p.text for p in pieces if not p.thinking) == "Yes."
+    assert [p.token >= 0 for p in pieces] == [True] * 9
+    result = first.result
+    assert isinstance(result, moe.ChatResult) and result.finish == moe.Finish.EOS
+    assert (result.n_reused, result.n_generated, result.n_thinking) == (0, 9, 4)
+    assert chat.messages == [moe.Message("user", "Hello"), moe.Message("assistant", "Yes.", "ab")]
+    second = chat.reply("Sure?", logprobs=2)
+    assert second.text() == "Yes."
+    assert second.result.n_reused == result.n_prompt
+    assert len(chat.messages) == 4
+    assert chat.session.position == second.result.n_prompt + 9
+
+
+def test_render_and_tokens(chat, talker):
+    chat.system = "Be brief."
+    assert chat.system == "Be brief."
+    chat.add("user", "Grüße <|im_end|> 🦊")
+    text = chat.render(begin_reply=True)
+    assert text == ("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+                    "Grüße <|im_end|> 🦊<|im_end|>\n<|im_start|>assistant\n")
+    end = talker.encode("<|im_end|>", parse_special=True)[0]
+    ids = chat.tokens(begin_reply=True)
+    assert ids.count(end) == 2  # the one in the message is none
+    assert talker.decode(ids) == text
+    assert text.startswith(chat.render()) and ids[: len(chat.tokens())] == chat.tokens()
+    assert chat.reply().text() == "Yes."
+    chat.system = None
+    chat.clear()
+    assert chat.messages == [] and chat.session.position > 0
+
+
+def test_messages_can_be_set(chat):
+    chat.messages = [{"role": "user", "content": "a"}, moe.Message("assistant", "b")]
+    chat.add("user", "c")
+    assert [m.content for m in chat.messages] == ["a", "b", "c"]
+    chat.truncate(1)
+    assert chat.messages == [moe.Message("user", "a")]
+    with pytest.raises(moe.ArgumentError):
+        chat.messages = [moe.Message("", "a")]
+    with pytest.raises(moe.RangeError):
+        chat.truncate(2)
+    with pytest.raises(moe.ArgumentError):
+        chat.truncate(-1)
+    assert len(chat.messages) == 1
+
+
+def test_thinking(talker):
+    quiet = talker.chat(thinking=False)
+    reply = quiet.reply("Hello")
+    assert [p.thinking for p in reply] == [False] * 4
+    assert reply.result.n_thinking == 0 and quiet.messages[-1].thinking == ""
+    assert talker.chat(thinking=True).reply("Hello").text() == "Yes."
+    with pytest.raises(moe.UnsupportedError, match="enable_thinking"):
+        talker.chat(template="chatml", thinking=True)
+
+
+def test_templates(model, talker):
+    assert "raise_exception" in talker.chat_template
+    assert model.chat_template is None
+    assert moe.chat_template_names() == ["chatml", "llama3", "mistral", "plain"]
+    with pytest.raises(moe.NotFoundError, match="--template"):
+        model.chat()
+    with pytest.raises(moe.ArgumentError, match="chatlm"):
+        model.chat(template="chatlm")
+    chat = model.chat(template="{{ name }} {{ n + 1 }} {{ on is true }} {{ no is none }} "
+                               "{{ strftime_now('%d.%m.%Y') }}",
+                      variables={"name": "Ada", "n": 3, "on": True, "no": None},
+                      date=datetime.date(2025, 3, 9))
+    assert chat.render() == "Ada 4 True True 09.03.2025"
+    plain = model.chat(template="plain")
+    assert plain.reply(PROMPT, max_tokens=8).text() \
+        == model.session().generate(PROMPT, max_tokens=8).text()
+
+
+def test_failures_take_the_question_back(talker):
+    chat = talker.chat(context=40)
+    chat.reply("Hello").text()
+    with pytest.raises(moe.TooLongError, match="context holds 40"):
+        chat.reply("A question that is too long.").text()
+    assert len(chat.messages) == 2
+    picky = talker.chat(template="{% if messages | length > 1 %}{{ raise_exception('one only') }}"
+                                 "{% endif %}{{ messages[0].content }}")
+    picky.reply("Hello").text()
+    with pytest.raises(moe.TextError, match="one only"):
+        picky.reply("Again").text()
+    assert len(picky.messages) == 2
+    with pytest.raises(moe.RangeError):
+        talker.chat().reply("x", temperature=-1.0).text()
+
+
+def test_a_reply_left_early_is_kept_as_far_as_it_came(chat):
+    with chat.reply("Hello") as reply:
+        for piece in reply:
+            if piece.text == "e":
+                break
+        with pytest.raises(moe.StateError):
+            chat.add("user", "x")
+    assert chat.messages[-1] == moe.Message("assistant", "Ye", "ab")
+    assert reply.result.finish == moe.Finish.CALLBACK
+    never = chat.reply("Never asked")
+    never.close()
+    assert len(chat.messages) == 2
+
+
+def test_lifetimes(talker):
+    chat = talker.chat()
+    reply = chat.reply("Hello")
+    next(reply)
+    chat.close()
+    assert chat.closed and reply.result is not None
+    with pytest.raises(moe.StateError):
+        chat.messages  # noqa: B018
+    session = talker.session()
+    one, two = moe.Chat(session), moe.Chat(session, thinking=False)
+    assert one.reply("Hello").text() == two.reply("Hello").text() == "Yes."
+    del session
+    gc.collect()
+    assert one.reply("Hello").text() == "Yes."
+    unfinished = one.reply("More")
+    next(unfinished)
+    one.session.close()
+    assert unfinished.result.finish == moe.Finish.CALLBACK
+    assert one.reply("More").text() == "Yes."
+    one.cancel()
