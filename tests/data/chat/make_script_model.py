@@ -128,4 +128,5 @@ def main():
     (folder / "tokenizer_config.json").write_text(json.dumps(names, indent=1) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
