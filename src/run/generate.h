@@ -38,7 +38,7 @@ struct GenerateOptions {
   Span<const std::string_view> stop;  // need a tokenizer
   bool ignore_eos = false;
   Span<const int32_t> more_eos = {};  // end-of-text tokens besides the model's
-  int32_t n_top = 0;  // candidates reported with each piece
+  int32_t n_top = 0;                  // candidates reported with each piece
   PieceFn callback = nullptr;
   void* user = nullptr;
 };
