@@ -75,6 +75,22 @@ MOE_HD_CALL void softmax_all(const float* z, int32_t n, float* p) {
   for (int32_t i = 0; i < n; ++i) p[i] /= lane[0];
 }
 
+/// A team works on one token. Every member runs the router's text and sees the same values; what
+/// goes through each() is shared out among them. The order of every sum stays as one thread has it,
+/// so that all teams give the same bits. kernels/cuda/route_warp.h is a warp.
+struct OneThread {
+  /// f(i) for i < n, by some member each; all see what they wrote afterwards.
+  template <class F>
+  static MOE_HD void each(int32_t n, const F& f) {
+    for (int32_t i = 0; i < n; ++i) f(i);
+  }
+  static MOE_HD void best_first(const float* value, int32_t n, int32_t k, int32_t* heap,
+                                int32_t* out) {
+    moe::best_first(value, n, k, heap, out);
+  }
+  static MOE_HD void softmax_all(const float* z, int32_t n, float* p) { moe::softmax_all(z, n, p); }
+};
+
 /// How many experts a threshold takes: rank j is in iff j = 0 or the sum before it is below t
 /// (XMoE, Yang et al. 2024, Eq. 5); t = 1 takes all; then min_k and max_k.
 MOE_HD_CALL int32_t threshold_count(const RouterConfig& r, const float* p, const int32_t* order,
@@ -91,21 +107,24 @@ MOE_HD_CALL int32_t threshold_count(const RouterConfig& r, const float* p, const
 
 /// Weights of the first `count` slots from their probabilities, times the scale; 0 in the others.
 /// `z`: the values whose softmax kChosen takes (logits over the temperature, if any).
+template <class Team>
 MOE_HD_CALL void apply_weight_rule(RouterWeights rule, float scale, const float* z, int32_t count,
                                    int32_t max_k, const RouterChoice& out) {
-  float sum = 0;
-  for (int32_t j = 0; j < count; ++j) {
-    const float w = rule == RouterWeights::kChosen ? exp_float(z[out.expert[j]] - z[out.expert[0]])
+  Team::each(count, [&](int32_t j) {
+    out.weight[j] = rule == RouterWeights::kChosen ? exp_float(z[out.expert[j]] - z[out.expert[0]])
                                                    : out.prob[j];
-    out.weight[j] = w;
-    sum += w;
-  }
+  });
+  float sum = 0;
+  for (int32_t j = 0; j < count; ++j) sum += out.weight[j];
   const bool divide = rule != RouterWeights::kRaw;
   if (divide && sum < 1e-20f) sum = 1e-20f;  // sigmoids may all underflow
-  for (int32_t j = 0; j < count; ++j) {
-    out.weight[j] = (divide ? out.weight[j] / sum : out.weight[j]) * scale;
-  }
-  for (int32_t j = count; j < max_k; ++j) out.weight[j] = 0;
+  Team::each(max_k, [&](int32_t j) {
+    if (j >= count) {
+      out.weight[j] = 0;
+    } else {
+      out.weight[j] = (divide ? out.weight[j] / sum : out.weight[j]) * scale;
+    }
+  });
 }
 
 }  // namespace moe

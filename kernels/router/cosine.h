@@ -15,24 +15,25 @@ MOE_HD bool cosine_renormalises(const RouterConfig& r) {
 
 /// Scores are cosines s. Chosen by s; the weight is softmax(s / tau) over all experts or
 /// sigmoid(s / tau), raw or renormalised. Returns the count.
+template <class Team>
 MOE_HD_CALL int32_t route_cosine(const RouterConfig& r, const RouterInput& in,
                                  const RouterScratch& scratch, const RouterChoice& out) {
   const int32_t max_k = router_max_k(r, in.n_experts);
   const float tau = r.tau < kMinTau ? kMinTau : r.tau;
-  best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);
-  for (int32_t i = 0; i < in.n_experts; ++i) scratch.key[i] = in.scores[i] / tau;
+  Team::best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);
+  Team::each(in.n_experts, [&](int32_t i) { scratch.key[i] = in.scores[i] / tau; });
   int32_t count = max_k;
   RouterWeights rule = RouterWeights::kRaw;
   if (r.gate == CosineGate::kSoftmax) {
-    softmax_all(scratch.key, in.n_experts, scratch.p);
-    for (int32_t j = 0; j < max_k; ++j) out.prob[j] = scratch.p[out.expert[j]];
+    Team::softmax_all(scratch.key, in.n_experts, scratch.p);
+    Team::each(max_k, [&](int32_t j) { out.prob[j] = scratch.p[out.expert[j]]; });
     if (r.by_threshold) count = threshold_count(r, scratch.p, out.expert, in.n_experts);
     if (cosine_renormalises(r)) rule = RouterWeights::kChosen;
   } else {
-    for (int32_t j = 0; j < max_k; ++j) out.prob[j] = sigmoid_float(scratch.key[out.expert[j]]);
+    Team::each(max_k, [&](int32_t j) { out.prob[j] = sigmoid_float(scratch.key[out.expert[j]]); });
     if (cosine_renormalises(r)) rule = RouterWeights::kRenormalised;
   }
-  apply_weight_rule(rule, r.scale, scratch.key, count, max_k, out);
+  apply_weight_rule<Team>(rule, r.scale, scratch.key, count, max_k, out);
   return count;
 }
 

@@ -6,11 +6,14 @@
 namespace moe {
 
 /// The table's expert, weight 1 (times scale). Returns 1.
+template <class Team>
 MOE_HD_CALL int32_t route_hash(const RouterConfig& r, const RouterInput& in, const RouterScratch&,
                                const RouterChoice& out) {
-  out.expert[0] = in.table_entry;
-  out.prob[0] = 1.0f;
-  out.weight[0] = r.scale;
+  Team::each(1, [&](int32_t) {
+    out.expert[0] = in.table_entry;
+    out.prob[0] = 1.0f;
+    out.weight[0] = r.scale;
+  });
   return 1;
 }
 

@@ -23,13 +23,13 @@ struct RouterInfo {
 };
 
 inline constexpr RouterInfo kRouters[] = {
-    {RouterKind::kSoftmax, "softmax", true, route_softmax},
-    {RouterKind::kThreshold, "threshold", false, route_threshold},
-    {RouterKind::kCosine, "cosine", true, route_cosine},
-    {RouterKind::kSigmoid, "sigmoid", true, route_sigmoid},
-    {RouterKind::kSparsemixer, "sparsemixer", false, route_sparsemixer},
-    {RouterKind::kHash, "hash", false, route_hash},
-    {RouterKind::kBase, "base", false, route_base},
+    {RouterKind::kSoftmax, "softmax", true, route_softmax<OneThread>},
+    {RouterKind::kThreshold, "threshold", false, route_threshold<OneThread>},
+    {RouterKind::kCosine, "cosine", true, route_cosine<OneThread>},
+    {RouterKind::kSigmoid, "sigmoid", true, route_sigmoid<OneThread>},
+    {RouterKind::kSparsemixer, "sparsemixer", false, route_sparsemixer<OneThread>},
+    {RouterKind::kHash, "hash", false, route_hash<OneThread>},
+    {RouterKind::kBase, "base", false, route_base<OneThread>},
 };
 
 inline const RouterInfo* find_router(std::string_view name) {

@@ -43,16 +43,6 @@ Status route_tokens(const RouteOp& op, int32_t begin, int32_t end, const RouterS
   return {};
 }
 
-int32_t capacity_of(int32_t n_tokens, int32_t n_experts, double gamma, int32_t min_capacity) {
-  if (!(gamma > 0)) return -1;
-  const double v = gamma * n_tokens / n_experts;
-  const double guarded = v - 1e-6 * (v > 1 ? v : 1);
-  if (guarded >= n_tokens) return n_tokens;
-  int32_t c = guarded > 0 ? static_cast<int32_t>(guarded) : 0;
-  if (guarded > c) ++c;
-  return std::min(n_tokens, std::max(min_capacity, c));
-}
-
 void apply_capacity(const RouteOp& op, int32_t begin, int32_t end, int32_t* order, int32_t* used) {
   const RouterConfig& config = *op.config;
   Routing& out = *op.out;

@@ -2,6 +2,7 @@
 // Routing of many tokens on the host: every token by itself, then capacity over a session's tokens.
 
 #include "kernels/device.h"
+#include "kernels/router/capacity.h"
 #include "kernels/router/list.h"
 #include "src/base/status.h"
 
@@ -20,10 +21,6 @@ struct RouteOp {
 
 /// Routes tokens [begin, end). MOE_ERR_NON_FINITE when a score is NaN or infinite.
 Status route_tokens(const RouteOp& op, int32_t begin, int32_t end, const RouterScratch& scratch);
-
-/// Tokens that one expert may serve: min(n_tokens, max(min_capacity, ceil(gamma n_tokens / N)))
-/// (XMoE, Eq. 3), the ceiling guarded against rounding; -1 where gamma is 0: no capacity.
-int32_t capacity_of(int32_t n_tokens, int32_t n_experts, double gamma, int32_t min_capacity);
 
 /// Refuses the pairs over capacity among tokens [begin, end), which are one session's in this call:
 /// kept and weight become 0. Order of service: kPriority: rank, then probability descending, then

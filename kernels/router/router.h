@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/math.h"
+
 namespace moe {
 
 enum class RouterKind : uint8_t {
@@ -45,7 +47,7 @@ struct RouterConfig {
 };
 
 /// Largest number of experts one token can take.
-inline int32_t router_max_k(const RouterConfig& r, int32_t n_experts) {
+MOE_HD_CALL int32_t router_max_k(const RouterConfig& r, int32_t n_experts) {
   const int32_t bound = r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
   switch (r.kind) {
     case RouterKind::kThreshold:

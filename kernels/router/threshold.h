@@ -7,14 +7,15 @@
 namespace moe {
 
 /// Ranked by logits, so that probabilities that underflow still have an order. Returns the count.
+template <class Team>
 MOE_HD_CALL int32_t route_threshold(const RouterConfig& r, const RouterInput& in,
                                     const RouterScratch& scratch, const RouterChoice& out) {
   const int32_t max_k = router_max_k(r, in.n_experts);
-  best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);
-  softmax_all(in.scores, in.n_experts, scratch.p);
-  for (int32_t j = 0; j < max_k; ++j) out.prob[j] = scratch.p[out.expert[j]];
+  Team::best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);
+  Team::softmax_all(in.scores, in.n_experts, scratch.p);
+  Team::each(max_k, [&](int32_t j) { out.prob[j] = scratch.p[out.expert[j]]; });
   const int32_t count = threshold_count(r, scratch.p, out.expert, in.n_experts);
-  apply_weight_rule(r.weights, r.scale, in.scores, count, max_k, out);
+  apply_weight_rule<Team>(r.weights, r.scale, in.scores, count, max_k, out);
   return count;
 }
 
