@@ -1,0 +1,18 @@
+// Attention of one layer: rows are prepared, then the kernel that fits their shape sums.
+
+#include "kernels/cuda/attention.h"
+
+namespace moe::cuda {
+
+int64_t attention_partial_floats(int32_t max_rows, int32_t n_heads, int32_t head_dim) {
+  return int64_t{max_rows} * n_heads * kMaxSplits * (head_dim + 2);
+}
+
+cudaError_t attend(cudaStream_t stream, const DeviceAttentionOp& op) {
+  if (op.op.n_rows <= 0) return cudaSuccess;
+  const cudaError_t error = prepare_attention(stream, op.op);
+  if (error != cudaSuccess) return error;
+  return attend_plain(stream, op.op);
+}
+
+}  // namespace moe::cuda

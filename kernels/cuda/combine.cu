@@ -1,0 +1,80 @@
+// The weighted sum of what a token's experts gave.
+//
+// Pairs are sorted by expert, so that ascending places of a token's pairs are ascending experts.
+
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/warp.h"
+#include "kernels/math.h"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int kThreads = 64;
+constexpr int kSpan = 4 * kThreads;  // columns of a block
+
+struct Served {
+  int32_t place;
+  float weight;
+};
+
+/// The token's kept pairs, by ascending place, into `served`; returns how many.
+__device__ inline int sort_pairs(const CombineOp& op, int64_t token, int32_t* places,
+                                 Served* served) {
+  __shared__ int32_t n_served;
+  const int k = op.routing.max_k;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) n_served = 0;
+  for (int j = thread; j < k; j += kThreads) places[j] = op.place[token * k + j];
+  __syncthreads();
+  int mine = 0;
+  for (int j = thread; j < k; j += kThreads) {
+    const int32_t place = places[j];
+    if (place < 0) continue;
+    int rank = 0;
+    for (int i = 0; i < k; ++i) rank += places[i] >= 0 && places[i] < place ? 1 : 0;
+    served[rank] = {place, op.routing.weight[token * k + j]};
+    ++mine;
+  }
+  if (mine > 0) atomicAdd(&n_served, mine);
+  __syncthreads();
+  return n_served;
+}
+
+__global__ void __launch_bounds__(kThreads) combine_kernel(CombineOp op, bool aligned) {
+  const int64_t token = blockIdx.x;
+  const int k = op.routing.max_k;
+  auto* served = reinterpret_cast<Served*>(dynamic_shared());
+  auto* places = reinterpret_cast<int32_t*>(served + k);
+  const int n = sort_pairs(op, token, places, served);
+  for (int c = static_cast<int>(blockIdx.y * kSpan + 4 * threadIdx.x); c < op.d;
+       c += static_cast<int>(gridDim.y) * kSpan) {
+    float4 sum = make_float4(0, 0, 0, 0);
+    float4 x = sum;
+    if (op.subtract != nullptr) x = load_four(op.subtract + token * op.d, c, op.d, aligned);
+    MOE_UNROLL_8
+    for (int i = 0; i < n; ++i) {
+      float4 v = load_four(op.outputs + int64_t{served[i].place} * op.d, c, op.d, aligned);
+      const float w = served[i].weight;
+      if (op.subtract != nullptr) v = make_float4(v.x - x.x, v.y - x.y, v.z - x.z, v.w - x.w);
+      sum = make_float4(fused(w, v.x, sum.x), fused(w, v.y, sum.y), fused(w, v.z, sum.z),
+                        fused(w, v.w, sum.w));
+    }
+    store_four(op.sum + token * op.d, c, op.d, aligned, sum);
+  }
+}
+
+}  // namespace
+
+cudaError_t combine(cudaStream_t stream, const CombineOp& op) {
+  if (op.routing.n_tokens <= 0) return cudaSuccess;
+  Grid grid;
+  grid.blocks = dim3(static_cast<unsigned>(op.routing.n_tokens),
+                     static_cast<unsigned>((op.d + kSpan - 1) / kSpan));
+  grid.threads = kThreads;
+  grid.shared_bytes = static_cast<size_t>(op.routing.max_k) * (sizeof(Served) + sizeof(int32_t));
+  const bool aligned = rows_aligned(op.outputs, op.d) && rows_aligned(op.sum, op.d) &&
+                       rows_aligned(op.subtract, op.d);
+  return launch(combine_kernel, grid, stream, op, aligned);
+}
+
+}  // namespace moe::cuda

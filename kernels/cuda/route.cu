@@ -1,0 +1,219 @@
+// Routers on the device: the text of kernels/router, run by a warp per token, or, where a token has
+// more experts than a warp's registers hold, by one thread per token. Then the capacity.
+
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/route_warp.h"
+#include "kernels/router/base.h"
+#include "kernels/router/capacity.h"
+#include "kernels/router/cosine.h"
+#include "kernels/router/hash.h"
+#include "kernels/router/sigmoid.h"
+#include "kernels/router/softmax.h"
+#include "kernels/router/sparsemixer.h"
+#include "kernels/router/threshold.h"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int kWarpsPerBlock = 4;
+constexpr int kThreads = kWarpsPerBlock * kWarp;
+constexpr int kMaxPer = 16;  // experts of a lane
+
+template <class Team>
+__device__ inline int32_t route_one(const RouterConfig& r, const RouterInput& in,
+                                    const RouterScratch& scratch, const RouterChoice& out) {
+  switch (r.kind) {
+    case RouterKind::kSoftmax:
+      return route_softmax<Team>(r, in, scratch, out);
+    case RouterKind::kThreshold:
+      return route_threshold<Team>(r, in, scratch, out);
+    case RouterKind::kCosine:
+      return route_cosine<Team>(r, in, scratch, out);
+    case RouterKind::kSigmoid:
+      return route_sigmoid<Team>(r, in, scratch, out);
+    case RouterKind::kSparsemixer:
+      return route_sparsemixer<Team>(r, in, scratch, out);
+    case RouterKind::kHash:
+      return route_hash<Team>(r, in, scratch, out);
+    case RouterKind::kBase:
+      return route_base<Team>(r, in, scratch, out);
+  }
+  return 0;
+}
+
+__device__ inline bool finite(float v) { return (ScalarLanes::bits(v) & 0x7f800000) != 0x7f800000; }
+
+__device__ inline RouterInput input_of(const DeviceRouteOp& op, int64_t token) {
+  RouterInput in;
+  in.n_experts = op.n_experts;
+  in.selection_bias = op.selection_bias;
+  if (op.config.kind == RouterKind::kHash) {
+    in.table_entry = op.table[op.rows[token / op.n_subheads].token];
+  } else {
+    in.scores = op.scores + token * op.n_experts;
+  }
+  return in;
+}
+
+/// A token whose scores are not finite takes no expert, and the lowest such token is reported.
+__device__ inline void report(const DeviceRouteOp& op, int64_t token) {
+  int32_t seen = *op.fault;
+  const auto mine = static_cast<int32_t>(token + 1);
+  while (seen == 0 || seen > mine) {
+    const int32_t found = atomicCAS(op.fault, seen, mine);
+    if (found == seen) return;
+    seen = found;
+  }
+}
+
+__device__ inline void write_slot(const DeviceRouteOp& op, int64_t at, int32_t expert, float weight,
+                                  float prob, bool kept) {
+  op.out.expert[at] = expert;
+  op.out.weight[at] = weight;
+  op.prob[at] = prob;
+  op.out.kept[at] = kept ? 1 : 0;
+}
+
+template <int kPer>
+__global__ void __launch_bounds__(kThreads) route_warps(DeviceRouteOp op) {
+  const int k = op.out.max_k;
+  const int n = op.n_experts;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  auto* memory = reinterpret_cast<float*>(dynamic_shared()) + int64_t{warp} * (2 * n + 3 * k);
+  const RouterScratch scratch{memory, memory + n, nullptr};
+  const RouterChoice choice{reinterpret_cast<int32_t*>(memory + 2 * n), memory + 2 * n + k,
+                            memory + 2 * n + 2 * k};
+  const int64_t token = int64_t{blockIdx.x} * kWarpsPerBlock + warp;
+  if (token >= op.out.n_tokens) return;
+  const RouterInput in = input_of(op, token);
+  bool bad = false;
+  for (int i = lane_id(); in.scores != nullptr && i < n; i += kWarp) {
+    bad = bad || !finite(in.scores[i]);
+  }
+  const bool ok = !__any_sync(kAllLanes, bad ? 1 : 0);
+  int32_t count = 0;
+  if (ok) {
+    count = route_one<WarpTeam<kPer>>(op.config, in, scratch, choice);
+  } else if (lane_id() == 0) {
+    report(op, token);
+  }
+  if (lane_id() == 0) op.out.count[token] = count;
+  for (int j = lane_id(); j < k; j += kWarp) {
+    write_slot(op, token * k + j, ok ? choice.expert[j] : 0, ok ? choice.weight[j] : 0.0f,
+               ok ? choice.prob[j] : 0.0f, j < count);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) route_threads(DeviceRouteOp op) {
+  const int64_t token = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (token >= op.out.n_tokens) return;
+  const int k = op.out.max_k;
+  const int64_t n = op.n_experts;
+  const RouterInput in = input_of(op, token);
+  bool ok = true;
+  for (int i = 0; in.scores != nullptr && i < n; ++i) ok = ok && finite(in.scores[i]);
+  const RouterScratch scratch{op.floats + 2 * n * token, op.floats + 2 * n * token + n,
+                              op.ints + n * token};
+  const int64_t at = token * k;
+  int32_t count = 0;
+  if (ok) {
+    const RouterChoice choice{op.out.expert + at, op.prob + at, op.out.weight + at};
+    count = route_one<OneThread>(op.config, in, scratch, choice);
+  } else {
+    report(op, token);
+    for (int j = 0; j < k; ++j) write_slot(op, at + j, 0, 0, 0, false);
+  }
+  op.out.count[token] = count;
+  for (int j = 0; j < k; ++j) op.out.kept[at + j] = j < count ? 1 : 0;
+}
+
+/// Tokens of the run of rows of one session that `token` is in.
+struct Run {
+  int32_t begin;
+  int32_t end;
+};
+__device__ inline Run run_of(const DeviceRouteOp& op, int32_t token) {
+  const int32_t subs = op.n_subheads;
+  const int32_t n_rows = op.out.n_tokens / subs;
+  int32_t first = token / subs;
+  int32_t last = first + 1;
+  if (op.rows == nullptr) return {0, op.out.n_tokens};
+  const int32_t session = op.rows[first].session;
+  while (first > 0 && op.rows[first - 1].session == session) --first;
+  while (last < n_rows && op.rows[last].session == session) ++last;
+  return {first * subs, last * subs};
+}
+
+/// One thread per pair counts the pairs that its expert serves before it: lower rank, then (for
+/// kPriority) higher probability, then lower token.
+__global__ void __launch_bounds__(kThreads) capacity_kernel(DeviceRouteOp op) {
+  const int32_t k = op.out.max_k;
+  const auto at = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
+  if (at >= op.out.n_tokens * k) return;
+  const int32_t token = at / k;
+  const int32_t slot = at - token * k;
+  if (slot >= op.out.count[token]) return;
+  const Run run = run_of(op, token);
+  const int32_t capacity =
+      capacity_of(run.end - run.begin, op.n_experts, static_cast<double>(op.config.gamma),
+                  op.config.min_capacity);
+  const int32_t expert = op.out.expert[at];
+  const float prob = op.prob[at];
+  int32_t served = 0;
+  for (int32_t t = run.begin; t < run.end; ++t) {
+    const int32_t count = op.out.count[t];
+    for (int32_t j = 0; j < count && j <= slot; ++j) {
+      const int32_t other = t * k + j;
+      if (op.out.expert[other] != expert) continue;
+      bool earlier = j < slot;
+      if (j == slot) {
+        const float p = op.prob[other];
+        const bool priority = op.config.order == CapacityOrder::kPriority;
+        earlier = priority && p != prob ? p > prob : t < token;
+      }
+      served += earlier ? 1 : 0;
+    }
+  }
+  if (served < capacity) return;
+  op.out.kept[at] = 0;
+  op.out.weight[at] = 0;
+}
+
+template <int kPer>
+cudaError_t route_with(cudaStream_t stream, const DeviceRouteOp& op) {
+  if constexpr (kPer > kMaxPer) {
+    Grid grid;
+    grid.threads = kThreads;
+    grid.blocks = static_cast<unsigned>((op.out.n_tokens + kThreads - 1) / kThreads);
+    return launch(route_threads, grid, stream, op);
+  } else {
+    if (op.config.kind != RouterKind::kHash && op.n_experts > kPer * kWarp) {
+      return route_with<2 * kPer>(stream, op);
+    }
+    const bool scored = op.config.kind != RouterKind::kHash;
+    DeviceRouteOp wanted = op;
+    if (!scored) wanted.n_experts = 0;  // no scratch
+    const auto floats =
+        2 * static_cast<size_t>(wanted.n_experts) + 3 * static_cast<size_t>(op.out.max_k);
+    Grid grid;
+    grid.threads = kThreads;
+    grid.blocks = static_cast<unsigned>((op.out.n_tokens + kWarpsPerBlock - 1) / kWarpsPerBlock);
+    grid.shared_bytes = kWarpsPerBlock * floats * sizeof(float);
+    return launch(route_warps<kPer>, grid, stream, wanted);
+  }
+}
+
+}  // namespace
+
+cudaError_t route_tokens(cudaStream_t stream, const DeviceRouteOp& op) {
+  if (op.out.n_tokens <= 0) return cudaSuccess;
+  const cudaError_t error = route_with<1>(stream, op);
+  if (error != cudaSuccess || !(op.config.gamma > 0)) return error;
+  Grid grid;
+  grid.threads = kThreads;
+  const int32_t slots = op.out.n_tokens * op.out.max_k;
+  grid.blocks = static_cast<unsigned>((slots + kThreads - 1) / kThreads);
+  return launch(capacity_kernel, grid, stream, op);
+}
+
+}  // namespace moe::cuda
