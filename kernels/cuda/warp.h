@@ -6,8 +6,10 @@
 // Loops over register arrays, which must not have run-time indices.
 #if defined(__CUDA_ARCH__)
 #define MOE_CUDA_UNROLL _Pragma("unroll")
+#define MOE_CUDA_UNROLL_4 _Pragma("unroll 4")  // loads under way at once
 #else
 #define MOE_CUDA_UNROLL
+#define MOE_CUDA_UNROLL_4
 #endif
 
 namespace moe::cuda {
