@@ -295,7 +295,7 @@ __device__ inline void run_part(const DeviceAttentionOp& op, const Part& part, i
 }
 
 template <int kHeads>
-__global__ void __launch_bounds__(kThreads, kHeads == 8 ? 2 : 4)
+__global__ void __launch_bounds__(kThreads, kHeads == 8 ? 2 : kHeads == 4 ? 3 : 4)
     split_kernel(DeviceAttentionOp op, int32_t max_splits) {
   __shared__ Memory<kHeads> memory;
   const AttentionOp& a = op.op;

@@ -25,13 +25,17 @@ using emulator::cp_async_wait;
 using emulator::dp4a_s8;
 using emulator::dp4a_u8;
 using emulator::dynamic_shared;
+using emulator::fast_exp2;
 using emulator::fused;
 using emulator::half_bits;
 using emulator::half_value;
 using emulator::ldmatrix_x4;
+using emulator::ldmatrix_x4_turned;
 using emulator::load_once;
+using emulator::mma_f16;
 using emulator::mma_s8s8;
 using emulator::mma_u8s8;
+using emulator::two_halves;
 
 #else
 
@@ -54,6 +58,20 @@ __device__ __forceinline__ float half_value(uint16_t bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
   return x;
+}
+
+/// Two halves in one register, `low` in the lower half.
+__device__ __forceinline__ uint32_t two_halves(float low, float high) {
+  uint32_t bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
+/// 2^x within 2 ulp; 0 for -infinity.
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 /// 16 bytes that are read once: past the first-level cache.
@@ -98,11 +116,32 @@ __device__ __forceinline__ void mma_s8s8(int32_t (&c)[4], uint32_t a0, uint32_t 
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+/// mma.m16n8k16: c (16, 8) += a (16, 16) b (16, 8), halves to float sums; a register holds two
+/// consecutive halves. a0, a1: row g and g + 8, columns 2q..; a2, a3: columns 8 + 2q..; b0, b1:
+/// column g, rows 2q.. and 8 + 2q..; c as above.
+__device__ __forceinline__ void mma_f16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                        uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
 /// Four 8 x 16-byte matrices from shared memory: lane l gives the address of row l % 8 of matrix
 /// l / 8; out[m] gets bytes 4 (lane % 4).. of row lane / 4 of matrix m.
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&out)[4], const void* row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(address));
+}
+
+/// The same matrices of 8 x 8 halves, each turned about its diagonal: out[m] gets element lane / 4
+/// of rows 2 (lane % 4) and 2 (lane % 4) + 1.
+__device__ __forceinline__ void ldmatrix_x4_turned(uint32_t (&out)[4], const void* row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                : "r"(address));
 }

@@ -93,4 +93,17 @@ void ldmatrix_x4(uint32_t (&out)[4], const void* row) {
   }
 }
 
+void ldmatrix_x4_turned(uint32_t (&out)[4], const void* row) {
+  const Exchange& e = exchange("ldmatrix.trans", ~0u, &row, sizeof row);
+  for (int m = 0; m < 4; ++m) {
+    uint16_t halves[2];
+    for (int i = 0; i < 2; ++i) {
+      const int source_row = 2 * (lane() % 4) + i;
+      const auto* source = static_cast<const uint8_t*>(value_of<const void*>(e, 8 * m + source_row));
+      memcpy(&halves[i], source + 2 * (lane() / 4), 2);
+    }
+    memcpy(&out[m], halves, 4);
+  }
+}
+
 }  // namespace emulator

@@ -87,6 +87,10 @@ T shuffle(const char* what, uint32_t mask, T value, int from) {
 inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 uint16_t half_bits(float x);
 float half_value(uint16_t bits);
+inline uint32_t two_halves(float low, float high) {
+  return half_bits(low) | static_cast<uint32_t>(half_bits(high)) << 16;
+}
+inline float fast_exp2(float x) { return __builtin_exp2f(x); }
 inline uint4 load_once(const void* p) { return *static_cast<const uint4*>(p); }
 int32_t dp4a_u8(uint32_t a, uint32_t b, int32_t c);
 int32_t dp4a_s8(uint32_t a, uint32_t b, int32_t c);
@@ -98,6 +102,7 @@ void mma_s8s8(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a
 void mma_f16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
              uint32_t b1);
 void ldmatrix_x4(uint32_t (&out)[4], const void* row);
+void ldmatrix_x4_turned(uint32_t (&out)[4], const void* row);
 /// Copies happen at the wait, so that a kernel that does not wait is found out.
 void cp_async_16(void* shared, const void* global, bool valid);
 void cp_async_commit();
