@@ -106,7 +106,10 @@ enum class Role : uint8_t {
   kHead,
   kHeadBias,
   kMerge,
-  kMergeBias
+  kMergeBias,
+  kLatent,
+  kLatentNorm,
+  kKRope
 };
 
 inline constexpr Named<Role> kRoles[] = {
@@ -144,6 +147,9 @@ inline constexpr Named<Role> kRoles[] = {
     {Role::kHeadBias, "head_bias"},
     {Role::kMerge, "merge"},
     {Role::kMergeBias, "merge_bias"},
+    {Role::kLatent, "latent"},
+    {Role::kLatentNorm, "latent_norm"},
+    {Role::kKRope, "k_rope"},
 };
 static_assert(in_order(kRoles));
 

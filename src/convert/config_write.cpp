@@ -35,7 +35,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   const auto rope = write_rope(b, a.rope);
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
   return fbs::CreateAttention(b, a.n_heads, a.n_kv_heads, a.head_dim, a.window, a.multiplier, rope,
-                              qk_norm, a.sub_norm, a.sinks);
+                              qk_norm, a.sub_norm, a.sinks, a.latent);
 }
 
 Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {

@@ -79,6 +79,12 @@ const char* role_name(Role role) {
       return "merge.weight";
     case Role::kMergeBias:
       return "merge.bias";
+    case Role::kLatent:
+      return "latent.weight";
+    case Role::kLatentNorm:
+      return "latent_norm.weight";
+    case Role::kKRope:
+      return "k_rope.weight";
   }
   return "";
 }

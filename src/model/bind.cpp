@@ -113,6 +113,15 @@ void bind_attention(const BlobLayout& layout, const uint8_t* base, const Norm& l
       case Role::kSinks:
         out->sinks = vector(m, base);
         break;
+      case Role::kLatent:
+        out->latent = view(m, base);
+        break;
+      case Role::kLatentNorm:
+        set_weight(m, base, {NormKind::kRms, like.eps, nullptr, nullptr}, &out->latent_norm);
+        break;
+      case Role::kKRope:
+        out->k_rope = view(m, base);
+        break;
       default:
         break;
     }

@@ -46,6 +46,11 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model) {
     return Status::error(MOE_ERR_SHAPE, "attention.n_kv_heads: %d does not divide n_heads %d",
                          a.n_kv_heads, a.n_heads);
   }
+  MOE_TRY(check_int("attention.latent", a.latent, 0, kMaxWidth));
+  if (a.latent > 0 && a.rope.kind == RopeKind::kNone) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "attention.latent is set, but there are no rotary positions");
+  }
   MOE_TRY(check_int("attention.window", a.window, 0, kMaxContext));
   MOE_TRY(check_finite("attention.multiplier", a.multiplier));
   if (a.multiplier < 0) return check_positive("attention.multiplier", a.multiplier);

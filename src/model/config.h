@@ -25,6 +25,9 @@ struct AttentionConfig {
   QkNorm qk_norm = QkNorm::kNone;
   bool sub_norm = false;  // SubLN before the output projection
   bool sinks = false;     // one learned sink logit per head
+  // Multi-head latent attention (DeepSeek-V2, Liu et al. 2024, section 2.1): K and V of every head
+  // come from so many numbers, normed; and rope.dims further ones are added to every K. 0: none.
+  int32_t latent = 0;
 };
 
 struct SharedExpertConfig {

@@ -44,6 +44,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->multiplier = a.multiplier();
   out->sub_norm = a.sub_norm();
   out->sinks = a.sinks();
+  out->latent = a.latent();
   MOE_TRY(parse_name(kQkNorms, "QK norm", text_of(a.qk_norm(), "none"), &out->qk_norm));
   return a.rope() == nullptr ? Status() : read_rope(*a.rope(), &out->rope);
 }

@@ -26,6 +26,9 @@ struct AttentionWeights {
   Norm q_norm, k_norm;
   Norm sub_norm;
   const float* sinks = nullptr;  // (n_heads)
+  Matrix latent;                 // (latent + rope.dims, d), and k, v are (.., latent); or empty
+  Norm latent_norm;
+  Matrix k_rope;  // (n_kv_heads * head_dim, rope.dims)
 };
 
 struct LayerWeights {

@@ -40,12 +40,18 @@ void add_attention(const ModelConfig& model, const AttentionConfig& a, List* lis
   const int32_t d = model.d_model;
   const int32_t q = a.n_heads * a.head_dim;
   const int32_t kv = a.n_kv_heads * a.head_dim;
+  const int32_t kv_in = a.latent > 0 ? a.latent : d;
   const bool whole = a.qk_norm == QkNorm::kWhole;
   list->norm(Role::kNorm, Role::kNormBias, d);
   list->matrix(Role::kQ, q, d);
-  list->matrix(Role::kK, kv, d);
-  list->matrix(Role::kV, kv, d);
+  list->matrix(Role::kK, kv, kv_in);
+  list->matrix(Role::kV, kv, kv_in);
   list->matrix(Role::kO, d, q);
+  if (a.latent > 0) {
+    list->matrix(Role::kLatent, a.latent + a.rope.dims, d);
+    list->vector(Role::kLatentNorm, a.latent);
+    list->f32_input(Role::kKRope, kv, a.rope.dims);
+  }
   list->bias(Role::kQBias, q);
   list->bias(Role::kKBias, kv);
   list->bias(Role::kVBias, kv);

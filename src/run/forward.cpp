@@ -183,6 +183,31 @@ Status write_logits(SessionState& lead, const Batch& batch) {
   return {};
 }
 
+// q, k and v of norm(x), before positions.
+void project_qkv(SessionState& lead, int32_t layer, int32_t n_rows) {
+  const ModelConfig& config = lead.model.config();
+  const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].attention;
+  const AttentionWeights& a = lead.model.layer(layer).attention;
+  const WorkMemory& w = lead.work;
+  const int32_t d = config.d_model, kv_width = c.n_kv_heads * c.head_dim;
+  const LinearOut q = {&a.q, a.q_bias, w.q, c.n_heads * c.head_dim, false, 1};
+  const LinearOut k = {&a.k, a.k_bias, w.k, kv_width, false, 1};
+  const LinearOut v = {&a.v, a.v_bias, w.v, kv_width, false, 1};
+  if (c.latent == 0) {
+    const LinearOut qkv[] = {q, k, v};
+    return lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norm, qkv, 3});
+  }
+  const int32_t width = c.latent + c.rope.dims;
+  const LinearOut from_x[] = {q, {&a.latent, nullptr, w.latent, width, false, 1}};
+  const LinearOut from_latent[] = {k, v};
+  const LinearOut rope = {&a.k_rope, nullptr, w.k, kv_width, true, 1};
+  lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norm, from_x, 2});
+  lead.device.linear(*lead.stream,
+                     {w.latent, width, n_rows, c.latent, a.latent_norm, from_latent, 2});
+  lead.device.linear(*lead.stream,
+                     {w.latent + c.latent, width, n_rows, c.rope.dims, Norm(), &rope, 1});
+}
+
 // From token ids to the last layer's residual stream.
 void run_layers(SessionState& lead, const Batch& batch) {
   const Model& model = lead.model;
@@ -201,13 +226,9 @@ void run_layers(SessionState& lead, const Batch& batch) {
     const AttentionConfig& c = config.layers[static_cast<size_t>(l)].attention;
     const AttentionWeights& a = model.layer(l).attention;
     const int32_t q_width = c.n_heads * c.head_dim;
-    const int32_t kv_width = c.n_kv_heads * c.head_dim;
 
     // x += residual_multiplier * o(attention(q, k, v of norm(x)))
-    const LinearOut qkv[] = {{&a.q, a.q_bias, w.q, q_width, false, 1},
-                             {&a.k, a.k_bias, w.k, kv_width, false, 1},
-                             {&a.v, a.v_bias, w.v, kv_width, false, 1}};
-    device.linear(stream, {w.x, d, n, d, a.norm, qkv, 3});
+    project_qkv(lead, l, n);
     attend(lead, batch, l);
     const LinearOut o{&a.o, a.o_bias, w.x, d, true, config.residual_multiplier};
     device.linear(stream, {w.mixed, q_width, n, q_width, a.sub_norm, &o, 1});

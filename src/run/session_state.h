@@ -24,6 +24,7 @@ struct WorkMemory {
   float* q = nullptr;       // (chunk, widest n_heads * head_dim)
   float* k = nullptr;       // (chunk, widest n_kv_heads * head_dim)
   float* v = nullptr;       // (chunk, widest n_kv_heads * head_dim)
+  float* latent = nullptr;  // (chunk, widest latent + rope.dims); null when no layer has one
   float* mixed = nullptr;   // (chunk, max(d_model, widest n_heads * head_dim)) out of attention
   float* logits = nullptr;  // (logit_rows, vocab_size)
   int32_t logit_rows = 0;

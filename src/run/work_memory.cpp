@@ -8,6 +8,7 @@ namespace {
 struct Widths {
   uint64_t q = 0;
   uint64_t kv = 0;
+  uint64_t latent = 0;
   uint64_t mixed = 0;
 };
 
@@ -18,6 +19,7 @@ Widths widest(const ModelConfig& config) {
     const uint64_t head_dim = static_cast<uint64_t>(a.head_dim);
     w.q = std::max(w.q, static_cast<uint64_t>(a.n_heads) * head_dim);
     w.kv = std::max(w.kv, static_cast<uint64_t>(a.n_kv_heads) * head_dim);
+    if (a.latent > 0) w.latent = std::max(w.latent, static_cast<uint64_t>(a.latent + a.rope.dims));
   }
   w.mixed = std::max(w.q, static_cast<uint64_t>(config.d_model));
   return w;
@@ -34,6 +36,7 @@ bool WorkMemory::device_bytes(const ModelConfig& config, int32_t chunk, uint64_t
   size.add(n * w.q, sizeof(float));
   size.add(n * w.kv, sizeof(float));
   size.add(n * w.kv, sizeof(float));
+  if (w.latent > 0) size.add(n * w.latent, sizeof(float));
   size.add(n * w.mixed, sizeof(float));
   size.add(n_logits * static_cast<uint64_t>(config.vocab_size), sizeof(float));
   *out = size.total();
@@ -56,6 +59,7 @@ Status WorkMemory::init(Device& device, const ModelConfig& config, int32_t chunk
   q = memory.take<float>(n * widths.q);
   k = memory.take<float>(n * widths.kv);
   v = memory.take<float>(n * widths.kv);
+  if (widths.latent > 0) latent = memory.take<float>(n * widths.latent);
   mixed = memory.take<float>(n * widths.mixed);
   logits = memory.take<float>(static_cast<uint64_t>(logit_rows) *
                               static_cast<uint64_t>(config.vocab_size));

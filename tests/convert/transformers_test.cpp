@@ -21,6 +21,17 @@ const char* const kMixtral = R"({
   "num_attention_heads": 4, "intermediate_size": 20, "hidden_act": "silu", "rms_norm_eps": 1e-5,
   "max_position_embeddings": 64, "rope_theta": 1e6, "num_local_experts": 4, "num_experts_per_tok": 2})";
 
+const char* const kDeepseek = R"({
+  "model_type": "deepseek_v2", "hidden_size": 24, "vocab_size": 40, "num_hidden_layers": 3,
+  "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 20, "hidden_act": "silu",
+  "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "rope_theta": 1e4, "q_lora_rank": null,
+  "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 0.7, "mscale_all_dim": 0.7,
+                   "original_max_position_embeddings": 16, "beta_fast": 32, "beta_slow": 1},
+  "kv_lora_rank": 10, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 8,
+  "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 2,
+  "moe_intermediate_size": 5, "first_k_dense_replace": 1, "topk_method": "greedy", "n_group": 1,
+  "scoring_func": "softmax", "norm_topk_prob": false, "routed_scaling_factor": 1.5})";
+
 class TransformersTest : public testing::Test {
  protected:
   TransformersTest() {
@@ -54,6 +65,35 @@ TEST_F(TransformersTest, ReadsALlama) {
   EXPECT_EQ(c.bos_token_id, 1);
   ASSERT_EQ(c.eos_token_ids.size(), 1u);
   EXPECT_EQ(in.tokenizer, TokenizerKind::kNone);
+}
+
+TEST_F(TransformersTest, ReadsALatentAttention) {
+  const Imported in = read(kDeepseek);
+  const LayerConfig& last = in.config.layers[2];
+  EXPECT_EQ(last.attention.latent, 10);
+  EXPECT_EQ(last.attention.head_dim, 10);
+  EXPECT_EQ(last.attention.rope.dims, 4);
+  EXPECT_EQ(last.attention.rope.kind, RopeKind::kInterleaved);
+  EXPECT_EQ(last.attention.rope.attention_factor, 1);
+  const float strength = 0.1f * 0.7f * std::log(40.0f) + 1;
+  EXPECT_FLOAT_EQ(last.attention.multiplier, strength * strength / std::sqrt(10.0f));
+  EXPECT_EQ(in.config.layers[0].ffn.kind, FfnKind::kDense);
+  EXPECT_EQ(last.ffn.moe.shared.d_ff, 10);
+  EXPECT_EQ(last.ffn.moe.router.scale, 1.5f);
+  const auto refused = [&](const char* patch) {
+    return error(patch, MOE_ERR_UNSUPPORTED, kDeepseek);
+  };
+  EXPECT_EQ(refused(R"({"q_lora_rank": 12})"),
+            "config.json: q_lora_rank: 12 is not supported; only null is");
+  EXPECT_NE(refused(R"({"topk_method": "group_limited_greedy"})").find("only \"greedy\" is"),
+            std::string::npos);
+  refused(R"({"topk_method": "noaux_tc"})");
+  refused(R"({"scoring_func": "sigmoid"})");
+  refused(R"({"norm_topk_prob": true})");
+  refused(R"({"moe_layer_freq": 2})");
+  refused(R"({"v_head_dim": 11})");
+  refused(R"({"num_key_value_heads": 2})");
+  refused(R"({"rms_norm_eps": 1e-5})");
 }
 
 TEST_F(TransformersTest, UnknownModelsAreToldWhatIsKnown) {

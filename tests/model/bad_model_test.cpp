@@ -93,6 +93,8 @@ TEST_F(BadTensors, MissingOnes) {
                 [](ModelConfig* c) { c->embedding_norm = true; });
   expect_config(MOE_ERR_NOT_FOUND, "tensor layers.0.attention.sinks",
                 [](ModelConfig* c) { c->layers[0].attention.sinks = true; });
+  expect_config(MOE_ERR_SHAPE, "tensor layers.0.attention.k: expected",
+                [](ModelConfig* c) { c->layers[0].attention.latent = 8; });
   expect_config(MOE_ERR_NOT_FOUND, "tensor layers.2.attention.norm", [](ModelConfig* c) {
     const LayerConfig layer = c->layers[0];
     ASSERT_TRUE(c->layers.push(layer).ok());

@@ -26,6 +26,7 @@ ModelConfig unusual() {
   a.qk_norm = QkNorm::kHead;
   a.sub_norm = true;
   a.sinks = true;
+  a.latent = 24;
   a.rope = {RopeKind::kInterleaved,
             4,
             5e5f,
@@ -117,6 +118,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.qk_norm, b.attention.qk_norm);
   EXPECT_EQ(a.attention.sub_norm, b.attention.sub_norm);
   EXPECT_EQ(a.attention.sinks, b.attention.sinks);
+  EXPECT_EQ(a.attention.latent, b.attention.latent);
   expect_same(a.attention.rope, b.attention.rope);
   EXPECT_EQ(a.ffn.kind, b.ffn.kind);
   EXPECT_EQ(a.ffn.d_ff, b.ffn.d_ff);

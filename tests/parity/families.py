@@ -133,6 +133,10 @@ MOE = dict(num_experts=6, num_experts_per_tok=2)
 LOCAL = dict(num_local_experts=6, num_experts_per_tok=2)
 QWEN_MOE = dict(MOE, moe_intermediate_size=20)
 GPT_OSS = dict(LOCAL, head_dim=16, sliding_window=8, rope_parameters=dict(YARN, truncate=False, rope_theta=150000.0))
+DEEPSEEK_YARN = dict(YARN, beta_fast=32, beta_slow=1, mscale=0.707, mscale_all_dim=0.8)
+DEEPSEEK = dict(num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=8,
+                v_head_dim=8, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12,
+                first_k_dense_replace=1, topk_method="greedy", routed_scaling_factor=1.0, norm_topk_prob=False)
 GRANITE = dict(embedding_multiplier=2.0, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=6.0)
 # Embedding and head as they are; the layers as the converter finds them, on inputs that are not rounded.
 TIED_TERNARY = ("--set", "embedding=f32", "--set", "layers.*=:f32")
@@ -177,6 +181,13 @@ CASES = [
     Case("gpt_oss", "GptOss", GPT_OSS, golden=True),
     Case("gpt_oss_three_layers", "GptOss", dict(GPT_OSS, num_hidden_layers=3)),
     Case("gpt_oss_mxfp4", "GptOss", make=quantised.make_mxfp4, golden=True),
+    Case("deepseek_v2", "DeepseekV2", dict(DEEPSEEK, rope_parameters=DEEPSEEK_YARN), golden=True),
+    Case("deepseek_v2_plain", "DeepseekV2", dict(DEEPSEEK, num_hidden_layers=3, first_k_dense_replace=2)),
+    Case("deepseek_v2_old_keys", "DeepseekV2", dict(DEEPSEEK, v_head_dim=14, routed_scaling_factor=2.5,
+                                                    rope_parameters=DEEPSEEK_YARN), old_keys=True, layout="fused"),
+    Case("deepseek_v2_odd", "DeepseekV2", dict(DEEPSEEK, hidden_size=36, num_attention_heads=3, num_key_value_heads=3,
+                                               kv_lora_rank=14, qk_nope_head_dim=6, qk_rope_head_dim=6, v_head_dim=5,
+                                               n_shared_experts=1, tie_word_embeddings=True)),
     Case("bitnet_packed", "BitNet", make=quantised.make_bitnet_packed("autobitlinear"), golden=True, **A8),
     Case("bitnet_packed_divided", "BitNet", make=quantised.make_bitnet_packed("bitlinear"), golden=True, **A8),
     Case("bitnet_online", "BitNet", make=quantised.make_bitnet_online, **A8),

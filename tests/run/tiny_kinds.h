@@ -136,6 +136,15 @@ inline std::vector<TinyKind> tiny_layers() {
            layer.ffn.act.kind = Activation::kRelu2;
          }
        }},
+      {"latent_attention",
+       [](C& c, O&) {
+         for (LayerConfig& layer : c.layers) {
+           layer.attention.latent = 12;
+           layer.attention.rope.kind = RopeKind::kInterleaved;
+           layer.attention.rope.dims = 4;
+         }
+         c.layers[1].attention.latent = 21;
+       }},
       {"multipliers_untied_embedding_norm",
        [](C& c, O&) {
          c.tie_embeddings = false;

@@ -22,6 +22,7 @@ Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint);  
 Imported import_bitnet(const JsonNode& config, const Checkpoint& checkpoint);      // bitnet.cpp
 Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint);       // maple.cpp
 Imported import_torchscale(const JsonNode& config, const Checkpoint& checkpoint);  // torchscale.cpp
+Imported import_deepseek_v2(const JsonNode& config, const Checkpoint& checkpoint);  // deepseek.cpp
 Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoint);  // xmoe.cpp
 Imported import_xmoe_fairseq(const JsonNode& config, const Checkpoint& checkpoint);
 
@@ -45,6 +46,7 @@ inline constexpr Importer kImporters[] = {
     {"torchscale", import_torchscale},
     {"xmoe_megatron", import_xmoe_megatron},
     {"xmoe_fairseq", import_xmoe_fairseq},
+    {"deepseek_v2", import_deepseek_v2},
 };
 
 }  // namespace moe

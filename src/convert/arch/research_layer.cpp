@@ -80,7 +80,7 @@ RopeConfig read_rope(const JsonNode& attention, int32_t head_dim,
 AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
                                std::deque<std::vector<float>>* factors) {
   node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
-             "sub_norm", "sinks"});
+             "sub_norm", "sinks", "latent"});
   AttentionConfig a;
   a.n_heads = required(node, "n_heads", kMaxWidth);
   a.n_kv_heads = node.integer("n_kv_heads", a.n_heads, 1, a.n_heads);
@@ -95,6 +95,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.qk_norm = norms[node.choice("qk_norm", 0, {"none", "head", "whole"})];
   a.sub_norm = node.boolean("sub_norm", false);
   a.sinks = node.boolean("sinks", false);
+  a.latent = node.integer("latent", 0, 0, kMaxWidth);
   // Without rotary positions the object is checked, but does not count.
   const RopeConfig rope = read_rope(node, a.head_dim, factors);
   if (model.positions == PositionKind::kRope) a.rope = rope;

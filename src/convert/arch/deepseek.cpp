@@ -1,0 +1,178 @@
+// DeepSeek-V2-Lite (Liu et al. 2024): keys and values of all heads come from one short latent, and
+// the positions of the keys from a rotary part that all heads share. In each head of a model file
+// the rotated dimensions come first, and values are as wide as keys, with zeros behind.
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "src/convert/arch/decoder.h"
+#include "src/convert/arch/list.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kMaxWidth = 1 << 20;
+constexpr int64_t kMaxDerived = int64_t{1} << 26;
+constexpr const char* kSharedKey = "the rotary part added to every head";  // no file's tensor
+
+constexpr TensorName kNames[] = {
+    {"attention.latent.weight", "self_attn.kv_a_proj_with_mqa.weight"},
+    {"attention.latent_norm.weight", "self_attn.kv_a_layernorm.weight"},
+    {"attention.k.weight", "self_attn.kv_b_proj.weight"},
+    {"attention.v.weight", "self_attn.kv_b_proj.weight"},
+    {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
+    {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
+    {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"}};
+
+/// Widths within one head.
+struct Head {
+  int32_t nope = 0;  // of query and key, not rotated
+  int32_t rope = 0;
+  int32_t value = 0;
+  int32_t width() const { return nope + rope; }
+};
+
+Head read_head(ConfigKeys* keys) {
+  Head h;
+  h.nope = keys->integer("qk_nope_head_dim", 1, kMaxWidth);
+  h.rope = keys->integer("qk_rope_head_dim", 2, kMaxWidth);
+  h.value = keys->integer("v_head_dim", 1, kMaxWidth);
+  keys->require("qk_head_dim", h.width());
+  keys->require("head_dim", h.rope);
+  if (h.value > h.width()) {
+    fail_value(keys->node("v_head_dim"), "at most qk_nope_head_dim + qk_rope_head_dim, " +
+                                             std::to_string(h.width()) + ", is");
+  }
+  return h;
+}
+
+// The strength of yarn on the scores (Peng et al. 2023): its square, as DeepSeek applies it.
+float score_multiplier(const ConfigKeys& keys, const JsonNode& config, const Head& h) {
+  double scale = 1 / std::sqrt(static_cast<double>(h.width()));
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!keys.has(key)) continue;
+    const JsonNode node = config.at(key);
+    const double all = node.number("mscale_all_dim", 0), factor = node.number("factor", 1);
+    const double strength = all != 0 && factor > 1 ? 0.1 * all * std::log(factor) + 1 : 1;
+    scale *= strength * strength;
+  }
+  return static_cast<float>(scale);
+}
+
+void read_attention(Decoder* d, const JsonNode& config, const Head& h) {
+  const int32_t latent = d->keys.integer("kv_lora_rank", 1, kMaxWidth);
+  const float multiplier = score_multiplier(d->keys, config, h);
+  d->keys.require("attention_bias", false);
+  d->keys.require("num_key_value_heads", d->layer(0).attention.n_heads);
+  d->keys.require("rms_norm_eps", 1e-6);  // of the latent's norm, which has no key
+  if (d->keys.has("q_lora_rank")) fail_value(d->keys.node("q_lora_rank"), "only null is");
+  for (LayerConfig& layer : d->layers()) {
+    AttentionConfig& a = layer.attention;
+    a.head_dim = h.width();
+    a.rope.kind = RopeKind::kInterleaved;
+    a.rope.dims = h.rope;
+    a.latent = latent;
+    a.multiplier = multiplier;
+  }
+}
+
+void read_experts(Decoder* d) {
+  const FfnConfig dense = d->layer(0).ffn;
+  d->keys.require("topk_method", "greedy");
+  d->keys.require("scoring_func", "softmax");
+  d->keys.require("norm_topk_prob", false);
+  d->keys.require("moe_layer_freq", 1);
+  d->keys.require("mlp_bias", false);
+  d->keys.ignore({"n_group", "topk_group", "seq_aux", "ep_size"});  // other methods'; training
+  const int32_t width = d->keys.integer("moe_intermediate_size", 1, kMaxWidth);
+  const int32_t n_shared = d->keys.integer("n_shared_experts", 0, 0, kMaxWidth / width);
+  const float scale = d->keys.number("routed_scaling_factor", 1);
+  const auto first = static_cast<size_t>(d->keys.integer("first_k_dense_replace", 0, 0, 1 << 16));
+  d->experts("n_routed_experts", "num_local_experts", width, RouterWeights::kRaw);
+  for (size_t l = 0; l < d->layers().size(); ++l) {
+    FfnConfig& ffn = d->layer(l).ffn;
+    ffn.moe.shared = {n_shared * width, false};
+    ffn.moe.router.scale = scale;
+    if (l < first) ffn = dense;
+  }
+}
+
+// 1 where a number of the shared key belongs in a head's key.
+DerivedTensor shared_key(int32_t n_heads, const Head& h) {
+  const int64_t rows = int64_t{n_heads} * h.width();
+  if (rows > kMaxDerived / h.rope) {
+    fail(MOE_ERR_RANGE, "config.json: %d heads of %d numbers are too many", n_heads, h.width());
+  }
+  DerivedTensor out{kSharedKey, {rows, h.rope}, {}};
+  out.values.resize(static_cast<size_t>(rows * h.rope));
+  for (int32_t head = 0; head < n_heads; ++head) {
+    for (int32_t i = 0; i < h.rope; ++i) {
+      out.values[static_cast<size_t>((int64_t{head} * h.width() + i) * h.rope + i)] = 1;
+    }
+  }
+  return out;
+}
+
+// Pieces of a head without those that are empty.
+SourceGroups groups(std::initializer_list<SourceGroups::Piece> pieces, int64_t stride) {
+  SourceGroups out;
+  for (const SourceGroups::Piece& piece : pieces) {
+    if (piece.n > 0) out.pieces.push_back(piece);
+  }
+  out.stride = stride;
+  return out;
+}
+
+void arrange_heads(const Head& h, int32_t n_heads, Imported* out) {
+  auto locate = std::move(out->locate);
+  out->locate = [locate, h, n_heads](const SlotGroup& group, const Slot& slot) {
+    if (slot.role == Role::kKRope) {
+      Source shared;
+      shared.tensor = kSharedKey;
+      return shared;
+    }
+    Source s = locate(group, slot);
+    if (group.part != Part::kAttention) return s;
+    const int64_t cols = slot.cols;
+    const int32_t padding = h.width() - h.value;
+    if (slot.role == Role::kQ) {
+      s.shape = {slot.rows, cols};
+      s.row_groups = groups({{h.rope, h.nope * cols}, {h.nope, 0}}, h.width() * cols);
+    } else if (slot.role == Role::kK || slot.role == Role::kV) {
+      s.shape = {int64_t{n_heads} * (h.nope + h.value), cols};
+      const int64_t stride = (h.nope + h.value) * cols;
+      s.row_groups = slot.role == Role::kK
+                         ? groups({{h.rope, -1}, {h.nope, 0}}, stride)
+                         : groups({{h.value, h.nope * cols}, {padding, -1}}, stride);
+    } else if (slot.role == Role::kO) {
+      s.shape = {slot.rows, int64_t{n_heads} * h.value};
+      s.row_stride = int64_t{n_heads} * h.value;
+      s.col_groups = groups({{h.value, 0}, {padding, -1}}, h.value);
+    }
+    return s;
+  };
+}
+
+}  // namespace
+
+Imported import_deepseek_v2(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint, 10000);
+  const Head h = read_head(&d.keys);
+  const int32_t n_heads = d.layer(0).attention.n_heads;
+  d.names(mlp_names());
+  d.names(moe_names());
+  d.names(kNames);
+  read_attention(&d, config, h);
+  read_experts(&d);
+  d.quantization(Quantization::kNone);
+  PrecisionRule exact;  // 0 and 1
+  exact.match = "*.attention.k_rope";
+  exact.weights = FormatId::kBf16;
+  d.precision(exact);
+  Imported out = d.finish();
+  out.derived.push_back(shared_key(n_heads, h));
+  arrange_heads(h, n_heads, &out);
+  return out;
+}
+
+}  // namespace moe
