@@ -12,6 +12,7 @@ cudaError_t attend(cudaStream_t stream, const DeviceAttentionOp& op) {
   if (op.op.n_rows <= 0) return cudaSuccess;
   const cudaError_t error = prepare_attention(stream, op.op);
   if (error != cudaSuccess) return error;
+  if (op.max_rows_of_a_session > 1 && can_prefill(op.op)) return attend_prefill(stream, op.op);
   if (!can_split(op.op.head_dim)) return attend_plain(stream, op.op);
   return attend_split(stream, op, op.max_rows_of_a_session == 1 ? kMaxSplits : 1);
 }

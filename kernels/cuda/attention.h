@@ -18,4 +18,9 @@ bool can_split(int32_t head_dim);
 cudaError_t attend_split(cudaStream_t stream, const DeviceAttentionOp& op, int32_t max_splits);
 inline constexpr int32_t kMaxSplits = 64;
 
+/// True where attend_prefill() can serve these heads.
+bool can_prefill(const AttentionOp& op);
+/// Many rows of a session at once, on the matrix units: queries and weights are rounded to halves.
+cudaError_t attend_prefill(cudaStream_t stream, const AttentionOp& op);
+
 }  // namespace moe::cuda

@@ -96,7 +96,7 @@ __device__ inline void score_key(const uint8_t* key, const float* q, int d, floa
   using C = Cached<kType>;
   MOE_CUDA_UNROLL
   for (int g = 0; g < kHeads; ++g) acc[g] = 0;
-MOE_CUDA_UNROLL_4
+  MOE_CUDA_UNROLL_4
   for (int c = 0; c < d; c += C::kUnit) {
     const uint4 raw = *reinterpret_cast<const uint4*>(key + c * kKeyRun * C::kBytes);
     const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
@@ -133,8 +133,8 @@ struct Memory {
 /// Weights of a batch of keys into shared memory; correction[g] is what earlier sums are worth now.
 template <KvType kType, int kHeads>
 __device__ inline void weigh_batch(const Part& part, int base, const float* q, int d,
-                                   float multiplier, Softmax<kHeads>& s, float (&correction)[kHeads],
-                                   Memory<kHeads>& memory) {
+                                   float multiplier, Softmax<kHeads>& s,
+                                   float (&correction)[kHeads], Memory<kHeads>& memory) {
   const int thread = static_cast<int>(threadIdx.x);
   const int key = base + thread;
   const bool seen = key >= part.first && key < part.last;
@@ -174,7 +174,7 @@ __device__ inline void add_values(const Part& part, int base, int sub, int n_sub
                                   const Memory<kHeads>& memory, float (&sum)[kHeads][kDims]) {
   const int from = part.first > base ? part.first - base : 0;
   const int to = part.last - base < kBatch ? part.last - base : kBatch;
-MOE_CUDA_UNROLL_4
+  MOE_CUDA_UNROLL_4
   for (int j = from + sub; j < to; j += n_subs) {
     float v[kDims];
     const int64_t place = value_place(d, base + j, dim) * Cached<kType>::kBytes;
@@ -226,8 +226,8 @@ __device__ inline float* partial_at(const DeviceAttentionOp& op, int64_t row, in
 }
 
 template <KvType kType, int kHeads>
-__device__ inline void run_part(const DeviceAttentionOp& op, const Part& part, int64_t row, int head,
-                                int n_heads, const Plan& plan, int32_t max_splits,
+__device__ inline void run_part(const DeviceAttentionOp& op, const Part& part, int64_t row,
+                                int head, int n_heads, const Plan& plan, int32_t max_splits,
                                 Memory<kHeads>& memory) {
   const int thread = static_cast<int>(threadIdx.x);
   const int d = op.op.head_dim;
@@ -295,7 +295,9 @@ __device__ inline void run_part(const DeviceAttentionOp& op, const Part& part, i
 }
 
 template <int kHeads>
-__global__ void __launch_bounds__(kThreads, kHeads == 8 ? 2 : kHeads == 4 ? 3 : 4)
+__global__ void __launch_bounds__(kThreads, kHeads == 8   ? 2
+                                            : kHeads == 4 ? 3
+                                                          : 4)
     split_kernel(DeviceAttentionOp op, int32_t max_splits) {
   __shared__ Memory<kHeads> memory;
   const AttentionOp& a = op.op;
@@ -358,7 +360,7 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(DeviceAttentionOp op, i
   const Ending ending = end_softmax(top, total, a.sinks, head);
   for (int i = thread; i < d; i += kThreads) {
     float v = 0;
-MOE_CUDA_UNROLL_4
+    MOE_CUDA_UNROLL_4
     for (int s = 0; s < plan.n_splits; ++s) {
       v = fused(weight[s], parts[int64_t{s} * (d + 2) + i], v);
     }

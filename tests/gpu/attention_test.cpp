@@ -1,5 +1,7 @@
 // attend(): what is cached has the CPU's bits; sums are within a derived bound of double precision.
 
+#include "kernels/cuda/attention.h"
+
 #include <cmath>
 
 #include "kernels/cuda/kv_layout.h"
@@ -35,6 +37,7 @@ const Shape kShapes[] = {
     {"ragged heads", 3, 3, 21, 0, RopeKind::kInterleaved, 6, QkNorm::kHead, true},
     {"narrow heads", 2, 1, 5, 3, RopeKind::kNone, 0},
     {"wide heads", 2, 2, 128, 0, RopeKind::kHalf, 128, QkNorm::kWhole},
+    {"gqa by 5, window, 96", 5, 1, 96, 20, RopeKind::kHalf, 96, QkNorm::kNone, true},
     {"wider heads", 2, 1, 256, 70, RopeKind::kHalf, 64, QkNorm::kHead},
     {"int8", 4, 2, 64, 0, RopeKind::kHalf, 64, QkNorm::kNone, true, KvType::kInt8},
     {"int8, ragged", 2, 1, 24, 50, RopeKind::kHalf, 24, QkNorm::kHead, true, KvType::kInt8},
@@ -272,6 +275,9 @@ struct Problem {
   OnDevice<float> table, q_norm, k_norm, sinks;
   OpenedDevice cpu{"scalar", 1};
 
+  float q_scale = 1;  // of the inputs
+  float v_scale = 1;
+
   explicit Problem(const Shape& s)
       : shape(s),
         weights(s),
@@ -283,8 +289,13 @@ struct Problem {
         sinks(weights.sinks) {}
 
   /// Runs one call on both and compares; returns what the device gave.
-  std::vector<float> run(const Call& call, const Rounding& rounding, int32_t max_position) {
+  /// With `max_splits`: not attend(), but keys cut into that many parts; 0 of them: nothing is
+  /// attended, only cached.
+  std::vector<float> run(const Call& call, const Rounding& rounding, int32_t max_position,
+                         int32_t max_splits = -1) {
     Inputs in(shape, call);
+    for (float& x : in.q) x *= q_scale;
+    for (float& x : in.v) x *= v_scale;
     AttentionOp op = op_of(shape);
     op.n_rows = static_cast<int32_t>(in.rows.size());
     const OnDevice<BatchRow> rows(in.rows);
@@ -306,11 +317,18 @@ struct Problem {
     on_device.partial = partial;
     on_device.max_rows_of_a_session = in.longest;
     on_device.max_position = std::max(max_position, in.last);
-    EXPECT_EQ(attend(nullptr, on_device), cudaSuccess);
-
+    if (max_splits < 0) {
+      EXPECT_EQ(attend(nullptr, on_device), cudaSuccess);
+    } else {
+      EXPECT_EQ(prepare_attention(nullptr, on_device.op), cudaSuccess);
+    }
+    if (max_splits > 0) {
+      EXPECT_EQ(attend_split(nullptr, on_device, max_splits), cudaSuccess);
+    }
     run_host(op, in);
     EXPECT_SAME_BITS_QUIETLY(q.values(), in.q);
     expect_same_cache(host, device, call);
+    if (max_splits == 0) return {};
     const std::vector<float> found = out.values();
     for (size_t r = 0; r < in.rows.size(); ++r) {
       for (int32_t h = 0; h < shape.n_heads; ++h) {
@@ -360,17 +378,63 @@ TEST(CudaAttention, PromptsAndDecodedRows) {
   for (const Shape& s : kShapes) {
     SCOPED_TRACE(s.name);
     Problem problem(s);
-    problem.run({{0, 0, 45}, {1, 0, 3}}, kHalves, 0);
-    problem.run({{0, 45, 1}, {1, 3, 1}}, kExact, 0);
+    problem.run({{0, 0, 34}, {1, 0, 3}}, kHalves, 0);
+    problem.run({{0, 34, 1}, {1, 3, 1}}, kExact, 0);
     problem.run({{1, 4, 1}}, kExact, 0);
-    problem.run({{1, 5, 1}, {0, 46, 30}}, kHalves, 0);
+    problem.run({{1, 5, 1}, {0, 35, 9}}, kHalves, 0);
     if (HasFailure()) return;
+  }
+}
+
+// Blocks of queries, several steps of keys, sessions in one block.
+TEST(CudaAttention, LongPrompts) {
+  const Shape shapes[] = {
+      {"f16", 2, 1, 32, 0, RopeKind::kHalf, 32},
+      {"window", 2, 2, 64, 90, RopeKind::kHalf, 32},
+      {"int8", 3, 1, 32, 130, RopeKind::kHalf, 32, QkNorm::kNone, true, KvType::kInt8},
+  };
+  for (const Shape& s : shapes) {
+    SCOPED_TRACE(s.name);
+    Problem problem(s);
+    problem.run({{0, 0, 200}, {1, 0, 40}}, kHalves, 0);
+    problem.run({{1, 40, 2}, {0, 200, 20}}, kHalves, 0);
+    if (HasFailure()) return;
+  }
+}
+
+// However few parts there may be.
+TEST(CudaAttention, PartsOfSeveralBlocks) {
+  for (const Shape& s : {kShapes[2], kShapes[3], kShapes[10]}) {
+    Problem problem(s);
+    problem.run({{0, 0, 290}}, kExact, 0, 0);
+    for (int32_t i = 0; i < 6; ++i) {
+      const int32_t parts = i < 5 ? i + 1 : kMaxSplits;
+      SCOPED_TRACE(testing::Message() << s.name << ", " << parts << " parts");
+      problem.run({{0, 290 + i, 1}}, kExact, 0, parts);
+    }
+    if (HasFailure()) return;
+  }
+}
+
+// Queries and values far from 1.
+TEST(CudaAttention, Extremes) {
+  for (const KvType type : {KvType::kF16, KvType::kInt8}) {
+    Shape s{"extreme", 2, 1, 32, 0, RopeKind::kNone, 0};
+    s.type = type;
+    for (const float scale : {1e-6f, 1.0f, 3e3f}) {
+      SCOPED_TRACE(testing::Message() << "scale " << scale);
+      Problem problem(s);
+      problem.q_scale = scale;
+      problem.v_scale = scale;
+      problem.run({{0, 0, 70}}, kHalves, 0);
+      problem.run({{0, 70, 1}}, kExact, 0);
+    }
   }
 }
 
 // A decoded row's bits depend on its own position alone.
 TEST(CudaAttention, DecodeDoesNotDependOnTheOtherRows) {
-  for (const Shape& s : {kShapes[2], kShapes[9]}) {
+  for (const Shape& s : {kShapes[2], kShapes[10]}) {
     SCOPED_TRACE(s.name);
     Problem alone(s);
     Problem together(s);

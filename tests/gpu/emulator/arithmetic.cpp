@@ -99,7 +99,8 @@ void ldmatrix_x4_turned(uint32_t (&out)[4], const void* row) {
     uint16_t halves[2];
     for (int i = 0; i < 2; ++i) {
       const int source_row = 2 * (lane() % 4) + i;
-      const auto* source = static_cast<const uint8_t*>(value_of<const void*>(e, 8 * m + source_row));
+      const auto* source =
+          static_cast<const uint8_t*>(value_of<const void*>(e, 8 * m + source_row));
       memcpy(&halves[i], source + 2 * (lane() / 4), 2);
     }
     memcpy(&out[m], halves, 4);
