@@ -245,7 +245,11 @@ void Talk::run() {
   std::string line;
   while (true) {
     if (terminal_) std::cerr << "> " << std::flush;
-    if (!std::getline(std::cin, line) || line == "/quit" || interrupted()) return;
+    if (!std::getline(std::cin, line)) {
+      if (terminal_) std::cerr << "\n";
+      return;
+    }
+    if (line == "/quit" || interrupted()) return;
     if (line.empty() || command(line)) continue;
     if (!options_.render) {
       turn(line);
