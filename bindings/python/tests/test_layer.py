@@ -81,6 +81,14 @@ def test_torch(layer):
     np.testing.assert_array_equal(y.numpy(), layer(X))
     out = torch.zeros_like(x)
     assert layer(x, out) is out and torch.equal(out, y)
+    in_place = x.clone()
+    pointer = in_place.data_ptr()
+    assert layer(in_place, in_place) is in_place and in_place.data_ptr() == pointer
+    assert torch.equal(in_place, y) and torch.equal(x, torch.from_numpy(X))
+    experts = [moe.Expert(gate=torch.from_numpy(e.gate), up=torch.from_numpy(e.up),
+                          down=torch.from_numpy(e.down)) for e in EXPERTS]
+    with moe.MoeLayer(experts, torch.from_numpy(ROUTER), router="topk:2") as same:
+        assert torch.equal(same(x), y)
     for wrong in (x.double(), x.T, x.clone().requires_grad_()):
         with pytest.raises(TypeError):
             layer(wrong)
