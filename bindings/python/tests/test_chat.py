@@ -2,6 +2,7 @@
 
 import datetime
 import gc
+import json
 
 import pytest
 from conftest import PROMPT, ROOT
@@ -151,3 +152,23 @@ def test_lifetimes(talker):
     assert unfinished.result.finish == moe.Finish.CALLBACK
     assert one.reply("More").text() == "Yes."
     one.cancel()
+
+
+@pytest.mark.parametrize("bos", [None, "<|endoftext|>"])
+def test_plain_begins_as_the_tokenizer_does(environment, tmp_path, bos):
+    for file in (ROOT / "tests/data/chat/script").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
+    begin = tokenizer["added_tokens"][0]
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing", "pair": [],
+        "single": [{"SpecialToken": {"id": begin["content"]}}, {"Sequence": {"id": "A"}}],
+        "special_tokens": {begin["content"]: {"ids": [begin["id"]]}}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"bos_token": bos}))
+    moe.convert(tmp_path, tmp_path / "m.moe", weights="f32")
+    with moe.Model(tmp_path / "m.moe", environment) as model:
+        chat = model.chat(template="plain")
+        chat.add("user", "Hello")
+        assert chat.tokens(begin_reply=True) == model.encode("Hello")
+        assert chat.tokens()[0] == begin["id"]
