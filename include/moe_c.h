@@ -25,8 +25,8 @@
  * text do not count the terminating zero; the capacity must have room for it.
  * - Strings given to the library are copied. Strings it returns belong to the object asked and live
  *   as long as it does.
- * - Threads: an environment and a model may be used from any number of threads. A session (a chat,
- * a layer) is used by one thread at a time, a second one that would change it gets MOE_ERR_STATE;
+ * - Threads: an environment and a model may be used from any number of threads. A session, chat or
+ *   layer is used by one thread at a time, a second one that would change it gets MOE_ERR_STATE;
  *   moe_session_cancel alone may be called from anywhere at any time.
  * - Free children before parents: chats, sessions, models, then the environment. Every *_free takes
  *   NULL.

@@ -45,20 +45,18 @@ Status choose_template(const moe_model* model, const char* given, ChatOptions* o
                        builtin_chat_names(), given);
 }
 
-Status choose_thinking(moe_thinking given, Thinking* out) {
-  switch (given) {
-    case MOE_THINKING_DEFAULT:
-      *out = Thinking::kDefault;
-      return {};
-    case MOE_THINKING_ON:
-      *out = Thinking::kOn;
-      return {};
-    case MOE_THINKING_OFF:
-      *out = Thinking::kOff;
-      return {};
+// Any number may come from C; as an enum only some could be looked at.
+Status choose_thinking(const moe_chat_params& p, Thinking* out) {
+  static_assert(sizeof p.thinking == sizeof(int));
+  int value = 0;
+  std::memcpy(&value, &p.thinking, sizeof value);
+  if (value < MOE_THINKING_DEFAULT || value > MOE_THINKING_OFF) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.thinking: expected 0..2, found %d", value);
   }
-  return Status::error(MOE_ERR_ARGUMENT, "params.thinking: expected 0..2, found %d",
-                       static_cast<int>(given));
+  *out = value == MOE_THINKING_ON    ? Thinking::kOn
+         : value == MOE_THINKING_OFF ? Thinking::kOff
+                                     : Thinking::kDefault;
+  return {};
 }
 
 Status read_variables(const moe_chat_params& p, Array<ChatVariable>* out) {
@@ -115,7 +113,7 @@ Status create_chat(moe_session* session, const moe_chat_params* given, moe_chat*
   MOE_TRY(read_variables(p, &variables));
   ChatOptions options;
   MOE_TRY(choose_template(model, p.chat_template, &options));
-  MOE_TRY(choose_thinking(p.thinking, &options.thinking));
+  MOE_TRY(choose_thinking(p, &options.thinking));
   options.variables = variables.span();
   const Today today;
   options.date = p.date == nullptr ? today.text : p.date;
