@@ -26,7 +26,9 @@ void on_interrupt(int signal) {
   moe_session_cancel(g_session.load());
 }
 
-void log_to_stderr(void*, moe_log_level level, const char* text) {
+// `most`: the least important level that is shown.
+void log_to_stderr(void* most, moe_log_level level, const char* text) {
+  if (level > *static_cast<const moe_log_level*>(most)) return;
   static const char* const kNames[] = {"", "error", "warning", "info", "debug"};
   std::fprintf(stderr, "moe: %s: %s\n", kNames[level], text);
 }
@@ -44,7 +46,12 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
   app.add_option(
       "--isa", o.isa,
       std::string("Instruction set, one of: ") + moe_env_isas() + " (default: the best)");
-  app.add_option("--device", o.device, "auto or cpu")->capture_default_str();
+  app.add_option("--device", o.device,
+                 "auto (a GPU if one can be used, else the CPU), cpu, cuda or cuda:N")
+      ->capture_default_str()
+      ->each([&o](const std::string&) { o.device_named = true; });
+  app.add_option("--gpu-memory", o.gpu_memory,
+                 "Most that is allocated on the GPU, such as 4G (default: what is free)");
   app.add_option("--memory", o.memory, "Cap on weights, KV cache and scratch, such as 2G");
   app.add_flag("--map", o.map,
                "Map the weights instead of reading them (the file must not change)");
@@ -69,7 +76,12 @@ Env open_env(const ModelOptions& o) {
   p.threads = o.threads;
   p.isa = o.isa.empty() ? nullptr : o.isa.c_str();
   p.device = o.device.c_str();
-  p.log = o.verbose ? log_to_stderr : nullptr;
+  // Whoever names a device hears what became of it.
+  static moe_log_level most;
+  most = o.verbose ? MOE_LOG_DEBUG : o.device_named ? MOE_LOG_INFO : MOE_LOG_WARNING;
+  p.log = log_to_stderr;
+  p.log_user = &most;
+  p.gpu_memory_bytes = o.gpu_memory.empty() ? 0 : parse_bytes(o.gpu_memory);
   moe_env* env = nullptr;
   moe_error error;
   check(moe_env_create(&p, &env, &error), error);

@@ -49,7 +49,9 @@ struct ModelOptions {
   int threads = 0;
   std::string isa;
   std::string device = "auto";
-  std::string memory;  // "2G"
+  bool device_named = false;  // on the command line
+  std::string gpu_memory;     // "4G"
+  std::string memory;         // "2G"
   bool map = false;
   int context = 0;
   std::string kv = "f16";

@@ -10,9 +10,6 @@ set(MOE_ISAS "" CACHE STRING "CPU kernels to build, e.g. avx2 or scalar;avx2; em
 set(MOE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 set(MOE_FUZZ_SECONDS 60 CACHE STRING "How long a libFuzzer target runs under ctest")
 
-if(MOE_CUDA)
-  message(NOTICE "MOE_CUDA: this version has no CUDA kernels; the build is the CPU library.")
-endif()
 if(MOE_CLI AND NOT MOE_CONVERT)
   message(FATAL_ERROR "MOE_CLI=ON needs MOE_CONVERT=ON: the command moe includes 'moe convert'.")
 endif()

@@ -127,15 +127,19 @@ typedef void (*moe_log_fn)(void* user, moe_log_level level, const char* text);
 
 typedef struct moe_env_params {
   uint32_t struct_size;
-  int32_t threads;    /* threads that compute, the caller's included; 0: what the machine
-                         allows this process (affinity, cgroup); at most 1024 */
-  const char* isa;    /* NULL: the best this CPU has; or a name of moe_env_isas. "amx", if chosen,
-                         asks Linux for the tile registers: from then on the process cannot set
-                         alternate signal stacks that are too small for them (11 KiB). */
-  const char* device; /* NULL or "auto", "cpu" */
+  int32_t threads; /* threads that compute, the caller's included; 0: what the machine
+                      allows this process (affinity, cgroup); at most 1024 */
+  const char* isa; /* NULL: the best this CPU has; or a name of moe_env_isas. "amx", if chosen,
+                      asks Linux for the tile registers: from then on the process cannot set
+                      alternate signal stacks that are too small for them (11 KiB). */
+  const char*
+      device; /* NULL or "auto": a GPU if one can be used, else the CPU, and the log says
+                 why; "cpu"; "cuda" or "cuda:N": MOE_ERR_DEVICE if that GPU cannot be used */
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */
   void* log_user;
+  uint64_t gpu_memory_bytes; /* most that may be allocated on the GPU; 0: what is free. Experts that
+                                do not fit take turns. */
 } moe_env_params;
 
 MOE_API moe_status moe_env_create(const moe_env_params* params, moe_env** out, moe_error* error);
@@ -144,7 +148,7 @@ MOE_API void moe_env_free(moe_env* env);
 typedef struct moe_env_info {
   uint32_t struct_size;
   int32_t threads;
-  const char* device; /* "cpu" */
+  const char* device; /* "cpu", or as "cuda:0 (NVIDIA H200)" */
   const char* isa;    /* "avx512vnni", one of moe_env_isas */
 } moe_env_info;
 

@@ -125,8 +125,11 @@ struct Expert {
 
 /// Where the experts of one layer come from. The expert store implements it; the device asks for
 /// what routing chose. acquire() blocks until the expert is readable; it stays so until release().
+/// A source that dies, or wants back what a device keeps, tells it so (Device::forget).
 class ExpertSource {
  public:
+  /// True when all experts can be held at once: a device may acquire every one and keep them.
+  virtual bool all_stay() const { return true; }
   virtual Status acquire(int32_t expert, Expert* out) = 0;
   virtual void release(int32_t expert) = 0;
   /// Hint: these will be asked for soon. Never fails.
@@ -216,6 +219,22 @@ struct StreamShape {
   int32_t vocab_size = 0;
 };
 
+/// What a step's operations and their arguments depend on, but for tokens and positions. Steps of
+/// equal keys are the same operations on the same memory; an empty key is equal to none.
+struct StepKey {
+  static constexpr int32_t kWords = 66;
+  uint64_t words[kWords] = {};
+  int32_t n = 0;
+  /// Leaves the key empty when there is no room.
+  void add(uint64_t word) {
+    if (n >= 0 && n < kWords) {
+      words[n++] = word;
+    } else {
+      n = -1;
+    }
+  }
+};
+
 /// A device's per-session state: scratch, the latched error, the cancel flag.
 struct Stream {
   std::atomic<bool> cancelled{false};  // set from any thread; operations then do nothing
@@ -234,11 +253,25 @@ class Device {
   /// True when host memory can be used as device memory: weights are then read or mapped in place.
   virtual bool uses_host_memory() const { return true; }
 
+  /// Bytes that alloc() gives at most, all together; 0: no limit of its own.
+  virtual uint64_t memory_limit() const { return 0; }
+  /// Forgets what was kept of this source's experts. No stream may be using them.
+  virtual void forget(const ExpertSource&) {}
+
   virtual size_t stream_bytes(const StreamShape& shape) const = 0;
   virtual Result<Stream*> open_stream(const StreamShape& shape) = 0;
   virtual void close_stream(Stream* stream) = 0;
   /// Waits; returns (and clears) the latched fault, or MOE_ERR_CANCELLED.
   virtual Status sync(Stream& stream) = 0;
+
+  /// Begins a step: operations on `rows` (host memory, valid until end_step). False: the device had
+  /// the step of this key recorded and has run it, and the caller does nothing more but sync().
+  virtual bool begin_step(Stream&, const BatchRow* rows, int32_t n_rows, const StepKey& key) {
+    (void)rows, (void)n_rows, (void)key;
+    return true;
+  }
+  /// Ends it. False: the step was not run and must be begun once more.
+  virtual bool end_step(Stream&) { return true; }
 
   // Operations.
   /// x[r] = multiplier * table[rows[r].token] (+ positions[rows[r].position]); `positions` may be

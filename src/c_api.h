@@ -10,6 +10,7 @@
 #include "src/base/thread_pool.h"
 #include "src/c_params.h"
 #include "src/model/model.h"
+#include "src/open_device.h"
 #include "src/run/session.h"
 #include "src/text/tokenizer.h"
 
@@ -19,7 +20,7 @@ struct moe_env {
   moe::Allocator allocator;  // everything below the environment refers to this copy
   moe::Logger logger;
   moe::ThreadPool pool;
-  moe::Device* device = nullptr;
+  moe::OpenDevice device;
   const char* isa = "";      // the instruction set of the CPU device
   moe_log_fn log = nullptr;  // what `logger` passes its messages to
   void* log_user = nullptr;

@@ -1,6 +1,5 @@
 // Version, statuses and the environment.
 
-#include "kernels/cpu/device_cpu.h"
 #include "kernels/cpu/select.h"
 #include "src/c_api.h"
 
@@ -37,18 +36,7 @@ void pass_log(void* env, int level, const char* text) {
   e->log(e->log_user, static_cast<moe_log_level>(level), text);
 }
 
-Status check_device_name(const char* name) {
-  if (name == nullptr || std::strcmp(name, "auto") == 0 || std::strcmp(name, "cpu") == 0) return {};
-  if (std::strncmp(name, "cuda", 4) == 0) {
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "device %.40s: this build has no CUDA kernels; use cpu", name);
-  }
-  return Status::error(MOE_ERR_ARGUMENT, "params.device: expected auto or cpu, found '%.40s'",
-                       name);
-}
-
 void destroy(moe_env* env) {
-  if (env->device != nullptr) close_cpu_device(env->device);
   const Allocator allocator = env->allocator;
   env->~moe_env();
   deallocate(allocator, env, sizeof *env);
@@ -58,7 +46,6 @@ Status create_env(const moe_env_params* given, moe_env** out) {
   if (out == nullptr) return null_argument("out");
   moe_env_params p{};
   MOE_TRY(read_params(given, "params", &p));
-  MOE_TRY(check_device_name(p.device));
   Allocator allocator = system_allocator();
   if (p.allocator != nullptr) {
     MOE_TRY(check_allocator(*p.allocator));
@@ -77,9 +64,8 @@ Status create_env(const moe_env_params* given, moe_env** out) {
   if (status.ok()) status = kernels.status();
   if (status.ok()) {
     env->isa = kernels.value()->name;
-    Result<Device*> device = open_cpu_device(p.isa, env->pool, env->allocator);
-    status = device.status();
-    if (device.ok()) env->device = device.value();
+    status = env->device.open({p.device, p.isa, p.gpu_memory_bytes}, env->pool, env->logger,
+                              env->allocator);
   }
   if (!status.ok()) {
     destroy(env);
@@ -94,7 +80,8 @@ Status env_info(const moe_env* env, moe_env_info* out) {
   MOE_TRY(check_out_struct(out, "out"));
   moe_env_info info{};
   info.threads = env->pool.n_threads();
-  info.device = "cpu";
+  const Device& device = *env->device.get();
+  info.device = device.uses_host_memory() ? "cpu" : device.name();
   info.isa = env->isa;
   write_struct(info, out);
   return {};

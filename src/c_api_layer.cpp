@@ -195,7 +195,7 @@ Status create_layer(moe_env* env, const moe_layer_params* given, moe_layer** out
   LayerSpec spec;
   MOE_TRY(layer_spec(p, &experts, &spec));
   MOE_ASSIGN(Box<moe_layer> handle, make_box<moe_layer>(env->allocator, *env));
-  MOE_ASSIGN(handle->layer, MoeLayer::create(*env->device, spec, env->allocator));
+  MOE_ASSIGN(handle->layer, MoeLayer::create(*env->device.get(), spec, env->allocator));
   *out = handle.release();
   return {};
 }

@@ -32,8 +32,8 @@ Status open_source(moe_env* env, FileSource source, const moe_model_params& para
   MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(std::move(source), env->allocator));
   ModelOptions options;
   options.verify = params.skip_checksums == 0;
-  MOE_ASSIGN(handle->model,
-             Model::open(std::move(file), options, *env->device, env->logger, env->allocator));
+  MOE_ASSIGN(handle->model, Model::open(std::move(file), options, *env->device.get(), env->logger,
+                                        env->allocator));
   Model& model = *handle->model;
   MOE_TRY(check_cap(model, params));
   handle->memory_cap = params.memory_bytes;

@@ -4,33 +4,10 @@
 #include <new>
 
 #include "kernels/cpu/linear_input.h"
-#include "src/base/checked.h"
+#include "src/base/carver.h"
 
 namespace moe {
 namespace {
-
-// Hands out consecutive, 64-byte aligned parts; without a base it only adds up.
-class Carver {
- public:
-  Carver(uint8_t* base, size_t used) : base_(base), used_(used) {}
-
-  template <class T>
-  void take(T** part, int64_t a, int64_t b = 1) {
-    int64_t n = 0;
-    size_t bytes = 0;
-    ok_ = ok_ && a >= 0 && b >= 0 && checked_mul(a, b, &n) &&
-          checked_mul(static_cast<size_t>(n), sizeof(T), &bytes) && bytes < SIZE_MAX / 2;
-    if (!ok_) return;
-    if (base_ != nullptr) *part = reinterpret_cast<T*>(base_ + used_);
-    ok_ = checked_add(used_, round_up(bytes, size_t{64}), &used_);
-  }
-  size_t total() const { return ok_ ? used_ : 0; }
-
- private:
-  uint8_t* base_;
-  size_t used_;
-  bool ok_ = true;
-};
 
 // Every buffer, in one place for measuring and for making.
 size_t carve(CpuStream& s, uint8_t* base) {

@@ -22,6 +22,7 @@ struct Grid {
   size_t shared_bytes = 0;  // dynamic; above 48 KiB the kernel's limit is raised first
 };
 
+#if defined(MOE_CUDA_EMULATOR) || defined(__CUDACC__)
 /// Starts `kernel` behind what is in the stream. An empty grid does nothing.
 template <class... P, class... A>
 cudaError_t launch(void (*kernel)(P...), const Grid& grid, cudaStream_t stream, const A&... args) {
@@ -44,5 +45,6 @@ cudaError_t launch(void (*kernel)(P...), const Grid& grid, cudaStream_t stream, 
   return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
 #endif
 }
+#endif
 
 }  // namespace moe::cuda

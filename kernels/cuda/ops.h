@@ -174,6 +174,16 @@ cudaError_t group_pairs(cudaStream_t stream, const Routing& routing, int32_t n_e
 /// int32 that group_pairs wants as scratch.
 int64_t group_pairs_scratch(int32_t n_tokens, int32_t max_k, int32_t n_experts);
 
+/// y[i] = x[row[i]].
+struct GatherOp {
+  RowCount rows;
+  const int32_t* row = nullptr;  // (n_rows)
+  const float* x = nullptr;      // (any, d)
+  int32_t d = 0;
+  float* y = nullptr;  // (n_rows, d)
+};
+cudaError_t gather_rows(cudaStream_t stream, const GatherOp& op);
+
 /// Adds up what the experts gave, in ascending expert index, one fused multiply-add per element.
 struct CombineOp {
   Routing routing;

@@ -37,7 +37,7 @@ using emulator::mma_s8s8;
 using emulator::mma_u8s8;
 using emulator::two_halves;
 
-#else
+#elif defined(__CUDACC__)
 
 /// The block's dynamic shared memory, 128-byte aligned.
 __device__ __forceinline__ uint8_t* dynamic_shared() {

@@ -34,12 +34,14 @@ struct Model::Impl {
         allocator(a),
         config(a),
         layers(a),
+        cache(d, a),
         stores(a),
         blobs(a) {}
 
   Status open();
   Status open_layer(int32_t index);
-  Status prepare();
+  Status prepare(uint64_t session_bytes);
+  Status check_room(uint64_t session_bytes);
   Status verify() const;
   void bind(const FileSegment& segment, const uint8_t* base);
   void bind_layer(const FileSegment& segment, const BlobLayout& layout, const uint8_t* base);
@@ -60,11 +62,13 @@ struct Model::Impl {
   Norm embedding_norm;
   Norm final_norm;
   Array<LayerWeights> layers;
+  ExpertCache cache;
   Array<Box<LayerStore>> stores;  // empty boxes for dense layers
 
   Mutex mutex;        // guards blobs and binding
   Array<Blob> blobs;  // by segment; experts have theirs in the stores
   std::atomic<bool> ready{false};
+  std::atomic<uint64_t> numbers{0};
 };
 
 int32_t Model::Impl::experts_of(int32_t layer) const {
@@ -97,16 +101,44 @@ Status Model::Impl::open_layer(int32_t index) {
   MOE_ASSIGN(stores[l],
              make_box<LayerStore>(allocator, *file, device, allocator, options.verify, n_experts));
   LayerStore& store = *stores[l];
-  MOE_TRY(store.experts.open(store.loader, index, config.layers[l].ffn.moe.n_sublayers,
+  MOE_TRY(store.experts.open(store.loader, cache, index, config.layers[l].ffn.moe.n_sublayers,
                              norm_of(config)));
   layers[l].experts = &store.experts;
   return {};
 }
 
-Status Model::Impl::prepare() {
+// On a device with a limit of its own: all experts, or turns on what the rest leaves free.
+Status Model::Impl::check_room(uint64_t session_bytes) {
+  const uint64_t limit = device.memory_limit();
+  if (limit == 0) return {};
+  constexpr uint64_t kEntry = 512;  // what a device keeps about each network beside its weights
+  uint64_t weights = 0;
+  uint64_t experts = 0;
+  uint64_t largest = 0;
+  for (const FileSegment& s : file->segments()) {
+    if (s.part != Part::kExperts) continue;
+    const int32_t blocks = config.layers[static_cast<size_t>(s.layer)].ffn.moe.n_sublayers;
+    weights += s.raw;
+    experts += s.raw + kEntry * static_cast<uint64_t>(std::max(1, blocks));
+    largest = std::max(largest, s.raw);
+  }
+  const uint64_t rest = account.weight_bytes - weights;
+  if (rest + session_bytes + experts <= limit) return {};
+  cache.set_scarce();
+  if (rest + session_bytes + largest <= limit) return {};
+  const auto megabytes = [](uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; };
+  return Status::error(MOE_ERR_BUDGET,
+                       "%s: %.3f MB needed, the limit is %.3f MB: weights without experts %.3f + "
+                       "session %.3f + one expert %.3f",
+                       device.name(), megabytes(rest + session_bytes + largest), megabytes(limit),
+                       megabytes(rest), megabytes(session_bytes), megabytes(largest));
+}
+
+Status Model::Impl::prepare(uint64_t session_bytes) {
   if (ready.load(std::memory_order_acquire)) return {};
   LockGuard guard(mutex);
   if (ready.load(std::memory_order_relaxed)) return {};
+  MOE_TRY(check_room(session_bytes));
   const Span<const FileSegment> segments = file->segments();
   for (size_t i = 0; i < segments.size; ++i) {
     if (segments[i].part == Part::kExperts) continue;
@@ -168,7 +200,9 @@ Result<Box<Model>> Model::open(Box<MoeFile> file, const ModelOptions& options, D
   return make_box<Model>(allocator, std::move(impl));
 }
 
-Status Model::prepare() const { return impl_->prepare(); }
+Status Model::prepare(uint64_t session_bytes) const { return impl_->prepare(session_bytes); }
+bool Model::experts_stay() const { return !impl_->cache.scarce(); }
+uint64_t Model::next_number() const { return impl_->numbers.fetch_add(1) + 1; }
 Status Model::verify() const { return impl_->verify(); }
 
 const ModelConfig& Model::config() const { return impl_->config; }

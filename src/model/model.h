@@ -68,8 +68,13 @@ class Model final {
 
   /// Brings in all weights but the experts', which come when they are acquired. Sessions call it
   /// before they touch a weight; any thread; at once when it was done. A failure leaves the model
-  /// as it was.
-  Status prepare() const;
+  /// as it was. On a device with a limit of its own, the first call decides whether all experts can
+  /// stay beside `session_bytes`; MOE_ERR_BUDGET with the sum when not even one can.
+  Status prepare(uint64_t session_bytes = 0) const;
+  /// False once prepare() has found that experts must take turns in the device's memory.
+  bool experts_stay() const;
+  /// A number that was not given before: tells apart what would else look the same.
+  uint64_t next_number() const;
   /// Checks every checksum, code and scale of the file, whatever options.verify says.
   Status verify() const;
 

@@ -156,25 +156,30 @@ Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32
   return part.sink.take(part.sink.user, static_cast<size_t>(row - part.first_row), logits);
 }
 
-// logits = logit_multiplier * head(final_norm(x)), for the wanted rows, a few rows at a time.
-Status write_logits(SessionState& lead, const Batch& batch) {
+// logits = logit_multiplier * head(final_norm(x)) of n rows from `row` on.
+void run_head(SessionState& lead, int32_t row, int32_t n) {
   const Model& model = lead.model;
   const ModelConfig& config = model.config();
   const WorkMemory& w = lead.work;
   const LinearOut out{&model.head(), model.head_bias(),      w.logits, config.vocab_size,
                       false,         config.logit_multiplier};
+  const float* x = w.x + int64_t{row} * config.d_model;
+  lead.device.linear(*lead.stream,
+                     {x, config.d_model, n, config.d_model, model.final_norm(), &out, 1});
+}
+
+// The logits of the wanted rows, a few rows at a time.
+Status write_logits(SessionState& lead, const Batch& batch) {
   for (int32_t r = 0; r < batch.n_rows && !cancel_asked(batch);) {
     int32_t n = 0;
-    while (n < w.logit_rows && r + n < batch.n_rows && wants_logits(batch, r + n)) ++n;
+    while (n < lead.work.logit_rows && r + n < batch.n_rows && wants_logits(batch, r + n)) ++n;
     if (n == 0) {
       ++r;
       continue;
     }
-    const float* x = w.x + int64_t{r} * config.d_model;
     Status status;
     do {
-      lead.device.linear(*lead.stream,
-                         {x, config.d_model, n, config.d_model, model.final_norm(), &out, 1});
+      run_head(lead, r, n);
       status = lead.device.sync(*lead.stream);
     } while (cancelled_late(lead, batch, status));
     MOE_TRY(status);
@@ -206,6 +211,28 @@ void project_qkv(SessionState& lead, int32_t layer, int32_t n_rows) {
                      {w.latent, width, n_rows, c.latent, a.latent_norm, from_latent, 2});
   lead.device.linear(*lead.stream,
                      {w.latent + c.latent, width, n_rows, c.rope.dims, Norm(), &rope, 1});
+}
+
+// Every session brings one token and wants its logits, and there is room for all of them.
+bool is_decode(const SessionState& lead, const Batch& batch) {
+  if (batch.n_rows > lead.work.logit_rows) return false;
+  for (const BatchPart& part : batch.parts) {
+    if (part.tokens.size != 1 || part.rows != LogitRows::kLast) return false;
+  }
+  return true;
+}
+
+// Empty when the step's operations differ from call to call.
+StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
+  StepKey key;
+  if (!decode || !lead.model.experts_stay()) return key;
+  key.add(batch.parts.size);
+  for (const BatchPart& part : batch.parts) {
+    if (part.session->counting) return {};
+    key.add(part.session->number);
+  }
+  if (key.n < 0) key.n = 0;
+  return key;
 }
 
 // From token ids to the last layer's residual stream.
@@ -242,12 +269,25 @@ void run_layers(SessionState& lead, const Batch& batch) {
 
 Status forward(SessionState& lead, Span<BatchPart> parts) {
   const Batch batch = lay_out(lead, parts);
+  const bool decode = is_decode(lead, batch);
+  const StepKey key = key_of(lead, batch, decode);
   Status status;
   do {
-    run_layers(lead, batch);
+    bool done = false;
+    while (!done) {
+      done = !lead.device.begin_step(*lead.stream, batch.rows, batch.n_rows, key);
+      if (done) break;
+      run_layers(lead, batch);
+      if (decode) run_head(lead, 0, batch.n_rows);
+      done = lead.device.end_step(*lead.stream);
+    }
     status = lead.device.sync(*lead.stream);
   } while (cancelled_late(lead, batch, status));
-  if (status.ok()) status = write_logits(lead, batch);
+  if (status.ok() && decode) {
+    for (int32_t r = 0; r < batch.n_rows; ++r) MOE_TRY(deliver_logits(lead, batch, r, r));
+  } else if (status.ok()) {
+    status = write_logits(lead, batch);
+  }
   if (cancel_asked(batch)) return Status::error(MOE_ERR_CANCELLED, "cancelled");
   return status;
 }

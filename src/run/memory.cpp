@@ -90,7 +90,7 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
   uint64_t work = 0;
   if (!KvCache::bytes(config, o.context, o.kv, &kv) ||
       !RopeTables::bytes(config, o.context, &rope) ||
-      !WorkMemory::device_bytes(config, o.chunk, &work)) {
+      !WorkMemory::device_bytes(model.device(), config, o.chunk, &work)) {
     return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
   }
   const size_t scratch = model.device().stream_bytes(stream_shape(model, o));
@@ -110,6 +110,7 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
   add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size));
   add_line(&account, "session", host_state_bytes(config, o));
   account.session_bytes = account.total - others;
+  account.device_bytes = kv + rope + work + scratch;
   *out = account;
   return {};
 }

@@ -18,8 +18,9 @@ struct SessionOptions {
 inline constexpr int32_t kDefaultContext = 4096;
 inline constexpr int32_t kDefaultChunk = 256;
 inline constexpr int32_t kMaxChunk = 4096;
-/// Rows of logits that exist on the device at once.
+/// Rows of logits that exist at once: on the CPU, and on a device that waits for every copy.
 inline constexpr int32_t kLogitRows = 8;
+inline constexpr int32_t kDeviceLogitRows = 32;
 
 /// The account of one model with one session, line by line.
 struct MemoryAccount {
@@ -28,6 +29,7 @@ struct MemoryAccount {
   int32_t n_lines = 0;
   uint64_t total = 0;          // of all lines
   uint64_t session_bytes = 0;  // of those that the session itself holds
+  uint64_t device_bytes = 0;   // of these, on the device
 };
 
 /// `options` with every default filled in. MOE_ERR_RANGE names a field outside its range.

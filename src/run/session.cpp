@@ -46,6 +46,7 @@ Status SessionState::init(const Allocator& allocator) {
   }
   MOE_TRY(counters.init(config));
   MOE_ASSIGN(stream, device.open_stream(stream_shape(model, options)));
+  number = model.next_number();
   return {};
 }
 
@@ -55,7 +56,7 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   MemoryAccount account;
   MOE_TRY(account_memory(model, resolved, &account));
   MOE_TRY(check_budget(account, resolved.memory_cap));
-  MOE_TRY(model.prepare());
+  MOE_TRY(model.prepare(account.device_bytes));
   MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
   state->bytes = account.session_bytes;
   MOE_TRY(state->init(allocator));
@@ -161,6 +162,7 @@ Status Session::set_router(std::string_view text) {
     state_->routers[l] = state_->staged_routers[l];
   }
   state_->overridden = !text.empty();
+  state_->number = state_->model.next_number();
   state_->has_capacity = has_capacity;
   return {};
 }

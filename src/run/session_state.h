@@ -17,7 +17,8 @@ namespace moe {
 struct WorkMemory {
   explicit WorkMemory(const Allocator& a) : rows(a), caches(a), parts(a) {}
   Status init(Device& device, const ModelConfig& config, int32_t chunk);
-  static bool device_bytes(const ModelConfig& config, int32_t chunk, uint64_t* out);
+  static bool device_bytes(const Device& device, const ModelConfig& config, int32_t chunk,
+                           uint64_t* out);
   static uint64_t host_bytes(int32_t chunk);
 
   float* x = nullptr;       // (chunk, d_model) the residual stream
@@ -62,6 +63,7 @@ struct SessionState {
   Device& device;
   const SessionOptions options;  // every default filled in
   uint64_t bytes = 0;
+  uint64_t number = 0;  // of this session with these routers, among all of the model
 
   KvCache kv;
   RopeTables rope;

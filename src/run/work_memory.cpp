@@ -25,12 +25,17 @@ Widths widest(const ModelConfig& config) {
   return w;
 }
 
+int32_t logit_rows_of(const Device& device, int32_t chunk) {
+  return std::min(chunk, device.uses_host_memory() ? kLogitRows : kDeviceLogitRows);
+}
+
 }  // namespace
 
-bool WorkMemory::device_bytes(const ModelConfig& config, int32_t chunk, uint64_t* out) {
+bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config, int32_t chunk,
+                              uint64_t* out) {
   const Widths w = widest(config);
   const uint64_t n = static_cast<uint64_t>(chunk);
-  const uint64_t n_logits = static_cast<uint64_t>(std::min(chunk, kLogitRows));
+  const uint64_t n_logits = static_cast<uint64_t>(logit_rows_of(device, chunk));
   BufferSize size;
   size.add(n * static_cast<uint64_t>(config.d_model), sizeof(float));
   size.add(n * w.q, sizeof(float));
@@ -50,11 +55,11 @@ uint64_t WorkMemory::host_bytes(int32_t chunk) {
 
 Status WorkMemory::init(Device& device, const ModelConfig& config, int32_t chunk) {
   uint64_t total = 0;
-  if (!device_bytes(config, chunk, &total)) return out_of_memory("activations", ~0ULL);
+  if (!device_bytes(device, config, chunk, &total)) return out_of_memory("activations", ~0ULL);
   MOE_TRY(memory.init(device, total));
   const Widths widths = widest(config);
   const uint64_t n = static_cast<uint64_t>(chunk);
-  logit_rows = std::min(chunk, kLogitRows);
+  logit_rows = logit_rows_of(device, chunk);
   x = memory.take<float>(n * static_cast<uint64_t>(config.d_model));
   q = memory.take<float>(n * widths.q);
   k = memory.take<float>(n * widths.kv);

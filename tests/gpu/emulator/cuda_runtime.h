@@ -118,6 +118,8 @@ void set_machine(const Machine& machine);
 /// The call after `calls` others that can fail answers `error`; sticky: all after it too.
 void fail_after(int calls, cudaError_t error, bool sticky);
 void clear_failure();
+/// Whether the failure of fail_after() is still to come.
+bool failure_ahead();
 /// Calls that could have failed, since the start.
 int calls_made();
 /// Device memory in use, and kernels run.

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <random>
@@ -14,8 +13,61 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+// Where x86-64 keeps what a function must preserve; other machines go through ucontext, ten times
+// slower because it asks the kernel for the signal mask.
+#if defined(__x86_64__)
+extern "C" void moe_emulator_switch(void** save, void* load);
+asm(R"(
+  .text
+  .globl moe_emulator_switch
+  .hidden moe_emulator_switch
+  .type moe_emulator_switch, @function
+moe_emulator_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+  .size moe_emulator_switch, . - moe_emulator_switch
+)");
+#else
+#include <ucontext.h>
+#endif
+
 namespace emulator {
 namespace {
+
+#if defined(__x86_64__)
+using Context = void*;  // the stack pointer
+void switch_context(Context* from, Context* to) { moe_emulator_switch(from, *to); }
+void make_context(Context* context, void (*entry)(), uint8_t* stack, size_t bytes) {
+  auto* top = reinterpret_cast<void**>(stack + bytes);
+  *--top = nullptr;  // aligns the entry's frame, and ends backtraces
+  *--top = reinterpret_cast<void*>(entry);
+  for (int i = 0; i < 6; ++i) *--top = nullptr;
+  *context = top;
+}
+#else
+using Context = ucontext_t;
+void switch_context(Context* from, Context* to) { swapcontext(from, to); }
+void make_context(Context* context, void (*entry)(), uint8_t* stack, size_t bytes) {
+  getcontext(context);
+  context->uc_stack.ss_sp = stack;
+  context->uc_stack.ss_size = bytes;
+  context->uc_link = nullptr;
+  makecontext(context, entry, 0);
+}
+#endif
 
 constexpr size_t kStackBytes = 128 * 1024;
 constexpr unsigned kMaxThreads = 1024;
@@ -29,7 +81,7 @@ struct Copy {
 };
 
 struct Fiber {
-  ucontext_t context;
+  Context context;
   uint8_t* stack = nullptr;
   State state = State::kDone;
   Position at;
@@ -49,6 +101,7 @@ struct Warp {
   static constexpr unsigned kExchanges = 64;
   Exchange exchange[kExchanges];
   unsigned next = 0;
+  int waiting = 0;  // lanes at collectives
 };
 
 struct Block {
@@ -56,10 +109,11 @@ struct Block {
   std::vector<Warp> warps;
   std::vector<unsigned> order;
   unsigned n = 0;
+  unsigned at_barrier = 0;
   unsigned current = 0;
   const std::function<void()>* body = nullptr;
   uint8_t* shared = nullptr;
-  ucontext_t scheduler;
+  Context scheduler;
 #if defined(__SANITIZE_ADDRESS__)
   void* scheduler_fake = nullptr;
   const void* scheduler_stack = nullptr;
@@ -73,17 +127,13 @@ uint32_t g_order = 0;
 
 Fiber& self() { return g_block.fibers[g_block.current]; }
 
-void to_scheduler(bool last) {
+void to_scheduler([[maybe_unused]] bool last) {
   Fiber& f = self();
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(last ? nullptr : &f.fake_stack, g_block.scheduler_stack,
                                  g_block.scheduler_stack_bytes);
 #endif
-  if (last) {
-    setcontext(&g_block.scheduler);
-  } else {
-    swapcontext(&f.context, &g_block.scheduler);
-  }
+  switch_context(&f.context, &g_block.scheduler);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(f.fake_stack, nullptr, nullptr);
 #endif
@@ -105,7 +155,7 @@ void run_fiber(unsigned index) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&g_block.scheduler_fake, f.stack, kStackBytes);
 #endif
-  swapcontext(&g_block.scheduler, &f.context);
+  switch_context(&g_block.scheduler, &f.context);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(g_block.scheduler_fake, nullptr, nullptr);
 #endif
@@ -125,12 +175,8 @@ void start_fiber(unsigned index, const Position& at) {
   f.at = at;
   f.at.thread = dim3(index % at.block_size.x, index / at.block_size.x % at.block_size.y,
                      index / at.block_size.x / at.block_size.y);
-  f.copies.assign(1, {});
-  getcontext(&f.context);
-  f.context.uc_stack.ss_sp = f.stack;
-  f.context.uc_stack.ss_size = kStackBytes;
-  f.context.uc_link = nullptr;
-  makecontext(&f.context, fiber_main, 0);
+  if (f.copies.size() != 1 || !f.copies[0].empty()) f.copies.assign(1, {});
+  make_context(&f.context, fiber_main, f.stack, kStackBytes);
 }
 
 void fail(const char* text, unsigned thread) {
@@ -140,21 +186,14 @@ void fail(const char* text, unsigned thread) {
            at.block.x, at.block.y, at.block.z, thread);
 }
 
-// All lanes of the calling fiber's collective that have arrived at the same one.
+// Whether all lanes of the fiber's collective are at it.
 bool warp_complete(unsigned index) {
   const unsigned first = index & ~31u;
   const Fiber& f = g_block.fibers[index];
   for (unsigned l = 0; l < 32; ++l) {
     if ((f.waits_for >> l & 1) == 0) continue;
-    if (first + l >= g_block.n) {
-      fail("a collective names a lane that does not exist", index);
-      return false;
-    }
+    if (first + l >= g_block.n) return false;
     const Fiber& other = g_block.fibers[first + l];
-    if (other.state == State::kDone) {
-      fail("a collective waits for a lane that has returned", index);
-      return false;
-    }
     // Part of a warp may be busy by itself first; if it never ends, nothing moves any more.
     if (other.state != State::kAtWarp || other.waits_for != f.waits_for) return false;
     if (other.what != f.what) {
@@ -165,12 +204,23 @@ bool warp_complete(unsigned index) {
   return true;
 }
 
-void arrive_at_block() {
-  for (unsigned i = 0; i < g_block.n; ++i) {
-    const Fiber& f = g_block.fibers[i];
-    if (f.state == State::kDone) return fail("a barrier waits for a thread that has returned", i);
-    if (f.state != State::kAtBlock) return;
+// Why the collective of this fiber does not come about.
+void explain_warp(unsigned index) {
+  const Fiber& f = g_block.fibers[index];
+  for (unsigned l = 0; l < 32; ++l) {
+    const unsigned other = (index & ~31u) + l;
+    if ((f.waits_for >> l & 1) == 0) continue;
+    if (other >= g_block.n) return fail("a collective names a lane that does not exist", index);
+    if (g_block.fibers[other].state == State::kDone) {
+      return fail("a collective waits for a lane that has returned", index);
+    }
   }
+  fail("a collective is not reached by every lane", index);
+}
+
+void arrive_at_block() {
+  if (++g_block.at_barrier < g_block.n) return;
+  g_block.at_barrier = 0;
   for (unsigned i = 0; i < g_block.n; ++i) g_block.fibers[i].state = State::kReady;
 }
 
@@ -207,11 +257,12 @@ const Exchange& exchange(const char* what, uint32_t mask, const void* value, siz
   f.state = State::kAtWarp;
   f.waits_for = mask;
   f.what = what;
-  if (!warp_complete(index)) {
+  Warp& warp = g_block.warps[index / 32];
+  if (++warp.waiting < __builtin_popcount(mask) || !warp_complete(index)) {
     to_scheduler(false);
     return *self().result;
   }
-  Warp& warp = g_block.warps[index / 32];
+  warp.waiting -= __builtin_popcount(mask);
   Exchange& e = warp.exchange[warp.next++ % Warp::kExchanges];
   for (unsigned l = 0; l < 32; ++l) {
     if ((mask >> l & 1) == 0) continue;
@@ -263,6 +314,8 @@ const char* run_block(const Position& at, uint8_t* shared, const std::function<v
   g_block.error[0] = 0;
   set_order(n);
   for (unsigned i = 0; i < n; ++i) start_fiber(i, at);
+  g_block.at_barrier = 0;
+  for (unsigned w = 0; w * 32 < n; ++w) g_block.warps[w].waiting = 0;
   for (unsigned left = n; left > 0;) {
     bool progress = false;
     for (const unsigned i : g_block.order) {
@@ -276,7 +329,7 @@ const char* run_block(const Position& at, uint8_t* shared, const std::function<v
     for (unsigned i = 0; i < n; ++i) {
       const State s = g_block.fibers[i].state;
       if (s == State::kAtBlock) fail("a barrier is not reached by every thread", i);
-      if (s == State::kAtWarp) fail("a collective is not reached by every lane", i);
+      if (s == State::kAtWarp) explain_warp(i);
     }
     return g_block.error;
   }

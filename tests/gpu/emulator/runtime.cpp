@@ -263,6 +263,7 @@ void clear_failure() {
   runtime().countdown = -1;
   runtime().sticky = runtime().last = cudaSuccess;
 }
+bool failure_ahead() { return runtime().countdown >= 0; }
 int calls_made() { return runtime().calls; }
 size_t bytes_in_use() { return runtime().arena.in_use(); }
 int64_t launches() { return runtime().launches; }

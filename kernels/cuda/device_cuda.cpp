@@ -1,0 +1,189 @@
+#include "kernels/cuda/device_cuda.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "kernels/cuda/device_cuda_impl.h"
+
+namespace moe::cuda {
+namespace {
+
+CudaStream& own(Stream& s) { return static_cast<CudaStream&>(s); }
+
+}  // namespace
+
+Status CudaDevice::select() const {
+  MOE_CUDA_TRY(cudaSetDevice(index_));
+  return {};
+}
+
+Status CudaDevice::open(uint64_t memory_limit) {
+  int32_t n = 0;
+  MOE_TRY(cuda_status(cudaGetDeviceCount(&n), "looking for GPUs"));
+  if (index_ < 0 || index_ >= n) {
+    return Status::error(MOE_ERR_DEVICE, "cuda:%d: expected a GPU in 0..%d", index_, n - 1);
+  }
+  MOE_TRY(select());
+  cudaDeviceProp properties;
+  MOE_TRY(cuda_status(cudaGetDeviceProperties(&properties, index_), "asking what the GPU is"));
+  if (properties.major < 8) {
+    return Status::error(MOE_ERR_DEVICE,
+                         "cuda:%d (%s): expected compute capability 8.0 or newer, found %d.%d",
+                         index_, properties.name, properties.major, properties.minor);
+  }
+  size_t free = 0;
+  size_t total = 0;
+  MOE_TRY(cuda_status(cudaMemGetInfo(&free, &total), "asking for the GPU's free memory"));
+  memory_.set_limit(memory_limit == 0 ? free : std::min<uint64_t>(memory_limit, free));
+  std::snprintf(name_, sizeof name_, "cuda:%d (%.60s)", index_, properties.name);
+  return {};
+}
+
+Status CudaDevice::alloc(size_t bytes, void** out) {
+  MOE_TRY(select());
+  return memory_.alloc(bytes, out);
+}
+
+void CudaDevice::free(void* memory, size_t bytes) { memory_.free(memory, bytes); }
+
+Status CudaDevice::upload(void* device, const void* host, size_t bytes) {
+  if (bytes == 0) return {};
+  MOE_TRY(select());
+  return cuda_status(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "copying to the GPU");
+}
+
+Status CudaDevice::download(void* host, const void* device, size_t bytes) {
+  if (bytes == 0) return {};
+  MOE_TRY(select());
+  return cuda_status(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost),
+                     "copying from the GPU");
+}
+
+void CudaDevice::forget(const ExpertSource& source) { tables_.forget(source); }
+
+size_t CudaDevice::stream_bytes(const StreamShape& shape) const {
+  const size_t scratch = scratch_bytes(shape);
+  return scratch == 0 ? 0 : scratch + arena_bytes(shape);
+}
+
+Status CudaDevice::open_parts(CudaStream& s) {
+  MOE_TRY(select());
+  MOE_TRY(cuda_status(cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking),
+                      "making a CUDA stream"));
+  s.bytes = scratch_bytes(s.shape);
+  if (s.bytes == 0) return Status::error(MOE_ERR_RANGE, "stream: sizes are negative or overflow");
+  MOE_TRY(alloc(s.bytes, &s.memory));
+  lay_out_scratch(s);
+  MOE_TRY(open_arena(memory_, arena_bytes(s.shape), &s.arena));
+  void* words = nullptr;
+  MOE_TRY(cuda_status(cudaMallocHost(&words, sizeof(HostWords)), "pinned host memory"));
+  s.words = static_cast<HostWords*>(words);
+  *s.words = {};
+  return {};
+}
+
+Result<Stream*> CudaDevice::open_stream(const StreamShape& shape) {
+  MOE_ASSIGN(Box<CudaStream> s, make_box<CudaStream>(allocator_, allocator_));
+  s->shape = shape;
+  const Status status = open_parts(*s);
+  Stream* opened = s.release();
+  if (status.ok()) return opened;
+  close_stream(opened);
+  return status;
+}
+
+void CudaDevice::close_stream(Stream* stream) {
+  if (stream == nullptr) return;
+  (void)select();
+  Box<CudaStream> s(static_cast<CudaStream*>(stream), allocator_);
+  if (s->stream != nullptr) {
+    (void)cudaStreamSynchronize(s->stream);  // its memory may be in use
+    (void)cudaStreamDestroy(s->stream);
+  }
+  free(s->memory, s->bytes);
+  close_arena(&s->arena);
+  if (s->words != nullptr) cudaFreeHost(s->words);
+}
+
+Status CudaDevice::sync(Stream& stream) {
+  CudaStream& s = own(stream);
+  s.check(select().ok() ? cudaSuccess : cudaErrorInvalidDevice, "choosing the GPU");
+  wait(s);
+  if (s.words->fault != 0) {
+    s.latch(Status::error(MOE_ERR_NON_FINITE, "router: a score of token %d is NaN or infinite",
+                          s.words->fault - 1));
+    s.words->fault = 0;
+  }
+  Status status = s.latched;
+  s.latched = {};
+  if (status.ok() && s.cancelled.load()) status = Status::error(MOE_ERR_CANCELLED, "cancelled");
+  return status;
+}
+
+bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows,
+                            const StepKey& key) {
+  CudaStream& s = own(stream);
+  if (!s.check(select().ok() ? cudaSuccess : cudaErrorInvalidDevice, "choosing the GPU")) {
+    return true;
+  }
+  if (!begin_op(s)) return true;
+  const auto n = static_cast<size_t>(n_rows);
+  const void* staged = place(s, rows, n * sizeof(BatchRow));
+  s.check(cudaMemcpyAsync(s.scratch.rows, staged, n * sizeof(BatchRow), cudaMemcpyDeviceToDevice,
+                          s.stream),
+          "copying a step's rows");
+  s.step_rows = rows;
+  s.n_step_rows = n_rows;
+  if (key.n == 0 || !s.live()) return true;
+  StepGraph& graph = s.graphs.find(key);
+  if (graph.exec != nullptr) {
+    s.check(cudaGraphLaunch(graph.exec, s.stream), "starting a step");
+    s.step_rows = nullptr;
+    return false;
+  }
+  const bool ready = graph.seen && !graph.refused;
+  graph.seen = true;
+  if (!ready) return true;
+  const Status status = open_arena(memory_, kGraphArenaBytes, &graph.arena);
+  graph.refused =
+      !status.ok() || cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeRelaxed) != cudaSuccess;
+  if (!graph.refused) s.capturing = &graph;
+  return true;
+}
+
+bool CudaDevice::end_step(Stream& stream) {
+  CudaStream& s = own(stream);
+  s.step_rows = nullptr;
+  StepGraph* graph = s.capturing;
+  if (graph == nullptr) return true;
+  s.capturing = nullptr;
+  cudaGraph_t captured = nullptr;
+  const bool ended = s.check(cudaStreamEndCapture(s.stream, &captured), "ending a capture");
+  const bool refused = graph->refused;
+  const bool ran = ended && s.live() && !refused &&
+                   s.check(cudaGraphInstantiate(&graph->exec, captured, 0), "preparing a step") &&
+                   s.check(cudaMemcpyAsync(graph->arena.device, graph->arena.host,
+                                           graph->arena.used, cudaMemcpyHostToDevice, s.stream),
+                           "copying a step's data") &&
+                   s.check(cudaGraphLaunch(graph->exec, s.stream), "starting a step");
+  if (captured != nullptr) cudaGraphDestroy(captured);
+  if (ran) return true;
+  if (graph->exec != nullptr) cudaGraphExecDestroy(graph->exec);
+  graph->exec = nullptr;
+  close_arena(&graph->arena);
+  return !refused || !s.live();  // what went wrong is latched; a refused step is done again
+}
+
+Result<Device*> open_cuda_device(const CudaOptions& options, const Allocator& allocator) {
+  MOE_ASSIGN(Box<CudaDevice> device, make_box<CudaDevice>(allocator, allocator, options.index));
+  MOE_TRY(device->open(options.memory_limit));
+  return static_cast<Device*>(device.release());
+}
+
+void close_cuda_device(Device* device) {
+  if (device == nullptr) return;
+  auto* own_device = static_cast<CudaDevice*>(device);
+  const Box<CudaDevice> owner(own_device, own_device->allocator());
+}
+
+}  // namespace moe::cuda

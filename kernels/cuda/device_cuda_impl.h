@@ -1,0 +1,89 @@
+#pragma once
+// The parts of the CUDA device. Private to kernels/cuda.
+
+#include "kernels/cuda/device_cuda.h"
+#include "kernels/cuda/expert_table.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/stream.h"
+#include "src/base/mutex.h"
+
+namespace moe::cuda {
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const Allocator& allocator, int32_t index)
+      : allocator_(allocator), index_(index), tables_(*this, allocator) {}
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+  Status open(uint64_t memory_limit);
+
+  const char* name() const override { return name_; }
+  const Allocator& allocator() const { return allocator_; }
+  Status alloc(size_t bytes, void** out) override;
+  void free(void* memory, size_t bytes) override;
+  Status upload(void* device, const void* host, size_t bytes) override;
+  Status download(void* host, const void* device, size_t bytes) override;
+  bool uses_host_memory() const override { return false; }
+  uint64_t memory_limit() const override { return memory_.limit(); }
+  void forget(const ExpertSource& source) override;
+
+  size_t stream_bytes(const StreamShape& shape) const override;
+  Result<Stream*> open_stream(const StreamShape& shape) override;
+  void close_stream(Stream* stream) override;
+  Status sync(Stream& stream) override;
+  bool begin_step(Stream& s, const BatchRow* rows, int32_t n_rows, const StepKey& key) override;
+  bool end_step(Stream& s) override;
+
+  void embed(Stream& s, const Matrix& table, const Matrix& positions, const BatchRow* rows,
+             int32_t n_rows, float multiplier, float* x) override;
+  void norm(Stream& s, const Norm& norm, const float* x, int32_t n_rows, int32_t d,
+            float* y) override;
+  void linear(Stream& s, const LinearOp& op) override;
+  void attention(Stream& s, const AttentionOp& op) override;
+  void moe(Stream& s, const MoeOp& op) override;
+
+  ExpertTables& tables() { return tables_; }
+  /// Makes this GPU the calling thread's.
+  Status select() const;
+
+ private:
+  Status open_parts(CudaStream& s);
+
+  const Allocator& allocator_;
+  int32_t index_;
+  char name_[96] = "cuda";
+  GpuMemory memory_;
+  ExpertTables tables_;
+};
+
+/// norm(x) and the codes that `acts` ask for, into s.scratch.in. Returns the input of products.
+struct WantedInputs {
+  bool floats = false;
+  bool a8 = false;
+  bool a8_block = false;
+  void add(const Matrix& m) {
+    if (m.empty()) return;
+    floats = floats || m.act == ActPrecision::kF32;
+    a8 = a8 || m.act == ActPrecision::kA8;
+    a8_block = a8_block || m.act == ActPrecision::kA8Block;
+  }
+};
+struct InputRows {
+  RowCount rows;
+  int32_t d = 0;
+  const float* x = nullptr;
+  int64_t ld_x = 0;
+  RowNorms norm;
+  float* normed = nullptr;  // where norm(x) goes when floats are wanted; may be null without a norm
+};
+MatmulInput make_input(CudaStream& s, const InputRows& rows, const WantedInputs& wanted,
+                       const MatmulInput& buffers);
+
+/// y (+)= scale * (x W^T + bias) for all rows.
+void plain_matmul(CudaStream& s, const MatmulInput& in, int32_t n_rows, const Matrix& weight,
+                  const float* bias, float* y, int64_t ld_y, bool accumulate = false,
+                  float scale = 1);
+
+void cuda_moe(CudaDevice& device, CudaStream& s, const MoeOp& op);
+
+}  // namespace moe::cuda

@@ -1,0 +1,60 @@
+#include "kernels/cuda/memory.h"
+
+namespace moe::cuda {
+namespace {
+
+double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+}  // namespace
+
+Status GpuMemory::alloc(size_t bytes, void** out) {
+  const size_t size = bytes == 0 ? 1 : bytes;
+  LockGuard guard(mutex_);
+  for (size_t i = n_kept_; i > 0; --i) {  // the latest first
+    if (kept_[i - 1].bytes != size) continue;
+    *out = kept_[i - 1].memory;
+    kept_[i - 1] = kept_[--n_kept_];
+    return {};
+  }
+  if (taken_ + size > limit_) trim_locked();
+  if (taken_ + size > limit_) {
+    return Status::error(MOE_ERR_BUDGET,
+                         "GPU memory: %.3f MB more than the %.3f MB in use exceed the limit of "
+                         "%.3f MB",
+                         megabytes(size), megabytes(taken_), megabytes(limit_));
+  }
+  cudaError_t error = cudaMalloc(out, size);
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    trim_locked();
+    error = cudaMalloc(out, size);
+    (void)cudaGetLastError();
+  }
+  if (error == cudaErrorMemoryAllocation) return out_of_memory("GPU memory", size);
+  MOE_CUDA_TRY(error);
+  taken_ += size;
+  return {};
+}
+
+void GpuMemory::free(void* memory, size_t bytes) {
+  if (memory == nullptr) return;
+  const size_t size = bytes == 0 ? 1 : bytes;
+  LockGuard guard(mutex_);
+  if (n_kept_ == kMostKept) trim_locked();
+  kept_[n_kept_++] = {memory, size};
+}
+
+void GpuMemory::trim() {
+  LockGuard guard(mutex_);
+  trim_locked();
+}
+
+void GpuMemory::trim_locked() {
+  for (size_t i = 0; i < n_kept_; ++i) {
+    (void)cudaFree(kept_[i].memory);  // of a lost GPU: nothing can be done
+    taken_ -= kept_[i].bytes;
+  }
+  n_kept_ = 0;
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,20 @@
+#include "kernels/cuda/module.h"
+
+#include "kernels/cuda/device_cuda.h"
+
+namespace moe {
+namespace {
+
+Status open(int32_t index, uint64_t memory_limit, const Allocator& allocator, Device** out) {
+  MOE_ASSIGN(*out, cuda::open_cuda_device({index, memory_limit}, allocator));
+  return {};
+}
+
+constexpr CudaModule kModule = {kModuleBuild, open, cuda::close_cuda_device};
+
+}  // namespace
+}  // namespace moe
+
+extern "C" __attribute__((visibility("default"))) const moe::CudaModule* moe_cuda_module() {
+  return &moe::kModule;
+}

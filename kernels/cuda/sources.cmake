@@ -1,0 +1,28 @@
+# The CUDA device: code for the host, and kernels. tests/gpu builds the same files for its emulator.
+set(cuda_host_sources
+  device_cuda.cpp
+  device_cuda_linear.cpp
+  device_cuda_moe.cpp
+  expert_table.cpp
+  memory.cpp
+  status.cpp
+  step.cpp
+  stream.cpp)
+set(cuda_kernel_sources
+  attention.cu
+  attention_plain.cu
+  attention_prefill.cu
+  attention_prepare.cu
+  attention_split.cu
+  combine.cu
+  cosine.cu
+  count.cu
+  embed.cu
+  gather.cu
+  group_pairs.cu
+  matmul.cu
+  matmul_any.cu
+  matmul_few.cu
+  merge.cu
+  prepare.cu
+  route.cu)

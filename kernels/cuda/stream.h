@@ -1,0 +1,87 @@
+#pragma once
+// A session's state on the GPU: a CUDA stream, scratch memory laid out from a StreamShape, and the
+// steps that can be repeated.
+
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/step.h"
+
+namespace moe::cuda {
+
+/// Device memory between operations. "pairs" are (token, expert) pairs computed at once.
+struct Scratch {
+  BatchRow* rows = nullptr;   // (max_rows) of the step
+  float* normed = nullptr;    // (max_rows, widest input)
+  MatmulInput in;             // codes of rows or (sub-)tokens
+  MatmulInput mid;            // codes of pairs
+  float* head = nullptr;      // (max_rows, d_model): MH-MoE's head output, later the merge output
+  float* routed = nullptr;    // (max_rows, d_model): sum of the experts
+  float* shared = nullptr;    // (max_rows, d_model): shared expert's output
+  float* gate = nullptr;      // (max_rows): shared expert's gate
+  float* hidden = nullptr;    // (pairs, max_d_ff)
+  float* outputs = nullptr;   // (pairs, d_model), of X-MoE: the residual stream
+  float* stack_in = nullptr;  // (pairs, d_model): X-MoE's normed input
+  float* partial = nullptr;   // attention
+
+  float* scores = nullptr;  // (tokens, max_experts)
+  float* cosine = nullptr;  // (tokens, max_d_e)
+  Routing routing;          // (tokens, max_routed)
+  float* prob = nullptr;    // (tokens, max_routed)
+  float* route_floats = nullptr;
+  int32_t* route_ints = nullptr;
+  PairLists pairs;
+  int32_t* group_scratch = nullptr;
+
+  uint64_t* counters = nullptr;  // (2 max_experts + 4): one layer's RoutingStats
+};
+
+struct CudaStream final : Stream {
+  explicit CudaStream(const Allocator& a) : graphs(a) {}
+
+  /// True while operations should go on.
+  bool live() const { return latched.ok() && !cancelled.load(std::memory_order_relaxed); }
+  void latch(const Status& status) {
+    if (latched.ok()) latched = status;
+  }
+  /// Latches an error of CUDA; true when there is none.
+  bool check(cudaError_t error, const char* what) {
+    if (error != cudaSuccess) latch(cuda_status(error, what));
+    return error == cudaSuccess;
+  }
+
+  StreamShape shape;
+  cudaStream_t stream = nullptr;
+  void* memory = nullptr;  // of `scratch`
+  size_t bytes = 0;
+  int32_t pair_capacity = 0;
+  Scratch scratch;
+  HostWords* words = nullptr;  // pinned: what kernels tell the host without a copy
+  StepArena arena;             // of steps that are not captured
+  StepGraphs graphs;
+  const BatchRow* step_rows = nullptr;  // host rows of the step under way, null outside of one
+  int32_t n_step_rows = 0;
+  StepGraph* capturing = nullptr;
+};
+
+/// Device bytes of a stream's scratch; 0 when the shape is negative or the sum overflows.
+size_t scratch_bytes(const StreamShape& shape);
+/// Lays the scratch out in s.memory.
+void lay_out_scratch(CudaStream& s);
+
+/// Bytes of the arena of a stream's steps: twice what one operation can place.
+size_t arena_bytes(const StreamShape& shape);
+/// Before an operation places anything: makes room. False when it should do nothing.
+bool begin_op(CudaStream& s);
+/// A copy of host data that kernels enqueued from now on may read; null (and a latched error) when
+/// there is no room.
+const void* place(CudaStream& s, const void* host, size_t bytes);
+template <class T>
+const T* place_array(CudaStream& s, const T* host, size_t n) {
+  return static_cast<const T*>(place(s, host, n * sizeof(T)));
+}
+/// The step's rows on the device, or a copy of rows that belong to none.
+const BatchRow* device_rows(CudaStream& s, const BatchRow* rows, int32_t n);
+
+/// Waits for what was enqueued, and latches what went wrong in it.
+void wait(CudaStream& s);
+
+}  // namespace moe::cuda

@@ -1,0 +1,62 @@
+#pragma once
+// Tiny models on the emulated GPU.
+
+#include "cuda_runtime.h"
+#include "kernels/cuda/device_cuda.h"
+#include "tests/run/tiny_run.h"
+
+namespace moe {
+
+/// As Machine, on a GPU. `memory_limit` 0: what is free.
+class GpuMachine {
+ public:
+  explicit GpuMachine(const MemorySink& bytes, uint64_t memory_limit = 0,
+                      const Allocator& allocator = system_allocator())
+      : allocator_(allocator) {
+    status_ = open(bytes, memory_limit);
+  }
+  GpuMachine(const GpuMachine&) = delete;
+  ~GpuMachine() {
+    model_.reset();
+    cuda::close_cuda_device(device_);
+  }
+
+  const Status& status() const { return status_; }
+  Model& model() { return *model_; }
+  Device& device() { return *device_; }
+  int32_t vocab_size() { return model_->config().vocab_size; }
+  Result<Box<Session>> try_session(const SessionOptions& options = {}) {
+    return Session::create(*model_, options, allocator_);
+  }
+  Box<Session> session(const SessionOptions& options = {}) {
+    auto session = try_session(options);
+    EXPECT_TRUE(session.ok()) << session.status().text();
+    return session.ok() ? std::move(session.value()) : Box<Session>();
+  }
+
+ private:
+  Status open(const MemorySink& bytes, uint64_t memory_limit) {
+    MOE_ASSIGN(device_, cuda::open_cuda_device({0, memory_limit}, allocator_));
+    MOE_ASSIGN(model_, open_model(bytes, *device_, allocator_));
+    return {};
+  }
+
+  const Allocator& allocator_;
+  Device* device_ = nullptr;
+  Box<Model> model_;
+  Status status_;
+};
+
+/// Norm of the difference over the norm of `expected`.
+inline double relative_error(const Floats& found, const Floats& expected) {
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double d = static_cast<double>(found[i]) - expected[i];
+    difference += d * d;
+    norm += static_cast<double>(expected[i]) * expected[i];
+  }
+  return found.size() == expected.size() ? std::sqrt(difference / norm) : 1e9;
+}
+
+}  // namespace moe

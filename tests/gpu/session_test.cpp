@@ -1,0 +1,240 @@
+// Whole models on the CUDA device (emulated) against the CPU.
+
+#include <cmath>
+
+#include "tests/gpu/gpu_machine.h"
+
+namespace moe {
+namespace {
+
+// Attention adds in another order than the CPU, and where an activation lies next to a border
+// between two codes that moves it by one code: 1/127 of one input of a product.
+constexpr double kBound = 2e-3;
+
+class GpuSession : public testing::TestWithParam<TinyKind> {
+ protected:
+  void SetUp() override { bytes_ = build_tiny_kind(GetParam()); }
+  std::unique_ptr<MemorySink> bytes_;
+};
+
+Floats decode(Session& session, const Tokens& tokens, size_t from) {
+  const auto vocab = static_cast<size_t>(session.model().config().vocab_size);
+  Floats logits((tokens.size() - from) * vocab);
+  for (size_t i = from; i < tokens.size(); ++i) {
+    const Status s =
+        session.eval(span(tokens, i, 1), LogitRows::kLast, &logits[(i - from) * vocab]);
+    EXPECT_TRUE(s.ok()) << s.text();
+  }
+  return logits;
+}
+
+TEST_P(GpuSession, GivesTheLogitsOfTheCpu) {
+  Machine cpu(*bytes_);
+  GpuMachine gpu(*bytes_);
+  ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+  const Tokens tokens = random_tokens(75, cpu.vocab_size());
+  const Tokens prompt(tokens.begin(), tokens.begin() + 70);
+  for (const KvType kv : {KvType::kF16, KvType::kInt8}) {
+    SessionOptions options;
+    options.kv = kv;
+    options.chunk = 40;  // a long chunk and a short one
+    const Box<Session> expected = cpu.session(options);
+    const Box<Session> found = gpu.session(options);
+    ASSERT_TRUE(found);
+    EXPECT_LT(relative_error(eval_all(*found, prompt), eval_all(*expected, prompt)), kBound);
+    // five steps: the first runs as it is, the second is captured, the others are replayed
+    EXPECT_LT(relative_error(decode(*found, tokens, 70), decode(*expected, tokens, 70)), kBound);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, GpuSession, testing::ValuesIn(all_tiny_kinds()),
+                         [](const auto& kind) { return kind.param.name; });
+
+TinyKind plain_kind() {
+  return {"plain", [](ModelConfig&, TinyOptions& o) {
+            o.weights = FormatId::kTernary2;
+            o.act = ActPrecision::kA8;
+          }};
+}
+
+TEST(GpuSteps, ReplayedStepsAreTheSameSteps) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  GpuMachine gpu(*bytes);
+  ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+  const Tokens tokens = random_tokens(80, gpu.vocab_size());
+  const Box<Session> replayed = gpu.session();
+  const Box<Session> counted = gpu.session();
+  ASSERT_TRUE(counted->count_routing(true).ok());  // such steps are not captured
+  EXPECT_EQ(decode(*replayed, tokens, 0), decode(*counted, tokens, 0));
+  // Other routers are another step, and the old one is still known.
+  for (const char* router : {"topk:1", "threshold:0.8", "topk:1", ""}) {
+    ASSERT_TRUE(replayed->reset().ok());
+    ASSERT_TRUE(counted->reset().ok());
+    ASSERT_TRUE(replayed->set_router(router).ok());
+    ASSERT_TRUE(counted->set_router(router).ok());
+    EXPECT_EQ(decode(*replayed, Tokens(tokens.begin(), tokens.begin() + 5), 0),
+              decode(*counted, Tokens(tokens.begin(), tokens.begin() + 5), 0))
+        << router;
+  }
+}
+
+TEST(GpuSteps, SessionsTogetherGiveWhatEachGivesAlone) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  GpuMachine gpu(*bytes);
+  ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+  const auto vocab = static_cast<size_t>(gpu.vocab_size());
+  constexpr size_t kSessions = 5;
+  Box<Session> alone[kSessions];
+  Box<Session> member[kSessions];
+  Session* together[kSessions];
+  Tokens texts[kSessions];
+  for (size_t i = 0; i < kSessions; ++i) {
+    SessionOptions options;
+    options.kv = i % 2 == 0 ? KvType::kF16 : KvType::kInt8;
+    alone[i] = gpu.session(options);
+    member[i] = gpu.session(options);
+    together[i] = member[i].get();
+    texts[i] = random_tokens(20 + 11 * i, gpu.vocab_size(), static_cast<uint32_t>(i));
+    const auto prompt = span(texts[i], 0, texts[i].size() - 5);
+    ASSERT_TRUE(alone[i]->eval(prompt, LogitRows::kNone, nullptr).ok());
+    ASSERT_TRUE(member[i]->eval(prompt, LogitRows::kNone, nullptr).ok());
+  }
+  for (size_t step = 0; step < 5; ++step) {
+    Tokens next;
+    for (const Tokens& t : texts) next.push_back(t[t.size() - 5 + step]);
+    Floats logits(kSessions * vocab);
+    const Status s = sessions_step({together, kSessions}, span(next), logits.data());
+    ASSERT_TRUE(s.ok()) << s.text();
+    for (size_t i = 0; i < kSessions; ++i) {
+      Floats expected(vocab);
+      ASSERT_TRUE(alone[i]->eval(span(next, i, 1), LogitRows::kLast, expected.data()).ok());
+      const Floats found(&logits[i * vocab], &logits[i * vocab] + vocab);
+      EXPECT_LT(relative_error(found, expected), 1e-5) << "session " << i << ", step " << step;
+    }
+  }
+}
+
+TEST(GpuStatistics, CountWhatTheCpuCounts) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  Machine cpu(*bytes);
+  GpuMachine gpu(*bytes);
+  const Tokens tokens = random_tokens(30, cpu.vocab_size());
+  const Box<Session> expected = cpu.session();
+  const Box<Session> found = gpu.session();
+  ASSERT_TRUE(expected->count_routing(true).ok());
+  ASSERT_TRUE(found->count_routing(true).ok());
+  eval_all(*expected, tokens);
+  eval_all(*found, tokens);
+  for (int32_t l = 0; l < cpu.model().config().n_layers(); ++l) {
+    if (expected->routing_stats(l) == nullptr) continue;  // a dense layer
+    const RoutingStats& e = *expected->routing_stats(l);
+    const RoutingStats& f = *found->routing_stats(l);
+    EXPECT_EQ(f.n_tokens, e.n_tokens);
+    EXPECT_EQ(f.n_dropped, e.n_dropped);
+    EXPECT_EQ(f.n_activations, e.n_activations);
+    EXPECT_NEAR(static_cast<double>(f.n_positive), static_cast<double>(e.n_positive),
+                0.01 * static_cast<double>(e.n_positive) + 2);
+  }
+}
+
+// --- Memory and faults -------------------------------------------------------------------------
+
+TEST(GpuMemoryLimit, ExpertsTakeTurnsAndTheAnswerStays) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  GpuMachine roomy(*bytes);
+  ASSERT_TRUE(roomy.status().ok()) << roomy.status().text();
+  const Tokens tokens = random_tokens(40, roomy.vocab_size());
+  SessionOptions options;
+  options.chunk = 16;
+  options.context = 64;
+  const Box<Session> all = roomy.session(options);
+  ASSERT_TRUE(all);
+  const Floats expected = eval_all(*all, tokens);
+  const Floats expected_steps = decode(*all, random_tokens(4, roomy.vocab_size(), 9), 0);
+
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(roomy.model(), options, &account).ok());
+  const uint64_t weights = roomy.model().weight_bytes();
+  bool refused = false;
+  int scarce = 0;
+  for (uint64_t limit = weights + account.device_bytes; !refused; limit -= weights / 24) {
+    GpuMachine tight(*bytes, limit);
+    ASSERT_TRUE(tight.status().ok()) << tight.status().text();
+    auto session = tight.try_session(options);
+    if (!session.ok()) {
+      refused = true;
+      EXPECT_EQ(session.status().code(), MOE_ERR_BUDGET);
+      EXPECT_NE(std::string(session.status().text()).find("MB needed, the limit is"),
+                std::string::npos)
+          << session.status().text();
+      continue;
+    }
+    ASSERT_FALSE(tight.model().experts_stay());
+    ++scarce;
+    EXPECT_EQ(eval_all(**session, tokens), expected) << "limit " << limit;
+    EXPECT_EQ(decode(**session, random_tokens(4, tight.vocab_size(), 9), 0), expected_steps);
+  }
+  EXPECT_GT(scarce, 1);
+}
+
+// Each call of CUDA fails in turn, once or for good. Whatever happens is a status, and everything
+// can be freed.
+TEST(GpuFaults, EveryCallMayFail) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  const size_t before = emulator::bytes_in_use();
+  const Tokens tokens = random_tokens(4, 10);
+  int failures = 0;
+  bool ahead = false;
+  for (int n = 0; !ahead; n += n < 40 ? 1 : 23) {
+    for (const bool sticky : {false, true}) {
+      emulator::fail_after(n, sticky ? cudaErrorIllegalAddress : cudaErrorMemoryAllocation, sticky);
+      {
+        GpuMachine gpu(*bytes);
+        Status status = gpu.status();
+        Box<Session> session;
+        if (status.ok()) {
+          auto made = gpu.try_session();
+          status = made.status();
+          if (made.ok()) session = std::move(made.value());
+        }
+        Floats logits(status.ok() ? static_cast<size_t>(gpu.vocab_size()) : 0);
+        for (size_t i = 0; i < tokens.size() && status.ok(); ++i) {
+          status = session->eval(span(tokens, i, 1), LogitRows::kLast, logits.data());
+        }
+        ahead = emulator::failure_ahead();
+        if (!status.ok()) {
+          ++failures;
+          EXPECT_TRUE(status.code() == MOE_ERR_DEVICE || status.code() == MOE_ERR_MEMORY)
+              << status.text();
+        } else {
+          EXPECT_FALSE(sticky && !ahead) << "call " << n << " failed unseen";
+        }
+        if (session && status.code() == MOE_ERR_DEVICE) {
+          EXPECT_EQ(session->eval(span(tokens, 0, 1), LogitRows::kLast, logits.data()).code(),
+                    MOE_ERR_STATE);
+        }
+      }
+      emulator::clear_failure();
+      ASSERT_EQ(emulator::bytes_in_use(), before) << "call " << n;
+    }
+  }
+  EXPECT_GT(failures, 50);
+}
+
+TEST(GpuFaults, MachinesThatCannotRun) {
+  emulator::Machine machine;
+  machine.devices = 0;
+  emulator::set_machine(machine);
+  const Result<Device*> device = cuda::open_cuda_device({}, system_allocator());
+  EXPECT_EQ(device.status().code(), MOE_ERR_DEVICE);
+  machine.driver = cudaErrorInsufficientDriver;
+  emulator::set_machine(machine);
+  const Result<Device*> old = cuda::open_cuda_device({}, system_allocator());
+  EXPECT_EQ(old.status().code(), MOE_ERR_DEVICE);
+  EXPECT_NE(std::string(old.status().text()).find("driver"), std::string::npos);
+  emulator::set_machine({});
+  EXPECT_EQ(cuda::open_cuda_device({3, 0}, system_allocator()).status().code(), MOE_ERR_DEVICE);
+}
+
+}  // namespace
+}  // namespace moe
