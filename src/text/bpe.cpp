@@ -11,6 +11,7 @@ constexpr size_t kSmallEnd = 0x800;
 constexpr size_t kShort = 48;  // symbols up to which looking at all of them beats a heap
 constexpr size_t kMaxMerges = size_t{1} << 24;
 constexpr size_t kMaxAffixBytes = 64;
+constexpr std::string_view kSpaceMark = "\u2581";
 
 size_t pair_hash(uint32_t left, uint32_t right) {
   uint64_t h = (uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15ULL;
@@ -62,7 +63,40 @@ Status Bpe::create(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
     const uint32_t* m = spec.merges.data + 3 * i;
     MOE_TRY(add_pair(m[0], m[1], static_cast<uint32_t>(i), m[2]));
   }
+  splits_words_ = finds_words();
   return {};
+}
+
+// Whether the merges stay inside words. The mark has to be a token of its own, so that it ends a
+// run of unknown characters too.
+bool Bpe::finds_words() const {
+  if (ignore_merges_ || !prefix_.empty() || !suffix_.empty()) return false;
+  if (vocabulary_->find_in_model(kSpaceMark) < 0) return false;
+  for (const Pair& pair : pairs_) {
+    if (pair.rank == kNoRank) continue;
+    if (vocabulary_->piece(pair.right).starts_with(kSpaceMark) &&
+        !vocabulary_->piece(pair.left).ends_with(kSpaceMark)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+size_t Bpe::word_end(std::string_view piece, size_t begin) {
+  bool in_word = false;
+  for (size_t i = begin; i < piece.size();) {
+    const bool mark = slice(piece, i, kSpaceMark.size()) == kSpaceMark;
+    if (mark && in_word) return i;
+    if (mark) {
+      i += kSpaceMark.size();
+      continue;
+    }
+    in_word = true;
+    const void* next = std::memchr(piece.data() + i + 1, kSpaceMark[0], piece.size() - i - 1);
+    if (next == nullptr) break;
+    i = static_cast<size_t>(static_cast<const char*>(next) - piece.data());
+  }
+  return piece.size();
 }
 
 Status Bpe::add_pair(uint32_t left, uint32_t right, uint32_t rank, uint32_t merged) {

@@ -39,6 +39,14 @@ class Bpe final {
   /// neither a fallback nor an unknown token, leaves nothing.
   Status encode(std::string_view piece, BpeScratch& scratch, Array<int32_t>& ids) const;
 
+  /// SentencePiece has no pre-tokenizer: a text is one piece. Where no merge joins a U+2581 to what
+  /// stands in front of it, its words can be encoded one by one, which is faster and gives the
+  /// same.
+  bool splits_words() const { return splits_words_; }
+  /// End of the word that begins at `begin`: the next U+2581 that another character precedes, or
+  /// the piece's end.
+  static size_t word_end(std::string_view piece, size_t begin);
+
  private:
   struct Pair {
     uint32_t left = 0;
@@ -51,6 +59,7 @@ class Bpe final {
   Status affix(std::string_view character, bool first, bool last, BpeScratch& scratch,
                std::string_view* symbol) const;
   Status to_symbols(std::string_view piece, BpeScratch& scratch) const;
+  bool finds_words() const;
   void rank_symbol(BpeScratch& scratch, size_t i, size_t next) const;
   void merge_short(BpeScratch& scratch) const;
   Status merge_long(BpeScratch& scratch) const;
@@ -62,6 +71,7 @@ class Bpe final {
   bool byte_fallback_ = false;
   bool fuse_unk_ = false;
   bool ignore_merges_ = false;
+  bool splits_words_ = false;
   int32_t unk_id_ = -1;
   std::string_view prefix_;
   std::string_view suffix_;

@@ -115,23 +115,36 @@ class Encoder final {
     std::string_view text;
     Span<const TextPiece> pieces;
     MOE_TRY(parts_.pre_tokenizer.run(part, at_start, search_, pre_, &text, &pieces));
-    MOE_TRY(cache_.start(pieces.size));
+    const bool words = parts_.kind == TokenizerParts::kBpe && parts_.bpe.splits_words();
+    constexpr size_t kWordBytes = 8;  // about
+    MOE_TRY(cache_.start(words ? std::max(pieces.size, text.size() / kWordBytes) : pieces.size));
     for (const TextPiece& piece : pieces) {
-      bool hit = false;
-      WordCache::Entry* entry = cache_.find(text, piece, &hit);
-      if (hit) {
-        MOE_TRY(repeat(entry->first_id, entry->n_ids));
+      if (!words) {
+        MOE_TRY(encode_piece(text, piece));
         continue;
       }
-      const size_t first = ids_.size();
-      const std::string_view word = slice(text, piece.begin, piece.end - piece.begin);
-      MOE_TRY(parts_.kind == TokenizerParts::kBpe ? parts_.bpe.encode(word, bpe_, ids_)
-                                                  : parts_.unigram.encode(word, unigram_, ids_));
-      if (entry == nullptr) continue;
-      entry->length = piece.end - piece.begin;
-      entry->first_id = first;
-      entry->n_ids = static_cast<uint32_t>(ids_.size() - first);
+      const std::string_view whole = slice(text, 0, piece.end);
+      for (uint32_t at = piece.begin; at < piece.end;) {
+        const auto end = static_cast<uint32_t>(Bpe::word_end(whole, at));
+        MOE_TRY(encode_piece(text, {at, end, false}));
+        at = end;
+      }
     }
+    return {};
+  }
+
+  Status encode_piece(std::string_view text, const TextPiece& piece) {
+    bool hit = false;
+    WordCache::Entry* entry = cache_.find(text, piece, &hit);
+    if (hit) return repeat(entry->first_id, entry->n_ids);
+    const size_t first = ids_.size();
+    const std::string_view word = slice(text, piece.begin, piece.end - piece.begin);
+    MOE_TRY(parts_.kind == TokenizerParts::kBpe ? parts_.bpe.encode(word, bpe_, ids_)
+                                                : parts_.unigram.encode(word, unigram_, ids_));
+    if (entry == nullptr) return {};
+    entry->length = piece.end - piece.begin;
+    entry->first_id = first;
+    entry->n_ids = static_cast<uint32_t>(ids_.size() - first);
     return {};
   }
 

@@ -2,10 +2,12 @@
 
     python3 tests/text/compare_with_tokenizers.py TOKENIZE_LINES [--lines 3000] [--seed 1] [--only NAME]
     python3 tests/text/compare_with_tokenizers.py TOKENIZE_LINES --golden tests/data/text
+    python3 tests/text/compare_with_tokenizers.py TOKENIZE_LINES --speed TEXT
 
 TOKENIZE_LINES is the program tests/text/tokenize_lines of a build. Needs `tokenizers` (0.23 was used).
 Tokenizers in the style of well-known models are trained on the spot, with their real patterns. --golden
-writes a small set of them, with text and the package's answers, for the test golden_test.
+writes a small set of them, with text and the package's answers, for the test golden_test. --speed measures
+encoding of a text file with vocabularies of 32000, on one thread.
 """
 import argparse
 import base64
@@ -100,6 +102,15 @@ class Text:
         n = self.r.choice([0, 1, 1, 2, 3, 5, 8, 13, 30])
         sep = self.r.choice(["", " ", " ", " ", "\n"])
         return sep.join(self.item() for _ in range(n))
+
+    def broken(self):
+        """Bytes that are no UTF-8: characters cut short, stray bytes, overlong forms, surrogates."""
+        data = bytearray(self.line().encode())
+        for _ in range(self.r.randint(1, 4)):
+            at = self.r.randint(0, len(data))
+            data[at:at + self.r.randint(0, 2)] = self.r.choice(
+                [b"\xff", b"\x80", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80"])
+        return bytes(data)
 
     def lines(self, n):
         return [self.line() for _ in range(n)]
@@ -318,6 +329,7 @@ def answers(tok, lines):
     plain.encode_special_tokens = True
     out = []
     for line in lines:
+        line = line if isinstance(line, str) else line.decode(errors="replace")
         ids = tok.encode(line).ids
         out.append(dict(ids=ids, plain=plain.encode(line, add_special_tokens=False).ids,
                         text=tok.decode(ids), full=tok.decode(ids, skip_special_tokens=False)))
@@ -327,7 +339,8 @@ def answers(tok, lines):
 def library(program, tok, lines, folder):
     paths = [os.path.join(folder, n) for n in ("tokenizer.json", "lines.json")]
     tok.save(paths[0])
-    with open(paths[1], "w", encoding="utf-8") as f: json.dump(lines, f)
+    with open(paths[1], "w", encoding="utf-8") as f:
+        json.dump([l if isinstance(l, str) else dict(bytes=list(l)) for l in lines], f)
     return json.loads(subprocess.run([program, *paths], check=True, stdout=subprocess.PIPE).stdout)
 
 
@@ -370,6 +383,26 @@ def write_golden(folder):
             f.write("\n")
 
 
+def measure(program, path, folder):
+    """Vocabularies of real size, made of the text itself, which is repeated up to 16 MB."""
+    text = open(path, encoding="utf-8").read()
+    whole = text * (16_000_000 // len(text.encode()) + 1)
+    makes = {"gpt2": byte_level, "llama3": lambda size: byte_level(LLAMA3, size, ignore_merges=True),
+             "qwen2": lambda size: byte_level(QWEN2, size, normalizer=normalizers.NFC()),
+             "o200k": lambda size: byte_level(O200K, size), "llama2": llama2,
+             "unigram": lambda size: unigram(True, size=min(size, 8000))}
+    global corpus
+    made_up = corpus()
+    corpus = lambda: text.splitlines() + made_up
+    for name, make in makes.items():
+        tok = make(size=32000)
+        paths = [os.path.join(folder, n) for n in ("tokenizer.json", "text.json")]
+        tok.save(paths[0])
+        with open(paths[1], "w", encoding="utf-8") as f: json.dump([whole], f)
+        rate = subprocess.run([program, *paths, "time"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        print(f"{name:10} {tok.get_vocab_size()} tokens: {rate.strip()}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -377,9 +410,13 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only")
     parser.add_argument("--golden")
+    parser.add_argument("--speed", metavar="TEXT")
     args = parser.parse_args()
     if args.golden:
         write_golden(args.golden)
+        return 0
+    if args.speed:
+        with tempfile.TemporaryDirectory() as folder: measure(args.program, args.speed, folder)
         return 0
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -387,7 +424,9 @@ def main():
             if args.only and name != args.only: continue
             tok = make()
             specials = [t.content for t in tok.get_added_tokens_decoder().values()]
-            wrong += compare(args.program, name, tok, Text(args.seed, specials).lines(args.lines), folder)
+            text = Text(args.seed, specials)
+            lines = text.lines(args.lines) + [text.broken() for _ in range(args.lines // 10)]
+            wrong += compare(args.program, name, tok, lines, folder)
     return 1 if wrong else 0
 
 

@@ -90,6 +90,31 @@ TEST(Bpe, LongPiecesAsShortOnes) {
   EXPECT_EQ(encode(*loaded->tokenizer, text), expected);
 }
 
+// Words are encoded one by one only where no merge joins a mark to what stands in front of it.
+TEST(Bpe, MergesAcrossWordsAreKept) {
+  const std::string mark = "\u2581";
+  TokenizerData data;
+  data.kind = "bpe";
+  set_pieces(data, {mark, "a", "b", mark + "a", mark + mark, "b" + mark, mark + "ab"});
+  data.merges = {0, 1, 3, 3, 2, 6, 0, 0, 4};
+  const std::string text = mark + "ab" + mark + mark + mark + "ab" + mark + "aa";
+  const auto words = load(data);
+  ASSERT_TRUE(words->status.ok()) << words->status.text();
+  EXPECT_EQ(encode(*words->tokenizer, text), (IdList{6, 4, 6, 3, 1}));
+  data.merges.insert(data.merges.begin(), {2, 0, 5});  // the best one leaves its word
+  const auto across = load(data);
+  ASSERT_TRUE(across->status.ok()) << across->status.text();
+  EXPECT_EQ(encode(*across->tokenizer, text), (IdList{3, 5, 0, 3, 5, 1, 1}));
+  // A long text is a text of words, the cache of words included.
+  std::string many;
+  IdList expected;
+  for (int i = 0; i < 1000; ++i) {
+    many += text;
+    expected.insert(expected.end(), {6, 4, 6, 3, 1});
+  }
+  EXPECT_EQ(encode(*words->tokenizer, many), expected);
+}
+
 TEST(Encode, InvalidUtf8IsReplaced) {
   TokenizerData data = small_bpe();
   set_pieces(data, {"a", "b", "c", "ab", "abc", "<x>", kBad});
