@@ -40,6 +40,19 @@ __device__ inline int sort_pairs(const CombineOp& op, int64_t token, int32_t* pl
   return n_served;
 }
 
+__device__ inline void write_result(const CombineOp& op, int64_t token, int c, bool aligned,
+                                    float4 sum) {
+  float* y = op.y + token * op.d;
+  const float w = op.scale;
+  float4 v = make_float4(w * sum.x, w * sum.y, w * sum.z, w * sum.w);
+  if (op.accumulate) {
+    const float4 old = load_four(y, c, op.d, aligned);
+    v = make_float4(fused(w, sum.x, old.x), fused(w, sum.y, old.y), fused(w, sum.z, old.z),
+                    fused(w, sum.w, old.w));
+  }
+  store_four(y, c, op.d, aligned, v);
+}
+
 __global__ void __launch_bounds__(kThreads) combine_kernel(CombineOp op, bool aligned) {
   const int64_t token = blockIdx.x;
   const int k = op.routing.max_k;
@@ -59,7 +72,8 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(CombineOp op, bool al
       sum = make_float4(fused(w, v.x, sum.x), fused(w, v.y, sum.y), fused(w, v.z, sum.z),
                         fused(w, v.w, sum.w));
     }
-    store_four(op.sum + token * op.d, c, op.d, aligned, sum);
+    if (op.sum != nullptr) store_four(op.sum + token * op.d, c, op.d, aligned, sum);
+    if (op.y != nullptr) write_result(op, token, c, aligned, sum);
   }
 }
 
@@ -73,7 +87,7 @@ cudaError_t combine(cudaStream_t stream, const CombineOp& op) {
   grid.threads = kThreads;
   grid.shared_bytes = static_cast<size_t>(op.routing.max_k) * (sizeof(Served) + sizeof(int32_t));
   const bool aligned = rows_aligned(op.outputs, op.d) && rows_aligned(op.sum, op.d) &&
-                       rows_aligned(op.subtract, op.d);
+                       rows_aligned(op.subtract, op.d) && rows_aligned(op.y, op.d);
   return launch(combine_kernel, grid, stream, op, aligned);
 }
 

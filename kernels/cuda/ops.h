@@ -183,15 +183,22 @@ struct GatherOp {
   float* y = nullptr;  // (n_rows, d)
 };
 cudaError_t gather_rows(cudaStream_t stream, const GatherOp& op);
+/// route_tokens() and group_pairs(): one launch where there are few tokens and no capacity.
+cudaError_t route_and_group(cudaStream_t stream, const DeviceRouteOp& op, const PairLists& out,
+                            int32_t* scratch);
 
 /// Adds up what the experts gave, in ascending expert index, one fused multiply-add per element.
+/// With `y`, merge_rows() without a shared expert is done at once: y (+)= scale * sum.
 struct CombineOp {
   Routing routing;
   const int32_t* place = nullptr;   // PairLists::place
   const float* outputs = nullptr;   // (n_pairs, d)
   const float* subtract = nullptr;  // (n_tokens, d) or null: taken off every output (X-MoE)
   int32_t d = 0;
-  float* sum = nullptr;  // (n_tokens, d)
+  float* sum = nullptr;  // (n_tokens, d); may be null with y
+  float* y = nullptr;    // (n_tokens, d) or null
+  bool accumulate = false;
+  float scale = 1;
 };
 cudaError_t combine(cudaStream_t stream, const CombineOp& op);
 

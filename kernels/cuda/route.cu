@@ -2,6 +2,7 @@
 // more experts than a warp's registers hold, by one thread per token. Then the capacity.
 
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/pair_groups.h"
 #include "kernels/cuda/route_warp.h"
 #include "kernels/router/base.h"
 #include "kernels/router/capacity.h"
@@ -17,7 +18,8 @@ namespace {
 
 constexpr int kWarpsPerBlock = 4;
 constexpr int kThreads = kWarpsPerBlock * kWarp;
-constexpr int kMaxPer = 16;  // experts of a lane
+constexpr int kMaxPer = 16;         // experts of a lane
+constexpr int32_t kFewTokens = 32;  // four a warp of the one block
 
 template <class Team>
 __device__ inline int32_t route_one(const RouterConfig& r, const RouterInput& in,
@@ -74,22 +76,24 @@ __device__ inline void write_slot(const DeviceRouteOp& op, int64_t at, int32_t e
   op.out.kept[at] = kept ? 1 : 0;
 }
 
+/// Floats of shared memory that a warp wants.
+inline size_t warp_floats(const DeviceRouteOp& op) {
+  const bool scored = op.config.kind != RouterKind::kHash;
+  return (scored ? 2 * static_cast<size_t>(op.n_experts) : 0) +
+         3 * static_cast<size_t>(op.out.max_k);
+}
+
+/// One token, by a warp with that many floats.
 template <int kPer>
-__global__ void __launch_bounds__(kThreads) route_warps(DeviceRouteOp op) {
+__device__ inline void route_token(const DeviceRouteOp& op, int64_t token, float* memory) {
   const int k = op.out.max_k;
-  const int n = op.n_experts;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  auto* memory = reinterpret_cast<float*>(dynamic_shared()) + int64_t{warp} * (2 * n + 3 * k);
+  const int n = op.config.kind != RouterKind::kHash ? op.n_experts : 0;
   const RouterScratch scratch{memory, memory + n, nullptr};
   const RouterChoice choice{reinterpret_cast<int32_t*>(memory + 2 * n), memory + 2 * n + k,
                             memory + 2 * n + 2 * k};
-  const int64_t token = int64_t{blockIdx.x} * kWarpsPerBlock + warp;
-  if (token >= op.out.n_tokens) return;
   const RouterInput in = input_of(op, token);
   bool bad = false;
-  for (int i = lane_id(); in.scores != nullptr && i < n; i += kWarp) {
-    bad = bad || !finite(in.scores[i]);
-  }
+  for (int i = lane_id(); i < n; i += kWarp) bad = bad || !finite(in.scores[i]);
   const bool ok = !__any_sync(kAllLanes, bad ? 1 : 0);
   int32_t count = 0;
   if (ok) {
@@ -104,7 +108,30 @@ __global__ void __launch_bounds__(kThreads) route_warps(DeviceRouteOp op) {
   }
 }
 
-__global__ void __launch_bounds__(kThreads) route_threads(DeviceRouteOp op) {
+template <int kPer>
+__global__ void __launch_bounds__(kThreads) route_warps(DeviceRouteOp op, int32_t floats) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t token = int64_t{blockIdx.x} * kWarpsPerBlock + warp;
+  if (token >= op.out.n_tokens) return;
+  route_token<kPer>(op, token, reinterpret_cast<float*>(dynamic_shared()) + warp * floats);
+}
+
+/// Few tokens: one block routes them and sorts their pairs.
+template <int kPer>
+__global__ void __launch_bounds__(pairs::kThreads, 1)
+    route_and_group_kernel(DeviceRouteOp op, pairs::GroupOp group, int32_t floats) {
+  __shared__ int4 experts[pairs::kBatch / 4];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  float* memory = reinterpret_cast<float*>(dynamic_shared()) + warp * floats;
+  for (int64_t token = warp; token < op.out.n_tokens; token += pairs::kWarps) {
+    route_token<kPer>(op, token, memory);
+    __syncwarp();
+  }
+  __syncthreads();
+  pairs::group_block(group, reinterpret_cast<int32_t*>(experts));
+}
+
+__global__ void __launch_bounds__(kThreads, 1) route_threads(DeviceRouteOp op) {
   const int64_t token = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (token >= op.out.n_tokens) return;
   const int k = op.out.max_k;
@@ -179,41 +206,78 @@ __global__ void __launch_bounds__(kThreads) capacity_kernel(DeviceRouteOp op) {
   op.out.weight[at] = 0;
 }
 
-template <int kPer>
-cudaError_t route_with(cudaStream_t stream, const DeviceRouteOp& op) {
+/// f.template run<kPer>() with the smallest team that holds all experts; false: none does.
+template <int kPer, class F>
+bool with_team(const DeviceRouteOp& op, const F& f) {
   if constexpr (kPer > kMaxPer) {
-    Grid grid;
-    grid.threads = kThreads;
-    grid.blocks = static_cast<unsigned>((op.out.n_tokens + kThreads - 1) / kThreads);
-    return launch(route_threads, grid, stream, op);
+    return false;
   } else {
     if (op.config.kind != RouterKind::kHash && op.n_experts > kPer * kWarp) {
-      return route_with<2 * kPer>(stream, op);
+      return with_team<2 * kPer>(op, f);
     }
-    const bool scored = op.config.kind != RouterKind::kHash;
-    DeviceRouteOp wanted = op;
-    if (!scored) wanted.n_experts = 0;  // no scratch
-    const auto floats =
-        2 * static_cast<size_t>(wanted.n_experts) + 3 * static_cast<size_t>(op.out.max_k);
+    f.template run<kPer>();
+    return true;
+  }
+}
+
+struct RouteAlone {
+  cudaStream_t stream;
+  const DeviceRouteOp& op;
+  cudaError_t* error;
+  template <int kPer>
+  void run() const {
     Grid grid;
     grid.threads = kThreads;
     grid.blocks = static_cast<unsigned>((op.out.n_tokens + kWarpsPerBlock - 1) / kWarpsPerBlock);
-    grid.shared_bytes = kWarpsPerBlock * floats * sizeof(float);
-    return launch(route_warps<kPer>, grid, stream, wanted);
+    grid.shared_bytes = kWarpsPerBlock * warp_floats(op) * sizeof(float);
+    *error = launch(route_warps<kPer>, grid, stream, op, static_cast<int32_t>(warp_floats(op)));
   }
-}
+};
+
+struct RouteAndGroup {
+  cudaStream_t stream;
+  const DeviceRouteOp& op;
+  const pairs::GroupOp& group;
+  cudaError_t* error;
+  template <int kPer>
+  void run() const {
+    Grid grid;
+    grid.threads = pairs::kThreads;
+    grid.shared_bytes = pairs::kWarps * warp_floats(op) * sizeof(float);
+    *error = launch(route_and_group_kernel<kPer>, grid, stream, op, group,
+                    static_cast<int32_t>(warp_floats(op)));
+  }
+};
 
 }  // namespace
 
 cudaError_t route_tokens(cudaStream_t stream, const DeviceRouteOp& op) {
   if (op.out.n_tokens <= 0) return cudaSuccess;
-  const cudaError_t error = route_with<1>(stream, op);
-  if (error != cudaSuccess || !(op.config.gamma > 0)) return error;
+  cudaError_t error = cudaSuccess;
   Grid grid;
   grid.threads = kThreads;
+  if (!with_team<1>(op, RouteAlone{stream, op, &error})) {
+    grid.blocks = static_cast<unsigned>((op.out.n_tokens + kThreads - 1) / kThreads);
+    error = launch(route_threads, grid, stream, op);
+  }
+  if (error != cudaSuccess || !(op.config.gamma > 0)) return error;
   const int32_t slots = op.out.n_tokens * op.out.max_k;
   grid.blocks = static_cast<unsigned>((slots + kThreads - 1) / kThreads);
   return launch(capacity_kernel, grid, stream, op);
+}
+
+cudaError_t route_and_group(cudaStream_t stream, const DeviceRouteOp& op, const PairLists& out,
+                            int32_t* scratch) {
+  const int32_t n = op.out.n_tokens;
+  const bool few = n > 0 && n <= kFewTokens && pairs::chunks_of(n, op.out.max_k).n == 1;
+  if (few && !(op.config.gamma > 0)) {
+    const pairs::GroupOp group{op.out, op.n_experts, n, 1, out, scratch};
+    cudaError_t error = cudaSuccess;
+    if (with_team<1>(op, RouteAndGroup{stream, op, group, &error})) return error;
+  }
+  const cudaError_t error = route_tokens(stream, op);
+  if (error != cudaSuccess) return error;
+  return group_pairs(stream, op.out, op.n_experts, out, scratch);
 }
 
 }  // namespace moe::cuda

@@ -149,6 +149,19 @@ TEST(CudaCombine, AscendingExpertsWithOneRoundingEach) {
         op.sum = sum;
         ASSERT_EQ(combine(nullptr, op), cudaSuccess);
         EXPECT_SAME_BITS(sum.values(), expected);
+
+        const std::vector<float> residual = random_floats(x.size(), 7);
+        const OnDevice<float> y(residual);
+        op.sum = nullptr;
+        op.y = y;
+        op.accumulate = subtract;
+        op.scale = 0.7f;
+        for (size_t i = 0; i < expected.size(); ++i) {
+          expected[i] =
+              subtract ? __builtin_fmaf(0.7f, expected[i], residual[i]) : 0.7f * expected[i];
+        }
+        ASSERT_EQ(combine(nullptr, op), cudaSuccess);
+        EXPECT_SAME_BITS(y.values(), expected);
       }
     }
   }
