@@ -5,16 +5,23 @@
 namespace moe::cuda {
 
 int64_t attention_partial_floats(int32_t max_rows, int32_t n_heads, int32_t head_dim) {
-  return int64_t{max_rows} * n_heads * kMaxSplits * (head_dim + 2);
+  const int64_t rows = max_rows < kSplitRows ? max_rows : kSplitRows;
+  return rows * n_heads * kMaxSplits * (head_dim + 2);
+}
+
+int64_t attention_arrived_ints(int32_t max_rows, int32_t n_heads) {
+  return int64_t{max_rows < kSplitRows ? max_rows : kSplitRows} * n_heads;
 }
 
 cudaError_t attend(cudaStream_t stream, const DeviceAttentionOp& op) {
   if (op.op.n_rows <= 0) return cudaSuccess;
+  const bool decode = op.max_rows_of_a_session == 1;
+  if (decode && can_prepare_in_split(op.op)) return attend_split(stream, op, kMaxSplits, true);
   const cudaError_t error = prepare_attention(stream, op.op);
   if (error != cudaSuccess) return error;
-  if (op.max_rows_of_a_session > 1 && can_prefill(op.op)) return attend_prefill(stream, op.op);
+  if (!decode && can_prefill(op.op)) return attend_prefill(stream, op.op);
   if (!can_split(op.op.head_dim)) return attend_plain(stream, op.op);
-  return attend_split(stream, op, op.max_rows_of_a_session == 1 ? kMaxSplits : 1);
+  return attend_split(stream, op, decode ? kMaxSplits : 1, false);
 }
 
 }  // namespace moe::cuda

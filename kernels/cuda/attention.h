@@ -14,9 +14,14 @@ cudaError_t attend_plain(cudaStream_t stream, const AttentionOp& op);
 /// True where attend_split() can serve these heads.
 bool can_split(int32_t head_dim);
 /// Decode: the keys of a row are cut into at most `max_splits` parts, by the row's position alone,
-/// and what the parts gave is merged in order. `partial` is not used where max_splits is 1.
-cudaError_t attend_split(cudaStream_t stream, const DeviceAttentionOp& op, int32_t max_splits);
+/// and what the parts gave is merged in order. `partial` is not used where max_splits is 1. With
+/// `prepare` it does what prepare_attention() does too, but for op.q and op.k, which stay as they
+/// are: for one row of each session.
+cudaError_t attend_split(cudaStream_t stream, const DeviceAttentionOp& op, int32_t max_splits,
+                         bool prepare);
+bool can_prepare_in_split(const AttentionOp& op);
 inline constexpr int32_t kMaxSplits = 64;
+inline constexpr int32_t kSplitRows = 64;  // of one launch; more rows take more launches
 
 /// True where attend_prefill() can serve these heads.
 bool can_prefill(const AttentionOp& op);

@@ -2,8 +2,7 @@
 // row; a warp per head.
 
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/kv_layout.h"
-#include "kernels/cuda/norm.h"
+#include "kernels/cuda/attention_rows.h"
 
 namespace moe::cuda {
 namespace {
@@ -11,60 +10,6 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int64_t kMaxHeld = 24 * 1024;  // floats of shared memory for norms over whole rows
-
-/// Norm and rotation of one head in place, by a warp.
-__device__ inline void turn_head(const AttentionOp& op, const Norm& norm, RowStats stats,
-                                 int norm_at, const float* angles, float* x) {
-  const bool normed = op.qk_norm != QkNorm::kNone;
-  const int dims = op.rope == RopeKind::kNone ? 0 : op.rope_dims;
-  const int half = dims / 2;
-  const bool interleaved = op.rope == RopeKind::kInterleaved;
-  for (int j = lane_id(); j < half; j += kWarp) {
-    const int at = interleaved ? 2 * j : j;
-    const int other = at + (interleaved ? 1 : half);
-    float a = x[at];
-    float b = x[other];
-    if (normed) {
-      a = norm_value(norm, stats, a, norm_at + at);
-      b = norm_value(norm, stats, b, norm_at + other);
-    }
-    const float c = angles[2 * j];
-    const float s = angles[2 * j + 1];
-    x[at] = a * c - b * s;
-    x[other] = b * c + a * s;
-  }
-  if (!normed) return;
-  for (int i = dims + lane_id(); i < op.head_dim; i += kWarp) {
-    x[i] = norm_value(norm, stats, x[i], norm_at + i);
-  }
-}
-
-/// A head as the cache holds it; place(i) is where element i goes.
-template <class Place>
-__device__ inline void store_head(KvType type, const float* x, int n, void* to, float* scale,
-                                  const Place& place) {
-  if (type == KvType::kF16) {
-    auto* halves = static_cast<uint16_t*>(to);
-    for (int i = lane_id(); i < n; i += kWarp) halves[place(i)] = half_bits(x[i]);
-    return;
-  }
-  float amax = 0;
-  for (int i = lane_id(); i < n; i += kWarp) {
-    const float v = ScalarLanes::abs(x[i]);
-    amax = v > amax ? v : amax;
-  }
-  amax = warp_max(amax);
-  if (!(amax > 1e-30f)) amax = 1e-30f;
-  const float inverse = 127.0f / amax;
-  auto* codes = static_cast<int8_t*>(to);
-  for (int i = lane_id(); i < n; i += kWarp) {
-    float v = x[i] * inverse;
-    v = v > -127.0f ? v : -127.0f;
-    v = v < 127.0f ? v : 127.0f;
-    codes[place(i)] = static_cast<int8_t>(__float2int_rn(v));
-  }
-  if (lane_id() == 0) *scale = amax / 127.0f;
-}
 
 __global__ void __launch_bounds__(kThreads) prepare_kernel(AttentionOp op, bool held) {
   __shared__ RowStats whole[2];
@@ -97,17 +42,13 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(AttentionOp op, bool 
     __syncthreads();
   }
   const BatchRow at = op.rows[row];
-  const bool rotated = op.rope != RopeKind::kNone;
-  const float* angles = op.rope_table + (rotated ? int64_t{at.position} * op.rope_dims : 0);
+  const float* angles = angles_of(op, at.position);
   const KvCacheView cache = op.caches[at.session];
   const int heads = op.n_heads + 2 * op.n_kv_heads;
   for (int task = warp; task < heads; task += kWarps) {
     const bool is_q = task < op.n_heads;
     const bool is_k = !is_q && task < op.n_heads + op.n_kv_heads;
     const int head = is_q ? task : is_k ? task - op.n_heads : task - op.n_heads - op.n_kv_heads;
-    const bool scaled = cache.type == KvType::kInt8;
-    const int64_t scale_at = scaled ? int64_t{head} * cache.capacity + at.position : 0;
-    const int64_t element = head_place(cache, head, d);
     if (is_q || is_k) {
       float* x = (is_q ? q : k) + head * d;
       const Norm& norm = is_q ? op.q_norm : op.k_norm;
@@ -118,11 +59,9 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(AttentionOp op, bool 
       turn_head(op, norm, stats, op.qk_norm == QkNorm::kWhole ? head * d : 0, angles, x);
       __syncwarp();
       if (is_q) continue;
-      store_head(cache.type, x, d, cache.layer.k, cache.layer.k_scale + scale_at,
-                 [&](int i) { return element + key_place(cache.type, d, at.position, i); });
+      store_key(cache, head, at.position, x, d);
     } else {
-      store_head(cache.type, v + head * d, d, cache.layer.v, cache.layer.v_scale + scale_at,
-                 [&](int i) { return element + value_place(d, at.position, i); });
+      store_value(cache, head, at.position, v + head * d, d);
     }
   }
 }

@@ -118,15 +118,18 @@ struct EmbedOp {
 };
 cudaError_t embed_rows(cudaStream_t stream, const EmbedOp& op);
 
-/// AttentionOp with `rows` and `caches` on the device; KvLayer as kernels/cuda/attention.cu lays it
-/// out. partial: attention_partial_floats() floats of scratch.
+/// AttentionOp with `rows` and `caches` on the device; KvLayer as kernels/cuda/kv_layout.h lays it
+/// out. op.q and op.k may be overwritten.
 struct DeviceAttentionOp {
   AttentionOp op;
-  float* partial = nullptr;
+  float* partial = nullptr;  // scratch, attention_partial_floats()
+  int32_t* arrived =
+      nullptr;  // attention_arrived_ints(), 0 before and after; null: one launch more
   int32_t max_rows_of_a_session = 0;  // 1: decode
   int32_t max_position = 0;           // no row's position is above it
 };
 int64_t attention_partial_floats(int32_t max_rows, int32_t n_heads, int32_t head_dim);
+int64_t attention_arrived_ints(int32_t max_rows, int32_t n_heads);
 /// QK norm, RoPE, write of K and V, attention. The answer does not depend on max_position.
 cudaError_t attend(cudaStream_t stream, const DeviceAttentionOp& op);
 
