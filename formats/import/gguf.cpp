@@ -40,11 +40,11 @@ struct TensorType {
   SourceType type;
 };
 constexpr TensorType kReadable[] = {
-    {0, "F32", SourceType::kF32},      {1, "F16", SourceType::kF16},
-    {8, "Q8_0", SourceType::kQ8_0},    {26, "I32", SourceType::kI32},
-    {28, "F64", SourceType::kF64},     {30, "BF16", SourceType::kBf16},
-    {34, "TQ1_0", SourceType::kTq1_0}, {35, "TQ2_0", SourceType::kTq2_0},
-    {42, "Q2_0", SourceType::kQ2_0}};
+    {0, "F32", SourceType::kF32},           {1, "F16", SourceType::kF16},
+    {8, "Q8_0", SourceType::kQ8_0},         {26, "I32", SourceType::kI32},
+    {28, "F64", SourceType::kF64},          {30, "BF16", SourceType::kBf16},
+    {34, "TQ1_0", SourceType::kTq1_0},      {35, "TQ2_0", SourceType::kTq2_0},
+    {39, "MXFP4", SourceType::kBlockMxfp4}, {42, "Q2_0", SourceType::kQ2_0}};
 
 struct TypeName {
   uint32_t id;
@@ -54,8 +54,8 @@ constexpr TypeName kOthers[] = {
     {2, "Q4_0"},    {3, "Q4_1"},     {6, "Q5_0"},   {7, "Q5_1"},    {9, "Q8_1"},   {10, "Q2_K"},
     {11, "Q3_K"},   {12, "Q4_K"},    {13, "Q5_K"},  {14, "Q6_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"},
     {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},
-    {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},   {27, "I64"},    {29, "IQ1_M"}, {39, "MXFP4"},
-    {40, "NVFP4"},  {41, "Q1_0"}};
+    {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},   {27, "I64"},    {29, "IQ1_M"}, {36, "I2_S"},
+    {37, "I8_S"},   {38, "TL1"},     {40, "NVFP4"}, {41, "Q1_0"}};
 
 // Reads forwards through a window of the file.
 class Cursor {
@@ -190,7 +190,7 @@ SourceType source_type(const Cursor& in, uint32_t id, const std::string& tensor)
     if (type.id == id) name = type.name;
   }
   fail(MOE_ERR_UNSUPPORTED,
-       "%s: tensor %.100s has type %s; F32, F16, BF16, Q8_0, TQ1_0, TQ2_0 and Q2_0 are read",
+       "%s: tensor %.100s has type %s; F32, F16, BF16, Q8_0, MXFP4, TQ1_0, TQ2_0 and Q2_0 are read",
        in.path().c_str(), tensor.c_str(), name.c_str());
 }
 

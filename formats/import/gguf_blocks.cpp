@@ -1,5 +1,7 @@
 #include "formats/import/gguf_blocks.h"
 
+#include <cmath>
+
 namespace moe {
 namespace {
 
@@ -50,6 +52,17 @@ void read_q2_0(const uint8_t* block, int n, float* to) {
   }
 }
 
+// exponent of 2 plus 127, then 16 bytes of FP4 (E2M1): elements i and i + 16
+void read_mxfp4(const uint8_t* block, float* to) {
+  constexpr float kValues[] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
+                               -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+  const float scale = std::ldexp(1.0f, block[0] - 127);
+  for (int i = 0; i < 16; ++i) {
+    to[i] = kValues[block[1 + i] & 15] * scale;
+    to[16 + i] = kValues[block[1 + i] >> 4] * scale;
+  }
+}
+
 }  // namespace
 
 void read_blocks(SourceType type, const void* from, size_t n, float* to) {
@@ -62,6 +75,8 @@ void read_blocks(SourceType type, const void* from, size_t n, float* to) {
       read_tq1_0(block, to);
     } else if (type == SourceType::kTq2_0) {
       read_tq2_0(block, to);
+    } else if (type == SourceType::kBlockMxfp4) {
+      read_mxfp4(block, to);
     } else {
       read_q2_0(block, static_cast<int>(info.block), to);
     }

@@ -27,6 +27,7 @@ constexpr SourceTypeInfo kTypes[] = {{SourceType::kBool, "BOOL", 1, false},
                                      {SourceType::kTq1_0, "TQ1_0", 54, true, 256},
                                      {SourceType::kTq2_0, "TQ2_0", 66, true, 256},
                                      {SourceType::kQ2_0, "Q2_0", 18, true, 64},
+                                     {SourceType::kBlockMxfp4, "MXFP4", 17, true, 32},
                                      {SourceType::kQ2_0Group128, "Q2_0", 34, true, 128}};
 
 float from_bf16(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
@@ -126,6 +127,7 @@ bool convert_to_f32(SourceType type, const void* from, size_t n, float* to) {
     case SourceType::kTq1_0:
     case SourceType::kTq2_0:
     case SourceType::kQ2_0:
+    case SourceType::kBlockMxfp4:
     case SourceType::kQ2_0Group128:
       read_blocks(type, from, n / source_type_info(type).block, to);
       return true;

@@ -28,6 +28,7 @@ enum class SourceType : uint8_t {
   kTq1_0,
   kTq2_0,
   kQ2_0,
+  kBlockMxfp4,   // GGUF's: the exponent lies in front of its block
   kQ2_0Group128  // the same type number in files of its first users
 };
 

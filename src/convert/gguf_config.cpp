@@ -21,7 +21,8 @@ constexpr Arch kArchs[] = {
     {"qwen3", "qwen3", "", false, -1},       {"qwen2moe", "qwen2_moe", "", false, 0},
     {"qwen3moe", "qwen3_moe", "", false, 1}, {"olmoe", "olmoe", "", false, 0},
     {"granite", "granite", "", true, -1},    {"granitemoe", "granitemoe", "", true, -1},
-    {"maple", "maple", "", false, 1}};
+    {"maple", "maple", "", false, 1},        {"gpt-oss", "gpt_oss", "", false, -1},
+    {"bitnet", "llama", "", false, -1},      {"bitnet-b1.58", "bitnet", "", false, -1}};
 
 // Keys behind "ARCH." that have one meaning in all of them.
 struct Key {
@@ -68,6 +69,8 @@ class ConfigBuilder {
     if (!moe) c.erase("num_experts_per_tok");
     read_shapes();
     read_rope();
+    if (is("gpt-oss")) read_gpt_oss();
+    if (is("bitnet") || is("bitnet-b1.58")) read_bitnet();
     read_windows();
     read_tokens();
     check_constants();
@@ -98,6 +101,33 @@ class ConfigBuilder {
   const Json& at(const std::string& key) { return all_.value().at(arch_.name + ("." + key)); }
   JsonNode node(const std::string& key) { return all_.at((arch_.name + ("." + key)).c_str()); }
 
+  bool is(const char* arch) const { return std::string_view(arch_.name) == arch; }
+
+  void read_gpt_oss() {
+    config_["num_local_experts"] = config_["num_experts"];
+    config_.erase("num_experts");
+    config_.erase("moe_intermediate_size");  // said twice
+    if (config_.contains("rope_scaling")) config_["rope_scaling"]["truncate"] = false;
+  }
+
+  // llama.cpp's name is for 1bitLLM's models, bitnet.cpp's for BitNet b1.58 2B-4T. Both multiply
+  // ternary weights, whatever stores them, with activations of 8 bits a token.
+  void read_bitnet() {
+    for (const auto& [name, tensor] : checkpoint_.tensors()) {
+      if (tensor.type != SourceType::kBlockMxfp4) continue;
+      fail(MOE_ERR_UNSUPPORTED, "tensor %.200s: type TL2 of bitnet.cpp is not supported",
+           name.c_str());
+    }
+    if (is("bitnet")) {
+      config_["weight_bits"] = 1;
+      return;
+    }
+    config_["hidden_act"] = "relu2";
+    config_["quantization_config"] = {{"quant_method", "bitnet"},
+                                      {"linear_class", "autobitlinear"},
+                                      {"quantization_mode", "online"}};
+  }
+
   // What older files leave to the shapes.
   void read_shapes() {
     Json& c = config_;
@@ -114,7 +144,10 @@ class ConfigBuilder {
       if (c.contains("moe_intermediate_size")) c["intermediate_size"] = c["moe_intermediate_size"];
       c.erase("moe_intermediate_size");
     }
-    if (type != "qwen2" && type != "qwen2_moe" && type != "maple" && find("blk.0.attn_q.bias")) {
+    if (type == "gpt_oss") {
+      c["attention_bias"] = find("blk.0.attn_q.bias") != nullptr;
+    } else if (type != "qwen2" && type != "qwen2_moe" && type != "maple" &&
+               find("blk.0.attn_q.bias")) {
       c["attention_bias"] = true;
     }
     if (type == "qwen2_moe") c["qkv_bias"] = find("blk.0.attn_q.bias") != nullptr;

@@ -15,6 +15,12 @@ constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+#define MOE_UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
+#define MOE_LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+#define MOE_CONTRACTION R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+constexpr const char* kO200k = R"([^\r\n\p{L}\p{N}]?)" MOE_UPPER "*" MOE_LOWER "+" MOE_CONTRACTION
+                               R"(|[^\r\n\p{L}\p{N}]?)" MOE_UPPER "+" MOE_LOWER "*" MOE_CONTRACTION
+                               R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // How a text is cut before pairs are merged, by tokenizer.ggml.pre.
 struct Pre {
@@ -34,6 +40,7 @@ constexpr Pre kPres[] = {{"gpt-2", nullptr, false, false, false, false},
                          {"smaug-bpe", kLlama3, false, false, false, false},
                          {"qwen2", kQwen2, false, true, false, false},
                          {"deepseek-r1-qwen", kQwen2, false, true, false, false},
+                         {"gpt-4o", kO200k, false, false, false, false},
                          {"starcoder", nullptr, true, false, false, false},
                          {"refact", nullptr, true, false, false, false},
                          {"smollm", nullptr, true, false, false, false}};

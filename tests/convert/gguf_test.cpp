@@ -121,7 +121,7 @@ TEST_F(GgufTest, RefusesWhatIsWrong) {
   GgufBuilder k;
   k.tensor("blk.0.attn_q.weight", 12, {256}, std::string(144, '\0'));
   EXPECT_NE(header_error(k.file(), MOE_ERR_UNSUPPORTED)
-                .find("tensor blk.0.attn_q.weight has type Q4_K; F32, F16, BF16, Q8_0, TQ1_0"),
+                .find("tensor blk.0.attn_q.weight has type Q4_K; F32, F16, BF16, Q8_0, MXFP4"),
             std::string::npos);
   GgufBuilder rows;
   rows.tensor("t", 8, {2, 48}, std::string(102, '\0'));
@@ -159,6 +159,15 @@ TEST_F(GgufTest, BlocksAreNumbers) {
   EXPECT_EQ(tq1_0[240 + 2], -0.5f);
   EXPECT_EQ(tq1_0[244 + 2], 0.5f);
   EXPECT_EQ(tq1_0[248 + 2], 0.0f);
+
+  // FP4: elements i and i + 16 share a byte.
+  std::string fp4(1, static_cast<char>(126));  // 1/2
+  for (int i = 0; i < 16; ++i) fp4 += static_cast<char>(i << 4 | (15 - i));
+  const std::vector<float> mxfp4 = floats(39, 32, fp4);
+  EXPECT_EQ(mxfp4[0], -3.0f);
+  EXPECT_EQ(mxfp4[14], 0.25f);
+  EXPECT_EQ(mxfp4[16 + 7], 3.0f);
+  EXPECT_EQ(mxfp4[16 + 9], -0.25f);
 }
 
 // Blocks of 64 and of 128 share a type number; the room between tensors tells which they are.
@@ -220,6 +229,16 @@ TEST_F(GgufTest, WhatIsNotUnderstoodIsNamed) {
   b.strings("tokenizer.ggml.tokens", {"a"});
   b.strings("tokenizer.ggml.merges", {});
   expect(b, MOE_ERR_UNSUPPORTED, "tokenizer.ggml.pre \"surprise\" is not known");
+  GgufBuilder bitnet;
+  bitnet.string("general.architecture", "bitnet-b1.58");
+  bitnet.tensor("blk.0.attn_q.weight", 36, {4, 32}, std::string(64, '\0'));
+  expect(bitnet, MOE_ERR_UNSUPPORTED, "tensor blk.0.attn_q.weight has type I2_S;");
+  GgufBuilder tl2;
+  tl2.string("general.architecture", "bitnet-b1.58");
+  tl2.u32("bitnet-b1.58.attention.head_count", 4);
+  tl2.u32("bitnet-b1.58.embedding_length", 32);
+  tl2.tensor("blk.0.attn_q.weight", 39, {4, 32}, std::string(68, '\0'));
+  expect(tl2, MOE_ERR_UNSUPPORTED, "tensor blk.0.attn_q.weight: type TL2 of bitnet.cpp");
   GgufBuilder other;
   other.string("general.architecture", "mamba");
   expect(other, MOE_ERR_UNSUPPORTED, "unknown architecture \"mamba\"; known: llama, qwen2");

@@ -216,11 +216,11 @@ CASES = [
 ]
 
 
-def gguf_case(name, family, outtype, config=None, tokenizer=None, pre=None, inner=make_transformers, **kw):
+def gguf_case(name, family, outtype, config=None, tokenizer=None, pre=None, inner=make_transformers, arch=None, **kw):
     config = dict(config or {}, **(dict(vocab_size=400) if tokenizer else {}))
     kw.setdefault("vocab_size", config.get("vocab_size", SIZES["vocab_size"]))
     return Case("gguf_" + name, family, config, gguf=True, tokenizer=tokenizer,
-                make=gguf_files.make(inner, outtype, tokenizer, pre), **kw)
+                make=gguf_files.make(inner, outtype, tokenizer, pre, arch), **kw)
 
 
 CASES += [
@@ -236,6 +236,13 @@ CASES += [
     gguf_case("olmoe", "Olmoe", "bf16", MOE),
     gguf_case("granite", "Granite", "bf16", dict(GRANITE)),
     gguf_case("granitemoe", "GraniteMoe", "bf16", dict(GRANITE, **LOCAL, tie_word_embeddings=True)),
+    gguf_case("gpt_oss", "GptOss", "bf16", GPT_OSS, "o200k", "gpt-4o"),
+    gguf_case("gpt_oss_mxfp4", "GptOss", "bf16", inner=quantised.make_mxfp4),
+    gguf_case("bitnet", "BitNet", "f32", inner=quantised.make_one_bit, convert=A8["convert"],
+              tolerance=A8["tolerance"], tolerance_kv16=A8["tolerance_kv16"]),
+    gguf_case("bitnet_2b", "BitNet", "f32", inner=quantised.make_bitnet_first_names,
+              arch="bitnet-b1.58", convert=A8["convert"], tolerance=A8["tolerance"],
+              tolerance_kv16=A8["tolerance_kv16"]),
     gguf_case("maple", "Maple", "bf16", inner=maple.make, convert=TERNARY, lossless=True),
     gguf_case("bonsai_q2_0", "Qwen3", "q2_0", inner=quantised.make_bonsai, convert=TERNARY, lossless=True,
               golden=True),

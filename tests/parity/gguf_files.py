@@ -43,16 +43,18 @@ def pack_q2_0(weights):
     return packed.reshape(*weights.shape[:-1], -1)
 
 
-def to_q2_0(reader, out):
-    """The same file with the layers' matrices as Q2_0, which the converter does not write."""
+def rewrite(reader, out, q2_0, new_arch):
+    """The same file with the layers' matrices as Q2_0, which the converter does not write, or for another program."""
     import gguf
-    writer = gguf.GGUFWriter(out, reader.fields["general.architecture"].contents())
+    arch = reader.fields["general.architecture"].contents()
+    writer = gguf.GGUFWriter(out, new_arch or arch)
     for name, field in reader.fields.items():
         if not name.startswith("GGUF.") and name != "general.architecture":
             sub = field.types[1] if len(field.types) > 1 else None
+            name = name.replace(arch + ".", (new_arch or arch) + ".")
             writer.add_key_value(name, field.contents(), field.types[0], sub)
     for t in reader.tensors:
-        if t.name.startswith("blk.") and len(t.shape) > 1:
+        if q2_0 and t.name.startswith("blk.") and len(t.shape) > 1:
             weights = gguf.quants.dequantize(t.data, t.tensor_type)
             writer.add_tensor(t.name, pack_q2_0(weights), raw_dtype=gguf.GGMLQuantizationType.Q2_0)
         else:
@@ -83,17 +85,17 @@ def add_tokenizer(folder, name):
               open(os.path.join(folder, "tokenizer_config.json"), "w"))
 
 
-def make(inner, outtype, tokenizer=None, pre=None):
-    """The checkpoint of `inner` as one GGUF file in the folder, instead of safetensors."""
+def make(inner, outtype, tokenizer=None, pre=None, arch=None):
+    """The checkpoint of `inner` as one GGUF file in the folder, instead of safetensors. `arch`: its name there."""
     def make_file(case, folder):
         reference = inner(case, folder)
         if tokenizer:
             add_tokenizer(folder, tokenizer)
         out = os.path.join(folder, "model.gguf")
         reader = llama_cpp_convert(folder, out, "bf16" if outtype == "q2_0" else outtype, pre)
-        if outtype == "q2_0":
-            to_q2_0(reader, out + ".q2_0")
-            os.replace(out + ".q2_0", out)
+        if outtype == "q2_0" or arch:
+            rewrite(reader, out + ".new", outtype == "q2_0", arch)
+            os.replace(out + ".new", out)
         if outtype == "q8_0":
             read_back(reader, reference.model, len(reference.model.model.layers))
         for name in os.listdir(folder):

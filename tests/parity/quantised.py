@@ -89,19 +89,31 @@ def make_bitnet_packed(linear_class):
     return make
 
 
-def make_one_bit(case, folder):
-    """1bitLLM's layout: Llama by name, with two more norms and weights rounded in every forward pass."""
-    model = bitnet_model(case, folder, hidden_act="silu", tie_word_embeddings=True)
+def first_names(folder, dtype):
+    """1bitLLM's names of the two more norms, which llama.cpp's converter knows. It rounds scales to `dtype`."""
     path = os.path.join(folder, "model.safetensors")
     rename = {"attn_sub_norm": "inner_attn_ln", "ffn_sub_norm": "ffn_layernorm"}
     tensors = {}
     for name, tensor in load_file(path).items():
         for old, new in rename.items():
             name = name.replace(old, new)
-        tensors[name] = tensor.half()
+        tensors[name] = tensor.to(dtype)
     save_file(tensors, path)
+
+
+def make_bitnet_first_names(case, folder):
+    reference = make_bitnet_online(case, folder)
+    first_names(folder, torch.float32)
+    edit_config(folder, quantization_config="drop")
+    return reference
+
+
+def make_one_bit(case, folder):
+    """1bitLLM's layout: Llama by name, with two more norms and weights rounded in every forward pass."""
+    model = bitnet_model(case, folder, hidden_act="silu", tie_word_embeddings=True)
+    first_names(folder, torch.float32 if case.gguf else torch.float16)
     edit_config(folder, model_type="llama", architectures=["BitnetForCausalLM"], weight_bits=1, input_bits=8,
-                rope_theta=10000.0, rope_parameters="drop", rope_scaling=None, dtype="float16")
+                rope_theta=10000.0, rope_parameters="drop", rope_scaling=None, dtype="float32" if case.gguf else "float16")
     model.model.rotary_emb = tr.models.llama.modeling_llama.LlamaRotaryEmbedding(
         tr.LlamaConfig(**small(case)))
     quantise_online(model)

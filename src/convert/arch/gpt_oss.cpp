@@ -31,7 +31,14 @@ constexpr TensorName kNames[] = {
      {.stacked = true, .packing = Packing::kMxfp4}},
     {"moe.experts.gate.bias", "mlp.experts.gate_up_proj_bias", pair(0, false, Packing::kNone)},
     {"moe.experts.up.bias", "mlp.experts.gate_up_proj_bias", pair(1, false, Packing::kNone)},
-    {"moe.experts.down.bias", "mlp.experts.down_proj_bias", {.stacked = true}}};
+    {"moe.experts.down.bias", "mlp.experts.down_proj_bias", {.stacked = true}},
+    // GGUF's, renamed
+    {"attention.sinks", "self_attn.sinks.weight"},
+    {"moe.router.weight", "mlp.gate.weight"},
+    {"moe.router.bias", "mlp.gate.bias"},
+    {"moe.experts.gate.bias", "mlp.experts.gate_exps.bias", {.stacked = true}},
+    {"moe.experts.up.bias", "mlp.experts.up_exps.bias", {.stacked = true}},
+    {"moe.experts.down.bias", "mlp.experts.down_exps.bias", {.stacked = true}}};
 
 }  // namespace
 

@@ -8,8 +8,11 @@ namespace {
 
 constexpr float kTheta = 10000;  // of files from before the key
 
+// The second two are GGUF's, renamed.
 constexpr TensorName kSubNorms[] = {{"attention.sub_norm.weight", "self_attn.inner_attn_ln.weight"},
-                                    {"ffn.sub_norm.weight", "mlp.ffn_layernorm.weight"}};
+                                    {"ffn.sub_norm.weight", "mlp.ffn_layernorm.weight"},
+                                    {"attention.sub_norm.weight", "self_attn.attn_sub_norm.weight"},
+                                    {"ffn.sub_norm.weight", "mlp.ffn_sub_norm.weight"}};
 
 // 1bitLLM's BitNet b1.58 (Ma et al. 2024): unquantised weights that every forward pass rounds, and
 // a norm in front of both output projections.
