@@ -74,6 +74,10 @@ Status CudaDevice::open_parts(CudaStream& s) {
   if (s.bytes == 0) return Status::error(MOE_ERR_RANGE, "stream: sizes are negative or overflow");
   MOE_TRY(alloc(s.bytes, &s.memory));
   lay_out_scratch(s);
+  const auto arrived =
+      static_cast<size_t>(attention_arrived_ints(s.shape.max_rows, s.shape.max_heads));
+  MOE_TRY(cuda_status(cudaMemsetAsync(s.scratch.arrived, 0, arrived * sizeof(int32_t), s.stream),
+                      "clearing counters"));
   MOE_TRY(open_arena(memory_, arena_bytes(s.shape), &s.arena));
   void* words = nullptr;
   MOE_TRY(cuda_status(cudaMallocHost(&words, sizeof(HostWords)), "pinned host memory"));

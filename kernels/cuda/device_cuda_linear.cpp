@@ -126,6 +126,7 @@ void CudaDevice::attention(Stream& stream, const AttentionOp& op) {
   on_device.op.rows = device_rows(s, op.rows, op.n_rows);
   on_device.op.caches = place_array(s, op.caches, static_cast<size_t>(n_sessions));
   on_device.partial = s.scratch.partial;
+  on_device.arrived = s.scratch.arrived;
   if (!s.live()) return;
   s.check(attend(s.stream, on_device), "attention");
 }

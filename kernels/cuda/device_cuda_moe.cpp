@@ -24,6 +24,7 @@ struct MoeCall {
   int32_t max_k = 0;
   uint64_t* n_positive = nullptr;     // on the device, or null
   uint64_t activations_per_pair = 0;  // what n_positive is a part of
+  bool grouped = false;               // the pairs of all tokens are sorted already
 };
 
 /// The pairs that one pass computes, and their experts.
@@ -273,6 +274,11 @@ Routing routing_of(MoeCall& call) {
   return r;
 }
 
+// Tokens whose pairs are computed at once.
+int32_t chunk_tokens(const MoeCall& call) {
+  return std::max(1, call.s.pair_capacity / std::max(1, call.max_k));
+}
+
 void route_layer(MoeCall& call) {
   CudaStream& s = call.s;
   compute_scores(call);
@@ -289,7 +295,12 @@ void route_layer(MoeCall& call) {
   route.floats = s.scratch.route_floats;
   route.ints = s.scratch.route_ints;
   route.fault = &s.words->fault;
-  s.check(route_tokens(s.stream, route), "routing");
+  call.grouped = call.n_tokens <= chunk_tokens(call);
+  if (call.grouped) {
+    s.check(route_and_group(s.stream, route, s.scratch.pairs, s.scratch.group_scratch), "routing");
+  } else {
+    s.check(route_tokens(s.stream, route), "routing");
+  }
 }
 
 template <class T>
@@ -308,8 +319,9 @@ Routing slice(const Routing& all, int32_t first, int32_t n) {
   return r;
 }
 
-// sum (n_tokens, d_in) = what the experts give, a chunk of tokens at a time.
-void run_experts(MoeCall& call, float* sum) {
+// sum (n_tokens, d_in) = what the experts give, a chunk of tokens at a time; `whole`: y of the
+// layer at once.
+void run_experts(MoeCall& call, float* sum, bool whole) {
   CudaStream& s = call.s;
   const Routing routing = routing_of(call);
   const LayerTable* table = nullptr;
@@ -322,15 +334,17 @@ void run_experts(MoeCall& call, float* sum) {
     return;
   }
   const float* subs = call.subs;
-  const int32_t chunk = std::max(1, s.pair_capacity / std::max(1, call.max_k));
+  const int32_t chunk = chunk_tokens(call);
   for (int32_t first = 0; first < call.n_tokens && s.live(); first += chunk) {
     const int32_t n = std::min(chunk, call.n_tokens - first);
     const int64_t at = static_cast<int64_t>(first) * call.d_in;
     const Routing part = slice(routing, first, n);
     const PairLists& pairs = s.scratch.pairs;
     call.subs = subs + at;
-    s.check(group_pairs(s.stream, part, call.op.n_experts, pairs, s.scratch.group_scratch),
-            "grouping by expert");
+    if (!call.grouped) {
+      s.check(group_pairs(s.stream, part, call.op.n_experts, pairs, s.scratch.group_scratch),
+              "grouping by expert");
+    }
     if (!s.live()) break;
     Pass pass;
     pass.table = table;
@@ -364,7 +378,13 @@ void run_experts(MoeCall& call, float* sum) {
     add.outputs = s.scratch.outputs;
     add.subtract = stack ? call.subs : nullptr;
     add.d = call.d_in;
-    add.sum = sum + at;
+    if (whole) {
+      add.y = call.op.y + at;
+      add.accumulate = call.op.accumulate;
+      add.scale = call.op.scale;
+    } else {
+      add.sum = sum + at;
+    }
     s.check(combine(s.stream, add), "adding up the experts");
   }
   call.subs = subs;
@@ -426,7 +446,9 @@ void run_moe(MoeCall& call) {
     call.subs = s.scratch.head;
   }
   route_layer(call);
-  run_experts(call, s.scratch.routed);
+  const bool experts_alone = op.merge.empty() && op.shared == nullptr;
+  run_experts(call, s.scratch.routed, experts_alone);
+  if (experts_alone) return;
   MergeOp merge;
   merge.sum = s.scratch.routed;
   if (!op.merge.empty()) {

@@ -71,6 +71,7 @@ size_t carve(CudaStream& s, uint8_t* base) {
   c.take(&m.outputs, pairs, d);
   c.take(&m.stack_in, pairs, d);
   c.take(&m.partial, attention_partial_floats(shape.max_rows, shape.max_heads, shape.max_head_dim));
+  c.take(&m.arrived, attention_arrived_ints(shape.max_rows, shape.max_heads));
   c.take(&m.scores, tokens, experts);
   c.take(&m.cosine, tokens, shape.max_d_e);
   c.take(&m.routing.expert, slots);

@@ -9,18 +9,19 @@ namespace moe::cuda {
 
 /// Device memory between operations. "pairs" are (token, expert) pairs computed at once.
 struct Scratch {
-  BatchRow* rows = nullptr;   // (max_rows) of the step
-  float* normed = nullptr;    // (max_rows, widest input)
-  MatmulInput in;             // codes of rows or (sub-)tokens
-  MatmulInput mid;            // codes of pairs
-  float* head = nullptr;      // (max_rows, d_model): MH-MoE's head output, later the merge output
-  float* routed = nullptr;    // (max_rows, d_model): sum of the experts
-  float* shared = nullptr;    // (max_rows, d_model): shared expert's output
-  float* gate = nullptr;      // (max_rows): shared expert's gate
-  float* hidden = nullptr;    // (pairs, max_d_ff)
-  float* outputs = nullptr;   // (pairs, d_model), of X-MoE: the residual stream
-  float* stack_in = nullptr;  // (pairs, d_model): X-MoE's normed input
-  float* partial = nullptr;   // attention
+  BatchRow* rows = nullptr;    // (max_rows) of the step
+  float* normed = nullptr;     // (max_rows, widest input)
+  MatmulInput in;              // codes of rows or (sub-)tokens
+  MatmulInput mid;             // codes of pairs
+  float* head = nullptr;       // (max_rows, d_model): MH-MoE's head output, later the merge output
+  float* routed = nullptr;     // (max_rows, d_model): sum of the experts
+  float* shared = nullptr;     // (max_rows, d_model): shared expert's output
+  float* gate = nullptr;       // (max_rows): shared expert's gate
+  float* hidden = nullptr;     // (pairs, max_d_ff)
+  float* outputs = nullptr;    // (pairs, d_model), of X-MoE: the residual stream
+  float* stack_in = nullptr;   // (pairs, d_model): X-MoE's normed input
+  float* partial = nullptr;    // attention
+  int32_t* arrived = nullptr;  // attention: zeros
 
   float* scores = nullptr;  // (tokens, max_experts)
   float* cosine = nullptr;  // (tokens, max_d_e)
