@@ -24,7 +24,9 @@ struct MoeCall {
   int32_t max_k = 0;
   uint64_t* n_positive = nullptr;     // on the device, or null
   uint64_t activations_per_pair = 0;  // what n_positive is a part of
-  bool grouped = false;               // the pairs of all tokens are sorted already
+  MatmulInput input = {};             // x as codes, as far as `have` says
+  WantedInputs have{false, false, false};
+  bool grouped = false;  // the pairs of all tokens are sorted already
 };
 
 /// The pairs that one pass computes, and their experts.
@@ -113,6 +115,21 @@ void run_stack(MoeCall& call, const Pass& pass) {
     const MatmulInput hidden = hidden_rows(call, groups, network, in, pass.expert);
     down_rows(call, groups, network, hidden, pass.outputs, true);
   }
+}
+
+// x, or n rows of it from `first` on, in the wanted precisions: what is there already, or made now.
+MatmulInput codes_of(MoeCall& call, int32_t first, int32_t n, int32_t d, const float* x,
+                     const WantedInputs& wanted) {
+  const bool there = (call.have.a8 || !wanted.a8) && (call.have.a8_block || !wanted.a8_block);
+  if (there && x == call.x && first == 0 && n == call.op.n_rows && d == call.op.d_model) {
+    MatmulInput in = call.input;
+    in.x = x;
+    in.ld_x = d;
+    return in;
+  }
+  call.have = {false, false, false};  // its memory is used again
+  return make_input(call.s, input_rows({n, nullptr}, d, x + int64_t{first} * d), wanted,
+                    call.s.scratch.in);
 }
 
 // The outputs of all pairs of a pass.
@@ -364,7 +381,7 @@ void run_experts(MoeCall& call, float* sum, bool whole) {
       if (!stack) wanted.add(table->networks[0].like.gate);
       if (!stack) wanted.add(table->networks[0].like.up);
     }
-    pass.in = make_input(s, input_rows({n, nullptr}, call.d_in, call.subs), wanted, s.scratch.in);
+    pass.in = codes_of(call, 0, n, call.d_in, call.subs, wanted);
     if (table != nullptr) {
       run_pass(call, pass);
     } else {
@@ -401,13 +418,10 @@ NetworkTable table_of(const Ffn& ffn) {
 
 // Hidden activations of op.shared for rows [first, first + n).
 MatmulInput shared_hidden(MoeCall& call, int32_t first, int32_t n, const NetworkTable& network) {
-  CudaStream& s = call.s;
   WantedInputs wanted;
   wanted.add(network.like.gate);
   wanted.add(network.like.up);
-  const float* x = call.x + static_cast<int64_t>(first) * call.op.d_model;
-  const MatmulInput in =
-      make_input(s, input_rows({n, nullptr}, call.op.d_model, x), wanted, s.scratch.in);
+  const MatmulInput in = codes_of(call, first, n, call.op.d_model, call.x, wanted);
   RowGroups groups;
   groups.rows.n = n;
   return hidden_rows(call, groups, network, in, nullptr);
@@ -432,8 +446,7 @@ void mix_heads(MoeCall& call, const Matrix& weight, const float* bias, const flo
   CudaStream& s = call.s;
   WantedInputs wanted;
   wanted.add(weight);
-  const MatmulInput in = make_input(s, input_rows({call.op.n_rows, nullptr}, call.op.d_model, x),
-                                    wanted, s.scratch.in);
+  const MatmulInput in = codes_of(call, 0, call.op.n_rows, call.op.d_model, x, wanted);
   plain_matmul(s, in, call.op.n_rows, weight, bias, y, call.op.d_model);
 }
 
@@ -464,8 +477,7 @@ void run_moe(MoeCall& call) {
   if (!op.shared_gate.empty()) {
     WantedInputs wanted;
     wanted.add(op.shared_gate);
-    const MatmulInput in =
-        make_input(s, input_rows({op.n_rows, nullptr}, op.d_model, call.x), wanted, s.scratch.in);
+    const MatmulInput in = codes_of(call, 0, op.n_rows, op.d_model, call.x, wanted);
     plain_matmul(s, in, op.n_rows, op.shared_gate, nullptr, s.scratch.gate, 1);
     merge.gate = s.scratch.gate;
   }
@@ -565,6 +577,28 @@ void run_layer(MoeCall& call) {
 
 }  // namespace
 
+// The precisions in which this layer's matrices will want x, as far as that is known before.
+WantedInputs wanted_of_layer(CudaDevice& device, const MoeOp& op) {
+  WantedInputs wanted{true, false, false};
+  if (!op.head.empty()) {
+    wanted.add(op.head);
+    return wanted;
+  }
+  const LayerTable* table = nullptr;
+  const bool known = op.n_experts > 0 && op.n_subheads == 1 && op.experts->all_stay() &&
+                     device.tables().find(*op.experts, op.n_experts, &table).ok();
+  if (known && table != nullptr && !table->stack) {
+    wanted.add(table->networks[0].like.gate);
+    wanted.add(table->networks[0].like.up);
+  }
+  if (op.shared != nullptr) {
+    wanted.add(op.shared->gate);
+    wanted.add(op.shared->up);
+  }
+  wanted.add(op.shared_gate);
+  return wanted;
+}
+
 void cuda_moe(CudaDevice& device, CudaStream& s, const MoeOp& op) {
   MoeCall call{device, s, op};
   call.x = op.x;
@@ -574,7 +608,9 @@ void cuda_moe(CudaDevice& device, CudaStream& s, const MoeOp& op) {
     InputRows rows = input_rows({op.n_rows, nullptr}, op.d_model, op.x);
     rows.norm.one = op.norm;
     rows.normed = s.scratch.normed;
-    call.x = make_input(s, rows, {true, false, false}, s.scratch.in).x;
+    call.have = wanted_of_layer(device, op);
+    call.input = make_input(s, rows, call.have, s.scratch.in);
+    call.x = call.input.x;
   }
   Counters counters(call);
   run_layer(call);
