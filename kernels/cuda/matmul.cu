@@ -20,9 +20,49 @@ bool multiplies_codes(const ProductArgs& args) {
          (m.format == FormatId::kTernary2 || m.format == FormatId::kInt8);
 }
 
+/// Blocks that occupy a large GPU.
+constexpr int64_t kWantedBlocks = 96;
+
+/// What matmul_floats.cu can multiply.
+bool multiplies_floats(const ProductArgs& args) {
+  const Matrix& m = args.outs[0].weight.matrix;
+  return !args.activated && m.act == ActPrecision::kF32 && m.scale_kind != ScaleKind::kGroup;
+}
+
+/// By how many rows a group has, and whether there are enough of them to fill the GPU. Few rows at
+/// a time read the weights again for every 32, but spread over more blocks.
+ProductKernels choose(const ProductArgs& args) {
+  const int64_t groups = args.rows.group != nullptr ? args.rows.max_groups : 1;
+  const int64_t rows = args.rows.rows.n / (groups > 0 ? groups : 1);
+  if (!multiplies_codes(args)) {
+    return rows > 32 ? ProductKernels::kManyRows : ProductKernels::kAny;
+  }
+  const int64_t blocks = product_many_blocks(args);
+  if (rows <= 32 || blocks < kWantedBlocks) return ProductKernels::kFewRows;
+  return rows >= 96 && blocks >= 4 * kWantedBlocks ? ProductKernels::kManyRowsWide
+                                                   : ProductKernels::kManyRows;
+}
+
 cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels kernels) {
-  if (kernels == ProductKernels::kAny || !multiplies_codes(args)) return product_any(stream, args);
-  return product_few(stream, args);
+  if (kernels == ProductKernels::kAuto) kernels = choose(args);
+  if (!multiplies_codes(args)) {
+    const bool many =
+        kernels == ProductKernels::kManyRows || kernels == ProductKernels::kManyRowsWide;
+    return many && multiplies_floats(args) ? product_floats(stream, args)
+                                           : product_any(stream, args);
+  }
+  switch (kernels) {
+    case ProductKernels::kFewRows:
+      return product_few(stream, args);
+    case ProductKernels::kManyRows:
+      return product_many(stream, args, false);
+    case ProductKernels::kManyRowsWide:
+      return product_many(stream, args, true);
+    case ProductKernels::kAuto:
+    case ProductKernels::kAny:
+      break;
+  }
+  return product_any(stream, args);
 }
 
 }  // namespace

@@ -74,10 +74,9 @@ __device__ __forceinline__ int32_t input_row(const RowGroups& rows, int32_t row)
   return rows.input_row != nullptr ? rows.input_row[row] : row;
 }
 
-/// The out that blockIdx.y is for. Selected value by value: an index that is known only at run
-/// time would put the arguments into local memory.
-__device__ __forceinline__ MatmulOut find_out(const ProductArgs& a, int32_t* y) {
-  const auto index = static_cast<int32_t>(blockIdx.y);
+/// The out that `index`, a blockIdx.y, is for. Selected value by value: an index that is known only
+/// at run time would put the arguments into local memory.
+__device__ __forceinline__ MatmulOut find_out(const ProductArgs& a, int32_t index, int32_t* y) {
   MatmulOut out = a.outs[0];
   *y = index;
   for (int i = 1; i < kMaxMatmulOuts; ++i) {
@@ -114,10 +113,14 @@ __device__ __forceinline__ float weight_scale(const Matrix& m, int32_t row, int3
   return m.scales[(int64_t{row / kTileRows} * n_groups + group) * kTileRows + row % kTileRows];
 }
 
-/// Stores scale * (v + bias), or adds it up.
-__device__ __forceinline__ void finish(const MatmulOut& out, float bias, bool has_bias, float v,
-                                       float* y) {
-  if (has_bias) v = v + bias;
+/// Added where there is no bias: leaves every number as it is, -0 too.
+inline constexpr float kNoBias = -0.0f;
+__device__ __forceinline__ float bias_of(const Weight& w, int32_t row) {
+  return w.bias != nullptr ? w.bias[row] : kNoBias;
+}
+
+/// Stores scale * v, or adds it up; v has its bias.
+__device__ __forceinline__ void finish(const MatmulOut& out, float v, float* y) {
   if (out.accumulate) {
     v = fused(out.scale, v, *y);
   } else if (out.scale != 1.0f) {
@@ -141,5 +144,11 @@ inline int32_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTil
 cudaError_t product_any(cudaStream_t stream, ProductArgs args);
 /// ternary2 and int8 with int8 activations; gate and up alike.
 cudaError_t product_few(cudaStream_t stream, ProductArgs args);
+/// The same; 64 rows of a group to a block, or 128 where the scales allow it.
+cudaError_t product_many(cudaStream_t stream, ProductArgs args, bool wide);
+/// Float activations, no activation function, no group scales.
+cudaError_t product_floats(cudaStream_t stream, ProductArgs args);
+/// How many blocks of 64 rows product_many() keeps busy.
+int64_t product_many_blocks(const ProductArgs& args);
 
 }  // namespace moe::cuda

@@ -7,7 +7,7 @@ namespace moe::cuda {
 
 /// Families of kernels, all with the same answer. A family that cannot do a product leaves it to
 /// kAny, which can do all.
-enum class ProductKernels : uint8_t { kAuto, kAny, kFewRows, kManyRows };
+enum class ProductKernels : uint8_t { kAuto, kAny, kFewRows, kManyRows, kManyRowsWide };
 
 cudaError_t matmul_with(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels);
 cudaError_t gated_matmul_with(cudaStream_t stream, const GatedOp& op, ProductKernels kernels);

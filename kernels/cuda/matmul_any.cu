@@ -99,20 +99,44 @@ struct Problem {
   int32_t tile;
   const int32_t (&rows)[kT];  // input rows
 
-  __device__ bool floats() const { return m.act == ActPrecision::kF32; }
-  __device__ Codes codes() const { return m.act == ActPrecision::kA8 ? in.a8 : in.a8_block; }
-  __device__ bool grouped() const { return m.scale_kind == ScaleKind::kGroup; }
+  __device__ __forceinline__ bool floats() const { return m.act == ActPrecision::kF32; }
+  __device__ __forceinline__ Codes codes() const {
+    return m.act == ActPrecision::kA8 ? in.a8 : in.a8_block;
+  }
+  __device__ __forceinline__ bool grouped() const { return m.scale_kind == ScaleKind::kGroup; }
   /// Inputs whose sum is scaled at once.
-  __device__ int32_t block() const {
+  __device__ __forceinline__ int32_t block() const {
     if (grouped()) return m.group;
     return m.act == ActPrecision::kA8Block ? kActBlock : m.cols;
   }
+  __device__ __forceinline__ void rows_of_floats(const float* (&x)[kT]) const {
+    MOE_CUDA_UNROLL
+    for (int t = 0; t < kT; ++t) x[t] = in.x + rows[t] * in.ld_x;
+  }
+};
 
-  __device__ void segment(int32_t k, int32_t quarter, Sums<kT>& out) const {
-    const uint8_t* w = m.tiles + tile * m.tile_stride;
-    if (floats()) {
+/// Float weights of one format.
+template <class Values>
+struct FloatKernel {
+  template <int kT>
+  static __device__ __forceinline__ void segment(const Problem<kT>& p, int32_t k, int32_t quarter,
+                                                 Sums<kT>& out) {
+    const float* x[kT];
+    p.rows_of_floats(x);
+    float_segment<Values, kT>(p.m.tiles + p.tile * p.m.tile_stride, p.m.cols, k, quarter, x, out);
+  }
+};
+
+/// Whatever the matrix says that it is.
+struct AnyKernel {
+  template <int kT>
+  static __device__ __forceinline__ void segment(const Problem<kT>& p, int32_t k, int32_t quarter,
+                                                 Sums<kT>& out) {
+    const Matrix& m = p.m;
+    const uint8_t* w = m.tiles + p.tile * m.tile_stride;
+    if (p.floats()) {
       const float* x[kT];
-      for (int t = 0; t < kT; ++t) x[t] = in.x + rows[t] * in.ld_x;
+      p.rows_of_floats(x);
       switch (m.format) {
         case FormatId::kTernary2:
           return decoded_segment<Ternary2Quads, kT>(w, m.cols, k, quarter, x, out);
@@ -131,9 +155,10 @@ struct Problem {
       }
       return;
     }
-    const Codes c = codes();
+    const Codes c = p.codes();
     const int8_t* x[kT];
-    for (int t = 0; t < kT; ++t) x[t] = c.codes + rows[t] * c.ld;
+    MOE_CUDA_UNROLL
+    for (int t = 0; t < kT; ++t) x[t] = c.codes + p.rows[t] * c.ld;
     if (m.format == FormatId::kTernary2) {
       integer_segment<Ternary2Quads, kT>(w, m.cols, k, quarter, x, out);
     } else if (m.format == FormatId::kTernary3) {
@@ -148,7 +173,7 @@ struct Problem {
 class Chain {
  public:
   template <int kT>
-  __device__ Chain(const Problem<kT>& p, int32_t row, int32_t input)
+  __device__ __forceinline__ Chain(const Problem<kT>& p, int32_t row, int32_t input)
       : m_(p.m),
         row_(row),
         floats_(p.floats()),
@@ -161,7 +186,7 @@ class Chain {
     sx_ = c.scales + int64_t{input} * n_act_scales(p.m);
   }
 
-  __device__ void add(uint32_t bits, int32_t segment) {
+  __device__ __forceinline__ void add(uint32_t bits, int32_t segment) {
     if (floats_) {
       sum_ = sum_ + __uint_as_float(bits);
     } else {
@@ -170,7 +195,7 @@ class Chain {
     if (per_block_ != 0 && (segment + 1) % per_block_ == 0) close(segment);
   }
 
-  __device__ float result(int32_t last_segment) {
+  __device__ __forceinline__ float result(int32_t last_segment) {
     if (floats_ && !grouped_) return sum_ * weight_scale(m_, row_, 0);
     if (per_block_ == 0 || (last_segment + 1) % per_block_ != 0) close(last_segment);
     return inside_ ? total_ : total_ * weight_scale(m_, row_, 0);
@@ -178,7 +203,7 @@ class Chain {
 
  private:
   // Ends a block of inputs that share their scales.
-  __device__ void close(int32_t segment) {
+  __device__ __forceinline__ void close(int32_t segment) {
     const int32_t k = segment * kSegment;
     const float sw = inside_ ? weight_scale(m_, row_, grouped_ ? k / m_.group : 0) : 1.0f;
     if (floats_) {
@@ -208,21 +233,23 @@ class Chain {
 
 /// x W^T for output (row threadIdx.x % 16 of the tile, token threadIdx.x / 16); other threads get
 /// 0.
-template <int kT>
-__device__ float product(const Problem<kT>& p, uint32_t (&partial)[kRound][kT][kTileRows]) {
+template <class Kernel, int kT>
+__device__ __forceinline__ float product(const Problem<kT>& p,
+                                         uint32_t (&partial)[kRound][kT][kTileRows]) {
   const auto thread = static_cast<int32_t>(threadIdx.x);
   const int32_t n_segments = (p.m.cols + kSegment - 1) / kSegment;
   const bool mine = thread < kTileRows * kT;
   const int32_t row = thread % kTileRows;
   const int32_t token = mine ? thread / kTileRows : 0;
   int32_t input = p.rows[0];
+  MOE_CUDA_UNROLL
   for (int t = 1; t < kT; ++t) input = token == t ? p.rows[t] : input;
   Chain chain(p, p.tile * kTileRows + row, input);
   for (int32_t first = 0; first < n_segments; first += kRound) {
     const int32_t segment = first + thread / 4;
     if (segment < n_segments) {
       Sums<kT> sums;
-      p.segment(segment * kSegment, thread % 4, sums);
+      Kernel::segment(p, segment * kSegment, thread % 4, sums);
       MOE_CUDA_UNROLL
       for (int t = 0; t < kT; ++t) {
         MOE_CUDA_UNROLL
@@ -239,14 +266,13 @@ __device__ float product(const Problem<kT>& p, uint32_t (&partial)[kRound][kT][k
   return mine ? chain.result(n_segments - 1) : 0.0f;
 }
 
-template <int kT>
-__global__ void __launch_bounds__(kThreads) any_rows(const ProductArgs a) {
+template <class Kernel, int kT>
+__global__ void __launch_bounds__(kThreads, 2) any_rows(const ProductArgs a) {
   __shared__ uint32_t partial[kRound][kT][kTileRows];
   RowChunk chunk;
   if (!find_chunk<kT>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;
   int32_t tile;
-  const MatmulOut out = find_out(a, &tile);
-  const Weight w = find_weight(out, chunk.matrix);
+  const MatmulOut out = find_out(a, static_cast<int32_t>(blockIdx.y), &tile);
   int32_t rows[kT];
   MOE_CUDA_UNROLL
   for (int t = 0; t < kT; ++t) {
@@ -257,32 +283,39 @@ __global__ void __launch_bounds__(kThreads) any_rows(const ProductArgs a) {
   const auto thread = static_cast<int32_t>(threadIdx.x);
   const int32_t row = tile * kTileRows + thread % kTileRows;
   const int32_t token = chunk.begin + thread / kTileRows;
-  const bool mine = thread < kTileRows * kT && token < chunk.end && row < w.matrix.rows;
-  float v = product<kT>({a.in, w.matrix, tile, rows}, partial);
+  const bool mine = thread < kTileRows * kT && token < chunk.end && row < out.weight.matrix.rows;
+  float gate = 0;
+  float v = 0;
+  MOE_CUDA_NO_UNROLL
+  for (int pass = a.gated ? 0 : 1; pass < 2; ++pass) {  // the gate's, then the one of all
+    const Weight w = pass == 0 ? find_weight(a.gate, chunk.matrix) : find_weight(out, chunk.matrix);
+    gate = v;
+    v = product<Kernel, kT>({a.in, w.matrix, tile, rows}, partial);
+    if (mine) v = v + bias_of(w, row);
+  }
   float* y = out.y + token * out.ld_y + row;
   if (!a.activated) {
-    if (mine) finish(out, w.bias != nullptr ? w.bias[row] : 0.0f, w.bias != nullptr, v, y);
+    if (mine) finish(out, v, y);
     return;
   }
-  if (mine && w.bias != nullptr) v = v + w.bias[row];
   uint32_t positive = 0;
-  if (!a.gated) {
-    if (mine) *y = activate_plain(a.act, v, &positive);
-  } else {
-    const Weight g = find_weight(a.gate, chunk.matrix);
-    float gate = product<kT>({a.in, g.matrix, tile, rows}, partial);
-    if (mine && g.bias != nullptr) gate = gate + g.bias[row];
+  if (a.gated) {
     if (mine) *y = activate_gated(a.act, gate, v, &positive);
+  } else {
+    if (mine) *y = activate_plain(a.act, v, &positive);
   }
   add_positive(a.n_positive, positive);
 }
 
-template <int kT>
+template <class Kernel>
 cudaError_t start(cudaStream_t stream, const ProductArgs& args, int32_t blocks_y) {
-  const int64_t chunks = n_chunks(args.rows, kT);
-  return launch(any_rows<kT>,
-                {dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(blocks_y)), kThreads, 0},
-                stream, args);
+  const int64_t groups = args.rows.group != nullptr ? args.rows.max_groups : 1;
+  const auto grid = [&](int32_t chunk) {
+    const int64_t chunks = n_chunks(args.rows, chunk);
+    return Grid{dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(blocks_y)), kThreads, 0};
+  };
+  if (args.rows.rows.n <= groups) return launch(any_rows<Kernel, 1>, grid(1), stream, args);
+  return launch(any_rows<Kernel, 4>, grid(4), stream, args);
 }
 
 }  // namespace
@@ -293,9 +326,17 @@ cudaError_t product_any(cudaStream_t stream, ProductArgs args) {
     args.first_y[i] = y;
     y += n_tiles(args.outs[i].weight.matrix);
   }
-  const int64_t groups = args.rows.group != nullptr ? args.rows.max_groups : 1;
-  if (args.rows.rows.n <= groups) return start<1>(stream, args, y);
-  return start<4>(stream, args, y);
+  if (args.gated) return start<AnyKernel>(stream, args, y);
+  switch (args.outs[0].weight.matrix.format) {
+    case FormatId::kF32:
+      return start<FloatKernel<F32Values>>(stream, args, y);
+    case FormatId::kBf16:
+      return start<FloatKernel<Bf16Values>>(stream, args, y);
+    case FormatId::kF16:
+      return start<FloatKernel<F16Values>>(stream, args, y);
+    default:
+      return start<AnyKernel>(stream, args, y);
+  }
 }
 
 }  // namespace moe::cuda

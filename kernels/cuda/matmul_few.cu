@@ -26,45 +26,90 @@ class Ahead {
       ring_[i] = load_unit<Format, true>(tile, step_of(i / Format::kUnits), i % Format::kUnits);
     }
   }
-  /// Takes the units of place j in turn, and loads those of the step that will be next in it.
-  __device__ __forceinline__ void take(const LaneTile& tile, int j, int32_t next,
-                                       Unit (&out)[Format::kUnits]) {
+  /// The units of place j, which are those of the next step in turn.
+  __device__ __forceinline__ void take(int j, typename Format::Unit (&out)[Format::kUnits]) const {
+    MOE_CUDA_UNROLL
+    for (int u = 0; u < Format::kUnits; ++u) out[u] = ring_[j * Format::kUnits + u];
+  }
+  /// Loads into place j what will be next in it.
+  __device__ __forceinline__ void refill(const LaneTile& tile, int j, int32_t step) {
     MOE_CUDA_UNROLL
     for (int u = 0; u < Format::kUnits; ++u) {
-      out[u] = ring_[j * Format::kUnits + u];
-      ring_[j * Format::kUnits + u] = load_unit<Format, true>(tile, next, u);
+      ring_[j * Format::kUnits + u] = load_unit<Format, true>(tile, step, u);
     }
   }
 
  private:
-  Unit ring_[kRing];
+  typename Format::Unit ring_[kRing];
 };
 
-/// 16 codes of each half of a step, of one activation row; zeros where there is none.
-struct StepCodes {
-  uint4 low;
-  uint4 high;
-};
-__device__ __forceinline__ StepCodes load_codes(const int8_t* row, int32_t step, bool valid) {
-  if (row == nullptr || !valid) return {{0, 0, 0, 0}, {0, 0, 0, 0}};
-  const int8_t* p = row + int64_t{step} * kStep + threadIdx.x % 4 * 16;
-  return {load16(p), load16(p + 64)};
+/// Rows of activations as offsets, in pieces of 16 codes.
+inline constexpr uint32_t kNoRow = ~0u;
+__device__ __forceinline__ uint32_t piece_of(const ProductArgs& a, const Codes& codes, int32_t row,
+                                             int32_t end) {
+  if (row >= end) return kNoRow;
+  return static_cast<uint32_t>(input_row(a.rows, row) * (codes.ld / 16) +
+                               static_cast<int32_t>(threadIdx.x % 4));
 }
+
+/// 16 codes of half h of a step, of one activation row; zeros where there is none.
+__device__ __forceinline__ uint4 load_codes(const Codes& codes, uint32_t row, int32_t step, int h,
+                                            bool valid) {
+  if (row == kNoRow || !valid) return {0, 0, 0, 0};
+  const uint32_t piece = row + static_cast<uint32_t>(step) * (kStep / 16);
+  return load_in_turn(codes.codes + uint64_t{piece} * 16 + h * 64);
+}
+
+/// The codes that a step meets. One tile of rows has them loaded a step ahead; for more
+/// there are no registers.
+template <int kN>
+class StepCodes {
+ public:
+  __device__ __forceinline__ StepCodes(const Codes& codes, const uint32_t (&rows)[kN], int32_t step,
+                                       int32_t n_steps)
+      : codes_(codes), rows_(rows), n_steps_(n_steps) {
+    move_to(step);
+  }
+  /// Of tile n and half h, for the step that move_to() was called with.
+  __device__ __forceinline__ uint4 at(int n, int h) const {
+    if constexpr (kAhead) {
+      return ahead_[n][h];
+    } else {
+      return load_codes(codes_, rows_[n], step_, h, true);
+    }
+  }
+  __device__ __forceinline__ void move_to(int32_t step) {
+    step_ = step;
+    if constexpr (kAhead) {
+      MOE_CUDA_UNROLL
+      for (int i = 0; i < 2 * kN; ++i) {
+        ahead_[i / 2][i % 2] = load_codes(codes_, rows_[i / 2], step, i % 2, step < n_steps_);
+      }
+    }
+  }
+
+ private:
+  static constexpr bool kAhead = kN == 1;
+  const Codes& codes_;
+  const uint32_t (&rows_)[kN];
+  int32_t n_steps_;
+  int32_t step_ = 0;
+  uint4 ahead_[kAhead ? kN : 1][2];
+};
 
 /// Sums of one activation scale for all inputs.
 template <class Format, int kN>
 struct WholeSums {
   int32_t sums[kN][2][4] = {};
 
-  __device__ __forceinline__ void add(const Unit (&w)[Format::kUnits], const StepCodes (&x)[kN]) {
+  __device__ __forceinline__ void add(const typename Format::Unit (&w)[Format::kUnits],
+                                      const StepCodes<kN>& x) {
     MOE_CUDA_UNROLL
     for (int h = 0; h < 2; ++h) {
       Fragment f[2];
       half_step<Format, false>(w, h, f);
       MOE_CUDA_UNROLL
-      for (int n = 0; n < kN; ++n) {
-        multiply_half<Format::kUnsigned>(sums[n], f, h == 0 ? x[n].low : x[n].high);
-      }
+      for (int n = 0; n < kN; ++n) multiply_half<Format::kUnsigned>(sums[n], f, x.at(n, h));
     }
   }
   __device__ __forceinline__ void finish() {}
@@ -77,14 +122,16 @@ struct WholeSums<Ternary2Mma, 1> {
   int32_t sums[1][2][4] = {};
   int32_t fields[4][2][4] = {};
 
-  __device__ __forceinline__ void add(const Unit (&w)[1], const StepCodes (&x)[1]) {
-    add_field<0>(w[0], x[0].low.x, x[0].high.x);
-    add_field<1>(w[0], x[0].low.y, x[0].high.y);
-    add_field<2>(w[0], x[0].low.z, x[0].high.z);
-    add_field<3>(w[0], x[0].low.w, x[0].high.w);
+  __device__ __forceinline__ void add(const Ternary2Mma::Unit (&w)[1], const StepCodes<1>& x) {
+    const uint4 low = x.at(0, 0);
+    const uint4 high = x.at(0, 1);
+    add_field<0>(w[0], low.x, high.x);
+    add_field<1>(w[0], low.y, high.y);
+    add_field<2>(w[0], low.z, high.z);
+    add_field<3>(w[0], low.w, high.w);
   }
   template <int kField>
-  __device__ __forceinline__ void add_field(const Unit& w, uint32_t b0, uint32_t b1) {
+  __device__ __forceinline__ void add_field(const Ternary2Mma::Unit& w, uint32_t b0, uint32_t b1) {
     constexpr uint32_t kMask = 0x03030303u << (2 * kField);
     const Fragment f = {{{w.low.x & kMask, w.low.y & kMask, w.high.x & kMask, w.high.y & kMask},
                          {w.low.z & kMask, w.low.w & kMask, w.high.z & kMask, w.high.w & kMask}}};
@@ -102,34 +149,50 @@ struct WholeSums<Ternary2Mma, 1> {
 /// The warp's part of the sums: steps part, part + split, ...
 template <class Format, int kN>
 __device__ __forceinline__ void sum_steps(WholeSums<Format, kN>& sums, const LaneTile& tile,
-                                          const int8_t* const (&rows)[kN], int32_t part,
+                                          const Codes& a8, const uint32_t (&rows)[kN], int32_t part,
                                           int32_t split) {
   using Weights = Ahead<Format>;
-  constexpr bool kCodesAhead = kN <= 2;  // more do not fit into the registers
+  constexpr bool kRefillFirst = kN <= 2;  // while there are registers for both
   const int32_t n_steps = (tile.weight.matrix.cols + kStep - 1) / kStep;
   Weights ahead;
   ahead.start(tile, [=](int i) { return part + i * split; });
-  StepCodes next[kN];
-  MOE_CUDA_UNROLL
-  for (int n = 0; n < kN; ++n) next[n] = load_codes(rows[n], part, part < n_steps && kCodesAhead);
+  StepCodes<kN> codes(a8, rows, part, n_steps);
+  MOE_CUDA_NO_UNROLL
   for (int32_t first = part; first < n_steps; first += split * Weights::kSteps) {
     MOE_CUDA_UNROLL
     for (int j = 0; j < Weights::kSteps; ++j) {
       const int32_t step = first + j * split;
       if (step >= n_steps) continue;
-      Unit w[Format::kUnits];
-      ahead.take(tile, j, step + split * Weights::kSteps, w);
-      StepCodes x[kN];
-      MOE_CUDA_UNROLL
-      for (int n = 0; n < kN; ++n) {
-        x[n] = kCodesAhead ? next[n] : load_codes(rows[n], step, true);
-        if (kCodesAhead) next[n] = load_codes(rows[n], step + split, step + split < n_steps);
-      }
+      typename Format::Unit w[Format::kUnits];
+      ahead.take(j, w);
+      if (kRefillFirst) ahead.refill(tile, j, step + split * Weights::kSteps);
+      const StepCodes<kN> x = codes;
+      codes.move_to(step + split);
       sums.add(w, x);
+      if (!kRefillFirst) ahead.refill(tile, j, step + split * Weights::kSteps);
     }
   }
   sums.finish();
 }
+
+/// The pair of tiles of this warp; blockIdx.y as `index`.
+struct WarpPair {
+  MatmulOut out;
+  LaneTile tile;
+  bool live;  // there is such a pair
+
+  template <class Format, bool kGated>
+  static __device__ __forceinline__ WarpPair find(const ProductArgs& a, int32_t index,
+                                                  int32_t matrix) {
+    WarpPair p;
+    int32_t pair;
+    p.out = find_out(a, index, &pair);
+    pair = pair * (kWarps / a.split) + static_cast<int32_t>(threadIdx.x / kWarp) / a.split;
+    p.live = pair < n_pairs<kGated>(p.out.weight.matrix);
+    p.tile = find_tile<Format, kGated>(a, p.out, matrix, p.live ? pair : 0);
+    return p;
+  }
+};
 
 template <class Format, int kN, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
@@ -143,11 +206,8 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
   const int32_t lane = thread % kWarp;
   const int32_t warp = thread / kWarp;
   const int32_t part = warp % a.split;
-  int32_t pair;
-  const MatmulOut out = find_out(a, &pair);
-  pair = pair * (kWarps / a.split) + warp / a.split;
-  const bool live = pair < n_pairs<kGated>(out.weight.matrix);
-  const LaneTile tile = find_tile<Format, kGated>(a, out, chunk.matrix, live ? pair : 0);
+  const auto block = static_cast<int32_t>(blockIdx.y);
+  const WarpPair pair = WarpPair::find<Format, kGated>(a, block, chunk.matrix);
   const Codes codes = find_codes(a, ActPrecision::kA8);
 
   // What the end needs is asked for before the weights are.
@@ -157,35 +217,34 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
     offsets[thread] = Format::kUnsigned ? codes.sums[input] : 0;  // ternary codes are weight + 1
   }
   float sw = 0;
-  float bias = 0;
-  if (tile.valid) {
-    sw = weight_scale(tile.weight.matrix, tile.row, 0);
-    if (tile.weight.bias != nullptr) bias = tile.weight.bias[tile.row];
+  float bias = kNoBias;
+  if (pair.tile.valid) {
+    sw = weight_scale(pair.tile.weight.matrix, pair.tile.row, 0);
+    bias = bias_of(pair.tile.weight, pair.tile.row);
   }
-  const int8_t* rows[kN];
+  uint32_t rows[kN];
   MOE_CUDA_UNROLL
   for (int n = 0; n < kN; ++n) {
-    const int32_t token = 8 * n + lane / 4;
-    rows[n] = nullptr;
-    if (token < count) {
-      rows[n] = codes.codes + input_row(a.rows, chunk.begin + token) * codes.ld;
-    }
+    rows[n] = piece_of(a, codes, chunk.begin + 8 * n + lane / 4, chunk.end);
   }
 
-  if (live) {
+  if (pair.live) {
     WholeSums<Format, kN> sums;
-    sum_steps<Format, kN>(sums, tile, rows, part, a.split);
+    sum_steps<Format, kN>(sums, pair.tile, codes, rows, part, a.split);
     MOE_CUDA_UNROLL
-    for (int n = 0; n < kN; ++n) put_results(&results[warp][8 * n][0], sums.sums[n]);
+    for (int n = 0; n < kN; ++n) put_results<Format>(&results[warp][8 * n][0], sums.sums[n]);
   }
   __syncthreads();
-  if (!live) return;
+  if (!pair.live) return;
   const auto product = [&](int32_t token) {
     int32_t sum = -offsets[token];
     for (int32_t p = 0; p < a.split; ++p) sum += results[warp - part + p][token][lane];
     return static_cast<float>(sum) * (scales[token] * sw);
   };
-  write_tokens<kGated>(a, out, tile, bias, chunk.begin, part, a.split, count, product);
+  // The rest is found again; the matrix does not matter any more.
+  const WarpPair again = WarpPair::find<Format, kGated>(a, forgotten(block), 0);
+  write_tokens<kGated>(a, again.out, {again.tile.row, again.tile.valid, bias}, chunk.begin, part,
+                       a.split, count, product);
 }
 
 // --- Scales for every block of inputs: a8_block, and weights with groups ---
@@ -237,7 +296,7 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
   const int32_t lane = thread % kWarp;
   const int32_t warp = thread / kWarp;
   int32_t pair;
-  const MatmulOut out = find_out(a, &pair);
+  const MatmulOut out = find_out(a, static_cast<int32_t>(blockIdx.y), &pair);
   const LaneTile tile = find_tile<Format, kGated>(a, out, chunk.matrix, pair);
   const Matrix& m = tile.weight.matrix;
   const Codes codes = find_codes(a, m.act);
@@ -245,9 +304,7 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
   const ScaleRounds rounds(m);
   const bool grouped = m.scale_kind == ScaleKind::kGroup;
 
-  const int32_t token = lane / 4;
-  const int8_t* x_row = nullptr;
-  if (token < count) x_row = codes.codes + input_row(a.rows, chunk.begin + token) * codes.ld;
+  const uint32_t x_row = piece_of(a, codes, chunk.begin + lane / 4, chunk.end);
   // Warp w finishes token w, lane r row r.
   const int32_t own = input_row(a.rows, chunk.begin + (warp < count ? warp : 0));
   const int32_t row = tile.valid ? tile.row : 0;
@@ -257,23 +314,26 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
   Ahead<Format> ahead;
   ahead.start(tile, [&](int i) { return rounds.step_of(i, warp); });
   int32_t sums[2][4] = {};
+  MOE_CUDA_NO_UNROLL
   for (int32_t first = 0; first < rounds.steps; first += Ahead<Format>::kSteps) {
     MOE_CUDA_UNROLL
     for (int j = 0; j < Ahead<Format>::kSteps; ++j) {
       const int32_t i = first + j;
       if (i >= rounds.steps) continue;
       const int32_t step = rounds.step_of(i, warp);
-      Unit w[Format::kUnits];
-      ahead.take(tile, j, rounds.step_of(i + Ahead<Format>::kSteps, warp), w);
-      const StepCodes x = load_codes(x_row, step, step < n_steps);
+      typename Format::Unit w[Format::kUnits];
+      ahead.take(j, w);
+      ahead.refill(tile, j, rounds.step_of(i + Ahead<Format>::kSteps, warp));
+      const uint4 x[2] = {load_codes(codes, x_row, step, 0, step < n_steps),
+                          load_codes(codes, x_row, step, 1, step < n_steps)};
       const int32_t slot = step * kStep / rounds.size % kRoundBlocks;
       MOE_CUDA_UNROLL
       for (int h = 0; h < 2; ++h) {
         Fragment f[2];
         half_step<Format, true>(w, h, f);
-        multiply_half<false>(sums, f, h == 0 ? x.low : x.high);
+        multiply_half<false>(sums, f, x[h]);
         if (rounds.size == 64 || (h == 1 && rounds.ends(i))) {
-          put_results(&results[rounds.size == 64 ? slot + h : slot][0][0], sums);
+          put_results<Format>(&results[rounds.size == 64 ? slot + h : slot][0][0], sums);
           MOE_CUDA_UNROLL
           for (int e = 0; e < 8; ++e) sums[e / 4][e % 4] = 0;
         }
@@ -293,12 +353,12 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
   }
   if (warp >= count) return;
   const float v = grouped ? chain.total : chain.total * weight_scale(m, row, 0);
-  const float bias = tile.weight.bias != nullptr ? tile.weight.bias[row] : 0.0f;
+  const LaneRow lane_row{tile.row, tile.valid, bias_of(tile.weight, row)};
   if constexpr (kGated) {
     // One token: the gate's lanes finish it.
-    write_tokens<true>(a, out, tile, bias, chunk.begin + warp, 0, 1, 1, [&](int32_t) { return v; });
+    write_tokens<true>(a, out, lane_row, chunk.begin + warp, 0, 1, 1, [&](int32_t) { return v; });
   } else {
-    write_tokens<false>(a, out, tile, bias, chunk.begin, warp, kWarps, count,
+    write_tokens<false>(a, out, lane_row, chunk.begin, warp, kWarps, count,
                         [&](int32_t) { return v; });
   }
 }

@@ -10,11 +10,14 @@ namespace moe::cuda {
 
 inline constexpr int kWarp = 32;
 
-/// Unrolls the loop that follows, so that arrays indexed in it can live in registers.
+/// Unrolls the loop that follows, so that arrays indexed in it can live in registers; or leaves it
+/// as it is where copies would take too many.
 #if defined(__CUDA_ARCH__)
 #define MOE_CUDA_UNROLL _Pragma("unroll")
+#define MOE_CUDA_NO_UNROLL _Pragma("unroll 1")
 #else
 #define MOE_CUDA_UNROLL
+#define MOE_CUDA_NO_UNROLL
 #endif
 
 #if defined(MOE_CUDA_EMULATOR)
@@ -37,7 +40,20 @@ using emulator::mma_s8s8;
 using emulator::mma_u8s8;
 using emulator::two_halves;
 
+inline int32_t forgotten(int32_t v) { return v; }
+inline uint4 load_in_turn(const void* p) { return load_once(p); }
+inline uint2 load_in_turn_8(const void* p) { return *static_cast<const uint2*>(p); }
+inline uint2 load_once_8(const void* p) { return *static_cast<const uint2*>(p); }
+inline uint4 load_shared_in_turn(const void* p) { return load_once(p); }
+
 #elif defined(__CUDACC__)
+
+/// v, of which the compiler forgets what it knew: what is computed from it is computed again where
+/// it is needed, and not kept in registers until then.
+__device__ __forceinline__ int32_t forgotten(int32_t v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
 
 /// The block's dynamic shared memory, 128-byte aligned.
 __device__ __forceinline__ uint8_t* dynamic_shared() {
@@ -80,6 +96,40 @@ __device__ __forceinline__ uint4 load_once(const void* p) {
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p));
+  return v;
+}
+
+/// The same with 8 bytes.
+__device__ __forceinline__ uint2 load_once_8(const void* p) {
+  uint2 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(v.x), "=r"(v.y)
+               : "l"(p));
+  return v;
+}
+
+/// 16 or 8 bytes that others read too. Not moved past the matrix instructions before it, so that what it
+/// replaces need not be kept beside it.
+__device__ __forceinline__ uint4 load_in_turn(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+
+__device__ __forceinline__ uint2 load_in_turn_8(const void* p) {
+  uint2 v;
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  return v;
+}
+
+/// 16 bytes of shared memory, in turn with the matrix instructions too.
+__device__ __forceinline__ uint4 load_shared_in_turn(const void* p) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(p))));
   return v;
 }
 

@@ -23,6 +23,8 @@ set(cuda_kernel_sources
   matmul.cu
   matmul_any.cu
   matmul_few.cu
+  matmul_floats.cu
+  matmul_many.cu
   merge.cu
   prepare.cu
   route.cu)
