@@ -15,17 +15,26 @@ float int8_element(const uint8_t* tile, int32_t, int row, int32_t col) {
 }
 
 void int8_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
-  for (int32_t col = 0; col < cols; ++col) out[col] = int8_element(tile, cols, row, col);
+  int32_t col = 0;
+  const uint8_t* lane = tile + row * kInt8Cols;
+  for (; col + kInt8Cols <= cols; col += kInt8Cols, lane += kBlockBytes) {
+    int8_t codes[kInt8Cols];
+    std::memcpy(codes, lane, sizeof codes);
+    for (int i = 0; i < kInt8Cols; ++i) out[col + i] = codes[i];
+  }
+  for (; col < cols; ++col) out[col] = int8_element(tile, cols, row, col);
 }
 
 void int8_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile) {
   std::memset(tile, 0, int8_tile_bytes(cols));
   for (int row = 0; row < n_rows; ++row) {
     const int8_t* source = codes + row * ld;
-    uint8_t* lane = tile + row * 4;
-    for (int32_t col = 0; col < cols; ++col) {
-      lane[int64_t{col / kInt8Cols} * kBlockBytes + col % 4] = static_cast<uint8_t>(source[col]);
+    uint8_t* lane = tile + row * kInt8Cols;
+    int32_t col = 0;
+    for (; col + kInt8Cols <= cols; col += kInt8Cols, lane += kBlockBytes) {
+      std::memcpy(lane, source + col, kInt8Cols);
     }
+    std::memcpy(lane, source + col, static_cast<size_t>(cols - col));
   }
 }
 

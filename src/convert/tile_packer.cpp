@@ -42,6 +42,36 @@ double squared_norm(const float* values, int32_t n) {
   return sum;
 }
 
+// Squares of wanted - stored * scale; *largest becomes the largest difference.
+double squared_difference(const float* wanted, const float* stored, int32_t n, float scale,
+                          double* largest) {
+  constexpr int32_t kSums = 8;
+  double sums[kSums] = {}, tops[kSums] = {};
+  const auto difference = [&](int32_t i) {
+    return std::fabs(static_cast<double>(wanted[i]) - static_cast<double>(stored[i] * scale));
+  };
+  int32_t i = 0;
+  for (; i + kSums <= n; i += kSums) {
+    for (int32_t j = 0; j < kSums; ++j) {
+      const double d = difference(i + j);
+      sums[j] += d * d;
+      tops[j] = d > tops[j] ? d : tops[j];
+    }
+  }
+  double sum = 0, top = 0;
+  for (; i < n; ++i) {
+    const double d = difference(i);
+    sum += d * d;
+    top = d > top ? d : top;
+  }
+  for (int32_t j = 0; j < kSums; ++j) {
+    sum += sums[j];
+    top = std::max(top, tops[j]);
+  }
+  *largest = top;
+  return sum;
+}
+
 }  // namespace
 
 double StorageError::relative() const {
@@ -159,13 +189,8 @@ void TilePacker::measure(int32_t first, int n, const uint8_t* tile) {
       const double norm = squared_norm(wanted + from, to - from);
       // Most matrices are either stored without loss or not at all so.
       if (!same_values(wanted + from, stored_.data() + from, to - from, scale)) {
-        for (int32_t c = from; c < to; ++c) {
-          const double difference =
-              std::fabs(static_cast<double>(wanted[c]) -
-                        static_cast<double>(stored_[static_cast<size_t>(c)] * scale));
-          error += difference * difference;
-          largest = difference > largest ? difference : largest;
-        }
+        error =
+            squared_difference(wanted + from, stored_.data() + from, to - from, scale, &largest);
       }
       if (!std::isfinite(error)) {
         fail(MOE_ERR_RANGE, "tensor %.200s: row %d has a value that %s cannot hold",
