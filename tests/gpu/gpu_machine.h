@@ -1,5 +1,5 @@
 #pragma once
-// Tiny models on the emulated GPU.
+// Tiny models on the GPU, or on the emulated one.
 
 #include "cuda_runtime.h"
 #include "kernels/cuda/device_cuda.h"
@@ -46,6 +46,13 @@ class GpuMachine {
   Box<Model> model_;
   Status status_;
 };
+
+inline TinyKind plain_kind() {
+  return {"plain", [](ModelConfig&, TinyOptions& o) {
+            o.weights = FormatId::kTernary2;
+            o.act = ActPrecision::kA8;
+          }};
+}
 
 /// Norm of the difference over the norm of `expected`.
 inline double relative_error(const Floats& found, const Floats& expected) {

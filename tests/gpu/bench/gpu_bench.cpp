@@ -1,0 +1,322 @@
+// Kernels of the CUDA device, timed: graph replays between events, weights in rotation over more
+// than twice the L2, each beside a copy measured in the same run. Prints one JSON object.
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "kernels/cuda/ops.h"
+#include "quant/list.h"
+
+namespace moe::cuda {
+namespace {
+
+using Json = nlohmann::json;
+
+void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) {
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+  }
+}
+
+/// Device memory with random bytes (or zeros).
+class Buffer {
+ public:
+  explicit Buffer(size_t bytes, bool random = false) : bytes_(bytes) {
+    check(cudaMalloc(&data_, bytes), "cudaMalloc");
+    check(cudaMemset(data_, 0, bytes), "cudaMemset");
+    if (!random) return;
+    std::vector<uint32_t> host((bytes + 3) / 4);
+    std::mt19937 rng(static_cast<uint32_t>(bytes));
+    for (uint32_t& w : host) w = rng();
+    check(cudaMemcpy(data_, host.data(), bytes, cudaMemcpyHostToDevice), "upload");
+  }
+  template <class T>
+  explicit Buffer(const std::vector<T>& values) : Buffer(std::max<size_t>(1, values.size()) * sizeof(T)) {
+    check(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+          "upload");
+  }
+  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
+    other.data_ = nullptr;
+  }
+  Buffer(const Buffer&) = delete;
+  ~Buffer() { cudaFree(data_); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_;
+};
+
+struct Times {
+  double median_us;
+  double low_us;   // quartiles
+  double high_us;
+};
+
+/// Time of one call, from graphs of `n` calls: call(i) enqueues the i-th.
+Times measure(int n, const std::function<cudaError_t(cudaStream_t, int)>& call) {
+  cudaStream_t stream;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  for (int i = 0; i < n; ++i) check(call(stream, i), "call");  // loads every kernel
+  check(cudaStreamSynchronize(stream), "warm-up");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capture");
+  for (int i = 0; i < n; ++i) check(call(stream, i), "call");
+  cudaGraph_t graph;
+  check(cudaStreamEndCapture(stream, &graph), "capture");
+  cudaGraphExec_t exec;
+  check(cudaGraphInstantiate(&exec, graph, 0), "instantiate");
+  cudaEvent_t begin;
+  cudaEvent_t end;
+  check(cudaEventCreate(&begin), "event");
+  check(cudaEventCreate(&end), "event");
+  std::vector<double> us;
+  for (int r = 0; r < 33; ++r) {
+    check(cudaEventRecord(begin, stream), "record");
+    check(cudaGraphLaunch(exec, stream), "launch");
+    check(cudaEventRecord(end, stream), "record");
+    check(cudaEventSynchronize(end), "wait");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "time");
+    if (r >= 3) us.push_back(1e3 * static_cast<double>(ms) / n);
+  }
+  std::sort(us.begin(), us.end());
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+  return {us[us.size() / 2], us[us.size() / 4], us[us.size() * 3 / 4]};
+}
+
+/// Random ternary2 or int8 matrices of one shape: as many as fill `bytes`.
+class Matrices {
+ public:
+  Matrices(FormatId format, int32_t rows, int32_t cols, size_t bytes, size_t least)
+      : bytes_of_one_(matrix_bytes(format, rows, cols).value()),
+        n_(std::max(least, bytes / bytes_of_one_ + 1)),
+        tiles_(make_tiles(format)),
+        scales_(std::vector<float>(static_cast<size_t>(rows), 0.01f)) {
+    like_.format = format;
+    like_.scale_kind = format == FormatId::kInt8 ? ScaleKind::kRow : ScaleKind::kTensor;
+    like_.act = format == FormatId::kInt8 ? ActPrecision::kA8Block : ActPrecision::kA8;
+    like_.rows = rows;
+    like_.cols = cols;
+    like_.tile_stride = static_cast<int64_t>(bytes_of_one_ / static_cast<size_t>((rows + 15) / 16));
+  }
+  size_t size() const { return n_; }
+  size_t bytes_of_one() const { return bytes_of_one_; }
+  Matrix at(size_t i) const {
+    Matrix m = like_;
+    m.tiles = tiles_.as<uint8_t>() + i % n_ * bytes_of_one_;
+    m.scales = scales_.as<float>();
+    return m;
+  }
+
+ private:
+  Buffer make_tiles(FormatId format) const {
+    std::vector<uint8_t> bytes(n_ * bytes_of_one_);
+    std::mt19937 rng(5);
+    for (uint8_t& b : bytes) {
+      const uint32_t v = rng();
+      // Three codes of four: 3 is none, and int8 has no -128.
+      b = format == FormatId::kTernary2
+              ? static_cast<uint8_t>(v % 3 | (v >> 8) % 3 << 2 | (v >> 16) % 3 << 4 |
+                                     (v >> 24) % 3 << 6)
+              : static_cast<uint8_t>(static_cast<int8_t>(v % 255) - 127);
+    }
+    return Buffer(bytes);
+  }
+
+  size_t bytes_of_one_;
+  size_t n_;
+  Buffer tiles_;
+  Buffer scales_;
+  Matrix like_;
+};
+
+/// Codes of n rows of d inputs, of both precisions.
+struct Inputs {
+  Inputs(int32_t n, int32_t d)
+      : codes(static_cast<size_t>(n * codes_ld(d)), true),
+        scales(std::vector<float>(static_cast<size_t>(n * (d / kActBlock + 1)), 0.01f)),
+        sums(static_cast<size_t>(n * (d / kActBlock + 1)) * 4) {
+    in.a8 = {codes.as<int8_t>(), codes_ld(d), scales.as<float>(), sums.as<int32_t>()};
+    in.a8_block = in.a8;
+  }
+  Buffer codes, scales, sums;
+  MatmulInput in;
+};
+
+class Bench {
+ public:
+  explicit Bench(size_t l2) : rotation_(2 * l2 + (size_t{16} << 20)) {}
+
+  void copy() {
+    const size_t bytes = size_t{1} << 30;
+    const Buffer from(bytes, false);
+    const Buffer to(bytes);
+    const Times t = measure(2, [&](cudaStream_t s, int) {
+      return cudaMemcpyAsync(to.as<void>(), from.as<void>(), bytes, cudaMemcpyDeviceToDevice, s);
+    });
+    copy_bytes_per_s_ = 2.0 * static_cast<double>(bytes) / t.median_us * 1e6;
+    out_["copy_bytes_per_s"] = copy_bytes_per_s_;
+  }
+
+  void linear(const char* name, FormatId format, int32_t n, int32_t rows, int32_t cols) {
+    const Matrices m(format, rows, cols, rotation_, 2);
+    const Inputs inputs(n, cols);
+    const Buffer y(static_cast<size_t>(n) * static_cast<size_t>(rows) * 4);
+    const int calls = static_cast<int>(std::min<size_t>(m.size(), 64));
+    const Times t = measure(calls, [&](cudaStream_t s, int i) {
+      MatmulOp op;
+      op.rows.rows.n = n;
+      op.in = inputs.in;
+      op.n_outs = 1;
+      op.outs[0].weight = {m.at(static_cast<size_t>(i)), nullptr};
+      op.outs[0].y = y.as<float>();
+      op.outs[0].ld_y = rows;
+      return matmul(s, op);
+    });
+    report(name, t, static_cast<double>(m.bytes_of_one()),
+           2.0 * n * static_cast<double>(rows) * cols);
+  }
+
+  /// One token for each of `experts` networks: gate and up, codes, down.
+  void experts(const char* name, FormatId format, int32_t experts, int32_t d, int32_t f) {
+    const size_t least = static_cast<size_t>(experts);
+    const Matrices gate(format, f, d, rotation_ / 3, least);
+    const Matrices up(format, f, d, rotation_ / 3, least);
+    const Matrices down(format, d, f, rotation_ / 3, least);
+    const size_t sets = gate.size() / least;
+    const Inputs in(experts, d);
+    const Inputs mid(experts, f);
+    const Buffer hidden(static_cast<size_t>(experts * f) * 4);
+    const Buffer y(static_cast<size_t>(experts * d) * 4);
+    std::vector<int32_t> ids(least + 1);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
+    const Buffer identity(ids);
+    const auto table = [&](const Matrices& m) {
+      std::vector<Weight> w;
+      for (size_t i = 0; i < sets * least; ++i) w.push_back({m.at(i), nullptr});
+      return Buffer(w);
+    };
+    const Buffer gates = table(gate);
+    const Buffer ups = table(up);
+    const Buffer downs = table(down);
+    const int calls = static_cast<int>(std::min<size_t>(sets, 64));
+    const Times t = measure(calls, [&](cudaStream_t s, int i) {
+      const size_t first = static_cast<size_t>(i) % sets * least;
+      RowGroups rows;
+      rows.rows.n = experts;
+      rows.max_groups = experts;
+      rows.group = identity.as<int32_t>();
+      rows.begin = identity.as<int32_t>();
+      GatedOp g;
+      g.rows = rows;
+      g.in = in.in;
+      g.gate.weight.matrix = gate.at(0);
+      g.gate.table = gates.as<Weight>() + first;
+      g.up.weight.matrix = up.at(0);
+      g.up.table = ups.as<Weight>() + first;
+      g.hidden = hidden.as<float>();
+      g.ld_hidden = f;
+      cudaError_t error = gated_matmul(s, g);
+      if (error != cudaSuccess) return error;
+      PrepareOp p;
+      p.rows.n = experts;
+      p.d = f;
+      p.x = hidden.as<float>();
+      p.ld_x = f;
+      (format == FormatId::kInt8 ? p.a8_block : p.a8) = mid.in.a8;
+      error = prepare_rows(s, p);
+      if (error != cudaSuccess) return error;
+      MatmulOp m;
+      m.rows = rows;
+      m.in = mid.in;
+      m.n_outs = 1;
+      m.outs[0].weight.matrix = down.at(0);
+      m.outs[0].table = downs.as<Weight>() + first;
+      m.outs[0].y = y.as<float>();
+      m.outs[0].ld_y = d;
+      return matmul(s, m);
+    });
+    report(name, t,
+           static_cast<double>(experts) * static_cast<double>(gate.bytes_of_one() +
+                                                              up.bytes_of_one() +
+                                                              down.bytes_of_one()),
+           6.0 * experts * static_cast<double>(d) * f);
+  }
+
+  const Json& results() const { return out_; }
+
+ private:
+  void report(const char* name, const Times& t, double bytes, double operations) {
+    const double rate = bytes / t.median_us * 1e6;
+    out_["kernels"].push_back({{"name", name},
+                               {"us", t.median_us},
+                               {"us_quartiles", {t.low_us, t.high_us}},
+                               {"weight_bytes_per_s", rate},
+                               {"share_of_copy", rate / copy_bytes_per_s_},
+                               {"operations_per_s", operations / t.median_us * 1e6}});
+    std::fprintf(stderr, "%-44s %9.2f us  %6.1f %% of copy  %7.1f TOP/s\n", name, t.median_us,
+                 100 * rate / copy_bytes_per_s_, operations / t.median_us * 1e-6);
+  }
+
+  size_t rotation_;
+  double copy_bytes_per_s_ = 1;
+  Json out_ = Json::object();
+};
+
+void run() {
+  cudaDeviceProp gpu;
+  check(cudaGetDeviceProperties(&gpu, 0), "no GPU");
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "driver");
+  Bench bench(static_cast<size_t>(gpu.l2CacheSize));
+  bench.copy();
+  const struct {
+    const char* name;
+    FormatId format;
+  } formats[] = {{"ternary2", FormatId::kTernary2}, {"int8", FormatId::kInt8}};
+  for (const auto& f : formats) {
+    const auto named = [&](const char* what) { return std::string(f.name) + " " + what; };
+    bench.experts(named("experts, OLMoE, 8 of 2048 x 1024, 1 token").c_str(), f.format, 8, 2048,
+                  1024);
+    bench.experts(named("experts, Maple, 8 of 2048 x 512, 1 token").c_str(), f.format, 8, 2048,
+                  512);
+    for (const int32_t n : {1, 8, 32, 512, 4096}) {
+      const std::string name = named("linear 4096 x 4096, ") + std::to_string(n) + " rows";
+      bench.linear(name.c_str(), f.format, n, 4096, 4096);
+    }
+  }
+  Json all = bench.results();
+  all["gpu"] = gpu.name;
+  all["driver"] = driver;
+  all["l2_bytes"] = gpu.l2CacheSize;
+  std::puts(all.dump(2).c_str());
+}
+
+}  // namespace
+}  // namespace moe::cuda
+
+int main() {
+  try {
+    moe::cuda::run();
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "gpu_bench: %s\n", e.what());
+    return 1;
+  }
+}

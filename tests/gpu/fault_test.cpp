@@ -1,0 +1,68 @@
+// What goes wrong with a GPU, on the emulated one.
+
+#include "tests/gpu/gpu_machine.h"
+
+namespace moe {
+namespace {
+
+// Each call of CUDA fails in turn, once or for good. Whatever happens is a status, and everything
+// can be freed.
+TEST(GpuFaults, EveryCallMayFail) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  const size_t before = emulator::bytes_in_use();
+  const Tokens tokens = random_tokens(4, 10);
+  int failures = 0;
+  bool ahead = false;
+  for (int n = 0; !ahead; n += n < 40 ? 1 : 23) {
+    for (const bool sticky : {false, true}) {
+      emulator::fail_after(n, sticky ? cudaErrorIllegalAddress : cudaErrorMemoryAllocation, sticky);
+      {
+        GpuMachine gpu(*bytes);
+        Status status = gpu.status();
+        Box<Session> session;
+        if (status.ok()) {
+          auto made = gpu.try_session();
+          status = made.status();
+          if (made.ok()) session = std::move(made.value());
+        }
+        Floats logits(status.ok() ? static_cast<size_t>(gpu.vocab_size()) : 0);
+        for (size_t i = 0; i < tokens.size() && status.ok(); ++i) {
+          status = session->eval(span(tokens, i, 1), LogitRows::kLast, logits.data());
+        }
+        ahead = emulator::failure_ahead();
+        if (!status.ok()) {
+          ++failures;
+          EXPECT_TRUE(status.code() == MOE_ERR_DEVICE || status.code() == MOE_ERR_MEMORY)
+              << status.text();
+        } else {
+          EXPECT_FALSE(sticky && !ahead) << "call " << n << " failed unseen";
+        }
+        if (session && status.code() == MOE_ERR_DEVICE) {
+          EXPECT_EQ(session->eval(span(tokens, 0, 1), LogitRows::kLast, logits.data()).code(),
+                    MOE_ERR_STATE);
+        }
+      }
+      emulator::clear_failure();
+      ASSERT_EQ(emulator::bytes_in_use(), before) << "call " << n;
+    }
+  }
+  EXPECT_GT(failures, 50);
+}
+
+TEST(GpuFaults, MachinesThatCannotRun) {
+  emulator::Machine machine;
+  machine.devices = 0;
+  emulator::set_machine(machine);
+  const Result<Device*> device = cuda::open_cuda_device({}, system_allocator());
+  EXPECT_EQ(device.status().code(), MOE_ERR_DEVICE);
+  machine.driver = cudaErrorInsufficientDriver;
+  emulator::set_machine(machine);
+  const Result<Device*> old = cuda::open_cuda_device({}, system_allocator());
+  EXPECT_EQ(old.status().code(), MOE_ERR_DEVICE);
+  EXPECT_NE(std::string(old.status().text()).find("driver"), std::string::npos);
+  emulator::set_machine({});
+  EXPECT_EQ(cuda::open_cuda_device({3, 0}, system_allocator()).status().code(), MOE_ERR_DEVICE);
+}
+
+}  // namespace
+}  // namespace moe
