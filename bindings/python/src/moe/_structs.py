@@ -100,7 +100,7 @@ class Allocator(c.Structure):
 class EnvParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("threads", c.c_int32), ("isa", c.c_char_p),
                 ("device", c.c_char_p), ("allocator", c.POINTER(Allocator)), ("log", LogFn),
-                ("log_user", c.c_void_p)]
+                ("log_user", c.c_void_p), ("gpu_memory_bytes", c.c_uint64)]
 
 
 class EnvInfo(Sized):

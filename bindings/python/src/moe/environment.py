@@ -26,7 +26,8 @@ class Environment(Closable):
 
     threads: threads that compute, the caller's included; 0: what the machine allows this process.
     isa:     None for the best this CPU has, or a name of isas(). Results are the same bits.
-    device:  None, "auto" or "cpu".
+    device:  None or "auto" for a GPU if one can be used and else the CPU; "cpu", "cuda", "cuda:N".
+    gpu_memory: most bytes that are allocated on the GPU; 0: what is free.
     log:     gets each message, possibly from several threads. The library cannot be stopped by an
              exception in it: that is reported through sys.unraisablehook.
     """
@@ -34,9 +35,10 @@ class Environment(Closable):
     _what = "environment"
 
     def __init__(self, *, threads: int = 0, isa: str | None = None,
-                 device: str | None = None, log: LogFunction | None = None) -> None:
+                 device: str | None = None, gpu_memory: int = 0,
+                 log: LogFunction | None = None) -> None:
         params = s.EnvParams(threads=threads, isa=optional_bytes(isa),
-                             device=optional_bytes(device))
+                             device=optional_bytes(device), gpu_memory_bytes=gpu_memory)
         callback = None
         if log is not None:
             function = log
