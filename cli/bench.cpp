@@ -184,6 +184,8 @@ struct Result {
   moe_model_info model;
   uint64_t kv_bytes_per_token;
   Timing timing;
+  /// The bandwidth was measured on this machine's memory, not on a GPU's.
+  bool on_cpu() const { return std::string_view(env.device) == "cpu"; }
 };
 
 void print_decode(const BenchOptions& o, const Result& r) {
@@ -198,10 +200,13 @@ void print_decode(const BenchOptions& o, const Result& r) {
   const double rate = t.decode_tokens_per_s * static_cast<double>(bytes);
   std::cout << ", at most " << format_bytes(r.model.bytes_per_token) << " of weights and "
             << format_bytes(r.kv_bytes_per_token)
-            << " of keys and values a token: " << format_bytes(static_cast<uint64_t>(rate))
-            << "/s, " << 100 * rate / t.read_bandwidth << " % of the "
-            << format_bytes(static_cast<uint64_t>(t.read_bandwidth))
-            << "/s that memory was read with\n";
+            << " of keys and values a token: " << format_bytes(static_cast<uint64_t>(rate)) << "/s";
+  if (r.on_cpu()) {
+    std::cout << ", " << 100 * rate / t.read_bandwidth << " % of the "
+              << format_bytes(static_cast<uint64_t>(t.read_bandwidth))
+              << "/s that memory was read with";
+  }
+  std::cout << "\n";
 }
 
 void print_result(const BenchOptions& o, const Result& r) {
@@ -220,16 +225,22 @@ void print_result(const BenchOptions& o, const Result& r) {
                 {"bytes_per_token", r.model.bytes_per_token},
                 {"kv_bytes_per_token", r.kv_bytes_per_token},
                 {"decode_bytes_per_s", rate},
-                {"read_bandwidth_bytes_per_s", t.read_bandwidth},
-                {"share_of_bandwidth", rate / t.read_bandwidth},
+                {"read_bandwidth_bytes_per_s", r.on_cpu() ? Json(t.read_bandwidth) : Json()},
+                {"share_of_bandwidth", r.on_cpu() ? Json(rate / t.read_bandwidth) : Json()},
                 {"weight_bytes", r.model.weight_bytes},
                 {"peak_rss_bytes", peak_rss()},
                 {"threads", r.env.threads},
-                {"isa", r.env.isa}});
+                {"isa", r.env.isa},
+                {"device", r.env.device}});
     return;
   }
-  std::cout << r.model.name << " on " << r.env.threads << " threads, " << r.env.isa << ", weights "
-            << format_bytes(r.model.weight_bytes) << "\n"
+  std::cout << r.model.name << " on ";
+  if (r.on_cpu()) {
+    std::cout << r.env.threads << " threads, " << r.env.isa;
+  } else {
+    std::cout << r.env.device;
+  }
+  std::cout << ", weights " << format_bytes(r.model.weight_bytes) << "\n"
             << std::fixed << std::setprecision(1);
   if (o.n_prompt > 0) {
     std::cout << "  prefill " << std::setw(5) << o.n_prompt << " tokens  " << std::setw(9)
@@ -256,7 +267,9 @@ void run_bench(BenchOptions& o) {
   }
   int threads = 0;
   {  // its threads end with it: the measurement forks, which wants a process of one thread
-    const Env env = open_env(o.model);
+    ModelOptions on_cpu = o.model;
+    on_cpu.device = "cpu";
+    const Env env = open_env(on_cpu);
     threads = env_info(env.get()).threads;
   }
   const double bandwidth = read_bandwidth(threads);

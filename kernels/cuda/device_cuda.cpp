@@ -21,14 +21,14 @@ Status CudaDevice::open(uint64_t memory_limit) {
   int32_t n = 0;
   MOE_TRY(cuda_status(cudaGetDeviceCount(&n), "looking for GPUs"));
   if (index_ < 0 || index_ >= n) {
-    return Status::error(MOE_ERR_DEVICE, "cuda:%d: expected a GPU in 0..%d", index_, n - 1);
+    return Status::error(MOE_ERR_DEVICE, "no GPU %d: expected 0..%d", index_, n - 1);
   }
   MOE_TRY(select());
   cudaDeviceProp properties;
   MOE_TRY(cuda_status(cudaGetDeviceProperties(&properties, index_), "asking what the GPU is"));
   if (properties.major < 8) {
     return Status::error(MOE_ERR_DEVICE,
-                         "cuda:%d (%s): expected compute capability 8.0 or newer, found %d.%d",
+                         "GPU %d (%s): expected compute capability 8.0 or newer, found %d.%d",
                          index_, properties.name, properties.major, properties.minor);
   }
   size_t free = 0;

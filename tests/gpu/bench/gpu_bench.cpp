@@ -39,7 +39,8 @@ class Buffer {
     check(cudaMemcpy(data_, host.data(), bytes, cudaMemcpyHostToDevice), "upload");
   }
   template <class T>
-  explicit Buffer(const std::vector<T>& values) : Buffer(std::max<size_t>(1, values.size()) * sizeof(T)) {
+  explicit Buffer(const std::vector<T>& values)
+      : Buffer(std::max<size_t>(1, values.size()) * sizeof(T)) {
     check(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
           "upload");
   }
@@ -61,7 +62,7 @@ class Buffer {
 
 struct Times {
   double median_us;
-  double low_us;   // quartiles
+  double low_us;  // quartiles
   double high_us;
 };
 
@@ -253,9 +254,8 @@ class Bench {
       return matmul(s, m);
     });
     report(name, t,
-           static_cast<double>(experts) * static_cast<double>(gate.bytes_of_one() +
-                                                              up.bytes_of_one() +
-                                                              down.bytes_of_one()),
+           static_cast<double>(experts) *
+               static_cast<double>(gate.bytes_of_one() + up.bytes_of_one() + down.bytes_of_one()),
            6.0 * experts * static_cast<double>(d) * f);
   }
 

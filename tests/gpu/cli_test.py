@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""The command moe on the CUDA device, by way of the emulator.
+
+Usage: cli_test.py MOE MODEL FOLDER_OF_THE_MODULE
+"""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+MOE, MODEL, MODULE = sys.argv[1:4]
+PROMPTS = ("Once upon a time", "The girl said")
+
+
+def run(*arguments, module=True):
+    environment = dict(os.environ)
+    if module:
+        environment["LD_LIBRARY_PATH"] = MODULE
+    else:
+        environment.pop("LD_LIBRARY_PATH", None)
+    return subprocess.run([MOE, *arguments], capture_output=True, text=True, env=environment)
+
+
+def generate(prompt, *options, module=True):
+    return run("generate", MODEL, "-p", prompt, "-n", "12", "--context", "64", *options,
+               module=module)
+
+
+class Cuda(unittest.TestCase):
+    def test_same_text_as_the_cpu(self):
+        for prompt in PROMPTS:
+            expected = generate(prompt, "--device", "cpu")
+            found = generate(prompt, "--device", "cuda")
+            self.assertEqual(found.returncode, 0, found.stderr)
+            self.assertEqual(found.stdout, expected.stdout)
+
+    def test_auto_takes_the_gpu(self):
+        bench = run("bench", MODEL, "-p", "4", "-n", "2", "-r", "1", "--json", "--context", "64")
+        self.assertEqual(bench.returncode, 0, bench.stderr)
+        result = json.loads(bench.stdout)
+        self.assertEqual(result["device"], "cuda:0 (emulated)")
+        self.assertIsNone(result["share_of_bandwidth"])
+
+    def test_without_the_module(self):
+        asked = generate(PROMPTS[0], "--device", "cuda", module=False)
+        self.assertEqual(asked.returncode, 1)
+        self.assertIn("libmoe_cuda.so", asked.stderr)
+        named = generate(PROMPTS[0], "--device", "auto", module=False)
+        self.assertEqual(named.returncode, 0)
+        self.assertIn("on the CPU: the CUDA module cannot be loaded", named.stderr)
+        quiet = generate(PROMPTS[0], module=False)
+        self.assertEqual(quiet.returncode, 0)
+        self.assertNotIn("CUDA", quiet.stderr)
+
+    def test_limits(self):
+        refused = generate(PROMPTS[0], "--device", "cuda", "--gpu-memory", "3M")
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(refused.stderr, r"MB needed, the limit is .* one expert")
+        self.assertIn("no GPU 7", generate(PROMPTS[0], "--device", "cuda:7").stderr)
+        for wrong in ("gpu", "cuda:", "cuda:x", "cuda1"):
+            self.assertIn("expected auto, cpu, cuda", generate("x", "--device", wrong).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
