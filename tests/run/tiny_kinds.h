@@ -2,6 +2,7 @@
 // One tiny random model for every router, layer kind and weight format.
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ struct TinyKind {
   std::string name;
   std::function<void(ModelConfig&, TinyOptions&)> change;
 };
+
+inline void PrintTo(const TinyKind& kind, std::ostream* out) { *out << kind.name; }
 
 /// tiny_config() with room for more than one block of keys.
 inline constexpr int32_t kTinyContext = 160;
