@@ -1,0 +1,44 @@
+#!/bin/sh
+# The matrix products as nvcc compiles them, without a GPU: no kernel may spill or use a stack, and
+# where cuobjdump is found, the kernels for codes must multiply by IMMA and the others by FFMA or IDP.
+# Usage: tests/gpu/check_sass.sh [architecture...]; exits with 77 where there is no nvcc.
+set -eu
+cd "$(dirname "$0")/../.."
+command -v nvcc >/dev/null || { echo "no nvcc: nothing checked"; exit 77; }
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+[ $# -gt 0 ] || set -- sm_80 sm_86 sm_89 sm_90a
+objdump=$(command -v cuobjdump || true)
+[ -n "$objdump" ] || echo "no cuobjdump: instructions are not checked"
+
+# expect FILE INSTRUCTION: every kernel of the object has it.
+expect() {
+  [ -n "$objdump" ] || return 0
+  "$objdump" --dump-sass "$1" | awk -v want="$2" -v file="$1" '
+    /Function :/ { if (name != "" && !found) { print file ": no " want " in " name; bad = 1 }
+                   name = $3; found = 0 }
+    $0 ~ want { found = 1 }
+    END { if (name != "" && !found) { print file ": no " want " in " name; bad = 1 }
+          if (name == "") { print file ": no kernels"; bad = 1 }
+          exit bad }'
+}
+
+failed=0
+for arch in "$@"; do
+  for part in any few floats many; do
+    object="$out/matmul_$part.$arch.o"
+    nvcc -std=c++20 -I. -arch="$arch" -fmad=false -Xptxas -v -c "kernels/cuda/matmul_$part.cu" \
+      -o "$object" >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
+    kernels=$(grep -c 'bytes stack frame' "$out/log" || true)
+    clean=$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$out/log" ||
+      true)
+    echo "$arch matmul_$part: $kernels kernels, $clean without stack and spills"
+    [ "$kernels" -gt 0 ] && [ "$kernels" -eq "$clean" ] || failed=1
+    case $part in
+      few | many) expect "$object" IMMA || failed=1 ;;
+      floats) expect "$object" FFMA || failed=1 ;;
+      any) expect "$object" 'FFMA|IDP' || failed=1 ;;
+    esac
+  done
+done
+exit $failed
