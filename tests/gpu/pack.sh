@@ -6,12 +6,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 to=${1:?usage: tests/gpu/pack.sh DIR}
 
-cmake --preset cuda -DMOE_TESTS=ON >/dev/null
+cmake --preset cuda >/dev/null
 if ! grep -q '^CMAKE_CUDA_COMPILER:.*nvcc' build/cuda/CMakeCache.txt; then
   echo "no nvcc found: nothing to pack" >&2
   exit 1
 fi
-cmake --build build/cuda --target gpu_parity gpu_bench moe_cli moe moe_cuda moe_convert
+cmake --build --preset cuda
 mkdir -p "$to"
 cp -L build/cuda/bin/gpu_parity build/cuda/bin/gpu_bench build/cuda/bin/moe "$to"
 cp -L build/cuda/lib/libmoe.so.0 build/cuda/lib/libmoe_convert.so.0 build/cuda/lib/libmoe_cuda.so "$to"
