@@ -72,7 +72,8 @@ if ((all)); then
   build embedded && for check in symbols size; do
     step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
   done
-  build cuda
+  build cuda && command -v nvcc >/dev/null &&
+    step "cuda: registers" bash tests/gpu/check_sass.sh sm_90a
   step "installation" bash tests/house/install_test.sh build/release
   step "formatting" bash scripts/format.sh --check
 fi

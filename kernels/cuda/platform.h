@@ -108,8 +108,8 @@ __device__ __forceinline__ uint2 load_once_8(const void* p) {
   return v;
 }
 
-/// 16 or 8 bytes that others read too. Not moved past the matrix instructions before it, so that what it
-/// replaces need not be kept beside it.
+/// 16 or 8 bytes that others read too. Not moved past the matrix instructions before it, so that
+/// what it replaces need not be kept beside it.
 __device__ __forceinline__ uint4 load_in_turn(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"

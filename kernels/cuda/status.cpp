@@ -1,6 +1,22 @@
 #include "kernels/cuda/launch.h"
 
 namespace moe::cuda {
+namespace {
+
+// The runtime says the same of an old driver and of none.
+Status bad_driver() {
+  int driver = 0;
+  int runtime = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    return Status::error(MOE_ERR_DEVICE, "no NVIDIA driver is installed");
+  }
+  (void)cudaRuntimeGetVersion(&runtime);
+  return Status::error(MOE_ERR_DEVICE,
+                       "the NVIDIA driver is for CUDA %d.%d, libmoe_cuda needs %d.%d",
+                       driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+}
+
+}  // namespace
 
 Status cuda_status(cudaError_t error, const char* what) {
   switch (error) {
@@ -11,8 +27,7 @@ Status cuda_status(cudaError_t error, const char* what) {
     case cudaErrorNoDevice:
       return Status::error(MOE_ERR_DEVICE, "no GPU that CUDA can use");
     case cudaErrorInsufficientDriver:
-      return Status::error(MOE_ERR_DEVICE,
-                           "the NVIDIA driver is older than the CUDA runtime of libmoe_cuda");
+      return bad_driver();
     default:
       return Status::error(MOE_ERR_DEVICE, "%s: %s (%s)", what, cudaGetErrorName(error),
                            cudaGetErrorString(error));
