@@ -19,8 +19,27 @@ Status cuda_status(cudaError_t error, const char* what);
 struct Grid {
   dim3 blocks = 1;
   dim3 threads = 1;
-  size_t shared_bytes = 0;  // dynamic; above 48 KiB the kernel's limit is raised first
+  size_t shared_bytes = 0;  // dynamic; where 48 KiB are not enough the kernel's limit is raised
 };
+
+#if !defined(MOE_CUDA_EMULATOR) && defined(__CUDACC__)
+/// Lets a kernel have all the shared memory of a block that the GPU has: never less, since another
+/// thread may be about to start it with another size.
+inline cudaError_t allow_shared(const void* kernel, size_t bytes) {
+  cudaFuncAttributes found;
+  if (const cudaError_t e = cudaFuncGetAttributes(&found, kernel); e != cudaSuccess) return e;
+  const size_t usual = 48 * 1024;  // static and dynamic, all together
+  if (found.sharedSizeBytes + bytes <= usual) return cudaSuccess;
+  int device = 0;
+  int most = 0;
+  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
+  const cudaError_t e =
+      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (e != cudaSuccess) return e;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              most - static_cast<int>(found.sharedSizeBytes));
+}
+#endif
 
 #if defined(MOE_CUDA_EMULATOR) || defined(__CUDACC__)
 /// Starts `kernel` behind what is in the stream. An empty grid does nothing.
@@ -31,10 +50,9 @@ cudaError_t launch(void (*kernel)(P...), const Grid& grid, cudaStream_t stream, 
   return emulator::launch(stream, grid.blocks, grid.threads, grid.shared_bytes,
                           [=] { kernel(static_cast<P>(args)...); });
 #else
-  if (grid.shared_bytes > 48 * 1024) {
-    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(grid.shared_bytes));
+  if (grid.shared_bytes > 16 * 1024) {  // no kernel has more than 32 KiB of static shared memory
+    const cudaError_t error =
+        allow_shared(reinterpret_cast<const void*>(kernel), grid.shared_bytes);
     if (error != cudaSuccess) return error;
   }
   cudaLaunchConfig_t config{};
