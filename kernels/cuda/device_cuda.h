@@ -10,7 +10,7 @@ namespace moe::cuda {
 
 struct CudaOptions {
   int32_t index = 0;          // which GPU
-  uint64_t memory_limit = 0;  // bytes that may be allocated on it; 0: what is free
+  uint64_t memory_limit = 0;  // bytes that may be allocated on it; 0: 15/16 of what is free
 };
 
 /// MOE_ERR_DEVICE when there is no such GPU, its driver is too old, or it is older than compute

@@ -126,8 +126,11 @@ Status ExpertTables::find(ExpertSource& source, int32_t n_experts, const LayerTa
   table->source = &source;
   table->n_experts = n_experts;
   bool alike = false;
-  MOE_TRY(build(source, n_experts, table.get(), &alike));
-  *out = alike ? table.get() : nullptr;
+  const Status status = build(source, n_experts, table.get(), &alike);
+  // Sessions that were opened since can have taken the room that was meant for the experts.
+  const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
+  if (!full) MOE_TRY(status);
+  *out = table->memory != nullptr ? table.get() : nullptr;
   MOE_TRY(tables_.resize(tables_.size() + 1));
   tables_.back() = std::move(table);
   return {};

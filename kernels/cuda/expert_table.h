@@ -60,7 +60,7 @@ class ExpertTables {
   ~ExpertTables();
 
   /// Acquires every expert when first asked for a layer, and keeps them. `out` stays valid until
-  /// forget(); null when the experts' matrices are not alike.
+  /// forget(); null when the experts' matrices are not alike, or do not fit: then they take turns.
   Status find(ExpertSource& source, int32_t n_experts, const LayerTable** out);
   void forget(const ExpertSource& source);
 

@@ -130,6 +130,36 @@ TEST(GpuStatistics, CountWhatTheCpuCounts) {
   }
 }
 
+// What was free when the model was prepared can be gone when its experts are loaded.
+TEST(GpuMemoryLimit, ExpertsTakeTurnsWhenTheirRoomWasTaken) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  SessionOptions options;
+  options.chunk = 16;
+  options.context = 64;
+  GpuMachine roomy(*bytes);
+  ASSERT_TRUE(roomy.status().ok()) << roomy.status().text();
+  const Tokens tokens = random_tokens(40, roomy.vocab_size());
+  const Box<Session> all = roomy.session(options);
+  ASSERT_TRUE(all);
+  const Floats expected = eval_all(*all, tokens);
+  const Floats expected_steps = decode(*all, random_tokens(4, roomy.vocab_size(), 9), 0);
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(roomy.model(), options, &account).ok());
+
+  const uint64_t weights = roomy.model().weight_bytes();
+  GpuMachine gpu(*bytes, weights + account.device_bytes + (1 << 20));
+  ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+  const Box<Session> session = gpu.session(options);
+  ASSERT_TRUE(session);
+  ASSERT_TRUE(gpu.model().experts_stay());
+  void* taken = nullptr;
+  const size_t room = (1 << 20) + static_cast<size_t>(weights) / 4;
+  ASSERT_TRUE(gpu.device().alloc(room, &taken).ok());
+  EXPECT_EQ(eval_all(*session, tokens), expected);
+  EXPECT_EQ(decode(*session, random_tokens(4, gpu.vocab_size(), 9), 0), expected_steps);
+  gpu.device().free(taken, room);
+}
+
 TEST(GpuMemoryLimit, ExpertsTakeTurnsAndTheAnswerStays) {
   const auto bytes = build_tiny_kind(plain_kind());
   GpuMachine roomy(*bytes);
