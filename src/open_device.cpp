@@ -1,6 +1,7 @@
 #include "src/open_device.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
@@ -10,6 +11,11 @@
 
 namespace moe {
 namespace {
+
+void say_why(char* reason, size_t n) {
+  const char* error = dlerror();
+  std::snprintf(reason, n, "%s", error != nullptr ? error : kModuleFile);
+}
 
 // The module beside this library, or wherever the loader looks. It stays loaded: CUDA cannot be
 // unloaded safely.
@@ -24,13 +30,14 @@ void* load_module(char* reason, size_t n) {
                                      slash != nullptr ? "/" : "./", kModuleFile);
     if (length > 0 && static_cast<size_t>(length) < sizeof path) {
       if (void* module = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return module;
+      if (access(path, F_OK) == 0) {  // there, but of no use: that is what to tell
+        say_why(reason, n);
+        return nullptr;
+      }
     }
   }
   void* module = dlopen(kModuleFile, RTLD_NOW | RTLD_LOCAL);
-  if (module == nullptr) {
-    const char* error = dlerror();
-    std::snprintf(reason, n, "%s", error != nullptr ? error : kModuleFile);
-  }
+  if (module == nullptr) say_why(reason, n);
   return module;
 }
 
