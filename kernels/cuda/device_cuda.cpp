@@ -34,7 +34,8 @@ Status CudaDevice::open(uint64_t memory_limit) {
   size_t free = 0;
   size_t total = 0;
   MOE_TRY(cuda_status(cudaMemGetInfo(&free, &total), "asking for the GPU's free memory"));
-  memory_.set_limit(memory_limit == 0 ? free : std::min<uint64_t>(memory_limit, free));
+  // The code of kernels, graphs and the rounding of blocks take memory too.
+  memory_.set_limit(memory_limit == 0 ? free - free / 16 : std::min<uint64_t>(memory_limit, free));
   std::snprintf(name_, sizeof name_, "cuda:%d (%.60s)", index_, properties.name);
   return {};
 }
@@ -49,7 +50,11 @@ void CudaDevice::free(void* memory, size_t bytes) { memory_.free(memory, bytes);
 Status CudaDevice::upload(void* device, const void* host, size_t bytes) {
   if (bytes == 0) return {};
   MOE_TRY(select());
-  return cuda_status(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "copying to the GPU");
+  // From pageable memory cudaMemcpy may return before the last bytes are there, and streams that do
+  // not block (all of ours) do not wait for them.
+  MOE_TRY(
+      cuda_status(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "copying to the GPU"));
+  return cuda_status(cudaStreamSynchronize(nullptr), "copying to the GPU");
 }
 
 Status CudaDevice::download(void* host, const void* device, size_t bytes) {
@@ -133,6 +138,7 @@ bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows
   if (!begin_op(s)) return true;
   const auto n = static_cast<size_t>(n_rows);
   const void* staged = place(s, rows, n * sizeof(BatchRow));
+  if (staged == nullptr) return true;  // also when cancelled since: that is no fault
   s.check(cudaMemcpyAsync(s.scratch.rows, staged, n * sizeof(BatchRow), cudaMemcpyDeviceToDevice,
                           s.stream),
           "copying a step's rows");

@@ -125,6 +125,10 @@ const void* place(CudaStream& s, const void* host, size_t bytes) {
   StepArena& arena = s.capturing != nullptr ? s.capturing->arena : s.arena;
   const size_t room = round_up(bytes, size_t{64});
   if (!s.live()) return nullptr;
+  if (arena.used + room > arena.capacity && s.capturing != nullptr) {
+    s.capturing->refused = true;  // end_step() has the step done again, as it is
+    return nullptr;
+  }
   if (arena.used + room > arena.capacity) {
     s.latch(Status::error(MOE_ERR_TOO_LONG, "a step's data: room for %zu bytes, found %zu",
                           arena.capacity, arena.used + room));

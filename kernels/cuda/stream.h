@@ -39,7 +39,10 @@ struct CudaStream final : Stream {
   explicit CudaStream(const Allocator& a) : graphs(a) {}
 
   /// True while operations should go on.
-  bool live() const { return latched.ok() && !cancelled.load(std::memory_order_relaxed); }
+  bool live() const {
+    if (capturing != nullptr && capturing->refused) return false;
+    return latched.ok() && !cancelled.load(std::memory_order_relaxed);
+  }
   void latch(const Status& status) {
     if (latched.ok()) latched = status;
   }
@@ -72,8 +75,8 @@ void lay_out_scratch(CudaStream& s);
 size_t arena_bytes(const StreamShape& shape);
 /// Before an operation places anything: makes room. False when it should do nothing.
 bool begin_op(CudaStream& s);
-/// A copy of host data that kernels enqueued from now on may read; null (and a latched error) when
-/// there is no room.
+/// A copy of host data that kernels enqueued from now on may read; null when there is no room:
+/// then an error is latched, or a step that is captured is refused.
 const void* place(CudaStream& s, const void* host, size_t bytes);
 template <class T>
 const T* place_array(CudaStream& s, const T* host, size_t n) {
