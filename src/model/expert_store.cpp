@@ -8,7 +8,7 @@ namespace moe {
 
 Status ExpertCache::add(ExpertStore* store) { return stores_.append(&store, 1); }
 
-bool ExpertCache::evict() {
+bool ExpertCache::evict(uint64_t* freed) {
   ExpertStore::Slot* oldest = nullptr;
   for (ExpertStore* store : stores_) {
     ExpertStore::Slot* slot = store->oldest();
@@ -17,6 +17,7 @@ bool ExpertCache::evict() {
   if (oldest == nullptr) return false;
   std::atomic_ref(oldest->ready).store(0, std::memory_order_relaxed);
   oldest->blob = Blob();
+  if (freed != nullptr) *freed += oldest->segment->raw;
   return true;
 }
 

@@ -24,8 +24,8 @@ class ExpertCache {
   void set_scarce() { scarce_ = true; }
   bool scarce() const { return scarce_; }
   /// Frees the expert that nobody holds and that was not used for longest; false when all are held.
-  /// The caller holds `mutex`.
-  bool evict();
+  /// Adds its bytes to `freed` unless null. The caller holds `mutex`.
+  bool evict(uint64_t* freed = nullptr);
 
   Mutex mutex;  // of all stores' slots where evicts()
   uint64_t clock = 0;

@@ -202,6 +202,15 @@ Result<Box<Model>> Model::open(Box<MoeFile> file, const ModelOptions& options, D
 
 Status Model::prepare(uint64_t session_bytes) const { return impl_->prepare(session_bytes); }
 bool Model::experts_stay() const { return !impl_->cache.scarce(); }
+bool Model::make_room(uint64_t bytes) const {
+  ExpertCache& cache = impl_->cache;
+  if (!cache.evicts()) return false;
+  LockGuard guard(cache.mutex);
+  uint64_t freed = 0;
+  while (freed < bytes && cache.evict(&freed)) {
+  }
+  return freed > 0;
+}
 uint64_t Model::next_number() const { return impl_->numbers.fetch_add(1) + 1; }
 Status Model::verify() const { return impl_->verify(); }
 

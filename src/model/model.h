@@ -73,6 +73,9 @@ class Model final {
   Status prepare(uint64_t session_bytes = 0) const;
   /// False once prepare() has found that experts must take turns in the device's memory.
   bool experts_stay() const;
+  /// Has experts that nobody uses leave the device's memory, the ones not used for longest first,
+  /// `bytes` of them if there are as many. False when there were none. Any thread.
+  bool make_room(uint64_t bytes) const;
   /// A number that was not given before: tells apart what would else look the same.
   uint64_t next_number() const;
   /// Checks every checksum, code and scale of the file, whatever options.verify says.

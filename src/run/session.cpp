@@ -57,10 +57,14 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   MOE_TRY(account_memory(model, resolved, &account));
   MOE_TRY(check_budget(account, resolved.memory_cap));
   MOE_TRY(model.prepare(account.device_bytes));
-  MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
-  state->bytes = account.session_bytes;
-  MOE_TRY(state->init(allocator));
-  return make_box<Session>(allocator, std::move(state));
+  for (;;) {
+    MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
+    state->bytes = account.session_bytes;
+    const Status status = state->init(allocator);
+    if (status.ok()) return make_box<Session>(allocator, std::move(state));
+    const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
+    if (!full || !model.make_room(account.device_bytes)) return status;
+  }
 }
 
 Session::Session(Box<SessionState> state) : state_(std::move(state)) {}

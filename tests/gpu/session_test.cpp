@@ -160,6 +160,32 @@ TEST(GpuMemoryLimit, ExpertsTakeTurnsWhenTheirRoomWasTaken) {
   gpu.device().free(taken, room);
 }
 
+// The experts that are held just in case leave for a session.
+TEST(GpuMemoryLimit, ExpertsMakeRoomForAnotherSession) {
+  const auto bytes = build_tiny_kind(
+      {"wide experts", [](ModelConfig& c, TinyOptions&) { c.layers[1].ffn.d_ff = 3072; }});
+  SessionOptions options;
+  options.chunk = 4;
+  GpuMachine roomy(*bytes);
+  ASSERT_TRUE(roomy.status().ok()) << roomy.status().text();
+  const Tokens tokens = random_tokens(6, roomy.vocab_size());
+  const Box<Session> all = roomy.session(options);
+  ASSERT_TRUE(all);
+  const Floats expected = eval_all(*all, tokens);
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(roomy.model(), options, &account).ok());
+
+  GpuMachine tight(*bytes, roomy.model().weight_bytes() + account.device_bytes - 1000);
+  ASSERT_TRUE(tight.status().ok()) << tight.status().text();
+  const Box<Session> first = tight.session(options);
+  ASSERT_TRUE(first);
+  ASSERT_FALSE(tight.model().experts_stay());
+  EXPECT_EQ(eval_all(*first, tokens), expected);
+  const Box<Session> second = tight.session(options);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(eval_all(*second, tokens), expected);
+}
+
 TEST(GpuMemoryLimit, ExpertsTakeTurnsAndTheAnswerStays) {
   const auto bytes = build_tiny_kind(plain_kind());
   GpuMachine roomy(*bytes);
