@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "quant/activation.h"
 #include "quant/half.h"
@@ -30,13 +31,13 @@ uint32_t largest_magnitude(const float* w, int64_t n) {
 }
 
 // In float32, as PyTorch divides: halves of bf16 weights are ties, which must fall alike. Adding
-// and taking away 1.5 * 2^23 rounds what is below 2^22 half to even.
-int32_t int8_code(float w, float scale) {
-  constexpr float kRound = 12582912.0f;
-  float v = w / scale;
-  v = v < 127.0f ? v : 127.0f;
-  v = v > -127.0f ? v : -127.0f;
-  return static_cast<int32_t>((v + kRound) - kRound);
+// 1.5 * 2^23 rounds what is below 2^22 half to even and leaves the code in the lowest byte.
+int8_t rounded(float v) { return static_cast<int8_t>(f32_to_bits(v + 12582912.0f) & 0xFFu); }
+
+// A normal scale is so exact that no quotient reaches 127.5; with a denormal one they may.
+int8_t clipped(float v) {
+  if (v > 127.0f) return 127;
+  return v < -127.0f ? int8_t{-127} : rounded(v);
 }
 
 bool finite(float x) { return (f32_to_bits(x) & 0x7F800000u) != 0x7F800000u; }
@@ -54,14 +55,27 @@ Status AbsMean::add(const float* w, int64_t n) {
     while (finite(w[i])) ++i;
     return non_finite(n_ + i);
   }
-  for (int64_t i = 0; i < n; ++i) sum_ += static_cast<double>(w[i] < 0 ? -w[i] : w[i]);
+  const auto magnitude = [w](int64_t i) {
+    return static_cast<double>(bits_to_f32(f32_to_bits(w[i]) & kMagnitude));
+  };
+  int64_t i = 0;
+  for (; i < n && (n_ + i) % kSums != 0; ++i) sums_[(n_ + i) % kSums] += magnitude(i);
+  double sums[kSums];
+  std::memcpy(sums, sums_, sizeof sums);
+  for (; i + kSums <= n; i += kSums) {
+    for (int j = 0; j < kSums; ++j) sums[j] += magnitude(i + j);
+  }
+  std::memcpy(sums_, sums, sizeof sums);
+  for (; i < n; ++i) sums_[(n_ + i) % kSums] += magnitude(i);
   n_ += n;
   return {};
 }
 
 Result<double> AbsMean::scale() const {
   if (n_ == 0) return Status::error(MOE_ERR_SHAPE, "empty weight");
-  const double mean = sum_ / static_cast<double>(n_);
+  double sum = 0;
+  for (const double part : sums_) sum += part;
+  const double mean = sum / static_cast<double>(n_);
   return mean > 1e-5 ? mean : 1e-5;
 }
 
@@ -101,15 +115,17 @@ Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale) {
   // A largest weight among the smallest denormals has no scale: its row counts as zero.
   *scale = amax / 127.0f > 0.0f ? amax / 127.0f : 1.0f;
   const float divisor = *scale;
+  if (divisor < std::numeric_limits<float>::min()) {
+    for (int64_t k = 0; k < n; ++k) codes[k] = clipped(w[k] / divisor);
+    return {};
+  }
   int64_t i = 0;
   for (; i + kChunk <= n; i += kChunk) {
     int8_t chunk[kChunk];  // bytes could lie on anything: a local array cannot lie on the weights
-    for (int64_t j = 0; j < kChunk; ++j) {
-      chunk[j] = static_cast<int8_t>(int8_code(w[i + j], divisor));
-    }
+    for (int64_t j = 0; j < kChunk; ++j) chunk[j] = rounded(w[i + j] / divisor);
     std::memcpy(codes + i, chunk, sizeof chunk);
   }
-  for (; i < n; ++i) codes[i] = static_cast<int8_t>(int8_code(w[i], divisor));
+  for (; i < n; ++i) codes[i] = rounded(w[i] / divisor);
   return {};
 }
 

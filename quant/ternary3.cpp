@@ -1,5 +1,6 @@
 #include "quant/ternary3.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "quant/block_scan.h"
@@ -23,6 +24,28 @@ Place place_of(int row, int32_t col) {
   return {block * kBlockBytes + row * 4 + in_segment % 4, in_segment % kTernary3Cols / 4};
 }
 
+// The weights in every byte there may be.
+struct Weights {
+  int8_t of[256][5];
+  constexpr Weights() : of() {
+    for (int byte = 0; byte < 256; ++byte) {
+      for (int f = 0; f < 5; ++f) of[byte][f] = static_cast<int8_t>(byte / kPowers[f] % 3 - 1);
+    }
+  }
+};
+constexpr Weights kWeights;
+
+// visit(first column, columns) of each block.
+template <class Visit>
+void for_each_block(int32_t cols, Visit visit) {
+  for (int32_t from = 0; from < cols; from += kTernary3Segment) {
+    const int32_t to = std::min(from + kTernary3Segment, cols);
+    for (int32_t col = from; col < to; col += kTernary3Cols) {
+      visit(col, std::min(kTernary3Cols, to - col));
+    }
+  }
+}
+
 }  // namespace
 
 size_t ternary3_tile_bytes(int64_t cols) {
@@ -38,17 +61,33 @@ float ternary3_element(const uint8_t* tile, int32_t, int row, int32_t col) {
 }
 
 void ternary3_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
-  for (int32_t col = 0; col < cols; ++col) out[col] = ternary3_element(tile, cols, row, col);
+  const uint8_t* bytes = tile + row * 4;
+  for_each_block(cols, [&](int32_t col, int32_t n) {
+    float block[kTernary3Cols];
+    for (int j = 0; j < 4; ++j) {
+      const int8_t* weights = kWeights.of[bytes[j]];
+      for (int f = 0; f < 5; ++f) block[4 * f + j] = weights[f];
+    }
+    std::memcpy(out + col, block, static_cast<size_t>(n) * sizeof(float));
+    bytes += kBlockBytes;
+  });
 }
 
 void ternary3_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile) {
   std::memset(tile, kAllZeroCodes, ternary3_tile_bytes(cols));
   for (int row = 0; row < n_rows; ++row) {
     const int8_t* source = codes + row * ld;
-    for (int32_t col = 0; col < cols; ++col) {
-      const Place at = place_of(row, col);
-      tile[at.byte] = static_cast<uint8_t>(tile[at.byte] + source[col] * kPowers[at.digit]);
-    }
+    uint8_t* bytes = tile + row * 4;
+    for_each_block(cols, [&](int32_t col, int32_t n) {
+      uint32_t fields[5] = {};  // four codes in each: columns 0..3, 4..7 ...
+      std::memcpy(fields, source + col, static_cast<size_t>(n));
+      uint32_t packed = 0;
+      for (int f = 4; f >= 0; --f) {
+        packed = packed * 3 + (((fields[f] & 0x03030303u) + 0x01010101u) & 0x03030303u);
+      }
+      std::memcpy(bytes, &packed, sizeof packed);
+      bytes += kBlockBytes;
+    });
   }
 }
 

@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Reads ahead in blocks of a few MB (a transposed matrix: up to 64 MB), so rows should be asked
+/// Reads ahead in blocks of half a MB (a transposed matrix: up to 64 MB), so rows should be asked
 /// for in order. The same rows may be read again.
 class RowReader {
  public:

@@ -96,6 +96,14 @@ TEST(Int8Rows, DenormalAndBadRows) {
   ASSERT_TRUE(int8_row(tiny, 2, codes, &scale).ok());
   EXPECT_EQ(scale, 1.0f);
   EXPECT_EQ(codes[0], 0);
+  // 180 and 3 times the smallest denormal; the scale is that denormal, so 180 is clipped.
+  const float clipped[3] = {180 * 0x1p-149f, -180 * 0x1p-149f, 3 * 0x1p-149f};
+  int8_t three[3];
+  ASSERT_TRUE(int8_row(clipped, 3, three, &scale).ok());
+  EXPECT_EQ(scale, 0x1p-149f);
+  EXPECT_EQ(three[0], 127);
+  EXPECT_EQ(three[1], -127);
+  EXPECT_EQ(three[2], 3);
   const float bad[2] = {1, NAN};
   EXPECT_EQ(int8_rows(bad, 1, 2, codes, &scale).code(), MOE_ERR_NON_FINITE);
 }
