@@ -51,7 +51,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
       ->capture_default_str()
       ->each([&o](const std::string&) { o.device_named = true; });
   app.add_option("--gpu-memory", o.gpu_memory,
-                 "Most that is allocated on the GPU, such as 4G (default: what is free)");
+                 "Most that is allocated on the GPU, such as 4G (default: 15/16 of what is free)");
   app.add_option("--memory", o.memory, "Cap on weights, KV cache and scratch, such as 2G");
   app.add_flag("--map", o.map,
                "Map the weights instead of reading them (the file must not change)");

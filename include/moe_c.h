@@ -138,8 +138,8 @@ typedef struct moe_env_params {
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */
   void* log_user;
-  uint64_t gpu_memory_bytes; /* most that may be allocated on the GPU; 0: what is free. Experts that
-                                do not fit take turns. */
+  uint64_t gpu_memory_bytes; /* most that is allocated on the GPU; 0: 15/16 of what is free. Experts
+                                that do not fit take turns. */
 } moe_env_params;
 
 MOE_API moe_status moe_env_create(const moe_env_params* params, moe_env** out, moe_error* error);

@@ -10,7 +10,7 @@ namespace moe {
 struct DeviceChoice {
   const char* name = nullptr;  // null or "auto", "cpu", "cuda", "cuda:N"
   const char* isa = nullptr;   // of the CPU device; null: the best
-  uint64_t gpu_memory = 0;     // limit; 0: what is free
+  uint64_t gpu_memory = 0;     // limit; 0: 15/16 of what is free
 };
 
 /// A device and how to give it back.
