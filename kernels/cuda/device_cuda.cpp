@@ -94,6 +94,7 @@ Status CudaDevice::open_parts(CudaStream& s) {
 Result<Stream*> CudaDevice::open_stream(const StreamShape& shape) {
   MOE_ASSIGN(Box<CudaStream> s, make_box<CudaStream>(allocator_, allocator_));
   s->shape = shape;
+  s->library = &library_;
   const Status status = open_parts(*s);
   Stream* opened = s.release();
   if (status.ok()) return opened;
@@ -185,7 +186,7 @@ bool CudaDevice::end_step(Stream& stream) {
 }
 
 Result<Device*> open_cuda_device(const CudaOptions& options, const Allocator& allocator) {
-  MOE_ASSIGN(Box<CudaDevice> device, make_box<CudaDevice>(allocator, allocator, options.index));
+  MOE_ASSIGN(Box<CudaDevice> device, make_box<CudaDevice>(allocator, allocator, options));
   MOE_TRY(device->open(options.memory_limit));
   return static_cast<Device*>(device.release());
 }

@@ -4,6 +4,7 @@
 // Results are the same in every run. Integer sums, norms, quantisation, activations and routers
 // give the CPU's bits; attention and products with float weights differ in the order of their sums.
 
+#include "kernels/cuda/product_options.h"
 #include "kernels/device.h"
 
 namespace moe::cuda {
@@ -11,6 +12,7 @@ namespace moe::cuda {
 struct CudaOptions {
   int32_t index = 0;          // which GPU
   uint64_t memory_limit = 0;  // bytes that may be allocated on it; 0: 15/16 of what is free
+  ProductLibraryOptions library = {};  // when cuBLASLt is used
 };
 
 /// MOE_ERR_DEVICE when there is no such GPU, its driver is too old, or it is older than compute

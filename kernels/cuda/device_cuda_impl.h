@@ -1,6 +1,7 @@
 #pragma once
 // The parts of the CUDA device. Private to kernels/cuda.
 
+#include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/device_cuda.h"
 #include "kernels/cuda/expert_table.h"
 #include "kernels/cuda/memory.h"
@@ -11,8 +12,11 @@ namespace moe::cuda {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(const Allocator& allocator, int32_t index)
-      : allocator_(allocator), index_(index), tables_(*this, allocator) {}
+  CudaDevice(const Allocator& allocator, const CudaOptions& options)
+      : allocator_(allocator),
+        index_(options.index),
+        library_(memory_, options.library),
+        tables_(*this, allocator) {}
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
   Status open(uint64_t memory_limit);
@@ -53,6 +57,7 @@ class CudaDevice final : public Device {
   int32_t index_;
   char name_[96] = "cuda";
   GpuMemory memory_;
+  CublasLt library_;
   ExpertTables tables_;
 };
 

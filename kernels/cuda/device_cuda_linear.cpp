@@ -51,6 +51,7 @@ void plain_matmul(CudaStream& s, const MatmulInput& in, int32_t n_rows, const Ma
   op.in = in;
   op.n_outs = 1;
   op.outs[0] = {{weight, bias}, nullptr, y, ld_y, accumulate, scale};
+  op.library = s.library_now();
   s.check(matmul(s.stream, op), "a matrix product");
 }
 
@@ -91,6 +92,7 @@ void CudaDevice::linear(Stream& stream, const LinearOp& op) {
   rows.normed = s.scratch.normed;
   MatmulOp product;
   product.rows.rows.n = op.n_rows;
+  product.library = s.library_now();
   product.in = make_input(s, rows, wanted, s.scratch.in);
   for (int32_t first = 0; first < op.n_outs; first += kMaxMatmulOuts) {
     product.n_outs = std::min(kMaxMatmulOuts, op.n_outs - first);

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/matmul.h"
+#include "kernels/cuda/product_library.h"
 
 namespace moe::cuda {
 namespace {
@@ -44,7 +45,9 @@ ProductKernels choose(const ProductArgs& args) {
 }
 
 cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels kernels) {
-  if (kernels == ProductKernels::kAuto) kernels = choose(args);
+  if (kernels == ProductKernels::kAuto || kernels == ProductKernels::kLibrary) {
+    kernels = choose(args);
+  }
   if (!multiplies_codes(args)) {
     const bool many =
         kernels == ProductKernels::kManyRows || kernels == ProductKernels::kManyRowsWide;
@@ -59,10 +62,28 @@ cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels k
     case ProductKernels::kManyRowsWide:
       return product_many(stream, args, true);
     case ProductKernels::kAuto:
+    case ProductKernels::kLibrary:
     case ProductKernels::kAny:
       break;
   }
   return product_any(stream, args);
+}
+
+/// Has the library do what it takes. done[i]: it took op.outs[i].
+cudaError_t ask_library(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels,
+                        bool (&done)[kMaxMatmulOuts]) {
+  const bool always = kernels == ProductKernels::kLibrary;
+  const RowGroups& rows = op.rows;
+  if (op.library == nullptr || (!always && kernels != ProductKernels::kAuto) ||
+      rows.group != nullptr || rows.input_row != nullptr || rows.rows.counted != nullptr) {
+    return cudaSuccess;
+  }
+  for (int32_t i = 0; i < op.n_outs; ++i) {
+    const cudaError_t error =
+        op.library->multiply(stream, rows.rows.n, op.in, op.outs[i], always, &done[i]);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -70,6 +91,9 @@ cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels k
 cudaError_t matmul_with(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels) {
   if (op.rows.rows.n == 0) return cudaSuccess;
   bool done[kMaxMatmulOuts] = {};
+  if (const cudaError_t error = ask_library(stream, op, kernels, done); error != cudaSuccess) {
+    return error;
+  }
   for (int32_t i = 0; i < op.n_outs; ++i) {
     if (done[i]) continue;
     ProductArgs args;

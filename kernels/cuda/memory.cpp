@@ -8,6 +8,13 @@ double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 }  // namespace
 
 Status GpuMemory::alloc(size_t bytes, void** out) {
+  Status status = alloc_spare(bytes, out);
+  const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
+  if (full && spare_ != nullptr && spare_->give_back()) status = alloc_spare(bytes, out);
+  return status;
+}
+
+Status GpuMemory::alloc_spare(size_t bytes, void** out) {
   const size_t size = bytes == 0 ? 1 : bytes;
   LockGuard guard(mutex_);
   for (size_t i = n_kept_; i > 0; --i) {  // the latest first

@@ -7,6 +7,16 @@
 
 namespace moe::cuda {
 
+/// Memory that is nice to have.
+class SpareMemory {
+ public:
+  /// Frees it for others. False when there is none.
+  virtual bool give_back() = 0;
+
+ protected:
+  ~SpareMemory() = default;
+};
+
 /// Any thread.
 class GpuMemory {
  public:
@@ -17,8 +27,12 @@ class GpuMemory {
 
   void set_limit(uint64_t bytes) { limit_ = bytes; }
   uint64_t limit() const { return limit_; }
+  /// Who is asked to make room before alloc() fails; null: nobody.
+  void set_spare(SpareMemory* spare) { spare_ = spare; }
   /// MOE_ERR_BUDGET above the limit, MOE_ERR_MEMORY when the GPU has no more.
   Status alloc(size_t bytes, void** out);
+  /// The same, but nobody makes room for it.
+  Status alloc_spare(size_t bytes, void** out);
   void free(void* memory, size_t bytes);
   /// Gives kept blocks back to the GPU.
   void trim();
@@ -33,6 +47,7 @@ class GpuMemory {
   void trim_locked();
 
   Mutex mutex_;
+  SpareMemory* spare_ = nullptr;
   uint64_t limit_ = 0;
   uint64_t taken_ = 0;  // from the GPU, kept blocks included
   Kept kept_[kMostKept] = {};

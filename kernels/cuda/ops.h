@@ -86,11 +86,14 @@ struct MatmulInput {
 
 inline constexpr int32_t kMaxMatmulOuts = 3;
 
+class ProductLibrary;  // product_library.h
+
 struct MatmulOp {
   RowGroups rows;
   MatmulInput in;
   MatmulOut outs[kMaxMatmulOuts];
   int32_t n_outs = 0;
+  ProductLibrary* library = nullptr;  // may compute what is dense; null while capturing
 };
 /// Several matrices on one input. The matrices of one table share shape, format, kinds and stride.
 cudaError_t matmul(cudaStream_t stream, const MatmulOp& op);

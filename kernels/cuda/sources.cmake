@@ -1,5 +1,7 @@
 # The CUDA device: code for the host, and kernels. tests/gpu builds the same files for its emulator.
 set(cuda_host_sources
+  cublas_lt.cpp
+  cublas_lt_api.cpp
   device_cuda.cpp
   device_cuda_linear.cpp
   device_cuda_moe.cpp
@@ -24,6 +26,7 @@ set(cuda_kernel_sources
   matmul_any.cu
   matmul_few.cu
   matmul_floats.cu
+  matmul_library.cu
   matmul_many.cu
   merge.cu
   prepare.cu

@@ -64,6 +64,9 @@ struct CudaStream final : Stream {
   const BatchRow* step_rows = nullptr;  // host rows of the step under way, null outside of one
   int32_t n_step_rows = 0;
   StepGraph* capturing = nullptr;
+  ProductLibrary* library = nullptr;  // the GPU's
+  /// None in a step that is captured: its scratch is shared and may be given back.
+  ProductLibrary* library_now() const { return capturing == nullptr ? library : nullptr; }
 };
 
 /// Device bytes of a stream's scratch; 0 when the shape is negative or the sum overflows.

@@ -13,7 +13,11 @@ class GpuMachine {
   explicit GpuMachine(const MemorySink& bytes, uint64_t memory_limit = 0,
                       const Allocator& allocator = system_allocator())
       : allocator_(allocator) {
-    status_ = open(bytes, memory_limit);
+    status_ = open(bytes, {0, memory_limit});
+  }
+  GpuMachine(const MemorySink& bytes, const cuda::CudaOptions& options)
+      : allocator_(system_allocator()) {
+    status_ = open(bytes, options);
   }
   GpuMachine(const GpuMachine&) = delete;
   ~GpuMachine() {
@@ -35,8 +39,8 @@ class GpuMachine {
   }
 
  private:
-  Status open(const MemorySink& bytes, uint64_t memory_limit) {
-    MOE_ASSIGN(device_, cuda::open_cuda_device({0, memory_limit}, allocator_));
+  Status open(const MemorySink& bytes, const cuda::CudaOptions& options) {
+    MOE_ASSIGN(device_, cuda::open_cuda_device(options, allocator_));
     MOE_ASSIGN(model_, open_model(bytes, *device_, allocator_));
     return {};
   }

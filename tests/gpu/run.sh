@@ -27,6 +27,8 @@ if [ -z "$build" ]; then
 fi
 bin=$(cd "$build" && pwd)
 export LD_LIBRARY_PATH=$bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# cuBLASLt is no part of the folder: it is taken from the toolkit where the loader does not know it.
+if [ -d /usr/local/cuda/lib64 ]; then LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/usr/local/cuda/lib64; fi
 mkdir -p "$(dirname "$out")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -12,7 +12,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/cublas_lt.h"
+#include "kernels/cuda/matmul.h"
 #include "quant/list.h"
 
 namespace moe::cuda {
@@ -117,6 +118,8 @@ class Matrices {
     like_.tile_stride = static_cast<int64_t>(bytes_of_one_ / static_cast<size_t>((rows + 15) / 16));
   }
   size_t size() const { return n_; }
+  /// Activation codes with one scale a row.
+  void use_a8() { like_.act = ActPrecision::kA8; }
   size_t bytes_of_one() const { return bytes_of_one_; }
   Matrix at(size_t i) const {
     Matrix m = like_;
@@ -192,6 +195,57 @@ class Bench {
     });
     report(name, t, static_cast<double>(m.bytes_of_one()),
            2.0 * n * static_cast<double>(rows) * cols);
+  }
+
+  /// int8 (or ternary2) under one scale a row: own kernels, cuBLASLt with all that we do around it,
+  /// and cublasLtMatmul alone on plain rows.
+  void against_cublas_lt(const char* name, FormatId format, int32_t n, int32_t rows, int32_t cols) {
+    Matrices m(format, rows, cols, rotation_, 2);
+    m.use_a8();
+    const Inputs inputs(n, cols);
+    const Buffer y(static_cast<size_t>(n) * static_cast<size_t>(rows) * 4);
+    const int calls = static_cast<int>(std::min<size_t>(m.size(), 32));
+    GpuMemory memory;
+    memory.set_limit(uint64_t{1} << 30);
+    bool taken = true;  // by cuBLASLt, where it was asked
+    const auto with = [&](ProductKernels family) {
+      CublasLt library(memory, {});  // of its own: what was captured must not be waited for later
+      return measure(calls, [&](cudaStream_t s, int i) {
+        MatmulOp op;
+        op.rows.rows.n = n;
+        op.in = inputs.in;
+        op.n_outs = 1;
+        op.outs[0].weight = {m.at(static_cast<size_t>(i)), nullptr};
+        op.outs[0].y = y.as<float>();
+        op.outs[0].ld_y = rows;
+        if (family != ProductKernels::kLibrary) return matmul_with(s, op, family);
+        bool done = false;
+        const cudaError_t error = library.multiply(s, n, op.in, op.outs[0], true, &done);
+        taken = taken && done;
+        return error;
+      });
+    };
+    Json result = {{"name", name}, {"own_us", with(ProductKernels::kManyRowsWide).median_us}};
+    lt::Library library;
+    if (library.open(kCublasLtNames)) {
+      result["cublas_lt_version"] = library.version();
+      const double us = with(ProductKernels::kLibrary).median_us;
+      if (taken) result["cublas_lt_us"] = us;
+      if (!taken) result["cublas_lt"] = "left to own kernels";
+      bare_cublas_lt(library, inputs, n, rows, cols, &result);
+    } else {
+      result["cublas_lt_version"] = "not found";
+    }
+    const double operations = 2.0 * n * static_cast<double>(rows) * cols;
+    for (const std::string way : {"own", "cublas_lt", "bare"}) {
+      const auto found = result.find(way + "_us");
+      if (found == result.end()) continue;
+      const double us = found->get<double>();
+      result[way + "_operations_per_s"] = operations / us * 1e6;
+      std::fprintf(stderr, "%-34s %-9s %9.2f us  %7.1f TOP/s\n", name, way.c_str(), us,
+                   operations / us * 1e-6);
+    }
+    out_["against_cublas_lt"].push_back(result);
   }
 
   /// One token for each of `experts` networks: gate and up, codes, down.
@@ -274,6 +328,36 @@ class Bench {
                  100 * rate / copy_bytes_per_s_, operations / t.median_us * 1e-6);
   }
 
+  /// cublasLtMatmul on plain rows of codes, weights in rotation; and how the others compare to it.
+  void bare_cublas_lt(lt::Library& library, const Inputs& inputs, int32_t n, int32_t rows,
+                      int32_t cols, Json* result) {
+    const Matrices plain(FormatId::kInt8, rows, cols, rotation_, 2);
+    const Buffer sums(static_cast<size_t>(n) * static_cast<size_t>(rows) * 4);
+    const Buffer workspace(ProductLibraryOptions().workspace_bytes);
+    const auto ld = static_cast<int32_t>(inputs.in.a8.ld);
+    lt::Plan plan = library.plan({rows, n, cols, cols, ld, 256}, workspace.bytes());
+    if (!plan.usable) {
+      (*result)["bare"] = "no algorithm";
+      return;
+    }
+    const int calls = static_cast<int>(std::min<size_t>(plain.size(), 32));
+    const Times t = measure(calls, [&](cudaStream_t s, int i) {
+      const Matrix m = plain.at(static_cast<size_t>(i));
+      const auto* weights = reinterpret_cast<const int8_t*>(m.tiles);
+      return library.multiply(plan, weights, inputs.in.a8.codes, sums.as<int32_t>(),
+                              workspace.as<void>(), workspace.bytes(), s) == lt::kSuccess
+                 ? cudaSuccess
+                 : cudaErrorUnknown;
+    });
+    library.clear(&plan);
+    (*result)["bare_us"] = t.median_us;
+    for (const std::string way : {"own", "cublas_lt"}) {
+      const auto us = result->find(way + "_us");
+      if (us == result->end()) continue;
+      (*result)[way + "_share_of_bare"] = t.median_us / us->get<double>();
+    }
+  }
+
   size_t rotation_;
   double copy_bytes_per_s_ = 1;
   Json out_ = Json::object();
@@ -301,6 +385,11 @@ void run() {
       bench.linear(name.c_str(), f.format, n, 4096, 4096);
     }
   }
+  bench.against_cublas_lt("int8 4096 x 4096, 4096 rows", FormatId::kInt8, 4096, 4096, 4096);
+  bench.against_cublas_lt("int8 4096 x 4096, 512 rows", FormatId::kInt8, 512, 4096, 4096);
+  bench.against_cublas_lt("int8 2048 x 2048, 512 rows", FormatId::kInt8, 512, 2048, 2048);
+  bench.against_cublas_lt("ternary2 4096 x 4096, 4096 rows", FormatId::kTernary2, 4096, 4096, 4096);
+  bench.against_cublas_lt("ternary2 4096 x 4096, 512 rows", FormatId::kTernary2, 512, 4096, 4096);
   Json all = bench.results();
   all["gpu"] = gpu.name;
   all["driver"] = driver;

@@ -500,6 +500,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* out) {
   *out = new EmulatedEvent;
   return cudaSuccess;
 }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) { return cudaEventCreate(out); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const Lock lock(runtime().mutex);
   if (runtime().sticky == cudaSuccess) remember(drain_all());
