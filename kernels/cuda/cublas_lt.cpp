@@ -8,6 +8,7 @@ namespace moe::cuda {
 namespace {
 
 constexpr int32_t kPiece = 16;           // weight rows and inputs go in such pieces
+constexpr int64_t kChunkAim = 1024;      // rows of activations, where there are that many
 constexpr int32_t kChunkUnit = 64;       // rows of activations, where that many fit
 constexpr size_t kPartBytes = 256;       // alignment of the scratch's parts
 constexpr int32_t kLeastAlignment = 16;  // of codes: what int8 kernels read at once
@@ -123,10 +124,13 @@ CublasLt::Cut CublasLt::cut(int32_t n_rows, const Codes& codes, const Matrix& m)
   if (rows > INT32_MAX || codes.ld > INT32_MAX || codes.ld < k || alignment < kLeastAlignment) {
     return c;
   }
-  const int64_t most = static_cast<int64_t>(options_.weight_bytes) / k;
+  const auto all_sums = static_cast<int64_t>(options_.sum_bytes / sizeof(int32_t));
+  const int64_t wanted = std::min(round_up(int64_t{n_rows}, int64_t{kChunkUnit}), kChunkAim);
+  const int64_t most = std::min(static_cast<int64_t>(options_.weight_bytes) / k,
+                                std::max(all_sums / wanted, int64_t{kPiece}));
   if (most < kPiece) return c;
   const int32_t panel = even_part(static_cast<int32_t>(rows), most, kPiece);
-  const int64_t sums = static_cast<int64_t>(options_.sum_bytes / sizeof(int32_t)) / panel;
+  const int64_t sums = all_sums / panel;
   if (sums < kChunkUnit) return c;
   c.n_rows = n_rows;
   c.n_weights = static_cast<int32_t>(rows);
