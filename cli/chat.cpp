@@ -245,7 +245,7 @@ void Talk::run() {
   std::string line;
   while (true) {
     if (terminal_) std::cerr << "> " << std::flush;
-    if (!std::getline(std::cin, line)) {
+    if ((terminal_ && !wait_for_input()) || !std::getline(std::cin, line)) {
       if (terminal_) std::cerr << "\n";
       return;
     }

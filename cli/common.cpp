@@ -1,6 +1,7 @@
 #include "cli/common.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,11 +20,16 @@ namespace {
 
 std::atomic<moe_session*> g_session{nullptr};
 volatile sig_atomic_t g_interrupted = 0;
+int g_wake[2] = {-1, -1};  // a pipe: the handler may run on another thread than the one that reads
 
 // moe_session_cancel only sets an atomic flag, so it may be called from a signal handler.
 void on_interrupt(int signal) {
+  const int old_errno = errno;
   g_interrupted = signal;
   moe_session_cancel(g_session.load());
+  if (write(g_wake[1], "", 1) < 0) {  // full: it wakes all the same
+  }
+  errno = old_errno;
 }
 
 // `most`: the least important level that is shown.
@@ -210,6 +216,9 @@ std::string read_file(const std::string& path) {
 }
 
 void watch_interrupts() {
+  if (g_wake[0] < 0 && pipe2(g_wake, O_NONBLOCK | O_CLOEXEC) != 0) {
+    throw CallError(MOE_ERR_IO, std::string("pipe: ") + std::strerror(errno));
+  }
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second Ctrl-C ends the process
@@ -223,8 +232,18 @@ bool interrupted() { return g_interrupted != 0; }
 bool forgive_interrupt() {
   if (g_interrupted != SIGINT) return false;
   g_interrupted = 0;
+  for (char drained[64]; read(g_wake[0], drained, sizeof drained) > 0;) {
+  }
   watch_interrupts();
   return true;
+}
+
+bool wait_for_input() {
+  pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
+  while (!interrupted() && files[0].revents == 0) {
+    if (poll(files, 2, -1) < 0 && errno != EINTR) return true;  // reading will say what is wrong
+  }
+  return !interrupted();
 }
 
 void set_current_session(moe_session* session) {

@@ -87,6 +87,8 @@ void watch_interrupts();
 bool interrupted();
 /// After a Ctrl-C that was meant for one call: as if it had not come. False for another signal.
 bool forgive_interrupt();
+/// Waits until a terminal has a line, or its end, to read; false after Ctrl-C.
+bool wait_for_input();
 void set_current_session(moe_session* session);
 /// Throws when Ctrl-C came while no call was there to be cancelled.
 void stop_if_interrupted();

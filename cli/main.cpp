@@ -45,8 +45,8 @@ int main(int argc, char** argv) {
   add_tokenize(app);
   add_eval(app);
   add_bench(app);
-  watch_interrupts();
   try {
+    watch_interrupts();
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0 && app.get_subcommands().empty()) {

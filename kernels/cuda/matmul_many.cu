@@ -190,7 +190,7 @@ __device__ __forceinline__ int32_t* results_of_warp(uint8_t* shared) {
 
 /// Blocks on a multiprocessor at once: what the registers allow.
 template <int kN, bool kScaled>
-constexpr int kBlocks = kScaled || kN == 8 ? 1 : 2;
+[[maybe_unused]] constexpr int kBlocks = kScaled || kN == 8 ? 1 : 2;
 
 template <class Format, int kN, bool kScaled, bool kGated>
 __global__ void __launch_bounds__(kThreads, (kBlocks<kN, kScaled>)) many_rows(const ProductArgs a) {

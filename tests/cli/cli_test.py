@@ -268,7 +268,16 @@ class Cli(unittest.TestCase):
         type_in("/show\n")
         self.assertIn("Again<|im_end|>", wait_for("Yes.<|im_end|>\r\n> "))
         type_in("\x03")  # at the prompt it ends the program
-        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 130)
+        for _ in range(600):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                break
+            time.sleep(0.1)
+        else:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            self.fail("Ctrl-C at the prompt did not end the program")
+        self.assertEqual(os.waitstatus_to_exitcode(status), 130)
 
     def test_bench_synthetic(self):
         j = json.loads(self.ok("bench", "--synthetic", "tiny", "-p", "16", "-n", "4", "-r", "1", "--json").stdout)

@@ -1,6 +1,7 @@
 // Matrix and dot-product instructions as the PTX manual (ISA 8.x) describes them.
 
 #include "emulator.h"
+#include "quant/half.h"
 
 namespace emulator {
 namespace {
@@ -38,11 +39,8 @@ void mma_bytes(const char* what, int32_t (&c)[4], const Operands& mine) {
 
 }  // namespace
 
-uint16_t half_bits(float x) {
-  const auto h = static_cast<_Float16>(x);
-  return __builtin_bit_cast(uint16_t, h);
-}
-float half_value(uint16_t bits) { return static_cast<float>(__builtin_bit_cast(_Float16, bits)); }
+uint16_t half_bits(float x) { return moe::f32_to_f16(x); }
+float half_value(uint16_t bits) { return moe::f16_to_f32(bits); }
 
 int32_t dp4a_u8(uint32_t a, uint32_t b, int32_t c) {
   for (int i = 0; i < 4; ++i) c += int32_t{byte_of<uint8_t>(a, i)} * byte_of<int8_t>(b, i);

@@ -1,0 +1,1 @@
+// Its precompiled header is what the tests share; see tests/CMakeLists.txt.
