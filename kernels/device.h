@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/choice.h"
 #include "kernels/kinds.h"
 #include "kernels/router/router.h"
 #include "quant/format.h"
@@ -222,7 +223,7 @@ struct StreamShape {
 /// What a step's operations and their arguments depend on, but for tokens and positions. Steps of
 /// equal keys are the same operations on the same memory; an empty key is equal to none.
 struct StepKey {
-  static constexpr int32_t kWords = 66;
+  static constexpr int32_t kWords = 100;
   uint64_t words[kWords] = {};
   int32_t n = 0;
   /// Leaves the key empty when there is no room.
@@ -283,6 +284,15 @@ class Device {
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
   virtual void moe(Stream& s, const MoeOp& op) = 0;
+
+  // Where host memory is not device memory, a row of logits need not come over to choose from it.
+  virtual bool can_choose() const { return false; }
+  virtual void choose(Stream&, const ChooseOp& op) { (void)op; }
+  /// What the step's latest choose() found of a row; after sync(), until the next step.
+  virtual TokenChoice choice(Stream&, int32_t row) {
+    (void)row;
+    return {};
+  }
 
  protected:
   ~Device() = default;

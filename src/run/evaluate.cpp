@@ -28,22 +28,6 @@ Status eval_chunk(SessionState& state, const BatchPart& chunk) {
   return {};
 }
 
-// The logits after the last token, where a rewind or a failed call has lost them.
-Status recall_logits(SessionState& state) {
-  if (state.has_logits) return {};
-  if (state.tokens.empty()) {
-    return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");
-  }
-  BatchPart part;
-  part.session = &state;
-  part.tokens = {&state.tokens.back(), 1};
-  part.position = state.position() - 1;
-  part.rows = LogitRows::kLast;
-  MOE_TRY(run_batch(state, {&part, 1}));
-  state.has_logits = true;
-  return {};
-}
-
 /// The calls of several sessions, begun one after the other and ended together.
 class GroupCall {
  public:
@@ -103,17 +87,33 @@ Status eval_group(Span<Session* const> sessions, PieceOf piece, float* logits) {
     MOE_TRY(run_batch(lead, {lead.work.parts.data(), n_parts}));
   }
   const size_t vocab_size = static_cast<size_t>(lead.model.config().vocab_size);
+  for (size_t i = 0; i < sessions.size && logits != nullptr; ++i) {
+    MOE_TRY(read_logits(SessionCall::state_of(*sessions[i]), logits + i * vocab_size));
+  }
   for (size_t i = 0; i < sessions.size; ++i) {
     SessionState& state = SessionCall::state_of(*sessions[i]);
     advance(state, piece(i));
     state.has_logits = true;
-    if (logits == nullptr) continue;
-    std::memcpy(logits + i * vocab_size, state.logits.data(), vocab_size * sizeof(float));
   }
   return {};
 }
 
 }  // namespace
+
+Status recall_logits(SessionState& state) {
+  if (state.has_logits) return {};
+  if (state.tokens.empty()) {
+    return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");
+  }
+  BatchPart part;
+  part.session = &state;
+  part.tokens = {&state.tokens.back(), 1};
+  part.position = state.position() - 1;
+  part.rows = LogitRows::kLast;
+  MOE_TRY(run_batch(state, {&part, 1}));
+  state.has_logits = true;
+  return {};
+}
 
 Status check_tokens(const SessionState& state, Span<const int32_t> tokens) {
   const int32_t vocab_size = state.model.config().vocab_size;
@@ -161,13 +161,6 @@ Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitS
   }
   state.has_logits = state.has_logits || !tokens.empty();
   return {};
-}
-
-Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
-                   TokenLogprob* top, size_t n_top) {
-  MOE_TRY(recall_logits(state));
-  return state.sampler.sample(config, state.logits.span(), state.tokens.span(),
-                              static_cast<uint64_t>(state.position()), out, top, n_top);
 }
 
 Status sessions_step(Span<Session* const> sessions, Span<const int32_t> tokens, float* logits) {

@@ -145,27 +145,59 @@ bool wants_logits(const Batch& batch, int32_t row) {
   return part.rows == LogitRows::kAll || (part.rows == LogitRows::kLast && last);
 }
 
+// The row stays on the device, in memory of its session.
+bool keeps_row(const BatchPart& part) {
+  return part.session->keeps_rows && part.rows == LogitRows::kLast;
+}
+
 // Hands row `row` of the batch, row `from` of the device's logits, to its session.
 Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32_t from) {
   const BatchPart& part = batch.parts[static_cast<size_t>(batch.rows[row].session)];
-  const size_t vocab_size = part.session->logits.size();
-  float* logits = part.session->logits.data();
+  SessionState& session = *part.session;
+  session.on_device = keeps_row(part);
+  if (session.on_device) {
+    session.chosen.take(session.spec, lead.device.choice(*lead.stream, from));
+    return {};
+  }
+  const size_t vocab_size = session.logits.size();
+  float* logits = session.logits.data();
   MOE_TRY(lead.device.download(logits, lead.work.logits + static_cast<size_t>(from) * vocab_size,
                                vocab_size * sizeof(float)));
   if (part.rows != LogitRows::kAll) return {};
   return part.sink.take(part.sink.user, static_cast<size_t>(row - part.first_row), logits);
 }
 
+// Brings rows that stay to their sessions, and looks at what these will choose from.
+void keep_rows(SessionState& lead, const Batch& batch, int32_t row, int32_t n,
+               const float* logits) {
+  ChoiceSpec specs[kMaxChoiceRows];
+  float* copies[kMaxChoiceRows] = {};
+  bool any = false;
+  for (int32_t i = 0; i < n; ++i) {
+    const BatchPart& part = batch.parts[static_cast<size_t>(batch.rows[row + i].session)];
+    if (!keeps_row(part)) continue;
+    const SessionState& session = *part.session;
+    specs[i] = session.spec;
+    if (session.work.kept != logits) copies[i] = session.work.kept;
+    any = any || wants_anything(specs[i]) || copies[i] != nullptr;
+  }
+  const int32_t vocab_size = lead.model.config().vocab_size;
+  if (any) lead.device.choose(*lead.stream, {logits, n, vocab_size, specs, copies});
+}
+
 // logits = logit_multiplier * head(final_norm(x)) of n rows from `row` on.
-void run_head(SessionState& lead, int32_t row, int32_t n) {
+void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n) {
   const Model& model = lead.model;
   const ModelConfig& config = model.config();
   const WorkMemory& w = lead.work;
-  const LinearOut out{&model.head(), model.head_bias(),      w.logits, config.vocab_size,
+  const BatchPart& first = batch.parts[static_cast<size_t>(batch.rows[row].session)];
+  float* logits = n == 1 && keeps_row(first) ? first.session->work.kept : w.logits;
+  const LinearOut out{&model.head(), model.head_bias(),      logits, config.vocab_size,
                       false,         config.logit_multiplier};
   const float* x = w.x + int64_t{row} * config.d_model;
   lead.device.linear(*lead.stream,
                      {x, config.d_model, n, config.d_model, model.final_norm(), &out, 1});
+  keep_rows(lead, batch, row, n, logits);
 }
 
 // The logits of the wanted rows, a few rows at a time.
@@ -179,7 +211,7 @@ Status write_logits(SessionState& lead, const Batch& batch) {
     }
     Status status;
     do {
-      run_head(lead, r, n);
+      run_head(lead, batch, r, n);
       status = lead.device.sync(*lead.stream);
     } while (cancelled_late(lead, batch, status));
     MOE_TRY(status);
@@ -222,6 +254,11 @@ bool is_decode(const SessionState& lead, const Batch& batch) {
   return true;
 }
 
+uint64_t bits_of(float high, float low) {
+  return static_cast<uint64_t>(__builtin_bit_cast(uint32_t, high)) << 32 |
+         __builtin_bit_cast(uint32_t, low);
+}
+
 // Empty when the step's operations differ from call to call.
 StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   StepKey key;
@@ -230,6 +267,9 @@ StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   for (const BatchPart& part : batch.parts) {
     if (part.session->counting) return {};
     key.add(part.session->number);
+    const ChoiceSpec& spec = part.session->spec;
+    key.add(bits_of(spec.temperature, spec.min_p));
+    key.add(bits_of(spec.share, 0) | static_cast<uint32_t>(spec.n_candidates));
   }
   if (key.n < 0) key.n = 0;
   return key;
@@ -278,7 +318,7 @@ Status forward(SessionState& lead, Span<BatchPart> parts) {
       done = !lead.device.begin_step(*lead.stream, batch.rows, batch.n_rows, key);
       if (done) break;
       run_layers(lead, batch);
-      if (decode) run_head(lead, 0, batch.n_rows);
+      if (decode) run_head(lead, batch, 0, batch.n_rows);
       done = lead.device.end_step(*lead.stream);
     }
     status = lead.device.sync(*lead.stream);

@@ -162,6 +162,7 @@ Status generate(Session& session, const Tokenizer* tokenizer, Span<const int32_t
 
   GenerateResult result;
   result.n_prompt = static_cast<int32_t>(prompt.size);
+  ask_for(state, options.sampling, static_cast<size_t>(options.n_top));
   const double start = now_seconds();
   MOE_TRY(eval_tokens(state, prompt, {}));
   const double prompt_end = now_seconds();

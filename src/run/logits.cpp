@@ -1,5 +1,6 @@
 #include "src/run/logits.h"
 
+#include "kernels/choice.h"
 #include "kernels/math_four.h"
 
 namespace moe {
@@ -69,19 +70,29 @@ void each_exp(Span<const float> x, float best, float temperature, F&& f) {
 
 }  // namespace
 
+Status non_finite_logit(size_t token) {
+  return Status::error(MOE_ERR_NON_FINITE, "logit of token %zu is not a finite number", token);
+}
+
+double log_sum_exp(float best, uint64_t weights, size_t vocab_size) {
+  const float units = weight_units(static_cast<int32_t>(vocab_size));
+  return static_cast<double>(best) +
+         log_double(static_cast<double>(weights) / static_cast<double>(units));
+}
+
 Status log_sum_exp(Span<const float> logits, double* out) {
   if (!all_finite(logits)) {
-    for (size_t i = 0; i < logits.size; ++i) {
-      if (is_finite(logits[i])) continue;
-      return Status::error(MOE_ERR_NON_FINITE, "logit of token %zu is not a finite number", i);
-    }
+    size_t i = 0;
+    while (i + 1 < logits.size && is_finite(logits[i])) ++i;
+    return non_finite_logit(i);
   }
   const float best = largest(logits);
-  double sum = 0;
+  const float units = weight_units(static_cast<int32_t>(logits.size));
+  uint64_t sum = 0;
   each_exp(logits, best, 1.0f, [&](size_t, size_t n, const float* e) {
-    for (size_t j = 0; j < n; ++j) sum += static_cast<double>(e[j]);
+    for (size_t j = 0; j < n; ++j) sum += token_weight(e[j], units);
   });
-  *out = static_cast<double>(best) + log_double(sum);
+  *out = log_sum_exp(best, sum, logits.size);
   return {};
 }
 

@@ -10,9 +10,12 @@ inline bool is_finite(float v) {
   return (__builtin_bit_cast(uint32_t, v) & 0x7f800000u) != 0x7f800000u;
 }
 
-/// log(sum(exp(logits))), in double, ascending index. MOE_ERR_NON_FINITE names a logit that is NaN
-/// or infinite.
+/// log(sum(exp(logits))) from weights (kernels/choice.h), within 1e-6. MOE_ERR_NON_FINITE names a
+/// logit that is NaN or infinite.
 Status log_sum_exp(Span<const float> logits, double* out);
+Status non_finite_logit(size_t token);
+/// The same from the largest logit and the sum of all weights at temperature 1.
+double log_sum_exp(float best, uint64_t weights, size_t vocab_size);
 
 /// The index of the largest, the lowest of equals. None is NaN and there is at least one.
 size_t largest_index(Span<const float> logits);

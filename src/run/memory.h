@@ -20,7 +20,7 @@ inline constexpr int32_t kDefaultChunk = 256;
 inline constexpr int32_t kMaxChunk = 4096;
 /// Rows of logits that exist at once: on the CPU, and on a device that waits for every copy.
 inline constexpr int32_t kLogitRows = 8;
-inline constexpr int32_t kDeviceLogitRows = 32;
+inline constexpr int32_t kDeviceLogitRows = kMaxChoiceRows;
 
 /// The account of one model with one session, line by line.
 struct MemoryAccount {

@@ -121,105 +121,222 @@ void Sampler::sort_best(size_t begin, size_t end, size_t n) {
   std::sort(c + begin, c + end, better);
 }
 
-// Candidates that hold the n_wanted best tokens, and p_wanted of probability where there is as
-// much: few tokens need to be sorted then. How far a logit is below the best is counted in classes,
-// eight to a power of two.
-size_t Sampler::gather(Span<const float> logits, float best, size_t n_wanted, double p_wanted) {
-  constexpr uint32_t kClasses = 2048;
-  const auto class_of = [best](float logit) {
-    return __builtin_bit_cast(uint32_t, best - logit) >> 20;  // not negative: the bits are ordered
-  };
-  uint32_t count[kClasses] = {};
-  double p[kClasses] = {};
+uint64_t Sampler::weight(int32_t token) const {
+  return token_weight(p_[static_cast<size_t>(token)],
+                      weight_units(static_cast<int32_t>(p_.size())));
+}
+
+// 0: off.
+size_t Sampler::top_k(const SamplingConfig& config) const {
+  const size_t k = static_cast<size_t>(config.top_k);
+  return k < p_.size() ? k : 0;
+}
+
+// Candidates that hold the n_wanted best tokens and the wanted weight: few tokens need to be sorted
+// then.
+size_t Sampler::gather(Span<const float> logits, float best, size_t n_wanted, double wanted) {
+  uint32_t count[kLogitClasses] = {};
+  uint64_t weights[kLogitClasses] = {};
   for (size_t i = 0; i < logits.size; ++i) {
-    const uint32_t c = class_of(logits[i]);
+    const int32_t c = logit_class(best, logits[i]);
     ++count[c];
-    p[c] += static_cast<double>(p_[i]);
+    weights[c] += weight(static_cast<int32_t>(i));
   }
-  uint32_t last = 0;
+  int32_t last = 0;
   size_t n_held = count[0];
-  double p_held = p[0];
-  while ((n_held < n_wanted || p_held < p_wanted) && last + 1 < kClasses) {
+  uint64_t held = weights[0];
+  while ((n_held < n_wanted || static_cast<double>(held) < wanted) && last + 1 < kLogitClasses) {
     ++last;
     n_held += count[last];
-    p_held += p[last];
+    held += weights[last];
   }
   size_t n = 0;
   for (size_t i = 0; i < logits.size; ++i) {
-    if (class_of(logits[i]) <= last) candidates_[n++] = {logits[i], static_cast<int32_t>(i)};
+    if (logit_class(best, logits[i]) > last) continue;
+    candidates_[n++] = {logits[i], static_cast<int32_t>(i)};
   }
   return n;
 }
 
 // How many of the n candidates, best first, reach the target together.
 size_t Sampler::count_top_p(double target, size_t n, size_t n_sorted) {
-  double sum = 0;
+  uint64_t sum = 0;
   for (size_t i = 0; i < n; ++i) {
     if (i == n_sorted) {  // sorts only as far as is needed, in growing steps
       n_sorted = std::min(n, 4 * n_sorted + 64);
       sort_best(i, n_sorted, n);
     }
-    sum += static_cast<double>(p_[static_cast<size_t>(candidates_[i].token)]);
-    if (sum >= target) return i + 1;
+    sum += weight(candidates_[i].token);
+    if (static_cast<double>(sum) >= target) return i + 1;
   }
   return n;
 }
 
 namespace {
 
-// Walks tokens of at least min_p until `uniform` of their probability is passed. token_of(i) names
-// the i-th of n.
+// The unit of weight at which a draw ends, of `total`.
+uint64_t draw_target(double uniform, uint64_t total) {
+  return std::min(static_cast<uint64_t>(uniform * static_cast<double>(total)), total - 1);
+}
+
+// Walks tokens of at least min_p until the target is passed. token_of(i) names the i-th of n; at
+// least one has a weight.
 template <class TokenOf>
-int32_t draw(const float* p, size_t n, float min_p, double uniform, TokenOf token_of) {
-  double total = 0;
+int32_t draw(Span<const float> p, size_t n, float min_p, double uniform, TokenOf token_of) {
+  const float units = weight_units(static_cast<int32_t>(p.size));
+  uint64_t total = 0;
   for (size_t i = 0; i < n; ++i) {
-    const float weight = p[token_of(i)];
-    if (weight >= min_p) total += static_cast<double>(weight);
+    const float one = p[token_of(i)];
+    if (one >= min_p) total += token_weight(one, units);
   }
-  const double target = uniform * total;
-  double sum = 0;
-  size_t token = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const float weight = p[token_of(i)];
-    if (weight < min_p || weight == 0) continue;
-    token = token_of(i);
-    sum += static_cast<double>(weight);
+  const uint64_t target = draw_target(uniform, total);
+  uint64_t sum = 0;
+  size_t i = 0;
+  for (; i + 1 < n; ++i) {
+    const float one = p[token_of(i)];
+    if (one >= min_p) sum += token_weight(one, units);
     if (sum > target) break;
   }
-  return static_cast<int32_t>(token);
+  return static_cast<int32_t>(token_of(i));
+}
+
+uint64_t add_up(const uint64_t* spans, size_t vocab_size) {
+  uint64_t total = 0;
+  const auto n = static_cast<size_t>(choice_spans(static_cast<int32_t>(vocab_size)));
+  for (size_t i = 0; i < n; ++i) total += spans[i];
+  return total;
 }
 
 }  // namespace
+
+// From candidates that hold all that can be chosen. total: the weight of all tokens, which top-k
+// leaves aside.
+int32_t Sampler::choose_among(const SamplingConfig& config, size_t n, uint64_t total,
+                              double uniform) {
+  const size_t k = top_k(config);
+  size_t n_sorted = 0;
+  if (k > 0) {
+    sort_best(0, k, n);
+    n = n_sorted = k;
+    total = 0;
+    for (size_t i = 0; i < n; ++i) total += weight(candidates_[i].token);
+  }
+  if (config.top_p < 1) {
+    n = count_top_p(static_cast<double>(config.top_p) * static_cast<double>(total), n, n_sorted);
+  }
+  return draw(p_.span(), n, config.min_p, uniform,
+              [this](size_t i) { return static_cast<size_t>(candidates_[i].token); });
+}
 
 int32_t Sampler::choose(const SamplingConfig& config, Span<const float> logits, size_t best,
                         double uniform) {
   if (config.temperature == 0) return static_cast<int32_t>(best);
   probabilities(logits, logits[best], config.temperature, p_.data());
-  size_t k = static_cast<size_t>(config.top_k);
-  if (k >= logits.size) k = 0;
+  const size_t k = top_k(config);
   if (k == 0 && config.top_p == 1) {
-    return draw(p_.data(), logits.size, config.min_p, uniform, [](size_t i) { return i; });
+    return draw(p_.span(), logits.size, config.min_p, uniform, [](size_t i) { return i; });
   }
-  double total = 0;
+  uint64_t total = 0;
   if (k == 0) {
-    for (const float p : p_) total += static_cast<double>(p);
+    for (size_t i = 0; i < logits.size; ++i) total += weight(static_cast<int32_t>(i));
   }
-  // A little more than the target, as sums in another order differ in their last bits.
-  const double p_wanted = static_cast<double>(config.top_p) * total * (1 + 1e-9);
-  size_t n = gather(logits, logits[best], k, p_wanted);
-  size_t n_sorted = 0;
-  if (k > 0) {
-    sort_best(0, k, n);
-    n = n_sorted = k;
-    for (size_t i = 0; i < n; ++i) {
-      total += static_cast<double>(p_[static_cast<size_t>(candidates_[i].token)]);
-    }
+  const double wanted = static_cast<double>(config.top_p) * static_cast<double>(total);
+  return choose_among(config, gather(logits, logits[best], k, wanted), total, uniform);
+}
+
+// A draw from all tokens in order of their ids: only the span that it ends in has to be looked at.
+Status Sampler::draw_in_span(const SamplingConfig& config, const TokenChoice& choice,
+                             const LogitReader& row, double uniform, int32_t* out) {
+  const uint64_t target = draw_target(uniform, add_up(choice.weights, p_.size()));
+  uint64_t sum = 0;
+  size_t span = 0;
+  while ((span + 1) * kChoiceSpan < p_.size() && sum + choice.weights[span] <= target) {
+    sum += choice.weights[span++];
   }
-  if (config.top_p < 1) {
-    n = count_top_p(static_cast<double>(config.top_p) * total, n, n_sorted);
+  const size_t first = span * kChoiceSpan;
+  const size_t n = std::min<size_t>(kChoiceSpan, p_.size() - first);
+  MOE_TRY(row.read(row.user, first, n, edited_.data() + first));
+  probabilities({edited_.data() + first, n}, choice.best_logit, config.temperature,
+                p_.data() + first);
+  size_t i = first;
+  for (; i + 1 < first + n; ++i) {
+    if (p_[i] >= config.min_p) sum += weight(static_cast<int32_t>(i));
+    if (sum > target) break;
   }
-  return draw(p_.data(), n, config.min_p, uniform,
-              [this](size_t i) { return static_cast<size_t>(candidates_[i].token); });
+  *out = static_cast<int32_t>(i);
+  return {};
+}
+
+// candidates_ and edited_ hold the choice's candidates. *out stays -1 where they do not suffice.
+Status Sampler::choose(const SamplingConfig& config, const TokenChoice& choice,
+                       const LogitReader& row, double uniform, int32_t* out) {
+  if (config.temperature == 0) {
+    *out = choice.best;
+    return {};
+  }
+  const size_t k = top_k(config);
+  if (k == 0 && config.top_p == 1) return draw_in_span(config, choice, row, uniform, out);
+  const auto n = static_cast<size_t>(choice.n_candidates);
+  uint64_t held = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const Candidate& c = candidates_[i];
+    p_[static_cast<size_t>(c.token)] =
+        exp_float((c.logit - choice.best_logit) / config.temperature);
+    held += weight(c.token);
+  }
+  const uint64_t total = add_up(choice.weights, p_.size());
+  const double wanted = static_cast<double>(config.top_p) * static_cast<double>(total);
+  if (n < k || (k == 0 && static_cast<double>(held) < wanted)) return {};
+  *out = choose_among(config, n, total, uniform);
+  return {};
+}
+
+bool choice_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size, ChoiceSpec* out) {
+  if (!config.bias.empty() || config.repetition_penalty != 1) return false;
+  ChoiceSpec spec;
+  spec.n_candidates = std::min(static_cast<int32_t>(n_top), vocab_size);
+  if (config.temperature > 0) {
+    const int32_t k = config.top_k < vocab_size ? config.top_k : 0;
+    spec.temperature = config.temperature;
+    spec.n_candidates = std::max(spec.n_candidates, k);
+    if (k == 0 && config.top_p < 1) spec.share = config.top_p;
+    if (k == 0 && config.top_p == 1) spec.min_p = config.min_p;
+  }
+  if (spec.n_candidates > kMaxCandidates) return false;
+  *out = spec;
+  return true;
+}
+
+Status Sampler::sample(const SamplingConfig& config, const TokenChoice& choice,
+                       const LogitReader& row, uint64_t number, TokenLogprob* out,
+                       TokenLogprob* top, size_t n_top, bool* enough) {
+  *enough = false;
+  if (choice.bad >= 0) return non_finite_logit(static_cast<size_t>(choice.bad));
+  const size_t vocab_size = p_.size();
+  const auto n = static_cast<size_t>(choice.n_candidates);
+  const size_t n_best = std::min(n_top, vocab_size);
+  if (n < n_best) return {};
+  edited_[static_cast<size_t>(choice.best)] = choice.best_logit;
+  for (size_t i = 0; i < n; ++i) {
+    candidates_[i] = choice.candidates[i];
+    edited_[static_cast<size_t>(candidates_[i].token)] = candidates_[i].logit;
+  }
+  int32_t token = -1;
+  MOE_TRY(choose(config, choice, row, uniform_draw(config.seed, number), &token));
+  if (token < 0) return {};
+  const double log_sum =
+      log_sum_exp(choice.best_logit, add_up(choice.sums, vocab_size), vocab_size);
+  const auto logprob = [log_sum](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - log_sum);
+  };
+  *out = {token, logprob(edited_[static_cast<size_t>(token)])};
+  sort_best(0, n_best, n);
+  for (size_t i = 0; i < n_best; ++i) {
+    top[i] = {candidates_[i].token, logprob(candidates_[i].logit)};
+  }
+  for (size_t i = n_best; i < n_top; ++i) top[i] = {-1, 0};
+  *enough = true;
+  return {};
 }
 
 Status Sampler::sample(const SamplingConfig& config, Span<const float> logits,

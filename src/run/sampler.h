@@ -1,7 +1,8 @@
 #pragma once
-// From logits to the next token. Everything is deterministic: own exp and log, double sums in a
-// fixed order, and draws that depend on (seed, draw number) alone.
+// From logits to the next token. Everything is deterministic: own exp and log, exact sums of
+// weights (kernels/choice.h), and draws that depend on (seed, draw number) alone.
 
+#include "kernels/choice.h"
 #include "src/base/array.h"
 #include "src/base/status.h"
 
@@ -41,6 +42,17 @@ Status validate(const SamplingConfig& config, int32_t vocab_size);
 /// `number` of the SplitMix64 sequence (Steele et al. 2014) that starts at mix(seed).
 double uniform_draw(uint64_t seed, uint64_t number);
 
+/// What a device should say of the row, so that a token can be chosen without the row itself. False
+/// where that cannot be said beforehand: a bias or a penalty changes logits, or top_k is above
+/// kMaxCandidates.
+bool choice_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size, ChoiceSpec* out);
+
+/// Brings n logits from `first` on.
+struct LogitReader {
+  Status (*read)(void* user, size_t first, size_t n, float* to) = nullptr;
+  void* user = nullptr;
+};
+
 /// Scratch for one vocabulary; allocates at creation only. One thread at a time.
 class Sampler {
  public:
@@ -56,22 +68,31 @@ class Sampler {
   Status sample(const SamplingConfig& config, Span<const float> logits, Span<const int32_t> text,
                 uint64_t draw, TokenLogprob* out, TokenLogprob* top, size_t n_top);
 
+  /// The same from what a device found with the spec of choice_spec(): the same token, the same
+  /// logprobs. Where that does not suffice *enough is false and nothing else is written.
+  Status sample(const SamplingConfig& config, const TokenChoice& choice, const LogitReader& row,
+                uint64_t draw, TokenLogprob* out, TokenLogprob* top, size_t n_top, bool* enough);
+
  private:
-  struct Candidate {
-    float logit;
-    int32_t token;
-  };
+  using Candidate = TokenCandidate;
   static bool better(const Candidate& a, const Candidate& b);
 
   Span<const float> edit(const SamplingConfig& config, Span<const float> logits,
                          Span<const int32_t> text);
   int32_t choose(const SamplingConfig& config, Span<const float> logits, size_t best,
                  double uniform);
-  size_t gather(Span<const float> logits, float best, size_t n_wanted, double p_wanted);
+  int32_t choose_among(const SamplingConfig& config, size_t n, uint64_t total, double uniform);
+  Status choose(const SamplingConfig& config, const TokenChoice& choice, const LogitReader& row,
+                double uniform, int32_t* out);
+  Status draw_in_span(const SamplingConfig& config, const TokenChoice& choice,
+                      const LogitReader& row, double uniform, int32_t* out);
+  size_t gather(Span<const float> logits, float best, size_t n_wanted, double wanted);
   void sort_best(size_t begin, size_t end, size_t n);
   size_t count_top_p(double target, size_t n, size_t n_sorted);
+  size_t top_k(const SamplingConfig& config) const;
+  uint64_t weight(int32_t token) const;
 
-  Array<float> edited_;          // (vocab) logits after bias and penalty
+  Array<float> edited_;          // (vocab) logits after bias and penalty, or the known ones
   Array<float> p_;               // (vocab) exp((logit - best) / temperature)
   Array<Candidate> candidates_;  // (vocab)
   Array<uint8_t> recent_;        // (vocab), all zero between calls

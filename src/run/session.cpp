@@ -37,6 +37,8 @@ Status SessionState::init(const Allocator& allocator) {
   MOE_TRY(tokens.reserve(static_cast<size_t>(options.context)));
   MOE_TRY(logits.resize(static_cast<size_t>(config.vocab_size)));
   MOE_TRY(sampler.init(config.vocab_size));
+  keeps_rows = device.can_choose();
+  if (keeps_rows) MOE_TRY(chosen.init(config.vocab_size));
   MOE_TRY(routers.resize(n_layers));
   MOE_TRY(staged_routers.resize(n_layers));
   for (size_t l = 0; l < n_layers; ++l) {
@@ -97,8 +99,7 @@ Status Session::eval(Span<const int32_t> tokens, LogitRows rows, float* logits) 
   } copy{logits, state_->logits.size()};
   const LogitSink all{Copy::take, &copy};
   MOE_TRY(eval_tokens(*state_, tokens, rows == LogitRows::kAll ? all : LogitSink{}));
-  if (rows == LogitRows::kLast) return Copy::take(&copy, 0, state_->logits.data());
-  return {};
+  return rows == LogitRows::kLast ? read_logits(*state_, logits) : Status();
 }
 
 Status Session::sample(const SamplingConfig& config, TokenLogprob* out, TokenLogprob* top,

@@ -29,10 +29,25 @@ struct WorkMemory {
   float* mixed = nullptr;   // (chunk, max(d_model, widest n_heads * head_dim)) out of attention
   float* logits = nullptr;  // (logit_rows, vocab_size)
   int32_t logit_rows = 0;
+  float* kept = nullptr;      // (vocab_size) the session's own row; null unless Device::can_choose
   Array<BatchRow> rows;       // (chunk)
   Array<KvCacheView> caches;  // (chunk) one for each part
   Array<BatchPart> parts;     // (chunk)
   DeviceBuffer memory;
+};
+
+/// A copy of what the device found of the session's kept row, and what it was asked.
+struct KeptChoice {
+  explicit KeptChoice(const Allocator& a) : candidates(a), sums(a), weights(a) {}
+  Status init(int32_t vocab_size);
+  static uint64_t bytes(int32_t vocab_size);
+  void take(const ChoiceSpec& asked, const TokenChoice& found);
+
+  ChoiceSpec spec;
+  TokenChoice choice;  // points into the arrays
+  Array<TokenCandidate> candidates;
+  Array<uint64_t> sums;
+  Array<uint64_t> weights;
 };
 
 struct SessionState {
@@ -45,6 +60,7 @@ struct SessionState {
         work(a),
         tokens(a),
         logits(a),
+        chosen(a),
         sampler(a),
         routers(a),
         staged_routers(a),
@@ -73,6 +89,10 @@ struct SessionState {
   Array<int32_t> tokens;  // room for the whole context
   Array<float> logits;    // (vocab_size) after the last token, when has_logits
   bool has_logits = false;
+  bool on_device = false;   // then they are in work.kept instead
+  bool keeps_rows = false;  // of one token's logits on the device
+  ChoiceSpec spec;          // what steps ask of a kept row: as the latest sampling wanted
+  KeptChoice chosen;
   Sampler sampler;
 
   Array<RouterConfig> routers;  // (n_layers) in force; dense layers: unused
@@ -109,9 +129,16 @@ void end_call(SessionState& state);
 
 // The steps of a call; the caller holds a SessionCall.
 Status check_tokens(const SessionState& state, Span<const int32_t> tokens);
-/// Leaves the logits of the last token in state.logits. sink.take may be null, otherwise it gets
-/// every row's; when it fails, the chunk it was called in is not part of the session.
+/// Leaves the logits of the last token in state.logits or on the device. sink.take may be null,
+/// otherwise it gets every row's; when it fails, the chunk it was called in is not part of the
+/// session.
 Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitSink& sink);
+/// The logits after the last token, where a rewind or a failed call has lost them.
+Status recall_logits(SessionState& state);
+/// Has the steps from now on look at what such a sampling needs.
+void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top);
+/// Copies the logits that has_logits speaks of.
+Status read_logits(SessionState& state, float* to);
 Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
                    TokenLogprob* top, size_t n_top);
 

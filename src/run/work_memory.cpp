@@ -44,6 +44,7 @@ bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config, i
   if (w.latent > 0) size.add(n * w.latent, sizeof(float));
   size.add(n * w.mixed, sizeof(float));
   size.add(n_logits * static_cast<uint64_t>(config.vocab_size), sizeof(float));
+  if (device.can_choose()) size.add(static_cast<uint64_t>(config.vocab_size), sizeof(float));
   *out = size.total();
   return size.ok();
 }
@@ -68,6 +69,7 @@ Status WorkMemory::init(Device& device, const ModelConfig& config, int32_t chunk
   mixed = memory.take<float>(n * widths.mixed);
   logits = memory.take<float>(static_cast<uint64_t>(logit_rows) *
                               static_cast<uint64_t>(config.vocab_size));
+  if (device.can_choose()) kept = memory.take<float>(static_cast<uint64_t>(config.vocab_size));
   MOE_TRY(rows.resize(n));
   MOE_TRY(caches.resize(n));
   return parts.resize(n);

@@ -8,7 +8,7 @@ import sys
 import lint
 
 # The seam to the kernels, and the names and checks of what is passed through it.
-SEAM = ["kernels/device.h", "kernels/rope.h", "kernels/router/router.h", "kernels/router/list.h",
+SEAM = ["kernels/choice.h", "kernels/device.h", "kernels/rope.h", "kernels/router/router.h", "kernels/router/list.h",
         "kernels/router/override.h", "kernels/math.h", "kernels/math_four.h"]
 # What a model is, without how it runs.
 MODEL_WORDS = ["src/model/config.h", "src/model/names.h", "src/model/tensors.h", "kernels/router/list.h"]

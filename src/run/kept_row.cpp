@@ -1,0 +1,107 @@
+// The logits after a session's last token where they stay on the device, and sampling from them.
+
+#include "src/run/session_state.h"
+
+namespace moe {
+
+Status KeptChoice::init(int32_t vocab_size) {
+  const auto n_spans = static_cast<size_t>(choice_spans(vocab_size));
+  MOE_TRY(candidates.resize(static_cast<size_t>(kMaxCandidates)));
+  MOE_TRY(sums.resize(n_spans));
+  return weights.resize(n_spans);
+}
+
+uint64_t KeptChoice::bytes(int32_t vocab_size) {
+  return sizeof(TokenCandidate) * static_cast<uint64_t>(kMaxCandidates) +
+         2 * sizeof(uint64_t) * static_cast<uint64_t>(choice_spans(vocab_size));
+}
+
+void KeptChoice::take(const ChoiceSpec& asked, const TokenChoice& found) {
+  spec = asked;
+  if (!wants_anything(asked)) return;
+  choice = found;
+  choice.candidates = candidates.data();
+  choice.sums = sums.data();
+  choice.weights = weights.data();
+  if (found.bad >= 0) return;
+  const auto n = static_cast<size_t>(found.n_candidates);
+  std::memcpy(candidates.data(), found.candidates, n * sizeof(TokenCandidate));
+  std::memcpy(sums.data(), found.sums, sums.size() * sizeof(uint64_t));
+  std::memcpy(weights.data(), found.weights, weights.size() * sizeof(uint64_t));
+}
+
+namespace {
+
+// Logits from `first` on of the row that lies on the device.
+Status read_kept(SessionState& state, size_t first, size_t n, float* to) {
+  const Status status = state.device.download(to, state.work.kept + first, n * sizeof(float));
+  state.poisoned = state.poisoned || status.code() == MOE_ERR_DEVICE;
+  return status;
+}
+
+}  // namespace
+
+Status read_logits(SessionState& state, float* to) {
+  if (state.on_device) return read_kept(state, 0, state.logits.size(), to);
+  std::memcpy(to, state.logits.data(), state.logits.size() * sizeof(float));
+  return {};
+}
+
+namespace {
+
+// Has the device look at the kept row, for a sampling that the step did not know of.
+Status look_again(SessionState& state) {
+  float* const no_copy = nullptr;
+  const int32_t vocab_size = state.model.config().vocab_size;
+  const ChooseOp op{state.work.kept, 1, vocab_size, &state.spec, &no_copy};
+  Status status;
+  bool again = true;
+  while (again) {
+    state.device.choose(*state.stream, op);
+    status = state.device.sync(*state.stream);
+    again = status.code() == MOE_ERR_CANCELLED && state.call.load() != SessionState::kCancelled;
+    if (again) state.stream->cancelled.store(false);  // meant for an earlier call
+  }
+  state.poisoned = state.poisoned || status.code() == MOE_ERR_DEVICE;
+  MOE_TRY(status);
+  state.chosen.take(state.spec, state.device.choice(*state.stream, 0));
+  return {};
+}
+
+Status sample_kept_row(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
+                       TokenLogprob* top, size_t n_top, bool* enough) {
+  if (!(state.chosen.spec == state.spec)) MOE_TRY(look_again(state));
+  const LogitReader row{[](void* user, size_t first, size_t n, float* to) {
+                          return read_kept(*static_cast<SessionState*>(user), first, n, to);
+                        },
+                        &state};
+  return state.sampler.sample(config, state.chosen.choice, row,
+                              static_cast<uint64_t>(state.position()), out, top, n_top, enough);
+}
+
+}  // namespace
+
+Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
+                   TokenLogprob* top, size_t n_top) {
+  ask_for(state, config, n_top);
+  MOE_TRY(recall_logits(state));
+  if (state.on_device && wants_anything(state.spec)) {
+    bool enough = false;
+    MOE_TRY(sample_kept_row(state, config, out, top, n_top, &enough));
+    if (enough) return {};
+  }
+  if (state.on_device) {
+    MOE_TRY(read_logits(state, state.logits.data()));
+    state.on_device = false;
+  }
+  return state.sampler.sample(config, state.logits.span(), state.tokens.span(),
+                              static_cast<uint64_t>(state.position()), out, top, n_top);
+}
+
+void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top) {
+  state.spec = {};
+  if (!state.keeps_rows) return;
+  (void)choice_spec(config, n_top, state.model.config().vocab_size, &state.spec);
+}
+
+}  // namespace moe
