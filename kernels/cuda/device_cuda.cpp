@@ -88,6 +88,10 @@ Status CudaDevice::open_parts(CudaStream& s) {
   MOE_TRY(cuda_status(cudaMallocHost(&words, sizeof(HostWords)), "pinned host memory"));
   s.words = static_cast<HostWords*>(words);
   *s.words = {};
+  const size_t choices = choice_bytes(s.shape);
+  if (choices == 0) return {};
+  MOE_TRY(cuda_status(cudaMallocHost(&s.choices, choices), "pinned host memory"));
+  lay_out_choices(s);
   return {};
 }
 
@@ -113,6 +117,7 @@ void CudaDevice::close_stream(Stream* stream) {
   free(s->memory, s->bytes);
   close_arena(&s->arena);
   if (s->words != nullptr) cudaFreeHost(s->words);
+  if (s->choices != nullptr) cudaFreeHost(s->choices);
 }
 
 Status CudaDevice::sync(Stream& stream) {

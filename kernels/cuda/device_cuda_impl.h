@@ -45,6 +45,9 @@ class CudaDevice final : public Device {
   void linear(Stream& s, const LinearOp& op) override;
   void attention(Stream& s, const AttentionOp& op) override;
   void moe(Stream& s, const MoeOp& op) override;
+  bool can_choose() const override { return true; }
+  void choose(Stream& s, const ChooseOp& op) override;
+  TokenChoice choice(Stream& s, int32_t row) override;
 
   ExpertTables& tables() { return tables_; }
   /// Makes this GPU the calling thread's.

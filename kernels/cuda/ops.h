@@ -231,4 +231,34 @@ struct CountOp {
 };
 cudaError_t count_routing(cudaStream_t stream, const CountOp& op);
 
+/// What choose_tokens() says of one row besides its sums.
+struct ChoiceHead {
+  int32_t bad;
+  int32_t best;
+  float best_logit;
+  int32_t n_candidates;
+};
+
+/// A ChooseOp with specs and copies on the device. Results go where the host can read them (pinned
+/// memory); scratch is per row and needs nothing in it. Counters are `unsigned long long` for the
+/// sake of atomicAdd.
+struct DeviceChooseOp {
+  ChooseOp op;
+  bool sums = true;        // some spec asks for something
+  bool candidates = true;  // some spec asks for candidates
+
+  uint64_t* best = nullptr;               // scratch (n_rows, spans)
+  int32_t* bad = nullptr;                 // scratch (n_rows, spans)
+  uint32_t* counts = nullptr;             // scratch (n_rows, kLogitClasses)
+  unsigned long long* classes = nullptr;  // scratch (n_rows, kLogitClasses)
+  int32_t* cursor = nullptr;              // scratch (n_rows)
+
+  ChoiceHead* heads = nullptr;              // (n_rows)
+  uint64_t* span_sums = nullptr;            // (n_rows, spans) TokenChoice::sums
+  uint64_t* span_weights = nullptr;         // (n_rows, spans) TokenChoice::weights
+  TokenCandidate* candidates_of = nullptr;  // (n_rows, kMaxCandidates)
+};
+/// Copies rows, and looks at those that a spec asks of.
+cudaError_t choose_tokens(cudaStream_t stream, const DeviceChooseOp& op);
+
 }  // namespace moe::cuda

@@ -3,6 +3,7 @@ set(cuda_host_sources
   cublas_lt.cpp
   cublas_lt_api.cpp
   device_cuda.cpp
+  device_cuda_choose.cpp
   device_cuda_linear.cpp
   device_cuda_moe.cpp
   expert_table.cpp
@@ -16,6 +17,7 @@ set(cuda_kernel_sources
   attention_prefill.cu
   attention_prepare.cu
   attention_split.cu
+  choose.cu
   combine.cu
   cosine.cu
   count.cu

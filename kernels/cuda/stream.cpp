@@ -26,6 +26,11 @@ void take_codes(Carver& c, const CodeRoom& room, Codes* codes) {
   c.take(&codes->sums, room.scales);
 }
 
+// Rows of logits that can be looked at together.
+int32_t choice_rows(const StreamShape& shape) {
+  return shape.vocab_size > 0 ? std::min(shape.max_rows, kMaxChoiceRows) : 0;
+}
+
 size_t carve(CudaStream& s, uint8_t* base) {
   const StreamShape& shape = s.shape;
   const int64_t rows = shape.max_rows;
@@ -37,6 +42,7 @@ size_t carve(CudaStream& s, uint8_t* base) {
   int64_t slots = 0;
   int64_t limit = 0;
   if (rows < 0 || d < 0 || experts < 0 || shape.max_routed < 0 || widest < 0) return 0;
+  if (shape.vocab_size < 0 || shape.vocab_size > INT32_MAX - kChoiceSpan) return 0;
   if (!checked_mul(rows, heads, &tokens) || !checked_mul<int64_t>(tokens, shape.max_routed, &slots))
     return 0;
   // Below this no product here overflows.
@@ -91,6 +97,25 @@ size_t carve(CudaStream& s, uint8_t* base) {
   c.take(&m.group_scratch,
          group_pairs_scratch(static_cast<int32_t>(tokens), shape.max_routed, shape.max_experts));
   c.take(&m.counters, 2 * experts + 4);
+  const int64_t chosen = choice_rows(shape);
+  const int64_t spans = choice_spans(shape.vocab_size);
+  c.take(&m.choose.best, chosen, spans);
+  c.take(&m.choose.bad, chosen, spans);
+  c.take(&m.choose.counts, chosen, kLogitClasses);
+  c.take(&m.choose.classes, chosen, kLogitClasses);
+  c.take(&m.choose.cursor, chosen);
+  return c.total();
+}
+
+size_t carve_choices(CudaStream& s, uint8_t* base) {
+  const int64_t chosen = choice_rows(s.shape);
+  const int64_t spans = choice_spans(s.shape.vocab_size);
+  Carver c(base, 0);
+  DeviceChooseOp& m = s.scratch.choose;
+  c.take(&m.heads, chosen);
+  c.take(&m.span_sums, chosen, spans);
+  c.take(&m.span_weights, chosen, spans);
+  c.take(&m.candidates_of, chosen, kMaxCandidates);
   return c.total();
 }
 
@@ -104,6 +129,15 @@ size_t scratch_bytes(const StreamShape& shape) {
 }
 
 void lay_out_scratch(CudaStream& s) { carve(s, static_cast<uint8_t*>(s.memory)); }
+
+size_t choice_bytes(const StreamShape& shape) {
+  const Allocator none{};
+  CudaStream measured(none);
+  measured.shape = shape;
+  return carve_choices(measured, nullptr);
+}
+
+void lay_out_choices(CudaStream& s) { carve_choices(s, static_cast<uint8_t*>(s.choices)); }
 
 void wait(CudaStream& s) {
   s.check(cudaStreamSynchronize(s.stream), "a step on the GPU");

@@ -33,6 +33,7 @@ struct Scratch {
   int32_t* group_scratch = nullptr;
 
   uint64_t* counters = nullptr;  // (2 max_experts + 4): one layer's RoutingStats
+  DeviceChooseOp choose;         // scratch and, in pinned memory, results of kMaxChoiceRows rows
 };
 
 struct CudaStream final : Stream {
@@ -59,6 +60,7 @@ struct CudaStream final : Stream {
   int32_t pair_capacity = 0;
   Scratch scratch;
   HostWords* words = nullptr;  // pinned: what kernels tell the host without a copy
+  void* choices = nullptr;     // pinned: what they tell of rows of logits
   StepArena arena;             // of steps that are not captured
   StepGraphs graphs;
   const BatchRow* step_rows = nullptr;  // host rows of the step under way, null outside of one
@@ -73,6 +75,10 @@ struct CudaStream final : Stream {
 size_t scratch_bytes(const StreamShape& shape);
 /// Lays the scratch out in s.memory.
 void lay_out_scratch(CudaStream& s);
+
+/// Pinned bytes for what is told of rows of logits, and their layout in s.choices.
+size_t choice_bytes(const StreamShape& shape);
+void lay_out_choices(CudaStream& s);
 
 /// Bytes of the arena of a stream's steps: twice what one operation can place.
 size_t arena_bytes(const StreamShape& shape);

@@ -313,6 +313,52 @@ class Bench {
            6.0 * experts * static_cast<double>(d) * f);
   }
 
+  /// What the host is told of n rows of logits, which the head has just written: not in rotation.
+  void choose(const char* name, int32_t n, int32_t vocab, const ChoiceSpec& spec) {
+    const auto rows = static_cast<size_t>(n);
+    const auto spans = static_cast<size_t>(choice_spans(vocab));
+    const auto classes = rows * static_cast<size_t>(kLogitClasses);
+    std::mt19937 rng(3);
+    std::normal_distribution<float> normal(0, 3);
+    std::vector<float> values(rows * static_cast<size_t>(vocab));
+    for (float& v : values) v = normal(rng);
+    const Buffer logits(values);
+    const Buffer specs(std::vector<ChoiceSpec>(rows, spec));
+    const Buffer copies(rows * sizeof(float*));
+    const Buffer best(rows * spans * 8), bad(rows * spans * 4), counts(classes * 4);
+    const Buffer weights(classes * 8), cursor(rows * 4);
+    const size_t told = sizeof(ChoiceHead) + 16 * spans + sizeof(TokenCandidate) * kMaxCandidates;
+    uint8_t* pinned = nullptr;
+    check(cudaMallocHost(&pinned, rows * told), "pinned memory");
+    DeviceChooseOp op;
+    op.op = {logits.as<float>(), n, vocab, specs.as<ChoiceSpec>(), copies.as<float*>()};
+    op.candidates = wants_candidates(spec);
+    op.best = best.as<uint64_t>();
+    op.bad = bad.as<int32_t>();
+    op.counts = counts.as<uint32_t>();
+    op.classes = weights.as<unsigned long long>();
+    op.cursor = cursor.as<int32_t>();
+    op.heads = reinterpret_cast<ChoiceHead*>(pinned);
+    op.span_sums = reinterpret_cast<uint64_t*>(op.heads + rows);
+    op.span_weights = op.span_sums + rows * spans;
+    op.candidates_of = reinterpret_cast<TokenCandidate*>(op.span_weights + rows * spans);
+    const Times t = measure(16, [&](cudaStream_t s, int) { return choose_tokens(s, op); });
+    report(name, t, static_cast<double>(values.size()) * sizeof(float), 0);
+    cudaFreeHost(pinned);
+  }
+  /// The same row on its way to the host, as without choose().
+  void bring(const char* name, int32_t vocab) {
+    const size_t bytes = static_cast<size_t>(vocab) * sizeof(float);
+    const Buffer logits(bytes);
+    float* pinned = nullptr;
+    check(cudaMallocHost(&pinned, bytes), "pinned memory");
+    const Times t = measure(16, [&](cudaStream_t s, int) {
+      return cudaMemcpyAsync(pinned, logits.as<float>(), bytes, cudaMemcpyDeviceToHost, s);
+    });
+    report(name, t, static_cast<double>(bytes), 0);
+    cudaFreeHost(pinned);
+  }
+
   const Json& results() const { return out_; }
 
  private:
@@ -390,6 +436,15 @@ void run() {
   bench.against_cublas_lt("int8 2048 x 2048, 512 rows", FormatId::kInt8, 512, 2048, 2048);
   bench.against_cublas_lt("ternary2 4096 x 4096, 4096 rows", FormatId::kTernary2, 4096, 4096, 4096);
   bench.against_cublas_lt("ternary2 4096 x 4096, 512 rows", FormatId::kTernary2, 512, 4096, 4096);
+  constexpr int32_t kVocab = 151936;
+  bench.bring("logits, 151936, to the host", kVocab);
+  for (const int32_t n : {1, 32}) {
+    const std::string of = ", 151936, " + std::to_string(n) + " rows";
+    bench.choose(("choose greedily" + of).c_str(), n, kVocab, {0, 0, 0, 0});
+    bench.choose(("choose by temperature" + of).c_str(), n, kVocab, {0.8f, 0, 0, 0});
+    bench.choose(("choose by top-k 40" + of).c_str(), n, kVocab, {0.8f, 0, 0, 40});
+    bench.choose(("choose by top-p 0.9" + of).c_str(), n, kVocab, {0.8f, 0, 0.9f, 0});
+  }
   Json all = bench.results();
   all["gpu"] = gpu.name;
   all["driver"] = driver;
