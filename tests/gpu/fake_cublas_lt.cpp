@@ -97,8 +97,6 @@ struct Heuristic {
   int32_t reserved[4];
 };
 
-constexpr size_t kWanted = 4096;  // bytes of workspace, where they are allowed
-
 /// The documented conditions of int8 kernels on ordinary layouts.
 Status check(const Desc* d, const Layout* a, const Layout* b, const Layout* c, const Layout* out,
              Algo* shape) {
@@ -208,6 +206,8 @@ FAKE_API Status cublasLtMatmulPreferenceSetAttribute(Preference* p, int what, co
 }
 
 #if !defined(FAKE_WITHOUT_HEURISTIC)
+constexpr size_t kWanted = 4096;  // bytes of workspace, where they are allowed
+
 FAKE_API Status cublasLtMatmulAlgoGetHeuristic(Context* context, Desc* desc, Layout* a, Layout* b,
                                                Layout* c, Layout* d, Preference* preference,
                                                int wanted, Heuristic* out, int* found) {
