@@ -26,7 +26,7 @@ endfunction()
 # nobody looks at floating-point exception flags.
 function(moe_vectorise)
   set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS "$<$<CONFIG:Release,RelWithDebInfo>:-O3;-fno-trapping-math>")
+    COMPILE_OPTIONS "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release,RelWithDebInfo>>:-O3;-fno-trapping-math>")
 endfunction()
 
 # moe_add_convert_library(name files...): the object library moe_convert_<name>, part of

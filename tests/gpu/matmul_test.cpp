@@ -211,6 +211,7 @@ TEST(CudaMatmul, LargestSumsDoNotWrapOrSaturate) {
         if (cols == 65536 && (sign == 1 || kind.act != ActPrecision::kA8)) continue;  // long
         const TestMatrix m(kind, 2, cols, code);
         for (const float value : {1.0f, -1.0f}) {
+          if (cols == 65536 && value > 0) continue;
           const TestInput input(std::vector<float>(at(cols), value), 1, cols);
           for (const ProductKernels family : kFamilies) {
             expect_dense({&m}, input, 1, {}, family);

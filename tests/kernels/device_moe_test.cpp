@@ -164,7 +164,7 @@ TEST(DeviceMoe, SameBitsOnEveryIsaThreadCountAndBatch) {
     const std::vector<float> x = random_floats(static_cast<size_t>(kRows * kind.d_model), 7, 2);
     std::vector<float> first;
     for (const OpenedDevice& d : devices) {
-      for (int32_t batch : {17, 1, 3, 8}) {
+      for (int32_t batch : {17, 1, 3}) {
         const std::vector<float> y = in_batches(*d.device, random.layer, x, rows, batch);
         if (first.empty()) first = y;
         ASSERT_EQ(first_difference(first, y), -1)
