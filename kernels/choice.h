@@ -14,7 +14,10 @@ namespace moe {
 MOE_HD float weight_units(int32_t vocab_size) {
   return vocab_size <= (1 << 19) ? 0x1p44f : 0x1p39f;
 }
-MOE_HD uint64_t token_weight(float p, float units) { return static_cast<uint64_t>(p * units); }
+MOE_HD uint64_t token_weight(float p, float units) {
+  return static_cast<uint64_t>(
+      static_cast<int64_t>(p * units));  // one instruction, unlike unsigned
+}
 
 /// How far a finite logit is below the best, eight classes to a power of two; ascending.
 inline constexpr int32_t kLogitClasses = 2048;
