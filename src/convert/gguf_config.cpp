@@ -22,7 +22,8 @@ constexpr Arch kArchs[] = {
     {"qwen3moe", "qwen3_moe", "", false, 1}, {"olmoe", "olmoe", "", false, 0},
     {"granite", "granite", "", true, -1},    {"granitemoe", "granitemoe", "", true, -1},
     {"maple", "maple", "", false, 1},        {"gpt-oss", "gpt_oss", "", false, -1},
-    {"bitnet", "llama", "", false, -1},      {"bitnet-b1.58", "bitnet", "", false, -1}};
+    {"bitnet", "llama", "", false, -1},      {"bitnet-b1.58", "bitnet", "", false, -1},
+    {"phimoe", "phimoe", "", false, -1}};
 
 // Keys behind "ARCH." that have one meaning in all of them.
 struct Key {
@@ -140,7 +141,7 @@ class ConfigBuilder {
     if (c.contains("num_experts")) rows("blk.0.ffn_gate_exps.weight", 1, "moe_intermediate_size");
     rows("blk.0.ffn_gate_shexp.weight", 0, "shared_expert_intermediate_size");
     const std::string type = c.at("model_type");
-    if (type == "mixtral" || type == "granitemoe" || type == "olmoe") {
+    if (type == "mixtral" || type == "granitemoe" || type == "olmoe" || type == "phimoe") {
       if (c.contains("moe_intermediate_size")) c["intermediate_size"] = c["moe_intermediate_size"];
       c.erase("moe_intermediate_size");
     }
@@ -152,6 +153,7 @@ class ConfigBuilder {
     }
     if (type == "qwen2_moe") c["qkv_bias"] = find("blk.0.attn_q.bias") != nullptr;
     if (find("blk.0.ffn_gate.bias") != nullptr) c["mlp_bias"] = true;
+    if (is("phimoe")) c["lm_head_bias"] = find("output.bias") != nullptr;
   }
 
   void read_rope() {
@@ -167,6 +169,7 @@ class ConfigBuilder {
     if (const Json* value = take("attention.value_length"); value != nullptr) {
       if (*value != config_.value("head_dim", *value)) fail_key("attention.value_length");
     }
+    if (is("phimoe")) return read_longrope();
     if (find("rope_freqs.weight") != nullptr) return read_frequency_factors();
     const Json* type = take("rope.scaling.type");
     (void)take("rope.scaling.finetuned");
@@ -186,16 +189,45 @@ class ConfigBuilder {
 
   // Llama 3's scaling comes as a divisor for each frequency, which is what longrope has too.
   void read_frequency_factors() {
-    const SourceTensor& tensor = *find("rope_freqs.weight");
-    if (tensor.n_elements > 4096) {
-      fail(MOE_ERR_SHAPE, "tensor rope_freqs.weight: %s", shape_text(tensor.shape).c_str());
-    }
-    std::vector<float> factors(tensor.n_elements);
-    checkpoint_.read(tensor, 0, factors.size(), factors.data());
+    const std::vector<float> factors = read_factors("rope_freqs.weight");
     config_["rope_scaling"] = {{"rope_type", "longrope"},
                                {"short_factor", factors},
                                {"long_factor", factors},
                                {"attention_factor", 1.0}};
+  }
+
+  // The type is not in older files; one of the checkpoint's strengths is in none, and the file's
+  // attn_factor is what llama.cpp's converter derived from the two context lengths.
+  void read_longrope() {
+    const Json* type = take("rope.scaling.type");
+    const Json* original = take("rope.scaling.original_context_length");
+    const Json* strength = take("rope.scaling.attn_factor");
+    const bool scaled = find("rope_factors_long.weight") != nullptr;
+    if (type != nullptr && *type != (scaled ? "longrope" : "none")) fail_key("rope.scaling.type");
+    if (!scaled) {
+      if (strength != nullptr && *strength != 1.0) fail_key("rope.scaling.attn_factor");
+      return;
+    }
+    config_["rope_scaling"] = {{"rope_type", "longrope"},
+                               {"short_factor", read_factors("rope_factors_short.weight")},
+                               {"long_factor", read_factors("rope_factors_long.weight")},
+                               {"attention_factor", strength == nullptr ? Json(1.0) : *strength}};
+    if (original != nullptr) {
+      config_["rope_scaling"]["original_max_position_embeddings"] = *original;
+    }
+  }
+
+  std::vector<float> read_factors(const char* name) const {
+    const SourceTensor* tensor = find(name);
+    if (tensor == nullptr) {
+      fail(MOE_ERR_FORMAT, "%s: no tensor %s", checkpoint_.path().c_str(), name);
+    }
+    if (tensor->n_elements > 4096) {
+      fail(MOE_ERR_SHAPE, "tensor %s: %s", name, shape_text(tensor->shape).c_str());
+    }
+    std::vector<float> factors(tensor->n_elements);
+    checkpoint_.read(*tensor, 0, factors.size(), factors.data());
+    return factors;
   }
 
   void read_windows() {

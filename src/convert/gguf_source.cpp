@@ -12,7 +12,9 @@ struct Name {
 
 constexpr Name kModel[] = {{"token_embd.weight", "model.embed_tokens.weight"},
                            {"output.weight", "lm_head.weight"},
-                           {"output_norm.weight", "model.norm.weight"}};
+                           {"output.bias", "lm_head.bias"},
+                           {"output_norm.weight", "model.norm.weight"},
+                           {"output_norm.bias", "model.norm.bias"}};
 
 // Behind "blk.L." and "model.layers.L.".
 constexpr Name kLayer[] = {{"attn_norm", "input_layernorm"},

@@ -244,6 +244,68 @@ TEST_F(GgufTest, WhatIsNotUnderstoodIsNamed) {
   expect(other, MOE_ERR_UNSUPPORTED, "unknown architecture \"mamba\"; known: llama, qwen2");
 }
 
+// The pairs of a PhiMoE with positions scaled for a long context.
+GgufBuilder phimoe(bool with_factors) {
+  GgufBuilder b;
+  b.string("general.architecture", "phimoe");
+  for (const auto& [key, value] : {std::pair{"context_length", 64},
+                                   {"embedding_length", 8},
+                                   {"feed_forward_length", 12},
+                                   {"attention.head_count", 2},
+                                   {"attention.sliding_window", 0},
+                                   {"rope.dimension_count", 4},
+                                   {"rope.scaling.original_context_length", 32},
+                                   {"expert_count", 4},
+                                   {"expert_used_count", 2}}) {
+    b.u32(std::string("phimoe.") + key, static_cast<uint32_t>(value));
+  }
+  b.f32("phimoe.rope.scaling.attn_factor", 1.25f);
+  b.f32_tensor("output.bias", {16});
+  if (with_factors) b.f32_tensor("rope_factors_long.weight", {2}, 4.0f);
+  return b;
+}
+
+TEST_F(GgufTest, PhimoesFactorsAreLongrope) {
+  GgufBuilder b = phimoe(true);
+  b.f32_tensor("rope_factors_short.weight", {2}, 1.5f);
+  b.f32_tensor("blk.0.attn_norm.bias", {8});
+  b.f32_tensor("blk.0.attn_q.bias", {8});
+  folder_.write("m.gguf", b.file());
+  const Checkpoint checkpoint = open_checkpoint(path());
+  const Json config = checkpoint.document("config.json");
+  EXPECT_EQ(config.at("model_type"), "phimoe");
+  EXPECT_EQ(config.at("lm_head_bias"), true);
+  EXPECT_EQ(config.at("attention_bias"), true);
+  const Json scaling = {{"rope_type", "longrope"},
+                        {"short_factor", {1.5, 1.5}},
+                        {"long_factor", {4.0, 4.0}},
+                        {"attention_factor", 1.25},
+                        {"original_max_position_embeddings", 32}};
+  EXPECT_EQ(config.at("rope_scaling"), scaling);
+  EXPECT_NE(checkpoint.find("lm_head.bias"), nullptr);
+  EXPECT_NE(checkpoint.find("model.layers.0.input_layernorm.bias"), nullptr);
+}
+
+TEST_F(GgufTest, PhimoeKeysThatDoNotFitAreNamed) {
+  const auto expect = [&](const GgufBuilder& b, moe_status code, const char* part) {
+    const Status status = convert_file(b.file());
+    EXPECT_EQ(status.code(), code) << status.text();
+    EXPECT_NE(std::string(status.text()).find(part), std::string::npos) << status.text();
+  };
+  expect(phimoe(false), MOE_ERR_UNSUPPORTED, "phimoe.rope.scaling.attn_factor with value 1.25");
+  GgufBuilder b = phimoe(true);
+  expect(b, MOE_ERR_FORMAT, "no tensor rope_factors_short.weight");
+  b.string("phimoe.rope.scaling.type", "yarn");
+  expect(b, MOE_ERR_UNSUPPORTED, "phimoe.rope.scaling.type with value \"yarn\"");
+  b = phimoe(true);
+  b.f32_tensor("rope_factors_short.weight", {2});
+  b.u32("phimoe.expert_gating_func", 2);
+  expect(b, MOE_ERR_UNSUPPORTED, "phimoe.expert_gating_func with value 2");
+  b = llama();
+  b.f32_tensor("rope_factors_long.weight", {2});
+  expect(b, MOE_ERR_FORMAT, "rope_factors_long.weight: config.json describes no such tensor");
+}
+
 TEST_F(GgufTest, AllPartsOfASplitFile) {
   GgufBuilder first = llama(), second;
   second.u32("split.no", 1);

@@ -116,6 +116,19 @@ def make_transformers(case, folder):
     return forward(model)
 
 
+def make_phimoe(case, folder):
+    """With the name of the architecture that published files have, and llama.cpp's converter asks for."""
+    reference = make_transformers(case, folder)
+    rope = reference.model.config.rope_parameters
+    if "long_factor" in rope:  # transformers never takes them, a session as long as the context does
+        rope["short_factor"] = rope["long_factor"]
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    config["architectures"] = ["PhiMoEForCausalLM"]
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
 def write(case, folder):
     """Writes the checkpoint; returns its reference: token ids, whether K and V are rounded to float16 ->
     logits (n, vocab), float32."""
@@ -137,6 +150,13 @@ DEEPSEEK_YARN = dict(YARN, beta_fast=32, beta_slow=1, mscale=0.707, mscale_all_d
 DEEPSEEK = dict(num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=8,
                 v_head_dim=8, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12,
                 first_k_dense_replace=1, topk_method="greedy", routed_scaling_factor=1.0, norm_topk_prob=False)
+PHI_LONG = dict(LOCAL, max_position_embeddings=256, original_max_position_embeddings=128, attention_bias=True,
+                lm_head_bias=True, rope_parameters=dict(
+                    rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=128, factor=2.0,
+                    short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.5, 2.5, 4.5, 8.0],
+                    short_mscale=(8 / 7) ** 0.5, long_mscale=(8 / 7) ** 0.5))
+TINY = dict(vocab_size=48, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+            intermediate_size=12, num_local_experts=4)
 GRANITE = dict(embedding_multiplier=2.0, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=6.0)
 # Embedding and head as they are; the layers as the converter finds them, on inputs that are not rounded.
 TIED_TERNARY = ("--set", "embedding=f32", "--set", "layers.*=:f32")
@@ -238,6 +258,9 @@ CASES += [
     gguf_case("granitemoe", "GraniteMoe", "bf16", dict(GRANITE, **LOCAL, tie_word_embeddings=True)),
     gguf_case("gpt_oss", "GptOss", "bf16", GPT_OSS, "o200k", "gpt-4o"),
     gguf_case("gpt_oss_mxfp4", "GptOss", "bf16", inner=quantised.make_mxfp4),
+    gguf_case("phimoe", "Phimoe", "f32", dict(LOCAL, original_max_position_embeddings=128, attention_bias=True,
+                                              lm_head_bias=True), inner=make_phimoe),
+    gguf_case("phimoe_longrope", "Phimoe", "bf16", dict(PHI_LONG, **TINY), inner=make_phimoe, golden=True),
     gguf_case("bitnet", "BitNet", "f32", inner=quantised.make_one_bit, convert=A8["convert"],
               tolerance=A8["tolerance"], tolerance_kv16=A8["tolerance_kv16"]),
     gguf_case("bitnet_2b", "BitNet", "f32", inner=quantised.make_bitnet_first_names,

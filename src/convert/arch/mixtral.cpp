@@ -51,7 +51,8 @@ Imported import_phimoe(const JsonNode& config, const Checkpoint& checkpoint) {
     layer.ffn.moe.router.jitter = jitter;
   }
   d.names(kExperts);
-  d.keys.ignore({"input_jitter_noise"});  // training only
+  d.keys.ignore({"input_jitter_noise"});      // training only
+  d.ignore_tensors("rope_factors_*.weight");  // a GGUF file's; in the configuration already
   d.quantization(Quantization::kNone);
   return d.finish();
 }
