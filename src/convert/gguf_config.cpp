@@ -23,7 +23,7 @@ constexpr Arch kArchs[] = {
     {"granite", "granite", "", true, -1},    {"granitemoe", "granitemoe", "", true, -1},
     {"maple", "maple", "", false, 1},        {"gpt-oss", "gpt_oss", "", false, -1},
     {"bitnet", "llama", "", false, -1},      {"bitnet-b1.58", "bitnet", "", false, -1},
-    {"phimoe", "phimoe", "", false, -1}};
+    {"phimoe", "phimoe", "", false, -1},     {"deepseek2", "deepseek_v2", "", false, -1}};
 
 // Keys behind "ARCH." that have one meaning in all of them.
 struct Key {
@@ -69,6 +69,7 @@ class ConfigBuilder {
     }
     if (!moe) c.erase("num_experts_per_tok");
     read_shapes();
+    if (is("deepseek2")) read_latent();
     read_rope();
     if (is("gpt-oss")) read_gpt_oss();
     if (is("bitnet") || is("bitnet-b1.58")) read_bitnet();
@@ -129,6 +130,53 @@ class ConfigBuilder {
                                       {"quantization_mode", "online"}};
   }
 
+  // Multi-head latent attention. Newer files describe it as llama.cpp computes it, as one head on
+  // the latent itself, and have the lengths of the model's heads in keys of their own.
+  void read_latent() {
+    constexpr int64_t kMaxWidth = 1 << 20;
+    Json& c = config_;
+    const auto width = [&](const char* key) {
+      (void)take(key);
+      return node(key).integer(1, kMaxWidth);
+    };
+    const auto expect = [&](const char* key, int64_t value) {
+      if (width(key) != value) fail_key(key);
+    };
+    const int64_t heads = width("attention.head_count"), latent = width("attention.kv_lora_rank");
+    const int64_t rope = width("rope.dimension_count");
+    const bool own = take("attention.key_length_mla") != nullptr;
+    const char* const key = own ? "attention.key_length_mla" : "attention.key_length";
+    const int64_t key_width = width(key);
+    if (key_width <= rope) fail_key(key);
+    expect("attention.head_count_kv", own ? 1 : heads);
+    if (own) {
+      expect("attention.key_length", latent + rope);
+      expect("attention.value_length", latent);
+    }
+    c["num_key_value_heads"] = heads;
+    c["kv_lora_rank"] = latent;
+    c["qk_rope_head_dim"] = rope;
+    c["qk_nope_head_dim"] = key_width - rope;
+    c["v_head_dim"] = width(own ? "attention.value_length_mla" : "attention.value_length");
+    c.erase("head_dim");
+    read_deepseek_experts();
+  }
+
+  void read_deepseek_experts() {
+    Json& c = config_;
+    if (!c.contains("num_experts")) {
+      fail(MOE_ERR_UNSUPPORTED, "%s: deepseek2 without experts", checkpoint_.path().c_str());
+    }
+    c["n_routed_experts"] = c["num_experts"];
+    c.erase("num_experts");
+    c.erase("shared_expert_intermediate_size");  // of all of them together
+    for (const auto& [gguf, key] : {std::pair{"expert_shared_count", "n_shared_experts"},
+                                    {"leading_dense_block_count", "first_k_dense_replace"},
+                                    {"expert_weights_scale", "routed_scaling_factor"}}) {
+      if (const Json* value = take(gguf)) c[key] = *value;
+    }
+  }
+
   // What older files leave to the shapes.
   void read_shapes() {
     Json& c = config_;
@@ -157,6 +205,13 @@ class ConfigBuilder {
   }
 
   void read_rope() {
+    if (!is("deepseek2")) read_rotated_part();
+    if (is("phimoe")) return read_longrope();
+    if (find("rope_freqs.weight") != nullptr) return read_frequency_factors();
+    read_scaling();
+  }
+
+  void read_rotated_part() {
     Json& c = config_;
     if (const Json* dims = take("rope.dimension_count")) {
       const double heads = node("attention.head_count").number();
@@ -169,8 +224,9 @@ class ConfigBuilder {
     if (const Json* value = take("attention.value_length"); value != nullptr) {
       if (*value != config_.value("head_dim", *value)) fail_key("attention.value_length");
     }
-    if (is("phimoe")) return read_longrope();
-    if (find("rope_freqs.weight") != nullptr) return read_frequency_factors();
+  }
+
+  void read_scaling() {
     const Json* type = take("rope.scaling.type");
     (void)take("rope.scaling.finetuned");
     if (type == nullptr || *type == "none") return;
@@ -184,7 +240,16 @@ class ConfigBuilder {
       if (const Json* value = take(gguf)) scaling[key] = *value;
     }
     if (*type == "linear") scaling.erase("original_max_position_embeddings");
-    c["rope_scaling"] = std::move(scaling);
+    if (is("deepseek2") && *type == "yarn") read_strength(&scaling);
+    config_["rope_scaling"] = std::move(scaling);
+  }
+
+  // Of mscale and mscale_all_dim, which are equal in all published models, the file has one.
+  void read_strength(Json* scaling) {
+    const char* const key = "rope.scaling.yarn_log_multiplier";
+    if (take(key) == nullptr) return;
+    const double strength = node(key).number() * 10;
+    (*scaling)["mscale"] = (*scaling)["mscale_all_dim"] = strength;
   }
 
   // Llama 3's scaling comes as a divisor for each frequency, which is what longrope has too.
@@ -265,12 +330,18 @@ class ConfigBuilder {
       const Json* found = take(key);
       if (found != nullptr && *found != value) fail_key(key);
     };
-    require("expert_weights_scale", 1.0);
     require("expert_gating_func", 1);  // softmax
-    require("leading_dense_block_count", 0);
-    require("expert_shared_count", 0);
     require("use_parallel_residual", false);
     require("attention.causal", true);
+    if (is("deepseek2")) {
+      require("expert_group_count", 1);
+      require("expert_group_used_count", 1);
+      require("expert_weights_norm", false);
+      return;
+    }
+    require("expert_weights_scale", 1.0);
+    require("leading_dense_block_count", 0);
+    require("expert_shared_count", 0);
     if (const Json* norm = take("expert_weights_norm")) config_["norm_topk_prob"] = *norm;
   }
 

@@ -44,8 +44,8 @@ struct Source {
   int64_t offset = 0;
   int64_t row_stride = 0;  // 0: cols
   int64_t col_stride = 1;
-  SourceGroups row_groups = {};  // unpacked tensors, col_stride 1
-  SourceGroups col_groups = {};  // the same, and row_stride is set
+  SourceGroups row_groups = {};  // unpacked tensors
+  SourceGroups col_groups = {};  // the same, with col_stride 1, and row_stride is set
   bool required = false;         // a missing tensor is an error although the slot is optional
   // U8 tensors: offset and strides count weights, and are whole rows.
   Packing packing = Packing::kNone;

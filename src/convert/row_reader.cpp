@@ -119,6 +119,7 @@ void RowReader::read_grouped(int32_t r, float* out) {
       row_groups_.pieces.empty() ? r * row_stride_ : place_in_groups(row_groups_, r, row_stride_);
   std::fill(out, out + width, 0.0f);
   if (at < 0) return;
+  if (col_groups_.pieces.empty() && col_stride_ != 1) return read_turned(at, out);
   if (col_groups_.pieces.empty()) {
     return checkpoint_.read(tensor_, static_cast<uint64_t>(offset_ + at), width, out);
   }
@@ -127,6 +128,22 @@ void RowReader::read_grouped(int32_t r, float* out) {
   for (int32_t c = 0; c < cols_; ++c) {
     const int64_t from = place_in_groups(col_groups_, c, 1);
     if (from >= 0) out[c] = span_[static_cast<size_t>(from)];
+  }
+}
+
+void RowReader::read_turned(int64_t at, float* out) {
+  const int64_t length = (cols_ - 1) * col_stride_ + 1;
+  const auto held = static_cast<int64_t>(span_.size());
+  if (at < span_at_ || at + length > span_at_ + held) {
+    // The first row of a group brings the others.
+    const int64_t left = static_cast<int64_t>(tensor_.n_elements) - offset_ - at;
+    span_.resize(static_cast<size_t>(std::min(std::max(row_groups_.stride, length), left)));
+    span_at_ = std::numeric_limits<int64_t>::max() / 2;  // nothing is valid when a read throws
+    checkpoint_.read(tensor_, static_cast<uint64_t>(offset_ + at), span_.size(), span_.data());
+    span_at_ = at;
+  }
+  for (int32_t c = 0; c < cols_; ++c) {
+    out[c] = span_[static_cast<size_t>(at - span_at_ + c * col_stride_)];
   }
 }
 

@@ -23,6 +23,7 @@ class RowReader {
   void fill(int32_t first);
   void read_transposed(int32_t first, int32_t n);
   void read_grouped(int32_t r, float* out);
+  void read_turned(int64_t at, float* out);
 
   const Checkpoint& checkpoint_;
   const SourceTensor& tensor_;
@@ -35,7 +36,9 @@ class RowReader {
   int32_t n_buffered_ = 0;
   std::vector<float> buffer_;  // (block_rows, cols)
   std::vector<float> span_;    // transposed: one column of the block, with what lies between;
-                               // grouped columns: one row of the tensor
+                               // grouped columns: one row of the tensor; transposed group by
+                               // group: a group
+  int64_t span_at_ = 0;        // where it begins
 };
 
 /// Throws MOE_ERR_SHAPE when the tensor has not the shape that the source says, or the slice leaves

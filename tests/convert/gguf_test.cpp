@@ -306,6 +306,129 @@ TEST_F(GgufTest, PhimoeKeysThatDoNotFitAreNamed) {
   expect(b, MOE_ERR_FORMAT, "rope_factors_long.weight: config.json describes no such tensor");
 }
 
+// A DeepSeek-V2 of one layer with two heads of 4 + 2 and 3 numbers on a latent of 6. `split`: as
+// newer files have it, keys and values apart.
+GgufBuilder deepseek(bool split) {
+  GgufBuilder b;
+  const auto add = [&](const char* key, int value) {
+    b.u32(std::string("deepseek2.") + key, static_cast<uint32_t>(value));
+  };
+  b.string("general.architecture", "deepseek2");
+  for (const auto& [key, value] : {std::pair{"context_length", 64},
+                                   {"embedding_length", 8},
+                                   {"block_count", 1},
+                                   {"feed_forward_length", 12},
+                                   {"attention.head_count", 2},
+                                   {"attention.kv_lora_rank", 6},
+                                   {"rope.dimension_count", 2},
+                                   {"expert_count", 2},
+                                   {"expert_used_count", 1},
+                                   {"expert_shared_count", 2},
+                                   {"expert_feed_forward_length", 5},
+                                   {"leading_dense_block_count", 0}}) {
+    add(key, value);
+  }
+  b.f32("deepseek2.attention.layer_norm_rms_epsilon", 1e-6f);
+  b.f32("deepseek2.rope.freq_base", 1e4f);
+  b.f32("deepseek2.expert_weights_scale", 1.5f);
+  add("attention.head_count_kv", split ? 1 : 2);
+  add("attention.key_length", split ? 8 : 6);
+  add("attention.value_length", split ? 6 : 3);
+  if (split) add("attention.key_length_mla", 6);
+  if (split) add("attention.value_length_mla", 3);
+  b.f32_tensor("token_embd.weight", {16, 8});
+  b.f32_tensor("output_norm.weight", {8});
+  const auto layer = [&](const char* name, const std::vector<uint64_t>& shape) {
+    b.f32_tensor(std::string("blk.0.") + name + ".weight", shape);
+  };
+  layer("attn_norm", {8});
+  layer("ffn_norm", {8});
+  layer("attn_q", {12, 8});
+  layer("attn_output", {8, 6});
+  layer("attn_kv_a_mqa", {8, 8});
+  layer("attn_kv_a_norm", {6});
+  layer("ffn_gate_inp", {2, 8});
+  for (const char* part : {"ffn_gate", "ffn_up"}) {
+    layer((part + std::string("_exps")).c_str(), {2, 5, 8});
+    layer((part + std::string("_shexp")).c_str(), {10, 8});
+  }
+  layer("ffn_down_exps", {2, 8, 5});
+  layer("ffn_down_shexp", {8, 10});
+  std::vector<float> both, k(2 * 6 * 4), v;  // (heads, 4 + 3, 6), (heads, 6, 4), (heads, 3, 6)
+  for (size_t i = 0; i < 84; ++i) {
+    const size_t head = i / 42, row = i / 6 % 7, col = i % 6;
+    both.push_back(static_cast<float>(i));
+    if (row < 4) k[(head * 6 + col) * 4 + row] = both.back();
+    if (row >= 4) v.push_back(both.back());
+  }
+  if (split) {
+    b.tensor("blk.0.attn_k_b.weight", 0, {2, 6, 4}, test::as_bytes(k));
+    b.tensor("blk.0.attn_v_b.weight", 0, {2, 3, 6}, test::as_bytes(v));
+  } else {
+    b.tensor("blk.0.attn_kv_b.weight", 0, {14, 6}, test::as_bytes(both));
+  }
+  return b;
+}
+
+TEST_F(GgufTest, LatentAttentionInBothForms) {
+  std::string files[2];
+  for (const bool split : {false, true}) {
+    folder_.write("m.gguf", deepseek(split).file());
+    MemorySink sink;
+    ConvertOptions options;
+    options.weights = "f32";
+    ConvertReport report;
+    const Status status = convert_to_sink(path(), sink, options, &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+    files[split] = std::string(reinterpret_cast<const char*>(sink.data()), sink.size());
+  }
+  EXPECT_EQ(files[0], files[1]);
+  const Json config = open_checkpoint(path()).document("config.json");
+  for (const auto& [key, value] : {std::pair{"num_key_value_heads", 2},
+                                   {"qk_nope_head_dim", 4},
+                                   {"qk_rope_head_dim", 2},
+                                   {"v_head_dim", 3},
+                                   {"n_routed_experts", 2},
+                                   {"n_shared_experts", 2},
+                                   {"first_k_dense_replace", 0}}) {
+    EXPECT_EQ(config.at(key), value) << key;
+  }
+}
+
+TEST_F(GgufTest, DeepseekKeysThatDoNotFitAreNamed) {
+  const auto expect = [&](const GgufBuilder& b, const char* part) {
+    const Status status = convert_file(b.file());
+    EXPECT_EQ(status.code(), MOE_ERR_UNSUPPORTED) << status.text();
+    EXPECT_NE(std::string(status.text()).find(part), std::string::npos) << status.text();
+  };
+  GgufBuilder b = deepseek(true);
+  b.u32("deepseek2.attention.q_lora_rank", 12);
+  expect(b, "deepseek2.attention.q_lora_rank with value 12");
+  b = deepseek(true);
+  b.u32("deepseek2.expert_group_count", 8);
+  expect(b, "deepseek2.expert_group_count with value 8");
+  b = deepseek(true);
+  b.u32("deepseek2.expert_gating_func", 2);
+  expect(b, "deepseek2.expert_gating_func with value 2");
+  b = deepseek(true);
+  b.pair("deepseek2.expert_weights_norm", 7, std::string(1, '\1'));
+  expect(b, "deepseek2.expert_weights_norm with value true");
+  b = deepseek(true);
+  b.f32("deepseek2.rope.scaling.yarn_log_multiplier", 0.1f);
+  expect(b, "deepseek2.rope.scaling.yarn_log_multiplier");  // of what, the file does not say
+  b = deepseek(false);
+  b.u32("deepseek2.attention.key_length_mla", 6);  // but all heads have their own
+  expect(b, "deepseek2.attention.head_count_kv with value 2");
+  GgufBuilder dense;
+  dense.string("general.architecture", "deepseek2");
+  for (const char* key : {"attention.head_count", "attention.head_count_kv", "rope.dimension_count",
+                          "attention.kv_lora_rank", "attention.value_length"}) {
+    dense.u32(std::string("deepseek2.") + key, 1);
+  }
+  dense.u32("deepseek2.attention.key_length", 3);
+  expect(dense, "deepseek2 without experts");
+}
+
 TEST_F(GgufTest, AllPartsOfASplitFile) {
   GgufBuilder first = llama(), second;
   second.u32("split.no", 1);

@@ -20,9 +20,14 @@ constexpr TensorName kNames[] = {
     {"attention.latent_norm.weight", "self_attn.kv_a_layernorm.weight"},
     {"attention.k.weight", "self_attn.kv_b_proj.weight"},
     {"attention.v.weight", "self_attn.kv_b_proj.weight"},
+    {"attention.k.weight", "self_attn.k_b_proj.weight"},  // GGUF: apart, and turned head by head
+    {"attention.v.weight", "self_attn.v_b_proj.weight"},
     {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
     {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
-    {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"}};
+    {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"},
+    {"moe.shared.gate.weight", "mlp.shared_expert.gate_proj.weight"},
+    {"moe.shared.up.weight", "mlp.shared_expert.up_proj.weight"},
+    {"moe.shared.down.weight", "mlp.shared_expert.down_proj.weight"}};
 
 /// Widths within one head.
 struct Head {
@@ -64,7 +69,9 @@ void read_attention(Decoder* d, const JsonNode& config, const Head& h) {
   const float multiplier = score_multiplier(d->keys, config, h);
   d->keys.require("attention_bias", false);
   d->keys.require("num_key_value_heads", d->layer(0).attention.n_heads);
-  d->keys.require("rms_norm_eps", 1e-6);  // of the latent's norm, which has no key
+  if (d->config().norm_eps != 1e-6f) {  // of the latent's norm, which has no key
+    fail_value(d->keys.node("rms_norm_eps"), "only 1e-06 is");
+  }
   if (d->keys.has("q_lora_rank")) fail_value(d->keys.node("q_lora_rank"), "only null is");
   for (LayerConfig& layer : d->layers()) {
     AttentionConfig& a = layer.attention;
@@ -138,6 +145,14 @@ void arrange_heads(const Head& h, int32_t n_heads, Imported* out) {
     if (slot.role == Role::kQ) {
       s.shape = {slot.rows, cols};
       s.row_groups = groups({{h.rope, h.nope * cols}, {h.nope, 0}}, h.width() * cols);
+    } else if (s.tensor.ends_with(".k_b_proj.weight")) {
+      s.shape = {n_heads, cols, h.nope};
+      s.row_stride = 1;
+      s.col_stride = h.nope;
+      s.row_groups = groups({{h.rope, -1}, {h.nope, 0}}, h.nope * cols);
+    } else if (s.tensor.ends_with(".v_b_proj.weight")) {
+      s.shape = {n_heads, h.value, cols};
+      s.row_groups = groups({{h.value, 0}, {padding, -1}}, h.value * cols);
     } else if (slot.role == Role::kK || slot.role == Role::kV) {
       s.shape = {int64_t{n_heads} * (h.nope + h.value), cols};
       const int64_t stride = (h.nope + h.value) * cols;
