@@ -1,6 +1,7 @@
 // The tokenizer inside a GGUF file as a tokenizer.json.
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 
 #include "formats/import/failure.h"
@@ -11,28 +12,38 @@ namespace {
 
 enum TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
-constexpr const char* kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3[] = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+constexpr const char* kQwen2[] = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 #define MOE_UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
 #define MOE_LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
 #define MOE_CONTRACTION R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
-constexpr const char* kO200k = R"([^\r\n\p{L}\p{N}]?)" MOE_UPPER "*" MOE_LOWER "+" MOE_CONTRACTION
-                               R"(|[^\r\n\p{L}\p{N}]?)" MOE_UPPER "+" MOE_LOWER "*" MOE_CONTRACTION
-                               R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kO200k[] = {
+    R"([^\r\n\p{L}\p{N}]?)" MOE_UPPER "*" MOE_LOWER "+" MOE_CONTRACTION
+    R"(|[^\r\n\p{L}\p{N}]?)" MOE_UPPER "+" MOE_LOWER "*" MOE_CONTRACTION
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+
+// Its letters are those that come in two cases, counted up.
+constexpr const char* kDeepseekLlm[] = {
+    R"([\r\n])",
+    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽ)"
+    R"(ᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ί)"
+    R"(ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇ)"
+    R"(Ꞌ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)",
+    R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)", R"([一-龥ࠀ-一가-퟿]+)"};
 
 // How a text is cut before pairs are merged, by tokenizer.ggml.pre.
 struct Pre {
   const char* name;
-  const char* regex;   // null: GPT-2's
-  bool digits;         // each digit alone
-  bool nfc;            // the original tokenizer normalises
-  bool ignore_merges;  // a whole word that is a token is one
-  bool adds_bos;       // when no key says it
+  std::span<const char* const> regexes;  // one after the other; none: GPT-2's
+  bool digits;                           // each digit alone
+  bool nfc;                              // the original tokenizer normalises
+  bool ignore_merges;                    // a whole word that is a token is one
+  bool adds_bos;                         // when no key says it
 };
-constexpr Pre kPres[] = {{"gpt-2", nullptr, false, false, false, false},
-                         {"olmo", nullptr, false, false, false, false},
+constexpr Pre kPres[] = {{"gpt-2", {}, false, false, false, false},
+                         {"olmo", {}, false, false, false, false},
                          {"llama-bpe", kLlama3, false, false, true, true},
                          {"llama3", kLlama3, false, false, true, true},
                          {"llama-v3", kLlama3, false, false, true, true},
@@ -41,9 +52,10 @@ constexpr Pre kPres[] = {{"gpt-2", nullptr, false, false, false, false},
                          {"qwen2", kQwen2, false, true, false, false},
                          {"deepseek-r1-qwen", kQwen2, false, true, false, false},
                          {"gpt-4o", kO200k, false, false, false, false},
-                         {"starcoder", nullptr, true, false, false, false},
-                         {"refact", nullptr, true, false, false, false},
-                         {"smollm", nullptr, true, false, false, false}};
+                         {"deepseek-llm", kDeepseekLlm, true, false, false, false},
+                         {"starcoder", {}, true, false, false, false},
+                         {"refact", {}, true, false, false, false},
+                         {"smollm", {}, true, false, false, false}};
 
 Json byte_level(bool use_regex) {
   return {{"type", "ByteLevel"},
@@ -65,14 +77,14 @@ const Pre& find_pre(const JsonNode& metadata) {
 
 Json pre_tokenizer(const Pre& pre) {
   Json steps = Json::array();
-  if (pre.regex != nullptr) {
+  for (const char* regex : pre.regexes) {
     steps.push_back({{"type", "Split"},
-                     {"pattern", {{"Regex", pre.regex}}},
+                     {"pattern", {{"Regex", regex}}},
                      {"behavior", "Isolated"},
                      {"invert", false}});
   }
   if (pre.digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
-  steps.push_back(byte_level(pre.regex == nullptr));
+  steps.push_back(byte_level(pre.regexes.empty()));
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 

@@ -10,6 +10,7 @@
 #include "src/convert/tokenizer_json.h"
 #include "src/text/spec.h"
 #include "tests/convert/gguf_builder.h"
+#include "tests/text/tokenizer_support.h"
 
 namespace moe {
 namespace {
@@ -498,6 +499,20 @@ TEST(GgufTokenizer, ByteLevelTokenizersAreTheOnesTheyWere) {
     }
     EXPECT_EQ(found.normalizers.size(), expected.normalizers.size()) << name;
   }
+}
+
+// Lines, words, punctuation, spaces at an end and digits are cut apart, in this order.
+TEST(GgufTokenizer, CutsAsDeepseekDoes) {
+  const Json metadata = {
+      {"tokenizer.ggml.model", "gpt2"},
+      {"tokenizer.ggml.pre", "deepseek-llm"},
+      {"tokenizer.ggml.tokens",
+       {"a", "b", "1", "2", "!", "Ġ", "Ċ", "ab", "12", "Ġa", "Ġ!", "a!", "ĠĠ", "Ċa", "!1"}},
+      {"tokenizer.ggml.merges", {"a b", "1 2", "Ġ a", "Ġ !", "a !", "Ġ Ġ", "Ċ a", "! 1"}}};
+  const auto loaded = load(parse_tokenizer(gguf_tokenizer(metadata), "deepseek"));
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  EXPECT_EQ(encode(*loaded->tokenizer, "ab a!12 !\na  b  "),
+            (IdList{7, 9, 4, 2, 3, 10, 6, 0, 5, 5, 1, 12}));
 }
 
 // SentencePiece's pieces with scores: their order is that of the merges.
