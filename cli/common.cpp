@@ -232,8 +232,6 @@ bool interrupted() { return g_interrupted != 0; }
 bool forgive_interrupt() {
   if (g_interrupted != SIGINT) return false;
   g_interrupted = 0;
-  for (char drained[64]; read(g_wake[0], drained, sizeof drained) > 0;) {
-  }
   watch_interrupts();
   return true;
 }
@@ -242,6 +240,9 @@ bool wait_for_input() {
   pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
   while (!interrupted() && files[0].revents == 0) {
     if (poll(files, 2, -1) < 0 && errno != EINTR) return true;  // reading will say what is wrong
+    // A byte may be of a Ctrl-C long forgiven. One that counts has set its flag before it wrote.
+    for (char bytes[64]; read(g_wake[0], bytes, sizeof bytes) > 0;) {
+    }
   }
   return !interrupted();
 }
