@@ -13,25 +13,6 @@ void norm_heads(const CpuKernels& k, QkNorm kind, const Norm& norm, float* x, in
     k.norm_row(norm, x + h * head_dim, head_dim, x + h * head_dim);
 }
 
-// Turns the first rope_dims of every head; `row`: (rope_dims / 2, {cos, sin}) of the position.
-void rotate(const AttentionOp& op, const float* row, float* x, int32_t n_heads) {
-  const int32_t half = op.rope_dims / 2;
-  const bool interleaved = op.rope == RopeKind::kInterleaved;
-  const int32_t stride = interleaved ? 2 : 1;
-  const int32_t other = interleaved ? 1 : half;
-  for (int32_t h = 0; h < n_heads; ++h) {
-    float* v = x + h * op.head_dim;
-    for (int32_t j = 0; j < half; ++j) {
-      const float c = row[2 * j];
-      const float s = row[2 * j + 1];
-      const float a = v[j * stride];
-      const float b = v[j * stride + other];
-      v[j * stride] = a * c - b * s;
-      v[j * stride + other] = b * c + a * s;
-    }
-  }
-}
-
 // Element 0 of a position's row in `head`, and how far apart its elements lie: a key shares vectors
 // with the 15 positions around it.
 struct CachePlace {
@@ -68,8 +49,9 @@ void prepare_row(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
   norm_heads(kernels, op.qk_norm, op.k_norm, k, op.n_kv_heads, op.head_dim);
   if (op.rope != RopeKind::kNone) {
     const float* angles = op.rope_table + static_cast<int64_t>(row.position) * op.rope_dims;
-    rotate(op, angles, q, op.n_heads);
-    rotate(op, angles, k, op.n_kv_heads);
+    const bool neighbours = op.rope == RopeKind::kInterleaved;
+    kernels.rotate(angles, op.rope_dims, neighbours, q, op.n_heads, op.head_dim);
+    kernels.rotate(angles, op.rope_dims, neighbours, k, op.n_kv_heads, op.head_dim);
   }
   const KvCacheView& cache = op.caches[row.session];
   const KvLayer& to = cache.layer;

@@ -1,13 +1,23 @@
 #pragma once
 // The CpuDevice class and what its parts (linear, attention, moe) share.
 
+#include <algorithm>
+#include <atomic>
+
 #include "kernels/cpu/device_cpu.h"
 #include "kernels/cpu/device_cpu_stream.h"
 #include "kernels/cpu/table.h"
 #include "kernels/device.h"
+#include "src/base/checked.h"
 #include "src/base/thread_pool.h"
 
 namespace moe {
+
+/// Regions of that many times parallel_work are shared (4 MiB of ternary2), in turns of so many.
+inline constexpr int64_t kSharedRegion = 512;
+inline constexpr int64_t kTurn = 32;
+/// Tiles that a thread should get a multiple of: the kernels read four streams.
+inline constexpr int64_t kTileGrain = 4;
 
 /// One matrix product of a parallel region: the tiles [0, n_tiles) of args.weight.
 struct LinearJob {
@@ -32,6 +42,25 @@ struct CpuRuntime {
     pool.parallel([&](int thread, int n_threads) {
       const Range r = split_range(n, thread, n_threads);
       if (r.begin < r.end) f(r.begin, r.end, thread);
+    });
+  }
+
+  /// The same for work of which one thread gets more done than another, such as reading weights:
+  /// three quarters are dealt out beforehand, and whoever is done takes turns at what is left, of
+  /// `grain` items or a multiple. Too short a region is dealt out whole: its threads differ less
+  /// than turns cost.
+  template <class F>
+  void share_range(int64_t n, int64_t work, int64_t grain, F&& f) const {
+    if (n * work < kSharedRegion * parallel_work) return for_range(n, work, f);
+    const int64_t turn = round_up(std::max<int64_t>(1, kTurn * parallel_work / work), grain);
+    const int64_t dealt = n - n / 4 / turn * turn;
+    std::atomic<int64_t> next{dealt};
+    pool.parallel([&](int thread, int n_threads) {
+      const Range r = split_range(dealt, thread, n_threads, grain);
+      if (r.begin < r.end) f(r.begin, r.end, thread);
+      for (int64_t begin; (begin = next.fetch_add(turn, std::memory_order_relaxed)) < n;) {
+        f(begin, begin + turn, thread);
+      }
     });
   }
 

@@ -47,14 +47,16 @@ void CpuRuntime::quantise(const LinearInput& input) const {
 void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
   int64_t total = 0;
   int64_t work = 0;
+  bool one_row = true;
   for (int32_t i = 0; i < n_jobs; ++i) {
     const Matrix& m = *jobs[i].args.weight;
     jobs[i].args.input = &jobs[i].input;
+    one_row = one_row && jobs[i].input.n_rows == 1;
     total += n_tiles(m) * jobs[i].input.n_rows;
     work += int64_t{jobs[i].input.n_rows} * m.rows * m.cols;
   }
   if (total == 0) return;
-  for_range(total, work / total + 1, [&](int64_t begin, int64_t end, int) {
+  const auto run = [&](int64_t begin, int64_t end, int) {
     const Range part{begin, end};
     int64_t start = 0;
     for (int32_t i = 0; i < n_jobs; ++i) {
@@ -67,7 +69,9 @@ void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
       args.tile_end = range.end;
       if (range.begin < range.end) kernels.linear(args);
     }
-  });
+  };
+  if (one_row) return share_range(total, work / total + 1, kTileGrain, run);
+  for_range(total, work / total + 1, run);
 }
 
 void CpuRuntime::linear(CpuStream& s, const Matrix& weight, const float* bias, const float* x,

@@ -99,6 +99,9 @@ struct CpuKernels {
                          float* out);
   /// y = y + w x, one fused multiply-add per element.
   void (*add_scaled)(float w, const float* x, int n, float* y);
+  /// RoPE in place: turns the first `dims` (even) of each head. row: (dims / 2, {cos, sin}) of the
+  /// position. Pairs are neighbours, or elements j and j + dims / 2.
+  void (*rotate)(const float* row, int dims, bool neighbours, float* x, int n_heads, int head_dim);
   /// Keys and values as the cache holds them, element i at out[i * stride]. int8: codes in
   /// -127..127; returns their scale.
   void (*round_f16)(const float* x, int n, int stride, uint16_t* out);

@@ -68,6 +68,15 @@ void run_add(benchmark::State& state, const CpuKernels* k) {
   time_values(state, kCols, 12, [&] { k->add_scaled(0.5f, x.data(), kCols, y.data()); });
 }
 
+void run_rotate(benchmark::State& state, const CpuKernels* k, bool neighbours) {
+  pin(state);
+  constexpr int kHead = 128;
+  const std::vector<float> row = some_floats(kHead);
+  std::vector<float> x = some_floats(kCols);
+  time_values(state, kCols, 8,
+              [&] { k->rotate(row.data(), kHead, neighbours, x.data(), kCols / kHead, kHead); });
+}
+
 void run_round(benchmark::State& state, const CpuKernels* k, KvType type) {
   pin(state);
   const std::vector<float> x = some_floats(kCols);
@@ -94,6 +103,8 @@ void add_rows(const CpuKernels* k) {
   row("silu", [k](State& s) { run_activation(s, k, Activation::kSilu); });
   row("relu2", [k](State& s) { run_activation(s, k, Activation::kRelu2); });
   row("add_scaled", [k](State& s) { run_add(s, k); });
+  row("rope_halves", [k](State& s) { run_rotate(s, k, false); });
+  row("rope_neighbours", [k](State& s) { run_rotate(s, k, true); });
   row("round_f16", [k](State& s) { run_round(s, k, KvType::kF16); });
   row("round_int8", [k](State& s) { run_round(s, k, KvType::kInt8); });
 }

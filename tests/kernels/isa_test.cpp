@@ -129,6 +129,7 @@ TEST(Isa, ScalarIsPlainArithmetic) {
       EXPECT_TRUE(same(out.f[6][n], a < b ? a : b));
       EXPECT_TRUE(same(out.f[7][n], a > b ? a : b));
       EXPECT_TRUE(same(out.f[10][n], a < b ? a : c));
+      EXPECT_TRUE(same(out.f[out.n_f - 1][n], in.a[n ^ 1]));
     }
     float tree[16];
     std::memcpy(tree, in.a, sizeof tree);

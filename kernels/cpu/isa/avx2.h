@@ -123,6 +123,9 @@ struct Avx2 {
   MOE_INLINE F max(F x, F y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
   MOE_INLINE F abs(F x) { return from_bits(bit_and(bits(x), set1_i(0x7FFFFFFF))); }
   MOE_INLINE F neg(F x) { return from_bits(bit_xor(bits(x), set1_i(INT32_MIN))); }
+  MOE_INLINE F swap_pairs(F x) {
+    return {_mm256_permute_ps(x.a, 0xB1), _mm256_permute_ps(x.b, 0xB1)};
+  }
   MOE_INLINE float reduce_add(F x) {
     const __m256 w = _mm256_add_ps(x.a, x.b);
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));

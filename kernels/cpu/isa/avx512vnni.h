@@ -109,6 +109,7 @@ struct Isa {
   MOE_INLINE F max(F a, F b) { return {_mm512_max_ps(a.v, b.v)}; }
   MOE_INLINE F abs(F a) { return from_bits(bit_and(bits(a), set1_i(0x7FFFFFFF))); }
   MOE_INLINE F neg(F a) { return from_bits(bit_xor(bits(a), set1_i(INT32_MIN))); }
+  MOE_INLINE F swap_pairs(F a) { return {_mm512_permute_ps(a.v, 0xB1)}; }
   MOE_INLINE __m256 upper_half(F a) {
     return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a.v), 1));
   }

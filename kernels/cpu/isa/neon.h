@@ -118,6 +118,7 @@ struct Neon {
   MOE_INLINE F max(F a, F b) { return select(lt(b, a), a, b); }
   MOE_INLINE F abs(F a) { MOE_MAP(F, vabsq_f32(a.v[q])); }
   MOE_INLINE F neg(F a) { MOE_MAP(F, vnegq_f32(a.v[q])); }
+  MOE_INLINE F swap_pairs(F a) { MOE_MAP(F, vrev64q_f32(a.v[q])); }
   MOE_INLINE float reduce_add(F a) {
     const float32x4_t s = vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3]));
     const float32x2_t t = vadd_f32(vget_low_f32(s), vget_high_f32(s));

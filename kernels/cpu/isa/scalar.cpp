@@ -80,6 +80,7 @@ struct Isa {
   MOE_INLINE F max(F a, F b) { MOE_MAP(F, a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
   MOE_INLINE F abs(F a) { return from_bits(bit_and(bits(a), set1_i(0x7FFFFFFF))); }
   MOE_INLINE F neg(F a) { return from_bits(bit_xor(bits(a), set1_i(i32(0x80000000u)))); }
+  MOE_INLINE F swap_pairs(F a) { MOE_MAP(F, a.v[i ^ 1]); }
   MOE_INLINE float reduce_add(F a) {
     for (int w = 8; w > 0; w /= 2) {
       for (int i = 0; i < w; ++i) a.v[i] = a.v[i] + a.v[i + w];
