@@ -1,5 +1,6 @@
 #include "cli/bandwidth.h"
 
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,34 +98,60 @@ double measure_what_fits(int threads) {
   return 0;
 }
 
-[[noreturn]] void measure_and_exit(int threads, int out) {
-  double rate = 0;
-  try {
-    rate = measure_what_fits(threads);
-  } catch (const std::exception&) {  // no threads: the parent says so
+bool tell(int socket, double value) {
+  ssize_t n = 0;
+  while ((n = send(socket, &value, sizeof value, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
   }
-  _exit(write(out, &rate, sizeof rate) == sizeof rate ? 0 : 1);
+  return n == static_cast<ssize_t>(sizeof value);
+}
+
+bool hear(int socket, double* value) {
+  ssize_t n = 0;
+  while ((n = recv(socket, value, sizeof *value, MSG_WAITALL)) < 0 && errno == EINTR) {
+  }
+  return n == static_cast<ssize_t>(sizeof *value);
+}
+
+// Answers until nobody asks any more.
+[[noreturn]] void serve(int threads, int socket) {
+  for (double rate = 0; hear(socket, &rate);) {
+    rate = 0;
+    try {
+      rate = measure_what_fits(threads);
+    } catch (const std::exception&) {  // no threads: the parent says so
+    }
+    if (!tell(socket, rate)) break;
+  }
+  _exit(0);
 }
 
 }  // namespace
 
-double read_bandwidth(int threads) {
+BandwidthMeter::BandwidthMeter(int threads) {
   int ends[2];
-  if (pipe(ends) != 0) throw CallError(MOE_ERR_IO, std::string("pipe: ") + std::strerror(errno));
-  const pid_t child = fork();
-  if (child == 0) measure_and_exit(threads, ends[1]);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw CallError(MOE_ERR_IO, std::string("socketpair: ") + std::strerror(errno));
+  }
+  child_ = fork();
+  if (child_ == 0) {
+    close(ends[0]);
+    serve(threads, ends[1]);
+  }
   close(ends[1]);
+  socket_ = ends[0];
+}
+
+BandwidthMeter::~BandwidthMeter() {
+  close(socket_);
+  while (child_ > 0 && waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+double BandwidthMeter::measure() {
   double rate = 0;
-  ssize_t got = child < 0 ? -1 : 0;
-  while (child > 0 && (got = read(ends[0], &rate, sizeof rate)) < 0 && errno == EINTR) {
-  }
-  close(ends[0]);
-  if (child > 0) {
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
+  const bool answered = child_ > 0 && tell(socket_, 0) && hear(socket_, &rate);
   stop_if_interrupted();
-  if (got != sizeof rate || rate <= 0) {
+  if (!answered || rate <= 0) {
     throw CallError(MOE_ERR_MEMORY,
                     "the read bandwidth of this machine cannot be measured: no memory "
                     "or no process for it");

@@ -1,12 +1,28 @@
 #pragma once
 
+#include <sys/types.h>
+
 namespace moe_cli {
 
-/// Bytes per second that `threads` threads together read from memory: the median of several passes
-/// over a buffer larger than the caches (512 MiB; a quarter of the free memory, but not
-/// below 64 MiB, when that is less; halved while a limit of the process refuses it). It runs in a
-/// child process, so that the buffer does not count as memory of this one; call it while this
-/// process has one thread. Throws CallError.
-double read_bandwidth(int threads);
+/// Bytes per second that `threads` threads together read from memory. What a machine gives changes
+/// with its neighbours, so it is asked for again and again beside what it is compared with. A child
+/// process measures, so that its buffer does not count as memory of this one.
+class BandwidthMeter {
+ public:
+  /// Call it while this process has one thread. Throws CallError.
+  explicit BandwidthMeter(int threads);
+  BandwidthMeter(const BandwidthMeter&) = delete;
+  BandwidthMeter& operator=(const BandwidthMeter&) = delete;
+  ~BandwidthMeter();
+
+  /// The median of several passes over a buffer larger than the caches (512 MiB; a quarter of the
+  /// free memory, but not below 64 MiB, when that is less; halved while a limit of the process
+  /// refuses it). Throws CallError.
+  double measure();
+
+ private:
+  int socket_ = -1;
+  pid_t child_ = -1;
+};
 
 }  // namespace moe_cli

@@ -85,13 +85,15 @@ class Runs {
   Runs(const BenchOptions& o, std::vector<moe_session*> sessions, int32_t vocab_size)
       : o_(o), sessions_(std::move(sessions)), tokens_(random_tokens(o.positions(), vocab_size)) {}
 
-  // Each repetition: a prompt into an empty context, then tokens one by one, in all sessions
-  // together, from the depth asked for.
-  Timing measure() {
+  // Each repetition: what memory gives, a prompt into an empty context, then tokens one by one, in
+  // all sessions together, from the depth asked for.
+  Timing measure(BandwidthMeter* meter) {
+    std::vector<double> bandwidth;
     std::vector<double> prefill;
     std::vector<double> decode;
     step(0, 8);  // first touch
     for (int r = 0; r < o_.repetitions; ++r) {
+      if (meter != nullptr) bandwidth.push_back(meter->measure());
       rewind(0);
       if (o_.n_prompt > 0) prefill.push_back(o_.n_prompt / eval(sessions_[0], o_.n_prompt));
       if (o_.n_generate == 0) continue;
@@ -101,6 +103,7 @@ class Runs {
                        step(o_.depth, o_.n_generate));
     }
     Timing timing;
+    if (!bandwidth.empty()) timing.read_bandwidth = median(bandwidth);
     if (!prefill.empty()) timing.prefill_tokens_per_s = median(prefill);
     if (!decode.empty()) timing.decode_tokens_per_s = median(decode);
     return timing;
@@ -266,13 +269,13 @@ void run_bench(BenchOptions& o) {
     return;
   }
   int threads = 0;
-  {  // its threads end with it: the measurement forks, which wants a process of one thread
+  {  // its threads end with it: the meter forks, which wants a process of one thread
     ModelOptions on_cpu = o.model;
     on_cpu.device = "cpu";
     const Env env = open_env(on_cpu);
     threads = env_info(env.get()).threads;
   }
-  const double bandwidth = read_bandwidth(threads);
+  BandwidthMeter meter(threads);
   const Env env = open_env(o.model);
   if (o.model.context == 0) o.model.context = o.positions();
   const Loaded loaded = load(o, env.get());
@@ -286,10 +289,10 @@ void run_bench(BenchOptions& o) {
   Result result{};
   result.model.struct_size = sizeof result.model;
   check(moe_model_get_info(loaded.model.get(), &result.model, &error), error);
-  result.timing = Runs(o, handles, result.model.vocab_size).measure();
-  result.timing.read_bandwidth = bandwidth;
-  set_current_session(nullptr);
   result.env = env_info(env.get());
+  Runs runs(o, handles, result.model.vocab_size);
+  result.timing = runs.measure(result.on_cpu() ? &meter : nullptr);
+  set_current_session(nullptr);
   result.kv_bytes_per_token = kv_bytes_per_token(o, loaded.model.get(), result.model.n_layers);
   print_result(o, result);
 }

@@ -47,11 +47,11 @@ void CpuRuntime::quantise(const LinearInput& input) const {
 void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
   int64_t total = 0;
   int64_t work = 0;
-  bool one_row = true;
+  int64_t most_rows = 0;
   for (int32_t i = 0; i < n_jobs; ++i) {
     const Matrix& m = *jobs[i].args.weight;
     jobs[i].args.input = &jobs[i].input;
-    one_row = one_row && jobs[i].input.n_rows == 1;
+    most_rows = std::max<int64_t>(most_rows, jobs[i].input.n_rows);
     total += n_tiles(m) * jobs[i].input.n_rows;
     work += int64_t{jobs[i].input.n_rows} * m.rows * m.cols;
   }
@@ -70,7 +70,9 @@ void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
       if (range.begin < range.end) kernels.linear(args);
     }
   };
-  if (one_row) return share_range(total, work / total + 1, kTileGrain, run);
+  if (most_rows <= kFewRows) {
+    return share_range(total, work / total + 1, kTileGrain * most_rows, run);
+  }
   for_range(total, work / total + 1, run);
 }
 

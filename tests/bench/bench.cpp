@@ -112,6 +112,7 @@ int main(int argc, char** argv) {
   using namespace moe;
   const CpuKernels* storage[8];
   bench::add_read_rooflines();
+  bench::add_sampling();
   for (const CpuKernels* k : runnable_kernels(storage)) {
     bench::add_rooflines(k);
     bench::add_linear(k);

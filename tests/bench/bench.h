@@ -56,5 +56,6 @@ void add_read_rooflines();
 void add_linear(const CpuKernels* kernels);
 void add_attention(const CpuKernels* kernels);
 void add_rows(const CpuKernels* kernels);
+void add_sampling();
 
 }  // namespace moe::bench
