@@ -73,8 +73,8 @@ void TestMatrix::pack(const std::vector<float>& elements, int step) {
     const int n = std::min(16, matrix_.rows - static_cast<int>(16 * t));
     uint8_t* out = tiles_.data() + at(step) * t * tile;
     if (f.integer) {
-      const std::vector<int8_t> codes(elements.begin() + static_cast<std::ptrdiff_t>(first),
-                                      elements.end());
+      const float* begin = elements.data() + first;
+      const std::vector<int8_t> codes(begin, begin + at(n) * cols);
       f.pack_codes(codes.data(), matrix_.cols, n, matrix_.cols, out);
     } else {
       f.pack_values(&elements[first], matrix_.cols, n, matrix_.cols, out);
@@ -104,26 +104,33 @@ float TestMatrix::scale_at(int32_t row, int32_t col) const {
   return scales_[at(scale_index(matrix_.scale_kind, matrix_.group, matrix_.cols, row, col))];
 }
 
-float TestMatrix::integer_product(const float* x, int32_t row) const {
+TestMatrix::InputCodes TestMatrix::quantise(const float* x) const {
   const int32_t cols = matrix_.cols;
-  const float* w = &elements_[at(row) * at(cols)];
-  std::vector<int8_t> codes(at(cols));
-  std::vector<float> sx;
   const bool a8 = matrix_.act == ActPrecision::kA8;
-  const bool grouped = matrix_.scale_kind == ScaleKind::kGroup;
   const int32_t block = a8 ? cols : kActBlock;
+  InputCodes in;
+  in.codes.resize(at(cols));
   for (int32_t k = 0; k < cols; k += block) {
     const int32_t n = std::min(block, cols - k);
-    sx.push_back(quantise_activations(x + k, n, a8 ? -128 : -127, &codes[at(k)]).scale);
+    in.scales.push_back(quantise_activations(x + k, n, a8 ? -128 : -127, &in.codes[at(k)]).scale);
   }
-  const int32_t step = grouped ? matrix_.group : block;
+  return in;
+}
+
+float TestMatrix::integer_product(const InputCodes& x, int32_t row) const {
+  const int32_t cols = matrix_.cols;
+  const float* w = &elements_[at(row) * at(cols)];
+  const int8_t* codes = x.codes.data();
+  const bool a8 = matrix_.act == ActPrecision::kA8;
+  const bool grouped = matrix_.scale_kind == ScaleKind::kGroup;
+  const int32_t step = grouped ? matrix_.group : a8 ? cols : kActBlock;
   float total = 0;
   for (int32_t k = 0; k < cols; k += step) {
     int64_t sum = 0;
     for (int32_t i = k; i < std::min(k + step, cols); ++i) {
-      sum += static_cast<int64_t>(w[i]) * codes[at(i)];
+      sum += static_cast<int64_t>(w[i]) * codes[i];
     }
-    const float s = sx[at(a8 ? 0 : k / kActBlock)];
+    const float s = x.scales[at(a8 ? 0 : k / kActBlock)];
     if (a8 && !grouped) return static_cast<float>(sum) * (s * scale_at(row, 0));
     total = std::fma(static_cast<float>(sum), grouped ? s * scale_at(row, k) : s, total);
   }
@@ -153,10 +160,11 @@ float TestMatrix::float_product(const float* x, int32_t row, int32_t segment) co
 }
 
 std::vector<float> TestMatrix::times(const float* x) const {
+  const bool floats = matrix_.act == ActPrecision::kF32;
+  const InputCodes codes = floats ? InputCodes() : quantise(x);
   std::vector<float> y;
   for (int32_t r = 0; r < matrix_.rows; ++r) {
-    const float v =
-        matrix_.act == ActPrecision::kF32 ? float_product(x, r, 32) : integer_product(x, r);
+    const float v = floats ? float_product(x, r, 32) : integer_product(codes, r);
     y.push_back(bias_.empty() ? v : v + bias_[at(r)]);
   }
   return y;
@@ -217,6 +225,56 @@ cuda::Codes TestInput::view(const DeviceCodes& c) const {
 
 cuda::MatmulInput TestInput::on_device() const {
   return {device_x_.data(), cols_, view(a8_), view(a8_block_)};
+}
+
+::testing::AssertionResult same_bits(const std::vector<float>& got,
+                                     const std::vector<float>& want) {
+  if (got.size() != want.size()) return ::testing::AssertionFailure() << "sizes differ";
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (std::memcmp(&got[i], &want[i], 4) == 0) continue;
+    return ::testing::AssertionFailure()
+           << "output " << i << ": " << got[i] << ", by definition " << want[i];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+void expect_dense(const std::vector<const TestMatrix*>& matrices, const TestInput& input, int32_t n,
+                  const std::vector<cuda::ProductKernels>& families, const After& after,
+                  const DenseRun& run) {
+  std::vector<std::vector<float>> want(matrices.size());
+  for (size_t o = 0; o < matrices.size(); ++o) {
+    for (int32_t i = 0; i < n; ++i) {
+      for (const float v : matrices[o]->times(input.row(i))) {
+        want[o].push_back(after.accumulate ? std::fma(after.scale, v, kUntouched)
+                                           : after.scale * v);
+      }
+      want[o].insert(want[o].end(), 3, kUntouched);
+    }
+  }
+  for (const cuda::ProductKernels family : families) {
+    cuda::MatmulOp op;
+    op.rows.rows.n = n;
+    op.in = input.on_device();
+    op.library = run.library;
+    std::vector<DeviceArray<float>> ys;
+    for (const TestMatrix* m : matrices) {
+      const int64_t ld = m->matrix().rows + 3;
+      ys.emplace_back(std::vector<float>(at(n * ld), kUntouched));
+      cuda::MatmulOut& out = op.outs[op.n_outs++];
+      out.weight = m->on_device();
+      out.y = ys.back().data();
+      out.ld_y = ld;
+      out.accumulate = after.accumulate;
+      out.scale = after.scale;
+    }
+    ASSERT_EQ(cuda::matmul_with(run.stream, op, family), cudaSuccess);
+    for (size_t o = 0; o < matrices.size(); ++o) {
+      const Matrix& m = matrices[o]->matrix();
+      ASSERT_TRUE(same_bits(ys[o].values(), want[o]))
+          << describe({m.format, m.scale_kind, m.group, m.act}) << " (" << m.rows << ", " << m.cols
+          << ") n " << n << " family " << static_cast<int>(family);
+    }
+  }
 }
 
 TestGroups::TestGroups(const std::vector<int32_t>& sizes, const std::vector<int32_t>& matrices,

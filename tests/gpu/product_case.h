@@ -37,9 +37,14 @@ class TestMatrix {
   std::vector<float> times_as_cpu(const float* x, std::vector<float>* bound) const;
 
  private:
+  struct InputCodes {
+    std::vector<int8_t> codes;
+    std::vector<float> scales;  // by block
+  };
   void pack(const std::vector<float>& elements, int step);
   float scale_at(int32_t row, int32_t col) const;
-  float integer_product(const float* x, int32_t row) const;
+  InputCodes quantise(const float* x) const;
+  float integer_product(const InputCodes& x, int32_t row) const;
   float float_product(const float* x, int32_t row, int32_t segment) const;
 
   std::vector<float> elements_;  // as stored, without scales
@@ -76,6 +81,26 @@ class TestInput {
   DeviceCodes a8_;
   DeviceCodes a8_block_;
 };
+
+constexpr float kUntouched = -12345.5f;
+
+/// What a product does with its result.
+struct After {
+  bool accumulate = false;
+  float scale = 1;
+};
+/// Who computes it, and where.
+struct DenseRun {
+  cuda::ProductLibrary* library = nullptr;
+  cudaStream_t stream = nullptr;
+};
+/// The first n rows of the input with every matrix, by each of the families: fails the test unless
+/// the bits are those of the definition, and nothing beside them is written.
+void expect_dense(const std::vector<const TestMatrix*>& matrices, const TestInput& input, int32_t n,
+                  const std::vector<cuda::ProductKernels>& families, const After& after = {},
+                  const DenseRun& run = {});
+
+::testing::AssertionResult same_bits(const std::vector<float>& got, const std::vector<float>& want);
 
 /// Groups of rows as routing makes them: group i has sizes[i] rows of matrix matrices[i].
 class TestGroups {

@@ -63,8 +63,8 @@ void LinearProblem::pack(const std::vector<float>& elements) {
     const size_t first = 16 * t * static_cast<size_t>(shape_.cols);
     const int n = std::min(16, shape_.rows - static_cast<int>(16 * t));
     if (f.integer) {
-      const std::vector<int8_t> codes(elements.begin() + static_cast<std::ptrdiff_t>(first),
-                                      elements.end());
+      const float* begin = elements.data() + first;
+      const std::vector<int8_t> codes(begin, begin + n * shape_.cols);
       f.pack_codes(codes.data(), shape_.cols, n, shape_.cols, tiles_.data() + 2 * t * tile);
     } else {
       f.pack_values(&elements[first], shape_.cols, n, shape_.cols, tiles_.data() + 2 * t * tile);
@@ -86,53 +86,65 @@ void LinearProblem::pack(const std::vector<float>& elements) {
   }
 }
 
-float LinearProblem::product(const float* x, int32_t row) const {
-  const float* w = &elements_[static_cast<size_t>(row) * static_cast<size_t>(shape_.cols)];
-  const auto scale_at = [&](int32_t col) {
-    return scales_[static_cast<size_t>(
-        scale_index(shape_.scale, shape_.group, shape_.cols, row, col))];
-  };
-  const bool grouped = shape_.scale == ScaleKind::kGroup;
-  if (shape_.act == ActPrecision::kF32) {
-    float acc = 0, total = 0;
-    for (int32_t k = 0; k < shape_.cols; ++k) {
-      acc = std::fma(w[k], x[k], acc);
-      if (grouped && ((k + 1) % shape_.group == 0 || k + 1 == shape_.cols)) {
-        total = std::fma(acc, scale_at(k), total);
-        acc = 0;
-      }
-    }
-    if (shape_.scale == ScaleKind::kNone) return acc;
-    return grouped ? total : acc * scale_at(0);
-  }
-  std::vector<int8_t> codes(static_cast<size_t>(shape_.cols));
-  std::vector<float> sx;
+LinearProblem::InputCodes LinearProblem::quantise(const float* x) const {
   const bool a8 = shape_.act == ActPrecision::kA8;
   const int32_t block = a8 ? shape_.cols : kActBlock;
+  InputCodes in;
+  in.codes.resize(static_cast<size_t>(shape_.cols));
   for (int32_t k = 0; k < shape_.cols; k += block) {
     const int32_t n = std::min(block, shape_.cols - k);
-    sx.push_back(
-        quantise_activations(x + k, n, a8 ? -128 : -127, &codes[static_cast<size_t>(k)]).scale);
+    in.scales.push_back(
+        quantise_activations(x + k, n, a8 ? -128 : -127, &in.codes[static_cast<size_t>(k)]).scale);
   }
-  const int32_t step = grouped ? shape_.group : block;
+  return in;
+}
+
+float LinearProblem::scale_at(int32_t row, int32_t col) const {
+  return scales_[static_cast<size_t>(
+      scale_index(shape_.scale, shape_.group, shape_.cols, row, col))];
+}
+
+float LinearProblem::float_product(const float* x, int32_t row) const {
+  const float* w = &elements_[static_cast<size_t>(row) * static_cast<size_t>(shape_.cols)];
+  const bool grouped = shape_.scale == ScaleKind::kGroup;
+  float acc = 0, total = 0;
+  for (int32_t k = 0; k < shape_.cols; ++k) {
+    acc = std::fma(w[k], x[k], acc);
+    if (grouped && ((k + 1) % shape_.group == 0 || k + 1 == shape_.cols)) {
+      total = std::fma(acc, scale_at(row, k), total);
+      acc = 0;
+    }
+  }
+  if (shape_.scale == ScaleKind::kNone) return acc;
+  return grouped ? total : acc * scale_at(row, 0);
+}
+
+float LinearProblem::integer_product(const InputCodes& x, int32_t row) const {
+  const float* w = &elements_[static_cast<size_t>(row) * static_cast<size_t>(shape_.cols)];
+  const int8_t* codes = x.codes.data();
+  const bool a8 = shape_.act == ActPrecision::kA8;
+  const bool grouped = shape_.scale == ScaleKind::kGroup;
+  const int32_t step = grouped ? shape_.group : a8 ? shape_.cols : kActBlock;
   float total = 0;
   for (int32_t k = 0; k < shape_.cols; k += step) {
     int64_t sum = 0;
     for (int32_t i = k; i < std::min(k + step, shape_.cols); ++i) {
-      sum += static_cast<int64_t>(w[i]) * codes[static_cast<size_t>(i)];
+      sum += static_cast<int64_t>(w[i]) * codes[i];
     }
-    const float s = sx[static_cast<size_t>(a8 ? 0 : k / kActBlock)];
-    if (a8 && !grouped) return static_cast<float>(sum) * (s * scale_at(0));
-    total = std::fma(static_cast<float>(sum), grouped ? s * scale_at(k) : s, total);
+    const float s = x.scales[static_cast<size_t>(a8 ? 0 : k / kActBlock)];
+    if (a8 && !grouped) return static_cast<float>(sum) * (s * scale_at(row, 0));
+    total = std::fma(static_cast<float>(sum), grouped ? s * scale_at(row, k) : s, total);
   }
-  return grouped ? total : total * scale_at(0);
+  return grouped ? total : total * scale_at(row, 0);
 }
 
 std::vector<float> LinearProblem::expected(int32_t i) const {
+  const float* x = &x_[static_cast<size_t>(i) * static_cast<size_t>(shape_.cols)];
+  const bool floats = shape_.act == ActPrecision::kF32;
+  const InputCodes codes = floats ? InputCodes() : quantise(x);
   std::vector<float> y;
   for (int32_t r = 0; r < shape_.rows; ++r) {
-    const float* x = &x_[static_cast<size_t>(i) * static_cast<size_t>(shape_.cols)];
-    float v = product(x, r);
+    float v = floats ? float_product(x, r) : integer_product(codes, r);
     if (shape_.bias) v = v + bias_[static_cast<size_t>(r)];
     const float before =
         y_[static_cast<size_t>(i) * static_cast<size_t>(shape_.rows) + static_cast<size_t>(r)];

@@ -52,8 +52,15 @@ class LinearProblem {
   const float* x() const { return x_.data(); }
 
  private:
+  struct InputCodes {
+    std::vector<int8_t> codes;
+    std::vector<float> scales;  // by block
+  };
   void pack(const std::vector<float>& elements);
-  float product(const float* x, int32_t row) const;
+  InputCodes quantise(const float* x) const;
+  float scale_at(int32_t row, int32_t col) const;
+  float float_product(const float* x, int32_t row) const;
+  float integer_product(const InputCodes& x, int32_t row) const;
 
   LinearShape shape_;
   std::vector<float> elements_;  // codes or values, (rows, cols)

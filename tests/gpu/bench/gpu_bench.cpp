@@ -163,6 +163,34 @@ struct Inputs {
   MatmulInput in;
 };
 
+/// n rows of inputs with one of many matrices.
+struct Product {
+  Product(FormatId format, int32_t n_, int32_t rows, int32_t cols, size_t bytes)
+      : n(n_),
+        matrices(format, rows, cols, bytes, 2),
+        inputs(n, cols),
+        y(static_cast<size_t>(n) * static_cast<size_t>(rows) * 4),
+        operations(2.0 * n * static_cast<double>(rows) * cols) {}
+  MatmulOp op(int i) const {
+    const Matrix m = matrices.at(static_cast<size_t>(i));
+    MatmulOp op;
+    op.rows.rows.n = n;
+    op.in = inputs.in;
+    op.n_outs = 1;
+    op.outs[0].weight = {m, nullptr};
+    op.outs[0].y = y.as<float>();
+    op.outs[0].ld_y = m.rows;
+    return op;
+  }
+  int calls(size_t most) const { return static_cast<int>(std::min(matrices.size(), most)); }
+
+  int32_t n;
+  Matrices matrices;
+  Inputs inputs;
+  Buffer y;
+  double operations;
+};
+
 class Bench {
  public:
   explicit Bench(size_t l2) : rotation_(2 * l2 + (size_t{16} << 20)) {}
@@ -179,45 +207,23 @@ class Bench {
   }
 
   void linear(const char* name, FormatId format, int32_t n, int32_t rows, int32_t cols) {
-    const Matrices m(format, rows, cols, rotation_, 2);
-    const Inputs inputs(n, cols);
-    const Buffer y(static_cast<size_t>(n) * static_cast<size_t>(rows) * 4);
-    const int calls = static_cast<int>(std::min<size_t>(m.size(), 64));
-    const Times t = measure(calls, [&](cudaStream_t s, int i) {
-      MatmulOp op;
-      op.rows.rows.n = n;
-      op.in = inputs.in;
-      op.n_outs = 1;
-      op.outs[0].weight = {m.at(static_cast<size_t>(i)), nullptr};
-      op.outs[0].y = y.as<float>();
-      op.outs[0].ld_y = rows;
-      return matmul(s, op);
-    });
-    report(name, t, static_cast<double>(m.bytes_of_one()),
-           2.0 * n * static_cast<double>(rows) * cols);
+    const Product p(format, n, rows, cols, rotation_);
+    const Times t = measure(p.calls(64), [&](cudaStream_t s, int i) { return matmul(s, p.op(i)); });
+    report(name, t, static_cast<double>(p.matrices.bytes_of_one()), p.operations);
   }
 
   /// int8 (or ternary2) under one scale a row: own kernels, cuBLASLt with all that we do around it,
   /// and cublasLtMatmul alone on plain rows.
   void against_cublas_lt(const char* name, FormatId format, int32_t n, int32_t rows, int32_t cols) {
-    Matrices m(format, rows, cols, rotation_, 2);
-    m.use_a8();
-    const Inputs inputs(n, cols);
-    const Buffer y(static_cast<size_t>(n) * static_cast<size_t>(rows) * 4);
-    const int calls = static_cast<int>(std::min<size_t>(m.size(), 32));
+    Product p(format, n, rows, cols, rotation_);
+    p.matrices.use_a8();
     GpuMemory memory;
     memory.set_limit(uint64_t{1} << 30);
     bool taken = true;  // by cuBLASLt, where it was asked
     const auto with = [&](ProductKernels family) {
       CublasLt library(memory, {});  // of its own: what was captured must not be waited for later
-      return measure(calls, [&](cudaStream_t s, int i) {
-        MatmulOp op;
-        op.rows.rows.n = n;
-        op.in = inputs.in;
-        op.n_outs = 1;
-        op.outs[0].weight = {m.at(static_cast<size_t>(i)), nullptr};
-        op.outs[0].y = y.as<float>();
-        op.outs[0].ld_y = rows;
+      return measure(p.calls(32), [&](cudaStream_t s, int i) {
+        const MatmulOp op = p.op(i);
         if (family != ProductKernels::kLibrary) return matmul_with(s, op, family);
         bool done = false;
         const cudaError_t error = library.multiply(s, n, op.in, op.outs[0], true, &done);
@@ -232,18 +238,17 @@ class Bench {
       const double us = with(ProductKernels::kLibrary).median_us;
       if (taken) result["cublas_lt_us"] = us;
       if (!taken) result["cublas_lt"] = "left to own kernels";
-      bare_cublas_lt(library, inputs, n, rows, cols, &result);
+      bare_cublas_lt(library, p.inputs, n, rows, cols, &result);
     } else {
       result["cublas_lt_version"] = "not found";
     }
-    const double operations = 2.0 * n * static_cast<double>(rows) * cols;
     for (const std::string way : {"own", "cublas_lt", "bare"}) {
       const auto found = result.find(way + "_us");
       if (found == result.end()) continue;
       const double us = found->get<double>();
-      result[way + "_operations_per_s"] = operations / us * 1e6;
+      result[way + "_operations_per_s"] = p.operations / us * 1e6;
       std::fprintf(stderr, "%-34s %-9s %9.2f us  %7.1f TOP/s\n", name, way.c_str(), us,
-                   operations / us * 1e-6);
+                   p.operations / us * 1e-6);
     }
     out_["against_cublas_lt"].push_back(result);
   }

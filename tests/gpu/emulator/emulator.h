@@ -63,7 +63,10 @@ uint8_t* dynamic_shared();
 
 /// What the lanes of a warp hand each other in one collective operation.
 struct Exchange {
-  alignas(16) uint8_t bytes[32][32];
+  struct alignas(16) Value {
+    uint8_t bytes[32];
+  };
+  Value of[32];  // by lane
 };
 /// Puts `n` <= 32 bytes in, waits for the lanes of `mask`, and returns what all of them put in; it
 /// stays until this lane's next collective. Lanes must agree in `mask` and `what`.
@@ -74,7 +77,7 @@ int lane();
 template <class T>
 T value_of(const Exchange& e, int lane) {
   T value;
-  memcpy(&value, e.bytes[lane & 31], sizeof value);
+  memcpy(&value, e.of[lane & 31].bytes, sizeof value);
   return value;
 }
 template <class T>

@@ -83,11 +83,10 @@ struct Copy {
 struct Fiber {
   Context context;
   uint8_t* stack = nullptr;
-  State state = State::kDone;
   Position at;
   uint32_t waits_for = 0;      // lanes of its collective
   const char* what = nullptr;  // of its collective
-  uint8_t given[32];           // its value in the collective
+  Exchange::Value given;       // to the collective
   Exchange own;                // of a collective of one lane
   const Exchange* result = nullptr;
   std::vector<std::vector<Copy>> copies;  // groups of cp.async; the last one is open
@@ -106,6 +105,7 @@ struct Warp {
 
 struct Block {
   std::vector<Fiber> fibers;
+  std::vector<State> states;  // of the fibers, close together: they are looked through all the time
   std::vector<Warp> warps;
   std::vector<unsigned> order;
   unsigned n = 0;
@@ -126,6 +126,7 @@ Block g_block;
 uint32_t g_order = 0;
 
 Fiber& self() { return g_block.fibers[g_block.current]; }
+State& my_state() { return g_block.states[g_block.current]; }
 
 void to_scheduler([[maybe_unused]] bool last) {
   Fiber& f = self();
@@ -145,7 +146,7 @@ void fiber_main() {
                                   &g_block.scheduler_stack_bytes);
 #endif
   (*g_block.body)();
-  self().state = State::kDone;
+  my_state() = State::kDone;
   to_scheduler(true);
 }
 
@@ -169,9 +170,10 @@ void start_fiber(unsigned index, const Position& at) {
     if (f.stack == MAP_FAILED) abort();
   }
 #if defined(__SANITIZE_ADDRESS__)
-  ASAN_UNPOISON_MEMORY_REGION(f.stack, kStackBytes);
+  // One that was left where it was has poisoned frames.
+  if (g_block.states[index] != State::kDone) ASAN_UNPOISON_MEMORY_REGION(f.stack, kStackBytes);
 #endif
-  f.state = State::kReady;
+  g_block.states[index] = State::kReady;
   f.at = at;
   f.at.thread = dim3(index % at.block_size.x, index / at.block_size.x % at.block_size.y,
                      index / at.block_size.x / at.block_size.y);
@@ -195,7 +197,7 @@ bool warp_complete(unsigned index) {
     if (first + l >= g_block.n) return false;
     const Fiber& other = g_block.fibers[first + l];
     // Part of a warp may be busy by itself first; if it never ends, nothing moves any more.
-    if (other.state != State::kAtWarp || other.waits_for != f.waits_for) return false;
+    if (g_block.states[first + l] != State::kAtWarp || other.waits_for != f.waits_for) return false;
     if (other.what != f.what) {
       fail("lanes of a warp are at different collectives", index);
       return false;
@@ -211,7 +213,7 @@ void explain_warp(unsigned index) {
     const unsigned other = (index & ~31u) + l;
     if ((f.waits_for >> l & 1) == 0) continue;
     if (other >= g_block.n) return fail("a collective names a lane that does not exist", index);
-    if (g_block.fibers[other].state == State::kDone) {
+    if (g_block.states[other] == State::kDone) {
       return fail("a collective waits for a lane that has returned", index);
     }
   }
@@ -221,7 +223,7 @@ void explain_warp(unsigned index) {
 void arrive_at_block() {
   if (++g_block.at_barrier < g_block.n) return;
   g_block.at_barrier = 0;
-  for (unsigned i = 0; i < g_block.n; ++i) g_block.fibers[i].state = State::kReady;
+  std::fill_n(g_block.states.begin(), g_block.n, State::kReady);
 }
 
 void set_order(unsigned n) {
@@ -249,12 +251,21 @@ const Exchange& exchange(const char* what, uint32_t mask, const void* value, siz
   const unsigned first = index & ~31u;
   Fiber& f = self();
   if ((mask >> (index & 31) & 1) == 0) fail("a lane outside of the mask is at a collective", index);
-  memcpy(f.given, value, n);
+  switch (n) {  // ASan makes a call of a copy whose size is not known here
+    case 4:
+      memcpy(f.given.bytes, value, 4);
+      break;
+    case 8:
+      memcpy(f.given.bytes, value, 8);
+      break;
+    default:
+      memcpy(f.given.bytes, value, n);
+  }
   if (mask == 1u << (index & 31)) {
-    memcpy(f.own.bytes[index & 31], f.given, sizeof f.given);
+    f.own.of[index & 31] = f.given;
     return f.own;
   }
-  f.state = State::kAtWarp;
+  my_state() = State::kAtWarp;
   f.waits_for = mask;
   f.what = what;
   Warp& warp = g_block.warps[index / 32];
@@ -267,17 +278,17 @@ const Exchange& exchange(const char* what, uint32_t mask, const void* value, siz
   for (unsigned l = 0; l < 32; ++l) {
     if ((mask >> l & 1) == 0) continue;
     Fiber& other = g_block.fibers[first + l];
-    memcpy(e.bytes[l], other.given, sizeof other.given);
+    e.of[l] = other.given;
     other.result = &e;
-    other.state = State::kReady;
+    g_block.states[first + l] = State::kReady;
   }
   return e;
 }
 
 void block_barrier() {
-  self().state = State::kAtBlock;
+  my_state() = State::kAtBlock;
   arrive_at_block();
-  if (self().state != State::kReady) to_scheduler(false);
+  if (my_state() != State::kReady) to_scheduler(false);
 }
 
 void cp_async_16(void* shared, const void* global, bool valid) {
@@ -306,6 +317,7 @@ const char* run_block(const Position& at, uint8_t* shared, const std::function<v
   const unsigned n = at.block_size.x * at.block_size.y * at.block_size.z;
   if (g_block.fibers.empty()) {
     g_block.fibers.resize(kMaxThreads);
+    g_block.states.resize(kMaxThreads, State::kDone);
     g_block.warps.resize(kMaxThreads / 32);
   }
   g_block.n = n;
@@ -319,15 +331,15 @@ const char* run_block(const Position& at, uint8_t* shared, const std::function<v
   for (unsigned left = n; left > 0;) {
     bool progress = false;
     for (const unsigned i : g_block.order) {
-      if (g_block.fibers[i].state != State::kReady) continue;
+      if (g_block.states[i] != State::kReady) continue;
       progress = true;
       run_fiber(i);
-      if (g_block.fibers[i].state == State::kDone) --left;
+      if (g_block.states[i] == State::kDone) --left;
       if (g_block.error[0] != 0) return g_block.error;  // the other fibers are left where they are
     }
     if (progress || left == 0) continue;
     for (unsigned i = 0; i < n; ++i) {
-      const State s = g_block.fibers[i].state;
+      const State s = g_block.states[i];
       if (s == State::kAtBlock) fail("a barrier is not reached by every thread", i);
       if (s == State::kAtWarp) explain_warp(i);
     }

@@ -1,0 +1,114 @@
+// Tokenizers in GGUF files.
+
+#include <gtest/gtest.h>
+
+#include "formats/import/failure.h"
+#include "src/convert/gguf_source.h"
+#include "src/convert/tokenizer_json.h"
+#include "src/text/spec.h"
+#include "tests/text/tokenizer_support.h"
+
+namespace moe {
+namespace {
+
+// What llama.cpp's converter keeps of a tokenizer.json.
+Json as_gguf(const Json& tokenizer, const char* model, const char* pre) {
+  const Json& vocab = tokenizer.at("model").at("vocab");
+  size_t n = vocab.size();
+  for (const Json& t : tokenizer.at("added_tokens"))
+    n = std::max<size_t>(n, t.at("id").get<size_t>() + 1);
+  Json tokens = Json::array(), types = Json::array(), merges = Json::array();
+  for (size_t i = 0; i < n; ++i) {
+    tokens.push_back("[PAD" + std::to_string(i) + "]");
+    types.push_back(5);
+  }
+  for (const auto& [text, id] : vocab.items()) {
+    tokens[id.get<size_t>()] = text;
+    types[id.get<size_t>()] = text.starts_with("<0x") ? 6 : 1;
+  }
+  for (const Json& t : tokenizer.at("added_tokens")) {
+    tokens[t.at("id").get<size_t>()] = t.at("content");
+    types[t.at("id").get<size_t>()] = t.at("content") == "<unk>" ? 2 : 3;
+  }
+  for (const Json& m : tokenizer.at("model").at("merges")) {
+    merges.push_back(m[0].get<std::string>() + " " + m[1].get<std::string>());
+  }
+  return {{"tokenizer.ggml.model", model},   {"tokenizer.ggml.pre", pre},
+          {"tokenizer.ggml.tokens", tokens}, {"tokenizer.ggml.token_type", types},
+          {"tokenizer.ggml.merges", merges}, {"tokenizer.ggml.bos_token_id", 1}};
+}
+
+TEST(GgufTokenizer, ByteLevelTokenizersAreTheOnesTheyWere) {
+  for (const auto& [name, pre] :
+       {std::pair{"gpt2", "gpt-2"}, {"qwen2", "qwen2"}, {"llama3", "llama-bpe"}}) {
+    const Json original =
+        read_json_file("tests/data/text/" + std::string(name) + ".json").at("tokenizer");
+    Json metadata = as_gguf(original, "gpt2", pre);
+    metadata["tokenizer.ggml.add_bos_token"] = false;
+    const TokenizerData found = parse_tokenizer(gguf_tokenizer(metadata), "found");
+    const TokenizerData expected = parse_tokenizer(original, name);
+    EXPECT_EQ(found.token_bytes, expected.token_bytes) << name;
+    EXPECT_EQ(found.token_ends, expected.token_ends) << name;
+    EXPECT_EQ(found.merges, expected.merges) << name;
+    EXPECT_EQ(found.added_ids, expected.added_ids) << name;
+    // A GGUF file does not say which added tokens the vocabulary had before.
+    ASSERT_EQ(found.added_flags.size(), expected.added_flags.size()) << name;
+    for (size_t i = 0; i < found.added_flags.size(); ++i) {
+      EXPECT_EQ(found.added_flags[i], expected.added_flags[i] | kAddedInModel) << name << " " << i;
+    }
+    EXPECT_EQ(found.ignore_merges, expected.ignore_merges) << name;
+    ASSERT_EQ(found.pre_tokenizers.size(), expected.pre_tokenizers.size()) << name;
+    for (size_t i = 0; i < found.pre_tokenizers.size(); ++i) {
+      EXPECT_EQ(found.pre_tokenizers[i].kind, expected.pre_tokenizers[i].kind);
+      EXPECT_EQ(found.pre_tokenizers[i].pattern, expected.pre_tokenizers[i].pattern);
+    }
+    EXPECT_EQ(found.normalizers.size(), expected.normalizers.size()) << name;
+  }
+}
+
+// Lines, words, punctuation, spaces at an end and digits are cut apart, in this order.
+TEST(GgufTokenizer, CutsAsDeepseekDoes) {
+  const Json metadata = {
+      {"tokenizer.ggml.model", "gpt2"},
+      {"tokenizer.ggml.pre", "deepseek-llm"},
+      {"tokenizer.ggml.tokens",
+       {"a", "b", "1", "2", "!", "Ġ", "Ċ", "ab", "12", "Ġa", "Ġ!", "a!", "ĠĠ", "Ċa", "!1"}},
+      {"tokenizer.ggml.merges", {"a b", "1 2", "Ġ a", "Ġ !", "a !", "Ġ Ġ", "Ċ a", "! 1"}}};
+  const auto loaded = load(parse_tokenizer(gguf_tokenizer(metadata), "deepseek"));
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  EXPECT_EQ(encode(*loaded->tokenizer, "ab a!12 !\na  b  "),
+            (IdList{7, 9, 4, 2, 3, 10, 6, 0, 5, 5, 1, 12}));
+}
+
+// SentencePiece's pieces with scores: their order is that of the merges.
+TEST(GgufTokenizer, ScoresGiveTheMerges) {
+  const Json original = read_json_file("tests/data/text/llama2.json").at("tokenizer");
+  Json metadata = as_gguf(original, "llama", "default");
+  Json scores = Json::array();
+  for (size_t i = 0; i < metadata.at("tokenizer.ggml.tokens").size(); ++i)
+    scores.push_back(-1000.0);
+  const Json& merges = original.at("model").at("merges");
+  for (size_t i = merges.size(); i-- > 0;) {
+    const std::string joined = merges[i][0].get<std::string>() + merges[i][1].get<std::string>();
+    scores[original.at("model").at("vocab").at(joined).get<size_t>()] = -static_cast<double>(i);
+  }
+  metadata["tokenizer.ggml.scores"] = scores;
+  const TokenizerData found = parse_tokenizer(gguf_tokenizer(metadata), "found");
+  const TokenizerData expected = parse_tokenizer(original, "llama2");
+  EXPECT_EQ(found.token_bytes, expected.token_bytes);
+  EXPECT_EQ(found.prefix, expected.prefix);
+  EXPECT_EQ(found.unk_id, expected.unk_id);
+  EXPECT_TRUE(found.byte_fallback);
+  // Every trained merge is there, in its order; other ways to cut a piece may stand between them.
+  size_t at = 0;
+  for (size_t i = 0; i + 2 < expected.merges.size(); i += 3) {
+    const auto* want = &expected.merges[i];
+    while (at + 2 < found.merges.size() && !std::equal(want, want + 3, &found.merges[at])) at += 3;
+    ASSERT_LT(at + 2, found.merges.size()) << "merge " << i / 3;
+  }
+  metadata["tokenizer.ggml.scores"] = Json(std::vector<double>(scores.size(), -1000.0));
+  EXPECT_FALSE(guarded([&] { gguf_tokenizer(metadata); }).ok());
+}
+
+}  // namespace
+}  // namespace moe
