@@ -117,27 +117,71 @@ struct Ffn {
   Norm sub_norm;  // SubLN before down
 };
 
+/// When a Device::bring() is done; 0: it is.
+using Arrival = uint64_t;
+
 /// One expert: a single Ffn, or X-MoE's stack of residual blocks (then the input is taken off
 /// again).
 struct Expert {
   const Ffn* ffn = nullptr;  // host memory
   int32_t n_sublayers = 0;   // 0: ffn[0] alone; n: stack of n blocks
+  Arrival arrival = 0;       // of its weights
+  uint64_t bytes = 0;        // of its weights; 0: not known
+};
+
+/// An expert as the host can have it.
+struct HostExpert {
+  Ffn ffn;                // its pointers are those of the host once it was read
+  uint64_t bytes = 0;     // of its weights
+  bool in_place = false;  // it lies in host memory
+  bool known = false;     // it was read and found good before, which takes longer the first time
+  int32_t n_reads = 0;    // on the host since it was brought in last
 };
 
 /// Where the experts of one layer come from. The expert store implements it; the device asks for
-/// what routing chose. acquire() blocks until the expert is readable; it stays so until release().
-/// A source that dies, or wants back what a device keeps, tells it so (Device::forget).
+/// what routing chose. An expert that was acquired or borrowed stays where it is until it is given
+/// back. A source that dies, or wants back what a device keeps, tells it so (Device::forget).
 class ExpertSource {
  public:
   /// True when all experts can be held at once: a device may acquire every one and keep them.
   virtual bool all_stay() const { return true; }
+  /// For as long as the device likes.
   virtual Status acquire(int32_t expert, Expert* out) = 0;
   virtual void release(int32_t expert) = 0;
+  /// For a step at most. MOE_ERR_BUDGET or MOE_ERR_MEMORY: there is no room now. With `wait`, the
+  /// caller has borrowed nothing, and others who have are waited for before it is given up.
+  virtual Status borrow(int32_t expert, bool wait, Expert* out) {
+    (void)wait;
+    return acquire(expert, out);
+  }
+  virtual void give_back(int32_t expert) { release(expert); }
+  /// What was borrowed stays from now on, as if it had been acquired.
+  virtual void keep(int32_t) {}
+  /// True when the expert need not be brought in first. It may leave at any time.
+  virtual bool at_hand(int32_t) { return true; }
+  /// False when it cannot be read on the host; otherwise what reading will give.
+  virtual bool on_host(int32_t expert, HostExpert* out) {
+    (void)expert, (void)out;
+    return false;
+  }
+  /// Reads it, into `room` (out->bytes, 64-byte aligned) unless it is in place.
+  virtual Status read_on_host(int32_t expert, uint8_t* room, HostExpert* out) {
+    (void)expert, (void)room, (void)out;
+    return Status::error(MOE_ERR_UNSUPPORTED, "experts cannot be read on the host");
+  }
   /// Hint: these will be asked for soon. Never fails.
   virtual void prefetch(const int32_t* experts, int32_t n) = 0;
 
  protected:
   ~ExpertSource() = default;
+};
+
+/// Writes `bytes` to host memory that is given to it.
+struct HostFill {
+  Status (*write)(void* user, void* host) = nullptr;
+  void* user = nullptr;
+  size_t bytes = 0;
+  bool known = true;  // false: it takes longer than it will again
 };
 
 /// The weights a router needs. Unused ones are empty.
@@ -251,6 +295,21 @@ class Device {
   virtual void free(void* memory, size_t bytes) = 0;
   virtual Status upload(void* device, const void* host, size_t bytes) = 0;
   virtual Status download(void* host, const void* device, size_t bytes) = 0;
+  /// As upload() of what `fill` writes, which comes through memory that a device finds quick to
+  /// copy from. The copy may go on after the return: `arrival` stands for its end. What reads the
+  /// memory in a stream says what it waits for (Expert::arrival); the memory may not be freed
+  /// before settle(). A failure of `fill` is returned.
+  virtual Status bring(void* device, const HostFill& fill, Arrival* arrival) {
+    *arrival = 0;
+    return fill.write(fill.user, device);
+  }
+  /// Waits for the end of a copy.
+  virtual void settle(Arrival) {}
+  /// Most host memory that bring() holds for segments of `bytes`.
+  virtual uint64_t bring_bytes(uint64_t bytes) const {
+    (void)bytes;
+    return 0;
+  }
   /// True when host memory can be used as device memory: weights are then read or mapped in place.
   virtual bool uses_host_memory() const { return true; }
 
@@ -260,6 +319,8 @@ class Device {
   virtual void forget(const ExpertSource&) {}
 
   virtual size_t stream_bytes(const StreamShape& shape) const = 0;
+  /// What a stream takes of the host's memory where that is not the device's.
+  virtual size_t host_stream_bytes(const StreamShape&) const { return 0; }
   virtual Result<Stream*> open_stream(const StreamShape& shape) = 0;
   virtual void close_stream(Stream* stream) = 0;
   /// Waits; returns (and clears) the latched fault, or MOE_ERR_CANCELLED.

@@ -57,7 +57,8 @@ bool parse_cuda(const char* name, int32_t* index) {
 }  // namespace
 
 OpenDevice::~OpenDevice() {
-  if (device_ != nullptr) close_(device_);
+  if (close_module_ != nullptr) close_module_(device_);
+  close_cpu_device(cpu_);
 }
 
 Status OpenDevice::open_cuda(int32_t index, uint64_t limit, const Allocator& allocator) {
@@ -73,8 +74,8 @@ Status OpenDevice::open_cuda(int32_t index, uint64_t limit, const Allocator& all
     return Status::error(MOE_ERR_DEVICE, "%s: expected build %s, found %s", kModuleFile,
                          kModuleBuild, module != nullptr ? module->build : "none");
   }
-  MOE_TRY(module->open(index, limit, allocator, &device_));
-  close_ = module->close;
+  MOE_TRY(module->open(index, limit, *cpu_, allocator, &device_));
+  close_module_ = module->close;
   return {};
 }
 
@@ -88,14 +89,14 @@ Status OpenDevice::open(const DeviceChoice& choice, ThreadPool& pool, const Logg
     return Status::error(MOE_ERR_ARGUMENT,
                          "params.device: expected auto, cpu, cuda or cuda:N, found '%.40s'", name);
   }
+  MOE_ASSIGN(cpu_, open_cpu_device(choice.isa, pool, allocator));
   if (automatic || cuda) {
     const Status status = open_cuda(index, choice.gpu_memory, allocator);
     if (status.ok()) return {};
     if (cuda) return status.with_context("device %s", name);
     logger.log(LogLevel::kInfo, "on the CPU: %s", status.text());
   }
-  MOE_ASSIGN(device_, open_cpu_device(choice.isa, pool, allocator));
-  close_ = close_cpu_device;
+  device_ = cpu_;
   return {};
 }
 

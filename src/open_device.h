@@ -31,8 +31,9 @@ class OpenDevice {
  private:
   Status open_cuda(int32_t index, uint64_t limit, const Allocator& allocator);
 
-  Device* device_ = nullptr;
-  void (*close_)(Device*) = nullptr;
+  Device* device_ = nullptr;  // cpu_ or the module's
+  Device* cpu_ = nullptr;     // the module's has it compute what is not worth a copy
+  void (*close_module_)(Device*) = nullptr;
 };
 
 }  // namespace moe

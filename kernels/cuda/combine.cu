@@ -1,6 +1,6 @@
 // The weighted sum of what a token's experts gave.
 //
-// Pairs are sorted by expert, so that ascending places of a token's pairs are ascending experts.
+// In ascending order of experts, wherever their pairs lie.
 
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/warp.h"
@@ -17,22 +17,25 @@ struct Served {
   float weight;
 };
 
-/// The token's kept pairs, by ascending place, into `served`; returns how many.
-__device__ inline int sort_pairs(const CombineOp& op, int64_t token, int32_t* places,
+/// The token's kept pairs, by ascending expert, into `served`; returns how many.
+__device__ inline int sort_pairs(const CombineOp& op, int64_t token, int32_t* experts,
                                  Served* served) {
   __shared__ int32_t n_served;
   const int k = op.routing.max_k;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) n_served = 0;
-  for (int j = thread; j < k; j += kThreads) places[j] = op.place[token * k + j];
+  for (int j = thread; j < k; j += kThreads) {
+    const int32_t expert = op.routing.expert[token * k + j];
+    experts[j] = op.place[token * k + j] < 0 ? -1 : expert;
+  }
   __syncthreads();
   int mine = 0;
   for (int j = thread; j < k; j += kThreads) {
-    const int32_t place = places[j];
-    if (place < 0) continue;
+    const int32_t expert = experts[j];
+    if (expert < 0) continue;
     int rank = 0;
-    for (int i = 0; i < k; ++i) rank += places[i] >= 0 && places[i] < place ? 1 : 0;
-    served[rank] = {place, op.routing.weight[token * k + j]};
+    for (int i = 0; i < k; ++i) rank += experts[i] >= 0 && experts[i] < expert ? 1 : 0;
+    served[rank] = {op.place[token * k + j], op.routing.weight[token * k + j]};
     ++mine;
   }
   if (mine > 0) atomicAdd(&n_served, mine);
@@ -57,8 +60,8 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(CombineOp op, bool al
   const int64_t token = blockIdx.x;
   const int k = op.routing.max_k;
   auto* served = reinterpret_cast<Served*>(dynamic_shared());
-  auto* places = reinterpret_cast<int32_t*>(served + k);
-  const int n = sort_pairs(op, token, places, served);
+  auto* experts = reinterpret_cast<int32_t*>(served + k);
+  const int n = sort_pairs(op, token, experts, served);
   for (int c = static_cast<int>(blockIdx.y * kSpan + 4 * threadIdx.x); c < op.d;
        c += static_cast<int>(gridDim.y) * kSpan) {
     float4 sum = make_float4(0, 0, 0, 0);

@@ -34,6 +34,7 @@ Status CudaDevice::open(uint64_t memory_limit) {
   size_t free = 0;
   size_t total = 0;
   MOE_TRY(cuda_status(cudaMemGetInfo(&free, &total), "asking for the GPU's free memory"));
+  MOE_TRY(copies_.open());
   // The code of kernels, graphs and the rounding of blocks take memory too.
   memory_.set_limit(memory_limit == 0 ? free - free / 16 : std::min<uint64_t>(memory_limit, free));
   std::snprintf(name_, sizeof name_, "cuda:%d (%.60s)", index_, properties.name);
@@ -64,11 +65,35 @@ Status CudaDevice::download(void* host, const void* device, size_t bytes) {
                      "copying from the GPU");
 }
 
+Status CudaDevice::bring(void* device, const HostFill& fill, Arrival* arrival) {
+  MOE_TRY(select());
+  bool done = false;
+  MOE_TRY(copies_.bring(device, fill, arrival, &done));
+  if (done) return {};
+  *arrival = 0;
+  void* host = allocate(allocator_, fill.bytes, kHostAlign);
+  if (host == nullptr) return out_of_memory("weights", fill.bytes);
+  const double begin = clock_seconds();
+  Status status = fill.write(fill.user, host);
+  if (status.ok()) status = upload(device, host, fill.bytes);
+  if (status.ok() && fill.known) rates_.add_bring(fill.bytes, clock_seconds() - begin);
+  deallocate(allocator_, host, fill.bytes);
+  return status;
+}
+
+void CudaDevice::settle(Arrival arrival) { (void)copies_.settle(arrival); }
+
 void CudaDevice::forget(const ExpertSource& source) { tables_.forget(source); }
 
 size_t CudaDevice::stream_bytes(const StreamShape& shape) const {
   const size_t scratch = scratch_bytes(shape);
   return scratch == 0 ? 0 : scratch + arena_bytes(shape);
+}
+
+size_t CudaDevice::host_stream_bytes(const StreamShape& shape) const {
+  const bool computes = cpu_ != nullptr && shape.max_experts > 0;
+  return arena_bytes(shape) + host_bytes(shape) + choice_bytes(shape) +
+         (computes ? CpuExperts::bytes(*cpu_, shape) : 0);
 }
 
 Status CudaDevice::open_parts(CudaStream& s) {
@@ -84,10 +109,10 @@ Status CudaDevice::open_parts(CudaStream& s) {
   MOE_TRY(cuda_status(cudaMemsetAsync(s.scratch.arrived, 0, arrived * sizeof(int32_t), s.stream),
                       "clearing counters"));
   MOE_TRY(open_arena(memory_, arena_bytes(s.shape), &s.arena));
-  void* words = nullptr;
-  MOE_TRY(cuda_status(cudaMallocHost(&words, sizeof(HostWords)), "pinned host memory"));
-  s.words = static_cast<HostWords*>(words);
+  MOE_TRY(cuda_status(cudaMallocHost(&s.host, host_bytes(s.shape)), "pinned host memory"));
+  lay_out_host(s);
   *s.words = {};
+  MOE_TRY(s.held.open());
   const size_t choices = choice_bytes(s.shape);
   if (choices == 0) return {};
   MOE_TRY(cuda_status(cudaMallocHost(&s.choices, choices), "pinned host memory"));
@@ -114,9 +139,10 @@ void CudaDevice::close_stream(Stream* stream) {
     (void)cudaStreamSynchronize(s->stream);  // its memory may be in use
     (void)cudaStreamDestroy(s->stream);
   }
+  s->held.give_back_all();
   free(s->memory, s->bytes);
   close_arena(&s->arena);
-  if (s->words != nullptr) cudaFreeHost(s->words);
+  if (s->host != nullptr) cudaFreeHost(s->host);
   if (s->choices != nullptr) cudaFreeHost(s->choices);
 }
 

@@ -9,10 +9,16 @@
 
 namespace moe::cuda {
 
+/// Where an expert that is missing on the GPU is computed, if the CPU can: as measured, or for
+/// tests.
+enum class MissingExperts : uint8_t { kMeasured, kOnGpu, kOnCpu, kInTurn };
+
 struct CudaOptions {
   int32_t index = 0;          // which GPU
   uint64_t memory_limit = 0;  // bytes that may be allocated on it; 0: 15/16 of what is free
   ProductLibraryOptions library = {};  // when cuBLASLt is used
+  Device* cpu = nullptr;  // computes experts that are missing; null: they are brought in
+  MissingExperts missing = MissingExperts::kMeasured;
 };
 
 /// MOE_ERR_DEVICE when there is no such GPU, its driver is too old, or it is older than compute

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/device_cuda.h"
+#include "kernels/cuda/expert_copies.h"
 #include "kernels/cuda/expert_table.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
@@ -16,6 +17,9 @@ class CudaDevice final : public Device {
       : allocator_(allocator),
         index_(options.index),
         library_(memory_, options.library),
+        cpu_(options.cpu),
+        rates_(options.missing),
+        copies_(rates_),
         tables_(*this, allocator) {}
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
@@ -27,11 +31,15 @@ class CudaDevice final : public Device {
   void free(void* memory, size_t bytes) override;
   Status upload(void* device, const void* host, size_t bytes) override;
   Status download(void* host, const void* device, size_t bytes) override;
+  Status bring(void* device, const HostFill& fill, Arrival* arrival) override;
+  void settle(Arrival arrival) override;
+  uint64_t bring_bytes(uint64_t bytes) const override { return ExpertCopies::kBuffers * bytes; }
   bool uses_host_memory() const override { return false; }
   uint64_t memory_limit() const override { return memory_.limit(); }
   void forget(const ExpertSource& source) override;
 
   size_t stream_bytes(const StreamShape& shape) const override;
+  size_t host_stream_bytes(const StreamShape& shape) const override;
   Result<Stream*> open_stream(const StreamShape& shape) override;
   void close_stream(Stream* stream) override;
   Status sync(Stream& stream) override;
@@ -50,6 +58,10 @@ class CudaDevice final : public Device {
   TokenChoice choice(Stream& s, int32_t row) override;
 
   ExpertTables& tables() { return tables_; }
+  ExpertCopies& copies() { return copies_; }
+  ExpertRates& rates() { return rates_; }
+  /// Null: it computes no experts.
+  Device* cpu() { return rates_.ever_on_cpu() ? cpu_ : nullptr; }
   /// Makes this GPU the calling thread's.
   Status select() const;
 
@@ -61,6 +73,9 @@ class CudaDevice final : public Device {
   char name_[96] = "cuda";
   GpuMemory memory_;
   CublasLt library_;
+  Device* cpu_;
+  ExpertRates rates_;
+  ExpertCopies copies_;
   ExpertTables tables_;
 };
 

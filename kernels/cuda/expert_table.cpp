@@ -78,11 +78,14 @@ Status ExpertTables::build(ExpertSource& source, int32_t n_experts, LayerTable* 
   TableImage image(allocator_);
   *alike = true;
   int32_t held = 0;
+  Array<Arrival> arrivals(allocator_);
+  MOE_TRY(arrivals.resize(static_cast<size_t>(n_experts)));
   Status status;
   for (; held < n_experts && *alike; ++held) {
     Expert expert;
-    status = source.acquire(held, &expert);
+    status = source.borrow(held, false, &expert);
     if (!status.ok()) break;
+    arrivals[static_cast<size_t>(held)] = expert.arrival;
     if (held == 0) {
       table->stack = expert.n_sublayers > 0;
       table->n_networks = table->stack ? expert.n_sublayers : 1;
@@ -99,6 +102,10 @@ Status ExpertTables::build(ExpertSource& source, int32_t n_experts, LayerTable* 
       break;
     }
   }
+  for (int32_t e = 0; e < held && status.ok(); ++e) {
+    const Arrival a = arrivals[static_cast<size_t>(e)];
+    status = cuda_status(device_.copies().settle(a), "copying an expert to the GPU");
+  }
   if (status.ok() && *alike) {
     table->bytes = image.size();
     status = device_.alloc(table->bytes, &table->memory);
@@ -106,11 +113,12 @@ Status ExpertTables::build(ExpertSource& source, int32_t n_experts, LayerTable* 
   }
   if (status.ok() && *alike) {
     image.bind(static_cast<const uint8_t*>(table->memory), table);
+    for (int32_t e = 0; e < held; ++e) source.keep(e);
     return {};
   }
   device_.free(table->memory, table->bytes);
   table->memory = nullptr;
-  for (int32_t e = 0; e < held; ++e) source.release(e);
+  for (int32_t e = 0; e < held; ++e) source.give_back(e);
   return status;
 }
 

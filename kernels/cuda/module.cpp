@@ -5,8 +5,13 @@
 namespace moe {
 namespace {
 
-Status open(int32_t index, uint64_t memory_limit, const Allocator& allocator, Device** out) {
-  MOE_ASSIGN(*out, cuda::open_cuda_device({index, memory_limit}, allocator));
+Status open(int32_t index, uint64_t memory_limit, Device& cpu, const Allocator& allocator,
+            Device** out) {
+  cuda::CudaOptions options;
+  options.index = index;
+  options.memory_limit = memory_limit;
+  options.cpu = &cpu;
+  MOE_ASSIGN(*out, cuda::open_cuda_device(options, allocator));
   return {};
 }
 

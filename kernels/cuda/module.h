@@ -11,7 +11,9 @@ namespace moe {
 struct CudaModule {
   const char* build;  // kModuleBuild of the module
   /// As cuda::open_cuda_device and close_cuda_device.
-  Status (*open)(int32_t index, uint64_t memory_limit, const Allocator& allocator, Device** out);
+  /// `cpu` computes what is not worth bringing to the GPU; it must outlive the device.
+  Status (*open)(int32_t index, uint64_t memory_limit, Device& cpu, const Allocator& allocator,
+                 Device** out);
   void (*close)(Device* device);
 };
 

@@ -180,6 +180,15 @@ cudaError_t group_pairs(cudaStream_t stream, const Routing& routing, int32_t n_e
 /// int32 that group_pairs wants as scratch.
 int64_t group_pairs_scratch(int32_t n_tokens, int32_t max_k, int32_t n_experts);
 
+/// Moves each pair by what `moved` says of its expert: another order of experts. token, expert and
+/// place of `pairs` change, group and begin do not.
+struct MovePairsOp {
+  Routing routing;
+  const int32_t* moved = nullptr;  // (n_experts)
+  PairLists pairs;
+};
+cudaError_t move_pairs(cudaStream_t stream, const MovePairsOp& op);
+
 /// y[i] = x[row[i]].
 struct GatherOp {
   RowCount rows;
@@ -193,7 +202,8 @@ cudaError_t gather_rows(cudaStream_t stream, const GatherOp& op);
 cudaError_t route_and_group(cudaStream_t stream, const DeviceRouteOp& op, const PairLists& out,
                             int32_t* scratch);
 
-/// Adds up what the experts gave, in ascending expert index, one fused multiply-add per element.
+/// Adds up what the experts gave, in ascending expert index (a token has none twice), one fused
+/// multiply-add per element.
 /// With `y`, merge_rows() without a shared expert is done at once: y (+)= scale * sum.
 struct CombineOp {
   Routing routing;

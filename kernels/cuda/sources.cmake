@@ -1,13 +1,21 @@
 # The CUDA device: code for the host, and kernels. tests/gpu builds the same files for its emulator.
 set(cuda_host_sources
+  cpu_experts.cpp
   cublas_lt.cpp
   cublas_lt_api.cpp
   device_cuda.cpp
   device_cuda_choose.cpp
   device_cuda_linear.cpp
   device_cuda_moe.cpp
+  expert_copies.cpp
+  expert_order.cpp
+  expert_rates.cpp
   expert_table.cpp
+  expert_waves.cpp
+  held_experts.cpp
   memory.cpp
+  moe_network.cpp
+  moe_statistics.cpp
   status.cpp
   step.cpp
   stream.cpp)
@@ -31,5 +39,6 @@ set(cuda_kernel_sources
   matmul_library.cu
   matmul_many.cu
   merge.cu
+  move_pairs.cu
   prepare.cu
   route.cu)

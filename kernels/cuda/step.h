@@ -24,8 +24,7 @@ void close_arena(StepArena* arena);
 
 /// Words that kernels write and the host reads after a wait.
 struct HostWords {
-  int32_t fault;     // 1 + token whose router scores are not finite
-  int32_t n_groups;  // of the last read-back of a routing
+  int32_t fault;  // 1 + token whose router scores are not finite
 };
 
 /// One captured step.

@@ -119,6 +119,20 @@ size_t carve_choices(CudaStream& s, uint8_t* base) {
   return c.total();
 }
 
+size_t carve_host(CudaStream& s, uint8_t* base) {
+  const int64_t experts = s.shape.max_experts;
+  Carver c(base, 0);
+  c.take(&s.words, 1);
+  c.take(&s.routing.n_groups, 1);
+  c.take(&s.routing.group, experts);
+  c.take(&s.routing.begin, experts + 1);
+  const int64_t pairs = experts > 0 ? kCpuPairs : 0;
+  c.take(&s.routing.token, pairs);
+  c.take(&s.routing.x, pairs, s.shape.d_model);
+  c.take(&s.routing.outputs, pairs, s.shape.d_model);
+  return c.total();
+}
+
 }  // namespace
 
 size_t scratch_bytes(const StreamShape& shape) {
@@ -129,6 +143,15 @@ size_t scratch_bytes(const StreamShape& shape) {
 }
 
 void lay_out_scratch(CudaStream& s) { carve(s, static_cast<uint8_t*>(s.memory)); }
+
+size_t host_bytes(const StreamShape& shape) {
+  const Allocator none{};
+  CudaStream measured(none);
+  measured.shape = shape;
+  return carve_host(measured, nullptr);
+}
+
+void lay_out_host(CudaStream& s) { carve_host(s, static_cast<uint8_t*>(s.host)); }
 
 size_t choice_bytes(const StreamShape& shape) {
   const Allocator none{};
@@ -142,6 +165,7 @@ void lay_out_choices(CudaStream& s) { carve_choices(s, static_cast<uint8_t*>(s.c
 void wait(CudaStream& s) {
   s.check(cudaStreamSynchronize(s.stream), "a step on the GPU");
   s.arena.used = 0;
+  s.held.finish_turns();
 }
 
 bool begin_op(CudaStream& s) {

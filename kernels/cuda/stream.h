@@ -2,6 +2,8 @@
 // A session's state on the GPU: a CUDA stream, scratch memory laid out from a StreamShape, and the
 // steps that can be repeated.
 
+#include "kernels/cuda/cpu_experts.h"
+#include "kernels/cuda/held_experts.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/step.h"
 
@@ -36,8 +38,19 @@ struct Scratch {
   DeviceChooseOp choose;         // scratch and, in pinned memory, results of kMaxChoiceRows rows
 };
 
+/// What the host reads of a layer's PairLists, and, where it may compute experts itself, their
+/// inputs and outputs. Pinned.
+struct HostRouting {
+  int32_t* n_groups = nullptr;  // (1)
+  int32_t* group = nullptr;     // (max_experts)
+  int32_t* begin = nullptr;     // (max_experts + 1)
+  int32_t* token = nullptr;     // (kCpuPairs)
+  float* x = nullptr;           // (kCpuPairs, d_model) of (sub-)tokens
+  float* outputs = nullptr;     // (kCpuPairs, d_model)
+};
+
 struct CudaStream final : Stream {
-  explicit CudaStream(const Allocator& a) : graphs(a) {}
+  explicit CudaStream(const Allocator& a) : graphs(a), held(a), cpu_experts(a) {}
 
   /// True while operations should go on.
   bool live() const {
@@ -59,10 +72,14 @@ struct CudaStream final : Stream {
   size_t bytes = 0;
   int32_t pair_capacity = 0;
   Scratch scratch;
-  HostWords* words = nullptr;  // pinned: what kernels tell the host without a copy
-  void* choices = nullptr;     // pinned: what they tell of rows of logits
-  StepArena arena;             // of steps that are not captured
+  void* host = nullptr;        // pinned, of `words` and `routing`
+  HostWords* words = nullptr;  // what kernels tell the host without a copy
+  HostRouting routing;
+  void* choices = nullptr;  // pinned: what they tell of rows of logits
+  StepArena arena;          // of steps that are not captured
   StepGraphs graphs;
+  HeldExperts held;  // where experts take turns
+  CpuExperts cpu_experts;
   const BatchRow* step_rows = nullptr;  // host rows of the step under way, null outside of one
   int32_t n_step_rows = 0;
   StepGraph* capturing = nullptr;
@@ -75,6 +92,10 @@ struct CudaStream final : Stream {
 size_t scratch_bytes(const StreamShape& shape);
 /// Lays the scratch out in s.memory.
 void lay_out_scratch(CudaStream& s);
+
+/// Pinned bytes for what the host reads, and their layout in s.host.
+size_t host_bytes(const StreamShape& shape);
+void lay_out_host(CudaStream& s);
 
 /// Pinned bytes for what is told of rows of logits, and their layout in s.choices.
 size_t choice_bytes(const StreamShape& shape);
@@ -94,7 +115,8 @@ const T* place_array(CudaStream& s, const T* host, size_t n) {
 /// The step's rows on the device, or a copy of rows that belong to none.
 const BatchRow* device_rows(CudaStream& s, const BatchRow* rows, int32_t n);
 
-/// Waits for what was enqueued, and latches what went wrong in it.
+/// Waits for what was enqueued, and latches what went wrong in it. Experts that were held for it
+/// are given back.
 void wait(CudaStream& s);
 
 }  // namespace moe::cuda

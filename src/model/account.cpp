@@ -101,6 +101,9 @@ ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
                                                  : kEmbeddings;
     const Use use = whole(file, s);
     account.lines[line].bytes += use.bytes;
+    if (s.part == Part::kExperts) {
+      account.largest_expert = std::max(account.largest_expert, s.raw);
+    }
     account.weight_bytes += use.bytes;
     account.n_parameters += use.parameters;
   }

@@ -13,6 +13,7 @@ struct ModelAccount {
   uint64_t weight_bytes = 0;     // all segments in memory
   uint64_t bytes_per_token = 0;  // see Model
   uint64_t decompression_bytes = 0;
+  uint64_t largest_expert = 0;  // bytes
   uint64_t n_parameters = 0;
   uint64_t n_active_parameters = 0;
 };

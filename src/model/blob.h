@@ -32,8 +32,14 @@ class Blob {
   /// empty and can be tried again. MOE_ERR_CORRUPT, MOE_ERR_RANGE, MOE_ERR_NON_FINITE, MOE_ERR_IO,
   /// MOE_ERR_MEMORY.
   Status load(const BlobLoader& loader, const FileSegment& segment);
+  /// The same in two steps, on a device with memory of its own: first the memory, then what comes
+  /// there by Device::bring(). `check` false: these bytes were found good before. When bring()
+  /// fails, the blob keeps its memory and is of no use but to be destroyed.
+  Status reserve(const BlobLoader& loader, const FileSegment& segment);
+  Status bring(const BlobLoader& loader, const FileSegment& segment, bool check);
   /// Null while empty.
   const uint8_t* base() const { return base_; }
+  Arrival arrival() const { return arrival_; }
 
  private:
   void swap(Blob& other) noexcept;
@@ -43,6 +49,7 @@ class Blob {
   void* owned_ = nullptr;
   size_t bytes_ = 0;
   Device* device_ = nullptr;
+  Arrival arrival_ = 0;  // of what is on its way to owned_
 };
 
 /// Checks codes, scales and tables of a segment that lies at `base`.

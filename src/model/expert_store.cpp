@@ -15,10 +15,29 @@ bool ExpertCache::evict(uint64_t* freed) {
     if (slot != nullptr && (oldest == nullptr || slot->last_use < oldest->last_use)) oldest = slot;
   }
   if (oldest == nullptr) return false;
-  std::atomic_ref(oldest->ready).store(0, std::memory_order_relaxed);
+  oldest->state = ExpertStore::kAbsent;
   oldest->blob = Blob();
   if (freed != nullptr) *freed += oldest->segment->raw;
   return true;
+}
+
+void ExpertCache::wait_in_line(Waiter* waiter) {
+  if (!waiter->in_line) {
+    Waiter** last = &first_;
+    while (*last != nullptr) last = &(*last)->next;
+    *last = waiter;
+    waiter->in_line = true;
+  }
+  changed.wait(mutex);
+}
+
+void ExpertCache::leave_line(Waiter* waiter) {
+  if (!waiter->in_line) return;
+  Waiter** at = &first_;
+  while (*at != waiter) at = &(*at)->next;
+  *at = waiter->next;
+  waiter->in_line = false;
+  changed.notify_all();
 }
 
 ExpertStore::~ExpertStore() {
@@ -42,18 +61,30 @@ Status ExpertStore::open(const BlobLoader& loader, ExpertCache& cache, int32_t l
   return {};
 }
 
+Status ExpertStore::find(int32_t expert) const {
+  if (expert >= 0 && static_cast<size_t>(expert) < experts_.size()) return {};
+  return Status::error(MOE_ERR_RANGE, "expert: expected 0..%zu, found %d", experts_.size() - 1,
+                       expert);
+}
+
+void ExpertStore::describe(size_t expert, Expert* out) const {
+  const Slot& slot = experts_[expert];
+  *out = {&networks_[expert * n_networks_], n_sublayers_, slot.blob.arrival(), slot.segment->raw};
+}
+
 Status ExpertStore::acquire(int32_t expert, Expert* out) {
+  MOE_TRY(find(expert));
   const auto e = static_cast<size_t>(expert);
-  if (expert < 0 || e >= experts_.size()) {
-    return Status::error(MOE_ERR_RANGE, "expert: expected 0..%zu, found %d", experts_.size() - 1,
-                         expert);
-  }
   if (cache_->evicts()) {
-    MOE_TRY(hold(e));
-  } else if (std::atomic_ref(experts_[e].ready).load(std::memory_order_acquire) == 0) {
+    LockGuard guard(cache_->mutex);
+    MOE_TRY(hold(e, false, false));
+    describe(e, out);
+    return {};
+  }
+  if (std::atomic_ref(experts_[e].state).load(std::memory_order_acquire) != kReady) {
     MOE_TRY(load(e));
   }
-  *out = {&networks_[e * n_networks_], n_sublayers_};
+  describe(e, out);
   return {};
 }
 
@@ -61,26 +92,146 @@ void ExpertStore::release(int32_t expert) {
   if (!cache_->evicts()) return;
   LockGuard guard(cache_->mutex);
   --experts_[static_cast<size_t>(expert)].holds;
+  cache_->changed.notify_all();
 }
 
-Status ExpertStore::hold(size_t expert) {
+Status ExpertStore::borrow(int32_t expert, bool wait, Expert* out) {
+  if (!cache_->evicts()) return acquire(expert, out);
+  MOE_TRY(find(expert));
+  const auto e = static_cast<size_t>(expert);
   LockGuard guard(cache_->mutex);
-  Slot& slot = experts_[expert];
-  while (slot.ready == 0) {
-    const Status status = load_once(expert);
-    const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
-    if (full && cache_->evict()) continue;
-    MOE_TRY(status);
+  MOE_TRY(hold(e, true, wait));
+  describe(e, out);
+  return {};
+}
+
+void ExpertStore::give_back(int32_t expert) {
+  if (!cache_->evicts()) return;
+  LockGuard guard(cache_->mutex);
+  --experts_[static_cast<size_t>(expert)].holds;
+  --cache_->n_passing;
+  cache_->changed.notify_all();
+}
+
+void ExpertStore::keep(int32_t) {
+  if (!cache_->evicts()) return;
+  LockGuard guard(cache_->mutex);
+  --cache_->n_passing;
+  cache_->changed.notify_all();
+}
+
+bool ExpertStore::at_hand(int32_t expert) {
+  if (!cache_->evicts()) return true;
+  LockGuard guard(cache_->mutex);
+  return experts_[static_cast<size_t>(expert)].state == kReady;
+}
+
+bool ExpertStore::on_host(int32_t expert, HostExpert* out) {
+  if (n_sublayers_ != 0) return false;
+  const Slot& slot = experts_[static_cast<size_t>(expert)];
+  const MoeFile& file = loader_->file;
+  bind_expert(file.layout(*slot.segment), nullptr, norm_, &out->ffn);
+  out->bytes = slot.segment->raw;
+  out->in_place = file.in_place(*slot.segment) != nullptr;
+  LockGuard guard(cache_->mutex);
+  out->known = slot.checked;
+  out->n_reads = slot.n_reads;
+  return true;
+}
+
+Status ExpertStore::read_on_host(int32_t expert, uint8_t* room, HostExpert* out) {
+  Slot& slot = experts_[static_cast<size_t>(expert)];
+  const FileSegment& segment = *slot.segment;
+  const MoeFile& file = loader_->file;
+  const bool verify = !out->known && loader_->verify;
+  const uint8_t* base = file.in_place(segment);
+  if (base == nullptr) {
+    MOE_TRY(file.read(segment, verify, room));
+    base = room;
+  } else if (verify) {
+    MOE_TRY(file.check(segment, base));
   }
+  if (!out->known) MOE_TRY(check_values(file, segment, base, loader_->n_experts));
+  bind_expert(file.layout(segment), base, norm_, &out->ffn);
+  LockGuard guard(cache_->mutex);
+  slot.checked = true;
+  ++slot.n_reads;
+  return {};
+}
+
+Status ExpertStore::hold(size_t expert, bool borrowed, bool wait) {
+  MOE_TRY(make_ready(expert, borrowed, wait));
+  Slot& slot = experts_[expert];
   ++slot.holds;
   slot.last_use = ++cache_->clock;
+  if (borrowed) ++cache_->n_passing;
   return {};
+}
+
+// Who waits holds nothing, so that those whom it waits for can go on.
+Status ExpertStore::make_ready(size_t expert, bool borrowed, bool wait) {
+  Slot& slot = experts_[expert];
+  ExpertCache::Waiter waiter;
+  Status status;
+  while (slot.state != kReady) {
+    if (slot.state == kComing) {
+      cache_->changed.wait(cache_->mutex);
+      continue;
+    }
+    const bool turn = !borrowed || cache_->may_take(waiter);
+    status = turn ? reserve(&slot) : Status::error(MOE_ERR_BUDGET, "others wait for room");
+    if (status.ok()) {
+      cache_->leave_line(&waiter);
+      status = bring(expert);
+      if (!status.ok()) break;
+      continue;
+    }
+    const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
+    if (!full || !wait || (turn && cache_->n_passing == 0)) break;
+    cache_->wait_in_line(&waiter);
+    status = {};
+  }
+  cache_->leave_line(&waiter);
+  return status;
+}
+
+Status ExpertStore::reserve(Slot* slot) {
+  for (;;) {
+    const Status status = slot->blob.reserve(*loader_, *slot->segment);
+    const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
+    if (!full || !cache_->evict()) return status;
+  }
+}
+
+// Others go on meanwhile.
+Status ExpertStore::bring(size_t expert) {
+  Slot& slot = experts_[expert];
+  slot.state = kComing;
+  ++cache_->n_passing;
+  const bool check = !slot.checked;
+  cache_->mutex.unlock();
+  const Status status = slot.blob.bring(*loader_, *slot.segment, check);
+  if (status.ok()) {
+    bind_expert(loader_->file.layout(*slot.segment), slot.blob.base(), norm_,
+                &networks_[expert * n_networks_]);
+  }
+  cache_->mutex.lock();
+  --cache_->n_passing;
+  slot.state = status.ok() ? kReady : kAbsent;
+  if (status.ok()) {
+    slot.checked = true;
+    slot.n_reads = 0;
+  } else {
+    slot.blob = Blob();
+  }
+  cache_->changed.notify_all();
+  return status;
 }
 
 ExpertStore::Slot* ExpertStore::oldest() {
   Slot* found = nullptr;
   for (Slot& slot : experts_) {
-    if (slot.ready == 0 || slot.holds > 0) continue;
+    if (slot.state != kReady || slot.holds > 0) continue;
     if (found == nullptr || slot.last_use < found->last_use) found = &slot;
   }
   return found;
@@ -88,16 +239,12 @@ ExpertStore::Slot* ExpertStore::oldest() {
 
 Status ExpertStore::load(size_t expert) {
   LockGuard guard(locks_[expert % kLocks]);
-  if (std::atomic_ref(experts_[expert].ready).load(std::memory_order_relaxed) != 0) return {};
-  return load_once(expert);
-}
-
-Status ExpertStore::load_once(size_t expert) {
   Slot& slot = experts_[expert];
+  if (std::atomic_ref(slot.state).load(std::memory_order_relaxed) == kReady) return {};
   MOE_TRY(slot.blob.load(*loader_, *slot.segment));
   bind_expert(loader_->file.layout(*slot.segment), slot.blob.base(), norm_,
               &networks_[expert * n_networks_]);
-  std::atomic_ref(slot.ready).store(1, std::memory_order_release);
+  std::atomic_ref(slot.state).store(kReady, std::memory_order_release);
   return {};
 }
 

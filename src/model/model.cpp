@@ -114,18 +114,19 @@ Status Model::Impl::check_room(uint64_t session_bytes) {
   constexpr uint64_t kEntry = 512;  // what a device keeps about each network beside its weights
   uint64_t weights = 0;
   uint64_t experts = 0;
-  uint64_t largest = 0;
+  const uint64_t largest = account.largest_expert;
   for (const FileSegment& s : file->segments()) {
     if (s.part != Part::kExperts) continue;
     const int32_t blocks = config.layers[static_cast<size_t>(s.layer)].ffn.moe.n_sublayers;
     weights += s.raw;
     experts += s.raw + kEntry * static_cast<uint64_t>(std::max(1, blocks));
-    largest = std::max(largest, s.raw);
   }
   const uint64_t rest = account.weight_bytes - weights;
-  if (rest + session_bytes + experts <= limit) return {};
-  cache.set_scarce();
-  if (rest + session_bytes + largest <= limit) return {};
+  const bool scarce = rest + session_bytes + experts > limit;
+  if (rest + session_bytes + largest <= limit) {
+    cache.set_scarce(scarce);
+    return {};
+  }
   const auto megabytes = [](uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; };
   return Status::error(MOE_ERR_BUDGET,
                        "%s: %.3f MB needed, the limit is %.3f MB: weights without experts %.3f + "
@@ -234,6 +235,7 @@ Span<const MemoryLine> Model::memory_lines() const {
   return {impl_->account.lines, impl_->account.n_lines};
 }
 uint64_t Model::decompression_bytes() const { return impl_->account.decompression_bytes; }
+uint64_t Model::largest_expert_bytes() const { return impl_->account.largest_expert; }
 uint64_t Model::bytes_per_token() const { return impl_->account.bytes_per_token; }
 uint64_t Model::n_parameters() const { return impl_->account.n_parameters; }
 uint64_t Model::n_active_parameters() const { return impl_->account.n_active_parameters; }

@@ -101,6 +101,7 @@ class Model final {
   /// At most what reading one compressed segment takes beside the weights that come out: the frame,
   /// and the state of zstd. A session reads one at a time.
   uint64_t decompression_bytes() const;
+  uint64_t largest_expert_bytes() const;
   /// Bytes of weights read for one token when k experts (the router's own number; threshold: max_k)
   /// are taken. MH-MoE takes k experts for each of its sub-tokens.
   uint64_t bytes_per_token() const;

@@ -100,12 +100,15 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
   const uint64_t vocab_bytes = static_cast<uint64_t>(config.vocab_size) * sizeof(float);
   MemoryAccount account;
   for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
+  add_line(&account, "experts on their way",
+           model.device().bring_bytes(model.largest_expert_bytes()));
   add_line(&account, "other sessions", o.other_sessions_bytes);
   const uint64_t others = account.total;
   add_line(&account, "KV cache", kv);
   add_line(&account, "position tables", rope);
   add_line(&account, "activations", work);
   add_line(&account, "device scratch", scratch);
+  add_line(&account, "host scratch", model.device().host_stream_bytes(stream_shape(model, o)));
   add_line(&account, "decompression", model.decompression_bytes());
   const uint64_t choice = model.device().can_choose() ? KeptChoice::bytes(config.vocab_size) : 0;
   add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size) + choice);

@@ -13,11 +13,14 @@ class GpuMachine {
   explicit GpuMachine(const MemorySink& bytes, uint64_t memory_limit = 0,
                       const Allocator& allocator = system_allocator())
       : allocator_(allocator) {
-    status_ = open(bytes, {0, memory_limit});
+    status_ = open(FileSource::from_memory(bytes.data(), bytes.size()), {0, memory_limit});
   }
   GpuMachine(const MemorySink& bytes, const cuda::CudaOptions& options)
       : allocator_(system_allocator()) {
-    status_ = open(bytes, options);
+    status_ = open(FileSource::from_memory(bytes.data(), bytes.size()), options);
+  }
+  GpuMachine(FileSource source, const cuda::CudaOptions& options) : allocator_(system_allocator()) {
+    status_ = open(std::move(source), options);
   }
   GpuMachine(const GpuMachine&) = delete;
   ~GpuMachine() {
@@ -39,9 +42,10 @@ class GpuMachine {
   }
 
  private:
-  Status open(const MemorySink& bytes, const cuda::CudaOptions& options) {
+  Status open(FileSource source, const cuda::CudaOptions& options) {
     MOE_ASSIGN(device_, cuda::open_cuda_device(options, allocator_));
-    MOE_ASSIGN(model_, open_model(bytes, *device_, allocator_));
+    MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(std::move(source), allocator_));
+    MOE_ASSIGN(model_, Model::open(std::move(file), {}, *device_, Logger(), allocator_));
     return {};
   }
 

@@ -116,6 +116,57 @@ TEST(CudaPairs, SortedByExpertThenToken) {
   }
 }
 
+// Pairs in another order of experts: the sum stays.
+TEST(CudaPairs, MovedWithTheirExperts) {
+  const Choices c(50, 4, 9, 3);
+  const Lists old = host_lists(c);
+  const DeviceChoices choices(c);
+  const auto n = static_cast<int32_t>(old.token.size());
+  std::vector<int32_t> moved(9, 0);  // the last expert's pairs first
+  std::vector<int32_t> token(old.token.size()), expert(old.token.size());
+  std::vector<int32_t> place(old.place);
+  for (size_t g = 0; g < old.group.size(); ++g) {
+    moved[static_cast<size_t>(old.group[g])] = n - old.begin[g + 1] - old.begin[g];
+  }
+  for (int32_t& p : place) {
+    if (p < 0) continue;
+    const auto from = static_cast<size_t>(p);
+    p += moved[static_cast<size_t>(old.expert[from])];
+    token[static_cast<size_t>(p)] = old.token[from];
+    expert[static_cast<size_t>(p)] = old.expert[from];
+  }
+  const OnDevice<int32_t> by(moved), tokens(old.token), experts(old.expert), places(old.place);
+  PairLists lists;
+  lists.token = tokens;
+  lists.expert = experts;
+  lists.place = places;
+  ASSERT_EQ(move_pairs(nullptr, {choices.routing, by, lists}), cudaSuccess);
+  EXPECT_EQ(tokens.values(), token);
+  EXPECT_EQ(experts.values(), expert);
+  EXPECT_EQ(places.values(), place);
+
+  const std::vector<float> outputs = random_floats(old.token.size(), 5);
+  std::vector<float> elsewhere(outputs.size());
+  for (size_t slot = 0; slot < place.size(); ++slot) {
+    if (place[slot] < 0) continue;
+    elsewhere[static_cast<size_t>(place[slot])] = outputs[static_cast<size_t>(old.place[slot])];
+  }
+  const OnDevice<int32_t> old_places(old.place);
+  const OnDevice<float> before(outputs), after(elsewhere), expected(50), sum(50);
+  CombineOp op;
+  op.routing = choices.routing;
+  op.d = 1;
+  op.place = old_places;
+  op.outputs = before;
+  op.sum = expected;
+  ASSERT_EQ(combine(nullptr, op), cudaSuccess);
+  op.place = places;
+  op.outputs = after;
+  op.sum = sum;
+  ASSERT_EQ(combine(nullptr, op), cudaSuccess);
+  EXPECT_SAME_BITS(sum.values(), expected.values());
+}
+
 TEST(CudaCombine, AscendingExpertsWithOneRoundingEach) {
   for (const int32_t d : {1, 30, 64, 260}) {
     for (const bool subtract : {false, true}) {

@@ -64,6 +64,17 @@ run_model olmoe-ternary2 --synthetic olmoe-1b-7b -p 512 -n 64 -r 5
 run_model olmoe-int8 --synthetic olmoe-1b-7b --weights int8 -p 512 -n 64 -r 5
 run_model olmoe-prefill-4096 --synthetic olmoe-1b-7b -p 4096 -n 0 -r 3
 run_model olmoe-sessions-32 --synthetic olmoe-1b-7b -p 0 -n 32 -r 5 --sessions 32
+# With room for a share of the experts. What else is needed is told by a refusal.
+run_share() {  # NAME SHARE
+  local sum
+  sum=$("$bin/moe" bench --device cuda --synthetic olmoe-1b-7b -p 512 -n 64 -r 1 --gpu-memory 1M 2>&1 |
+    sed -n 's/.*weights without experts \([0-9.]*\) + session \([0-9.]*\) + .*/\1 \2/p')
+  # 16 layers of 64 experts of 1.58 MB
+  run_model "$1" --synthetic olmoe-1b-7b -p 512 -n 64 -r 5 \
+    --gpu-memory "$(awk -v share="$2" '{ printf "%d", 1e6 * ($1 + $2 + share * 1617) }' <<<"$sum")"
+}
+run_share olmoe-half-of-experts 0.50
+run_share olmoe-quarter-of-experts 0.25
 run_model mh-moe --synthetic mh-moe-768x12-h3 -p 512 -n 128 -r 5
 run_model mh-moe-prefill-4096 --synthetic mh-moe-768x12-h3 -p 4096 -n 0 -r 5
 run_model maple --synthetic maple-20b-a1b -p 512 -n 64 -r 5

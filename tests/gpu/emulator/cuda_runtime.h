@@ -119,6 +119,7 @@ struct Machine {
   cudaError_t driver =
       cudaSuccess;  // what every first call answers, e.g. cudaErrorInsufficientDriver
   size_t memory = size_t{1} << 30;
+  size_t pinned = size_t{1} << 40;  // host memory that can be had
 };
 void set_machine(const Machine& machine);
 /// The call after `calls` others that can fail answers `error`; sticky: all after it too.
@@ -130,6 +131,7 @@ bool failure_ahead();
 int calls_made();
 /// Device memory in use, and kernels run.
 size_t bytes_in_use();
+size_t pinned_bytes();
 int64_t launches();
 
 }  // namespace emulator

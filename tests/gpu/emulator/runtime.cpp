@@ -27,11 +27,15 @@ struct EmulatedGraph {
 };
 struct EmulatedStream {
   std::deque<Task> queue;
+  uint64_t enqueued = 0;  // tasks ever, and how many of them ran
+  uint64_t ran = 0;
   EmulatedGraph* capture = nullptr;
   bool invalid = false;  // the capture
 };
 struct EmulatedEvent {
   std::chrono::steady_clock::time_point time;
+  EmulatedStream* stream = nullptr;  // where it was recorded, null: nowhere yet
+  uint64_t upto = 0;                 // tasks of that stream which it stands behind
 };
 
 namespace {
@@ -167,11 +171,12 @@ cudaError_t begin_call() {
   if (const cudaError_t begin_error = remember(begin_call()); begin_error != cudaSuccess) \
   return begin_error
 
-cudaError_t drain(EmulatedStream* stream) {
+cudaError_t drain(EmulatedStream* stream, uint64_t upto = UINT64_MAX) {
   const Opened opened;
-  while (!stream->queue.empty()) {
+  while (!stream->queue.empty() && stream->ran < upto) {
     const Task task = std::move(stream->queue.front());
     stream->queue.pop_front();
+    ++stream->ran;
     if (const cudaError_t error = task(); error != cudaSuccess) {
       stream->queue.clear();
       return runtime().sticky = error;
@@ -194,8 +199,19 @@ cudaError_t enqueue(EmulatedStream* stream, Task task) {
     stream->capture->tasks.push_back(std::move(task));
   } else {
     stream->queue.push_back(std::move(task));
+    ++stream->enqueued;
   }
   return cudaSuccess;
+}
+
+// Runs what an event stood behind when it was recorded, and no more: what forgets to wait for
+// another stream is found out.
+cudaError_t drain_until(EmulatedStream* stream, uint64_t upto) {
+  if (stream == nullptr) return cudaSuccess;
+  if (stream != &runtime().default_stream && runtime().streams.count(stream) == 0) {
+    return cudaSuccess;  // gone, and all of it had to run before
+  }
+  return drain(stream, upto);
 }
 
 bool is_pinned(const void* p) {
@@ -266,6 +282,12 @@ void clear_failure() {
 bool failure_ahead() { return runtime().countdown >= 0; }
 int calls_made() { return runtime().calls; }
 size_t bytes_in_use() { return runtime().arena.in_use(); }
+size_t pinned_bytes() {
+  const Lock lock(runtime().mutex);
+  size_t sum = 0;
+  for (const auto& [at, bytes] : runtime().pinned) sum += bytes;
+  return sum;
+}
 int64_t launches() { return runtime().launches; }
 
 }  // namespace emulator
@@ -379,6 +401,9 @@ cudaError_t cudaFree(void* memory) {
 }
 cudaError_t cudaMallocHost(void** out, size_t bytes) {
   BEGIN_CALL();
+  if (emulator::pinned_bytes() + bytes > runtime().machine.pinned) {
+    return remember(cudaErrorMemoryAllocation);
+  }
   *out = malloc(std::max<size_t>(bytes, 1));
   if (*out == nullptr) return remember(cudaErrorMemoryAllocation);
   runtime().pinned[static_cast<const uint8_t*>(*out)] = std::max<size_t>(bytes, 1);
@@ -453,9 +478,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   }
   return remember(drain(stream));
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   BEGIN_CALL();
-  return remember(drain_all());
+  return enqueue(stream,
+                 [from = event->stream, upto = event->upto] { return drain_until(from, upto); });
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   BEGIN_CALL();
@@ -509,14 +535,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   BEGIN_CALL();
-  return enqueue(stream, [=] {
+  if (stream == nullptr) stream = &runtime().default_stream;
+  const cudaError_t error = enqueue(stream, [=] {
     event->time = std::chrono::steady_clock::now();
     return cudaSuccess;
   });
+  event->stream = stream;
+  event->upto = stream->enqueued;
+  return error;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   BEGIN_CALL();
-  return remember(drain_all());
+  return remember(drain_until(event->stream, event->upto));
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   BEGIN_CALL();

@@ -1,0 +1,394 @@
+// Experts that do not all fit on the GPU.
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "kernels/cuda/expert_rates.h"
+#include "tests/gpu/gpu_machine.h"
+
+namespace moe {
+namespace {
+
+// A file whose reads can be watched and spoiled.
+struct WatchedFile {
+  const MemorySink& bytes;
+  std::function<int(uint64_t offset)> before;  // 0: go on
+
+  static int read(void* user, uint64_t offset, void* buffer, size_t n) {
+    auto& file = *static_cast<WatchedFile*>(user);
+    if (file.before) {
+      if (const int error = file.before(offset); error != 0) return error;
+    }
+    std::memcpy(buffer, file.bytes.data() + offset, n);
+    return 0;
+  }
+  FileSource source() { return FileSource::from_callbacks({bytes.size(), read, this}); }
+};
+
+SessionOptions small() {
+  SessionOptions options;
+  options.chunk = 16;
+  options.context = 64;
+  return options;
+}
+
+// Both layers have experts.
+TinyKind two_layers() {
+  return {"two layers", [](ModelConfig& c, TinyOptions& o) {
+            c.layers[0].ffn = c.layers[1].ffn;
+            o.weights = FormatId::kTernary2;
+            o.act = ActPrecision::kA8;
+          }};
+}
+
+Floats decode(Session& session, const Tokens& tokens) {
+  const auto vocab = static_cast<size_t>(session.model().config().vocab_size);
+  Floats logits(tokens.size() * vocab);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const Status s = session.eval(span(tokens, i, 1), LogitRows::kLast, &logits[i * vocab]);
+    EXPECT_TRUE(s.ok()) << s.text();
+  }
+  return logits;
+}
+
+class GpuExperts : public testing::Test {
+ protected:
+  GpuExperts() : bytes_(build_tiny_kind(two_layers())), file_{*bytes_, {}} {}
+
+  void SetUp() override {
+    GpuMachine roomy(*bytes_);
+    ASSERT_TRUE(roomy.status().ok()) << roomy.status().text();
+    const Box<Session> session = roomy.session(small());
+    ASSERT_TRUE(session);
+    prompt_ = random_tokens(20, roomy.vocab_size());
+    steps_ = random_tokens(4, roomy.vocab_size(), 9);
+    expected_ = eval_all(*session, prompt_);
+    expected_steps_ = decode(*session, steps_);
+    MemoryAccount account;
+    ASSERT_TRUE(account_memory(roomy.model(), small(), &account).ok());
+    session_bytes_ = account.device_bytes;
+    rest_ = roomy.model().weight_bytes();
+    for (const FileSegment& s : roomy.model().file().segments()) {
+      if (s.part != Part::kExperts) continue;
+      expert_bytes_ = std::max(expert_bytes_, s.raw);
+      rest_ -= s.raw;
+      if (s.layer == 1) experts_at_.push_back(s.offset);
+    }
+  }
+  void TearDown() override { emulator::set_machine({}); }
+
+  /// Room for so many experts beside `sessions` sessions.
+  uint64_t limit(uint64_t experts, uint64_t sessions = 1) const {
+    return rest_ + sessions * session_bytes_ + experts * expert_bytes_;
+  }
+  cuda::CudaOptions options(uint64_t experts, uint64_t sessions = 1) const {
+    cuda::CudaOptions o;
+    o.memory_limit = limit(experts, sessions);
+    return o;
+  }
+  bool is_expert(uint64_t offset) const {
+    return std::find(experts_at_.begin(), experts_at_.end(), offset) != experts_at_.end();
+  }
+  void expect_the_answer(Session& session) const {
+    ASSERT_TRUE(session.reset().ok());
+    EXPECT_EQ(eval_all(session, prompt_), expected_);
+    EXPECT_EQ(decode(session, steps_), expected_steps_);
+  }
+
+  std::unique_ptr<MemorySink> bytes_;
+  WatchedFile file_;
+  Tokens prompt_, steps_;
+  Floats expected_, expected_steps_;
+  uint64_t rest_ = 0;  // weights that are not experts
+  uint64_t session_bytes_ = 0;
+  uint64_t expert_bytes_ = 0;
+  std::vector<uint64_t> experts_at_;  // of layer 1
+};
+
+TEST_F(GpuExperts, AnyRoomGivesTheSameAnswer) {
+  for (const uint64_t experts : {1, 2, 5, 11}) {
+    SCOPED_TRACE(testing::Message() << "room for " << experts);
+    GpuMachine gpu(*bytes_, limit(experts));
+    const Box<Session> session = gpu.session(small());
+    ASSERT_TRUE(session);
+    ASSERT_FALSE(gpu.model().experts_stay());
+    expect_the_answer(*session);
+  }
+}
+
+TEST_F(GpuExperts, WithoutPinnedMemoryItIsTheSame) {
+  for (const size_t buffers : {0, 1}) {
+    GpuMachine gpu(*bytes_, limit(3));
+    const Box<Session> session = gpu.session(small());
+    ASSERT_TRUE(session);
+    emulator::Machine machine;
+    machine.pinned = emulator::pinned_bytes() + buffers * expert_bytes_;
+    emulator::set_machine(machine);
+    expect_the_answer(*session);
+    emulator::set_machine({});
+  }
+}
+
+/// A CPU that counts what it is asked to do.
+class Helper {
+ public:
+  Helper() : pool_(system_allocator()) {
+    EXPECT_TRUE(pool_.start(1).ok());
+    auto device = open_cpu_device(nullptr, pool_, system_allocator());
+    EXPECT_TRUE(device.ok());
+    cpu_ = device.value();
+    hook_ = std::make_unique<HookDevice>(*cpu_);
+  }
+  ~Helper() { close_cpu_device(cpu_); }
+  HookDevice& device() { return *hook_; }
+
+ private:
+  ThreadPool pool_;
+  Device* cpu_ = nullptr;
+  std::unique_ptr<HookDevice> hook_;
+};
+
+TEST_F(GpuExperts, TheCpuGivesTheSameAnswer) {
+  for (const auto missing : {cuda::MissingExperts::kOnGpu, cuda::MissingExperts::kOnCpu,
+                             cuda::MissingExperts::kInTurn, cuda::MissingExperts::kMeasured}) {
+    for (const uint64_t experts : {1, 5}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(missing) << ", room for " << experts);
+      Helper cpu;
+      cuda::CudaOptions o = options(experts);
+      o.cpu = &cpu.device();
+      o.missing = missing;
+      GpuMachine mapped(*bytes_, o);
+      GpuMachine read(file_.source(), o);
+      for (GpuMachine* gpu : {&mapped, &read}) {
+        const Box<Session> session = gpu->session(small());
+        ASSERT_TRUE(session);
+        const int before = cpu.device().n_ops();
+        expect_the_answer(*session);
+        const int computed = cpu.device().n_ops() - before;
+        if (missing == cuda::MissingExperts::kOnGpu) {
+          EXPECT_EQ(computed, 0);
+        } else {
+          EXPECT_GT(computed, 0);
+        }
+      }
+    }
+  }
+}
+
+// Networks of other kinds: biases, int8, scales of groups and blocks of activations; and floats and
+// stacks, of which the CPU adds in another order or knows nothing.
+TEST_F(GpuExperts, TheCpuComputesWhatItCanInTheSameBits) {
+  struct Case {
+    TinyKind kind;
+    bool same;
+  };
+  const Case cases[] = {
+      {{"biases and blocks",
+        [](ModelConfig& c, TinyOptions& o) {
+          c.layers[1].ffn.sub_norm = true;
+          o.weights = FormatId::kTernary2;
+          o.scale = ScaleKind::kGroup;
+          o.act = ActPrecision::kA8Block;
+          o.biases = true;
+        }},
+       true},
+      {{"int8, no gate",
+        [](ModelConfig& c, TinyOptions& o) {
+          c.layers[1].ffn.gated = false;
+          o.weights = FormatId::kInt8;
+          o.scale = ScaleKind::kRow;
+        }},
+       true},
+      {{"stacks",
+        [](ModelConfig& c, TinyOptions& o) {
+          c.layers[1].ffn.moe.n_sublayers = 2;
+          o.weights = FormatId::kTernary2;
+        }},
+       false},
+      {{"floats", [](ModelConfig&, TinyOptions&) {}}, false},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.kind.name);
+    const auto bytes = build_tiny_kind(c.kind);
+    GpuMachine roomy(*bytes);
+    const Box<Session> all = roomy.session(small());
+    ASSERT_TRUE(all);
+    MemoryAccount account;
+    ASSERT_TRUE(account_memory(roomy.model(), small(), &account).ok());
+    Helper cpu;
+    cuda::CudaOptions o;
+    const Model& model = roomy.model();
+    o.memory_limit = model.weight_bytes() + account.device_bytes - 5 * model.largest_expert_bytes();
+    o.cpu = &cpu.device();
+    o.missing = cuda::MissingExperts::kOnCpu;
+    GpuMachine gpu(*bytes, o);
+    const Box<Session> session = gpu.session(small());
+    ASSERT_TRUE(session);
+    EXPECT_EQ(decode(*session, steps_), decode(*all, steps_));
+    EXPECT_EQ(cpu.device().n_ops() > 0, c.same);
+  }
+}
+
+TEST_F(GpuExperts, WhatTheCpuComputesIsCounted) {
+  Helper cpu;
+  cuda::CudaOptions o = options(2);
+  o.cpu = &cpu.device();
+  o.missing = cuda::MissingExperts::kInTurn;
+  GpuMachine mixed(*bytes_, o);
+  GpuMachine roomy(*bytes_);
+  const Box<Session> found = mixed.session(small());
+  const Box<Session> expected = roomy.session(small());
+  ASSERT_TRUE(found && expected);
+  ASSERT_TRUE(found->count_routing(true).ok() && expected->count_routing(true).ok());
+  EXPECT_EQ(decode(*found, steps_), decode(*expected, steps_));
+  EXPECT_GT(cpu.device().n_ops(), 0);
+  for (int32_t l = 0; l < 2; ++l) {
+    const RoutingStats& f = *found->routing_stats(l);
+    const RoutingStats& e = *expected->routing_stats(l);
+    EXPECT_EQ(f.n_positive, e.n_positive);
+    EXPECT_EQ(f.n_activations, e.n_activations);
+  }
+}
+
+TEST(GpuExpertRates, WhatIsUsedAgainIsBroughtIn) {
+  cuda::ExpertRates rates(cuda::MissingExperts::kMeasured);
+  EXPECT_FALSE(rates.on_cpu(0));  // nothing is known: bringing in is measured first
+  rates.add_bring(100, 9);
+  EXPECT_TRUE(rates.on_cpu(0));
+  rates.add_cpu(100, 2);
+  EXPECT_TRUE(rates.on_cpu(0));
+  EXPECT_TRUE(rates.on_cpu(3));
+  EXPECT_FALSE(rates.on_cpu(4));  // ten seconds here, nine there
+  for (int i = 0; i < 100; ++i) rates.add_cpu(50, 10);
+  int on_cpu = 0;
+  for (int i = 0; i < 1000; ++i) on_cpu += rates.on_cpu(0) ? 1 : 0;
+  EXPECT_GT(on_cpu, 1);  // now and then, to see whether it is still slower
+  EXPECT_LT(on_cpu, 10);
+}
+
+// Two sessions want more than there is: neither is refused, and neither waits for ever.
+TEST_F(GpuExperts, SessionsOnTwoThreadsShareTheRoom) {
+  Helper cpu;
+  for (const uint64_t experts : {1, 3}) {
+    cuda::CudaOptions o = options(experts, 2);
+    o.memory_limit += 4096;
+    if (experts == 3) o.cpu = &cpu.device();
+    GpuMachine gpu(*bytes_, o);
+    const Box<Session> sessions[] = {gpu.session(small()), gpu.session(small())};
+    ASSERT_TRUE(sessions[0] && sessions[1]);
+    std::thread other([&] { expect_the_answer(*sessions[1]); });
+    expect_the_answer(*sessions[0]);
+    other.join();
+  }
+}
+
+TEST_F(GpuExperts, AreCheckedWhenTheyAreReadFirst) {
+  GpuMachine gpu(file_.source(), options(2));
+  ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+  std::vector<uint64_t> read;
+  file_.before = [&](uint64_t offset) {
+    if (is_expert(offset)) read.push_back(offset);
+    return 0;
+  };
+  const Box<Session> session = gpu.session(small());
+  ASSERT_TRUE(session);
+  expect_the_answer(*session);
+  ASSERT_GT(read.size(), experts_at_.size());  // they came back
+  const uint64_t known = read.front();
+  uint8_t& byte = bytes_->data()[known];  // a code, to which the checksum does not belong any more
+  byte = static_cast<uint8_t>(byte ^ 0x11);
+  read.clear();
+  ASSERT_TRUE(session->reset().ok());
+  const Status again = session->eval(span(prompt_), LogitRows::kNone, nullptr);
+  EXPECT_TRUE(again.ok()) << again.text();
+  EXPECT_NE(std::find(read.begin(), read.end(), known), read.end());
+  GpuMachine fresh(file_.source(), options(2));
+  const Box<Session> first = fresh.session(small());
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->eval(span(prompt_), LogitRows::kNone, nullptr).code(), MOE_ERR_CORRUPT);
+}
+
+// An expert that cannot be read is an error of that step alone.
+TEST_F(GpuExperts, UnreadableOnesFailTheStep) {
+  GpuMachine gpu(file_.source(), options(2));
+  ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+  const Box<Session> session = gpu.session(small());
+  ASSERT_TRUE(session);
+  for (int n = 0; n < 9; n += 2) {
+    int left = n;
+    file_.before = [&](uint64_t) { return left-- == 0 ? 5 : 0; };
+    ASSERT_TRUE(session->reset().ok());
+    EXPECT_EQ(session->eval(span(prompt_), LogitRows::kNone, nullptr).code(), MOE_ERR_IO);
+    file_.before = nullptr;
+  }
+  expect_the_answer(*session);
+}
+
+TEST_F(GpuExperts, AStepCanBeCancelledBetweenThem) {
+  GpuMachine gpu(file_.source(), options(2));
+  const Box<Session> session = gpu.session(small());
+  ASSERT_TRUE(session);
+  int reads = 0;
+  file_.before = [&](uint64_t) {
+    if (++reads == 3) session->cancel();
+    return 0;
+  };
+  EXPECT_EQ(session->eval(span(prompt_), LogitRows::kNone, nullptr).code(), MOE_ERR_CANCELLED);
+  EXPECT_EQ(reads, 3);
+  file_.before = nullptr;
+  expect_the_answer(*session);
+}
+
+// As GpuFaults.EveryCallMayFail, where experts take turns.
+TEST_F(GpuExperts, EveryCallMayFail) {
+  const size_t before = emulator::bytes_in_use();
+  int failures = 0;
+  bool ahead = false;
+  for (int n = 0; !ahead; n += 13) {
+    const bool sticky = n % 2 == 0;
+    {
+      Helper cpu;
+      cuda::CudaOptions o = options(3);
+      o.cpu = &cpu.device();
+      o.missing = cuda::MissingExperts::kInTurn;
+      GpuMachine gpu(*bytes_, o);
+      const Box<Session> session = gpu.session(small());
+      ASSERT_TRUE(session);
+      emulator::fail_after(n, sticky ? cudaErrorIllegalAddress : cudaErrorMemoryAllocation, sticky);
+      Floats logits(static_cast<size_t>(gpu.vocab_size()));
+      const Status status = session->eval(span(prompt_, 0, 3), LogitRows::kLast, logits.data());
+      ahead = emulator::failure_ahead();
+      if (!status.ok()) ++failures;
+      EXPECT_TRUE(status.ok() || status.code() == MOE_ERR_DEVICE || status.code() == MOE_ERR_MEMORY)
+          << status.text();
+      EXPECT_FALSE(status.ok() && sticky && !ahead) << "call " << n << " failed unseen";
+      if (!sticky) {
+        emulator::clear_failure();
+        expect_the_answer(*session);
+      }
+    }
+    emulator::clear_failure();
+    ASSERT_EQ(emulator::bytes_in_use(), before) << "call " << n;
+  }
+  EXPECT_GT(failures, 4);
+}
+
+// A session that was refused leaves no mark: one that is small enough has all experts stay.
+TEST_F(GpuExperts, ARefusalDoesNotMakeThemTakeTurns) {
+  GpuMachine gpu(*bytes_, limit(18) + 16384);
+  SessionOptions large = small();
+  large.chunk = 64;
+  large.context = 0;
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(gpu.model(), large, &account).ok());
+  ASSERT_GT(account.device_bytes, session_bytes_ + 18 * expert_bytes_ + 16384);
+  EXPECT_EQ(gpu.try_session(large).status().code(), MOE_ERR_BUDGET);
+  const Box<Session> session = gpu.session(small());
+  ASSERT_TRUE(session);
+  EXPECT_TRUE(gpu.model().experts_stay());
+}
+
+}  // namespace
+}  // namespace moe
