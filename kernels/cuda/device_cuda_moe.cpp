@@ -81,9 +81,52 @@ Routing slice(const Routing& all, int32_t first, int32_t n) {
   return r;
 }
 
-// sum (n_tokens, d_in) = what the experts give, a chunk of tokens at a time; `whole`: y of the
-// layer at once.
-void run_experts(MoeCall& call, float* sum, bool whole) {
+// All pairs of the call's n tokens; `table`: null where experts take turns.
+Pass pass_of(MoeCall& call, int32_t n, const LayerTable* table) {
+  const PairLists& pairs = call.s.scratch.pairs;
+  Pass pass;
+  pass.table = table;
+  pass.groups.rows = {n * call.max_k, pairs.n_pairs};
+  pass.groups.max_groups = std::min(call.op.n_experts, n * call.max_k);
+  pass.groups.n_groups = pairs.n_groups;
+  pass.groups.group = pairs.group;
+  pass.groups.begin = pairs.begin;
+  pass.groups.input_row = pairs.token;
+  pass.expert = pairs.expert;
+  pass.outputs = call.s.scratch.outputs;
+  WantedInputs wanted{true, true, true};  // of experts that are not known yet
+  if (table != nullptr) {
+    wanted = {};
+    if (!table->stack) wanted.add(table->networks[0].like.gate);
+    if (!table->stack) wanted.add(table->networks[0].like.up);
+  }
+  pass.in = codes_of(call, 0, n, call.d_in, call.subs, wanted);
+  return pass;
+}
+
+// The outputs of the call's pairs, added up for tokens from `first` on. `sum` null: into y.
+void add_up(MoeCall& call, int32_t first, bool stack, float* sum) {
+  CudaStream& s = call.s;
+  const int64_t at = static_cast<int64_t>(first) * call.d_in;
+  CombineOp add;
+  add.routing = call.routing;
+  add.place = s.scratch.pairs.place;
+  add.outputs = s.scratch.outputs;
+  add.subtract = stack ? call.subs : nullptr;
+  add.d = call.d_in;
+  if (sum == nullptr) {
+    add.y = call.op.y + at;
+    add.accumulate = call.op.accumulate;
+    add.scale = call.op.scale;
+  } else {
+    add.sum = sum + at;
+  }
+  s.check(combine(s.stream, add), "adding up the experts");
+}
+
+// sum (n_tokens, d_in) = what the experts give, a chunk of tokens at a time; null: y of the layer
+// at once.
+void run_experts(MoeCall& call, float* sum) {
   CudaStream& s = call.s;
   const Routing routing = routing_of(call);
   const LayerTable* table = nullptr;
@@ -99,56 +142,23 @@ void run_experts(MoeCall& call, float* sum, bool whole) {
   const int32_t chunk = chunk_tokens(call);
   for (int32_t first = 0; first < call.n_tokens && s.live(); first += chunk) {
     const int32_t n = std::min(chunk, call.n_tokens - first);
-    const int64_t at = static_cast<int64_t>(first) * call.d_in;
-    const Routing part = slice(routing, first, n);
-    const PairLists& pairs = s.scratch.pairs;
-    call.subs = subs + at;
-    call.routing = part;
+    call.subs = subs + static_cast<int64_t>(first) * call.d_in;
+    call.routing = slice(routing, first, n);
     if (!call.grouped) {
-      s.check(group_pairs(s.stream, part, call.op.n_experts, pairs, s.scratch.group_scratch),
+      s.check(group_pairs(s.stream, call.routing, call.op.n_experts, s.scratch.pairs,
+                          s.scratch.group_scratch),
               "grouping by expert");
     }
     if (!s.live()) break;
-    Pass pass;
-    pass.table = table;
-    pass.groups.rows = {n * call.max_k, pairs.n_pairs};
-    pass.groups.max_groups = std::min(call.op.n_experts, n * call.max_k);
-    pass.groups.n_groups = pairs.n_groups;
-    pass.groups.group = pairs.group;
-    pass.groups.begin = pairs.begin;
-    pass.groups.input_row = pairs.token;
-    pass.expert = pairs.expert;
-    pass.outputs = s.scratch.outputs;
-    WantedInputs wanted{true, true, true};  // of experts that are not known yet
-    bool stack = false;
-    if (table != nullptr) {
-      stack = table->stack;
-      wanted = {};
-      if (!stack) wanted.add(table->networks[0].like.gate);
-      if (!stack) wanted.add(table->networks[0].like.up);
-    }
-    pass.in = codes_of(call, 0, n, call.d_in, call.subs, wanted);
+    const Pass pass = pass_of(call, n, table);
+    bool stack = table != nullptr && table->stack;
     if (table != nullptr) {
       run_pass(call, pass);
     } else {
       const Status status = run_waves(call, pass, &stack);
       if (!status.ok()) s.latch(status);
     }
-    if (!s.live()) break;
-    CombineOp add;
-    add.routing = part;
-    add.place = pairs.place;
-    add.outputs = s.scratch.outputs;
-    add.subtract = stack ? call.subs : nullptr;
-    add.d = call.d_in;
-    if (whole) {
-      add.y = call.op.y + at;
-      add.accumulate = call.op.accumulate;
-      add.scale = call.op.scale;
-    } else {
-      add.sum = sum + at;
-    }
-    s.check(combine(s.stream, add), "adding up the experts");
+    if (s.live()) add_up(call, first, stack, sum);
   }
   call.subs = subs;
 }
@@ -206,7 +216,7 @@ void run_moe(MoeCall& call) {
   }
   route_layer(call);
   const bool experts_alone = op.merge.empty() && op.shared == nullptr;
-  run_experts(call, s.scratch.routed, experts_alone);
+  run_experts(call, experts_alone ? nullptr : s.scratch.routed);
   if (experts_alone) return;
   MergeOp merge;
   merge.sum = s.scratch.routed;

@@ -1,5 +1,7 @@
 #include "kernels/cuda/expert_order.h"
 
+#include <algorithm>
+
 namespace moe::cuda {
 namespace {
 
@@ -9,10 +11,9 @@ void copy_back(CudaStream& s, T* to, const T* from, size_t n) {
           "reading the routing back");
 }
 
-// Few pairs, and a CPU.
-bool cpu_can_help(MoeCall& call) {
-  const Routing& r = call.routing;
-  return int64_t{r.n_tokens} * r.max_k <= kCpuPairs && r.n_tokens <= kCpuPairs &&
+// Few tokens, and a CPU; how many pairs they have is known later.
+bool cpu_may_help(MoeCall& call) {
+  return call.routing.n_tokens <= kCpuPairs &&
          call.s.cpu_experts.open(call.device.cpu(), call.s.shape);
 }
 
@@ -22,19 +23,21 @@ Status ExpertOrder::open(MoeCall& call) {
   CudaStream& s = call.s;
   const PairLists& pairs = s.scratch.pairs;
   const auto n_experts = static_cast<size_t>(call.op.n_experts);
-  cpu_ = cpu_can_help(call);
+  cpu_ = cpu_may_help(call);
   copy_back(s, s.routing.n_groups, pairs.n_groups, 1);
   copy_back(s, s.routing.group, pairs.group, n_experts);
   copy_back(s, s.routing.begin, pairs.begin, n_experts + 1);
   if (cpu_) {
     const auto tokens = static_cast<size_t>(call.routing.n_tokens);
-    copy_back(s, s.routing.token, pairs.token, tokens * static_cast<size_t>(call.routing.max_k));
+    const size_t slots = tokens * static_cast<size_t>(call.routing.max_k);
+    copy_back(s, s.routing.token, pairs.token, std::min<size_t>(slots, kCpuPairs));
     copy_back(s, s.routing.x, call.subs, tokens * static_cast<size_t>(call.d_in));
   }
   tokens_ = s.routing.token;
   wait(s);
   MOE_TRY(s.latched);
   const auto n = static_cast<size_t>(*s.routing.n_groups);
+  cpu_ = cpu_ && s.routing.begin[n] <= kCpuPairs;
   MOE_TRY(experts_.resize(n));
   MOE_TRY(begin_.resize(n + 1));
   MOE_TRY(found_begin_.resize(n));

@@ -66,13 +66,14 @@ class Wave {
     const size_t n = end_ - first_;
     MOE_TRY(begin_.resize(n + 1));
     for (size_t i = 0; i <= n; ++i) begin_[i] = order_.begin(first_ + i) - pair;
-    for (const Arrival a : arrivals_) {
-      s.check(call_.device.copies().await(s.stream, a), "waiting for an expert");
-    }
     const void* base = place(s, image_.data(), image_.size());
     Pass pass = whole;
     pass.groups.group = place_array(s, order_.experts() + first_, n);
     pass.groups.begin = place_array(s, begin_.data(), n + 1);
+    // Behind the small copies, so that these need not wait for the next expert's.
+    for (const Arrival a : arrivals_) {
+      s.check(call_.device.copies().await(s.stream, a), "waiting for an expert");
+    }
     if (!s.live()) return {};
     image_.bind(static_cast<const uint8_t*>(base), &table_);
     pass.table = &table_;
@@ -171,7 +172,7 @@ Status compute_on_cpu(MoeCall& call, const ExpertOrder& order, size_t i, float* 
   MOE_TRY(s.cpu_experts.compute(host.ffn, call.op.act, s.routing.x, call.d_in, order.tokens(i),
                                 order.begin(i + 1) - order.begin(i), y, &positive));
   if (known) call.device.rates().add_cpu(host.bytes, clock_seconds() - begin);
-  if (call.op.stats != nullptr) call.op.stats->n_positive += positive;
+  call.cpu_positive += positive;
   call.activations_per_pair = static_cast<uint64_t>(host.ffn.up.rows);
   return {};
 }

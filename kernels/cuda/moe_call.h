@@ -16,6 +16,7 @@ struct MoeCall {
   int32_t n_tokens = 0;
   int32_t max_k = 0;
   uint64_t* n_positive = nullptr;     // on the device, or null
+  uint64_t cpu_positive = 0;          // more of them, of experts that the CPU computed
   uint64_t activations_per_pair = 0;  // what n_positive is a part of
   MatmulInput input = {};             // x as codes, as far as `have` says
   WantedInputs have{false, false, false};

@@ -34,7 +34,7 @@ Status add_statistics(MoeCall& call) {
   Array<uint64_t> host(call.device.allocator());
   MOE_TRY(host.resize(n_counters(call)));
   MOE_TRY(call.device.download(host.data(), device, n_counters(call) * sizeof(uint64_t)));
-  stats->n_positive += host[0];
+  stats->n_positive += host[0] + call.cpu_positive;
   uint64_t pairs = experts > 0 ? 0 : static_cast<uint64_t>(call.op.n_rows);
   for (size_t e = 0; e < experts; ++e) {
     pairs += host[3 + e];

@@ -95,7 +95,9 @@ Status Blob::bring(const BlobLoader& loader, const FileSegment& segment, bool ch
     static Status write(void* user, void* host) {
       const Source& s = *static_cast<const Source*>(user);
       auto* to = static_cast<uint8_t*>(host);
-      MOE_TRY(s.loader.file.read(s.segment, s.check && s.loader.verify, to));
+      // What is mapped was compared where it lies; what is fetched once more can be damaged.
+      const bool fetched = s.loader.file.in_place(s.segment) == nullptr;
+      MOE_TRY(s.loader.file.read(s.segment, s.loader.verify && (s.check || fetched), to));
       return s.check ? check_values(s.loader.file, s.segment, to, s.loader.n_experts) : Status();
     }
   } source{loader, segment, check};

@@ -143,12 +143,11 @@ Status ExpertStore::read_on_host(int32_t expert, uint8_t* room, HostExpert* out)
   Slot& slot = experts_[static_cast<size_t>(expert)];
   const FileSegment& segment = *slot.segment;
   const MoeFile& file = loader_->file;
-  const bool verify = !out->known && loader_->verify;
   const uint8_t* base = file.in_place(segment);
   if (base == nullptr) {
-    MOE_TRY(file.read(segment, verify, room));
+    MOE_TRY(file.read(segment, loader_->verify, room));
     base = room;
-  } else if (verify) {
+  } else if (!out->known && loader_->verify) {
     MOE_TRY(file.check(segment, base));
   }
   if (!out->known) MOE_TRY(check_values(file, segment, base, loader_->n_experts));
