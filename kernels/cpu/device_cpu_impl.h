@@ -16,8 +16,6 @@ namespace moe {
 /// Regions of that many times parallel_work are shared (4 MiB of ternary2), in turns of so many.
 inline constexpr int64_t kSharedRegion = 512;
 inline constexpr int64_t kTurn = 32;
-/// Rows up to which a product waits for its weights.
-inline constexpr int64_t kFewRows = 3;
 /// Tiles that a thread should get a multiple of: the kernels read four streams.
 inline constexpr int64_t kTileGrain = 4;
 

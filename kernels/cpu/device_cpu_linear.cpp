@@ -70,9 +70,7 @@ void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
       if (range.begin < range.end) kernels.linear(args);
     }
   };
-  if (most_rows <= kFewRows) {
-    return share_range(total, work / total + 1, kTileGrain * most_rows, run);
-  }
+  if (most_rows == 1) return share_range(total, work / total + 1, kTileGrain, run);
   for_range(total, work / total + 1, run);
 }
 
