@@ -41,15 +41,19 @@ struct EmulatedEvent {
 namespace {
 
 constexpr size_t kArenaBytes = size_t{1} << 32;
+constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kRedZone = 256;
 
 // One region of address space for all device memory: closed to the host but in kernels and copies.
+// Opening it takes time for each page; huge ones, where the machine has them, are few.
 class Arena {
  public:
   Arena() {
-    base_ = static_cast<uint8_t*>(
-        mmap(nullptr, kArenaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (base_ == MAP_FAILED) abort();
+    void* p = mmap(nullptr, kArenaBytes + kHugePage, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) abort();
+    base_ = static_cast<uint8_t*>(p) + (kHugePage - reinterpret_cast<uintptr_t>(p) % kHugePage);
+    madvise(base_, kArenaBytes, MADV_HUGEPAGE);
     free_[0] = kArenaBytes;
   }
   void* take(size_t bytes) {
@@ -172,6 +176,7 @@ cudaError_t begin_call() {
   return begin_error
 
 cudaError_t drain(EmulatedStream* stream, uint64_t upto = UINT64_MAX) {
+  if (stream->queue.empty()) return cudaSuccess;
   const Opened opened;
   while (!stream->queue.empty() && stream->ran < upto) {
     const Task task = std::move(stream->queue.front());
