@@ -69,6 +69,14 @@ LinearArgs inner_args(const MoeCall& call, const Segment& segment, const Ffn& ff
   return {&m, nullptr, gate ? ffn.gate_bias : ffn.up_bias, y, m.rows, false, 1, 0, 0};
 }
 
+// The file lays gate and up of a shape so that their tiles alternate.
+bool alternate(const Matrix& gate, const Matrix& up) {
+  return gate.format == up.format && gate.rows == up.rows && gate.cols == up.cols &&
+         gate.scale_kind == up.scale_kind && gate.group == up.group &&
+         gate.tile_stride == up.tile_stride && gate.tiles < up.tiles &&
+         up.tiles < gate.tiles + gate.tile_stride;
+}
+
 // s.gate and s.up = rows times the matrices, for all segments in one region.
 void project(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer, const float* x,
              Inner which) {
@@ -84,8 +92,14 @@ void project(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer
     inputs[i] = call.rt.make_input(call.s, m.act, own ? segment.x : x + first * m.cols,
                                    own ? segment.ld_x : m.cols, own ? segment.tokens : nullptr,
                                    segment.n, m.cols, first);
-    if (which != Inner::kUp) jobs[n_jobs++] = {inner_args(call, segment, ffn, true), inputs[i]};
-    if (which != Inner::kGate) jobs[n_jobs++] = {inner_args(call, segment, ffn, false), inputs[i]};
+    const LinearArgs gate = inner_args(call, segment, ffn, true);
+    const LinearArgs up = inner_args(call, segment, ffn, false);
+    if (which == Inner::kBoth && alternate(ffn.gate, ffn.up)) {
+      jobs[n_jobs++] = {gate, inputs[i], up};
+      continue;
+    }
+    if (which != Inner::kUp) jobs[n_jobs++] = {gate, inputs[i], {}};
+    if (which != Inner::kGate) jobs[n_jobs++] = {up, inputs[i], {}};
   }
   quantise_rows(call, segments, n, inputs);
   call.rt.run_jobs(jobs, n_jobs);

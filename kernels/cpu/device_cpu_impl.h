@@ -19,10 +19,12 @@ inline constexpr int64_t kTurn = 32;
 /// Tiles that a thread should get a multiple of: the kernels read four streams.
 inline constexpr int64_t kTileGrain = 4;
 
-/// One matrix product of a parallel region: the tiles [0, n_tiles) of args.weight.
+/// One matrix product of a parallel region: the tiles [0, n_tiles) of args.weight, and with them
+/// those of twin.weight where there is one; see LinearArgs::twin.
 struct LinearJob {
   LinearArgs args;
   LinearInput input;
+  LinearArgs twin;
 };
 
 /// What linear work needs: kernels, threads, and the stream's memory.

@@ -11,6 +11,11 @@ constexpr int32_t kMaxJobs = 16;  // outputs of one LinearOp that share a region
 
 int64_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTileRows; }
 
+// Rows times a tile, for each tile: the unit of a job's work.
+int64_t n_products(const LinearJob& job) {
+  return int64_t{job.input.n_rows} * (job.twin.weight != nullptr ? 2 : 1);
+}
+
 // The part of [0, total) work units that lies in a job's `size` units from `start`, as tiles.
 Range tiles_in(const Range& part, int64_t start, int64_t unit, int64_t tiles) {
   // Tile t belongs to whoever holds its first unit.
@@ -48,12 +53,15 @@ void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
   int64_t total = 0;
   int64_t work = 0;
   int64_t most_rows = 0;
+  int64_t widest = 1;
   for (int32_t i = 0; i < n_jobs; ++i) {
     const Matrix& m = *jobs[i].args.weight;
-    jobs[i].args.input = &jobs[i].input;
+    const int64_t unit = n_products(jobs[i]);
+    jobs[i].args.input = jobs[i].twin.input = &jobs[i].input;
     most_rows = std::max<int64_t>(most_rows, jobs[i].input.n_rows);
-    total += n_tiles(m) * jobs[i].input.n_rows;
-    work += int64_t{jobs[i].input.n_rows} * m.rows * m.cols;
+    widest = std::max(widest, unit);
+    total += n_tiles(m) * unit;
+    work += unit * m.rows * m.cols;
   }
   if (total == 0) return;
   const auto run = [&](int64_t begin, int64_t end, int) {
@@ -61,16 +69,18 @@ void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
     int64_t start = 0;
     for (int32_t i = 0; i < n_jobs; ++i) {
       LinearArgs args = jobs[i].args;
-      const int64_t unit = jobs[i].input.n_rows;
+      LinearArgs twin = jobs[i].twin;
+      const int64_t unit = n_products(jobs[i]);
       const int64_t tiles = n_tiles(*args.weight);
       const Range range = tiles_in(part, start, unit, tiles);
       start += tiles * unit;
-      args.tile_begin = range.begin;
-      args.tile_end = range.end;
+      args.tile_begin = twin.tile_begin = range.begin;
+      args.tile_end = twin.tile_end = range.end;
+      if (twin.weight != nullptr) args.twin = &twin;
       if (range.begin < range.end) kernels.linear(args);
     }
   };
-  if (most_rows == 1) return share_range(total, work / total + 1, kTileGrain, run);
+  if (most_rows == 1) return share_range(total, work / total + 1, kTileGrain * widest, run);
   for_range(total, work / total + 1, run);
 }
 
@@ -108,7 +118,7 @@ void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
       if (!quantised) rt.quantise(input);
       quantised = true;
       jobs[n_jobs++] = {
-          {out.weight, nullptr, out.bias, out.y, out.ld_y, out.accumulate, out.scale, 0, 0}, input};
+          {out.weight, nullptr, out.bias, out.y, out.ld_y, out.accumulate, out.scale}, input, {}};
       if (n_jobs == kMaxJobs) {
         rt.run_jobs(jobs, n_jobs);
         n_jobs = 0;

@@ -52,6 +52,10 @@ struct LinearArgs {
   float scale = 1;
   int64_t tile_begin = 0;
   int64_t tile_end = 0;
+  /// Another product of the same input, over the same range of a matrix of the same format,
+  /// shape and kind of scales whose tiles alternate with those of `weight` in memory; null: none.
+  /// Tile by tile with it, memory is read in one go; alone, each would skip what the other reads.
+  const LinearArgs* twin = nullptr;
 };
 
 /// One query of one head: it sees positions [first, last), at least one.
@@ -87,7 +91,8 @@ struct CpuKernels {
 
   /// Quantises rows [begin, end) of input->x into codes, scales and sums. Rows are independent.
   void (*quantise_rows)(const LinearInput& input, int32_t begin, int32_t end);
-  /// One range of tiles; ranges are independent. A row's result depends on that row alone.
+  /// One range of tiles, of the twin too; ranges are independent. A row's result depends on that
+  /// row alone.
   void (*linear)(const LinearArgs& args);
 
   /// y = norm(x) over n values; y may be x.

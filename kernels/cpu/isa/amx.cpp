@@ -257,7 +257,7 @@ template <class Format>
 class TilesProduct {
  public:
   TilesProduct(const LinearArgs& args, Scratch& scratch)
-      : a_(args), m_(*args.weight), in_(*args.input), scratch_(scratch) {
+      : first_(args), a_(args), m_(*args.weight), in_(*args.input), scratch_(scratch) {
     const bool grouped = m_.scale_kind == ScaleKind::kGroup;
     const bool whole = in_.act == ActPrecision::kA8;
     scale_inside_ = whole || grouped;
@@ -272,20 +272,28 @@ class TilesProduct {
     configure(first_rows_, largest - first_rows_);
   }
 
-  /// All tiles times groups [first, last): each set of tiles meets them all while it is in the
-  /// second cache.
+  /// All tiles, of the twin too, times groups [first, last): each set of tiles meets them all while
+  /// it is in the second cache.
   void run(int32_t first, int32_t last) {
     Panel panel = {};
     panel.tile = a_.tile_begin;
     begin_tiles(panel);
     do {
-      for (int32_t g = first; g < last; g += kBlockGroups) {
-        multiply_block(panel, g, last - g < kBlockGroups ? last - g : kBlockGroups);
+      for (const LinearArgs* p = &first_; p != nullptr; p = p->twin) {
+        take(*p);
+        for (int32_t g = first; g < last; g += kBlockGroups) {
+          multiply_block(panel, g, last - g < kBlockGroups ? last - g : kBlockGroups);
+        }
       }
     } while (next_tiles(panel));
   }
 
  private:
+  void take(const LinearArgs& args) {
+    if (first_.twin == nullptr) return;
+    a_ = args;
+    m_ = *args.weight;
+  }
   void multiply_block(Panel& panel, int32_t first_group, int32_t n_groups) {
     first_group_ = first_group;
     begin_block(panel, 0);
@@ -420,8 +428,9 @@ class TilesProduct {
     }
   }
 
-  const LinearArgs a_;
-  const Matrix m_;
+  const LinearArgs& first_;
+  LinearArgs a_;  // that one or its twin
+  Matrix m_;
   const LinearInput in_;
   Scratch& scratch_;
   bool scale_inside_;
