@@ -5,13 +5,7 @@
 namespace moe {
 namespace {
 
-void norm_heads(const CpuKernels& k, QkNorm kind, const Norm& norm, float* x, int32_t n_heads,
-                int32_t head_dim) {
-  if (kind == QkNorm::kWhole) k.norm_row(norm, x, n_heads * head_dim, x);
-  if (kind != QkNorm::kHead) return;
-  for (int32_t h = 0; h < n_heads; ++h)
-    k.norm_row(norm, x + h * head_dim, head_dim, x + h * head_dim);
-}
+constexpr int64_t kStoreWork = 64;  // of storing an element of a key, in multiplications
 
 // Element 0 of a position's row in `head`, and how far apart its elements lie: a key shares vectors
 // with the 15 positions around it.
@@ -40,29 +34,40 @@ void store_row(const CpuKernels& kernels, KvType type, const CachePlace& place, 
   }
 }
 
-void prepare_row(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
+// What concerns all heads of a row.
+void norm_whole(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
+  if (op.qk_norm != QkNorm::kWhole) return;
+  const int32_t q_width = op.n_heads * op.head_dim;
+  const int32_t kv_width = op.n_kv_heads * op.head_dim;
+  kernels.norm_row(op.q_norm, op.q + r * q_width, q_width, op.q + r * q_width);
+  kernels.norm_row(op.k_norm, op.k + r * kv_width, kv_width, op.k + r * kv_width);
+}
+
+// KV head h of row r and the queries of its group: norms of heads, positions, the KV cache.
+void prepare_head(const CpuKernels& kernels, const AttentionOp& op, int64_t r, int32_t h) {
   const BatchRow& row = op.rows[r];
-  float* q = op.q + r * op.n_heads * op.head_dim;
-  float* k = op.k + r * op.n_kv_heads * op.head_dim;
-  const float* v = op.v + r * op.n_kv_heads * op.head_dim;
-  norm_heads(kernels, op.qk_norm, op.q_norm, q, op.n_heads, op.head_dim);
-  norm_heads(kernels, op.qk_norm, op.k_norm, k, op.n_kv_heads, op.head_dim);
+  const int32_t d = op.head_dim;
+  const int32_t group = op.n_heads / op.n_kv_heads;
+  float* q = op.q + (r * op.n_heads + int64_t{h} * group) * d;
+  float* k = op.k + (r * op.n_kv_heads + h) * d;
+  const float* v = op.v + (r * op.n_kv_heads + h) * d;
+  if (op.qk_norm == QkNorm::kHead) {
+    for (int32_t i = 0; i < group; ++i) kernels.norm_row(op.q_norm, q + i * d, d, q + i * d);
+    kernels.norm_row(op.k_norm, k, d, k);
+  }
   if (op.rope != RopeKind::kNone) {
     const float* angles = op.rope_table + static_cast<int64_t>(row.position) * op.rope_dims;
     const bool neighbours = op.rope == RopeKind::kInterleaved;
-    kernels.rotate(angles, op.rope_dims, neighbours, q, op.n_heads, op.head_dim);
-    kernels.rotate(angles, op.rope_dims, neighbours, k, op.n_kv_heads, op.head_dim);
+    kernels.rotate(angles, op.rope_dims, neighbours, q, group, d);
+    kernels.rotate(angles, op.rope_dims, neighbours, k, 1, d);
   }
   const KvCacheView& cache = op.caches[row.session];
   const KvLayer& to = cache.layer;
-  const int32_t d = op.head_dim;
-  for (int32_t h = 0; h < op.n_kv_heads; ++h) {
-    const int64_t scale = int64_t{h} * cache.capacity + row.position;
-    store_row(kernels, cache.type, key_place(cache, h, row.position, d), to.k, to.k_scale, scale,
-              k + h * d, d);
-    store_row(kernels, cache.type, value_place(cache, h, row.position, d), to.v, to.v_scale, scale,
-              v + h * d, d);
-  }
+  const int64_t scale = int64_t{h} * cache.capacity + row.position;
+  store_row(kernels, cache.type, key_place(cache, h, row.position, d), to.k, to.k_scale, scale, k,
+            d);
+  store_row(kernels, cache.type, value_place(cache, h, row.position, d), to.v, to.v_scale, scale, v,
+            d);
 }
 
 // Queries [begin, end) of one KV head, all of one session; query i is head i % group of its group
@@ -113,27 +118,34 @@ void attend_range(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_h
 }  // namespace
 
 void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
-  const int64_t width = int64_t{op.n_heads + 2 * op.n_kv_heads} * op.head_dim;
-  rt.for_range(op.n_rows, 4 * width, [&](int64_t begin, int64_t end, int) {
-    for (int64_t r = begin; r < end; ++r) prepare_row(rt.kernels, op, r);
-  });
   const int64_t queries = int64_t{op.n_rows} * (op.n_heads / op.n_kv_heads);
   // Enough tiles for every thread, even where that makes them smaller.
   const int64_t wanted = 2 * rt.pool.n_threads();
   const int64_t size = std::clamp<int64_t>(queries * op.n_kv_heads / wanted, 1, kMaxQueries);
   const int64_t tiles = (queries + size - 1) / size;
+  // A new key goes into lines that are in no cache: with one row each head's thread waits for its.
+  const bool at_once = op.n_rows == 1 && tiles == 1;
+  const int64_t width = int64_t{op.n_heads + 2 * op.n_kv_heads} * op.head_dim;
+  rt.for_range(op.n_rows, 4 * width, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      norm_whole(rt.kernels, op, r);
+      for (int32_t h = 0; h < op.n_kv_heads && !at_once; ++h) prepare_head(rt.kernels, op, r, h);
+    }
+  });
   int64_t seen = 1;
   for (int32_t r = 0; r < op.n_rows; ++r) seen = std::max<int64_t>(seen, op.rows[r].position + 1);
   if (op.window > 0) seen = std::min<int64_t>(op.window, seen);
-  const int64_t work = 2 * seen * op.head_dim * std::min(queries, size);
+  int64_t work = 2 * seen * op.head_dim * std::min(queries, size);
+  if (at_once) work += kStoreWork * op.head_dim;
   rt.for_range(op.n_kv_heads * tiles, work, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       // First, last, second, last but one ...: neighbours together have the same number of keys, so
       // that the threads get equal shares.
       const int64_t turn = i % tiles;
       const int64_t first = size * (turn % 2 == 0 ? turn / 2 : tiles - 1 - turn / 2);
-      attend_range(rt.kernels, op, static_cast<int32_t>(i / tiles), first,
-                   std::min(queries, first + size));
+      const int32_t kv_head = static_cast<int32_t>(i / tiles);
+      if (at_once) prepare_head(rt.kernels, op, 0, kv_head);
+      attend_range(rt.kernels, op, kv_head, first, std::min(queries, first + size));
     }
   });
 }
