@@ -7,7 +7,8 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kMaxJobs = 16;  // outputs of one LinearOp that share a region
+constexpr int64_t kSharedRows = 3;  // of products that memory bounds
+constexpr int32_t kMaxJobs = 16;    // outputs of one LinearOp that share a region
 
 int64_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTileRows; }
 
@@ -80,7 +81,8 @@ void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
       if (range.begin < range.end) kernels.linear(args);
     }
   };
-  if (most_rows == 1) return share_range(total, work / total + 1, kTileGrain * widest, run);
+  if (most_rows <= kSharedRows)
+    return share_range(total, work / total + 1, kTileGrain * widest, run);
   for_range(total, work / total + 1, run);
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 #include "kernels/cpu/generic/kernels.inc"
 
-constexpr int32_t kFewRows = 3;            // up to here AVX-512 is as fast
+constexpr int32_t kFewRows = 4;
 constexpr int32_t kGroupRows = 32;         // two tiles of activations
 constexpr int32_t kBlockGroups = 4;        // groups that meet a panel
 constexpr int32_t kPanelBytes = 16 << 10;  // decoded at once: a third of the first cache
@@ -42,8 +42,10 @@ struct Groups {
   }
 };
 
+/// AVX-512 is faster with few rows, and with eight, its whole group: weights that come from memory
+/// cost AMX a detour through a panel, whatever the number of rows.
 bool on_tiles(const LinearInput& in) {
-  return in.n_rows > kFewRows && in.act != ActPrecision::kF32;
+  return in.n_rows > kFewRows && in.n_rows != Isa::kMaxTokens && in.act != ActPrecision::kF32;
 }
 
 /// Where a row's codes go: 64 consecutive ones every 64 * size bytes.
