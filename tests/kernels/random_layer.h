@@ -1,7 +1,9 @@
 #pragma once
 // MoE layers with random weights in every format, for tests that compare runs with each other.
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "quant/quantise.h"
 #include "tests/kernels/every_isa.h"
@@ -97,6 +99,7 @@ class RandomLayer {
     Ffn f;
     if (kind_.gated) f.gate = matrix(kind_.d_ff, d_in);
     f.up = matrix(kind_.d_ff, d_in);
+    if (kind_.gated) pairs_.push_back(alternate(&f.gate, &f.up));
     f.down = matrix(d_in, kind_.d_ff);
     if (kind_.gated) f.gate_bias = bias(kind_.d_ff);
     f.up_bias = bias(kind_.d_ff);
@@ -127,6 +130,7 @@ class RandomLayer {
 
   LayerKind kind_;
   std::vector<int32_t> table_;
+  std::vector<std::shared_ptr<uint8_t>> pairs_;
   unsigned seed_ = 100;
 };
 

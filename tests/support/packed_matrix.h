@@ -1,6 +1,7 @@
 #pragma once
 // A matrix packed into tiles from plain rows, with its memory.
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -58,5 +59,24 @@ class PackedMatrix {
   std::shared_ptr<uint8_t> tiles_;
   std::shared_ptr<std::vector<float>> scales_;
 };
+
+/// Lays two matrices of one format and shape as a model file does gate and up: a tile of a, a tile
+/// of b .. Returns their memory.
+inline std::shared_ptr<uint8_t> alternate(Matrix* a, Matrix* b) {
+  const size_t size = format_info(a->format).tile_bytes(a->cols);
+  const size_t n = static_cast<size_t>((a->rows + kTileRows - 1) / kTileRows);
+  const size_t bytes = (2 * n * size + 63) / 64 * 64;
+  std::shared_ptr<uint8_t> tiles{static_cast<uint8_t*>(std::aligned_alloc(64, bytes)), std::free};
+  for (Matrix* m : {a, b}) {
+    uint8_t* first = tiles.get() + (m == b ? size : 0);
+    for (size_t t = 0; t < n; ++t) {
+      const uint8_t* from = m->tiles + static_cast<int64_t>(t) * m->tile_stride;
+      std::copy(from, from + size, first + 2 * t * size);
+    }
+    m->tiles = first;
+    m->tile_stride = static_cast<int64_t>(2 * size);
+  }
+  return tiles;
+}
 
 }  // namespace moe
