@@ -138,6 +138,12 @@ struct HostExpert {
   int32_t n_reads = 0;    // on the host since it was brought in last
 };
 
+/// How long somebody waits for an expert.
+struct ExpertWait {
+  bool for_room = false;  // the caller has borrowed nothing: others who have are waited for
+  const std::atomic<bool>* cancelled = nullptr;  // once it is set: MOE_ERR_CANCELLED
+};
+
 /// Where the experts of one layer come from. The expert store implements it; the device asks for
 /// what routing chose. An expert that was acquired or borrowed stays where it is until it is given
 /// back. A source that dies, or wants back what a device keeps, tells it so (Device::forget).
@@ -148,15 +154,25 @@ class ExpertSource {
   /// For as long as the device likes.
   virtual Status acquire(int32_t expert, Expert* out) = 0;
   virtual void release(int32_t expert) = 0;
-  /// For a step at most. MOE_ERR_BUDGET or MOE_ERR_MEMORY: there is no room now. With `wait`, the
-  /// caller has borrowed nothing, and others who have are waited for before it is given up.
-  virtual Status borrow(int32_t expert, bool wait, Expert* out) {
+  /// For a step at most. MOE_ERR_BUDGET or MOE_ERR_MEMORY: there is no room, or not now.
+  virtual Status borrow(int32_t expert, const ExpertWait& wait, Expert* out) {
     (void)wait;
     return acquire(expert, out);
   }
   virtual void give_back(int32_t expert) { release(expert); }
   /// What was borrowed stays from now on, as if it had been acquired.
   virtual void keep(int32_t) {}
+  /// Whether all experts could be borrowed and kept now, where the device has `free` bytes left,
+  /// and those that go on to take turns have room to.
+  virtual bool fit_in(uint64_t free) {
+    (void)free;
+    return true;
+  }
+  /// Has experts leave that nobody uses. False when none did.
+  virtual bool make_room(uint64_t bytes) {
+    (void)bytes;
+    return false;
+  }
   /// True when the expert need not be brought in first. It may leave at any time.
   virtual bool at_hand(int32_t) { return true; }
   /// False when it cannot be read on the host; otherwise what reading will give.
@@ -181,7 +197,8 @@ struct HostFill {
   Status (*write)(void* user, void* host) = nullptr;
   void* user = nullptr;
   size_t bytes = 0;
-  bool known = true;  // false: it takes longer than it will again
+  bool known = true;                             // false: it takes longer than it will again
+  const std::atomic<bool>* cancelled = nullptr;  // ends a wait for memory to write to
 };
 
 /// The weights a router needs. Unused ones are empty.

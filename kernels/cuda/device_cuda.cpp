@@ -183,8 +183,11 @@ bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows
     s.step_rows = nullptr;
     return false;
   }
-  const bool ready = graph.seen && !graph.refused;
+  // What was refused because experts took turns need not be any more.
+  const uint64_t n_ready = tables_.n_ready();
+  const bool ready = graph.seen && (!graph.refused || graph.n_ready != n_ready);
   graph.seen = true;
+  graph.n_ready = n_ready;
   if (!ready) return true;
   const Status status = open_arena(memory_, kGraphArenaBytes, &graph.arena);
   graph.refused =

@@ -57,6 +57,7 @@ class CudaDevice final : public Device {
   void choose(Stream& s, const ChooseOp& op) override;
   TokenChoice choice(Stream& s, int32_t row) override;
 
+  uint64_t free_bytes() { return memory_.free_bytes(); }
   ExpertTables& tables() { return tables_; }
   ExpertCopies& copies() { return copies_; }
   ExpertRates& rates() { return rates_; }

@@ -129,11 +129,7 @@ void add_up(MoeCall& call, int32_t first, bool stack, float* sum) {
 void run_experts(MoeCall& call, float* sum) {
   CudaStream& s = call.s;
   const Routing routing = routing_of(call);
-  const LayerTable* table = nullptr;
-  if (call.op.experts->all_stay()) {
-    const Status status = call.device.tables().find(*call.op.experts, call.op.n_experts, &table);
-    if (!status.ok()) return s.latch(status);
-  }
+  const LayerTable* table = call.table;
   if (table == nullptr && s.capturing != nullptr) {
     s.capturing->refused = true;  // it must wait; end_step() has the step done again
     return;
@@ -269,16 +265,13 @@ Routing routing_of(const MoeCall& call) {
 }
 
 // The precisions in which this layer's matrices will want x, as far as that is known before.
-WantedInputs wanted_of_layer(CudaDevice& device, const MoeOp& op) {
+WantedInputs wanted_of_layer(const MoeOp& op, const LayerTable* table) {
   WantedInputs wanted{true, false, false};
   if (!op.head.empty()) {
     wanted.add(op.head);
     return wanted;
   }
-  const LayerTable* table = nullptr;
-  const bool known = op.n_experts > 0 && op.n_subheads == 1 && op.experts->all_stay() &&
-                     device.tables().find(*op.experts, op.n_experts, &table).ok();
-  if (known && table != nullptr && !table->stack) {
+  if (table != nullptr && op.n_subheads == 1 && !table->stack) {
     wanted.add(table->networks[0].like.gate);
     wanted.add(table->networks[0].like.up);
   }
@@ -295,11 +288,16 @@ void cuda_moe(CudaDevice& device, CudaStream& s, const MoeOp& op) {
   call.x = op.x;
   call.rows = device_rows(s, op.rows, op.n_rows);
   if (!s.live()) return;
+  if (op.n_experts > 0 && op.experts->all_stay()) {
+    const Status status = device.tables().find(*op.experts, op.n_experts, s.capturing != nullptr,
+                                               &s.cancelled, &call.table);
+    if (!status.ok()) return s.latch(status);
+  }
   if (op.norm.kind != NormKind::kNone) {
     InputRows rows = input_rows({op.n_rows, nullptr}, op.d_model, op.x);
     rows.norm.one = op.norm;
     rows.normed = s.scratch.normed;
-    call.have = wanted_of_layer(device, op);
+    call.have = wanted_of_layer(op, call.table);
     call.input = make_input(s, rows, call.have, s.scratch.in);
     call.x = call.input.x;
   }

@@ -25,24 +25,27 @@ Status ExpertCopies::open() {
 }
 
 // The buffer that was used longest ago; null when there is none to be had.
-ExpertCopies::Buffer* ExpertCopies::take() {
+Status ExpertCopies::take(size_t bytes, const std::atomic<bool>* cancelled, Buffer** out) {
   LockGuard guard(mutex_);
+  ++clock_;
   for (;;) {
-    Buffer* found = nullptr;
+    *out = nullptr;
     bool any = false;
     for (Buffer& b : buffers_) {
-      any = any || !b.refused;
-      if (b.refused || b.busy) continue;
-      if (found == nullptr || b.last_use < found->last_use) found = &b;
+      if (b.bytes < bytes && clock_ < b.ask_again) continue;
+      any = true;
+      if (!b.busy && (*out == nullptr || b.last_use < (*out)->last_use)) *out = &b;
     }
-    if (!any) return nullptr;
-    if (found != nullptr) {
-      found->busy = true;
-      found->last_use = ++clock_;
-      return found;
+    if (!any) return {};
+    if (*out != nullptr) break;
+    if (cancelled != nullptr && cancelled->load()) {
+      return Status::error(MOE_ERR_CANCELLED, "cancelled");
     }
-    freed_.wait(mutex_);
+    freed_.wait_unless(mutex_, cancelled);
   }
+  (*out)->busy = true;
+  (*out)->last_use = clock_;
+  return {};
 }
 
 void ExpertCopies::put_back(Buffer* buffer) {
@@ -80,29 +83,34 @@ void ExpertCopies::measure(Buffer* buffer) {
   rates_.add_bring(buffer->n_bytes, seconds + 1e-3 * static_cast<double>(ms));
 }
 
+// Leaves the buffer as it was when there is no pinned memory.
 cudaError_t ExpertCopies::make_room(Buffer* buffer, size_t bytes) {
   if (buffer->bytes >= bytes) return cudaSuccess;
-  if (buffer->memory != nullptr) (void)cudaFreeHost(buffer->memory);
-  buffer->memory = nullptr;
-  buffer->bytes = 0;
-  const cudaError_t error = cudaMallocHost(&buffer->memory, bytes);
-  if (error == cudaSuccess) buffer->bytes = bytes;
-  if (error != cudaErrorMemoryAllocation) return error;
-  (void)cudaGetLastError();
-  buffer->memory = nullptr;
+  void* memory = nullptr;
+  const cudaError_t error = cudaMallocHost(&memory, bytes);
+  const bool refused = error == cudaErrorMemoryAllocation;
+  if (error != cudaSuccess && !refused) return error;
+  if (refused) (void)cudaGetLastError();
+  if (!refused && buffer->memory != nullptr) (void)cudaFreeHost(buffer->memory);
   LockGuard guard(mutex_);
-  buffer->refused = true;
+  if (refused) {
+    buffer->ask_again = clock_ + kAskAgain;
+  } else {
+    buffer->memory = memory;
+    buffer->bytes = bytes;
+  }
   return cudaSuccess;
 }
 
-Status ExpertCopies::take_empty(size_t bytes, Buffer** out) {
+Status ExpertCopies::take_empty(size_t bytes, const std::atomic<bool>* cancelled, Buffer** out) {
   for (;;) {
-    Buffer* buffer = take();
+    Buffer* buffer = nullptr;
+    MOE_TRY(take(bytes, cancelled, &buffer));
     *out = buffer;
     if (buffer == nullptr) return {};
     Status status = cuda_status(finish(buffer), "copying an expert to the GPU");
     if (status.ok()) status = cuda_status(make_room(buffer, bytes), "pinned host memory");
-    if (status.ok() && !buffer->refused) return {};
+    if (status.ok() && buffer->bytes >= bytes) return {};
     put_back(buffer);
     MOE_TRY(status);
   }
@@ -124,7 +132,7 @@ Status ExpertCopies::fill_and_copy(Buffer* buffer, void* device, const HostFill&
 
 Status ExpertCopies::bring(void* device, const HostFill& fill, Arrival* arrival, bool* done) {
   Buffer* buffer = nullptr;
-  MOE_TRY(take_empty(fill.bytes, &buffer));
+  MOE_TRY(take_empty(fill.bytes, fill.cancelled, &buffer));
   *done = buffer != nullptr;
   if (buffer == nullptr) return {};
   const Status status = fill_and_copy(buffer, device, fill);
@@ -139,9 +147,9 @@ Status ExpertCopies::bring(void* device, const HostFill& fill, Arrival* arrival,
   return status;
 }
 
-Status ExpertCopies::lend(size_t bytes, void** memory) {
+Status ExpertCopies::lend(size_t bytes, const std::atomic<bool>* cancelled, void** memory) {
   Buffer* buffer = nullptr;
-  MOE_TRY(take_empty(bytes, &buffer));
+  MOE_TRY(take_empty(bytes, cancelled, &buffer));
   *memory = nullptr;
   if (buffer == nullptr) return {};
   LockGuard guard(mutex_);

@@ -24,8 +24,9 @@ class ExpertCopies {
 
   /// As Device::bring(). `done` false: there is no pinned memory, and nothing was done.
   Status bring(void* device, const HostFill& fill, Arrival* arrival, bool* done);
-  /// Host memory for `bytes` until it is taken back; null: there is no pinned memory.
-  Status lend(size_t bytes, void** memory);
+  /// Host memory for `bytes` until it is taken back; null: there is no pinned memory. Once
+  /// `cancelled` is set, nobody is waited for any more: MOE_ERR_CANCELLED.
+  Status lend(size_t bytes, const std::atomic<bool>* cancelled, void** memory);
   void take_back(void* memory);
   /// What is enqueued on `stream` from now on comes after the arrival.
   cudaError_t await(cudaStream_t stream, Arrival arrival);
@@ -43,14 +44,15 @@ class ExpertCopies {
     uint64_t n_copies = 0;     // begun
     uint64_t n_done = 0;       // of these, known to be done
     uint64_t last_use = 0;
-    void* lent = nullptr;  // its memory, while somebody else has it
-    bool busy = false;     // a thread fills it, or has it
-    bool refused = false;  // there was no pinned memory
+    uint64_t ask_again = 0;  // from then on it may grow; there was no pinned memory
+    void* lent = nullptr;    // its memory, while somebody else has it
+    bool busy = false;       // a thread fills it, or has it
   };
+  static constexpr uint64_t kAskAgain = 64;  // uses after a refusal
 
-  Buffer* take();
+  Status take(size_t bytes, const std::atomic<bool>* cancelled, Buffer** out);
   /// take(), with room, when no copy needs what is in it; null: there is none.
-  Status take_empty(size_t bytes, Buffer** out);
+  Status take_empty(size_t bytes, const std::atomic<bool>* cancelled, Buffer** out);
   void put_back(Buffer* buffer);
   Status fill_and_copy(Buffer* buffer, void* device, const HostFill& fill);
   cudaError_t finish(Buffer* buffer);

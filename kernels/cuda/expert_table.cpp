@@ -5,6 +5,8 @@
 namespace moe::cuda {
 namespace {
 
+constexpr int32_t kTryAgain = 256;  // calls after a try for which there was no room
+
 bool alike(const Matrix& a, const Matrix& b) {
   return a.format == b.format && a.scale_kind == b.scale_kind && a.act == b.act &&
          a.group == b.group && a.rows == b.rows && a.cols == b.cols &&
@@ -28,38 +30,58 @@ struct Offsets {
 
 }  // namespace
 
-Status TableImage::open(int32_t n_experts, int32_t n_networks) {
-  n_experts_ = n_experts;
-  n_networks_ = n_networks;
-  first_ = true;
-  const Offsets last(static_cast<size_t>(n_networks) - 1, static_cast<size_t>(n_experts));
-  return bytes_.resize(last.end);
+Status LayerTable::start(const Expert& expert) {
+  stack = expert.n_sublayers > 0;
+  n_networks = stack ? expert.n_sublayers : 1;
+  if (n_networks > kMaxSublayers) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "cuda: expert: at most %d blocks, found %d",
+                         kMaxSublayers, n_networks);
+  }
+  for (int32_t n = 0; n < n_networks; ++n) networks[n].like = expert.ffn[n];
+  return {};
 }
 
-bool TableImage::set(int32_t index, const Expert& expert, LayerTable* table) {
-  const auto e = static_cast<size_t>(index);
-  for (int32_t n = 0; n < n_networks_; ++n) {
-    const Ffn& ffn = expert.ffn[n];
-    NetworkTable& network = table->networks[n];
-    if (first_) network.like = ffn;
-    if (!alike(ffn.gate, network.like.gate) || !alike(ffn.up, network.like.up) ||
-        !alike(ffn.down, network.like.down) || ffn.sub_norm.kind != network.like.sub_norm.kind) {
+bool LayerTable::like(const Expert& expert) const {
+  for (int32_t n = 0; n < n_networks; ++n) {
+    const Ffn& a = expert.ffn[n];
+    const Ffn& b = networks[n].like;
+    if (!alike(a.gate, b.gate) || !alike(a.up, b.up) || !alike(a.down, b.down) ||
+        a.sub_norm.kind != b.sub_norm.kind) {
       return false;
     }
-    const Offsets at(static_cast<size_t>(n), static_cast<size_t>(n_experts_));
-    reinterpret_cast<Weight*>(bytes_.data() + at.gate)[e] = {ffn.gate, ffn.gate_bias};
-    reinterpret_cast<Weight*>(bytes_.data() + at.up)[e] = {ffn.up, ffn.up_bias};
-    reinterpret_cast<Weight*>(bytes_.data() + at.down)[e] = {ffn.down, ffn.down_bias};
-    reinterpret_cast<Norm*>(bytes_.data() + at.in_norm)[e] = ffn.in_norm;
-    reinterpret_cast<Norm*>(bytes_.data() + at.sub_norm)[e] = ffn.sub_norm;
   }
-  first_ = false;
   return true;
 }
 
+size_t TableImage::bytes(size_t n_experts, int32_t n_networks) {
+  return Offsets(static_cast<size_t>(n_networks) - 1, n_experts).end;
+}
+
+Status TableImage::fill(const Array<Expert>& experts, int32_t n_networks) {
+  n_experts_ = experts.size();
+  MOE_TRY(bytes_.resize(bytes(n_experts_, n_networks)));
+  for (int32_t n = 0; n < n_networks; ++n) {
+    const Offsets at(static_cast<size_t>(n), n_experts_);
+    auto* gate = reinterpret_cast<Weight*>(bytes_.data() + at.gate);
+    auto* up = reinterpret_cast<Weight*>(bytes_.data() + at.up);
+    auto* down = reinterpret_cast<Weight*>(bytes_.data() + at.down);
+    auto* in_norm = reinterpret_cast<Norm*>(bytes_.data() + at.in_norm);
+    auto* sub_norm = reinterpret_cast<Norm*>(bytes_.data() + at.sub_norm);
+    for (size_t e = 0; e < n_experts_; ++e) {
+      const Ffn& ffn = experts[e].ffn[n];
+      gate[e] = {ffn.gate, ffn.gate_bias};
+      up[e] = {ffn.up, ffn.up_bias};
+      down[e] = {ffn.down, ffn.down_bias};
+      in_norm[e] = ffn.in_norm;
+      sub_norm[e] = ffn.sub_norm;
+    }
+  }
+  return {};
+}
+
 void TableImage::bind(const uint8_t* base, LayerTable* table) const {
-  for (int32_t n = 0; n < n_networks_; ++n) {
-    const Offsets at(static_cast<size_t>(n), static_cast<size_t>(n_experts_));
+  for (int32_t n = 0; n < table->n_networks; ++n) {
+    const Offsets at(static_cast<size_t>(n), n_experts_);
     NetworkTable& network = table->networks[n];
     network.gate = reinterpret_cast<const Weight*>(base + at.gate);
     network.up = reinterpret_cast<const Weight*>(base + at.up);
@@ -73,74 +95,108 @@ ExpertTables::~ExpertTables() {
   for (Box<LayerTable>& t : tables_) device_.free(t->memory, t->bytes);
 }
 
-Status ExpertTables::build(ExpertSource& source, int32_t n_experts, LayerTable* table,
-                           bool* alike) {
-  TableImage image(allocator_);
-  *alike = true;
-  int32_t held = 0;
-  Array<Arrival> arrivals(allocator_);
-  MOE_TRY(arrivals.resize(static_cast<size_t>(n_experts)));
-  Status status;
-  for (; held < n_experts && *alike; ++held) {
+uint64_t ExpertTables::n_ready() {
+  LockGuard guard(mutex_);
+  return n_ready_;
+}
+
+Status ExpertTables::entry(const ExpertSource& source, int32_t n_experts, LayerTable** out) {
+  for (const Box<LayerTable>& t : tables_) {
+    *out = t.get();
+    if (t->source == &source) return {};
+  }
+  MOE_ASSIGN(Box<LayerTable> table, make_box<LayerTable>(allocator_));
+  table->source = &source;
+  table->n_experts = n_experts;
+  *out = table.get();
+  return tables_.push(std::move(table));
+}
+
+// Whether it is worth a try.
+bool ExpertTables::fits(ExpertSource& source, LayerTable* table) {
+  if (table->unlike) return false;
+  if (table->n_to_wait > 0 && --table->n_to_wait > 0) return false;
+  const uint64_t free = device_.free_bytes();
+  return table->bytes <= free && source.fit_in(free - table->bytes);
+}
+
+Status ExpertTables::borrow_all(Build& build) {
+  const auto n = static_cast<size_t>(build.table.n_experts);
+  MOE_TRY(build.experts.reserve(n));
+  for (size_t e = 0; e < n && !build.unlike; ++e) {
     Expert expert;
-    status = source.borrow(held, false, &expert);
-    if (!status.ok()) break;
-    arrivals[static_cast<size_t>(held)] = expert.arrival;
-    if (held == 0) {
-      table->stack = expert.n_sublayers > 0;
-      table->n_networks = table->stack ? expert.n_sublayers : 1;
-      if (table->n_networks > kMaxSublayers) {
-        status = Status::error(MOE_ERR_UNSUPPORTED, "cuda: expert: at most %d blocks, found %d",
-                               kMaxSublayers, table->n_networks);
-      } else {
-        status = image.open(n_experts, table->n_networks);
-      }
-    }
-    if (status.ok()) *alike = image.set(held, expert, table);
-    if (!status.ok()) {
-      ++held;
-      break;
-    }
+    MOE_TRY(build.source.borrow(static_cast<int32_t>(e), {false, build.cancelled}, &expert));
+    MOE_TRY(build.experts.push(expert));
+    if (e == 0) MOE_TRY(build.table.start(expert));
+    build.unlike = !build.table.like(expert);
   }
-  for (int32_t e = 0; e < held && status.ok(); ++e) {
-    const Arrival a = arrivals[static_cast<size_t>(e)];
-    status = cuda_status(device_.copies().settle(a), "copying an expert to the GPU");
+  return {};
+}
+
+Status ExpertTables::copy_table(Build& build) {
+  LayerTable& table = build.table;
+  for (const Expert& e : build.experts) {
+    MOE_TRY(cuda_status(device_.copies().settle(e.arrival), "copying an expert to the GPU"));
   }
-  if (status.ok() && *alike) {
-    table->bytes = image.size();
-    status = device_.alloc(table->bytes, &table->memory);
-    if (status.ok()) status = device_.upload(table->memory, image.data(), table->bytes);
+  TableImage image(allocator_);
+  MOE_TRY(image.fill(build.experts, table.n_networks));
+  table.bytes = image.size();
+  Status status = device_.alloc(table.bytes, &table.memory);
+  if (out_of_room(status) && build.source.make_room(table.bytes)) {
+    status = device_.alloc(table.bytes, &table.memory);
   }
-  if (status.ok() && *alike) {
-    image.bind(static_cast<const uint8_t*>(table->memory), table);
-    for (int32_t e = 0; e < held; ++e) source.keep(e);
-    return {};
+  MOE_TRY(status);
+  image.bind(static_cast<const uint8_t*>(table.memory), &table);
+  return device_.upload(table.memory, image.data(), table.bytes);
+}
+
+Status ExpertTables::try_to_build(Build& build) {
+  Status status = borrow_all(build);
+  if (status.ok() && !build.unlike) status = copy_table(build);
+  const bool keep = status.ok() && !build.unlike;
+  for (size_t e = 0; e < build.experts.size(); ++e) {
+    const auto expert = static_cast<int32_t>(e);
+    keep ? build.source.keep(expert) : build.source.give_back(expert);
   }
-  device_.free(table->memory, table->bytes);
-  table->memory = nullptr;
-  for (int32_t e = 0; e < held; ++e) source.give_back(e);
+  if (keep) return {};
+  device_.free(build.table.memory, build.table.bytes);
+  build.table.memory = nullptr;
   return status;
 }
 
-Status ExpertTables::find(ExpertSource& source, int32_t n_experts, const LayerTable** out) {
+Status ExpertTables::find(ExpertSource& source, int32_t n_experts, bool only_ready,
+                          const std::atomic<bool>* cancelled, const LayerTable** out) {
+  *out = nullptr;
+  LayerTable* table = nullptr;
   LockGuard guard(mutex_);
-  for (const Box<LayerTable>& t : tables_) {
-    if (t->source != &source) continue;
-    *out = t->memory != nullptr ? t.get() : nullptr;
-    return {};
+  for (;;) {
+    MOE_TRY(entry(source, n_experts, &table));
+    if (table->ready) {
+      *out = table;
+      return {};
+    }
+    if (only_ready || (table != building_ && !fits(source, table))) return {};
+    if (building_ == nullptr) break;
+    if (cancelled != nullptr && cancelled->load()) {
+      return Status::error(MOE_ERR_CANCELLED, "cancelled");
+    }
+    built_.wait_unless(mutex_, cancelled);
   }
-  MOE_ASSIGN(Box<LayerTable> table, make_box<LayerTable>(allocator_));
-  MOE_TRY(tables_.reserve(tables_.size() + 1));  // keeps the experts only if there is room
-  table->source = &source;
-  table->n_experts = n_experts;
-  bool alike = false;
-  const Status status = build(source, n_experts, table.get(), &alike);
-  // Sessions that were opened since can have taken the room that was meant for the experts.
-  const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
-  if (!full) MOE_TRY(status);
-  *out = table->memory != nullptr ? table.get() : nullptr;
-  MOE_TRY(tables_.resize(tables_.size() + 1));
-  tables_.back() = std::move(table);
+  building_ = table;
+  Build build{source, cancelled, *table, Array<Expert>(allocator_)};
+  mutex_.unlock();
+  const Status status = try_to_build(build);
+  mutex_.lock();
+  building_ = nullptr;
+  built_.notify_all();
+  table->ready = table->memory != nullptr;
+  table->unlike = build.unlike;
+  if (table->ready) {
+    ++n_ready_;
+    *out = table;
+  }
+  if (!out_of_room(status)) return status;
+  table->n_to_wait = kTryAgain;  // there seemed to be room
   return {};
 }
 

@@ -2,6 +2,7 @@
 // The experts of one layer as tables on the device, from which kernels pick by index.
 
 #include "kernels/cuda/ops.h"
+#include "kernels/device.h"
 #include "src/base/array.h"
 #include "src/base/mutex.h"
 
@@ -29,15 +30,21 @@ struct LayerTable {
   NetworkTable networks[kMaxSublayers];
   void* memory = nullptr;
   size_t bytes = 0;
+  bool ready = false;     // all experts are here
+  bool unlike = false;    // they are not alike
+  int32_t n_to_wait = 0;  // calls until it is tried again to have all of them here
+
+  /// Takes over what all experts have in common from one of them.
+  Status start(const Expert& expert);
+  bool like(const Expert& expert) const;
 };
 
-/// Host image of a table's arrays: filled expert by expert, then copied over.
+/// Host image of a table's arrays for some experts, each of which is like the table.
 class TableImage {
  public:
   explicit TableImage(const Allocator& allocator) : bytes_(allocator) {}
-  Status open(int32_t n_experts, int32_t n_networks);
-  /// Adds an expert. False when its matrices are unlike those of the experts before it.
-  bool set(int32_t index, const Expert& expert, LayerTable* table);
+  static size_t bytes(size_t n_experts, int32_t n_networks);
+  Status fill(const Array<Expert>& experts, int32_t n_networks);
   /// Tells the table where its arrays are once the image is at `base`.
   void bind(const uint8_t* base, LayerTable* table) const;
   const uint8_t* data() const { return bytes_.data(); }
@@ -45,12 +52,11 @@ class TableImage {
 
  private:
   Array<uint8_t> bytes_;
-  int32_t n_experts_ = 0;
-  int32_t n_networks_ = 1;
-  bool first_ = true;
+  size_t n_experts_ = 0;
 };
 
-/// The tables of layers whose experts are all on the device. Any thread.
+/// The tables of layers whose experts are all on the device. Any thread. One layer at a time is
+/// brought here; meanwhile others go on with what is here already.
 class ExpertTables {
  public:
   ExpertTables(CudaDevice& device, const Allocator& allocator)
@@ -59,17 +65,38 @@ class ExpertTables {
   ExpertTables& operator=(const ExpertTables&) = delete;
   ~ExpertTables();
 
-  /// Acquires every expert when first asked for a layer, and keeps them. `out` stays valid until
-  /// forget(); null when the experts' matrices are not alike, or do not fit: then they take turns.
-  Status find(ExpertSource& source, int32_t n_experts, const LayerTable** out);
+  /// Borrows every expert when there is room for all of them, and keeps them. `out` stays valid
+  /// until forget(); null when they take turns: they do not fit now, or are not alike, or, with
+  /// `only_ready`, have not been brought here yet. Once `cancelled` is set: MOE_ERR_CANCELLED.
+  Status find(ExpertSource& source, int32_t n_experts, bool only_ready,
+              const std::atomic<bool>* cancelled, const LayerTable** out);
   void forget(const ExpertSource& source);
+  /// How many layers were found to stay: then steps may be other than they were.
+  uint64_t n_ready();
 
  private:
-  Status build(ExpertSource& source, int32_t n_experts, LayerTable* table, bool* alike);
+  /// Of a layer that somebody tries to have here.
+  struct Build {
+    ExpertSource& source;
+    const std::atomic<bool>* cancelled;
+    LayerTable& table;
+    Array<Expert> experts;
+    bool unlike = false;
+  };
+  // The caller holds the mutex.
+  Status entry(const ExpertSource& source, int32_t n_experts, LayerTable** out);
+  bool fits(ExpertSource& source, LayerTable* table);
+  // The caller does not.
+  Status borrow_all(Build& build);
+  Status copy_table(Build& build);
+  Status try_to_build(Build& build);
 
   CudaDevice& device_;
   Mutex mutex_;
+  Condition built_;
   Array<Box<LayerTable>> tables_;
+  const LayerTable* building_ = nullptr;
+  uint64_t n_ready_ = 0;
   const Allocator& allocator_;
 };
 

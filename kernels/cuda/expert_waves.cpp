@@ -16,7 +16,8 @@ namespace {
 /// but worth the launches.
 constexpr uint64_t kWaveBytes = uint64_t{4} << 20;
 
-/// Experts that are computed at once: [first, end()) of the order.
+/// Experts that are computed at once: [first, end()) of the order. Their table is one of these
+/// alone.
 class Wave {
  public:
   Wave(MoeCall& call, const ExpertOrder& order, size_t first)
@@ -24,9 +25,8 @@ class Wave {
         order_(order),
         first_(first),
         end_(first),
-        image_(call.device.allocator()),
-        begin_(call.device.allocator()),
-        arrivals_(call.device.allocator()) {}
+        experts_(call.device.allocator()),
+        numbers_(call.device.allocator()) {}
   Wave(const Wave&) = delete;
   Wave& operator=(const Wave&) = delete;
   ~Wave() {
@@ -40,20 +40,18 @@ class Wave {
   /// there are enough.
   Status fill() {
     while (end_ < order_.n_on_gpu() && !complete() && call_.s.live()) {
-      const int32_t e = order_.experts()[end_];
       Expert expert;
-      const Status status = borrow(e, &expert);
-      if (no_room(status) && end_ > first_) return {};
+      const Status status = borrow(order_.experts()[end_], &expert);
+      if (out_of_room(status) && end_ > first_) return {};
       MOE_TRY(status);
-      ++end_;
-      if (end_ == first_ + 1) MOE_TRY(open_image(expert));
-      if (!image_.set(e, expert, &table_)) {
-        --end_;
+      if (end_ == first_) MOE_TRY(table_.start(expert));
+      if (!table_.like(expert)) {
         call_.s.held.give_back_last();
         return {};
       }
-      MOE_TRY(arrivals_.push(expert.arrival));
+      MOE_TRY(experts_.push(expert));
       bytes_ += expert.bytes;
+      ++end_;
     }
     return {};
   }
@@ -63,25 +61,15 @@ class Wave {
   Status run(const Pass& whole) {
     CudaStream& s = call_.s;
     const int32_t pair = order_.begin(first_);
-    const size_t n = end_ - first_;
-    MOE_TRY(begin_.resize(n + 1));
-    for (size_t i = 0; i <= n; ++i) begin_[i] = order_.begin(first_ + i) - pair;
-    const void* base = place(s, image_.data(), image_.size());
     Pass pass = whole;
-    pass.groups.group = place_array(s, order_.experts() + first_, n);
-    pass.groups.begin = place_array(s, begin_.data(), n + 1);
+    MOE_TRY(place_groups(&pass));
+    MOE_TRY(place_table(&pass));
     // Behind the small copies, so that these need not wait for the next expert's.
-    for (const Arrival a : arrivals_) {
-      s.check(call_.device.copies().await(s.stream, a), "waiting for an expert");
+    for (const Expert& e : experts_) {
+      s.check(call_.device.copies().await(s.stream, e.arrival), "waiting for an expert");
     }
     if (!s.live()) return {};
-    image_.bind(static_cast<const uint8_t*>(base), &table_);
-    pass.table = &table_;
-    pass.groups.rows = {begin_[n], nullptr};
-    pass.groups.max_groups = static_cast<int32_t>(n);
-    pass.groups.n_groups = nullptr;
     pass.groups.input_row = whole.groups.input_row + pair;
-    pass.expert = whole.expert + pair;
     pass.outputs = whole.outputs + static_cast<int64_t>(pair) * call_.d_in;
     run_pass(call_, pass);
     return {};
@@ -89,10 +77,6 @@ class Wave {
   bool stack() const { return table_.stack; }
 
  private:
-  static bool no_room(const Status& status) {
-    return status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
-  }
-
   // What is at hand does not wait for what is not.
   bool complete() const {
     if (end_ == first_ || end_ < order_.n_at_hand()) return false;
@@ -105,20 +89,44 @@ class Wave {
     CudaStream& s = call_.s;
     for (;;) {
       const bool alone = s.held.empty();
-      const Status status = s.held.borrow(*call_.op.experts, e, alone, out);
-      if (!no_room(status) || alone || end_ > first_) return status;
+      const Status status = s.held.borrow(*call_.op.experts, e, {alone, &s.cancelled}, out);
+      if (!out_of_room(status) || alone || end_ > first_) return status;
       if (!s.check(s.held.finish_oldest(), "computing experts")) return s.latched;
     }
   }
 
-  Status open_image(const Expert& expert) {
-    table_.stack = expert.n_sublayers > 0;
-    table_.n_networks = table_.stack ? expert.n_sublayers : 1;
-    if (table_.n_networks > kMaxSublayers) {
-      return Status::error(MOE_ERR_UNSUPPORTED, "cuda: expert: at most %d blocks, found %d",
-                           kMaxSublayers, table_.n_networks);
+  int32_t pairs_before(size_t i) const { return order_.begin(first_ + i) - order_.begin(first_); }
+
+  // The wave's experts by their places in its table, and where their pairs begin.
+  Status place_groups(Pass* pass) {
+    CudaStream& s = call_.s;
+    const size_t n = experts_.size();
+    MOE_TRY(numbers_.resize(2 * n + 1));
+    for (size_t i = 0; i < n; ++i) numbers_[i] = static_cast<int32_t>(i);
+    for (size_t i = 0; i <= n; ++i) numbers_[n + i] = pairs_before(i);
+    pass->groups.group = place_array(s, numbers_.data(), n);
+    pass->groups.begin = place_array(s, numbers_.data() + n, n + 1);
+    pass->groups.rows = {pairs_before(n), nullptr};
+    pass->groups.max_groups = static_cast<int32_t>(n);
+    pass->groups.n_groups = nullptr;
+    pass->expert = nullptr;
+    if (!table_.stack && table_.networks[0].like.sub_norm.kind == NormKind::kNone) return {};
+    MOE_TRY(numbers_.resize(static_cast<size_t>(pairs_before(n))));
+    for (size_t i = 0; i < n; ++i) {
+      std::fill(numbers_.data() + pairs_before(i), numbers_.data() + pairs_before(i + 1),
+                static_cast<int32_t>(i));
     }
-    return image_.open(call_.op.n_experts, table_.n_networks);
+    pass->expert = place_array(s, numbers_.data(), numbers_.size());
+    return {};
+  }
+
+  Status place_table(Pass* pass) {
+    TableImage image(call_.device.allocator());
+    MOE_TRY(image.fill(experts_, table_.n_networks));
+    const void* base = place(call_.s, image.data(), image.size());
+    if (base != nullptr) image.bind(static_cast<const uint8_t*>(base), &table_);
+    pass->table = &table_;
+    return {};
   }
 
   MoeCall& call_;
@@ -127,9 +135,8 @@ class Wave {
   size_t end_;
   uint64_t bytes_ = 0;
   LayerTable table_;
-  TableImage image_;
-  Array<int32_t> begin_;  // pairs of each expert, counted from the wave's first
-  Array<Arrival> arrivals_;
+  Array<Expert> experts_;
+  Array<int32_t> numbers_;
 };
 
 /// Memory of the host for an expert that does not lie there.
@@ -140,9 +147,9 @@ class HostRoom {
   HostRoom(const HostRoom&) = delete;
   HostRoom& operator=(const HostRoom&) = delete;
   ~HostRoom() { copies_.take_back(lent_); }
-  Status open() {
+  Status open(const std::atomic<bool>* cancelled) {
     if (bytes_ == 0) return {};
-    MOE_TRY(copies_.lend(bytes_, &lent_));
+    MOE_TRY(copies_.lend(bytes_, cancelled, &lent_));
     return lent_ != nullptr ? Status() : own_.resize(bytes_ + kHostAlign);
   }
   uint8_t* data() {
@@ -164,7 +171,7 @@ Status compute_on_cpu(MoeCall& call, const ExpertOrder& order, size_t i, float* 
   const int32_t expert = order.experts()[i];
   call.op.experts->on_host(expert, &host);
   HostRoom room(call, host.in_place ? 0 : static_cast<size_t>(host.bytes));
-  MOE_TRY(room.open());
+  MOE_TRY(room.open(&s.cancelled));
   const bool known = host.known;
   const double begin = clock_seconds();
   MOE_TRY(call.op.experts->read_on_host(expert, room.data(), &host));

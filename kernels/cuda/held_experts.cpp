@@ -19,7 +19,8 @@ Status HeldExperts::open() {
   return {};
 }
 
-Status HeldExperts::borrow(ExpertSource& source, int32_t expert, bool wait, Expert* out) {
+Status HeldExperts::borrow(ExpertSource& source, int32_t expert, const ExpertWait& wait,
+                           Expert* out) {
   MOE_TRY(held_.reserve(held_.size() + 1));
   MOE_TRY(source.borrow(expert, wait, out));
   ++n_open_;

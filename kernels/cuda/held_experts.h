@@ -20,7 +20,7 @@ class HeldExperts {
   /// Nothing is borrowed.
   bool empty() const { return held_.empty(); }
   /// Borrows for the turn that is to come.
-  Status borrow(ExpertSource& source, int32_t expert, bool wait, Expert* out);
+  Status borrow(ExpertSource& source, int32_t expert, const ExpertWait& wait, Expert* out);
   /// Gives the latest one back, before anything reads it.
   void give_back_last();
   /// What was borrowed since the last turn is read by what is in the stream now.

@@ -9,9 +9,17 @@ double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 Status GpuMemory::alloc(size_t bytes, void** out) {
   Status status = alloc_spare(bytes, out);
-  const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
-  if (full && spare_ != nullptr && spare_->give_back()) status = alloc_spare(bytes, out);
+  if (out_of_room(status) && spare_ != nullptr && spare_->give_back()) {
+    status = alloc_spare(bytes, out);
+  }
   return status;
+}
+
+uint64_t GpuMemory::free_bytes() {
+  LockGuard guard(mutex_);
+  uint64_t used = taken_;
+  for (size_t i = 0; i < n_kept_; ++i) used -= kept_[i].bytes;
+  return used < limit_ ? limit_ - used : 0;
 }
 
 Status GpuMemory::alloc_spare(size_t bytes, void** out) {

@@ -7,6 +7,11 @@
 
 namespace moe::cuda {
 
+/// There is no room now.
+inline bool out_of_room(const Status& status) {
+  return status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
+}
+
 /// Memory that is nice to have.
 class SpareMemory {
  public:
@@ -27,6 +32,8 @@ class GpuMemory {
 
   void set_limit(uint64_t bytes) { limit_ = bytes; }
   uint64_t limit() const { return limit_; }
+  /// What is left below the limit.
+  uint64_t free_bytes();
   /// Who is asked to make room before alloc() fails; null: nobody.
   void set_spare(SpareMemory* spare) { spare_ = spare; }
   /// MOE_ERR_BUDGET above the limit, MOE_ERR_MEMORY when the GPU has no more.

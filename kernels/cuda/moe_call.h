@@ -12,6 +12,7 @@ struct MoeCall {
   const float* x = nullptr;     // (n_rows, d_model), normed
   const float* subs = nullptr;  // (n_tokens, d_in)
   const BatchRow* rows = nullptr;
+  const LayerTable* table = nullptr;  // of the experts; null: they take turns
   int32_t d_in = 0;
   int32_t n_tokens = 0;
   int32_t max_k = 0;
@@ -28,7 +29,7 @@ struct MoeCall {
 struct Pass {
   const LayerTable* table = nullptr;
   RowGroups groups;                 // input_row: token of each pair
-  const int32_t* expert = nullptr;  // of each pair
+  const int32_t* expert = nullptr;  // of each pair, its place in the table
   MatmulInput in;                   // tokens
   float* outputs = nullptr;         // of the pairs
 };

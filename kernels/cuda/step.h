@@ -34,6 +34,7 @@ struct StepGraph {
   uint64_t last_use = 0;
   bool seen = false;     // it ran once: what is loaded on first use is loaded
   bool refused = false;  // it cannot be captured
+  uint64_t n_ready = 0;  // ExpertTables::n_ready() when it was last tried
   cudaGraphExec_t exec = nullptr;
   StepArena arena;
 };

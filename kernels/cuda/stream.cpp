@@ -31,72 +31,87 @@ int32_t choice_rows(const StreamShape& shape) {
   return shape.vocab_size > 0 ? std::min(shape.max_rows, kMaxChoiceRows) : 0;
 }
 
-size_t carve(CudaStream& s, uint8_t* base) {
-  const StreamShape& shape = s.shape;
-  const int64_t rows = shape.max_rows;
-  const int64_t heads = std::max(1, shape.max_subheads);
-  const int64_t experts = shape.max_experts;
-  const int64_t d = shape.d_model;
-  const int64_t widest = std::max({d, int64_t{shape.max_d_in}, int64_t{shape.max_d_ff}});
-  int64_t tokens = 0;
-  int64_t slots = 0;
-  int64_t limit = 0;
-  if (rows < 0 || d < 0 || experts < 0 || shape.max_routed < 0 || widest < 0) return 0;
-  if (shape.vocab_size < 0 || shape.vocab_size > INT32_MAX - kChoiceSpan) return 0;
-  if (!checked_mul(rows, heads, &tokens) || !checked_mul<int64_t>(tokens, shape.max_routed, &slots))
-    return 0;
+/// What a shape comes to.
+struct Sizes {
+  int64_t rows = 0;
+  int64_t heads = 0;
+  int64_t tokens = 0;  // sub-tokens
+  int64_t slots = 0;   // experts of all tokens
+  int64_t pairs = 0;   // of these, how many are computed at once
+  int64_t widest = 0;  // input
+};
+
+// False when a size is negative, or a product of sizes overflows.
+bool sizes_of(const StreamShape& shape, Sizes* out) {
+  Sizes z;
+  z.rows = shape.max_rows;
+  z.heads = std::max(1, shape.max_subheads);
+  z.widest = std::max({shape.d_model, shape.max_d_in, shape.max_d_ff});
+  if (z.rows < 0 || shape.d_model < 0 || shape.max_experts < 0 || shape.max_routed < 0)
+    return false;
+  if (shape.vocab_size < 0 || shape.vocab_size > INT32_MAX - kChoiceSpan) return false;
+  if (!checked_mul(z.rows, z.heads, &z.tokens)) return false;
+  if (!checked_mul<int64_t>(z.tokens, shape.max_routed, &z.slots)) return false;
   // Below this no product here overflows.
-  if (slots > INT32_MAX || !checked_mul(std::max(slots, tokens) + 1, 16 * (widest + 256), &limit))
-    return 0;
-  const int64_t of_one_row = heads * shape.max_routed;
-  const int64_t pairs = std::max({rows, of_one_row, std::min(slots, tokens * kPairsPerToken)});
-  if (pairs > INT32_MAX) return 0;
-  s.pair_capacity = static_cast<int32_t>(pairs);
+  int64_t limit = 0;
+  if (z.slots > INT32_MAX) return false;
+  if (!checked_mul(std::max(z.slots, z.tokens) + 1, 16 * (z.widest + 256), &limit)) return false;
+  const int64_t of_one_row = z.heads * shape.max_routed;
+  z.pairs = std::max({z.rows, of_one_row, std::min(z.slots, z.tokens * kPairsPerToken)});
+  *out = z;
+  return z.pairs <= INT32_MAX;
+}
 
+void take_rows(Carver& c, const StreamShape& shape, const Sizes& z, Scratch& m) {
+  const int64_t d = shape.d_model;
   CodeRoom of_rows;
-  of_rows.add(rows, widest);
-  of_rows.add(tokens, d / heads);
-  of_rows.add(tokens, d);  // layers with fewer sub-heads than the most
+  of_rows.add(z.rows, z.widest);
+  of_rows.add(z.tokens, d / z.heads);
+  of_rows.add(z.tokens, d);  // layers with fewer sub-heads than the most
   CodeRoom of_pairs;
-  of_pairs.add(pairs, shape.max_d_ff);
-  of_pairs.add(pairs, d);
-
-  Carver c(base, 0);
-  Scratch& m = s.scratch;
-  c.take(&m.rows, rows);
-  c.take(&m.normed, rows, widest);
+  of_pairs.add(z.pairs, shape.max_d_ff);
+  of_pairs.add(z.pairs, d);
+  c.take(&m.rows, z.rows);
+  c.take(&m.normed, z.rows, z.widest);
   take_codes(c, of_rows, &m.in.a8);
   take_codes(c, of_rows, &m.in.a8_block);
   take_codes(c, of_pairs, &m.mid.a8);
   take_codes(c, of_pairs, &m.mid.a8_block);
-  c.take(&m.head, rows, d);
-  c.take(&m.routed, rows, d);
-  c.take(&m.shared, rows, d);
-  c.take(&m.gate, rows);
-  c.take(&m.hidden, pairs, shape.max_d_ff);
-  c.take(&m.outputs, pairs, d);
-  c.take(&m.stack_in, pairs, d);
+  c.take(&m.head, z.rows, d);
+  c.take(&m.routed, z.rows, d);
+  c.take(&m.shared, z.rows, d);
+  c.take(&m.gate, z.rows);
+  c.take(&m.hidden, z.pairs, shape.max_d_ff);
+  c.take(&m.outputs, z.pairs, d);
+  c.take(&m.stack_in, z.pairs, d);
   c.take(&m.partial, attention_partial_floats(shape.max_rows, shape.max_heads, shape.max_head_dim));
   c.take(&m.arrived, attention_arrived_ints(shape.max_rows, shape.max_heads));
-  c.take(&m.scores, tokens, experts);
-  c.take(&m.cosine, tokens, shape.max_d_e);
-  c.take(&m.routing.expert, slots);
-  c.take(&m.routing.weight, slots);
-  c.take(&m.routing.kept, slots);
-  c.take(&m.routing.count, tokens);
-  c.take(&m.prob, slots);
-  c.take(&m.route_floats, tokens, 2 * experts);
-  c.take(&m.route_ints, tokens, experts);
+}
+
+void take_routing(Carver& c, const StreamShape& shape, const Sizes& z, Scratch& m) {
+  const int64_t experts = shape.max_experts;
+  c.take(&m.scores, z.tokens, experts);
+  c.take(&m.cosine, z.tokens, shape.max_d_e);
+  c.take(&m.routing.expert, z.slots);
+  c.take(&m.routing.weight, z.slots);
+  c.take(&m.routing.kept, z.slots);
+  c.take(&m.routing.count, z.tokens);
+  c.take(&m.prob, z.slots);
+  c.take(&m.route_floats, z.tokens, 2 * experts);
+  c.take(&m.route_ints, z.tokens, experts);
   c.take(&m.pairs.n_pairs, 1);
   c.take(&m.pairs.n_groups, 1);
   c.take(&m.pairs.group, experts);
   c.take(&m.pairs.begin, experts + 1);
-  c.take(&m.pairs.token, slots);
-  c.take(&m.pairs.expert, slots);
-  c.take(&m.pairs.place, slots);
+  c.take(&m.pairs.token, z.slots);
+  c.take(&m.pairs.expert, z.slots);
+  c.take(&m.pairs.place, z.slots);
   c.take(&m.group_scratch,
-         group_pairs_scratch(static_cast<int32_t>(tokens), shape.max_routed, shape.max_experts));
+         group_pairs_scratch(static_cast<int32_t>(z.tokens), shape.max_routed, shape.max_experts));
   c.take(&m.counters, 2 * experts + 4);
+}
+
+void take_choosing(Carver& c, const StreamShape& shape, Scratch& m) {
   const int64_t chosen = choice_rows(shape);
   const int64_t spans = choice_spans(shape.vocab_size);
   c.take(&m.choose.best, chosen, spans);
@@ -104,6 +119,16 @@ size_t carve(CudaStream& s, uint8_t* base) {
   c.take(&m.choose.counts, chosen, kLogitClasses);
   c.take(&m.choose.classes, chosen, kLogitClasses);
   c.take(&m.choose.cursor, chosen);
+}
+
+size_t carve(CudaStream& s, uint8_t* base) {
+  Sizes sizes;
+  if (!sizes_of(s.shape, &sizes)) return 0;
+  s.pair_capacity = static_cast<int32_t>(sizes.pairs);
+  Carver c(base, 0);
+  take_rows(c, s.shape, sizes, s.scratch);
+  take_routing(c, s.shape, sizes, s.scratch);
+  take_choosing(c, s.shape, s.scratch);
   return c.total();
 }
 
@@ -174,9 +199,12 @@ bool begin_op(CudaStream& s) {
 }
 
 size_t arena_bytes(const StreamShape& shape) {
-  const size_t rows =
-      static_cast<size_t>(shape.max_rows) * (sizeof(BatchRow) + sizeof(KvCacheView));
-  return 2 * (round_up(rows, size_t{4096}) + kArenaBytes);
+  Sizes sizes;
+  if (!sizes_of(shape, &sizes)) return 0;
+  const size_t rows = static_cast<size_t>(sizes.rows) * (sizeof(BatchRow) + sizeof(KvCacheView));
+  const size_t pairs =
+      shape.max_experts > 0 ? static_cast<size_t>(sizes.pairs) * sizeof(int32_t) : 0;
+  return 2 * (round_up(rows + pairs, size_t{4096}) + kArenaBytes);
 }
 
 const void* place(CudaStream& s, const void* host, size_t bytes) {

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include <atomic>
+
 namespace moe {
 
 class Mutex {
@@ -33,11 +35,14 @@ class LockGuard {
 
 class Condition {
  public:
-  Condition() { pthread_cond_init(&condition_, nullptr); }
+  Condition();
   Condition(const Condition&) = delete;
   Condition& operator=(const Condition&) = delete;
   ~Condition() { pthread_cond_destroy(&condition_); }
   void wait(Mutex& held) { pthread_cond_wait(&condition_, held.native()); }
+  /// The same, but ends soon after `stop` is set, which nobody need tell of: signal handlers may
+  /// set it. Null never is.
+  void wait_unless(Mutex& held, const std::atomic<bool>* stop);
   void notify_all() { pthread_cond_broadcast(&condition_); }
 
  private:

@@ -87,7 +87,8 @@ Status Blob::reserve(const BlobLoader& loader, const FileSegment& segment) {
   return {};
 }
 
-Status Blob::bring(const BlobLoader& loader, const FileSegment& segment, bool check) {
+Status Blob::bring(const BlobLoader& loader, const FileSegment& segment, bool check,
+                   const std::atomic<bool>* cancelled) {
   struct Source {
     const BlobLoader& loader;
     const FileSegment& segment;
@@ -101,7 +102,8 @@ Status Blob::bring(const BlobLoader& loader, const FileSegment& segment, bool ch
       return s.check ? check_values(s.loader.file, s.segment, to, s.loader.n_experts) : Status();
     }
   } source{loader, segment, check};
-  MOE_TRY(loader.device.bring(owned_, {Source::write, &source, bytes_, !check}, &arrival_));
+  const HostFill fill{Source::write, &source, bytes_, !check, cancelled};
+  MOE_TRY(loader.device.bring(owned_, fill, &arrival_));
   base_ = static_cast<const uint8_t*>(owned_);
   return {};
 }

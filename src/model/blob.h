@@ -33,13 +33,17 @@ class Blob {
   /// MOE_ERR_MEMORY.
   Status load(const BlobLoader& loader, const FileSegment& segment);
   /// The same in two steps, on a device with memory of its own: first the memory, then what comes
-  /// there by Device::bring(). `check` false: these bytes were found good before. When bring()
-  /// fails, the blob keeps its memory and is of no use but to be destroyed.
+  /// there by Device::bring(). `check` false: these bytes were found good before. `cancelled`,
+  /// which may be null, ends it before the read. When bring() fails, the blob keeps its memory and
+  /// is of no use but to be destroyed.
   Status reserve(const BlobLoader& loader, const FileSegment& segment);
-  Status bring(const BlobLoader& loader, const FileSegment& segment, bool check);
+  Status bring(const BlobLoader& loader, const FileSegment& segment, bool check,
+               const std::atomic<bool>* cancelled);
   /// Null while empty.
   const uint8_t* base() const { return base_; }
   Arrival arrival() const { return arrival_; }
+  /// Of the memory that it owns.
+  size_t bytes() const { return bytes_; }
 
  private:
   void swap(Blob& other) noexcept;

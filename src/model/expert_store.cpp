@@ -1,34 +1,66 @@
 #include "src/model/expert_store.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "src/model/bind.h"
 
 namespace moe {
 
-Status ExpertCache::add(ExpertStore* store) { return stores_.append(&store, 1); }
-
-bool ExpertCache::evict(uint64_t* freed) {
-  ExpertStore::Slot* oldest = nullptr;
-  for (ExpertStore* store : stores_) {
-    ExpertStore::Slot* slot = store->oldest();
-    if (slot != nullptr && (oldest == nullptr || slot->last_use < oldest->last_use)) oldest = slot;
-  }
-  if (oldest == nullptr) return false;
-  oldest->state = ExpertStore::kAbsent;
-  oldest->blob = Blob();
-  if (freed != nullptr) *freed += oldest->segment->raw;
-  return true;
+void ExpertCache::add(uint64_t bytes) {
+  all_bytes_ += bytes;
+  largest_ = std::max(largest_, bytes);
 }
 
-void ExpertCache::wait_in_line(Waiter* waiter) {
+uint64_t ExpertCache::evict() {
+  if (idle_.newer == &idle_) return 0;
+  auto* slot = static_cast<ExpertStore::Slot*>(idle_.newer);
+  const uint64_t bytes = slot->blob.bytes();
+  take_idle(slot, bytes);
+  slot->state = ExpertStore::kAbsent;
+  slot->blob = Blob();
+  return bytes;
+}
+
+bool ExpertCache::make_room(uint64_t bytes) {
+  uint64_t freed = 0;
+  while (freed < bytes) {
+    const uint64_t more = evict();
+    if (more == 0) break;
+    freed += more;
+  }
+  return freed > 0;
+}
+
+void ExpertCache::add_idle(Idle* slot, uint64_t bytes) {
+  slot->older = idle_.older;
+  slot->newer = &idle_;
+  slot->older->newer = slot;
+  idle_.older = slot;
+  idle_bytes_ += bytes;
+}
+
+void ExpertCache::take_idle(Idle* slot, uint64_t bytes) {
+  slot->older->newer = slot->newer;
+  slot->newer->older = slot->older;
+  slot->older = slot->newer = nullptr;
+  idle_bytes_ -= bytes;
+}
+
+bool ExpertCache::fit_in(uint64_t free, uint64_t missing, uint64_t all) const {
+  const uint64_t rest = all_bytes_ - kept_bytes - all;
+  return missing + std::min(rest, largest_) <= free + idle_bytes_;
+}
+
+void ExpertCache::wait_in_line(Waiter* waiter, const std::atomic<bool>* cancelled) {
   if (!waiter->in_line) {
     Waiter** last = &first_;
     while (*last != nullptr) last = &(*last)->next;
+    waiter->next = nullptr;
     *last = waiter;
     waiter->in_line = true;
   }
-  changed.wait(mutex);
+  changed.wait_unless(mutex, cancelled);
 }
 
 void ExpertCache::leave_line(Waiter* waiter) {
@@ -47,7 +79,6 @@ ExpertStore::~ExpertStore() {
 Status ExpertStore::open(const BlobLoader& loader, ExpertCache& cache, int32_t layer,
                          int32_t n_sublayers, const Norm& norm) {
   loader_ = &loader;
-  MOE_TRY(cache.add(this));
   cache_ = &cache;
   norm_ = norm;
   n_sublayers_ = n_sublayers;
@@ -57,6 +88,8 @@ Status ExpertStore::open(const BlobLoader& loader, ExpertCache& cache, int32_t l
   MOE_TRY(networks_.resize(n * n_networks_));
   for (size_t e = 0; e < n; ++e) {
     experts_[e].segment = loader.file.find(Part::kExperts, layer, static_cast<int32_t>(e));
+    cache.add(experts_[e].segment->raw);
+    bytes_ += experts_[e].segment->raw;
   }
   return {};
 }
@@ -69,7 +102,7 @@ Status ExpertStore::find(int32_t expert) const {
 
 void ExpertStore::describe(size_t expert, Expert* out) const {
   const Slot& slot = experts_[expert];
-  *out = {&networks_[expert * n_networks_], n_sublayers_, slot.blob.arrival(), slot.segment->raw};
+  *out = {&networks_[expert * n_networks_], n_sublayers_, slot.blob.arrival(), slot.blob.bytes()};
 }
 
 Status ExpertStore::acquire(int32_t expert, Expert* out) {
@@ -77,7 +110,7 @@ Status ExpertStore::acquire(int32_t expert, Expert* out) {
   const auto e = static_cast<size_t>(expert);
   if (cache_->evicts()) {
     LockGuard guard(cache_->mutex);
-    MOE_TRY(hold(e, false, false));
+    MOE_TRY(hold(e, false, {}));
     describe(e, out);
     return {};
   }
@@ -91,11 +124,10 @@ Status ExpertStore::acquire(int32_t expert, Expert* out) {
 void ExpertStore::release(int32_t expert) {
   if (!cache_->evicts()) return;
   LockGuard guard(cache_->mutex);
-  --experts_[static_cast<size_t>(expert)].holds;
-  cache_->changed.notify_all();
+  let_go(expert);
 }
 
-Status ExpertStore::borrow(int32_t expert, bool wait, Expert* out) {
+Status ExpertStore::borrow(int32_t expert, const ExpertWait& wait, Expert* out) {
   if (!cache_->evicts()) return acquire(expert, out);
   MOE_TRY(find(expert));
   const auto e = static_cast<size_t>(expert);
@@ -108,16 +140,27 @@ Status ExpertStore::borrow(int32_t expert, bool wait, Expert* out) {
 void ExpertStore::give_back(int32_t expert) {
   if (!cache_->evicts()) return;
   LockGuard guard(cache_->mutex);
-  --experts_[static_cast<size_t>(expert)].holds;
   --cache_->n_passing;
-  cache_->changed.notify_all();
+  let_go(expert);
 }
 
-void ExpertStore::keep(int32_t) {
+void ExpertStore::keep(int32_t expert) {
   if (!cache_->evicts()) return;
   LockGuard guard(cache_->mutex);
   --cache_->n_passing;
+  cache_->kept_bytes += experts_[static_cast<size_t>(expert)].blob.bytes();
   cache_->changed.notify_all();
+}
+
+bool ExpertStore::fit_in(uint64_t free) {
+  if (!cache_->evicts()) return true;
+  LockGuard guard(cache_->mutex);
+  return cache_->fit_in(free, bytes_ - held_bytes_, bytes_);
+}
+
+bool ExpertStore::make_room(uint64_t bytes) {
+  LockGuard guard(cache_->mutex);
+  return cache_->make_room(bytes);
 }
 
 bool ExpertStore::at_hand(int32_t expert) {
@@ -158,36 +201,51 @@ Status ExpertStore::read_on_host(int32_t expert, uint8_t* room, HostExpert* out)
   return {};
 }
 
-Status ExpertStore::hold(size_t expert, bool borrowed, bool wait) {
+Status ExpertStore::hold(size_t expert, bool borrowed, const ExpertWait& wait) {
   MOE_TRY(make_ready(expert, borrowed, wait));
   Slot& slot = experts_[expert];
-  ++slot.holds;
-  slot.last_use = ++cache_->clock;
+  const uint64_t bytes = slot.blob.bytes();
+  if (slot.newer != nullptr) cache_->take_idle(&slot, bytes);
+  if (slot.holds++ == 0) held_bytes_ += bytes;
   if (borrowed) ++cache_->n_passing;
   return {};
 }
 
+void ExpertStore::let_go(int32_t expert) {
+  Slot& slot = experts_[static_cast<size_t>(expert)];
+  if (--slot.holds == 0) {
+    held_bytes_ -= slot.blob.bytes();
+    cache_->add_idle(&slot, slot.blob.bytes());
+  }
+  cache_->changed.notify_all();
+}
+
 // Who waits holds nothing, so that those whom it waits for can go on.
-Status ExpertStore::make_ready(size_t expert, bool borrowed, bool wait) {
+Status ExpertStore::make_ready(size_t expert, bool borrowed, const ExpertWait& wait) {
   Slot& slot = experts_[expert];
   ExpertCache::Waiter waiter;
   Status status;
   while (slot.state != kReady) {
+    if (wait.cancelled != nullptr && wait.cancelled->load()) {
+      status = Status::error(MOE_ERR_CANCELLED, "cancelled");
+      break;
+    }
     if (slot.state == kComing) {
-      cache_->changed.wait(cache_->mutex);
+      cache_->leave_line(&waiter);  // others need not wait for this
+      cache_->changed.wait_unless(cache_->mutex, wait.cancelled);
       continue;
     }
     const bool turn = !borrowed || cache_->may_take(waiter);
     status = turn ? reserve(&slot) : Status::error(MOE_ERR_BUDGET, "others wait for room");
     if (status.ok()) {
       cache_->leave_line(&waiter);
-      status = bring(expert);
+      status = bring(expert, wait.cancelled);
       if (!status.ok()) break;
       continue;
     }
     const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
-    if (!full || !wait || (turn && cache_->n_passing == 0)) break;
-    cache_->wait_in_line(&waiter);
+    if (!full || !wait.for_room || (turn && cache_->n_passing == 0)) break;
+    cache_->wait_in_line(&waiter, wait.cancelled);
     status = {};
   }
   cache_->leave_line(&waiter);
@@ -198,18 +256,18 @@ Status ExpertStore::reserve(Slot* slot) {
   for (;;) {
     const Status status = slot->blob.reserve(*loader_, *slot->segment);
     const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
-    if (!full || !cache_->evict()) return status;
+    if (!full || cache_->evict() == 0) return status;
   }
 }
 
 // Others go on meanwhile.
-Status ExpertStore::bring(size_t expert) {
+Status ExpertStore::bring(size_t expert, const std::atomic<bool>* cancelled) {
   Slot& slot = experts_[expert];
   slot.state = kComing;
   ++cache_->n_passing;
   const bool check = !slot.checked;
   cache_->mutex.unlock();
-  const Status status = slot.blob.bring(*loader_, *slot.segment, check);
+  const Status status = slot.blob.bring(*loader_, *slot.segment, check, cancelled);
   if (status.ok()) {
     bind_expert(loader_->file.layout(*slot.segment), slot.blob.base(), norm_,
                 &networks_[expert * n_networks_]);
@@ -225,15 +283,6 @@ Status ExpertStore::bring(size_t expert) {
   }
   cache_->changed.notify_all();
   return status;
-}
-
-ExpertStore::Slot* ExpertStore::oldest() {
-  Slot* found = nullptr;
-  for (Slot& slot : experts_) {
-    if (slot.state != kReady || slot.holds > 0) continue;
-    if (found == nullptr || slot.last_use < found->last_use) found = &slot;
-  }
-  return found;
 }
 
 Status ExpertStore::load(size_t expert) {

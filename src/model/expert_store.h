@@ -7,8 +7,6 @@
 
 namespace moe {
 
-class ExpertStore;
-
 /// What the stores of one model share: on a device with memory of its own, which experts leave when
 /// the next one does not fit. In host memory every expert stays.
 class ExpertCache {
@@ -18,40 +16,57 @@ class ExpertCache {
     Waiter* next = nullptr;
     bool in_line = false;
   };
+  /// An expert's place among those that may leave.
+  struct Idle {
+    Idle* older = nullptr;
+    Idle* newer = nullptr;
+  };
 
-  ExpertCache(Device& device, const Allocator& allocator) : device_(device), stores_(allocator) {}
+  explicit ExpertCache(Device& device) : device_(device) { idle_.older = idle_.newer = &idle_; }
   ExpertCache(const ExpertCache&) = delete;
   ExpertCache& operator=(const ExpertCache&) = delete;
 
-  Status add(ExpertStore* store);
   Device& device() const { return device_; }
   bool evicts() const { return !device_.uses_host_memory(); }
   /// Before any expert is acquired: whether not all of them fit, so that none is kept for good.
   void set_scarce(bool scarce) { scarce_ = scarce; }
   bool scarce() const { return scarce_; }
+  /// Before any expert is acquired: there is an expert of so many bytes.
+  void add(uint64_t bytes);
 
   // The caller of all below holds `mutex`.
 
-  /// Frees the expert that nobody holds and that was not used for longest; false when all are held.
-  /// Adds its bytes to `freed` unless null.
-  bool evict(uint64_t* freed = nullptr);
+  /// Frees the expert that nobody holds and that was given back longest ago. Its bytes; 0 when all
+  /// are held.
+  uint64_t evict();
+  /// Frees so many bytes, or as many as there are. False when there are none.
+  bool make_room(uint64_t bytes);
+  /// The expert may leave from now on, after all others; or no longer.
+  void add_idle(Idle* slot, uint64_t bytes);
+  void take_idle(Idle* slot, uint64_t bytes);
+  /// Whether `missing` bytes of a layer's `all` come into memory of which `free` are free, and one
+  /// more expert of the layers that do not stay.
+  bool fit_in(uint64_t free, uint64_t missing, uint64_t all) const;
   /// True when nobody waits for room, or `waiter` is the first who does.
   bool may_take(const Waiter& waiter) const { return first_ == nullptr || first_ == &waiter; }
   /// Waits in line until something may have changed; then look again.
-  void wait_in_line(Waiter* waiter);
+  void wait_in_line(Waiter* waiter, const std::atomic<bool>* cancelled);
   void leave_line(Waiter* waiter);
 
   Mutex mutex;        // of all stores' slots where evicts()
   Condition changed;  // an expert was given back, or came, or did not; the line has moved
-  uint64_t clock = 0;
   int32_t n_passing =
       0;  // experts that are on their way, or borrowed: room that will be free again
+  uint64_t kept_bytes = 0;  // of experts that stay
 
  private:
   Device& device_;
-  Array<ExpertStore*> stores_;
   bool scarce_ = false;
   Waiter* first_ = nullptr;
+  Idle idle_;  // the ends of a ring: newer is the oldest, older the newest
+  uint64_t idle_bytes_ = 0;
+  uint64_t all_bytes_ = 0;  // of all experts, and of the largest
+  uint64_t largest_ = 0;
 };
 
 /// Any thread. A failed acquire leaves the store as it was: the same or another expert can be asked
@@ -70,9 +85,11 @@ class ExpertStore final : public ExpertSource {
   bool all_stay() const override { return !cache_->scarce(); }
   Status acquire(int32_t expert, Expert* out) override;
   void release(int32_t expert) override;
-  Status borrow(int32_t expert, bool wait, Expert* out) override;
+  Status borrow(int32_t expert, const ExpertWait& wait, Expert* out) override;
   void give_back(int32_t expert) override;
   void keep(int32_t expert) override;
+  bool fit_in(uint64_t free) override;
+  bool make_room(uint64_t bytes) override;
   bool at_hand(int32_t expert) override;
   bool on_host(int32_t expert, HostExpert* out) override;
   Status read_on_host(int32_t expert, uint8_t* room, HostExpert* out) override;
@@ -81,11 +98,10 @@ class ExpertStore final : public ExpertSource {
  private:
   friend class ExpertCache;
   enum State : uint8_t { kAbsent, kReady, kComing };
-  struct Slot {
+  struct Slot : ExpertCache::Idle {
     const FileSegment* segment = nullptr;
     Blob blob;
-    uint64_t last_use = 0;  // these two only where experts can leave
-    int32_t holds = 0;
+    int32_t holds = 0;        // only where experts can leave
     int32_t n_reads = 0;      // on the host since it was brought in last
     uint8_t state = kAbsent;  // accessed atomically: kReady after blob and networks
     bool checked = false;     // its bytes were found good once
@@ -96,18 +112,19 @@ class ExpertStore final : public ExpertSource {
   void describe(size_t expert, Expert* out) const;
   Status load(size_t expert);
   // These are for devices from whose memory experts leave; the caller holds cache_->mutex.
-  Status hold(size_t expert, bool borrowed, bool wait);
-  Status make_ready(size_t expert, bool borrowed, bool wait);
+  Status hold(size_t expert, bool borrowed, const ExpertWait& wait);
+  void let_go(int32_t expert);
+  Status make_ready(size_t expert, bool borrowed, const ExpertWait& wait);
   Status reserve(Slot* slot);
-  Status bring(size_t expert);
-  /// The slot of longest ago that nobody holds; null when there is none.
-  Slot* oldest();
+  Status bring(size_t expert, const std::atomic<bool>* cancelled);
 
   const BlobLoader* loader_ = nullptr;
   ExpertCache* cache_ = nullptr;
   Norm norm_;
   int32_t n_sublayers_ = 0;
-  size_t n_networks_ = 1;  // per expert
+  size_t n_networks_ = 1;    // per expert
+  uint64_t bytes_ = 0;       // of all experts
+  uint64_t held_bytes_ = 0;  // of those that somebody holds
   Array<Slot> experts_;
   Array<Ffn> networks_;  // (n_experts, n_networks_)
   Mutex locks_[kLocks];

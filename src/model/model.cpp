@@ -34,7 +34,7 @@ struct Model::Impl {
         allocator(a),
         config(a),
         layers(a),
-        cache(d, a),
+        cache(d),
         stores(a),
         blobs(a) {}
 
@@ -207,10 +207,7 @@ bool Model::make_room(uint64_t bytes) const {
   ExpertCache& cache = impl_->cache;
   if (!cache.evicts()) return false;
   LockGuard guard(cache.mutex);
-  uint64_t freed = 0;
-  while (freed < bytes && cache.evict(&freed)) {
-  }
-  return freed > 0;
+  return cache.make_room(bytes);
 }
 uint64_t Model::next_number() const { return impl_->numbers.fetch_add(1) + 1; }
 Status Model::verify() const { return impl_->verify(); }

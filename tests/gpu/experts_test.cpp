@@ -401,5 +401,73 @@ TEST_F(GpuExperts, ARefusalDoesNotMakeThemTakeTurns) {
   EXPECT_TRUE(gpu.model().experts_stay());
 }
 
+// Whoever took the room of a layer's experts, they stay again when it is there again, and steps are
+// replayed again.
+TEST_F(GpuExperts, TheyStayAgainWhenThereIsRoomAgain) {
+  cuda::CudaOptions o = options(2 * experts_at_.size());
+  const uint64_t slack = 200'000;  // for a recorded step and tables
+  o.memory_limit += slack;
+  GpuMachine gpu(file_.source(), o);
+  const Box<Session> session = gpu.session(small());
+  ASSERT_TRUE(session);
+  EXPECT_TRUE(gpu.model().experts_stay());
+  const size_t taken = 3 * expert_bytes_ + slack;
+  void* memory = nullptr;
+  ASSERT_TRUE(gpu.device().alloc(taken, &memory).ok());
+  int reads = 0;
+  file_.before = [&](uint64_t) { return ++reads, 0; };
+  expect_the_answer(*session);
+  expect_the_answer(*session);
+  EXPECT_GT(reads, static_cast<int>(2 * experts_at_.size()));
+  gpu.device().free(memory, taken);
+  expect_the_answer(*session);
+  reads = 0;
+  expect_the_answer(*session);
+  EXPECT_EQ(reads, 0);
+  GpuMachine roomy(*bytes_);
+  const Box<Session> other = roomy.session(small());
+  ASSERT_TRUE(other);
+  expect_the_answer(*other);
+  const auto calls = [&](Session& s) {
+    const int before = emulator::calls_made();
+    decode(s, steps_);
+    return emulator::calls_made() - before;
+  };
+  EXPECT_EQ(calls(*session), calls(*other));
+}
+
+// What goes to the GPU beside the experts depends on how many are used.
+TEST_F(GpuExperts, OthersAreNotSpokenOf) {
+  size_t sent[2];
+  const int32_t n_experts[] = {16, 128};
+  for (int i = 0; i < 2; ++i) {
+    const auto bytes = build_tiny_kind({"many", [&](ModelConfig& c, TinyOptions& o) {
+                                          c.layers[1].ffn.moe.n_experts = n_experts[i];
+                                          c.layers[1].ffn.sub_norm = true;
+                                          o.weights = FormatId::kTernary2;
+                                          o.act = ActPrecision::kA8;
+                                        }});
+    GpuMachine roomy(*bytes);
+    const Box<Session> any = roomy.session(small());
+    ASSERT_TRUE(any);
+    MemoryAccount account;
+    ASSERT_TRUE(account_memory(roomy.model(), small(), &account).ok());
+    // Room for all of them, but not for a table of all.
+    GpuMachine gpu(*bytes, roomy.model().weight_bytes() + account.device_bytes);
+    const Box<Session> session = gpu.session(small());
+    ASSERT_TRUE(session);
+    EXPECT_FALSE(gpu.model().experts_stay());
+    for (int n = 0; n < 3; ++n) {
+      ASSERT_TRUE(session->rewind(0).ok());
+      const size_t before = emulator::bytes_sent();
+      const Floats found = decode(*session, steps_);
+      sent[i] = emulator::bytes_sent() - before;
+      ASSERT_TRUE(any->rewind(0).ok());
+      EXPECT_EQ(found, decode(*any, steps_));
+    }
+  }
+  EXPECT_LE(sent[1], sent[0] + steps_.size() * 16 * 128);
+}
+
 }  // namespace
 }  // namespace moe

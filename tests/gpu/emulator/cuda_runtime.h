@@ -133,5 +133,7 @@ int calls_made();
 size_t bytes_in_use();
 size_t pinned_bytes();
 int64_t launches();
+/// What was copied to the device, since the start.
+size_t bytes_sent();
 
 }  // namespace emulator

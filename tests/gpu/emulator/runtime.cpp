@@ -137,6 +137,7 @@ struct Runtime {
   bool planned_sticky = false;
   int calls = 0;
   int64_t launches = 0;
+  size_t sent = 0;
 };
 
 Runtime& runtime() {
@@ -294,6 +295,7 @@ size_t pinned_bytes() {
   return sum;
 }
 int64_t launches() { return runtime().launches; }
+size_t bytes_sent() { return runtime().sent; }
 
 }  // namespace emulator
 
@@ -440,6 +442,7 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   BEGIN_CALL();
+  if (kind == cudaMemcpyHostToDevice) runtime().sent += bytes;
   if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {  // taken at once
     std::vector<uint8_t> staged(static_cast<const uint8_t*>(from),
                                 static_cast<const uint8_t*>(from) + bytes);

@@ -1,0 +1,32 @@
+#include "src/base/mutex.h"
+
+#include <time.h>
+
+namespace moe {
+
+Condition::Condition() {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&condition_, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
+void Condition::wait_unless(Mutex& held, const std::atomic<bool>* stop) {
+  if (stop == nullptr) return wait(held);
+  constexpr long kLook = 5'000'000;  // nanoseconds
+  constexpr long kSecond = 1'000'000'000;
+  int error = -1;
+  while (error != 0 && !stop->load()) {
+    timespec until{};
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += kLook;
+    if (until.tv_nsec >= kSecond) {
+      until.tv_nsec -= kSecond;
+      ++until.tv_sec;
+    }
+    error = pthread_cond_timedwait(&condition_, held.native(), &until);
+  }
+}
+
+}  // namespace moe
