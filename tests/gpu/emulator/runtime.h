@@ -1,0 +1,80 @@
+#pragma once
+// What the files of the emulated CUDA runtime share.
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "arena.h"
+#include "cuda_runtime.h"
+
+using Task = std::function<cudaError_t()>;
+
+struct EmulatedGraph {
+  std::vector<Task> tasks;
+};
+struct EmulatedStream {
+  std::deque<Task> queue;
+  uint64_t enqueued = 0;  // tasks ever, and how many of them ran
+  uint64_t ran = 0;
+  EmulatedGraph* capture = nullptr;
+  bool invalid = false;  // the capture
+};
+struct EmulatedEvent {
+  std::chrono::steady_clock::time_point time;
+  EmulatedStream* stream = nullptr;  // where it was recorded, null: nowhere yet
+  uint64_t upto = 0;                 // tasks of that stream which it stands behind
+};
+
+namespace emulator {
+
+struct Runtime {
+  std::recursive_mutex mutex;
+  Arena arena;
+  Machine machine;
+  std::set<EmulatedStream*> streams;
+  std::map<const uint8_t*, size_t> pinned;
+  EmulatedStream default_stream;
+  cudaError_t sticky = cudaSuccess;
+  cudaError_t last = cudaSuccess;
+  int countdown = -1;
+  cudaError_t planned = cudaSuccess;
+  bool planned_sticky = false;
+  int calls = 0;
+  int64_t launches = 0;
+  size_t sent = 0;
+};
+
+Runtime& runtime();
+
+struct Opened {
+  Opened() { runtime().arena.open(); }
+  ~Opened() { runtime().arena.close(); }
+};
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+/// What cudaGetLastError() is to tell.
+cudaError_t remember(cudaError_t error);
+/// What every call that can fail begins with.
+cudaError_t begin_call();
+
+#define BEGIN_CALL()                                                              \
+  const emulator::Lock lock(emulator::runtime().mutex);                           \
+  if (const cudaError_t begin_error = emulator::remember(emulator::begin_call()); \
+      begin_error != cudaSuccess)                                                 \
+  return begin_error
+
+cudaError_t enqueue(EmulatedStream* stream, Task task);
+/// Runs what is in the stream, of all tasks ever the first `upto`.
+cudaError_t drain(EmulatedStream* stream, uint64_t upto = UINT64_MAX);
+cudaError_t drain_all();
+/// Runs what an event stood behind when it was recorded, and no more: what forgets to wait for
+/// another stream is found out.
+cudaError_t drain_until(EmulatedStream* stream, uint64_t upto);
+
+}  // namespace emulator
