@@ -29,11 +29,21 @@ function(moe_vectorise)
     COMPILE_OPTIONS "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release,RelWithDebInfo>>:-O3;-fno-trapping-math>")
 endfunction()
 
+# moe_together(files...): files of this folder's library that are compiled as one, because reading
+# what they include takes most of the time. No two may define the same name.
+function(moe_together)
+  list(GET ARGN 0 first)
+  string(MAKE_C_IDENTIFIER ${first} group)
+  set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${group})
+endfunction()
+
 # moe_add_convert_library(name files...): the object library moe_convert_<name>, part of
 # libmoe_convert; exceptions and RTTI are allowed. Nothing where the converter is switched off.
 function(moe_add_convert_library name)
   if(MOE_CONVERT)
     moe_objects(moe_convert_${name} ${ARGN})
+    set_target_properties(moe_convert_${name} PROPERTIES
+      UNITY_BUILD ${MOE_UNITY} UNITY_BUILD_MODE GROUP)
     set_property(GLOBAL APPEND PROPERTY MOE_CONVERT_OBJECTS $<TARGET_OBJECTS:moe_convert_${name}>)
   endif()
 endfunction()
