@@ -53,8 +53,9 @@ struct LinearArgs {
   int64_t tile_begin = 0;
   int64_t tile_end = 0;
   /// Another product of the same input, over the same range of a matrix of the same format,
-  /// shape and kind of scales whose tiles alternate with those of `weight` in memory; null: none.
-  /// Tile by tile with it, memory is read in one go; alone, each would skip what the other reads.
+  /// shape, kind and group of scales whose tiles alternate with those of `weight` in memory; null:
+  /// none. Tile by tile with it, memory is read in one go; alone, each would skip what the other
+  /// reads.
   const LinearArgs* twin = nullptr;
 };
 

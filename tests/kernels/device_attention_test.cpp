@@ -35,6 +35,8 @@ const Shape kShapes[] = {
     {"qk norm per head, sinks", 4, 2, 40, 0, RopeKind::kHalf, 40, QkNorm::kHead, true},
     {"qk norm whole, window 1", 3, 3, 16, 1, RopeKind::kInterleaved, 6, QkNorm::kWhole},
     {"int8 cache", 4, 2, 24, 70, RopeKind::kHalf, 24, QkNorm::kHead, true, KvType::kInt8},
+    {"a head for each thread", 12, 6, 16, 0, RopeKind::kHalf, 16, QkNorm::kHead, true,
+     KvType::kInt8},
 };
 
 // One session's cache with its memory.

@@ -111,35 +111,48 @@ TEST(Linear, TilesAndPanels) {
 }
 
 // Two products over the same tiles of one input are what each is alone.
+void expect_twins(LinearShape shape, std::mt19937& rng) {
+  const int32_t n = shape.n;
+  const LinearProblem gate(shape, rng);
+  shape.bias = true;
+  const LinearProblem up(shape, rng);
+  const AlignedBytes scratch(linear_input_bytes(n, shape.cols));
+  const LinearInput input =
+      make_linear_input(shape.act, gate.x(), shape.cols, n, shape.cols, nullptr, scratch.data());
+  for (const CpuKernels* kernels : runnable()) {
+    if (shape.act != ActPrecision::kF32) kernels->quantise_rows(input, 0, n);
+    std::vector<float> want[2], got[2];
+    for (std::vector<float>* y : {&want[0], &want[1], &got[0], &got[1]}) {
+      y->assign(static_cast<size_t>(shape.rows * n), -7.0f);
+    }
+    LinearArgs alone[] = {gate.args(input, want[0].data()), up.args(input, want[1].data())};
+    LinearArgs twins[] = {gate.args(input, got[0].data()), up.args(input, got[1].data())};
+    twins[0].twin = &twins[1];
+    for (int i = 0; i < 2; ++i) {
+      alone[i].tile_begin = twins[i].tile_begin = 1;
+      kernels->linear(alone[i]);
+    }
+    kernels->linear(twins[0]);
+    ASSERT_TRUE(same_bits(got[0].data(), want[0])) << describe(shape, *kernels);
+    ASSERT_TRUE(same_bits(got[1].data(), want[1])) << describe(shape, *kernels);
+  }
+}
+
 TEST(Linear, TwinsAreWhatEachIsAlone) {
   std::mt19937 rng(20);
   for (const Kind& k : all_kinds()) {
     for (const int32_t n : {1, 3, 8, 9, 33}) {
-      LinearShape shape = shape_of(k, 150, 300, n);
-      const LinearProblem gate(shape, rng);
-      shape.bias = true;
-      const LinearProblem up(shape, rng);
-      const AlignedBytes scratch(linear_input_bytes(n, 300));
-      const LinearInput input =
-          make_linear_input(k.act, gate.x(), 300, n, 300, nullptr, scratch.data());
-      for (const CpuKernels* kernels : runnable()) {
-        if (k.act != ActPrecision::kF32) kernels->quantise_rows(input, 0, n);
-        std::vector<float> want[2], got[2];
-        for (std::vector<float>* y : {&want[0], &want[1], &got[0], &got[1]}) {
-          y->assign(static_cast<size_t>(150 * n), -7.0f);
-        }
-        LinearArgs alone[] = {gate.args(input, want[0].data()), up.args(input, want[1].data())};
-        LinearArgs twins[] = {gate.args(input, got[0].data()), up.args(input, got[1].data())};
-        twins[0].twin = &twins[1];
-        for (int i = 0; i < 2; ++i) {
-          alone[i].tile_begin = twins[i].tile_begin = 1;
-          kernels->linear(alone[i]);
-        }
-        kernels->linear(twins[0]);
-        ASSERT_TRUE(same_bits(got[0].data(), want[0])) << describe(shape, *kernels);
-        ASSERT_TRUE(same_bits(got[1].data(), want[1])) << describe(shape, *kernels);
-      }
+      expect_twins(shape_of(k, 150, 300, n), rng);
+      if (HasFatalFailure()) return;
     }
+  }
+}
+
+// So many rows of so many inputs that they come in two chunks.
+TEST(Linear, TwinsInChunks) {
+  std::mt19937 rng(21);
+  for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
+    expect_twins({FormatId::kTernary2, ScaleKind::kRow, 0, act, 48, 8000, 140}, rng);
   }
 }
 

@@ -42,8 +42,8 @@ struct Groups {
   }
 };
 
-/// AVX-512 is faster with few rows, and with eight, its whole group: weights that come from memory
-/// cost AMX a detour through a panel, whatever the number of rows.
+/// AVX-512 is faster with few rows, and with eight, its whole group, when weights come from memory:
+/// AMX pays for loading and decoding them as for sixteen.
 bool on_tiles(const LinearInput& in) {
   return in.n_rows > kFewRows && in.n_rows != Isa::kMaxTokens && in.act != ActPrecision::kF32;
 }
