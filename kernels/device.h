@@ -162,10 +162,11 @@ class ExpertSource {
   virtual void give_back(int32_t expert) { release(expert); }
   /// What was borrowed stays from now on, as if it had been acquired.
   virtual void keep(int32_t) {}
-  /// Whether all experts could be borrowed and kept now, where the device has `free` bytes left,
-  /// and those that go on to take turns have room to.
-  virtual bool fit_in(uint64_t free) {
+  /// Whether all experts could be borrowed and kept now, with `more` bytes beside them, where the
+  /// device has `free` bytes left, and those that go on to take turns have room to.
+  virtual bool fit_in(uint64_t free, uint64_t more) {
     (void)free;
+    (void)more;
     return true;
   }
   /// Has experts leave that nobody uses. False when none did.

@@ -79,6 +79,11 @@ bool CublasLt::give_back() {
   return true;
 }
 
+uint64_t CublasLt::bytes() {
+  LockGuard guard(mutex_);
+  return scratch_ != nullptr ? scratch_bytes_ : 0;
+}
+
 // The library, its scratch and the event are there.
 bool CublasLt::ready() {
   if (off_) return false;

@@ -24,6 +24,7 @@ class CublasLt final : public ProductLibrary, public SpareMemory {
   cudaError_t multiply(cudaStream_t stream, int32_t n_rows, const MatmulInput& in,
                        const MatmulOut& out, bool always, bool* done) override;
   bool give_back() override;
+  uint64_t bytes() override;
 
  private:
   static constexpr size_t kPlans = 16;

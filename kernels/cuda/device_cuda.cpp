@@ -192,7 +192,11 @@ bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows
   const Status status = open_arena(memory_, kGraphArenaBytes, &graph.arena);
   graph.refused =
       !status.ok() || cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeRelaxed) != cudaSuccess;
-  if (!graph.refused) s.capturing = &graph;
+  if (graph.refused) {
+    close_arena(&graph.arena);
+  } else {
+    s.capturing = &graph;
+  }
   return true;
 }
 

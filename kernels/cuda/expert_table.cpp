@@ -116,8 +116,7 @@ Status ExpertTables::entry(const ExpertSource& source, int32_t n_experts, LayerT
 bool ExpertTables::fits(ExpertSource& source, LayerTable* table) {
   if (table->unlike) return false;
   if (table->n_to_wait > 0 && --table->n_to_wait > 0) return false;
-  const uint64_t free = device_.free_bytes();
-  return table->bytes <= free && source.fit_in(free - table->bytes);
+  return source.fit_in(device_.free_bytes(), table->bytes);
 }
 
 Status ExpertTables::borrow_all(Build& build) {
@@ -141,6 +140,11 @@ Status ExpertTables::copy_table(Build& build) {
   TableImage image(allocator_);
   MOE_TRY(image.fill(build.experts, table.n_networks));
   table.bytes = image.size();
+  // How large it is was not known before.
+  if (!build.source.fit_in(device_.free_bytes(), table.bytes)) {
+    return Status::error(MOE_ERR_BUDGET, "GPU memory: no room for a table of %zu bytes",
+                         table.bytes);
+  }
   Status status = device_.alloc(table.bytes, &table.memory);
   if (out_of_room(status) && build.source.make_room(table.bytes)) {
     status = device_.alloc(table.bytes, &table.memory);

@@ -1,5 +1,7 @@
 #include "kernels/cuda/memory.h"
 
+#include <algorithm>
+
 namespace moe::cuda {
 namespace {
 
@@ -16,9 +18,10 @@ Status GpuMemory::alloc(size_t bytes, void** out) {
 }
 
 uint64_t GpuMemory::free_bytes() {
+  const uint64_t spare = spare_ != nullptr ? spare_->bytes() : 0;
   LockGuard guard(mutex_);
-  uint64_t used = taken_;
-  for (size_t i = 0; i < n_kept_; ++i) used -= kept_[i].bytes;
+  uint64_t used = taken_ - std::min(taken_, spare);
+  for (size_t i = 0; i < n_kept_; ++i) used -= std::min<uint64_t>(used, kept_[i].bytes);
   return used < limit_ ? limit_ - used : 0;
 }
 

@@ -17,6 +17,8 @@ class SpareMemory {
  public:
   /// Frees it for others. False when there is none.
   virtual bool give_back() = 0;
+  /// How much that would be.
+  virtual uint64_t bytes() = 0;
 
  protected:
   ~SpareMemory() = default;
@@ -32,7 +34,7 @@ class GpuMemory {
 
   void set_limit(uint64_t bytes) { limit_ = bytes; }
   uint64_t limit() const { return limit_; }
-  /// What is left below the limit.
+  /// What is left below the limit, or would be once the spare memory is given back.
   uint64_t free_bytes();
   /// Who is asked to make room before alloc() fails; null: nobody.
   void set_spare(SpareMemory* spare) { spare_ = spare; }

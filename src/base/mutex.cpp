@@ -16,8 +16,9 @@ void Condition::wait_unless(Mutex& held, const std::atomic<bool>* stop) {
   if (stop == nullptr) return wait(held);
   constexpr long kLook = 5'000'000;  // nanoseconds
   constexpr long kSecond = 1'000'000'000;
-  int error = -1;
-  while (error != 0 && !stop->load()) {
+  // A wait that timed out no longer hears of what is notified before it has the mutex again.
+  const uint32_t before = n_notified_.load(std::memory_order_relaxed);
+  while (n_notified_.load(std::memory_order_relaxed) == before && !stop->load()) {
     timespec until{};
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += kLook;
@@ -25,7 +26,7 @@ void Condition::wait_unless(Mutex& held, const std::atomic<bool>* stop) {
       until.tv_nsec -= kSecond;
       ++until.tv_sec;
     }
-    error = pthread_cond_timedwait(&condition_, held.native(), &until);
+    (void)pthread_cond_timedwait(&condition_, held.native(), &until);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cstdint>
 
 namespace moe {
 
@@ -41,12 +42,16 @@ class Condition {
   ~Condition() { pthread_cond_destroy(&condition_); }
   void wait(Mutex& held) { pthread_cond_wait(&condition_, held.native()); }
   /// The same, but ends soon after `stop` is set, which nobody need tell of: signal handlers may
-  /// set it. Null never is.
+  /// set it. Null never is. Whoever notifies must hold the mutex.
   void wait_unless(Mutex& held, const std::atomic<bool>* stop);
-  void notify_all() { pthread_cond_broadcast(&condition_); }
+  void notify_all() {
+    n_notified_.fetch_add(1, std::memory_order_relaxed);
+    pthread_cond_broadcast(&condition_);
+  }
 
  private:
   pthread_cond_t condition_;
+  std::atomic<uint32_t> n_notified_{0};
 };
 
 }  // namespace moe

@@ -152,10 +152,10 @@ void ExpertStore::keep(int32_t expert) {
   cache_->changed.notify_all();
 }
 
-bool ExpertStore::fit_in(uint64_t free) {
+bool ExpertStore::fit_in(uint64_t free, uint64_t more) {
   if (!cache_->evicts()) return true;
   LockGuard guard(cache_->mutex);
-  return cache_->fit_in(free, bytes_ - held_bytes_, bytes_);
+  return cache_->fit_in(free, bytes_ - held_bytes_ + more, bytes_);
 }
 
 bool ExpertStore::make_room(uint64_t bytes) {

@@ -88,7 +88,7 @@ class ExpertStore final : public ExpertSource {
   Status borrow(int32_t expert, const ExpertWait& wait, Expert* out) override;
   void give_back(int32_t expert) override;
   void keep(int32_t expert) override;
-  bool fit_in(uint64_t free) override;
+  bool fit_in(uint64_t free, uint64_t more) override;
   bool make_room(uint64_t bytes) override;
   bool at_hand(int32_t expert) override;
   bool on_host(int32_t expert, HostExpert* out) override;

@@ -166,15 +166,16 @@ TEST_F(ExpertRoom, TheOneNotUsedForLongestLeaves) {
 TEST_F(ExpertRoom, WhetherAllFitIsKnownBeforehand) {
   open(4);
   const uint64_t all = static_cast<uint64_t>(n_experts_) * size_;
-  EXPECT_TRUE(store_->fit_in(all));
-  EXPECT_FALSE(store_->fit_in(all - 1));
+  EXPECT_TRUE(store_->fit_in(all, 0));
+  EXPECT_FALSE(store_->fit_in(all - 1, 0));
   for (const int32_t e : {0, 1, 2}) borrow(e);
   store_->give_back(1);
-  EXPECT_TRUE(store_->fit_in(all - 3 * size_));
-  EXPECT_FALSE(store_->fit_in(all - 3 * size_ - 1));
+  EXPECT_TRUE(store_->fit_in(all - 3 * size_, 0));
+  EXPECT_FALSE(store_->fit_in(all - 3 * size_ - 1, 0));
   cache_->add(size_);  // one of another layer, which needs room for its turn
-  EXPECT_FALSE(store_->fit_in(all - 3 * size_));
-  EXPECT_TRUE(store_->fit_in(all - 2 * size_));
+  EXPECT_FALSE(store_->fit_in(all - 3 * size_, 0));
+  EXPECT_TRUE(store_->fit_in(all - 2 * size_, 0));
+  EXPECT_FALSE(store_->fit_in(all - 2 * size_, 1));  // with a table
   store_->give_back(0);
   store_->give_back(2);
 }
