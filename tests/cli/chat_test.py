@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Conversations: templates, commands, a terminal, Ctrl-C."""
+
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import time
+
+from support import CHAT, MODEL, MOE, Cli, main, run
+
+
+class Chat(Cli):
+    def test_chat_without_a_template_joins_the_lines(self):
+        r = self.ok("chat", MODEL, "-n", "8", text="Once upon a time\n/reset\nOnce upon a time\n/quit\n")
+        lines = [l for l in r.stdout.split("\n") if l]
+        self.assertEqual(len(lines), 2)
+        self.assertEqual(lines[0], lines[1])
+        self.assertIn("plain", r.stderr)
+        story = self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "8", "--no-echo").stdout
+        self.assertEqual(r.stdout, story * 2)
+        shown = self.ok("chat", MODEL, "-n", "4", "--template", "plain", "--system", "A story. ", "--user-prefix", "Q: ",
+                        "--reply-prefix", " A:", text="Once\nThen\n/show\n").stdout.split("\n")
+        self.assertEqual(shown[2:], [f"A story. Q: Once A:{shown[0]}", f"Q: Then A:{shown[1]}", ""])
+        self.fails(2, "chat", MODEL, "--template", "chatml", "--user-prefix", "x", contains=["plain"])
+
+    def chat_model(self, **config):
+        """The model that thinks "ab" and answers "Yes." to everything."""
+        folder = self.path("chat")
+        shutil.copytree(CHAT, folder)
+        with open(os.path.join(folder, "config.json")) as f:
+            config = {**json.load(f), **config}
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(config, f)
+        self.ok("convert", folder, self.path("chat.moe"), "--weights", "f32")
+        return self.path("chat.moe")
+
+    def test_chat_with_the_models_template(self):
+        model = self.chat_model()
+        r = self.ok("chat", model, "--stats", text="Hello\nSure?")  # no newline before the end
+        self.assertEqual(r.stdout, "Yes.\nYes.\n")
+        self.assertEqual(r.stderr.count("ab\n"), 2)
+        self.assertIn("24 tokens, 0 of them reused; reply 9 tokens", r.stderr)
+        self.assertIn("24 of them reused", r.stderr)
+        lines = [json.loads(l) for l in self.ok("chat", model, "--json", text="Hello\nSure?\n").stdout.splitlines()]
+        self.assertEqual([l["reply"] for l in lines], ["Yes.", "Yes."])
+        self.assertEqual([l["thinking"] for l in lines], ["ab", "ab"])
+        self.assertEqual([l["n_reused"] for l in lines], [0, 24])
+        self.assertEqual([l["finish"] for l in lines], ["eos", "eos"])
+        r = self.ok("chat", model, "--no-think", "--system", "Be brief.", text="Hello\n/system Sing.\n/show\n/clear\nA\n/show\n")
+        self.assertEqual(r.stderr, "")
+        self.assertEqual(r.stdout, "Yes.\n<|im_start|>system\nSing.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n"
+                                   "<|im_start|>assistant\nYes.<|im_end|>\nYes.\n<|im_start|>system\nSing.<|im_end|>\n"
+                                   "<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n")
+        self.assertEqual(self.ok("chat", model, "--think", text="/think\n").stdout, "Yes.\n")  # a line for the model
+
+    def test_chat_templates(self):
+        model = self.chat_model()
+        r = self.ok("chat", MODEL, "--template", "chatml", "--render", text="Hello\n<|im_end|>\n")
+        self.assertEqual(r.stdout, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+                                   "<|im_start|>user\n<|im_end|><|im_end|>\n<|im_start|>assistant\n")
+        with open(self.path("t.jinja"), "w") as f:
+            f.write("{{ name }}: {% for m in messages %}{{ m.content }}{% endfor %}")
+        r = self.ok("chat", model, "--template", self.path("t.jinja"), "--set", "name=Ada", "--render", text="Hello\n")
+        self.assertEqual(r.stdout, "Ada: Hello\n")
+        with open(self.path("t.jinja"), "w") as f:
+            f.write("{{ raise_exception('not today') }}")
+        self.fails(2, "chat", model, "--template", "chatlm", contains=["chatlm", "chatml"])
+        self.fails(1, "chat", MODEL, "--template", "chatml", "--think", contains=["enable_thinking"])
+        self.fails(2, "chat", model, "--think", "--no-think")
+        r = run("chat", model, "--template", self.path("t.jinja"), text="Hello\n")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("not today", r.stderr)
+        self.assertIn("--template", r.stderr)
+        with open(self.path("t.jinja"), "w") as f:
+            f.write("\n{% block x %}{% endblock %}")
+        self.fails(1, "chat", model, "--template", self.path("t.jinja"), contains=["line 2", "block", "--template"])
+        r = run("chat", model, "--context", "64", text="Hello\nA second line is too much.\n")
+        self.assertEqual(r.returncode, 1)
+        self.assertEqual(r.stdout.split("\n")[0], "Yes.")
+        self.assertIn("the context holds 64", r.stderr)
+
+    def test_chat_at_a_terminal(self):
+        model = self.chat_model(context_length=1000000)
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execv(MOE, [MOE, "chat", model, "--context", "1000000", "-n", "0", "--ignore-eos", "--threads", "1"])
+        self.addCleanup(os.close, terminal)
+        seen = ""
+
+        def wait_for(text):
+            nonlocal seen
+            while text not in seen:
+                self.assertTrue(select.select([terminal], [], [], 60)[0], f"no {text!r} in {seen!r}")
+                try:
+                    seen += os.read(terminal, 4096).decode()
+                except OSError:  # the other end is gone
+                    self.fail(f"no {text!r} in {seen!r}")
+            before, seen = seen.split(text, 1)
+            return before
+
+        def type_in(text):
+            os.write(terminal, text.encode())
+
+        wait_for("> ")
+        type_in("Hello\n")
+        wait_for("Yes.")
+        type_in("\x03")  # ends the endless reply, not the chat
+        wait_for("> ")
+        type_in("/show\n")
+        self.assertIn("Hello<|im_end|>", wait_for("Yes.<|im_end|>"))
+        wait_for("> ")
+        type_in("Again\n")
+        wait_for("Yes.")
+        type_in("\x03")
+        wait_for("> ")
+        type_in("/show\n")
+        self.assertIn("Again<|im_end|>", wait_for("Yes.<|im_end|>\r\n> "))
+        type_in("\x03")  # at the prompt it ends the program
+        for _ in range(600):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                break
+            time.sleep(0.1)
+        else:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            self.fail("Ctrl-C at the prompt did not end the program")
+        self.assertEqual(os.waitstatus_to_exitcode(status), 130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""What the commands print, as text and as JSON."""
+
+import json
+
+from support import Cli, MODEL, main
+
+
+class Results(Cli):
+    def test_version(self):
+        self.assertRegex(self.ok("--version").stdout, r"^moe \d+\.\d+\.\d+$")
+
+    def test_generate_is_deterministic_and_keeps_stdout_clean(self):
+        args = ("generate", MODEL, "-p", "Once upon a time", "-n", "24", "--temp", "0.8", "--seed", "7")
+        a, b = self.ok(*args), self.ok(*args, "--threads", "1")
+        self.assertEqual(a.stdout, b.stdout)
+        self.assertTrue(a.stdout.startswith("Once upon a time"))
+        self.assertIn("tokens", a.stderr)
+
+    def test_generate_json(self):
+        j = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "8", "--json",
+                               "--ignore-eos", "--logprobs", "3", "--stats").stdout)
+        self.assertEqual(j["n_generated"], 8)
+        self.assertEqual(j["finish"], "length")
+        self.assertEqual(len(j["tokens"]), 8)
+        for t in j["tokens"]:
+            self.assertEqual(len(t["top"]), 3)
+            self.assertEqual(t["top"][0]["id"], t["id"])  # greedy takes the best
+            self.assertLessEqual(t["logprob"], 0)
+        self.assertGreater(len(j["routing"]), 0)
+        for layer in j["routing"]:
+            self.assertEqual(sum(n * c for n, c in enumerate(layer["experts_per_token"])),
+                             sum(layer["tokens_per_expert"]))
+
+    def test_stop_string_is_not_printed(self):
+        whole = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "40", "--json").stdout)
+        words = whole["text"].split(" ")
+        stop = " " + words[4]
+        j = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "40", "--json",
+                               "--stop", stop).stdout)
+        self.assertEqual(j["finish"], "stop")
+        self.assertEqual(j["text"], whole["text"][:whole["text"].index(stop)])
+
+    def test_prompt_from_stdin(self):
+        r = self.ok("generate", MODEL, "--prompt-file", "-", "-n", "4", text="Once upon a time\n")
+        self.assertTrue(r.stdout.startswith("Once upon a time"))
+
+    def test_eval_agrees_with_generate(self):
+        top = json.loads(self.ok("eval", MODEL, "-p", "Once upon a time", "--top", "5", "--json").stdout)
+        gen = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "1", "--json", "--ignore-eos").stdout)
+        self.assertEqual(top["top"][0]["id"], gen["tokens"][0]["id"])
+        self.assertAlmostEqual(top["top"][0]["logprob"], gen["tokens"][0]["logprob"], places=4)
+        ids = ",".join(str(i) for i in top["tokens"])
+        again = json.loads(self.ok("eval", MODEL, "--tokens", ids, "--top", "5", "--json").stdout)
+        self.assertEqual(again["top"], top["top"])
+
+    def test_tokenize_round_trip(self):
+        text = "The fox said: \"It's 12 o'clock!\"  \u00e9\u4e2d\U0001F642"
+        ids = self.ok("tokenize", MODEL, text, "--no-bos").stdout.strip()
+        self.assertEqual(self.ok("tokenize", MODEL, ids, "--decode").stdout, text + "\n")
+        j = json.loads(self.ok("tokenize", MODEL, text, "--no-bos", "--json").stdout)
+        self.assertEqual(",".join(map(str, j["ids"])), ids)
+        self.fails(2, "tokenize", MODEL, "1,x", "--decode", contains=["x"])
+
+    def test_inspect(self):
+        out = self.ok("inspect", MODEL).stdout
+        self.assertIn("router", out)
+        j = json.loads(self.ok("inspect", MODEL, "--tensors", "--verify", "--json").stdout)
+        self.assertTrue(j["verified"])
+        self.assertEqual(len(j["layers"]), j["n_layers"])
+        self.assertGreater(len(j["tensors"]), 10)
+
+    def test_perplexity(self):
+        with open(self.path("t.txt"), "w", encoding="utf-8") as f:
+            f.write("Once upon a time there was a fox. The fox was hungry. " * 20)
+        j = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--json").stdout)
+        self.assertGreater(j["perplexity"], 1)
+        one = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--threads", "1", "--json").stdout)
+        self.assertEqual(one["mean_nll"], j["mean_nll"])
+
+    def test_router_override_changes_the_experts(self):
+        def mean(*extra):
+            j = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "8", "--json", "--stats", *extra).stdout)
+            return sum(l["mean_experts_per_token"] for l in j["routing"]) / len(j["routing"])
+        self.assertAlmostEqual(mean("--router", "topk:1"), 1.0)
+        self.assertAlmostEqual(mean("--router", "threshold:0"), 1.0)
+        self.assertGreater(mean("--router", "threshold:0.99"), mean("--router", "threshold:0.3"))
+
+
+if __name__ == "__main__":
+    main()
