@@ -68,6 +68,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
 void add_session_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--context", o.context, "Positions the KV cache holds (default: the model's)")
       ->check(CLI::Range(1, 1 << 30));
+  app.add_option("--chunk", o.chunk, "Tokens of a prompt evaluated at once (default 256)")
+      ->check(CLI::Range(1, 4096));
   app.add_option("--kv", o.kv, "KV cache type: f16 or int8")
       ->check(CLI::IsMember({"f16", "int8"}))
       ->capture_default_str();
@@ -98,6 +100,7 @@ moe_session_params session_params(const ModelOptions& o) {
   moe_session_params p{};
   p.struct_size = sizeof p;
   p.context = o.context;
+  p.chunk = o.chunk;
   p.kv = o.kv == "int8" ? MOE_KV_INT8 : MOE_KV_F16;
   return p;
 }

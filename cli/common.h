@@ -54,6 +54,7 @@ struct ModelOptions {
   std::string memory;         // "2G"
   bool map = false;
   int context = 0;
+  int chunk = 0;
   std::string kv = "f16";
   std::string router;
   bool json = false;
@@ -62,7 +63,7 @@ struct ModelOptions {
 
 /// Adds the machine options (threads, isa ...) and, when `with_path`, the MODEL argument.
 void add_model_options(CLI::App& app, ModelOptions& o, bool with_path = true);
-/// Adds --context, --kv and --router.
+/// Adds --context, --chunk, --kv and --router.
 void add_session_options(CLI::App& app, ModelOptions& o);
 
 Env open_env(const ModelOptions& o);

@@ -78,6 +78,17 @@ class Results(Cli):
         one = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--threads", "1", "--json").stdout)
         self.assertEqual(one["mean_nll"], j["mean_nll"])
 
+    def test_chunk_changes_memory_and_no_result(self):
+        for args in (("generate", "-n", "4", "-p", "Once upon a time"), ("eval", "-p", "Once upon a time")):
+            default, one = (json.loads(self.ok(args[0], MODEL, *args[1:], "--json", *more).stdout) for more in ((), ("--chunk", "1")))
+            key = "text" if args[0] == "generate" else "top"
+            self.assertEqual(default[key], one[key])
+        small, large = (json.loads(self.ok("inspect", MODEL, "--json", "--chunk", n).stdout)["memory"] for n in ("16", "512"))
+        self.assertLess(small["activations"], large["activations"])
+        for command in ("generate", "chat", "eval", "perplexity", "bench"):
+            self.assertIn("--chunk", self.ok(command, "--help").stdout)
+        self.fails(2, "eval", MODEL, "--tokens", "1", "--chunk", "5000", contains=["--chunk"])
+
     def test_router_override_changes_the_experts(self):
         def mean(*extra):
             j = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "8", "--json", "--stats", *extra).stdout)
