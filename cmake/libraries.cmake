@@ -2,12 +2,18 @@
 get_property(core GLOBAL PROPERTY MOE_CORE_OBJECTS)
 get_property(convert GLOBAL PROPERTY MOE_CONVERT_OBJECTS)
 
+# moe_installed(target [rpath]): what is installed has its RUNPATH from the beginning. CMake would pad
+# one that it changes on installation with ":", and an empty element means the current directory.
+function(moe_installed target)
+  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${ARGN}")
+endfunction()
+
 # moe_shared(target objects...): exports what is MOE_API and named moe_*, and nothing else
 function(moe_shared target)
   add_library(${target} SHARED ${ARGN} ${CMAKE_SOURCE_DIR}/cmake/exports.map)
   set_target_properties(${target} PROPERTIES
     LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map INSTALL_RPATH "$ORIGIN")
+    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map)
   target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map
     -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed -Wl,-z,relro,-z,now)
   if(NOT MOE_SANITIZE)  # a sanitizer's functions come with the program
@@ -17,8 +23,8 @@ function(moe_shared target)
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endfunction()
 
-include(GNUInstallDirs)
 moe_shared(moe ${core})
+moe_installed(moe)
 target_link_libraries(moe PRIVATE moe_dep_core)
 
 # The core with all its symbols, for the converter and the tests.
@@ -30,6 +36,7 @@ target_include_directories(moe_core SYSTEM PUBLIC ${MOE_GENERATED_DIR})
 
 if(MOE_CONVERT AND convert)
   moe_shared(moe_convert ${convert})
+  moe_installed(moe_convert "$ORIGIN")
   target_link_libraries(moe_convert PUBLIC moe PRIVATE $<BUILD_INTERFACE:moe_core>)
 endif()
 

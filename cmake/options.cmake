@@ -32,6 +32,10 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+include(GNUInstallDirs)
+if(NOT CMAKE_CROSSCOMPILING)  # the paths of a dependency here mean nothing elsewhere
+  set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+endif()
 
 # Results must not depend on what the compiler fuses, so no a * b + c becomes one instruction.
 add_compile_options(-ffp-contract=off -Wall -Wextra -Wshadow)

@@ -8,37 +8,37 @@
 
 #include "kernels/cpu/device_cpu.h"
 #include "kernels/cuda/module.h"
+#include "src/code_folder.h"
 
 namespace moe {
 namespace {
 
-void say_why(char* reason, size_t n) {
-  const char* error = dlerror();
-  std::snprintf(reason, n, "%s", error != nullptr ? error : kModuleFile);
+constexpr char kInstalled[] = MOE_MODULE_FOLDER;  // or empty
+constexpr char kCannot[] = "the CUDA module cannot be loaded";
+
+// Opens `folder`/libmoe_cuda.so by its absolute path. False where there is no such file.
+bool found_in(const char* folder, void** module) {
+  char path[4096 + sizeof kModuleFile];
+  std::snprintf(path, sizeof path, "%s/%s", folder, kModuleFile);
+  if (access(path, F_OK) != 0) return false;
+  *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  return true;
 }
 
-// The module beside this library, or wherever the loader looks. It stays loaded: CUDA cannot be
-// unloaded safely.
-void* load_module(char* reason, size_t n) {
-  Dl_info self;
-  char path[4096];
-  if (dladdr(reinterpret_cast<const void*>(&load_module), &self) != 0 &&
-      self.dli_fname != nullptr) {
-    const char* slash = std::strrchr(self.dli_fname, '/');
-    const int folder = slash != nullptr ? static_cast<int>(slash - self.dli_fname) : 0;
-    const int length = std::snprintf(path, sizeof path, "%.*s%s%s", folder, self.dli_fname,
-                                     slash != nullptr ? "/" : "./", kModuleFile);
-    if (length > 0 && static_cast<size_t>(length) < sizeof path) {
-      if (void* module = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return module;
-      if (access(path, F_OK) == 0) {  // there, but of no use: that is what to tell
-        say_why(reason, n);
-        return nullptr;
-      }
-    }
+// The module beside this library, or else the installed one. Never by its name alone: the loader
+// would look in folders that others may write to. It stays loaded: CUDA cannot be unloaded safely.
+Result<void*> load_module() {
+  char beside[4096];
+  void* module = nullptr;
+  if (!(code_folder(beside, sizeof beside) && found_in(beside, &module)) &&
+      !(kInstalled[0] != '\0' && found_in(kInstalled, &module))) {
+    const char* other = std::strcmp(beside, kInstalled) != 0 ? kInstalled : "";
+    return Status::error(MOE_ERR_DEVICE, "%s: no %s in %s%s%s", kCannot, kModuleFile, beside,
+                         beside[0] != '\0' && other[0] != '\0' ? " or " : "", other);
   }
-  void* module = dlopen(kModuleFile, RTLD_NOW | RTLD_LOCAL);
-  if (module == nullptr) say_why(reason, n);
-  return module;
+  if (module != nullptr) return module;
+  const char* reason = dlerror();
+  return Status::error(MOE_ERR_DEVICE, "%s: %s", kCannot, reason != nullptr ? reason : kModuleFile);
 }
 
 // "cuda" or "cuda:N".
@@ -62,11 +62,7 @@ OpenDevice::~OpenDevice() {
 }
 
 Status OpenDevice::open_cuda(int32_t index, uint64_t limit, const Allocator& allocator) {
-  char reason[256];
-  void* handle = load_module(reason, sizeof reason);
-  if (handle == nullptr) {
-    return Status::error(MOE_ERR_DEVICE, "the CUDA module cannot be loaded: %s", reason);
-  }
+  MOE_ASSIGN(void* handle, load_module());
   using Entry = const CudaModule* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, kModuleSymbol));
   const CudaModule* module = entry != nullptr ? entry() : nullptr;

@@ -1,26 +1,33 @@
 #!/usr/bin/env python3
 """The command moe on the CUDA device, by way of the emulator.
 
-Usage: cli_test.py MOE MODEL FOLDER_OF_THE_MODULE
+Usage: cli_test.py BUILD_DIR MODEL MODULE
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
-MOE, MODEL, MODULE = sys.argv[1:4]
+BUILD, MODEL, MODULE = sys.argv[1:4]
+PLACE = tempfile.TemporaryDirectory()
 PROMPTS = ("Once upon a time", "The girl said")
 
 
+def setUpModule():
+    """A copy of the command and its libraries, with the module beside them."""
+    for name in ("bin/moe", "lib/libmoe.so.0", "lib/libmoe_convert.so.0"):
+        os.makedirs(os.path.join(PLACE.name, os.path.dirname(name)), exist_ok=True)
+        shutil.copy(os.path.join(BUILD, name), os.path.join(PLACE.name, name))
+    shutil.copy(MODULE, os.path.join(PLACE.name, "lib"))
+
+
 def run(*arguments, module=True):
-    environment = dict(os.environ)
-    if module:
-        environment["LD_LIBRARY_PATH"] = MODULE
-    else:
-        environment.pop("LD_LIBRARY_PATH", None)
-    return subprocess.run([MOE, *arguments], capture_output=True, text=True, env=environment)
+    command = os.path.join(PLACE.name if module else BUILD, "bin/moe")
+    return subprocess.run([command, *arguments], capture_output=True, text=True)
 
 
 def generate(prompt, *options, module=True):

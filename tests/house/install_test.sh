@@ -21,6 +21,9 @@ for library in "$prefix"/lib/lib*.so; do
   fi
 done
 
+echo "== run paths"
+python3 -B "$here/lint_runpath.py" "$prefix"
+
 echo "== pkg-config"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 for module in moe moe_convert; do
