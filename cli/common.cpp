@@ -228,6 +228,12 @@ void watch_interrupts() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // A terminal that goes away says so more than once, and nohup wants none of it.
+  action.sa_flags = 0;
+  struct sigaction before {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is then an error of write()
 }
 
 bool interrupted() { return g_interrupted != 0; }

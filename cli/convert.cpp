@@ -1,5 +1,7 @@
 // moe convert: a checkpoint becomes a model file.
 
+#include <signal.h>
+
 #include <cstring>
 #include <iomanip>
 #include <iostream>
@@ -94,6 +96,7 @@ void run_convert(const ConvertOptions& o) {
   p.report = on_report;
   p.user = &run;
   moe_error error;
+  signal(SIGPIPE, SIG_IGN);  // a reader of our output that is gone must not leave half a file
   const double start = now_seconds();
   check(moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error), error);
   run.seconds = now_seconds() - start;

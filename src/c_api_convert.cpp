@@ -48,6 +48,7 @@ Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
   }
   if (p.report != nullptr) {
     options.on_matrix = [p](const MatrixReport& m) { p.report(p.user, to_json(m).c_str()); };
+    options.on_end = [p](const ConvertReport& r) { p.report(p.user, to_json(r).c_str()); };
   }
   *out = std::move(options);
   return {};
@@ -59,11 +60,7 @@ Status run_convert(const char* source, const char* destination, const moe_conver
   ConvertOptions options;
   MOE_TRY(convert_options(params, &options));
   ConvertReport report;
-  MOE_TRY(convert(source, destination, options, &report));
-  moe_convert_params p{};
-  MOE_TRY(read_params(params, "params", &p));
-  if (p.report != nullptr) p.report(p.user, to_json(report).c_str());
-  return {};
+  return convert(source, destination, options, &report);
 }
 
 Status synthetic_options(const char* shape, const moe_synthetic_params* given,

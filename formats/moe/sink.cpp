@@ -22,13 +22,23 @@ Status io_error(const char* what, const std::string& path) {
 
 class FileSink final : public ModelSink {
  public:
-  FileSink(std::string path, int fd)
-      : path_(std::move(path)), partial_(path_ + ".partial"), fd_(fd) {}
+  explicit FileSink(const std::string& path)
+      : path_(path), partial_(path + ".partial"), folder_(folder_of(path)) {}
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
   ~FileSink() override {  // closing unlocks, so it comes last
-    if (!committed_) ::unlink(partial_.c_str());
-    ::close(fd_);
+    if (ours_) ::unlink(partial_.c_str());
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  // After this nothing is allocated: what was created can always be removed.
+  Status open() {
+    MOE_TRY(check_place());
+    do {
+      fd_ = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    } while (fd_ < 0 && errno == EINTR);
+    if (fd_ < 0) return io_error("create", partial_);
+    return lock();
   }
 
   Status write(uint64_t offset, const void* bytes, size_t n) override {
@@ -66,17 +76,49 @@ class FileSink final : public ModelSink {
   Status commit() override {
     if (fsync(fd_) != 0) return io_error("sync", partial_);
     if (std::rename(partial_.c_str(), path_.c_str()) != 0) return io_error("rename", partial_);
-    committed_ = true;
+    ours_ = false;
     sync_folder();
     return {};
   }
 
  private:
+  static std::string folder_of(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  }
+
+  Status check_place() const {
+    struct stat info;
+    if (path_.empty()) {
+      return Status::error(MOE_ERR_ARGUMENT, "the file to write: expected a name, found none");
+    }
+    if (stat(folder_.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+      return Status::error(MOE_ERR_IO, "%s: there is no folder %s", path_.c_str(), folder_.c_str());
+    }
+    if (stat(path_.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return {};
+    return Status::error(MOE_ERR_IO, "%s: expected the name of a file to write, found %s",
+                         path_.c_str(), S_ISDIR(info.st_mode) ? "a folder" : "no regular file");
+  }
+
+  // Two writers of one partial file would spoil it, also for the one that has renamed it already.
+  Status lock() {
+    struct stat here;
+    struct stat named;
+    const bool taken = flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    ours_ = !taken;
+    if (fstat(fd_, &here) != 0) return io_error("look at", partial_);
+    if (taken || stat(partial_.c_str(), &named) != 0 || named.st_ino != here.st_ino ||
+        named.st_dev != here.st_dev) {
+      ours_ = false;
+      return Status::error(MOE_ERR_IO, "%s: another program is writing it", partial_.c_str());
+    }
+    if (here.st_size != 0 && ftruncate(fd_, 0) != 0) return io_error("empty", partial_);
+    return {};
+  }
+
   // The rename itself should survive a power cut; a file system that cannot do it is no error.
   void sync_folder() const {
-    const size_t slash = path_.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
-    const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     (void)fsync(fd);
     ::close(fd);
@@ -84,43 +126,17 @@ class FileSink final : public ModelSink {
 
   std::string path_;
   std::string partial_;
-  int fd_;
-  bool committed_ = false;
+  std::string folder_;
+  int fd_ = -1;
+  bool ours_ = false;  // the partial file is to be removed
 };
-
-// Two writers of one partial file would spoil it, also for the one that has renamed it already.
-Status lock(int fd, const std::string& partial) {
-  struct stat ours;
-  struct stat named;
-  const bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (fstat(fd, &ours) != 0) return io_error("look at", partial);
-  if (taken || stat(partial.c_str(), &named) != 0 || named.st_ino != ours.st_ino ||
-      named.st_dev != ours.st_dev) {
-    return Status::error(MOE_ERR_IO, "%s: another program is writing it", partial.c_str());
-  }
-  if (ours.st_size != 0 && ftruncate(fd, 0) != 0) return io_error("empty", partial);
-  return {};
-}
 
 }  // namespace
 
 Result<std::unique_ptr<ModelSink>> open_file_sink(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return Status::error(MOE_ERR_IO, "%s: not a regular file", path.c_str());
-  }
-  const std::string partial = path + ".partial";
-  int fd = -1;
-  do {
-    fd = ::open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  } while (fd < 0 && errno == EINTR);
-  if (fd < 0) return io_error("create", partial);
-  const Status locked = lock(fd, partial);
-  if (!locked.ok()) {
-    ::close(fd);
-    return locked;
-  }
-  return std::unique_ptr<ModelSink>(std::make_unique<FileSink>(path, fd));
+  auto sink = std::make_unique<FileSink>(path);
+  MOE_TRY(sink->open());
+  return std::unique_ptr<ModelSink>(std::move(sink));
 }
 
 MemorySink::~MemorySink() { std::free(data_); }

@@ -1,9 +1,11 @@
 #include "src/convert/convert.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "formats/import/failure.h"
 #include "src/convert/config_write.h"
+#include "src/convert/destination.h"
 #include "src/convert/gguf_source.h"
 #include "src/convert/plan.h"
 #include "src/convert/segment_stream.h"
@@ -50,16 +52,22 @@ class UncommittedSink final : public ModelSink {
  public:
   explicit UncommittedSink(ModelSink& sink) : sink_(sink) {}
   Status write(uint64_t offset, const void* bytes, size_t n) override {
+    size_ = std::max(size_, offset + n);
     return sink_.write(offset, bytes, n);
   }
   Status read(uint64_t offset, void* bytes, size_t n) override {
     return sink_.read(offset, bytes, n);
   }
-  Status truncate(uint64_t size) override { return sink_.truncate(size); }
+  Status truncate(uint64_t size) override {
+    size_ = size;
+    return sink_.truncate(size);
+  }
   Status commit() override { return {}; }
+  uint64_t size() const { return size_; }
 
  private:
   ModelSink& sink_;
+  uint64_t size_ = 0;
 };
 
 // Construction finds every fault that can be known before anything is written.
@@ -143,13 +151,15 @@ class Conversion {
 Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report) {
   return guarded([&] {
-    Conversion conversion(source, options, report);
+    check_destination(source, destination);
     std::unique_ptr<ModelSink> sink = take(open_file_sink(destination));
+    Conversion conversion(source, options, report);
     UncommittedSink uncommitted(*sink);
     conversion.write(uncommitted);
     if (options.verify) conversion.verify(destination + ".partial");
-    check(sink->commit());
-    report->file_bytes = InputFile(destination).size();
+    report->file_bytes = uncommitted.size();
+    if (options.on_end) options.on_end(*report);
+    check(sink->commit());  // nothing can fail from here on
   });
 }
 

@@ -26,12 +26,15 @@ struct ConvertOptions {
   /// Bytes of the checkpoint, what is being done; return false to cancel (MOE_ERR_CANCELLED).
   std::function<bool(uint64_t done, uint64_t total, const char* what)> progress;
   std::function<void(const MatrixReport&)> on_matrix;
+  /// The last that can fail, before the file gets its final name.
+  std::function<void(const ConvertReport&)> on_end;
 };
 
 /// Converts the folder `source` into the file `destination`, in bounded memory (rows are streamed).
 /// Everything that can be known from names, shapes and configuration is checked before anything is
 /// written; the final name appears only when the file is complete. On failure an older file of that
-/// name is as it was, and nothing else is left.
+/// name is as it was, and nothing else is left. MOE_ERR_ARGUMENT when the destination is a file of
+/// the checkpoint.
 Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report);
 

@@ -3,6 +3,8 @@
 
 import json
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -23,10 +25,10 @@ class Convert(Cli):
         self.fails(1, "convert", CHECKPOINT, os.path.join(self.folder.name, "no", "c.moe"))
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.moe", "b.moe"])
 
-    def start_long_conversion(self):
+    def start_long_conversion(self, **how):
         """Converts a checkpoint whose embedding is a hole of 4 GB; returns once there is a partial file."""
         source = self.path("source")
-        os.mkdir(source)
+        os.makedirs(source, exist_ok=True)
         rows, d = 1 << 24, 64
         config = {"model_type": "moe_research", "layout_version": 1, "vocab_size": rows, "d_model": d,
                   "n_layers": 1, "context_length": 8, "norm": {"kind": "rms"}, "positions": "none",
@@ -48,11 +50,11 @@ class Convert(Cli):
         with open(os.path.join(source, "model.safetensors"), "wb") as f:
             f.write(len(text).to_bytes(8, "little") + text)
             f.truncate(8 + len(text) + end)
-        os.mkdir(self.path("out"))
+        os.makedirs(self.path("out"), exist_ok=True)
         with open(self.path("out/m.moe"), "w") as f:
             f.write("old")
         p = subprocess.Popen([MOE, "convert", source, self.path("out/m.moe")],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)
         while p.poll() is None and not os.path.exists(self.path("out/m.moe.partial")):
@@ -64,13 +66,51 @@ class Convert(Cli):
             return f.read()
 
     def test_interrupted_conversion_leaves_the_old_file(self):
-        p = self.start_long_conversion()
-        p.send_signal(signal.SIGINT)
-        out, err = p.communicate(timeout=60)
-        self.assertEqual(p.returncode, 130, err)
-        self.assertEqual(out, "")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number):
+                p = self.start_long_conversion()
+                p.send_signal(number)
+                if number == signal.SIGHUP:  # as a shell that ends repeats it
+                    p.send_signal(number)
+                out, err = p.communicate(timeout=60)
+                self.assertEqual(p.returncode, 130, err)
+                self.assertEqual(out, "")
+                self.assertEqual(os.listdir(self.path("out")), ["m.moe"])
+                self.assertEqual(self.old_file(), "old")
+
+    def test_conversion_under_nohup_does_not_mind_that_the_terminal_goes(self):
+        p = self.start_long_conversion(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        p.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        self.assertIsNone(p.poll())
+
+    def test_conversion_into_a_file_that_may_not_grow(self):
+        os.mkdir(self.path("out"))
+        r = subprocess.run([MOE, "convert", CHECKPOINT, self.path("out/m.moe")], capture_output=True, text=True,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)), timeout=60)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("File too large", r.stderr)
+        self.assertEqual(os.listdir(self.path("out")), [])
+
+    def test_conversion_whose_reader_is_gone(self):
+        os.mkdir(self.path("out"))
+        reader, writer = os.pipe()
+        os.close(reader)
+        r = subprocess.run([MOE, "convert", CHECKPOINT, self.path("out/m.moe"), "--list"], stdout=writer,
+                           stderr=subprocess.PIPE, text=True, timeout=60)
+        os.close(writer)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("stdout", r.stderr)
         self.assertEqual(os.listdir(self.path("out")), ["m.moe"])
-        self.assertEqual(self.old_file(), "old")
+
+    def test_conversion_onto_its_source(self):
+        source = self.path("source")
+        shutil.copytree(CHECKPOINT, source)
+        shard = os.path.join(source, "model.safetensors")
+        size = os.path.getsize(shard)
+        r = self.fails(1, "convert", source, shard, contains=["of the checkpoint"])
+        self.assertEqual(r.stdout, "")
+        self.assertEqual(os.path.getsize(shard), size)
 
     def test_killed_conversion_leaves_the_old_file_and_can_be_repeated(self):
         p = self.start_long_conversion()

@@ -412,6 +412,61 @@ TEST_F(ConvertTest, ATargetThatCannotBeWrittenIsAnError) {
   EXPECT_TRUE(target_.names().empty());
 }
 
+TEST_F(ConvertTest, AFolderThatIsMissingOrNoNameIsSaidBeforeTheSourceIsRead) {
+  const auto text = [&](const std::string& destination) {
+    return std::string(convert("/nowhere", destination, {}, &report_).text());
+  };
+  EXPECT_NE(text("").find("expected a name"), std::string::npos) << text("");
+  EXPECT_NE(text(target_.path()).find("found a folder"), std::string::npos);
+  const std::string inside = target_.file("no/such/model.moe");
+  EXPECT_EQ(text(inside), inside + ": there is no folder " + target_.file("no/such/"));
+}
+
+TEST_F(ConvertTest, TheCheckpointIsNeverReplaced) {
+  namespace fs = std::filesystem;
+  test::write_checkpoint(source_, config_, tensors_);
+  source_.write("README.md", "text");
+  fs::create_symlink(source_.file("config.json"), target_.file("link"));
+  fs::create_hard_link(source_.file("model.safetensors"), target_.file("hard"));
+  fs::create_symlink(source_.file("model.safetensors"), target_.file("new.partial"));
+  std::map<std::string, std::string> before;
+  for (const std::string& name : source_.names()) before[name] = source_.text(name);
+  const auto expect_refused = [&](const std::string& destination) {
+    const Status status = convert(source_.path(), destination, options_, &report_);
+    EXPECT_EQ(status.code(), MOE_ERR_ARGUMENT) << destination;
+    EXPECT_NE(std::string(status.text()).find("of the checkpoint"), std::string::npos);
+    EXPECT_NE(std::string(status.text()).find(source_.path()), std::string::npos);
+  };
+  for (const auto& [name, text] : before) expect_refused(source_.file(name));
+  expect_refused(source_.path() + "/../" + fs::path(source_.path()).filename().string() +
+                 "/config.json");
+  for (const char* name : {"link", "hard", "new"}) expect_refused(target_.file(name));
+  EXPECT_EQ(source_.names().size(), before.size());
+  for (const auto& [name, text] : before) EXPECT_EQ(source_.text(name), text) << name;
+  // A model file that lies in the folder is none of the checkpoint's.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(convert(source_.path(), source_.file("m.moe"), options_, &report_).ok());
+  }
+}
+
+TEST_F(ConvertTest, TheReportComesBeforeTheFinalName) {
+  target_.write("model.moe", "old");
+  options_.on_end = [](const ConvertReport& r) {
+    EXPECT_GT(r.file_bytes, 0u);
+    throw std::bad_alloc();
+  };
+  EXPECT_EQ(run().code(), MOE_ERR_MEMORY);
+  EXPECT_EQ(target_.text("model.moe"), "old");
+  EXPECT_EQ(target_.names().size(), 1u);
+  uint64_t said = 0;
+  options_.on_end = [&](const ConvertReport& r) { said = r.file_bytes; };
+  for (const bool compress : {false, true}) {
+    options_.compress = compress;
+    converted();
+    EXPECT_EQ(said, std::filesystem::file_size(path()));
+  }
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_F(ConvertTest, MemoryDoesNotGrowWithTheModel) {
   // An embedding of 200 MB, all zeros: a hole in the file.

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -12,6 +13,15 @@
 
 #include "formats/moe/file_source.h"
 #include "formats/moe/writer.h"
+
+static bool g_fstat_fails = false;
+
+// Stands in front of the C library's.
+extern "C" int fstat(int fd, struct stat* info) noexcept {
+  if (!g_fstat_fails) return fstatat(fd, "", info, AT_EMPTY_PATH);
+  errno = EIO;
+  return -1;
+}
 
 namespace moe {
 namespace {
@@ -148,6 +158,15 @@ TEST_F(SinkTest, OneWriterAtATime) {
 TEST_F(SinkTest, PlacesThatCannotBeWritten) {
   EXPECT_EQ(open_file_sink(path("no/such/folder/m")).status().code(), MOE_ERR_IO);
   EXPECT_EQ(open_file_sink(path_).status().code(), MOE_ERR_IO);
+}
+
+TEST_F(SinkTest, AFileThatCannotBeLookedAtIsLeftByNobody) {
+  g_fstat_fails = true;
+  const Status status = open_file_sink(path("m")).status();
+  g_fstat_fails = false;
+  EXPECT_EQ(status.code(), MOE_ERR_IO);
+  EXPECT_NE(std::strstr(status.text(), "look at"), nullptr) << status.text();
+  EXPECT_FALSE(exists(path("m.partial")));
 }
 
 // /dev/full takes no byte: the disk is full.
