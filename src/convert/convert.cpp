@@ -1,6 +1,7 @@
 #include "src/convert/convert.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "formats/import/failure.h"
@@ -47,6 +48,17 @@ void count(const PlannedMatrix& matrix, const MatrixReport& r, ConvertReport* to
   total->worst_matrix = r.name;
 }
 
+[[noreturn]] void fail_cancelled() { fail(MOE_ERR_CANCELLED, "cancelled"); }
+
+// Reading comes before the plan, which knows the bytes: those of the file stand for them.
+std::function<void()> reading_step(const std::string& source, const ConvertOptions& options) {
+  std::error_code error;
+  const uint64_t n_bytes = std::filesystem::file_size(source, error);
+  return [&options, total = error ? 1 : n_bytes] {
+    if (options.progress && !options.progress(0, total, "read")) fail_cancelled();
+  };
+}
+
 // Keeps a finished file from its final name until it was verified.
 class UncommittedSink final : public ModelSink {
  public:
@@ -76,7 +88,7 @@ class Conversion {
   Conversion(const std::string& source, const ConvertOptions& options, ConvertReport* report)
       : options_(options),
         report_(report),
-        checkpoint_(open_checkpoint(source)),
+        checkpoint_(open_checkpoint(source, reading_step(source, options))),
         imported_(import_checkpoint(checkpoint_)),
         tokenizer_(load_tokenizer(imported_, checkpoint_)) {
     for (DerivedTensor& t : imported_.derived) {
@@ -129,9 +141,7 @@ class Conversion {
     done_ += bytes;
     if (bytes != 0 && done_ - told_ < kStep && done_ != plan_.source_bytes) return;
     told_ = done_;
-    if (options_.progress && !options_.progress(done_, plan_.source_bytes, what_)) {
-      fail(MOE_ERR_CANCELLED, "cancelled");
-    }
+    if (options_.progress && !options_.progress(done_, plan_.source_bytes, what_)) fail_cancelled();
   }
 
   const ConvertOptions& options_;

@@ -80,11 +80,12 @@ std::string gguf_tensor_name(const std::string& name) {
   return name;
 }
 
-Checkpoint open_checkpoint(const std::string& path) {
+Checkpoint open_checkpoint(const std::string& path, const std::function<void()>& step) {
   Checkpoint checkpoint(path);
+  step();
   if (checkpoint.metadata().is_null()) return checkpoint;
   checkpoint.put_document("config.json", gguf_config(checkpoint));
-  Json tokenizer = gguf_tokenizer(checkpoint.metadata());
+  Json tokenizer = gguf_tokenizer(checkpoint.metadata(), step);
   if (!tokenizer.is_null()) {
     checkpoint.put_document("tokenizer.json", std::move(tokenizer));
     checkpoint.put_document("tokenizer_config.json", special_tokens(checkpoint.metadata()));

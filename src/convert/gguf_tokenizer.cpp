@@ -1,11 +1,10 @@
 // The tokenizer inside a GGUF file as a tokenizer.json.
 
-#include <algorithm>
 #include <span>
-#include <unordered_map>
 
 #include "formats/import/failure.h"
 #include "src/convert/gguf_source.h"
+#include "src/convert/score_merges.h"
 
 namespace moe {
 namespace {
@@ -90,7 +89,8 @@ Json pre_tokenizer(const Pre& pre) {
 
 class TokenizerBuilder {
  public:
-  explicit TokenizerBuilder(const JsonNode& metadata) : metadata_(metadata) {
+  TokenizerBuilder(const JsonNode& metadata, const std::function<void()>& step)
+      : metadata_(metadata), step_(step) {
     for (const JsonNode& t : metadata.at("tokenizer.ggml.tokens").elements()) {
       tokens_.push_back(t.string());
     }
@@ -129,6 +129,7 @@ class TokenizerBuilder {
   Json vocabulary() const {
     Json vocab = Json::object();
     for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (i % 4096 == 0) step_();
       if (!is_token(i)) continue;
       if (!vocab.emplace(tokens_[i], i).second) {
         fail(MOE_ERR_FORMAT, "%s: token %zu \"%.60s\" is there twice", metadata_.path().c_str(), i,
@@ -184,33 +185,19 @@ class TokenizerBuilder {
   Json merges_by_score() const {
     const std::vector<JsonNode> scores = metadata_.at("tokenizer.ggml.scores").elements();
     check_length(scores.size(), "scores");
-    std::unordered_map<std::string, size_t> ids;
+    std::vector<ScoredToken> tokens(tokens_.size());
     for (size_t i = 0; i < tokens_.size(); ++i) {
-      if (types_[i] == kNormal || types_[i] == kByte) ids.emplace(tokens_[i], i);
+      const bool normal = types_[i] == kNormal;
+      tokens[i] = {tokens_[i], normal ? scores[i].number() : 0, normal || types_[i] == kByte,
+                   normal};
     }
-    struct Merge {
-      double score;
-      size_t left, right;
-    };
-    std::vector<Merge> merges;
-    for (size_t i = 0; i < tokens_.size(); ++i) {
-      if (types_[i] != kNormal) continue;
-      const std::string& token = tokens_[i];
-      for (size_t cut = token.size(); cut-- > 1;) {
-        if ((token[cut] & 0xC0) == 0x80) continue;  // inside of a character
-        const auto left = ids.find(token.substr(0, cut)), right = ids.find(token.substr(cut));
-        if (left == ids.end() || right == ids.end()) continue;
-        merges.push_back({scores[i].number(), left->second, right->second});
-      }
-    }
-    std::stable_sort(merges.begin(), merges.end(),
-                     [](const Merge& a, const Merge& b) { return a.score > b.score; });
+    const std::vector<TokenMerge> merges = merges_of_scores(tokens, step_);
     if (merges.size() > 1 && merges.front().score == merges.back().score) {
       fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.scores are all the same: no order of merges",
            metadata_.path().c_str());
     }
     Json out = Json::array();
-    for (const Merge& m : merges) out.push_back({tokens_[m.left], tokens_[m.right]});
+    for (const TokenMerge& m : merges) out.push_back({tokens_[m.left], tokens_[m.right]});
     return out;
   }
 
@@ -241,18 +228,19 @@ class TokenizerBuilder {
   }
 
   const JsonNode& metadata_;
+  const std::function<void()>& step_;
   std::vector<std::string> tokens_;
   std::vector<int64_t> types_;
 };
 
 }  // namespace
 
-Json gguf_tokenizer(const Json& metadata) {
+Json gguf_tokenizer(const Json& metadata, const std::function<void()>& step) {
   const JsonNode node(metadata, "GGUF");
   if (!node.has("tokenizer.ggml.model") || node.at("tokenizer.ggml.model").value() == "none") {
     return nullptr;
   }
-  return TokenizerBuilder(node).build();
+  return TokenizerBuilder(node, step).build();
 }
 
 }  // namespace moe

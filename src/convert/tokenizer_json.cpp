@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <unordered_map>
+#include <map>
 
 #include "formats/import/failure.h"
 #include "formats/import/file.h"
@@ -19,7 +19,7 @@ constexpr size_t kMaxAround = 64;  // ids put before or after a text
 
 constexpr const char* kSpecialTokenFiles[] = {"tokenizer_config.json", "special_tokens_map.json"};
 
-using Ids = std::unordered_map<std::string, uint32_t>;
+using Ids = std::map<std::string, uint32_t>;  // no hashes: tokens could be made to share one
 
 // The pieces by id as they are found in the file, and the model's own by text.
 struct Pieces {
@@ -76,7 +76,7 @@ void read_merges(const JsonNode& node, const Pieces& pieces, TokenizerData& data
     }
     return found->second;
   };
-  std::unordered_map<uint64_t, size_t> last;
+  std::map<uint64_t, size_t> last;
   std::vector<uint32_t> merges;
   for (size_t i = 0; i < list.size(); ++i) {
     if (list[i].is_string() && list[i].get_ref<const std::string&>().starts_with("#version")) {

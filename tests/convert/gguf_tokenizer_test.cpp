@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "formats/import/failure.h"
 #include "src/convert/gguf_source.h"
 #include "src/convert/tokenizer_json.h"
@@ -108,6 +110,68 @@ TEST(GgufTokenizer, ScoresGiveTheMerges) {
   }
   metadata["tokenizer.ggml.scores"] = Json(std::vector<double>(scores.size(), -1000.0));
   EXPECT_FALSE(guarded([&] { gguf_tokenizer(metadata); }).ok());
+}
+
+// Tokens "a" to "z" and more; SentencePiece's kind.
+Json scored(std::vector<std::string> tokens) {
+  for (char c = 'a'; c <= 'z'; ++c) tokens.emplace_back(1, c);
+  std::vector<double> scores;
+  for (size_t i = 0; i < tokens.size(); ++i) scores.push_back(-static_cast<double>(i));
+  return {{"tokenizer.ggml.model", "llama"},
+          {"tokenizer.ggml.tokens", tokens},
+          {"tokenizer.ggml.scores", scores}};
+}
+
+// Cuts every token at every character and looks for both parts.
+TEST(GgufTokenizer, EveryWayToCutATokenIsAMerge) {
+  std::vector<std::string> tokens = {"\u00e9\u00e8", "\u00e9", "\u00e8", "\xC3\xA9\xC3"};
+  for (uint32_t i = 3; i < 2000; i += i % 7) {  // words of a and b
+    std::string word;
+    for (uint32_t bits = i; bits > 1; bits /= 2) word += bits % 2 == 0 ? "a" : "b";
+    if (word.size() > 1) tokens.push_back(word);
+  }
+  const Json metadata = scored(tokens);
+  const auto all = metadata.at("tokenizer.ggml.tokens").get<std::vector<std::string>>();
+  const std::set<std::string> known(all.begin(), all.end());
+  Json expected = Json::array();
+  for (const std::string& token : all) {
+    for (size_t cut = token.size(); cut-- > 1;) {
+      const std::string left = token.substr(0, cut), right = token.substr(cut);
+      if ((token[cut] & 0xC0) == 0x80 || !known.contains(left) || !known.contains(right)) continue;
+      expected.push_back({left, right});
+    }
+  }
+  EXPECT_GT(expected.size(), 100u);
+  EXPECT_EQ(gguf_tokenizer(metadata).at("model").at("merges"), expected);
+}
+
+// Where each cut costs the length of what it makes, 4 MB take hours.
+TEST(GgufTokenizer, LongTokensTakeNoTimeForEachOfTheirCuts) {
+  const std::string a(4'000'000, 'a');
+  const Json found = gguf_tokenizer(scored({a, a + "b", "aa", a + "bc"})).at("model").at("merges");
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_TRUE(found[0] == Json::array({a, "b"}));
+  EXPECT_TRUE(found[1] == Json::array({"a", "a"}));
+  EXPECT_TRUE(found[2] == Json::array({a + "b", "c"}));
+}
+
+TEST(GgufTokenizer, TokensMadeToHaveManyMergesAreRefused) {
+  std::vector<std::string> tokens;
+  for (size_t n = 2; n < 1200; ++n) tokens.emplace_back(n, 'a');
+  const Status status = guarded([&] { gguf_tokenizer(scored(tokens)); });
+  EXPECT_EQ(status.code(), MOE_ERR_FORMAT);
+  EXPECT_NE(std::string(status.text()).find("cut in two in more ways"), std::string::npos)
+      << status.text();
+}
+
+TEST(GgufTokenizer, ReadingCanBeCancelled) {
+  int left = 2;
+  const Status status = guarded([&] {
+    gguf_tokenizer(scored({std::string(100, 'a')}), [&] {
+      if (--left == 0) fail(MOE_ERR_CANCELLED, "cancelled");
+    });
+  });
+  EXPECT_EQ(status.code(), MOE_ERR_CANCELLED);
 }
 
 }  // namespace
