@@ -3,6 +3,7 @@ option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: toke
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
 option(MOE_CLI "The command moe (needs MOE_CONVERT)" ON)
 option(MOE_TESTS "Tests, benchmarks and examples" ON)
+option(MOE_TESTS_EMULATOR "Tests of the CUDA kernels on an emulator" ON)
 option(MOE_CUDA "The CUDA module" OFF)
 option(MOE_WERROR "Warnings are errors" ON)
 option(MOE_FUZZ "Build the fuzz targets with libFuzzer (clang); OFF: they replay their corpus" OFF)

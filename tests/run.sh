@@ -1,8 +1,8 @@
 #!/bin/bash
 # Builds and tests everything. Missing Debian packages are installed first.
-#   tests/run.sh         release and asan (address + undefined behaviour)
-#   tests/run.sh --all   and clang, tsan, fuzzers, aarch64 under qemu, embedded, cuda, installation
-#                        and formatting
+#   tests/run.sh         release and asan (address + undefined behaviour; without the CUDA emulator)
+#   tests/run.sh --all   and asan with the emulator, clang, tsan, fuzzers, aarch64 under qemu,
+#                        embedded, cuda, installation and formatting
 # Logs go to build/logs. Exits 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -22,13 +22,15 @@ mkdir -p "$logs"
 shopt -s lastpipe
 
 # step NAME COMMAND...: runs it into a log; a failure shows the log's end. ctest's counts are added
-# up, any other step counts as one.
+# up, any other step counts as one. The time is the clock's, then the processors'.
 step() {
-  local name=$1 start=$SECONDS rc=0 log ok bad
+  local name=$1 start=$SECONDS rc=0 log ok bad cpu TIMEFORMAT='%0U %0S'
   shift
   log=$logs/${name//: /-}.log
   printf '== %s ... ' "$name"
-  "$@" >"$log" 2>&1 || rc=$?
+  { time "$@" >"$log" 2>&1 || rc=$?; } 2>"$log.time"
+  cpu=$(($(<"$log.time" tr ' ' '+')))
+  rm "$log.time"
   bad=$((rc != 0)) ok=$((rc == 0))
   if [[ $(grep -E '^[0-9]+% tests passed' "$log") =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]; then
     bad=${BASH_REMATCH[1]} ok=$((BASH_REMATCH[2] - BASH_REMATCH[1]))
@@ -37,16 +39,16 @@ step() {
   local result="ok" time=$((SECONDS - start))
   ((rc == 0)) || result="FAILED"
   ((ok + bad > 1)) && result+=", $ok of $((ok + bad)) tests passed"
-  echo "$result (${time} s)"
+  echo "$result ($time s, cpu $cpu s)"
   ((rc == 0)) || { tail -n 60 "$log" | sed 's/^/   | /'; echo "   whole log: $log"; }
-  summary+=("$(printf '%-22s %5d s  %s' "$name" "$time" "$result")")
+  summary+=("$(printf '%-22s %5d s  cpu %5d s  %s' "$name" "$time" "$cpu" "$result")")
   passed=$((passed + ok)) failed=$((failed + bad))
   return $rc
 }
 
-# build PRESET; then test PRESET [ctest options]
+# build PRESET [cmake options]; then check PRESET [ctest options]
 build() {
-  step "$1: configure" cmake --preset "$1" && step "$1: build" cmake --build --preset "$1" -j "$jobs"
+  step "$1: configure" cmake --preset "$@" && step "$1: build" cmake --build --preset "$1" -j "$jobs"
 }
 check() {
   local preset=$1
@@ -58,7 +60,7 @@ wrapper=()
 step "packages" bash scripts/install-deps.sh "$( ((all)) && echo all || echo test)" || exit 1
 
 build release && check release
-build asan && check asan
+build asan -DMOE_TESTS_EMULATOR=$all && check asan
 
 if ((all)); then
   build clang && check clang
@@ -72,8 +74,10 @@ if ((all)); then
   build embedded && for check in symbols size; do
     step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
   done
-  build cuda && command -v nvcc >/dev/null &&
-    step "cuda: registers" bash tests/gpu/check_sass.sh sm_90a
+  # What the preset cuda builds, in the tree of release, which has the library already.
+  step "cuda: configure" cmake --preset release -DMOE_CUDA=ON &&
+    step "cuda: build" cmake --build --preset release -j "$jobs" --target moe_gpu &&
+    command -v nvcc >/dev/null && step "cuda: registers" bash tests/gpu/check_sass.sh sm_90a
   step "installation" bash tests/house/install_test.sh build/release
   step "formatting" bash scripts/format.sh --check
 fi
