@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/sampling.h"
+#include "cli/text_input.h"
 
 namespace moe_cli {
 namespace {
@@ -52,7 +53,7 @@ std::string template_text(const ChatOptions& o, const moe_model* model) {
     throw UsageError("--template '" + o.chat_template + "': neither a file nor one of " +
                      moe_chat_template_names());
   }
-  return read_file(o.chat_template);
+  return read_file(o.chat_template, kMostPromptBytes);
 }
 
 std::string today() {
@@ -278,8 +279,8 @@ void add_chat(CLI::App& app) {
   add_sampling_options(*c, o->sampling, 256);
   add_session_options(*c, o->model);
   c->add_option("--template", o->chat_template,
-                std::string("Chat template: a file with Jinja text, or ") +
-                    moe_chat_template_names() + " (default: the model's own)");
+                std::string("A file with a Jinja template, or a name: ") +
+                    moe_chat_template_names() + " (default the model's own)");
   c->add_option("--system", o->system, "System prompt");
   auto* think = c->add_flag("--think", o->think, "Let the model think before it answers");
   c->add_flag("--no-think", o->no_think, "Have it answer at once")->excludes(think);

@@ -11,9 +11,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iostream>
-#include <sstream>
+
+#include "cli/help.h"
 
 namespace moe_cli {
 namespace {
@@ -36,7 +36,17 @@ void on_interrupt(int signal) {
 void log_to_stderr(void* most, moe_log_level level, const char* text) {
   if (level > *static_cast<const moe_log_level*>(most)) return;
   static const char* const kNames[] = {"", "error", "warning", "info", "debug"};
-  std::fprintf(stderr, "moe: %s: %s\n", kNames[level], text);
+  std::cerr << "moe: " << kNames[level] << ": " << text << "\n";
+}
+
+// "a,b" as "a, b".
+std::string spaced(const char* names) {
+  std::string text;
+  for (const char* c = names; *c != '\0'; ++c) {
+    text += *c;
+    if (*c == ',') text += ' ';
+  }
+  return text;
 }
 
 }  // namespace
@@ -47,35 +57,57 @@ void check(moe_status status, const moe_error& error) {
 
 void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
   if (with_path) app.add_option("MODEL", o.path, "Model file (.moe)")->required();
-  app.add_option("--threads", o.threads, "Threads that compute (0: all that this process may use)")
-      ->check(CLI::Range(0, 1024));
-  app.add_option(
-      "--isa", o.isa,
-      std::string("Instruction set, one of: ") + moe_env_isas() + " (default: the best)");
-  app.add_option("--device", o.device,
-                 "auto (a GPU if one can be used, else the CPU), cpu, cuda or cuda:N")
+  auto machine = [&app](CLI::Option* option, const char* value) {
+    return option->option_text(value)->group(kMachineGroup);
+  };
+  machine(app.add_option("--threads", o.threads,
+                         "Threads that compute (default all that this process may use)"),
+          "N")
+      ->check(integer_in(0, 1024));
+  machine(app.add_option("--isa", o.isa,
+                         "Instruction set: " + spaced(moe_env_isas()) +
+                             " (default the best that this CPU has)"),
+          "NAME");
+  machine(app.add_option("--device", o.device,
+                         "auto (a GPU if one can be used, else the CPU), cpu, cuda or cuda:N"),
+          "NAME")
       ->capture_default_str()
       ->each([&o](const std::string&) { o.device_named = true; });
-  app.add_option("--gpu-memory", o.gpu_memory,
-                 "Most that is allocated on the GPU, such as 4G (default: 15/16 of what is free)");
-  app.add_option("--memory", o.memory, "Cap on weights, KV cache and scratch, such as 2G");
-  app.add_flag("--map", o.map,
-               "Map the weights instead of reading them (the file must not change)");
-  app.add_flag("--json", o.json, "Print the result as JSON");
-  app.add_flag("--verbose", o.verbose, "Show the library's messages on stderr");
+  machine(app.add_option("--gpu-memory", o.gpu_memory,
+                         "Most that is allocated on the GPU, such as 4G (default 15/16 of what "
+                         "is free)"),
+          "SIZE");
+  machine(app.add_option("--memory", o.memory, "Cap on weights, KV cache and scratch, such as 2G"),
+          "SIZE");
+  app.add_flag("--map", o.map, "Map the weights instead of reading them (the file must not change)")
+      ->group(kMachineGroup);
+  app.add_flag("--json", o.json, "Print the result as JSON")->group(kOutputGroup);
+  app.add_flag("--verbose", o.verbose, "Show the library's messages on stderr")
+      ->group(kOutputGroup);
 }
 
-void add_session_options(CLI::App& app, ModelOptions& o) {
-  app.add_option("--context", o.context, "Positions the KV cache holds (default: the model's)")
-      ->check(CLI::Range(1, 1 << 30));
-  app.add_option("--chunk", o.chunk, "Tokens of a prompt evaluated at once (default 256)")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--kv", o.kv, "KV cache type: f16 or int8")
+void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
+  app.add_option("--context", o.context,
+                 "Tokens that there is room for, at most the model's context (default " +
+                     default_context + ")")
+      ->check(integer_in(1, 1 << 30))
+      ->option_text("N")
+      ->group(kSessionGroup);
+  app.add_option("--chunk", o.chunk, "Tokens of a text that are evaluated at once (default 256)")
+      ->check(integer_in(1, 4096))
+      ->option_text("N")
+      ->group(kSessionGroup);
+  app.add_option("--kv", o.kv, "Type of keys and values in the cache: f16 or int8")
       ->check(CLI::IsMember({"f16", "int8"}))
-      ->capture_default_str();
-  app.add_option(
-      "--router", o.router,
-      "Route otherwise than the file says: threshold:T, topk:K, with ,gamma=G ,min_k=N ,max_k=N");
+      ->capture_default_str()
+      ->option_text("TYPE")
+      ->group(kSessionGroup);
+  app.add_option("--router", o.router,
+                 "Choose experts otherwise than the file says: topk:K, or threshold:T with "
+                 ",min_k=N ,max_k=N; either with ,gamma=G ,min_capacity=N")
+      ->check(not_empty())
+      ->option_text("HOW")
+      ->group(kSessionGroup);
 }
 
 Env open_env(const ModelOptions& o) {
@@ -203,19 +235,6 @@ std::string format_bytes(uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, unit == 0 || v >= 100 ? "%.0f %s" : "%.1f %s", v, kUnits[unit]);
   return text;
-}
-
-std::string read_file(const std::string& path) {
-  if (path == "-") {
-    std::ostringstream all;
-    all << std::cin.rdbuf();
-    return all.str();
-  }
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream all;
-  if (in) all << in.rdbuf();
-  if (!in || in.bad()) throw CallError(MOE_ERR_IO, path + ": " + std::strerror(errno));
-  return all.str();
 }
 
 void watch_interrupts() {

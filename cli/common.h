@@ -63,8 +63,9 @@ struct ModelOptions {
 
 /// Adds the machine options (threads, isa ...) and, when `with_path`, the MODEL argument.
 void add_model_options(CLI::App& app, ModelOptions& o, bool with_path = true);
-/// Adds --context, --chunk, --kv and --router.
-void add_session_options(CLI::App& app, ModelOptions& o);
+/// Adds --context, --chunk, --kv and --router. `default_context` says what --context is when not given.
+void add_session_options(CLI::App& app, ModelOptions& o,
+                         const std::string& default_context = "the model's, at most 4096");
 
 Env open_env(const ModelOptions& o);
 Model open_model(const ModelOptions& o, moe_env* env);
@@ -80,7 +81,6 @@ std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, u
 /// "2G", "512M", "1.5GiB", "4096": bytes. Throws UsageError.
 uint64_t parse_bytes(const std::string& text);
 std::string format_bytes(uint64_t bytes);
-std::string read_file(const std::string& path);
 
 /// First Ctrl-C: interrupted() turns true and the current session is cancelled. The second one ends
 /// the process as usual.

@@ -6,7 +6,9 @@
 #include <iostream>
 #include <numeric>
 
-#include "cli/common.h"
+#include "cli/context.h"
+#include "cli/help.h"
+#include "cli/text_input.h"
 
 namespace moe_cli {
 namespace {
@@ -14,7 +16,7 @@ namespace {
 struct EvalOptions {
   ModelOptions model;
   std::vector<int32_t> tokens;
-  std::string prompt;
+  TextInput input;
   int top = 10;
 };
 
@@ -45,13 +47,17 @@ std::vector<Candidate> best(const std::vector<float>& logits, int top) {
   return out;
 }
 
-void run_eval(const EvalOptions& o) {
+void run_eval(EvalOptions& o) {
+  if (o.tokens.empty() && !o.input.given()) {
+    throw UsageError("give a text with -p TEXT or -f FILE, or token ids with --tokens 1,2,3");
+  }
+  const std::string text = o.input.given() ? o.input.read() : "";
   const Env env = open_env(o.model);
-  const Model model = open_model(o.model, env.get());
+  const Model model = open_model_for_text(o.model, env.get());
+  const auto tokens = o.input.given() ? encode(model.get(), text, 0) : o.tokens;
+  choose_context(o.model, model.get(), tokens.size(), 1);
   const Session session = open_session(o.model, model.get());
   set_current_session(session.get());
-  const auto tokens = o.prompt.empty() ? o.tokens : encode(model.get(), o.prompt, 0);
-  if (tokens.empty()) throw UsageError("give token ids with --tokens 1,2,3 or a text with -p");
   moe_model_info info{};
   info.struct_size = sizeof info;
   moe_error error;
@@ -83,13 +89,16 @@ void add_eval(CLI::App& app) {
   auto o = std::make_shared<EvalOptions>();
   CLI::App* c = app.add_subcommand("eval", "Show the logits of the next token");
   add_model_options(*c, o->model);
-  auto* tokens =
-      c->add_option("--tokens", o->tokens, "Token ids, separated by commas")->delimiter(',');
-  c->add_option("-p,--prompt", o->prompt, "A text instead of ids")->excludes(tokens);
-  c->add_option("--top", o->top, "How many candidates to show")
-      ->check(CLI::Range(1, 1 << 30))
+  o->input.add(*c, "The text");
+  o->input.add(*c, "The text");
+  auto* tokens = c->add_option("--tokens", o->tokens, "Token ids instead of a text")
+                     ->delimiter(',')
+                     ->option_text("ID,ID...");
+  o->input.exclude(tokens);
+  c->add_option("--top", o->top, "Candidates to show")
+      ->check(integer_in(1, 1 << 30))
       ->capture_default_str();
-  add_session_options(*c, o->model);
+  add_session_options(*c, o->model, "as many as the text has");
   c->callback([o] { run_eval(*o); });
 }
 

@@ -2,7 +2,10 @@
 
 #include <iostream>
 
+#include "cli/context.h"
+#include "cli/help.h"
 #include "cli/sampling.h"
+#include "cli/text_input.h"
 
 namespace moe_cli {
 namespace {
@@ -10,8 +13,7 @@ namespace {
 struct GenerateOptions {
   ModelOptions model;
   SamplingOptions sampling;
-  std::string prompt;
-  std::string prompt_file;
+  TextInput input;
   bool no_echo = false;
   bool special = false;
   bool stats = false;
@@ -40,13 +42,6 @@ bool on_piece(void* user, const moe_piece* piece) {
     sink->tokens.push_back(std::move(t));
   }
   return true;
-}
-
-std::string prompt_text(const GenerateOptions& o) {
-  if (o.prompt_file.empty()) return o.prompt;
-  std::string text = read_file(o.prompt_file);
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  return text;
 }
 
 Json routing_json(const moe_model* model, const moe_session* session) {
@@ -88,17 +83,18 @@ void report(const moe_generate_result& r) {
                r.n_prompt, prompt, r.n_generated, rate, finish_name(r.finish));
 }
 
-void run_generate(const GenerateOptions& o) {
+void run_generate(GenerateOptions& o) {
+  if (o.n_top > 0 && !o.model.json) throw UsageError("--logprobs goes with --json");
+  Sampling sampling(o.sampling);
+  const std::string prompt = o.input.read();
   const Env env = open_env(o.model);
-  const Model model = open_model(o.model, env.get());
+  const Model model = open_model_for_text(o.model, env.get());
+  const auto tokens = encode(model.get(), prompt, o.special ? MOE_ENCODE_PARSE_SPECIAL : 0);
+  choose_context(o.model, model.get(), tokens.size(), o.sampling.max_tokens);
   const Session session = open_session(o.model, model.get());
   set_current_session(session.get());
   moe_error error;
   if (o.stats) check(moe_session_count_routing(session.get(), true, &error), error);
-  const std::string prompt = prompt_text(o);
-  const auto tokens = encode(model.get(), prompt, o.special ? MOE_ENCODE_PARSE_SPECIAL : 0);
-  if (tokens.empty()) throw UsageError("the prompt is empty; give one with -p or --prompt-file");
-  Sampling sampling(o.sampling);
   Sink sink{!o.model.json, {}, Json::array()};
   sampling.params.callback = on_piece;
   sampling.params.user = &sink;
@@ -135,16 +131,14 @@ void add_generate(CLI::App& app) {
   auto o = std::make_shared<GenerateOptions>();
   CLI::App* c = app.add_subcommand("generate", "Continue a text");
   add_model_options(*c, o->model);
-  auto* p = c->add_option("-p,--prompt", o->prompt, "Text to continue");
-  c->add_option("--prompt-file", o->prompt_file, "Read the text from a file (-: stdin)")
-      ->excludes(p);
+  o->input.add(*c, "Text to continue");
   add_sampling_options(*c, o->sampling, 128);
-  add_session_options(*c, o->model);
+  add_session_options(*c, o->model, "the text and -n more; with -n 0, the text and 4096 more");
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
   c->add_flag("--special", o->special, "Special tokens written in the prompt count as such");
   c->add_flag("--stats", o->stats, "Report which experts were used");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
-      ->check(CLI::Range(0, 64));
+      ->check(integer_in(0, 64));
   c->callback([o] { run_generate(*o); });
 }
 

@@ -1,38 +1,44 @@
+#include <unistd.h>
+
 #include <cstdio>
+#include <exception>
 #include <iostream>
+#include <new>
 #include <string>
 
 #include "cli/common.h"
+#include "cli/help.h"
+#include "cli/terminal.h"
 
 namespace {
 
+using namespace moe_cli;
+
+// Where memory runs out no exception can be caught: before main(), and in destructors.
+[[noreturn]] void end_without_memory() {
+  static const char kText[] = "moe: out of memory\n";
+  if (write(STDERR_FILENO, kText, sizeof kText - 1) < 0) {  // nobody is left to be told
+  }
+  _exit(kExitError);
+}
+
+// Before the static objects of other files, which allocate.
+__attribute__((constructor(101))) void expect_no_memory() {
+  std::set_terminate(end_without_memory);
+}
+
 int fail(int code, const char* text) {
   std::cout.flush();
-  std::fprintf(stderr, "moe: %s\n", text);
+  std::cerr << "moe: " << text << "\n";
   return code;
 }
 
-// No command, or a word that is none: CLI11 would only say that one is missing.
-int fail_without_command(const CLI::App& app, int argc, char** argv) {
-  std::string text =
-      argc > 1 ? "unknown command or option '" + std::string(argv[1]) + "'" : "a command is needed";
-  const char* separator = "; one of: ";
-  for (const CLI::App* command : app.get_subcommands({})) {
-    text += separator + command->get_name();
-    separator = ", ";
-  }
-  return fail(moe_cli::kExitUsage, (text + "\nRun with --help for more information.").c_str());
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  using namespace moe_cli;
-  CLI::App app{"moe: run Mixture-of-Experts language models with ternary or int8 weights"};
+void add_commands(CLI::App& app) {
   app.name("moe");
-  app.set_version_flag("--version", std::string("moe ") + moe_version_string());
+  app.formatter(help_formatter());
+  app.set_help_flag("-h,--help", "Show this help");
+  app.set_version_flag("--version", std::string("moe ") + moe_version_string(), "Show the version");
   app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
   app.footer(
       "Results go to stdout, everything else to stderr.\n"
       "Exit status: 0 success, 1 error, 2 wrong usage, 130 stopped by Ctrl-C.\n"
@@ -45,23 +51,37 @@ int main(int argc, char** argv) {
   add_tokenize(app);
   add_eval(app);
   add_bench(app);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Run Mixture-of-Experts language models with ternary or int8 weights"};
+  add_commands(app);
   try {
     watch_interrupts();
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() != 0 && app.get_subcommands().empty()) {
-      return fail_without_command(app, argc, argv);
-    }
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    if (e.get_exit_code() == 0) return app.exit(e);
+    return fail(kExitUsage, explain(app, e).c_str());
+  }
+  std::cout.flush();
+  if (!std::cout) return fail(kExitError, "cannot write to stdout");
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    guard_terminals();
+    return run(argc, argv);
   } catch (const UsageError& e) {
     return fail(kExitUsage, e.what());
   } catch (const CallError& e) {
     if (e.code == MOE_ERR_CANCELLED && interrupted()) return fail(kExitInterrupted, "interrupted");
     return fail(kExitError, e.what());
+  } catch (const std::bad_alloc&) {
+    return fail(kExitError, "out of memory");
   } catch (const std::exception& e) {
     return fail(kExitError, e.what());
   }
-  std::cout.flush();
-  if (!std::cout) return fail(kExitError, "cannot write to stdout");
-  return interrupted() ? kExitInterrupted : kExitOk;
 }

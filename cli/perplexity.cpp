@@ -3,21 +3,22 @@
 #include <iomanip>
 #include <iostream>
 
-#include "cli/common.h"
+#include "cli/text_input.h"
 
 namespace moe_cli {
 namespace {
 
 struct PerplexityOptions {
   ModelOptions model;
-  std::string file;
+  TextInput input;
 };
 
 void run_perplexity(const PerplexityOptions& o) {
+  const std::string text = o.input.read();
   const Env env = open_env(o.model);
   const Model model = open_model(o.model, env.get());
   const Session session = open_session(o.model, model.get());
-  const auto tokens = encode(model.get(), read_file(o.file), MOE_ENCODE_NO_SPECIAL);
+  const auto tokens = encode(model.get(), text, MOE_ENCODE_NO_SPECIAL);
   set_current_session(session.get());
   moe_perplexity result{};
   result.struct_size = sizeof result;
@@ -52,8 +53,10 @@ void add_perplexity(CLI::App& app) {
   auto o = std::make_shared<PerplexityOptions>();
   CLI::App* c = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   add_model_options(*c, o->model);
-  c->add_option("FILE", o->file, "Text file (-: stdin)")->required();
-  add_session_options(*c, o->model);
+  o->input.take_whole_files();
+  o->input.add_positional_file(*c, "Text file, the same as -f FILE");
+  o->input.add(*c, "The text");
+  add_session_options(*c, o->model, "the model's, at most 4096; one window of the text");
   c->callback([o] { run_perplexity(*o); });
 }
 

@@ -2,32 +2,55 @@
 
 #include <random>
 
+#include "cli/help.h"
+
 namespace moe_cli {
 
 void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tokens) {
   o.max_tokens = default_max_tokens;
-  app.add_option("-n,--max-tokens", o.max_tokens,
-                 "Most tokens to generate (0: until the context is full)")
-      ->check(CLI::Range(0, 1 << 30))
+  auto sampling = [&app](CLI::Option* option, const char* value) {
+    return option->option_text(value)->group(kSamplingGroup);
+  };
+  sampling(app.add_option("-n,--max-tokens", o.max_tokens,
+                          "Most tokens to generate; 0: until the context is full"),
+           "N")
+      ->check(integer_in(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("--temp", o.temperature, "Temperature; 0 takes the most probable token")
-      ->check(CLI::Range(0.0f, 100.0f))
+  sampling(app.add_option("--temp", o.temperature, "Temperature; 0 takes the most probable token"),
+           "X")
+      ->check(number_in(0, 100))
       ->capture_default_str();
-  app.add_option("--top-k", o.top_k, "Sample from the K most probable tokens only (0: off)")
-      ->check(CLI::Range(0, 1 << 30));
-  app.add_option("--top-p", o.top_p, "Sample from the smallest set with this much probability")
-      ->check(CLI::Range(0.0f, 1.0f));
-  app.add_option("--min-p", o.min_p, "Drop tokens below this share of the best one's probability")
-      ->check(CLI::Range(0.0f, 1.0f));
-  app.add_option("--repetition-penalty", o.repetition_penalty, "Above 1: repeat less (1: off)")
-      ->check(CLI::Range(0.01f, 100.0f));
-  app.add_option("--seed", o.seed, "Seed of the sampling; the same seed gives the same text")
+  sampling(app.add_option("--top-k", o.top_k,
+                          "Sample from the N most probable tokens only (default off)"),
+           "N")
+      ->check(integer_in(0, 1 << 30));
+  sampling(app.add_option("--top-p", o.top_p,
+                          "Sample from the smallest set with this much probability (default off)"),
+           "X")
+      ->check(number_in(0, 1));
+  sampling(app.add_option("--min-p", o.min_p,
+                          "Drop tokens below this share of the best one's probability (default "
+                          "off)"),
+           "X")
+      ->check(number_in(0, 1));
+  sampling(app.add_option("--repetition-penalty", o.repetition_penalty,
+                          "Above 1: repeat less (default off)"),
+           "X")
+      ->check(number_in(0.01, 100));
+  sampling(app.add_option("--seed", o.seed,
+                          "The same seed gives the same text (default another each time)"),
+           "N")
+      ->check(unsigned_64())
       ->each([&o](const std::string&) { o.has_seed = true; });
-  app.add_option("--stop", o.stop, "Stop before this text; may be given several times")
+  sampling(app.add_option("--stop", o.stop, "Stop before this text; may be given several times"),
+           "TEXT")
       ->allow_extra_args(false);
-  app.add_option("--bias", o.bias, "TOKEN_ID:VALUE added to a logit; may be given several times")
+  sampling(app.add_option("--bias", o.bias,
+                          "Add a number to the logit of a token; may be given several times"),
+           "ID:X")
       ->allow_extra_args(false);
-  app.add_flag("--ignore-eos", o.ignore_eos, "Go on after the end-of-text token");
+  app.add_flag("--ignore-eos", o.ignore_eos, "Go on after the end-of-text token")
+      ->group(kSamplingGroup);
 }
 
 Sampling::Sampling(const SamplingOptions& o) : options_(o) {

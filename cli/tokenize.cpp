@@ -3,15 +3,14 @@
 #include <iostream>
 #include <sstream>
 
-#include "cli/common.h"
+#include "cli/text_input.h"
 
 namespace moe_cli {
 namespace {
 
 struct TokenizeOptions {
   ModelOptions model;
-  std::string text;
-  std::string file;
+  TextInput input;
   bool decode = false;
   bool no_bos = false;
   bool special = false;
@@ -51,9 +50,9 @@ void print_ids(const TokenizeOptions& o, const moe_model* model, const std::vect
 }
 
 void run_tokenize(const TokenizeOptions& o) {
+  const std::string text = o.input.read();
   const Env env = open_env(o.model);
   const Model model = open_model(o.model, env.get());
-  const std::string text = o.file.empty() ? o.text : read_file(o.file);
   if (o.decode) {
     const std::string out = decode(model.get(), parse_ids(text), 0);
     if (o.model.json) {
@@ -74,8 +73,8 @@ void add_tokenize(CLI::App& app) {
   auto o = std::make_shared<TokenizeOptions>();
   CLI::App* c = app.add_subcommand("tokenize", "Show the token ids of a text");
   add_model_options(*c, o->model);
-  auto* text = c->add_option("TEXT", o->text, "Text; with --decode: ids separated by commas");
-  c->add_option("-f,--file", o->file, "Read the text from a file (-: stdin)")->excludes(text);
+  o->input.add_positional_text(*c, "The text, the same as -p TEXT");
+  o->input.add(*c, "The text; with --decode: ids separated by commas");
   c->add_flag("--decode", o->decode, "Turn ids into text instead");
   c->add_flag("--no-bos", o->no_bos, "Do not add the begin-of-text token");
   c->add_flag("--special", o->special, "Special tokens written in the text count as such");

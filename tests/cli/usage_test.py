@@ -20,10 +20,43 @@ class Usage(Cli):
         self.fails(2, "generate")
         self.fails(2, "generate", MODEL, "--no-such-option")
         self.fails(2, "generate", MODEL, "-p", "x", "--temp", "warm")
-        self.fails(2, "generate", MODEL, contains=["prompt"])
+        self.fails(2, "generate", MODEL, contains=["-p TEXT", "-f FILE"])
         self.fails(2, "inspect", MODEL, "--memory", "lots", contains=["lots"])
         self.fails(2, "bench", contains=["--synthetic"])
         self.fails(2, "eval", MODEL, contains=["--tokens"])
+
+    def test_names_that_are_nearly_right(self):
+        for args, guess in [(("genrate",), "generate"), (("perplexty", MODEL), "perplexity"),
+                            (("generate", MODEL, "--promt", "x"), "--prompt"),
+                            (("generate", MODEL, "-p", "x", "--temperature", "1"), "--temp"),
+                            (("generate", MODEL, "-p", "x", "-seed=1"), "--seed"),
+                            (("inspect", "--tensor", MODEL), "--tensors"), (("--hlep",), "--help")]:
+            r = self.fails(2, *args, contains=[f"did you mean '{guess}'?"])
+            self.assertIn("--help' shows what there is", r.stderr)
+        r = self.fails(2, "generate", MODEL, "-p", "x", "--wibble", contains=["unknown option '--wibble'"])
+        self.assertNotIn("did you mean", r.stderr)
+
+    def test_values_are_refused_before_anything_runs(self):
+        for option, value in [("--seed", "18446744073709551616"), ("--seed", "-1"), ("--seed", "1e3"),
+                              ("--temp", "nan"), ("--temp", "warm"), ("--temp", "101"), ("--top-p", "nan"),
+                              ("--min-p", "inf"), ("--repetition-penalty", "nan"), ("--top-k", "1.5"),
+                              ("--logprobs", "65"), ("--router", ""), ("--context", "0"), ("-n", "many")]:
+            shown = "--max-tokens" if option == "-n" else option
+            self.fails(2, "generate", self.path("none.moe"), "-p", "x", option, value, contains=[shown, value])
+        self.fails(2, "generate", self.path("none.moe"), "-p", "x", "--logprobs", "2", contains=["--json"])
+        self.ok("generate", MODEL, "-p", "x", "-n", "1", "--seed", "18446744073709551615")
+
+    def test_help_has_one_style(self):
+        for command in ("generate", "chat", "convert", "inspect", "perplexity", "tokenize", "eval", "bench"):
+            out = self.ok(command, "--help").stdout
+            self.assertIn(f"Usage: moe {command} ", out)
+            self.assertNotRegex(out, r"INT|FLOAT|REQUIRED|Excludes|=\d|\[\d| - \d|default:")
+            self.assertLessEqual(max(map(len, out.splitlines())), 100)
+        out = self.ok("generate", "--help").stdout
+        self.assertIn("-n, --max-tokens N ", out)
+        self.assertIn("(default 128)", out)
+        headings = [l for l in out.splitlines() if l.endswith(":") and not l.startswith(" ")]
+        self.assertEqual(headings, ["Arguments:", "Options:", "Sampling:", "Context and routing:", "Machine:", "Output:"])
 
     def test_errors_are_1_and_name_the_thing(self):
         self.fails(1, "inspect", self.path("none.moe"), contains=["none.moe"])

@@ -1,0 +1,39 @@
+#include "cli/context.h"
+
+#include <algorithm>
+
+namespace moe_cli {
+
+Model open_model_for_text(ModelOptions o, moe_env* env) {
+  if (o.context == 0) o.context = 1;
+  return open_model(o, env);
+}
+
+int32_t model_context(const moe_model* model) {
+  moe_model_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_model_get_info(model, &info, &error), error);
+  return info.context_length;
+}
+
+void choose_context(ModelOptions& o, const moe_model* model, size_t n_text, int n_generate) {
+  const auto most = static_cast<size_t>(model_context(model));
+  if (n_text > most) {
+    throw CallError(MOE_ERR_TOO_LONG, "the text has " + std::to_string(n_text) +
+                                          " tokens; this model's context, the most that --context "
+                                          "can be, is " +
+                                          std::to_string(most));
+  }
+  if (o.context != 0 && n_text > static_cast<size_t>(o.context)) {
+    throw CallError(MOE_ERR_TOO_LONG, "the text has " + std::to_string(n_text) +
+                                          " tokens, --context " + std::to_string(o.context) +
+                                          " holds fewer; this model takes up to " +
+                                          std::to_string(most));
+  }
+  if (o.context != 0) return;
+  const auto more = static_cast<size_t>(n_generate == 0 ? kOpenEnd : n_generate);
+  o.context = static_cast<int>(std::min(n_text + more, most));
+}
+
+}  // namespace moe_cli

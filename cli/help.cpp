@@ -1,0 +1,244 @@
+#include "cli/help.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+namespace moe_cli {
+namespace {
+
+constexpr size_t kNamesWidth = 30;
+constexpr size_t kLineWidth = 100;
+
+// One entry of a list: names on the left, text on the right, broken between words.
+void print_entry(std::ostream& out, const std::string& names, const std::string& text) {
+  out << "  " << names;
+  size_t at = 2 + names.size();
+  if (at + 2 > kNamesWidth) {
+    out << "\n";
+    at = 0;
+  }
+  std::istringstream words(text);
+  bool first = true;
+  for (std::string word; words >> word; first = false) {
+    if (!first && at + 1 + word.size() > kLineWidth) {
+      out << "\n";
+      at = 0;
+      first = true;
+    }
+    if (at < kNamesWidth && first) {
+      out << std::string(kNamesWidth - at, ' ');
+      at = kNamesWidth;
+    }
+    out << (first ? "" : " ") << word;
+    at += word.size() + (first ? 0 : 1);
+  }
+  out << "\n";
+}
+
+// What stands for the value: "N", "FILE"; empty for a flag.
+std::string placeholder(const CLI::Option& option) {
+  if (option.get_expected_min() == 0 || option.get_type_size() == 0) return "";
+  if (!option.get_option_text().empty()) return option.get_option_text();
+  const std::string type = option.get_type_name();
+  if (type.compare(0, 3, "INT") == 0 || type.compare(0, 4, "UINT") == 0) return "N";
+  return type.compare(0, 5, "FLOAT") == 0 ? "X" : "TEXT";
+}
+
+std::string option_names(const CLI::Option& option) {
+  std::string names;
+  for (const std::string& s : option.get_snames()) names += (names.empty() ? "-" : ", -") + s;
+  for (const std::string& l : option.get_lnames()) names += (names.empty() ? "--" : ", --") + l;
+  const std::string value = placeholder(option);
+  return value.empty() ? names : names + " " + value;
+}
+
+std::string option_description(const CLI::Option& option) {
+  const std::string& given = option.get_default_str();
+  return option.get_description() + (given.empty() ? "" : " (default " + given + ")");
+}
+
+class Help : public CLI::FormatterBase {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode /*mode*/) const override {
+    std::ostringstream out;
+    out << app->get_description() << "\n\nUsage: " << name;
+    const auto arguments = app->get_options(
+        [](const CLI::Option* o) { return o->get_positional() && !o->get_group().empty(); });
+    const auto commands = app->get_subcommands({});
+    if (!commands.empty()) out << " COMMAND";
+    for (const CLI::Option* a : arguments) {
+      const std::string text = a->get_name(true, false);
+      out << " " << (a->get_required() ? text : "[" + text + "]");
+    }
+    out << " [options]\n";
+    if (!arguments.empty()) out << "\nArguments:\n";
+    for (const CLI::Option* a : arguments) {
+      print_entry(out, a->get_name(true, false), a->get_description());
+    }
+    if (!commands.empty()) out << "\nCommands:\n";
+    for (const CLI::App* c : commands) print_entry(out, c->get_name(), c->get_description());
+    for (const char* group :
+         {"Options", kSamplingGroup, kSessionGroup, kMachineGroup, kOutputGroup}) {
+      print_group(out, *app, group);
+    }
+    out << "\n" << app->get_footer() << "\n";
+    return out.str();
+  }
+
+ private:
+  static void print_group(std::ostream& out, const CLI::App& app, const std::string& group) {
+    bool any = false;
+    for (const CLI::Option* o : app.get_options()) {
+      const bool help = o == app.get_help_ptr() || o == app.get_version_ptr();
+      const std::string its = help ? kOutputGroup : o->get_group();
+      if (o->get_positional() || its != group) continue;
+      if (!any) out << "\n" << group << ":\n";
+      any = true;
+      print_entry(out, option_names(*o), option_description(*o));
+    }
+  }
+};
+
+// Letters to add, drop, change or swap with a neighbour until `a` is `b`.
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      const size_t change = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+// The name that is nearest to `word`, or nothing when none is near.
+std::string nearest(const std::string& word, const std::vector<std::string>& names) {
+  if (word.size() < 3 || word.size() > 64) return "";
+  std::string best;
+  size_t least = std::max<size_t>(word.size() / 3, 1);
+  for (const std::string& name : names) {
+    const size_t common = std::min(word.size(), name.size());
+    const bool begins = common >= 4 && name.compare(0, common, word, 0, common) == 0;
+    const size_t n = begins ? 1 : distance(word, name);
+    if (n > least || (n == least && !best.empty())) continue;
+    least = n;
+    best = name;
+  }
+  return best;
+}
+
+std::string question(const std::string& name) {
+  return name.empty() ? "" : "; did you mean '" + name + "'?";
+}
+
+std::string unknown_option(const CLI::App& command, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* o : command.get_options()) {
+    for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
+    for (const std::string& s : o->get_snames()) names.push_back("-" + s);
+  }
+  std::string name = word.substr(0, word.find('='));
+  if (name.size() > 2 && name[1] != '-') name.insert(0, "-");  // -temp
+  return "unknown option '" + word + "'" + question(nearest(name, names));
+}
+
+// A word that belongs nowhere.
+std::string unknown_word(const CLI::App& app, const std::string& word) {
+  if (word.size() > 1 && word[0] == '-') return unknown_option(app, word);
+  if (app.get_subcommands({}).empty()) return "unexpected argument '" + word + "'";
+  std::vector<std::string> names;
+  std::string all;
+  for (const CLI::App* c : app.get_subcommands({})) {
+    names.push_back(c->get_name());
+    all += (all.empty() ? "" : ", ") + c->get_name();
+  }
+  const std::string near = nearest(word, names);
+  return "unknown command '" + word + "'" + (near.empty() ? "; one of: " + all : question(near));
+}
+
+std::string out_of_range(const std::string& text, const std::string& low, const std::string& high) {
+  return "expected a number in " + low + ".." + high + ", found '" + text + "'";
+}
+
+std::string short_number(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", v);
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> help_formatter() { return std::make_shared<Help>(); }
+
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  if (!app.get_subcommands().empty()) command = app.get_subcommands()[0];
+  const std::vector<std::string> rest = command->remaining();
+  const std::string call = command == &app ? "moe" : "moe " + command->get_name();
+  const auto option = std::find_if(
+      rest.begin(), rest.end(), [](const std::string& w) { return w.size() > 1 && w[0] == '-'; });
+  std::string text = error.what();
+  if (!rest.empty()) {
+    text = unknown_word(*command, option == rest.end() ? rest.front() : *option);
+  } else if (command == &app) {
+    text = "a command is needed";
+  }
+  return text + "\n'" + call + " --help' shows what there is.";
+}
+
+CLI::Validator number_in(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& text) -> std::string {
+        char* end = nullptr;
+        const double v = std::strtod(text.c_str(), &end);
+        const bool whole = end != text.c_str() && *end == '\0';
+        if (whole && v >= low && v <= high) return "";  // not so for nan
+        return out_of_range(text, short_number(low), short_number(high));
+      },
+      "");
+}
+
+CLI::Validator integer_in(int64_t low, int64_t high) {
+  return CLI::Validator(
+      [low, high](std::string& text) -> std::string {
+        char* end = nullptr;
+        errno = 0;
+        const long long v = std::strtoll(text.c_str(), &end, 10);
+        const bool whole = end != text.c_str() && *end == '\0' && errno == 0;
+        if (whole && v >= low && v <= high) return "";
+        return out_of_range(text, std::to_string(low), std::to_string(high));
+      },
+      "");
+}
+
+CLI::Validator unsigned_64() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        char* end = nullptr;
+        errno = 0;
+        std::strtoull(text.c_str(), &end, 10);
+        const bool digits = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+        if (digits && *end == '\0' && errno == 0) return "";
+        return out_of_range(text, "0", std::to_string(UINT64_MAX));
+      },
+      "");
+}
+
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string { return text.empty() ? "expected some text" : ""; },
+      "");
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,115 @@
+#include "cli/text_input.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace moe_cli {
+namespace {
+
+struct OpenFile {
+  explicit OpenFile(const std::string& path)
+      : fd(path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~OpenFile() {
+    if (fd > STDIN_FILENO) close(fd);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int fd;
+};
+
+[[noreturn]] void fail_to_read(const std::string& path) {
+  throw CallError(MOE_ERR_IO, (path == "-" ? "stdin" : path) + ": " + std::strerror(errno));
+}
+
+std::string mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+}  // namespace
+
+std::string read_file(const std::string& path, uint64_t most) {
+  const OpenFile file(path);
+  if (file.fd < 0) fail_to_read(path);
+  std::string text;
+  std::vector<char> part(size_t{1} << 16);
+  for (;;) {
+    stop_if_interrupted();
+    const ssize_t n = read(file.fd, part.data(), part.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_to_read(path);
+    if (n == 0) return text;
+    text.append(part.data(), static_cast<size_t>(n));
+    if (text.size() > most) {
+      throw CallError(MOE_ERR_TOO_LONG, (path == "-" ? "stdin" : path) + ": more than " +
+                                            mebibytes(most) + ", the most that is read here");
+    }
+  }
+}
+
+void TextInput::keep(CLI::Option* option) {
+  for (CLI::Option* other : options_) option->excludes(other);
+  options_.push_back(option);
+}
+
+CLI::Option* TextInput::add_text(CLI::App& app, const std::string& name, const std::string& what) {
+  CLI::Option* option = app.add_option_function<std::string>(
+      name,
+      [this](const std::string& text) {
+        text_ = text;
+        has_text_ = true;
+      },
+      what);
+  keep(option);
+  return option->option_text("TEXT");
+}
+
+CLI::Option* TextInput::add_file(CLI::App& app, const std::string& name, const std::string& what) {
+  CLI::Option* option = app.add_option_function<std::string>(
+      name,
+      [this](const std::string& file) {
+        file_ = file;
+        has_file_ = true;
+      },
+      what);
+  keep(option);
+  return option->option_text("FILE");
+}
+
+void TextInput::add(CLI::App& app, const std::string& what) {
+  add_text(app, "-p,--prompt", what);
+  const uint64_t most = whole_ ? kMostTextBytes : kMostPromptBytes;
+  add_file(app, "-f,--file",
+           "Read it from a file, - is stdin; at most " + mebibytes(most) +
+               (whole_ ? "" : ", line ends at its end left out"));
+  add_file(app, "--prompt-file", "The same as --file")->group("");
+}
+
+void TextInput::add_positional_text(CLI::App& app, const std::string& what) {
+  add_text(app, "TEXT", what);
+}
+
+void TextInput::add_positional_file(CLI::App& app, const std::string& what) {
+  add_file(app, "FILE", what);
+}
+
+void TextInput::exclude(CLI::Option* other) const {
+  for (CLI::Option* option : options_) other->excludes(option);
+}
+
+std::string TextInput::read() const {
+  if (!given()) throw UsageError("a text is needed: -p TEXT, -f FILE, or -f - for stdin");
+  if (has_text_) {
+    if (text_.empty()) throw UsageError("the text is empty; give one with -p TEXT or -f FILE");
+    return text_;
+  }
+  std::string text = read_file(file_, whole_ ? kMostTextBytes : kMostPromptBytes);
+  while (!whole_ && !text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  if (text.empty()) {
+    throw UsageError((file_ == "-" ? "stdin" : file_) +
+                     " holds no text; give one with -p TEXT or -f FILE");
+  }
+  return text;
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Text comes in the same way everywhere: -p TEXT, -f FILE, -f - for stdin, and the older forms."""
+
+import json
+import os
+
+from support import Cli, MODEL, main
+
+TEXT = "Once upon a time"
+
+
+class TextInput(Cli):
+    def forms(self, positional=None):
+        """Each way to give TEXT: arguments and what stdin holds."""
+        with open(self.path("t.txt"), "w") as f:
+            f.write(TEXT)
+        forms = [(["-p", TEXT], None), (["--prompt", TEXT], None), (["-f", self.path("t.txt")], None),
+                 (["--file", self.path("t.txt")], None), (["-f", "-"], TEXT), (["--prompt-file", self.path("t.txt")], None),
+                 (["--prompt-file", "-"], TEXT)]
+        return forms + ([positional] if positional else [])
+
+    def same(self, command, positional=None, *more, key):
+        """`key` of the JSON is the same however the text comes."""
+        found = [json.loads(self.ok(command, MODEL, *args, *more, "--json", text=text).stdout)[key]
+                 for args, text in self.forms(positional)]
+        for value in found[1:]:
+            self.assertEqual(value, found[0])
+
+    def test_every_command_reads_text_in_every_form(self):
+        self.same("generate", None, "-n", "4", key="text")
+        self.same("eval", None, "--top", "2", key="top")
+        self.same("tokenize", ([TEXT], None), key="ids")
+        self.forms()
+        self.same("perplexity", ([self.path("t.txt")], None), key="mean_nll")
+        self.same("perplexity", (["-"], TEXT), key="mean_nll")
+
+    def test_line_ends_at_the_end_of_a_prompt_file_are_no_text(self):
+        ids = self.ok("tokenize", MODEL, TEXT).stdout
+        self.assertEqual(self.ok("tokenize", MODEL, "-f", "-", text=TEXT + "\r\n\n").stdout, ids)
+        r = self.ok("generate", MODEL, "-f", "-", "-n", "1", "--ignore-eos", "--json", text=TEXT + "\n")
+        self.assertEqual(json.loads(r.stdout)["prompt"], TEXT)
+
+    def test_no_text_says_what_to_do(self):
+        for command in ("generate", "eval", "tokenize", "perplexity"):
+            for args in ([], ["-p", ""], ["-f", "/dev/null"], ["-f", "-"]):
+                self.fails(2, command, MODEL, *args, text="", contains=["-p TEXT", "-f FILE"])
+            self.fails(2, command, MODEL, "-p", "x", "-f", "y", contains=["excludes"])
+            self.fails(1, command, MODEL, "-f", self.path("none.txt"), contains=["none.txt: No such file"])
+            self.fails(1, command, MODEL, "-f", self.folder.name, contains=["Is a directory"])
+        self.fails(2, "eval", MODEL, "-p", "x", "--tokens", "1", contains=["excludes"])
+
+    def test_reading_ends_at_a_stated_size(self):
+        for command, most in (("generate", "64 MiB"), ("tokenize", "64 MiB"), ("perplexity", "256 MiB")):
+            self.fails(1, command, MODEL, "-f", "/dev/zero", contains=["/dev/zero", most])
+            self.assertIn(most, self.ok(command, "--help").stdout)
+        self.fails(1, "chat", MODEL, "--template", "/dev/zero", contains=["64 MiB"])
+
+
+if __name__ == "__main__":
+    main()
