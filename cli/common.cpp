@@ -57,7 +57,7 @@ void check(moe_status status, const moe_error& error) {
 
 void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
   if (with_path) app.add_option("MODEL", o.path, "Model file (.moe)")->required();
-  auto machine = [&app](CLI::Option* option, const char* value) {
+  auto machine = [](CLI::Option* option, const char* value) {
     return option->option_text(value)->group(kMachineGroup);
   };
   machine(app.add_option("--threads", o.threads,

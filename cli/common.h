@@ -63,7 +63,8 @@ struct ModelOptions {
 
 /// Adds the machine options (threads, isa ...) and, when `with_path`, the MODEL argument.
 void add_model_options(CLI::App& app, ModelOptions& o, bool with_path = true);
-/// Adds --context, --chunk, --kv and --router. `default_context` says what --context is when not given.
+/// Adds --context, --chunk, --kv and --router. `default_context` says what --context is when not
+/// given.
 void add_session_options(CLI::App& app, ModelOptions& o,
                          const std::string& default_context = "the model's, at most 4096");
 

@@ -90,7 +90,6 @@ void add_eval(CLI::App& app) {
   CLI::App* c = app.add_subcommand("eval", "Show the logits of the next token");
   add_model_options(*c, o->model);
   o->input.add(*c, "The text");
-  o->input.add(*c, "The text");
   auto* tokens = c->add_option("--tokens", o->tokens, "Token ids instead of a text")
                      ->delimiter(',')
                      ->option_text("ID,ID...");

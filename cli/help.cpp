@@ -153,18 +153,23 @@ std::string unknown_option(const CLI::App& command, const std::string& word) {
   return "unknown option '" + word + "'" + question(nearest(name, names));
 }
 
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* c : app.get_subcommands({})) names.push_back(c->get_name());
+  return names;
+}
+
+std::string list(const std::vector<std::string>& names) {
+  return "; one of: " + CLI::detail::join(names, ", ");
+}
+
 // A word that belongs nowhere.
 std::string unknown_word(const CLI::App& app, const std::string& word) {
   if (word.size() > 1 && word[0] == '-') return unknown_option(app, word);
-  if (app.get_subcommands({}).empty()) return "unexpected argument '" + word + "'";
-  std::vector<std::string> names;
-  std::string all;
-  for (const CLI::App* c : app.get_subcommands({})) {
-    names.push_back(c->get_name());
-    all += (all.empty() ? "" : ", ") + c->get_name();
-  }
+  const std::vector<std::string> names = command_names(app);
+  if (names.empty()) return "unexpected argument '" + word + "'";
   const std::string near = nearest(word, names);
-  return "unknown command '" + word + "'" + (near.empty() ? "; one of: " + all : question(near));
+  return "unknown command '" + word + "'" + (near.empty() ? list(names) : question(near));
 }
 
 std::string out_of_range(const std::string& text, const std::string& low, const std::string& high) {
@@ -192,7 +197,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   if (!rest.empty()) {
     text = unknown_word(*command, option == rest.end() ? rest.front() : *option);
   } else if (command == &app) {
-    text = "a command is needed";
+    text = "a command is needed" + list(command_names(app));
   }
   return text + "\n'" + call + " --help' shows what there is.";
 }

@@ -8,7 +8,7 @@ namespace moe_cli {
 
 void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tokens) {
   o.max_tokens = default_max_tokens;
-  auto sampling = [&app](CLI::Option* option, const char* value) {
+  auto sampling = [](CLI::Option* option, const char* value) {
     return option->option_text(value)->group(kSamplingGroup);
   };
   sampling(app.add_option("-n,--max-tokens", o.max_tokens,
