@@ -10,7 +10,7 @@ option(MOE_FUZZ "Build the fuzz targets with libFuzzer (clang); OFF: they replay
 option(MOE_UNITY "Compile files with large headers together; OFF: missing includes show" ON)
 set(MOE_ISAS "" CACHE STRING "CPU kernels to build, e.g. avx2 or scalar;avx2; empty: all of this architecture")
 set(MOE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
-set(MOE_FUZZ_SECONDS 30 CACHE STRING "How long a libFuzzer target runs under ctest")
+set(MOE_FUZZ_SECONDS 15 CACHE STRING "How long a libFuzzer target runs under ctest")
 
 if(MOE_CLI AND NOT MOE_CONVERT)
   message(FATAL_ERROR "MOE_CLI=ON needs MOE_CONVERT=ON: the command moe includes 'moe convert'.")

@@ -127,7 +127,7 @@ Status ReplySplitter::push_channel(int32_t token, std::string_view text) {
   if (state_ != State::kHeader) {
     emit(text);
   } else if (header_.size() < kLongestHeader) {
-    MOE_TRY(header_.append(text));
+    MOE_TRY(header_.append(header_.size() == 0 ? slice(text, leading_space(text)) : text));
   }
   if (token < 0) return {};
   if (token == channel_ || token == begin_ || token == end_) {
@@ -135,7 +135,7 @@ Status ReplySplitter::push_channel(int32_t token, std::string_view text) {
     named_ = token == channel_;
     header_.clear();
   } else if (token == message_ && state_ == State::kHeader) {
-    const bool final = !named_ || slice(header_.view(), leading_space(header_.view())) == "final";
+    const bool final = !named_ || header_.view() == "final";
     switch_to(final ? State::kAnswer : State::kThinking);
   }
   return {};

@@ -27,6 +27,7 @@ struct TinyOptions {
   FormatId routers = FormatId::kF32;     // f32, bf16, f16
   bool biases = false;                   // every optional bias
   bool compress = false;
+  bool quick = false;                              // even numbers that cost little, not normal ones
   int32_t d_e = 8;                                 // cosine routers
   ModelWriter::Builder<fbs::Tokenizer> tokenizer;  // none: ids only
 };
@@ -129,6 +130,14 @@ class TinyWeights {
       uint8_t* tile = blob + m.offset + static_cast<uint64_t>(row / kTileRows) * m.tile_stride;
       const int n_rows = std::min(kTileRows, m.rows - row);
       for (size_t i = 0; i < n; ++i) {
+        if (options_.quick) {
+          const uint32_t even = next();
+          values[i] = normal.mean() + size * (static_cast<float>(even >> 8) * 0x1p-23f - 1);
+          codes[i] = static_cast<int8_t>(static_cast<int>((even >> 8) % (2U * most + 1)) - most);
+          ids[i] =
+              static_cast<int32_t>((even >> 8) % static_cast<uint32_t>(std::max(1, n_experts)));
+          continue;
+        }
         values[i] = normal(random_);
         codes[i] = static_cast<int8_t>(std::uniform_int_distribution<int>(-most, most)(random_));
         ids[i] = std::uniform_int_distribution<int32_t>(0, std::max(0, n_experts - 1))(random_);
@@ -148,9 +157,12 @@ class TinyWeights {
     }
   }
 
+  uint32_t next() { return even_ = even_ * 1664525 + 1013904223; }
+
   const ModelConfig& config_;
   const TinyOptions& options_;
   std::mt19937_64 random_;
+  uint32_t even_ = 1;
 };
 
 /// Writes all segments of the model to `writer`, parts in file order.

@@ -114,6 +114,10 @@ TEST(Thinking, Channels) {
   EXPECT_EQ(parted(tags, pieces).shown, "(why)so");
   EXPECT_EQ(parted(tags, {{0, "at once"}}).shown, "at once");
   EXPECT_EQ(parted(tags, {{3, ""}, {0, "final"}, {4, ""}, {0, "so"}}).shown, "so");
+  // However much white space comes first, and however it is cut.
+  const std::string space(300, ' ');
+  EXPECT_EQ(parted(tags, {{3, ""}, {0, space}, {0, "final"}, {4, ""}, {0, "so"}}).shown, "so");
+  EXPECT_EQ(parted(tags, {{3, ""}, {0, space + "final"}, {4, ""}, {0, "so"}}).shown, "so");
 }
 
 TEST(Thinking, TagsOfTemplates) {
