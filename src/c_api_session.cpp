@@ -86,6 +86,17 @@ Status step(moe_session* const* sessions, const int32_t* tokens, size_t n, float
   return sessions_step({inner, n}, {tokens, n}, logits);
 }
 
+Status set_router(moe_session* session, const char* router) {
+  if (session == nullptr) return null_argument("session");
+  moe_model* model = session->model;
+  Session& inner = *session->session;
+  LockGuard guard(model->mutex);  // a capacity can make the session larger
+  const uint64_t others = model->session_bytes - inner.bytes();
+  const Status status = inner.set_router(router == nullptr ? "" : router, others);
+  model->session_bytes = others + inner.bytes();
+  return status;
+}
+
 struct ProgressBridge {
   moe_progress_fn progress;
   void* user;
@@ -190,8 +201,7 @@ moe_status moe_session_perplexity(moe_session* session, const int32_t* tokens, s
 }
 
 moe_status moe_session_set_router(moe_session* session, const char* router, moe_error* error) {
-  if (session == nullptr) return moe::deliver(moe::null_argument("session"), error);
-  return moe::deliver(session->session->set_router(router == nullptr ? "" : router), error);
+  return moe::deliver(moe::set_router(session, router), error);
 }
 
 moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* error) {

@@ -1,6 +1,8 @@
 #pragma once
 // One allocation of device memory, cut into 64-byte aligned parts.
 
+#include <utility>
+
 #include "kernels/device.h"
 #include "src/base/checked.h"
 
@@ -29,7 +31,13 @@ class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(used_, other.used_);
+    return *this;
+  }
   ~DeviceBuffer() {
     if (memory_ != nullptr) device_->free(memory_, bytes_);
   }

@@ -19,11 +19,13 @@ Status run_batch(SessionState& lead, Span<BatchPart> parts) {
 
 void advance(SessionState& state, Span<const int32_t> tokens) {
   (void)state.tokens.append(tokens.data, tokens.size);  // room was reserved for the whole context
+  if (state.counting) state.counters.keep_pass();
 }
 
-Status eval_chunk(SessionState& state, const BatchPart& chunk) {
+Status eval_chunk(SessionState& state, const BatchPart& chunk, float* last) {
   BatchPart part = chunk;
   MOE_TRY(run_batch(state, {&part, 1}));
+  if (last != nullptr) MOE_TRY(read_logits(state, last));
   advance(state, part.tokens);
   return {};
 }
@@ -88,7 +90,8 @@ Status eval_group(Span<Session* const> sessions, PieceOf piece, float* logits) {
   }
   const size_t vocab_size = static_cast<size_t>(lead.model.config().vocab_size);
   for (size_t i = 0; i < sessions.size && logits != nullptr; ++i) {
-    MOE_TRY(read_logits(SessionCall::state_of(*sessions[i]), logits + i * vocab_size));
+    MOE_TRY(read_logits(SessionCall::state_of(*sessions[i]), logits + i * vocab_size)
+                .with_context("session %zu", i));
   }
   for (size_t i = 0; i < sessions.size; ++i) {
     SessionState& state = SessionCall::state_of(*sessions[i]);
@@ -116,28 +119,34 @@ Status recall_logits(SessionState& state) {
 }
 
 Status check_tokens(const SessionState& state, Span<const int32_t> tokens) {
-  const int32_t vocab_size = state.model.config().vocab_size;
-  for (size_t i = 0; i < tokens.size; ++i) {
-    if (tokens[i] < 0 || tokens[i] >= vocab_size) {
-      return Status::error(MOE_ERR_RANGE, "token %zu: expected an id in 0..%d, found %d", i,
-                           vocab_size - 1, tokens[i]);
-    }
-  }
-  const size_t room = static_cast<size_t>(state.options.context - state.position());
-  if (tokens.size > room) {
-    return Status::error(MOE_ERR_TOO_LONG, "%zu tokens do not fit: %d of %d positions are used",
-                         tokens.size, state.position(), state.options.context);
+  const ModelConfig& config = state.model.config();
+  const int32_t context = state.options.context;
+  if (tokens.size > static_cast<size_t>(context - state.position())) {
+    const bool can_grow = context < config.context_length;
+    return Status::error(MOE_ERR_TOO_LONG,
+                         "%zu tokens do not fit: the session's context holds %d, %d are used; %s%d",
+                         tokens.size, context, state.position(),
+                         can_grow ? "create it with a larger context (--context), at most "
+                                  : "the model's own length is ",
+                         config.context_length);
   }
   if (state.has_capacity && tokens.size > static_cast<size_t>(state.options.chunk)) {
-    return Status::error(
-        MOE_ERR_TOO_LONG,
-        "with an expert capacity a call is one chunk: at most %d tokens, found %zu",
-        state.options.chunk, tokens.size);
+    return Status::error(MOE_ERR_TOO_LONG,
+                         "with an expert capacity a call is one chunk: at most %d tokens, found "
+                         "%zu; create the session with a larger chunk (--chunk)",
+                         state.options.chunk, tokens.size);
+  }
+  for (size_t i = 0; i < tokens.size; ++i) {
+    if (tokens[i] < 0 || tokens[i] >= config.vocab_size) {
+      return Status::error(MOE_ERR_RANGE, "token %zu: expected an id in 0..%d, found %d", i,
+                           config.vocab_size - 1, tokens[i]);
+    }
   }
   return {};
 }
 
-Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitSink& sink) {
+Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitSink& sink,
+                   float* last_row) {
   // The sink counts from the first token of the call.
   struct Shifted {
     const LogitSink* sink;
@@ -156,7 +165,7 @@ Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitS
                                                 : LogitRows::kNone;
     const BatchPart part{&state, {tokens.data + done, n},   state.position(),
                          rows,   {Shifted::take, &shifted}, 0};
-    MOE_TRY(eval_chunk(state, part));
+    MOE_TRY(eval_chunk(state, part, last ? last_row : nullptr));
     done += n;
   }
   state.has_logits = state.has_logits || !tokens.empty();

@@ -131,7 +131,7 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   for (size_t at = 0; next_run(batch, &at, same_routing, &run);) {
     SessionState& session = *run.session;
     op.router = session.routers[static_cast<size_t>(layer)];
-    op.stats = session.counting ? session.counters.layer(layer) : nullptr;
+    op.stats = session.counting ? session.counters.of_pass(layer) : nullptr;
     op.n_rows = run.n_rows;
     op.rows = batch.rows + run.first_row;
     op.x = op.y = lead.work.x + int64_t{run.first_row} * config.d_model;
@@ -285,6 +285,9 @@ void run_layers(SessionState& lead, const Batch& batch) {
   const int32_t d = config.d_model;
   const int32_t n = batch.n_rows;
 
+  for (const BatchPart& part : batch.parts) {
+    if (part.session->counting) part.session->counters.begin_pass();
+  }
   device.embed(stream, model.embedding(), model.position_embedding(), batch.rows, n,
                config.embedding_multiplier, config.embedding_norm ? w.mixed : w.x);
   if (config.embedding_norm) device.norm(stream, model.embedding_norm(), w.mixed, n, d, w.x);

@@ -1,5 +1,6 @@
 // The logits after a session's last token where they stay on the device, and sampling from them.
 
+#include "src/run/logits.h"
 #include "src/run/session_state.h"
 
 namespace moe {
@@ -42,8 +43,10 @@ Status read_kept(SessionState& state, size_t first, size_t n, float* to) {
 }  // namespace
 
 Status read_logits(SessionState& state, float* to) {
-  if (state.on_device) return read_kept(state, 0, state.logits.size(), to);
-  std::memcpy(to, state.logits.data(), state.logits.size() * sizeof(float));
+  const Span<float> logits = state.logits.span();
+  if (state.on_device) MOE_TRY(read_kept(state, 0, logits.size, logits.data));
+  MOE_TRY(check_finite({logits.data, logits.size}));
+  std::memmove(to, logits.data, logits.size * sizeof(float));
   return {};
 }
 

@@ -74,6 +74,13 @@ Status non_finite_logit(size_t token) {
   return Status::error(MOE_ERR_NON_FINITE, "logit of token %zu is not a finite number", token);
 }
 
+Status check_finite(Span<const float> logits) {
+  if (all_finite(logits)) return {};
+  size_t i = 0;
+  while (i + 1 < logits.size && is_finite(logits[i])) ++i;
+  return non_finite_logit(i);
+}
+
 double log_sum_exp(float best, uint64_t weights, size_t vocab_size) {
   const float units = weight_units(static_cast<int32_t>(vocab_size));
   return static_cast<double>(best) +
@@ -81,11 +88,7 @@ double log_sum_exp(float best, uint64_t weights, size_t vocab_size) {
 }
 
 Status log_sum_exp(Span<const float> logits, double* out) {
-  if (!all_finite(logits)) {
-    size_t i = 0;
-    while (i + 1 < logits.size && is_finite(logits[i])) ++i;
-    return non_finite_logit(i);
-  }
+  MOE_TRY(check_finite(logits));
   const float best = largest(logits);
   const float units = weight_units(static_cast<int32_t>(logits.size));
   uint64_t sum = 0;

@@ -10,10 +10,12 @@ inline bool is_finite(float v) {
   return (__builtin_bit_cast(uint32_t, v) & 0x7f800000u) != 0x7f800000u;
 }
 
-/// log(sum(exp(logits))) from weights (kernels/choice.h), within 1e-6. MOE_ERR_NON_FINITE names a
-/// logit that is NaN or infinite.
-Status log_sum_exp(Span<const float> logits, double* out);
+/// MOE_ERR_NON_FINITE names a logit that is NaN or infinite.
+Status check_finite(Span<const float> logits);
 Status non_finite_logit(size_t token);
+
+/// log(sum(exp(logits))) from weights (kernels/choice.h), within 1e-6. Errors as check_finite().
+Status log_sum_exp(Span<const float> logits, double* out);
 /// The same from the largest logit and the sum of all weights at temperature 1.
 double log_sum_exp(float best, uint64_t weights, size_t vocab_size);
 

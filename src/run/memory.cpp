@@ -46,7 +46,13 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
     return Status::error(MOE_ERR_ARGUMENT, "session: unknown KV type %d", static_cast<int>(o.kv));
   }
   if (o.context == 0) o.context = std::min(most, kDefaultContext);
-  if (o.chunk == 0) o.chunk = kDefaultChunk;
+  if (o.chunk == 0) {
+    o.chunk_follows = true;
+    o.chunk = kDefaultChunk;
+    for (const LayerConfig& layer : model.config().layers) {
+      if (has_capacity(layer.ffn)) o.chunk = kMaxChunk;
+    }
+  }
   o.chunk = std::min(o.chunk, o.context);
   return o;
 }

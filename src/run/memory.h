@@ -8,11 +8,13 @@ namespace moe {
 /// How a session is made. Zero means the default.
 struct SessionOptions {
   int32_t context = 0;  // positions of the KV cache; 0: the model's context length, at most 4096
-  int32_t chunk = 0;    // rows evaluated at once; 0: 256; never more than the context
+  int32_t chunk = 0;  // rows evaluated at once; 0: 256, or with an expert capacity the context, at
+                      // most kMaxChunk; never more than the context
   KvType kv = KvType::kF16;
   uint64_t memory_cap = 0;  // bytes for the weights, the other sessions and this one; 0: no cap
   uint64_t other_sessions_bytes =
-      0;  // what the model's other sessions hold; counts against the cap
+      0;                       // what the model's other sessions hold; counts against the cap
+  bool chunk_follows = false;  // of resolve_options(): nobody chose the chunk
 };
 
 inline constexpr int32_t kDefaultContext = 4096;
@@ -31,6 +33,11 @@ struct MemoryAccount {
   uint64_t session_bytes = 0;  // of those that the session itself holds
   uint64_t device_bytes = 0;   // of these, on the device
 };
+
+/// Whether the FFN's router, as the file has it, refuses pairs.
+inline bool has_capacity(const FfnConfig& ffn) {
+  return ffn.kind == FfnKind::kMoe && ffn.moe.router.gamma > 0;
+}
 
 /// `options` with every default filled in. MOE_ERR_RANGE names a field outside its range.
 Result<SessionOptions> resolve_options(const Model& model, const SessionOptions& options);

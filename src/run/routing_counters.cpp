@@ -18,27 +18,42 @@ size_t n_counts(const ModelConfig& config) {
 }  // namespace
 
 uint64_t RoutingCounters::bytes(const ModelConfig& config) {
-  return n_counts(config) * sizeof(uint64_t) + config.layers.size() * sizeof(RoutingStats);
+  return 2 * (n_counts(config) * sizeof(uint64_t) + config.layers.size() * sizeof(RoutingStats));
 }
 
 Status RoutingCounters::init(const ModelConfig& config) {
-  MOE_TRY(layers_.resize(config.layers.size()));
-  MOE_TRY(counts_.resize(n_counts(config)));
+  const size_t n_layers = config.layers.size();
+  MOE_TRY(layers_.resize(2 * n_layers));
+  MOE_TRY(counts_.resize(2 * n_counts(config)));
   uint64_t* next = counts_.data();
   for (size_t l = 0; l < layers_.size(); ++l) {
-    const size_t n = n_counts(config.layers[l]);
-    if (n == 0) continue;
+    const LayerConfig& layer = config.layers[l % n_layers];
+    if (n_counts(layer) == 0) continue;
     layers_[l].tokens_per_expert = next;
-    layers_[l].experts_per_token = next + config.layers[l].ffn.moe.n_experts;
-    next += n;
+    layers_[l].experts_per_token = next + layer.ffn.moe.n_experts;
+    next += n_counts(layer);
   }
   return {};
 }
 
-void RoutingCounters::clear() {
-  for (uint64_t& c : counts_) c = 0;
-  for (RoutingStats& s : layers_) {
+void RoutingCounters::clear_from(size_t count, size_t layer) {
+  for (; count < counts_.size(); ++count) counts_[count] = 0;
+  for (; layer < layers_.size(); ++layer) {
+    RoutingStats& s = layers_[layer];
     s.n_tokens = s.n_dropped = s.n_positive = s.n_activations = 0;
+  }
+}
+
+void RoutingCounters::keep_pass() {
+  const size_t n_counts = counts_.size() / 2;
+  const size_t n_layers = layers_.size() / 2;
+  for (size_t i = 0; i < n_counts; ++i) counts_[i] += counts_[n_counts + i];
+  for (size_t i = 0; i < n_layers; ++i) {
+    const RoutingStats& of_pass = layers_[n_layers + i];
+    layers_[i].n_tokens += of_pass.n_tokens;
+    layers_[i].n_dropped += of_pass.n_dropped;
+    layers_[i].n_positive += of_pass.n_positive;
+    layers_[i].n_activations += of_pass.n_activations;
   }
 }
 

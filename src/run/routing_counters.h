@@ -1,5 +1,6 @@
 #pragma once
-// Routing statistics of one session, all MoE layers.
+// Routing statistics of one session, all MoE layers: of the tokens that are part of its text, not
+// of passes that were cancelled, failed, or only computed something again.
 
 #include "src/model/model.h"
 
@@ -10,16 +11,28 @@ class RoutingCounters {
   explicit RoutingCounters(const Allocator& allocator) : layers_(allocator), counts_(allocator) {}
 
   Status init(const ModelConfig& config);
-  void clear();
+  void clear() { clear_from(0, 0); }
   /// Null for a dense layer.
-  RoutingStats* layer(int32_t index) {
-    RoutingStats& s = layers_[static_cast<size_t>(index)];
+  const RoutingStats* layer(int32_t index) const {
+    const RoutingStats& s = layers_[static_cast<size_t>(index)];
     return s.tokens_per_expert != nullptr ? &s : nullptr;
   }
+
+  /// What the pass in progress adds to; null for a dense layer.
+  RoutingStats* of_pass(int32_t index) {
+    return layer(index) == nullptr ? nullptr
+                                   : &layers_[layers_.size() / 2 + static_cast<size_t>(index)];
+  }
+  void begin_pass() { clear_from(counts_.size() / 2, layers_.size() / 2); }
+  /// The pass has become part of the text.
+  void keep_pass();
 
   static uint64_t bytes(const ModelConfig& config);
 
  private:
+  void clear_from(size_t count, size_t layer);
+
+  // Twice each: counted, and of the pass in progress.
   Array<RoutingStats> layers_;
   Array<uint64_t> counts_;
 };

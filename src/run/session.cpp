@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/router/override.h"
+#include "src/run/logits.h"
 #include "src/run/session_state.h"
 
 namespace moe {
@@ -43,13 +44,48 @@ Status SessionState::init(const Allocator& allocator) {
   MOE_TRY(staged_routers.resize(n_layers));
   for (size_t l = 0; l < n_layers; ++l) {
     routers[l] = config.layers[l].ffn.moe.router;
-    has_capacity =
-        has_capacity || (config.layers[l].ffn.kind == FfnKind::kMoe && routers[l].gamma > 0);
+    has_capacity = has_capacity || moe::has_capacity(config.layers[l].ffn);
   }
   MOE_TRY(counters.init(config));
   MOE_ASSIGN(stream, device.open_stream(stream_shape(model, options)));
   number = model.next_number();
   return {};
+}
+
+namespace {
+
+// Whether what failed for want of `bytes` can be tried again.
+bool made_room(const Model& model, const Status& status, uint64_t bytes) {
+  const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
+  return full && model.make_room(bytes);
+}
+
+}  // namespace
+
+Status SessionState::set_chunk(int32_t chunk) {
+  SessionOptions o = options;
+  o.chunk = chunk;
+  MemoryAccount account;
+  MOE_TRY(account_memory(model, o, &account));
+  MOE_TRY(check_budget(account, o.memory_cap));
+  for (;;) {
+    WorkMemory fresh(model.allocator());
+    Status status = fresh.init(device, model.config(), chunk);
+    if (status.ok()) {
+      Result<Stream*> opened = device.open_stream(stream_shape(model, o));
+      status = opened.status();
+      if (status.ok()) {
+        device.close_stream(stream);
+        stream = opened.value();
+        work = std::move(fresh);
+        options = o;
+        bytes = account.session_bytes;
+        has_logits = has_logits && !on_device;  // they lay in the memory that goes
+        return {};
+      }
+    }
+    if (!made_room(model, status, account.device_bytes)) return status;
+  }
 }
 
 Result<Box<Session>> Session::create(Model& model, const SessionOptions& options,
@@ -64,8 +100,7 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
     state->bytes = account.session_bytes;
     const Status status = state->init(allocator);
     if (status.ok()) return make_box<Session>(allocator, std::move(state));
-    const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
-    if (!full || !model.make_room(account.device_bytes)) return status;
+    if (!made_room(model, status, account.device_bytes)) return status;
   }
 }
 
@@ -93,13 +128,14 @@ Status Session::eval(Span<const int32_t> tokens, LogitRows rows, float* logits) 
     size_t n;
     static Status take(void* user, size_t index, const float* from) {
       const Copy& c = *static_cast<const Copy*>(user);
+      MOE_TRY(check_finite({from, c.n}));
       std::memcpy(c.to + index * c.n, from, c.n * sizeof(float));
       return {};
     }
   } copy{logits, state_->logits.size()};
   const LogitSink all{Copy::take, &copy};
-  MOE_TRY(eval_tokens(*state_, tokens, rows == LogitRows::kAll ? all : LogitSink{}));
-  return rows == LogitRows::kLast ? read_logits(*state_, logits) : Status();
+  return eval_tokens(*state_, tokens, rows == LogitRows::kAll ? all : LogitSink{},
+                     rows == LogitRows::kLast ? logits : nullptr);
 }
 
 Status Session::sample(const SamplingConfig& config, TokenLogprob* out, TokenLogprob* top,
@@ -142,7 +178,7 @@ void Session::cancel() {
   }
 }
 
-Status Session::set_router(std::string_view text) {
+Status Session::set_router(std::string_view text, uint64_t other_sessions_bytes) {
   SessionCall call(*this);
   MOE_TRY(call.status());
   const ModelConfig& config = state_->model.config();
@@ -162,6 +198,11 @@ Status Session::set_router(std::string_view text) {
   }
   if (!any && !text.empty()) {
     return Status::error(MOE_ERR_UNSUPPORTED, "the model has no router: every layer is dense");
+  }
+  const int32_t chunk = std::min(state_->options.context, kMaxChunk);
+  if (has_capacity && state_->options.chunk_follows && state_->options.chunk < chunk) {
+    state_->options.other_sessions_bytes = other_sessions_bytes;
+    MOE_TRY(state_->set_chunk(chunk));
   }
   for (size_t l = 0; l < config.layers.size(); ++l) {
     state_->routers[l] = state_->staged_routers[l];

@@ -62,8 +62,10 @@ class Session final {
   void cancel();
 
   /// Overrides every MoE layer's router (kernels/router/override.h gives the grammar); empty: as in
-  /// the file. All layers are checked before any is changed.
-  Status set_router(std::string_view text);
+  /// the file. All layers are checked before any is changed. With a capacity a chunk that nobody
+  /// chose grows to the context (at most kMaxChunk), and bytes() with it: MOE_ERR_BUDGET when that
+  /// and other_sessions_bytes, as of now, do not fit under the cap.
+  Status set_router(std::string_view text, uint64_t other_sessions_bytes = 0);
   const RouterConfig* router(int32_t layer) const;  // null for a dense layer
 
   /// Starts counting from zero, or stops.

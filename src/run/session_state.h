@@ -72,12 +72,14 @@ struct SessionState {
   SessionState& operator=(const SessionState&) = delete;
 
   Status init(const Allocator& allocator);
+  /// Other work memory, for chunks of `chunk` rows; on failure nothing has changed.
+  Status set_chunk(int32_t chunk);
   int32_t position() const { return static_cast<int32_t>(tokens.size()); }
   bool own_routing() const { return overridden || counting; }
 
   const Model& model;
   Device& device;
-  const SessionOptions options;  // every default filled in
+  SessionOptions options;  // every default filled in
   uint64_t bytes = 0;
   uint64_t number = 0;  // of this session with these routers, among all of the model
 
@@ -130,14 +132,16 @@ void end_call(SessionState& state);
 // The steps of a call; the caller holds a SessionCall.
 Status check_tokens(const SessionState& state, Span<const int32_t> tokens);
 /// Leaves the logits of the last token in state.logits or on the device. sink.take may be null,
-/// otherwise it gets every row's; when it fails, the chunk it was called in is not part of the
-/// session.
-Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitSink& sink);
+/// otherwise it gets every row's; `last`: null, or where the last row goes. When one of them fails,
+/// the chunk of the row is not part of the session.
+Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitSink& sink,
+                   float* last = nullptr);
 /// The logits after the last token, where a rewind or a failed call has lost them.
 Status recall_logits(SessionState& state);
 /// Has the steps from now on look at what such a sampling needs.
 void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top);
-/// Copies the logits that has_logits speaks of.
+/// Copies the logits after the last token; MOE_ERR_NON_FINITE, and nothing copied, when they are no
+/// numbers.
 Status read_logits(SessionState& state, float* to);
 Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
                    TokenLogprob* top, size_t n_top);

@@ -30,6 +30,12 @@ class FailingAllocator {
   /// Valid as long as this object. moe_allocator of the C API has the same three members.
   const Allocator& get() const { return allocator_; }
 
+  /// From now on allocation `n` fails, counted from the next one.
+  void fail_in(size_t n) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    fail_at_ = n == kNever ? kNever : n_allocations_ + n;
+  }
+
   size_t n_allocations() const { return read(n_allocations_); }
   size_t live_blocks() const { return read(live_blocks_); }
   size_t live_bytes() const { return read(live_bytes_); }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -27,8 +29,9 @@ struct TinyOptions {
   FormatId routers = FormatId::kF32;     // f32, bf16, f16
   bool biases = false;                   // every optional bias
   bool compress = false;
-  bool quick = false;                              // even numbers that cost little, not normal ones
-  int32_t d_e = 8;                                 // cosine routers
+  bool quick = false;       // even numbers that cost little, not normal ones
+  int32_t huge_token = -1;  // the token whose row of the embedding is all FLT_MAX
+  int32_t d_e = 8;          // cosine routers
   ModelWriter::Builder<fbs::Tokenizer> tokenizer;  // none: ids only
 };
 
@@ -81,6 +84,7 @@ class TinyWeights {
   BlobLayout layout(Part part, int32_t layer) {
     Array<TensorSpec> specs;
     EXPECT_TRUE(part_tensors(config_, part, layer, &specs).ok());
+    part_ = part;
     BlobLayout layout;
     for (const TensorSpec& spec : specs) {
       if (!spec.required && !options_.biases) continue;
@@ -142,6 +146,10 @@ class TinyWeights {
         codes[i] = static_cast<int8_t>(std::uniform_int_distribution<int>(-most, most)(random_));
         ids[i] = std::uniform_int_distribution<int32_t>(0, std::max(0, n_experts - 1))(random_);
       }
+      const int32_t huge = options_.huge_token - row;
+      if (part_ == Part::kEmbedding && m.role == Role::kWeight && huge >= 0 && huge < n_rows) {
+        std::fill_n(values.begin() + std::ptrdiff_t{huge} * m.cols, m.cols, FLT_MAX);
+      }
       if (m.format == FormatId::kI32) {
         i32_pack(ids.data(), m.cols, n_rows, m.cols, tile);
       } else if (format.integer) {
@@ -163,6 +171,7 @@ class TinyWeights {
   const TinyOptions& options_;
   std::mt19937_64 random_;
   uint32_t even_ = 1;
+  Part part_{};  // of the latest layout
 };
 
 /// Writes all segments of the model to `writer`, parts in file order.

@@ -1,0 +1,131 @@
+// Sessions whose routers have a capacity: a call is one chunk, so the chunk grows where nobody
+// chose it.
+
+#include <cstring>
+
+#include "src/run/perplexity.h"
+#include "tests/run/tiny_run.h"
+#include "tests/support/failing_allocator.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kContext = 600;  // more than the default chunk
+
+std::unique_ptr<MemorySink> model_with(float gamma) {
+  return build_tiny_kind({"capacity", [&](ModelConfig& c, TinyOptions&) {
+                            c.context_length = 2 * kMaxChunk;
+                            each_moe(c, [&](FfnConfig& f) { f.moe.router.gamma = gamma; });
+                          }});
+}
+
+SessionOptions options(int32_t chunk = 0) {
+  SessionOptions o;
+  o.context = kContext;
+  o.chunk = chunk;
+  return o;
+}
+
+Floats last_logits(Session& session, const Tokens& text) {
+  Floats logits(static_cast<size_t>(session.model().config().vocab_size));
+  const Status s = session.eval(span(text), LogitRows::kLast, logits.data());
+  EXPECT_TRUE(s.ok()) << s.text();
+  return logits;
+}
+
+class CapacityTest : public testing::Test {
+ protected:
+  CapacityTest() : bytes_(model_with(0)), machine_(*bytes_, 1, nullptr, memory_.get()) {}
+  void SetUp() override { ASSERT_TRUE(machine_.status().ok()) << machine_.status().text(); }
+
+  FailingAllocator memory_;
+  std::unique_ptr<MemorySink> bytes_;
+  Machine machine_;
+  const Tokens text_ = random_tokens(kContext, 64);
+};
+
+TEST_F(CapacityTest, AWholeTextIsOneChunk) {
+  const Box<Session> session = machine_.session(options());
+  ASSERT_EQ(session->chunk(), kDefaultChunk);
+  ASSERT_TRUE(session->set_router("gamma=1").ok());
+  EXPECT_EQ(session->chunk(), kContext);
+  const Box<Session> chosen = machine_.session(options(kContext));
+  ASSERT_TRUE(chosen->set_router("gamma=1").ok());
+  const Floats logits = last_logits(*session, text_);
+  EXPECT_EQ(logits, last_logits(*chosen, text_));
+  // Room for every token is no capacity at all.
+  ASSERT_TRUE(session->reset().ok());
+  ASSERT_TRUE(session->set_router("gamma=100").ok());
+  const Floats all = last_logits(*session, text_);
+  EXPECT_NE(all, logits);
+  EXPECT_EQ(all, last_logits(*machine_.session(options()), text_));
+}
+
+TEST_F(CapacityTest, PerplexityWorksOverWindows) {
+  const Box<Session> session = machine_.session(options());
+  ASSERT_TRUE(session->set_router("topk:2,gamma=1").ok());
+  Perplexity p;
+  const Status s = measure_perplexity(*session, span(random_tokens(2000, 64)), {}, &p);
+  ASSERT_TRUE(s.ok()) << s.text();
+  EXPECT_GT(p.n_scored, 1900u);
+}
+
+TEST_F(CapacityTest, AChosenChunkStaysAndTheMessageNamesIt) {
+  const Box<Session> session = machine_.session(options(16));
+  ASSERT_TRUE(session->set_router("gamma=1").ok());
+  EXPECT_EQ(session->chunk(), 16);
+  const Status s = session->eval(span(text_, 0, 17), LogitRows::kNone, nullptr);
+  EXPECT_EQ(s.code(), MOE_ERR_TOO_LONG);
+  EXPECT_NE(std::strstr(s.text(), "at most 16 tokens, found 17"), nullptr) << s.text();
+  EXPECT_NE(std::strstr(s.text(), "--chunk"), nullptr) << s.text();
+}
+
+TEST_F(CapacityTest, TheFileMayAskForIt) {
+  const auto bytes = model_with(1);
+  Machine machine(*bytes);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  EXPECT_EQ(machine.session(options())->chunk(), kContext);
+  SessionOptions longer;
+  longer.context = 2 * kMaxChunk;
+  EXPECT_EQ(machine.session(longer)->chunk(), kMaxChunk);
+}
+
+TEST_F(CapacityTest, TheAccountFollows) {
+  const Box<Session> session = machine_.session(options());
+  const uint64_t small = session->bytes();
+  const size_t held = memory_.live_bytes();
+  ASSERT_TRUE(session->set_router("gamma=1").ok());
+  EXPECT_EQ(session->bytes(), machine_.session(options(kContext))->bytes());
+  const size_t grown = memory_.live_bytes() - held;
+  EXPECT_LE(grown, session->bytes() - small + 4096);
+  EXPECT_GT(grown, (session->bytes() - small) * 95 / 100);
+}
+
+TEST_F(CapacityTest, WithoutRoomTheSessionStaysAsItWas) {
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(machine_.model(), options(), &account).ok());
+  SessionOptions capped = options();
+  capped.memory_cap = account.total;
+  const Box<Session> session = machine_.session(capped);
+  const Floats before = last_logits(*session, text_);
+  EXPECT_EQ(session->set_router("gamma=1").code(), MOE_ERR_BUDGET);
+  EXPECT_EQ(session->chunk(), kDefaultChunk);
+  EXPECT_EQ(session->router(1)->gamma, 0);
+  ASSERT_TRUE(session->reset().ok());
+  EXPECT_EQ(last_logits(*session, text_), before);
+
+  const Box<Session> free = machine_.session(options());
+  for (size_t n = 0;; ++n) {
+    memory_.fail_in(n);
+    const Status s = free->set_router("gamma=1");
+    memory_.fail_in(FailingAllocator::kNever);
+    if (s.ok()) break;
+    EXPECT_EQ(s.code(), MOE_ERR_MEMORY);
+    EXPECT_EQ(free->chunk(), kDefaultChunk);
+    ASSERT_LT(n, 20u);
+  }
+  EXPECT_EQ(free->chunk(), kContext);
+}
+
+}  // namespace
+}  // namespace moe
