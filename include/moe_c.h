@@ -32,6 +32,12 @@
  *   NULL.
  * - The library never exits, aborts, prints or throws. It has no state outside its handles (but see
  *   `isa` of moe_env_params). A thread that calls it needs 256 KiB of stack.
+ * - A callback must return: no C++ exception and no longjmp may leave it. Nothing in the library
+ *   catches one, and the process may end there. Catch it inside, have the callback stop the call,
+ *   and throw again when the call has returned.
+ * - After fork() the child may only free what the parent made: its threads, and with a GPU its
+ *   device, stayed in the parent. Whatever else would compute there gets MOE_ERR_STATE. What the
+ *   child makes itself, it can use.
  */
 #ifndef MOE_C_H
 #define MOE_C_H
@@ -210,7 +216,8 @@ typedef struct moe_model_info {
   const int32_t* eos_tokens;
   const char* name;
   uint64_t n_parameters;
-  uint64_t n_active_parameters; /* used for one token; thresholds counted at their largest */
+  uint64_t n_active_parameters; /* the most that one token can use: a threshold router is counted at
+                                   its largest, moe_routing_stats tells what it takes */
   uint64_t weight_bytes;        /* all weights in memory, padding included */
   uint64_t bytes_per_token;     /* weights read for one token, routers and head included */
   uint64_t file_bytes;
@@ -318,8 +325,11 @@ typedef enum moe_kv_type {
 
 struct moe_session_params {
   uint32_t struct_size;
-  int32_t context; /* positions the KV cache holds; 0: the model's context length (at most 4096) */
-  int32_t chunk;   /* rows evaluated at once during prefill, at most 4096; 0: 256 */
+  /* Positions the KV cache holds, at most the model's context length. 0: that, or 4096 where it is
+   * more: a longer text needs a larger context, and that its memory. */
+  int32_t context;
+  int32_t chunk; /* rows evaluated at once during prefill, at most 4096; 0: 256, but with an expert
+                    capacity the context, at most 4096 */
   moe_kv_type kv;
 };
 
@@ -331,13 +341,19 @@ MOE_API void moe_session_free(moe_session* session);
  * logits: NULL; or n_rows (1 or n_tokens) rows of vocab_size floats: 1 is the last token alone,
  * what comes after it. MOE_ERR_TOO_LONG before anything changed when the context cannot hold them.
  * After MOE_ERR_CANCELLED, or a fault that only computing can find, the session stands at the last
- * chunk that was finished; of n_tokens rows of logits some may have been written. */
+ * chunk that was finished; of n_tokens rows of logits some may have been written.
+ *
+ * MOE_ERR_NON_FINITE is such a fault: a logit that is asked for, or a router's score, is NaN or
+ * infinite, which happens with weights that are finite but huge. Rows whose logits nobody asked for
+ * are not looked at. Then whatever reads the logits of a later token that sees such a row fails,
+ * moe_session_sample and moe_session_generate too; moe_session_rewind to before it heals. */
 MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                     float* logits, size_t n_rows, moe_error* error);
 
 /* Appends one token to each of several different sessions of one model in a single pass; logits:
  * NULL or (n, vocab_size). Each session gets exactly what moe_session_eval alone would give it.
- * MOE_ERR_STATE when a session is in use or named twice; on failure none has moved. */
+ * MOE_ERR_STATE when a session is in use or named twice; on failure none has moved, and some rows
+ * of logits may have been written. MOE_ERR_NON_FINITE as moe_session_eval. */
 MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
                                      float* logits, moe_error* error);
 
@@ -365,7 +381,7 @@ typedef bool (*moe_progress_fn)(void* user, uint64_t done, uint64_t total, const
 
 /* Perplexity of a text in windows of the session's context that do not overlap. When the model says
  * that texts begin with BOS, each window does; otherwise its first token is not scored. The session
- * must be empty (position 0) and is empty afterwards. */
+ * must be empty (position 0) and is empty afterwards. MOE_ERR_NON_FINITE as moe_session_eval. */
 MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* tokens,
                                           size_t n_tokens, moe_progress_fn progress, void* user,
                                           moe_perplexity* out, moe_error* error);
@@ -378,11 +394,17 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
  *   "topk:4"         the 4 most probable
  * followed by any of ",min_k=1" ",max_k=8" ",gamma=1.25" ",min_capacity=4"; "gamma=1.25" alone
  * keeps the router. Weights follow the model's own rule. Only routers with a softmax over all
- * experts can be changed so. NULL: as in the file. */
+ * experts can be changed so. NULL: as in the file.
+ *
+ * gamma gives each expert a capacity, counted over the tokens of one call: a call is then one
+ * chunk. A chunk that params.chunk left open grows to the context, at most 4096, with the memory
+ * that it needs (MOE_ERR_BUDGET when a cap has no room for it); one that was chosen stays, and a
+ * longer call gets MOE_ERR_TOO_LONG. */
 MOE_API moe_status moe_session_set_router(moe_session* session, const char* router,
                                           moe_error* error);
 
-/* Counting starts at zero with the call and costs little; off by default. */
+/* Counting starts at zero with the call and costs little; off by default. Counted are the tokens
+ * that became part of the text: not those of a pass that was cancelled or failed. */
 MOE_API moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* error);
 
 typedef struct moe_routing_stats {

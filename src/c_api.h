@@ -1,6 +1,8 @@
 #pragma once
 // What stands behind the handles of moe_c.h.
 
+#include <unistd.h>
+
 #include <cstring>
 
 #include "include/moe_c.h"
@@ -17,6 +19,12 @@
 struct moe_env {
   explicit moe_env(const moe::Allocator& a) : allocator(a), pool(allocator) {}
 
+  /// Whether this is a forked child of the process that made the environment: no threads, no GPU.
+  bool forked() const { return getpid() != process; }
+  /// forked(), and what lies on a GPU cannot even be freed.
+  bool out_of_reach() const { return forked() && !device.get()->uses_host_memory(); }
+
+  const pid_t process = getpid();
   moe::Allocator allocator;  // everything below the environment refers to this copy
   moe::Logger logger;
   moe::ThreadPool pool;
@@ -50,6 +58,11 @@ struct moe_session {
 };
 
 namespace moe {
+
+/// Whether the object is there and can compute in this process.
+Status check_env(const moe_env* env);
+Status check_model(const moe_model* model);
+Status check_session(const moe_session* session);
 
 /// The C parameters as the core's; ranges are checked by the core.
 Status session_options(const moe_session_params* given, SessionOptions* out);

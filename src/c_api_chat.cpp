@@ -8,8 +8,9 @@
 #include "src/run/load_tokenizer.h"
 
 struct moe_chat {
-  explicit moe_chat(const moe::Allocator& a) : allocator(&a) {}
+  explicit moe_chat(const moe_env& e) : env(&e), allocator(&e.allocator) {}
 
+  const moe_env* env;
   const moe::Allocator* allocator;
   moe::Box<moe::Chat> chat;
 };
@@ -45,11 +46,8 @@ Status choose_template(const moe_model* model, const char* given, ChatOptions* o
                        builtin_chat_names(), given);
 }
 
-// Any number may come from C; as an enum only some could be looked at.
 Status choose_thinking(const moe_chat_params& p, Thinking* out) {
-  static_assert(sizeof p.thinking == sizeof(int));
-  int value = 0;
-  std::memcpy(&value, &p.thinking, sizeof value);
+  const int value = enum_number(p.thinking);
   if (value < MOE_THINKING_DEFAULT || value > MOE_THINKING_OFF) {
     return Status::error(MOE_ERR_ARGUMENT, "params.thinking: expected 0..2, found %d", value);
   }
@@ -68,7 +66,8 @@ Status read_variables(const moe_chat_params& p, Array<ChatVariable>* out) {
     const std::string_view text = p.variables[i] == nullptr ? "" : p.variables[i];
     const size_t at = text.find('=');
     if (at == std::string_view::npos) {
-      return Status::error(MOE_ERR_ARGUMENT, "params.variables[%d]: expected NAME=VALUE", i);
+      return Status::error(MOE_ERR_ARGUMENT, "variables: expected NAME=VALUE, found '%.60s'",
+                           p.variables[i] == nullptr ? "" : p.variables[i]);
     }
     MOE_TRY(out->push({slice(text, 0, at), slice(text, at + 1)}));
   }
@@ -99,7 +98,7 @@ struct Today {
 };
 
 Status create_chat(moe_session* session, const moe_chat_params* given, moe_chat** out) {
-  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_session(session));
   if (out == nullptr) return null_argument("out");
   moe_chat_params p{};
   MOE_TRY(read_params(given, "params", &p));
@@ -117,7 +116,7 @@ Status create_chat(moe_session* session, const moe_chat_params* given, moe_chat*
   options.variables = variables.span();
   const Today today;
   options.date = p.date == nullptr ? today.text : p.date;
-  MOE_ASSIGN(Box<moe_chat> handle, make_box<moe_chat>(allocator, allocator));
+  MOE_ASSIGN(Box<moe_chat> handle, make_box<moe_chat>(allocator, *model->env));
   MOE_ASSIGN(handle->chat,
              Chat::create(*session->session, *model->text.tokenizer, options, allocator));
   if (p.system != nullptr) {
@@ -175,6 +174,7 @@ Status tokens(const moe_chat* chat, bool begin_reply, int32_t* tokens, size_t ca
 
 Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* out) {
   if (chat == nullptr) return null_argument("chat");
+  MOE_TRY(check_env(chat->env));
   MOE_TRY(check_out_struct(out, "out"));
   GenerateCall call(*chat->allocator);
   MOE_TRY(call.read(given));

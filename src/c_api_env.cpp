@@ -20,6 +20,22 @@ Status write_text(const char* text, size_t n, char* buffer, size_t capacity, siz
   return {};
 }
 
+Status check_env(const moe_env* env) {
+  if (env == nullptr) return null_argument("env");
+  if (!env->forked()) return {};
+  return Status::error(MOE_ERR_STATE,
+                       "made by process %d before fork(): this one, %d, can only free it",
+                       env->process, getpid());
+}
+
+Status check_model(const moe_model* model) {
+  return model == nullptr ? null_argument("model") : check_env(model->env);
+}
+
+Status check_session(const moe_session* session) {
+  return session == nullptr ? null_argument("session") : check_model(session->model);
+}
+
 namespace {
 
 Status check_allocator(const moe_allocator& a) {
@@ -38,6 +54,10 @@ void pass_log(void* env, int level, const char* text) {
 
 void destroy(moe_env* env) {
   const Allocator allocator = env->allocator;
+  if (env->forked()) {
+    if (env->out_of_reach()) return;
+    env->pool.forget_workers();
+  }
   env->~moe_env();
   deallocate(allocator, env, sizeof *env);
 }
@@ -114,7 +134,7 @@ const char* moe_version_string(void) {
 }
 
 const char* moe_status_name(moe_status status) {
-  switch (status) {
+  switch (moe::enum_number(status)) {
     case MOE_OK:
       return "MOE_OK";
     case MOE_ERR_ARGUMENT:

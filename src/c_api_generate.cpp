@@ -71,7 +71,7 @@ namespace {
 
 Status sample(moe_session* session, const moe_sampling* sampling, moe_token_logprob* out,
               moe_token_logprob* top, size_t n_top) {
-  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_session(session));
   if (out == nullptr) return null_argument("out");
   if (top == nullptr) n_top = 0;
   SamplingConfig config;
@@ -82,7 +82,7 @@ Status sample(moe_session* session, const moe_sampling* sampling, moe_token_logp
 
 Status run_generate(moe_session* session, const int32_t* prompt, size_t n_prompt,
                     const moe_generate_params* given, moe_generate_result* out) {
-  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_session(session));
   if (prompt == nullptr && n_prompt != 0) return null_argument("prompt");
   MOE_TRY(check_out_struct(out, "out"));
   GenerateCall call(session->model->env->allocator);

@@ -180,13 +180,14 @@ Status layer_spec(const moe_layer_params& p, Array<ExpertWeights>* experts, Laye
 }
 
 void destroy(moe_layer* layer) {
+  if (layer->env->out_of_reach()) return;
   const Allocator& allocator = layer->env->allocator;
   layer->~moe_layer();
   deallocate(allocator, layer, sizeof *layer);
 }
 
 Status create_layer(moe_env* env, const moe_layer_params* given, moe_layer** out) {
-  if (env == nullptr) return null_argument("env");
+  MOE_TRY(check_env(env));
   if (given == nullptr) return null_argument("params");
   if (out == nullptr) return null_argument("out");
   moe_layer_params p{};
@@ -202,6 +203,7 @@ Status create_layer(moe_env* env, const moe_layer_params* given, moe_layer** out
 
 Status forward(moe_layer* layer, const float* x, size_t n, float* y) {
   if (layer == nullptr) return null_argument("layer");
+  MOE_TRY(check_env(layer->env));
   if (n == 0) return {};
   if (x == nullptr) return null_argument("x");
   if (y == nullptr) return null_argument("y");

@@ -11,6 +11,7 @@ namespace moe {
 namespace {
 
 void destroy(moe_model* model) {
+  if (model->env->out_of_reach()) return;
   const Allocator& allocator = model->env->allocator;
   model->~moe_model();
   deallocate(allocator, model, sizeof *model);
@@ -48,7 +49,7 @@ Status open_source(moe_env* env, FileSource source, const moe_model_params& para
 
 Status read_model_params(const moe_env* env, const moe_model_params* given, moe_model** out,
                          moe_model_params* params) {
-  if (env == nullptr) return null_argument("env");
+  MOE_TRY(check_env(env));
   if (out == nullptr) return null_argument("out");
   MOE_TRY(read_params(given, "params", params));
   return check_reserved(params->reserved);
@@ -240,6 +241,7 @@ moe_status moe_model_get_memory(const moe_model* model, const moe_session_params
 }
 
 moe_status moe_model_verify(moe_model* model, moe_error* error) {
-  if (model == nullptr) return moe::deliver(moe::null_argument("model"), error);
-  return moe::deliver(model->model->verify(), error);
+  moe::Status status = moe::check_model(model);
+  if (status.ok()) status = model->model->verify();
+  return moe::deliver(status, error);
 }

@@ -11,18 +11,11 @@ Status session_options(const moe_session_params* given, SessionOptions* out) {
   SessionOptions options;
   options.context = p.context;
   options.chunk = p.chunk;
-  switch (p.kv) {
-    case MOE_KV_DEFAULT:
-    case MOE_KV_F16:
-      options.kv = KvType::kF16;
-      break;
-    case MOE_KV_INT8:
-      options.kv = KvType::kInt8;
-      break;
-    default:
-      return Status::error(MOE_ERR_ARGUMENT, "params.kv: expected 0..2, found %d",
-                           static_cast<int>(p.kv));
+  const int kv = enum_number(p.kv);
+  if (kv < MOE_KV_DEFAULT || kv > MOE_KV_INT8) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.kv: expected 0..2, found %d", kv);
   }
+  options.kv = kv == MOE_KV_INT8 ? KvType::kInt8 : KvType::kF16;
   *out = options;
   return {};
 }
@@ -31,16 +24,18 @@ namespace {
 
 void destroy(moe_session* session) {
   moe_model* model = session->model;
+  if (model->env->out_of_reach()) return;
   const Allocator& allocator = model->env->allocator;
   const uint64_t bytes = session->session ? session->session->bytes() : 0;
   session->~moe_session();
   deallocate(allocator, session, sizeof *session);
+  if (model->env->forked()) return;  // where nobody may be left to unlock it
   LockGuard guard(model->mutex);
   model->session_bytes -= bytes;
 }
 
 Status create_session(moe_model* model, const moe_session_params* params, moe_session** out) {
-  if (model == nullptr) return null_argument("model");
+  MOE_TRY(check_model(model));
   if (out == nullptr) return null_argument("out");
   SessionOptions options;
   MOE_TRY(session_options(params, &options));
@@ -57,7 +52,7 @@ Status create_session(moe_model* model, const moe_session_params* params, moe_se
 
 Status eval(moe_session* session, const int32_t* tokens, size_t n_tokens, float* logits,
             size_t n_rows) {
-  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_session(session));
   if (tokens == nullptr) return null_argument("tokens");
   if (logits == nullptr) n_rows = 0;
   if (logits != nullptr && n_rows != 1 && n_rows != n_tokens) {
@@ -75,7 +70,7 @@ Status step(moe_session* const* sessions, const int32_t* tokens, size_t n, float
   if (sessions == nullptr) return null_argument("sessions");
   if (tokens == nullptr) return null_argument("tokens");
   for (size_t i = 0; i < n; ++i) {
-    if (sessions[i] == nullptr) return null_argument("sessions[i]");
+    MOE_TRY(check_session(sessions[i]).with_context("session %zu", i));
   }
   constexpr size_t kFew = 64;  // more sessions than this cost one allocation a call
   Session* few[kFew];
@@ -86,8 +81,14 @@ Status step(moe_session* const* sessions, const int32_t* tokens, size_t n, float
   return sessions_step({inner, n}, {tokens, n}, logits);
 }
 
+// Going back to nothing also heals a session that a device fault has poisoned.
+Status rewind(moe_session* session, int32_t position) {
+  MOE_TRY(check_session(session));
+  return position == 0 ? session->session->reset() : session->session->rewind(position);
+}
+
 Status set_router(moe_session* session, const char* router) {
-  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_session(session));
   moe_model* model = session->model;
   Session& inner = *session->session;
   LockGuard guard(model->mutex);  // a capacity can make the session larger
@@ -108,7 +109,7 @@ struct ProgressBridge {
 
 Status perplexity(moe_session* session, const int32_t* tokens, size_t n_tokens,
                   moe_progress_fn progress, void* user, moe_perplexity* out) {
-  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_session(session));
   if (tokens == nullptr) return null_argument("tokens");
   MOE_TRY(check_out_struct(out, "out"));
   ProgressBridge bridge{progress, user};
@@ -184,10 +185,7 @@ int32_t moe_session_context(const moe_session* session) {
 }
 
 moe_status moe_session_rewind(moe_session* session, int32_t position, moe_error* error) {
-  if (session == nullptr) return moe::deliver(moe::null_argument("session"), error);
-  // Going back to nothing also heals a session that a device fault has poisoned.
-  return moe::deliver(
-      position == 0 ? session->session->reset() : session->session->rewind(position), error);
+  return moe::deliver(moe::rewind(session, position), error);
 }
 
 void moe_session_cancel(moe_session* session) {

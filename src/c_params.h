@@ -51,6 +51,16 @@ Status read_params(const T* given, const char* name, T* out) {
   return {};
 }
 
+/// An enum of the caller's as the integer that it is: any number may come from C, and to look at
+/// one that is none of its values is undefined.
+template <class E>
+int enum_number(const E& value) {
+  static_assert(std::is_enum_v<E> && sizeof(E) == sizeof(int));
+  int number = 0;
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
+
 /// A field that has no meaning yet must be zero, so that it can get one.
 inline Status check_reserved(int32_t field) {
   if (field == 0) return {};

@@ -83,7 +83,7 @@ Status OpenDevice::open(const DeviceChoice& choice, ThreadPool& pool, const Logg
   const bool cuda = parse_cuda(name, &index);
   if (!automatic && !cuda && std::strcmp(name, "cpu") != 0) {
     return Status::error(MOE_ERR_ARGUMENT,
-                         "params.device: expected auto, cpu, cuda or cuda:N, found '%.40s'", name);
+                         "device: expected auto, cpu, cuda or cuda:N, found '%.40s'", name);
   }
   MOE_ASSIGN(cpu_, open_cpu_device(choice.isa, pool, allocator));
   if (automatic || cuda) {

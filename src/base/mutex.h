@@ -39,7 +39,8 @@ class Condition {
   Condition();
   Condition(const Condition&) = delete;
   Condition& operator=(const Condition&) = delete;
-  ~Condition() { pthread_cond_destroy(&condition_); }
+  // Not destroyed: it holds nothing but its bytes, and in a forked child pthread_cond_destroy would
+  // wait for threads that stayed in the parent.
   void wait(Mutex& held) { pthread_cond_wait(&condition_, held.native()); }
   /// The same, but ends soon after `stop` is set, which nobody need tell of: signal handlers may
   /// set it. Null never is. Whoever notifies must hold the mutex.

@@ -53,6 +53,7 @@ Status ThreadPool::start(int n_threads) {
 }
 
 void ThreadPool::stop() {
+  if (workers_.empty()) return;  // and the mutex may be one that nobody unlocks
   {
     LockGuard guard(mutex_);
     stopping_.store(true, std::memory_order_release);

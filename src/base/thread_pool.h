@@ -21,6 +21,8 @@ class ThreadPool final {
   /// Starts n_threads - 1 workers (the caller is the first thread). 0 = usable_cpus().
   Status start(int n_threads);
   int n_threads() const { return n_threads_; }
+  /// In a forked child: the workers stayed in the parent, so that nobody is to be waited for.
+  void forget_workers() { workers_.clear(); }
 
   /// Calls body(context, part, n_threads) once for each part 0 .. n_threads - 1, and returns when
   /// all have returned. A part whose thread is slow to wake up is taken over by one that is awake,

@@ -135,7 +135,7 @@ Status validate(const ModelConfig& config) {
     return Status::error(MOE_ERR_ARGUMENT, "add_bos is set, but there is no bos_token_id");
   }
   for (const int32_t id : config.eos_token_ids) {
-    MOE_TRY(check_int("eos_token_ids", id, 0, config.vocab_size - 1));
+    MOE_TRY(check_int("eos_token_id", id, 0, config.vocab_size - 1));
   }
   for (size_t i = 0; i < config.layers.size(); ++i) {
     MOE_TRY(validate_layer(config.layers[i], config).with_context("layer %zu", i));

@@ -22,7 +22,8 @@ enum class LogitRows : uint8_t { kNone, kLast, kAll };
 /// other sessions advance in the same call (with a router capacity set, they depend on the calls).
 ///
 /// Errors. A call refused for its arguments has changed nothing. After MOE_ERR_CANCELLED, or a
-/// fault found while computing, the position is that of the last chunk that was finished. After
+/// fault found while computing (MOE_ERR_NON_FINITE for logits that are asked for and no numbers
+/// among them), the position is that of the last chunk that was finished. After
 /// MOE_ERR_DEVICE the session is poisoned: MOE_ERR_STATE until reset().
 class Session final {
  public:
@@ -68,7 +69,7 @@ class Session final {
   Status set_router(std::string_view text, uint64_t other_sessions_bytes = 0);
   const RouterConfig* router(int32_t layer) const;  // null for a dense layer
 
-  /// Starts counting from zero, or stops.
+  /// Starts counting the tokens that become part of the text, from zero; or stops.
   Status count_routing(bool on);
   /// Null when nothing is being counted or the layer is dense.
   const RoutingStats* routing_stats(int32_t layer) const;

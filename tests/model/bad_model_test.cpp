@@ -201,7 +201,7 @@ TEST_F(BadConfig, OtherNumbers) {
                   [bad](ModelConfig* c) { c->layers[0].attention.rope.theta = bad; });
   }
   expect_config(MOE_ERR_RANGE, "bos_token_id", [](ModelConfig* c) { c->bos_token_id = 64; });
-  expect_config(MOE_ERR_RANGE, "eos_token_ids", [](ModelConfig* c) { c->eos_token_ids[0] = -2; });
+  expect_config(MOE_ERR_RANGE, "eos_token_id:", [](ModelConfig* c) { c->eos_token_ids[0] = -2; });
 }
 
 TEST_F(BadConfig, UnknownNames) {

@@ -1,0 +1,156 @@
+/* What only a program in trouble does: numbers that are no value of their enum, token ids that are
+ * not there, objects of the parent in a forked child. */
+#define _DEFAULT_SOURCE
+#include <moe_c.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+typedef struct Objects {
+  Meter meter;
+  moe_allocator allocator;
+  void* image;
+  moe_env* env;
+  moe_model* model;
+  moe_session* session;
+  moe_layer* layer;
+} Objects;
+
+static const float kOnes[4] = {1, 1, 1, 1};
+
+static void open_all(Objects* o) {
+  size_t size = 0;
+  memset(o, 0, sizeof *o);
+  o->meter.fail_at = -1;
+  o->allocator = (moe_allocator){meter_allocate, meter_deallocate, &o->meter};
+  const moe_env_params ep = {
+      .struct_size = sizeof ep, .threads = 3, .device = "cpu", .allocator = &o->allocator};
+  const moe_session_params sp = {.struct_size = sizeof sp, .context = 16};
+  CHECK_OK(moe_env_create(&ep, &o->env, &error));
+  CHECK_OK(moe_synthetic_create("tiny", NULL, &o->image, &size, &error));
+  CHECK_OK(moe_model_open_memory(o->env, o->image, size, NULL, &o->model, &error));
+  CHECK_OK(moe_session_create(o->model, &sp, &o->session, &error));
+  const moe_expert_weights expert = {.up = kOnes, .down = kOnes};
+  const moe_layer_params lp = {.struct_size = sizeof lp,
+                               .d_model = 2,
+                               .d_ff = 2,
+                               .n_experts = 1,
+                               .experts = &expert,
+                               .router_weight = kOnes};
+  CHECK_OK(moe_layer_create(o->env, &lp, &o->layer, &error));
+}
+
+static void free_all(Objects* o) {
+  moe_layer_free(o->layer);
+  moe_session_free(o->session);
+  moe_model_free(o->model);
+  moe_env_free(o->env);
+  moe_synthetic_free(o->image);
+  CHECK(o->meter.live_blocks == 0 && o->meter.live_bytes == 0);
+}
+
+static void test_enums(void) {
+  Objects o;
+  open_all(&o);
+  const unsigned wrong[] = {3, 77, 0x80000000u, 0xffffffffu};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+    moe_session_params sp = {.struct_size = sizeof sp};
+    memcpy(&sp.kv, &wrong[i], sizeof wrong[i]);
+    moe_session* session = NULL;
+    CHECK(moe_session_create(o.model, &sp, &session, &error) == MOE_ERR_ARGUMENT);
+    char found[32];
+    snprintf(found, sizeof found, "found %d", (int)wrong[i]);
+    CHECK(strstr(error.text, "kv") != NULL && strstr(error.text, found) != NULL);
+    moe_status status;
+    memcpy(&status, &wrong[i], sizeof status);
+    if (wrong[i] > 76) CHECK(strcmp(moe_status_name(status), "unknown status") == 0);
+  }
+  free_all(&o);
+}
+
+/* Eight ids before a page that cannot be read, and a number of tokens that no context holds. */
+static void test_number_before_ids(void) {
+  Objects o;
+  open_all(&o);
+  const long page = sysconf(_SC_PAGESIZE);
+  char* memory =
+      mmap(NULL, (size_t)(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED && mprotect(memory + page, (size_t)page, PROT_NONE) == 0);
+  int32_t* tokens = (int32_t*)(memory + page) - 8;
+  for (int i = 0; i < 8; ++i) tokens[i] = i;
+  moe_generate_result result = {.struct_size = sizeof result};
+  CHECK(moe_session_eval(o.session, tokens, 17, NULL, 0, &error) == MOE_ERR_TOO_LONG);
+  CHECK(strstr(error.text, "17 tokens") != NULL && strstr(error.text, "holds 16") != NULL);
+  CHECK(strstr(error.text, "larger context") != NULL && strstr(error.text, "--context") != NULL);
+  CHECK(moe_session_eval(o.session, tokens, SIZE_MAX, NULL, 0, &error) == MOE_ERR_TOO_LONG);
+  CHECK(moe_session_generate(o.session, tokens, 1 << 20, NULL, &result, &error) ==
+        MOE_ERR_TOO_LONG);
+  CHECK_OK(moe_session_eval(o.session, tokens, 8, NULL, 0, &error));
+  munmap(memory, (size_t)(2 * page));
+  free_all(&o);
+}
+
+#define CHECK_FORKED(call)                                                           \
+  do {                                                                               \
+    CHECK((call) == MOE_ERR_STATE);                                                  \
+    CHECK(strstr(error.text, "fork") != NULL && strstr(error.text, "free") != NULL); \
+  } while (0)
+
+/* Whatever would need the threads that stayed in the parent. */
+static void refuse_all(Objects* o) {
+  const int32_t token = 1;
+  float x[2] = {1, 2};
+  moe_session* session = NULL;
+  moe_model* model = NULL;
+  moe_generate_result result = {.struct_size = sizeof result};
+  moe_perplexity perplexity = {.struct_size = sizeof perplexity};
+  moe_token_logprob drawn;
+  CHECK_FORKED(moe_session_eval(o->session, &token, 1, NULL, 0, &error));
+  CHECK_FORKED(moe_sessions_step(&o->session, &token, 1, NULL, &error));
+  CHECK_FORKED(moe_session_generate(o->session, &token, 1, NULL, &result, &error));
+  CHECK_FORKED(moe_session_sample(o->session, NULL, &drawn, NULL, 0, &error));
+  CHECK_FORKED(moe_session_perplexity(o->session, &token, 1, NULL, NULL, &perplexity, &error));
+  CHECK_FORKED(moe_session_rewind(o->session, 0, &error));
+  CHECK_FORKED(moe_session_set_router(o->session, "topk:1", &error));
+  CHECK_FORKED(moe_session_create(o->model, NULL, &session, &error));
+  CHECK_FORKED(moe_model_verify(o->model, &error));
+  CHECK_FORKED(moe_model_open(o->env, "none.moe", NULL, &model, &error));
+  CHECK_FORKED(moe_layer_forward(o->layer, x, 1, x, &error));
+}
+
+/* The child frees what the parent made, and then lives a life of its own. */
+static void test_fork(void) {
+  Objects o;
+  open_all(&o);
+  const int32_t tokens[] = {1, 2, 3};
+  CHECK_OK(moe_session_eval(o.session, tokens, 3, NULL, 0, &error));
+  usleep(50000); /* the workers sleep */
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    alarm(60); /* who waits for a thread of the parent waits for ever */
+    refuse_all(&o);
+    free_all(&o);
+    open_all(&o);
+    CHECK_OK(moe_session_eval(o.session, tokens, 3, NULL, 0, &error));
+    free_all(&o);
+    _exit(g_failures == 0 ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK_OK(moe_session_eval(o.session, tokens, 3, NULL, 0, &error)); /* nothing to the parent */
+  free_all(&o);
+}
+
+int main(void) {
+  test_enums();
+  test_number_before_ids();
+  test_fork();
+  printf("%d checks, %d failed\n", g_checks, g_failures);
+  return g_failures == 0 ? 0 : 1;
+}
