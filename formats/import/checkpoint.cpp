@@ -182,7 +182,7 @@ void Checkpoint::add_index(const std::string& name) {
     const std::string expected = path_ + "/" + file.get<std::string>();
     if (found == nullptr || files_[found->file].path() != expected) {
       fail(MOE_ERR_FORMAT, "tensor %.100s: the index says it is in %.100s, where it is not",
-           tensor.c_str(), file.get_ref<const std::string&>().c_str());
+           tensor.c_str(), file.text().c_str());
     }
   }
 }

@@ -174,7 +174,7 @@ Json read_metadata(Cursor& in, uint64_t n) {
   for (uint64_t i = 0; i < n; ++i) {
     const std::string key = in.string();
     Json value = read_value(in, key, &n_values);
-    if (!out.emplace(key, std::move(value)).second) {
+    if (!out.items().emplace(key, std::move(value)).second) {
       fail(MOE_ERR_FORMAT, "%s: key %.100s is given twice", in.path().c_str(), key.c_str());
     }
   }

@@ -1,6 +1,7 @@
 #include "formats/import/json.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "formats/import/failure.h"
 #include "formats/import/file.h"
@@ -8,9 +9,8 @@
 namespace moe {
 namespace {
 
-// Builds the tree, and refuses what nlohmann's own builder lets through: deep nesting, endless
-// values, and a key that is given twice (of which it would silently keep the last).
-class Builder final : public nlohmann::json_sax<Json> {
+// Builds the tree, and refuses deep nesting, endless values, and a key that is given twice.
+class Builder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   Builder(const std::string& what, const JsonLimits& limits) : what_(what), limits_(limits) {}
   Json take() { return std::move(root_); }
@@ -52,7 +52,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     Json& parent = *stack_.back();
     if (parent.is_array()) {
       parent.push_back(std::move(value));
-      return &parent.back();
+      return &parent.elements().back();
     }
     return &(parent[key_] = std::move(value));
   }
@@ -85,7 +85,7 @@ class Builder final : public nlohmann::json_sax<Json> {
 std::string shown(const Json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array";
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = value.dump();
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
 }
@@ -104,7 +104,7 @@ Json parse_json(std::string_view text, const std::string& what, const JsonLimits
          text.size(), static_cast<unsigned long long>(limits.max_bytes));
   }
   Builder builder(what, limits);
-  Json::sax_parse(text.begin(), text.end(), &builder);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
 }
 
@@ -125,15 +125,15 @@ JsonNode JsonNode::child(const Json& value, const std::string& path) const {
 
 JsonNode JsonNode::at(const char* key) const {
   if (!value_->is_object()) fail_expected("an object");
-  const auto found = value_->find(key);
-  if (found == value_->end()) fail(MOE_ERR_FORMAT, "%s: \"%s\" is missing", path_.c_str(), key);
+  const Json* found = value_->find(key);
+  if (found == nullptr) fail(MOE_ERR_FORMAT, "%s: \"%s\" is missing", path_.c_str(), key);
   return child(*found, path_ + (root_ ? ": " : ".") + key);
 }
 
 bool JsonNode::has(const char* key) const {
   if (!value_->is_object()) fail_expected("an object");
-  const auto found = value_->find(key);
-  return found != value_->end() && !found->is_null();
+  const Json* found = value_->find(key);
+  return found != nullptr && !found->is_null();
 }
 
 std::vector<JsonNode> JsonNode::elements() const {
@@ -177,7 +177,7 @@ std::string JsonNode::string() const {
 size_t JsonNode::choice(std::initializer_list<const char*> names) const {
   size_t i = 0;
   for (const char* name : names) {
-    if (value_->is_string() && value_->get_ref<const std::string&>() == name) return i;
+    if (value_->is_string() && value_->text() == name) return i;
     ++i;
   }
   fail_expected("one of " + listed(names));

@@ -3,14 +3,13 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace moe {
+#include "formats/import/json_value.h"
 
-using Json = nlohmann::json;
+namespace moe {
 
 struct JsonLimits {
   uint64_t max_bytes = uint64_t{64} << 20;

@@ -57,7 +57,7 @@ class ConfigBuilder {
 
   Json build() {
     Json& c = config_;
-    const bool moe = take("expert_count") != nullptr && at("expert_count") > 0;
+    const bool moe = take("expert_count") != nullptr && node("expert_count").number() > 0;
     if (moe) c["num_experts"] = at("expert_count");
     c["model_type"] = moe && arch_.moe_type[0] != '\0' ? arch_.moe_type : arch_.model_type;
     c["hidden_act"] = "silu";
@@ -97,8 +97,7 @@ class ConfigBuilder {
   // The value of ARCH.key, which counts as understood from here on; null when it is not there.
   const Json* take(const std::string& key) {
     taken_.insert(key);
-    const auto found = all_.value().find(arch_.name + ("." + key));
-    return found == all_.value().end() ? nullptr : &*found;
+    return all_.value().find(arch_.name + ("." + key));
   }
   const Json& at(const std::string& key) { return all_.value().at(arch_.name + ("." + key)); }
   JsonNode node(const std::string& key) { return all_.at((arch_.name + ("." + key)).c_str()); }
@@ -188,7 +187,7 @@ class ConfigBuilder {
     (void)take("vocab_size");
     if (c.contains("num_experts")) rows("blk.0.ffn_gate_exps.weight", 1, "moe_intermediate_size");
     rows("blk.0.ffn_gate_shexp.weight", 0, "shared_expert_intermediate_size");
-    const std::string type = c.at("model_type");
+    const std::string type = c.at("model_type").text();
     if (type == "mixtral" || type == "granitemoe" || type == "olmoe" || type == "phimoe") {
       if (c.contains("moe_intermediate_size")) c["intermediate_size"] = c["moe_intermediate_size"];
       c.erase("moe_intermediate_size");
@@ -222,7 +221,8 @@ class ConfigBuilder {
       if (factor != 1) c["partial_rotary_factor"] = factor;
     }
     if (const Json* value = take("attention.value_length"); value != nullptr) {
-      if (*value != config_.value("head_dim", *value)) fail_key("attention.value_length");
+      const Json* width = config_.find("head_dim");
+      if (width != nullptr && *value != *width) fail_key("attention.value_length");
     }
   }
 
@@ -346,7 +346,7 @@ class ConfigBuilder {
   }
 
   [[noreturn]] void fail_key(const std::string& key) {
-    std::string value = node(key).value().dump(-1, ' ', true, Json::error_handler_t::replace);
+    std::string value = node(key).value().dump();
     fail(MOE_ERR_UNSUPPORTED, "%s: key %s.%.60s with value %.60s is not supported",
          checkpoint_.path().c_str(), arch_.name, key.c_str(), value.c_str());
   }

@@ -131,7 +131,7 @@ class TokenizerBuilder {
     for (size_t i = 0; i < tokens_.size(); ++i) {
       if (i % 4096 == 0) step_();
       if (!is_token(i)) continue;
-      if (!vocab.emplace(tokens_[i], i).second) {
+      if (!vocab.items().emplace(tokens_[i], i).second) {
         fail(MOE_ERR_FORMAT, "%s: token %zu \"%.60s\" is there twice", metadata_.path().c_str(), i,
              tokens_[i].c_str());
       }

@@ -1,15 +1,19 @@
 #include "src/convert/report.h"
 
-#include <nlohmann/json.hpp>
-
+#include "formats/import/json_value.h"
 #include "formats/moe/names.h"
 #include "quant/list.h"
 
 namespace moe {
 namespace {
 
-std::string text_of(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+// In this order, which an object would not keep.
+std::string text_of(std::initializer_list<std::pair<const char*, Json>> members) {
+  std::string text;
+  for (const auto& [name, value] : members) {
+    text += (text.empty() ? "{" : ",") + Json(name).dump() + ":" + value.dump();
+  }
+  return text + "}";
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ void read_merges(const JsonNode& node, const Pieces& pieces, TokenizerData& data
   std::map<uint64_t, size_t> last;
   std::vector<uint32_t> merges;
   for (size_t i = 0; i < list.size(); ++i) {
-    if (list[i].is_string() && list[i].get_ref<const std::string&>().starts_with("#version")) {
+    if (list[i].is_string() && list[i].text().starts_with("#version")) {
       continue;
     }
     const auto [left, right] = read_merge(node, list[i], i);
@@ -316,10 +316,10 @@ std::string named_template(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return "";
   for (const Json& entry : value) {
-    if (entry.is_object() && entry.value("name", Json()) == "default" &&
-        entry.value("template", Json()).is_string()) {
-      return entry.at("template").get<std::string>();
-    }
+    const Json* name = entry.find("name");
+    const Json* text = entry.find("template");
+    if (name == nullptr || text == nullptr || *name != "default" || !text->is_string()) continue;
+    return text->text();
   }
   return "";
 }

@@ -82,7 +82,7 @@ constexpr const char* kHarmless[] = {"add_cross_attention",
                                      "use_return_dict"};
 
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = value.dump();
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
 }
