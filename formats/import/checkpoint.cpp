@@ -48,15 +48,11 @@ void check_shard_name(const std::string& name, const std::string& index) {
 }
 
 [[noreturn]] void fail_without_weights(const std::string& folder) {
-  std::error_code ignored;
-  std::string pickle;  // the first by name, so that the message is always the same
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    const std::string kind = entry.path().extension().string();
-    if (kind != ".bin" && kind != ".pt" && kind != ".pth") continue;
-    if (pickle.empty() || name < pickle) pickle = name;
+  for (const std::string& name : names_in_folder(folder)) {
+    if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth")) {
+      fail_pickle(name);
+    }
   }
-  if (!pickle.empty()) fail_pickle(pickle);
   fail(MOE_ERR_NOT_FOUND, "%s: neither %s nor %s is there", folder.c_str(), kSingle, kIndex);
 }
 

@@ -1,5 +1,6 @@
 #include "formats/import/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "formats/import/failure.h"
@@ -16,7 +19,9 @@ namespace {
 
 [[noreturn]] void fail_errno(const char* what, const std::string& path, int error) {
   char buffer[128];
-  const moe_status code = error == ENOENT || error == ENOTDIR ? MOE_ERR_NOT_FOUND : MOE_ERR_IO;
+  const moe_status code = error == ENOENT || error == ENOTDIR ? MOE_ERR_NOT_FOUND
+                          : error == ENOMEM                   ? MOE_ERR_MEMORY
+                                                              : MOE_ERR_IO;
   // The GNU strerror_r may return a static text instead of filling the buffer.
   fail(code, "cannot %s %s: %s", what, path.c_str(), strerror_r(error, buffer, sizeof buffer));
 }
@@ -65,6 +70,24 @@ void InputFile::read(uint64_t offset, void* buffer, size_t bytes) const {
 }
 
 bool path_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+// Not std::filesystem: its iterators end the process when memory runs out.
+std::vector<std::string> names_in_folder(const std::string& path) {
+  std::vector<std::string> names;
+  errno = 0;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
+  if (folder == nullptr && errno != ENOENT && errno != ENOTDIR) fail_errno("list", path, errno);
+  while (folder != nullptr) {
+    errno = 0;
+    const dirent* entry = ::readdir(folder.get());
+    if (entry == nullptr && errno != 0) fail_errno("list", path, errno);
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 std::string read_text_file(const std::string& path, uint64_t max_bytes) {
   const InputFile file(path);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace moe {
 
@@ -31,6 +32,9 @@ class InputFile {
 
 /// Whether something can be found at `path`.
 bool path_exists(const std::string& path);
+
+/// The names in a folder in order, without "." and ".."; none when `path` is no folder.
+std::vector<std::string> names_in_folder(const std::string& path);
 
 /// The whole file as text; MOE_ERR_FORMAT when it is longer than `max_bytes`.
 std::string read_text_file(const std::string& path, uint64_t max_bytes);

@@ -23,11 +23,11 @@ class Json {
   using Object = std::map<std::string, Json, std::less<>>;
 
   Json() = default;
-  Json(std::nullptr_t) {}                                                // NOLINT: a value is a Json
-  Json(bool value) : value_(value) {}                                    // NOLINT
-  Json(const char* text) : value_(Held<std::string>(text)) {}            // NOLINT
+  Json(std::nullptr_t) {}                                      // NOLINT: a value is a Json
+  Json(bool value) : value_(value) {}                          // NOLINT
+  Json(const char* text) : value_(Held<std::string>(text)) {}  // NOLINT
   Json(std::string text) : value_(Held<std::string>(std::move(text))) {}  // NOLINT
-  Json(Array elements) : value_(Held<Array>(std::move(elements))) {}     // NOLINT
+  Json(Array elements) : value_(Held<Array>(std::move(elements))) {}      // NOLINT
   template <std::integral T>
   Json(T value) {  // NOLINT
     // Each integer in one way, so that equal ones are found to be equal.
@@ -146,8 +146,8 @@ class Json {
 class Json::Item {
  public:
   template <class T>
-    requires std::convertible_to<T&&, Json>
-  Item(T&& value) : value_(std::forward<T>(value)) {}             // NOLINT
+  requires std::convertible_to<T&&, Json> Item(T&& value)
+      : value_(std::forward<T>(value)) {}                   // NOLINT
   Item(std::initializer_list<Item> list) : value_(list) {}  // NOLINT
   /// The elements of a list can only be read; this one can be taken.
   Json& value() const { return value_; }

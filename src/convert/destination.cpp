@@ -2,9 +2,7 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <vector>
 
 #include "formats/import/failure.h"
@@ -27,10 +25,7 @@ bool is_model_or_empty(const std::string& path, const struct stat& info) {
 std::vector<std::string> files_of(const std::string& source) {
   std::vector<std::string> files = gguf_parts(source);
   files.push_back(source);
-  std::error_code none;  // a source that cannot be read is refused later
-  std::filesystem::directory_iterator entry(source, none), end;
-  for (; !none && entry != end; entry.increment(none)) files.push_back(entry->path().string());
-  std::sort(files.begin(), files.end());
+  for (const std::string& name : names_in_folder(source)) files.push_back(source + "/" + name);
   return files;
 }
 

@@ -100,7 +100,7 @@ TEST_F(PlanTest, CosineWidthComesFromTheTensor) {
       "router": {"kind": "cosine", "tau": 0.1, "d_e": 8}}}}]})";
   config_ = patched(router);
   tensors_ = test::random_tensors(config_);
-  Json without = Json::parse(config_);
+  Json without = parse_json(config_, "test");
   without["layers"][0]["ffn"]["moe"]["router"].erase("d_e");
   config_ = without.dump();
   EXPECT_EQ(find(plan(), "layers.1.moe.router.embedding").slot.cols, 8);

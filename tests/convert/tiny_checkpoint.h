@@ -56,8 +56,8 @@ inline void write_checkpoint(const TempFolder& folder, const std::string& config
 
 /// kTinyConfig after a merge patch (RFC 7396).
 inline std::string patched(const char* patch, const char* base = kTinyConfig) {
-  Json config = Json::parse(base);
-  config.merge_patch(Json::parse(patch));
+  Json config = parse_json(base, "test");
+  config.merge_patch(parse_json(patch, "test"));
   return config.dump();
 }
 

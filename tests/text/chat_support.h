@@ -30,9 +30,10 @@ inline ChatCase read_chat_case(const Json& json) {
     }
   }
   c.add_generation_prompt = json.at("add_generation_prompt").get<bool>();
-  c.bos = json.value("bos", "");
-  c.eos = json.value("eos", "");
-  c.date = json.value("date", "");
+  const JsonNode node(json, "case");
+  c.bos = node.string("bos", "");
+  c.eos = node.string("eos", "");
+  c.date = node.string("date", "");
   return c;
 }
 

@@ -35,11 +35,11 @@ TEST(ChatTemplate, AsJinja2) {
     const auto expected = c.at("text").get<std::string>();
     std::string found = rendered(source, read_chat_case(c));
     if (expected == "error") {
-      EXPECT_EQ(found.find("error: "), 0U) << file << ": " << c.at("name");
+      EXPECT_EQ(found.find("error: "), 0U) << file << ": " << c.at("name").text();
       EXPECT_EQ(found.find("not known"), std::string::npos) << found;
       ++n_errors;
     } else {
-      EXPECT_EQ(found, expected) << file << ": " << c.at("name");
+      EXPECT_EQ(found, expected) << file << ": " << c.at("name").text();
     }
   }
   EXPECT_GE(golden.size(), 80U);

@@ -1,0 +1,77 @@
+// Allocations of a conversion fail in turn, in this library and in those below it: every third
+// alone, every 13th with all that follow. MOE_EVERY_ALLOCATION=1 convert_alloc_test tries all, in
+// minutes.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "include/moe_c.h"
+#include "tests/convert/checkpoint_builder.h"
+#include "tests/support/failing_malloc.h"
+
+namespace moe {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* source;
+  bool compress;
+  bool verify;
+};
+constexpr Case kCases[] = {{"research", "tests/data/pytorch/rope_longrope_short", true, true},
+                           {"tokenizer", "tests/data/chat/script", false, false},
+                           {"granite", "tests/data/families/granite", false, false},
+                           {"gguf", "tests/data/families/gguf_llama3", false, true}};
+
+class ConvertAlloc : public testing::TestWithParam<Case> {
+ protected:
+  moe_status convert(size_t fail_at, bool and_after) {
+    moe_convert_params p{};
+    p.struct_size = sizeof p;
+    p.compress = GetParam().compress ? 1 : 0;
+    p.verify = GetParam().verify ? 1 : 0;
+    p.report = [](void*, const char*) {};
+    const std::string gguf = std::string(GetParam().source) + "/model.gguf";
+    const std::string source = std::filesystem::exists(gguf) ? gguf : GetParam().source;
+    failing_malloc_arm(fail_at, and_after);
+    const moe_status status = moe_convert(source.c_str(), path_.c_str(), &p, &error_);
+    failed_ = failing_malloc_disarm();
+    live_ = failing_malloc_live();
+    return status;
+  }
+  void sweep(bool and_after) {
+    const bool every = std::getenv("MOE_EVERY_ALLOCATION") != nullptr;
+    const size_t step = every ? 1 : and_after ? 13 : 3;
+    for (size_t n = 0;; n += step) {
+      target_.write("m.moe", "old");
+      const moe_status status = convert(n, and_after);
+      ASSERT_EQ(target_.names(), std::vector<std::string>{"m.moe"}) << n;
+      ASSERT_EQ(live_, 0) << "leaked when allocation " << n << " failed";
+      if (status != MOE_OK) {
+        ASSERT_TRUE(failed_) << n << ": " << error_.text;
+        ASSERT_EQ(status, MOE_ERR_MEMORY) << n << ": " << error_.text;
+        ASSERT_EQ(target_.text("m.moe"), "old") << n;
+      }
+      if (failed_) continue;
+      EXPECT_GT(n, 1000U);
+      break;
+    }
+  }
+
+  test::TempFolder target_;
+  std::string path_ = target_.file("m.moe");
+  moe_error error_{};
+  bool failed_ = false;
+  long live_ = 0;
+};
+
+TEST_P(ConvertAlloc, OneFails) { sweep(false); }
+TEST_P(ConvertAlloc, AllFailFromOneOn) { sweep(true); }
+
+INSTANTIATE_TEST_SUITE_P(Sources, ConvertAlloc, testing::ValuesIn(kCases),
+                         [](const auto& c) { return std::string(c.param.name); });
+
+}  // namespace
+}  // namespace moe
