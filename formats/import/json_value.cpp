@@ -19,16 +19,17 @@ std::string scalar_text(const T& value) {
 
 }  // namespace
 
-Json::Json(std::initializer_list<Item> list) {
+Json Json::array(std::initializer_list<Item> list) {
   Array elements;
   elements.reserve(list.size());
   for (const Item& item : list) elements.push_back(std::move(item.value()));
-  if (!std::all_of(elements.begin(), elements.end(), is_member)) {
-    value_ = Held<Array>(std::move(elements));
-    return;
-  }
+  return Json(std::move(elements));
+}
+
+Json::Json(std::initializer_list<Item> list) : Json(array(list)) {
+  if (!std::all_of(begin(), end(), is_member)) return;
   Object members;
-  for (Json& element : elements) members.emplace(element[0].text(), std::move(element[1]));
+  for (Json& element : elements()) members.emplace(element[0].text(), std::move(element[1]));
   value_ = Held<Object>(std::move(members));
 }
 

@@ -45,6 +45,7 @@ class Json {
   /// An object when every element is a pair that begins with a string; otherwise an array.
   Json(std::initializer_list<Item> list);
   static Json array() { return Json(Array()); }
+  static Json array(std::initializer_list<Item> list);
   static Json object() {
     Json out;
     out.value_ = Held<Object>();

@@ -74,8 +74,8 @@ void run(const std::string& path) {
 void check_index(const Files& files) {
   const auto index = files.find(kIndex);
   if (index == files.end()) return;
-  const Json document = Json::parse(index->second);
-  for (const auto& [name, file] : document["weight_map"].items()) {
+  const Json document = parse_json(index->second, kIndex);
+  for (const auto& [name, file] : document.at("weight_map").items()) {
     require(file.get<std::string>().find('/') == std::string::npos);
   }
 }

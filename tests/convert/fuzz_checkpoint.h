@@ -56,15 +56,15 @@ inline uint64_t header_bytes(const std::string& file) {
 /// The tensors of one file in two, and the index.
 inline void add_shards(const std::string& file, Files* out) {
   const uint64_t n = header_bytes(file);
-  const Json header = Json::parse(file.substr(8, n));
+  const Json header = parse_json(file.substr(8, n), "header");
   test::RawTensors parts[2];
   Json map = Json::object();
   size_t next = 0;
   for (const auto& [name, tensor] : header.items()) {
     if (name == "__metadata__") continue;
     const size_t shard = next++ % 2;
-    const auto at = tensor["data_offsets"].get<std::vector<size_t>>();
-    parts[shard][name] = {tensor["dtype"], tensor["shape"],
+    const auto at = tensor.at("data_offsets").get<std::vector<size_t>>();
+    parts[shard][name] = {tensor.at("dtype").text(), tensor.at("shape").get<std::vector<int64_t>>(),
                           file.substr(8 + n + at[0], at[1] - at[0])};
     map[name] = kShards[shard];
   }
