@@ -110,6 +110,111 @@ TEST(ChatTemplate, LimitsHold) {
   EXPECT_EQ(out.size(), 0U);
 }
 
+// The largest and the smallest number lead nowhere outside.
+TEST(ChatTemplate, NumbersDoNotOverflow) {
+  const std::string n = "{% set n = 1000000000 * 1000000000 * 9 + 223372036854775807 %}";
+  for (const auto& [expression, expected] : {std::pair{"[1, 2, 3][1::n]|join(',')", "2"},
+                                             {"[1, 2, 3][2::-n]|join(',')", "3"},
+                                             {"[1, 2, 3][n::-n-1]|join(',')", "3"},
+                                             {"'abc'[1::n]", "b"},
+                                             {"'abc'[1::-n-1]", "b"},
+                                             {"'abc'[-n-1:n]", "abc"},
+                                             {"'abc'[n] is defined", "False"},
+                                             {"-n", "-9223372036854775807"}}) {
+    EXPECT_EQ(rendered(n + "{{ " + expression + " }}", one("")), expected) << expression;
+  }
+  for (const char* expression : {"n + 1", "-(-n-1)", "(-n-1)|abs", "(-n-1) // -1", "n * 2"}) {
+    EXPECT_NE(rendered(n + "{{ " + expression + " }}", one("")).find("too large"),
+              std::string::npos)
+        << expression;
+  }
+}
+
+// Whatever reads a text, a list or a mapping takes steps for what it reads: here 100 times a
+// 200 kB or 20000 elements, where 100000 steps are 6.4 MB.
+TEST(ChatTemplate, StepsCountWhatIsRead) {
+  const char* const kExpressions[] = {"x.startswith(y)",
+                                      "x.endswith(y)",
+                                      "x.startswith([y])",
+                                      "x == y",
+                                      "x != y",
+                                      "x < y",
+                                      "x >= y",
+                                      "x in [y]",
+                                      "x is eq(y)",
+                                      "{x: 1} == {y: 1}",
+                                      "{x: 1}[y]",
+                                      "y in {x: 1}",
+                                      "{x: 1}.get(y)",
+                                      "'b' in x",
+                                      "'xxxxxxxxb' in x",
+                                      "x.find('b')",
+                                      "x|length",
+                                      "x.strip('x')",
+                                      "x.lstrip('abcx')",
+                                      "x|trim('x')",
+                                      "s.strip()",
+                                      "s|trim",
+                                      "s.split()",
+                                      "x.split('b')",
+                                      "x.replace('b', 'c')",
+                                      "x|upper",
+                                      "x|capitalize",
+                                      "x[7]",
+                                      "x[-1]",
+                                      "x|last",
+                                      "x[5:]",
+                                      "x[::-100000]",
+                                      "x[-3:]",
+                                      "x|tojson",
+                                      "m(x)",
+                                      "x ~ y",
+                                      "[x, y]|join",
+                                      "1 in l",
+                                      "l == k",
+                                      "l|selectattr('a')",
+                                      "l|selectattr('a', 'defined')",
+                                      "l|rejectattr('a')",
+                                      "l|map(attribute='a')",
+                                      "l + k",
+                                      "l[1:]",
+                                      "l|join",
+                                      "messages|selectattr('content', 'in', y)",
+                                      "messages|selectattr('content', 'eq', y)"};
+  ChatCase c;
+  c.messages = {{"a", std::string(200000, 'x')},
+                {"b", std::string(200000, 'x')},
+                {"c", std::string(200000, ' ')}};
+  jinja::Limits limits;
+  limits.max_steps = 100'000;
+  for (const std::string expression : kExpressions) {
+    const auto chat = ChatTemplate::create(
+        "{% macro m(a) %}{{ a }}{% endmacro %}{% set x, y, s = messages|map(attribute='content') %}"
+        "{% set l = range(-20000, 0) %}{% set k = range(-20000, 0) %}"
+        "{% for i in range(100) %}{% if " +
+            expression + " %}{% endif %}{% endfor %}",
+        system_allocator());
+    ASSERT_TRUE(chat.ok()) << chat.status().text();
+    ChatText out(system_allocator());
+    const Status status = render_case(*chat.value(), c, out, limits);
+    EXPECT_EQ(status.code(), MOE_ERR_TOO_LONG) << expression << ": " << status.text();
+  }
+}
+
+// And no more than that: what is found 20000 times is not the whole text each time.
+TEST(ChatTemplate, LongTextsAreNotRefused) {
+  std::string text;
+  for (int i = 0; i < 20000; ++i)
+    text += "The line number " + std::to_string(i) + " of a long text.\n";
+  std::string expected = text;
+  std::replace(expected.begin(), expected.end(), '\n', '|');
+  const char* const kExpressions[] = {"replace('\\n', '|')", "split('\\n')|join('|')"};
+  for (const std::string expression : kExpressions) {
+    EXPECT_TRUE(rendered("{{ messages[0].content." + expression + " }}", one(text)) == expected)
+        << expression;
+  }
+}
+
 // Marks follow the user's bytes through everything a template may do with them.
 TEST(ChatTemplate, MarksWhatTheUserWrote) {
   const auto chat = ChatTemplate::create(

@@ -53,7 +53,8 @@ Value Evaluator::evaluate_inner(const Node& node) {
       return bool_value(!truth(evaluate(node.a)));
     case Op::kNegative: {
       const Value value = evaluate(node.a);
-      return value.is(Kind::kInt) ? int_value(-value.number) : fail_kind("a minus sign", value);
+      if (!value.is(Kind::kInt)) return fail_kind("a minus sign", value);
+      return arithmetic("-", int_value(0), value);
     }
     case Op::kAnd:
     case Op::kOr: {
@@ -77,13 +78,11 @@ Value Evaluator::choice(const Node& node) {
 
 // The innermost scope first; a macro sees what stands at the top level besides its own.
 Value Evaluator::lookup(Text name) {
-  charge(variables_.size());
+  charge(kLook * variables_.size());
   const std::string_view wanted = heap_.view(name);
-  for (size_t i = variables_.size(); i > macro_begin_; --i) {
-    if (heap_.view(variables_[i - 1].name) == wanted) return variables_[i - 1].value;
-  }
-  for (size_t i = std::min(n_globals_, macro_begin_); i > 0; --i) {
-    if (heap_.view(variables_[i - 1].name) == wanted) return variables_[i - 1].value;
+  for (size_t i = variables_.size(); i-- > 0 && ok();) {
+    if (i < macro_begin_ && i >= n_globals_) continue;
+    if (same(variables_[i].name, wanted)) return variables_[i].value;
   }
   return {Kind::kUndefined, name.begin, name.size, 0};
 }
@@ -121,24 +120,29 @@ Value Evaluator::loop_member(const Loop& loop, std::string_view name) {
   return fail_unknown("part of 'loop'", name);
 }
 
+Evaluator::Member* Evaluator::find_member(uint32_t owner, Text name) {
+  charge(kLook * members_.size());
+  for (Member& m : members_) {
+    if (m.owner == owner && same(m.name, heap_.view(name))) return &m;
+  }
+  return nullptr;
+}
+
 // object.key and object[key]: what is not there is undefined.
 Value Evaluator::member(Value object, Value key, bool attribute) {
   if (!ok()) return {};
   const Value missing = key.is(Kind::kString) ? Value{Kind::kUndefined, key.a, key.b, 0} : Value{};
   if (object.is(Kind::kDict) && key.is(Kind::kString)) {
-    charge(object.b);
-    Value found = missing;
-    for (const Entry& e : heap_.dict(object)) {
-      if (heap_.view(e.key) == heap_.view(key)) found = e.value;  // the last one counts
-    }
-    return found;
-  }
-  if (object.is(Kind::kNamespace) && key.is(Kind::kString)) {
-    charge(members_.size());
-    for (const Member& m : members_) {
-      if (m.owner == object.a && heap_.view(m.name) == heap_.view(key)) return m.value;
+    charge(kLook * object.b);
+    for (uint32_t i = object.b; i > 0 && ok(); --i) {  // the last one counts
+      const Entry& e = heap_.entries[object.a + i - 1];
+      if (same(text_of(e.key), heap_.view(key))) return e.value;
     }
     return missing;
+  }
+  if (object.is(Kind::kNamespace) && key.is(Kind::kString)) {
+    const Member* found = find_member(object.a, text_of(key));
+    return found == nullptr ? missing : found->value;
   }
   if (object.is(Kind::kLoop) && object.a < loops_.size() && key.is(Kind::kString)) {
     return loop_member(loops_[object.a], heap_.view(key));
@@ -173,9 +177,9 @@ Value Evaluator::slice_of(Value object, const Node& node) {
     given[i] = value.number;
     has[i] = true;
   }
-  const int64_t step = given[2];
-  if (step == 0) return fail(MOE_ERR_TEXT, "a slice with step 0");
+  if (given[2] == 0) return fail(MOE_ERR_TEXT, "a slice with step 0");
   const int64_t n = object.is(Kind::kList) ? object.b : length(object);
+  const int64_t step = std::clamp(given[2], -n - 1, n + 1);  // further is out of it as well
   const int64_t low = step > 0 ? 0 : -1;
   const int64_t high = step > 0 ? n : n - 1;
   const auto place = [&](int i, int64_t otherwise) {

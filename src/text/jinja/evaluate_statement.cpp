@@ -78,13 +78,13 @@ Evaluator::Flow Evaluator::execute_if(const Node& node) {
 
 // A name of the innermost scope gets another value; otherwise it becomes one.
 void Evaluator::define(Text name, Value value) {
+  charge(kLook * (variables_.size() - scope_begin_));
   for (size_t i = scope_begin_; i < variables_.size() && ok(); ++i) {
-    if (heap_.view(variables_[i].name) != heap_.view(name)) continue;
+    if (!same(variables_[i].name, heap_.view(name))) continue;
     variables_[i].value = value;
     return;
   }
   keep(variables_.push({name, value}));
-  charge(variables_.size());
 }
 
 void Evaluator::assign(uint32_t index, Value value) {
@@ -106,22 +106,21 @@ void Evaluator::assign(uint32_t index, Value value) {
     fail_kind("setting an attribute", owner);
     return;
   }
-  if (!charge(members_.size())) return;
-  for (Member& m : members_) {
-    if (m.owner != owner.a || heap_.view(m.name) != heap_.view(target.text)) continue;
-    m.value = value;
-    return;
+  Member* found = find_member(owner.a, target.text);
+  if (found != nullptr) {
+    found->value = value;
+  } else if (ok()) {
+    keep(members_.push({owner.a, target.text, value}));
   }
-  keep(members_.push({owner.a, target.text, value}));
 }
 
 // What a body puts out, as a value.
 Value Evaluator::captured(uint32_t body) {
   const size_t begin = out_.size();
   execute(body);
-  if (!ok()) return {};
   const size_t at = heap_.text.size();
   const size_t n = out_.size() - begin;
+  if (!charge(n)) return {};
   if (n > limits_.max_text - at) {
     return fail(MOE_ERR_TOO_LONG, "more than %zu bytes of text", limits_.max_text);
   }

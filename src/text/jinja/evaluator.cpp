@@ -119,6 +119,11 @@ bool Evaluator::charge(size_t bytes) {
   return ok();
 }
 
+// Every comparison of names and keys: what it reads is charged.
+bool Evaluator::same(Text a, std::string_view b) {
+  return a.size == b.size() && charge(a.size) && heap_.view(a) == b;
+}
+
 void Evaluator::put(std::string_view text, uint8_t mark) {
   if (!charge(text.size())) return;
   if (text.size() > limits_.max_text - heap_.text.size()) {
@@ -155,9 +160,10 @@ Value Evaluator::new_list(const Array<Value>& items) {
 }
 
 Value Evaluator::argument(const Arguments& arguments, size_t position, std::string_view name) {
+  charge(kLook * arguments.values.size());
   for (size_t i = 0; i < arguments.values.size(); ++i) {
     const Text given = arguments.names[i];
-    if (given.size == 0 ? i == position : heap_.view(given) == name) return arguments.values[i];
+    if (given.size == 0 ? i == position : same(given, name)) return arguments.values[i];
   }
   return {};
 }

@@ -7,11 +7,15 @@
 namespace moe::jinja {
 
 struct Limits {
-  uint64_t max_steps = 20'000'000;     // nodes visited, and 64 bytes looked at
+  uint64_t max_steps = 20'000'000;     // each up to some 50 ns: a node, 64 bytes copied or compared
   size_t max_text = size_t{64} << 20;  // bytes of every string made, and of the result
   size_t max_items = size_t{1} << 20;  // of all lists and dicts together
   int max_depth = 160;                 // of nodes and macros in each other
 };
+
+/// What charge() gets for work that is slower than copying: looking at one of several entries, or
+/// at one character.
+inline constexpr size_t kLook = 8;
 
 class Evaluator {
  public:
@@ -62,6 +66,7 @@ class Evaluator {
   Value evaluate_inner(const Node& node);
   Value lookup(Text name);
   Value member(Value object, Value key, bool attribute);
+  Member* find_member(uint32_t owner, Text name);
   Value loop_member(const Loop& loop, std::string_view name);
   Value slice_of(Value object, const Node& node);
   Value binary(const Node& node);
@@ -127,6 +132,7 @@ class Evaluator {
     if (status_.ok()) status_ = status;
   }
   bool charge(size_t bytes);
+  bool same(Text a, std::string_view b);
   void put(std::string_view text, uint8_t mark);
   void put(Value text);
   Value since(size_t begin) const {

@@ -48,7 +48,8 @@ Value Evaluator::simple_filter(std::string_view name, Value value, const Argumen
   }
   if (name == "int" || name == "abs") {
     if (!value.is(Kind::kInt)) return fail_kind("a number's filter", value);
-    return name == "abs" && value.number < 0 ? int_value(-value.number) : value;
+    const bool turns = name == "abs" && value.number < 0;
+    return turns ? arithmetic("-", int_value(0), value) : value;
   }
   const bool of_text = name == "trim" || name == "upper" || name == "lower" ||
                        name == "capitalize" || name == "replace";
@@ -79,7 +80,7 @@ Value Evaluator::select(Value list, const Arguments& arguments, bool keep_if) {
   if (arguments.values.size() > 2) {
     rest = {arguments.values.data() + 2, arguments.values.size() - 2};
   }
-  for (uint32_t i = 0; i < list.b && ok(); ++i) {
+  for (uint32_t i = 0; i < list.b && charge(0); ++i) {
     const Value item = heap_.items[list.a + i];
     const Value value = member(item, attribute, true);
     const bool yes =

@@ -36,11 +36,12 @@ Value Evaluator::string_method(Value object, std::string_view name, const Argume
     const auto fits = [&](Value v) {
       const std::string_view part = v.is(Kind::kString) ? heap_.view(v) : std::string_view();
       if (!v.is(Kind::kString)) fail_kind(front ? "startswith" : "endswith", v);
+      if (!charge(std::min(text.size(), part.size()))) return false;
       return front ? text.starts_with(part) : text.ends_with(part);
     };
     if (!a.is(Kind::kList)) return bool_value(fits(a));
     bool any = false;
-    for (const Value& v : heap_.list(a)) any = fits(v) || any;
+    for (uint32_t i = 0; i < a.b && ok(); ++i) any = fits(heap_.items[a.a + i]) || any;
     return bool_value(any);
   }
   *known = false;

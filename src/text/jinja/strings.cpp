@@ -1,4 +1,4 @@
-#include <cstring>
+#include <cstdlib>
 
 #include "src/base/string.h"
 #include "src/text/jinja/evaluator.h"
@@ -45,14 +45,17 @@ Value Evaluator::concatenate(Value left, Value right) {
   return since(begin);
 }
 
+// Each place that could be it is charged: a search that skips is slow on texts made for it.
 size_t Evaluator::find(std::string_view text, std::string_view what, size_t from) {
-  if (!charge(text.size() - from) || what.size() > text.size() - from) {
-    return std::string_view::npos;
-  }
   if (what.empty()) return from;
-  const void* at = memmem(text.data() + from, text.size() - from, what.data(), what.size());
-  if (at == nullptr) return std::string_view::npos;
-  return static_cast<size_t>(static_cast<const char*>(at) - text.data());
+  for (;; ++from) {
+    const size_t at = text.find(what[0], from);
+    const size_t end = std::min(at, text.size());
+    const bool ended = !charge(end - from + what.size()) || what.size() > text.size() - end;
+    if (ended) return std::string_view::npos;
+    if (slice(text, at, what.size()) == what) return at;
+    from = at;
+  }
 }
 
 Value Evaluator::strip(Value text, Value characters, bool left, bool right) {
@@ -62,10 +65,9 @@ Value Evaluator::strip(Value text, Value characters, bool left, bool right) {
   }
   const std::string_view set = given ? heap_.view(characters) : std::string_view();
   const std::string_view all = heap_.view(text);
-  if (!charge(all.size() + (given ? all.size() * set.size() / 8 : 0))) return {};
   const auto goes = [&](std::string_view c) {
-    if (!given) return is_python_space(utf8_next(c.data()).code);
-    return memmem(set.data(), set.size(), c.data(), c.size()) != nullptr;
+    if (!given) return charge(0) && is_python_space(utf8_next(c.data()).code);
+    return find(set, c, 0) != std::string_view::npos;
   };
   size_t begin = 0;
   size_t end = all.size();
@@ -91,7 +93,7 @@ Value Evaluator::split(Value text, Value separator, int64_t most) {
     if (!separator.is(Kind::kUndefined) && !separator.is(Kind::kNone)) {
       return fail_kind("split", separator);
     }
-    charge(all.size());
+    charge(kLook * all.size());
     for (size_t i = 0; i <= all.size() && ok();) {
       const Utf8Char c = i < all.size() ? utf8_next(all.data() + i) : Utf8Char{};
       const bool end = i == all.size() || is_python_space(c.code);
@@ -135,7 +137,7 @@ Value Evaluator::replace(Value text, Value from, Value to, int64_t most) {
 Value Evaluator::change_case(Value text, bool upper, bool first_only) {
   const size_t begin = heap_.text.size();
   put(text);
-  if (!ok()) return {};
+  if (!charge(kLook * text.b)) return {};
   for (size_t i = begin; i < heap_.text.size(); ++i) {
     char& c = heap_.text.chars[i];
     if (static_cast<uint8_t>(c) >= 0x80) {
@@ -164,23 +166,23 @@ Value Evaluator::join(Value list, Value separator) {
 
 // Characters begin, begin + step ... before end; the bounds have been brought into the text.
 Value Evaluator::slice_text(Value text, int64_t begin, int64_t end, int64_t step) {
-  Array<uint32_t> starts(allocator_);  // of each character, and the end
-  charge(size_t{8} * text.b);
-  const std::string_view all = heap_.view(text);
-  keep(starts.reserve(all.size() + 1));
-  for (size_t i = 0; i < all.size() && ok(); i += utf8_next(all.data() + i).length) {
-    keep(starts.push(static_cast<uint32_t>(i)));
-  }
-  keep(starts.push(text.b));
-  if (!ok()) return {};
-  const auto at = [&](int64_t i) { return starts[static_cast<size_t>(i)]; };
+  size_t at = 0;  // of character `index`
+  int64_t index = 0;
+  const auto seek = [&](int64_t to) {
+    charge(2 * kLook * static_cast<size_t>(std::abs(to - index)));
+    const std::string_view all = heap_.view(text);  // moves as the heap grows
+    for (; index < to; ++index) at += utf8_next(all.data() + at).length;
+    for (; index > to; --index) at -= utf8_previous_length(all.data() + at);
+    return at;
+  };
   if (step == 1) {
-    if (begin >= end) return text_value({text.a, 0});
-    return text_value(child_text(text, at(begin), at(end) - at(begin)));
+    const size_t first = seek(begin);
+    return text_value(child_text(text, first, begin < end ? seek(end) - first : 0));
   }
   const size_t out = heap_.text.size();
   for (int64_t i = begin; ok() && (step > 0 ? i < end : i > end); i += step) {
-    put(text_value(child_text(text, at(i), at(i + 1) - at(i))));
+    const size_t first = seek(i);
+    put(text_value(child_text(text, first, seek(i + 1) - first)));
   }
   return since(out);
 }
@@ -192,7 +194,7 @@ int64_t Evaluator::length(Value value) {
     fail_kind("length", value);
     return 0;
   }
-  charge(value.b);
+  charge(size_t{4} * value.b);
   int64_t n = 0;
   for (const char c : heap_.view(value)) n += (static_cast<uint8_t>(c) & 0xC0) != 0x80 ? 1 : 0;
   return n;

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "src/text/jinja/evaluator.h"
 
 namespace moe::jinja {
@@ -27,7 +25,7 @@ bool Evaluator::equal(Value a, Value b, int depth) {
   if (is_number(a) && is_number(b)) return a.number == b.number;
   if (a.kind != b.kind) return false;
   if (a.is(Kind::kNone) || a.is(Kind::kUndefined)) return true;
-  if (a.is(Kind::kString)) return charge(a.b) && heap_.view(a) == heap_.view(b);
+  if (a.is(Kind::kString)) return same(text_of(a), heap_.view(b));
   if (a.a == b.a && a.b == b.b) return true;
   if (a.b != b.b || (!a.is(Kind::kList) && !a.is(Kind::kDict))) return false;
   if (depth > 16) {
@@ -68,8 +66,7 @@ bool Evaluator::less(Value a, Value b) {
   if (is_number(a) && is_number(b)) return a.number < b.number;
   if (a.is(Kind::kString) && b.is(Kind::kString)) {
     // The order of UTF-8's bytes is that of its characters.
-    const int order = std::memcmp(heap_.view(a).data(), heap_.view(b).data(), std::min(a.b, b.b));
-    return charge(a.b) && (order < 0 || (order == 0 && a.b < b.b));
+    return charge(std::min(a.b, b.b)) && heap_.view(a) < heap_.view(b);
   }
   fail_kind("a comparison", is_number(a) || a.is(Kind::kString) ? b : a);
   return false;
@@ -97,6 +94,7 @@ bool Evaluator::test_kind(std::string_view name, Value v, bool* known) {
 
 bool Evaluator::test(std::string_view name, Value value, Span<const Value> arguments) {
   bool known = true;
+  charge(0);
   const bool kind = test_kind(name, value, &known);
   if (known) return kind;
   if (name == "odd" || name == "even" || name == "divisibleby") {

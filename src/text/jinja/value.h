@@ -69,8 +69,8 @@ struct MarkedText {
     return {};
   }
   void cut(size_t n) {
-    while (chars.size() > n) chars.pop();
-    while (marks.size() > n) marks.pop();
+    (void)chars.resize(n);  // smaller: cannot fail
+    (void)marks.resize(n);
   }
   std::string_view view() const { return {chars.data(), chars.size()}; }
 
