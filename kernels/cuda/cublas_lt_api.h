@@ -1,7 +1,7 @@
 #pragma once
-// The part of cuBLASLt that is used, found at run time: the library has half a gigabyte, and the
-// module must load without it. Names, values and layouts are those of <cublasLt.h> of CUDA 12 and
-// 13, which tests/gpu/cublas_lt_abi.cpp compares.
+// The part of cuBLASLt that is used, found at run time: the library is half a gigabyte large, and
+// the module must load without it. Names, values and layouts are those of <cublasLt.h> of CUDA 12
+// and 13, which tests/gpu/cublas_lt_abi.cpp compares.
 
 #include <cuda_runtime.h>
 

@@ -81,7 +81,7 @@ Routing slice(const Routing& all, int32_t first, int32_t n) {
   return r;
 }
 
-// All pairs of the call's n tokens; `table`: null where experts take turns.
+// All pairs of the call's n tokens; `table`: null where experts are offloaded.
 Pass pass_of(MoeCall& call, int32_t n, const LayerTable* table) {
   const PairLists& pairs = call.s.scratch.pairs;
   Pass pass;

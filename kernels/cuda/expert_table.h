@@ -66,7 +66,7 @@ class ExpertTables {
   ~ExpertTables();
 
   /// Borrows every expert when there is room for all of them, and keeps them. `out` stays valid
-  /// until forget(); null when they take turns: they do not fit now, or are not alike, or, with
+  /// until forget(); null when they are offloaded: they do not fit now, or are not alike, or, with
   /// `only_ready`, have not been brought here yet. Once `cancelled` is set: MOE_ERR_CANCELLED.
   Status find(ExpertSource& source, int32_t n_experts, bool only_ready,
               const std::atomic<bool>* cancelled, const LayerTable** out);

@@ -12,7 +12,7 @@ struct MoeCall {
   const float* x = nullptr;     // (n_rows, d_model), normed
   const float* subs = nullptr;  // (n_tokens, d_in)
   const BatchRow* rows = nullptr;
-  const LayerTable* table = nullptr;  // of the experts; null: they take turns
+  const LayerTable* table = nullptr;  // of the experts; null: they are offloaded
   int32_t d_in = 0;
   int32_t n_tokens = 0;
   int32_t max_k = 0;

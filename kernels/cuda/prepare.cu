@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kMaxThreads) prepare_kernel(PrepareOp op, Shap
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (int64_t{blockIdx.x} * blockDim.y >= n_rows) return;
   const bool active = row < n_rows;
-  const int d = active ? op.d : 0;  // the others only keep the barriers company
+  const int d = active ? op.d : 0;  // the others only take part in the barriers
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kWarp;
   const int n_warps = static_cast<int>(blockDim.x) / kWarp;

@@ -78,7 +78,7 @@ struct CudaStream final : Stream {
   void* choices = nullptr;  // pinned: what they tell of rows of logits
   StepArena arena;          // of steps that are not captured
   StepGraphs graphs;
-  HeldExperts held;  // where experts take turns
+  HeldExperts held;  // where experts are offloaded
   CpuExperts cpu_experts;
   const BatchRow* step_rows = nullptr;  // host rows of the step under way, null outside of one
   int32_t n_step_rows = 0;

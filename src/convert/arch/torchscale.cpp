@@ -1,6 +1,6 @@
 // Decoders of torchscale (Ma et al. 2022): X-MoE's cosine router, top-1 and top-2 gates, and
 // MH-MoE's branch of it. config.json holds the keys of its DecoderConfig. Left to the run time: the
-// capacity that torchscale applies at evaluation, and the dice it throws over second experts.
+// capacity that torchscale applies at evaluation, and its random choice of second experts.
 
 #include <cmath>
 

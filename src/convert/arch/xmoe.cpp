@@ -2,7 +2,7 @@
 // layer has small experts behind a threshold, top-k, BASE or hash router. config.json holds the
 // arguments of the training run. Those that bear on what is computed are read here, or must have
 // the value that is computed; the hundreds about data and optimiser are not looked at. Left to the
-// run time: the capacity at evaluation, and the dice thrown over experts behind the first.
+// run time: the capacity at evaluation, and the random choice of experts behind the first.
 
 #include <cmath>
 
