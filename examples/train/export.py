@@ -22,10 +22,29 @@ from torch import Tensor
 from model import Model
 
 
+TAU = ".router.tau"  # a number of config.json
+
+
+def config_of(model: Model) -> dict[str, Any]:
+    """config.json with the temperatures that were learnt."""
+    config = copy.deepcopy(model.config)
+    for i, block in enumerate(model.layers):
+        router = None if block.moe is None else block.moe.router
+        if router is None or router.kind != "cosine":
+            continue
+        if router.tau.item() == torch.tensor(float(router.r["tau"])).item():
+            continue
+        learnt = {"moe": {"router": {"tau": router.tau.item()}}}
+        config.setdefault("layers", []).append({"index": i, "ffn": learnt})
+    return config
+
+
 def tensors_of(model: Model) -> dict[str, Tensor]:
     """Every tensor of the research layout; expert E of a stack (N, ...) is named experts.E."""
     out: dict[str, Tensor] = {}
     for name, value in model.state_dict().items():
+        if name.endswith(TAU):
+            continue
         front, found, rest = name.partition(".moe.experts.")
         if not found:
             out[name] = value.contiguous().clone()
@@ -61,7 +80,7 @@ def write(
     }
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)
-    (folder / "config.json").write_text(json.dumps(model.config, indent=1) + "\n")
+    (folder / "config.json").write_text(json.dumps(config_of(model), indent=1) + "\n")
     if tokenizer is not None:
         shutil.copy(tokenizer, folder / "tokenizer.json")
 
@@ -74,7 +93,10 @@ def read(folder: Path) -> Model:
     biases |= {name for name in tensors if name.endswith(".selection_bias")}
     model = Model(config, sorted(biases))
     model.freeze_ternary()
-    model.load_state_dict(_stacked(tensors))
+    missing, unknown = model.load_state_dict(_stacked(tensors), strict=False)
+    missing = [name for name in missing if not name.endswith(TAU)]
+    if missing or unknown:
+        raise ValueError(f"{folder}: tensors missing {missing}, unknown {unknown}")
     return model.eval()
 
 

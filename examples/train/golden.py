@@ -31,6 +31,8 @@ def randomise(model: Model, dtype: torch.dtype) -> None:
     """Random values everywhere, representable in the file's type."""
     with torch.no_grad():
         for name, p in model.named_parameters():
+            if name.endswith(export.TAU):
+                continue  # as the configuration has it
             if name.endswith("norm.weight"):
                 p.copy_(1 + 0.2 * torch.randn_like(p))
             elif name.endswith(("bias", "sinks")):

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import config as cfg
 from layers import Attention, Build, FeedForward, Linear, Norm
+from losses import balance_loss, unit_embeddings
 from moe import GroupedLinear, MoE
 from quant import fake_activation, fake_weight
 
@@ -85,16 +86,22 @@ class Model(nn.Module):
         return [b.moe for b in self.layers if b.moe is not None]
 
     def balance_loss(self) -> Tensor:
-        """N sum_e f_e p_e, averaged over layers (Switch Transformer, eq. 4); 1 when balanced."""
-        losses = []
-        for layer in self.moe_layers():
-            route = layer.route
-            if route is None or route.probs is None:
-                continue
-            n = route.probs.shape[1]
-            taken = torch.bincount(route.indices[route.kept], minlength=n).float()
-            losses.append(n * (taken / taken.sum() * route.probs.mean(dim=0)).sum())
-        return torch.stack(losses).mean() if losses else torch.zeros(())
+        """The mean over the MoE layers that have such a loss; 1 when balanced (losses.py)."""
+        found = [
+            balance_loss(layer.route.scores, layer.router.tau_0)[0]
+            for layer in self.moe_layers()
+            if layer.route is not None and layer.route.scores is not None
+        ]
+        return torch.stack(found).mean() if found else torch.zeros(())
+
+    def settle_embeddings(self) -> None:
+        """Expert embeddings of cosine routers back to their length: at the start of training and
+        after every step (X-MoE, section 3.1)."""
+        with torch.no_grad():
+            for layer in self.moe_layers():
+                if layer.router.kind == "cosine":
+                    e = layer.router.embedding.weight
+                    e.copy_(unit_embeddings(e))
 
     def set_kv_dtype(self, dtype: torch.dtype) -> None:
         """Round K and V as a cache of that type keeps them (inference only)."""

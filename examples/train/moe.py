@@ -194,7 +194,9 @@ class MoE(nn.Module):
         u = x if self.head is None else self.head(x)
         sub = u.reshape(-1, x.shape[-1] // self.heads)  # row a h + j: sub-token j of token a
         self.route = self.router(sub, ids.reshape(-1).repeat_interleave(self.heads))
-        apply_capacity(self.route, self.m["n_experts"], self.m["capacity"])
+        # The batch shares a capacity in training; at inference each sequence is a call of its own.
+        n_calls = 1 if self.training else x.shape[0]
+        apply_capacity(self.route, self.m["n_experts"], self.m["capacity"], n_calls)
         y = self._experts(sub, self.route).view_as(x)
         if self.merge is not None:
             y = self.merge(y)

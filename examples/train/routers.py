@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from losses import TAU_0, balanced_assignment
+
 Config = dict[str, Any]
 
 
@@ -20,7 +22,8 @@ class Route:
     indices: Tensor  # (R, K) experts, best first
     weights: Tensor  # (R, K)
     kept: Tensor  # (R, K) bool: pairs that are really computed
-    probs: Tensor | None  # (R, N) softmax over all experts, for the balance loss
+    probs: Tensor | None  # (R, N) softmax over all experts, which a capacity ranks by
+    scores: Tensor | None = None  # (R, N) before the softmax; None: no balance loss
 
 
 def order_desc(v: Tensor) -> Tensor:
@@ -45,7 +48,7 @@ def softmax_route(z: Tensor, r: Config) -> Route:
         w = z.gather(1, index).softmax(dim=-1) * r.get("scale", 1.0)
     else:
         w = _finish(probs.gather(1, index), torch.ones_like(index, dtype=torch.bool), r)
-    return Route(index, w, torch.ones_like(index, dtype=torch.bool), probs)
+    return Route(index, w, torch.ones_like(index, dtype=torch.bool), probs, z)
 
 
 def threshold_route(z: Tensor, r: Config) -> Route:
@@ -59,7 +62,7 @@ def threshold_route(z: Tensor, r: Config) -> Route:
         kept = torch.ones_like(kept)
     if r.get("max_k", 0) > 0:
         kept = kept & (rank < r["max_k"])
-    return Route(index, _finish(p, kept, r), kept, probs)
+    return Route(index, _finish(p, kept, r), kept, probs, z)
 
 
 def sigmoid_route(z: Tensor, r: Config, selection_bias: Tensor | None) -> Route:
@@ -68,7 +71,7 @@ def sigmoid_route(z: Tensor, r: Config, selection_bias: Tensor | None) -> Route:
     ranked = z if selection_bias is None else scores + selection_bias
     index = order_desc(ranked)[:, : r["k"]]
     kept = torch.ones_like(index, dtype=torch.bool)
-    return Route(index, _finish(scores.gather(1, index), kept, r), kept, z.softmax(dim=-1))
+    return Route(index, _finish(scores.gather(1, index), kept, r), kept, z.softmax(dim=-1), z)
 
 
 def sparsemixer_route(z: Tensor, r: Config) -> Route:
@@ -85,12 +88,13 @@ def sparsemixer_route(z: Tensor, r: Config) -> Route:
         weight.append(p.gather(1, best))
         alive = alive.scatter(1, best, False)
     kept = torch.ones(z.shape[0], 2, dtype=torch.bool, device=z.device)
-    return Route(torch.cat(index, 1), torch.cat(weight, 1), kept, z.softmax(dim=-1))
+    return Route(torch.cat(index, 1), torch.cat(weight, 1), kept, z.softmax(dim=-1), z)
 
 
-def cosine_route(s: Tensor, r: Config) -> Route:
-    """Cosine scores s (R, N) over a temperature tau (X-MoE, Chi et al. 2022, eq. 7 and 8)."""
-    v = s / max(r["tau"], 1e-4)
+def cosine_route(s: Tensor, r: Config, tau: Tensor) -> Route:
+    """Cosine scores s (R, N) over a temperature tau () (X-MoE, Chi et al. 2022, eq. 7 and 8), which
+    is learnt, one a layer, and not below 1e-4."""
+    v = s / tau.clamp_min(1e-4)
     index = order_desc(s)[:, : r["k"]]
     chosen, probs = v.gather(1, index), v.softmax(dim=-1)
     if r["gate"] == "softmax":
@@ -100,14 +104,25 @@ def cosine_route(s: Tensor, r: Config) -> Route:
         w = chosen.sigmoid()
         if r.get("topk_norm", False):
             w = w / w.sum(dim=-1, keepdim=True)
-    return Route(index, w, torch.ones_like(index, dtype=torch.bool), probs)
+    return Route(index, w, torch.ones_like(index, dtype=torch.bool), probs, s)
 
 
-def apply_capacity(route: Route, n_experts: int, capacity: Config) -> None:
-    """Refuse pairs over capacity (XMoE eq. 3), all rows being one sequence; sets `route.kept`."""
-    rows, gamma = route.indices.shape[0], capacity["gamma"]
-    if gamma <= 0:
+def apply_capacity(route: Route, n_experts: int, capacity: Config, n_calls: int = 1) -> None:
+    """Refuse pairs over capacity (XMoE eq. 3); sets `route.kept`. The rows are those of `n_calls`
+    calls of equal length, one behind the other, each with a capacity of its own."""
+    if capacity["gamma"] <= 0:
         return
+    rows = route.indices.shape[0] // n_calls
+    for begin in range(0, rows * n_calls, rows):
+        part = slice(begin, begin + rows)
+        probs = None if route.probs is None else route.probs[part]
+        _refuse(Route(route.indices[part], route.weights[part], route.kept[part], probs),
+                n_experts, capacity)
+
+
+def _refuse(route: Route, n_experts: int, capacity: Config) -> None:
+    """`apply_capacity` for the rows of one call; `route.kept` is written in place."""
+    rows, gamma = route.indices.shape[0], capacity["gamma"]
     wanted = gamma * rows / n_experts
     limit = math.ceil(wanted - 1e-6 * max(1.0, wanted))
     limit = min(rows, max(capacity["min_capacity"], limit))
@@ -131,11 +146,14 @@ class Router(nn.Module):
         if self.kind == "hash":
             self.register_buffer("table", torch.randint(n_experts, (vocab,), dtype=torch.int32))
         elif self.kind == "cosine":
-            self.proj = nn.Linear(d, r.get("d_e", 16), bias=bias)
-            self.embedding = nn.Embedding(n_experts, r.get("d_e", 16))
+            d_e = r.get("d_e", max(1, n_experts // 2))  # as X-MoE, section 4.1
+            self.proj = nn.Linear(d, d_e, bias=bias)
+            self.embedding = nn.Embedding(n_experts, d_e)
+            self.tau = nn.Parameter(torch.tensor(float(r["tau"])))
         else:
             self.weight = nn.Parameter(torch.randn(n_experts, d) * d**-0.5)
             self.bias = nn.Parameter(torch.zeros(n_experts)) if bias else None
+        self.tau_0 = TAU_0[r["gate"]] if self.kind == "cosine" else 1.0  # of the balance loss
         self.selection_bias = nn.Parameter(torch.zeros(n_experts)) if selection_bias else None
 
     def _cosine(self, x: Tensor) -> Tensor:
@@ -151,10 +169,10 @@ class Router(nn.Module):
             ones = torch.ones_like(index, dtype=torch.bool)
             return Route(index, ones.float(), ones, None)
         if self.kind == "cosine":
-            return cosine_route(self._cosine(x), self.r)
+            return cosine_route(self._cosine(x), self.r, self.tau)
         z = nn.functional.linear(x, self.weight, self.bias)
-        if self.kind == "base":  # greedy BASE layer (Lewis et al. 2021, eq. 3) at inference
-            index = order_desc(z)[:, :1]
+        if self.kind == "base":  # Lewis et al. 2021: eq. 1 in training, eq. 3 at inference
+            index = balanced_assignment(z)[:, None] if self.training else order_desc(z)[:, :1]
             kept = torch.ones_like(index, dtype=torch.bool)
             return Route(index, z.gather(1, index).sigmoid(), kept, z.softmax(dim=-1))
         if self.kind == "sigmoid":

@@ -73,8 +73,9 @@ class Run:
             self.tokenizer.save(str(self.out / "tokenizer.json"))
         self.model = Model(config).to(self.device)
         calm_outputs(self.model)
+        self.model.settle_embeddings()
         self.optimizer = torch.optim.AdamW(
-            groups(self.model, 0.05), lr=args.lr, betas=(0.9, 0.95), fused=True
+            groups(self.model, args.weight_decay), lr=args.lr, betas=tuple(args.betas), fused=True
         )
         self.stream = Stream(self.tokenizer, config["context_length"], rank, args.workers)
         self.step, self.tokens, self.elapsed = 0, 0, 0.0
@@ -117,11 +118,12 @@ class Run:
         x, y = (t.to(self.device) for t in self.stream.batch(self.args.batch // self.args.workers))
         loss = F.cross_entropy(self.model(x).flatten(0, 1), y.flatten())
         balance = self.model.balance_loss()
-        (loss + 0.01 * balance).backward()
+        (loss + self.args.alpha * balance).backward()
         if self.args.workers > 1:
             share(self.model)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
+        self.model.settle_embeddings()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens += x.numel() * self.args.workers
@@ -177,6 +179,9 @@ def main() -> None:
     parser.add_argument("--save-minutes", type=float, default=4)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.95), help="of AdamW")
+    parser.add_argument("--weight-decay", type=float, default=0.05, help="on matrices")
+    parser.add_argument("--alpha", type=float, default=0.01, help="weight of the balance loss")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=int, default=25)
     parser.add_argument("--threads", type=int, default=2)

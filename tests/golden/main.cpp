@@ -97,6 +97,8 @@ int run_folder(const std::filesystem::path& folder) {
   Devices devices;
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    // Losses are the trainer's: examples/train/check_losses.py runs them.
+    if (entry.path().filename() == "11_losses.json") continue;
     if (entry.path().extension() == ".json") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
