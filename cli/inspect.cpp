@@ -108,12 +108,18 @@ void print_layers(const Json& layers) {
   }
 }
 
+// What a session gets that asks for nothing (moe_session_params).
+const char* context_note(uint64_t length) {
+  return length <= 4096 ? "" : " (a session gets 4096 unless it asks for more: --context)";
+}
+
 void print_text(const Json& j) {
   auto number = [&](const char* key) { return j[key].get<uint64_t>(); };
   std::cout << (j["name"] == "" ? "unnamed model" : j["name"].get<std::string>()) << "\n  "
             << number("n_layers") << " layers (" << number("n_moe_layers") << " MoE), d_model "
             << number("d_model") << ", vocabulary " << number("vocab_size") << ", context "
-            << number("context_length") << (j["tokenizer"] == true ? "" : ", no tokenizer") << "\n";
+            << number("context_length") << context_note(number("context_length"))
+            << (j["tokenizer"] == true ? "" : ", no tokenizer") << "\n";
   print_layers(j["layers"]);
   std::cout << "  parameters: " << number("n_parameters") << ", active per token "
             << number("n_active_parameters") << "\n  file " << format_bytes(number("file_bytes"))

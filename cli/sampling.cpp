@@ -95,7 +95,7 @@ const char* finish_name(moe_finish finish) {
     case MOE_FINISH_CONTEXT:
       return "context";
     case MOE_FINISH_CALLBACK:
-      return "callback";
+      return "a failed write";  // the only reason why a command stops
   }
   return "unknown";
 }

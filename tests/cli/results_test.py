@@ -2,8 +2,9 @@
 """What the commands print, as text and as JSON."""
 
 import json
+import subprocess
 
-from support import Cli, MODEL, main
+from support import Cli, MODEL, MOE, main
 
 
 class Results(Cli):
@@ -16,6 +17,13 @@ class Results(Cli):
         self.assertEqual(a.stdout, b.stdout)
         self.assertTrue(a.stdout.startswith("Once upon a time"))
         self.assertIn("tokens", a.stderr)
+
+    def test_a_failed_write_is_named(self):
+        with open("/dev/full", "w") as full:
+            r = subprocess.run([MOE, "generate", MODEL, "-p", "Once upon a time"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("finished by a failed write", r.stderr)
+        self.assertIn("cannot write to stdout", r.stderr)
 
     def test_generate_json(self):
         j = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "8", "--json",
@@ -69,6 +77,11 @@ class Results(Cli):
         self.assertTrue(j["verified"])
         self.assertEqual(len(j["layers"]), j["n_layers"])
         self.assertGreater(len(j["tensors"]), 10)
+
+    def test_inspect_says_what_a_session_gets(self):
+        self.assertNotIn("4096", self.ok("inspect", MODEL).stdout)
+        self.ok("bench", "--synthetic", "tiny", "--context", "9000", "--save", self.path("long.moe"))
+        self.assertRegex(self.ok("inspect", self.path("long.moe")).stdout, r"context 9000 \(a session gets 4096 .*--context\)")
 
     def test_perplexity(self):
         with open(self.path("t.txt"), "w", encoding="utf-8") as f:
