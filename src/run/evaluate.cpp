@@ -133,8 +133,8 @@ Status check_tokens(const SessionState& state, Span<const int32_t> tokens) {
   if (state.has_capacity && tokens.size > static_cast<size_t>(state.options.chunk)) {
     return Status::error(MOE_ERR_TOO_LONG,
                          "with an expert capacity a call is one chunk: at most %d tokens, found "
-                         "%zu; create the session with a larger chunk (--chunk)",
-                         state.options.chunk, tokens.size);
+                         "%zu; create the session with a larger chunk (--chunk), at most %d",
+                         state.options.chunk, tokens.size, kMaxChunk);
   }
   for (size_t i = 0; i < tokens.size; ++i) {
     if (tokens[i] < 0 || tokens[i] >= config.vocab_size) {

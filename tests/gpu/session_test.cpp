@@ -131,6 +131,52 @@ TEST(GpuStatistics, CountWhatTheCpuCounts) {
 }
 
 // What was free when the model was prepared can be gone when its experts are loaded.
+TEST(GpuCapacity, TheChunkGrowsUnderASession) {
+  const auto bytes = build_tiny_kind(
+      {"long", [](ModelConfig& c, TinyOptions&) { c.context_length = kDefaultChunk + 4; }});
+  Machine cpu(*bytes);
+  GpuMachine gpu(*bytes);
+  ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+  const Box<Session> expected = cpu.session();
+  const Box<Session> found = gpu.session();
+  const Tokens tokens = random_tokens(kDefaultChunk + 2, gpu.vocab_size());
+  for (Session* session : {expected.get(), found.get()}) {
+    // A step that is replayed, and a row that is kept, lie in the memory that goes.
+    for (size_t i = 0; i < 4; ++i) {
+      ASSERT_TRUE(session->eval(span(tokens, i, 1), LogitRows::kLast, Floats(64).data()).ok());
+    }
+    ASSERT_TRUE(session->set_router("gamma=1").ok());
+    EXPECT_EQ(session->chunk(), kDefaultChunk + 4);
+    TokenLogprob out{};
+    ASSERT_TRUE(session->sample({}, &out, nullptr, 0).ok());
+    ASSERT_TRUE(session->reset().ok());
+  }
+  EXPECT_LT(relative_error(eval_all(*found, tokens), eval_all(*expected, tokens)), kBound);
+}
+
+TEST(GpuNonFinite, ALogitThatIsNoNumberIsAnError) {
+  const auto bytes = build_tiny_kind({"overflow", [](ModelConfig& c, TinyOptions& o) {
+                                        c.norm = NormKind::kLayer;
+                                        c.tie_embeddings = false;
+                                        c.layers[1] = c.layers[0];
+                                        o.biases = true;
+                                        o.huge_token = 5;
+                                      }});
+  GpuMachine gpu(*bytes);
+  ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+  const Box<Session> session = gpu.session();
+  const Tokens good = {1, 2};
+  const Tokens bad = {3, 5};
+  Floats logits(2 * 64, 7.0f);
+  ASSERT_TRUE(session->eval(span(good), LogitRows::kNone, nullptr).ok());
+  for (const LogitRows rows : {LogitRows::kLast, LogitRows::kAll}) {
+    EXPECT_EQ(session->eval(span(bad), rows, logits.data()).code(), MOE_ERR_NON_FINITE);
+    EXPECT_EQ(session->position(), 2);
+    EXPECT_EQ(logits[64], 7.0f);
+  }
+  EXPECT_TRUE(session->eval(span(good), LogitRows::kLast, logits.data()).ok());
+}
+
 TEST(GpuMemoryLimit, ExpertsTakeTurnsWhenTheirRoomWasTaken) {
   const auto bytes = build_tiny_kind(plain_kind());
   SessionOptions options;
