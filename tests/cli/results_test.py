@@ -91,6 +91,14 @@ class Results(Cli):
         one = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--threads", "1", "--json").stdout)
         self.assertEqual(one["mean_nll"], j["mean_nll"])
 
+    def test_perplexity_with_a_capacity(self):
+        with open(self.path("t.txt"), "w", encoding="utf-8") as f:
+            f.write("Once upon a time there was a fox. The fox was hungry. " * 40)  # more than a chunk of 256
+        j = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--router", "gamma=1", "--json").stdout)
+        self.assertGreater(j["perplexity"], 1)
+        self.assertGreater(j["n_scored"], 512)
+        self.fails(1, "perplexity", MODEL, self.path("t.txt"), "--router", "gamma=1", "--chunk", "64", contains=["--chunk", "64"])
+
     def test_chunk_changes_memory_and_no_result(self):
         for args in (("generate", "-n", "4", "-p", "Once upon a time"), ("eval", "-p", "Once upon a time")):
             default, one = (json.loads(self.ok(args[0], MODEL, *args[1:], "--json", *more).stdout) for more in ((), ("--chunk", "1")))
