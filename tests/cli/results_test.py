@@ -2,9 +2,10 @@
 """What the commands print, as text and as JSON."""
 
 import json
+import shutil
 import subprocess
 
-from support import Cli, MODEL, MOE, main
+from support import CHECKPOINT, Cli, MODEL, MOE, main
 
 
 class Results(Cli):
@@ -90,6 +91,16 @@ class Results(Cli):
         self.assertGreater(j["perplexity"], 1)
         one = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--threads", "1", "--json").stdout)
         self.assertEqual(one["mean_nll"], j["mean_nll"])
+
+    def test_logits_that_overflow_are_an_error(self):
+        shutil.copytree(CHECKPOINT, self.path("huge"))
+        with open(self.path("huge/model.safetensors"), "r+b") as f:
+            n = int.from_bytes(f.read(8), "little")
+            begin, end = json.loads(f.read(n))["final_norm.weight"]["data_offsets"]
+            f.seek(8 + n + begin)
+            f.write(b"\x7f\x7f" * ((end - begin) // 2))  # 3.4e38 as BF16
+        self.ok("convert", self.path("huge"), self.path("huge.moe"), "--weights", "f32")
+        self.fails(1, "eval", self.path("huge.moe"), "--tokens", "1,2,3", contains=["logit of token", "not a finite number"])
 
     def test_perplexity_with_a_capacity(self):
         with open(self.path("t.txt"), "w", encoding="utf-8") as f:
