@@ -160,6 +160,15 @@ Session open_session(const ModelOptions& o, moe_model* model) {
   return session;
 }
 
+void add_no_bos(CLI::App& app, bool& no_bos) {
+  app.add_flag("--no-bos", no_bos, "Leave out what the tokenizer puts around a text (BOS)");
+}
+
+uint32_t encode_flags(bool no_bos, bool special) {
+  return (no_bos ? unsigned{MOE_ENCODE_NO_SPECIAL} : 0u) |
+         (special ? unsigned{MOE_ENCODE_PARSE_SPECIAL} : 0u);
+}
+
 std::vector<int32_t> encode(const moe_model* model, const std::string& text, uint32_t flags) {
   const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
   if (tokenizer == nullptr) {

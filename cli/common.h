@@ -75,6 +75,10 @@ moe_session_params session_params(const ModelOptions& o);
 /// Creates the session, sets its router, and makes Ctrl-C cancel it.
 Session open_session(const ModelOptions& o, moe_model* model);
 
+/// Adds --no-bos, the same for every command that reads a text.
+void add_no_bos(CLI::App& app, bool& no_bos);
+/// MOE_ENCODE_* of these options.
+uint32_t encode_flags(bool no_bos, bool special = false);
 /// Tokens of `text`; an error when the model has no tokenizer.
 std::vector<int32_t> encode(const moe_model* model, const std::string& text, uint32_t flags);
 std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, uint32_t flags);

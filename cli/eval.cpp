@@ -17,6 +17,7 @@ struct EvalOptions {
   ModelOptions model;
   std::vector<int32_t> tokens;
   TextInput input;
+  bool no_bos = false;
   int top = 10;
 };
 
@@ -54,7 +55,8 @@ void run_eval(EvalOptions& o) {
   const std::string text = o.input.given() ? o.input.read() : "";
   const Env env = open_env(o.model);
   const Model model = open_model_for_text(o.model, env.get());
-  const auto tokens = o.input.given() ? encode(model.get(), text, 0) : o.tokens;
+  const auto tokens =
+      o.input.given() ? encode(model.get(), text, encode_flags(o.no_bos)) : o.tokens;
   choose_context(o.model, model.get(), tokens.size(), 1);
   const Session session = open_session(o.model, model.get());
   set_current_session(session.get());
@@ -94,6 +96,7 @@ void add_eval(CLI::App& app) {
                      ->delimiter(',')
                      ->option_text("ID,ID...");
   o->input.exclude(tokens);
+  add_no_bos(*c, o->no_bos);
   c->add_option("--top", o->top, "Candidates to show")
       ->check(integer_in(1, 1 << 30))
       ->capture_default_str();

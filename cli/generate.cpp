@@ -15,6 +15,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   TextInput input;
   bool no_echo = false;
+  bool no_bos = false;
   bool special = false;
   bool stats = false;
   int n_top = 0;
@@ -89,7 +90,7 @@ void run_generate(GenerateOptions& o) {
   const std::string prompt = o.input.read();
   const Env env = open_env(o.model);
   const Model model = open_model_for_text(o.model, env.get());
-  const auto tokens = encode(model.get(), prompt, o.special ? MOE_ENCODE_PARSE_SPECIAL : 0);
+  const auto tokens = encode(model.get(), prompt, encode_flags(o.no_bos, o.special));
   choose_context(o.model, model.get(), tokens.size(), o.sampling.max_tokens);
   const Session session = open_session(o.model, model.get());
   set_current_session(session.get());
@@ -135,6 +136,7 @@ void add_generate(CLI::App& app) {
   add_sampling_options(*c, o->sampling, 128);
   add_session_options(*c, o->model, "the text and -n more; with -n 0, the text and 4096 more");
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
+  add_no_bos(*c, o->no_bos);
   c->add_flag("--special", o->special, "Special tokens written in the prompt count as such");
   c->add_flag("--stats", o->stats, "Report which experts were used");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")

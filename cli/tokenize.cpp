@@ -62,9 +62,7 @@ void run_tokenize(const TokenizeOptions& o) {
     }
     return;
   }
-  const uint32_t flags = (o.no_bos ? unsigned{MOE_ENCODE_NO_SPECIAL} : 0u) |
-                         (o.special ? unsigned{MOE_ENCODE_PARSE_SPECIAL} : 0u);
-  print_ids(o, model.get(), encode(model.get(), text, flags));
+  print_ids(o, model.get(), encode(model.get(), text, encode_flags(o.no_bos, o.special)));
 }
 
 }  // namespace
@@ -76,7 +74,7 @@ void add_tokenize(CLI::App& app) {
   o->input.add_positional_text(*c, "The text, the same as -p TEXT");
   o->input.add(*c, "The text; with --decode: ids separated by commas");
   c->add_flag("--decode", o->decode, "Turn ids into text instead");
-  c->add_flag("--no-bos", o->no_bos, "Do not add the begin-of-text token");
+  add_no_bos(*c, o->no_bos);
   c->add_flag("--special", o->special, "Special tokens written in the text count as such");
   c->add_flag("--pieces", o->pieces, "One line per token: id and spelling");
   c->callback([o] { run_tokenize(*o); });

@@ -289,8 +289,12 @@ typedef struct moe_tokenizer moe_tokenizer;
 /* NULL when the model has none (token ids only). */
 MOE_API const moe_tokenizer* moe_model_tokenizer(const moe_model* model);
 
+/* Where a text begins: the model file says what stands in front of a text that begins a sequence
+ * (BOS for many models, nothing for others) and behind it (formats/README.md). moe_tokenizer_encode
+ * puts it there, and moe_session_perplexity in front of each window. A text that goes on is encoded
+ * with MOE_ENCODE_NO_SPECIAL. Chat templates write their own. */
 enum {
-  MOE_ENCODE_NO_SPECIAL = 1,   /* do not add BOS or the tokenizer's template around the text */
+  MOE_ENCODE_NO_SPECIAL = 1,   /* nothing in front of the text or behind it */
   MOE_ENCODE_PARSE_SPECIAL = 2 /* special tokens spelled out in the text become their ids; without
                                   this, text can never forge them */
 };
@@ -379,9 +383,10 @@ typedef struct moe_perplexity {
 /* Called after each window; return false to stop with MOE_ERR_CANCELLED. */
 typedef bool (*moe_progress_fn)(void* user, uint64_t done, uint64_t total, const char* what);
 
-/* Perplexity of a text in windows of the session's context that do not overlap. When the model says
- * that texts begin with BOS, each window does; otherwise its first token is not scored. The session
- * must be empty (position 0) and is empty afterwards. MOE_ERR_NON_FINITE as moe_session_eval. */
+/* Perplexity of a text in windows of the session's context that do not overlap. `tokens` are those
+ * of MOE_ENCODE_NO_SPECIAL; each window begins as a text does, see 5. Where nothing stands in
+ * front, a window's first token is not scored. The session must be empty (position 0) and is empty
+ * afterwards. MOE_ERR_NON_FINITE as moe_session_eval. */
 MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* tokens,
                                           size_t n_tokens, moe_progress_fn progress, void* user,
                                           moe_perplexity* out, moe_error* error);

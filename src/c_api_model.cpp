@@ -41,7 +41,8 @@ Status open_source(moe_env* env, FileSource source, const moe_model_params& para
   handle->text.allocator = &env->allocator;
   if (model.tokenizer() != nullptr) {
     const auto vocab = static_cast<uint32_t>(model.config().vocab_size);
-    MOE_ASSIGN(handle->text.tokenizer, load_tokenizer(*model.tokenizer(), vocab, env->allocator));
+    MOE_ASSIGN(handle->text.tokenizer, load_tokenizer(*model.tokenizer(), vocab, env->allocator,
+                                                      model.config().begin_id()));
   }
   *out = handle.release();
   return {};

@@ -98,6 +98,13 @@ Status set_router(moe_session* session, const char* router) {
   return status;
 }
 
+// What stands in front of a text that begins a sequence.
+Span<const int32_t> text_prefix(const moe_model& model) {
+  if (model.text.tokenizer) return model.text.tokenizer->prefix();
+  const ModelConfig& config = model.model->config();
+  return {&config.bos_token_id, config.add_bos ? size_t{1} : size_t{0}};
+}
+
 struct ProgressBridge {
   moe_progress_fn progress;
   void* user;
@@ -114,6 +121,7 @@ Status perplexity(moe_session* session, const int32_t* tokens, size_t n_tokens,
   MOE_TRY(check_out_struct(out, "out"));
   ProgressBridge bridge{progress, user};
   PerplexityOptions options;
+  options.prefix = text_prefix(*session->model);
   if (progress != nullptr) {
     options.progress = ProgressBridge::call;
     options.user = &bridge;

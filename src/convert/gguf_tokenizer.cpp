@@ -155,17 +155,24 @@ class TokenizerBuilder {
     return out;
   }
 
-  void add_bos(bool fallback, Json* out) const {
-    if (!metadata_.boolean("tokenizer.ggml.add_bos_token", fallback)) return;
-    if (!metadata_.has("tokenizer.ggml.bos_token_id")) return;
-    const auto id = static_cast<size_t>(metadata_.at("tokenizer.ggml.bos_token_id")
-                                            .integer(0, static_cast<int64_t>(tokens_.size()) - 1));
-    const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
-    const Json bos = {{"SpecialToken", {{"id", tokens_[id]}, {"type_id", 0}}}};
+  // What stands before and after a text: BOS and EOS, where the keys say so.
+  void add_around(bool adds_bos, Json* out) const {
+    Json single = Json::array();
     Json ids = Json::object();
-    ids[tokens_[id]] = {{"id", tokens_[id]}, {"ids", {id}}, {"tokens", {tokens_[id]}}};
+    const auto add = [&](const char* wanted, bool fallback, const char* key) {
+      if (!metadata_.boolean(wanted, fallback) || !metadata_.has(key)) return;
+      const auto id = static_cast<size_t>(
+          metadata_.at(key).integer(0, static_cast<int64_t>(tokens_.size()) - 1));
+      const std::string& name = tokens_[id];
+      ids[name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
+      single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+    };
+    add("tokenizer.ggml.add_bos_token", adds_bos, "tokenizer.ggml.bos_token_id");
+    single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+    add("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id");
+    if (ids.empty()) return;
     (*out)["post_processor"] = {
-        {"type", "TemplateProcessing"}, {"single", {bos, text}}, {"special_tokens", ids}};
+        {"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", ids}};
   }
 
   void build_byte_level(Json* out) const {
@@ -177,7 +184,7 @@ class TokenizerBuilder {
     (*out)["pre_tokenizer"] = pre_tokenizer(pre);
     if (pre.nfc) (*out)["normalizer"] = {{"type", "NFC"}};
     (*out)["decoder"] = byte_level(true);
-    add_bos(pre.adds_bos, out);
+    add_around(pre.adds_bos, out);
   }
 
   // Pairs in the order in which SentencePiece would join them: the best score of what they give
@@ -224,7 +231,7 @@ class TokenizerBuilder {
       decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
     }
     (*out)["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
-    add_bos(true, out);
+    add_around(true, out);
   }
 
   const JsonNode& metadata_;

@@ -81,6 +81,8 @@ struct ModelConfig {
   String name;
 
   int32_t n_layers() const { return static_cast<int32_t>(layers.size()); }
+  /// The BOS token where texts begin with it, otherwise -1.
+  int32_t begin_id() const { return add_bos ? bos_token_id : -1; }
 };
 
 /// Every range and every relation between fields (reliability: zero sizes, k > N, heads that do not

@@ -42,7 +42,7 @@ Status copy_steps(const flatbuffers::Vector<flatbuffers::Offset<fbs::TextStep>>*
 }  // namespace
 
 Result<Box<Tokenizer>> load_tokenizer(const fbs::Tokenizer& table, uint32_t model_vocab,
-                                      const Allocator& allocator) {
+                                      const Allocator& allocator, int32_t begin_id) {
   Array<TextStepSpec> normalizers(allocator);
   Array<TextStepSpec> pre_tokenizers(allocator);
   Array<TextStepSpec> decoders(allocator);
@@ -62,6 +62,7 @@ Result<Box<Tokenizer>> load_tokenizer(const fbs::Tokenizer& table, uint32_t mode
   spec.decoders = decoders.span();
   spec.prefix = view(table.prefix());
   spec.suffix = view(table.suffix());
+  spec.begin_id = begin_id;
   spec.unk_id = table.unk_id();
   spec.bos_id = table.bos_id();
   spec.eos_id = table.eos_id();

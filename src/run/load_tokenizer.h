@@ -7,9 +7,9 @@
 namespace moe {
 
 /// `table` has passed the FlatBuffers verifier; its memory is viewed and must outlive the
-/// tokenizer. model_vocab: the model's vocabulary size, which bounds the ids. Errors as
-/// Tokenizer::create().
+/// tokenizer. model_vocab: the model's vocabulary size, which bounds the ids. begin_id: the model's
+/// BOS when its add_bos is set, otherwise -1. Errors as Tokenizer::create().
 Result<Box<Tokenizer>> load_tokenizer(const fbs::Tokenizer& table, uint32_t model_vocab,
-                                      const Allocator& allocator);
+                                      const Allocator& allocator, int32_t begin_id = -1);
 
 }  // namespace moe

@@ -11,17 +11,16 @@ namespace {
 
 /// How a text is cut.
 struct Windows {
-  bool bos;
+  Span<const int32_t> prefix;
   size_t length;  // tokens of the text in a window
   size_t stride;
 };
 
-Status plan(const Session& session, Span<const int32_t> tokens, int32_t stride, Windows* out) {
-  const ModelConfig& config = session.model().config();
-  Windows w;
-  w.bos = config.add_bos && config.bos_token_id >= 0;
-  const int32_t length = session.context() - (w.bos ? 1 : 0);
-  const size_t needed = w.bos ? 1 : 2;
+Status plan(const Session& session, Span<const int32_t> tokens, const PerplexityOptions& options,
+            Windows* out) {
+  const int32_t stride = options.stride;
+  const int32_t length = session.context() - static_cast<int32_t>(options.prefix.size);
+  const size_t needed = options.prefix.empty() ? 2 : 1;
   if (length < static_cast<int32_t>(needed) || tokens.size < needed) {
     return Status::error(MOE_ERR_RANGE,
                          "perplexity: nothing can be scored with %zu tokens in a context of %d",
@@ -31,9 +30,8 @@ Status plan(const Session& session, Span<const int32_t> tokens, int32_t stride, 
     return Status::error(MOE_ERR_RANGE, "perplexity: stride: expected 0..%d, found %d", length,
                          stride);
   }
-  w.length = static_cast<size_t>(length);
-  w.stride = stride == 0 ? w.length : static_cast<size_t>(stride);
-  *out = w;
+  const auto n = static_cast<size_t>(length);
+  *out = {options.prefix, n, stride == 0 ? n : static_cast<size_t>(stride)};
   return {};
 }
 
@@ -44,12 +42,12 @@ class Scorer {
   Scorer(SessionState& state, const Windows& windows, const Allocator& allocator)
       : state_(state), windows_(windows), input_(allocator) {}
 
-  Status init() { return input_.reserve(windows_.length + 1); }
+  Status init() { return input_.reserve(windows_.prefix.size + windows_.length); }
 
   /// Scores the tokens of `window` from index first_new on.
   Status add(Span<const int32_t> window, size_t first_new) {
     input_.clear();
-    if (windows_.bos) MOE_TRY(input_.push(state_.model.config().bos_token_id));
+    MOE_TRY(input_.append(windows_.prefix.data, windows_.prefix.size));
     first_target_ = std::max<size_t>(1, input_.size() + first_new);
     MOE_TRY(input_.append(window.data, window.size));
     const Span<const int32_t> evaluated(input_.data(), input_.size() - 1);
@@ -113,7 +111,7 @@ Status measure_perplexity(Session& session, Span<const int32_t> tokens,
                          session.position());
   }
   Windows windows;
-  MOE_TRY(plan(session, tokens, options.stride, &windows));
+  MOE_TRY(plan(session, tokens, options, &windows));
   Scorer scorer(call.state(), windows, session.model().allocator());
   const Status status = score_text(scorer, windows, tokens, options);
   scorer.clear();

@@ -6,6 +6,8 @@
 namespace moe {
 
 struct PerplexityOptions {
+  /// Stands in front of every window and is not scored itself: what a text begins with.
+  Span<const int32_t> prefix;
   /// Tokens of the text from one window's start to the next; 0: a whole window (no overlap). With a
   /// smaller stride each token is scored once, in the first window that reaches it.
   int32_t stride = 0;
@@ -20,12 +22,12 @@ struct Perplexity {
   double perplexity = 0;  // exp(mean_nll)
 };
 
-/// Cuts `tokens` into windows of the session's context: BOS and context - 1 tokens when the model's
-/// add_bos is set, otherwise `context` tokens of which the first window's first (and, with the
-/// default stride, every window's first) has nothing in front and is not scored. The sum of
-/// log-probabilities is taken in double in the order of the text.
+/// Cuts `tokens` into windows of the session's context, the prefix in front of each. Without one
+/// the first window's first token (and, with the default stride, every window's first) has nothing
+/// in front and is not scored. The sum of log-probabilities is taken in double in the order of the
+/// text.
 /// The session must be empty and is empty afterwards, also on failure. MOE_ERR_RANGE when nothing
-/// can be scored (fewer than 1 token, or 2 without BOS; context 1).
+/// can be scored (fewer than 1 token, or 2 without a prefix; no room behind the prefix).
 Status measure_perplexity(Session& session, Span<const int32_t> tokens,
                           const PerplexityOptions& options, Perplexity* out);
 

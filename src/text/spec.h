@@ -72,6 +72,7 @@ struct TokenizerSpec {
 
   Span<const uint32_t> prefix;  // put before a text when encode() adds special tokens
   Span<const uint32_t> suffix;
+  int32_t begin_id = -1;  // the model's BOS where its texts begin with it; first of the prefix
 
   int32_t unk_id = -1;
   int32_t bos_id = -1;

@@ -120,6 +120,9 @@ Status create_parts(const TokenizerSpec& spec, TokenizerParts& p) {
   MOE_TRY(check_id("bos_id", p.bos_id, p.vocabulary));
   MOE_TRY(check_id("eos_id", p.eos_id, p.vocabulary));
   MOE_TRY(check_id("pad_id", p.pad_id, p.vocabulary));
+  const bool has_begin =
+      !spec.prefix.empty() && spec.prefix[0] == static_cast<uint32_t>(spec.begin_id);
+  if (spec.begin_id >= 0 && !has_begin) MOE_TRY(p.prefix.push(spec.begin_id));
   MOE_TRY(copy_around("prefix", spec.prefix, p.vocabulary, p.prefix));
   MOE_TRY(copy_around("suffix", spec.suffix, p.vocabulary, p.suffix));
   MOE_TRY(create_added(spec, p));

@@ -372,6 +372,15 @@ static void test_text(const char* path) {
   size_t n = 0;
   CHECK_OK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, tokens, 64, &n, &error));
   CHECK(n > 0 && n <= strlen(prompt) + 1);
+  /* Its file says that a text begins with BOS, once; without it the rest is the same. */
+  moe_model_info info = {.struct_size = sizeof info};
+  CHECK_OK(moe_model_get_info(model, &info, &error));
+  CHECK(tokens[0] == info.bos_token && tokens[1] != info.bos_token);
+  int32_t plain[64];
+  size_t n_plain = 0;
+  CHECK_OK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), MOE_ENCODE_NO_SPECIAL, plain, 64,
+                                &n_plain, &error));
+  CHECK(n_plain == n - 1 && memcmp(plain, tokens + 1, n_plain * sizeof *plain) == 0);
   size_t need = 0;
   CHECK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, tokens, 1, &need, &error) ==
         MOE_ERR_TOO_LONG);

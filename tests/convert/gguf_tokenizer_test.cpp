@@ -82,6 +82,25 @@ TEST(GgufTokenizer, CutsAsDeepseekDoes) {
             (IdList{7, 9, 4, 2, 3, 10, 6, 0, 5, 5, 1, 12}));
 }
 
+TEST(GgufTokenizer, WhatStandsAroundAText) {
+  const Json original = read_json_file("tests/data/text/llama3.json").at("tokenizer");
+  const auto around = [&](const char* pre, const Json& keys) {
+    Json metadata = as_gguf(original, "gpt2", pre);
+    metadata["tokenizer.ggml.eos_token_id"] = 2;
+    metadata.update(keys);
+    const TokenizerData data = parse_tokenizer(gguf_tokenizer(metadata), "found");
+    return std::pair(data.prefix, data.suffix);
+  };
+  const char* bos = "tokenizer.ggml.add_bos_token";
+  const char* eos = "tokenizer.ggml.add_eos_token";
+  using Ids = std::vector<uint32_t>;
+  EXPECT_EQ(around("qwen2", Json::object()), (std::pair(Ids{}, Ids{})));
+  EXPECT_EQ(around("llama-bpe", Json::object()), (std::pair(Ids{1}, Ids{})));
+  EXPECT_EQ(around("llama-bpe", {{bos, false}}), (std::pair(Ids{}, Ids{})));
+  EXPECT_EQ(around("qwen2", {{bos, true}, {eos, true}}), (std::pair(Ids{1}, Ids{2})));
+  EXPECT_EQ(around("qwen2", {{eos, true}}), (std::pair(Ids{}, Ids{2})));
+}
+
 // SentencePiece's pieces with scores: their order is that of the merges.
 TEST(GgufTokenizer, ScoresGiveTheMerges) {
   const Json original = read_json_file("tests/data/text/llama2.json").at("tokenizer");

@@ -7,12 +7,11 @@
 namespace moe {
 namespace {
 
-class PerplexityTest : public testing::TestWithParam<bool> {
+// With so many tokens in front of each window.
+class PerplexityTest : public testing::TestWithParam<size_t> {
  protected:
   PerplexityTest()
-      : bytes_(
-            build_tiny_kind({"bos", [](ModelConfig& c, TinyOptions&) { c.add_bos = GetParam(); }})),
-        machine_(*bytes_) {}
+      : bytes_(build_tiny_kind({"plain", [](ModelConfig&, TinyOptions&) {}})), machine_(*bytes_) {}
   void SetUp() override { ASSERT_TRUE(machine_.status().ok()) << machine_.status().text(); }
 
   Box<Session> session(int32_t context) {
@@ -37,8 +36,7 @@ class PerplexityTest : public testing::TestWithParam<bool> {
 
   // Windows that start every `stride` tokens of the text, each token scored once.
   Perplexity expected(const Tokens& text, size_t context, size_t stride) {
-    const bool bos = GetParam();
-    const size_t length = bos ? context - 1 : context;
+    const size_t length = context - prefix_.size();
     double sum = 0;
     uint64_t n = 0;
     size_t done = 0;
@@ -47,24 +45,31 @@ class PerplexityTest : public testing::TestWithParam<bool> {
       Tokens window(text.begin() + static_cast<std::ptrdiff_t>(begin),
                     text.begin() + static_cast<std::ptrdiff_t>(end));
       size_t first = done - begin;
-      if (bos) window.insert(window.begin(), 0);
-      first = bos ? first + 1 : std::max<size_t>(1, first);
+      window.insert(window.begin(), prefix_.begin(), prefix_.end());
+      first = std::max<size_t>(1, prefix_.size() + first);
       add(window, first, &sum, &n);
       done = end;
     }
     return {n, sum / static_cast<double>(n), std::exp(sum / static_cast<double>(n))};
   }
 
+  PerplexityOptions with_prefix() const {
+    PerplexityOptions options;
+    options.prefix = span(prefix_);
+    return options;
+  }
+
   std::unique_ptr<MemorySink> bytes_;
   Machine machine_;
+  const Tokens prefix_ = Tokens(GetParam(), 5);
 };
 
 TEST_P(PerplexityTest, EqualsTheDefinition) {
   const Tokens text = random_tokens(75, machine_.vocab_size());
-  for (const int32_t context : {2, 16, 25, 37, 100}) {
+  for (const int32_t context : {3, 16, 25, 37, 100}) {
     const Box<Session> s = session(context);
     Perplexity p;
-    const Status status = measure_perplexity(*s, span(text), {}, &p);
+    const Status status = measure_perplexity(*s, span(text), with_prefix(), &p);
     ASSERT_TRUE(status.ok()) << status.text();
     const Perplexity e = expected(text, static_cast<size_t>(context), 0);
     EXPECT_EQ(p.n_scored, e.n_scored) << context;
@@ -77,12 +82,12 @@ TEST_P(PerplexityTest, EqualsTheDefinition) {
 TEST_P(PerplexityTest, AStrideScoresEveryTokenOnce) {
   const Tokens text = random_tokens(75, machine_.vocab_size());
   const Box<Session> s = session(20);
-  PerplexityOptions options;
+  PerplexityOptions options = with_prefix();
   options.stride = 6;
   Perplexity p;
   ASSERT_TRUE(measure_perplexity(*s, span(text), options, &p).ok());
   const Perplexity e = expected(text, 20, 6);
-  EXPECT_EQ(p.n_scored, GetParam() ? 75u : 74u);
+  EXPECT_EQ(p.n_scored, GetParam() != 0 ? 75u : 74u);
   EXPECT_EQ(p.n_scored, e.n_scored);
   EXPECT_NEAR(p.mean_nll, e.mean_nll, 1e-6);
 }
@@ -92,10 +97,11 @@ TEST_P(PerplexityTest, RefusesWhatCannotBeScored) {
   const Tokens ten = random_tokens(10, machine_.vocab_size());
   const Box<Session> s = session(8);
   Perplexity p;
-  EXPECT_EQ(measure_perplexity(*s, {}, {}, &p).code(), MOE_ERR_RANGE);
-  EXPECT_EQ(measure_perplexity(*s, span(one), {}, &p).code(), GetParam() ? MOE_OK : MOE_ERR_RANGE);
-  EXPECT_EQ(measure_perplexity(*session(1), span(ten), {}, &p).code(), MOE_ERR_RANGE);
-  PerplexityOptions options;
+  PerplexityOptions options = with_prefix();
+  EXPECT_EQ(measure_perplexity(*s, {}, options, &p).code(), MOE_ERR_RANGE);
+  EXPECT_EQ(measure_perplexity(*s, span(one), options, &p).code(),
+            GetParam() != 0 ? MOE_OK : MOE_ERR_RANGE);
+  EXPECT_EQ(measure_perplexity(*session(1), span(ten), options, &p).code(), MOE_ERR_RANGE);
   options.stride = 9;
   EXPECT_EQ(measure_perplexity(*s, span(ten), options, &p).code(), MOE_ERR_RANGE);
   const Tokens bad = {1, 2, 64};
@@ -119,7 +125,7 @@ TEST_P(PerplexityTest, ProgressCanStopIt) {
       return ++p->calls < 2;
     }
   } progress;
-  PerplexityOptions options;
+  PerplexityOptions options = with_prefix();
   options.progress = Progress::take;
   options.user = &progress;
   Perplexity p;
@@ -129,7 +135,7 @@ TEST_P(PerplexityTest, ProgressCanStopIt) {
   EXPECT_TRUE(measure_perplexity(*s, span(text), {}, &p).ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Bos, PerplexityTest, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Prefix, PerplexityTest, testing::Values(0, 1, 2));
 
 }  // namespace
 }  // namespace moe

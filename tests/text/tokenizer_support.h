@@ -19,11 +19,12 @@ struct LoadedTokenizer {
 };
 
 inline std::unique_ptr<LoadedTokenizer> load(const TokenizerData& data, uint32_t model_vocab = 0,
-                                             const Allocator& allocator = system_allocator()) {
+                                             const Allocator& allocator = system_allocator(),
+                                             int32_t begin_id = -1) {
   auto out = std::make_unique<LoadedTokenizer>();
   out->builder.Finish(write_tokenizer(out->builder, data));
   const auto* table = flatbuffers::GetRoot<fbs::Tokenizer>(out->builder.GetBufferPointer());
-  auto result = load_tokenizer(*table, model_vocab, allocator);
+  auto result = load_tokenizer(*table, model_vocab, allocator, begin_id);
   out->status = result.status();
   if (result.ok()) out->tokenizer = std::move(result.value());
   return out;

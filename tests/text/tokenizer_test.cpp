@@ -141,6 +141,22 @@ TEST(Encode, AppendsToWhatIsThere) {
   EXPECT_EQ(IdList(ids.begin(), ids.end()), (IdList{9, 5, 2, 5}));
 }
 
+// What the configuration puts in front stands there once, whatever the tokenizer says.
+TEST(Encode, TheModelsBosIsFirst) {
+  const auto prefix = [](std::vector<uint32_t> own, int32_t begin_id) {
+    TokenizerData data = small_bpe();
+    data.prefix = std::move(own);
+    return encode(*load(data, 300, system_allocator(), begin_id)->tokenizer, "", true);
+  };
+  EXPECT_EQ(prefix({}, -1), (IdList{}));
+  EXPECT_EQ(prefix({}, 5), (IdList{5}));
+  EXPECT_EQ(prefix({5}, 5), (IdList{5}));
+  EXPECT_EQ(prefix({5, 2}, 5), (IdList{5, 2}));
+  EXPECT_EQ(prefix({2}, 5), (IdList{5, 2}));
+  EXPECT_EQ(prefix({}, 299), (IdList{299})) << "an id that only the model has";
+  EXPECT_EQ(encode(*load(small_bpe(), 300, system_allocator(), 5)->tokenizer, ""), (IdList{}));
+}
+
 TEST(Decode, WithoutDecoderTokensAreJoinedWithSpaces) {
   TokenizerData data = small_bpe();
   data.decoders.clear();

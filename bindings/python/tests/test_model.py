@@ -85,7 +85,7 @@ def test_tokenizer(model):
     text = "The fox found a key."
     ids = model.encode(text, special=False)
     assert ids == [301, 716, 89, 657, 260, 363, 1174, 15]
-    assert model.encode(text) == ids  # this tokenizer puts nothing around a text
+    assert model.encode(text) == [model.info.bos_token, *ids]  # its file says add_bos
     assert model.decode(ids) == text
     assert model.decode(np.array(ids, np.uint8 if max(ids) < 256 else np.int64)) == text
     assert model.tokenizer.piece(301) is not None
