@@ -13,7 +13,18 @@ from .errors import StateError
 _Self = TypeVar("_Self", bound="Closable")
 
 
-class Native:
+class Uncopyable:
+    """What stands for something of the library, which a copy would free a second time. `copy` and
+    `pickle` both ask __reduce_ex__."""
+
+    _what = "object"
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        raise TypeError(f"a {self._what} cannot be copied or pickled: it stands for memory of "
+                        "libmoe; make another one instead")
+
+
+class Native(Uncopyable):
     """A pointer of the library that is counted: by its Python object, by each child, and by each
     call in progress. It is freed when nobody holds it any more, and only then releases its
     parent, so that children always go first, in whatever order objects are closed or collected."""
@@ -46,12 +57,11 @@ class Native:
             self._parent.release()
 
 
-class Closable:
+class Closable(Uncopyable):
     """An object over a Native. Use it in a `with` statement, call close(), or let it be collected.
     After close() every method raises StateError; a call in progress ends undisturbed."""
 
     _native: Native | None = None
-    _what = "object"
 
     @property
     def closed(self) -> bool:

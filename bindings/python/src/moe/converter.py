@@ -9,8 +9,9 @@ from typing import Any, Union
 from collections.abc import Callable, Mapping, Sequence
 
 from . import _structs as s
-from ._handle import Raised, c_strings, optional_bytes
+from ._handle import c_strings, optional_bytes
 from ._library import call, convert_library, text_of
+from ._long_call import LongCall
 from .session import Progress, progress_callback
 
 Path = Union[str, "os.PathLike[str]"]
@@ -30,10 +31,11 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
     verify:    read the result again and compare every weight with the checkpoint.
     progress:  progress(done, total) in bytes of the checkpoint; False cancels (CancelledError).
     on_matrix: gets a dict for each matrix stored: its name, format, whether it is lossless ...
-    An exception in progress or on_matrix ends the conversion and comes out here.
+    An exception in progress or on_matrix, or Ctrl-C, ends the conversion and comes out here; the
+    destination is then as it was.
     """
     library = convert_library()
-    raised = Raised()
+    long = LongCall()
     reports: list[Report] = []
 
     def report(_user: Any, text: bytes) -> None:
@@ -43,17 +45,14 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
         elif on_matrix is not None:
             on_matrix(entry)
 
-    def advance(done: int, total: int) -> Any:
-        return None if progress is None else progress(done, total)
-
     patterns = ([f"{k}={v}" for k, v in overrides.items()] if isinstance(overrides, Mapping)
                 else list(overrides))
     params = s.ConvertParams(
         compress=int(compress), weights=optional_bytes(weights),
         overrides=c_strings(tuple(patterns)), n_overrides=len(patterns), verify=int(verify),
-        progress=progress_callback(raised, advance), report=s.ReportFn(raised.guard(report)))
-    raised.call(call, library.moe_convert, os.fsencode(source), os.fsencode(destination),
-                c.byref(params))
+        progress=progress_callback(long, progress), report=s.ReportFn(long.guard(report)))
+    names = os.fsencode(source), os.fsencode(destination)
+    long.run(lambda: call(library.moe_convert, *names, c.byref(params)))
     return reports[-1]
 
 

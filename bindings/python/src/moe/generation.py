@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from . import _structs as s
 from ._arrays import IntArray, address
-from ._handle import Native, Raised, c_strings
+from ._handle import Native, Raised, Uncopyable, c_strings
 from ._library import call, lib
 from ._structs import Finish
 from .errors import CancelledError
@@ -93,7 +93,7 @@ def _run(native: Native, generate: Generate, request: Request, channel: _Channel
     channel.items.put(end)
 
 
-class Generation(Iterator[Piece]):
+class Generation(Uncopyable, Iterator[Piece]):
     """Pieces of text as they are made; `result` says at the end why it ended and what it took.
 
     While it is unfinished the session is in use: other calls on it raise StateError, except
@@ -101,6 +101,7 @@ class Generation(Iterator[Piece]):
     the session then holds the prompt and every piece that was handed out.
     """
 
+    _what = "generation"
     _generate: Generate = staticmethod(generate_text)
 
     def __init__(self, session: Any, request: Request) -> None:

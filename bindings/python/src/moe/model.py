@@ -39,7 +39,7 @@ class Model(Closable):
                     0: none. BudgetError when one session with `context`, `chunk` and `kv` (see
                     session()) would not fit.
 
-    Sessions and tokenizers keep the model in memory, also after close().
+    Sessions keep the model in memory, also after close(); its tokenizer ends with close().
     """
 
     _what = "model"

@@ -6,14 +6,15 @@ import contextlib
 import ctypes as c
 import weakref
 from typing import TYPE_CHECKING, Any
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, Tokens, address, int32, token_array
-from ._handle import Closable, Native, Raised, optional_bytes
+from ._handle import Closable, Native, optional_bytes
 from ._library import call, lib
+from ._long_call import LongCall, is_short
 from ._structs import KvType
 from .errors import ArgumentError
 from .generation import Generation, Request, stop_texts
@@ -29,14 +30,17 @@ Progress = Callable[[int, int], Any]
 class Session(Closable):
     """Made by Model.session(). For one thread at a time: a second one gets StateError; cancel() and
     close() alone may be called from anywhere at any time. The interpreter is free to run other
-    threads during a call, but Ctrl-C waits for its end, except while generating."""
+    threads during a call. Ctrl-C ends a long one within one layer's time: the session then stands
+    at the last chunk that was finished."""
 
     _what = "session"
 
     def __init__(self, model: Model, *, context: int = 0, chunk: int = 0,
                  kv: KvType = KvType.DEFAULT) -> None:
         self.model = model
-        self._vocab_size = model.info.vocab_size
+        info = model.info
+        self._vocab_size = info.vocab_size
+        self._n_active = info.n_active_parameters
         self._generation: Callable[[], Generation | None] = lambda: None
         params = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
         session = c.c_void_p()
@@ -85,8 +89,23 @@ class Session(Closable):
 
     def _eval(self, tokens: Tokens, logits: FloatArray | None, n_rows: int) -> None:
         ids = token_array(tokens)
+
+        def evaluate() -> None:
+            with self._pointer() as session:
+                call(lib.moe_session_eval, session, address(ids), len(ids), address(logits),
+                     n_rows)
+
+        if is_short(len(ids), self._n_active):
+            evaluate()
+        else:
+            with self._long_call() as long:
+                long.run(evaluate)
+
+    @contextlib.contextmanager
+    def _long_call(self) -> Iterator[LongCall]:
+        """A call of this session that a signal can end."""
         with self._pointer() as session:
-            call(lib.moe_session_eval, session, address(ids), len(ids), address(logits), n_rows)
+            yield LongCall(lambda: lib.moe_session_cancel(session))
 
     def rewind(self, position: int) -> None:
         """Forgets everything from `position` on, so that a common beginning can be used again."""
@@ -105,11 +124,16 @@ class Session(Closable):
         empty and is empty afterwards. progress(done, total) is called after each window; when it
         returns False, CancelledError is raised, and an exception in it comes out here."""
         ids = token_array(self.model.encode(text, special=False) if isinstance(text, str) else text)
-        raised = Raised()
         result = s.Perplexity()
-        with self._pointer() as session:
-            raised.call(call, lib.moe_session_perplexity, session, address(ids), len(ids),
-                        progress_callback(raised, progress), None, c.byref(result))
+        with self._long_call() as long:
+            callback = progress_callback(long, progress)
+
+            def measure() -> None:
+                with self._pointer() as session:
+                    call(lib.moe_session_perplexity, session, address(ids), len(ids), callback,
+                         None, c.byref(result))
+
+            long.run(measure)
         return plain(Perplexity, result)
 
     def set_router(self, router: str | None) -> None:
@@ -179,17 +203,25 @@ def step(sessions: Sequence[Session], tokens: Tokens) -> FloatArray:
                             f"found {len(ids)}")
     vocab_size = sessions[0]._vocab_size if sessions else 0
     logits = np.empty((len(ids), vocab_size), np.float32)
-    with contextlib.ExitStack() as stack:
-        pointers = [stack.enter_context(session._pointer()) for session in sessions]
-        array = (c.c_void_p * len(pointers))(*pointers)
-        call(lib.moe_sessions_step, array, address(ids), len(ids), address(logits))
+
+    def advance() -> None:
+        with contextlib.ExitStack() as stack:
+            pointers = [stack.enter_context(session._pointer()) for session in sessions]
+            array = (c.c_void_p * len(pointers))(*pointers)
+            call(lib.moe_sessions_step, array, address(ids), len(ids), address(logits))
+
+    if not sessions or is_short(len(ids), sessions[0]._n_active):
+        advance()
+    else:
+        with sessions[0]._long_call() as long:
+            long.run(advance)
     return logits
 
 
-def progress_callback(raised: Raised, progress: Progress | None) -> Any:
-    """A moe_progress_fn; whatever it returns but False means to go on."""
+def progress_callback(long: LongCall, progress: Progress | None) -> Any:
+    """A moe_progress_fn; whatever `progress` returns but False means to go on."""
     if progress is None:
-        return s.ProgressFn()
+        return s.ProgressFn(lambda _user, _done, _total, _what: long.going_on())
     function = progress
-    return s.ProgressFn(raised.guard(
+    return s.ProgressFn(long.guard(
         lambda _user, done, total, _what: function(done, total) is not False, False))

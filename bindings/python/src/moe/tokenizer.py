@@ -9,12 +9,15 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import Tokens, address, int32, token_array
+from ._handle import Uncopyable
 from ._library import call, lib, text_of
 from .errors import TooLongError
 
 
-class Tokenizer:
+class Tokenizer(Uncopyable):
     """The tokenizer of a model, which it keeps open. Any thread."""
+
+    _what = "tokenizer"
 
     def __init__(self, model: Any, pointer: int) -> None:
         self._model = model
@@ -24,7 +27,8 @@ class Tokenizer:
                parse_special: bool = False) -> list[int]:
         """Token ids of a text.
 
-        special:       add BOS, or what the tokenizer puts around a text.
+        special:       as for a text that begins a sequence: with BOS where the model file says
+                       so, or whatever else it puts around a text. False for a text that goes on.
         parse_special: special tokens spelled out in the text become their ids. Without it a text
                        can never forge them.
         """

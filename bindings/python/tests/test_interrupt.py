@@ -1,0 +1,180 @@
+"""Ctrl-C and exceptions during long calls. Each case is a process of its own that is interrupted at
+a moment known to lie inside the call, whose work would take very long."""
+
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+from conftest import STORIES
+
+import moe
+
+BEGIN = """
+import os, pathlib, signal, sys, threading, time
+import moe
+
+def interrupt_when(ready):
+    def wait():
+        while not ready():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=wait, daemon=True).start()
+
+def inside():  # it moves on chunk by chunk
+    return session.position > 0
+
+def interrupt(*_arguments):
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def run(program, *arguments):
+    end = "else:\n    sys.exit('it went on to the end')\n"
+    done = subprocess.run([sys.executable, "-c", BEGIN + program + end, *map(str, arguments)],
+                          capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def long_model(tmp_path_factory):
+    """A small model with room for a text that takes minutes."""
+    path = tmp_path_factory.mktemp("long") / "long.moe"
+    moe.save_synthetic("tiny", path, context=1 << 17)
+    return path
+
+
+@pytest.mark.parametrize("call", [
+    "session.eval(text)", "session.append(text)", "session.perplexity(text)",
+    "session.perplexity(text, lambda done, total: None)",
+    "with session.generate(text) as g: g.tokens()"])
+def test_a_session_is_interrupted(long_model, call):
+    assert run(f"""
+session = moe.Model(sys.argv[1]).session(context=1 << 17)
+text = [5] * ((1 << 17) - 1)
+interrupt_when(inside)
+try:
+    {call}
+except KeyboardInterrupt:
+    session.rewind(0)
+    session.eval([5])
+    print(session.position)
+""", long_model) == "1\n"
+
+
+def test_a_step_is_interrupted(long_model):
+    run("""
+model = moe.Model(sys.argv[1])
+moe._long_call._SHORT = 0  # as if the model were large
+session, other = model.session(), model.session()
+interrupt_when(inside)
+try:
+    while True:
+        moe.step([session, other], [5, 5])
+        session.rewind(0)
+        other.rewind(0)
+except KeyboardInterrupt:
+    session.eval([5])
+""", long_model)
+
+
+@pytest.mark.parametrize("callback", ["interrupt", "lambda *_: interrupt() or True"])
+def test_interrupted_in_a_callback(callback):
+    run(f"""
+session = moe.Model(sys.argv[1]).session()
+try:
+    session.perplexity([5] * 5000, {callback})
+except KeyboardInterrupt:
+    print(session.perplexity([5] * 50).n_scored)
+""", STORIES)
+
+
+@pytest.fixture(scope="module")
+def big_checkpoint(tmp_path_factory):
+    """32 GB of zeros, none of them on the disk."""
+    folder = tmp_path_factory.mktemp("big")
+    n_layers, d_model, d_ff = 8, 4096, 1 << 16
+    shapes = {"embedding.weight": (8, d_model), "final_norm.weight": (d_model,)}
+    for i in range(n_layers):
+        shapes |= {f"layers.{i}.{norm}.weight": (d_model,) for norm in ("attention_norm", "ffn_norm")}
+        shapes |= {f"layers.{i}.attention.{m}.weight": (d_model, d_model) for m in "qkvo"}
+        shapes |= {f"layers.{i}.ffn.up.weight": (d_ff, d_model)}
+        shapes |= {f"layers.{i}.ffn.down.weight": (d_model, d_ff)}
+        shapes |= {f"layers.{i}.ffn.gate.weight": (d_ff, d_model)}
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + 4 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    with open(folder / "model.safetensors", "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + end)
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "moe_research", "layout_version": 1, "name": "big", "vocab_size": 8,
+        "d_model": d_model, "n_layers": n_layers, "context_length": 8, "norm": {"kind": "rms"},
+        "positions": "rope", "tie_embeddings": True,
+        "layer_defaults": {"attention": {"n_heads": 32, "rope": {"kind": "half", "dims": 128}},
+                           "ffn": {"kind": "dense", "d_ff": d_ff, "gated": True, "act": "silu"}}}))
+    return folder
+
+
+@pytest.mark.parametrize("options", ["", ", progress=lambda *_: None", ", progress=interrupt",
+                                     ", on_matrix=interrupt"])
+def test_a_conversion_is_interrupted(big_checkpoint, tmp_path, options):
+    run(f"""
+partial = pathlib.Path(sys.argv[2] + ".partial")
+if "interrupt" not in {options!r}:
+    interrupt_when(partial.exists)
+try:
+    moe.convert(sys.argv[1], sys.argv[2], weights="int8"{options})
+except KeyboardInterrupt:
+    pass
+""", big_checkpoint, tmp_path / "big.moe")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_handler_that_goes_on_changes_nothing(long_model):
+    """Nothing is stopped by a signal whose handler does not raise; SystemExit stops as well."""
+    program = """
+session = moe.Model(sys.argv[1]).session(context=64)
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append(threading.current_thread()))
+def progress(done, total):
+    assert threading.current_thread() is threading.main_thread()
+    if done < 200:
+        interrupt()
+result = session.perplexity([5] * 640, progress)
+assert result.n_scored == 630 and len(seen) == 3, (result, seen)
+assert set(seen) == {threading.main_thread()}
+signal.signal(signal.SIGINT, lambda *_: sys.exit(7))
+session.close()
+session = moe.Model(sys.argv[1]).session(context=1 << 17)
+interrupt_when(inside)
+try:
+    session.append([5] * ((1 << 17) - 1))
+except SystemExit as e:
+    assert e.code == 7
+"""
+    run(program, long_model)
+
+
+def test_from_another_thread(session):
+    """Where no signal arrives the callback runs in the caller's own thread too."""
+    seen = []
+
+    def work():
+        session.perplexity([5] * 2000, lambda done, total: seen.append(threading.get_ident()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(120)
+    assert set(seen) == {thread.ident}
+
+
+def test_a_closed_session_in_a_callback_is_let_go(model):
+    with pytest.raises(KeyError):
+        with model.session() as session:
+            session.perplexity([5] * 5000, lambda *_: session.close() or {}["mine"])
+    assert session.closed
