@@ -16,9 +16,11 @@
 
 namespace moe {
 
+class JsonItem;  // of a list in braces
+
 class Json {
  public:
-  class Item;  // of a list in braces
+  using Item = JsonItem;
   using Array = std::vector<Json>;
   using Object = std::map<std::string, Json, std::less<>>;
 
@@ -144,12 +146,12 @@ class Json {
       value_;
 };
 
-class Json::Item {
+class JsonItem {
  public:
   template <class T>
-  requires std::convertible_to<T&&, Json> Item(T&& value)
-      : value_(std::forward<T>(value)) {}                   // NOLINT
-  Item(std::initializer_list<Item> list) : value_(list) {}  // NOLINT
+  requires std::convertible_to<T&&, Json> JsonItem(T&& value)
+      : value_(std::forward<T>(value)) {}                           // NOLINT
+  JsonItem(std::initializer_list<JsonItem> list) : value_(list) {}  // NOLINT
   /// The elements of a list can only be read; this one can be taken.
   Json& value() const { return value_; }
 
