@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "cli/common.h"
 
@@ -18,13 +19,14 @@ struct ConvertOptions {
   std::string weights = "auto";
   std::string compress = "none";
   std::vector<std::string> overrides;
+  std::vector<std::string> ignored_keys;
   bool verify = false;
   bool json = false;
   bool list = false;
 };
 
 struct Run {
-  Progress progress{true};
+  std::optional<Progress> progress{true};
   Json matrices = Json::array();
   Json total;
   double seconds = 0;
@@ -41,7 +43,7 @@ void on_report(void* user, const char* json) {
 }
 
 bool on_progress(void* user, uint64_t done, uint64_t total, const char* what) {
-  return Progress::callback(&static_cast<Run*>(user)->progress, done, total, what);
+  return Progress::callback(&*static_cast<Run*>(user)->progress, done, total, what);
 }
 
 void print_matrix(const Json& m) {
@@ -81,9 +83,41 @@ void print_summary(const ConvertOptions& o, const Run& run) {
             << (o.verify ? ", verified" : "") << "\n";
 }
 
+// What the next command would stumble over.
+void print_warnings(const ConvertOptions& o, const Run& run) {
+  constexpr double kMuch = 0.1;  // int8 stays below 0.02 on any ordinary matrix
+  size_t n = 0;
+  Json worst;
+  for (const Json& m : run.matrices) {
+    const double error = m.value("relative_error", 0.0);
+    if (error < kMuch) continue;
+    ++n;
+    if (worst.is_null() || error > worst.value("relative_error", 0.0)) worst = m;
+  }
+  if (n > 0) {
+    const std::string format = worst.value("format", "");
+    const char* better = format.rfind("ternary", 0) == 0 ? "int8" : "bf16";
+    std::cerr << "moe: warning: " << format << " loses much: " << n << " of " << run.matrices.size()
+              << " matrices have a relative error of " << kMuch << " or more ("
+              << std::setprecision(2) << worst.value("relative_error", 0.0) << " in "
+              << worst.value("matrix", "") << "); --weights " << better << " keeps more\n";
+  }
+  if (!run.total.value("tokenizer", true)) {
+    std::cerr << "moe: warning: no tokenizer was found in " << o.source
+              << ": the model takes and gives token ids only\n";
+  }
+  for (const std::string& key : o.ignored_keys) std::cerr << "moe: ignored key " << key << "\n";
+}
+
+std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> out;
+  for (const std::string& text : texts) out.push_back(text.c_str());
+  return out;
+}
+
 void run_convert(const ConvertOptions& o) {
-  std::vector<const char*> overrides;
-  for (const std::string& s : o.overrides) overrides.push_back(s.c_str());
+  const std::vector<const char*> overrides = pointers(o.overrides);
+  const std::vector<const char*> ignored_keys = pointers(o.ignored_keys);
   Run run;
   moe_convert_params p{};
   p.struct_size = sizeof p;
@@ -92,6 +126,8 @@ void run_convert(const ConvertOptions& o) {
   p.overrides = overrides.data();
   p.n_overrides = static_cast<int32_t>(overrides.size());
   p.verify = o.verify ? 1 : 0;
+  p.ignored_keys = ignored_keys.data();
+  p.n_ignored_keys = static_cast<int32_t>(ignored_keys.size());
   p.progress = on_progress;
   p.report = on_report;
   p.user = &run;
@@ -100,6 +136,8 @@ void run_convert(const ConvertOptions& o) {
   const double start = now_seconds();
   check(moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error), error);
   run.seconds = now_seconds() - start;
+  run.progress.reset();  // the bar goes before anything else is shown
+  print_warnings(o, run);
   if (o.json) {
     Json j = {{"file", o.destination}, {"seconds", run.seconds}, {"total", run.total}};
     j["matrices"] = run.matrices;
@@ -125,6 +163,9 @@ void add_convert(CLI::App& app) {
       ->capture_default_str();
   c->add_option("--set", o->overrides,
                 "PATTERN=FORMAT for tensors by name; * matches anything; last wins")
+      ->allow_extra_args(false);
+  c->add_option("--ignore-key", o->ignored_keys,
+                "Key of config.json, or of a GGUF file, to take for missing; may be repeated")
       ->allow_extra_args(false);
   c->add_option("--compress", o->compress, "none or zstd (a compressed part cannot be mapped)")
       ->check(CLI::IsMember({"none", "zstd"}))

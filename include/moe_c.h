@@ -694,6 +694,11 @@ typedef struct moe_convert_params {
   /* One JSON object for each matrix stored and one for the whole at the end. May be NULL. */
   void (*report)(void* user, const char* json);
   void* user;
+  /* Keys of config.json, or of a GGUF file, that are taken for missing: for those that the importer
+   * does not know and that do not change what the model computes. */
+  const char* const* ignored_keys;
+  int32_t n_ignored_keys;
+  int32_t reserved; /* 0 */
 } moe_convert_params;
 
 /* `source`: a folder with config.json and safetensors, or a GGUF file. */

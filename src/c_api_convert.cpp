@@ -25,20 +25,29 @@ moe_status guarded(moe_error* error, F&& f) {
   }
 }
 
+Status read_texts(const char* name, const char* const* texts, int32_t n,
+                  std::vector<std::string>* out) {
+  if (n < 0 || (n > 0 && texts == nullptr)) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.%s: %d entries at a NULL or negative count",
+                         name, n);
+  }
+  for (int32_t i = 0; i < n; ++i) {
+    if (texts[i] == nullptr) {
+      return Status::error(MOE_ERR_ARGUMENT, "params.%s[%d] is NULL", name, i);
+    }
+    out->emplace_back(texts[i]);
+  }
+  return {};
+}
+
 Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
   moe_convert_params p{};
   MOE_TRY(read_params(given, "params", &p));
   ConvertOptions options;
   if (p.weights != nullptr) options.weights = p.weights;
-  if (p.n_overrides < 0 || (p.n_overrides > 0 && p.overrides == nullptr)) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "params.overrides: %d entries at a NULL or negative count", p.n_overrides);
-  }
-  for (int32_t i = 0; i < p.n_overrides; ++i) {
-    if (p.overrides[i] == nullptr)
-      return Status::error(MOE_ERR_ARGUMENT, "params.overrides[%d] is NULL", i);
-    options.overrides.emplace_back(p.overrides[i]);
-  }
+  MOE_TRY(read_texts("overrides", p.overrides, p.n_overrides, &options.overrides));
+  MOE_TRY(read_texts("ignored_keys", p.ignored_keys, p.n_ignored_keys, &options.ignored_keys));
+  MOE_TRY(check_reserved(p.reserved));
   options.compress = p.compress != 0;
   options.verify = p.verify != 0;
   if (p.progress != nullptr) {

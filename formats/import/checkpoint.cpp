@@ -132,6 +132,18 @@ void Checkpoint::put_document(const std::string& name, Json document) {
   documents_[name] = std::move(document);
 }
 
+void Checkpoint::ignore_key(const std::string& key) {
+  constexpr const char* kConfig = "config.json";
+  Json changed = metadata_.is_null() ? document(kConfig) : Json();
+  Json& keys = metadata_.is_null() ? changed : metadata_;
+  if (!keys.contains(key)) {
+    fail(MOE_ERR_ARGUMENT, "%s: no key \"%.100s\" that could be ignored", path_.c_str(),
+         key.c_str());
+  }
+  keys.erase(key);
+  if (metadata_.is_null()) put_document(kConfig, std::move(changed));
+}
+
 void Checkpoint::put_tensor(const std::string& name, std::vector<int64_t> shape,
                             std::vector<float> values) {
   if (find(name) != nullptr) {

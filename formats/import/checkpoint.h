@@ -31,6 +31,9 @@ class Checkpoint {
   bool has_document(const std::string& name) const;
   Json document(const std::string& name, const JsonLimits& limits = {}) const;
   void put_document(const std::string& name, Json document);
+  /// As if the key were not there: of config.json, or of a GGUF file. MOE_ERR_ARGUMENT when it is
+  /// not.
+  void ignore_key(const std::string& key);
   /// A tensor that no file has. MOE_ERR_FORMAT when there is one of this name.
   void put_tensor(const std::string& name, std::vector<int64_t> shape, std::vector<float> values);
   /// Gives every tensor another name. MOE_ERR_FORMAT when two would have the same.

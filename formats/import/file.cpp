@@ -43,6 +43,23 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
     fail(MOE_ERR_FORMAT, "%s is not a regular file", path_.c_str());
   }
   size_ = static_cast<uint64_t>(info.st_size);
+  try {
+    refuse_pointer();
+  } catch (...) {  // no destructor will run
+    ::close(std::exchange(fd_, -1));
+    throw;
+  }
+}
+
+// What Git leaves of a large file that it did not fetch.
+void InputFile::refuse_pointer() const {
+  constexpr std::string_view kPointer = "version https://git-lfs.github.com/spec";
+  char start[kPointer.size()];
+  if (size_ < sizeof start || size_ > 1024) return;
+  read(0, start, sizeof start);
+  if (std::string_view(start, sizeof start) != kPointer) return;
+  fail(MOE_ERR_FORMAT, "%s is a pointer of Git LFS, not the file itself: git lfs pull fetches it",
+       path_.c_str());
 }
 
 InputFile::InputFile(InputFile&& other) noexcept

@@ -10,7 +10,8 @@ namespace moe {
 /// Move-only; closes on destruction. Reads are positioned, so threads may share it.
 class InputFile {
  public:
-  /// Throws a Failure: MOE_ERR_NOT_FOUND, or MOE_ERR_IO naming the path and errno.
+  /// Throws a Failure: MOE_ERR_NOT_FOUND, MOE_ERR_IO naming the path and errno, or MOE_ERR_FORMAT
+  /// for what Git LFS leaves in the place of a file.
   explicit InputFile(std::string path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
@@ -25,6 +26,8 @@ class InputFile {
   void read(uint64_t offset, void* buffer, size_t bytes) const;
 
  private:
+  void refuse_pointer() const;
+
   std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;

@@ -36,7 +36,10 @@ Result<FileSource> FileSource::open_path(const char* path) {
   if (source.fd_ < 0) return io_error("open", path, errno);
   struct stat info;
   if (fstat(source.fd_, &info) != 0) return io_error("look at", path, errno);
-  if (!S_ISREG(info.st_mode)) return Status::error(MOE_ERR_IO, "%s: not a regular file", path);
+  if (!S_ISREG(info.st_mode)) {
+    return Status::error(MOE_ERR_IO, "%s: not a regular file%s", path,
+                         S_ISDIR(info.st_mode) ? "; moe convert makes one of a folder" : "");
+  }
   source.size_ = static_cast<uint64_t>(info.st_size);
   return source;
 }

@@ -47,6 +47,18 @@ Status check_places(const FileHeader& header, uint64_t real_bytes) {
   return {};
 }
 
+// What a beginner has in place of a model file.
+const char* kind_of(const uint8_t (&bytes)[kHeaderBytes]) {
+  if (std::memcmp(bytes, "version https://git-lfs", 23) == 0) {
+    return "a pointer of Git LFS; git lfs pull fetches the file";
+  }
+  if (std::memcmp(bytes, "GGUF", 4) == 0) return "GGUF; moe convert makes one of it";
+  if (std::memcmp(bytes + 8, "{\"", 2) == 0) {
+    return "safetensors; moe convert makes one of its folder";
+  }
+  return "it does not begin with the magic bytes";
+}
+
 }  // namespace
 
 void encode_header(const FileHeader& header, uint8_t (&bytes)[kHeaderBytes]) {
@@ -64,8 +76,7 @@ void encode_header(const FileHeader& header, uint8_t (&bytes)[kHeaderBytes]) {
 
 Status decode_header(const uint8_t (&bytes)[kHeaderBytes], uint64_t real_bytes, FileHeader* out) {
   if (std::memcmp(bytes, kMagic, sizeof kMagic) != 0) {
-    return Status::error(MOE_ERR_FORMAT,
-                         "not a model file: it does not begin with the magic bytes");
+    return Status::error(MOE_ERR_FORMAT, "not a model file: %s", kind_of(bytes));
   }
   FileHeader header;
   header.major = load_le<uint16_t>(bytes + kMajor);

@@ -88,7 +88,7 @@ class Conversion {
   Conversion(const std::string& source, const ConvertOptions& options, ConvertReport* report)
       : options_(options),
         report_(report),
-        checkpoint_(open_checkpoint(source, reading_step(source, options))),
+        checkpoint_(open_checkpoint(source, reading_step(source, options), options.ignored_keys)),
         imported_(import_checkpoint(checkpoint_)),
         tokenizer_(load_tokenizer(imported_, checkpoint_)) {
     for (DerivedTensor& t : imported_.derived) {
@@ -99,6 +99,8 @@ class Conversion {
     *report_ = {};
     report_->name = imported_.config.name.c_str();
     report_->importer = imported_.importer;
+    report_->tokenizer = tokenizer_.has_value();
+    report_->ignored_keys = options.ignored_keys;
     report_->source_bytes = plan_.source_bytes;
   }
 

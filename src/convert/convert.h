@@ -21,6 +21,8 @@ struct ConvertOptions {
   /// names in the research layout without ".weight"; '*' stands for any characters; the last match
   /// wins.
   std::vector<std::string> overrides;
+  /// Of config.json, or of a GGUF file: taken for missing, whatever they mean.
+  std::vector<std::string> ignored_keys;
   bool compress = false;  // zstd for segments where it saves 5 % or more
   bool verify = false;    // read the result again and compare every weight with the checkpoint
   /// Bytes of the checkpoint, what is being done; return false to cancel (MOE_ERR_CANCELLED).

@@ -355,7 +355,11 @@ class ConfigBuilder {
     const std::string prefix = std::string(arch_.name) + ".";
     for (const auto& [key, value] : all_.value().items()) {
       if (key.starts_with(prefix) && !taken_.contains(key.substr(prefix.size()))) {
-        fail_key(key.substr(prefix.size()));
+        fail(MOE_ERR_UNSUPPORTED,
+             "%s: key %.80s is not known to this importer and may change what the model computes; "
+             "if "
+             "it does not: moe convert --ignore-key %.80s",
+             checkpoint_.path().c_str(), key.c_str(), key.c_str());
       }
     }
   }

@@ -80,8 +80,10 @@ std::string gguf_tensor_name(const std::string& name) {
   return name;
 }
 
-Checkpoint open_checkpoint(const std::string& path, const std::function<void()>& step) {
+Checkpoint open_checkpoint(const std::string& path, const std::function<void()>& step,
+                           const std::vector<std::string>& ignored) {
   Checkpoint checkpoint(path);
+  for (const std::string& key : ignored) checkpoint.ignore_key(key);
   step();
   if (checkpoint.metadata().is_null()) return checkpoint;
   checkpoint.put_document("config.json", gguf_config(checkpoint));

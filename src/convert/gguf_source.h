@@ -11,8 +11,10 @@ namespace moe {
 /// Opens a folder or a GGUF file; the latter with tensors renamed and config.json, tokenizer.json
 /// and so on put in place. Throws MOE_ERR_UNSUPPORTED, naming it, for an architecture, a key or a
 /// tokenizer that is not known. step() is called now and then and may throw, which ends the work.
+/// `ignored`: keys that are taken for missing.
 Checkpoint open_checkpoint(
-    const std::string& path, const std::function<void()>& step = [] {});
+    const std::string& path, const std::function<void()>& step = [] {},
+    const std::vector<std::string>& ignored = {});
 
 /// config.json of the file's metadata and tensors (which still have their GGUF names).
 Json gguf_config(const Checkpoint& checkpoint);

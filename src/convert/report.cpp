@@ -43,7 +43,9 @@ std::string to_json(const ConvertReport& r) {
                   {"file_bytes", r.file_bytes},
                   {"largest_relative_error", r.largest_relative_error},
                   {"worst_matrix", r.worst_matrix},
-                  {"verified", r.verified}});
+                  {"verified", r.verified},
+                  {"tokenizer", r.tokenizer},
+                  {"ignored_keys", r.ignored_keys}});
 }
 
 }  // namespace moe

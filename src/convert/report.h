@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "quant/format.h"
 
@@ -35,6 +36,8 @@ struct ConvertReport {
   double largest_relative_error = 0;
   std::string worst_matrix;  // empty when all are lossless
   bool verified = false;
+  bool tokenizer = false;  // the checkpoint has one
+  std::vector<std::string> ignored_keys;
 };
 
 /// {"matrix": "layers.3...", "rows": ...}

@@ -26,8 +26,14 @@ struct Pieces {
   std::vector<std::string> text;
   std::vector<bool> used;
   Ids model;
+  uint32_t end = 0;  // of the ids: each costs memory, also one that no piece has
 
   void set(const JsonNode& where, const std::string& piece, uint32_t id) {
+    if (id >= end) {
+      fail(MOE_ERR_FORMAT,
+           "%s: \"%.60s\" has id %u; in a vocabulary of this size below %u is expected",
+           where.path().c_str(), piece.c_str(), id, end);
+    }
     if (text.size() <= id) {
       text.resize(id + 1);
       used.resize(id + 1);
@@ -345,6 +351,16 @@ std::string read_chat_template(const Checkpoint& checkpoint) {
   return "";
 }
 
+// Some ids may have no piece: fillers up to a round number, parts that were taken out.
+uint32_t ids_end(const JsonNode& root) {
+  constexpr size_t kHoles = size_t{1} << 18;
+  const Json* vocabulary = root.at("model").value().find("vocab");
+  const Json* added = root.value().find("added_tokens");
+  const size_t n =
+      (vocabulary == nullptr ? 0 : vocabulary->size()) + (added == nullptr ? 0 : added->size());
+  return static_cast<uint32_t>(std::min<size_t>(2 * n + kHoles, kMaxId + 1));
+}
+
 }  // namespace
 
 TokenizerData parse_tokenizer(const Json& document, const std::string& what) {
@@ -356,6 +372,7 @@ TokenizerData parse_tokenizer(const Json& document, const std::string& what) {
     fail(MOE_ERR_UNSUPPORTED, "%s: version \"%.20s\", 1.0 is supported", what.c_str(),
          version.c_str());
   }
+  pieces.end = ids_end(root);
   read_model(root.at("model"), pieces, data);
   read_added(root, pieces, data);
   if (root.has("normalizer")) data.normalizers = read_normalizers(root.at("normalizer"));

@@ -3,6 +3,7 @@
 
 import json
 import os
+import pty
 import resource
 import shutil
 import signal
@@ -111,6 +112,75 @@ class Convert(Cli):
         r = self.fails(1, "convert", source, shard, contains=["of the checkpoint"])
         self.assertEqual(r.stdout, "")
         self.assertEqual(os.path.getsize(shard), size)
+
+    def source(self, **config):
+        """A copy of the checkpoint with other keys in its config.json."""
+        source = self.path("source")
+        shutil.copytree(CHECKPOINT, source)
+        path = os.path.join(source, "config.json")
+        with open(path) as f:
+            config = {**json.load(f), **config}
+        with open(path, "w") as f:
+            json.dump(config, f)
+        return source
+
+    def test_what_a_conversion_loses_is_said(self):
+        r = self.ok("convert", CHECKPOINT, self.path("a.moe"), "--weights", "ternary2")
+        self.assertIn("warning: ternary2 loses much", r.stderr)
+        self.assertIn("--weights int8", r.stderr)
+        r = self.ok("convert", CHECKPOINT, self.path("a.moe"), "--weights", "int8", "--json")
+        self.assertNotIn("loses", r.stderr)
+        self.assertIn("no tokenizer was found in " + CHECKPOINT, r.stderr)
+        self.assertFalse(json.loads(r.stdout)["total"]["tokenizer"])
+        self.assertNotIn("tokenizer", self.ok("convert", CHAT, self.path("b.moe")).stderr)
+
+    def test_ignored_keys(self):
+        source = self.source(frobnicate=3)
+        self.fails(1, "convert", source, self.path("a.moe"), contains=["frobnicate"])
+        r = self.ok("convert", source, self.path("a.moe"), "--ignore-key", "frobnicate", "--json")
+        self.assertEqual(json.loads(r.stdout)["total"]["ignored_keys"], ["frobnicate"])
+        self.assertIn("ignored key frobnicate", r.stderr)
+        self.fails(1, "convert", source, self.path("a.moe"), "--ignore-key", "frob", contains=["no key", "frob"])
+
+    def test_a_checkpoint_where_a_model_file_is_expected(self):
+        self.fails(1, "inspect", CHECKPOINT, contains=["folder", "moe convert"])
+        self.fails(1, "inspect", os.path.join(CHECKPOINT, "model.safetensors"), contains=["safetensors", "moe convert"])
+        with open(self.path("m.gguf"), "wb") as f:
+            f.write(b"GGUF" + bytes(100))
+        self.fails(1, "inspect", self.path("m.gguf"), contains=["GGUF", "moe convert"])
+
+    def test_pointers_of_git_lfs(self):
+        pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
+        source = self.source()
+        for name in ("model.safetensors", "m.gguf", "m.moe"):
+            with open(os.path.join(source, name), "w") as f:
+                f.write(pointer)
+        for command in (("convert", source), ("convert", os.path.join(source, "m.gguf"))):
+            self.fails(1, *command, self.path("a.moe"), contains=["Git LFS", "git lfs pull"])
+        self.fails(1, "inspect", os.path.join(source, "m.moe"), contains=["Git LFS", "git lfs pull"])
+
+    def test_the_bar_is_gone_before_the_result(self):
+        seen = []
+
+        def read(terminal):
+            data = os.read(terminal, 4096)
+            seen.append(data)
+            return data
+
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execv(MOE, [MOE, "convert", CHECKPOINT, self.path("a.moe"), "--weights", "int8"])
+        self.addCleanup(os.close, terminal)
+        try:
+            while read(terminal):
+                pass
+        except OSError:  # the other end is gone
+            pass
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        text = b"".join(seen).decode()
+        self.assertIn("ETA", text)
+        bar = text.rindex("ETA")
+        self.assertLess(text.index("\r\x1b[K", bar), text.index("a.moe", bar))
 
     def test_killed_conversion_leaves_the_old_file_and_can_be_repeated(self):
         p = self.start_long_conversion()

@@ -373,6 +373,18 @@ TEST_F(ConvertTest, ATokenizerThatDoesNotFitIsRefused) {
   EXPECT_EQ(run().code(), MOE_ERR_FORMAT);
 }
 
+// Each id has a place in memory, also where no piece is.
+TEST_F(ConvertTest, AnIdFarBeyondTheVocabularyIsRefused) {
+  config_ = patched(R"({"tokenizer": "tokenizer.json"})");
+  source_.write("tokenizer.json", R"({"version": "1.0", "model": {"type": "BPE", "merges": [],
+      "vocab": {"a": 0, "b": 16777215}}})");
+  const Status status = run();
+  EXPECT_EQ(status.code(), MOE_ERR_FORMAT);
+  EXPECT_NE(std::string(status.text()).find("has id 16777215; in a vocabulary of this size"),
+            std::string::npos)
+      << status.text();
+}
+
 TEST_F(ConvertTest, VerifyNoticesWhatWasNotWritten) {
   converted();
   const Checkpoint checkpoint(source_.path());

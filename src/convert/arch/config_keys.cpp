@@ -141,8 +141,8 @@ void ConfigKeys::check_all_understood() const {
     if (harmless) continue;
     fail(MOE_ERR_UNSUPPORTED,
          "config.json: key \"%.60s\" with value %s is not known to this importer and may change "
-         "what the model computes; if it does not, take the key out of config.json",
-         key.c_str(), shown(value).c_str());
+         "what the model computes; if it does not: moe convert --ignore-key %.60s",
+         key.c_str(), shown(value).c_str(), key.c_str());
   }
 }
 

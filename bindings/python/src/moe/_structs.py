@@ -240,7 +240,8 @@ class ConvertParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("compress", c.c_int32), ("weights", c.c_char_p),
                 ("overrides", c.POINTER(c.c_char_p)), ("n_overrides", c.c_int32),
                 ("verify", c.c_int32), ("progress", ProgressFn), ("report", ReportFn),
-                ("user", c.c_void_p)]
+                ("user", c.c_void_p), ("ignored_keys", c.POINTER(c.c_char_p)),
+                ("n_ignored_keys", c.c_int32), ("reserved", c.c_int32)]
 
 
 class SyntheticParams(Sized):

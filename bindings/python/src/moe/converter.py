@@ -21,7 +21,8 @@ Report = dict[str, Any]
 def convert(source: Path, destination: Path, *, weights: str = "auto",
             overrides: Mapping[str, str] | Sequence[str] = (), compress: bool = False,
             verify: bool = False, progress: Progress | None = None,
-            on_matrix: Callable[[Report], Any] | None = None) -> Report:
+            on_matrix: Callable[[Report], Any] | None = None,
+            ignored_keys: Sequence[str] = ()) -> Report:
     """Converts a folder with config.json and safetensors, or a GGUF file. The destination never
     holds half a file. Returns the report on the whole.
 
@@ -31,6 +32,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
     verify:    read the result again and compare every weight with the checkpoint.
     progress:  progress(done, total) in bytes of the checkpoint; False cancels (CancelledError).
     on_matrix: gets a dict for each matrix stored: its name, format, whether it is lossless ...
+    ignored_keys: of config.json or a GGUF file, taken for missing: keys that the importer does not
+               know and that do not change what the model computes.
     An exception in progress or on_matrix, or Ctrl-C, ends the conversion and comes out here; the
     destination is then as it was.
     """
@@ -50,7 +53,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
     params = s.ConvertParams(
         compress=int(compress), weights=optional_bytes(weights),
         overrides=c_strings(tuple(patterns)), n_overrides=len(patterns), verify=int(verify),
-        progress=progress_callback(long, progress), report=s.ReportFn(long.guard(report)))
+        progress=progress_callback(long, progress), report=s.ReportFn(long.guard(report)),
+        ignored_keys=c_strings(tuple(ignored_keys)), n_ignored_keys=len(ignored_keys))
     names = os.fsencode(source), os.fsencode(destination)
     long.run(lambda: call(library.moe_convert, *names, c.byref(params)))
     return reports[-1]
