@@ -3,10 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <ctime>
+#include <exception>
 #include <iostream>
 #include <sstream>
 
+#include "cli/context.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
 
@@ -90,10 +94,12 @@ Chat open_chat(const ChatOptions& o, const moe_model* model, moe_session* sessio
 /// The conversation and the terminal it happens at.
 class Talk {
  public:
-  Talk(const ChatOptions& o, moe_chat* chat, moe_session* session)
+  Talk(const ChatOptions& o, moe_model* model)
       : options_(o),
-        chat_(chat),
-        session_(session),
+        model_(model),
+        session_(open_session(o.model, model)),
+        chat_owner_(open_chat(o, model, session_.get())),
+        chat_(chat_owner_.get()),
         sampling_(o.sampling),
         terminal_(isatty(STDIN_FILENO) == 1),
         dim_(isatty(STDERR_FILENO) == 1) {
@@ -105,12 +111,20 @@ class Talk {
 
  private:
   static bool on_piece(void* user, const moe_piece* piece) {
-    return static_cast<Talk*>(user)->take(*piece);
+    auto* talk = static_cast<Talk*>(user);
+    try {
+      return talk->take(*piece);
+    } catch (...) {  // nothing may be thrown through the library
+      talk->thrown_ = std::current_exception();
+      return false;
+    }
   }
   bool take(const moe_piece& piece);
   void show_thinking(bool on);
   bool command(const std::string& line);
   void turn(const std::string& line);
+  void make_room();
+  void name_context(moe_error* error) const;
   void report(const moe_chat_result& result);
   void take_back(moe_status status, const moe_error& error);
   void show(bool begin_reply);
@@ -124,11 +138,14 @@ class Talk {
   }
 
   const ChatOptions& options_;
+  moe_model* model_;
+  Session session_;
+  Chat chat_owner_;
   moe_chat* chat_;
-  moe_session* session_;
   Sampling sampling_;
   const bool terminal_;
   const bool dim_;
+  std::exception_ptr thrown_;
   bool thinking_ = false;
   std::string answer_;
   std::string thought_;
@@ -138,7 +155,7 @@ class Talk {
 void Talk::show_thinking(bool on) {
   if (on == thinking_) return;
   thinking_ = on;
-  if (dim_) std::cerr << (on ? "\033[2m" : "\033[0m");
+  if (dim_) std::fputs(on ? "\033[2m" : "\033[0m", stderr);  // ours: std::cerr would spell it out
   if (!on) std::cerr << "\n";
 }
 
@@ -222,6 +239,32 @@ void Talk::take_back(moe_status status, const moe_error& error) {
   }
 }
 
+// A session that is too small for the conversation and the reply gives way to one of at least twice
+// its size, if the model has one and --context does not forbid it.
+void Talk::make_room() {
+  const int64_t now = moe_session_context(session_.get());
+  const int64_t most = model_context(model_);
+  if (options_.model.context != 0 || now == most) return;
+  moe_error error;
+  size_t n = 0;
+  check(moe_chat_tokens(chat_, true, nullptr, 0, &n, &error), error);
+  const int more = options_.sampling.max_tokens;
+  const int64_t needed = static_cast<int64_t>(n) + (more == 0 ? kOpenEnd / 2 : more);
+  if (needed <= now) return;
+  ModelOptions larger = options_.model;
+  larger.context = static_cast<int>(std::min(most, std::max(2 * now, needed)));
+  Session session = open_session(larger, model_);
+  check(moe_chat_set_session(chat_, session.get(), &error), error);
+  session_ = std::move(session);
+}
+
+// The library speaks of a session, a user can change --context.
+void Talk::name_context(moe_error* error) const {
+  const size_t used = std::strlen(error->text);
+  std::snprintf(error->text + used, sizeof error->text - used,
+                "; --context can be at most %d with this model", model_context(model_));
+}
+
 void Talk::turn(const std::string& line) {
   answer_.clear();
   thought_.clear();
@@ -229,9 +272,18 @@ void Talk::turn(const std::string& line) {
   moe_chat_result result{};
   result.struct_size = sizeof result;
   moe_error error;
-  set_current_session(session_);
-  const moe_status status = moe_chat_reply(chat_, &sampling_.params, &result, &error);
+  moe_status status = MOE_OK;
+  try {
+    make_room();
+    set_current_session(session_.get());
+    status = moe_chat_reply(chat_, &sampling_.params, &result, &error);
+  } catch (const CallError& e) {
+    status = e.code;
+    std::snprintf(error.text, sizeof error.text, "%s", e.what());
+  }
   set_current_session(nullptr);
+  if (thrown_) std::rethrow_exception(thrown_);
+  if (status == MOE_ERR_TOO_LONG) name_context(&error);
   show_thinking(false);
   if (!options_.model.json) std::cout << "\n" << std::flush;
   if (status != MOE_OK) return take_back(status, error);
@@ -265,9 +317,7 @@ void Talk::run() {
 void run_chat(const ChatOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model(o.model, env.get());
-  const Session session = open_session(o.model, model.get());
-  const Chat chat = open_chat(o, model.get(), session.get());
-  Talk(o, chat.get(), session.get()).run();
+  Talk(o, model.get()).run();
 }
 
 }  // namespace
@@ -277,7 +327,7 @@ void add_chat(CLI::App& app) {
   CLI::App* c = app.add_subcommand("chat", "Talk line by line");
   add_model_options(*c, o->model);
   add_sampling_options(*c, o->sampling, 256);
-  add_session_options(*c, o->model);
+  add_session_options(*c, o->model, "4096, or more when the conversation needs it");
   c->add_option("--template", o->chat_template,
                 std::string("A file with a Jinja template, or a name: ") +
                     moe_chat_template_names() + " (default the model's own)");

@@ -14,6 +14,7 @@
 #include <iostream>
 
 #include "cli/help.h"
+#include "cli/terminal.h"
 
 namespace moe_cli {
 namespace {
@@ -36,7 +37,11 @@ void on_interrupt(int signal) {
 void log_to_stderr(void* most, moe_log_level level, const char* text) {
   if (level > *static_cast<const moe_log_level*>(most)) return;
   static const char* const kNames[] = {"", "error", "warning", "info", "debug"};
-  std::cerr << "moe: " << kNames[level] << ": " << text << "\n";
+  try {  // from any thread, and nothing may be thrown through the library
+    std::fprintf(stderr, "moe: %s: %s\n", kNames[level], visible(text).c_str());
+  } catch (const std::bad_alloc&) {
+    std::fputs("moe: out of memory for a message\n", stderr);
+  }
 }
 
 // "a,b" as "a, b".
@@ -307,7 +312,10 @@ Progress::~Progress() {
 }
 
 bool Progress::callback(void* user, uint64_t done, uint64_t total, const char* what) {
-  static_cast<Progress*>(user)->show(done, total, what);
+  try {
+    static_cast<Progress*>(user)->show(done, total, what);
+  } catch (const std::bad_alloc&) {  // then without a bar
+  }
   return !interrupted();
 }
 
@@ -328,7 +336,7 @@ void Progress::show(uint64_t done, uint64_t total, const char* what) {
   const std::string speed = bytes_ ? format_bytes(static_cast<uint64_t>(rate)) + "/s"
                                    : std::to_string(std::lround(rate)) + " tokens/s";
   std::fprintf(stderr, "\r\033[K[%s] %3.0f%%  %s  ETA %ld:%02ld  %.40s", bar.c_str(), share * 100,
-               speed.c_str(), left / 60, left % 60, what == nullptr ? "" : what);
+               speed.c_str(), left / 60, left % 60, visible(what == nullptr ? "" : what).c_str());
   std::fflush(stderr);
   shown_ = true;
 }

@@ -5,7 +5,7 @@
 namespace moe_cli {
 
 Model open_model_for_text(ModelOptions o, moe_env* env) {
-  if (o.context == 0) o.context = 1;
+  o.memory.clear();  // the cap is held against a session that is not known yet
   return open_model(o, env);
 }
 
@@ -16,6 +16,8 @@ int32_t model_context(const moe_model* model) {
   check(moe_model_get_info(model, &info, &error), error);
   return info.context_length;
 }
+
+namespace {
 
 void choose_context(ModelOptions& o, const moe_model* model, size_t n_text, int n_generate) {
   const auto most = static_cast<size_t>(model_context(model));
@@ -31,9 +33,22 @@ void choose_context(ModelOptions& o, const moe_model* model, size_t n_text, int 
                                           " holds fewer; this model takes up to " +
                                           std::to_string(most));
   }
+  if (o.context != 0 && static_cast<size_t>(o.context) > most) {
+    throw CallError(MOE_ERR_RANGE, "--context " + std::to_string(o.context) +
+                                       ": this model's context is " + std::to_string(most));
+  }
   if (o.context != 0) return;
   const auto more = static_cast<size_t>(n_generate == 0 ? kOpenEnd : n_generate);
   o.context = static_cast<int>(std::min(n_text + more, most));
+}
+
+}  // namespace
+
+void prepare_session(ModelOptions& o, moe_env* env, Model& model, size_t n_text, int n_generate) {
+  choose_context(o, model.get(), n_text, n_generate);
+  if (o.memory.empty()) return;
+  model.reset();
+  model = open_model(o, env);
 }
 
 }  // namespace moe_cli

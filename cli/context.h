@@ -7,12 +7,12 @@ namespace moe_cli {
 
 inline constexpr int kOpenEnd = 4096;  // room for a text whose length nobody gave
 
-/// A model whose session is made when its text is known: --memory is held against that session.
+/// A model that reads the text first: prepare_session() says what the session is to be.
 Model open_model_for_text(ModelOptions o, moe_env* env);
 
-/// Where --context was not given: room for the text and n_generate (0: kOpenEnd) more tokens, at
-/// most the model's. Throws when the text does not fit.
-void choose_context(ModelOptions& o, const moe_model* model, size_t n_text, int n_generate);
+/// Where --context was not given: room for n_text and n_generate (0: kOpenEnd) more tokens, at most
+/// the model's. Holds --memory against that session. Throws when the text does not fit.
+void prepare_session(ModelOptions& o, moe_env* env, Model& model, size_t n_text, int n_generate);
 
 int32_t model_context(const moe_model* model);
 

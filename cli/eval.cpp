@@ -54,10 +54,10 @@ void run_eval(EvalOptions& o) {
   }
   const std::string text = o.input.given() ? o.input.read() : "";
   const Env env = open_env(o.model);
-  const Model model = open_model_for_text(o.model, env.get());
+  Model model = open_model_for_text(o.model, env.get());
   const auto tokens =
       o.input.given() ? encode(model.get(), text, encode_flags(o.no_bos)) : o.tokens;
-  choose_context(o.model, model.get(), tokens.size(), 1);
+  prepare_session(o.model, env.get(), model, tokens.size(), 1);
   const Session session = open_session(o.model, model.get());
   set_current_session(session.get());
   moe_model_info info{};

@@ -1,5 +1,6 @@
 // moe generate: continue a text.
 
+#include <exception>
 #include <iostream>
 
 #include "cli/context.h"
@@ -25,24 +26,36 @@ struct Sink {
   bool stream;
   std::string text;
   Json tokens = Json::array();
+  std::exception_ptr thrown = {};  // kept: nothing may be thrown through the library
+
+  bool take(const moe_piece& piece);
 };
 
-bool on_piece(void* user, const moe_piece* piece) {
-  auto* sink = static_cast<Sink*>(user);
-  if (sink->stream) {
-    std::cout.write(piece->text, static_cast<std::streamsize>(piece->n_bytes));
+bool Sink::take(const moe_piece& piece) {
+  if (stream) {
+    std::cout.write(piece.text, static_cast<std::streamsize>(piece.n_bytes));
     std::cout.flush();
     return static_cast<bool>(std::cout);
   }
-  sink->text.append(piece->text, piece->n_bytes);
-  if (piece->token >= 0) {
-    Json t = {{"id", piece->token}, {"logprob", piece->logprob}};
-    for (size_t i = 0; i < piece->n_top; ++i) {
-      t["top"].push_back({{"id", piece->top[i].token}, {"logprob", piece->top[i].logprob}});
+  text.append(piece.text, piece.n_bytes);
+  if (piece.token >= 0) {
+    Json t = {{"id", piece.token}, {"logprob", piece.logprob}};
+    for (size_t i = 0; i < piece.n_top; ++i) {
+      t["top"].push_back({{"id", piece.top[i].token}, {"logprob", piece.top[i].logprob}});
     }
-    sink->tokens.push_back(std::move(t));
+    tokens.push_back(std::move(t));
   }
   return true;
+}
+
+bool on_piece(void* user, const moe_piece* piece) {
+  auto* sink = static_cast<Sink*>(user);
+  try {
+    return sink->take(*piece);
+  } catch (...) {
+    sink->thrown = std::current_exception();
+    return false;
+  }
 }
 
 Json routing_json(const moe_model* model, const moe_session* session) {
@@ -89,14 +102,14 @@ void run_generate(GenerateOptions& o) {
   Sampling sampling(o.sampling);
   const std::string prompt = o.input.read();
   const Env env = open_env(o.model);
-  const Model model = open_model_for_text(o.model, env.get());
+  Model model = open_model_for_text(o.model, env.get());
   const auto tokens = encode(model.get(), prompt, encode_flags(o.no_bos, o.special));
-  choose_context(o.model, model.get(), tokens.size(), o.sampling.max_tokens);
+  prepare_session(o.model, env.get(), model, tokens.size(), o.sampling.max_tokens);
   const Session session = open_session(o.model, model.get());
   set_current_session(session.get());
   moe_error error;
   if (o.stats) check(moe_session_count_routing(session.get(), true, &error), error);
-  Sink sink{!o.model.json, {}, Json::array()};
+  Sink sink{!o.model.json, {}, Json::array(), {}};
   sampling.params.callback = on_piece;
   sampling.params.user = &sink;
   sampling.params.n_top = o.n_top;
@@ -106,6 +119,7 @@ void run_generate(GenerateOptions& o) {
   const moe_status status = moe_session_generate(session.get(), tokens.data(), tokens.size(),
                                                  &sampling.params, &result, &error);
   set_current_session(nullptr);
+  if (sink.thrown) std::rethrow_exception(sink.thrown);
   if (sink.stream) std::cout << "\n" << std::flush;
   check(status, error);
   if (sink.stream) {

@@ -144,6 +144,11 @@ void print_text(const Json& j) {
 void run_inspect(const InspectOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model(o.model, env.get());
+  if (!o.model.router.empty()) {  // a wrong one is an error here too
+    ModelOptions smallest = o.model;
+    smallest.context = 1;
+    open_session(smallest, model.get());
+  }
   Json j = info_json(model.get());
   for (int32_t i = 0; i < j["n_layers"].get<int32_t>(); ++i)
     j["layers"].push_back(layer_json(model.get(), i));

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <iostream>
 #include <new>
+#include <sstream>
 #include <streambuf>
 
 namespace moe_cli {
@@ -24,6 +25,9 @@ bool is_control(uint32_t c) {
 // nothing: it has to work when memory is out.
 class VisibleBuffer : public std::streambuf {
  public:
+  VisibleBuffer() = default;
+  explicit VisibleBuffer(std::streambuf& to) : to_(&to) {}
+
   void guard(std::ostream& stream, int file) {
     if (to_ != nullptr || isatty(file) != 1) return;
     to_ = stream.rdbuf(this);
@@ -91,6 +95,13 @@ void guard_terminals() {
   static VisibleBuffer* const err = new (memory[1]) VisibleBuffer;
   out->guard(std::cout, STDOUT_FILENO);
   err->guard(std::cerr, STDERR_FILENO);
+}
+
+std::string visible(const std::string& text) {
+  if (isatty(STDERR_FILENO) != 1) return text;
+  std::stringbuf out;
+  VisibleBuffer(out).sputn(text.data(), static_cast<std::streamsize>(text.size()));
+  return out.str();
 }
 
 }  // namespace moe_cli

@@ -1,11 +1,16 @@
 #pragma once
 // What a terminal is shown: text of files and models must not be able to steer it.
 
+#include <string>
+
 namespace moe_cli {
 
 /// From here on what std::cout and std::cerr write to a terminal has its control characters spelled
 /// out (\x1b, \u202e), and bytes that are no UTF-8 as U+FFFD. Line ends and tabs stay. Files and
 /// pipes get every byte as it is.
 void guard_terminals();
+
+/// The same for text that goes to stderr by another way; unchanged when stderr is no terminal.
+std::string visible(const std::string& text);
 
 }  // namespace moe_cli

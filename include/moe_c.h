@@ -397,9 +397,9 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
 /* Routes every MoE layer of this session otherwise than the file says:
  *   "threshold:0.9"  experts in order of probability until their sum reaches 0.9
  *   "topk:4"         the 4 most probable
- * followed by any of ",min_k=1" ",max_k=8" ",gamma=1.25" ",min_capacity=4"; "gamma=1.25" alone
- * keeps the router. Weights follow the model's own rule. Only routers with a softmax over all
- * experts can be changed so. NULL: as in the file.
+ * followed by any of ",gamma=1.25" ",min_capacity=4", and for a threshold ",min_k=1" ",max_k=8";
+ * "gamma=1.25" alone keeps the router. Weights follow the model's own rule. Only routers with a
+ * softmax over all experts can be changed so. NULL: as in the file.
  *
  * gamma gives each expert a capacity, counted over the tokens of one call: a call is then one
  * chunk. A chunk that params.chunk left open grows to the context, at most 4096, with the memory
@@ -564,6 +564,10 @@ typedef struct moe_chat_params {
 MOE_API moe_status moe_chat_create(moe_session* session, const moe_chat_params* params,
                                    moe_chat** out, moe_error* error);
 MOE_API void moe_chat_free(moe_chat* chat);
+/* Goes on in another session of the same model (else MOE_ERR_ARGUMENT), such as one with a larger
+ * context. The old one may then be freed. The next reply evaluates what the new one does not hold.
+ */
+MOE_API moe_status moe_chat_set_session(moe_chat* chat, moe_session* session, moe_error* error);
 
 /* Appends a message; role: "user", "assistant" or whatever else the template knows. `content` need
  * not be terminated. */

@@ -208,6 +208,12 @@ void moe_chat_free(moe_chat* chat) {
   if (chat != nullptr) moe::destroy(chat);
 }
 
+moe_status moe_chat_set_session(moe_chat* chat, moe_session* session, moe_error* error) {
+  if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);
+  if (session == nullptr) return moe::deliver(moe::null_argument("session"), error);
+  return moe::deliver(chat->chat->set_session(*session->session), error);
+}
+
 moe_status moe_chat_add(moe_chat* chat, const char* role, const char* content, size_t n_bytes,
                         moe_error* error) {
   if (chat == nullptr) return moe::deliver(moe::null_argument("chat"), error);

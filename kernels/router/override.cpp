@@ -133,11 +133,18 @@ Status validate_router(const RouterConfig& c, int32_t n_experts) {
 Status override_router(const RouterConfig& config, int32_t n_experts, std::string_view text,
                        RouterConfig* out) {
   RouterConfig r = config;
+  bool bounds = false;
   for (size_t from = 0; from <= text.size();) {
     size_t end = text.find(',', from);
     if (end == std::string_view::npos) end = text.size();
-    MOE_TRY(apply_part(&r, slice(text, from, end - from)));
+    const std::string_view part = slice(text, from, end - from);
+    MOE_TRY(apply_part(&r, part));
+    bounds = bounds || part.starts_with("min_k") || part.starts_with("max_k");
     from = end + 1;
+  }
+  if (bounds && r.kind != RouterKind::kThreshold && !r.by_threshold) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "router override: min_k and max_k are bounds of threshold:T");
   }
   MOE_TRY(validate_router(r, n_experts));
   *out = r;

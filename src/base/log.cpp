@@ -1,6 +1,6 @@
 #include "src/base/log.h"
 
-#include <cstdio>
+#include "src/base/format.h"
 
 namespace moe {
 
@@ -9,7 +9,7 @@ void Logger::log(LogLevel level, const char* format, ...) const {
   char text[512];
   va_list args;
   va_start(args, format);
-  const int n = std::vsnprintf(text, sizeof text, format, args);
+  const int n = vformat(text, sizeof text, format, args);
   va_end(args);
   if (n >= 0) sink(user, static_cast<int>(level), text);
 }

@@ -1,7 +1,8 @@
 #include "src/base/status.h"
 
-#include <cstdio>
 #include <cstring>
+
+#include "src/base/format.h"
 
 namespace moe {
 namespace {
@@ -53,7 +54,7 @@ void Status::copy(const Status& other) {
 Status Status::verror(moe_status code, const char* format, va_list args) {
   Status s;
   s.code_ = code;
-  const int n = std::vsnprintf(s.text_, sizeof s.text_, format, args);
+  const int n = vformat(s.text_, sizeof s.text_, format, args);
   if (n < 0) s.text_[0] = '\0';
   if (n >= static_cast<int>(sizeof s.text_)) trim_partial_utf8(s.text_);
   make_printable(s.text_);
@@ -73,7 +74,7 @@ Status Status::with_context(const char* format, ...) const {
   char prefix[MOE_ERROR_TEXT_BYTES];
   va_list args;
   va_start(args, format);
-  if (std::vsnprintf(prefix, sizeof prefix, format, args) < 0) prefix[0] = '\0';
+  if (vformat(prefix, sizeof prefix, format, args) < 0) prefix[0] = '\0';
   va_end(args);
   return error(code_, "%s: %s", prefix, text_);
 }

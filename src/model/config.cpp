@@ -126,6 +126,10 @@ Status validate(const ModelConfig& config) {
     return Status::error(MOE_ERR_ARGUMENT, "norm: expected rms or layer, found none");
   }
   MOE_TRY(check_positive("norm.eps", config.norm_eps));
+  if (config.norm_eps > 1) {  // nothing but eps would be left of what is normed
+    return Status::error(MOE_ERR_RANGE, "norm.eps: expected at most 1, found %g",
+                         static_cast<double>(config.norm_eps));
+  }
   MOE_TRY(check_finite("embedding_multiplier", config.embedding_multiplier));
   MOE_TRY(check_finite("residual_multiplier", config.residual_multiplier));
   MOE_TRY(check_finite("logit_multiplier", config.logit_multiplier));

@@ -124,7 +124,7 @@ class Collector {
 
 Chat::Chat(Session& session, const Tokenizer& tokenizer, const Allocator& allocator)
     : allocator_(allocator),
-      session_(session),
+      session_(&session),
       tokenizer_(tokenizer),
       variables_(allocator),
       date_(allocator),
@@ -188,7 +188,7 @@ Status Chat::choose_thinking(Thinking thinking) {
 
 // How the template spells BOS and EOS: the tokenizer's own, or the model's where it names none.
 Status Chat::choose_tokens(std::string_view turn_end) {
-  const ModelConfig& config = session_.model().config();
+  const ModelConfig& config = session_->model().config();
   const Span<const int32_t> prefix = tokenizer_.prefix();
   int32_t bos = tokenizer_.bos_id();
   int32_t eos = tokenizer_.eos_id();
@@ -239,6 +239,16 @@ Status Chat::truncate(size_t n_messages) {
                          n_messages);
   }
   while (messages_.size() > n_messages) messages_.pop();
+  return {};
+}
+
+Status Chat::set_session(Session& session) {
+  const Change change(busy_);
+  MOE_TRY(change.status());
+  if (&session.model() != &session_->model()) {
+    return Status::error(MOE_ERR_ARGUMENT, "the session is of another model");
+  }
+  session_ = &session;
   return {};
 }
 
@@ -293,7 +303,7 @@ bool Chat::begins_inside(const ChatText& text) const {
 Status Chat::reuse(Span<const int32_t> ids, size_t* n_reused) {
   size_t n = 0;
   {
-    const SessionCall call(session_);
+    const SessionCall call(*session_);
     MOE_TRY(call.status());
     const Array<int32_t>& held = call.state().tokens;
     const size_t context = static_cast<size_t>(call.state().options.context);
@@ -306,7 +316,7 @@ Status Chat::reuse(Span<const int32_t> ids, size_t* n_reused) {
     while (n < ids.size && n < held.size() && held[n] == ids[n]) ++n;
   }
   *n_reused = n;
-  return session_.rewind(static_cast<int32_t>(n));
+  return session_->rewind(static_cast<int32_t>(n));
 }
 
 Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
@@ -330,7 +340,7 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   options.callback = Collector::call;
   options.user = &collector;
   GenerateResult made;
-  MOE_TRY(generate(session_, &tokenizer_, {ids.data() + n_reused, ids.size() - n_reused}, options,
+  MOE_TRY(generate(*session_, &tokenizer_, {ids.data() + n_reused, ids.size() - n_reused}, options,
                    &made));
   MOE_TRY(collector.finish(&made.finish));
   MOE_TRY(messages_.push(std::move(collector.message)));

@@ -57,7 +57,8 @@ class Chat final {
 
   Status set_system(const std::string_view* text);  // null: none
   Status add(std::string_view role, std::string_view content);
-  Status truncate(size_t n_messages);  // keeps the first ones
+  Status truncate(size_t n_messages);    // keeps the first ones
+  Status set_session(Session& session);  // of the same model
   Span<const StoredMessage> messages() const { return messages_.span(); }
 
   /// begin_reply: with the beginning of the assistant's next message.
@@ -86,7 +87,7 @@ class Chat final {
   Status reuse(Span<const int32_t> ids, size_t* n_reused);
 
   const Allocator& allocator_;
-  Session& session_;
+  Session* session_;
   const Tokenizer& tokenizer_;
   Box<ChatTemplate> template_;
   ThinkingTags tags_;

@@ -116,8 +116,8 @@ Status check_layer_spec(const LayerSpec& spec) {
     return Status::error(MOE_ERR_SHAPE, "layer: n_subheads %d does not divide d_model %d",
                          spec.n_subheads, spec.d_model);
   }
-  if (!finite(spec.norm_eps) || spec.norm_eps <= 0) {
-    return Status::error(MOE_ERR_RANGE, "layer: norm_eps: expected a finite number above 0");
+  if (!(spec.norm_eps > 0 && spec.norm_eps <= 1)) {
+    return Status::error(MOE_ERR_RANGE, "layer: norm_eps: expected above 0, at most 1");
   }
   MOE_TRY(check_activation(spec.act));
   MOE_TRY(check_format(spec));

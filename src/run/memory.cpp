@@ -1,9 +1,9 @@
 #include "src/run/memory.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "kernels/router/override.h"
+#include "src/base/format.h"
 #include "src/run/session_state.h"
 
 namespace moe {
@@ -131,8 +131,8 @@ Status check_budget(const MemoryAccount& account, uint64_t cap) {
   size_t used = 0;
   sum[0] = '\0';
   for (int32_t i = 0; i < account.n_lines && used < sizeof sum; ++i) {
-    const int n = std::snprintf(sum + used, sizeof sum - used, "%s%s %.3f", i == 0 ? "" : " + ",
-                                account.lines[i].what, megabytes(account.lines[i].bytes));
+    const int n = format(sum + used, sizeof sum - used, "%s%s %.3f", i == 0 ? "" : " + ",
+                         account.lines[i].what, megabytes(account.lines[i].bytes));
     if (n > 0) used += static_cast<size_t>(n);
   }
   return Status::error(MOE_ERR_BUDGET, "%.3f MB needed, the cap is %.3f MB: %s",

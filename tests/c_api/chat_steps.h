@@ -38,6 +38,7 @@ typedef struct Heard {
   int stop_after; /* tokens; 0: never */
   moe_session* cancel;
   moe_chat* chat; /* touched from inside */
+  moe_session* session;
 } Heard;
 
 static bool hear(void* user, const moe_piece* piece) {
@@ -52,6 +53,7 @@ static bool hear(void* user, const moe_piece* piece) {
     CHECK(moe_chat_add(h->chat, "user", "x", 1, NULL) == MOE_ERR_STATE);
     CHECK(moe_chat_truncate(h->chat, 0, NULL) == MOE_ERR_STATE);
     CHECK(moe_chat_set_system(h->chat, NULL, NULL) == MOE_ERR_STATE);
+    if (h->session != NULL) CHECK(moe_chat_set_session(h->chat, h->session, NULL) == MOE_ERR_STATE);
     CHECK(moe_chat_reply(h->chat, NULL, &result, NULL) == MOE_ERR_STATE);
   }
   if (h->stop_after == 0 || h->n_tokens < h->stop_after) return true;

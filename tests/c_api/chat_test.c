@@ -151,7 +151,7 @@ static void test_thinking(void) {
   moe_chat_params p = {.struct_size = sizeof p, .thinking = MOE_THINKING_OFF};
   moe_chat* chat = new_chat(session, &p);
   moe_chat_result r;
-  Heard heard = {{0}, {0}, 0, 0, NULL, NULL};
+  Heard heard = {.stop_after = 0};
   say(chat, "user", "Hello");
   CHECK(strstr(rendered(chat, true), "assistant\n<think>\n\n</think>\n\n") != NULL);
   CHECK_OK(reply(chat, &heard, NULL, &r));
@@ -441,6 +441,43 @@ static void test_failing_allocator(const char* path) {
   }
 }
 
+/* A session that is too small gives way to a larger one: the reply is as from the larger alone. */
+static void test_another_session(void) {
+  moe_session* small = new_session(32);
+  moe_session* large = new_session(0);
+  moe_chat* chat = new_chat(small, NULL);
+  moe_chat_result r;
+  say(chat, "user", "Hello");
+  CHECK_OK(reply(chat, NULL, NULL, &r)); /* cut off by the context */
+  CHECK(r.finish == MOE_FINISH_CONTEXT);
+  CHECK_OK(moe_chat_truncate(chat, 1, &error));
+  CHECK_OK(moe_chat_set_session(chat, large, &error));
+  moe_session_free(small);
+  Heard heard = {.chat = chat, .session = large};
+  CHECK_OK(reply(chat, &heard, NULL, &r));
+  CHECK(r.finish == MOE_FINISH_EOS && r.n_reused == 0);
+  CHECK(strcmp(heard.answer, "Yes.") == 0);
+  CHECK(moe_chat_set_session(NULL, large, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_chat_set_session(chat, NULL, &error) == MOE_ERR_ARGUMENT);
+  moe_chat_free(chat);
+  moe_session_free(large);
+}
+
+static void test_session_of_another_model(const char* path) {
+  moe_model* other = NULL;
+  moe_session* foreign = NULL;
+  moe_session* session = new_session(0);
+  moe_chat* chat = new_chat(session, NULL);
+  CHECK_OK(moe_model_open(env, path, NULL, &other, &error));
+  CHECK_OK(moe_session_create(other, NULL, &foreign, &error));
+  CHECK(moe_chat_set_session(chat, foreign, &error) == MOE_ERR_ARGUMENT);
+  CHECK(strstr(error.text, "another model") != NULL);
+  moe_session_free(foreign);
+  moe_model_free(other);
+  moe_chat_free(chat);
+  moe_session_free(session);
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) {
     fprintf(stderr, "usage: %s CHECKPOINT_FOLDER OUTPUT_FILE\n", argv[0]);
@@ -458,6 +495,8 @@ int main(int argc, char** argv) {
   test_stops_and_failures();
   test_templates();
   test_arguments();
+  test_another_session();
+  test_session_of_another_model(argv[2]);
   test_failing_allocator(argv[2]);
   moe_model_free(model);
   moe_env_free(env);

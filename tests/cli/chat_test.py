@@ -81,6 +81,22 @@ class Chat(Cli):
         self.assertEqual(r.returncode, 1)
         self.assertEqual(r.stdout.split("\n")[0], "Yes.")
         self.assertIn("the context holds 64", r.stderr)
+        self.assertRegex(r.stderr, r"--context can be at most \d+ with this model")
+
+    def test_chat_grows_with_the_conversation(self):
+        model = self.chat_model(context_length=1000000)
+        text = "word " * 900 + "\n" + "Sure? " * 900 + "\nYes?\n"  # a token for each byte
+        turns = [json.loads(l) for l in self.ok("chat", model, "--json", text=text).stdout.splitlines()]
+        fixed = [json.loads(l) for l in self.ok("chat", model, "--json", "--context", "20000", text=text).stdout.splitlines()]
+        self.assertGreater(turns[1]["n_prompt"], 4096)
+        for field in ("reply", "thinking", "finish", "n_prompt", "n_generated"):
+            self.assertEqual([t[field] for t in turns], [t[field] for t in fixed])
+        reused = [t["n_reused"] > 0 for t in turns]
+        self.assertFalse(all(reused[1:]))  # a larger session reads it all again
+        self.assertTrue(any(reused[1:]))   # and is then kept
+        r = run("chat", model, "--context", "4096", text=text)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("--context can be at most 1000000", r.stderr)
 
     def test_chat_at_a_terminal(self):
         model = self.chat_model(context_length=1000000)
@@ -106,6 +122,7 @@ class Chat(Cli):
 
         wait_for("> ")
         type_in("Hello\n")
+        wait_for("\x1b[2mab\x1b[0m")  # what it thinks is dim
         wait_for("Yes.")
         type_in("\x03")  # ends the endless reply, not the chat
         wait_for("> ")

@@ -45,6 +45,10 @@ class Usage(Cli):
             self.fails(2, "generate", self.path("none.moe"), "-p", "x", option, value, contains=[shown, value])
         self.fails(2, "generate", self.path("none.moe"), "-p", "x", "--logprobs", "2", contains=["--json"])
         self.ok("generate", MODEL, "-p", "x", "-n", "1", "--seed", "18446744073709551615")
+        for router in ("garbage", "topk:2,min_k=5", "topk:2,max_k=3", "topk:0", "topk:17"):
+            for command in (("generate", "-p", "x"), ("inspect",)):
+                self.fails(1, command[0], MODEL, *command[1:], "--router", router, contains=["router"])
+        self.ok("inspect", MODEL, "--router", "threshold:0.5,min_k=1,max_k=3")
 
     def test_help_has_one_style(self):
         for command in ("generate", "chat", "convert", "inspect", "perplexity", "tokenize", "eval", "bench"):

@@ -77,7 +77,8 @@ TEST(Override, RangesAndNonsense) {
   }
   for (const char* text : {"", "topk", "topk:", "topk:2.5", "topk:2,", "threshold:nan", "topk:1e",
                            "threshold:0,5", "banana:1", "topk=2", "topk:2;", "threshold:1e99",
-                           "topk:99999999999999999999999999999999999999"}) {
+                           "topk:99999999999999999999999999999999999999", "topk:2,min_k=1",
+                           "topk:2,max_k=5", "min_k=2"}) {
     EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_ARGUMENT) << text;
   }
 }

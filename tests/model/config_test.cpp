@@ -176,6 +176,13 @@ TEST(Config, RoundTrip) {
   expect_round_trip(unusual());
 }
 
+TEST(Config, NormEpsIsSmall) {
+  ModelConfig c = unusual();
+  EXPECT_TRUE(validate(c).ok());
+  c.norm_eps = 1e26f;
+  EXPECT_STREQ(validate(c).text(), "norm.eps: expected at most 1, found 1e+26");
+}
+
 TEST(Config, RopeFactorsMustFit) {
   flatbuffers::FlatBufferBuilder b;
   b.Finish(write_config(b, unusual()));

@@ -79,6 +79,7 @@ MOE: Prototypes = {
     "moe_chat_free": (None, [_handle]),
     "moe_chat_add": (_status, [_handle, _text, _text, c.c_size_t, _error]),
     "moe_chat_truncate": (_status, [_handle, c.c_size_t, _error]),
+    "moe_chat_set_session": (_status, [_handle, _handle, _error]),
     "moe_chat_set_system": (_status, [_handle, _text, _error]),
     "moe_chat_message_count": (c.c_size_t, [_handle]),
     "moe_chat_get_message": (_status, [_handle, c.c_size_t, c.POINTER(s.ChatMessage), _error]),

@@ -139,7 +139,8 @@ class Session(Closable):
     def set_router(self, router: str | None) -> None:
         """Routes every MoE layer otherwise than the file says: "threshold:0.9" takes experts in
         order of probability until their sum reaches 0.9, "topk:4" the 4 most probable; then any of
-        ",min_k=1" ",max_k=8" ",gamma=1.25" ",min_capacity=4". None: as in the file."""
+        ",gamma=1.25" ",min_capacity=4", and for a threshold ",min_k=1" ",max_k=8". None: as in
+        the file."""
         with self._pointer() as session:
             call(lib.moe_session_set_router, session, optional_bytes(router))
 

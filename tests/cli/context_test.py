@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""How long a text may be: the session is as large as the text needs, at most the model's context."""
+
+import json
+import os
+import shutil
+
+from support import CHAT, Cli, MODEL, main
+
+
+class Context(Cli):
+    def long_model(self):
+        """A model of 100000 positions with a token for each byte."""
+        folder = self.path("source")
+        shutil.copytree(CHAT, folder)
+        with open(os.path.join(folder, "config.json")) as f:
+            config = {**json.load(f), "context_length": 100000}
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(config, f)
+        self.ok("convert", folder, self.path("m.moe"))
+        return self.path("m.moe")
+
+    def test_a_prompt_longer_than_4096_just_works(self):
+        model = self.long_model()
+        text = "word " * 1200
+        j = json.loads(self.ok("generate", model, "-f", "-", "-n", "2", "--ignore-eos", "--json", text=text).stdout)
+        self.assertGreater(j["n_prompt"], 4096)
+        self.assertEqual(j["n_generated"], 2)
+        j = json.loads(self.ok("eval", model, "-f", "-", "--json", text=text).stdout)
+        self.assertGreater(len(j["tokens"]), 4096)
+        j = json.loads(self.ok("perplexity", model, "-f", "-", "--json", text=text).stdout)
+        self.assertEqual(j["context"], 4096)
+        self.assertIn("windows of 4096", self.ok("perplexity", model, "-f", "-", text=text).stdout)
+
+    def test_an_open_end_has_room_for_4096(self):
+        j = json.loads(self.ok("generate", self.long_model(), "-p", "Once", "-n", "0", "--ignore-eos", "--json").stdout)
+        self.assertEqual(j["finish"], "context")
+        self.assertAlmostEqual(j["n_generated"], 4096, delta=1)
+
+    def test_a_session_is_no_larger_than_it_must_be(self):
+        def kv(*more):
+            r = self.fails(1, "generate", self.path("m.moe"), "-p", "Once", "--memory", "1K", *more, contains=["KV cache"])
+            return float(r.stderr.split("KV cache ")[1].split(" ")[0])
+        self.long_model()
+        self.assertAlmostEqual(kv("-n", "4996") / kv("--context", "5000"), 1, delta=0.01)
+        self.assertLess(kv("-n", "100") * 40, kv("-n", "4996"))
+
+    def test_messages_name_the_option_and_the_models_limit(self):
+        text = "Once upon a time. " * 200
+        for command in ("generate", "eval"):
+            self.fails(1, command, MODEL, "-f", "-", text=text, contains=["--context", "512", "tokens"])
+            self.fails(1, command, MODEL, "-p", "Once upon a time", "--context", "2", contains=["--context 2", "up to 512"])
+        self.fails(1, "eval", MODEL, "--tokens", ",".join(["1"] * 513), contains=["513 tokens", "--context", "512"])
+        self.fails(1, "generate", MODEL, "-p", "x", "--context", "513", contains=["--context 513", "512"])
+        self.assertIn("-n more", " ".join(self.ok("generate", "--help").stdout.split()))
+        self.assertIn("at most 4096", " ".join(self.ok("perplexity", "--help").stdout.split()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Memory runs out at any allocation of the command: it ends with a message, never with a signal.
+
+Usage: memory_test.py MOE MODEL CHECKPOINT CHAT SHIM [--all]   (--all: every allocation, minutes)
+"""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from support import Cli, MODEL, MOE, main
+
+SHIM = sys.argv[5]
+SAMPLES = 10**9 if "--all" in sys.argv else 25
+ONE = ("--threads", "1")
+COMMANDS = [("--help",), ("generate", "--help"), ("genrate",), ("tokenize", MODEL, "-p", "Once upon", *ONE),
+            ("inspect", MODEL, "--tensors", *ONE), ("inspect", MODEL, "--json", *ONE),
+            ("eval", MODEL, "-p", "Once", "--top", "2", *ONE), ("generate", MODEL, "-p", "Once", "-n", "2", *ONE),
+            ("generate", MODEL, "-p", "Once", "-n", "2", "--seed", "1", "--json", "--stats", *ONE)]
+TIMES = ("_seconds", "tokens/s", "tokens (")
+
+
+def start(args, **env):
+    return subprocess.run([MOE, *args], capture_output=True, stdin=subprocess.DEVNULL, timeout=120,
+                          env={**os.environ, "LD_PRELOAD": SHIM, **env})
+
+
+def untimed(text):
+    return [l for l in text.decode(errors="replace").splitlines() if not any(t in l for t in TIMES)]
+
+
+class Memory(Cli):
+    def count(self, args):
+        whole = start(args, MOE_TEST_COUNT=self.path("count"))
+        with open(self.path("count")) as f:
+            return whole, int(f.read())
+
+    def check(self, args, whole, n, on):
+        r = start(args, MOE_TEST_FAIL_AT=str(n), **({"MOE_TEST_FAIL_ON": "1"} if on else {}))
+        where = f"moe {' '.join(args)}: allocation {n}{' and later' if on else ''}: {r.returncode} {r.stderr[-300:]}"
+        if r.returncode == whole.returncode and untimed(r.stdout) == untimed(whole.stdout):
+            return None  # it was not needed
+        return None if r.returncode == 1 and r.stderr else where
+
+    def test_every_allocation_may_fail(self):
+        jobs = []
+        for args in COMMANDS:
+            whole, n = self.count(args)
+            self.assertIn(whole.returncode, (0, 2), whole.stderr)
+            step = max(1, n // SAMPLES)
+            jobs += [(args, whole, i, on) for on in (False, True) for i in range(1, n + 1, step)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            failures = [f for f in pool.map(lambda job: self.check(*job), jobs) if f]
+        self.assertEqual(failures, [], f"{len(failures)} of {len(jobs)}")
+        print(f"{len(jobs)} failed allocations")
+
+
+if __name__ == "__main__":
+    main()
