@@ -8,6 +8,7 @@
 
 #include "cli/context.h"
 #include "cli/help.h"
+#include "cli/terminal.h"
 #include "cli/text_input.h"
 
 namespace moe_cli {
@@ -79,7 +80,7 @@ void run_eval(EvalOptions& o) {
     } else {
       std::cout << std::setw(7) << c.id << "  logit " << std::fixed << std::setprecision(4)
                 << std::setw(10) << c.logit << "  p " << std::setprecision(4) << std::exp(c.logprob)
-                << (piece == nullptr ? "" : std::string("  ") + piece) << "\n";
+                << (piece == nullptr ? "" : "  " + one_line(piece)) << "\n";
     }
   }
   if (o.model.json) print_json({{"tokens", tokens}, {"top", rows}});

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "cli/common.h"
+#include "cli/terminal.h"
 
 namespace moe_cli {
 namespace {
@@ -115,10 +116,10 @@ const char* context_note(uint64_t length) {
 
 void print_text(const Json& j) {
   auto number = [&](const char* key) { return j[key].get<uint64_t>(); };
-  std::cout << (j["name"] == "" ? "unnamed model" : j["name"].get<std::string>()) << "\n  "
-            << number("n_layers") << " layers (" << number("n_moe_layers") << " MoE), d_model "
-            << number("d_model") << ", vocabulary " << number("vocab_size") << ", context "
-            << number("context_length") << context_note(number("context_length"))
+  std::cout << (j["name"] == "" ? "unnamed model" : one_line(j["name"].get<std::string>()))
+            << "\n  " << number("n_layers") << " layers (" << number("n_moe_layers")
+            << " MoE), d_model " << number("d_model") << ", vocabulary " << number("vocab_size")
+            << ", context " << number("context_length") << context_note(number("context_length"))
             << (j["tokenizer"] == true ? "" : ", no tokenizer") << "\n";
   print_layers(j["layers"]);
   std::cout << "  parameters: " << number("n_parameters") << ", active per token "

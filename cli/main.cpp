@@ -60,8 +60,8 @@ int run(int argc, char** argv) {
     watch_interrupts();
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);
-    return fail(kExitUsage, explain(app, e).c_str());
+    if (e.get_exit_code() != 0) return fail(kExitUsage, explain(app, e).c_str());
+    app.exit(e);  // prints what --help and --version ask for
   }
   std::cout.flush();
   if (!std::cout) return fail(kExitError, "cannot write to stdout");

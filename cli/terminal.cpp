@@ -12,8 +12,8 @@
 namespace moe_cli {
 namespace {
 
-bool is_control(uint32_t c) {
-  if (c < 0x20) return c != '\n' && c != '\t';
+bool is_control(uint32_t c, bool keep_lines) {
+  if (c < 0x20) return !keep_lines || (c != '\n' && c != '\t');
   return (c >= 0x7F && c < 0xA0) ||                          // DEL, C1
          c == 0x061C || c == 0x200E || c == 0x200F ||        // direction marks
          (c >= 0x2028 && c <= 0x202E) ||                     // line ends, embeddings, overrides
@@ -26,7 +26,7 @@ bool is_control(uint32_t c) {
 class VisibleBuffer : public std::streambuf {
  public:
   VisibleBuffer() = default;
-  explicit VisibleBuffer(std::streambuf& to) : to_(&to) {}
+  VisibleBuffer(std::streambuf& to, bool keep_lines) : to_(&to), keep_lines_(keep_lines) {}
 
   void guard(std::ostream& stream, int file) {
     if (to_ != nullptr || isatty(file) != 1) return;
@@ -70,7 +70,7 @@ class VisibleBuffer : public std::streambuf {
     static const uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
     const bool surrogate = code_ >= 0xD800 && code_ < 0xE000;
     if (code_ < kLeast[size_] || surrogate || code_ > 0x10FFFF) return replace();
-    if (!is_control(code_)) return to_->sputn(bytes_, size_) == size_;
+    if (!is_control(code_, keep_lines_)) return to_->sputn(bytes_, size_) == size_;
     char text[16];
     const char* format = code_ < 0x100 ? "\\x%02x" : code_ < 0x10000 ? "\\u%04x" : "\\U%08x";
     const int n = std::snprintf(text, sizeof text, format, static_cast<unsigned>(code_));
@@ -80,11 +80,18 @@ class VisibleBuffer : public std::streambuf {
   bool replace() { return to_->sputn("\xEF\xBF\xBD", 3) == 3; }
 
   std::streambuf* to_ = nullptr;
+  bool keep_lines_ = true;
   int need_ = 0;  // bytes of the character that are still to come
   int size_ = 0;
   uint32_t code_ = 0;
   char bytes_[4] = {};
 };
+
+std::string spelled_out(const std::string& text, bool keep_lines) {
+  std::stringbuf out;
+  VisibleBuffer(out, keep_lines).sputn(text.data(), static_cast<std::streamsize>(text.size()));
+  return out.str();
+}
 
 }  // namespace
 
@@ -98,10 +105,11 @@ void guard_terminals() {
 }
 
 std::string visible(const std::string& text) {
-  if (isatty(STDERR_FILENO) != 1) return text;
-  std::stringbuf out;
-  VisibleBuffer(out).sputn(text.data(), static_cast<std::streamsize>(text.size()));
-  return out.str();
+  return isatty(STDERR_FILENO) == 1 ? spelled_out(text, true) : text;
+}
+
+std::string one_line(const std::string& text) {
+  return isatty(STDOUT_FILENO) == 1 ? spelled_out(text, false) : text;
 }
 
 }  // namespace moe_cli

@@ -13,4 +13,7 @@ void guard_terminals();
 /// The same for text that goes to stderr by another way; unchanged when stderr is no terminal.
 std::string visible(const std::string& text);
 
+/// A name or a token for stdout: on a terminal its line ends and tabs are spelled out too.
+std::string one_line(const std::string& text);
+
 }  // namespace moe_cli

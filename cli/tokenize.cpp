@@ -3,6 +3,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "cli/terminal.h"
 #include "cli/text_input.h"
 
 namespace moe_cli {
@@ -42,7 +43,9 @@ void print_ids(const TokenizeOptions& o, const moe_model* model, const std::vect
     return;
   }
   if (o.pieces) {
-    for (int32_t id : ids) std::cout << id << "\t" << moe_tokenizer_piece(tokenizer, id) << "\n";
+    for (int32_t id : ids) {
+      std::cout << id << "\t" << one_line(moe_tokenizer_piece(tokenizer, id)) << "\n";
+    }
     return;
   }
   for (size_t i = 0; i < ids.size(); ++i) std::cout << (i == 0 ? "" : ",") << ids[i];

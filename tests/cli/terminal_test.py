@@ -34,7 +34,7 @@ class Terminal(Cli):
         shutil.copytree(CHECKPOINT, folder)
         with open(os.path.join(folder, "config.json")) as f:
             config = json.load(f)
-        config["name"] = HOSTILE
+        config["name"] = HOSTILE + "\n1"
         with open(os.path.join(folder, "config.json"), "w") as f:
             json.dump(config, f)
         self.ok("convert", folder, self.path("m.moe"))
@@ -47,7 +47,7 @@ class Terminal(Cli):
 
     def test_a_models_name(self):
         model = self.hostile_model()
-        self.assertTrue(self.at_terminal("inspect", model).startswith(SHOWN + "\n"))
+        self.assertTrue(self.at_terminal("inspect", model).startswith(SHOWN + "\\x0a1\n"))
         self.assertTrue(subprocess.run([MOE, "inspect", model], capture_output=True).stdout.startswith(HOSTILE.encode()))
 
     def test_generated_and_decoded_text(self):

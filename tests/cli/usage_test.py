@@ -2,8 +2,9 @@
 """Help, mistakes and exit codes of the command."""
 
 import os
+import subprocess
 
-from support import Cli, MODEL, main
+from support import Cli, MODEL, MOE, main
 
 
 class Usage(Cli):
@@ -49,6 +50,12 @@ class Usage(Cli):
             for command in (("generate", "-p", "x"), ("inspect",)):
                 self.fails(1, command[0], MODEL, *command[1:], "--router", router, contains=["router"])
         self.ok("inspect", MODEL, "--router", "threshold:0.5,min_k=1,max_k=3")
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        for args in (("--help",), ("tokenize", MODEL, "x"), ("inspect", MODEL, "--json")):
+            with open("/dev/full", "w") as full:
+                r = subprocess.run([MOE, *args], stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual((r.returncode, r.stderr), (1, "moe: cannot write to stdout\n"))
 
     def test_help_has_one_style(self):
         for command in ("generate", "chat", "convert", "inspect", "perplexity", "tokenize", "eval", "bench"):
