@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Memory runs out at any allocation of the command: it ends with a message, never with a signal.
 
-Usage: memory_test.py MOE MODEL CHECKPOINT CHAT SHIM [--all]   (--all: every allocation, minutes)
+Usage: memory_test.py MOE MODEL CHECKPOINT CHAT LIBFAILING_MALLOC [--all]   (--all: every allocation, minutes)
 """
 
 import os
@@ -32,12 +32,12 @@ def untimed(text):
 
 class Memory(Cli):
     def count(self, args):
-        whole = start(args, MOE_TEST_COUNT=self.path("count"))
+        whole = start(args, FAILING_MALLOC_COUNT=self.path("count"))
         with open(self.path("count")) as f:
             return whole, int(f.read())
 
     def check(self, args, whole, n, on):
-        r = start(args, MOE_TEST_FAIL_AT=str(n), **({"MOE_TEST_FAIL_ON": "1"} if on else {}))
+        r = start(args, FAILING_MALLOC=f"{n}+" if on else str(n))
         where = f"moe {' '.join(args)}: allocation {n}{' and later' if on else ''}: {r.returncode} {r.stderr[-300:]}"
         if r.returncode == whole.returncode and untimed(r.stdout) == untimed(whole.stdout):
             return None  # it was not needed
@@ -49,7 +49,7 @@ class Memory(Cli):
             whole, n = self.count(args)
             self.assertIn(whole.returncode, (0, 2), whole.stderr)
             step = max(1, n // SAMPLES)
-            jobs += [(args, whole, i, on) for on in (False, True) for i in range(1, n + 1, step)]
+            jobs += [(args, whole, i, on) for on in (False, True) for i in range(0, n, step)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             failures = [f for f in pool.map(lambda job: self.check(*job), jobs) if f]
         self.assertEqual(failures, [], f"{len(failures)} of {len(jobs)}")

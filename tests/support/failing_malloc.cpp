@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 
 extern "C" {
@@ -30,6 +31,14 @@ __attribute__((constructor)) void read_environment() {
   char* end = nullptr;
   const size_t n = std::strtoul(text, &end, 10);
   failing_malloc_arm(n, *end == '+');
+}
+
+__attribute__((destructor)) void report_count() {
+  const char* path = std::getenv("FAILING_MALLOC_COUNT");
+  std::FILE* file = path == nullptr ? nullptr : std::fopen(path, "w");
+  if (file == nullptr) return;
+  std::fprintf(file, "%zu", g_count.load());
+  std::fclose(file);
 }
 
 bool fails() {

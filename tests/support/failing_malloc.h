@@ -2,7 +2,7 @@
 // malloc and its relatives, of which any one call can fail, wherever it comes from: a library that
 // is linked before the C library, or preloaded into any program. Preloaded, the environment says
 // which: FAILING_MALLOC=17 fails the call number 17 (from 0) of the process, 17+ also all that
-// follow.
+// follow; FAILING_MALLOC_COUNT=FILE writes the number of calls there at the end.
 
 #include <cstddef>
 
