@@ -82,7 +82,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
                          "Most that is allocated on the GPU, such as 4G (default 15/16 of what "
                          "is free)"),
           "SIZE");
-  machine(app.add_option("--memory", o.memory, "Cap on weights, KV cache and scratch, such as 2G"),
+  machine(app.add_option("--memory", o.memory,
+                         "Cap on all weights (mapped ones too), KV cache and scratch, such as 2G"),
           "SIZE");
   app.add_flag("--map", o.map, "Map the weights instead of reading them (the file must not change)")
       ->group(kMachineGroup);

@@ -1,5 +1,7 @@
 // moe inspect: what is in a model file, from its metadata alone.
 
+#include <algorithm>
+#include <cstdio>
 #include <iomanip>
 #include <iostream>
 
@@ -46,7 +48,13 @@ Json layer_json(const moe_model* model, int32_t index) {
   if (l.n_experts > 0) {
     j["n_experts"] = l.n_experts;
     j["router"] = l.router;
+    j["k"] = l.k;
+    if (l.k == 0) j["threshold"] = l.threshold;
+    if (l.tau != 0) j["tau"] = l.tau;
+    if (*l.gate != '\0') j["gate"] = l.gate;
+    if (l.gamma != 0) j["gamma"] = l.gamma;
     j["n_active"] = l.n_active;
+    j["n_sublayers"] = l.n_sublayers;
     j["n_subheads"] = l.n_subheads;
     j["shared_d_ff"] = l.shared_d_ff;
   }
@@ -79,6 +87,26 @@ Json memory_json(const ModelOptions& o, const moe_model* model) {
   return j;
 }
 
+std::string decimal(const Json& number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", number.get<double>());
+  return text;
+}
+
+std::string router_text(const Json& l) {
+  std::string s = l["router"].get<std::string>() + " router (";
+  if (l["k"] != 0) {
+    s += "k " + std::to_string(l["k"].get<int>());
+  } else {
+    s += "t " + decimal(l["threshold"]) + ", at most " + std::to_string(l["n_active"].get<int>()) +
+         " active";
+  }
+  if (l.contains("tau")) s += ", tau " + decimal(l["tau"]);
+  if (l.contains("gate")) s += ", gate " + l["gate"].get<std::string>();
+  if (l.contains("gamma")) s += ", capacity factor " + decimal(l["gamma"]);
+  return s + ")";
+}
+
 std::string layer_line(const Json& l) {
   std::string s = std::to_string(l["n_heads"].get<int>()) + " heads / " +
                   std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +
@@ -86,15 +114,36 @@ std::string layer_line(const Json& l) {
   if (l["window"] != 0) s += ", window " + std::to_string(l["window"].get<int>());
   s +=
       "; " + l["activation"].get<std::string>() + " FFN of " + std::to_string(l["d_ff"].get<int>());
-  if (l.contains("router")) {
-    s += " x " + std::to_string(l["n_experts"].get<int>()) + " experts, " +
-         l["router"].get<std::string>() + " router, at most " +
-         std::to_string(l["n_active"].get<int>()) + " active";
-    if (l["n_subheads"] != 1) s += ", " + std::to_string(l["n_subheads"].get<int>()) + " sub-heads";
-    if (l["shared_d_ff"] != 0)
-      s += ", shared expert of " + std::to_string(l["shared_d_ff"].get<int>());
+  if (!l.contains("router")) return s;
+  s += " x " + std::to_string(l["n_experts"].get<int>()) + " experts";
+  if (l["n_sublayers"] != 0)
+    s += " of " + std::to_string(l["n_sublayers"].get<int>()) + " sub-layers";
+  s += ", " + router_text(l);
+  if (l["n_subheads"] != 1) s += ", " + std::to_string(l["n_subheads"].get<int>()) + " sub-heads";
+  if (l["shared_d_ff"] != 0) {
+    s += ", shared expert of " + std::to_string(l["shared_d_ff"].get<int>());
   }
   return s;
+}
+
+// Whether every token uses as many parameters as the library says, which counts the most.
+bool varies(const Json& layers) {
+  return std::any_of(layers.begin(), layers.end(), [](const Json& l) {
+    return l.contains("router") && (l["k"] == 0 || l["n_subheads"] != 1 || l.contains("gamma"));
+  });
+}
+
+void print_memory(const Json& memory) {
+  uint64_t total = 0;
+  for (const Json& bytes : memory) total += bytes.get<uint64_t>();
+  std::cout << "  memory with one session " << format_bytes(total)
+            << ", all weights counted, read or mapped";
+  const char* separator = ": ";
+  for (const auto& [what, bytes] : memory.items()) {
+    std::cout << separator << what << " " << format_bytes(bytes.get<uint64_t>());
+    separator = "; ";
+  }
+  std::cout << "\n";
 }
 
 void print_layers(const Json& layers) {
@@ -122,14 +171,12 @@ void print_text(const Json& j) {
             << ", context " << number("context_length") << context_note(number("context_length"))
             << (j["tokenizer"] == true ? "" : ", no tokenizer") << "\n";
   print_layers(j["layers"]);
-  std::cout << "  parameters: " << number("n_parameters") << ", active per token "
+  const char* most = varies(j["layers"]) ? "at most " : "";
+  std::cout << "  parameters: " << number("n_parameters") << ", active per token " << most
             << number("n_active_parameters") << "\n  file " << format_bytes(number("file_bytes"))
             << ", weights in memory " << format_bytes(number("weight_bytes")) << ", read per token "
-            << format_bytes(number("bytes_per_token")) << "\n  memory with one session:";
-  for (const auto& [what, bytes] : j["memory"].items()) {
-    std::cout << " " << what << " " << format_bytes(bytes.get<uint64_t>()) << ";";
-  }
-  std::cout << "\n";
+            << most << format_bytes(number("bytes_per_token")) << "\n";
+  print_memory(j["memory"]);
   if (!j.contains("tensors")) return;
   for (const Json& t : j["tensors"]) {
     std::cout << "  " << std::left << std::setw(36) << t["name"].get<std::string>() << std::right

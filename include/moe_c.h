@@ -178,7 +178,8 @@ typedef struct moe_model_params {
   int32_t skip_checksums; /* 1: trust the bytes of weights (structure is always checked) */
   int32_t reserved;       /* zero */
   uint64_t memory_bytes;  /* cap over weights, KV caches and scratch of this model and its sessions;
-                             0: none. Too small: MOE_ERR_BUDGET with the sum in the text. */
+                             0: none. All weights count, used or not, mapped ones too. Too small:
+                             MOE_ERR_BUDGET with the sum in the text. */
   const moe_session_params*
       session; /* with a cap: the session that must fit; NULL: the default one */
 } moe_model_params;
@@ -239,6 +240,15 @@ typedef struct moe_model_layer_info {
   int32_t shared_d_ff; /* 0: no shared expert */
   const char* router;  /* "softmax", "threshold" ...; "" for a dense layer */
   const char* activation;
+  int32_t n_sublayers; /* X-MoE's blocks in each expert; 0: an expert is one FFN */
+  int32_t k;           /* experts that each (sub-)token takes; 0: as many as reach the threshold */
+  float threshold;     /* sum of probabilities; with k 0 */
+  float tau;           /* temperature of a cosine router, otherwise 0 */
+  float gamma;         /* capacity factor; 0: an expert takes all that choose it */
+  int32_t reserved;
+  const char* gate; /* what the chosen are weighed with: "raw", "renormalised" or "chosen"
+                       probabilities; of a cosine router "softmax" or "sigmoid"; "": something that
+                       has no choice */
 } moe_model_layer_info;
 
 MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
@@ -714,11 +724,14 @@ typedef struct moe_synthetic_params {
   int32_t context;     /* 0: as the shape says */
   const char* weights; /* NULL: "ternary2"; format of the linear weights */
   uint64_t seed;
+  moe_progress_fn progress; /* bytes of weights made; return false to cancel. May be NULL. */
+  void* user;
 } moe_synthetic_params;
 
 /* Comma-separated names of the shapes: "tiny", "olmoe-1b-7b" ... (examples/shapes.md). */
 MOE_API const char* moe_synthetic_shapes(void);
-/* A model of that shape with random weights, as a file, or in memory for moe_model_open_memory. */
+/* A model of that shape with random weights, as a file, or in memory for moe_model_open_memory.
+ * MOE_ERR_CANCELLED leaves neither behind. */
 MOE_API moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params,
                                       const char* path, moe_error* error);
 MOE_API moe_status moe_synthetic_create(const char* shape, const moe_synthetic_params* params,

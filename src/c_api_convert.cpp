@@ -80,6 +80,11 @@ Status synthetic_options(const char* shape, const moe_synthetic_params* given,
   if (p.weights != nullptr) out->weights = p.weights;
   out->context = p.context;
   out->seed = p.seed;
+  if (p.progress != nullptr) {
+    out->progress = [p](uint64_t done, uint64_t total) {
+      return p.progress(p.user, done, total, "weights");
+    };
+  }
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/router/list.h"
 #include "quant/list.h"
 #include "src/c_api.h"
+#include "src/model/names.h"
 #include "src/run/load_tokenizer.h"
 #include "src/run/memory.h"
 
@@ -107,20 +108,27 @@ Status get_info(const moe_model* model, moe_model_info* out) {
   return {};
 }
 
-const char* activation_name(Activation kind) {
-  switch (kind) {
-    case Activation::kRelu:
-      return "relu";
-    case Activation::kGelu:
-      return "gelu";
-    case Activation::kGeluTanh:
-      return "gelu_tanh";
-    case Activation::kSilu:
-      return "silu";
-    case Activation::kRelu2:
-      return "relu2";
+const char* gate_name(const RouterConfig& r) {
+  switch (r.kind) {
+    case RouterKind::kCosine:
+      return name_in(kCosineGates, r.gate);
+    case RouterKind::kSoftmax:
+    case RouterKind::kThreshold:
+    case RouterKind::kSigmoid:
+      return name_in(kRouterWeights, r.weights);
+    default:
+      return "";
   }
-  return "?";
+}
+
+void describe_router(const RouterConfig& r, moe_model_layer_info* info) {
+  const bool by_threshold = r.kind == RouterKind::kThreshold || r.by_threshold;
+  info->router = router_info(r.kind).name;
+  info->k = by_threshold ? 0 : info->n_active;
+  info->threshold = by_threshold ? r.threshold : 0;
+  info->tau = r.kind == RouterKind::kCosine ? r.tau : 0;
+  info->gamma = r.gamma;
+  info->gate = gate_name(r);
 }
 
 Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_info* out) {
@@ -141,13 +149,15 @@ Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_inf
   info.d_ff = layer.ffn.d_ff;
   info.n_subheads = 1;
   info.router = "";
-  info.activation = activation_name(layer.ffn.act.kind);
+  info.gate = "";
+  info.activation = name_in(kActivations, layer.ffn.act.kind);
   if (layer.ffn.kind == FfnKind::kMoe) {
     info.n_experts = moe.n_experts;
     info.n_active = router_max_k(moe.router, moe.n_experts);
     info.n_subheads = moe.n_subheads;
     info.shared_d_ff = moe.shared.d_ff;
-    info.router = router_info(moe.router.kind).name;
+    info.n_sublayers = moe.n_sublayers;
+    describe_router(moe.router, &info);
   }
   write_struct(info, out);
   return {};

@@ -133,8 +133,23 @@ void fill_matrix(const BlobMatrix& m, Random& random, uint8_t* blob) {
   for (size_t i = 0; i < n_scales; ++i) scales[i] = scale_of(m, random);
 }
 
-void write_model(const Recipe& recipe, ModelSink& sink) {
+uint64_t segment_bytes(const Recipe& recipe) {
+  uint64_t bytes = 0;
+  for (const SlotGroup& group : list_slots(recipe.config, {})) {
+    bytes += round_up(layout_of(recipe, group).bytes, kSegmentAlign);
+  }
+  return bytes;
+}
+
+void write_model(const Recipe& recipe, const SyntheticOptions& options, ModelSink& sink) {
   ModelWriter writer(sink, false);
+  const uint64_t total = segment_bytes(recipe);
+  uint64_t done = 0;
+  const auto advance = [&](uint64_t bytes) {
+    done += bytes;
+    if (options.progress && !options.progress(done, total)) fail(MOE_ERR_CANCELLED, "cancelled");
+  };
+  advance(0);
   std::vector<uint64_t> blob;  // of words: aligned for scales
   Random seeds(recipe.seed);
   for (const SlotGroup& group : list_slots(recipe.config, {})) {
@@ -144,6 +159,7 @@ void write_model(const Recipe& recipe, ModelSink& sink) {
     Random random(seeds.next());
     for (const BlobMatrix& m : layout.matrices) fill_matrix(m, random, bytes);
     check(writer.write_segment({group.part, group.layer, group.expert}, layout, bytes));
+    advance(round_up(layout.bytes, kSegmentAlign));
   }
   ModelWriter::Builder<fbs::Tokenizer> tokenizer;
   if (recipe.shape->bytes_tokenizer) {
@@ -155,23 +171,17 @@ void write_model(const Recipe& recipe, ModelSink& sink) {
                      {{"importer", "synthetic"}, {"shape", recipe.shape->name}}));
 }
 
-uint64_t model_bytes(const Recipe& recipe) {
-  uint64_t bytes = uint64_t{4} << 20;  // metadata: more than any shape's
-  for (const SlotGroup& group : list_slots(recipe.config, {})) {
-    bytes += round_up(layout_of(recipe, group).bytes, kSegmentAlign);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Status write_synthetic(const std::string& shape, const SyntheticOptions& options, ModelSink& sink) {
-  return guarded([&] { write_model(make_recipe(shape, options), sink); });
+  return guarded([&] { write_model(make_recipe(shape, options), options, sink); });
 }
 
 uint64_t synthetic_bytes(const std::string& shape, const SyntheticOptions& options) {
   uint64_t bytes = 0;
-  const Status status = guarded([&] { bytes = model_bytes(make_recipe(shape, options)); });
+  constexpr uint64_t kMetadata = uint64_t{4} << 20;  // more than any shape's
+  const Status status =
+      guarded([&] { bytes = kMetadata + segment_bytes(make_recipe(shape, options)); });
   return status.ok() ? bytes : 0;
 }
 

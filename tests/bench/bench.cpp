@@ -6,7 +6,6 @@
 #include "tests/bench/bench.h"
 
 #include <sched.h>
-#include <sys/mman.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "cli/read_memory.h"
 #include "kernels/cpu/select.h"
 
 namespace moe::bench {
@@ -38,13 +38,11 @@ std::vector<uint8_t> random_pattern(Content content) {
 
 uint8_t* make_pool(Content content) {
   const size_t size = level_bytes(Level::kMemory);
-  void* m = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (m == MAP_FAILED) {
+  uint8_t* bytes = moe_cli::map_pages(size, moe_cli::Pages::kLarge);
+  if (bytes == nullptr) {
     std::fprintf(stderr, "kernels_bench: cannot map %zu bytes\n", size);
     std::exit(1);
   }
-  madvise(m, size, MADV_HUGEPAGE);
-  auto* bytes = static_cast<uint8_t*>(m);
   const std::vector<uint8_t> pattern = random_pattern(content);
   for (size_t i = 0; i < size; i += pattern.size()) {
     std::memcpy(bytes + i, pattern.data(), std::min(pattern.size(), size - i));

@@ -1,6 +1,7 @@
 // What bounds the kernels: how fast this machine reads, and how fast it multiplies int8.
 #include <cstring>
 
+#include "cli/read_memory.h"
 #include "tests/bench/bench.h"
 
 #if defined(__x86_64__)
@@ -12,70 +13,10 @@
 namespace moe::bench {
 namespace {
 
-#define MOE_BENCH_INLINE inline __attribute__((always_inline))
-
 // --- Reading -----------------------------------------------------------------------------------
 
-constexpr size_t kAhead = 2048;  // bytes
-
-// The sum of n bytes, a multiple of 64 * kStreams, in vectors of V. Several streams, fetched 2 KiB
-// ahead, read faster from memory than one, where the hardware's own prefetch ends at a page.
-template <class V, size_t kStreams, bool kPrefetch>
-MOE_BENCH_INLINE uint64_t sum_streams(const uint8_t* p, size_t n) {
-  using Vector = typename V::Type;
-  constexpr size_t kParts = 64 / sizeof(Vector);
-  Vector sum[kStreams] = {};
-  const size_t stream = n / kStreams;
-  for (size_t i = 0; i < stream; i += 64) {
-#pragma GCC unroll 8
-    for (size_t s = 0; s < kStreams; ++s) {
-      const uint8_t* line = p + s * stream + i;
-      if (kPrefetch) __builtin_prefetch(line + kAhead);
-#pragma GCC unroll 4
-      for (size_t part = 0; part < kParts; ++part) {
-        sum[s] += *reinterpret_cast<const Vector*>(line + part * sizeof(Vector));
-      }
-    }
-  }
-  Vector total = sum[0];
-  for (size_t s = 1; s < kStreams; ++s) total += sum[s];
-  uint64_t words[sizeof(Vector) / 8];
-  std::memcpy(words, &total, sizeof total);
-  uint64_t result = 0;
-  for (const uint64_t w : words) result += w;
-  return result;
-}
-
-template <int kBytes>
-struct VectorOf {
-  typedef uint64_t Type __attribute__((vector_size(kBytes), aligned(8), may_alias));
-};
-
-template <size_t kStreams, bool kPrefetch>
-uint64_t read_16(const uint8_t* p, size_t n) {
-  return sum_streams<VectorOf<16>, kStreams, kPrefetch>(p, n);
-}
-#if defined(__x86_64__)
-template <size_t kStreams, bool kPrefetch>
-__attribute__((target("avx2"))) uint64_t read_32(const uint8_t* p, size_t n) {
-  return sum_streams<VectorOf<32>, kStreams, kPrefetch>(p, n);
-}
-template <size_t kStreams, bool kPrefetch>
-__attribute__((target("avx512f"))) uint64_t read_64(const uint8_t* p, size_t n) {
-  return sum_streams<VectorOf<64>, kStreams, kPrefetch>(p, n);
-}
-#endif
-
-using Read = uint64_t (*)(const uint8_t*, size_t);
-
-template <size_t kStreams, bool kPrefetch>
-Read widest_read() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return read_64<kStreams, kPrefetch>;
-  if (__builtin_cpu_supports("avx2")) return read_32<kStreams, kPrefetch>;
-#endif
-  return read_16<kStreams, kPrefetch>;
-}
+using moe_cli::Read;
+using moe_cli::widest_read;
 
 void run_read(benchmark::State& state, Read read, Level level) {
   pin(state);

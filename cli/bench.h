@@ -1,0 +1,52 @@
+#pragma once
+// What the parts of `moe bench` share: the options, the measurement, the result.
+
+#include <string>
+#include <vector>
+
+#include "cli/bandwidth.h"
+#include "cli/common.h"
+
+namespace moe_cli {
+
+struct BenchOptions {
+  ModelOptions model;
+  std::string synthetic;
+  std::string weights = "ternary2";
+  std::string save;
+  int n_prompt = 512;
+  int n_generate = 64;
+  int depth = 0;
+  int n_sessions = 1;
+  int repetitions = 3;
+
+  /// Positions that a session needs.
+  int positions() const;
+};
+
+struct Timing {
+  double read_bandwidth = 0;  // bytes per second that the same number of threads reads from memory
+  double prefill_tokens_per_s = 0;
+  double decode_tokens_per_s = 0;  // of all sessions together
+  double experts_per_token = 0;    // in one MoE layer, while decoding
+  double weight_bytes_per_token = 0;
+};
+
+struct BenchResult {
+  moe_env_info env;
+  moe_model_info model;
+  uint64_t kv_bytes_per_token;
+  Timing timing;
+  /// The bandwidth was measured on this machine's memory, not on a GPU's.
+  bool on_cpu() const { return std::string_view(env.device) == "cpu"; }
+  /// What decoding read, weights and keys and values.
+  double decode_bytes_per_s() const;
+};
+
+/// Sizes that would take more than an hour are refused: UsageError. `meter` may be null.
+Timing run_measurement(const BenchOptions& o, const moe_model* model,
+                       const std::vector<moe_session*>& sessions, BandwidthMeter* meter);
+
+void print_bench(const BenchOptions& o, const BenchResult& result);
+
+}  // namespace moe_cli

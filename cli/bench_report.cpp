@@ -1,0 +1,102 @@
+// What moe bench prints.
+
+#include <sys/resource.h>
+
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+
+#include "cli/bench.h"
+
+namespace moe_cli {
+namespace {
+
+uint64_t peak_rss() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::string format_rate(double bytes_per_s) {
+  return format_bytes(static_cast<uint64_t>(bytes_per_s)) + "/s";
+}
+
+std::string experts_text(double n) {
+  char text[64];
+  std::snprintf(text, sizeof text,
+                n == std::round(n) ? "%.0f experts a token, " : "%.2f experts a token on average, ",
+                n);
+  return n > 0 ? text : "";
+}
+
+void print_decode(const BenchOptions& o, const BenchResult& r) {
+  const Timing& t = r.timing;
+  std::cout << "  decode  " << std::setw(5) << o.n_generate << " tokens  " << std::setw(9)
+            << t.decode_tokens_per_s << " tokens/s";
+  if (o.n_sessions > 1) std::cout << " in " << o.n_sessions << " sessions together";
+  std::cout << ", " << experts_text(t.experts_per_token)
+            << format_bytes(static_cast<uint64_t>(t.weight_bytes_per_token)) << " of weights and "
+            << format_bytes(r.kv_bytes_per_token)
+            << " of keys and values a token: " << format_rate(r.decode_bytes_per_s());
+  if (r.on_cpu()) {
+    std::cout << ", " << 100 * r.decode_bytes_per_s() / t.read_bandwidth << " % of the "
+              << format_rate(t.read_bandwidth) << " that memory was read with";
+  }
+  std::cout << "\n";
+}
+
+void print_text(const BenchOptions& o, const BenchResult& r) {
+  const Timing& t = r.timing;
+  std::cout << r.model.name << " on ";
+  if (r.on_cpu()) {
+    std::cout << r.env.threads << " threads, " << r.env.isa;
+  } else {
+    std::cout << r.env.device;
+  }
+  std::cout << ", weights " << format_bytes(r.model.weight_bytes) << "\n"
+            << std::fixed << std::setprecision(1);
+  if (o.n_prompt > 0) {
+    std::cout << "  prefill " << std::setw(5) << o.n_prompt << " tokens  " << std::setw(9)
+              << t.prefill_tokens_per_s << " tokens/s\n";
+  }
+  if (o.n_generate > 0) print_decode(o, r);
+  std::cout << "  peak resident memory " << format_bytes(peak_rss()) << "\n";
+}
+
+void print_as_json(const BenchOptions& o, const BenchResult& r) {
+  const Timing& t = r.timing;
+  const double rate = r.decode_bytes_per_s();
+  print_json({{"model", r.model.name},
+              {"weights", o.synthetic.empty() ? "" : o.weights},
+              {"n_prompt", o.n_prompt},
+              {"n_generate", o.n_generate},
+              {"depth", o.depth},
+              {"sessions", o.n_sessions},
+              {"prefill_tokens_per_s", t.prefill_tokens_per_s},
+              {"decode_tokens_per_s", t.decode_tokens_per_s},
+              {"bytes_per_token", r.model.bytes_per_token},
+              {"experts_per_token", t.experts_per_token},
+              {"used_bytes_per_token", static_cast<uint64_t>(t.weight_bytes_per_token)},
+              {"kv_bytes_per_token", r.kv_bytes_per_token},
+              {"decode_bytes_per_s", rate},
+              {"read_bandwidth_bytes_per_s", r.on_cpu() ? Json(t.read_bandwidth) : Json()},
+              {"share_of_bandwidth", r.on_cpu() ? Json(rate / t.read_bandwidth) : Json()},
+              {"weight_bytes", r.model.weight_bytes},
+              {"peak_rss_bytes", peak_rss()},
+              {"threads", r.env.threads},
+              {"isa", r.env.isa},
+              {"device", r.env.device}});
+}
+
+}  // namespace
+
+double BenchResult::decode_bytes_per_s() const {
+  return timing.decode_tokens_per_s *
+         (timing.weight_bytes_per_token + static_cast<double>(kv_bytes_per_token));
+}
+
+void print_bench(const BenchOptions& o, const BenchResult& result) {
+  o.model.json ? print_as_json(o, result) : print_text(o, result);
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,190 @@
+// What moe bench measures: prompts and tokens one by one, beside what memory gives.
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "cli/bench.h"
+#include "cli/status_line.h"
+#include "cli/used_experts.h"
+
+namespace moe_cli {
+namespace {
+
+constexpr int kFirstTokens = 8;    // read in what all tokens need
+constexpr int kTrialPrompt = 64;   // tokens
+constexpr int kTrialGenerate = 4;  // tokens
+constexpr double kMostSeconds = 3600;
+
+std::vector<int32_t> random_tokens(int n, int32_t vocab_size) {
+  std::vector<int32_t> tokens(static_cast<size_t>(n));
+  uint32_t state = 1;
+  for (int32_t& t : tokens) {
+    state = state * 1664525u + 1013904223u;
+    t = static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(vocab_size));
+  }
+  return tokens;
+}
+
+int32_t vocab_size(const moe_model* model) {
+  moe_model_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_model_get_info(model, &info, &error), error);
+  return info.vocab_size;
+}
+
+class Runs {
+ public:
+  Runs(const BenchOptions& o, const moe_model* model, const std::vector<moe_session*>& sessions)
+      : o_(o),
+        sessions_(sessions),
+        tokens_(random_tokens(o.positions(), vocab_size(model))),
+        used_(model) {}
+
+  Timing measure(BandwidthMeter* meter) {
+    status_.show("reading weights");
+    decode(0, kFirstTokens);
+    refuse_hours();
+    if (o_.n_generate > 0) count_experts();
+    for (int r = 0; r < o_.repetitions; ++r) repeat(r, meter);
+    status_.clear();
+    Timing timing;
+    if (!bandwidth_.empty()) timing.read_bandwidth = median(bandwidth_);
+    if (!prefill_.empty()) timing.prefill_tokens_per_s = median(prefill_);
+    if (!decode_.empty()) timing.decode_tokens_per_s = median(decode_);
+    timing.experts_per_token = used_.experts_per_token();
+    timing.weight_bytes_per_token = used_.bytes_per_token();
+    return timing;
+  }
+
+ private:
+  // What memory gives, a prompt into an empty context, then tokens one by one, in all sessions
+  // together, from the depth asked for.
+  void repeat(int r, BandwidthMeter* meter) {
+    const std::string turn =
+        " (" + std::to_string(r + 1) + " of " + std::to_string(o_.repetitions) + ")";
+    if (meter != nullptr) {
+      status_.show("measuring memory" + turn);
+      bandwidth_.push_back(meter->measure());
+    }
+    if (o_.n_prompt > 0) {
+      status_.show("prompt of " + std::to_string(o_.n_prompt) + " tokens" + turn);
+      rewind();
+      prefill_.push_back(o_.n_prompt / eval(sessions_[0], o_.n_prompt));
+    }
+    if (o_.n_generate == 0) return;
+    go_to_depth(turn);
+    what_ = "decoding" + turn;
+    status_.show(what_);
+    decode_.push_back(static_cast<double>(o_.n_generate) * o_.n_sessions /
+                      decode(o_.depth, o_.n_generate));
+  }
+
+  // The tokens that will be timed choose the same experts then. Not timed: counting takes time.
+  void count_experts() {
+    go_to_depth("");
+    what_ = "counting experts";
+    status_.show(what_);
+    counting_ = true;
+    decode(o_.depth, o_.n_generate);
+    counting_ = false;
+  }
+
+  // From a short trial. Attention over a long context takes longer than it can tell.
+  void refuse_hours() {
+    status_.show("trying");
+    rewind();
+    double all_prompts = 0;
+    double all_decoding = 0;
+    const int n_prompt = std::min(std::max(o_.n_prompt, o_.depth), kTrialPrompt);
+    if (n_prompt > 0) {
+      const double seconds = eval(sessions_[0], n_prompt) / n_prompt;
+      const double depth = static_cast<double>(o_.depth) * o_.n_sessions;
+      all_prompts = seconds * (o_.repetitions * (o_.n_prompt + depth) + depth);
+      rewind();
+    }
+    const int n_generate = std::min(o_.n_generate, kTrialGenerate);
+    if (n_generate > 0) {
+      const double seconds = decode(0, n_generate) / n_generate;
+      all_decoding = seconds * o_.n_generate * (o_.repetitions + 1.0);
+    }
+    if (all_prompts + all_decoding <= kMostSeconds) return;
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  "this would take about %.1f hours here (prompts %.1f, decoding %.1f); expected "
+                  "at most 1: lower -p, -n, --depth or -r",
+                  (all_prompts + all_decoding) / 3600, all_prompts / 3600, all_decoding / 3600);
+    throw UsageError(text);
+  }
+
+  void go_to_depth(const std::string& turn) {
+    rewind();
+    if (o_.depth == 0) return;
+    status_.show("filling the context with " + std::to_string(o_.depth) + " tokens" + turn);
+    for (moe_session* s : sessions_) eval(s, o_.depth);
+  }
+
+  void rewind() {
+    moe_error error;
+    for (moe_session* s : sessions_) check(moe_session_rewind(s, 0, &error), error);
+  }
+
+  double eval(moe_session* session, int n) {
+    moe_error error;
+    const double start = now_seconds();
+    set_current_session(session);
+    stop_if_interrupted();
+    check(moe_session_eval(session, tokens_.data(), static_cast<size_t>(n), nullptr, 0, &error),
+          error);
+    return now_seconds() - start;
+  }
+
+  // Tokens `first` .. `first + n` one by one. Each session has its own, so that they choose other
+  // experts.
+  double decode(int first, int n) {
+    std::vector<int32_t> row(sessions_.size());
+    const double start = now_seconds();
+    for (int i = 0; i < n; ++i) {
+      stop_if_interrupted();
+      status_.update(what_, i, n);
+      for (size_t s = 0; s < row.size(); ++s) {
+        row[s] = tokens_[(static_cast<size_t>(first + i) + 31 * s) % tokens_.size()];
+      }
+      if (counting_) used_.begin(sessions_);
+      step(row);
+      if (counting_) used_.end(sessions_);
+    }
+    return now_seconds() - start;
+  }
+
+  void step(const std::vector<int32_t>& row) {
+    moe_error error;
+    check(row.size() == 1
+              ? moe_session_eval(sessions_[0], row.data(), 1, nullptr, 0, &error)
+              : moe_sessions_step(sessions_.data(), row.data(), row.size(), nullptr, &error),
+          error);
+  }
+
+  const BenchOptions& o_;
+  const std::vector<moe_session*>& sessions_;
+  std::vector<int32_t> tokens_;
+  UsedExperts used_;
+  bool counting_ = false;
+  StatusLine status_;
+  std::string what_ = "reading weights";
+  std::vector<double> bandwidth_, prefill_, decode_;
+};
+
+}  // namespace
+
+int BenchOptions::positions() const {
+  return std::max({n_prompt, depth + n_generate, kFirstTokens});
+}
+
+Timing run_measurement(const BenchOptions& o, const moe_model* model,
+                       const std::vector<moe_session*>& sessions, BandwidthMeter* meter) {
+  return Runs(o, model, sessions).measure(meter);
+}
+
+}  // namespace moe_cli
