@@ -5,6 +5,7 @@
 
 #include "cli/context.h"
 #include "cli/help.h"
+#include "cli/routing_stats.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
 
@@ -58,37 +59,6 @@ bool on_piece(void* user, const moe_piece* piece) {
   }
 }
 
-Json routing_json(const moe_model* model, const moe_session* session) {
-  Json layers = Json::array();
-  moe_model_info info{};
-  info.struct_size = sizeof info;
-  moe_error error;
-  check(moe_model_get_info(model, &info, &error), error);
-  for (int32_t i = 0; i < info.n_layers; ++i) {
-    moe_routing_stats s{};
-    s.struct_size = sizeof s;
-    const moe_status status = moe_session_get_routing(session, i, &s, &error);
-    if (status == MOE_ERR_UNSUPPORTED) continue;
-    check(status, error);
-    uint64_t served = 0;
-    for (int32_t e = 0; e < s.n_experts; ++e) served += s.tokens_per_expert[e];
-    layers.push_back(
-        {{"layer", i},
-         {"n_tokens", s.n_tokens},
-         {"mean_experts_per_token",
-          s.n_tokens == 0 ? 0.0 : static_cast<double>(served) / static_cast<double>(s.n_tokens)},
-         {"n_dropped", s.n_dropped},
-         {"share_positive", s.n_activations == 0 ? 0.0
-                                                 : static_cast<double>(s.n_positive) /
-                                                       static_cast<double>(s.n_activations)},
-         {"tokens_per_expert",
-          std::vector<uint64_t>(s.tokens_per_expert, s.tokens_per_expert + s.n_experts)},
-         {"experts_per_token",
-          std::vector<uint64_t>(s.experts_per_token, s.experts_per_token + s.n_experts + 1)}});
-  }
-  return layers;
-}
-
 void report(const moe_generate_result& r) {
   const double prompt = r.prompt_seconds > 0 ? r.n_prompt / r.prompt_seconds : 0;
   const double rate = r.generate_seconds > 0 ? r.n_generated / r.generate_seconds : 0;
@@ -124,7 +94,7 @@ void run_generate(GenerateOptions& o) {
   check(status, error);
   if (sink.stream) {
     report(result);
-    if (o.stats) std::cerr << routing_json(model.get(), session.get()).dump(2) << "\n";
+    if (o.stats) print_routing(routing_json(model.get(), session.get()));
     return;
   }
   Json json = {{"prompt", prompt},
@@ -152,7 +122,7 @@ void add_generate(CLI::App& app) {
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
   add_no_bos(*c, o->no_bos);
   c->add_flag("--special", o->special, "Special tokens written in the prompt count as such");
-  c->add_flag("--stats", o->stats, "Report which experts were used");
+  c->add_flag("--stats", o->stats, "Report which experts were used: a table on stderr, or in the JSON");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
       ->check(integer_in(0, 64));
   c->callback([o] { run_generate(*o); });

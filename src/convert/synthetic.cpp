@@ -121,11 +121,14 @@ void fill_vector(const BlobMatrix& m, Random& random, uint8_t* out) {
   }
 }
 
-void fill_matrix(const BlobMatrix& m, Random& random, uint8_t* blob) {
+// `poll` is called now and then, and may throw.
+void fill_matrix(const BlobMatrix& m, Random& random, uint8_t* blob,
+                 const std::function<void()>& poll) {
   if (m.cols == 1) return fill_vector(m, random, blob + m.offset);
   RandomTiles tiles(m, amplitude_of(m));
   const int32_t n_tiles = (m.rows + kTileRows - 1) / kTileRows;
   for (int32_t t = 0; t < n_tiles; ++t) {
+    poll();
     tiles.fill(t, random, blob + m.offset + static_cast<uint64_t>(t) * m.tile_stride);
   }
   auto* scales = reinterpret_cast<float*>(blob + m.scales_offset);
@@ -149,7 +152,6 @@ void write_model(const Recipe& recipe, const SyntheticOptions& options, ModelSin
     done += bytes;
     if (options.progress && !options.progress(done, total)) fail(MOE_ERR_CANCELLED, "cancelled");
   };
-  advance(0);
   std::vector<uint64_t> blob;  // of words: aligned for scales
   Random seeds(recipe.seed);
   for (const SlotGroup& group : list_slots(recipe.config, {})) {
@@ -157,7 +159,7 @@ void write_model(const Recipe& recipe, const SyntheticOptions& options, ModelSin
     blob.assign((layout.bytes + 7) / 8, 0);
     auto* bytes = reinterpret_cast<uint8_t*>(blob.data());
     Random random(seeds.next());
-    for (const BlobMatrix& m : layout.matrices) fill_matrix(m, random, bytes);
+    for (const BlobMatrix& m : layout.matrices) fill_matrix(m, random, bytes, [&] { advance(0); });
     check(writer.write_segment({group.part, group.layer, group.expert}, layout, bytes));
     advance(round_up(layout.bytes, kSegmentAlign));
   }

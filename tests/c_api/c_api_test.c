@@ -20,6 +20,33 @@ static Image tiny_image(void) {
   return image;
 }
 
+static bool stop_halfway(void* user, uint64_t done, uint64_t total, const char* what) {
+  CHECK(done <= total && strcmp(what, "weights") == 0);
+  *(uint64_t*)user = done;
+  return done < total / 2;
+}
+
+static bool never_stop(void* user, uint64_t done, uint64_t total, const char* what) {
+  (void)what;
+  *(bool*)user = done == total;
+  return true;
+}
+
+static void test_synthetic_progress(void) {
+  void* data = NULL;
+  size_t size = 7;
+  uint64_t done = 0;
+  bool finished = false;
+  moe_synthetic_params p = {.struct_size = sizeof p, .progress = stop_halfway, .user = &done};
+  CHECK(moe_synthetic_create("tiny", &p, &data, &size, &error) == MOE_ERR_CANCELLED);
+  CHECK(data == NULL && size == 7 && done > 0);
+  p.progress = never_stop;
+  p.user = &finished;
+  CHECK_OK(moe_synthetic_create("tiny", &p, &data, &size, &error));
+  CHECK(finished);
+  moe_synthetic_free(data);
+}
+
 static void test_arguments(const char* path) {
   moe_env* env = NULL;
   moe_model* model = NULL;
@@ -468,6 +495,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   test_versions();
+  test_synthetic_progress();
   test_arguments(argv[1]);
   test_failing_allocator();
   test_no_allocation_per_token();

@@ -2,6 +2,7 @@
 """What the commands print, as text and as JSON."""
 
 import json
+import os
 import shutil
 import subprocess
 
@@ -73,7 +74,10 @@ class Results(Cli):
 
     def test_inspect(self):
         out = self.ok("inspect", MODEL).stdout
-        self.assertIn("router", out)
+        self.assertIn("softmax router (k 2, gate raw), 2 sub-heads", out)
+        self.assertIn("active per token at most", out)  # sub-tokens may choose the same expert
+        memory = [line for line in out.splitlines() if "memory with one session" in line]
+        self.assertRegex(memory[0], r"all weights counted, read or mapped: .*[a-z] [\d.]+ [kM]?B$")
         j = json.loads(self.ok("inspect", MODEL, "--tensors", "--verify", "--json").stdout)
         self.assertTrue(j["verified"])
         self.assertEqual(len(j["layers"]), j["n_layers"])
@@ -83,6 +87,33 @@ class Results(Cli):
         self.assertNotIn("4096", self.ok("inspect", MODEL).stdout)
         self.ok("bench", "--synthetic", "tiny", "--context", "9000", "--save", self.path("long.moe"))
         self.assertRegex(self.ok("inspect", self.path("long.moe")).stdout, r"context 9000 \(a session gets 4096 .*--context\)")
+
+    def test_inspect_shows_each_router(self):
+        for folder, words in {"cosine_softmax_top2": "cosine router (k 2, tau 0.2, gate softmax)",
+                              "threshold": "threshold router (t 0.6, at most 8 active, gate raw)",
+                              "capacity_priority": "capacity factor 1.2)",
+                              "xmoe_stack": "3 experts of 3 sub-layers, cosine router (k 1, tau 0.2, gate softmax)"}.items():
+            self.ok("convert", os.path.join(CHECKPOINT, "..", folder), self.path("m.moe"))
+            out = self.ok("inspect", self.path("m.moe")).stdout
+            self.assertIn(words, out)
+            self.assertEqual(folder in ("threshold", "capacity_priority"), "active per token at most" in out)
+
+    def test_statistics_are_a_table(self):
+        args = ("generate", MODEL, "-p", "Once upon a time", "-n", "8", "--ignore-eos", "--stats")
+        routing = json.loads(self.ok(*args, "--json").stdout)["routing"]
+        r = self.ok(*args)
+        self.assertNotIn("experts each", r.stdout)
+        rows = [line.split() for line in r.stderr.splitlines()]
+        start = rows.index(["layer", "tokens", "experts", "each", "unused", "dropped", "busiest", "experts"])
+        self.assertEqual(len(rows), start + len(routing) + 2)  # a line a layer, and all of them
+        for row, layer in zip(rows[start + 1:], routing):
+            self.assertEqual(row[:2], [str(layer["layer"]), str(layer["n_tokens"])])
+            self.assertEqual(row[2], f'{layer["mean_experts_per_token"]:.2f}')
+            self.assertEqual(int(row[3]), layer["tokens_per_expert"].count(0))
+            busiest = max(layer["tokens_per_expert"])
+            self.assertEqual(int(row[5]), layer["tokens_per_expert"].index(busiest))
+            self.assertEqual(row[6], f'({100 * busiest / sum(layer["tokens_per_expert"]):.0f}')
+        self.assertEqual(rows[-1][0], "all")
 
     def test_perplexity(self):
         with open(self.path("t.txt"), "w", encoding="utf-8") as f:

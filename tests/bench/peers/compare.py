@@ -54,7 +54,8 @@ def measure_ours(o, shape, weights):
         if i == 0:
             rates["decode"] = got["decode_tokens_per_s"]
             about = {k: got[k] for k in ("isa", "threads", "share_of_bandwidth",
-                                         "read_bandwidth_bytes_per_s", "bytes_per_token")}
+                                         "read_bandwidth_bytes_per_s",
+                                         "used_bytes_per_token")}
     return rates, about
 
 
@@ -103,7 +104,7 @@ def print_about(rows):
         t, m = row["llama.cpp"], row["moe"]
         print(f"\n{row['shape']}\n  llama.cpp {row['type']}, flash attention "
               f"{'on' if t['flash_attention'] else 'off'}: {'; '.join(t['buffers'])}\n"
-              f"  moe {row['weights']}, {m['isa']}: {m['bytes_per_token'] / 1e6:.0f} MB of weights "
+              f"  moe {row['weights']}, {m['isa']}: {m['used_bytes_per_token'] / 1e6:.0f} MB of weights "
               f"a token, {100 * m['share_of_bandwidth']:.0f} % of "
               f"{m['read_bandwidth_bytes_per_s'] / 1e9:.1f} GB/s in the last round")
 
