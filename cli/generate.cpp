@@ -122,7 +122,8 @@ void add_generate(CLI::App& app) {
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
   add_no_bos(*c, o->no_bos);
   c->add_flag("--special", o->special, "Special tokens written in the prompt count as such");
-  c->add_flag("--stats", o->stats, "Report which experts were used: a table on stderr, or in the JSON");
+  c->add_flag("--stats", o->stats,
+              "Report which experts were used: a table on stderr, or in the JSON");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
       ->check(integer_in(0, 64));
   c->callback([o] { run_generate(*o); });

@@ -21,9 +21,9 @@ struct Line {
   std::vector<size_t> by_demand;  // experts, the busiest first
 
   double share(size_t rank) const {
-    return n_served == 0 ? 0
-                         : static_cast<double>(served[by_demand[rank]]) /
-                               static_cast<double>(n_served);
+    return n_served == 0
+               ? 0
+               : static_cast<double>(served[by_demand[rank]]) / static_cast<double>(n_served);
   }
   size_t n_unused() const {
     return static_cast<size_t>(std::count(served.begin(), served.end(), uint64_t{0}));
@@ -31,8 +31,12 @@ struct Line {
 };
 
 Line read_line(const Json& j) {
-  Line line{j["layer"].get<int>(), j["n_tokens"].get<uint64_t>(), 0,
-            j["n_dropped"].get<uint64_t>(), j["tokens_per_expert"].get<std::vector<uint64_t>>(), {}};
+  Line line{j["layer"].get<int>(),
+            j["n_tokens"].get<uint64_t>(),
+            0,
+            j["n_dropped"].get<uint64_t>(),
+            j["tokens_per_expert"].get<std::vector<uint64_t>>(),
+            {}};
   line.n_served = std::accumulate(line.served.begin(), line.served.end(), uint64_t{0});
   line.by_demand.resize(line.served.size());
   std::iota(line.by_demand.begin(), line.by_demand.end(), size_t{0});
@@ -43,12 +47,11 @@ Line read_line(const Json& j) {
 
 void print_row(const std::string& layer, uint64_t tokens, uint64_t served, uint64_t unused,
                uint64_t dropped, const std::string& busiest) {
-  const double each =
-      tokens == 0 ? 0 : static_cast<double>(served) / static_cast<double>(tokens);
-  std::fprintf(stderr, "%7s %9llu %13.2f %8llu %9llu  %s\n", layer.c_str(),
+  const double each = tokens == 0 ? 0 : static_cast<double>(served) / static_cast<double>(tokens);
+  std::fprintf(stderr, "%7s %9llu %13.2f %8llu %9llu%s%s\n", layer.c_str(),
                static_cast<unsigned long long>(tokens), each,
                static_cast<unsigned long long>(unused), static_cast<unsigned long long>(dropped),
-               busiest.c_str());
+               busiest.empty() ? "" : "  ", busiest.c_str());
 }
 
 std::string busiest_text(const Line& line) {
