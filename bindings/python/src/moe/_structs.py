@@ -137,7 +137,10 @@ class ModelLayerInfo(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("n_heads", c.c_int32), ("n_kv_heads", c.c_int32),
                 ("head_dim", c.c_int32), ("window", c.c_int32), ("d_ff", c.c_int32),
                 ("n_experts", c.c_int32), ("n_active", c.c_int32), ("n_subheads", c.c_int32),
-                ("shared_d_ff", c.c_int32), ("router", c.c_char_p), ("activation", c.c_char_p)]
+                ("shared_d_ff", c.c_int32), ("router", c.c_char_p), ("activation", c.c_char_p),
+                ("n_sublayers", c.c_int32), ("k", c.c_int32), ("threshold", c.c_float),
+                ("tau", c.c_float), ("gamma", c.c_float), ("reserved", c.c_int32),
+                ("gate", c.c_char_p)]
 
 
 class TensorInfo(Sized):
@@ -246,4 +249,4 @@ class ConvertParams(Sized):
 
 class SyntheticParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("context", c.c_int32), ("weights", c.c_char_p),
-                ("seed", c.c_uint64)]
+                ("seed", c.c_uint64), ("progress", ProgressFn), ("user", c.c_void_p)]

@@ -46,6 +46,12 @@ class LayerInfo:
     shared_d_ff: int  # 0: no shared expert
     router: str  # "" for a dense layer
     activation: str
+    n_sublayers: int  # X-MoE's blocks in each expert; 0: an expert is one FFN
+    k: int  # experts that each (sub-)token takes; 0: as many as reach the threshold
+    threshold: float  # sum of probabilities; with k 0
+    tau: float  # temperature of a cosine router, otherwise 0
+    gamma: float  # capacity factor; 0: an expert takes all that choose it
+    gate: str  # "raw", "renormalised", "chosen"; cosine: "softmax", "sigmoid"; "": no choice
 
 
 @dataclasses.dataclass(frozen=True)
