@@ -15,7 +15,7 @@ function(moe_shared target)
     LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
     LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map)
   target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map
-    -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed -Wl,-z,relro,-z,now)
+    -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed)
   if(NOT MOE_SANITIZE)  # a sanitizer's functions come with the program
     target_link_options(${target} PRIVATE -Wl,--no-undefined)
   endif()

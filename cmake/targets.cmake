@@ -8,7 +8,8 @@ function(moe_objects target)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PRIVATE ${MOE_GENERATED_DIR})
   target_compile_options(${target} PRIVATE ${MOE_WARNINGS}
-    -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections -fdata-sections)
+    -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections -fdata-sections
+    ${MOE_HARDENING})
   if(TARGET moe_schema)
     add_dependencies(${target} moe_schema)
   endif()
@@ -29,9 +30,10 @@ function(moe_vectorise)
     COMPILE_OPTIONS "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release,RelWithDebInfo>>:-O3;-fno-trapping-math>")
 endfunction()
 
-# moe_small(files...): files where little time is spent, made small rather than fast.
+# moe_small(files...): files whose code runs once a model or a message, and may be slow and small. Of
+# an inline function that such a file and another one hold, the linker may keep the slow copy.
 function(moe_small)
-  set_source_files_properties(${ARGN} PROPERTIES
+  set_property(SOURCE ${ARGN} APPEND PROPERTY
     COMPILE_OPTIONS "$<$<CONFIG:Release,RelWithDebInfo>:-Os>")
 endfunction()
 
