@@ -170,7 +170,7 @@ class TokenizerBuilder {
     add("tokenizer.ggml.add_bos_token", adds_bos, "tokenizer.ggml.bos_token_id");
     single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
     add("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id");
-    if (ids.empty()) return;
+    if (ids.size() == 0) return;
     (*out)["post_processor"] = {
         {"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", ids}};
   }

@@ -87,7 +87,7 @@ TEST(GgufTokenizer, WhatStandsAroundAText) {
   const auto around = [&](const char* pre, const Json& keys) {
     Json metadata = as_gguf(original, "gpt2", pre);
     metadata["tokenizer.ggml.eos_token_id"] = 2;
-    metadata.update(keys);
+    metadata.merge_patch(keys);
     const TokenizerData data = parse_tokenizer(gguf_tokenizer(metadata), "found");
     return std::pair(data.prefix, data.suffix);
   };
