@@ -214,7 +214,9 @@ void JsonNode::only(std::initializer_list<const char*> keys) const {
     bool known = key == "comment";
     for (const char* k : keys) known = known || key == k;
     if (!known) {
-      fail(MOE_ERR_FORMAT, "%s: unknown key \"%.60s\"; known: %s", path_.c_str(), key.c_str(),
+      // Of the others none can be named alone.
+      const char* const way = path_ == "config.json" ? "--ignore-key takes it for missing; " : "";
+      fail(MOE_ERR_FORMAT, "%s: unknown key \"%.60s\"; %sknown: %s", path_.c_str(), key.c_str(), way,
            listed(keys).c_str());
     }
   }

@@ -356,10 +356,9 @@ class ConfigBuilder {
     for (const auto& [key, value] : all_.value().items()) {
       if (key.starts_with(prefix) && !taken_.contains(key.substr(prefix.size()))) {
         fail(MOE_ERR_UNSUPPORTED,
-             "%s: key %.80s is not known to this importer and may change what the model computes; "
-             "if "
-             "it does not: moe convert --ignore-key %.80s",
-             checkpoint_.path().c_str(), key.c_str(), key.c_str());
+             "%s: key %.80s with value %.60s is not known to this importer and may change what the "
+             "model computes; if it does not: moe convert --ignore-key %.80s",
+             checkpoint_.path().c_str(), key.c_str(), value.dump().c_str(), key.c_str());
       }
     }
   }

@@ -23,7 +23,7 @@ class Chat(Cli):
         self.assertEqual(r.stdout, story * 2)
         shown = self.ok("chat", MODEL, "-n", "4", "--template", "plain", "--system", "A story. ", "--user-prefix", "Q: ",
                         "--reply-prefix", " A:", text="Once\nThen\n/show\n").stdout.split("\n")
-        self.assertEqual(shown[2:], [f"A story. Q: Once A:{shown[0]}", f"Q: Then A:{shown[1]}", ""])
+        self.assertEqual(shown[2:], [f"<|bos|>A story. Q: Once A:{shown[0]}", f"Q: Then A:{shown[1]}", ""])
         self.fails(2, "chat", MODEL, "--template", "chatml", "--user-prefix", "x", contains=["plain"])
 
     def chat_model(self, **config):

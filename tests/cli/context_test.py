@@ -43,7 +43,7 @@ class Context(Cli):
             return float(r.stderr.split("KV cache ")[1].split(" ")[0])
         self.long_model()
         self.assertAlmostEqual(kv("-n", "4996") / kv("--context", "5000"), 1, delta=0.01)
-        self.assertLess(kv("-n", "100") * 40, kv("-n", "4996"))
+        self.assertLess(kv("-n", "100") * 20, kv("-n", "4996"))
 
     def test_messages_name_the_option_and_the_models_limit(self):
         text = "Once upon a time. " * 200

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from support import CHECKPOINT, MOE, Cli, main
+from support import CHAT, CHECKPOINT, MOE, Cli, main
 
 
 class Convert(Cli):
@@ -136,7 +136,7 @@ class Convert(Cli):
 
     def test_ignored_keys(self):
         source = self.source(frobnicate=3)
-        self.fails(1, "convert", source, self.path("a.moe"), contains=["frobnicate"])
+        self.fails(1, "convert", source, self.path("a.moe"), contains=["frobnicate", "--ignore-key"])
         r = self.ok("convert", source, self.path("a.moe"), "--ignore-key", "frobnicate", "--json")
         self.assertEqual(json.loads(r.stdout)["total"]["ignored_keys"], ["frobnicate"])
         self.assertIn("ignored key frobnicate", r.stderr)

@@ -51,7 +51,7 @@ class Terminal(Cli):
         self.assertTrue(subprocess.run([MOE, "inspect", model], capture_output=True).stdout.startswith(HOSTILE.encode()))
 
     def test_generated_and_decoded_text(self):
-        ids = self.ok("tokenize", MODEL, "-p", HOSTILE).stdout.strip()
+        ids = self.ok("tokenize", MODEL, "--no-bos", "-p", HOSTILE).stdout.strip()
         self.assertEqual(self.at_terminal("tokenize", MODEL, "--decode", "-p", ids), SHOWN + "\n")
         self.assertNotIn("\x1b", self.at_terminal("tokenize", MODEL, "-p", HOSTILE, "--pieces"))
 
