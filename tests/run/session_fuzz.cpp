@@ -2,6 +2,8 @@
 // evaluates, samples, generates and routes within its limits, or says why not. The input is a model
 // (fuzz_model.h), how it is opened, then steps until it ends.
 
+#include <cmath>
+
 #include "src/c_api.h"
 #include "tests/run/fuzz_model.h"
 #include "tests/support/fuzz_env.h"
@@ -166,6 +168,7 @@ void Steps::eval() {
   const int32_t moved = moe_session_position(session_) - before;
   require(moved >= 0 && moved <= static_cast<int32_t>(ids.size()));
   require(!ok || moved == static_cast<int32_t>(ids.size()));
+  for (const float logit : logits) require(!ok || std::isfinite(logit));
   require(moe_session_position(session_) <= moe_session_context(session_));
 }
 
@@ -284,7 +287,7 @@ void Steps::perplexity() {
   moe_error e{};
   const bool ok =
       fine(moe_session_perplexity(session_, ids.data(), ids.size(), nullptr, nullptr, &out, &e), e);
-  require(!ok || (out.n_scored > 0 && out.n_scored <= ids.size()));
+  require(!ok || (out.n_scored > 0 && out.n_scored <= ids.size() && std::isfinite(out.mean_nll)));
   require(moe_session_position(session_) == 0);
 }
 
