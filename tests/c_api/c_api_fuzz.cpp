@@ -116,6 +116,7 @@ class World {
   void call_convert(FuzzArgs& a, uint8_t which);
   void create_session(FuzzArgs& a);
   void create_chat(FuzzArgs& a);
+  void change_session(FuzzArgs& a);
   void create_layer(FuzzArgs& a);
 
   moe_model* models_[2] = {};
@@ -160,6 +161,10 @@ void World::call_env(FuzzArgs& a, uint8_t which) {
   if (which % 4 == 0) {
     (void)a.fine(moe_env_get_info(a.maybe(fuzz_env()), a.out<moe_env_info>(), a.error()));
     require(moe_status_name(static_cast<moe_status>(a.in().byte() % 64)) != nullptr);
+    for (const char* text : {moe_env_isas(), moe_version_string(), moe_chat_template_names(),
+                             moe_synthetic_shapes()}) {
+      require(text != nullptr && text[0] != '\0');
+    }
     return;
   }
   moe_env_free(other_env_);
@@ -436,16 +441,23 @@ void World::create_chat(FuzzArgs& a) {
                                a.maybe(&chats_[1].handle), a.error()));
 }
 
+void World::change_session(FuzzArgs& a) {
+  OwnChat& c = chats_[a.in().below(2)];
+  const size_t slot = a.in().below(kSessions);
+  if (a.fine(moe_chat_set_session(c.handle, sessions_[slot].handle, a.error()))) c.session = slot;
+}
+
 void World::call_chat(FuzzArgs& a, uint8_t which) {
-  if (which % 4 == 0) return create_chat(a);
+  if (which % 5 == 0) return create_chat(a);
+  if (which % 5 == 4) return change_session(a);
   moe_chat* c = chat(a);
   const char* const roles[] = {"user", "assistant", "system", "tool", ""};
-  if (which % 4 == 1) {
+  if (which % 5 == 1) {
     const char* role = a.text(roles);
     const char* content = a.maybe(a.text(a.in().byte() % 32));
     const size_t n = content == nullptr ? a.in().byte() % 2 : std::strlen(content);
     (void)a.fine(moe_chat_add(c, role, content, n, a.error()));
-  } else if (which % 4 == 2) {
+  } else if (which % 5 == 2) {
     const size_t n = a.in().flag() ? a.in().byte() % 8 : a.in().wide();
     (void)a.fine(moe_chat_truncate(c, n, a.error()));
   } else {
@@ -473,8 +485,8 @@ void World::call_conversation(FuzzArgs& a, uint8_t which) {
     (void)a.fine(status);
     ids.check(status, 0);
   } else {
-    Listener listener{c == chats_[0].handle ? sessions_[0].handle : nullptr, c, a.in().byte()};
-    if (listener.session == nullptr) listener.mood = 4;
+    const OwnChat& own = chats_[c == chats_[1].handle ? 1 : 0];
+    Listener listener{sessions_[own.session].handle, c, a.in().byte()};
     const moe_generate_params* p = generation(a, &listener);
     (void)a.fine(moe_chat_reply(c, p, a.out<moe_chat_result>(), a.error()));
   }
@@ -586,6 +598,9 @@ void World::call_convert(FuzzArgs& a, uint8_t which) {
   p.context = a.in().number();
   p.weights = a.text(weights);
   p.seed = a.in().wide();
+  uint8_t mood = a.in().byte();
+  p.progress = a.maybe(watch);
+  p.user = &mood;
   if (which % 3 == 1) {
     (void)a.fine(
         moe_synthetic_save(a.maybe(shape), a.params(p), targets[a.in().below(4)], a.error()));
