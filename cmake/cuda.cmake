@@ -3,7 +3,7 @@ set(shared_headers kernels/device.h kernels/choice.h kernels/kinds.h kernels/rou
     quant/format.h src/base/status.h src/base/allocator.h include/moe_c.h)
 set(all_text)
 foreach(header IN LISTS shared_headers)
-  file(SHA256 ${CMAKE_SOURCE_DIR}/${header} hash)
+  file(SHA256 ${PROJECT_SOURCE_DIR}/${header} hash)
   string(APPEND all_text ${hash})
 endforeach()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shared_headers})

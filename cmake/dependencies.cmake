@@ -23,3 +23,8 @@ find_program(MOE_FLATC flatc REQUIRED)
 add_library(moe_dep_core INTERFACE)
 target_link_libraries(moe_dep_core INTERFACE moe_dep_zstd Threads::Threads m
   $<$<BOOL:${MOE_TEXT}>:moe_dep_pcre2> $<$<BOOL:${MOE_TEXT}>:moe_dep_utf8proc>)
+# The same by name, for an installed static library.
+set(MOE_CORE_NEEDS zstd m pthread dl)
+if(MOE_TEXT)
+  list(PREPEND MOE_CORE_NEEDS pcre2-8 utf8proc)
+endif()

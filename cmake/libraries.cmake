@@ -8,40 +8,55 @@ function(moe_installed target)
   set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${ARGN}")
 endfunction()
 
-# moe_shared(target objects...): exports what is MOE_API and named moe_*, and nothing else
+# moe_library(target objects...): shared or, with BUILD_SHARED_LIBS=OFF, static
+function(moe_library target)
+  add_library(${target} ${ARGN})
+  add_library(moe::${target} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  if(BUILD_SHARED_LIBS)
+    moe_shared(${target})
+  endif()
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+endfunction()
+
+# moe_shared(target): exports what is MOE_API and named moe_*, and nothing else
 function(moe_shared target)
-  add_library(${target} SHARED ${ARGN} ${CMAKE_SOURCE_DIR}/cmake/exports.map)
   set_target_properties(${target} PROPERTIES
-    LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map)
-  target_link_options(${target} PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  target_link_options(${target} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map
     -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed)
   if(NOT MOE_SANITIZE)  # a sanitizer's functions come with the program
     target_link_options(${target} PRIVATE -Wl,--no-undefined)
   endif()
-  target_include_directories(${target} PUBLIC
-    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endfunction()
 
-moe_shared(moe ${core})
+moe_library(moe ${core})
 moe_installed(moe)
-target_link_libraries(moe PRIVATE moe_dep_core)
+target_link_libraries(moe PRIVATE $<BUILD_INTERFACE:moe_dep_core>)
+if(NOT BUILD_SHARED_LIBS)  # who links the installed archive links what it needs
+  target_link_libraries(moe PRIVATE "$<INSTALL_INTERFACE:${MOE_CORE_NEEDS}>")
+endif()
 
 # The core with all its symbols, for the converter and the tests.
 add_library(moe_core STATIC EXCLUDE_FROM_ALL ${core})
 set_target_properties(moe_core PROPERTIES LINKER_LANGUAGE CXX)
 target_link_libraries(moe_core PUBLIC moe_dep_core)
-target_include_directories(moe_core PUBLIC ${CMAKE_SOURCE_DIR})
+target_include_directories(moe_core PUBLIC ${PROJECT_SOURCE_DIR})
 target_include_directories(moe_core SYSTEM PUBLIC ${MOE_GENERATED_DIR})
 
 if(MOE_CONVERT AND convert)
-  moe_shared(moe_convert ${convert})
+  moe_library(moe_convert ${convert})
   moe_installed(moe_convert "$ORIGIN")
-  target_link_libraries(moe_convert PUBLIC moe PRIVATE $<BUILD_INTERFACE:moe_core>)
+  target_link_libraries(moe_convert PUBLIC moe)
+  if(BUILD_SHARED_LIBS)  # a static libmoe has all symbols itself
+    target_link_libraries(moe_convert PRIVATE $<BUILD_INTERFACE:moe_core>)
+  endif()
 endif()
 
 add_library(moe_internal STATIC EXCLUDE_FROM_ALL ${core} ${convert})
 set_target_properties(moe_internal PROPERTIES LINKER_LANGUAGE CXX)
 target_link_libraries(moe_internal PUBLIC moe_dep_core)
-target_include_directories(moe_internal PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(moe_internal PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_include_directories(moe_internal SYSTEM PUBLIC ${MOE_GENERATED_DIR})

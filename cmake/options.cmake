@@ -1,11 +1,13 @@
-# What can be chosen; CMakePresets.json holds the usual choices.
+# What can be chosen; CMakePresets.json holds the usual choices. As a part of another project
+# (add_subdirectory) moe is its libraries, moe::moe and moe::moe_convert, and nothing else.
 option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: token ids and bytes" ON)
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
-option(MOE_CLI "The command moe (needs MOE_CONVERT)" ON)
-option(MOE_TESTS "Tests, benchmarks and examples" ON)
+option(MOE_CLI "The command moe (needs MOE_CONVERT)" ${PROJECT_IS_TOP_LEVEL})
+option(MOE_TESTS "Tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})
+option(MOE_INSTALL "What cmake --install copies" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_TESTS_EMULATOR "Tests of the CUDA kernels on an emulator" ON)
 option(MOE_CUDA "The CUDA module" OFF)
-option(MOE_WERROR "Warnings are errors" ON)
+option(MOE_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_FUZZ "Build the fuzz targets with libFuzzer (clang); OFF: they replay their corpus" OFF)
 option(MOE_UNITY "Compile files with large headers together; OFF: missing includes show" ON)
 set(MOE_ISAS "" CACHE STRING "CPU kernels to build, e.g. avx2 or scalar;avx2; empty: all of this architecture")
@@ -15,7 +17,10 @@ set(MOE_FUZZ_SECONDS 15 CACHE STRING "How long a libFuzzer target runs under cte
 if(MOE_CLI AND NOT MOE_CONVERT)
   message(FATAL_ERROR "MOE_CLI=ON needs MOE_CONVERT=ON: the command moe includes 'moe convert'.")
 endif()
-if(NOT CMAKE_BUILD_TYPE)
+if(NOT DEFINED BUILD_SHARED_LIBS)  # no option: another project's own choice stays what it is
+  set(BUILD_SHARED_LIBS ON)
+endif()
+if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
 
@@ -29,9 +34,9 @@ set(CMAKE_C_STANDARD 99)
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
-set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
-set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 include(GNUInstallDirs)
 if(NOT CMAKE_CROSSCOMPILING)  # the paths of a dependency here mean nothing elsewhere

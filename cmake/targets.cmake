@@ -1,11 +1,11 @@
 # How a folder says what it builds.
 set(MOE_WARNINGS -Wconversion -Wsign-conversion)
-set(MOE_GENERATED_DIR ${CMAKE_BINARY_DIR}/generated)
+set(MOE_GENERATED_DIR ${PROJECT_BINARY_DIR}/generated)
 
 # moe_objects(target files...): an object library with the flags of all of the library's code
 function(moe_objects target)
   add_library(${target} OBJECT ${ARGN})
-  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PRIVATE ${MOE_GENERATED_DIR})
   target_compile_options(${target} PRIVATE ${MOE_WARNINGS}
     -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections -fdata-sections
@@ -60,7 +60,7 @@ endfunction()
 # time; include it from the root. Call it before the libraries are added that need it.
 function(moe_flatbuffers schema)
   cmake_path(GET schema STEM stem)
-  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
              OUTPUT_VARIABLE folder)
   set(header ${MOE_GENERATED_DIR}/${folder}/${stem}_generated.h)
   add_custom_command(OUTPUT ${header}

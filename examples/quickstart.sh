@@ -19,7 +19,19 @@ bash scripts/install-deps.sh build
 if ! [ -f build/release/build.ninja ]; then
   echo "Building moe in build/release (a few minutes, once; log in $log) ..." >&2
 fi
-if ! { cmake --preset release -DMOE_TESTS=OFF && cmake --build --preset release; } >"$log" 2>&1; then
+# Keeps what the build says and, on a terminal, shows how far it is: ninja's "[5/135] Building ...".
+to_log() {
+  local line
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$log"
+    if [ -t 2 ] && [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\  ]]; then
+      printf '\r\033[K%d of %d steps' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" >&2
+    fi
+  done
+  if [ -t 2 ]; then printf '\r\033[K' >&2; fi
+}
+: >"$log"
+if ! { cmake --preset release -DMOE_TESTS=OFF && cmake --build --preset release; } 2>&1 | to_log; then
   tail -n 40 "$log" >&2
   echo "The build failed; the whole log is in $log" >&2
   exit 1

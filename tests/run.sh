@@ -79,6 +79,7 @@ if ((all)); then
     step "cuda: build" cmake --build --preset release -j "$jobs" --target moe_gpu &&
     command -v nvcc >/dev/null && step "cuda: registers" bash tests/gpu/check_sass.sh sm_90a
   step "installation" bash tests/house/install_test.sh build/release
+  step "part of a project" bash tests/house/subproject_test.sh .
   step "formatting" bash scripts/format.sh --check
 fi
 

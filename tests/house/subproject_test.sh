@@ -1,0 +1,37 @@
+#!/bin/bash
+# moe as a folder of another project, with static libraries, and what that installs: linked with
+# pkg-config --static and with find_package(moe). Usage: subproject_test.sh ROOT
+set -euo pipefail
+
+root=$(cd "$1" && pwd)
+here=$root/tests/house
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+version=$(sed -n 's/^project(moe VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+
+echo "== add_subdirectory"
+cmake -G Ninja -S "$here/parent" -B "$folder/build" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=MinSizeRel \
+  -DMOE_ISAS=scalar -DMOE_CONVERT=OFF >/dev/null
+cmake --build "$folder/build"
+"$folder/build/parent" "$version"
+cmake --install "$folder/build" --prefix "$folder/nothing" >/dev/null
+[ ! -e "$folder/nothing" ] || { find "$folder/nothing"; exit 1; }
+
+echo "== static, installed"
+cmake -DMOE_INSTALL=ON "$folder/build" >/dev/null
+cmake --build "$folder/build" >/dev/null
+prefix=$folder/prefix
+cmake --install "$folder/build" --prefix "$prefix" >/dev/null
+if [ ! -e "$prefix/lib/libmoe.a" ] || [ -e "$prefix/lib/libmoe.so" ]; then ls -R "$prefix"; exit 1; fi
+
+echo "== pkg-config --static"
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+# shellcheck disable=SC2046
+cc -std=c99 "$here/consumer/main.c" -o "$folder/main" $(pkg-config --cflags --libs --static moe)
+"$folder/main" "$version"
+
+echo "== find_package"
+cmake -S "$here/consumer" -B "$folder/consumer" -DCMAKE_PREFIX_PATH="$prefix" -DLANGUAGES="C;CXX" \
+  -DCONVERT=OFF >/dev/null
+cmake --build "$folder/consumer" >/dev/null
+"$folder/consumer/consumer" "$version"
