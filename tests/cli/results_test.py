@@ -72,6 +72,28 @@ class Results(Cli):
         self.assertEqual(",".join(map(str, j["ids"])), ids)
         self.fails(2, "tokenize", MODEL, "1,x", "--decode", contains=["x"])
 
+    def test_a_text_begins_as_the_file_says(self):
+        """The shipped model's file says add_bos: every command puts that token, 0, in front once."""
+        text = "Once upon a time"
+        def ids(*extra):
+            return json.loads(self.ok("tokenize", MODEL, text, "--json", *extra).stdout)["ids"]
+        self.assertEqual(ids(), [0, *ids("--no-bos")])
+        for extra in ((), ("--no-bos",)):
+            top = json.loads(self.ok("eval", MODEL, "-p", text, "--json", *extra).stdout)
+            self.assertEqual(top["tokens"], ids(*extra))
+            gen = json.loads(self.ok("generate", MODEL, "-p", text, "-n", "1", "--logprobs", "1", "--json", *extra).stdout)
+            self.assertEqual(gen["n_prompt"], len(ids(*extra)))
+            self.assertEqual(gen["tokens"][0]["id"], top["top"][0]["id"])
+        with open(self.path("t.txt"), "w", encoding="utf-8") as f:
+            f.write(text)
+        j = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--json").stdout)
+        self.assertEqual(j["n_scored"], len(ids("--no-bos")))  # the first token of the text too
+        self.assertEqual(j["n_tokens"], len(ids("--no-bos")))
+        shown = self.ok("chat", MODEL, "--render", text=text + "\n").stdout
+        self.assertEqual(shown, "<|bos|>" + text + "\n")
+        chat = self.ok("chat", MODEL, "--render", "--template", "chatml", text=text + "\n").stdout
+        self.assertNotIn("<|bos|>", chat)  # a template writes its own
+
     def test_inspect(self):
         out = self.ok("inspect", MODEL).stdout
         self.assertIn("softmax router (k 2, gate raw), 2 sub-heads", out)
