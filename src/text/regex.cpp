@@ -32,19 +32,17 @@ void pcre_free(void* pointer, void* user) {
 constexpr size_t kMaxPatternBytes = 1 << 16;
 constexpr uint32_t kHeapKib = 64 * 1024;
 
-// Steps that PCRE2 may take from one starting point. Where that is not enough, it is tried again
-// with the next limit and charged, so that the work on a text is bounded and yet no ordinary
-// pattern ever hits the end. The limit counts from each starting point anew: few of them are tried
-// per call.
-constexpr uint32_t kStepLimits[] = {1000, 30'000, 1'000'000, 20'000'000};
-constexpr size_t kWindow = 64;
-constexpr uint64_t kBudget = 50'000'000;
-constexpr uint64_t kBudgetPerByte = 200;
-
-// One step can look at all the rest of a text. So PCRE2 is shown only what follows the starting
-// points, and more of it, which is charged, where it says that this was not enough.
+// Steps that PCRE2 may take from one starting point, seeing so much of what follows it, free of
+// charge: a step can look at all that it sees. Ordinary patterns hardly ever need more. Where they
+// do, a second copy of the pattern calls back at each of its items, which counts the work itself,
+// so that the work on a text is bounded and yet no ordinary pattern hits the end.
+constexpr uint32_t kFreeSteps = 64;
 constexpr size_t kView = 256;
-constexpr size_t kViewGrowth = 16;
+constexpr size_t kViewGrowth = 4;
+constexpr size_t kWindow = 64;  // starting points tried per call; the steps count from each anew
+constexpr size_t kQuick = 16;   // bytes that are passed in the time of one item
+constexpr uint64_t kBudget = 5'000'000;
+constexpr uint64_t kBudgetPerByte = 200;
 
 uint32_t compile_options() {
   return PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ALT_CIRCUMFLEX | PCRE2_NEVER_BACKSLASH_C |
@@ -52,6 +50,15 @@ uint32_t compile_options() {
 }
 
 bool is_too_much(int code) { return code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_PARTIAL; }
+
+// "{100}" and the like: many characters are passed between two items.
+bool has_long_count(std::string_view pattern) {
+  const auto digit = [&](size_t i) { return pattern[i] >= '0' && pattern[i] <= '9'; };
+  for (size_t i = 0; i + 3 < pattern.size(); ++i) {
+    if (pattern[i] == '{' && digit(i + 1) && digit(i + 2) && digit(i + 3)) return true;
+  }
+  return false;
+}
 
 struct ScriptTest {
   const RegexLibrary* library;
@@ -91,7 +98,10 @@ Status RegexLibrary::create(const Allocator& allocator) {
   return {};
 }
 
-Regex::~Regex() { pcre2_code_free(code_); }
+Regex::~Regex() {
+  pcre2_code_free(code_);
+  pcre2_code_free(counted_);
+}
 
 Status Regex::create(std::string_view pattern, const RegexLibrary& library,
                      const Allocator& allocator) {
@@ -106,7 +116,15 @@ Status Regex::create(std::string_view pattern, const RegexLibrary& library,
   PCRE2_SIZE offset = 0;
   code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), compile_options(),
                         &code, &offset, library.compile());
-  if (code_ != nullptr) return {};
+  if (code_ != nullptr) {
+    counted_ =
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                      compile_options() | PCRE2_AUTO_CALLOUT, &code, &offset, library.compile());
+    uint32_t n_references = 0;
+    (void)pcre2_pattern_info(code_, PCRE2_INFO_BACKREFMAX, &n_references);
+    looks_far_ = n_references != 0 || has_long_count({text.data(), text.size()});
+  }
+  if (counted_ != nullptr) return {};
   if (code == PCRE2_ERROR_NOMEMORY || code == 121) {  // 121: no memory while compiling
     return out_of_memory("pattern", text.size());
   }
@@ -128,6 +146,7 @@ Status RegexSearch::create(const RegexLibrary& library) {
   data_ = pcre2_match_data_create(1, library.general());
   if (context_ == nullptr || data_ == nullptr) return out_of_memory("matching", sizeof(void*));
   pcre2_set_heap_limit(context_, kHeapKib);
+  pcre2_set_callout(context_, count, this);
   return {};
 }
 
@@ -138,18 +157,31 @@ void RegexSearch::start(std::string_view text) {
   allowed_ += kBudgetPerByte * text.size();
 }
 
+// Called before each item of a counted pattern: one for the item, and the way to where it is tried.
+int RegexSearch::count(pcre2_callout_block_8* block, void* user) {
+  auto* search = static_cast<RegexSearch*>(user);
+  const size_t at = block->current_position;
+  const size_t way = at > search->last_ ? at - search->last_ : search->last_ - at;
+  search->last_ = at;
+  search->spent_ += search->per_item_ + way / kQuick;
+  return search->spent_ > search->allowed_ ? PCRE2_ERROR_CALLOUT : 0;
+}
+
 // Looks for a match that begins in [at, at + n_starts); *code is PCRE2's. Where several starting
 // points are too many for what is free of charge, *code says so.
 Status RegexSearch::match(const Regex& regex, size_t at, size_t n_starts, int* code) {
   size_t view = kView;
-  const uint32_t* limit = kStepLimits;
+  const pcre2_code* pattern = regex.code_;
   pcre2_set_offset_limit(context_, at + n_starts - 1);
   do {
+    const bool counted = pattern == regex.counted_;
     size_t end = at + std::min(view, text_.size() - at);
     while (end < text_.size() && (static_cast<uint8_t>(text_[end]) & 0xC0) == 0x80) --end;
     const uint32_t partial = end < text_.size() ? PCRE2_PARTIAL_HARD : 0;
-    pcre2_set_match_limit(context_, *limit);
-    *code = pcre2_match(regex.code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), end, at,
+    pcre2_set_match_limit(context_, counted ? ~0U : kFreeSteps);
+    last_ = at;
+    per_item_ = 1 + (regex.looks_far_ ? view / kQuick : 0);
+    *code = pcre2_match(pattern, reinterpret_cast<PCRE2_SPTR>(text_.data()), end, at,
                         PCRE2_NO_UTF_CHECK | partial, data_, context_);
     if (*code == PCRE2_ERROR_NOMEMORY) return out_of_memory("matching", text_.size());
     if (*code >= 0 || *code == PCRE2_ERROR_NOMATCH) return {};
@@ -159,11 +191,12 @@ Status RegexSearch::match(const Regex& regex, size_t at, size_t n_starts, int* c
       view = std::min(view * kViewGrowth, text_.size() - at);
       spent_ += view;
     } else {
-      if (++limit == std::end(kStepLimits)) break;
-      spent_ += *limit;
+      pattern = regex.counted_;
     }
   } while (spent_ <= allowed_);
-  return Status::error(MOE_ERR_TEXT, "a pattern of the tokenizer exceeds its limits (%d)", *code);
+  return Status::error(MOE_ERR_TEXT,
+                       "a pattern of the tokenizer needs more than %llu steps for a text (%d)",
+                       static_cast<unsigned long long>(allowed_), *code);
 }
 
 Status RegexSearch::next(const Regex& regex, bool* found, size_t* begin, size_t* end) {

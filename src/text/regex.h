@@ -11,6 +11,7 @@ struct pcre2_real_compile_context_8;
 struct pcre2_real_code_8;
 struct pcre2_real_match_context_8;
 struct pcre2_real_match_data_8;
+struct pcre2_callout_block_8;
 
 namespace moe {
 
@@ -35,9 +36,11 @@ class RegexLibrary final {
 class Regex final {
  public:
   Regex() = default;
-  Regex(Regex&& other) noexcept : code_(std::exchange(other.code_, nullptr)) {}
+  Regex(Regex&& other) noexcept { *this = std::move(other); }
   Regex& operator=(Regex&& other) noexcept {
     std::swap(code_, other.code_);
+    std::swap(counted_, other.counted_);
+    std::swap(looks_far_, other.looks_far_);
     return *this;
   }
   ~Regex();
@@ -48,6 +51,8 @@ class Regex final {
  private:
   friend class RegexSearch;
   pcre2_real_code_8* code_ = nullptr;
+  pcre2_real_code_8* counted_ = nullptr;  // calls back at every item
+  bool looks_far_ = false;                // an item may compare much before the next one
 };
 
 /// Working memory of searching; one thread. Counts the work, over all the texts that it searches,
@@ -62,10 +67,13 @@ class RegexSearch final {
 
   /// Starts at the beginning of `text` (valid UTF-8, must stay).
   void start(std::string_view text);
+  /// Work so far, beyond what is free.
+  uint64_t spent() const { return spent_; }
   /// The next match; an empty one only where the previous match did not end.
   Status next(const Regex& regex, bool* found, size_t* begin, size_t* end);
 
  private:
+  static int count(pcre2_callout_block_8* block, void* user);
   Status match(const Regex& regex, size_t at, size_t n_starts, int* code);
 
   pcre2_real_match_context_8* context_ = nullptr;
@@ -73,6 +81,8 @@ class RegexSearch final {
   std::string_view text_;
   size_t from_ = 0;
   size_t last_end_ = ~size_t{0};
+  size_t last_ = 0;  // where the latest item was tried
+  size_t per_item_ = 1;
   uint64_t spent_ = 0;
   uint64_t allowed_ = 0;
 };

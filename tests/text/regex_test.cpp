@@ -141,5 +141,80 @@ TEST(Regex, LongRunsAreNoBlowUp) {
   EXPECT_EQ(find_all("[A-Z]*[a-z]+|[A-Z]+[a-z]*", std::string(300000, 'A')).size(), 1u);
 }
 
+// All matches, or an error; the work for each byte.
+double work_per_byte(const char* pattern, const std::string& text, Status* status) {
+  RegexLibrary library;
+  EXPECT_TRUE(library.create(system_allocator()).ok());
+  Regex regex;
+  EXPECT_TRUE(regex.create(pattern, library, system_allocator()).ok());
+  RegexSearch search;
+  EXPECT_TRUE(search.create(library).ok());
+  search.start(text);
+  bool found = true;
+  for (size_t begin = 0, end = 0; found && status->ok();) {
+    *status = search.next(regex, &found, &begin, &end);
+  }
+  return static_cast<double>(search.spent()) / static_cast<double>(text.size());
+}
+
+std::string repeated(const std::string& part, size_t n_bytes) {
+  std::string out;
+  while (out.size() < n_bytes) out += part;
+  return out;
+}
+
+// A pattern that looks at the same text again and again ends with an error, however short the way
+// from each starting point.
+TEST(Regex, WorkIsBounded) {
+  std::string alternatives = "z";
+  for (char c = 'b'; c < 'z'; ++c) {
+    for (char d = 'b'; d < 'f'; ++d) alternatives += std::string("|a*") + c + d;
+  }
+  const std::string runs = repeated(std::string(240, 'a') + "1", 20000);
+  for (const char* pattern : {"(a+)+b", "(?:a|a)*b", "a*a*b", "a*a*a*b", alternatives.c_str()}) {
+    Status status;
+    (void)work_per_byte(pattern, runs, &status);
+    EXPECT_EQ(status.code(), MOE_ERR_TEXT) << pattern;
+    EXPECT_NE(std::string(status.text()).find("steps"), std::string::npos) << status.text();
+  }
+}
+
+// The patterns of real tokenizers stay far below that.
+TEST(Regex, RealPatternsTakeFewSteps) {
+  const char* const kPatterns[] = {
+      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+"
+      "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
+      "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
+      "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{1,3}"
+      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"};
+  const std::string kParts[] = {
+      " ",
+      "\n",
+      " \n\t",
+      "a",
+      "A",
+      "1",
+      "!",
+      "\xE4\xB8\xAD",
+      "\xF0\x9F\x98\x80",
+      "e\xCC\x81",
+      std::string(61, ' ') + "a",
+      std::string(300, ' ') + "1",
+      std::string(1100, ' ') + "!",
+      std::string(70, 'A') + " ",
+      std::string(300, 'A') + "1",
+      std::string(5000, 'A') + "\n",
+      "Hello World's 12345 \xE4\xB8\xAD\xE6\x96\x87, foo_bar()\n  return x;\n\n"};
+  for (const char* pattern : kPatterns) {
+    for (const std::string& part : kParts) {
+      Status status;
+      EXPECT_LT(work_per_byte(pattern, repeated(part, 50000), &status), 60.0) << part;
+      EXPECT_TRUE(status.ok()) << status.text() << part;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moe
