@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "cli/bench.h"
+#include "cli/terminal.h"
 
 namespace moe_cli {
 namespace {
@@ -47,7 +48,7 @@ void print_decode(const BenchOptions& o, const BenchResult& r) {
 
 void print_text(const BenchOptions& o, const BenchResult& r) {
   const Timing& t = r.timing;
-  std::cout << r.model.name << " on ";
+  std::cout << one_line(r.model.name) << " on ";
   if (r.on_cpu()) {
     std::cout << r.env.threads << " threads, " << r.env.isa;
   } else {
