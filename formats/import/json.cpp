@@ -216,8 +216,8 @@ void JsonNode::only(std::initializer_list<const char*> keys) const {
     if (!known) {
       // Of the others none can be named alone.
       const char* const way = path_ == "config.json" ? "--ignore-key takes it for missing; " : "";
-      fail(MOE_ERR_FORMAT, "%s: unknown key \"%.60s\"; %sknown: %s", path_.c_str(), key.c_str(), way,
-           listed(keys).c_str());
+      fail(MOE_ERR_FORMAT, "%s: unknown key \"%.60s\"; %sknown: %s", path_.c_str(), key.c_str(),
+           way, listed(keys).c_str());
     }
   }
 }

@@ -155,8 +155,9 @@ struct Run {
 
 std::vector<Run> read_runs(FuzzBytes& in, size_t n_special) {
   std::vector<Run> runs(1);
-  while (!in.empty()) {
-    const uint8_t b = in.byte();
+  for (size_t n_long = 0; !in.empty();) {
+    uint8_t b = in.byte();
+    if (b >= 0xC8 && b < 0xD0 && ++n_long > 8) b = ' ';  // held white space is read with each piece
     if (b >= 0xF0 && n_special != 0) {
       runs.back().token = static_cast<int32_t>(1 + b % n_special);
       runs.emplace_back();
