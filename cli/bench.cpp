@@ -130,10 +130,13 @@ void add_bench(CLI::App& app) {
   CLI::App* c = app.add_subcommand("bench", "Measure tokens per second");
   c->add_option("MODEL", o->model.path, "Model file (.moe)");
   c->add_option("--synthetic", o->synthetic,
-                std::string("Random weights of a named shape: ") + moe_synthetic_shapes());
+                std::string("Random weights of a named shape: ") + moe_synthetic_shapes())
+      ->option_text("SHAPE");
   c->add_option("--weights", o->weights, "Format of the synthetic linear weights")
+      ->option_text("FORMAT")
       ->capture_default_str();
-  c->add_option("--save", o->save, "Write the synthetic model to a file and stop");
+  c->add_option("--save", o->save, "Write the synthetic model to a file and stop")
+      ->option_text("FILE");
   c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();

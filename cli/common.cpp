@@ -109,10 +109,10 @@ void add_session_options(CLI::App& app, ModelOptions& o, const std::string& defa
       ->option_text("TYPE")
       ->group(kSessionGroup);
   app.add_option("--router", o.router,
-                 "Choose experts otherwise than the file says: topk:K, or threshold:T with "
-                 ",min_k=N ,max_k=N; either with ,gamma=G ,min_capacity=N")
+                 "Override the routing of the file: topk:K, or threshold:T with ,min_k=N ,max_k=N; "
+                 "either with ,gamma=G (capacity factor) ,min_capacity=N")
       ->check(not_empty())
-      ->option_text("HOW")
+      ->option_text("ROUTER")
       ->group(kSessionGroup);
 }
 

@@ -160,15 +160,19 @@ void add_convert(CLI::App& app) {
   c->add_option("DST", o->destination, "Model file to write (.moe)")->required();
   c->add_option("--weights", o->weights,
                 "Format of linear weights: auto, ternary2, ternary3, int8, bf16, f16, f32")
+      ->option_text("FORMAT")
       ->capture_default_str();
   c->add_option("--set", o->overrides,
-                "PATTERN=FORMAT for tensors by name; * matches anything; last wins")
+                "Format of the tensors whose name matches; * matches anything, the last one wins")
+      ->option_text("PATTERN=FORMAT")
       ->allow_extra_args(false);
   c->add_option("--ignore-key", o->ignored_keys,
-                "Key of config.json, or of a GGUF file, to take for missing; may be repeated")
+                "Ignore this key of config.json or of a GGUF file; may be given several times")
+      ->option_text("NAME")
       ->allow_extra_args(false);
   c->add_option("--compress", o->compress, "none or zstd (a compressed part cannot be mapped)")
       ->check(CLI::IsMember({"none", "zstd"}))
+      ->option_text("CODEC")
       ->capture_default_str();
   c->add_flag("--verify", o->verify, "Read the result again and compare every weight");
   c->add_flag("--list", o->list, "Show every matrix: format and error");

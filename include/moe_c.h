@@ -145,7 +145,7 @@ typedef struct moe_env_params {
   moe_log_fn log;                 /* NULL: silent */
   void* log_user;
   uint64_t gpu_memory_bytes; /* most that is allocated on the GPU; 0: 15/16 of what is free. Experts
-                                that do not fit take turns. */
+                                that do not fit are offloaded. */
 } moe_env_params;
 
 MOE_API moe_status moe_env_create(const moe_env_params* params, moe_env** out, moe_error* error);
@@ -404,7 +404,7 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
 /* ------------------------------------------------------------------------------------------------
  * 7. ROUTING */
 
-/* Routes every MoE layer of this session otherwise than the file says:
+/* Overrides the routing of every MoE layer of this session:
  *   "threshold:0.9"  experts in order of probability until their sum reaches 0.9
  *   "topk:4"         the 4 most probable
  * followed by any of ",gamma=1.25" ",min_capacity=4", and for a threshold ",min_k=1" ",max_k=8";

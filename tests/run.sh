@@ -81,6 +81,7 @@ if ((all)); then
   step "installation" bash tests/house/install_test.sh build/release
   step "part of a project" bash tests/house/subproject_test.sh .
   step "formatting" bash scripts/format.sh --check
+  step "quick start" bash examples/quickstart.sh
 fi
 
 echo

@@ -137,7 +137,7 @@ class Session(Closable):
         return plain(Perplexity, result)
 
     def set_router(self, router: str | None) -> None:
-        """Routes every MoE layer otherwise than the file says: "threshold:0.9" takes experts in
+        """Overrides the routing of every MoE layer: "threshold:0.9" takes experts in
         order of probability until their sum reaches 0.9, "topk:4" the 4 most probable; then any of
         ",gamma=1.25" ",min_capacity=4", and for a threshold ",min_k=1" ",max_k=8". None: as in
         the file."""
