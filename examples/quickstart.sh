@@ -41,4 +41,5 @@ command=(build/release/bin/moe generate "$model" -p "$prompt" -n 400)
 printf 'Running:' >&2
 printf ' %q' "${command[@]}" >&2
 printf '\n\n' >&2
-exec "${command[@]}"
+"${command[@]}"
+printf '\nTo run it as moe: export PATH="%s/build/release/bin:$PATH"\n' "$PWD" >&2

@@ -629,7 +629,8 @@ typedef struct moe_chat_result {
  * the template names, or in channels other than "final", comes in pieces with MOE_PIECE_THINKING,
  * without the tags. Later turns see of it what the template lets through.
  *
- * MOE_ERR_TOO_LONG when the conversation fills the context. After any failure the messages are as
+ * MOE_ERR_TOO_LONG when the conversation fills the context. MOE_ERR_CANCELLED after a cancel of the
+ * session, which is seen while the template runs, too. After any failure the messages are as
  * they were, and the session holds some beginning of the conversation. A reply that was stopped
  * (by its length, the context, a stop string or the callback) is appended as far as it came. */
 MOE_API moe_status moe_chat_reply(moe_chat* chat, const moe_generate_params* params,

@@ -29,11 +29,31 @@ class Change {
 
 // A template's fault, with what can be done about it.
 Status template_error(const Status& status) {
-  if (status.ok() || status.code() == MOE_ERR_MEMORY || status.code() == MOE_ERR_ARGUMENT) {
+  if (status.ok() || status.code() == MOE_ERR_MEMORY || status.code() == MOE_ERR_ARGUMENT ||
+      status.code() == MOE_ERR_CANCELLED) {
     return status;
   }
   return Status::error(status.code(), "%.300s; another template can be given (--template)",
                        status.text());
+}
+
+// Rewinds the session to the longest beginning that it shares with `ids`.
+Status reuse(SessionState& state, Span<const int32_t> ids, size_t* n_reused) {
+  const size_t context = static_cast<size_t>(state.options.context);
+  if (ids.size >= context) {
+    return Status::error(MOE_ERR_TOO_LONG,
+                         "the conversation has %zu tokens, the context holds %zu: forget some "
+                         "messages or open a session with a larger context",
+                         ids.size, context);
+  }
+  size_t n = 0;
+  while (n < ids.size && n < state.tokens.size() && state.tokens[n] == ids[n]) ++n;
+  *n_reused = n;
+  return rewind_to(state, n);
+}
+
+bool cancel_asked(const void* state) {
+  return static_cast<const SessionState*>(state)->cancel_asked();
 }
 
 bool is_name(std::string_view text) {
@@ -252,7 +272,7 @@ Status Chat::set_session(Session& session) {
   return {};
 }
 
-Status Chat::render(bool begin_reply, ChatText& out) const {
+Status Chat::render(bool begin_reply, const jinja::Limits& limits, ChatText& out) const {
   Array<ChatMessage> messages(allocator_);
   Array<ChatVariable> variables(allocator_);
   MOE_TRY(messages.reserve(messages_.size() + 1));
@@ -275,7 +295,7 @@ Status Chat::render(bool begin_reply, ChatText& out) const {
   input.date = date_.view();
   input.think_open = tags_.open;
   input.think_close = tags_.close;
-  return template_error(template_->render(input, out));
+  return template_error(template_->render(input, out, limits));
 }
 
 Status Chat::encode(const ChatText& text, Array<int32_t>& ids) const {
@@ -299,39 +319,27 @@ bool Chat::begins_inside(const ChatText& text) const {
   return true;
 }
 
-// Rewinds the session to the longest beginning that it shares with `ids`.
-Status Chat::reuse(Span<const int32_t> ids, size_t* n_reused) {
-  size_t n = 0;
-  {
-    const SessionCall call(*session_);
-    MOE_TRY(call.status());
-    const Array<int32_t>& held = call.state().tokens;
-    const size_t context = static_cast<size_t>(call.state().options.context);
-    if (ids.size >= context) {
-      return Status::error(MOE_ERR_TOO_LONG,
-                           "the conversation has %zu tokens, the context holds %zu: forget some "
-                           "messages or open a session with a larger context",
-                           ids.size, context);
-    }
-    while (n < ids.size && n < held.size() && held[n] == ids[n]) ++n;
-  }
-  *n_reused = n;
-  return session_->rewind(static_cast<int32_t>(n));
-}
-
 Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   const Change change(busy_);
   MOE_TRY(change.status());
+  // One call of the session from here on, so that a cancel is seen at any time.
+  const SessionCall call(*session_);
+  MOE_TRY(call.status());
+  SessionState& state = call.state();
+  jinja::Limits limits;
+  limits.cancelled = cancel_asked;
+  limits.user = &state;
   ChatText text(allocator_);
   Array<int32_t> ids(allocator_);
-  MOE_TRY(render(true, text));
+  MOE_TRY(render(true, limits, text));
   MOE_TRY(encode(text, ids));
+  if (state.cancel_asked()) return Status::error(MOE_ERR_CANCELLED, "cancelled");
   if (ids.empty()) {
     return Status::error(MOE_ERR_STATE, "the conversation is empty: there is nothing to reply to");
   }
   MOE_TRY(messages_.reserve(messages_.size() + 1));
   size_t n_reused = 0;
-  MOE_TRY(reuse(ids.span(), &n_reused));
+  MOE_TRY(reuse(state, ids.span(), &n_reused));
 
   Collector collector(given, tags_, tokenizer_, begins_inside(text), allocator_);
   MOE_TRY(make_message("assistant", {}, collector.message));
@@ -340,8 +348,8 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   options.callback = Collector::call;
   options.user = &collector;
   GenerateResult made;
-  MOE_TRY(generate(*session_, &tokenizer_, {ids.data() + n_reused, ids.size() - n_reused}, options,
-                   &made));
+  MOE_TRY(
+      generate(state, &tokenizer_, {ids.data() + n_reused, ids.size() - n_reused}, options, &made));
   MOE_TRY(collector.finish(&made.finish));
   MOE_TRY(messages_.push(std::move(collector.message)));
   *out = {made.finish,

@@ -62,7 +62,7 @@ class Chat final {
   Span<const StoredMessage> messages() const { return messages_.span(); }
 
   /// begin_reply: with the beginning of the assistant's next message.
-  Status render(bool begin_reply, ChatText& out) const;
+  Status render(bool begin_reply, ChatText& out) const { return render(begin_reply, {}, out); }
   Status tokens(bool begin_reply, Array<int32_t>& ids) const;
 
   /// Evaluates what the session does not hold yet, generates, and appends the reply.
@@ -82,9 +82,9 @@ class Chat final {
   Status add_variable(std::string_view name, std::string_view value);
   Status choose_thinking(Thinking thinking);
   Status choose_tokens(std::string_view turn_end);
+  Status render(bool begin_reply, const jinja::Limits& limits, ChatText& out) const;
   Status encode(const ChatText& text, Array<int32_t>& ids) const;
   bool begins_inside(const ChatText& text) const;
-  Status reuse(Span<const int32_t> ids, size_t* n_reused);
 
   const Allocator& allocator_;
   Session* session_;

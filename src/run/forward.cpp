@@ -29,7 +29,7 @@ Batch lay_out(SessionState& lead, Span<BatchPart> parts) {
 
 bool cancel_asked(const Batch& batch) {
   for (const BatchPart& part : batch.parts) {
-    if (part.session->call.load(std::memory_order_relaxed) == SessionState::kCancelled) return true;
+    if (part.session->cancel_asked()) return true;
   }
   return false;
 }

@@ -149,9 +149,13 @@ Status Generation::run(GenerateResult* result) {
 
 Status generate(Session& session, const Tokenizer* tokenizer, Span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out) {
-  SessionCall call(session);
+  const SessionCall call(session);
   MOE_TRY(call.status());
-  SessionState& state = call.state();
+  return generate(call.state(), tokenizer, prompt, options, out);
+}
+
+Status generate(SessionState& state, const Tokenizer* tokenizer, Span<const int32_t> prompt,
+                const GenerateOptions& options, GenerateResult* out) {
   MOE_TRY(check_options(options, tokenizer, state.model.config().vocab_size));
   MOE_TRY(check_tokens(state, prompt));
   if (prompt.empty() && state.tokens.empty()) {

@@ -58,5 +58,8 @@ struct GenerateResult {
 /// for ids alone. MOE_ERR_STATE without a prompt on an empty session.
 Status generate(Session& session, const Tokenizer* tokenizer, Span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out);
+/// The same within a call of the session that has begun already (SessionCall).
+Status generate(SessionState& state, const Tokenizer* tokenizer, Span<const int32_t> prompt,
+                const GenerateOptions& options, GenerateResult* out);
 
 }  // namespace moe

@@ -149,6 +149,12 @@ Status Session::sample(const SamplingConfig& config, TokenLogprob* out, TokenLog
   return sample_next(*state_, config, out, top, n_top);
 }
 
+Status rewind_to(SessionState& state, size_t position) {
+  if (position == state.tokens.size()) return {};
+  state.has_logits = false;
+  return state.tokens.resize(position);
+}
+
 Status Session::rewind(int32_t position) {
   SessionCall call(*this);
   MOE_TRY(call.status());
@@ -156,9 +162,7 @@ Status Session::rewind(int32_t position) {
     return Status::error(MOE_ERR_RANGE, "position: expected 0..%d, found %d", state_->position(),
                          position);
   }
-  if (position == state_->position()) return {};
-  state_->has_logits = false;
-  return state_->tokens.resize(static_cast<size_t>(position));
+  return rewind_to(*state_, static_cast<size_t>(position));
 }
 
 Status Session::reset() {

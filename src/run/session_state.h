@@ -76,6 +76,8 @@ struct SessionState {
   Status set_chunk(int32_t chunk);
   int32_t position() const { return static_cast<int32_t>(tokens.size()); }
   bool own_routing() const { return overridden || counting; }
+  /// Whether the call that is running has been cancelled.
+  bool cancel_asked() const { return call.load(std::memory_order_relaxed) == kCancelled; }
 
   const Model& model;
   Device& device;
@@ -130,6 +132,8 @@ Status begin_call(SessionState& state, bool heal);
 void end_call(SessionState& state);
 
 // The steps of a call; the caller holds a SessionCall.
+/// position: at most the session's.
+Status rewind_to(SessionState& state, size_t position);
 Status check_tokens(const SessionState& state, Span<const int32_t> tokens);
 /// Leaves the logits of the last token in state.logits or on the device. sink.take may be null,
 /// otherwise it gets every row's; `last`: null, or where the last row goes. When one of them fails,

@@ -478,6 +478,41 @@ static void test_session_of_another_model(const char* path) {
   moe_session_free(session);
 }
 
+static moe_session* armed; /* cancelled at the next allocation */
+
+static void* cancel_at_allocation(void* user, size_t bytes, size_t align) {
+  moe_session_cancel(armed);
+  armed = NULL;
+  return meter_allocate(user, bytes, align);
+}
+
+/* The first thing that a reply allocates for is the text of the conversation. */
+static void test_cancel_while_rendering(const char* path) {
+  Meter meter = {.fail_at = -1};
+  const moe_allocator allocator = {cancel_at_allocation, meter_deallocate, &meter};
+  const moe_env_params ep = {.struct_size = sizeof ep, .threads = 1, .allocator = &allocator};
+  moe_env* e = NULL;
+  moe_model* m = NULL;
+  moe_session* session = NULL;
+  const moe_session_params sp = {.struct_size = sizeof sp, .context = 96};
+  CHECK_OK(moe_env_create(&ep, &e, &error));
+  CHECK_OK(moe_model_open(e, path, NULL, &m, &error));
+  CHECK_OK(moe_session_create(m, &sp, &session, &error));
+  moe_chat* chat = new_chat(session, NULL);
+  say(chat, "user", "Hello");
+  moe_chat_result r;
+  armed = session;
+  CHECK(reply(chat, NULL, NULL, &r) == MOE_ERR_CANCELLED && armed == NULL);
+  CHECK(moe_chat_message_count(chat) == 1 && moe_session_position(session) == 0);
+  CHECK_OK(reply(chat, NULL, NULL, &r));
+  CHECK(strcmp(message(chat, 1).content, "Yes.") == 0);
+  moe_chat_free(chat);
+  moe_session_free(session);
+  moe_model_free(m);
+  moe_env_free(e);
+  CHECK(meter.live_blocks == 0);
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) {
     fprintf(stderr, "usage: %s CHECKPOINT_FOLDER OUTPUT_FILE\n", argv[0]);
@@ -498,6 +533,7 @@ int main(int argc, char** argv) {
   test_another_session();
   test_session_of_another_model(argv[2]);
   test_failing_allocator(argv[2]);
+  test_cancel_while_rendering(argv[2]);
   moe_model_free(model);
   moe_env_free(env);
   printf("%d checks, %d failed\n", g_checks, g_failures);

@@ -110,6 +110,20 @@ TEST(ChatTemplate, LimitsHold) {
   EXPECT_EQ(out.size(), 0U);
 }
 
+TEST(ChatTemplate, ACancelIsSeenSoon) {
+  const char* const kLong =
+      "{% for i in range(9999) %}{% for j in range(999) %}{% endfor %}{% endfor %}";
+  const auto chat = ChatTemplate::create(kLong, system_allocator());
+  ASSERT_TRUE(chat.ok());
+  int looks = 0;
+  jinja::Limits limits;
+  limits.user = &looks;
+  limits.cancelled = [](const void* n) { return ++*static_cast<int*>(const_cast<void*>(n)) == 3; };
+  ChatText out(system_allocator());
+  EXPECT_EQ(render_case(*chat.value(), one(""), out, limits).code(), MOE_ERR_CANCELLED);
+  EXPECT_EQ(looks, 3);  // and nothing runs after it
+}
+
 // The largest and the smallest number lead nowhere outside.
 TEST(ChatTemplate, NumbersDoNotOverflow) {
   const std::string n = "{% set n = 1000000000 * 1000000000 * 9 + 223372036854775807 %}";

@@ -111,7 +111,14 @@ Value Evaluator::fail_unknown(const char* what, std::string_view name) {
 }
 
 bool Evaluator::charge(size_t bytes) {
+  constexpr uint64_t kLookEvery = 16384;
   steps_ += 1 + bytes / 64;
+  if (steps_ >= next_look_) {
+    next_look_ = steps_ + kLookEvery;
+    if (limits_.cancelled != nullptr && limits_.cancelled(limits_.user)) {
+      fail(MOE_ERR_CANCELLED, "cancelled");
+    }
+  }
   if (steps_ > limits_.max_steps) {
     fail(MOE_ERR_TOO_LONG, "more than %llu steps",
          static_cast<unsigned long long>(limits_.max_steps));

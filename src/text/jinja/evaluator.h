@@ -11,6 +11,9 @@ struct Limits {
   size_t max_text = size_t{64} << 20;  // bytes of every string made, and of the result
   size_t max_items = size_t{1} << 20;  // of all lists and dicts together
   int max_depth = 160;                 // of nodes and macros in each other
+  /// Asked now and then with `user`; true ends the run with MOE_ERR_CANCELLED. May be null.
+  bool (*cancelled)(const void* user) = nullptr;
+  const void* user = nullptr;
 };
 
 /// What charge() gets for work that is slower than copying: looking at one of several entries, or
@@ -163,6 +166,7 @@ class Evaluator {
   size_t macro_begin_ = 0;  // a macro sees these and
   size_t n_globals_ = 0;    // the first ones
   uint64_t steps_ = 0;
+  uint64_t next_look_ = 0;  // for a cancel
   int depth_ = 0;
   uint32_t line_ = 0;
   Status status_;
