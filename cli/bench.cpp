@@ -92,6 +92,9 @@ void run_bench(BenchOptions& o) {
   if (o.synthetic.empty() == o.model.path.empty()) {
     throw UsageError("give either a model file or --synthetic SHAPE");
   }
+  if (o.synthetic.empty() && o.weights_named) {
+    throw UsageError("--weights goes with --synthetic; convert chooses the formats of a file");
+  }
   if (!o.save.empty()) return save(o);
   int threads = 0;
   {  // its threads end with it: the meter forks, which wants a process of one thread
@@ -110,7 +113,7 @@ void run_bench(BenchOptions& o) {
     sessions.push_back(open_session(o.model, loaded.model.get()));
     handles.push_back(sessions.back().get());
   }
-  set_current_session(handles[0]);
+  const CurrentSession current(handles[0]);  // each session in turn
   BenchResult result{};
   result.model.struct_size = sizeof result.model;
   moe_error error;
@@ -118,7 +121,6 @@ void run_bench(BenchOptions& o) {
   result.env = env_info(env.get());
   result.timing =
       run_measurement(o, loaded.model.get(), handles, result.on_cpu() ? &meter : nullptr);
-  set_current_session(nullptr);
   result.kv_bytes_per_token = kv_bytes_per_token(o, loaded.model.get(), result.model.n_layers);
   print_bench(o, result);
 }
@@ -134,7 +136,8 @@ void add_bench(CLI::App& app) {
       ->option_text("SHAPE");
   c->add_option("--weights", o->weights, "Format of the synthetic linear weights")
       ->option_text("FORMAT")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->each([o](const std::string&) { o->weights_named = true; });
   c->add_option("--save", o->save, "Write the synthetic model to a file and stop")
       ->option_text("FILE");
   c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")
@@ -149,11 +152,11 @@ void add_bench(CLI::App& app) {
   c->add_option("--sessions", o->n_sessions, "Sessions that decode together, one token each a step")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  c->add_option("-r,--repetitions", o->repetitions, "The median of so many is shown")
+  c->add_option("-r,--repetitions", o->repetitions, "Repetitions; the median is shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   add_model_options(*c, o->model, false);
-  add_session_options(*c, o->model);
+  add_session_options(*c, o->model, "what -p, -d and -n need");
   c->callback([o] { run_bench(*o); });
 }
 

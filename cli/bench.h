@@ -13,6 +13,7 @@ struct BenchOptions {
   ModelOptions model;
   std::string synthetic;
   std::string weights = "ternary2";
+  bool weights_named = false;  // on the command line
   std::string save;
   int n_prompt = 512;
   int n_generate = 64;

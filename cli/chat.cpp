@@ -253,9 +253,15 @@ void Talk::make_room() {
   if (needed <= now) return;
   ModelOptions larger = options_.model;
   larger.context = static_cast<int>(std::min(most, std::max(2 * now, needed)));
-  Session session = open_session(larger, model_);
-  check(moe_chat_set_session(chat_, session.get(), &error), error);
-  session_ = std::move(session);
+  session_.reset();  // --memory need not hold both
+  try {
+    session_ = open_session(larger, model_);
+  } catch (const CallError& e) {  // a session as before may do for this turn
+    if (e.code != MOE_ERR_BUDGET && e.code != MOE_ERR_MEMORY) throw;
+    larger.context = static_cast<int>(now);
+    session_ = open_session(larger, model_);
+  }
+  check(moe_chat_set_session(chat_, session_.get(), &error), error);
 }
 
 // The library speaks of a session, a user can change --context.
@@ -275,16 +281,15 @@ void Talk::turn(const std::string& line) {
   moe_status status = MOE_OK;
   try {
     make_room();
-    set_current_session(session_.get());
+    const CurrentSession current(session_.get());
     status = moe_chat_reply(chat_, &sampling_.params, &result, &error);
   } catch (const CallError& e) {
     status = e.code;
     std::snprintf(error.text, sizeof error.text, "%s", e.what());
   }
-  set_current_session(nullptr);
+  show_thinking(false);
   if (thrown_) std::rethrow_exception(thrown_);
   if (status == MOE_ERR_TOO_LONG) name_context(&error);
-  show_thinking(false);
   if (!options_.model.json) std::cout << "\n" << std::flush;
   if (status != MOE_OK) return take_back(status, error);
   report(result);

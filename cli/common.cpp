@@ -94,8 +94,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
 
 void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
   app.add_option("--context", o.context,
-                 "Tokens that there is room for, at most the model's context (default " +
-                     default_context + ")")
+                 "Context size in tokens, at most the model's (default " + default_context + ")")
       ->check(integer_in(1, 1 << 30))
       ->option_text("N")
       ->group(kSessionGroup);

@@ -96,6 +96,13 @@ bool forgive_interrupt();
 /// Waits until a terminal has a line, or its end, to read; false after Ctrl-C.
 bool wait_for_input();
 void set_current_session(moe_session* session);
+/// The current session for as long as this lives; goes before the session does.
+struct CurrentSession {
+  explicit CurrentSession(moe_session* session) { set_current_session(session); }
+  ~CurrentSession() { set_current_session(nullptr); }
+  CurrentSession(const CurrentSession&) = delete;
+  CurrentSession& operator=(const CurrentSession&) = delete;
+};
 /// Throws when Ctrl-C came while no call was there to be cancelled.
 void stop_if_interrupted();
 

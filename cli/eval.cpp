@@ -16,7 +16,7 @@ namespace {
 
 struct EvalOptions {
   ModelOptions model;
-  std::vector<int32_t> tokens;
+  std::string tokens;
   TextInput input;
   bool no_bos = false;
   int top = 10;
@@ -54,13 +54,13 @@ void run_eval(EvalOptions& o) {
     throw UsageError("give a text with -p TEXT or -f FILE, or token ids with --tokens 1,2,3");
   }
   const std::string text = o.input.given() ? o.input.read() : "";
+  const auto ids = parse_ids(o.tokens);
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
-  const auto tokens =
-      o.input.given() ? encode(model.get(), text, encode_flags(o.no_bos)) : o.tokens;
+  const auto tokens = o.input.given() ? encode(model.get(), text, encode_flags(o.no_bos)) : ids;
   prepare_session(o.model, env.get(), model, tokens.size(), 1);
   const Session session = open_session(o.model, model.get());
-  set_current_session(session.get());
+  const CurrentSession current(session.get());
   moe_model_info info{};
   info.struct_size = sizeof info;
   moe_error error;
@@ -68,7 +68,6 @@ void run_eval(EvalOptions& o) {
   std::vector<float> logits(static_cast<size_t>(info.vocab_size));
   check(moe_session_eval(session.get(), tokens.data(), tokens.size(), logits.data(), 1, &error),
         error);
-  set_current_session(nullptr);
   const moe_tokenizer* tokenizer = moe_model_tokenizer(model.get());
   Json rows = Json::array();
   for (const Candidate& c : best(logits, o.top)) {
@@ -94,7 +93,7 @@ void add_eval(CLI::App& app) {
   add_model_options(*c, o->model);
   o->input.add(*c, "The text");
   auto* tokens = c->add_option("--tokens", o->tokens, "Token ids instead of a text")
-                     ->delimiter(',')
+                     ->check(not_empty())
                      ->option_text("ID,ID...");
   o->input.exclude(tokens);
   add_no_bos(*c, o->no_bos);

@@ -76,7 +76,7 @@ void run_generate(GenerateOptions& o) {
   const auto tokens = encode(model.get(), prompt, encode_flags(o.no_bos, o.special));
   prepare_session(o.model, env.get(), model, tokens.size(), o.sampling.max_tokens);
   const Session session = open_session(o.model, model.get());
-  set_current_session(session.get());
+  const CurrentSession current(session.get());
   moe_error error;
   if (o.stats) check(moe_session_count_routing(session.get(), true, &error), error);
   Sink sink{!o.model.json, {}, Json::array(), {}};
@@ -88,7 +88,6 @@ void run_generate(GenerateOptions& o) {
   result.struct_size = sizeof result;
   const moe_status status = moe_session_generate(session.get(), tokens.data(), tokens.size(),
                                                  &sampling.params, &result, &error);
-  set_current_session(nullptr);
   if (sink.thrown) std::rethrow_exception(sink.thrown);
   if (sink.stream) std::cout << "\n" << std::flush;
   check(status, error);

@@ -50,7 +50,8 @@ std::string placeholder(const CLI::Option& option) {
 std::string option_names(const CLI::Option& option) {
   std::string names;
   for (const std::string& s : option.get_snames()) names += (names.empty() ? "-" : ", -") + s;
-  for (const std::string& l : option.get_lnames()) names += (names.empty() ? "--" : ", --") + l;
+  const auto& longs = option.get_lnames();  // others are old spellings
+  if (!longs.empty()) names += (names.empty() ? "--" : ", --") + longs.front();
   const std::string value = placeholder(option);
   return value.empty() ? names : names + " " + value;
 }
@@ -199,7 +200,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   } else if (command == &app) {
     text = "a command is needed" + list(command_names(app));
   }
-  return text + "\n'" + call + " --help' shows what there is.";
+  return text + "\nSee '" + call + " --help'.";
 }
 
 CLI::Validator number_in(double low, double high) {
@@ -221,8 +222,11 @@ CLI::Validator integer_in(int64_t low, int64_t high) {
         errno = 0;
         const long long v = std::strtoll(text.c_str(), &end, 10);
         const bool whole = end != text.c_str() && *end == '\0' && errno == 0;
-        if (whole && v >= low && v <= high) return "";
-        return out_of_range(text, std::to_string(low), std::to_string(high));
+        if (!whole || v < low || v > high) {
+          return out_of_range(text, std::to_string(low), std::to_string(high));
+        }
+        text = std::to_string(v);  // CLI11 would read 010 as eight
+        return "";
       },
       "");
 }
@@ -232,10 +236,13 @@ CLI::Validator unsigned_64() {
       [](std::string& text) -> std::string {
         char* end = nullptr;
         errno = 0;
-        std::strtoull(text.c_str(), &end, 10);
+        const unsigned long long v = std::strtoull(text.c_str(), &end, 10);
         const bool digits = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-        if (digits && *end == '\0' && errno == 0) return "";
-        return out_of_range(text, "0", std::to_string(UINT64_MAX));
+        if (!digits || *end != '\0' || errno != 0) {
+          return out_of_range(text, "0", std::to_string(UINT64_MAX));
+        }
+        text = std::to_string(v);
+        return "";
       },
       "");
 }

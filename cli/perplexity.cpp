@@ -19,7 +19,7 @@ void run_perplexity(const PerplexityOptions& o) {
   const Model model = open_model(o.model, env.get());
   const Session session = open_session(o.model, model.get());
   const auto tokens = encode(model.get(), text, MOE_ENCODE_NO_SPECIAL);
-  set_current_session(session.get());
+  const CurrentSession current(session.get());
   moe_perplexity result{};
   result.struct_size = sizeof result;
   moe_error error;
@@ -30,7 +30,6 @@ void run_perplexity(const PerplexityOptions& o) {
                                  &progress, &result, &error),
           error);
   }
-  set_current_session(nullptr);
   const double seconds = now_seconds() - start;
   const int context = moe_session_context(session.get());
   if (o.model.json) {

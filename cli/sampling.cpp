@@ -1,5 +1,6 @@
 #include "cli/sampling.h"
 
+#include <cmath>
 #include <random>
 
 #include "cli/help.h"
@@ -58,15 +59,20 @@ Sampling::Sampling(const SamplingOptions& o) : options_(o) {
     const size_t colon = text.find(':');
     char* end = nullptr;
     moe_logit_bias b{};
-    b.token = static_cast<int32_t>(std::strtol(text.c_str(), &end, 10));
-    const bool id_ok = colon != std::string::npos && end == text.c_str() + colon && colon > 0;
+    const long id = std::strtol(text.c_str(), &end, 10);
+    const bool id_ok = colon != std::string::npos && end == text.c_str() + colon && colon > 0 &&
+                       id >= 0 && id <= INT32_MAX;
+    b.token = id_ok ? static_cast<int32_t>(id) : 0;
     b.bias = id_ok ? std::strtof(text.c_str() + colon + 1, &end) : 0;
-    if (!id_ok || *end != '\0' || end == text.c_str() + colon + 1) {
+    if (!id_ok || *end != '\0' || end == text.c_str() + colon + 1 || !std::isfinite(b.bias)) {
       throw UsageError("--bias '" + text + "': expected TOKEN_ID:VALUE, such as 42:-1.5");
     }
     bias_.push_back(b);
   }
-  for (const std::string& s : options_.stop) stop_.push_back(s.c_str());
+  for (const std::string& s : options_.stop) {
+    if (s.empty()) throw UsageError("--stop: expected some text");
+    stop_.push_back(s.c_str());
+  }
   sampling_.struct_size = sizeof sampling_;
   sampling_.temperature = o.temperature;
   sampling_.top_k = o.top_k;

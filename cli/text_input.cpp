@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 namespace moe_cli {
 namespace {
@@ -47,6 +49,22 @@ std::string read_file(const std::string& path, uint64_t most) {
   }
 }
 
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  std::istringstream in(text);
+  std::string item;
+  while (std::getline(in, item, ',')) {
+    char* end = nullptr;
+    const long id = std::strtol(item.c_str(), &end, 10);
+    while (*end == ' ' || *end == '\n') ++end;
+    if (end == item.c_str() || *end != '\0' || id < INT32_MIN || id > INT32_MAX) {
+      throw UsageError("'" + item + "' is not a token id; expected ids separated by commas");
+    }
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
+
 void TextInput::keep(CLI::Option* option) {
   for (CLI::Option* other : options_) option->excludes(other);
   options_.push_back(option);
@@ -79,10 +97,9 @@ CLI::Option* TextInput::add_file(CLI::App& app, const std::string& name, const s
 void TextInput::add(CLI::App& app, const std::string& what) {
   add_text(app, "-p,--prompt", what);
   const uint64_t most = whole_ ? kMostTextBytes : kMostPromptBytes;
-  add_file(app, "-f,--file",
-           "Read it from a file, - is stdin; at most " + mebibytes(most) +
-               (whole_ ? "" : ", line ends at its end left out"));
-  add_file(app, "--prompt-file", "The same as --file")->group("");
+  add_file(app, "-f,--file,--prompt-file",
+           "Read it from FILE, - is stdin; at most " + mebibytes(most) +
+               (whole_ ? "" : "; trailing newlines are dropped"));
 }
 
 void TextInput::add_positional_text(CLI::App& app, const std::string& what) {

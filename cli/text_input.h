@@ -11,6 +11,9 @@ inline constexpr uint64_t kMostTextBytes = uint64_t{256} << 20;  // of perplexit
 /// What `path` (-: stdin) holds; an error when that is more than `most` bytes.
 std::string read_file(const std::string& path, uint64_t most);
 
+/// "1,2,3". Throws UsageError.
+std::vector<int32_t> parse_ids(const std::string& text);
+
 class TextInput {
  public:
   /// Adds the options. `what` says what the text is, such as "Text to continue".

@@ -1,7 +1,6 @@
 // moe tokenize: the ids of a text, or the text of ids.
 
 #include <iostream>
-#include <sstream>
 
 #include "cli/terminal.h"
 #include "cli/text_input.h"
@@ -17,22 +16,6 @@ struct TokenizeOptions {
   bool special = false;
   bool pieces = false;
 };
-
-std::vector<int32_t> parse_ids(const std::string& text) {
-  std::vector<int32_t> ids;
-  std::istringstream in(text);
-  std::string item;
-  while (std::getline(in, item, ',')) {
-    char* end = nullptr;
-    const long id = std::strtol(item.c_str(), &end, 10);
-    while (*end == ' ' || *end == '\n') ++end;
-    if (end == item.c_str() || *end != '\0' || id < INT32_MIN || id > INT32_MAX) {
-      throw UsageError("'" + item + "' is not a token id; expected ids separated by commas");
-    }
-    ids.push_back(static_cast<int32_t>(id));
-  }
-  return ids;
-}
 
 void print_ids(const TokenizeOptions& o, const moe_model* model, const std::vector<int32_t>& ids) {
   const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
@@ -56,6 +39,7 @@ void run_tokenize(const TokenizeOptions& o) {
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
   const Model model = open_model(o.model, env.get());
+  if (o.decode && o.pieces) throw UsageError("--pieces goes with a text, not with --decode");
   if (o.decode) {
     const std::string out = decode(model.get(), parse_ids(text), 0);
     if (o.model.json) {

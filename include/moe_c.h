@@ -14,15 +14,15 @@
  *
  * - A function that can fail returns moe_status. On failure its outputs are as they were, unless it
  *   says otherwise, and `error` (which may be NULL) holds the code and one line that names the
- * thing at fault.
+ *   thing at fault.
  * - A parameter struct begins with struct_size: set it to sizeof the struct, set the rest to zero,
  *   then change what you want. Zero always means the default. Structs only grow at their end; bytes
  *   beyond what this library knows must be zero, otherwise MOE_ERR_ARGUMENT. A NULL parameter
- * struct means all defaults. Output structs carry struct_size too: set it before the call.
+ *   struct means all defaults. Output structs carry struct_size too: set it before the call.
  * - Text is UTF-8. A function that writes text or an array takes (buffer, capacity, *length): it
- * sets *length to what the whole result needs. With buffer NULL and capacity 0 it only measures.
- * When the buffer is too small it returns MOE_ERR_TOO_LONG, writes nothing but *length. Lengths of
- * text do not count the terminating zero; the capacity must have room for it.
+ *   sets *length to what the whole result needs. With buffer NULL and capacity 0 it only measures.
+ *   When the buffer is too small it returns MOE_ERR_TOO_LONG and writes *length alone. Lengths of
+ *   text do not count the terminating zero; the capacity must have room for it.
  * - Strings given to the library are copied. Strings it returns belong to the object asked and live
  *   as long as it does.
  * - Threads: an environment and a model may be used from any number of threads. A session, chat or
@@ -575,8 +575,8 @@ MOE_API moe_status moe_chat_create(moe_session* session, const moe_chat_params* 
                                    moe_chat** out, moe_error* error);
 MOE_API void moe_chat_free(moe_chat* chat);
 /* Goes on in another session of the same model (else MOE_ERR_ARGUMENT), such as one with a larger
- * context. The old one may then be freed. The next reply evaluates what the new one does not hold.
- */
+ * context. The old one may be freed before or after that. The next reply evaluates what the new one
+ * does not hold. */
 MOE_API moe_status moe_chat_set_session(moe_chat* chat, moe_session* session, moe_error* error);
 
 /* Appends a message; role: "user", "assistant" or whatever else the template knows. `content` need

@@ -9,16 +9,18 @@ BUILD=(
   libzstd-dev libxxhash-dev
   libpcre2-dev libutf8proc-dev      # tokenizers
   nlohmann-json3-dev libcli11-dev   # converter and command
+  pkg-config                        # programs that use libmoe
 )
 TEST=(
   libgtest-dev libbenchmark-dev
   python3 binutils
   python3-numpy python3-pytest      # the Python binding
   abigail-tools                     # the ABI check
+  locales                           # a decimal comma
 )
 ALL=(
   clang libclang-rt-dev clang-format
-  pkg-config help2man
+  help2man
   g++-aarch64-linux-gnu qemu-user   # builds and runs the aarch64 tests
   googletest                        # its source, to cross-compile it
 )

@@ -25,6 +25,13 @@ class Json {
   using Object = std::map<std::string, Json, std::less<>>;
 
   Json() = default;
+  Json(const Json&) = default;
+  Json(Json&& other) noexcept { value_.swap(other.value_); }  // leaves null
+  Json& operator=(Json other) noexcept {  // a copy first: it may be a part of this one
+    value_.swap(other.value_);
+    return *this;
+  }
+  ~Json() = default;
   Json(std::nullptr_t) {}                                      // NOLINT: a value is a Json
   Json(bool value) : value_(value) {}                          // NOLINT
   Json(const char* text) : value_(Held<std::string>(text)) {}  // NOLINT

@@ -195,10 +195,10 @@ class TokenizerBuilder {
     std::vector<ScoredToken> tokens(tokens_.size());
     for (size_t i = 0; i < tokens_.size(); ++i) {
       const bool normal = types_[i] == kNormal;
-      tokens[i] = {tokens_[i], normal ? scores[i].number() : 0, normal || types_[i] == kByte,
-                   normal};
+      tokens[i] = {tokens_[i], normal || types_[i] == kByte, normal};
     }
-    const std::vector<TokenMerge> merges = merges_of_scores(tokens, step_);
+    const auto score = [&](size_t i) { return scores[i].number(); };
+    const std::vector<TokenMerge> merges = merges_of_scores(tokens, score, step_);
     if (merges.size() > 1 && merges.front().score == merges.back().score) {
       fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.scores are all the same: no order of merges",
            metadata_.path().c_str());

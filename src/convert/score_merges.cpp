@@ -9,9 +9,9 @@ namespace moe {
 namespace {
 
 constexpr size_t kNone = ~size_t{0};
-constexpr size_t kStep = 4096;  // tokens between two calls of step()
-constexpr size_t kMaxMerges = 4'000'000;
-constexpr size_t kMaxBytes = size_t{256} << 20;  // of all merges written out
+constexpr size_t kStep = 4096;                    // tokens between two calls of step()
+constexpr size_t kSpareMerges = size_t{1} << 18;  // beside four for each token
+constexpr size_t kMaxBytes = size_t{256} << 20;   // of all merges written out
 
 // For each text the longest other one that it begins with, or kNone. In their order, all that a
 // text begins with come before it, and the one before it shares the most with it.
@@ -39,7 +39,9 @@ std::vector<size_t> beginnings(const std::vector<std::string>& texts,
 }  // namespace
 
 std::vector<TokenMerge> merges_of_scores(const std::vector<ScoredToken>& tokens,
+                                         const std::function<double(size_t)>& score,
                                          const std::function<void()>& step) {
+  const size_t most = 4 * tokens.size() + kSpareMerges;
   std::vector<std::string> texts(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i].part) texts[i] = tokens[i].text;
@@ -63,12 +65,12 @@ std::vector<TokenMerge> merges_of_scores(const std::vector<ScoredToken>& tokens,
       const bool fits = !ends.empty() && texts[ends.back()].size() == text.size() - cut;
       const bool inside_character = (text[cut] & 0xC0) == 0x80;
       if (!fits || inside_character) continue;
-      merges.push_back({tokens[i].score, l, ends.back()});
+      merges.push_back({score(i), l, ends.back()});
       n_bytes += text.size();
-      if (merges.size() > kMaxMerges || n_bytes > kMaxBytes) {
+      if (merges.size() > most || n_bytes > kMaxBytes) {
         fail(MOE_ERR_FORMAT,
-             "tokens can be cut in two in more ways than %zu, or of more than %zu bytes",
-             kMaxMerges, kMaxBytes);
+             "tokens can be cut in two in more ways than %zu, or of more than %zu bytes", most,
+             kMaxBytes);
       }
     }
   }

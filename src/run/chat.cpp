@@ -144,6 +144,7 @@ class Collector {
 
 Chat::Chat(Session& session, const Tokenizer& tokenizer, const Allocator& allocator)
     : allocator_(allocator),
+      model_(session.model()),
       session_(&session),
       tokenizer_(tokenizer),
       variables_(allocator),
@@ -208,7 +209,7 @@ Status Chat::choose_thinking(Thinking thinking) {
 
 // How the template spells BOS and EOS: the tokenizer's own, or the model's where it names none.
 Status Chat::choose_tokens(std::string_view turn_end) {
-  const ModelConfig& config = session_->model().config();
+  const ModelConfig& config = model_.config();
   const Span<const int32_t> prefix = tokenizer_.prefix();
   int32_t bos = tokenizer_.bos_id();
   int32_t eos = tokenizer_.eos_id();
@@ -265,7 +266,7 @@ Status Chat::truncate(size_t n_messages) {
 Status Chat::set_session(Session& session) {
   const Change change(busy_);
   MOE_TRY(change.status());
-  if (&session.model() != &session_->model()) {
+  if (&session.model() != &model_) {
     return Status::error(MOE_ERR_ARGUMENT, "the session is of another model");
   }
   session_ = &session;

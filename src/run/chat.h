@@ -87,7 +87,8 @@ class Chat final {
   bool begins_inside(const ChatText& text) const;
 
   const Allocator& allocator_;
-  Session* session_;
+  const Model& model_;
+  Session* session_;  // looked at by reply() alone
   const Tokenizer& tokenizer_;
   Box<ChatTemplate> template_;
   ThinkingTags tags_;

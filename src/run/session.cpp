@@ -1,5 +1,7 @@
 #include "src/run/session.h"
 
+#include <sched.h>
+
 #include <algorithm>
 
 #include "kernels/router/override.h"
@@ -60,6 +62,16 @@ bool made_room(const Model& model, const Status& status, uint64_t bytes) {
   return full && model.make_room(bytes);
 }
 
+// The caller is in a call of the session. Cancels that come meanwhile find none to cancel, and
+// those that are on their way to the old stream are waited for: they are a few instructions.
+void exchange_stream(SessionState& state, Stream* stream) {
+  const int call = state.call.exchange(SessionState::kMoving);
+  while (state.cancels.load() != 0) sched_yield();
+  state.device.close_stream(state.stream);
+  state.stream = stream;
+  state.call.store(call);
+}
+
 }  // namespace
 
 Status SessionState::set_chunk(int32_t chunk) {
@@ -67,7 +79,20 @@ Status SessionState::set_chunk(int32_t chunk) {
   o.chunk = chunk;
   MemoryAccount account;
   MOE_TRY(account_memory(model, o, &account));
-  MOE_TRY(check_budget(account, o.memory_cap));
+  size_t old = 0;
+  (void)WorkMemory::device_bytes(device, model.config(), options.chunk, &old);  // fitted before
+  const StreamShape shape = stream_shape(model, options);
+  old += device.stream_bytes(shape) + device.host_stream_bytes(shape);
+  MemoryAccount both = account;
+  if (both.n_lines < MemoryAccount::kMaxLines) {
+    both.lines[both.n_lines++] = {"activations and scratch until then", old};
+  }
+  both.total += old;
+  MOE_TRY(check_budget(both, o.memory_cap));
+  if (has_logits && on_device) {  // they lie in the memory that goes
+    MOE_TRY(read_logits(*this, logits.data()));
+    on_device = false;
+  }
   for (;;) {
     WorkMemory fresh(model.allocator());
     Status status = fresh.init(device, model.config(), chunk);
@@ -75,12 +100,10 @@ Status SessionState::set_chunk(int32_t chunk) {
       Result<Stream*> opened = device.open_stream(stream_shape(model, o));
       status = opened.status();
       if (status.ok()) {
-        device.close_stream(stream);
-        stream = opened.value();
+        exchange_stream(*this, opened.value());
         work = std::move(fresh);
         options = o;
         bytes = account.session_bytes;
-        has_logits = has_logits && !on_device;  // they lay in the memory that goes
         return {};
       }
     }
@@ -176,10 +199,12 @@ Status Session::reset() {
 }
 
 void Session::cancel() {
+  state_->cancels.fetch_add(1);  // the stream stays until this is over
   int running = SessionState::kRunning;
   if (state_->call.compare_exchange_strong(running, SessionState::kCancelled)) {
     state_->stream->cancelled.store(true);
   }
+  state_->cancels.fetch_sub(1);
 }
 
 Status Session::set_router(std::string_view text, uint64_t other_sessions_bytes) {

@@ -72,7 +72,8 @@ struct SessionState {
   SessionState& operator=(const SessionState&) = delete;
 
   Status init(const Allocator& allocator);
-  /// Other work memory, for chunks of `chunk` rows; on failure nothing has changed.
+  /// Other work memory, for chunks of `chunk` rows; on failure nothing has changed. The old one is
+  /// there until the new one is: the memory cap counts both.
   Status set_chunk(int32_t chunk);
   int32_t position() const { return static_cast<int32_t>(tokens.size()); }
   bool own_routing() const { return overridden || counting; }
@@ -106,8 +107,9 @@ struct SessionState {
   RoutingCounters counters;
   bool counting = false;
 
-  enum CallState : int { kIdle, kRunning, kCancelled };
+  enum CallState : int { kIdle, kRunning, kCancelled, kMoving };
   std::atomic<int> call{kIdle};
+  std::atomic<int> cancels{0};  // that are on their way to the stream
   bool poisoned = false;
 };
 

@@ -29,7 +29,7 @@ void pcre_free(void* pointer, void* user) {
   deallocate(*static_cast<const Allocator*>(user), p, total);
 }
 
-constexpr size_t kMaxPatternBytes = 1 << 16;
+constexpr size_t kMaxPatternBytes = 1 << 13;  // with callouts, too, PCRE2 can hold it
 constexpr uint32_t kHeapKib = 64 * 1024;
 
 // Steps that PCRE2 may take from one starting point, seeing so much of what follows it, free of

@@ -33,7 +33,7 @@ class Usage(Cli):
                             (("generate", MODEL, "-p", "x", "-seed=1"), "--seed"),
                             (("inspect", "--tensor", MODEL), "--tensors"), (("--hlep",), "--help")]:
             r = self.fails(2, *args, contains=[f"did you mean '{guess}'?"])
-            self.assertIn("--help' shows what there is", r.stderr)
+            self.assertRegex(r.stderr, r"\nSee 'moe.* --help'\.")
         r = self.fails(2, "generate", MODEL, "-p", "x", "--wibble", contains=["unknown option '--wibble'"])
         self.assertNotIn("did you mean", r.stderr)
 

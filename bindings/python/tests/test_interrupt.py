@@ -69,6 +69,8 @@ def test_a_step_is_interrupted(long_model):
 model = moe.Model(sys.argv[1])
 moe._long_call._SHORT = 0  # as if the model were large
 session, other = model.session(), model.session()
+start, started = moe._long_call._thread.start_new_thread, []
+moe._long_call._thread.start_new_thread = lambda *a: (started.append(a), start(*a))[1]
 interrupt_when(inside)
 try:
     while True:
@@ -76,6 +78,7 @@ try:
         session.rewind(0)
         other.rewind(0)
 except KeyboardInterrupt:
+    assert started  # by another thread, so that the main one hears signals
     session.eval([5])
 """, long_model)
 

@@ -130,7 +130,10 @@ class Raised:
                 raise
         if self.exception is not None:
             exception, self.exception = self.exception, None
-            raise exception
+            try:
+                raise exception
+            finally:
+                del exception  # its traceback holds this frame
 
 
 def optional_bytes(text: str | None) -> bytes | None:

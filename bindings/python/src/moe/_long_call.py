@@ -82,7 +82,10 @@ class LongCall:
             raise
         error, self._error = self._error, None
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame
 
     def _work(self, function: Callable[[], None]) -> None:
         with self._lock:
@@ -111,13 +114,16 @@ class LongCall:
                 self._answers.put(function(*arguments))
 
     def _stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            begun = self._begun
-        self._answers.put(None)
-        while begun and not self._done:
+        told = False
+        while not told or (self._begun and not self._done):
             try:
-                self._cancel()
-                self._wait()
+                if not told:
+                    with self._lock:  # from here on the call has begun, or never will
+                        self._stopped = True
+                    self._answers.put(None)
+                    told = True
+                else:
+                    self._cancel()
+                    self._wait()
             except BaseException:  # another Ctrl-C: the call is ending already
                 pass
