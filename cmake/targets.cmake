@@ -19,6 +19,9 @@ endfunction()
 function(moe_add_core_library name)
   moe_objects(moe_${name} ${ARGN})
   target_compile_options(moe_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
+  # Nothing is thrown through the core: where size counts, it has no tables for it.
+  target_compile_options(moe_${name} PRIVATE
+    $<$<CONFIG:MinSizeRel>:-fno-unwind-tables -fno-asynchronous-unwind-tables>)
   set_property(GLOBAL APPEND PROPERTY MOE_CORE_OBJECTS $<TARGET_OBJECTS:moe_${name}>)
 endfunction()
 
