@@ -8,3 +8,5 @@ cmake_path(SET arm64_libs NORMALIZE ${CMAKE_CURRENT_LIST_DIR}/../build/arm64-lib
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu
   -E LD_LIBRARY_PATH=${arm64_libs}/lib/aarch64-linux-gnu)
 list(APPEND CMAKE_PREFIX_PATH ${arm64_libs})
+# No run path names them, so the linker is told where the libraries of our libraries lie.
+set(CMAKE_EXE_LINKER_FLAGS_INIT -Wl,-rpath-link,${arm64_libs}/lib/aarch64-linux-gnu)
