@@ -39,10 +39,10 @@ constexpr uint32_t kHeapKib = 64 * 1024;
 constexpr uint32_t kFreeSteps = 64;
 constexpr size_t kView = 256;
 constexpr size_t kViewGrowth = 4;
-constexpr size_t kWindow = 64;  // starting points tried per call; the steps count from each anew
-constexpr size_t kQuick = 16;   // bytes that are passed in the time of one item
+constexpr size_t kQuick = 16;  // bytes that are passed in the time of one item
 constexpr uint64_t kBudget = 5'000'000;
-constexpr uint64_t kBudgetPerByte = 200;
+constexpr uint64_t kBudgetPerByte = 100;
+constexpr size_t kStartBytes = 64;  // of a compiled pattern that are tried in the time of one item
 
 uint32_t compile_options() {
   return PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ALT_CIRCUMFLEX | PCRE2_NEVER_BACKSLASH_C |
@@ -122,6 +122,9 @@ Status Regex::create(std::string_view pattern, const RegexLibrary& library,
                       compile_options() | PCRE2_AUTO_CALLOUT, &code, &offset, library.compile());
     uint32_t n_references = 0;
     (void)pcre2_pattern_info(code_, PCRE2_INFO_BACKREFMAX, &n_references);
+    size_t compiled_bytes = 0;
+    (void)pcre2_pattern_info(code_, PCRE2_INFO_SIZE, &compiled_bytes);
+    per_start_ = compiled_bytes / kStartBytes;
     looks_far_ = n_references != 0 || has_long_count({text.data(), text.size()});
   }
   if (counted_ != nullptr) return {};
@@ -153,6 +156,7 @@ Status RegexSearch::create(const RegexLibrary& library) {
 void RegexSearch::start(std::string_view text) {
   text_ = text;
   from_ = 0;
+  window_ = kWindow;
   last_end_ = ~size_t{0};
   allowed_ += kBudgetPerByte * text.size();
 }
@@ -184,6 +188,8 @@ Status RegexSearch::match(const Regex& regex, size_t at, size_t n_starts, int* c
     *code = pcre2_match(pattern, reinterpret_cast<PCRE2_SPTR>(text_.data()), end, at,
                         PCRE2_NO_UTF_CHECK | partial, data_, context_);
     if (*code == PCRE2_ERROR_NOMEMORY) return out_of_memory("matching", text_.size());
+    const size_t tried = *code >= 0 ? pcre2_get_ovector_pointer(data_)[0] - at : n_starts - 1;
+    if (!counted) spent_ += regex.per_start_ * (std::min(tried, n_starts - 1) + 1);
     if (*code >= 0 || *code == PCRE2_ERROR_NOMATCH) return {};
     if (!is_too_much(*code)) break;
     if (n_starts > 1) return {};
@@ -203,10 +209,11 @@ Status RegexSearch::next(const Regex& regex, bool* found, size_t* begin, size_t*
   *found = false;
   size_t at = from_;
   while (at <= text_.size()) {
-    size_t n_starts = kWindow;
+    size_t n_starts = window_;
     int code = 0;
     MOE_TRY(match(regex, at, n_starts, &code));
-    if (is_too_much(code)) MOE_TRY(match(regex, at, n_starts = 1, &code));
+    window_ = std::min(2 * window_, kWindow);
+    if (is_too_much(code)) MOE_TRY(match(regex, at, window_ = n_starts = 1, &code));
     if (code == PCRE2_ERROR_NOMATCH) {
       at += n_starts;
       while (at < text_.size() && (static_cast<uint8_t>(text_[at]) & 0xC0) == 0x80) ++at;

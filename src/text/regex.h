@@ -41,6 +41,7 @@ class Regex final {
     std::swap(code_, other.code_);
     std::swap(counted_, other.counted_);
     std::swap(looks_far_, other.looks_far_);
+    std::swap(per_start_, other.per_start_);
     return *this;
   }
   ~Regex();
@@ -53,6 +54,7 @@ class Regex final {
   pcre2_real_code_8* code_ = nullptr;
   pcre2_real_code_8* counted_ = nullptr;  // calls back at every item
   bool looks_far_ = false;                // an item may compare much before the next one
+  size_t per_start_ = 0;                  // work of trying it at one place
 };
 
 /// Working memory of searching; one thread. Counts the work, over all the texts that it searches,
@@ -73,6 +75,9 @@ class RegexSearch final {
   Status next(const Regex& regex, bool* found, size_t* begin, size_t* end);
 
  private:
+  // Starting points tried per call; after one that took long the next are tried one by one.
+  static constexpr size_t kWindow = 64;
+
   static int count(pcre2_callout_block_8* block, void* user);
   Status match(const Regex& regex, size_t at, size_t n_starts, int* code);
 
@@ -83,6 +88,7 @@ class RegexSearch final {
   size_t last_end_ = ~size_t{0};
   size_t last_ = 0;  // where the latest item was tried
   size_t per_item_ = 1;
+  size_t window_ = kWindow;
   uint64_t spent_ = 0;
   uint64_t allowed_ = 0;
 };
