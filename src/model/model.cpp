@@ -209,6 +209,8 @@ bool Model::make_room(uint64_t bytes) const {
   LockGuard guard(cache.mutex);
   return cache.make_room(bytes);
 }
+ExpertStats Model::expert_stats() const { return {}; }
+MemoryStats Model::memory_stats() const { return {}; }
 uint64_t Model::next_number() const { return impl_->numbers.fetch_add(1) + 1; }
 Status Model::verify() const { return impl_->verify(); }
 

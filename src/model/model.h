@@ -6,6 +6,7 @@
 #include "src/base/log.h"
 #include "src/base/thread_pool.h"
 #include "src/model/config.h"
+#include "src/model/expert_stats.h"
 
 namespace moe {
 
@@ -76,6 +77,9 @@ class Model final {
   /// Has experts that nobody uses leave the device's memory, the ones not used for longest first,
   /// `bytes` of them if there are as many. False when there were none. Any thread.
   bool make_room(uint64_t bytes) const;
+  /// Of all sessions since the model was opened. Any thread.
+  ExpertStats expert_stats() const;
+  MemoryStats memory_stats() const;
   /// A number that was not given before: tells apart what would else look the same.
   uint64_t next_number() const;
   /// Checks every checksum, code and scale of the file, whatever options.verify says.

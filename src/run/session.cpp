@@ -138,6 +138,7 @@ Span<const int32_t> Session::tokens() const {
 }
 const Model& Session::model() const { return state_->model; }
 uint64_t Session::bytes() const { return state_->bytes; }
+ExpertStats Session::expert_stats() const { return {}; }
 
 Status Session::eval(Span<const int32_t> tokens, LogitRows rows, float* logits) {
   SessionCall call(*this);

@@ -53,6 +53,8 @@ class Session final {
   Span<const int32_t> tokens() const;  // evaluated so far
   const Model& model() const;
   uint64_t bytes() const;  // held by this session
+  /// Of the calls of this session; a call of several counts for the first of them. Between calls.
+  ExpertStats expert_stats() const;
 
   /// Forgets everything from `position` on.
   Status rewind(int32_t position);
