@@ -42,6 +42,7 @@ Loaded load(const BenchOptions& o, moe_env* env) {
     loaded.model = open_model(o.model, env);
     return loaded;
   }
+  if (o.model.io != "auto") throw UsageError("--io goes with a model file");
   moe_error error;
   void* data = nullptr;
   size_t size = 0;

@@ -85,6 +85,13 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
   machine(app.add_option("--memory", o.memory,
                          "Cap on all weights (mapped ones too), KV cache and scratch, such as 2G"),
           "SIZE");
+  machine(app.add_option("--io", o.io,
+                         "How the file is read: buffered (through the system's page cache), direct "
+                         "(past it), auto (direct when the file is larger than the memory that is "
+                         "available)"),
+          "HOW")
+      ->check(CLI::IsMember({"auto", "direct", "buffered"}))
+      ->capture_default_str();
   app.add_flag("--map", o.map, "Map the weights instead of reading them (the file must not change)")
       ->group(kMachineGroup);
   app.add_flag("--json", o.json, "Print the result as JSON")->group(kOutputGroup);
@@ -146,7 +153,9 @@ Model open_model(const ModelOptions& o, moe_env* env) {
   const moe_session_params session = session_params(o);
   moe_model_params p{};
   p.struct_size = sizeof p;
+  if (o.map && o.io == "direct") throw UsageError("--io direct reads the file, --map does not");
   p.map_weights = o.map ? 1 : 0;
+  p.io = o.io == "direct" ? MOE_IO_DIRECT : o.io == "buffered" ? MOE_IO_BUFFERED : MOE_IO_AUTO;
   p.memory_bytes = o.memory.empty() ? 0 : parse_bytes(o.memory);
   p.session = &session;
   moe_model* model = nullptr;

@@ -4,7 +4,7 @@
  *
  *   1  Conventions and statuses       5  Tokenizer                 9  Chat
  *   2  Version                        6  Session: evaluation      10  One MoE layer on its own
- *   3  Environment                    7  Routing                  11  Converter (libmoe_convert)
+ *   3  Environment                    7  Routing, experts         11  Converter (libmoe_convert)
  *   4  Model                          8  Sampling and generation
  *
  * The shortest program: moe_env_create, moe_model_open, moe_session_create, moe_tokenizer_encode,
@@ -170,6 +170,14 @@ MOE_API const char* moe_env_isas(void);
 typedef struct moe_model moe_model;
 typedef struct moe_session_params moe_session_params;
 
+/* How a file is read. */
+typedef enum moe_io {
+  MOE_IO_AUTO = 0,    /* direct when the file is larger than the memory that is available */
+  MOE_IO_DIRECT = 1,  /* past the system's page cache (O_DIRECT): weights are in memory once.
+                         MOE_ERR_UNSUPPORTED where the file system cannot */
+  MOE_IO_BUFFERED = 2 /* through the page cache: what is read again may still be in memory */
+} moe_io;
+
 typedef struct moe_model_params {
   uint32_t struct_size;
   int32_t
@@ -182,6 +190,8 @@ typedef struct moe_model_params {
                              MOE_ERR_BUDGET with the sum in the text. */
   const moe_session_params*
       session; /* with a cap: the session that must fit; NULL: the default one */
+  moe_io io;   /* of a file. MOE_IO_DIRECT with map_weights, memory or a reader: MOE_ERR_ARGUMENT */
+  int32_t reserved2; /* zero */
 } moe_model_params;
 
 /* Where a model is read from when it is neither a file nor memory. `read` fills exactly `bytes`
@@ -285,6 +295,25 @@ typedef struct moe_memory_line {
 MOE_API moe_status moe_model_get_memory(const moe_model* model, const moe_session_params* params,
                                         moe_memory_line* lines, size_t capacity, size_t* n_lines,
                                         moe_error* error);
+
+/* Memory of this machine, or of the memory cgroup of this process where that is less. */
+typedef struct moe_memory_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t total_bytes;
+  uint64_t available_bytes; /* can still be taken without swapping; caches of files count as free */
+} moe_memory_info;
+
+/* MOE_ERR_UNSUPPORTED where the system does not say. */
+MOE_API moe_status moe_get_memory_info(moe_memory_info* out, moe_error* error);
+
+/* The memory_bytes to open this model with, for one session with these parameters (NULL: the
+ * default ones): 0 when everything fits into 15/16 of the memory that is available now, else these
+ * 15/16. 0, too, on a GPU, for what is mapped or lies in memory, and where the system does not say.
+ */
+MOE_API moe_status moe_model_suggest_memory(const moe_model* model,
+                                            const moe_session_params* params,
+                                            uint64_t* memory_bytes, moe_error* error);
 
 /* Reads every weight once and checks checksums, codes and scales. Can take as long as the disk
  * does. */
@@ -402,7 +431,7 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
                                           moe_perplexity* out, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
- * 7. ROUTING */
+ * 7. ROUTING AND EXPERTS */
 
 /* Overrides the routing of every MoE layer of this session:
  *   "threshold:0.9"  experts in order of probability until their sum reaches 0.9
@@ -438,6 +467,33 @@ typedef struct moe_routing_stats {
 /* MOE_ERR_UNSUPPORTED for a dense layer, MOE_ERR_STATE when nothing is being counted. */
 MOE_API moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
                                            moe_routing_stats* out, moe_error* error);
+
+/* Experts that operations used. An operation is one MoE layer of one chunk of tokens; it uses an
+ * expert once, however many of the tokens chose it. All zero where every expert stays in memory. */
+typedef struct moe_expert_stats {
+  uint64_t n_uses;
+  uint64_t n_hits;     /* of these, experts found in memory */
+  uint64_t read_bytes; /* for the others */
+  double wait_seconds; /* for which calls waited until experts were read */
+} moe_expert_stats;
+
+/* How a model gets by under a memory cap. The bytes are of the model and all of its sessions, and
+ * zero without a cap. */
+typedef struct moe_memory_stats {
+  uint32_t struct_size;
+  uint32_t reserved;
+  moe_expert_stats session; /* of this session; moe_sessions_step counts for its first one */
+  moe_expert_stats model;   /* of all sessions since the model was opened */
+  uint64_t cap_bytes;
+  uint64_t counted_bytes; /* of everything that counts against the cap, now */
+  uint64_t peak_bytes;    /* the most that this has been */
+  uint64_t arena_bytes;   /* room for experts */
+  uint64_t expert_bytes;  /* of the experts that are in it */
+} moe_memory_stats;
+
+/* Between calls of the session. */
+MOE_API moe_status moe_session_get_memory_stats(const moe_session* session, moe_memory_stats* out,
+                                                moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
  * 8. SAMPLING AND GENERATION */

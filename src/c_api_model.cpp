@@ -3,6 +3,7 @@
 #include "formats/moe/reader.h"
 #include "kernels/router/list.h"
 #include "quant/list.h"
+#include "src/base/machine_memory.h"
 #include "src/c_api.h"
 #include "src/model/names.h"
 #include "src/run/load_tokenizer.h"
@@ -54,7 +55,35 @@ Status read_model_params(const moe_env* env, const moe_model_params* given, moe_
   MOE_TRY(check_env(env));
   if (out == nullptr) return null_argument("out");
   MOE_TRY(read_params(given, "params", params));
-  return check_reserved(params->reserved);
+  MOE_TRY(check_reserved(params->reserved));
+  MOE_TRY(check_reserved(params->reserved2));
+  const int io = enum_number(params->io);
+  if (io >= MOE_IO_AUTO && io <= MOE_IO_BUFFERED) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "params.io: expected 0..%d, found %d", MOE_IO_BUFFERED,
+                       io);
+}
+
+Status check_no_direct(const moe_model_params& params, const char* what) {
+  if (params.io != MOE_IO_DIRECT) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "params.io: direct is for a file that is read, not for %s",
+                       what);
+}
+
+// Direct when that was asked for, or the system could not keep the file in memory anyway.
+Status choose_io(const moe_env& env, const moe_model_params& params, const char* path,
+                 FileSource* source) {
+  if (params.map_weights != 0) {
+    MOE_TRY(check_no_direct(params, "a mapped one"));
+    return source->map();
+  }
+  MachineMemory memory;
+  const bool larger = machine_memory(&memory) && source->size() > memory.available;
+  if (params.io == MOE_IO_BUFFERED || (params.io == MOE_IO_AUTO && !larger)) return {};
+  const Status status = source->go_direct(path);
+  if (params.io == MOE_IO_DIRECT) return status;
+  env.logger.log(LogLevel::kInfo, "%s",
+                 status.ok() ? "reading past the page cache" : status.text());
+  return {};
 }
 
 Status open_path(moe_env* env, const char* path, const moe_model_params* given, moe_model** out) {
@@ -62,7 +91,7 @@ Status open_path(moe_env* env, const char* path, const moe_model_params* given, 
   MOE_TRY(read_model_params(env, given, out, &params));
   if (path == nullptr) return null_argument("path");
   MOE_ASSIGN(FileSource source, FileSource::open_path(path));
-  if (params.map_weights != 0) MOE_TRY(source.map());
+  MOE_TRY(choose_io(*env, params, path, &source));
   return open_source(env, std::move(source), params, out).with_context("%s", path);
 }
 
@@ -71,6 +100,7 @@ Status open_memory(moe_env* env, const void* data, size_t size, const moe_model_
   moe_model_params params{};
   MOE_TRY(read_model_params(env, given, out, &params));
   if (data == nullptr) return null_argument("data");
+  MOE_TRY(check_no_direct(params, "memory"));
   return open_source(env, FileSource::from_memory(data, size), params, out);
 }
 
@@ -80,6 +110,7 @@ Status open_reader(moe_env* env, const moe_reader* reader, const moe_model_param
   MOE_TRY(read_model_params(env, given, out, &params));
   if (reader == nullptr) return null_argument("reader");
   if (reader->read == nullptr) return null_argument("reader.read");
+  MOE_TRY(check_no_direct(params, "a reader"));
   return open_source(env, FileSource::from_callbacks({reader->size, reader->read, reader->user}),
                      params, out);
 }
@@ -203,6 +234,37 @@ Status get_memory(const moe_model* model, const moe_session_params* params, moe_
   return write_array(out, n, lines, capacity, n_lines);
 }
 
+Status get_memory_info(moe_memory_info* out) {
+  MOE_TRY(check_out_struct(out, "out"));
+  MachineMemory memory;
+  if (!machine_memory(&memory)) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "this system does not say how much memory it has");
+  }
+  moe_memory_info info{};
+  info.total_bytes = memory.total;
+  info.available_bytes = memory.available;
+  write_struct(info, out);
+  return {};
+}
+
+Status suggest_memory(const moe_model* model, const moe_session_params* params, uint64_t* bytes) {
+  if (model == nullptr) return null_argument("model");
+  if (bytes == nullptr) return null_argument("memory_bytes");
+  SessionOptions options;
+  MOE_TRY(session_options(params, &options));
+  MemoryAccount account;
+  MOE_TRY(account_memory(*model->model, options, &account));
+  MachineMemory memory;
+  *bytes = 0;
+  if (!model->env->device.get()->uses_host_memory() || model->model->file().in_memory() ||
+      !machine_memory(&memory)) {
+    return {};
+  }
+  const uint64_t most = memory.available / 16 * 15;
+  if (account.total > most) *bytes = most;
+  return {};
+}
+
 }  // namespace
 }  // namespace moe
 
@@ -249,6 +311,15 @@ moe_status moe_model_get_memory(const moe_model* model, const moe_session_params
                                 moe_memory_line* lines, size_t capacity, size_t* n_lines,
                                 moe_error* error) {
   return moe::deliver(moe::get_memory(model, params, lines, capacity, n_lines), error);
+}
+
+moe_status moe_get_memory_info(moe_memory_info* out, moe_error* error) {
+  return moe::deliver(moe::get_memory_info(out), error);
+}
+
+moe_status moe_model_suggest_memory(const moe_model* model, const moe_session_params* params,
+                                    uint64_t* memory_bytes, moe_error* error) {
+  return moe::deliver(moe::suggest_memory(model, params, memory_bytes), error);
 }
 
 moe_status moe_model_verify(moe_model* model, moe_error* error) {

@@ -162,6 +162,27 @@ Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats*
   return {};
 }
 
+moe_expert_stats public_stats(const ExpertStats& s) {
+  return {s.n_uses, s.n_hits, s.read_bytes, static_cast<double>(s.wait_ns) * 1e-9};
+}
+
+Status get_memory_stats(const moe_session* session, moe_memory_stats* out) {
+  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_out_struct(out, "out"));
+  const Model& model = *session->model->model;
+  const MemoryStats memory = model.memory_stats();
+  moe_memory_stats value{};
+  value.session = public_stats(session->session->expert_stats());
+  value.model = public_stats(model.expert_stats());
+  value.cap_bytes = memory.cap_bytes;
+  value.counted_bytes = memory.counted_bytes;
+  value.peak_bytes = memory.peak_bytes;
+  value.arena_bytes = memory.arena_bytes;
+  value.expert_bytes = memory.expert_bytes;
+  write_struct(value, out);
+  return {};
+}
+
 }  // namespace
 }  // namespace moe
 
@@ -218,4 +239,9 @@ moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* e
 moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
                                    moe_routing_stats* out, moe_error* error) {
   return moe::deliver(moe::get_routing(session, layer, out), error);
+}
+
+moe_status moe_session_get_memory_stats(const moe_session* session, moe_memory_stats* out,
+                                        moe_error* error) {
+  return moe::deliver(moe::get_memory_stats(session, out), error);
 }

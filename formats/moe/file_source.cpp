@@ -10,8 +10,13 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "src/base/checked.h"
+
 namespace moe {
 namespace {
+
+// Larger reads are slower on some machines: the first bytes of the next wait for all of this one.
+constexpr size_t kBlock = size_t{1} << 20;
 
 Status io_error(const char* what, const char* path, int error) {
   char text[128];
@@ -26,13 +31,35 @@ Status io_error(const char* what, const char* path, int error) {
                        reason);
 }
 
+int open_file(const char* path, int flags) {
+  int fd = -1;
+  do {
+    fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);  // a named pipe must not hang
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+int64_t written_ns(const struct stat& info) {
+  return int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
+}
+
+bool aligned(uint64_t n) { return n % kDirectAlign == 0; }
+
+// Some file systems open a file so and then refuse every read.
+bool reads_directly(int fd) {
+  alignas(kDirectAlign) uint8_t page[kDirectAlign];
+  ssize_t got = 0;
+  do {
+    got = pread(fd, page, sizeof page, 0);
+  } while (got < 0 && errno == EINTR);
+  return got >= 0;
+}
+
 }  // namespace
 
 Result<FileSource> FileSource::open_path(const char* path) {
   FileSource source;
-  do {
-    source.fd_ = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a named pipe must not hang
-  } while (source.fd_ < 0 && errno == EINTR);
+  source.fd_ = open_file(path, 0);
   if (source.fd_ < 0) return io_error("open", path, errno);
   struct stat info;
   if (fstat(source.fd_, &info) != 0) return io_error("look at", path, errno);
@@ -41,6 +68,7 @@ Result<FileSource> FileSource::open_path(const char* path) {
                          S_ISDIR(info.st_mode) ? "; moe convert makes one of a folder" : "");
   }
   source.size_ = static_cast<uint64_t>(info.st_size);
+  source.written_ns_ = written_ns(info);
   return source;
 }
 
@@ -60,12 +88,15 @@ FileSource FileSource::from_callbacks(const ReadCallbacks& callbacks) {
 
 FileSource::~FileSource() {
   if (mapped_) munmap(const_cast<uint8_t*>(data_), static_cast<size_t>(size_));
+  if (direct_fd_ >= 0) ::close(direct_fd_);
   if (fd_ >= 0) ::close(fd_);
 }
 
 void FileSource::swap(FileSource& other) noexcept {
   std::swap(size_, other.size_);
+  std::swap(written_ns_, other.written_ns_);
   std::swap(fd_, other.fd_);
+  std::swap(direct_fd_, other.direct_fd_);
   std::swap(mapped_, other.mapped_);
   std::swap(data_, other.data_);
   std::swap(callbacks_, other.callbacks_);
@@ -84,7 +115,30 @@ Status FileSource::map() {
   return {};
 }
 
-Status FileSource::read(uint64_t offset, void* buffer, size_t n) const {
+Status FileSource::go_direct(const char* path) {
+#if defined(O_DIRECT)
+  const int fd = open_file(path, O_DIRECT);
+  struct stat ours;
+  struct stat opened;
+  const bool same = fd >= 0 && fstat(fd_, &ours) == 0 && fstat(fd, &opened) == 0 &&
+                    ours.st_dev == opened.st_dev && ours.st_ino == opened.st_ino;
+  if (same && reads_directly(fd)) {
+    direct_fd_ = fd;
+    return {};
+  }
+  if (fd >= 0) ::close(fd);
+#endif
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "%s: its file system does not read past the page cache (O_DIRECT)", path);
+}
+
+bool FileSource::changed() const {
+  struct stat info;
+  return fd_ >= 0 && fstat(fd_, &info) == 0 &&
+         (written_ns(info) != written_ns_ || static_cast<uint64_t>(info.st_size) != size_);
+}
+
+Status FileSource::read(uint64_t offset, void* buffer, size_t n, size_t room) const {
   if (offset > size_ || n > size_ - offset) {
     return Status::error(MOE_ERR_IO,
                          "model file: %zu bytes at %" PRIu64 " are outside its %" PRIu64 " bytes",
@@ -102,11 +156,21 @@ Status FileSource::read(uint64_t offset, void* buffer, size_t n) const {
                          "model file: the caller's read of %zu bytes at %" PRIu64 " failed (%d)", n,
                          offset, code);
   }
-  auto* out = static_cast<uint8_t*>(buffer);
+  const bool fits = aligned(offset) && aligned(reinterpret_cast<uintptr_t>(buffer)) &&
+                    room >= round_up(uint64_t{n}, kDirectAlign);
+  return read_file(offset, static_cast<uint8_t*>(buffer), n, direct() && fits);
+}
+
+Status FileSource::read_file(uint64_t offset, uint8_t* out, size_t n, bool direct) const {
   while (n > 0) {
-    const size_t part = std::min<size_t>(n, size_t{1} << 30);
-    const ssize_t got = pread(fd_, out, part, static_cast<off_t>(offset));
+    size_t part = std::min(n, kBlock);
+    if (direct) part = round_up(part, size_t{kDirectAlign});
+    const ssize_t got = pread(direct ? direct_fd_ : fd_, out, part, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EINVAL && direct) {  // refused: then as usual
+      direct = false;
+      continue;
+    }
     if (got < 0) return io_error("read", "model file", errno);
     if (got == 0) {
       return Status::error(MOE_ERR_IO,
@@ -114,9 +178,11 @@ Status FileSource::read(uint64_t offset, void* buffer, size_t n) const {
                            " bytes when it was opened (cut off meanwhile)",
                            offset, size_);
     }
-    out += got;
-    offset += static_cast<uint64_t>(got);
-    n -= static_cast<size_t>(got);
+    const size_t taken = std::min(n, static_cast<size_t>(got));
+    out += taken;
+    offset += taken;
+    n -= taken;
+    direct = direct && aligned(offset);  // behind a short read the rest is read as usual
   }
   return {};
 }

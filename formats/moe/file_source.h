@@ -17,6 +17,9 @@ struct ReadCallbacks {
   void* user = nullptr;
 };
 
+/// What O_DIRECT wants: offsets, sizes and addresses that are multiples of this.
+inline constexpr uint64_t kDirectAlign = 4096;
+
 /// Random access to a file of known size. Move-only; reading is safe from any thread.
 class FileSource final {
  public:
@@ -42,16 +45,30 @@ class FileSource final {
   Status map();
   /// All bytes, or null where only read() works.
   const uint8_t* data() const { return data_; }
+  /// From now on read() passes the system's page cache where it can. `path` is that of open_path().
+  /// MOE_ERR_UNSUPPORTED when the file system refuses that: read() then works as before.
+  Status go_direct(const char* path);
+  bool direct() const { return direct_fd_ >= 0; }
+  /// Whether a file that was opened by path has been written to since.
+  bool changed() const;
 
-  /// Fills `buffer`. MOE_ERR_IO when the bytes are not there any more or the device fails.
-  Status read(uint64_t offset, void* buffer, size_t n) const;
+  /// Fills n bytes of a `buffer` that has `room`; what lies behind the n bytes may be overwritten.
+  /// Passes the page cache when direct(), offset and buffer are multiples of kDirectAlign, and
+  /// there is room up to the next multiple. MOE_ERR_IO when the bytes are not there any more or the
+  /// device fails.
+  Status read(uint64_t offset, void* buffer, size_t n, size_t room) const;
+  Status read(uint64_t offset, void* buffer, size_t n) const { return read(offset, buffer, n, n); }
 
  private:
   FileSource() = default;
   void swap(FileSource& other) noexcept;
 
+  Status read_file(uint64_t offset, uint8_t* out, size_t n, bool direct) const;
+
   uint64_t size_ = 0;
+  int64_t written_ns_ = 0;  // when the file was last written to
   int fd_ = -1;
+  int direct_fd_ = -1;
   bool mapped_ = false;  // data_ is ours to unmap
   const uint8_t* data_ = nullptr;
   ReadCallbacks callbacks_;

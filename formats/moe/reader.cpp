@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstring>
 
 #include "formats/moe/checksum.h"
 #include "formats/moe/zstd_frame.h"
@@ -110,35 +111,74 @@ const uint8_t* MoeFile::in_place(const FileSegment& s) const {
 
 Status MoeFile::check(const FileSegment& s, const uint8_t* bytes) const {
   if (xxh64(bytes, static_cast<size_t>(s.stored)) == s.xxh64) return {};
-  return segment_error(s, Status::error(MOE_ERR_CORRUPT, "its checksum does not match"));
+  return segment_error(
+      s, Status::error(MOE_ERR_CORRUPT, "its checksum does not match%s",
+                       source_.changed() ? ": the file was written to while it was open" : ""));
 }
 
-Status MoeFile::read(const FileSegment& s, bool verify, uint8_t* out) const {
-  if (s.raw > SIZE_MAX) return out_of_memory("segment", s.raw);  // 32-bit machines
+uint64_t MoeFile::scratch_bytes(const FileSegment& s) const {
+  if (s.codec == Codec::kNone) return 0;
+  const uint64_t frame = source_.data() != nullptr ? 0 : round_up(s.stored, kSegmentAlign);
+  return frame + zstd_state_bytes();
+}
+
+Status MoeFile::read(const FileSegment& s, bool verify, const SegmentRoom& room) const {
+  const uint64_t n_scratch = scratch_bytes(s);
+  if (s.raw > SIZE_MAX || n_scratch > SIZE_MAX) {  // 32-bit machines
+    return segment_error(s, out_of_memory("segment", std::max(s.raw, n_scratch)));
+  }
   if (s.codec == Codec::kNone) {
-    const Status status = source_.read(s.offset, out, static_cast<size_t>(s.raw));
-    if (!status.ok()) return segment_error(s, status);
-    return verify ? check(s, out) : Status();
+    MOE_TRY(fetch(s, room.out, room.bytes));
+    return verify ? check(s, room.out) : Status();
   }
-  const auto stored = static_cast<size_t>(s.stored);
-  if (source_.data() != nullptr) {
-    const uint8_t* frame = source_.data() + s.offset;
-    if (verify) MOE_TRY(check(s, frame));
-    return decompress(s, frame, out);
-  }
-  void* frame = allocate(allocator_, stored, kMatrixAlign);
-  if (frame == nullptr) return segment_error(s, out_of_memory("compressed segment", stored));
-  Status status = source_.read(s.offset, frame, stored);
-  if (!status.ok()) status = segment_error(s, status);
-  if (status.ok() && verify) status = check(s, static_cast<const uint8_t*>(frame));
-  if (status.ok()) status = decompress(s, static_cast<const uint8_t*>(frame), out);
-  deallocate(allocator_, frame, stored);
+  if (room.scratch != nullptr) return decompress(s, verify, room);
+  SegmentRoom whole = room;
+  const auto n = static_cast<size_t>(n_scratch);
+  whole.scratch = static_cast<uint8_t*>(allocate(allocator_, n, kSegmentAlign));
+  if (whole.scratch == nullptr) return segment_error(s, out_of_memory("compressed segment", n));
+  const Status status = decompress(s, verify, whole);
+  deallocate(allocator_, whole.scratch, n);
   return status;
 }
 
-Status MoeFile::decompress(const FileSegment& s, const uint8_t* stored, uint8_t* out) const {
-  const Status status = zstd_decompress(stored, static_cast<size_t>(s.stored), out,
-                                        static_cast<size_t>(s.raw), allocator_);
+// The stored bytes. A direct read to a place that does not suit it goes through a buffer.
+Status MoeFile::fetch(const FileSegment& s, uint8_t* out, uint64_t room) const {
+  static_assert(kSegmentAlign % kDirectAlign == 0);
+  const auto n = static_cast<size_t>(s.stored);
+  const uint64_t whole = round_up(s.stored, kSegmentAlign);
+  const bool suits = reinterpret_cast<uintptr_t>(out) % kDirectAlign == 0 && room >= whole;
+  const auto block = static_cast<size_t>(std::min(kBufferBytes, whole));
+  uint8_t* buffer = nullptr;
+  if (direct() && !suits) {
+    buffer = static_cast<uint8_t*>(allocate(allocator_, block, kSegmentAlign));
+  }
+  Status status;
+  if (buffer == nullptr) {
+    status = source_.read(s.offset, out, n, static_cast<size_t>(std::min<uint64_t>(room, whole)));
+  }
+  for (size_t done = 0; buffer != nullptr && status.ok() && done < n; done += block) {
+    const size_t part = std::min(block, n - done);
+    status = source_.read(s.offset + done, buffer, part, block);
+    if (status.ok()) std::memcpy(out + done, buffer, part);
+  }
+  deallocate(allocator_, buffer, block);
+  return status.ok() ? status : segment_error(s, status);
+}
+
+Status MoeFile::decompress(const FileSegment& s, bool verify, const SegmentRoom& room) const {
+  const uint8_t* frame = source_.data();
+  uint8_t* state = room.scratch;
+  if (frame != nullptr) {
+    frame += s.offset;
+  } else {
+    const uint64_t frame_bytes = round_up(s.stored, kSegmentAlign);
+    MOE_TRY(fetch(s, room.scratch, frame_bytes));
+    frame = room.scratch;
+    state += frame_bytes;
+  }
+  if (verify) MOE_TRY(check(s, frame));
+  const Status status = zstd_decompress(frame, static_cast<size_t>(s.stored), room.out,
+                                        static_cast<size_t>(s.raw), state);
   return status.ok() ? status : segment_error(s, status);
 }
 

@@ -7,6 +7,7 @@
 #include "formats/moe/layout.h"
 #include "formats/moe/schema.h"
 #include "src/base/array.h"
+#include "src/base/checked.h"
 
 namespace moe {
 
@@ -26,6 +27,14 @@ struct FileSegment {
 struct FileTensor {
   const FileSegment* segment;
   const BlobMatrix* matrix;
+};
+
+/// Where a segment is brought to.
+struct SegmentRoom {
+  uint8_t* out = nullptr;      // a multiple of kMatrixAlign
+  uint64_t bytes = 0;          // at `out`: the segment's raw bytes, or more
+  uint8_t* scratch = nullptr;  // MoeFile::scratch_bytes() at a multiple of kSegmentAlign; null:
+                               // allocated for this read
 };
 
 /// Immutable after open(); any thread.
@@ -57,9 +66,24 @@ class MoeFile final {
   /// The segment's bytes where they lie, when they can be used so: uncompressed, in memory or
   /// mapped, and aligned. Null otherwise. Nothing is checked; see check().
   const uint8_t* in_place(const FileSegment& s) const;
-  /// Brings the segment into `out` (s.raw bytes), decompressed; `verify` compares the checksum
-  /// first. MOE_ERR_CORRUPT, MOE_ERR_IO, MOE_ERR_MEMORY.
-  Status read(const FileSegment& s, bool verify, uint8_t* out) const;
+  /// Whether the whole file lies in memory, or is mapped.
+  bool in_memory() const { return source_.data() != nullptr; }
+  /// Whether reads pass the system's page cache.
+  bool direct() const { return source_.direct(); }
+  /// Of a direct read to a place that does not suit it.
+  static constexpr uint64_t kBufferBytes = uint64_t{1} << 20;
+  /// With this room at a multiple of kSegmentAlign, a direct read goes straight to where it is
+  /// wanted. Otherwise it takes a buffer of at most kBufferBytes.
+  static uint64_t room_bytes(const FileSegment& s) { return round_up(s.raw, kSegmentAlign); }
+  /// What reading this segment takes beside its room: the frame, and the state of zstd. 0 for one
+  /// that is not compressed.
+  uint64_t scratch_bytes(const FileSegment& s) const;
+  /// Brings the segment in, decompressed; `verify` compares the checksum first. Behind its raw
+  /// bytes, `room` may be overwritten. MOE_ERR_CORRUPT, MOE_ERR_IO, MOE_ERR_MEMORY.
+  Status read(const FileSegment& s, bool verify, const SegmentRoom& room) const;
+  Status read(const FileSegment& s, bool verify, uint8_t* out) const {
+    return read(s, verify, SegmentRoom{out, s.raw, nullptr});
+  }
   /// Compares the checksum of in_place() bytes.
   Status check(const FileSegment& s, const uint8_t* bytes) const;
 
@@ -74,7 +98,8 @@ class MoeFile final {
   Status read_segments();
   Status read_segment(const fbs::Segment& segment, uint64_t* next);
   Status build_index();
-  Status decompress(const FileSegment& s, const uint8_t* stored, uint8_t* out) const;
+  Status fetch(const FileSegment& s, uint8_t* out, uint64_t room) const;
+  Status decompress(const FileSegment& s, bool verify, const SegmentRoom& room) const;
 
   const Allocator& allocator_;
   FileSource source_;

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/base/allocator.h"
 #include "src/base/status.h"
 
 namespace moe {
@@ -19,10 +18,12 @@ constexpr bool zstd_size_fits(uint64_t n, uint64_t raw) {
   return n < raw && (raw - 1) / kMaxZstdRatio < n;  // raw <= 256 n, without overflow
 }
 
+/// What zstd_decompress() works in: about 160 KiB.
+size_t zstd_state_bytes();
+
 /// Decompresses exactly one ordinary frame of n bytes, whose header states `raw` bytes, into `out`.
-/// Skippable, concatenated, older and dictionary frames are MOE_ERR_CORRUPT. Allocates its state of
-/// about 160 KiB from `allocator`.
-Status zstd_decompress(const uint8_t* frame, size_t n, uint8_t* out, size_t raw,
-                       const Allocator& allocator);
+/// Skippable, concatenated, older and dictionary frames are MOE_ERR_CORRUPT. `state` holds
+/// zstd_state_bytes() at a multiple of 8; nothing is allocated.
+Status zstd_decompress(const uint8_t* frame, size_t n, uint8_t* out, size_t raw, void* state);
 
 }  // namespace moe

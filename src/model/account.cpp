@@ -72,13 +72,10 @@ Use active(const MoeFile& file, const ModelConfig& config) {
   return sum;
 }
 
-uint64_t decompression_bytes(const MoeFile& file) {
-  constexpr uint64_t kZstdState = 160 << 10;
+uint64_t reading_bytes(const MoeFile& file) {
   uint64_t largest = 0;
-  for (const FileSegment& s : file.segments()) {
-    if (s.codec == Codec::kZstd) largest = std::max(largest, s.stored);
-  }
-  return largest == 0 ? 0 : largest + kZstdState;
+  for (const FileSegment& s : file.segments()) largest = std::max(largest, file.scratch_bytes(s));
+  return largest + (file.direct() ? MoeFile::kBufferBytes : 0);
 }
 
 }  // namespace
@@ -107,7 +104,7 @@ ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
     account.weight_bytes += use.bytes;
     account.n_parameters += use.parameters;
   }
-  account.decompression_bytes = decompression_bytes(file);
+  account.reading_bytes = reading_bytes(file);
   const Use use = active(file, config);
   account.bytes_per_token = use.bytes;
   account.n_active_parameters = use.parameters;

@@ -12,7 +12,7 @@ struct ModelAccount {
   size_t n_lines = 0;
   uint64_t weight_bytes = 0;     // all segments in memory
   uint64_t bytes_per_token = 0;  // see Model
-  uint64_t decompression_bytes = 0;
+  uint64_t reading_bytes = 0;
   uint64_t largest_expert = 0;  // bytes
   uint64_t n_parameters = 0;
   uint64_t n_active_parameters = 0;

@@ -233,7 +233,7 @@ uint64_t Model::weight_bytes() const { return impl_->account.weight_bytes; }
 Span<const MemoryLine> Model::memory_lines() const {
   return {impl_->account.lines, impl_->account.n_lines};
 }
-uint64_t Model::decompression_bytes() const { return impl_->account.decompression_bytes; }
+uint64_t Model::reading_bytes() const { return impl_->account.reading_bytes; }
 uint64_t Model::largest_expert_bytes() const { return impl_->account.largest_expert; }
 uint64_t Model::bytes_per_token() const { return impl_->account.bytes_per_token; }
 uint64_t Model::n_parameters() const { return impl_->account.n_parameters; }

@@ -102,9 +102,9 @@ class Model final {
 
   uint64_t weight_bytes() const;                // all of them in memory, padding included
   Span<const MemoryLine> memory_lines() const;  // weights by kind, and metadata
-  /// At most what reading one compressed segment takes beside the weights that come out: the frame,
-  /// and the state of zstd. A session reads one at a time.
-  uint64_t decompression_bytes() const;
+  /// At most what reading one segment takes beside the weights that come out: a frame, the state of
+  /// zstd, a buffer of direct reads. A session reads one at a time.
+  uint64_t reading_bytes() const;
   uint64_t largest_expert_bytes() const;
   /// Bytes of weights read for one token when k experts (the router's own number; threshold: max_k)
   /// are taken. MH-MoE takes k experts for each of its sub-tokens.

@@ -115,7 +115,7 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
   add_line(&account, "activations", work);
   add_line(&account, "device scratch", scratch);
   add_line(&account, "host scratch", model.device().host_stream_bytes(stream_shape(model, o)));
-  add_line(&account, "decompression", model.decompression_bytes());
+  add_line(&account, "read buffers", model.reading_bytes());
   const uint64_t choice = model.device().can_choose() ? KeptChoice::bytes(config.vocab_size) : 0;
   add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size) + choice);
   add_line(&account, "session", host_state_bytes(config, o));

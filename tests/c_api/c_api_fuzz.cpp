@@ -215,6 +215,8 @@ void World::open_model(size_t slot, FuzzArgs* args) {
   moe_env* env = a.maybe(fuzz_env());
   moe_model** out = a.maybe(&models_[slot]);
   const uint8_t how = a.in().byte();
+  const int32_t io = how < 200 ? 0 : how - 200;
+  std::memcpy(&p.io, &io, sizeof io);
   if (how % 3 == 0) {
     (void)a.fine(moe_model_open(env, a.text(paths), a.params(p), out, a.error()));
   } else if (how % 3 == 1) {

@@ -242,6 +242,84 @@ static void test_reader(void) {
   moe_synthetic_free(image.data);
 }
 
+static void eval_file(moe_env* env, const char* path, moe_io io, float* logits) {
+  const moe_model_params mp = {.struct_size = sizeof mp, .io = io};
+  const int32_t tokens[] = {1, 2, 3};
+  moe_model* model = NULL;
+  moe_session* session = NULL;
+  CHECK_OK(moe_model_open(env, path, &mp, &model, &error));
+  CHECK_OK(moe_session_create(model, NULL, &session, &error));
+  CHECK_OK(moe_session_eval(session, tokens, 3, logits, 1, &error));
+  moe_session_free(session);
+  moe_model_free(model);
+}
+
+static void test_io(const char* path) {
+  enum { kMostLogits = 4096 };
+  static float expected[kMostLogits], found[kMostLogits];
+  Image image = tiny_image();
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  Source source = {image.data, 0, -1};
+  const moe_reader reader = {image.size, source_read, &source};
+  moe_model_params mp = {.struct_size = sizeof mp, .io = (moe_io)3};
+  CHECK(moe_model_open(env, path, &mp, &model, &error) == MOE_ERR_ARGUMENT);
+  CHECK(strcmp(error.text, "params.io: expected 0..2, found 3") == 0);
+  mp = (moe_model_params){.struct_size = sizeof mp, .reserved2 = 1};
+  CHECK(moe_model_open(env, path, &mp, &model, &error) == MOE_ERR_ARGUMENT);
+  mp = (moe_model_params){.struct_size = sizeof mp, .io = MOE_IO_DIRECT};
+  CHECK(moe_model_open_memory(env, image.data, image.size, &mp, &model, &error) ==
+        MOE_ERR_ARGUMENT);
+  CHECK(strstr(error.text, "not for memory") != NULL);
+  CHECK(moe_model_open_reader(env, &reader, &mp, &model, &error) == MOE_ERR_ARGUMENT);
+  CHECK(strstr(error.text, "not for a reader") != NULL);
+  mp.map_weights = 1;
+  CHECK(moe_model_open(env, path, &mp, &model, &error) == MOE_ERR_ARGUMENT);
+  CHECK(strstr(error.text, "not for a mapped one") != NULL && model == NULL);
+  mp.map_weights = 0;
+  eval_file(env, path, MOE_IO_AUTO, expected);
+  eval_file(env, path, MOE_IO_BUFFERED, found);
+  CHECK(memcmp(expected, found, sizeof expected) == 0);
+  const moe_status status = moe_model_open(env, path, &mp, &model, &error);
+  moe_model_free(model);
+  if (status == MOE_ERR_UNSUPPORTED) { /* this file system has no such reads */
+    CHECK(strstr(error.text, path) != NULL && strstr(error.text, "O_DIRECT") != NULL);
+  } else {
+    CHECK(status == MOE_OK);
+    eval_file(env, path, MOE_IO_DIRECT, found);
+    CHECK(memcmp(expected, found, sizeof expected) == 0);
+  }
+  moe_env_free(env);
+  moe_synthetic_free(image.data);
+}
+
+static void test_machine_memory(const char* path) {
+  moe_memory_info info = {.struct_size = sizeof info};
+  CHECK_OK(moe_get_memory_info(&info, &error));
+  CHECK(info.available_bytes > 0 && info.available_bytes <= info.total_bytes);
+  CHECK(moe_get_memory_info(NULL, &error) == MOE_ERR_ARGUMENT);
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  uint64_t bytes = 1;
+  CHECK_OK(moe_env_create(NULL, &env, &error));
+  CHECK_OK(moe_model_open(env, path, NULL, &model, &error));
+  CHECK_OK(moe_model_suggest_memory(model, NULL, &bytes, &error));
+  CHECK(bytes == 0); /* it is small */
+  const moe_session_params sp = {.struct_size = sizeof sp, .context = -1};
+  CHECK(moe_model_suggest_memory(model, &sp, &bytes, &error) == MOE_ERR_RANGE);
+  CHECK(moe_model_suggest_memory(model, NULL, NULL, &error) == MOE_ERR_ARGUMENT);
+  moe_session* session = NULL;
+  CHECK_OK(moe_session_create(model, NULL, &session, &error));
+  moe_memory_stats stats = {.struct_size = sizeof stats};
+  CHECK_OK(moe_session_get_memory_stats(session, &stats, &error));
+  CHECK(stats.cap_bytes == 0 && stats.session.n_uses == 0); /* without a cap */
+  CHECK(moe_session_get_memory_stats(NULL, &stats, &error) == MOE_ERR_ARGUMENT);
+  moe_session_free(session);
+  moe_model_free(model);
+  moe_env_free(env);
+}
+
 static void test_budget(void) {
   Image image = tiny_image();
   moe_env* env = NULL;
@@ -500,6 +578,8 @@ int main(int argc, char** argv) {
   test_failing_allocator();
   test_no_allocation_per_token();
   test_reader();
+  test_io(argv[1]);
+  test_machine_memory(argv[1]);
   test_budget();
   test_sessions_together();
   test_session_limits();

@@ -51,6 +51,17 @@ class Usage(Cli):
                 self.fails(1, command[0], MODEL, *command[1:], "--router", router, contains=["router"])
         self.ok("inspect", MODEL, "--router", "threshold:0.5,min_k=1,max_k=3")
 
+    def test_how_a_file_is_read(self):
+        for command in (("generate", "-p", "x", "-n", "1"), ("perplexity", "-p", "Once upon a time"), ("eval", "-p", "x"),
+                        ("inspect",), ("tokenize", "-p", "x"), ("bench", "-p", "1", "-n", "1", "-r", "1")):
+            for how in ("auto", "buffered"):
+                self.ok(command[0], MODEL, *command[1:], "--io", how)
+            self.fails(2, command[0], MODEL, *command[1:], "--io", "fast", contains=["--io", "fast", "direct"])
+        self.fails(2, "inspect", MODEL, "--io", "direct", "--map", contains=["--io direct", "--map"])
+        self.fails(2, "bench", "--synthetic", "tiny", "--io", "direct", contains=["--io goes with a model file"])
+        # /proc has files that cannot be read so.
+        self.fails(1, "inspect", "/proc/cpuinfo", "--io", "direct", contains=["/proc/cpuinfo", "O_DIRECT"])
+
     def test_output_that_cannot_be_written_is_an_error(self):
         for args in (("--help",), ("tokenize", MODEL, "x"), ("inspect", MODEL, "--json")):
             with open("/dev/full", "w") as full:

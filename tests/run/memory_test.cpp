@@ -52,7 +52,7 @@ TEST(MemoryTest, CompressedWeightsNeedRoomToBeRead) {
     ASSERT_TRUE(account_memory(machine.model(), {}, &account).ok());
     uint64_t room = 0;
     for (int32_t i = 0; i < account.n_lines; ++i) {
-      if (std::strcmp(account.lines[i].what, "decompression") == 0) room = account.lines[i].bytes;
+      if (std::strcmp(account.lines[i].what, "read buffers") == 0) room = account.lines[i].bytes;
     }
     EXPECT_EQ(room > 0, compress);
     const Box<Session> session = machine.session();

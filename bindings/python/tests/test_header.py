@@ -13,7 +13,7 @@ from moe import _library, _structs
 HEADER = ROOT / "include/moe_c.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
 ENUMS = {"moe_status": ("MOE_", _structs.Status), "moe_log_level": ("MOE_LOG_", _structs.LogLevel),
-         "moe_kv_type": ("MOE_KV_", _structs.KvType),
+         "moe_io": ("MOE_IO_", _structs.Io), "moe_kv_type": ("MOE_KV_", _structs.KvType),
          "moe_thinking": ("MOE_THINKING_", _structs.Thinking),
          "moe_finish": ("MOE_FINISH_", _structs.Finish)}
 CONSTANTS = {"MOE_PIECE_THINKING": _structs.PIECE_THINKING,
@@ -73,7 +73,7 @@ def test_struct(name, seen_by_c):
 
 
 def test_every_struct_is_there():
-    assert len(struct_bodies()) == TEXT.count("struct_size;") + 8
+    assert len(struct_bodies()) == TEXT.count("struct_size;") + 9
 
 
 @pytest.mark.parametrize("name", sorted(ENUMS))
@@ -114,7 +114,8 @@ def fits(declared, python):
     kind = declared.split("*")[0].strip()
     if declared.count("*") == 2:
         return target is c.c_void_p
-    return target is c.c_size_t if kind == "size_t" else target is python_struct(kind)
+    numbers = {"size_t": c.c_size_t, "uint64_t": c.c_uint64}
+    return target is numbers[kind] if kind in numbers else target is python_struct(kind)
 
 
 def test_every_function_is_declared():

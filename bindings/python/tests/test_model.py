@@ -65,6 +65,28 @@ def test_mapped(environment):
         mapped.verify()
 
 
+@pytest.mark.parametrize("io", ["auto", "direct", "buffered"])
+def test_io(environment, model, io):
+    try:
+        opened = moe.Model(STORIES, environment, io=io)
+    except moe.UnsupportedError:
+        assert io == "direct"
+        pytest.skip("the file system has no direct reads")
+    with opened:
+        opened.verify()
+        ids = model.encode(PROMPT)
+        np.testing.assert_array_equal(opened.session().eval(ids), model.session().eval(ids))
+
+
+def test_io_refuses(environment):
+    with pytest.raises(ValueError, match="io: expected one of auto, direct, buffered, found 'fast'"):
+        moe.Model(STORIES, environment, io="fast")
+    with pytest.raises(moe.ArgumentError, match="direct"):
+        moe.Model(STORIES.read_bytes(), environment, io="direct")
+    with pytest.raises(moe.ArgumentError, match="direct"):
+        moe.Model(STORIES, environment, io="direct", map_weights=True)
+
+
 @pytest.mark.parametrize("content, error", [(b"", moe.FormatError), (b"no model" * 99,
                                                                       moe.FormatError)])
 def test_bad_file(environment, tmp_path, content, error):

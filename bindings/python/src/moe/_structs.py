@@ -39,6 +39,12 @@ class LogLevel(enum.IntEnum):
     DEBUG = 4
 
 
+class Io(enum.IntEnum):
+    AUTO = 0
+    DIRECT = 1
+    BUFFERED = 2
+
+
 class KvType(enum.IntEnum):
     """How keys and values are kept (moe_kv_type); INT8 takes half the memory of F16."""
 
@@ -116,7 +122,8 @@ class SessionParams(Sized):
 class ModelParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("map_weights", c.c_int32),
                 ("skip_checksums", c.c_int32), ("reserved", c.c_int32),
-                ("memory_bytes", c.c_uint64), ("session", c.POINTER(SessionParams))]
+                ("memory_bytes", c.c_uint64), ("session", c.POINTER(SessionParams)),
+                ("io", c.c_int), ("reserved2", c.c_int32)]
 
 
 class Reader(c.Structure):
@@ -165,6 +172,23 @@ class RoutingStats(Sized):
                 ("n_dropped", c.c_uint64), ("n_activations", c.c_uint64),
                 ("n_positive", c.c_uint64), ("tokens_per_expert", c.POINTER(c.c_uint64)),
                 ("experts_per_token", c.POINTER(c.c_uint64))]
+
+
+class ExpertStats(c.Structure):
+    _fields_ = [("n_uses", c.c_uint64), ("n_hits", c.c_uint64), ("read_bytes", c.c_uint64),
+                ("wait_seconds", c.c_double)]
+
+
+class MemoryStats(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("session", ExpertStats),
+                ("model", ExpertStats), ("cap_bytes", c.c_uint64), ("counted_bytes", c.c_uint64),
+                ("peak_bytes", c.c_uint64), ("arena_bytes", c.c_uint64),
+                ("expert_bytes", c.c_uint64)]
+
+
+class MemoryInfo(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32),
+                ("total_bytes", c.c_uint64), ("available_bytes", c.c_uint64)]
 
 
 class LogitBias(c.Structure):

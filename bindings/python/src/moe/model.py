@@ -25,6 +25,9 @@ from .tokenizer import Tokenizer
 Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "np.ndarray[Any, Any]"]
 
 
+_IO = {member.name.lower(): int(member) for member in s.Io}
+
+
 class Model(Closable):
     """An open model; immutable, for any number of threads at the same time.
 
@@ -38,6 +41,9 @@ class Model(Closable):
     memory_bytes:   cap over weights, KV caches and scratch of this model and all its sessions;
                     0: none. BudgetError when one session with `context`, `chunk` and `kv` (see
                     session()) would not fit.
+    io:             how a file is read: "buffered" through the system's page cache, "direct" past
+                    it (UnsupportedError where the file system cannot), "auto": direct when the
+                    file is larger than the memory that is available.
 
     Sessions keep the model in memory, also after close(); its tokenizer ends with close().
     """
@@ -46,11 +52,15 @@ class Model(Closable):
 
     def __init__(self, source: Source, environment: Environment | None = None, *,
                  map_weights: bool = False, skip_checksums: bool = False, memory_bytes: int = 0,
-                 context: int = 0, chunk: int = 0, kv: KvType = KvType.DEFAULT) -> None:
+                 io: str = "auto", context: int = 0, chunk: int = 0,
+                 kv: KvType = KvType.DEFAULT) -> None:
+        if io not in _IO:
+            raise ValueError(f"io: expected one of {', '.join(_IO)}, found {io!r}")
         env = Environment() if environment is None else environment
         session = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
         params = s.ModelParams(map_weights=int(map_weights), skip_checksums=int(skip_checksums),
-                               memory_bytes=memory_bytes, session=c.pointer(session))
+                               memory_bytes=memory_bytes, session=c.pointer(session),
+                               io=_IO[io])
         model = c.c_void_p()
         data = None
         with env._pointer() as e:

@@ -1,0 +1,92 @@
+// Memory as /proc and cgroups tell it, from trees made up here.
+
+#include "src/base/machine_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace moe {
+namespace {
+
+class MachineMemoryTest : public ::testing::Test {
+ protected:
+  MachineMemoryTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "moe_memory_XXXXXX").string();
+    root_ = mkdtemp(pattern.data());
+    write("proc/meminfo", "MemTotal:  16000 kB\nMemFree:  100 kB\nMemAvailable:   9000 kB\n");
+  }
+  ~MachineMemoryTest() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((root_ / name).parent_path());
+    std::ofstream(root_ / name) << text;
+  }
+  void expect(uint64_t total, uint64_t available) const {
+    MachineMemory memory;
+    ASSERT_TRUE(machine_memory(&memory, root_.c_str()));
+    EXPECT_EQ(memory.total, total);
+    EXPECT_EQ(memory.available, available);
+  }
+  std::filesystem::path root_;
+};
+
+TEST_F(MachineMemoryTest, WithoutCgroups) { expect(16000 * 1024, 9000 * 1024); }
+
+TEST_F(MachineMemoryTest, CgroupsAreWalkedUp) {
+  write("proc/self/cgroup", "1:name=systemd:/elsewhere\n0::/a/b\n");
+  write("sys/fs/cgroup/a/b/memory.max", "max\n");
+  write("sys/fs/cgroup/a/b/memory.current", "1000\n");
+  expect(16000 * 1024, 9000 * 1024);
+  write("sys/fs/cgroup/a/memory.max", "8000000\n");
+  write("sys/fs/cgroup/a/memory.current", "6000000\n");
+  expect(8000000, 2000000);
+  // What files are cached with is given up.
+  write("sys/fs/cgroup/a/memory.stat",
+        "anon 1\nfile 9\nactive_file 300000\ninactive_file 200000\n");
+  expect(8000000, 2500000);
+  write("sys/fs/cgroup/a/b/memory.max", "7000000\n");
+  write("sys/fs/cgroup/a/b/memory.high", "100000\n");
+  expect(100000, 99000);
+}
+
+TEST_F(MachineMemoryTest, AGroupThatIsFullHasNothingLeft) {
+  write("proc/self/cgroup", "0::/\n");
+  write("sys/fs/cgroup/memory.max", "5000\n");
+  write("sys/fs/cgroup/memory.current", "6000\n");
+  expect(5000, 0);
+}
+
+TEST_F(MachineMemoryTest, TheOldKindOfCgroups) {
+  write("proc/self/cgroup", "5:cpuset:/x\n4:memory:/pod/one\n0::/\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write("sys/fs/cgroup/memory/pod/one/memory.limit_in_bytes", "4000000\n");
+  write("sys/fs/cgroup/memory/pod/one/memory.usage_in_bytes", "3000000\n");
+  write("sys/fs/cgroup/memory/pod/one/memory.stat",
+        "active_file 7\ntotal_inactive_file 500000\ntotal_active_file 5\n");
+  expect(4000000, 1500005);
+  // In a container the path is the host's, and the group itself is mounted as the root.
+  write("proc/self/cgroup", "4:memory:/docker/0123\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000\n");
+  write("sys/fs/cgroup/memory/memory.usage_in_bytes", "500000\n");
+  expect(2000000, 1500000);
+}
+
+TEST_F(MachineMemoryTest, WhatIsNotThereOrNotANumberIsNotBelieved) {
+  MachineMemory memory;
+  EXPECT_FALSE(machine_memory(&memory, (root_ / "nowhere").c_str()));
+  write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: many\n");
+  EXPECT_FALSE(machine_memory(&memory, root_.c_str()));
+  write("proc/meminfo", "MemTotal: 1000 kB");
+  EXPECT_FALSE(machine_memory(&memory, root_.c_str()));
+}
+
+TEST_F(MachineMemoryTest, ThisMachine) {
+  MachineMemory memory;
+  ASSERT_TRUE(machine_memory(&memory));
+  EXPECT_GT(memory.available, 0u);
+  EXPECT_LE(memory.available, memory.total);
+}
+
+}  // namespace
+}  // namespace moe
