@@ -27,6 +27,7 @@ function(moe_shared target)
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
   target_link_options(${target} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map
     -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed)
+  target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/formats/moe/zstd_modern.cpp)
   if(NOT MOE_SANITIZE)  # a sanitizer's functions come with the program
     target_link_options(${target} PRIVATE -Wl,--no-undefined)
   endif()
