@@ -1,6 +1,7 @@
 # What can be chosen; CMakePresets.json holds the usual choices. As a part of another project
 # (add_subdirectory) moe is its libraries, moe::moe and moe::moe_convert, and nothing else.
 option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: token ids and bytes" ON)
+option(MOE_CHAT "Chat templates and conversations; OFF: moe_chat_create returns MOE_ERR_UNSUPPORTED" ON)
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
 option(MOE_CLI "The command moe (needs MOE_CONVERT)" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_TESTS "Tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})
@@ -16,6 +17,9 @@ set(MOE_FUZZ_SECONDS 15 CACHE STRING "How long a libFuzzer target runs under cte
 
 if(MOE_CLI AND NOT MOE_CONVERT)
   message(FATAL_ERROR "MOE_CLI=ON needs MOE_CONVERT=ON: the command moe includes 'moe convert'.")
+endif()
+if(MOE_TESTS AND NOT MOE_CHAT)
+  message(FATAL_ERROR "MOE_TESTS=ON needs MOE_CHAT=ON")
 endif()
 if(NOT DEFINED BUILD_SHARED_LIBS)  # no option: another project's own choice stays what it is
   set(BUILD_SHARED_LIBS ON)

@@ -590,7 +590,9 @@ MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* pro
  *
  * Templates are Jinja, in the part of the language that checkpoints use and with the results of
  * jinja2. Limits on steps, text and depth hold for any template and conversation. What comes from
- * messages and variables can never become special tokens, only the template can spell those. */
+ * messages and variables can never become special tokens, only the template can spell those.
+ *
+ * In a library built with MOE_CHAT=OFF every call fails with MOE_ERR_UNSUPPORTED. */
 
 typedef struct moe_chat moe_chat;
 

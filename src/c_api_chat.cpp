@@ -18,16 +18,10 @@ struct moe_chat {
 namespace moe {
 namespace {
 
-const char* own_template(const moe_model* model) {
-  if (model == nullptr || model->model->tokenizer() == nullptr) return nullptr;
-  const auto* text = model->model->tokenizer()->chat_template();
-  return text == nullptr || text->size() == 0 ? nullptr : text->c_str();
-}
-
 // A name, or the text itself. A misspelt name must not become a template that writes itself.
 Status choose_template(const moe_model* model, const char* given, ChatOptions* out) {
   if (given == nullptr) {
-    const char* own = own_template(model);
+    const char* own = moe_model_chat_template(model);
     if (own == nullptr) {
       return Status::error(MOE_ERR_NOT_FOUND,
                            "the model has no chat template; one can be given (--template): %s, or "
@@ -194,8 +188,6 @@ Status reply(moe_chat* chat, const moe_generate_params* given, moe_chat_result* 
 
 }  // namespace
 }  // namespace moe
-
-const char* moe_model_chat_template(const moe_model* model) { return moe::own_template(model); }
 
 const char* moe_chat_template_names(void) { return moe::builtin_chat_names(); }
 

@@ -1,5 +1,6 @@
 // Text to tokens and back.
 
+#include "formats/moe/schema.h"
 #include "src/c_api.h"
 
 namespace moe {
@@ -41,6 +42,12 @@ Status decode(const moe_tokenizer* tokenizer, const int32_t* tokens, size_t n_to
 
 const moe_tokenizer* moe_model_tokenizer(const moe_model* model) {
   return model == nullptr || !model->text.tokenizer ? nullptr : &model->text;
+}
+
+const char* moe_model_chat_template(const moe_model* model) {
+  if (model == nullptr || model->model->tokenizer() == nullptr) return nullptr;
+  const auto* text = model->model->tokenizer()->chat_template();
+  return text == nullptr || text->size() == 0 ? nullptr : text->c_str();
 }
 
 moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const char* text, size_t n_bytes,

@@ -1,45 +1,10 @@
 #include "src/text/added_tokens.h"
 
 #include "src/base/string.h"
+#include "src/text/full_text.h"
 #include "src/text/utf8.h"
 
-#if MOE_TEXT
-#include "src/text/unicode.h"
-#endif
-
 namespace moe {
-namespace {
-
-#if MOE_TEXT
-bool inside_word(std::string_view text, size_t begin, size_t end) {
-  if (begin > 0) {
-    const uint32_t n = utf8_previous_length(text.data() + begin);
-    if (is_word(utf8_next(text.data() + begin - n).code)) return true;
-  }
-  return end < text.size() && is_word(utf8_next(text.data() + end).code);
-}
-
-size_t skip_space_left(std::string_view text, size_t begin, size_t floor) {
-  if (floor > begin) return floor;  // the token lies in white space that the one before took
-  while (begin > floor) {
-    const uint32_t n = utf8_previous_length(text.data() + begin);
-    if (!is_white_space(utf8_next(text.data() + begin - n).code)) break;
-    begin -= n;
-  }
-  return begin;
-}
-
-size_t skip_space_right(std::string_view text, size_t end) {
-  while (end < text.size()) {
-    const Utf8Char c = utf8_next(text.data() + end);
-    if (!is_white_space(c.code)) break;
-    end += c.length;
-  }
-  return end;
-}
-#endif
-
-}  // namespace
 
 // Bytes of the longest token that begins at text[at], 0 where none does. With marks, special ones
 // count only when none of their bytes is marked.
@@ -84,16 +49,7 @@ bool AddedTokens::search(std::string_view text, const uint8_t* marks, size_t* at
     *match = {*at, *at + n, static_cast<int32_t>(id)};
     *at += n;
     if ((flags & kAddedSpecial) != 0 && !special) continue;
-#if MOE_TEXT
-    if ((flags & kAddedSingleWord) != 0 && inside_word(text, match->begin, match->end)) continue;
-    if ((flags & kAddedLstrip) != 0) match->begin = skip_space_left(text, match->begin, floor);
-    // Inside white space that the token before took, it ends where that does.
-    if ((flags & kAddedRstrip) != 0) {
-      match->end = floor > match->end ? floor : skip_space_right(text, match->end);
-    }
-#else
-    (void)floor;
-#endif
+    if (!match_surroundings(flags, text, floor, match)) continue;
     return true;
   }
   return false;

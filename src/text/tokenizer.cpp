@@ -16,14 +16,9 @@ Status find_kind(std::string_view kind, TokenizerParts::Kind* out) {
     return {};
   }
   if (kind == "bpe" || kind == "unigram") {
-#if MOE_TEXT
+    MOE_TRY(FullText::check_kind(kind));
     *out = kind == "bpe" ? TokenizerParts::kBpe : TokenizerParts::kUnigram;
     return {};
-#else
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "tokenizer: this build has only the kind \"bytes\", the file has \"%.*s\"",
-                         static_cast<int>(kind.size()), kind.data());
-#endif
   }
   return Status::error(MOE_ERR_UNSUPPORTED, "tokenizer: unknown kind \"%.*s\"",
                        static_cast<int>(std::min<size_t>(kind.size(), 40)), kind.data());
@@ -68,45 +63,6 @@ Status create_added(const TokenizerSpec& spec, TokenizerParts& p) {
   return p.added.create(raw, p.vocabulary);
 }
 
-#if MOE_TEXT
-// Added tokens that are looked for in the normalised text are normalised themselves.
-Status create_normalized(const TokenizerSpec& spec, TokenizerParts& p) {
-  RegexSearch search;
-  MOE_TRY(search.create(p.library));
-  Array<char> buffers[2] = {Array<char>(*p.allocator), Array<char>(*p.allocator)};
-  for (size_t i = 0; i < spec.added_ids.size; ++i) {
-    if ((spec.added_flags[i] & kAddedNormalized) == 0) continue;
-    const uint32_t id = spec.added_ids[i];
-    std::string_view text;
-    bool at_start = true;
-    MOE_TRY(p.normalizer.run(p.vocabulary.piece(id), search, buffers, &text, &at_start));
-    if (text.empty()) {
-      return Status::error(MOE_ERR_FORMAT, "tokenizer: added token %u is empty when normalised",
-                           id);
-    }
-    const size_t begin = p.normalized_texts.size();
-    MOE_TRY(append(p.normalized_texts, text));
-    MOE_TRY(p.normalized.push(
-        {id, static_cast<uint32_t>(begin), static_cast<uint32_t>(p.normalized_texts.size())}));
-  }
-  std::sort(p.normalized.begin(), p.normalized.end(),
-            [](const auto& a, const auto& b) { return a.id < b.id; });
-  Array<TrieEntry> entries(*p.allocator);
-  for (const auto& n : p.normalized) MOE_TRY(entries.push({p.decoded_piece(n.id), n.id}));
-  return p.added_normalized.create(entries, p.vocabulary);
-}
-
-Status create_text(const TokenizerSpec& spec, TokenizerParts& p) {
-  MOE_TRY(p.library.create(*p.allocator));
-  MOE_TRY(p.normalizer.create(spec.normalizers, p.library));
-  MOE_TRY(p.pre_tokenizer.create(spec.pre_tokenizers, p.library));
-  MOE_TRY(p.decoder.create(spec.decoders));
-  MOE_TRY(create_normalized(spec, p));
-  if (p.kind == TokenizerParts::kBpe) return p.bpe.create(spec, p.vocabulary);
-  return p.unigram.create(spec, p.vocabulary);
-}
-#endif
-
 Status create_parts(const TokenizerSpec& spec, TokenizerParts& p) {
   MOE_TRY(find_kind(spec.kind, &p.kind));
   const bool bytes = p.kind == TokenizerParts::kBytes;
@@ -134,23 +90,13 @@ Status create_parts(const TokenizerSpec& spec, TokenizerParts& p) {
     }
     return p.decoder.create_for_bytes();
   }
-#if MOE_TEXT
-  return create_text(spec, p);
-#else
-  return {};
-#endif
+  return FullText::create(spec, &p);
 }
 
 }  // namespace
 
 std::string_view TokenizerParts::decoded_piece(uint32_t id) const {
-#if MOE_TEXT
-  if ((vocabulary.flags(id) & kAddedNormalized) != 0) {
-    const auto* n = std::lower_bound(normalized.begin(), normalized.end(), id,
-                                     [](const NormalizedText& t, uint32_t i) { return t.id < i; });
-    return {normalized_texts.data() + n->begin, n->end - n->begin};
-  }
-#endif
+  if ((vocabulary.flags(id) & kAddedNormalized) != 0) return full.piece(id);
   return vocabulary.piece(id);
 }
 

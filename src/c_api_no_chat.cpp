@@ -1,0 +1,54 @@
+// The chat of a build without one (MOE_CHAT=OFF): programs link, and are told.
+
+#include "src/c_api.h"
+
+namespace moe {
+namespace {
+
+moe_status refuse(moe_error* error) {
+  return deliver(Status::error(MOE_ERR_UNSUPPORTED, "this build has no chat (MOE_CHAT=OFF)"),
+                 error);
+}
+
+}  // namespace
+}  // namespace moe
+
+const char* moe_chat_template_names(void) { return ""; }
+
+moe_status moe_chat_create(moe_session*, const moe_chat_params*, moe_chat**, moe_error* error) {
+  return moe::refuse(error);
+}
+
+void moe_chat_free(moe_chat*) {}
+size_t moe_chat_message_count(const moe_chat*) { return 0; }
+
+moe_status moe_chat_set_session(moe_chat*, moe_session*, moe_error* error) {
+  return moe::refuse(error);
+}
+
+moe_status moe_chat_add(moe_chat*, const char*, const char*, size_t, moe_error* error) {
+  return moe::refuse(error);
+}
+
+moe_status moe_chat_truncate(moe_chat*, size_t, moe_error* error) { return moe::refuse(error); }
+
+moe_status moe_chat_set_system(moe_chat*, const char*, moe_error* error) {
+  return moe::refuse(error);
+}
+
+moe_status moe_chat_get_message(const moe_chat*, size_t, moe_chat_message*, moe_error* error) {
+  return moe::refuse(error);
+}
+
+moe_status moe_chat_render(const moe_chat*, bool, char*, size_t, size_t*, moe_error* error) {
+  return moe::refuse(error);
+}
+
+moe_status moe_chat_tokens(const moe_chat*, bool, int32_t*, size_t, size_t*, moe_error* error) {
+  return moe::refuse(error);
+}
+
+moe_status moe_chat_reply(moe_chat*, const moe_generate_params*, moe_chat_result*,
+                          moe_error* error) {
+  return moe::refuse(error);
+}

@@ -1,0 +1,101 @@
+#include "src/text/full_text.h"
+
+#include <algorithm>
+
+#include "src/text/parts.h"
+#include "src/text/spec.h"
+#include "src/text/text_step.h"
+#include "src/text/unicode.h"
+#include "src/text/utf8.h"
+
+namespace moe {
+namespace {
+
+bool inside_word(std::string_view text, size_t begin, size_t end) {
+  if (begin > 0) {
+    const uint32_t n = utf8_previous_length(text.data() + begin);
+    if (is_word(utf8_next(text.data() + begin - n).code)) return true;
+  }
+  return end < text.size() && is_word(utf8_next(text.data() + end).code);
+}
+
+size_t skip_space_left(std::string_view text, size_t begin, size_t floor) {
+  if (floor > begin) return floor;  // the token lies in white space that the one before took
+  while (begin > floor) {
+    const uint32_t n = utf8_previous_length(text.data() + begin);
+    if (!is_white_space(utf8_next(text.data() + begin - n).code)) break;
+    begin -= n;
+  }
+  return begin;
+}
+
+size_t skip_space_right(std::string_view text, size_t end) {
+  while (end < text.size()) {
+    const Utf8Char c = utf8_next(text.data() + end);
+    if (!is_white_space(c.code)) break;
+    end += c.length;
+  }
+  return end;
+}
+
+// Added tokens that are looked for in the normalised text are normalised themselves.
+Status create_normalized(const TokenizerSpec& spec, const Vocabulary& vocabulary,
+                         const Allocator& allocator, FullText& full) {
+  RegexSearch search;
+  MOE_TRY(search.create(full.library));
+  Array<char> buffers[2] = {Array<char>(allocator), Array<char>(allocator)};
+  for (size_t i = 0; i < spec.added_ids.size; ++i) {
+    if ((spec.added_flags[i] & kAddedNormalized) == 0) continue;
+    const uint32_t id = spec.added_ids[i];
+    std::string_view text;
+    bool at_start = true;
+    MOE_TRY(full.normalizer.run(vocabulary.piece(id), search, buffers, &text, &at_start));
+    if (text.empty()) {
+      return Status::error(MOE_ERR_FORMAT, "tokenizer: added token %u is empty when normalised",
+                           id);
+    }
+    const size_t begin = full.texts.size();
+    MOE_TRY(append(full.texts, text));
+    MOE_TRY(full.pieces.push(
+        {id, static_cast<uint32_t>(begin), static_cast<uint32_t>(full.texts.size())}));
+  }
+  std::sort(full.pieces.begin(), full.pieces.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  Array<TrieEntry> entries(allocator);
+  for (const auto& p : full.pieces) MOE_TRY(entries.push({full.piece(p.id), p.id}));
+  return full.added.create(entries, vocabulary);
+}
+
+}  // namespace
+
+Status FullText::check_kind(std::string_view) { return {}; }
+
+Status FullText::create(const TokenizerSpec& spec, TokenizerParts* parts) {
+  FullText& full = parts->full;
+  MOE_TRY(full.library.create(*parts->allocator));
+  MOE_TRY(full.normalizer.create(spec.normalizers, full.library));
+  MOE_TRY(full.pre_tokenizer.create(spec.pre_tokenizers, full.library));
+  MOE_TRY(parts->decoder.create(spec.decoders));
+  MOE_TRY(create_normalized(spec, parts->vocabulary, *parts->allocator, full));
+  if (parts->kind == TokenizerParts::kBpe) return full.bpe.create(spec, parts->vocabulary);
+  return full.unigram.create(spec, parts->vocabulary);
+}
+
+std::string_view FullText::piece(uint32_t id) const {
+  const auto* p = std::lower_bound(pieces.begin(), pieces.end(), id,
+                                   [](const Piece& piece, uint32_t i) { return piece.id < i; });
+  return {texts.data() + p->begin, p->end - p->begin};
+}
+
+bool match_surroundings(uint8_t flags, std::string_view text, size_t floor,
+                        AddedTokens::Match* match) {
+  if ((flags & kAddedSingleWord) != 0 && inside_word(text, match->begin, match->end)) return false;
+  if ((flags & kAddedLstrip) != 0) match->begin = skip_space_left(text, match->begin, floor);
+  // Inside white space that the token before took, it ends where that does.
+  if ((flags & kAddedRstrip) != 0) {
+    match->end = floor > match->end ? floor : skip_space_right(text, match->end);
+  }
+  return true;
+}
+
+}  // namespace moe

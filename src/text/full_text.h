@@ -1,0 +1,59 @@
+#pragma once
+// What a tokenizer of Hugging Face needs beyond the kind "bytes": patterns, normalizer, merges. It
+// is compiled from full_text.cpp or, with MOE_TEXT=OFF, from bytes_only.cpp, which refuses it.
+
+#include "src/text/added_tokens.h"
+
+#if MOE_TEXT
+#include "src/text/bpe.h"
+#include "src/text/normalizer.h"
+#include "src/text/pre_tokenizer.h"
+#include "src/text/unigram.h"
+#endif
+
+namespace moe {
+
+struct SpecialRule;
+struct TokenizerParts;
+struct TokenizerSpec;
+
+struct FullText final {
+#if MOE_TEXT
+  explicit FullText(const Allocator& a)
+      : added(a), normalizer(a), pre_tokenizer(a), bpe(a), unigram(a), texts(a), pieces(a) {}
+
+  RegexLibrary library;  // before the patterns, which live in its memory
+  AddedTokens added;     // looked for in the normalised text
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  Bpe bpe;
+  Unigram unigram;
+  Array<char> texts;  // of the added tokens that are looked for there
+  struct Piece {
+    uint32_t id;
+    uint32_t begin;
+    uint32_t end;
+  };
+  Array<Piece> pieces;  // their places in `texts`, by id
+#else
+  explicit FullText(const Allocator&) {}
+#endif
+
+  /// MOE_ERR_UNSUPPORTED when this build has only the kind "bytes".
+  static Status check_kind(std::string_view kind);
+  /// Fills parts->full, and parts->decoder, whose vocabulary and kind are there already.
+  static Status create(const TokenizerSpec& spec, TokenizerParts* parts);
+  /// The text of an added token that is looked for in the normalised text.
+  std::string_view piece(uint32_t id) const;
+};
+
+/// As encode_text(), for any kind but "bytes".
+Status encode_full_text(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule,
+                        Array<int32_t>& ids);
+
+/// What an added token's flags say about the text around it. False: it is no match. Stripped white
+/// space, not left of `floor`, becomes part of the match.
+bool match_surroundings(uint8_t flags, std::string_view text, size_t floor,
+                        AddedTokens::Match* match);
+
+}  // namespace moe
