@@ -1,6 +1,6 @@
 #include "kernels/check.h"
 
-#include "kernels/router/override.h"
+#include "kernels/router/table.h"
 
 namespace moe {
 namespace {
@@ -18,16 +18,18 @@ Status check_shape(const char* owner, const char* name, const Matrix& m, int64_t
 
 Status check_router_weights(const MoeOp& op, int32_t d_in) {
   const RouterWeightsView& w = op.router_weights;
-  switch (op.router.kind) {
-    case RouterKind::kHash:
+  switch (router_info(op.router).scores) {
+    case RouterScores::kTable:
       if (w.table != nullptr && op.rows != nullptr) return {};
-      return Status::error(MOE_ERR_ARGUMENT, "router: hash needs a table and token ids");
-    case RouterKind::kCosine:
+      return Status::error(MOE_ERR_ARGUMENT, "router: %s needs a table and token ids",
+                           router_info(op.router).name);
+    case RouterScores::kCosine:
       MOE_TRY(check_shape("router", "proj", w.proj, w.proj.rows, d_in));
       return check_shape("router", "embedding", w.embedding, op.n_experts, w.proj.rows);
-    default:
-      return check_shape("router", "scores", w.scores, op.n_experts, d_in);
+    case RouterScores::kLinear:
+      break;
   }
+  return check_shape("router", "scores", w.scores, op.n_experts, d_in);
 }
 
 }  // namespace

@@ -204,9 +204,9 @@ struct HostFill {
 
 /// The weights a router needs. Unused ones are empty.
 struct RouterWeightsView {
-  Matrix scores;                // softmax, threshold, sigmoid, sparsemixer, base: (n_experts, d)
-  const float* bias = nullptr;  // (n_experts)
-  Matrix proj;                  // cosine: (d_e, d)
+  Matrix scores;                          // RouterScores::kLinear: (n_experts, d)
+  const float* bias = nullptr;            // (n_experts)
+  Matrix proj;                            // cosine: (d_e, d)
   const float* proj_bias = nullptr;       // (d_e)
   Matrix embedding;                       // cosine: (n_experts, d_e)
   const float* selection_bias = nullptr;  // sigmoid: (n_experts)

@@ -1,7 +1,7 @@
 // One MoE layer on its own.
 
+#include "kernels/router/text.h"
 #include "quant/list.h"
-#include "src/base/number.h"
 #include "src/c_api.h"
 #include "src/run/layer.h"
 
@@ -14,88 +14,6 @@ struct moe_layer {
 
 namespace moe {
 namespace {
-
-Status unknown_router(const char* text) {
-  return Status::error(
-      MOE_ERR_ARGUMENT,
-      "params.router: expected topk:K, threshold:T, cosine:K, sigmoid:K, sparsemixer or base "
-      "with ,renormalise ,chosen ,scale=S ,tau=T, found '%.80s'",
-      text);
-}
-
-// The next part of `rest`, up to `separator`; `rest` moves behind it.
-std::string_view next_part(std::string_view* rest, char separator) {
-  const size_t end = std::min(rest->find(separator), rest->size());
-  const std::string_view part = slice(*rest, 0, end);
-  *rest = slice(*rest, end + 1);
-  return part;
-}
-
-bool router_kind(std::string_view name, double number, bool has_number, RouterConfig* r) {
-  if (!(number > -1e9 && number < 1e9)) return false;
-  r->k = has_number ? static_cast<int32_t>(number) : 1;
-  const bool whole = !has_number || number == static_cast<double>(r->k);
-  if (name == "topk")
-    r->kind = RouterKind::kSoftmax;
-  else if (name == "cosine")
-    r->kind = RouterKind::kCosine;
-  else if (name == "sigmoid")
-    r->kind = RouterKind::kSigmoid;
-  else if (name == "sparsemixer" && !has_number)
-    r->kind = RouterKind::kSparsemixer;
-  else if (name == "base" && !has_number)
-    r->kind = RouterKind::kBase;
-  else if (name == "threshold" && has_number) {
-    r->kind = RouterKind::kThreshold;
-    r->threshold = static_cast<float>(number);
-    r->k = 1;
-    return true;
-  } else {
-    return false;
-  }
-  return whole;
-}
-
-bool router_option(std::string_view option, RouterConfig* r) {
-  if (option == "renormalise") {
-    r->weights = RouterWeights::kRenormalised;
-    r->topk_norm = 1;
-    return true;
-  }
-  if (option == "chosen") {
-    r->weights = RouterWeights::kChosen;
-    return true;
-  }
-  std::string_view value = option;
-  const std::string_view key = next_part(&value, '=');
-  double number = 0;
-  if (!parse_number(value, &number)) return false;
-  if (key == "scale")
-    r->scale = static_cast<float>(number);
-  else if (key == "tau")
-    r->tau = static_cast<float>(number);
-  else
-    return false;
-  return true;
-}
-
-Status parse_router(const char* text, RouterConfig* out) {
-  RouterConfig r;
-  if (text != nullptr) {
-    std::string_view rest = text;
-    std::string_view number_text = next_part(&rest, ',');
-    const bool has_number = number_text.find(':') != std::string_view::npos;
-    const std::string_view name = next_part(&number_text, ':');
-    double number = 0;
-    if (has_number && !parse_number(number_text, &number)) return unknown_router(text);
-    if (!router_kind(name, number, has_number, &r)) return unknown_router(text);
-    while (!rest.empty()) {
-      if (!router_option(next_part(&rest, ','), &r)) return unknown_router(text);
-    }
-  }
-  *out = r;
-  return {};
-}
 
 Status parse_activation(const char* text, Activation* out) {
   static constexpr struct {
@@ -147,7 +65,7 @@ ExpertWeights expert_weights(const moe_expert_weights& e) {
 }
 
 Status layer_spec(const moe_layer_params& p, Array<ExpertWeights>* experts, LayerSpec* spec) {
-  MOE_TRY(parse_router(p.router, &spec->router));
+  if (p.router != nullptr) MOE_TRY(parse_router(p.router, &spec->router));
   MOE_TRY(parse_activation(p.activation, &spec->act.kind));
   MOE_TRY(parse_formats(p, spec));
   if (p.n_experts < 1 || p.n_experts > 65536) {

@@ -1,7 +1,7 @@
 // Opening models and telling what is in them.
 
 #include "formats/moe/reader.h"
-#include "kernels/router/list.h"
+#include "kernels/router/table.h"
 #include "quant/list.h"
 #include "src/base/machine_memory.h"
 #include "src/c_api.h"
@@ -140,24 +140,17 @@ Status get_info(const moe_model* model, moe_model_info* out) {
 }
 
 const char* gate_name(const RouterConfig& r) {
-  switch (r.kind) {
-    case RouterKind::kCosine:
-      return name_in(kCosineGates, r.gate);
-    case RouterKind::kSoftmax:
-    case RouterKind::kThreshold:
-    case RouterKind::kSigmoid:
-      return name_in(kRouterWeights, r.weights);
-    default:
-      return "";
-  }
+  const RouterInfo& info = router_info(r);
+  if (info.has(kParamGate)) return name_in(kCosineGates, r.gate);
+  return info.has(kParamWeights) ? name_in(kRouterWeights, r.weights) : "";
 }
 
 void describe_router(const RouterConfig& r, moe_model_layer_info* info) {
-  const bool by_threshold = r.kind == RouterKind::kThreshold || r.by_threshold;
-  info->router = router_info(r.kind).name;
+  const bool by_threshold = selects_by_threshold(r);
+  info->router = router_info(r).name;
   info->k = by_threshold ? 0 : info->n_active;
   info->threshold = by_threshold ? r.threshold : 0;
-  info->tau = r.kind == RouterKind::kCosine ? r.tau : 0;
+  info->tau = router_info(r).has(kParamTau) ? r.tau : 0;
   info->gamma = r.gamma;
   info->gate = gate_name(r);
 }

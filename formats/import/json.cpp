@@ -90,7 +90,7 @@ std::string shown(const Json& value) {
   return text;
 }
 
-std::string listed(std::initializer_list<const char*> names) {
+std::string listed(std::span<const char* const> names) {
   std::string text;
   for (const char* name : names) text += (text.empty() ? "" : ", ") + std::string(name);
   return text;
@@ -174,7 +174,7 @@ std::string JsonNode::string() const {
   return value_->get<std::string>();
 }
 
-size_t JsonNode::choice(std::initializer_list<const char*> names) const {
+size_t JsonNode::choice(std::span<const char* const> names) const {
   size_t i = 0;
   for (const char* name : names) {
     if (value_->is_string() && value_->text() == name) return i;
@@ -208,7 +208,7 @@ size_t JsonNode::choice(const char* key, size_t fallback,
   return has(key) ? at(key).choice(names) : fallback;
 }
 
-void JsonNode::only(std::initializer_list<const char*> keys) const {
+void JsonNode::only(std::span<const char* const> keys) const {
   if (!value_->is_object()) fail_expected("an object");
   for (const auto& [key, unused] : value_->items()) {
     bool known = key == "comment";

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,7 +47,10 @@ class JsonNode {
   bool boolean() const;
   std::string string() const;
   /// Index of the string in `names`; the error lists them.
-  size_t choice(std::initializer_list<const char*> names) const;
+  size_t choice(std::initializer_list<const char*> names) const {
+    return choice(std::span(names.begin(), names.size()));
+  }
+  size_t choice(std::span<const char* const> names) const;
 
   // The same for a member, with a default when it is missing or null.
   int32_t integer(const char* key, int32_t fallback, int32_t min, int32_t max) const;
@@ -56,7 +60,10 @@ class JsonNode {
   size_t choice(const char* key, size_t fallback, std::initializer_list<const char*> names) const;
 
   /// Throws when the value is no object, or has a member that is neither "comment" nor listed.
-  void only(std::initializer_list<const char*> keys) const;
+  void only(std::initializer_list<const char*> keys) const {
+    only(std::span(keys.begin(), keys.size()));
+  }
+  void only(std::span<const char* const> keys) const;
 
   /// Throws MOE_ERR_FORMAT: "path: expected <expected>, found <the value>".
   [[noreturn]] void fail_expected(const std::string& expected) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/math.h"
+#include "kernels/router/table.h"
 
 namespace moe {
 namespace {

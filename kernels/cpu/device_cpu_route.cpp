@@ -50,15 +50,15 @@ void cosine_scores(MoeCall& call) {
 void compute_scores(MoeCall& call) {
   CpuStream& s = call.s;
   const RouterWeightsView& w = call.op.router_weights;
-  switch (call.op.router.kind) {
-    case RouterKind::kHash:
+  switch (router_info(call.op.router).scores) {
+    case RouterScores::kTable:
       for (int32_t t = 0; t < call.n_tokens; ++t) {
         s.table_entry[t] = w.table[call.op.rows[t / call.op.n_subheads].token];
       }
       return;
-    case RouterKind::kCosine:
+    case RouterScores::kCosine:
       return cosine_scores(call);
-    default:
+    case RouterScores::kLinear:
       return call.rt.linear(s, in_float(w.scores), w.bias, call.subs, call.d_in, call.n_tokens,
                             s.scores, call.op.n_experts);
   }
@@ -117,7 +117,7 @@ void report(const MoeCall& call) {
   copy_out(s.weight, slots, out->weight);
   copy_out(s.kept, slots, out->kept);
   copy_out(s.count, call.n_tokens, out->count);
-  if (call.op.router.kind == RouterKind::kHash) return;
+  if (router_info(call.op.router).scores == RouterScores::kTable) return;
   copy_out(s.scores, static_cast<int64_t>(call.n_tokens) * call.op.n_experts, out->scores);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/cuda/moe_call.h"
+#include "kernels/router/table.h"
 
 namespace moe::cuda {
 namespace {
@@ -24,10 +25,14 @@ void compute_scores(MoeCall& call) {
   MatmulInput in;
   in.x = call.subs;
   in.ld_x = call.d_in;
-  if (call.op.router.kind == RouterKind::kHash) return;
-  if (call.op.router.kind != RouterKind::kCosine) {
-    return plain_matmul(s, in, call.n_tokens, in_float(w.scores), w.bias, s.scratch.scores,
-                        call.op.n_experts);
+  switch (router_info(call.op.router).scores) {
+    case RouterScores::kTable:
+      return;
+    case RouterScores::kLinear:
+      return plain_matmul(s, in, call.n_tokens, in_float(w.scores), w.bias, s.scratch.scores,
+                          call.op.n_experts);
+    case RouterScores::kCosine:
+      break;
   }
   const Matrix proj = in_float(w.proj);
   plain_matmul(s, in, call.n_tokens, proj, w.proj_bias, s.scratch.cosine, proj.rows);
@@ -46,7 +51,8 @@ void route_layer(MoeCall& call) {
   compute_scores(call);
   DeviceRouteOp route;
   route.config = call.op.router;
-  route.scores = s.scratch.scores;
+  const bool scored = router_info(route.config).scores != RouterScores::kTable;
+  route.scores = scored ? s.scratch.scores : nullptr;
   route.selection_bias = call.op.router_weights.selection_bias;
   route.table = call.op.router_weights.table;
   route.rows = call.rows;

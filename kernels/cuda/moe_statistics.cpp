@@ -1,6 +1,7 @@
 // What the host wants to know of a layer: statistics, and the routing itself.
 
 #include "kernels/cuda/moe_call.h"
+#include "kernels/router/table.h"
 
 namespace moe::cuda {
 namespace {
@@ -68,7 +69,7 @@ Status report_routing(MoeCall& call) {
   MOE_TRY(copy(out->weight, r.weight, slots));
   MOE_TRY(copy(out->kept, r.kept, slots));
   MOE_TRY(copy(out->count, r.count, tokens));
-  if (call.op.router.kind == RouterKind::kHash) return {};
+  if (router_info(call.op.router).scores == RouterScores::kTable) return {};
   return copy(out->scores, s.scratch.scores, tokens * static_cast<size_t>(call.op.n_experts));
 }
 

@@ -139,9 +139,9 @@ cudaError_t attend(cudaStream_t stream, const DeviceAttentionOp& op);
 /// Routing on the device; arrays of `out` as in struct Routing, all set but scores.
 struct DeviceRouteOp {
   RouterConfig config;
-  const float* scores = nullptr;          // (n_tokens, n_experts); null for hash
+  const float* scores = nullptr;          // (n_tokens, n_experts); null: RouterScores::kTable
   const float* selection_bias = nullptr;  // (n_experts) or null
-  const int32_t* table = nullptr;         // hash: (vocab)
+  const int32_t* table = nullptr;         // kTable: (vocab)
   const BatchRow* rows = nullptr;
   int32_t n_subheads = 1;  // token = row * n_subheads + sub-head
   int32_t n_experts = 0;

@@ -4,14 +4,8 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/pair_groups.h"
 #include "kernels/cuda/route_warp.h"
-#include "kernels/router/base.h"
+#include "kernels/router/all.h"
 #include "kernels/router/capacity.h"
-#include "kernels/router/cosine.h"
-#include "kernels/router/hash.h"
-#include "kernels/router/sigmoid.h"
-#include "kernels/router/softmax.h"
-#include "kernels/router/sparsemixer.h"
-#include "kernels/router/threshold.h"
 
 namespace moe::cuda {
 namespace {
@@ -25,20 +19,11 @@ template <class Team>
 __device__ inline int32_t route_one(const RouterConfig& r, const RouterInput& in,
                                     const RouterScratch& scratch, const RouterChoice& out) {
   switch (r.kind) {
-    case RouterKind::kSoftmax:
-      return route_softmax<Team>(r, in, scratch, out);
-    case RouterKind::kThreshold:
-      return route_threshold<Team>(r, in, scratch, out);
-    case RouterKind::kCosine:
-      return route_cosine<Team>(r, in, scratch, out);
-    case RouterKind::kSigmoid:
-      return route_sigmoid<Team>(r, in, scratch, out);
-    case RouterKind::kSparsemixer:
-      return route_sparsemixer<Team>(r, in, scratch, out);
-    case RouterKind::kHash:
-      return route_hash<Team>(r, in, scratch, out);
-    case RouterKind::kBase:
-      return route_base<Team>(r, in, scratch, out);
+#define MOE_ROUTER(Name, header) \
+  case RouterKind::k##Name:      \
+    return Name##Router::route<Team>(r, in, scratch, out);
+#include "kernels/router/list.h"
+#undef MOE_ROUTER
   }
   return 0;
 }
@@ -49,7 +34,7 @@ __device__ inline RouterInput input_of(const DeviceRouteOp& op, int64_t token) {
   RouterInput in;
   in.n_experts = op.n_experts;
   in.selection_bias = op.selection_bias;
-  if (op.config.kind == RouterKind::kHash) {
+  if (op.scores == nullptr) {
     in.table_entry = op.table[op.rows[token / op.n_subheads].token];
   } else {
     in.scores = op.scores + token * op.n_experts;
@@ -78,8 +63,7 @@ __device__ inline void write_slot(const DeviceRouteOp& op, int64_t at, int32_t e
 
 /// Floats of shared memory that a warp wants.
 inline size_t warp_floats(const DeviceRouteOp& op) {
-  const bool scored = op.config.kind != RouterKind::kHash;
-  return (scored ? 2 * static_cast<size_t>(op.n_experts) : 0) +
+  return (op.scores != nullptr ? 2 * static_cast<size_t>(op.n_experts) : 0) +
          3 * static_cast<size_t>(op.out.max_k);
 }
 
@@ -87,7 +71,7 @@ inline size_t warp_floats(const DeviceRouteOp& op) {
 template <int kPer>
 __device__ inline void route_token(const DeviceRouteOp& op, int64_t token, float* memory) {
   const int k = op.out.max_k;
-  const int n = op.config.kind != RouterKind::kHash ? op.n_experts : 0;
+  const int n = op.scores != nullptr ? op.n_experts : 0;
   const RouterScratch scratch{memory, memory + n, nullptr};
   const RouterChoice choice{reinterpret_cast<int32_t*>(memory + 2 * n), memory + 2 * n + k,
                             memory + 2 * n + 2 * k};
@@ -212,7 +196,7 @@ bool with_team(const DeviceRouteOp& op, const F& f) {
   if constexpr (kPer > kMaxPer) {
     return false;
   } else {
-    if (op.config.kind != RouterKind::kHash && op.n_experts > kPer * kWarp) {
+    if (op.scores != nullptr && op.n_experts > kPer * kWarp) {
       return with_team<2 * kPer>(op, f);
     }
     f.template run<kPer>();

@@ -2,16 +2,16 @@
 // What the routers share: order, softmax, weight rules. Host and device text, float32 throughout.
 
 #include "kernels/math.h"
-#include "kernels/router/router.h"
+#include "kernels/router/info.h"
 
 namespace moe {
 
 /// One token's scores and what its router needs besides.
 struct RouterInput {
-  const float* scores = nullptr;          // (n_experts): logits, or cosines; unused by hash
-  const float* selection_bias = nullptr;  // (n_experts) or null: sigmoid
+  const float* scores = nullptr;  // (n_experts): logits, or cosines; null: RouterScores::kTable
+  const float* selection_bias = nullptr;  // (n_experts) or null
   int32_t n_experts = 0;
-  int32_t table_entry = 0;  // hash: the expert of this token id
+  int32_t table_entry = 0;  // the expert that the table has for this token id
 };
 
 /// Where a router writes; all of router_max_k slots. Experts best first, also beyond the count.
@@ -91,11 +91,16 @@ struct OneThread {
   static MOE_HD void softmax_all(const float* z, int32_t n, float* p) { moe::softmax_all(z, n, p); }
 };
 
+/// The most experts that a threshold takes.
+MOE_HD int32_t threshold_most(const RouterConfig& r, int32_t n_experts) {
+  return r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
+}
+
 /// How many experts a threshold takes: rank j is in iff j = 0 or the sum before it is below t
 /// (XMoE, Yang et al. 2024, Eq. 5); t = 1 takes all; then min_k and max_k.
 MOE_HD_CALL int32_t threshold_count(const RouterConfig& r, const float* p, const int32_t* order,
                                     int32_t n_experts) {
-  const int32_t most = r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
+  const int32_t most = threshold_most(r, n_experts);
   int32_t count = most;
   if (r.threshold < 1.0f) {
     float sum = p[order[0]];
@@ -103,6 +108,12 @@ MOE_HD_CALL int32_t threshold_count(const RouterConfig& r, const float* p, const
     while (count < most && sum < r.threshold) sum += p[order[count++]];
   }
   return count < r.min_k ? r.min_k : count;
+}
+
+/// True where a gate's weights are divided by the sum over the chosen (or are a softmax over them).
+MOE_HD bool gate_renormalises(const RouterConfig& r) {
+  if (r.gate == CosineGate::kSigmoid) return r.topk_norm == 1;
+  return r.k > 1 && r.topk_norm != 0;
 }
 
 /// Weights of the first `count` slots from their probabilities, times the scale; 0 in the others.

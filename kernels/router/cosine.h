@@ -7,34 +7,39 @@ namespace moe {
 
 inline constexpr float kMinTau = 1e-4f;
 
-/// True where the weights of the chosen are divided by their sum (or are a softmax over them).
-MOE_HD bool cosine_renormalises(const RouterConfig& r) {
-  if (r.gate == CosineGate::kSigmoid) return r.topk_norm == 1;
-  return r.k > 1 && r.topk_norm != 0;
-}
+struct CosineRouter {
+  static constexpr RouterInfo info = {
+      .name = "cosine",
+      .scores = RouterScores::kCosine,
+      .params = kParamK | kParamGate | kParamTau | kParamToken | kParamTopkNorm,
+      .required = kParamTau,
+      .selection = RouterOverride::kByGate,
+  };
 
-/// Scores are cosines s. Chosen by s; the weight is softmax(s / tau) over all experts or
-/// sigmoid(s / tau), raw or renormalised. Returns the count.
-template <class Team>
-MOE_HD_CALL int32_t route_cosine(const RouterConfig& r, const RouterInput& in,
-                                 const RouterScratch& scratch, const RouterChoice& out) {
-  const int32_t max_k = router_max_k(r, in.n_experts);
-  const float tau = r.tau < kMinTau ? kMinTau : r.tau;
-  Team::best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);
-  Team::each(in.n_experts, [&](int32_t i) { scratch.key[i] = in.scores[i] / tau; });
-  int32_t count = max_k;
-  RouterWeights rule = RouterWeights::kRaw;
-  if (r.gate == CosineGate::kSoftmax) {
-    Team::softmax_all(scratch.key, in.n_experts, scratch.p);
-    Team::each(max_k, [&](int32_t j) { out.prob[j] = scratch.p[out.expert[j]]; });
-    if (r.by_threshold) count = threshold_count(r, scratch.p, out.expert, in.n_experts);
-    if (cosine_renormalises(r)) rule = RouterWeights::kChosen;
-  } else {
-    Team::each(max_k, [&](int32_t j) { out.prob[j] = sigmoid_float(scratch.key[out.expert[j]]); });
-    if (cosine_renormalises(r)) rule = RouterWeights::kRenormalised;
+  /// Scores are cosines s. Chosen by s; the weight is softmax(s / tau) over all experts or
+  /// sigmoid(s / tau), raw or renormalised. Returns the count.
+  template <class Team>
+  static MOE_HD_CALL int32_t route(const RouterConfig& r, const RouterInput& in,
+                                   const RouterScratch& scratch, const RouterChoice& out) {
+    const int32_t max_k = r.by_threshold ? threshold_most(r, in.n_experts) : r.k;
+    const float tau = r.tau < kMinTau ? kMinTau : r.tau;
+    Team::best_first(in.scores, in.n_experts, max_k, scratch.heap, out.expert);
+    Team::each(in.n_experts, [&](int32_t i) { scratch.key[i] = in.scores[i] / tau; });
+    int32_t count = max_k;
+    RouterWeights rule = RouterWeights::kRaw;
+    if (r.gate == CosineGate::kSoftmax) {
+      Team::softmax_all(scratch.key, in.n_experts, scratch.p);
+      Team::each(max_k, [&](int32_t j) { out.prob[j] = scratch.p[out.expert[j]]; });
+      if (r.by_threshold) count = threshold_count(r, scratch.p, out.expert, in.n_experts);
+      if (gate_renormalises(r)) rule = RouterWeights::kChosen;
+    } else {
+      Team::each(max_k,
+                 [&](int32_t j) { out.prob[j] = sigmoid_float(scratch.key[out.expert[j]]); });
+      if (gate_renormalises(r)) rule = RouterWeights::kRenormalised;
+    }
+    apply_weight_rule<Team>(rule, r.scale, scratch.key, count, max_k, out);
+    return count;
   }
-  apply_weight_rule<Team>(rule, r.scale, scratch.key, count, max_k, out);
-  return count;
-}
+};
 
 }  // namespace moe

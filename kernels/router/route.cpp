@@ -17,7 +17,7 @@ int32_t first_non_finite(const float* v, int32_t n) {
 
 Status route_tokens(const RouteOp& op, int32_t begin, int32_t end, const RouterScratch& scratch) {
   const RouterInfo& info = router_info(op.config->kind);
-  const bool scored = op.config->kind != RouterKind::kHash;
+  const bool scored = info.scores != RouterScores::kTable;
   const int32_t max_k = op.out->max_k;
   for (int32_t t = begin; t < end; ++t) {
     RouterInput in;

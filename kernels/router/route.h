@@ -3,7 +3,7 @@
 
 #include "kernels/device.h"
 #include "kernels/router/capacity.h"
-#include "kernels/router/list.h"
+#include "kernels/router/table.h"
 #include "src/base/status.h"
 
 namespace moe {
@@ -11,9 +11,9 @@ namespace moe {
 /// What routing reads and writes. The pointers of `out` except scores must all be set.
 struct RouteOp {
   const RouterConfig* config = nullptr;
-  const float* scores = nullptr;          // (n_tokens, n_experts); unused by hash
+  const float* scores = nullptr;          // (n_tokens, n_experts); null for RouterScores::kTable
   const float* selection_bias = nullptr;  // (n_experts) or null
-  const int32_t* table_entry = nullptr;   // hash: (n_tokens) experts
+  const int32_t* table_entry = nullptr;   // kTable: (n_tokens) experts
   int32_t n_experts = 0;
   Routing* out = nullptr;  // max_k is router_max_k(config)
   float* prob = nullptr;   // (n_tokens, max_k)

@@ -3,18 +3,12 @@
 
 #include <cstdint>
 
-#include "kernels/math.h"
-
 namespace moe {
 
 enum class RouterKind : uint8_t {
-  kSoftmax,
-  kThreshold,
-  kCosine,
-  kSigmoid,
-  kSparsemixer,
-  kHash,
-  kBase
+#define MOE_ROUTER(Name, header) k##Name,
+#include "kernels/router/list.h"
+#undef MOE_ROUTER
 };
 /// How the weight of a chosen expert comes from the scores.
 enum class RouterWeights : uint8_t {
@@ -45,23 +39,5 @@ struct RouterConfig {
   int32_t min_capacity = 0;
   CapacityOrder order = CapacityOrder::kPriority;
 };
-
-/// Largest number of experts one token can take.
-MOE_HD_CALL int32_t router_max_k(const RouterConfig& r, int32_t n_experts) {
-  const int32_t bound = r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
-  switch (r.kind) {
-    case RouterKind::kThreshold:
-      return bound;
-    case RouterKind::kCosine:
-      return r.by_threshold ? bound : r.k;
-    case RouterKind::kSparsemixer:
-      return 2;
-    case RouterKind::kHash:
-    case RouterKind::kBase:
-      return 1;
-    default:
-      return r.k;
-  }
-}
 
 }  // namespace moe

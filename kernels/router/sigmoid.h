@@ -5,22 +5,32 @@
 
 namespace moe {
 
-/// The k largest logits, or the k largest sigmoid(logit) + selection bias. The weight is the
-/// sigmoid, without the bias; raw or renormalised, times scale. Returns k.
-template <class Team>
-MOE_HD_CALL int32_t route_sigmoid(const RouterConfig& r, const RouterInput& in,
-                                  const RouterScratch& scratch, const RouterChoice& out) {
-  const float* key = in.scores;
-  if (in.selection_bias != nullptr) {
-    Team::each(in.n_experts, [&](int32_t i) {
-      scratch.key[i] = sigmoid_float(in.scores[i]) + in.selection_bias[i];
-    });
-    key = scratch.key;
+struct SigmoidRouter {
+  static constexpr RouterInfo info = {
+      .name = "sigmoid",
+      .bias = true,
+      .selection_bias = true,
+      .params = kParamK | kParamWeights,
+      .required = kParamK,
+  };
+
+  /// The k largest logits, or the k largest sigmoid(logit) + selection bias. The weight is the
+  /// sigmoid, without the bias; raw or renormalised, times scale. Returns k.
+  template <class Team>
+  static MOE_HD_CALL int32_t route(const RouterConfig& r, const RouterInput& in,
+                                   const RouterScratch& scratch, const RouterChoice& out) {
+    const float* key = in.scores;
+    if (in.selection_bias != nullptr) {
+      Team::each(in.n_experts, [&](int32_t i) {
+        scratch.key[i] = sigmoid_float(in.scores[i]) + in.selection_bias[i];
+      });
+      key = scratch.key;
+    }
+    Team::best_first(key, in.n_experts, r.k, scratch.heap, out.expert);
+    Team::each(r.k, [&](int32_t j) { out.prob[j] = sigmoid_float(in.scores[out.expert[j]]); });
+    apply_weight_rule<Team>(r.weights, r.scale, in.scores, r.k, r.k, out);
+    return r.k;
   }
-  Team::best_first(key, in.n_experts, r.k, scratch.heap, out.expert);
-  Team::each(r.k, [&](int32_t j) { out.prob[j] = sigmoid_float(in.scores[out.expert[j]]); });
-  apply_weight_rule<Team>(r.weights, r.scale, in.scores, r.k, r.k, out);
-  return r.k;
-}
+};
 
 }  // namespace moe

@@ -1,6 +1,6 @@
 #include "src/convert/config_write.h"
 
-#include "kernels/router/list.h"
+#include "kernels/router/table.h"
 #include "src/model/names.h"
 
 namespace moe {

@@ -1,5 +1,7 @@
 #include "src/model/account.h"
 
+#include "kernels/router/table.h"
+
 namespace moe {
 namespace {
 
@@ -81,19 +83,19 @@ uint64_t reading_bytes(const MoeFile& file) {
 }  // namespace
 
 ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
-  enum Line : size_t { kEmbeddings, kAttentions, kNetworks, kRouters, kExpertLine, kMetadata };
+  enum Line : size_t { kEmbeddings, kAttentions, kNetworks, kRouterLine, kExpertLine, kMetadata };
   ModelAccount account;
   account.n_lines = ModelAccount::kMaxLines;
   account.lines[kEmbeddings].what = "embedding, final norm and head weights";
   account.lines[kAttentions].what = "attention weights";
   account.lines[kNetworks].what = "dense and shared FFN weights";
-  account.lines[kRouters].what = "router, head and merge weights";
+  account.lines[kRouterLine].what = "router, head and merge weights";
   account.lines[kExpertLine].what = "expert weights";
   account.lines[kMetadata] = {"metadata", file.metadata_bytes()};
   for (const FileSegment& s : file.segments()) {
     const Line line = s.part == Part::kAttention ? kAttentions
                       : s.part == Part::kFfn     ? kNetworks
-                      : s.part == Part::kRouter  ? kRouters
+                      : s.part == Part::kRouter  ? kRouterLine
                       : s.part == Part::kExperts ? kExpertLine
                                                  : kEmbeddings;
     const Use use = whole(file, s);

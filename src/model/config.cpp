@@ -1,7 +1,7 @@
 #include "src/model/config.h"
 
 #include "kernels/rope.h"
-#include "kernels/router/override.h"
+#include "kernels/router/table.h"
 
 namespace moe {
 namespace {

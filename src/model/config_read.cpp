@@ -1,7 +1,7 @@
 #include "src/model/config_read.h"
 
 #include "formats/moe/parse.h"
-#include "kernels/router/list.h"
+#include "kernels/router/table.h"
 #include "src/model/names.h"
 
 namespace moe {

@@ -1,5 +1,7 @@
 #include "src/model/tensors.h"
 
+#include "kernels/router/table.h"
+
 namespace moe {
 namespace {
 
@@ -85,22 +87,20 @@ void add_ffn(const ModelConfig& model, const FfnConfig& ffn, List* list) {
 
 void add_router(const ModelConfig& model, const MoeConfig& moe, List* list) {
   const int32_t d_in = model.d_model / moe.n_subheads;
-  switch (moe.router.kind) {
-    case RouterKind::kCosine:
+  const RouterInfo& info = router_info(moe.router);
+  switch (info.scores) {
+    case RouterScores::kCosine:
       list->f32_input(Role::kProj, 0, d_in);
       list->bias(Role::kProjBias, 0);
       list->f32_input(Role::kExpertEmbedding, moe.n_experts, 0);
       break;
-    case RouterKind::kHash:
+    case RouterScores::kTable:
       list->add({Role::kTable, TensorKind::kIds, true, -1, model.vocab_size, 1});
       break;
-    case RouterKind::kBase:
+    case RouterScores::kLinear:
       list->f32_input(Role::kScores, moe.n_experts, d_in);
-      break;
-    default:
-      list->f32_input(Role::kScores, moe.n_experts, d_in);
-      list->bias(Role::kBias, moe.n_experts);
-      if (moe.router.kind == RouterKind::kSigmoid) list->bias(Role::kSelectionBias, moe.n_experts);
+      if (info.bias) list->bias(Role::kBias, moe.n_experts);
+      if (info.selection_bias) list->bias(Role::kSelectionBias, moe.n_experts);
   }
   if (!moe.multi_head) return;
   list->matrix(Role::kHead, model.d_model, model.d_model);

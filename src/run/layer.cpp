@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/router/table.h"
 #include "src/run/layer_parts.h"
 
 namespace moe {
@@ -16,7 +17,7 @@ StreamShape stream_shape(const LayerSpec& spec) {
   s.max_experts = spec.n_experts;
   s.max_subheads = spec.n_subheads;
   s.max_routed = router_max_k(spec.router, spec.n_experts);
-  s.max_d_e = spec.router.kind == RouterKind::kCosine ? spec.d_e : 0;
+  s.max_d_e = router_info(spec.router).scores == RouterScores::kCosine ? spec.d_e : 0;
   s.max_d_in = std::max(s.max_d_in, s.max_d_e);
   return s;
 }
@@ -51,7 +52,7 @@ Status check_input(const LayerParts& parts, Span<const float> x, const int32_t* 
     return Status::error(MOE_ERR_NON_FINITE, "layer: x[%zu][%zu] is not a finite number", i / d,
                          i % d);
   }
-  if (parts.op.router.kind != RouterKind::kHash) return {};
+  if (router_info(parts.op.router).scores != RouterScores::kTable) return {};
   if (tokens == nullptr) {
     return Status::error(MOE_ERR_ARGUMENT, "layer: the hash router needs token ids");
   }

@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include "kernels/router/override.h"
+#include "kernels/router/table.h"
 #include "quant/list.h"
 #include "src/run/layer_parts.h"
 
@@ -67,18 +67,16 @@ Status check_experts(const LayerSpec& spec) {
 
 Status check_router(const LayerSpec& spec) {
   MOE_TRY(validate_router(spec.router, spec.n_experts).with_context("layer"));
-  const RouterKind kind = spec.router.kind;
-  const bool hash = kind == RouterKind::kHash;
-  const bool cosine = kind == RouterKind::kCosine;
-  const bool biased = kind == RouterKind::kSoftmax || kind == RouterKind::kThreshold ||
-                      kind == RouterKind::kSigmoid;
-  MOE_TRY(check_given("router_weight", spec.router_weight != nullptr, !hash));
+  const RouterInfo& info = router_info(spec.router);
+  const bool table = info.scores == RouterScores::kTable;
+  const bool cosine = info.scores == RouterScores::kCosine;
+  MOE_TRY(check_given("router_weight", spec.router_weight != nullptr, !table));
   MOE_TRY(check_given("router_proj", spec.router_proj != nullptr, cosine));
-  MOE_TRY(check_given("router_table", spec.router_table != nullptr, hash));
-  if (!biased) MOE_TRY(check_given("router_bias", spec.router_bias != nullptr, false));
+  MOE_TRY(check_given("router_table", spec.router_table != nullptr, table));
+  if (!info.bias) MOE_TRY(check_given("router_bias", spec.router_bias != nullptr, false));
   if (!cosine) MOE_TRY(check_given("router_proj_bias", spec.router_proj_bias != nullptr, false));
   if (cosine) MOE_TRY(check_size("d_e", spec.d_e));
-  if (!hash) return {};
+  if (!table) return {};
   if (spec.vocab_size < 1) {
     return Status::error(MOE_ERR_RANGE, "layer: vocab_size: expected at least 1, found %d",
                          spec.vocab_size);

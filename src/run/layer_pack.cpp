@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "kernels/router/table.h"
 #include "quant/list.h"
 #include "quant/quantise.h"
 #include "src/run/layer_parts.h"
@@ -173,14 +174,14 @@ Status pack_ffn(Packer& p, const LayerSpec& spec, const char* name, const Expert
 Status pack_router(Packer& p, const LayerSpec& spec, int32_t d_in, RouterWeightsView* out) {
   const FormatId f32 = FormatId::kF32;
   const ActPrecision act = ActPrecision::kF32;
-  const bool cosine = spec.router.kind == RouterKind::kCosine;
-  const bool sigmoid = spec.router.kind == RouterKind::kSigmoid;
+  const RouterInfo& info = router_info(spec.router);
+  const bool cosine = info.scores == RouterScores::kCosine;
   MOE_TRY(p.matrix("router_weight", spec.router_weight, spec.n_experts, cosine ? spec.d_e : d_in,
                    f32, act, cosine ? &out->embedding : &out->scores));
   MOE_TRY(p.matrix("router_proj", spec.router_proj, spec.d_e, d_in, f32, act, &out->proj));
   MOE_TRY(p.floats("router_proj_bias", spec.router_proj_bias, spec.d_e, &out->proj_bias));
   MOE_TRY(p.floats("router_bias", spec.router_bias, spec.n_experts,
-                   sigmoid ? &out->selection_bias : &out->bias));
+                   info.selection_bias ? &out->selection_bias : &out->bias));
   return p.vector(spec.router_table, spec.vocab_size, &out->table);
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/router/override.h"
+#include "kernels/router/table.h"
 #include "src/base/format.h"
 #include "src/run/session_state.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/router/override.h"
+#include "kernels/router/text.h"
 #include "src/run/logits.h"
 #include "src/run/session_state.h"
 

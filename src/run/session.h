@@ -64,7 +64,7 @@ class Session final {
   /// The call in progress returns MOE_ERR_CANCELLED within one layer. Does nothing without one.
   void cancel();
 
-  /// Overrides every MoE layer's router (kernels/router/override.h gives the grammar); empty: as in
+  /// Overrides every MoE layer's router (kernels/router/text.h gives the grammar); empty: as in
   /// the file. All layers are checked before any is changed. With a capacity a chunk that nobody
   /// chose grows to the context (at most kMaxChunk), and bytes() with it: MOE_ERR_BUDGET when that
   /// and other_sessions_bytes, as of now, do not fit under the cap.

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "kernels/check.h"
-#include "kernels/router/override.h"
+#include "kernels/router/table.h"
 #include "tests/golden/golden.h"
 #include "tests/golden/routing.h"
 #include "tests/kernels/route_helper.h"

@@ -130,11 +130,14 @@ std::vector<RouterConfig> configs_for(int32_t n) {
   c.by_threshold = true;
   c.threshold = 0.6f;
   all.push_back(c);
-  c = {};
-  c.kind = RouterKind::kSparsemixer;
-  all.push_back(c);
-  c.kind = RouterKind::kBase;
-  all.push_back(c);
+  for (const RouterInfo& info : kRouters) {
+    if (info.scores == RouterScores::kTable) continue;
+    c = {};
+    c.kind = info.kind;
+    c.k = 2;
+    c.threshold = 0.5f;
+    all.push_back(c);
+  }
   return all;
 }
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/router/list.h"
+#include "kernels/router/table.h"
 #include "tests/kernels/random_layer.h"
 #include "tests/support/cpu_devices.h"
 

@@ -1,8 +1,9 @@
-#include "kernels/router/override.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "kernels/router/table.h"
+#include "kernels/router/text.h"
 
 namespace moe {
 namespace {

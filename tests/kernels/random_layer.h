@@ -112,20 +112,21 @@ class RandomLayer {
   void make_router(int32_t d_in) {
     RouterWeightsView& w = layer.op.router_weights;
     const int32_t n = kind_.n_experts;
-    if (kind_.router.kind == RouterKind::kCosine) {
+    const RouterInfo& info = router_info(kind_.router);
+    if (info.scores == RouterScores::kCosine) {
       w.proj = float_matrix(kind_.router_format, 7, d_in);
       w.proj_bias = bias(7);
       w.embedding = float_matrix(kind_.router_format, n, 7);
       return;
     }
-    if (kind_.router.kind == RouterKind::kHash) {
+    if (info.scores == RouterScores::kTable) {
       for (int32_t i = 0; i < kVocab; ++i) table_.push_back(i * 7 % n);
       w.table = table_.data();
       return;
     }
     w.scores = float_matrix(kind_.router_format, n, d_in);
-    w.bias = bias(n);
-    if (kind_.router.kind == RouterKind::kSigmoid) w.selection_bias = layer.keep(values(n, 0.2f));
+    if (info.bias) w.bias = bias(n);
+    if (info.selection_bias) w.selection_bias = layer.keep(values(n, 0.2f));
   }
 
   LayerKind kind_;

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/router/override.h"
 #include "kernels/router/route.h"
+#include "kernels/router/table.h"
 
 namespace moe {
 

@@ -4,7 +4,9 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <set>
 
+#include "kernels/router/text.h"
 #include "tests/kernels/route_helper.h"
 
 namespace moe {
@@ -67,9 +69,63 @@ TEST(Router, EveryKindGivesTheSameTokenByToken) {
   }
 }
 
+TEST(Router, EveryKindChoosesExpertsOnceAndNoMoreThanItSays) {
+  constexpr int kN = 23;
+  constexpr int kT = 40;
+  const std::vector<float> z = random_scores(kN * kT, 6);
+  std::vector<int32_t> table(kT);
+  for (int t = 0; t < kT; ++t) table[static_cast<size_t>(t)] = t % kN;
+  for (const RouterInfo& info : kRouters) {
+    SCOPED_TRACE(info.name);
+    const RouterConfig c = sample_config(info.kind);
+    ASSERT_TRUE(validate_router(c, kN).ok()) << validate_router(c, kN).text();
+    EXPECT_EQ(validate_router(c, info.min_experts - 1).code(), MOE_ERR_RANGE);
+    const Routed r = route_all(c, z, kT, kN, {nullptr, table.data()});
+    EXPECT_EQ(r.max_k, router_max_k(c, kN));
+    for (int t = 0; t < kT; ++t) {
+      const int count = r.count[static_cast<size_t>(t)];
+      ASSERT_TRUE(count >= 1 && count <= r.max_k);
+      std::set<int32_t> seen;
+      for (int j = 0; j < count; ++j) {
+        const auto at = static_cast<size_t>(t * r.max_k + j);
+        ASSERT_TRUE(r.expert[at] >= 0 && r.expert[at] < kN);
+        EXPECT_TRUE(seen.insert(r.expert[at]).second);
+        EXPECT_TRUE(r.weight[at] >= 0 && r.weight[at] < 2);
+      }
+    }
+  }
+}
+
+TEST(Router, EveryKindHasATextThatIsListed) {
+  RouterConfig c;
+  const std::string listed = parse_router("?", &c).text();
+  for (const RouterInfo& info : kRouters) {
+    SCOPED_TRACE(info.name);
+    std::string text = info.text != nullptr ? info.text : info.name;
+    const bool number = info.has(kParamK) || info.has(kParamThreshold);
+    if (number) text += info.has(kParamK) ? ":3" : ":0.5";
+    const bool said = info.scores != RouterScores::kTable;
+    ASSERT_EQ(parse_router(text, &c).ok(), said);
+    const std::string form = number ? text.substr(0, text.find(':') + 1) : text;
+    EXPECT_EQ(listed.find(form) != std::string::npos, said) << listed;
+    if (!said) continue;
+    EXPECT_EQ(c.kind, info.kind);
+    EXPECT_TRUE(!info.has(kParamK) || c.k == 3);
+    EXPECT_TRUE(!info.has(kParamThreshold) || c.threshold == 0.5f);
+    ASSERT_TRUE(parse_router(text + ",scale=2", &c).ok());
+    EXPECT_EQ(c.scale, 2.0f);
+    EXPECT_EQ(parse_router(text + ",banana=2", &c).code(), MOE_ERR_ARGUMENT);
+  }
+  EXPECT_FALSE(parse_router("threshold", &c).ok());
+  EXPECT_FALSE(parse_router("topk:2.5", &c).ok());
+  EXPECT_FALSE(parse_router("topk:2,max_k=3", &c).ok());
+  ASSERT_TRUE(parse_router("threshold:0.5,max_k=3", &c).ok());
+  EXPECT_EQ(c.max_k, 3);
+}
+
 TEST(Router, EveryKindRejectsScoresThatAreNotFinite) {
   for (const RouterInfo& info : kRouters) {
-    if (info.kind == RouterKind::kHash) continue;
+    if (info.scores == RouterScores::kTable) continue;
     SCOPED_TRACE(info.name);
     for (float bad : {std::nanf(""), std::numeric_limits<float>::infinity(),
                       -std::numeric_limits<float>::infinity()}) {

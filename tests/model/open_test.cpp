@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/router/table.h"
 #include "tests/support/memory_device.h"
 #include "tests/support/tiny_model.h"
 
@@ -61,14 +62,11 @@ TEST(ModelOpen, EveryFormat) {
 }
 
 TEST(ModelOpen, EveryRouter) {
-  for (const RouterKind kind :
-       {RouterKind::kSoftmax, RouterKind::kThreshold, RouterKind::kCosine, RouterKind::kSigmoid,
-        RouterKind::kSparsemixer, RouterKind::kHash, RouterKind::kBase}) {
-    SCOPED_TRACE(static_cast<int>(kind));
+  for (const RouterInfo& info : kRouters) {
+    SCOPED_TRACE(info.name);
     MoeConfig moe = top_k(8, 2);
-    moe.router.kind = kind;
+    moe.router.kind = info.kind;
     moe.router.threshold = 0.5f;
-    if (kind == RouterKind::kHash || kind == RouterKind::kBase) moe.router.k = 1;
     TinyOptions options;
     options.biases = true;
     expect_opens(tiny_config(moe), options);

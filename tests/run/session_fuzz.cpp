@@ -252,12 +252,12 @@ void Steps::generate() {
 }
 
 void Steps::route() {
-  static const char* const kRouters[] = {"topk:1", "topk:2,gamma=1.25", "threshold:0.9,max_k=3",
-                                         "gamma=0.5,min_capacity=1", nullptr};
+  static const char* const kTexts[] = {"topk:1", "topk:2,gamma=1.25", "threshold:0.9,max_k=3",
+                                       "gamma=0.5,min_capacity=1", nullptr};
   const uint8_t which = in_.byte();
-  const bool listed = which < std::size(kRouters);
+  const bool listed = which < std::size(kTexts);
   const std::string own(in_.take(listed ? 0 : which % 32));
-  const char* text = listed ? kRouters[which] : own.c_str();
+  const char* text = listed ? kTexts[which] : own.c_str();
   moe_error e{};
   fine(moe_session_set_router(session_, text, &e), e);
   require(moe_session_count_routing(session_, true, nullptr) == MOE_OK);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/router/table.h"
 #include "tests/support/tiny_model.h"
 
 namespace moe {
@@ -37,17 +38,20 @@ inline TinyKind router_kind(const char* name, const std::function<void(RouterCon
           }};
 }
 
+/// Every router of the list, then what some of them can be told.
 inline std::vector<TinyKind> tiny_routers() {
   using R = RouterConfig;
-  return {
-      router_kind("softmax_raw", [](R&) {}),
+  std::vector<TinyKind> all;
+  for (const RouterInfo& info : kRouters) {
+    all.push_back(router_kind(info.name, [kind = info.kind](R& r) {
+      r.kind = kind;
+      r.threshold = 0.7f;
+      r.tau = 0.3f;
+    }));
+  }
+  const TinyKind more[] = {
       router_kind("softmax_renormalised", [](R& r) { r.weights = RouterWeights::kRenormalised; }),
       router_kind("softmax_chosen", [](R& r) { r.weights = RouterWeights::kChosen; }),
-      router_kind("threshold",
-                  [](R& r) {
-                    r.kind = RouterKind::kThreshold;
-                    r.threshold = 0.7f;
-                  }),
       router_kind("threshold_bounds",
                   [](R& r) {
                     r.kind = RouterKind::kThreshold;
@@ -55,27 +59,21 @@ inline std::vector<TinyKind> tiny_routers() {
                     r.min_k = 2;
                     r.max_k = 4;
                   }),
-      router_kind("cosine_softmax",
-                  [](R& r) {
-                    r.kind = RouterKind::kCosine;
-                    r.tau = 0.3f;
-                  }),
       router_kind("cosine_sigmoid",
                   [](R& r) {
                     r.kind = RouterKind::kCosine;
                     r.gate = CosineGate::kSigmoid;
                     r.k = 1;
                   }),
-      router_kind("sigmoid",
+      router_kind("sigmoid_renormalised",
                   [](R& r) {
                     r.kind = RouterKind::kSigmoid;
                     r.weights = RouterWeights::kRenormalised;
                     r.scale = 2;
                   }),
-      router_kind("sparsemixer", [](R& r) { r.kind = RouterKind::kSparsemixer; }),
-      router_kind("hash", [](R& r) { r.kind = RouterKind::kHash; }),
-      router_kind("base", [](R& r) { r.kind = RouterKind::kBase; }),
   };
+  all.insert(all.end(), std::begin(more), std::end(more));
+  return all;
 }
 
 inline std::vector<TinyKind> tiny_layers() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/device_cpu.h"
+#include "kernels/router/table.h"
 #include "tests/support/packed_matrix.h"
 
 namespace moe {

@@ -2,6 +2,7 @@
 // slots' own names.
 
 #include "formats/import/failure.h"
+#include "kernels/router/table.h"
 #include "src/convert/arch/list.h"
 #include "src/convert/arch/research_layer.h"
 
@@ -170,7 +171,9 @@ void read_tokenizer(const JsonNode& node, Imported* out) {
 void find_cosine_widths(const Checkpoint& checkpoint, Imported* out) {
   for (size_t l = 0; l < out->config.layers.size(); ++l) {
     const FfnConfig& ffn = out->config.layers[l].ffn;
-    if (ffn.kind != FfnKind::kMoe || ffn.moe.router.kind != RouterKind::kCosine) continue;
+    if (ffn.kind != FfnKind::kMoe || router_info(ffn.moe.router).scores != RouterScores::kCosine) {
+      continue;
+    }
     if (out->cosine_widths[l] != 0) continue;
     const std::string name = "layers." + std::to_string(l) + ".moe.router.proj.weight";
     const SourceTensor* tensor = checkpoint.find(name);

@@ -1,6 +1,8 @@
 #include "src/convert/arch/research_layer.h"
 
 #include "formats/import/failure.h"
+#include "kernels/router/table.h"
+#include "src/model/names.h"
 
 namespace moe {
 namespace {
@@ -103,60 +105,70 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
 }
 
 // The keys that count depend on the kind: a key of another kind is a mistake, not a detail.
-void check_router_keys(const JsonNode& node, RouterKind kind) {
-  switch (kind) {
-    case RouterKind::kSoftmax:
-    case RouterKind::kSigmoid:
-      return node.only({"kind", "k", "weights", "scale"});
-    case RouterKind::kThreshold:
-      return node.only({"kind", "t", "min_k", "max_k", "weights", "scale"});
-    case RouterKind::kCosine:
-      return node.only({"kind", "k", "gate", "tau", "d_e", "normalise_token", "topk_norm"});
-    case RouterKind::kSparsemixer:
-      return node.only({"kind", "jitter"});
-    default:
-      return node.only({"kind"});
+void check_router_keys(const JsonNode& node, const RouterInfo& info) {
+  std::vector<const char*> keys = {"kind"};
+  for (const RouterField& field : kRouterFields) {
+    const bool has = field.param == 0 || (info.params & field.param) != 0;
+    if (has && field.key != nullptr) keys.push_back(field.key);
   }
+  if (info.has(kParamWeights)) keys.push_back("weights");
+  if (info.has(kParamGate)) keys.push_back("gate");
+  if (info.has(kParamToken)) keys.push_back("normalise_token");
+  if (info.has(kParamTopkNorm)) keys.push_back("topk_norm");
+  if (info.scores == RouterScores::kCosine) keys.push_back("d_e");
+  node.only(keys);
 }
 
-RouterWeights read_weights(const JsonNode& node, RouterKind kind) {
-  const RouterWeights rules[] = {RouterWeights::kRaw, RouterWeights::kRenormalised,
-                                 RouterWeights::kChosen};
-  if (kind == RouterKind::kSoftmax) {
-    return rules[node.choice("weights", 0, {"raw", "renormalised", "chosen"})];
+void read_router_field(const JsonNode& node, const RouterField& field, bool required,
+                       int32_t n_experts, RouterConfig* r) {
+  if (field.number != nullptr) {
+    float& number = r->*field.number;
+    number =
+        required ? static_cast<float>(node.at(field.key).number()) : node.number(field.key, number);
+    return;
   }
-  return rules[node.choice("weights", 0, {"raw", "renormalised"})];
+  const auto low = static_cast<int32_t>(field.low);
+  int32_t& count = r->*field.count;
+  count = required ? static_cast<int32_t>(node.at(field.key).integer(low, n_experts))
+                   : node.integer(field.key, count, low, n_experts);
+}
+
+RouterKind read_router_kind(const JsonNode& node) {
+  std::vector<const char*> names;
+  for (const RouterInfo& info : kRouters) names.push_back(info.name);
+  return kRouters[node.choice(names)].kind;
+}
+
+// One of the first `count` words of a table; missing: the first.
+template <class E, size_t n>
+E choice_in(const Named<E> (&table)[n], const JsonNode& node, const char* key, size_t count = n) {
+  std::vector<const char*> names;
+  for (size_t i = 0; i < count; ++i) names.push_back(table[i].name);
+  return table[node.has(key) ? node.at(key).choice(names) : 0].value;
 }
 
 RouterConfig read_router(const JsonNode& node, int32_t n_experts, int32_t* cosine_width) {
-  const RouterKind kinds[] = {RouterKind::kSoftmax, RouterKind::kThreshold,   RouterKind::kCosine,
-                              RouterKind::kSigmoid, RouterKind::kSparsemixer, RouterKind::kHash,
-                              RouterKind::kBase};
   RouterConfig r;
-  r.kind = kinds[node.at("kind").choice(
-      {"softmax", "threshold", "cosine", "sigmoid", "sparsemixer", "hash", "base"})];
-  check_router_keys(node, r.kind);
-  if (r.kind == RouterKind::kSoftmax || r.kind == RouterKind::kSigmoid) {
-    r.k = required(node, "k", n_experts);
+  r.kind = read_router_kind(node.at("kind"));
+  const RouterInfo& info = router_info(r);
+  check_router_keys(node, info);
+  for (const RouterField& field : kRouterFields) {
+    const bool has = field.param == 0 || (info.params & field.param) != 0;
+    if (!has || field.key == nullptr) continue;
+    // Of a threshold's fields the first alone has no default.
+    const bool required = (info.required & field.param) != 0 &&
+                          (field.param != kParamThreshold || field.number != nullptr);
+    read_router_field(node, field, required, n_experts, &r);
   }
-  if (r.kind == RouterKind::kThreshold) {
-    r.threshold = static_cast<float>(node.at("t").number());
-    r.min_k = node.integer("min_k", 1, 1, n_experts);
-    r.max_k = node.integer("max_k", 0, 0, n_experts);
+  if (info.has(kParamWeights)) {
+    r.weights = choice_in(kRouterWeights, node, "weights", info.has(kParamChosen) ? 3 : 2);
   }
-  if (r.kind == RouterKind::kCosine) {
-    r.k = node.integer("k", 1, 1, n_experts);
-    r.gate = node.choice("gate", 0, {"softmax", "sigmoid"}) == 1 ? CosineGate::kSigmoid
-                                                                 : CosineGate::kSoftmax;
-    r.tau = static_cast<float>(node.at("tau").number());
-    r.normalise_token = node.boolean("normalise_token", true);
-    if (node.has("topk_norm")) r.topk_norm = node.at("topk_norm").boolean() ? 1 : 0;
-    *cosine_width = node.integer("d_e", 0, 1, kMaxWidth);
-  } else if (node.has("weights")) {
-    r.weights = read_weights(node, r.kind);
+  if (info.has(kParamGate)) r.gate = choice_in(kCosineGates, node, "gate");
+  if (info.has(kParamToken)) r.normalise_token = node.boolean("normalise_token", true);
+  if (info.has(kParamTopkNorm) && node.has("topk_norm")) {
+    r.topk_norm = node.at("topk_norm").boolean() ? 1 : 0;
   }
-  r.scale = node.number("scale", 1);
-  r.jitter = node.number("jitter", r.jitter);
+  if (info.scores == RouterScores::kCosine) *cosine_width = node.integer("d_e", 0, 1, kMaxWidth);
   return r;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Checks of router parameters, and the text form of a run-time override.
+// Routers as text: a layer's parameter, and a run-time override.
 
 #include <string_view>
 
@@ -8,12 +8,10 @@
 
 namespace moe {
 
-/// Every range of a router's parameters for n_experts experts: MOE_ERR_RANGE with a text that names
-/// the field ("router: k: expected 1..8, found 9").
-Status validate_router(const RouterConfig& config, int32_t n_experts);
-
-/// True where the router computes a softmax over all experts, so that its selection can be changed.
-bool has_softmax(const RouterConfig& config);
+/// A router of a layer on its own: a name of the list with its number, then options ("topk:2",
+/// "threshold:0.9,max_k=4", "cosine:1,tau=0.07", "topk:2,renormalise", "sparsemixer"). Ranges are
+/// not checked. MOE_ERR_ARGUMENT lists what can be said.
+Status parse_router(std::string_view text, RouterConfig* out);
 
 /// `config` as `text` changes it. Text: "threshold:T", "topk:K" or neither, then any of
 /// "gamma=G", "min_capacity=C", "min_k=A", "max_k=B", separated by commas ("threshold:0.9,max_k=8";

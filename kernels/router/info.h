@@ -1,0 +1,99 @@
+#pragma once
+// What is said about a router beside its arithmetic. The file of a router holds a struct
+// NameRouter:
+//
+//   static constexpr RouterInfo info;
+//   template <class Team>
+//   static int32_t route(const RouterConfig&, const RouterInput&, const RouterScratch&,
+//                        const RouterChoice&);
+//
+// route() chooses for one token and returns how many experts it takes (kernels/router/common.h).
+
+#include "kernels/router/router.h"
+
+namespace moe {
+
+/// What a router chooses by, and so which weights it needs.
+enum class RouterScores : uint8_t {
+  kLinear,  // W x: scores (n_experts, d)
+  kCosine,  // cosines of proj x and the experts' embeddings: proj (d_e, d), embedding (n_experts,
+            // d_e)
+  kTable    // none: a table of token ids says the expert
+};
+
+/// The fields of RouterConfig that mean something to a router, beside scale and the capacity's.
+enum RouterParam : uint32_t {
+  kParamK = 1,
+  kParamThreshold = 2,  // and min_k, max_k
+  kParamWeights = 4,
+  kParamChosen = 8,  // RouterWeights::kChosen too
+  kParamGate = 16,
+  kParamTau = 32,
+  kParamToken = 64,  // normalise_token
+  kParamTopkNorm = 128,
+  kParamJitter = 256
+};
+
+/// What a run-time override may change: how experts are selected from a softmax over all of them.
+enum class RouterOverride : uint8_t {
+  kNone,     // there is no such softmax
+  kSelects,  // by the softmax or the threshold router instead
+  kByGate    // where the gate is the softmax: by k or, RouterConfig::by_threshold, by threshold
+};
+
+struct RouterInput;
+struct RouterScratch;
+struct RouterChoice;
+
+struct RouterInfo {
+  const char* name;            // in files and configurations
+  const char* text = nullptr;  // of a layer's parameters ("topk:2"); null: the name
+  RouterScores scores = RouterScores::kLinear;
+  bool bias = false;            // scores may have a bias
+  bool selection_bias = false;  // or one that counts in the choice alone
+  uint32_t params = 0;          // bits of RouterParam
+  uint32_t required = 0;        // those of them that have no default
+  int32_t takes = 0;            // experts of a token; 0: as k or the threshold says
+  int32_t min_experts = 1;
+  RouterOverride selection = RouterOverride::kNone;
+
+  // Set by kernels/router/table.h.
+  RouterKind kind = {};
+  int32_t (*route)(const RouterConfig&, const RouterInput&, const RouterScratch&,
+                   const RouterChoice&) = nullptr;
+
+  constexpr bool has(RouterParam param) const { return (params & param) != 0; }
+};
+
+/// One number of RouterConfig. `count` or `number` is set.
+struct RouterField {
+  uint32_t param;    // of routers that have this parameter; 0: of all
+  const char* name;  // in texts and messages
+  const char* key;   // in the router of a research configuration; null: not there
+  int32_t RouterConfig::*count;
+  float RouterConfig::*number;
+  float low, high;       // both included; a count with high 0: up to the number of experts
+  const char* expected;  // of a number
+};
+
+inline constexpr float kLargestFloat = 3.4028235e38f;
+inline constexpr float kAboveZero = 1e-45f;
+
+inline constexpr RouterField kRouterFields[] = {
+    {kParamK, "k", "k", &RouterConfig::k, nullptr, 1, 0, nullptr},
+    {kParamThreshold, "threshold", "t", nullptr, &RouterConfig::threshold, 0, 1, "0..1"},
+    {kParamThreshold, "min_k", "min_k", &RouterConfig::min_k, nullptr, 1, 0, nullptr},
+    {kParamThreshold, "max_k", "max_k", &RouterConfig::max_k, nullptr, 0, 0, nullptr},
+    {0, "scale", "scale", nullptr, &RouterConfig::scale, -kLargestFloat, kLargestFloat,
+     "a finite number"},
+    {kParamTau, "tau", "tau", nullptr, &RouterConfig::tau, kAboveZero, kLargestFloat,
+     "a finite number above 0"},
+    {kParamToken, "cosine_eps", nullptr, nullptr, &RouterConfig::cosine_eps, kAboveZero,
+     kLargestFloat, "a finite number above 0"},
+    {kParamJitter, "jitter", "jitter", nullptr, &RouterConfig::jitter, 0, kLargestFloat,
+     "at least 0"},
+    {0, "gamma", nullptr, nullptr, &RouterConfig::gamma, 0, kLargestFloat, "at least 0"},
+    {0, "min_capacity", nullptr, &RouterConfig::min_capacity, nullptr, 0, 2147483647.0f, nullptr},
+};
+
+}  // namespace moe
