@@ -12,7 +12,7 @@ namespace moe {
 /// Multiply-adds (or as much other work) from which a parallel region is worth its start.
 inline constexpr int64_t kParallelWork = 32768;
 
-/// `isa`: a name of kernels/cpu/isa_list.h, or null for the best that runs here
+/// `isa`: a name of kernels/cpu/isa/list.h, or null for the best that runs here
 /// (MOE_ERR_UNSUPPORTED otherwise). The pool (already started) and the allocator must outlive it.
 /// The device may be used from any thread, a Stream by one at a time. Regions of less than
 /// `parallel_work` run on the caller alone; with 1 all that can be split are, as tests want it.

@@ -7,9 +7,14 @@
 #include <random>
 
 #include "kernels/cpu/select.h"
-#include "tests/kernels/isa_probe.h"
+#include "tests/kernels/isa_probe_data.h"
 
 namespace moe {
+
+#define MOE_PROBE(name) void probe_##name(const ProbeIn& in, ProbeOut& out);
+#include "isa_probes_built.h"
+#undef MOE_PROBE
+
 namespace {
 
 using Probe = void (*)(const ProbeIn&, ProbeOut&);
@@ -19,22 +24,9 @@ struct NamedProbe {
   Probe run;
 };
 const NamedProbe kProbes[] = {
-#if defined(MOE_ISA_AVX512VNNI)
-    {"avx512vnni", probe_avx512vnni},
-#endif
-#if defined(MOE_ISA_AVXVNNI)
-    {"avxvnni", probe_avxvnni},
-#endif
-#if defined(MOE_ISA_AVX2)
-    {"avx2", probe_avx2},
-#endif
-#if defined(MOE_ISA_NEON_I8MM)
-    {"neon_i8mm", probe_neon_i8mm},
-#endif
-#if defined(MOE_ISA_NEON_DOTPROD)
-    {"neon_dotprod", probe_neon_dotprod},
-#endif
-    {"scalar", probe_scalar},
+#define MOE_PROBE(name) {#name, probe_##name},
+#include "isa_probes_built.h"
+#undef MOE_PROBE
 };
 
 // Random bits now and then (NaN, infinities, denormals), plain numbers otherwise.
