@@ -5,63 +5,11 @@
 #include <algorithm>
 #include <iostream>
 
+#include "cli/memory.h"
+#include "cli/synthetic.h"
+
 namespace moe_cli {
 namespace {
-
-// A model, and the memory of a synthetic one, which must outlive it.
-struct Loaded {
-  std::unique_ptr<void, void (*)(void*)> image{nullptr, moe_synthetic_free};
-  Model model;
-};
-
-// Shows the work, and ends it after Ctrl-C.
-moe_synthetic_params synthetic_params(const BenchOptions& o, Progress* progress) {
-  moe_synthetic_params p{};
-  p.struct_size = sizeof p;
-  p.weights = o.weights.c_str();
-  p.context = o.model.context;
-  p.progress = Progress::callback;
-  p.user = progress;
-  return p;
-}
-
-void save(const BenchOptions& o) {
-  if (o.synthetic.empty()) throw UsageError("--save goes with --synthetic");
-  {
-    Progress progress(true);
-    const moe_synthetic_params p = synthetic_params(o, &progress);
-    moe_error error;
-    check(moe_synthetic_save(o.synthetic.c_str(), &p, o.save.c_str(), &error), error);
-  }
-  std::cout << "saved " << o.synthetic << " as " << o.save << "\n";
-}
-
-Loaded load(const BenchOptions& o, moe_env* env) {
-  Loaded loaded;
-  if (o.synthetic.empty()) {
-    loaded.model = open_model(o.model, env);
-    return loaded;
-  }
-  if (o.model.io != "auto") throw UsageError("--io goes with a model file");
-  moe_error error;
-  void* data = nullptr;
-  size_t size = 0;
-  {
-    Progress progress(true);
-    const moe_synthetic_params p = synthetic_params(o, &progress);
-    check(moe_synthetic_create(o.synthetic.c_str(), &p, &data, &size, &error), error);
-  }
-  loaded.image.reset(data);
-  const moe_session_params session = session_params(o.model);
-  moe_model_params params{};
-  params.struct_size = sizeof params;
-  params.memory_bytes = o.model.memory.empty() ? 0 : parse_bytes(o.model.memory);
-  params.session = &session;
-  moe_model* model = nullptr;
-  check(moe_model_open_memory(env, data, size, &params, &model, &error), error);
-  loaded.model.reset(model);
-  return loaded;
-}
 
 moe_env_info env_info(moe_env* env) {
   moe_env_info info{};
@@ -96,7 +44,12 @@ void run_bench(BenchOptions& o) {
   if (o.synthetic.empty() && o.weights_named) {
     throw UsageError("--weights goes with --synthetic; convert chooses the formats of a file");
   }
-  if (!o.save.empty()) return save(o);
+  if (!o.save.empty() && o.synthetic.empty()) throw UsageError("--save goes with --synthetic");
+  if (!o.save.empty() && o.model.memory.empty() && o.model.io == "auto") {
+    save_synthetic(o);
+    std::cout << "saved " << o.synthetic << " as " << o.save << "\n";
+    return;
+  }
   int threads = 0;
   {  // its threads end with it: the meter forks, which wants a process of one thread
     ModelOptions on_cpu = o.model;
@@ -107,7 +60,12 @@ void run_bench(BenchOptions& o) {
   BandwidthMeter meter(threads, o.model.map ? Pages::kSmall : Pages::kLarge);
   const Env env = open_env(o.model);
   if (o.model.context == 0) o.model.context = o.positions();
-  const Loaded loaded = load(o, env.get());
+  Loaded loaded;
+  if (o.synthetic.empty()) {
+    loaded.model = open_model_to_run(o.model, env.get());
+  } else {
+    loaded = load_synthetic(o, env.get());
+  }
   std::vector<Session> sessions;
   std::vector<moe_session*> handles;
   for (int i = 0; i < o.n_sessions; ++i) {
@@ -122,6 +80,7 @@ void run_bench(BenchOptions& o) {
   result.env = env_info(env.get());
   result.timing =
       run_measurement(o, loaded.model.get(), handles, result.on_cpu() ? &meter : nullptr);
+  result.memory = memory_stats(handles[0]);
   result.kv_bytes_per_token = kv_bytes_per_token(o, loaded.model.get(), result.model.n_layers);
   print_bench(o, result);
 }
@@ -139,7 +98,10 @@ void add_bench(CLI::App& app) {
       ->option_text("FORMAT")
       ->capture_default_str()
       ->each([o](const std::string&) { o->weights_named = true; });
-  c->add_option("--save", o->save, "Write the synthetic model to a file and stop")
+  c->add_option(
+       "--save", o->save,
+       "Write the synthetic model to a file and stop; with --memory or --io, measure there "
+       "(without --save in a temporary file in TMPDIR)")
       ->option_text("FILE");
   c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")
       ->check(CLI::Range(0, 1 << 24))

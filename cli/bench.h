@@ -31,6 +31,11 @@ struct Timing {
   double decode_tokens_per_s = 0;  // of all sessions together
   double experts_per_token = 0;    // in one MoE layer, while decoding
   double weight_bytes_per_token = 0;
+  // Under a memory cap, means of the repetitions.
+  double hit_rate = 1;            // share of expert uses found in memory, while decoding
+  double decode_read_bytes = 0;   // of the file, for a token
+  double decode_wait_share = 0;   // of the time of decoding, spent waiting for reads
+  double prefill_read_bytes = 0;  // of the file, for a prompt
 };
 
 struct BenchResult {
@@ -38,6 +43,7 @@ struct BenchResult {
   moe_model_info model;
   uint64_t kv_bytes_per_token;
   Timing timing;
+  moe_memory_stats memory;
   /// The bandwidth was measured on this machine's memory, not on a GPU's.
   bool on_cpu() const { return std::string_view(env.device) == "cpu"; }
   /// What decoding read, weights and keys and values.

@@ -46,6 +46,25 @@ void print_decode(const BenchOptions& o, const BenchResult& r) {
   std::cout << "\n";
 }
 
+void print_cache(const BenchOptions& o, const BenchResult& r) {
+  if (r.memory.cap_bytes == 0) return;
+  const Timing& t = r.timing;
+  std::cout << "  memory  at most " << format_bytes(r.memory.peak_bytes) << " of the cap of "
+            << format_bytes(r.memory.cap_bytes) << ", " << format_bytes(r.memory.arena_bytes)
+            << " of it for experts\n";
+  if (r.memory.model.n_uses == 0) return;
+  if (o.n_prompt > 0) {
+    std::cout << "  prefill read " << format_bytes(static_cast<uint64_t>(t.prefill_read_bytes))
+              << " of experts a prompt\n";
+  }
+  if (o.n_generate > 0) {
+    std::cout << "  decode read " << format_bytes(static_cast<uint64_t>(t.decode_read_bytes))
+              << " of experts a token; " << 100 * t.hit_rate
+              << " % of their uses were found in memory; " << 100 * t.decode_wait_share
+              << " % of the time was waiting for reads\n";
+  }
+}
+
 void print_text(const BenchOptions& o, const BenchResult& r) {
   const Timing& t = r.timing;
   std::cout << one_line(r.model.name) << " on ";
@@ -61,6 +80,7 @@ void print_text(const BenchOptions& o, const BenchResult& r) {
               << t.prefill_tokens_per_s << " tokens/s\n";
   }
   if (o.n_generate > 0) print_decode(o, r);
+  print_cache(o, r);
   std::cout << "  peak resident memory " << format_bytes(peak_rss()) << "\n";
 }
 
@@ -83,6 +103,13 @@ void print_as_json(const BenchOptions& o, const BenchResult& r) {
               {"read_bandwidth_bytes_per_s", r.on_cpu() ? Json(t.read_bandwidth) : Json()},
               {"share_of_bandwidth", r.on_cpu() ? Json(rate / t.read_bandwidth) : Json()},
               {"weight_bytes", r.model.weight_bytes},
+              {"memory_cap_bytes", r.memory.cap_bytes},
+              {"memory_peak_bytes", r.memory.peak_bytes},
+              {"expert_cache_bytes", r.memory.arena_bytes},
+              {"found_in_memory", t.hit_rate},
+              {"decode_read_bytes_per_token", static_cast<uint64_t>(t.decode_read_bytes)},
+              {"decode_wait_share", t.decode_wait_share},
+              {"prefill_read_bytes", static_cast<uint64_t>(t.prefill_read_bytes)},
               {"peak_rss_bytes", peak_rss()},
               {"threads", r.env.threads},
               {"isa", r.env.isa},

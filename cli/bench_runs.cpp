@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/bench.h"
+#include "cli/memory.h"
 #include "cli/status_line.h"
 #include "cli/used_experts.h"
 
@@ -55,6 +56,7 @@ class Runs {
     if (!decode_.empty()) timing.decode_tokens_per_s = median(decode_);
     timing.experts_per_token = used_.experts_per_token();
     timing.weight_bytes_per_token = used_.bytes_per_token();
+    tell_reads(&timing);
     return timing;
   }
 
@@ -71,14 +73,40 @@ class Runs {
     if (o_.n_prompt > 0) {
       status_.show("prompt of " + std::to_string(o_.n_prompt) + " tokens" + turn);
       rewind();
+      const moe_expert_stats before = memory_stats(sessions_[0]).model;
       prefill_.push_back(o_.n_prompt / eval(sessions_[0], o_.n_prompt));
+      add_since(before, &prefill_reads_);
     }
     if (o_.n_generate == 0) return;
     go_to_depth(turn);
     what_ = "decoding" + turn;
     status_.show(what_);
-    decode_.push_back(static_cast<double>(o_.n_generate) * o_.n_sessions /
-                      decode(o_.depth, o_.n_generate));
+    const moe_expert_stats before = memory_stats(sessions_[0]).model;
+    const double seconds = decode(o_.depth, o_.n_generate);
+    decode_.push_back(static_cast<double>(o_.n_generate) * o_.n_sessions / seconds);
+    decode_seconds_ += seconds;
+    add_since(before, &decode_reads_);
+  }
+
+  void add_since(const moe_expert_stats& before, moe_expert_stats* sum) const {
+    const moe_expert_stats now = memory_stats(sessions_[0]).model;
+    sum->n_uses += now.n_uses - before.n_uses;
+    sum->n_hits += now.n_hits - before.n_hits;
+    sum->read_bytes += now.read_bytes - before.read_bytes;
+    sum->wait_seconds += now.wait_seconds - before.wait_seconds;
+  }
+
+  void tell_reads(Timing* timing) const {
+    timing->hit_rate = hit_rate(decode_reads_);
+    const double n_decoded = static_cast<double>(decode_.size()) * o_.n_generate * o_.n_sessions;
+    if (n_decoded > 0) {
+      timing->decode_read_bytes = static_cast<double>(decode_reads_.read_bytes) / n_decoded;
+      timing->decode_wait_share = decode_reads_.wait_seconds / decode_seconds_;
+    }
+    if (!prefill_.empty()) {
+      timing->prefill_read_bytes =
+          static_cast<double>(prefill_reads_.read_bytes) / static_cast<double>(prefill_.size());
+    }
   }
 
   // The tokens that will be timed choose the same experts then. Not timed: counting takes time.
@@ -174,6 +202,8 @@ class Runs {
   StatusLine status_;
   std::string what_ = "reading weights";
   std::vector<double> bandwidth_, prefill_, decode_;
+  moe_expert_stats prefill_reads_{}, decode_reads_{};
+  double decode_seconds_ = 0;
 };
 
 }  // namespace

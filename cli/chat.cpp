@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "cli/context.h"
+#include "cli/memory.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
 
@@ -216,6 +217,8 @@ void Talk::report(const moe_chat_result& r) {
                  "moe: conversation %d tokens, %d of them reused; reply %d tokens (%.0f/s), "
                  "finished by %s\n",
                  r.n_prompt, r.n_reused, r.n_generated, rate, finish_name(r.finish));
+    // Of the whole conversation: counters are not set back.
+    print_memory(options_.model, model_, memory_stats(session_.get()), 0, 0);
   }
   if (r.finish == MOE_FINISH_CONTEXT) {
     std::cerr << "moe: the context is full; /clear starts again\n";
@@ -321,7 +324,7 @@ void Talk::run() {
 
 void run_chat(const ChatOptions& o) {
   const Env env = open_env(o.model);
-  const Model model = open_model(o.model, env.get());
+  const Model model = open_model_to_run(o.model, env.get());
   Talk(o, model.get()).run();
 }
 

@@ -14,6 +14,7 @@
 #include <iostream>
 
 #include "cli/help.h"
+#include "cli/memory.h"
 #include "cli/terminal.h"
 
 namespace moe_cli {
@@ -82,9 +83,13 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
                          "Most that is allocated on the GPU, such as 4G (default 15/16 of what "
                          "is free)"),
           "SIZE");
-  machine(app.add_option("--memory", o.memory,
-                         "Cap on all weights (mapped ones too), KV cache and scratch, such as 2G"),
-          "SIZE");
+  machine(app.add_option(
+              "--memory", o.memory,
+              "Cap on weights, KV cache and scratch, such as 2G; experts that do not fit are "
+              "read when they are used (default the memory that is available, if the "
+              "model needs more)"),
+          "SIZE")
+      ->check(not_empty());
   machine(app.add_option("--io", o.io,
                          "How the file is read: buffered (through the system's page cache), direct "
                          "(past it), auto (direct when the file is larger than the memory that is "
@@ -156,7 +161,7 @@ Model open_model(const ModelOptions& o, moe_env* env) {
   if (o.map && o.io == "direct") throw UsageError("--io direct reads the file, --map does not");
   p.map_weights = o.map ? 1 : 0;
   p.io = o.io == "direct" ? MOE_IO_DIRECT : o.io == "buffered" ? MOE_IO_BUFFERED : MOE_IO_AUTO;
-  p.memory_bytes = o.memory.empty() ? 0 : parse_bytes(o.memory);
+  p.memory_bytes = memory_cap(o);
   p.session = &session;
   moe_model* model = nullptr;
   moe_error error;
@@ -242,7 +247,7 @@ uint64_t parse_bytes(const std::string& text) {
   const double bytes = value * factor;
   if (end == text.c_str() || errno != 0 || unit.size() > 1 || !(bytes >= 1) || bytes > 1e18) {
     throw UsageError("'" + text +
-                     "' is not a size; expected a number with K, M, G or T, such as 2G");
+                     "' is not a size; expected a number above 0 with K, M, G or T, such as 2G");
   }
   return static_cast<uint64_t>(bytes);
 }

@@ -52,6 +52,7 @@ struct ModelOptions {
   bool device_named = false;  // on the command line
   std::string gpu_memory;     // "4G"
   std::string memory;         // "2G"
+  bool planning = false;      // more memory than this machine has is fine
   std::string io = "auto";
   bool map = false;
   int context = 0;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "cli/memory.h"
+
 namespace moe_cli {
 
 Model open_model_for_text(ModelOptions o, moe_env* env) {
+  memory_cap(o);     // a wrong one is an error before anything is read
   o.memory.clear();  // the cap is held against a session that is not known yet
   return open_model(o, env);
 }
@@ -46,7 +49,7 @@ void choose_context(ModelOptions& o, const moe_model* model, size_t n_text, int 
 
 void prepare_session(ModelOptions& o, moe_env* env, Model& model, size_t n_text, int n_generate) {
   choose_context(o, model.get(), n_text, n_generate);
-  if (o.memory.empty()) return;
+  if (o.memory.empty()) return fit_memory(o, env, model);
   model.reset();
   model = open_model(o, env);
 }

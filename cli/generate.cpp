@@ -5,6 +5,7 @@
 
 #include "cli/context.h"
 #include "cli/help.h"
+#include "cli/memory.h"
 #include "cli/routing_stats.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
@@ -93,7 +94,12 @@ void run_generate(GenerateOptions& o) {
   check(status, error);
   if (sink.stream) {
     report(result);
-    if (o.stats) print_routing(routing_json(model.get(), session.get()));
+    if (o.stats) {
+      print_routing(routing_json(model.get(), session.get()));
+      print_memory(o.model, model.get(), memory_stats(session.get()),
+                   result.n_prompt + result.n_generated,
+                   result.prompt_seconds + result.generate_seconds);
+    }
     return;
   }
   Json json = {{"prompt", prompt},
@@ -105,7 +111,10 @@ void run_generate(GenerateOptions& o) {
                {"prompt_seconds", result.prompt_seconds},
                {"generate_seconds", result.generate_seconds},
                {"tokens", sink.tokens}};
-  if (o.stats) json["routing"] = routing_json(model.get(), session.get());
+  if (o.stats) {
+    json["routing"] = routing_json(model.get(), session.get());
+    json["memory"] = memory_json(o.model, model.get(), memory_stats(session.get()));
+  }
   print_json(json);
 }
 
@@ -122,7 +131,7 @@ void add_generate(CLI::App& app) {
   add_no_bos(*c, o->no_bos);
   c->add_flag("--special", o->special, "Special tokens written in the prompt count as such");
   c->add_flag("--stats", o->stats,
-              "Report which experts were used: a table on stderr, or in the JSON");
+              "Report which experts were used and what memory was: on stderr, or in the JSON");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
       ->check(integer_in(0, 64));
   c->callback([o] { run_generate(*o); });

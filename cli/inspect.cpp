@@ -7,7 +7,7 @@
 #include <iomanip>
 #include <iostream>
 
-#include "cli/common.h"
+#include "cli/memory.h"
 #include "cli/terminal.h"
 
 namespace moe_cli {
@@ -76,17 +76,6 @@ Json tensor_json(const moe_model* model, size_t index) {
   return {{"name", name},       {"rows", t.rows},   {"cols", t.cols},
           {"format", t.format}, {"scale", t.scale}, {"activations", t.activations},
           {"codec", t.codec},   {"bytes", t.bytes}, {"file_offset", t.file_offset}};
-}
-
-Json memory_json(const ModelOptions& o, const moe_model* model) {
-  const moe_session_params p = session_params(o);
-  moe_memory_line lines[32];
-  size_t n = 0;
-  moe_error error;
-  check(moe_model_get_memory(model, &p, lines, std::size(lines), &n, &error), error);
-  Json j;
-  for (size_t i = 0; i < n; ++i) j[lines[i].what] = lines[i].bytes;
-  return j;
 }
 
 std::string decimal(const Json& number) {
@@ -202,7 +191,7 @@ void run_inspect(const InspectOptions& o) {
   Json j = info_json(model.get());
   for (int32_t i = 0; i < j["n_layers"].get<int32_t>(); ++i)
     j["layers"].push_back(layer_json(model.get(), i));
-  j["memory"] = memory_json(o.model, model.get());
+  j["memory"] = memory_lines(o.model, model.get());
   if (o.tensors) {
     for (size_t i = 0; i < moe_model_tensor_count(model.get()); ++i) {
       j["tensors"].push_back(tensor_json(model.get(), i));

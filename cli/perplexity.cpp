@@ -3,6 +3,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "cli/memory.h"
 #include "cli/text_input.h"
 
 namespace moe_cli {
@@ -16,7 +17,7 @@ struct PerplexityOptions {
 void run_perplexity(const PerplexityOptions& o) {
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
-  const Model model = open_model(o.model, env.get());
+  const Model model = open_model_to_run(o.model, env.get());
   const Session session = open_session(o.model, model.get());
   const auto tokens = encode(model.get(), text, MOE_ENCODE_NO_SPECIAL);
   const CurrentSession current(session.get());

@@ -69,6 +69,17 @@ ModelConfig olmoe() {
   return c;
 }
 
+// Qwen/Qwen3-30B-A3B, config.json.
+ModelConfig qwen3_moe() {
+  ModelConfig c = model("qwen3-30b-a3b", 151936, 2048, 40960, 1e-6f);
+  LayerConfig l = layer(32, 4, 128, 1e6f);
+  l.attention.qk_norm = QkNorm::kHead;
+  set_ffn(&l, 768, Activation::kSilu, true);
+  set_experts(&l, 128, 8, 768, RouterWeights::kRenormalised);
+  for (int32_t i = 0; i < 48; ++i) check(c.layers.push(l));
+  return c;
+}
+
 // deepgrove/maple-preview, config.json and modelling code.
 ModelConfig maple() {
   ModelConfig c = model("maple-20b-a1b", 151936, 2048, 131072, 1e-6f);
@@ -154,6 +165,7 @@ ModelConfig edge_moe() {
 constexpr Shape kShapes[] = {
     {"tiny", tiny, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kF32, true},
     {"olmoe-1b-7b", olmoe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
+    {"qwen3-30b-a3b", qwen3_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"maple-20b-a1b", maple, ScaleKind::kRow, ActPrecision::kA8Block, FormatId::kBf16, false},
     {"bitnet-2b-4t", bitnet, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"mh-moe-768x12-h3", mh_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kF32, false},
@@ -171,7 +183,8 @@ const Shape* find_shape(const char* name) {
 }
 
 const char* shape_names() {
-  return "tiny, olmoe-1b-7b, maple-20b-a1b, bitnet-2b-4t, mh-moe-768x12-h3, xmoe-323m, "
+  return "tiny, olmoe-1b-7b, qwen3-30b-a3b, maple-20b-a1b, bitnet-2b-4t, mh-moe-768x12-h3, "
+         "xmoe-323m, "
          "edge-moe-768x12";
 }
 

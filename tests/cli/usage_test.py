@@ -58,7 +58,6 @@ class Usage(Cli):
                 self.ok(command[0], MODEL, *command[1:], "--io", how)
             self.fails(2, command[0], MODEL, *command[1:], "--io", "fast", contains=["--io", "fast", "direct"])
         self.fails(2, "inspect", MODEL, "--io", "direct", "--map", contains=["--io direct", "--map"])
-        self.fails(2, "bench", "--synthetic", "tiny", "--io", "direct", contains=["--io goes with a model file"])
         # /proc has files that cannot be read so.
         self.fails(1, "inspect", "/proc/cpuinfo", "--io", "direct", contains=["/proc/cpuinfo", "O_DIRECT"])
 

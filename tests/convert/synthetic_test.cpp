@@ -68,6 +68,7 @@ TEST(Synthetic, SizesAreThePublishedOnes) {
     return static_cast<double>(synthetic_bytes(name, f32)) / 4e6;
   };
   EXPECT_NEAR(millions("olmoe-1b-7b"), 6919, 10);
+  EXPECT_NEAR(millions("qwen3-30b-a3b"), 30532, 30);
   EXPECT_NEAR(millions("maple-20b-a1b"), 20200, 100);
   EXPECT_NEAR(millions("bitnet-2b-4t"), 2413, 10);
   EXPECT_NEAR(millions("xmoe-323m"), 323, 2);

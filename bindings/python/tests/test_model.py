@@ -47,6 +47,23 @@ def test_budget(environment):
     assert isinstance(e.value, MemoryError)
 
 
+def test_memory_of_the_machine(environment, model):
+    machine = moe.memory_info()
+    assert 0 < machine.available_bytes <= machine.total_bytes
+    assert model.memory_bytes == 0  # it fits
+    with moe.Model(STORIES, environment, memory_bytes=2**30) as capped:
+        assert capped.memory_bytes == 2**30
+    with pytest.raises(ValueError, match="memory_bytes"):
+        moe.Model(STORIES, environment, memory_bytes=-1)
+
+
+def test_memory_stats(model):
+    session = model.session()
+    session.append(model.encode(PROMPT))
+    stats = session.memory_stats
+    assert stats.cap_bytes == 0 and stats.session == moe.ExpertStats(0, 0, 0, 0.0)
+
+
 def test_from_memory(environment, model):
     data = bytearray(STORIES.read_bytes())
     with moe.Model(data, environment) as copy:

@@ -43,12 +43,16 @@ from .errors import (
 from .generation import Generation
 from .info import (
     ChatResult,
+    ExpertStats,
     GenerateResult,
     LayerInfo,
+    MemoryInfo,
+    MemoryStats,
     ModelInfo,
     Perplexity,
     RoutingStats,
     TensorInfo,
+    memory_info,
 )
 from .layer import Expert, MoeLayer
 from .model import Model
@@ -57,13 +61,14 @@ from .session import Session, step
 from .tokenizer import Tokenizer
 
 __all__ = [
-    "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult", "CorruptError",
-    "DeviceError", "Environment", "EnvironmentInfo", "Expert", "FileError", "Finish",
-    "FormatError", "GenerateResult", "Generation", "InternalError", "KvType", "LayerInfo",
-    "LogLevel", "Message", "Model", "ModelInfo", "MoeError", "MoeLayer", "NonFiniteError",
+    "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult",
+    "CorruptError", "DeviceError", "Environment", "EnvironmentInfo", "Expert",
+    "ExpertStats", "FileError", "Finish", "FormatError", "GenerateResult", "Generation",
+    "InternalError", "KvType", "LayerInfo", "LogLevel", "MemoryInfo", "MemoryStats",
+    "Message", "Model", "ModelInfo", "MoeError", "MoeLayer", "NonFiniteError",
     "NotFoundError", "OutOfMemoryError", "Perplexity", "Piece", "RangeError", "Reply",
-    "RoutingStats", "Sample", "Sampling", "Session", "ShapeError", "StateError", "Status",
-    "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError", "UnsupportedError",
-    "VersionError", "chat_template_names", "convert", "isas", "save_synthetic", "step",
-    "synthetic_shapes", "version",
+    "RoutingStats", "Sample", "Sampling", "Session", "ShapeError", "StateError",
+    "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
+    "UnsupportedError", "VersionError", "chat_template_names", "convert", "isas",
+    "memory_info", "save_synthetic", "step", "synthetic_shapes", "version",
 ]

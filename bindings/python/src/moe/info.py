@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _structs as s
-from ._library import text_of
+from ._library import call, lib, text_of
 from ._structs import Finish
 
 _T = TypeVar("_T")
@@ -107,6 +107,31 @@ class RoutingStats:
     experts_per_token: npt.NDArray[np.uint64]  # (n_experts + 1): served by i experts
 
 
+@dataclasses.dataclass(frozen=True)
+class ExpertStats:
+    """Experts that operations used: one MoE layer of one chunk of tokens uses an expert once. All
+    zero where every expert stays in memory."""
+
+    n_uses: int
+    n_hits: int  # of these, experts found in memory
+    read_bytes: int  # for the others
+    wait_seconds: float  # for which calls waited until experts were read
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryStats:
+    """How a model gets by under a memory cap. The bytes are of the model and all of its sessions,
+    and zero without a cap."""
+
+    session: ExpertStats  # of this session
+    model: ExpertStats  # of all sessions since the model was opened
+    cap_bytes: int
+    counted_bytes: int  # of everything that counts against the cap, now
+    peak_bytes: int  # the most that this has been
+    arena_bytes: int  # room for experts
+    expert_bytes: int  # of the experts that are in it
+
+
 def plain(cls: type[_T], struct: c.Structure, **other: Any) -> _T:
     """The fields of a struct as a dataclass; `other` are those that need more than copying."""
     values = dict(other)
@@ -130,3 +155,23 @@ def routing_stats(stats: s.RoutingStats) -> RoutingStats:
     return plain(RoutingStats, stats,
                  tokens_per_expert=copy(stats.tokens_per_expert, stats.n_experts),
                  experts_per_token=copy(stats.experts_per_token, stats.n_experts + 1))
+
+
+def memory_stats(stats: s.MemoryStats) -> MemoryStats:
+    return plain(MemoryStats, stats, session=plain(ExpertStats, stats.session),
+                 model=plain(ExpertStats, stats.model))
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryInfo:
+    """Memory of this machine, or of the memory cgroup of this process where that is less."""
+
+    total_bytes: int
+    available_bytes: int  # can still be taken without swapping; caches of files count as free
+
+
+def memory_info() -> MemoryInfo:
+    """UnsupportedError where the system does not say."""
+    info = s.MemoryInfo()
+    call(lib.moe_get_memory_info, c.byref(info))
+    return plain(MemoryInfo, info)

@@ -39,8 +39,10 @@ class Model(Closable):
                     change while the model is open: a truncated mapped file kills the process.
     skip_checksums: trust the bytes of weights. The structure is always checked.
     memory_bytes:   cap over weights, KV caches and scratch of this model and all its sessions;
-                    0: none. BudgetError when one session with `context`, `chunk` and `kv` (see
-                    session()) would not fit.
+                    experts that do not fit are read when they are used. BudgetError when one
+                    session with `context`, `chunk` and `kv` (see session()) would not fit. 0: none.
+                    None: none if that session fits into the memory that is available, else a cap of
+                    15/16 of that; the attribute memory_bytes tells.
     io:             how a file is read: "buffered" through the system's page cache, "direct" past
                     it (UnsupportedError where the file system cannot), "auto": direct when the
                     file is larger than the memory that is available.
@@ -51,7 +53,7 @@ class Model(Closable):
     _what = "model"
 
     def __init__(self, source: Source, environment: Environment | None = None, *,
-                 map_weights: bool = False, skip_checksums: bool = False, memory_bytes: int = 0,
+                 map_weights: bool = False, skip_checksums: bool = False, memory_bytes: int | None = None,
                  io: str = "auto", context: int = 0, chunk: int = 0,
                  kv: KvType = KvType.DEFAULT) -> None:
         if io not in _IO:
@@ -59,21 +61,34 @@ class Model(Closable):
         env = Environment() if environment is None else environment
         session = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
         params = s.ModelParams(map_weights=int(map_weights), skip_checksums=int(skip_checksums),
-                               memory_bytes=memory_bytes, session=c.pointer(session),
+                               memory_bytes=memory_bytes or 0, session=c.pointer(session),
                                io=_IO[io])
-        model = c.c_void_p()
-        data = None
         with env._pointer() as e:
-            if isinstance(source, (str, os.PathLike)):
-                call(lib.moe_model_open, e, os.fsencode(source), c.byref(params), c.byref(model))
-            else:
-                data = np.frombuffer(source, np.uint8)  # keeps a buffer from being resized
-                call(lib.moe_model_open_memory, e, address(data), data.size, c.byref(params),
-                     c.byref(model))
-            assert model.value is not None
-            self._native = Native(model.value, lib.moe_model_free, env._open(), keep=data)
+            self._native = self._opened(e, source, params, env)
+            if memory_bytes is None:
+                cap = c.c_uint64()
+                with self._pointer() as model:
+                    call(lib.moe_model_suggest_memory, model, c.byref(session), c.byref(cap))
+                if cap.value != 0:
+                    self.close()
+                    params.memory_bytes = cap.value
+                    self._native = self._opened(e, source, params, env)
+        self.memory_bytes = int(params.memory_bytes)
         self.environment = env
         self._own_environment = environment is None
+
+    @staticmethod
+    def _opened(e: int, source: Source, params: s.ModelParams, env: Environment) -> Native:
+        model = c.c_void_p()
+        data = None
+        if isinstance(source, (str, os.PathLike)):
+            call(lib.moe_model_open, e, os.fsencode(source), c.byref(params), c.byref(model))
+        else:
+            data = np.frombuffer(source, np.uint8)  # keeps a buffer from being resized
+            call(lib.moe_model_open_memory, e, address(data), data.size, c.byref(params),
+                 c.byref(model))
+        assert model.value is not None
+        return Native(model.value, lib.moe_model_free, env._open(), keep=data)
 
     def close(self) -> None:
         super().close()

@@ -18,7 +18,8 @@ from ._long_call import LongCall, is_short
 from ._structs import KvType
 from .errors import ArgumentError
 from .generation import Generation, Request, stop_texts
-from .info import Perplexity, RoutingStats, plain, routing_stats
+from .info import (MemoryStats, Perplexity, RoutingStats, memory_stats, plain,
+                   routing_stats)
 from .sampling import Sample, Sampling, sampling_struct, top_of
 
 if TYPE_CHECKING:
@@ -156,6 +157,14 @@ class Session(Closable):
         with self._pointer() as session:
             call(lib.moe_session_get_routing, session, int32(layer, "layer"), c.byref(stats))
             return routing_stats(stats)
+
+    @property
+    def memory_stats(self) -> MemoryStats:
+        """Experts found in memory and read, and what memory was at most."""
+        stats = s.MemoryStats()
+        with self._pointer() as session:
+            call(lib.moe_session_get_memory_stats, session, c.byref(stats))
+        return memory_stats(stats)
 
     def sample(self, sampling: Sampling = Sampling(), *, logprobs: int = 0) -> Sample:
         """Draws what could come next; the session does not move, and drawing again gives the same

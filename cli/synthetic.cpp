@@ -1,0 +1,161 @@
+#include "cli/synthetic.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "cli/memory.h"
+#include "cli/terminal.h"
+
+namespace moe_cli {
+namespace {
+
+constexpr uint64_t kMetadataRoom = uint64_t{8} << 20;  // on the disk, beside the weights
+
+// Shows the work and ends it after Ctrl-C, or at once where there is no room for all of it.
+struct Work {
+  Progress progress{true};
+  std::string folder;          // of the file; empty: in memory
+  uint64_t most = UINT64_MAX;  // bytes that there is room for
+  uint64_t total = 0;          // bytes of weights, known from the first call on
+
+  static bool callback(void* user, uint64_t done, uint64_t total, const char* what);
+  bool fits() const { return total <= most; }
+};
+
+bool Work::callback(void* user, uint64_t done, uint64_t total, const char* what) {
+  auto* work = static_cast<Work*>(user);
+  const bool first = work->total == 0;
+  work->total = total;
+  if (!work->fits()) return false;
+  if (first && !work->folder.empty()) {
+    std::fprintf(stderr, "moe: writing a file of %s in %s\n", format_bytes(total).c_str(),
+                 visible(work->folder).c_str());
+  }
+  return Progress::callback(&work->progress, done, total, what);
+}
+
+moe_synthetic_params synthetic_params(const BenchOptions& o, Work* work) {
+  moe_synthetic_params p{};
+  p.struct_size = sizeof p;
+  p.weights = o.weights.c_str();
+  p.context = o.model.context;
+  p.progress = Work::callback;
+  p.user = work;
+  return p;
+}
+
+uint64_t free_on_disk(const std::string& folder) {
+  struct statvfs disk {};
+  if (statvfs(folder.c_str(), &disk) != 0) return UINT64_MAX;  // writing will say what is wrong
+  const uint64_t bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
+  return bytes - std::min(bytes, kMetadataRoom);
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+void write_file(const BenchOptions& o, const std::string& path) {
+  Work work;
+  work.folder = folder_of(path);
+  work.most = free_on_disk(work.folder);
+  const moe_synthetic_params p = synthetic_params(o, &work);
+  moe_error error;
+  const moe_status status = moe_synthetic_save(o.synthetic.c_str(), &p, path.c_str(), &error);
+  if (status == MOE_ERR_CANCELLED && !work.fits()) {
+    throw CallError(MOE_ERR_IO, work.folder + " has room for " + format_bytes(work.most) + ", " +
+                                    o.synthetic + " takes " + format_bytes(work.total) +
+                                    "; TMPDIR or --save names another place");
+  }
+  check(status, error);
+}
+
+// A file that is gone when this is, or sooner.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    const char* place = std::getenv("TMPDIR");
+    folder_ = std::string(place == nullptr || *place == '\0' ? "/tmp" : place) + "/moe-XXXXXX";
+    if (mkdtemp(folder_.data()) == nullptr) {
+      throw CallError(MOE_ERR_IO,
+                      folder_ + ": cannot make a temporary folder: " + std::strerror(errno));
+    }
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() { remove(); }
+  std::string path() const { return folder_ + "/model.moe"; }
+  void remove() const {
+    (void)unlink(path().c_str());
+    (void)rmdir(folder_.c_str());
+  }
+
+ private:
+  std::string folder_;
+};
+
+// An open file stays readable without its name, and then no signal leaves it behind.
+Model open_temporary(const BenchOptions& o, moe_env* env) {
+  const TemporaryFile file;
+  write_file(o, file.path());
+  ModelOptions model = o.model;
+  model.path = file.path();
+  return open_model_to_run(model, env);
+}
+
+Model open_saved(const BenchOptions& o, moe_env* env) {
+  write_file(o, o.save);
+  ModelOptions model = o.model;
+  model.path = o.save;
+  return open_model_to_run(model, env);
+}
+
+uint64_t free_memory() {
+  moe_memory_info machine{};
+  machine.struct_size = sizeof machine;
+  if (moe_get_memory_info(&machine, nullptr) != MOE_OK) return UINT64_MAX;
+  return machine.available_bytes / 16 * 15;
+}
+
+// Nothing when there is not enough memory for it.
+Loaded make_in_memory(const BenchOptions& o, moe_env* env) {
+  Loaded loaded;
+  Work work;
+  work.most = free_memory();
+  const moe_synthetic_params p = synthetic_params(o, &work);
+  moe_error error;
+  void* data = nullptr;
+  size_t size = 0;
+  const moe_status status = moe_synthetic_create(o.synthetic.c_str(), &p, &data, &size, &error);
+  if (status == MOE_ERR_CANCELLED && !work.fits()) return loaded;
+  check(status, error);
+  loaded.image.reset(data);
+  moe_model* model = nullptr;
+  check(moe_model_open_memory(env, data, size, nullptr, &model, &error), error);
+  loaded.model.reset(model);
+  return loaded;
+}
+
+}  // namespace
+
+void save_synthetic(const BenchOptions& o) { write_file(o, o.save); }
+
+Loaded load_synthetic(const BenchOptions& o, moe_env* env) {
+  memory_cap(o.model);  // a wrong one is an error before anything is made
+  Loaded loaded;
+  if (!o.save.empty()) {
+    loaded.model = open_saved(o, env);
+    return loaded;
+  }
+  if (o.model.memory.empty() && o.model.io == "auto") loaded = make_in_memory(o, env);
+  if (!loaded.model) loaded.model = open_temporary(o, env);
+  return loaded;
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,20 @@
+#pragma once
+// Synthetic models of moe bench: in memory, or as a file that is read under a memory cap.
+
+#include "cli/bench.h"
+
+namespace moe_cli {
+
+/// A model, and the memory of a synthetic one, which must outlive it.
+struct Loaded {
+  std::unique_ptr<void, void (*)(void*)> image{nullptr, moe_synthetic_free};
+  Model model;
+};
+
+/// Writes the synthetic model to o.save.
+void save_synthetic(const BenchOptions& o);
+/// The synthetic model: in memory; with --memory, --io or --save, or where memory is too small for
+/// it, from a file, which is a temporary one without --save.
+Loaded load_synthetic(const BenchOptions& o, moe_env* env);
+
+}  // namespace moe_cli

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""How much memory a model may take: --memory, what the machine has, files that are read past the page cache.
+
+Usage: budget_test.py MOE MODEL CHECKPOINT CHAT LIBFAKE_MACHINE
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from support import Cli, MODEL, MOE, main, run
+
+SHIM = sys.argv[5]
+RUN = {"generate": ("-p", "Once upon a time", "-n", "20"), "perplexity": ("-p", "Once upon a time, there was"),
+       "eval": ("-p", "Once"), "bench": ("-p", "8", "-n", "2", "-r", "1"), "chat": ("--template", "plain", "-n", "4")}
+
+
+class Budget(Cli):
+    def machine(self, available, total=10**9):
+        """The environment of a machine with so many bytes."""
+        with open(self.path("meminfo"), "w") as f:
+            f.write(f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\n")
+        return {**os.environ, "LD_PRELOAD": SHIM, "FAKE_MEMINFO": self.path("meminfo"), "TMPDIR": self.folder.name}
+
+    def test_values_that_are_none(self):
+        for command in RUN:
+            for value in ("0", "-1", "2X", "nan", "1e99", "lots"):
+                self.fails(2, command, MODEL, *RUN[command], "--memory", value,
+                           contains=["--memory", f"'{value}' is not a size", "above 0"])
+            self.fails(2, command, MODEL, *RUN[command], "--memory", "", contains=["--memory"])
+
+    def test_more_than_the_machine_has(self):
+        env = self.machine(10**8, total=3 * 10**8)
+        for command in RUN:
+            self.fails(2, command, MODEL, *RUN[command], "--memory", "1G", env=env,
+                       contains=["--memory 1G is 1.1 GB", "has 300 MB"])
+            self.assertEqual(run(command, MODEL, *RUN[command], "--memory", "200M", env=env, text="Hi\n").returncode, 0)
+
+    def test_what_fits_is_not_spoken_of(self):
+        env = self.machine(10**8)
+        for command in RUN:
+            self.assertNotIn("budget", self.ok(command, MODEL, *RUN[command], env=env, text="Hi\n").stderr)
+
+    def test_auto_reads_past_the_page_cache_what_memory_cannot_hold(self):
+        with open(MODEL, "rb") as f:
+            size = len(f.read())
+        for available, direct in ((size + 4096, False), (size - 4096, True)):
+            r = self.ok("inspect", MODEL, "--verify", "--verbose", env=self.machine(available))
+            self.assertEqual("past the page cache" in r.stderr, direct, r.stderr)
+            self.assertNotIn("past the page cache",
+                             self.ok("inspect", MODEL, "--verbose", "--io", "buffered", env=self.machine(available)).stderr)
+
+    def test_bench_writes_a_file_that_is_gone(self):
+        env = self.machine(10**8)
+        args = ("bench", "--synthetic", "tiny", "-p", "8", "-n", "2", "-r", "1")
+        for more in (("--memory", "50M"), ("--io", "buffered")):
+            r = self.ok(*args, *more, env=env)
+            self.assertRegex(r.stderr, r"^moe: writing a file of \d+ kB in " + self.folder.name)
+            self.assertEqual(sorted(os.listdir(self.folder.name)), ["meminfo"])
+        self.ok(*args, "--memory", "50M", "--save", self.path("tiny.moe"), env=env)
+        self.ok("inspect", self.path("tiny.moe"), "--verify")
+        self.fails(1, *args, "--memory", "50M", env={**env, "TMPDIR": "/no/such"}, contains=["/no/such", "temporary folder"])
+        self.fails(2, *args, "--memory", "2X", env=env, contains=["2X"])
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["meminfo", "tiny.moe"])
+
+    def test_bench_needs_room_on_the_disk(self):
+        env = {**self.machine(10**8), "FAKE_FREE_BYTES": str(10**9)}
+        for more in (("--save", self.path("m.moe")), ()):
+            r = self.fails(1, "bench", "--synthetic", "maple-20b-a1b", "--memory", "90M", *more, env=env,
+                           contains=[self.folder.name, "room for 992 MB", "maple-20b-a1b takes 5.6 GB", "TMPDIR", "--save"])
+            self.assertNotIn("writing", r.stderr)
+        self.assertEqual(os.listdir(self.folder.name), ["meminfo"])
+
+    def test_bench_makes_a_file_of_what_memory_cannot_hold(self):
+        r = self.fails(1, "bench", "--synthetic", "maple-20b-a1b",
+                       env={**self.machine(10**9), "FAKE_FREE_BYTES": str(10**9)}, contains=["room for 992 MB"])
+        self.assertEqual(os.listdir(self.folder.name), ["meminfo"], r.stderr)
+
+    def test_bench_leaves_nothing_when_it_is_stopped(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            p = subprocess.Popen([MOE, "bench", "--synthetic", "bitnet-2b-4t", "--memory", "500M"], env=self.machine(10**9),
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(p.wait)
+            self.addCleanup(p.kill)
+            while p.poll() is None and not any(n.startswith("moe-") for n in os.listdir(self.folder.name)):
+                time.sleep(0.01)
+            p.send_signal(number)
+            _, err = p.communicate(timeout=60)
+            self.assertEqual(p.returncode, 130, err)
+            self.assertEqual(os.listdir(self.folder.name), ["meminfo"])
+
+
+if __name__ == "__main__":
+    main()
