@@ -45,6 +45,17 @@ struct BatchRow {
   int32_t token;
 };
 
+/// y = norm(x), or y + scale * norm(x) with one fused multiply-add per element. y may be x.
+struct NormOp {
+  const float* x = nullptr;  // (n_rows, d)
+  float* y = nullptr;        // (n_rows, d)
+  int32_t n_rows = 0;
+  int32_t d = 0;
+  Norm norm;
+  bool accumulate = false;
+  float scale = 1;  // when accumulating
+};
+
 /// One output matrix of a LinearOp: y (+)= scale * (norm(x) W^T + bias).
 struct LinearOut {
   const Matrix* weight = nullptr;
@@ -358,8 +369,7 @@ class Device {
   /// empty.
   virtual void embed(Stream& s, const Matrix& table, const Matrix& positions, const BatchRow* rows,
                      int32_t n_rows, float multiplier, float* x) = 0;
-  virtual void norm(Stream& s, const Norm& norm, const float* x, int32_t n_rows, int32_t d,
-                    float* y) = 0;
+  virtual void norm(Stream& s, const NormOp& op) = 0;
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
   virtual void moe(Stream& s, const MoeOp& op) = 0;

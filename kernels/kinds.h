@@ -8,10 +8,25 @@ namespace moe {
 
 enum class NormKind : uint8_t { kNone, kRms, kLayer };
 enum class QkNorm : uint8_t { kNone, kHead, kWhole };
-enum class Activation : uint8_t { kRelu, kGelu, kGeluTanh, kSilu, kRelu2 };
 enum class RopeKind : uint8_t { kNone, kHalf, kInterleaved };
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
 enum class KvType : uint8_t { kF16, kInt8 };
+
+/// Every activation: its value, its name, its function in kernels/activation.h.
+// clang-format off
+#define MOE_ACTIVATIONS(EACH)              \
+  EACH(kRelu, "relu", relu)                \
+  EACH(kGelu, "gelu", gelu)                \
+  EACH(kGeluTanh, "gelu_tanh", gelu_tanh)  \
+  EACH(kSilu, "silu", silu)                \
+  EACH(kRelu2, "relu2", relu2)
+// clang-format on
+
+enum class Activation : uint8_t {
+#define MOE_ACTIVATION(value, name, function) value,
+  MOE_ACTIVATIONS(MOE_ACTIVATION)
+#undef MOE_ACTIVATION
+};
 
 /// y = norm(x) * weight + bias over the last axis. kNone: y = x.
 struct Norm {

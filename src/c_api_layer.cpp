@@ -3,6 +3,7 @@
 #include "kernels/router/text.h"
 #include "quant/list.h"
 #include "src/c_api.h"
+#include "src/model/names.h"
 #include "src/run/layer.h"
 
 struct moe_layer {
@@ -16,24 +17,13 @@ namespace moe {
 namespace {
 
 Status parse_activation(const char* text, Activation* out) {
-  static constexpr struct {
-    const char* name;
-    Activation kind;
-  } kNames[] = {{"relu", Activation::kRelu},
-                {"gelu", Activation::kGelu},
-                {"gelu_tanh", Activation::kGeluTanh},
-                {"silu", Activation::kSilu},
-                {"relu2", Activation::kRelu2}};
   if (text == nullptr) text = "silu";
-  for (const auto& row : kNames) {
-    if (std::strcmp(row.name, text) == 0) {
-      *out = row.kind;
-      return {};
-    }
-  }
+  if (parse_in(kActivations, text, out)) return {};
+#define MOE_ACTIVATION(value, name, function) " " name
   return Status::error(
       MOE_ERR_ARGUMENT,
-      "params.activation: expected relu, gelu, gelu_tanh, silu or relu2, found '%.40s'", text);
+      "params.activation: expected one of" MOE_ACTIVATIONS(MOE_ACTIVATION) ", found '%.40s'", text);
+#undef MOE_ACTIVATION
 }
 
 Status parse_formats(const moe_layer_params& p, LayerSpec* spec) {

@@ -174,7 +174,7 @@ Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_inf
   info.n_subheads = 1;
   info.router = "";
   info.gate = "";
-  info.activation = name_in(kActivations, layer.ffn.act.kind);
+  info.activation = layer.has_ffn ? name_in(kActivations, layer.ffn.act.kind) : "";
   if (layer.ffn.kind == FfnKind::kMoe) {
     info.n_experts = moe.n_experts;
     info.n_active = router_max_k(moe.router, moe.n_experts);

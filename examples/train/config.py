@@ -12,7 +12,8 @@ from typing import Any
 
 Config = dict[str, Any]
 
-ATTENTION: Config = {
+NORMS: Config = {"norm": True, "out_norm": False, "post_norm": False}
+ATTENTION: Config = NORMS | {
     "n_heads": 4,
     "n_kv_heads": 4,
     "head_dim": 16,
@@ -23,7 +24,7 @@ ATTENTION: Config = {
     "sub_norm": False,
     "sinks": False,
 }
-FFN: Config = {
+FFN: Config = NORMS | {
     "kind": "dense",
     "d_ff": 128,
     "gated": True,
@@ -91,20 +92,24 @@ def _router(given: Config) -> Config:
 
 
 def layer_config(config: Config, layer: int) -> Config:
-    """Everything about layer number `layer`, with the defaults filled in."""
+    """Everything about layer number `layer`, with the defaults filled in. A block that is not there
+    has no key."""
     own: Config = config.get("layer_defaults", {})
     for entry in config.get("layers", []):
         if _covers(entry["index"], layer):
             own = merge(own, {k: v for k, v in entry.items() if k != "index"})
-    attention = ATTENTION | own.get("attention", {})
-    attention["rope"] = ATTENTION["rope"] | attention["rope"]
-    ffn = FFN | own.get("ffn", {})
-    if ffn["kind"] == "moe":
-        moe = MOE | (ffn["moe"] or {})
-        moe["router"] = _router(moe["router"])
-        moe["capacity"] = MOE["capacity"] | moe["capacity"]
-        ffn["moe"] = moe
-    return {"attention": attention, "ffn": ffn}
+    out: Config = {}
+    if "attention" in own:
+        attention = out["attention"] = ATTENTION | own["attention"]
+        attention["rope"] = ATTENTION["rope"] | attention["rope"]
+    if "ffn" in own:
+        ffn = out["ffn"] = FFN | own["ffn"]
+        if ffn["kind"] == "moe":
+            moe = MOE | (ffn["moe"] or {})
+            moe["router"] = _router(moe["router"])
+            moe["capacity"] = MOE["capacity"] | moe["capacity"]
+            ffn["moe"] = moe
+    return out
 
 
 def complete(config: Config) -> Config:
@@ -112,7 +117,7 @@ def complete(config: Config) -> Config:
     unknown = (
         set(config)
         - set(MODEL)
-        - {"vocab_size", "d_model", "n_layers", "context_length", "comment"}
+        - {"vocab_size", "d_model", "n_layers", "context_length", "final_norm", "comment"}
     )
     if unknown:
         raise ValueError(f"unknown keys in config: {sorted(unknown)}")

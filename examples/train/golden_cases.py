@@ -282,6 +282,42 @@ LAYERS = [
         ),
         [*ALL, *NORMS, "embedding_norm"],
     ),
+    Case(
+        "out_norms",  # OLMo 2's, and sandwich norms
+        model(
+            attention(norm=False, out_norm=True, qk_norm="whole"),
+            dense(norm=False, out_norm=True),
+            n_layers=3,
+            layers=[
+                {"index": 1, "attention": {"norm": True}, "ffn": {"norm": True}},
+                {"index": 2, "ffn": moe(topk(), 4, shared={"d_ff": 20, "gated": True})},
+            ],
+            residual_multiplier=0.7,
+        ),
+    ),
+    Case(
+        "post_norms",  # the original Transformer's
+        model(
+            attention(2, 2, 24, {"kind": "none"}, norm=False, post_norm=True),
+            dense(44, "gelu", False, norm=False, post_norm=True),
+            layers=[{"index": 1, "ffn": moe(topk(), 4) | {"out_norm": True}}],
+            positions="learned",
+            final_norm=False,
+            **LAYER,
+        ),
+        [*ALL, *NORMS, "*_out_norm", "*_post_norm"],
+    ),
+    Case(
+        "blocks_alone",
+        model(
+            n_layers=4,
+            layers=[
+                {"index": 0, "ffn": None},
+                {"index": 1, "attention": None, "ffn": moe(topk(), 4) | {"norm": False}},
+                {"index": 2, "attention": None},
+            ],
+        ),
+    ),
     Case("no_positions", model(attention(2, 1, 24), positions="none")),
     Case(
         "rope_interleaved_partial",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -20,28 +20,47 @@ Config = dict[str, Any]
 
 
 class Block(nn.Module):
-    """x + r attention(norm(x)), then x + r ffn(norm(x)). x (B, T, d)."""
+    """Attention and then a feed-forward network, or one of them:
+    x = post_norm(x + r out_norm(f(norm(x)))), with those norms that there are. x (B, T, d)."""
 
     def __init__(self, build: Build, layer: int) -> None:
         super().__init__()
         role, own = f"layers.{layer}", cfg.layer_config(build.config, layer)
         self.multiplier = build.config["residual_multiplier"]
-        self.attention_norm = Norm(build, f"{role}.attention_norm", build.config["d_model"])
-        self.attention = Attention(build, f"{role}.attention", own["attention"])
-        self.ffn_norm = Norm(build, f"{role}.ffn_norm", build.config["d_model"])
-        f = own["ffn"]
-        self.ffn = (
-            FeedForward(build, f"{role}.ffn", build.config["d_model"], f, f["d_ff"])
-            if f["kind"] == "dense"
-            else None
-        )
-        self.moe = MoE(build, f"{role}.moe", f) if f["kind"] == "moe" else None
+        self.attention = self.ffn = self.moe = None
+        if a := own.get("attention"):
+            self._norm(build, role, "attention_norm", a["norm"])
+            self.attention = Attention(build, f"{role}.attention", a)
+            self._norm(build, role, "attention_out_norm", a["out_norm"])
+            self._norm(build, role, "attention_post_norm", a["post_norm"])
+        if f := own.get("ffn"):
+            self._norm(build, role, "ffn_norm", f["norm"])
+            if f["kind"] == "dense":
+                self.ffn = FeedForward(
+                    build, f"{role}.ffn", build.config["d_model"], f, f["d_ff"]
+                )
+            else:
+                self.moe = MoE(build, f"{role}.moe", f)
+            self._norm(build, role, "ffn_out_norm", f["out_norm"])
+            self._norm(build, role, "ffn_post_norm", f["post_norm"])
+
+    def _norm(self, build: Build, role: str, name: str, there: bool) -> None:
+        norm = Norm(build, f"{role}.{name}", build.config["d_model"]) if there else nn.Identity()
+        self.add_module(name, norm)
+
+    def _add(self, x: Tensor, name: str, f: Callable[[Tensor], Tensor]) -> Tensor:
+        norm = self.get_submodule
+        y = norm(f"{name}_out_norm")(f(norm(f"{name}_norm")(x)))
+        return norm(f"{name}_post_norm")(x + self.multiplier * y)
 
     def forward(self, x: Tensor, ids: Tensor) -> Tensor:
-        x = x + self.multiplier * self.attention(self.attention_norm(x))
-        h = self.ffn_norm(x)
-        y = self.ffn(h) if self.moe is None else self.moe(h, ids)
-        return x + self.multiplier * y
+        if self.attention is not None:
+            x = self._add(x, "attention", self.attention)
+        if self.moe is not None:
+            x = self._add(x, "ffn", lambda h: self.moe(h, ids))
+        elif self.ffn is not None:
+            x = self._add(x, "ffn", self.ffn)
+        return x
 
 
 class Model(nn.Module):
@@ -61,7 +80,7 @@ class Model(nn.Module):
         )
         self.embedding_norm = Norm(build, "embedding_norm", d) if c["embedding_norm"] else None
         self.layers = nn.ModuleList(Block(build, i) for i in range(c["n_layers"]))
-        self.final_norm = Norm(build, "final_norm", d)
+        self.final_norm = Norm(build, "final_norm", d) if c.get("final_norm", True) else nn.Identity()
         self.head = None if c["tie_embeddings"] else Linear(build, "head", d, c["vocab_size"])
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -106,7 +125,8 @@ class Model(nn.Module):
     def set_kv_dtype(self, dtype: torch.dtype) -> None:
         """Round K and V as a cache of that type keeps them (inference only)."""
         for block in self.layers:
-            block.attention.kv_dtype = dtype
+            if block.attention is not None:
+                block.attention.kv_dtype = dtype
 
     def freeze_ternary(self) -> None:
         """Replace ternary weights by their stored values {-s, 0, +s} and take them as they are

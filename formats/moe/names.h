@@ -71,87 +71,64 @@ static_assert(in_order(kParts));
 
 constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
 
-/// What one matrix or vector is inside its part. Shapes: formats/README.md.
+/// What one matrix or vector is inside its part, and its word in a model file. What tensors there
+/// are, of which shape and under which names elsewhere: src/model/tensor_rows.h.
+// clang-format off
+#define MOE_ROLES(ROLE) \
+  ROLE(kWeight, "weight")                \
+  ROLE(kBias, "bias")                    \
+  ROLE(kNorm, "norm")                    \
+  ROLE(kNormBias, "norm_bias")           \
+  ROLE(kOutNorm, "out_norm")             \
+  ROLE(kOutNormBias, "out_norm_bias")    \
+  ROLE(kPostNorm, "post_norm")           \
+  ROLE(kPostNormBias, "post_norm_bias")  \
+  ROLE(kQ, "q")                          \
+  ROLE(kK, "k")                          \
+  ROLE(kV, "v")                          \
+  ROLE(kO, "o")                          \
+  ROLE(kQBias, "q_bias")                 \
+  ROLE(kKBias, "k_bias")                 \
+  ROLE(kVBias, "v_bias")                 \
+  ROLE(kOBias, "o_bias")                 \
+  ROLE(kQNorm, "q_norm")                 \
+  ROLE(kKNorm, "k_norm")                 \
+  ROLE(kSinks, "sinks")                  \
+  ROLE(kSubNorm, "sub_norm")             \
+  ROLE(kSubNormBias, "sub_norm_bias")    \
+  ROLE(kGate, "gate")                    \
+  ROLE(kUp, "up")                        \
+  ROLE(kDown, "down")                    \
+  ROLE(kGateBias, "gate_bias")           \
+  ROLE(kUpBias, "up_bias")               \
+  ROLE(kDownBias, "down_bias")           \
+  ROLE(kSharedGate, "shared_gate")       \
+  ROLE(kScores, "scores")                \
+  ROLE(kProj, "proj")                    \
+  ROLE(kProjBias, "proj_bias")           \
+  ROLE(kExpertEmbedding, "embedding")    \
+  ROLE(kSelectionBias, "selection_bias") \
+  ROLE(kTable, "table")                  \
+  ROLE(kHead, "head")                    \
+  ROLE(kHeadBias, "head_bias")           \
+  ROLE(kMerge, "merge")                  \
+  ROLE(kMergeBias, "merge_bias")         \
+  ROLE(kLatent, "latent")                \
+  ROLE(kLatentNorm, "latent_norm")       \
+  ROLE(kKRope, "k_rope")
+// clang-format on
+
 enum class Role : uint8_t {
-  kWeight,
-  kBias,
-  kNorm,
-  kNormBias,
-  kQ,
-  kK,
-  kV,
-  kO,
-  kQBias,
-  kKBias,
-  kVBias,
-  kOBias,
-  kQNorm,
-  kKNorm,
-  kSinks,
-  kSubNorm,
-  kSubNormBias,
-  kGate,
-  kUp,
-  kDown,
-  kGateBias,
-  kUpBias,
-  kDownBias,
-  kSharedGate,
-  kScores,
-  kProj,
-  kProjBias,
-  kExpertEmbedding,
-  kSelectionBias,
-  kTable,
-  kHead,
-  kHeadBias,
-  kMerge,
-  kMergeBias,
-  kLatent,
-  kLatentNorm,
-  kKRope
+#define MOE_ROLE(role, name) role,
+  MOE_ROLES(MOE_ROLE)
+#undef MOE_ROLE
 };
 
 inline constexpr Named<Role> kRoles[] = {
-    {Role::kWeight, "weight"},
-    {Role::kBias, "bias"},
-    {Role::kNorm, "norm"},
-    {Role::kNormBias, "norm_bias"},
-    {Role::kQ, "q"},
-    {Role::kK, "k"},
-    {Role::kV, "v"},
-    {Role::kO, "o"},
-    {Role::kQBias, "q_bias"},
-    {Role::kKBias, "k_bias"},
-    {Role::kVBias, "v_bias"},
-    {Role::kOBias, "o_bias"},
-    {Role::kQNorm, "q_norm"},
-    {Role::kKNorm, "k_norm"},
-    {Role::kSinks, "sinks"},
-    {Role::kSubNorm, "sub_norm"},
-    {Role::kSubNormBias, "sub_norm_bias"},
-    {Role::kGate, "gate"},
-    {Role::kUp, "up"},
-    {Role::kDown, "down"},
-    {Role::kGateBias, "gate_bias"},
-    {Role::kUpBias, "up_bias"},
-    {Role::kDownBias, "down_bias"},
-    {Role::kSharedGate, "shared_gate"},
-    {Role::kScores, "scores"},
-    {Role::kProj, "proj"},
-    {Role::kProjBias, "proj_bias"},
-    {Role::kExpertEmbedding, "embedding"},
-    {Role::kSelectionBias, "selection_bias"},
-    {Role::kTable, "table"},
-    {Role::kHead, "head"},
-    {Role::kHeadBias, "head_bias"},
-    {Role::kMerge, "merge"},
-    {Role::kMergeBias, "merge_bias"},
-    {Role::kLatent, "latent"},
-    {Role::kLatentNorm, "latent_norm"},
-    {Role::kKRope, "k_rope"},
+#define MOE_ROLE(role, name) {Role::role, name},
+    MOE_ROLES(MOE_ROLE)
+#undef MOE_ROLE
 };
-static_assert(in_order(kRoles));
 
 inline constexpr Named<ScaleKind> kScaleKinds[] = {
     {ScaleKind::kNone, "none"},

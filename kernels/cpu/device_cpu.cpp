@@ -71,9 +71,8 @@ class CpuDevice final : public Device {
     if (!ready(stream, n_rows)) return;
     cpu_embed(runtime_, own(stream), table, positions, rows, n_rows, multiplier, x);
   }
-  void norm(Stream& stream, const Norm& norm, const float* x, int32_t n_rows, int32_t d,
-            float* y) override {
-    if (ready(stream, n_rows)) runtime_.norm_rows(norm, x, d, n_rows, d, y);
+  void norm(Stream& stream, const NormOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_norm(runtime_, own(stream), op);
   }
   void linear(Stream& stream, const LinearOp& op) override {
     if (ready(stream, op.n_rows)) cpu_linear(runtime_, own(stream), op);

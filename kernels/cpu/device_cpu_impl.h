@@ -84,6 +84,7 @@ struct CpuRuntime {
               int32_t n, float* y, int64_t ld_y, bool accumulate = false, float scale = 1) const;
 };
 
+void cpu_norm(const CpuRuntime& rt, CpuStream& s, const NormOp& op);
 void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op);
 void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Matrix& positions,
                const BatchRow* rows, int32_t n_rows, float multiplier, float* x);

@@ -101,6 +101,17 @@ void CpuRuntime::linear(CpuStream& s, const Matrix& weight, const float* bias, c
   run_jobs(&job, 1);
 }
 
+void cpu_norm(const CpuRuntime& rt, CpuStream& s, const NormOp& op) {
+  float* const normed = op.accumulate ? s.normed : op.y;
+  rt.for_range(op.n_rows, int64_t{4} * op.d, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      rt.kernels.norm_row(op.norm, op.x + r * op.d, op.d, normed + r * op.d);
+      if (!op.accumulate) continue;
+      rt.kernels.add_scaled(op.scale, normed + r * op.d, op.d, op.y + r * op.d);
+    }
+  });
+}
+
 void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
   const float* x = op.x;
   int64_t ld_x = op.ld_x;

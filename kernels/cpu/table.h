@@ -5,8 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/kinds.h"
-#include "kernels/math.h"
+#include "kernels/activation.h"
 #include "quant/activation.h"
 #include "quant/format.h"
 #include "quant/half.h"

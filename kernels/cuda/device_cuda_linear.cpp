@@ -64,18 +64,26 @@ void CudaDevice::embed(Stream& stream, const Matrix& table, const Matrix& positi
   s.check(embed_rows(s.stream, {table, positions, on_device, n_rows, multiplier, x}), "embedding");
 }
 
-void CudaDevice::norm(Stream& stream, const Norm& norm, const float* x, int32_t n_rows, int32_t d,
-                      float* y) {
+void CudaDevice::norm(Stream& stream, const NormOp& op) {
   CudaStream& s = own(stream);
   if (!begin_op(s)) return;
-  PrepareOp op;
-  op.rows.n = n_rows;
-  op.d = d;
-  op.x = x;
-  op.ld_x = d;
-  op.norm.one = norm;
-  op.normed = y;
-  s.check(prepare_rows(s.stream, op), "norm");
+  PrepareOp rows;
+  rows.rows.n = op.n_rows;
+  rows.d = op.d;
+  rows.x = op.x;
+  rows.ld_x = op.d;
+  rows.norm.one = op.norm;
+  rows.normed = op.accumulate ? s.scratch.normed : op.y;
+  s.check(prepare_rows(s.stream, rows), "norm");
+  if (!op.accumulate || !s.live()) return;
+  MergeOp add;
+  add.n_rows = op.n_rows;
+  add.d = op.d;
+  add.sum = rows.normed;
+  add.accumulate = true;
+  add.scale = op.scale;
+  add.y = op.y;
+  s.check(merge_rows(s.stream, add), "a residual");
 }
 
 void CudaDevice::linear(Stream& stream, const LinearOp& op) {

@@ -35,7 +35,8 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   const auto rope = write_rope(b, a.rope);
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
   return fbs::CreateAttention(b, a.n_heads, a.n_kv_heads, a.head_dim, a.window, a.multiplier, rope,
-                              qk_norm, a.sub_norm, a.sinks, a.latent);
+                              qk_norm, a.sub_norm, a.sinks, a.latent, a.norms.pre, a.norms.out,
+                              a.norms.post);
 }
 
 Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
@@ -57,7 +58,8 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
   }
   const auto kind = b.CreateSharedString(name_in(kActivations, f.act.kind));
   const auto act = fbs::CreateActivation(b, kind, f.act.alpha, f.act.limit, f.act.up_offset);
-  return fbs::CreateFeedForward(b, f.d_ff, f.gated, f.sub_norm, act, moe);
+  return fbs::CreateFeedForward(b, f.d_ff, f.gated, f.sub_norm, act, moe, f.norms.pre, f.norms.out,
+                                f.norms.post);
 }
 
 }  // namespace
@@ -65,8 +67,11 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
 Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c) {
   std::vector<Offset<fbs::Layer>> layers;
   for (const LayerConfig& layer : c.layers) {
-    const auto attention = write_attention(b, layer.attention);
-    layers.push_back(fbs::CreateLayer(b, attention, write_ffn(b, layer.ffn)));
+    Offset<fbs::Attention> attention;
+    Offset<fbs::FeedForward> ffn;
+    if (layer.has_attention) attention = write_attention(b, layer.attention);
+    if (layer.has_ffn) ffn = write_ffn(b, layer.ffn);
+    layers.push_back(fbs::CreateLayer(b, attention, ffn));
   }
   const auto name = b.CreateString(c.name.c_str());
   const auto norm = b.CreateSharedString(name_in(kNormKinds, c.norm));
@@ -76,7 +81,8 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   return fbs::CreateModelConfig(b, name, c.vocab_size, c.d_model, c.context_length, norm,
                                 c.norm_eps, positions, c.tie_embeddings, c.embedding_norm,
                                 c.embedding_multiplier, c.residual_multiplier, c.logit_multiplier,
-                                c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector);
+                                c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector,
+                                c.final_norm);
 }
 
 Status finish_model(ModelWriter& writer, const ModelConfig& config,

@@ -8,111 +8,21 @@ namespace {
 
 constexpr int64_t kMaxExpertBlocks = 262'144;  // of a whole model; keeps the list below 300 MB
 
-// The tensor of a role in the research layout, behind "layers.L.", "layers.L.ffn." and so on.
-const char* role_name(Role role) {
-  switch (role) {
-    case Role::kWeight:
-      return ".weight";
-    case Role::kBias:
-      return ".bias";
-    case Role::kNorm:
-      return "norm.weight";
-    case Role::kNormBias:
-      return "norm.bias";
-    case Role::kQ:
-      return "q.weight";
-    case Role::kK:
-      return "k.weight";
-    case Role::kV:
-      return "v.weight";
-    case Role::kO:
-      return "o.weight";
-    case Role::kQBias:
-      return "q.bias";
-    case Role::kKBias:
-      return "k.bias";
-    case Role::kVBias:
-      return "v.bias";
-    case Role::kOBias:
-      return "o.bias";
-    case Role::kQNorm:
-      return "q_norm.weight";
-    case Role::kKNorm:
-      return "k_norm.weight";
-    case Role::kSinks:
-      return "sinks";
-    case Role::kSubNorm:
-      return "sub_norm.weight";
-    case Role::kSubNormBias:
-      return "sub_norm.bias";
-    case Role::kGate:
-      return "gate.weight";
-    case Role::kUp:
-      return "up.weight";
-    case Role::kDown:
-      return "down.weight";
-    case Role::kGateBias:
-      return "gate.bias";
-    case Role::kUpBias:
-      return "up.bias";
-    case Role::kDownBias:
-      return "down.bias";
-    case Role::kSharedGate:
-      return "router.weight";
-    case Role::kScores:
-      return "router.weight";
-    case Role::kProj:
-      return "router.proj.weight";
-    case Role::kProjBias:
-      return "router.proj.bias";
-    case Role::kExpertEmbedding:
-      return "router.embedding.weight";
-    case Role::kSelectionBias:
-      return "router.selection_bias";
-    case Role::kTable:
-      return "router.table";
-    case Role::kHead:
-      return "head.weight";
-    case Role::kHeadBias:
-      return "head.bias";
-    case Role::kMerge:
-      return "merge.weight";
-    case Role::kMergeBias:
-      return "merge.bias";
-    case Role::kLatent:
-      return "latent.weight";
-    case Role::kLatentNorm:
-      return "latent_norm.weight";
-    case Role::kKRope:
-      return "k_rope.weight";
-  }
-  return "";
-}
-
-std::string layer_prefix(const ModelConfig& config, Part part, int32_t layer, int32_t expert,
-                         const TensorSpec& spec) {
+std::string slot_name(const ModelConfig& config, Part part, int32_t layer, int32_t expert,
+                      const TensorSpec& spec) {
+  if (layer < 0) return spec.name;
   const std::string prefix = "layers." + std::to_string(layer) + ".";
-  const bool norm = spec.role == Role::kNorm || spec.role == Role::kNormBias;
-  switch (part) {
-    case Part::kAttention:
-      return prefix + (norm ? "attention_" : "attention.");
-    case Part::kFfn:
-      if (norm) return prefix + "ffn_";
-      return prefix + (config.layers[static_cast<size_t>(layer)].ffn.kind == FfnKind::kMoe
-                           ? "moe.shared."
-                           : "ffn.");
-    case Part::kRouter:
-      return prefix + (spec.role == Role::kBias ? "moe.router" : "moe.");
-    default: {
-      const std::string own = prefix + "moe.experts." + std::to_string(expert) + ".";
-      return spec.sublayer < 0 ? own : own + std::to_string(spec.sublayer) + ".";
-    }
-  }
+  if (!spec.of_network) return prefix + spec.name;
+  const FfnConfig& ffn = config.layers[static_cast<size_t>(layer)].ffn;
+  if (ffn.kind == FfnKind::kDense) return prefix + "ffn." + spec.name;
+  if (part == Part::kFfn) return prefix + "moe.shared." + spec.name;
+  const std::string block = spec.sublayer < 0 ? "" : std::to_string(spec.sublayer) + ".";
+  return prefix + "moe.experts." + std::to_string(expert) + "." + block + spec.name;
 }
 
 SlotKind slot_kind(Part part, const TensorSpec& spec) {
-  if (spec.kind == TensorKind::kVector) return SlotKind::kVector;
   if (spec.kind == TensorKind::kIds) return SlotKind::kTable;
+  if (!is_matrix(spec.kind)) return SlotKind::kVector;
   if (part == Part::kPositionEmbedding || spec.kind == TensorKind::kF32Input)
     return SlotKind::kExact;
   return part == Part::kEmbedding || part == Part::kHead ? SlotKind::kVocab : SlotKind::kLinear;
@@ -154,11 +64,10 @@ class Lister {
       slot.kind = slot_kind(part, spec);
       slot.rows = spec.rows == 0 ? d_e : spec.rows;
       slot.cols = spec.cols == 0 ? d_e : spec.cols;
-      slot.optional = !spec.required;
+      slot.optional = !spec.required();
+      slot.norm = is_norm(spec.kind);
       if (slot.kind == SlotKind::kTable) slot.limit = config_.layers[l].ffn.moe.n_experts;
-      slot.name =
-          layer < 0 ? name_in(kParts, part) : layer_prefix(config_, part, layer, expert, spec);
-      slot.name += role_name(spec.role);
+      slot.name = slot_name(config_, part, layer, expert, spec);
       group.slots.push_back(std::move(slot));
     }
     groups_.push_back(std::move(group));

@@ -27,6 +27,7 @@ struct Slot {
   int32_t rows = 0;
   int32_t cols = 1;       // vectors: 1
   bool optional = false;  // biases: absent when the checkpoint has no such tensor
+  bool norm = false;      // the weight of a norm
   int32_t limit = 0;      // kTable: ids are below this
   std::string name;       // in the research layout: "layers.0.attention.q.weight"
 

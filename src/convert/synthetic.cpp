@@ -89,31 +89,17 @@ float scale_of(const BlobMatrix& m, Random& random) {
   return even * (0.9f + 0.2f * random.uniform());
 }
 
-bool is_bias(Role role) {
-  switch (role) {
-    case Role::kNormBias:
-    case Role::kSubNormBias:
-    case Role::kBias:
-    case Role::kQBias:
-    case Role::kKBias:
-    case Role::kVBias:
-    case Role::kOBias:
-    case Role::kGateBias:
-    case Role::kUpBias:
-    case Role::kDownBias:
-    case Role::kProjBias:
-    case Role::kHeadBias:
-    case Role::kMergeBias:
-    case Role::kSelectionBias:
-      return true;
-    default:
-      return false;
+bool is_norm(const SlotGroup& group, const BlobMatrix& m) {
+  for (const Slot& slot : group.slots) {
+    if (slot.role == m.role && slot.sublayer == m.sublayer) return slot.norm;
   }
+  return false;
 }
 
-void fill_vector(const BlobMatrix& m, Random& random, uint8_t* out) {
+// Values around `middle`.
+void fill_vector(const BlobMatrix& m, float middle, Random& random, uint8_t* out) {
   std::vector<float> values(static_cast<size_t>(m.rows));
-  for (float& v : values) v = 0.1f * (2 * random.uniform() - 1) + (is_bias(m.role) ? 0.0f : 1.0f);
+  for (float& v : values) v = 0.1f * (2 * random.uniform() - 1) + middle;
   const size_t stride = static_cast<size_t>(m.tile_stride);
   for (int32_t r = 0; r < m.rows; r += kTileRows) {
     const int n = std::min(kTileRows, m.rows - r);
@@ -122,9 +108,9 @@ void fill_vector(const BlobMatrix& m, Random& random, uint8_t* out) {
 }
 
 // `poll` is called now and then, and may throw.
-void fill_matrix(const BlobMatrix& m, Random& random, uint8_t* blob,
+void fill_matrix(const SlotGroup& group, const BlobMatrix& m, Random& random, uint8_t* blob,
                  const std::function<void()>& poll) {
-  if (m.cols == 1) return fill_vector(m, random, blob + m.offset);
+  if (m.cols == 1) return fill_vector(m, is_norm(group, m) ? 1.0f : 0.0f, random, blob + m.offset);
   RandomTiles tiles(m, amplitude_of(m));
   const int32_t n_tiles = (m.rows + kTileRows - 1) / kTileRows;
   for (int32_t t = 0; t < n_tiles; ++t) {
@@ -159,7 +145,9 @@ void write_model(const Recipe& recipe, const SyntheticOptions& options, ModelSin
     blob.assign((layout.bytes + 7) / 8, 0);
     auto* bytes = reinterpret_cast<uint8_t*>(blob.data());
     Random random(seeds.next());
-    for (const BlobMatrix& m : layout.matrices) fill_matrix(m, random, bytes, [&] { advance(0); });
+    for (const BlobMatrix& m : layout.matrices) {
+      fill_matrix(group, m, random, bytes, [&] { advance(0); });
+    }
     check(writer.write_segment({group.part, group.layer, group.expert}, layout, bytes));
     advance(round_up(layout.bytes, kSegmentAlign));
   }

@@ -73,7 +73,7 @@ Status PartCheck::check_layout(const BlobLayout& layout) {
     MOE_TRY(check_tensor(m, *spec));
   }
   for (size_t i = 0; i < specs_.size(); ++i) {
-    if (specs_[i].required && seen_[i] == 0) return missing(specs_[i]);
+    if (specs_[i].required() && seen_[i] == 0) return missing(specs_[i]);
   }
   return {};
 }
@@ -105,7 +105,7 @@ Status PartCheck::check_tensor(const BlobMatrix& m, const TensorSpec& spec) {
     return error(MOE_ERR_SHAPE, m, text);
   }
   const FormatId plain = spec.kind == TensorKind::kIds ? FormatId::kI32 : FormatId::kF32;
-  const bool vector = spec.kind == TensorKind::kVector || spec.kind == TensorKind::kIds;
+  const bool vector = !is_matrix(spec.kind);
   if (vector ? m.format != plain : m.format == FormatId::kI32) {
     std::snprintf(text, sizeof text, "expected weight format %s, file has %s",
                   vector ? format_info(plain).name : "of a matrix", format_info(m.format).name);

@@ -104,8 +104,21 @@ Status validate_moe(const MoeConfig& moe, const FfnConfig& ffn, const ModelConfi
 }
 
 Status validate_layer(const LayerConfig& layer, const ModelConfig& model) {
-  MOE_TRY(validate_attention(layer.attention, model));
   const FfnConfig& ffn = layer.ffn;
+  const AttentionConfig& a = layer.attention;
+  if (!layer.has_attention && !layer.has_ffn) {
+    return Status::error(MOE_ERR_ARGUMENT, "there is neither attention nor ffn");
+  }
+  if (layer.has_attention) {
+    MOE_TRY(validate_attention(a, model));
+  } else if (a.n_heads != 0 || a.n_kv_heads != 0 || a.latent != 0 ||
+             a.rope.kind != RopeKind::kNone) {
+    return Status::error(MOE_ERR_ARGUMENT, "attention is absent, but configured");
+  }
+  if (!layer.has_ffn) {
+    if (ffn.d_ff == 0 && ffn.kind == FfnKind::kDense) return {};
+    return Status::error(MOE_ERR_ARGUMENT, "ffn is absent, but configured");
+  }
   MOE_TRY(check_int("ffn.d_ff", ffn.d_ff, 1, kMaxWidth));
   MOE_TRY(validate_activation(ffn));
   if (ffn.kind == FfnKind::kMoe) MOE_TRY(validate_moe(ffn.moe, ffn, model));

@@ -15,7 +15,17 @@ enum class FfnKind : uint8_t { kDense, kMoe };
 
 inline constexpr int32_t kMaxLayers = 4096;
 
+/// Norms of a residual block: x = post(x + multiplier * out(f(pre(x)))). Pre-norm alone is the
+/// default; `out` alone is OLMo 2's post-norm, pre and out together are sandwich norms, and `post`
+/// alone is the original Transformer's.
+struct BlockNorms {
+  bool pre = true;
+  bool out = false;
+  bool post = false;
+};
+
 struct AttentionConfig {
+  BlockNorms norms;
   int32_t n_heads = 0;
   int32_t n_kv_heads = 0;
   int32_t head_dim = 0;
@@ -45,6 +55,7 @@ struct MoeConfig {
 };
 
 struct FfnConfig {
+  BlockNorms norms;
   FfnKind kind = FfnKind::kDense;
   int32_t d_ff = 0;
   bool gated = false;
@@ -53,7 +64,10 @@ struct FfnConfig {
   MoeConfig moe;  // kMoe only
 };
 
+/// Attention and then a feed-forward block, or one of them alone.
 struct LayerConfig {
+  bool has_attention = true;  // false: `attention` is as AttentionConfig() has it
+  bool has_ffn = true;        // the same
   AttentionConfig attention;
   FfnConfig ffn;
 };
@@ -70,6 +84,7 @@ struct ModelConfig {
   PositionKind positions = PositionKind::kRope;
   bool tie_embeddings = false;
   bool embedding_norm = false;
+  bool final_norm = true;
   float embedding_multiplier = 1;
   float residual_multiplier = 1;
   float logit_multiplier = 1;

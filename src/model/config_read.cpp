@@ -45,6 +45,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->sub_norm = a.sub_norm();
   out->sinks = a.sinks();
   out->latent = a.latent();
+  out->norms = {a.norm(), a.out_norm(), a.post_norm()};
   MOE_TRY(parse_name(kQkNorms, "QK norm", text_of(a.qk_norm(), "none"), &out->qk_norm));
   return a.rope() == nullptr ? Status() : read_rope(*a.rope(), &out->rope);
 }
@@ -76,6 +77,7 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
   out->d_ff = f.d_ff();
   out->gated = f.gated();
   out->sub_norm = f.sub_norm();
+  out->norms = {f.norm(), f.out_norm(), f.post_norm()};
   const fbs::Activation& act = *f.activation();
   MOE_TRY(parse_name(kActivations, "activation", text_of(act.kind()), &out->act.kind));
   out->act.alpha = act.alpha();
@@ -93,6 +95,13 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
   return read_router(*m->router(), &out->moe.router);
 }
 
+Status read_layer(const fbs::Layer& layer, LayerConfig* out) {
+  out->has_attention = layer.attention() != nullptr;
+  out->has_ffn = layer.ffn() != nullptr;
+  if (out->has_attention) MOE_TRY(read_attention(*layer.attention(), &out->attention));
+  return out->has_ffn ? read_ffn(*layer.ffn(), &out->ffn) : Status();
+}
+
 Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
   const auto& layers = *config.layers();
   if (layers.size() > static_cast<uint32_t>(kMaxLayers)) {
@@ -102,9 +111,7 @@ Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
   MOE_TRY(out->layers.reserve(layers.size()));
   for (uint32_t i = 0; i < layers.size(); ++i) {
     LayerConfig layer;
-    Status status = read_attention(*layers.Get(i)->attention(), &layer.attention);
-    if (status.ok()) status = read_ffn(*layers.Get(i)->ffn(), &layer.ffn);
-    if (!status.ok()) return status.with_context("layer %u", i);
+    MOE_TRY(read_layer(*layers.Get(i), &layer).with_context("layer %u", i));
     MOE_TRY(out->layers.push(layer));
   }
   return {};
@@ -120,6 +127,7 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   out->norm_eps = config.norm_eps();
   out->tie_embeddings = config.tie_embeddings();
   out->embedding_norm = config.embedding_norm();
+  out->final_norm = config.final_norm();
   out->embedding_multiplier = config.embedding_multiplier();
   out->residual_multiplier = config.residual_multiplier();
   out->logit_multiplier = config.logit_multiplier();

@@ -43,8 +43,6 @@ struct Model::Impl {
   Status prepare(uint64_t session_bytes);
   Status check_room(uint64_t session_bytes);
   Status verify() const;
-  void bind(const FileSegment& segment, const uint8_t* base);
-  void bind_layer(const FileSegment& segment, const BlobLayout& layout, const uint8_t* base);
   int32_t experts_of(int32_t layer) const;
 
   Box<MoeFile> file;
@@ -55,12 +53,7 @@ struct Model::Impl {
   ModelConfig config;
   ModelAccount account;
 
-  Matrix embedding;
-  Matrix position_embedding;
-  Matrix head;
-  const float* head_bias = nullptr;
-  Norm embedding_norm;
-  Norm final_norm;
+  ModelWeights common;
   Array<LayerWeights> layers;
   ExpertCache cache;
   Array<Box<LayerStore>> stores;  // empty boxes for dense layers
@@ -86,9 +79,6 @@ Status Model::Impl::open() {
   MOE_TRY(stores.resize(config.layers.size()));
   MOE_TRY(blobs.resize(file->segments().size));
   for (int32_t l = 0; l < config.n_layers(); ++l) MOE_TRY(open_layer(l));
-  for (const FileSegment& segment : file->segments()) bind(segment, nullptr);
-  if (config.tie_embeddings) head = embedding;
-  for (LayerWeights& layer : layers) layer.d_e = layer.router.proj.rows;
   logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
              config.n_layers(), file->segments().size);
   return {};
@@ -104,6 +94,9 @@ Status Model::Impl::open_layer(int32_t index) {
   MOE_TRY(store.experts.open(store.loader, cache, index, config.layers[l].ffn.moe.n_sublayers,
                              norm_of(config)));
   layers[l].experts = &store.experts;
+  for (const BlobMatrix& m : file->layout(*file->find(Part::kRouter, index, -1)).matrices) {
+    if (m.role == Role::kProj) layers[l].d_e = m.rows;
+  }
   return {};
 }
 
@@ -147,38 +140,15 @@ Status Model::Impl::prepare(uint64_t session_bytes) {
                             experts_of(segments[i].layer)};
     MOE_TRY(blobs[i].load(loader, segments[i]));
   }
-  for (size_t i = 0; i < segments.size; ++i) bind(segments[i], blobs[i].base());
-  if (config.tie_embeddings) head = embedding;
+  for (size_t i = 0; i < segments.size; ++i) {
+    const FileSegment& s = segments[i];
+    LayerWeights* layer = s.layer < 0 ? nullptr : &layers[static_cast<size_t>(s.layer)];
+    if (s.part == Part::kExperts) continue;
+    bind_part(file->layout(s), s.part, blobs[i].base(), norm_of(config), &common, layer);
+  }
+  if (config.tie_embeddings) common.head = common.embedding;
   ready.store(true, std::memory_order_release);
   return {};
-}
-
-void Model::Impl::bind(const FileSegment& segment, const uint8_t* base) {
-  const BlobLayout& layout = file->layout(segment);
-  const float* no_bias = nullptr;
-  switch (segment.part) {
-    case Part::kEmbedding:
-      return bind_weight(layout, base, &embedding, &no_bias);
-    case Part::kPositionEmbedding:
-      return bind_weight(layout, base, &position_embedding, &no_bias);
-    case Part::kEmbeddingNorm:
-      return bind_norm(layout, base, norm_of(config), &embedding_norm);
-    case Part::kFinalNorm:
-      return bind_norm(layout, base, norm_of(config), &final_norm);
-    case Part::kHead:
-      return bind_weight(layout, base, &head, &head_bias);
-    default:
-      return bind_layer(segment, layout, base);
-  }
-}
-
-void Model::Impl::bind_layer(const FileSegment& segment, const BlobLayout& layout,
-                             const uint8_t* base) {
-  LayerWeights* layer = &layers[static_cast<size_t>(segment.layer)];
-  if (segment.part == Part::kAttention)
-    bind_attention(layout, base, norm_of(config), &layer->attention);
-  if (segment.part == Part::kFfn) bind_ffn(layout, base, norm_of(config), layer);
-  if (segment.part == Part::kRouter) bind_router(layout, base, layer);
 }
 
 Status Model::Impl::verify() const {
@@ -217,12 +187,7 @@ Status Model::verify() const { return impl_->verify(); }
 const ModelConfig& Model::config() const { return impl_->config; }
 Device& Model::device() const { return impl_->device; }
 const Allocator& Model::allocator() const { return impl_->allocator; }
-const Matrix& Model::embedding() const { return impl_->embedding; }
-const Matrix& Model::position_embedding() const { return impl_->position_embedding; }
-const Norm& Model::embedding_norm() const { return impl_->embedding_norm; }
-const Norm& Model::final_norm() const { return impl_->final_norm; }
-const Matrix& Model::head() const { return impl_->head; }
-const float* Model::head_bias() const { return impl_->head_bias; }
+const ModelWeights& Model::weights() const { return impl_->common; }
 const LayerWeights& Model::layer(int32_t index) const {
   return impl_->layers[static_cast<size_t>(index)];
 }

@@ -16,8 +16,13 @@ struct Tokenizer;
 
 class MoeFile;  // formats/moe/reader.h
 
+/// kNone: there is no such norm.
+struct BlockNormWeights {
+  Norm pre, out, post;
+};
+
 struct AttentionWeights {
-  Norm norm;
+  BlockNormWeights norms;
   Matrix q, k, v,
       o;  // (n_heads * head_dim, d) (n_kv_heads * head_dim, d) twice, (d, n_heads * head_dim)
   const float* q_bias = nullptr;
@@ -34,15 +39,25 @@ struct AttentionWeights {
 
 struct LayerWeights {
   AttentionWeights attention;
-  Norm ffn_norm;
+  BlockNormWeights ffn_norms;
   Ffn ffn;  // the dense FFN, or the shared expert of an MoE layer (empty `up`: none)
   Matrix shared_gate;
   Matrix head, merge;  // MH-MoE
   const float* head_bias = nullptr;
   const float* merge_bias = nullptr;
   RouterWeightsView router;
-  int32_t d_e = 0;                  // cosine routers; known from the start, unlike `router`
-  ExpertSource* experts = nullptr;  // MoE layers
+  int32_t d_e = 0;                  // cosine routers; known from the start
+  ExpertSource* experts = nullptr;  // MoE layers; there from the start
+};
+
+/// What belongs to no layer.
+struct ModelWeights {
+  Matrix embedding;           // (vocab, d)
+  Matrix position_embedding;  // (context, d) or empty
+  Norm embedding_norm;        // kNone when there is none; so for final_norm
+  Norm final_norm;
+  Matrix head;  // (vocab, d): the embedding itself when tied
+  const float* head_bias = nullptr;
 };
 
 /// One line of the memory account: what is held and how many bytes.
@@ -89,13 +104,8 @@ class Model final {
   Device& device() const;
   const Allocator& allocator() const;
 
-  // Weights. Their pointers are null until prepare(); shapes and formats are there from the start.
-  const Matrix& embedding() const;           // (vocab, d)
-  const Matrix& position_embedding() const;  // (context, d) or empty
-  const Norm& embedding_norm() const;        // kNone when there is none
-  const Norm& final_norm() const;
-  const Matrix& head() const;  // (vocab, d): the embedding itself when tied
-  const float* head_bias() const;
+  // Weights: empty until prepare().
+  const ModelWeights& weights() const;
   const LayerWeights& layer(int32_t index) const;
   const fbs::Tokenizer* tokenizer() const;  // null: ids only
   const MoeFile& file() const;              // for inspect

@@ -35,11 +35,10 @@ inline constexpr Named<QkNorm> kQkNorms[] = {
 static_assert(in_order(kQkNorms));
 
 inline constexpr Named<Activation> kActivations[] = {
-    {Activation::kRelu, "relu"},          {Activation::kGelu, "gelu"},
-    {Activation::kGeluTanh, "gelu_tanh"}, {Activation::kSilu, "silu"},
-    {Activation::kRelu2, "relu2"},
+#define MOE_ACTIVATION(value, name, function) {Activation::value, name},
+    MOE_ACTIVATIONS(MOE_ACTIVATION)
+#undef MOE_ACTIVATION
 };
-static_assert(in_order(kActivations));
 
 inline constexpr Named<RopeKind> kRopeKinds[] = {
     {RopeKind::kNone, "none"},

@@ -107,15 +107,42 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
   }
 }
 
+/// Where a block's output goes: onto x at once, or aside, to be normed first.
+struct BlockOut {
+  float* y;
+  bool accumulate;
+  float scale;
+};
+
+BlockOut block_out(const SessionState& lead, const BlockNormWeights& norms) {
+  if (norms.out.kind != NormKind::kNone) return {lead.work.branch, false, 1};
+  return {lead.work.x, true, lead.model.config().residual_multiplier};
+}
+
+// x = post(x + residual_multiplier * out(f(pre(x)))), as far as block_out() did not do it.
+void finish_block(SessionState& lead, const BlockNormWeights& norms, int32_t n_rows) {
+  const ModelConfig& config = lead.model.config();
+  const WorkMemory& w = lead.work;
+  const int32_t d = config.d_model;
+  if (norms.out.kind != NormKind::kNone) {
+    lead.device.norm(*lead.stream,
+                     {w.branch, w.x, n_rows, d, norms.out, true, config.residual_multiplier});
+  }
+  if (norms.post.kind != NormKind::kNone) {
+    lead.device.norm(*lead.stream, {w.x, w.x, n_rows, d, norms.post, false, 1});
+  }
+}
+
 void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const FfnConfig& c = config.layers[static_cast<size_t>(layer)].ffn;
   const LayerWeights& w = lead.model.layer(layer);
+  const BlockOut out = block_out(lead, w.ffn_norms);
   MoeOp op;
   op.d_model = config.d_model;
-  op.accumulate = true;
-  op.scale = config.residual_multiplier;
-  op.norm = w.ffn_norm;
+  op.accumulate = out.accumulate;
+  op.scale = out.scale;
+  op.norm = w.ffn_norms.pre;
   op.act = c.act;
   op.n_experts = c.kind == FfnKind::kMoe ? c.moe.n_experts : 0;
   op.n_subheads = c.kind == FfnKind::kMoe ? c.moe.n_subheads : 1;
@@ -134,9 +161,11 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
     op.stats = session.counting ? session.counters.of_pass(layer) : nullptr;
     op.n_rows = run.n_rows;
     op.rows = batch.rows + run.first_row;
-    op.x = op.y = lead.work.x + int64_t{run.first_row} * config.d_model;
+    op.x = lead.work.x + int64_t{run.first_row} * config.d_model;
+    op.y = out.y + int64_t{run.first_row} * config.d_model;
     lead.device.moe(*lead.stream, op);
   }
+  finish_block(lead, w.ffn_norms, batch.n_rows);
 }
 
 bool wants_logits(const Batch& batch, int32_t row) {
@@ -192,11 +221,12 @@ void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n) {
   const WorkMemory& w = lead.work;
   const BatchPart& first = batch.parts[static_cast<size_t>(batch.rows[row].session)];
   float* logits = n == 1 && keeps_row(first) ? first.session->work.kept : w.logits;
-  const LinearOut out{&model.head(), model.head_bias(),      logits, config.vocab_size,
+  const ModelWeights& weights = model.weights();
+  const LinearOut out{&weights.head, weights.head_bias,      logits, config.vocab_size,
                       false,         config.logit_multiplier};
   const float* x = w.x + int64_t{row} * config.d_model;
   lead.device.linear(*lead.stream,
-                     {x, config.d_model, n, config.d_model, model.final_norm(), &out, 1});
+                     {x, config.d_model, n, config.d_model, weights.final_norm, &out, 1});
   keep_rows(lead, batch, row, n, logits);
 }
 
@@ -220,7 +250,7 @@ Status write_logits(SessionState& lead, const Batch& batch) {
   return {};
 }
 
-// q, k and v of norm(x), before positions.
+// q, k and v of pre(x), before positions.
 void project_qkv(SessionState& lead, int32_t layer, int32_t n_rows) {
   const ModelConfig& config = lead.model.config();
   const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].attention;
@@ -232,17 +262,31 @@ void project_qkv(SessionState& lead, int32_t layer, int32_t n_rows) {
   const LinearOut v = {&a.v, a.v_bias, w.v, kv_width, false, 1};
   if (c.latent == 0) {
     const LinearOut qkv[] = {q, k, v};
-    return lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norm, qkv, 3});
+    return lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norms.pre, qkv, 3});
   }
   const int32_t width = c.latent + c.rope.dims;
   const LinearOut from_x[] = {q, {&a.latent, nullptr, w.latent, width, false, 1}};
   const LinearOut from_latent[] = {k, v};
   const LinearOut rope = {&a.k_rope, nullptr, w.k, kv_width, true, 1};
-  lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norm, from_x, 2});
+  lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norms.pre, from_x, 2});
   lead.device.linear(*lead.stream,
                      {w.latent, width, n_rows, c.latent, a.latent_norm, from_latent, 2});
   lead.device.linear(*lead.stream,
                      {w.latent + c.latent, width, n_rows, c.rope.dims, Norm(), &rope, 1});
+}
+
+void self_attention(SessionState& lead, const Batch& batch, int32_t layer) {
+  const ModelConfig& config = lead.model.config();
+  const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].attention;
+  const AttentionWeights& a = lead.model.layer(layer).attention;
+  const int32_t q_width = c.n_heads * c.head_dim;
+  project_qkv(lead, layer, batch.n_rows);
+  attend(lead, batch, layer);
+  const BlockOut out = block_out(lead, a.norms);
+  const LinearOut o{&a.o, a.o_bias, out.y, config.d_model, out.accumulate, out.scale};
+  lead.device.linear(*lead.stream,
+                     {lead.work.mixed, q_width, batch.n_rows, q_width, a.sub_norm, &o, 1});
+  finish_block(lead, a.norms, batch.n_rows);
 }
 
 // Every session brings one token and wants its logits, and there is room for all of them.
@@ -281,30 +325,22 @@ void run_layers(SessionState& lead, const Batch& batch) {
   const ModelConfig& config = model.config();
   Device& device = lead.device;
   Stream& stream = *lead.stream;
+  const ModelWeights& weights = model.weights();
   const WorkMemory& w = lead.work;
-  const int32_t d = config.d_model;
   const int32_t n = batch.n_rows;
 
   for (const BatchPart& part : batch.parts) {
     if (part.session->counting) part.session->counters.begin_pass();
   }
-  device.embed(stream, model.embedding(), model.position_embedding(), batch.rows, n,
-               config.embedding_multiplier, config.embedding_norm ? w.mixed : w.x);
-  if (config.embedding_norm) device.norm(stream, model.embedding_norm(), w.mixed, n, d, w.x);
-
+  device.embed(stream, weights.embedding, weights.position_embedding, batch.rows, n,
+               config.embedding_multiplier, w.x);
+  if (config.embedding_norm) {
+    device.norm(stream, {w.x, w.x, n, config.d_model, weights.embedding_norm, false, 1});
+  }
   for (int32_t l = 0; l < config.n_layers() && !cancel_asked(batch); ++l) {
-    const AttentionConfig& c = config.layers[static_cast<size_t>(l)].attention;
-    const AttentionWeights& a = model.layer(l).attention;
-    const int32_t q_width = c.n_heads * c.head_dim;
-
-    // x += residual_multiplier * o(attention(q, k, v of norm(x)))
-    project_qkv(lead, l, n);
-    attend(lead, batch, l);
-    const LinearOut o{&a.o, a.o_bias, w.x, d, true, config.residual_multiplier};
-    device.linear(stream, {w.mixed, q_width, n, q_width, a.sub_norm, &o, 1});
-
-    // x += residual_multiplier * ffn(norm(x))
-    feed_forward(lead, batch, l);
+    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
+    if (layer.has_attention) self_attention(lead, batch, l);
+    if (layer.has_ffn) feed_forward(lead, batch, l);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/router/table.h"
 #include "quant/list.h"
+#include "src/model/names.h"
 #include "src/run/layer_parts.h"
 
 namespace moe {
@@ -24,7 +25,7 @@ Status check_given(const char* field, bool given, bool wanted) {
 bool finite(float v) { return (__builtin_bit_cast(uint32_t, v) & 0x7f800000u) != 0x7f800000u; }
 
 Status check_activation(const ActivationConfig& act) {
-  if (act.kind > Activation::kRelu2) {
+  if (static_cast<size_t>(act.kind) >= std::size(kActivations)) {
     return Status::error(MOE_ERR_ARGUMENT, "layer: unknown activation %d",
                          static_cast<int>(act.kind));
   }

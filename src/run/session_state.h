@@ -26,7 +26,8 @@ struct WorkMemory {
   float* k = nullptr;       // (chunk, widest n_kv_heads * head_dim)
   float* v = nullptr;       // (chunk, widest n_kv_heads * head_dim)
   float* latent = nullptr;  // (chunk, widest latent + rope.dims); null when no layer has one
-  float* mixed = nullptr;   // (chunk, max(d_model, widest n_heads * head_dim)) out of attention
+  float* mixed = nullptr;   // (chunk, widest n_heads * head_dim) out of attention
+  float* branch = nullptr;  // (chunk, d_model) out of a block, to be normed; null when none is
   float* logits = nullptr;  // (logit_rows, vocab_size)
   int32_t logit_rows = 0;
   float* kept = nullptr;      // (vocab_size) the session's own row; null unless Device::can_choose

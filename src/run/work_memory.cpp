@@ -9,7 +9,7 @@ struct Widths {
   uint64_t q = 0;
   uint64_t kv = 0;
   uint64_t latent = 0;
-  uint64_t mixed = 0;
+  uint64_t branch = 0;
 };
 
 Widths widest(const ModelConfig& config) {
@@ -20,8 +20,8 @@ Widths widest(const ModelConfig& config) {
     w.q = std::max(w.q, static_cast<uint64_t>(a.n_heads) * head_dim);
     w.kv = std::max(w.kv, static_cast<uint64_t>(a.n_kv_heads) * head_dim);
     if (a.latent > 0) w.latent = std::max(w.latent, static_cast<uint64_t>(a.latent + a.rope.dims));
+    if (a.norms.out || layer.ffn.norms.out) w.branch = static_cast<uint64_t>(config.d_model);
   }
-  w.mixed = std::max(w.q, static_cast<uint64_t>(config.d_model));
   return w;
 }
 
@@ -42,7 +42,8 @@ bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config, i
   size.add(n * w.kv, sizeof(float));
   size.add(n * w.kv, sizeof(float));
   if (w.latent > 0) size.add(n * w.latent, sizeof(float));
-  size.add(n * w.mixed, sizeof(float));
+  size.add(n * w.q, sizeof(float));
+  if (w.branch > 0) size.add(n * w.branch, sizeof(float));
   size.add(n_logits * static_cast<uint64_t>(config.vocab_size), sizeof(float));
   if (device.can_choose()) size.add(static_cast<uint64_t>(config.vocab_size), sizeof(float));
   *out = size.total();
@@ -66,7 +67,8 @@ Status WorkMemory::init(Device& device, const ModelConfig& config, int32_t chunk
   k = memory.take<float>(n * widths.kv);
   v = memory.take<float>(n * widths.kv);
   if (widths.latent > 0) latent = memory.take<float>(n * widths.latent);
-  mixed = memory.take<float>(n * widths.mixed);
+  mixed = memory.take<float>(n * widths.q);
+  if (widths.branch > 0) branch = memory.take<float>(n * widths.branch);
   logits = memory.take<float>(static_cast<uint64_t>(logit_rows) *
                               static_cast<uint64_t>(config.vocab_size));
   if (device.can_choose()) kept = memory.take<float>(static_cast<uint64_t>(config.vocab_size));

@@ -106,7 +106,7 @@ TEST(CpuDevice, CancelledStreamsDoNothing) {
   op.n_rows = 3;
   stream->cancelled = true;
   d.device->moe(*stream, op);
-  d.device->norm(*stream, op.norm, x.data(), 3, kind.d_model, y.data());
+  d.device->norm(*stream, {x.data(), y.data(), 3, kind.d_model, op.norm, false, 1});
   EXPECT_EQ(y, std::vector<float>(x.size(), 5));
   EXPECT_EQ(d.device->sync(*stream).code(), MOE_ERR_CANCELLED);
   stream->cancelled = false;

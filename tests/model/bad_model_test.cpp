@@ -95,6 +95,10 @@ TEST_F(BadTensors, MissingOnes) {
                 [](ModelConfig* c) { c->layers[0].attention.sinks = true; });
   expect_config(MOE_ERR_SHAPE, "tensor layers.0.attention.k: expected",
                 [](ModelConfig* c) { c->layers[0].attention.latent = 8; });
+  expect_config(MOE_ERR_NOT_FOUND, "tensor layers.0.attention.out_norm",
+                [](ModelConfig* c) { c->layers[0].attention.norms.out = true; });
+  expect_config(MOE_ERR_NOT_FOUND, "tensor layers.1.ffn.post_norm",
+                [](ModelConfig* c) { c->layers[1].ffn.norms.post = true; });
   expect_config(MOE_ERR_NOT_FOUND, "tensor layers.2.attention.norm", [](ModelConfig* c) {
     const LayerConfig layer = c->layers[0];
     ASSERT_TRUE(c->layers.push(layer).ok());
@@ -108,6 +112,17 @@ TEST_F(BadTensors, OnesTooMany) {
                 [](ModelConfig* c) { c->layers[1].ffn.moe.n_experts = 7; });
   expect_config(MOE_ERR_FORMAT, "segment layers.1.attention: the model has no such part",
                 [](ModelConfig* c) { c->layers.pop(); });
+  expect_config(MOE_ERR_FORMAT, "tensor layers.0.attention.norm: the model has no such tensor",
+                [](ModelConfig* c) { c->layers[0].attention.norms.pre = false; });
+  expect_config(MOE_ERR_FORMAT, "segment layers.1.ffn: the model has no such part",
+                [](ModelConfig* c) { c->layers[1].ffn.norms.pre = false; });
+  expect_config(MOE_ERR_FORMAT, "segment final_norm: the model has no such part",
+                [](ModelConfig* c) { c->final_norm = false; });
+  expect_config(MOE_ERR_FORMAT, "segment layers.0.attention: the model has no such part",
+                [](ModelConfig* c) {
+                  c->layers[0].has_attention = false;
+                  c->layers[0].attention = {};
+                });
 }
 
 TEST_F(BadTensors, AGapInTheExperts) {
@@ -200,6 +215,11 @@ TEST_F(BadConfig, OtherNumbers) {
     expect_config(MOE_ERR_RANGE, "theta",
                   [bad](ModelConfig* c) { c->layers[0].attention.rope.theta = bad; });
   }
+  expect_config(MOE_ERR_ARGUMENT, "layer 0: there is neither attention nor ffn",
+                [](ModelConfig* c) {
+                  c->layers[0] = {};
+                  c->layers[0].has_attention = c->layers[0].has_ffn = false;
+                });
   expect_config(MOE_ERR_RANGE, "bos_token_id", [](ModelConfig* c) { c->bos_token_id = 64; });
   expect_config(MOE_ERR_RANGE, "eos_token_id:", [](ModelConfig* c) { c->eos_token_ids[0] = -2; });
 }

@@ -14,6 +14,7 @@ ModelConfig unusual() {
   c.norm = NormKind::kLayer;
   c.norm_eps = 3e-6f;
   c.embedding_norm = true;
+  c.final_norm = false;
   c.tie_embeddings = false;
   c.embedding_multiplier = 12;
   c.residual_multiplier = 0.22f;
@@ -21,6 +22,7 @@ ModelConfig unusual() {
   c.pad_token_id = 2;
   c.add_bos = true;
   AttentionConfig& a = c.layers[0].attention;
+  a.norms = {false, true, true};
   a.window = 17;
   a.multiplier = 0.5f;
   a.qk_norm = QkNorm::kHead;
@@ -49,6 +51,7 @@ ModelConfig unusual() {
   c.layers[1].attention.rope.long_factor = kLong;
   FfnConfig& f = c.layers[1].ffn;
   f.sub_norm = true;
+  f.norms = {false, true, false};
   f.act = {Activation::kSilu, 1.702f, 7, 1};
   f.moe.n_subheads = 2;
   f.moe.multi_head = true;
@@ -109,7 +112,17 @@ void expect_same(const RouterConfig& a, const RouterConfig& b) {
   EXPECT_EQ(a.order, b.order);
 }
 
+void expect_same(const BlockNorms& a, const BlockNorms& b) {
+  EXPECT_EQ(a.pre, b.pre);
+  EXPECT_EQ(a.out, b.out);
+  EXPECT_EQ(a.post, b.post);
+}
+
 void expect_same(const LayerConfig& a, const LayerConfig& b) {
+  EXPECT_EQ(a.has_attention, b.has_attention);
+  EXPECT_EQ(a.has_ffn, b.has_ffn);
+  expect_same(a.attention.norms, b.attention.norms);
+  expect_same(a.ffn.norms, b.ffn.norms);
   EXPECT_EQ(a.attention.n_heads, b.attention.n_heads);
   EXPECT_EQ(a.attention.n_kv_heads, b.attention.n_kv_heads);
   EXPECT_EQ(a.attention.head_dim, b.attention.head_dim);
@@ -148,6 +161,7 @@ void expect_same(const ModelConfig& a, const ModelConfig& b) {
   EXPECT_EQ(a.positions, b.positions);
   EXPECT_EQ(a.tie_embeddings, b.tie_embeddings);
   EXPECT_EQ(a.embedding_norm, b.embedding_norm);
+  EXPECT_EQ(a.final_norm, b.final_norm);
   EXPECT_EQ(a.embedding_multiplier, b.embedding_multiplier);
   EXPECT_EQ(a.residual_multiplier, b.residual_multiplier);
   EXPECT_EQ(a.logit_multiplier, b.logit_multiplier);
@@ -174,6 +188,43 @@ void expect_round_trip(const ModelConfig& config) {
 TEST(Config, RoundTrip) {
   expect_round_trip(tiny_config());
   expect_round_trip(unusual());
+}
+
+TEST(Config, BlocksThatAreNotThere) {
+  ModelConfig c = tiny_config();
+  c.layers[0].has_attention = c.layers[1].has_ffn = false;
+  EXPECT_STREQ(validate(c).text(), "layer 0: attention is absent, but configured");
+  c.layers[0].attention = {};
+  EXPECT_STREQ(validate(c).text(), "layer 1: ffn is absent, but configured");
+  c.layers[1].ffn = {};
+  EXPECT_TRUE(validate(c).ok());
+  expect_round_trip(c);
+  c.layers[1] = {};
+  c.layers[1].has_attention = c.layers[1].has_ffn = false;
+  EXPECT_STREQ(validate(c).text(), "layer 1: there is neither attention nor ffn");
+}
+
+// Files from before a field have none of it.
+TEST(Config, AFileThatSaysNothingOfBlocksHasNormsInFront) {
+  flatbuffers::FlatBufferBuilder b;
+  const auto attention = fbs::CreateAttention(b, 4, 2, 8);
+  const auto act = fbs::CreateActivation(b, b.CreateString("silu"));
+  const auto layer =
+      fbs::CreateLayer(b, attention, fbs::CreateFeedForward(b, 48, true, false, act));
+  const auto norm = b.CreateString("rms");
+  const auto positions = b.CreateString("none");
+  const auto layers = b.CreateVector(&layer, 1);
+  fbs::ModelConfigBuilder model(b);
+  model.add_norm(norm);
+  model.add_positions(positions);
+  model.add_layers(layers);
+  b.Finish(model.Finish());
+  ModelConfig read;
+  ASSERT_TRUE(
+      read_config(*flatbuffers::GetRoot<fbs::ModelConfig>(b.GetBufferPointer()), &read).ok());
+  EXPECT_TRUE(read.final_norm && read.layers[0].has_attention && read.layers[0].has_ffn);
+  expect_same(read.layers[0].attention.norms, {true, false, false});
+  expect_same(read.layers[0].ffn.norms, {true, false, false});
 }
 
 TEST(Config, NormEpsIsSmall) {

@@ -56,13 +56,12 @@ TEST(ModelLoad, OpeningReadsMetadataOnly) {
   const uint64_t metadata = (*model)->file().metadata_bytes() + kHeaderBytes;
   EXPECT_EQ(storage.n_read, metadata);
   EXPECT_EQ(device.held(), 0u);
-  EXPECT_EQ((*model)->embedding().rows, 64);
-  EXPECT_TRUE((*model)->embedding().empty());
+  EXPECT_TRUE((*model)->weights().embedding.empty());
   ASSERT_TRUE((*model)->prepare().ok());
   const uint64_t prepared = storage.n_read;
   EXPECT_GT(prepared, metadata);
-  EXPECT_FALSE((*model)->embedding().empty());
-  EXPECT_EQ((*model)->head().tiles, (*model)->embedding().tiles);
+  EXPECT_FALSE((*model)->weights().embedding.empty());
+  EXPECT_EQ((*model)->weights().head.tiles, (*model)->weights().embedding.tiles);
   ASSERT_TRUE((*model)->prepare().ok());
   EXPECT_EQ(storage.n_read, prepared);
   Expert expert;
@@ -80,7 +79,7 @@ TEST(ModelLoad, MemoryIsUsedInPlace) {
   ASSERT_TRUE(model.ok());
   ASSERT_TRUE(use(**model).ok());
   EXPECT_EQ(device.held(), 0u);
-  const uint8_t* tiles = (*model)->embedding().tiles;
+  const uint8_t* tiles = (*model)->weights().embedding.tiles;
   EXPECT_TRUE(tiles >= bytes->data() && tiles < bytes->data() + bytes->size());
 }
 
@@ -100,7 +99,9 @@ TEST(ModelLoad, UnalignedMemoryAndOtherDevicesGetCopies) {
   ASSERT_TRUE(there.ok());
   ASSERT_TRUE(use(**there).ok());
   EXPECT_EQ(other.held(), (*there)->weight_bytes());
-  EXPECT_EQ(std::memcmp((*there)->embedding().tiles, (*model)->embedding().tiles, 64 * 32 * 4), 0);
+  EXPECT_EQ(std::memcmp((*there)->weights().embedding.tiles, (*model)->weights().embedding.tiles,
+                        64 * 32 * 4),
+            0);
 }
 
 TEST(ModelLoad, AStorageThatFailsForAWhile) {
@@ -111,7 +112,7 @@ TEST(ModelLoad, AStorageThatFailsForAWhile) {
   ASSERT_TRUE(model.ok());
   storage.broken = true;
   EXPECT_EQ((*model)->prepare().code(), MOE_ERR_IO);
-  EXPECT_TRUE((*model)->embedding().empty());
+  EXPECT_TRUE((*model)->weights().embedding.empty());
   Expert expert;
   EXPECT_EQ((*model)->layer(1).experts->acquire(0, &expert).code(), MOE_ERR_IO);
   storage.broken = false;
@@ -156,7 +157,8 @@ TEST(ModelLoad, ManyThreadsAtOnce) {
     std::atomic<uint64_t> sum{0};
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
-        if (!(*model)->prepare().ok() || (*model)->final_norm().weight == nullptr) ++failures;
+        if (!(*model)->prepare().ok() || (*model)->weights().final_norm.weight == nullptr)
+          ++failures;
         for (int32_t i = 0; i < 8; ++i) {
           Expert expert;
           if (!(*model)->layer(1).experts->acquire((i + t) % 8, &expert).ok()) ++failures;

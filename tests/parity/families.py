@@ -183,6 +183,8 @@ CASES = [
                                         max_window_layers=1)),
     Case("granite", "Granite", dict(GRANITE, tie_word_embeddings=True), golden=True),
     Case("granite_biases", "Granite", dict(GRANITE, attention_bias=True, mlp_bias=True)),
+    Case("olmo2", "Olmo2", golden=True),
+    Case("olmo2_odd", "Olmo2", dict(ODD, attention_bias=True, tie_word_embeddings=True)),
     Case("olmoe", "Olmoe", MOE, golden=True),
     Case("olmoe_fused", "Olmoe", dict(MOE, norm_topk_prob=True, num_key_value_heads=4), layout="fused"),
     Case("mixtral", "Mixtral", LOCAL, seed=2, golden=True),

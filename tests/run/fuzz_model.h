@@ -66,7 +66,7 @@ inline void change_rope(FuzzBytes& in, RopeConfig& r) {
 }
 
 inline void change_attention(FuzzBytes& in, AttentionConfig& a) {
-  const size_t i = in.below(10);
+  const size_t i = in.below(11);
   if (i == 0) a.n_heads = in_range(in, 1, 8);
   if (i == 1) a.n_kv_heads = in_range(in, 1, 8);
   if (i == 2) a.head_dim = in_range(in, 1, 40);
@@ -77,10 +77,11 @@ inline void change_attention(FuzzBytes& in, AttentionConfig& a) {
   if (i == 7) a.sinks = in.flag();
   if (i == 8) a.latent = in_range(in, 0, 40);
   if (i == 9) change_rope(in, a.rope);
+  if (i == 10) a.norms = {in.flag(), in.flag(), in.flag()};
 }
 
 inline void change_ffn(FuzzBytes& in, FfnConfig& f) {
-  const size_t i = in.below(14);
+  const size_t i = in.below(15);
   if (i == 0) f.kind = one_of(in, FfnKind::kMoe);
   if (i == 1) f.d_ff = in_range(in, 1, 70);
   if (i == 2) f.gated = in.flag();
@@ -95,10 +96,11 @@ inline void change_ffn(FuzzBytes& in, FfnConfig& f) {
   if (i == 11) f.moe.n_sublayers = in_range(in, 0, 3);
   if (i == 12) f.moe.shared = {in_range(in, 0, 20), in.flag()};
   if (i == 13) change_router(in, f.moe.router);
+  if (i == 14) f.norms = {in.flag(), in.flag(), in.flag()};
 }
 
 inline void change_model(FuzzBytes& in, ModelConfig& c) {
-  const size_t i = in.below(12);
+  const size_t i = in.below(13);
   if (i == 0) c.vocab_size = in_range(in, 1, 80);
   if (i == 1) c.d_model = in_range(in, 1, 70);
   if (i == 2) c.context_length = in_range(in, 1, 200);
@@ -111,6 +113,7 @@ inline void change_model(FuzzBytes& in, ModelConfig& c) {
   if (i == 9) c.residual_multiplier = in.real();
   if (i == 10) c.logit_multiplier = in.real();
   if (i == 11) c.add_bos = in.flag();
+  if (i == 12) c.final_norm = in.flag();
 }
 
 inline void change_options(FuzzBytes& in, TinyOptions& o) {
@@ -126,12 +129,14 @@ inline void change_options(FuzzBytes& in, TinyOptions& o) {
 
 inline void change_config(FuzzBytes& in, ModelConfig& config, TinyOptions& options) {
   LayerConfig& layer = config.layers[in.below(config.layers.size())];
-  const size_t i = in.below(8);
+  const size_t i = in.below(10);
   if (i == 0) change_model(in, config);
   if (i == 1) change_options(in, options);
   if (i == 2 || i == 3) change_attention(in, layer.attention);
   if (i == 4) change_router(in, layer.ffn.moe.router);
-  if (i > 4) change_ffn(in, layer.ffn);
+  if (i > 4 && i < 8) change_ffn(in, layer.ffn);
+  if (i == 8) layer.has_attention = false, layer.attention = {};
+  if (i == 9) layer.has_ffn = false, layer.ffn = {};
 }
 
 /// Whether a matrix can have this format, scale and activation together.

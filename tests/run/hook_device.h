@@ -43,10 +43,9 @@ class HookDevice final : public Device {
     before(s);
     inner_.embed(s, table, positions, rows, n_rows, multiplier, x);
   }
-  void norm(Stream& s, const Norm& norm, const float* x, int32_t n_rows, int32_t d,
-            float* y) override {
+  void norm(Stream& s, const NormOp& op) override {
     before(s);
-    inner_.norm(s, norm, x, n_rows, d, y);
+    inner_.norm(s, op);
   }
   void linear(Stream& s, const LinearOp& op) override {
     before(s);

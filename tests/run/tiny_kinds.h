@@ -137,6 +137,29 @@ inline std::vector<TinyKind> tiny_layers() {
            layer.ffn.act.kind = Activation::kRelu2;
          }
        }},
+      {"out_norms",
+       [](C& c, O&) {
+         c.residual_multiplier = 0.6f;
+         c.layers[0].attention.norms = c.layers[0].ffn.norms = {false, true, false};
+         c.layers[1].attention.norms = c.layers[1].ffn.norms = {true, true, false};
+       }},
+      {"post_norms",
+       [](C& c, O& o) {
+         o.biases = true;
+         c.norm = NormKind::kLayer;
+         c.final_norm = false;
+         for (LayerConfig& layer : c.layers) {
+           layer.attention.norms = layer.ffn.norms = {false, false, true};
+         }
+       }},
+      {"blocks_alone",
+       [](C& c, O&) {
+         c.layers[0].has_ffn = false;
+         c.layers[0].ffn = {};
+         c.layers[1].has_attention = false;
+         c.layers[1].attention = {};
+         c.layers[1].ffn.norms.pre = false;
+       }},
       {"latent_attention",
        [](C& c, O&) {
          for (LayerConfig& layer : c.layers) {

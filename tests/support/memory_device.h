@@ -50,7 +50,7 @@ class MemoryDevice final : public Device {
   Status sync(Stream&) override { return {}; }
   void embed(Stream&, const Matrix&, const Matrix&, const BatchRow*, int32_t, float,
              float*) override {}
-  void norm(Stream&, const Norm&, const float*, int32_t, int32_t, float*) override {}
+  void norm(Stream&, const NormOp&) override {}
   void linear(Stream&, const LinearOp&) override {}
   void attention(Stream&, const AttentionOp&) override {}
   void moe(Stream&, const MoeOp&) override {}

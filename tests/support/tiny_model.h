@@ -87,7 +87,7 @@ class TinyWeights {
     part_ = part;
     BlobLayout layout;
     for (const TensorSpec& spec : specs) {
-      if (!spec.required && !options_.biases) continue;
+      if (!spec.required() && !options_.biases) continue;
       EXPECT_TRUE(layout.matrices.push(matrix(spec)).ok());
     }
     const Status status = place(&layout);

@@ -16,6 +16,7 @@ Imported import_granite(const JsonNode& config, const Checkpoint& checkpoint);  
 Imported import_granitemoe(const JsonNode& config, const Checkpoint& checkpoint);
 Imported import_granitemoeshared(const JsonNode& config, const Checkpoint& checkpoint);
 Imported import_olmoe(const JsonNode& config, const Checkpoint& checkpoint);       // olmoe.cpp
+Imported import_olmo2(const JsonNode& config, const Checkpoint& checkpoint);       // olmo2.cpp
 Imported import_mixtral(const JsonNode& config, const Checkpoint& checkpoint);     // mixtral.cpp
 Imported import_phimoe(const JsonNode& config, const Checkpoint& checkpoint);      // mixtral.cpp
 Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint);     // gpt_oss.cpp
@@ -38,6 +39,7 @@ inline constexpr Importer kImporters[] = {
     {"granitemoe", import_granitemoe},
     {"granitemoeshared", import_granitemoeshared},
     {"olmoe", import_olmoe},
+    {"olmo2", import_olmo2},
     {"mixtral", import_mixtral},
     {"phimoe", import_phimoe},
     {"gpt_oss", import_gpt_oss},

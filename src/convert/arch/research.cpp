@@ -16,8 +16,7 @@ constexpr size_t kMaxRuleBytes = 256;
 
 void read_norm(const JsonNode& node, ModelConfig* config) {
   node.only({"kind", "eps"});
-  const NormKind kinds[] = {NormKind::kRms, NormKind::kLayer};
-  config->norm = kinds[node.at("kind").choice({"rms", "layer"})];
+  config->norm = value_of(node.at("kind"), kNormKinds, 1);
   config->norm_eps = node.number("eps", 1e-5f);
 }
 
@@ -43,6 +42,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
              "positions",
              "tie_embeddings",
              "embedding_norm",
+             "final_norm",
              "embedding_multiplier",
              "residual_multiplier",
              "logit_multiplier",
@@ -60,10 +60,10 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   config->d_model = static_cast<int32_t>(node.at("d_model").integer(1, 1 << 20));
   config->context_length = static_cast<int32_t>(node.at("context_length").integer(1, kBig));
   read_norm(node.at("norm"), config);
-  const PositionKind kinds[] = {PositionKind::kRope, PositionKind::kLearned, PositionKind::kNone};
-  config->positions = kinds[node.at("positions").choice({"rope", "learned", "none"})];
+  config->positions = value_of(node.at("positions"), kPositionKinds);
   config->tie_embeddings = node.boolean("tie_embeddings", false);
   config->embedding_norm = node.boolean("embedding_norm", false);
+  config->final_norm = node.boolean("final_norm", true);
   config->embedding_multiplier = node.number("embedding_multiplier", 1);
   config->residual_multiplier = node.number("residual_multiplier", 1);
   config->logit_multiplier = node.number("logit_multiplier", 1);

@@ -27,9 +27,7 @@ const float* read_factors(const JsonNode& node, int32_t dims,
 }
 
 void read_scaling(const JsonNode& node, RopeConfig* rope, std::deque<std::vector<float>>* factors) {
-  const RopeScaling kinds[] = {RopeScaling::kLinear, RopeScaling::kLlama3, RopeScaling::kYarn,
-                               RopeScaling::kLongrope};
-  rope->scaling = kinds[node.at("kind").choice({"linear", "llama3", "yarn", "longrope"})];
+  rope->scaling = value_of(node.at("kind"), kRopeScalings, 1);
   switch (rope->scaling) {
     case RopeScaling::kLlama3:
       node.only({"kind", "factor", "low_freq_factor", "high_freq_factor", "original_context"});
@@ -70,8 +68,7 @@ RopeConfig read_rope(const JsonNode& attention, int32_t head_dim,
   if (!attention.has("rope")) return rope;
   const JsonNode node = attention.at("rope");
   node.only({"kind", "dims", "theta", "scaling"});
-  const RopeKind kinds[] = {RopeKind::kHalf, RopeKind::kInterleaved, RopeKind::kNone};
-  rope.kind = kinds[node.choice("kind", 0, {"half", "interleaved", "none"})];
+  if (node.has("kind")) rope.kind = value_of(node.at("kind"), kRopeKinds);
   if (rope.kind == RopeKind::kNone) return RopeConfig{};
   rope.dims = node.integer("dims", head_dim, 1, head_dim);
   rope.theta = node.number("theta", rope.theta);
@@ -79,10 +76,15 @@ RopeConfig read_rope(const JsonNode& attention, int32_t head_dim,
   return rope;
 }
 
+BlockNorms read_norms(const JsonNode& node) {
+  return {node.boolean("norm", true), node.boolean("out_norm", false),
+          node.boolean("post_norm", false)};
+}
+
 AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
                                std::deque<std::vector<float>>* factors) {
   node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
-             "sub_norm", "sinks", "latent"});
+             "sub_norm", "sinks", "latent", "norm", "out_norm", "post_norm"});
   AttentionConfig a;
   a.n_heads = required(node, "n_heads", kMaxWidth);
   a.n_kv_heads = node.integer("n_kv_heads", a.n_heads, 1, a.n_heads);
@@ -93,11 +95,11 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.head_dim = node.integer("head_dim", model.d_model / a.n_heads, 1, kMaxWidth);
   a.window = node.integer("window", 0, 0, kMaxContext);
   a.multiplier = node.number("multiplier", 0);
-  const QkNorm norms[] = {QkNorm::kNone, QkNorm::kHead, QkNorm::kWhole};
-  a.qk_norm = norms[node.choice("qk_norm", 0, {"none", "head", "whole"})];
+  if (node.has("qk_norm")) a.qk_norm = value_of(node.at("qk_norm"), kQkNorms);
   a.sub_norm = node.boolean("sub_norm", false);
   a.sinks = node.boolean("sinks", false);
   a.latent = node.integer("latent", 0, 0, kMaxWidth);
+  a.norms = read_norms(node);
   // Without rotary positions the object is checked, but does not count.
   const RopeConfig rope = read_rope(node, a.head_dim, factors);
   if (model.positions == PositionKind::kRope) a.rope = rope;
@@ -199,18 +201,18 @@ MoeConfig read_moe(const JsonNode& node, int32_t* cosine_width) {
 }
 
 FfnConfig read_ffn(const JsonNode& node, int32_t* cosine_width) {
-  node.only({"kind", "d_ff", "gated", "act", "alpha", "limit", "up_offset", "sub_norm", "moe"});
-  const Activation kinds[] = {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
-                              Activation::kSilu, Activation::kRelu2};
+  node.only({"kind", "d_ff", "gated", "act", "alpha", "limit", "up_offset", "sub_norm", "moe",
+             "norm", "out_norm", "post_norm"});
   FfnConfig f;
-  f.kind = node.at("kind").choice({"dense", "moe"}) == 1 ? FfnKind::kMoe : FfnKind::kDense;
+  f.kind = value_of(node.at("kind"), kFfnKinds);
   f.d_ff = required(node, "d_ff", kMaxWidth);
   f.gated = node.boolean("gated", false);
   f.sub_norm = node.boolean("sub_norm", false);
-  f.act.kind = kinds[node.at("act").choice({"relu", "gelu", "gelu_tanh", "silu", "relu2"})];
+  f.act.kind = value_of(node.at("act"), kActivations);
   f.act.alpha = node.number("alpha", 1);
   f.act.limit = node.number("limit", 0);
   f.act.up_offset = node.number("up_offset", 0);
+  f.norms = read_norms(node);
   // A dense layer may keep the "moe" object of the defaults: kind says that it does not count.
   if (f.kind == FfnKind::kMoe) f.moe = read_moe(node.at("moe"), cosine_width);
   return f;
@@ -222,8 +224,11 @@ ResearchLayer read_research_layer(const JsonNode& node, const ModelConfig& model
                                   std::deque<std::vector<float>>* factors) {
   node.only({"attention", "ffn"});
   ResearchLayer out;
-  out.config.attention = read_attention(node.at("attention"), model, factors);
-  out.config.ffn = read_ffn(node.at("ffn"), &out.cosine_width);
+  LayerConfig& layer = out.config;
+  layer.has_attention = node.has("attention");
+  layer.has_ffn = node.has("ffn");
+  if (layer.has_attention) layer.attention = read_attention(node.at("attention"), model, factors);
+  if (layer.has_ffn) layer.ffn = read_ffn(node.at("ffn"), &out.cosine_width);
   return out;
 }
 

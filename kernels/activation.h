@@ -1,0 +1,60 @@
+#pragma once
+// The activation functions, on lanes (kernels/math.h): one text for every instruction set and for
+// CUDA. A new one is a function here and a line in MOE_ACTIVATIONS.
+
+#include "kernels/kinds.h"
+#include "kernels/math.h"
+
+namespace moe {
+namespace activations {
+
+// alpha is of silu alone: the others take it so that all look the same.
+
+template <class L>
+MOE_HD typename L::F relu(typename L::F x, typename L::F) {
+  const typename L::F zero = L::splat(0.0f);
+  return L::select_lt(x, zero, zero, x);
+}
+
+template <class L>
+MOE_HD typename L::F relu2(typename L::F x, typename L::F alpha) {
+  const typename L::F r = relu<L>(x, alpha);
+  return L::mul(r, r);
+}
+
+template <class L>
+MOE_HD typename L::F silu(typename L::F x, typename L::F alpha) {
+  return L::mul(x, sigmoid_lanes<L>(L::mul(alpha, x)));
+}
+
+template <class L>
+MOE_HD typename L::F gelu(typename L::F x, typename L::F) {
+  const typename L::F half = L::mul(L::splat(0.5f), x);
+  const typename L::F e = erf_lanes<L>(L::mul(x, L::splat(0.70710678118655f)));
+  return L::mul(half, L::add(L::splat(1.0f), e));
+}
+
+template <class L>
+MOE_HD typename L::F gelu_tanh(typename L::F x, typename L::F) {
+  // (1 + tanh u) / 2 = sigmoid(2 u), without the cancellation.
+  const typename L::F cube = L::mul(L::mul(L::mul(L::splat(0.044715f), x), x), x);
+  const typename L::F u = L::mul(L::splat(1.5957691216057f), L::add(x, cube));  // 2 sqrt(2 / pi)
+  return L::mul(x, sigmoid_lanes<L>(u));
+}
+
+}  // namespace activations
+
+/// act(x); relu for a kind that there is not.
+template <class L>
+MOE_HD typename L::F activate(Activation kind, typename L::F x, typename L::F alpha) {
+  switch (kind) {
+#define MOE_ACTIVATION(value, name, function) \
+  case Activation::value:                     \
+    return activations::function<L>(x, alpha);
+    MOE_ACTIVATIONS(MOE_ACTIVATION)
+#undef MOE_ACTIVATION
+  }
+  return activations::relu<L>(x, alpha);
+}
+
+}  // namespace moe

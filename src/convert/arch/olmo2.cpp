@@ -1,0 +1,28 @@
+// OLMo 2 (OLMo team 2024): dense, with norms of what a block adds instead of norms in front.
+
+#include "src/convert/arch/decoder.h"
+#include "src/convert/arch/list.h"
+
+namespace moe {
+namespace {
+
+constexpr TensorName kNorms[] = {{"attention_out_norm.weight", "post_attention_layernorm.weight"},
+                                 {"ffn_out_norm.weight", "post_feedforward_layernorm.weight"}};
+
+}  // namespace
+
+Imported import_olmo2(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint);
+  d.names(mlp_names());
+  d.names(kNorms);
+  d.attention_bias("attention_bias", false);
+  d.qk_norm(QkNorm::kWhole);
+  for (LayerConfig& layer : d.layers()) {
+    layer.attention.norms = {.pre = false, .out = true};
+    layer.ffn.norms = {.pre = false, .out = true};
+  }
+  d.quantization(Quantization::kNone);
+  return d.finish();
+}
+
+}  // namespace moe

@@ -1,0 +1,159 @@
+#pragma once
+// Every tensor that a model can have, one row each: its part and role, what it is, its shape, its
+// name in the research layout, and the field that it fills. A new tensor is a row here (and a word
+// in MOE_ROLES if it has none yet).
+
+#include <cstddef>
+
+#include "src/model/model.h"
+#include "src/model/tensors.h"
+
+namespace moe {
+
+/// Lengths of the tensors of one part. 0: the model has no tensor with such a side.
+struct PartSizes {
+  static constexpr int32_t kInFile = -1;  // whatever the file says
+
+  int32_t one = 1;  // columns of a vector
+  int32_t vocab = 0;
+  int32_t context = 0;
+  int32_t d_model = 0;
+  // Norms: of the part itself or in front of a block, of a block's output, of a block's sum, before
+  // the last matrix. Only a LayerNorm may have a bias.
+  int32_t norm = 0, norm_bias = 0;
+  int32_t out_norm = 0, out_norm_bias = 0;
+  int32_t post_norm = 0, post_norm_bias = 0;
+  int32_t sub_norm = 0, sub_norm_bias = 0;
+  // Attention.
+  int32_t q = 0;      // n_heads * head_dim
+  int32_t kv = 0;     // n_kv_heads * head_dim
+  int32_t kv_in = 0;  // d_model or latent
+  int32_t latent = 0, latent_out = 0, rope_dims = 0;
+  int32_t q_norm = 0, k_norm = 0;
+  int32_t sinks = 0;
+  // Networks.
+  int32_t d_in = 0;
+  int32_t d_ff = 0;
+  int32_t gate = 0;  // d_ff of a gated one
+  int32_t shared_gate = 0;
+  // Routers, each of the length that its tensor has.
+  int32_t scores = 0, score_bias = 0, selection_bias = 0;
+  int32_t d_e = 0, embeddings = 0;
+  int32_t table = 0;
+  int32_t mix = 0;  // d_model with head and merge
+};
+
+struct TensorRow {
+  uint16_t parts;  // bits 1 << Part
+  Role role;
+  TensorKind kind;
+  int32_t PartSizes::*rows;
+  int32_t PartSizes::*cols;
+  const char*
+      name;  // in the research layout: whole, or behind "layers.L.", or behind a network's own
+  /// Of the field: a Matrix, a Norm or a pointer, as `kind` says. In ModelWeights, LayerWeights, or
+  /// the Ffn of a network.
+  uint16_t field;
+
+  constexpr bool in(Part part) const { return (parts >> static_cast<unsigned>(part) & 1) != 0; }
+  /// The Ffn of a dense layer, a shared expert or an expert.
+  constexpr bool of_network() const { return in(Part::kExperts); }
+};
+
+namespace tensor_rows {
+
+constexpr uint16_t bit(Part part) {
+  return static_cast<uint16_t>(1 << static_cast<unsigned>(part));
+}
+
+using K = TensorKind;
+using S = PartSizes;
+using R = Role;
+inline constexpr uint16_t kEmbedding = bit(Part::kEmbedding);
+inline constexpr uint16_t kPositions = bit(Part::kPositionEmbedding);
+inline constexpr uint16_t kEmbeddingNorm = bit(Part::kEmbeddingNorm);
+inline constexpr uint16_t kFinalNorm = bit(Part::kFinalNorm);
+inline constexpr uint16_t kHead = bit(Part::kHead);
+inline constexpr uint16_t kAttention = bit(Part::kAttention);
+inline constexpr uint16_t kFfn = bit(Part::kFfn);
+inline constexpr uint16_t kRouter = bit(Part::kRouter);
+inline constexpr uint16_t kExperts = bit(Part::kExperts);
+inline constexpr uint16_t kNetwork = kFfn | kExperts;
+
+// clang-format off
+#define MODEL(field) offsetof(ModelWeights, field)
+#define LAYER(field) offsetof(LayerWeights, field)
+#define FFN(field) offsetof(Ffn, field)
+
+/// In the order in which the tensors of a part are stored.
+inline constexpr TensorRow kAll[] = {
+    {kEmbedding, R::kWeight, K::kMatrix, &S::vocab, &S::d_model, "embedding.weight", MODEL(embedding)},
+    {kPositions, R::kWeight, K::kMatrix, &S::context, &S::d_model, "position_embedding.weight", MODEL(position_embedding)},
+    {kEmbeddingNorm, R::kWeight, K::kNorm, &S::norm, &S::one, "embedding_norm.weight", MODEL(embedding_norm)},
+    {kEmbeddingNorm, R::kBias, K::kBias, &S::norm_bias, &S::one, "embedding_norm.bias", MODEL(embedding_norm.bias)},
+    {kFinalNorm, R::kWeight, K::kNorm, &S::norm, &S::one, "final_norm.weight", MODEL(final_norm)},
+    {kFinalNorm, R::kBias, K::kBias, &S::norm_bias, &S::one, "final_norm.bias", MODEL(final_norm.bias)},
+    {kHead, R::kWeight, K::kMatrix, &S::vocab, &S::d_model, "head.weight", MODEL(head)},
+    {kHead, R::kBias, K::kBias, &S::vocab, &S::one, "head.bias", MODEL(head_bias)},
+
+    {kAttention, R::kNorm, K::kNorm, &S::norm, &S::one, "attention_norm.weight", LAYER(attention.norms.pre)},
+    {kAttention, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "attention_norm.bias", LAYER(attention.norms.pre.bias)},
+    {kAttention, R::kQ, K::kMatrix, &S::q, &S::d_model, "attention.q.weight", LAYER(attention.q)},
+    {kAttention, R::kK, K::kMatrix, &S::kv, &S::kv_in, "attention.k.weight", LAYER(attention.k)},
+    {kAttention, R::kV, K::kMatrix, &S::kv, &S::kv_in, "attention.v.weight", LAYER(attention.v)},
+    {kAttention, R::kO, K::kMatrix, &S::d_model, &S::q, "attention.o.weight", LAYER(attention.o)},
+    {kAttention, R::kLatent, K::kMatrix, &S::latent_out, &S::d_model, "attention.latent.weight", LAYER(attention.latent)},
+    {kAttention, R::kLatentNorm, K::kRmsNorm, &S::latent, &S::one, "attention.latent_norm.weight", LAYER(attention.latent_norm)},
+    {kAttention, R::kKRope, K::kF32Input, &S::kv, &S::rope_dims, "attention.k_rope.weight", LAYER(attention.k_rope)},
+    {kAttention, R::kQBias, K::kBias, &S::q, &S::one, "attention.q.bias", LAYER(attention.q_bias)},
+    {kAttention, R::kKBias, K::kBias, &S::kv, &S::one, "attention.k.bias", LAYER(attention.k_bias)},
+    {kAttention, R::kVBias, K::kBias, &S::kv, &S::one, "attention.v.bias", LAYER(attention.v_bias)},
+    {kAttention, R::kOBias, K::kBias, &S::d_model, &S::one, "attention.o.bias", LAYER(attention.o_bias)},
+    {kAttention, R::kQNorm, K::kNorm, &S::q_norm, &S::one, "attention.q_norm.weight", LAYER(attention.q_norm)},
+    {kAttention, R::kKNorm, K::kNorm, &S::k_norm, &S::one, "attention.k_norm.weight", LAYER(attention.k_norm)},
+    {kAttention, R::kSubNorm, K::kNorm, &S::sub_norm, &S::one, "attention.sub_norm.weight", LAYER(attention.sub_norm)},
+    {kAttention, R::kSubNormBias, K::kBias, &S::sub_norm_bias, &S::one, "attention.sub_norm.bias", LAYER(attention.sub_norm.bias)},
+    {kAttention, R::kSinks, K::kVector, &S::sinks, &S::one, "attention.sinks", LAYER(attention.sinks)},
+    {kAttention, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "attention_out_norm.weight", LAYER(attention.norms.out)},
+    {kAttention, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "attention_out_norm.bias", LAYER(attention.norms.out.bias)},
+    {kAttention, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "attention_post_norm.weight", LAYER(attention.norms.post)},
+    {kAttention, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "attention_post_norm.bias", LAYER(attention.norms.post.bias)},
+
+    {kFfn, R::kNorm, K::kNorm, &S::norm, &S::one, "ffn_norm.weight", LAYER(ffn_norms.pre)},
+    {kFfn, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "ffn_norm.bias", LAYER(ffn_norms.pre.bias)},
+    {kExperts, R::kNorm, K::kNorm, &S::norm, &S::one, "norm.weight", FFN(in_norm)},
+    {kExperts, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "norm.bias", FFN(in_norm.bias)},
+    {kNetwork, R::kGate, K::kMatrix, &S::gate, &S::d_in, "gate.weight", FFN(gate)},
+    {kNetwork, R::kUp, K::kMatrix, &S::d_ff, &S::d_in, "up.weight", FFN(up)},
+    {kNetwork, R::kDown, K::kMatrix, &S::d_in, &S::d_ff, "down.weight", FFN(down)},
+    {kNetwork, R::kGateBias, K::kBias, &S::gate, &S::one, "gate.bias", FFN(gate_bias)},
+    {kNetwork, R::kUpBias, K::kBias, &S::d_ff, &S::one, "up.bias", FFN(up_bias)},
+    {kNetwork, R::kDownBias, K::kBias, &S::d_in, &S::one, "down.bias", FFN(down_bias)},
+    {kNetwork, R::kSubNorm, K::kNorm, &S::sub_norm, &S::one, "sub_norm.weight", FFN(sub_norm)},
+    {kNetwork, R::kSubNormBias, K::kBias, &S::sub_norm_bias, &S::one, "sub_norm.bias", FFN(sub_norm.bias)},
+    {kFfn, R::kSharedGate, K::kF32Input, &S::shared_gate, &S::d_model, "moe.shared.router.weight", LAYER(shared_gate)},
+    {kFfn, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "ffn_out_norm.weight", LAYER(ffn_norms.out)},
+    {kFfn, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "ffn_out_norm.bias", LAYER(ffn_norms.out.bias)},
+    {kFfn, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "ffn_post_norm.weight", LAYER(ffn_norms.post)},
+    {kFfn, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "ffn_post_norm.bias", LAYER(ffn_norms.post.bias)},
+
+    {kRouter, R::kProj, K::kF32Input, &S::d_e, &S::d_in, "moe.router.proj.weight", LAYER(router.proj)},
+    {kRouter, R::kProjBias, K::kBias, &S::d_e, &S::one, "moe.router.proj.bias", LAYER(router.proj_bias)},
+    {kRouter, R::kExpertEmbedding, K::kF32Input, &S::embeddings, &S::d_e, "moe.router.embedding.weight", LAYER(router.embedding)},
+    {kRouter, R::kTable, K::kIds, &S::table, &S::one, "moe.router.table", LAYER(router.table)},
+    {kRouter, R::kScores, K::kF32Input, &S::scores, &S::d_in, "moe.router.weight", LAYER(router.scores)},
+    {kRouter, R::kBias, K::kBias, &S::score_bias, &S::one, "moe.router.bias", LAYER(router.bias)},
+    {kRouter, R::kSelectionBias, K::kBias, &S::selection_bias, &S::one, "moe.router.selection_bias", LAYER(router.selection_bias)},
+    {kRouter, R::kHead, K::kMatrix, &S::mix, &S::d_model, "moe.head.weight", LAYER(head)},
+    {kRouter, R::kHeadBias, K::kBias, &S::mix, &S::one, "moe.head.bias", LAYER(head_bias)},
+    {kRouter, R::kMerge, K::kMatrix, &S::mix, &S::d_model, "moe.merge.weight", LAYER(merge)},
+    {kRouter, R::kMergeBias, K::kBias, &S::mix, &S::one, "moe.merge.bias", LAYER(merge_bias)},
+};
+#undef MODEL
+#undef LAYER
+#undef FFN
+// clang-format on
+
+}  // namespace tensor_rows
+
+}  // namespace moe
