@@ -186,8 +186,9 @@ typedef struct moe_model_params {
   int32_t skip_checksums; /* 1: trust the bytes of weights (structure is always checked) */
   int32_t reserved;       /* zero */
   uint64_t memory_bytes;  /* cap over weights, KV caches and scratch of this model and its sessions;
-                             0: none. All weights count, used or not, mapped ones too. Too small:
-                             MOE_ERR_BUDGET with the sum in the text. */
+                             0: none. Experts take turns in what the rest leaves, with the same
+                             results; weights that are mapped or lie in memory all count. Too small:
+                             MOE_ERR_BUDGET with the sum and the least cap in the text. */
   const moe_session_params*
       session; /* with a cap: the session that must fit; NULL: the default one */
   moe_io io;   /* of a file. MOE_IO_DIRECT with map_weights, memory or a reader: MOE_ERR_ARGUMENT */

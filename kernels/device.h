@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "kernels/choice.h"
+#include "kernels/expert_source.h"
 #include "kernels/kinds.h"
 #include "kernels/router/router.h"
 #include "quant/format.h"
@@ -21,22 +22,7 @@
 
 namespace moe {
 
-struct RopeConfig {
-  RopeKind kind = RopeKind::kNone;
-  int32_t dims = 0;  // the first `dims` of head_dim are rotated; even
-  float theta = 10000;
-  RopeScaling scaling = RopeScaling::kNone;
-  float factor = 1;
-  float low_freq_factor = 1;   // llama3
-  float high_freq_factor = 4;  // llama3
-  float beta_fast = 32;        // yarn
-  float beta_slow = 1;         // yarn
-  bool truncate = true;        // yarn: correction range rounded to whole dims
-  float attention_factor = 0;  // yarn, longrope: multiplies cos and sin; 0: derived
-  int32_t original_context = 0;
-  const float* short_factor = nullptr;  // longrope: (dims / 2), host memory of the model
-  const float* long_factor = nullptr;
-};
+class ExpertMemory;  // kernels/expert_memory.h
 
 /// Rows of a batch. A batch may mix sessions (each with its own cache).
 struct BatchRow {
@@ -116,103 +102,6 @@ struct AttentionOp {
   const float* sinks = nullptr;  // (n_heads) or null
 };
 
-/// One feed-forward network. A plain one has no gate: y = down(act(up(x))).
-struct Ffn {
-  Matrix gate;  // (d_ff, d_in), may be empty
-  Matrix up;    // (d_ff, d_in)
-  Matrix down;  // (d_in, d_ff)
-  const float* gate_bias = nullptr;
-  const float* up_bias = nullptr;
-  const float* down_bias = nullptr;
-  Norm in_norm;   // X-MoE sub-layers only
-  Norm sub_norm;  // SubLN before down
-};
-
-/// When a Device::bring() is done; 0: it is.
-using Arrival = uint64_t;
-
-/// One expert: a single Ffn, or X-MoE's stack of residual blocks (then the input is taken off
-/// again).
-struct Expert {
-  const Ffn* ffn = nullptr;  // host memory
-  int32_t n_sublayers = 0;   // 0: ffn[0] alone; n: stack of n blocks
-  Arrival arrival = 0;       // of its weights
-  uint64_t bytes = 0;        // of its weights; 0: not known
-};
-
-/// An expert as the host can have it.
-struct HostExpert {
-  Ffn ffn;                // its pointers are those of the host once it was read
-  uint64_t bytes = 0;     // of its weights
-  bool in_place = false;  // it lies in host memory
-  bool known = false;     // it was read and found good before, which takes longer the first time
-  int32_t n_reads = 0;    // on the host since it was brought in last
-};
-
-/// How long somebody waits for an expert.
-struct ExpertWait {
-  bool for_room = false;  // the caller has borrowed nothing: others who have are waited for
-  const std::atomic<bool>* cancelled = nullptr;  // once it is set: MOE_ERR_CANCELLED
-};
-
-/// Where the experts of one layer come from. The expert store implements it; the device asks for
-/// what routing chose. An expert that was acquired or borrowed stays where it is until it is given
-/// back. A source that dies, or wants back what a device keeps, tells it so (Device::forget).
-class ExpertSource {
- public:
-  /// True when all experts can be held at once: a device may acquire every one and keep them.
-  virtual bool all_stay() const { return true; }
-  /// For as long as the device likes.
-  virtual Status acquire(int32_t expert, Expert* out) = 0;
-  virtual void release(int32_t expert) = 0;
-  /// For a step at most. MOE_ERR_BUDGET or MOE_ERR_MEMORY: there is no room, or not now.
-  virtual Status borrow(int32_t expert, const ExpertWait& wait, Expert* out) {
-    (void)wait;
-    return acquire(expert, out);
-  }
-  virtual void give_back(int32_t expert) { release(expert); }
-  /// What was borrowed stays from now on, as if it had been acquired.
-  virtual void keep(int32_t) {}
-  /// Whether all experts could be borrowed and kept now, with `more` bytes beside them, where the
-  /// device has `free` bytes left, and those that go on to take turns have room to.
-  virtual bool fit_in(uint64_t free, uint64_t more) {
-    (void)free;
-    (void)more;
-    return true;
-  }
-  /// Has experts leave that nobody uses. False when none did.
-  virtual bool make_room(uint64_t bytes) {
-    (void)bytes;
-    return false;
-  }
-  /// True when the expert need not be brought in first. It may leave at any time.
-  virtual bool at_hand(int32_t) { return true; }
-  /// False when it cannot be read on the host; otherwise what reading will give.
-  virtual bool on_host(int32_t expert, HostExpert* out) {
-    (void)expert, (void)out;
-    return false;
-  }
-  /// Reads it, into `room` (out->bytes, 64-byte aligned) unless it is in place.
-  virtual Status read_on_host(int32_t expert, uint8_t* room, HostExpert* out) {
-    (void)expert, (void)room, (void)out;
-    return Status::error(MOE_ERR_UNSUPPORTED, "experts cannot be read on the host");
-  }
-  /// Hint: these will be asked for soon. Never fails.
-  virtual void prefetch(const int32_t* experts, int32_t n) = 0;
-
- protected:
-  ~ExpertSource() = default;
-};
-
-/// Writes `bytes` to host memory that is given to it.
-struct HostFill {
-  Status (*write)(void* user, void* host) = nullptr;
-  void* user = nullptr;
-  size_t bytes = 0;
-  bool known = true;                             // false: it takes longer than it will again
-  const std::atomic<bool>* cancelled = nullptr;  // ends a wait for memory to write to
-};
-
 /// The weights a router needs. Unused ones are empty.
 struct RouterWeightsView {
   Matrix scores;                          // RouterScores::kLinear: (n_experts, d)
@@ -222,18 +111,6 @@ struct RouterWeightsView {
   Matrix embedding;                       // cosine: (n_experts, d_e)
   const float* selection_bias = nullptr;  // sigmoid: (n_experts)
   const int32_t* table = nullptr;         // hash: (vocab)
-};
-
-/// Choices of every (sub-)token. A slot beyond count, or refused by capacity, has weight 0 and
-/// kept = 0 but keeps its expert number.
-struct Routing {
-  int32_t n_tokens = 0;  // rows * n_subheads
-  int32_t max_k = 0;
-  int32_t* expert = nullptr;  // (n_tokens, max_k), best first
-  float* weight = nullptr;    // (n_tokens, max_k)
-  uint8_t* kept = nullptr;    // (n_tokens, max_k)
-  int32_t* count = nullptr;   // (n_tokens): how many were asked for
-  float* scores = nullptr;    // (n_tokens, n_experts) logits or cosines, or null
 };
 
 /// Statistics of one MoE layer since the last reset (host memory). Null pointers are not counted.
@@ -313,6 +190,7 @@ struct StepKey {
 struct Stream {
   std::atomic<bool> cancelled{false};  // set from any thread; operations then do nothing
   Status latched;                      // first fault since the last sync()
+  ExpertStats experts;                 // of its operations
 };
 
 class Device {
@@ -324,28 +202,14 @@ class Device {
   virtual void free(void* memory, size_t bytes) = 0;
   virtual Status upload(void* device, const void* host, size_t bytes) = 0;
   virtual Status download(void* host, const void* device, size_t bytes) = 0;
-  /// As upload() of what `fill` writes, which comes through memory that a device finds quick to
-  /// copy from. The copy may go on after the return: `arrival` stands for its end. What reads the
-  /// memory in a stream says what it waits for (Expert::arrival); the memory may not be freed
-  /// before settle(). A failure of `fill` is returned.
-  virtual Status bring(void* device, const HostFill& fill, Arrival* arrival) {
-    *arrival = 0;
-    return fill.write(fill.user, device);
-  }
-  /// Waits for the end of a copy.
-  virtual void settle(Arrival) {}
-  /// Most host memory that bring() holds for segments of `bytes`.
-  virtual uint64_t bring_bytes(uint64_t bytes) const {
-    (void)bytes;
-    return 0;
-  }
   /// True when host memory can be used as device memory: weights are then read or mapped in place.
   virtual bool uses_host_memory() const { return true; }
 
   /// Bytes that alloc() gives at most, all together; 0: no limit of its own.
   virtual uint64_t memory_limit() const { return 0; }
-  /// Forgets what was kept of this source's experts. No stream may be using them.
-  virtual void forget(const ExpertSource&) {}
+  /// Where experts that do not stay take turns; null: memory that experts do not leave by
+  /// themselves.
+  virtual ExpertMemory* expert_memory() { return nullptr; }
 
   virtual size_t stream_bytes(const StreamShape& shape) const = 0;
   /// What a stream takes of the host's memory where that is not the device's.

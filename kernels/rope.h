@@ -1,9 +1,27 @@
 #pragma once
 // Rotary position embedding: the table of cosines and sines that attention reads.
 
-#include "kernels/device.h"
+#include "kernels/kinds.h"
+#include "src/base/status.h"
 
 namespace moe {
+
+struct RopeConfig {
+  RopeKind kind = RopeKind::kNone;
+  int32_t dims = 0;  // the first `dims` of head_dim are rotated; even
+  float theta = 10000;
+  RopeScaling scaling = RopeScaling::kNone;
+  float factor = 1;
+  float low_freq_factor = 1;   // llama3
+  float high_freq_factor = 4;  // llama3
+  float beta_fast = 32;        // yarn
+  float beta_slow = 1;         // yarn
+  bool truncate = true;        // yarn: correction range rounded to whole dims
+  float attention_factor = 0;  // yarn, longrope: multiplies cos and sin; 0: derived
+  int32_t original_context = 0;
+  const float* short_factor = nullptr;  // longrope: (dims / 2), host memory of the model
+  const float* long_factor = nullptr;
+};
 
 /// Checks the fields that the config's kind and scaling use. MOE_ERR_RANGE or MOE_ERR_ARGUMENT with
 /// a text that names the field.

@@ -40,12 +40,12 @@ struct moe_tokenizer {
 };
 
 struct moe_model {
-  explicit moe_model(moe_env& e) : env(&e) {}
+  explicit moe_model(moe_env& e) : env(&e), memory(e.allocator) {}
 
   moe_env* env;
+  moe::CountingAllocator memory;  // of all that follows, and of its sessions
   moe::Box<moe::Model> model;
   moe_tokenizer text;
-  uint64_t memory_cap = 0;
   moe::Mutex mutex;            // guards session_bytes
   uint64_t session_bytes = 0;  // held by the sessions alive
 };

@@ -29,23 +29,30 @@ Status check_cap(const Model& model, const moe_model_params& params) {
   return check_budget(account, params.memory_bytes);
 }
 
+Status load_text(moe_model* handle) {
+  Model& model = *handle->model;
+  handle->text.allocator = &handle->memory.get();
+  if (model.tokenizer() == nullptr) return {};
+  const auto vocab = static_cast<uint32_t>(model.config().vocab_size);
+  MOE_ASSIGN(handle->text.tokenizer, load_tokenizer(*model.tokenizer(), vocab, handle->memory.get(),
+                                                    model.config().begin_id()));
+  return {};
+}
+
 Status open_source(moe_env* env, FileSource source, const moe_model_params& params,
                    moe_model** out) {
   MOE_ASSIGN(Box<moe_model> handle, make_box<moe_model>(env->allocator, *env));
-  MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(std::move(source), env->allocator));
+  const Allocator& memory = handle->memory.get();
+  MOE_ASSIGN(Box<MoeFile> file, MoeFile::open(std::move(source), memory));
   ModelOptions options;
   options.verify = params.skip_checksums == 0;
-  MOE_ASSIGN(handle->model, Model::open(std::move(file), options, *env->device.get(), env->logger,
-                                        env->allocator));
-  Model& model = *handle->model;
-  MOE_TRY(check_cap(model, params));
-  handle->memory_cap = params.memory_bytes;
-  handle->text.allocator = &env->allocator;
-  if (model.tokenizer() != nullptr) {
-    const auto vocab = static_cast<uint32_t>(model.config().vocab_size);
-    MOE_ASSIGN(handle->text.tokenizer, load_tokenizer(*model.tokenizer(), vocab, env->allocator,
-                                                      model.config().begin_id()));
-  }
+  options.memory_cap = params.memory_bytes;
+  MOE_ASSIGN(handle->model,
+             Model::open(std::move(file), options, *env->device.get(), env->logger, memory));
+  MOE_TRY(check_cap(*handle->model, params));  // before the tokenizer is read
+  MOE_TRY(load_text(handle.get()));
+  handle->model->set_table_bytes(handle->memory.bytes());
+  MOE_TRY(check_cap(*handle->model, params));
   *out = handle.release();
   return {};
 }

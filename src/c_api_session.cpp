@@ -25,13 +25,14 @@ namespace {
 void destroy(moe_session* session) {
   moe_model* model = session->model;
   if (model->env->out_of_reach()) return;
-  const Allocator& allocator = model->env->allocator;
+  const Allocator& allocator = model->memory.get();
   const uint64_t bytes = session->session ? session->session->bytes() : 0;
   session->~moe_session();
   deallocate(allocator, session, sizeof *session);
   if (model->env->forked()) return;  // where nobody may be left to unlock it
   LockGuard guard(model->mutex);
   model->session_bytes -= bytes;
+  model->model->session_gone(bytes);
 }
 
 Status create_session(moe_model* model, const moe_session_params* params, moe_session** out) {
@@ -39,10 +40,9 @@ Status create_session(moe_model* model, const moe_session_params* params, moe_se
   if (out == nullptr) return null_argument("out");
   SessionOptions options;
   MOE_TRY(session_options(params, &options));
-  const Allocator& allocator = model->env->allocator;
+  const Allocator& allocator = model->memory.get();
   MOE_ASSIGN(Box<moe_session> handle, make_box<moe_session>(allocator, *model));
   LockGuard guard(model->mutex);  // the cap is checked and taken in one step
-  options.memory_cap = model->memory_cap;
   options.other_sessions_bytes = model->session_bytes;
   MOE_ASSIGN(handle->session, Session::create(*model->model, options, allocator));
   model->session_bytes += handle->session->bytes();

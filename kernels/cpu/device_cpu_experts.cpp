@@ -5,41 +5,14 @@
 namespace moe {
 namespace {
 
-// The experts of one wave: consecutive in index, at most pair_chunk rows together.
-struct Wave {
-  Segment segments[kWaveExperts];
-  int32_t n = 0;
-  int32_t n_rows = 0;
-};
-
-// Takes the next pairs from `pair` on. An expert with many tokens is spread over waves.
-Wave next_wave(const MoeCall& call, int32_t* expert, int32_t* pair) {
-  const CpuStream& s = call.s;
-  Wave wave;
-  while (*expert < call.op.n_experts && wave.n < kWaveExperts && wave.n_rows < s.pair_chunk) {
-    const int32_t end = s.pair_begin[*expert + 1];
-    const int32_t n = std::min(end - *pair, s.pair_chunk - wave.n_rows);
-    if (n > 0) {
-      Segment& segment = wave.segments[wave.n++];
-      segment.index = *expert;
-      segment.first = wave.n_rows;
-      segment.n = n;
-      segment.x = call.subs;
-      segment.ld_x = call.d_in;
-      segment.tokens = s.pair_token + *pair;
-      segment.weights = s.pair_weight + *pair;
-      wave.n_rows += n;
-      *pair += n;
-    }
-    if (*pair == end) ++*expert;
-  }
-  return wave;
+int32_t end_row(const Segment* segments, int32_t n) {
+  return segments[n - 1].first + segments[n - 1].n;
 }
 
 // f(segment, row within it) for every row of the segments, in parallel; `work` is that of a row.
 template <class F>
 void for_rows(const MoeCall& call, const Segment* segments, int32_t n, int64_t work, F&& f) {
-  const int32_t rows = segments[n - 1].first + segments[n - 1].n;
+  const int32_t rows = end_row(segments, n);
   call.rt.for_range(rows, work, [&](int64_t begin, int64_t end, int thread) {
     for (int32_t i = 0; i < n; ++i) {
       const Segment& segment = segments[i];
@@ -120,24 +93,31 @@ void project_inner(MoeCall& call, const Segment* segments, int32_t n, int32_t su
   if (call.s.live()) project(call, segments, n, sublayer, x, Inner::kUp);
 }
 
-// s.out (chunk rows, d_in) = down projection, and y[token] = fma(weight, out, y[token]) at once:
-// each thread owns some columns and goes through the experts in ascending order.
-void down_and_combine(MoeCall& call, const Segment* segments, int32_t n) {
+// f(first column, columns, first tile, end of tiles) for all columns of an output, in parallel.
+template <class F>
+void for_columns(const MoeCall& call, int64_t work, F&& f) {
+  const int32_t d = call.d_in;
+  call.rt.for_range((d + kTileRows - 1) / kTileRows, work, [&](int64_t begin, int64_t end, int) {
+    const int64_t column = begin * kTileRows;
+    f(column, static_cast<int32_t>(std::min<int64_t>(d, end * kTileRows) - column), begin, end);
+  });
+}
+
+// The down projection, and y[token] = fma(weight, out, y[token]) at once: each thread owns some
+// columns and goes through the experts in their order.
+void project_down(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
   CpuStream& s = call.s;
   LinearInput inputs[kWaveExperts];
   down_inputs(call, segments, n, 0, inputs);
   const int32_t d = call.d_in;
-  const Segment& end_segment = segments[n - 1];
-  const int64_t work = int64_t{end_segment.first + end_segment.n} * inputs[0].n_cols * kTileRows;
-  call.rt.for_range((d + kTileRows - 1) / kTileRows, work, [&](int64_t begin, int64_t end, int) {
-    const int64_t column = begin * kTileRows;
-    const int32_t width = static_cast<int32_t>(std::min<int64_t>(d, end * kTileRows) - column);
+  const int64_t work = int64_t{end_row(segments, n)} * inputs[0].n_cols * kTileRows;
+  for_columns(call, work, [&](int64_t column, int32_t width, int64_t begin, int64_t end) {
     for (int32_t i = 0; i < n; ++i) {
       const Segment& segment = segments[i];
       const Ffn& ffn = segment.expert.ffn[0];
-      float* out = s.out + static_cast<int64_t>(segment.first) * d;
+      float* out = s.out + static_cast<int64_t>(segment.out) * d;
       call.rt.kernels.linear({&ffn.down, &inputs[i], ffn.down_bias, out, d, false, 1, begin, end});
-      for (int32_t r = 0; r < segment.n; ++r) {
+      for (int32_t r = 0; combine && r < segment.n; ++r) {
         call.rt.kernels.add_scaled(segment.weights[r], out + r * int64_t{d} + column, width,
                                    s.routed + segment.tokens[r] * int64_t{d} + column);
       }
@@ -146,10 +126,13 @@ void down_and_combine(MoeCall& call, const Segment* segments, int32_t n) {
 }
 
 // X-MoE: v = x; v = v + FFN(norm(v)) for each sub-layer; y = fma(weight, v - x, y).
-void run_stack(MoeCall& call, const Segment* segments, int32_t n) {
+void run_stack(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
   CpuStream& s = call.s;
   const int32_t d = call.d_in;
   const auto row_of = [&](int32_t i, int32_t r) {
+    return static_cast<int64_t>(segments[i].out + r) * d;
+  };
+  const auto normed_row = [&](int32_t i, int32_t r) {
     return static_cast<int64_t>(segments[i].first + r) * d;
   };
   const auto input_of = [&](int32_t i, int32_t r) {
@@ -161,7 +144,7 @@ void run_stack(MoeCall& call, const Segment* segments, int32_t n) {
   for (int32_t layer = 0; layer < segments[0].expert.n_sublayers && s.live(); ++layer) {
     for_rows(call, segments, n, 4 * d, [&](int32_t i, int32_t r, int) {
       call.rt.kernels.norm_row(segments[i].expert.ffn[layer].in_norm, s.out + row_of(i, r), d,
-                               s.stack + row_of(i, r));
+                               s.stack + normed_row(i, r));
     });
     inner_activations(call, segments, n, layer, s.stack);
     LinearInput inputs[kWaveExperts];
@@ -179,30 +162,11 @@ void run_stack(MoeCall& call, const Segment* segments, int32_t n) {
       float* v = s.out + row_of(i, r);
       const float* x = input_of(i, r);
       for (int32_t c = 0; c < d; ++c) v[c] -= x[c];
+      if (!combine) continue;
       call.rt.kernels.add_scaled(segments[i].weights[r], v, d,
                                  s.routed + segments[i].tokens[r] * int64_t{d});
     }
   }
-}
-
-void run_wave(MoeCall& call, Wave& wave) {
-  int32_t held = 0;
-  for (; held < wave.n; ++held) {
-    Segment& segment = wave.segments[held];
-    const Status status = call.op.experts->acquire(segment.index, &segment.expert);
-    if (status.ok()) continue;
-    call.s.latch(status);
-    break;
-  }
-  if (held == wave.n) {
-    if (wave.segments[0].expert.n_sublayers > 0) {
-      run_stack(call, wave.segments, wave.n);
-    } else {
-      inner_activations(call, wave.segments, wave.n, 0, nullptr);
-      if (call.s.live()) down_and_combine(call, wave.segments, wave.n);
-    }
-  }
-  for (int32_t i = 0; i < held; ++i) call.op.experts->release(wave.segments[i].index);
 }
 
 }  // namespace
@@ -243,21 +207,22 @@ void down_inputs(MoeCall& call, const Segment* segments, int32_t n, int32_t subl
   quantise_rows(call, segments, n, inputs);
 }
 
-void run_experts(MoeCall& call) {
-  CpuStream& s = call.s;
-  int32_t n_chosen = 0;
-  for (int32_t e = 0; e < call.op.n_experts; ++e) {
-    if (s.pair_begin[e] < s.pair_begin[e + 1]) s.chosen[n_chosen++] = e;
-  }
-  call.op.experts->prefetch(s.chosen, n_chosen);
-  std::fill_n(s.routed, static_cast<int64_t>(call.n_tokens) * call.d_in, 0.0f);
-  int32_t expert = 0;
-  int32_t pair = 0;
-  while (s.live()) {
-    Wave wave = next_wave(call, &expert, &pair);
-    if (wave.n == 0) return;
-    run_wave(call, wave);
-  }
+void compute_experts(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
+  if (segments[0].expert.n_sublayers > 0) return run_stack(call, segments, n, combine);
+  inner_activations(call, segments, n, 0, nullptr);
+  if (call.s.live()) project_down(call, segments, n, combine);
+}
+
+void combine_pairs(MoeCall& call) {
+  const CpuStream& s = call.s;
+  const int64_t d = call.d_in;
+  const int32_t n_pairs = s.pair_begin[call.op.n_experts];
+  for_columns(call, n_pairs * kTileRows, [&](int64_t column, int32_t width, int64_t, int64_t) {
+    for (int32_t p = 0; p < n_pairs; ++p) {
+      call.rt.kernels.add_scaled(s.pair_weight[p], s.out + p * d + column, width,
+                                 s.routed + s.pair_token[p] * d + column);
+    }
+  });
 }
 
 }  // namespace moe

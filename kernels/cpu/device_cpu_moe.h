@@ -22,6 +22,7 @@ struct Segment {
   Expert expert;
   int32_t index = 0;  // of the expert
   int32_t first = 0;  // first row of the chunk's buffers
+  int32_t out = 0;    // first row of s.out
   int32_t n = 0;
   const float* x = nullptr;  // (.., ld_x)
   int64_t ld_x = 0;
@@ -37,6 +38,11 @@ void group_pairs(MoeCall& call);
 
 /// s.routed = sum over the kept pairs of weight * expert(token), in ascending expert index.
 void run_experts(MoeCall& call);
+
+/// Rows of s.out = the experts' outputs; with `combine`, s.routed takes them up in this order.
+void compute_experts(MoeCall& call, const Segment* segments, int32_t n, bool combine);
+/// s.routed takes up all outputs: pair i is in row i of s.out.
+void combine_pairs(MoeCall& call);
 
 /// For each segment, rows of s.gate (n, d_ff): the inner activations of `ffn`, SubLN applied. `x`
 /// replaces the segment's own input when it is not null: (chunk rows, d_in). Counts positives.

@@ -139,7 +139,7 @@ void CudaDevice::close_stream(Stream* stream) {
     (void)cudaStreamSynchronize(s->stream);  // its memory may be in use
     (void)cudaStreamDestroy(s->stream);
   }
-  s->held.give_back_all();
+  s->held.release_all();
   free(s->memory, s->bytes);
   close_arena(&s->arena);
   if (s->host != nullptr) cudaFreeHost(s->host);

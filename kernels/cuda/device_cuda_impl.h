@@ -7,11 +7,12 @@
 #include "kernels/cuda/expert_table.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
+#include "kernels/expert_memory.h"
 #include "src/base/mutex.h"
 
 namespace moe::cuda {
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public ExpertMemory {
  public:
   CudaDevice(const Allocator& allocator, const CudaOptions& options)
       : allocator_(allocator),
@@ -34,9 +35,10 @@ class CudaDevice final : public Device {
   Status bring(void* device, const HostFill& fill, Arrival* arrival) override;
   void settle(Arrival arrival) override;
   uint64_t bring_bytes(uint64_t bytes) const override { return ExpertCopies::kBuffers * bytes; }
+  void forget(const ExpertSource& source) override;
   bool uses_host_memory() const override { return false; }
   uint64_t memory_limit() const override { return memory_.limit(); }
-  void forget(const ExpertSource& source) override;
+  ExpertMemory* expert_memory() override { return this; }
 
   size_t stream_bytes(const StreamShape& shape) const override;
   size_t host_stream_bytes(const StreamShape& shape) const override;

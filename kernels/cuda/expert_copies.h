@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/expert_rates.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/device.h"
+#include "kernels/expert_memory.h"
 #include "src/base/mutex.h"
 
 namespace moe::cuda {
@@ -22,7 +22,7 @@ class ExpertCopies {
   ~ExpertCopies();
   Status open();
 
-  /// As Device::bring(). `done` false: there is no pinned memory, and nothing was done.
+  /// As ExpertMemory::bring(). `done` false: there is no pinned memory, and nothing was done.
   Status bring(void* device, const HostFill& fill, Arrival* arrival, bool* done);
   /// Host memory for `bytes` until it is taken back; null: there is no pinned memory. Once
   /// `cancelled` is set, nobody is waited for any more: MOE_ERR_CANCELLED.

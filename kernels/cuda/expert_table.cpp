@@ -119,12 +119,13 @@ bool ExpertTables::fits(ExpertSource& source, LayerTable* table) {
   return source.fit_in(device_.free_bytes(), table->bytes);
 }
 
-Status ExpertTables::borrow_all(Build& build) {
+Status ExpertTables::acquire_all(Build& build) {
   const auto n = static_cast<size_t>(build.table.n_experts);
   MOE_TRY(build.experts.reserve(n));
   for (size_t e = 0; e < n && !build.unlike; ++e) {
     Expert expert;
-    MOE_TRY(build.source.borrow(static_cast<int32_t>(e), {false, build.cancelled}, &expert));
+    MOE_TRY(build.source.acquire(static_cast<int32_t>(e),
+                                 {ExpertWait::kRead, build.cancelled, nullptr}, &expert));
     MOE_TRY(build.experts.push(expert));
     if (e == 0) MOE_TRY(build.table.start(expert));
     build.unlike = !build.table.like(expert);
@@ -155,12 +156,12 @@ Status ExpertTables::copy_table(Build& build) {
 }
 
 Status ExpertTables::try_to_build(Build& build) {
-  Status status = borrow_all(build);
+  Status status = acquire_all(build);
   if (status.ok() && !build.unlike) status = copy_table(build);
   const bool keep = status.ok() && !build.unlike;
   for (size_t e = 0; e < build.experts.size(); ++e) {
     const auto expert = static_cast<int32_t>(e);
-    keep ? build.source.keep(expert) : build.source.give_back(expert);
+    keep ? build.source.keep(expert) : build.source.release(expert);
   }
   if (keep) return {};
   device_.free(build.table.memory, build.table.bytes);

@@ -65,7 +65,7 @@ class ExpertTables {
   ExpertTables& operator=(const ExpertTables&) = delete;
   ~ExpertTables();
 
-  /// Borrows every expert when there is room for all of them, and keeps them. `out` stays valid
+  /// Acquires every expert when there is room for all of them, and keeps them. `out` stays valid
   /// until forget(); null when they are offloaded: they do not fit now, or are not alike, or, with
   /// `only_ready`, have not been brought here yet. Once `cancelled` is set: MOE_ERR_CANCELLED.
   Status find(ExpertSource& source, int32_t n_experts, bool only_ready,
@@ -87,7 +87,7 @@ class ExpertTables {
   Status entry(const ExpertSource& source, int32_t n_experts, LayerTable** out);
   bool fits(ExpertSource& source, LayerTable* table);
   // The caller does not.
-  Status borrow_all(Build& build);
+  Status acquire_all(Build& build);
   Status copy_table(Build& build);
   Status try_to_build(Build& build);
 

@@ -33,20 +33,20 @@ class Wave {
     CudaStream& s = call_.s;
     if (s.check(s.held.end_turn(s.stream), "computing experts")) return;
     wait(s);
-    s.held.give_back_all();
+    s.held.release_all();
   }
 
-  /// Borrows experts from `first` on until there is no more room, or one is unlike the others, or
+  /// Acquires experts from `first` on until there is no more room, or one is unlike the others, or
   /// there are enough.
   Status fill() {
     while (end_ < order_.n_on_gpu() && !complete() && call_.s.live()) {
       Expert expert;
-      const Status status = borrow(order_.experts()[end_], &expert);
+      const Status status = acquire(order_.experts()[end_], &expert);
       if (out_of_room(status) && end_ > first_) return {};
       MOE_TRY(status);
       if (end_ == first_) MOE_TRY(table_.start(expert));
       if (!table_.like(expert)) {
-        call_.s.held.give_back_last();
+        call_.s.held.release_last();
         return {};
       }
       MOE_TRY(experts_.push(expert));
@@ -84,12 +84,13 @@ class Wave {
   }
 
   // An empty wave gets its expert, if need be after all waves before it and after other sessions:
-  // those are waited for with nothing borrowed, so that they can go on.
-  Status borrow(int32_t e, Expert* out) {
+  // those are waited for with nothing held, so that they can go on.
+  Status acquire(int32_t e, Expert* out) {
     CudaStream& s = call_.s;
     for (;;) {
       const bool alone = s.held.empty();
-      const Status status = s.held.borrow(*call_.op.experts, e, {alone, &s.cancelled}, out);
+      const ExpertWait how{alone ? ExpertWait::kRoom : ExpertWait::kRead, &s.cancelled, &s.experts};
+      const Status status = s.held.acquire(*call_.op.experts, e, how, out);
       if (!out_of_room(status) || alone || end_ > first_) return status;
       if (!s.check(s.held.finish_oldest(), "computing experts")) return s.latched;
     }

@@ -5,7 +5,7 @@
 namespace moe::cuda {
 
 HeldExperts::~HeldExperts() {
-  give_back_all();
+  release_all();
   for (Turn& t : turns_) {
     if (t.done != nullptr) (void)cudaEventDestroy(t.done);
   }
@@ -19,17 +19,17 @@ Status HeldExperts::open() {
   return {};
 }
 
-Status HeldExperts::borrow(ExpertSource& source, int32_t expert, const ExpertWait& wait,
-                           Expert* out) {
+Status HeldExperts::acquire(ExpertSource& source, int32_t expert, const ExpertWait& wait,
+                            Expert* out) {
   MOE_TRY(held_.reserve(held_.size() + 1));
-  MOE_TRY(source.borrow(expert, wait, out));
+  MOE_TRY(source.acquire(expert, wait, out));
   ++n_open_;
   return held_.push({&source, expert});
 }
 
-void HeldExperts::give_back_last() {
+void HeldExperts::release_last() {
   const Held& last = held_.back();
-  last.source->give_back(last.expert);
+  last.source->release(last.expert);
   --n_open_;
   (void)held_.resize(held_.size() - 1);
 }
@@ -53,25 +53,25 @@ cudaError_t HeldExperts::finish_oldest() {
   if (n_turns_ == 0) return cudaSuccess;
   const cudaError_t error = cudaEventSynchronize(turns_[first_].done);
   if (error != cudaSuccess) return error;
-  give_back(turns_[first_].n);
+  release(turns_[first_].n);
   first_ = (first_ + 1) % kTurns;
   --n_turns_;
   return cudaSuccess;
 }
 
 void HeldExperts::finish_turns() {
-  give_back(held_.size() - n_open_);
+  release(held_.size() - n_open_);
   n_turns_ = 0;
 }
 
-void HeldExperts::give_back_all() {
-  give_back(held_.size());
+void HeldExperts::release_all() {
+  release(held_.size());
   n_turns_ = 0;
   n_open_ = 0;
 }
 
-void HeldExperts::give_back(size_t n) {
-  for (size_t i = 0; i < n; ++i) held_[i].source->give_back(held_[i].expert);
+void HeldExperts::release(size_t n) {
+  for (size_t i = 0; i < n; ++i) held_[i].source->release(held_[i].expert);
   std::copy(held_.data() + n, held_.data() + held_.size(), held_.data());
   (void)held_.resize(held_.size() - n);
 }

@@ -7,7 +7,7 @@
 
 namespace moe::cuda {
 
-/// Borrowed experts, turn by turn: those of a turn are given back when what was in the stream at
+/// Acquired experts, turn by turn: those of a turn are released when what was in the stream at
 /// its end has run, which the host has to wait for. Of one stream, used like it.
 class HeldExperts {
  public:
@@ -17,20 +17,20 @@ class HeldExperts {
   ~HeldExperts();
   Status open();
 
-  /// Nothing is borrowed.
+  /// Nothing is held.
   bool empty() const { return held_.empty(); }
-  /// Borrows for the turn that is to come.
-  Status borrow(ExpertSource& source, int32_t expert, const ExpertWait& wait, Expert* out);
-  /// Gives the latest one back, before anything reads it.
-  void give_back_last();
-  /// What was borrowed since the last turn is read by what is in the stream now.
+  /// Acquires for the turn that is to come.
+  Status acquire(ExpertSource& source, int32_t expert, const ExpertWait& wait, Expert* out);
+  /// Releases the latest one, before anything reads it.
+  void release_last();
+  /// What was acquired since the last turn is read by what is in the stream now.
   cudaError_t end_turn(cudaStream_t stream);
   /// Waits for the oldest turn, if there is one.
   cudaError_t finish_oldest();
   /// The stream was waited for, or is lost: all turns are over.
   void finish_turns();
-  /// As finish_turns(), and what was borrowed since goes back too.
-  void give_back_all();
+  /// As finish_turns(), and what was acquired since is released too.
+  void release_all();
 
  private:
   struct Held {
@@ -43,13 +43,13 @@ class HeldExperts {
   };
   static constexpr size_t kTurns = 4;
 
-  void give_back(size_t n);
+  void release(size_t n);
 
   Array<Held> held_;  // oldest first
   Turn turns_[kTurns];
   size_t first_ = 0;
   size_t n_turns_ = 0;
-  size_t n_open_ = 0;  // borrowed since the last turn's end
+  size_t n_open_ = 0;  // acquired since the last turn's end
 };
 
 }  // namespace moe::cuda

@@ -40,4 +40,16 @@ struct RouterConfig {
   CapacityOrder order = CapacityOrder::kPriority;
 };
 
+/// Choices of every (sub-)token. A slot beyond count, or refused by capacity, has weight 0 and
+/// kept = 0 but keeps its expert number.
+struct Routing {
+  int32_t n_tokens = 0;  // rows * n_subheads
+  int32_t max_k = 0;
+  int32_t* expert = nullptr;  // (n_tokens, max_k), best first
+  float* weight = nullptr;    // (n_tokens, max_k)
+  uint8_t* kept = nullptr;    // (n_tokens, max_k)
+  int32_t* count = nullptr;   // (n_tokens): how many were asked for
+  float* scores = nullptr;    // (n_tokens, n_experts) logits or cosines, or null
+};
+
 }  // namespace moe

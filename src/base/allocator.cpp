@@ -25,6 +25,19 @@ constexpr Allocator kSystem = {system_allocate, system_deallocate, nullptr};
 
 const Allocator& system_allocator() { return kSystem; }
 
+void* CountingAllocator::allocate_counted(void* self, size_t bytes, size_t align) {
+  auto& counting = *static_cast<CountingAllocator*>(self);
+  void* memory = allocate(counting.inner_, bytes, align);
+  if (memory != nullptr) counting.bytes_ += bytes;
+  return memory;
+}
+
+void CountingAllocator::free_counted(void* self, void* pointer, size_t bytes) {
+  auto& counting = *static_cast<CountingAllocator*>(self);
+  counting.bytes_ -= bytes;
+  deallocate(counting.inner_, pointer, bytes);
+}
+
 void prefer_large_pages(void* memory, size_t bytes) {
 #if defined(__linux__)
   if (bytes < size_t{64} << 10) return;

@@ -1,7 +1,9 @@
 #pragma once
 // Every allocation of the core goes through an Allocator and may fail.
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace moe {
 
@@ -22,6 +24,24 @@ inline void* allocate(const Allocator& a, size_t bytes, size_t align) {
 inline void deallocate(const Allocator& a, void* pointer, size_t bytes) {
   if (pointer != nullptr) a.deallocate(a.user, pointer, bytes);
 }
+
+/// Another allocator's memory, counted.
+class CountingAllocator {
+ public:
+  explicit CountingAllocator(const Allocator& inner) : inner_(inner) {}
+  CountingAllocator(const CountingAllocator&) = delete;
+  CountingAllocator& operator=(const CountingAllocator&) = delete;
+  const Allocator& get() const { return counted_; }
+  uint64_t bytes() const { return bytes_.load(); }
+
+ private:
+  static void* allocate_counted(void* self, size_t bytes, size_t align);
+  static void free_counted(void* self, void* pointer, size_t bytes);
+
+  const Allocator& inner_;
+  Allocator counted_ = {allocate_counted, free_counted, this};
+  std::atomic<uint64_t> bytes_{0};
+};
 
 /// A hint for memory that is about to be written and then read again and again: large pages make
 /// reading from memory several per cent faster. Does nothing where the system has no such hint or

@@ -2,6 +2,7 @@
 // Named shapes of published models, for measuring without a download. examples/shapes.md is the
 // table; each shape is one function in shapes.cpp and one line in kShapes.
 
+#include "quant/format.h"
 #include "src/model/config.h"
 
 namespace moe {

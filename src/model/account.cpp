@@ -74,16 +74,10 @@ Use active(const MoeFile& file, const ModelConfig& config) {
   return sum;
 }
 
-uint64_t reading_bytes(const MoeFile& file) {
-  uint64_t largest = 0;
-  for (const FileSegment& s : file.segments()) largest = std::max(largest, file.scratch_bytes(s));
-  return largest + (file.direct() ? MoeFile::kBufferBytes : 0);
-}
-
 }  // namespace
 
 ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
-  enum Line : size_t { kEmbeddings, kAttentions, kNetworks, kRouterLine, kExpertLine, kMetadata };
+  using enum ModelAccount::Line;
   ModelAccount account;
   account.n_lines = ModelAccount::kMaxLines;
   account.lines[kEmbeddings].what = "embedding, final norm and head weights";
@@ -93,20 +87,24 @@ ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
   account.lines[kExpertLine].what = "expert weights";
   account.lines[kMetadata] = {"metadata", file.metadata_bytes()};
   for (const FileSegment& s : file.segments()) {
-    const Line line = s.part == Part::kAttention ? kAttentions
-                      : s.part == Part::kFfn     ? kNetworks
-                      : s.part == Part::kRouter  ? kRouterLine
-                      : s.part == Part::kExperts ? kExpertLine
-                                                 : kEmbeddings;
+    const ModelAccount::Line line = s.part == Part::kAttention ? kAttentions
+                                    : s.part == Part::kFfn     ? kNetworks
+                                    : s.part == Part::kRouter  ? kRouterLine
+                                    : s.part == Part::kExperts ? kExpertLine
+                                                               : kEmbeddings;
     const Use use = whole(file, s);
     account.lines[line].bytes += use.bytes;
-    if (s.part == Part::kExperts) {
+    const bool expert = s.part == Part::kExperts;
+    uint64_t* scratch = expert ? &account.expert_scratch : &account.weight_scratch;
+    *scratch = std::max(*scratch, file.scratch_bytes(s));
+    if (expert) {
       account.largest_expert = std::max(account.largest_expert, s.raw);
+      ++account.n_experts;
     }
     account.weight_bytes += use.bytes;
     account.n_parameters += use.parameters;
   }
-  account.reading_bytes = reading_bytes(file);
+  account.read_buffer = file.direct() ? MoeFile::kBufferBytes : 0;
   const Use use = active(file, config);
   account.bytes_per_token = use.bytes;
   account.n_active_parameters = use.parameters;

@@ -7,13 +7,17 @@
 namespace moe {
 
 struct ModelAccount {
+  enum Line : size_t { kEmbeddings, kAttentions, kNetworks, kRouterLine, kExpertLine, kMetadata };
   static constexpr size_t kMaxLines = 6;
   MemoryLine lines[kMaxLines] = {};
   size_t n_lines = 0;
   uint64_t weight_bytes = 0;     // all segments in memory
   uint64_t bytes_per_token = 0;  // see Model
-  uint64_t reading_bytes = 0;
-  uint64_t largest_expert = 0;  // bytes
+  uint64_t weight_scratch = 0;   // MoeFile::scratch_bytes() at most, but for experts
+  uint64_t expert_scratch = 0;   // of experts
+  uint64_t read_buffer = 0;      // of a direct read to a place that does not suit it
+  uint64_t largest_expert = 0;   // bytes
+  uint64_t n_experts = 0;        // of all layers
   uint64_t n_parameters = 0;
   uint64_t n_active_parameters = 0;
 };

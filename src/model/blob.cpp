@@ -53,9 +53,7 @@ Status check_values(const MoeFile& file, const FileSegment& segment, const uint8
 }
 
 Blob::~Blob() {
-  if (owned_ == nullptr) return;
-  device_->settle(arrival_);
-  device_->free(owned_, bytes_);
+  if (owned_ != nullptr) device_->free(owned_, bytes_);
 }
 
 void Blob::swap(Blob& other) noexcept {
@@ -63,7 +61,6 @@ void Blob::swap(Blob& other) noexcept {
   std::swap(owned_, other.owned_);
   std::swap(bytes_, other.bytes_);
   std::swap(device_, other.device_);
-  std::swap(arrival_, other.arrival_);
 }
 
 Status Blob::load(const BlobLoader& loader, const FileSegment& segment) {
@@ -78,40 +75,12 @@ Status Blob::load(const BlobLoader& loader, const FileSegment& segment) {
   return {};
 }
 
-Status Blob::reserve(const BlobLoader& loader, const FileSegment& segment) {
-  if (segment.raw > SIZE_MAX) return out_of_memory("weights", segment.raw);  // 32-bit machines
-  const auto n = static_cast<size_t>(segment.raw);
-  MOE_TRY(loader.device.alloc(n, &owned_));
-  bytes_ = n;
-  device_ = &loader.device;
-  return {};
-}
-
-Status Blob::bring(const BlobLoader& loader, const FileSegment& segment, bool check,
-                   const std::atomic<bool>* cancelled) {
-  struct Source {
-    const BlobLoader& loader;
-    const FileSegment& segment;
-    bool check;
-    static Status write(void* user, void* host) {
-      const Source& s = *static_cast<const Source*>(user);
-      auto* to = static_cast<uint8_t*>(host);
-      // What is mapped was compared where it lies; what is fetched once more can be damaged.
-      const bool fetched = s.loader.file.in_place(s.segment) == nullptr;
-      MOE_TRY(s.loader.file.read(s.segment, s.loader.verify && (s.check || fetched), to));
-      return s.check ? check_values(s.loader.file, s.segment, to, s.loader.n_experts) : Status();
-    }
-  } source{loader, segment, check};
-  const HostFill fill{Source::write, &source, bytes_, !check, cancelled};
-  MOE_TRY(loader.device.bring(owned_, fill, &arrival_));
-  base_ = static_cast<const uint8_t*>(owned_);
-  return {};
-}
-
 Status Blob::read(const BlobLoader& loader, const FileSegment& segment) {
   const auto n = static_cast<size_t>(segment.raw);
   Blob fresh;
-  MOE_TRY(fresh.reserve(loader, segment));
+  MOE_TRY(loader.device.alloc(n, &fresh.owned_));
+  fresh.bytes_ = n;
+  fresh.device_ = &loader.device;
   fresh.base_ = static_cast<const uint8_t*>(fresh.owned_);
   const bool direct = loader.device.uses_host_memory();
   Staging staging(loader.allocator);

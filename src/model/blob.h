@@ -32,18 +32,8 @@ class Blob {
   /// empty and can be tried again. MOE_ERR_CORRUPT, MOE_ERR_RANGE, MOE_ERR_NON_FINITE, MOE_ERR_IO,
   /// MOE_ERR_MEMORY.
   Status load(const BlobLoader& loader, const FileSegment& segment);
-  /// The same in two steps, on a device with memory of its own: first the memory, then what comes
-  /// there by Device::bring(). `check` false: these bytes were found good before. `cancelled`,
-  /// which may be null, ends it before the read. When bring() fails, the blob keeps its memory and
-  /// is of no use but to be destroyed.
-  Status reserve(const BlobLoader& loader, const FileSegment& segment);
-  Status bring(const BlobLoader& loader, const FileSegment& segment, bool check,
-               const std::atomic<bool>* cancelled);
   /// Null while empty.
   const uint8_t* base() const { return base_; }
-  Arrival arrival() const { return arrival_; }
-  /// Of the memory that it owns.
-  size_t bytes() const { return bytes_; }
 
  private:
   void swap(Blob& other) noexcept;
@@ -53,11 +43,16 @@ class Blob {
   void* owned_ = nullptr;
   size_t bytes_ = 0;
   Device* device_ = nullptr;
-  Arrival arrival_ = 0;  // of what is on its way to owned_
 };
 
 /// Checks codes, scales and tables of a segment that lies at `base`.
 Status check_values(const MoeFile& file, const FileSegment& segment, const uint8_t* base,
                     int32_t n_experts);
+
+/// MOE_ERR_RANGE unless it is one of a layer's `n`.
+inline Status check_expert(int32_t expert, size_t n) {
+  if (expert >= 0 && static_cast<size_t>(expert) < n) return {};
+  return Status::error(MOE_ERR_RANGE, "expert: expected 0..%zu, found %d", n - 1, expert);
+}
 
 }  // namespace moe

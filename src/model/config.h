@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-#include "kernels/device.h"
+#include "kernels/rope.h"
+#include "kernels/router/router.h"
 #include "src/base/array.h"
 #include "src/base/string.h"
 

@@ -8,20 +8,27 @@
 #include "src/model/blob.h"
 #include "src/model/check.h"
 #include "src/model/config_read.h"
-#include "src/model/expert_store.h"
+#include "src/model/expert_arena.h"
+#include "src/model/offloaded_experts.h"
+#include "src/model/resident_experts.h"
 
 namespace moe {
 namespace {
 
-// The MoE side of one layer.
+// The experts of one layer: where they are one of the two.
 struct LayerStore {
-  LayerStore(const MoeFile& file, Device& device, const Allocator& allocator, bool verify,
-             int32_t n_experts)
-      : loader{file, device, allocator, verify, n_experts}, experts(allocator) {}
-
+  explicit LayerStore(const BlobLoader& l) : loader(l) {}
   BlobLoader loader;
-  ExpertStore experts;
+  Box<ResidentExperts> resident;
+  Box<OffloadedExperts> offloaded;
 };
+
+bool all_in_place(const MoeFile& file) {
+  for (const FileSegment& s : file.segments()) {
+    if (s.part == Part::kExperts && file.in_place(s) == nullptr) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -34,14 +41,23 @@ struct Model::Impl {
         allocator(a),
         config(a),
         layers(a),
-        cache(d),
         stores(a),
         blobs(a) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    if (cache) cache->stop_readers();
+  }
 
   Status open();
+  Status open_cache();
   Status open_layer(int32_t index);
-  Status prepare(uint64_t session_bytes);
+  Status prepare(uint64_t device_bytes, uint64_t cache_bytes);
   Status check_room(uint64_t session_bytes);
+  Status load_weights();
+  void bind_weights();
+  Status start_cache(uint64_t cache_bytes);
+  Status resize_cache(uint64_t cache_bytes);
   Status verify() const;
   int32_t experts_of(int32_t layer) const;
 
@@ -55,13 +71,17 @@ struct Model::Impl {
 
   ModelWeights common;
   Array<LayerWeights> layers;
-  ExpertCache cache;
+  ExpertCacheShape shape;
+  Box<ExpertArena> arena;         // with an expert cache in host memory
+  Box<ExpertCache> cache;         // where experts take turns
   Array<Box<LayerStore>> stores;  // empty boxes for dense layers
 
-  Mutex mutex;        // guards blobs and binding
+  Mutex mutex;        // guards blobs, binding and the counted bytes
   Array<Blob> blobs;  // by segment; experts have theirs in the stores
   std::atomic<bool> ready{false};
   std::atomic<uint64_t> numbers{0};
+  uint64_t counted_bytes = 0;
+  uint64_t peak_bytes = 0;
 };
 
 int32_t Model::Impl::experts_of(int32_t layer) const {
@@ -78,9 +98,34 @@ Status Model::Impl::open() {
   MOE_TRY(layers.resize(config.layers.size()));
   MOE_TRY(stores.resize(config.layers.size()));
   MOE_TRY(blobs.resize(file->segments().size));
+  MOE_TRY(open_cache());
   for (int32_t l = 0; l < config.n_layers(); ++l) MOE_TRY(open_layer(l));
   logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
              config.n_layers(), file->segments().size);
+  return {};
+}
+
+// Experts that lie in host memory already are used there, and count in full.
+Status Model::Impl::open_cache() {
+  ExpertMemory* memory = device.expert_memory();
+  if (memory == nullptr) {
+    const bool fits = options.memory_cap == 0 || account.n_experts == 0;
+    if (fits || !device.uses_host_memory() || all_in_place(*file)) return {};
+    constexpr uint64_t kBookkeeping = 4096;
+    constexpr uint64_t kAlign = ExpertArena::kAlign;
+    if (account.largest_expert > SIZE_MAX / 2) return out_of_memory("expert", SIZE_MAX);
+    shape.slot_bytes = round_up(account.largest_expert, kAlign);
+    shape.most_slots = account.n_experts;
+    shape.reader_bytes = kBookkeeping + static_cast<uint64_t>(options.n_readers) *
+                                            (account.expert_scratch + ExpertReaders::kThreadBytes);
+    account.lines[ModelAccount::kExpertLine].bytes = 0;
+    MOE_ASSIGN(arena,
+               make_box<ExpertArena>(allocator, allocator, static_cast<size_t>(shape.slot_bytes),
+                                     static_cast<size_t>(shape.most_slots)));
+    memory = arena.get();
+  }
+  MOE_ASSIGN(cache, make_box<ExpertCache>(allocator, *memory, allocator));
+  cache->set_scarce(arena.get() != nullptr);
   return {};
 }
 
@@ -88,16 +133,21 @@ Status Model::Impl::open_layer(int32_t index) {
   const int32_t n_experts = experts_of(index);
   if (n_experts == 0) return {};
   const auto l = static_cast<size_t>(index);
-  MOE_ASSIGN(stores[l],
-             make_box<LayerStore>(allocator, *file, device, allocator, options.verify, n_experts));
+  MOE_ASSIGN(stores[l], make_box<LayerStore>(allocator, BlobLoader{*file, device, allocator,
+                                                                   options.verify, n_experts}));
   LayerStore& store = *stores[l];
-  MOE_TRY(store.experts.open(store.loader, cache, index, config.layers[l].ffn.moe.n_sublayers,
-                             norm_of(config)));
-  layers[l].experts = &store.experts;
   for (const BlobMatrix& m : file->layout(*file->find(Part::kRouter, index, -1)).matrices) {
     if (m.role == Role::kProj) layers[l].d_e = m.rows;
   }
-  return {};
+  const int32_t n_sublayers = config.layers[l].ffn.moe.n_sublayers;
+  if (cache) {
+    MOE_ASSIGN(store.offloaded, make_box<OffloadedExperts>(allocator, allocator));
+    layers[l].experts = store.offloaded.get();
+    return store.offloaded->open(store.loader, *cache, index, n_sublayers, norm_of(config));
+  }
+  MOE_ASSIGN(store.resident, make_box<ResidentExperts>(allocator, allocator));
+  layers[l].experts = store.resident.get();
+  return store.resident->open(store.loader, index, n_sublayers, norm_of(config));
 }
 
 // On a device with a limit of its own: all experts, or turns on what the rest leaves free.
@@ -117,7 +167,7 @@ Status Model::Impl::check_room(uint64_t session_bytes) {
   const uint64_t rest = account.weight_bytes - weights;
   const bool scarce = rest + session_bytes + experts > limit;
   if (rest + session_bytes + largest <= limit) {
-    cache.set_scarce(scarce);
+    if (cache) cache->set_scarce(scarce);
     return {};
   }
   const auto megabytes = [](uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; };
@@ -128,11 +178,7 @@ Status Model::Impl::check_room(uint64_t session_bytes) {
                        megabytes(rest), megabytes(session_bytes), megabytes(largest));
 }
 
-Status Model::Impl::prepare(uint64_t session_bytes) {
-  if (ready.load(std::memory_order_acquire)) return {};
-  LockGuard guard(mutex);
-  if (ready.load(std::memory_order_relaxed)) return {};
-  MOE_TRY(check_room(session_bytes));
+Status Model::Impl::load_weights() {
   const Span<const FileSegment> segments = file->segments();
   for (size_t i = 0; i < segments.size; ++i) {
     if (segments[i].part == Part::kExperts) continue;
@@ -140,6 +186,11 @@ Status Model::Impl::prepare(uint64_t session_bytes) {
                             experts_of(segments[i].layer)};
     MOE_TRY(blobs[i].load(loader, segments[i]));
   }
+  return {};
+}
+
+void Model::Impl::bind_weights() {
+  const Span<const FileSegment> segments = file->segments();
   for (size_t i = 0; i < segments.size; ++i) {
     const FileSegment& s = segments[i];
     LayerWeights* layer = s.layer < 0 ? nullptr : &layers[static_cast<size_t>(s.layer)];
@@ -147,7 +198,40 @@ Status Model::Impl::prepare(uint64_t session_bytes) {
     bind_part(file->layout(s), s.part, blobs[i].base(), norm_of(config), &common, layer);
   }
   if (config.tie_embeddings) common.head = common.embedding;
-  ready.store(true, std::memory_order_release);
+}
+
+Status Model::Impl::start_cache(uint64_t cache_bytes) {
+  Status status = resize_cache(cache_bytes);
+  if (status.ok()) {
+    const auto scratch = static_cast<size_t>(account.expert_scratch);
+    status = cache->start_readers(options.n_readers, scratch);
+  }
+  if (status.ok()) return {};
+  cache->stop_readers();
+  (void)arena->resize(0);
+  return status;
+}
+
+Status Model::Impl::resize_cache(uint64_t cache_bytes) {
+  const uint64_t wanted = cache_bytes / shape.slot_bytes;
+  const auto n = static_cast<size_t>(std::clamp<uint64_t>(wanted, 1, shape.most_slots));
+  return cache->reshape([&] { return arena->resize(n); }, [&] { return !arena->shrinking(); },
+                        [&](const void* expert) { return arena->leaves(expert); });
+}
+
+Status Model::Impl::prepare(uint64_t device_bytes, uint64_t cache_bytes) {
+  if (!ready.load(std::memory_order_acquire)) {
+    LockGuard guard(mutex);
+    if (!ready.load(std::memory_order_relaxed)) {
+      MOE_TRY(check_room(device_bytes));
+      MOE_TRY(load_weights());
+      if (arena) MOE_TRY(start_cache(cache_bytes));
+      bind_weights();
+      ready.store(true, std::memory_order_release);
+      return {};
+    }
+  }
+  if (arena) (void)resize_cache(cache_bytes);  // less than it may have is no fault
   return {};
 }
 
@@ -171,16 +255,48 @@ Result<Box<Model>> Model::open(Box<MoeFile> file, const ModelOptions& options, D
   return make_box<Model>(allocator, std::move(impl));
 }
 
-Status Model::prepare(uint64_t session_bytes) const { return impl_->prepare(session_bytes); }
-bool Model::experts_stay() const { return !impl_->cache.scarce(); }
-bool Model::make_room(uint64_t bytes) const {
-  ExpertCache& cache = impl_->cache;
-  if (!cache.evicts()) return false;
-  LockGuard guard(cache.mutex);
-  return cache.make_room(bytes);
+Status Model::prepare(uint64_t device_bytes, uint64_t cache_bytes) const {
+  return impl_->prepare(device_bytes, cache_bytes);
 }
-ExpertStats Model::expert_stats() const { return {}; }
-MemoryStats Model::memory_stats() const { return {}; }
+bool Model::experts_stay() const { return !impl_->cache || !impl_->cache->scarce(); }
+bool Model::make_room(uint64_t bytes) const {
+  return impl_->cache && !impl_->arena && impl_->cache->make_room(bytes);
+}
+
+ExpertStats Model::expert_stats() const {
+  return impl_->cache ? impl_->cache->stats() : ExpertStats();
+}
+MemoryStats Model::memory_stats() const {
+  MemoryStats stats;
+  stats.cap_bytes = impl_->options.memory_cap;
+  if (stats.cap_bytes == 0) return stats;
+  if (impl_->arena) {
+    LockGuard guard(impl_->cache->mutex);
+    stats.arena_bytes = impl_->shape.bytes(impl_->arena->n_slots());
+    stats.expert_bytes = impl_->cache->expert_bytes();
+  }
+  LockGuard guard(impl_->mutex);
+  stats.counted_bytes = impl_->counted_bytes;
+  stats.peak_bytes = impl_->peak_bytes;
+  return stats;
+}
+uint64_t Model::memory_cap() const { return impl_->options.memory_cap; }
+const ExpertCacheShape& Model::cache_shape() const { return impl_->shape; }
+void Model::count_memory(uint64_t bytes) const {
+  LockGuard guard(impl_->mutex);
+  impl_->counted_bytes = bytes;
+  impl_->peak_bytes = std::max(impl_->peak_bytes, bytes);
+}
+void Model::session_gone(uint64_t bytes) const {
+  if (impl_->options.memory_cap == 0) return;
+  const MemoryStats before = memory_stats();
+  if (impl_->arena) (void)impl_->resize_cache(before.arena_bytes + bytes);
+  count_memory(before.counted_bytes - bytes + memory_stats().arena_bytes - before.arena_bytes);
+}
+void Model::set_table_bytes(uint64_t bytes) {
+  MemoryLine& line = impl_->account.lines[ModelAccount::kMetadata];
+  line = {"metadata and tables", std::max(line.bytes, bytes)};
+}
 uint64_t Model::next_number() const { return impl_->numbers.fetch_add(1) + 1; }
 Status Model::verify() const { return impl_->verify(); }
 
@@ -198,7 +314,14 @@ uint64_t Model::weight_bytes() const { return impl_->account.weight_bytes; }
 Span<const MemoryLine> Model::memory_lines() const {
   return {impl_->account.lines, impl_->account.n_lines};
 }
-uint64_t Model::reading_bytes() const { return impl_->account.reading_bytes; }
+uint64_t Model::reading_bytes() const {
+  return impl_->account.weight_scratch + impl_->account.read_buffer;
+}
+uint64_t Model::expert_reading_bytes() const {
+  const ModelAccount& account = impl_->account;
+  if (!impl_->arena) return account.expert_scratch + account.read_buffer;
+  return impl_->options.n_readers > 0 ? 0 : account.expert_scratch;
+}
 uint64_t Model::largest_expert_bytes() const { return impl_->account.largest_expert; }
 uint64_t Model::bytes_per_token() const { return impl_->account.bytes_per_token; }
 uint64_t Model::n_parameters() const { return impl_->account.n_parameters; }

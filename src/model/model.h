@@ -66,8 +66,20 @@ struct MemoryLine {
   uint64_t bytes;
 };
 
+inline constexpr int32_t kExpertReaders = 4;
+
 struct ModelOptions {
-  bool verify = true;  // check every segment's checksum when it is first touched
+  bool verify = true;                  // check every segment's checksum when it is read
+  uint64_t memory_cap = 0;             // bytes for the model and its sessions; 0: no cap
+  int32_t n_readers = kExpertReaders;  // threads that read experts which a cap keeps out of memory
+};
+
+/// Under a memory cap experts are in a cache in host memory, in equal slots.
+struct ExpertCacheShape {
+  uint64_t slot_bytes = 0;    // 0: there is no cache, and every expert stays where it is
+  uint64_t most_slots = 0;    // for all experts
+  uint64_t reader_bytes = 0;  // of the threads that read them
+  uint64_t bytes(uint64_t n_slots) const { return n_slots * slot_bytes; }
 };
 
 class Model final {
@@ -83,10 +95,12 @@ class Model final {
   Model& operator=(const Model&) = delete;
 
   /// Brings in all weights but the experts', which come when they are acquired. Sessions call it
-  /// before they touch a weight; any thread; at once when it was done. A failure leaves the model
-  /// as it was. On a device with a limit of its own, the first call decides whether all experts can
-  /// stay beside `session_bytes`; MOE_ERR_BUDGET with the sum when not even one can.
-  Status prepare(uint64_t session_bytes = 0) const;
+  /// before they touch a weight; any thread. A failure leaves the model as it was. On a device with
+  /// a limit of its own, the first call decides whether all experts can stay beside `device_bytes`
+  /// of a session; MOE_ERR_BUDGET with the sum when not even one can. With an expert cache, every
+  /// call makes that `cache_bytes` large, one slot at least: when it shrinks, experts in use are
+  /// waited for.
+  Status prepare(uint64_t device_bytes = 0, uint64_t cache_bytes = 0) const;
   /// False once prepare() has found that experts must take turns in the device's memory.
   bool experts_stay() const;
   /// Has experts that nobody uses leave the device's memory, the ones not used for longest first,
@@ -95,6 +109,14 @@ class Model final {
   /// Of all sessions since the model was opened. Any thread.
   ExpertStats expert_stats() const;
   MemoryStats memory_stats() const;
+  uint64_t memory_cap() const;
+  const ExpertCacheShape& cache_shape() const;
+  /// For memory_stats(): what counts against the cap from now on.
+  void count_memory(uint64_t bytes) const;
+  /// A session has gone: the expert cache may have its memory.
+  void session_gone(uint64_t bytes) const;
+  /// What was allocated to open the model, for the account: instead of the metadata alone.
+  void set_table_bytes(uint64_t bytes);
   /// A number that was not given before: tells apart what would else look the same.
   uint64_t next_number() const;
   /// Checks every checksum, code and scale of the file, whatever options.verify says.
@@ -111,10 +133,12 @@ class Model final {
   const MoeFile& file() const;              // for inspect
 
   uint64_t weight_bytes() const;                // all of them in memory, padding included
-  Span<const MemoryLine> memory_lines() const;  // weights by kind, and metadata
+  Span<const MemoryLine> memory_lines() const;  // weights by kind but a cache's, and metadata
   /// At most what reading one segment takes beside the weights that come out: a frame, the state of
-  /// zstd, a buffer of direct reads. A session reads one at a time.
+  /// zstd, a buffer of direct reads. Of prepare(), and of a session, which reads one expert at a
+  /// time.
   uint64_t reading_bytes() const;
+  uint64_t expert_reading_bytes() const;
   uint64_t largest_expert_bytes() const;
   /// Bytes of weights read for one token when k experts (the router's own number; threshold: max_k)
   /// are taken. MH-MoE takes k experts for each of its sub-tokens.

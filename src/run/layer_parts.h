@@ -8,16 +8,14 @@
 
 namespace moe {
 
-/// Experts that are all at hand.
-class ResidentExperts final : public ExpertSource {
+/// Experts that are packed already.
+class PackedExperts final : public ExpertSource {
  public:
-  explicit ResidentExperts(const Allocator& allocator) : ffns(allocator) {}
-  Status acquire(int32_t expert, Expert* out) override {
+  explicit PackedExperts(const Allocator& allocator) : ffns(allocator) {}
+  Status acquire(int32_t expert, const ExpertWait&, Expert* out) override {
     *out = {&ffns[static_cast<size_t>(expert)], 0};
     return {};
   }
-  void release(int32_t) override {}
-  void prefetch(const int32_t*, int32_t) override {}
 
   Array<Ffn> ffns;
 };
@@ -33,7 +31,7 @@ struct LayerParts {
   Device& device;
   DeviceBuffer weights;
   DeviceBuffer work;
-  ResidentExperts experts;
+  PackedExperts experts;
   Ffn shared;
   MoeOp op;  // everything but the rows
   Stream* stream = nullptr;

@@ -1,7 +1,9 @@
 #include "src/run/memory.h"
 
 #include <algorithm>
+#include <cinttypes>
 
+#include "kernels/expert_memory.h"
 #include "kernels/router/table.h"
 #include "src/base/format.h"
 #include "src/run/session_state.h"
@@ -28,12 +30,99 @@ void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
 
 uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
   const uint64_t layers = config.layers.size();
-  return sizeof(SessionState) + static_cast<uint64_t>(o.context) * sizeof(int32_t) +
+  constexpr uint64_t kHandles = 64;
+  return kHandles + sizeof(SessionState) + static_cast<uint64_t>(o.context) * sizeof(int32_t) +
          WorkMemory::host_bytes(o.chunk) + RoutingCounters::bytes(config) +
          layers * (2 * sizeof(RouterConfig) + sizeof(KvLayer) + sizeof(const float*));
 }
 
 double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+// Reading experts by threads of the model is counted there. Weights are read before the session and
+// the expert cache are there, which may be all the room that this needs.
+uint64_t reading_bytes(const Model& model, uint64_t session_bytes) {
+  const uint64_t weights = model.reading_bytes();
+  const uint64_t experts = model.expert_reading_bytes();
+  const uint64_t slot = model.cache_shape().slot_bytes;
+  if (slot == 0) return std::max(weights, experts);
+  return std::max(experts, weights - std::min(weights, session_bytes + slot));
+}
+
+void add_cache(const Model& model, uint64_t cap, MemoryAccount* account) {
+  const ExpertCacheShape& shape = model.cache_shape();
+  if (shape.slot_bytes == 0) return;
+  add_line(account, "expert readers", shape.reader_bytes);
+  const uint64_t left = cap - std::min(cap, account->total);
+  const uint64_t n = std::clamp<uint64_t>(left / shape.slot_bytes, 1, shape.most_slots);
+  account->cache_bytes = shape.bytes(n);
+  add_line(account, "expert cache", account->cache_bytes);
+}
+
+Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccount* out) {
+  const ModelConfig& config = model.config();
+  uint64_t kv = 0;
+  uint64_t rope = 0;
+  uint64_t work = 0;
+  if (!KvCache::bytes(config, o.context, o.kv, &kv) ||
+      !RopeTables::bytes(config, o.context, &rope) ||
+      !WorkMemory::device_bytes(model.device(), config, o.chunk, &work)) {
+    return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
+  }
+  const StreamShape shape = stream_shape(model, o);
+  const size_t scratch = model.device().stream_bytes(shape);
+  const size_t host_scratch = model.device().host_stream_bytes(shape);
+  if (scratch == 0) {
+    return Status::error(MOE_ERR_TOO_LONG, "session: the scratch of %d rows overflows", o.chunk);
+  }
+  const uint64_t vocab_bytes = static_cast<uint64_t>(config.vocab_size) * sizeof(float);
+  MemoryAccount account;
+  for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
+  if (ExpertMemory* experts = model.device().expert_memory(); experts != nullptr) {
+    add_line(&account, "experts on their way", experts->bring_bytes(model.largest_expert_bytes()));
+  }
+  add_line(&account, "other sessions", o.other_sessions_bytes);
+  const uint64_t others = account.total;
+  add_line(&account, "KV cache", kv);
+  add_line(&account, "position tables", rope);
+  add_line(&account, "activations", work);
+  add_line(&account, "device scratch", scratch);
+  add_line(&account, "host scratch", host_scratch);
+  const uint64_t choice = model.device().can_choose() ? KeptChoice::bytes(config.vocab_size) : 0;
+  add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size) + choice);
+  add_line(&account, "session", host_state_bytes(config, o));
+  add_line(&account, "read buffers", reading_bytes(model, account.total - others));
+  account.session_bytes = account.total - others;
+  account.device_bytes = kv + rope + work + scratch;
+  account.chunk_bytes = work + scratch + host_scratch + WorkMemory::host_bytes(o.chunk);
+  add_cache(model, o.memory_cap, &account);
+  *out = account;
+  return {};
+}
+
+// See resolve_options().
+Status follow_cap(const Model& model, SessionOptions* o) {
+  const ExpertCacheShape& shape = model.cache_shape();
+  const bool cache = shape.slot_bytes > 0;
+  const int32_t context = o->context;
+  uint64_t chunk_bytes = 0;
+  uint64_t left = 0;  // for it and the expert cache
+  const auto measure = [&](int32_t most) -> Status {
+    MemoryAccount account;
+    o->chunk = std::min(most, context);
+    MOE_TRY(account_resolved(model, *o, &account));
+    chunk_bytes = account.chunk_bytes;
+    const uint64_t others = account.total - account.cache_bytes - chunk_bytes;
+    left = o->memory_cap - std::min(o->memory_cap, others);
+    return {};
+  };
+  MOE_TRY(measure(kDefaultChunk));
+  if (chunk_bytes + shape.bytes(shape.most_slots) <= left) return {};
+  for (int32_t most = cache ? kMaxChunk : kDefaultChunk;; most /= 2) {
+    MOE_TRY(measure(most));
+    const bool fits = chunk_bytes <= (cache ? left / kChunkShare : left);
+    if (fits || most <= kLeastChunk) return {};
+  }
+}
 
 }  // namespace
 
@@ -53,7 +142,10 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
       if (has_capacity(layer.ffn)) o.chunk = kMaxChunk;
     }
   }
+  if (o.memory_cap == 0) o.memory_cap = model.memory_cap();
+  const bool follows = o.chunk_follows && o.chunk == kDefaultChunk && o.memory_cap > 0;
   o.chunk = std::min(o.chunk, o.context);
+  if (follows) MOE_TRY(follow_cap(model, &o));
   return o;
 }
 
@@ -90,39 +182,7 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options) {
 
 Status account_memory(const Model& model, const SessionOptions& options, MemoryAccount* out) {
   MOE_ASSIGN(const SessionOptions o, resolve_options(model, options));
-  const ModelConfig& config = model.config();
-  uint64_t kv = 0;
-  uint64_t rope = 0;
-  uint64_t work = 0;
-  if (!KvCache::bytes(config, o.context, o.kv, &kv) ||
-      !RopeTables::bytes(config, o.context, &rope) ||
-      !WorkMemory::device_bytes(model.device(), config, o.chunk, &work)) {
-    return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
-  }
-  const size_t scratch = model.device().stream_bytes(stream_shape(model, o));
-  if (scratch == 0) {
-    return Status::error(MOE_ERR_TOO_LONG, "session: the scratch of %d rows overflows", o.chunk);
-  }
-  const uint64_t vocab_bytes = static_cast<uint64_t>(config.vocab_size) * sizeof(float);
-  MemoryAccount account;
-  for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
-  add_line(&account, "experts on their way",
-           model.device().bring_bytes(model.largest_expert_bytes()));
-  add_line(&account, "other sessions", o.other_sessions_bytes);
-  const uint64_t others = account.total;
-  add_line(&account, "KV cache", kv);
-  add_line(&account, "position tables", rope);
-  add_line(&account, "activations", work);
-  add_line(&account, "device scratch", scratch);
-  add_line(&account, "host scratch", model.device().host_stream_bytes(stream_shape(model, o)));
-  add_line(&account, "read buffers", model.reading_bytes());
-  const uint64_t choice = model.device().can_choose() ? KeptChoice::bytes(config.vocab_size) : 0;
-  add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size) + choice);
-  add_line(&account, "session", host_state_bytes(config, o));
-  account.session_bytes = account.total - others;
-  account.device_bytes = kv + rope + work + scratch;
-  *out = account;
-  return {};
+  return account_resolved(model, o, out);
 }
 
 Status check_budget(const MemoryAccount& account, uint64_t cap) {
@@ -135,8 +195,9 @@ Status check_budget(const MemoryAccount& account, uint64_t cap) {
                          account.lines[i].what, megabytes(account.lines[i].bytes));
     if (n > 0) used += static_cast<size_t>(n);
   }
-  return Status::error(MOE_ERR_BUDGET, "%.3f MB needed, the cap is %.3f MB: %s",
-                       megabytes(account.total), megabytes(cap), sum);
+  return Status::error(MOE_ERR_BUDGET,
+                       "%.3f MB needed, the cap is %.3f MB: %" PRIu64 " bytes at least: %s",
+                       megabytes(account.total), megabytes(cap), account.total, sum);
 }
 
 }  // namespace moe

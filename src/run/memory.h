@@ -9,9 +9,11 @@ namespace moe {
 struct SessionOptions {
   int32_t context = 0;  // positions of the KV cache; 0: the model's context length, at most 4096
   int32_t chunk = 0;  // rows evaluated at once; 0: 256, or with an expert capacity the context, at
-                      // most kMaxChunk; never more than the context
+                      // most kMaxChunk, or under a cap what resolve_options() says; never more than
+                      // the context
   KvType kv = KvType::kF16;
-  uint64_t memory_cap = 0;  // bytes for the weights, the other sessions and this one; 0: no cap
+  uint64_t memory_cap =
+      0;  // bytes for the weights, the other sessions and this one; 0: the model's
   uint64_t other_sessions_bytes =
       0;                       // what the model's other sessions hold; counts against the cap
   bool chunk_follows = false;  // of resolve_options(): nobody chose the chunk
@@ -20,6 +22,9 @@ struct SessionOptions {
 inline constexpr int32_t kDefaultContext = 4096;
 inline constexpr int32_t kDefaultChunk = 256;
 inline constexpr int32_t kMaxChunk = 4096;
+inline constexpr int32_t kLeastChunk = 32;  // of those that nobody chose
+/// The part of an expert cache that a chunk's memory may take from it: one in so many.
+inline constexpr uint64_t kChunkShare = 16;
 /// Rows of logits that exist at once: on the CPU, and on a device that waits for every copy.
 inline constexpr int32_t kLogitRows = 8;
 inline constexpr int32_t kDeviceLogitRows = kMaxChoiceRows;
@@ -32,6 +37,8 @@ struct MemoryAccount {
   uint64_t total = 0;          // of all lines
   uint64_t session_bytes = 0;  // of those that the session itself holds
   uint64_t device_bytes = 0;   // of these, on the device
+  uint64_t chunk_bytes = 0;    // of these, what grows with the chunk
+  uint64_t cache_bytes = 0;  // of `total`, the expert cache: what the cap leaves, at least one slot
 };
 
 /// Whether the FFN's router, as the file has it, refuses pairs.
@@ -39,18 +46,22 @@ inline bool has_capacity(const FfnConfig& ffn) {
   return ffn.kind == FfnKind::kMoe && ffn.moe.router.gamma > 0;
 }
 
-/// `options` with every default filled in. MOE_ERR_RANGE names a field outside its range.
+/// `options` with every default filled in. MOE_ERR_RANGE names a field outside its range. Under a
+/// cap that all experts do not fit in, each expert is read once per chunk, so the chunk is the
+/// largest power of two from kLeastChunk to kMaxChunk that takes at most a kChunkShare-th of what
+/// is left for experts. Where there is no expert cache, it is the largest up to 256 that fits.
 Result<SessionOptions> resolve_options(const Model& model, const SessionOptions& options);
 
 /// Largest sizes that the device's scratch must serve; `options` as resolve_options() gives them.
 StreamShape stream_shape(const Model& model, const SessionOptions& options);
 
 /// Fills `out` with weights, other sessions, KV cache and so on: what session creation would hold.
-/// MOE_ERR_RANGE as resolve_options(), MOE_ERR_TOO_LONG when a size overflows. Does not look at the
-/// cap.
+/// The cap decides about the chunk and the expert cache alone: when `total` is more than it, no
+/// less would do. MOE_ERR_RANGE as resolve_options(), MOE_ERR_TOO_LONG when a size overflows.
 Status account_memory(const Model& model, const SessionOptions& options, MemoryAccount* out);
 
-/// MOE_ERR_BUDGET with the sum line by line when `account` exceeds `cap` (0: never).
+/// MOE_ERR_BUDGET with the least cap and the sum line by line when `account` exceeds `cap` (0:
+/// never).
 Status check_budget(const MemoryAccount& account, uint64_t cap);
 
 }  // namespace moe

@@ -67,6 +67,7 @@ bool made_room(const Model& model, const Status& status, uint64_t bytes) {
 void exchange_stream(SessionState& state, Stream* stream) {
   const int call = state.call.exchange(SessionState::kMoving);
   while (state.cancels.load() != 0) sched_yield();
+  stream->experts = state.stream->experts;
   state.device.close_stream(state.stream);
   state.stream = stream;
   state.call.store(call);
@@ -77,18 +78,17 @@ void exchange_stream(SessionState& state, Stream* stream) {
 Status SessionState::set_chunk(int32_t chunk) {
   SessionOptions o = options;
   o.chunk = chunk;
-  MemoryAccount account;
-  MOE_TRY(account_memory(model, o, &account));
   size_t old = 0;
   (void)WorkMemory::device_bytes(device, model.config(), options.chunk, &old);  // fitted before
   const StreamShape shape = stream_shape(model, options);
   old += device.stream_bytes(shape) + device.host_stream_bytes(shape);
-  MemoryAccount both = account;
-  if (both.n_lines < MemoryAccount::kMaxLines) {
-    both.lines[both.n_lines++] = {"activations and scratch until then", old};
-  }
-  both.total += old;
-  MOE_TRY(check_budget(both, o.memory_cap));
+  MemoryAccount account;
+  o.other_sessions_bytes += old;
+  MOE_TRY(account_memory(model, o, &account));
+  MOE_TRY(check_budget(account, o.memory_cap).with_context("with the activations until then"));
+  MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
+  model.count_memory(account.total);
+  o.other_sessions_bytes -= old;
   if (has_logits && on_device) {  // they lie in the memory that goes
     MOE_TRY(read_logits(*this, logits.data()));
     on_device = false;
@@ -104,6 +104,7 @@ Status SessionState::set_chunk(int32_t chunk) {
         work = std::move(fresh);
         options = o;
         bytes = account.session_bytes;
+        model.session_gone(old);
         return {};
       }
     }
@@ -117,12 +118,15 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   MemoryAccount account;
   MOE_TRY(account_memory(model, resolved, &account));
   MOE_TRY(check_budget(account, resolved.memory_cap));
-  MOE_TRY(model.prepare(account.device_bytes));
+  MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
   for (;;) {
     MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
     state->bytes = account.session_bytes;
     const Status status = state->init(allocator);
-    if (status.ok()) return make_box<Session>(allocator, std::move(state));
+    if (status.ok()) {
+      model.count_memory(account.total);
+      return make_box<Session>(allocator, std::move(state));
+    }
     if (!made_room(model, status, account.device_bytes)) return status;
   }
 }
@@ -138,7 +142,7 @@ Span<const int32_t> Session::tokens() const {
 }
 const Model& Session::model() const { return state_->model; }
 uint64_t Session::bytes() const { return state_->bytes; }
-ExpertStats Session::expert_stats() const { return {}; }
+ExpertStats Session::expert_stats() const { return state_->stream->experts; }
 
 Status Session::eval(Span<const int32_t> tokens, LogitRows rows, float* logits) {
   SessionCall call(*this);

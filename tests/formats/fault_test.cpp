@@ -132,9 +132,9 @@ TEST_F(FaultTest, AnExpertThatCouldNotBeReadCanBeReadLater) {
   ExpertSource& experts = *(*model)->layer(1).experts;
   Expert expert;
   g_fault = Fault::kFail;
-  EXPECT_EQ(experts.acquire(2, &expert).code(), MOE_ERR_IO);
+  EXPECT_EQ(experts.acquire(2, {}, &expert).code(), MOE_ERR_IO);
   g_fault = Fault::kNone;
-  EXPECT_TRUE(experts.acquire(2, &expert).ok());
+  EXPECT_TRUE(experts.acquire(2, {}, &expert).ok());
   EXPECT_TRUE((*model)->verify().ok());
 }
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "kernels/cuda/expert_copies.h"
-#include "src/model/expert_store.h"
+#include "src/model/offloaded_experts.h"
 #include "tests/gpu/gpu_machine.h"
 
 namespace moe {
@@ -61,12 +61,12 @@ class GatedFile {
 /// A session's thread that wants an expert, for no longer than a moment.
 class Borrower {
  public:
-  Borrower(ExpertStore& store, int32_t expert)
+  Borrower(OffloadedExperts& store, int32_t expert)
       : thread_([this, &store, expert] {
           Expert out;
-          status_ = store.borrow(expert, {true, &cancelled_}, &out);
+          status_ = store.acquire(expert, {ExpertWait::kRoom, &cancelled_}, &out);
           done_ = true;
-          if (status_.ok()) store.give_back(expert);
+          if (status_.ok()) store.release(expert);
         }) {
     a_moment();  // it is in line now
   }
@@ -110,8 +110,8 @@ class ExpertRoom : public testing::Test {
     ASSERT_GE(n_experts_, 4);
     loader_ =
         std::make_unique<BlobLoader>(BlobLoader{*file_, *device_, allocator_, true, n_experts_});
-    cache_ = std::make_unique<ExpertCache>(*device_);
-    store_ = std::make_unique<ExpertStore>(allocator_);
+    cache_ = std::make_unique<ExpertCache>(*device_->expert_memory(), allocator_);
+    store_ = std::make_unique<OffloadedExperts>(allocator_);
     ASSERT_TRUE(store_->open(*loader_, *cache_, layer, 0, {}).ok());
   }
   const FileSegment& segment(int32_t layer, int32_t expert) const {
@@ -119,12 +119,12 @@ class ExpertRoom : public testing::Test {
   }
   void borrow(int32_t expert) {
     Expert out;
-    const Status s = store_->borrow(expert, {}, &out);
+    const Status s = store_->acquire(expert, {}, &out);
     ASSERT_TRUE(s.ok()) << s.text();
   }
   void use(int32_t expert) {
     borrow(expert);
-    store_->give_back(expert);
+    store_->release(expert);
   }
   std::vector<int32_t> at_hand() {
     std::vector<int32_t> found;
@@ -144,7 +144,7 @@ class ExpertRoom : public testing::Test {
   std::vector<uint64_t> at_;  // in the file
   std::unique_ptr<BlobLoader> loader_;
   std::unique_ptr<ExpertCache> cache_;
-  std::unique_ptr<ExpertStore> store_;
+  std::unique_ptr<OffloadedExperts> store_;
 };
 
 TEST_F(ExpertRoom, TheOneNotUsedForLongestLeaves) {
@@ -155,10 +155,10 @@ TEST_F(ExpertRoom, TheOneNotUsedForLongestLeaves) {
   use(1);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{1, 2, 3}));
   borrow(2);
-  store_->give_back(2);
+  store_->release(2);
   use(0);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{0, 1, 2}));  // somebody else still has it
-  store_->give_back(2);
+  store_->release(2);
   for (const int32_t e : {1, 0, 3}) use(e);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{0, 1, 3}));
 }
@@ -169,15 +169,15 @@ TEST_F(ExpertRoom, WhetherAllFitIsKnownBeforehand) {
   EXPECT_TRUE(store_->fit_in(all, 0));
   EXPECT_FALSE(store_->fit_in(all - 1, 0));
   for (const int32_t e : {0, 1, 2}) borrow(e);
-  store_->give_back(1);
+  store_->release(1);
   EXPECT_TRUE(store_->fit_in(all - 3 * size_, 0));
   EXPECT_FALSE(store_->fit_in(all - 3 * size_ - 1, 0));
   cache_->add(size_);  // one of another layer, which needs room for its turn
   EXPECT_FALSE(store_->fit_in(all - 3 * size_, 0));
   EXPECT_TRUE(store_->fit_in(all - 2 * size_, 0));
   EXPECT_FALSE(store_->fit_in(all - 2 * size_, 1));  // with a table
-  store_->give_back(0);
-  store_->give_back(2);
+  store_->release(0);
+  store_->release(2);
 }
 
 TEST_F(ExpertRoom, WhoWaitsForRoomCanBeCancelled) {
@@ -191,7 +191,7 @@ TEST_F(ExpertRoom, WhoWaitsForRoomCanBeCancelled) {
   first.cancel();
   EXPECT_TRUE(first.returns());
   EXPECT_EQ(first.code(), MOE_ERR_CANCELLED);
-  store_->give_back(0);
+  store_->release(0);
   use(3);  // nobody is left in the line
 }
 
@@ -218,9 +218,9 @@ TEST_F(ExpertRoom, NobodyWaitsForAReadInTheLine) {
   Borrower reader(*store_, 2);
   Borrower same(*store_, 2);
   Borrower other(*store_, 3);
-  store_->give_back(0);
+  store_->release(0);
   EXPECT_TRUE(eventually([this] { return gate_.somebody_waits(); }));
-  store_->give_back(1);
+  store_->release(1);
   EXPECT_TRUE(other.returns());
   gate_.open();
   for (Borrower* b : {&reader, &same, &other}) {

@@ -29,7 +29,7 @@ Status use(const std::vector<uint8_t>& bytes) {
   for (int32_t l = 0; l < model.config().n_layers(); ++l) {
     for (int32_t e = 0; e < model.config().layers[static_cast<size_t>(l)].ffn.moe.n_experts; ++e) {
       Expert expert;
-      MOE_TRY(model.layer(l).experts->acquire(e, &expert));
+      MOE_TRY(model.layer(l).experts->acquire(e, {}, &expert));
     }
   }
   return {};
@@ -309,13 +309,13 @@ TEST_F(BadValues, AChecksumAndAnotherExpert) {
   ExpertSource& experts = *(*model)->layer(1).experts;
   Expert expert;
   for (int i = 0; i < 2; ++i) {
-    const Status status = experts.acquire(2, &expert);
+    const Status status = experts.acquire(2, {}, &expert);
     EXPECT_EQ(status.code(), MOE_ERR_CORRUPT);
     EXPECT_STREQ(status.text(), "segment layers.1.experts.2: its checksum does not match");
-    EXPECT_TRUE(experts.acquire(3, &expert).ok()) << "one bad expert must not spoil the others";
+    EXPECT_TRUE(experts.acquire(3, {}, &expert).ok()) << "one bad expert must not spoil the others";
   }
-  EXPECT_EQ(experts.acquire(8, &expert).code(), MOE_ERR_RANGE);
-  EXPECT_EQ(experts.acquire(-1, &expert).code(), MOE_ERR_RANGE);
+  EXPECT_EQ(experts.acquire(8, {}, &expert).code(), MOE_ERR_RANGE);
+  EXPECT_EQ(experts.acquire(-1, {}, &expert).code(), MOE_ERR_RANGE);
   EXPECT_EQ((*model)->verify().code(), MOE_ERR_CORRUPT);
 }
 

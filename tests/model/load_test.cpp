@@ -41,7 +41,7 @@ Status use(const Model& model) {
   MOE_TRY(model.prepare());
   for (int32_t e = 0; e < 8; ++e) {
     Expert expert;
-    MOE_TRY(model.layer(1).experts->acquire(e, &expert));
+    MOE_TRY(model.layer(1).experts->acquire(e, {}, &expert));
     model.layer(1).experts->release(e);
   }
   return {};
@@ -65,10 +65,10 @@ TEST(ModelLoad, OpeningReadsMetadataOnly) {
   ASSERT_TRUE((*model)->prepare().ok());
   EXPECT_EQ(storage.n_read, prepared);
   Expert expert;
-  ASSERT_TRUE((*model)->layer(1).experts->acquire(3, &expert).ok());
+  ASSERT_TRUE((*model)->layer(1).experts->acquire(3, {}, &expert).ok());
   const uint64_t one = (*model)->file().find(Part::kExperts, 1, 3)->raw;
   EXPECT_EQ(storage.n_read, prepared + one);
-  ASSERT_TRUE((*model)->layer(1).experts->acquire(3, &expert).ok());
+  ASSERT_TRUE((*model)->layer(1).experts->acquire(3, {}, &expert).ok());
   EXPECT_EQ(storage.n_read, prepared + one);
 }
 
@@ -114,7 +114,7 @@ TEST(ModelLoad, AStorageThatFailsForAWhile) {
   EXPECT_EQ((*model)->prepare().code(), MOE_ERR_IO);
   EXPECT_TRUE((*model)->weights().embedding.empty());
   Expert expert;
-  EXPECT_EQ((*model)->layer(1).experts->acquire(0, &expert).code(), MOE_ERR_IO);
+  EXPECT_EQ((*model)->layer(1).experts->acquire(0, {}, &expert).code(), MOE_ERR_IO);
   storage.broken = false;
   EXPECT_TRUE(use(**model).ok());
 }
@@ -161,7 +161,7 @@ TEST(ModelLoad, ManyThreadsAtOnce) {
           ++failures;
         for (int32_t i = 0; i < 8; ++i) {
           Expert expert;
-          if (!(*model)->layer(1).experts->acquire((i + t) % 8, &expert).ok()) ++failures;
+          if (!(*model)->layer(1).experts->acquire((i + t) % 8, {}, &expert).ok()) ++failures;
           sum += expert.ffn->up.tiles[0];
         }
       });

@@ -42,7 +42,7 @@ Status use(Span<const uint8_t> bytes, bool verify) {
         experts == nullptr ? 0 : model->config().layers[static_cast<size_t>(l)].ffn.moe.n_experts;
     for (int32_t e = 0; e < n; ++e) {
       Expert expert;
-      MOE_TRY(experts->acquire(e, &expert));
+      MOE_TRY(experts->acquire(e, {}, &expert));
       experts->release(e);
     }
   }

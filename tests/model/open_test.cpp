@@ -31,7 +31,7 @@ void expect_opens(const ModelConfig& config, const TinyOptions& options = {}) {
     ASSERT_EQ(experts != nullptr, ffn.kind == FfnKind::kMoe);
     for (int32_t e = 0; experts != nullptr && e < ffn.moe.n_experts; ++e) {
       Expert expert;
-      const Status status = experts->acquire(e, &expert);
+      const Status status = experts->acquire(e, {}, &expert);
       ASSERT_TRUE(status.ok()) << status.text();
       EXPECT_EQ(expert.n_sublayers, ffn.moe.n_sublayers);
       EXPECT_FALSE(expert.ffn[0].up.empty());

@@ -67,20 +67,43 @@ TEST(MemoryTest, ATooSmallCapIsRefusedWithTheSum) {
   Machine machine(*bytes, 1, nullptr, memory.get());
   ASSERT_TRUE(machine.status().ok());
   MemoryAccount account;
-  ASSERT_TRUE(account_memory(machine.model(), {}, &account).ok());
+  SessionOptions options;
+  options.chunk = 64;
+  ASSERT_TRUE(account_memory(machine.model(), options, &account).ok());
   uint64_t sum = 0;
   for (int32_t i = 0; i < account.n_lines; ++i) sum += account.lines[i].bytes;
   EXPECT_EQ(sum, account.total);
   const size_t n_before = memory.n_allocations();
-  SessionOptions options;
   options.memory_cap = account.total - 1;
   const Status s = machine.try_session(options).status();
   EXPECT_EQ(s.code(), MOE_ERR_BUDGET);
   EXPECT_NE(std::strstr(s.text(), "KV cache"), nullptr) << s.text();
+  EXPECT_NE(std::strstr(s.text(), std::to_string(account.total).c_str()), nullptr) << s.text();
   EXPECT_EQ(memory.n_allocations(), n_before) << "nothing is allocated for a refusal";
   options.memory_cap = account.total;
   EXPECT_TRUE(machine.try_session(options).ok());
   options.other_sessions_bytes = 1;
+  EXPECT_EQ(machine.try_session(options).status().code(), MOE_ERR_BUDGET);
+}
+
+TEST(MemoryTest, AChunkThatNobodyChoseFollowsTheCap) {
+  const auto bytes = build_tiny_kind(kPlain);
+  Machine machine(*bytes);
+  ASSERT_TRUE(machine.status().ok());
+  const auto bytes_at = [&](int32_t chunk) {
+    SessionOptions options;
+    options.chunk = chunk;
+    MemoryAccount account;
+    EXPECT_TRUE(account_memory(machine.model(), options, &account).ok());
+    return account.total;
+  };
+  for (const int32_t chunk : {32, 64, 128}) {
+    SessionOptions options;
+    options.memory_cap = bytes_at(chunk);
+    EXPECT_EQ(machine.session(options)->chunk(), chunk);
+  }
+  SessionOptions options;
+  options.memory_cap = bytes_at(kLeastChunk) - 1;
   EXPECT_EQ(machine.try_session(options).status().code(), MOE_ERR_BUDGET);
 }
 

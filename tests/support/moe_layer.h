@@ -27,7 +27,7 @@ class TestLayer final : public ExpertSource {
   const float* keep(std::vector<float> v) { return vectors_.emplace_back(std::move(v)).data(); }
   const Matrix& keep(PackedMatrix m) { return matrices_.emplace_back(std::move(m)).get(); }
 
-  Status acquire(int32_t expert, Expert* out) override {
+  Status acquire(int32_t expert, const ExpertWait&, Expert* out) override {
     if (expert == fail_at) return Status::error(MOE_ERR_IO, "expert %d cannot be read", expert);
     ++held;
     most_held = std::max(most_held, held);
@@ -35,7 +35,6 @@ class TestLayer final : public ExpertSource {
     return {};
   }
   void release(int32_t) override { --held; }
-  void prefetch(const int32_t*, int32_t) override {}
 
   int32_t fail_at = -1;
   int held = 0;

@@ -1,0 +1,116 @@
+// Which experts of an MoE layer are computed together, and when.
+
+#include <algorithm>
+
+#include "kernels/cpu/device_cpu_moe.h"
+
+namespace moe {
+namespace {
+
+// Experts that are computed at once: at most pair_chunk rows together.
+struct Wave {
+  Segment segments[kWaveExperts];
+  int32_t n = 0;
+  int32_t n_rows = 0;
+};
+
+bool is_full(const MoeCall& call, const Wave& wave) {
+  return wave.n == kWaveExperts || wave.n_rows == call.s.pair_chunk;
+}
+
+// `n` pairs from `pair` on, all of them of one expert.
+void add(const MoeCall& call, int32_t index, const Expert& expert, int32_t pair, int32_t n,
+         int32_t out, Wave* wave) {
+  Segment& segment = wave->segments[wave->n++];
+  segment.expert = expert;
+  segment.index = index;
+  segment.first = wave->n_rows;
+  segment.out = out;
+  segment.n = n;
+  segment.x = call.subs;
+  segment.ld_x = call.d_in;
+  segment.tokens = call.s.pair_token + pair;
+  segment.weights = call.s.pair_weight + pair;
+  wave->n_rows += n;
+}
+
+// False when it is not in memory and others can be computed meanwhile, or after a fault.
+bool acquire(MoeCall& call, int32_t index, bool wait, Expert* expert) {
+  CpuStream& s = call.s;
+  const ExpertWait how{wait ? ExpertWait::kRoom : ExpertWait::kReady, &s.cancelled, &s.experts};
+  const Status status = call.op.experts->acquire(index, how, expert);
+  if (!status.ok() && (wait || status.code() != MOE_ERR_BUDGET)) s.latch(status);
+  return status.ok();
+}
+
+// Ascending, and the outputs are combined at once. Only the first expert of a wave is waited for,
+// with no other held; the wave ends at the next that is not in memory. An expert of more rows than
+// a wave has is held until its last wave.
+void run_in_order(MoeCall& call, int32_t n_chosen) {
+  CpuStream& s = call.s;
+  Expert expert;
+  bool held = false;  // chosen[at] is
+  int32_t at = 0;
+  int32_t pair = 0;
+  while (at < n_chosen && s.live()) {
+    Wave wave;
+    const int32_t first = at;
+    while (at < n_chosen && !is_full(call, wave)) {
+      const int32_t e = s.chosen[at];
+      held = held || acquire(call, e, wave.n == 0, &expert);
+      if (!held) break;
+      const int32_t n = std::min(s.pair_begin[e + 1] - pair, s.pair_chunk - wave.n_rows);
+      add(call, e, expert, pair, n, wave.n_rows, &wave);
+      pair += n;
+      held = pair < s.pair_begin[e + 1];
+      if (!held) ++at;
+    }
+    if (s.live()) compute_experts(call, wave.segments, wave.n, true);
+    for (int32_t i = first; i < at; ++i) call.op.experts->release(s.chosen[i]);
+  }
+  if (held) call.op.experts->release(s.chosen[at++]);
+  call.op.experts->cancel_prefetch(s.chosen + at, n_chosen - at);
+}
+
+// Few pairs: those whose experts are in memory first, the others as they come. Outputs wait in
+// their order until all are there.
+void run_as_they_come(MoeCall& call, int32_t n_chosen) {
+  CpuStream& s = call.s;
+  int32_t* left = s.chosen;
+  int32_t n_left = n_chosen;
+  while (n_left > 0 && s.live()) {
+    Wave wave;
+    const auto take = [&](int32_t e, bool wait) {
+      Expert expert;
+      if (is_full(call, wave) || !s.live() || !acquire(call, e, wait, &expert)) return false;
+      const int32_t pair = s.pair_begin[e];
+      add(call, e, expert, pair, s.pair_begin[e + 1] - pair, pair, &wave);
+      return true;
+    };
+    int32_t* end = std::remove_if(left, left + n_left, [&](int32_t e) { return take(e, false); });
+    if (wave.n == 0 && s.live() && take(left[0], true)) end = std::copy(left + 1, end, left);
+    n_left = static_cast<int32_t>(end - left);
+    if (s.live()) compute_experts(call, wave.segments, wave.n, false);
+    for (int32_t i = 0; i < wave.n; ++i) call.op.experts->release(wave.segments[i].index);
+  }
+  call.op.experts->cancel_prefetch(left, n_left);
+  if (s.live()) combine_pairs(call);
+}
+
+}  // namespace
+
+void run_experts(MoeCall& call) {
+  CpuStream& s = call.s;
+  const MoeOp& op = call.op;
+  int32_t n_chosen = 0;
+  for (int32_t e = 0; e < op.n_experts; ++e) {
+    if (s.pair_begin[e] < s.pair_begin[e + 1]) s.chosen[n_chosen++] = e;
+  }
+  op.experts->prefetch(s.chosen, n_chosen, &s.experts);
+  std::fill_n(s.routed, static_cast<int64_t>(call.n_tokens) * call.d_in, 0.0f);
+  const bool fits = s.pair_begin[op.n_experts] <= s.pair_chunk;
+  if (fits && !op.experts->all_stay()) return run_as_they_come(call, n_chosen);
+  run_in_order(call, n_chosen);
+}
+
+}  // namespace moe

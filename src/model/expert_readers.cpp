@@ -1,0 +1,69 @@
+#include "src/model/expert_readers.h"
+
+#include <unistd.h>
+
+#include "formats/moe/layout.h"
+#include "src/model/expert_cache.h"
+
+namespace moe {
+
+ReadScratch::~ReadScratch() {
+  if (memory_ != nullptr) deallocate(*allocator_, memory_, bytes_);
+}
+
+Status ReadScratch::open(const Allocator& allocator, size_t bytes) {
+  if (bytes == 0) return {};
+  memory_ = static_cast<uint8_t*>(allocate(allocator, bytes, kSegmentAlign));
+  if (memory_ == nullptr) return out_of_memory("reading experts", bytes);
+  allocator_ = &allocator;
+  bytes_ = bytes;
+  return {};
+}
+
+Status ExpertReaders::start(int32_t n, size_t scratch_bytes) {
+  process_ = getpid();
+  MOE_TRY(readers_.reserve(static_cast<size_t>(n)));
+  for (int32_t i = 0; i < n; ++i) {
+    MOE_ASSIGN(Box<Reader> reader, make_box<Reader>(allocator_));
+    MOE_TRY(reader->scratch.open(allocator_, scratch_bytes));
+    reader->all = this;
+    const auto main = [](void* r) {
+      auto& self = *static_cast<Reader*>(r);
+      self.all->serve(self);
+    };
+    if (!reader->thread.start(main, reader.get())) break;
+    MOE_TRY(readers_.push(std::move(reader)));
+    ++n_;
+  }
+  return {};
+}
+
+void ExpertReaders::stop() {
+  if (getpid() != process_) {
+    n_ = 0;
+    return;
+  }
+  {
+    LockGuard guard(cache_.mutex);
+    stopping_ = true;
+    wake();
+  }
+  for (Box<Reader>& reader : readers_) reader->thread.join();
+  readers_.clear();
+  n_ = 0;
+  stopping_ = false;
+}
+
+void ExpertReaders::serve(Reader& reader) {
+  LockGuard guard(cache_.mutex);
+  while (!stopping_) {
+    CachedExpert* expert = cache_.next_read();
+    if (expert == nullptr) {
+      work_.wait(cache_.mutex);
+      continue;
+    }
+    (void)cache_.read(*expert, nullptr, reader.scratch.data());  // who waits for it gets the status
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,111 @@
+#pragma once
+// Models under a memory cap, read from a file that can be watched and spoiled.
+
+#include <cstring>
+#include <functional>
+
+#include "tests/run/tiny_run.h"
+#include "tests/support/failing_allocator.h"
+
+namespace moe {
+
+/// A file behind callbacks. Any thread.
+struct WatchedFile {
+  const MemorySink& bytes;
+  /// Called before each read; anything but 0 fails it.
+  std::function<int(uint64_t offset, size_t n)> before;
+
+  static int read(void* user, uint64_t offset, void* buffer, size_t n) {
+    auto& file = *static_cast<WatchedFile*>(user);
+    if (file.before) {
+      if (const int error = file.before(offset, n); error != 0) return error;
+    }
+    std::memcpy(buffer, file.bytes.data() + offset, n);
+    return 0;
+  }
+  FileSource source() { return FileSource::from_callbacks({bytes.size(), read, this}); }
+};
+
+/// The same kind with experts in both layers.
+inline TinyKind two_moe_layers(const TinyKind& kind) {
+  return {kind.name, [kind](ModelConfig& c, TinyOptions& o) {
+            c.layers[0].ffn = c.layers[1].ffn;
+            kind.change(c, o);
+          }};
+}
+
+struct CapOptions {
+  uint64_t cap = 1;
+  int32_t n_readers = kExpertReaders;
+  int threads = 1;
+};
+
+/// Like Machine, under a cap.
+class CappedModel {
+ public:
+  CappedModel(WatchedFile& file, const CapOptions& options,
+              const Allocator& allocator = system_allocator())
+      : allocator_(allocator), pool_(allocator) {
+    status_ = open(file, options);
+  }
+  CappedModel(const CappedModel&) = delete;
+  ~CappedModel() {
+    model_.reset();
+    close_cpu_device(device_);
+  }
+
+  const Status& status() const { return status_; }
+  Model& model() { return *model_; }
+  int32_t vocab_size() { return model_->config().vocab_size; }
+  Result<Box<Session>> try_session(const SessionOptions& options = {}) {
+    return Session::create(*model_, options, allocator_);
+  }
+  Box<Session> session(const SessionOptions& options = {}) {
+    auto session = try_session(options);
+    EXPECT_TRUE(session.ok()) << session.status().text();
+    return session.ok() ? std::move(session.value()) : Box<Session>();
+  }
+  MemoryAccount account(const SessionOptions& options = {}) {
+    MemoryAccount account;
+    EXPECT_TRUE(account_memory(*model_, options, &account).ok());
+    return account;
+  }
+
+ private:
+  Status open(WatchedFile& file, const CapOptions& options) {
+    MOE_TRY(pool_.start(options.threads));
+    MOE_ASSIGN(device_, open_cpu_device(nullptr, pool_, allocator_, 1));
+    MOE_ASSIGN(Box<MoeFile> opened, MoeFile::open(file.source(), allocator_));
+    ModelOptions o;
+    o.memory_cap = options.cap;
+    o.n_readers = options.n_readers;
+    MOE_ASSIGN(model_, Model::open(std::move(opened), o, *device_, Logger(), allocator_));
+    return {};
+  }
+
+  const Allocator& allocator_;
+  ThreadPool pool_;
+  Device* device_ = nullptr;
+  Box<Model> model_;
+  Status status_;
+};
+
+/// The least cap under which such a session runs, and a slot of its expert cache.
+struct LeastCap {
+  uint64_t bytes = 0;
+  uint64_t slot = 0;
+  uint64_t n_experts = 0;
+  /// Room for so many experts.
+  uint64_t with(uint64_t slots) const { return bytes + (slots - 1) * slot; }
+};
+
+inline LeastCap least_cap(const MemorySink& bytes, const SessionOptions& options = {},
+                          const CapOptions& how = {}) {
+  WatchedFile file{bytes, {}};
+  CappedModel model(file, {1, how.n_readers, how.threads});
+  EXPECT_TRUE(model.status().ok()) << model.status().text();
+  const ExpertCacheShape& shape = model.model().cache_shape();
+  return {model.account(options).total, shape.slot_bytes, shape.most_slots};
+}
+
+}  // namespace moe
