@@ -40,12 +40,11 @@ function(moe_small)
     COMPILE_OPTIONS "$<$<CONFIG:Release,RelWithDebInfo>:-Os>")
 endfunction()
 
-# moe_together(files...): files of this folder's library that are compiled as one, because reading
-# what they include takes most of the time. No two may define the same name.
-function(moe_together)
-  list(GET ARGN 0 first)
-  string(MAKE_C_IDENTIFIER ${first} group)
-  set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${group})
+# moe_together(name files...): sets the variable to these files of a library, which are compiled as
+# one, because reading what they include takes most of the time. No two may define the same name.
+function(moe_together name)
+  set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${name})
+  set(${name} ${ARGN} PARENT_SCOPE)
 endfunction()
 
 # moe_add_convert_library(name files...): the object library moe_convert_<name>, part of

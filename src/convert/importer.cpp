@@ -1,16 +1,24 @@
 #include "src/convert/importer.h"
 
 #include "formats/import/failure.h"
-#include "src/convert/arch/list.h"
 
 namespace moe {
 namespace {
 
 constexpr JsonLimits kConfigLimits = {.max_bytes = 1u << 20, .max_depth = 32, .max_values = 50'000};
 
+std::vector<Importer> all_importers() {
+  std::vector<Importer> all;
+#define MOE_ARCHITECTURE(name) \
+  for (const Importer& importer : arch::name::importers()) all.push_back(importer);
+#include "src/convert/arch/list.h"
+#undef MOE_ARCHITECTURE
+  return all;
+}
+
 [[noreturn]] void fail_unknown(const char* what, const std::string& name) {
   std::string known;
-  for (const Importer& importer : kImporters) {
+  for (const Importer& importer : all_importers()) {
     known += (known.empty() ? "" : ", ") + std::string(importer.model_type);
   }
   fail(MOE_ERR_UNSUPPORTED,
@@ -19,10 +27,11 @@ constexpr JsonLimits kConfigLimits = {.max_bytes = 1u << 20, .max_depth = 32, .m
        what, name.c_str(), known.c_str());
 }
 
-const Importer& find_importer(const JsonNode& config) {
+Importer find_importer(const JsonNode& config) {
+  const std::vector<Importer> importers = all_importers();
   if (config.has("model_type") || !config.has("architectures")) {
     const std::string model_type = config.at("model_type").string();
-    for (const Importer& importer : kImporters) {
+    for (const Importer& importer : importers) {
       if (model_type == importer.model_type) return importer;
     }
     fail_unknown("model_type", model_type);
@@ -30,7 +39,7 @@ const Importer& find_importer(const JsonNode& config) {
   std::string architecture;
   for (const JsonNode& node : config.at("architectures").elements()) {
     architecture = node.string();
-    for (const Importer& importer : kImporters) {
+    for (const Importer& importer : importers) {
       if (!architecture.empty() && architecture == importer.architecture) return importer;
     }
   }
@@ -45,7 +54,7 @@ Imported import_checkpoint(const Checkpoint& checkpoint) {
 }
 
 Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Importer& importer = find_importer(config);
+  const Importer importer = find_importer(config);
   Imported imported = importer.read(config, checkpoint);
   imported.importer = importer.model_type;
   const Status valid = validate(imported.config);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "formats/import/checkpoint.h"
 #include "formats/import/json.h"
@@ -90,6 +91,14 @@ struct Importer {
   Imported (*read)(const JsonNode& config, const Checkpoint& checkpoint);
   const char* architecture = "";  // in "architectures", where published files have no model_type
 };
+
+/// What each file of arch defines, in a namespace of its own: an importer for each model_type.
+#define MOE_ARCHITECTURE(name)           \
+  namespace arch::name {                 \
+  std::span<const Importer> importers(); \
+  }
+#include "src/convert/arch/list.h"
+#undef MOE_ARCHITECTURE
 
 /// Reads config.json and finds the importer. Throws MOE_ERR_UNSUPPORTED for an unknown model_type,
 /// with those that are known. The configuration is validated.

@@ -2,15 +2,12 @@
 // projections. Packed, or as the weights that every forward pass rounds.
 
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::bitnet {
 namespace {
 
 constexpr TensorName kSubNorms[] = {{"attention.sub_norm.weight", "self_attn.attn_sub_norm.weight"},
                                     {"ffn.sub_norm.weight", "mlp.ffn_sub_norm.weight"}};
-
-}  // namespace
 
 Imported import_bitnet(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
@@ -25,4 +22,11 @@ Imported import_bitnet(const JsonNode& config, const Checkpoint& checkpoint) {
   return d.finish();
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"bitnet", import_bitnet}};
+  return kRows;
+}
+
+}  // namespace moe::arch::bitnet

@@ -6,9 +6,8 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::deepseek {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
@@ -168,8 +167,6 @@ void arrange_heads(const Head& h, int32_t n_heads, Imported* out) {
   };
 }
 
-}  // namespace
-
 Imported import_deepseek_v2(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint, 10000);
   const Head h = read_head(&d.keys);
@@ -190,4 +187,11 @@ Imported import_deepseek_v2(const JsonNode& config, const Checkpoint& checkpoint
   return out;
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"deepseek_v2", import_deepseek_v2}};
+  return kRows;
+}
+
+}  // namespace moe::arch::deepseek

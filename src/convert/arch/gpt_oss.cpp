@@ -2,9 +2,8 @@
 // layer.
 
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::gpt_oss {
 namespace {
 
 // Gate and up take turns: columns of the BF16 tensors, rows of the packed ones and of the biases.
@@ -40,8 +39,6 @@ constexpr TensorName kNames[] = {
     {"moe.experts.up.bias", "mlp.experts.up_exps.bias", {.stacked = true}},
     {"moe.experts.down.bias", "mlp.experts.down_exps.bias", {.stacked = true}}};
 
-}  // namespace
-
 Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
   d.names(kNames);
@@ -62,4 +59,11 @@ Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint) {
   return d.finish();
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"gpt_oss", import_gpt_oss}};
+  return kRows;
+}
+
+}  // namespace moe::arch::gpt_oss

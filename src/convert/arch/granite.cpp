@@ -1,9 +1,8 @@
 // IBM Granite: dense, and the mixtures of experts (with a shared expert in granitemoeshared).
 
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::granite {
 namespace {
 
 constexpr TensorName kMoe[] = {
@@ -35,8 +34,6 @@ void add_experts(Decoder* d) {
   d->names(kMoe);
 }
 
-}  // namespace
-
 Imported import_granite(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
   d.names(mlp_names());
@@ -65,4 +62,13 @@ Imported import_granitemoeshared(const JsonNode& config, const Checkpoint& check
   return d.finish();
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"granite", import_granite},
+                                       {"granitemoe", import_granitemoe},
+                                       {"granitemoeshared", import_granitemoeshared}};
+  return kRows;
+}
+
+}  // namespace moe::arch::granite

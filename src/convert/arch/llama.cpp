@@ -1,9 +1,8 @@
 // Llama and Mistral: dense decoders. Also the ternary checkpoints that call themselves Llama.
 
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::llama {
 namespace {
 
 constexpr float kTheta = 10000;  // of files from before the key
@@ -27,8 +26,6 @@ void add_one_bit(Decoder* d) {
   d->precision({"layers.*", FormatId::kTernary2, false, ActPrecision::kA8});
 }
 
-}  // namespace
-
 Imported import_llama(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint, kTheta);
   d.names(mlp_names());
@@ -47,4 +44,11 @@ Imported import_mistral(const JsonNode& config, const Checkpoint& checkpoint) {
   return d.finish();
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"llama", import_llama}, {"mistral", import_mistral}};
+  return kRows;
+}
+
+}  // namespace moe::arch::llama

@@ -2,16 +2,13 @@
 // BF16. Layers that slide have rotary positions on half of each head, the others none at all.
 
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::maple {
 namespace {
 
 constexpr TensorName kNames[] = {{"embedding.weight", "model.word_embeddings.weight"},
                                  {"attention.q_norm.weight", "self_attn.query_layernorm.weight"},
                                  {"attention.k_norm.weight", "self_attn.key_layernorm.weight"}};
-
-}  // namespace
 
 Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint, 10000);
@@ -47,4 +44,11 @@ Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint) {
   return d.finish();
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"maple", import_maple, "MapleForCausalLM"}};
+  return kRows;
+}
+
+}  // namespace moe::arch::maple

@@ -1,9 +1,8 @@
 // Mixtral (Jiang et al. 2024) and PhiMoE, which has its tensor names.
 
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::mixtral {
 namespace {
 
 constexpr Place kGateHalf = {.stacked = true, .parts = 2, .part = 0};
@@ -23,8 +22,6 @@ constexpr TensorName kNormBias[] = {{"final_norm.bias", "model.norm.bias"},
                                     {"attention_norm.bias", "input_layernorm.bias"},
                                     {"ffn_norm.bias", "post_attention_layernorm.bias"}};
 constexpr TensorName kHeadBias[] = {{"head.bias", "lm_head.bias"}};
-
-}  // namespace
 
 Imported import_mixtral(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
@@ -57,4 +54,11 @@ Imported import_phimoe(const JsonNode& config, const Checkpoint& checkpoint) {
   return d.finish();
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"mixtral", import_mixtral}, {"phimoe", import_phimoe}};
+  return kRows;
+}
+
+}  // namespace moe::arch::mixtral

@@ -1,15 +1,12 @@
 // OLMo 2 (OLMo team 2024): dense, with norms of what a block adds instead of norms in front.
 
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::olmo2 {
 namespace {
 
 constexpr TensorName kNorms[] = {{"attention_out_norm.weight", "post_attention_layernorm.weight"},
                                  {"ffn_out_norm.weight", "post_feedforward_layernorm.weight"}};
-
-}  // namespace
 
 Imported import_olmo2(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
@@ -25,4 +22,11 @@ Imported import_olmo2(const JsonNode& config, const Checkpoint& checkpoint) {
   return d.finish();
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"olmo2", import_olmo2}};
+  return kRows;
+}
+
+}  // namespace moe::arch::olmo2

@@ -1,9 +1,9 @@
 // OLMoE (Muennighoff et al. 2024).
 
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::olmoe {
+namespace {
 
 Imported import_olmoe(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
@@ -18,4 +18,11 @@ Imported import_olmoe(const JsonNode& config, const Checkpoint& checkpoint) {
   return d.finish();
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"olmoe", import_olmoe}};
+  return kRows;
+}
+
+}  // namespace moe::arch::olmoe

@@ -2,9 +2,8 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::qwen {
 namespace {
 
 constexpr TensorName kSharedExpert[] = {
@@ -63,8 +62,6 @@ void add_experts(Decoder* d) {
   keep_dense_layers(d, dense);
 }
 
-}  // namespace
-
 Imported import_qwen2(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
   d.names(mlp_names());
@@ -108,4 +105,14 @@ Imported import_qwen3_moe(const JsonNode& config, const Checkpoint& checkpoint) 
   return d.finish();
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"qwen2", import_qwen2},
+                                       {"qwen3", import_qwen3},
+                                       {"qwen2_moe", import_qwen2_moe},
+                                       {"qwen3_moe", import_qwen3_moe}};
+  return kRows;
+}
+
+}  // namespace moe::arch::qwen

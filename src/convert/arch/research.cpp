@@ -3,10 +3,10 @@
 
 #include "formats/import/failure.h"
 #include "kernels/router/table.h"
-#include "src/convert/arch/list.h"
 #include "src/convert/arch/research_layer.h"
+#include "src/convert/importer.h"
 
-namespace moe {
+namespace moe::arch::research {
 namespace {
 
 constexpr int32_t kMaxLayers = 1024;
@@ -186,8 +186,6 @@ void find_cosine_widths(const Checkpoint& checkpoint, Imported* out) {
   }
 }
 
-}  // namespace
-
 Imported import_research(const JsonNode& config, const Checkpoint& checkpoint) {
   Imported out;
   read_model(config, &out.config);
@@ -208,4 +206,11 @@ Imported import_research(const JsonNode& config, const Checkpoint& checkpoint) {
   return out;
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"moe_research", import_research}};
+  return kRows;
+}
+
+}  // namespace moe::arch::research

@@ -6,9 +6,8 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::torchscale {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
@@ -138,8 +137,6 @@ void read_model(ConfigKeys* keys, const Checkpoint& checkpoint, ModelConfig* c) 
   }
 }
 
-}  // namespace
-
 Imported import_torchscale(const JsonNode& config, const Checkpoint& checkpoint) {
   ConfigKeys keys(config);
   Imported out;
@@ -175,4 +172,11 @@ Imported import_torchscale(const JsonNode& config, const Checkpoint& checkpoint)
   return out;
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"torchscale", import_torchscale}};
+  return kRows;
+}
+
+}  // namespace moe::arch::torchscale

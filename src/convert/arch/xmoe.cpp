@@ -8,9 +8,8 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
-#include "src/convert/arch/list.h"
 
-namespace moe {
+namespace moe::arch::xmoe {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
@@ -300,8 +299,6 @@ Activation fairseq_activation(ConfigKeys* keys) {
                    .choice({"relu", "gelu", "gelu_fast", "gelu_accurate", "swish"})];
 }
 
-}  // namespace
-
 Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoint) {
   ConfigKeys keys(config);
   refuse_megatron_variants(&keys);
@@ -373,4 +370,12 @@ Imported import_xmoe_fairseq(const JsonNode& config, const Checkpoint& checkpoin
   return out;
 }
 
-}  // namespace moe
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"xmoe_megatron", import_xmoe_megatron},
+                                       {"xmoe_fairseq", import_xmoe_fairseq}};
+  return kRows;
+}
+
+}  // namespace moe::arch::xmoe
