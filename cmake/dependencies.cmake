@@ -1,4 +1,7 @@
 # Other people's libraries, as targets moe_dep_*. All come from Debian packages.
+if(MOE_STATIC)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+endif()
 find_package(Threads REQUIRED)
 
 # moe_dependency(name header library...): the first library that is found

@@ -21,7 +21,9 @@ TEST=(
 ALL=(
   clang libclang-rt-dev clang-format
   help2man
-  g++-aarch64-linux-gnu qemu-user   # builds and runs the aarch64 tests
+  g++-aarch64-linux-gnu g++-arm-linux-gnueabihf g++-riscv64-linux-gnu  # for tests on other CPUs
+  qemu-user                         # runs those
+  make xz-utils                     # zstd for riscv64, from its source
   googletest                        # its source, to cross-compile it
 )
 

@@ -33,6 +33,12 @@ Status load_text(moe_model* handle) {
   Model& model = *handle->model;
   handle->text.allocator = &handle->memory.get();
   if (model.tokenizer() == nullptr) return {};
+  if (!can_load_tokenizer(*model.tokenizer())) {
+    handle->env->logger.log(LogLevel::kInfo,
+                            "%s: this build has no tokenizer files (MOE_TEXT=OFF): token ids only",
+                            model.config().name.c_str());
+    return {};
+  }
   const auto vocab = static_cast<uint32_t>(model.config().vocab_size);
   MOE_ASSIGN(handle->text.tokenizer, load_tokenizer(*model.tokenizer(), vocab, handle->memory.get(),
                                                     model.config().begin_id()));

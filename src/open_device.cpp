@@ -16,6 +16,11 @@ namespace {
 constexpr char kInstalled[] = MOE_MODULE_FOLDER;  // or empty
 constexpr char kCannot[] = "the CUDA module cannot be loaded";
 
+#if MOE_STATIC
+Result<void*> load_module() {
+  return Status::error(MOE_ERR_DEVICE, "%s: a static program loads none", kCannot);
+}
+#else
 // Opens `folder`/libmoe_cuda.so by its absolute path. False where there is no such file.
 bool found_in(const char* folder, void** module) {
   char path[4096 + sizeof kModuleFile];
@@ -40,6 +45,7 @@ Result<void*> load_module() {
   const char* reason = dlerror();
   return Status::error(MOE_ERR_DEVICE, "%s: %s", kCannot, reason != nullptr ? reason : kModuleFile);
 }
+#endif
 
 // "cuda" or "cuda:N".
 bool parse_cuda(const char* name, int32_t* index) {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Builds and tests everything. Missing Debian packages are installed first.
 #   tests/run.sh         release and asan (address + undefined behaviour; without the CUDA emulator)
-#   tests/run.sh --all   and asan with the emulator, clang, tsan, fuzzers, aarch64 under qemu,
-#                        embedded, cuda, installation and formatting
+#   tests/run.sh --all   and asan with the emulator, clang, tsan, fuzzers, aarch64, armhf and riscv64 under
+#                        qemu, embedded, cuda, installation and formatting
 # Logs go to build/logs. Exits 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -70,8 +70,11 @@ if ((all)); then
   build tsan && check tsan
   wrapper=()
   build fuzz && check fuzz
-  step "aarch64: libraries" bash scripts/fetch-arm64-libs.sh "$PWD/build/arm64-libs" &&
-    build aarch64 && check aarch64
+  for target in aarch64:arm64 armhf:armhf riscv64:riscv64; do
+    preset=${target%:*} debian=${target#*:}
+    step "$preset: libraries" bash scripts/fetch-cross-libs.sh "$debian" "$PWD/build/$debian-libs" &&
+      build "$preset" && check "$preset"
+  done
   build embedded && for check in symbols size; do
     step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
   done

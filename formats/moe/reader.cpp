@@ -100,7 +100,8 @@ Status MoeFile::build_index() {
 FileTensor MoeFile::tensor(size_t index) const {
   const uint64_t* after = std::upper_bound(tensor_begin_.begin(), tensor_begin_.end(), index);
   const auto i = static_cast<size_t>(after - tensor_begin_.begin()) - 1;
-  return {&segments_[i], &layout(segments_[i]).matrices[index - tensor_begin_[i]]};
+  return {&segments_[i],
+          &layout(segments_[i]).matrices[static_cast<size_t>(index - tensor_begin_[i])]};
 }
 
 const uint8_t* MoeFile::in_place(const FileSegment& s) const {

@@ -120,6 +120,10 @@ Status MoeFile::read_segment(const fbs::Segment& segment, uint64_t* next) {
                          layout(s).bytes, s.raw);
   }
   MOE_TRY(check_codec(s));
+  if (s.raw > SIZE_MAX / 2 || s.stored > SIZE_MAX / 2) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "%" PRIu64 " bytes: more than this CPU can address",
+                         std::max(s.raw, s.stored));
+  }
   if (s.offset != *next) {
     return Status::error(MOE_ERR_FORMAT, "expected at %" PRIu64 ", found at %" PRIu64, *next,
                          s.offset);

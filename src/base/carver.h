@@ -19,6 +19,7 @@ class Carver {
     int64_t n = 0;
     size_t bytes = 0;
     ok_ = ok_ && a >= 0 && b >= 0 && checked_mul(a, b, &n) &&
+          static_cast<uint64_t>(n) < SIZE_MAX / 2 &&
           checked_mul(static_cast<size_t>(n), sizeof(T), &bytes) && bytes < SIZE_MAX / 2;
     if (!ok_) return;
     if (base_ != nullptr) *part = reinterpret_cast<T*>(base_ + used_);

@@ -1,5 +1,7 @@
 #include "src/run/load_tokenizer.h"
 
+#include "src/text/full_text.h"
+
 namespace moe {
 namespace {
 
@@ -74,6 +76,10 @@ Result<Box<Tokenizer>> load_tokenizer(const fbs::Tokenizer& table, uint32_t mode
   spec.end_suffix = view(table.end_suffix());
   spec.model_vocab = model_vocab;
   return Tokenizer::create(spec, allocator);
+}
+
+bool can_load_tokenizer(const fbs::Tokenizer& table) {
+  return FullText::kBuilt || (table.kind() != nullptr && table.kind()->string_view() == "bytes");
 }
 
 }  // namespace moe

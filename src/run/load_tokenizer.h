@@ -12,4 +12,8 @@ namespace moe {
 Result<Box<Tokenizer>> load_tokenizer(const fbs::Tokenizer& table, uint32_t model_vocab,
                                       const Allocator& allocator, int32_t begin_id = -1);
 
+/// False when this build has only the kind "bytes" and the file another one: the model then runs
+/// with token ids.
+bool can_load_tokenizer(const fbs::Tokenizer& table);
+
 }  // namespace moe

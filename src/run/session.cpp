@@ -78,7 +78,7 @@ void exchange_stream(SessionState& state, Stream* stream) {
 Status SessionState::set_chunk(int32_t chunk) {
   SessionOptions o = options;
   o.chunk = chunk;
-  size_t old = 0;
+  uint64_t old = 0;
   (void)WorkMemory::device_bytes(device, model.config(), options.chunk, &old);  // fitted before
   const StreamShape shape = stream_shape(model, options);
   old += device.stream_bytes(shape) + device.host_stream_bytes(shape);

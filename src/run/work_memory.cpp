@@ -72,9 +72,9 @@ Status WorkMemory::init(Device& device, const ModelConfig& config, int32_t chunk
   logits = memory.take<float>(static_cast<uint64_t>(logit_rows) *
                               static_cast<uint64_t>(config.vocab_size));
   if (device.can_choose()) kept = memory.take<float>(static_cast<uint64_t>(config.vocab_size));
-  MOE_TRY(rows.resize(n));
-  MOE_TRY(caches.resize(n));
-  return parts.resize(n);
+  MOE_TRY(rows.resize(static_cast<size_t>(n)));
+  MOE_TRY(caches.resize(static_cast<size_t>(n)));
+  return parts.resize(static_cast<size_t>(n));
 }
 
 }  // namespace moe

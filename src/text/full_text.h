@@ -35,8 +35,10 @@ struct FullText final {
     uint32_t end;
   };
   Array<Piece> pieces;  // their places in `texts`, by id
+  static constexpr bool kBuilt = true;
 #else
   explicit FullText(const Allocator&) {}
+  static constexpr bool kBuilt = false;
 #endif
 
   /// MOE_ERR_UNSUPPORTED when this build has only the kind "bytes".

@@ -115,7 +115,7 @@ Status Vocabulary::index() {
   for (uint32_t id = 0; id < size(); ++id) {
     const std::string_view p = piece(id);
     if (p.empty()) continue;
-    size_t slot = hash_bytes(p) & mask;
+    size_t slot = static_cast<size_t>(hash_bytes(p)) & mask;
     for (uint32_t probes = 0; slots_[slot] != 0; slot = (slot + 1) & mask) {
       if (piece(slots_[slot] - 1) == p) {
         return Status::error(MOE_ERR_FORMAT, "tokenizer: tokens %u and %u are the same, \"%.*s\"",
@@ -134,7 +134,7 @@ Status Vocabulary::index() {
 int32_t Vocabulary::find(std::string_view text) const {
   if (text.empty()) return -1;
   const size_t mask = slots_.size() - 1;
-  size_t slot = hash_bytes(text) & mask;
+  size_t slot = static_cast<size_t>(hash_bytes(text)) & mask;
   for (uint32_t probes = 0; slots_[slot] != 0 && probes <= kMaxProbes; ++probes) {
     const uint32_t id = slots_[slot] - 1;
     if (piece(id) == text) return static_cast<int32_t>(id);

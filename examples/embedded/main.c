@@ -1,0 +1,97 @@
+/* Runs a model as a device without an operating system would: from flash, in a fixed array of
+ * memory, on one thread, with token ids. CMakeLists.txt builds it against a static libmoe; what it
+ * needs of libc is memory functions and printf.
+ */
+#include <moe_c.h>
+#include <stdio.h>
+
+/* The model in flash. MODEL is the path of the file, from the build. */
+extern const unsigned char flash[], flash_end[];
+__asm__(
+    ".section .rodata\n.balign 64\n.global flash, flash_end\n"
+    "flash: .incbin \"" MODEL "\"\nflash_end: .byte 0\n.previous");
+
+static int read_flash(void* user, uint64_t offset, void* buffer, size_t bytes) {
+  (void)user;
+  __builtin_memcpy(buffer, flash + offset, bytes);
+  return 0;
+}
+
+/* First fit over one array: a header of 64 bytes in front of each block, the blocks in order. */
+typedef struct Block {
+  size_t bytes; /* behind the header, a multiple of 64 */
+  bool used;
+} Block;
+enum { kUnit = 64 };
+static _Alignas(kUnit) unsigned char memory[MEMORY];
+static size_t in_use, peak;
+
+static Block* next_block(Block* b) { return (Block*)((unsigned char*)b + kUnit + b->bytes); }
+static bool at_end(const Block* b) { return (const unsigned char*)b >= memory + sizeof memory; }
+
+static void* allocate(void* user, size_t bytes, size_t align) {
+  (void)user;
+  if (align > kUnit || bytes > sizeof memory) return NULL;
+  const size_t need = (bytes + kUnit - 1) / kUnit * kUnit;
+  for (Block* b = (Block*)memory; !at_end(b); b = next_block(b)) {
+    if (b->used) continue;
+    while (!at_end(next_block(b)) && !next_block(b)->used) b->bytes += kUnit + next_block(b)->bytes;
+    if (b->bytes < need) continue;
+    if (b->bytes > need) { /* the rest becomes a block of its own */
+      Block* rest = (Block*)((unsigned char*)b + kUnit + need);
+      rest->bytes = b->bytes - need - kUnit;
+      rest->used = false;
+      b->bytes = need;
+    }
+    b->used = true;
+    in_use += kUnit + b->bytes;
+    if (in_use > peak) peak = in_use;
+    return (unsigned char*)b + kUnit;
+  }
+  return NULL;
+}
+
+static void deallocate(void* user, void* pointer, size_t bytes) {
+  (void)user, (void)bytes;
+  Block* b = (Block*)((unsigned char*)pointer - kUnit);
+  b->used = false;
+  in_use -= kUnit + b->bytes;
+}
+
+static bool print_token(void* user, const moe_piece* piece) {
+  (void)user;
+  printf("%d ", (int)piece->token);
+  return true;
+}
+
+int main(void) {
+  *(Block*)memory = (Block){.bytes = sizeof memory - kUnit};
+  const moe_allocator allocator = {allocate, deallocate, NULL};
+  const moe_reader reader = {(uint64_t)(flash_end - flash), read_flash, NULL};
+  const moe_env_params env_params = {
+      .struct_size = sizeof env_params, .threads = 1, .allocator = &allocator};
+  const moe_session_params session_params = {
+      .struct_size = sizeof session_params, .context = 64, .chunk = 4};
+  const moe_generate_params generate_params = {
+      .struct_size = sizeof generate_params, .max_tokens = 16, .callback = print_token};
+  const int32_t prompt[] = {0, 703, 866, 260, 508}; /* moe tokenize: "Once upon a time" */
+  moe_generate_result result = {.struct_size = sizeof result};
+  moe_error error = {0};
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  moe_session* session = NULL;
+  moe_status status = moe_env_create(&env_params, &env, &error);
+  if (status == MOE_OK) status = moe_model_open_reader(env, &reader, NULL, &model, &error);
+  if (status == MOE_OK) status = moe_session_create(model, &session_params, &session, &error);
+  if (status == MOE_OK) {
+    status = moe_session_generate(session, prompt, sizeof prompt / sizeof *prompt, &generate_params,
+                                  &result, &error);
+  }
+  if (status != MOE_OK) printf("%s: %s\n", moe_status_name(status), error.text);
+  printf("\n%d tokens, peak memory: %zu of %zu bytes\n", (int)result.n_generated, peak,
+         sizeof memory);
+  moe_session_free(session);
+  moe_model_free(model);
+  moe_env_free(env);
+  return status != MOE_OK || in_use != 0;
+}

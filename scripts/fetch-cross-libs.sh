@@ -1,0 +1,49 @@
+#!/bin/bash
+# Unpacks the libraries that moe links, for another architecture, into a folder of the build tree: for
+# the presets aarch64, armhf and riscv64. Changes nothing outside it: no foreign architecture is added,
+# nothing is installed. Debian 12 has no riscv64: there zstd is built from Debian's source package.
+# Usage: fetch-cross-libs.sh arm64|armhf|riscv64 FOLDER
+set -euo pipefail
+
+case "${1:-}" in
+  arm64) packages=(libzstd-dev libpcre2-dev libpcre2-8-0 libutf8proc-dev libutf8proc2) ;;
+  armhf) packages=(libzstd-dev) ;;
+  riscv64) packages=() ;;
+  *) echo "usage: fetch-cross-libs.sh arm64|armhf|riscv64 FOLDER" >&2; exit 2 ;;
+esac
+architecture=$1
+folder=$2
+[ -e "$folder/complete" ] && exit 0
+command -v apt-get >/dev/null || { echo "fetch-cross-libs: needs Debian's apt-get" >&2; exit 1; }
+rm -rf "$folder"
+mkdir -p "$folder"/apt/{lists/partial,cache/archives/partial}
+cd "$folder"
+: >apt/status
+apt=(apt-get -q -o Acquire::Retries=3 -o "Dir::State::Lists=$PWD/apt/lists"
+  -o "Dir::Cache=$PWD/apt/cache" -o "Dir::State::Status=$PWD/apt/status" -o APT::Sandbox::User=)
+
+if [ ${#packages[@]} -gt 0 ]; then
+  apt+=(-o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture")
+  "${apt[@]}" update || true  # a list that is missing shows when a package is not found
+  "${apt[@]}" download "${packages[@]}"
+  for package in *.deb; do dpkg-deb -x "$package" .; done
+else
+  # The system's own lists, for sources instead of programs.
+  mkdir apt/parts
+  for list in /etc/apt/sources.list.d/*.sources; do
+    [ -e "$list" ] && sed 's/^Types:.*/Types: deb-src/' "$list" >"apt/parts/${list##*/}"
+  done
+  sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >apt/sources.list 2>/dev/null || : >apt/sources.list
+  apt+=(-o "Dir::Etc::SourceList=$PWD/apt/sources.list" -o "Dir::Etc::SourceParts=$PWD/apt/parts")
+  "${apt[@]}" update || true  # a list that is missing shows when a package is not found
+  "${apt[@]}" source --download-only libzstd
+  mkdir zstd
+  tar -xf libzstd_*.orig.tar.xz -C zstd --strip-components 1
+  make -C zstd/lib -j "$(nproc)" libzstd.a ZSTD_LEGACY_SUPPORT=0 CC="$architecture-linux-gnu-gcc" AR="$architecture-linux-gnu-ar"
+  mkdir -p usr/include usr/lib
+  cp zstd/lib/zstd.h zstd/lib/zstd_errors.h usr/include
+  cp zstd/lib/libzstd.a usr/lib
+  rm -rf zstd libzstd_*
+fi
+rm -rf apt ./*.deb
+touch complete
