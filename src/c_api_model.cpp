@@ -55,7 +55,6 @@ Status open_source(moe_env* env, FileSource source, const moe_model_params& para
   options.memory_cap = params.memory_bytes;
   MOE_ASSIGN(handle->model,
              Model::open(std::move(file), options, *env->device.get(), env->logger, memory));
-  MOE_TRY(check_cap(*handle->model, params));  // before the tokenizer is read
   MOE_TRY(load_text(handle.get()));
   handle->model->set_table_bytes(handle->memory.bytes());
   MOE_TRY(check_cap(*handle->model, params));

@@ -59,9 +59,9 @@ class GatedFile {
 };
 
 /// A session's thread that wants an expert, for no longer than a moment.
-class Borrower {
+class Acquirer {
  public:
-  Borrower(OffloadedExperts& store, int32_t expert)
+  Acquirer(OffloadedExperts& store, int32_t expert)
       : thread_([this, &store, expert] {
           Expert out;
           status_ = store.acquire(expert, {ExpertWait::kRoom, &cancelled_}, &out);
@@ -70,7 +70,7 @@ class Borrower {
         }) {
     a_moment();  // it is in line now
   }
-  ~Borrower() { thread_.join(); }
+  ~Acquirer() { thread_.join(); }
   void cancel() { cancelled_ = true; }
   bool returns() {
     return eventually([this] { return done_.load(); });
@@ -117,13 +117,13 @@ class ExpertRoom : public testing::Test {
   const FileSegment& segment(int32_t layer, int32_t expert) const {
     return *file_->find(Part::kExperts, layer, expert);
   }
-  void borrow(int32_t expert) {
+  void acquire(int32_t expert) {
     Expert out;
     const Status s = store_->acquire(expert, {}, &out);
     ASSERT_TRUE(s.ok()) << s.text();
   }
   void use(int32_t expert) {
-    borrow(expert);
+    acquire(expert);
     store_->release(expert);
   }
   std::vector<int32_t> at_hand() {
@@ -151,10 +151,10 @@ TEST_F(ExpertRoom, TheOneNotUsedForLongestLeaves) {
   open(3);
   for (const int32_t e : {0, 1, 2, 0, 3}) use(e);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{0, 2, 3}));
-  borrow(2);  // it is in use, so the next one leaves
+  acquire(2);  // it is in use, so the next one leaves
   use(1);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{1, 2, 3}));
-  borrow(2);
+  acquire(2);
   store_->release(2);
   use(0);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{0, 1, 2}));  // somebody else still has it
@@ -168,7 +168,7 @@ TEST_F(ExpertRoom, WhetherAllFitIsKnownBeforehand) {
   const uint64_t all = static_cast<uint64_t>(n_experts_) * size_;
   EXPECT_TRUE(store_->fit_in(all, 0));
   EXPECT_FALSE(store_->fit_in(all - 1, 0));
-  for (const int32_t e : {0, 1, 2}) borrow(e);
+  for (const int32_t e : {0, 1, 2}) acquire(e);
   store_->release(1);
   EXPECT_TRUE(store_->fit_in(all - 3 * size_, 0));
   EXPECT_FALSE(store_->fit_in(all - 3 * size_ - 1, 0));
@@ -182,9 +182,9 @@ TEST_F(ExpertRoom, WhetherAllFitIsKnownBeforehand) {
 
 TEST_F(ExpertRoom, WhoWaitsForRoomCanBeCancelled) {
   open(1);
-  borrow(0);
-  Borrower first(*store_, 1);
-  Borrower second(*store_, 2);
+  acquire(0);
+  Acquirer first(*store_, 1);
+  Acquirer second(*store_, 2);
   second.cancel();
   EXPECT_TRUE(second.returns());
   EXPECT_EQ(second.code(), MOE_ERR_CANCELLED);
@@ -198,9 +198,9 @@ TEST_F(ExpertRoom, WhoWaitsForRoomCanBeCancelled) {
 TEST_F(ExpertRoom, WhoWaitsForAnothersReadCanBeCancelled) {
   open(3);
   gate_.close(at_[0]);
-  Borrower reader(*store_, 0);
+  Acquirer reader(*store_, 0);
   EXPECT_TRUE(eventually([this] { return gate_.somebody_waits(); }));
-  Borrower other(*store_, 0);
+  Acquirer other(*store_, 0);
   other.cancel();
   EXPECT_TRUE(other.returns());
   EXPECT_EQ(other.code(), MOE_ERR_CANCELLED);
@@ -212,18 +212,18 @@ TEST_F(ExpertRoom, WhoWaitsForAnothersReadCanBeCancelled) {
 // Who waits for a read does not keep those behind from the room that there is.
 TEST_F(ExpertRoom, NobodyWaitsForAReadInTheLine) {
   open(2);
-  borrow(0);
-  borrow(1);
+  acquire(0);
+  acquire(1);
   gate_.close(at_[2]);
-  Borrower reader(*store_, 2);
-  Borrower same(*store_, 2);
-  Borrower other(*store_, 3);
+  Acquirer reader(*store_, 2);
+  Acquirer same(*store_, 2);
+  Acquirer other(*store_, 3);
   store_->release(0);
   EXPECT_TRUE(eventually([this] { return gate_.somebody_waits(); }));
   store_->release(1);
   EXPECT_TRUE(other.returns());
   gate_.open();
-  for (Borrower* b : {&reader, &same, &other}) {
+  for (Acquirer* b : {&reader, &same, &other}) {
     EXPECT_TRUE(b->returns());
     EXPECT_EQ(b->code(), MOE_OK);
   }

@@ -94,7 +94,7 @@ class CappedModel {
 struct LeastCap {
   uint64_t bytes = 0;
   uint64_t slot = 0;
-  uint64_t n_experts = 0;
+  uint64_t session = 0;  // what one takes of it
   /// Room for so many experts.
   uint64_t with(uint64_t slots) const { return bytes + (slots - 1) * slot; }
 };
@@ -104,8 +104,8 @@ inline LeastCap least_cap(const MemorySink& bytes, const SessionOptions& options
   WatchedFile file{bytes, {}};
   CappedModel model(file, {1, how.n_readers, how.threads});
   EXPECT_TRUE(model.status().ok()) << model.status().text();
-  const ExpertCacheShape& shape = model.model().cache_shape();
-  return {model.account(options).total, shape.slot_bytes, shape.most_slots};
+  const MemoryAccount account = model.account(options);
+  return {account.total, model.model().cache_shape().slot_bytes, account.session_bytes};
 }
 
 }  // namespace moe

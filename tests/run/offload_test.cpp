@@ -1,0 +1,399 @@
+// Under a memory cap: what is refused, what is allocated, what is read; reads that fail or take
+// long; sessions that fight for room.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "src/model/expert_readers.h"
+#include "tests/run/capped_model.h"
+
+namespace moe {
+namespace {
+
+TinyKind ternary(bool compress = false) {
+  return two_moe_layers({"ternary", [compress](ModelConfig&, TinyOptions& o) {
+                           o.weights = FormatId::kTernary2;
+                           o.compress = compress;
+                         }});
+}
+
+SessionOptions chunks_of(int32_t chunk) {
+  SessionOptions options;
+  options.chunk = chunk;
+  return options;
+}
+
+class Offload : public testing::Test {
+ protected:
+  Offload() : bytes_(build_tiny_kind(ternary())), file_{*bytes_, {}} {
+    Machine machine(*bytes_);
+    text_ = random_tokens(40, machine.vocab_size());
+    expected_ = eval_all(*machine.session(), text_);
+    for (const FileSegment& s : machine.model().file().segments()) {
+      if (s.part == Part::kExperts) experts_[s.offset] = s.stored;
+    }
+  }
+  bool is_expert(uint64_t offset) const { return experts_.count(offset) != 0; }
+  Status eval(Session& session) { return session.eval(span(text_), LogitRows::kNone, nullptr); }
+  void expect_the_answer(Session& session) {
+    ASSERT_TRUE(session.reset().ok());
+    EXPECT_TRUE(eval_all(session, text_) == expected_);
+  }
+
+  std::unique_ptr<MemorySink> bytes_;
+  WatchedFile file_;
+  Tokens text_;
+  Floats expected_;
+  std::map<uint64_t, uint64_t> experts_;  // by offset in the file
+};
+
+TEST_F(Offload, TheLeastCapWorksAndOneByteLessIsRefused) {
+  for (const int32_t chunk : {0, 5}) {
+    const uint64_t least = least_cap(*bytes_, chunks_of(chunk)).bytes;
+    CappedModel enough(file_, {least});
+    expect_the_answer(*enough.session(chunks_of(chunk)));
+    CappedModel less(file_, {least - 1});
+    const Status s = less.try_session(chunks_of(chunk)).status();
+    EXPECT_EQ(s.code(), MOE_ERR_BUDGET);
+    EXPECT_NE(std::strstr(s.text(), std::to_string(least).c_str()), nullptr) << s.text();
+  }
+}
+
+TEST_F(Offload, WhatIsAllocatedStaysUnderTheCap) {
+  for (const bool compress : {false, true}) {
+    const auto bytes = build_tiny_kind(ternary(compress));
+    WatchedFile file{*bytes, {}};
+    const LeastCap least = least_cap(*bytes);
+    for (const uint64_t slots : {1, 4, 9, 16, 40}) {
+      FailingAllocator memory;
+      CappedModel model(file, {least.with(slots)}, memory.get());
+      const size_t opened = memory.live_bytes();  // tables, which the C API measures and adds
+      const Box<Session> session = model.session();
+      const size_t warm = memory.n_allocations();
+      const Floats first = eval_all(*session, text_);
+      EXPECT_TRUE(session->reset().ok());
+      EXPECT_TRUE(eval_all(*session, text_, 1) == first);
+      EXPECT_EQ(memory.n_allocations(), warm) << "something was allocated while running";
+      EXPECT_LE(memory.peak_bytes() - opened, least.with(slots));
+      const uint64_t stacks = kExpertReaders * ExpertReaders::kThreadBytes;
+      EXPECT_GT(memory.peak_bytes() + stacks, least.with(std::min<uint64_t>(slots, 16)) * 9 / 10);
+    }
+  }
+}
+
+TEST_F(Offload, EveryFailedAllocationIsAStatus) {
+  const LeastCap least = least_cap(*bytes_);
+  try_every_allocation_failure([&](const Allocator& memory) {
+    CappedModel model(file_, {least.with(6)}, memory);
+    if (!model.status().ok()) return model.status().code();
+    auto session = model.try_session();
+    return session.ok() ? eval(**session).code() : session.status().code();
+  });
+}
+
+TEST_F(Offload, APromptReadsEachExpertOncePerChunk) {
+  const Tokens text = random_tokens(150, 64);
+  // Chunks of 20 tokens keep outputs apart, those of 150 add them up in order.
+  for (const auto& [n_readers, chunk] : {std::pair{0, 20}, {4, 20}, {0, 150}, {4, 150}}) {
+    const CapOptions how{1, n_readers, 1};
+    const uint64_t cap = least_cap(*bytes_, chunks_of(chunk), how).with(4);  // of 16
+    std::atomic<size_t> n_reads{0};
+    file_.before = [&](uint64_t offset, size_t) {
+      n_reads += is_expert(offset) ? 1 : 0;
+      return 0;
+    };
+    CappedModel model(file_, {cap, n_readers});
+    const Box<Session> session = model.session(chunks_of(chunk));
+    ASSERT_TRUE(session->eval(span(text), LogitRows::kNone, nullptr).ok());
+    const ExpertStats stats = session->expert_stats();
+    const auto n_chunks = static_cast<size_t>((150 + chunk - 1) / chunk);
+    EXPECT_LE(stats.n_uses, n_chunks * experts_.size());
+    EXPECT_EQ(n_reads, stats.n_uses - stats.n_hits) << n_readers << " readers, chunk " << chunk;
+    const ExpertStats all = model.model().expert_stats();
+    EXPECT_EQ(all.n_uses, stats.n_uses);
+    uint64_t size = 0;
+    for (const auto& [offset, bytes] : experts_) size = bytes;
+    EXPECT_EQ(all.read_bytes, n_reads * size);
+    expect_the_answer(*session);
+    file_.before = nullptr;
+  }
+}
+
+TEST_F(Offload, TheCApiCountsAllThatItAllocates) {
+  FailingAllocator memory;
+  const Allocator& a = memory.get();
+  const moe_allocator allocator = {a.allocate, a.deallocate, a.user};
+  moe_env_params ep{};
+  ep.struct_size = sizeof ep;
+  ep.allocator = &allocator;
+  ep.threads = 1;
+  moe_error error;
+  moe_env* env = nullptr;
+  ASSERT_EQ(moe_env_create(&ep, &env, &error), MOE_OK) << error.text;
+  const size_t opened = memory.live_bytes();
+  const moe_reader reader = {bytes_->size(), WatchedFile::read, &file_};
+  moe_model_params mp{};
+  mp.struct_size = sizeof mp;
+  mp.memory_bytes = 1;
+  moe_model* model = nullptr;
+  uint64_t least = 0;
+  for (const uint64_t more : {0, 5000, 20000, 100000}) {
+    mp.memory_bytes = 1000;
+    ASSERT_EQ(moe_model_open_reader(env, &reader, &mp, &model, &error), MOE_ERR_BUDGET);
+    const char* at = std::strstr(error.text, "MB: ");
+    ASSERT_NE(at, nullptr) << error.text;
+    least = std::strtoull(at + 4, nullptr, 10);
+    mp.memory_bytes = least - 1;
+    ASSERT_EQ(moe_model_open_reader(env, &reader, &mp, &model, &error), MOE_ERR_BUDGET);
+    mp.memory_bytes = least + more;
+    ASSERT_EQ(moe_model_open_reader(env, &reader, &mp, &model, &error), MOE_OK) << error.text;
+    moe_session* session = nullptr;
+    ASSERT_EQ(moe_session_create(model, nullptr, &session, &error), MOE_OK) << error.text;
+    const size_t n = text_.size();
+    ASSERT_EQ(moe_session_eval(session, text_.data(), n, nullptr, 0, &error), MOE_OK);
+    moe_memory_stats stats{};
+    stats.struct_size = sizeof stats;
+    ASSERT_EQ(moe_session_get_memory_stats(session, &stats, &error), MOE_OK);
+    EXPECT_EQ(stats.cap_bytes, mp.memory_bytes);
+    EXPECT_LE(stats.peak_bytes, stats.cap_bytes);
+    EXPECT_GT(stats.session.n_uses, stats.session.n_hits);
+    EXPECT_LE(memory.peak_bytes() - opened, mp.memory_bytes) << more << " more";
+    moe_session_free(session);
+    moe_model_free(model);
+  }
+  moe_env_free(env);
+}
+
+TEST_F(Offload, AFailedReadIsOnlyThatExperts) {
+  CappedModel model(file_, {least_cap(*bytes_).with(3)});
+  const Box<Session> session = model.session();
+  ExpertSource& experts = *model.model().layer(0).experts;
+  std::atomic<bool> broken{true};
+  const uint64_t bad = model.model().file().find(Part::kExperts, 0, 5)->offset;
+  file_.before = [&](uint64_t offset, size_t) { return broken && offset == bad ? 5 : 0; };
+  const int32_t chosen[] = {4, 5, 6};
+  for (int round = 0; round < 2; ++round) {
+    experts.prefetch(chosen, 3, nullptr);
+    Expert expert;
+    for (const int32_t e : {4, 6}) {
+      EXPECT_TRUE(experts.acquire(e, {ExpertWait::kRoom}, &expert).ok());
+      experts.release(e);
+    }
+    EXPECT_EQ(experts.acquire(5, {ExpertWait::kRoom}, &expert).code(), MOE_ERR_IO);
+    experts.cancel_prefetch(chosen + 1, 1);
+  }
+  broken = false;
+  Expert expert;
+  EXPECT_TRUE(experts.acquire(5, {ExpertWait::kRoom}, &expert).ok());
+  experts.release(5);
+}
+
+TEST_F(Offload, WhatIsInMemoryIsNotReadAgain) {
+  std::atomic<size_t> n_reads{0};
+  file_.before = [&](uint64_t offset, size_t) {
+    n_reads += is_expert(offset) ? 1 : 0;
+    return 0;
+  };
+  CappedModel model(file_, {least_cap(*bytes_).with(16)});
+  const Box<Session> session = model.session();
+  expect_the_answer(*session);
+  EXPECT_LE(n_reads, experts_.size());
+  const size_t once = n_reads;
+  const uint64_t hits = session->expert_stats().n_hits;
+  expect_the_answer(*session);
+  EXPECT_EQ(n_reads, once);
+  EXPECT_GT(session->expert_stats().n_hits, hits);
+}
+
+// Whichever read it is: its status comes back, and the next call goes on.
+TEST_F(Offload, EveryReadMayFail) {
+  const LeastCap least = least_cap(*bytes_, chunks_of(16));
+  for (const int32_t n_readers : {0, 1, 4}) {
+    for (const uint64_t slots : {1, 3, 16}) {
+      size_t fail_at = 0;
+      for (bool failed = true; failed; ++fail_at) {
+        ASSERT_LT(fail_at, 200u);
+        std::atomic<size_t> n{0};
+        std::atomic<bool> armed{false};
+        std::atomic<bool> reached{false};
+        file_.before = [&](uint64_t, size_t) {
+          if (!armed || n++ != fail_at) return 0;
+          reached = true;
+          return 7;
+        };
+        CappedModel model(file_, {least.with(slots), n_readers});
+        const Box<Session> session = model.session(chunks_of(16));
+        armed = true;
+        const Status s = eval(*session);
+        armed = false;
+        failed = reached;
+        ASSERT_EQ(s.code(), failed ? MOE_ERR_IO : MOE_OK) << "read " << fail_at << ": " << s.text();
+        EXPECT_EQ(failed, std::strstr(s.text(), "experts") != nullptr) << s.text();
+        expect_the_answer(*session);
+      }
+      EXPECT_GT(fail_at, 8u);
+    }
+  }
+}
+
+TEST_F(Offload, ADamagedExpertIsMetLate) {
+  const auto bytes = build_tiny_kind(ternary(true));
+  uint64_t at = 0;
+  {
+    WatchedFile file{*bytes, {}};
+    CappedModel model(file, {});
+    for (const FileSegment& s : model.model().file().segments()) {
+      if (s.part == Part::kExperts && s.layer == 1) at = s.offset + s.stored / 2;
+    }
+  }
+  const LeastCap least = least_cap(*bytes);
+  WatchedFile file{*bytes, {}};
+  CappedModel model(file, {least.with(4)});
+  const Box<Session> session = model.session();
+  auto* damaged = const_cast<uint8_t*>(bytes->data()) + at;
+  *damaged ^= 1;
+  for (int i = 0; i < 2; ++i) {
+    const Status s = eval(*session);
+    EXPECT_EQ(s.code(), MOE_ERR_CORRUPT);
+    EXPECT_NE(std::strstr(s.text(), "segment layers.1.experts.7"), nullptr) << s.text();
+    EXPECT_EQ(session->position(), 0);
+  }
+  *damaged ^= 1;
+  EXPECT_TRUE(eval(*session).ok());
+}
+
+/// Holds reads of experts back until it is opened.
+class Gate {
+ public:
+  int pass() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++n_waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+    --n_waiting_;
+    return 0;
+  }
+  void open() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void await_somebody() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return n_waiting_ > 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+  int n_waiting_ = 0;
+};
+
+TEST_F(Offload, ACancelEndsTheWaitForARead) {
+  Gate gate;
+  CappedModel model(file_, {least_cap(*bytes_).with(2)});
+  const Box<Session> session = model.session();
+  file_.before = [&](uint64_t offset, size_t) { return is_expert(offset) ? gate.pass() : 0; };
+  Status status;
+  std::thread caller([&] { status = eval(*session); });
+  gate.await_somebody();
+  session->cancel();
+  caller.join();  // the read is not over
+  EXPECT_EQ(status.code(), MOE_ERR_CANCELLED);
+  EXPECT_EQ(session->position(), 0);
+  gate.open();
+  expect_the_answer(*session);
+}
+
+TEST_F(Offload, SessionsFightForTheLastSlot) {
+  const SessionOptions options = chunks_of(8);
+  for (const int32_t n_readers : {0, 1, 4}) {
+    const LeastCap least = least_cap(*bytes_, options, {1, n_readers, 2});
+    const uint64_t each = least.session;
+    constexpr size_t kSessions = 3;
+    CappedModel model(file_, {least.bytes + (kSessions - 1) * each, n_readers, 2});
+    Box<Session> sessions[kSessions];
+    SessionOptions o = options;
+    for (Box<Session>& session : sessions) {
+      session = model.session(o);
+      ASSERT_TRUE(session);
+      o.other_sessions_bytes += each;
+    }
+    EXPECT_EQ(model.model().memory_stats().arena_bytes, least.slot);
+    EXPECT_EQ(model.try_session(o).status().code(), MOE_ERR_BUDGET);
+    std::thread threads[kSessions];
+    for (size_t i = 0; i < kSessions; ++i) {
+      threads[i] = std::thread([&, i] {
+        for (int round = 0; round < 3; ++round) {
+          expect_the_answer(*sessions[i]);
+        }
+      });
+    }
+    for (std::thread& t : threads) t.join();
+  }
+}
+
+// One reads while another is cancelled again and again; a third comes and goes.
+TEST_F(Offload, SessionsComeGoAndAreCancelled) {
+  const SessionOptions options = chunks_of(8);
+  const LeastCap least = least_cap(*bytes_, options, {1, 2, 1});
+  CappedModel model(file_, {least.with(40) + 2 * least.session, 2, 1});
+  const Box<Session> steady = model.session(options);
+  const Box<Session> unlucky = model.session(options);
+  std::atomic<bool> done{false};
+  std::thread cancelling([&] {
+    while (!done) {
+      unlucky->cancel();
+      std::this_thread::yield();
+    }
+  });
+  std::thread cancelled([&] {
+    while (!done) {
+      const Status s = eval(*unlucky);
+      EXPECT_TRUE(s.ok() || s.code() == MOE_ERR_CANCELLED) << s.text();
+      EXPECT_TRUE(unlucky->reset().ok());
+    }
+  });
+  std::thread guests([&] {
+    for (uint64_t n = 0; !done; ++n) {
+      SessionOptions o = options;
+      o.other_sessions_bytes = 2 * steady->bytes() + n % 3 * 9 * least.slot;  // resizes the arena
+      const Box<Session> guest = model.session(o);
+      EXPECT_TRUE(eval(*guest).ok());
+    }
+  });
+  for (int i = 0; i < 5; ++i) expect_the_answer(*steady);
+  done = true;
+  cancelling.join();
+  cancelled.join();
+  guests.join();
+  expect_the_answer(*unlucky);
+}
+
+TEST_F(Offload, ALaterSessionTakesItsMemoryFromTheArena) {
+  const SessionOptions options = chunks_of(8);
+  const LeastCap least = least_cap(*bytes_, options);
+  CappedModel model(file_, {least.with(10) + least.session});
+  const Box<Session> first = model.session(options);
+  expect_the_answer(*first);
+  EXPECT_EQ(model.model().memory_stats().arena_bytes, 16 * least.slot);
+  SessionOptions o = options;
+  o.other_sessions_bytes = first->bytes();
+  const Box<Session> second = model.session(o);
+  const MemoryStats stats = model.model().memory_stats();
+  EXPECT_EQ(stats.arena_bytes, 10 * least.slot);
+  EXPECT_LE(stats.counted_bytes, stats.cap_bytes);
+  expect_the_answer(*first);
+  expect_the_answer(*second);
+  model.model().session_gone(second->bytes());  // as the C API says when it was freed
+  EXPECT_EQ(model.model().memory_stats().arena_bytes, 16 * least.slot);
+  EXPECT_LE(model.model().memory_stats().peak_bytes, stats.cap_bytes);
+}
+
+}  // namespace
+}  // namespace moe
