@@ -99,10 +99,14 @@ std::string router_text(const Json& l) {
 }
 
 std::string layer_line(const Json& l) {
-  std::string s = std::to_string(l["n_heads"].get<int>()) + " heads / " +
-                  std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +
-                  std::to_string(l["head_dim"].get<int>());
+  std::string s = "no attention";
+  if (l["n_heads"] != 0) {
+    s = std::to_string(l["n_heads"].get<int>()) + " heads / " +
+        std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +
+        std::to_string(l["head_dim"].get<int>());
+  }
   if (l["window"] != 0) s += ", window " + std::to_string(l["window"].get<int>());
+  if (l["d_ff"] == 0) return s + "; no FFN";
   s +=
       "; " + l["activation"].get<std::string>() + " FFN of " + std::to_string(l["d_ff"].get<int>());
   if (!l.contains("router")) return s;

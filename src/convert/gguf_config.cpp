@@ -23,7 +23,8 @@ constexpr Arch kArchs[] = {
     {"granite", "granite", "", true, -1},    {"granitemoe", "granitemoe", "", true, -1},
     {"maple", "maple", "", false, 1},        {"gpt-oss", "gpt_oss", "", false, -1},
     {"bitnet", "llama", "", false, -1},      {"bitnet-b1.58", "bitnet", "", false, -1},
-    {"phimoe", "phimoe", "", false, -1},     {"deepseek2", "deepseek_v2", "", false, -1}};
+    {"phimoe", "phimoe", "", false, -1},     {"deepseek2", "deepseek_v2", "", false, -1},
+    {"olmo2", "olmo2", "", false, -1}};
 
 // Keys behind "ARCH." that have one meaning in all of them.
 struct Key {

@@ -26,6 +26,12 @@ class Convert(Cli):
         self.fails(1, "convert", CHECKPOINT, os.path.join(self.folder.name, "no", "c.moe"))
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.moe", "b.moe"])
 
+    def test_layers_with_one_block(self):
+        self.ok("convert", os.path.join(CHECKPOINT, "../blocks_alone"), self.path("m.moe"), "--weights", "f32")
+        shown = self.ok("inspect", self.path("m.moe")).stdout
+        self.assertIn("layer 0: 2 heads / 1 KV of 12; no FFN\n", shown)
+        self.assertIn("layer 2: no attention; silu FFN of 36\n", shown)
+
     def start_long_conversion(self, **how):
         """Converts a checkpoint whose embedding is a hole of 4 GB; returns once there is a partial file."""
         source = self.path("source")

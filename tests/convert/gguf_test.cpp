@@ -93,6 +93,63 @@ TEST_F(GgufTest, ReadsPairsAndTensors) {
   EXPECT_EQ(h.tensors[1].offset - h.tensors[0].offset, 32u);
 }
 
+// The checkpoint under the names that llama.cpp has for it gives the same weights.
+TEST_F(GgufTest, Olmo2) {
+  const std::string original = "tests/data/families/olmo2";
+  GgufBuilder b;
+  b.string("general.architecture", "olmo2");
+  for (const auto& [key, value] : {std::pair{"context_length", 128},
+                                   {"embedding_length", 32},
+                                   {"block_count", 2},
+                                   {"feed_forward_length", 40},
+                                   {"attention.head_count", 4},
+                                   {"attention.head_count_kv", 2}}) {
+    b.u32(std::string("olmo2.") + key, static_cast<uint32_t>(value));
+  }
+  b.f32("olmo2.attention.layer_norm_rms_epsilon", 1e-5f);
+  b.f32("olmo2.rope.freq_base", 1e4f);
+  const Checkpoint checkpoint(original);
+  const auto add = [&](const std::string& name, const std::string& gguf) {
+    const SourceTensor* tensor = checkpoint.find(name + ".weight");
+    ASSERT_NE(tensor, nullptr) << name;
+    std::vector<float> values(tensor->n_elements);
+    checkpoint.read(*tensor, 0, values.size(), values.data());
+    b.tensor(gguf + ".weight", 0, {tensor->shape.begin(), tensor->shape.end()},
+             test::as_bytes(values));
+  };
+  add("model.embed_tokens", "token_embd");
+  add("lm_head", "output");
+  add("model.norm", "output_norm");
+  for (const std::string l : {"0", "1"}) {
+    for (const auto& [name, gguf] : {std::pair{"self_attn.q_proj", "attn_q"},
+                                     {"self_attn.k_proj", "attn_k"},
+                                     {"self_attn.v_proj", "attn_v"},
+                                     {"self_attn.o_proj", "attn_output"},
+                                     {"self_attn.q_norm", "attn_q_norm"},
+                                     {"self_attn.k_norm", "attn_k_norm"},
+                                     {"post_attention_layernorm", "post_attention_norm"},
+                                     {"post_feedforward_layernorm", "post_ffw_norm"},
+                                     {"mlp.gate_proj", "ffn_gate"},
+                                     {"mlp.up_proj", "ffn_up"},
+                                     {"mlp.down_proj", "ffn_down"}}) {
+      add("model.layers." + l + "." + name, "blk." + l + "." + gguf);
+    }
+  }
+  folder_.write("m.gguf", b.file());
+  const auto weights = [](const std::string& source) {
+    MemorySink sink;
+    ConvertOptions options;
+    options.weights = "f32";
+    ConvertReport report;
+    const Status status = convert_to_sink(source, sink, options, &report);
+    EXPECT_TRUE(status.ok()) << source << ": " << status.text();
+    uint64_t end = 0;  // where the metadata begins, behind the last segment
+    std::memcpy(&end, sink.data() + 24, sizeof end);
+    return std::string(reinterpret_cast<const char*>(sink.data()) + 4096, end - 4096);
+  };
+  EXPECT_TRUE(weights(path()) == weights(original));
+}
+
 TEST_F(GgufTest, RefusesWhatIsWrong) {
   GgufBuilder b;
   b.u32("a.n", 7);

@@ -255,6 +255,7 @@ CASES += [
     gguf_case("qwen3_q8_0", "Qwen3", "q8_0", dict(hidden_size=64, head_dim=16, intermediate_size=96), golden=True),
     gguf_case("qwen2_moe", "Qwen2Moe", "bf16", dict(QWEN_MOE, shared_expert_intermediate_size=28)),
     gguf_case("qwen3_moe", "Qwen3Moe", "bf16", dict(QWEN_MOE, head_dim=16, norm_topk_prob=True)),
+    gguf_case("olmo2", "Olmo2", "bf16"),
     gguf_case("olmoe", "Olmoe", "bf16", MOE),
     gguf_case("granite", "Granite", "bf16", dict(GRANITE)),
     gguf_case("granitemoe", "GraniteMoe", "bf16", dict(GRANITE, **LOCAL, tie_word_embeddings=True)),
