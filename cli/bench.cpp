@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
 
+#include "cli/forced_routing.h"
 #include "cli/memory.h"
 #include "cli/synthetic.h"
+#include "cli/trace_replay.h"
 
 namespace moe_cli {
 namespace {
@@ -37,6 +40,27 @@ uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n
   return bytes;
 }
 
+uint64_t expert_bytes(const moe_model* model) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < moe_model_tensor_count(model); ++i) {
+    moe_tensor_info t{};
+    t.struct_size = sizeof t;
+    moe_error error;
+    check(moe_model_get_tensor_info(model, i, &t, &error), error);
+    if (t.expert >= 0) bytes += t.bytes;
+  }
+  return bytes;
+}
+
+// With room for as large a share of the trace's experts as the model's cache has of its own.
+double hit_rate_of_trace(const Trace& trace, const BenchResult& result) {
+  if (result.memory.arena_bytes == 0) return 1;
+  const double share =
+      static_cast<double>(result.memory.arena_bytes) / static_cast<double>(result.expert_bytes);
+  const double all = static_cast<double>(trace.n_layers) * trace.n_experts;
+  return replay_lru(trace, static_cast<size_t>(std::min(share, 1.0) * all)).share();
+}
+
 void run_bench(BenchOptions& o) {
   if (o.synthetic.empty() == o.model.path.empty()) {
     throw UsageError("give either a model file or --synthetic SHAPE");
@@ -44,6 +68,8 @@ void run_bench(BenchOptions& o) {
   if (o.synthetic.empty() && o.weights_named) {
     throw UsageError("--weights goes with --synthetic; convert chooses the formats of a file");
   }
+  std::optional<Trace> trace;
+  if (!o.routing.empty()) trace = read_trace(o.routing);
   if (!o.save.empty() && o.synthetic.empty()) throw UsageError("--save goes with --synthetic");
   if (!o.save.empty() && o.model.memory.empty() && o.model.io == "auto") {
     save_synthetic(o);
@@ -72,6 +98,11 @@ void run_bench(BenchOptions& o) {
     sessions.push_back(open_session(o.model, loaded.model.get()));
     handles.push_back(sessions.back().get());
   }
+  std::optional<ForcedRouting> forced;
+  if (trace) {
+    forced.emplace(std::move(*trace), loaded.model.get(), !o.model.router.empty());
+    for (moe_session* session : handles) forced->apply_to(session);
+  }
   const CurrentSession current(handles[0]);  // each session in turn
   BenchResult result{};
   result.model.struct_size = sizeof result.model;
@@ -81,6 +112,8 @@ void run_bench(BenchOptions& o) {
   result.timing =
       run_measurement(o, loaded.model.get(), handles, result.on_cpu() ? &meter : nullptr);
   result.memory = memory_stats(handles[0]);
+  result.expert_bytes = expert_bytes(loaded.model.get());
+  result.trace_hit_rate = forced ? hit_rate_of_trace(forced->trace(), result) : 1;
   result.kv_bytes_per_token = kv_bytes_per_token(o, loaded.model.get(), result.model.n_layers);
   print_bench(o, result);
 }
@@ -102,6 +135,8 @@ void add_bench(CLI::App& app) {
        "--save", o->save,
        "Write the synthetic model to a file and stop; with --memory or --io, measure there "
        "(without --save in a temporary file in TMPDIR)")
+      ->option_text("FILE");
+  c->add_option("--routing", o->routing, "Take experts as in this trace (moe trace)")
       ->option_text("FILE");
   c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")
       ->check(CLI::Range(0, 1 << 24))

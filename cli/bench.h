@@ -15,6 +15,7 @@ struct BenchOptions {
   std::string weights = "ternary2";
   bool weights_named = false;  // on the command line
   std::string save;
+  std::string routing;  // a trace
   int n_prompt = 512;
   int n_generate = 64;
   int depth = 0;
@@ -44,6 +45,8 @@ struct BenchResult {
   uint64_t kv_bytes_per_token;
   Timing timing;
   moe_memory_stats memory;
+  uint64_t expert_bytes;  // of all experts
+  double trace_hit_rate;  // of the trace by itself, with as large a share of its experts
   /// The bandwidth was measured on this machine's memory, not on a GPU's.
   bool on_cpu() const { return std::string_view(env.device) == "cpu"; }
   /// What decoding read, weights and keys and values.

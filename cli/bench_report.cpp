@@ -62,6 +62,10 @@ void print_cache(const BenchOptions& o, const BenchResult& r) {
               << " of experts a token; " << 100 * t.hit_rate
               << " % of their uses were found in memory; " << 100 * t.decode_wait_share
               << " % of the time was waiting for reads\n";
+    if (!o.routing.empty()) {
+      std::cout << "  the trace itself, replayed with room for this share of its experts: "
+                << 100 * r.trace_hit_rate << " % found\n";
+    }
   }
 }
 
@@ -107,6 +111,7 @@ void print_as_json(const BenchOptions& o, const BenchResult& r) {
               {"memory_peak_bytes", r.memory.peak_bytes},
               {"expert_cache_bytes", r.memory.arena_bytes},
               {"found_in_memory", t.hit_rate},
+              {"trace_found_in_memory", o.routing.empty() ? Json() : Json(r.trace_hit_rate)},
               {"decode_read_bytes_per_token", static_cast<uint64_t>(t.decode_read_bytes)},
               {"decode_wait_share", t.decode_wait_share},
               {"prefill_read_bytes", static_cast<uint64_t>(t.prefill_read_bytes)},

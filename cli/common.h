@@ -138,5 +138,6 @@ void add_perplexity(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_trace(CLI::App& app);
 
 }  // namespace moe_cli

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iomanip>
 #include <iostream>
@@ -141,6 +142,44 @@ void print_memory(const Json& memory) {
   std::cout << "\n";
 }
 
+// What the cap comes to before anything is read.
+Json plan_json(const ModelOptions& o, const moe_model* model, const Json& layers) {
+  const moe_session_params session = session_params(o);
+  moe_memory_plan p{};
+  p.struct_size = sizeof p;
+  moe_error error;
+  check(moe_model_get_memory_plan(model, &session, &p, &error), error);
+  uint64_t n_token = 0;
+  for (const Json& l : layers) {
+    if (!l.contains("router")) continue;
+    n_token += std::min(l["n_experts"].get<uint64_t>(),
+                        l["n_active"].get<uint64_t>() * l["n_subheads"].get<uint64_t>());
+  }
+  const uint64_t mean = p.n_experts == 0 ? 0 : p.expert_bytes / p.n_experts;
+  return {{"cap_bytes", p.cap_bytes},
+          {"needed_bytes", p.needed_bytes},
+          {"least_cap_bytes", p.least_bytes},
+          {"chunk", p.chunk},
+          {"n_experts", p.n_experts},
+          {"n_experts_in_memory", p.n_in_memory},
+          {"expert_bytes", p.expert_bytes},
+          {"n_experts_per_token", n_token},
+          {"expert_bytes_per_token", n_token * mean}};
+}
+
+void print_plan(const Json& plan) {
+  auto number = [&](const char* key) { return plan[key].get<uint64_t>(); };
+  auto bytes = [&](const char* key) { return format_bytes(number(key)); };
+  std::cout << "  under the cap of " << bytes("cap_bytes") << ": " << bytes("needed_bytes")
+            << " with one session, chunks of " << number("chunk") << "; " << number("n_experts_in_memory")
+            << " of " << number("n_experts") << " experts in memory ("
+            << std::lround(100 * static_cast<double>(number("n_experts_in_memory")) /
+                           static_cast<double>(std::max<uint64_t>(1, number("n_experts"))))
+            << " %), of which a token uses at most " << number("n_experts_per_token") << " ("
+            << bytes("expert_bytes_per_token") << ")\n  the least cap is "
+            << bytes("least_cap_bytes") << " (" << number("least_cap_bytes") << " bytes)\n";
+}
+
 void print_layers(const Json& layers) {
   for (size_t first = 0; first < layers.size();) {
     size_t last = first;
@@ -172,6 +211,7 @@ void print_text(const Json& j) {
             << ", weights in memory " << format_bytes(number("weight_bytes")) << ", read per token "
             << most << format_bytes(number("bytes_per_token")) << "\n";
   print_memory(j["memory"]);
+  if (j.contains("plan")) print_plan(j["plan"]);
   if (!j.contains("tensors")) return;
   for (const Json& t : j["tensors"]) {
     std::cout << "  " << std::left << std::setw(36) << t["name"].get<std::string>() << std::right
@@ -196,6 +236,7 @@ void run_inspect(const InspectOptions& o) {
   for (int32_t i = 0; i < j["n_layers"].get<int32_t>(); ++i)
     j["layers"].push_back(layer_json(model.get(), i));
   j["memory"] = memory_lines(o.model, model.get());
+  if (!o.model.memory.empty()) j["plan"] = plan_json(o.model, model.get(), j["layers"]);
   if (o.tensors) {
     for (size_t i = 0; i < moe_model_tensor_count(model.get()); ++i) {
       j["tensors"].push_back(tensor_json(model.get(), i));
@@ -221,6 +262,7 @@ void run_inspect(const InspectOptions& o) {
 void add_inspect(CLI::App& app) {
   auto o = std::make_shared<InspectOptions>();
   CLI::App* c = app.add_subcommand("inspect", "Show what a model file holds");
+  o->model.planning = true;
   add_model_options(*c, o->model);
   c->add_flag("--tensors", o->tensors, "List every stored matrix");
   c->add_flag("--verify", o->verify, "Read every weight and check it");

@@ -51,6 +51,7 @@ void add_commands(CLI::App& app) {
   add_tokenize(app);
   add_eval(app);
   add_bench(app);
+  add_trace(app);
 }
 
 int run(int argc, char** argv) {

@@ -297,6 +297,22 @@ MOE_API moe_status moe_model_get_memory(const moe_model* model, const moe_sessio
                                         moe_memory_line* lines, size_t capacity, size_t* n_lines,
                                         moe_error* error);
 
+/* What a session with these parameters (NULL: the default ones) gets under the model's cap. */
+typedef struct moe_memory_plan {
+  uint32_t struct_size;
+  int32_t chunk;         /* rows evaluated at once */
+  uint64_t cap_bytes;    /* 0: none */
+  uint64_t needed_bytes; /* the sum of moe_model_get_memory */
+  uint64_t least_bytes;  /* the smallest cap that would do, with few experts in memory */
+  uint64_t expert_bytes; /* of the weights of all experts */
+  uint64_t n_experts;    /* of all layers */
+  uint64_t n_in_memory;  /* so many of them have room there at the same time */
+} moe_memory_plan;
+
+MOE_API moe_status moe_model_get_memory_plan(const moe_model* model,
+                                             const moe_session_params* params,
+                                             moe_memory_plan* out, moe_error* error);
+
 /* Memory of this machine, or of the memory cgroup of this process where that is less. */
 typedef struct moe_memory_info {
   uint32_t struct_size;
@@ -468,6 +484,28 @@ typedef struct moe_routing_stats {
 /* MOE_ERR_UNSUPPORTED for a dense layer, MOE_ERR_STATE when nothing is being counted. */
 MOE_API moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
                                            moe_routing_stats* out, moe_error* error);
+
+/* What one MoE layer chose for the tokens of one pass. */
+typedef struct moe_routing_choices {
+  int32_t layer;
+  int32_t position; /* of the first token in the text; the others follow it */
+  int32_t n_tokens; /* of MH-MoE, sub-tokens: as many as the layer has sub-heads for each token */
+  int32_t n_slots;  /* the most experts that one can take */
+  int32_t* counts;  /* (n_tokens): experts taken, 1..n_slots */
+  int32_t* experts; /* (n_tokens, n_slots), best first; beyond the count anything */
+  float* weights;   /* (n_tokens, n_slots) */
+} moe_routing_choices;
+
+/* Called before the choices are used. It may write others into them: experts of the layer, each
+ * once for a token, with finite weights; for the rest of the call MOE_ERR_RANGE, MOE_ERR_ARGUMENT
+ * or MOE_ERR_NON_FINITE otherwise. A capacity is applied afterwards. On the thread of the caller,
+ * for passes that then fail or are cancelled too. Must not call the session, but for
+ * moe_session_cancel. */
+typedef void (*moe_routing_fn)(void* user, moe_routing_choices* choices);
+
+/* For the passes to come; NULL: no longer. MOE_ERR_UNSUPPORTED on a GPU. */
+MOE_API moe_status moe_session_watch_routing(moe_session* session, moe_routing_fn callback,
+                                             void* user, moe_error* error);
 
 /* Experts that operations used. An operation is one MoE layer of one chunk of tokens; it uses an
  * expert once, however many of the tokens chose it. All zero where every expert stays in memory. */

@@ -113,6 +113,13 @@ struct RouterWeightsView {
   const int32_t* table = nullptr;         // hash: (vocab)
 };
 
+/// Sees the choices of a layer before they are used, and may write others: experts in range, each
+/// once for a token, finite weights, 1..max_k of them. kept and scores are null.
+struct RoutingHook {
+  void (*call)(void* user, int32_t layer, int32_t position, Routing* routing) = nullptr;
+  void* user = nullptr;
+};
+
 /// Statistics of one MoE layer since the last reset (host memory). Null pointers are not counted.
 struct RoutingStats {
   uint64_t* tokens_per_expert = nullptr;  // (n_experts) pairs served
@@ -152,6 +159,8 @@ struct MoeOp {
   Matrix shared_gate;              // (1, d_model) or empty
   RoutingStats* stats = nullptr;   // host memory or null
   Routing* routing_out = nullptr;  // host memory to fill (may have null members), or null
+  int32_t layer = -1;              // for the hook
+  RoutingHook hook;                // only where uses_host_memory()
 };
 
 /// Largest sizes that a stream's scratch memory must serve.

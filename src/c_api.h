@@ -55,6 +55,8 @@ struct moe_session {
 
   moe_model* model;
   moe::Box<moe::Session> session;
+  moe_routing_fn watch = nullptr;  // what the session's hook passes choices to
+  void* watch_user = nullptr;
 };
 
 namespace moe {

@@ -239,6 +239,34 @@ Status get_memory(const moe_model* model, const moe_session_params* params, moe_
   return write_array(out, n, lines, capacity, n_lines);
 }
 
+Status get_memory_plan(const moe_model* model, const moe_session_params* params,
+                       moe_memory_plan* out) {
+  if (model == nullptr) return null_argument("model");
+  MOE_TRY(check_out_struct(out, "out"));
+  const Model& m = *model->model;
+  SessionOptions options;
+  MOE_TRY(session_options(params, &options));
+  MemoryAccount account;
+  MOE_TRY(account_memory(m, options, &account));
+  MOE_ASSIGN(const SessionOptions resolved, resolve_options(m, options));
+  moe_memory_plan plan{};
+  plan.chunk = resolved.chunk;
+  plan.cap_bytes = m.memory_cap();
+  plan.needed_bytes = account.total;
+  for (const FileSegment& s : m.file().segments()) {
+    if (s.part != Part::kExperts) continue;
+    ++plan.n_experts;
+    plan.expert_bytes += s.raw;
+  }
+  const uint64_t slot = m.cache_shape().slot_bytes;
+  plan.n_in_memory = slot == 0 ? plan.n_experts : account.cache_bytes / slot;
+  if (plan.cap_bytes > 0) options.memory_cap = 1;
+  MOE_TRY(account_memory(m, options, &account));
+  plan.least_bytes = account.total;
+  write_struct(plan, out);
+  return {};
+}
+
 Status get_memory_info(moe_memory_info* out) {
   MOE_TRY(check_out_struct(out, "out"));
   MachineMemory memory;
@@ -316,6 +344,11 @@ moe_status moe_model_get_memory(const moe_model* model, const moe_session_params
                                 moe_memory_line* lines, size_t capacity, size_t* n_lines,
                                 moe_error* error) {
   return moe::deliver(moe::get_memory(model, params, lines, capacity, n_lines), error);
+}
+
+moe_status moe_model_get_memory_plan(const moe_model* model, const moe_session_params* params,
+                                     moe_memory_plan* out, moe_error* error) {
+  return moe::deliver(moe::get_memory_plan(model, params, out), error);
 }
 
 moe_status moe_get_memory_info(moe_memory_info* out, moe_error* error) {

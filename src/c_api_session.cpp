@@ -162,6 +162,23 @@ Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats*
   return {};
 }
 
+void pass_choices(void* user, int32_t layer, int32_t position, Routing* r) {
+  const auto* session = static_cast<const moe_session*>(user);
+  moe_routing_choices choices{layer,    position,  r->n_tokens, r->max_k,
+                              r->count, r->expert, r->weight};
+  session->watch(session->watch_user, &choices);
+}
+
+Status watch_routing(moe_session* session, moe_routing_fn callback, void* user) {
+  MOE_TRY(check_session(session));
+  RoutingHook hook;
+  if (callback != nullptr) hook = {pass_choices, session};
+  MOE_TRY(session->session->set_routing_hook(hook));
+  session->watch = callback;
+  session->watch_user = user;
+  return {};
+}
+
 moe_expert_stats public_stats(const ExpertStats& s) {
   return {s.n_uses, s.n_hits, s.read_bytes, static_cast<double>(s.wait_ns) * 1e-9};
 }
@@ -244,4 +261,9 @@ moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
 moe_status moe_session_get_memory_stats(const moe_session* session, moe_memory_stats* out,
                                         moe_error* error) {
   return moe::deliver(moe::get_memory_stats(session, out), error);
+}
+
+moe_status moe_session_watch_routing(moe_session* session, moe_routing_fn callback, void* user,
+                                     moe_error* error) {
+  return moe::deliver(moe::watch_routing(session, callback, user), error);
 }

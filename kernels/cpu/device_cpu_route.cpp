@@ -138,6 +138,48 @@ void count_statistics(const MoeCall& call) {
   }
 }
 
+// What a hook may have written.
+Status check_choices(const MoeCall& call, int32_t token) {
+  const CpuStream& s = call.s;
+  const int64_t at = static_cast<int64_t>(token) * call.max_k;
+  const int32_t count = s.count[token];
+  if (count < 1 || count > call.max_k) {
+    return Status::error(MOE_ERR_RANGE, "routing of token %d: expected 1..%d experts, found %d",
+                         token, call.max_k, count);
+  }
+  for (int32_t j = 0; j < count; ++j) {
+    const int32_t expert = s.expert[at + j];
+    if (expert < 0 || expert >= call.op.n_experts) {
+      return Status::error(MOE_ERR_RANGE,
+                           "routing of token %d: expected an expert in 0..%d, found %d", token,
+                           call.op.n_experts - 1, expert);
+    }
+    if (std::find(s.expert + at, s.expert + at + j, expert) != s.expert + at + j) {
+      return Status::error(MOE_ERR_ARGUMENT, "routing of token %d: expert %d is there twice", token,
+                           expert);
+    }
+    if (!__builtin_isfinite(s.weight[at + j])) {
+      return Status::error(MOE_ERR_NON_FINITE, "routing of token %d: the weight of expert %d",
+                           token, expert);
+    }
+  }
+  return {};
+}
+
+void call_hook(MoeCall& call, Routing routing) {
+  const MoeOp& op = call.op;
+  if (op.hook.call == nullptr) return;
+  routing.kept = nullptr;
+  routing.scores = nullptr;
+  op.hook.call(op.hook.user, op.layer, op.rows == nullptr ? 0 : op.rows[0].position, &routing);
+  for (int32_t t = 0; t < call.n_tokens; ++t) {
+    const Status status = check_choices(call, t);
+    if (!status.ok()) return call.s.latch(status);
+    const int64_t at = static_cast<int64_t>(t) * call.max_k;
+    for (int32_t j = 0; j < call.max_k; ++j) call.s.kept[at + j] = j < call.s.count[t];
+  }
+}
+
 }  // namespace
 
 void route_layer(MoeCall& call) {
@@ -153,6 +195,8 @@ void route_layer(MoeCall& call) {
   route.out = &routing;
   route.prob = call.s.prob;
   choose(call, route);
+  if (!call.s.live()) return;
+  call_hook(call, routing);
   if (!call.s.live()) return;
   limit_capacity(call, route);
   report(call);

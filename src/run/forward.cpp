@@ -159,6 +159,8 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
     SessionState& session = *run.session;
     op.router = session.routers[static_cast<size_t>(layer)];
     op.stats = session.counting ? session.counters.of_pass(layer) : nullptr;
+    op.layer = layer;
+    op.hook = session.hook;
     op.n_rows = run.n_rows;
     op.rows = batch.rows + run.first_row;
     op.x = lead.work.x + int64_t{run.first_row} * config.d_model;

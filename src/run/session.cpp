@@ -253,6 +253,16 @@ const RouterConfig* Session::router(int32_t layer) const {
   return moe ? &state_->routers[l] : nullptr;
 }
 
+Status Session::set_routing_hook(const RoutingHook& hook) {
+  SessionCall call(*this);
+  MOE_TRY(call.status());
+  if (!state_->device.uses_host_memory()) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "routing can be watched on the CPU alone");
+  }
+  state_->hook = hook;
+  return {};
+}
+
 Status Session::count_routing(bool on) {
   SessionCall call(*this);
   MOE_TRY(call.status());

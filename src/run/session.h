@@ -71,6 +71,9 @@ class Session final {
   Status set_router(std::string_view text, uint64_t other_sessions_bytes = 0);
   const RouterConfig* router(int32_t layer) const;  // null for a dense layer
 
+  /// Calls it for every MoE layer of every pass from now on. MOE_ERR_UNSUPPORTED on a device with
+  /// memory of its own.
+  Status set_routing_hook(const RoutingHook& hook);
   /// Starts counting the tokens that become part of the text, from zero; or stops.
   Status count_routing(bool on);
   /// Null when nothing is being counted or the layer is dense.

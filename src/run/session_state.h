@@ -77,7 +77,7 @@ struct SessionState {
   /// there until the new one is: the memory cap counts both.
   Status set_chunk(int32_t chunk);
   int32_t position() const { return static_cast<int32_t>(tokens.size()); }
-  bool own_routing() const { return overridden || counting; }
+  bool own_routing() const { return overridden || counting || hook.call != nullptr; }
   /// Whether the call that is running has been cancelled.
   bool cancel_asked() const { return call.load(std::memory_order_relaxed) == kCancelled; }
 
@@ -107,6 +107,7 @@ struct SessionState {
   bool has_capacity = false;  // some router in force refuses pairs
   RoutingCounters counters;
   bool counting = false;
+  RoutingHook hook;
 
   enum CallState : int { kIdle, kRunning, kCancelled, kMoving };
   std::atomic<int> call{kIdle};

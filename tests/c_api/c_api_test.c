@@ -320,6 +320,71 @@ static void test_machine_memory(const char* path) {
   moe_env_free(env);
 }
 
+typedef struct Watch {
+  long n_calls;
+  long n_tokens;
+  int mode; /* 1: one expert; 2: out of range; 3: none; 4: twice; 5: no number */
+} Watch;
+
+static void watch(void* user, moe_routing_choices* c) {
+  Watch* w = user;
+  ++w->n_calls;
+  w->n_tokens += c->n_tokens;
+  CHECK(c->layer % 2 == 1 && c->position == 0 && c->n_slots == 2);
+  for (int32_t t = 0; t < c->n_tokens; ++t) {
+    int32_t* experts = c->experts + t * c->n_slots;
+    CHECK(c->counts[t] == 2 && experts[0] != experts[1]);
+    if (w->mode == 1) {
+      c->counts[t] = 1;
+      experts[0] = 5;
+    }
+    if (w->mode == 2) experts[1] = 8;
+    if (w->mode == 3) c->counts[t] = 0;
+    if (w->mode == 4) experts[1] = experts[0];
+    if (w->mode == 5) c->weights[t * c->n_slots] = NAN;
+  }
+}
+
+static void test_watch_routing(void) {
+  enum { kVocab = 256 };
+  const moe_status expected[] = {MOE_OK,        MOE_OK,           MOE_ERR_RANGE,
+                                 MOE_ERR_RANGE, MOE_ERR_ARGUMENT, MOE_ERR_NON_FINITE};
+  const int32_t tokens[] = {1, 2, 3};
+  float plain[kVocab], watched[kVocab];
+  Image image = tiny_image();
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  moe_session* session = NULL;
+  moe_env_params ep = {.struct_size = sizeof ep, .device = "cpu"};
+  CHECK_OK(moe_env_create(&ep, &env, &error));
+  CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &model, &error));
+  CHECK_OK(moe_session_create(model, NULL, &session, &error));
+  CHECK_OK(moe_session_eval(session, tokens, 3, plain, 1, &error));
+  CHECK_OK(moe_session_count_routing(session, true, &error));
+  for (int mode = 0; mode < 6; ++mode) {
+    Watch w = {0, 0, mode};
+    CHECK_OK(moe_session_rewind(session, 0, &error));
+    CHECK_OK(moe_session_count_routing(session, true, &error));
+    CHECK_OK(moe_session_watch_routing(session, watch, &w, &error));
+    CHECK(moe_session_eval(session, tokens, 3, watched, 1, &error) == expected[mode]);
+    moe_routing_stats stats = {.struct_size = sizeof stats};
+    CHECK_OK(moe_session_get_routing(session, 1, &stats, &error));
+    if (mode == 0) CHECK(memcmp(plain, watched, sizeof plain) == 0);
+    if (mode <= 1) CHECK(w.n_calls == 2 && w.n_tokens == 6 && stats.n_tokens == 3);
+    if (mode == 1) CHECK(stats.tokens_per_expert[5] == 3 && stats.experts_per_token[1] == 3);
+    if (mode > 1) CHECK(w.n_calls == 1 && stats.n_tokens == 0);
+  }
+  CHECK_OK(moe_session_watch_routing(session, NULL, NULL, &error)); /* and it works again */
+  CHECK_OK(moe_session_rewind(session, 0, &error));
+  CHECK_OK(moe_session_eval(session, tokens, 3, watched, 1, &error));
+  CHECK(memcmp(plain, watched, sizeof plain) == 0);
+  CHECK(moe_session_watch_routing(NULL, watch, NULL, &error) == MOE_ERR_ARGUMENT);
+  moe_session_free(session);
+  moe_model_free(model);
+  moe_env_free(env);
+  moe_synthetic_free(image.data);
+}
+
 static void test_budget(void) {
   Image image = tiny_image();
   moe_env* env = NULL;
@@ -580,6 +645,7 @@ int main(int argc, char** argv) {
   test_reader();
   test_io(argv[1]);
   test_machine_memory(argv[1]);
+  test_watch_routing();
   test_budget();
   test_sessions_together();
   test_session_limits();

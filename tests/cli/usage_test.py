@@ -10,7 +10,7 @@ from support import Cli, MODEL, MOE, main
 class Usage(Cli):
     def test_help_names_every_command(self):
         out = self.ok("--help").stdout
-        for command in ("generate", "chat", "convert", "inspect", "perplexity", "tokenize", "eval", "bench"):
+        for command in ("generate", "chat", "convert", "inspect", "perplexity", "tokenize", "eval", "bench", "trace"):
             self.assertIn(command, out)
             self.assertIn("--help", self.ok(command, "--help").stdout)
 
@@ -68,7 +68,7 @@ class Usage(Cli):
             self.assertEqual((r.returncode, r.stderr), (1, "moe: cannot write to stdout\n"))
 
     def test_help_has_one_style(self):
-        for command in ("generate", "chat", "convert", "inspect", "perplexity", "tokenize", "eval", "bench"):
+        for command in ("generate", "chat", "convert", "inspect", "perplexity", "tokenize", "eval", "bench", "trace"):
             out = self.ok(command, "--help").stdout
             self.assertIn(f"Usage: moe {command} ", out)
             self.assertNotRegex(out, r"INT|FLOAT|REQUIRED|Excludes|=\d|\[\d| - \d|default:")

@@ -73,7 +73,7 @@ def test_struct(name, seen_by_c):
 
 
 def test_every_struct_is_there():
-    assert len(struct_bodies()) == TEXT.count("struct_size;") + 9
+    assert len(struct_bodies()) == TEXT.count("struct_size;") + 10
 
 
 @pytest.mark.parametrize("name", sorted(ENUMS))
@@ -93,7 +93,8 @@ def test_constants(seen_by_c):
 
 
 SCALARS = {"size_t": c.c_size_t, "int32_t": c.c_int32, "uint32_t": c.c_uint32, "bool": c.c_bool,
-           "moe_status": c.c_int, "void": None, "moe_progress_fn": _structs.ProgressFn}
+           "moe_status": c.c_int, "void": None, "moe_progress_fn": _structs.ProgressFn,
+           "moe_routing_fn": _structs.RoutingFn}
 
 
 def functions():

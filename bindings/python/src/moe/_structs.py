@@ -174,6 +174,15 @@ class RoutingStats(Sized):
                 ("experts_per_token", c.POINTER(c.c_uint64))]
 
 
+class RoutingChoices(c.Structure):
+    _fields_ = [("layer", c.c_int32), ("position", c.c_int32), ("n_tokens", c.c_int32),
+                ("n_slots", c.c_int32), ("counts", c.POINTER(c.c_int32)),
+                ("experts", c.POINTER(c.c_int32)), ("weights", c.POINTER(c.c_float))]
+
+
+RoutingFn = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(RoutingChoices))
+
+
 class ExpertStats(c.Structure):
     _fields_ = [("n_uses", c.c_uint64), ("n_hits", c.c_uint64), ("read_bytes", c.c_uint64),
                 ("wait_seconds", c.c_double)]
@@ -184,6 +193,13 @@ class MemoryStats(Sized):
                 ("model", ExpertStats), ("cap_bytes", c.c_uint64), ("counted_bytes", c.c_uint64),
                 ("peak_bytes", c.c_uint64), ("arena_bytes", c.c_uint64),
                 ("expert_bytes", c.c_uint64)]
+
+
+class MemoryPlan(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("chunk", c.c_int32), ("cap_bytes", c.c_uint64),
+                ("needed_bytes", c.c_uint64), ("least_bytes", c.c_uint64),
+                ("expert_bytes", c.c_uint64), ("n_experts", c.c_uint64),
+                ("n_in_memory", c.c_uint64)]
 
 
 class MemoryInfo(Sized):

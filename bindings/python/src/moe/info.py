@@ -163,6 +163,19 @@ def memory_stats(stats: s.MemoryStats) -> MemoryStats:
 
 
 @dataclasses.dataclass(frozen=True)
+class MemoryPlan:
+    """What a session gets under its model's cap."""
+
+    chunk: int  # rows evaluated at once
+    cap_bytes: int  # 0: none
+    needed_bytes: int  # the sum of Model.memory()
+    least_bytes: int  # the smallest cap that would do, with few experts in memory
+    expert_bytes: int  # of the weights of all experts
+    n_experts: int  # of all layers
+    n_in_memory: int  # so many of them have room there at the same time
+
+
+@dataclasses.dataclass(frozen=True)
 class MemoryInfo:
     """Memory of this machine, or of the memory cgroup of this process where that is less."""
 

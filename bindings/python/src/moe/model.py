@@ -18,7 +18,7 @@ from ._structs import KvType
 from .chat import Chat, Variable
 from .environment import Environment
 from .errors import UnsupportedError
-from .info import LayerInfo, ModelInfo, TensorInfo, model_info, plain
+from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, model_info, plain
 from .session import Session
 from .tokenizer import Tokenizer
 
@@ -133,6 +133,15 @@ class Model(Closable):
             lines = (s.MemoryLine * n.value)()
             call(lib.moe_model_get_memory, model, c.byref(params), lines, n.value, c.byref(n))
             return {text_of(line.what): int(line.bytes) for line in lines}
+
+    def memory_plan(self, *, context: int = 0, chunk: int = 0,
+                    kv: KvType = KvType.DEFAULT) -> MemoryPlan:
+        """What the cap leaves for experts beside such a session, and the least cap."""
+        params = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
+        plan = s.MemoryPlan()
+        with self._pointer() as model:
+            call(lib.moe_model_get_memory_plan, model, c.byref(params), c.byref(plan))
+        return plain(MemoryPlan, plan)
 
     def verify(self) -> None:
         """Reads every weight once and checks checksums, codes and scales."""

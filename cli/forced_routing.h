@@ -1,0 +1,49 @@
+#pragma once
+// Routes a model as a trace was routed: what a token computes is nonsense, which experts it needs
+// is real.
+
+#include "cli/trace_file.h"
+#include "include/moe_c.h"
+
+namespace moe_cli {
+
+/// Layer l takes the choices of the trace's layer l mod its layers. A token that is evaluated
+/// alone, at position p, takes those of decode step p mod their number, a token of a prompt those
+/// of prompt step p mod theirs. It takes as many experts as the trace says. Expert e of the trace,
+/// as choice number s of a token, is expert e of a layer with as many experts. Of one with more it
+/// is e + (s mod c) E, where E is the trace's number and c how many times that fits, rounded up; e
+/// if there is no such expert. Of one with fewer, N, it is e mod N, or the next that the token has
+/// not taken yet.
+class ForcedRouting {
+ public:
+  /// UsageError when the model is dense, or its routers take fewer experts than the trace; with
+  /// another router than the file's (`overridden`) a token takes as many as there is room for.
+  ForcedRouting(Trace trace, const moe_model* model, bool overridden);
+  ForcedRouting(const ForcedRouting&) = delete;
+  ForcedRouting& operator=(const ForcedRouting&) = delete;
+
+  /// The session is routed so from now on. This must outlive it.
+  void apply_to(moe_session* session);
+  const Trace& trace() const { return trace_; }
+
+ private:
+  struct Step {
+    size_t first;  // of its choices, in the trace
+    size_t n;
+  };
+  struct Layer {
+    int32_t n_experts = 0;
+    int32_t n_subheads = 1;
+  };
+
+  static void call(void* user, moe_routing_choices* choices);
+  void route(moe_routing_choices* choices) const;
+  const Step& step(int32_t layer, int32_t position, bool decode) const;
+  int32_t map(int32_t expert, int32_t slot, int32_t n_experts) const;
+
+  Trace trace_;
+  std::vector<std::vector<Step>> steps_[2];  // of the prompt, of decoding; by layer of the trace
+  std::vector<Layer> layers_;                // of the model
+};
+
+}  // namespace moe_cli

@@ -1,0 +1,249 @@
+// moe trace: which experts a text uses, and what memory would have to hold of them.
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+
+#include "cli/context.h"
+#include "cli/help.h"
+#include "cli/memory.h"
+#include "cli/text_input.h"
+#include "cli/trace_replay.h"
+
+namespace moe_cli {
+namespace {
+
+struct TraceOptions {
+  ModelOptions model;
+  TextInput input;
+  std::string output;
+  int n_generate = 128;
+  bool no_bos = false;
+  bool budgets = false;
+};
+
+// Collects what a session's layers choose.
+class Recorder {
+ public:
+  Recorder(moe_session* session, int32_t n_prompt, const std::vector<int32_t>& subheads)
+      : session_(session), n_prompt_(n_prompt), subheads_(subheads) {
+    moe_error error;
+    check(moe_session_watch_routing(session, take, this, &error), error);
+  }
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+  ~Recorder() { moe_session_watch_routing(session_, nullptr, nullptr, nullptr); }
+
+  void rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+  std::vector<TraceUse> uses;
+
+ private:
+  static void take(void* user, moe_routing_choices* choices) {
+    auto* recorder = static_cast<Recorder*>(user);
+    if (recorder->thrown_) return;
+    try {
+      recorder->add(*choices);
+    } catch (...) {  // nothing may be thrown through the library
+      recorder->thrown_ = std::current_exception();
+      moe_session_cancel(recorder->session_);
+    }
+  }
+
+  // The sub-tokens of a token together: each expert once, with the sum of its weights.
+  void add(const moe_routing_choices& c) {
+    const int32_t n_sub = subheads_[static_cast<size_t>(c.layer)];
+    for (int32_t token = 0; token * n_sub < c.n_tokens; ++token) {
+      chosen_.clear();
+      for (int32_t t = token * n_sub; t < (token + 1) * n_sub; ++t) {
+        for (int32_t j = 0; j < c.counts[t]; ++j) {
+          const auto at =
+              static_cast<size_t>(t) * static_cast<size_t>(c.n_slots) + static_cast<size_t>(j);
+          add_chosen(c.experts[at], c.weights[at]);
+        }
+      }
+      if (n_sub > 1) {
+        std::stable_sort(chosen_.begin(), chosen_.end(),
+                         [](const TraceUse& a, const TraceUse& b) { return a.weight > b.weight; });
+      }
+      const int32_t step = c.position + token;
+      int32_t slot = 0;
+      for (const TraceUse& use : chosen_) {
+        uses.push_back({step >= n_prompt_, step, c.layer, slot++, use.expert, use.weight});
+      }
+    }
+  }
+
+  void add_chosen(int32_t expert, float weight) {
+    const auto same = std::find_if(chosen_.begin(), chosen_.end(),
+                                   [&](const TraceUse& use) { return use.expert == expert; });
+    if (same != chosen_.end()) {
+      same->weight += weight;
+    } else {
+      chosen_.push_back({false, 0, 0, 0, expert, weight});
+    }
+  }
+
+  moe_session* session_;
+  int32_t n_prompt_;
+  std::vector<int32_t> subheads_;
+  std::vector<TraceUse> chosen_;
+  std::exception_ptr thrown_;
+};
+
+moe_model_layer_info layer_info(const moe_model* model, int32_t layer) {
+  moe_model_layer_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_model_get_layer_info(model, layer, &info, &error), error);
+  return info;
+}
+
+moe_model_info model_info(const moe_model* model) {
+  moe_model_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_model_get_info(model, &info, &error), error);
+  return info;
+}
+
+// The sizes of the trace to come, and the sub-heads of each layer.
+Trace empty_trace(const moe_model* model, std::vector<int32_t>* subheads) {
+  Trace trace;
+  trace.n_layers = model_info(model).n_layers;
+  for (int32_t l = 0; l < trace.n_layers; ++l) {
+    const moe_model_layer_info layer = layer_info(model, l);
+    trace.n_experts = std::max(trace.n_experts, layer.n_experts);
+    subheads->push_back(std::max(1, layer.n_subheads));
+  }
+  if (trace.n_experts == 0) {
+    throw CallError(MOE_ERR_UNSUPPORTED, "every layer of this model is dense: there is no routing");
+  }
+  return trace;
+}
+
+void write_trace(const std::string& path, const Trace& trace) {
+  std::ofstream out(path, std::ios::binary);
+  out << "# n_layer=" << trace.n_layers << " n_expert=" << trace.n_experts
+      << " n_expert_used=" << trace.n_used << "\nphase,step,layer,slot,expert,weight\n";
+  char row[128];
+  for (const TraceUse& u : trace.uses) {
+    std::snprintf(row, sizeof row, "%d,%d,%d,%d,%d,%.6g\n", u.decode ? 1 : 0, u.step, u.layer,
+                  u.slot, u.expert, static_cast<double>(u.weight));
+    out << row;
+  }
+  out.close();
+  if (!out) throw CallError(MOE_ERR_IO, path + ": cannot write the trace");
+}
+
+size_t count_steps(const Trace& trace, bool decode) {
+  std::vector<int32_t> steps;
+  for (const TraceUse& use : trace.uses) {
+    if (use.decode == decode) steps.push_back(use.step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return static_cast<size_t>(std::unique(steps.begin(), steps.end()) - steps.begin());
+}
+
+void record(TraceOptions& o) {
+  if (o.output.empty()) throw UsageError("-o FILE says where the trace goes; --budgets reads one");
+  const std::string text = o.input.read();
+  const Env env = open_env(o.model);
+  Model model = open_model_for_text(o.model, env.get());
+  const auto tokens = encode(model.get(), text, encode_flags(o.no_bos));
+  prepare_session(o.model, env.get(), model, tokens.size(), std::max(1, o.n_generate));
+  std::vector<int32_t> subheads;
+  Trace trace = empty_trace(model.get(), &subheads);
+  const Session session = open_session(o.model, model.get());
+  const CurrentSession current(session.get());
+  Recorder recorder(session.get(), static_cast<int32_t>(tokens.size()), subheads);
+  moe_error error;
+  moe_generate_params p{};
+  p.struct_size = sizeof p;
+  p.max_tokens = o.n_generate;
+  p.ignore_eos = 1;
+  moe_generate_result result{};
+  result.struct_size = sizeof result;
+  const moe_status status =
+      o.n_generate == 0  // to moe_session_generate that is no end at all
+          ? moe_session_eval(session.get(), tokens.data(), tokens.size(), nullptr, 0, &error)
+          : moe_session_generate(session.get(), tokens.data(), tokens.size(), &p, &result, &error);
+  recorder.rethrow();
+  check(status, error);
+  trace.uses = std::move(recorder.uses);
+  for (const TraceUse& use : trace.uses) trace.n_used = std::max(trace.n_used, use.slot + 1);
+  write_trace(o.output, trace);
+  std::fprintf(stderr, "moe: %zu uses of experts by %d tokens of the text and %zu decoded\n",
+               trace.uses.size(), static_cast<int>(tokens.size()), count_steps(trace, true));
+}
+
+void print_budgets(const Json& j) {
+  std::cout << j["n_layers"] << " layers of " << j["n_experts"] << " experts, at most "
+            << j["n_experts_used"] << " a token; a text of " << j["prompt_tokens"] << " tokens, "
+            << j["decoded_tokens"] << " decoded behind it\n"
+            << "share of the uses while decoding that find their expert in memory:\n"
+            << "  memory for   experts     LRU   best possible\n"
+            << std::fixed;
+  for (const Json& b : j["budgets"]) {
+    std::cout << std::setw(11) << std::setprecision(2) << 100 * b["share"].get<double>() << " %"
+              << std::setw(10) << b["experts"].get<size_t>() << std::setprecision(3) << std::setw(8)
+              << b["lru"].get<double>() << std::setw(16) << b["best"].get<double>() << "\n";
+  }
+  std::cout << "  first uses, which nothing finds: " << j["first_uses"].get<double>() << "\n";
+}
+
+void replay(const TraceOptions& o) {
+  const Trace trace = read_trace(o.model.path);
+  const Replay all = replay_lru(trace, SIZE_MAX);
+  if (all.n_uses == 0) {
+    throw CallError(MOE_ERR_UNSUPPORTED, o.model.path + ": nothing was decoded in this trace");
+  }
+  const size_t n_experts =
+      static_cast<size_t>(trace.n_layers) * static_cast<size_t>(trace.n_experts);
+  Json j = {
+      {"n_layers", trace.n_layers},
+      {"n_experts", trace.n_experts},
+      {"n_experts_used", trace.n_used},
+      {"prompt_tokens", count_steps(trace, false)},
+      {"decoded_tokens", count_steps(trace, true)},
+      {"uses", all.n_uses},
+      {"first_uses", static_cast<double>(first_uses(trace)) / static_cast<double>(all.n_uses)}};
+  for (const double share : {0.0625, 0.125, 0.25, 0.5, 0.75, 1.0}) {
+    const auto room = static_cast<size_t>(share * static_cast<double>(n_experts));
+    j["budgets"].push_back({{"share", share},
+                            {"experts", room},
+                            {"lru", replay_lru(trace, room).share()},
+                            {"best", replay_best(trace, room).share()}});
+  }
+  if (o.model.json) {
+    print_json(j);
+  } else {
+    print_budgets(j);
+  }
+}
+
+}  // namespace
+
+void add_trace(CLI::App& app) {
+  auto o = std::make_shared<TraceOptions>();
+  CLI::App* c = app.add_subcommand("trace", "Record which experts a text uses, and replay it");
+  c->add_option("MODEL", o->model.path, "Model file (.moe); with --budgets a trace")->required();
+  add_model_options(*c, o->model, false);
+  o->input.add(*c, "Text to evaluate");
+  c->add_option("-o,--output", o->output, "Where the trace goes: CSV")->option_text("FILE");
+  c->add_option("-n,--max-tokens", o->n_generate, "Tokens decoded behind the text")
+      ->check(integer_in(0, 1 << 24))
+      ->capture_default_str();
+  c->add_flag("--budgets", o->budgets,
+              "Replay a trace: the share of uses that find their expert in memory, by the memory "
+              "there is");
+  add_no_bos(*c, o->no_bos);
+  add_session_options(*c, o->model, "the text and -n more");
+  c->callback([o] { o->budgets ? replay(*o) : record(*o); });
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,30 @@
+#pragma once
+// Traces of routing: which experts each layer chose for each token, as CSV (docs/traces.md).
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace moe_cli {
+
+/// One expert that a layer took for a token.
+struct TraceUse {
+  bool decode;  // false: of a prompt
+  int32_t step;
+  int32_t layer;
+  int32_t slot;  // 0: the best
+  int32_t expert;
+  float weight;
+};
+
+struct Trace {
+  int32_t n_layers = 0;
+  int32_t n_experts = 0;
+  int32_t n_used = 0;          // most experts of a token in one layer
+  std::vector<TraceUse> uses;  // in the order of computing
+};
+
+/// CallError names the file and the line at fault.
+Trace read_trace(const std::string& path);
+
+}  // namespace moe_cli
