@@ -171,8 +171,9 @@ void print_plan(const Json& plan) {
   auto number = [&](const char* key) { return plan[key].get<uint64_t>(); };
   auto bytes = [&](const char* key) { return format_bytes(number(key)); };
   std::cout << "  under the cap of " << bytes("cap_bytes") << ": " << bytes("needed_bytes")
-            << " with one session, chunks of " << number("chunk") << "; " << number("n_experts_in_memory")
-            << " of " << number("n_experts") << " experts in memory ("
+            << " with one session, chunks of " << number("chunk") << "; "
+            << number("n_experts_in_memory") << " of " << number("n_experts")
+            << " experts in memory ("
             << std::lround(100 * static_cast<double>(number("n_experts_in_memory")) /
                            static_cast<double>(std::max<uint64_t>(1, number("n_experts"))))
             << " %), of which a token uses at most " << number("n_experts_per_token") << " ("

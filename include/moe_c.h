@@ -310,8 +310,8 @@ typedef struct moe_memory_plan {
 } moe_memory_plan;
 
 MOE_API moe_status moe_model_get_memory_plan(const moe_model* model,
-                                             const moe_session_params* params,
-                                             moe_memory_plan* out, moe_error* error);
+                                             const moe_session_params* params, moe_memory_plan* out,
+                                             moe_error* error);
 
 /* Memory of this machine, or of the memory cgroup of this process where that is less. */
 typedef struct moe_memory_info {

@@ -4,6 +4,7 @@
 Usage: budget_test.py MOE MODEL CHECKPOINT CHAT LIBFAKE_MACHINE
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -90,6 +91,59 @@ class Budget(Cli):
             _, err = p.communicate(timeout=60)
             self.assertEqual(p.returncode, 130, err)
             self.assertEqual(os.listdir(self.folder.name), ["meminfo"])
+
+    def plan(self, *args):
+        return json.loads(self.ok("inspect", MODEL, "--json", *args).stdout)["plan"]
+
+    def test_inspect_says_what_a_cap_comes_to(self):
+        whole = self.plan("--memory", "100T")  # of any machine
+        self.assertEqual((whole["n_experts"], whole["n_experts_in_memory"], whole["n_experts_per_token"]), (64, 64, 16))
+        least = self.plan("--memory", str(whole["least_cap_bytes"]))
+        self.assertEqual(least["least_cap_bytes"], whole["least_cap_bytes"])
+        self.assertEqual(least["needed_bytes"], least["cap_bytes"])
+        self.assertLess(least["n_experts_in_memory"], 64)
+        self.fails(1, "inspect", MODEL, "--memory", str(whole["least_cap_bytes"] - 1), contains=["bytes at least", "KV cache"])
+        text = self.ok("inspect", MODEL, "--memory", str(whole["least_cap_bytes"])).stdout
+        self.assertIn(f"the least cap is {whole['least_cap_bytes'] / 1e6:.1f} MB ({whole['least_cap_bytes']} bytes)", text)
+        self.assertIn(f"{least['n_experts_in_memory']} of 64 experts in memory", text)
+        self.assertNotIn("least cap", self.ok("inspect", MODEL).stdout)
+
+    def generate(self, *args, **more):
+        return self.ok("generate", MODEL, *RUN["generate"], "--context", "64", "--stats", *args, **more)
+
+    def test_statistics(self):
+        cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 500000
+        j = json.loads(self.generate("--memory", str(cap), "--json").stdout)
+        memory, experts = j["memory"], j["memory"]["experts"]
+        self.assertEqual(memory["cap_bytes"], cap)
+        self.assertLessEqual(memory["peak_bytes"], cap)
+        self.assertLessEqual(memory["cached_expert_bytes"], memory["expert_cache_bytes"])
+        self.assertEqual(memory["account"]["expert cache"], memory["expert_cache_bytes"])
+        self.assertTrue(0 < experts["found_in_memory"] < experts["uses"], experts)
+        # Every expert of this file is as large as every other.
+        tensors = json.loads(self.ok("inspect", MODEL, "--tensors", "--json").stdout)["tensors"]
+        one = experts["read_bytes"] / (experts["uses"] - experts["found_in_memory"])
+        self.assertAlmostEqual(one, sum(t["bytes"] for t in tensors if t["name"].startswith("layers.0.experts.0.")), delta=4096)
+        self.assertEqual(j["text"], json.loads(self.generate("--json").stdout)["text"])
+        text = self.generate("--memory", str(cap)).stderr
+        self.assertRegex(text, r"experts: \d+\.\d % of \d+ uses found in memory, .* read \(.* a token\), waited")
+        self.assertRegex(text, r"memory: at most .* of the cap of .*; .*KV cache .*expert cache")
+        self.assertNotIn("cap", self.generate().stderr)
+        cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
+        j = json.loads(self.ok("bench", MODEL, "-p", "24", "-n", "40", "-r", "1", "--memory", str(cap), "--json").stdout)
+        self.assertLessEqual(j["memory_peak_bytes"], j["memory_cap_bytes"])
+        self.assertTrue(0 <= j["found_in_memory"] < 1 and j["decode_read_bytes_per_token"] > 0 and j["prefill_read_bytes"] > 0, j)
+        self.assertIn("of their uses were found in memory",
+                      self.ok("bench", MODEL, "-p", "24", "-n", "40", "-r", "1", "--memory", str(cap)).stdout)
+
+    def test_without_a_cap_a_budget_is_taken_from_what_is_available(self):
+        least = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"]
+        env = self.machine((least + 500000) * 16 // 15 + 32)
+        r = self.generate(env=env)
+        self.assertRegex(r.stderr, r"moe: .* needed, more than the memory that is available: a budget of .*MB\n")
+        self.assertRegex(r.stderr, r"of the cap of")
+        self.assertEqual(r.stdout, self.generate().stdout)
+        self.fails(1, "generate", MODEL, *RUN["generate"], env=self.machine(10**6), contains=["budget", "KV cache"])
 
 
 if __name__ == "__main__":
