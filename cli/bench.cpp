@@ -127,7 +127,8 @@ void add_bench(CLI::App& app) {
   c->add_option("--synthetic", o->synthetic,
                 std::string("Random weights of a named shape: ") + moe_synthetic_shapes())
       ->option_text("SHAPE");
-  c->add_option("--weights", o->weights, "Format of the synthetic linear weights")
+  c->add_option("--weights", o->weights,
+                "Format of the synthetic linear weights: " + std::string(moe_weight_formats()))
       ->option_text("FORMAT")
       ->capture_default_str()
       ->each([o](const std::string&) { o->weights_named = true; });

@@ -120,8 +120,9 @@ void add_session_options(CLI::App& app, ModelOptions& o, const std::string& defa
       ->option_text("TYPE")
       ->group(kSessionGroup);
   app.add_option("--router", o.router,
-                 "Override the routing of the file: topk:K, or threshold:T with ,min_k=N ,max_k=N; "
-                 "either with ,gamma=G (capacity factor) ,min_capacity=N")
+                 "Override the routing of the file: one of " + std::string(moe_session_routers()) +
+                     " (threshold with ,min_k=N ,max_k=N), with ,gamma=G (capacity factor) "
+                     ",min_capacity=N")
       ->check(not_empty())
       ->option_text("ROUTER")
       ->group(kSessionGroup);

@@ -14,4 +14,5 @@ function(moe_list folder)
   file(CONFIGURE OUTPUT ${MOE_GENERATED_DIR}/${folder}/all.h CONTENT "${includes}" @ONLY)
 endfunction()
 
+moe_list(quant)
 moe_list(kernels/router)

@@ -4,19 +4,10 @@
 
 #include "quant/block_scan.h"
 #include "quant/half.h"
+#include "quant/random.h"
 
 namespace moe {
 namespace {
-
-template <class T>
-T stored(const uint8_t* tile, int row, int32_t col) {
-  T value;
-  std::memcpy(
-      &value,
-      tile + (size_t{kTileRows} * static_cast<size_t>(col) + static_cast<size_t>(row)) * sizeof(T),
-      sizeof(T));
-  return value;
-}
 
 // Fills a tile with convert(value), rows beyond n_rows with 0.
 template <class T, class Source, class Convert>
@@ -29,35 +20,34 @@ void pack(const Source* values, int64_t ld, int n_rows, int32_t cols, uint8_t* t
   }
 }
 
+// Four 16-bit integers of each draw as floats in [-amplitude, amplitude).
+template <class T, class F>
+void fill_random(Random& random, size_t n_bytes, float amplitude, uint8_t* out, F&& convert) {
+  const float step = amplitude / 32768.0f;
+  const size_t n = n_bytes / sizeof(T);
+  for (size_t i = 0; i < n; i += 4) {
+    const uint64_t v = random.next();
+    for (size_t j = 0; j < 4; ++j) {
+      const auto r = static_cast<int16_t>(v >> (16 * j));
+      const T value = convert(static_cast<float>(r) * step);
+      std::memcpy(out + (i + j) * sizeof(T), &value, sizeof(T));
+    }
+  }
+}
+
 }  // namespace
 
 size_t four_byte_tile_bytes(int64_t cols) { return static_cast<size_t>(cols) * kTileRows * 4; }
 size_t two_byte_tile_bytes(int64_t cols) { return static_cast<size_t>(cols) * kTileRows * 2; }
 
-float f32_element(const uint8_t* tile, int32_t, int row, int32_t col) {
-  return stored<float>(tile, row, col);
-}
-float bf16_element(const uint8_t* tile, int32_t, int row, int32_t col) {
-  return bf16_to_f32(stored<uint16_t>(tile, row, col));
-}
-float f16_element(const uint8_t* tile, int32_t, int row, int32_t col) {
-  return f16_to_f32(stored<uint16_t>(tile, row, col));
-}
-float i32_element(const uint8_t* tile, int32_t, int row, int32_t col) {
-  return static_cast<float>(stored<int32_t>(tile, row, col));
-}
-
 void f32_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
-  for (int32_t col = 0; col < cols; ++col) out[col] = f32_element(tile, cols, row, col);
+  for (int32_t col = 0; col < cols; ++col) out[col] = F32Format::element(tile, cols, row, col);
 }
 void bf16_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
-  for (int32_t col = 0; col < cols; ++col) out[col] = bf16_element(tile, cols, row, col);
+  for (int32_t col = 0; col < cols; ++col) out[col] = Bf16Format::element(tile, cols, row, col);
 }
 void f16_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
-  for (int32_t col = 0; col < cols; ++col) out[col] = f16_element(tile, cols, row, col);
-}
-void i32_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
-  for (int32_t col = 0; col < cols; ++col) out[col] = i32_element(tile, cols, row, col);
+  for (int32_t col = 0; col < cols; ++col) out[col] = F16Format::element(tile, cols, row, col);
 }
 
 void f32_pack(const float* values, int64_t ld, int n_rows, int32_t cols, uint8_t* tile) {
@@ -88,6 +78,16 @@ int64_t f16_find_invalid(const uint8_t* tile, size_t bytes) {
   return find_block(tile, bytes, [](uint64_t v) {
     return ((v & 0x7C007C007C007C00u) + 0x0400040004000400u) & 0x8000800080008000u;
   });
+}
+
+void f32_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* tile) {
+  fill_random<float>(random, bytes, amplitude, tile, [](float v) { return v; });
+}
+void bf16_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* tile) {
+  fill_random<uint16_t>(random, bytes, amplitude, tile, [](float v) { return f32_to_bf16(v); });
+}
+void f16_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* tile) {
+  fill_random<uint16_t>(random, bytes, amplitude, tile, [](float v) { return f32_to_f16(v); });
 }
 
 }  // namespace moe

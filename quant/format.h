@@ -8,7 +8,11 @@
 namespace moe {
 
 /// Every stored format. The file names formats by string (see WeightFormat::name).
-enum class FormatId : uint8_t { kTernary2, kTernary3, kInt8, kF32, kBf16, kF16, kI32 };
+enum class FormatId : uint8_t {
+#define MOE_WEIGHT_FORMAT(Name, header) k##Name,
+#include "quant/list.h"
+#undef MOE_WEIGHT_FORMAT
+};
 
 /// Rows of one tile; one 32-bit lane of a block belongs to one row (integer formats).
 inline constexpr int kTileRows = 16;
@@ -33,9 +37,12 @@ struct Matrix {
   int32_t cols = 0;         // inputs
   int64_t tile_stride = 0;  // bytes from tile t to tile t + 1
   const uint8_t* tiles = nullptr;
-  const float* scales = nullptr;  // see scale_count() and scale_index() in quant/list.h
+  const float* scales = nullptr;  // see scale_count() and scale_index() in quant/formats.h
 
   bool empty() const { return tiles == nullptr; }
 };
+
+/// element() of inputs [begin, begin + n) of a whole tile, in any format: out (n, 16).
+void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* out);
 
 }  // namespace moe

@@ -3,15 +3,12 @@
 #include <cstring>
 
 #include "quant/block_scan.h"
+#include "quant/random.h"
 
 namespace moe {
 
 size_t int8_tile_bytes(int64_t cols) {
   return static_cast<size_t>((cols + kInt8Cols - 1) / kInt8Cols) * kBlockBytes;
-}
-
-float int8_element(const uint8_t* tile, int32_t, int row, int32_t col) {
-  return static_cast<int8_t>(tile[int64_t{col / kInt8Cols} * kBlockBytes + row * 4 + col % 4]);
 }
 
 void int8_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
@@ -22,7 +19,7 @@ void int8_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
     std::memcpy(codes, lane, sizeof codes);
     for (int i = 0; i < kInt8Cols; ++i) out[col + i] = codes[i];
   }
-  for (; col < cols; ++col) out[col] = int8_element(tile, cols, row, col);
+  for (; col < cols; ++col) out[col] = Int8Format::element(tile, cols, row, col);
 }
 
 void int8_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile) {
@@ -43,6 +40,16 @@ int64_t int8_find_invalid(const uint8_t* tile, size_t bytes) {
     const uint64_t zero_if_bad = v ^ 0x8080808080808080u;
     return (zero_if_bad - 0x0101010101010101u) & ~zero_if_bad & 0x8080808080808080u;
   });
+}
+
+int8_t int8_random_code(uint8_t byte) { return static_cast<int8_t>(byte == 0 ? -127 : byte - 128); }
+
+void int8_random_tile(Random& random, size_t bytes, float, uint8_t* tile) {
+  for (size_t i = 0; i < bytes; i += 8) {
+    const uint64_t v = random.next();
+    std::memcpy(tile + i, &v, 8);
+  }
+  for (size_t i = 0; i < bytes; ++i) tile[i] = tile[i] == 0x80 ? uint8_t{0} : tile[i];
 }
 
 }  // namespace moe

@@ -1,51 +1,10 @@
-#pragma once
-// Every weight format, and what holds for all of them: sizes, scales, definition, validation.
-
-#include <string_view>
-
-#include "quant/floats.h"
-#include "quant/int8.h"
-#include "quant/ternary2.h"
-#include "quant/ternary3.h"
-#include "src/base/status.h"
-
-namespace moe {
-
-/// In the order of FormatId.
-inline constexpr WeightFormat kWeightFormats[] = {
-    kTernary2Format, kTernary3Format, kInt8Format, kF32Format, kBf16Format, kF16Format, kI32Format,
-};
-
-inline const WeightFormat& format_info(FormatId id) {
-  return kWeightFormats[static_cast<size_t>(id)];
-}
-/// Null when no format has that name.
-const WeightFormat* find_format(std::string_view name);
-
-/// Number of floats behind Matrix::scales; 0 for kNone.
-size_t scale_count(ScaleKind kind, int32_t group, int64_t rows, int64_t cols);
-/// Which of them belongs to an element. Row scales lie in order; group scales as the f32 tiles of a
-/// (rows, n_groups) matrix: ((row / 16) * n_groups + group) * 16 + row % 16.
-int64_t scale_index(ScaleKind kind, int32_t group, int32_t cols, int32_t row, int32_t col);
-
-/// Bytes of all tiles of a matrix that lies alone, without scales. MOE_ERR_SHAPE when they cannot
-/// be counted.
-Result<size_t> matrix_bytes(FormatId format, int64_t rows, int64_t cols);
-
-/// The definition: the number that element (row, col) stands for.
-float weight(const Matrix& m, int32_t row, int32_t col);
-/// weight() for a whole row: out (cols).
-void read_row(const Matrix& m, int32_t row, float* out);
-
-/// What the kernels rely on, shapes and kinds only: sizes at least 1, at most 65,536 inputs under
-/// integer codes (32-bit sums), scales of a kind the format has, float formats with f32
-/// activations. MOE_ERR_SHAPE, MOE_ERR_RANGE or MOE_ERR_UNSUPPORTED.
-Status check_matrix(const Matrix& m);
-
-/// Reads all tiles and scales: MOE_ERR_RANGE for a code that no packer writes or a scale that is
-/// not finite and positive, MOE_ERR_NON_FINITE for a NaN or infinite value. Memory speed.
-Status validate_codes(const Matrix& m);
-/// The scales alone.
-Status validate_scales(const float* scales, size_t n);
-
-}  // namespace moe
+// Every weight format, one line each: its name in the code, and the file that holds NameFormat
+// (quant/weight_format.h). Read wherever something is made for each of them, so without a guard;
+// CMake makes quant/all.h, which includes the files, from it.
+MOE_WEIGHT_FORMAT(Ternary2, "quant/ternary2.h")
+MOE_WEIGHT_FORMAT(Ternary3, "quant/ternary3.h")
+MOE_WEIGHT_FORMAT(Int8, "quant/int8.h")
+MOE_WEIGHT_FORMAT(F32, "quant/floats.h")
+MOE_WEIGHT_FORMAT(Bf16, "quant/floats.h")
+MOE_WEIGHT_FORMAT(F16, "quant/floats.h")
+MOE_WEIGHT_FORMAT(I32, "quant/floats.h")

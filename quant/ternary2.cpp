@@ -3,17 +3,12 @@
 #include <cstring>
 
 #include "quant/block_scan.h"
+#include "quant/random.h"
 
 namespace moe {
 
 size_t ternary2_tile_bytes(int64_t cols) {
   return static_cast<size_t>((cols + kTernary2Cols - 1) / kTernary2Cols) * kBlockBytes;
-}
-
-float ternary2_element(const uint8_t* tile, int32_t, int row, int32_t col) {
-  const uint8_t byte = tile[col / kTernary2Cols * kBlockBytes + row * 4 + col % 4];
-  const int field = col % kTernary2Cols / 4;
-  return static_cast<float>(((byte >> (2 * field)) & 3) - 1);
 }
 
 void ternary2_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
@@ -24,7 +19,8 @@ void ternary2_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
       out[col + i] = static_cast<float>((bytes[i % 4] >> (i / 4 * 2) & 3) - 1);
     }
   }
-  for (int32_t i = 0; col + i < cols; ++i) out[col + i] = ternary2_element(tile, cols, row, i);
+  for (int32_t i = 0; col + i < cols; ++i)
+    out[col + i] = Ternary2Format::element(tile, cols, row, i);
 }
 
 void ternary2_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile) {
@@ -52,6 +48,19 @@ void ternary2_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, ui
 
 int64_t ternary2_find_invalid(const uint8_t* tile, size_t bytes) {
   return find_block(tile, bytes, [](uint64_t v) { return v & (v >> 1) & 0x5555555555555555u; });
+}
+
+// Half of them are 0.
+int8_t ternary2_random_code(uint8_t byte) {
+  return static_cast<int8_t>(byte < 64 ? -1 : (byte >= 192 ? 1 : 0));
+}
+
+void ternary2_random_tile(Random& random, size_t bytes, float, uint8_t* tile) {
+  for (size_t i = 0; i < bytes; i += 8) {
+    uint64_t v = random.next();
+    v &= ~((v & (v >> 1) & 0x5555555555555555u) << 1);  // a field of 3 becomes 1, weight 0
+    std::memcpy(tile + i, &v, 8);
+  }
 }
 
 }  // namespace moe

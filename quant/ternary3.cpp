@@ -4,25 +4,13 @@
 #include <cstring>
 
 #include "quant/block_scan.h"
+#include "quant/random.h"
 
 namespace moe {
 namespace {
 
 constexpr int kPowers[5] = {1, 3, 9, 27, 81};
 constexpr int kAllZeroCodes = 1 + 3 + 9 + 27 + 81;  // every digit 1
-
-struct Place {
-  int64_t byte;
-  int digit;
-};
-
-// Where element (row, col) lies in a tile.
-Place place_of(int row, int32_t col) {
-  const int32_t in_segment = col % kTernary3Segment;
-  const int64_t block =
-      int64_t{col / kTernary3Segment} * kTernary3Blocks + in_segment / kTernary3Cols;
-  return {block * kBlockBytes + row * 4 + in_segment % 4, in_segment % kTernary3Cols / 4};
-}
 
 // The weights in every byte there may be.
 struct Weights {
@@ -53,11 +41,6 @@ size_t ternary3_tile_bytes(int64_t cols) {
   const int64_t blocks =
       cols / kTernary3Segment * kTernary3Blocks + (tail + kTernary3Cols - 1) / kTernary3Cols;
   return static_cast<size_t>(blocks) * kBlockBytes;
-}
-
-float ternary3_element(const uint8_t* tile, int32_t, int row, int32_t col) {
-  const Place at = place_of(row, col);
-  return static_cast<float>(tile[at.byte] / kPowers[at.digit] % 3 - 1);
 }
 
 void ternary3_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
@@ -97,6 +80,19 @@ int64_t ternary3_find_invalid(const uint8_t* tile, size_t bytes) {
     const uint64_t carry = (v & 0x7F7F7F7F7F7F7F7Fu) + 0x0D0D0D0D0D0D0D0Du;
     return v & carry & 0x8080808080808080u;
   });
+}
+
+void ternary3_random_tile(Random& random, size_t bytes, float, uint8_t* tile) {
+  for (size_t i = 0; i < bytes; i += 8) {
+    const uint64_t v = random.next();
+    std::memcpy(tile + i, &v, 8);
+  }
+  for (size_t i = 0; i < bytes; ++i) tile[i] = static_cast<uint8_t>((tile[i] * 243u) >> 8);
+  // The last block of a segment ends in four pad trits: the top trit of each byte is code 1.
+  for (size_t block = kTernary3Blocks - 1; block < bytes / kBlockBytes; block += kTernary3Blocks) {
+    uint8_t* last = tile + block * kBlockBytes;
+    for (int i = 0; i < kBlockBytes; ++i) last[i] = static_cast<uint8_t>(last[i] % 81 + 81);
+  }
 }
 
 }  // namespace moe

@@ -12,13 +12,36 @@ inline constexpr int kTernary3Segment = 256;
 inline constexpr int kTernary3Blocks = 13;
 
 size_t ternary3_tile_bytes(int64_t cols);
-float ternary3_element(const uint8_t* tile, int32_t cols, int row, int32_t col);
 void ternary3_read_row(const uint8_t* tile, int32_t cols, int row, float* out);
 void ternary3_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile);
 int64_t ternary3_find_invalid(const uint8_t* tile, size_t bytes);
+void ternary3_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* tile);
 
-inline constexpr WeightFormat kTernary3Format = {
-    FormatId::kTernary3, "ternary3",    true,    ternary3_tile_bytes,   ternary3_element,
-    ternary3_read_row,   ternary3_pack, nullptr, ternary3_find_invalid, "a base-3 byte above 242"};
+struct Ternary3Format {
+  static constexpr WeightFormat info = {
+      .name = "ternary3",
+      .integer = true,
+      .max_code = 1,
+      .scales = kTensorOrRowScales,
+      .act = ActPrecision::kA8,
+      .tile_bytes = ternary3_tile_bytes,
+      .read_row = ternary3_read_row,
+      .pack_codes = ternary3_pack,
+      .find_invalid = ternary3_find_invalid,
+      .invalid = "a base-3 byte above 242",
+      .spread = 1.5f,
+      .random_tile = ternary3_random_tile,
+      .random_cols = kTernary3Segment,
+  };
+
+  MOE_INLINE float element(const uint8_t* tile, int32_t, int row, int32_t col) {
+    const int within = col % kTernary3Segment;
+    const int64_t block =
+        int64_t{col / kTernary3Segment} * kTernary3Blocks + within / kTernary3Cols;
+    int byte = tile[block * kBlockBytes + row * 4 + within % 4];
+    for (int digit = within % kTernary3Cols / 4; digit > 0; --digit) byte /= 3;
+    return static_cast<float>(byte % 3 - 1);
+  }
+};
 
 }  // namespace moe

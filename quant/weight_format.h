@@ -1,29 +1,67 @@
 #pragma once
-// One row of the list of weight formats. A format is its file quant/<name>.h and a line in list.h.
+// What is said about a weight format. The file of a format holds a struct NameFormat:
+//
+//   static constexpr WeightFormat info;
+//   MOE_INLINE float element(const uint8_t* tile, int32_t cols, int row, int32_t col);
+//
+// element() is the definition of the layout: the code (integer formats) or the value of one
+// element; row is 0..15. Host and device text. It is enough for correct products everywhere; fast
+// ones are named in kernels/cpu/generic/linear.inc and kernels/cuda/matmul.cu.
 
 #include "quant/format.h"
+#include "src/base/inline.h"
+#include "src/base/status.h"
 
 namespace moe {
 
+class Random;
+
+constexpr uint32_t scale_bit(ScaleKind kind) { return 1u << static_cast<int>(kind); }
+inline constexpr uint32_t kTensorOrRowScales =
+    scale_bit(ScaleKind::kTensor) | scale_bit(ScaleKind::kRow);
+inline constexpr uint32_t kAllScales = kTensorOrRowScales | scale_bit(ScaleKind::kGroup);
+
 struct WeightFormat {
-  FormatId id;
-  const char* name;  // as files and command lines say it
-  bool integer;      // codes times scales, summed as integers; otherwise plain values
+  const char* name;      // in files and on command lines
+  bool integer = false;  // codes times scales, summed as integers; otherwise plain values
+  bool table = false;    // whole numbers of tables: holds no weights
+  int max_code = 0;      // integer: codes are in [-max_code, max_code], at most 127
+  uint32_t scales = scale_bit(ScaleKind::kNone);  // kinds that a matrix may have
+  ActPrecision act = ActPrecision::kF32;          // of a layer that says nothing
 
   /// Bytes of one tile (16 rows) of `cols` inputs.
   size_t (*tile_bytes)(int64_t cols);
-  /// The definition of the layout: code (integer formats) or value of one element; row is 0..15.
-  float (*element)(const uint8_t* tile, int32_t cols, int row, int32_t col);
-  /// element() for a whole row: out (cols).
-  void (*read_row)(const uint8_t* tile, int32_t cols, int row, float* out);
-  /// Writes a whole tile, padding included, from n_rows (1..16) rows, row i at source + i * ld.
-  /// Codes: -1..1 (ternary), -127..127 (int8). One of the two is null.
-  void (*pack_codes)(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile);
-  void (*pack_values)(const float* values, int64_t ld, int n_rows, int32_t cols, uint8_t* tile);
+  /// element() for a whole row: out (cols). Null: as element() says.
+  void (*read_row)(const uint8_t* tile, int32_t cols, int row, float* out) = nullptr;
+  /// Writes a whole tile, padding included, from n_rows (1..16) rows, row i at source + i * ld. One
+  /// of the two is null; in a table both.
+  void (*pack_codes)(const int8_t* codes, int64_t ld, int n_rows, int32_t cols,
+                     uint8_t* tile) = nullptr;
+  void (*pack_values)(const float* values, int64_t ld, int n_rows, int32_t cols,
+                      uint8_t* tile) = nullptr;
+  /// One row of weights as codes with a scale. Null in integer formats: codes are ternary, by
+  /// BitNet's absmean over the whole matrix.
+  Status (*quantise_row)(const float* w, int64_t n, int8_t* codes, float* scale) = nullptr;
+
   /// Index of the first 64-byte block that holds something no packer writes, or -1. Null: all is
   /// allowed. `bytes` is a multiple of 32.
-  int64_t (*find_invalid)(const uint8_t* tile, size_t bytes);
-  const char* invalid;  // what that is
+  int64_t (*find_invalid)(const uint8_t* tile, size_t bytes) = nullptr;
+  const char* invalid = "";  // what that is
+
+  // Random weights (models that are made up).
+  /// Codes come from random bytes so; null: all are equally likely.
+  int8_t (*random_code)(uint8_t byte) = nullptr;
+  float spread = 3;  // max_code^2 times this: 3 times the mean square of a code is 1
+  /// Fills tiles whose columns are a multiple of `random_cols`, fast; null: codes are packed.
+  void (*random_tile)(Random& random, size_t bytes, float amplitude, uint8_t* tile) = nullptr;
+  int32_t random_cols = 1;
+
+  // Set by quant/formats.h.
+  FormatId id = {};
+  float (*element)(const uint8_t* tile, int32_t cols, int row, int32_t col) = nullptr;
+
+  constexpr bool ternary() const { return integer && max_code == 1; }
+  constexpr bool can_have(ScaleKind kind) const { return (scales & scale_bit(kind)) != 0; }
 };
 
 }  // namespace moe

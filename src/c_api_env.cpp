@@ -1,6 +1,8 @@
 // Version, statuses and the environment.
 
 #include "kernels/cpu/select.h"
+#include "kernels/router/text.h"
+#include "quant/formats.h"
 #include "src/c_api.h"
 
 #define MOE_TEXT_OF_(x) #x
@@ -123,6 +125,8 @@ moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_error* er
 }
 
 const char* moe_env_isas(void) { return moe::built_isas(); }
+const char* moe_weight_formats(void) { return moe::weight_format_names(); }
+const char* moe_session_routers(void) { return moe::override_routers(); }
 
 uint32_t moe_version(void) {
   return MOE_VERSION_MAJOR * 1000000u + MOE_VERSION_MINOR * 1000u + MOE_VERSION_PATCH;

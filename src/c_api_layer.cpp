@@ -1,7 +1,8 @@
 // One MoE layer on its own.
 
+#include "formats/moe/names.h"
 #include "kernels/router/text.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "src/c_api.h"
 #include "src/model/names.h"
 #include "src/run/layer.h"
@@ -28,25 +29,18 @@ Status parse_activation(const char* text, Activation* out) {
 
 Status parse_formats(const moe_layer_params& p, LayerSpec* spec) {
   const char* name = p.weights == nullptr ? "f32" : p.weights;
-  const WeightFormat* format = find_format(name);
-  if (format == nullptr || format->id == FormatId::kI32) {
-    return Status::error(
-        MOE_ERR_ARGUMENT,
-        "params.weights: expected ternary2, ternary3, int8, f32, bf16 or f16, found '%.40s'", name);
+  const WeightFormat* format = find_weight_format(name);
+  if (format == nullptr) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.weights: expected one of %s, found '%.40s'",
+                         weight_format_names(), name);
   }
   spec->format = format->id;
-  const bool ternary = format->id == FormatId::kTernary2 || format->id == FormatId::kTernary3;
-  const char* fitting = ternary ? "a8" : format->id == FormatId::kInt8 ? "a8_block" : "f32";
-  const char* act = p.activations == nullptr ? fitting : p.activations;
-  if (std::strcmp(act, "f32") == 0)
-    spec->precision = ActPrecision::kF32;
-  else if (std::strcmp(act, "a8") == 0)
-    spec->precision = ActPrecision::kA8;
-  else if (std::strcmp(act, "a8_block") == 0)
-    spec->precision = ActPrecision::kA8Block;
-  else
+  spec->precision = format->act;
+  if (p.activations != nullptr && !parse_in(kActPrecisions, p.activations, &spec->precision)) {
     return Status::error(MOE_ERR_ARGUMENT,
-                         "params.activations: expected f32, a8 or a8_block, found '%.40s'", act);
+                         "params.activations: expected f32, a8 or a8_block, found '%.40s'",
+                         p.activations);
+  }
   return {};
 }
 

@@ -2,7 +2,7 @@
 
 #include "formats/moe/reader.h"
 #include "kernels/router/table.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "src/base/machine_memory.h"
 #include "src/c_api.h"
 #include "src/model/names.h"

@@ -3,7 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "src/base/checked.h"
 
 namespace moe {

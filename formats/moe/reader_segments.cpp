@@ -4,7 +4,7 @@
 #include "formats/moe/parse.h"
 #include "formats/moe/reader.h"
 #include "formats/moe/zstd_frame.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 namespace {

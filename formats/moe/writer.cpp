@@ -6,7 +6,7 @@
 #include "formats/moe/checksum.h"
 #include "formats/moe/header.h"
 #include "formats/moe/zstd_segment.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 

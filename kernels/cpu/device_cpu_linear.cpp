@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/device_cpu_impl.h"
 #include "kernels/cpu/linear_input.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 namespace {

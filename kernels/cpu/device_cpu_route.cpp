@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/device_cpu_moe.h"
 #include "kernels/router/route.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "quant/formats.h"
+
 namespace moe::cuda {
 namespace {
 
 bool of_codes(const Matrix& m) {
-  const bool integers = m.format == FormatId::kTernary2 || m.format == FormatId::kTernary3 ||
-                        m.format == FormatId::kInt8;
-  return integers && m.act != ActPrecision::kF32;
+  return format_info(m.format).integer && m.act != ActPrecision::kF32;
 }
 
 }  // namespace

@@ -2,43 +2,21 @@
 // Single elements of a matrix in any format (quant/README.md); for tables, not for products.
 
 #include "kernels/cuda/platform.h"
-#include "quant/format.h"
-#include "quant/half.h"
-#include "quant/ternary3.h"
+#include "quant/all.h"
 
 namespace moe::cuda {
 
 /// Code (integer formats) or value of element (row, col).
 __device__ inline float element_of(const Matrix& m, int32_t row, int32_t col) {
   const uint8_t* tile = m.tiles + row / kTileRows * m.tile_stride;
-  const int r = row % kTileRows;
-  const int64_t plain = int64_t{col} * kTileRows + r;
   switch (m.format) {
-    case FormatId::kTernary2: {
-      const int byte = tile[int64_t{col / 16} * kBlockBytes + 4 * r + col % 4];
-      return static_cast<float>((byte >> (2 * (col % 16 / 4)) & 3) - 1);
-    }
-    case FormatId::kTernary3: {
-      const int within = col % kTernary3Segment;
-      const int64_t block =
-          int64_t{col / kTernary3Segment} * kTernary3Blocks + within / kTernary3Cols;
-      int byte = tile[block * kBlockBytes + 4 * r + within % 4];
-      for (int digit = within % kTernary3Cols / 4; digit > 0; --digit) byte /= 3;
-      return static_cast<float>(byte % 3 - 1);
-    }
-    case FormatId::kInt8:
-      return static_cast<float>(
-          static_cast<int8_t>(tile[int64_t{col / 4} * kBlockBytes + 4 * r + col % 4]));
-    case FormatId::kBf16:
-      return bf16_to_f32(reinterpret_cast<const uint16_t*>(tile)[plain]);
-    case FormatId::kF16:
-      return half_value(reinterpret_cast<const uint16_t*>(tile)[plain]);
-    case FormatId::kI32:
-      return static_cast<float>(reinterpret_cast<const int32_t*>(tile)[plain]);
-    case FormatId::kF32:
-      break;
+#define MOE_WEIGHT_FORMAT(Name, header) \
+  case FormatId::k##Name:               \
+    return Name##Format::element(tile, m.cols, row % kTileRows, col);
+#include "quant/list.h"
+#undef MOE_WEIGHT_FORMAT
   }
-  return reinterpret_cast<const float*>(tile)[plain];
+  return 0;
 }
 
 /// The scale of element (row, col); 1 where there is none.

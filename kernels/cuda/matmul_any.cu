@@ -4,6 +4,7 @@
 // multiply-adds within a segment, plain additions of the segments.
 
 #include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/element.h"
 #include "kernels/cuda/matmul.cuh"
 
 namespace moe::cuda {
@@ -91,6 +92,30 @@ __device__ __forceinline__ void float_segment(const uint8_t* tile, int32_t cols,
   as_bits<kT>(sum, out);
 }
 
+__device__ __forceinline__ uint32_t sum_bits(float sum) { return __float_as_uint(sum); }
+__device__ __forceinline__ uint32_t sum_bits(int32_t sum) { return static_cast<uint32_t>(sum); }
+__device__ __forceinline__ float add_product(float w, float x, float sum) {
+  return fused(w, x, sum);
+}
+__device__ __forceinline__ int32_t add_product(float w, int8_t x, int32_t sum) {
+  return sum + static_cast<int32_t>(w) * x;
+}
+
+/// Any format, from its definition: slow, and right where nothing faster is named.
+template <class Sum, int kT, class X>
+__device__ void element_segment(const Matrix& m, int32_t tile, int32_t k, int32_t quarter,
+                                const X* const (&x)[kT], Sums<kT>& out) {
+  const int32_t end = m.cols - k < kSegment ? m.cols : k + kSegment;
+  for (int32_t i = 0; i < 4; ++i) {
+    Sum sum[kT] = {};
+    for (int32_t col = k; col < end; ++col) {
+      const float w = element_of(m, tile * kTileRows + quarter * 4 + i, col);
+      for (int t = 0; t < kT; ++t) sum[t] = add_product(w, x[t][col], sum[t]);
+    }
+    for (int t = 0; t < kT; ++t) out[t][i] = sum_bits(sum[t]);
+  }
+}
+
 /// One matrix on the input rows of a block.
 template <int kT>
 struct Problem {
@@ -150,21 +175,23 @@ struct AnyKernel {
           return float_segment<Bf16Values, kT>(w, m.cols, k, quarter, x, out);
         case FormatId::kF16:
           return float_segment<F16Values, kT>(w, m.cols, k, quarter, x, out);
-        case FormatId::kI32:
-          return;
+        default:
+          return element_segment<float, kT>(p.m, p.tile, k, quarter, x, out);
       }
-      return;
     }
     const Codes c = p.codes();
     const int8_t* x[kT];
     MOE_CUDA_UNROLL
     for (int t = 0; t < kT; ++t) x[t] = c.codes + p.rows[t] * c.ld;
-    if (m.format == FormatId::kTernary2) {
-      integer_segment<Ternary2Quads, kT>(w, m.cols, k, quarter, x, out);
-    } else if (m.format == FormatId::kTernary3) {
-      integer_segment<Ternary3Quads, kT>(w, m.cols, k, quarter, x, out);
-    } else {
-      integer_segment<Int8Quads, kT>(w, m.cols, k, quarter, x, out);
+    switch (m.format) {
+      case FormatId::kTernary2:
+        return integer_segment<Ternary2Quads, kT>(w, m.cols, k, quarter, x, out);
+      case FormatId::kTernary3:
+        return integer_segment<Ternary3Quads, kT>(w, m.cols, k, quarter, x, out);
+      case FormatId::kInt8:
+        return integer_segment<Int8Quads, kT>(w, m.cols, k, quarter, x, out);
+      default:
+        return element_segment<int32_t, kT>(p.m, p.tile, k, quarter, x, out);
     }
   }
 };

@@ -212,10 +212,9 @@ cudaError_t product_floats(cudaStream_t stream, ProductArgs args) {
       return start(float_rows<FloatWeights<Bf16Values>>);
     case FormatId::kF16:
       return start(float_rows<FloatWeights<F16Values>>);
-    case FormatId::kI32:
-      break;
+    default:  // nothing faster is written
+      return product_any(stream, args);
   }
-  return cudaErrorInvalidValue;
 }
 
 }  // namespace moe::cuda

@@ -1,7 +1,5 @@
 #include "kernels/router/text.h"
 
-#include <cstdio>
-
 #include "kernels/router/table.h"
 #include "src/base/number.h"
 #include "src/base/string.h"
@@ -30,7 +28,7 @@ bool read_field(const RouterField& field, std::string_view text, RouterConfig* r
   return true;
 }
 
-const RouterField* find_field(std::string_view name) {
+constexpr const RouterField* find_field(std::string_view name) {
   for (const RouterField& field : kRouterFields) {
     if (name == field.name) return &field;
   }
@@ -39,38 +37,43 @@ const RouterField* find_field(std::string_view name) {
 
 // --- A layer's router ----------------------------------------------------------------------------
 
-const char* text_name(const RouterInfo& info) {
+constexpr const char* text_name(const RouterInfo& info) {
   return info.text != nullptr ? info.text : info.name;
 }
 
 // The number behind a router's name, or null: it has none.
-const RouterField* own_number(const RouterInfo& info) {
+constexpr const RouterField* own_number(const RouterInfo& info) {
   if (info.has(kParamK)) return find_field("k");
   return info.has(kParamThreshold) ? find_field("threshold") : nullptr;
 }
 
 // A layer has no table of token ids.
-bool of_layers(const RouterInfo& info) { return info.scores != RouterScores::kTable; }
-bool of_overrides(const RouterInfo& info) { return info.selection == RouterOverride::kSelects; }
+constexpr bool of_layers(const RouterInfo& info) { return info.scores != RouterScores::kTable; }
+constexpr bool of_overrides(const RouterInfo& info) {
+  return info.selection == RouterOverride::kSelects;
+}
 
 using Group = bool (*)(const RouterInfo&);
 
 // "topk:K, threshold:T, sparsemixer"
 struct Listed {
-  char text[160] = "";
-  explicit Listed(Group group) {
+  char text[256] = {};
+  constexpr explicit Listed(Group group) {
     size_t used = 0;
+    const auto add = [&](const char* more) {
+      for (; *more != 0; ++more) text[used++] = *more;
+    };
     for (const RouterInfo& info : kRouters) {
       if (!group(info)) continue;
       const RouterField* field = own_number(info);
-      const char* number = field == nullptr ? "" : field->count != nullptr ? ":K" : ":T";
-      const int n = std::snprintf(text + used, sizeof text - used, "%s%s%s", used == 0 ? "" : ", ",
-                                  text_name(info), number);
-      if (n < 0 || static_cast<size_t>(n) >= sizeof text - used) return;
-      used += static_cast<size_t>(n);
+      if (used > 0) add(", ");
+      add(text_name(info));
+      add(field == nullptr ? "" : field->count != nullptr ? ":K" : ":T");
     }
   }
 };
+constexpr Listed kLayerRouters(of_layers);
+constexpr Listed kOverrideRouters(of_overrides);
 
 const RouterInfo* find_text(std::string_view name, Group group) {
   for (const RouterInfo& info : kRouters) {
@@ -112,7 +115,7 @@ Status bad_text(std::string_view part) {
                        "router override: cannot read '%.*s'; expected one of %s, then "
                        "gamma=G, min_capacity=C, min_k=A, max_k=B",
                        static_cast<int>(std::min<size_t>(part.size(), 80)), part.data(),
-                       Listed(of_overrides).text);
+                       kOverrideRouters.text);
 }
 
 Status select_as(const RouterInfo& wanted, RouterConfig* r) {
@@ -161,12 +164,14 @@ Status parse_router(std::string_view text, RouterConfig* out) {
     return Status::error(MOE_ERR_ARGUMENT,
                          "params.router: expected %s, with ,renormalise ,chosen ,scale=S ,tau=T, "
                          "found '%.*s'",
-                         Listed(of_layers).text,
-                         static_cast<int>(std::min<size_t>(text.size(), 80)), text.data());
+                         kLayerRouters.text, static_cast<int>(std::min<size_t>(text.size(), 80)),
+                         text.data());
   }
   *out = r;
   return {};
 }
+
+const char* override_routers() { return kOverrideRouters.text; }
 
 Status override_router(const RouterConfig& config, int32_t n_experts, std::string_view text,
                        RouterConfig* out) {

@@ -20,5 +20,7 @@ Status parse_router(std::string_view text, RouterConfig* out);
 /// text that cannot be read, MOE_ERR_RANGE for a number outside its range; then `out` is untouched.
 Status override_router(const RouterConfig& config, int32_t n_experts, std::string_view text,
                        RouterConfig* out);
+/// How an override can begin: "topk:K, threshold:T".
+const char* override_routers();
 
 }  // namespace moe

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "formats/import/failure.h"
+#include "quant/formats.h"
 #include "src/convert/config_write.h"
 #include "src/convert/destination.h"
 #include "src/convert/gguf_source.h"
@@ -19,9 +20,8 @@ namespace {
 PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& options) {
   const std::optional<FormatId> weights = parse_weight_format(options.weights);
   if (!weights && options.weights != "auto") {
-    fail(MOE_ERR_ARGUMENT,
-         "weights \"%.40s\": expected auto, ternary2, ternary3, int8, bf16, f16 or f32",
-         options.weights.c_str());
+    fail(MOE_ERR_ARGUMENT, "weights \"%.40s\": expected auto or one of %s", options.weights.c_str(),
+         weight_format_names());
   }
   std::vector<PrecisionRule> overrides;
   for (const std::string& text : options.overrides) overrides.push_back(parse_override(text));

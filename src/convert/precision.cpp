@@ -1,26 +1,12 @@
 #include "src/convert/precision.h"
 
 #include "formats/import/failure.h"
+#include "quant/formats.h"
 
 namespace moe {
 namespace {
 
-struct FormatName {
-  FormatId format;
-  const char* name;
-};
-constexpr FormatName kFormats[] = {{FormatId::kTernary2, "ternary2"},
-                                   {FormatId::kTernary3, "ternary3"},
-                                   {FormatId::kInt8, "int8"},
-                                   {FormatId::kBf16, "bf16"},
-                                   {FormatId::kF16, "f16"},
-                                   {FormatId::kF32, "f32"},
-                                   {FormatId::kI32, "i32"}};
-
-bool is_integer(FormatId format) {
-  return format == FormatId::kTernary2 || format == FormatId::kTernary3 ||
-         format == FormatId::kInt8;
-}
+bool is_integer(FormatId format) { return format_info(format).integer; }
 
 void apply(const PrecisionRule& rule, PrecisionChoice* choice) {
   if (rule.weights_auto) choice->weights.reset();
@@ -35,17 +21,8 @@ ActPrecision PrecisionChoice::activations_for(FormatId stored) const {
 }
 
 std::optional<FormatId> parse_weight_format(std::string_view name) {
-  for (const FormatName& f : kFormats) {
-    if (name == f.name && f.format != FormatId::kI32) return f.format;
-  }
-  return std::nullopt;
-}
-
-const char* weight_format_name(FormatId format) {
-  for (const FormatName& f : kFormats) {
-    if (format == f.format) return f.name;
-  }
-  return "?";
+  const WeightFormat* format = find_weight_format(name);
+  return format == nullptr ? std::nullopt : std::optional(format->id);
 }
 
 PrecisionRule parse_override(const std::string& text) {
@@ -70,8 +47,8 @@ PrecisionRule parse_override(const std::string& text) {
   if (rule.match.empty() || !says_something) {
     fail(MOE_ERR_ARGUMENT,
          "override \"%.100s\": expected PATTERN=FORMAT, PATTERN=FORMAT:ACTIVATIONS or "
-         "PATTERN=:ACTIVATIONS with a format of auto, ternary2, ternary3, int8, bf16, f16, f32",
-         text.c_str());
+         "PATTERN=:ACTIVATIONS with a format of auto, %s",
+         text.c_str(), weight_format_names());
   }
   return rule;
 }

@@ -17,7 +17,6 @@ struct PrecisionChoice {
 
 /// "ternary2" and so on, or nothing for another name ("i32" is none: no weight is stored so).
 std::optional<FormatId> parse_weight_format(std::string_view name);
-const char* weight_format_name(FormatId format);
 
 /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS". MOE_ERR_ARGUMENT.
 PrecisionRule parse_override(const std::string& text);

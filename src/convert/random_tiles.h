@@ -5,29 +5,13 @@
 #include <vector>
 
 #include "formats/moe/layout.h"
+#include "quant/formats.h"
+#include "quant/random.h"
 
 namespace moe {
 
-/// Sebastiano Vigna's SplitMix64: 64 bits a call, the same everywhere.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t next() {
-    uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-  }
-  /// Uniform in [0, 1), 24 bits.
-  float uniform() { return static_cast<float>(next() >> 40) * 0x1p-24f; }
-
- private:
-  uint64_t state_;
-};
-
-/// Fills whole tiles of one matrix. Codes of ternary2 are 0 half the time, those of ternary3 a
-/// third of it; int8 codes are uniform in -127 to 127, floats in -1 to 1 times `amplitude`. Padding
-/// is what a packer would write.
+/// Fills whole tiles of one matrix. Codes are as their format says; floats are in -1 to 1 times
+/// `amplitude`. Padding is what a packer would write.
 class RandomTiles {
  public:
   RandomTiles(const BlobMatrix& matrix, float amplitude);
@@ -40,8 +24,8 @@ class RandomTiles {
 
   const BlobMatrix matrix_;
   float amplitude_;
+  const WeightFormat& format_;
   size_t tile_bytes_;
-  bool whole_blocks_;  // no padding along the inputs but ternary3's own
   std::vector<int8_t> codes_;
   std::vector<float> values_;
 };

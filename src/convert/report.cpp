@@ -2,7 +2,7 @@
 
 #include "formats/import/json_value.h"
 #include "formats/moe/names.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "formats/import/failure.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 namespace {

@@ -1,6 +1,7 @@
 #include "src/convert/storage.h"
 
 #include "formats/import/failure.h"
+#include "quant/formats.h"
 #include "quant/half.h"
 #include "quant/quantise.h"
 #include "src/convert/row_reader.h"
@@ -9,10 +10,6 @@ namespace moe {
 namespace {
 
 constexpr int32_t kRowsPerTick = 64;
-
-bool is_ternary(FormatId format) {
-  return format == FormatId::kTernary2 || format == FormatId::kTernary3;
-}
 
 // The float format that holds a tensor's own type.
 FormatId own_format(SourceType type) {
@@ -55,18 +52,20 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
   Storage out;
   out.format = wish ? *wish : default_format(m);
   const bool automatic = !wish && m.slot.kind == SlotKind::kLinear;
-  if (automatic || is_ternary(out.format)) {
+  if (automatic || format_info(out.format).ternary()) {
     look_for_ternary(m, checkpoint, !automatic, tick, &out);
     const bool lossless = out.fit.scale_kind != ScaleKind::kNone;
     if (lossless) {
       out.scale = out.fit.scale_kind;
       out.group = out.fit.group;
-      if (automatic || out.scale == ScaleKind::kGroup) out.format = FormatId::kTernary2;
+      if (automatic || !format_info(out.format).can_have(out.scale)) {
+        out.format = FormatId::kTernary2;
+      }
     } else if (!automatic) {
       out.scale = ScaleKind::kTensor;
     }
   }
-  if (out.format == FormatId::kInt8) out.scale = ScaleKind::kRow;
+  if (format_info(out.format).quantise_row != nullptr) out.scale = ScaleKind::kRow;
   out.act = m.precision.activations_for(out.format);
   return out;
 }

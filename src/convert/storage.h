@@ -17,7 +17,7 @@ struct Storage {
 };
 
 /// Reads the matrix once where that is needed: formats auto and ternary. A matrix that is ternary
-/// already keeps its own scales (in groups: always as ternary2, the only format that has them); one
+/// already keeps its own scales (in groups: as ternary2 where the format cannot have them); one
 /// that is not becomes int8 (auto) or absmean ternary (asked for). `tick` is called now and then
 /// and may throw. Throws MOE_ERR_NON_FINITE naming tensor and element.
 Storage choose_storage(const PlannedMatrix& matrix, const Checkpoint& checkpoint,

@@ -1,12 +1,10 @@
 #include "src/convert/synthetic.h"
 
 #include <cmath>
-#include <optional>
 
 #include "formats/import/failure.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "src/convert/config_write.h"
-#include "src/convert/precision.h"
 #include "src/convert/random_tiles.h"
 #include "src/convert/shapes.h"
 #include "src/convert/slot.h"
@@ -28,12 +26,12 @@ Recipe make_recipe(const std::string& name, const SyntheticOptions& options) {
   if (recipe.shape == nullptr) {
     fail(MOE_ERR_NOT_FOUND, "unknown shape \"%.60s\"; known: %s", name.c_str(), shape_names());
   }
-  const std::optional<FormatId> weights = parse_weight_format(options.weights);
-  if (!weights) {
-    fail(MOE_ERR_ARGUMENT, "weights \"%.40s\": expected ternary2, ternary3, int8, bf16, f16 or f32",
-         options.weights.c_str());
+  const WeightFormat* weights = find_weight_format(options.weights);
+  if (weights == nullptr) {
+    fail(MOE_ERR_ARGUMENT, "weights \"%.40s\": expected one of %s", options.weights.c_str(),
+         weight_format_names());
   }
-  recipe.weights = *weights;
+  recipe.weights = weights->id;
   recipe.config = recipe.shape->make();
   if (options.context != 0) recipe.config.context_length = options.context;
   recipe.seed = options.seed;
@@ -55,12 +53,13 @@ BlobMatrix blob_matrix(const Recipe& recipe, const Slot& slot) {
   } else if (slot.kind == SlotKind::kLinear) {
     m.format = recipe.weights;
   }
-  if (m.format == FormatId::kInt8) {
-    m.scale = ScaleKind::kRow;
-    m.act = ActPrecision::kA8Block;
-  } else if (format_info(m.format).integer) {
+  const WeightFormat& format = format_info(m.format);
+  if (format.ternary()) {
     m.scale = recipe.shape->ternary_scale;
     m.act = recipe.shape->ternary_act;
+  } else if (format.integer) {
+    m.scale = ScaleKind::kRow;
+    m.act = format.act;
   }
   return m;
 }
@@ -82,11 +81,9 @@ BlobLayout layout_of(const Recipe& recipe, const SlotGroup& group) {
 float amplitude_of(const BlobMatrix& m) { return std::sqrt(3.0f / static_cast<float>(m.cols)); }
 
 float scale_of(const BlobMatrix& m, Random& random) {
-  const auto cols = static_cast<float>(m.cols);
-  float even = std::sqrt(2.0f / cols);                                 // half of the codes are +-1
-  if (m.format == FormatId::kTernary3) even = std::sqrt(1.5f / cols);  // two in three
-  if (m.format == FormatId::kInt8) even = amplitude_of(m) / 127.0f;
-  return even * (0.9f + 0.2f * random.uniform());
+  const WeightFormat& format = format_info(m.format);
+  const float even = std::sqrt(format.spread / static_cast<float>(m.cols));
+  return even / static_cast<float>(format.max_code) * (0.9f + 0.2f * random.uniform());
 }
 
 bool is_norm(const SlotGroup& group, const BlobMatrix& m) {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "formats/import/failure.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "quant/quantise.h"
 
 namespace moe {
@@ -150,8 +150,8 @@ void TilePacker::read_ids(int32_t first, int n) {
 
 void TilePacker::quantise_row(int32_t r, const float* row, int8_t* codes) {
   const int32_t cols = matrix_.slot.cols;
-  if (storage_.format == FormatId::kInt8) {
-    check(int8_row(row, cols, codes, &scales_[static_cast<size_t>(r)]));
+  if (format_.quantise_row != nullptr) {
+    check(format_.quantise_row(row, cols, codes, &scales_[static_cast<size_t>(r)]));
   } else if (storage_.fit.scale_kind == ScaleKind::kNone) {
     ternary_codes(row, cols, storage_.absmean, codes);
   } else if (storage_.scale == ScaleKind::kGroup) {
@@ -180,7 +180,7 @@ void TilePacker::measure(int32_t first, int n, const uint8_t* tile) {
   const int32_t cols = matrix_.slot.cols;
   const int32_t run = storage_.scale == ScaleKind::kGroup ? storage_.group : cols;
   for (int i = 0; i < n; ++i) {
-    format_.read_row(tile, cols, i, stored_.data());
+    read_row(format_, tile, cols, i, stored_.data());
     const float* wanted = values_.data() + static_cast<ptrdiff_t>(i) * cols;
     for (int32_t from = 0; from < cols; from += run) {
       const float scale = format_.integer ? scale_at(first + i, from) : 1.0f;

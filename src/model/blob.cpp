@@ -1,6 +1,6 @@
 #include "src/model/blob.h"
 
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "src/model/tensors.h"
 
 namespace moe {

@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "kernels/router/table.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "src/model/names.h"
 #include "src/run/layer_parts.h"
 
@@ -91,9 +91,10 @@ Status check_router(const LayerSpec& spec) {
 }
 
 Status check_format(const LayerSpec& spec) {
-  if (spec.format > FormatId::kF16) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "layer: weights cannot be stored as %s",
-                         spec.format == FormatId::kI32 ? "i32" : "an unknown format");
+  const auto n_formats = sizeof kWeightFormats / sizeof kWeightFormats[0];
+  if (static_cast<size_t>(spec.format) >= n_formats || format_info(spec.format).table) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "layer: weights cannot be stored so, expected %s",
+                         weight_format_names());
   }
   const WeightFormat& format = format_info(spec.format);
   if (!format.integer && spec.precision != ActPrecision::kF32) {

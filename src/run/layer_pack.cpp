@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "kernels/router/table.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "quant/quantise.h"
 #include "src/run/layer_parts.h"
 
@@ -67,7 +67,8 @@ Status Packer::codes_of(const float* w, const Matrix& m, int32_t row) {
     if (m.scale_kind == ScaleKind::kTensor) {
       ternary_codes(values, m.cols, absmean_, codes);
     } else {
-      MOE_TRY(int8_row(values, m.cols, codes, &scales_[static_cast<size_t>(row + r)]));
+      MOE_TRY(format_info(m.format).quantise_row(values, m.cols, codes,
+                                                 &scales_[static_cast<size_t>(row + r)]));
     }
   }
   return {};
@@ -99,9 +100,9 @@ Status Packer::matrix(const char* name, const float* w, int32_t rows, int32_t co
   const WeightFormat& info = format_info(format);
   Matrix m;
   m.format = format;
-  m.scale_kind = !info.integer               ? ScaleKind::kNone
-                 : format == FormatId::kInt8 ? ScaleKind::kRow
-                                             : ScaleKind::kTensor;
+  m.scale_kind = !info.integer                  ? ScaleKind::kNone
+                 : info.quantise_row != nullptr ? ScaleKind::kRow
+                                                : ScaleKind::kTensor;
   m.act = act;
   m.rows = rows;
   m.cols = cols;

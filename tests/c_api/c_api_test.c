@@ -94,6 +94,9 @@ static void test_versions(void) {
   CHECK(strcmp(moe_status_name(MOE_ERR_BUDGET), "MOE_ERR_BUDGET") == 0);
   CHECK(strcmp(moe_status_name((moe_status)12345), "unknown status") == 0);
   CHECK(strstr(moe_env_isas(), "scalar") != NULL);
+  CHECK(strstr(moe_weight_formats(), "ternary2, ") != NULL);
+  CHECK(strstr(moe_weight_formats(), "i32") == NULL);
+  CHECK(strstr(moe_session_routers(), "topk:K, threshold:T") != NULL);
 }
 
 /* Everything a program does with a model; returns the first status that is not MOE_OK. */

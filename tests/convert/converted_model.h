@@ -5,7 +5,7 @@
 
 #include "formats/import/failure.h"
 #include "formats/moe/reader.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "src/convert/convert.h"
 #include "src/model/check.h"
 #include "src/model/config_read.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "kernels/check.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "tests/golden/routing.h"
 
 namespace moe::golden {

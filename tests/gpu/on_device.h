@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe::cuda {
 

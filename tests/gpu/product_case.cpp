@@ -8,7 +8,6 @@
 namespace moe {
 namespace {
 
-bool ternary(FormatId f) { return f == FormatId::kTernary2 || f == FormatId::kTernary3; }
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 }  // namespace
@@ -16,16 +15,15 @@ size_t at(int64_t i) { return static_cast<size_t>(i); }
 std::vector<WeightKind> all_weight_kinds() {
   std::vector<WeightKind> kinds;
   for (const ActPrecision act : {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block}) {
-    for (const FormatId f : {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8}) {
-      kinds.push_back({f, ScaleKind::kTensor, 0, act});
-      kinds.push_back({f, ScaleKind::kRow, 0, act});
+    for (const WeightFormat& f : kWeightFormats) {
+      if (f.table || (act != ActPrecision::kF32 && !f.integer)) continue;
+      for (const ScaleKind scale : {ScaleKind::kNone, ScaleKind::kTensor, ScaleKind::kRow}) {
+        if (f.can_have(scale)) kinds.push_back({f.id, scale, 0, act});
+      }
+      for (const int32_t group : {64, 128, 256}) {
+        if (f.can_have(ScaleKind::kGroup)) kinds.push_back({f.id, ScaleKind::kGroup, group, act});
+      }
     }
-    for (const int32_t group : {64, 128, 256}) {
-      kinds.push_back({FormatId::kTernary2, ScaleKind::kGroup, group, act});
-    }
-  }
-  for (const FormatId f : {FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {
-    kinds.push_back({f, ScaleKind::kNone, 0, ActPrecision::kF32});
   }
   return kinds;
 }
@@ -40,12 +38,12 @@ TestMatrix::TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, std::
                        bool bias, int step) {
   matrix_ = {kind.format, kind.scale, kind.act, kind.group, rows, cols, 0, nullptr, nullptr};
   std::normal_distribution<float> normal(0.0f, 1.0f);
-  const bool integer = format_info(kind.format).integer;
+  const WeightFormat& f = format_info(kind.format);
   std::vector<float> elements(at(rows) * at(cols));
   for (float& e : elements) {
-    const int code = ternary(kind.format) ? static_cast<int>(rng() % 3) - 1
-                                          : static_cast<int>(rng() % 255) - 127;
-    e = integer ? static_cast<float>(code) : normal(rng);
+    const auto n_codes = static_cast<unsigned>(2 * f.max_code + 1);
+    e = f.integer ? static_cast<float>(static_cast<int>(rng() % n_codes) - f.max_code)
+                  : normal(rng);
   }
   scales_.resize(scale_count(kind.scale, kind.group, rows, cols));
   for (float& s : scales_) s = std::exp2(normal(rng)) / 64;
@@ -80,7 +78,7 @@ void TestMatrix::pack(const std::vector<float>& elements, int step) {
       f.pack_values(&elements[first], matrix_.cols, n, matrix_.cols, out);
     }
     for (int r = 0; r < n; ++r) {
-      f.read_row(out, matrix_.cols, r, &elements_[first + at(r) * cols]);
+      read_row(f, out, matrix_.cols, r, &elements_[first + at(r) * cols]);
     }
   }
   matrix_.tile_stride = static_cast<int64_t>(at(step) * tile);

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "kernels/cuda/matmul.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "tests/gpu/device_memory.h"
 
 namespace moe {

@@ -20,7 +20,10 @@ size_t tiles_size(const LinearShape& s) {
   const size_t tile = format_info(s.format).tile_bytes(s.cols);
   return (2 * n_tiles(s.rows) - 1) * tile;
 }
-bool ternary(FormatId f) { return f == FormatId::kTernary2 || f == FormatId::kTernary3; }
+// In [-max_code, max_code].
+int random_code(const WeightFormat& f, std::mt19937& rng) {
+  return static_cast<int>(rng() % static_cast<unsigned>(2 * f.max_code + 1)) - f.max_code;
+}
 
 }  // namespace
 
@@ -28,11 +31,10 @@ LinearProblem::LinearProblem(const LinearShape& shape, std::mt19937& rng)
     : shape_(shape), tiles_(tiles_size(shape)) {
   std::normal_distribution<float> normal(0.0f, 1.0f);
   const size_t rows = static_cast<size_t>(shape.rows), cols = static_cast<size_t>(shape.cols);
-  const bool integer = format_info(shape.format).integer;
+  const WeightFormat& format = format_info(shape.format);
   for (size_t i = 0; i < rows * cols; ++i) {
-    const int code = ternary(shape.format) ? static_cast<int>(rng() % 3) - 1
-                                           : static_cast<int>(rng() % 255) - 127;
-    elements_.push_back(integer ? static_cast<float>(code) : normal(rng));
+    elements_.push_back(format.integer ? static_cast<float>(random_code(format, rng))
+                                       : normal(rng));
   }
   scales_.resize(scale_count(shape.scale, shape.group, shape.rows, shape.cols));
   for (float& s : scales_) s = std::exp2(normal(rng)) / 64;
@@ -81,8 +83,8 @@ void LinearProblem::pack(const std::vector<float>& elements) {
   matrix_.scales = scales_.data();
   for (int32_t r = 0; r < shape_.rows; ++r) {  // as stored: bf16 and f16 round
     const uint8_t* at = matrix_.tiles + r / 16 * matrix_.tile_stride;
-    f.read_row(at, shape_.cols, r % 16,
-               &elements_[static_cast<size_t>(r) * static_cast<size_t>(shape_.cols)]);
+    read_row(f, at, shape_.cols, r % 16,
+             &elements_[static_cast<size_t>(r) * static_cast<size_t>(shape_.cols)]);
   }
 }
 

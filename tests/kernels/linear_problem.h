@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/linear_input.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 

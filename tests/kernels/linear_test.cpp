@@ -21,16 +21,15 @@ struct Kind {
 std::vector<Kind> all_kinds() {
   std::vector<Kind> kinds;
   for (const ActPrecision act : {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block}) {
-    for (const FormatId f : {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8}) {
-      kinds.push_back({f, ScaleKind::kTensor, 0, act});
-      kinds.push_back({f, ScaleKind::kRow, 0, act});
+    for (const WeightFormat& f : kWeightFormats) {
+      if (f.table || (act != ActPrecision::kF32 && !f.integer)) continue;
+      for (const ScaleKind scale : {ScaleKind::kNone, ScaleKind::kTensor, ScaleKind::kRow}) {
+        if (f.can_have(scale)) kinds.push_back({f.id, scale, 0, act});
+      }
+      for (const int32_t group : {64, 128, 256}) {
+        if (f.can_have(ScaleKind::kGroup)) kinds.push_back({f.id, ScaleKind::kGroup, group, act});
+      }
     }
-    for (const int32_t group : {64, 128, 256}) {
-      kinds.push_back({FormatId::kTernary2, ScaleKind::kGroup, group, act});
-    }
-  }
-  for (const FormatId f : {FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {
-    kinds.push_back({f, ScaleKind::kNone, 0, ActPrecision::kF32});
   }
   return kinds;
 }
@@ -271,7 +270,7 @@ TEST(Linear, LargestSumsDoNotWrapOrSaturate) {
   for (const Kind& k : all_kinds()) {
     if (k.act == ActPrecision::kF32) continue;
     for (const int sign : {-1, 1}) {
-      const int weight_code = sign * (k.format == FormatId::kInt8 ? 127 : 1);
+      const int weight_code = sign * format_info(k.format).max_code;
       for (const int code : {127, -127, -128}) {
         for (const int32_t cols : {4, 255, 4096, 65536}) {
           for (const int32_t n : {1, 2, 15}) {

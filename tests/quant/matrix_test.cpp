@@ -1,11 +1,11 @@
-// What quant/list.h says about matrices: sizes, scales, checks.
+// What quant/formats.h says about matrices: sizes, scales, checks.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <vector>
 
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 namespace {

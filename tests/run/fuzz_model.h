@@ -118,7 +118,7 @@ inline void change_model(FuzzBytes& in, ModelConfig& c) {
 
 inline void change_options(FuzzBytes& in, TinyOptions& o) {
   const size_t i = in.below(7);
-  if (i == 0) o.weights = one_of(in, FormatId::kF16);
+  if (i == 0) o.weights = kWeightFormats[in.below(std::size(kWeightFormats))].id;
   if (i == 1) o.scale = in.flag() ? ScaleKind::kRow : ScaleKind::kGroup;
   if (i == 2) o.act = one_of(in, ActPrecision::kA8Block);
   if (i == 3) o.routers = FormatId::kBf16;
@@ -141,7 +141,7 @@ inline void change_config(FuzzBytes& in, ModelConfig& config, TinyOptions& optio
 
 /// Whether a matrix can have this format, scale and activation together.
 inline bool can_be_stored(const TinyOptions& options) {
-  if (!format_info(options.weights).integer) return true;
+  if (!format_info(options.weights).integer) return !format_info(options.weights).table;
   BlobMatrix m;
   m.format = options.weights;
   m.scale = options.scale;

@@ -202,17 +202,18 @@ inline std::vector<TinyKind> tiny_formats() {
   using F = FormatId;
   using S = ScaleKind;
   using A = ActPrecision;
-  return {
-      kind("f32", F::kF32, S::kNone, A::kF32),
-      kind("bf16", F::kBf16, S::kNone, A::kF32),
-      kind("f16", F::kF16, S::kNone, A::kF32),
-      kind("int8_a8_block", F::kInt8, S::kRow, A::kA8Block),
+  std::vector<TinyKind> all;
+  for (const WeightFormat& f : kWeightFormats) {
+    const S scale = f.ternary() ? S::kTensor : f.integer ? S::kRow : S::kNone;
+    if (!f.table) all.push_back(kind(f.name, f.id, scale, f.act));
+  }
+  const TinyKind more[] = {
       kind("int8_f32", F::kInt8, S::kRow, A::kF32),
-      kind("ternary2_a8", F::kTernary2, S::kTensor, A::kA8),
       kind("ternary2_row", F::kTernary2, S::kRow, A::kA8Block),
-      kind("ternary3_a8", F::kTernary3, S::kTensor, A::kA8),
       kind("ternary3_f32", F::kTernary3, S::kRow, A::kF32),
   };
+  all.insert(all.end(), std::begin(more), std::end(more));
+  return all;
 }
 
 inline std::vector<TinyKind> all_tiny_kinds() {

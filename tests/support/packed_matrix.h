@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe {
 

@@ -12,7 +12,7 @@
 
 #include "formats/moe/reader.h"
 #include "formats/moe/writer.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 #include "src/convert/config_write.h"
 #include "src/model/model.h"
 #include "src/model/tensors.h"
@@ -129,7 +129,7 @@ class TinyWeights {
     std::vector<float> values(n);
     std::vector<int8_t> codes(n);
     std::vector<int32_t> ids(n);
-    const int most = m.format == FormatId::kInt8 ? 127 : 1;
+    const int most = std::max(1, format.max_code);
     for (int32_t row = 0; row < m.rows; row += kTileRows) {
       uint8_t* tile = blob + m.offset + static_cast<uint64_t>(row / kTileRows) * m.tile_stride;
       const int n_rows = std::min(kTileRows, m.rows - row);

@@ -42,12 +42,6 @@ struct Groups {
   }
 };
 
-/// AVX-512 is faster with few rows, and with eight, its whole group, when weights come from memory:
-/// AMX pays for loading and decoding them as for sixteen.
-bool on_tiles(const LinearInput& in) {
-  return in.n_rows > kFewRows && in.n_rows != Isa::kMaxTokens && in.act != ActPrecision::kF32;
-}
-
 /// Where a row's codes go: 64 consecutive ones every 64 * size bytes.
 struct GroupedBy64 {
   int8_t* codes;
@@ -61,6 +55,7 @@ struct GroupedBy64 {
   inline __attribute__((always_inline)) void put(int32_t k, const int8_t* part) const {
     __builtin_memcpy(codes + k * step, part, 64);
   }
+  void get(int32_t k, int8_t* part) const { __builtin_memcpy(part, codes + k * step, 64); }
 };
 
 /// The intrinsics of some compilers do not say that they read memory: gcc 12 would drop the stores.
@@ -462,15 +457,11 @@ void many_rows_on_tiles(const LinearArgs& a) {
   _tile_release();
 }
 
-}  // namespace
-
-void quantise_rows_amx(const LinearInput& in, int32_t begin, int32_t end) {
-  if (!on_tiles(in)) return kernels_avx512vnni.quantise_rows(in, begin, end);
+void quantise_for_tiles(const LinearInput& in, int32_t begin, int32_t end) {
   for (int32_t row = begin; row < end; ++row) quantise_row(in, row, GroupedBy64(in, row));
 }
 
-void linear_amx(const LinearArgs& a) {
-  if (!on_tiles(*a.input)) return kernels_avx512vnni.linear(a);
+void linear_on_tiles(const LinearArgs& a) {
   if (a.tile_begin >= a.tile_end) return;
   switch (a.weight->format) {
     case FormatId::kTernary2:
@@ -479,9 +470,32 @@ void linear_amx(const LinearArgs& a) {
       return many_rows_on_tiles<Ternary3Panel>(a);
     case FormatId::kInt8:
       return many_rows_on_tiles<Int8Panel>(a);
-    default:
-      return kernels_avx512vnni.linear(a);
+    default:  // nothing faster is written
+      return linear_any<GroupedBy64>(a);
   }
 }
+
+/// One layout of codes: what writes it, and the products that read it.
+struct CodeLayout {
+  void (*quantise_rows)(const LinearInput& in, int32_t begin, int32_t end);
+  void (*linear)(const LinearArgs& args);
+};
+
+/// AVX-512 is faster with few rows, and with eight, its whole group, when weights come from memory:
+/// AMX pays for loading and decoding them as for sixteen.
+CodeLayout layout_of(const LinearInput& in) {
+  const bool on_tiles =
+      in.n_rows > kFewRows && in.n_rows != Isa::kMaxTokens && in.act != ActPrecision::kF32;
+  if (on_tiles) return {quantise_for_tiles, linear_on_tiles};
+  return {kernels_avx512vnni.quantise_rows, kernels_avx512vnni.linear};
+}
+
+}  // namespace
+
+void quantise_rows_amx(const LinearInput& in, int32_t begin, int32_t end) {
+  layout_of(in).quantise_rows(in, begin, end);
+}
+
+void linear_amx(const LinearArgs& a) { layout_of(*a.input).linear(a); }
 
 }  // namespace moe

@@ -3,6 +3,7 @@
 
 #include "formats/import/failure.h"
 #include "kernels/router/table.h"
+#include "quant/formats.h"
 #include "src/convert/arch/research_layer.h"
 #include "src/convert/importer.h"
 
@@ -128,9 +129,11 @@ void read_layers(const JsonNode& node, Imported* out) {
 }
 
 FormatId format_of(const JsonNode& node) {
-  const FormatId formats[] = {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8,
-                              FormatId::kBf16,     FormatId::kF16,      FormatId::kF32};
-  return formats[node.choice({"ternary2", "ternary3", "int8", "bf16", "f16", "f32"})];
+  std::vector<const char*> names;
+  for (const WeightFormat& format : kWeightFormats) {
+    if (!format.table) names.push_back(format.name);
+  }
+  return find_weight_format(names[node.choice(names)])->id;
 }
 
 PrecisionRule read_rule(const JsonNode& node) {

@@ -14,7 +14,7 @@
 
 #include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/matmul.h"
-#include "quant/list.h"
+#include "quant/formats.h"
 
 namespace moe::cuda {
 namespace {

@@ -35,6 +35,8 @@ MOE: Prototypes = {
     "moe_env_free": (None, [_handle]),
     "moe_env_get_info": (_status, [_handle, c.POINTER(s.EnvInfo), _error]),
     "moe_env_isas": (_text, []),
+    "moe_session_routers": (_text, []),
+    "moe_weight_formats": (_text, []),
     "moe_model_open": (_status, [_handle, _text, _model_params, _out, _error]),
     "moe_model_open_memory": (_status,
                               [_handle, _array, c.c_size_t, _model_params, _out, _error]),

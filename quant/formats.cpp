@@ -1,4 +1,4 @@
-#include "quant/list.h"
+#include "quant/formats.h"
 
 #include "src/base/checked.h"
 
@@ -8,23 +8,25 @@ namespace {
 constexpr int32_t kMaxCodeCols = 65536;  // more could wrap a 32-bit sum of products
 constexpr int64_t kMaxDimension = int64_t{1} << 31;
 
-constexpr bool in_order() {
-  for (size_t i = 0; i < sizeof kWeightFormats / sizeof kWeightFormats[0]; ++i) {
-    if (kWeightFormats[i].id != static_cast<FormatId>(i)) return false;
+// The names of all but the table's, joined.
+struct WeightNames {
+  char text[256] = {};
+  constexpr WeightNames() {
+    size_t used = 0;
+    for (const WeightFormat& format : kWeightFormats) {
+      if (format.table) continue;
+      for (const char* c = used == 0 ? "" : ", "; *c != 0; ++c) text[used++] = *c;
+      for (const char* c = format.name; *c != 0; ++c) text[used++] = *c;
+    }
   }
-  return true;
-}
-static_assert(in_order(), "format_info() indexes by FormatId");
+};
+constexpr WeightNames kWeightNames;
 
 const char* const kScaleNames[] = {"no", "tensor", "row", "group"};
 
 Status check_scales_kind(const Matrix& m) {
   const WeightFormat& format = format_info(m.format);
-  const bool group_fits = m.format == FormatId::kTernary2;
-  const bool fits = format.integer ? m.scale_kind != ScaleKind::kNone &&
-                                         (m.scale_kind != ScaleKind::kGroup || group_fits)
-                                   : m.scale_kind == ScaleKind::kNone;
-  if (!fits) {
+  if (!format.can_have(m.scale_kind)) {
     return Status::error(MOE_ERR_UNSUPPORTED, "weight format %s cannot have %s scales", format.name,
                          kScaleNames[static_cast<int>(m.scale_kind)]);
   }
@@ -42,6 +44,13 @@ const WeightFormat* find_format(std::string_view name) {
   }
   return nullptr;
 }
+
+const WeightFormat* find_weight_format(std::string_view name) {
+  const WeightFormat* format = find_format(name);
+  return format == nullptr || format->table ? nullptr : format;
+}
+
+const char* weight_format_names() { return kWeightNames.text; }
 
 size_t scale_count(ScaleKind kind, int32_t group, int64_t rows, int64_t cols) {
   const size_t padded_rows = static_cast<size_t>(round_up(rows, int64_t{kTileRows}));
@@ -86,9 +95,22 @@ float weight(const Matrix& m, int32_t row, int32_t col) {
   return element * m.scales[scale_index(m.scale_kind, m.group, m.cols, row, col)];
 }
 
+void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* out) {
+  const auto element = format_info(m.format).element;
+  const uint8_t* at = m.tiles + tile * m.tile_stride;
+  for (int32_t col = begin; col < begin + n; ++col) {
+    for (int row = 0; row < kTileRows; ++row) *out++ = element(at, m.cols, row, col);
+  }
+}
+
+void read_row(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row, float* out) {
+  if (format.read_row != nullptr) return format.read_row(tile, cols, row, out);
+  for (int32_t col = 0; col < cols; ++col) out[col] = format.element(tile, cols, row, col);
+}
+
 void read_row(const Matrix& m, int32_t row, float* out) {
   const uint8_t* tile = m.tiles + row / kTileRows * m.tile_stride;
-  format_info(m.format).read_row(tile, m.cols, row % kTileRows, out);
+  read_row(format_info(m.format), tile, m.cols, row % kTileRows, out);
   if (m.scale_kind == ScaleKind::kNone) return;
   for (int32_t col = 0; col < m.cols; ++col) {
     out[col] *= m.scales[scale_index(m.scale_kind, m.group, m.cols, row, col)];

@@ -1,0 +1,68 @@
+#pragma once
+// The weight formats of list.h as a table, and what holds for all of them: sizes, scales,
+// definition, validation.
+
+#include <string_view>
+
+#include "quant/all.h"
+
+namespace moe {
+namespace quant_detail {
+
+template <class Format>
+constexpr WeightFormat row(FormatId id) {
+  WeightFormat format = Format::info;
+  format.id = id;
+  format.element = Format::element;
+  return format;
+}
+
+}  // namespace quant_detail
+
+/// In the order of FormatId.
+inline constexpr WeightFormat kWeightFormats[] = {
+#define MOE_WEIGHT_FORMAT(Name, header) quant_detail::row<Name##Format>(FormatId::k##Name),
+#include "quant/list.h"
+#undef MOE_WEIGHT_FORMAT
+};
+
+inline const WeightFormat& format_info(FormatId id) {
+  return kWeightFormats[static_cast<size_t>(id)];
+}
+/// Null when no format has that name.
+const WeightFormat* find_format(std::string_view name);
+/// The same for formats of weights: without that of tables.
+const WeightFormat* find_weight_format(std::string_view name);
+/// "ternary2, ternary3, int8, f32, bf16, f16"
+const char* weight_format_names();
+
+/// Number of floats behind Matrix::scales; 0 for kNone.
+size_t scale_count(ScaleKind kind, int32_t group, int64_t rows, int64_t cols);
+/// Which of them belongs to an element. Row scales lie in order; group scales as the f32 tiles of a
+/// (rows, n_groups) matrix: ((row / 16) * n_groups + group) * 16 + row % 16.
+int64_t scale_index(ScaleKind kind, int32_t group, int32_t cols, int32_t row, int32_t col);
+
+/// Bytes of all tiles of a matrix that lies alone, without scales. MOE_ERR_SHAPE when they cannot
+/// be counted.
+Result<size_t> matrix_bytes(FormatId format, int64_t rows, int64_t cols);
+
+/// The definition: the number that element (row, col) stands for.
+float weight(const Matrix& m, int32_t row, int32_t col);
+/// weight() for a whole row: out (cols).
+void read_row(const Matrix& m, int32_t row, float* out);
+
+/// element() of a row: out (cols).
+void read_row(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row, float* out);
+
+/// What the kernels rely on, shapes and kinds only: sizes at least 1, at most 65,536 inputs under
+/// integer codes (32-bit sums), scales of a kind the format has, float formats with f32
+/// activations. MOE_ERR_SHAPE, MOE_ERR_RANGE or MOE_ERR_UNSUPPORTED.
+Status check_matrix(const Matrix& m);
+
+/// Reads all tiles and scales: MOE_ERR_RANGE for a code that no packer writes or a scale that is
+/// not finite and positive, MOE_ERR_NON_FINITE for a NaN or infinite value. Memory speed.
+Status validate_codes(const Matrix& m);
+/// The scales alone.
+Status validate_scales(const float* scales, size_t n);
+
+}  // namespace moe
