@@ -242,7 +242,7 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
   options_.weights = "int3";
   expect_nothing_written(
       MOE_ERR_ARGUMENT,
-      "weights \"int3\": expected auto, ternary2, ternary3, int8, bf16, f16 or f32");
+      "weights \"int3\": expected auto or one of ternary2, ternary3, int8, f32, bf16, f16");
   options_.weights = "auto";
   options_.overrides = {"*.upp=int8"};
   expect_nothing_written(MOE_ERR_ARGUMENT,
