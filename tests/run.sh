@@ -84,7 +84,7 @@ if ((all)); then
     command -v nvcc >/dev/null && step "cuda: registers" bash tests/gpu/check_sass.sh sm_90a
   step "installation" bash tests/house/install_test.sh build/release
   step "part of a project" bash tests/house/subproject_test.sh .
-  step "additions" python3 -B tests/house/additions_test.py . --emulator
+  step "additions" python3 -B tests/house/additions_test.py .
   rm -f build/release/lib/libmoe_cuda.so  # release has no CUDA: its tests expect none
   step "formatting" bash scripts/format.sh --check
 fi

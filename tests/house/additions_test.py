@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A router, a weight format and an instruction set are added to a copy of the tree, each with one file and one line: those
-that CONTRIBUTING.md shows. The copy is built, and the tests that go over the lists are run. Usage: additions_test.py ROOT"""
+that CONTRIBUTING.md shows. The copy is built, and the tests that go over the lists are run. Usage: additions_test.py ROOT
+[--emulator: the CUDA kernels too]"""
 
 import os
 import re
