@@ -110,7 +110,9 @@ void add_session_options(CLI::App& app, ModelOptions& o, const std::string& defa
       ->check(integer_in(1, 1 << 30))
       ->option_text("N")
       ->group(kSessionGroup);
-  app.add_option("--chunk", o.chunk, "Tokens of a text that are evaluated at once (default 256)")
+  app.add_option(
+         "--chunk", o.chunk,
+         "Tokens of a text that are evaluated at once (default 256; under a memory cap 32 to 4096)")
       ->check(integer_in(1, 4096))
       ->option_text("N")
       ->group(kSessionGroup);

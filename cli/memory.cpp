@@ -54,7 +54,8 @@ void fit_memory(const ModelOptions& o, moe_env* env, Model& model) {
   if (budget == 0) return;
   uint64_t needed = 0;
   for (const Json& bytes : memory_lines(o, model.get())) needed += bytes.get<uint64_t>();
-  std::fprintf(stderr, "moe: %s needed, more than the memory that is available: a budget of %s\n",
+  std::fprintf(stderr,
+               "moe: %s needed, more than is available; the cap is %s (--memory sets another)\n",
                format_bytes(needed).c_str(), format_bytes(budget).c_str());
   ModelOptions with = o;
   with.memory = std::to_string(budget);

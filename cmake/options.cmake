@@ -57,6 +57,7 @@ add_compile_options(-ffp-contract=off -Wall -Wextra -Wshadow)
 if(MOE_WERROR)
   add_compile_options(-Werror)
 endif()
+add_compile_definitions(_FILE_OFFSET_BITS=64)  # on 32-bit systems
 add_compile_definitions(MOE_TEXT=$<BOOL:${MOE_TEXT}>)
 
 if(MOE_SANITIZE)

@@ -133,19 +133,22 @@ typedef void (*moe_log_fn)(void* user, moe_log_level level, const char* text);
 
 typedef struct moe_env_params {
   uint32_t struct_size;
-  int32_t threads; /* threads that compute, the caller's included; 0: what the machine
-                      allows this process (affinity, cgroup); at most 1024 */
-  const char* isa; /* NULL: the best this CPU has; or a name of moe_env_isas. "amx", if chosen,
-                      asks Linux for the tile registers: from then on the process cannot set
-                      alternate signal stacks that are too small for them (11 KiB). */
-  const char*
-      device; /* NULL or "auto": a GPU if one can be used, else the CPU, and the log says
-                 why; "cpu"; "cuda" or "cuda:N": MOE_ERR_DEVICE if that GPU cannot be used */
+  /* threads that compute, the caller's included; 0: what the machine allows this process
+   * (affinity, cgroup); at most 1024 */
+  int32_t threads;
+  /* NULL: the best this CPU has; or a name of moe_env_isas. "amx", if chosen, asks Linux for the
+   * tile registers: from then on the process cannot set alternate signal stacks that are too
+   * small for them (11 KiB). */
+  const char* isa;
+  /* NULL or "auto": a GPU if one can be used, else the CPU, and the log says why; "cpu"; "cuda"
+   * or "cuda:N": MOE_ERR_DEVICE if that GPU cannot be used */
+  const char* device;
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */
   void* log_user;
-  uint64_t gpu_memory_bytes; /* most that is allocated on the GPU; 0: 15/16 of what is free. Experts
-                                that do not fit are offloaded. */
+  /* most that is allocated on the GPU; 0: 15/16 of what is free. Experts that do not fit are
+   * offloaded. */
+  uint64_t gpu_memory_bytes;
 } moe_env_params;
 
 MOE_API moe_status moe_env_create(const moe_env_params* params, moe_env** out, moe_error* error);
@@ -177,26 +180,28 @@ typedef struct moe_session_params moe_session_params;
 
 /* How a file is read. */
 typedef enum moe_io {
-  MOE_IO_AUTO = 0,    /* direct when the file is larger than the memory that is available */
-  MOE_IO_DIRECT = 1,  /* past the system's page cache (O_DIRECT): weights are in memory once.
-                         MOE_ERR_UNSUPPORTED where the file system cannot */
+  MOE_IO_AUTO = 0, /* direct when the file is larger than the memory that is available */
+  /* past the system's page cache (O_DIRECT): weights are in memory once. MOE_ERR_UNSUPPORTED
+   * where the file system cannot */
+  MOE_IO_DIRECT = 1,
   MOE_IO_BUFFERED = 2 /* through the page cache: what is read again may still be in memory */
 } moe_io;
 
 typedef struct moe_model_params {
   uint32_t struct_size;
-  int32_t
-      map_weights; /* 1: map uncompressed weights instead of reading them. The file must then not
-                      change while the model is open: a truncated mapped file kills the process. */
+  /* 1: map uncompressed weights instead of reading them. The file must then not change while the
+   * model is open: a truncated mapped file kills the process. */
+  int32_t map_weights;
   int32_t skip_checksums; /* 1: trust the bytes of weights (structure is always checked) */
   int32_t reserved;       /* zero */
-  uint64_t memory_bytes;  /* cap over weights, KV caches and scratch of this model and its sessions;
-                             0: none. Experts take turns in what the rest leaves, with the same
-                             results; weights that are mapped or lie in memory all count. Too small:
-                             MOE_ERR_BUDGET with the sum and the least cap in the text. */
-  const moe_session_params*
-      session; /* with a cap: the session that must fit; NULL: the default one */
-  moe_io io;   /* of a file. MOE_IO_DIRECT with map_weights, memory or a reader: MOE_ERR_ARGUMENT */
+  /* cap over weights, KV caches and scratch of this model and its sessions; 0: none. What the
+   * rest leaves is an expert cache: experts that are not in it are read when they are needed, by
+   * up to four threads of the model, with the same results. Mapped weights and models in memory
+   * count in full. Too small: MOE_ERR_BUDGET with the sum and the least cap. */
+  uint64_t memory_bytes;
+  /* with a cap: the session that must fit; NULL: the default one */
+  const moe_session_params* session;
+  moe_io io; /* of a file. MOE_IO_DIRECT with map_weights, memory or a reader: MOE_ERR_ARGUMENT */
   int32_t reserved2; /* zero */
 } moe_model_params;
 
@@ -233,10 +238,11 @@ typedef struct moe_model_info {
   const int32_t* eos_tokens;
   const char* name;
   uint64_t n_parameters;
-  uint64_t n_active_parameters; /* the most that one token can use: a threshold router is counted at
-                                   its largest, moe_routing_stats tells what it takes */
-  uint64_t weight_bytes;        /* all weights in memory, padding included */
-  uint64_t bytes_per_token;     /* weights read for one token, routers and head included */
+  /* the most that one token can use: a threshold router is counted at its largest,
+   * moe_routing_stats tells what it takes */
+  uint64_t n_active_parameters;
+  uint64_t weight_bytes;    /* all weights in memory, padding included */
+  uint64_t bytes_per_token; /* weights read for one token, routers and head included */
   uint64_t file_bytes;
 } moe_model_info;
 
@@ -245,11 +251,11 @@ MOE_API moe_status moe_model_get_info(const moe_model* model, moe_model_info* ou
 
 typedef struct moe_model_layer_info {
   uint32_t struct_size;
-  int32_t n_heads;
+  int32_t n_heads; /* 0, as the next two: the layer has no attention */
   int32_t n_kv_heads;
   int32_t head_dim;
   int32_t window;      /* 0: sees everything */
-  int32_t d_ff;        /* of the dense FFN, or of one expert */
+  int32_t d_ff;        /* of the dense FFN, or of one expert; 0: the layer has no FFN */
   int32_t n_experts;   /* 0: dense */
   int32_t n_active;    /* largest number of experts per (sub-)token */
   int32_t n_subheads;  /* MH-MoE's heads, otherwise 1 */
@@ -262,9 +268,9 @@ typedef struct moe_model_layer_info {
   float tau;           /* temperature of a cosine router, otherwise 0 */
   float gamma;         /* capacity factor; 0: an expert takes all that choose it */
   int32_t reserved;
-  const char* gate; /* what the chosen are weighed with: "raw", "renormalised" or "chosen"
-                       probabilities; of a cosine router "softmax" or "sigmoid"; "": something that
-                       has no choice */
+  /* what the chosen are weighed with: "raw", "renormalised" or "chosen" probabilities; of a
+   * cosine router "softmax" or "sigmoid"; "": something that has no choice */
+  const char* gate;
 } moe_model_layer_info;
 
 MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
@@ -355,9 +361,10 @@ MOE_API const moe_tokenizer* moe_model_tokenizer(const moe_model* model);
  * puts it there, and moe_session_perplexity in front of each window. A text that goes on is encoded
  * with MOE_ENCODE_NO_SPECIAL. Chat templates write their own. */
 enum {
-  MOE_ENCODE_NO_SPECIAL = 1,   /* nothing in front of the text or behind it */
-  MOE_ENCODE_PARSE_SPECIAL = 2 /* special tokens spelled out in the text become their ids; without
-                                  this, text can never forge them */
+  MOE_ENCODE_NO_SPECIAL = 1, /* nothing in front of the text or behind it */
+  /* special tokens spelled out in the text become their ids; without this, text can never forge
+   * them */
+  MOE_ENCODE_PARSE_SPECIAL = 2
 };
 
 /* `text` need not be terminated. Invalid UTF-8 bytes are replaced by U+FFFD first, except by a
@@ -393,8 +400,9 @@ struct moe_session_params {
   /* Positions the KV cache holds, at most the model's context length. 0: that, or 4096 where it is
    * more: a longer text needs a larger context, and that its memory. */
   int32_t context;
-  int32_t chunk; /* rows evaluated at once during prefill, at most 4096; 0: 256, but with an expert
-                    capacity the context, at most 4096 */
+  /* rows evaluated at once during prefill, at most 4096; 0: 256, under a memory cap 32 to 4096
+   * as it leaves room, and with an expert capacity the context, at most 4096 */
+  int32_t chunk;
   moe_kv_type kv;
 };
 
@@ -480,10 +488,10 @@ typedef struct moe_routing_stats {
   uint64_t n_dropped;     /* pairs refused by a capacity */
   uint64_t n_activations; /* inner activations computed */
   uint64_t n_positive;    /* of these, above zero */
-  const uint64_t*
-      tokens_per_expert; /* (n_experts), the session's memory, valid until it counts again */
-  const uint64_t*
-      experts_per_token; /* (n_experts + 1): how many (sub-)tokens were served by i experts */
+  /* (n_experts), the session's memory, valid until it counts again */
+  const uint64_t* tokens_per_expert;
+  /* (n_experts + 1): how many (sub-)tokens were served by i experts */
+  const uint64_t* experts_per_token;
 } moe_routing_stats;
 
 /* MOE_ERR_UNSUPPORTED for a dense layer, MOE_ERR_STATE when nothing is being counted. */
@@ -521,8 +529,8 @@ typedef struct moe_expert_stats {
   double wait_seconds; /* for which calls waited until experts were read */
 } moe_expert_stats;
 
-/* How a model gets by under a memory cap. The bytes are of the model and all of its sessions, and
- * zero without a cap. */
+/* Memory and expert statistics of a model under a cap. The bytes are of the model and all of its
+ * sessions, and zero without a cap. */
 typedef struct moe_memory_stats {
   uint32_t struct_size;
   uint32_t reserved;
@@ -636,7 +644,8 @@ MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* pro
  * jinja2. Limits on steps, text and depth hold for any template and conversation. What comes from
  * messages and variables can never become special tokens, only the template can spell those.
  *
- * In a library built with MOE_CHAT=OFF every call fails with MOE_ERR_UNSUPPORTED. */
+ * In a library built with MOE_CHAT=OFF every call that returns a status gives MOE_ERR_UNSUPPORTED.
+ */
 
 typedef struct moe_chat moe_chat;
 
@@ -762,21 +771,23 @@ typedef struct moe_layer_params {
   int32_t d_model;
   int32_t d_ff;
   int32_t n_experts;
-  int32_t n_subheads;      /* 0 or 1: ordinary; more: MH-MoE, then head and merge are needed */
-  int32_t max_rows;        /* most tokens of one call; 0: 256 */
-  const char* activation;  /* "relu", "gelu", "gelu_tanh", "silu", "relu2"; NULL: "silu" */
-  const char* router;      /* "topk:2", "threshold:0.9", "topk:2,renormalise", "cosine:1,tau=0.07",
-                              "sigmoid:2", "base", "sparsemixer"; NULL: "topk:1" */
-  const char* weights;     /* format of experts, head and merge: "ternary2", "ternary3", "int8",
-                              "f32", "bf16", "f16"; NULL: "f32" */
-  const char* activations; /* "f32", "a8", "a8_block"; NULL: what suits the format */
+  int32_t n_subheads;     /* 0 or 1: ordinary; more: MH-MoE, then head and merge are needed */
+  int32_t max_rows;       /* most tokens of one call; 0: 256 */
+  const char* activation; /* "relu", "gelu", "gelu_tanh", "silu", "relu2"; NULL: "silu" */
+  /* "topk:2", "threshold:0.9", "topk:2,renormalise", "cosine:1,tau=0.07", "sigmoid:2", "base",
+   * "sparsemixer"; NULL: "topk:1" */
+  const char* router;
+  /* format of experts, head and merge: "ternary2", "ternary3", "int8", "f32", "bf16", "f16";
+   * NULL: "f32" */
+  const char* weights;
+  const char* activations;           /* "f32", "a8", "a8_block"; NULL: what suits the format */
   const moe_expert_weights* experts; /* n_experts of them */
-  const float*
-      router_weight;        /* (n_experts, d_in); cosine: the expert embeddings (n_experts, d_e) */
-  const float* router_bias; /* (n_experts) or NULL; sigmoid: the selection bias */
-  const float* router_proj; /* cosine: (d_e, d_in) */
-  int32_t d_e;              /* cosine */
-  int32_t shared_d_ff;      /* 0: no shared expert */
+  /* (n_experts, d_in); cosine: the expert embeddings (n_experts, d_e) */
+  const float* router_weight;
+  const float* router_bias;         /* (n_experts) or NULL; sigmoid: the selection bias */
+  const float* router_proj;         /* cosine: (d_e, d_in) */
+  int32_t d_e;                      /* cosine */
+  int32_t shared_d_ff;              /* 0: no shared expert */
   const moe_expert_weights* shared; /* on d_model, added to the sum */
   const float* shared_gate; /* (d_model) or NULL: sigmoid(x . g) in front of the shared expert */
   const float* head;        /* MH-MoE: (d_model, d_model) */
@@ -803,8 +814,8 @@ typedef struct moe_convert_params {
   uint32_t struct_size;
   int32_t compress;    /* 1: zstd for segments where it saves 5 % or more */
   const char* weights; /* NULL or "auto"; "ternary2", "ternary3", "int8", "bf16", "f16", "f32" */
-  const char* const*
-      overrides; /* "PATTERN=FORMAT" on tensor names; * matches anything; last wins */
+  /* "PATTERN=FORMAT" on tensor names; * matches anything; last wins */
+  const char* const* overrides;
   int32_t n_overrides;
   int32_t verify; /* 1: read the result again and compare every weight with the checkpoint */
   moe_progress_fn progress; /* bytes of the checkpoint; return false to cancel */

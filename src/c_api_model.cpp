@@ -294,7 +294,10 @@ Status suggest_memory(const moe_model* model, const moe_session_params* params, 
     return {};
   }
   const uint64_t most = memory.available / 16 * 15;
-  if (account.total > most) *bytes = most;
+  // Between the two, a cap that would be refused helps nobody.
+  const uint64_t least =
+      account.total - model->model->expert_weight_bytes() + model->model->largest_expert_bytes();
+  if (account.total > (least <= most ? most : memory.available)) *bytes = most;
   return {};
 }
 

@@ -88,10 +88,10 @@ int main(void) {
                                   &result, &error);
   }
   if (status != MOE_OK) printf("%s: %s\n", moe_status_name(status), error.text);
-  printf("\n%d tokens, peak memory: %zu of %zu bytes\n", (int)result.n_generated, peak,
-         sizeof memory);
   moe_session_free(session);
   moe_model_free(model);
   moe_env_free(env);
+  printf("\n%d tokens, memory: %zu of %zu bytes at most, %zu left behind\n",
+         (int)result.n_generated, peak, sizeof memory, in_use);
   return status != MOE_OK || in_use != 0;
 }

@@ -126,7 +126,12 @@ Status FileSource::go_direct(const char* path) {
     direct_fd_ = fd;
     return {};
   }
+  const int reason = fd < 0 ? errno : 0;
   if (fd >= 0) ::close(fd);
+  if (fd >= 0 && !same) {
+    return Status::error(MOE_ERR_IO, "%s: replaced by another file while it was opened", path);
+  }
+  if (reason != 0 && reason != EINVAL) return io_error("open", path, reason);
 #endif
   return Status::error(MOE_ERR_UNSUPPORTED,
                        "%s: its file system does not read past the page cache (O_DIRECT)", path);

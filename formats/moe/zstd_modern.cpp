@@ -1,8 +1,8 @@
 // A static libzstd may come with decoders of the formats from before version 0.8: 100 kB that no
 // model file needs, since a segment begins with the magic number of today's format. These
 // definitions keep the linker from taking them. They are never called, and weak: where the
-// archive's own are linked in all the same, those count. For shared libraries only, whose own zstd
-// nobody sees.
+// archive's own are linked in all the same, those count. For shared libraries and static programs,
+// whose zstd nobody else sees.
 
 #include <stddef.h>
 

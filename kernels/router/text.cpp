@@ -104,6 +104,10 @@ bool parse_option(std::string_view option, RouterConfig* r) {
   }
   const RouterField* field = find_field(next_part(&option, '='));
   if (field == nullptr) return false;
+  // A layer has no capacity, and its text begins with how many experts are taken.
+  const bool other = field->param == 0 && field->number != &RouterConfig::scale;
+  const bool twice = field->count == &RouterConfig::k || field->number == &RouterConfig::threshold;
+  if (other || twice) return false;
   const uint32_t params = router_info(*r).params | kParamTau;  // tau is harmless to the others
   return (field->param == 0 || (field->param & params) != 0) && read_field(*field, option, r);
 }

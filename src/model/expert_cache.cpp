@@ -246,7 +246,7 @@ Status ExpertCache::read_here(CachedExpert& expert, const ExpertWait& wait) {
       if (!status.ok()) break;
       continue;
     }
-    if (!is_full(status) || !for_room || (turn && n_passing_ == 0)) break;
+    if (!is_full(status) || !for_room || (turn && n_passing_ == 0 && n_reshapes_ == 0)) break;
     wait_in_line(&waiter, wait.cancelled);
     status = {};
   }
@@ -305,7 +305,8 @@ CachedExpert* ExpertCache::next_read() {
     CachedExpert* expert = urgent ? urgent_.first : queue_.first;
     if (expert == nullptr) return nullptr;
     const Status status = reserve(*expert, urgent);
-    if (is_full(status)) return nullptr;
+    // Room will be free again, unless nobody has any.
+    if (is_full(status) && (!urgent || n_passing_ > 0 || n_reshapes_ > 0)) return nullptr;
     dequeue(*expert);
     if (status.ok()) return expert;
     grant(*expert, status);

@@ -87,10 +87,12 @@ class ExpertCache {
   template <class Change, class Done, class Leaves>
   Status reshape(Change&& change, Done&& done, Leaves&& leaves) {
     LockGuard guard(mutex);
+    ++n_reshapes_;
     for (;;) {
       const Status status = change();
       if (done()) {
-        readers_.wake();
+        --n_reshapes_;
+        notify();
         return status;
       }
       bool any = false;
@@ -173,7 +175,8 @@ class ExpertCache {
   ExpertMemory& memory_;
   Condition changed_;  // an expert was released, or came, or did not; the line has moved
   bool scarce_ = false;
-  int32_t n_passing_ = 0;  // experts on their way, or held: room that will be free again
+  int32_t n_passing_ = 0;   // experts on their way, or held: room that will be free again
+  int32_t n_reshapes_ = 0;  // going on: the memory is about to change
   Waiter* first_ = nullptr;
   Ring idle_;
   Ring wanted_;   // by a prefetch: these leave only for somebody who waits, the newest first

@@ -215,8 +215,11 @@ Status Model::Impl::start_cache(uint64_t cache_bytes) {
 Status Model::Impl::resize_cache(uint64_t cache_bytes) {
   const uint64_t wanted = cache_bytes / shape.slot_bytes;
   const auto n = static_cast<size_t>(std::clamp<uint64_t>(wanted, 1, shape.most_slots));
-  return cache->reshape([&] { return arena->resize(n); }, [&] { return !arena->shrinking(); },
-                        [&](const void* expert) { return arena->leaves(expert); });
+  const Status status =
+      cache->reshape([&] { return arena->resize(n); }, [&] { return !arena->shrinking(); },
+                     [&](const void* expert) { return arena->leaves(expert); });
+  LockGuard guard(cache->mutex);
+  return arena->n_slots() > 0 ? Status() : status;  // fewer than there may be is no fault
 }
 
 Status Model::Impl::prepare(uint64_t device_bytes, uint64_t cache_bytes) {
@@ -231,8 +234,7 @@ Status Model::Impl::prepare(uint64_t device_bytes, uint64_t cache_bytes) {
       return {};
     }
   }
-  if (arena) (void)resize_cache(cache_bytes);  // less than it may have is no fault
-  return {};
+  return arena ? resize_cache(cache_bytes) : Status();
 }
 
 Status Model::Impl::verify() const {
@@ -280,12 +282,18 @@ MemoryStats Model::memory_stats() const {
   stats.peak_bytes = impl_->peak_bytes;
   return stats;
 }
+uint64_t Model::expert_weight_bytes() const {
+  return impl_->account.lines[ModelAccount::kExpertLine].bytes;
+}
 uint64_t Model::memory_cap() const { return impl_->options.memory_cap; }
 const ExpertCacheShape& Model::cache_shape() const { return impl_->shape; }
 void Model::count_memory(uint64_t bytes) const {
   LockGuard guard(impl_->mutex);
   impl_->counted_bytes = bytes;
   impl_->peak_bytes = std::max(impl_->peak_bytes, bytes);
+}
+void Model::set_cache_bytes(uint64_t bytes) const {
+  if (impl_->arena) (void)impl_->resize_cache(bytes);
 }
 void Model::session_gone(uint64_t bytes) const {
   if (impl_->options.memory_cap == 0) return;

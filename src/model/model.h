@@ -110,9 +110,12 @@ class Model final {
   ExpertStats expert_stats() const;
   MemoryStats memory_stats() const;
   uint64_t memory_cap() const;
+  uint64_t expert_weight_bytes() const;  // that are counted; 0 with an expert cache
   const ExpertCacheShape& cache_shape() const;
   /// For memory_stats(): what counts against the cap from now on.
   void count_memory(uint64_t bytes) const;
+  /// The expert cache may have so many bytes from now on.
+  void set_cache_bytes(uint64_t bytes) const;
   /// A session has gone: the expert cache may have its memory.
   void session_gone(uint64_t bytes) const;
   /// What was allocated to open the model, for the account: instead of the metadata alone.

@@ -135,15 +135,17 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
     return Status::error(MOE_ERR_ARGUMENT, "session: unknown KV type %d", static_cast<int>(o.kv));
   }
   if (o.context == 0) o.context = std::min(most, kDefaultContext);
+  bool follows = false;  // the cap; what was resolved before stays
   if (o.chunk == 0) {
     o.chunk_follows = true;
     o.chunk = kDefaultChunk;
     for (const LayerConfig& layer : model.config().layers) {
       if (has_capacity(layer.ffn)) o.chunk = kMaxChunk;
     }
+    follows = o.chunk == kDefaultChunk;
   }
   if (o.memory_cap == 0) o.memory_cap = model.memory_cap();
-  const bool follows = o.chunk_follows && o.chunk == kDefaultChunk && o.memory_cap > 0;
+  follows = follows && o.memory_cap > 0;
   o.chunk = std::min(o.chunk, o.context);
   if (follows) MOE_TRY(follow_cap(model, &o));
   return o;

@@ -73,6 +73,23 @@ void exchange_stream(SessionState& state, Stream* stream) {
   state.call.store(call);
 }
 
+// What an expert cache gave up for a session, and gets back if that comes to nothing.
+class CacheRoom final {
+ public:
+  explicit CacheRoom(const Model& model)
+      : model_(model), cache_bytes_(model.memory_stats().arena_bytes) {}
+  CacheRoom(const CacheRoom&) = delete;
+  CacheRoom& operator=(const CacheRoom&) = delete;
+  ~CacheRoom() {
+    if (cache_bytes_ != 0) model_.set_cache_bytes(cache_bytes_);
+  }
+  void taken() { cache_bytes_ = 0; }
+
+ private:
+  const Model& model_;
+  uint64_t cache_bytes_;
+};
+
 }  // namespace
 
 Status SessionState::set_chunk(int32_t chunk) {
@@ -86,8 +103,8 @@ Status SessionState::set_chunk(int32_t chunk) {
   o.other_sessions_bytes += old;
   MOE_TRY(account_memory(model, o, &account));
   MOE_TRY(check_budget(account, o.memory_cap).with_context("with the activations until then"));
+  CacheRoom room(model);
   MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
-  model.count_memory(account.total);
   o.other_sessions_bytes -= old;
   if (has_logits && on_device) {  // they lie in the memory that goes
     MOE_TRY(read_logits(*this, logits.data()));
@@ -104,6 +121,8 @@ Status SessionState::set_chunk(int32_t chunk) {
         work = std::move(fresh);
         options = o;
         bytes = account.session_bytes;
+        room.taken();
+        model.count_memory(account.total);
         model.session_gone(old);
         return {};
       }
@@ -118,12 +137,14 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   MemoryAccount account;
   MOE_TRY(account_memory(model, resolved, &account));
   MOE_TRY(check_budget(account, resolved.memory_cap));
+  CacheRoom room(model);
   MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
   for (;;) {
     MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
     state->bytes = account.session_bytes;
     const Status status = state->init(allocator);
     if (status.ok()) {
+      room.taken();
       model.count_memory(account.total);
       return make_box<Session>(allocator, std::move(state));
     }

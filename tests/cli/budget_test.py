@@ -140,10 +140,10 @@ class Budget(Cli):
         least = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"]
         env = self.machine((least + 500000) * 16 // 15 + 32)
         r = self.generate(env=env)
-        self.assertRegex(r.stderr, r"moe: .* needed, more than the memory that is available: a budget of .*MB\n")
+        self.assertRegex(r.stderr, r"moe: .* needed, more than is available; the cap is .*MB \(--memory sets another\)\n")
         self.assertRegex(r.stderr, r"of the cap of")
         self.assertEqual(r.stdout, self.generate().stdout)
-        self.fails(1, "generate", MODEL, *RUN["generate"], env=self.machine(10**6), contains=["budget", "KV cache"])
+        self.fails(1, "generate", MODEL, *RUN["generate"], env=self.machine(10**6), contains=["the cap is", "KV cache"])
 
 
 if __name__ == "__main__":

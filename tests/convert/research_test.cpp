@@ -151,6 +151,15 @@ TEST_F(ResearchTest, ErrorsNameTheKey) {
   error_of(patched(R"({"layout_version": 2})"));
   error_of(patched(R"({"n_layers": 100000})"));
   error_of(patched(R"({"positions": "alibi"})"));
+  const auto router = [&](const char* text) {
+    const std::string head = R"({"layers": [{"index": 1, "ffn": {"kind": "moe", "moe": {)";
+    const std::string patch = head + "\"n_experts\": 4, \"router\": " + text + "}}}]}";
+    return error_of(patched(patch.c_str()));
+  };
+  EXPECT_NE(router(R"({"kind": "cosine", "k": 1, "scale": 2})").find("unknown key \"scale\""),
+            std::string::npos);
+  EXPECT_NE(router(R"({"kind": "threshold", "t": 1, "weights": "chosen"})").find("raw, renorm"),
+            std::string::npos);
   error_of(patched(R"({"layers": [{"index": 2, "ffn": {}}]})"));
   error_of(patched(R"({"layers": [{"index": {"from": 0, "step": 0}}]})"));
   error_of(patched(R"({"layers": [{"ffn": {}}]})"));

@@ -163,7 +163,10 @@ TEST_F(DirectTest, AnotherFileOfThatNameIsNotRead) {
   folder_.write("b", "abcdefghij");
   auto source = FileSource::open_path(folder_.file("a").c_str());
   ASSERT_TRUE(source.ok());
-  EXPECT_FALSE(source->go_direct(folder_.file("b").c_str()).ok());
+  const Status status = source->go_direct(folder_.file("b").c_str());
+  ASSERT_FALSE(status.ok());
+  if (status.code() == MOE_ERR_UNSUPPORTED) GTEST_SKIP() << status.text();  // the file system
+  EXPECT_NE(std::string(status.text()).find("replaced"), std::string::npos) << status.text();
 }
 
 class DirectModelTest : public DirectTest {

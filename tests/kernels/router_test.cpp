@@ -121,6 +121,10 @@ TEST(Router, EveryKindHasATextThatIsListed) {
   EXPECT_FALSE(parse_router("topk:2,max_k=3", &c).ok());
   ASSERT_TRUE(parse_router("threshold:0.5,max_k=3", &c).ok());
   EXPECT_EQ(c.max_k, 3);
+  for (const char* text :
+       {"topk:2,gamma=1", "topk:2,min_capacity=1", "topk:2,k=3", "threshold:0.5,threshold=0.6"}) {
+    EXPECT_EQ(parse_router(text, &c).code(), MOE_ERR_ARGUMENT) << text;
+  }
 }
 
 TEST(Router, EveryKindRejectsScoresThatAreNotFinite) {

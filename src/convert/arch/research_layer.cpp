@@ -106,12 +106,17 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   return a;
 }
 
+// A factor of all routers is a key of those whose weights can be chosen.
+bool has_key(const RouterInfo& info, const RouterField& field) {
+  const uint32_t param = field.param == 0 ? uint32_t{kParamWeights} : field.param;
+  return field.key != nullptr && (info.params & param) != 0;
+}
+
 // The keys that count depend on the kind: a key of another kind is a mistake, not a detail.
 void check_router_keys(const JsonNode& node, const RouterInfo& info) {
   std::vector<const char*> keys = {"kind"};
   for (const RouterField& field : kRouterFields) {
-    const bool has = field.param == 0 || (info.params & field.param) != 0;
-    if (has && field.key != nullptr) keys.push_back(field.key);
+    if (has_key(info, field)) keys.push_back(field.key);
   }
   if (info.has(kParamWeights)) keys.push_back("weights");
   if (info.has(kParamGate)) keys.push_back("gate");
@@ -155,15 +160,16 @@ RouterConfig read_router(const JsonNode& node, int32_t n_experts, int32_t* cosin
   const RouterInfo& info = router_info(r);
   check_router_keys(node, info);
   for (const RouterField& field : kRouterFields) {
-    const bool has = field.param == 0 || (info.params & field.param) != 0;
-    if (!has || field.key == nullptr) continue;
+    if (!has_key(info, field)) continue;
     // Of a threshold's fields the first alone has no default.
     const bool required = (info.required & field.param) != 0 &&
                           (field.param != kParamThreshold || field.number != nullptr);
     read_router_field(node, field, required, n_experts, &r);
   }
   if (info.has(kParamWeights)) {
-    r.weights = choice_in(kRouterWeights, node, "weights", info.has(kParamChosen) ? 3 : 2);
+    // Thresholds weigh by the chosen alone when an override made them of a top-k router.
+    const bool chosen = info.has(kParamChosen) && !info.has(kParamThreshold);
+    r.weights = choice_in(kRouterWeights, node, "weights", chosen ? 3 : 2);
   }
   if (info.has(kParamGate)) r.gate = choice_in(kCosineGates, node, "gate");
   if (info.has(kParamToken)) r.normalise_token = node.boolean("normalise_token", true);

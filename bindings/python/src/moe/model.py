@@ -186,5 +186,6 @@ class Model(Closable):
     def session(self, *, context: int = 0, chunk: int = 0,
                 kv: KvType = KvType.DEFAULT) -> Session:
         """A new text. context: positions it can hold, 0: the model's context length (at most
-        4096); chunk: rows evaluated at once during prefill, 0: 256."""
+        4096); chunk: rows evaluated at once during prefill, 0: 256, under a memory
+        cap 32 to 4096."""
         return Session(self, context=context, chunk=chunk, kv=kv)
