@@ -216,7 +216,7 @@ class Device {
 
   /// Bytes that alloc() gives at most, all together; 0: no limit of its own.
   virtual uint64_t memory_limit() const { return 0; }
-  /// Where experts that do not stay take turns; null: memory that experts do not leave by
+  /// Where offloaded experts are brought; null: memory that experts do not leave by
   /// themselves.
   virtual ExpertMemory* expert_memory() { return nullptr; }
 

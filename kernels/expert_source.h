@@ -78,7 +78,7 @@ class ExpertSource {
   /// What was acquired stays for good, and is not released.
   virtual void keep(int32_t) {}
   /// Whether all experts could be acquired and kept now, with `more` bytes beside them, where the
-  /// device has `free` bytes left, and those that go on to take turns have room to.
+  /// device has `free` bytes left, and the offloaded ones have the room that they need.
   virtual bool fit_in(uint64_t free, uint64_t more) {
     (void)free, (void)more;
     return true;

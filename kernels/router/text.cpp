@@ -65,10 +65,10 @@ struct Listed {
     };
     for (const RouterInfo& info : kRouters) {
       if (!group(info)) continue;
-      const RouterField* field = own_number(info);
       if (used > 0) add(", ");
       add(text_name(info));
-      add(field == nullptr ? "" : field->count != nullptr ? ":K" : ":T");
+      // By the parameter: gcc 12 with UBSan compares no pointer to a field in a constant.
+      add(info.has(kParamK) ? ":K" : info.has(kParamThreshold) ? ":T" : "");
     }
   }
 };

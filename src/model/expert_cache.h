@@ -1,6 +1,6 @@
 #pragma once
-// Experts that take turns in memory that is too small for all of them: which are there, which are
-// read next, and which leave. src/model/README.md says how.
+// The cache of offloaded experts: which are in memory, which are read next, and which are evicted.
+// src/model/README.md says how.
 
 #include "kernels/expert_memory.h"
 #include "src/base/mutex.h"

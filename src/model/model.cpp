@@ -73,7 +73,7 @@ struct Model::Impl {
   Array<LayerWeights> layers;
   ExpertCacheShape shape;
   Box<ExpertArena> arena;         // with an expert cache in host memory
-  Box<ExpertCache> cache;         // where experts take turns
+  Box<ExpertCache> cache;         // of offloaded experts
   Array<Box<LayerStore>> stores;  // empty boxes for dense layers
 
   Mutex mutex;        // guards blobs, binding and the counted bytes

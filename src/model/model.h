@@ -101,7 +101,7 @@ class Model final {
   /// call makes that `cache_bytes` large, one slot at least: when it shrinks, experts in use are
   /// waited for.
   Status prepare(uint64_t device_bytes = 0, uint64_t cache_bytes = 0) const;
-  /// False once prepare() has found that experts must take turns in the device's memory.
+  /// False once prepare() has found that experts must be offloaded from the device's memory.
   bool experts_stay() const;
   /// Has experts that nobody uses leave the device's memory, the ones not used for longest first,
   /// `bytes` of them if there are as many. False when there were none. Any thread.

@@ -1,5 +1,5 @@
 #pragma once
-// The experts of one layer, which take turns with those of the other layers.
+// The experts of one layer, offloaded: one cache holds some experts of all layers.
 
 #include "src/model/blob.h"
 #include "src/model/expert_cache.h"

@@ -352,7 +352,7 @@ TEST_F(GpuExperts, AStepCanBeCancelledBetweenThem) {
   expect_the_answer(*session);
 }
 
-// As GpuFaults.EveryCallMayFail, where experts take turns.
+// As GpuFaults.EveryCallMayFail, where experts are offloaded.
 TEST_F(GpuExperts, EveryCallMayFail) {
   const size_t before = emulator::bytes_in_use();
   int failures = 0;
