@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -62,6 +63,7 @@ std::string folder_of(const std::string& path) {
 }
 
 void write_file(const BenchOptions& o, const std::string& path) {
+  signal(SIGPIPE, SIG_IGN);  // a reader of our output that is gone must not leave half a file
   Work work;
   work.folder = folder_of(path);
   work.most = free_on_disk(work.folder);
@@ -93,6 +95,7 @@ class TemporaryFile {
   std::string path() const { return folder_ + "/model.moe"; }
   void remove() const {
     (void)unlink(path().c_str());
+    (void)unlink((path() + ".partial").c_str());
     (void)rmdir(folder_.c_str());
   }
 
