@@ -166,8 +166,8 @@ MOE_API moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_e
 /* Comma-separated names of the instruction sets built into this library, best first. */
 MOE_API const char* moe_env_isas(void);
 
-/* What this library knows, separated by ", ": the weight formats ("ternary2, int8 ..."), and the
- * beginnings of what moe_session_set_router reads ("topk:K, threshold:T"). */
+/* Separated by ", ": the weight formats ("ternary2, int8 ..."), and the forms of selection that
+ * moe_session_set_router accepts ("topk:K, threshold:T"). */
 MOE_API const char* moe_weight_formats(void);
 MOE_API const char* moe_session_routers(void);
 

@@ -51,7 +51,8 @@ struct WeightFormat {
   // Random weights (models that are made up).
   /// Codes come from random bytes so; null: all are equally likely.
   int8_t (*random_code)(uint8_t byte) = nullptr;
-  float spread = 3;  // max_code^2 times this: 3 times the mean square of a code is 1
+  // max_code^2 / mean of a random code squared, by which random weights get a variance of 1 / cols
+  float spread = 3;  // all codes equally likely
   /// Fills tiles whose columns are a multiple of `random_cols`, fast; null: codes are packed.
   void (*random_tile)(Random& random, size_t bytes, float amplitude, uint8_t* tile) = nullptr;
   int32_t random_cols = 1;

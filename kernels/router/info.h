@@ -1,6 +1,5 @@
 #pragma once
-// What is said about a router beside its arithmetic. The file of a router holds a struct
-// NameRouter:
+// Metadata of a router. The file of a router holds a struct NameRouter:
 //
 //   static constexpr RouterInfo info;
 //   template <class Team>

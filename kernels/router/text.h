@@ -10,7 +10,7 @@ namespace moe {
 
 /// A router of a layer on its own: a name of the list with its number, then options ("topk:2",
 /// "threshold:0.9,max_k=4", "cosine:1,tau=0.07", "topk:2,renormalise", "sparsemixer"). Ranges are
-/// not checked. MOE_ERR_ARGUMENT lists what can be said.
+/// not checked. MOE_ERR_ARGUMENT lists the accepted forms.
 Status parse_router(std::string_view text, RouterConfig* out);
 
 /// `config` as `text` changes it. Text: "threshold:T", "topk:K" or neither, then any of

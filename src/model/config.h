@@ -67,7 +67,7 @@ struct FfnConfig {
 
 /// Attention and then a feed-forward block, or one of them alone.
 struct LayerConfig {
-  bool has_attention = true;  // false: `attention` is as AttentionConfig() has it
+  bool has_attention = true;  // false: `attention` is default-constructed
   bool has_ffn = true;        // the same
   AttentionConfig attention;
   FfnConfig ffn;
