@@ -64,13 +64,17 @@ struct RouterInfo {
   constexpr bool has(RouterParam param) const { return (params & param) != 0; }
 };
 
+// By name, since what nvcc makes of a member pointer's own declaration warns.
+using RouterCount = int32_t RouterConfig::*;
+using RouterNumber = float RouterConfig::*;
+
 /// One number of RouterConfig. `count` or `number` is set.
 struct RouterField {
   uint32_t param;    // of routers that have this parameter; 0: of all
   const char* name;  // in texts and messages
   const char* key;   // in the router of a research configuration; null: not there
-  int32_t RouterConfig::*count;
-  float RouterConfig::*number;
+  RouterCount count;
+  RouterNumber number;
   float low, high;       // both included; a count with high 0: up to the number of experts
   const char* expected;  // of a number
 };
