@@ -6,8 +6,10 @@
 #include <iostream>
 #include <optional>
 
+#include "cli/context.h"
 #include "cli/forced_routing.h"
 #include "cli/memory.h"
+#include "cli/routing_stats.h"
 #include "cli/synthetic.h"
 #include "cli/trace_replay.h"
 
@@ -88,7 +90,9 @@ void run_bench(BenchOptions& o) {
   if (o.model.context == 0) o.model.context = o.positions();
   Loaded loaded;
   if (o.synthetic.empty()) {
-    loaded.model = open_model_to_run(o.model, env.get());
+    // Before a cap and the context are held against it.
+    check_decoder(o.model, open_model_for_text(o.model, env.get()).get(), "bench");
+    loaded.model = open_model_to_run(o.model, env.get(), o.n_sessions);
   } else {
     loaded = load_synthetic(o, env.get());
   }
@@ -101,7 +105,7 @@ void run_bench(BenchOptions& o) {
   std::optional<ForcedRouting> forced;
   if (trace) {
     forced.emplace(std::move(*trace), loaded.model.get(), !o.model.router.empty());
-    for (moe_session* session : handles) forced->apply_to(session);
+    forced->apply_to(handles);
   }
   const CurrentSession current(handles[0]);  // each session in turn
   BenchResult result{};
@@ -116,6 +120,7 @@ void run_bench(BenchOptions& o) {
   result.trace_hit_rate = forced ? hit_rate_of_trace(forced->trace(), result) : 1;
   result.kv_bytes_per_token = kv_bytes_per_token(o, loaded.model.get(), result.model.n_layers);
   print_bench(o, result);
+  report_skipped(o.model, loaded.model.get(), handles);
 }
 
 }  // namespace

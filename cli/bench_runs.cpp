@@ -27,13 +27,7 @@ std::vector<int32_t> random_tokens(int n, int32_t vocab_size) {
   return tokens;
 }
 
-int32_t vocab_size(const moe_model* model) {
-  moe_model_info info{};
-  info.struct_size = sizeof info;
-  moe_error error;
-  check(moe_model_get_info(model, &info, &error), error);
-  return info.vocab_size;
-}
+int32_t vocab_size(const moe_model* model) { return model_info(model).vocab_size; }
 
 class Runs {
  public:
@@ -41,7 +35,7 @@ class Runs {
       : o_(o),
         sessions_(sessions),
         tokens_(random_tokens(o.positions(), vocab_size(model))),
-        used_(model) {}
+        used_(model, may_skip(o.model)) {}
 
   Timing measure(BandwidthMeter* meter) {
     status_.show("reading weights");

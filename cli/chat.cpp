@@ -12,6 +12,7 @@
 
 #include "cli/context.h"
 #include "cli/memory.h"
+#include "cli/routing_stats.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
 
@@ -109,6 +110,7 @@ class Talk {
   }
 
   void run();
+  void report_skips() const { report_skipped(options_.model, model_, {session_.get()}); }
 
  private:
   static bool on_piece(void* user, const moe_piece* piece) {
@@ -256,6 +258,7 @@ void Talk::make_room() {
   if (needed <= now) return;
   ModelOptions larger = options_.model;
   larger.context = static_cast<int>(std::min(most, std::max(2 * now, needed)));
+  report_skips();    // of this session
   session_.reset();  // --memory need not hold both
   try {
     session_ = open_session(larger, model_);
@@ -325,7 +328,10 @@ void Talk::run() {
 void run_chat(const ChatOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
-  Talk(o, model.get()).run();
+  check_decoder(o.model, model.get(), "chat");
+  Talk talk(o, model.get());
+  talk.run();
+  if (!o.render) talk.report_skips();
 }
 
 }  // namespace

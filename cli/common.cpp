@@ -95,7 +95,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
                          "(past it), auto (direct when the file is larger than the memory that is "
                          "available)"),
           "HOW")
-      ->check(CLI::IsMember({"auto", "direct", "buffered"}))
+      ->check(one_of({"auto", "direct", "buffered"}))
       ->capture_default_str();
   app.add_flag("--map", o.map, "Map the weights instead of reading them (the file must not change)")
       ->group(kMachineGroup);
@@ -117,14 +117,15 @@ void add_session_options(CLI::App& app, ModelOptions& o, const std::string& defa
       ->option_text("N")
       ->group(kSessionGroup);
   app.add_option("--kv", o.kv, "Type of keys and values in the cache: f16 or int8")
-      ->check(CLI::IsMember({"f16", "int8"}))
+      ->check(one_of({"f16", "int8"}))
       ->capture_default_str()
       ->option_text("TYPE")
       ->group(kSessionGroup);
   app.add_option("--router", o.router,
                  "Override the routing of the file: one of " + std::string(moe_session_routers()) +
                      " (threshold with ,min_k=N ,max_k=N), with ,gamma=G (capacity factor) "
-                     ",min_capacity=N")
+                     ",min_capacity=N ,resident=P (skip experts that are not in memory, up to "
+                     "that probability)")
       ->check(not_empty())
       ->option_text("ROUTER")
       ->group(kSessionGroup);
@@ -172,13 +173,32 @@ Model open_model(const ModelOptions& o, moe_env* env) {
   return Model(model);
 }
 
+moe_model_info model_info(const moe_model* model) {
+  moe_model_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_model_get_info(model, &info, &error), error);
+  return info;
+}
+
+void check_decoder(const ModelOptions& o, const moe_model* model, const char* command) {
+  if (model_info(model).is_encoder == 0) return;
+  throw CallError(MOE_ERR_UNSUPPORTED,
+                  o.path + ": an encoder, which continues no text; " + command +
+                      " needs a decoder ('moe fill' and 'moe embed' run encoders)");
+}
+
+bool may_skip(const ModelOptions& o) { return o.router.find("resident=") != std::string::npos; }
+
 Session open_session(const ModelOptions& o, moe_model* model) {
   const moe_session_params p = session_params(o);
   moe_session* raw = nullptr;
   moe_error error;
   check(moe_session_create(model, &p, &raw, &error), error);
   Session session(raw);
-  if (!o.router.empty()) check(moe_session_set_router(raw, o.router.c_str(), &error), error);
+  if (o.router.empty()) return session;
+  check(moe_session_set_router(raw, o.router.c_str(), &error), error);
+  if (may_skip(o)) check(moe_session_count_routing(raw, true, &error), error);
   return session;
 }
 

@@ -74,6 +74,12 @@ Env open_env(const ModelOptions& o);
 Model open_model(const ModelOptions& o, moe_env* env);
 /// Parameters of `open_session`; also given to open_model for the memory cap.
 moe_session_params session_params(const ModelOptions& o);
+moe_model_info model_info(const moe_model* model);
+/// Throws when the model is an encoder: `command` continues texts.
+void check_decoder(const ModelOptions& o, const moe_model* model, const char* command);
+/// Whether the router of the options may skip experts: a session then counts its routing.
+bool may_skip(const ModelOptions& o);
+
 /// Creates the session, sets its router, and makes Ctrl-C cancel it.
 Session open_session(const ModelOptions& o, moe_model* model);
 
@@ -139,5 +145,7 @@ void add_tokenize(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_trace(CLI::App& app);
+void add_fill(CLI::App& app);
+void add_embed(CLI::App& app);
 
 }  // namespace moe_cli

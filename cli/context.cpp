@@ -12,13 +12,7 @@ Model open_model_for_text(ModelOptions o, moe_env* env) {
   return open_model(o, env);
 }
 
-int32_t model_context(const moe_model* model) {
-  moe_model_info info{};
-  info.struct_size = sizeof info;
-  moe_error error;
-  check(moe_model_get_info(model, &info, &error), error);
-  return info.context_length;
-}
+int32_t model_context(const moe_model* model) { return model_info(model).context_length; }
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cli/common.h"
+#include "cli/help.h"
 
 namespace moe_cli {
 namespace {
@@ -85,7 +86,7 @@ void print_summary(const ConvertOptions& o, const Run& run) {
 
 // What the next command would stumble over.
 void print_warnings(const ConvertOptions& o, const Run& run) {
-  constexpr double kMuch = 0.1;  // int8 stays below 0.02 on any ordinary matrix
+  constexpr double kMuch = 0.15;  // any ordinary matrix stays below 0.02 as int8, 0.12 as fp4
   size_t n = 0;
   Json worst;
   for (const Json& m : run.matrices) {
@@ -96,7 +97,7 @@ void print_warnings(const ConvertOptions& o, const Run& run) {
   }
   if (n > 0) {
     const std::string format = worst.value("format", "");
-    const char* better = format.rfind("ternary", 0) == 0 ? "int8" : "bf16";
+    const char* better = format == "int8" ? "bf16" : "int8";
     std::cerr << "moe: warning: " << format << " loses much: " << n << " of " << run.matrices.size()
               << " matrices have a relative error of " << kMuch << " or more ("
               << std::setprecision(2) << worst.value("relative_error", 0.0) << " in "
@@ -171,7 +172,7 @@ void add_convert(CLI::App& app) {
       ->option_text("NAME")
       ->allow_extra_args(false);
   c->add_option("--compress", o->compress, "none or zstd (a compressed part cannot be mapped)")
-      ->check(CLI::IsMember({"none", "zstd"}))
+      ->check(one_of({"none", "zstd"}))
       ->option_text("CODEC")
       ->capture_default_str();
   c->add_flag("--verify", o->verify, "Read the result again and compare every weight");

@@ -1,13 +1,13 @@
 // moe eval: what comes after these tokens.
 
-#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <iostream>
-#include <numeric>
 
+#include "cli/candidates.h"
 #include "cli/context.h"
 #include "cli/help.h"
+#include "cli/routing_stats.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"
 
@@ -22,33 +22,6 @@ struct EvalOptions {
   int top = 10;
 };
 
-struct Candidate {
-  int32_t id;
-  float logit;
-  double logprob;
-};
-
-std::vector<Candidate> best(const std::vector<float>& logits, int top) {
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const size_t n = std::min(static_cast<size_t>(top), order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<long>(n), order.end(),
-                    [&](int32_t a, int32_t b) {
-                      const float x = logits[static_cast<size_t>(a)];
-                      const float y = logits[static_cast<size_t>(b)];
-                      return x != y ? x > y : a < b;
-                    });
-  const double max = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (float v : logits) sum += std::exp(v - max);
-  std::vector<Candidate> out;
-  for (size_t i = 0; i < n; ++i) {
-    const float v = logits[static_cast<size_t>(order[i])];
-    out.push_back({order[i], v, v - max - std::log(sum)});
-  }
-  return out;
-}
-
 void run_eval(EvalOptions& o) {
   if (o.tokens.empty() && !o.input.given()) {
     throw UsageError("give a text with -p TEXT or -f FILE, or token ids with --tokens 1,2,3");
@@ -57,20 +30,19 @@ void run_eval(EvalOptions& o) {
   const auto ids = parse_ids(o.tokens);
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
+  check_decoder(o.model, model.get(), "eval");
   const auto tokens = o.input.given() ? encode(model.get(), text, encode_flags(o.no_bos)) : ids;
   prepare_session(o.model, env.get(), model, tokens.size(), 1);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
-  moe_model_info info{};
-  info.struct_size = sizeof info;
+  const moe_model_info info = model_info(model.get());
   moe_error error;
-  check(moe_model_get_info(model.get(), &info, &error), error);
   std::vector<float> logits(static_cast<size_t>(info.vocab_size));
   check(moe_session_eval(session.get(), tokens.data(), tokens.size(), logits.data(), 1, &error),
         error);
   const moe_tokenizer* tokenizer = moe_model_tokenizer(model.get());
   Json rows = Json::array();
-  for (const Candidate& c : best(logits, o.top)) {
+  for (const Candidate& c : best_candidates(logits.data(), logits.size(), o.top)) {
     const char* piece = tokenizer == nullptr ? nullptr : moe_tokenizer_piece(tokenizer, c.id);
     if (o.model.json) {
       Json row = {{"id", c.id}, {"logit", c.logit}, {"logprob", c.logprob}};
@@ -83,6 +55,7 @@ void run_eval(EvalOptions& o) {
     }
   }
   if (o.model.json) print_json({{"tokens", tokens}, {"top", rows}});
+  report_skipped(o.model, model.get(), {session.get()});
 }
 
 }  // namespace

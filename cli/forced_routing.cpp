@@ -15,10 +15,8 @@ ForcedRouting::ForcedRouting(Trace trace, const moe_model* model, bool overridde
     if (uses[i].slot == 0) steps.push_back({i, 0});
     ++steps.back().n;
   }
-  moe_model_info info{};
-  info.struct_size = sizeof info;
+  const moe_model_info info = model_info(model);
   moe_error error;
-  check(moe_model_get_info(model, &info, &error), error);
   if (info.n_moe_layers == 0) throw UsageError("--routing: every layer of this model is dense");
   for (int32_t l = 0; l < info.n_layers; ++l) {
     moe_model_layer_info layer{};
@@ -38,20 +36,24 @@ ForcedRouting::ForcedRouting(Trace trace, const moe_model* model, bool overridde
   }
 }
 
-void ForcedRouting::apply_to(moe_session* session) {
+void ForcedRouting::apply_to(const std::vector<moe_session*>& sessions) {
   moe_error error;
-  check(moe_session_watch_routing(session, call, this, &error), error);
+  for (size_t i = 0; i < sessions.size(); ++i) sessions_.push_back({this, i});
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    check(moe_session_watch_routing(sessions[i], call, &sessions_[i], &error), error);
+  }
 }
 
 void ForcedRouting::call(void* user, moe_routing_choices* choices) {
-  static_cast<const ForcedRouting*>(user)->route(choices);
+  const auto* session = static_cast<const Routed*>(user);
+  session->by->route(choices, session->index);
 }
 
-void ForcedRouting::route(moe_routing_choices* c) const {
+void ForcedRouting::route(moe_routing_choices* c, size_t session) const {
   const Layer& layer = layers_[static_cast<size_t>(c->layer)];
   const bool decode = c->n_tokens == layer.n_subheads;
   for (int32_t t = 0; t < c->n_tokens; ++t) {
-    const Step& chosen = step(c->layer, c->position + t / layer.n_subheads, decode);
+    const Step& chosen = step(c->layer, c->position + t / layer.n_subheads, decode, session);
     int32_t* experts = c->experts + static_cast<ptrdiff_t>(t) * c->n_slots;
     float* weights = c->weights + static_cast<ptrdiff_t>(t) * c->n_slots;
     const auto n = std::min({static_cast<int32_t>(chosen.n), c->n_slots, layer.n_experts});
@@ -68,11 +70,13 @@ void ForcedRouting::route(moe_routing_choices* c) const {
   }
 }
 
-const ForcedRouting::Step& ForcedRouting::step(int32_t layer, int32_t position, bool decode) const {
+const ForcedRouting::Step& ForcedRouting::step(int32_t layer, int32_t position, bool decode,
+                                               size_t session) const {
   const auto of_trace = static_cast<size_t>(layer % trace_.n_layers);
   const std::vector<Step>* steps = &steps_[decode ? 1 : 0][of_trace];
   if (steps->empty()) steps = &steps_[decode ? 0 : 1][of_trace];
-  return (*steps)[static_cast<size_t>(position) % steps->size()];
+  const size_t later = decode ? session * steps->size() / sessions_.size() : 0;
+  return (*steps)[(static_cast<size_t>(position) + later) % steps->size()];
 }
 
 int32_t ForcedRouting::map(int32_t expert, int32_t slot, int32_t n_experts) const {

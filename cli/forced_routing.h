@@ -9,7 +9,8 @@ namespace moe_cli {
 
 /// Layer l takes the choices of the trace's layer l mod its layers. A token that is evaluated
 /// alone, at position p, takes those of decode step p mod their number, a token of a prompt those
-/// of prompt step p mod theirs. It takes as many experts as the trace says. Expert e of the trace,
+/// of prompt step p mod theirs. Of n sessions, number i begins i / n of the decode steps later. A
+/// token takes as many experts as the trace says. Expert e of the trace,
 /// as choice number s of a token, is expert e of a layer with as many experts. Of one with more it
 /// is e + (s mod c) E, where E is the trace's number and c how many times that fits, rounded up; e
 /// if there is no such expert. Of one with fewer, N, it is e mod N, or the next that the token has
@@ -22,8 +23,8 @@ class ForcedRouting {
   ForcedRouting(const ForcedRouting&) = delete;
   ForcedRouting& operator=(const ForcedRouting&) = delete;
 
-  /// The session is routed so from now on. This must outlive it.
-  void apply_to(moe_session* session);
+  /// The sessions are routed so from now on. This must outlive them.
+  void apply_to(const std::vector<moe_session*>& sessions);
   const Trace& trace() const { return trace_; }
 
  private:
@@ -36,14 +37,20 @@ class ForcedRouting {
     int32_t n_subheads = 1;
   };
 
+  struct Routed {  // a session
+    const ForcedRouting* by;
+    size_t index;
+  };
+
   static void call(void* user, moe_routing_choices* choices);
-  void route(moe_routing_choices* choices) const;
-  const Step& step(int32_t layer, int32_t position, bool decode) const;
+  void route(moe_routing_choices* choices, size_t session) const;
+  const Step& step(int32_t layer, int32_t position, bool decode, size_t session) const;
   int32_t map(int32_t expert, int32_t slot, int32_t n_experts) const;
 
   Trace trace_;
   std::vector<std::vector<Step>> steps_[2];  // of the prompt, of decoding; by layer of the trace
   std::vector<Layer> layers_;                // of the model
+  std::vector<Routed> sessions_;
 };
 
 }  // namespace moe_cli

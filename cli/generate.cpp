@@ -74,6 +74,7 @@ void run_generate(GenerateOptions& o) {
   const std::string prompt = o.input.read();
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
+  check_decoder(o.model, model.get(), "generate");
   const auto tokens = encode(model.get(), prompt, encode_flags(o.no_bos, o.special));
   prepare_session(o.model, env.get(), model, tokens.size(), o.sampling.max_tokens);
   const Session session = open_session(o.model, model.get());
@@ -94,6 +95,7 @@ void run_generate(GenerateOptions& o) {
   check(status, error);
   if (sink.stream) {
     report(result);
+    report_skipped(o.model, model.get(), {session.get()});
     if (o.stats) {
       print_routing(routing_json(model.get(), session.get()));
       print_memory(o.model, model.get(), memory_stats(session.get()),
@@ -111,6 +113,9 @@ void run_generate(GenerateOptions& o) {
                {"prompt_seconds", result.prompt_seconds},
                {"generate_seconds", result.generate_seconds},
                {"tokens", sink.tokens}};
+  if (may_skip(o.model)) {
+    json["skipped"] = skipped_json(routing_json(model.get(), session.get()));
+  }
   if (o.stats) {
     json["routing"] = routing_json(model.get(), session.get());
     json["memory"] = memory_json(o.model, model.get(), memory_stats(session.get()));
@@ -131,7 +136,7 @@ void add_generate(CLI::App& app) {
   add_no_bos(*c, o->no_bos);
   c->add_flag("--special", o->special, "Special tokens written in the prompt count as such");
   c->add_flag("--stats", o->stats,
-              "Report which experts were used and what memory was: on stderr, or in the JSON");
+              "Report which experts were used and memory use: on stderr, or in the JSON");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
       ->check(integer_in(0, 64));
   c->callback([o] { run_generate(*o); });

@@ -215,6 +215,19 @@ CLI::Validator number_in(double low, double high) {
       "");
 }
 
+CLI::Validator one_of(std::vector<std::string> names) {
+  return CLI::Validator(
+      [names = std::move(names)](std::string& text) -> std::string {
+        std::string list;
+        for (size_t i = 0; i < names.size(); ++i) {
+          if (text == names[i]) return "";
+          list += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+        }
+        return "expected " + list + ", found '" + text + "'";
+      },
+      "");
+}
+
 CLI::Validator integer_in(int64_t low, int64_t high) {
   return CLI::Validator(
       [low, high](std::string& text) -> std::string {

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace moe_cli {
 
@@ -21,6 +22,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error);
 
 /// Checks of numbers, also of those that CLI11's own let through (nan, -1 for an unsigned number).
 CLI::Validator number_in(double low, double high);
+/// "expected A, B or C, found 'X'".
+CLI::Validator one_of(std::vector<std::string> names);
 CLI::Validator integer_in(int64_t low, int64_t high);
 CLI::Validator unsigned_64();
 CLI::Validator not_empty();

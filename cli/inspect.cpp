@@ -21,11 +21,9 @@ struct InspectOptions {
 };
 
 Json info_json(const moe_model* model) {
-  moe_model_info i{};
-  i.struct_size = sizeof i;
-  moe_error error;
-  check(moe_model_get_info(model, &i, &error), error);
+  const moe_model_info i = model_info(model);
   return {{"name", i.name},
+
           {"n_layers", i.n_layers},
           {"n_moe_layers", i.n_moe_layers},
           {"d_model", i.d_model},
@@ -38,7 +36,11 @@ Json info_json(const moe_model* model) {
           {"weight_bytes", i.weight_bytes},
           {"bytes_per_token", i.bytes_per_token},
           {"file_bytes", i.file_bytes},
-          {"tokenizer", moe_model_tokenizer(model) != nullptr}};
+          {"tokenizer", moe_model_tokenizer(model) != nullptr},
+          {"encoder", i.is_encoder != 0},
+          {"head", i.head},
+          {"n_outputs", i.n_outputs},
+          {"mask_token", i.mask_token}};
 }
 
 Json layer_json(const moe_model* model, int32_t index) {
@@ -59,6 +61,8 @@ Json layer_json(const moe_model* model, int32_t index) {
     j["n_active"] = l.n_active;
     j["n_sublayers"] = l.n_sublayers;
     j["n_subheads"] = l.n_subheads;
+    j["head"] = l.has_head != 0;
+    j["merge"] = l.has_merge != 0;
     j["shared_d_ff"] = l.shared_d_ff;
   }
   return j;
@@ -99,6 +103,17 @@ std::string router_text(const Json& l) {
   return s + ")";
 }
 
+// MH-MoE has a head and a merge layer; what is different is said.
+std::string subheads_text(const Json& l) {
+  const bool many = l["n_subheads"] != 1, head = l["head"], merge = l["merge"];
+  std::string s;
+  if (many) s = ", " + std::to_string(l["n_subheads"].get<int>()) + " sub-heads";
+  if (head && merge) return many ? s : ", head and merge layer";
+  if (head) return s + ", head layer" + (many ? " alone" : "");
+  if (merge) return s + ", merge layer" + (many ? " alone" : "");
+  return many ? s + " without head and merge layer" : s;
+}
+
 std::string layer_line(const Json& l) {
   std::string s = "no attention";
   if (l["n_heads"] != 0) {
@@ -115,7 +130,7 @@ std::string layer_line(const Json& l) {
   if (l["n_sublayers"] != 0)
     s += " of " + std::to_string(l["n_sublayers"].get<int>()) + " sub-layers";
   s += ", " + router_text(l);
-  if (l["n_subheads"] != 1) s += ", " + std::to_string(l["n_subheads"].get<int>()) + " sub-heads";
+  s += subheads_text(l);
   if (l["shared_d_ff"] != 0) {
     s += ", shared expert of " + std::to_string(l["shared_d_ff"].get<int>());
   }
@@ -193,6 +208,18 @@ void print_layers(const Json& layers) {
   }
 }
 
+// Decoders have a head of tokens.
+std::string kind_note(const Json& j) {
+  if (j["encoder"] == false) return "";
+  const std::string head = j["head"];
+  const std::string n = std::to_string(j["n_outputs"].get<int>());
+  if (head == "none") return ", an encoder without a head";
+  if (head == "tokens") return ", an encoder with a head of tokens";
+  if (head == "span") return ", an encoder with a span head";
+  if (n != "1") return ", an encoder with a head of " + n + " " + head;
+  return std::string(", an encoder with a head for 1 ") + (head == "classes" ? "class" : "tag");
+}
+
 // What a session gets that asks for nothing (moe_session_params).
 const char* context_note(uint64_t length) {
   return length <= 4096 ? "" : " (a session gets 4096 unless it asks for more: --context)";
@@ -204,7 +231,7 @@ void print_text(const Json& j) {
             << "\n  " << number("n_layers") << " layers (" << number("n_moe_layers")
             << " MoE), d_model " << number("d_model") << ", vocabulary " << number("vocab_size")
             << ", context " << number("context_length") << context_note(number("context_length"))
-            << (j["tokenizer"] == true ? "" : ", no tokenizer") << "\n";
+            << (j["tokenizer"] == true ? "" : ", no tokenizer") << kind_note(j) << "\n";
   print_layers(j["layers"]);
   const char* most = varies(j["layers"]) ? "at most " : "";
   std::cout << "  parameters: " << number("n_parameters") << ", active per token " << most

@@ -50,12 +50,14 @@ void add_commands(CLI::App& app) {
   add_perplexity(app);
   add_tokenize(app);
   add_eval(app);
+  add_fill(app);
+  add_embed(app);
   add_bench(app);
   add_trace(app);
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Run Mixture-of-Experts language models with ternary or int8 weights"};
+  CLI::App app{"Run Mixture-of-Experts language models with ternary, int8 or four-bit weights"};
   add_commands(app);
   try {
     watch_interrupts();

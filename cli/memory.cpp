@@ -1,6 +1,8 @@
 #include "cli/memory.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 namespace moe_cli {
 namespace {
@@ -17,6 +19,29 @@ void print_experts(const moe_expert_stats& e, int n_tokens, double seconds) {
   std::fprintf(stderr, ", waited %.2f s", e.wait_seconds);
   if (seconds > 0) std::fprintf(stderr, " of %.2f", seconds);
   std::fputs("\n", stderr);
+}
+
+// All that is no weight is taken for the session's: a little more than it is.
+uint64_t needed_for(const ModelOptions& o, const moe_model* model, int n_sessions) {
+  uint64_t one = 0;
+  for (const Json& bytes : memory_lines(o, model)) one += bytes.get<uint64_t>();
+  const moe_model_info info = model_info(model);
+  const uint64_t session = one - std::min(one, info.weight_bytes);
+  return one + static_cast<uint64_t>(n_sessions - 1) * session;
+}
+
+// As moe_model_suggest_memory(), which knows of one session.
+uint64_t budget_for(const ModelOptions& o, moe_env* env, uint64_t needed) {
+  moe_env_info device{};
+  device.struct_size = sizeof device;
+  moe_memory_info machine{};
+  machine.struct_size = sizeof machine;
+  moe_error error;
+  check(moe_env_get_info(env, &device, &error), error);
+  const bool on_cpu = std::string_view(device.device) == "cpu";
+  if (o.map || !on_cpu || moe_get_memory_info(&machine, nullptr) != MOE_OK) return 0;
+  const uint64_t most = machine.available_bytes / 16 * 15;
+  return needed > most ? most : 0;
 }
 
 Json expert_json(const moe_expert_stats& e) {
@@ -45,15 +70,15 @@ uint64_t memory_cap(const ModelOptions& o) {
                    format_bytes(machine.total_bytes));
 }
 
-void fit_memory(const ModelOptions& o, moe_env* env, Model& model) {
+void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions) {
   if (!o.memory.empty()) return;
   const moe_session_params session = session_params(o);
   uint64_t budget = 0;
   moe_error error;
   check(moe_model_suggest_memory(model.get(), &session, &budget, &error), error);
+  const uint64_t needed = needed_for(o, model.get(), n_sessions);
+  if (budget == 0 && n_sessions > 1) budget = budget_for(o, env, needed);
   if (budget == 0) return;
-  uint64_t needed = 0;
-  for (const Json& bytes : memory_lines(o, model.get())) needed += bytes.get<uint64_t>();
   std::fprintf(stderr,
                "moe: %s needed, more than is available; the cap is %s (--memory sets another)\n",
                format_bytes(needed).c_str(), format_bytes(budget).c_str());
@@ -63,9 +88,9 @@ void fit_memory(const ModelOptions& o, moe_env* env, Model& model) {
   model = open_model(with, env);
 }
 
-Model open_model_to_run(const ModelOptions& o, moe_env* env) {
+Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions) {
   Model model = open_model(o, env);
-  fit_memory(o, env, model);
+  fit_memory(o, env, model, n_sessions);
   return model;
 }
 

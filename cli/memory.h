@@ -1,5 +1,5 @@
 #pragma once
-// The memory that a model may take, and how it got by.
+// The memory that a model may take, and its memory use.
 
 #include "cli/common.h"
 
@@ -10,10 +10,10 @@ namespace moe_cli {
 uint64_t memory_cap(const ModelOptions& o);
 
 /// A model that does not fit into the memory that is available, and for which --memory was not
-/// given, is opened again with a budget, which is said on stderr.
-void fit_memory(const ModelOptions& o, moe_env* env, Model& model);
-/// A model file for a session with these options.
-Model open_model_to_run(const ModelOptions& o, moe_env* env);
+/// given, is opened again under a cap, which is said on stderr.
+void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_sessions = 1);
+/// A model file for `n_sessions` sessions with these options.
+Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions = 1);
 
 moe_memory_stats memory_stats(const moe_session* session);
 /// What an account says, line by line.

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "cli/memory.h"
+#include "cli/routing_stats.h"
 #include "cli/text_input.h"
 
 namespace moe_cli {
@@ -18,6 +19,7 @@ void run_perplexity(const PerplexityOptions& o) {
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
+  check_decoder(o.model, model.get(), "perplexity");
   const Session session = open_session(o.model, model.get());
   const auto tokens = encode(model.get(), text, MOE_ENCODE_NO_SPECIAL);
   const CurrentSession current(session.get());
@@ -33,18 +35,23 @@ void run_perplexity(const PerplexityOptions& o) {
   }
   const double seconds = now_seconds() - start;
   const int context = moe_session_context(session.get());
+  Json skipped;
+  if (may_skip(o.model)) skipped = skipped_json(routing_json(model.get(), session.get()));
   if (o.model.json) {
-    print_json({{"perplexity", result.perplexity},
-                {"mean_nll", result.mean_nll},
-                {"n_tokens", tokens.size()},
-                {"n_scored", result.n_scored},
-                {"context", context},
-                {"seconds", seconds}});
+    Json json = {{"perplexity", result.perplexity},
+                 {"mean_nll", result.mean_nll},
+                 {"n_tokens", tokens.size()},
+                 {"n_scored", result.n_scored},
+                 {"context", context},
+                 {"seconds", seconds}};
+    if (may_skip(o.model)) json["skipped"] = skipped;
+    print_json(json);
     return;
   }
   std::cout << "perplexity " << std::fixed << std::setprecision(4) << result.perplexity << " over "
             << result.n_scored << " tokens (windows of " << context << ", " << std::setprecision(0)
             << static_cast<double>(tokens.size()) / seconds << " tokens/s)\n";
+  if (may_skip(o.model)) print_skipped(skipped);
 }
 
 }  // namespace

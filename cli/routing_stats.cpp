@@ -83,10 +83,8 @@ void print_all(const std::vector<Line>& lines) {
 
 Json routing_json(const moe_model* model, const moe_session* session) {
   Json layers = Json::array();
-  moe_model_info info{};
-  info.struct_size = sizeof info;
+  const moe_model_info info = model_info(model);
   moe_error error;
-  check(moe_model_get_info(model, &info, &error), error);
   for (int32_t i = 0; i < info.n_layers; ++i) {
     moe_routing_stats s{};
     s.struct_size = sizeof s;
@@ -101,6 +99,8 @@ Json routing_json(const moe_model* model, const moe_session* session) {
          {"mean_experts_per_token",
           s.n_tokens == 0 ? 0.0 : static_cast<double>(served) / static_cast<double>(s.n_tokens)},
          {"n_dropped", s.n_dropped},
+         {"n_skipped", s.n_skipped},
+         {"skipped_probability", s.skipped_probability},
          {"share_positive", s.n_activations == 0 ? 0.0
                                                  : static_cast<double>(s.n_positive) /
                                                        static_cast<double>(s.n_activations)},
@@ -136,6 +136,36 @@ void print_routing(const Json& layers) {
     std::fprintf(stderr, "  (the %zu most uneven of %zu layers; --json has all)\n", kLinesOfMany,
                  lines.size());
   }
+}
+
+Json skipped_json(const Json& layers) {
+  uint64_t n = 0;
+  double tokens = 0;
+  double probability = 0;
+  for (const Json& layer : layers) {
+    n += layer["n_skipped"].get<uint64_t>();
+    tokens += layer["n_tokens"].get<double>();
+    probability += layer["skipped_probability"].get<double>();
+  }
+  return {{"uses", n}, {"probability", tokens > 0 ? probability / tokens : 0.0}};
+}
+
+void print_skipped(const Json& skipped) {
+  std::fprintf(stderr,
+               "moe: skipped %llu uses of experts that were not in memory, %.2f %% of the "
+               "probability\n",
+               static_cast<unsigned long long>(skipped["uses"].get<uint64_t>()),
+               100 * skipped["probability"].get<double>());
+}
+
+void report_skipped(const ModelOptions& o, const moe_model* model,
+                    const std::vector<moe_session*>& sessions) {
+  if (!may_skip(o)) return;
+  Json layers = Json::array();
+  for (const moe_session* session : sessions) {
+    for (Json& layer : routing_json(model, session)) layers.push_back(std::move(layer));
+  }
+  print_skipped(skipped_json(layers));
 }
 
 }  // namespace moe_cli

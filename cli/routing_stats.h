@@ -11,4 +11,12 @@ Json routing_json(const moe_model* model, const moe_session* session);
 /// That as a table on stderr, a line a layer; of many layers the most uneven ones.
 void print_routing(const Json& layers);
 
+/// What of it was skipped, where may_skip(): uses of experts, and the mean probability that a token
+/// lost in a layer.
+Json skipped_json(const Json& layers);
+void print_skipped(const Json& skipped);
+/// That of all sessions together; nothing unless may_skip().
+void report_skipped(const ModelOptions& o, const moe_model* model,
+                    const std::vector<moe_session*>& sessions);
+
 }  // namespace moe_cli

@@ -109,14 +109,14 @@ Model open_temporary(const BenchOptions& o, moe_env* env) {
   write_file(o, file.path());
   ModelOptions model = o.model;
   model.path = file.path();
-  return open_model_to_run(model, env);
+  return open_model_to_run(model, env, o.n_sessions);
 }
 
 Model open_saved(const BenchOptions& o, moe_env* env) {
   write_file(o, o.save);
   ModelOptions model = o.model;
   model.path = o.save;
-  return open_model_to_run(model, env);
+  return open_model_to_run(model, env, o.n_sessions);
 }
 
 uint64_t free_memory() {

@@ -10,7 +10,9 @@
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/memory.h"
+#include "cli/routing_stats.h"
 #include "cli/text_input.h"
+#include "cli/trace_page.h"
 #include "cli/trace_replay.h"
 
 namespace moe_cli {
@@ -23,6 +25,7 @@ struct TraceOptions {
   int n_generate = 128;
   bool no_bos = false;
   bool budgets = false;
+  std::string page;
 };
 
 // Collects what a session's layers choose.
@@ -103,14 +106,6 @@ moe_model_layer_info layer_info(const moe_model* model, int32_t layer) {
   return info;
 }
 
-moe_model_info model_info(const moe_model* model) {
-  moe_model_info info{};
-  info.struct_size = sizeof info;
-  moe_error error;
-  check(moe_model_get_info(model, &info, &error), error);
-  return info;
-}
-
 // The sizes of the trace to come, and the sub-heads of each layer.
 Trace empty_trace(const moe_model* model, std::vector<int32_t>* subheads) {
   Trace trace;
@@ -150,10 +145,12 @@ size_t count_steps(const Trace& trace, bool decode) {
 }
 
 void record(TraceOptions& o) {
-  if (o.output.empty()) throw UsageError("-o FILE says where the trace goes; --budgets reads one");
+  if (o.output.empty())
+    throw UsageError("-o FILE says where the trace goes; --budgets and --html read one");
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
+  check_decoder(o.model, model.get(), "trace");
   const auto tokens = encode(model.get(), text, encode_flags(o.no_bos));
   prepare_session(o.model, env.get(), model, tokens.size(), std::max(1, o.n_generate));
   std::vector<int32_t> subheads;
@@ -179,6 +176,7 @@ void record(TraceOptions& o) {
   write_trace(o.output, trace);
   std::fprintf(stderr, "moe: %zu uses of experts by %d tokens of the text and %zu decoded\n",
                trace.uses.size(), static_cast<int>(tokens.size()), count_steps(trace, true));
+  report_skipped(o.model, model.get(), {session.get()});
 }
 
 void print_budgets(const Json& j) {
@@ -219,6 +217,13 @@ void replay(const TraceOptions& o) {
                             {"lru", replay_lru(trace, room).share()},
                             {"best", replay_best(trace, room).share()}});
   }
+  if (!o.page.empty()) {
+    std::ofstream out(o.page, std::ios::binary);
+    out << trace_page(o.model.path, trace, j);
+    out.close();
+    if (!out) throw CallError(MOE_ERR_IO, o.page + ": cannot write the page");
+  }
+  if (!o.budgets) return;
   if (o.model.json) {
     print_json(j);
   } else {
@@ -231,7 +236,8 @@ void replay(const TraceOptions& o) {
 void add_trace(CLI::App& app) {
   auto o = std::make_shared<TraceOptions>();
   CLI::App* c = app.add_subcommand("trace", "Record which experts a text uses, and replay it");
-  c->add_option("MODEL", o->model.path, "Model file (.moe); with --budgets a trace")->required();
+  c->add_option("MODEL", o->model.path, "Model file (.moe); with --budgets or --html a trace")
+      ->required();
   add_model_options(*c, o->model, false);
   o->input.add(*c, "Text to evaluate");
   c->add_option("-o,--output", o->output, "Where the trace goes: CSV")->option_text("FILE");
@@ -241,9 +247,20 @@ void add_trace(CLI::App& app) {
   c->add_flag("--budgets", o->budgets,
               "Replay a trace: the share of uses that find their expert in memory, by the memory "
               "there is");
+  c->add_option("--html", o->page,
+                "Write a trace as a page: uses of experts, experts per token, what memory would "
+                "find")
+      ->check(not_empty())
+      ->option_text("PAGE");
   add_no_bos(*c, o->no_bos);
   add_session_options(*c, o->model, "the text and -n more");
-  c->callback([o] { o->budgets ? replay(*o) : record(*o); });
+  c->callback([o] {
+    if (!o->budgets && o->page.empty()) return record(*o);
+    if (o->input.given() || !o->output.empty()) {
+      throw UsageError("--budgets and --html read a trace; record it first with -o FILE");
+    }
+    replay(*o);
+  });
 }
 
 }  // namespace moe_cli

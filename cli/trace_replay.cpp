@@ -18,28 +18,38 @@ size_t n_experts(const Trace& trace) {
 // A cache whose experts have a rank each; the one with the lowest is evicted. kRank(i) is the rank
 // of the expert of use i from then on.
 template <class Rank>
-Replay replay(const Trace& trace, size_t room, Rank rank) {
-  Replay result;
+std::vector<bool> replay(const Trace& trace, size_t room, Rank rank) {
+  std::vector<bool> found;
   std::set<std::pair<uint64_t, size_t>> cached;  // rank, expert
   std::vector<uint64_t> ranks(n_experts(trace));
   for (size_t i = 0; i < trace.uses.size(); ++i) {
     const size_t expert = index_of(trace, trace.uses[i]);
-    const bool hit = cached.erase({ranks[expert], expert}) != 0;
-    if (trace.uses[i].decode) {
-      ++result.n_uses;
-      result.n_hits += hit;
-    }
+    found.push_back(cached.erase({ranks[expert], expert}) != 0);
     ranks[expert] = rank(i);
     cached.insert({ranks[expert], expert});
     if (cached.size() > room) cached.erase(cached.begin());
+  }
+  return found;
+}
+
+Replay of_decoding(const Trace& trace, const std::vector<bool>& found) {
+  Replay result;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!trace.uses[i].decode) continue;
+    ++result.n_uses;
+    result.n_hits += found[i];
   }
   return result;
 }
 
 }  // namespace
 
-Replay replay_lru(const Trace& trace, size_t room) {
+std::vector<bool> found_lru(const Trace& trace, size_t room) {
   return replay(trace, room, [](size_t i) { return uint64_t{i}; });
+}
+
+Replay replay_lru(const Trace& trace, size_t room) {
+  return of_decoding(trace, found_lru(trace, room));
 }
 
 Replay replay_best(const Trace& trace, size_t room) {
@@ -52,7 +62,7 @@ Replay replay_best(const Trace& trace, size_t room) {
     after[i] = its;
     its = i;
   }
-  return replay(trace, room, [&](size_t i) { return never - after[i]; });
+  return of_decoding(trace, replay(trace, room, [&](size_t i) { return never - after[i]; }));
 }
 
 uint64_t first_uses(const Trace& trace) {

@@ -16,6 +16,8 @@ struct Replay {
 
 /// Evicts the expert that was not used for longest. `room`: experts of all layers together.
 Replay replay_lru(const Trace& trace, size_t room);
+/// Of each use, of the prompt too, whether its expert is there.
+std::vector<bool> found_lru(const Trace& trace, size_t room);
 /// Evicts the expert whose next use is farthest away (Belady): no cache can find more.
 Replay replay_best(const Trace& trace, size_t room);
 /// Uses of decoding that are the first of their expert: no cache of any size finds them.

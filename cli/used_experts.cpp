@@ -7,11 +7,10 @@
 
 namespace moe_cli {
 
-UsedExperts::UsedExperts(const moe_model* model) {
-  moe_model_info info{};
-  info.struct_size = sizeof info;
+UsedExperts::UsedExperts(const moe_model* model, bool keep_counting)
+    : keep_counting_(keep_counting) {
+  const moe_model_info info = model_info(model);
   moe_error error;
-  check(moe_model_get_info(model, &info, &error), error);
   expert_bytes_.resize(static_cast<size_t>(info.n_layers));
   n_moe_layers_ = static_cast<uint64_t>(info.n_moe_layers);
   for (size_t i = 0; i < moe_model_tensor_count(model); ++i) {
@@ -48,7 +47,8 @@ void UsedExperts::end(const std::vector<moe_session*>& sessions) {
   for (size_t l = 0; l < expert_bytes_.size(); ++l) {
     if (!expert_bytes_[l].empty()) end_layer(sessions, l);
   }
-  for (moe_session* s : sessions) check(moe_session_count_routing(s, false, &error), error);
+  for (moe_session* s : sessions)
+    check(moe_session_count_routing(s, keep_counting_, &error), error);
   ++n_steps_;
   n_tokens_ += sessions.size();
 }

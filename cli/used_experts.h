@@ -12,7 +12,8 @@ namespace moe_cli {
 /// read.
 class UsedExperts {
  public:
-  explicit UsedExperts(const moe_model* model);
+  /// `keep_counting`: the sessions go on counting their routing, from zero, after each step.
+  UsedExperts(const moe_model* model, bool keep_counting);
 
   /// Around each step of the sessions.
   void begin(const std::vector<moe_session*>& sessions);
@@ -28,6 +29,7 @@ class UsedExperts {
 
   std::vector<std::vector<uint64_t>> expert_bytes_;  // by layer; empty for a dense one
   std::vector<bool> used_;
+  bool keep_counting_;
   uint64_t other_bytes_ = 0;  // read for every step
   uint64_t n_moe_layers_ = 0;
   uint64_t n_steps_ = 0;

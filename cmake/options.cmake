@@ -61,6 +61,7 @@ add_compile_definitions(_FILE_OFFSET_BITS=64)  # on 32-bit systems
 add_compile_definitions(MOE_TEXT=$<BOOL:${MOE_TEXT}>)
 
 if(MOE_SANITIZE)
+  add_compile_definitions(MOE_SANITIZED)
   add_compile_options(-fsanitize=${MOE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${MOE_SANITIZE})
   if(MOE_SANITIZE MATCHES undefined)

@@ -1,4 +1,5 @@
-/* moe_c.h - Mixture-of-Experts language models with ternary or int8 weights, where memory is short.
+/* moe_c.h - Mixture-of-Experts language models with ternary, int8 or 4-bit weights, where memory is
+ * short.
  *
  * This header is the manual of the C API. It reads from simple to special:
  *
@@ -244,6 +245,13 @@ typedef struct moe_model_info {
   uint64_t weight_bytes;    /* all weights in memory, padding included */
   uint64_t bytes_per_token; /* weights read for one token, routers and head included */
   uint64_t file_bytes;
+  /* What the head says: "tokens", of an encoder "classes" (of the whole text), "tags" (of each
+   * token), "span" (where an answer begins and ends) or "none". */
+  const char* head;
+  int32_t n_outputs;  /* vocab_size, the labels, 2 or 0 */
+  int32_t is_encoder; /* 1: for moe_session_encode alone; it generates nothing */
+  int32_t mask_token; /* stands for a token that an encoder is to find; -1: none */
+  int32_t reserved;
 } moe_model_info;
 
 MOE_API moe_status moe_model_get_info(const moe_model* model, moe_model_info* out,
@@ -271,6 +279,8 @@ typedef struct moe_model_layer_info {
   /* what the chosen are weighed with: "raw", "renormalised" or "chosen" probabilities; of a
    * cosine router "softmax" or "sigmoid"; "": something that has no choice */
   const char* gate;
+  int32_t has_head;  /* MH-MoE: 1 with a head layer in front of the sub-tokens */
+  int32_t has_merge; /* 1 with a merge layer behind them */
 } moe_model_layer_info;
 
 MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
@@ -344,7 +354,8 @@ MOE_API moe_status moe_model_suggest_memory(const moe_model* model,
                                             uint64_t* memory_bytes, moe_error* error);
 
 /* Reads every weight once and checks checksums, codes and scales. Can take as long as the disk
- * does. */
+ * does. Under a cap it takes its memory from the expert cache, and no session can be made or freed
+ * meanwhile; MOE_ERR_BUDGET when that is not enough beside the sessions. */
 MOE_API moe_status moe_model_verify(moe_model* model, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
@@ -392,7 +403,7 @@ typedef struct moe_session moe_session;
 typedef enum moe_kv_type {
   MOE_KV_DEFAULT = 0, /* f16 */
   MOE_KV_F16 = 1,
-  MOE_KV_INT8 = 2 /* one scale per head and position: half the memory */
+  MOE_KV_INT8 = 2 /* one scale per head and position: half the memory; encoders: f32 always */
 } moe_kv_type;
 
 struct moe_session_params {
@@ -401,7 +412,7 @@ struct moe_session_params {
    * more: a longer text needs a larger context, and that its memory. */
   int32_t context;
   /* rows evaluated at once during prefill, at most 4096; 0: 256, under a memory cap 32 to 4096
-   * as it leaves room, and with an expert capacity the context, at most 4096 */
+   * as it leaves room, and with an expert capacity or an encoder the context, at most 4096 */
   int32_t chunk;
   moe_kv_type kv;
 };
@@ -429,6 +440,29 @@ MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens,
  * of logits may have been written. MOE_ERR_NON_FINITE as moe_session_eval. */
 MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
                                      float* logits, moe_error* error);
+
+/* One vector of a text: the mean over all its tokens, special ones too, or the first one's. */
+typedef enum moe_pooling { MOE_POOL_MEAN = 0, MOE_POOL_FIRST = 1 } moe_pooling;
+
+/* What moe_session_encode writes. NULL: it is not wanted. */
+typedef struct moe_encode_params {
+  uint32_t struct_size;
+  moe_pooling pooling;
+  float* hidden;       /* (n_tokens, d_model): what the head sees */
+  float* pooled;       /* (d_model) */
+  float* outputs;      /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
+  const int32_t* rows; /* n_rows ascending tokens whose outputs are wanted; NULL: of all tokens */
+  size_t n_rows;       /* with NULL n_tokens, or 1 for "classes" */
+} moe_encode_params;
+
+/* Runs an encoder over a whole text, in which every token sees every other. Nothing stays in the
+ * session. MOE_ERR_UNSUPPORTED for a decoder, MOE_ERR_TOO_LONG for more tokens than the session's
+ * context or chunk (which is the context, at most 4096, unless one was chosen), both before
+ * anything is written. MOE_ERR_NON_FINITE when something asked for is NaN or infinite. After that
+ * and after MOE_ERR_CANCELLED the arrays hold nothing of use. No padding: one text, its own tokens.
+ */
+MOE_API moe_status moe_session_encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
+                                      const moe_encode_params* params, moe_error* error);
 
 /* Tokens evaluated so far, and the most the session holds. */
 MOE_API int32_t moe_session_position(const moe_session* session);
@@ -466,9 +500,15 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
 /* Overrides the routing of every MoE layer of this session:
  *   "threshold:0.9"  experts in order of probability until their sum reaches 0.9
  *   "topk:4"         the 4 most probable
- * followed by any of ",gamma=1.25" ",min_capacity=4", and for a threshold ",min_k=1" ",max_k=8";
- * "gamma=1.25" alone keeps the router. Weights follow the model's own rule. Only routers with a
- * softmax over all experts can be changed so. NULL: as in the file.
+ * followed by any of ",gamma=1.25" ",min_capacity=4" ",resident=0.05", and for a threshold
+ * ",min_k=1" ",max_k=8"; "gamma=1.25" alone keeps the router. Weights follow the model's own rule.
+ * Only routers with a softmax over all experts can be changed so. NULL: as in the file.
+ *
+ * resident, in 0..1, is for a memory cap: an expert that is not in memory, and for which another
+ * would have to leave, is skipped when none of the tokens evaluated together gives it a larger
+ * probability. Each token keeps the best of its experts. Where the model's rule divides weights by
+ * their sum, those of the experts that are left are divided by theirs. Results then depend on what
+ * happens to be in memory, and two runs can differ. MOE_ERR_UNSUPPORTED on a GPU.
  *
  * gamma gives each expert a capacity, counted over the tokens of one call: a call is then one
  * chunk. A chunk that params.chunk left open grows to the context, at most 4096, with the memory
@@ -492,6 +532,8 @@ typedef struct moe_routing_stats {
   const uint64_t* tokens_per_expert;
   /* (n_experts + 1): how many (sub-)tokens were served by i experts */
   const uint64_t* experts_per_token;
+  uint64_t n_skipped;         /* pairs that "resident=P" skipped */
+  double skipped_probability; /* of those, summed up; at most n_tokens */
 } moe_routing_stats;
 
 /* MOE_ERR_UNSUPPORTED for a dense layer, MOE_ERR_STATE when nothing is being counted. */
@@ -771,14 +813,13 @@ typedef struct moe_layer_params {
   int32_t d_model;
   int32_t d_ff;
   int32_t n_experts;
-  int32_t n_subheads;     /* 0 or 1: ordinary; more: MH-MoE, then head and merge are needed */
+  int32_t n_subheads;     /* 0 or 1: ordinary; more: MH-MoE */
   int32_t max_rows;       /* most tokens of one call; 0: 256 */
-  const char* activation; /* "relu", "gelu", "gelu_tanh", "silu", "relu2"; NULL: "silu" */
+  const char* activation; /* "relu", "gelu", "gelu_tanh", "silu", "relu2", "tanh"; NULL: "silu" */
   /* "topk:2", "threshold:0.9", "topk:2,renormalise", "cosine:1,tau=0.07", "sigmoid:2", "base",
    * "sparsemixer"; NULL: "topk:1" */
   const char* router;
-  /* format of experts, head and merge: "ternary2", "ternary3", "int8", "f32", "bf16", "f16";
-   * NULL: "f32" */
+  /* format of experts, head and merge, one of moe_weight_formats(); NULL: "f32" */
   const char* weights;
   const char* activations;           /* "f32", "a8", "a8_block"; NULL: what suits the format */
   const moe_expert_weights* experts; /* n_experts of them */
@@ -790,9 +831,9 @@ typedef struct moe_layer_params {
   int32_t shared_d_ff;              /* 0: no shared expert */
   const moe_expert_weights* shared; /* on d_model, added to the sum */
   const float* shared_gate; /* (d_model) or NULL: sigmoid(x . g) in front of the shared expert */
-  const float* head;        /* MH-MoE: (d_model, d_model) */
+  const float* head;        /* MH-MoE: (d_model, d_model), or NULL: no head layer */
   const float* head_bias;   /* (d_model) or NULL */
-  const float* merge;       /* MH-MoE: (d_model, d_model) */
+  const float* merge;       /* the same behind the experts */
   const float* merge_bias;  /* (d_model) or NULL */
 } moe_layer_params;
 
@@ -813,7 +854,7 @@ MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n,
 typedef struct moe_convert_params {
   uint32_t struct_size;
   int32_t compress;    /* 1: zstd for segments where it saves 5 % or more */
-  const char* weights; /* NULL or "auto"; "ternary2", "ternary3", "int8", "bf16", "f16", "f32" */
+  const char* weights; /* NULL or "auto"; one of moe_weight_formats() */
   /* "PATTERN=FORMAT" on tensor names; * matches anything; last wins */
   const char* const* overrides;
   int32_t n_overrides;

@@ -42,9 +42,24 @@ MOE_HD typename L::F gelu_tanh(typename L::F x, typename L::F) {
   return L::mul(x, sigmoid_lanes<L>(u));
 }
 
+template <class L>
+MOE_HD typename L::F tanh(typename L::F x, typename L::F) {
+  using F = typename L::F;
+  // 2 sigmoid(2 x) - 1, or its series where that would cancel: the next term is below 2^-24.
+  const F square = L::mul(x, x);
+  F series = L::splat(0.021869489f);
+  series = L::add(L::mul(series, square), L::splat(-0.053968254f));
+  series = L::add(L::mul(series, square), L::splat(0.13333333f));
+  series = L::add(L::mul(series, square), L::splat(-0.33333333f));
+  series = L::add(L::mul(series, square), L::splat(1.0f));
+  const F twice = sigmoid_lanes<L>(L::add(x, x));
+  const F far = L::sub(L::add(twice, twice), L::splat(1.0f));
+  return L::select_lt(square, L::splat(0.0625f), L::mul(series, x), far);
+}
+
 }  // namespace activations
 
-/// act(x); relu for a kind that there is not.
+/// act(x). Kinds are checked where they enter.
 template <class L>
 MOE_HD typename L::F activate(Activation kind, typename L::F x, typename L::F alpha) {
   switch (kind) {
@@ -54,7 +69,7 @@ MOE_HD typename L::F activate(Activation kind, typename L::F x, typename L::F al
     MOE_ACTIVATIONS(MOE_ACTIVATION)
 #undef MOE_ACTIVATION
   }
-  return activations::relu<L>(x, alpha);
+  __builtin_unreachable();
 }
 
 }  // namespace moe

@@ -73,13 +73,14 @@ struct KvLayer {
 };
 struct KvCacheView {
   KvType type = KvType::kF16;
-  int32_t capacity = 0;  // positions, a multiple of 64
+  int32_t capacity = 0;  // positions, a multiple of kKeyBlock
   KvLayer layer;
 };
 
 /// QK norm, RoPE, write of K and V into the caches, then softmax attention over what is cached up
 /// to each row's position (and window). Reads K and V only as rounded to the cache's type. Keys in
-/// blocks of 64 aligned to the absolute position, ascending.
+/// blocks of 64 aligned to the absolute position, ascending. Without a causal mask a session's rows
+/// are one text from position 0 on.
 struct AttentionOp {
   int32_t n_rows = 0;
   const BatchRow* rows = nullptr;       // host memory; rows of a session are consecutive, ascending
@@ -92,6 +93,7 @@ struct AttentionOp {
   int32_t n_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t window = 0;  // 0: all
+  bool causal = true;  // false: a row sees all rows of its session in `rows`, and nothing else
   float multiplier = 1;
   RopeKind rope = RopeKind::kNone;
   int32_t rope_dims = 0;
@@ -129,11 +131,13 @@ struct RoutingStats {
   uint64_t n_dropped = 0;   // pairs refused by capacity
   uint64_t n_positive = 0;  // activations > 0 after act(gate or hidden)
   uint64_t n_activations = 0;
+  uint64_t n_skipped = 0;          // pairs whose expert was not in memory: RouterConfig::resident
+  double skipped_probability = 0;  // of those, summed up
 };
 
 /// y (+)= scale * MoE(norm(x)): head, route, experts, ordered combine (ascending expert index),
-/// merge, shared expert. n_experts 0 means a dense FFN: then `shared` alone is computed. y may be
-/// x.
+/// merge, shared expert. n_experts 0 means a dense FFN: then `shared` alone is computed, and y is
+/// (n_rows, shared->down.rows). y may be x.
 struct MoeOp {
   const float* x = nullptr;  // (n_rows, d_model)
   float* y = nullptr;        // (n_rows, d_model)

@@ -22,6 +22,8 @@ class ExpertMemory {
   /// Room for one expert, 64-byte aligned. MOE_ERR_BUDGET or MOE_ERR_MEMORY when it is full.
   virtual Status alloc(size_t bytes, void** out) = 0;
   virtual void free(void* memory, size_t bytes) = 0;
+  /// False when alloc() has room for an expert of the largest size.
+  virtual bool full() const { return true; }
   /// What bring() may write where an expert of `bytes` goes.
   virtual uint64_t room_bytes(uint64_t bytes) const { return bytes; }
   /// Has `fill` write the expert, if need be to memory from which the device copies fast. The copy

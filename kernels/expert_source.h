@@ -90,6 +90,9 @@ class ExpertSource {
   }
   /// True when the expert need not be brought in first. It may leave at any time.
   virtual bool at_hand(int32_t) { return true; }
+  /// True when it is neither in memory nor on its way, and another expert would have to leave for
+  /// it.
+  virtual bool would_evict(int32_t) { return false; }
   /// False when it cannot be read on the host; otherwise what reading will give.
   virtual bool on_host(int32_t expert, HostExpert* out) {
     (void)expert, (void)out;

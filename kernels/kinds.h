@@ -10,7 +10,12 @@ enum class NormKind : uint8_t { kNone, kRms, kLayer };
 enum class QkNorm : uint8_t { kNone, kHead, kWhole };
 enum class RopeKind : uint8_t { kNone, kHalf, kInterleaved };
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
-enum class KvType : uint8_t { kF16, kInt8 };
+/// kF32: what an encoder keeps for the length of one call; caches are of the others.
+enum class KvType : uint8_t { kF16, kInt8, kF32 };
+
+/// Attention sums over keys in blocks of so many, aligned to the absolute position: the order that
+/// every device keeps, and what a KV cache's capacity is a multiple of.
+inline constexpr int kKeyBlock = 64;
 
 /// Every activation: its value, its name, its function in kernels/activation.h.
 // clang-format off
@@ -19,7 +24,8 @@ enum class KvType : uint8_t { kF16, kInt8 };
   EACH(kGelu, "gelu", gelu)                \
   EACH(kGeluTanh, "gelu_tanh", gelu_tanh)  \
   EACH(kSilu, "silu", silu)                \
-  EACH(kRelu2, "relu2", relu2)
+  EACH(kRelu2, "relu2", relu2)             \
+  EACH(kTanh, "tanh", tanh)
 // clang-format on
 
 enum class Activation : uint8_t {

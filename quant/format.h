@@ -32,17 +32,23 @@ struct Matrix {
   FormatId format = FormatId::kF32;
   ScaleKind scale_kind = ScaleKind::kNone;
   ActPrecision act = ActPrecision::kF32;
-  int32_t group = 0;        // inputs per scale when scale_kind is kGroup: 64, 128 or 256
+  int32_t group = 0;        // kGroup: inputs per scale, 64, 128 or 256, or WeightFormat::group
   int32_t rows = 0;         // outputs
   int32_t cols = 0;         // inputs
   int64_t tile_stride = 0;  // bytes from tile t to tile t + 1
   const uint8_t* tiles = nullptr;
-  const float* scales = nullptr;  // see scale_count() and scale_index() in quant/formats.h
+  const float* scales = nullptr;  // as many as scale_count() in quant/formats.h says
 
   bool empty() const { return tiles == nullptr; }
 };
 
 /// element() of inputs [begin, begin + n) of a whole tile, in any format: out (n, 16).
 void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* out);
+
+/// The scales of a whole tile where they lie in it, and the minimums (0 where there are none): of
+/// inputs [32 group, 32 group + 32) if those are a group; out (16).
+bool scales_in_tile(FormatId format);
+bool has_minimums(FormatId format);
+void read_tile_scales(const Matrix& m, int64_t tile, int32_t group, float* scales, float* minimums);
 
 }  // namespace moe

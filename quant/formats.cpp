@@ -30,6 +30,11 @@ Status check_scales_kind(const Matrix& m) {
     return Status::error(MOE_ERR_UNSUPPORTED, "weight format %s cannot have %s scales", format.name,
                          kScaleNames[static_cast<int>(m.scale_kind)]);
   }
+  if (format.group != 0 && m.group != format.group) {
+    return Status::error(MOE_ERR_RANGE, "scale group of %s: expected %d, found %d", format.name,
+                         format.group, m.group);
+  }
+  if (format.group != 0) return {};
   if (m.scale_kind == ScaleKind::kGroup && m.group != 64 && m.group != 128 && m.group != 256) {
     return Status::error(MOE_ERR_RANGE, "scale group: expected 64, 128 or 256, found %d", m.group);
   }
@@ -52,7 +57,8 @@ const WeightFormat* find_weight_format(std::string_view name) {
 
 const char* weight_format_names() { return kWeightNames.text; }
 
-size_t scale_count(ScaleKind kind, int32_t group, int64_t rows, int64_t cols) {
+size_t scale_count(FormatId format, ScaleKind kind, int32_t group, int64_t rows, int64_t cols) {
+  if (format_info(format).group != 0) return 0;
   const size_t padded_rows = static_cast<size_t>(round_up(rows, int64_t{kTileRows}));
   switch (kind) {
     case ScaleKind::kNone:
@@ -90,8 +96,14 @@ Result<size_t> matrix_bytes(FormatId format, int64_t rows, int64_t cols) {
 
 float weight(const Matrix& m, int32_t row, int32_t col) {
   const uint8_t* tile = m.tiles + row / kTileRows * m.tile_stride;
-  const float element = format_info(m.format).element(tile, m.cols, row % kTileRows, col);
+  const WeightFormat& format = format_info(m.format);
+  const float element = format.element(tile, m.cols, row % kTileRows, col);
   if (m.scale_kind == ScaleKind::kNone) return element;
+  if (format.group != 0) {
+    const int32_t group = col / format.group;
+    return element * format.scale(tile, row % kTileRows, group) +
+           format.minimum(tile, row % kTileRows, group);
+  }
   return element * m.scales[scale_index(m.scale_kind, m.group, m.cols, row, col)];
 }
 
@@ -103,6 +115,31 @@ void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* o
   }
 }
 
+bool scales_in_tile(FormatId format) { return format_info(format).group != 0; }
+bool has_minimums(FormatId format) { return format_info(format).minimums; }
+
+void read_tile_scales(const Matrix& m, int64_t tile, int32_t group, float* scales,
+                      float* minimums) {
+  const WeightFormat& format = format_info(m.format);
+  const uint8_t* at = m.tiles + tile * m.tile_stride;
+  for (int row = 0; row < kTileRows; ++row) {
+    scales[row] = format.scale(at, row, group);
+    minimums[row] = format.minimum(at, row, group);
+  }
+}
+
+void read_weights(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row,
+                  float* out) {
+  read_row(format, tile, cols, row, out);
+  if (format.group == 0) return;
+  for (int32_t begin = 0; begin < cols; begin += format.group) {
+    const float scale = format.scale(tile, row, begin / format.group);
+    const float minimum = format.minimum(tile, row, begin / format.group);
+    const int32_t end = cols - begin < format.group ? cols : begin + format.group;
+    for (int32_t col = begin; col < end; ++col) out[col] = out[col] * scale + minimum;
+  }
+}
+
 void read_row(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row, float* out) {
   if (format.read_row != nullptr) return format.read_row(tile, cols, row, out);
   for (int32_t col = 0; col < cols; ++col) out[col] = format.element(tile, cols, row, col);
@@ -110,8 +147,9 @@ void read_row(const WeightFormat& format, const uint8_t* tile, int32_t cols, int
 
 void read_row(const Matrix& m, int32_t row, float* out) {
   const uint8_t* tile = m.tiles + row / kTileRows * m.tile_stride;
-  read_row(format_info(m.format), tile, m.cols, row % kTileRows, out);
-  if (m.scale_kind == ScaleKind::kNone) return;
+  const WeightFormat& format = format_info(m.format);
+  read_weights(format, tile, m.cols, row % kTileRows, out);
+  if (m.scale_kind == ScaleKind::kNone || format.group != 0) return;
   for (int32_t col = 0; col < m.cols; ++col) {
     out[col] *= m.scales[scale_index(m.scale_kind, m.group, m.cols, row, col)];
   }
@@ -157,13 +195,13 @@ Status validate_codes(const Matrix& m) {
     for (int32_t t = 0; t < n_tiles; ++t) {
       const int64_t block = format.find_invalid(m.tiles + t * m.tile_stride, bytes);
       if (block < 0) continue;
-      return Status::error(format.integer ? MOE_ERR_RANGE : MOE_ERR_NON_FINITE,
+      return Status::error(format.integer && format.group == 0 ? MOE_ERR_RANGE : MOE_ERR_NON_FINITE,
                            "%s weights: found %s in rows %d..%d, block %lld of %zu", format.name,
                            format.invalid, t * kTileRows, t * kTileRows + kTileRows - 1,
                            static_cast<long long>(block), (bytes + 63) / 64);
     }
   }
-  return validate_scales(m.scales, scale_count(m.scale_kind, m.group, m.rows, m.cols));
+  return validate_scales(m.scales, scale_count(m.format, m.scale_kind, m.group, m.rows, m.cols));
 }
 
 }  // namespace moe

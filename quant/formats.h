@@ -14,6 +14,10 @@ constexpr WeightFormat row(FormatId id) {
   WeightFormat format = Format::info;
   format.id = id;
   format.element = Format::element;
+  if constexpr (requires { Format::scale; }) {
+    format.scale = Format::scale;
+    format.minimum = Format::minimum;
+  }
   return format;
 }
 
@@ -33,11 +37,11 @@ inline const WeightFormat& format_info(FormatId id) {
 const WeightFormat* find_format(std::string_view name);
 /// The same for formats of weights: without that of tables.
 const WeightFormat* find_weight_format(std::string_view name);
-/// "ternary2, ternary3, int8, f32, bf16, f16"
+/// "ternary2, ternary3, int8 .."
 const char* weight_format_names();
 
-/// Number of floats behind Matrix::scales; 0 for kNone.
-size_t scale_count(ScaleKind kind, int32_t group, int64_t rows, int64_t cols);
+/// Number of floats behind Matrix::scales; 0 for kNone, and where scales lie in the tiles.
+size_t scale_count(FormatId format, ScaleKind kind, int32_t group, int64_t rows, int64_t cols);
 /// Which of them belongs to an element. Row scales lie in order; group scales as the f32 tiles of a
 /// (rows, n_groups) matrix: ((row / 16) * n_groups + group) * 16 + row % 16.
 int64_t scale_index(ScaleKind kind, int32_t group, int32_t cols, int32_t row, int32_t col);
@@ -51,6 +55,9 @@ float weight(const Matrix& m, int32_t row, int32_t col);
 /// weight() for a whole row: out (cols).
 void read_row(const Matrix& m, int32_t row, float* out);
 
+/// The same for a row of a tile, where scales do not lie apart.
+void read_weights(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row,
+                  float* out);
 /// element() of a row: out (cols).
 void read_row(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row, float* out);
 

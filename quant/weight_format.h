@@ -6,7 +6,11 @@
 //
 // element() is the definition of the layout: the code (integer formats) or the value of one
 // element; row is 0..15. Host and device text. It is enough for correct products everywhere; fast
-// ones are named in kernels/cpu/generic/linear.inc and kernels/cuda/matmul.cu.
+// ones are named in kernels/cpu/generic/linear.inc and kernels/cuda/matmul/matmul.cu. A format
+// whose scales lie in its tiles has as well
+//
+//   MOE_INLINE float scale(const uint8_t* tile, int row, int32_t group);
+//   MOE_INLINE float minimum(const uint8_t* tile, int row, int32_t group);
 
 #include "quant/format.h"
 #include "src/base/inline.h"
@@ -22,10 +26,12 @@ inline constexpr uint32_t kTensorOrRowScales =
 inline constexpr uint32_t kAllScales = kTensorOrRowScales | scale_bit(ScaleKind::kGroup);
 
 struct WeightFormat {
-  const char* name;      // in files and on command lines
-  bool integer = false;  // codes times scales, summed as integers; otherwise plain values
-  bool table = false;    // whole numbers of tables: holds no weights
-  int max_code = 0;      // integer: codes are in [-max_code, max_code], at most 127
+  const char* name;       // in files and on command lines
+  bool integer = false;   // codes times scales, summed as integers; otherwise plain values
+  bool table = false;     // whole numbers of tables: holds no weights
+  int max_code = 0;       // integer: codes are in [-max_code, max_code], at most 127
+  int32_t group = 0;      // inputs that share a scale in the tile (kGroup); 0: scales lie apart
+  bool minimums = false;  // such a group has a minimum too: weight = scale * code + minimum
   uint32_t scales = scale_bit(ScaleKind::kNone);  // kinds that a matrix may have
   ActPrecision act = ActPrecision::kF32;          // of a layer that says nothing
 
@@ -39,7 +45,15 @@ struct WeightFormat {
                      uint8_t* tile) = nullptr;
   void (*pack_values)(const float* values, int64_t ld, int n_rows, int32_t cols,
                       uint8_t* tile) = nullptr;
-  /// One row of weights as codes with a scale. Null in integer formats: codes are ternary, by
+  /// With scales in the tile. Those of a packed tile: scales and minimums (n_rows, groups), each
+  /// rounded to what is stored; minimums may be null.
+  void (*pack_scales)(const float* scales, const float* minimums, int n_rows, int32_t cols,
+                      uint8_t* tile) = nullptr;
+  /// Weights to codes and scales with a small squared error, each square times importance[col]
+  /// (null: 1), as a whole tile. MOE_ERR_NON_FINITE, MOE_ERR_RANGE.
+  Status (*quantise_tile)(const float* w, int64_t ld, int n_rows, int32_t cols,
+                          const float* importance, uint8_t* tile) = nullptr;
+  /// One row of weights as codes with a scale. Both null in integer formats: codes are ternary, by
   /// BitNet's absmean over the whole matrix.
   Status (*quantise_row)(const float* w, int64_t n, int8_t* codes, float* scale) = nullptr;
 
@@ -60,8 +74,16 @@ struct WeightFormat {
   // Set by quant/formats.h.
   FormatId id = {};
   float (*element)(const uint8_t* tile, int32_t cols, int row, int32_t col) = nullptr;
+  float (*scale)(const uint8_t* tile, int row, int32_t group) = nullptr;
+  float (*minimum)(const uint8_t* tile, int row, int32_t group) = nullptr;
 
   constexpr bool ternary() const { return integer && max_code == 1; }
+  /// The kind of scales of weights that a caller gives as floats.
+  constexpr ScaleKind own_scales() const {
+    if (group != 0) return ScaleKind::kGroup;
+    if (!integer) return ScaleKind::kNone;
+    return quantise_row != nullptr ? ScaleKind::kRow : ScaleKind::kTensor;
+  }
   constexpr bool can_have(ScaleKind kind) const { return (scales & scale_bit(kind)) != 0; }
 };
 

@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 options=(-i)
 [ "${1:-}" = "--check" ] && options=(--dry-run -Werror)
-git ls-files -z --cached --others --exclude-standard '*.h' '*.inc' '*.c' '*.cpp' '*.cu' |
+git ls-files -z --cached --others --exclude-standard '*.h' '*.inc' '*.c' '*.cpp' '*.cu' '*.cuh' |
   xargs -0 -n 20 -P "$(nproc)" clang-format "${options[@]}"

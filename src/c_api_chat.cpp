@@ -130,9 +130,9 @@ void destroy(moe_chat* chat) {
 Status get_message(const moe_chat* chat, size_t index, moe_chat_message* out) {
   if (chat == nullptr) return null_argument("chat");
   MOE_TRY(check_out_struct(out, "out"));
-  const Span<const StoredMessage> messages = chat->chat->messages();
-  if (index >= messages.size) {
-    return Status::error(MOE_ERR_RANGE, "index: expected less than %zu, found %zu", messages.size,
+  const std::span<const StoredMessage> messages = chat->chat->messages();
+  if (index >= messages.size()) {
+    return Status::error(MOE_ERR_RANGE, "index: expected less than %zu, found %zu", messages.size(),
                          index);
   }
   const StoredMessage& m = messages[index];
@@ -228,7 +228,7 @@ moe_status moe_chat_set_system(moe_chat* chat, const char* system, moe_error* er
 }
 
 size_t moe_chat_message_count(const moe_chat* chat) {
-  return chat == nullptr ? 0 : chat->chat->messages().size;
+  return chat == nullptr ? 0 : chat->chat->messages().size();
 }
 
 moe_status moe_chat_get_message(const moe_chat* chat, size_t index, moe_chat_message* out,

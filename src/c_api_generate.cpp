@@ -61,8 +61,8 @@ bool GenerateCall::call_back(void* user, const Piece& piece) {
                        piece.logprob,
                        piece.text.empty() ? "" : piece.text.data(),
                        piece.text.size(),
-                       reinterpret_cast<const moe_token_logprob*>(piece.top.data),
-                       piece.top.size,
+                       reinterpret_cast<const moe_token_logprob*>(piece.top.data()),
+                       piece.top.size(),
                        piece.thinking ? uint32_t{MOE_PIECE_THINKING} : 0};
   return call->callback(call->user, &c);
 }

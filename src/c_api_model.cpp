@@ -147,6 +147,10 @@ Status get_info(const moe_model* model, moe_model_info* out) {
   info.weight_bytes = m.weight_bytes();
   info.bytes_per_token = m.bytes_per_token();
   info.file_bytes = m.file().file_bytes();
+  info.head = name_in(kHeadKinds, c.head.kind);
+  info.n_outputs = c.n_outputs();
+  info.is_encoder = c.is_encoder() ? 1 : 0;
+  info.mask_token = c.mask_token_id;
   write_struct(info, out);
   return {};
 }
@@ -191,6 +195,8 @@ Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_inf
     info.n_experts = moe.n_experts;
     info.n_active = router_max_k(moe.router, moe.n_experts);
     info.n_subheads = moe.n_subheads;
+    info.has_head = moe.head ? 1 : 0;
+    info.has_merge = moe.merge ? 1 : 0;
     info.shared_d_ff = moe.shared.d_ff;
     info.n_sublayers = moe.n_sublayers;
     describe_router(moe.router, &info);
@@ -265,6 +271,13 @@ Status get_memory_plan(const moe_model* model, const moe_session_params* params,
   plan.least_bytes = account.total;
   write_struct(plan, out);
   return {};
+}
+
+Status verify(moe_model* model) {
+  MOE_TRY(check_model(model));
+  if (model->model->memory_cap() == 0) return model->model->verify();
+  LockGuard guard(model->mutex);  // its memory is counted
+  return model->model->verify();
 }
 
 Status get_memory_info(moe_memory_info* out) {
@@ -364,7 +377,5 @@ moe_status moe_model_suggest_memory(const moe_model* model, const moe_session_pa
 }
 
 moe_status moe_model_verify(moe_model* model, moe_error* error) {
-  moe::Status status = moe::check_model(model);
-  if (status.ok()) status = model->model->verify();
-  return moe::deliver(status, error);
+  return moe::deliver(moe::verify(model), error);
 }

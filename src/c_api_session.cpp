@@ -99,7 +99,7 @@ Status set_router(moe_session* session, const char* router) {
 }
 
 // What stands in front of a text that begins a sequence.
-Span<const int32_t> text_prefix(const moe_model& model) {
+std::span<const int32_t> text_prefix(const moe_model& model) {
   if (model.text.tokenizer) return model.text.tokenizer->prefix();
   const ModelConfig& config = model.model->config();
   return {&config.bos_token_id, config.add_bos ? size_t{1} : size_t{0}};
@@ -158,6 +158,8 @@ Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats*
   value.n_positive = s->n_positive;
   value.tokens_per_expert = s->tokens_per_expert;
   value.experts_per_token = s->experts_per_token;
+  value.n_skipped = s->n_skipped;
+  value.skipped_probability = s->skipped_probability;
   write_struct(value, out);
   return {};
 }

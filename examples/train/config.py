@@ -39,6 +39,8 @@ MOE: Config = {
     "n_experts": 8,
     "n_subheads": 1,
     "mh": False,
+    "head": None,  # None: there is one with several sub-heads or "mh"
+    "merge": None,
     "n_sublayers": 0,
     "router": {"kind": "softmax", "k": 2, "weights": "raw", "scale": 1.0},
     "shared": None,

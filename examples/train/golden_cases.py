@@ -228,6 +228,20 @@ LAYERS = [
         model(ffn=moe(topk(1), 5, 12, "relu", False, mh=True)),
         ["*.head", "*.merge"],
     ),
+    Case(
+        "mh_moe_head_only",
+        model(ffn=moe(topk(2), 6, 12, n_subheads=2, merge=False)),
+        ["*.head"],
+    ),
+    Case(
+        "mh_moe_merge_only",
+        model(ffn=moe({"kind": "threshold", "t": 0.6}, 6, 12, n_subheads=2, head=False)),
+        ["*.merge"],
+    ),
+    Case(
+        "mh_moe_neither",
+        model(ffn=moe(topk(2), 6, 12, n_subheads=2, head=False, merge=False)),
+    ),
     Case("shared_ungated", model(ffn=moe(topk(), 5, shared={"d_ff": 36, "gated": False}))),
     Case(
         "shared_gated",

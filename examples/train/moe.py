@@ -154,9 +154,10 @@ class MoE(nn.Module):
         m, d = f["moe"], build.config["d_model"]
         self.m, self.heads = m, m["n_subheads"]
         width, n = d // self.heads, m["n_experts"]
-        has_heads = self.heads > 1 or m["mh"]
-        self.head = Linear(build, f"{role}.head", d, d) if has_heads else None
-        self.merge = Linear(build, f"{role}.merge", d, d) if has_heads else None
+        both = self.heads > 1 or m["mh"]
+        has_head, has_merge = (both if m[k] is None else m[k] for k in ("head", "merge"))
+        self.head = Linear(build, f"{role}.head", d, d) if has_head else None
+        self.merge = Linear(build, f"{role}.merge", d, d) if has_merge else None
         biased = f"{role}.router" + (".proj" if m["router"]["kind"] == "cosine" else "")
         self.router = Router(
             m["router"],

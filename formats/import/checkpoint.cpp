@@ -10,8 +10,9 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMaxShards = 512;                  // all stay open
-constexpr uint32_t kPutTensor = uint32_t{1} << 31;  // SourceTensor::file from here on: no file
+constexpr size_t kMaxShards = 512;                     // all stay open
+constexpr uint32_t kPutTensor = uint32_t{1} << 31;     // SourceTensor::file from here on: no file
+constexpr uint32_t kPackedTensor = uint32_t{1} << 30;  // the same
 constexpr size_t kMaxNameInLine = 30;
 constexpr const char* kGguf = ".gguf";
 constexpr const char* kSingle = "model.safetensors";
@@ -159,6 +160,21 @@ void Checkpoint::put_tensor(const std::string& name, std::vector<int64_t> shape,
   put_tensors_.push_back(std::move(values));
 }
 
+void Checkpoint::put_packed(SourceTensor tensor, std::unique_ptr<const PackedRows> rows,
+                            std::span<const std::string> parts) {
+  for (const std::string& part : parts) tensors_.erase(part);
+  if (find(tensor.name) != nullptr) {
+    fail(MOE_ERR_FORMAT, "tensor %.200s is there both as it is and as %s", tensor.name.c_str(),
+         source_type_info(tensor.type).name);
+  }
+  tensor.file = kPackedTensor + static_cast<uint32_t>(packed_.size());
+  tensor.n_elements = 1;
+  for (const int64_t n : tensor.shape) tensor.n_elements *= static_cast<uint64_t>(n);
+  std::string name = tensor.name;
+  tensors_.emplace(std::move(name), std::move(tensor));
+  packed_.push_back(std::move(rows));
+}
+
 void Checkpoint::rename(const std::function<std::string(const std::string&)>& new_name) {
   std::map<std::string, SourceTensor, std::less<>> old;
   old.swap(tensors_);
@@ -231,7 +247,29 @@ void Checkpoint::read_as(const SourceTensor& tensor, uint64_t first, size_t n, T
   }
 }
 
+const PackedRows* Checkpoint::packed(const SourceTensor& tensor) const {
+  const bool is = tensor.file >= kPackedTensor && tensor.file < kPutTensor;
+  return is ? packed_[tensor.file - kPackedTensor].get() : nullptr;
+}
+
+void Checkpoint::read_packed(const SourceTensor& tensor, uint64_t first, size_t n,
+                             float* out) const {
+  const PackedRows& rows = *packed(tensor);
+  const auto cols = static_cast<uint64_t>(tensor.shape.back());
+  if (first > tensor.n_elements || n > tensor.n_elements - first) {
+    fail(MOE_ERR_INTERNAL, "tensor %s: read beyond its end", tensor.name.c_str());
+  }
+  const uint64_t row = first / cols, end = (first + n + cols - 1) / cols;
+  if (first % cols == 0 && n % cols == 0) {
+    return rows.read(*this, static_cast<int64_t>(row), static_cast<int64_t>(end - row), out);
+  }
+  std::vector<float> whole((end - row) * cols);
+  rows.read(*this, static_cast<int64_t>(row), static_cast<int64_t>(end - row), whole.data());
+  std::copy_n(whole.begin() + static_cast<ptrdiff_t>(first - row * cols), n, out);
+}
+
 void Checkpoint::read(const SourceTensor& tensor, uint64_t first, size_t n, float* out) const {
+  if (packed(tensor) != nullptr) return read_packed(tensor, first, n, out);
   read_as(tensor, first, n, out, convert_to_f32);
 }
 
@@ -242,7 +280,7 @@ void Checkpoint::read(const SourceTensor& tensor, uint64_t first, size_t n, int6
 void Checkpoint::read_bytes(const SourceTensor& tensor, uint64_t first, size_t n,
                             uint8_t* out) const {
   const uint64_t bytes =
-      tensor.file < kPutTensor ? source_bytes(tensor.type, tensor.n_elements) : 0;
+      tensor.file < kPackedTensor ? source_bytes(tensor.type, tensor.n_elements) : 0;
   if (first > bytes || n > bytes - first) {
     fail(MOE_ERR_INTERNAL, "tensor %s: read beyond its end", tensor.name.c_str());
   }

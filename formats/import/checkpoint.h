@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <span>
 #include <string_view>
 
 #include "formats/import/file.h"
@@ -11,6 +13,27 @@
 #include "formats/import/source_tensor.h"
 
 namespace moe {
+
+class Checkpoint;
+
+/// Codes of four bits, each 32 inputs with a scale: what weights of a PackedRows may be.
+enum class PackedCodes : uint8_t {
+  kOther,
+  kSigned,   // scale * (-8..7)
+  kMinimum,  // scale * (0..15) + minimum
+};
+
+/// The rows of a matrix that lies in several tensors.
+class PackedRows {
+ public:
+  virtual ~PackedRows() = default;
+  /// Rows [first, first + n): out (n, cols). May throw whatever Checkpoint::read throws.
+  virtual void read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const = 0;
+  virtual PackedCodes codes(const Checkpoint& checkpoint) const = 0;
+  /// Of kSigned and kMinimum: (n, cols / 32), both. Minimums are those of codes from 0 on.
+  virtual void read_scales(const Checkpoint& checkpoint, int64_t first, int64_t n, float* scales,
+                           float* minimums) const = 0;
+};
 
 /// Reads are positioned, so any thread may read once it is set up.
 class Checkpoint {
@@ -36,6 +59,11 @@ class Checkpoint {
   void ignore_key(const std::string& key);
   /// A tensor that no file has. MOE_ERR_FORMAT when there is one of this name.
   void put_tensor(const std::string& name, std::vector<int64_t> shape, std::vector<float> values);
+  /// One matrix `tensor` (its file and n_elements are set here) in the place of the tensors
+  /// `parts`, which are no longer found. MOE_ERR_FORMAT when there is one of its name that is no
+  /// part.
+  void put_packed(SourceTensor tensor, std::unique_ptr<const PackedRows> rows,
+                  std::span<const std::string> parts);
   /// Gives every tensor another name. MOE_ERR_FORMAT when two would have the same.
   void rename(const std::function<std::string(const std::string&)>& new_name);
   /// In order of name.
@@ -47,6 +75,8 @@ class Checkpoint {
   /// MOE_ERR_UNSUPPORTED for a type that cannot be read as numbers.
   void read(const SourceTensor& tensor, uint64_t first, size_t n, float* out) const;
   void read(const SourceTensor& tensor, uint64_t first, size_t n, int64_t* out) const;
+  /// Of a tensor that was put there packed; null for any other.
+  const PackedRows* packed(const SourceTensor& tensor) const;
   /// Bytes [first, first + n) of the tensor as they are stored.
   void read_bytes(const SourceTensor& tensor, uint64_t first, size_t n, uint8_t* out) const;
 
@@ -55,6 +85,7 @@ class Checkpoint {
   void add_index(const std::string& name);
   void add_gguf(const std::string& path);
   void add_tensor(SourceTensor tensor);
+  void read_packed(const SourceTensor& tensor, uint64_t first, size_t n, float* out) const;
   template <class T, class Convert>
   void read_as(const SourceTensor& tensor, uint64_t first, size_t n, T* out, Convert convert) const;
 
@@ -63,6 +94,7 @@ class Checkpoint {
   Json metadata_;
   std::map<std::string, Json> documents_;
   std::vector<std::vector<float>> put_tensors_;  // numbered from kPutTensor as files are from 0
+  std::vector<std::unique_ptr<const PackedRows>> packed_;  // from kPackedTensor
   std::map<std::string, SourceTensor, std::less<>> tensors_;
 };
 

@@ -34,28 +34,16 @@ enum ValueType : uint32_t {
   kF64
 };
 
-struct TensorType {
-  uint32_t id;
-  const char* name;
-  SourceType type;
-};
-constexpr TensorType kReadable[] = {
-    {0, "F32", SourceType::kF32},           {1, "F16", SourceType::kF16},
-    {8, "Q8_0", SourceType::kQ8_0},         {26, "I32", SourceType::kI32},
-    {28, "F64", SourceType::kF64},          {30, "BF16", SourceType::kBf16},
-    {34, "TQ1_0", SourceType::kTq1_0},      {35, "TQ2_0", SourceType::kTq2_0},
-    {39, "MXFP4", SourceType::kBlockMxfp4}, {42, "Q2_0", SourceType::kQ2_0}};
-
+// Types that are refused by name.
 struct TypeName {
-  uint32_t id;
+  uint32_t number;
   const char* name;
 };
 constexpr TypeName kOthers[] = {
-    {2, "Q4_0"},    {3, "Q4_1"},     {6, "Q5_0"},   {7, "Q5_1"},    {9, "Q8_1"},   {10, "Q2_K"},
-    {11, "Q3_K"},   {12, "Q4_K"},    {13, "Q5_K"},  {14, "Q6_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"},
-    {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},
-    {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},   {27, "I64"},    {29, "IQ1_M"}, {36, "I2_S"},
-    {37, "I8_S"},   {38, "TL1"},     {40, "NVFP4"}, {41, "Q1_0"}};
+    {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"},  {17, "IQ2_XS"},   {18, "IQ3_XXS"},
+    {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},    {24, "I8"},       {25, "I16"},
+    {27, "I64"},   {29, "IQ1_M"}, {31, "Q4_0_4_4"}, {32, "Q4_0_4_8"}, {33, "Q4_0_8_8"},
+    {36, "I2_S"},  {37, "I8_S"},  {38, "TL1"},      {40, "NVFP4"},    {41, "Q1_0"}};
 
 // Reads forwards through a window of the file.
 class Cursor {
@@ -181,17 +169,16 @@ Json read_metadata(Cursor& in, uint64_t n) {
   return out;
 }
 
-SourceType source_type(const Cursor& in, uint32_t id, const std::string& tensor) {
-  for (const TensorType& type : kReadable) {
-    if (type.id == id) return type.type;
-  }
-  std::string name = "number " + std::to_string(id);
+SourceType source_type(const Cursor& in, uint32_t number, const std::string& tensor) {
+  if (const SourceTypeInfo* info = find_gguf_type(number)) return info->type;
+  std::string name = "number " + std::to_string(number);
   for (const TypeName& type : kOthers) {
-    if (type.id == id) name = type.name;
+    if (type.number == number) name = type.name;
   }
   fail(MOE_ERR_UNSUPPORTED,
-       "%s: tensor %.100s has type %s; F32, F16, BF16, Q8_0, MXFP4, TQ1_0, TQ2_0 and Q2_0 are read",
-       in.path().c_str(), tensor.c_str(), name.c_str());
+       "%s: tensor %.100s has type %s, which cannot be read; %s can. Take another file of the "
+       "model, or make one with llama.cpp: llama-quantize F16.gguf OUT.gguf Q4_K_M",
+       in.path().c_str(), tensor.c_str(), name.c_str(), gguf_type_names().c_str());
 }
 
 SourceTensor read_tensor(Cursor& in, uint32_t shard) {
@@ -226,7 +213,8 @@ uint64_t rounded_up(uint64_t n, uint64_t alignment) {
 void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_bytes,
                   uint64_t alignment, const std::string& path) {
   uint64_t end = 0;
-  for (const SourceTensor* t : order) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    const SourceTensor* t = order[i];
     const SourceTypeInfo& info = source_type_info(t->type);
     const uint64_t row = t->shape.empty() ? 1 : static_cast<uint64_t>(t->shape.back());
     if (row % info.block != 0) {
@@ -243,6 +231,13 @@ void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_b
            static_cast<ull>(data_bytes));
     }
     end = t->offset + bytes;
+    // Files are written without gaps, so bytes that are left over belong to another type.
+    const uint64_t next = i + 1 < order.size() ? order[i + 1]->offset : data_bytes;
+    if (next > rounded_up(end, alignment)) {
+      fail(MOE_ERR_FORMAT, "%s: tensor %.100s: %s takes %llu bytes, the file has %llu for it",
+           path.c_str(), t->name.c_str(), info.name, static_cast<ull>(bytes),
+           static_cast<ull>(next - t->offset));
+    }
   }
 }
 

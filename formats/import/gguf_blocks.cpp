@@ -2,36 +2,120 @@
 
 #include <cmath>
 
+#include "formats/import/source_tensor.h"
+
 namespace moe {
 namespace {
 
 constexpr uint8_t kPowersOf3[] = {1, 3, 9, 27, 81};
 
-float scale_at(const uint8_t* p) { return from_f16(static_cast<uint16_t>(p[0] | p[1] << 8)); }
+// A byte holds digits base 3 as a fraction of 256, the first digit first.
+int digit(uint8_t byte, int i) { return static_cast<uint8_t>(byte * kPowersOf3[i]) * 3 >> 8; }
+
+// Codes + 1 of 2 bits, the lowest first.
+template <int N>
+void read_codes_of_2(const uint8_t* block, float* to) {
+  const float scale = f16_at(block);
+  for (int i = 0; i < N; ++i) {
+    to[i] = static_cast<float>((block[2 + i / 4] >> (i % 4 * 2) & 3) - 1) * scale;
+  }
+}
+
+// A fifth bit for each of 32 codes.
+uint32_t word_at(const uint8_t* p) {
+  uint32_t word = 0;
+  for (int i = 3; i >= 0; --i) word = word << 8 | p[i];
+  return word;
+}
+
+}  // namespace
+
+// Of all types with 4 bits: bytes hold codes i and i + 16.
+void read_q4_0(const uint8_t* block, float* to) {
+  const float scale = f16_at(block);
+  for (int i = 0; i < 16; ++i) {
+    to[i] = static_cast<float>((block[2 + i] & 15) - 8) * scale;
+    to[16 + i] = static_cast<float>((block[2 + i] >> 4) - 8) * scale;
+  }
+}
+
+// scale, minimum, codes
+void read_q4_1(const uint8_t* block, float* to) {
+  const float scale = f16_at(block), minimum = f16_at(block + 2);
+  for (int i = 0; i < 16; ++i) {
+    to[i] = static_cast<float>(block[4 + i] & 15) * scale + minimum;
+    to[16 + i] = static_cast<float>(block[4 + i] >> 4) * scale + minimum;
+  }
+}
+
+// scale, fifth bits, codes
+void read_q5_0(const uint8_t* block, float* to) {
+  const float scale = f16_at(block);
+  const uint32_t high = word_at(block + 2);
+  for (int i = 0; i < 16; ++i) {
+    const int low = block[6 + i];
+    to[i] = static_cast<float>((low & 15) + static_cast<int>(high >> i & 1) * 16 - 16) * scale;
+    to[16 + i] =
+        static_cast<float>((low >> 4) + static_cast<int>(high >> (i + 16) & 1) * 16 - 16) * scale;
+  }
+}
+
+// scale, minimum, fifth bits, codes
+void read_q5_1(const uint8_t* block, float* to) {
+  const float scale = f16_at(block), minimum = f16_at(block + 2);
+  const uint32_t high = word_at(block + 4);
+  for (int i = 0; i < 16; ++i) {
+    const int low = block[8 + i];
+    to[i] = static_cast<float>((low & 15) + static_cast<int>(high >> i & 1) * 16) * scale + minimum;
+    to[16 + i] =
+        static_cast<float>((low >> 4) + static_cast<int>(high >> (i + 16) & 1) * 16) * scale +
+        minimum;
+  }
+}
 
 // scale, then 32 int8
 void read_q8_0(const uint8_t* block, float* to) {
-  const float scale = scale_at(block);
+  const float scale = f16_at(block);
   for (int i = 0; i < 32; ++i) {
     to[i] = static_cast<float>(static_cast<int8_t>(block[2 + i])) * scale;
   }
 }
 
+// scale, codes
+void read_iq4_nl(const uint8_t* block, float* to) {
+  const float scale = f16_at(block);
+  for (int i = 0; i < 16; ++i) {
+    to[i] = static_cast<float>(kIq4Values[block[2 + i] & 15]) * scale;
+    to[16 + i] = static_cast<float>(kIq4Values[block[2 + i] >> 4]) * scale;
+  }
+}
+
+// exponent of 2 plus 127, then codes of FP4 (E2M1), whose -0 is 0 here
+void read_mxfp4(const uint8_t* block, float* to) {
+  constexpr float kValues[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+  const float scale = block[0] == 255 ? NAN : std::ldexp(1.0f, block[0] - 127);
+  for (int i = 0; i < 16; ++i) {
+    to[i] = kValues[block[1 + i] & 15] * scale;
+    to[16 + i] = kValues[block[1 + i] >> 4] * scale;
+  }
+}
+
+// scale, codes
+void read_q2_0(const uint8_t* block, float* to) { read_codes_of_2<64>(block, to); }
+void read_q2_0_group128(const uint8_t* block, float* to) { read_codes_of_2<128>(block, to); }
+
 // Codes + 1 of 2 bits: two times 32 bytes, each of which holds elements 32 apart; then the scale.
 void read_tq2_0(const uint8_t* block, float* to) {
-  const float scale = scale_at(block + 64);
+  const float scale = f16_at(block + 64);
   for (int i = 0; i < 256; ++i) {
     const int half = i / 128, bits = i % 128 / 32 * 2;
     to[i] = static_cast<float>((block[32 * half + i % 32] >> bits & 3) - 1) * scale;
   }
 }
 
-// A byte holds digits base 3 as a fraction of 256, the first digit first.
-int digit(uint8_t byte, int i) { return static_cast<uint8_t>(byte * kPowersOf3[i]) * 3 >> 8; }
-
 // Codes + 1, five to a byte: 32 bytes, then 16; four to a byte: 4 bytes; then the scale.
 void read_tq1_0(const uint8_t* block, float* to) {
-  const float scale = scale_at(block + 52);
+  const float scale = f16_at(block + 52);
   const auto put = [&](const uint8_t* bytes, int n_bytes, int n_digits) {
     for (int d = 0; d < n_digits; ++d) {
       for (int i = 0; i < n_bytes; ++i) {
@@ -44,43 +128,23 @@ void read_tq1_0(const uint8_t* block, float* to) {
   put(block + 48, 4, 4);
 }
 
-// scale, then codes + 1 of 2 bits, the lowest first
-void read_q2_0(const uint8_t* block, int n, float* to) {
-  const float scale = scale_at(block);
-  for (int i = 0; i < n; ++i) {
-    to[i] = static_cast<float>((block[2 + i / 4] >> (i % 4 * 2) & 3) - 1) * scale;
-  }
+void scales_of_q4_0(const uint8_t* block, float* scales, float* minimums) {
+  *scales = f16_at(block);
+  *minimums = 0;
 }
 
-// exponent of 2 plus 127, then 16 bytes of FP4 (E2M1): elements i and i + 16
-void read_mxfp4(const uint8_t* block, float* to) {
-  constexpr float kValues[] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
-                               -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-  const float scale = std::ldexp(1.0f, block[0] - 127);
-  for (int i = 0; i < 16; ++i) {
-    to[i] = kValues[block[1 + i] & 15] * scale;
-    to[16 + i] = kValues[block[1 + i] >> 4] * scale;
-  }
+void scales_of_q4_1(const uint8_t* block, float* scales, float* minimums) {
+  *scales = f16_at(block);
+  *minimums = f16_at(block + 2);
 }
 
-}  // namespace
+void scales_of_iq4_nl(const uint8_t* block, float* scales, float* minimums) {
+  scales_of_q4_0(block, scales, minimums);
+}
 
-void read_blocks(SourceType type, const void* from, size_t n, float* to) {
-  const SourceTypeInfo& info = source_type_info(type);
-  const auto* block = static_cast<const uint8_t*>(from);
-  for (size_t b = 0; b < n; ++b, block += info.bytes, to += info.block) {
-    if (type == SourceType::kQ8_0) {
-      read_q8_0(block, to);
-    } else if (type == SourceType::kTq1_0) {
-      read_tq1_0(block, to);
-    } else if (type == SourceType::kTq2_0) {
-      read_tq2_0(block, to);
-    } else if (type == SourceType::kBlockMxfp4) {
-      read_mxfp4(block, to);
-    } else {
-      read_q2_0(block, static_cast<int>(info.block), to);
-    }
-  }
+void scales_of_mxfp4(const uint8_t* block, float* scales, float* minimums) {
+  *scales = std::ldexp(1.0f, block[0] - 128);
+  *minimums = 0;
 }
 
 }  // namespace moe

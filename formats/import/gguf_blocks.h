@@ -1,11 +1,46 @@
 #pragma once
-// The block types of GGUF that can be read, as numbers. Layouts: ggml's own (ggml-common.h).
+// The block types of GGUF that can be read, as numbers. Layouts: ggml's own (ggml-common.h). Each
+// function reads one block; products and sums are rounded to float32 one by one, as ggml's
+// reference does it, so the numbers are the same bits.
 
-#include "formats/import/source_tensor.h"
+#include <cstdint>
 
 namespace moe {
 
-/// n blocks of a block type; to: n * block floats.
-void read_blocks(SourceType type, const void* from, size_t n, float* to);
+/// Of the codes of IQ4_NL and IQ4_XS.
+inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
+
+// 32 values
+void read_q4_0(const uint8_t* block, float* to);
+void read_q4_1(const uint8_t* block, float* to);
+void read_q5_0(const uint8_t* block, float* to);
+void read_q5_1(const uint8_t* block, float* to);
+void read_q8_0(const uint8_t* block, float* to);
+void read_iq4_nl(const uint8_t* block, float* to);
+void read_mxfp4(const uint8_t* block, float* to);
+
+// 64 and 128 values
+void read_q2_0(const uint8_t* block, float* to);
+void read_q2_0_group128(const uint8_t* block, float* to);
+
+// 256 values
+void read_q2_k(const uint8_t* block, float* to);
+void read_q3_k(const uint8_t* block, float* to);
+void read_q4_k(const uint8_t* block, float* to);
+void read_q5_k(const uint8_t* block, float* to);
+void read_q6_k(const uint8_t* block, float* to);
+void read_iq4_xs(const uint8_t* block, float* to);
+void read_tq1_0(const uint8_t* block, float* to);
+void read_tq2_0(const uint8_t* block, float* to);
+
+// Scale and minimum of each 32 values, for types whose weights are scale * value + minimum with
+// values of four bits: -8..7 (Q4_0), 0..15 (Q4_1, Q4_K), kIq4Values, twice FP4 (MXFP4).
+void scales_of_q4_0(const uint8_t* block, float* scales, float* minimums);
+void scales_of_q4_1(const uint8_t* block, float* scales, float* minimums);
+void scales_of_q4_k(const uint8_t* block, float* scales, float* minimums);
+void scales_of_iq4_nl(const uint8_t* block, float* scales, float* minimums);
+void scales_of_iq4_xs(const uint8_t* block, float* scales, float* minimums);
+void scales_of_mxfp4(const uint8_t* block, float* scales, float* minimums);
 
 }  // namespace moe

@@ -8,27 +8,42 @@
 namespace moe {
 namespace {
 
-constexpr SourceTypeInfo kTypes[] = {{SourceType::kBool, "BOOL", 1, false},
-                                     {SourceType::kU8, "U8", 1, false},
-                                     {SourceType::kI8, "I8", 1, false},
-                                     {SourceType::kI16, "I16", 2, false},
-                                     {SourceType::kU16, "U16", 2, false},
-                                     {SourceType::kI32, "I32", 4, false},
-                                     {SourceType::kU32, "U32", 4, false},
-                                     {SourceType::kI64, "I64", 8, false},
-                                     {SourceType::kU64, "U64", 8, false},
-                                     {SourceType::kF16, "F16", 2, true},
-                                     {SourceType::kBf16, "BF16", 2, true},
-                                     {SourceType::kF32, "F32", 4, true},
-                                     {SourceType::kF64, "F64", 8, true},
-                                     {SourceType::kF8E4M3, "F8_E4M3", 1, false},
-                                     {SourceType::kF8E5M2, "F8_E5M2", 1, false},
-                                     {SourceType::kQ8_0, "Q8_0", 34, true, 32},
-                                     {SourceType::kTq1_0, "TQ1_0", 54, true, 256},
-                                     {SourceType::kTq2_0, "TQ2_0", 66, true, 256},
-                                     {SourceType::kQ2_0, "Q2_0", 18, true, 64},
-                                     {SourceType::kBlockMxfp4, "MXFP4", 17, true, 32},
-                                     {SourceType::kQ2_0Group128, "Q2_0", 34, true, 128}};
+// One row for each type, in the order of SourceType.
+constexpr SourceTypeInfo kTypes[] = {
+    {SourceType::kBool, "BOOL", 1, false},
+    {SourceType::kU8, "U8", 1, false},
+    {SourceType::kI8, "I8", 1, false},
+    {SourceType::kI16, "I16", 2, false},
+    {SourceType::kU16, "U16", 2, false},
+    {SourceType::kI32, "I32", 4, false, 26},
+    {SourceType::kU32, "U32", 4, false},
+    {SourceType::kI64, "I64", 8, false},
+    {SourceType::kU64, "U64", 8, false},
+    {SourceType::kF16, "F16", 2, true, 1},
+    {SourceType::kBf16, "BF16", 2, true, 30},
+    {SourceType::kF32, "F32", 4, true, 0},
+    {SourceType::kF64, "F64", 8, true, 28},
+    {SourceType::kF8E4M3, "F8_E4M3", 1, false},
+    {SourceType::kF8E5M2, "F8_E5M2", 1, false},
+    {SourceType::kCodes4, "codes of 4 bits", 1, true, -1, 2},
+    {SourceType::kCodes8, "codes of 8 bits", 1, true},
+    {SourceType::kQ8_0, "Q8_0", 34, true, 8, 32, read_q8_0},
+    {SourceType::kTq1_0, "TQ1_0", 54, true, 34, 256, read_tq1_0},
+    {SourceType::kTq2_0, "TQ2_0", 66, true, 35, 256, read_tq2_0},
+    {SourceType::kQ2_0, "Q2_0", 18, true, 42, 64, read_q2_0},
+    {SourceType::kBlockMxfp4, "MXFP4", 17, true, 39, 32, read_mxfp4, scales_of_mxfp4},
+    {SourceType::kQ2_0Group128, "Q2_0", 34, true, -1, 128, read_q2_0_group128},
+    {SourceType::kQ4_0, "Q4_0", 18, true, 2, 32, read_q4_0, scales_of_q4_0},
+    {SourceType::kQ4_1, "Q4_1", 20, true, 3, 32, read_q4_1, scales_of_q4_1},
+    {SourceType::kQ5_0, "Q5_0", 22, true, 6, 32, read_q5_0},
+    {SourceType::kQ5_1, "Q5_1", 24, true, 7, 32, read_q5_1},
+    {SourceType::kQ2K, "Q2_K", 84, true, 10, 256, read_q2_k},
+    {SourceType::kQ3K, "Q3_K", 110, true, 11, 256, read_q3_k},
+    {SourceType::kQ4K, "Q4_K", 144, true, 12, 256, read_q4_k, scales_of_q4_k},
+    {SourceType::kQ5K, "Q5_K", 176, true, 13, 256, read_q5_k},
+    {SourceType::kQ6K, "Q6_K", 210, true, 14, 256, read_q6_k},
+    {SourceType::kIq4Nl, "IQ4_NL", 18, true, 20, 32, read_iq4_nl, scales_of_iq4_nl},
+    {SourceType::kIq4Xs, "IQ4_XS", 136, true, 23, 256, read_iq4_xs, scales_of_iq4_xs}};
 
 float from_bf16(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
 
@@ -86,11 +101,31 @@ float from_f16(uint16_t h) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
+float f16_at(const uint8_t* bytes) {
+  return from_f16(static_cast<uint16_t>(bytes[0] | bytes[1] << 8));
+}
+
 const SourceTypeInfo* find_source_type(const std::string& name) {
   for (const SourceTypeInfo& info : kTypes) {
-    if (info.block == 1 && name == info.name) return &info;
+    if (info.type < SourceType::kCodes4 && name == info.name) return &info;
   }
   return nullptr;
+}
+
+const SourceTypeInfo* find_gguf_type(uint32_t number) {
+  for (const SourceTypeInfo& info : kTypes) {
+    if (info.gguf >= 0 && static_cast<uint32_t>(info.gguf) == number) return &info;
+  }
+  return nullptr;
+}
+
+std::string gguf_type_names() {
+  std::string names;
+  for (const SourceTypeInfo& info : kTypes) {
+    if (info.gguf >= 0 && info.floating)
+      names += (names.empty() ? "" : ", ") + std::string(info.name);
+  }
+  return names;
 }
 
 const SourceTypeInfo& source_type_info(SourceType type) {
@@ -123,17 +158,14 @@ bool convert_to_f32(SourceType type, const void* from, size_t n, float* to) {
       return true;
     case SourceType::kF64:
       return cast_all<double>(from, n, to);
-    case SourceType::kQ8_0:
-    case SourceType::kTq1_0:
-    case SourceType::kTq2_0:
-    case SourceType::kQ2_0:
-    case SourceType::kBlockMxfp4:
-    case SourceType::kQ2_0Group128:
-      read_blocks(type, from, n / source_type_info(type).block, to);
-      return true;
     default:
-      return cast_integers(type, from, n, to);
+      break;
   }
+  const SourceTypeInfo& info = source_type_info(type);
+  if (info.read_block == nullptr) return cast_integers(type, from, n, to);
+  const auto* block = static_cast<const uint8_t*>(from);
+  for (size_t i = 0; i < n; i += info.block, block += info.bytes) info.read_block(block, to + i);
+  return true;
 }
 
 bool convert_to_i64(SourceType type, const void* from, size_t n, int64_t* to) {

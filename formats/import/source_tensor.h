@@ -23,13 +23,27 @@ enum class SourceType : uint8_t {
   kF64,
   kF8E4M3,
   kF8E5M2,
-  // Blocks of GGUF: numbers along a row share a float16 scale.
+  // Matrices that lie in several tensors: codes with scales (Checkpoint::put_packed).
+  kCodes4,
+  kCodes8,
+  // Blocks of GGUF: numbers along a row share scales.
   kQ8_0,
   kTq1_0,
   kTq2_0,
   kQ2_0,
-  kBlockMxfp4,   // GGUF's: the exponent lies in front of its block
-  kQ2_0Group128  // the same type number in files of its first users
+  kBlockMxfp4,    // GGUF's: the exponent lies in front of its block
+  kQ2_0Group128,  // the same type number in files of its first users
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2K,
+  kQ3K,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kIq4Nl,
+  kIq4Xs
 };
 
 struct SourceTypeInfo {
@@ -37,17 +51,27 @@ struct SourceTypeInfo {
   const char* name;    // as safetensors and GGUF spell it
   uint32_t bytes;      // of one block
   bool floating;       // readable as numbers that are not codes
+  int gguf = -1;       // its number in GGUF files; -1: none of theirs
   uint32_t block = 1;  // elements in a block
+  void (*read_block)(const uint8_t* block, float* to) = nullptr;  // null: block is 1
+  // Of each 32 values of a block (gguf_blocks.h); null: they are not of four bits.
+  void (*read_scales)(const uint8_t* block, float* scales, float* minimums) = nullptr;
 };
 
 /// A type of safetensors; null for a name that is none.
 const SourceTypeInfo* find_source_type(const std::string& name);
+/// The type that has this number in GGUF files; null when it cannot be read.
+const SourceTypeInfo* find_gguf_type(uint32_t number);
+/// "F16, BF16, F32, Q8_0 ...": those of GGUF files that can be read.
+std::string gguf_type_names();
 const SourceTypeInfo& source_type_info(SourceType type);
 
 /// Bytes of n elements (whole blocks).
 uint64_t source_bytes(SourceType type, uint64_t n);
 
 float from_f16(uint16_t bits);
+/// Of two bytes, the lower one first.
+float f16_at(const uint8_t* bytes);
 
 struct SourceTensor {
   std::string name;
@@ -56,6 +80,7 @@ struct SourceTensor {
   uint32_t file = 0;           // index of the shard
   uint64_t offset = 0;         // of the first byte in that file
   uint64_t n_elements = 0;
+  bool across = false;  // a row lies scattered: many rows should be read at once
 };
 
 /// "(64, 2048)"

@@ -84,14 +84,16 @@ Status place(BlobLayout* layout) {
   }
   for (BlobMatrix& m : all) {
     m.scales_offset = 0;
-    if (m.scale != ScaleKind::kNone)
+    if (scale_floats(m) != 0)
       MOE_TRY(take(scale_floats(m) * sizeof(float), &end, &m.scales_offset));
   }
   layout->bytes = round_up(end, kMatrixAlign);
   return {};
 }
 
-size_t scale_floats(const BlobMatrix& m) { return scale_count(m.scale, m.group, m.rows, m.cols); }
+size_t scale_floats(const BlobMatrix& m) {
+  return scale_count(m.format, m.scale, m.group, m.rows, m.cols);
+}
 
 uint64_t stored_bytes(const BlobMatrix& m) {
   return n_tiles(m) * tile_bytes(m) + scale_floats(m) * sizeof(float);
@@ -108,7 +110,7 @@ Matrix view(const BlobMatrix& m, const uint8_t* base) {
   matrix.tile_stride = static_cast<int64_t>(m.tile_stride);
   if (base == nullptr) return matrix;
   matrix.tiles = base + m.offset;
-  if (m.scale != ScaleKind::kNone) {
+  if (scale_floats(m) != 0) {
     matrix.scales = reinterpret_cast<const float*>(base + m.scales_offset);
   }
   return matrix;

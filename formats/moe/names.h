@@ -83,6 +83,8 @@ constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
   ROLE(kOutNormBias, "out_norm_bias")    \
   ROLE(kPostNorm, "post_norm")           \
   ROLE(kPostNormBias, "post_norm_bias")  \
+  ROLE(kDense, "dense")                  \
+  ROLE(kDenseBias, "dense_bias")         \
   ROLE(kQ, "q")                          \
   ROLE(kK, "k")                          \
   ROLE(kV, "v")                          \

@@ -55,7 +55,7 @@ class MoeFile final {
   uint64_t metadata_bytes() const { return header_.metadata_bytes; }
   const FileHeader& header() const { return header_; }
 
-  Span<const FileSegment> segments() const { return segments_.span(); }  // in file order
+  std::span<const FileSegment> segments() const { return segments_.span(); }  // in file order
   const BlobLayout& layout(const FileSegment& s) const { return layouts_[s.layout]; }
   /// Null: the file has no such segment.
   const FileSegment* find(Part part, int32_t layer, int32_t expert) const;

@@ -116,7 +116,8 @@ Offset<fbs::Matrix> write_matrix(FlatBufferBuilder& b, const BlobMatrix& m) {
 }  // namespace
 
 Status ModelWriter::write_metadata(const Builder<fbs::ModelConfig>& config,
-                                   const Builder<fbs::Tokenizer>& tokenizer, const Notes& notes) {
+                                   const Builder<fbs::Tokenizer>& tokenizer, const Notes& notes,
+                                   uint16_t minor) {
   FlatBufferBuilder b;
   std::vector<Offset<fbs::Blob>> layouts;
   for (const Layout& layout : layouts_) {
@@ -151,6 +152,7 @@ Status ModelWriter::write_metadata(const Builder<fbs::ModelConfig>& config,
                          kMaxMetadataTables);
   }
   FileHeader header;
+  header.minor = minor;
   header.metadata_offset = position_;
   header.metadata_bytes = b.GetSize();
   header.metadata_xxh64 = xxh64(b.GetBufferPointer(), b.GetSize());
@@ -162,10 +164,11 @@ Status ModelWriter::write_metadata(const Builder<fbs::ModelConfig>& config,
 }
 
 Status ModelWriter::finish(const Builder<fbs::ModelConfig>& config,
-                           const Builder<fbs::Tokenizer>& tokenizer, const Notes& notes) {
+                           const Builder<fbs::Tokenizer>& tokenizer, const Notes& notes,
+                           uint16_t minor) {
   if (open_) return Status::error(MOE_ERR_STATE, "model writer: a segment is still open");
   if (position_ == 0) position_ = kSegmentAlign;
-  MOE_TRY(write_metadata(config, tokenizer, notes));
+  MOE_TRY(write_metadata(config, tokenizer, notes, minor));
   return sink_.commit();
 }
 

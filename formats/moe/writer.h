@@ -83,10 +83,10 @@ class ModelWriter {
   /// The three of above for a blob that is in memory.
   Status write_segment(const SegmentId& id, const BlobLayout& layout, const void* blob);
 
-  /// Writes metadata and header and commits the sink. `tokenizer` may be null. Model files of a
-  /// ModelConfig: finish_model() in src/convert/config_write.h.
+  /// Writes metadata and header and commits the sink. `tokenizer` may be null. `minor`: of the
+  /// version. Model files of a ModelConfig: finish_model() in src/convert/config_write.h.
   Status finish(const Builder<fbs::ModelConfig>& config, const Builder<fbs::Tokenizer>& tokenizer,
-                const Notes& notes);
+                const Notes& notes, uint16_t minor = 0);
 
   /// What the last segment became.
   Codec last_codec() const { return last_codec_; }
@@ -110,7 +110,8 @@ class ModelWriter {
   uint32_t layout_index(const BlobLayout& layout);
   Status compress_segment(Entry* entry);
   Status write_metadata(const Builder<fbs::ModelConfig>& config,
-                        const Builder<fbs::Tokenizer>& tokenizer, const Notes& notes);
+                        const Builder<fbs::Tokenizer>& tokenizer, const Notes& notes,
+                        uint16_t minor);
 
   ModelSink& sink_;
   bool compress_;

@@ -28,9 +28,12 @@ void store_row(const CpuKernels& kernels, KvType type, const CachePlace& place, 
                float* scales, int64_t scale, const float* x, int32_t head_dim) {
   if (type == KvType::kF16) {
     kernels.round_f16(x, head_dim, place.stride, static_cast<uint16_t*>(to) + place.at);
-  } else {
+  } else if (type == KvType::kInt8) {
     scales[scale] =
         kernels.round_int8(x, head_dim, place.stride, static_cast<int8_t*>(to) + place.at);
+  } else {
+    float* out = static_cast<float*>(to) + place.at;
+    for (int32_t i = 0; i < head_dim; ++i) out[int64_t{i} * place.stride] = x[i];
   }
 }
 
@@ -70,6 +73,17 @@ void prepare_head(const CpuKernels& kernels, const AttentionOp& op, int64_t r, i
             d);
 }
 
+// The last position of the session that row r is of.
+int32_t last_position(const AttentionOp& op, int64_t r) {
+  while (r + 1 < op.n_rows && op.rows[r + 1].session == op.rows[r].session) ++r;
+  return op.rows[r].position;
+}
+
+size_t element_bytes(KvType type) {
+  if (type == KvType::kF32) return sizeof(float);
+  return type == KvType::kF16 ? sizeof(uint16_t) : sizeof(int8_t);
+}
+
 // Queries [begin, end) of one KV head, all of one session; query i is head i % group of its group
 // in row i / group.
 void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_head, int64_t begin,
@@ -77,8 +91,9 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
   const int32_t group = op.n_heads / op.n_kv_heads;
   const KvCacheView& cache = op.caches[op.rows[begin / group].session];
   const int64_t at = static_cast<int64_t>(kv_head) * cache.capacity;
-  const size_t element = cache.type == KvType::kF16 ? sizeof(uint16_t) : sizeof(int8_t);
-  const size_t offset = static_cast<size_t>(at) * static_cast<size_t>(op.head_dim) * element;
+  const size_t offset =
+      static_cast<size_t>(at) * static_cast<size_t>(op.head_dim) * element_bytes(cache.type);
+  const int32_t whole = op.causal ? 0 : last_position(op, begin / group) + 1;
   AttentionTile tile;
   tile.head_dim = op.head_dim;
   tile.type = cache.type;
@@ -95,7 +110,7 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
     AttentionQuery& query = tile.queries[tile.n_queries++];
     query.q = op.q + place;
     query.out = op.out + place;
-    query.last = op.rows[i / group].position + 1;
+    query.last = op.causal ? op.rows[i / group].position + 1 : whole;
     query.first = op.window > 0 ? std::max(0, query.last - op.window) : 0;
     query.sink = op.sinks != nullptr ? op.sinks + head : nullptr;
   }

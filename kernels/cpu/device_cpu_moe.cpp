@@ -24,7 +24,7 @@ void for_shared_chunks(MoeCall& call, F&& use) {
     down_inputs(call, &segment, 1, 0, &job.input);
     job.args.weight = &op.shared->down;
     job.args.bias = op.shared->down_bias;
-    job.args.ld_y = op.d_model;
+    job.args.ld_y = op.shared->down.rows;
     use(first, segment.n, job);
   }
 }
@@ -33,7 +33,7 @@ void for_shared_chunks(MoeCall& call, F&& use) {
 void run_dense(MoeCall& call) {
   const MoeOp& op = call.op;
   for_shared_chunks(call, [&](int32_t first, int32_t, LinearJob& job) {
-    job.args.y = op.y + static_cast<int64_t>(first) * op.d_model;
+    job.args.y = op.y + static_cast<int64_t>(first) * op.shared->down.rows;
     job.args.accumulate = op.accumulate;
     job.args.scale = op.scale;
     call.rt.run_jobs(&job, 1);

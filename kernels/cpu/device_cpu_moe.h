@@ -33,6 +33,10 @@ struct Segment {
 /// Scores, choices, capacity: fills the stream's routing arrays. Latches a fault.
 void route_layer(MoeCall& call);
 
+/// Refuses pairs whose experts are not in memory, as RouterConfig::resident says: kept and weight
+/// become 0. Returns how many.
+uint64_t skip_missing(MoeCall& call);
+
 /// Groups the kept pairs by expert (pair_begin, pair_token, pair_weight) and counts statistics.
 void group_pairs(MoeCall& call);
 

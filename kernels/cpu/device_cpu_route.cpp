@@ -121,7 +121,7 @@ void report(const MoeCall& call) {
   copy_out(s.scores, static_cast<int64_t>(call.n_tokens) * call.op.n_experts, out->scores);
 }
 
-void count_statistics(const MoeCall& call) {
+void count_statistics(const MoeCall& call, uint64_t n_skipped) {
   RoutingStats* stats = call.op.stats;
   if (stats == nullptr) return;
   stats->n_tokens += static_cast<uint64_t>(call.n_tokens);
@@ -136,6 +136,7 @@ void count_statistics(const MoeCall& call) {
     if (stats->experts_per_token != nullptr) ++stats->experts_per_token[served];
     stats->n_dropped += static_cast<uint64_t>(call.s.count[t] - served);
   }
+  stats->n_dropped -= n_skipped;
 }
 
 // What a hook may have written.
@@ -199,8 +200,9 @@ void route_layer(MoeCall& call) {
   call_hook(call, routing);
   if (!call.s.live()) return;
   limit_capacity(call, route);
+  const uint64_t n_skipped = skip_missing(call);
   report(call);
-  count_statistics(call);
+  count_statistics(call, n_skipped);
 }
 
 void group_pairs(MoeCall& call) {

@@ -14,7 +14,7 @@ struct Sizes {
 Sizes sizes(size_t n_rows, size_t padded_cols) {
   const size_t n_scales = padded_cols / size_t{kActBlock};
   return {n_rows * padded_cols, round_up(n_rows * n_scales * sizeof(float), size_t{64}),
-          round_up(n_rows * (padded_cols / 64 + 1) * sizeof(int32_t), size_t{64})};
+          round_up(n_rows * (padded_cols / kSumInputs + 1) * sizeof(int32_t), size_t{64})};
 }
 
 int32_t padded(int32_t n_cols) { return round_up(n_cols, kActBlock); }

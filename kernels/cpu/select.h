@@ -15,6 +15,6 @@ Result<const CpuKernels*> select_kernels(const char* isa);
 const char* built_isas();
 
 /// Every instruction set of this build that runs here, the best first.
-Span<const CpuKernels* const> runnable_kernels(const CpuKernels* (&storage)[8]);
+std::span<const CpuKernels* const> runnable_kernels(const CpuKernels* (&storage)[8]);
 
 }  // namespace moe

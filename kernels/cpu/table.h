@@ -8,6 +8,7 @@
 #include "kernels/activation.h"
 #include "quant/activation.h"
 #include "quant/format.h"
+#include "quant/four_bit_layout.h"
 #include "quant/half.h"
 #include "src/base/inline.h"
 
@@ -18,6 +19,9 @@
 #endif
 
 namespace moe {
+
+/// Inputs between two entries of LinearInput::sums.
+inline constexpr int kSumInputs = 32;
 
 /// Rows of one input, quantised for one activation precision; see linear_input_bytes().
 /// How the codes lie is the table's own business (most store groups of rows four by four, amx 64 by
@@ -36,7 +40,7 @@ struct LinearInput {
   int8_t* codes = nullptr;  // 64-byte aligned
   float* scales = nullptr;  // (n_rows, n_scales); NaN where a row holds NaN or infinity
   int32_t n_scales = 0;     // kA8: 1; kA8Block: padded_cols / 256
-  int32_t* sums = nullptr;  // (n_rows, padded_cols / 64 + 1): sum of all codes before input 64 i
+  int32_t* sums = nullptr;  // (n_rows, padded_cols / 32 + 1): sum of all codes before input 32 i
 };
 
 /// y (n_rows, ld_y): rows [16 tile_begin, 16 tile_end) of the matrix. As LinearOut says, in this
@@ -81,7 +85,7 @@ struct AttentionTile {
   KvType type = KvType::kF16;
   const void* k = nullptr;
   const void* v = nullptr;
-  const float* k_scale = nullptr;  // kInt8: (position)
+  const float* k_scale = nullptr;  // kInt8: (position), otherwise null
   const float* v_scale = nullptr;
   float multiplier = 1;  // of the scores
 };

@@ -1,5 +1,6 @@
 #pragma once
-// Activation functions with the clamps of SwiGLU variants, as in kernels/cpu/generic/activation.inc.
+// Activation functions with the clamps of SwiGLU variants, as in
+// kernels/cpu/generic/activation.inc.
 
 #include "kernels/activation.h"
 #include "kernels/cuda/platform.h"

@@ -4,7 +4,7 @@
 // Results are the same in every run. Integer sums, norms, quantisation, activations and routers
 // give the CPU's bits; attention and products with float weights differ in the order of their sums.
 
-#include "kernels/cuda/product_options.h"
+#include "kernels/cuda/matmul/product_options.h"
 #include "kernels/device.h"
 
 namespace moe::cuda {

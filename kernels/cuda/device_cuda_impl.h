@@ -1,10 +1,10 @@
 #pragma once
 // The parts of the CUDA device. Private to kernels/cuda.
 
-#include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/device_cuda.h"
-#include "kernels/cuda/expert_copies.h"
-#include "kernels/cuda/expert_table.h"
+#include "kernels/cuda/experts/expert_copies.h"
+#include "kernels/cuda/experts/expert_table.h"
+#include "kernels/cuda/matmul/cublas_lt.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/expert_memory.h"

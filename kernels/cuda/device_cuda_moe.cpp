@@ -194,8 +194,7 @@ void run_shared(MoeCall& call, float* y, bool accumulate, float scale) {
     const int32_t n = std::min(s.pair_capacity, call.op.n_rows - first);
     const MatmulInput hidden = shared_hidden(call, first, n, network);
     plain_matmul(s, hidden, n, ffn.down, ffn.down_bias,
-                 y + static_cast<int64_t>(first) * call.op.d_model, call.op.d_model, accumulate,
-                 scale);
+                 y + static_cast<int64_t>(first) * ffn.down.rows, ffn.down.rows, accumulate, scale);
   }
 }
 

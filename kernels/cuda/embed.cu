@@ -1,6 +1,6 @@
 // Rows of the embedding table, gathered from its tiles; one thread per element.
 
-#include "kernels/cuda/element.h"
+#include "kernels/cuda/matmul/element.h"
 #include "kernels/cuda/ops.h"
 
 namespace moe::cuda {

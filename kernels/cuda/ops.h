@@ -121,8 +121,8 @@ struct EmbedOp {
 };
 cudaError_t embed_rows(cudaStream_t stream, const EmbedOp& op);
 
-/// AttentionOp with `rows` and `caches` on the device; KvLayer as kernels/cuda/kv_layout.h lays it
-/// out. op.q and op.k may be overwritten.
+/// AttentionOp with `rows` and `caches` on the device; KvLayer as
+/// kernels/cuda/attention/kv_layout.h lays it out. op.q and op.k may be overwritten.
 struct DeviceAttentionOp {
   AttentionOp op;
   float* partial = nullptr;  // scratch, attention_partial_floats()

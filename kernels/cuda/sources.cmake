@@ -1,18 +1,18 @@
 # The CUDA device: code for the host, and kernels. tests/gpu builds the same files for its emulator.
 set(cuda_host_sources
-  cpu_experts.cpp
-  cublas_lt.cpp
-  cublas_lt_api.cpp
+  experts/cpu_experts.cpp
+  matmul/cublas_lt.cpp
+  matmul/cublas_lt_api.cpp
   device_cuda.cpp
   device_cuda_choose.cpp
   device_cuda_linear.cpp
   device_cuda_moe.cpp
-  expert_copies.cpp
-  expert_order.cpp
-  expert_rates.cpp
-  expert_table.cpp
-  expert_waves.cpp
-  held_experts.cpp
+  experts/expert_copies.cpp
+  experts/expert_order.cpp
+  experts/expert_rates.cpp
+  experts/expert_table.cpp
+  experts/expert_waves.cpp
+  experts/held_experts.cpp
   memory.cpp
   moe_network.cpp
   moe_statistics.cpp
@@ -20,25 +20,25 @@ set(cuda_host_sources
   step.cpp
   stream.cpp)
 set(cuda_kernel_sources
-  attention.cu
-  attention_plain.cu
-  attention_prefill.cu
-  attention_prepare.cu
-  attention_split.cu
+  attention/attention.cu
+  attention/attention_plain.cu
+  attention/attention_prefill.cu
+  attention/attention_prepare.cu
+  attention/attention_split.cu
   choose.cu
-  combine.cu
-  cosine.cu
-  count.cu
+  routing/combine.cu
+  routing/cosine.cu
+  routing/count.cu
   embed.cu
-  gather.cu
-  group_pairs.cu
-  matmul.cu
-  matmul_any.cu
-  matmul_few.cu
-  matmul_floats.cu
-  matmul_library.cu
-  matmul_many.cu
-  merge.cu
-  move_pairs.cu
+  routing/gather.cu
+  routing/group_pairs.cu
+  matmul/matmul.cu
+  matmul/matmul_any.cu
+  matmul/matmul_few.cu
+  matmul/matmul_floats.cu
+  matmul/matmul_library.cu
+  matmul/matmul_many.cu
+  routing/merge.cu
+  routing/move_pairs.cu
   prepare.cu
-  route.cu)
+  routing/route.cu)

@@ -2,8 +2,8 @@
 // A session's state on the GPU: a CUDA stream, scratch memory laid out from a StreamShape, and the
 // steps that can be repeated.
 
-#include "kernels/cuda/cpu_experts.h"
-#include "kernels/cuda/held_experts.h"
+#include "kernels/cuda/experts/cpu_experts.h"
+#include "kernels/cuda/experts/held_experts.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/step.h"
 

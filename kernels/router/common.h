@@ -77,7 +77,7 @@ MOE_HD_CALL void softmax_all(const float* z, int32_t n, float* p) {
 
 /// A team works on one token. Every member runs the router's text and sees the same values; what
 /// goes through each() is shared out among them. The order of every sum stays as one thread has it,
-/// so that all teams give the same bits. kernels/cuda/route_warp.h is a warp.
+/// so that all teams give the same bits. kernels/cuda/routing/route_warp.h is a warp.
 struct OneThread {
   /// f(i) for i < n, by some member each; all see what they wrote afterwards.
   template <class F>

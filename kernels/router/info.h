@@ -97,6 +97,7 @@ inline constexpr RouterField kRouterFields[] = {
      "at least 0"},
     {0, "gamma", nullptr, nullptr, &RouterConfig::gamma, 0, kLargestFloat, "at least 0"},
     {0, "min_capacity", nullptr, &RouterConfig::min_capacity, nullptr, 0, 2147483647.0f, nullptr},
+    {0, "resident", nullptr, nullptr, &RouterConfig::resident, 0, 1, "0..1"},
 };
 
 }  // namespace moe

@@ -38,6 +38,9 @@ struct RouterConfig {
   float gamma = 0;              // capacity factor; 0: no capacity
   int32_t min_capacity = 0;
   CapacityOrder order = CapacityOrder::kPriority;
+  // Kinds with a softmax over all experts: the largest probability of an expert that is skipped
+  // when another would have to leave memory for it; 0: none is.
+  float resident = 0;
 };
 
 /// Choices of every (sub-)token. A slot beyond count, or refused by capacity, has weight 0 and

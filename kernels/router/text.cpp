@@ -117,19 +117,21 @@ bool parse_option(std::string_view option, RouterConfig* r) {
 Status bad_text(std::string_view part) {
   return Status::error(MOE_ERR_ARGUMENT,
                        "router override: cannot read '%.*s'; expected one of %s, then "
-                       "gamma=G, min_capacity=C, min_k=A, max_k=B",
+                       "gamma=G, min_capacity=C, min_k=A, max_k=B, resident=P",
                        static_cast<int>(std::min<size_t>(part.size(), 80)), part.data(),
                        kOverrideRouters.text);
 }
 
+Status need_softmax(const RouterConfig& r, const char* what) {
+  if (has_softmax(r)) return {};
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "router override: a %s router has no softmax over all experts %s",
+                       router_info(r).name, what);
+}
+
 Status select_as(const RouterInfo& wanted, RouterConfig* r) {
+  MOE_TRY(need_softmax(*r, "to select from"));
   const RouterInfo& info = router_info(*r);
-  if (!has_softmax(*r)) {
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "router override: a %s router has no softmax over all experts to select "
-                         "from",
-                         info.name);
-  }
   if (info.selection == RouterOverride::kByGate) {
     // The file's own k decides its weight rule; keep that rule when k changes.
     r->topk_norm = gate_renormalises(*r) ? 1 : 0;
@@ -150,9 +152,10 @@ Status apply_part(RouterConfig* r, std::string_view part) {
     field = own_number(*wanted);
   } else {
     const std::string_view name = next_part(&value, '=');
-    for (const char* known : {"gamma", "min_capacity", "min_k", "max_k"}) {
+    for (const char* known : {"gamma", "min_capacity", "min_k", "max_k", "resident"}) {
       if (name == known) field = find_field(name);
     }
+    if (name == "resident") MOE_TRY(need_softmax(*r, "for 'resident'"));
   }
   return field != nullptr && read_field(*field, value, r) ? Status() : bad_text(part);
 }

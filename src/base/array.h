@@ -1,10 +1,11 @@
 #pragma once
-// Array<T>: a growable array whose growth can fail. Box<T>: one owned object. Span<T>: a view.
+// Array<T>: a growable array whose growth can fail. Box<T>: one owned object.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -13,24 +14,6 @@
 #include "src/base/status.h"
 
 namespace moe {
-
-/// A view of n objects owned by somebody else.
-template <class T>
-struct Span {
-  T* data = nullptr;
-  size_t size = 0;
-
-  Span() = default;
-  Span(T* d, size_t n) : data(d), size(n) {}
-  template <class U>
-  requires std::is_convertible_v<U (*)[], T (*)[]> Span(const Span<U>& other)
-      : data(other.data), size(other.size) {}  // NOLINT: adds const
-
-  T& operator[](size_t i) const { return data[i]; }
-  T* begin() const { return data; }
-  T* end() const { return data + size; }
-  bool empty() const { return size == 0; }
-};
 
 /// Growable array; move-only. Elements beyond a plain T are value-initialised by resize().
 template <class T>
@@ -62,8 +45,8 @@ class Array {
   const T* end() const { return data_ + size_; }
   T& back() { return data_[size_ - 1]; }
   const T& back() const { return data_[size_ - 1]; }
-  Span<T> span() { return {data_, size_}; }
-  Span<const T> span() const { return {data_, size_}; }
+  std::span<T> span() { return {data_, size_}; }
+  std::span<const T> span() const { return {data_, size_}; }
   const Allocator& allocator() const { return *allocator_; }
 
   /// Makes room for n elements; on failure nothing has changed.

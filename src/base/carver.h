@@ -12,7 +12,7 @@ namespace moe {
 /// only adds up.
 class Carver {
  public:
-  Carver(uint8_t* base, size_t used) : base_(base), used_(used) {}
+  explicit Carver(uint8_t* base = nullptr, size_t used = 0) : base_(base), used_(used) {}
 
   template <class T>
   void take(T** part, int64_t a, int64_t b = 1) {
@@ -25,6 +25,8 @@ class Carver {
     if (base_ != nullptr) *part = reinterpret_cast<T*>(base_ + used_);
     ok_ = checked_add(used_, round_up(bytes, size_t{64}), &used_);
   }
+  bool ok() const { return ok_; }
+  /// 0 when not ok().
   size_t total() const { return ok_ ? used_ : 0; }
 
  private:

@@ -1,5 +1,6 @@
 #include "src/base/status.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/base/format.h"
@@ -76,7 +77,15 @@ Status Status::with_context(const char* format, ...) const {
   va_start(args, format);
   if (vformat(prefix, sizeof prefix, format, args) < 0) prefix[0] = '\0';
   va_end(args);
-  return error(code_, "%s: %s", prefix, text_);
+  // What is wrong is said at the end: of a long path rather the beginning is left out.
+  constexpr size_t kRoom = sizeof text_ - sizeof ": ";
+  constexpr size_t kShortest = 40;  // of a path that still says something
+  const size_t length = std::strlen(prefix);
+  const size_t left = kRoom - std::min(kRoom, std::strlen(text_));
+  if (length <= left || left < kShortest) return error(code_, "%s: %s", prefix, text_);
+  const char* tail = prefix + length - (left - 3);
+  while ((*tail & 0xc0) == 0x80) ++tail;
+  return error(code_, "...%s: %s", tail, text_);
 }
 
 }  // namespace moe

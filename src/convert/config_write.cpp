@@ -36,7 +36,14 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
   return fbs::CreateAttention(b, a.n_heads, a.n_kv_heads, a.head_dim, a.window, a.multiplier, rope,
                               qk_norm, a.sub_norm, a.sinks, a.latent, a.norms.pre, a.norms.out,
-                              a.norms.post);
+                              a.norms.post, a.causal);
+}
+
+Offset<fbs::Head> write_head(FlatBufferBuilder& b, const HeadConfig& h) {
+  if (h.kind == HeadKind::kTokens && !h.dense) return {};
+  const auto kind = b.CreateSharedString(name_in(kHeadKinds, h.kind));
+  const auto act = b.CreateSharedString(name_in(kActivations, h.act));
+  return fbs::CreateHead(b, kind, h.n_labels, h.dense, h.norm, act);
 }
 
 Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
@@ -53,14 +60,19 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
   Offset<fbs::Moe> moe;
   if (f.kind == FfnKind::kMoe) {
     const MoeConfig& m = f.moe;
-    moe = fbs::CreateMoe(b, m.n_experts, m.n_subheads, m.multi_head, m.n_sublayers,
-                         write_router(b, m.router), m.shared.d_ff, m.shared.gated);
+    const bool both = m.head && m.merge;
+    moe =
+        fbs::CreateMoe(b, m.n_experts, m.n_subheads, both, m.n_sublayers, write_router(b, m.router),
+                       m.shared.d_ff, m.shared.gated, m.head && !both, m.merge && !both);
   }
   const auto kind = b.CreateSharedString(name_in(kActivations, f.act.kind));
   const auto act = fbs::CreateActivation(b, kind, f.act.alpha, f.act.limit, f.act.up_offset);
   return fbs::CreateFeedForward(b, f.d_ff, f.gated, f.sub_norm, act, moe, f.norms.pre, f.norms.out,
                                 f.norms.post);
 }
+
+// A reader of version 1.0 would take an encoder for a decoder.
+uint16_t minor_version(const ModelConfig& config) { return config.is_encoder() ? 1 : 0; }
 
 }  // namespace
 
@@ -78,11 +90,12 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   const auto positions = b.CreateSharedString(name_in(kPositionKinds, c.positions));
   const auto eos = b.CreateVector(c.eos_token_ids.data(), c.eos_token_ids.size());
   const auto layer_vector = b.CreateVector(layers);
+  const auto head = write_head(b, c.head);
   return fbs::CreateModelConfig(b, name, c.vocab_size, c.d_model, c.context_length, norm,
                                 c.norm_eps, positions, c.tie_embeddings, c.embedding_norm,
                                 c.embedding_multiplier, c.residual_multiplier, c.logit_multiplier,
                                 c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector,
-                                c.final_norm);
+                                c.final_norm, head, c.mask_token_id);
 }
 
 Status finish_model(ModelWriter& writer, const ModelConfig& config,
@@ -90,7 +103,7 @@ Status finish_model(ModelWriter& writer, const ModelConfig& config,
                     const ModelWriter::Notes& notes) {
   MOE_TRY(validate(config));
   return writer.finish([&config](FlatBufferBuilder& b) { return write_config(b, config); },
-                       tokenizer, notes);
+                       tokenizer, notes, minor_version(config));
 }
 
 }  // namespace moe

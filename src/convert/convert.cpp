@@ -8,11 +8,11 @@
 #include "quant/formats.h"
 #include "src/convert/config_write.h"
 #include "src/convert/destination.h"
-#include "src/convert/gguf_source.h"
+#include "src/convert/gguf/gguf_source.h"
 #include "src/convert/plan.h"
-#include "src/convert/segment_stream.h"
-#include "src/convert/tokenizer_write.h"
+#include "src/convert/tokenizer/tokenizer_write.h"
 #include "src/convert/verify.h"
+#include "src/convert/weights/segment_stream.h"
 
 namespace moe {
 namespace {
@@ -94,6 +94,8 @@ class Conversion {
     for (DerivedTensor& t : imported_.derived) {
       checkpoint_.put_tensor(t.name, std::move(t.shape), std::move(t.values));
     }
+    int32_t& mask = imported_.config.mask_token_id;
+    if (tokenizer_ && mask < 0 && imported_.config.is_encoder()) mask = tokenizer_->mask_id;
     PrecisionPolicy policy = make_policy(imported_, options);
     plan_ = make_plan(imported_, checkpoint_, &policy);
     *report_ = {};

@@ -15,7 +15,8 @@ namespace moe {
 struct ConvertOptions {
   /// Format of linear matrices ("ternary2", "int8" ...; a float format also of embedding and head).
   /// "auto": what config.json says, and where it says nothing ternary2 for matrices that are
-  /// ternary already, int8 for others.
+  /// ternary already, the four-bit format that has the values of codes of four bits (of embedding
+  /// and head too), int8 for others.
   std::string weights = "auto";
   /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS" on the matrices'
   /// names in the research layout without ".weight"; '*' stands for any characters; the last match

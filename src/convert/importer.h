@@ -10,7 +10,7 @@
 
 #include "formats/import/checkpoint.h"
 #include "formats/import/json.h"
-#include "src/convert/slot.h"
+#include "src/convert/weights/slot.h"
 
 namespace moe {
 

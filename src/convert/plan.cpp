@@ -1,10 +1,11 @@
 #include "src/convert/plan.h"
 
+#include <algorithm>
 #include <set>
 
 #include "formats/import/failure.h"
-#include "src/convert/row_reader.h"
-#include "src/convert/unpack.h"
+#include "src/convert/weights/row_reader.h"
+#include "src/convert/weights/unpack.h"
 
 namespace moe {
 namespace {
@@ -26,12 +27,25 @@ uint64_t n_weights(const Slot& slot) {
   return static_cast<uint64_t>(slot.rows) * static_cast<uint64_t>(slot.cols);
 }
 
+// Quantised checkpoints may have a bias of zeros that the architecture does not know.
+bool no_bias(const Checkpoint& checkpoint, const SourceTensor& tensor) {
+  constexpr std::string_view kEnd = ".bias";
+  if (!tensor.name.ends_with(kEnd) || !source_type_info(tensor.type).floating) return false;
+  const std::string name = tensor.name.substr(0, tensor.name.size() - kEnd.size());
+  const SourceTensor* weight = checkpoint.find(name + ".weight");
+  if (weight == nullptr || checkpoint.packed(*weight) == nullptr) return false;
+  if (tensor.shape.size() != 1 || tensor.shape[0] != weight->shape[0]) return false;
+  std::vector<float> values(static_cast<size_t>(tensor.n_elements));
+  checkpoint.read(tensor, 0, values.size(), values.data());
+  return std::all_of(values.begin(), values.end(), [](float v) { return v == 0.0f; });
+}
+
 // The checkpoint's tensors that nothing asked for.
 void check_extra(const Imported& imported, const Checkpoint& checkpoint,
                  const std::set<const SourceTensor*>& used) {
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     if (used.contains(&tensor)) continue;
-    bool ignored = false;
+    bool ignored = no_bias(checkpoint, tensor);
     for (const std::string& pattern : imported.ignored) ignored |= matches(pattern, name);
     if (!ignored) {
       fail(MOE_ERR_FORMAT, "tensor %.200s: config.json describes no such tensor", name.c_str());

@@ -2,7 +2,7 @@
 // The whole conversion before it begins: every slot of the model with its tensor and precision.
 // Making it finds missing, extra and misshapen tensors while nothing has been written.
 
-#include "src/convert/precision.h"
+#include "src/convert/weights/precision.h"
 
 namespace moe {
 

@@ -124,7 +124,7 @@ ModelConfig mh_moe() {
     if (i % 2 == 1) {
       set_experts(&own, 96, 3, 512, RouterWeights::kRaw);
       own.ffn.moe.n_subheads = 3;
-      own.ffn.moe.multi_head = true;
+      own.ffn.moe.head = own.ffn.moe.merge = true;
     }
     check(c.layers.push(own));
   }
@@ -188,6 +188,6 @@ const char* shape_names() {
          "edge-moe-768x12";
 }
 
-Span<const Shape> shapes() { return {kShapes, std::size(kShapes)}; }
+std::span<const Shape> shapes() { return {kShapes, std::size(kShapes)}; }
 
 }  // namespace moe

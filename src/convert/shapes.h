@@ -20,6 +20,6 @@ struct Shape {
 const Shape* find_shape(const char* name);
 /// "tiny, olmoe-1b-7b, ..."
 const char* shape_names();
-Span<const Shape> shapes();
+std::span<const Shape> shapes();
 
 }  // namespace moe

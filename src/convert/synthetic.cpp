@@ -5,10 +5,10 @@
 #include "formats/import/failure.h"
 #include "quant/formats.h"
 #include "src/convert/config_write.h"
-#include "src/convert/random_tiles.h"
 #include "src/convert/shapes.h"
-#include "src/convert/slot.h"
-#include "src/convert/tokenizer_write.h"
+#include "src/convert/tokenizer/tokenizer_write.h"
+#include "src/convert/weights/random_tiles.h"
+#include "src/convert/weights/slot.h"
 
 namespace moe {
 namespace {
@@ -58,7 +58,8 @@ BlobMatrix blob_matrix(const Recipe& recipe, const Slot& slot) {
     m.scale = recipe.shape->ternary_scale;
     m.act = recipe.shape->ternary_act;
   } else if (format.integer) {
-    m.scale = ScaleKind::kRow;
+    m.scale = format.own_scales();
+    m.group = format.group;
     m.act = format.act;
   }
   return m;
@@ -114,7 +115,7 @@ void fill_matrix(const SlotGroup& group, const BlobMatrix& m, Random& random, ui
     poll();
     tiles.fill(t, random, blob + m.offset + static_cast<uint64_t>(t) * m.tile_stride);
   }
-  auto* scales = reinterpret_cast<float*>(blob + m.scales_offset);
+  auto* scales = reinterpret_cast<float*>(blob + m.scales_offset);  // if there are any
   const size_t n_scales = scale_floats(m);
   for (size_t i = 0; i < n_scales; ++i) scales[i] = scale_of(m, random);
 }

@@ -6,7 +6,7 @@
 #include "formats/import/failure.h"
 #include "formats/moe/reader.h"
 #include "quant/formats.h"
-#include "src/convert/row_reader.h"
+#include "src/convert/weights/row_reader.h"
 
 namespace moe {
 namespace {

@@ -7,8 +7,16 @@
 namespace moe {
 
 struct ModelAccount {
-  enum Line : size_t { kEmbeddings, kAttentions, kNetworks, kRouterLine, kExpertLine, kMetadata };
-  static constexpr size_t kMaxLines = 6;
+  enum Line : size_t {
+    kEmbeddings,
+    kAttentions,
+    kNetworks,
+    kRouterLine,
+    kExpertLine,
+    kMetadata,
+    kFile,
+    kMaxLines
+  };
   MemoryLine lines[kMaxLines] = {};
   size_t n_lines = 0;
   uint64_t weight_bytes = 0;     // all segments in memory

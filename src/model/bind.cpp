@@ -5,13 +5,6 @@
 namespace moe {
 namespace {
 
-const TensorRow* find_row(Part part, Role role) {
-  for (const TensorRow& row : tensor_rows::kAll) {
-    if (row.role == role && row.in(part)) return &row;
-  }
-  return nullptr;
-}
-
 void bind(const TensorRow& row, const BlobMatrix& m, const uint8_t* base, const Norm& like,
           void* owner) {
   uint8_t* const field = static_cast<uint8_t*>(owner) + row.field;

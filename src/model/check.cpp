@@ -150,7 +150,7 @@ Status check_tensors(const MoeFile& file, const ModelConfig& config) {
       for (int32_t e = 0; e < n_experts; ++e) MOE_TRY(check.check(e));
     }
   }
-  if (check.n_found() == file.segments().size) return {};
+  if (check.n_found() == file.segments().size()) return {};
   for (const FileSegment& s : file.segments()) {
     if (belongs(config, s)) continue;
     char name[kTensorNameBytes];

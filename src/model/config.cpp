@@ -52,6 +52,13 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model) {
                          "attention.latent is set, but there are no rotary positions");
   }
   MOE_TRY(check_int("attention.window", a.window, 0, kMaxContext));
+  if (a.causal == model.is_encoder()) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "attention.causal: the layers of an encoder are all without it");
+  }
+  if (!a.causal && a.window > 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "attention.window needs attention.causal");
+  }
   MOE_TRY(check_finite("attention.multiplier", a.multiplier));
   if (a.multiplier < 0) return check_positive("attention.multiplier", a.multiplier);
   if (a.rope.kind == RopeKind::kNone) return {};
@@ -85,11 +92,6 @@ Status validate_moe(const MoeConfig& moe, const FfnConfig& ffn, const ModelConfi
   if (model.d_model % moe.n_subheads != 0) {
     return Status::error(MOE_ERR_SHAPE, "moe.n_subheads: %d does not divide d_model %d",
                          moe.n_subheads, model.d_model);
-  }
-  if (moe.n_subheads > 1 && !moe.multi_head) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "moe.n_subheads is %d, but there is no head and merge layer",
-                         moe.n_subheads);
   }
   MOE_TRY(check_int("moe.n_sublayers", moe.n_sublayers, 0, kMaxSublayers));
   if (moe.n_sublayers > 0 && ffn.sub_norm) {
@@ -125,6 +127,26 @@ Status validate_layer(const LayerConfig& layer, const ModelConfig& model) {
   return {};
 }
 
+Status validate_head(const ModelConfig& config) {
+  const HeadConfig& head = config.head;
+  const bool tokens = head.kind == HeadKind::kTokens;
+  const bool span = head.kind == HeadKind::kSpan;
+  const bool labels = !tokens && head.kind != HeadKind::kNone;
+  if (labels) {
+    MOE_TRY(check_int("head.n_labels", head.n_labels, span ? 2 : 1, span ? 2 : kMaxWidth));
+  } else {
+    MOE_TRY(check_int("head.n_labels", head.n_labels, 0, 0));
+  }
+  if (!tokens && (config.tie_embeddings || !config.is_encoder())) {
+    return Status::error(MOE_ERR_ARGUMENT, "head.kind: %s have a head of tokens",
+                         config.tie_embeddings ? "tied embeddings" : "decoders");
+  }
+  if (head.dense ? head.kind != HeadKind::kNone : !head.norm) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "head: %s",
+                       head.dense ? "there is no output for its dense layer"
+                                  : "its norm stands behind a dense layer, which is not there");
+}
+
 }  // namespace
 
 Status validate(const ModelConfig& config) {
@@ -148,6 +170,8 @@ Status validate(const ModelConfig& config) {
   MOE_TRY(check_finite("logit_multiplier", config.logit_multiplier));
   MOE_TRY(check_token("bos_token_id", config.bos_token_id, config.vocab_size));
   MOE_TRY(check_token("pad_token_id", config.pad_token_id, config.vocab_size));
+  MOE_TRY(check_token("mask_token_id", config.mask_token_id, config.vocab_size));
+  MOE_TRY(validate_head(config));
   if (config.add_bos && config.bos_token_id < 0) {
     return Status::error(MOE_ERR_ARGUMENT, "add_bos is set, but there is no bos_token_id");
   }

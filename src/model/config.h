@@ -13,6 +13,9 @@ namespace moe {
 
 enum class PositionKind : uint8_t { kNone, kRope, kLearned };
 enum class FfnKind : uint8_t { kDense, kMoe };
+/// What a model says: the next token, or with an encoder the token that is there; the class of a
+/// text, from its first token; a tag for each token; where an answer begins and ends; nothing.
+enum class HeadKind : uint8_t { kTokens, kClasses, kTags, kSpan, kNone };
 
 inline constexpr int32_t kMaxLayers = 4096;
 
@@ -31,6 +34,7 @@ struct AttentionConfig {
   int32_t n_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t window = 0;    // positions seen, the query's own included; 0: all
+  bool causal = true;    // false: a token sees the whole text, and the model is an encoder
   float multiplier = 0;  // of the scores; 0: 1 / sqrt(head_dim)
   RopeConfig rope;
   QkNorm qk_norm = QkNorm::kNone;
@@ -48,8 +52,9 @@ struct SharedExpertConfig {
 
 struct MoeConfig {
   int32_t n_experts = 0;
-  int32_t n_subheads = 1;   // MH-MoE's heads: experts and router work on d_model / n_subheads
-  bool multi_head = false;  // head and merge layers exist
+  int32_t n_subheads = 1;   // MH-MoE: experts and router work on d_model / n_subheads
+  bool head = false;        // MH-MoE's matrix in front of the sub-tokens
+  bool merge = false;       // and behind them
   int32_t n_sublayers = 0;  // X-MoE: blocks v + W2 act(W1 norm(v)) per expert; 0: one plain FFN
   RouterConfig router;
   SharedExpertConfig shared;
@@ -73,6 +78,15 @@ struct LayerConfig {
   FfnConfig ffn;
 };
 
+/// outputs = W h + b, or W norm(act(dense(h))) + b; W has a row for each output.
+struct HeadConfig {
+  HeadKind kind = HeadKind::kTokens;
+  int32_t n_labels = 0;  // rows of W, unless they are tokens
+  bool dense = false;    // d_model to d_model, and `act` behind it
+  bool norm = false;     // behind `act`
+  Activation act = Activation::kGelu;
+};
+
 struct ModelConfig {
   explicit ModelConfig(const Allocator& allocator = system_allocator())
       : layers(allocator), eos_token_ids(allocator), name(allocator) {}
@@ -86,17 +100,26 @@ struct ModelConfig {
   bool tie_embeddings = false;
   bool embedding_norm = false;
   bool final_norm = true;
+  HeadConfig head;
   float embedding_multiplier = 1;
   float residual_multiplier = 1;
   float logit_multiplier = 1;
   int32_t bos_token_id = -1;  // -1: none
   int32_t pad_token_id = -1;
+  int32_t mask_token_id = -1;  // stands for a token that an encoder is to find
   bool add_bos = false;
   Array<LayerConfig> layers;
   Array<int32_t> eos_token_ids;
   String name;
 
   int32_t n_layers() const { return static_cast<int32_t>(layers.size()); }
+  int32_t n_outputs() const { return head.kind == HeadKind::kTokens ? vocab_size : head.n_labels; }
+  bool is_encoder() const {
+    for (const LayerConfig& layer : layers) {
+      if (layer.has_attention && !layer.attention.causal) return true;
+    }
+    return false;
+  }
   /// The BOS token where texts begin with it, otherwise -1.
   int32_t begin_id() const { return add_bos ? bos_token_id : -1; }
 };

@@ -41,6 +41,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->n_kv_heads = a.n_kv_heads();
   out->head_dim = a.head_dim();
   out->window = a.window();
+  out->causal = a.causal();
   out->multiplier = a.multiplier();
   out->sub_norm = a.sub_norm();
   out->sinks = a.sinks();
@@ -88,7 +89,8 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
   out->kind = FfnKind::kMoe;
   out->moe.n_experts = m->n_experts();
   out->moe.n_subheads = m->n_subheads();
-  out->moe.multi_head = m->multi_head();
+  out->moe.head = m->multi_head() || m->head();
+  out->moe.merge = m->multi_head() || m->merge();
   out->moe.n_sublayers = m->n_sublayers();
   out->moe.shared.d_ff = m->shared_d_ff();
   out->moe.shared.gated = m->shared_gated();
@@ -100,6 +102,14 @@ Status read_layer(const fbs::Layer& layer, LayerConfig* out) {
   out->has_ffn = layer.ffn() != nullptr;
   if (out->has_attention) MOE_TRY(read_attention(*layer.attention(), &out->attention));
   return out->has_ffn ? read_ffn(*layer.ffn(), &out->ffn) : Status();
+}
+
+Status read_head(const fbs::Head& h, HeadConfig* out) {
+  out->n_labels = h.n_labels();
+  out->dense = h.dense();
+  out->norm = h.norm();
+  MOE_TRY(parse_name(kHeadKinds, "head", text_of(h.kind()), &out->kind));
+  return parse_name(kActivations, "activation", text_of(h.activation(), "gelu"), &out->act);
 }
 
 Status read_layers(const fbs::ModelConfig& config, ModelConfig* out) {
@@ -133,6 +143,7 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   out->logit_multiplier = config.logit_multiplier();
   out->bos_token_id = config.bos_token_id();
   out->pad_token_id = config.pad_token_id();
+  out->mask_token_id = config.mask_token_id();
   out->add_bos = config.add_bos();
   MOE_TRY(parse_name(kNormKinds, "norm", text_of(config.norm()), &out->norm));
   MOE_TRY(parse_name(kPositionKinds, "positions", text_of(config.positions()), &out->positions));
@@ -140,6 +151,7 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
     MOE_TRY(
         out->eos_token_ids.append(config.eos_token_ids()->data(), config.eos_token_ids()->size()));
   }
+  if (config.head() != nullptr) MOE_TRY(read_head(*config.head(), &out->head));
   return read_layers(config, out);
 }
 

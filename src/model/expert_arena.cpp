@@ -91,6 +91,13 @@ void ExpertArena::free(void* slot, size_t) {
   --block->n_used;
 }
 
+bool ExpertArena::full() const {
+  for (const Block& b : blocks_) {
+    if (!b.leaving && b.free != nullptr) return false;
+  }
+  return true;
+}
+
 Status ExpertArena::bring(void* slot, const HostFill& fill, Arrival* arrival) {
   *arrival = 0;
   return fill.write(fill.user, slot);

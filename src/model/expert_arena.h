@@ -32,6 +32,7 @@ class ExpertArena final : public ExpertMemory {
   uint64_t room_bytes(uint64_t) const override { return slot_bytes_; }
   Status alloc(size_t bytes, void** out) override;
   void free(void* slot, size_t bytes) override;
+  bool full() const override;
   Status bring(void* slot, const HostFill& fill, Arrival* arrival) override;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// How a model under a memory cap gets by. ExpertStats is beside ExpertSource, which counts.
+// Memory use of a model under a memory cap. ExpertStats is beside ExpertSource, which counts.
 
 #include "kernels/expert_source.h"
 

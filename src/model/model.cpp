@@ -1,6 +1,7 @@
 #include "src/model/model.h"
 
 #include <atomic>
+#include <cinttypes>
 
 #include "src/base/mutex.h"
 #include "src/model/account.h"
@@ -51,6 +52,7 @@ struct Model::Impl {
 
   Status open();
   Status open_cache();
+  void count_file();
   Status open_layer(int32_t index);
   Status prepare(uint64_t device_bytes, uint64_t cache_bytes);
   Status check_room(uint64_t session_bytes);
@@ -58,7 +60,8 @@ struct Model::Impl {
   void bind_weights();
   Status start_cache(uint64_t cache_bytes);
   Status resize_cache(uint64_t cache_bytes);
-  Status verify() const;
+  Status verify_segments() const;
+  Status verify();
   int32_t experts_of(int32_t layer) const;
 
   Box<MoeFile> file;
@@ -97,11 +100,12 @@ Status Model::Impl::open() {
   account = account_model(*file, config);
   MOE_TRY(layers.resize(config.layers.size()));
   MOE_TRY(stores.resize(config.layers.size()));
-  MOE_TRY(blobs.resize(file->segments().size));
+  MOE_TRY(blobs.resize(file->segments().size()));
   MOE_TRY(open_cache());
+  count_file();
   for (int32_t l = 0; l < config.n_layers(); ++l) MOE_TRY(open_layer(l));
   logger.log(LogLevel::kDebug, "opened %s: %d layers, %zu segments", config.name.c_str(),
-             config.n_layers(), file->segments().size);
+             config.n_layers(), file->segments().size());
   return {};
 }
 
@@ -127,6 +131,18 @@ Status Model::Impl::open_cache() {
   MOE_ASSIGN(cache, make_box<ExpertCache>(allocator, *memory, allocator));
   cache->set_scarce(arena.get() != nullptr);
   return {};
+}
+
+// Of a file that lies in memory or is mapped, what is decompressed or copied from there is held
+// twice.
+void Model::Impl::count_file() {
+  if (!file->in_memory() || !device.uses_host_memory()) return;
+  MemoryLine& line = account.lines[ModelAccount::kFile];
+  line.what = "compressed weights in the file";
+  for (const FileSegment& s : file->segments()) {
+    const bool copied = file->in_place(s) == nullptr || (arena && s.part == Part::kExperts);
+    if (copied) line.bytes += s.stored;
+  }
 }
 
 Status Model::Impl::open_layer(int32_t index) {
@@ -179,8 +195,8 @@ Status Model::Impl::check_room(uint64_t session_bytes) {
 }
 
 Status Model::Impl::load_weights() {
-  const Span<const FileSegment> segments = file->segments();
-  for (size_t i = 0; i < segments.size; ++i) {
+  const std::span<const FileSegment> segments = file->segments();
+  for (size_t i = 0; i < segments.size(); ++i) {
     if (segments[i].part == Part::kExperts) continue;
     const BlobLoader loader{*file, device, allocator, options.verify,
                             experts_of(segments[i].layer)};
@@ -190,14 +206,16 @@ Status Model::Impl::load_weights() {
 }
 
 void Model::Impl::bind_weights() {
-  const Span<const FileSegment> segments = file->segments();
-  for (size_t i = 0; i < segments.size; ++i) {
+  const std::span<const FileSegment> segments = file->segments();
+  for (size_t i = 0; i < segments.size(); ++i) {
     const FileSegment& s = segments[i];
     LayerWeights* layer = s.layer < 0 ? nullptr : &layers[static_cast<size_t>(s.layer)];
     if (s.part == Part::kExperts) continue;
     bind_part(file->layout(s), s.part, blobs[i].base(), norm_of(config), &common, layer);
   }
   if (config.tie_embeddings) common.head = common.embedding;
+  common.transformed_head.down = common.head;
+  common.transformed_head.down_bias = common.head_bias;
 }
 
 Status Model::Impl::start_cache(uint64_t cache_bytes) {
@@ -237,13 +255,49 @@ Status Model::Impl::prepare(uint64_t device_bytes, uint64_t cache_bytes) {
   return arena ? resize_cache(cache_bytes) : Status();
 }
 
-Status Model::Impl::verify() const {
+Status Model::Impl::verify_segments() const {
   for (const FileSegment& segment : file->segments()) {
     const BlobLoader loader{*file, device, allocator, true, experts_of(segment.layer)};
     Blob blob;
     MOE_TRY(blob.load(loader, segment));
   }
   return {};
+}
+
+// Under a cap it takes its room from the expert cache, as far as nothing is free. No session comes
+// or goes meanwhile.
+Status Model::Impl::verify() {
+  const uint64_t cap = options.memory_cap;
+  if (cap == 0) return verify_segments();
+  uint64_t needed = 0;
+  for (const FileSegment& s : file->segments()) {
+    const bool read = !device.uses_host_memory() || file->in_place(s) == nullptr;
+    if (read) needed = std::max(needed, s.raw + file->scratch_bytes(s));
+  }
+  needed += account.read_buffer;
+  const uint64_t cache_bytes = arena ? shape.bytes(arena->n_slots()) : 0;
+  uint64_t held = 0;
+  {
+    LockGuard guard(mutex);
+    held = std::max(counted_bytes, account.lines[ModelAccount::kMetadata].bytes +
+                                       account.lines[ModelAccount::kFile].bytes);
+  }
+  const uint64_t free = cap - std::min(cap, held);
+  const uint64_t lent = needed - std::min(needed, free);
+  const uint64_t spare = cache_bytes - std::min(cache_bytes, shape.slot_bytes);
+  if (lent > spare) {
+    return Status::error(MOE_ERR_BUDGET,
+                         "verifying takes %" PRIu64
+                         " bytes beside the sessions, the cap leaves %" PRIu64
+                         ": verify before the first session, or with a larger cap",
+                         needed, free + spare);
+  }
+  if (lent > 0) MOE_TRY(resize_cache(cache_bytes - lent));
+  const Status status = verify_segments();
+  if (lent > 0) (void)resize_cache(cache_bytes);
+  LockGuard guard(mutex);
+  peak_bytes = std::max(peak_bytes, held + needed - lent);
+  return status;
 }
 
 Model::Model(Box<Impl> impl) : impl_(std::move(impl)) {}
@@ -266,7 +320,7 @@ bool Model::make_room(uint64_t bytes) const {
 }
 
 ExpertStats Model::expert_stats() const {
-  return impl_->cache ? impl_->cache->stats() : ExpertStats();
+  return experts_stay() ? ExpertStats() : impl_->cache->stats();
 }
 MemoryStats Model::memory_stats() const {
   MemoryStats stats;
@@ -319,7 +373,7 @@ const fbs::Tokenizer* Model::tokenizer() const { return impl_->file->metadata().
 const MoeFile& Model::file() const { return *impl_->file; }
 
 uint64_t Model::weight_bytes() const { return impl_->account.weight_bytes; }
-Span<const MemoryLine> Model::memory_lines() const {
+std::span<const MemoryLine> Model::memory_lines() const {
   return {impl_->account.lines, impl_->account.n_lines};
 }
 uint64_t Model::reading_bytes() const {

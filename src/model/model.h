@@ -56,8 +56,9 @@ struct ModelWeights {
   Matrix position_embedding;  // (context, d) or empty
   Norm embedding_norm;        // kNone when there is none; so for final_norm
   Norm final_norm;
-  Matrix head;  // (vocab, d): the embedding itself when tied
+  Matrix head;  // (n_outputs, d): the embedding itself when tied
   const float* head_bias = nullptr;
+  Ffn transformed_head;  // a dense layer as `up`, its norm, and the head as `down`; or empty
 };
 
 /// One line of the memory account: what is held and how many bytes.
@@ -135,8 +136,8 @@ class Model final {
   const fbs::Tokenizer* tokenizer() const;  // null: ids only
   const MoeFile& file() const;              // for inspect
 
-  uint64_t weight_bytes() const;                // all of them in memory, padding included
-  Span<const MemoryLine> memory_lines() const;  // weights by kind but a cache's, and metadata
+  uint64_t weight_bytes() const;                     // all of them in memory, padding included
+  std::span<const MemoryLine> memory_lines() const;  // weights by kind but a cache's, and metadata
   /// At most what reading one segment takes beside the weights that come out: a frame, the state of
   /// zstd, a buffer of direct reads. Of prepare(), and of a session, which reads one expert at a
   /// time.

@@ -21,6 +21,12 @@ inline constexpr Named<PositionKind> kPositionKinds[] = {
 };
 static_assert(in_order(kPositionKinds));
 
+inline constexpr Named<HeadKind> kHeadKinds[] = {
+    {HeadKind::kTokens, "tokens"}, {HeadKind::kClasses, "classes"}, {HeadKind::kTags, "tags"},
+    {HeadKind::kSpan, "span"},     {HeadKind::kNone, "none"},
+};
+static_assert(in_order(kHeadKinds));
+
 inline constexpr Named<FfnKind> kFfnKinds[] = {
     {FfnKind::kDense, "dense"},
     {FfnKind::kMoe, "moe"},

@@ -50,6 +50,11 @@ bool OffloadedExperts::at_hand(int32_t expert) {
   return at(expert).state == CachedExpert::kReady;
 }
 
+bool OffloadedExperts::would_evict(int32_t expert) {
+  LockGuard guard(cache_->mutex);
+  return at(expert).state == CachedExpert::kAbsent && cache_->memory().full();
+}
+
 bool OffloadedExperts::on_host(int32_t expert, HostExpert* out) {
   if (n_sublayers_ != 0) return false;
   const CachedExpert& found = at(expert);

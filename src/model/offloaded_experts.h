@@ -27,6 +27,7 @@ class OffloadedExperts final : public ExpertSource, private CachedExpert::Loader
   bool fit_in(uint64_t free, uint64_t more) override;
   bool make_room(uint64_t bytes) override { return cache_->make_room(bytes); }
   bool at_hand(int32_t expert) override;
+  bool would_evict(int32_t expert) override;
   bool on_host(int32_t expert, HostExpert* out) override;
   Status read_on_host(int32_t expert, uint8_t* room, HostExpert* out) override;
   void prefetch(const int32_t* experts, int32_t n, ExpertStats* stats) override {

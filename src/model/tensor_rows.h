@@ -24,6 +24,11 @@ struct PartSizes {
   int32_t out_norm = 0, out_norm_bias = 0;
   int32_t post_norm = 0, post_norm_bias = 0;
   int32_t sub_norm = 0, sub_norm_bias = 0;
+  // The model's head.
+  int32_t head_dense = 0;  // d_model
+  int32_t head_norm = 0, head_norm_bias = 0;
+  int32_t head_rows = 0;  // n_outputs, unless the embedding is the matrix
+  int32_t outputs = 0;
   // Attention.
   int32_t q = 0;      // n_heads * head_dim
   int32_t kv = 0;     // n_kv_heads * head_dim
@@ -40,7 +45,7 @@ struct PartSizes {
   int32_t scores = 0, score_bias = 0, selection_bias = 0;
   int32_t d_e = 0, embeddings = 0;
   int32_t table = 0;
-  int32_t mix = 0;  // d_model with head and merge
+  int32_t head = 0, merge = 0;  // d_model where there is one
 };
 
 struct TensorRow {
@@ -93,8 +98,12 @@ inline constexpr TensorRow kAll[] = {
     {kEmbeddingNorm, R::kBias, K::kBias, &S::norm_bias, &S::one, "embedding_norm.bias", MODEL(embedding_norm.bias)},
     {kFinalNorm, R::kWeight, K::kNorm, &S::norm, &S::one, "final_norm.weight", MODEL(final_norm)},
     {kFinalNorm, R::kBias, K::kBias, &S::norm_bias, &S::one, "final_norm.bias", MODEL(final_norm.bias)},
-    {kHead, R::kWeight, K::kMatrix, &S::vocab, &S::d_model, "head.weight", MODEL(head)},
-    {kHead, R::kBias, K::kBias, &S::vocab, &S::one, "head.bias", MODEL(head_bias)},
+    {kHead, R::kDense, K::kMatrix, &S::head_dense, &S::d_model, "head.dense.weight", MODEL(transformed_head.up)},
+    {kHead, R::kDenseBias, K::kBias, &S::head_dense, &S::one, "head.dense.bias", MODEL(transformed_head.up_bias)},
+    {kHead, R::kNorm, K::kNorm, &S::head_norm, &S::one, "head.norm.weight", MODEL(transformed_head.sub_norm)},
+    {kHead, R::kNormBias, K::kBias, &S::head_norm_bias, &S::one, "head.norm.bias", MODEL(transformed_head.sub_norm.bias)},
+    {kHead, R::kWeight, K::kMatrix, &S::head_rows, &S::d_model, "head.weight", MODEL(head)},
+    {kHead, R::kBias, K::kBias, &S::outputs, &S::one, "head.bias", MODEL(head_bias)},
 
     {kAttention, R::kNorm, K::kNorm, &S::norm, &S::one, "attention_norm.weight", LAYER(attention.norms.pre)},
     {kAttention, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "attention_norm.bias", LAYER(attention.norms.pre.bias)},
@@ -144,16 +153,34 @@ inline constexpr TensorRow kAll[] = {
     {kRouter, R::kScores, K::kF32Input, &S::scores, &S::d_in, "moe.router.weight", LAYER(router.scores)},
     {kRouter, R::kBias, K::kBias, &S::score_bias, &S::one, "moe.router.bias", LAYER(router.bias)},
     {kRouter, R::kSelectionBias, K::kBias, &S::selection_bias, &S::one, "moe.router.selection_bias", LAYER(router.selection_bias)},
-    {kRouter, R::kHead, K::kMatrix, &S::mix, &S::d_model, "moe.head.weight", LAYER(head)},
-    {kRouter, R::kHeadBias, K::kBias, &S::mix, &S::one, "moe.head.bias", LAYER(head_bias)},
-    {kRouter, R::kMerge, K::kMatrix, &S::mix, &S::d_model, "moe.merge.weight", LAYER(merge)},
-    {kRouter, R::kMergeBias, K::kBias, &S::mix, &S::one, "moe.merge.bias", LAYER(merge_bias)},
+    {kRouter, R::kHead, K::kMatrix, &S::head, &S::d_model, "moe.head.weight", LAYER(head)},
+    {kRouter, R::kHeadBias, K::kBias, &S::head, &S::one, "moe.head.bias", LAYER(head_bias)},
+    {kRouter, R::kMerge, K::kMatrix, &S::merge, &S::d_model, "moe.merge.weight", LAYER(merge)},
+    {kRouter, R::kMergeBias, K::kBias, &S::merge, &S::one, "moe.merge.bias", LAYER(merge_bias)},
 };
 #undef MODEL
 #undef LAYER
 #undef FFN
 // clang-format on
 
+constexpr bool each_once() {
+  for (const TensorRow& a : kAll) {
+    for (const TensorRow& b : kAll) {
+      if (&a != &b && a.role == b.role && (a.parts & b.parts) != 0) return false;
+    }
+  }
+  return true;
+}
+static_assert(each_once(), "two rows with one part and role");
+
 }  // namespace tensor_rows
+
+/// Null: no such tensor.
+constexpr const TensorRow* find_row(Part part, Role role) {
+  for (const TensorRow& row : tensor_rows::kAll) {
+    if (row.role == role && row.in(part)) return &row;
+  }
+  return nullptr;
+}
 
 }  // namespace moe

@@ -44,7 +44,8 @@ void set_ffn(const FfnConfig& ffn, PartSizes* s) {
 void set_router(const MoeConfig& moe, PartSizes* s) {
   const RouterInfo& info = router_info(moe.router);
   s->d_in = s->d_model / moe.n_subheads;
-  s->mix = moe.multi_head ? s->d_model : 0;
+  s->head = moe.head ? s->d_model : 0;
+  s->merge = moe.merge ? s->d_model : 0;
   switch (info.scores) {
     case RouterScores::kCosine:
       s->d_e = PartSizes::kInFile;
@@ -66,17 +67,26 @@ void set_expert(const FfnConfig& ffn, PartSizes* s) {
   s->norm = ffn.moe.n_sublayers > 0 ? d_in : 0;
 }
 
+void set_head(const ModelConfig& config, PartSizes* s) {
+  s->head_dense = config.head.dense ? s->d_model : 0;
+  s->head_norm = config.head.norm ? s->d_model : 0;
+  s->outputs = config.n_outputs();
+  s->head_rows = config.tie_embeddings ? 0 : s->outputs;
+}
+
 PartSizes sizes_of(const ModelConfig& config, Part part, const LayerConfig* layer) {
   PartSizes s;
   s.vocab = config.vocab_size;
   s.context = config.context_length;
   s.d_model = s.norm = config.d_model;
+  if (part == Part::kHead) set_head(config, &s);
   if (part == Part::kAttention) set_attention(layer->attention, &s);
   if (part == Part::kFfn) set_ffn(layer->ffn, &s);
   if (part == Part::kRouter) set_router(layer->ffn.moe, &s);
   if (part == Part::kExperts) set_expert(layer->ffn, &s);
   if (config.norm != NormKind::kLayer) return s;
   s.norm_bias = s.norm;
+  s.head_norm_bias = s.head_norm;
   s.out_norm_bias = s.out_norm;
   s.post_norm_bias = s.post_norm;
   s.sub_norm_bias = s.sub_norm;
@@ -101,7 +111,9 @@ bool has_part(const ModelConfig& config, Part part, int32_t layer) {
     if (part == Part::kPositionEmbedding) return config.positions == PositionKind::kLearned;
     if (part == Part::kEmbeddingNorm) return config.embedding_norm;
     if (part == Part::kFinalNorm) return config.final_norm;
-    return part != Part::kHead || !config.tie_embeddings;
+    if (part != Part::kHead) return true;
+    if (config.head.kind == HeadKind::kNone) return false;
+    return config.head.dense || !config.tie_embeddings;
   }
   if (layer < 0 || layer >= config.n_layers()) return false;
   const LayerConfig& l = config.layers[static_cast<size_t>(layer)];

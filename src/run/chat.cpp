@@ -38,16 +38,16 @@ Status template_error(const Status& status) {
 }
 
 // Rewinds the session to the longest beginning that it shares with `ids`.
-Status reuse(SessionState& state, Span<const int32_t> ids, size_t* n_reused) {
+Status reuse(SessionState& state, std::span<const int32_t> ids, size_t* n_reused) {
   const size_t context = static_cast<size_t>(state.options.context);
-  if (ids.size >= context) {
+  if (ids.size() >= context) {
     return Status::error(MOE_ERR_TOO_LONG,
                          "the conversation has %zu tokens, the context holds %zu: forget some "
                          "messages or open a session with a larger context",
-                         ids.size, context);
+                         ids.size(), context);
   }
   size_t n = 0;
-  while (n < ids.size && n < state.tokens.size() && state.tokens[n] == ids[n]) ++n;
+  while (n < ids.size() && n < state.tokens.size() && state.tokens[n] == ids[n]) ++n;
   *n_reused = n;
   return rewind_to(state, n);
 }
@@ -96,7 +96,7 @@ class Collector {
  private:
   bool take(const Piece& piece) {
     const bool before = splitter_.thinking();
-    Span<const ReplyPart> parts;
+    std::span<const ReplyPart> parts;
     status_ = splitter_.push(piece.token, piece.text, &parts);
     if (!status_.ok()) return false;
     if (piece.token >= 0 && (before || splitter_.thinking())) ++n_thinking;
@@ -104,7 +104,7 @@ class Collector {
   }
 
   // Each token goes out once, with its first text.
-  bool give(Span<const ReplyPart> parts, Piece piece) {
+  bool give(std::span<const ReplyPart> parts, Piece piece) {
     const bool has_token = piece.token >= 0;
     piece.text = {};
     piece.thinking = splitter_.thinking();
@@ -174,9 +174,9 @@ Status Chat::init(const ChatOptions& options) {
   template_ = std::move(made.value());
   tags_ = thinking_tags(options.source);
   MOE_TRY(choose_tokens(options.turn_end));
-  if (options.variables.size > kMaxVariables) {
+  if (options.variables.size() > kMaxVariables) {
     return Status::error(MOE_ERR_RANGE, "variables: at most %zu, found %zu", kMaxVariables,
-                         options.variables.size);
+                         options.variables.size());
   }
   for (const ChatVariable& v : options.variables) MOE_TRY(add_variable(v.name, v.value));
   return choose_thinking(options.thinking);
@@ -210,7 +210,7 @@ Status Chat::choose_thinking(Thinking thinking) {
 // How the template spells BOS and EOS: the tokenizer's own, or the model's where it names none.
 Status Chat::choose_tokens(std::string_view turn_end) {
   const ModelConfig& config = model_.config();
-  const Span<const int32_t> prefix = tokenizer_.prefix();
+  const std::span<const int32_t> prefix = tokenizer_.prefix();
   int32_t bos = tokenizer_.bos_id();
   int32_t eos = tokenizer_.eos_id();
   if (bos < 0 && eos < 0) {

@@ -4,8 +4,8 @@
 #include <atomic>
 
 #include "src/run/generate.h"
-#include "src/text/chat_template.h"
-#include "src/text/thinking.h"
+#include "src/text/chat/chat_template.h"
+#include "src/text/chat/thinking.h"
 
 namespace moe {
 
@@ -14,7 +14,7 @@ enum class Thinking : uint8_t { kDefault, kOn, kOff };
 struct ChatOptions {
   std::string_view source;    // of the template
   std::string_view turn_end;  // a token that ends replies besides the end of the text; may be empty
-  Span<const ChatVariable> variables;
+  std::span<const ChatVariable> variables;
   Thinking thinking = Thinking::kDefault;
   std::string_view date;  // "YYYY-MM-DD", or empty
 };
@@ -59,7 +59,7 @@ class Chat final {
   Status add(std::string_view role, std::string_view content);
   Status truncate(size_t n_messages);    // keeps the first ones
   Status set_session(Session& session);  // of the same model
-  Span<const StoredMessage> messages() const { return messages_.span(); }
+  std::span<const StoredMessage> messages() const { return messages_.span(); }
 
   /// begin_reply: with the beginning of the assistant's next message.
   Status render(bool begin_reply, ChatText& out) const { return render(begin_reply, {}, out); }

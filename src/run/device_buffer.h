@@ -4,29 +4,21 @@
 #include <utility>
 
 #include "kernels/device.h"
-#include "src/base/checked.h"
+#include "src/base/carver.h"
 
 namespace moe {
 
-/// Adds up the parts of a buffer before it exists; every part starts on 64 bytes.
-class BufferSize {
- public:
-  /// Sizes come from a validated model, so that only the product over many layers could overflow.
-  void add(uint64_t count, uint64_t element_bytes) {
-    uint64_t bytes = 0;
-    ok_ = ok_ && checked_mul(count, element_bytes, &bytes) && bytes < kLimit &&
-          checked_add(total_, round_up<uint64_t>(bytes, 64), &total_) && total_ < kLimit;
-  }
-  bool ok() const { return ok_; }
-  uint64_t total() const { return total_; }
+/// Bytes of what `lay_out(Carver&)` takes; false on overflow. Sizes come from a validated model, so
+/// that only products over many positions or layers could overflow.
+template <class LayOut>
+bool measure(LayOut&& lay_out, uint64_t* out) {
+  Carver carver;
+  lay_out(carver);
+  *out = carver.total();
+  return carver.ok();
+}
 
- private:
-  static constexpr uint64_t kLimit = uint64_t{1} << 62;
-  uint64_t total_ = 0;
-  bool ok_ = true;
-};
-
-/// Owns device memory. take() hands out the parts in the order in which their sizes were added.
+/// Owns device memory.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -35,33 +27,34 @@ class DeviceBuffer {
     std::swap(device_, other.device_);
     std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
-    std::swap(used_, other.used_);
     return *this;
   }
   ~DeviceBuffer() {
     if (memory_ != nullptr) device_->free(memory_, bytes_);
   }
 
-  Status init(Device& device, uint64_t bytes) {
-    if (bytes == 0) return {};
-    if (bytes > SIZE_MAX / 2) return out_of_memory("device buffer", bytes);
-    MOE_TRY(device.alloc(static_cast<size_t>(bytes), &memory_));
-    device_ = &device;
-    bytes_ = static_cast<size_t>(bytes);
+  /// Room for what `lay_out(Carver&)` takes, which is called twice: to measure, and to hand out.
+  /// `what` names it in messages.
+  template <class LayOut>
+  Status init(Device& device, const char* what, LayOut&& lay_out) {
+    uint64_t bytes = 0;
+    if (!measure(lay_out, &bytes)) return out_of_memory(what, ~0ULL);
+    MOE_ASSIGN(Carver carver, alloc(device, static_cast<size_t>(bytes)));
+    lay_out(carver);
     return {};
   }
-  template <class T>
-  T* take(uint64_t count) {
-    T* part = reinterpret_cast<T*>(static_cast<uint8_t*>(memory_) + used_);
-    used_ += static_cast<size_t>(round_up<uint64_t>(count * sizeof(T), 64));
-    return count == 0 ? nullptr : part;
+  /// To be handed out by the carver.
+  Result<Carver> alloc(Device& device, size_t bytes) {
+    if (bytes > 0) MOE_TRY(device.alloc(bytes, &memory_));
+    device_ = &device;
+    bytes_ = bytes;
+    return Carver(static_cast<uint8_t*>(memory_));
   }
 
  private:
   Device* device_ = nullptr;
   void* memory_ = nullptr;
   size_t bytes_ = 0;
-  size_t used_ = 0;
 };
 
 }  // namespace moe

@@ -7,18 +7,9 @@
 namespace moe {
 namespace {
 
-// A lost device leaves caches that nobody can trust; every other fault leaves them as they were.
-Status run_batch(SessionState& lead, Span<BatchPart> parts) {
-  for (const BatchPart& part : parts) part.session->has_logits = false;
-  const Status status = forward(lead, parts);
-  if (status.code() == MOE_ERR_DEVICE) {
-    for (const BatchPart& part : parts) part.session->poisoned = true;
-  }
-  return status;
-}
-
-void advance(SessionState& state, Span<const int32_t> tokens) {
-  (void)state.tokens.append(tokens.data, tokens.size);  // room was reserved for the whole context
+void advance(SessionState& state, std::span<const int32_t> tokens) {
+  // Room was reserved for the whole context.
+  (void)state.tokens.append(tokens.data(), tokens.size());
   if (state.counting) state.counters.keep_pass();
 }
 
@@ -33,14 +24,14 @@ Status eval_chunk(SessionState& state, const BatchPart& chunk, float* last) {
 /// The calls of several sessions, begun one after the other and ended together.
 class GroupCall {
  public:
-  explicit GroupCall(Span<Session* const> sessions) : sessions_(sessions) {}
+  explicit GroupCall(std::span<Session* const> sessions) : sessions_(sessions) {}
   GroupCall(const GroupCall&) = delete;
   GroupCall& operator=(const GroupCall&) = delete;
   ~GroupCall() {
     for (size_t i = 0; i < n_begun_; ++i) end_call(SessionCall::state_of(*sessions_[i]));
   }
   Status begin() {
-    for (; n_begun_ < sessions_.size; ++n_begun_) {
+    for (; n_begun_ < sessions_.size(); ++n_begun_) {
       MOE_TRY(begin_call(SessionCall::state_of(*sessions_[n_begun_]), false)
                   .with_context("session %zu", n_begun_));
     }
@@ -48,52 +39,52 @@ class GroupCall {
   }
 
  private:
-  Span<Session* const> sessions_;
+  std::span<Session* const> sessions_;
   size_t n_begun_ = 0;
 };
 
 Status check_piece(const SessionState& lead, const SessionState& state,
-                   Span<const int32_t> tokens) {
+                   std::span<const int32_t> tokens) {
   if (&state.model != &lead.model) {
     return Status::error(MOE_ERR_ARGUMENT, "sessions of one call must share one model");
   }
   if (tokens.empty()) return Status::error(MOE_ERR_ARGUMENT, "no tokens");
-  if (tokens.size > static_cast<size_t>(lead.options.chunk)) {
+  if (tokens.size() > static_cast<size_t>(lead.options.chunk)) {
     return Status::error(MOE_ERR_TOO_LONG, "%zu tokens, but the first session's chunk is %d",
-                         tokens.size, lead.options.chunk);
+                         tokens.size(), lead.options.chunk);
   }
   return check_tokens(state, tokens);
 }
 
 /// piece(i): the tokens of session i. As many sessions at a time as the first one's chunk has rows.
 template <class PieceOf>
-Status eval_group(Span<Session* const> sessions, PieceOf piece, float* logits) {
+Status eval_group(std::span<Session* const> sessions, PieceOf piece, float* logits) {
   if (sessions.empty()) return {};
   GroupCall group(sessions);
   MOE_TRY(group.begin());
   SessionState& lead = SessionCall::state_of(*sessions[0]);
-  for (size_t i = 0; i < sessions.size; ++i) {
+  for (size_t i = 0; i < sessions.size(); ++i) {
     MOE_TRY(check_piece(lead, SessionCall::state_of(*sessions[i]), piece(i))
                 .with_context("session %zu", i));
   }
-  for (size_t i = 0; i < sessions.size;) {
+  for (size_t i = 0; i < sessions.size();) {
     size_t n_parts = 0;
     size_t n_rows = 0;
-    for (; i < sessions.size; ++i) {
-      const Span<const int32_t> tokens = piece(i);
-      if (n_rows + tokens.size > static_cast<size_t>(lead.options.chunk)) break;
+    for (; i < sessions.size(); ++i) {
+      const std::span<const int32_t> tokens = piece(i);
+      if (n_rows + tokens.size() > static_cast<size_t>(lead.options.chunk)) break;
       SessionState& state = SessionCall::state_of(*sessions[i]);
       lead.work.parts[n_parts++] = {&state, tokens, state.position(), LogitRows::kLast, {}, 0};
-      n_rows += tokens.size;
+      n_rows += tokens.size();
     }
     MOE_TRY(run_batch(lead, {lead.work.parts.data(), n_parts}));
   }
   const size_t vocab_size = static_cast<size_t>(lead.model.config().vocab_size);
-  for (size_t i = 0; i < sessions.size && logits != nullptr; ++i) {
+  for (size_t i = 0; i < sessions.size() && logits != nullptr; ++i) {
     MOE_TRY(read_logits(SessionCall::state_of(*sessions[i]), logits + i * vocab_size)
                 .with_context("session %zu", i));
   }
-  for (size_t i = 0; i < sessions.size; ++i) {
+  for (size_t i = 0; i < sessions.size(); ++i) {
     SessionState& state = SessionCall::state_of(*sessions[i]);
     advance(state, piece(i));
     state.has_logits = true;
@@ -102,6 +93,16 @@ Status eval_group(Span<Session* const> sessions, PieceOf piece, float* logits) {
 }
 
 }  // namespace
+
+// A lost device leaves caches that nobody can trust; every other fault leaves them as they were.
+Status run_batch(SessionState& lead, std::span<BatchPart> parts) {
+  for (const BatchPart& part : parts) part.session->has_logits = false;
+  const Status status = forward(lead, parts);
+  if (status.code() == MOE_ERR_DEVICE) {
+    for (const BatchPart& part : parts) part.session->poisoned = true;
+  }
+  return status;
+}
 
 Status recall_logits(SessionState& state) {
   if (state.has_logits) return {};
@@ -118,34 +119,43 @@ Status recall_logits(SessionState& state) {
   return {};
 }
 
-Status check_tokens(const SessionState& state, Span<const int32_t> tokens) {
+Status check_tokens(const SessionState& state, std::span<const int32_t> tokens) {
   const ModelConfig& config = state.model.config();
   const int32_t context = state.options.context;
-  if (tokens.size > static_cast<size_t>(context - state.position())) {
+  if (config.is_encoder()) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "the model is an encoder: it encodes whole texts and continues none");
+  }
+  if (tokens.size() > static_cast<size_t>(context - state.position())) {
     const bool can_grow = context < config.context_length;
     return Status::error(MOE_ERR_TOO_LONG,
                          "%zu tokens do not fit: the session's context holds %d, %d are used; %s%d",
-                         tokens.size, context, state.position(),
+                         tokens.size(), context, state.position(),
                          can_grow ? "create it with a larger context (--context), at most "
                                   : "the model's own length is ",
                          config.context_length);
   }
-  if (state.has_capacity && tokens.size > static_cast<size_t>(state.options.chunk)) {
+  if (state.has_capacity && tokens.size() > static_cast<size_t>(state.options.chunk)) {
     return Status::error(MOE_ERR_TOO_LONG,
                          "with an expert capacity a call is one chunk: at most %d tokens, found "
                          "%zu; create the session with a larger chunk (--chunk), at most %d",
-                         state.options.chunk, tokens.size, kMaxChunk);
+                         state.options.chunk, tokens.size(), kMaxChunk);
   }
-  for (size_t i = 0; i < tokens.size; ++i) {
-    if (tokens[i] < 0 || tokens[i] >= config.vocab_size) {
+  return check_ids(state, tokens);
+}
+
+Status check_ids(const SessionState& state, std::span<const int32_t> tokens) {
+  const int32_t vocab_size = state.model.config().vocab_size;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocab_size) {
       return Status::error(MOE_ERR_RANGE, "token %zu: expected an id in 0..%d, found %d", i,
-                           config.vocab_size - 1, tokens[i]);
+                           vocab_size - 1, tokens[i]);
     }
   }
   return {};
 }
 
-Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitSink& sink,
+Status eval_tokens(SessionState& state, std::span<const int32_t> tokens, const LogitSink& sink,
                    float* last_row) {
   // The sink counts from the first token of the call.
   struct Shifted {
@@ -157,13 +167,13 @@ Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitS
     }
   } shifted{&sink, 0};
   const size_t chunk = static_cast<size_t>(state.options.chunk);
-  for (size_t& done = shifted.done; done < tokens.size;) {
-    const size_t n = std::min(chunk, tokens.size - done);
-    const bool last = done + n == tokens.size;
+  for (size_t& done = shifted.done; done < tokens.size();) {
+    const size_t n = std::min(chunk, tokens.size() - done);
+    const bool last = done + n == tokens.size();
     const LogitRows rows = sink.take != nullptr ? LogitRows::kAll
                            : last               ? LogitRows::kLast
                                                 : LogitRows::kNone;
-    const BatchPart part{&state, {tokens.data + done, n},   state.position(),
+    const BatchPart part{&state, {tokens.data() + done, n}, state.position(),
                          rows,   {Shifted::take, &shifted}, 0};
     MOE_TRY(eval_chunk(state, part, last ? last_row : nullptr));
     done += n;
@@ -172,20 +182,21 @@ Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitS
   return {};
 }
 
-Status sessions_step(Span<Session* const> sessions, Span<const int32_t> tokens, float* logits) {
-  if (tokens.size != sessions.size) {
-    return Status::error(MOE_ERR_ARGUMENT, "%zu sessions, but %zu tokens", sessions.size,
-                         tokens.size);
+Status sessions_step(std::span<Session* const> sessions, std::span<const int32_t> tokens,
+                     float* logits) {
+  if (tokens.size() != sessions.size()) {
+    return Status::error(MOE_ERR_ARGUMENT, "%zu sessions, but %zu tokens", sessions.size(),
+                         tokens.size());
   }
-  const auto piece = [tokens](size_t i) { return Span<const int32_t>(tokens.data + i, 1); };
+  const auto piece = [tokens](size_t i) { return std::span<const int32_t>(tokens.data() + i, 1); };
   return eval_group(sessions, piece, logits);
 }
 
-Status sessions_eval(Span<Session* const> sessions, Span<const Span<const int32_t>> pieces,
-                     float* logits) {
-  if (pieces.size != sessions.size) {
-    return Status::error(MOE_ERR_ARGUMENT, "%zu sessions, but %zu pieces", sessions.size,
-                         pieces.size);
+Status sessions_eval(std::span<Session* const> sessions,
+                     std::span<const std::span<const int32_t>> pieces, float* logits) {
+  if (pieces.size() != sessions.size()) {
+    return Status::error(MOE_ERR_ARGUMENT, "%zu sessions, but %zu pieces", sessions.size(),
+                         pieces.size());
   }
   return eval_group(
       sessions, [pieces](size_t i) { return pieces[i]; }, logits);

@@ -1,5 +1,7 @@
 #include "src/run/forward.h"
 
+#include <algorithm>
+
 #include "src/run/session_state.h"
 
 namespace moe {
@@ -7,18 +9,18 @@ namespace {
 
 /// The rows of one pass as the device sees them.
 struct Batch {
-  Span<BatchPart> parts;
+  std::span<BatchPart> parts;
   const BatchRow* rows;
   const KvCacheView* caches;
   int32_t n_rows;
 };
 
-Batch lay_out(SessionState& lead, Span<BatchPart> parts) {
+Batch lay_out(SessionState& lead, std::span<BatchPart> parts) {
   int32_t n_rows = 0;
-  for (size_t p = 0; p < parts.size; ++p) {
+  for (size_t p = 0; p < parts.size(); ++p) {
     BatchPart& part = parts[p];
     part.first_row = n_rows;
-    for (size_t i = 0; i < part.tokens.size; ++i, ++n_rows) {
+    for (size_t i = 0; i < part.tokens.size(); ++i, ++n_rows) {
       const int32_t position = part.position + static_cast<int32_t>(i);
       lead.work.rows[static_cast<size_t>(n_rows)] = {static_cast<int32_t>(p), position,
                                                      part.tokens[i]};
@@ -51,12 +53,12 @@ struct Run {
 
 template <class Same>
 bool next_run(const Batch& batch, size_t* at, Same same, Run* run) {
-  if (*at == batch.parts.size) return false;
+  if (*at == batch.parts.size()) return false;
   const BatchPart& first = batch.parts[*at];
   do {
     ++*at;
-  } while (*at < batch.parts.size && same(*first.session, *batch.parts[*at].session));
-  const int32_t end = *at < batch.parts.size ? batch.parts[*at].first_row : batch.n_rows;
+  } while (*at < batch.parts.size() && same(*first.session, *batch.parts[*at].session));
+  const int32_t end = *at < batch.parts.size() ? batch.parts[*at].first_row : batch.n_rows;
   *run = {first.session, first.first_row, end - first.first_row};
   return true;
 }
@@ -84,6 +86,7 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
   op.n_kv_heads = c.n_kv_heads;
   op.head_dim = c.head_dim;
   op.window = c.window;
+  op.causal = c.causal;
   op.multiplier =
       c.multiplier != 0 ? c.multiplier : 1 / __builtin_sqrtf(static_cast<float>(c.head_dim));
   op.qk_norm = c.qk_norm;
@@ -172,7 +175,10 @@ void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
 
 bool wants_logits(const Batch& batch, int32_t row) {
   const BatchPart& part = batch.parts[static_cast<size_t>(batch.rows[row].session)];
-  const bool last = static_cast<size_t>(row - part.first_row) + 1 == part.tokens.size;
+  const bool last = static_cast<size_t>(row - part.first_row) + 1 == part.tokens.size();
+  if (part.rows == LogitRows::kSome) {
+    return std::binary_search(part.some.begin(), part.some.end(), row - part.first_row);
+  }
   return part.rows == LogitRows::kAll || (part.rows == LogitRows::kLast && last);
 }
 
@@ -190,11 +196,11 @@ Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32
     session.chosen.take(session.spec, lead.device.choice(*lead.stream, from));
     return {};
   }
-  const size_t vocab_size = session.logits.size();
+  const size_t n_outputs = session.logits.size();
   float* logits = session.logits.data();
-  MOE_TRY(lead.device.download(logits, lead.work.logits + static_cast<size_t>(from) * vocab_size,
-                               vocab_size * sizeof(float)));
-  if (part.rows != LogitRows::kAll) return {};
+  MOE_TRY(lead.device.download(logits, lead.work.logits + static_cast<size_t>(from) * n_outputs,
+                               n_outputs * sizeof(float)));
+  if (part.rows != LogitRows::kAll && part.rows != LogitRows::kSome) return {};
   return part.sink.take(part.sink.user, static_cast<size_t>(row - part.first_row), logits);
 }
 
@@ -216,6 +222,22 @@ void keep_rows(SessionState& lead, const Batch& batch, int32_t row, int32_t n,
   if (any) lead.device.choose(*lead.stream, {logits, n, vocab_size, specs, copies});
 }
 
+// A dense layer and an activation stand in front of the matrix: together they are an FFN.
+void run_transformed_head(SessionState& lead, const float* x, int32_t n, float* logits) {
+  const ModelConfig& config = lead.model.config();
+  const ModelWeights& weights = lead.model.weights();
+  MoeOp op;
+  op.x = x;
+  op.y = logits;
+  op.n_rows = n;
+  op.d_model = config.d_model;
+  op.scale = config.logit_multiplier;
+  op.norm = weights.final_norm;
+  op.act.kind = config.head.act;
+  op.shared = &weights.transformed_head;
+  lead.device.moe(*lead.stream, op);
+}
+
 // logits = logit_multiplier * head(final_norm(x)) of n rows from `row` on.
 void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n) {
   const Model& model = lead.model;
@@ -224,11 +246,15 @@ void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n) {
   const BatchPart& first = batch.parts[static_cast<size_t>(batch.rows[row].session)];
   float* logits = n == 1 && keeps_row(first) ? first.session->work.kept : w.logits;
   const ModelWeights& weights = model.weights();
-  const LinearOut out{&weights.head, weights.head_bias,      logits, config.vocab_size,
-                      false,         config.logit_multiplier};
   const float* x = w.x + int64_t{row} * config.d_model;
-  lead.device.linear(*lead.stream,
-                     {x, config.d_model, n, config.d_model, weights.final_norm, &out, 1});
+  if (config.head.dense) {
+    run_transformed_head(lead, x, n, logits);
+  } else {
+    const LinearOut out{&weights.head, weights.head_bias,      logits, config.n_outputs(),
+                        false,         config.logit_multiplier};
+    lead.device.linear(*lead.stream,
+                       {x, config.d_model, n, config.d_model, weights.final_norm, &out, 1});
+  }
   keep_rows(lead, batch, row, n, logits);
 }
 
@@ -248,6 +274,29 @@ Status write_logits(SessionState& lead, const Batch& batch) {
     } while (cancelled_late(lead, batch, status));
     MOE_TRY(status);
     for (int32_t i = 0; i < n; ++i, ++r) MOE_TRY(deliver_logits(lead, batch, r, i));
+  }
+  return {};
+}
+
+// The residual stream as the head sees it, for those who want it.
+Status write_hidden(SessionState& lead, const Batch& batch) {
+  const int32_t d = lead.model.config().d_model;
+  const Norm& norm = lead.model.weights().final_norm;
+  for (const BatchPart& part : batch.parts) {
+    if (part.hidden == nullptr || cancel_asked(batch)) continue;
+    const float* x = lead.work.x + int64_t{part.first_row} * d;
+    const auto n = static_cast<int32_t>(part.tokens.size());
+    if (norm.kind != NormKind::kNone) {
+      Status status;
+      do {
+        lead.device.norm(*lead.stream, {x, lead.work.branch, n, d, norm, false, 1});
+        status = lead.device.sync(*lead.stream);
+      } while (cancelled_late(lead, batch, status));
+      MOE_TRY(status);
+      x = lead.work.branch;
+    }
+    MOE_TRY(lead.device.download(part.hidden, x,
+                                 part.tokens.size() * static_cast<size_t>(d) * sizeof(float)));
   }
   return {};
 }
@@ -295,7 +344,7 @@ void self_attention(SessionState& lead, const Batch& batch, int32_t layer) {
 bool is_decode(const SessionState& lead, const Batch& batch) {
   if (batch.n_rows > lead.work.logit_rows) return false;
   for (const BatchPart& part : batch.parts) {
-    if (part.tokens.size != 1 || part.rows != LogitRows::kLast) return false;
+    if (part.tokens.size() != 1 || part.rows != LogitRows::kLast) return false;
   }
   return true;
 }
@@ -309,7 +358,7 @@ uint64_t bits_of(float high, float low) {
 StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   StepKey key;
   if (!decode || !lead.model.experts_stay()) return key;
-  key.add(batch.parts.size);
+  key.add(batch.parts.size());
   for (const BatchPart& part : batch.parts) {
     if (part.session->counting) return {};
     key.add(part.session->number);
@@ -348,7 +397,7 @@ void run_layers(SessionState& lead, const Batch& batch) {
 
 }  // namespace
 
-Status forward(SessionState& lead, Span<BatchPart> parts) {
+Status forward(SessionState& lead, std::span<BatchPart> parts) {
   const Batch batch = lay_out(lead, parts);
   const bool decode = is_decode(lead, batch);
   const StepKey key = key_of(lead, batch, decode);
@@ -368,6 +417,7 @@ Status forward(SessionState& lead, Span<BatchPart> parts) {
     for (int32_t r = 0; r < batch.n_rows; ++r) MOE_TRY(deliver_logits(lead, batch, r, r));
   } else if (status.ok()) {
     status = write_logits(lead, batch);
+    if (status.ok()) status = write_hidden(lead, batch);
   }
   if (cancel_asked(batch)) return Status::error(MOE_ERR_CANCELLED, "cancelled");
   return status;

@@ -18,17 +18,19 @@ struct LogitSink {
 /// The next tokens of one session in a batch.
 struct BatchPart {
   SessionState* session = nullptr;
-  Span<const int32_t> tokens;
+  std::span<const int32_t> tokens;
   int32_t position = 0;  // of the first token
   /// Rows whose logits are computed, into the session's own logits one after the other.
   LogitRows rows = LogitRows::kNone;
-  LogitSink sink;         // kAll: called for each row, in order
-  int32_t first_row = 0;  // in the batch; filled in by forward()
+  LogitSink sink;                      // kAll, kSome: called for each row, in order
+  int32_t first_row = 0;               // in the batch; filled in by forward()
+  std::span<const int32_t> some = {};  // kSome: the rows, ascending
+  float* hidden = nullptr;  // host memory (tokens, d_model) for what the head sees, or null
 };
 
 /// Computes all parts (of different sessions of one model) in one pass, in the work memory of
 /// `lead`. Writes the sessions' KV caches and logits, and nothing else: their positions stay. At
 /// most lead's chunk of tokens in all. MOE_ERR_CANCELLED when one of the sessions was cancelled.
-Status forward(SessionState& lead, Span<BatchPart> parts);
+Status forward(SessionState& lead, std::span<BatchPart> parts);
 
 }  // namespace moe

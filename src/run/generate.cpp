@@ -15,7 +15,7 @@ double now_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-bool contains(Span<const int32_t> ids, int32_t id) {
+bool contains(std::span<const int32_t> ids, int32_t id) {
   for (const int32_t i : ids) {
     if (i == id) return true;
   }
@@ -147,14 +147,14 @@ Status Generation::run(GenerateResult* result) {
 
 }  // namespace
 
-Status generate(Session& session, const Tokenizer* tokenizer, Span<const int32_t> prompt,
+Status generate(Session& session, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out) {
   const SessionCall call(session);
   MOE_TRY(call.status());
   return generate(call.state(), tokenizer, prompt, options, out);
 }
 
-Status generate(SessionState& state, const Tokenizer* tokenizer, Span<const int32_t> prompt,
+Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out) {
   MOE_TRY(check_options(options, tokenizer, state.model.config().vocab_size));
   MOE_TRY(check_tokens(state, prompt));
@@ -165,7 +165,7 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, Span<const int3
   MOE_TRY(generation.prepare());
 
   GenerateResult result;
-  result.n_prompt = static_cast<int32_t>(prompt.size);
+  result.n_prompt = static_cast<int32_t>(prompt.size());
   ask_for(state, options.sampling, static_cast<size_t>(options.n_top));
   const double start = now_seconds();
   MOE_TRY(eval_tokens(state, prompt, {}));

@@ -22,7 +22,7 @@ struct Piece {
   int32_t token = -1;  // -1: text that was held back, without a new token
   float logprob = 0;
   std::string_view text;  // whole characters; empty without a tokenizer or while bytes wait
-  Span<const TokenLogprob> top;
+  std::span<const TokenLogprob> top;
   bool thinking = false;  // of a chat: not part of the answer
 };
 
@@ -35,10 +35,10 @@ inline constexpr size_t kMaxStopBytes = 4096;  // of one stop string
 struct GenerateOptions {
   int32_t max_tokens = 0;  // 0: until the context is full
   SamplingConfig sampling;
-  Span<const std::string_view> stop;  // need a tokenizer
+  std::span<const std::string_view> stop;  // need a tokenizer
   bool ignore_eos = false;
-  Span<const int32_t> more_eos = {};  // end-of-text tokens besides the model's
-  int32_t n_top = 0;                  // candidates reported with each piece
+  std::span<const int32_t> more_eos = {};  // end-of-text tokens besides the model's
+  int32_t n_top = 0;                       // candidates reported with each piece
   PieceFn callback = nullptr;
   void* user = nullptr;
 };
@@ -56,10 +56,10 @@ struct GenerateResult {
 /// generating 10; a token that completed a stop string counts as given out. On MOE_ERR_CANCELLED
 /// the last token given out may be missing from the session: compare its position. tokenizer: null
 /// for ids alone. MOE_ERR_STATE without a prompt on an empty session.
-Status generate(Session& session, const Tokenizer* tokenizer, Span<const int32_t> prompt,
+Status generate(Session& session, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out);
 /// The same within a call of the session that has begun already (SessionCall).
-Status generate(SessionState& state, const Tokenizer* tokenizer, Span<const int32_t> prompt,
+Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out);
 
 }  // namespace moe

@@ -43,10 +43,10 @@ Status read_kept(SessionState& state, size_t first, size_t n, float* to) {
 }  // namespace
 
 Status read_logits(SessionState& state, float* to) {
-  const Span<float> logits = state.logits.span();
-  if (state.on_device) MOE_TRY(read_kept(state, 0, logits.size, logits.data));
-  MOE_TRY(check_finite({logits.data, logits.size}));
-  std::memmove(to, logits.data, logits.size * sizeof(float));
+  const std::span<float> logits = state.logits.span();
+  if (state.on_device) MOE_TRY(read_kept(state, 0, logits.size(), logits.data()));
+  MOE_TRY(check_finite({logits.data(), logits.size()}));
+  std::memmove(to, logits.data(), logits.size() * sizeof(float));
   return {};
 }
 

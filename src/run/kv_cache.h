@@ -11,7 +11,8 @@ class KvCache {
  public:
   explicit KvCache(const Allocator& allocator) : layers_(allocator) {}
 
-  /// `context` positions per layer; the capacity is rounded up to whole key blocks of 64.
+  /// `context` positions per layer; the capacity is rounded up to whole key blocks of 64. kF32: an
+  /// encoder's, which last for one layer of one call.
   Status init(Device& device, const ModelConfig& config, int32_t context, KvType type);
   KvCacheView view(int32_t layer) const {
     return {type_, capacity_, layers_[static_cast<size_t>(layer)]};

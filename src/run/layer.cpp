@@ -23,13 +23,10 @@ StreamShape stream_shape(const LayerSpec& spec) {
 }
 
 Status open_work(const LayerSpec& spec, LayerParts* parts) {
-  const uint64_t n = static_cast<uint64_t>(spec.max_rows) * static_cast<uint64_t>(spec.d_model);
-  BufferSize size;
-  size.add(n, sizeof(float));
-  size.add(n, sizeof(float));
-  MOE_TRY(parts->work.init(parts->device, size.total()));
-  parts->x = parts->work.take<float>(n);
-  parts->y = parts->work.take<float>(n);
+  MOE_TRY(parts->work.init(parts->device, "layer", [&](Carver& c) {
+    c.take(&parts->x, spec.max_rows, spec.d_model);
+    c.take(&parts->y, spec.max_rows, spec.d_model);
+  }));
   parts->max_rows = spec.max_rows;
   parts->vocab_size = spec.vocab_size;
   MOE_TRY(parts->rows.resize(static_cast<size_t>(spec.max_rows)));
@@ -37,17 +34,18 @@ Status open_work(const LayerSpec& spec, LayerParts* parts) {
   return {};
 }
 
-Status check_input(const LayerParts& parts, Span<const float> x, const int32_t* tokens, size_t n) {
+Status check_input(const LayerParts& parts, std::span<const float> x, const int32_t* tokens,
+                   size_t n) {
   const size_t d = static_cast<size_t>(parts.op.d_model);
-  if (n * d != x.size) {
-    return Status::error(MOE_ERR_SHAPE, "layer: %zu values are not whole rows of %zu", x.size, d);
+  if (n * d != x.size()) {
+    return Status::error(MOE_ERR_SHAPE, "layer: %zu values are not whole rows of %zu", x.size(), d);
   }
   if (parts.op.router.gamma > 0 && n > static_cast<size_t>(parts.max_rows)) {
     return Status::error(MOE_ERR_TOO_LONG,
                          "layer: with an expert capacity at most max_rows (%d) rows, found %zu",
                          parts.max_rows, n);
   }
-  for (size_t i = 0; i < x.size; ++i) {
+  for (size_t i = 0; i < x.size(); ++i) {
     if ((__builtin_bit_cast(uint32_t, x[i]) & 0x7f800000u) != 0x7f800000u) continue;
     return Status::error(MOE_ERR_NON_FINITE, "layer: x[%zu][%zu] is not a finite number", i / d,
                          i % d);
@@ -141,15 +139,15 @@ int32_t MoeLayer::max_routed() const {
   return router_max_k(parts_->op.router, parts_->op.n_experts);
 }
 
-Status MoeLayer::forward(Span<const float> x, const int32_t* tokens, float* y,
+Status MoeLayer::forward(std::span<const float> x, const int32_t* tokens, float* y,
                          const LayerRouting* routing) {
   InUse use(parts_->in_use);
   if (!use.taken()) return Status::error(MOE_ERR_STATE, "the layer is in use by another call");
-  const size_t n = x.size / static_cast<size_t>(parts_->op.d_model);
+  const size_t n = x.size() / static_cast<size_t>(parts_->op.d_model);
   MOE_TRY(check_input(*parts_, x, tokens, n));
   for (size_t first = 0; first < n;) {
     const size_t rows = std::min(n - first, static_cast<size_t>(parts_->max_rows));
-    MOE_TRY(forward_rows(*parts_, x.data, tokens, first, rows, y, routing));
+    MOE_TRY(forward_rows(*parts_, x.data(), tokens, first, rows, y, routing));
     first += rows;
   }
   return {};

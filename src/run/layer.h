@@ -23,14 +23,14 @@ struct LayerSpec {
   int32_t d_model = 0;
   int32_t d_ff = 0;
   int32_t n_experts = 0;
-  int32_t n_subheads = 1;  // more than 1: MH-MoE, then head and merge are needed
+  int32_t n_subheads = 1;  // more than 1: MH-MoE
   int32_t max_rows = 256;  // tokens computed at once; longer calls are cut
   ActivationConfig act;
   RouterConfig router;
   FormatId format = FormatId::kF32;             // of experts, shared expert, head and merge
   ActPrecision precision = ActPrecision::kF32;  // kF32 with the float formats
   float norm_eps = 1e-5f;                       // of sub norms
-  Span<const ExpertWeights> experts;            // n_experts of them
+  std::span<const ExpertWeights> experts;       // n_experts of them
   const float* router_weight =
       nullptr;  // (n_experts, d_in); cosine: expert embeddings (n_experts, d_e)
   const float* router_bias = nullptr;       // (n_experts); sigmoid: the selection bias
@@ -42,9 +42,9 @@ struct LayerSpec {
   int32_t shared_d_ff = 0;                  // 0: no shared expert
   ExpertWeights shared;                     // on d_model
   const float* shared_gate = nullptr;  // (d_model): sigmoid(x . g) in front of the shared expert
-  const float* head = nullptr;         // (d_model, d_model)
+  const float* head = nullptr;         // MH-MoE: (d_model, d_model), or null
   const float* head_bias = nullptr;
-  const float* merge = nullptr;  // (d_model, d_model)
+  const float* merge = nullptr;  // the same
   const float* merge_bias = nullptr;
 };
 
@@ -77,7 +77,7 @@ class MoeLayer final {
   /// x, y: host memory (n, d_model), may be the same. tokens: ids for the hash router, otherwise
   /// null. Bit-identical for any thread count and any split of the rows, unless a capacity is set:
   /// then n must not exceed max_rows. MOE_ERR_NON_FINITE when x holds NaN or infinity.
-  Status forward(Span<const float> x, const int32_t* tokens, float* y,
+  Status forward(std::span<const float> x, const int32_t* tokens, float* y,
                  const LayerRouting* routing = nullptr);
 
   /// For create() alone.

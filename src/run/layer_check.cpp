@@ -51,12 +51,12 @@ Status check_expert(const char* name, const ExpertWeights& e, bool gated) {
 }
 
 Status check_experts(const LayerSpec& spec) {
-  if (spec.experts.size != static_cast<size_t>(spec.n_experts)) {
+  if (spec.experts.size() != static_cast<size_t>(spec.n_experts)) {
     return Status::error(MOE_ERR_SHAPE, "layer: experts: expected %d, found %zu", spec.n_experts,
-                         spec.experts.size);
+                         spec.experts.size());
   }
   const bool gated = spec.experts[0].gate != nullptr;
-  for (size_t e = 0; e < spec.experts.size; ++e) {
+  for (size_t e = 0; e < spec.experts.size(); ++e) {
     char name[32];
     std::snprintf(name, sizeof name, "expert %zu", e);
     MOE_TRY(check_expert(name, spec.experts[e], gated));
@@ -123,10 +123,8 @@ Status check_layer_spec(const LayerSpec& spec) {
   MOE_TRY(check_format(spec));
   MOE_TRY(check_router(spec));
   MOE_TRY(check_experts(spec));
-  if (spec.n_subheads > 1) MOE_TRY(check_given("head", spec.head != nullptr, true));
-  MOE_TRY(check_given("merge", spec.merge != nullptr, spec.head != nullptr));
-  if (spec.head != nullptr) return {};
-  MOE_TRY(check_given("head_bias", spec.head_bias != nullptr, false));
+  if (spec.head == nullptr) MOE_TRY(check_given("head_bias", spec.head_bias != nullptr, false));
+  if (spec.merge != nullptr) return {};
   return check_given("merge_bias", spec.merge_bias != nullptr, false);
 }
 

@@ -21,9 +21,10 @@ class Packer {
         scales_(allocator) {}
 
   Status start_packing() {
-    if (!size_.ok()) return out_of_memory("layer", ~0ULL);
+    if (!carver_.ok()) return out_of_memory("layer", ~0ULL);
     packing_ = true;
-    return buffer_.init(device_, size_.total());
+    MOE_ASSIGN(carver_, buffer_.alloc(device_, carver_.total()));
+    return {};
   }
 
   /// w: (rows, cols) row-major; null leaves `out` empty.
@@ -42,7 +43,7 @@ class Packer {
 
   Device& device_;
   DeviceBuffer& buffer_;
-  BufferSize size_;
+  Carver carver_;
   bool packing_ = false;
   Array<uint8_t> tiles_;
   Array<int8_t> codes_;  // (16, cols)
@@ -77,11 +78,14 @@ Status Packer::codes_of(const float* w, const Matrix& m, int32_t row) {
 Status Packer::pack(const float* w, Matrix* m) {
   const WeightFormat& format = format_info(m->format);
   if (m->scale_kind == ScaleKind::kTensor) MOE_TRY(scale_tensor(w, *m));
-  if (format.integer) MOE_TRY(codes_.resize(size_t{kTileRows} * static_cast<size_t>(m->cols)));
+  const bool codes = format.pack_codes != nullptr && format.quantise_tile == nullptr;
+  if (codes) MOE_TRY(codes_.resize(size_t{kTileRows} * static_cast<size_t>(m->cols)));
   for (int32_t row = 0; row < m->rows; row += kTileRows) {
     const int n = std::min(kTileRows, m->rows - row);
     uint8_t* tile = tiles_.data() + row / kTileRows * m->tile_stride;
-    if (format.integer) {
+    if (format.quantise_tile != nullptr) {
+      MOE_TRY(quantise_tile(format, w + int64_t{row} * m->cols, row, n, m->cols, tile));
+    } else if (codes) {
       MOE_TRY(codes_of(w, *m, row));
       format.pack_codes(codes_.data(), m->cols, n, m->cols, tile);
     } else {
@@ -100,17 +104,18 @@ Status Packer::matrix(const char* name, const float* w, int32_t rows, int32_t co
   const WeightFormat& info = format_info(format);
   Matrix m;
   m.format = format;
-  m.scale_kind = !info.integer                  ? ScaleKind::kNone
-                 : info.quantise_row != nullptr ? ScaleKind::kRow
-                                                : ScaleKind::kTensor;
+  m.scale_kind = info.own_scales();
+  m.group = info.group;
   m.act = act;
   m.rows = rows;
   m.cols = cols;
   m.tile_stride = static_cast<int64_t>(info.tile_bytes(cols));
   MOE_ASSIGN(const size_t bytes, matrix_bytes(format, rows, cols));
-  const size_t n_scales = scale_count(m.scale_kind, 0, rows, cols);
-  size_.add(bytes, 1);
-  size_.add(n_scales, sizeof(float));
+  const size_t n_scales = scale_count(format, m.scale_kind, m.group, rows, cols);
+  uint8_t* tiles = nullptr;
+  float* scales = nullptr;
+  carver_.take(&tiles, static_cast<int64_t>(bytes));
+  carver_.take(&scales, static_cast<int64_t>(n_scales));
   if (!packing_) return {};
   tiles_.clear();
   scales_.clear();
@@ -118,12 +123,10 @@ Status Packer::matrix(const char* name, const float* w, int32_t rows, int32_t co
   MOE_TRY(scales_.resize(n_scales));
   for (float& s : scales_) s = 1;
   MOE_TRY(pack(w, &m).with_context("layer: %s", name));
-  uint8_t* tiles = buffer_.take<uint8_t>(bytes);
-  float* scales = buffer_.take<float>(n_scales);
   MOE_TRY(device_.upload(tiles, tiles_.data(), bytes));
   if (n_scales > 0) MOE_TRY(device_.upload(scales, scales_.data(), n_scales * sizeof(float)));
   m.tiles = tiles;
-  m.scales = scales;
+  m.scales = n_scales > 0 ? scales : nullptr;
   *out = m;
   return {};
 }
@@ -131,11 +134,10 @@ Status Packer::matrix(const char* name, const float* w, int32_t rows, int32_t co
 template <class T>
 Status Packer::vector(const T* values, int32_t n, const T** out) {
   if (values == nullptr) return {};
-  const size_t count = static_cast<size_t>(n);
-  size_.add(count, sizeof(T));
+  T* copy = nullptr;
+  carver_.take(&copy, n);
   if (!packing_) return {};
-  T* copy = buffer_.take<T>(count);
-  MOE_TRY(device_.upload(copy, values, count * sizeof(T)));
+  MOE_TRY(device_.upload(copy, values, static_cast<size_t>(n) * sizeof(T)));
   *out = copy;
   return {};
 }
@@ -190,7 +192,7 @@ Status pack_router(Packer& p, const LayerSpec& spec, int32_t d_in, RouterWeights
 Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
   const int32_t d = spec.d_model;
   const int32_t d_in = d / spec.n_subheads;
-  for (size_t e = 0; e < spec.experts.size; ++e) {
+  for (size_t e = 0; e < spec.experts.size(); ++e) {
     char name[32];
     std::snprintf(name, sizeof name, "experts[%zu]", e);
     MOE_TRY(pack_ffn(p, spec, name, spec.experts[e], d_in, spec.d_ff, &parts->experts.ffns[e]));
@@ -211,7 +213,7 @@ Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
 }  // namespace
 
 Status pack_layer(const LayerSpec& spec, const Allocator& allocator, LayerParts* parts) {
-  MOE_TRY(parts->experts.ffns.resize(spec.experts.size));
+  MOE_TRY(parts->experts.ffns.resize(spec.experts.size()));
   Packer packer(parts->device, parts->weights, allocator);
   MOE_TRY(pack_all(packer, spec, parts));
   MOE_TRY(packer.start_packing());

@@ -11,7 +11,7 @@ std::string_view view(const flatbuffers::String* text) {
 }
 
 template <class T>
-Span<const T> view(const flatbuffers::Vector<T>* vector) {
+std::span<const T> view(const flatbuffers::Vector<T>* vector) {
   if (vector == nullptr) return {};
   return {vector->data(), vector->size()};
 }

@@ -11,15 +11,15 @@ constexpr size_t kWidth = 4;
 constexpr size_t kUnroll = 4;  // independent vectors of one step
 constexpr size_t kStep = kWidth * kUnroll;
 
-float largest(Span<const float> x) {
+float largest(std::span<const float> x) {
   float best = x[0];
   size_t i = 0;
-  if (x.size >= kStep) {
+  if (x.size() >= kStep) {
     L::F top[kUnroll];
-    for (size_t u = 0; u < kUnroll; ++u) top[u] = L::load(x.data + kWidth * u);
-    for (i = kStep; i + kStep <= x.size; i += kStep) {
+    for (size_t u = 0; u < kUnroll; ++u) top[u] = L::load(x.data() + kWidth * u);
+    for (i = kStep; i + kStep <= x.size(); i += kStep) {
       for (size_t u = 0; u < kUnroll; ++u) {
-        const L::F v = L::load(x.data + i + kWidth * u);
+        const L::F v = L::load(x.data() + i + kWidth * u);
         top[u] = L::select_lt(top[u], v, v, top[u]);
       }
     }
@@ -27,17 +27,17 @@ float largest(Span<const float> x) {
       for (size_t j = 0; j < kWidth; ++j) best = t[j] > best ? t[j] : best;
     }
   }
-  for (; i < x.size; ++i) best = x[i] > best ? x[i] : best;
+  for (; i < x.size(); ++i) best = x[i] > best ? x[i] : best;
   return best;
 }
 
 // x - x is 0 for a finite x and NaN otherwise.
-bool all_finite(Span<const float> x) {
+bool all_finite(std::span<const float> x) {
   L::F sum[kUnroll] = {};
   size_t i = 0;
-  for (; i + kStep <= x.size; i += kStep) {
+  for (; i + kStep <= x.size(); i += kStep) {
     for (size_t u = 0; u < kUnroll; ++u) {
-      const L::F v = L::load(x.data + i + kWidth * u);
+      const L::F v = L::load(x.data() + i + kWidth * u);
       sum[u] = L::add(sum[u], L::sub(v, v));
     }
   }
@@ -45,25 +45,25 @@ bool all_finite(Span<const float> x) {
   for (const L::F& s : sum) {
     for (size_t j = 0; j < kWidth; ++j) total += s[j];
   }
-  for (; i < x.size; ++i) total += x[i] - x[i];
+  for (; i < x.size(); ++i) total += x[i] - x[i];
   return total == 0;
 }
 
 // f(i, n, values): the n values of exp((x[j] - best) / temperature) from j = i on, ascending.
 template <class F>
-void each_exp(Span<const float> x, float best, float temperature, F&& f) {
+void each_exp(std::span<const float> x, float best, float temperature, F&& f) {
   const L::F subtract = L::splat(best);
   const L::F divide = L::splat(temperature);
   float e[kStep];
   size_t i = 0;
-  for (; i + kStep <= x.size; i += kStep) {
+  for (; i + kStep <= x.size(); i += kStep) {
     for (size_t u = 0; u < kUnroll; ++u) {
-      const L::F v = L::sub(L::load(x.data + i + kWidth * u), subtract);
+      const L::F v = L::sub(L::load(x.data() + i + kWidth * u), subtract);
       L::store(e + kWidth * u, exp_lanes<L>(L::div(v, divide)));
     }
     f(i, kStep, e);
   }
-  const size_t rest = x.size - i;
+  const size_t rest = x.size() - i;
   for (size_t j = 0; j < rest; ++j) e[j] = exp_float((x[i + j] - best) / temperature);
   f(i, rest, e);
 }
@@ -74,10 +74,10 @@ Status non_finite_logit(size_t token) {
   return Status::error(MOE_ERR_NON_FINITE, "logit of token %zu is not a finite number", token);
 }
 
-Status check_finite(Span<const float> logits) {
+Status check_finite(std::span<const float> logits) {
   if (all_finite(logits)) return {};
   size_t i = 0;
-  while (i + 1 < logits.size && is_finite(logits[i])) ++i;
+  while (i + 1 < logits.size() && is_finite(logits[i])) ++i;
   return non_finite_logit(i);
 }
 
@@ -87,26 +87,26 @@ double log_sum_exp(float best, uint64_t weights, size_t vocab_size) {
          log_double(static_cast<double>(weights) / static_cast<double>(units));
 }
 
-Status log_sum_exp(Span<const float> logits, double* out) {
+Status log_sum_exp(std::span<const float> logits, double* out) {
   MOE_TRY(check_finite(logits));
   const float best = largest(logits);
-  const float units = weight_units(static_cast<int32_t>(logits.size));
+  const float units = weight_units(static_cast<int32_t>(logits.size()));
   uint64_t sum = 0;
   each_exp(logits, best, 1.0f, [&](size_t, size_t n, const float* e) {
     for (size_t j = 0; j < n; ++j) sum += token_weight(e[j], units);
   });
-  *out = log_sum_exp(best, sum, logits.size);
+  *out = log_sum_exp(best, sum, logits.size());
   return {};
 }
 
-size_t largest_index(Span<const float> logits) {
+size_t largest_index(std::span<const float> logits) {
   const float best = largest(logits);
   size_t i = 0;
-  while (i + 1 < logits.size && !(logits[i] == best)) ++i;
+  while (i + 1 < logits.size() && !(logits[i] == best)) ++i;
   return i;
 }
 
-void probabilities(Span<const float> logits, float best, float temperature, float* out) {
+void probabilities(std::span<const float> logits, float best, float temperature, float* out) {
   each_exp(logits, best, temperature, [out](size_t i, size_t n, const float* e) {
     __builtin_memcpy(out + i, e, n * sizeof(float));
   });

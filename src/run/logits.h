@@ -11,18 +11,18 @@ inline bool is_finite(float v) {
 }
 
 /// MOE_ERR_NON_FINITE names a logit that is NaN or infinite.
-Status check_finite(Span<const float> logits);
+Status check_finite(std::span<const float> logits);
 Status non_finite_logit(size_t token);
 
 /// log(sum(exp(logits))) from weights (kernels/choice.h), within 1e-6. Errors as check_finite().
-Status log_sum_exp(Span<const float> logits, double* out);
+Status log_sum_exp(std::span<const float> logits, double* out);
 /// The same from the largest logit and the sum of all weights at temperature 1.
 double log_sum_exp(float best, uint64_t weights, size_t vocab_size);
 
 /// The index of the largest, the lowest of equals. None is NaN and there is at least one.
-size_t largest_index(Span<const float> logits);
+size_t largest_index(std::span<const float> logits);
 
 /// out[i] = exp((logits[i] - best) / temperature).
-void probabilities(Span<const float> logits, float best, float temperature, float* out);
+void probabilities(std::span<const float> logits, float best, float temperature, float* out);
 
 }  // namespace moe

@@ -51,6 +51,7 @@ uint64_t reading_bytes(const Model& model, uint64_t session_bytes) {
 void add_cache(const Model& model, uint64_t cap, MemoryAccount* account) {
   const ExpertCacheShape& shape = model.cache_shape();
   if (shape.slot_bytes == 0) return;
+  account->reader_bytes = shape.reader_bytes;
   add_line(account, "expert readers", shape.reader_bytes);
   const uint64_t left = cap - std::min(cap, account->total);
   const uint64_t n = std::clamp<uint64_t>(left / shape.slot_bytes, 1, shape.most_slots);
@@ -74,21 +75,23 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   if (scratch == 0) {
     return Status::error(MOE_ERR_TOO_LONG, "session: the scratch of %d rows overflows", o.chunk);
   }
-  const uint64_t vocab_bytes = static_cast<uint64_t>(config.vocab_size) * sizeof(float);
+  const uint64_t output_bytes = static_cast<uint64_t>(config.n_outputs()) * sizeof(float);
   MemoryAccount account;
   for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
   if (ExpertMemory* experts = model.device().expert_memory(); experts != nullptr) {
     add_line(&account, "experts on their way", experts->bring_bytes(model.largest_expert_bytes()));
   }
+  account.other_bytes = o.other_sessions_bytes;
+  account.kv_bytes = kv;
   add_line(&account, "other sessions", o.other_sessions_bytes);
   const uint64_t others = account.total;
-  add_line(&account, "KV cache", kv);
+  add_line(&account, config.is_encoder() ? "keys and values" : "KV cache", kv);
   add_line(&account, "position tables", rope);
   add_line(&account, "activations", work);
   add_line(&account, "device scratch", scratch);
   add_line(&account, "host scratch", host_scratch);
   const uint64_t choice = model.device().can_choose() ? KeptChoice::bytes(config.vocab_size) : 0;
-  add_line(&account, "sampling", vocab_bytes + Sampler::bytes(config.vocab_size) + choice);
+  add_line(&account, "sampling", output_bytes + Sampler::bytes(config.vocab_size) + choice);
   add_line(&account, "session", host_state_bytes(config, o));
   add_line(&account, "read buffers", reading_bytes(model, account.total - others));
   account.session_bytes = account.total - others;
@@ -131,14 +134,16 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   SessionOptions o = options;
   MOE_TRY(check_range("context", o.context, 0, most));
   MOE_TRY(check_range("chunk", o.chunk, 0, kMaxChunk));
-  if (o.kv != KvType::kF16 && o.kv != KvType::kInt8) {
+  const bool encoder = model.config().is_encoder();
+  if (encoder) o.kv = KvType::kF32;
+  if (o.kv != KvType::kF16 && o.kv != KvType::kInt8 && !encoder) {
     return Status::error(MOE_ERR_ARGUMENT, "session: unknown KV type %d", static_cast<int>(o.kv));
   }
   if (o.context == 0) o.context = std::min(most, kDefaultContext);
   bool follows = false;  // the cap; what was resolved before stays
   if (o.chunk == 0) {
     o.chunk_follows = true;
-    o.chunk = kDefaultChunk;
+    o.chunk = encoder ? kMaxChunk : kDefaultChunk;  // it sees a text whole
     for (const LayerConfig& layer : model.config().layers) {
       if (has_capacity(layer.ffn)) o.chunk = kMaxChunk;
     }
@@ -159,6 +164,7 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options) {
   s.max_d_in = config.d_model;
   s.max_context = options.context;
   s.vocab_size = config.vocab_size;
+  if (config.head.dense) s.max_d_ff = config.d_model;
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
     const AttentionConfig& a = layer.attention;
@@ -189,17 +195,26 @@ Status account_memory(const Model& model, const SessionOptions& options, MemoryA
 
 Status check_budget(const MemoryAccount& account, uint64_t cap) {
   if (cap == 0 || account.total <= cap) return {};
-  char sum[MOE_ERROR_TEXT_BYTES];
-  size_t used = 0;
-  sum[0] = '\0';
-  for (int32_t i = 0; i < account.n_lines && used < sizeof sum; ++i) {
-    const int n = format(sum + used, sizeof sum - used, "%s%s %.3f", i == 0 ? "" : " + ",
-                         account.lines[i].what, megabytes(account.lines[i].bytes));
-    if (n > 0) used += static_cast<size_t>(n);
+  const uint64_t readers = account.reader_bytes;
+  const uint64_t others = account.other_bytes;
+  const MemoryLine parts[] = {{"weights and tables", account.total - account.session_bytes -
+                                                         account.cache_bytes - readers - others},
+                              {"other sessions", others},
+                              {"KV cache", account.kv_bytes},
+                              {"scratch", account.session_bytes - account.kv_bytes},
+                              {"expert readers", readers},
+                              {"expert cache", account.cache_bytes}};
+  char sum[256];  // a few parts, so that it is all there behind a path
+  int used = 0;
+  for (const MemoryLine& part : parts) {
+    if (part.bytes == 0) continue;
+    used += format(sum + used, sizeof sum - static_cast<size_t>(used), "%s%s %.3f",
+                   used == 0 ? "" : " + ", part.what, megabytes(part.bytes));
+    used = std::clamp(used, 0, static_cast<int>(sizeof sum) - 1);
   }
   return Status::error(MOE_ERR_BUDGET,
-                       "%.3f MB needed, the cap is %.3f MB: %" PRIu64 " bytes at least: %s",
-                       megabytes(account.total), megabytes(cap), account.total, sum);
+                       "%" PRIu64 " bytes at least: %.3f MB needed, the cap is %.3f MB: %s",
+                       account.total, megabytes(account.total), megabytes(cap), sum);
 }
 
 }  // namespace moe

@@ -8,9 +8,9 @@ namespace moe {
 /// How a session is made. Zero means the default.
 struct SessionOptions {
   int32_t context = 0;  // positions of the KV cache; 0: the model's context length, at most 4096
-  int32_t chunk = 0;  // rows evaluated at once; 0: 256, or with an expert capacity the context, at
-                      // most kMaxChunk, or under a cap what resolve_options() says; never more than
-                      // the context
+  int32_t chunk = 0;    // rows evaluated at once; 0: 256, or with an expert capacity or an encoder
+                      // the context, at most kMaxChunk, or under a cap what resolve_options() says;
+                      // never more than the context
   KvType kv = KvType::kF16;
   uint64_t memory_cap =
       0;  // bytes for the weights, the other sessions and this one; 0: the model's
@@ -35,9 +35,12 @@ struct MemoryAccount {
   MemoryLine lines[kMaxLines] = {};
   int32_t n_lines = 0;
   uint64_t total = 0;          // of all lines
+  uint64_t other_bytes = 0;    // of the model's other sessions
   uint64_t session_bytes = 0;  // of those that the session itself holds
+  uint64_t kv_bytes = 0;       // of these, the KV cache
   uint64_t device_bytes = 0;   // of these, on the device
   uint64_t chunk_bytes = 0;    // of these, what grows with the chunk
+  uint64_t reader_bytes = 0;   // of `total`, what reads experts
   uint64_t cache_bytes = 0;  // of `total`, the expert cache: what the cap leaves, at least one slot
 };
 
@@ -60,7 +63,7 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options);
 /// less would do. MOE_ERR_RANGE as resolve_options(), MOE_ERR_TOO_LONG when a size overflows.
 Status account_memory(const Model& model, const SessionOptions& options, MemoryAccount* out);
 
-/// MOE_ERR_BUDGET with the least cap and the sum line by line when `account` exceeds `cap` (0:
+/// MOE_ERR_BUDGET with the least cap and the sum when `account` exceeds `cap` (0:
 /// never).
 Status check_budget(const MemoryAccount& account, uint64_t cap);
 

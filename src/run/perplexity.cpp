@@ -11,20 +11,20 @@ namespace {
 
 /// How a text is cut.
 struct Windows {
-  Span<const int32_t> prefix;
+  std::span<const int32_t> prefix;
   size_t length;  // tokens of the text in a window
   size_t stride;
 };
 
-Status plan(const Session& session, Span<const int32_t> tokens, const PerplexityOptions& options,
-            Windows* out) {
+Status plan(const Session& session, std::span<const int32_t> tokens,
+            const PerplexityOptions& options, Windows* out) {
   const int32_t stride = options.stride;
-  const int32_t length = session.context() - static_cast<int32_t>(options.prefix.size);
+  const int32_t length = session.context() - static_cast<int32_t>(options.prefix.size());
   const size_t needed = options.prefix.empty() ? 2 : 1;
-  if (length < static_cast<int32_t>(needed) || tokens.size < needed) {
+  if (length < static_cast<int32_t>(needed) || tokens.size() < needed) {
     return Status::error(MOE_ERR_RANGE,
                          "perplexity: nothing can be scored with %zu tokens in a context of %d",
-                         tokens.size, session.context());
+                         tokens.size(), session.context());
   }
   if (stride < 0 || stride > length) {
     return Status::error(MOE_ERR_RANGE, "perplexity: stride: expected 0..%d, found %d", length,
@@ -42,15 +42,15 @@ class Scorer {
   Scorer(SessionState& state, const Windows& windows, const Allocator& allocator)
       : state_(state), windows_(windows), input_(allocator) {}
 
-  Status init() { return input_.reserve(windows_.prefix.size + windows_.length); }
+  Status init() { return input_.reserve(windows_.prefix.size() + windows_.length); }
 
   /// Scores the tokens of `window` from index first_new on.
-  Status add(Span<const int32_t> window, size_t first_new) {
+  Status add(std::span<const int32_t> window, size_t first_new) {
     input_.clear();
-    MOE_TRY(input_.append(windows_.prefix.data, windows_.prefix.size));
+    MOE_TRY(input_.append(windows_.prefix.data(), windows_.prefix.size()));
     first_target_ = std::max<size_t>(1, input_.size() + first_new);
-    MOE_TRY(input_.append(window.data, window.size));
-    const Span<const int32_t> evaluated(input_.data(), input_.size() - 1);
+    MOE_TRY(input_.append(window.data(), window.size()));
+    const std::span<const int32_t> evaluated(input_.data(), input_.size() - 1);
     MOE_TRY(check_tokens(state_, input_.span()));
     MOE_TRY(eval_tokens(state_, evaluated, {take, this}));
     clear();
@@ -84,15 +84,15 @@ class Scorer {
   double sum_ = 0;
 };
 
-Status score_text(Scorer& scorer, const Windows& windows, Span<const int32_t> tokens,
+Status score_text(Scorer& scorer, const Windows& windows, std::span<const int32_t> tokens,
                   const PerplexityOptions& options) {
   MOE_TRY(scorer.init());
   size_t done = 0;
-  for (size_t begin = 0; done < tokens.size; begin += windows.stride) {
-    const size_t n = std::min(windows.length, tokens.size - begin);
-    MOE_TRY(scorer.add({tokens.data + begin, n}, done - begin));
+  for (size_t begin = 0; done < tokens.size(); begin += windows.stride) {
+    const size_t n = std::min(windows.length, tokens.size() - begin);
+    MOE_TRY(scorer.add({tokens.data() + begin, n}, done - begin));
     done = begin + n;
-    if (options.progress != nullptr && !options.progress(options.user, done, tokens.size)) {
+    if (options.progress != nullptr && !options.progress(options.user, done, tokens.size())) {
       return Status::error(MOE_ERR_CANCELLED, "cancelled by the progress callback");
     }
   }
@@ -101,7 +101,7 @@ Status score_text(Scorer& scorer, const Windows& windows, Span<const int32_t> to
 
 }  // namespace
 
-Status measure_perplexity(Session& session, Span<const int32_t> tokens,
+Status measure_perplexity(Session& session, std::span<const int32_t> tokens,
                           const PerplexityOptions& options, Perplexity* out) {
   SessionCall call(session);
   MOE_TRY(call.status());

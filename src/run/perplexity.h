@@ -7,7 +7,7 @@ namespace moe {
 
 struct PerplexityOptions {
   /// Stands in front of every window and is not scored itself: what a text begins with.
-  Span<const int32_t> prefix;
+  std::span<const int32_t> prefix;
   /// Tokens of the text from one window's start to the next; 0: a whole window (no overlap). With a
   /// smaller stride each token is scored once, in the first window that reaches it.
   int32_t stride = 0;
@@ -28,7 +28,7 @@ struct Perplexity {
 /// text.
 /// The session must be empty and is empty afterwards, also on failure. MOE_ERR_RANGE when nothing
 /// can be scored (fewer than 1 token, or 2 without a prefix; no room behind the prefix).
-Status measure_perplexity(Session& session, Span<const int32_t> tokens,
+Status measure_perplexity(Session& session, std::span<const int32_t> tokens,
                           const PerplexityOptions& options, Perplexity* out);
 
 }  // namespace moe

@@ -32,45 +32,41 @@ int32_t first_with_table(const ModelConfig& config, int32_t layer) {
   return layer;
 }
 
-uint64_t table_floats(const RopeConfig& rope, int32_t context) {
-  return static_cast<uint64_t>(context) * static_cast<uint64_t>(rope.dims / 2) * 2;
+// One table for all layers that can share it. Without `tables` it only measures.
+void lay_out(Carver& c, const ModelConfig& config, int32_t context, float** tables) {
+  for (int32_t l = 0; l < config.n_layers(); ++l) {
+    if (first_with_table(config, l) != l) continue;
+    float* unused = nullptr;
+    c.take(tables == nullptr ? &unused : &tables[l], context,
+           config.layers[static_cast<size_t>(l)].attention.rope.dims / 2 * 2);
+  }
 }
 
 }  // namespace
 
 bool RopeTables::bytes(const ModelConfig& config, int32_t context, uint64_t* out) {
-  BufferSize size;
-  for (int32_t l = 0; l < config.n_layers(); ++l) {
-    if (first_with_table(config, l) != l) continue;
-    size.add(table_floats(config.layers[static_cast<size_t>(l)].attention.rope, context),
-             sizeof(float));
-  }
-  *out = size.total();
-  return size.ok();
+  return measure([&](Carver& c) { lay_out(c, config, context, nullptr); }, out);
 }
 
 Status RopeTables::init(Device& device, const ModelConfig& config, int32_t context,
                         const Allocator& allocator) {
-  uint64_t total = 0;
-  if (!bytes(config, context, &total)) return out_of_memory("position tables", ~0ULL);
   MOE_TRY(tables_.resize(config.layers.size()));
-  MOE_TRY(memory_.init(device, total));
+  MOE_TRY(memory_.init(device, "position tables",
+                       [&](Carver& c) { lay_out(c, config, context, tables_.data()); }));
   Array<float> host(allocator);
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     const int32_t first = first_with_table(config, l);
     if (first < 0) continue;
-    const size_t index = static_cast<size_t>(l);
+    float*& table = tables_[static_cast<size_t>(l)];
     if (first < l) {
-      tables_[index] = tables_[static_cast<size_t>(first)];
+      table = tables_[static_cast<size_t>(first)];
       continue;
     }
-    const RopeConfig& rope = config.layers[index].attention.rope;
-    const uint64_t n = table_floats(rope, context);
-    MOE_TRY(host.resize(static_cast<size_t>(n)));
+    const RopeConfig& rope = config.layers[static_cast<size_t>(l)].attention.rope;
+    const size_t n = static_cast<size_t>(context) * static_cast<size_t>(rope.dims / 2) * 2;
+    MOE_TRY(host.resize(n));
     MOE_TRY(build_rope_table(rope, context, host.data()).with_context("layer %d", l));
-    float* table = memory_.take<float>(n);
-    MOE_TRY(device.upload(table, host.data(), static_cast<size_t>(n) * sizeof(float)));
-    tables_[index] = table;
+    MOE_TRY(device.upload(table, host.data(), n * sizeof(float)));
   }
   return {};
 }

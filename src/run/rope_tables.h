@@ -19,7 +19,7 @@ class RopeTables {
   static bool bytes(const ModelConfig& config, int32_t context, uint64_t* out);
 
  private:
-  Array<const float*> tables_;
+  Array<float*> tables_;
   DeviceBuffer memory_;
 };
 

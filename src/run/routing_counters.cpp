@@ -40,7 +40,8 @@ void RoutingCounters::clear_from(size_t count, size_t layer) {
   for (; count < counts_.size(); ++count) counts_[count] = 0;
   for (; layer < layers_.size(); ++layer) {
     RoutingStats& s = layers_[layer];
-    s.n_tokens = s.n_dropped = s.n_positive = s.n_activations = 0;
+    s.n_tokens = s.n_dropped = s.n_positive = s.n_activations = s.n_skipped = 0;
+    s.skipped_probability = 0;
   }
 }
 
@@ -54,6 +55,8 @@ void RoutingCounters::keep_pass() {
     layers_[i].n_dropped += of_pass.n_dropped;
     layers_[i].n_positive += of_pass.n_positive;
     layers_[i].n_activations += of_pass.n_activations;
+    layers_[i].n_skipped += of_pass.n_skipped;
+    layers_[i].skipped_probability += of_pass.skipped_probability;
   }
 }
 

@@ -18,7 +18,7 @@ uint64_t mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-Status validate_bias(Span<const LogitBias> bias, int32_t vocab_size) {
+Status validate_bias(std::span<const LogitBias> bias, int32_t vocab_size) {
   for (const LogitBias& b : bias) {
     if (b.token < 0 || b.token >= vocab_size) {
       return Status::error(MOE_ERR_RANGE, "sampling: bias: token expected 0..%d, found %d",
@@ -33,10 +33,10 @@ Status validate_bias(Span<const LogitBias> bias, int32_t vocab_size) {
 }
 
 // The n most probable tokens, best first, ties to the lower id.
-void best_tokens(Span<const float> logits, double log_sum, TokenLogprob* top, size_t n) {
+void best_tokens(std::span<const float> logits, double log_sum, TokenLogprob* top, size_t n) {
   if (n == 0) return;
   size_t filled = 0;
-  for (size_t i = 0; i < logits.size; ++i) {
+  for (size_t i = 0; i < logits.size(); ++i) {
     const float logprob = static_cast<float>(static_cast<double>(logits[i]) - log_sum);
     if (filled == n && !(logits[i] > logits[static_cast<size_t>(top[n - 1].token)])) continue;
     size_t at = filled < n ? filled++ : n - 1;
@@ -90,8 +90,8 @@ bool Sampler::better(const Candidate& a, const Candidate& b) {
 }
 
 // Bias and penalty are on few tokens: without them the logits stay where they are.
-Span<const float> Sampler::edit(const SamplingConfig& config, Span<const float> logits,
-                                Span<const int32_t> text) {
+std::span<const float> Sampler::edit(const SamplingConfig& config, std::span<const float> logits,
+                                     std::span<const int32_t> text) {
   if (config.bias.empty() && config.repetition_penalty == 1) return logits;
   std::copy(logits.begin(), logits.end(), edited_.begin());
   for (const LogitBias& b : config.bias) {
@@ -101,8 +101,8 @@ Span<const float> Sampler::edit(const SamplingConfig& config, Span<const float> 
     if (!(l > -__builtin_inff())) l = -__builtin_inff();
   }
   if (config.repetition_penalty == 1) return edited_.span();
-  const size_t window = std::min(text.size, static_cast<size_t>(config.repetition_window));
-  const Span<const int32_t> recent(text.data + (text.size - window), window);
+  const size_t window = std::min(text.size(), static_cast<size_t>(config.repetition_window));
+  const std::span<const int32_t> recent(text.data() + (text.size() - window), window);
   for (const int32_t token : recent) {
     const size_t i = static_cast<size_t>(token);
     if (recent_[i] != 0) continue;
@@ -134,10 +134,10 @@ size_t Sampler::top_k(const SamplingConfig& config) const {
 
 // Candidates that hold the n_wanted best tokens and the wanted weight: few tokens need to be sorted
 // then.
-size_t Sampler::gather(Span<const float> logits, float best, size_t n_wanted, double wanted) {
+size_t Sampler::gather(std::span<const float> logits, float best, size_t n_wanted, double wanted) {
   uint32_t count[kLogitClasses] = {};
   uint64_t weights[kLogitClasses] = {};
-  for (size_t i = 0; i < logits.size; ++i) {
+  for (size_t i = 0; i < logits.size(); ++i) {
     const int32_t c = logit_class(best, logits[i]);
     ++count[c];
     weights[c] += weight(static_cast<int32_t>(i));
@@ -151,7 +151,7 @@ size_t Sampler::gather(Span<const float> logits, float best, size_t n_wanted, do
     held += weights[last];
   }
   size_t n = 0;
-  for (size_t i = 0; i < logits.size; ++i) {
+  for (size_t i = 0; i < logits.size(); ++i) {
     if (logit_class(best, logits[i]) > last) continue;
     candidates_[n++] = {logits[i], static_cast<int32_t>(i)};
   }
@@ -182,8 +182,8 @@ uint64_t draw_target(double uniform, uint64_t total) {
 // Walks tokens of at least min_p until the target is passed. token_of(i) names the i-th of n; at
 // least one has a weight.
 template <class TokenOf>
-int32_t draw(Span<const float> p, size_t n, float min_p, double uniform, TokenOf token_of) {
-  const float units = weight_units(static_cast<int32_t>(p.size));
+int32_t draw(std::span<const float> p, size_t n, float min_p, double uniform, TokenOf token_of) {
+  const float units = weight_units(static_cast<int32_t>(p.size()));
   uint64_t total = 0;
   for (size_t i = 0; i < n; ++i) {
     const float one = p[token_of(i)];
@@ -228,17 +228,17 @@ int32_t Sampler::choose_among(const SamplingConfig& config, size_t n, uint64_t t
               [this](size_t i) { return static_cast<size_t>(candidates_[i].token); });
 }
 
-int32_t Sampler::choose(const SamplingConfig& config, Span<const float> logits, size_t best,
+int32_t Sampler::choose(const SamplingConfig& config, std::span<const float> logits, size_t best,
                         double uniform) {
   if (config.temperature == 0) return static_cast<int32_t>(best);
   probabilities(logits, logits[best], config.temperature, p_.data());
   const size_t k = top_k(config);
   if (k == 0 && config.top_p == 1) {
-    return draw(p_.span(), logits.size, config.min_p, uniform, [](size_t i) { return i; });
+    return draw(p_.span(), logits.size(), config.min_p, uniform, [](size_t i) { return i; });
   }
   uint64_t total = 0;
   if (k == 0) {
-    for (size_t i = 0; i < logits.size; ++i) total += weight(static_cast<int32_t>(i));
+    for (size_t i = 0; i < logits.size(); ++i) total += weight(static_cast<int32_t>(i));
   }
   const double wanted = static_cast<double>(config.top_p) * static_cast<double>(total);
   return choose_among(config, gather(logits, logits[best], k, wanted), total, uniform);
@@ -339,12 +339,12 @@ Status Sampler::sample(const SamplingConfig& config, const TokenChoice& choice,
   return {};
 }
 
-Status Sampler::sample(const SamplingConfig& config, Span<const float> logits,
-                       Span<const int32_t> text, uint64_t number, TokenLogprob* out,
+Status Sampler::sample(const SamplingConfig& config, std::span<const float> logits,
+                       std::span<const int32_t> text, uint64_t number, TokenLogprob* out,
                        TokenLogprob* top, size_t n_top) {
   double log_sum = 0;
   MOE_TRY(log_sum_exp(logits, &log_sum));
-  const Span<const float> edited = edit(config, logits, text);
+  const std::span<const float> edited = edit(config, logits, text);
   const size_t best = largest_index(edited);
   if (!is_finite(edited[best])) {
     return edited[best] < 0
@@ -355,8 +355,8 @@ Status Sampler::sample(const SamplingConfig& config, Span<const float> logits,
   const int32_t token = choose(config, edited, best, uniform_draw(config.seed, number));
   const double logit = static_cast<double>(logits[static_cast<size_t>(token)]);
   *out = {token, static_cast<float>(logit - log_sum)};
-  best_tokens(logits, log_sum, top, std::min(n_top, logits.size));
-  for (size_t i = logits.size; i < n_top; ++i) top[i] = {-1, 0};
+  best_tokens(logits, log_sum, top, std::min(n_top, logits.size()));
+  for (size_t i = logits.size(); i < n_top; ++i) top[i] = {-1, 0};
   return {};
 }
 

@@ -16,7 +16,7 @@ struct LogitBias {
 /// Filters run in the order of the fields. Between filters of probability nothing is renormalised
 /// but what they state themselves.
 struct SamplingConfig {
-  Span<const LogitBias> bias;
+  std::span<const LogitBias> bias;
   /// p in 0.01..100, on recent tokens: l > 0 ? l / p : l * p (CTRL, Keskar et al. 2019). 1: off.
   float repetition_penalty = 1;
   int32_t repetition_window = 64;  // last tokens of the text that count as recent
@@ -65,8 +65,9 @@ class Sampler {
   /// (token -1 beyond the vocabulary).
   /// MOE_ERR_NON_FINITE for logits with NaN or infinity, MOE_ERR_RANGE when every token is banned;
   /// then nothing is written.
-  Status sample(const SamplingConfig& config, Span<const float> logits, Span<const int32_t> text,
-                uint64_t draw, TokenLogprob* out, TokenLogprob* top, size_t n_top);
+  Status sample(const SamplingConfig& config, std::span<const float> logits,
+                std::span<const int32_t> text, uint64_t draw, TokenLogprob* out, TokenLogprob* top,
+                size_t n_top);
 
   /// The same from what a device found with the spec of choice_spec(): the same token, the same
   /// logprobs. Where that does not suffice *enough is false and nothing else is written.
@@ -77,16 +78,16 @@ class Sampler {
   using Candidate = TokenCandidate;
   static bool better(const Candidate& a, const Candidate& b);
 
-  Span<const float> edit(const SamplingConfig& config, Span<const float> logits,
-                         Span<const int32_t> text);
-  int32_t choose(const SamplingConfig& config, Span<const float> logits, size_t best,
+  std::span<const float> edit(const SamplingConfig& config, std::span<const float> logits,
+                              std::span<const int32_t> text);
+  int32_t choose(const SamplingConfig& config, std::span<const float> logits, size_t best,
                  double uniform);
   int32_t choose_among(const SamplingConfig& config, size_t n, uint64_t total, double uniform);
   Status choose(const SamplingConfig& config, const TokenChoice& choice, const LogitReader& row,
                 double uniform, int32_t* out);
   Status draw_in_span(const SamplingConfig& config, const TokenChoice& choice,
                       const LogitReader& row, double uniform, int32_t* out);
-  size_t gather(Span<const float> logits, float best, size_t n_wanted, double wanted);
+  size_t gather(std::span<const float> logits, float best, size_t n_wanted, double wanted);
   void sort_best(size_t begin, size_t end, size_t n);
   size_t count_top_p(double target, size_t n, size_t n_sorted);
   size_t top_k(const SamplingConfig& config) const;

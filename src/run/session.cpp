@@ -38,7 +38,7 @@ Status SessionState::init(const Allocator& allocator) {
   MOE_TRY(kv.init(device, config, options.context, options.kv));
   MOE_TRY(work.init(device, config, options.chunk));
   MOE_TRY(tokens.reserve(static_cast<size_t>(options.context)));
-  MOE_TRY(logits.resize(static_cast<size_t>(config.vocab_size)));
+  MOE_TRY(logits.resize(static_cast<size_t>(config.n_outputs())));
   MOE_TRY(sampler.init(config.vocab_size));
   keeps_rows = device.can_choose();
   if (keeps_rows) MOE_TRY(chosen.init(config.vocab_size));
@@ -158,14 +158,14 @@ Session::~Session() = default;
 int32_t Session::position() const { return state_->position(); }
 int32_t Session::context() const { return state_->options.context; }
 int32_t Session::chunk() const { return state_->options.chunk; }
-Span<const int32_t> Session::tokens() const {
+std::span<const int32_t> Session::tokens() const {
   return {state_->tokens.data(), state_->tokens.size()};
 }
 const Model& Session::model() const { return state_->model; }
 uint64_t Session::bytes() const { return state_->bytes; }
 ExpertStats Session::expert_stats() const { return state_->stream->experts; }
 
-Status Session::eval(Span<const int32_t> tokens, LogitRows rows, float* logits) {
+Status Session::eval(std::span<const int32_t> tokens, LogitRows rows, float* logits) {
   SessionCall call(*this);
   MOE_TRY(call.status());
   MOE_TRY(check_tokens(*state_, tokens));
@@ -248,6 +248,10 @@ Status Session::set_router(std::string_view text, uint64_t other_sessions_bytes)
     if (!text.empty()) {
       MOE_TRY(override_router(ffn.moe.router, ffn.moe.n_experts, text, &staged)
                   .with_context("layer %d", l));
+    }
+    if (staged.resident > 0 && !state_->device.uses_host_memory()) {
+      return Status::error(MOE_ERR_UNSUPPORTED,
+                           "router override: 'resident' skips experts on the CPU alone");
     }
     has_capacity = has_capacity || staged.gamma > 0;
   }

@@ -13,7 +13,19 @@ struct SessionState;
 struct BatchPart;
 
 /// Which rows of an evaluation are asked for. (The last row is always kept for sample().)
-enum class LogitRows : uint8_t { kNone, kLast, kAll };
+enum class LogitRows : uint8_t { kNone, kLast, kAll, kSome };
+
+/// One vector of a text: the mean of its tokens' or the first one's.
+enum class Pooling : uint8_t { kMean, kFirst };
+
+/// What encode() is to write, host memory; null: not wanted.
+struct Encoding {
+  float* hidden = nullptr;  // (tokens, d_model) what the head sees
+  float* pooled = nullptr;  // (d_model)
+  Pooling pooling = Pooling::kMean;
+  std::span<const int32_t> rows = {};  // ascending; whose outputs are wanted; empty: of every token
+  float* outputs = nullptr;            // (rows, n_outputs); classes: one row, of the first token
+};
 
 /// A session is used by one thread at a time; a second caller gets MOE_ERR_STATE. Only cancel() may
 /// be called from any thread (or a signal handler) at any time. The model must outlive it.
@@ -35,11 +47,16 @@ class Session final {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Appends tokens. logits: host memory, 0, 1 or tokens.size rows of vocab_size as `rows` says;
+  /// Appends tokens. logits: host memory, 0, 1 or tokens.size() rows of vocab_size as `rows` says;
   /// with kAll, when the call fails, the rows of finished chunks have been written.
   /// MOE_ERR_TOO_LONG when the context cannot hold them, or when a capacity is set and they are
   /// more than one chunk; MOE_ERR_RANGE for an id outside the vocabulary.
-  Status eval(Span<const int32_t> tokens, LogitRows rows, float* logits);
+  Status eval(std::span<const int32_t> tokens, LogitRows rows, float* logits);
+
+  /// Runs an encoder over a whole text and leaves the session as it was. MOE_ERR_UNSUPPORTED for a
+  /// decoder, or outputs of a model without a head; MOE_ERR_TOO_LONG for a text longer than the
+  /// context or the chunk; MOE_ERR_NON_FINITE when what is asked for is no number.
+  Status encode(std::span<const int32_t> tokens, const Encoding& out);
 
   /// Chooses the token that follows, without moving. The draw's number is the position.
   /// MOE_ERR_STATE on an empty session. Logits lost by a rewind are computed again from the last
@@ -50,7 +67,7 @@ class Session final {
   int32_t context() const;
   int32_t chunk() const;
   int32_t remaining() const { return context() - position(); }
-  Span<const int32_t> tokens() const;  // evaluated so far
+  std::span<const int32_t> tokens() const;  // evaluated so far
   const Model& model() const;
   uint64_t bytes() const;  // held by this session
   /// Of the calls of this session; a call of several counts for the first of them. Between calls.
@@ -88,13 +105,14 @@ class Session final {
 };
 
 /// Appends one token to each of several different sessions of one model in one pass; logits: null
-/// or (sessions.size, vocab_size). Each gets exactly what eval() alone would give it. When the call
-/// fails no session has moved. Work memory is the first session's.
-Status sessions_step(Span<Session* const> sessions, Span<const int32_t> tokens, float* logits);
-
-/// The same with a piece of text for each session; logits: (sessions.size, vocab_size) of the last
-/// tokens. No piece may be longer than the first session's chunk.
-Status sessions_eval(Span<Session* const> sessions, Span<const Span<const int32_t>> pieces,
+/// or (sessions.size(), vocab_size). Each gets exactly what eval() alone would give it. When the
+/// call fails no session has moved. Work memory is the first session's.
+Status sessions_step(std::span<Session* const> sessions, std::span<const int32_t> tokens,
                      float* logits);
+
+/// The same with a piece of text for each session; logits: (sessions.size(), vocab_size) of the
+/// last tokens. No piece may be longer than the first session's chunk.
+Status sessions_eval(std::span<Session* const> sessions,
+                     std::span<const std::span<const int32_t>> pieces, float* logits);
 
 }  // namespace moe

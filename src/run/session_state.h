@@ -20,6 +20,7 @@ struct WorkMemory {
   static bool device_bytes(const Device& device, const ModelConfig& config, int32_t chunk,
                            uint64_t* out);
   static uint64_t host_bytes(int32_t chunk);
+  void lay_out(Carver& c, const Device& device, const ModelConfig& config, int32_t chunk);
 
   float* x = nullptr;       // (chunk, d_model) the residual stream
   float* q = nullptr;       // (chunk, widest n_heads * head_dim)
@@ -27,8 +28,8 @@ struct WorkMemory {
   float* v = nullptr;       // (chunk, widest n_kv_heads * head_dim)
   float* latent = nullptr;  // (chunk, widest latent + rope.dims); null when no layer has one
   float* mixed = nullptr;   // (chunk, widest n_heads * head_dim) out of attention
-  float* branch = nullptr;  // (chunk, d_model) out of a block, to be normed; null when none is
-  float* logits = nullptr;  // (logit_rows, vocab_size)
+  float* branch = nullptr;  // (chunk, d_model) normed, or to be normed; null when not needed
+  float* logits = nullptr;  // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
   float* kept = nullptr;      // (vocab_size) the session's own row; null unless Device::can_choose
   Array<BatchRow> rows;       // (chunk)
@@ -93,7 +94,7 @@ struct SessionState {
   Stream* stream = nullptr;
 
   Array<int32_t> tokens;  // room for the whole context
-  Array<float> logits;    // (vocab_size) after the last token, when has_logits
+  Array<float> logits;    // (n_outputs) after the last token, when has_logits
   bool has_logits = false;
   bool on_device = false;   // then they are in work.kept instead
   bool keeps_rows = false;  // of one token's logits on the device
@@ -138,11 +139,14 @@ void end_call(SessionState& state);
 // The steps of a call; the caller holds a SessionCall.
 /// position: at most the session's.
 Status rewind_to(SessionState& state, size_t position);
-Status check_tokens(const SessionState& state, Span<const int32_t> tokens);
+Status check_tokens(const SessionState& state, std::span<const int32_t> tokens);
+Status check_ids(const SessionState& state, std::span<const int32_t> tokens);
+/// An outcome of the forward pass alone, without moving.
+Status run_batch(SessionState& lead, std::span<BatchPart> parts);
 /// Leaves the logits of the last token in state.logits or on the device. sink.take may be null,
 /// otherwise it gets every row's; `last`: null, or where the last row goes. When one of them fails,
 /// the chunk of the row is not part of the session.
-Status eval_tokens(SessionState& state, Span<const int32_t> tokens, const LogitSink& sink,
+Status eval_tokens(SessionState& state, std::span<const int32_t> tokens, const LogitSink& sink,
                    float* last = nullptr);
 /// The logits after the last token, where a rewind or a failed call has lost them.
 Status recall_logits(SessionState& state);

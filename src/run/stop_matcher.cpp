@@ -22,12 +22,12 @@ Status check_stop(std::string_view stop, size_t index) {
 StopMatcher::StopMatcher(const Allocator& allocator)
     : patterns_(allocator), bytes_(allocator), failure_(allocator), held_(allocator) {}
 
-Status StopMatcher::init(Span<const std::string_view> stops) {
-  if (stops.size > kMaxStops) {
+Status StopMatcher::init(std::span<const std::string_view> stops) {
+  if (stops.size() > kMaxStops) {
     return Status::error(MOE_ERR_RANGE, "at most %zu stop strings, found %zu", kMaxStops,
-                         stops.size);
+                         stops.size());
   }
-  for (size_t i = 0; i < stops.size; ++i) {
+  for (size_t i = 0; i < stops.size(); ++i) {
     const std::string_view stop = stops[i];
     MOE_TRY(check_stop(stop, i));
     Pattern p{bytes_.size(), stop.size(), 0};

@@ -16,7 +16,7 @@ class StopMatcher {
 
   /// MOE_ERR_ARGUMENT for an empty string, MOE_ERR_RANGE for more or longer ones than the limits
   /// allow, MOE_ERR_TEXT for one that starts inside a UTF-8 character.
-  Status init(Span<const std::string_view> stops);
+  Status init(std::span<const std::string_view> stops);
 
   /// Takes the next piece. *ready is what may be shown now, valid until the next call.
   Status push(std::string_view text, std::string_view* ready);

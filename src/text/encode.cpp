@@ -1,5 +1,5 @@
+#include "src/text/characters/utf8.h"
 #include "src/text/parts.h"
-#include "src/text/utf8.h"
 
 namespace moe {
 namespace {
@@ -18,15 +18,15 @@ Status encode_bytes(const TokenizerParts& parts, std::string_view text, const Sp
 }  // namespace
 
 Status encode_text(const TokenizerParts& parts, std::string_view text, bool parse_special,
-                   Span<const uint8_t> marks, Array<int32_t>& ids) {
+                   std::span<const uint8_t> marks, Array<int32_t>& ids) {
   constexpr size_t kMaxBytes = size_t{1} << 29;
   if (text.size() > kMaxBytes) {
     return Status::error(MOE_ERR_TOO_LONG, "text: %zu bytes, at most %zu at once", text.size(),
                          kMaxBytes);
   }
-  if (!marks.empty() && (marks.size != text.size() || !utf8_is_valid(text))) {
+  if (!marks.empty() && (marks.size() != text.size() || !utf8_is_valid(text))) {
     return Status::error(MOE_ERR_TEXT, "text: expected UTF-8 and %zu marks, found %zu marks",
-                         text.size(), marks.size);
+                         text.size(), marks.size());
   }
   const SpecialRule rule{parse_special, marks};
   if (parts.kind == TokenizerParts::kBytes) return encode_bytes(parts, text, rule, ids);

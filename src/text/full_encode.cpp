@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "src/text/characters/utf8.h"
 #include "src/text/parts.h"
-#include "src/text/utf8.h"
 
 namespace moe {
 namespace {
@@ -78,11 +78,12 @@ class Encoder final {
  private:
   Status encode_part(std::string_view part, bool at_start) {
     std::string_view text;
-    Span<const TextPiece> pieces;
+    std::span<const TextPiece> pieces;
     MOE_TRY(parts_.full.pre_tokenizer.run(part, at_start, search_, pre_, &text, &pieces));
     const bool words = parts_.kind == TokenizerParts::kBpe && parts_.full.bpe.splits_words();
     constexpr size_t kWordBytes = 8;  // about
-    MOE_TRY(cache_.start(words ? std::max(pieces.size, text.size() / kWordBytes) : pieces.size));
+    MOE_TRY(
+        cache_.start(words ? std::max(pieces.size(), text.size() / kWordBytes) : pieces.size()));
     for (const TextPiece& piece : pieces) {
       if (!words) {
         MOE_TRY(encode_piece(text, piece));

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "src/text/characters/unicode.h"
+#include "src/text/characters/utf8.h"
 #include "src/text/parts.h"
 #include "src/text/spec.h"
-#include "src/text/text_step.h"
-#include "src/text/unicode.h"
-#include "src/text/utf8.h"
+#include "src/text/steps/text_step.h"
 
 namespace moe {
 namespace {
@@ -44,7 +44,7 @@ Status create_normalized(const TokenizerSpec& spec, const Vocabulary& vocabulary
   RegexSearch search;
   MOE_TRY(search.create(full.library));
   Array<char> buffers[2] = {Array<char>(allocator), Array<char>(allocator)};
-  for (size_t i = 0; i < spec.added_ids.size; ++i) {
+  for (size_t i = 0; i < spec.added_ids.size(); ++i) {
     if ((spec.added_flags[i] & kAddedNormalized) == 0) continue;
     const uint32_t id = spec.added_ids[i];
     std::string_view text;

@@ -2,13 +2,13 @@
 // What a tokenizer of Hugging Face needs beyond the kind "bytes": patterns, normalizer, merges. It
 // is compiled from full_text.cpp or, with MOE_TEXT=OFF, from bytes_only.cpp, which refuses it.
 
-#include "src/text/added_tokens.h"
+#include "src/text/pieces/added_tokens.h"
 
 #if MOE_TEXT
-#include "src/text/bpe.h"
-#include "src/text/normalizer.h"
-#include "src/text/pre_tokenizer.h"
-#include "src/text/unigram.h"
+#include "src/text/pieces/bpe.h"
+#include "src/text/pieces/unigram.h"
+#include "src/text/steps/normalizer.h"
+#include "src/text/steps/pre_tokenizer.h"
 #endif
 
 namespace moe {

@@ -1,11 +1,11 @@
 #pragma once
 // What a Tokenizer consists of; for the files of this folder.
 
-#include "src/text/added_tokens.h"
-#include "src/text/decoder.h"
 #include "src/text/full_text.h"
+#include "src/text/pieces/added_tokens.h"
+#include "src/text/pieces/vocabulary.h"
+#include "src/text/steps/decoder.h"
 #include "src/text/tokenizer.h"
-#include "src/text/vocabulary.h"
 
 namespace moe {
 
@@ -36,13 +36,13 @@ struct TokenizerParts final {
 /// Which special tokens count: all, none, or those without a marked byte.
 struct SpecialRule {
   bool find = false;
-  Span<const uint8_t> marks;  // one for each byte, or none at all
+  std::span<const uint8_t> marks;  // one for each byte, or none at all
 };
 
 /// Appends the ids of `text` without prefix and suffix (encode.cpp). marks: empty, or one for each
 /// byte; with parse_special, special tokens are found where no byte is marked.
 Status encode_text(const TokenizerParts& parts, std::string_view text, bool parse_special,
-                   Span<const uint8_t> marks, Array<int32_t>& ids);
+                   std::span<const uint8_t> marks, Array<int32_t>& ids);
 
 /// Text between added tokens goes to f(part, at_start), their ids to `ids`.
 template <class F>

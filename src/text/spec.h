@@ -31,7 +31,7 @@ struct TextStepSpec {
   std::string_view content;
   std::string_view behavior;
   std::string_view scheme;
-  Span<const uint8_t> data;
+  std::span<const uint8_t> data;
   uint32_t start = 0;
   uint32_t stop = 0;
   bool regex = false;
@@ -58,20 +58,20 @@ struct TokenizerSpec {
 
   /// Piece i ends with a zero byte, at token_bytes[token_ends[i] - 1]; empty = unused id. For
   /// "bytes" an empty table stands for the 256 bytes; otherwise piece i < 256 must be that byte.
-  Span<const uint8_t> token_bytes;
-  Span<const uint32_t> token_ends;
-  Span<const double> scores;    // (n_tokens) for "unigram"
-  Span<const uint32_t> merges;  // (n_merges, 3) for "bpe": left, right, result; best first
+  std::span<const uint8_t> token_bytes;
+  std::span<const uint32_t> token_ends;
+  std::span<const double> scores;    // (n_tokens) for "unigram"
+  std::span<const uint32_t> merges;  // (n_merges, 3) for "bpe": left, right, result; best first
 
-  Span<const uint32_t> added_ids;
-  Span<const uint8_t> added_flags;  // same length, AddedTokenFlag
+  std::span<const uint32_t> added_ids;
+  std::span<const uint8_t> added_flags;  // same length, AddedTokenFlag
 
-  Span<const TextStepSpec> normalizers;
-  Span<const TextStepSpec> pre_tokenizers;
-  Span<const TextStepSpec> decoders;
+  std::span<const TextStepSpec> normalizers;
+  std::span<const TextStepSpec> pre_tokenizers;
+  std::span<const TextStepSpec> decoders;
 
-  Span<const uint32_t> prefix;  // put before a text when encode() adds special tokens
-  Span<const uint32_t> suffix;
+  std::span<const uint32_t> prefix;  // put before a text when encode() adds special tokens
+  std::span<const uint32_t> suffix;
   int32_t begin_id = -1;  // the model's BOS where its texts begin with it; first of the prefix
 
   int32_t unk_id = -1;

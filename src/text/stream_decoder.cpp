@@ -1,8 +1,8 @@
 #include "src/text/stream_decoder.h"
 
+#include "src/text/characters/utf8.h"
 #include "src/text/parts.h"
-#include "src/text/text_step.h"
-#include "src/text/utf8.h"
+#include "src/text/steps/text_step.h"
 
 namespace moe {
 
@@ -33,8 +33,8 @@ Status StreamDecoder::push(int32_t id, String& text) {
 }
 
 Status StreamDecoder::finish(String& text) {
-  const Span<const DecoderStep> steps = tokenizer_->parts().decoder.steps();
-  for (size_t i = 0; i < steps.size; ++i) {
+  const std::span<const DecoderStep> steps = tokenizer_->parts().decoder.steps();
+  for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].kind == DecoderStep::kByteFallback) MOE_TRY(flush_bytes(i + 1, text));
   }
   if (n_tail_ != 0) MOE_TRY(text.append(kReplacement));
@@ -44,10 +44,10 @@ Status StreamDecoder::finish(String& text) {
 
 // Gives a token to the steps from `step` on.
 Status StreamDecoder::run(size_t step, std::string_view token, String& text) {
-  const Span<const DecoderStep> steps = tokenizer_->parts().decoder.steps();
+  const std::span<const DecoderStep> steps = tokenizer_->parts().decoder.steps();
   const size_t n_at_first = token.size();
   size_t buffer = step == 0 ? 0 : 2;
-  for (size_t i = step; i < steps.size; ++i) {
+  for (size_t i = step; i < steps.size(); ++i) {
     if (steps[i].kind == DecoderStep::kByteFallback) {
       const int byte = fallback_byte(token);
       if (byte >= 0) return add_byte(i + 1, static_cast<uint8_t>(byte), text);

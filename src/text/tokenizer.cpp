@@ -1,9 +1,9 @@
 #include "src/text/tokenizer.h"
 
+#include "src/text/characters/utf8.h"
 #include "src/text/parts.h"
+#include "src/text/steps/text_step.h"
 #include "src/text/stream_decoder.h"
-#include "src/text/text_step.h"
-#include "src/text/utf8.h"
 
 namespace moe {
 namespace {
@@ -30,10 +30,10 @@ Status check_id(const char* what, int32_t id, const Vocabulary& vocabulary) {
                        vocabulary.size());
 }
 
-Status copy_around(const char* what, Span<const uint32_t> from, const Vocabulary& vocabulary,
+Status copy_around(const char* what, std::span<const uint32_t> from, const Vocabulary& vocabulary,
                    Array<int32_t>& to) {
-  if (from.size > kMaxAround) {
-    return Status::error(MOE_ERR_FORMAT, "tokenizer: %s of %zu ids, at most %zu", what, from.size,
+  if (from.size() > kMaxAround) {
+    return Status::error(MOE_ERR_FORMAT, "tokenizer: %s of %zu ids, at most %zu", what, from.size(),
                          kMaxAround);
   }
   for (const uint32_t id : from) {
@@ -48,7 +48,7 @@ Status copy_around(const char* what, Span<const uint32_t> from, const Vocabulary
 
 Status create_added(const TokenizerSpec& spec, TokenizerParts& p) {
   Array<TrieEntry> raw(*p.allocator);
-  for (size_t i = 0; i < spec.added_ids.size; ++i) {
+  for (size_t i = 0; i < spec.added_ids.size(); ++i) {
     const uint32_t id = spec.added_ids[i];
     const uint8_t flags = spec.added_flags[i];
     constexpr uint8_t needs_text =
@@ -128,7 +128,7 @@ Status Tokenizer::encode(std::string_view text, bool add_special, bool parse_spe
   return status;
 }
 
-Status Tokenizer::encode_marked(std::string_view text, Span<const uint8_t> marks,
+Status Tokenizer::encode_marked(std::string_view text, std::span<const uint8_t> marks,
                                 Array<int32_t>& ids) const {
   const size_t n = ids.size();
   const Status status = encode_text(*parts_, text, true, marks, ids);
@@ -136,7 +136,7 @@ Status Tokenizer::encode_marked(std::string_view text, Span<const uint8_t> marks
   return status;
 }
 
-Status Tokenizer::decode(Span<const int32_t> ids, bool skip_special, String& text) const {
+Status Tokenizer::decode(std::span<const int32_t> ids, bool skip_special, String& text) const {
   StreamDecoder decoder(*this, skip_special, *parts_->allocator);
   String decoded(*parts_->allocator);
   for (const int32_t id : ids) MOE_TRY(decoder.push(id, decoded));
@@ -178,7 +178,7 @@ bool Tokenizer::is_special(int32_t id) const {
          (parts_->vocabulary.flags(static_cast<uint32_t>(id)) & kAddedSpecial) != 0;
 }
 
-Span<const int32_t> Tokenizer::prefix() const { return parts_->prefix.span(); }
+std::span<const int32_t> Tokenizer::prefix() const { return parts_->prefix.span(); }
 
 int32_t Tokenizer::bos_id() const { return parts_->bos_id; }
 int32_t Tokenizer::eos_id() const { return parts_->eos_id; }

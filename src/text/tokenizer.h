@@ -37,11 +37,12 @@ class Tokenizer final {
 
   /// Appends the ids of a text of which only the unmarked bytes may spell special tokens, without
   /// the ids around a text. marks: one for each byte, not 0 = marked. `text` must be UTF-8.
-  Status encode_marked(std::string_view text, Span<const uint8_t> marks, Array<int32_t>& ids) const;
+  Status encode_marked(std::string_view text, std::span<const uint8_t> marks,
+                       Array<int32_t>& ids) const;
 
   /// Appends the text of `ids`, always UTF-8 (bytes that form no character become U+FFFD).
   /// skip_special leaves special tokens out. MOE_ERR_RANGE for an id the model does not have.
-  Status decode(Span<const int32_t> ids, bool skip_special, String& text) const;
+  Status decode(std::span<const int32_t> ids, bool skip_special, String& text) const;
 
   /// Appends the bytes that one token stands for, whatever its neighbours; may be part of a
   /// character.
@@ -53,7 +54,7 @@ class Tokenizer final {
   int32_t token_id(std::string_view piece) const;
   bool is_special(int32_t id) const;
 
-  Span<const int32_t> prefix() const;  // ids that encode() puts before a text
+  std::span<const int32_t> prefix() const;  // ids that encode() puts before a text
 
   int32_t bos_id() const;  // -1: none
   int32_t eos_id() const;

@@ -109,15 +109,5 @@ TEST(Box, FailureIsAStatus) {
   EXPECT_EQ(make_box<int>(memory.get(), 1).status().code(), MOE_ERR_MEMORY);
 }
 
-TEST(Span, ViewsAndAddsConst) {
-  int values[] = {1, 2, 3};
-  const Span<int> span(values, 3);
-  const Span<const int> view = span;
-  int sum = 0;
-  for (const int v : view) sum += v;
-  EXPECT_EQ(sum, 6);
-  EXPECT_TRUE(Span<int>().empty());
-}
-
 }  // namespace
 }  // namespace moe

@@ -36,6 +36,25 @@ TEST(Status, ContextGoesInFront) {
   EXPECT_STREQ(status.text(), "file a.moe: bad magic");
 }
 
+TEST(Status, OfALongContextTheBeginningIsLeftOut) {
+  const std::string text(300, 't');
+  const Status inner = Status::error(MOE_ERR_BUDGET, "%s", text.c_str());
+  for (const std::string character : {"x", "é", "€", "😀"}) {
+    std::string path;
+    while (path.size() < 120) path += character;
+    const std::string found = inner.with_context("%s", path.c_str()).text();
+    EXPECT_TRUE(found.ends_with(character + ": " + text)) << found;
+    EXPECT_TRUE(found.starts_with("..." + character)) << found;
+    EXPECT_GT(found.size(), MOE_ERROR_TEXT_BYTES - 6u);
+    const std::string fits = path.substr(0, 96);
+    EXPECT_EQ(inner.with_context("%s", fits.c_str()).text(), fits + ": " + text);
+  }
+  // Of a text that fills everything the end is cut, not the context.
+  const Status full = Status::error(MOE_ERR_IO, "%s", std::string(390, 't').c_str());
+  EXPECT_TRUE(
+      std::string(full.with_context("%s", "model.moe").text()).starts_with("model.moe: ttt"));
+}
+
 TEST(Status, TooLongTextIsCutAtACharacter) {
   constexpr size_t kRoom = MOE_ERROR_TEXT_BYTES - 1;
   for (const std::string character : {"x", "é", "€", "😀"}) {

@@ -30,7 +30,9 @@ struct Problem {
         scratch(std::aligned_alloc(64, linear_input_bytes(c.n, c.cols))) {
     m.format = c.format;
     const bool integer = format_info(c.format).integer;
-    m.scale_kind = !integer                      ? ScaleKind::kNone
+    m.group = format_info(c.format).group;
+    m.scale_kind = m.group != 0                  ? ScaleKind::kGroup
+                   : !integer                    ? ScaleKind::kNone
                    : c.format == FormatId::kInt8 ? ScaleKind::kRow
                    : c.act == ActPrecision::kA8  ? ScaleKind::kTensor
                                                  : ScaleKind::kRow;
@@ -38,7 +40,7 @@ struct Problem {
     m.rows = c.rows;
     m.cols = c.cols;
     m.tile_stride = static_cast<int64_t>(format_info(c.format).tile_bytes(c.cols));
-    m.scales = integer ? scales.data() : nullptr;
+    m.scales = integer && m.group == 0 ? scales.data() : nullptr;
     // Every value of -127..127 in any 255 neighbours: quantising changes nothing.
     for (size_t i = 0; i < x.size(); ++i) {
       x[i] = static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
@@ -85,7 +87,9 @@ void run_linear(benchmark::State& state, const CpuKernels* kernels, Case c) {
   pin(state);
   const size_t bytes = *matrix_bytes(c.format, c.rows, c.cols);
   const bool integer = format_info(c.format).integer;
-  Items items(integer ? Content::kTrits : Content::kFloats, c.level, bytes, state);
+  // Fine scales of four-bit formats are small floats too.
+  const bool trits = integer && format_info(c.format).group == 0;
+  Items items(trits ? Content::kTrits : Content::kFloats, c.level, bytes, state);
   Problem p(c);
   if (integer) kernels->quantise_rows(p.input, 0, c.n);
   p.m.tiles = items.next();
@@ -136,6 +140,9 @@ void add_linear(const CpuKernels* k) {
     for (const FormatId f : {FormatId::kTernary2, FormatId::kTernary3, FormatId::kInt8}) {
       add_integer(k, f, act);
     }
+  }
+  for (const FormatId f : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kFp4, FormatId::kNl4}) {
+    add_integer(k, f, ActPrecision::kA8Block);
   }
   for (const FormatId f : {FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {
     add_case(k, {f, ActPrecision::kF32, 1024, 2048, 1, Level::kMemory});

@@ -6,12 +6,14 @@ Usage: budget_test.py MOE MODEL CHECKPOINT CHAT LIBFAKE_MACHINE
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
-from support import Cli, MODEL, MOE, main, run
+from support import CHECKPOINT, Cli, MODEL, MOE, main, run
 
 SHIM = sys.argv[5]
 RUN = {"generate": ("-p", "Once upon a time", "-n", "20"), "perplexity": ("-p", "Once upon a time, there was"),
@@ -136,6 +138,36 @@ class Budget(Cli):
         self.assertIn("of their uses were found in memory",
                       self.ok("bench", MODEL, "-p", "24", "-n", "40", "-r", "1", "--memory", str(cap)).stdout)
 
+    def test_experts_that_add_little_are_skipped(self):
+        args = ("-p", "Once upon a time, there was a little fox. He lived in a hollow tree.", "--context", "64", "--chunk", "1")
+        least = self.plan("--memory", "1G", *args[2:])["least_cap_bytes"]
+        cap = ("--memory", str(least + 300000))
+        perplexity = json.loads(self.ok("perplexity", MODEL, *args, "--json").stdout)["perplexity"]
+        for router, skips in (("resident=0", False), ("threshold:0.9,resident=0.2", True), ("resident=0.2", True)):
+            r = self.ok("perplexity", MODEL, *args, *cap, "--router", router, "--json")
+            skipped = json.loads(r.stdout)["skipped"]
+            self.assertEqual(skipped["uses"] > 0, skips, router)
+            self.assertEqual(0 < skipped["probability"] < 0.2, skips, router)
+            self.assertEqual(json.loads(r.stdout)["perplexity"] == perplexity, not skips)
+            r = self.ok("perplexity", MODEL, *args, *cap, "--router", router)
+            self.assertRegex(r.stderr, rf"skipped {'[1-9]' if skips else '0'}\d* uses of experts that were not in memory, \d+\.\d\d %")
+            self.assertEqual(json.loads(self.ok("perplexity", MODEL, *args, "--router", router, "--json").stdout)["skipped"],
+                             {"uses": 0, "probability": 0})
+        text = ("-p", "Once upon a time", "-n", "20", "--context", "64", "--chunk", "1")
+        r = self.ok("generate", MODEL, *text, *cap, "--router", "resident=0.2", "--stats")
+        self.assertRegex(r.stderr, r"skipped [1-9]\d* uses of experts that were not in memory, \d+\.\d\d % of the probability\n")
+        j = json.loads(self.ok("generate", MODEL, *text, *cap, "--router", "resident=0.2", "--stats", "--json").stdout)
+        self.assertEqual(sum(layer["n_skipped"] for layer in j["routing"]), j["skipped"]["uses"])
+        self.assertNotIn("skipped", self.ok("generate", MODEL, *text, *cap, "--stats").stderr)
+        small = ("--context", "64", "--chunk", "1")
+        for command in (("eval", "-p", "Once upon a time", *small), ("bench", "-p", "8", "-n", "20", "-r", "1", *small),
+                        ("trace", "-p", "Once upon a time", "-n", "20", "-o", self.path("t.csv"), *small),
+                        ("chat", "--template", "plain", "-n", "8", *small)):
+            r = self.ok(command[0], MODEL, *command[1:], *cap, "--router", "resident=0.2", text="hello\n")
+            self.assertRegex(r.stderr, r"skipped [1-9]\d* uses of experts")
+        for value, code in (("1.5", "expected 0..1, found 1.5"), ("nan", "cannot read"), ("", "cannot read")):
+            self.fails(1, "generate", MODEL, *text, *cap, "--router", f"resident={value}", contains=["resident", code])
+
     def test_without_a_cap_a_budget_is_taken_from_what_is_available(self):
         least = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"]
         env = self.machine((least + 500000) * 16 // 15 + 32)
@@ -144,6 +176,40 @@ class Budget(Cli):
         self.assertRegex(r.stderr, r"of the cap of")
         self.assertEqual(r.stdout, self.generate().stdout)
         self.fails(1, "generate", MODEL, *RUN["generate"], env=self.machine(10**6), contains=["the cap is", "KV cache"])
+
+    def test_several_sessions_count(self):
+        args = ("bench", MODEL, "-p", "8", "-n", "2", "-r", "1", "--context", "40", "--json")
+        j = json.loads(self.ok("inspect", MODEL, "--json", "--context", "40").stdout)
+        one = sum(j["memory"].values())
+        needed = one + 2 * (one - j["weight_bytes"])
+        env = self.machine((needed - 200000) * 16 // 15 + 32)
+        self.assertEqual(json.loads(self.ok(*args, env=env).stdout)["memory_cap_bytes"], 0)
+        r = self.ok(*args, "--sessions", "3", env=env)
+        j = json.loads(r.stdout)
+        self.assertIn("needed, more than is available; the cap is", r.stderr)
+        self.assertTrue(0 < j["memory_peak_bytes"] <= j["memory_cap_bytes"] < needed, j)
+
+    def test_a_refusal_ends_with_the_whole_sum(self):
+        folder = self.path("f" * 200)
+        os.mkdir(folder)
+        path = os.path.join(folder, "m" * 100 + ".moe")
+        shutil.copy(MODEL, path)
+        r = self.fails(1, "generate", path, *RUN["generate"], "--memory", "1M", contains=["bytes at least"])
+        parts = re.search(r"at least: ([\d.]+) MB needed, the cap is 1.049 MB: (.*)\n", r.stderr)
+        self.assertAlmostEqual(sum(float(p.split()[-1]) for p in parts[2].split(" + ")), float(parts[1]), delta=0.004)
+
+    def test_of_a_mapped_file_what_is_compressed_counts_twice(self):
+        path = self.path("zstd.moe")
+        self.ok("convert", CHECKPOINT, path, "--compress", "zstd")
+        name = "compressed weights in the file"
+        lines = json.loads(self.ok("inspect", path, "--json", "--memory", "100M", "--map").stdout)["memory"]
+        self.assertTrue(0 < lines[name] <= os.path.getsize(path), lines)
+        self.assertNotIn(name, json.loads(self.ok("inspect", path, "--json", "--memory", "100M").stdout)["memory"])
+        self.assertNotIn(name, json.loads(self.ok("inspect", MODEL, "--json", "--memory", "100M", "--map").stdout)["memory"])
+
+    def test_io_that_is_none(self):
+        self.fails(2, "generate", MODEL, *RUN["generate"], "--io", "fast",
+                   contains=["--io: expected auto, direct or buffered, found 'fast'"])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/import/failure.h"
-#include "src/convert/tokenizer_json.h"
+#include "src/convert/tokenizer/tokenizer_json.h"
 #include "tests/convert/checkpoint_builder.h"
 #include "tests/convert/converted_model.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 
+#include "quant/formats.h"
 #include "src/convert/plan.h"
 #include "src/convert/verify.h"
 #include "tests/convert/converted_model.h"
@@ -86,6 +87,43 @@ TEST_F(ConvertTest, FloatsAreKeptBitForBit) {
   EXPECT_EQ(report_.file_bytes, std::filesystem::file_size(path()));
 }
 
+TEST_F(ConvertTest, FourBitsAreForLinearMatrices) {
+  for (const char* weights : {"int4", "int4_min", "nl4", "fp4"}) {
+    SCOPED_TRACE(weights);
+    options_.weights = weights;
+    options_.verify = true;
+    auto model = converted();
+    const FormatId id = find_weight_format(weights)->id;
+    for (const Matrix& m : {model->matrix(Part::kAttention, 1, -1, Role::kO),
+                            model->matrix(Part::kFfn, 0, -1, Role::kGate),
+                            model->matrix(Part::kExperts, 1, 3, Role::kDown)}) {
+      EXPECT_EQ(m.format, id);
+      EXPECT_EQ(m.scale_kind, ScaleKind::kGroup);
+      EXPECT_EQ(m.group, 32);
+      EXPECT_EQ(m.act, ActPrecision::kA8Block);
+      EXPECT_EQ(m.scales, nullptr);
+    }
+    EXPECT_EQ(model->matrix(Part::kEmbedding, -1, -1, Role::kWeight).format, FormatId::kInt8);
+    EXPECT_EQ(model->matrix(Part::kHead, -1, -1, Role::kWeight).format, FormatId::kInt8);
+    EXPECT_EQ(model->matrix(Part::kRouter, 1, -1, Role::kScores).format, FormatId::kF32);
+    for (const auto& [name, report] : matrices_) {
+      EXPECT_LT(report.relative_error, id == FormatId::kFp4 ? 0.15 : 0.1) << name;
+    }
+    std::filesystem::remove(path());
+  }
+}
+
+TEST_F(ConvertTest, WhatFourBitsCannotHoldIsNamed) {
+  std::vector<float> w(24 * 24, 0.5f);
+  w[19 * 24 + 5] = 1e30f;
+  replace("layers.0.attention.q.weight", w);
+  options_.weights = "int4";
+  expect_nothing_written(
+      MOE_ERR_RANGE,
+      "tensor layers.0.attention.q.weight as int4: row 19: weight 5: expected at most "
+      "458528, found 1e+30");
+}
+
 TEST_F(ConvertTest, EveryKindOfLayerAndRouterConverts) {
   const char* const patches[] = {
       R"({"norm": {"kind": "layer"}, "positions": "learned", "embedding_norm": true})",
@@ -102,7 +140,7 @@ TEST_F(ConvertTest, EveryKindOfLayerAndRouterConverts) {
       R"({"layers": [{"index": 1, "ffn": {"kind": "moe", "moe": {"n_experts": 2,
           "router": {"kind": "base"}}}}]})"};
   for (const char* patch : patches) {
-    for (const char* weights : {"auto", "ternary3", "f16"}) {
+    for (const char* weights : {"auto", "ternary3", "f16", "int4_min"}) {
       config_ = patched(patch);
       tensors_ = test::random_tensors(config_, true);
       options_.weights = weights;
@@ -242,7 +280,8 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
   options_.weights = "int3";
   expect_nothing_written(
       MOE_ERR_ARGUMENT,
-      "weights \"int3\": expected auto or one of ternary2, ternary3, int8, f32, bf16, f16");
+      "weights \"int3\": expected auto or one of ternary2, ternary3, int8, f32, bf16, f16, "
+      "int4, int4_min, fp4, nl4");
   options_.weights = "auto";
   options_.overrides = {"*.upp=int8"};
   expect_nothing_written(MOE_ERR_ARGUMENT,

@@ -6,7 +6,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/convert.h"
-#include "src/convert/gguf_source.h"
+#include "src/convert/gguf/gguf_source.h"
 #include "tests/convert/gguf_builder.h"
 
 namespace moe {
@@ -174,9 +174,28 @@ TEST_F(GgufTest, RefusesWhatIsWrong) {
   EXPECT_NE(header_error(overlap.file(), MOE_ERR_FORMAT).find("on another tensor"),
             std::string::npos);
   GgufBuilder k;
-  k.tensor("blk.0.attn_q.weight", 12, {256}, std::string(144, '\0'));
-  EXPECT_NE(header_error(k.file(), MOE_ERR_UNSUPPORTED)
-                .find("tensor blk.0.attn_q.weight has type Q4_K; F32, F16, BF16, Q8_0, MXFP4"),
+  k.tensor("blk.0.attn_q.weight", 17, {256}, std::string(74, '\0'));
+  const std::string refused = header_error(k.file(), MOE_ERR_UNSUPPORTED);
+  EXPECT_NE(refused.find("tensor blk.0.attn_q.weight has type IQ2_XS, which cannot be read; "),
+            std::string::npos);
+  EXPECT_NE(refused.find("Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS can. Take another file"),
+            std::string::npos);
+  GgufBuilder other_type;  // the bytes are of Q8_0
+  other_type.tensor("t", 2, {64}, std::string(68, '\0'));
+  other_type.f32_tensor("u", {2});
+  EXPECT_NE(header_error(other_type.file(), MOE_ERR_FORMAT)
+                .find("tensor t: Q4_0 takes 36 bytes, the file has 96 for it"),
+            std::string::npos);
+  GgufBuilder last;  // the same, with nothing behind it
+  last.tensor("t", 2, {64}, std::string(68, '\0'));
+  EXPECT_NE(header_error(last.file(), MOE_ERR_FORMAT)
+                .find("tensor t: Q4_0 takes 36 bytes, the file has 96 for it"),
+            std::string::npos);
+  GgufBuilder plain;  // the bytes are of F32
+  plain.tensor("t", 1, {64}, std::string(256, '\0'));
+  plain.f32_tensor("u", {2});
+  EXPECT_NE(header_error(plain.file(), MOE_ERR_FORMAT)
+                .find("tensor t: F16 takes 128 bytes, the file has 256 for it"),
             std::string::npos);
   GgufBuilder rows;
   rows.tensor("t", 8, {2, 48}, std::string(102, '\0'));
@@ -287,7 +306,7 @@ TEST_F(GgufTest, WhatIsNotUnderstoodIsNamed) {
   GgufBuilder bitnet;
   bitnet.string("general.architecture", "bitnet-b1.58");
   bitnet.tensor("blk.0.attn_q.weight", 36, {4, 32}, std::string(64, '\0'));
-  expect(bitnet, MOE_ERR_UNSUPPORTED, "tensor blk.0.attn_q.weight has type I2_S;");
+  expect(bitnet, MOE_ERR_UNSUPPORTED, "tensor blk.0.attn_q.weight has type I2_S,");
   GgufBuilder tl2;
   tl2.string("general.architecture", "bitnet-b1.58");
   tl2.u32("bitnet-b1.58.attention.head_count", 4);

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "formats/import/failure.h"
-#include "src/convert/gguf_source.h"
-#include "src/convert/tokenizer_json.h"
+#include "src/convert/gguf/gguf_source.h"
+#include "src/convert/tokenizer/tokenizer_json.h"
 #include "src/text/spec.h"
 #include "tests/text/tokenizer_support.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/import/failure.h"
-#include "src/convert/row_reader.h"
+#include "src/convert/weights/row_reader.h"
 #include "tests/convert/tiny_checkpoint.h"
 
 namespace moe {
@@ -146,7 +146,7 @@ TEST_F(PlanTest, MisspeltOverridesAreErrors) {
     return std::string(s.text());
   };
   EXPECT_EQ(status("layer.*=int8"), "override for \"layer.*\": no tensor of this model matches");
-  for (const char* text : {"", "head", "=int8", "head=", "head=int4", "head=int8:a4", "head=i32"}) {
+  for (const char* text : {"", "head", "=int8", "head=", "head=int5", "head=int8:a4", "head=i32"}) {
     status(text);
   }
 }

@@ -138,9 +138,10 @@ TEST_F(ResearchTest, ErrorsNameTheKey) {
   };
   EXPECT_EQ(error_of(patched(R"({"d_modell": 24})")).substr(0, 36),
             "config.json: unknown key \"d_modell\";");
-  EXPECT_EQ(layer(R"({"ffn": {"act": "swish"}})"),
-            "config.json: layer 0: ffn.act: expected one of relu, gelu, gelu_tanh, silu, relu2, "
-            "found \"swish\"");
+  EXPECT_EQ(
+      layer(R"({"ffn": {"act": "swish"}})"),
+      "config.json: layer 0: ffn.act: expected one of relu, gelu, gelu_tanh, silu, relu2, tanh, "
+      "found \"swish\"");
   EXPECT_EQ(layer(R"({"attention": {"heads": 2}})").substr(0, 55),
             "config.json: layer 0: attention: unknown key \"heads\"; k");
   EXPECT_EQ(error_of(patched(R"({"model_type": "gpt2"})")).substr(0, 61),
@@ -163,7 +164,7 @@ TEST_F(ResearchTest, ErrorsNameTheKey) {
   error_of(patched(R"({"layers": [{"index": 2, "ffn": {}}]})"));
   error_of(patched(R"({"layers": [{"index": {"from": 0, "step": 0}}]})"));
   error_of(patched(R"({"layers": [{"ffn": {}}]})"));
-  error_of(patched(R"({"precision": [{"match": "*", "weights": "int4"}]})"));
+  error_of(patched(R"({"precision": [{"match": "*", "weights": "int5"}]})"));
   error_of(patched(R"({"precision": [{"weights": "int8"}]})"));
   Json rules = {{"precision", {{{"match", std::string(257, '*')}, {"weights", "int8"}}}}};
   error_of(patched(rules.dump().c_str()));

@@ -4,13 +4,26 @@
 
 #include <cmath>
 
-#include "src/convert/random_tiles.h"
 #include "src/convert/shapes.h"
+#include "src/convert/weights/random_tiles.h"
 #include "tests/convert/checkpoint_builder.h"
 #include "tests/convert/converted_model.h"
 
 namespace moe {
 namespace {
+
+// Scales and minimums of one tile into another.
+void pack_same_scales(const WeightFormat& format, const std::vector<uint8_t>& from, int n_rows,
+                      int32_t cols, std::vector<uint8_t>* to) {
+  std::vector<float> scales, minimums;
+  for (int r = 0; r < n_rows; ++r) {
+    for (int32_t group = 0; group * format.group < cols; ++group) {
+      scales.push_back(format.scale(from.data(), r, group));
+      minimums.push_back(format.minimum(from.data(), r, group));
+    }
+  }
+  format.pack_scales(scales.data(), minimums.data(), n_rows, cols, to->data());
+}
 
 TEST(RandomTiles, AreWhatPackersWrite) {
   Random random(5);
@@ -38,6 +51,7 @@ TEST(RandomTiles, AreWhatPackersWrite) {
         if (format.integer) {
           std::vector<int8_t> codes(values.begin(), values.end());
           format.pack_codes(codes.data(), cols, n_rows, cols, again.data());
+          if (format.group != 0) pack_same_scales(format, tile, n_rows, cols, &again);
         } else {
           format.pack_values(values.data(), cols, n_rows, cols, again.data());
           for (float v : values) EXPECT_LE(std::fabs(v), 0.5f);

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "formats/import/failure.h"
-#include "src/convert/row_reader.h"
+#include "src/convert/weights/row_reader.h"
 #include "tests/convert/tiny_checkpoint.h"
 
 namespace moe {

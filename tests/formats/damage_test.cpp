@@ -95,8 +95,9 @@ TEST_F(Header, VersionsAndByteOrder) {
   put(&newer, 8, 2, 2);
   EXPECT_EQ(open(newer).code(), MOE_ERR_VERSION);
   auto minor = bytes_;
-  put(&minor, 10, 1, 2);
+  put(&minor, 10, kVersionMinor + 1, 2);
   EXPECT_EQ(open(minor).code(), MOE_ERR_VERSION);
+  EXPECT_EQ(bytes_[10], 0);  // a decoder, which every reader of 1.x takes
   auto older = bytes_;
   put(&older, 8, 0, 2);
   EXPECT_EQ(open(older).code(), MOE_ERR_FORMAT);

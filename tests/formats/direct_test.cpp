@@ -210,7 +210,7 @@ TEST_F(DirectModelTest, EverySegmentFromEveryPlace) {
     expect_segments(**file, true, false, false);
     expect_segments(**file, false, true, true);
     EXPECT_EQ(g_usual, 0u);
-    EXPECT_GE(g_direct, 4 * (*file)->segments().size);
+    EXPECT_GE(g_direct, 4 * (*file)->segments().size());
   }
 }
 
@@ -236,7 +236,7 @@ TEST_F(DirectModelTest, AFileThatWasWrittenToSaysSo) {
   if (IsSkipped()) return;
   auto file = MoeFile::open(std::move(*source_), system_allocator());
   ASSERT_TRUE(file.ok());
-  const FileSegment& last = (*file)->segments()[(*file)->segments().size - 1];
+  const FileSegment& last = (*file)->segments()[(*file)->segments().size() - 1];
   usleep(20'000);  // the clock of the file system is a coarse one
   const int fd = open(path_.c_str(), O_WRONLY);
   ASSERT_EQ(pwrite(fd, "changed", 7, static_cast<off_t>(last.offset)), 7);

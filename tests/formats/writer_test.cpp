@@ -152,7 +152,7 @@ TEST(Writer, TakenApartAndPutTogetherItIsTheSame) {
   const auto sink = build_tiny_model(config);
   auto file = open_bytes(put_together(take_apart(*sink, config)));
   ASSERT_TRUE(file.ok()) << file.status().text();
-  EXPECT_GT((*file)->segments().size, 10u);
+  EXPECT_GT((*file)->segments().size(), 10u);
 }
 
 TEST(Reader, EveryAllocationMayFail) {

@@ -94,5 +94,6 @@ void add_pointwise(Runners& runners);
 void add_quant(Runners& runners);
 void add_routers(Runners& runners);
 void add_layers(Runners& runners);
+void add_encoders(Runners& runners);
 
 }  // namespace moe::golden

@@ -104,9 +104,10 @@ void run_topk_layer(TestLayer& layer, const Case& c, const char* scores, Devices
   outcome.out["kept"] = to_json(run.kept, {tokens, run.max_k});
 }
 
-// u = x W_head^T + b, as the layer computes it.
+// u = x W_head^T + b, as the layer computes it; without a head layer x itself.
 std::vector<float> head_output(const TestLayer& layer, const Tensor& x, Device& device) {
   const std::vector<float> in = x.floats();
+  if (layer.op.head.empty()) return in;
   std::vector<float> u(in.size());
   LinearOut out;
   out.weight = &layer.op.head;
@@ -147,8 +148,8 @@ void run_mh(const Case& c, Devices& devices, Outcome& outcome) {
   MoeOp& op = layer.op;
   op.d_model = x.cols();
   op.n_subheads = c.integer("heads", 1);
-  op.head = read_matrix(c.in.at("w_head"), layer);
-  op.merge = read_matrix(c.in.at("w_merge"), layer);
+  if (c.has("w_head")) op.head = read_matrix(c.in.at("w_head"), layer);
+  if (c.has("w_merge")) op.merge = read_matrix(c.in.at("w_merge"), layer);
   op.head_bias = read_vector(c.in, "b_head", layer);
   op.merge_bias = read_vector(c.in, "b_merge", layer);
   op.router_weights.scores = read_matrix(c.in.at("w_router"), layer);

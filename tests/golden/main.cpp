@@ -94,6 +94,7 @@ int run_folder(const std::filesystem::path& folder) {
   add_quant(runners);
   add_routers(runners);
   add_layers(runners);
+  add_encoders(runners);
   Devices devices;
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -1,10 +1,10 @@
 // attend(): what is cached has the CPU's bits; sums are within a derived bound of double precision.
 
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.h"
 
 #include <cmath>
 
-#include "kernels/cuda/kv_layout.h"
+#include "kernels/cuda/attention/kv_layout.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/rope.h"
 #include "quant/half.h"

@@ -29,7 +29,7 @@ failed=0
 for arch in "$@"; do
   for part in any few floats many; do
     object="$out/matmul_$part.$arch.o"
-    nvcc -std=c++20 -I. -I"$lists" -arch="$arch" -fmad=false -Xptxas -v -c "kernels/cuda/matmul_$part.cu" \
+    nvcc -std=c++20 -I. -I"$lists" -arch="$arch" -fmad=false -Xptxas -v -c "kernels/cuda/matmul/matmul_$part.cu" \
       -o "$object" >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
     kernels=$(grep -c 'bytes stack frame' "$out/log" || true)
     clean=$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$out/log" ||

@@ -1,7 +1,7 @@
-// What kernels/cuda/cublas_lt_api.h says of cuBLASLt is what its own header says, where there is
-// one.
+// What kernels/cuda/matmul/cublas_lt_api.h says of cuBLASLt is what its own header says, where
+// there is one.
 
-#include "kernels/cuda/cublas_lt_api.h"
+#include "kernels/cuda/matmul/cublas_lt_api.h"
 
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>

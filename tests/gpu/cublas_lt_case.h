@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include "kernels/cuda/cublas_lt.h"
+#include "kernels/cuda/matmul/cublas_lt.h"
 #include "tests/gpu/product_case.h"
 #if defined(MOE_CUDA_EMULATOR)
 #include "tests/gpu/fake_cublas_lt.h"

@@ -20,6 +20,7 @@ const Kind kKinds[] = {
     {FormatId::kF16, ScaleKind::kNone, 0},        {FormatId::kInt8, ScaleKind::kRow, 0},
     {FormatId::kInt8, ScaleKind::kTensor, 0},     {FormatId::kTernary2, ScaleKind::kTensor, 0},
     {FormatId::kTernary2, ScaleKind::kGroup, 64}, {FormatId::kTernary3, ScaleKind::kRow, 0},
+    {FormatId::kInt4, ScaleKind::kNone, 0},       {FormatId::kInt4Min, ScaleKind::kNone, 0},
 };
 
 PackedMatrix random_matrix(const Kind& kind, int32_t rows, int32_t cols, unsigned seed) {
@@ -32,7 +33,8 @@ PackedMatrix random_matrix(const Kind& kind, int32_t rows, int32_t cols, unsigne
   std::uniform_int_distribution<int> code(-most, most);
   std::vector<int8_t> codes(n);
   for (int8_t& c : codes) c = static_cast<int8_t>(code(rng));
-  std::vector<float> scales = random_floats(scale_count(kind.scales, kind.group, rows, cols), seed);
+  std::vector<float> scales =
+      random_floats(scale_count(kind.format, kind.scales, kind.group, rows, cols), seed);
   for (float& s : scales) s = 0.1f + s * s;
   return {kind.format, codes, rows, cols, ActPrecision::kF32, kind.scales, scales, kind.group};
 }

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "kernels/cuda/expert_copies.h"
+#include "kernels/cuda/experts/expert_copies.h"
 #include "src/model/offloaded_experts.h"
 #include "tests/gpu/gpu_machine.h"
 

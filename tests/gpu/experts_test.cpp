@@ -5,7 +5,7 @@
 #include <functional>
 #include <thread>
 
-#include "kernels/cuda/expert_rates.h"
+#include "kernels/cuda/experts/expert_rates.h"
 #include "tests/gpu/gpu_machine.h"
 
 namespace moe {

@@ -8,38 +8,26 @@
 namespace moe {
 
 /// As Machine, on a GPU. `memory_limit` 0: what is free.
-class GpuMachine {
+class GpuMachine : public OneModel {
  public:
   explicit GpuMachine(const MemorySink& bytes, uint64_t memory_limit = 0,
                       const Allocator& allocator = system_allocator())
-      : allocator_(allocator) {
+      : OneModel(allocator) {
     status_ = open(FileSource::from_memory(bytes.data(), bytes.size()), {0, memory_limit});
   }
   GpuMachine(const MemorySink& bytes, const cuda::CudaOptions& options)
-      : allocator_(system_allocator()) {
+      : OneModel(system_allocator()) {
     status_ = open(FileSource::from_memory(bytes.data(), bytes.size()), options);
   }
-  GpuMachine(FileSource source, const cuda::CudaOptions& options) : allocator_(system_allocator()) {
+  GpuMachine(FileSource source, const cuda::CudaOptions& options) : OneModel(system_allocator()) {
     status_ = open(std::move(source), options);
   }
-  GpuMachine(const GpuMachine&) = delete;
   ~GpuMachine() {
     model_.reset();
     cuda::close_cuda_device(device_);
   }
 
-  const Status& status() const { return status_; }
-  Model& model() { return *model_; }
   Device& device() { return *device_; }
-  int32_t vocab_size() { return model_->config().vocab_size; }
-  Result<Box<Session>> try_session(const SessionOptions& options = {}) {
-    return Session::create(*model_, options, allocator_);
-  }
-  Box<Session> session(const SessionOptions& options = {}) {
-    auto session = try_session(options);
-    EXPECT_TRUE(session.ok()) << session.status().text();
-    return session.ok() ? std::move(session.value()) : Box<Session>();
-  }
 
  private:
   Status open(FileSource source, const cuda::CudaOptions& options) {
@@ -49,10 +37,7 @@ class GpuMachine {
     return {};
   }
 
-  const Allocator& allocator_;
   Device* device_ = nullptr;
-  Box<Model> model_;
-  Status status_;
 };
 
 inline TinyKind plain_kind() {

@@ -56,7 +56,7 @@ class DeviceMatrix {
     const size_t bytes = tiles * static_cast<size_t>(m.tile_stride);
     tiles_ = OnDevice<uint8_t>(std::vector<uint8_t>(m.tiles, m.tiles + bytes));
     matrix_.tiles = tiles_;
-    const size_t n = scale_count(m.scale_kind, m.group, m.rows, m.cols);
+    const size_t n = scale_count(m.format, m.scale_kind, m.group, m.rows, m.cols);
     if (n == 0) return;
     scales_ = OnDevice<float>(std::vector<float>(m.scales, m.scales + n));
     matrix_.scales = scales_;

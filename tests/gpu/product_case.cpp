@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "quant/activation.h"
+#include "tests/support/weight_codes.h"
 
 namespace moe {
 namespace {
@@ -20,8 +21,8 @@ std::vector<WeightKind> all_weight_kinds() {
       for (const ScaleKind scale : {ScaleKind::kNone, ScaleKind::kTensor, ScaleKind::kRow}) {
         if (f.can_have(scale)) kinds.push_back({f.id, scale, 0, act});
       }
-      for (const int32_t group : {64, 128, 256}) {
-        if (f.can_have(ScaleKind::kGroup)) kinds.push_back({f.id, ScaleKind::kGroup, group, act});
+      for (const int32_t group : scale_groups(f)) {
+        kinds.push_back({f.id, ScaleKind::kGroup, group, act});
       }
     }
   }
@@ -41,24 +42,22 @@ TestMatrix::TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, std::
   const WeightFormat& f = format_info(kind.format);
   std::vector<float> elements(at(rows) * at(cols));
   for (float& e : elements) {
-    const auto n_codes = static_cast<unsigned>(2 * f.max_code + 1);
-    e = f.integer ? static_cast<float>(static_cast<int>(rng() % n_codes) - f.max_code)
-                  : normal(rng);
+    e = f.integer ? static_cast<float>(random_weight_code(f, rng)) : normal(rng);
   }
-  scales_.resize(scale_count(kind.scale, kind.group, rows, cols));
+  scales_.resize(scale_count(kind.format, kind.scale, kind.group, rows, cols));
   for (float& s : scales_) s = std::exp2(normal(rng)) / 64;
   if (bias) bias_.resize(at(rows));
   for (float& b : bias_) b = normal(rng);
-  pack(elements, step);
+  pack(elements, step, &rng);
 }
 
 TestMatrix::TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, int code) {
   matrix_ = {kind.format, kind.scale, kind.act, kind.group, rows, cols, 0, nullptr, nullptr};
-  scales_.assign(scale_count(kind.scale, kind.group, rows, cols), 1.0f);
-  pack(std::vector<float>(at(rows) * at(cols), static_cast<float>(code)), 1);
+  scales_.assign(scale_count(kind.format, kind.scale, kind.group, rows, cols), 1.0f);
+  pack(std::vector<float>(at(rows) * at(cols), static_cast<float>(code)), 1, nullptr);
 }
 
-void TestMatrix::pack(const std::vector<float>& elements, int step) {
+void TestMatrix::pack(const std::vector<float>& elements, int step, std::mt19937* rng) {
   const WeightFormat& f = format_info(matrix_.format);
   const size_t cols = at(matrix_.cols);
   const size_t tile = f.tile_bytes(matrix_.cols);
@@ -74,6 +73,7 @@ void TestMatrix::pack(const std::vector<float>& elements, int step) {
       const float* begin = elements.data() + first;
       const std::vector<int8_t> codes(begin, begin + at(n) * cols);
       f.pack_codes(codes.data(), matrix_.cols, n, matrix_.cols, out);
+      if (rng != nullptr) put_random_scales(f, n, matrix_.cols, *rng, out);
     } else {
       f.pack_values(&elements[first], matrix_.cols, n, matrix_.cols, out);
     }
@@ -83,7 +83,7 @@ void TestMatrix::pack(const std::vector<float>& elements, int step) {
   }
   matrix_.tile_stride = static_cast<int64_t>(at(step) * tile);
   matrix_.tiles = tiles_.data();
-  matrix_.scales = scales_.data();
+  matrix_.scales = scales_.empty() ? nullptr : scales_.data();
   EXPECT_TRUE(check_matrix(matrix_).ok()) << check_matrix(matrix_).text();
   device_tiles_ = DeviceArray<uint8_t>(tiles_);
   device_scales_ = DeviceArray<float>(scales_);
@@ -99,7 +99,17 @@ cuda::Weight TestMatrix::on_device() const {
 
 float TestMatrix::scale_at(int32_t row, int32_t col) const {
   if (matrix_.scale_kind == ScaleKind::kNone) return 1;
+  const WeightFormat& f = format_info(matrix_.format);
+  if (f.group != 0) {
+    return f.scale(matrix_.tiles + row / 16 * matrix_.tile_stride, row % 16, col / f.group);
+  }
   return scales_[at(scale_index(matrix_.scale_kind, matrix_.group, matrix_.cols, row, col))];
+}
+
+float TestMatrix::minimum_at(int32_t row, int32_t col) const {
+  const WeightFormat& f = format_info(matrix_.format);
+  if (f.group == 0) return 0;
+  return f.minimum(matrix_.tiles + row / 16 * matrix_.tile_stride, row % 16, col / f.group);
 }
 
 TestMatrix::InputCodes TestMatrix::quantise(const float* x) const {
@@ -125,12 +135,17 @@ float TestMatrix::integer_product(const InputCodes& x, int32_t row) const {
   float total = 0;
   for (int32_t k = 0; k < cols; k += step) {
     int64_t sum = 0;
+    int32_t inputs = 0;
     for (int32_t i = k; i < std::min(k + step, cols); ++i) {
       sum += static_cast<int64_t>(w[i]) * codes[i];
+      inputs += codes[i];
     }
     const float s = x.scales[at(a8 ? 0 : k / kActBlock)];
     if (a8 && !grouped) return static_cast<float>(sum) * (s * scale_at(row, 0));
     total = std::fma(static_cast<float>(sum), grouped ? s * scale_at(row, k) : s, total);
+    if (format_info(matrix_.format).minimums) {
+      total = std::fma(static_cast<float>(inputs), s * minimum_at(row, k), total);
+    }
   }
   return grouped ? total : total * scale_at(row, 0);
 }
@@ -140,9 +155,10 @@ float TestMatrix::float_product(const float* x, int32_t row, int32_t segment) co
   const int32_t cols = matrix_.cols;
   const float* w = &elements_[at(row) * at(cols)];
   const bool grouped = matrix_.scale_kind == ScaleKind::kGroup;
-  float chain = 0, sum = 0, total = 0;
+  float chain = 0, sum = 0, total = 0, inputs = 0;
   for (int32_t k = 0; k < cols; ++k) {
     chain = std::fma(w[k], x[k], chain);
+    inputs = inputs + x[k];
     const bool last = k + 1 == cols;
     const bool group_ends = grouped && ((k + 1) % matrix_.group == 0 || last);
     if ((k + 1) % segment == 0 || last || group_ends) {
@@ -151,7 +167,10 @@ float TestMatrix::float_product(const float* x, int32_t row, int32_t segment) co
     }
     if (group_ends) {
       total = std::fma(sum, scale_at(row, k), total);
-      sum = 0;
+      if (format_info(matrix_.format).minimums) {
+        total = std::fma(inputs, minimum_at(row, k), total);
+      }
+      sum = inputs = 0;
     }
   }
   return grouped ? total : sum * scale_at(row, 0);
@@ -177,7 +196,8 @@ std::vector<float> TestMatrix::times_as_cpu(const float* x, std::vector<float>* 
     double magnitude = std::fabs(double{y.back()});
     for (int32_t k = 0; k < matrix_.cols; ++k) {
       magnitude += std::fabs(double{elements_[at(r) * at(matrix_.cols) + at(k)]} * double{x[k]}) *
-                   double{scale_at(r, k)};
+                   std::fabs(double{scale_at(r, k)});
+      magnitude += std::fabs(double{minimum_at(r, k)} * double{x[k]});
     }
     bound->push_back(static_cast<float>(2 * (matrix_.cols + 4) * 0x1p-24 * magnitude));
   }

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/matmul.h"
 #include "quant/formats.h"
 #include "tests/gpu/device_memory.h"
 
@@ -41,8 +41,9 @@ class TestMatrix {
     std::vector<int8_t> codes;
     std::vector<float> scales;  // by block
   };
-  void pack(const std::vector<float>& elements, int step);
+  void pack(const std::vector<float>& elements, int step, std::mt19937* rng);
   float scale_at(int32_t row, int32_t col) const;
+  float minimum_at(int32_t row, int32_t col) const;
   InputCodes quantise(const float* x) const;
   float integer_product(const InputCodes& x, int32_t row) const;
   float float_product(const float* x, int32_t row, int32_t segment) const;

@@ -50,6 +50,34 @@ TEST_P(GpuSession, GivesTheLogitsOfTheCpu) {
 INSTANTIATE_TEST_SUITE_P(Kinds, GpuSession, testing::ValuesIn(all_tiny_kinds()),
                          [](const auto& kind) { return kind.param.name; });
 
+TEST(GpuEncoder, GivesWhatTheCpuGives) {
+  for (const HeadKind kind : {HeadKind::kTokens, HeadKind::kClasses, HeadKind::kTags}) {
+    ModelConfig config = tiny_encoder();
+    config.tie_embeddings = kind == HeadKind::kTokens;
+    if (!config.tie_embeddings) {
+      config.head = {kind, 3, kind == HeadKind::kClasses, false, Activation::kTanh};
+    }
+    TinyOptions options;
+    options.biases = true;
+    const auto bytes = build_tiny_model(config, options);
+    Machine cpu(*bytes);
+    GpuMachine gpu(*bytes);
+    ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
+    const Tokens tokens = random_tokens(63, 64);
+    const size_t rows = kind == HeadKind::kClasses ? 1 : tokens.size();
+    const auto run = [&](Session& session) {
+      Floats all(tokens.size() * 32 + rows * static_cast<size_t>(config.n_outputs()));
+      Encoding out;
+      out.hidden = all.data();
+      out.outputs = all.data() + tokens.size() * 32;
+      const Status status = session.encode(span(tokens), out);
+      EXPECT_TRUE(status.ok()) << status.text();
+      return all;
+    };
+    EXPECT_LT(relative_error(run(*gpu.session()), run(*cpu.session())), 1e-5);
+  }
+}
+
 TEST(GpuSteps, ReplayedStepsAreTheSameSteps) {
   const auto bytes = build_tiny_kind(plain_kind());
   GpuMachine gpu(*bytes);
@@ -140,6 +168,7 @@ TEST(GpuCapacity, TheChunkGrowsUnderASession) {
   const Box<Session> expected = cpu.session();
   const Box<Session> found = gpu.session();
   const Tokens tokens = random_tokens(kDefaultChunk + 2, gpu.vocab_size());
+  EXPECT_EQ(found->set_router("resident=0.1").code(), MOE_ERR_UNSUPPORTED);
   for (Session* session : {expected.get(), found.get()}) {
     // A step that is replayed, and a row that is kept, lie in the memory that goes.
     for (size_t i = 0; i < 4; ++i) {

@@ -21,7 +21,7 @@ TESTS = {
     "linear_test": "Linear.EveryKind*:Linear.TilesAndPanels",
     "isa_test": "*",
     "model_test": "ModelOpen.EveryRouter",
-    "run_sessions": "Kinds/BitsTest.*/even Kinds/BitsTest.*/int4",
+    "run_sessions": "Kinds/BitsTest.*/even Kinds/BitsTest.*/nibble",
 }
 EMULATED = {"cuda_ops_test": "CudaRoute.EveryRouter*", "cuda_matmul_test": "CudaMatmul.EveryKind*"}
 ALSO_BUILT = ["amx", "avx512vnni", "scalar"]  # as far as this processor's list has them
@@ -87,7 +87,7 @@ class Additions(unittest.TestCase):
         tree = Tree(folder.name)
         with self.subTest("what is touched"):
             self.add(tree, "kernels/router/list.h", "kernels/router/even.h", shown_line("MOE_ROUTER"))
-            self.add(tree, "quant/list.h", "quant/int4.h", shown_line("MOE_WEIGHT_FORMAT"))
+            self.add(tree, "quant/list.h", "quant/nibble.h", shown_line("MOE_WEIGHT_FORMAT"))
             self.add_isa(tree)
             self.assertEqual(len(tree.touched()), 6, tree.touched())
         tests = dict(TESTS, **(EMULATED if "--emulator" in sys.argv else {}))

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-SOURCE_ENDINGS = (".h", ".inc", ".c", ".cpp", ".cu")
+SOURCE_ENDINGS = (".h", ".inc", ".c", ".cpp", ".cu", ".cuh")
 
 
 def files(root):

@@ -22,6 +22,8 @@ double exact(Activation kind, double x, double alpha) {
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::kSilu:
       return x / (1 + std::exp(-alpha * x));
+    case Activation::kTanh:
+      return std::tanh(x);
     case Activation::kRelu2:
       break;
   }
@@ -40,6 +42,19 @@ Output run(const CpuKernels& k, const ActivationConfig& c, const float* gate,
   EXPECT_EQ(out.y.back(), -77) << "wrote past the row";
   out.y.pop_back();
   return out;
+}
+
+TEST(ActivationKernel, TanhIsExactNearZeroAndFarAway) {
+  std::vector<float> x = {0,     -0.0f,    1e-30f, 1e-4f, -0.01f, 0.2499f,
+                          0.25f, -0.2501f, 1,      -3,    20,     -90};
+  for (int i = -400; i < 400; ++i) x.push_back(static_cast<float>(i) * 0.0123f);
+  for (const CpuKernels* k : every_isa()) {
+    const Output out = run(*k, {Activation::kTanh}, nullptr, x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = std::tanh(static_cast<double>(x[i]));
+      EXPECT_NEAR(out.y[i], expected, 5e-7 * std::fabs(expected)) << k->name << " " << x[i];
+    }
+  }
 }
 
 TEST(ActivationKernel, PlainAndGatedOnEveryIsa) {

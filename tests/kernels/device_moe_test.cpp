@@ -82,12 +82,26 @@ void add_structures(std::vector<LayerKind>& kinds) {
     LayerKind k;
     k.name = "mh-moe " + std::to_string(h);
     k.n_subheads = h;
-    k.multi_head = true;
+    k.head = k.merge = true;
     k.biases = h != 2;
     k.shared = h == 3;
     k.format = FormatId::kTernary2;
     k.act_precision = ActPrecision::kA8;
     k.router = router(RouterKind::kSoftmax);
+    kinds.push_back(k);
+  }
+  for (int32_t which : {0, 1, 2}) {
+    LayerKind k;
+    k.name = std::string("mh-moe, ") + (which == 0 ? "neither" : which == 1 ? "head" : "merge");
+    k.n_subheads = 3;
+    k.head = which == 1;
+    k.merge = which == 2;
+    k.shared = which == 0;
+    k.n_sublayers = which == 1 ? 2 : 0;
+    k.gated = which != 1;
+    k.format = FormatId::kInt8;
+    k.act_precision = ActPrecision::kA8;
+    k.router = router(which == 2 ? RouterKind::kThreshold : RouterKind::kSoftmax);
     kinds.push_back(k);
   }
   for (bool gate : {false, true}) {
@@ -204,7 +218,7 @@ TEST(DeviceMoe, CapacityCountsEverySessionByItself) {
   for (int32_t h : {1, 2}) {
     LayerKind kind;
     kind.n_subheads = h;
-    kind.multi_head = h > 1;
+    kind.head = kind.merge = h > 1;
     kind.router = router(RouterKind::kThreshold);
     kind.router.gamma = 1;
     RandomLayer random(kind);

@@ -119,7 +119,7 @@ TEST(CpuDevice, CancelledStreamsDoNothing) {
 TEST(CpuDevice, NothingIsAllocatedAfterTheStreamIsOpen) {
   LayerKind kind;
   kind.n_subheads = 2;
-  kind.multi_head = true;
+  kind.head = kind.merge = true;
   kind.shared = true;
   kind.format = FormatId::kTernary2;
   kind.act_precision = ActPrecision::kA8;

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/table.h"
 #include "quant/activation.h"
+#include "tests/support/weight_codes.h"
 
 namespace moe {
 
@@ -20,10 +21,6 @@ size_t tiles_size(const LinearShape& s) {
   const size_t tile = format_info(s.format).tile_bytes(s.cols);
   return (2 * n_tiles(s.rows) - 1) * tile;
 }
-// In [-max_code, max_code].
-int random_code(const WeightFormat& f, std::mt19937& rng) {
-  return static_cast<int>(rng() % static_cast<unsigned>(2 * f.max_code + 1)) - f.max_code;
-}
 
 }  // namespace
 
@@ -33,10 +30,10 @@ LinearProblem::LinearProblem(const LinearShape& shape, std::mt19937& rng)
   const size_t rows = static_cast<size_t>(shape.rows), cols = static_cast<size_t>(shape.cols);
   const WeightFormat& format = format_info(shape.format);
   for (size_t i = 0; i < rows * cols; ++i) {
-    elements_.push_back(format.integer ? static_cast<float>(random_code(format, rng))
+    elements_.push_back(format.integer ? static_cast<float>(random_weight_code(format, rng))
                                        : normal(rng));
   }
-  scales_.resize(scale_count(shape.scale, shape.group, shape.rows, shape.cols));
+  scales_.resize(scale_count(shape.format, shape.scale, shape.group, shape.rows, shape.cols));
   for (float& s : scales_) s = std::exp2(normal(rng)) / 64;
   x_.resize(static_cast<size_t>(shape.n) * cols);
   for (float& v : x_) v = normal(rng) * std::exp2(normal(rng));
@@ -45,13 +42,17 @@ LinearProblem::LinearProblem(const LinearShape& shape, std::mt19937& rng)
   y_.resize(static_cast<size_t>(shape.n) * rows);
   for (float& v : y_) v = normal(rng);
   pack(elements_);
+  for (int32_t r = 0; r < shape.rows; r += kTileRows) {
+    put_random_scales(format, std::min(kTileRows, shape.rows - r), shape.cols, rng,
+                      tiles_.data() + r / kTileRows * matrix_.tile_stride);
+  }
 }
 
 LinearProblem::LinearProblem(const LinearShape& shape, int code)
     : shape_(shape), tiles_(tiles_size(shape)) {
   const size_t rows = static_cast<size_t>(shape.rows), cols = static_cast<size_t>(shape.cols);
   elements_.assign(rows * cols, static_cast<float>(code));
-  scales_.assign(scale_count(shape.scale, shape.group, shape.rows, shape.cols), 1.0f);
+  scales_.assign(scale_count(shape.format, shape.scale, shape.group, shape.rows, shape.cols), 1.0f);
   x_.assign(static_cast<size_t>(shape.n) * cols, 1.0f);
   bias_.assign(rows, 0.0f);
   y_.assign(static_cast<size_t>(shape.n) * rows, 0.0f);
@@ -80,7 +81,7 @@ void LinearProblem::pack(const std::vector<float>& elements) {
   matrix_.cols = shape_.cols;
   matrix_.tile_stride = static_cast<int64_t>(2 * tile);
   matrix_.tiles = tiles_.data();
-  matrix_.scales = scales_.data();
+  matrix_.scales = scales_.empty() ? nullptr : scales_.data();
   for (int32_t r = 0; r < shape_.rows; ++r) {  // as stored: bf16 and f16 round
     const uint8_t* at = matrix_.tiles + r / 16 * matrix_.tile_stride;
     read_row(f, at, shape_.cols, r % 16,
@@ -101,7 +102,17 @@ LinearProblem::InputCodes LinearProblem::quantise(const float* x) const {
   return in;
 }
 
+float LinearProblem::minimum_at(int32_t row, int32_t col) const {
+  const WeightFormat& f = format_info(shape_.format);
+  if (f.group == 0) return 0;
+  return f.minimum(matrix_.tiles + row / 16 * matrix_.tile_stride, row % 16, col / f.group);
+}
+
 float LinearProblem::scale_at(int32_t row, int32_t col) const {
+  const WeightFormat& f = format_info(shape_.format);
+  if (f.group != 0) {
+    return f.scale(matrix_.tiles + row / 16 * matrix_.tile_stride, row % 16, col / f.group);
+  }
   return scales_[static_cast<size_t>(
       scale_index(shape_.scale, shape_.group, shape_.cols, row, col))];
 }
@@ -109,12 +120,16 @@ float LinearProblem::scale_at(int32_t row, int32_t col) const {
 float LinearProblem::float_product(const float* x, int32_t row) const {
   const float* w = &elements_[static_cast<size_t>(row) * static_cast<size_t>(shape_.cols)];
   const bool grouped = shape_.scale == ScaleKind::kGroup;
-  float acc = 0, total = 0;
+  float acc = 0, total = 0, inputs = 0;
   for (int32_t k = 0; k < shape_.cols; ++k) {
     acc = std::fma(w[k], x[k], acc);
+    inputs = inputs + x[k];
     if (grouped && ((k + 1) % shape_.group == 0 || k + 1 == shape_.cols)) {
       total = std::fma(acc, scale_at(row, k), total);
-      acc = 0;
+      if (format_info(shape_.format).minimums) {
+        total = std::fma(inputs, minimum_at(row, k), total);
+      }
+      acc = inputs = 0;
     }
   }
   if (shape_.scale == ScaleKind::kNone) return acc;
@@ -130,12 +145,17 @@ float LinearProblem::integer_product(const InputCodes& x, int32_t row) const {
   float total = 0;
   for (int32_t k = 0; k < shape_.cols; k += step) {
     int64_t sum = 0;
+    int32_t inputs = 0;
     for (int32_t i = k; i < std::min(k + step, shape_.cols); ++i) {
       sum += static_cast<int64_t>(w[i]) * codes[i];
+      inputs += codes[i];
     }
     const float s = x.scales[static_cast<size_t>(a8 ? 0 : k / kActBlock)];
     if (a8 && !grouped) return static_cast<float>(sum) * (s * scale_at(row, 0));
     total = std::fma(static_cast<float>(sum), grouped ? s * scale_at(row, k) : s, total);
+    if (format_info(shape_.format).minimums) {
+      total = std::fma(static_cast<float>(inputs), s * minimum_at(row, k), total);
+    }
   }
   return grouped ? total : total * scale_at(row, 0);
 }

@@ -59,6 +59,7 @@ class LinearProblem {
   void pack(const std::vector<float>& elements);
   InputCodes quantise(const float* x) const;
   float scale_at(int32_t row, int32_t col) const;
+  float minimum_at(int32_t row, int32_t col) const;
   float float_product(const float* x, int32_t row) const;
   float integer_product(const InputCodes& x, int32_t row) const;
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/select.h"
 #include "tests/kernels/linear_problem.h"
+#include "tests/support/weight_codes.h"
 
 namespace moe {
 namespace {
@@ -26,8 +27,8 @@ std::vector<Kind> all_kinds() {
       for (const ScaleKind scale : {ScaleKind::kNone, ScaleKind::kTensor, ScaleKind::kRow}) {
         if (f.can_have(scale)) kinds.push_back({f.id, scale, 0, act});
       }
-      for (const int32_t group : {64, 128, 256}) {
-        if (f.can_have(ScaleKind::kGroup)) kinds.push_back({f.id, ScaleKind::kGroup, group, act});
+      for (const int32_t group : scale_groups(f)) {
+        kinds.push_back({f.id, ScaleKind::kGroup, group, act});
       }
     }
   }
@@ -45,7 +46,7 @@ std::string describe(const LinearShape& s, const CpuKernels& kernels) {
          ", " + std::to_string(s.cols) + ") n " + std::to_string(s.n);
 }
 
-Span<const CpuKernels* const> runnable() {
+std::span<const CpuKernels* const> runnable() {
   static const CpuKernels* storage[8];
   return runnable_kernels(storage);
 }
@@ -249,7 +250,7 @@ void expect_extreme(const Kind& k, int weight_code, int code, int32_t cols, int3
       ASSERT_TRUE(input.codes[i] == 127 || input.codes[i] == 0);
       if (input.codes[i] != 0) input.codes[i] = static_cast<int8_t>(code);
     }
-    for (int64_t i = 0; i < int64_t{n} * (input.padded_cols / 64 + 1); ++i) {
+    for (int64_t i = 0; i < int64_t{n} * (input.padded_cols / kSumInputs + 1); ++i) {
       input.sums[i] = input.sums[i] / 127 * code;
     }
     for (int64_t i = 0; i < int64_t{n} * input.n_scales; ++i) input.scales[i] = 1;
@@ -270,7 +271,7 @@ TEST(Linear, LargestSumsDoNotWrapOrSaturate) {
   for (const Kind& k : all_kinds()) {
     if (k.act == ActPrecision::kF32) continue;
     for (const int sign : {-1, 1}) {
-      const int weight_code = sign * format_info(k.format).max_code;
+      const int weight_code = extreme_weight_code(format_info(k.format), sign);
       for (const int code : {127, -127, -128}) {
         for (const int32_t cols : {4, 255, 4096, 65536}) {
           for (const int32_t n : {1, 2, 15}) {
@@ -322,14 +323,14 @@ TEST(Linear, QuantisedRowsMatchTheirDefinition) {
       EXPECT_EQ(in.scales[0], s.scale);
       int32_t sum = 0;
       for (int32_t i = 0; i < in.padded_cols; ++i) {
-        if (i % 64 == 0) {
-          EXPECT_EQ(in.sums[i / 64], sum);
+        if (i % kSumInputs == 0) {
+          EXPECT_EQ(in.sums[i / kSumInputs], sum);
         }
         const int8_t code = i < cols ? want[static_cast<size_t>(i)] : int8_t{0};
         ASSERT_EQ(in.codes[i], code) << kernels->name << " cols " << cols << " at " << i;
         sum += code;
       }
-      EXPECT_EQ(in.sums[in.padded_cols / 64], sum);
+      EXPECT_EQ(in.sums[in.padded_cols / kSumInputs], sum);
     }
   }
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "kernels/router/table.h"
 #include "kernels/router/text.h"
@@ -65,6 +66,38 @@ TEST(Override, RoutersWithoutSoftmaxRefuse) {
     EXPECT_EQ(override_router(c, 8, "topk:2", &out).code(), MOE_ERR_UNSUPPORTED);
     EXPECT_EQ(override_router(c, 8, "threshold:0.2", &out).code(), MOE_ERR_UNSUPPORTED);
     EXPECT_EQ(out.k, 77);
+  }
+}
+
+TEST(Override, ResidentNeedsASoftmax) {
+  RouterConfig c;
+  RouterConfig out;
+  EXPECT_EQ(c.resident, 0);
+  for (const char* text :
+       {"resident=0.25", "threshold:0.9,resident=0.25", "resident=0.25,topk:3"}) {
+    ASSERT_TRUE(override_router(c, 8, text, &out).ok()) << text;
+    EXPECT_EQ(out.resident, 0.25f);
+  }
+  c.kind = RouterKind::kCosine;
+  EXPECT_TRUE(override_router(c, 8, "resident=0", &out).ok());
+  EXPECT_TRUE(override_router(c, 8, "resident=1", &out).ok());
+  for (const char* text : {"resident=1.01", "resident=-0.01"}) {
+    const Status s = override_router(c, 8, text, &out);
+    EXPECT_EQ(s.code(), MOE_ERR_RANGE) << text;
+    EXPECT_NE(std::strstr(s.text(), "resident: expected 0..1, found"), nullptr) << s.text();
+  }
+  for (const char* text :
+       {"resident", "resident=", "resident=nan", "resident:0.5", "resident=-nan"}) {
+    EXPECT_EQ(override_router(c, 8, text, &out).code(), MOE_ERR_ARGUMENT) << text;
+  }
+  c.gate = CosineGate::kSigmoid;
+  EXPECT_EQ(override_router(c, 8, "resident=0.1", &out).code(), MOE_ERR_UNSUPPORTED);
+  for (RouterKind kind :
+       {RouterKind::kSigmoid, RouterKind::kSparsemixer, RouterKind::kHash, RouterKind::kBase}) {
+    c.kind = kind;
+    const Status s = override_router(c, 8, "resident=0.1", &out);
+    EXPECT_EQ(s.code(), MOE_ERR_UNSUPPORTED);
+    EXPECT_NE(std::strstr(s.text(), "no softmax over all experts for 'resident'"), nullptr);
   }
 }
 

@@ -17,7 +17,8 @@ struct LayerKind {
   int32_t d_ff = 40;
   int32_t n_experts = 6;
   int32_t n_subheads = 1;
-  bool multi_head = false;
+  bool head = false;
+  bool merge = false;
   int32_t n_sublayers = 0;
   bool gated = true;
   bool biases = false;
@@ -43,10 +44,12 @@ class RandomLayer {
     op.norm = norm(NormKind::kRms, kind.d_model);
     layer.n_sublayers = kind.n_sublayers;
     const int32_t d_in = kind.d_model / kind.n_subheads;
-    if (kind.multi_head) {
+    if (kind.head) {
       op.head = float_matrix(FormatId::kF32, kind.d_model, kind.d_model);
-      op.merge = float_matrix(FormatId::kBf16, kind.d_model, kind.d_model);
       op.head_bias = bias(kind.d_model);
+    }
+    if (kind.merge) {
+      op.merge = float_matrix(FormatId::kBf16, kind.d_model, kind.d_model);
       op.merge_bias = bias(kind.d_model);
     }
     make_router(d_in);

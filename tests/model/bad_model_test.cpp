@@ -179,7 +179,7 @@ TEST_F(BadConfig, MoeNumbers) {
                 moe([](MoeConfig* m) { m->router.k = 9; }));
   expect_config(MOE_ERR_SHAPE, "n_subheads", moe([](MoeConfig* m) {
                   m->n_subheads = 3;
-                  m->multi_head = true;
+                  m->head = m->merge = true;
                 }));
   expect_config(MOE_ERR_RANGE, "n_sublayers", moe([](MoeConfig* m) { m->n_sublayers = 1000000; }));
   for (const float t : {-0.25f, 1.25f, std::nanf(""), std::numeric_limits<float>::infinity()}) {

@@ -54,7 +54,7 @@ ModelConfig unusual() {
   f.norms = {false, true, false};
   f.act = {Activation::kSilu, 1.702f, 7, 1};
   f.moe.n_subheads = 2;
-  f.moe.multi_head = true;
+  f.moe.head = f.moe.merge = true;
   f.moe.shared = {40, true};
   RouterConfig& r = f.moe.router;
   r.kind = RouterKind::kCosine;
@@ -144,7 +144,8 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   if (a.ffn.kind != FfnKind::kMoe) return;
   EXPECT_EQ(a.ffn.moe.n_experts, b.ffn.moe.n_experts);
   EXPECT_EQ(a.ffn.moe.n_subheads, b.ffn.moe.n_subheads);
-  EXPECT_EQ(a.ffn.moe.multi_head, b.ffn.moe.multi_head);
+  EXPECT_EQ(a.ffn.moe.head, b.ffn.moe.head);
+  EXPECT_EQ(a.ffn.moe.merge, b.ffn.moe.merge);
   EXPECT_EQ(a.ffn.moe.n_sublayers, b.ffn.moe.n_sublayers);
   EXPECT_EQ(a.ffn.moe.shared.d_ff, b.ffn.moe.shared.d_ff);
   EXPECT_EQ(a.ffn.moe.shared.gated, b.ffn.moe.shared.gated);

@@ -20,7 +20,8 @@ inline constexpr uint8_t kFuzzFill = 0x15;
 
 /// The model file of an input; empty when it is too short. The result is 64-byte aligned inside
 /// `memory`.
-inline Span<const uint8_t> fuzz_file(const uint8_t* data, size_t n, std::vector<uint8_t>* memory) {
+inline std::span<const uint8_t> fuzz_file(const uint8_t* data, size_t n,
+                                          std::vector<uint8_t>* memory) {
   if (n < kFuzzPrefix) return {};
   const size_t pages = static_cast<size_t>(data[1] | data[2] << 8) & 1023;
   size_t wanted = 0;

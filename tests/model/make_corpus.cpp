@@ -50,7 +50,7 @@ void write_all(const std::string& folder) {
   options.weights = FormatId::kTernary3;
   options.scale = ScaleKind::kRow;
   moe.n_subheads = 2;
-  moe.multi_head = true;
+  moe.head = moe.merge = true;
   moe.shared = {16, true};
   moe.router.kind = RouterKind::kThreshold;
   moe.router.threshold = 0.5f;

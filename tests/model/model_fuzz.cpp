@@ -28,9 +28,9 @@ void give(void*, void* p, size_t bytes) {
 }
 constexpr Allocator kBounded = {take, give, nullptr};
 
-Status use(Span<const uint8_t> bytes, bool verify) {
+Status use(std::span<const uint8_t> bytes, bool verify) {
   MOE_ASSIGN(Box<MoeFile> file,
-             MoeFile::open(FileSource::from_memory(bytes.data, bytes.size), kBounded));
+             MoeFile::open(FileSource::from_memory(bytes.data(), bytes.size()), kBounded));
   MemoryDevice device(kBounded);
   ModelOptions options;
   options.verify = verify;
@@ -54,7 +54,7 @@ Status use(Span<const uint8_t> bytes, bool verify) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n) {
   std::vector<uint8_t> memory;
-  const moe::Span<const uint8_t> file = moe::fuzz_file(data, n, &memory);
+  const std::span<const uint8_t> file = moe::fuzz_file(data, n, &memory);
   if (!file.empty()) (void)moe::use(file, (data[0] & 1) != 0);
   if (moe::held != 0) std::abort();  // something was not given back
   return 0;

@@ -49,7 +49,7 @@ TEST(ModelOpen, EveryFormat) {
   for (const WeightFormat& format : kWeightFormats) {
     if (format.id == FormatId::kI32) continue;
     for (const ScaleKind scale : {ScaleKind::kTensor, ScaleKind::kRow, ScaleKind::kGroup}) {
-      if (scale == ScaleKind::kGroup && format.id != FormatId::kTernary2) continue;
+      if (scale == ScaleKind::kGroup && !format.can_have(scale)) continue;
       SCOPED_TRACE(format.name);
       TinyOptions options;
       options.weights = format.id;
@@ -76,7 +76,7 @@ TEST(ModelOpen, EveryRouter) {
 TEST(ModelOpen, MultiHeadSharedAndStacks) {
   MoeConfig moe = top_k(4, 1);
   moe.n_subheads = 2;
-  moe.multi_head = true;
+  moe.head = moe.merge = true;
   moe.shared.d_ff = 16;
   moe.shared.gated = true;
   expect_opens(tiny_config(moe));

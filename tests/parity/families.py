@@ -17,6 +17,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import gguf_files
 import maple
+import packed
 import quantised
 import torchscale
 import xmoe
@@ -245,7 +246,40 @@ def gguf_case(name, family, outtype, config=None, tokenizer=None, pre=None, inne
                 make=gguf_files.make(inner, outtype, tokenizer, pre, arch), **kw)
 
 
+# Widths of whole groups.
+GROUPS = dict(intermediate_size=64)
+GPTQ = dict(quant_method="gptq", bits=4, group_size=16, desc_act=True, sym=False, checkpoint_format="gptq")
+AWQ = dict(quant_method="awq", bits=4, group_size=32, zero_point=True, version="gemm")
+W8A8 = packed.compressed("int-quantized", 8, activations=dict(num_bits=8, type="int", dynamic=True, strategy="token"))
+
 CASES += [
+    Case("gptq", "Llama", GROUPS, golden=True,
+         make=packed.make(packed.gptq, GPTQ, bits=4, group=16, act_order=True)),
+    Case("gptq_8_bits", "Llama", GROUPS, make=packed.make(
+        packed.gptq, dict(GPTQ, bits=8, group_size=-1), bits=8, group=0, act_order=False)),
+    Case("awq", "Qwen2", GROUPS, golden=True, make=packed.make(packed.awq, AWQ, group=32)),
+    Case("w4a16", "Qwen3Moe", dict(GROUPS, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+                                   norm_topk_prob=True, num_hidden_layers=1), golden=True, make=packed.make(
+        packed.pack_quantized, packed.compressed("pack-quantized", 4, 32, False), bits=4, group=32, symmetric=False)),
+    Case("w8a16", "Llama", GROUPS, make=packed.make(
+        packed.pack_quantized, packed.compressed("pack-quantized", 8), bits=8, group=0, symmetric=True)),
+    Case("w8a8", "Llama", GROUPS, golden=True, make=packed.make(packed.int_quantized, W8A8)),
+]
+
+# Files of mixed types; every type is in one of them.
+BLOCKS = dict(hidden_size=256, intermediate_size=512, moe_intermediate_size=256, head_dim=64)
+Q4_K_M = ["Q4_K", "Q6_K", "Q5_K", "Q4_K"]
+OF_32 = ["Q4_0", "IQ4_NL", "MXFP4", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
+OF_256 = ["Q3_K", "IQ4_XS", "Q2_K", "Q5_K", "Q6_K", "Q4_K"]
+
+CASES += [
+    gguf_case("qwen3_q4_k_m", "Qwen3", Q4_K_M, BLOCKS, "gpt2", "gpt-2"),
+    gguf_case("qwen3_moe_q4_k_m", "Qwen3Moe", Q4_K_M, dict(QWEN_MOE, **BLOCKS, norm_topk_prob=True)),
+    gguf_case("qwen3_moe_types_of_32", "Qwen3Moe", OF_32, dict(QWEN_MOE, **dict(BLOCKS, hidden_size=128,
+                                                                                moe_intermediate_size=96), norm_topk_prob=True)),
+    gguf_case("qwen3_moe_types_of_256", "Qwen3Moe", OF_256, dict(QWEN_MOE, **BLOCKS, norm_topk_prob=True)),
+    gguf_case("olmoe_types_of_256", "Olmoe", OF_256, dict(MOE, hidden_size=256, intermediate_size=256)),
+    gguf_case("qwen2_types_of_32", "Qwen2", OF_32, dict(hidden_size=64, intermediate_size=96)),
     gguf_case("llama", "Llama", "f32", dict(ODD)),
     gguf_case("llama_biases", "Llama", "bf16", dict(attention_bias=True)),
     gguf_case("llama3", "Llama", "bf16", dict(rope_parameters=LLAMA3), "llama3", "llama-bpe", golden=True),

@@ -43,26 +43,93 @@ def pack_q2_0(weights):
     return packed.reshape(*weights.shape[:-1], -1)
 
 
+def copy_fields(reader, writer, old="", new=""):
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            sub = field.types[1] if len(field.types) > 1 else None
+            writer.add_key_value(name.replace(old, new), field.contents(), field.types[0], sub)
+
+
+def write_all(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def rewrite(reader, out, q2_0, new_arch):
     """The same file with the layers' matrices as Q2_0, which the converter does not write, or for another program."""
     import gguf
     arch = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(out, new_arch or arch)
-    for name, field in reader.fields.items():
-        if not name.startswith("GGUF.") and name != "general.architecture":
-            sub = field.types[1] if len(field.types) > 1 else None
-            name = name.replace(arch + ".", (new_arch or arch) + ".")
-            writer.add_key_value(name, field.contents(), field.types[0], sub)
+    copy_fields(reader, writer, arch + ".", (new_arch or arch) + ".")
     for t in reader.tensors:
         if q2_0 and t.name.startswith("blk.") and len(t.shape) > 1:
             weights = gguf.quants.dequantize(t.data, t.tensor_type)
             writer.add_tensor(t.name, pack_q2_0(weights), raw_dtype=gguf.GGMLQuantizationType.Q2_0)
         else:
             writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_all(writer)
+
+
+# Means of the codes of types with a minimum, which their minimum takes away; where they lie in a block.
+MEANS = {"Q4_1": -7.5, "Q5_1": -15.5, "Q2_K": 1.5, "Q4_K": 7.5, "Q5_K": 15.5}
+
+
+def random_blocks(shape, name, std, g):
+    """Random codes, and scales that give the values about this standard deviation."""
+    from gguf_blocks import HALVES
+    kind = gguf_type(name)
+    values, n_bytes = type_sizes(kind)
+    blocks = g.integers(0, 256, (int(np.prod(shape)) // values, n_bytes), dtype=np.uint8)
+    if name == "MXFP4":
+        blocks[:, 0] = 127 + int(np.log2(std / 3)) + g.integers(0, 2, len(blocks))
+        return blocks.reshape(*shape[:-1], -1), kind
+
+    def put(d):
+        halves = [d, d * MEANS[name]] if name in MEANS else [d]
+        for at, half in zip(HALVES[name], halves):
+            blocks[:, at:at + 2] = half.astype(np.float16).view(np.uint8).reshape(-1, 2)
+
+    put(np.full(len(blocks), 1 / 64))
+    scale = std / 64 / dequantised(blocks, kind).std()
+    put(scale * g.uniform(0.5, 1.5, len(blocks)))
+    return blocks.reshape(*shape[:-1], -1), kind
+
+
+def gguf_type(name):
+    import gguf
+    return gguf.GGMLQuantizationType[name]
+
+
+def type_sizes(kind):
+    import gguf
+    return gguf.GGML_QUANT_SIZES[kind]
+
+
+def dequantised(data, kind):
+    import gguf
+    return gguf.quants.dequantize(data, kind)
+
+
+def requantise(reader, out, types, seed):
+    """The same file with random blocks of these types, taking turns, in the place of its matrices."""
+    import gguf
+    g = np.random.default_rng(seed)
+    writer = gguf.GGUFWriter(out, reader.fields["general.architecture"].contents())
+    copy_fields(reader, writer)
+    n = 0
+    for t in reader.tensors:
+        shape = [int(d) for d in reversed(t.shape)]
+        values = type_sizes(gguf_type(types[n % len(types)]))[0]
+        if len(shape) < 2 or "_inp" in t.name or shape[-1] % values != 0:
+            writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+            continue
+        std = 0.7 if t.name == "token_embd.weight" else 1.3 / shape[-1] ** 0.5
+        data, kind = random_blocks(shape, types[n % len(types)], std, g)
+        writer.add_tensor(t.name, data, raw_dtype=kind)
+        n += 1
+    write_all(writer)
 
 
 def read_back(reader, model, n_layers):
@@ -71,10 +138,22 @@ def read_back(reader, model, n_layers):
     arch = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[reader.fields["general.architecture"].contents()]
     names = gguf.get_tensor_name_map(arch, n_layers)
     tensors = {t.name: t for t in reader.tensors}
+
+    def values(name):
+        t = tensors[name]
+        return torch.from_numpy(dequantised(t.data, t.tensor_type).copy())
+
+    def find(name):
+        if name.endswith("experts.gate_up_proj"):
+            block = "blk." + name.split(".")[2]
+            return torch.cat([values(f"{block}.ffn_{part}_exps.weight") for part in ("gate", "up")], 1)
+        if name.endswith("experts.down_proj"):
+            name += ".weight"
+        return values(names.get_name(name, (".weight", ".bias")))
+
     with torch.no_grad():
         for name, p in model.named_parameters():
-            t = tensors[names.get_name(name, (".weight", ".bias"))]
-            p.copy_(torch.from_numpy(gguf.quants.dequantize(t.data, t.tensor_type).copy()).view(p.shape))
+            p.copy_(find(name).view(p.shape))
 
 
 def add_tokenizer(folder, name):
@@ -86,17 +165,24 @@ def add_tokenizer(folder, name):
 
 
 def make(inner, outtype, tokenizer=None, pre=None, arch=None):
-    """The checkpoint of `inner` as one GGUF file in the folder, instead of safetensors. `arch`: its name there."""
+    """The checkpoint of `inner` as one GGUF file in the folder, instead of safetensors. `outtype`: of llama.cpp's
+    converter; or a list of types, which the matrices take in turn. `arch`: its name there."""
     def make_file(case, folder):
         reference = inner(case, folder)
         if tokenizer:
             add_tokenizer(folder, tokenizer)
         out = os.path.join(folder, "model.gguf")
-        reader = llama_cpp_convert(folder, out, "bf16" if outtype == "q2_0" else outtype, pre)
+        types = outtype if isinstance(outtype, list) else None
+        reader = llama_cpp_convert(folder, out, "bf16" if outtype == "q2_0" else "f32" if types else outtype, pre)
+        if types:
+            requantise(reader, out + ".new", types, case.seed)
+            os.replace(out + ".new", out)
+            import gguf
+            reader = gguf.GGUFReader(out)
         if outtype == "q2_0" or arch:
             rewrite(reader, out + ".new", outtype == "q2_0", arch)
             os.replace(out + ".new", out)
-        if outtype == "q8_0":
+        if outtype == "q8_0" or types:
             read_back(reader, reference.model, len(reference.model.model.layers))
         for name in os.listdir(folder):
             if name != "model.gguf":

@@ -9,6 +9,7 @@
 
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "tests/support/weight_codes.h"
 
 namespace moe {
 namespace {
@@ -30,8 +31,7 @@ Tile random_tile(const WeightFormat& f, int n_rows, int32_t cols, std::mt19937& 
   std::vector<float> values(n);
   std::vector<int32_t> whole(n);
   for (size_t i = 0; i < n; ++i) {
-    const int most = f.integer ? f.max_code : 127;
-    const int code = static_cast<int>(rng() % static_cast<unsigned>(2 * most + 1)) - most;
+    const int code = f.integer ? random_weight_code(f, rng) : static_cast<int>(rng() % 255u) - 127;
     codes[i] = static_cast<int8_t>(code);
     values[i] = static_cast<float>(code) / 8;  // exact in every float format
     whole[i] = code * 1000;
@@ -71,7 +71,8 @@ TEST(WeightFormats, PackedElementsComeBack) {
         for (int r = 0; r < kTileRows; ++r) {
           read_row(f, t.bytes.data(), cols, r, row.data());
           for (int32_t c = 0; c < cols; ++c) {
-            const float want = r < n_rows ? t.want[static_cast<size_t>(r * cols + c)] : 0.0f;
+            const float want =
+                r < n_rows ? t.want[static_cast<size_t>(r * cols + c)] : padding_code(f);
             ASSERT_EQ(f.element(t.bytes.data(), cols, r, c), want)
                 << f.name << " cols " << cols << " row " << r << " col " << c;
             ASSERT_EQ(row[static_cast<size_t>(c)], want) << f.name;

@@ -20,7 +20,7 @@ Matrix valid(FormatId format, ScaleKind scale, std::vector<uint8_t>* tiles,
   m.group = scale == ScaleKind::kGroup ? 128 : 0;
   m.tile_stride = static_cast<int64_t>(format_info(format).tile_bytes(m.cols));
   tiles->assign(2 * static_cast<size_t>(m.tile_stride), 0);
-  scales->assign(scale_count(scale, m.group, m.rows, m.cols), 0.0f);
+  scales->assign(scale_count(format, scale, m.group, m.rows, m.cols), 0.0f);
   for (size_t i = 0; i < scales->size(); ++i) (*scales)[i] = static_cast<float>(i + 1);
   m.tiles = tiles->data();
   m.scales = scales->data();
@@ -28,10 +28,11 @@ Matrix valid(FormatId format, ScaleKind scale, std::vector<uint8_t>* tiles,
 }
 
 TEST(Matrix, ScaleCountsAndPlaces) {
-  EXPECT_EQ(scale_count(ScaleKind::kNone, 0, 20, 300), 0u);
-  EXPECT_EQ(scale_count(ScaleKind::kTensor, 0, 20, 300), 1u);
-  EXPECT_EQ(scale_count(ScaleKind::kRow, 0, 20, 300), 32u);
-  EXPECT_EQ(scale_count(ScaleKind::kGroup, 128, 20, 300), 32u * 3);
+  EXPECT_EQ(scale_count(FormatId::kF32, ScaleKind::kNone, 0, 20, 300), 0u);
+  EXPECT_EQ(scale_count(FormatId::kInt8, ScaleKind::kTensor, 0, 20, 300), 1u);
+  EXPECT_EQ(scale_count(FormatId::kInt8, ScaleKind::kRow, 0, 20, 300), 32u);
+  EXPECT_EQ(scale_count(FormatId::kTernary2, ScaleKind::kGroup, 128, 20, 300), 32u * 3);
+  EXPECT_EQ(scale_count(FormatId::kInt4, ScaleKind::kGroup, 32, 20, 300), 0u);  // in the tiles
   EXPECT_EQ(scale_index(ScaleKind::kTensor, 0, 300, 17, 299), 0);
   EXPECT_EQ(scale_index(ScaleKind::kRow, 0, 300, 17, 299), 17);
   EXPECT_EQ(scale_index(ScaleKind::kGroup, 128, 300, 17, 299), (1 * 3 + 2) * 16 + 1);

@@ -41,30 +41,18 @@ struct CapOptions {
 };
 
 /// Like Machine, under a cap.
-class CappedModel {
+class CappedModel : public OneModel {
  public:
   CappedModel(WatchedFile& file, const CapOptions& options,
               const Allocator& allocator = system_allocator())
-      : allocator_(allocator), pool_(allocator) {
+      : OneModel(allocator), pool_(allocator) {
     status_ = open(file, options);
   }
-  CappedModel(const CappedModel&) = delete;
   ~CappedModel() {
     model_.reset();
     close_cpu_device(device_);
   }
 
-  const Status& status() const { return status_; }
-  Model& model() { return *model_; }
-  int32_t vocab_size() { return model_->config().vocab_size; }
-  Result<Box<Session>> try_session(const SessionOptions& options = {}) {
-    return Session::create(*model_, options, allocator_);
-  }
-  Box<Session> session(const SessionOptions& options = {}) {
-    auto session = try_session(options);
-    EXPECT_TRUE(session.ok()) << session.status().text();
-    return session.ok() ? std::move(session.value()) : Box<Session>();
-  }
   MemoryAccount account(const SessionOptions& options = {}) {
     MemoryAccount account;
     EXPECT_TRUE(account_memory(*model_, options, &account).ok());
@@ -83,11 +71,8 @@ class CappedModel {
     return {};
   }
 
-  const Allocator& allocator_;
   ThreadPool pool_;
   Device* device_ = nullptr;
-  Box<Model> model_;
-  Status status_;
 };
 
 /// The least cap under which such a session runs, and a slot of its expert cache.

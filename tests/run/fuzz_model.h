@@ -11,7 +11,7 @@
 
 #include "formats/moe/checksum.h"
 #include "formats/moe/header.h"
-#include "src/convert/tokenizer_write.h"
+#include "src/convert/tokenizer/tokenizer_write.h"
 #include "tests/run/tiny_kinds.h"
 #include "tests/support/fuzz_bytes.h"
 #include "tests/text/tokenizer_support.h"
@@ -92,7 +92,7 @@ inline void change_ffn(FuzzBytes& in, FfnConfig& f) {
   if (i == 7) f.act.up_offset = in.real();
   if (i == 8) f.moe.n_experts = in_range(in, 1, 12);
   if (i == 9) f.moe.n_subheads = in_range(in, 1, 8);
-  if (i == 10) f.moe.multi_head = in.flag();
+  if (i == 10) f.moe.head = f.moe.merge = in.flag();
   if (i == 11) f.moe.n_sublayers = in_range(in, 0, 3);
   if (i == 12) f.moe.shared = {in_range(in, 0, 20), in.flag()};
   if (i == 13) change_router(in, f.moe.router);

@@ -27,7 +27,7 @@ struct Seen {
       s->logprobs.push_back(piece.logprob);
     }
     s->text += piece.text;
-    s->n_top = piece.top.size;
+    s->n_top = piece.top.size();
     if (s->tokens.size() == s->cancel_at) s->cancel->cancel();
     return s->tokens.size() < s->stop_after;
   }
@@ -68,7 +68,7 @@ class GenerateTest : public testing::Test {
   }
   Status run(bool with_prompt = true) {
     return generate(*session_, tokenizer_.get(),
-                    with_prompt ? span(prompt_) : Span<const int32_t>(), options_, &result_);
+                    with_prompt ? span(prompt_) : std::span<const int32_t>(), options_, &result_);
   }
   void again() {
     ASSERT_TRUE(session_->reset().ok());

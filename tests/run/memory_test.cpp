@@ -13,7 +13,7 @@ namespace {
 const TinyKind kPlain = {"mh_moe", [](ModelConfig& c, TinyOptions&) {
                            each_moe(c, [](FfnConfig& f) {
                              f.moe.n_subheads = 2;
-                             f.moe.multi_head = true;
+                             f.moe.head = f.moe.merge = true;
                              f.moe.shared.d_ff = 12;
                            });
                          }};

@@ -83,7 +83,7 @@ TEST_F(SessionTest, NoTokensMoveNothing) {
 TEST_F(SessionTest, TokensAndPositionFollowTheText) {
   const Tokens t = text(20);
   (void)eval_all(*session_, t);
-  const Span<const int32_t> seen = session_->tokens();
+  const std::span<const int32_t> seen = session_->tokens();
   EXPECT_EQ(Tokens(seen.begin(), seen.end()), t);
   ASSERT_TRUE(session_->rewind(7).ok());
   EXPECT_EQ(session_->position(), 7);
@@ -297,7 +297,7 @@ TEST_F(SessionTest, PiecesOfDifferentLengthGoTogether) {
   Session* both[] = {session_.get(), other.get()};
   const Tokens a = text(33, 1);
   const Tokens b = text(70, 2);
-  const Span<const int32_t> pieces[] = {span(a), span(b)};
+  const std::span<const int32_t> pieces[] = {span(a), span(b)};
   Floats logits(2 * static_cast<size_t>(machine_.vocab_size()));
   const Status s = sessions_eval({both, 2}, {pieces, 2}, logits.data());
   ASSERT_TRUE(s.ok()) << s.text();
@@ -305,7 +305,7 @@ TEST_F(SessionTest, PiecesOfDifferentLengthGoTogether) {
   const Floats more = last_logits(*machine_.session(), b);
   expected.insert(expected.end(), more.begin(), more.end());
   EXPECT_EQ(logits, expected);
-  const Span<const int32_t> empty[] = {span(a), {}};
+  const std::span<const int32_t> empty[] = {span(a), {}};
   EXPECT_EQ(sessions_eval({both, 2}, {empty, 2}, nullptr).code(), MOE_ERR_ARGUMENT);
 }
 

@@ -6,7 +6,7 @@
 
 #include "src/run/generate.h"
 #include "src/run/stop_matcher.h"
-#include "src/text/thinking.h"
+#include "src/text/chat/thinking.h"
 #include "tests/support/fuzz_bytes.h"
 #include "tests/text/tokenizer_support.h"
 
@@ -178,7 +178,7 @@ struct Parted {
   std::string thinking;
   std::string answer;
 
-  void take(Span<const ReplyPart> parts) {
+  void take(std::span<const ReplyPart> parts) {
     for (const ReplyPart& p : parts) {
       raw += p.raw;
       (p.thinking ? thinking : answer) += p.text;
@@ -190,7 +190,7 @@ struct Parted {
 /// cutter: null to give each run whole.
 Parted split(ReplySplitter& splitter, const std::vector<Run>& runs, Cutter* cutter) {
   Parted out;
-  Span<const ReplyPart> parts;
+  std::span<const ReplyPart> parts;
   for (const Run& run : runs) {
     std::vector<std::string> pieces = {run.text};
     if (cutter != nullptr) pieces = cutter->cut(run.text);

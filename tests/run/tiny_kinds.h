@@ -85,9 +85,26 @@ inline std::vector<TinyKind> tiny_layers() {
          o.biases = true;
          each_moe(c, [](FfnConfig& f) {
            f.moe.n_subheads = 4;
-           f.moe.multi_head = true;
+           f.moe.head = f.moe.merge = true;
          });
        }},
+      {"mh_moe_head_alone",
+       [](C& c, O&) {
+         each_moe(c, [](FfnConfig& f) {
+           f.moe.n_subheads = 2;
+           f.moe.head = true;
+         });
+       }},
+      {"mh_moe_x_moe_merge_alone",
+       [](C& c, O& o) {
+         o.biases = true;
+         each_moe(c, [](FfnConfig& f) {
+           f.moe.n_subheads = 2;
+           f.moe.merge = true;
+           f.moe.n_sublayers = 2;
+         });
+       }},
+      {"mh_moe_neither", [](C& c, O&) { each_moe(c, [](FfnConfig& f) { f.moe.n_subheads = 4; }); }},
       {"x_moe",
        [](C& c, O&) {
          each_moe(c, [](FfnConfig& f) {
@@ -178,6 +195,11 @@ inline std::vector<TinyKind> tiny_layers() {
          c.logit_multiplier = 0.7f;
          each_attention(c, [](AttentionConfig& a) { a.multiplier = 0.2f; });
        }},
+      {"dense_head",
+       [](C& c, O& o) {
+         o.biases = true;
+         c.head = {HeadKind::kTokens, 0, true, true, Activation::kGelu};
+       }},
       {"clamped_swiglu",
        [](C& c, O&) {
          for (LayerConfig& layer : c.layers) {
@@ -204,7 +226,7 @@ inline std::vector<TinyKind> tiny_formats() {
   using A = ActPrecision;
   std::vector<TinyKind> all;
   for (const WeightFormat& f : kWeightFormats) {
-    const S scale = f.ternary() ? S::kTensor : f.integer ? S::kRow : S::kNone;
+    const S scale = f.own_scales();
     if (!f.table) all.push_back(kind(f.name, f.id, scale, f.act));
   }
   const TinyKind more[] = {
@@ -230,6 +252,24 @@ inline std::unique_ptr<MemorySink> build_tiny_kind(const TinyKind& kind) {
   TinyOptions options;
   kind.change(config, options);
   return build_tiny_model(config, options);
+}
+
+/// A bidirectional tiny model: learned positions, post-norms, a head of tokens; the second layer
+/// has experts.
+inline ModelConfig tiny_encoder() {
+  ModelConfig c = tiny_config();
+  c.norm = NormKind::kLayer;
+  c.positions = PositionKind::kLearned;
+  c.embedding_norm = true;
+  c.final_norm = false;
+  c.mask_token_id = 5;
+  c.head = {HeadKind::kTokens, 0, true, true, Activation::kGelu};
+  for (LayerConfig& layer : c.layers) {
+    layer.attention.causal = false;
+    layer.attention.rope = {};
+    layer.attention.norms = layer.ffn.norms = {.pre = false, .out = false, .post = true};
+  }
+  return c;
 }
 
 }  // namespace moe

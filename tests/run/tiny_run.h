@@ -23,30 +23,19 @@ inline Tokens random_tokens(size_t n, int32_t vocab_size, uint32_t seed = 1) {
   return t;
 }
 
-inline Span<const int32_t> span(const Tokens& t, size_t from = 0, size_t n = ~size_t{0}) {
+inline std::span<const int32_t> span(const Tokens& t, size_t from = 0, size_t n = ~size_t{0}) {
   return {t.data() + from, std::min(n, t.size() - from)};
 }
 
-/// `bytes` must outlive it. Not ok() tells why in status().
-class Machine {
+/// One model and sessions of it; who opens the model derives from this.
+class OneModel {
  public:
-  explicit Machine(const MemorySink& bytes, int threads = 1, const char* isa = nullptr,
-                   const Allocator& allocator = system_allocator())
-      : allocator_(allocator), pool_(allocator) {
-    status_ = open(bytes, threads, isa);
-  }
-  Machine(const Machine&) = delete;
-  ~Machine() {
-    model_.reset();
-    hook_.reset();
-    close_cpu_device(device_);
-  }
+  explicit OneModel(const Allocator& allocator) : allocator_(allocator) {}
+  OneModel(const OneModel&) = delete;
 
   const Status& status() const { return status_; }
   Model& model() { return *model_; }
-  HookDevice& hook() { return *hook_; }
   int32_t vocab_size() { return model_->config().vocab_size; }
-
   Result<Box<Session>> try_session(const SessionOptions& options = {}) {
     return Session::create(*model_, options, allocator_);
   }
@@ -55,6 +44,28 @@ class Machine {
     EXPECT_TRUE(session.ok()) << session.status().text();
     return session.ok() ? std::move(session.value()) : Box<Session>();
   }
+
+ protected:
+  const Allocator& allocator_;
+  Box<Model> model_;
+  Status status_;
+};
+
+/// `bytes` must outlive it. Not ok() tells why in status().
+class Machine : public OneModel {
+ public:
+  explicit Machine(const MemorySink& bytes, int threads = 1, const char* isa = nullptr,
+                   const Allocator& allocator = system_allocator())
+      : OneModel(allocator), pool_(allocator) {
+    status_ = open(bytes, threads, isa);
+  }
+  ~Machine() {
+    model_.reset();
+    hook_.reset();
+    close_cpu_device(device_);
+  }
+
+  HookDevice& hook() { return *hook_; }
 
  private:
   Status open(const MemorySink& bytes, int threads, const char* isa) {
@@ -66,12 +77,9 @@ class Machine {
     return {};
   }
 
-  const Allocator& allocator_;
   ThreadPool pool_;
   Device* device_ = nullptr;
   std::unique_ptr<HookDevice> hook_;
-  Box<Model> model_;
-  Status status_;
 };
 
 /// Appends the tokens `chunk` at a time; all logits.

@@ -35,7 +35,11 @@ class TestLayer final : public ExpertSource {
     return {};
   }
   void release(int32_t) override { --held; }
+  bool would_evict(int32_t expert) override {
+    return std::count(missing.begin(), missing.end(), expert) != 0;
+  }
 
+  std::vector<int32_t> missing;  // experts for which others would have to leave
   int32_t fail_at = -1;
   int held = 0;
   int most_held = 0;

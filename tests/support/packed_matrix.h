@@ -14,12 +14,23 @@ class PackedMatrix {
  public:
   PackedMatrix() = default;
 
-  /// values (rows, cols), into a float format.
+  /// values (rows, cols), into a float format, or one with its scales in the tiles.
   PackedMatrix(FormatId format, const std::vector<float>& values, int32_t rows, int32_t cols) {
     start(format, rows, cols);
+    const WeightFormat& info = format_info(format);
+    if (info.group != 0) {
+      matrix_.act = info.act;
+      matrix_.scale_kind = ScaleKind::kGroup;
+      matrix_.group = info.group;
+    }
     for (int32_t r = 0; r < rows; r += kTileRows) {
-      format_info(format).pack_values(values.data() + static_cast<int64_t>(r) * cols, cols,
-                                      std::min(kTileRows, rows - r), cols, tile(r));
+      if (info.group != 0) {
+        (void)info.quantise_tile(values.data() + static_cast<int64_t>(r) * cols, cols,
+                                 std::min(kTileRows, rows - r), cols, nullptr, tile(r));
+        continue;
+      }
+      info.pack_values(values.data() + static_cast<int64_t>(r) * cols, cols,
+                       std::min(kTileRows, rows - r), cols, tile(r));
     }
   }
 
@@ -35,7 +46,7 @@ class PackedMatrix {
     matrix_.act = act;
     matrix_.scale_kind = kind;
     matrix_.group = group;
-    scales_->resize(scale_count(kind, group, rows, cols), 1.0f);
+    scales_->resize(scale_count(format, kind, group, rows, cols), 1.0f);
     matrix_.scales = scales_->data();
   }
 

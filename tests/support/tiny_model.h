@@ -15,6 +15,7 @@
 #include "quant/formats.h"
 #include "src/convert/config_write.h"
 #include "src/model/model.h"
+#include "src/model/tensor_rows.h"
 #include "src/model/tensors.h"
 
 namespace moe {
@@ -116,13 +117,17 @@ class TinyWeights {
     m.scale = options_.scale;
     m.act = options_.act;
     if (m.scale == ScaleKind::kGroup) m.group = options_.group;
+    if (format_info(m.format).group != 0) {
+      m.scale = ScaleKind::kGroup;
+      m.group = format_info(m.format).group;
+    }
     return m;
   }
 
   void fill(const BlobMatrix& m, int32_t n_experts, uint8_t* blob) {
     const WeightFormat& format = format_info(m.format);
-    const bool norm = m.role == Role::kNorm || m.role == Role::kSubNorm || m.role == Role::kQNorm ||
-                      m.role == Role::kKNorm || (m.role == Role::kWeight && m.cols == 1);
+    const TensorRow* const row_of = find_row(part_, m.role);
+    const bool norm = row_of != nullptr && is_norm(row_of->kind);
     const float size = m.cols == 1 ? 0.1f : 1 / std::sqrt(static_cast<float>(m.cols));
     std::normal_distribution<float> normal(norm ? 1.0f : 0.0f, size);
     const size_t n = static_cast<size_t>(kTileRows) * static_cast<size_t>(m.cols);
@@ -152,6 +157,8 @@ class TinyWeights {
       }
       if (m.format == FormatId::kI32) {
         i32_pack(ids.data(), m.cols, n_rows, m.cols, tile);
+      } else if (format.quantise_tile != nullptr) {
+        (void)format.quantise_tile(values.data(), m.cols, n_rows, m.cols, nullptr, tile);
       } else if (format.integer) {
         format.pack_codes(codes.data(), m.cols, n_rows, m.cols, tile);
       } else {

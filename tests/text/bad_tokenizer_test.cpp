@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "src/text/vocabulary.h"
+#include "src/text/pieces/vocabulary.h"
 #include "tests/support/failing_allocator.h"
 #include "tests/text/tokenizer_support.h"
 

@@ -6,7 +6,7 @@
 
 #include "formats/import/failure.h"
 #include "formats/import/json.h"
-#include "src/text/chat_template.h"
+#include "src/text/chat/chat_template.h"
 
 namespace moe {
 

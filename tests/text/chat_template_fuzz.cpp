@@ -1,8 +1,8 @@
 // A template, then a zero byte and what the user says. Whatever parses must end within its limits
 // with UTF-8 of which no unmarked byte comes from the user.
 
-#include "src/text/chat_template.h"
-#include "src/text/utf8.h"
+#include "src/text/characters/utf8.h"
+#include "src/text/chat/chat_template.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
-#include "src/text/regex.h"
+#include "src/text/characters/regex.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "src/text/regex_syntax.h"
+#include "src/text/characters/regex_syntax.h"
 
 namespace moe {
 namespace {

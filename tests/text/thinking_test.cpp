@@ -1,4 +1,4 @@
-#include "src/text/thinking.h"
+#include "src/text/chat/thinking.h"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ struct Parted {
   std::string raw;
   bool inside = false;
 
-  void take(Span<const ReplyPart> parts) {
+  void take(std::span<const ReplyPart> parts) {
     for (const ReplyPart& p : parts) {
       raw += p.raw;
       if (p.text.empty()) continue;
@@ -49,7 +49,7 @@ Parted parted(const ThinkingTags& tags, const std::vector<TokenPiece>& pieces,
   ReplySplitter splitter(tags, *loaded->tokenizer, inside, system_allocator());
   Parted out;
   for (const TokenPiece& p : pieces) {
-    Span<const ReplyPart> parts;
+    std::span<const ReplyPart> parts;
     check(splitter.push(p.token, p.text, &parts));
     out.take(parts);
   }
@@ -136,7 +136,7 @@ TEST(Thinking, EveryAllocationMayFail) {
     ReplySplitter splitter({}, *loaded->tokenizer, false, failing.get());
     Status status;
     for (const TokenPiece& p : cut("<think>why</think>" + std::string(500, 'x'), 9)) {
-      Span<const ReplyPart> parts;
+      std::span<const ReplyPart> parts;
       status = splitter.push(p.token, p.text, &parts);
       if (!status.ok()) break;
     }

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "src/text/characters/utf8.h"
 #include "src/text/stream_decoder.h"
-#include "src/text/utf8.h"
 #include "tests/text/tokenizer_support.h"
 
 namespace moe {

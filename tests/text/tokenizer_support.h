@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "formats/import/failure.h"
-#include "src/convert/tokenizer_write.h"
+#include "src/convert/tokenizer/tokenizer_write.h"
 #include "src/run/load_tokenizer.h"
 
 namespace moe {

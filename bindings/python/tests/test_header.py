@@ -15,6 +15,7 @@ TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
 ENUMS = {"moe_status": ("MOE_", _structs.Status), "moe_log_level": ("MOE_LOG_", _structs.LogLevel),
          "moe_io": ("MOE_IO_", _structs.Io), "moe_kv_type": ("MOE_KV_", _structs.KvType),
          "moe_thinking": ("MOE_THINKING_", _structs.Thinking),
+         "moe_pooling": ("MOE_POOL_", _structs.Pooling),
          "moe_finish": ("MOE_FINISH_", _structs.Finish)}
 CONSTANTS = {"MOE_PIECE_THINKING": _structs.PIECE_THINKING,
              "MOE_ENCODE_NO_SPECIAL": _structs.ENCODE_NO_SPECIAL,

@@ -126,7 +126,9 @@ def test_wrong_out(layer):
     ({"router": "nonsense"}, moe.ArgumentError, "nonsense"),
     ({"router_proj": ROUTER}, moe.ArgumentError, "cosine"),
     ({"router": "cosine:1"}, moe.MoeError, "router_proj"),
-    ({"n_subheads": 2}, moe.MoeError, "head"), ({"n_subheads": 2**31}, ValueError, "d_model"),
+    ({"head_bias": np.zeros(D_MODEL, np.float32)}, moe.ArgumentError, "head_bias"),
+    ({"merge_bias": np.zeros(D_MODEL, np.float32)}, moe.ArgumentError, "merge_bias"),
+    ({"n_subheads": 2**31}, ValueError, "d_model"),
     ({"weights": "int9"}, moe.ArgumentError, "int9")])
 def test_wrong_parameters(environment, change, error, text):
     given = {"experts": EXPERTS, "router_weight": ROUTER, **change}
@@ -143,6 +145,21 @@ def test_subheads_shared_and_formats(environment):
                             environment=environment)(X)
                for weights in ("f32", "int8", "ternary2")]
     assert all(np.isfinite(y).all() and y.shape == X.shape for y in outputs)
+
+
+def test_head_and_merge_layer_are_two_switches(environment):
+    half = D_MODEL // 2
+    experts = [moe.Expert(up=normal(D_FF, half), down=normal(half, D_FF)) for _ in range(N)]
+    router, head, merge = normal(N, half), normal(D_MODEL, D_MODEL), normal(D_MODEL, D_MODEL)
+
+    def layer(x, **given):
+        return moe.MoeLayer(experts, router, n_subheads=2, activation="relu", **given,
+                            environment=environment)(x)
+
+    plain = layer(X)
+    assert np.allclose(layer(X, merge=merge), plain @ merge.T, atol=1e-4)
+    assert np.allclose(layer(X, head=head), layer(np.ascontiguousarray(X @ head.T)), atol=1e-4)
+    assert np.allclose(layer(X, head=head, merge=merge), layer(X, head=head) @ merge.T, atol=1e-4)
 
 
 def test_cosine(environment):

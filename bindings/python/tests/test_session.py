@@ -94,6 +94,7 @@ def test_router_and_statistics(session, ids):
     assert stats.tokens_per_expert.shape == (16,) and stats.experts_per_token.shape == (17,)
     assert stats.tokens_per_expert.sum() == 2 * stats.n_tokens
     assert stats.experts_per_token[2] == stats.n_tokens
+    assert (stats.n_skipped, stats.skipped_probability) == (0, 0)
     session.rewind(0)
     session.set_router("topk:1")
     session.count_routing()

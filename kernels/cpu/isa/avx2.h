@@ -232,6 +232,16 @@ struct Avx2 {
     constexpr int n = 2 * (f - p);
     return bit_and({_mm256_srli_epi16(w.a, n), _mm256_srli_epi16(w.b, n)}, mask);
   }
+  template <int half>
+  MOE_INLINE B nibble(B w) {
+    const I mask = set1_bytes(15);
+    if constexpr (half == 0) return bit_and(w, mask);
+    return bit_and({_mm256_srli_epi16(w.a, 4), _mm256_srli_epi16(w.b, 4)}, mask);
+  }
+  MOE_INLINE B values16(const uint8_t* table, B codes) {
+    const __m128i t = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+    return {look_up(t, codes.a), look_up(t, codes.b)};
+  }
   /// Takes c * power off, c being the digit 0, 1 or 2: at most two subtractions.
   MOE_INLINE __m256i rest_of(__m256i v, char power) {
     const __m256i p = _mm256_set1_epi8(power);

@@ -190,6 +190,16 @@ struct Isa {
     if constexpr (f == p) return {_mm512_and_si512(w.v, mask)};
     return {_mm512_and_si512(_mm512_srli_epi16(w.v, 2 * (f - p)), mask)};
   }
+  template <int half>
+  MOE_INLINE B nibble(B w) {
+    const __m512i mask = _mm512_set1_epi8(15);
+    if constexpr (half == 0) return {_mm512_and_si512(w.v, mask)};
+    return {_mm512_and_si512(_mm512_srli_epi16(w.v, 4), mask)};
+  }
+  MOE_INLINE B values16(const uint8_t* table, B codes) {
+    const __m128i t = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+    return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), codes.v)};
+  }
   MOE_INLINE __m512i min_less(__m512i v, char power) {
     return _mm512_min_epu8(v, _mm512_sub_epi8(v, _mm512_set1_epi8(power)));
   }

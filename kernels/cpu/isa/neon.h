@@ -204,6 +204,18 @@ struct Neon {
       MOE_MAP(B, vandq_u8(vshrq_n_u8(w.v[q], 2 * (f - p)), mask));
     }
   }
+  template <int half>
+  MOE_INLINE B nibble(B w) {
+    if constexpr (half == 0) {
+      MOE_MAP(B, vandq_u8(w.v[q], vdupq_n_u8(15)));
+    } else {
+      MOE_MAP(B, vshrq_n_u8(w.v[q], 4));
+    }
+  }
+  MOE_INLINE B values16(const uint8_t* table, B codes) {
+    const uint8x16_t t = vld1q_u8(table);
+    MOE_MAP(B, vqtbl1q_u8(t, codes.v[q]));
+  }
   // Takes the digit of value `power` off: at most two subtractions; a comparison that holds is -1.
   MOE_INLINE uint8x16_t take_digit(uint8x16_t* v, uint8_t power) {
     const uint8x16_t p = vdupq_n_u8(power);

@@ -177,6 +177,15 @@ struct Isa {
     for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] >> 2 * (f - p) & 3 << 2 * p);
     return a;
   }
+  template <int half>
+  MOE_INLINE B nibble(B a) {
+    for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] >> 4 * half & 15);
+    return a;
+  }
+  MOE_INLINE B values16(const uint8_t* table, B a) {
+    for (int i = 0; i < 64; ++i) a.v[i] = table[a.v[i]];
+    return a;
+  }
   MOE_INLINE void unpack3(B a, B out[5]) {
     for (int i = 0; i < 64; ++i) {
       int rest = a.v[i];

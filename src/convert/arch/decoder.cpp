@@ -148,7 +148,9 @@ Quantization Decoder::quantization(Quantization accepted) {
     node.only({"quant_method", "modules_to_not_convert"});
     return accepted;
   }
-  fail_value(method, "convert an unquantised checkpoint of the model");
+  fail_value(method,
+             "gptq, awq and compressed-tensors are read; or convert an unquantised checkpoint or a "
+             "GGUF file of the model");
 }
 
 void Decoder::read_bitnet(const JsonNode& node) {

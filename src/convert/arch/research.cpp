@@ -24,11 +24,21 @@ void read_norm(const JsonNode& node, ModelConfig* config) {
 void read_special_tokens(const JsonNode& node, ModelConfig* config) {
   config->bos_token_id = node.integer("bos_token_id", -1, 0, kBig);
   config->pad_token_id = node.integer("pad_token_id", -1, 0, kBig);
+  config->mask_token_id = node.integer("mask_token_id", -1, 0, kBig);
   config->add_bos = node.boolean("add_bos", false);
   if (!node.has("eos_token_ids")) return;
   for (const JsonNode& id : node.at("eos_token_ids").elements()) {
     check(config->eos_token_ids.push(static_cast<int32_t>(id.integer(0, kBig))));
   }
+}
+
+void read_head(const JsonNode& node, HeadConfig* head) {
+  node.only({"kind", "n_labels", "dense", "norm", "act"});
+  if (node.has("kind")) head->kind = value_of(node.at("kind"), kHeadKinds);
+  head->n_labels = node.integer("n_labels", 0, 0, kBig);
+  head->dense = node.boolean("dense", false);
+  head->norm = node.boolean("norm", false);
+  if (node.has("act")) head->act = value_of(node.at("act"), kActivations);
 }
 
 void read_model(const JsonNode& node, ModelConfig* config) {
@@ -50,6 +60,8 @@ void read_model(const JsonNode& node, ModelConfig* config) {
              "bos_token_id",
              "eos_token_ids",
              "pad_token_id",
+             "mask_token_id",
+             "head",
              "add_bos",
              "layer_defaults",
              "layers",
@@ -68,6 +80,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   config->embedding_multiplier = node.number("embedding_multiplier", 1);
   config->residual_multiplier = node.number("residual_multiplier", 1);
   config->logit_multiplier = node.number("logit_multiplier", 1);
+  if (node.has("head")) read_head(node.at("head"), &config->head);
   read_special_tokens(node, config);
 }
 

@@ -84,7 +84,7 @@ BlockNorms read_norms(const JsonNode& node) {
 AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
                                std::deque<std::vector<float>>* factors) {
   node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
-             "sub_norm", "sinks", "latent", "norm", "out_norm", "post_norm"});
+             "sub_norm", "sinks", "latent", "norm", "out_norm", "post_norm", "causal"});
   AttentionConfig a;
   a.n_heads = required(node, "n_heads", kMaxWidth);
   a.n_kv_heads = node.integer("n_kv_heads", a.n_heads, 1, a.n_heads);
@@ -94,6 +94,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   }
   a.head_dim = node.integer("head_dim", model.d_model / a.n_heads, 1, kMaxWidth);
   a.window = node.integer("window", 0, 0, kMaxContext);
+  a.causal = node.boolean("causal", true);
   a.multiplier = node.number("multiplier", 0);
   if (node.has("qk_norm")) a.qk_norm = value_of(node.at("qk_norm"), kQkNorms);
   a.sub_norm = node.boolean("sub_norm", false);
@@ -189,11 +190,14 @@ void read_capacity(const JsonNode& node, RouterConfig* router) {
 }
 
 MoeConfig read_moe(const JsonNode& node, int32_t* cosine_width) {
-  node.only({"n_experts", "n_subheads", "mh", "n_sublayers", "router", "shared", "capacity"});
+  node.only({"n_experts", "n_subheads", "mh", "head", "merge", "n_sublayers", "router", "shared",
+             "capacity"});
   MoeConfig m;
   m.n_experts = required(node, "n_experts", 1 << 16);
   m.n_subheads = node.integer("n_subheads", 1, 1, kMaxWidth);
-  m.multi_head = node.boolean("mh", false) || m.n_subheads > 1;
+  const bool both = node.boolean("mh", false) || m.n_subheads > 1;
+  m.head = node.boolean("head", both);
+  m.merge = node.boolean("merge", both);
   m.n_sublayers = node.integer("n_sublayers", 0, 0, 64);
   m.router = read_router(node.at("router"), m.n_experts, cosine_width);
   if (node.has("capacity")) read_capacity(node.at("capacity"), &m.router);

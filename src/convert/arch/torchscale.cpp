@@ -92,7 +92,7 @@ MoeConfig read_experts(ConfigKeys* keys) {
   MoeConfig m;
   m.n_experts = keys->integer("moe_expert_count", 1, 1 << 16);
   m.n_subheads = keys->integer("mhmoe_heads_number", 1, 1, kMaxWidth);
-  m.multi_head = m.n_subheads > 1;
+  m.head = m.merge = m.n_subheads > 1;
   const bool top1 = keys->boolean("moe_top1_expert", false);
   m.router.k = top1 ? 1 : 2;
   if (keys->boolean("use_xmoe", false)) {

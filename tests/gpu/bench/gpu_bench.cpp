@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "kernels/cuda/cublas_lt.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/cublas_lt.h"
+#include "kernels/cuda/matmul/matmul.h"
 #include "quant/formats.h"
 
 namespace moe::cuda {

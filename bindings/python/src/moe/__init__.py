@@ -1,4 +1,4 @@
-"""Mixture-of-Experts language models with ternary or int8 weights, through libmoe.
+"""Mixture-of-Experts language models with ternary, int8 or four-bit weights, through libmoe.
 
     import moe
 
@@ -58,12 +58,12 @@ from .info import (
 from .layer import Expert, MoeLayer
 from .model import Model
 from .sampling import Piece, Sample, Sampling, TokenLogprob
-from .session import Session, step
+from .session import Encoded, Session, step
 from .tokenizer import Tokenizer
 
 __all__ = [
     "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult",
-    "CorruptError", "DeviceError", "Environment", "EnvironmentInfo", "Expert",
+    "CorruptError", "DeviceError", "Encoded", "Environment", "EnvironmentInfo", "Expert",
     "ExpertStats", "FileError", "Finish", "FormatError", "GenerateResult", "Generation",
     "InternalError", "KvType", "LayerInfo", "LogLevel", "MemoryInfo", "MemoryPlan", "MemoryStats",
     "Message", "Model", "ModelInfo", "MoeError", "MoeLayer", "NonFiniteError",

@@ -53,6 +53,13 @@ class KvType(enum.IntEnum):
     INT8 = 2
 
 
+class Pooling(enum.IntEnum):
+    """One vector of a text (moe_pooling)."""
+
+    MEAN = 0
+    FIRST = 1
+
+
 class Finish(enum.IntEnum):
     """Why a generation ended (moe_finish). CALLBACK: it was closed before its end."""
 
@@ -137,7 +144,9 @@ class ModelInfo(Sized):
                 ("n_eos_tokens", c.c_int32), ("eos_tokens", c.POINTER(c.c_int32)),
                 ("name", c.c_char_p), ("n_parameters", c.c_uint64),
                 ("n_active_parameters", c.c_uint64), ("weight_bytes", c.c_uint64),
-                ("bytes_per_token", c.c_uint64), ("file_bytes", c.c_uint64)]
+                ("bytes_per_token", c.c_uint64), ("file_bytes", c.c_uint64),
+                ("head", c.c_char_p), ("n_outputs", c.c_int32), ("is_encoder", c.c_int32),
+                ("mask_token", c.c_int32), ("reserved", c.c_int32)]
 
 
 class ModelLayerInfo(Sized):
@@ -147,7 +156,7 @@ class ModelLayerInfo(Sized):
                 ("shared_d_ff", c.c_int32), ("router", c.c_char_p), ("activation", c.c_char_p),
                 ("n_sublayers", c.c_int32), ("k", c.c_int32), ("threshold", c.c_float),
                 ("tau", c.c_float), ("gamma", c.c_float), ("reserved", c.c_int32),
-                ("gate", c.c_char_p)]
+                ("gate", c.c_char_p), ("has_head", c.c_int32), ("has_merge", c.c_int32)]
 
 
 class TensorInfo(Sized):
@@ -162,6 +171,12 @@ class MemoryLine(c.Structure):
     _fields_ = [("what", c.c_char_p), ("bytes", c.c_uint64)]
 
 
+class EncodeParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("pooling", c.c_int), ("hidden", c.c_void_p),
+                ("pooled", c.c_void_p), ("outputs", c.c_void_p), ("rows", c.c_void_p),
+                ("n_rows", c.c_size_t)]
+
+
 class Perplexity(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("n_scored", c.c_uint64),
                 ("mean_nll", c.c_double), ("perplexity", c.c_double)]
@@ -171,7 +186,8 @@ class RoutingStats(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("n_experts", c.c_int32), ("n_tokens", c.c_uint64),
                 ("n_dropped", c.c_uint64), ("n_activations", c.c_uint64),
                 ("n_positive", c.c_uint64), ("tokens_per_expert", c.POINTER(c.c_uint64)),
-                ("experts_per_token", c.POINTER(c.c_uint64))]
+                ("experts_per_token", c.POINTER(c.c_uint64)), ("n_skipped", c.c_uint64),
+                ("skipped_probability", c.c_double)]
 
 
 class RoutingChoices(c.Structure):

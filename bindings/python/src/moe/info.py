@@ -31,6 +31,10 @@ class ModelInfo:
     weight_bytes: int  # all weights in memory, padding included
     bytes_per_token: int  # weights read for one token, routers and head included
     file_bytes: int
+    head: str  # "tokens", "classes", "tags", "span" or "none"
+    n_outputs: int  # of the head: vocab_size, the labels, 2 or 0
+    is_encoder: int  # 1: for Session.encode() and what is built on it alone
+    mask_token: int  # stands for a token that an encoder is to find; -1: none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +56,8 @@ class LayerInfo:
     tau: float  # temperature of a cosine router, otherwise 0
     gamma: float  # capacity factor; 0: an expert takes all that choose it
     gate: str  # "raw", "renormalised", "chosen"; cosine: "softmax", "sigmoid"; "": no choice
+    has_head: int  # MH-MoE: 1 with a head layer in front of the sub-tokens
+    has_merge: int  # 1 with a merge layer behind them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +111,8 @@ class RoutingStats:
     n_positive: int  # of these, above zero
     tokens_per_expert: npt.NDArray[np.uint64]  # (n_experts)
     experts_per_token: npt.NDArray[np.uint64]  # (n_experts + 1): served by i experts
+    n_skipped: int  # pairs that "resident=P" skipped
+    skipped_probability: float  # of those, summed up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +128,7 @@ class ExpertStats:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryStats:
-    """How a model gets by under a memory cap. The bytes are of the model and all of its sessions,
+    """Memory use under a memory cap. The bytes are of the model and all of its sessions,
     and zero without a cap."""
 
     session: ExpertStats  # of this session

@@ -75,8 +75,8 @@ class MoeLayer(Closable):
     router_proj:   (d_e, d_in), for a cosine router.
     shared:        an expert on d_model whose output is added; shared_gate (d_model) puts
                    sigmoid(x . g) in front of it.
-    n_subheads:    more than 1: MH-MoE; then head and merge (d_model, d_model) are needed, and
-                   head_bias and merge_bias (d_model) possible.
+    n_subheads:    more than 1: MH-MoE. head and merge (d_model, d_model): its layers in front of and
+                   behind the sub-tokens, with head_bias and merge_bias (d_model); None: no such layer.
     max_rows:      rows computed at once; more cost more memory.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes as c
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -16,16 +16,27 @@ from ._handle import Closable, Native, optional_bytes
 from ._library import call, lib
 from ._long_call import LongCall, is_short
 from ._structs import KvType
-from .errors import ArgumentError
+from .errors import ArgumentError, UnsupportedError
 from .generation import Generation, Request, stop_texts
 from .info import (MemoryStats, Perplexity, RoutingStats, memory_stats, plain,
                    routing_stats)
-from .sampling import Sample, Sampling, sampling_struct, top_of
+from .sampling import Sample, Sampling, TokenLogprob, sampling_struct, top_of
 
 if TYPE_CHECKING:
     from .model import Model
 
 Progress = Callable[[int, int], Any]
+
+
+_POOLING = {"mean": s.Pooling.MEAN, "first": s.Pooling.FIRST}
+
+
+class Encoded(NamedTuple):
+    """What Session.encode() was asked for; None: it was not."""
+
+    hidden: FloatArray | None
+    pooled: FloatArray | None
+    outputs: FloatArray | None
 
 
 class Session(Closable):
@@ -108,6 +119,66 @@ class Session(Closable):
         with self._pointer() as session:
             yield LongCall(lambda: lib.moe_session_cancel(session))
 
+    def encode(self, tokens: Tokens, *, hidden: bool = True, pooling: str | None = None,
+               outputs: bool = False, rows: Tokens | None = None) -> Encoded:
+        """Runs an encoder over a whole text; nothing of it stays in the session. No padding: one
+        text, its own tokens.
+
+        hidden:  what the head sees is wanted, (len(tokens), d_model).
+        pooling: "mean" or "first": one vector of the text is wanted, (d_model,).
+        outputs: those of the head are wanted, (len(tokens), n_outputs); "classes": (1, n_outputs).
+        rows:    ascending numbers of the tokens whose outputs are wanted; None: of all.
+        """
+        if pooling is not None and pooling not in _POOLING:
+            raise ArgumentError(f"pooling: expected 'mean' or 'first', found {pooling!r}")
+        info, ids = self.model.info, token_array(tokens)
+        wanted = None if rows is None else token_array(rows)
+        n = 1 if info.head == "classes" else len(ids)
+        n = n if wanted is None else len(wanted)
+        states = np.empty((len(ids), info.d_model), np.float32) if hidden else None
+        pooled = np.empty(info.d_model, np.float32) if pooling is not None else None
+        out = np.empty((n, info.n_outputs), np.float32) if outputs else None
+        params = s.EncodeParams(pooling=_POOLING[pooling or "mean"], hidden=address(states),
+                                pooled=address(pooled), outputs=address(out),
+                                rows=address(wanted), n_rows=n)
+
+        def run() -> None:
+            with self._pointer() as session:
+                call(lib.moe_session_encode, session, address(ids), len(ids), c.byref(params))
+
+        with self._long_call() as long:
+            long.run(run)
+        return Encoded(states, pooled, out)
+
+    def embed(self, texts: str | Sequence[str], pooling: str = "mean") -> FloatArray:
+        """One vector of a text, (d_model,), or one for each of several, (n, d_model)."""
+        if isinstance(texts, str):
+            pooled = self.encode(self.model.encode(texts), hidden=False, pooling=pooling).pooled
+            assert pooled is not None
+            return pooled
+        rows = [self.embed(text, pooling) for text in texts]
+        return np.stack(rows) if rows else np.empty((0, self.model.info.d_model), np.float32)
+
+    def fill(self, text: str, top: int = 5) -> list[list[TokenLogprob]]:
+        """For each mask of the text (the tokenizer's own, such as "<mask>"), the `top` most likely
+        tokens, best first. UnsupportedError for a model that finds no tokens."""
+        if top < 1:
+            raise ArgumentError(f"top: expected at least 1, found {top}")
+        info = self.model.info
+        if not info.is_encoder or info.head != "tokens" or info.mask_token < 0:
+            raise UnsupportedError("fill needs an encoder with a head of tokens and a mask token")
+        ids = self.model.tokenizer.encode(text, parse_special=True)
+        rows = [i for i, token in enumerate(ids) if token == info.mask_token]
+        if not rows:
+            raise ArgumentError("the text has no mask; write "
+                                f"{self.model.tokenizer.piece(info.mask_token)}")
+        logits = self.encode(ids, hidden=False, outputs=True, rows=rows).outputs
+        assert logits is not None
+        z = logits.astype(np.float64)
+        logprobs = z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
+        return [[TokenLogprob(int(i), float(row[i]))
+                 for i in np.argsort(-row, kind="stable")[:top]] for row in logprobs]
+
     def rewind(self, position: int) -> None:
         """Forgets everything from `position` on, so that a common beginning can be used again."""
         with self._pointer() as session:
@@ -160,7 +231,7 @@ class Session(Closable):
 
     @property
     def memory_stats(self) -> MemoryStats:
-        """Experts found in memory and read, and what memory was at most."""
+        """Experts found in memory and read, and memory use."""
         stats = s.MemoryStats()
         with self._pointer() as session:
             call(lib.moe_session_get_memory_stats, session, c.byref(stats))

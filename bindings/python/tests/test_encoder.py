@@ -1,0 +1,61 @@
+import json
+
+import moe
+import numpy as np
+import pytest
+from conftest import ROOT
+
+FOLDER = ROOT / "tests/data/encoders"
+
+
+@pytest.fixture(scope="module")
+def encoder(environment, tmp_path_factory):
+    path = tmp_path_factory.mktemp("encoder") / "xlmr.moe"
+    moe.convert(FOLDER / "xlmr_maskedlm", path, weights="f32")
+    with moe.Model(path, environment) as m:
+        yield m
+
+
+def test_info(encoder):
+    info = encoder.info
+    assert (info.is_encoder, info.head, info.n_outputs) == (1, "tokens", info.vocab_size)
+    assert encoder.tokenizer.piece(info.mask_token) == "<mask>"
+
+
+def test_encode(encoder):
+    ids = json.loads((FOLDER / "xlmr_maskedlm/golden.json").read_text())["cases"][0]["ids"]
+    with encoder.session() as session:
+        all_of_it = session.encode(ids, pooling="mean", outputs=True)
+        assert all_of_it.hidden.shape == (len(ids), 24)
+        assert np.allclose(all_of_it.hidden.mean(0), all_of_it.pooled, atol=1e-6)
+        some = session.encode(ids, hidden=False, outputs=True, rows=[1, 3])
+        assert some.hidden is None and some.pooled is None
+        assert np.array_equal(some.outputs, all_of_it.outputs[[1, 3]])
+        assert session.position == 0
+        with pytest.raises(moe.TooLongError):
+            session.encode([5] * 41)
+        with pytest.raises(moe.ArgumentError, match="pooling"):
+            session.encode(ids, pooling="last")
+
+
+def test_fill_and_embed(encoder):
+    with encoder.session() as session:
+        found = session.fill("a small <mask> and a big <mask>", top=3)
+        assert [len(mask) for mask in found] == [3, 3]
+        assert found[0][0].logprob >= found[0][1].logprob
+        with pytest.raises(moe.ArgumentError, match="<mask>"):
+            session.fill("nothing to find")
+        for top in (0, -1):
+            with pytest.raises(moe.ArgumentError, match="top: expected at least 1, found"):
+                session.fill("a <mask>", top=top)
+        one, two = session.embed("the cat"), session.embed(["the cat", "a dog"])
+        assert two.shape == (2, 24) and np.array_equal(one, two[0])
+
+
+def test_the_other_kind_of_model(encoder, session):
+    with encoder.session() as s, pytest.raises(moe.UnsupportedError, match="encoder"):
+        s.eval([5, 6])
+    with pytest.raises(moe.UnsupportedError, match="decoder"):
+        session.encode([5, 6])
+    with pytest.raises(moe.UnsupportedError):
+        session.fill("the <mask>")

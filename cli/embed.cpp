@@ -1,0 +1,145 @@
+// moe embed: one vector for each line of a text.
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "cli/help.h"
+#include "cli/memory.h"
+#include "cli/text_input.h"
+
+namespace moe_cli {
+namespace {
+
+struct EmbedOptions {
+  ModelOptions model;
+  TextInput input;
+  std::string pooling = "mean";
+  std::string out;
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+/// A file that can be written, before anything is computed. What it was stays until write_npy();
+/// on failure nothing new or half written is left.
+class OutFile {
+ public:
+  explicit OutFile(const std::string& path) : path_(path) {
+    if (path.empty()) return;
+    std::error_code ignored;
+    remove_ = !std::filesystem::exists(path, ignored);
+    file_.open(path, std::ios::binary | std::ios::app);
+    if (!file_) fail();
+  }
+  OutFile(const OutFile&) = delete;
+  OutFile& operator=(const OutFile&) = delete;
+  ~OutFile() {
+    std::error_code ignored;
+    if (remove_ && std::filesystem::is_regular_file(path_, ignored)) {
+      std::filesystem::remove(path_, ignored);
+    }
+  }
+  void write_npy(const std::vector<float>& values, size_t n, size_t d);
+
+ private:
+  [[noreturn]] void fail() const { throw CallError(MOE_ERR_IO, path_ + ": cannot be written"); }
+  std::string path_;
+  std::ofstream file_;
+  bool remove_ = false;
+};
+
+/// (n, d) floats as NumPy's format 1.0, which is little-endian here.
+void OutFile::write_npy(const std::vector<float>& values, size_t n, size_t d) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(n) +
+                       ", " + std::to_string(d) + "), }";
+  constexpr size_t kPreamble = 10, kAlign = 64;
+  header.append(kAlign - 1 - (kPreamble + header.size()) % kAlign, ' ');
+  header += '\n';
+  file_.close();
+  file_.open(path_, std::ios::binary | std::ios::trunc);
+  remove_ = true;
+  const char size[] = {static_cast<char>(header.size() & 0xff),
+                       static_cast<char>(header.size() >> 8)};
+  file_.write("\x93NUMPY\x01\x00", 8);
+  file_.write(size, sizeof size);
+  file_ << header;
+  file_.write(reinterpret_cast<const char*>(values.data()),
+              static_cast<std::streamsize>(values.size() * sizeof(float)));
+  file_.close();
+  if (!file_) fail();
+  remove_ = false;
+}
+
+void embed_line(const EmbedOptions& o, const moe_model* model, moe_session* session,
+                const std::string& line, size_t number, float* pooled) {
+  const auto tokens = encode(model, line, 0);
+  moe_encode_params p{};
+  p.struct_size = sizeof p;
+  p.pooling = o.pooling == "first" ? MOE_POOL_FIRST : MOE_POOL_MEAN;
+  p.pooled = pooled;
+  moe_error error;
+  const moe_status status = moe_session_encode(session, tokens.data(), tokens.size(), &p, &error);
+  if (status != MOE_OK) {
+    throw CallError(status, "line " + std::to_string(number) + ": " + error.text);
+  }
+}
+
+void print_vectors(const EmbedOptions& o, const std::vector<float>& values, size_t n, size_t d) {
+  Json rows = Json::array();
+  for (size_t i = 0; i < n; ++i) {
+    rows.push_back(std::vector<float>(values.begin() + static_cast<long>(i * d),
+                                      values.begin() + static_cast<long>((i + 1) * d)));
+  }
+  std::cout << Json{{"pooling", o.pooling}, {"d_model", d}, {"embeddings", rows}} << "\n";
+}
+
+void run_embed(const EmbedOptions& o) {
+  const std::vector<std::string> lines = lines_of(o.input.read());
+  const Env env = open_env(o.model);
+  const Model model = open_model_to_run(o.model, env.get());
+  const moe_model_info info = model_info(model.get());
+  if (info.is_encoder == 0) {
+    throw CallError(MOE_ERR_UNSUPPORTED, o.model.path + ": a decoder; embed needs an encoder");
+  }
+  OutFile out(o.out);
+  const Session session = open_session(o.model, model.get());
+  const CurrentSession current(session.get());
+  const auto d = static_cast<size_t>(info.d_model);
+  std::vector<float> values(lines.size() * d);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    stop_if_interrupted();
+    embed_line(o, model.get(), session.get(), lines[i], i + 1, values.data() + i * d);
+  }
+  if (o.out.empty()) return print_vectors(o, values, lines.size(), d);
+  out.write_npy(values, lines.size(), d);
+}
+
+}  // namespace
+
+void add_embed(CLI::App& app) {
+  auto o = std::make_shared<EmbedOptions>();
+  CLI::App* c = app.add_subcommand("embed", "Turn each line of a text into a vector (encoders)");
+  add_model_options(*c, o->model);
+  o->input.take_whole_files();
+  o->input.add(*c, "Texts, one a line");
+  c->add_option("--pool", o->pooling, "mean (of all tokens) or first (the first token's)")
+      ->check(one_of({"mean", "first"}))
+      ->capture_default_str();
+  c->add_option("--out,-o", o->out, "Write a NumPy file instead of JSON on stdout")
+      ->check(not_empty())
+      ->option_text("FILE.npy");
+  add_session_options(*c, o->model);
+  c->callback([o] { run_embed(*o); });
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,106 @@
+// Under a memory cap: experts that are not in memory and would add little are skipped.
+
+#include <algorithm>
+
+#include "kernels/cpu/device_cpu_moe.h"
+#include "kernels/router/cosine.h"
+#include "kernels/router/table.h"
+
+namespace moe {
+namespace {
+
+// f(index of the pair) for the kept pairs of a token.
+template <class F>
+void each_kept(const MoeCall& call, int32_t token, F&& f) {
+  const int64_t at = static_cast<int64_t>(token) * call.max_k;
+  for (int32_t j = 0; j < call.s.count[token]; ++j) {
+    if (call.s.kept[at + j] == 0) continue;
+    f(at + j);
+  }
+}
+
+// A hook may have put other experts where the router put its own.
+void find_probabilities(MoeCall& call) {
+  CpuStream& s = call.s;
+  const RouterConfig& r = call.op.router;
+  const int32_t n_experts = call.op.n_experts;
+  const float tau = router_info(r).has(kParamTau) ? std::max(r.tau, kMinTau) : 1.0f;
+  for (int32_t t = 0; t < call.n_tokens; ++t) {
+    const float* scores = s.scores + static_cast<int64_t>(t) * n_experts;
+    for (int32_t e = 0; e < n_experts; ++e) s.route_key[e] = scores[e] / tau;
+    softmax_all(s.route_key, n_experts, s.route_p);
+    each_kept(call, t, [&](int64_t i) { s.prob[i] = s.route_p[s.expert[i]]; });
+  }
+}
+
+// Sets `skipped` of each expert: whether no token wants it for more than `most`, or as its best,
+// and another would have to leave memory for it. False when that is none of them.
+bool find_skipped(MoeCall& call, float most, float* skipped) {
+  CpuStream& s = call.s;
+  constexpr float kUnused = -1, kBest = 2;  // beside probabilities
+  std::fill_n(skipped, call.op.n_experts, kUnused);
+  for (int32_t t = 0; t < call.n_tokens; ++t) {
+    int64_t best = -1;
+    each_kept(call, t, [&](int64_t i) {
+      if (best < 0 || s.prob[i] > s.prob[best]) best = i;
+      skipped[s.expert[i]] = std::max(skipped[s.expert[i]], s.prob[i]);
+    });
+    if (best >= 0) skipped[s.expert[best]] = kBest;
+  }
+  bool any = false;
+  for (int32_t e = 0; e < call.op.n_experts; ++e) {
+    const bool little = skipped[e] >= 0 && skipped[e] <= most;
+    const bool skip = little && call.op.experts->would_evict(e);
+    skipped[e] = skip ? 1 : 0;
+    any = any || skip;
+  }
+  return any;
+}
+
+// Weights that a router divides by their sum are divided by that of the pairs that are left.
+void skip_pairs(MoeCall& call, int32_t token, const float* skipped) {
+  CpuStream& s = call.s;
+  const RouterConfig& r = call.op.router;
+  const bool divides =
+      router_info(r).has(kParamGate) ? gate_renormalises(r) : r.weights != RouterWeights::kRaw;
+  float all = 0;
+  float left = 0;
+  each_kept(call, token, [&](int64_t i) {
+    all += s.weight[i];
+    if (skipped[s.expert[i]] == 0) {
+      left += s.weight[i];
+      return;
+    }
+    s.kept[i] = 0;
+    s.weight[i] = 0;
+  });
+  if (!divides || left == all || left == 0) return;
+  each_kept(call, token, [&](int64_t i) { s.weight[i] = s.weight[i] / left * all; });
+}
+
+}  // namespace
+
+uint64_t skip_missing(MoeCall& call) {
+  const float most = call.op.router.resident;
+  if (!(most > 0)) return 0;
+  if (call.op.hook.call != nullptr) find_probabilities(call);
+  float* skipped = call.s.route_p;
+  if (!find_skipped(call, most, skipped)) return 0;
+  uint64_t n = 0;
+  double probability = 0;
+  for (int32_t t = 0; t < call.n_tokens; ++t) {
+    each_kept(call, t, [&](int64_t i) {
+      if (skipped[call.s.expert[i]] == 0) return;
+      ++n;
+      probability += static_cast<double>(call.s.prob[i]);
+    });
+    skip_pairs(call, t, skipped);
+  }
+  if (call.op.stats != nullptr) {
+    call.op.stats->n_skipped += n;
+    call.op.stats->skipped_probability += probability;
+  }
+  return n;
+}
+
+}  // namespace moe

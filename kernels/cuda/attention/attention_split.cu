@@ -1,0 +1,394 @@
+// Attention of single queries over long caches: the keys of a query are cut into parts, a block per
+// part and KV head, and what the parts gave is merged in order.
+//
+// A block goes over its keys 128 at a time. First a thread has a key: it multiplies the whole key
+// with the query heads that share it, as one chain over ascending dimensions, so that scores have
+// the CPU's bits. Then a thread has 8 dimensions, and every n-th key of the values. Queries and
+// weights stay floats. How keys are cut depends on the position of the query (and the window) only:
+// not on the capacity, the grid or the other rows.
+//
+// A block norms and turns its own queries; the one that has a row's own position caches its key and
+// value before it reads them. The last block to be done with a query merges its parts.
+
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/attention_part.cuh"
+#include "kernels/cuda/attention/attention_rows.h"
+
+namespace moe::cuda {
+namespace {
+
+using namespace attention_part;
+
+constexpr int kMaxDim = kWarp * kDims;
+constexpr int64_t kMaxStaged = 12 * 1024;  // floats
+
+struct Plan {
+  int32_t first_block;
+  int32_t n_blocks;
+  int32_t per_split;
+  int32_t n_splits;
+};
+__device__ inline Plan plan_of(const Seen& seen, int32_t max_splits) {
+  Plan p;
+  p.first_block = seen.first / kKeyBlock;
+  p.n_blocks = seen.last / kKeyBlock + 1 - p.first_block;
+  p.per_split = (p.n_blocks + max_splits - 1) / max_splits;
+  p.n_splits = (p.n_blocks + p.per_split - 1) / p.per_split;
+  return p;
+}
+
+/// Stats of norms over a whole row come from all of it: (n_heads or n_kv_heads, d) floats of x by
+/// one warp, staged in `memory` by all threads.
+__device__ inline RowStats whole_stats(const Norm& norm, const float* x, int n, float* memory,
+                                       RowStats* shared) {
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) memory[i] = x[i];
+  __syncthreads();
+  if (threadIdx.x < kWarp) {
+    const RowStats stats = row_stats(norm.kind, norm.eps, memory, n);
+    if (threadIdx.x == 0) *shared = stats;
+  }
+  __syncthreads();
+  return *shared;
+}
+
+/// The row's heads [head, head + n) into q, normed and turned; `memory`: what whole_stats() wants.
+__device__ inline void read_queries(const AttentionOp& op, int64_t row, int32_t position, int head,
+                                    int n, int n_padded, float* q, float* memory) {
+  __shared__ RowStats shared;
+  const int d = op.head_dim;
+  const float* from = op.q + row * op.n_heads * d;
+  RowStats stats = {0, 1};
+  if (op.qk_norm == QkNorm::kWhole) {
+    stats = whole_stats(op.q_norm, from, op.n_heads * d, memory, &shared);
+  }
+  const float* angles = angles_of(op, position);
+  for (int g = static_cast<int>(threadIdx.x) / kWarp; g < n_padded; g += kWarps) {
+    float* to = q + g * d;
+    for (int i = lane_id(); i < d; i += kWarp) to[i] = g < n ? from[(head + g) * d + i] : 0.0f;
+    __syncwarp();
+    if (g >= n) continue;
+    if (op.qk_norm == QkNorm::kHead) stats = row_stats(op.q_norm.kind, op.q_norm.eps, to, d);
+    turn_head(op, op.q_norm, stats, op.qk_norm == QkNorm::kWhole ? (head + g) * d : 0, angles, to);
+  }
+  __syncthreads();
+}
+
+/// Caches the row's key and value of one KV head. `memory`: n_kv_heads d floats.
+__device__ inline void cache_row(const AttentionOp& op, int64_t row, int32_t position,
+                                 const KvCacheView& cache, int kv_head, float* memory) {
+  __shared__ RowStats shared;
+  const int d = op.head_dim;
+  const float* from = op.k + row * op.n_kv_heads * d;
+  RowStats stats = {0, 1};
+  if (op.qk_norm == QkNorm::kWhole) {
+    stats = whole_stats(op.k_norm, from, op.n_kv_heads * d, memory, &shared);
+  }
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  if (warp == 0) {
+    float* k = memory + kv_head * d;
+    for (int i = lane_id(); i < d; i += kWarp) k[i] = from[kv_head * d + i];
+    __syncwarp();
+    if (op.qk_norm == QkNorm::kHead) stats = row_stats(op.k_norm.kind, op.k_norm.eps, k, d);
+    turn_head(op, op.k_norm, stats, op.qk_norm == QkNorm::kWhole ? kv_head * d : 0,
+              angles_of(op, position), k);
+    __syncwarp();
+    store_key(cache, kv_head, position, k, d);
+  }
+  if (warp == 1) {
+    store_value(cache, kv_head, position, op.v + (row * op.n_kv_heads + kv_head) * d, d);
+  }
+  __syncthreads();
+}
+
+/// A sum of values with its softmax, the sink added: the answer is sum * scale / total.
+struct Ending {
+  float scale;
+  float total;
+};
+__device__ inline Ending end_softmax(float top, float total, const float* sinks, int head) {
+  if (sinks == nullptr) return {1, total};
+  const float sink = sinks[head];
+  const float highest = sink > top ? sink : top;
+  const float scale = exp_float(top - highest);
+  return {scale, total * scale + exp_float(sink - highest)};
+}
+
+struct SplitOp {
+  DeviceAttentionOp op;
+  int32_t max_splits;
+  int32_t first_row;  // rows from here on; the partial memory begins with it
+  bool prepare;       // queries, keys and values are as they came
+  int32_t whole;      // floats that norms over whole rows are staged in
+};
+
+/// Where a part's sum, its top and its total go.
+__device__ inline float* partial_at(const SplitOp& s, int64_t row, int head, int split) {
+  const int64_t query = (row - s.first_row) * s.op.op.n_heads + head;
+  return s.op.partial + (query * s.max_splits + split) * (s.op.op.head_dim + 2);
+}
+
+/// The heads of one KV head that a block has.
+struct Heads {
+  int64_t row;
+  int first;
+  int n;
+};
+
+/// A part's sums to where they go: the answer itself where there is only one part.
+template <int kHeads>
+__device__ inline void write_part(const SplitOp& split, const Heads& heads, const Plan& plan,
+                                  const float* sums, int n_subs, const Softmax<kHeads>& s,
+                                  const Memory<kHeads>& memory) {
+  const AttentionOp& op = split.op.op;
+  const int d = op.head_dim;
+  const int thread = static_cast<int>(threadIdx.x);
+  MOE_CUDA_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    if (g >= heads.n) continue;
+    const int head = heads.first + g;
+    const float total = memory.total[g];
+    const Ending ending = end_softmax(s.top[g], total, op.sinks, head);
+    float* to = partial_at(split, heads.row, head, static_cast<int>(blockIdx.x));
+    for (int i = thread; i < d; i += kThreads) {
+      float v = 0;
+      for (int other = 0; other < n_subs; ++other) v = v + sums[(other * kHeads + g) * d + i];
+      if (plan.n_splits == 1) {
+        op.out[(heads.row * op.n_heads + head) * d + i] = v * ending.scale / ending.total;
+      } else {
+        to[i] = v;
+      }
+    }
+    if (thread == 0 && plan.n_splits > 1) {
+      to[d] = s.top[g];
+      to[d + 1] = total;
+    }
+  }
+}
+
+template <KvType kType, int kHeads>
+__device__ inline void run_part(const SplitOp& split, const Part& part, const Heads& heads,
+                                const Plan& plan, Memory<kHeads>& memory) {
+  const AttentionOp& op = split.op.op;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int d = op.head_dim;
+  auto* q = reinterpret_cast<float*>(dynamic_shared());  // (kHeads, d); later the threads' sums
+  Softmax<kHeads> s;
+  float sum[kHeads][kDims];
+  MOE_CUDA_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    s.top[g] = -__builtin_inff();
+    s.own[g] = 0;
+    MOE_CUDA_UNROLL
+    for (int i = 0; i < kDims; ++i) sum[g][i] = 0;
+  }
+  const int n_lanes = d / kDims;
+  const int n_subs = kThreads / n_lanes;
+  const int sub = thread / n_lanes;
+  const int dim = thread % n_lanes * kDims;
+  for (int base = part.begin; base < part.last; base += kBatch) {
+    float correction[kHeads];
+    weigh_batch<kType, kHeads>(part, base, q, d, op.multiplier, s, correction, memory);
+    MOE_CUDA_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      MOE_CUDA_UNROLL
+      for (int i = 0; i < kDims; ++i) sum[g][i] = sum[g][i] * correction[g];
+    }
+    if (sub < n_subs) {
+      add_values<kType, kHeads>(part, base, sub, n_subs, dim, d, memory, sum);
+    }
+  }
+  add_totals(s, memory);
+  float* sums = q;  // (n_subs, kHeads, d)
+  MOE_CUDA_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    MOE_CUDA_UNROLL
+    for (int i = 0; i < kDims; i += 4) {
+      if (sub >= n_subs) continue;
+      *reinterpret_cast<float4*>(sums + (sub * kHeads + g) * d + dim + i) =
+          make_float4(sum[g][i], sum[g][i + 1], sum[g][i + 2], sum[g][i + 3]);
+    }
+  }
+  __syncthreads();
+  write_part(split, heads, plan, sums, n_subs, s, memory);
+}
+
+/// The parts of one query, in order.
+__device__ inline void merge_parts(const SplitOp& split, const Plan& plan, int64_t row, int head) {
+  __shared__ float weight[kMaxSplits];
+  const AttentionOp& op = split.op.op;
+  const int d = op.head_dim;
+  const int thread = static_cast<int>(threadIdx.x);
+  const float* parts = partial_at(split, row, head, 0);
+  const int64_t step = d + 2;
+  float top = __ldcg(parts + d);
+  for (int s = 1; s < plan.n_splits; ++s) {
+    const float other = __ldcg(parts + s * step + d);
+    top = other > top ? other : top;
+  }
+  __syncthreads();  // the query before is done with `weight`
+  for (int s = thread; s < plan.n_splits; s += kThreads) {
+    const float mine = __ldcg(parts + s * step + d);
+    weight[s] = mine == top ? 1.0f : exp_float(mine - top);
+  }
+  __syncthreads();
+  float total = 0;
+  for (int s = 0; s < plan.n_splits; ++s) {
+    total = fused(weight[s], __ldcg(parts + s * step + d + 1), total);
+  }
+  const Ending ending = end_softmax(top, total, op.sinks, head);
+  for (int i = thread; i < d; i += kThreads) {
+    float v = 0;
+    MOE_CUDA_UNROLL_4
+    for (int s = 0; s < plan.n_splits; ++s) v = fused(weight[s], __ldcg(parts + s * step + i), v);
+    op.out[(row * op.n_heads + head) * d + i] = v * ending.scale / ending.total;
+  }
+}
+
+/// True in the block that is the last to be done with its heads. Leaves `arrived` as it was.
+__device__ inline bool last_to_arrive(const SplitOp& split, const Heads& heads, int n_splits) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const int64_t query = (heads.row - split.first_row) * split.op.op.n_heads + heads.first;
+    int32_t* arrived = split.op.arrived + query;
+    last = atomicAdd(arrived, 1) == n_splits - 1;
+    if (last) *arrived = 0;
+  }
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
+template <int kHeads>
+__global__ void __launch_bounds__(kThreads, kHeads == 8   ? 2
+                                            : kHeads == 4 ? 3
+                                                          : 4) split_kernel(SplitOp split) {
+  __shared__ Memory<kHeads> memory;
+  const AttentionOp& a = split.op.op;
+  const int group = a.n_heads / a.n_kv_heads;
+  const int tiles = (group + kHeads - 1) / kHeads;
+  const int kv_head = static_cast<int>(blockIdx.y) / tiles;
+  const int within = static_cast<int>(blockIdx.y) % tiles * kHeads;
+  Heads heads;
+  heads.row = split.first_row + static_cast<int>(blockIdx.z);
+  heads.first = kv_head * group + within;
+  heads.n = group - within < kHeads ? group - within : kHeads;
+  const BatchRow at = a.rows[heads.row];
+  const Seen seen = seen_by(at.position, a.window);
+  const Plan plan = plan_of(seen, split.max_splits);
+  const int index = static_cast<int>(blockIdx.x);
+  if (index >= plan.n_splits) return;
+  const KvCacheView cache = a.caches[at.session];
+  auto* q = reinterpret_cast<float*>(dynamic_shared());
+  if (split.prepare) {
+    float* staged = q + kThreads * kDims * kHeads;
+    read_queries(a, heads.row, at.position, heads.first, heads.n, kHeads, q, staged);
+    if (index == plan.n_splits - 1) {
+      cache_row(a, heads.row, at.position, cache, kv_head, staged);
+    }
+  } else {
+    const float* from = a.q + (heads.row * a.n_heads + heads.first) * a.head_dim;
+    for (int i = static_cast<int>(threadIdx.x); i < kHeads * a.head_dim; i += kThreads) {
+      q[i] = i < heads.n * a.head_dim ? from[i] : 0.0f;
+    }
+    __syncthreads();
+  }
+  const int64_t element = head_place(cache, kv_head, a.head_dim);
+  const int64_t scale = int64_t{kv_head} * cache.capacity;
+  const bool f16 = cache.type == KvType::kF16;
+  Part part;
+  part.k = static_cast<const uint8_t*>(cache.layer.k) + element * (f16 ? 2 : 1);
+  part.v = static_cast<const uint8_t*>(cache.layer.v) + element * (f16 ? 2 : 1);
+  part.k_scale = f16 ? nullptr : cache.layer.k_scale + scale;
+  part.v_scale = f16 ? nullptr : cache.layer.v_scale + scale;
+  part.begin = (plan.first_block + index * plan.per_split) * kKeyBlock;
+  part.first = part.begin > seen.first ? part.begin : seen.first;
+  part.last = part.begin + plan.per_split * kKeyBlock;
+  if (part.last > seen.last + 1) part.last = seen.last + 1;
+  if (f16) {
+    run_part<KvType::kF16, kHeads>(split, part, heads, plan, memory);
+  } else {
+    run_part<KvType::kInt8, kHeads>(split, part, heads, plan, memory);
+  }
+  if (split.op.arrived == nullptr || plan.n_splits == 1) return;
+  if (!last_to_arrive(split, heads, plan.n_splits)) return;
+  for (int g = 0; g < heads.n; ++g) merge_parts(split, plan, heads.row, heads.first + g);
+}
+
+__global__ void __launch_bounds__(kThreads) merge_kernel(SplitOp split) {
+  const int64_t row = split.first_row + static_cast<int>(blockIdx.y);
+  const AttentionOp& a = split.op.op;
+  const Plan plan = plan_of(seen_by(a.rows[row].position, a.window), split.max_splits);
+  if (plan.n_splits > 1) merge_parts(split, plan, row, static_cast<int>(blockIdx.x));
+}
+
+template <int kHeads>
+cudaError_t launch_split(cudaStream_t stream, const SplitOp& split, int32_t n_rows,
+                         int32_t n_splits) {
+  const AttentionOp& a = split.op.op;
+  const int32_t group = a.n_heads / a.n_kv_heads;
+  Grid grid;
+  grid.blocks = dim3(static_cast<unsigned>(n_splits),
+                     static_cast<unsigned>(a.n_kv_heads * ((group + kHeads - 1) / kHeads)),
+                     static_cast<unsigned>(n_rows));
+  grid.threads = kThreads;
+  grid.shared_bytes =
+      sizeof(float) * (kThreads * kDims * kHeads + static_cast<size_t>(split.whole));
+  return launch(split_kernel<kHeads>, grid, stream, split);
+}
+
+cudaError_t launch_rows(cudaStream_t stream, const SplitOp& split, int32_t n_rows,
+                        int32_t n_splits) {
+  const AttentionOp& a = split.op.op;
+  const int32_t group = a.n_heads / a.n_kv_heads;
+  cudaError_t error;
+  if (group == 1) {
+    error = launch_split<1>(stream, split, n_rows, n_splits);
+  } else if (group == 2) {
+    error = launch_split<2>(stream, split, n_rows, n_splits);
+  } else if (group <= 4) {
+    error = launch_split<4>(stream, split, n_rows, n_splits);
+  } else {
+    error = launch_split<8>(stream, split, n_rows, n_splits);
+  }
+  if (error != cudaSuccess || n_splits == 1 || split.op.arrived != nullptr) return error;
+  Grid grid;
+  grid.blocks = dim3(static_cast<unsigned>(a.n_heads), static_cast<unsigned>(n_rows));
+  grid.threads = kThreads;
+  return launch(merge_kernel, grid, stream, split);
+}
+
+/// Floats that a block stages to prepare its row.
+int64_t staged_floats(const AttentionOp& a) {
+  const int32_t heads = a.qk_norm == QkNorm::kWhole ? a.n_heads : a.n_kv_heads;
+  return int64_t{heads > a.n_kv_heads ? heads : a.n_kv_heads} * a.head_dim;
+}
+
+}  // namespace
+
+bool can_split(int32_t head_dim) { return head_dim % 16 == 0 && head_dim <= kMaxDim; }
+
+bool can_prepare_in_split(const AttentionOp& op) {
+  return can_split(op.head_dim) && staged_floats(op) <= kMaxStaged;
+}
+
+cudaError_t attend_split(cudaStream_t stream, const DeviceAttentionOp& op, int32_t max_splits,
+                         bool prepare) {
+  const AttentionOp& a = op.op;
+  int32_t blocks = op.max_position / kKeyBlock + 1;
+  if (a.window > 0 && a.window / kKeyBlock + 2 < blocks) blocks = a.window / kKeyBlock + 2;
+  const int32_t n_splits = blocks < max_splits ? blocks : max_splits;
+  SplitOp split{op, max_splits, 0, prepare, 0};
+  if (prepare) split.whole = static_cast<int32_t>(staged_floats(a));
+  for (; split.first_row < a.n_rows; split.first_row += kSplitRows) {
+    const int32_t rest = a.n_rows - split.first_row;
+    const cudaError_t error =
+        launch_rows(stream, split, rest < kSplitRows ? rest : kSplitRows, n_splits);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace moe::cuda

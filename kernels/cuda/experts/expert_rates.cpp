@@ -1,0 +1,40 @@
+#include "kernels/cuda/experts/expert_rates.h"
+
+#include <time.h>
+
+namespace moe::cuda {
+
+double clock_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+void ExpertRates::add(Mean* mean, uint64_t bytes, double seconds) {
+  if (bytes == 0) return;
+  LockGuard guard(mutex_);
+  const double found = seconds / static_cast<double>(bytes);
+  if (!mean->known) mean->seconds_per_byte = found;
+  mean->seconds_per_byte += (found - mean->seconds_per_byte) / 8;
+  mean->known = true;
+}
+
+bool ExpertRates::choose(int32_t n_before) const {
+  if (!bring_.known) return false;
+  if (!cpu_.known || cpu_.n_skipped >= kMostSkipped) return true;
+  if (bring_.n_skipped >= kMostSkipped) return false;
+  return (n_before + 1) * cpu_.seconds_per_byte < bring_.seconds_per_byte;
+}
+
+bool ExpertRates::on_cpu(int32_t n_before) {
+  LockGuard guard(mutex_);
+  ++n_choices_;
+  if (mode_ == MissingExperts::kInTurn) return n_choices_ % 2 == 0;
+  if (mode_ != MissingExperts::kMeasured) return mode_ == MissingExperts::kOnCpu;
+  const bool cpu = choose(n_before);
+  cpu_.n_skipped = cpu ? 0 : cpu_.n_skipped + 1;
+  bring_.n_skipped = cpu ? bring_.n_skipped + 1 : 0;
+  return cpu;
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,50 @@
+// Sorts the kept pairs of a layer (pair_groups.h). One chunk alone, as in a decode step, takes one
+// launch.
+
+#include "kernels/cuda/routing/pair_groups.h"
+
+namespace moe::cuda {
+namespace {
+
+using namespace pairs;
+
+__global__ void __launch_bounds__(kThreads) count_kernel(GroupOp op) {
+  __shared__ int4 experts[kBatch / 4];
+  clear_places(op, static_cast<int>(blockIdx.x));
+  count_chunk(op, static_cast<int>(blockIdx.x), reinterpret_cast<int32_t*>(experts));
+}
+__global__ void __launch_bounds__(kThreads) scan_kernel(GroupOp op) { scan_chunks(op); }
+__global__ void __launch_bounds__(kThreads) place_kernel(GroupOp op) {
+  __shared__ int4 experts[kBatch / 4];
+  place_chunk(op, static_cast<int>(blockIdx.x), reinterpret_cast<int32_t*>(experts));
+}
+
+__global__ void __launch_bounds__(kThreads) group_kernel(GroupOp op) {
+  __shared__ int4 experts[kBatch / 4];
+  group_block(op, reinterpret_cast<int32_t*>(experts));
+}
+
+}  // namespace
+
+int64_t group_pairs_scratch(int32_t, int32_t, int32_t n_experts) {
+  return int64_t{kMaxChunks} * n_experts;
+}
+
+cudaError_t group_pairs(cudaStream_t stream, const Routing& routing, int32_t n_experts,
+                        const PairLists& out, int32_t* scratch) {
+  const Chunks chunks = chunks_of(routing.n_tokens, routing.max_k);
+  const GroupOp op{routing, n_experts, chunks.tokens, chunks.n, out, scratch};
+  Grid grid;
+  grid.threads = kThreads;
+  if (chunks.n == 1) return launch(group_kernel, grid, stream, op);
+  grid.blocks = static_cast<unsigned>(chunks.n);
+  cudaError_t error = launch(count_kernel, grid, stream, op);
+  if (error != cudaSuccess) return error;
+  Grid one;
+  one.threads = kThreads;
+  error = launch(scan_kernel, one, stream, op);
+  if (error != cudaSuccess) return error;
+  return launch(place_kernel, grid, stream, op);
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,112 @@
+#include "quant/four_bit.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "quant/block_scan.h"
+#include "quant/four_bit_tile.h"
+#include "quant/random.h"
+
+namespace moe {
+size_t four_bit_tile_bytes(const FourBitKind& kind, int64_t cols) {
+  const int64_t groups = (cols + kFourBitGroup - 1) / kFourBitGroup;
+  const int64_t n = four_bit_groups(kind.scale);
+  return static_cast<size_t>((groups + n - 1) / n * kBlockBytes + groups * kFourBitGroupBytes);
+}
+
+void four_bit_read_row(const FourBitKind& kind, const uint8_t* tile, int32_t cols, int row,
+                       float* out) {
+  float values[16];
+  for (int code = 0; code < 16; ++code) values[code] = static_cast<float>(value_of(kind, code));
+  for (int32_t begin = 0; begin < cols; begin += kFourBitGroup) {
+    const uint8_t* bytes =
+        codes_of_group(kind, const_cast<uint8_t*>(tile), begin / kFourBitGroup) + row * 4;
+    const int32_t n = cols - begin < kFourBitGroup ? cols - begin : kFourBitGroup;
+    for (int32_t i = 0; i < n; ++i) {
+      out[begin + i] = values[bytes[i / 8 * kBlockBytes + i % 4] >> (i % 8 / 4 * 4) & 15];
+    }
+  }
+}
+
+void four_bit_pack_codes(const FourBitKind& kind, const int8_t* codes, int64_t ld, int n_rows,
+                         int32_t cols, uint8_t* tile) {
+  const Codes code(kind);
+  clear_tile(kind, code, cols, tile);
+  const int32_t n_groups = (cols + kFourBitGroup - 1) / kFourBitGroup;
+  for (int row = 0; row < n_rows; ++row) {
+    for (int32_t group = 0; group < n_groups; ++group) {
+      const int32_t begin = group * kFourBitGroup;
+      const int32_t n = cols - begin < kFourBitGroup ? cols - begin : kFourBitGroup;
+      put_codes(kind, code, codes + row * ld + begin, n, row, group, tile);
+    }
+  }
+}
+
+void four_bit_pack_scales(const FourBitKind& kind, const float* scales, const float* minimums,
+                          int n_rows, int32_t cols, uint8_t* tile) {
+  const int32_t n_groups = (cols + kFourBitGroup - 1) / kFourBitGroup;
+  for (int row = 0; row < n_rows; ++row) {
+    for (int32_t g = 0; g < n_groups; ++g) {
+      const int64_t at = int64_t{row} * n_groups + g;
+      put_scale(kind, tile, row, g, scales[at], minimums != nullptr ? minimums[at] : 0.0f);
+    }
+  }
+}
+
+int64_t four_bit_find_invalid(const FourBitKind& kind, const uint8_t* tile, size_t bytes) {
+  const auto step = static_cast<size_t>(segment_bytes(kind));
+  const bool powers = kind.scale == GroupScale::kPowerOfTwo;
+  for (size_t at = 0; at < bytes; at += step) {
+    const int64_t bad =
+        powers ? find_block(tile + at, kBlockBytes,
+                            [](uint64_t v) {
+                              return (~v - 0x0101010101010101u) & v & 0x8080808080808080u;
+                            })
+               : find_block(tile + at, kBlockBytes, [](uint64_t v) {
+                   return ((v & 0x7C007C007C007C00u) + 0x0400040004000400u) & 0x8000800080008000u;
+                 });
+    if (bad >= 0) return static_cast<int64_t>(at / kBlockBytes);
+  }
+  return -1;
+}
+
+int8_t four_bit_random_code(const FourBitKind& kind, uint8_t byte) {
+  return static_cast<int8_t>(value_of(kind, byte & 15));
+}
+
+// Weights of a variance of amplitude^2 / 3 around 0.
+void four_bit_random_tile(const FourBitKind& kind, Random& random, size_t bytes, float amplitude,
+                          uint8_t* tile) {
+  for (size_t i = 0; i < bytes; i += 8) {
+    const uint64_t v = random.next();
+    std::memcpy(tile + i, &v, 8);
+  }
+  const Codes codes(kind);
+  uint8_t packed[256];  // two values may be one: -0
+  for (int byte = 0; byte < 256; ++byte) {
+    const int low = codes.of[value_of(kind, byte & 15) + 128];
+    packed[byte] = static_cast<uint8_t>(low | codes.of[value_of(kind, byte >> 4) + 128] << 4);
+  }
+  if (packed[8] != 8) {
+    for (size_t i = 0; i < bytes; ++i) tile[i] = packed[tile[i]];
+  }
+  const bool minimums = kind.scale == GroupScale::kF16Minimum;
+  float squares = 0, sum = 0;
+  for (int code = 0; code < 16; ++code) {
+    const auto v = static_cast<float>(value_of(kind, code));
+    squares += v * v;
+    sum += v;
+  }
+  const float middle = minimums ? sum / 16 : 0.0f;
+  const float even = amplitude / std::sqrt(3 * (squares / 16 - middle * middle));
+  const int32_t n = four_bit_groups(kind.scale);
+  const auto n_segments = static_cast<int32_t>(bytes / static_cast<size_t>(segment_bytes(kind)));
+  for (int32_t group = 0; group < n_segments * n; ++group) {
+    for (int row = 0; row < kTileRows; ++row) {
+      const float scale = even * (0.9f + 0.2f * random.uniform());
+      put_scale(kind, tile, row, group, scale, -middle * scale);
+    }
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,265 @@
+// Floats to four bits: scales and minimums are tried around what the largest weights ask for, and
+// the best is kept.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "quant/four_bit_tile.h"
+
+namespace moe {
+namespace {
+
+constexpr int kN = kFourBitGroup;
+constexpr float kLargestHalf = 65504.0f;
+constexpr int kSums = 8;  // partial sums: the loops become vector instructions
+
+// The values of a table in ascending order.
+struct Values {
+  float at[16];
+  float between[15];  // from here on the next one is nearer
+  bool whole;         // all whole numbers from the first to the last
+
+  explicit Values(const FourBitKind& kind) {
+    for (int code = 0; code < 16; ++code) {
+      const uint64_t word = code < 8 ? kind.low : kind.high;
+      at[code] = static_cast<int8_t>(word >> (code % 8 * 8) & 255);
+    }
+    std::sort(at, at + 16);
+    for (int i = 0; i < 15; ++i) between[i] = (at[i] + at[i + 1]) / 2;
+    whole = at[15] - at[0] == 15.0f;
+  }
+};
+
+struct Group {
+  float w[kN];
+  float importance[kN];
+};
+
+struct Fit {
+  float codes[kN];
+  float scale = 0;
+  float minimum = 0;
+  float error = 0;
+};
+
+float total(const float (&sums)[kSums]) {
+  float sum = 0;
+  for (const float s : sums) sum += s;
+  return sum;
+}
+
+// out = the value nearest to (w - minimum) / scale.
+void nearest(const Values& values, const Group& g, float scale, float minimum, float (&out)[kN]) {
+  float wanted[kN];
+  for (int i = 0; i < kN; ++i) wanted[i] = (g.w[i] - minimum) / scale;
+  if (values.whole) {
+    for (int i = 0; i < kN; ++i) {
+      float v = wanted[i];
+      v = v < values.at[0] ? values.at[0] : v;
+      v = v > values.at[15] ? values.at[15] : v;
+      out[i] = v + 12582912.0f - 12582912.0f;  // to a whole number, half to even
+    }
+    return;
+  }
+  for (int i = 0; i < kN; ++i) out[i] = values.at[0];
+  for (int step = 0; step < 15; ++step) {
+    const float next = values.at[step + 1];
+    const float from = values.between[step];
+    for (int i = 0; i < kN; ++i) {
+      out[i] = wanted[i] > from ? next : out[i];
+    }
+  }
+}
+
+float error_of(const Group& g, const Fit& fit) {
+  float sums[kSums] = {};
+  for (int i = 0; i < kN; i += kSums) {
+    for (int j = 0; j < kSums; ++j) {
+      const float d = g.w[i + j] - (fit.codes[i + j] * fit.scale + fit.minimum);
+      sums[j] += g.importance[i + j] * (d * d);
+    }
+  }
+  return total(sums);
+}
+
+// Sums of importance times 1, code, code^2, weight, code * weight.
+struct Moments {
+  float one, q, qq, w, qw;
+};
+
+Moments moments(const Group& g, const float (&codes)[kN]) {
+  float one[kSums] = {}, q[kSums] = {}, qq[kSums] = {}, w[kSums] = {}, qw[kSums] = {};
+  for (int i = 0; i < kN; i += kSums) {
+    for (int j = 0; j < kSums; ++j) {
+      const float h = g.importance[i + j], code = codes[i + j];
+      one[j] += h;
+      q[j] += h * code;
+      qq[j] += h * code * code;
+      w[j] += h * g.w[i + j];
+      qw[j] += h * code * g.w[i + j];
+    }
+  }
+  return {total(one), total(q), total(qq), total(w), total(qw)};
+}
+
+float rounded(float v) { return f16_to_f32(f32_to_f16(v)); }
+
+class Search {
+ public:
+  Search(const FourBitKind& kind, const Values& values, const Group& g)
+      : values_(values), kind_(kind), g_(g), lowest_(g.w[0]), highest_(g.w[0]) {}
+
+  Fit run() {
+    for (const float w : g_.w) {
+      lowest_ = std::min(lowest_, w);
+      highest_ = std::max(highest_, w);
+    }
+    switch (kind_.scale) {
+      case GroupScale::kF16:
+        scales();
+        break;
+      case GroupScale::kF16Minimum:
+        minimums();
+        break;
+      case GroupScale::kPowerOfTwo:
+        powers();
+        break;
+    }
+    return best_;
+  }
+
+ private:
+  // Takes scale and minimum as they are stored, if they are better.
+  void consider(float scale, float minimum) {
+    const bool fits = std::fabs(scale) > 0.0f && std::fabs(scale) <= kLargestHalf &&
+                      std::fabs(minimum) <= kLargestHalf;
+    if (!fits && kind_.scale != GroupScale::kPowerOfTwo) return;
+    Fit fit;
+    fit.scale = scale;
+    fit.minimum = minimum;
+    nearest(values_, g_, scale, minimum, fit.codes);
+    fit.error = error_of(g_, fit);
+    if (found_ && !(fit.error < best_.error)) return;
+    found_ = true;
+    best_ = fit;
+  }
+
+  // Without a good scale, that of zeros.
+  void none(float minimum) {
+    best_.minimum = minimum;
+    nearest(values_, Group{}, 1.0f, 0.0f, best_.codes);
+  }
+
+  void scales() {
+    const float largest = -lowest_ > highest_ ? lowest_ : highest_;
+    none(0.0f);
+    for (const float end : {values_.at[0], values_.at[15]}) {
+      for (int step = -4; step <= 4; ++step) {
+        const float first = largest / (end * (1.0f + 0.03f * static_cast<float>(step)));
+        if (!(std::fabs(first) > 0.0f)) continue;
+        float codes[kN];
+        nearest(values_, g_, first, 0.0f, codes);
+        const Moments m = moments(g_, codes);
+        consider(rounded(m.qq > 0.0f ? m.qw / m.qq : first), 0.0f);
+      }
+    }
+    if (!found_) return;
+    const Moments m = moments(g_, best_.codes);
+    if (m.qq > 0.0f) consider(rounded(m.qw / m.qq), 0.0f);
+  }
+
+  void minimums() {
+    none(rounded(0.5f * (lowest_ + highest_)));
+    for (int step = 0; step < 8; ++step) {
+      const float shrunk = 1.0f - 0.03f * static_cast<float>(step);
+      const float middle = 0.5f * (lowest_ + highest_);
+      const float low = middle + (lowest_ - middle) * shrunk;
+      const float first = (highest_ - lowest_) * shrunk / 15.0f;
+      if (!(first > 0.0f)) return;
+      float codes[kN];
+      nearest(values_, g_, first, low, codes);
+      const Moments m = moments(g_, codes);
+      const float determinant = m.one * m.qq - m.q * m.q;
+      consider(rounded(first), rounded(low));
+      if (!(determinant > 0.0f)) continue;
+      consider(rounded((m.one * m.qw - m.q * m.w) / determinant),
+               rounded((m.qq * m.w - m.q * m.qw) / determinant));
+    }
+  }
+
+  void powers() {
+    const float largest = std::max(-lowest_, highest_);
+    none(0.0f);
+    best_.scale = power_of_two(0);
+    if (!(largest > 0.0f)) return;
+    const int exponent = std::ilogb(largest) - 3;  // the largest value is 12 = 1.5 * 2^3
+    for (int e = exponent - 1; e <= exponent + 1; ++e) {
+      consider(std::ldexp(1.0f, std::clamp(e, -128, 126)), 0.0f);
+    }
+  }
+
+  const Values& values_;
+  const FourBitKind& kind_;
+  const Group& g_;
+  float lowest_;
+  float highest_;
+  bool found_ = false;
+  Fit best_;
+};
+
+// A group of a row; what is missing to a whole one repeats its first weight and does not count.
+Group read_group(const float* w, const float* importance, int32_t n) {
+  Group g;
+  float sum = 0;
+  for (int32_t i = 0; i < kN; ++i) {
+    g.w[i] = w[i < n ? i : 0];
+    g.importance[i] = i >= n ? 0.0f : importance != nullptr ? importance[i] : 1.0f;
+    sum += g.importance[i];
+  }
+  if (!(sum > 0.0f)) {  // inputs that were never seen
+    for (int32_t i = 0; i < n; ++i) g.importance[i] = 1.0f;
+  }
+  return g;
+}
+
+Status check_weights(const FourBitKind& kind, const float* w, int32_t n) {
+  // The largest f16, times the nearest end of a table.
+  const float most = kind.scale == GroupScale::kF16Minimum ? kLargestHalf : 7 * kLargestHalf;
+  for (int32_t i = 0; i < n; ++i) {
+    if ((f32_to_bits(w[i]) & 0x7F800000u) == 0x7F800000u) {
+      return Status::error(MOE_ERR_NON_FINITE, "weight %d: found NaN or infinity", i);
+    }
+    if (kind.scale != GroupScale::kPowerOfTwo && std::fabs(w[i]) > most) {
+      return Status::error(MOE_ERR_RANGE, "weight %d: expected at most %g, found %g", i,
+                           double{most}, double{w[i]});
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status four_bit_quantise(const FourBitKind& kind, const float* w, int64_t ld, int n_rows,
+                         int32_t cols, const float* importance, uint8_t* tile) {
+  const Codes code(kind);
+  const Values table(kind);
+  clear_tile(kind, code, cols, tile);
+  for (int row = 0; row < n_rows; ++row) {
+    const float* weights = w + row * ld;
+    MOE_TRY(check_weights(kind, weights, cols));
+    for (int32_t begin = 0; begin < cols; begin += kN) {
+      const int32_t n = std::min(cols - begin, kN);
+      const Group g =
+          read_group(weights + begin, importance != nullptr ? importance + begin : nullptr, n);
+      const Fit fit = Search(kind, table, g).run();
+      int8_t values[kN];
+      for (int i = 0; i < kN; ++i) values[i] = static_cast<int8_t>(fit.codes[i]);
+      put_codes(kind, code, values, n, row, begin / kN, tile);
+      put_scale(kind, tile, row, begin / kN, fit.scale, fit.minimum);
+    }
+  }
+  return {};
+}
+
+}  // namespace moe

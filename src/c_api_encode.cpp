@@ -1,0 +1,40 @@
+// Encoders.
+
+#include "src/c_api.h"
+
+namespace moe {
+namespace {
+
+Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
+              const moe_encode_params* given) {
+  MOE_TRY(check_session(session));
+  if (tokens == nullptr) return null_argument("tokens");
+  if (given == nullptr) return null_argument("params");
+  moe_encode_params p{};
+  MOE_TRY(read_params(given, "params", &p));
+  const int pooling = enum_number(p.pooling);
+  if (pooling < MOE_POOL_MEAN || pooling > MOE_POOL_FIRST) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.pooling: expected 0..1, found %d", pooling);
+  }
+  const HeadKind head = session->model->model->config().head.kind;
+  const size_t all = head == HeadKind::kClasses ? 1 : n_tokens;
+  if (p.outputs != nullptr && p.rows == nullptr && p.n_rows != all) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.n_rows: expected %zu, found %zu", all, p.n_rows);
+  }
+  if (p.outputs != nullptr && p.rows != nullptr && p.n_rows == 0) p.outputs = nullptr;
+  Encoding out;
+  out.hidden = p.hidden;
+  out.pooled = p.pooled;
+  out.pooling = pooling == MOE_POOL_MEAN ? Pooling::kMean : Pooling::kFirst;
+  out.outputs = p.outputs;
+  if (p.rows != nullptr) out.rows = {p.rows, p.n_rows};
+  return session->session->encode({tokens, n_tokens}, out);
+}
+
+}  // namespace
+}  // namespace moe
+
+moe_status moe_session_encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
+                              const moe_encode_params* params, moe_error* error) {
+  return moe::deliver(moe::encode(session, tokens, n_tokens, params), error);
+}

@@ -1,0 +1,378 @@
+// The key-value pairs of a GGUF file as the config.json that the model had.
+
+#include <set>
+
+#include "formats/import/failure.h"
+#include "src/convert/gguf/gguf_source.h"
+
+namespace moe {
+namespace {
+
+struct Arch {
+  const char* name;        // general.architecture
+  const char* model_type;  // of transformers
+  const char* moe_type;    // when there are experts; "": the same
+  bool interleaved;        // q and k were permuted for rotary positions on neighbouring pairs
+  int renormalised;        // norm_topk_prob, which no key says; -1: not a key of the model
+};
+
+constexpr Arch kArchs[] = {
+    {"llama", "llama", "mixtral", true, -1}, {"qwen2", "qwen2", "", false, -1},
+    {"qwen3", "qwen3", "", false, -1},       {"qwen2moe", "qwen2_moe", "", false, 0},
+    {"qwen3moe", "qwen3_moe", "", false, 1}, {"olmoe", "olmoe", "", false, 0},
+    {"granite", "granite", "", true, -1},    {"granitemoe", "granitemoe", "", true, -1},
+    {"maple", "maple", "", false, 1},        {"gpt-oss", "gpt_oss", "", false, -1},
+    {"bitnet", "llama", "", false, -1},      {"bitnet-b1.58", "bitnet", "", false, -1},
+    {"phimoe", "phimoe", "", false, -1},     {"deepseek2", "deepseek_v2", "", false, -1},
+    {"olmo2", "olmo2", "", false, -1}};
+
+// Keys behind "ARCH." that have one meaning in all of them.
+struct Key {
+  const char* gguf;
+  const char* transformers;
+};
+constexpr Key kKeys[] = {{"context_length", "max_position_embeddings"},
+                         {"embedding_length", "hidden_size"},
+                         {"block_count", "num_hidden_layers"},
+                         {"feed_forward_length", "intermediate_size"},
+                         {"attention.head_count", "num_attention_heads"},
+                         {"attention.head_count_kv", "num_key_value_heads"},
+                         {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+                         {"attention.key_length", "head_dim"},
+                         {"attention.sliding_window", "sliding_window"},
+                         {"attention.scale", "attention_multiplier"},
+                         {"rope.freq_base", "rope_theta"},
+                         {"expert_used_count", "num_experts_per_tok"},
+                         {"expert_feed_forward_length", "moe_intermediate_size"},
+                         {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"},
+                         {"embedding_scale", "embedding_multiplier"},
+                         {"residual_scale", "residual_multiplier"},
+                         {"logit_scale", "logits_scaling"}};
+
+class ConfigBuilder {
+ public:
+  explicit ConfigBuilder(const Checkpoint& checkpoint)
+      : checkpoint_(checkpoint),
+        all_(checkpoint.metadata(), checkpoint.path()),
+        arch_(find_arch()) {}
+
+  Json build() {
+    Json& c = config_;
+    const bool moe = take("expert_count") != nullptr && node("expert_count").number() > 0;
+    if (moe) c["num_experts"] = at("expert_count");
+    c["model_type"] = moe && arch_.moe_type[0] != '\0' ? arch_.moe_type : arch_.model_type;
+    c["hidden_act"] = "silu";
+    c["tie_word_embeddings"] = find("output.weight") == nullptr;
+    if (arch_.interleaved) c["rope_interleaved"] = true;
+    if (arch_.renormalised >= 0) c["norm_topk_prob"] = arch_.renormalised == 1;
+    for (const Key& key : kKeys) {
+      if (const Json* value = take(key.gguf)) c[key.transformers] = *value;
+    }
+    if (!moe) c.erase("num_experts_per_tok");
+    read_shapes();
+    if (is("deepseek2")) read_latent();
+    read_rope();
+    if (is("gpt-oss")) read_gpt_oss();
+    if (is("bitnet") || is("bitnet-b1.58")) read_bitnet();
+    read_windows();
+    read_tokens();
+    check_constants();
+    check_all_taken();
+    return std::move(config_);
+  }
+
+ private:
+  const Arch& find_arch() {
+    const std::string name = all_.at("general.architecture").string();
+    std::string known;
+    for (const Arch& arch : kArchs) {
+      if (name == arch.name) return arch;
+      known += (known.empty() ? "" : ", ") + std::string(arch.name);
+    }
+    fail(MOE_ERR_UNSUPPORTED, "%s: unknown architecture \"%.60s\"; known: %s",
+         checkpoint_.path().c_str(), name.c_str(), known.c_str());
+  }
+
+  const SourceTensor* find(const char* tensor) const { return checkpoint_.find(tensor); }
+
+  // The value of ARCH.key, which counts as understood from here on; null when it is not there.
+  const Json* take(const std::string& key) {
+    taken_.insert(key);
+    return all_.value().find(arch_.name + ("." + key));
+  }
+  const Json& at(const std::string& key) { return all_.value().at(arch_.name + ("." + key)); }
+  JsonNode node(const std::string& key) { return all_.at((arch_.name + ("." + key)).c_str()); }
+
+  bool is(const char* arch) const { return std::string_view(arch_.name) == arch; }
+
+  void read_gpt_oss() {
+    config_["num_local_experts"] = config_["num_experts"];
+    config_.erase("num_experts");
+    config_.erase("moe_intermediate_size");  // said twice
+    if (config_.contains("rope_scaling")) config_["rope_scaling"]["truncate"] = false;
+  }
+
+  // llama.cpp's name is for 1bitLLM's models, bitnet.cpp's for BitNet b1.58 2B-4T. Both multiply
+  // ternary weights, whatever stores them, with activations of 8 bits a token.
+  void read_bitnet() {
+    for (const auto& [name, tensor] : checkpoint_.tensors()) {
+      if (tensor.type != SourceType::kBlockMxfp4) continue;
+      fail(MOE_ERR_UNSUPPORTED, "tensor %.200s: type TL2 of bitnet.cpp is not supported",
+           name.c_str());
+    }
+    if (is("bitnet")) {
+      config_["weight_bits"] = 1;
+      return;
+    }
+    config_["hidden_act"] = "relu2";
+    config_["quantization_config"] = {{"quant_method", "bitnet"},
+                                      {"linear_class", "autobitlinear"},
+                                      {"quantization_mode", "online"}};
+  }
+
+  // Multi-head latent attention. Newer files describe it as llama.cpp computes it, as one head on
+  // the latent itself, and have the lengths of the model's heads in keys of their own.
+  void read_latent() {
+    constexpr int64_t kMaxWidth = 1 << 20;
+    Json& c = config_;
+    const auto width = [&](const char* key) {
+      (void)take(key);
+      return node(key).integer(1, kMaxWidth);
+    };
+    const auto expect = [&](const char* key, int64_t value) {
+      if (width(key) != value) fail_key(key);
+    };
+    const int64_t heads = width("attention.head_count"), latent = width("attention.kv_lora_rank");
+    const int64_t rope = width("rope.dimension_count");
+    const bool own = take("attention.key_length_mla") != nullptr;
+    const char* const key = own ? "attention.key_length_mla" : "attention.key_length";
+    const int64_t key_width = width(key);
+    if (key_width <= rope) fail_key(key);
+    expect("attention.head_count_kv", own ? 1 : heads);
+    if (own) {
+      expect("attention.key_length", latent + rope);
+      expect("attention.value_length", latent);
+    }
+    c["num_key_value_heads"] = heads;
+    c["kv_lora_rank"] = latent;
+    c["qk_rope_head_dim"] = rope;
+    c["qk_nope_head_dim"] = key_width - rope;
+    c["v_head_dim"] = width(own ? "attention.value_length_mla" : "attention.value_length");
+    c.erase("head_dim");
+    read_deepseek_experts();
+  }
+
+  void read_deepseek_experts() {
+    Json& c = config_;
+    if (!c.contains("num_experts")) {
+      fail(MOE_ERR_UNSUPPORTED, "%s: deepseek2 without experts", checkpoint_.path().c_str());
+    }
+    c["n_routed_experts"] = c["num_experts"];
+    c.erase("num_experts");
+    c.erase("shared_expert_intermediate_size");  // of all of them together
+    for (const auto& [gguf, key] : {std::pair{"expert_shared_count", "n_shared_experts"},
+                                    {"leading_dense_block_count", "first_k_dense_replace"},
+                                    {"expert_weights_scale", "routed_scaling_factor"}}) {
+      if (const Json* value = take(gguf)) c[key] = *value;
+    }
+  }
+
+  // What older files leave to the shapes.
+  void read_shapes() {
+    Json& c = config_;
+    const auto rows = [&](const char* tensor, size_t axis, const char* key) {
+      const SourceTensor* t = find(tensor);
+      if (t != nullptr && t->shape.size() > axis && !c.contains(key)) c[key] = t->shape[axis];
+    };
+    rows("token_embd.weight", 0, "vocab_size");
+    (void)take("vocab_size");
+    if (c.contains("num_experts")) rows("blk.0.ffn_gate_exps.weight", 1, "moe_intermediate_size");
+    rows("blk.0.ffn_gate_shexp.weight", 0, "shared_expert_intermediate_size");
+    const std::string type = c.at("model_type").text();
+    if (type == "mixtral" || type == "granitemoe" || type == "olmoe" || type == "phimoe") {
+      if (c.contains("moe_intermediate_size")) c["intermediate_size"] = c["moe_intermediate_size"];
+      c.erase("moe_intermediate_size");
+    }
+    if (type == "gpt_oss") {
+      c["attention_bias"] = find("blk.0.attn_q.bias") != nullptr;
+    } else if (type != "qwen2" && type != "qwen2_moe" && type != "maple" &&
+               find("blk.0.attn_q.bias")) {
+      c["attention_bias"] = true;
+    }
+    if (type == "qwen2_moe") c["qkv_bias"] = find("blk.0.attn_q.bias") != nullptr;
+    if (find("blk.0.ffn_gate.bias") != nullptr) c["mlp_bias"] = true;
+    if (is("phimoe")) c["lm_head_bias"] = find("output.bias") != nullptr;
+  }
+
+  void read_rope() {
+    if (!is("deepseek2")) read_rotated_part();
+    if (is("phimoe")) return read_longrope();
+    if (find("rope_freqs.weight") != nullptr) return read_frequency_factors();
+    read_scaling();
+  }
+
+  void read_rotated_part() {
+    Json& c = config_;
+    if (const Json* dims = take("rope.dimension_count")) {
+      const double heads = node("attention.head_count").number();
+      const double head_dim = c.contains("head_dim")
+                                  ? node("attention.key_length").number()
+                                  : node("embedding_length").number() / std::max(heads, 1.0);
+      const double factor = dims->is_number() ? dims->get<double>() / head_dim : 1;
+      if (factor != 1) c["partial_rotary_factor"] = factor;
+    }
+    if (const Json* value = take("attention.value_length"); value != nullptr) {
+      const Json* width = config_.find("head_dim");
+      if (width != nullptr && *value != *width) fail_key("attention.value_length");
+    }
+  }
+
+  void read_scaling() {
+    const Json* type = take("rope.scaling.type");
+    (void)take("rope.scaling.finetuned");
+    if (type == nullptr || *type == "none") return;
+    if (*type != "linear" && *type != "yarn") fail_key("rope.scaling.type");
+    Json scaling = {{"rope_type", *type}};
+    for (const auto& [gguf, key] :
+         {std::pair{"rope.scaling.factor", "factor"},
+          {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+          {"rope.scaling.yarn_beta_fast", "beta_fast"},
+          {"rope.scaling.yarn_beta_slow", "beta_slow"}}) {
+      if (const Json* value = take(gguf)) scaling[key] = *value;
+    }
+    if (*type == "linear") scaling.erase("original_max_position_embeddings");
+    if (is("deepseek2") && *type == "yarn") read_strength(&scaling);
+    config_["rope_scaling"] = std::move(scaling);
+  }
+
+  // Of mscale and mscale_all_dim, which are equal in all published models, the file has one.
+  void read_strength(Json* scaling) {
+    const char* const key = "rope.scaling.yarn_log_multiplier";
+    if (take(key) == nullptr) return;
+    const double strength = node(key).number() * 10;
+    (*scaling)["mscale"] = (*scaling)["mscale_all_dim"] = strength;
+  }
+
+  // Llama 3's scaling comes as a divisor for each frequency, which is what longrope has too.
+  void read_frequency_factors() {
+    const std::vector<float> factors = read_factors("rope_freqs.weight");
+    config_["rope_scaling"] = {{"rope_type", "longrope"},
+                               {"short_factor", factors},
+                               {"long_factor", factors},
+                               {"attention_factor", 1.0}};
+  }
+
+  // The type is not in older files; one of the checkpoint's strengths is in none, and the file's
+  // attn_factor is what llama.cpp's converter derived from the two context lengths.
+  void read_longrope() {
+    const Json* type = take("rope.scaling.type");
+    const Json* original = take("rope.scaling.original_context_length");
+    const Json* strength = take("rope.scaling.attn_factor");
+    const bool scaled = find("rope_factors_long.weight") != nullptr;
+    if (type != nullptr && *type != (scaled ? "longrope" : "none")) fail_key("rope.scaling.type");
+    if (!scaled) {
+      if (strength != nullptr && *strength != 1.0) fail_key("rope.scaling.attn_factor");
+      return;
+    }
+    config_["rope_scaling"] = {{"rope_type", "longrope"},
+                               {"short_factor", read_factors("rope_factors_short.weight")},
+                               {"long_factor", read_factors("rope_factors_long.weight")},
+                               {"attention_factor", strength == nullptr ? Json(1.0) : *strength}};
+    if (original != nullptr) {
+      config_["rope_scaling"]["original_max_position_embeddings"] = *original;
+    }
+  }
+
+  std::vector<float> read_factors(const char* name) const {
+    const SourceTensor* tensor = find(name);
+    if (tensor == nullptr) {
+      fail(MOE_ERR_FORMAT, "%s: no tensor %s", checkpoint_.path().c_str(), name);
+    }
+    if (tensor->n_elements > 4096) {
+      fail(MOE_ERR_SHAPE, "tensor %s: %s", name, shape_text(tensor->shape).c_str());
+    }
+    std::vector<float> factors(tensor->n_elements);
+    checkpoint_.read(*tensor, 0, factors.size(), factors.data());
+    return factors;
+  }
+
+  void read_windows() {
+    if (const Json* pattern = take("attention.sliding_window_pattern")) {
+      Json types = Json::array();
+      for (const JsonNode& slides : node("attention.sliding_window_pattern").elements()) {
+        types.push_back(slides.boolean() ? "sliding_attention" : "full_attention");
+      }
+      config_["layer_types"] = std::move(types);
+      (void)pattern;
+    }
+    if (take("swiglu_clamp_exp") == nullptr) return;
+    const std::vector<JsonNode> limits = node("swiglu_clamp_exp").elements();
+    for (const JsonNode& limit : limits) {
+      if (limit.value() != limits[0].value()) fail_key("swiglu_clamp_exp");
+      config_["swiglu_limit"] = limit.number();
+    }
+  }
+
+  void read_tokens() {
+    Json eos = Json::array();
+    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                            "tokenizer.ggml.eom_token_id"}) {
+      if (all_.has(key)) eos.push_back(all_.at(key).value());
+    }
+    config_["eos_token_id"] = std::move(eos);
+    if (all_.has("tokenizer.ggml.bos_token_id")) {
+      config_["bos_token_id"] = all_.at("tokenizer.ggml.bos_token_id").value();
+    }
+  }
+
+  // Keys that have one accepted value.
+  void check_constants() {
+    const auto require = [&](const char* key, const Json& value) {
+      const Json* found = take(key);
+      if (found != nullptr && *found != value) fail_key(key);
+    };
+    require("expert_gating_func", 1);  // softmax
+    require("use_parallel_residual", false);
+    require("attention.causal", true);
+    if (is("deepseek2")) {
+      require("expert_group_count", 1);
+      require("expert_group_used_count", 1);
+      require("expert_weights_norm", false);
+      return;
+    }
+    require("expert_weights_scale", 1.0);
+    require("leading_dense_block_count", 0);
+    require("expert_shared_count", 0);
+    if (const Json* norm = take("expert_weights_norm")) config_["norm_topk_prob"] = *norm;
+  }
+
+  [[noreturn]] void fail_key(const std::string& key) {
+    std::string value = node(key).value().dump();
+    fail(MOE_ERR_UNSUPPORTED, "%s: key %s.%.60s with value %.60s is not supported",
+         checkpoint_.path().c_str(), arch_.name, key.c_str(), value.c_str());
+  }
+
+  void check_all_taken() {
+    const std::string prefix = std::string(arch_.name) + ".";
+    for (const auto& [key, value] : all_.value().items()) {
+      if (key.starts_with(prefix) && !taken_.contains(key.substr(prefix.size()))) {
+        fail(MOE_ERR_UNSUPPORTED,
+             "%s: key %.80s with value %.60s is not known to this importer and may change what the "
+             "model computes; if it does not: moe convert --ignore-key %.80s",
+             checkpoint_.path().c_str(), key.c_str(), value.dump().c_str(), key.c_str());
+      }
+    }
+  }
+
+  const Checkpoint& checkpoint_;
+  JsonNode all_;
+  const Arch& arch_;
+  std::set<std::string> taken_;
+  Json config_ = Json::object();
+};
+
+}  // namespace
+
+Json gguf_config(const Checkpoint& checkpoint) { return ConfigBuilder(checkpoint).build(); }
+
+}  // namespace moe

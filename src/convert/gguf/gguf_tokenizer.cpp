@@ -1,0 +1,253 @@
+// The tokenizer inside a GGUF file as a tokenizer.json.
+
+#include <span>
+
+#include "formats/import/failure.h"
+#include "src/convert/gguf/gguf_source.h"
+#include "src/convert/gguf/score_merges.h"
+
+namespace moe {
+namespace {
+
+enum TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+constexpr const char* kLlama3[] = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+constexpr const char* kQwen2[] = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+#define MOE_UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
+#define MOE_LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+#define MOE_CONTRACTION R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+constexpr const char* kO200k[] = {
+    R"([^\r\n\p{L}\p{N}]?)" MOE_UPPER "*" MOE_LOWER "+" MOE_CONTRACTION
+    R"(|[^\r\n\p{L}\p{N}]?)" MOE_UPPER "+" MOE_LOWER "*" MOE_CONTRACTION
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+
+// Its letters are those that come in two cases, counted up.
+constexpr const char* kDeepseekLlm[] = {
+    R"([\r\n])",
+    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽ)"
+    R"(ᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ί)"
+    R"(ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇ)"
+    R"(Ꞌ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)",
+    R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)", R"([一-龥ࠀ-一가-퟿]+)"};
+
+// How a text is cut before pairs are merged, by tokenizer.ggml.pre.
+struct Pre {
+  const char* name;
+  std::span<const char* const> regexes;  // one after the other; none: GPT-2's
+  bool digits;                           // each digit alone
+  bool nfc;                              // the original tokenizer normalises
+  bool ignore_merges;                    // a whole word that is a token is one
+  bool adds_bos;                         // when no key says it
+};
+constexpr Pre kPres[] = {{"gpt-2", {}, false, false, false, false},
+                         {"olmo", {}, false, false, false, false},
+                         {"llama-bpe", kLlama3, false, false, true, true},
+                         {"llama3", kLlama3, false, false, true, true},
+                         {"llama-v3", kLlama3, false, false, true, true},
+                         {"dbrx", kLlama3, false, false, false, false},
+                         {"smaug-bpe", kLlama3, false, false, false, false},
+                         {"qwen2", kQwen2, false, true, false, false},
+                         {"deepseek-r1-qwen", kQwen2, false, true, false, false},
+                         {"gpt-4o", kO200k, false, false, false, false},
+                         {"deepseek-llm", kDeepseekLlm, true, false, false, false},
+                         {"starcoder", {}, true, false, false, false},
+                         {"refact", {}, true, false, false, false},
+                         {"smollm", {}, true, false, false, false}};
+
+Json byte_level(bool use_regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", true},
+          {"use_regex", use_regex}};
+}
+
+const Pre& find_pre(const JsonNode& metadata) {
+  const std::string name = metadata.at("tokenizer.ggml.pre").string();
+  std::string known;
+  for (const Pre& pre : kPres) {
+    if (name == pre.name) return pre;
+    known += (known.empty() ? "" : ", ") + std::string(pre.name);
+  }
+  fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.pre \"%.60s\" is not known; known: %s",
+       metadata.path().c_str(), name.c_str(), known.c_str());
+}
+
+Json pre_tokenizer(const Pre& pre) {
+  Json steps = Json::array();
+  for (const char* regex : pre.regexes) {
+    steps.push_back({{"type", "Split"},
+                     {"pattern", {{"Regex", regex}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}});
+  }
+  if (pre.digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  steps.push_back(byte_level(pre.regexes.empty()));
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+class TokenizerBuilder {
+ public:
+  TokenizerBuilder(const JsonNode& metadata, const std::function<void()>& step)
+      : metadata_(metadata), step_(step) {
+    for (const JsonNode& t : metadata.at("tokenizer.ggml.tokens").elements()) {
+      tokens_.push_back(t.string());
+    }
+    types_.assign(tokens_.size(), kNormal);
+    if (!metadata.has("tokenizer.ggml.token_type")) return;
+    const std::vector<JsonNode> types = metadata.at("tokenizer.ggml.token_type").elements();
+    check_length(types.size(), "token_type");
+    for (size_t i = 0; i < types.size(); ++i) types_[i] = types[i].integer(0, 64);
+  }
+
+  Json build() {
+    const std::string kind = metadata_.at("tokenizer.ggml.model").string();
+    Json out = {{"version", "1.0"}};
+    if (kind == "gpt2") {
+      build_byte_level(&out);
+    } else if (kind == "llama") {
+      build_sentencepiece(&out);
+    } else {
+      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.model \"%.60s\"; gpt2 and llama are read",
+           metadata_.path().c_str(), kind.c_str());
+    }
+    out["added_tokens"] = added_tokens();
+    return out;
+  }
+
+ private:
+  void check_length(size_t n, const char* what) const {
+    if (n == tokens_.size()) return;
+    fail(MOE_ERR_FORMAT, "%s: tokenizer.ggml.%s has %zu entries, there are %zu tokens",
+         metadata_.path().c_str(), what, n, tokens_.size());
+  }
+
+  // Fillers up to a round number are no tokens.
+  bool is_token(size_t i) const { return types_[i] != kUnused; }
+
+  Json vocabulary() const {
+    Json vocab = Json::object();
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (i % 4096 == 0) step_();
+      if (!is_token(i)) continue;
+      if (!vocab.items().emplace(tokens_[i], i).second) {
+        fail(MOE_ERR_FORMAT, "%s: token %zu \"%.60s\" is there twice", metadata_.path().c_str(), i,
+             tokens_[i].c_str());
+      }
+    }
+    return vocab;
+  }
+
+  Json added_tokens() const {
+    Json out = Json::array();
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      const bool special = types_[i] == kControl || types_[i] == kUnknown;
+      if (!special && types_[i] != kUserDefined) continue;
+      out.push_back({{"id", i},
+                     {"content", tokens_[i]},
+                     {"special", special},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"single_word", false},
+                     {"normalized", false}});
+    }
+    return out;
+  }
+
+  // What stands before and after a text: BOS and EOS, where the keys say so.
+  void add_around(bool adds_bos, Json* out) const {
+    Json single = Json::array();
+    Json ids = Json::object();
+    const auto add = [&](const char* wanted, bool fallback, const char* key) {
+      if (!metadata_.boolean(wanted, fallback) || !metadata_.has(key)) return;
+      const auto id = static_cast<size_t>(
+          metadata_.at(key).integer(0, static_cast<int64_t>(tokens_.size()) - 1));
+      const std::string& name = tokens_[id];
+      ids[name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
+      single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+    };
+    add("tokenizer.ggml.add_bos_token", adds_bos, "tokenizer.ggml.bos_token_id");
+    single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+    add("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id");
+    if (ids.size() == 0) return;
+    (*out)["post_processor"] = {
+        {"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", ids}};
+  }
+
+  void build_byte_level(Json* out) const {
+    const Pre& pre = find_pre(metadata_);
+    (*out)["model"] = {{"type", "BPE"},
+                       {"vocab", vocabulary()},
+                       {"merges", metadata_.at("tokenizer.ggml.merges").value()},
+                       {"ignore_merges", pre.ignore_merges}};
+    (*out)["pre_tokenizer"] = pre_tokenizer(pre);
+    if (pre.nfc) (*out)["normalizer"] = {{"type", "NFC"}};
+    (*out)["decoder"] = byte_level(true);
+    add_around(pre.adds_bos, out);
+  }
+
+  // Pairs in the order in which SentencePiece would join them: the best score of what they give
+  // first.
+  Json merges_by_score() const {
+    const std::vector<JsonNode> scores = metadata_.at("tokenizer.ggml.scores").elements();
+    check_length(scores.size(), "scores");
+    std::vector<ScoredToken> tokens(tokens_.size());
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      const bool normal = types_[i] == kNormal;
+      tokens[i] = {tokens_[i], normal || types_[i] == kByte, normal};
+    }
+    const auto score = [&](size_t i) { return scores[i].number(); };
+    const std::vector<TokenMerge> merges = merges_of_scores(tokens, score, step_);
+    if (merges.size() > 1 && merges.front().score == merges.back().score) {
+      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.scores are all the same: no order of merges",
+           metadata_.path().c_str());
+    }
+    Json out = Json::array();
+    for (const TokenMerge& m : merges) out.push_back({tokens_[m.left], tokens_[m.right]});
+    return out;
+  }
+
+  void build_sentencepiece(Json* out) const {
+    Json model = {{"type", "BPE"},
+                  {"vocab", vocabulary()},
+                  {"merges", merges_by_score()},
+                  {"byte_fallback", true},
+                  {"fuse_unk", true}};
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (types_[i] == kUnknown) model["unk_token"] = tokens_[i];
+    }
+    (*out)["model"] = std::move(model);
+    const bool prefix = metadata_.boolean("tokenizer.ggml.add_space_prefix", true);
+    Json normalizers = Json::array();
+    if (prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", "▁"}});
+    normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}});
+    (*out)["normalizer"] = {{"type", "Sequence"}, {"normalizers", normalizers}};
+    Json decoders = Json::array();
+    decoders.push_back({{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}});
+    decoders.push_back({{"type", "ByteFallback"}});
+    decoders.push_back({{"type", "Fuse"}});
+    if (prefix) {
+      decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    }
+    (*out)["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
+    add_around(true, out);
+  }
+
+  const JsonNode& metadata_;
+  const std::function<void()>& step_;
+  std::vector<std::string> tokens_;
+  std::vector<int64_t> types_;
+};
+
+}  // namespace
+
+Json gguf_tokenizer(const Json& metadata, const std::function<void()>& step) {
+  const JsonNode node(metadata, "GGUF");
+  if (!node.has("tokenizer.ggml.model") || node.at("tokenizer.ggml.model").value() == "none") {
+    return nullptr;
+  }
+  return TokenizerBuilder(node, step).build();
+}
+
+}  // namespace moe

@@ -1,0 +1,39 @@
+#pragma once
+// A matrix of a checkpoint whose weights are codes of 4 or 8 bits in one tensor, with scales and
+// zero points in others: weight = scale * (code - zero).
+
+#include <optional>
+
+#include "formats/import/checkpoint.h"
+
+namespace moe {
+
+/// How the codes lie. rows: outputs; cols: inputs; P: codes in a word of 32 bits, the first lowest.
+enum class CodeLayout : uint8_t {
+  kGptq,   // (cols / P, rows); zeros (groups, rows / P), scales (groups, rows)
+  kAwq,    // (cols, rows / P), P outputs in an order of their own; zeros so too; scales as above
+  kWords,  // (rows, cols / P); zeros (rows / P, groups), scales (rows, groups)
+  kBytes   // (rows, cols) of I8; zeros (rows, groups) of I8, scales (rows, groups)
+};
+
+struct PackedMatrix final : PackedRows {
+  CodeLayout layout = CodeLayout::kWords;
+  int bits = 4;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t group = 0;   // inputs that share a scale; divides cols
+  SourceTensor words;  // or bytes: the codes
+  SourceTensor scales;
+  std::optional<SourceTensor> zeros;  // none: the middle code, or 0 in bytes
+  std::optional<SourceTensor> index;  // the group of each input; none: in order
+  int zero_offset = 0;                // added to zeros
+
+  int64_t groups() const { return cols / group; }
+  /// Throws MOE_ERR_RANGE for an index that is out of range, and what Checkpoint::read throws.
+  void read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const override;
+  PackedCodes codes(const Checkpoint& checkpoint) const override;
+  void read_scales(const Checkpoint& checkpoint, int64_t first, int64_t n, float* scales,
+                   float* minimums) const override;
+};
+
+}  // namespace moe

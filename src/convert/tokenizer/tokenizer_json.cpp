@@ -1,0 +1,410 @@
+#include "src/convert/tokenizer/tokenizer_json.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "formats/import/failure.h"
+#include "formats/import/file.h"
+#include "src/convert/tokenizer/tokenizer_steps.h"
+#include "src/text/spec.h"
+
+namespace moe {
+namespace {
+
+constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
+constexpr size_t kMaxTableBytes = size_t{1} << 30;
+constexpr size_t kMaxAround = 64;  // ids put before or after a text
+
+constexpr const char* kSpecialTokenFiles[] = {"tokenizer_config.json", "special_tokens_map.json"};
+
+using Ids = std::map<std::string, uint32_t>;  // no hashes: tokens could be made to share one
+
+// The pieces by id as they are found in the file, and the model's own by text.
+struct Pieces {
+  std::vector<std::string> text;
+  std::vector<bool> used;
+  Ids model;
+  uint32_t end = 0;  // of the ids: each costs memory, also one that no piece has
+
+  void set(const JsonNode& where, const std::string& piece, uint32_t id) {
+    if (id >= end) {
+      fail(MOE_ERR_FORMAT,
+           "%s: \"%.60s\" has id %u; in a vocabulary of this size below %u is expected",
+           where.path().c_str(), piece.c_str(), id, end);
+    }
+    if (text.size() <= id) {
+      text.resize(id + 1);
+      used.resize(id + 1);
+    }
+    if (used[id] && text[id] != piece) {
+      fail(MOE_ERR_FORMAT, "%s: \"%.60s\" and \"%.60s\" have the same id %u", where.path().c_str(),
+           text[id].c_str(), piece.c_str(), id);
+    }
+    text[id] = piece;
+    used[id] = true;
+  }
+};
+
+void read_bpe_vocabulary(const JsonNode& node, Pieces& pieces) {
+  if (!node.value().is_object()) node.fail_expected("an object");
+  for (const auto& [piece, id] : node.value().items()) {
+    const JsonNode entry(id, node.path() + "[\"" + piece + "\"]");
+    if (piece.empty()) fail(MOE_ERR_FORMAT, "%s: an empty token", node.path().c_str());
+    const auto n = static_cast<uint32_t>(entry.integer(0, kMaxId));
+    pieces.set(node, piece, n);
+    pieces.model.emplace(piece, n);
+  }
+}
+
+std::pair<std::string, std::string> read_merge(const JsonNode& node, const Json& merge, size_t i) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+  }
+  const std::string line = merge.is_string() ? merge.get<std::string>() : "";
+  const size_t space = line.find(' ');
+  if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos) {
+    fail(MOE_ERR_FORMAT, "%s[%zu]: expected two tokens", node.path().c_str(), i);
+  }
+  return {line.substr(0, space), line.substr(space + 1)};
+}
+
+// Of a pair that is listed twice, `tokenizers` keeps the last.
+void read_merges(const JsonNode& node, const Pieces& pieces, TokenizerData& data) {
+  if (!node.value().is_array()) node.fail_expected("an array");
+  const Json& list = node.value();
+  const auto find = [&](const std::string& piece, size_t i) {
+    const auto found = pieces.model.find(piece);
+    if (found == pieces.model.end()) {
+      fail(MOE_ERR_FORMAT, "%s[%zu]: \"%.60s\" is not in the vocabulary", node.path().c_str(), i,
+           piece.c_str());
+    }
+    return found->second;
+  };
+  std::map<uint64_t, size_t> last;
+  std::vector<uint32_t> merges;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (list[i].is_string() && list[i].text().starts_with("#version")) {
+      continue;
+    }
+    const auto [left, right] = read_merge(node, list[i], i);
+    if (right.size() < data.continuing_prefix.size()) {
+      fail(MOE_ERR_FORMAT, "%s[%zu]: shorter than the prefix", node.path().c_str(), i);
+    }
+    const uint32_t a = find(left, i);
+    const uint32_t b = find(right, i);
+    last[uint64_t{a} << 32 | b] = merges.size();
+    const uint32_t c = find(left + right.substr(data.continuing_prefix.size()), i);
+    for (const uint32_t id : {a, b, c}) merges.push_back(id);
+  }
+  for (size_t i = 0; i < merges.size(); i += 3) {
+    if (last[uint64_t{merges[i]} << 32 | merges[i + 1]] != i) continue;
+    data.merges.insert(data.merges.end(), {merges[i], merges[i + 1], merges[i + 2]});
+  }
+}
+
+void read_bpe(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
+  if (model.has("dropout") && model.at("dropout").number() != 0) {
+    fail(MOE_ERR_UNSUPPORTED, "%s.dropout: only none is supported", model.path().c_str());
+  }
+  data.kind = "bpe";
+  data.byte_fallback = model.boolean("byte_fallback", false);
+  data.fuse_unk = model.boolean("fuse_unk", false);
+  data.ignore_merges = model.boolean("ignore_merges", false);
+  data.continuing_prefix = model.string("continuing_subword_prefix", "");
+  data.end_suffix = model.string("end_of_word_suffix", "");
+  read_bpe_vocabulary(model.at("vocab"), pieces);
+  read_merges(model.at("merges"), pieces, data);
+  const auto unk = pieces.model.find(model.string("unk_token", ""));
+  if (unk != pieces.model.end()) data.unk_id = static_cast<int32_t>(unk->second);
+}
+
+// The score that `tokenizers` computes with: its JSON reader divides the digits by a power of ten,
+// which rounds twice, and ties between segmentations depend on the last bit.
+double read_score(double exact) {
+  char text[40];
+  const auto end =
+      std::to_chars(text, text + sizeof text, std::abs(exact), std::chars_format::scientific);
+  uint64_t digits = 0;
+  int n_decimals = 0;
+  const char* p = text;
+  for (bool after_point = false; p < end.ptr && *p != 'e'; ++p) {
+    after_point = after_point || *p == '.';
+    if (*p == '.') continue;
+    digits = digits * 10 + static_cast<uint64_t>(*p - '0');
+    n_decimals += after_point ? 1 : 0;
+  }
+  int exponent = 0;
+  if (p < end.ptr) std::from_chars(p + (p[1] == '+' ? 2 : 1), end.ptr, exponent);
+  exponent -= n_decimals;
+  auto value = static_cast<double>(digits);
+  for (; exponent < -308; exponent += 308) value /= 1e308;
+  const std::string power = "1e" + std::to_string(std::abs(exponent));
+  double scale = 1;
+  std::from_chars(power.data(), power.data() + power.size(), scale);
+  return std::copysign(exponent < 0 ? value / scale : value * scale, exact);
+}
+
+void read_unigram(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
+  data.kind = "unigram";
+  data.byte_fallback = model.boolean("byte_fallback", false);
+  const JsonNode list = model.at("vocab");
+  if (!list.value().is_array()) list.fail_expected("an array");
+  for (size_t i = 0; i < list.value().size(); ++i) {
+    const Json& entry = list.value()[i];
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
+      fail(MOE_ERR_FORMAT, "%s[%zu]: expected a token and its score", list.path().c_str(), i);
+    }
+    const auto piece = entry[0].get<std::string>();
+    if (piece.empty() || !pieces.model.emplace(piece, static_cast<uint32_t>(i)).second) {
+      fail(MOE_ERR_FORMAT, "%s[%zu]: \"%.60s\" is empty or there twice", list.path().c_str(), i,
+           piece.c_str());
+    }
+    pieces.set(list, piece, static_cast<uint32_t>(i));
+    data.scores.push_back(read_score(entry[1].get<double>()));
+  }
+  if (model.has("unk_id")) {
+    const auto n = static_cast<int64_t>(pieces.text.size());
+    data.unk_id = static_cast<int32_t>(model.at("unk_id").integer(0, std::max<int64_t>(n - 1, 0)));
+  }
+}
+
+void read_model(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
+  const bool has_merges = model.has("merges");
+  const std::string type = model.string("type", has_merges ? "BPE" : "Unigram");
+  if (type == "BPE") return read_bpe(model, pieces, data);
+  if (type == "Unigram") return read_unigram(model, pieces, data);
+  fail(MOE_ERR_UNSUPPORTED, "%s.type: \"%.60s\" is not supported, BPE and Unigram are",
+       model.path().c_str(), type.c_str());
+}
+
+uint8_t read_added_flags(const JsonNode& token) {
+  static constexpr std::pair<const char*, uint8_t> kFlags[] = {{"special", kAddedSpecial},
+                                                               {"lstrip", kAddedLstrip},
+                                                               {"rstrip", kAddedRstrip},
+                                                               {"single_word", kAddedSingleWord},
+                                                               {"normalized", kAddedNormalized}};
+  int flags = 0;
+  for (const auto& [name, bit] : kFlags) flags |= token.at(name).boolean() ? bit : 0;
+  return static_cast<uint8_t>(flags);
+}
+
+// Ids of added tokens follow from the vocabulary, whatever the file says; it has to say the same.
+void read_added(const JsonNode& root, Pieces& pieces, TokenizerData& data) {
+  if (!root.has("added_tokens")) return;
+  auto next = static_cast<uint32_t>(pieces.model.size());
+  Ids seen;
+  for (const JsonNode& token : root.at("added_tokens").elements()) {
+    const std::string content = token.at("content").string();
+    if (content.empty()) continue;
+    const auto own = pieces.model.find(content);
+    const bool in_model = own != pieces.model.end();
+    const auto said = static_cast<uint32_t>(token.at("id").integer(0, kMaxId));
+    const uint32_t id = in_model ? own->second : next++;
+    if (said != id) {
+      fail(MOE_ERR_FORMAT, "%s: \"%.60s\" has id %u, but its place in the vocabulary is %u",
+           token.path().c_str(), content.c_str(), said, id);
+    }
+    if (!seen.emplace(content, id).second) {
+      fail(MOE_ERR_FORMAT, "%s: \"%.60s\" is there twice", token.path().c_str(), content.c_str());
+    }
+    pieces.set(token, content, id);
+    data.added_ids.push_back(id);
+    data.added_flags.push_back(
+        static_cast<uint8_t>(read_added_flags(token) | (in_model ? kAddedInModel : 0)));
+  }
+}
+
+void check_around(const JsonNode& node, const std::vector<uint32_t>& ids) {
+  if (ids.size() <= kMaxAround) return;
+  fail(MOE_ERR_UNSUPPORTED, "%s: more than %zu ids before or after a text", node.path().c_str(),
+       kMaxAround);
+}
+
+// One template element: true for the text itself, otherwise its ids are appended.
+bool read_template_piece(const JsonNode& piece, const JsonNode& processor,
+                         std::vector<uint32_t>& ids) {
+  if (piece.has("Sequence")) {
+    if (piece.at("Sequence").at("id").string() == "A") return true;
+    fail(MOE_ERR_UNSUPPORTED, "%s: a second text", piece.path().c_str());
+  }
+  const std::string name = piece.at("SpecialToken").at("id").string();
+  for (const JsonNode& id : processor.at("special_tokens").at(name.c_str()).at("ids").elements()) {
+    ids.push_back(static_cast<uint32_t>(id.integer(0, kMaxId)));
+  }
+  check_around(piece, ids);
+  return false;
+}
+
+void read_template(const JsonNode& node, TokenizerData& data) {
+  std::vector<uint32_t> before;
+  std::vector<uint32_t> after;
+  size_t n_texts = 0;
+  for (const JsonNode& piece : node.at("single").elements()) {
+    n_texts += read_template_piece(piece, node, n_texts == 0 ? before : after);
+  }
+  if (n_texts != 1) {
+    fail(MOE_ERR_UNSUPPORTED, "%s.single: has the text %zu times", node.path().c_str(), n_texts);
+  }
+  data.prefix.insert(data.prefix.begin(), before.begin(), before.end());
+  data.suffix.insert(data.suffix.end(), after.begin(), after.end());
+}
+
+void read_post_processor(const JsonNode& node, TokenizerData& data, size_t depth) {
+  if (node.is_null()) return;
+  const std::string type = node.at("type").string();
+  if (type == "ByteLevel") return;  // only about offsets
+  if (type == "TemplateProcessing") return read_template(node, data);
+  if (type == "Sequence" && depth < 8) {
+    for (const JsonNode& element : node.at("processors").elements()) {
+      read_post_processor(element, data, depth + 1);
+      check_around(element, data.prefix);
+      check_around(element, data.suffix);
+    }
+    return;
+  }
+  if (type == "RobertaProcessing" || type == "BertProcessing") {
+    const auto id = [&](const char* name) {
+      const std::vector<JsonNode> pair = node.at(name).elements();
+      if (pair.size() != 2) node.at(name).fail_expected("a token and its id");
+      return static_cast<uint32_t>(pair[1].integer(0, kMaxId));
+    };
+    data.prefix.insert(data.prefix.begin(), id("cls"));
+    data.suffix.push_back(id("sep"));
+    return;
+  }
+  fail(MOE_ERR_UNSUPPORTED, "%s: \"%.60s\" is not supported", node.path().c_str(), type.c_str());
+}
+
+void write_table(const JsonNode& root, const Pieces& pieces, TokenizerData& data) {
+  for (const std::string& piece : pieces.text) {
+    data.token_bytes.insert(data.token_bytes.end(), piece.begin(), piece.end());
+    data.token_bytes.push_back(0);
+    if (data.token_bytes.size() > kMaxTableBytes) {
+      fail(MOE_ERR_FORMAT, "%s: tokens of more than %zu bytes", root.path().c_str(),
+           kMaxTableBytes);
+    }
+    data.token_ends.push_back(static_cast<uint32_t>(data.token_bytes.size()));
+  }
+  if (data.kind == "unigram") data.scores.resize(pieces.text.size());  // added tokens have none
+}
+
+// "<s>", or {"content": "<s>", ...}
+std::string token_name(const JsonNode& node, const char* key) {
+  if (!node.has(key)) return "";
+  const JsonNode token = node.at(key);
+  return token.value().is_object() ? token.at("content").string() : token.string();
+}
+
+void read_special_ids(const Json& document, const std::string& path, TokenizerData& data) {
+  const JsonNode node(document, path + ":");
+  const auto find = [&](const char* key, int32_t& id) {
+    const std::string name = token_name(node, key);
+    if (name.empty() || id >= 0) return;
+    uint32_t begin = 0;
+    for (size_t i = 0; i < data.token_ends.size(); ++i) {
+      const auto* text = reinterpret_cast<const char*>(data.token_bytes.data()) + begin;
+      if (std::string_view(text, data.token_ends[i] - begin - 1) == name) {
+        id = static_cast<int32_t>(i);
+        return;
+      }
+      begin = data.token_ends[i];
+    }
+  };
+  find("bos_token", data.bos_id);
+  find("eos_token", data.eos_id);
+  find("pad_token", data.pad_id);
+  find("mask_token", data.mask_id);
+}
+
+// A text, or a list of named ones of which "default" counts.
+std::string named_template(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return "";
+  for (const Json& entry : value) {
+    const Json* name = entry.find("name");
+    const Json* text = entry.find("template");
+    if (name == nullptr || text == nullptr || *name != "default" || !text->is_string()) continue;
+    return text->text();
+  }
+  return "";
+}
+
+// As `transformers` looks for it: chat_template.jinja, chat_template.json, tokenizer_config.json.
+// It is taken as it is; what the library cannot evaluate is said when somebody wants to chat.
+std::string read_chat_template(const Checkpoint& checkpoint) {
+  constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
+  const std::string file = checkpoint.path() + "/chat_template.jinja";
+  if (path_exists(file)) return read_text_file(file, kMaxTemplateBytes);
+  for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
+    if (!checkpoint.has_document(name)) continue;
+    const Json document = checkpoint.document(name);
+    if (!document.is_object() || !document.contains("chat_template")) continue;
+    const std::string text = named_template(document.at("chat_template"));
+    if (text.size() > kMaxTemplateBytes) {
+      fail(MOE_ERR_FORMAT, "%s/%s: chat_template: %zu bytes, at most %llu",
+           checkpoint.path().c_str(), name, text.size(),
+           static_cast<unsigned long long>(kMaxTemplateBytes));
+    }
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
+// Some ids may have no piece: fillers up to a round number, parts that were taken out.
+uint32_t ids_end(const JsonNode& root) {
+  constexpr size_t kHoles = size_t{1} << 18;
+  const Json* vocabulary = root.at("model").value().find("vocab");
+  const Json* added = root.value().find("added_tokens");
+  const size_t n =
+      (vocabulary == nullptr ? 0 : vocabulary->size()) + (added == nullptr ? 0 : added->size());
+  return static_cast<uint32_t>(std::min<size_t>(2 * n + kHoles, kMaxId + 1));
+}
+
+}  // namespace
+
+TokenizerData parse_tokenizer(const Json& document, const std::string& what) {
+  const JsonNode root(document, what + ":");
+  TokenizerData data;
+  Pieces pieces;
+  const std::string version = root.string("version", "1.0");
+  if (version != "1.0") {
+    fail(MOE_ERR_UNSUPPORTED, "%s: version \"%.20s\", 1.0 is supported", what.c_str(),
+         version.c_str());
+  }
+  pieces.end = ids_end(root);
+  read_model(root.at("model"), pieces, data);
+  read_added(root, pieces, data);
+  if (root.has("normalizer")) data.normalizers = read_normalizers(root.at("normalizer"));
+  if (root.has("pre_tokenizer")) {
+    data.pre_tokenizers = read_pre_tokenizers(root.at("pre_tokenizer"));
+  }
+  if (root.has("decoder")) data.decoders = read_decoders(root.at("decoder"));
+  if (root.has("post_processor")) read_post_processor(root.at("post_processor"), data, 0);
+  write_table(root, pieces, data);
+  return data;
+}
+
+TokenizerData read_tokenizer(const std::string& folder, const std::string& name) {
+  const std::string path = folder + "/" + name;
+  TokenizerData data = parse_tokenizer(read_json_file(path), path);
+  for (const char* other : kSpecialTokenFiles) {
+    const std::string beside = folder + "/" + other;
+    if (path_exists(beside)) read_special_ids(read_json_file(beside), beside, data);
+  }
+  return data;
+}
+
+TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& name) {
+  const std::string path = checkpoint.path() + "/" + name;
+  TokenizerData data = parse_tokenizer(checkpoint.document(name), path);
+  for (const char* other : kSpecialTokenFiles) {
+    if (!checkpoint.has_document(other)) continue;
+    read_special_ids(checkpoint.document(other), checkpoint.path() + "/" + other, data);
+  }
+  data.chat_template = read_chat_template(checkpoint);
+  return data;
+}
+
+}  // namespace moe

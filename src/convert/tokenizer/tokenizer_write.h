@@ -1,0 +1,16 @@
+#pragma once
+// A tokenizer that was read from elsewhere, into a model file.
+
+#include "formats/moe/schema.h"
+#include "src/convert/tokenizer/tokenizer_json.h"
+
+namespace moe {
+
+/// Throws the Failure that opening the model would give: bad ids, merges, patterns, steps; more
+/// tokens than the model's vocabulary (0: unknown). Call it before anything is written.
+void check_tokenizer(const TokenizerData& data, uint32_t model_vocab);
+
+flatbuffers::Offset<fbs::Tokenizer> write_tokenizer(flatbuffers::FlatBufferBuilder& builder,
+                                                    const TokenizerData& data);
+
+}  // namespace moe

@@ -1,0 +1,87 @@
+#include "src/convert/weights/precision.h"
+
+#include "formats/import/failure.h"
+#include "quant/formats.h"
+
+namespace moe {
+namespace {
+
+bool is_integer(FormatId format) { return format_info(format).integer; }
+
+void apply(const PrecisionRule& rule, PrecisionChoice* choice) {
+  if (rule.weights_auto) choice->weights.reset();
+  if (rule.weights) choice->weights = rule.weights;
+  if (rule.activations) choice->activations = rule.activations;
+}
+
+}  // namespace
+
+ActPrecision PrecisionChoice::activations_for(FormatId stored) const {
+  return is_integer(stored) ? activations.value_or(ActPrecision::kA8Block) : ActPrecision::kF32;
+}
+
+std::optional<FormatId> parse_weight_format(std::string_view name) {
+  const WeightFormat* format = find_weight_format(name);
+  return format == nullptr ? std::nullopt : std::optional(format->id);
+}
+
+PrecisionRule parse_override(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  PrecisionRule rule;
+  std::string wish = equals == std::string::npos ? "" : text.substr(equals + 1);
+  rule.match = text.substr(0, equals);
+  const size_t colon = wish.find(':');
+  if (colon != std::string::npos) {
+    ActPrecision act;
+    if (!parse_in(kActPrecisions, wish.substr(colon + 1), &act)) {
+      fail(MOE_ERR_ARGUMENT, "override \"%.100s\": expected activations f32, a8 or a8_block",
+           text.c_str());
+    }
+    rule.activations = act;
+    wish.resize(colon);
+  }
+  rule.weights_auto = wish == "auto";
+  rule.weights = parse_weight_format(wish);
+  const bool says_something =
+      rule.weights_auto || rule.weights || (wish.empty() && rule.activations);
+  if (rule.match.empty() || !says_something) {
+    fail(MOE_ERR_ARGUMENT,
+         "override \"%.100s\": expected PATTERN=FORMAT, PATTERN=FORMAT:ACTIVATIONS or "
+         "PATTERN=:ACTIVATIONS with a format of auto, %s",
+         text.c_str(), weight_format_names());
+  }
+  return rule;
+}
+
+PrecisionChoice PrecisionPolicy::choose(const Slot& slot) {
+  PrecisionChoice choice;
+  const std::string name = slot.short_name();
+  for (const PrecisionRule& rule : config_rules_) {
+    if (matches(rule.match, name)) apply(rule, &choice);
+  }
+  const bool all_linear = slot.kind == SlotKind::kLinear;
+  const bool wide = slot.kind == SlotKind::kVocab && weights_ && !is_integer(*weights_);
+  if (weights_ && (all_linear || wide)) choice.weights = weights_;
+  for (size_t i = 0; i < overrides_.size(); ++i) {
+    if (!matches(overrides_[i].match, name)) continue;
+    used_[i] = true;
+    apply(overrides_[i], &choice);
+  }
+  if (slot.kind == SlotKind::kVector) choice.weights = FormatId::kF32;
+  if (slot.kind == SlotKind::kTable) choice.weights = FormatId::kI32;
+  // A pattern such as layers.* also covers the routers, which always stay floats.
+  if (slot.kind == SlotKind::kExact && choice.weights && is_integer(*choice.weights)) {
+    choice.weights.reset();
+  }
+  return choice;
+}
+
+void PrecisionPolicy::check_all_used() const {
+  for (size_t i = 0; i < overrides_.size(); ++i) {
+    if (used_[i]) continue;
+    fail(MOE_ERR_ARGUMENT, "override for \"%.100s\": no tensor of this model matches",
+         overrides_[i].match.c_str());
+  }
+}
+
+}  // namespace moe

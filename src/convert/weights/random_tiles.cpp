@@ -1,0 +1,53 @@
+#include "src/convert/weights/random_tiles.h"
+
+#include <algorithm>
+
+namespace moe {
+
+RandomTiles::RandomTiles(const BlobMatrix& matrix, float amplitude)
+    : matrix_(matrix),
+      amplitude_(amplitude),
+      format_(format_info(matrix.format)),
+      tile_bytes_(format_.tile_bytes(matrix.cols)) {}
+
+void RandomTiles::fill(int32_t t, Random& random, uint8_t* out) {
+  const int n_rows = std::min(kTileRows, matrix_.rows - t * kTileRows);
+  const bool whole = n_rows == kTileRows && matrix_.cols % format_.random_cols == 0;
+  if (!whole || format_.random_tile == nullptr) return pack_slowly(n_rows, random, out);
+  format_.random_tile(random, tile_bytes_, amplitude_, out);
+}
+
+void RandomTiles::pack_slowly(int n_rows, Random& random, uint8_t* out) {
+  const size_t n = static_cast<size_t>(n_rows) * static_cast<size_t>(matrix_.cols);
+  if (!format_.integer) {
+    values_.resize(n);
+    for (float& v : values_) v = amplitude_ * (2 * random.uniform() - 1);
+    format_.pack_values(values_.data(), matrix_.cols, n_rows, matrix_.cols, out);
+    return;
+  }
+  codes_.resize(n);
+  for (int8_t& code : codes_) {
+    const auto byte = static_cast<uint8_t>(random.next() >> 56);
+    code = format_.random_code != nullptr
+               ? format_.random_code(byte)
+               : static_cast<int8_t>(byte % (2 * format_.max_code + 1) - format_.max_code);
+  }
+  format_.pack_codes(codes_.data(), matrix_.cols, n_rows, matrix_.cols, out);
+  if (format_.group != 0) put_scales(n_rows, random, out);
+}
+
+// Weights of the same size as plain values: `amplitude_` at most.
+void RandomTiles::put_scales(int n_rows, Random& random, uint8_t* out) {
+  const auto n_groups =
+      static_cast<size_t>((matrix_.cols + format_.group - 1) / format_.group * n_rows);
+  values_.resize(2 * n_groups);
+  const auto most = static_cast<float>(format_.max_code);
+  for (size_t i = 0; i < n_groups; ++i) {
+    const float reach = amplitude_ * (0.9f + 0.1f * random.uniform());
+    values_[i] = (format_.minimums ? 2 * reach : reach) / most;
+    values_[n_groups + i] = -reach;
+  }
+  format_.pack_scales(values_.data(), &values_[n_groups], n_rows, matrix_.cols, out);
+}
+
+}  // namespace moe

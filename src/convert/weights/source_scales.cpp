@@ -1,0 +1,148 @@
+#include "src/convert/weights/source_scales.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "formats/import/gguf_blocks.h"
+#include "quant/formats.h"
+#include "quant/half.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kGroup = 32;
+constexpr int8_t kSigned[] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+constexpr int8_t kFromZero[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+constexpr int8_t kTwiceFp4[] = {-12, -8, -6, -4, -3, -2, -1, 0, 0, 1, 2, 3, 4, 6, 8, 12};
+
+const int8_t* values_of(FormatId format) {
+  if (format == FormatId::kInt4) return kSigned;
+  if (format == FormatId::kInt4Min) return kFromZero;
+  return format == FormatId::kFp4 ? kTwiceFp4 : kIq4Values;
+}
+
+bool rows_lie_as_stored(const PlannedMatrix& m) {
+  const Source& s = m.source;
+  return s.col_stride == 1 && s.row_groups.pieces.empty() && s.col_groups.pieces.empty() &&
+         m.slot.cols % kGroup == 0;
+}
+
+float off_by(float v) { return std::fabs(f16_to_f32(f32_to_f16(v)) - v); }
+
+}  // namespace
+
+std::optional<FormatId> four_bit_format(const PlannedMatrix& m, const Checkpoint& checkpoint) {
+  if (!rows_lie_as_stored(m)) return std::nullopt;
+  if (m.source.packing == Packing::kMxfp4) return FormatId::kFp4;
+  if (m.source.packing != Packing::kNone) return std::nullopt;
+  // Rows of the matrix are rows of the tensor.
+  if (m.tensor->shape.empty() || m.tensor->shape.back() != m.slot.cols) return std::nullopt;
+  if (const PackedRows* rows = checkpoint.packed(*m.tensor)) {
+    const PackedCodes codes = rows->codes(checkpoint);
+    if (codes == PackedCodes::kOther) return std::nullopt;
+    return codes == PackedCodes::kSigned ? FormatId::kInt4 : FormatId::kInt4Min;
+  }
+  switch (m.tensor->type) {
+    case SourceType::kQ4_0:
+      return FormatId::kInt4;
+    case SourceType::kQ4_1:
+    case SourceType::kQ4K:
+      return FormatId::kInt4Min;
+    case SourceType::kIq4Nl:
+    case SourceType::kIq4Xs:
+      return FormatId::kNl4;
+    case SourceType::kBlockMxfp4:
+      return FormatId::kFp4;
+    default:
+      return std::nullopt;
+  }
+}
+
+SourceScales::SourceScales(const PlannedMatrix& matrix, FormatId format,
+                           const Checkpoint& checkpoint)
+    : matrix_(matrix), checkpoint_(checkpoint), format_(format) {
+  const int8_t* values = values_of(format);
+  for (int i = 0; i < 256; ++i) {
+    const auto distance = [&](int8_t v) { return std::abs(i - 128 - v); };
+    nearest_[i] = *std::min_element(values, values + 16,
+                                    [&](int8_t a, int8_t b) { return distance(a) < distance(b); });
+  }
+}
+
+bool SourceScales::fit(const std::function<void()>& tick) {
+  constexpr int32_t kRows = 256;
+  const SourceTypeInfo& info = source_type_info(matrix_.tensor->type);
+  const bool halves = info.read_scales != nullptr && info.block == kGroup;
+  if (format_ == FormatId::kFp4 || halves) return true;  // they are what the format has
+  for (int32_t first = 0; first < matrix_.slot.rows; first += kRows) {
+    tick();
+    read(first, std::min(kRows, matrix_.slot.rows - first));
+    for (size_t i = 0; i < scales_.size(); ++i) {
+      const float most = std::fabs(scales_[i]) / 1024;
+      if (!(off_by(scales_[i]) <= most)) return false;
+      if (!(off_by(minimums_[i]) <= std::max(most, std::fabs(minimums_[i]) / 1024))) return false;
+    }
+  }
+  return true;
+}
+
+void SourceScales::split(int32_t first, int n, const float* values, int8_t* codes) {
+  read(first, n);
+  const int32_t cols = matrix_.slot.cols;
+  const int64_t n_groups = int64_t{n} * (cols / kGroup);
+  for (int64_t g = 0; g < n_groups; ++g) {
+    const float scale = scales_[static_cast<size_t>(g)];
+    const float minimum = minimums_[static_cast<size_t>(g)];
+    for (int32_t i = 0; i < kGroup; ++i) {
+      const float v = scale == 0.0f ? 0.0f : (values[g * kGroup + i] - minimum) / scale;
+      const float place = std::clamp(v, -128.0f, 127.0f) + 128.5f;
+      codes[g * kGroup + i] = nearest_[static_cast<int>(place)];
+    }
+  }
+}
+
+void SourceScales::read(int32_t first, int n) {
+  const auto per_row = static_cast<size_t>(matrix_.slot.cols / kGroup);
+  scales_.resize(static_cast<size_t>(n) * per_row);
+  minimums_.resize(scales_.size());
+  const Source& s = matrix_.source;
+  const int64_t stride = s.row_stride == 0 ? matrix_.slot.cols : s.row_stride;
+  if (const PackedRows* rows = checkpoint_.packed(*matrix_.tensor);
+      rows != nullptr && stride == matrix_.slot.cols) {
+    rows->read_scales(checkpoint_, s.offset / stride + first, n, scales_.data(), minimums_.data());
+  } else {
+    for (int i = 0; i < n; ++i) {
+      const size_t at = static_cast<size_t>(i) * per_row;
+      read_row((s.offset + (first + i) * stride) / matrix_.slot.cols, &scales_[at], &minimums_[at]);
+    }
+  }
+  if (!format_info(format_).minimums) std::fill(minimums_.begin(), minimums_.end(), 0.0f);
+}
+
+void SourceScales::read_row(int64_t row, float* scales, float* minimums) {
+  const int64_t n_groups = matrix_.slot.cols / kGroup;
+  const SourceTensor& tensor = *matrix_.tensor;
+  if (const PackedRows* rows = checkpoint_.packed(tensor)) {
+    return rows->read_scales(checkpoint_, row, 1, scales, minimums);
+  }
+  if (matrix_.source.packing == Packing::kMxfp4) {
+    bytes_.resize(static_cast<size_t>(n_groups));
+    checkpoint_.read_bytes(*checkpoint_.find(matrix_.source.scales),
+                           static_cast<uint64_t>(row * n_groups), bytes_.size(), bytes_.data());
+    for (int64_t g = 0; g < n_groups; ++g) {
+      scales[g] = std::ldexp(1.0f, bytes_[static_cast<size_t>(g)] - 128);
+    }
+    return;
+  }
+  const SourceTypeInfo& info = source_type_info(tensor.type);
+  const auto n_blocks = static_cast<size_t>(matrix_.slot.cols) / info.block;
+  bytes_.resize(n_blocks * info.bytes);
+  checkpoint_.read_bytes(tensor, static_cast<uint64_t>(row) * bytes_.size(), bytes_.size(),
+                         bytes_.data());
+  for (size_t b = 0; b < n_blocks; ++b) {
+    const size_t at = b * (info.block / kGroup);
+    info.read_scales(bytes_.data() + b * info.bytes, scales + at, minimums + at);
+  }
+}
+
+}  // namespace moe

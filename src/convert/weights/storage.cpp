@@ -1,0 +1,131 @@
+#include "src/convert/weights/storage.h"
+
+#include "formats/import/failure.h"
+#include "quant/formats.h"
+#include "quant/half.h"
+#include "quant/quantise.h"
+#include "src/convert/weights/row_reader.h"
+#include "src/convert/weights/source_scales.h"
+
+namespace moe {
+namespace {
+
+constexpr int32_t kRowsPerTick = 64;
+
+// The float format that holds a tensor's own type.
+FormatId own_format(SourceType type) {
+  if (type == SourceType::kBf16) return FormatId::kBf16;
+  return type == SourceType::kF16 ? FormatId::kF16 : FormatId::kF32;
+}
+
+FormatId default_format(const PlannedMatrix& m) {
+  if (m.slot.kind == SlotKind::kExact) return own_format(m.tensor->type);
+  return FormatId::kInt8;
+}
+
+// One pass: is it ternary, and if it must be made so (`lossy`), what is its absmean?
+void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool lossy,
+                      const std::function<void()>& tick, Storage* out) {
+  const int32_t cols = m.slot.cols;
+  RowReader reader(checkpoint, *m.tensor, m.source, m.slot.rows, cols);
+  TernaryDetector detector(cols);
+  AbsMean mean;
+  for (int32_t r = 0; r < m.slot.rows; ++r) {
+    if (r % kRowsPerTick == 0) tick();
+    const float* row = reader.row(r);
+    check_finite(m, r, row);
+    detector.add_row(row);
+    if (lossy) {
+      check(mean.add(row, cols));
+    } else if (!detector.possible()) {
+      return;
+    }
+  }
+  out->fit = detector.fit();
+  if (lossy) out->absmean = take(mean.scale());
+}
+
+// Blocks of two and three bits have scales for 16 inputs each, which int4_min comes close to.
+bool has_few_bits(SourceType type) { return type == SourceType::kQ2K || type == SourceType::kQ3K; }
+
+// What has four bits or less in the checkpoint, where nothing or its own format was asked for.
+void keep_four_bits(const PlannedMatrix& m, const Checkpoint& checkpoint,
+                    const std::function<void()>& tick, Storage* out) {
+  const bool vocabulary = m.slot.kind == SlotKind::kVocab;
+  if (!vocabulary && m.slot.kind != SlotKind::kLinear) return;
+  const bool wished = m.precision.weights.has_value();
+  const std::optional<FormatId> own = four_bit_format(m, checkpoint);
+  const bool ternary = format_info(out->format).ternary();
+  if (wished ? own == m.precision.weights
+             : own && !ternary && SourceScales(m, *own, checkpoint).fit(tick)) {
+    out->format = *own;
+    out->own_codes = true;
+  } else if (!wished && !vocabulary && has_few_bits(m.tensor->type) && !ternary) {
+    out->format = FormatId::kInt4Min;
+  }
+}
+
+}  // namespace
+
+Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
+                       const std::function<void()>& tick) {
+  const std::optional<FormatId> wish = m.precision.weights;
+  Storage out;
+  out.format = wish ? *wish : default_format(m);
+  const bool automatic = !wish && m.slot.kind == SlotKind::kLinear;
+  if (automatic || format_info(out.format).ternary()) {
+    look_for_ternary(m, checkpoint, !automatic, tick, &out);
+    const bool lossless = out.fit.scale_kind != ScaleKind::kNone;
+    if (lossless) {
+      out.scale = out.fit.scale_kind;
+      out.group = out.fit.group;
+      if (automatic || !format_info(out.format).can_have(out.scale)) {
+        out.format = FormatId::kTernary2;
+      }
+    } else if (!automatic) {
+      out.scale = ScaleKind::kTensor;
+    }
+  }
+  keep_four_bits(m, checkpoint, tick, &out);
+  if (format_info(out.format).quantise_row != nullptr) out.scale = ScaleKind::kRow;
+  if (format_info(out.format).group != 0) {
+    out.scale = ScaleKind::kGroup;
+    out.group = format_info(out.format).group;
+  }
+  out.act = m.precision.activations_for(out.format);
+  return out;
+}
+
+void check_finite(const PlannedMatrix& m, int32_t row, const float* values) {
+  constexpr uint32_t kExponent = 0x7F800000u;
+  constexpr int32_t kChunk = 64;  // a loop of this length becomes vector instructions
+  uint32_t infinite = 0;
+  int32_t i = 0;
+  for (; i + kChunk <= m.slot.cols; i += kChunk) {
+    for (int32_t j = 0; j < kChunk; ++j) {
+      infinite |= (f32_to_bits(values[i + j]) & kExponent) == kExponent ? 1u : 0u;
+    }
+  }
+  for (; i < m.slot.cols; ++i)
+    infinite |= (f32_to_bits(values[i]) & kExponent) == kExponent ? 1u : 0u;
+  if (infinite == 0) return;
+  int32_t c = 0;
+  while ((f32_to_bits(values[c]) & kExponent) != kExponent) ++c;
+  fail(MOE_ERR_NON_FINITE, "tensor %.200s: element (%d, %d) of %s is %s", m.tensor->name.c_str(),
+       row, c, m.slot.short_name().c_str(), values[c] != values[c] ? "NaN" : "infinite");
+}
+
+BlobMatrix blob_matrix(const Slot& slot, const Storage& storage) {
+  BlobMatrix m;
+  m.role = slot.role;
+  m.sublayer = slot.sublayer;
+  m.format = storage.format;
+  m.scale = storage.scale;
+  m.act = storage.act;
+  m.group = storage.group;
+  m.rows = slot.rows;
+  m.cols = slot.cols;
+  return m;
+}
+
+}  // namespace moe

@@ -1,0 +1,61 @@
+#pragma once
+// The second pass over a matrix: 16 rows at a time into a tile, with the scales and the error.
+
+#include <vector>
+
+#include "quant/weight_format.h"
+#include "src/convert/weights/row_reader.h"
+#include "src/convert/weights/source_scales.h"
+#include "src/convert/weights/storage.h"
+
+namespace moe {
+
+/// Difference between a matrix and what was stored of it.
+struct StorageError {
+  double squared_error = 0;
+  double squared_norm = 0;
+  double largest = 0;  // absolute
+
+  bool lossless() const { return largest == 0; }
+  /// Frobenius norm of the difference over that of the matrix; 0 for zeros.
+  double relative() const;
+};
+
+class TilePacker {
+ public:
+  /// All arguments must outlive the packer, except `storage`.
+  TilePacker(const PlannedMatrix& matrix, const Storage& storage, const Checkpoint& checkpoint);
+
+  /// Packs rows 16 t to 16 t + 15 into out (the format's tile_bytes). In order of t, each once.
+  /// Throws MOE_ERR_NON_FINITE, and MOE_ERR_RANGE for a value that the format cannot hold or an id
+  /// of a table that is out of range.
+  void pack(int32_t t, uint8_t* out);
+
+  /// As they follow the tiles; complete when every tile was packed.
+  const std::vector<float>& scales() const { return scales_; }
+  const StorageError& error() const { return error_; }
+
+ private:
+  void read_rows(int32_t first, int n);
+  void read_ids(int32_t first, int n);
+  void quantise_row(int32_t r, const float* row, int8_t* codes);
+  void put_group_scales(int32_t r, const float* scales);
+  float scale_at(int32_t r, int32_t c) const;
+  void measure(int32_t first, int n, const uint8_t* tile);
+
+  const PlannedMatrix& matrix_;
+  const Checkpoint& checkpoint_;
+  const Storage storage_;
+  const WeightFormat& format_;
+  RowReader reader_;
+  std::optional<SourceScales> own_scales_;
+  std::vector<float> scales_;
+  std::vector<float> values_;      // (16, cols)
+  std::vector<int8_t> codes_;      // (16, cols)
+  std::vector<int32_t> ids_;       // (16), tables
+  std::vector<float> stored_;      // (cols): a row read back
+  std::vector<float> row_scales_;  // group scales of one row
+  StorageError error_;
+};
+
+}  // namespace moe

@@ -1,0 +1,256 @@
+#include "src/text/chat/jinja/evaluator.h"
+
+namespace moe::jinja {
+
+Value Evaluator::evaluate(uint32_t index) {
+  if (!charge(0)) return {};
+  if (depth_ >= limits_.max_depth) {
+    return fail(MOE_ERR_UNSUPPORTED, "more than %d levels in each other", limits_.max_depth);
+  }
+  const Node& node = node_at(index);
+  line_ = node.line;
+  ++depth_;
+  const Value value = evaluate_inner(node);
+  --depth_;
+  return ok() ? value : Value{};
+}
+
+Value Evaluator::evaluate_inner(const Node& node) {
+  switch (node.op) {
+    case Op::kString:
+      return text_value(node.text);
+    case Op::kInt:
+      return int_value(node.number);
+    case Op::kTrue:
+    case Op::kFalse:
+      return bool_value(node.op == Op::kTrue);
+    case Op::kName:
+      return lookup(node.text);
+    case Op::kList:
+      return literal_list(node);
+    case Op::kDict:
+      return literal_dict(node);
+    case Op::kAttribute:
+      return member(evaluate(node.a), text_value(node.text), true);
+    case Op::kItem: {
+      const Value object = evaluate(node.a);
+      return member(object, evaluate(node.b), false);
+    }
+    case Op::kSlice:
+      return slice_of(evaluate(node.a), node);
+    case Op::kCall:
+      return call(node);
+    case Op::kFilter:
+      return filter(node);
+    case Op::kTest: {
+      const Value value = evaluate(node.a);
+      Arguments arguments(allocator_);
+      read_arguments(node, arguments);
+      if (!ok()) return {};
+      return bool_value(test(program_.view(node.text), value, arguments.values.span()));
+    }
+    case Op::kNot:
+      return bool_value(!truth(evaluate(node.a)));
+    case Op::kNegative: {
+      const Value value = evaluate(node.a);
+      if (!value.is(Kind::kInt)) return fail_kind("a minus sign", value);
+      return arithmetic("-", int_value(0), value);
+    }
+    case Op::kAnd:
+    case Op::kOr: {
+      const Value left = evaluate(node.a);
+      return truth(left) == (node.op == Op::kAnd) ? evaluate(node.b) : left;
+    }
+    case Op::kChoice:
+      return choice(node);
+    case Op::kBinary:
+      return binary(node);
+    default:
+      return none_value();
+  }
+}
+
+Value Evaluator::choice(const Node& node) {
+  const bool yes = truth(evaluate(child(node, 0)));
+  if (yes) return evaluate(child(node, 1));
+  return child(node, 2) == kNoNode ? Value{} : evaluate(child(node, 2));
+}
+
+// The innermost scope first; a macro sees what stands at the top level besides its own.
+Value Evaluator::lookup(Text name) {
+  charge(kLook * variables_.size());
+  const std::string_view wanted = heap_.view(name);
+  for (size_t i = variables_.size(); i-- > 0 && ok();) {
+    if (i < macro_begin_ && i >= n_globals_) continue;
+    if (same(variables_[i].name, wanted)) return variables_[i].value;
+  }
+  return {Kind::kUndefined, name.begin, name.size, 0};
+}
+
+Value Evaluator::literal_list(const Node& node) {
+  Array<Value> items(allocator_);
+  for (uint32_t i = 0; i < node.count && ok(); ++i) keep(items.push(evaluate(child(node, i))));
+  return new_list(items);
+}
+
+Value Evaluator::literal_dict(const Node& node) {
+  Array<Entry> entries(allocator_);
+  for (uint32_t i = 0; i < node.count && ok(); i += 2) {
+    const Value key = evaluate(child(node, i));
+    if (ok() && !key.is(Kind::kString)) return fail_kind("the key of a mapping", key);
+    keep(entries.push({key, evaluate(child(node, i + 1))}));
+  }
+  Value out;
+  if (ok()) keep(make_dict(entries, &out));
+  return out;
+}
+
+Value Evaluator::loop_member(const Loop& loop, std::string_view name) {
+  const int64_t i = loop.index;
+  const int64_t n = loop.items.b;
+  if (name == "index") return int_value(i + 1);
+  if (name == "index0") return int_value(i);
+  if (name == "first") return bool_value(i == 0);
+  if (name == "last") return bool_value(i + 1 == n);
+  if (name == "length") return int_value(n);
+  if (name == "revindex") return int_value(n - i);
+  if (name == "revindex0") return int_value(n - i - 1);
+  if (name == "previtem") return i > 0 ? heap_.items[loop.items.a + loop.index - 1] : Value{};
+  if (name == "nextitem") return i + 1 < n ? heap_.items[loop.items.a + loop.index + 1] : Value{};
+  return fail_unknown("part of 'loop'", name);
+}
+
+Evaluator::Member* Evaluator::find_member(uint32_t owner, Text name) {
+  charge(kLook * members_.size());
+  for (Member& m : members_) {
+    if (m.owner == owner && same(m.name, heap_.view(name))) return &m;
+  }
+  return nullptr;
+}
+
+// object.key and object[key]: what is not there is undefined.
+Value Evaluator::member(Value object, Value key, bool attribute) {
+  if (!ok()) return {};
+  const Value missing = key.is(Kind::kString) ? Value{Kind::kUndefined, key.a, key.b, 0} : Value{};
+  if (object.is(Kind::kDict) && key.is(Kind::kString)) {
+    charge(kLook * object.b);
+    for (uint32_t i = object.b; i > 0 && ok(); --i) {  // the last one counts
+      const Entry& e = heap_.entries[object.a + i - 1];
+      if (same(text_of(e.key), heap_.view(key))) return e.value;
+    }
+    return missing;
+  }
+  if (object.is(Kind::kNamespace) && key.is(Kind::kString)) {
+    const Member* found = find_member(object.a, text_of(key));
+    return found == nullptr ? missing : found->value;
+  }
+  if (object.is(Kind::kLoop) && object.a < loops_.size() && key.is(Kind::kString)) {
+    return loop_member(loops_[object.a], heap_.view(key));
+  }
+  if (object.is(Kind::kUndefined)) return fail_kind("looking into a value", object);
+  if (attribute || !key.is(Kind::kInt)) return missing;
+  if (object.is(Kind::kList)) {
+    const int64_t i = key.number < 0 ? key.number + object.b : key.number;
+    if (i < 0 || i >= object.b) return {};
+    return heap_.items[object.a + static_cast<uint32_t>(i)];
+  }
+  if (object.is(Kind::kString)) {
+    const int64_t n = length(object);
+    const int64_t i = key.number < 0 ? key.number + n : key.number;
+    return i < 0 || i >= n ? Value{} : slice_text(object, i, i + 1, 1);
+  }
+  return missing;
+}
+
+// As Python's slices: ends beyond the sequence are moved to it.
+Value Evaluator::slice_of(Value object, const Node& node) {
+  if (!ok()) return {};
+  if (!object.is(Kind::kList) && !object.is(Kind::kString)) return fail_kind("a slice", object);
+  int64_t given[3] = {0, 0, 1};
+  bool has[3] = {};
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (child(node, i) == kNoNode) continue;
+    const Value value = evaluate(child(node, i));
+    if (!ok()) return {};
+    if (value.is(Kind::kNone)) continue;
+    if (!value.is(Kind::kInt)) return fail_kind("a slice", value);
+    given[i] = value.number;
+    has[i] = true;
+  }
+  if (given[2] == 0) return fail(MOE_ERR_TEXT, "a slice with step 0");
+  const int64_t n = object.is(Kind::kList) ? object.b : length(object);
+  const int64_t step = std::clamp(given[2], -n - 1, n + 1);  // further is out of it as well
+  const int64_t low = step > 0 ? 0 : -1;
+  const int64_t high = step > 0 ? n : n - 1;
+  const auto place = [&](int i, int64_t otherwise) {
+    if (!has[i]) return otherwise;
+    const int64_t at = given[i] < 0 ? given[i] + n : given[i];
+    return std::clamp(at, low, high);
+  };
+  const int64_t begin = place(0, step > 0 ? low : high);
+  const int64_t end = place(1, step > 0 ? high : low);
+  if (object.is(Kind::kString)) return slice_text(object, begin, end, step);
+  Array<Value> items(allocator_);
+  for (int64_t i = begin; ok() && (step > 0 ? i < end : i > end); i += step) {
+    keep(items.push(heap_.items[object.a + static_cast<uint32_t>(i)]));
+  }
+  return new_list(items);
+}
+
+Value Evaluator::binary(const Node& node) {
+  const Value left = evaluate(node.a);
+  const Value right = evaluate(node.b);
+  if (!ok()) return {};
+  line_ = node.line;
+  const std::string_view op = program_.view(node.text);
+  if (op == "==") return bool_value(equal(left, right));
+  if (op == "!=") return bool_value(!equal(left, right));
+  if (op == "in") return bool_value(contains(right, left));
+  if (op == "<") return bool_value(less(left, right));
+  if (op == ">") return bool_value(less(right, left));
+  if (op == "<=") return bool_value(!less(right, left));
+  if (op == ">=") return bool_value(!less(left, right));
+  if (op == "~") {
+    const Value text = as_text(left);
+    return concatenate(text, as_text(right));
+  }
+  return arithmetic(op, left, right);
+}
+
+Value Evaluator::arithmetic(std::string_view op, Value left, Value right) {
+  if (op == "+" && left.is(Kind::kString) && right.is(Kind::kString)) {
+    return concatenate(left, right);
+  }
+  if (op == "+" && left.is(Kind::kList) && right.is(Kind::kList)) {
+    Array<Value> items(allocator_);
+    for (const Value& v : heap_.list(left)) keep(items.push(v));
+    for (const Value& v : heap_.list(right)) keep(items.push(v));
+    return new_list(items);
+  }
+  char what[24] = "the operator ";
+  for (size_t i = 0; i < op.size() && i < 8; ++i) what[13 + i] = op[i];
+  const auto is_number = [](Value v) { return v.is(Kind::kInt) || v.is(Kind::kBool); };
+  if (!is_number(left)) return fail_kind(what, left);
+  if (!is_number(right)) return fail_kind(what, right);
+  const int64_t a = left.number;
+  const int64_t b = right.number;
+  int64_t out = 0;
+  bool overflow = false;
+  if (op == "+") overflow = __builtin_add_overflow(a, b, &out);
+  if (op == "-") overflow = __builtin_sub_overflow(a, b, &out);
+  if (op == "*") overflow = __builtin_mul_overflow(a, b, &out);
+  if (op == "//" || op == "%") {
+    if (b == 0) return fail(MOE_ERR_TEXT, "a division by zero");
+    if (b == -1) {
+      overflow = op == "//" && __builtin_sub_overflow(int64_t{0}, a, &out);
+    } else {
+      const int64_t rest = a % b;
+      const bool down = rest != 0 && (rest < 0) != (b < 0);  // rounds down, as Python does
+      out = op == "//" ? a / b - (down ? 1 : 0) : rest + (down ? b : 0);
+    }
+  }
+  if (overflow) return fail(MOE_ERR_TEXT, "a number that is too large");
+  return int_value(out);
+}
+
+}  // namespace moe::jinja

@@ -1,0 +1,177 @@
+#pragma once
+// Walks over a program. The first error stays; every function returns soon after it. Steps, text,
+// items and depth are limited, so that no template and no conversation can hold up the caller.
+
+#include "src/text/chat/jinja/value.h"
+
+namespace moe::jinja {
+
+struct Limits {
+  uint64_t max_steps = 20'000'000;     // each up to some 50 ns: a node, 64 bytes copied or compared
+  size_t max_text = size_t{64} << 20;  // bytes of every string made, and of the result
+  size_t max_items = size_t{1} << 20;  // of all lists and dicts together
+  int max_depth = 160;                 // of nodes and macros in each other
+  /// Asked now and then with `user`; true ends the run with MOE_ERR_CANCELLED. May be null.
+  bool (*cancelled)(const void* user) = nullptr;
+  const void* user = nullptr;
+};
+
+/// What charge() gets for work that is slower than copying: looking at one of several entries, or
+/// at one character.
+inline constexpr size_t kLook = 8;
+
+class Evaluator {
+ public:
+  /// `program` has been parsed. date: "YYYY-MM-DD" for strftime_now, empty: there is none.
+  Evaluator(const Program& program, const Limits& limits, const Allocator& allocator);
+
+  Status prepare(std::string_view date);
+  // Values for the template's variables.
+  Status make_text(std::string_view text, bool from_user, Value* out);
+  Status make_list(const Array<Value>& items, Value* out);
+  Status make_dict(const Array<Entry>& entries, Value* out);
+  Status set_global(std::string_view name, Value value);
+
+  /// Appends the result to `out`, which is unchanged on failure.
+  Status run(MarkedText& out);
+
+ private:
+  enum class Flow : uint8_t { kNext, kBreak, kContinue };
+  enum Function : uint32_t { kRaise, kDate, kNamespaceOf, kRange, kDictOf };
+  struct Variable {
+    Text name;
+    Value value;
+  };
+  struct Member {
+    uint32_t owner;
+    Text name;
+    Value value;
+  };
+  struct Loop {
+    Value items;
+    uint32_t index;
+  };
+
+  // statements (evaluate_statement.cpp)
+  Flow execute(uint32_t node);
+  Flow execute_body(const Node& node);
+  Flow execute_if(const Node& node);
+  Flow execute_for(const Node& node);
+  Value loop_items(const Node& node);
+  Value filtered(const Node& node, Value items);
+  void bind_targets(const Node& node, Value item);
+  void assign(uint32_t target, Value value);
+  void define(Text name, Value value);
+  Value captured(uint32_t body);
+
+  // expressions (evaluate_expression.cpp)
+  Value evaluate(uint32_t node);
+  Value evaluate_inner(const Node& node);
+  Value lookup(Text name);
+  Value member(Value object, Value key, bool attribute);
+  Member* find_member(uint32_t owner, Text name);
+  Value loop_member(const Loop& loop, std::string_view name);
+  Value slice_of(Value object, const Node& node);
+  Value binary(const Node& node);
+  Value arithmetic(std::string_view op, Value left, Value right);
+  Value literal_list(const Node& node);
+  Value literal_dict(const Node& node);
+  Value choice(const Node& node);
+
+  // calls (calls.cpp)
+  struct Arguments {
+    explicit Arguments(const Allocator& a) : values(a), names(a) {}
+    Array<Value> values;
+    Array<Text> names;  // size 0: by position
+  };
+  void read_arguments(const Node& node, Arguments& out);
+  Value call(const Node& node);
+  Value call_function(const Node& node, Value function, const Arguments& arguments);
+  Value call_macro(const Node& node, Value macro, const Arguments& arguments);
+  Value call_namespace(const Arguments& arguments);
+  Value range(const Arguments& arguments);
+  Value format_date(std::string_view format);
+  bool put_date_field(char field);
+  Value method(Value object, std::string_view name, const Arguments& arguments, bool* known);
+  Value string_method(Value object, std::string_view name, const Arguments& arguments, bool* known);
+  Value dict_method(Value object, std::string_view name, const Arguments& arguments, bool* known);
+
+  // filters and tests (filters.cpp, tests.cpp)
+  Value filter(const Node& node);
+  Value simple_filter(std::string_view name, Value value, const Arguments& arguments, bool* known);
+  Value select(Value list, const Arguments& arguments, bool keep_if);
+  Value map_attribute(Value list, const Arguments& arguments);
+  Value items_of(Value value);
+  Value json(Value value);
+  void put_json(Value value, int depth);
+  void put_json_text(Value text);
+  bool test(std::string_view name, Value value, std::span<const Value> arguments);
+  bool test_kind(std::string_view name, Value value, bool* known);
+
+  // strings (strings.cpp)
+  Value as_text(Value value);
+  Value concatenate(Value left, Value right);
+  Value strip(Value text, Value characters, bool left, bool right);
+  Value split(Value text, Value separator, int64_t most);
+  Value replace(Value text, Value from, Value to, int64_t most);
+  Value change_case(Value text, bool upper, bool first_only);
+  Value join(Value list, Value separator);
+  Value slice_text(Value text, int64_t begin, int64_t end, int64_t step);
+  int64_t length(Value value);
+  size_t find(std::string_view text, std::string_view what, size_t from);
+
+  // comparison (tests.cpp)
+  bool truth(Value value);
+  bool equal(Value a, Value b, int depth = 0);
+  bool contains(Value container, Value value);
+  bool less(Value a, Value b);
+
+  // shared (evaluator.cpp)
+  bool ok() const { return status_.ok(); }
+  Value fail(moe_status code, const char* format, ...) __attribute__((format(printf, 3, 4)));
+  Value fail_kind(const char* what, Value found);
+  Value fail_unknown(const char* what, std::string_view name);
+  void keep(const Status& status) {
+    if (status_.ok()) status_ = status;
+  }
+  bool charge(size_t bytes);
+  bool same(Text a, std::string_view b);
+  void put(std::string_view text, uint8_t mark);
+  void put(Value text);
+  Value since(size_t begin) const {
+    return text_value(
+        {static_cast<uint32_t>(begin), static_cast<uint32_t>(heap_.text.size() - begin)});
+  }
+  Value new_list(const Array<Value>& items);
+  Value literal(std::string_view text);
+  Text child_text(Value v, size_t from, size_t n) const {
+    return {static_cast<uint32_t>(v.a + from), static_cast<uint32_t>(n)};
+  }
+  const Node& node_at(uint32_t i) const { return program_.nodes[i]; }
+  uint32_t child(const Node& node, uint32_t i) const { return program_.children[node.first + i]; }
+  Value argument(const Arguments& arguments, size_t position, std::string_view name);
+
+  const Program& program_;
+  const Limits limits_;
+  const Allocator& allocator_;
+  Heap heap_;
+  MarkedText out_;
+  Array<Variable> variables_;
+  Array<Member> members_;  // of all namespaces
+  Array<Loop> loops_;
+  Text loop_name_;
+  Text date_;
+  uint32_t n_namespaces_ = 0;
+  size_t scope_begin_ = 0;  // variables from here on are of the innermost scope
+  size_t macro_begin_ = 0;  // a macro sees these and
+  size_t n_globals_ = 0;    // the first ones
+  uint64_t steps_ = 0;
+  uint64_t next_look_ = 0;  // for a cancel
+  int depth_ = 0;
+  uint32_t line_ = 0;
+  Status status_;
+};
+
+const char* kind_name(Kind kind);
+
+}  // namespace moe::jinja

@@ -1,0 +1,349 @@
+#include <cstdarg>
+
+#include "src/base/string.h"
+#include "src/text/chat/jinja/parser.h"
+
+namespace moe::jinja {
+
+uint32_t Parser::fail(moe_status code, const char* format, ...) {
+  if (!ok()) return kNoNode;
+  va_list args;
+  va_start(args, format);
+  status_ = Status::verror(code, format, args).with_context("line %u", token().line);
+  va_end(args);
+  return kNoNode;
+}
+
+uint32_t Parser::unexpected(const char* expected) {
+  if (token().kind == TokenKind::kEnd) {
+    return fail(MOE_ERR_FORMAT, "expected %s, found the end of the template", expected);
+  }
+  const std::string_view found =
+      token().kind == TokenKind::kOutputEnd || token().kind == TokenKind::kBlockEnd
+          ? std::string_view("the end of the tag")
+          : slice(view(), 0, 40);
+  return fail(MOE_ERR_FORMAT, "expected %s, found '%.*s'", expected, static_cast<int>(found.size()),
+              found.data());
+}
+
+uint32_t Parser::add(Node node) {
+  if (!ok()) return kNoNode;
+  const auto index = static_cast<uint32_t>(program_.nodes.size());
+  keep(program_.nodes.push(node));
+  return ok() ? index : kNoNode;
+}
+
+uint32_t Parser::add(Node node, const Array<uint32_t>& children) {
+  node.first = static_cast<uint32_t>(program_.children.size());
+  node.count = static_cast<uint32_t>(children.size());
+  keep(program_.children.append(children.data(), children.size()));
+  return add(node);
+}
+
+bool Parser::take(std::string_view op) {
+  if (!is(op)) return false;
+  advance();
+  return true;
+}
+
+bool Parser::take_word(std::string_view word) {
+  if (!is_word(word)) return false;
+  advance();
+  return true;
+}
+
+void Parser::expect(std::string_view op) {
+  if (take(op)) return;
+  char text[8] = "' '";
+  text[1] = op[0];
+  unexpected(text);
+}
+
+Text Parser::name(const char* what) {
+  if (token().kind != TokenKind::kName) {
+    unexpected(what);
+    return {};
+  }
+  const Text text = token().text;
+  advance();
+  return text;
+}
+
+uint32_t Parser::expression() {
+  if (++nesting_ > kMaxNesting) {
+    fail(MOE_ERR_UNSUPPORTED, "more than %d levels in each other", kMaxNesting);
+  }
+  uint32_t value = ok() ? choice_free() : kNoNode;
+  while (ok() && is_word("if")) {
+    const uint32_t line = token().line;
+    advance();
+    Array<uint32_t> parts(allocator());
+    keep(parts.push(choice_free()));
+    keep(parts.push(value));
+    keep(parts.push(take_word("else") ? expression() : kNoNode));
+    value = add({.op = Op::kChoice, .line = line}, parts);
+  }
+  --nesting_;
+  return value;
+}
+
+uint32_t Parser::choice_free() {
+  uint32_t left = kNoNode;
+  for (bool first_or = true; ok() && (first_or || is_word("or")); first_or = false) {
+    const uint32_t line = token().line;
+    if (!first_or) advance();
+    uint32_t all = negation();
+    while (ok() && is_word("and")) {
+      const uint32_t and_line = token().line;
+      advance();
+      const uint32_t right = negation();
+      all = add({.op = Op::kAnd, .line = and_line, .a = all, .b = right});
+    }
+    left = first_or ? all : add({.op = Op::kOr, .line = line, .a = left, .b = all});
+  }
+  return left;
+}
+
+uint32_t Parser::negation() {
+  const uint32_t line = token().line;
+  uint32_t n = 0;
+  while (take_word("not")) ++n;
+  uint32_t value = comparison();
+  for (; ok() && n > 0; --n) value = add({.op = Op::kNot, .line = line, .a = value});
+  return value;
+}
+
+uint32_t Parser::comparison() {
+  uint32_t left = binary(0);
+  bool compared = false;
+  while (ok()) {
+    const Token op = token();
+    const bool negated = is_word("not") && next_is_word("in");
+    const bool symbol = is("==") || is("!=") || is("<") || is("<=") || is(">") || is(">=");
+    if (!symbol && !negated && !is_word("in")) return left;
+    if (compared) return fail(MOE_ERR_UNSUPPORTED, "a chain of comparisons");
+    compared = true;
+    if (negated) advance();
+    const Text text = token().text;
+    advance();
+    const uint32_t right = binary(0);
+    left = add({.op = Op::kBinary, .line = op.line, .a = left, .b = right, .text = text});
+    if (negated) left = add({.op = Op::kNot, .line = op.line, .a = left});
+  }
+  return left;
+}
+
+// Level 0: + and -, 1: ~, 2: * // % (Jinja's order).
+uint32_t Parser::binary(int level) {
+  if (level == 3) return unary(true);
+  uint32_t left = binary(level + 1);
+  while (ok()) {
+    const Token op = token();
+    if (is("/") || is("**")) {
+      return fail(MOE_ERR_UNSUPPORTED, "the operator %s", is("/") ? "/" : "**");
+    }
+    const bool here = level == 0   ? is("+") || is("-")
+                      : level == 1 ? is("~")
+                                   : is("*") || is("//") || is("%");
+    if (!here) return left;
+    advance();
+    const uint32_t right = binary(level + 1);
+    left = add({.op = Op::kBinary, .line = op.line, .a = left, .b = right, .text = op.text});
+  }
+  return left;
+}
+
+uint32_t Parser::unary(bool with_filters) {
+  const uint32_t line = token().line;
+  uint32_t n_minus = 0;
+  while (is("-") || is("+")) {
+    n_minus += is("-") ? 1U : 0U;
+    with_filters = true;
+    advance();
+  }
+  uint32_t value = postfix(primary());
+  for (; ok() && n_minus > 0; --n_minus) {
+    value = add({.op = Op::kNegative, .line = line, .a = value});
+  }
+  return with_filters ? filters(value) : value;
+}
+
+uint32_t Parser::literal(const Token& t) {
+  const std::string_view word = view();
+  advance();
+  if (word == "true" || word == "True") return add({.op = Op::kTrue, .line = t.line});
+  if (word == "false" || word == "False") return add({.op = Op::kFalse, .line = t.line});
+  if (word == "none" || word == "None") return add({.op = Op::kNone, .line = t.line});
+  return add({.op = Op::kName, .line = t.line, .text = t.text});
+}
+
+uint32_t Parser::primary() {
+  const Token t = token();
+  if (t.kind == TokenKind::kName) return literal(t);
+  if (t.kind == TokenKind::kString) {
+    advance();
+    if (token().kind == TokenKind::kString) {
+      return fail(MOE_ERR_UNSUPPORTED, "two strings side by side");
+    }
+    return add({.op = Op::kString, .line = t.line, .text = t.text});
+  }
+  if (t.kind == TokenKind::kNumber) {
+    int64_t number = 0;
+    for (const char c : view()) {
+      if (c == '_') continue;
+      if (c < '0' || c > '9') return unexpected("a number");
+      if (number > 100000000000000000) return fail(MOE_ERR_FORMAT, "a number that is too large");
+      number = number * 10 + (c - '0');
+    }
+    advance();
+    return add({.op = Op::kInt, .line = t.line, .number = number});
+  }
+  if (take("[")) return list(']', Op::kList);
+  if (take("(")) return group();
+  if (take("{")) return dict();
+  return unexpected("a value");
+}
+
+// Elements up to `close`; the opening bracket has been taken.
+uint32_t Parser::list(char close, Op op) {
+  const uint32_t line = token().line;
+  const std::string_view end(&close, 1);
+  Array<uint32_t> elements(allocator());
+  while (ok() && !is(end)) {
+    keep(elements.push(expression()));
+    if (!is(end)) expect(",");
+  }
+  expect(end);
+  return add({.op = op, .line = line}, elements);
+}
+
+// (x) is x; (x, y) and () are tuples, which are lists here.
+uint32_t Parser::group() {
+  if (is(")")) return list(')', Op::kList);
+  const uint32_t line = token().line;
+  const uint32_t first = expression();
+  if (take(")")) return first;
+  Array<uint32_t> elements(allocator());
+  keep(elements.push(first));
+  while (ok() && !is(")")) {
+    expect(",");
+    if (ok() && !is(")")) keep(elements.push(expression()));
+  }
+  expect(")");
+  return add({.op = Op::kList, .line = line}, elements);
+}
+
+uint32_t Parser::dict() {
+  const uint32_t line = token().line;
+  Array<uint32_t> entries(allocator());
+  while (ok() && !is("}")) {
+    keep(entries.push(expression()));
+    expect(":");
+    keep(entries.push(expression()));
+    if (!is("}")) expect(",");
+  }
+  expect("}");
+  return add({.op = Op::kDict, .line = line}, entries);
+}
+
+uint32_t Parser::postfix(uint32_t value) {
+  while (ok()) {
+    const uint32_t line = token().line;
+    if (take(".")) {
+      if (token().kind == TokenKind::kNumber) {
+        return fail(MOE_ERR_UNSUPPORTED, "a number behind a point");
+      }
+      value = add({.op = Op::kAttribute, .line = line, .a = value, .text = name("a name")});
+    } else if (take("[")) {
+      value = subscript(value);
+    } else if (take("(")) {
+      Array<uint32_t> given(allocator());
+      arguments(given);
+      value = add({.op = Op::kCall, .line = line, .a = value}, given);
+    } else {
+      return value;
+    }
+  }
+  return value;
+}
+
+uint32_t Parser::subscript(uint32_t value) {
+  const uint32_t line = token().line;
+  Array<uint32_t> parts(allocator());
+  bool is_slice = false;
+  for (int i = 0; i < 3 && ok() && !is("]"); ++i) {
+    keep(parts.push(is(":") ? kNoNode : expression()));
+    if (!take(":")) break;
+    is_slice = true;
+  }
+  if (parts.empty()) return unexpected("an index");
+  expect("]");
+  if (!is_slice) return add({.op = Op::kItem, .line = line, .a = value, .b = parts[0]});
+  while (parts.size() < 3 && ok()) keep(parts.push(kNoNode));
+  return add({.op = Op::kSlice, .line = line, .a = value}, parts);
+}
+
+// Up to ")"; the opening parenthesis has been taken.
+void Parser::arguments(Array<uint32_t>& out) {
+  while (ok() && !is(")")) {
+    if (is("*") || is("**")) {
+      fail(MOE_ERR_UNSUPPORTED, "arguments with *");
+      return;
+    }
+    const Token t = token();
+    const bool named = t.kind == TokenKind::kName && at_ + 1 < tokens_.size() &&
+                       tokens_[at_ + 1].kind == TokenKind::kOperator &&
+                       program_.view(tokens_[at_ + 1].text) == "=";
+    if (named) at_ += 2;
+    uint32_t value = expression();
+    if (named) value = add({.op = Op::kKeyword, .line = t.line, .a = value, .text = t.text});
+    keep(out.push(value));
+    if (!is(")")) expect(",");
+  }
+  expect(")");
+}
+
+uint32_t Parser::filters(uint32_t value) {
+  while (ok()) {
+    const uint32_t line = token().line;
+    if (take("|")) {
+      const Text filter = name("a filter");
+      Array<uint32_t> given(allocator());
+      if (take("(")) arguments(given);
+      value = add({.op = Op::kFilter, .line = line, .a = value, .text = filter}, given);
+    } else if (take_word("is")) {
+      value = test(value);
+    } else if (is("(")) {
+      value = postfix(value);
+    } else {
+      return value;
+    }
+  }
+  return value;
+}
+
+uint32_t Parser::test(uint32_t value) {
+  const uint32_t line = token().line;
+  const bool negated = take_word("not");
+  Text what = token().text;
+  if (is("==") || is("!=")) {
+    advance();
+  } else {
+    what = name("a test");
+  }
+  Array<uint32_t> given(allocator());
+  const TokenKind kind = token().kind;
+  const bool word = kind == TokenKind::kName && !is_word("else") && !is_word("or") &&
+                    !is_word("and") && !is_word("is") && !is_word("if") && !is_word("not") &&
+                    !is_word("in");
+  if (take("(")) {
+    arguments(given);
+  } else if (word || kind == TokenKind::kString || kind == TokenKind::kNumber || is("[") ||
+             is("{")) {
+    keep(given.push(unary(false)));
+  }
+  value = add({.op = Op::kTest, .line = line, .a = value, .text = what}, given);
+  return negated ? add({.op = Op::kNot, .line = line, .a = value}) : value;
+}
+
+}  // namespace moe::jinja

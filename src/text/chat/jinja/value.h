@@ -1,0 +1,97 @@
+#pragma once
+// What an expression can be, and the memory behind it. Nothing is freed before the evaluation ends.
+
+#include <string_view>
+
+#include "src/text/chat/jinja/program.h"
+
+namespace moe::jinja {
+
+enum class Kind : uint8_t {
+  kUndefined,  // a, b: its name
+  kNone,
+  kBool,       // number
+  kInt,        // number
+  kString,     // a: first byte, b: bytes
+  kList,       // a: first item, b: items (tuples are lists)
+  kDict,       // a: first entry, b: entries, in the order they were written
+  kNamespace,  // a: which one
+  kMacro,      // a: its node
+  kFunction,   // a: which one
+  kLoop        // a: which of the loops that are running
+};
+
+struct Value {
+  Kind kind = Kind::kUndefined;
+  uint32_t a = 0;
+  uint32_t b = 0;
+  int64_t number = 0;
+
+  bool is(Kind k) const { return kind == k; }
+};
+
+inline Value none_value() { return {Kind::kNone, 0, 0, 0}; }
+inline Value bool_value(bool b) { return {Kind::kBool, 0, 0, b ? 1 : 0}; }
+inline Value int_value(int64_t n) { return {Kind::kInt, 0, 0, n}; }
+inline Value text_value(Text t) { return {Kind::kString, t.begin, t.size, 0}; }
+inline Text text_of(Value v) { return {v.a, v.b}; }
+
+struct Entry {
+  Value key;
+  Value value;
+};
+
+/// Bytes, and for each whether it comes from outside the template (1) or from its author (0).
+struct MarkedText {
+  explicit MarkedText(const Allocator& a) : chars(a), marks(a) {}
+
+  size_t size() const { return chars.size(); }
+  Status append(std::string_view text, uint8_t mark) {
+    const size_t at = size();
+    MOE_TRY(chars.append(text.data(), text.size()));
+    MOE_TRY(marks.reserve(chars.capacity()));
+    MOE_TRY(marks.resize(chars.size()));
+    std::fill(marks.begin() + at, marks.end(), mark);
+    return {};
+  }
+  /// `other` may be this one.
+  Status append(const MarkedText& other, size_t begin, size_t n) {
+    const size_t at = size();
+    if (at + n > chars.capacity()) {
+      const size_t room = at + n + at / 2;
+      MOE_TRY(chars.reserve(room));
+      MOE_TRY(marks.reserve(room));
+    }
+    MOE_TRY(chars.resize(at + n));
+    MOE_TRY(marks.resize(at + n));
+    std::copy(other.chars.begin() + begin, other.chars.begin() + begin + n, chars.begin() + at);
+    std::copy(other.marks.begin() + begin, other.marks.begin() + begin + n, marks.begin() + at);
+    return {};
+  }
+  void cut(size_t n) {
+    (void)chars.resize(n);  // smaller: cannot fail
+    (void)marks.resize(n);
+  }
+  std::string_view view() const { return {chars.data(), chars.size()}; }
+
+  Array<char> chars;
+  Array<uint8_t> marks;
+};
+
+struct Heap {
+  explicit Heap(const Allocator& a) : text(a), items(a), entries(a) {}
+
+  std::string_view view(Text t) const { return {text.chars.data() + t.begin, t.size}; }
+  std::string_view view(Value v) const { return view(text_of(v)); }
+  std::span<const Value> list(Value v) const { return {items.data() + v.a, v.b}; }
+  std::span<const Entry> dict(Value v) const { return {entries.data() + v.a, v.b}; }
+
+  MarkedText text;
+  Array<Value> items;
+  Array<Entry> entries;
+};
+
+/// White space as Python's str.strip() sees it.
+bool is_python_space(uint32_t code);
+
+}  // namespace moe::jinja

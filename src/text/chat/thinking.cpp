@@ -1,0 +1,170 @@
+#include "src/text/chat/thinking.h"
+
+namespace moe {
+namespace {
+
+constexpr ThinkingTags kTags[] = {
+    {"<think>", "</think>"},           {"[THINK]", "[/THINK]"},
+    {"<thinking>", "</thinking>"},     {"<thought>", "</thought>"},
+    {"<seed:think>", "</seed:think>"}, {"<|START_THINKING|>", "<|END_THINKING|>"}};
+
+size_t leading_space(std::string_view text) {
+  size_t n = 0;
+  while (n < text.size() && (text[n] == ' ' || (text[n] >= '\t' && text[n] <= '\r'))) ++n;
+  return n;
+}
+
+// Bytes at the end of `text` that `tag` may begin with.
+size_t begun(std::string_view text, std::string_view tag) {
+  for (size_t n = std::min(text.size(), tag.size() - 1); n > 0; --n) {
+    if (tag.starts_with(slice(text, text.size() - n))) return n;
+  }
+  return 0;
+}
+
+int32_t special_id(const Tokenizer& tokenizer, std::string_view piece) {
+  const int32_t id = tokenizer.token_id(piece);
+  return id >= 0 && tokenizer.is_special(id) ? id : -1;
+}
+
+}  // namespace
+
+ThinkingTags thinking_tags(std::string_view chat_template) {
+  const auto has = [&](std::string_view text) {
+    return chat_template.find(text) != std::string_view::npos;
+  };
+  ThinkingTags tags;
+  if (has("<|channel|>") && has("<|message|>")) {
+    tags.channels = true;
+    return tags;
+  }
+  for (const ThinkingTags& t : kTags) {
+    if (!has(t.open) && !has(t.close)) continue;
+    tags = t;
+    tags.named = has(t.close);
+    return tags;
+  }
+  return tags;
+}
+
+ReplySplitter::ReplySplitter(const ThinkingTags& tags, const Tokenizer& tokenizer, bool inside,
+                             const Allocator& allocator)
+    : tags_(tags), header_(allocator), text_{String(allocator), String(allocator)} {
+  if (tags.channels) {
+    channel_ = special_id(tokenizer, "<|channel|>");
+    message_ = special_id(tokenizer, "<|message|>");
+    begin_ = special_id(tokenizer, "<|start|>");
+    end_ = special_id(tokenizer, "<|end|>");
+    state_ = State::kAnswer;  // until a channel is named
+    return;
+  }
+  open_ = special_id(tokenizer, tags.open);
+  close_ = special_id(tokenizer, tags.close);
+  tokens_ = close_ >= 0;
+  if (inside) switch_to(State::kThinking);
+}
+
+void ReplySplitter::switch_to(State state) {
+  state_ = state;
+  trim_ = true;
+}
+
+void ReplySplitter::emit(std::string_view text) {
+  if (text.empty()) return;
+  const size_t skip = trim_ ? leading_space(text) : 0;
+  trim_ = trim_ && skip == text.size();
+  parts_[n_parts_++] = {text, slice(text, skip), state_ == State::kThinking};
+}
+
+// White space may stand before the opening tag. Returns what follows the tag.
+std::string_view ReplySplitter::start(std::string_view text) {
+  const std::string_view word = slice(text, leading_space(text));
+  if (!tokens_ && word.starts_with(tags_.open)) {
+    switch_to(State::kThinking);
+    return slice(word, tags_.open.size());
+  }
+  if (word.empty() || (!tokens_ && tags_.open.starts_with(word))) {
+    hold(text);
+    return {};
+  }
+  state_ = State::kAnswer;
+  return text;
+}
+
+std::string_view ReplySplitter::think(std::string_view text) {
+  if (tokens_) {
+    emit(text);
+    return {};
+  }
+  const size_t at = text.find(tags_.close);
+  if (at == std::string_view::npos) {
+    const size_t n_given = text.size() - begun(text, tags_.close);
+    emit(slice(text, 0, n_given));
+    hold(slice(text, n_given));
+    return {};
+  }
+  emit(slice(text, 0, at));
+  switch_to(State::kAnswer);
+  return slice(text, at + tags_.close.size());
+}
+
+void ReplySplitter::push_tagged(int32_t token, std::string_view text) {
+  if (state_ == State::kStart) text = start(text);
+  if (state_ == State::kThinking) text = think(text);
+  if (state_ == State::kAnswer) emit(text);
+  if (!tokens_ || token < 0) return;
+  // Text that became known with a tag's token stood before it.
+  if (token == open_ && state_ == State::kStart) {
+    held_ = {};
+    switch_to(State::kThinking);
+  } else if (token == close_ && state_ == State::kThinking) {
+    switch_to(State::kAnswer);
+  }
+}
+
+Status ReplySplitter::push_channel(int32_t token, std::string_view text) {
+  constexpr size_t kLongestHeader = 256;
+  if (state_ != State::kHeader) {
+    emit(text);
+  } else if (header_.size() < kLongestHeader) {
+    MOE_TRY(header_.append(header_.size() == 0 ? slice(text, leading_space(text)) : text));
+  }
+  if (token < 0) return {};
+  if (token == channel_ || token == begin_ || token == end_) {
+    state_ = State::kHeader;
+    named_ = token == channel_;
+    header_.clear();
+  } else if (token == message_ && state_ == State::kHeader) {
+    const bool final = !named_ || header_.view() == "final";
+    switch_to(final ? State::kAnswer : State::kThinking);
+  }
+  return {};
+}
+
+Status ReplySplitter::push(int32_t token, std::string_view text,
+                           std::span<const ReplyPart>* parts) {
+  *parts = {};
+  n_parts_ = 0;
+  String& now = text_[1 - current_];
+  MOE_TRY(now.assign(held_));
+  MOE_TRY(now.append(text));
+  current_ = 1 - current_;
+  held_ = {};
+  if (tags_.channels) {
+    MOE_TRY(push_channel(token, now.view()));
+  } else {
+    push_tagged(token, now.view());
+  }
+  *parts = {parts_, n_parts_};
+  return {};
+}
+
+std::span<const ReplyPart> ReplySplitter::finish() {
+  n_parts_ = 0;
+  if (state_ == State::kStart) state_ = State::kAnswer;
+  emit(held_);
+  held_ = {};
+  return {parts_, n_parts_};
+}
+
+}  // namespace moe

@@ -1,0 +1,57 @@
+#!/bin/bash
+# Decode from disk under memory caps, against the bound max(bytes read / disk speed, computing). For a machine where nothing else runs.
+#   tests/bench/offload.sh MOE TRACE.csv FOLDER [LLAMA_BENCH GGUF]
+# MOE: the command; TRACE.csv: routing (docs/traces.md); FOLDER: on the disk to measure, with room for the models (16 GB).
+# With LLAMA_BENCH and a GGUF file of the same shape as qwen3-30b-a3b: llama.cpp through mmap, in a memory cgroup of the same size (systemd-run).
+set -euo pipefail
+moe=$1 trace=$2 folder=$3 llama=${4:-} gguf=${5:-}
+here=$(dirname "$0")
+
+disk() {  # one stream, then four
+  local mb=$(($(stat -c %s "$1") >> 20))
+  echo "disk, one stream: $(dd if="$1" of=/dev/null bs=1M iflag=direct skip=$((mb / 2)) count=$((mb / 4)) 2>&1 | tail -1)"
+  for i in 0 1 2 3; do
+    dd if="$1" of=/dev/null bs=1M iflag=direct skip=$((mb / 4 * i)) count=$((mb / 8)) 2>&1 | tail -1 | sed 's/^/disk, of four: /' &
+  done
+  wait
+}
+
+# One line: a share of the experts in memory. Repetitions alternate between caps, so that a slow minute hits all of them.
+run() {
+  "$moe" bench "$1" -p 32 -n 96 -r 1 --routing "$trace" --json "${@:3}" 2>/dev/null | python3 -c "
+import json, sys
+j = json.load(sys.stdin)
+print('$2: %.1f tokens/s, %.1f %% found, %.1f MB read a token, %.0f %% waiting, prompt read %.0f MB, peak %.1f of %.1f MB' % (
+    j['decode_tokens_per_s'], 100 * j['found_in_memory'], j['decode_read_bytes_per_token'] / 1e6, 100 * j['decode_wait_share'],
+    j['prefill_read_bytes'] / 1e6, j['peak_rss_bytes'] / 1e6, j['memory_cap_bytes'] / 1e6))"
+}
+
+cap_for() {  # so many percent of the experts, and all else
+  "$moe" inspect "$1" --json --memory 100T --context 128 | python3 -c "
+import json, sys
+p = json.load(sys.stdin)['plan']
+print(p['least_cap_bytes'] + (p['needed_bytes'] - p['least_cap_bytes']) * $2 // 100)"
+}
+
+for shape in olmoe-1b-7b maple-20b-a1b qwen3-30b-a3b; do
+  model=$folder/$shape.moe
+  [ -e "$model" ] || "$moe" bench --synthetic $shape --save "$model" 2>/dev/null
+  echo "== $shape, $(($(stat -c %s "$model") / 1000000)) MB"
+  disk "$model"
+  for repetition in 1 2 3; do
+    for percent in 12 25 50; do
+      run "$model" "$percent % direct" --memory "$(cap_for "$model" $percent)" --io direct
+    done
+    run "$model" "50 % buffered" --memory "$(cap_for "$model" 50)" --io buffered
+    [ $shape = olmoe-1b-7b ] && run "$model" "resident"
+  done
+  python3 "$here/memory_cap.py" "$moe" --model "$model"
+done
+
+if [ -n "$llama" ]; then
+  for percent in 25 50 75; do
+    bytes=$(cap_for "$folder/qwen3-30b-a3b.moe" $percent)
+    echo "== llama.cpp through mmap, MemoryMax=$bytes"
+    systemd-run --scope --quiet -p MemoryMax="$bytes" -p MemorySwapMax=0 "$llama" -m "$gguf" -p 0 -n 48 -r 3
+  done
+fi

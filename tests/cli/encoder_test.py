@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""fill and embed, and what is said where a model is of the other kind."""
+
+import json
+import os
+import struct
+
+from support import Cli, MODEL, main
+
+ENCODERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/encoders")
+TEXT = "the cat sat on the <mask>"
+
+
+class Encoder(Cli):
+    def encoder(self, head="maskedlm"):
+        path = self.path(head + ".moe")
+        if not os.path.exists(path):
+            self.ok("convert", os.path.join(ENCODERS, "xlmr_" + head), path, "--weights", "f32")
+        return path
+
+    def test_fill_names_tokens_for_every_mask(self):
+        model = self.encoder()
+        with open(os.path.join(ENCODERS, "xlmr_maskedlm/golden.json")) as f:
+            cases = json.load(f)["cases"]
+        for case in cases[:2]:
+            j = json.loads(self.ok("fill", model, "-p", case["text"], "--json", "--top", "3").stdout)
+            self.assertEqual(j["tokens"], case["ids"])
+            self.assertEqual(len(j["masks"]), case["text"].count("<mask>"))
+            for mask in j["masks"]:
+                p = [c["p"] for c in mask["top"]]
+                self.assertEqual(p, sorted(p, reverse=True))
+                self.assertEqual(len(p), 3)
+        out = self.ok("fill", model, "-p", TEXT, "--top", "2").stdout.splitlines()
+        self.assertEqual(out[0], "mask 1")
+        self.assertEqual(len(out), 3)
+
+    def test_embed_writes_json_and_numpy(self):
+        model = self.encoder("model")
+        text = "the cat sat\na dog ran to the house\n"
+        j = json.loads(self.ok("embed", model, "-f", "-", text=text).stdout)
+        self.assertEqual((j["pooling"], j["d_model"], len(j["embeddings"])), ("mean", 24, 2))
+        first = json.loads(self.ok("embed", model, "-f", "-", "--pool", "first", text=text).stdout)
+        self.assertNotEqual(first["embeddings"], j["embeddings"])
+        self.ok("embed", model, "-f", "-", "-o", self.path("v.npy"), text=text)
+        with open(self.path("v.npy"), "rb") as f:
+            data = f.read()
+        self.assertEqual(data[:8], b"\x93NUMPY\x01\x00")
+        size = struct.unpack("<H", data[8:10])[0]
+        self.assertEqual((10 + size) % 64, 0)
+        self.assertIn(b"'shape': (2, 24)", data[10:10 + size])
+        values = struct.unpack("<48f", data[10 + size:])
+        for a, b in zip(values, j["embeddings"][0] + j["embeddings"][1], strict=True):
+            self.assertAlmostEqual(a, b, places=6)
+
+    def test_the_other_kind_of_model_is_named(self):
+        self.fails(1, "fill", MODEL, "-p", TEXT, contains=["decoder", "stories.moe"])
+        self.fails(1, "embed", MODEL, "-p", TEXT, contains=["decoder", "stories.moe"])
+        self.fails(1, "fill", self.encoder("model"), "-p", TEXT, contains=["without a head"])
+        self.fails(1, "fill", self.encoder(), "-p", "no mask here", contains=["no mask", "<mask>"])
+        for command in ("generate", "eval", "perplexity", "chat", "bench", "trace"):
+            text = ["-p", "the cat"] if command not in ("chat", "bench") else []
+            text += ["-o", self.path("t.csv")] if command == "trace" else []
+            self.fails(1, command, self.encoder(), *text, contains=["encoder", command], text="hello\n")
+        long = "cat " * 60
+        self.fails(1, "embed", self.encoder("model"), "-p", "cat\n" + long, contains=["line 2", "40"])
+        self.fails(1, "fill", self.encoder(), "-p", long + "<mask>", contains=["40"])
+        self.fails(2, "embed", self.encoder("model"), "-p", "cat", "--pool", "max", contains=["mean", "first"])
+
+    def test_embed_keeps_blank_lines_and_leaves_no_file_behind(self):
+        model, out = self.encoder("model"), self.path("left.npy")
+        for text, n in (("a\n\n\n", 3), ("a\n", 1), ("a", 1)):
+            j = json.loads(self.ok("embed", model, "-f", "-", text=text).stdout)
+            self.assertEqual(len(j["embeddings"]), n)
+        self.fails(1, "embed", model, "-p", "cat " * 60, "-o", out, contains=["line 1"])
+        self.assertFalse(os.path.exists(out))
+        self.fails(1, "embed", model, "-p", "cat", "-o", self.path("no/such.npy"), contains=["such.npy"])
+
+    def test_inspect_says_what_the_head_is(self):
+        self.assertIn("an encoder with a head of 3 classes",
+                      self.ok("inspect", self.encoder("sequenceclassification")).stdout)
+        self.assertIn("an encoder with a span head",
+                      self.ok("inspect", self.encoder("questionanswering")).stdout)
+        self.assertIn("an encoder without a head", self.ok("inspect", self.encoder("model")).stdout)
+        j = json.loads(self.ok("inspect", self.encoder(), "--json").stdout)
+        self.assertEqual((j["encoder"], j["head"], j["n_outputs"]), (True, "tokens", j["vocab_size"]))
+
+
+main()

@@ -1,0 +1,234 @@
+// Every block type of GGUF against the numbers that the `gguf` package reads from the same bytes
+// (tests/parity/gguf_blocks.py).
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "formats/import/checkpoint.h"
+#include "formats/import/failure.h"
+#include "formats/import/safetensors.h"
+#include "quant/formats.h"
+#include "src/convert/convert.h"
+#include "tests/convert/gguf_builder.h"
+
+namespace moe {
+namespace {
+
+using test::GgufBuilder;
+
+class GgufBlocksTest : public testing::Test {
+ protected:
+  GgufBlocksTest() : file_("tests/data/gguf_blocks.safetensors") {
+    for (SourceTensor& t : read_safetensors_header(file_, 0)) golden_[t.name] = std::move(t);
+  }
+  std::string bytes_of(const SourceTensor& t) const {
+    std::string bytes(source_bytes(t.type, t.n_elements), '\0');
+    file_.read(t.offset, bytes.data(), bytes.size());
+    return bytes;
+  }
+  // A Llama of one layer and width 256 whose matrices are all of this type: `rows` again and again.
+  std::string llama(const SourceTypeInfo& info, const std::string& rows) const {
+    GgufBuilder b;
+    b.string("general.architecture", "llama");
+    for (const auto& [key, value] : {std::pair{"context_length", 64},
+                                     {"embedding_length", 256},
+                                     {"block_count", 1},
+                                     {"feed_forward_length", 256},
+                                     {"attention.head_count", 2}}) {
+      b.u32(std::string("llama.") + key, static_cast<uint32_t>(value));
+    }
+    b.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    b.f32("llama.rope.freq_base", 1e4f);
+    b.f32_tensor("token_embd.weight", {16, 256});
+    b.f32_tensor("output_norm.weight", {256});
+    b.f32_tensor("blk.0.attn_norm.weight", {256});
+    b.f32_tensor("blk.0.ffn_norm.weight", {256});
+    std::string bytes;
+    while (bytes.size() < source_bytes(info.type, 256 * 256)) bytes += rows;
+    for (const char* name :
+         {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}) {
+      b.tensor(std::string("blk.0.") + name + ".weight", static_cast<uint32_t>(info.gguf),
+               {256, 256}, bytes);
+    }
+    return b.file();
+  }
+  Status convert_file(const std::string& bytes, ConvertReport* report) {
+    folder_.write("m.gguf", bytes);
+    ConvertOptions options;
+    options.verify = true;
+    options.weights = weights_;
+    matrices_.clear();
+    options.on_matrix = [this](const MatrixReport& m) { matrices_[m.name] = m; };
+    return convert(folder_.file("m.gguf"), folder_.file("m.moe"), options, report);
+  }
+  // Block `i` of those in the golden file, as often as a row of 256 has it.
+  std::string row_of(const SourceTypeInfo& info, size_t i) const {
+    const std::string blocks = bytes_of(golden_.at(info.name + std::string(".blocks")));
+    std::string row;
+    for (uint32_t n = 0; n < 256; n += info.block) row += blocks.substr(i * info.bytes, info.bytes);
+    return row;
+  }
+  // 256 rows of blocks 0 and 1, whose scales are 1 and -1, in an order that never repeats.
+  std::string mixed_rows(const SourceTypeInfo& info) const {
+    const std::string blocks = bytes_of(golden_.at(info.name + std::string(".blocks")));
+    std::string rows;
+    for (unsigned n = 0; n < 256 * 256 / info.block; ++n) {
+      rows += blocks.substr(static_cast<size_t>(std::popcount(n) % 2) * info.bytes, info.bytes);
+    }
+    return rows;
+  }
+  static std::vector<const SourceTypeInfo*> types() {
+    std::vector<const SourceTypeInfo*> out;
+    for (uint32_t number = 0; number < 64; ++number) {
+      const SourceTypeInfo* info = find_gguf_type(number);
+      const bool blocks = info != nullptr && info->read_block != nullptr;
+      if (blocks && info->type != SourceType::kQ2_0) out.push_back(info);  // gguf has it not
+    }
+    return out;
+  }
+  // The blocks as a GGUF file, read as its user reads them.
+  std::vector<float> read(const SourceTypeInfo& info, const std::string& blocks) {
+    const uint64_t n = blocks.size() / info.bytes;
+    GgufBuilder b;
+    b.tensor("t", static_cast<uint32_t>(info.gguf), {n, info.block}, blocks);
+    folder_.write("m.gguf", b.file());
+    const Checkpoint checkpoint(folder_.file("m.gguf"));
+    std::vector<float> out(n * info.block);
+    checkpoint.read(*checkpoint.find("t"), 0, out.size(), out.data());
+    return out;
+  }
+
+  test::TempFolder folder_;
+  std::string weights_ = "auto";
+  std::map<std::string, MatrixReport> matrices_;
+  InputFile file_;
+  std::map<std::string, SourceTensor> golden_;
+};
+
+TEST_F(GgufBlocksTest, SameBitsAsGguf) {
+  EXPECT_EQ(types().size(), 15u);
+  for (const SourceTypeInfo* info : types()) {
+    ASSERT_TRUE(golden_.contains(info->name + std::string(".blocks"))) << info->name;
+    const std::string blocks = bytes_of(golden_.at(info->name + std::string(".blocks")));
+    const std::string expected = bytes_of(golden_.at(info->name + std::string(".values")));
+    const std::vector<float> found = read(*info, blocks);
+    ASSERT_EQ(found.size() * sizeof(float), expected.size()) << info->name;
+    for (size_t i = 0; i < found.size(); ++i) {
+      float wanted = 0;
+      std::memcpy(&wanted, expected.data() + i * sizeof wanted, sizeof wanted);
+      if (std::isnan(wanted) && std::isnan(found[i])) continue;
+      ASSERT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(wanted))
+          << info->name << " element " << i << ": " << found[i] << " instead of " << wanted;
+    }
+  }
+}
+
+// What the layers' matrices become: codes of four bits as they are.
+struct Kept {
+  SourceType type;
+  FormatId format;
+  double error;  // at most; 0: without loss
+};
+constexpr double kInt8Error = 0.02;
+constexpr double kHalfUnit = 1.0 / 2048;  // of a scale and a minimum as float16
+constexpr Kept kKept[] = {{SourceType::kQ4_0, FormatId::kInt4, 0},
+                          {SourceType::kQ4_1, FormatId::kInt4Min, 0},
+                          {SourceType::kIq4Nl, FormatId::kNl4, 0},
+                          {SourceType::kBlockMxfp4, FormatId::kFp4, 0},
+                          {SourceType::kIq4Xs, FormatId::kNl4, kHalfUnit},
+                          {SourceType::kQ4K, FormatId::kInt4Min, kHalfUnit},
+                          {SourceType::kQ2K, FormatId::kInt4Min, 0.1},
+                          {SourceType::kQ3K, FormatId::kInt4Min, 0.1},
+                          // not TQ2_0, whose random codes are four
+                          {SourceType::kTq1_0, FormatId::kTernary2, 0}};
+
+TEST_F(GgufBlocksTest, EveryTypeKeepsWhatItCan) {
+  constexpr size_t kOne = 0, kZero = 2, kRandom = 9;  // scales of the golden blocks
+  for (const SourceTypeInfo* info : types()) {
+    Kept expected = {info->type, FormatId::kInt8, kInt8Error};
+    for (const Kept& kept : kKept) expected = kept.type == info->type ? kept : expected;
+    for (const size_t i : {kOne, kRandom}) {
+      if (i == kRandom && info->type == SourceType::kBlockMxfp4) continue;
+      ConvertReport report;
+      const Status status =
+          convert_file(llama(*info, i == kOne ? mixed_rows(*info) : row_of(*info, i)), &report);
+      if (i == kRandom) {
+        // Scales of any size: what does not fit is named.
+        EXPECT_TRUE(status.ok() || status.code() == MOE_ERR_RANGE) << info->name << status.text();
+        continue;
+      }
+      ASSERT_TRUE(status.ok()) << info->name << ": " << status.text();
+      for (const auto& [name, m] : matrices_) {
+        if (!name.starts_with("layers.")) continue;
+        EXPECT_EQ(m.format, expected.format) << info->name << " " << name;
+        EXPECT_LE(m.relative_error, expected.error) << info->name << " " << name;
+        EXPECT_TRUE(m.lossless || expected.error > 0) << info->name << " " << name;
+      }
+    }
+    ConvertReport report;
+    const Status zeros = convert_file(llama(*info, row_of(*info, kZero)), &report);
+    EXPECT_TRUE(zeros.ok()) << info->name << ": " << zeros.text();
+  }
+}
+
+// A block's float16 times an integer has more digits than a float16.
+TEST_F(GgufBlocksTest, ScalesOfScalesAreRounded) {
+  for (const SourceType type : {SourceType::kQ4K, SourceType::kIq4Xs}) {
+    std::string row = row_of(source_type_info(type), 0);
+    row[0] = '\x57';
+    row[1] = '\x1A';
+    ConvertReport report;
+    ASSERT_TRUE(convert_file(llama(source_type_info(type), row), &report).ok());
+    const MatrixReport& m = matrices_.at("layers.0.ffn.down");
+    EXPECT_FALSE(m.lossless);
+    EXPECT_LE(m.relative_error, kHalfUnit);
+  }
+}
+
+// The codes' own format may be asked for; another one chooses codes anew.
+TEST_F(GgufBlocksTest, AFormatThatIsAskedFor) {
+  const SourceTypeInfo& info = source_type_info(SourceType::kQ4_0);
+  for (const char* weights : {"int4", "nl4", "int8"}) {
+    weights_ = weights;
+    ConvertReport report;
+    ASSERT_TRUE(convert_file(llama(info, row_of(info, 0)), &report).ok());
+    const MatrixReport& m = matrices_.at("layers.0.ffn.down");
+    EXPECT_EQ(m.format, find_weight_format(weights)->id);
+    EXPECT_EQ(m.lossless, std::string(weights) == "int4");
+  }
+}
+
+// What reads the numbers reads the codes' own scales.
+TEST_F(GgufBlocksTest, ScalesThatFloat16CannotHoldAreNamed) {
+  const SourceTypeInfo& info = source_type_info(SourceType::kQ4K);
+  ConvertReport report;
+  const std::string file = llama(info, row_of(info, 6));  // scale 65504
+  ASSERT_TRUE(convert_file(file, &report).ok());
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt8);
+  weights_ = "int4_min";
+  const Status status = convert_file(file, &report);
+  EXPECT_EQ(status.code(), MOE_ERR_RANGE) << status.text();
+  EXPECT_NE(std::string(status.text()).find("that int4_min cannot hold; --weights int8 can"),
+            std::string::npos)
+      << status.text();
+}
+
+TEST_F(GgufBlocksTest, ScalesThatAreNoNumbersAreNamed) {
+  constexpr size_t kInfinite = 7, kNan = 8;
+  for (const SourceTypeInfo* info : types()) {
+    for (const size_t i : {kInfinite, kNan}) {
+      std::string row = row_of(*info, i);
+      if (info->type == SourceType::kBlockMxfp4) row[0] = '\xFF';
+      ConvertReport report;
+      const Status status = convert_file(llama(*info, row), &report);
+      EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE) << info->name << ": " << status.text();
+      EXPECT_NE(std::string(status.text()).find("model.layers.0."), std::string::npos)
+          << status.text();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,236 @@
+// Checkpoints of GPTQ, AWQ and compressed-tensors: what is stored of them, and files and
+// configurations that do not fit each other. Their logits: families_test.cpp.
+
+#include <gtest/gtest.h>
+
+#include "formats/import/failure.h"
+#include "formats/import/safetensors.h"
+#include "quant/half.h"
+#include "src/convert/convert.h"
+#include "tests/convert/tiny_checkpoint.h"
+
+namespace moe {
+namespace {
+
+const char* const kDown = "model.layers.0.mlp.down_proj";
+
+class PackedTest : public testing::Test {
+ protected:
+  // A checkpoint of tests/data/families, to be changed.
+  void open(const std::string& family) {
+    const std::string folder = "tests/data/families/" + family;
+    const InputFile file(folder + "/model.safetensors");
+    tensors_.clear();
+    for (const SourceTensor& t : read_safetensors_header(file, 0)) {
+      std::string bytes(source_bytes(t.type, t.n_elements), '\0');
+      file.read(t.offset, bytes.data(), bytes.size());
+      tensors_[t.name] = {source_type_info(t.type).name, t.shape, bytes};
+    }
+    config_ = read_json_file(folder + "/config.json").dump();
+  }
+  test::RawTensor& tensor_there(const char* part) { return tensors_[std::string(kDown) + part]; }
+  test::RawTensor& tensor(const char* part) { return tensors_.at(std::string(kDown) + part); }
+  Status convert_patched(const char* patch, ConvertReport* report) {
+    test::write_checkpoint(folder_, test::patched(patch, config_.c_str()), tensors_);
+    ConvertOptions options;
+    options.verify = true;
+    matrices_.clear();
+    options.on_matrix = [this](const MatrixReport& m) { matrices_[m.name] = m; };
+    return convert(folder_.path(), folder_.file("m.moe"), options, report);
+  }
+  void expect(const char* patch, moe_status code, const char* part) {
+    ConvertReport report;
+    const Status status = convert_patched(patch, &report);
+    EXPECT_EQ(status.code(), code) << status.text();
+    EXPECT_NE(std::string(status.text()).find(part), std::string::npos) << status.text();
+  }
+
+  test::TempFolder folder_;
+  test::RawTensors tensors_;
+  std::string config_;
+  std::map<std::string, MatrixReport> matrices_;
+};
+
+// Codes of four bits keep their scales; a zero point becomes a minimum, rounded to float16. Groups
+// of 16, inputs in another order and codes of 8 bits are int8.
+TEST_F(PackedTest, EachKeepsWhatItCan) {
+  const auto formats = [&](const char* family, FormatId format, double error) {
+    open(family);
+    ConvertReport report;
+    const Status status = convert_patched("{}", &report);
+    ASSERT_TRUE(status.ok()) << family << ": " << status.text();
+    for (const auto& [name, m] : matrices_) {
+      if (!name.starts_with("layers.") || name.ends_with("router")) continue;
+      EXPECT_EQ(m.format, format) << family << " " << name;
+      EXPECT_LE(m.relative_error, error) << family << " " << name;
+    }
+  };
+  formats("gptq", FormatId::kInt8, 0.02);
+  formats("awq", FormatId::kInt4Min, 1.0 / 2048);
+  formats("w4a16", FormatId::kInt4Min, 1.0 / 2048);
+  formats("w8a8", FormatId::kInt8, 0.02);
+}
+
+TEST_F(PackedTest, Mxfp4StaysFp4) {
+  open("gpt_oss_mxfp4");
+  ConvertReport report;
+  ASSERT_TRUE(convert_patched("{}", &report).ok());
+  for (const char* part : {"gate", "up", "down"}) {
+    const MatrixReport& m = matrices_.at(std::string("layers.1.moe.experts.5.") + part);
+    EXPECT_EQ(m.format, FormatId::kFp4) << part;
+    EXPECT_TRUE(m.lossless) << part;
+  }
+}
+
+TEST_F(PackedTest, AroundTheMiddleCodeThereIsNoMinimum) {
+  open("awq");
+  for (auto& [name, t] : tensors_) {
+    if (name.ends_with(".qzeros")) t.bytes.assign(t.bytes.size(), '\x88');
+  }
+  ConvertReport report;
+  ASSERT_TRUE(convert_patched("{}", &report).ok());
+  const MatrixReport& m = matrices_.at("layers.0.ffn.down");
+  EXPECT_EQ(m.format, FormatId::kInt4);
+  EXPECT_TRUE(m.lossless);
+}
+
+TEST_F(PackedTest, AGroupIsTheTensorsOrTheIndexs) {
+  open("gptq");
+  tensor(".g_idx").bytes[4] = 4;  // groups are 0..3
+  expect("{}", MOE_ERR_RANGE,
+         "tensor model.layers.0.mlp.down_proj.g_idx: element 1: expected 0..3, found 4");
+  tensor(".g_idx").bytes[7] = '\x80';
+  expect("{}", MOE_ERR_RANGE, "element 1: expected 0..3, found -2147483644");
+  tensor(".g_idx") = {"I32", {63}, std::string(63 * 4, '\0')};
+  expect("{}", MOE_ERR_SHAPE, "down_proj.g_idx: expected (64) of I32, file has (63) of I32");
+  tensors_.erase(std::string(kDown) + ".g_idx");
+  expect("{}", MOE_ERR_NOT_FOUND, "tensor model.layers.0.mlp.down_proj.g_idx is missing");
+  ConvertReport report;
+  const Status status = convert_patched(R"({"quantization_config": {"desc_act": false}})", &report);
+  EXPECT_TRUE(status.ok()) << status.text();
+}
+
+TEST_F(PackedTest, ZeroPointsAreThereWhereTheyCount) {
+  const auto without = [&](const char* family, const std::string& zeros) {
+    open(family);
+    std::erase_if(tensors_, [&](const auto& item) { return item.first.ends_with(zeros); });
+  };
+  ConvertReport report;
+  without("gptq", ".qzeros");
+  expect("{}", MOE_ERR_NOT_FOUND, "down_proj.qzeros is missing; quantization_config says gptq");
+  without("awq", ".qzeros");
+  expect("{}", MOE_ERR_NOT_FOUND, "down_proj.qzeros is missing; quantization_config says awq");
+  EXPECT_TRUE(convert_patched(R"({"quantization_config": {"zero_point": false}})", &report).ok());
+  without("w4a16", ".weight_zero_point");
+  expect("{}", MOE_ERR_NOT_FOUND, ".weight_zero_point is missing");
+  EXPECT_TRUE(convert_patched(
+                  R"({"quantization_config": {"config_groups": {"group_0": {"weights":
+                      {"symmetric": true}}}}})",
+                  &report)
+                  .ok());
+}
+
+TEST_F(PackedTest, AMatrixIsOneOfTheConfigGroups) {
+  const auto weights = [](const std::string& patch) {
+    return R"({"quantization_config": {"config_groups": {"group_0": {"weights": )" + patch + "}}}}";
+  };
+  open("w4a16");
+  expect(weights(R"({"num_bits": 8})").c_str(), MOE_ERR_SHAPE,
+         ".weight_packed: codes of 4 bits with a scale for each 32 inputs; quantization_config "
+         "has no such group");
+  expect(weights(R"({"group_size": 16})").c_str(), MOE_ERR_SHAPE, "has no such group");
+  expect(weights(R"({"group_size": 16, "actorder": "group"})").c_str(), MOE_ERR_SHAPE,
+         "has no such group");
+  open("w8a8");
+  expect(weights(R"({"strategy": "group", "group_size": 16})").c_str(), MOE_ERR_SHAPE,
+         "has no such group");
+}
+
+TEST_F(PackedTest, WhatTheRuntimeFindsItselfIsLeftOut) {
+  open("w8a8");
+  const std::string two(2, '\0');
+  for (const char* part : {".input_scale", ".input_zero_point", ".output_scale"}) {
+    tensor_there(part) = {"BF16", {1}, two};
+  }
+  tensors_["model.layers.0.self_attn.k_scale"] = {"BF16", {1}, two};
+  tensors_["model.layers.0.self_attn.v_scale"] = {"BF16", {1}, two};
+  ConvertReport report;
+  const Status status = convert_patched("{}", &report);
+  EXPECT_TRUE(status.ok()) << status.text();
+  open("gptq");
+  tensor_there(".bias") = {"F16", {32}, std::string(64, '\0')};
+  const Status zeros = convert_patched("{}", &report);
+  EXPECT_TRUE(zeros.ok()) << zeros.text();
+  tensor(".bias").bytes[3] = 1;
+  expect("{}", MOE_ERR_FORMAT, "down_proj.bias: config.json describes no such tensor");
+}
+
+// Float16 makes 0 of the small scale and cannot hold the large one.
+TEST_F(PackedTest, ScalesThatFloat16CannotHoldBecomeInt8) {
+  for (const float scale : {2e-8f, 1e5f}) {
+    open("w4a16");
+    const char* const name = "model.layers.0.self_attn.q_proj.weight_scale";
+    test::RawTensor& scales = tensors_.at(name);
+    std::string bytes;
+    const uint32_t bits = f32_to_bits(scale) >> 16;
+    for (int i = 0; i < 32; ++i) bytes += {static_cast<char>(bits), static_cast<char>(bits >> 8)};
+    scales.bytes = bytes;
+    ConvertReport report;
+    const Status status = convert_patched("{}", &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+    const MatrixReport& m = matrices_.at("layers.0.attention.q");
+    EXPECT_EQ(m.format, FormatId::kInt8) << scale;
+    EXPECT_LE(m.relative_error, 0.02) << scale;
+  }
+}
+
+TEST_F(PackedTest, TheConfigurationFitsTheTensors) {
+  open("gptq");
+  expect(R"({"quantization_config": {"bits": 8}})", MOE_ERR_SHAPE, "as quantization_config and");
+  expect(R"({"quantization_config": {"group_size": 32}})", MOE_ERR_SHAPE,
+         ".scales: expected (2, 32) for 4 bits and groups of 32 inputs, as quantization_config");
+  expect(R"({"quantization_config": {"group_size": 24}})", MOE_ERR_SHAPE,
+         "24 inputs in a group do not divide its");
+  expect(R"({"quantization_config": {"bits": 3}})", MOE_ERR_UNSUPPORTED, "4 and 8 are");
+  expect(R"({"quantization_config": {"is_marlin_format": true}})", MOE_ERR_UNSUPPORTED,
+         "is_marlin_format");
+  expect(R"({"quantization_config": {"quant_method": "awq"}})", MOE_ERR_SHAPE, "qweight");
+  expect(R"({"quantization_config": {"quant_method": "compressed-tensors",
+             "format": "pack-quantized", "config_groups": {}}})",
+         MOE_ERR_FORMAT, "says compressed-tensors, but no tensor NAME.weight_packed");
+  expect(R"({"quantization_config": {"quant_method": "bitsandbytes"}})", MOE_ERR_UNSUPPORTED,
+         "bitsandbytes");
+  tensors_.erase(std::string(kDown) + ".scales");
+  expect("{}", MOE_ERR_NOT_FOUND, "tensor model.layers.0.mlp.down_proj.scales is missing");
+  open("awq");
+  expect(R"({"quantization_config": {"version": "gemv"}})", MOE_ERR_UNSUPPORTED, "gemm is");
+  tensor(".qzeros").dtype = "F32";
+  expect("{}", MOE_ERR_FORMAT, "down_proj.qzeros: expected I32, file has F32");
+}
+
+TEST_F(PackedTest, CompressedTensorsFitTheirShapes) {
+  open("w4a16");
+  expect(R"({"quantization_config": {"format": "float-quantized"}})", MOE_ERR_UNSUPPORTED,
+         "pack-quantized and int-quantized are");
+  expect(
+      R"({"quantization_config": {"config_groups": {"group_0": {"weights": {"type": "float"}}}}})",
+      MOE_ERR_UNSUPPORTED, "config_groups.group_0.weights.type");
+  const char* const kQ = "model.layers.0.self_attn.q_proj";
+  tensors_.at(std::string(kQ) + ".weight_shape").bytes[8] = 31;
+  expect("{}", MOE_ERR_SHAPE, "q_proj.weight_packed: (32, 4) holds no codes of 4 or 8 bits of");
+  open("w8a8");
+  tensor(".weight_scale") = {"BF16", {32, 3}, std::string(192, '\x3F')};
+  expect("{}", MOE_ERR_SHAPE, "down_proj.weight: 3 groups do not divide its 64 inputs");
+}
+
+TEST_F(PackedTest, ScalesThatAreNoNumbersAreNamed) {
+  open("awq");
+  tensor(".scales").bytes.replace(0, 2, "\x00\x7E", 2);
+  expect("{}", MOE_ERR_NON_FINITE, "tensor model.layers.0.mlp.down_proj.weight: element (0, 0)");
+  tensor(".scales").bytes.replace(0, 2, "\x00\x00", 2);  // a scale of 0: zeros
+  ConvertReport report;
+  EXPECT_TRUE(convert_patched("{}", &report).ok());
+}
+
+}  // namespace
+}  // namespace moe

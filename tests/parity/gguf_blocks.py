@@ -1,0 +1,47 @@
+"""Blocks of every GGUF type and their numbers as the `gguf` package reads them: tests/data/gguf_blocks.safetensors.
+
+    pip install -r tests/parity/requirements.txt
+    python3 tests/parity/gguf_blocks.py
+"""
+
+import os
+
+import gguf
+import numpy as np
+from safetensors.numpy import save_file
+
+OUT = os.path.join(os.path.dirname(__file__), "..", "data", "gguf_blocks.safetensors")
+# Where the float16 numbers of a block lie.
+HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
+          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "TQ1_0": [52], "TQ2_0": [64],
+          "MXFP4": []}
+# 1, its negative, zeros, the least number, the greatest subnormal, the greatest, infinity, NaN; then random ones
+EXTREMES = [0x3C00, 0xBC00, 0, 0x8000, 1, 0x03FF, 0x7BFF, 0x7C00, 0x7E00]
+
+
+def random_blocks(name, g):
+    size, n_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
+    blocks = g.integers(0, 256, (len(EXTREMES) + (3 if size > 64 else 8), n_bytes), dtype=np.uint8)
+    for at in HALVES[name]:
+        halves = g.integers(0, 0x7C00, len(blocks), dtype=np.uint16) | g.integers(0, 2, len(blocks), dtype=np.uint16) << 15
+        halves[:len(EXTREMES)] = EXTREMES
+        blocks[:, at:at + 2] = halves.view(np.uint8).reshape(-1, 2)
+    if name == "MXFP4":  # of its exponents, 255 is NaN here as in the specification; gguf has a number for it
+        blocks[:, 0] = np.minimum(blocks[:, 0], 254)
+        blocks[:4, 0] = [0, 1, 2, 254]
+    return blocks
+
+
+def main():
+    g = np.random.default_rng(1)
+    out = {}
+    for name in HALVES:
+        blocks = random_blocks(name, g)
+        with np.errstate(all="ignore"):
+            values = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name])
+        out[name + ".blocks"], out[name + ".values"] = blocks, np.ascontiguousarray(values, np.float32)
+    save_file(out, OUT)
+
+
+if __name__ == "__main__":
+    main()

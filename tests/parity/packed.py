@@ -1,0 +1,130 @@
+"""Checkpoints that GPTQ, AWQ or compressed-tensors quantised: codes in words, with scales and zero points."""
+
+import os
+
+import torch
+import transformers as tr
+from safetensors.torch import load_file, save_file
+
+import families
+from quantised import edit_config, replace_linears
+
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # of outputs in a word
+
+
+def words(codes, bits, dim, order=None):
+    """Codes along `dim` in words of 32 bits, the first in the lowest bits."""
+    per = 32 // bits
+    codes = codes.long().movedim(dim, -1).unflatten(-1, (-1, per))
+    if order:
+        codes = codes[..., order]
+    word = (codes << (torch.arange(per) * bits)).sum(-1)
+    return torch.where(word >= 2**31, word - 2**32, word).int().movedim(-1, dim).contiguous()
+
+
+def random_codes(rows, cols, bits, group, g, symmetric=False, index=None):
+    """Codes and zeros (rows, cols) and (rows, groups), scales that float16 holds, and the weights they stand for."""
+    half = 2 ** (bits - 1)
+    codes = torch.randint(0, 2 * half, (rows, cols), generator=g)
+    zeros = torch.full((rows, cols // group), half)
+    if not symmetric:
+        zeros = zeros + torch.randint(-half // 2, half // 2, zeros.shape, generator=g)
+    scales = ((0.5 + torch.rand(rows, cols // group, generator=g)) / half / cols**0.5).bfloat16().half()
+    index = torch.arange(cols) // group if index is None else index
+    return codes, zeros, scales, scales.float()[:, index] * (codes - zeros[:, index])
+
+
+def gptq(name, shape, g, tensors, bits, group, act_order):
+    rows, cols = shape
+    group = group or cols
+    index = torch.arange(cols) // group
+    if act_order:
+        index = index[torch.randperm(cols, generator=g)]
+    codes, zeros, scales, weight = random_codes(rows, cols, bits, group, g, index=index)
+    tensors[name + ".qweight"] = words(codes.T, bits, 0)
+    tensors[name + ".qzeros"] = words(zeros.T - 1, bits, 1)
+    tensors[name + ".scales"] = scales.T.contiguous()
+    tensors[name + ".g_idx"] = index.int()
+    return weight
+
+
+def awq(name, shape, g, tensors, group):
+    codes, zeros, scales, weight = random_codes(*shape, 4, group, g)
+    tensors[name + ".qweight"] = words(codes.T, 4, 1, AWQ_ORDER)
+    tensors[name + ".qzeros"] = words(zeros.T, 4, 1, AWQ_ORDER)
+    tensors[name + ".scales"] = scales.T.contiguous()
+    return weight
+
+
+def pack_quantized(name, shape, g, tensors, bits, group, symmetric):
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+    group = group or shape[1]
+    codes, zeros, scales, weight = random_codes(*shape, bits, group, g, symmetric)
+    half = 2 ** (bits - 1)
+    tensors[name + ".weight_packed"] = pack_to_int32((codes - half).to(torch.int8), bits)
+    tensors[name + ".weight_scale"] = scales.bfloat16()
+    tensors[name + ".weight_shape"] = torch.tensor(shape)
+    if not symmetric:
+        tensors[name + ".weight_zero_point"] = pack_to_int32((zeros - half).to(torch.int8), bits, 0).contiguous()
+    return weight
+
+
+def int_quantized(name, shape, g, tensors):
+    codes, _, scales, weight = random_codes(*shape, 8, shape[1], g, True)
+    tensors[name + ".weight"] = (codes - 128).to(torch.int8)
+    tensors[name + ".weight_scale"] = scales.bfloat16()
+    return weight
+
+
+def compressed(form, bits, group=None, symmetric=True, activations=None):
+    weights = dict(num_bits=bits, type="int", symmetric=symmetric, strategy="group" if group else "channel",
+                   group_size=group, dynamic=False)
+    return dict(quant_method="compressed-tensors", format=form, ignore=["lm_head"], quantization_status="compressed",
+                config_groups=dict(group_0=dict(targets=["Linear"], weights=weights, input_activations=activations)))
+
+
+def make(quantise, quantization_config, **options):
+    """A checkpoint of the family whose layers' matrices `quantise` writes as its codes."""
+    def make_folder(case, folder):
+        config = getattr(tr, case.family + "Config")(**{**families.SIZES, "intermediate_size": 40, **case.config})
+        model = families.randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
+        model.save_pretrained(folder)
+        path = os.path.join(folder, "model.safetensors")
+        g = torch.Generator().manual_seed(case.seed)
+        tensors = {k: v.bfloat16() for k, v in load_file(path).items()}
+        written = {}
+
+        def pack(name, shape):
+            written[name] = quantise(name, tuple(shape), g, tensors, **options)
+            if quantise is not int_quantized:
+                tensors.pop(name + ".weight")
+            return written[name]
+
+        def linear(name, module):
+            with torch.no_grad():
+                module.weight.copy_(pack(name, module.weight.shape))
+            return module
+
+        replace_linears(model, linear)
+        pack_experts(model, pack)
+        save_file(tensors, path)
+        edit_config(folder, quantization_config=quantization_config)
+        return families.forward(model)
+
+    return make_folder
+
+
+def pack_experts(model, pack):
+    """Experts are one tensor a layer in the model and lie one by one in the files."""
+    for i, layer in enumerate(model.model.layers):
+        experts = getattr(layer.mlp, "experts", None)
+        if experts is None:
+            continue
+        with torch.no_grad():
+            for e in range(len(experts.down_proj)):
+                name = f"model.layers.{i}.mlp.experts.{e}"
+                half = experts.gate_up_proj.shape[1] // 2
+                shape = (half, experts.gate_up_proj.shape[2])
+                experts.gate_up_proj[e, :half] = pack(name + ".gate_proj", shape)
+                experts.gate_up_proj[e, half:] = pack(name + ".up_proj", shape)
+                experts.down_proj[e] = pack(name + ".down_proj", experts.down_proj.shape[1:])

@@ -1,0 +1,251 @@
+// The four-bit formats: what lies where, what fits without loss, and how good the quantiser is.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "quant/formats.h"
+#include "quant/half.h"
+#include "quant/quantise.h"
+#include "tests/support/weight_codes.h"
+
+namespace moe {
+namespace {
+
+const FormatId kFourBits[] = {FormatId::kInt4, FormatId::kInt4Min, FormatId::kFp4, FormatId::kNl4};
+
+std::vector<float> normals(size_t n, unsigned seed, float size) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0.0f, size);
+  std::vector<float> values(n);
+  for (float& v : values) v = normal(rng);
+  return values;
+}
+
+std::vector<float> stored(const WeightFormat& f, const std::vector<float>& w, int32_t cols,
+                          const float* importance = nullptr) {
+  const int n_rows = static_cast<int>(w.size()) / cols;
+  std::vector<uint8_t> tile(f.tile_bytes(cols), 0xEE);
+  const Status status = f.quantise_tile(w.data(), cols, n_rows, cols, importance, tile.data());
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(f.find_invalid(tile.data(), tile.size()), -1) << f.name;
+  std::vector<float> out(w.size());
+  for (int r = 0; r < n_rows; ++r) {
+    read_weights(f, tile.data(), cols, r, &out[static_cast<size_t>(r * cols)]);
+  }
+  return out;
+}
+
+double squared_error(const std::vector<float>& a, const std::vector<float>& b,
+                     const std::vector<float>& importance = {}) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = double{a[i]} - double{b[i]};
+    sum += d * d * (importance.empty() ? 1.0 : double{importance[i % importance.size()]});
+  }
+  return sum;
+}
+
+TEST(FourBit, LayoutIsFixed) {
+  const WeightFormat& int4 = format_info(FormatId::kInt4);
+  EXPECT_EQ(int4.tile_bytes(2048), 16u * 2048 * 9 / 16);  // 4.5 bits
+  EXPECT_EQ(format_info(FormatId::kNl4).tile_bytes(2048), 16u * 2048 * 9 / 16);
+  EXPECT_EQ(format_info(FormatId::kInt4Min).tile_bytes(2048), 16u * 2048 * 5 / 8);
+  EXPECT_EQ(format_info(FormatId::kFp4).tile_bytes(2048), 16u * 2048 * 17 / 32);
+  EXPECT_EQ(int4.tile_bytes(1), 64u + 256);
+  EXPECT_EQ(int4.tile_bytes(65), 2 * 64u + 3 * 256);
+
+  std::vector<int8_t> codes(16 * 128, 0);
+  codes[5 * 128 + 109] = -3;
+  std::vector<float> scales(16 * 4, 1.0f);
+  scales[5 * 4 + 3] = 0.5f;
+  std::vector<uint8_t> tile(int4.tile_bytes(128));
+  int4.pack_codes(codes.data(), 128, 16, 128, tile.data());
+  int4.pack_scales(scales.data(), nullptr, 16, 128, tile.data());
+  // Group 3 is the second of the second segment; 109 is its input 13: block 1, byte 1, upper half.
+  EXPECT_EQ(tile[576 + 64 + 256 + 64 + 5 * 4 + 1], 0x58);
+  EXPECT_EQ(tile[576 + 32 + 5 * 2 + 1], 0x38);  // 0.5 as f16 is 0x3800
+  EXPECT_EQ(int4.element(tile.data(), 128, 5, 109), -3.0f);
+  EXPECT_EQ(int4.scale(tile.data(), 5, 3), 0.5f);
+
+  const WeightFormat& fp4 = format_info(FormatId::kFp4);
+  tile.assign(fp4.tile_bytes(128), 0);
+  codes.assign(codes.size(), 0);
+  codes[5 * 128 + 109] = -12;
+  fp4.pack_codes(codes.data(), 128, 16, 128, tile.data());
+  fp4.pack_scales(scales.data(), nullptr, 16, 128, tile.data());
+  EXPECT_EQ(tile[64 + 3 * 256 + 64 + 5 * 4 + 1], 0xF0);
+  EXPECT_EQ(tile[3 * 16 + 5], 127);  // 2^-1
+}
+
+TEST(FourBit, EveryPowerOfTwoComesBack) {
+  const WeightFormat& fp4 = format_info(FormatId::kFp4);
+  for (int byte = 0; byte < 255; ++byte) {
+    const float scale = std::ldexp(1.0f, byte - 128);
+    std::vector<uint8_t> tile(fp4.tile_bytes(32));
+    const int8_t codes[32] = {1};
+    fp4.pack_codes(codes, 32, 1, 32, tile.data());
+    fp4.pack_scales(&scale, nullptr, 1, 32, tile.data());
+    ASSERT_EQ(tile[0], byte);
+    ASSERT_EQ(fp4.scale(tile.data(), 0, 0), scale) << byte;
+    EXPECT_EQ(fp4.find_invalid(tile.data(), tile.size()), -1) << byte;
+  }
+}
+
+// A scale that is not finite is found wherever it is, and nothing else is.
+TEST(FourBit, BadScalesAreFound) {
+  for (const FormatId id : kFourBits) {
+    const WeightFormat& f = format_info(id);
+    std::vector<uint8_t> tile(f.tile_bytes(300), 0x11);
+    for (size_t at = 0; at < tile.size(); at += 2) {
+      const bool power = id == FormatId::kFp4;
+      const size_t segment = 64 + 256 * (power ? 4 : f.minimums ? 1 : 2);
+      const bool scale = at % segment < 64;
+      for (const uint16_t bits : {0x7C00, 0xFC00, 0x7E01, 0xFFFF}) {
+        uint16_t before;
+        std::memcpy(&before, &tile[at], 2);
+        std::memcpy(&tile[at], &bits, 2);
+        const bool bad = scale && (!power || bits == 0xFFFF);
+        ASSERT_EQ(f.find_invalid(tile.data(), tile.size()),
+                  bad ? static_cast<int64_t>(at / 64) : -1)
+            << f.name << " byte " << at << " bits " << bits;
+        std::memcpy(&tile[at], &before, 2);
+      }
+    }
+  }
+}
+
+// What has the form of a format already comes back, whatever the scales.
+TEST(FourBit, OwnValuesAreKept) {
+  std::mt19937 rng(3);
+  for (const FormatId id : kFourBits) {
+    const WeightFormat& f = format_info(id);
+    for (const int32_t cols : {32, 100, 256}) {
+      std::vector<int8_t> codes(static_cast<size_t>(7 * cols));
+      for (int8_t& c : codes) c = static_cast<int8_t>(random_weight_code(f, rng));
+      for (size_t row = 0; row < 7; ++row) {  // both ends in every group: one scale fits
+        for (int32_t g = 0; g + 1 < cols; g += 32) {
+          const auto at = row * static_cast<size_t>(cols) + static_cast<size_t>(g);
+          codes[at] = static_cast<int8_t>(extreme_weight_code(f, -1));
+          codes[at + 1] = static_cast<int8_t>(extreme_weight_code(f, 1));
+        }
+      }
+      std::vector<uint8_t> tile(f.tile_bytes(cols));
+      f.pack_codes(codes.data(), cols, 7, cols, tile.data());
+      put_random_scales(f, 7, cols, rng, tile.data());
+      std::vector<float> w(codes.size());
+      for (int r = 0; r < 7; ++r) {
+        read_weights(f, tile.data(), cols, r, &w[static_cast<size_t>(r * cols)]);
+      }
+      const std::vector<float> again = stored(f, w, cols);
+      double norm = 0;
+      for (const float v : w) norm += double{v} * double{v};
+      // A minimum that is rounded to f16 takes a little.
+      EXPECT_LE(squared_error(w, again), (f.minimums ? 1e-6 : 0.0) * norm) << f.name << " " << cols;
+    }
+  }
+}
+
+TEST(FourBit, ErrorIsSmall) {
+  const std::vector<float> w = normals(16 * 1024, 5, 0.02f);
+  double norm = 0;
+  for (const float v : w) norm += double{v} * double{v};
+  const auto relative = [&](FormatId id) {
+    return std::sqrt(squared_error(w, stored(format_info(id), w, 1024)) / norm);
+  };
+  EXPECT_LT(relative(FormatId::kInt4), 0.083);
+  EXPECT_LT(relative(FormatId::kInt4Min), 0.075);
+  EXPECT_LT(relative(FormatId::kNl4), 0.076);
+  EXPECT_LT(relative(FormatId::kFp4), 0.115);
+}
+
+// Inputs that count more come out better, at the price of others.
+TEST(FourBit, ImportanceDecides) {
+  const std::vector<float> w = normals(16 * 256, 6, 1.0f);
+  std::vector<float> importance(256);
+  for (size_t i = 0; i < importance.size(); ++i) importance[i] = i % 8 == 0 ? 100.0f : 1.0f;
+  for (const FormatId id : kFourBits) {
+    const WeightFormat& f = format_info(id);
+    const double plain = squared_error(w, stored(f, w, 256), importance);
+    const double weighted = squared_error(w, stored(f, w, 256, importance.data()), importance);
+    // Powers of two leave little to choose.
+    EXPECT_LT(weighted, (id == FormatId::kFp4 ? 0.995 : 0.97) * plain) << f.name;
+    const std::vector<float> unseen(256, 0.0f);
+    EXPECT_EQ(stored(f, w, 256, unseen.data()), stored(f, w, 256)) << f.name;
+  }
+}
+
+TEST(FourBit, OddRows) {
+  for (const FormatId id : kFourBits) {
+    const WeightFormat& f = format_info(id);
+    EXPECT_EQ(stored(f, std::vector<float>(70, 0.0f), 70), std::vector<float>(70, 0.0f)) << f.name;
+    for (const float v : {1e-12f, 3e-8f, -0.25f, 4.0f, 1000.0f, -60000.0f}) {
+      for (const float got : stored(f, std::vector<float>(70, v), 70)) {
+        EXPECT_NEAR(got, v, std::fabs(v) * (id == FormatId::kFp4 ? 0.13f : 0.01f) + 3e-8f)
+            << f.name;
+      }
+    }
+    std::vector<uint8_t> tile(f.tile_bytes(3));
+    const float bad[2][3] = {{0, NAN, 0}, {0, 0, -INFINITY}};
+    for (const auto& row : bad) {
+      const Status status = f.quantise_tile(row, 3, 1, 3, nullptr, tile.data());
+      EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE) << f.name;
+    }
+    const float huge[1] = {1e30f};
+    const Status status = f.quantise_tile(huge, 1, 1, 1, nullptr, tile.data());
+    EXPECT_EQ(status.code(), id == FormatId::kFp4 ? MOE_OK : MOE_ERR_RANGE) << f.name;
+  }
+}
+
+// No float16 scale is fine enough for these: the middle of all stands for each.
+TEST(FourBit, WeightsBelowAllScalesBecomeTheirMiddle) {
+  std::vector<float> w(32);
+  for (size_t i = 0; i < w.size(); ++i) w[i] = i % 2 == 0 ? 1e-7f : -1e-7f;
+  w[0] = 2e-7f;
+  const std::vector<float> found = stored(format_info(FormatId::kInt4Min), w, 32);
+  EXPECT_LE(squared_error(w, found), 1.4 * squared_error(w, std::vector<float>(32, 0.0f)));
+}
+
+TEST(FourBit, AScaleThatIsNoNumberIsNonFinite) {
+  for (const FormatId id : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kNl4, FormatId::kFp4}) {
+    const WeightFormat& f = format_info(id);
+    std::vector<uint8_t> tile(f.tile_bytes(32), 0xFF);
+    Matrix m;
+    m.format = id;
+    m.scale_kind = ScaleKind::kGroup;
+    m.group = 32;
+    m.rows = 16;
+    m.cols = 32;
+    m.tile_stride = static_cast<int64_t>(tile.size());
+    m.tiles = tile.data();
+    EXPECT_EQ(validate_codes(m).code(), MOE_ERR_NON_FINITE) << f.name;
+  }
+}
+
+// Errors count rows from the matrix's first one on.
+TEST(FourBit, AnErrorNamesTheRowOfTheMatrix) {
+  const WeightFormat& f = format_info(FormatId::kInt4);
+  std::vector<float> w(16 * 32, 0.5f);
+  w[5 * 32 + 7] = NAN;
+  std::vector<uint8_t> tile(f.tile_bytes(32));
+  const Status status = quantise_tile(f, w.data(), 32, 16, 32, tile.data());
+  EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE);
+  EXPECT_STREQ(status.text(), "row 37: weight 7: found NaN or infinity");
+}
+
+TEST(FourBit, GroupsOfAnotherSizeAreRefused) {
+  Matrix m;
+  m.format = FormatId::kInt4;
+  m.scale_kind = ScaleKind::kGroup;
+  m.rows = m.cols = 64;
+  m.tile_stride = 1 << 20;
+  for (const int32_t group : {0, 64, 33, 32}) {
+    m.group = group;
+    EXPECT_EQ(check_matrix(m).code(), group == 32 ? MOE_OK : MOE_ERR_RANGE) << group;
+  }
+  m.scale_kind = ScaleKind::kRow;
+  EXPECT_EQ(check_matrix(m).code(), MOE_ERR_UNSUPPORTED);
+}
+
+}  // namespace
+}  // namespace moe

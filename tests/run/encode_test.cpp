@@ -1,0 +1,141 @@
+// Encoders: whole texts, whatever the threads; what is refused.
+
+#include "tests/run/tiny_run.h"
+
+namespace moe {
+namespace {
+
+struct Outputs {
+  Status status;
+  Floats hidden, pooled, outputs;
+};
+
+Outputs encode(Session& session, const Tokens& tokens, const Tokens& rows = {}) {
+  const ModelConfig& c = session.model().config();
+  Outputs o;
+  const size_t n = c.head.kind == HeadKind::kClasses ? 1
+                   : rows.empty()                    ? tokens.size()
+                                                     : rows.size();
+  o.hidden.resize(tokens.size() * static_cast<size_t>(c.d_model));
+  o.pooled.resize(static_cast<size_t>(c.d_model));
+  o.outputs.resize(n * static_cast<size_t>(c.n_outputs()));
+  Encoding e;
+  e.hidden = o.hidden.data();
+  e.pooled = o.pooled.data();
+  e.outputs = o.outputs.data();
+  e.rows = span(rows);
+  o.status = session.encode(span(tokens), e);
+  return o;
+}
+
+TEST(Encode, HasTheSameBitsOnAnyNumberOfThreads) {
+  TinyOptions options;
+  options.biases = true;
+  const auto bytes = build_tiny_model(tiny_encoder(), options);
+  const Tokens tokens = random_tokens(61, 64);
+  Outputs first;
+  for (const int threads : {1, 3}) {
+    Machine machine(*bytes, threads);
+    ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+    const Outputs found = encode(*machine.session(), tokens);
+    ASSERT_TRUE(found.status.ok()) << found.status.text();
+    if (threads == 1) first = found;
+    EXPECT_EQ(found.hidden, first.hidden);
+    EXPECT_EQ(found.outputs, first.outputs);
+    EXPECT_EQ(found.pooled, first.pooled);
+  }
+}
+
+TEST(Encode, ATokenSeesWhatComesAfterItAndNoTextBefore) {
+  const auto bytes = build_tiny_model(tiny_encoder());
+  Machine machine(*bytes);
+  const Box<Session> session = machine.session();
+  Tokens tokens = random_tokens(9, 64);
+  const Outputs first = encode(*session, tokens);
+  const Outputs again = encode(*session, tokens);
+  EXPECT_EQ(first.hidden, again.hidden);
+  EXPECT_EQ(session->position(), 0);
+  tokens.back() ^= 1;
+  const Outputs other = encode(*session, tokens);
+  EXPECT_NE(Floats(first.hidden.begin(), first.hidden.begin() + 32),
+            Floats(other.hidden.begin(), other.hidden.begin() + 32));
+}
+
+TEST(Encode, OutputsOfSomeRowsAreThoseOfAll) {
+  const auto bytes = build_tiny_model(tiny_encoder());
+  Machine machine(*bytes);
+  const Box<Session> session = machine.session();
+  const Tokens tokens = random_tokens(20, 64), rows = {0, 7, 8, 19};
+  const Outputs all = encode(*session, tokens), some = encode(*session, tokens, rows);
+  ASSERT_TRUE(some.status.ok()) << some.status.text();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (size_t v = 0; v < 64; ++v) {
+      ASSERT_EQ(some.outputs[i * 64 + v], all.outputs[static_cast<size_t>(rows[i]) * 64 + v]);
+    }
+  }
+}
+
+TEST(Encode, EveryHeadHasItsOutputs) {
+  for (const HeadKind kind : {HeadKind::kClasses, HeadKind::kTags, HeadKind::kSpan}) {
+    ModelConfig c = tiny_encoder();
+    c.tie_embeddings = false;
+    c.head = {kind, kind == HeadKind::kSpan ? 2 : 3, kind == HeadKind::kClasses, false,
+              Activation::kTanh};
+    const auto bytes = build_tiny_model(c);
+    Machine machine(*bytes);
+    ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+    const Outputs found = encode(*machine.session(), random_tokens(7, 64));
+    EXPECT_TRUE(found.status.ok()) << found.status.text();
+    EXPECT_NE(found.outputs[0], found.outputs[1]);
+    if (kind == HeadKind::kClasses) continue;
+    const Outputs some = encode(*machine.session(), random_tokens(7, 64), {1, 6});
+    ASSERT_TRUE(some.status.ok()) << some.status.text();
+    const size_t width = found.outputs.size() / 7;
+    for (size_t i = 0; i < width; ++i) {
+      EXPECT_EQ(some.outputs[i], found.outputs[width + i]);
+      EXPECT_EQ(some.outputs[width + i], found.outputs[6 * width + i]);
+    }
+  }
+}
+
+TEST(Encode, WhatCannotBeIsRefused) {
+  const auto bytes = build_tiny_model(tiny_encoder());
+  Machine machine(*bytes);
+  const Box<Session> session = machine.session();
+  const auto code = [&](const Tokens& tokens, const Tokens& rows = {}) {
+    return encode(*session, tokens, rows).status.code();
+  };
+  EXPECT_EQ(code({}), MOE_ERR_RANGE);
+  EXPECT_EQ(code(random_tokens(65, 64)), MOE_ERR_TOO_LONG);
+  EXPECT_EQ(code({1, 64}), MOE_ERR_RANGE);
+  EXPECT_EQ(code({1, 2, 3}, {0, 3}), MOE_ERR_RANGE);
+  EXPECT_EQ(code({1, 2, 3}, {1, 1}), MOE_ERR_RANGE);
+  SessionOptions small;
+  small.chunk = 16;
+  const Outputs cut = encode(*machine.session(small), random_tokens(17, 64));
+  EXPECT_EQ(cut.status.code(), MOE_ERR_TOO_LONG);
+  EXPECT_NE(std::string(cut.status.text()).find("--chunk"), std::string::npos);
+  const Outputs most = encode(*session, random_tokens(65, 64));
+  EXPECT_NE(std::string(most.status.text()).find("the most that there is"), std::string::npos);
+  small.context = 32;
+  const Outputs grow = encode(*machine.session(small), random_tokens(33, 64));
+  EXPECT_NE(std::string(grow.status.text()).find("(--context), at most 64"), std::string::npos);
+  EXPECT_EQ(session->eval(span(random_tokens(3, 64)), LogitRows::kNone, nullptr).code(),
+            MOE_ERR_UNSUPPORTED);
+  const auto decoder = build_tiny_model(tiny_config());
+  Machine other(*decoder);
+  EXPECT_EQ(encode(*other.session(), {1, 2}).status.code(), MOE_ERR_UNSUPPORTED);
+}
+
+TEST(Encode, ALayerWithACausalMaskAmongOthersIsNoEncoder) {
+  ModelConfig c = tiny_encoder();
+  c.layers[1].attention.causal = true;
+  EXPECT_EQ(validate(c).code(), MOE_ERR_ARGUMENT);
+  c = tiny_config();
+  c.head = {HeadKind::kTags, 3, false, false, Activation::kGelu};
+  c.tie_embeddings = false;
+  EXPECT_EQ(validate(c).code(), MOE_ERR_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace moe
