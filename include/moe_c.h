@@ -792,7 +792,8 @@ MOE_API moe_status moe_chat_reply(moe_chat* chat, const moe_generate_params* par
 /* ------------------------------------------------------------------------------------------------
  * 10. ONE MOE LAYER ON ITS OWN
  * The library as a kernel for other runtimes: weights come in as float matrices in memory, are
- * packed into the format asked for, and (n, d_model) goes to (n, d_model). No residual, no norm. */
+ * packed into the format asked for, and (n, d_model) goes to (n, d_model). No residual, no norm.
+ * In a library built with MOE_LAYER=OFF both calls give MOE_ERR_UNSUPPORTED. */
 
 typedef struct moe_layer moe_layer;
 

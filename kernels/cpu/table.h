@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "kernels/activation.h"
+#include "kernels/cpu/fast_formats.h"
 #include "quant/activation.h"
 #include "quant/format.h"
 #include "quant/four_bit_layout.h"
