@@ -22,8 +22,8 @@ std::vector<Importer> all_importers() {
     known += (known.empty() ? "" : ", ") + std::string(importer.model_type);
   }
   fail(MOE_ERR_UNSUPPORTED,
-       "config.json: unknown %s \"%.60s\"; known: %s. Any model of known layers can be "
-       "written in the research layout (model_type moe_research, see formats/README.md)",
+       "config.json: unknown %s \"%.60s\"; moe_research (formats/README.md) is for any model of "
+       "known layers. Known: %s",
        what, name.c_str(), known.c_str());
 }
 

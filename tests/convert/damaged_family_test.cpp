@@ -106,6 +106,30 @@ TEST_F(DamagedFamily, TensorsThatConfigContradicts) {
   EXPECT_EQ(error(MOE_ERR_NOT_FOUND), "tensor model.layers.0.self_attn.q_proj.bias is missing");
 }
 
+TEST_F(DamagedFamily, WhatAFamilyCannotSay) {
+  load("gemma3");
+  const std::string gemma = config_;
+  config_ = test::patched(R"({"final_logit_softcapping": 30})", gemma.c_str());
+  EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("final_logit_softcapping: 30"), std::string::npos);
+  config_ = test::patched(R"({"query_pre_attn_scalar": 0})", gemma.c_str());
+  EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("query_pre_attn_scalar: 0"), std::string::npos);
+  config_ =
+      test::patched(R"({"rope_parameters": {"full_attention": {}, "other": {}}})", gemma.c_str());
+  EXPECT_NE(error(MOE_ERR_FORMAT).find("other"), std::string::npos);
+  config_ = gemma;
+  tensors_.erase("model.layers.1.pre_feedforward_layernorm.weight");
+  EXPECT_NE(error(MOE_ERR_NOT_FOUND).find("layers.1.pre_feedforward_layernorm.weight"),
+            std::string::npos);
+  load("glm4_moe");
+  config_ = test::patched(R"({"n_group": 2})", config_.c_str());
+  EXPECT_NE(error(MOE_ERR_UNSUPPORTED).find("n_group: 2"), std::string::npos);
+  load("phi3");
+  tensors_["model.layers.0.self_attn.qkv_proj.weight"].shape = {32, 64};
+  EXPECT_EQ(
+      error(MOE_ERR_SHAPE),
+      "tensor model.layers.0.self_attn.qkv_proj.weight: expected (64, 32), file has (32, 64)");
+}
+
 TEST_F(DamagedFamily, NumbersAndTypes) {
   load("olmoe");
   const test::RawTensors good = tensors_;

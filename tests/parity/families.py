@@ -76,6 +76,9 @@ def randomise(model, seed):
             else:
                 x = x * 1.3 / p.shape[-1] ** 0.5
             p.copy_(x.bfloat16().float())
+        for name, b in model.named_buffers():
+            if name.endswith("correction_bias"):
+                b.copy_((0.2 * torch.randn(b.shape, generator=g)).bfloat16().float())
     return model.eval().float()
 
 
@@ -105,7 +108,7 @@ def to_bfloat16(folder):
 
 def make_transformers(case, folder):
     config = getattr(tr, case.family + "Config")(**{**SIZES, "intermediate_size": 40, **case.config})
-    model = randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
+    model = randomise(tr.AutoModelForCausalLM.from_config(config), case.seed)
     model.save_pretrained(folder)
     if case.layout == "fused":
         tensors = {k: v for k, v in model.state_dict().items()
@@ -126,6 +129,34 @@ def make_phimoe(case, folder):
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
     config["architectures"] = ["PhiMoEForCausalLM"]
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
+def make_longrope(case, folder):
+    """The factors of long texts alone: transformers takes the short ones until a text is long."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    rope = config.get("rope_scaling") or config["rope_parameters"]
+    rope["short_factor"] = rope["long_factor"]
+    reference.model.config.rope_parameters["short_factor"] = rope["long_factor"]
+    json.dump(config, open(path, "w"), indent=2)
+    return forward(tr.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval())
+
+
+def make_gemma3_published(case, folder):
+    """With the keys that the published files have, and without those that they leave to defaults."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope["full_attention"]["rope_theta"]
+    config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+    config.update(rope_scaling=None, sliding_window_pattern=2, cache_implementation="hybrid",
+                  attn_logit_softcapping=None, final_logit_softcapping=None)
+    for key in ("layer_types", "tie_word_embeddings", "dtype"):
+        config.pop(key, None)
     json.dump(config, open(path, "w"), indent=2)
     return reference
 
@@ -156,6 +187,13 @@ PHI_LONG = dict(LOCAL, max_position_embeddings=256, original_max_position_embedd
                     rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=128, factor=2.0,
                     short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.5, 2.5, 4.5, 8.0],
                     short_mscale=(8 / 7) ** 0.5, long_mscale=(8 / 7) ** 0.5))
+PHI3_LONG = dict(max_position_embeddings=128, original_max_position_embeddings=32, rope_parameters=dict(
+    rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.5, original_max_position_embeddings=32,
+    short_factor=[1.0, 1.1], long_factor=[1.5, 4.5]))
+GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12,
+            first_k_dense_replace=1, routed_scaling_factor=1.5, head_dim=16)
+GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
+              layer_types=["sliding_attention", "full_attention", "sliding_attention"])
 TINY = dict(vocab_size=48, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
             intermediate_size=12, num_local_experts=4)
 GRANITE = dict(embedding_multiplier=2.0, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=6.0)
@@ -201,6 +239,19 @@ CASES = [
     Case("granitemoe", "GraniteMoe", dict(GRANITE, **LOCAL, tie_word_embeddings=True), golden=True),
     Case("granitemoeshared", "GraniteMoeShared", dict(GRANITE, **LOCAL, shared_intermediate_size=28), golden=True),
     Case("phimoe", "Phimoe", dict(LOCAL, attention_bias=True, lm_head_bias=True), golden=True),
+    Case("phi3", "Phi3", golden=True),
+    Case("phi3_odd_window", "Phi3", dict(ODD, sliding_window=8, tie_word_embeddings=True), old_keys=True),
+    Case("phi3_longrope", "Phi3", PHI3_LONG, make=make_longrope),
+    Case("phi3_longrope_old_keys", "Phi3", PHI3_LONG, make=make_longrope, old_keys=True),
+    Case("glm4_moe", "Glm4Moe", dict(GLM4, attention_bias=True), golden=True),
+    Case("glm4_moe_qk_norm", "Glm4Moe", dict(GLM4, use_qk_norm=True, norm_topk_prob=False, first_k_dense_replace=0),
+         layout="fused"),
+    Case("gemma3", "Gemma3Text", GEMMA3, golden=True, vocab_size=96),
+    Case("gemma3_published", "Gemma3Text", dict(GEMMA3, layer_types=["sliding_attention", "full_attention"] * 2,
+                                                num_hidden_layers=4), make=make_gemma3_published),
+    Case("gemma3_linear", "Gemma3Text", dict(
+        GEMMA3, num_hidden_layers=2, layer_types=None, sliding_window=16, attention_bias=True, rope_parameters=dict(
+            full_attention=dict(LINEAR, rope_theta=1e6), sliding_attention=dict(rope_type="default", rope_theta=1e4)))),
     Case("gpt_oss", "GptOss", GPT_OSS, golden=True),
     Case("gpt_oss_three_layers", "GptOss", dict(GPT_OSS, num_hidden_layers=3)),
     Case("gpt_oss_mxfp4", "GptOss", make=quantised.make_mxfp4, golden=True),

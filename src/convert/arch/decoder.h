@@ -38,6 +38,7 @@ class Decoder {
   LayerConfig& layer(size_t l) { return out_.config.layers[l]; }
   void names(std::span<const TensorName> rows) { table_.add(rows); }
   void name(const TensorName& row) { table_.add({&row, 1}); }
+  void replace_name(const TensorName& row) { table_.take_only(row); }
   void ignore_tensors(const char* pattern) { out_.ignored.push_back(pattern); }
   void precision(const PrecisionRule& rule) { out_.precision.push_back(rule); }
 

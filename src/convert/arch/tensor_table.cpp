@@ -23,10 +23,11 @@ std::string row_key(const SlotGroup& group, const Slot& slot) {
 Source place_source(const Place& place, int32_t n_experts, int32_t expert, const Slot& slot) {
   Source source;
   source.required = true;
-  const bool plain = !place.stacked && place.parts == 1 && !place.transposed && place.skipped == 0;
+  const bool whole = place.parts == 1 && place.skipped == 0 && place.behind == 0;
+  const bool plain = !place.stacked && !place.transposed && whole;
   if (plain && place.packing == Packing::kNone) return source;
   const int64_t rows = slot.rows, cols = slot.cols;
-  const int64_t all_rows = rows * place.parts + place.skipped;
+  const int64_t all_rows = rows * place.parts + place.skipped + place.behind;
   if (place.stacked) {
     source.shape.push_back(n_experts);
     source.offset = expert * all_rows * cols;

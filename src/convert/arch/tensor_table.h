@@ -17,6 +17,7 @@ struct Place {
   bool interleaved = false;  // parts take turns row by row; otherwise one follows the other
   bool transposed = false;   // (cols, rows)
   int32_t skipped = 0;       // rows of the tensor in front of the matrix
+  int32_t behind = 0;        // and behind it
   Packing packing = Packing::kNone;
 };
 
@@ -37,6 +38,8 @@ class TensorTable {
   /// Several rows of one slot are alternatives: the first whose tensor is there is taken. A slot
   /// whose row is here must be there, biases included; one without a row is absent.
   void add(std::span<const TensorName> names);
+  /// The row takes the place of those that its slot has.
+  void take_only(const TensorName& row) { rows_[row.slot] = {row}; }
   /// Layers' matrices that are U8 in the checkpoint hold four ternary codes a byte, with a scale in
   /// the tensor NAME_scale; `scale_divides`: the matrix is codes / scale.
   void allow_packed_ternary(bool scale_divides);

@@ -1,0 +1,114 @@
+// Gemma 3 (Gemma team 2025), text: norms around each block, whose weights are 1 less than what they
+// multiply with; most layers see a window and have rotary positions of their own.
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "src/convert/arch/decoder.h"
+
+namespace moe::arch::gemma3 {
+namespace {
+
+constexpr TensorName kNorms[] = {{"attention_out_norm.weight", "post_attention_layernorm.weight"},
+                                 {"ffn_out_norm.weight", "post_feedforward_layernorm.weight"}};
+constexpr const char* kPlusOne = " + 1";  // behind the name of a norm's tensor
+
+/// config.json with the names that other decoders use, and rotary positions of the layers that see
+/// everything; those of the others in the key "rope_local".
+Json as_others(const JsonNode& config) {
+  Json c = config.value();
+  const auto fallback = [&c](const char* key, const Json& value) {
+    if (!c.contains(key)) c[key] = value;
+  };
+  fallback("hidden_activation", "gelu_pytorch_tanh");
+  fallback("hidden_act", c.at("hidden_activation"));
+  fallback("tie_word_embeddings", true);
+  fallback("head_dim", 256);
+  fallback("rope_theta", 1e6);
+  Json local = {{"rope_type", "default"}};
+  local["rope_theta"] = c.contains("rope_local_base_freq") ? c.at("rope_local_base_freq") : 1e4;
+  if (config.has("rope_parameters") && config.at("rope_parameters").has("full_attention")) {
+    const JsonNode both = config.at("rope_parameters");
+    both.only({"full_attention", "sliding_attention"});
+    if (both.has("sliding_attention")) local = both.at("sliding_attention").value();
+    c["rope_parameters"] = both.at("full_attention").value();
+  }
+  c["rope_local"] = {{"rope_parameters", local}, {"rope_theta", 1e4}};
+  return c;
+}
+
+void set_windows(Decoder* d) {
+  const int32_t positions = d->sliding_window(4096);
+  const int32_t pattern = d->keys.integer("sliding_window_pattern", 6, 1, 1 << 16);
+  if (d->window_by_layer_type(positions)) return;
+  for (size_t l = 0; l < d->layers().size(); ++l) {
+    const bool whole = (l + 1) % static_cast<size_t>(pattern) == 0;
+    d->layer(l).attention.window = whole ? 0 : positions;
+  }
+}
+
+void set_layers(Decoder* d, const RopeConfig& local) {
+  const float scalar = d->keys.number("query_pre_attn_scalar", 256);
+  if (!(scalar > 0)) fail_value(d->keys.node("query_pre_attn_scalar"), "a number above 0 is");
+  for (LayerConfig& layer : d->layers()) {
+    AttentionConfig& a = layer.attention;
+    a.multiplier = 1 / std::sqrt(scalar);
+    if (a.window != 0) a.rope = local;
+    a.norms = layer.ffn.norms = {.pre = true, .out = true};
+  }
+}
+
+// The norms' tensors with 1 added; the plan finds them in place of the checkpoint's.
+void add_one_to_norms(const Checkpoint& checkpoint, Imported* out) {
+  constexpr uint64_t kMaxWidth = 1 << 20;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (!name.ends_with("norm.weight") || tensor.n_elements > kMaxWidth) continue;
+    DerivedTensor& derived = out->derived.emplace_back();
+    derived.name = name + kPlusOne;
+    derived.shape = tensor.shape;
+    derived.values.resize(tensor.n_elements);
+    checkpoint.read(tensor, 0, derived.values.size(), derived.values.data());
+    for (float& v : derived.values) v += 1;
+    out->ignored.push_back(name);
+  }
+  out->locate = [locate = std::move(out->locate)](const SlotGroup& group, const Slot& slot) {
+    Source source = locate(group, slot);
+    if (source.tensor.ends_with("norm.weight")) source.tensor += kPlusOne;
+    return source;
+  };
+}
+
+Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
+  const Json renamed = as_others(config);
+  const JsonNode node(renamed, "config.json");
+  Decoder d(node, checkpoint);
+  d.names(mlp_names());
+  d.names(kNorms);
+  d.replace_name({"ffn_norm.weight", "pre_feedforward_layernorm.weight"});
+  d.attention_bias("attention_bias", false);
+  d.qk_norm(QkNorm::kHead);
+  d.keys.require("final_logit_softcapping", nullptr);
+  d.keys.require("attn_logit_softcapping", nullptr);
+  d.keys.require("use_bidirectional_attention", false);
+  d.keys.ignore(
+      {"hidden_activation", "cache_implementation", "rope_local_base_freq", "rope_local"});
+  d.config().embedding_multiplier = std::sqrt(static_cast<float>(d.config().d_model));
+  ConfigKeys local(node.at("rope_local"));
+  std::deque<std::vector<float>> factors;  // longrope's, which no layer with a window has
+  set_windows(&d);
+  set_layers(&d, read_rope(local, d.layer(0).attention.head_dim, d.config().context_length, 1e4f,
+                           &factors));
+  d.quantization(Quantization::kNone);
+  Imported out = d.finish();
+  add_one_to_norms(checkpoint, &out);
+  return out;
+}
+
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"gemma3_text", import_gemma3}};
+  return kRows;
+}
+
+}  // namespace moe::arch::gemma3

@@ -1,0 +1,70 @@
+// GLM-4.5 and its followers: experts chosen by the sigmoid of their score and a bias that weighs
+// nothing, as in DeepSeek-V3 (2024, section 2.1.2), with shared experts beside them.
+
+#include "formats/import/failure.h"
+#include "src/convert/arch/decoder.h"
+
+namespace moe::arch::glm4_moe {
+namespace {
+
+constexpr int32_t kMaxWidth = 1 << 20;
+
+constexpr TensorName kNames[] = {{"moe.router.selection_bias", "mlp.gate.e_score_correction_bias"},
+                                 {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
+                                 {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
+                                 {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"}};
+
+void add_experts(Decoder* d) {
+  const FfnConfig dense = d->layer(0).ffn;
+  d->keys.require("n_group", 1);
+  d->keys.require("topk_group", 1);
+  const int32_t width = d->keys.integer("moe_intermediate_size", 1, kMaxWidth);
+  const int32_t n_shared = d->keys.integer("n_shared_experts", 1, 0, kMaxWidth / width);
+  const auto first = static_cast<size_t>(d->keys.integer("first_k_dense_replace", 1, 0, 1 << 16));
+  const float scale = d->keys.number("routed_scaling_factor", 1);
+  const bool renormalised = d->keys.boolean("norm_topk_prob", true);
+  d->experts("n_routed_experts", "num_local_experts", width,
+             renormalised ? RouterWeights::kRenormalised : RouterWeights::kRaw);
+  for (size_t l = 0; l < d->layers().size(); ++l) {
+    FfnConfig& ffn = d->layer(l).ffn;
+    ffn.moe.router.kind = RouterKind::kSigmoid;
+    ffn.moe.router.scale = scale;
+    ffn.moe.shared = {n_shared * width, false};
+    if (l < first) ffn = dense;
+  }
+}
+
+// The layers behind the last one predict a token further on; nothing reads them here.
+void ignore_prediction_layers(Decoder* d) {
+  const int32_t n = d->keys.integer("num_nextn_predict_layers", 1, 0, 64);
+  d->keys.ignore({"num_mtp_layers"});
+  const auto first = static_cast<int32_t>(d->layers().size());
+  for (int32_t l = first; l < first + n; ++l) {
+    d->ignore_tensors(("model.layers." + std::to_string(l) + ".*").c_str());
+  }
+}
+
+Imported import_glm4_moe(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint, 10000);
+  d.names(mlp_names());
+  d.names(moe_names());
+  d.names(kNames);
+  if (d.keys.boolean("attention_bias", false)) d.names(qkv_bias_names());
+  if (d.keys.boolean("use_qk_norm", false)) d.qk_norm(QkNorm::kHead);
+  if (!d.keys.has("partial_rotary_factor") && !d.keys.has("rope_parameters")) {
+    for (LayerConfig& layer : d.layers()) layer.attention.rope.dims /= 2;
+  }
+  add_experts(&d);
+  ignore_prediction_layers(&d);
+  d.quantization(Quantization::kNone);
+  return d.finish();
+}
+
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"glm4_moe", import_glm4_moe}};
+  return kRows;
+}
+
+}  // namespace moe::arch::glm4_moe

@@ -1,0 +1,41 @@
+// Phi-3 and Phi-4 (Abdin et al. 2024): Llama with q, k and v in one tensor, and gate and up in one.
+
+#include "src/convert/arch/decoder.h"
+
+namespace moe::arch::phi3 {
+namespace {
+
+constexpr Place kGateHalf = {.parts = 2, .part = 0};
+constexpr Place kUpHalf = {.parts = 2, .part = 1};
+
+constexpr TensorName kMlp[] = {{"ffn.gate.weight", "mlp.gate_up_proj.weight", kGateHalf},
+                               {"ffn.up.weight", "mlp.gate_up_proj.weight", kUpHalf},
+                               {"ffn.down.weight", "mlp.down_proj.weight"}};
+
+void name_attention(Decoder* d) {
+  const AttentionConfig& a = d->layer(0).attention;
+  const int32_t q = a.n_heads * a.head_dim, kv = a.n_kv_heads * a.head_dim;
+  const char* const tensor = "self_attn.qkv_proj.weight";
+  d->name({"attention.q.weight", tensor, {.behind = 2 * kv}});
+  d->name({"attention.k.weight", tensor, {.skipped = q, .behind = kv}});
+  d->name({"attention.v.weight", tensor, {.skipped = q + kv}});
+}
+
+Imported import_phi3(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint, 10000);
+  d.names(kMlp);
+  name_attention(&d);
+  d.window(d.sliding_window(0));
+  d.keys.require("attention_bias", false);
+  d.quantization(Quantization::kNone);
+  return d.finish();
+}
+
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"phi3", import_phi3}};
+  return kRows;
+}
+
+}  // namespace moe::arch::phi3
