@@ -7,8 +7,7 @@ namespace {
 
 moe_status refuse(moe_error* error) {
   return deliver(
-      Status::error(MOE_ERR_UNSUPPORTED, "this build has no single layers (MOE_LAYER=OFF)"),
-      error);
+      Status::error(MOE_ERR_UNSUPPORTED, "this build has no single layers (MOE_LAYER=OFF)"), error);
 }
 
 }  // namespace
