@@ -95,5 +95,6 @@ void add_quant(Runners& runners);
 void add_routers(Runners& runners);
 void add_layers(Runners& runners);
 void add_encoders(Runners& runners);
+void add_translation(Runners& runners);
 
 }  // namespace moe::golden

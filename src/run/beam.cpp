@@ -1,0 +1,164 @@
+#include "src/run/beam.h"
+
+#include <algorithm>
+
+#include "kernels/math.h"
+#include "src/run/logits.h"
+
+namespace moe {
+namespace {
+
+Status check_range(const char* field, int32_t found, int32_t low, int32_t high) {
+  if (found >= low && found <= high) return {};
+  return Status::error(MOE_ERR_RANGE, "beam search: %s: expected %d..%d, found %d", field, low,
+                       high, found);
+}
+
+}  // namespace
+
+Status validate(const BeamOptions& o) {
+  MOE_TRY(check_range("beam", o.beam, 1, kMaxBeam));
+  MOE_TRY(check_range("n_best", o.n_best, 1, o.beam));
+  MOE_TRY(check_range("max_tokens", o.max_tokens, 0, INT32_MAX - 1));
+  MOE_TRY(check_range("min_tokens", o.min_tokens, 0, o.max_tokens));
+  if (is_finite(o.length_penalty)) return {};
+  return Status::error(MOE_ERR_RANGE, "beam search: length_penalty: expected a finite number");
+}
+
+Status BeamSearch::begin(const BeamOptions& options, const BeamTokens& tokens) {
+  MOE_TRY(validate(options));
+  if (tokens.prefix.size() > static_cast<size_t>(options.max_tokens)) {
+    return Status::error(MOE_ERR_RANGE, "beam search: prefix: at most max_tokens, %d, found %zu",
+                         options.max_tokens, tokens.prefix.size());
+  }
+  options_ = options;
+  tokens_ = tokens;
+  n_ = 0;
+  const auto beam = static_cast<size_t>(options.beam);
+  running_.clear();
+  best_.clear();
+  ended_.clear();
+  trail_.clear();
+  MOE_TRY(running_.reserve(beam));
+  MOE_TRY(best_.reserve(2 * beam));
+  MOE_TRY(ended_.reserve(beam + 1));
+  return running_.push({0, -1, -1, -1});
+}
+
+bool BeamSearch::is_eos(int32_t token) const {
+  return std::find(tokens_.eos.begin(), tokens_.eos.end(), token) != tokens_.eos.end();
+}
+
+bool BeamSearch::allowed(int32_t token) const {
+  if (token == tokens_.pad) return false;
+  return is_eos(token) ? n_ >= options_.min_tokens : n_ < options_.max_tokens;
+}
+
+// Offers come by ascending hypothesis and token: of equal sums the earlier stays in front.
+void BeamSearch::insert(const Continuation& c) {
+  const size_t most = 2 * static_cast<size_t>(options_.beam);
+  if (best_.size() == most) best_.pop();
+  const auto worse = [](float sum, const Continuation& other) { return sum > other.sum; };
+  const auto place = static_cast<size_t>(
+      std::upper_bound(best_.begin(), best_.end(), c.sum, worse) - best_.begin());
+  (void)best_.push(c);  // room was reserved
+  std::rotate(best_.begin() + place, best_.end() - 1, best_.end());
+}
+
+Status BeamSearch::offer(int32_t j, std::span<const float> logprobs) {
+  constexpr float kInfinity = __builtin_inff();
+  const Continuation& from = running_[static_cast<size_t>(j)];
+  const size_t most = 2 * static_cast<size_t>(options_.beam);
+  const auto n = static_cast<size_t>(n_);
+  const bool given = n < tokens_.prefix.size();
+  for (size_t v = 0; v < logprobs.size(); ++v) {
+    if (!(logprobs[v] < kInfinity)) {
+      return Status::error(MOE_ERR_NON_FINITE,
+                           "beam search: the log-probability of token %zu after %d tokens is no "
+                           "number below infinity",
+                           v, n_);
+    }
+    const auto token = static_cast<int32_t>(v);
+    const float sum = given ? from.sum : from.sum + logprobs[v];
+    if (best_.size() == most && !(sum > best_.back().sum)) continue;
+    if (!(sum > -kInfinity)) continue;
+    if (given ? token != tokens_.prefix[n] : !allowed(token)) continue;
+    insert({sum, j, token, -1});
+  }
+  return {};
+}
+
+double BeamSearch::score_of(float sum) const {
+  const double length = n_ + 1;
+  const auto alpha = static_cast<double>(options_.length_penalty);
+  return static_cast<double>(sum) / (alpha == 1 ? length : pow_double(length, alpha));
+}
+
+Status BeamSearch::end(const Continuation& c) {
+  const auto beam = static_cast<size_t>(options_.beam);
+  if (options_.stop == BeamStop::kCount && ended_.size() == beam) return {};
+  const Ended e = {score_of(c.sum), n_ + 1, c.token, running_[static_cast<size_t>(c.parent)].at};
+  const auto worse = [](double score, const Ended& other) { return score > other.score; };
+  const auto place = std::upper_bound(ended_.begin(), ended_.end(), e.score, worse);
+  const auto index = place - ended_.begin();
+  MOE_TRY(ended_.push(e));
+  std::rotate(ended_.begin() + index, ended_.end() - 1, ended_.end());
+  if (ended_.size() > beam) ended_.pop();
+  return {};
+}
+
+// What was best of the step is what runs in the next.
+Status BeamSearch::follow() {
+  for (Continuation& c : best_) {
+    const int32_t before = running_[static_cast<size_t>(c.parent)].at;
+    c.at = static_cast<int32_t>(trail_.size());
+    MOE_TRY(trail_.push({before, c.token}));
+  }
+  std::swap(running_, best_);
+  best_.clear();
+  return best_.reserve(2 * static_cast<size_t>(options_.beam));
+}
+
+bool BeamSearch::is_over() const {
+  if (running_.empty()) return true;
+  if (ended_.size() < static_cast<size_t>(options_.beam)) return false;
+  return options_.stop == BeamStop::kCount || score_of(running_[0].sum) <= ended_.back().score;
+}
+
+Status BeamSearch::end_step() {
+  const auto beam = static_cast<size_t>(options_.beam);
+  size_t n_follow = 0;
+  for (size_t rank = 0; rank < best_.size(); ++rank) {
+    const Continuation c = best_[rank];
+    const bool ends = is_eos(c.token) && static_cast<size_t>(n_) >= tokens_.prefix.size();
+    if (!ends && n_follow < beam) best_[n_follow++] = c;
+    if (ends && rank < beam) MOE_TRY(end(c));
+  }
+  MOE_TRY(best_.resize(n_follow));
+  MOE_TRY(follow());
+  if (is_over()) running_.clear();
+  ++n_;
+  if (!done() || !ended_.empty()) return {};
+  return Status::error(MOE_ERR_RANGE, "beam search: no text ended");
+}
+
+int32_t BeamSearch::n_results() const {
+  return std::min(options_.n_best, static_cast<int32_t>(ended_.size()));
+}
+
+float BeamSearch::score(int32_t i) const {
+  return static_cast<float>(ended_[static_cast<size_t>(i)].score);
+}
+
+void BeamSearch::read(int32_t i, int32_t* tokens) const {
+  const Ended& e = ended_[static_cast<size_t>(i)];
+  int32_t at = e.parent;
+  tokens[e.n_tokens - 1] = e.token;
+  for (int32_t n = e.n_tokens - 2; n >= 0; --n) {
+    const Step& step = trail_[static_cast<size_t>(at)];
+    tokens[n] = step.token;
+    at = step.before;
+  }
+}
+
+}  // namespace moe
