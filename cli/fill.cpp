@@ -105,9 +105,9 @@ void run_fill(const FillOptions& o) {
 
 void add_fill(CLI::App& app) {
   auto o = std::make_shared<FillOptions>();
-  CLI::App* c = app.add_subcommand("fill", "Find the tokens behind the masks of a text (encoders)");
+  CLI::App* c = app.add_subcommand("fill", "Predict the masked tokens of a text (encoders)");
   add_model_options(*c, o->model);
-  o->input.add(*c, "The text with its masks");
+  o->input.add(*c, "The text, masks included");
   c->add_option("--top", o->top, "Candidates to show")
       ->check(integer_in(1, 1 << 30))
       ->capture_default_str();

@@ -182,7 +182,7 @@ void record(TraceOptions& o) {
 void print_budgets(const Json& j) {
   std::cout << j["n_layers"] << " layers of " << j["n_experts"] << " experts, at most "
             << j["n_experts_used"] << " a token; a text of " << j["prompt_tokens"] << " tokens, "
-            << j["decoded_tokens"] << " decoded behind it\n"
+            << j["decoded_tokens"] << " decoded after it\n"
             << "share of the uses while decoding that find their expert in memory:\n"
             << "  memory for   experts     LRU   best possible\n"
             << std::fixed;
@@ -241,7 +241,7 @@ void add_trace(CLI::App& app) {
   add_model_options(*c, o->model, false);
   o->input.add(*c, "Text to evaluate");
   c->add_option("-o,--output", o->output, "Where the trace goes: CSV")->option_text("FILE");
-  c->add_option("-n,--max-tokens", o->n_generate, "Tokens decoded behind the text")
+  c->add_option("-n,--max-tokens", o->n_generate, "Tokens decoded after the text")
       ->check(integer_in(0, 1 << 24))
       ->capture_default_str();
   c->add_flag("--budgets", o->budgets,

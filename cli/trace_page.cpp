@@ -221,27 +221,28 @@ std::string trace_page(const std::string& name, const Trace& trace, const Json& 
          "</title>\n<h1>" + title + "</h1>\n<p>" + std::to_string(trace.n_layers) + " layers of " +
          std::to_string(trace.n_experts) + " experts, at most " + std::to_string(trace.n_used) +
          " a token. A text of " + std::to_string(tokens.n_prompt) + " tokens, " +
-         std::to_string(tokens.n - tokens.n_prompt) + " decoded behind it.</p>\n" +
+         std::to_string(tokens.n - tokens.n_prompt) + " decoded after it.</p>\n" +
          section("Uses of each expert",
-                 "How often a layer took an expert, compared with the share "
-                 "that each would have if all were used alike. Empty: never.",
+                 "How often a layer used an expert, relative to the average over its experts. "
+                 "Empty: never.",
                  heat_map(trace)) +
          section("Experts per token", "Mean over the layers.", experts_chart(trace, tokens)) +
          section("Found in memory while decoding",
-                 "Share of the uses that find their expert in a cache for so many of all experts, "
-                 "which evicts what was not used for longest; of the last " +
-                     window + " tokens.",
+                 "Share of the uses over the last " + window +
+                     " tokens that find their expert in a cache that has room for this share of "
+                     "all experts and evicts the least recently used.",
                  found_chart(trace, tokens, budgets)) +
          section("The same over all decoded tokens",
-                 "Best possible: evicts what is needed last. First uses, which nothing finds: " +
+                 "Best possible: evicts the expert whose next use is furthest away. First uses, "
+                 "which miss "
+                 "in every cache: " +
                      number("%.3f", budgets["first_uses"].get<double>()) + ".",
                  budget_table(budgets)) +
-         section(
-             "Memory over time",
-             "Experts that were used, as a share of all: what is in memory when nothing leaves, "
-             "and what the last " +
-                 window + " tokens needed.",
-             memory_chart(trace, tokens)) +
+         section("Memory over time",
+                 "Experts used so far, as a share of all (what a cache that never evicts holds), "
+                 "and experts used by the last " +
+                     window + " tokens.",
+                 memory_chart(trace, tokens)) +
          "</html>\n";
 }
 

@@ -14,7 +14,7 @@ struct Replay {
   }
 };
 
-/// Evicts the expert that was not used for longest. `room`: experts of all layers together.
+/// Evicts the least recently used expert. `room`: experts of all layers together.
 Replay replay_lru(const Trace& trace, size_t room);
 /// Of each use, of the prompt too, whether its expert is there.
 std::vector<bool> found_lru(const Trace& trace, size_t room);

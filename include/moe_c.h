@@ -245,12 +245,12 @@ typedef struct moe_model_info {
   uint64_t weight_bytes;    /* all weights in memory, padding included */
   uint64_t bytes_per_token; /* weights read for one token, routers and head included */
   uint64_t file_bytes;
-  /* What the head says: "tokens", of an encoder "classes" (of the whole text), "tags" (of each
-   * token), "span" (where an answer begins and ends) or "none". */
+  /* What the head predicts: "tokens"; for an encoder also "classes" (of the whole text), "tags"
+   * (of each token), "span" (where an answer begins and ends) or "none". */
   const char* head;
   int32_t n_outputs;  /* vocab_size, the labels, 2 or 0 */
   int32_t is_encoder; /* 1: for moe_session_encode alone; it generates nothing */
-  int32_t mask_token; /* stands for a token that an encoder is to find; -1: none */
+  int32_t mask_token; /* stands for a token that an encoder is to predict; -1: none */
   int32_t reserved;
 } moe_model_info;
 
@@ -448,7 +448,7 @@ typedef enum moe_pooling { MOE_POOL_MEAN = 0, MOE_POOL_FIRST = 1 } moe_pooling;
 typedef struct moe_encode_params {
   uint32_t struct_size;
   moe_pooling pooling;
-  float* hidden;       /* (n_tokens, d_model): what the head sees */
+  float* hidden;       /* (n_tokens, d_model): hidden states after the final norm */
   float* pooled;       /* (d_model) */
   float* outputs;      /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
   const int32_t* rows; /* n_rows ascending tokens whose outputs are wanted; NULL: of all tokens */
@@ -459,8 +459,8 @@ typedef struct moe_encode_params {
  * session. MOE_ERR_UNSUPPORTED for a decoder, MOE_ERR_TOO_LONG for more tokens than the session's
  * context or chunk (which is the context, at most 4096, unless one was chosen), both before
  * anything is written. MOE_ERR_NON_FINITE when something asked for is NaN or infinite. After that
- * and after MOE_ERR_CANCELLED the arrays hold nothing of use. No padding: one text, its own tokens.
- */
+ * and after MOE_ERR_CANCELLED the contents of the arrays are undefined. Do not pad: pass one text
+ * at a time. */
 MOE_API moe_status moe_session_encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                       const moe_encode_params* params, moe_error* error);
 

@@ -48,7 +48,7 @@ class StepGraphs {
   StepGraphs& operator=(const StepGraphs&) = delete;
   ~StepGraphs();
 
-  /// The graph of this key; an empty one in place of the one not used for longest.
+  /// The graph of this key; an empty one in place of the least recently used one.
   StepGraph& find(const StepKey& key);
 
  private:

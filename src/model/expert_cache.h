@@ -134,7 +134,7 @@ class ExpertCache {
     bool done = false;  // and if the status is OK the expert is held
     Status status;
   };
-  /// Experts that nobody holds: ends.newer is the one that was not used for longest.
+  /// Experts that nobody holds: ends.newer is the least recently used one.
   struct Ring {
     Ring() { ends.older = ends.newer = &ends; }
     bool empty() const { return ends.newer == &ends; }

@@ -104,8 +104,8 @@ class Model final {
   Status prepare(uint64_t device_bytes = 0, uint64_t cache_bytes = 0) const;
   /// False once prepare() has found that experts must be offloaded from the device's memory.
   bool experts_stay() const;
-  /// Has experts that nobody uses leave the device's memory, the ones not used for longest first,
-  /// `bytes` of them if there are as many. False when there were none. Any thread.
+  /// Evicts idle experts from the device's memory, least recently used first, until `bytes` of them
+  /// are gone or none is left. False when there were none. Any thread.
   bool make_room(uint64_t bytes) const;
   /// Of all sessions since the model was opened. Any thread.
   ExpertStats expert_stats() const;

@@ -278,7 +278,7 @@ Status write_logits(SessionState& lead, const Batch& batch) {
   return {};
 }
 
-// The residual stream as the head sees it, for those who want it.
+// The hidden states after the final norm, for those who want them.
 Status write_hidden(SessionState& lead, const Batch& batch) {
   const int32_t d = lead.model.config().d_model;
   const Norm& norm = lead.model.weights().final_norm;

@@ -25,7 +25,7 @@ struct BatchPart {
   LogitSink sink;                      // kAll, kSome: called for each row, in order
   int32_t first_row = 0;               // in the batch; filled in by forward()
   std::span<const int32_t> some = {};  // kSome: the rows, ascending
-  float* hidden = nullptr;  // host memory (tokens, d_model) for what the head sees, or null
+  float* hidden = nullptr;  // host memory (tokens, d_model) for the normed hidden states, or null
 };
 
 /// Computes all parts (of different sessions of one model) in one pass, in the work memory of

@@ -20,7 +20,7 @@ enum class Pooling : uint8_t { kMean, kFirst };
 
 /// What encode() is to write, host memory; null: not wanted.
 struct Encoding {
-  float* hidden = nullptr;  // (tokens, d_model) what the head sees
+  float* hidden = nullptr;  // (tokens, d_model) after the final norm
   float* pooled = nullptr;  // (d_model)
   Pooling pooling = Pooling::kMean;
   std::span<const int32_t> rows = {};  // ascending; whose outputs are wanted; empty: of every token

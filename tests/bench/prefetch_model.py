@@ -8,7 +8,7 @@ No clock is read, so the answer is the same on a busy machine. The disk gives it
 in which they were asked for. A layer takes --layer-ms (attention, router), then each of its experts --expert-ms. What routing chose
 is read first, and experts in memory are computed meanwhile, as the library does. With a guess, the experts that the next layer is
 guessed to choose are read behind them: those that did not begin when the next layer is routed are dropped, those that began
-are read to their end, wanted or not, and evict what was not used for longest. A guess has each of the next layer's experts
+are read to their end, wanted or not, and evict what was least recently used. A guess has each of the next layer's experts
 with the probability given above the column, and instead of each that it lacks one drawn as often as the layer used it in
 the trace: a guess that errs takes likely experts, which are more often in memory than others.
 """

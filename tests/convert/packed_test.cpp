@@ -166,22 +166,28 @@ TEST_F(PackedTest, WhatTheRuntimeFindsItselfIsLeftOut) {
 }
 
 // Float16 makes 0 of the small scale and cannot hold the large one.
-TEST_F(PackedTest, ScalesThatFloat16CannotHoldBecomeInt8) {
-  for (const float scale : {2e-8f, 1e5f}) {
+TEST_F(PackedTest, AMatrixWhoseScalesFloat16CannotHoldBecomesInt8) {
+  constexpr float kSmall = 2e-8f, kLarge = 1e5f;
+  constexpr int kAll = 32;
+  const auto stored = [&](float scale, int how_many) {
     open("w4a16");
-    const char* const name = "model.layers.0.self_attn.q_proj.weight_scale";
-    test::RawTensor& scales = tensors_.at(name);
-    std::string bytes;
+    std::string& bytes = tensors_.at("model.layers.0.self_attn.q_proj.weight_scale").bytes;
+    EXPECT_EQ(bytes.size(), 2u * kAll);
     const uint32_t bits = f32_to_bits(scale) >> 16;
-    for (int i = 0; i < 32; ++i) bytes += {static_cast<char>(bits), static_cast<char>(bits >> 8)};
-    scales.bytes = bytes;
+    const std::string one = {static_cast<char>(bits), static_cast<char>(bits >> 8)};
+    for (int i = 0; i < how_many; ++i) bytes.replace(static_cast<size_t>(2 * i), 2, one);
     ConvertReport report;
     const Status status = convert_patched("{}", &report);
-    ASSERT_TRUE(status.ok()) << status.text();
-    const MatrixReport& m = matrices_.at("layers.0.attention.q");
-    EXPECT_EQ(m.format, FormatId::kInt8) << scale;
-    EXPECT_LE(m.relative_error, 0.02) << scale;
-  }
+    EXPECT_TRUE(status.ok()) << status.text();
+    const MatrixReport m = matrices_["layers.0.attention.q"];
+    EXPECT_LE(m.relative_error, m.format == FormatId::kInt8 ? 0.02 : 1.0 / 1024);
+    return m.format;
+  };
+  EXPECT_EQ(stored(kSmall, 1), FormatId::kInt4Min);  // its weights are none beside the others
+  EXPECT_EQ(stored(kSmall, kAll - 1), FormatId::kInt4Min);
+  EXPECT_EQ(stored(kSmall, kAll), FormatId::kInt8);
+  EXPECT_EQ(stored(kLarge, 1), FormatId::kInt8);
+  EXPECT_EQ(stored(kLarge, kAll), FormatId::kInt8);
 }
 
 TEST_F(PackedTest, TheConfigurationFitsTheTensors) {

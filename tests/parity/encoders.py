@@ -78,7 +78,7 @@ def make(head, seed, folder):
 
 
 def reference(model, head, ids):
-    """What the head says, or without one the hidden states: (rows, outputs)."""
+    """The outputs of the head, or without one the hidden states: (rows, outputs)."""
     with torch.no_grad():
         out = model(torch.tensor([ids]))
     if head == "Model":

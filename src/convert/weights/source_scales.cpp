@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
-#include "formats/import/gguf_blocks.h"
 #include "quant/formats.h"
 #include "quant/half.h"
 
@@ -11,15 +11,6 @@ namespace moe {
 namespace {
 
 constexpr int32_t kGroup = 32;
-constexpr int8_t kSigned[] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-constexpr int8_t kFromZero[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-constexpr int8_t kTwiceFp4[] = {-12, -8, -6, -4, -3, -2, -1, 0, 0, 1, 2, 3, 4, 6, 8, 12};
-
-const int8_t* values_of(FormatId format) {
-  if (format == FormatId::kInt4) return kSigned;
-  if (format == FormatId::kInt4Min) return kFromZero;
-  return format == FormatId::kFp4 ? kTwiceFp4 : kIq4Values;
-}
 
 bool rows_lie_as_stored(const PlannedMatrix& m) {
   const Source& s = m.source;
@@ -27,7 +18,11 @@ bool rows_lie_as_stored(const PlannedMatrix& m) {
          m.slot.cols % kGroup == 0;
 }
 
-float off_by(float v) { return std::fabs(f16_to_f32(f32_to_f16(v)) - v); }
+double off_by(float v) {
+  return std::fabs(static_cast<double>(f16_to_f32(f32_to_f16(v))) - static_cast<double>(v));
+}
+
+double squared(double v) { return v * v; }
 
 }  // namespace
 
@@ -61,29 +56,33 @@ std::optional<FormatId> four_bit_format(const PlannedMatrix& m, const Checkpoint
 SourceScales::SourceScales(const PlannedMatrix& matrix, FormatId format,
                            const Checkpoint& checkpoint)
     : matrix_(matrix), checkpoint_(checkpoint), format_(format) {
-  const int8_t* values = values_of(format);
+  int8_t values[16];
+  for (uint8_t code = 0; code < 16; ++code) values[code] = format_info(format).random_code(code);
   for (int i = 0; i < 256; ++i) {
     const auto distance = [&](int8_t v) { return std::abs(i - 128 - v); };
-    nearest_[i] = *std::min_element(values, values + 16,
+    nearest_[i] = *std::min_element(std::begin(values), std::end(values),
                                     [&](int8_t a, int8_t b) { return distance(a) < distance(b); });
   }
 }
 
+// A group counts with the largest weight that it can have, and with the largest error of one.
 bool SourceScales::fit(const std::function<void()>& tick) {
   constexpr int32_t kRows = 256;
   const SourceTypeInfo& info = source_type_info(matrix_.tensor->type);
   const bool halves = info.read_scales != nullptr && info.block == kGroup;
   if (format_ == FormatId::kFp4 || halves) return true;  // they are what the format has
+  const double most = format_info(format_).max_code;
+  double error = 0, norm = 0;
   for (int32_t first = 0; first < matrix_.slot.rows; first += kRows) {
     tick();
     read(first, std::min(kRows, matrix_.slot.rows - first));
     for (size_t i = 0; i < scales_.size(); ++i) {
-      const float most = std::fabs(scales_[i]) / 1024;
-      if (!(off_by(scales_[i]) <= most)) return false;
-      if (!(off_by(minimums_[i]) <= std::max(most, std::fabs(minimums_[i]) / 1024))) return false;
+      error += squared(most * off_by(scales_[i]) + off_by(minimums_[i]));
+      norm += squared(most * std::fabs(static_cast<double>(scales_[i])) +
+                      std::fabs(static_cast<double>(minimums_[i])));
     }
   }
-  return true;
+  return error <= norm * squared(1.0 / 1024);  // false for NaN and infinite
 }
 
 void SourceScales::split(int32_t first, int n, const float* values, int8_t* codes) {

@@ -17,7 +17,8 @@ class SourceScales {
   /// `format`: four_bit_format() of the matrix, which must outlive this.
   SourceScales(const PlannedMatrix& matrix, FormatId format, const Checkpoint& checkpoint);
 
-  /// Whether the format holds all scales and minimums, or numbers within 1/1024 of them.
+  /// Whether rounding scales and minimums to the format's changes the matrix by at most 1/1024 of
+  /// its norm. False if one of them is not finite, or too large for the format.
   bool fit(const std::function<void()>& tick);
   /// Rows [first, first + n), whose weights are `values` (n, cols): each one's value in the
   /// format's table (n, cols), and the scales and minimums of the groups (n, cols / 32).

@@ -121,13 +121,13 @@ class Session(Closable):
 
     def encode(self, tokens: Tokens, *, hidden: bool = True, pooling: str | None = None,
                outputs: bool = False, rows: Tokens | None = None) -> Encoded:
-        """Runs an encoder over a whole text; nothing of it stays in the session. No padding: one
-        text, its own tokens.
+        """Runs an encoder over a whole text; nothing of it stays in the session. Do not pad: pass
+        one text at a time.
 
-        hidden:  what the head sees is wanted, (len(tokens), d_model).
-        pooling: "mean" or "first": one vector of the text is wanted, (d_model,).
-        outputs: those of the head are wanted, (len(tokens), n_outputs); "classes": (1, n_outputs).
-        rows:    ascending numbers of the tokens whose outputs are wanted; None: of all.
+        hidden:  return the hidden states after the final norm, (len(tokens), d_model).
+        pooling: "mean" or "first": return one vector of the text, (d_model,).
+        outputs: return the head's outputs, (len(tokens), n_outputs); "classes": (1, n_outputs).
+        rows:    ascending numbers of the tokens whose outputs to return; None: of all.
         """
         if pooling is not None and pooling not in _POOLING:
             raise ArgumentError(f"pooling: expected 'mean' or 'first', found {pooling!r}")
