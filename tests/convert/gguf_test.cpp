@@ -93,6 +93,16 @@ TEST_F(GgufTest, ReadsPairsAndTensors) {
   EXPECT_EQ(h.tensors[1].offset - h.tensors[0].offset, 32u);
 }
 
+TEST(GgufNames, OfNormsDependOnTheBlock) {
+  EXPECT_EQ(gguf_tensor_name("blk.3.ffn_norm.weight"),
+            "model.layers.3.post_attention_layernorm.weight");
+  EXPECT_EQ(gguf_tensor_name("blk.3.ffn_norm.weight", true),
+            "model.layers.3.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(gguf_tensor_name("blk.3.post_attention_norm.weight", true),
+            "model.layers.3.post_attention_layernorm.weight");
+  EXPECT_EQ(gguf_tensor_name("blk.3.nextn.eh_proj.weight"), "blk.3.nextn.eh_proj.weight");
+}
+
 // The checkpoint under the names that llama.cpp has for it gives the same weights.
 TEST_F(GgufTest, Olmo2) {
   const std::string original = "tests/data/families/olmo2";

@@ -291,7 +291,7 @@ CASES = [
 
 
 def gguf_case(name, family, outtype, config=None, tokenizer=None, pre=None, inner=make_transformers, arch=None, **kw):
-    config = dict(config or {}, **(dict(vocab_size=400) if tokenizer else {}))
+    config = dict(dict(vocab_size=400) if tokenizer else {}, **(config or {}))
     kw.setdefault("vocab_size", config.get("vocab_size", SIZES["vocab_size"]))
     return Case("gguf_" + name, family, config, gguf=True, tokenizer=tokenizer,
                 make=gguf_files.make(inner, outtype, tokenizer, pre, arch), **kw)
@@ -346,6 +346,13 @@ CASES += [
     gguf_case("granitemoe", "GraniteMoe", "bf16", dict(GRANITE, **LOCAL, tie_word_embeddings=True)),
     gguf_case("gpt_oss", "GptOss", "bf16", GPT_OSS, "o200k", "gpt-4o"),
     gguf_case("gpt_oss_mxfp4", "GptOss", "bf16", inner=quantised.make_mxfp4),
+    gguf_case("phi3", "Phi3", "bf16", dict(original_max_position_embeddings=128)),
+    gguf_case("phi3_longrope", "Phi3", "bf16", PHI3_LONG, inner=make_longrope, golden=True),
+    gguf_case("glm4_moe", "Glm4Moe", "bf16", dict(GLM4, attention_bias=True)),
+    gguf_case("glm4_moe_qk_norm", "Glm4Moe", "bf16", dict(GLM4, use_qk_norm=True, norm_topk_prob=False), golden=True),
+    gguf_case("gemma3", "Gemma3Text", "bf16", dict(GEMMA3, query_pre_attn_scalar=16, num_hidden_layers=7,
+                                                  layer_types=None, vocab_size=381), "gpt2", "gpt-2",
+              tolerance=3e-3, tolerance_kv16=1e-3),  # seven layers, so that one of them sees everything
     gguf_case("phimoe", "Phimoe", "f32", dict(LOCAL, original_max_position_embeddings=128, attention_bias=True,
                                               lm_head_bias=True), inner=make_phimoe),
     gguf_case("phimoe_longrope", "Phimoe", "bf16", dict(PHI_LONG, **TINY), inner=make_phimoe, golden=True),

@@ -99,8 +99,9 @@ Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
   set_layers(&d, read_rope(local, d.layer(0).attention.head_dim, d.config().context_length, 1e4f,
                            &factors));
   d.quantization(Quantization::kNone);
+  const bool whole = d.keys.boolean("norms_hold_one", false);  // GGUF's
   Imported out = d.finish();
-  add_one_to_norms(checkpoint, &out);
+  if (!whole) add_one_to_norms(checkpoint, &out);
   return out;
 }
 

@@ -9,10 +9,15 @@ namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
 
-constexpr TensorName kNames[] = {{"moe.router.selection_bias", "mlp.gate.e_score_correction_bias"},
-                                 {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
-                                 {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
-                                 {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"}};
+constexpr TensorName kNames[] = {
+    {"moe.router.selection_bias", "mlp.gate.e_score_correction_bias"},
+    {"moe.router.selection_bias", "mlp.gate.exp_probs_b.bias"},  // GGUF's
+    {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
+    {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
+    {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"},
+    {"moe.shared.gate.weight", "mlp.shared_expert.gate_proj.weight"},
+    {"moe.shared.up.weight", "mlp.shared_expert.up_proj.weight"},
+    {"moe.shared.down.weight", "mlp.shared_expert.down_proj.weight"}};
 
 void add_experts(Decoder* d) {
   const FfnConfig dense = d->layer(0).ffn;
@@ -38,6 +43,7 @@ void add_experts(Decoder* d) {
 void ignore_prediction_layers(Decoder* d) {
   const int32_t n = d->keys.integer("num_nextn_predict_layers", 1, 0, 64);
   d->keys.ignore({"num_mtp_layers"});
+  d->ignore_tensors("blk.*.nextn.*");  // GGUF's
   const auto first = static_cast<int32_t>(d->layers().size());
   for (int32_t l = first; l < first + n; ++l) {
     d->ignore_tensors(("model.layers." + std::to_string(l) + ".*").c_str());

@@ -10,6 +10,8 @@ constexpr Place kUpHalf = {.parts = 2, .part = 1};
 
 constexpr TensorName kMlp[] = {{"ffn.gate.weight", "mlp.gate_up_proj.weight", kGateHalf},
                                {"ffn.up.weight", "mlp.gate_up_proj.weight", kUpHalf},
+                               {"ffn.gate.weight", "mlp.up_proj.weight", kGateHalf},  // GGUF's
+                               {"ffn.up.weight", "mlp.up_proj.weight", kUpHalf},
                                {"ffn.down.weight", "mlp.down_proj.weight"}};
 
 void name_attention(Decoder* d) {
@@ -27,6 +29,7 @@ Imported import_phi3(const JsonNode& config, const Checkpoint& checkpoint) {
   name_attention(&d);
   d.window(d.sliding_window(0));
   d.keys.require("attention_bias", false);
+  d.ignore_tensors("rope_factors_*.weight");  // a GGUF file's; in the configuration already
   d.quantization(Quantization::kNone);
   return d.finish();
 }

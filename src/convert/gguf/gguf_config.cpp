@@ -17,14 +17,15 @@ struct Arch {
 };
 
 constexpr Arch kArchs[] = {
-    {"llama", "llama", "mixtral", true, -1}, {"qwen2", "qwen2", "", false, -1},
-    {"qwen3", "qwen3", "", false, -1},       {"qwen2moe", "qwen2_moe", "", false, 0},
-    {"qwen3moe", "qwen3_moe", "", false, 1}, {"olmoe", "olmoe", "", false, 0},
-    {"granite", "granite", "", true, -1},    {"granitemoe", "granitemoe", "", true, -1},
-    {"maple", "maple", "", false, 1},        {"gpt-oss", "gpt_oss", "", false, -1},
-    {"bitnet", "llama", "", false, -1},      {"bitnet-b1.58", "bitnet", "", false, -1},
-    {"phimoe", "phimoe", "", false, -1},     {"deepseek2", "deepseek_v2", "", false, -1},
-    {"olmo2", "olmo2", "", false, -1}};
+    {"llama", "llama", "mixtral", true, -1},  {"qwen2", "qwen2", "", false, -1},
+    {"qwen3", "qwen3", "", false, -1},        {"qwen2moe", "qwen2_moe", "", false, 0},
+    {"qwen3moe", "qwen3_moe", "", false, 1},  {"olmoe", "olmoe", "", false, 0},
+    {"granite", "granite", "", true, -1},     {"granitemoe", "granitemoe", "", true, -1},
+    {"maple", "maple", "", false, 1},         {"gpt-oss", "gpt_oss", "", false, -1},
+    {"bitnet", "llama", "", false, -1},       {"bitnet-b1.58", "bitnet", "", false, -1},
+    {"phimoe", "phimoe", "", false, -1},      {"deepseek2", "deepseek_v2", "", false, -1},
+    {"olmo2", "olmo2", "", false, -1},        {"phi3", "phi3", "", false, -1},
+    {"gemma3", "gemma3_text", "", false, -1}, {"glm4moe", "glm4_moe", "", false, -1}};
 
 // Keys behind "ARCH." that have one meaning in all of them.
 struct Key {
@@ -73,6 +74,8 @@ class ConfigBuilder {
     if (is("deepseek2")) read_latent();
     read_rope();
     if (is("gpt-oss")) read_gpt_oss();
+    if (is("gemma3")) read_gemma3();
+    if (is("glm4moe")) read_glm4();
     if (is("bitnet") || is("bitnet-b1.58")) read_bitnet();
     read_windows();
     read_tokens();
@@ -110,6 +113,36 @@ class ConfigBuilder {
     config_.erase("num_experts");
     config_.erase("moe_intermediate_size");  // said twice
     if (config_.contains("rope_scaling")) config_["rope_scaling"]["truncate"] = false;
+  }
+
+  // llama.cpp has these two in its code: the scale of the largest model's scores, and norms that
+  // already hold the 1.
+  void read_gemma3() {
+    Json& c = config_;
+    const double heads = std::max(node("attention.head_count").number(), 1.0);
+    const bool largest = node("block_count").number() == 62;
+    c["hidden_act"] = "gelu_pytorch_tanh";
+    c["query_pre_attn_scalar"] =
+        largest ? node("embedding_length").number() / heads : node("attention.key_length").number();
+    c["norms_hold_one"] = true;
+    for (const auto& [gguf, key] : {std::pair{"rope.freq_base_swa", "rope_local_base_freq"},
+                                    {"final_logit_softcapping", "final_logit_softcapping"}}) {
+      if (const Json* value = take(gguf)) c[key] = *value;
+    }
+  }
+
+  // The layers that predict further tokens are counted with the others.
+  void read_glm4() {
+    Json& c = config_;
+    if (!c.contains("num_experts")) {
+      fail(MOE_ERR_UNSUPPORTED, "%s: glm4moe without experts", checkpoint_.path().c_str());
+    }
+    read_deepseek_experts();
+    const bool further = take("nextn_predict_layers") != nullptr;
+    const int64_t n = further ? node("nextn_predict_layers").integer(0, 64) : 0;
+    c["num_nextn_predict_layers"] = n;
+    c["num_hidden_layers"] = node("block_count").integer(n + 1, 4096) - n;
+    c["use_qk_norm"] = find("blk.0.attn_q_norm.weight") != nullptr;
   }
 
   // llama.cpp's name is for 1bitLLM's models, bitnet.cpp's for BitNet b1.58 2B-4T. Both multiply
@@ -206,7 +239,7 @@ class ConfigBuilder {
 
   void read_rope() {
     if (!is("deepseek2")) read_rotated_part();
-    if (is("phimoe")) return read_longrope();
+    if (is("phimoe") || is("phi3")) return read_longrope();
     if (find("rope_freqs.weight") != nullptr) return read_frequency_factors();
     read_scaling();
   }
@@ -297,13 +330,15 @@ class ConfigBuilder {
   }
 
   void read_windows() {
-    if (const Json* pattern = take("attention.sliding_window_pattern")) {
+    const Json* const pattern = take("attention.sliding_window_pattern");
+    if (pattern != nullptr && pattern->is_number()) {
+      config_["sliding_window_pattern"] = *pattern;
+    } else if (pattern != nullptr) {
       Json types = Json::array();
       for (const JsonNode& slides : node("attention.sliding_window_pattern").elements()) {
         types.push_back(slides.boolean() ? "sliding_attention" : "full_attention");
       }
       config_["layer_types"] = std::move(types);
-      (void)pattern;
     }
     if (take("swiglu_clamp_exp") == nullptr) return;
     const std::vector<JsonNode> limits = node("swiglu_clamp_exp").elements();
@@ -331,19 +366,20 @@ class ConfigBuilder {
       const Json* found = take(key);
       if (found != nullptr && *found != value) fail_key(key);
     };
-    require("expert_gating_func", 1);  // softmax
+    require("expert_gating_func", is("glm4moe") ? 2 : 1);  // sigmoid, softmax
     require("use_parallel_residual", false);
     require("attention.causal", true);
-    if (is("deepseek2")) {
+    if (is("deepseek2")) require("expert_weights_norm", false);
+    if (is("deepseek2") || is("glm4moe")) {
       require("expert_group_count", 1);
       require("expert_group_used_count", 1);
-      require("expert_weights_norm", false);
-      return;
+    } else {
+      require("expert_weights_scale", 1.0);
+      require("leading_dense_block_count", 0);
+      require("expert_shared_count", 0);
     }
-    require("expert_weights_scale", 1.0);
-    require("leading_dense_block_count", 0);
-    require("expert_shared_count", 0);
-    if (const Json* norm = take("expert_weights_norm")) config_["norm_topk_prob"] = *norm;
+    const Json* const norm = take("expert_weights_norm");
+    if (norm != nullptr && !is("deepseek2")) config_["norm_topk_prob"] = *norm;
   }
 
   [[noreturn]] void fail_key(const std::string& key) {

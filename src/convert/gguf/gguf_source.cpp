@@ -25,6 +25,7 @@ constexpr Name kLayer[] = {{"attn_norm", "input_layernorm"},
                            {"attn_sinks", "self_attn.sinks"},
                            {"attn_sub_norm", "self_attn.attn_sub_norm"},
                            {"ffn_sub_norm", "mlp.ffn_sub_norm"},
+                           {"attn_qkv", "self_attn.qkv_proj"},
                            {"attn_q", "self_attn.q_proj"},
                            {"attn_k", "self_attn.k_proj"},
                            {"attn_v", "self_attn.v_proj"},
@@ -40,6 +41,7 @@ constexpr Name kLayer[] = {{"attn_norm", "input_layernorm"},
                            {"ffn_up", "mlp.up_proj"},
                            {"ffn_down", "mlp.down_proj"},
                            {"ffn_gate_inp", "mlp.gate"},
+                           {"exp_probs_b", "mlp.gate.exp_probs_b"},
                            {"ffn_gate_exps", "mlp.experts.gate_exps"},
                            {"ffn_up_exps", "mlp.experts.up_exps"},
                            {"ffn_down_exps", "mlp.experts.down_exps"},
@@ -67,7 +69,7 @@ Json special_tokens(const Json& metadata) {
 
 }  // namespace
 
-std::string gguf_tensor_name(const std::string& name) {
+std::string gguf_tensor_name(const std::string& name, bool sandwich) {
   for (const Name& n : kModel) {
     if (name == n.gguf) return n.transformers;
   }
@@ -77,7 +79,9 @@ std::string gguf_tensor_name(const std::string& name) {
   const std::string part = name.substr(dot + 1, end - dot - 1);
   for (const Name& n : kLayer) {
     if (part != n.gguf) continue;
-    return "model.layers" + name.substr(3, dot - 2) + n.transformers + name.substr(end);
+    const bool norm = sandwich && part == "ffn_norm";
+    return "model.layers" + name.substr(3, dot - 2) +
+           (norm ? "pre_feedforward_layernorm" : n.transformers) + name.substr(end);
   }
   return name;
 }
@@ -97,7 +101,10 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     checkpoint.put_document("tokenizer.json", std::move(tokenizer));
     checkpoint.put_document("tokenizer_config.json", special_tokens(checkpoint.metadata()));
   }
-  checkpoint.rename(gguf_tensor_name);
+  const bool sandwich = checkpoint.find("blk.0.ffn_norm.weight") != nullptr &&
+                        checkpoint.find("blk.0.post_attention_norm.weight") != nullptr;
+  checkpoint.rename(
+      [sandwich](const std::string& name) { return gguf_tensor_name(name, sandwich); });
   return checkpoint;
 }
 

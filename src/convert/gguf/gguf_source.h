@@ -19,8 +19,9 @@ Checkpoint open_checkpoint(
 /// config.json of the file's metadata and tensors (which still have their GGUF names).
 Json gguf_config(const Checkpoint& checkpoint);
 
-/// The name in `transformers` of a GGUF tensor; unknown ones stay as they are.
-std::string gguf_tensor_name(const std::string& name);
+/// The name in `transformers` of a GGUF tensor; unknown ones stay as they are. `sandwich`: blocks
+/// have norms on both sides.
+std::string gguf_tensor_name(const std::string& name, bool sandwich = false);
 
 /// tokenizer.json; null when the file has no tokenizer.
 Json gguf_tokenizer(
