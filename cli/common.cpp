@@ -215,7 +215,7 @@ std::vector<int32_t> encode(const moe_model* model, const std::string& text, uin
   const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
   if (tokenizer == nullptr) {
     throw CallError(MOE_ERR_UNSUPPORTED,
-                    "this model has no tokenizer; give token ids with 'moe eval --tokens'");
+                    "this model has no tokenizer; generate, eval and score take ids with --tokens");
   }
   std::vector<int32_t> tokens(text.size() + 16);
   size_t n = 0;

@@ -147,5 +147,6 @@ void add_bench(CLI::App& app);
 void add_trace(CLI::App& app);
 void add_fill(CLI::App& app);
 void add_embed(CLI::App& app);
+void add_score(CLI::App& app);
 
 }  // namespace moe_cli

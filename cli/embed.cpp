@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "cli/help.h"
 #include "cli/memory.h"
@@ -19,16 +18,6 @@ struct EmbedOptions {
   std::string pooling = "mean";
   std::string out;
 };
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    lines.push_back(line);
-  }
-  return lines;
-}
 
 /// A file that can be written, before anything is computed. What it was stays until write_npy();
 /// on failure nothing new or half written is left.
@@ -85,7 +74,9 @@ void embed_line(const EmbedOptions& o, const moe_model* model, moe_session* sess
   const auto tokens = encode(model, line, 0);
   moe_encode_params p{};
   p.struct_size = sizeof p;
-  p.pooling = o.pooling == "first" ? MOE_POOL_FIRST : MOE_POOL_MEAN;
+  p.pooling = o.pooling == "first"  ? MOE_POOL_FIRST
+              : o.pooling == "last" ? MOE_POOL_LAST
+                                    : MOE_POOL_MEAN;
   p.pooled = pooled;
   moe_error error;
   const moe_status status = moe_session_encode(session, tokens.data(), tokens.size(), &p, &error);
@@ -108,9 +99,6 @@ void run_embed(const EmbedOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
   const moe_model_info info = model_info(model.get());
-  if (info.is_encoder == 0) {
-    throw CallError(MOE_ERR_UNSUPPORTED, o.model.path + ": a decoder; embed needs an encoder");
-  }
   OutFile out(o.out);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
@@ -128,12 +116,12 @@ void run_embed(const EmbedOptions& o) {
 
 void add_embed(CLI::App& app) {
   auto o = std::make_shared<EmbedOptions>();
-  CLI::App* c = app.add_subcommand("embed", "Turn each line of a text into a vector (encoders)");
+  CLI::App* c = app.add_subcommand("embed", "Turn each line of a text into a vector");
   add_model_options(*c, o->model);
   o->input.take_whole_files();
   o->input.add(*c, "Texts, one a line");
-  c->add_option("--pool", o->pooling, "mean (of all tokens) or first (the first token's)")
-      ->check(one_of({"mean", "first"}))
+  c->add_option("--pool", o->pooling, "mean (of all tokens), first or last (one token's)")
+      ->check(one_of({"mean", "first", "last"}))
       ->capture_default_str();
   c->add_option("--out,-o", o->out, "Write a NumPy file instead of JSON on stdout")
       ->check(not_empty())

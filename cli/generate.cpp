@@ -16,6 +16,7 @@ namespace {
 struct GenerateOptions {
   ModelOptions model;
   SamplingOptions sampling;
+  std::string tokens;
   TextInput input;
   bool no_echo = false;
   bool no_bos = false;
@@ -26,6 +27,8 @@ struct GenerateOptions {
 
 struct Sink {
   bool stream;
+  bool ids;  // the model has no text
+  bool first = true;
   std::string text;
   Json tokens = Json::array();
   std::exception_ptr thrown = {};  // kept: nothing may be thrown through the library
@@ -34,6 +37,11 @@ struct Sink {
 };
 
 bool Sink::take(const moe_piece& piece) {
+  if (stream && ids) {
+    std::cout << (first ? "" : ",") << piece.token << std::flush;
+    first = false;
+    return static_cast<bool>(std::cout);
+  }
   if (stream) {
     std::cout.write(piece.text, static_cast<std::streamsize>(piece.n_bytes));
     std::cout.flush();
@@ -68,24 +76,52 @@ void report(const moe_generate_result& r) {
                r.n_prompt, prompt, r.n_generated, rate, finish_name(r.finish));
 }
 
-void run_generate(GenerateOptions& o) {
+void check_usage(const GenerateOptions& o) {
   if (o.n_top > 0 && !o.model.json) throw UsageError("--logprobs goes with --json");
+  if (o.tokens.empty() && !o.input.given()) {
+    throw UsageError(
+        "give a text with -p TEXT, -f FILE or -f - for stdin, or token ids with "
+        "--tokens 1,2,3");
+  }
+  if (!o.tokens.empty() && (o.no_bos || o.special)) {
+    throw UsageError("--tokens gives ids as they are: --no-bos and --special go with a text");
+  }
+}
+
+// What stands in front of the continuation: the prompt, or its ids where the model has no text.
+std::string echo_of(const GenerateOptions& o, const moe_model* model, const std::string& prompt,
+                    const std::vector<int32_t>& tokens) {
+  if (o.input.given()) return prompt;
+  if (moe_model_tokenizer(model) != nullptr) return decode(model, tokens, MOE_DECODE_SKIP_SPECIAL);
+  std::string ids;
+  for (const int32_t token : tokens) ids += (ids.empty() ? "" : ",") + std::to_string(token);
+  return ids;
+}
+
+void run_generate(GenerateOptions& o) {
+  check_usage(o);
   Sampling sampling(o.sampling);
-  const std::string prompt = o.input.read();
+  const std::string prompt = o.input.given() ? o.input.read() : "";
+  const auto ids = parse_ids(o.tokens);
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
   check_decoder(o.model, model.get(), "generate");
-  const auto tokens = encode(model.get(), prompt, encode_flags(o.no_bos, o.special));
+  const auto tokens =
+      o.input.given() ? encode(model.get(), prompt, encode_flags(o.no_bos, o.special)) : ids;
   prepare_session(o.model, env.get(), model, tokens.size(), o.sampling.max_tokens);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
   moe_error error;
   if (o.stats) check(moe_session_count_routing(session.get(), true, &error), error);
-  Sink sink{!o.model.json, {}, Json::array(), {}};
+  Sink sink{
+      !o.model.json, moe_model_tokenizer(model.get()) == nullptr, true, {}, Json::array(), {}};
   sampling.params.callback = on_piece;
   sampling.params.user = &sink;
   sampling.params.n_top = o.n_top;
-  if (sink.stream && !o.no_echo) std::cout << prompt << std::flush;
+  if (sink.stream && !o.no_echo) {
+    std::cout << echo_of(o, model.get(), prompt, tokens) << std::flush;
+    sink.first = tokens.empty();
+  }
   moe_generate_result result{};
   result.struct_size = sizeof result;
   const moe_status status = moe_session_generate(session.get(), tokens.data(), tokens.size(),
@@ -104,15 +140,20 @@ void run_generate(GenerateOptions& o) {
     }
     return;
   }
-  Json json = {{"prompt", prompt},
-               {"text", sink.text},
+  Json json;
+  if (o.input.given()) {
+    json["prompt"] = prompt;
+  } else {
+    json["prompt_tokens"] = tokens;
+  }
+  json.update({{"text", sink.text},
                {"finish", finish_name(result.finish)},
                {"seed", sampling.seed()},
                {"n_prompt", result.n_prompt},
                {"n_generated", result.n_generated},
                {"prompt_seconds", result.prompt_seconds},
                {"generate_seconds", result.generate_seconds},
-               {"tokens", sink.tokens}};
+               {"tokens", sink.tokens}});
   if (may_skip(o.model)) {
     json["skipped"] = skipped_json(routing_json(model.get(), session.get()));
   }
@@ -130,6 +171,10 @@ void add_generate(CLI::App& app) {
   CLI::App* c = app.add_subcommand("generate", "Continue a text");
   add_model_options(*c, o->model);
   o->input.add(*c, "Text to continue");
+  auto* tokens = c->add_option("--tokens", o->tokens, "Token ids instead of a text")
+                     ->check(not_empty())
+                     ->option_text("ID,ID...");
+  o->input.exclude(tokens);
   add_sampling_options(*c, o->sampling, 128);
   add_session_options(*c, o->model, "the text and -n more; with -n 0, the text and 4096 more");
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");

@@ -50,6 +50,7 @@ void add_commands(CLI::App& app) {
   add_perplexity(app);
   add_tokenize(app);
   add_eval(app);
+  add_score(app);
   add_fill(app);
   add_embed(app);
   add_bench(app);

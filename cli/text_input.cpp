@@ -65,6 +65,16 @@ std::vector<int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    lines.push_back(line);
+  }
+  return lines;
+}
+
 void TextInput::keep(CLI::Option* option) {
   for (CLI::Option* other : options_) option->excludes(other);
   options_.push_back(option);

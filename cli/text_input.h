@@ -6,10 +6,13 @@
 namespace moe_cli {
 
 inline constexpr uint64_t kMostPromptBytes = uint64_t{64} << 20;
-inline constexpr uint64_t kMostTextBytes = uint64_t{256} << 20;  // of perplexity
+inline constexpr uint64_t kMostTextBytes = uint64_t{256} << 20;  // of perplexity, score and embed
 
 /// What `path` (-: stdin) holds; an error when that is more than `most` bytes.
 std::string read_file(const std::string& path, uint64_t most);
+
+/// Without their line ends, of either kind.
+std::vector<std::string> lines_of(const std::string& text);
 
 /// "1,2,3". Throws UsageError.
 std::vector<int32_t> parse_ids(const std::string& text);

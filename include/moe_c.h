@@ -434,6 +434,16 @@ MOE_API void moe_session_free(moe_session* session);
 MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                     float* logits, size_t n_rows, moe_error* error);
 
+/* Log-probabilities of given tokens, without rows of logits: appends the tokens as moe_session_eval
+ * does, and writes of each the natural logarithm of the probability that it had after the text in
+ * front of it. n_logprobs is n_tokens; in an empty session n_tokens - 1 (0 for no tokens), because
+ * nothing is in front of the first one: MOE_ERR_ARGUMENT otherwise. Each is log-softmax of the row
+ * that moe_session_eval would give, to the nearest float of a sum taken in double. Memory does not
+ * grow with the text. Errors as moe_session_eval; of the log-probabilities some may then have been
+ * written. */
+MOE_API moe_status moe_session_score(moe_session* session, const int32_t* tokens, size_t n_tokens,
+                                     float* logprobs, size_t n_logprobs, moe_error* error);
+
 /* Appends one token to each of several different sessions of one model in a single pass; logits:
  * NULL or (n, vocab_size). Each session gets exactly what moe_session_eval alone would give it.
  * MOE_ERR_STATE when a session is in use or named twice; on failure none has moved, and some rows
@@ -441,8 +451,9 @@ MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens,
 MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
                                      float* logits, moe_error* error);
 
-/* One vector of a text: the mean over all its tokens, special ones too, or the first one's. */
-typedef enum moe_pooling { MOE_POOL_MEAN = 0, MOE_POOL_FIRST = 1 } moe_pooling;
+/* One vector of a text: the mean over all its tokens, special ones too, the first one's or the
+ * last one's. */
+typedef enum moe_pooling { MOE_POOL_MEAN = 0, MOE_POOL_FIRST = 1, MOE_POOL_LAST = 2 } moe_pooling;
 
 /* What moe_session_encode writes. NULL: it is not wanted. */
 typedef struct moe_encode_params {
@@ -455,12 +466,15 @@ typedef struct moe_encode_params {
   size_t n_rows;       /* with NULL n_tokens, or 1 for "classes" */
 } moe_encode_params;
 
-/* Runs an encoder over a whole text, in which every token sees every other. Nothing stays in the
- * session. MOE_ERR_UNSUPPORTED for a decoder, MOE_ERR_TOO_LONG for more tokens than the session's
- * context or chunk (which is the context, at most 4096, unless one was chosen), both before
- * anything is written. MOE_ERR_NON_FINITE when something asked for is NaN or infinite. After that
- * and after MOE_ERR_CANCELLED the contents of the arrays are undefined. Do not pad: pass one text
- * at a time. */
+/* Runs the model over a text, nothing of which stays in the session. In an encoder every token sees
+ * every other. In a decoder a token sees what is in front of it, as ever: the text's own tokens and
+ * all that the session holds; any number of tokens that the context has room for, and with a NULL
+ * `hidden` memory for one chunk of them. MOE_ERR_UNSUPPORTED for outputs of a decoder (its logits
+ * come from moe_session_eval), MOE_ERR_TOO_LONG for more tokens than the context has room for, or
+ * than the chunk of an encoder (which is the context, at most 4096, unless one was chosen), both
+ * before anything is written. MOE_ERR_NON_FINITE when something asked for is NaN or infinite. After
+ * that and after MOE_ERR_CANCELLED the contents of the arrays are undefined. Do not pad: pass one
+ * text at a time. */
 MOE_API moe_status moe_session_encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                       const moe_encode_params* params, moe_error* error);
 
@@ -642,12 +656,22 @@ typedef struct moe_piece {
  * session. */
 typedef bool (*moe_piece_fn)(void* user, const moe_piece* piece);
 
+/* The logits of the token that is to be chosen next: n_logits of them, the vocabulary, which the
+ * callback may change within that; -INFINITY bans a token. tokens: the text so far. Sampling, and
+ * the logprobs of the piece, then go by what it left; the session's own logits stay. Return false
+ * to stop (MOE_FINISH_CALLBACK). Runs on the thread of the caller, once for each token. May call
+ * moe_session_cancel, nothing else of the session: what would change it gets MOE_ERR_STATE. A NaN
+ * or +INFINITY that it leaves is MOE_ERR_NON_FINITE, a ban of all MOE_ERR_RANGE; the session then
+ * stands where it was. */
+typedef bool (*moe_logits_fn)(void* user, const int32_t* tokens, size_t n_tokens, float* logits,
+                              size_t n_logits);
+
 typedef enum moe_finish {
   MOE_FINISH_LENGTH = 1,  /* max_tokens were made */
   MOE_FINISH_EOS = 2,     /* an end-of-text token */
   MOE_FINISH_STOP = 3,    /* a stop string; nothing of it was given out */
   MOE_FINISH_CONTEXT = 4, /* the context is full */
-  MOE_FINISH_CALLBACK = 5 /* the callback said so */
+  MOE_FINISH_CALLBACK = 5 /* a callback said so */
 } moe_finish;
 
 typedef struct moe_generate_params {
@@ -661,6 +685,8 @@ typedef struct moe_generate_params {
   int32_t reserved;      /* zero */
   moe_piece_fn callback; /* NULL: none */
   void* user;
+  moe_logits_fn logits_callback; /* NULL: none */
+  void* logits_user;
 } moe_generate_params;
 
 typedef struct moe_generate_result {

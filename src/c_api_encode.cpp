@@ -1,4 +1,4 @@
-// Encoders.
+// Hidden states and encoders.
 
 #include "src/c_api.h"
 
@@ -13,8 +13,8 @@ Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
   moe_encode_params p{};
   MOE_TRY(read_params(given, "params", &p));
   const int pooling = enum_number(p.pooling);
-  if (pooling < MOE_POOL_MEAN || pooling > MOE_POOL_FIRST) {
-    return Status::error(MOE_ERR_ARGUMENT, "params.pooling: expected 0..1, found %d", pooling);
+  if (pooling < MOE_POOL_MEAN || pooling > MOE_POOL_LAST) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.pooling: expected 0..2, found %d", pooling);
   }
   const HeadKind head = session->model->model->config().head.kind;
   const size_t all = head == HeadKind::kClasses ? 1 : n_tokens;
@@ -25,7 +25,8 @@ Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
   Encoding out;
   out.hidden = p.hidden;
   out.pooled = p.pooled;
-  out.pooling = pooling == MOE_POOL_MEAN ? Pooling::kMean : Pooling::kFirst;
+  static_assert(static_cast<int>(Pooling::kLast) == MOE_POOL_LAST);
+  out.pooling = static_cast<Pooling>(pooling);
   out.outputs = p.outputs;
   if (p.rows != nullptr) out.rows = {p.rows, p.n_rows};
   return session->session->encode({tokens, n_tokens}, out);

@@ -52,7 +52,20 @@ Status GenerateCall::read(const moe_generate_params* given) {
     options.callback = call_back;
     options.user = this;
   }
+  logits_callback = p.logits_callback;
+  logits_user = p.logits_user;
+  if (logits_callback != nullptr) {
+    options.change_logits = change_logits;
+    options.logits_user = this;
+  }
   return {};
+}
+
+bool GenerateCall::change_logits(void* user, std::span<const int32_t> text,
+                                 std::span<float> logits) {
+  const auto* call = static_cast<const GenerateCall*>(user);
+  return call->logits_callback(call->logits_user, text.data(), text.size(), logits.data(),
+                               logits.size());
 }
 
 bool GenerateCall::call_back(void* user, const Piece& piece) {

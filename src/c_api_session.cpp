@@ -65,6 +65,14 @@ Status eval(moe_session* session, const int32_t* tokens, size_t n_tokens, float*
   return session->session->eval({tokens, n_tokens}, rows, logits);
 }
 
+Status score(moe_session* session, const int32_t* tokens, size_t n_tokens, float* logprobs,
+             size_t n_logprobs) {
+  MOE_TRY(check_session(session));
+  if (tokens == nullptr && n_tokens != 0) return null_argument("tokens");
+  if (logprobs == nullptr && n_logprobs != 0) return null_argument("logprobs");
+  return score_tokens(*session->session, {tokens, n_tokens}, {logprobs, n_logprobs});
+}
+
 Status step(moe_session* const* sessions, const int32_t* tokens, size_t n, float* logits) {
   if (n == 0) return {};
   if (sessions == nullptr) return null_argument("sessions");
@@ -217,6 +225,11 @@ void moe_session_free(moe_session* session) {
 moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
                             float* logits, size_t n_rows, moe_error* error) {
   return moe::deliver(moe::eval(session, tokens, n_tokens, logits, n_rows), error);
+}
+
+moe_status moe_session_score(moe_session* session, const int32_t* tokens, size_t n_tokens,
+                             float* logprobs, size_t n_logprobs, moe_error* error) {
+  return moe::deliver(moe::score(session, tokens, n_tokens, logprobs, n_logprobs), error);
 }
 
 moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,

@@ -19,10 +19,13 @@ struct GenerateCall {
 
  private:
   static bool call_back(void* user, const Piece& piece);
+  static bool change_logits(void* user, std::span<const int32_t> text, std::span<float> logits);
 
   Array<std::string_view> stops;
   moe_piece_fn callback = nullptr;
   void* user = nullptr;
+  moe_logits_fn logits_callback = nullptr;
+  void* logits_user = nullptr;
 };
 
 }  // namespace moe

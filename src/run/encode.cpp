@@ -1,4 +1,4 @@
-// Encoders: a whole text in one pass, and what is asked of it.
+// Hidden states of a text, and what an encoder's head says of it.
 
 #include <algorithm>
 
@@ -9,11 +9,8 @@ namespace moe {
 namespace {
 
 Status check_text(const SessionState& state, std::span<const int32_t> tokens) {
-  if (!state.model.config().is_encoder()) {
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "the model is a decoder: encoders alone encode whole texts");
-  }
   if (tokens.empty()) return Status::error(MOE_ERR_RANGE, "there is no token to encode");
+  if (!state.model.config().is_encoder()) return check_tokens(state, tokens);
   const SessionOptions& o = state.options;
   if (tokens.size() > static_cast<size_t>(o.context)) {
     const int32_t most = std::min(state.model.config().context_length, kMaxChunk);
@@ -38,6 +35,9 @@ Status check_text(const SessionState& state, std::span<const int32_t> tokens) {
 }
 
 Status check_rows(const ModelConfig& config, size_t n_tokens, std::span<const int32_t> rows) {
+  if (!config.is_encoder()) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "outputs: those of a decoder are its logits (eval)");
+  }
   if (config.head.kind == HeadKind::kNone) {
     return Status::error(MOE_ERR_UNSUPPORTED, "outputs: the model has no head");
   }
@@ -66,59 +66,94 @@ struct OutputRows {
   }
 };
 
-Status check_hidden(const float* hidden, size_t n_tokens, size_t d) {
-  for (size_t i = 0; i < n_tokens * d; ++i) {
+/// Gets a text's hidden states, some tokens after the other, and makes one vector of them.
+class Pool {
+ public:
+  Pool(const Encoding& out, size_t n_tokens, size_t d, const Allocator& allocator)
+      : out_(out), n_tokens_(n_tokens), d_(d), sums_(allocator) {}
+  Status init() { return wants_mean() ? sums_.resize(d_) : Status(); }
+  /// The states of the tokens from `first` on.
+  Status add(size_t first, const float* hidden, size_t n);
+  void finish();
+
+ private:
+  bool wants_mean() const { return out_.pooled != nullptr && out_.pooling == Pooling::kMean; }
+
+  const Encoding& out_;
+  size_t n_tokens_;
+  size_t d_;
+  Array<double> sums_;
+};
+
+Status Pool::add(size_t first, const float* hidden, size_t n) {
+  for (size_t i = 0; i < n * d_; ++i) {
     if (is_finite(hidden[i])) continue;
     return Status::error(MOE_ERR_NON_FINITE, "the hidden state of token %zu is no finite number",
-                         i / d);
+                         first + i / d_);
+  }
+  for (size_t i = 0; i < n * d_ && wants_mean(); ++i) {
+    sums_[i % d_] += static_cast<double>(hidden[i]);
+  }
+  if (out_.pooled == nullptr || wants_mean()) return {};
+  const size_t wanted = out_.pooling == Pooling::kFirst ? 0 : n_tokens_ - 1;
+  if (wanted >= first && wanted < first + n) {
+    std::copy_n(hidden + (wanted - first) * d_, d_, out_.pooled);
   }
   return {};
 }
 
-void pool(const float* hidden, size_t n_tokens, size_t d, Pooling pooling, float* out) {
-  for (size_t i = 0; i < d; ++i) {
-    double sum = 0;
-    const size_t n = pooling == Pooling::kFirst ? 1 : n_tokens;
-    for (size_t t = 0; t < n; ++t) sum += static_cast<double>(hidden[t * d + i]);
-    out[i] = static_cast<float>(sum / static_cast<double>(n));
+void Pool::finish() {
+  for (size_t i = 0; i < d_ && wants_mean(); ++i) {
+    out_.pooled[i] = static_cast<float>(sums_[i] / static_cast<double>(n_tokens_));
   }
+}
+
+/// What a part asks of an encoder's head.
+Status ask_outputs(const ModelConfig& config, const Encoding& out, OutputRows* rows,
+                   BatchPart* part) {
+  static constexpr int32_t kFirstRow = 0;
+  if (out.outputs == nullptr) return {};
+  MOE_TRY(check_rows(config, part->tokens.size(), out.rows));
+  part->rows = out.rows.empty() ? LogitRows::kAll : LogitRows::kSome;
+  part->some = out.rows;
+  part->sink = {OutputRows::take, rows};
+  if (config.head.kind == HeadKind::kClasses) {
+    part->rows = LogitRows::kSome;
+    part->some = {&kFirstRow, 1};
+  }
+  return {};
 }
 
 }  // namespace
 
 Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
-  static constexpr int32_t kFirstRow = 0;
   SessionCall call(*this);
   MOE_TRY(call.status());
   SessionState& state = call.state();
   const ModelConfig& config = state.model.config();
   const auto d = static_cast<size_t>(config.d_model);
   MOE_TRY(check_text(state, tokens));
-  BatchPart part;
-  part.session = &state;
-  part.tokens = tokens;
   OutputRows rows{out.outputs, state.logits.size()};
-  if (out.outputs != nullptr) {
-    MOE_TRY(check_rows(config, tokens.size(), out.rows));
-    part.rows = out.rows.empty() ? LogitRows::kAll : LogitRows::kSome;
-    part.some = out.rows;
-    part.sink = {OutputRows::take, &rows};
-    if (config.head.kind == HeadKind::kClasses) {
-      part.rows = LogitRows::kSome;
-      part.some = {&kFirstRow, 1};
-    }
-  }
+  BatchPart whole;
+  whole.session = &state;
+  whole.tokens = tokens;
+  MOE_TRY(ask_outputs(config, out, &rows, &whole));
   Array<float> own(state.model.allocator());
-  part.hidden = out.hidden;
-  if (part.hidden == nullptr && out.pooled != nullptr) {
-    MOE_TRY(own.resize(tokens.size() * d));
-    part.hidden = own.data();
+  Pool pool(out, tokens.size(), d, state.model.allocator());
+  MOE_TRY(pool.init());
+  const size_t chunk = std::min(tokens.size(), static_cast<size_t>(state.options.chunk));
+  if (out.hidden == nullptr && out.pooled != nullptr) MOE_TRY(own.resize(chunk * d));
+  for (size_t done = 0; done < tokens.size();) {  // once for an encoder
+    BatchPart part = whole;
+    part.tokens = tokens.subspan(done, std::min(chunk, tokens.size() - done));
+    part.position = state.position() + static_cast<int32_t>(done);
+    part.hidden = out.hidden != nullptr ? out.hidden + done * d : own.data();
+    MOE_TRY(run_batch(state, {&part, 1}));
+    if (state.counting) state.counters.keep_pass();
+    if (part.hidden != nullptr) MOE_TRY(pool.add(done, part.hidden, part.tokens.size()));
+    done += part.tokens.size();
   }
-  MOE_TRY(run_batch(state, {&part, 1}));
-  if (state.counting) state.counters.keep_pass();
-  if (part.hidden == nullptr) return {};
-  MOE_TRY(check_hidden(part.hidden, tokens.size(), d));
-  if (out.pooled != nullptr) pool(part.hidden, tokens.size(), d, out.pooling, out.pooled);
+  pool.finish();
   return {};
 }
 

@@ -278,6 +278,19 @@ Status write_logits(SessionState& lead, const Batch& batch) {
   return {};
 }
 
+// What a decoder's head would see, in place: nothing else of such a part is wanted. An encoder's
+// head may still want to read what this writes over.
+void norm_hidden(SessionState& lead, const Batch& batch) {
+  const int32_t d = lead.model.config().d_model;
+  const Norm& norm = lead.model.weights().final_norm;
+  for (const BatchPart& part : batch.parts) {
+    if (part.hidden == nullptr || norm.kind == NormKind::kNone) continue;
+    float* x = lead.work.x + int64_t{part.first_row} * d;
+    lead.device.norm(*lead.stream,
+                     {x, x, static_cast<int32_t>(part.tokens.size()), d, norm, false, 1});
+  }
+}
+
 // The hidden states after the final norm, for those who want them.
 Status write_hidden(SessionState& lead, const Batch& batch) {
   const int32_t d = lead.model.config().d_model;
@@ -286,7 +299,7 @@ Status write_hidden(SessionState& lead, const Batch& batch) {
     if (part.hidden == nullptr || cancel_asked(batch)) continue;
     const float* x = lead.work.x + int64_t{part.first_row} * d;
     const auto n = static_cast<int32_t>(part.tokens.size());
-    if (norm.kind != NormKind::kNone) {
+    if (norm.kind != NormKind::kNone && lead.model.config().is_encoder()) {
       Status status;
       do {
         lead.device.norm(*lead.stream, {x, lead.work.branch, n, d, norm, false, 1});
@@ -393,6 +406,7 @@ void run_layers(SessionState& lead, const Batch& batch) {
     if (layer.has_attention) self_attention(lead, batch, l);
     if (layer.has_ffn) feed_forward(lead, batch, l);
   }
+  if (!config.is_encoder()) norm_hidden(lead, batch);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ struct BatchPart {
   LogitSink sink;                      // kAll, kSome: called for each row, in order
   int32_t first_row = 0;               // in the batch; filled in by forward()
   std::span<const int32_t> some = {};  // kSome: the rows, ascending
-  float* hidden = nullptr;  // host memory (tokens, d_model) for the normed hidden states, or null
+  float* hidden = nullptr;  // host memory (tokens, d_model) for the normed hidden states, or null;
+                            // of a decoder, without logits
 };
 
 /// Computes all parts (of different sessions of one model) in one pass, in the work memory of

@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include "src/run/logits.h"
 #include "src/run/session_state.h"
 #include "src/run/stop_matcher.h"
 #include "src/text/stream_decoder.h"
@@ -37,6 +38,23 @@ Status check_options(const GenerateOptions& o, const Tokenizer* tokenizer, int32
   return {};
 }
 
+/// Looks at what a callback made of logits. A ban becomes the lowest number that there is, because
+/// sampling takes numbers alone: its weight is zero.
+Status settle_bans(std::span<float> logits) {
+  constexpr float kLowest = -3.40282347e38f;
+  size_t n_banned = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] == -__builtin_inff()) {
+      logits[i] = kLowest;
+      ++n_banned;
+    } else if (!is_finite(logits[i])) {
+      return non_finite_logit(i).with_context("logits callback");
+    }
+  }
+  if (n_banned < logits.size()) return {};
+  return Status::error(MOE_ERR_RANGE, "logits callback: every token is banned");
+}
+
 /// One generation in progress.
 class Generation {
  public:
@@ -47,13 +65,18 @@ class Generation {
         options_(options),
         stops_(allocator),
         text_(allocator),
+        changed_(allocator),
         allocator_(allocator) {}
 
-  Status prepare() { return stops_.init(options_.stop); }
+  Status prepare() {
+    if (options_.change_logits != nullptr) MOE_TRY(changed_.resize(state_.logits.size()));
+    return stops_.init(options_.stop);
+  }
   Status run(GenerateResult* result);
 
  private:
   Status loop(StreamDecoder* decoder, GenerateResult* result);
+  Status choose(TokenLogprob* next, bool* go_on);
   Status decode(StreamDecoder* decoder, int32_t token, std::string_view* ready);
   Status flush(StreamDecoder* decoder, GenerateResult* result);
   bool give(const Piece& piece) {
@@ -65,6 +88,7 @@ class Generation {
   const GenerateOptions& options_;
   StopMatcher stops_;
   String text_;
+  Array<float> changed_;  // (vocab) what the callback gets; the session's own stay as they are
   const Allocator& allocator_;
   TokenLogprob top_[kMaxTopLogprobs];
 };
@@ -98,6 +122,21 @@ Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
   return {};
 }
 
+// *go_on: false when the callback said so, and nothing was chosen.
+Status Generation::choose(TokenLogprob* next, bool* go_on) {
+  const size_t n_top = static_cast<size_t>(options_.n_top);
+  if (options_.change_logits == nullptr) {
+    return sample_next(state_, options_.sampling, next, top_, n_top);
+  }
+  MOE_TRY(recall_logits(state_));
+  MOE_TRY(read_logits(state_, changed_.data()));
+  *go_on = options_.change_logits(options_.logits_user, state_.tokens.span(), changed_.span());
+  if (!*go_on) return {};
+  MOE_TRY(settle_bans(changed_.span()));
+  return state_.sampler.sample(options_.sampling, changed_.span(), state_.tokens.span(),
+                               static_cast<uint64_t>(state_.position()), next, top_, n_top);
+}
+
 Status Generation::loop(StreamDecoder* decoder, GenerateResult* result) {
   const ModelConfig& config = state_.model.config();
   const size_t n_top = static_cast<size_t>(options_.n_top);
@@ -111,7 +150,12 @@ Status Generation::loop(StreamDecoder* decoder, GenerateResult* result) {
       return {};
     }
     TokenLogprob next{};
-    MOE_TRY(sample_next(state_, options_.sampling, &next, top_, n_top));
+    bool go_on = true;
+    MOE_TRY(choose(&next, &go_on));
+    if (!go_on) {
+      result->finish = Finish::kCallback;
+      return {};
+    }
     if (!options_.ignore_eos && (contains(config.eos_token_ids.span(), next.token) ||
                                  contains(options_.more_eos, next.token))) {
       result->finish = Finish::kEos;
@@ -119,7 +163,7 @@ Status Generation::loop(StreamDecoder* decoder, GenerateResult* result) {
     }
     Piece piece{next.token, next.logprob, {}, {top_, n_top}, false};
     MOE_TRY(decode(decoder, next.token, &piece.text));
-    const bool go_on = give(piece);
+    go_on = give(piece);
     ++result->n_generated;
     MOE_TRY(eval_tokens(state_, {&next.token, 1}, {}));
     if (stops_.stopped()) {
@@ -166,7 +210,10 @@ Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const
 
   GenerateResult result;
   result.n_prompt = static_cast<int32_t>(prompt.size());
-  ask_for(state, options.sampling, static_cast<size_t>(options.n_top));
+  state.spec = {};
+  if (options.change_logits == nullptr) {
+    ask_for(state, options.sampling, static_cast<size_t>(options.n_top));
+  }
   const double start = now_seconds();
   MOE_TRY(eval_tokens(state, prompt, {}));
   const double prompt_end = now_seconds();

@@ -29,6 +29,10 @@ struct Piece {
 /// Returns false to stop. May call Session::cancel, nothing else of the session.
 using PieceFn = bool (*)(void* user, const Piece& piece);
 
+/// May change the logits of the token behind `text`; -infinity bans one. Returns false to stop. May
+/// call Session::cancel, nothing else of the session.
+using LogitsFn = bool (*)(void* user, std::span<const int32_t> text, std::span<float> logits);
+
 inline constexpr size_t kMaxStops = 64;
 inline constexpr size_t kMaxStopBytes = 4096;  // of one stop string
 
@@ -41,6 +45,8 @@ struct GenerateOptions {
   int32_t n_top = 0;                       // candidates reported with each piece
   PieceFn callback = nullptr;
   void* user = nullptr;
+  LogitsFn change_logits = nullptr;
+  void* logits_user = nullptr;
 };
 
 struct GenerateResult {
@@ -55,7 +61,8 @@ struct GenerateResult {
 /// given out is part of the session when the call succeeds, so that generating 5 and 5 more equals
 /// generating 10; a token that completed a stop string counts as given out. On MOE_ERR_CANCELLED
 /// the last token given out may be missing from the session: compare its position. tokenizer: null
-/// for ids alone. MOE_ERR_STATE without a prompt on an empty session.
+/// for ids alone. MOE_ERR_STATE without a prompt on an empty session. MOE_ERR_NON_FINITE when
+/// change_logits leaves NaN or +infinity, MOE_ERR_RANGE when it bans every token.
 Status generate(Session& session, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out);
 /// The same within a call of the session that has begun already (SessionCall).

@@ -99,6 +99,13 @@ Status log_sum_exp(std::span<const float> logits, double* out) {
   return {};
 }
 
+Status log_probability(std::span<const float> logits, int32_t token, double* out) {
+  double log_sum = 0;
+  MOE_TRY(log_sum_exp(logits, &log_sum));
+  *out = static_cast<double>(logits[static_cast<size_t>(token)]) - log_sum;
+  return {};
+}
+
 size_t largest_index(std::span<const float> logits) {
   const float best = largest(logits);
   size_t i = 0;

@@ -16,7 +16,10 @@ Status non_finite_logit(size_t token);
 
 /// log(sum(exp(logits))) from weights (kernels/choice.h), within 1e-6. Errors as check_finite().
 Status log_sum_exp(std::span<const float> logits, double* out);
-/// The same from the largest logit and the sum of all weights at temperature 1.
+/// log(softmax(logits)[token]), of which every log-probability is the nearest float. Errors as
+/// check_finite().
+Status log_probability(std::span<const float> logits, int32_t token, double* out);
+/// log(sum(exp())) from the largest logit and the sum of all weights at temperature 1.
 double log_sum_exp(float best, uint64_t weights, size_t vocab_size);
 
 /// The index of the largest, the lowest of equals. None is NaN and there is at least one.

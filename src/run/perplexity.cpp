@@ -69,9 +69,9 @@ class Scorer {
     Scorer& s = *static_cast<Scorer*>(user);
     const size_t target = index + 1;
     if (target < s.first_target_) return {};
-    double log_sum = 0;
-    MOE_TRY(log_sum_exp({logits, s.state_.logits.size()}, &log_sum));
-    s.sum_ += log_sum - static_cast<double>(logits[s.input_[target]]);
+    double logprob = 0;
+    MOE_TRY(log_probability({logits, s.state_.logits.size()}, s.input_[target], &logprob));
+    s.sum_ -= logprob;
     ++s.n_scored_;
     return {};
   }
@@ -100,6 +100,51 @@ Status score_text(Scorer& scorer, const Windows& windows, std::span<const int32_
 }
 
 }  // namespace
+
+namespace {
+
+/// Where the log-probabilities of a call's tokens go. Row i predicts token i + 1.
+struct Scores {
+  SessionState& state;
+  std::span<const int32_t> tokens;
+  size_t unscored;  // tokens in front of the first that has a log-probability
+  float* to;
+
+  Status write(size_t target, const float* logits) const {
+    double logprob = 0;
+    MOE_TRY(log_probability({logits, state.logits.size()}, tokens[target], &logprob));
+    to[target - unscored] = static_cast<float>(logprob);
+    return {};
+  }
+  static Status take(void* user, size_t index, const float* logits) {
+    const Scores& s = *static_cast<const Scores*>(user);
+    return index + 1 < s.tokens.size() ? s.write(index + 1, logits) : Status();
+  }
+};
+
+}  // namespace
+
+Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span<float> logprobs) {
+  SessionCall call(session);
+  MOE_TRY(call.status());
+  SessionState& state = call.state();
+  const size_t unscored = state.tokens.empty() ? 1 : 0;
+  const size_t n = tokens.size() > unscored ? tokens.size() - unscored : 0;
+  if (logprobs.size() != n) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "n_logprobs: expected %zu for %zu tokens behind %d others, found %zu", n,
+                         tokens.size(), state.position(), logprobs.size());
+  }
+  MOE_TRY(check_tokens(state, tokens));
+  if (tokens.empty()) return {};
+  Scores scores{state, tokens, unscored, logprobs.data()};
+  if (unscored == 0) {
+    MOE_TRY(recall_logits(state));
+    MOE_TRY(read_logits(state, state.logits.data()));
+    MOE_TRY(scores.write(0, state.logits.data()));
+  }
+  return eval_tokens(state, tokens, {Scores::take, &scores});
+}
 
 Status measure_perplexity(Session& session, std::span<const int32_t> tokens,
                           const PerplexityOptions& options, Perplexity* out) {

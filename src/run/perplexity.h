@@ -5,6 +5,13 @@
 
 namespace moe {
 
+/// Appends `tokens` as Session::eval does, and writes the log-probability that each of them had
+/// after the text in front of it: the nearest float to log_probability() of that row of logits, of
+/// which only a few exist at once. logprobs: one for each token; the first token of an empty
+/// session has nothing in front and gets none. When the call fails, those of finished chunks have
+/// been written.
+Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span<float> logprobs);
+
 struct PerplexityOptions {
   /// Stands in front of every window and is not scored itself: what a text begins with.
   std::span<const int32_t> prefix;

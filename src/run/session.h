@@ -15,8 +15,8 @@ struct BatchPart;
 /// Which rows of an evaluation are asked for. (The last row is always kept for sample().)
 enum class LogitRows : uint8_t { kNone, kLast, kAll, kSome };
 
-/// One vector of a text: the mean of its tokens' or the first one's.
-enum class Pooling : uint8_t { kMean, kFirst };
+/// One vector of a text: the mean of its tokens', the first one's or the last one's.
+enum class Pooling : uint8_t { kMean, kFirst, kLast };
 
 /// What encode() is to write, host memory; null: not wanted.
 struct Encoding {
@@ -53,9 +53,11 @@ class Session final {
   /// more than one chunk; MOE_ERR_RANGE for an id outside the vocabulary.
   Status eval(std::span<const int32_t> tokens, LogitRows rows, float* logits);
 
-  /// Runs an encoder over a whole text and leaves the session as it was. MOE_ERR_UNSUPPORTED for a
-  /// decoder, or outputs of a model without a head; MOE_ERR_TOO_LONG for a text longer than the
-  /// context or the chunk; MOE_ERR_NON_FINITE when what is asked for is no number.
+  /// Runs a model over a text and leaves the session as it was. An encoder sees the text whole; a
+  /// decoder's tokens see what is in front of them, which begins with what the session holds.
+  /// MOE_ERR_UNSUPPORTED for outputs of a decoder or of a model without a head; MOE_ERR_TOO_LONG
+  /// for a text longer than the context, or than the chunk of an encoder; MOE_ERR_NON_FINITE when
+  /// what is asked for is no number.
   Status encode(std::span<const int32_t> tokens, const Encoding& out);
 
   /// Chooses the token that follows, without moving. The draw's number is the position.

@@ -311,7 +311,11 @@ void World::call_session(FuzzArgs& a, uint8_t which) {
   moe_session* s = session(a);
   const std::vector<int32_t> ids = a.ids(70);
   const size_t n = ids.size();
-  if (which % 6 == 1) {
+  if (which % 6 == 1 && which >= 128) {
+    const size_t n_logprobs = a.in().flag() ? n : n - std::min<size_t>(n, a.in().below(3));
+    float* logprobs = a.maybe(a.array<float>(n_logprobs));
+    (void)a.fine(moe_session_score(s, a.maybe(ids.data()), n, logprobs, n_logprobs, a.error()));
+  } else if (which % 6 == 1) {
     const size_t n_rows = a.in().flag() ? n : a.in().below(3);
     float* logits = a.maybe(a.array<float>(n_rows * kVocab));
     (void)a.fine(moe_session_eval(s, a.maybe(ids.data()), n, logits, n_rows, a.error()));
@@ -388,6 +392,17 @@ bool listen(void* user, const moe_piece* piece) {
   return l->mood != 5;
 }
 
+bool change_logits(void* user, const int32_t* tokens, size_t n_tokens, float* logits,
+                   size_t n_logits) {
+  const auto* l = static_cast<const Listener*>(user);
+  require(n_tokens > 0 && tokens[n_tokens - 1] >= 0 && n_logits == kVocab);
+  const int32_t id = 1;
+  require(moe_session_score(l->session, &id, 1, logits, 1, nullptr) != MOE_OK);
+  logits[l->mood] = l->mood % 2 == 0 ? -__builtin_inff() : 3e38f;
+  if (l->mood == 255) logits[n_logits - 1] = __builtin_nanf("");
+  return l->mood != 254;
+}
+
 moe_generate_params* generation(FuzzArgs& a, Listener* listener) {
   moe_generate_params p{};
   p.max_tokens = a.in().byte() < 240 ? 1 + a.in().byte() % 16 : a.in().number();
@@ -401,6 +416,10 @@ moe_generate_params* generation(FuzzArgs& a, Listener* listener) {
   p.reserved = a.in().byte() == 13 ? 1 : 0;
   p.callback = a.maybe(listen);
   p.user = listener;
+  if (listener->mood >= 200) {
+    p.logits_callback = change_logits;
+    p.logits_user = listener;
+  }
   return a.params(p);
 }
 

@@ -530,6 +530,46 @@ static bool collect(void* user, const moe_piece* piece) {
   return true;
 }
 
+/* Scores as rows of logits say, and the last layer's states; leaves the session empty. */
+static void test_score_and_states(moe_session* session, const moe_model_info* info,
+                                  const int32_t* tokens, size_t n) {
+  const size_t vocab = (size_t)info->vocab_size, d = (size_t)info->d_model;
+  float* logits = malloc(n * vocab * sizeof *logits);
+  float scores[64];
+  CHECK(logits != NULL && n <= 64);
+  CHECK_OK(moe_session_eval(session, tokens, n, logits, n, &error));
+  CHECK_OK(moe_session_rewind(session, 0, &error));
+  CHECK_OK(moe_session_score(session, tokens, n, scores, n - 1, &error));
+  CHECK(moe_session_position(session) == (int32_t)n);
+  for (size_t i = 0; i + 1 < n; ++i) {
+    double sum = 0;
+    for (size_t t = 0; t < vocab; ++t) sum += exp((double)logits[i * vocab + t]);
+    CHECK(fabs((double)logits[i * vocab + (size_t)tokens[i + 1]] - log(sum) - (double)scores[i]) <
+          1e-5);
+  }
+  float next = 0;
+  CHECK(moe_session_score(session, tokens, 1, scores, 0, &error) == MOE_ERR_ARGUMENT);
+  CHECK(strstr(error.text, "n_logprobs") != NULL);
+  CHECK(moe_session_score(session, tokens, 1, NULL, 1, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_session_score(session, NULL, 1, &next, 1, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_session_score(NULL, tokens, 1, &next, 1, &error) == MOE_ERR_ARGUMENT);
+  CHECK_OK(moe_session_score(session, tokens, 1, &next, 1, &error));
+  CHECK(next < 0);
+  CHECK_OK(moe_session_rewind(session, 0, &error));
+  float* hidden = logits;
+  float last[1024];
+  CHECK(d <= vocab && d <= 1024);
+  moe_encode_params p = {.struct_size = sizeof p, .pooling = MOE_POOL_LAST};
+  p.hidden = hidden;
+  p.pooled = last;
+  CHECK_OK(moe_session_encode(session, tokens, n, &p, &error));
+  CHECK(memcmp(last, hidden + (n - 1) * d, d * sizeof *last) == 0);
+  p.pooling = (moe_pooling)3;
+  CHECK(moe_session_encode(session, tokens, n, &p, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_session_position(session) == 0);
+  free(logits);
+}
+
 /* The model that ships with the project: text in, text out. */
 static void test_text(const char* path) {
   moe_env* env = NULL;
@@ -554,6 +594,7 @@ static void test_text(const char* path) {
   CHECK_OK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), MOE_ENCODE_NO_SPECIAL, plain, 64,
                                 &n_plain, &error));
   CHECK(n_plain == n - 1 && memcmp(plain, tokens + 1, n_plain * sizeof *plain) == 0);
+  test_score_and_states(session, &info, tokens, n);
   size_t need = 0;
   CHECK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, tokens, 1, &need, &error) ==
         MOE_ERR_TOO_LONG);

@@ -52,12 +52,24 @@ class Encoder(Cli):
         for a, b in zip(values, j["embeddings"][0] + j["embeddings"][1], strict=True):
             self.assertAlmostEqual(a, b, places=6)
 
+    def test_embed_takes_decoders(self):
+        text = "the cat sat\nthe cat ran\n"
+        found = {pool: json.loads(self.ok("embed", MODEL, "-f", "-", "--pool", pool, text=text).stdout)
+                 for pool in ("mean", "first", "last")}
+        self.assertEqual(json.loads(self.ok("embed", MODEL, "-f", "-", text=text).stdout), found["mean"])
+        for pool, j in found.items():
+            self.assertEqual((j["pooling"], j["d_model"], len(j["embeddings"])), (pool, 192, 2))
+        first = found["first"]["embeddings"]
+        self.assertEqual(first[0], first[1])  # nothing is in front of a first token, BOS
+        self.assertNotEqual(found["last"]["embeddings"][0], found["last"]["embeddings"][1])
+        self.assertNotEqual(found["mean"], found["last"])
+        self.fails(1, "embed", MODEL, "-p", "cat\n" + "cat " * 600, contains=["line 2", "512"])
+
     def test_the_other_kind_of_model_is_named(self):
         self.fails(1, "fill", MODEL, "-p", TEXT, contains=["decoder", "stories.moe"])
-        self.fails(1, "embed", MODEL, "-p", TEXT, contains=["decoder", "stories.moe"])
         self.fails(1, "fill", self.encoder("model"), "-p", TEXT, contains=["without a head"])
         self.fails(1, "fill", self.encoder(), "-p", "no mask here", contains=["no mask", "<mask>"])
-        for command in ("generate", "eval", "perplexity", "chat", "bench", "trace"):
+        for command in ("generate", "eval", "perplexity", "score", "chat", "bench", "trace"):
             text = ["-p", "the cat"] if command not in ("chat", "bench") else []
             text += ["-o", self.path("t.csv")] if command == "trace" else []
             self.fails(1, command, self.encoder(), *text, contains=["encoder", command], text="hello\n")

@@ -4,7 +4,7 @@
 import json
 import os
 
-from support import Cli, MODEL, main
+from support import CHECKPOINT, Cli, MODEL, main
 
 TEXT = "Once upon a time"
 
@@ -34,6 +34,32 @@ class TextInput(Cli):
         self.same("perplexity", ([self.path("t.txt")], None), key="mean_nll")
         self.same("perplexity", (["-"], TEXT), key="mean_nll")
 
+    def test_generate_continues_ids(self):
+        ids = self.ok("tokenize", MODEL, TEXT).stdout.strip()
+        by_text = json.loads(self.ok("generate", MODEL, "-p", TEXT, "-n", "6", "--json").stdout)
+        by_ids = json.loads(self.ok("generate", MODEL, "--tokens", ids, "-n", "6", "--json").stdout)
+        self.assertEqual(by_ids["tokens"], by_text["tokens"])
+        self.assertEqual(",".join(map(str, by_ids["prompt_tokens"])), ids)
+        self.assertNotIn("prompt", by_ids)
+        self.assertEqual(self.ok("generate", MODEL, "--tokens", ids, "-n", "6").stdout,
+                         self.ok("generate", MODEL, "-p", TEXT, "-n", "6").stdout)
+        self.fails(2, "generate", MODEL, "-p", "x", "--tokens", "1", contains=["excludes"])
+        self.fails(2, "generate", MODEL, "--tokens", "1,x", contains=["'x'", "token id"])
+        self.fails(2, "generate", MODEL, "--tokens", "1", "--special", contains=["--special"])
+        self.fails(1, "generate", MODEL, "--tokens", "1,1536", "--no-echo", "--json", contains=["0..1535", "1536"])
+
+    def test_a_model_without_a_tokenizer_speaks_ids(self):
+        model = self.path("ids.moe")
+        self.ok("convert", CHECKPOINT, model)
+        self.fails(1, "generate", model, "-p", "x", contains=["no tokenizer", "--tokens"])
+        made = json.loads(self.ok("generate", model, "--tokens", "3,1,4", "-n", "5", "--json").stdout)
+        ids = [t["id"] for t in made["tokens"]]
+        self.assertEqual(len(ids), 5)
+        r = self.ok("generate", model, "--tokens", "3,1,4", "-n", "5")
+        self.assertEqual(r.stdout, ",".join(map(str, [3, 1, 4] + ids)) + "\n")
+        self.assertEqual(self.ok("generate", model, "--tokens", "3,1,4", "-n", "5", "--no-echo").stdout,
+                         ",".join(map(str, ids)) + "\n")
+
     def test_line_ends_at_the_end_of_a_prompt_file_are_no_text(self):
         ids = self.ok("tokenize", MODEL, TEXT).stdout
         self.assertEqual(self.ok("tokenize", MODEL, "-f", "-", text=TEXT + "\r\n\n").stdout, ids)
@@ -41,7 +67,7 @@ class TextInput(Cli):
         self.assertEqual(json.loads(r.stdout)["prompt"], TEXT)
 
     def test_no_text_says_what_to_do(self):
-        for command in ("generate", "eval", "tokenize", "perplexity"):
+        for command in ("generate", "eval", "tokenize", "perplexity", "score"):
             for args in ([], ["-p", ""], ["-f", "/dev/null"], ["-f", "-"]):
                 self.fails(2, command, MODEL, *args, text="", contains=["-p TEXT", "-f FILE"])
             self.fails(2, command, MODEL, "-p", "x", "-f", "y", contains=["excludes"])

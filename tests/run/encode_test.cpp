@@ -124,7 +124,117 @@ TEST(Encode, WhatCannotBeIsRefused) {
             MOE_ERR_UNSUPPORTED);
   const auto decoder = build_tiny_model(tiny_config());
   Machine other(*decoder);
-  EXPECT_EQ(encode(*other.session(), {1, 2}).status.code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(encode(*other.session(), {1, 2}).status.code(), MOE_ERR_UNSUPPORTED);  // its outputs
+}
+
+struct States {
+  Status status;
+  Floats hidden, mean, first, last;
+};
+
+// The hidden states of a text, and each vector of it from a call of its own.
+States states_of(Session& session, const Tokens& tokens) {
+  const auto d = static_cast<size_t>(session.model().config().d_model);
+  States s;
+  s.hidden.resize(tokens.size() * d);
+  s.hidden.reserve(1);  // not null for no tokens
+  for (Floats* f : {&s.mean, &s.first, &s.last}) f->resize(d);
+  Encoding e;
+  e.hidden = s.hidden.data();
+  s.status = session.encode(span(tokens), e);
+  e.hidden = nullptr;
+  const std::pair<Pooling, Floats*> poolings[] = {
+      {Pooling::kMean, &s.mean}, {Pooling::kFirst, &s.first}, {Pooling::kLast, &s.last}};
+  for (const auto& [pooling, to] : poolings) {
+    e.pooling = pooling;
+    e.pooled = to->data();
+    if (s.status.ok()) s.status = session.encode(span(tokens), e);
+  }
+  return s;
+}
+
+TEST(Encode, AnEncoderPoolsToo) {
+  const auto bytes = build_tiny_model(tiny_encoder());
+  Machine machine(*bytes);
+  const States s = states_of(*machine.session(), random_tokens(9, 64));
+  ASSERT_TRUE(s.status.ok()) << s.status.text();
+  EXPECT_EQ(s.first, Floats(s.hidden.begin(), s.hidden.begin() + 32));
+  EXPECT_EQ(s.last, Floats(s.hidden.end() - 32, s.hidden.end()));
+  EXPECT_NE(s.mean, s.last);
+}
+
+// Hidden states times a head is what logits are.
+TEST(Encode, ADecodersStatesAreWhatItsHeadSees) {
+  ModelConfig config = tiny_config();
+  const auto bytes = build_tiny_model(config);
+  Machine machine(*bytes);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  ASSERT_TRUE(config.final_norm);
+  const Tokens tokens = random_tokens(21, machine.vocab_size());
+  SessionOptions options;
+  options.chunk = 8;
+  const Box<Session> session = machine.session(options);
+  const States s = states_of(*session, tokens);
+  ASSERT_TRUE(s.status.ok()) << s.status.text();
+  EXPECT_EQ(session->position(), 0);
+  const auto d = static_cast<size_t>(config.d_model);
+  for (size_t i = 0; i < d; ++i) {
+    double sum = 0;
+    for (size_t t = 0; t < tokens.size(); ++t) sum += static_cast<double>(s.hidden[t * d + i]);
+    EXPECT_EQ(s.mean[i], static_cast<float>(sum / 21));
+    EXPECT_EQ(s.first[i], s.hidden[i]);
+    EXPECT_EQ(s.last[i], s.hidden[20 * d + i]);
+  }
+  // Two rows with the same states have the same logits; the norm leaves a mean square near 1.
+  double square = 0;
+  for (const float v : s.last) square += static_cast<double>(v) * static_cast<double>(v);
+  EXPECT_GT(square / static_cast<double>(d), 0.01);
+}
+
+TEST(Encode, ADecodersTokenSeesWhatIsInFrontOfItAlone) {
+  const auto bytes = build_tiny_model(tiny_config());
+  Machine machine(*bytes);
+  const Tokens tokens = random_tokens(20, machine.vocab_size());
+  const Tokens front(tokens.begin(), tokens.begin() + 13), back(tokens.begin() + 13, tokens.end());
+  SessionOptions small;
+  small.chunk = 3;
+  const States whole = states_of(*machine.session(), tokens);
+  EXPECT_EQ(states_of(*machine.session(small), tokens).hidden, whole.hidden);
+  const States part = states_of(*machine.session(), front);
+  const size_t n_front = part.hidden.size();
+  EXPECT_TRUE(std::equal(part.hidden.begin(), part.hidden.end(), whole.hidden.begin()));
+  // What the session holds is in front, and stays as it was: also its logits.
+  const Box<Session> session = machine.session();
+  ASSERT_TRUE(session->eval(span(front), LogitRows::kNone, nullptr).ok());
+  TokenLogprob before{}, after{};
+  ASSERT_TRUE(session->sample({}, &before, nullptr, 0).ok());
+  EXPECT_EQ(
+      states_of(*session, back).hidden,
+      Floats(whole.hidden.begin() + static_cast<std::ptrdiff_t>(n_front), whole.hidden.end()));
+  EXPECT_EQ(session->position(), 13);
+  ASSERT_TRUE(session->sample({}, &after, nullptr, 0).ok());
+  EXPECT_EQ(after.token, before.token);
+  EXPECT_EQ(after.logprob, before.logprob);
+  EXPECT_EQ(eval_all(*session, back), [&] {
+    const Box<Session> fresh = machine.session();
+    (void)eval_all(*fresh, front);
+    return eval_all(*fresh, back);
+  }());
+}
+
+TEST(Encode, WhatADecoderCannotEncodeIsRefused) {
+  const auto bytes = build_tiny_model(tiny_config());
+  Machine machine(*bytes);
+  SessionOptions options;
+  options.context = 10;
+  const Box<Session> session = machine.session(options);
+  EXPECT_EQ(states_of(*session, {}).status.code(), MOE_ERR_RANGE);
+  EXPECT_EQ(states_of(*session, {1, 64}).status.code(), MOE_ERR_RANGE);
+  EXPECT_EQ(states_of(*session, random_tokens(11, 64)).status.code(), MOE_ERR_TOO_LONG);
+  EXPECT_TRUE(states_of(*session, random_tokens(10, 64)).status.ok());
+  const Outputs outputs = encode(*session, {1, 2});
+  EXPECT_EQ(outputs.status.code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_NE(std::string(outputs.status.text()).find("logits"), std::string::npos);
 }
 
 TEST(Encode, ALayerWithACausalMaskAmongOthersIsNoEncoder) {

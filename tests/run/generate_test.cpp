@@ -1,5 +1,6 @@
 #include "src/run/generate.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -268,6 +269,118 @@ TEST_F(GenerateTest, BadOptionsChangeNothing) {
   EXPECT_EQ(code([](GenerateOptions& o) { o.sampling.top_p = -1; }), MOE_ERR_RANGE);
   EXPECT_EQ(run(false).code(), MOE_ERR_STATE);
   EXPECT_EQ(session_->position(), 0);
+}
+
+/// A callback that changes logits.
+struct Changer {
+  Session* session = nullptr;
+  size_t calls = 0;
+  size_t last_text = 0;
+  Status reentry;
+  int32_t forced = -1;
+  float value = 0;  // of forced
+  bool ban_all = false;
+  size_t stop_at = ~size_t{0};
+
+  static bool call(void* user, std::span<const int32_t> text, std::span<float> logits) {
+    auto* c = static_cast<Changer*>(user);
+    c->last_text = text.size();
+    const int32_t id = 1;
+    if (c->session != nullptr) c->reentry = c->session->eval({&id, 1}, LogitRows::kNone, nullptr);
+    if (c->forced >= 0) logits[static_cast<size_t>(c->forced)] = c->value;
+    for (float& l : logits) l = c->ban_all ? -std::numeric_limits<float>::infinity() : l;
+    return ++c->calls != c->stop_at;
+  }
+};
+
+class LogitsCallback : public GenerateTest {
+ protected:
+  void SetUp() override {
+    GenerateTest::SetUp();
+    options_.change_logits = Changer::call;
+    options_.logits_user = &changer_;
+  }
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Changer changer_;
+};
+
+TEST_F(LogitsCallback, ThatChangesNothingChangesNothing) {
+  ASSERT_TRUE(run().ok());
+  const Seen with = seen_;
+  EXPECT_EQ(changer_.calls, 40u);
+  EXPECT_EQ(changer_.last_text, prompt_.size() + 39);
+  again();
+  options_.change_logits = nullptr;
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(seen_.tokens, with.tokens);
+  EXPECT_EQ(seen_.logprobs, with.logprobs);
+}
+
+TEST_F(LogitsCallback, DecidesWhatIsChosen) {
+  options_.sampling.bias = {};
+  for (const float temperature : {0.0f, 1.0f}) {
+    again();
+    options_.sampling.temperature = temperature;
+    changer_.forced = 'z';
+    changer_.value = 1000;
+    ASSERT_TRUE(run().ok());
+    EXPECT_EQ(seen_.tokens, Tokens(40, 'z'));
+    EXPECT_EQ(seen_.logprobs, std::vector<float>(40, 0.0f));
+  }
+  // The session's own logits are still the model's.
+  TokenLogprob own{}, fresh{};
+  ASSERT_TRUE(session_->sample({}, &own, nullptr, 0).ok());
+  const Tokens text(session_->tokens().begin(), session_->tokens().end());
+  const Box<Session> other = machine_.session();
+  ASSERT_TRUE(other->eval(span(text), LogitRows::kNone, nullptr).ok());
+  ASSERT_TRUE(other->sample({}, &fresh, nullptr, 0).ok());
+  EXPECT_EQ(own.token, fresh.token);
+  EXPECT_EQ(own.logprob, fresh.logprob);
+}
+
+TEST_F(LogitsCallback, CanBanATokenButNotAll) {
+  ASSERT_TRUE(run().ok());
+  const int32_t most = seen_.tokens[0];
+  again();
+  changer_.forced = most;
+  changer_.value = -kInfinity;
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(std::count(seen_.tokens.begin(), seen_.tokens.end(), most), 0);
+  again();
+  changer_.ban_all = true;
+  const Status status = run();
+  EXPECT_EQ(status.code(), MOE_ERR_RANGE);
+  EXPECT_NE(std::string(status.text()).find("every token is banned"), std::string::npos);
+  EXPECT_EQ(session_->position(), static_cast<int32_t>(prompt_.size()));
+}
+
+TEST_F(LogitsCallback, LeavesNumbers) {
+  for (const float bad : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    again();
+    changer_.forced = 7;
+    changer_.value = bad;
+    const Status status = run();
+    EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE);
+    EXPECT_NE(std::string(status.text()).find("logits callback: logit of token 7"),
+              std::string::npos)
+        << status.text();
+    EXPECT_TRUE(seen_.tokens.empty());
+  }
+}
+
+TEST_F(LogitsCallback, MayNotEnterTheSessionAgain) {
+  changer_.session = session_.get();
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(changer_.reentry.code(), MOE_ERR_STATE);
+  EXPECT_EQ(session_->position(), static_cast<int32_t>(prompt_.size()) + 40);
+}
+
+TEST_F(LogitsCallback, CanStop) {
+  changer_.stop_at = 4;
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(result_.finish, Finish::kCallback);
+  EXPECT_EQ(result_.n_generated, 3);
+  EXPECT_EQ(session_->position(), static_cast<int32_t>(prompt_.size()) + 3);
 }
 
 }  // namespace

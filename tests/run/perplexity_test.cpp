@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "src/run/logits.h"
 #include "tests/run/tiny_run.h"
 
 namespace moe {
@@ -133,6 +134,96 @@ TEST_P(PerplexityTest, ProgressCanStopIt) {
   EXPECT_EQ(progress.calls, 2);
   EXPECT_EQ(s->position(), 0);
   EXPECT_TRUE(measure_perplexity(*s, span(text), {}, &p).ok());
+}
+
+// Log-softmax of rows that were evaluated otherwise.
+Floats expected_scores(const Floats& logits, const Tokens& text, size_t from) {
+  const size_t vocab = logits.size() / text.size();
+  Floats expected;
+  for (size_t i = from; i < text.size(); ++i) {
+    const std::span<const float> row(&logits[(i - 1) * vocab], vocab);
+    double log_sum = 0;
+    EXPECT_TRUE(log_sum_exp(row, &log_sum).ok());
+    const double logit = static_cast<double>(row[static_cast<size_t>(text[i])]);
+    expected.push_back(static_cast<float>(logit - log_sum));
+  }
+  return expected;
+}
+
+class Score : public testing::Test {
+ protected:
+  Score()
+      : bytes_(build_tiny_kind({"plain", [](ModelConfig&, TinyOptions&) {}})), machine_(*bytes_) {}
+  void SetUp() override {
+    ASSERT_TRUE(machine_.status().ok()) << machine_.status().text();
+    text_ = random_tokens(75, machine_.vocab_size());
+  }
+  Box<Session> session() {
+    SessionOptions options;
+    options.chunk = 7;
+    return machine_.session(options);
+  }
+
+  std::unique_ptr<MemorySink> bytes_;
+  Machine machine_;
+  Tokens text_;
+};
+
+TEST_F(Score, IsLogSoftmaxOfTheLogits) {
+  const Floats logits = eval_all(*machine_.session(), text_);
+  const Box<Session> s = session();
+  Floats scores(74);
+  ASSERT_TRUE(score_tokens(*s, span(text_), scores).ok());
+  EXPECT_EQ(scores, expected_scores(logits, text_, 1));
+  EXPECT_EQ(s->position(), 75);
+  // In pieces, the first of which is one token that nothing is in front of.
+  const Box<Session> other = session();
+  Floats pieces;
+  for (size_t i = 0; i < text_.size();) {
+    const size_t n = std::min(i == 0 ? size_t{1} : size_t{20}, text_.size() - i);
+    Floats part(n - (i == 0));
+    ASSERT_TRUE(score_tokens(*other, span(text_, i, n), part).ok());
+    pieces.insert(pieces.end(), part.begin(), part.end());
+    i += n;
+  }
+  EXPECT_EQ(pieces, scores);
+  // What follows is not touched by any of it.
+  TokenLogprob here{}, there{};
+  ASSERT_TRUE(s->sample({}, &here, nullptr, 0).ok());
+  const Box<Session> plain = session();
+  ASSERT_TRUE(plain->eval(span(text_), LogitRows::kNone, nullptr).ok());
+  ASSERT_TRUE(plain->sample({}, &there, nullptr, 0).ok());
+  EXPECT_EQ(here.token, there.token);
+  EXPECT_EQ(here.logprob, there.logprob);
+}
+
+TEST_F(Score, GoesOnAfterARewind) {
+  const Floats logits = eval_all(*machine_.session(), text_);
+  const Box<Session> s = session();
+  ASSERT_TRUE(s->eval(span(text_), LogitRows::kNone, nullptr).ok());
+  ASSERT_TRUE(s->rewind(40).ok());
+  Floats scores(35);
+  ASSERT_TRUE(score_tokens(*s, span(text_, 40), scores).ok());
+  EXPECT_EQ(scores, expected_scores(logits, text_, 40));
+}
+
+TEST_F(Score, RefusesWhatItCannotScore) {
+  const Box<Session> s = session();
+  Floats scores(75);
+  const auto code = [&](const Tokens& tokens, size_t n) {
+    return score_tokens(*s, span(tokens), {scores.data(), n}).code();
+  };
+  EXPECT_EQ(code(text_, 75), MOE_ERR_ARGUMENT);
+  EXPECT_EQ(code({1, 2, machine_.vocab_size()}, 2), MOE_ERR_RANGE);
+  EXPECT_EQ(code({1, -1}, 1), MOE_ERR_RANGE);
+  EXPECT_EQ(s->position(), 0);
+  EXPECT_EQ(code({}, 0), MOE_OK);
+  EXPECT_EQ(code({3}, 0), MOE_OK);
+  EXPECT_EQ(code({3}, 0), MOE_ERR_ARGUMENT);
+  EXPECT_EQ(code({3}, 1), MOE_OK);
+  const Tokens long_text(static_cast<size_t>(s->context()), 1);
+  Floats many(long_text.size());
+  EXPECT_EQ(score_tokens(*s, span(long_text), many).code(), MOE_ERR_TOO_LONG);
 }
 
 INSTANTIATE_TEST_SUITE_P(Prefix, PerplexityTest, testing::Values(0, 1, 2));

@@ -35,7 +35,7 @@ def test_encode(encoder):
         with pytest.raises(moe.TooLongError):
             session.encode([5] * 41)
         with pytest.raises(moe.ArgumentError, match="pooling"):
-            session.encode(ids, pooling="last")
+            session.encode(ids, pooling="median")
 
 
 def test_fill_and_embed(encoder):
@@ -56,6 +56,31 @@ def test_the_other_kind_of_model(encoder, session):
     with encoder.session() as s, pytest.raises(moe.UnsupportedError, match="encoder"):
         s.eval([5, 6])
     with pytest.raises(moe.UnsupportedError, match="decoder"):
-        session.encode([5, 6])
+        session.encode([5, 6], outputs=True)
+
+
+def test_a_decoder_has_hidden_states(model):
+    ids = model.encode("The fox was very proud.")
+    with model.session() as session:
+        found = session.encode(ids, pooling="last")
+        assert found.hidden.shape == (len(ids), model.info.d_model) and session.position == 0
+        assert np.array_equal(found.pooled, found.hidden[-1])
+        mean = session.embed("The fox was very proud.")
+        assert np.allclose(mean, found.hidden.mean(0), atol=1e-5)
+        session.append(ids[:3])  # which is then in front
+        assert np.array_equal(session.encode(ids[3:]).hidden, found.hidden[3:])
+
+
+def test_logits_are_a_linear_map_of_a_decoders_states(model):
+    text = (ROOT / "examples/models/stories.heldout.txt").read_text()
+    ids = model.encode(text)[:400]  # more tokens than d_model
+    with model.session() as session:
+        states = session.encode(ids).hidden.astype(np.float64)
+        logits = session.eval_all(ids).astype(np.float64)
+    head = np.linalg.lstsq(states, logits, rcond=None)[0]
+    assert np.abs(states @ head - logits).max() < 1e-4 * np.abs(logits).max()
+
+
+def test_a_decoder_has_no_masks(session):
     with pytest.raises(moe.UnsupportedError):
         session.fill("the <mask>")

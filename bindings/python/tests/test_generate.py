@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 from conftest import PROMPT, STORIES
 
@@ -160,3 +161,41 @@ def test_several_threads(model):
     for t in threads:
         t.join(120)
     assert found == [expected] * 4
+
+
+def test_logits_processor(model):
+    def text(**options):
+        return model.session().generate(PROMPT, max_tokens=8, **options).tokens()
+
+    seen = []
+
+    def ban_first(tokens, logits):
+        seen.append(len(tokens))
+        logits[logits.argmax()] = -math.inf
+
+    plain = text()
+    assert text(logits_processor=lambda _tokens, _logits: None) == plain
+    second = text(logits_processor=ban_first)
+    assert second[0] != plain[0]
+    n = len(model.encode(PROMPT))
+    assert seen == list(range(n, n + 8))
+    only = np.full(model.info.vocab_size, -math.inf, np.float32)
+    only[77] = 0
+    assert text(logits_processor=lambda _tokens, _logits: only) == [77] * 8
+    chat = model.chat(template="plain")
+    assert chat.reply("Hello", max_tokens=2, logits_processor=lambda _t, _l: only).tokens() == [77] * 2
+
+
+def test_a_logits_processor_that_fails(model, session):
+    def fail(_tokens, _logits):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        session.generate(PROMPT, max_tokens=3, logits_processor=fail).text()
+    with pytest.raises(moe.ShapeError, match="logits_processor"):
+        session.generate(max_tokens=3, logits_processor=lambda _t, logits: logits[:-1]).text()
+    with pytest.raises(moe.NonFiniteError, match="logits callback"):
+        session.generate(max_tokens=3, logits_processor=lambda _t, l: l * math.nan).text()
+    with pytest.raises(moe.StateError):
+        session.generate(max_tokens=3, logits_processor=lambda _t, _l: session.append([1])).text()
+    assert session.position == len(model.encode(PROMPT))

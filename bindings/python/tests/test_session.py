@@ -25,6 +25,22 @@ def test_eval(model, session, ids):
     np.testing.assert_array_equal(session.eval(ids[-1:]), logits)
 
 
+def test_score(model, session, ids):
+    scores = session.score(ids)
+    assert scores.shape == (len(ids) - 1,) and session.position == len(ids)
+    rows = model.session().eval_all(ids).astype(np.float64)
+    expected = rows - np.logaddexp.reduce(rows, axis=-1, keepdims=True)
+    np.testing.assert_allclose(scores, expected[np.arange(len(ids) - 1), ids[1:]], atol=2e-6)
+    assert scores.dtype == np.float32
+    with model.session() as other:
+        np.testing.assert_array_equal(other.score(PROMPT + ", there was a fox."), scores)
+        other.rewind(2)
+        np.testing.assert_array_equal(other.score(ids[2:]), scores[1:])
+        with pytest.raises(moe.RangeError, match="1536"):
+            other.score([1536])
+        assert other.score([]).shape == (0,)
+
+
 def test_step(model, ids):
     sessions = [model.session() for _ in range(3)]
     for i, s in enumerate(sessions):

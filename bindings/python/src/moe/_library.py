@@ -66,6 +66,7 @@ MOE: Prototypes = {
     "moe_session_create": (_status, [_handle, _session_params, _out, _error]),
     "moe_session_free": (None, [_handle]),
     "moe_session_eval": (_status, [_handle, _array, c.c_size_t, _array, c.c_size_t, _error]),
+    "moe_session_score": (_status, [_handle, _array, c.c_size_t, _array, c.c_size_t, _error]),
     "moe_session_encode": (_status, [_handle, _array, c.c_size_t, c.POINTER(s.EncodeParams),
                                      _error]),
     "moe_sessions_step": (_status, [_out, _array, c.c_size_t, _array, _error]),

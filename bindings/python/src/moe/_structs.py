@@ -58,6 +58,7 @@ class Pooling(enum.IntEnum):
 
     MEAN = 0
     FIRST = 1
+    LAST = 2
 
 
 class Finish(enum.IntEnum):
@@ -245,13 +246,16 @@ class Piece(c.Structure):
 
 
 PieceFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(Piece))
+LogitsFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.POINTER(c.c_int32), c.c_size_t,
+                       c.POINTER(c.c_float), c.c_size_t)
 
 
 class GenerateParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("max_tokens", c.c_int32),
                 ("sampling", c.POINTER(Sampling)), ("stop", c.POINTER(c.c_char_p)),
                 ("n_stop", c.c_int32), ("ignore_eos", c.c_int32), ("n_top", c.c_int32),
-                ("reserved", c.c_int32), ("callback", PieceFn), ("user", c.c_void_p)]
+                ("reserved", c.c_int32), ("callback", PieceFn), ("user", c.c_void_p),
+                ("logits_callback", LogitsFn), ("logits_user", c.c_void_p)]
 
 
 class GenerateResult(Sized):

@@ -17,7 +17,7 @@ from ._handle import Closable, Native, Raised, c_strings, optional_bytes
 from ._library import call, lib, text_of
 from ._structs import Finish, Thinking
 from .errors import ArgumentError
-from .generation import Generation, Request, stop_texts
+from .generation import Generation, LogitsProcessor, Request, stop_texts
 from .info import ChatResult, GenerateResult, plain
 from .sampling import Sampling
 from .session import Session
@@ -195,14 +195,15 @@ class Chat(Closable):
               top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
               repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
               bias: Mapping[int, float] | None = None, stop: str | Sequence[str] = (),
-              ignore_eos: bool = False, logprobs: int = 0) -> Reply:
+              ignore_eos: bool = False, logprobs: int = 0,
+              logits_processor: LogitsProcessor | None = None) -> Reply:
         """Adds the user's message, if there is one, and has the model reply, piece by piece as the
         result is iterated. The other arguments are those of Session.generate(). TooLongError when
         the conversation fills the context."""
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
                             repetition_window, seed, bias)
         request = Request(token_array(()), sampling, max_tokens, stop_texts(stop), ignore_eos,
-                          logprobs)
+                          logprobs, logits_processor)
         reply = Reply(self, request, message)
         self._reply = self.session._generation = weakref.ref(reply)
         return reply

@@ -16,14 +16,21 @@ import weakref
 from typing import Any, Union
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from . import _structs as s
-from ._arrays import IntArray, address
+from ._arrays import FloatArray, IntArray, address
 from ._handle import Native, Raised, Uncopyable, c_strings
 from ._library import call, lib
 from ._structs import Finish
-from .errors import CancelledError
+from .errors import CancelledError, ShapeError
 from .info import GenerateResult, plain
 from .sampling import Piece, Sampling, sampling_struct, top_of
+
+
+# Gets the tokens of the text so far and the logits of the next one, in arrays of its own. It changes
+# the logits in place, or returns others.
+LogitsProcessor = Callable[[IntArray, FloatArray], Union[FloatArray, None]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +43,7 @@ class Request:
     stop: tuple[str, ...]
     ignore_eos: bool
     n_top: int
+    logits_processor: LogitsProcessor | None = None
 
 
 def stop_texts(stop: str | Sequence[str]) -> tuple[str, ...]:
@@ -72,6 +80,29 @@ def generate_text(native: Native, request: Request, params: s.GenerateParams,
     return plain(GenerateResult, result, finish=Finish(result.finish))
 
 
+def _process(process: LogitsProcessor, tokens: Any, n_tokens: int, logits: Any, n: int) -> None:
+    row = np.ctypeslib.as_array(logits, (n,))
+    changed = row.copy()
+    returned = process(np.ctypeslib.as_array(tokens, (n_tokens,)).copy(), changed)
+    if returned is not None:
+        changed = np.asarray(returned)
+    if changed.shape != row.shape:
+        raise ShapeError(f"logits_processor: expected {row.shape}, returned {changed.shape}")
+    row[:] = changed
+
+
+def _logits_callback(process: LogitsProcessor | None, raised: Raised) -> Any:
+    if process is None:
+        return s.LogitsFn()
+    function = process
+
+    def change(_user: Any, tokens: Any, n_tokens: int, logits: Any, n: int) -> bool:
+        _process(function, tokens, n_tokens, logits, n)
+        return True
+
+    return s.LogitsFn(raised.guard(change, False))
+
+
 def _run(native: Native, generate: Generate, request: Request, channel: _Channel) -> None:
     raised = Raised()
 
@@ -85,7 +116,8 @@ def _run(native: Native, generate: Generate, request: Request, channel: _Channel
             max_tokens=request.max_tokens, sampling=c.pointer(sampling),
             stop=c_strings(request.stop), n_stop=len(request.stop),
             ignore_eos=int(request.ignore_eos), n_top=request.n_top,
-            callback=s.PieceFn(raised.guard(give, False)))
+            callback=s.PieceFn(raised.guard(give, False)),
+            logits_callback=_logits_callback(request.logits_processor, raised))
         end: _Item = generate(native, request, params, raised)
     except BaseException as e:
         end = e

@@ -17,7 +17,7 @@ from ._library import call, lib
 from ._long_call import LongCall, is_short
 from ._structs import KvType
 from .errors import ArgumentError, UnsupportedError
-from .generation import Generation, Request, stop_texts
+from .generation import Generation, LogitsProcessor, Request, stop_texts
 from .info import (MemoryStats, Perplexity, RoutingStats, memory_stats, plain,
                    routing_stats)
 from .sampling import Sample, Sampling, TokenLogprob, sampling_struct, top_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], Any]
 
 
-_POOLING = {"mean": s.Pooling.MEAN, "first": s.Pooling.FIRST}
+_POOLING = {"mean": s.Pooling.MEAN, "first": s.Pooling.FIRST, "last": s.Pooling.LAST}
 
 
 class Encoded(NamedTuple):
@@ -121,16 +121,18 @@ class Session(Closable):
 
     def encode(self, tokens: Tokens, *, hidden: bool = True, pooling: str | None = None,
                outputs: bool = False, rows: Tokens | None = None) -> Encoded:
-        """Runs an encoder over a whole text; nothing of it stays in the session. Do not pad: pass
-        one text at a time.
+        """Runs the model over a text; nothing of it stays in the session. A token of an encoder
+        sees the whole text, one of a decoder what is in front of it: the text's own tokens and what
+        the session holds. Do not pad: pass one text at a time.
 
         hidden:  return the hidden states after the final norm, (len(tokens), d_model).
-        pooling: "mean" or "first": return one vector of the text, (d_model,).
-        outputs: return the head's outputs, (len(tokens), n_outputs); "classes": (1, n_outputs).
+        pooling: "mean", "first" or "last": return one vector of the text, (d_model,).
+        outputs: return the outputs of an encoder's head, (len(tokens), n_outputs); "classes":
+                 (1, n_outputs).
         rows:    ascending numbers of the tokens whose outputs to return; None: of all.
         """
         if pooling is not None and pooling not in _POOLING:
-            raise ArgumentError(f"pooling: expected 'mean' or 'first', found {pooling!r}")
+            raise ArgumentError(f"pooling: expected 'mean', 'first' or 'last', found {pooling!r}")
         info, ids = self.model.info, token_array(tokens)
         wanted = None if rows is None else token_array(rows)
         n = 1 if info.head == "classes" else len(ids)
@@ -178,6 +180,24 @@ class Session(Closable):
         logprobs = z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
         return [[TokenLogprob(int(i), float(row[i]))
                  for i in np.argsort(-row, kind="stable")[:top]] for row in logprobs]
+
+    def score(self, text: str | Tokens) -> FloatArray:
+        """append(), and the log-probability that each token had after the text in front of it, in
+        nats. The first token of an empty session has nothing in front and none: (n - 1,), else (n,).
+        Special tokens go around a str only where the session is empty. No rows of logits: memory
+        does not grow with the text."""
+        empty = self.position == 0
+        ids = token_array(self.model.encode(text, special=empty) if isinstance(text, str) else text)
+        logprobs = np.empty(max(len(ids) - empty, 0), np.float32)
+
+        def run() -> None:
+            with self._pointer() as session:
+                call(lib.moe_session_score, session, address(ids), len(ids), address(logprobs),
+                     len(logprobs))
+
+        with self._long_call() as long:
+            long.run(run)
+        return logprobs
 
     def rewind(self, position: int) -> None:
         """Forgets everything from `position` on, so that a common beginning can be used again."""
@@ -252,7 +272,8 @@ class Session(Closable):
                  repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
                  bias: Mapping[int, float] | None = None,
                  stop: str | Sequence[str] = (), ignore_eos: bool = False,
-                 logprobs: int = 0) -> Generation:
+                 logprobs: int = 0,
+                 logits_processor: LogitsProcessor | None = None) -> Generation:
         """Appends the prompt, then generates, piece by piece as the result is iterated.
 
         prompt:     text (special tokens go around it only where the session is empty), token ids,
@@ -261,6 +282,10 @@ class Session(Closable):
         stop:       strings that end the text; nothing of them is given out.
         ignore_eos: go on after end-of-text tokens.
         logprobs:   number of candidates in each Piece.top, at most 64.
+        logits_processor: called as f(tokens, logits) before each token is chosen, in a thread that
+                    is not the caller's: the text so far, and the logits of what comes next, which
+                    it changes in place or returns anew; -inf bans a token. Piece.logprob and .top
+                    are of what it left. It must not use the session. What it raises comes out here.
         The others are the fields of Sampling.
         """
         if isinstance(prompt, str):
@@ -268,7 +293,7 @@ class Session(Closable):
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
                             repetition_window, seed, bias)
         request = Request(token_array(() if prompt is None else prompt), sampling, max_tokens,
-                          stop_texts(stop), ignore_eos, logprobs)
+                          stop_texts(stop), ignore_eos, logprobs, logits_processor)
         generation = Generation(self, request)
         self._generation = weakref.ref(generation)
         return generation
