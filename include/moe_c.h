@@ -447,7 +447,8 @@ MOE_API moe_status moe_session_score(moe_session* session, const int32_t* tokens
 /* Appends one token to each of several different sessions of one model in a single pass; logits:
  * NULL or (n, vocab_size). Each session gets exactly what moe_session_eval alone would give it.
  * MOE_ERR_STATE when a session is in use or named twice; on failure none has moved, and some rows
- * of logits may have been written. MOE_ERR_NON_FINITE as moe_session_eval. */
+ * of logits may have been written. MOE_ERR_NON_FINITE as moe_session_eval. On a GPU a step of up to
+ * 32 sessions is recorded and replayed; with more, its kernels are launched one by one. */
 MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
                                      float* logits, moe_error* error);
 

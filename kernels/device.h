@@ -189,14 +189,8 @@ struct StepKey {
   static constexpr int32_t kWords = 100;
   uint64_t words[kWords] = {};
   int32_t n = 0;
-  /// Leaves the key empty when there is no room.
-  void add(uint64_t word) {
-    if (n >= 0 && n < kWords) {
-      words[n++] = word;
-    } else {
-      n = -1;
-    }
-  }
+  /// At most kWords times.
+  void add(uint64_t word) { words[n++] = word; }
 };
 
 /// A device's per-session state: scratch, the latched error, the cancel flag.

@@ -90,13 +90,12 @@ void read_iq4_nl(const uint8_t* block, float* to) {
   }
 }
 
-// exponent of 2 plus 127, then codes of FP4 (E2M1), whose -0 is 0 here
+// exponent of 2 plus 127, then codes
 void read_mxfp4(const uint8_t* block, float* to) {
-  constexpr float kValues[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
   const float scale = block[0] == 255 ? NAN : std::ldexp(1.0f, block[0] - 127);
   for (int i = 0; i < 16; ++i) {
-    to[i] = kValues[block[1 + i] & 15] * scale;
-    to[16 + i] = kValues[block[1 + i] >> 4] * scale;
+    to[i] = kFp4Values[block[1 + i] & 15] * scale;
+    to[16 + i] = kFp4Values[block[1 + i] >> 4] * scale;
   }
 }
 

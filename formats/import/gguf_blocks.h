@@ -1,7 +1,7 @@
 #pragma once
-// The block types of GGUF that can be read, as numbers. Layouts: ggml's own (ggml-common.h). Each
-// function reads one block; products and sums are rounded to float32 one by one, as ggml's
-// reference does it, so the numbers are the same bits.
+// The block types of GGUF that can be read, as numbers, and the values of their codes. Layouts:
+// ggml's own (ggml-common.h). Each function reads one block; products and sums are rounded to
+// float32 one by one, as ggml's reference does it, so the numbers are the same bits.
 
 #include <cstdint>
 
@@ -10,6 +10,10 @@ namespace moe {
 /// Of the codes of IQ4_NL and IQ4_XS.
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
+
+/// Of the codes of MXFP4: E2M1 (OCP Microscaling Formats 1.0, section 5.3.3), with 0 for -0.
+inline constexpr float kFp4Values[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                         0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 // 32 values
 void read_q4_0(const uint8_t* block, float* to);

@@ -367,9 +367,11 @@ uint64_t bits_of(float high, float low) {
          __builtin_bit_cast(uint32_t, low);
 }
 
-// Empty when the step's operations differ from call to call.
+// Empty when the step's operations differ from call to call. is_decode() is false for more than
+// kMaxChoiceRows sessions.
 StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   StepKey key;
+  static_assert(1 + 3 * std::max(kLogitRows, kDeviceLogitRows) <= StepKey::kWords);
   if (!decode || !lead.model.experts_stay()) return key;
   key.add(batch.parts.size());
   for (const BatchPart& part : batch.parts) {
@@ -379,7 +381,6 @@ StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
     key.add(bits_of(spec.temperature, spec.min_p));
     key.add(bits_of(spec.share, 0) | static_cast<uint32_t>(spec.n_candidates));
   }
-  if (key.n < 0) key.n = 0;
   return key;
 }
 

@@ -51,24 +51,49 @@ class PackedTest : public testing::Test {
   std::map<std::string, MatrixReport> matrices_;
 };
 
-// Codes of four bits keep their scales; a zero point becomes a minimum, rounded to float16. Groups
-// of 16, inputs in another order and codes of 8 bits are int8.
+// Codes of four bits keep their scales, in groups of 32 inputs or a multiple; a zero point becomes
+// a minimum, rounded to float16. Groups of 16, inputs in another order and codes of 8 bits are
+// int8.
 TEST_F(PackedTest, EachKeepsWhatItCan) {
-  const auto formats = [&](const char* family, FormatId format, double error) {
-    open(family);
+  const auto formats = [&](FormatId format, double error, int n_expected) {
     ConvertReport report;
     const Status status = convert_patched("{}", &report);
-    ASSERT_TRUE(status.ok()) << family << ": " << status.text();
+    ASSERT_TRUE(status.ok()) << status.text();
+    int n = 0;
     for (const auto& [name, m] : matrices_) {
       if (!name.starts_with("layers.") || name.ends_with("router")) continue;
-      EXPECT_EQ(m.format, format) << family << " " << name;
-      EXPECT_LE(m.relative_error, error) << family << " " << name;
+      EXPECT_EQ(m.format, format) << name;
+      EXPECT_LE(m.relative_error, error) << name;
+      ++n;
     }
+    EXPECT_EQ(n, n_expected);
   };
-  formats("gptq", FormatId::kInt8, 0.02);
-  formats("awq", FormatId::kInt4Min, 1.0 / 2048);
-  formats("w4a16", FormatId::kInt4Min, 1.0 / 2048);
-  formats("w8a8", FormatId::kInt8, 0.02);
+  constexpr int kDense = 7;           // q, k, v, o, gate, up, down
+  constexpr int kSparse = 4 + 4 * 3;  // four experts
+  const auto of = [&](const char* family, FormatId format, double error, int n_expected) {
+    SCOPED_TRACE(family);
+    open(family);
+    formats(format, error, n_expected);
+  };
+  of("gptq", FormatId::kInt8, 0.02, 2 * kDense);
+  of("gptq_in_order", FormatId::kInt4, 0, kDense);  // groups of 64
+  for (auto& [name, t] : tensors_) {
+    if (name.ends_with(".qzeros")) t.bytes[0] = '\x76';  // one group's 7 becomes 6
+  }
+  formats(FormatId::kInt4Min, 1.0 / 2048, kDense);
+  of("awq", FormatId::kInt4Min, 1.0 / 2048, 2 * kDense);
+  of("w4a16", FormatId::kInt4Min, 1.0 / 2048, kSparse);
+  of("w8a8", FormatId::kInt8, 0.02, 2 * kDense);
+}
+
+TEST_F(PackedTest, GroupsWhoseInputsLieApartBecomeInt8) {
+  open("gptq_in_order");
+  std::string& index = tensor(".g_idx").bytes;  // 64 times 0, 64 times 1
+  std::swap(index[0], index[64 * 4]);
+  ConvertReport report;
+  ASSERT_TRUE(convert_patched(R"({"quantization_config": {"desc_act": true}})", &report).ok());
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt8);
+  EXPECT_EQ(matrices_.at("layers.0.ffn.up").format, FormatId::kInt4);
 }
 
 TEST_F(PackedTest, Mxfp4StaysFp4) {
@@ -144,6 +169,28 @@ TEST_F(PackedTest, AMatrixIsOneOfTheConfigGroups) {
   open("w8a8");
   expect(weights(R"({"strategy": "group", "group_size": 16})").c_str(), MOE_ERR_SHAPE,
          "has no such group");
+}
+
+TEST_F(PackedTest, GroupsInAnotherOrderHaveAnIndex) {
+  open("w8a8");
+  for (auto& [name, t] : tensors_) {
+    if (!name.ends_with("down_proj.weight_scale")) continue;
+    t = {"BF16", {32, 2}, std::string(128, '\x3C')};
+  }
+  const auto weights = [](const std::string& order) {
+    return R"({"strategy": "group", "group_size": 32, "actorder": ")" + order + "\"}";
+  };
+  const auto groups = [](const std::string& of_0, const std::string& more) {
+    return R"({"quantization_config": {"config_groups": {"group_0": {"weights": )" + of_0 + "}" +
+           more + "}}}";
+  };
+  expect(groups(weights("group"), "").c_str(), MOE_ERR_NOT_FOUND,
+         "down_proj.weight_g_idx is missing; quantization_config says compressed-tensors");
+  ConvertReport report;
+  EXPECT_TRUE(convert_patched(groups(weights("weight"), "").c_str(), &report).ok());
+  // A matrix that can be of two groups lacks what only one of them asks for.
+  const std::string second = R"(, "group_1": {"weights": {"num_bits": 8, "group_size": 32}})";
+  EXPECT_TRUE(convert_patched(groups(weights("group"), second).c_str(), &report).ok());
 }
 
 TEST_F(PackedTest, WhatTheRuntimeFindsItselfIsLeftOut) {

@@ -308,6 +308,9 @@ CASES += [
          make=packed.make(packed.gptq, GPTQ, bits=4, group=16, act_order=True)),
     Case("gptq_8_bits", "Llama", GROUPS, make=packed.make(
         packed.gptq, dict(GPTQ, bits=8, group_size=-1), bits=8, group=0, act_order=False)),
+    Case("gptq_in_order", "Llama", dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1), golden=True,
+         make=packed.make(packed.gptq, dict(GPTQ, group_size=64, desc_act=False, sym=True), bits=4, group=64,
+                          act_order=False, symmetric=True)),
     Case("awq", "Qwen2", GROUPS, golden=True, make=packed.make(packed.awq, AWQ, group=32)),
     Case("w4a16", "Qwen3Moe", dict(GROUPS, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                                    norm_topk_prob=True, num_hidden_layers=1), golden=True, make=packed.make(

@@ -34,13 +34,13 @@ def random_codes(rows, cols, bits, group, g, symmetric=False, index=None):
     return codes, zeros, scales, scales.float()[:, index] * (codes - zeros[:, index])
 
 
-def gptq(name, shape, g, tensors, bits, group, act_order):
+def gptq(name, shape, g, tensors, bits, group, act_order, symmetric=False):
     rows, cols = shape
     group = group or cols
     index = torch.arange(cols) // group
     if act_order:
         index = index[torch.randperm(cols, generator=g)]
-    codes, zeros, scales, weight = random_codes(rows, cols, bits, group, g, index=index)
+    codes, zeros, scales, weight = random_codes(rows, cols, bits, group, g, symmetric, index)
     tensors[name + ".qweight"] = words(codes.T, bits, 0)
     tensors[name + ".qzeros"] = words(zeros.T - 1, bits, 1)
     tensors[name + ".scales"] = scales.T.contiguous()

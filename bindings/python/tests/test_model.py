@@ -61,7 +61,7 @@ def test_memory_stats(model):
     session = model.session()
     session.append(model.encode(PROMPT))
     stats = session.memory_stats
-    assert stats.cap_bytes == 0 and stats.session == moe.ExpertStats(0, 0, 0, 0.0)
+    assert stats.cap_bytes == 0 and stats.session == stats.model == moe.ExpertStats(0, 0, 0, 0.0)
 
 
 def test_from_memory(environment, model):

@@ -3,15 +3,13 @@
 #include <cmath>
 
 #include "formats/import/failure.h"
+#include "formats/import/gguf_blocks.h"
 
 namespace moe {
 namespace {
 
 constexpr int32_t kMxBlock = 32;
 constexpr uint8_t kMxNan = 255;
-
-// FP4 E2M1 (OCP Microscaling Formats 1.0, section 5.3.3).
-constexpr float kFp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 std::vector<int64_t> scales_shape(const SourceTensor& tensor, const Source& source) {
   if (source.packing == Packing::kTernaryRows) return {1};
@@ -107,8 +105,8 @@ void Unpacker::read_mxfp4(int64_t row, float* out) {
   for (size_t c = 0; c < codes_.size(); ++c) {
     const uint8_t exponent = row_scales_[2 * c / kMxBlock];
     const float scale = exponent == kMxNan ? NAN : std::ldexp(1.0f, exponent - 127);
-    out[2 * c] = kFp4[codes_[c] & 15] * scale;
-    out[2 * c + 1] = kFp4[codes_[c] >> 4] * scale;
+    out[2 * c] = kFp4Values[codes_[c] & 15] * scale;
+    out[2 * c + 1] = kFp4Values[codes_[c] >> 4] * scale;
   }
 }
 
