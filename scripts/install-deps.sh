@@ -25,6 +25,7 @@ ALL=(
   qemu-user                         # runs those
   make xz-utils                     # zstd for riscv64, from its source
   googletest                        # its source, to cross-compile it
+  cargo rustc golang-go             # the Rust and Go bindings
 )
 
 case "${1:-build}" in

@@ -1,0 +1,84 @@
+package moe
+
+// #include <moe_c.h>
+import "C"
+
+import (
+	"io"
+	"unsafe"
+)
+
+// What the library calls. `user` leads to the Go value of the call in progress, or of the object
+// that keeps it.
+
+type pieceCall struct {
+	guard
+	f func(Piece) bool
+}
+
+//export moeGoPiece
+func moeGoPiece(user unsafe.Pointer, piece *C.moe_piece) (more C.bool) {
+	call := referred[*pieceCall](user)
+	done := call.run(func() { more = C.bool(call.f(pieceOf(piece))) })
+	return C.bool(done) && more
+}
+
+type logitsCall struct {
+	guard
+	f func(tokens []int32, logits []float32) bool
+}
+
+//export moeGoLogits
+func moeGoLogits(user unsafe.Pointer, tokens *C.int32_t, nTokens C.size_t, logits *C.float, nLogits C.size_t) (more C.bool) {
+	call := referred[*logitsCall](user)
+	done := call.run(func() {
+		more = C.bool(call.f(unsafe.Slice((*int32)(tokens), int(nTokens)), unsafe.Slice((*float32)(logits), int(nLogits))))
+	})
+	return C.bool(done) && more
+}
+
+type progressCall struct {
+	guard
+	f func(done, total uint64) bool
+}
+
+//export moeGoProgress
+func moeGoProgress(user unsafe.Pointer, n, total C.uint64_t, what *C.char) (more C.bool) {
+	call := referred[*progressCall](user)
+	done := call.run(func() { more = C.bool(call.f(uint64(n), uint64(total))) })
+	return C.bool(done) && more
+}
+
+//export moeGoLog
+func moeGoLog(user unsafe.Pointer, level C.moe_log_level, text *C.char) {
+	log := referred[func(LogLevel, string)](user)
+	line := C.GoString(text)
+	var g guard // nobody waits for it: a panic ends here
+	g.run(func() { log(LogLevel(level), line) })
+}
+
+//export moeGoRead
+func moeGoRead(user unsafe.Pointer, offset C.uint64_t, buffer unsafe.Pointer, n C.size_t) C.int {
+	source := referred[io.ReaderAt](user)
+	var g guard
+	found := 0
+	g.run(func() { found, _ = source.ReadAt(unsafe.Slice((*byte)(buffer), int(n)), int64(offset)) })
+	if found != int(n) {
+		return 1
+	}
+	return 0
+}
+
+type watcher struct {
+	guard
+	f       func(*RoutingChoices)
+	session *C.moe_session
+}
+
+//export moeGoRouting
+func moeGoRouting(user unsafe.Pointer, c *C.moe_routing_choices) {
+	w := referred[*watcher](user)
+	if !w.run(func() { w.f(choicesOf(c)) }) {
+		C.moe_session_cancel(w.session)
+	}
+}

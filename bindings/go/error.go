@@ -1,0 +1,73 @@
+package moe
+
+// #include <moe_c.h>
+import "C"
+
+import "errors"
+
+// Status says why a call failed; the groups are those of moe_c.h.
+type Status int32
+
+const (
+	StatusOK          Status = C.MOE_OK
+	StatusArgument    Status = C.MOE_ERR_ARGUMENT
+	StatusRange       Status = C.MOE_ERR_RANGE
+	StatusShape       Status = C.MOE_ERR_SHAPE
+	StatusNonFinite   Status = C.MOE_ERR_NON_FINITE
+	StatusState       Status = C.MOE_ERR_STATE
+	StatusTooLong     Status = C.MOE_ERR_TOO_LONG
+	StatusUnsupported Status = C.MOE_ERR_UNSUPPORTED
+	StatusIO          Status = C.MOE_ERR_IO
+	StatusNotFound    Status = C.MOE_ERR_NOT_FOUND
+	StatusFormat      Status = C.MOE_ERR_FORMAT
+	StatusVersion     Status = C.MOE_ERR_VERSION
+	StatusCorrupt     Status = C.MOE_ERR_CORRUPT
+	StatusText        Status = C.MOE_ERR_TEXT
+	StatusMemory      Status = C.MOE_ERR_MEMORY
+	StatusBudget      Status = C.MOE_ERR_BUDGET
+	StatusDevice      Status = C.MOE_ERR_DEVICE
+	StatusCancelled   Status = C.MOE_ERR_CANCELLED
+	StatusInternal    Status = C.MOE_ERR_INTERNAL
+)
+
+// String is the spelling in moe_c.h, such as "MOE_ERR_RANGE".
+func (s Status) String() string { return C.GoString(C.moe_status_name(C.moe_status(s))) }
+
+// Error is a call that failed: the status, and one line that names the thing at fault.
+type Error struct {
+	Status Status
+	Text   string
+	cause  error // of a context that was cancelled
+}
+
+func (e *Error) Error() string { return e.Status.String() + ": " + e.Text }
+
+// Unwrap gives the context's error where a context ended the call.
+func (e *Error) Unwrap() error { return e.cause }
+
+// StatusOf is the status of an *Error anywhere in err's chain, StatusOK for nil, and StatusInternal
+// for any other error.
+func StatusOf(err error) Status {
+	var e *Error
+	switch {
+	case err == nil:
+		return StatusOK
+	case errors.As(err, &e):
+		return e.Status
+	}
+	return StatusInternal
+}
+
+func failed(status Status, text string) error { return &Error{Status: status, Text: text} }
+
+// check makes an error of what a call returned.
+func check(status C.moe_status, e *C.moe_error) error {
+	if status == C.MOE_OK {
+		return nil
+	}
+	code := status
+	if e.code != C.MOE_OK {
+		code = e.code
+	}
+	return failed(Status(code), C.GoString(&e.text[0]))
+}

@@ -1,0 +1,218 @@
+package moe
+
+/*
+#include <moe_c.h>
+bool moeGoPiece(void* user, const moe_piece* piece);
+bool moeGoLogits(void* user, const int32_t* tokens, size_t n_tokens, float* logits, size_t n_logits);
+*/
+import "C"
+
+import (
+	"context"
+	"strings"
+	"unsafe"
+)
+
+// LogitBias is added to a token's logit before anything else; negative infinity bans the token.
+type LogitBias struct {
+	Token int32
+	Bias  float32
+}
+
+// TokenLogprob is a token and the natural logarithm of its probability, before sampling filters.
+type TokenLogprob struct {
+	Token   int32
+	Logprob float32
+}
+
+// Sampling says how a token is drawn. Zero is greedy, and switches each filter off.
+type Sampling struct {
+	Temperature                   float32
+	TopK                          int
+	TopP, MinP, RepetitionPenalty float32
+	RepetitionWindow              int    // last tokens that are penalised; 0: 64
+	Seed                          uint64 // same seed, same text
+	Bias                          []LogitBias
+}
+
+func (o Sampling) params(a *arena) (*C.moe_sampling, error) {
+	topK, err := count(o.TopK, "TopK")
+	if err != nil {
+		return nil, err
+	}
+	window, err := count(o.RepetitionWindow, "RepetitionWindow")
+	if err != nil {
+		return nil, err
+	}
+	bias := make([]C.moe_logit_bias, len(o.Bias))
+	for i, b := range o.Bias {
+		bias[i] = C.moe_logit_bias{token: C.int32_t(b.Token), bias: C.float(b.Bias)}
+	}
+	var p C.moe_sampling
+	p.struct_size = C.uint32_t(C.sizeof_moe_sampling)
+	p.temperature, p.top_k, p.top_p, p.min_p = C.float(o.Temperature), topK, C.float(o.TopP), C.float(o.MinP)
+	p.repetition_penalty, p.repetition_window = C.float(o.RepetitionPenalty), window
+	p.seed, p.bias = C.uint64_t(o.Seed), put(a, bias...)
+	if p.n_bias, err = count(len(bias), "Bias"); err != nil {
+		return nil, err
+	}
+	return put(a, p), nil
+}
+
+// Sample is what Session.Sample drew.
+type Sample struct {
+	TokenLogprob
+	Top []TokenLogprob // candidates, best first
+}
+
+// Sample draws what could come next; the session does not move. nTop: at most 64 candidates.
+func (s *Session) Sample(sampling Sampling, nTop int) (Sample, error) {
+	if _, err := count(nTop, "nTop"); err != nil {
+		return Sample{}, err
+	}
+	var a arena
+	defer a.free()
+	params, err := sampling.params(&a)
+	if err != nil {
+		return Sample{}, err
+	}
+	var out C.moe_token_logprob
+	top := make([]C.moe_token_logprob, nTop)
+	err = s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_sample(p, params, &out, first(top), C.size_t(nTop), e)
+	})
+	if err != nil {
+		return Sample{}, err
+	}
+	return Sample{logprobOf(out), logprobsOf(top)}, nil
+}
+
+func logprobOf(t C.moe_token_logprob) TokenLogprob {
+	return TokenLogprob{int32(t.token), float32(t.logprob)}
+}
+
+func logprobsOf(from []C.moe_token_logprob) []TokenLogprob {
+	to := make([]TokenLogprob, len(from))
+	for i, t := range from {
+		to[i] = logprobOf(t)
+	}
+	return to
+}
+
+// GenerateOptions say how a text is generated. Zero: greedy, until the text ends or the context is
+// full.
+type GenerateOptions struct {
+	MaxTokens int // 0: until the context is full
+	Sampling  Sampling
+	Stop      []string // strings that end the text; nothing of them is given out
+	IgnoreEOS bool     // go on after end-of-text tokens
+	NTop      int      // candidates reported with each piece, at most 64
+	// Logits, if set, gets the tokens so far and may change the logits of the next one, until it
+	// returns: negative infinity bans a token. It returns false to stop.
+	Logits func(tokens []int32, logits []float32) bool
+}
+
+// Piece is a piece of generated text.
+type Piece struct {
+	Token    int32 // -1: text that was held back, without a new token
+	Logprob  float32
+	Text     string // whole characters that can be shown at once; may be empty
+	Top      []TokenLogprob
+	Thinking bool // of a chat: not part of the answer
+}
+
+func pieceOf(p *C.moe_piece) Piece {
+	return Piece{
+		Token: int32(p.token), Logprob: float32(p.logprob), Text: goText(p.text, p.n_bytes),
+		Top: logprobsOf(unsafe.Slice(p.top, int(p.n_top))), Thinking: p.flags&C.MOE_PIECE_THINKING != 0,
+	}
+}
+
+// Finish is why a generation ended.
+type Finish int32
+
+const (
+	FinishLength   Finish = C.MOE_FINISH_LENGTH
+	FinishEOS      Finish = C.MOE_FINISH_EOS
+	FinishStop     Finish = C.MOE_FINISH_STOP
+	FinishContext  Finish = C.MOE_FINISH_CONTEXT
+	FinishCallback Finish = C.MOE_FINISH_CALLBACK // the callback said so
+)
+
+var finishNames = map[Finish]string{FinishLength: "length", FinishEOS: "eos", FinishStop: "stop",
+	FinishContext: "context", FinishCallback: "callback"}
+
+func (f Finish) String() string { return finishNames[f] }
+
+// GenerateResult is how a generation went.
+type GenerateResult struct {
+	Finish                         Finish
+	NPrompt, NGenerated            int
+	PromptSeconds, GenerateSeconds float64
+}
+
+// withParams makes a call with the parameters in the library's form. callback may be nil.
+func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_generate_params) error) error {
+	var a arena
+	defer a.free()
+	var p C.moe_generate_params
+	p.struct_size = C.uint32_t(C.sizeof_moe_generate_params)
+	p.ignore_eos = flag(o.IgnoreEOS)
+	var err error
+	if p.sampling, err = o.Sampling.params(&a); err != nil {
+		return err
+	}
+	if p.stop, p.n_stop, err = a.list(o.Stop); err != nil {
+		return err
+	}
+	if p.max_tokens, err = count(o.MaxTokens, "MaxTokens"); err != nil {
+		return err
+	}
+	if p.n_top, err = count(o.NTop, "NTop"); err != nil {
+		return err
+	}
+	pieces := &pieceCall{f: callback}
+	if callback != nil {
+		p.callback, p.user = C.moe_piece_fn(C.moeGoPiece), a.ref(pieces)
+	}
+	logits := &logitsCall{f: o.Logits}
+	if o.Logits != nil {
+		p.logits_callback, p.logits_user = C.moe_logits_fn(C.moeGoLogits), a.ref(logits)
+	}
+	err = call(&p)
+	logits.goOn()
+	pieces.goOn()
+	return err
+}
+
+// Generate appends the prompt, then generates. The callback, which may be nil, gets each piece and
+// returns false to stop.
+func (s *Session) Generate(ctx context.Context, prompt []int32, o GenerateOptions, callback func(Piece) bool) (GenerateResult, error) {
+	var out C.moe_generate_result
+	out.struct_size = C.uint32_t(C.sizeof_moe_generate_result)
+	err := o.withParams(callback, func(params *C.moe_generate_params) error {
+		return s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
+			return C.moe_session_generate(p, tokensOf(prompt), C.size_t(len(prompt)), params, &out, e)
+		})
+	})
+	return GenerateResult{
+		Finish: Finish(out.finish), NPrompt: int(out.n_prompt), NGenerated: int(out.n_generated),
+		PromptSeconds: float64(out.prompt_seconds), GenerateSeconds: float64(out.generate_seconds),
+	}, err
+}
+
+// Complete gives what follows a text. What begins a sequence is put around it only where the session
+// is empty.
+func (s *Session) Complete(ctx context.Context, prompt string, o GenerateOptions) (string, error) {
+	position, err := s.Position()
+	if err != nil {
+		return "", err
+	}
+	tokens, err := s.tokens(prompt, EncodeText{NoSpecial: position > 0})
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	_, err = s.Generate(ctx, tokens, o, func(p Piece) bool { text.WriteString(p.Text); return true })
+	return text.String(), err
+}

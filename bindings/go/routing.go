@@ -1,0 +1,145 @@
+package moe
+
+/*
+#include <moe_c.h>
+void moeGoRouting(void* user, moe_routing_choices* choices);
+*/
+import "C"
+
+import (
+	"context"
+	"unsafe"
+)
+
+// RoutingStats is what CountRouting counted in one layer.
+type RoutingStats struct {
+	NExperts                                             int
+	NTokens, NDropped, NActivations, NPositive, NSkipped uint64
+	SkippedProbability                                   float64
+	TokensPerExpert                                      []uint64
+	ExpertsPerToken                                      []uint64 // how many (sub-)tokens were served by i experts
+}
+
+// ExpertStats are uses of experts, and how many of them were found in memory.
+type ExpertStats struct {
+	NUses, NHits, ReadBytes uint64
+	WaitSeconds             float64
+}
+
+// MemoryStats are memory and experts of a model under a cap; zero without one.
+type MemoryStats struct {
+	Session, Model                                             ExpertStats
+	CapBytes, CountedBytes, PeakBytes, ArenaBytes, ExpertBytes uint64
+}
+
+// RoutingChoices is what one MoE layer chose for the tokens of one pass. The slices are the
+// library's: others can be written into them, until the callback returns.
+type RoutingChoices struct {
+	Layer, Position, NTokens, NSlots int
+	Counts                           []int32 // for each token the experts taken
+	Experts                          []int32 // (NTokens, NSlots), best first
+	Weights                          []float32
+}
+
+func choicesOf(c *C.moe_routing_choices) *RoutingChoices {
+	n, slots := int(c.n_tokens), int(c.n_slots)
+	return &RoutingChoices{
+		Layer: int(c.layer), Position: int(c.position), NTokens: n, NSlots: slots,
+		Counts:  unsafe.Slice((*int32)(c.counts), n),
+		Experts: unsafe.Slice((*int32)(c.experts), n*slots),
+		Weights: unsafe.Slice((*float32)(c.weights), n*slots),
+	}
+}
+
+// SetRouter overrides the routing of every MoE layer ("topk:4", "threshold:0.9"); "": as in the file.
+func (s *Session) SetRouter(router string) error {
+	var a arena
+	defer a.free()
+	text, err := a.text(router)
+	if err != nil {
+		return err
+	}
+	return s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_set_router(p, text, e)
+	})
+}
+
+// CountRouting starts counting at zero, or stops it.
+func (s *Session) CountRouting(on bool) error {
+	return s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_count_routing(p, C.bool(on), e)
+	})
+}
+
+// Routing is what was counted in a layer.
+func (s *Session) Routing(layer int) (stats RoutingStats, err error) {
+	index, err := count(layer, "layer")
+	if err != nil {
+		return stats, err
+	}
+	var r C.moe_routing_stats
+	r.struct_size = C.uint32_t(C.sizeof_moe_routing_stats)
+	err = s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		status := C.moe_session_get_routing(p, index, &r, e)
+		if status == C.MOE_OK { // the arrays are the session's
+			stats = routingStatsOf(&r)
+		}
+		return status
+	})
+	return stats, err
+}
+
+func routingStatsOf(r *C.moe_routing_stats) RoutingStats {
+	counts := func(p *C.uint64_t, n int) []uint64 {
+		return append([]uint64(nil), unsafe.Slice((*uint64)(p), n)...)
+	}
+	n := int(r.n_experts)
+	return RoutingStats{
+		NExperts: n, NTokens: uint64(r.n_tokens), NDropped: uint64(r.n_dropped),
+		NActivations: uint64(r.n_activations), NPositive: uint64(r.n_positive),
+		NSkipped: uint64(r.n_skipped), SkippedProbability: float64(r.skipped_probability),
+		TokensPerExpert: counts(r.tokens_per_expert, n), ExpertsPerToken: counts(r.experts_per_token, n+1),
+	}
+}
+
+// WatchRouting has f called with the choices of each MoE layer, before they are used; nil: no longer.
+func (s *Session) WatchRouting(f func(*RoutingChoices)) error {
+	var fresh arena
+	w := &watcher{f: f}
+	old := fresh // freed at the end: the one that is no longer used
+	err := s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		var callback C.moe_routing_fn
+		var user unsafe.Pointer
+		if f != nil {
+			w.session = p
+			callback, user = C.moe_routing_fn(C.moeGoRouting), fresh.ref(w)
+		}
+		status := C.moe_session_watch_routing(p, callback, user, e)
+		if status == C.MOE_OK {
+			old, s.watched.memory, s.watched.w = s.watched.memory, fresh, w
+		} else {
+			old = fresh
+		}
+		return status
+	})
+	old.free()
+	return err
+}
+
+// MemoryStats are the memory and the experts of the session and its model.
+func (s *Session) MemoryStats() (MemoryStats, error) {
+	var m C.moe_memory_stats
+	m.struct_size = C.uint32_t(C.sizeof_moe_memory_stats)
+	err := s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_get_memory_stats(p, &m, e)
+	})
+	return MemoryStats{
+		Session: expertStatsOf(&m.session), Model: expertStatsOf(&m.model),
+		CapBytes: uint64(m.cap_bytes), CountedBytes: uint64(m.counted_bytes),
+		PeakBytes: uint64(m.peak_bytes), ArenaBytes: uint64(m.arena_bytes), ExpertBytes: uint64(m.expert_bytes),
+	}, err
+}
+
+func expertStatsOf(e *C.moe_expert_stats) ExpertStats {
+	return ExpertStats{uint64(e.n_uses), uint64(e.n_hits), uint64(e.read_bytes), float64(e.wait_seconds)}
+}

@@ -1,0 +1,351 @@
+package moe
+
+/*
+#include <moe_c.h>
+bool moeGoProgress(void* user, uint64_t done, uint64_t total, const char* what);
+*/
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+)
+
+// KVType is the type of a KV cache.
+type KVType int32
+
+const (
+	KVDefault KVType = C.MOE_KV_DEFAULT
+	KVF16     KVType = C.MOE_KV_F16
+	KVInt8    KVType = C.MOE_KV_INT8
+)
+
+// SessionOptions say how a Session is made; zero is the library's choice.
+type SessionOptions struct {
+	Context, Chunk int
+	KV             KVType
+}
+
+func (o SessionOptions) params(a *arena) (*C.moe_session_params, error) {
+	context, err := count(o.Context, "context")
+	if err != nil {
+		return nil, err
+	}
+	chunk, err := count(o.Chunk, "chunk")
+	if err != nil {
+		return nil, err
+	}
+	var p C.moe_session_params
+	p.struct_size = C.uint32_t(C.sizeof_moe_session_params)
+	p.context, p.chunk, p.kv = context, chunk, C.moe_kv_type(o.KV)
+	return put(a, p), nil
+}
+
+// Pooling makes one vector of a text: the mean over all its tokens, the first one's or the last one's.
+type Pooling int32
+
+const (
+	PoolMean  Pooling = C.MOE_POOL_MEAN
+	PoolFirst Pooling = C.MOE_POOL_FIRST
+	PoolLast  Pooling = C.MOE_POOL_LAST
+)
+
+// EncodeOptions say what Encode shall give.
+type EncodeOptions struct {
+	Hidden  bool // what the head sees
+	Pooled  bool
+	Pooling Pooling
+	Outputs bool    // those of the head
+	Rows    []int32 // ascending tokens whose outputs are wanted; nil: of all
+}
+
+// Encoded holds what was asked for, row by row.
+type Encoded struct {
+	Hidden  []float32 // (tokens, DModel)
+	Pooled  []float32 // (DModel)
+	Outputs []float32 // (rows, NOutputs)
+}
+
+// Perplexity of a text.
+type Perplexity struct {
+	NScored             uint64
+	MeanNLL, Perplexity float64 // nats per token; its exponential
+}
+
+// Session is one text in the making: a KV cache and a position.
+type Session struct {
+	h       *handle
+	model   *Model
+	vocab   int
+	one     *single
+	watched *watched
+}
+
+// watched is the callback that the native session holds, if any.
+type watched struct {
+	memory arena
+	w      *watcher
+}
+
+// Session makes a session of the model.
+func (m *Model) Session(options SessionOptions) (*Session, error) {
+	info, err := m.Info()
+	if err != nil {
+		return nil, err
+	}
+	var p *C.moe_session
+	s := &Session{model: m, vocab: info.VocabSize, one: new(single), watched: new(watched)}
+	kept := s.watched
+	free := func(p unsafe.Pointer) { C.moe_session_free((*C.moe_session)(p)); kept.memory.free() }
+	err = m.withSession(options, func(model *C.moe_model, params *C.moe_session_params, e *C.moe_error) C.moe_status {
+		status := C.moe_session_create(model, params, &p, e)
+		if status == C.MOE_OK {
+			s.h = newHandle("session", unsafe.Pointer(p), m.h, free)
+		}
+		return status
+	})
+	if err != nil {
+		return nil, err
+	}
+	return collected(s), nil
+}
+
+// Close gives the memory back once its chats are closed too. A call in progress ends undisturbed.
+func (s *Session) Close() { s.h.close() }
+
+// Model is the model of the session.
+func (s *Session) Model() *Model { return s.model }
+
+// Cancel makes the call in progress fail with StatusCancelled within one layer's time. From any
+// goroutine; without a call it does nothing.
+func (s *Session) Cancel() {
+	if p, err := s.h.acquire(); err == nil {
+		defer s.h.release()
+		C.moe_session_cancel((*C.moe_session)(p))
+	}
+}
+
+func (s *Session) use() (*C.moe_session, func(), error) {
+	p, err := s.h.acquire()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.one.enter("session"); err != nil {
+		s.h.release()
+		return nil, nil, err
+	}
+	return (*C.moe_session)(p), func() { s.one.leave(); s.h.release() }, nil
+}
+
+// goOn panics where the routing callback did.
+func (w *watched) goOn() {
+	if w.w != nil {
+		w.w.goOn()
+	}
+}
+
+type sessionCall func(session *C.moe_session, e *C.moe_error) C.moe_status
+
+// run makes a call for which the session is used.
+func (s *Session) run(ctx context.Context, call sessionCall) error {
+	p, release, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = during(ctx, func() { C.moe_session_cancel(p) }, func() error {
+		var e C.moe_error
+		return check(call(p, &e), &e)
+	})
+	s.watched.goOn()
+	return err
+}
+
+// Position is the number of tokens evaluated so far.
+func (s *Session) Position() (int, error) {
+	p, release, err := s.use()
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return int(C.moe_session_position(p)), nil
+}
+
+// Context is the most tokens that the session holds.
+func (s *Session) Context() (int, error) {
+	p, release, err := s.use()
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return int(C.moe_session_context(p)), nil
+}
+
+func (s *Session) evaluate(ctx context.Context, tokens []int32, rows int) ([]float32, error) {
+	logits := make([]float32, rows*s.vocab)
+	err := s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_eval(p, tokensOf(tokens), C.size_t(len(tokens)), floatsOf(logits), C.size_t(rows), e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return logits, nil
+}
+
+// Append appends tokens to the text.
+func (s *Session) Append(ctx context.Context, tokens []int32) error {
+	_, err := s.evaluate(ctx, tokens, 0)
+	return err
+}
+
+// Eval appends tokens, and gives the logits of what comes next: (VocabSize).
+func (s *Session) Eval(ctx context.Context, tokens []int32) ([]float32, error) {
+	return s.evaluate(ctx, tokens, 1)
+}
+
+// EvalAll appends tokens, and gives the logits after each: (len(tokens), VocabSize).
+func (s *Session) EvalAll(ctx context.Context, tokens []int32) ([]float32, error) {
+	return s.evaluate(ctx, tokens, len(tokens))
+}
+
+// Score appends tokens, and gives the log-probability that each had after the text in front of it. In
+// an empty session the first has nothing in front, and none: (len(tokens) - 1).
+func (s *Session) Score(ctx context.Context, tokens []int32) ([]float32, error) {
+	var logprobs []float32
+	err := s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		n := len(tokens)
+		if n > 0 && C.moe_session_position(p) == 0 {
+			n--
+		}
+		logprobs = make([]float32, n)
+		return C.moe_session_score(p, tokensOf(tokens), C.size_t(len(tokens)), floatsOf(logprobs), C.size_t(n), e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return logprobs, nil
+}
+
+// Step appends one token to each of several different sessions of one model in a single pass; the
+// logits are (len(sessions), VocabSize). On failure none has moved.
+func Step(ctx context.Context, sessions []*Session, tokens []int32) ([]float32, error) {
+	if len(tokens) != len(sessions) || len(tokens) == 0 {
+		return nil, failed(StatusArgument, fmt.Sprintf("tokens: expected one for each of %d sessions, found %d", len(sessions), len(tokens)))
+	}
+	pointers := make([]*C.moe_session, len(sessions))
+	for i, s := range sessions {
+		p, release, err := s.use()
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		pointers[i] = p
+	}
+	cancel := func() {
+		for _, p := range pointers {
+			C.moe_session_cancel(p)
+		}
+	}
+	logits := make([]float32, len(tokens)*sessions[0].vocab)
+	err := during(ctx, cancel, func() error {
+		var e C.moe_error
+		return check(C.moe_sessions_step(&pointers[0], tokensOf(tokens), C.size_t(len(tokens)), floatsOf(logits), &e), &e)
+	})
+	for _, s := range sessions {
+		s.watched.goOn()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return logits, nil
+}
+
+// Encode runs the model over a text, nothing of which stays in the session. In an encoder every token
+// sees every other; in a decoder, which has no outputs here, what is in front of it.
+func (s *Session) Encode(ctx context.Context, tokens []int32, o EncodeOptions) (Encoded, error) {
+	info, err := s.model.Info()
+	if err != nil {
+		return Encoded{}, err
+	}
+	rows := len(tokens)
+	if o.Rows != nil {
+		rows = len(o.Rows)
+	} else if info.Head == "classes" {
+		rows = 1
+	}
+	var a arena
+	defer a.free()
+	room := func(wanted bool, n int) []float32 {
+		if !wanted || n == 0 {
+			return nil
+		}
+		return unsafe.Slice((*float32)(a.bytes(uintptr(n)*4)), n)
+	}
+	hidden, pooled := room(o.Hidden, len(tokens)*info.DModel), room(o.Pooled, info.DModel)
+	outputs := room(o.Outputs, rows*info.NOutputs)
+	var params C.moe_encode_params
+	params.struct_size = C.uint32_t(C.sizeof_moe_encode_params)
+	params.pooling = C.moe_pooling(o.Pooling)
+	params.hidden, params.pooled, params.outputs = floatsOf(hidden), floatsOf(pooled), floatsOf(outputs)
+	if o.Outputs {
+		params.rows, params.n_rows = (*C.int32_t)(put(&a, o.Rows...)), C.size_t(rows)
+	}
+	err = s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_encode(p, tokensOf(tokens), C.size_t(len(tokens)), &params, e)
+	})
+	if err != nil {
+		return Encoded{}, err
+	}
+	copied := func(c []float32) []float32 { return append([]float32(nil), c...) }
+	return Encoded{copied(hidden), copied(pooled), copied(outputs)}, nil
+}
+
+func (s *Session) tokens(text string, how EncodeText) ([]int32, error) {
+	tokenizer, err := s.model.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.EncodeWith(text, how)
+}
+
+// Embed gives one vector of a text: (DModel).
+func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]float32, error) {
+	tokens, err := s.tokens(text, EncodeText{})
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := s.Encode(ctx, tokens, EncodeOptions{Pooled: true, Pooling: pooling})
+	return encoded.Pooled, err
+}
+
+// Rewind forgets everything from position on.
+func (s *Session) Rewind(position int) error {
+	to, err := count(position, "position")
+	if err != nil {
+		return err
+	}
+	return s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_rewind(p, to, e)
+	})
+}
+
+// Perplexity of a text's tokens (EncodeText.NoSpecial), in windows of the context. The session must
+// be empty, and is empty afterwards. progress may be nil; it returns false to stop.
+func (s *Session) Perplexity(ctx context.Context, tokens []int32, progress func(done, total uint64) bool) (Perplexity, error) {
+	var out C.moe_perplexity
+	out.struct_size = C.uint32_t(C.sizeof_moe_perplexity)
+	var a arena
+	defer a.free()
+	var callback C.moe_progress_fn
+	var user unsafe.Pointer
+	call := &progressCall{f: progress}
+	if progress != nil {
+		callback, user = C.moe_progress_fn(C.moeGoProgress), a.ref(call)
+	}
+	err := s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_perplexity(p, tokensOf(tokens), C.size_t(len(tokens)), callback, user, &out, e)
+	})
+	call.goOn()
+	return Perplexity{uint64(out.n_scored), float64(out.mean_nll), float64(out.perplexity)}, err
+}

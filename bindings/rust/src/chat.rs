@@ -1,0 +1,226 @@
+//! A conversation over a session.
+
+use crate::env::made;
+use crate::error::{call, Result};
+use crate::generate::{with_params, Finish, GenerateOptions, Piece, NO_LOGITS};
+use crate::session::{Canceller, Session};
+use crate::sys;
+use crate::text::{borrowed, c_string, filled, filled_text, int, sized, slice, Optional, Texts};
+use std::ops::ControlFlow;
+use std::os::raw::c_char;
+use std::ptr::{self, NonNull};
+
+/// Whether the model thinks before it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Thinking {
+    /// As the template does by itself.
+    #[default]
+    Default,
+    On,
+    Off,
+}
+
+/// How a [`Chat`] is made. The default: the model's own template.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChatOptions<'a> {
+    pub thinking: Thinking,
+    /// A name of [`crate::chat_template_names`], or Jinja text.
+    pub chat_template: Option<&'a str>,
+    /// Text in front of the conversation.
+    pub system: Option<&'a str>,
+    /// "NAME=VALUE" for the template.
+    pub variables: &'a [&'a str],
+    /// "YYYY-MM-DD" for templates that ask; `None`: today, UTC; "": no date.
+    pub date: Option<&'a str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub role: String,
+    pub content: String,
+    /// Of a reply; "": none.
+    pub thinking: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatResult {
+    pub finish: Finish,
+    /// Tokens of the conversation, up to the reply.
+    pub n_prompt: i32,
+    /// Of these, held by the session already.
+    pub n_reused: i32,
+    pub n_generated: i32,
+    /// Of these, thinking and its tags.
+    pub n_thinking: i32,
+    pub prompt_seconds: f64,
+    pub generate_seconds: f64,
+}
+
+struct ChatHandle(NonNull<sys::moe_chat>);
+
+impl Drop for ChatHandle {
+    fn drop(&mut self) {
+        unsafe { sys::moe_chat_free(self.0.as_ptr()) }
+    }
+}
+
+/// Owns the session it talks in; [`Chat::into_session`] gives it back.
+pub struct Chat {
+    handle: ChatHandle, // freed before the session
+    session: Session,
+}
+
+// SAFETY: the library lets one thread after the other use a chat.
+unsafe impl Send for Chat {}
+
+impl Chat {
+    pub fn new(session: Session, options: &ChatOptions<'_>) -> Result<Chat> {
+        let chat_template = Optional::new(options.chat_template)?;
+        let (system, date) = (Optional::new(options.system)?, Optional::new(options.date)?);
+        let variables = Texts::new(options.variables)?;
+        let mut params = sized!(moe_chat_params);
+        params.thinking = match options.thinking {
+            Thinking::Default => sys::MOE_THINKING_DEFAULT,
+            Thinking::On => sys::MOE_THINKING_ON,
+            Thinking::Off => sys::MOE_THINKING_OFF,
+        };
+        params.chat_template = chat_template.pointer();
+        params.system = system.pointer();
+        params.variables = variables.pointer();
+        params.n_variables = int(options.variables.len(), "variables")?;
+        params.date = date.pointer();
+        let mut chat = ptr::null_mut();
+        call(|e| unsafe { sys::moe_chat_create(session.pointer(), &params, &mut chat, e) })?;
+        Ok(Chat {
+            handle: ChatHandle(made(chat)?),
+            session,
+        })
+    }
+
+    fn pointer(&self) -> *mut sys::moe_chat {
+        self.handle.0.as_ptr()
+    }
+
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub fn into_session(self) -> Session {
+        let Chat { handle, session } = self;
+        drop(handle);
+        session
+    }
+
+    /// Goes on in another session of the same model, and leaves the old one in its place.
+    pub fn swap_session(&mut self, session: &mut Session) -> Result<()> {
+        call(|e| unsafe { sys::moe_chat_set_session(self.pointer(), session.pointer(), e) })?;
+        std::mem::swap(&mut self.session, session);
+        Ok(())
+    }
+
+    /// Ends a reply from any thread.
+    pub fn canceller(&self) -> Canceller {
+        self.session.canceller()
+    }
+
+    /// Appends a message.
+    pub fn add(&mut self, role: &str, content: &str) -> Result<()> {
+        let role = c_string(role)?;
+        let (text, n) = (content.as_ptr() as *const c_char, content.len());
+        call(|e| unsafe { sys::moe_chat_add(self.pointer(), role.as_ptr(), text, n, e) })
+    }
+
+    /// Keeps the first messages. The system text stays.
+    pub fn truncate(&mut self, n_messages: usize) -> Result<()> {
+        call(|e| unsafe { sys::moe_chat_truncate(self.pointer(), n_messages, e) })
+    }
+
+    /// Replaces the system text.
+    pub fn set_system(&mut self, system: Option<&str>) -> Result<()> {
+        let system = Optional::new(system)?;
+        call(|e| unsafe { sys::moe_chat_set_system(self.pointer(), system.pointer(), e) })
+    }
+
+    /// The conversation, without the system text.
+    pub fn messages(&self) -> Result<Vec<Message>> {
+        let n = unsafe { sys::moe_chat_message_count(self.pointer()) };
+        (0..n).map(|i| self.message(i)).collect()
+    }
+
+    fn message(&self, index: usize) -> Result<Message> {
+        let mut m = sized!(moe_chat_message);
+        call(|e| unsafe { sys::moe_chat_get_message(self.pointer(), index, &mut m, e) })?;
+        let text = |data, n| {
+            let bytes = unsafe { slice(data as *const u8, n) };
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        Ok(Message {
+            role: unsafe { borrowed(m.role) }.to_string(),
+            content: text(m.content, m.n_bytes),
+            thinking: text(m.thinking, m.n_thinking_bytes),
+        })
+    }
+
+    /// The conversation as the model reads it; `begin_reply`: with the beginning of the next reply.
+    pub fn render(&self, begin_reply: bool) -> Result<String> {
+        filled_text(|text, capacity, n, e| unsafe {
+            sys::moe_chat_render(self.pointer(), begin_reply, text, capacity, n, e)
+        })
+    }
+
+    /// The same as token ids.
+    pub fn tokens(&self, begin_reply: bool) -> Result<Vec<i32>> {
+        filled(256, 0, |tokens, capacity, n, e| unsafe {
+            sys::moe_chat_tokens(self.pointer(), begin_reply, tokens, capacity, n, e)
+        })
+    }
+
+    /// Generates the reply to the messages so far and appends it to them.
+    pub fn reply<F>(&mut self, options: &GenerateOptions<'_>, callback: F) -> Result<ChatResult>
+    where
+        F: FnMut(&Piece<'_>) -> ControlFlow<()>,
+    {
+        self.reply_by(options, NO_LOGITS, callback)
+    }
+
+    /// [`Chat::reply`] with a say in what is chosen, as [`Session::generate_with_logits`].
+    pub fn reply_with_logits<L, F>(
+        &mut self,
+        options: &GenerateOptions<'_>,
+        logits: L,
+        callback: F,
+    ) -> Result<ChatResult>
+    where
+        L: FnMut(&[i32], &mut [f32]) -> ControlFlow<()>,
+        F: FnMut(&Piece<'_>) -> ControlFlow<()>,
+    {
+        self.reply_by(options, Some(logits), callback)
+    }
+
+    fn reply_by<L, F>(
+        &mut self,
+        options: &GenerateOptions<'_>,
+        logits: Option<L>,
+        callback: F,
+    ) -> Result<ChatResult>
+    where
+        L: FnMut(&[i32], &mut [f32]) -> ControlFlow<()>,
+        F: FnMut(&Piece<'_>) -> ControlFlow<()>,
+    {
+        let (chat, mut out) = (self.pointer(), sized!(moe_chat_result));
+        let result = with_params(options, logits, callback, |params| {
+            call(|e| unsafe { sys::moe_chat_reply(chat, params, &mut out, e) })
+        });
+        self.session.go_on();
+        result?;
+        Ok(ChatResult {
+            finish: Finish::of(out.finish),
+            n_prompt: out.n_prompt,
+            n_reused: out.n_reused,
+            n_generated: out.n_generated,
+            n_thinking: out.n_thinking,
+            prompt_seconds: out.prompt_seconds,
+            generate_seconds: out.generate_seconds,
+        })
+    }
+}

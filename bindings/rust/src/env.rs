@@ -1,0 +1,161 @@
+//! The environment: threads, device and log that models share.
+
+use crate::error::{call, Error, Result, Status};
+use crate::sys;
+use crate::text::{borrowed, owned, sized, Optional};
+use std::os::raw::{c_char, c_void};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    Error,
+    Warning,
+    Info,
+    Debug,
+}
+
+/// Gets each message, possibly from several threads. A panic in it ends there.
+pub type Log = Box<dyn Fn(LogLevel, &str) + Send + Sync>;
+
+/// How an [`Env`] is made. The default: all that the machine has.
+#[derive(Default)]
+pub struct EnvOptions<'a> {
+    /// Threads that compute, the caller's included; 0: what the machine allows this process.
+    pub threads: i32,
+    /// An instruction set of [`isas`]; `None`: the best this CPU has. Results are the same bits.
+    pub isa: Option<&'a str>,
+    /// "auto", "cpu", "cuda" or "cuda:N"; `None`: "auto".
+    pub device: Option<&'a str>,
+    /// Most bytes that are allocated on the GPU; 0: 15/16 of what is free.
+    pub gpu_memory_bytes: u64,
+    pub log: Option<Log>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvInfo {
+    pub threads: i32,
+    pub device: String,
+    pub isa: String,
+}
+
+pub(crate) struct EnvHandle {
+    pub(crate) pointer: NonNull<sys::moe_env>,
+    _log: Option<Arc<Log>>, // freed after the environment, which calls it
+}
+
+// SAFETY: the library lets any number of threads use an environment.
+unsafe impl Send for EnvHandle {}
+unsafe impl Sync for EnvHandle {}
+
+impl Drop for EnvHandle {
+    fn drop(&mut self) {
+        // SAFETY: models and layers hold the handle, so that none is left.
+        unsafe { sys::moe_env_free(self.pointer.as_ptr()) }
+    }
+}
+
+/// Owns the threads that compute. Clones are the same environment; it is freed when the last of
+/// them, and of the models and layers made from it, is gone.
+#[derive(Clone)]
+pub struct Env {
+    pub(crate) handle: Arc<EnvHandle>,
+}
+
+unsafe extern "C" fn on_log(user: *mut c_void, level: sys::moe_log_level, text: *const c_char) {
+    // SAFETY: the environment keeps the log; the text is terminated.
+    let (log, text) = unsafe { (&*(user as *const Log), owned(text)) };
+    let level = match level {
+        sys::MOE_LOG_ERROR => LogLevel::Error,
+        sys::MOE_LOG_WARNING => LogLevel::Warning,
+        sys::MOE_LOG_INFO => LogLevel::Info,
+        sys::MOE_LOG_DEBUG => LogLevel::Debug,
+        _ => LogLevel::Debug,
+    };
+    let _ = catch_unwind(AssertUnwindSafe(|| log(level, &text)));
+}
+
+/// The declarations of this crate are those of one version; while the major one is 0, a minor one
+/// may change them.
+fn check_version() -> Result<()> {
+    let found = unsafe { sys::moe_version() };
+    let ours = sys::MOE_VERSION_MAJOR * 1000 + sys::MOE_VERSION_MINOR;
+    if found / 1000 == ours {
+        return Ok(());
+    }
+    let text = format!(
+        "libmoe: expected version {}.{}, found {}",
+        sys::MOE_VERSION_MAJOR,
+        sys::MOE_VERSION_MINOR,
+        version()
+    );
+    Err(Error::new(Status::Unsupported, text))
+}
+
+impl Env {
+    pub fn new(options: EnvOptions<'_>) -> Result<Env> {
+        check_version()?;
+        let (isa, device) = (Optional::new(options.isa)?, Optional::new(options.device)?);
+        let log = options.log.map(Arc::new);
+        let mut params = sized!(moe_env_params);
+        params.threads = options.threads;
+        params.isa = isa.pointer();
+        params.device = device.pointer();
+        params.gpu_memory_bytes = options.gpu_memory_bytes;
+        if let Some(log) = &log {
+            params.log = Some(on_log);
+            params.log_user = Arc::as_ptr(log) as *mut c_void;
+        }
+        let mut env = ptr::null_mut();
+        call(|e| unsafe { sys::moe_env_create(&params, &mut env, e) })?;
+        let handle = Arc::new(EnvHandle {
+            pointer: made(env)?,
+            _log: log,
+        });
+        Ok(Env { handle })
+    }
+
+    pub fn info(&self) -> Result<EnvInfo> {
+        let mut info = sized!(moe_env_info);
+        call(|e| unsafe { sys::moe_env_get_info(self.handle.pointer.as_ptr(), &mut info, e) })?;
+        // SAFETY: texts of the environment, copied while it lives.
+        Ok(unsafe {
+            EnvInfo {
+                threads: info.threads,
+                device: owned(info.device),
+                isa: owned(info.isa),
+            }
+        })
+    }
+}
+
+/// What a call that succeeded has made.
+pub(crate) fn made<T>(pointer: *mut T) -> Result<NonNull<T>> {
+    NonNull::new(pointer).ok_or_else(|| Error::new(Status::Internal, "nothing was made"))
+}
+
+/// Version of the library at run time.
+pub fn version() -> &'static str {
+    unsafe { borrowed(sys::moe_version_string()) }
+}
+
+/// Instruction sets built into the library, best first, separated by commas.
+pub fn isas() -> &'static str {
+    unsafe { borrowed(sys::moe_env_isas()) }
+}
+
+/// Weight formats that a [`crate::Layer`] can be packed into.
+pub fn weight_formats() -> &'static str {
+    unsafe { borrowed(sys::moe_weight_formats()) }
+}
+
+/// Forms of selection that [`crate::Session::set_router`] accepts.
+pub fn session_routers() -> &'static str {
+    unsafe { borrowed(sys::moe_session_routers()) }
+}
+
+/// Chat templates that are built in, separated by commas.
+pub fn chat_template_names() -> &'static str {
+    unsafe { borrowed(sys::moe_chat_template_names()) }
+}

@@ -1,0 +1,191 @@
+//! Sampling, and what generation takes and gives.
+
+use crate::callback::Guarded;
+use crate::error::Result;
+use crate::sys;
+use crate::text::{int, sized, slice, Texts};
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::os::raw::c_void;
+use std::ptr;
+
+/// Added to a token's logit before anything else; negative infinity bans the token.
+pub use crate::sys::moe_logit_bias as LogitBias;
+/// A token and the natural logarithm of its probability, before sampling filters.
+pub use crate::sys::moe_token_logprob as TokenLogprob;
+
+/// How a token is drawn. The default is greedy; zero switches each filter off.
+#[derive(Clone, Debug, Default)]
+pub struct Sampling {
+    pub temperature: f32,
+    pub top_k: i32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub repetition_penalty: f32,
+    /// Last tokens that are penalised; 0: 64.
+    pub repetition_window: i32,
+    /// Same seed, same text.
+    pub seed: u64,
+    pub bias: Vec<LogitBias>,
+}
+
+impl Sampling {
+    /// Valid while `self` is.
+    pub(crate) fn params(&self) -> Result<sys::moe_sampling> {
+        let mut params = sized!(moe_sampling);
+        params.temperature = self.temperature;
+        params.top_k = self.top_k;
+        params.top_p = self.top_p;
+        params.min_p = self.min_p;
+        params.repetition_penalty = self.repetition_penalty;
+        params.repetition_window = self.repetition_window;
+        params.seed = self.seed;
+        params.n_bias = int(self.bias.len(), "bias")?;
+        params.bias = if self.bias.is_empty() { ptr::null() } else { self.bias.as_ptr() };
+        Ok(params)
+    }
+}
+
+/// What [`crate::Session::sample`] drew.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    pub token: i32,
+    pub logprob: f32,
+    /// Candidates, best first.
+    pub top: Vec<TokenLogprob>,
+}
+
+/// How a text is generated. The default: greedy, until the text ends or the context is full.
+#[derive(Clone, Debug, Default)]
+pub struct GenerateOptions<'a> {
+    /// 0: until the context is full.
+    pub max_tokens: i32,
+    pub sampling: Sampling,
+    /// Strings that end the text; nothing of them is given out.
+    pub stop: &'a [&'a str],
+    /// Go on after end-of-text tokens.
+    pub ignore_eos: bool,
+    /// Candidates reported with each piece, at most 64.
+    pub n_top: i32,
+}
+
+/// A piece of generated text, for the time of the callback.
+#[derive(Clone, Debug)]
+pub struct Piece<'a> {
+    /// `None`: text that was held back, without a new token.
+    pub token: Option<i32>,
+    pub logprob: f32,
+    /// Whole characters that can be shown at once; may be empty.
+    pub text: Cow<'a, str>,
+    pub top: &'a [TokenLogprob],
+    /// Of a chat: not part of the answer.
+    pub thinking: bool,
+}
+
+/// Why a generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finish {
+    Length,
+    Eos,
+    Stop,
+    Context,
+    /// The callback said so.
+    Callback,
+    /// A number that this crate does not know.
+    Other(i32),
+}
+
+impl Finish {
+    pub(crate) fn of(code: sys::moe_finish) -> Finish {
+        match code {
+            sys::MOE_FINISH_LENGTH => Finish::Length,
+            sys::MOE_FINISH_EOS => Finish::Eos,
+            sys::MOE_FINISH_STOP => Finish::Stop,
+            sys::MOE_FINISH_CONTEXT => Finish::Context,
+            sys::MOE_FINISH_CALLBACK => Finish::Callback,
+            other => Finish::Other(other),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct GenerateResult {
+    pub finish: Finish,
+    pub n_prompt: i32,
+    pub n_generated: i32,
+    pub prompt_seconds: f64,
+    pub generate_seconds: f64,
+}
+
+unsafe extern "C" fn on_piece<F>(user: *mut c_void, piece: *const sys::moe_piece) -> bool
+where
+    F: FnMut(&Piece<'_>) -> ControlFlow<()>,
+{
+    // SAFETY: `user` is the Guarded of the call in progress; the piece is valid during it.
+    let (guarded, piece) = unsafe { (&mut *(user as *mut Guarded<F>), &*piece) };
+    let bytes = unsafe { slice(piece.text as *const u8, piece.n_bytes) };
+    let piece = Piece {
+        token: Some(piece.token).filter(|t| *t >= 0),
+        logprob: piece.logprob,
+        text: String::from_utf8_lossy(bytes),
+        top: unsafe { slice(piece.top, piece.n_top) },
+        thinking: piece.flags & sys::MOE_PIECE_THINKING != 0,
+    };
+    guarded.run(false, |f| f(&piece).is_continue())
+}
+
+unsafe extern "C" fn on_logits<L>(
+    user: *mut c_void,
+    tokens: *const i32,
+    n_tokens: usize,
+    logits: *mut f32,
+    n_logits: usize,
+) -> bool
+where
+    L: FnMut(&[i32], &mut [f32]) -> ControlFlow<()>,
+{
+    // SAFETY: as on_piece(); the arrays are valid during this call.
+    let (guarded, tokens, logits) = unsafe {
+        let logits = std::slice::from_raw_parts_mut(logits, n_logits);
+        (&mut *(user as *mut Guarded<L>), slice(tokens, n_tokens), logits)
+    };
+    guarded.run(false, |f| f(tokens, logits).is_continue())
+}
+
+type Logits = fn(&[i32], &mut [f32]) -> ControlFlow<()>;
+pub(crate) const NO_LOGITS: Option<Logits> = None;
+
+/// Makes `call` with the parameters in the library's form.
+pub(crate) fn with_params<L, F>(
+    options: &GenerateOptions<'_>,
+    logits: Option<L>,
+    callback: F,
+    call: impl FnOnce(&sys::moe_generate_params) -> Result<()>,
+) -> Result<()>
+where
+    L: FnMut(&[i32], &mut [f32]) -> ControlFlow<()>,
+    F: FnMut(&Piece<'_>) -> ControlFlow<()>,
+{
+    let (sampling, stop) = (options.sampling.params()?, Texts::new(options.stop)?);
+    let (mut guarded, mut logits) = (Guarded::new(callback), logits.map(Guarded::new));
+    let mut params = sized!(moe_generate_params);
+    params.max_tokens = options.max_tokens;
+    params.sampling = &sampling;
+    params.stop = stop.pointer();
+    params.n_stop = int(options.stop.len(), "stop")?;
+    params.ignore_eos = i32::from(options.ignore_eos);
+    params.n_top = options.n_top;
+    params.callback = Some(on_piece::<F>);
+    params.user = guarded.user();
+    if let Some(logits) = &mut logits {
+        params.logits_callback = Some(on_logits::<L>);
+        params.logits_user = logits.user();
+    }
+    let result = call(&params);
+    if let Some(logits) = &mut logits {
+        logits.go_on();
+    }
+    guarded.go_on();
+    result
+}

@@ -1,0 +1,44 @@
+//! Mixture-of-Experts language models with ternary, int8 or four-bit weights: a safe wrapper over
+//! libmoe's C API. README.md is the introduction; `moe_c.h` the manual of what each number means.
+//!
+//! - **Ownership.** [`Env`], [`Model`] and [`Tokenizer`] are handles that can be cloned. Whatever is
+//!   made from one keeps it: things can be dropped in any order.
+//! - **Threads.** `Env`, `Model`, `Tokenizer` and [`Canceller`] are `Send + Sync`. [`Session`],
+//!   [`Chat`] and [`Layer`] are `Send`, not `Sync`: one thread at a time, any thread.
+//! - **Panics** in a callback stop the call and go on in its caller, once the library has returned.
+//! - **After `fork`** the child may only drop what the parent made.
+#![warn(rust_2018_idioms, unsafe_op_in_unsafe_fn)]
+#![allow(clippy::too_many_arguments)]
+
+mod callback;
+mod chat;
+mod env;
+mod error;
+mod generate;
+mod layer;
+mod model;
+mod routing;
+mod session;
+mod sys;
+mod text;
+mod tokenizer;
+
+pub use chat::{Chat, ChatOptions, ChatResult, Message, Thinking};
+pub use env::{
+    chat_template_names, isas, session_routers, version, weight_formats, Env, EnvInfo, EnvOptions,
+    Log, LogLevel,
+};
+pub use error::{Error, Result, Status};
+pub use generate::{
+    Finish, GenerateOptions, GenerateResult, LogitBias, Piece, Sample, Sampling, TokenLogprob,
+};
+pub use layer::{ExpertWeights, Layer, LayerOptions};
+pub use model::{
+    memory_info, Io, LayerInfo, MemoryInfo, MemoryLine, MemoryPlan, Model, ModelInfo, ModelOptions,
+    Source, TensorInfo,
+};
+pub use routing::{ExpertStats, MemoryStats, RoutingChoices, RoutingStats};
+pub use session::{
+    Canceller, EncodeOptions, Encoded, KvType, Perplexity, Pooling, Session, SessionOptions,
+};
+pub use tokenizer::{EncodeText, Tokenizer};

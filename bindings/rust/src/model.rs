@@ -1,0 +1,433 @@
+//! A model file: what it holds, and what memory it takes.
+
+use crate::env::{made, Env, EnvHandle};
+use crate::error::{call, Result};
+use crate::session::SessionOptions;
+use crate::sys;
+use crate::text::{filled, owned, sized, slice, Optional};
+use crate::tokenizer::Tokenizer;
+use std::any::Any;
+use std::os::raw::{c_int, c_void};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Io {
+    #[default]
+    Auto,
+    Direct,
+    Buffered,
+}
+
+/// How a [`Model`] is opened. The default: everything is read when it is first used, no cap.
+#[derive(Clone, Debug, Default)]
+pub struct ModelOptions {
+    /// Map uncompressed weights instead of reading them. The file must then not change while the
+    /// model is open: a truncated mapped file kills the process.
+    pub map_weights: bool,
+    /// Trust the bytes of weights (structure is always checked).
+    pub skip_checksums: bool,
+    /// Cap over weights, KV caches and scratch; 0: none.
+    pub memory_bytes: u64,
+    /// With a cap: the session that must fit.
+    pub session: SessionOptions,
+    pub io: Io,
+}
+
+#[derive(Clone, Debug)]
+pub struct ModelInfo {
+    pub vocab_size: i32,
+    pub d_model: i32,
+    pub n_layers: i32,
+    pub n_moe_layers: i32,
+    pub context_length: i32,
+    /// -1: none.
+    pub bos_token: i32,
+    pub eos_tokens: Vec<i32>,
+    pub name: String,
+    pub n_parameters: u64,
+    /// The most that one token can use.
+    pub n_active_parameters: u64,
+    pub weight_bytes: u64,
+    pub bytes_per_token: u64,
+    pub file_bytes: u64,
+    /// "tokens", of an encoder "classes", "tags", "span" or "none".
+    pub head: String,
+    pub n_outputs: i32,
+    /// For [`crate::Session::encode`] alone; it generates nothing.
+    pub is_encoder: bool,
+    /// -1: none.
+    pub mask_token: i32,
+}
+
+/// One layer; the meaning of each number is in `moe_c.h`.
+#[derive(Clone, Debug)]
+pub struct LayerInfo {
+    pub n_heads: i32,
+    pub n_kv_heads: i32,
+    pub head_dim: i32,
+    pub window: i32,
+    pub d_ff: i32,
+    pub n_experts: i32,
+    pub n_active: i32,
+    pub n_subheads: i32,
+    pub shared_d_ff: i32,
+    pub router: String,
+    pub activation: String,
+    pub n_sublayers: i32,
+    pub k: i32,
+    pub threshold: f32,
+    pub tau: f32,
+    pub gamma: f32,
+    pub gate: String,
+    pub has_head: bool,
+    pub has_merge: bool,
+}
+
+/// One stored matrix or vector.
+#[derive(Clone, Debug)]
+pub struct TensorInfo {
+    /// -1: none.
+    pub layer: i32,
+    /// -1: none.
+    pub expert: i32,
+    pub rows: i32,
+    pub cols: i32,
+    pub part: String,
+    pub role: String,
+    pub format: String,
+    pub scale: String,
+    pub activations: String,
+    pub codec: String,
+    pub bytes: u64,
+    pub file_offset: u64,
+}
+
+/// One line of the memory account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLine {
+    pub what: String,
+    pub bytes: u64,
+}
+
+/// What a session gets under the model's cap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    pub chunk: i32,
+    pub cap_bytes: u64,
+    pub needed_bytes: u64,
+    pub least_bytes: u64,
+    pub expert_bytes: u64,
+    pub n_experts: u64,
+    pub n_in_memory: u64,
+}
+
+/// Memory of this machine, or of the memory cgroup of this process where that is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    pub total_bytes: u64,
+    pub available_bytes: u64,
+}
+
+/// `Unsupported` where the system does not say.
+pub fn memory_info() -> Result<MemoryInfo> {
+    let mut info = sized!(moe_memory_info);
+    call(|e| unsafe { sys::moe_get_memory_info(&mut info, e) })?;
+    Ok(MemoryInfo {
+        total_bytes: info.total_bytes,
+        available_bytes: info.available_bytes,
+    })
+}
+
+/// Where a model is read from when it is neither a file nor memory. Any thread, also after open.
+pub trait Source: Send + Sync {
+    /// Of the whole model file, in bytes.
+    fn size(&self) -> u64;
+    /// Fills the whole buffer from `offset`.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()>;
+}
+
+pub(crate) struct ModelHandle {
+    pub(crate) pointer: NonNull<sys::moe_model>,
+    _keep: Option<Box<dyn Any + Send + Sync>>, // what the model reads from
+    _env: Arc<EnvHandle>,
+}
+
+// SAFETY: the library lets any number of threads use a model.
+unsafe impl Send for ModelHandle {}
+unsafe impl Sync for ModelHandle {}
+
+impl Drop for ModelHandle {
+    fn drop(&mut self) {
+        // SAFETY: sessions and tokenizers hold the handle, so that none is left.
+        unsafe { sys::moe_model_free(self.pointer.as_ptr()) }
+    }
+}
+
+/// An open model. Clones are the same model; it is freed when the last of them, and of its
+/// sessions and tokenizers, is gone. Any number of threads may use it.
+#[derive(Clone)]
+pub struct Model {
+    pub(crate) handle: Arc<ModelHandle>,
+}
+
+type Opened<'a> = &'a mut *mut sys::moe_model;
+
+unsafe extern "C" fn on_read(
+    user: *mut c_void,
+    offset: u64,
+    buffer: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    // SAFETY: the model keeps the source. The buffer is the library's and may hold anything yet: a
+    // safe slice must be initialised.
+    let (source, buffer) = unsafe {
+        ptr::write_bytes(buffer as *mut u8, 0, bytes);
+        let buffer = std::slice::from_raw_parts_mut(buffer as *mut u8, bytes);
+        (&**(user as *const Box<dyn Source>), buffer)
+    };
+    let done = catch_unwind(AssertUnwindSafe(|| source.read_exact_at(buffer, offset)));
+    c_int::from(!matches!(done, Ok(Ok(()))))
+}
+
+fn params_of(options: &ModelOptions, session: &sys::moe_session_params) -> sys::moe_model_params {
+    let mut params = sized!(moe_model_params);
+    params.map_weights = i32::from(options.map_weights);
+    params.skip_checksums = i32::from(options.skip_checksums);
+    params.memory_bytes = options.memory_bytes;
+    params.session = session;
+    params.io = match options.io {
+        Io::Auto => sys::MOE_IO_AUTO,
+        Io::Direct => sys::MOE_IO_DIRECT,
+        Io::Buffered => sys::MOE_IO_BUFFERED,
+    };
+    params
+}
+
+impl Model {
+    fn made(
+        env: &Env,
+        options: &ModelOptions,
+        keep: Option<Box<dyn Any + Send + Sync>>,
+        open: impl FnOnce(&sys::moe_model_params, Opened<'_>, *mut sys::moe_error) -> sys::moe_status,
+    ) -> Result<Model> {
+        let session = options.session.params();
+        let params = params_of(options, &session);
+        let mut model = ptr::null_mut();
+        call(|e| open(&params, &mut model, e))?;
+        let handle = Arc::new(ModelHandle {
+            pointer: made(model)?,
+            _keep: keep,
+            _env: env.handle.clone(),
+        });
+        Ok(Model { handle })
+    }
+
+    pub fn open(env: &Env, path: impl AsRef<Path>, options: &ModelOptions) -> Result<Model> {
+        let path = Optional::new(Some(&path.as_ref().to_string_lossy()))?;
+        let e = env.handle.pointer.as_ptr();
+        Model::made(env, options, None, |params, out, error| unsafe {
+            sys::moe_model_open(e, path.pointer(), params, out, error)
+        })
+    }
+
+    /// A model file in memory, which the model keeps.
+    pub fn from_bytes(
+        env: &Env,
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+        options: &ModelOptions,
+    ) -> Result<Model> {
+        let keep = Arc::new(bytes);
+        let data = (*keep).as_ref();
+        let (pointer, n) = (data.as_ptr() as *const c_void, data.len());
+        let e = env.handle.pointer.as_ptr();
+        Model::made(env, options, Some(Box::new(keep)), |params, out, error| unsafe {
+            sys::moe_model_open_memory(e, pointer, n, params, out, error)
+        })
+    }
+
+    pub fn from_source(
+        env: &Env,
+        source: impl Source + 'static,
+        options: &ModelOptions,
+    ) -> Result<Model> {
+        let source: Arc<Box<dyn Source>> = Arc::new(Box::new(source));
+        let reader = sys::moe_reader {
+            size: source.size(),
+            read: Some(on_read),
+            user: Arc::as_ptr(&source) as *mut c_void,
+        };
+        let e = env.handle.pointer.as_ptr();
+        Model::made(env, options, Some(Box::new(source)), |params, out, error| unsafe {
+            sys::moe_model_open_reader(e, &reader, params, out, error)
+        })
+    }
+
+    fn pointer(&self) -> *mut sys::moe_model {
+        self.handle.pointer.as_ptr()
+    }
+
+    pub fn info(&self) -> Result<ModelInfo> {
+        let mut info = sized!(moe_model_info);
+        call(|e| unsafe { sys::moe_model_get_info(self.pointer(), &mut info, e) })?;
+        // SAFETY: texts and arrays of the model, copied while it lives.
+        Ok(unsafe {
+            ModelInfo {
+                vocab_size: info.vocab_size,
+                d_model: info.d_model,
+                n_layers: info.n_layers,
+                n_moe_layers: info.n_moe_layers,
+                context_length: info.context_length,
+                bos_token: info.bos_token,
+                eos_tokens: slice(info.eos_tokens, info.n_eos_tokens as usize).to_vec(),
+                name: owned(info.name),
+                n_parameters: info.n_parameters,
+                n_active_parameters: info.n_active_parameters,
+                weight_bytes: info.weight_bytes,
+                bytes_per_token: info.bytes_per_token,
+                file_bytes: info.file_bytes,
+                head: owned(info.head),
+                n_outputs: info.n_outputs,
+                is_encoder: info.is_encoder != 0,
+                mask_token: info.mask_token,
+            }
+        })
+    }
+
+    pub fn layer_info(&self, layer: i32) -> Result<LayerInfo> {
+        let mut info = sized!(moe_model_layer_info);
+        call(|e| unsafe { sys::moe_model_get_layer_info(self.pointer(), layer, &mut info, e) })?;
+        // SAFETY: as info().
+        Ok(unsafe {
+            LayerInfo {
+                n_heads: info.n_heads,
+                n_kv_heads: info.n_kv_heads,
+                head_dim: info.head_dim,
+                window: info.window,
+                d_ff: info.d_ff,
+                n_experts: info.n_experts,
+                n_active: info.n_active,
+                n_subheads: info.n_subheads,
+                shared_d_ff: info.shared_d_ff,
+                router: owned(info.router),
+                activation: owned(info.activation),
+                n_sublayers: info.n_sublayers,
+                k: info.k,
+                threshold: info.threshold,
+                tau: info.tau,
+                gamma: info.gamma,
+                gate: owned(info.gate),
+                has_head: info.has_head != 0,
+                has_merge: info.has_merge != 0,
+            }
+        })
+    }
+
+    /// All stored matrices and vectors.
+    pub fn tensors(&self) -> Result<Vec<TensorInfo>> {
+        let n = unsafe { sys::moe_model_tensor_count(self.pointer()) };
+        (0..n).map(|i| self.tensor(i)).collect()
+    }
+
+    fn tensor(&self, index: usize) -> Result<TensorInfo> {
+        let mut info = sized!(moe_tensor_info);
+        call(|e| unsafe { sys::moe_model_get_tensor_info(self.pointer(), index, &mut info, e) })?;
+        // SAFETY: as info().
+        Ok(unsafe {
+            TensorInfo {
+                layer: info.layer,
+                expert: info.expert,
+                rows: info.rows,
+                cols: info.cols,
+                part: owned(info.part),
+                role: owned(info.role),
+                format: owned(info.format),
+                scale: owned(info.scale),
+                activations: owned(info.activations),
+                codec: owned(info.codec),
+                bytes: info.bytes,
+                file_offset: info.file_offset,
+            }
+        })
+    }
+
+    /// The account of this model with one such session, allocated or not.
+    pub fn memory(&self, session: &SessionOptions) -> Result<Vec<MemoryLine>> {
+        let (params, model) = (session.params(), self.pointer());
+        let lines = filled(0, 0, |lines: *mut Line, capacity, n, e| unsafe {
+            sys::moe_model_get_memory(
+                model,
+                &params,
+                lines as *mut sys::moe_memory_line,
+                capacity,
+                n,
+                e,
+            )
+        })?;
+        let line = |l: &Line| MemoryLine {
+            what: unsafe { owned(l.0.what) },
+            bytes: l.0.bytes,
+        };
+        Ok(lines.iter().map(line).collect())
+    }
+
+    pub fn memory_plan(&self, session: &SessionOptions) -> Result<MemoryPlan> {
+        let (params, mut plan) = (session.params(), sized!(moe_memory_plan));
+        call(|e| unsafe { sys::moe_model_get_memory_plan(self.pointer(), &params, &mut plan, e) })?;
+        Ok(MemoryPlan {
+            chunk: plan.chunk,
+            cap_bytes: plan.cap_bytes,
+            needed_bytes: plan.needed_bytes,
+            least_bytes: plan.least_bytes,
+            expert_bytes: plan.expert_bytes,
+            n_experts: plan.n_experts,
+            n_in_memory: plan.n_in_memory,
+        })
+    }
+
+    /// The `memory_bytes` to open this model with: 0 when everything fits.
+    pub fn suggest_memory(&self, session: &SessionOptions) -> Result<u64> {
+        let (params, mut bytes) = (session.params(), 0);
+        call(|e| unsafe { sys::moe_model_suggest_memory(self.pointer(), &params, &mut bytes, e) })?;
+        Ok(bytes)
+    }
+
+    /// Reads every weight once and checks checksums, codes and scales.
+    pub fn verify(&self) -> Result<()> {
+        call(|e| unsafe { sys::moe_model_verify(self.pointer(), e) })
+    }
+
+    /// `None` for a model of token ids only.
+    pub fn tokenizer(&self) -> Option<Tokenizer> {
+        let found = unsafe { sys::moe_model_tokenizer(self.pointer()) };
+        NonNull::new(found as *mut _).map(|pointer| Tokenizer {
+            pointer,
+            _model: self.handle.clone(),
+        })
+    }
+
+    /// The Jinja template that the model file carries.
+    pub fn chat_template(&self) -> Option<String> {
+        let text = unsafe { sys::moe_model_chat_template(self.pointer()) };
+        if text.is_null() {
+            return None;
+        }
+        Some(unsafe { owned(text) })
+    }
+}
+
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct Line(sys::moe_memory_line);
+
+impl Default for Line {
+    fn default() -> Line {
+        Line(sys::moe_memory_line {
+            what: ptr::null(),
+            bytes: 0,
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! Which experts were chosen, and which were in memory.
+
+use crate::callback::Guarded;
+use crate::sys;
+use crate::text::slice;
+use std::os::raw::c_void;
+use std::ptr::NonNull;
+
+/// What [`crate::Session::count_routing`] counted in one layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoutingStats {
+    pub n_experts: i32,
+    pub n_tokens: u64,
+    pub n_dropped: u64,
+    pub n_activations: u64,
+    pub n_positive: u64,
+    pub n_skipped: u64,
+    pub skipped_probability: f64,
+    pub tokens_per_expert: Vec<u64>,
+    /// How many (sub-)tokens were served by i experts.
+    pub experts_per_token: Vec<u64>,
+}
+
+impl RoutingStats {
+    /// # Safety
+    /// The arrays are valid.
+    pub(crate) unsafe fn of(stats: &sys::moe_routing_stats) -> RoutingStats {
+        let n = stats.n_experts as usize;
+        RoutingStats {
+            n_experts: stats.n_experts,
+            n_tokens: stats.n_tokens,
+            n_dropped: stats.n_dropped,
+            n_activations: stats.n_activations,
+            n_positive: stats.n_positive,
+            n_skipped: stats.n_skipped,
+            skipped_probability: stats.skipped_probability,
+            tokens_per_expert: unsafe { slice(stats.tokens_per_expert, n) }.to_vec(),
+            experts_per_token: unsafe { slice(stats.experts_per_token, n + 1) }.to_vec(),
+        }
+    }
+}
+
+/// Uses of experts, and how many of them were found in memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertStats {
+    pub n_uses: u64,
+    pub n_hits: u64,
+    pub read_bytes: u64,
+    pub wait_seconds: f64,
+}
+
+impl ExpertStats {
+    fn of(stats: &sys::moe_expert_stats) -> ExpertStats {
+        ExpertStats {
+            n_uses: stats.n_uses,
+            n_hits: stats.n_hits,
+            read_bytes: stats.read_bytes,
+            wait_seconds: stats.wait_seconds,
+        }
+    }
+}
+
+/// Memory and experts of a model under a cap; zero without one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryStats {
+    pub session: ExpertStats,
+    pub model: ExpertStats,
+    pub cap_bytes: u64,
+    pub counted_bytes: u64,
+    pub peak_bytes: u64,
+    pub arena_bytes: u64,
+    pub expert_bytes: u64,
+}
+
+impl MemoryStats {
+    pub(crate) fn of(stats: &sys::moe_memory_stats) -> MemoryStats {
+        MemoryStats {
+            session: ExpertStats::of(&stats.session),
+            model: ExpertStats::of(&stats.model),
+            cap_bytes: stats.cap_bytes,
+            counted_bytes: stats.counted_bytes,
+            peak_bytes: stats.peak_bytes,
+            arena_bytes: stats.arena_bytes,
+            expert_bytes: stats.expert_bytes,
+        }
+    }
+}
+
+/// What one MoE layer chose for the tokens of one pass. Others can be written into the slices.
+pub struct RoutingChoices<'a> {
+    pub layer: i32,
+    /// Of the first token in the text.
+    pub position: i32,
+    pub n_tokens: usize,
+    pub n_slots: usize,
+    /// For each token the experts taken.
+    pub counts: &'a mut [i32],
+    /// (n_tokens, n_slots), best first; beyond the count anything.
+    pub experts: &'a mut [i32],
+    pub weights: &'a mut [f32],
+}
+
+type Watcher = Box<dyn FnMut(&mut RoutingChoices<'_>) + Send>;
+
+struct Watched {
+    guarded: Guarded<Watcher>,
+    session: *mut sys::moe_session,
+}
+
+/// A callback that the library keeps, at an address of its own.
+pub(crate) struct Watch(NonNull<Watched>);
+
+// SAFETY: the closure is Send; the session's pointer is used during its own calls alone.
+unsafe impl Send for Watch {}
+
+impl Watch {
+    pub(crate) fn new(watcher: Watcher, session: *mut sys::moe_session) -> Watch {
+        let watched = Watched {
+            guarded: Guarded::new(watcher),
+            session,
+        };
+        Watch(NonNull::from(Box::leak(Box::new(watched))))
+    }
+
+    pub(crate) fn user(&self) -> *mut c_void {
+        self.0.as_ptr() as *mut c_void
+    }
+
+    /// After a call: a panic of the callback goes on.
+    pub(crate) fn go_on(&mut self) {
+        unsafe { self.0.as_mut() }.guarded.go_on();
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+pub(crate) unsafe extern "C" fn on_routing(
+    user: *mut c_void,
+    choices: *mut sys::moe_routing_choices,
+) {
+    // SAFETY: the Watch lives as long as the session can call it; the arrays during this call.
+    unsafe {
+        let (watched, c) = (&mut *(user as *mut Watched), &mut *choices);
+        let (n, slots) = (c.n_tokens as usize, c.n_slots as usize);
+        let mut choices = RoutingChoices {
+            layer: c.layer,
+            position: c.position,
+            n_tokens: n,
+            n_slots: slots,
+            counts: std::slice::from_raw_parts_mut(c.counts, n),
+            experts: std::slice::from_raw_parts_mut(c.experts, n * slots),
+            weights: std::slice::from_raw_parts_mut(c.weights, n * slots),
+        };
+        watched.guarded.run((), |f| f(&mut choices));
+        if watched.guarded.panicked() {
+            sys::moe_session_cancel(watched.session);
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! One text in the making: a KV cache and a position.
+
+use crate::callback::Guarded;
+use crate::env::made;
+use crate::error::{call, Error, Result, Status};
+use crate::generate::{
+    with_params, Finish, GenerateOptions, GenerateResult, Piece, Sample, Sampling, TokenLogprob,
+    NO_LOGITS,
+};
+use crate::model::{Model, ModelHandle};
+use crate::routing::{on_routing, MemoryStats, RoutingChoices, RoutingStats, Watch};
+use crate::sys;
+use crate::text::{sized, Optional};
+use crate::tokenizer::EncodeText;
+use std::ops::ControlFlow;
+use std::os::raw::{c_char, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KvType {
+    #[default]
+    Default,
+    F16,
+    Int8,
+}
+
+/// How a [`Session`] is made; zero is the library's choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionOptions {
+    pub context: i32,
+    pub chunk: i32,
+    pub kv: KvType,
+}
+
+impl SessionOptions {
+    pub(crate) fn params(&self) -> sys::moe_session_params {
+        let mut params = sized!(moe_session_params);
+        params.context = self.context;
+        params.chunk = self.chunk;
+        params.kv = match self.kv {
+            KvType::Default => sys::MOE_KV_DEFAULT,
+            KvType::F16 => sys::MOE_KV_F16,
+            KvType::Int8 => sys::MOE_KV_INT8,
+        };
+        params
+    }
+}
+
+/// One vector of a text: the mean over all its tokens, the first one's or the last one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    Mean,
+    First,
+    Last,
+}
+
+/// What [`Session::encode`] shall give.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EncodeOptions<'a> {
+    /// What the head sees.
+    pub hidden: bool,
+    pub pooling: Option<Pooling>,
+    /// Those of the head.
+    pub outputs: bool,
+    /// Ascending tokens whose outputs are wanted; `None`: of all.
+    pub rows: Option<&'a [i32]>,
+}
+
+/// Empty: it was not asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Encoded {
+    /// (n_tokens, d_model)
+    pub hidden: Vec<f32>,
+    /// (d_model)
+    pub pooled: Vec<f32>,
+    /// (n_rows, n_outputs)
+    pub outputs: Vec<f32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Perplexity {
+    pub n_scored: u64,
+    /// Nats per token.
+    pub mean_nll: f64,
+    pub perplexity: f64,
+}
+
+pub(crate) struct SessionHandle {
+    pub(crate) pointer: NonNull<sys::moe_session>,
+    _model: Arc<ModelHandle>,
+}
+
+// SAFETY: shared are cancelling and freeing alone, which any thread may do.
+unsafe impl Send for SessionHandle {}
+unsafe impl Sync for SessionHandle {}
+
+impl Drop for SessionHandle {
+    fn drop(&mut self) {
+        // SAFETY: the session, its chat and its cancellers hold the handle, so that none is left.
+        unsafe { sys::moe_session_free(self.pointer.as_ptr()) }
+    }
+}
+
+/// Ends calls of a session from any thread. It keeps the session's memory.
+#[derive(Clone)]
+pub struct Canceller {
+    handle: Arc<SessionHandle>,
+}
+
+impl Canceller {
+    /// Makes the call in progress fail with `Cancelled` within one layer's time. Without one it
+    /// does nothing: to end a call that may only just begin, repeat it.
+    pub fn cancel(&self) {
+        unsafe { sys::moe_session_cancel(self.handle.pointer.as_ptr()) }
+    }
+}
+
+/// Made by [`Model::session`].
+pub struct Session {
+    watch: Option<Watch>,
+    pub(crate) handle: Arc<SessionHandle>,
+    model: Model,
+    vocab_size: usize,
+    // What is shared of the handle is Sync; this is not.
+    _one_thread: std::marker::PhantomData<std::cell::Cell<()>>,
+}
+
+/// Pointers and length of an array that may be empty.
+fn room(data: &mut Vec<f32>) -> *mut f32 {
+    if data.is_empty() {
+        return ptr::null_mut();
+    }
+    data.as_mut_ptr()
+}
+
+impl Model {
+    pub fn session(&self, options: &SessionOptions) -> Result<Session> {
+        let (params, mut session) = (options.params(), ptr::null_mut());
+        let model = self.handle.pointer.as_ptr();
+        let vocab_size = self.info()?.vocab_size as usize;
+        call(|e| unsafe { sys::moe_session_create(model, &params, &mut session, e) })?;
+        let handle = SessionHandle {
+            pointer: made(session)?,
+            _model: self.handle.clone(),
+        };
+        Ok(Session {
+            watch: None,
+            handle: Arc::new(handle),
+            model: self.clone(),
+            vocab_size,
+            _one_thread: std::marker::PhantomData,
+        })
+    }
+}
+
+unsafe extern "C" fn on_progress<F>(
+    user: *mut c_void,
+    done: u64,
+    total: u64,
+    _what: *const c_char,
+) -> bool
+where
+    F: FnMut(u64, u64) -> ControlFlow<()>,
+{
+    // SAFETY: the Guarded of the call in progress.
+    let guarded = unsafe { &mut *(user as *mut Guarded<F>) };
+    guarded.run(false, |f| f(done, total).is_continue())
+}
+
+impl Session {
+    pub(crate) fn pointer(&self) -> *mut sys::moe_session {
+        self.handle.pointer.as_ptr()
+    }
+
+    /// After a call that evaluates: a panic of the routing callback goes on.
+    pub(crate) fn go_on(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.go_on();
+        }
+    }
+
+    fn run(
+        &mut self,
+        f: impl FnOnce(*mut sys::moe_session, *mut sys::moe_error) -> i32,
+    ) -> Result<()> {
+        let session = self.pointer();
+        let result = call(|e| f(session, e));
+        self.go_on();
+        result
+    }
+
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Tokens evaluated so far.
+    pub fn position(&self) -> i32 {
+        unsafe { sys::moe_session_position(self.pointer()) }
+    }
+
+    /// The most tokens that the session holds.
+    pub fn context(&self) -> i32 {
+        unsafe { sys::moe_session_context(self.pointer()) }
+    }
+
+    pub fn canceller(&self) -> Canceller {
+        Canceller {
+            handle: self.handle.clone(),
+        }
+    }
+
+    fn evaluate(&mut self, tokens: &[i32], n_rows: usize) -> Result<Vec<f32>> {
+        let mut logits = vec![0.0; n_rows * self.vocab_size];
+        let out = room(&mut logits);
+        self.run(|s, e| unsafe {
+            sys::moe_session_eval(s, tokens.as_ptr(), tokens.len(), out, n_rows, e)
+        })?;
+        Ok(logits)
+    }
+
+    /// Appends tokens to the text.
+    pub fn append(&mut self, tokens: &[i32]) -> Result<()> {
+        self.evaluate(tokens, 0).map(|_| ())
+    }
+
+    /// Appends tokens, and gives the logits of what comes next: (vocab_size).
+    pub fn eval(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
+        self.evaluate(tokens, 1)
+    }
+
+    /// Appends tokens, and gives the logits after each: (tokens.len(), vocab_size).
+    pub fn eval_all(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
+        self.evaluate(tokens, tokens.len())
+    }
+
+    /// Appends tokens, and gives the log-probability that each had after the text in front of it. In an
+    /// empty session the first has nothing in front, and none: (tokens.len() - 1).
+    pub fn score(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
+        let n = if self.position() == 0 { tokens.len().saturating_sub(1) } else { tokens.len() };
+        let mut logprobs = vec![0.0; n];
+        let out = room(&mut logprobs);
+        self.run(|s, e| unsafe {
+            sys::moe_session_score(s, tokens.as_ptr(), tokens.len(), out, n, e)
+        })?;
+        Ok(logprobs)
+    }
+
+    /// Appends one token to each of several sessions of one model in a single pass; the logits are
+    /// (sessions.len(), vocab_size). On failure none has moved.
+    pub fn step(sessions: &mut [&mut Session], tokens: &[i32]) -> Result<Vec<f32>> {
+        if tokens.len() != sessions.len() {
+            let text = format!("tokens: expected {}, found {}", sessions.len(), tokens.len());
+            return Err(Error::new(Status::Argument, text));
+        }
+        let vocab_size = sessions.first().map_or(0, |s| s.vocab_size);
+        let mut logits = vec![0.0; tokens.len() * vocab_size];
+        let pointers: Vec<_> = sessions.iter().map(|s| s.pointer()).collect();
+        let (p, out) = (pointers.as_ptr(), room(&mut logits));
+        let result =
+            call(|e| unsafe { sys::moe_sessions_step(p, tokens.as_ptr(), tokens.len(), out, e) });
+        sessions.iter_mut().for_each(|s| s.go_on());
+        result.map(|_| logits)
+    }
+
+    /// Runs the model over a text, nothing of which stays in the session. In an encoder every token sees
+    /// every other; in a decoder, which has no outputs here, what is in front of it.
+    pub fn encode(&mut self, tokens: &[i32], options: &EncodeOptions<'_>) -> Result<Encoded> {
+        let info = self.model.info()?;
+        let d_model = info.d_model as usize;
+        let n_rows = match options.rows {
+            Some(rows) => rows.len(),
+            None if info.head == "classes" => 1,
+            None => tokens.len(),
+        };
+        let sized_if = |wanted: bool, n: usize| vec![0.0; if wanted { n } else { 0 }];
+        let mut encoded = Encoded {
+            hidden: sized_if(options.hidden, tokens.len() * d_model),
+            pooled: sized_if(options.pooling.is_some(), d_model),
+            outputs: sized_if(options.outputs, n_rows * info.n_outputs as usize),
+        };
+        let mut params = sized!(moe_encode_params);
+        params.pooling = match options.pooling {
+            Some(Pooling::First) => sys::MOE_POOL_FIRST,
+            Some(Pooling::Last) => sys::MOE_POOL_LAST,
+            Some(Pooling::Mean) | None => sys::MOE_POOL_MEAN,
+        };
+        params.hidden = room(&mut encoded.hidden);
+        params.pooled = room(&mut encoded.pooled);
+        params.outputs = room(&mut encoded.outputs);
+        if options.outputs {
+            params.rows = options.rows.map_or(ptr::null(), |r| r.as_ptr());
+            params.n_rows = n_rows;
+        }
+        self.run(|s, e| unsafe {
+            sys::moe_session_encode(s, tokens.as_ptr(), tokens.len(), &params, e)
+        })?;
+        Ok(encoded)
+    }
+
+    fn tokens_of(&self, text: &str, how: EncodeText) -> Result<Vec<i32>> {
+        let none = || Error::new(Status::Unsupported, "the model has no tokenizer");
+        self.model.tokenizer().ok_or_else(none)?.encode_with(text, how)
+    }
+
+    /// One vector of a text: (d_model).
+    pub fn embed(&mut self, text: &str, pooling: Pooling) -> Result<Vec<f32>> {
+        let tokens = self.tokens_of(text, EncodeText::default())?;
+        let options = EncodeOptions {
+            pooling: Some(pooling),
+            ..EncodeOptions::default()
+        };
+        self.encode(&tokens, &options).map(|e| e.pooled)
+    }
+
+    /// Forgets everything from `position` on.
+    pub fn rewind(&mut self, position: i32) -> Result<()> {
+        self.run(|s, e| unsafe { sys::moe_session_rewind(s, position, e) })
+    }
+
+    /// Of a text's tokens (`EncodeText::no_special`), in windows of the context. The session must be
+    /// empty, and is empty afterwards. `progress(done, total)` is called after each window.
+    pub fn perplexity<F>(&mut self, tokens: &[i32], progress: F) -> Result<Perplexity>
+    where
+        F: FnMut(u64, u64) -> ControlFlow<()>,
+    {
+        let (mut out, mut guarded) = (sized!(moe_perplexity), Guarded::new(progress));
+        let (n, user) = (tokens.len(), guarded.user());
+        let result = self.run(|s, e| unsafe {
+            sys::moe_session_perplexity(
+                s,
+                tokens.as_ptr(),
+                n,
+                Some(on_progress::<F>),
+                user,
+                &mut out,
+                e,
+            )
+        });
+        guarded.go_on();
+        result?;
+        Ok(Perplexity {
+            n_scored: out.n_scored,
+            mean_nll: out.mean_nll,
+            perplexity: out.perplexity,
+        })
+    }
+
+    /// Overrides the routing of every MoE layer ("topk:4", "threshold:0.9"); `None`: as in the file.
+    pub fn set_router(&mut self, router: Option<&str>) -> Result<()> {
+        let router = Optional::new(router)?;
+        self.run(|s, e| unsafe { sys::moe_session_set_router(s, router.pointer(), e) })
+    }
+
+    /// Starts counting at zero, or stops it.
+    pub fn count_routing(&mut self, on: bool) -> Result<()> {
+        self.run(|s, e| unsafe { sys::moe_session_count_routing(s, on, e) })
+    }
+
+    /// What was counted in a layer.
+    pub fn routing(&self, layer: i32) -> Result<RoutingStats> {
+        let mut stats = sized!(moe_routing_stats);
+        call(|e| unsafe { sys::moe_session_get_routing(self.pointer(), layer, &mut stats, e) })?;
+        // SAFETY: the session does not count meanwhile.
+        Ok(unsafe { RoutingStats::of(&stats) })
+    }
+
+    /// Calls `watcher` with the choices of each MoE layer, before they are used.
+    pub fn watch_routing(
+        &mut self,
+        watcher: impl FnMut(&mut RoutingChoices<'_>) + Send + 'static,
+    ) -> Result<()> {
+        let watch = Watch::new(Box::new(watcher), self.pointer());
+        let user = watch.user();
+        self.run(|s, e| unsafe { sys::moe_session_watch_routing(s, Some(on_routing), user, e) })?;
+        self.watch = Some(watch);
+        Ok(())
+    }
+
+    /// The choices are no longer watched.
+    pub fn unwatch_routing(&mut self) -> Result<()> {
+        self.run(|s, e| unsafe { sys::moe_session_watch_routing(s, None, ptr::null_mut(), e) })?;
+        self.watch = None;
+        Ok(())
+    }
+
+    pub fn memory_stats(&self) -> Result<MemoryStats> {
+        let mut stats = sized!(moe_memory_stats);
+        call(|e| unsafe { sys::moe_session_get_memory_stats(self.pointer(), &mut stats, e) })?;
+        Ok(MemoryStats::of(&stats))
+    }
+
+    /// Draws what could come next; the session does not move. `n_top`: at most 64 candidates.
+    pub fn sample(&mut self, sampling: &Sampling, n_top: usize) -> Result<Sample> {
+        let none = TokenLogprob {
+            token: -1,
+            logprob: 0.0,
+        };
+        let (params, mut out, mut top) = (sampling.params()?, none, vec![none; n_top]);
+        let candidates = if n_top > 0 { top.as_mut_ptr() } else { ptr::null_mut() };
+        self.run(|s, e| unsafe {
+            sys::moe_session_sample(s, &params, &mut out, candidates, n_top, e)
+        })?;
+        Ok(Sample {
+            token: out.token,
+            logprob: out.logprob,
+            top,
+        })
+    }
+
+    /// Appends the prompt, then generates; `callback` gets each piece and can stop it.
+    pub fn generate<F>(
+        &mut self,
+        prompt: &[i32],
+        options: &GenerateOptions<'_>,
+        callback: F,
+    ) -> Result<GenerateResult>
+    where
+        F: FnMut(&Piece<'_>) -> ControlFlow<()>,
+    {
+        self.generate_by(prompt, options, NO_LOGITS, callback)
+    }
+
+    /// [`Session::generate`] with a say in what is chosen: `logits(text, logits)` gets the tokens so far
+    /// and may change the logits of the next one; negative infinity bans a token.
+    pub fn generate_with_logits<L, F>(
+        &mut self,
+        prompt: &[i32],
+        options: &GenerateOptions<'_>,
+        logits: L,
+        callback: F,
+    ) -> Result<GenerateResult>
+    where
+        L: FnMut(&[i32], &mut [f32]) -> ControlFlow<()>,
+        F: FnMut(&Piece<'_>) -> ControlFlow<()>,
+    {
+        self.generate_by(prompt, options, Some(logits), callback)
+    }
+
+    fn generate_by<L, F>(
+        &mut self,
+        prompt: &[i32],
+        options: &GenerateOptions<'_>,
+        logits: Option<L>,
+        callback: F,
+    ) -> Result<GenerateResult>
+    where
+        L: FnMut(&[i32], &mut [f32]) -> ControlFlow<()>,
+        F: FnMut(&Piece<'_>) -> ControlFlow<()>,
+    {
+        let mut out = sized!(moe_generate_result);
+        let (session, n) = (self.pointer(), prompt.len());
+        let result = with_params(options, logits, callback, |params| {
+            call(|e| unsafe {
+                sys::moe_session_generate(session, prompt.as_ptr(), n, params, &mut out, e)
+            })
+        });
+        self.go_on();
+        result?;
+        Ok(GenerateResult {
+            finish: Finish::of(out.finish),
+            n_prompt: out.n_prompt,
+            n_generated: out.n_generated,
+            prompt_seconds: out.prompt_seconds,
+            generate_seconds: out.generate_seconds,
+        })
+    }
+
+    /// What follows a text. What begins a sequence is put around it only where the session is empty.
+    pub fn complete(&mut self, prompt: &str, options: &GenerateOptions<'_>) -> Result<String> {
+        let how = EncodeText {
+            no_special: self.position() > 0,
+            parse_special: false,
+        };
+        let (tokens, mut text) = (self.tokens_of(prompt, how)?, String::new());
+        self.generate(&tokens, options, |piece| {
+            text.push_str(&piece.text);
+            ControlFlow::Continue(())
+        })?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,513 @@
+//! The model of this repository: the same text as the command gives.
+
+mod common;
+
+use common::*;
+use moe::*;
+use std::ops::ControlFlow;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex};
+
+#[test]
+fn tokenizes() {
+    let model = stories();
+    let tokenizer = model.tokenizer().unwrap();
+    let ids = tokenizer.encode(PROMPT).unwrap();
+    let how = EncodeText {
+        no_special: true,
+        ..Default::default()
+    };
+    assert_eq!(ids[1..], tokenizer.encode_with(PROMPT, how).unwrap());
+    assert_eq!(ids[0], model.info().unwrap().bos_token);
+    assert_eq!(tokenizer.decode(&ids, true).unwrap(), PROMPT);
+    let special = tokenizer.piece(ids[0]).unwrap();
+    let how = EncodeText {
+        no_special: true,
+        parse_special: true,
+    };
+    assert_eq!(tokenizer.encode_with(&special, how).unwrap(), [ids[0]]);
+    assert!(tokenizer
+        .encode_with(
+            &special,
+            EncodeText {
+                no_special: true,
+                ..how
+            }
+        )
+        .is_ok());
+    assert_eq!(status(tokenizer.piece(1 << 20)), Status::Range);
+    let long = PROMPT.repeat(500); // more than the first guess of any buffer
+    assert_eq!(tokenizer.decode(&tokenizer.encode(&long).unwrap(), true).unwrap(), long);
+}
+
+#[test]
+fn generates_what_the_command_does() {
+    let model = stories();
+    assert_eq!(session(&model).complete(PROMPT, &tokens(24)).unwrap(), STORY);
+}
+
+#[test]
+fn streams_pieces() {
+    let model = stories();
+    let (mut text, mut n) = (String::new(), 0);
+    let options = GenerateOptions {
+        n_top: 2,
+        ..tokens(24)
+    };
+    let result = session(&model).generate(&encode(&model, PROMPT), &options, |piece| {
+        text.push_str(&piece.text);
+        n += i32::from(piece.token.is_some());
+        assert!(piece.logprob <= 0.0 && !piece.thinking);
+        assert_eq!((piece.top.len(), Some(piece.top[0].token)), (2, piece.token));
+        ControlFlow::Continue(())
+    });
+    let result = result.unwrap();
+    assert_eq!((text.as_str(), n), (STORY, 24));
+    assert_eq!((result.finish, result.n_prompt, result.n_generated), (Finish::Length, 5, 24));
+    assert!(result.prompt_seconds > 0.0 && result.generate_seconds > 0.0);
+}
+
+#[test]
+fn ends_as_told() {
+    let model = stories();
+    let prompt = encode(&model, PROMPT);
+    let stopped = session(&model).generate(&prompt, &tokens(24), |_| ControlFlow::Break(()));
+    assert_eq!(stopped.map(|r| (r.finish, r.n_generated)), Ok((Finish::Callback, 1)));
+    let options = GenerateOptions {
+        stop: &[" house"],
+        ..tokens(24)
+    };
+    let mut text = String::new();
+    let result = session(&model).generate(&prompt, &options, |piece| {
+        text.push_str(&piece.text);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(result.unwrap().finish, Finish::Stop);
+    assert_eq!(text, ", a quiet girl called Clara lived in a stone");
+    let fox = encode(&model, "The fox was very");
+    let result = session(&model).generate(&fox, &GenerateOptions::default(), all).unwrap();
+    assert_eq!((result.finish, result.n_generated), (Finish::Eos, 10));
+    let options = GenerateOptions {
+        ignore_eos: true,
+        ..tokens(12)
+    };
+    assert_eq!(session(&model).generate(&fox, &options, all).unwrap().finish, Finish::Length);
+    let small = SessionOptions {
+        context: 8,
+        ..Default::default()
+    };
+    let result = model.session(&small).unwrap().generate(&prompt, &GenerateOptions::default(), all);
+    assert_eq!(result.unwrap().finish, Finish::Context);
+}
+
+#[test]
+fn is_cancelled_from_another_thread_or_the_callback() {
+    let model = stories();
+    let mut s = session(&model);
+    let canceller = s.canceller();
+    canceller.cancel(); // nothing is in progress
+    let options = GenerateOptions {
+        ignore_eos: true,
+        ..Default::default()
+    };
+    let result = s.generate(&encode(&model, PROMPT), &options, |_| {
+        let c = canceller.clone();
+        std::thread::spawn(move || c.cancel()).join().unwrap();
+        ControlFlow::Continue(())
+    });
+    assert_eq!(status(result), Status::Cancelled);
+    let position = s.position();
+    assert!(position >= 5);
+    drop(s);
+    canceller.cancel(); // it keeps what it cancels
+}
+
+#[test]
+fn a_panic_comes_out_of_the_call() {
+    let model = stories();
+    let prompt = encode(&model, PROMPT);
+    let mut s = session(&model);
+    let call = || s.generate(&prompt, &tokens(8), |_| panic!("enough"));
+    let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"enough"));
+    s.rewind(0).unwrap();
+    assert_eq!(s.complete(PROMPT, &tokens(24)).unwrap(), STORY);
+    s.watch_routing(|_| panic!("watched")).unwrap();
+    let panic = catch_unwind(AssertUnwindSafe(|| s.append(&prompt[1..]))).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"watched"));
+    s.unwatch_routing().unwrap();
+    assert!(s.append(&prompt[1..]).is_ok());
+}
+
+#[test]
+fn samples() {
+    let model = stories();
+    let mut s = session(&model);
+    assert_eq!(status(s.sample(&Sampling::default(), 0)), Status::State);
+    s.append(&encode(&model, "The fox was very")).unwrap();
+    let greedy = s.sample(&Sampling::default(), 3).unwrap();
+    assert_eq!((greedy.top.len(), greedy.top[0].token), (3, greedy.token));
+    assert_eq!(greedy.top[0].logprob, greedy.logprob);
+    let ban = LogitBias {
+        token: greedy.token,
+        bias: f32::NEG_INFINITY,
+    };
+    let second = s
+        .sample(
+            &Sampling {
+                bias: vec![ban],
+                ..Default::default()
+            },
+            0,
+        )
+        .unwrap();
+    assert_eq!(second.token, greedy.top[1].token);
+    let warm = |seed| Sampling {
+        temperature: 2.0,
+        seed,
+        ..Default::default()
+    };
+    let draw = |s: &mut Session, seed| s.sample(&warm(seed), 0).unwrap().token;
+    assert_eq!(draw(&mut s, 1), draw(&mut s, 1));
+    assert!((2..20).any(|seed| draw(&mut s, seed) != draw(&mut s, 1)));
+    assert_eq!(
+        status(s.sample(
+            &Sampling {
+                temperature: -1.0,
+                ..warm(1)
+            },
+            0
+        )),
+        Status::Range
+    );
+}
+
+#[test]
+fn evaluates() {
+    let model = stories();
+    let ids = encode(&model, "The fox was very");
+    let vocab = model.info().unwrap().vocab_size as usize;
+    let (mut whole, mut parts) = (session(&model), session(&model));
+    let rows = whole.eval_all(&ids).unwrap();
+    assert_eq!(rows.len(), ids.len() * vocab);
+    parts.append(&ids[..2]).unwrap();
+    assert_eq!(parts.eval(&ids[2..]).unwrap(), rows[rows.len() - vocab..]);
+    assert_eq!((whole.position(), parts.position()), (6, 6));
+    parts.rewind(2).unwrap();
+    let stepped =
+        Session::step(&mut [&mut parts, &mut session(&model)], &[ids[2], ids[0]]).unwrap();
+    assert_eq!(stepped[..vocab], rows[2 * vocab..3 * vocab]);
+    assert_eq!(stepped[vocab..], rows[..vocab]);
+    assert_eq!(status(Session::step(&mut [&mut parts], &[1, 2])), Status::Argument);
+    assert_eq!(status(whole.eval(&[1 << 20])), Status::Range);
+    assert_eq!(status(whole.rewind(99)), Status::Range);
+    assert_eq!(status(whole.append(&vec![5; 1 << 20])), Status::TooLong);
+    let outputs = EncodeOptions {
+        outputs: true,
+        ..Default::default()
+    };
+    assert_eq!(status(whole.encode(&ids, &outputs)), Status::Unsupported);
+}
+
+#[test]
+fn scores() {
+    let model = stories();
+    let ids = encode(&model, "The fox was very");
+    let vocab = model.info().unwrap().vocab_size as usize;
+    let rows = session(&model).eval_all(&ids).unwrap();
+    let logprob = |i: usize| {
+        let row = &rows[(i - 1) * vocab..i * vocab];
+        let sum: f64 = row.iter().map(|l| f64::from(*l).exp()).sum();
+        f64::from(row[ids[i] as usize]) - sum.ln()
+    };
+    let mut s = session(&model);
+    let mut scores = s.score(&ids[..3]).unwrap();
+    assert_eq!(scores.len(), 2); // nothing is in front of the first
+    scores.extend(s.score(&ids[3..]).unwrap());
+    for (i, score) in scores.iter().enumerate() {
+        assert!((f64::from(*score) - logprob(i + 1)).abs() < 1e-4, "{i}: {score}");
+    }
+    assert_eq!((scores.len(), s.position()), (ids.len() - 1, ids.len() as i32));
+    assert_eq!(status(s.score(&[-1])), Status::Range);
+}
+
+#[test]
+fn embeds_with_a_decoder() {
+    let model = stories();
+    let (mut s, ids) = (session(&model), encode(&model, PROMPT));
+    let d = model.info().unwrap().d_model as usize;
+    let options = EncodeOptions {
+        hidden: true,
+        ..Default::default()
+    };
+    let hidden = s.encode(&ids, &options).unwrap().hidden;
+    assert_eq!(s.embed(PROMPT, Pooling::Last).unwrap(), hidden[hidden.len() - d..]);
+    assert_eq!(s.embed(PROMPT, Pooling::First).unwrap(), hidden[..d]);
+    assert_eq!(s.position(), 0);
+}
+
+#[test]
+fn changes_logits() {
+    let model = stories();
+    let prompt = encode(&model, PROMPT);
+    let (mut s, mut seen, mut made) = (session(&model), Vec::new(), Vec::new());
+    let ban = |text: &[i32], logits: &mut [f32]| {
+        seen.push(text.len());
+        let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
+        logits[best] = f32::NEG_INFINITY;
+        ControlFlow::Continue(())
+    };
+    let collect = |piece: &Piece<'_>| {
+        made.push(piece.token);
+        ControlFlow::Continue(())
+    };
+    s.generate_with_logits(&prompt, &tokens(3), ban, collect).unwrap();
+    assert_eq!(seen, [5, 6, 7]);
+    s.rewind(0).unwrap();
+    s.append(&prompt).unwrap();
+    let second = s.sample(&Sampling::default(), 2).unwrap().top[1].token;
+    assert_eq!(made[0], Some(second));
+    let stop = |_: &[i32], _: &mut [f32]| ControlFlow::Break(());
+    let result = s.generate_with_logits(&[], &tokens(3), stop, all).unwrap();
+    assert_eq!((result.finish, result.n_generated), (Finish::Callback, 0));
+    let call = || s.generate_with_logits(&[], &tokens(3), |_, _| panic!("no"), all);
+    assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+    let options = ChatOptions {
+        chat_template: Some("plain"),
+        ..Default::default()
+    };
+    let mut chat = Chat::new(s, &options).unwrap();
+    chat.add("user", PROMPT).unwrap();
+    let mut n = 0;
+    let count = |_: &[i32], _: &mut [f32]| {
+        n += 1;
+        ControlFlow::Continue(())
+    };
+    chat.reply_with_logits(&tokens(4), count, all).unwrap();
+    assert_eq!(n, 4);
+}
+
+#[test]
+fn measures_perplexity() {
+    let model = stories();
+    let how = EncodeText {
+        no_special: true,
+        ..Default::default()
+    };
+    let ids = model.tokenizer().unwrap().encode_with(&format!("{PROMPT}{STORY}"), how).unwrap();
+    let mut s = model
+        .session(&SessionOptions {
+            context: 16,
+            ..Default::default()
+        })
+        .unwrap();
+    let mut windows = 0;
+    let measured = s.perplexity(&ids, |done, total| {
+        assert!(done <= total);
+        windows += 1;
+        ControlFlow::Continue(())
+    });
+    let measured = measured.unwrap();
+    assert!(measured.perplexity > 1.0 && measured.perplexity < 20.0 && windows > 1);
+    assert!((measured.mean_nll.exp() - measured.perplexity).abs() < 1e-9 && measured.n_scored > 20);
+    assert_eq!(status(s.perplexity(&ids, |_, _| ControlFlow::Break(()))), Status::Cancelled);
+}
+
+#[test]
+fn counts_and_watches_routing() {
+    let model = stories();
+    let ids = encode(&model, PROMPT);
+    let mut s = session(&model);
+    assert_eq!(status(s.routing(0)), Status::State);
+    s.count_routing(true).unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let kept = seen.clone();
+    s.watch_routing(move |c| {
+        assert_eq!((c.counts.len(), c.experts.len()), (c.n_tokens, c.n_tokens * c.n_slots));
+        assert_eq!((c.weights.len(), c.position), (c.experts.len(), 0));
+        c.experts[0] = if c.layer == 0 { 7 } else { c.experts[0] }; // unless it has it anyway
+        kept.lock().unwrap().push((c.layer, c.experts[0]));
+    })
+    .unwrap();
+    let _ = s.append(&ids);
+    s.unwatch_routing().unwrap();
+    assert_eq!(seen.lock().unwrap()[0], (0, 7));
+    s.rewind(0).unwrap();
+    s.count_routing(true).unwrap();
+    s.append(&ids).unwrap();
+    let stats = s.routing(0).unwrap();
+    let info = model.layer_info(0).unwrap();
+    assert_eq!(stats.n_tokens, ids.len() as u64 * info.n_subheads as u64);
+    assert_eq!((stats.n_experts, stats.tokens_per_expert.len()), (info.n_experts, 16));
+    assert_eq!(stats.experts_per_token.iter().sum::<u64>(), stats.n_tokens);
+    s.set_router(Some("topk:1")).unwrap();
+    s.set_router(None).unwrap();
+    assert_eq!(status(s.set_router(Some("topk:no"))), Status::Argument);
+}
+
+#[test]
+fn describes_a_model() {
+    let model = stories();
+    let info = model.info().unwrap();
+    assert_eq!((info.vocab_size, info.head.as_str(), info.is_encoder), (1536, "tokens", false));
+    assert!(info.n_active_parameters < info.n_parameters && !info.eos_tokens.is_empty());
+    let layer = model.layer_info(0).unwrap();
+    assert!(layer.n_subheads > 1 && !layer.router.is_empty());
+    assert_eq!(status(model.layer_info(99)), Status::Range);
+    let tensors = model.tensors().unwrap();
+    assert!(tensors.iter().any(|t| t.part == "experts" && t.format == "ternary2"));
+    let memory = model.memory(&SessionOptions::default()).unwrap();
+    let plan = model.memory_plan(&SessionOptions::default()).unwrap();
+    assert_eq!(memory.iter().map(|l| l.bytes).sum::<u64>(), plan.needed_bytes);
+    assert!(memory.iter().any(|l| l.what == "expert weights"));
+    assert_eq!(model.suggest_memory(&SessionOptions::default()), Ok(0));
+    assert!(memory_info().unwrap().available_bytes > 0);
+    model.verify().unwrap();
+    assert_eq!(model.chat_template(), None);
+    assert_eq!(version(), "0.1.0");
+    for (names, one) in [
+        (isas(), "scalar"),
+        (weight_formats(), "ternary2"),
+        (session_routers(), "topk:K"),
+        (chat_template_names(), "chatml"),
+    ] {
+        assert!(names.contains(one), "{names}");
+    }
+}
+
+#[test]
+fn runs_under_a_cap() {
+    let options = ModelOptions {
+        memory_bytes: 3_400_000,
+        ..Default::default()
+    };
+    let options = ModelOptions {
+        session: SessionOptions {
+            context: 128,
+            ..options.session
+        },
+        ..options
+    };
+    let model = Model::open(&env(), stories_path(), &options).unwrap();
+    let mut s = model.session(&options.session).unwrap();
+    assert_eq!(s.complete(PROMPT, &tokens(24)).unwrap(), STORY);
+    let stats = s.memory_stats().unwrap();
+    assert_eq!(stats.cap_bytes, 3_400_000);
+    assert!(stats.session.n_uses > 0 && stats.peak_bytes <= stats.cap_bytes);
+    let error = Model::open(
+        &env(),
+        stories_path(),
+        &ModelOptions {
+            memory_bytes: 9,
+            ..options
+        },
+    )
+    .err();
+    assert_eq!(error.unwrap().status(), Status::Budget);
+}
+
+#[test]
+fn talks() {
+    let model = stories();
+    let options = ChatOptions {
+        chat_template: Some("chatml"),
+        system: Some("You are a fox."),
+        ..Default::default()
+    };
+    let mut chat = Chat::new(session(&model), &options).unwrap();
+    chat.add("user", "Which way?").unwrap();
+    let text = chat.render(true).unwrap();
+    assert!(text.contains("You are a fox.") && text.ends_with("<|im_start|>assistant\n"));
+    assert_eq!(chat.tokens(true).unwrap().len(), 68);
+    let mut reply = String::new();
+    let result = chat.reply(&tokens(8), |piece| {
+        reply.push_str(&piece.text);
+        ControlFlow::Continue(())
+    });
+    let result = result.unwrap();
+    assert_eq!((reply.as_str(), result.n_prompt), ("\nThere was once a boy named Jack", 68));
+    let messages = chat.messages().unwrap();
+    assert_eq!((messages.len(), messages[1].role.as_str()), (2, "assistant"));
+    assert_eq!(messages[1].content.trim(), reply.trim());
+    chat.truncate(1).unwrap();
+    chat.set_system(None).unwrap();
+    assert!(!chat.render(false).unwrap().contains("fox"));
+    let mut other = session(&model);
+    chat.swap_session(&mut other).unwrap();
+    assert!(other.position() > 0 && chat.session().position() == 0);
+    drop(other);
+    assert_eq!(chat.reply(&tokens(4), all).unwrap().n_reused, 0);
+    let canceller = chat.canceller();
+    let result = chat.reply(
+        &GenerateOptions {
+            ignore_eos: true,
+            ..tokens(0)
+        },
+        |_| {
+            canceller.cancel();
+            ControlFlow::Continue(())
+        },
+    );
+    assert_eq!(status(result), Status::Cancelled);
+    let mut back = chat.into_session();
+    back.rewind(0).unwrap();
+    assert_eq!(back.complete(PROMPT, &tokens(24)).unwrap(), STORY);
+    assert_eq!(status(Chat::new(back, &ChatOptions::default())), Status::NotFound);
+}
+
+#[test]
+fn thinks_before_it_answers() {
+    let model = match converted("script.moe") {
+        Some(model) => model,
+        None => return,
+    };
+    assert!(model.chat_template().is_some());
+    let mut chat = Chat::new(session(&model), &ChatOptions::default()).unwrap();
+    chat.add("user", "Hello").unwrap();
+    let (mut thought, mut answer) = (String::new(), String::new());
+    let result = chat.reply(&GenerateOptions::default(), |piece| {
+        if piece.thinking { &mut thought } else { &mut answer }.push_str(&piece.text);
+        ControlFlow::Continue(())
+    });
+    assert_eq!((thought.as_str(), answer.as_str()), ("ab", "Yes."));
+    assert_eq!(result.unwrap().n_thinking, 4);
+    assert_eq!(chat.messages().unwrap()[1].thinking, "ab");
+    let no_thinking = ChatOptions {
+        thinking: Thinking::Off,
+        ..Default::default()
+    };
+    assert!(Chat::new(session(&model), &no_thinking).is_ok());
+}
+
+#[test]
+fn encodes_with_an_encoder() {
+    let model = match converted("encoder.moe") {
+        Some(model) => model,
+        None => return,
+    };
+    let info = model.info().unwrap();
+    assert!(info.is_encoder && info.mask_token >= 0);
+    let (mut s, ids) = (session(&model), encode(&model, "the cat"));
+    let options = EncodeOptions {
+        hidden: true,
+        pooling: Some(Pooling::Mean),
+        outputs: true,
+        rows: None,
+    };
+    let whole = s.encode(&ids, &options).unwrap();
+    let (n, d, v) = (ids.len(), info.d_model as usize, info.n_outputs as usize);
+    assert_eq!((whole.hidden.len(), whole.pooled.len(), whole.outputs.len()), (n * d, d, n * v));
+    let mean = |c| (0..n).map(|r| whole.hidden[r * d + c]).sum::<f32>() / n as f32;
+    assert!((0..d).all(|c| (mean(c) - whole.pooled[c]).abs() < 1e-5));
+    let some = EncodeOptions {
+        outputs: true,
+        rows: Some(&[1]),
+        ..Default::default()
+    };
+    let some = s.encode(&ids, &some).unwrap();
+    assert_eq!((some.outputs.as_slice(), some.hidden.len()), (&whole.outputs[v..2 * v], 0));
+    assert_eq!(s.embed("the cat", Pooling::Mean).unwrap(), whole.pooled);
+    assert_eq!(s.embed("the cat", Pooling::First).unwrap(), whole.hidden[..d]);
+    assert_eq!(status(s.encode(&[], &options)), Status::Range);
+    assert_eq!(status(s.eval(&ids)), Status::Unsupported);
+}

@@ -1,0 +1,53 @@
+#!/bin/bash
+# Tests a binding against a build that is installed into a temporary folder.
+# Usage: bindings/test.sh rust|go BUILD_DIR     (CARGO names another cargo than the one in the PATH)
+set -euo pipefail
+
+case "${1:-}" in
+  rust | go) language=$1 ;;
+  *) echo "usage: bindings/test.sh rust|go BUILD_DIR" >&2; exit 2 ;;
+esac
+build=$(realpath "$2")
+root=$(realpath "$(dirname "$0")/..")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+cmake --install "$build" --prefix "$folder/prefix" >/dev/null
+export PKG_CONFIG_PATH=$folder/prefix/lib/pkgconfig LD_LIBRARY_PATH=$folder/prefix/lib
+export MOE_TEST_MODELS=$folder/models
+mkdir "$folder/models"
+moe=$folder/prefix/bin/moe
+"$moe" convert "$root/tests/data/encoders/xlmr_maskedlm" "$folder/models/encoder.moe" --weights f32 >/dev/null
+"$moe" convert "$root/tests/data/chat/script" "$folder/models/script.moe" --weights f32 >/dev/null
+
+# The text of the tests is what the command says, and a README's output is its program's.
+stories=$root/examples/models/stories.moe
+story=$("$moe" generate "$stories" -p "Once upon a time" -n 24 2>/dev/null)
+printed() { sed -n '/^```text$/,/^```$/p' README.md | sed '1d;$d'; }
+compare() {
+  diff <(printed) <("$@" "$stories" "Once upon a time")
+  diff <(printed | head -n 1) <(echo "$story")
+}
+
+rust() {
+  local cargo=${CARGO:-cargo}
+  export CARGO_TARGET_DIR=$root/build/rust
+  "$cargo" test --offline --locked
+  compare "$cargo" run --offline --locked --quiet --example generate --
+  # without pkg-config
+  PKG_CONFIG=false MOE_LIB_DIR=$folder/prefix/lib "$cargo" build --offline --locked
+}
+
+go_package() {
+  export GOCACHE=$root/build/go GOFLAGS=-mod=readonly GOTOOLCHAIN=local
+  test -z "$(gofmt -l .)" || { gofmt -d .; exit 1; }
+  go vet ./...
+  go test ./...
+  compare go run ./examples/generate
+}
+
+cd "$root/bindings/$language"
+case "$language" in
+  rust) rust ;;
+  go) go_package ;;
+esac

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""The Rust crate and the Go package against include/moe_c.h, without a compiler: declarations agree,
+and everything is used or named below with a reason. Usage: bindings_test.py ROOT
+
+The Python package has a test of its own (bindings/python/tests/test_header.py). cgo reads the header
+itself; what this test adds for Go is that nothing new goes unnoticed."""
+
+import pathlib
+import re
+import sys
+import unittest
+
+import public_header
+
+ROOT = pathlib.Path(sys.argv[1])
+RUST, GO = ROOT / "bindings/rust", ROOT / "bindings/go"
+
+# What a binding leaves out, and why. A whole struct or function, or one field of a struct.
+CONVERTER = "libmoe_convert is a library of its own; `moe convert` does the same"
+MEMORY = "memory of the language cannot be lent to the library for its whole life"
+MEASURES = "filled in by the wrapper itself"
+BOTH = {
+    **dict.fromkeys(("moe_convert", "moe_convert_params", "moe_synthetic_shapes", "moe_synthetic_save",
+                     "moe_synthetic_create", "moe_synthetic_free", "moe_synthetic_params"), CONVERTER),
+    "moe_allocator": MEMORY,
+    "moe_env_params.allocator": MEMORY,
+}
+NOT_WRAPPED = {"Rust": {**BOTH}, "Go": {**BOTH}}
+# Not for any wrapper: how structs of different versions are told apart, and room that is zero.
+UNSEEN = {"struct_size", "reserved", "reserved2"}
+
+RUST_TYPES = {"int32_t": "i32", "uint32_t": "u32", "uint64_t": "u64", "size_t": "usize", "float": "f32",
+              "double": "f64", "int": "c_int", "bool": "bool", "char": "c_char", "void": "c_void"}
+
+
+def rust_type(c):
+    """The one way to write a C type in Rust."""
+    pointer = re.fullmatch(r"(.*)\(\*\)\((.*)\)", c)
+    if pointer:
+        return rust_callback(public_header.Function(pointer[1], [p for p in pointer[2].split(", ") if p]))
+    array = re.fullmatch(r"(.*)\[(\w+)\]", c)
+    if array:
+        return f"[{rust_type(array[1])}; {array[2]}]"
+    words = re.findall(r"\w+|\*", c.replace("struct ", ""))
+    const = words[0] == "const"
+    result = words[const]
+    result = RUST_TYPES.get(result, result)
+    for word in words[const + 1:]:
+        if word == "*":
+            result, const = ("*const " if const else "*mut ") + result, False
+        else:
+            const = True  # of the pointer written so far
+    return result
+
+
+def rust_callback(function):
+    return f"Option<unsafe extern \"C\" fn({', '.join(map(rust_type, function.parameters))}){rust_result(function)}>"
+
+
+def rust_result(function):
+    return "" if function.result == "void" else f" -> {rust_type(function.result)}"
+
+
+def compact(text):
+    """Rust without its names of parameters and without layout."""
+    text = re.sub(r"\b[a-z_]\w*: ", "", re.sub(r"\s+", " ", text))
+    return re.sub(r",? ?\)", ")", text.replace("( ", "(")).strip()
+
+
+def rust_declarations(text):
+    """What sys.rs declares: functions, structs, callbacks and constants, each {name: text}."""
+    text = re.sub(r"//[^\n]*", "", text)
+    extern = "".join(re.findall(r'^extern "C" \{(.*?)^\}', text, re.S | re.M))
+    functions = {name: compact(f"({arguments}){result or ''}") for name, arguments, result in
+                 re.findall(r"pub fn (\w+)\((.*?)\)( -> [^;]+)?;", extern, re.S)}
+    structs = {name: [(field, compact(kind)) for field, kind in re.findall(r"pub (\w+): (.*?),\n", body + "\n", re.S)]
+               for name, body in re.findall(r"#\[repr\(C\)\]\s*(?:#\[derive[^\n]*\s*)?pub struct (\w+) \{(.*?)^\}",
+                                            text, re.S | re.M)}
+    aliases = {name: compact(kind) for name, kind in re.findall(r"^pub type (\w+) =\s+(.*?);", text, re.S | re.M)}
+    constants = {name: (kind, int(value)) for name, kind, value in
+                 re.findall(r"pub const (\w+): (\w+) = (\d+);", text)}
+    return functions, structs, aliases, constants
+
+
+def differences(what, expected, found):
+    """One line for each name whose declarations differ."""
+    faults = []
+    for name in sorted(set(expected) | set(found)):
+        if name not in found:
+            faults.append(f"{what} {name}: not declared; moe_c.h says {expected[name]}")
+        elif name not in expected:
+            faults.append(f"{what} {name}: not in moe_c.h")
+        elif expected[name] != found[name]:
+            faults.append(f"{what} {name}: expected {expected[name]}, found {found[name]}")
+    return faults
+
+
+def rust_expected(header):
+    skipped = NOT_WRAPPED["Rust"]
+    functions = {name: f"({', '.join(map(rust_type, f.parameters))}){rust_result(f)}"
+                 for name, f in header.functions.items() if name not in skipped}
+    structs = {name: [(field, rust_type(kind)) for field, kind in fields]
+               for name, fields in header.structs.items() if name not in BOTH or name == "moe_allocator"}
+    aliases = {name: rust_callback(f) for name, f in header.callbacks.items()}
+    aliases.update((name, "c_int") for name in header.enums if name)
+    constants = {c: (enum or "u32", value) for enum, members in header.enums.items() for c, value in members.items()}
+    constants.update((name, ("usize" if name.endswith("BYTES") else "u32", value))
+                     for name, value in header.macros.items())
+    return functions, structs, aliases, constants
+
+
+def rust_faults(header, text):
+    kinds = ("function", "struct", "type", "constant")
+    expected, found = rust_expected(header), rust_declarations(text)
+    opaque = {name: body for name, body in found[1].items() if name in header.opaque}
+    for name in opaque:
+        del found[1][name]
+    faults = [f"struct {name}: not declared" for name in sorted(header.opaque - set(opaque))]
+    for kind, e, f in zip(kinds, expected, found):
+        faults += differences(kind, e, f)
+    return faults
+
+
+def use_faults(header, language, files, function, field, constant):
+    """What moe_c.h has and the wrapper, a list of texts, neither uses nor leaves out for a reason.
+    A field must be used in a file that names its struct."""
+    skipped, seen = NOT_WRAPPED[language], set()
+
+    def missing(name, pattern, struct=""):
+        used = any(re.search(pattern, text) for text in files if re.search(struct, text))
+        if name in skipped:
+            seen.add(name)
+            return [f"{name}: named as not wrapped, but used"] if used else []
+        return [] if used else [f"{name}: neither wrapped nor named with a reason"]
+
+    faults = []
+    for name in header.functions:
+        faults += missing(name, function(name))
+    for name, fields in header.structs.items():
+        if name in skipped:
+            seen.add(name)
+            continue
+        for f, _ in fields:
+            faults += [] if f in UNSEEN else missing(f"{name}.{f}", field(f),
+                                                  rf"(C\.|sys::|!\(){name}\b")
+    for members in header.enums.values():
+        for name in members:
+            faults += missing(name, constant(name))
+    faults += [f"{name}: named as not wrapped, but not in moe_c.h" for name in sorted(set(skipped) - seen)]
+    return faults
+
+
+def rust_use_faults(header, files):
+    return use_faults(header, "Rust", files, lambda n: rf"\bsys::{n}\(", lambda f: rf"(\.{f}\b|\b{f}:)",
+                      lambda n: rf"\bsys::{n}\b")
+
+
+def go_use_faults(header, files):
+    return use_faults(header, "Go", files, lambda n: rf"\bC\.{n}\(", lambda f: rf"(\.{f}\b|\b{f}:)",
+                      lambda n: rf"\bC\.{n}\b")
+
+
+def code_of(paths):
+    return [re.sub(r"^\s*//[^\n]*", "", p.read_text(encoding="utf-8"), flags=re.M) for p in paths]
+
+
+def rust_wrapper():
+    return code_of(p for p in sorted(RUST.glob("src/*.rs")) if p.name != "sys.rs")
+
+
+def go_wrapper():
+    return code_of(p for p in sorted(GO.glob("*.go")) if not p.name.endswith("_test.go"))
+
+
+def changed(text, old, new):
+    assert old in text, old
+    return text.replace(old, new, 1)
+
+
+class Bindings(unittest.TestCase):
+    maxDiff = None
+    path = ROOT / "include/moe_c.h"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.header = public_header.read(cls.path)
+        cls.sys = (RUST / "src/sys.rs").read_text(encoding="utf-8")
+
+    def assert_none(self, faults):
+        self.assertEqual(faults, [], "\n" + "\n".join(faults))
+
+    def test_rust_declares_the_header(self):
+        self.assert_none(rust_faults(self.header, self.sys))
+
+    def test_rust_uses_everything(self):
+        self.assert_none(rust_use_faults(self.header, rust_wrapper()))
+
+    def test_go_uses_everything(self):
+        self.assert_none(go_use_faults(self.header, go_wrapper()))
+
+    def test_programs_of_the_readmes(self):
+        for folder, program in ((RUST, "examples/generate.rs"), (GO, "examples/generate/main.go")):
+            self.assertIn((folder / program).read_text(encoding="utf-8"),
+                          (folder / "README.md").read_text(encoding="utf-8"), program)
+
+    def header_with(self, old, new):
+        class Changed:
+            @staticmethod
+            def read_text(encoding):
+                return changed(self.path.read_text(encoding=encoding), old, new)
+        return public_header.read(Changed)
+
+    def more(self, check, header, text):
+        """Faults beside those that the other tests find."""
+        known = check(self.header, self.sys if check is rust_faults else text)
+        return [fault for fault in check(header, text) if fault not in known]
+
+    def test_a_stale_declaration_is_found(self):
+        """The checks above can fail: on a header that changed, and on Rust that is wrong."""
+        for old, new, fault in (
+                ("MOE_API uint32_t moe_version(void);", "MOE_API uint32_t moe_version(void);\nMOE_API int32_t moe_new(void);",
+                 "function moe_new: not declared"),
+                ("MOE_API int32_t moe_session_position(const moe_session* session);", "",
+                 "function moe_session_position: not in moe_c.h"),
+                ("moe_kv_type kv;", "moe_kv_type kv;\n  float scale;", "struct moe_session_params"),
+                ("MOE_KV_INT8 = 2", "MOE_KV_INT8 = 3", "constant MOE_KV_INT8"),
+                ("typedef bool (*moe_piece_fn)(void* user,", "typedef bool (*moe_piece_fn)(", "type moe_piece_fn"),
+                ("int32_t top_k; ", "uint32_t top_k; ", "struct moe_sampling"),
+                ("const int32_t* prompt,\n", "int32_t* prompt,\n", "function moe_session_generate")):
+            faults = self.more(rust_faults, self.header_with(old, new), self.sys)
+            self.assertTrue(faults and faults[0].startswith(fault), (new, faults))
+        for old, new in (("pub temperature: f32,\n    pub top_k: i32,", "pub top_k: i32,\n    pub temperature: f32,"),
+                         ("pub seed: u64", "pub seed: i64"), ("pub const MOE_FINISH_EOS: moe_finish = 2", "pub const MOE_FINISH_EOS: moe_finish = 3")):
+            self.assertEqual(len(self.more(rust_faults, self.header, changed(self.sys, old, new))), 1, new)
+
+    def test_something_unused_is_found(self):
+        grown = self.header_with("moe_kv_type kv;", "moe_kv_type kv;\n  float unheard_of;")
+        grown.functions["moe_new"] = public_header.Function("void", [])
+        grown.enums["moe_finish"]["MOE_FINISH_NEW"] = 99
+        for check, wrapper in ((rust_use_faults, rust_wrapper()), (go_use_faults, go_wrapper())):
+            self.assertEqual([f.split(":")[0] for f in self.more(check, grown, wrapper)],
+                             ["moe_new", "moe_session_params.unheard_of", "MOE_FINISH_NEW"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
