@@ -1,10 +1,12 @@
 // moe perplexity: how well a model predicts a text.
 
+#include <cstdio>
 #include <iomanip>
 #include <iostream>
 
 #include "cli/memory.h"
 #include "cli/routing_stats.h"
+#include "cli/sweep.h"
 #include "cli/text_input.h"
 
 namespace moe_cli {
@@ -13,9 +15,104 @@ namespace {
 struct PerplexityOptions {
   ModelOptions model;
   TextInput input;
+  std::string sweep;
+  bool stats = false;
 };
 
+struct Measured {
+  moe_perplexity result{};
+  double seconds = 0;
+  Json routing;  // where it was counted
+};
+
+Measured measure(const moe_model* model, moe_session* session, const std::vector<int32_t>& tokens,
+                 bool count) {
+  Measured m;
+  m.result.struct_size = sizeof m.result;
+  moe_error error;
+  if (count) check(moe_session_count_routing(session, true, &error), error);
+  const double start = now_seconds();
+  {
+    Progress progress(false);
+    check(moe_session_perplexity(session, tokens.data(), tokens.size(), Progress::callback,
+                                 &progress, &m.result, &error),
+          error);
+  }
+  m.seconds = now_seconds() - start;
+  if (count) m.routing = routing_json(model, session);
+  return m;
+}
+
+Json result_json(const Measured& m, size_t n_tokens, int context) {
+  return {{"perplexity", m.result.perplexity},
+          {"mean_nll", m.result.mean_nll},
+          {"n_tokens", n_tokens},
+          {"n_scored", m.result.n_scored},
+          {"context", context},
+          {"seconds", m.seconds}};
+}
+
+void report(const PerplexityOptions& o, const Measured& m, size_t n_tokens, int context) {
+  const bool skips = may_skip(o.model);
+  if (o.model.json) {
+    Json json = result_json(m, n_tokens, context);
+    if (skips) json["skipped"] = skipped_json(m.routing);
+    if (o.stats) json["routing"] = m.routing;
+    print_json(json);
+    return;
+  }
+  std::cout << "perplexity " << std::fixed << std::setprecision(4) << m.result.perplexity
+            << " over " << m.result.n_scored << " tokens (windows of " << context << ", "
+            << std::setprecision(0) << static_cast<double>(n_tokens) / m.seconds << " tokens/s)\n";
+  if (o.stats) print_routing(m.routing);
+  if (skips) print_skipped(skipped_json(m.routing));
+}
+
+void set_router(moe_session* session, const std::string& router) {
+  moe_error error;
+  check(moe_session_set_router(session, router.c_str(), &error), error);
+}
+
+void run_sweep(const PerplexityOptions& o, const Sweep& sweep, const moe_model* model,
+               moe_session* session, const std::vector<int32_t>& tokens) {
+  std::vector<std::string> routers;
+  for (size_t i = 0; i < sweep.values.size(); ++i) {
+    routers.push_back(swept_router(o.model.router, sweep, i));
+    set_router(session, routers.back());  // a wrong one is an error before anything runs
+  }
+  Json rows = Json::array();
+  const int width = static_cast<int>(std::max(sweep.name.size(), size_t{8}));
+  if (!o.model.json) {
+    std::printf("%*s  perplexity  experts  MFLOP/token  tokens/s\n", width, sweep.name.c_str());
+  }
+  for (size_t i = 0; i < routers.size(); ++i) {
+    set_router(session, routers[i]);
+    const Measured m = measure(model, session, tokens, true);
+    const ExpertCost cost = expert_cost(model, m.routing);
+    if (!o.model.json) {
+      std::printf("%*s  %10.4f  %7.3f  %11.3f  %8.0f\n", width, sweep.values[i].c_str(),
+                  m.result.perplexity, cost.experts, cost.flops * 1e-6,
+                  static_cast<double>(tokens.size()) / m.seconds);
+      std::fflush(stdout);
+      continue;
+    }
+    Json row = {{"router", routers[i]},
+                {"experts_per_token", cost.experts},
+                {"expert_flops_per_token", cost.flops}};
+    row.update(result_json(m, tokens.size(), moe_session_context(session)));
+    row["skipped"] = skipped_json(m.routing);
+    if (o.stats) row["routing"] = m.routing;
+    rows.push_back(std::move(row));
+  }
+  if (o.model.json) print_json(rows);
+}
+
 void run_perplexity(const PerplexityOptions& o) {
+  Sweep sweep;
+  if (!o.sweep.empty()) {
+    sweep = parse_sweep(o.sweep);
+    (void)swept_router(o.model.router, sweep, 0);
+  }
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
@@ -23,35 +120,12 @@ void run_perplexity(const PerplexityOptions& o) {
   const Session session = open_session(o.model, model.get());
   const auto tokens = encode(model.get(), text, MOE_ENCODE_NO_SPECIAL);
   const CurrentSession current(session.get());
-  moe_perplexity result{};
-  result.struct_size = sizeof result;
-  moe_error error;
-  const double start = now_seconds();
-  {
-    Progress progress(false);
-    check(moe_session_perplexity(session.get(), tokens.data(), tokens.size(), Progress::callback,
-                                 &progress, &result, &error),
-          error);
+  if (!sweep.values.empty()) {
+    return run_sweep(o, sweep, model.get(), session.get(), tokens);
   }
-  const double seconds = now_seconds() - start;
-  const int context = moe_session_context(session.get());
-  Json skipped;
-  if (may_skip(o.model)) skipped = skipped_json(routing_json(model.get(), session.get()));
-  if (o.model.json) {
-    Json json = {{"perplexity", result.perplexity},
-                 {"mean_nll", result.mean_nll},
-                 {"n_tokens", tokens.size()},
-                 {"n_scored", result.n_scored},
-                 {"context", context},
-                 {"seconds", seconds}};
-    if (may_skip(o.model)) json["skipped"] = skipped;
-    print_json(json);
-    return;
-  }
-  std::cout << "perplexity " << std::fixed << std::setprecision(4) << result.perplexity << " over "
-            << result.n_scored << " tokens (windows of " << context << ", " << std::setprecision(0)
-            << static_cast<double>(tokens.size()) / seconds << " tokens/s)\n";
-  if (may_skip(o.model)) print_skipped(skipped);
+  const bool count = o.stats || may_skip(o.model);
+  report(o, measure(model.get(), session.get(), tokens, count), tokens.size(),
+         moe_session_context(session.get()));
 }
 
 }  // namespace
@@ -64,6 +138,12 @@ void add_perplexity(CLI::App& app) {
   o->input.add_positional_file(*c, "Text file, the same as -f FILE");
   o->input.add(*c, "The text");
   add_session_options(*c, o->model, "the model's, at most 4096; one window of the text");
+  c->add_option("--sweep", o->sweep,
+                "Measure once for each value of a router's parameter (threshold, topk, gamma or "
+                "resident), with the experts that were used")
+      ->option_text("NAME=FROM:TO:STEP")
+      ->group(c->get_option("--router")->get_group());
+  c->add_flag("--stats", o->stats, "Show which experts were used");
   c->callback([o] { run_perplexity(*o); });
 }
 

@@ -1,0 +1,118 @@
+#include "cli/sweep.h"
+
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+
+namespace moe_cli {
+namespace {
+
+constexpr double kMostSweptValues = 1000;
+constexpr const char* kSwept[] = {"threshold", "topk", "gamma", "resident"};
+
+bool is_known(const std::string& name) {
+  for (const char* known : kSwept) {
+    if (name == known) return true;
+  }
+  return false;
+}
+
+// Whether the parameter is the router's kind itself, as in "threshold:0.5".
+bool is_kind(const std::string& name) { return name == "threshold" || name == "topk"; }
+
+[[noreturn]] void fail_form(const std::string& text) {
+  throw UsageError(
+      "--sweep: expected NAME=FROM:TO:STEP with NAME one of threshold, topk, gamma, resident, "
+      "found '" +
+      text + "'");
+}
+
+double read_number(const std::string& part, const std::string& text) {
+  size_t used = 0;
+  double value = 0;
+  try {
+    value = std::stod(part, &used);
+  } catch (const std::exception&) {
+    fail_form(text);
+  }
+  if (used != part.size() || !std::isfinite(value)) fail_form(text);
+  return value;
+}
+
+/// Multiplications and additions of one expert of the layer, for one (sub-)token.
+double expert_flops(const moe_model* model, int32_t layer) {
+  double weights = 0;
+  moe_error error;
+  for (size_t i = 0; i < moe_model_tensor_count(model); ++i) {
+    moe_tensor_info t{};
+    t.struct_size = sizeof t;
+    check(moe_model_get_tensor_info(model, i, &t, &error), error);
+    if (t.layer != layer || t.expert != 0 || std::string_view(t.part) != "experts") continue;
+    if (t.rows > 1 && t.cols > 1) weights += static_cast<double>(t.rows) * t.cols;
+  }
+  return 2 * weights;
+}
+
+}  // namespace
+
+Sweep parse_sweep(const std::string& text) {
+  const size_t equal = text.find('=');
+  const size_t first = text.find(':'), second = text.find(':', first + 1);
+  if (equal == std::string::npos || first == std::string::npos || second == std::string::npos ||
+      first < equal) {
+    fail_form(text);
+  }
+  Sweep sweep{text.substr(0, equal), {}};
+  if (!is_known(sweep.name)) fail_form(text);
+  const double from = read_number(text.substr(equal + 1, first - equal - 1), text);
+  const double to = read_number(text.substr(first + 1, second - first - 1), text);
+  const double step = read_number(text.substr(second + 1), text);
+  if (!(step > 0) || to < from) {
+    throw UsageError("--sweep: expected FROM at most TO and STEP above 0, found '" + text + "'");
+  }
+  const double n = std::floor((to - from) / step + 1e-6) + 1;
+  if (n > kMostSweptValues) {
+    throw UsageError("--sweep: expected at most 1000 values, '" + text + "' has " +
+                     std::to_string(static_cast<uint64_t>(n)));
+  }
+  for (int i = 0; i < static_cast<int>(n); ++i) {
+    char value[32];
+    std::snprintf(value, sizeof value, "%.6g", from + i * step);
+    sweep.values.emplace_back(value);
+  }
+  return sweep;
+}
+
+std::string swept_router(const std::string& base, const Sweep& sweep, size_t i) {
+  const std::string& value = sweep.values[i];
+  if (is_kind(sweep.name)) {
+    const size_t comma = base.find(',');
+    const bool options_only = base.find(':') == std::string::npos;  // "gamma=1"
+    const std::string rest = options_only && !base.empty() ? "," + base
+                             : comma == std::string::npos  ? ""
+                                                           : base.substr(comma);
+    return sweep.name + ":" + value + rest;
+  }
+  const std::string key = sweep.name + "=";
+  if (base.find(key) != std::string::npos) {
+    throw UsageError("--sweep and --router both set " + sweep.name);
+  }
+  return base + (base.empty() ? "" : ",") + key + value;
+}
+
+ExpertCost expert_cost(const moe_model* model, const Json& layers) {
+  ExpertCost cost;
+  moe_error error;
+  for (const Json& line : layers) {
+    const auto l = line["layer"].get<int32_t>();
+    moe_model_layer_info info{};
+    info.struct_size = sizeof info;
+    check(moe_model_get_layer_info(model, l, &info, &error), error);
+    const double each = line["mean_experts_per_token"].get<double>();
+    cost.experts += each / static_cast<double>(layers.size());
+    cost.flops += each * info.n_subheads * expert_flops(model, l);
+  }
+  return cost;
+}
+
+}  // namespace moe_cli
