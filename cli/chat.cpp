@@ -347,7 +347,7 @@ void add_chat(CLI::App& app) {
                     moe_chat_template_names() + " (default the model's own)");
   c->add_option("--system", o->system, "System prompt");
   auto* think = c->add_flag("--think", o->think, "Let the model think before it answers");
-  c->add_flag("--no-think", o->no_think, "Have it answer at once")->excludes(think);
+  c->add_flag("--no-think", o->no_think, "Let it answer without thinking")->excludes(think);
   c->add_option("--set", o->variables,
                 "NAME=VALUE: a variable of the template; may be given several times")
       ->allow_extra_args(false);

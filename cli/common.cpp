@@ -104,23 +104,23 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
       ->group(kOutputGroup);
 }
 
-void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
+namespace {
+
+void add_sizes(CLI::App& app, ModelOptions& o, const std::string& default_context,
+               const std::string& default_chunk) {
   app.add_option("--context", o.context,
                  "Context size in tokens, at most the model's (default " + default_context + ")")
       ->check(integer_in(1, 1 << 30))
       ->option_text("N")
       ->group(kSessionGroup);
-  app.add_option(
-         "--chunk", o.chunk,
-         "Tokens of a text that are evaluated at once (default 256; under a memory cap 32 to 4096)")
+  app.add_option("--chunk", o.chunk,
+                 "Tokens evaluated at once, at most 4096 (default " + default_chunk + ")")
       ->check(integer_in(1, 4096))
       ->option_text("N")
       ->group(kSessionGroup);
-  app.add_option("--kv", o.kv, "Type of keys and values in the cache: f16 or int8")
-      ->check(one_of({"f16", "int8"}))
-      ->capture_default_str()
-      ->option_text("TYPE")
-      ->group(kSessionGroup);
+}
+
+void add_router(CLI::App& app, ModelOptions& o) {
   app.add_option("--router", o.router,
                  "Override the routing of the file: one of " + std::string(moe_session_routers()) +
                      " (threshold with ,min_k=N ,max_k=N), with ,gamma=G (capacity factor) "
@@ -129,6 +129,23 @@ void add_session_options(CLI::App& app, ModelOptions& o, const std::string& defa
       ->check(not_empty())
       ->option_text("ROUTER")
       ->group(kSessionGroup);
+}
+
+}  // namespace
+
+void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
+  add_sizes(app, o, default_context, "256; under a memory cap 32 to 4096");
+  app.add_option("--kv", o.kv, "Type of keys and values in the cache: f16 or int8")
+      ->check(one_of({"f16", "int8"}))
+      ->capture_default_str()
+      ->option_text("TYPE")
+      ->group(kSessionGroup);
+  add_router(app, o);
+}
+
+void add_encoder_options(CLI::App& app, ModelOptions& o) {
+  add_sizes(app, o, "the model's, at most 4096", "the context");
+  add_router(app, o);
 }
 
 Env open_env(const ModelOptions& o) {
@@ -142,7 +159,7 @@ Env open_env(const ModelOptions& o) {
   most = o.verbose ? MOE_LOG_DEBUG : o.device_named ? MOE_LOG_INFO : MOE_LOG_WARNING;
   p.log = log_to_stderr;
   p.log_user = &most;
-  p.gpu_memory_bytes = o.gpu_memory.empty() ? 0 : parse_bytes(o.gpu_memory);
+  p.gpu_memory_bytes = o.gpu_memory.empty() ? 0 : parse_bytes("--gpu-memory", o.gpu_memory);
   moe_env* env = nullptr;
   moe_error error;
   check(moe_env_create(&p, &env, &error), error);
@@ -203,7 +220,8 @@ Session open_session(const ModelOptions& o, moe_model* model) {
 }
 
 void add_no_bos(CLI::App& app, bool& no_bos) {
-  app.add_flag("--no-bos", no_bos, "Leave out what the tokenizer puts around a text (BOS)");
+  app.add_flag("--no-bos", no_bos,
+               "Leave out the special tokens that the tokenizer adds, such as BOS");
 }
 
 uint32_t encode_flags(bool no_bos, bool special) {
@@ -248,7 +266,7 @@ std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, u
   return text;
 }
 
-uint64_t parse_bytes(const std::string& text) {
+uint64_t parse_bytes(const char* option, const std::string& text) {
   char* end = nullptr;
   errno = 0;
   const double value = std::strtod(text.c_str(), &end);
@@ -269,7 +287,7 @@ uint64_t parse_bytes(const std::string& text) {
   }
   const double bytes = value * factor;
   if (end == text.c_str() || errno != 0 || unit.size() > 1 || !(bytes >= 1) || bytes > 1e18) {
-    throw UsageError("'" + text +
+    throw UsageError(std::string(option) + ": '" + text +
                      "' is not a size; expected a number above 0 with K, M, G or T, such as 2G");
   }
   return static_cast<uint64_t>(bytes);

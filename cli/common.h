@@ -69,6 +69,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path = true);
 /// given.
 void add_session_options(CLI::App& app, ModelOptions& o,
                          const std::string& default_context = "the model's, at most 4096");
+/// The same without --kv, for commands of encoders: they evaluate a whole text at once.
+void add_encoder_options(CLI::App& app, ModelOptions& o);
 
 Env open_env(const ModelOptions& o);
 Model open_model(const ModelOptions& o, moe_env* env);
@@ -91,8 +93,9 @@ uint32_t encode_flags(bool no_bos, bool special = false);
 std::vector<int32_t> encode(const moe_model* model, const std::string& text, uint32_t flags);
 std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, uint32_t flags);
 
-/// "2G", "512M", "1.5GiB", "4096": bytes. Throws UsageError.
-uint64_t parse_bytes(const std::string& text);
+/// "2G", "512M", "1.5GiB", "4096": bytes. Throws UsageError with the option's name. (CLI11's
+/// AsSizeValue takes whole numbers alone.)
+uint64_t parse_bytes(const char* option, const std::string& text);
 std::string format_bytes(uint64_t bytes);
 
 /// First Ctrl-C: interrupted() turns true and the current session is cancelled. The second one ends

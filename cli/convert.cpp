@@ -164,7 +164,7 @@ void add_convert(CLI::App& app) {
       ->option_text("FORMAT")
       ->capture_default_str();
   c->add_option("--set", o->overrides,
-                "Format of the tensors whose name matches; * matches anything, the last one wins")
+                "Format of the tensors whose name matches; * matches anything, the last match wins")
       ->option_text("PATTERN=FORMAT")
       ->allow_extra_args(false);
   c->add_option("--ignore-key", o->ignored_keys,

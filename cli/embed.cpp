@@ -126,7 +126,7 @@ void add_embed(CLI::App& app) {
   c->add_option("--out,-o", o->out, "Write a NumPy file instead of JSON on stdout")
       ->check(not_empty())
       ->option_text("FILE.npy");
-  add_session_options(*c, o->model);
+  add_encoder_options(*c, o->model);
   c->callback([o] { run_embed(*o); });
 }
 

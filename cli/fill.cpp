@@ -111,7 +111,7 @@ void add_fill(CLI::App& app) {
   c->add_option("--top", o->top, "Candidates to show")
       ->check(integer_in(1, 1 << 30))
       ->capture_default_str();
-  add_session_options(*c, o->model);
+  add_encoder_options(*c, o->model);
   c->callback([o] { run_fill(*o); });
 }
 

@@ -179,7 +179,7 @@ void add_generate(CLI::App& app) {
   add_session_options(*c, o->model, "the text and -n more; with -n 0, the text and 4096 more");
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
   add_no_bos(*c, o->no_bos);
-  c->add_flag("--special", o->special, "Special tokens written in the prompt count as such");
+  c->add_flag("--special", o->special, "Read special tokens in the prompt as such, not as text");
   c->add_flag("--stats", o->stats,
               "Report which experts were used and memory use: on stderr, or in the JSON");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")

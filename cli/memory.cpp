@@ -55,12 +55,7 @@ Json expert_json(const moe_expert_stats& e) {
 
 uint64_t memory_cap(const ModelOptions& o) {
   if (o.memory.empty()) return 0;
-  uint64_t bytes = 0;
-  try {
-    bytes = parse_bytes(o.memory);
-  } catch (const UsageError& e) {
-    throw UsageError(std::string("--memory: ") + e.what());
-  }
+  const uint64_t bytes = parse_bytes("--memory", o.memory);
   moe_memory_info machine{};
   machine.struct_size = sizeof machine;
   if (o.planning || moe_get_memory_info(&machine, nullptr) != MOE_OK) return bytes;

@@ -13,7 +13,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
     return option->option_text(value)->group(kSamplingGroup);
   };
   sampling(app.add_option("-n,--max-tokens", o.max_tokens,
-                          "Most tokens to generate; 0: until the context is full"),
+                          "Generate at most N tokens; 0: until the context is full"),
            "N")
       ->check(integer_in(0, 1 << 30))
       ->capture_default_str();
@@ -50,7 +50,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
                           "Add a number to the logit of a token; may be given several times"),
            "ID:X")
       ->allow_extra_args(false);
-  app.add_flag("--ignore-eos", o.ignore_eos, "Go on after the end-of-text token")
+  app.add_flag("--ignore-eos", o.ignore_eos, "Continue after an end-of-text token")
       ->group(kSamplingGroup);
 }
 

@@ -62,7 +62,7 @@ void add_tokenize(CLI::App& app) {
   o->input.add(*c, "The text; with --decode: ids separated by commas");
   c->add_flag("--decode", o->decode, "Turn ids into text instead");
   add_no_bos(*c, o->no_bos);
-  c->add_flag("--special", o->special, "Special tokens written in the text count as such");
+  c->add_flag("--special", o->special, "Read special tokens in the text as such, not as text");
   c->add_flag("--pieces", o->pieces, "One line per token: id and spelling");
   c->callback([o] { run_tokenize(*o); });
 }

@@ -191,7 +191,7 @@ void print_budgets(const Json& j) {
               << std::setw(10) << b["experts"].get<size_t>() << std::setprecision(3) << std::setw(8)
               << b["lru"].get<double>() << std::setw(16) << b["best"].get<double>() << "\n";
   }
-  std::cout << "  first uses, which nothing finds: " << j["first_uses"].get<double>() << "\n";
+  std::cout << "  first uses, which miss in every cache: " << j["first_uses"].get<double>() << "\n";
 }
 
 void replay(const TraceOptions& o) {
@@ -240,16 +240,15 @@ void add_trace(CLI::App& app) {
       ->required();
   add_model_options(*c, o->model, false);
   o->input.add(*c, "Text to evaluate");
-  c->add_option("-o,--output", o->output, "Where the trace goes: CSV")->option_text("FILE");
+  c->add_option("-o,--output", o->output, "Write the trace to FILE, as CSV")->option_text("FILE");
   c->add_option("-n,--max-tokens", o->n_generate, "Tokens decoded after the text")
       ->check(integer_in(0, 1 << 24))
       ->capture_default_str();
   c->add_flag("--budgets", o->budgets,
-              "Replay a trace: the share of uses that find their expert in memory, by the memory "
-              "there is");
-  c->add_option("--html", o->page,
-                "Write a trace as a page: uses of experts, experts per token, what memory would "
-                "find")
+              "Replay a trace: the share of uses that find their expert in a cache, by its size");
+  c->add_option(
+       "--html", o->page,
+       "Draw a trace as an HTML page: uses of experts, experts per token, hits by cache size")
       ->check(not_empty())
       ->option_text("PAGE");
   add_no_bos(*c, o->no_bos);

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Decode from disk under memory caps, against the bound max(bytes read / disk speed, computing). For a machine where nothing else runs.
-#   tests/bench/offload.sh MOE TRACE.csv FOLDER [LLAMA_BENCH GGUF]
+#   [SHAPES="NAME ..."] tests/bench/offload.sh MOE TRACE.csv FOLDER [LLAMA_BENCH GGUF]
 # MOE: the command; TRACE.csv: routing (docs/traces.md); FOLDER: on the disk to measure, with room for the models (16 GB).
+# SHAPES: of examples/shapes.md, instead of three large ones.
 # With LLAMA_BENCH and a GGUF file of the same shape as qwen3-30b-a3b: llama.cpp through mmap, in a memory cgroup of the same size (systemd-run).
 set -euo pipefail
 moe=$1 trace=$2 folder=$3 llama=${4:-} gguf=${5:-}
@@ -18,12 +19,12 @@ disk() {  # one stream, then four
 
 # One line: a share of the experts in memory. Repetitions alternate between caps, so that a slow minute hits all of them.
 run() {
-  "$moe" bench "$1" -p 32 -n 96 -r 1 --routing "$trace" --json "${@:3}" 2>/dev/null | python3 -c "
+  "$moe" bench "$1" -p 32 -n 96 -r 1 --routing "$trace" --json "${@:3}" | python3 -c "
 import json, sys
 j = json.load(sys.stdin)
-print('$2: %.1f tokens/s, %.1f %% found, %.1f MB read a token, %.0f %% waiting, prompt read %.0f MB, peak %.1f of %.1f MB' % (
-    j['decode_tokens_per_s'], 100 * j['found_in_memory'], j['decode_read_bytes_per_token'] / 1e6, 100 * j['decode_wait_share'],
-    j['prefill_read_bytes'] / 1e6, j['peak_rss_bytes'] / 1e6, j['memory_cap_bytes'] / 1e6))"
+print('%s: %.1f tokens/s, %.1f %% found, %.1f MB read a token, %.0f %% waiting, prompt read %.0f MB, peak %.1f of %.1f MB' % (
+    sys.argv[1], j['decode_tokens_per_s'], 100 * j['found_in_memory'], j['decode_read_bytes_per_token'] / 1e6, 100 * j['decode_wait_share'],
+    j['prefill_read_bytes'] / 1e6, j['peak_rss_bytes'] / 1e6, j['memory_cap_bytes'] / 1e6))" "$2"
 }
 
 cap_for() {  # so many percent of the experts, and all else
@@ -33,9 +34,9 @@ p = json.load(sys.stdin)['plan']
 print(p['least_cap_bytes'] + (p['needed_bytes'] - p['least_cap_bytes']) * $2 // 100)"
 }
 
-for shape in olmoe-1b-7b maple-20b-a1b qwen3-30b-a3b; do
+for shape in ${SHAPES:-olmoe-1b-7b maple-20b-a1b qwen3-30b-a3b}; do
   model=$folder/$shape.moe
-  [ -e "$model" ] || "$moe" bench --synthetic $shape --save "$model" 2>/dev/null
+  [ -e "$model" ] || "$moe" bench --synthetic $shape --save "$model"
   echo "== $shape, $(($(stat -c %s "$model") / 1000000)) MB"
   disk "$model"
   for repetition in 1 2 3; do

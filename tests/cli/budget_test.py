@@ -33,6 +33,7 @@ class Budget(Cli):
                 self.fails(2, command, MODEL, *RUN[command], "--memory", value,
                            contains=["--memory", f"'{value}' is not a size", "above 0"])
             self.fails(2, command, MODEL, *RUN[command], "--memory", "", contains=["--memory"])
+        self.fails(2, "inspect", MODEL, "--gpu-memory", "lots", contains=["--gpu-memory: 'lots' is not a size"])
 
     def test_more_than_the_machine_has(self):
         env = self.machine(10**8, total=3 * 10**8)

@@ -34,6 +34,10 @@ class Encoder(Cli):
         self.assertEqual(out[0], "mask 1")
         self.assertEqual(len(out), 3)
 
+    def test_an_encoder_has_no_cache_to_choose_a_type_for(self):
+        for command in ("fill", "embed"):
+            self.fails(2, command, "no.moe", "-p", TEXT, "--kv", "int8", contains=["--kv"])
+
     def test_embed_writes_json_and_numpy(self):
         model = self.encoder("model")
         text = "the cat sat\na dog ran to the house\n"

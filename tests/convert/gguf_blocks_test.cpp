@@ -131,7 +131,7 @@ struct Kept {
   FormatId format;
   double error;  // at most; 0: without loss
 };
-constexpr double kInt8Error = 0.02;
+constexpr double kInt8Error = 0.01;
 constexpr double kHalfUnit = 1.0 / 2048;  // of a scale and a minimum as float16
 constexpr Kept kKept[] = {{SourceType::kQ4_0, FormatId::kInt4, 0},
                           {SourceType::kQ4_1, FormatId::kInt4Min, 0},
