@@ -171,9 +171,8 @@ func (broken) ReadAt([]byte, int64) (int, error) { panic("no disk") }
 func TestBytesAndReaders(t *testing.T) {
 	env, data := testEnv(t), must(os.ReadFile(storiesPath))
 	model := must(OpenBytes(env, data, nil))
-	clear := data[:1000]
-	for i := range clear {
-		clear[i] = 0 // the model has a copy
+	for i := range data {
+		data[i] = 0 // the model has a copy
 	}
 	tellsTheStory(t, session(t, model))
 	data = must(os.ReadFile(storiesPath))

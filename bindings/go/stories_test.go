@@ -407,6 +407,11 @@ func TestChat(t *testing.T) {
 	equal(t, panicOf(func() {
 		_, _ = chat.Reply(background, GenerateOptions{}, func(Piece) bool { panic("no") })
 	}), "no")
+	last := must(model.Session(SessionOptions{}))
+	check0(t, chat.SetSession(last))
+	last.Close() // the chat keeps it
+	must(chat.Reply(background, GenerateOptions{MaxTokens: 4}, nil))
+	equal(t, last.h.holders, 1)
 	_, err = other.Chat(ChatOptions{})
 	fails(t, err, StatusNotFound)
 	equal(t, must(other.Chat(ChatOptions{Template: "plain", NoDate: true, Variables: []string{"a=b"}})) != nil, true)

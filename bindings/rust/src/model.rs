@@ -4,10 +4,11 @@ use crate::env::{made, Env, EnvHandle};
 use crate::error::{call, Result};
 use crate::session::SessionOptions;
 use crate::sys;
-use crate::text::{filled, owned, sized, slice, Optional};
+use crate::text::{c_string, filled, owned, sized, slice};
 use crate::tokenizer::Tokenizer;
 use std::any::Any;
 use std::os::raw::{c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -227,10 +228,10 @@ impl Model {
     }
 
     pub fn open(env: &Env, path: impl AsRef<Path>, options: &ModelOptions) -> Result<Model> {
-        let path = Optional::new(Some(&path.as_ref().to_string_lossy()))?;
+        let path = c_string(path.as_ref().as_os_str().as_bytes())?;
         let e = env.handle.pointer.as_ptr();
         Model::made(env, options, None, |params, out, error| unsafe {
-            sys::moe_model_open(e, path.pointer(), params, out, error)
+            sys::moe_model_open(e, path.as_ptr(), params, out, error)
         })
     }
 

@@ -17,9 +17,12 @@ macro_rules! sized {
 }
 pub(crate) use sized;
 
-pub(crate) fn c_string(text: &str) -> Result<CString> {
-    CString::new(text)
-        .map_err(|_| Error::new(Status::Argument, format!("text with a zero character: {text:?}")))
+pub(crate) fn c_string(text: impl AsRef<[u8]>) -> Result<CString> {
+    let text = text.as_ref();
+    CString::new(text).map_err(|_| {
+        let text = String::from_utf8_lossy(text);
+        Error::new(Status::Argument, format!("text with a zero character: {text:?}"))
+    })
 }
 
 /// A text that may be left out, which is NULL in C.

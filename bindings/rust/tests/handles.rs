@@ -31,8 +31,18 @@ fn whatever_order_things_are_dropped_in() {
     assert!(tokenizer.encode(PROMPT).is_ok());
 }
 
+/// Does not compile for what is Sync: both implementations would fit.
+trait NotSync<A> {
+    fn check() {}
+}
+impl<T> NotSync<()> for T {}
+impl<T: Sync> NotSync<u8> for T {}
+
 #[test]
 fn threads_share_a_model() {
+    <Session as NotSync<_>>::check();
+    <Chat as NotSync<_>>::check();
+    <Layer as NotSync<_>>::check();
     fn shared<T: Send + Sync>() {}
     fn moved<T: Send>() {}
     shared::<(Env, Model, Tokenizer, Canceller, Error)>();
