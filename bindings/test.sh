@@ -31,11 +31,10 @@ compare() {
 
 rust() {
   local cargo=${CARGO:-cargo}
-  export CARGO_TARGET_DIR=$root/build/rust
+  export CARGO_TARGET_DIR=$root/build/rust CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
   "$cargo" test --offline --locked
+  export PKG_CONFIG=false MOE_LIB_DIR=$folder/prefix/lib # the other way to find the library
   compare "$cargo" run --offline --locked --quiet --example generate --
-  # without pkg-config
-  PKG_CONFIG=false MOE_LIB_DIR=$folder/prefix/lib "$cargo" build --offline --locked
 }
 
 go_package() {
