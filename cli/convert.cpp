@@ -10,6 +10,7 @@
 
 #include "cli/common.h"
 #include "cli/help.h"
+#include "cli/text_input.h"
 
 namespace moe_cli {
 namespace {
@@ -21,6 +22,7 @@ struct ConvertOptions {
   std::string compress = "none";
   std::vector<std::string> overrides;
   std::vector<std::string> ignored_keys;
+  std::string calibrate;  // file
   bool verify = false;
   bool json = false;
   bool list = false;
@@ -60,6 +62,21 @@ void print_matrix(const Json& m) {
   }
 }
 
+void print_calibration(const Json& c) {
+  const auto n_unreached = c.value("unreached_experts", uint64_t{0});
+  const double perplexity = c.value("perplexity", 0.0);
+  std::cout << "  calibrated on " << c.value("tokens", uint64_t{0}) << " tokens";
+  if (perplexity > 0) {
+    std::cout << " (perplexity of the source " << std::setprecision(4) << perplexity << ")";
+  }
+  std::cout << ": " << c.value("weighted_matrices", uint64_t{0}) << " matrices by their inputs";
+  if (n_unreached > 0) {
+    std::cout << "; " << n_unreached << " of " << c.value("experts", uint64_t{0})
+              << " experts were never reached and are without weights";
+  }
+  std::cout << "\n";
+}
+
 void print_summary(const ConvertOptions& o, const Run& run) {
   struct Kind {
     size_t n = 0, lossless = 0;
@@ -78,6 +95,7 @@ void print_summary(const ConvertOptions& o, const Run& run) {
     if (k.worst > 0) std::cout << ", largest relative error " << std::setprecision(3) << k.worst;
     std::cout << "\n";
   }
+  if (run.total.contains("calibration")) print_calibration(run.total["calibration"]);
   std::cout << o.destination << ": " << format_bytes(run.total.value("file_bytes", uint64_t{0}))
             << " from " << format_bytes(run.total.value("source_bytes", uint64_t{0})) << " in "
             << std::fixed << std::setprecision(1) << run.seconds << " s"
@@ -116,12 +134,24 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
+std::string read_calibration(const std::string& path) {
+  std::string text = read_file(path, kMostTextBytes);
+  if (text.empty()) throw UsageError(path + " holds no text to calibrate with");
+  return text;
+}
+
 void run_convert(const ConvertOptions& o) {
   const std::vector<const char*> overrides = pointers(o.overrides);
   const std::vector<const char*> ignored_keys = pointers(o.ignored_keys);
   Run run;
   moe_convert_params p{};
   p.struct_size = sizeof p;
+  std::string text;
+  if (!o.calibrate.empty()) {
+    text = read_calibration(o.calibrate);
+    p.calibration = text.data();
+    p.n_calibration = text.size();
+  }
   p.compress = o.compress == "zstd" ? 1 : 0;
   p.weights = o.weights.c_str();
   p.overrides = overrides.data();
@@ -167,6 +197,10 @@ void add_convert(CLI::App& app) {
                 "Format of the tensors whose name matches; * matches anything, the last match wins")
       ->option_text("PATTERN=FORMAT")
       ->allow_extra_args(false);
+  c->add_option("--calibrate", o->calibrate,
+                "Weight the errors by the inputs that the source model sees when it reads FILE, - "
+                "is stdin; at most 256 MiB")
+      ->option_text("FILE");
   c->add_option("--ignore-key", o->ignored_keys,
                 "Ignore this key of config.json or of a GGUF file; may be given several times")
       ->option_text("NAME")

@@ -887,7 +887,8 @@ typedef struct moe_convert_params {
   const char* const* overrides;
   int32_t n_overrides;
   int32_t verify; /* 1: read the result again and compare every weight with the checkpoint */
-  moe_progress_fn progress; /* bytes of the checkpoint; return false to cancel */
+  moe_progress_fn progress; /* bytes of the checkpoint; return false to cancel. While the source
+                               reads `calibration` ("calibrate"): tokens */
   /* One JSON object for each matrix stored and one for the whole at the end. May be NULL. */
   void (*report)(void* user, const char* json);
   void* user;
@@ -896,6 +897,13 @@ typedef struct moe_convert_params {
   const char* const* ignored_keys;
   int32_t n_ignored_keys;
   int32_t reserved; /* 0 */
+  /* A text of n_calibration bytes for the source model to read, or NULL. Its mean squares of every
+   * linear matrix's inputs, of an expert's over the tokens that chose it, weight the errors of
+   * quantising it. Runs on all CPUs, with a copy of the model in floats beside the destination
+   * meanwhile (a file without a name). MOE_ERR_ARGUMENT, before anything is written, when the text
+   * has no tokens, the checkpoint no tokenizer, or no matrix a format that rounds it. */
+  const char* calibration;
+  size_t n_calibration;
 } moe_convert_params;
 
 /* `source`: a folder with config.json and safetensors, or a GGUF file. */

@@ -138,11 +138,12 @@ Status int8_rows(const float* w, int64_t rows, int64_t cols, int8_t* codes, floa
 }
 
 Status quantise_tile(const WeightFormat& format, const float* w, int32_t first, int n, int32_t cols,
-                     uint8_t* tile) {
-  Status status = format.quantise_tile(w, cols, n, cols, nullptr, tile);
+                     const float* importance, uint8_t* tile) {
+  Status status = format.quantise_tile(w, cols, n, cols, importance, tile);
   // By themselves, to find which one it is.
   for (int row = 0; !status.ok() && row < n; ++row) {
-    const Status one = format.quantise_tile(w + int64_t{row} * cols, cols, 1, cols, nullptr, tile);
+    const Status one =
+        format.quantise_tile(w + int64_t{row} * cols, cols, 1, cols, importance, tile);
     if (!one.ok()) return one.with_context("row %d", first + row);
   }
   return status;

@@ -39,9 +39,9 @@ Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale);
 Status int8_rows(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scales);
 
 /// Rows [first, first + n) of a matrix, which begin at w, to a tile of a format that has
-/// WeightFormat::quantise_tile. An error names the row of the matrix.
+/// WeightFormat::quantise_tile. An error names the row of the matrix. `importance` (cols) or null.
 Status quantise_tile(const WeightFormat& format, const float* w, int32_t first, int n, int32_t cols,
-                     uint8_t* tile);
+                     const float* importance, uint8_t* tile);
 
 /// One row per token: x (rows, cols) -> codes (rows, cols), scales (rows) = 127 / max(amax, 1e-5),
 /// the numbers that inputs are multiplied with. MOE_ERR_NON_FINITE names the row.

@@ -48,6 +48,12 @@ Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
   MOE_TRY(read_texts("overrides", p.overrides, p.n_overrides, &options.overrides));
   MOE_TRY(read_texts("ignored_keys", p.ignored_keys, p.n_ignored_keys, &options.ignored_keys));
   MOE_TRY(check_reserved(p.reserved));
+  if (p.calibration != nullptr) {
+    options.calibration = std::string_view(p.calibration, p.n_calibration);
+  } else if (p.n_calibration != 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.calibration: %zu bytes at NULL",
+                         p.n_calibration);
+  }
   options.compress = p.compress != 0;
   options.verify = p.verify != 0;
   if (p.progress != nullptr) {

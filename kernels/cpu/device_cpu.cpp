@@ -14,8 +14,8 @@ constexpr size_t kAlign = 64;
 class CpuDevice final : public Device {
  public:
   CpuDevice(const CpuKernels& kernels, ThreadPool& pool, const Allocator& allocator,
-            int64_t parallel_work)
-      : runtime_{kernels, pool, parallel_work}, allocator_(allocator) {
+            int64_t parallel_work, InputWatcher* watcher)
+      : runtime_{kernels, pool, parallel_work, watcher}, allocator_(allocator) {
     std::snprintf(name_, sizeof name_, "cpu (%s)", kernels.name);
   }
 
@@ -96,10 +96,10 @@ class CpuDevice final : public Device {
 }  // namespace
 
 Result<Device*> open_cpu_device(const char* isa, ThreadPool& pool, const Allocator& allocator,
-                                int64_t parallel_work) {
+                                int64_t parallel_work, InputWatcher* watcher) {
   MOE_ASSIGN(const CpuKernels* kernels, select_kernels(isa));
   MOE_ASSIGN(Box<CpuDevice> device,
-             make_box<CpuDevice>(allocator, *kernels, pool, allocator, parallel_work));
+             make_box<CpuDevice>(allocator, *kernels, pool, allocator, parallel_work, watcher));
   Device* opened = device.release();
   return opened;
 }

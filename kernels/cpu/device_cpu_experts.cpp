@@ -109,6 +109,9 @@ void project_down(MoeCall& call, const Segment* segments, int32_t n, bool combin
   CpuStream& s = call.s;
   LinearInput inputs[kWaveExperts];
   down_inputs(call, segments, n, 0, inputs);
+  for (int32_t i = 0; i < n && call.rt.watcher != nullptr; ++i) {
+    call.rt.watcher->see(segments[i].expert.ffn[0].down, inputs[i]);
+  }
   const int32_t d = call.d_in;
   const int64_t work = int64_t{end_row(segments, n)} * inputs[0].n_cols * kTileRows;
   for_columns(call, work, [&](int64_t column, int32_t width, int64_t begin, int64_t end) {

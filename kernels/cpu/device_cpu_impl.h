@@ -32,6 +32,7 @@ struct CpuRuntime {
   const CpuKernels& kernels;
   ThreadPool& pool;
   int64_t parallel_work = kParallelWork;
+  InputWatcher* watcher = nullptr;
 
   /// f(begin, end, thread) over [0, n) items of `work` each: on the caller alone when they are few.
   template <class F>

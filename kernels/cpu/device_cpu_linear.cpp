@@ -63,6 +63,9 @@ void CpuRuntime::run_jobs(LinearJob* jobs, int32_t n_jobs) const {
     widest = std::max(widest, unit);
     total += n_tiles(m) * unit;
     work += unit * m.rows * m.cols;
+    if (watcher == nullptr) continue;
+    watcher->see(m, jobs[i].input);
+    if (jobs[i].twin.weight != nullptr) watcher->see(*jobs[i].twin.weight, jobs[i].input);
   }
   if (total == 0) return;
   const auto run = [&](int64_t begin, int64_t end, int) {

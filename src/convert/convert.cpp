@@ -1,11 +1,14 @@
 #include "src/convert/convert.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
 #include "formats/import/failure.h"
 #include "quant/formats.h"
+#include "src/convert/calibration/calibrate.h"
 #include "src/convert/config_write.h"
 #include "src/convert/destination.h"
 #include "src/convert/gguf/gguf_source.h"
@@ -42,6 +45,7 @@ std::optional<TokenizerData> load_tokenizer(const Imported& imported,
 void count(const PlannedMatrix& matrix, const MatrixReport& r, ConvertReport* total) {
   ++total->n_matrices;
   total->n_lossless += r.lossless ? 1 : 0;
+  if (total->calibration && r.weighted) ++total->calibration->n_matrices;
   total->n_weights += static_cast<uint64_t>(matrix.slot.rows) * static_cast<uint64_t>(r.cols);
   if (r.relative_error <= total->largest_relative_error) return;
   total->largest_relative_error = r.relative_error;
@@ -104,12 +108,34 @@ class Conversion {
     report_->tokenizer = tokenizer_.has_value();
     report_->ignored_keys = options.ignored_keys;
     report_->source_bytes = plan_.source_bytes;
+    if (options.calibration) check_calibration();
+  }
+
+  /// Runs the source model over the calibration text, from a copy in `copy`.
+  void calibrate(ModelSink& copy) {
+    PrecisionPolicy policy = PrecisionPolicy::as_source();
+    const Plan plan = make_plan(imported_, checkpoint_, &policy);
+    what_ = "copy";
+    UncommittedSink sized(copy);
+    ModelWriter writer(sized, false);
+    for (const PlannedSegment& segment : plan.segments) {
+      SegmentStream(segment, checkpoint_, nullptr, advancer()).write(writer);
+    }
+    finish(writer);
+    const auto tell = [this](uint64_t done, uint64_t total) {
+      return !options_.progress || options_.progress(done, total, "calibrate");
+    };
+    calibration_ = moe::calibrate(copy, sized.size(), plan, text_, 0, tell);
+    const CalibrationRun& run = *calibration_;
+    report_->calibration = {run.n_tokens, run.perplexity, 0, run.n_experts, run.n_unreached};
+    start_step("convert");
   }
 
   void write(ModelSink& sink) {
+    const InputStatistics* inputs = calibration_ ? &calibration_->inputs : nullptr;
     ModelWriter writer(sink, options_.compress);
     for (const PlannedSegment& segment : plan_.segments) {
-      SegmentStream stream(segment, checkpoint_, [this](uint64_t bytes) { advance(bytes); });
+      SegmentStream stream(segment, checkpoint_, inputs, advancer());
       stream.write(writer);
       report_->weight_bytes += stream.layout().bytes;
       largest_errors_.emplace_back();
@@ -121,6 +147,17 @@ class Conversion {
         if (options_.on_matrix) options_.on_matrix(stream.reports()[i]);
       }
     }
+    finish(writer);
+  }
+
+  void verify(const std::string& path) {
+    start_step("verify");
+    verify_file(path, plan_, largest_errors_, checkpoint_, [this](uint64_t n) { advance(n); });
+    report_->verified = true;
+  }
+
+ private:
+  void finish(ModelWriter& writer) {
     ModelWriter::Builder<fbs::Tokenizer> build_tokenizer;
     if (tokenizer_) {
       build_tokenizer = [this](flatbuffers::FlatBufferBuilder& b) {
@@ -131,15 +168,42 @@ class Conversion {
                        {{"importer", imported_.importer}, {"tool", "moe convert"}}));
   }
 
-  void verify(const std::string& path) {
-    done_ = 0;
-    told_ = 0;
-    what_ = "verify";
-    verify_file(path, plan_, largest_errors_, checkpoint_, [this](uint64_t n) { advance(n); });
-    report_->verified = true;
+  // Everything that makes a calibration text useless, while nothing has been written.
+  void check_calibration() {
+    if (!tokenizer_) {
+      fail(MOE_ERR_ARGUMENT, "calibration: the checkpoint has no tokenizer to read a text with");
+    }
+    const auto vocab = static_cast<uint32_t>(imported_.config.vocab_size);
+    text_.tokens = encode_text(*tokenizer_, vocab, *options_.calibration);
+    const int32_t begin_id = imported_.config.begin_id();
+    text_.prefix.assign(tokenizer_->prefix.begin(), tokenizer_->prefix.end());
+    if (text_.prefix.empty() && begin_id >= 0) text_.prefix = {begin_id};
+    const size_t least = text_.prefix.empty() ? 2 : 1;
+    if (text_.tokens.size() < least) {
+      fail(MOE_ERR_ARGUMENT, "calibration: expected a text of %zu tokens or more, found %zu", least,
+           text_.tokens.size());
+    }
+    for (const PlannedSegment& segment : plan_.segments) {
+      for (const PlannedMatrix& m : segment.matrices) {
+        const auto tick = [this] { advance(0); };
+        if (can_calibrate(m, choose_storage(m, checkpoint_, nullptr, tick))) return;
+      }
+    }
+    fail(MOE_ERR_ARGUMENT,
+         "calibration: changes nothing here, as no matrix is rounded to codes; leave the text out, "
+         "or choose a format such as int4");
   }
 
- private:
+  std::function<void(uint64_t)> advancer() {
+    return [this](uint64_t bytes) { advance(bytes); };
+  }
+
+  void start_step(const char* what) {
+    done_ = 0;
+    told_ = 0;
+    what_ = what;
+  }
+
   void advance(uint64_t bytes) {
     constexpr uint64_t kStep = uint64_t{1} << 20;
     done_ += bytes;
@@ -154,11 +218,23 @@ class Conversion {
   Imported imported_;
   std::optional<TokenizerData> tokenizer_;
   Plan plan_;
+  CalibrationText text_;
+  std::optional<CalibrationRun> calibration_;
   std::vector<std::vector<double>> largest_errors_;
   uint64_t done_ = 0;
   uint64_t told_ = 0;  // done_ at the last call of progress
   const char* what_ = "convert";
 };
+
+// A file beside the destination that has no name: it is gone with the process, however that ends.
+std::unique_ptr<ModelSink> open_nameless(const std::string& source,
+                                         const std::string& destination) {
+  const std::string path = destination + ".copy";
+  check_destination(source, path);
+  std::unique_ptr<ModelSink> sink = take(open_file_sink(path));
+  unlink((path + ".partial").c_str());
+  return sink;
+}
 
 }  // namespace
 
@@ -168,6 +244,7 @@ Status convert(const std::string& source, const std::string& destination,
     check_destination(source, destination);
     std::unique_ptr<ModelSink> sink = take(open_file_sink(destination));
     Conversion conversion(source, options, report);
+    if (options.calibration) conversion.calibrate(*open_nameless(source, destination));
     UncommittedSink uncommitted(*sink);
     conversion.write(uncommitted);
     if (options.verify) conversion.verify(destination + ".partial");
@@ -179,7 +256,14 @@ Status convert(const std::string& source, const std::string& destination,
 
 Status convert_to_sink(const std::string& source, ModelSink& sink, const ConvertOptions& options,
                        ConvertReport* report) {
-  return guarded([&] { Conversion(source, options, report).write(sink); });
+  return guarded([&] {
+    Conversion conversion(source, options, report);
+    if (options.calibration) {
+      MemorySink copy;
+      conversion.calibrate(copy);
+    }
+    conversion.write(sink);
+  });
 }
 
 }  // namespace moe

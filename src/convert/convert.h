@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/moe/writer.h"
@@ -25,7 +26,10 @@ struct ConvertOptions {
   /// Of config.json, or of a GGUF file: taken for missing, whatever they mean.
   std::vector<std::string> ignored_keys;
   bool compress = false;  // zstd for segments where it saves 5 % or more
-  bool verify = false;    // read the result again and compare every weight with the checkpoint
+  /// A text for the source model to read: errors of weights then count by the mean squares of their
+  /// inputs. Views memory that must stay.
+  std::optional<std::string_view> calibration;
+  bool verify = false;  // read the result again and compare every weight with the checkpoint
   /// Bytes of the checkpoint, what is being done; return false to cancel (MOE_ERR_CANCELLED).
   std::function<bool(uint64_t done, uint64_t total, const char* what)> progress;
   std::function<void(const MatrixReport&)> on_matrix;
@@ -38,10 +42,14 @@ struct ConvertOptions {
 /// written; the final name appears only when the file is complete. On failure an older file of that
 /// name is as it was, and nothing else is left. MOE_ERR_ARGUMENT when the destination is a file of
 /// the checkpoint.
+/// With a calibration text a copy of the model in floats lies beside the destination meanwhile, in
+/// a file without a name. MOE_ERR_ARGUMENT, before anything is written, when the text holds no
+/// tokens, the checkpoint has no tokenizer, or nothing is stored with a loss that the text could
+/// lessen.
 Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report);
 
-/// The same into a sink (which is committed). Never verifies.
+/// The same into a sink (which is committed); the copy is in memory. Never verifies.
 Status convert_to_sink(const std::string& source, ModelSink& sink, const ConvertOptions& options,
                        ConvertReport* report);
 

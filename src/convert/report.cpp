@@ -8,7 +8,9 @@ namespace moe {
 namespace {
 
 // In this order, which an object would not keep.
-std::string text_of(std::initializer_list<std::pair<const char*, Json>> members) {
+using Members = std::vector<std::pair<const char*, Json>>;
+
+std::string text_of(const Members& members) {
   std::string text;
   for (const auto& [name, value] : members) {
     text += (text.empty() ? "{" : ",") + Json(name).dump() + ":" + value.dump();
@@ -16,36 +18,51 @@ std::string text_of(std::initializer_list<std::pair<const char*, Json>> members)
   return text + "}";
 }
 
+Json json_of(const CalibrationReport& r) {
+  return {{"tokens", r.n_tokens},
+          {"perplexity", r.perplexity},
+          {"weighted_matrices", r.n_matrices},
+          {"experts", r.n_experts},
+          {"unreached_experts", r.n_unreached}};
+}
+
 }  // namespace
 
 std::string to_json(const MatrixReport& r) {
-  return text_of({{"matrix", r.name},
-                  {"rows", r.rows},
-                  {"cols", r.cols},
-                  {"format", format_info(r.format).name},
-                  {"scale", name_in(kScaleKinds, r.scale)},
-                  {"group", r.group},
-                  {"activations", name_in(kActPrecisions, r.act)},
-                  {"lossless", r.lossless},
-                  {"relative_error", r.relative_error},
-                  {"max_error", r.max_error},
-                  {"bytes", r.bytes}});
+  Members members = {{"matrix", r.name},
+                     {"rows", r.rows},
+                     {"cols", r.cols},
+                     {"format", format_info(r.format).name},
+                     {"scale", name_in(kScaleKinds, r.scale)},
+                     {"group", r.group},
+                     {"activations", name_in(kActPrecisions, r.act)},
+                     {"lossless", r.lossless},
+                     {"relative_error", r.relative_error},
+                     {"max_error", r.max_error},
+                     {"bytes", r.bytes}};
+  if (r.weighted) {
+    members.emplace_back("weighted_error", r.weighted_error);
+    members.emplace_back("calibration_tokens", r.n_tokens);
+  }
+  return text_of(members);
 }
 
 std::string to_json(const ConvertReport& r) {
-  return text_of({{"model", r.name},
-                  {"importer", r.importer},
-                  {"matrices", r.n_matrices},
-                  {"lossless_matrices", r.n_lossless},
-                  {"weights", r.n_weights},
-                  {"source_bytes", r.source_bytes},
-                  {"weight_bytes", r.weight_bytes},
-                  {"file_bytes", r.file_bytes},
-                  {"largest_relative_error", r.largest_relative_error},
-                  {"worst_matrix", r.worst_matrix},
-                  {"verified", r.verified},
-                  {"tokenizer", r.tokenizer},
-                  {"ignored_keys", r.ignored_keys}});
+  Members members = {{"model", r.name},
+                     {"importer", r.importer},
+                     {"matrices", r.n_matrices},
+                     {"lossless_matrices", r.n_lossless},
+                     {"weights", r.n_weights},
+                     {"source_bytes", r.source_bytes},
+                     {"weight_bytes", r.weight_bytes},
+                     {"file_bytes", r.file_bytes},
+                     {"largest_relative_error", r.largest_relative_error},
+                     {"worst_matrix", r.worst_matrix},
+                     {"verified", r.verified},
+                     {"tokenizer", r.tokenizer},
+                     {"ignored_keys", r.ignored_keys}};
+  if (r.calibration) members.emplace_back("calibration", json_of(*r.calibration));
+  return text_of(members);
 }
 
 }  // namespace moe

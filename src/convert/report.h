@@ -2,6 +2,7 @@
 // What a conversion did, as data and as JSON.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,20 @@ struct MatrixReport {
   double relative_error = 0;  // Frobenius norm of the difference over that of the matrix
   double max_error = 0;       // largest absolute difference
   uint64_t bytes = 0;         // tiles and scales
+  // With a text for calibration.
+  bool weighted = false;      // the mean squares of inputs had a say
+  double weighted_error = 0;  // as relative_error, each square times that of its input
+  uint64_t n_tokens = 0;      // that reached the matrix
+};
+
+/// What a text for calibration did.
+struct CalibrationReport {
+  uint64_t n_tokens = 0;
+  double perplexity = 0;    // of the source on the text; 0: of an encoder
+  uint64_t n_matrices = 0;  // that were weighted
+  uint64_t n_experts = 0;
+  uint64_t n_unreached =
+      0;  // of them: no token chose them, and they were quantised without weights
 };
 
 struct ConvertReport {
@@ -38,6 +53,7 @@ struct ConvertReport {
   bool verified = false;
   bool tokenizer = false;  // the checkpoint has one
   std::vector<std::string> ignored_keys;
+  std::optional<CalibrationReport> calibration;
 };
 
 /// {"matrix": "layers.3...", "rows": ...}

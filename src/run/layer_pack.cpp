@@ -84,7 +84,7 @@ Status Packer::pack(const float* w, Matrix* m) {
     const int n = std::min(kTileRows, m->rows - row);
     uint8_t* tile = tiles_.data() + row / kTileRows * m->tile_stride;
     if (format.quantise_tile != nullptr) {
-      MOE_TRY(quantise_tile(format, w + int64_t{row} * m->cols, row, n, m->cols, tile));
+      MOE_TRY(quantise_tile(format, w + int64_t{row} * m->cols, row, n, m->cols, nullptr, tile));
     } else if (codes) {
       MOE_TRY(codes_of(w, *m, row));
       format.pack_codes(codes_.data(), m->cols, n, m->cols, tile);

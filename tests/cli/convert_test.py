@@ -140,6 +140,41 @@ class Convert(Cli):
         self.assertFalse(json.loads(r.stdout)["total"]["tokenizer"])
         self.assertNotIn("tokenizer", self.ok("convert", CHAT, self.path("b.moe")).stderr)
 
+    def test_calibration(self):
+        with open(self.path("t.txt"), "w") as f:
+            f.write("The quick brown fox jumps over the lazy dog. " * 3)
+        r = self.ok("convert", CHAT, self.path("a.moe"), "--weights", "int4", "--calibrate", self.path("t.txt"))
+        self.assertRegex(r.stdout, r"calibrated on \d+ tokens \(perplexity of the source [\d.e+]+\): \d+ matrices")
+        j = json.loads(self.ok("convert", CHAT, self.path("b.moe"), "--weights", "int4", "--calibrate", "-", "--json",
+                               "--verify", text="a dog").stdout)
+        c = j["total"]["calibration"]
+        self.assertEqual(c["weighted_matrices"], sum("weighted_error" in m for m in j["matrices"]))
+        self.assertGreater(c["weighted_matrices"], 0)
+        for m in j["matrices"]:
+            if "weighted_error" in m:
+                self.assertGreater(m["calibration_tokens"], 0)
+        self.ok("convert", CHAT, self.path("plain.moe"), "--weights", "int4")
+        files = []
+        for name in ("plain.moe", "a.moe"):
+            with open(self.path(name), "rb") as f:
+                files.append(f.read())
+        self.assertNotEqual(*files)
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.moe", "b.moe", "plain.moe", "t.txt"])
+
+    def test_texts_that_cannot_calibrate(self):
+        os.mkdir(self.path("out"))
+        to = ("convert", CHAT, self.path("out/m.moe"), "--weights")
+        self.fails(2, *to, "int4", "--calibrate", os.devnull, contains=["no text"])
+        self.fails(1, *to, "int4", "--calibrate", "/dev/zero", contains=["more than 256 MiB"])
+        self.fails(1, *to, "int4", "--calibrate", self.path("none"), contains=["No such file"])
+        self.fails(1, *to, "f32", "--calibrate", "-", text="a dog", contains=["changes nothing"])
+        self.fails(1, "convert", CHECKPOINT, self.path("out/m.moe"), "--weights", "int4", "--calibrate", "-",
+                   text="a dog", contains=["no tokenizer"])
+        self.assertEqual(os.listdir(self.path("out")), [])
+        with open(self.path("binary"), "wb") as f:
+            f.write(bytes(range(256)) * 4)
+        self.ok(*to, "int4", "--calibrate", self.path("binary"))
+
     def test_ignored_keys(self):
         source = self.source(frobnicate=3)
         self.fails(1, "convert", source, self.path("a.moe"), contains=["frobnicate", "--ignore-key"])

@@ -101,6 +101,10 @@ void convert(FuzzBytes& in) {
   const uint8_t how = in.byte();
   p.compress = how & 1;
   p.verify = how & 2 ? 1 : 0;
+  if ((how & 4) != 0) {
+    p.calibration = "ab";
+    p.n_calibration = 2;
+  }
   const std::string target = scratch->path(kTargets[how < 240 ? 0 : how % 4]);
   while (!in.empty() && !files.empty()) change(in, &files);
   scratch->put(files);

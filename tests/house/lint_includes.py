@@ -27,6 +27,8 @@ ROWS = {
     "src/run": ["src/model", "src/text", "formats/moe/schema.h", "quant", "src/base"] + SEAM,
     # src/text: a tokenizer is proved sound before anything is written
     "src/convert": MODEL_WORDS + ["src/text", "formats", "quant", "src/base"],
+    # runs the model that is converted
+    "src/convert/calibration": ["src/convert", "src/run", "src/model", "kernels", "formats", "quant", "src/base"],
     "src": ["src", "formats/moe", "kernels", "quant", "include"],
     "cli": ["include/moe_c.h", "moe_c.h"],
     "bindings": ["moe_c.h"],

@@ -228,7 +228,7 @@ TEST(FourBit, AnErrorNamesTheRowOfTheMatrix) {
   std::vector<float> w(16 * 32, 0.5f);
   w[5 * 32 + 7] = NAN;
   std::vector<uint8_t> tile(f.tile_bytes(32));
-  const Status status = quantise_tile(f, w.data(), 32, 16, 32, tile.data());
+  const Status status = quantise_tile(f, w.data(), 32, 16, 32, nullptr, tile.data());
   EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE);
   EXPECT_STREQ(status.text(), "row 37: weight 7: found NaN or infinity");
 }

@@ -19,6 +19,22 @@ def test_convert(environment, tmp_path):
         model.session().eval([1, 2])
 
 
+def test_calibration(tmp_path):
+    source = ROOT / "tests/data/chat/script"
+    matrices = []
+    report = moe.convert(source, tmp_path / "m.moe", weights="int4", calibration="A text to read.",
+                         on_matrix=matrices.append)
+    assert report["calibration"]["tokens"] > 3
+    assert report["calibration"]["weighted_matrices"] == sum("weighted_error" in m for m in matrices) > 0
+    assert "calibration" not in moe.convert(source, tmp_path / "m.moe", weights="int4")
+    for text, what in (("", "tokens"), (b"", "tokens")):
+        with pytest.raises(moe.ArgumentError, match=what):
+            moe.convert(source, tmp_path / "n.moe", weights="int4", calibration=text)
+    with pytest.raises(moe.ArgumentError, match="changes nothing"):
+        moe.convert(source, tmp_path / "n.moe", weights="f32", calibration="A text to read.")
+    assert [p.name for p in tmp_path.iterdir()] == ["m.moe"]
+
+
 def test_refused(tmp_path):
     with pytest.raises(moe.NotFoundError, match="nowhere"):
         moe.convert(tmp_path / "nowhere", tmp_path / "a.moe")

@@ -58,9 +58,7 @@ flatbuffers::Offset<Steps> write_steps(Builder& b, const std::vector<TextStepDat
   return out.empty() ? 0 : b.CreateVector(out);
 }
 
-}  // namespace
-
-void check_tokenizer(const TokenizerData& data, uint32_t model_vocab) {
+Box<Tokenizer> make_tokenizer(const TokenizerData& data, uint32_t model_vocab) {
   const std::vector<TextStepSpec> normalizers = views(data.normalizers);
   const std::vector<TextStepSpec> pre_tokenizers = views(data.pre_tokenizers);
   const std::vector<TextStepSpec> decoders = views(data.decoders);
@@ -87,7 +85,20 @@ void check_tokenizer(const TokenizerData& data, uint32_t model_vocab) {
   spec.continuing_prefix = data.continuing_prefix;
   spec.end_suffix = data.end_suffix;
   spec.model_vocab = model_vocab;
-  check(Tokenizer::create(spec, system_allocator()).status());
+  return take(Tokenizer::create(spec, system_allocator()));
+}
+
+}  // namespace
+
+void check_tokenizer(const TokenizerData& data, uint32_t model_vocab) {
+  make_tokenizer(data, model_vocab);
+}
+
+std::vector<int32_t> encode_text(const TokenizerData& data, uint32_t model_vocab,
+                                 std::string_view text) {
+  Array<int32_t> ids;
+  check(make_tokenizer(data, model_vocab)->encode(text, false, false, ids));
+  return {ids.begin(), ids.end()};
 }
 
 flatbuffers::Offset<fbs::Tokenizer> write_tokenizer(Builder& b, const TokenizerData& data) {

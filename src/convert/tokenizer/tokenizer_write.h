@@ -10,6 +10,11 @@ namespace moe {
 /// tokens than the model's vocabulary (0: unknown). Call it before anything is written.
 void check_tokenizer(const TokenizerData& data, uint32_t model_vocab);
 
+/// The ids of a text without those around it; special tokens are spelled out in vain. Throws
+/// MOE_ERR_TEXT.
+std::vector<int32_t> encode_text(const TokenizerData& data, uint32_t model_vocab,
+                                 std::string_view text);
+
 flatbuffers::Offset<fbs::Tokenizer> write_tokenizer(flatbuffers::FlatBufferBuilder& builder,
                                                     const TokenizerData& data);
 

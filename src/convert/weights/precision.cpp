@@ -69,6 +69,7 @@ PrecisionChoice PrecisionPolicy::choose(const Slot& slot) {
   }
   if (slot.kind == SlotKind::kVector) choice.weights = FormatId::kF32;
   if (slot.kind == SlotKind::kTable) choice.weights = FormatId::kI32;
+  choice.as_source = as_source_ && !choice.weights;
   // A pattern such as layers.* also covers the routers, which always stay floats.
   if (slot.kind == SlotKind::kExact && choice.weights && is_integer(*choice.weights)) {
     choice.weights.reset();

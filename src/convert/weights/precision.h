@@ -10,6 +10,7 @@ namespace moe {
 struct PrecisionChoice {
   std::optional<FormatId> weights;  // none: auto
   std::optional<ActPrecision> activations;
+  bool as_source = false;  // floats that hold the checkpoint's own; `weights` says nothing
 
   /// What inputs become under a format: floats stay floats, integers default to a8_block.
   ActPrecision activations_for(FormatId stored) const;
@@ -32,6 +33,13 @@ class PrecisionPolicy {
         overrides_(std::move(overrides)),
         used_(overrides_.size(), false) {}
 
+  /// Everything as floats that hold what the checkpoint has.
+  static PrecisionPolicy as_source() {
+    PrecisionPolicy policy({}, {}, {});
+    policy.as_source_ = true;
+    return policy;
+  }
+
   PrecisionChoice choose(const Slot& slot);
   /// Throws MOE_ERR_ARGUMENT when an override matched no slot: a misspelt pattern.
   void check_all_used() const;
@@ -41,6 +49,7 @@ class PrecisionPolicy {
   std::optional<FormatId> weights_;
   std::vector<PrecisionRule> overrides_;
   std::vector<bool> used_;  // per override
+  bool as_source_ = false;
 };
 
 }  // namespace moe

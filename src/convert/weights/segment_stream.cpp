@@ -42,13 +42,14 @@ MatrixReport first_report(const PlannedMatrix& m, const Storage& storage, const 
 }  // namespace
 
 SegmentStream::SegmentStream(const PlannedSegment& segment, const Checkpoint& checkpoint,
-                             std::function<void(uint64_t)> advance)
+                             const InputStatistics* inputs, std::function<void(uint64_t)> advance)
     : segment_(segment),
       checkpoint_(checkpoint),
+      inputs_(inputs),
       advance_(std::move(advance)),
       scales_(segment.matrices.size()) {
   for (const PlannedMatrix& m : segment.matrices) {
-    storages_.push_back(choose_storage(m, checkpoint, [this] { advance_(0); }));
+    storages_.push_back(choose_storage(m, checkpoint, importance(m), [this] { advance_(0); }));
     check(layout_.matrices.push(blob_matrix(m.slot, storages_.back())));
   }
   const Status placed = place(&layout_);
@@ -60,6 +61,12 @@ SegmentStream::SegmentStream(const PlannedSegment& segment, const Checkpoint& ch
   for (size_t i = 0; i < segment.matrices.size(); ++i) {
     reports_.push_back(first_report(segment.matrices[i], storages_[i], layout_.matrices[i]));
   }
+}
+
+const float* SegmentStream::importance(const PlannedMatrix& m) const {
+  const std::vector<float>* found =
+      inputs_ != nullptr ? inputs_->find(m.slot.short_name()) : nullptr;
+  return found != nullptr ? found->data() : nullptr;
 }
 
 void SegmentStream::write(ModelWriter& writer) {
@@ -79,7 +86,7 @@ void SegmentStream::put_tiles(const std::vector<size_t>& group) {
   std::vector<std::vector<uint8_t>> tiles;
   for (const size_t i : group) {
     const PlannedMatrix& m = segment_.matrices[i];
-    packers.push_back(std::make_unique<TilePacker>(m, storages_[i], checkpoint_));
+    packers.push_back(std::make_unique<TilePacker>(m, storages_[i], checkpoint_, importance(m)));
     tiles.emplace_back(format_info(storages_[i].format).tile_bytes(m.slot.cols));
   }
   const Slot& slot = segment_.matrices[group[0]].slot;  // a gate and its up have one shape
@@ -100,6 +107,9 @@ void SegmentStream::put_tiles(const std::vector<size_t>& group) {
     report.lossless = packers[g]->error().lossless();
     report.relative_error = packers[g]->error().relative();
     report.max_error = packers[g]->error().largest;
+    report.weighted = packers[g]->is_weighted();
+    report.weighted_error = packers[g]->error().weighted();
+    if (inputs_ != nullptr) report.n_tokens = inputs_->n_tokens(report.name);
     scales_[group[g]] = packers[g]->scales();
   }
 }

@@ -2,6 +2,7 @@
 // One segment of the model file, streamed from the checkpoint.
 
 #include "formats/moe/writer.h"
+#include "src/convert/calibration/calibrate.h"
 #include "src/convert/report.h"
 #include "src/convert/weights/storage.h"
 #include "src/convert/weights/tile_packer.h"
@@ -12,9 +13,9 @@ class SegmentStream {
  public:
   /// `advance` is told how many bytes of the checkpoint were packed since the last call (0: still
   /// looking) and may throw. `segment` and `checkpoint` must outlive the stream. Decides how each
-  /// matrix is stored, which may read it.
+  /// matrix is stored, which may read it. `inputs`: null, or what its errors are weighted by.
   SegmentStream(const PlannedSegment& segment, const Checkpoint& checkpoint,
-                std::function<void(uint64_t)> advance);
+                const InputStatistics* inputs, std::function<void(uint64_t)> advance);
 
   void write(ModelWriter& writer);
 
@@ -25,12 +26,14 @@ class SegmentStream {
  private:
   void put_tiles(const std::vector<size_t>& group);
   void put_scales(size_t i);
+  const float* importance(const PlannedMatrix& matrix) const;
   void put(const void* bytes, size_t n);
   void pad_to(uint64_t offset);
   void flush();
 
   const PlannedSegment& segment_;
   const Checkpoint& checkpoint_;
+  const InputStatistics* inputs_;
   std::function<void(uint64_t)> advance_;
   std::vector<Storage> storages_;
   BlobLayout layout_;

@@ -6,6 +6,7 @@
 #include "quant/quantise.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/source_scales.h"
+#include "src/convert/weights/weighted.h"
 
 namespace moe {
 namespace {
@@ -25,11 +26,13 @@ FormatId default_format(const PlannedMatrix& m) {
 
 // One pass: is it ternary, and if it must be made so (`lossy`), what is its absmean?
 void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool lossy,
-                      const std::function<void()>& tick, Storage* out) {
+                      const float* importance, const std::function<void()>& tick, Storage* out) {
   const int32_t cols = m.slot.cols;
   RowReader reader(checkpoint, *m.tensor, m.source, m.slot.rows, cols);
   TernaryDetector detector(cols);
   AbsMean mean;
+  std::optional<TernaryScale> scale;
+  if (lossy && importance != nullptr) scale.emplace();
   for (int32_t r = 0; r < m.slot.rows; ++r) {
     if (r % kRowsPerTick == 0) tick();
     const float* row = reader.row(r);
@@ -37,12 +40,14 @@ void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool
     detector.add_row(row);
     if (lossy) {
       check(mean.add(row, cols));
+      if (scale) scale->add(row, importance, cols);
     } else if (!detector.possible()) {
       return;
     }
   }
   out->fit = detector.fit();
   if (lossy) out->absmean = take(mean.scale());
+  if (scale) out->absmean = scale->best(out->absmean);
 }
 
 // Blocks of two and three bits have scales for 16 inputs each, which int4_min comes close to.
@@ -68,13 +73,17 @@ void keep_four_bits(const PlannedMatrix& m, const Checkpoint& checkpoint,
 }  // namespace
 
 Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
-                       const std::function<void()>& tick) {
+                       const float* importance, const std::function<void()>& tick) {
   const std::optional<FormatId> wish = m.precision.weights;
   Storage out;
+  if (m.precision.as_source) {
+    out.format = own_format(m.tensor->type);
+    return out;
+  }
   out.format = wish ? *wish : default_format(m);
   const bool automatic = !wish && m.slot.kind == SlotKind::kLinear;
   if (automatic || format_info(out.format).ternary()) {
-    look_for_ternary(m, checkpoint, !automatic, tick, &out);
+    look_for_ternary(m, checkpoint, !automatic, importance, tick, &out);
     const bool lossless = out.fit.scale_kind != ScaleKind::kNone;
     if (lossless) {
       out.scale = out.fit.scale_kind;
@@ -94,6 +103,12 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
   }
   out.act = m.precision.activations_for(out.format);
   return out;
+}
+
+bool can_calibrate(const PlannedMatrix& m, const Storage& storage) {
+  const bool product = m.slot.kind == SlotKind::kLinear || m.slot.kind == SlotKind::kVocab;
+  return product && format_info(storage.format).integer && !storage.own_codes &&
+         storage.fit.scale_kind == ScaleKind::kNone;
 }
 
 void check_finite(const PlannedMatrix& m, int32_t row, const float* values) {

@@ -13,17 +13,21 @@ struct Storage {
   int32_t group = 0;
   ActPrecision act = ActPrecision::kF32;
   TernaryFit fit;      // ternary formats: scale_kind kNone when the matrix is not ternary itself;
-  double absmean = 0;  // then this is its scale
+  double absmean = 0;  // then this is its scale, absmean or better
   bool own_codes = false;  // of four bits, with the checkpoint's own codes and scales
 };
 
 /// Reads the matrix once where that is needed: formats auto and ternary. A matrix that is ternary
 /// already keeps its own scales (in groups: as ternary2 where the format cannot have them); auto
 /// keeps codes of four bits too, as the format that has their values, and makes int8 of the rest;
-/// ternary that was asked for is absmean. `tick` is called now and then
-/// and may throw. Throws MOE_ERR_NON_FINITE naming tensor and element.
+/// ternary that was asked for is absmean, or with the `importance` (cols) of inputs, which may be
+/// null, what loses least by it. `tick` is called now and then and may throw. Throws
+/// MOE_ERR_NON_FINITE naming tensor and element.
 Storage choose_storage(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
-                       const std::function<void()>& tick);
+                       const float* importance, const std::function<void()>& tick);
+
+/// Whether weights of inputs could make a difference to how it is stored.
+bool can_calibrate(const PlannedMatrix& matrix, const Storage& storage);
 
 /// Throws MOE_ERR_NON_FINITE when the row holds NaN or infinity.
 void check_finite(const PlannedMatrix& matrix, int32_t row, const float* values);

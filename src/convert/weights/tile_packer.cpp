@@ -6,6 +6,7 @@
 #include "formats/import/failure.h"
 #include "quant/formats.h"
 #include "quant/quantise.h"
+#include "src/convert/weights/weighted.h"
 
 namespace moe {
 
@@ -78,12 +79,17 @@ double StorageError::relative() const {
   return squared_norm > 0 ? std::sqrt(squared_error / squared_norm) : 0;
 }
 
+double StorageError::weighted() const {
+  return weighted_norm > 0 ? std::sqrt(weighted_error / weighted_norm) : 0;
+}
+
 TilePacker::TilePacker(const PlannedMatrix& matrix, const Storage& storage,
-                       const Checkpoint& checkpoint)
+                       const Checkpoint& checkpoint, const float* importance)
     : matrix_(matrix),
       checkpoint_(checkpoint),
       storage_(storage),
       format_(format_info(storage.format)),
+      importance_(can_calibrate(matrix, storage) ? importance : nullptr),
       reader_(checkpoint, *matrix.tensor, matrix.source, matrix.slot.rows, matrix.slot.cols),
       // Padding rows have scale 1: every scale of a file is positive.
       scales_(scale_count(storage.format, storage.scale, storage.group, matrix.slot.rows,
@@ -124,7 +130,7 @@ void TilePacker::pack(int32_t t, uint8_t* out) {
     format_.pack_codes(codes_.data(), cols, n, cols, out);
     format_.pack_scales(own_scales_->scales(), own_scales_->minimums(), n, cols, out);
   } else if (format_.quantise_tile != nullptr) {
-    const Status status = quantise_tile(format_, values_.data(), first, n, cols, out);
+    const Status status = quantise_tile(format_, values_.data(), first, n, cols, importance_, out);
     if (!status.ok()) {
       check(status.with_context("tensor %.200s as %s", matrix_.tensor->name.c_str(), format_.name));
     }
@@ -163,7 +169,9 @@ void TilePacker::read_ids(int32_t first, int n) {
 void TilePacker::quantise_row(int32_t r, const float* row, int8_t* codes) {
   const int32_t cols = matrix_.slot.cols;
   if (format_.quantise_row != nullptr) {
-    check(format_.quantise_row(row, cols, codes, &scales_[static_cast<size_t>(r)]));
+    float* const scale = &scales_[static_cast<size_t>(r)];
+    check(format_.quantise_row(row, cols, codes, scale));
+    if (importance_ != nullptr) refine_row(row, importance_, cols, format_.max_code, codes, scale);
   } else if (storage_.fit.scale_kind == ScaleKind::kNone) {
     ternary_codes(row, cols, storage_.absmean, codes);
   } else if (storage_.scale == ScaleKind::kGroup) {
@@ -185,6 +193,15 @@ void TilePacker::put_group_scales(int32_t r, const float* scales) {
 float TilePacker::scale_at(int32_t r, int32_t c) const {
   const int64_t at = scale_index(storage_.scale, storage_.group, matrix_.slot.cols, r, c);
   return scales_[static_cast<size_t>(at)];
+}
+
+void TilePacker::weigh(const float* wanted, int32_t from, int32_t to, float scale) {
+  for (int32_t c = from; c < to; ++c) {
+    const double w = wanted[c], h = importance_[c];
+    const double difference = w - double{stored_[static_cast<size_t>(c)] * scale};
+    error_.weighted_error += h * difference * difference;
+    error_.weighted_norm += h * w * w;
+  }
 }
 
 // Reads the tile back, so that what is reported is what was stored.
@@ -210,6 +227,7 @@ void TilePacker::measure(int32_t first, int n, const uint8_t* tile) {
              matrix_.tensor->name.c_str(), first + i, format_.name,
              format_.group != 0 ? "; --weights int8 can" : "");
       }
+      if (importance_ != nullptr) weigh(wanted, from, to, scale);
       error_.squared_error += error;
       error_.squared_norm += norm;
       error_.largest = std::max(error_.largest, largest);

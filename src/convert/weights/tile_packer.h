@@ -14,17 +14,22 @@ namespace moe {
 struct StorageError {
   double squared_error = 0;
   double squared_norm = 0;
-  double largest = 0;  // absolute
+  double largest = 0;         // absolute
+  double weighted_error = 0;  // each square times the importance of its input
+  double weighted_norm = 0;
 
   bool lossless() const { return largest == 0; }
   /// Frobenius norm of the difference over that of the matrix; 0 for zeros.
   double relative() const;
+  double weighted() const;
 };
 
 class TilePacker {
  public:
-  /// All arguments must outlive the packer, except `storage`.
-  TilePacker(const PlannedMatrix& matrix, const Storage& storage, const Checkpoint& checkpoint);
+  /// All arguments must outlive the packer, except `storage`. `importance` (cols) of inputs, or
+  /// null.
+  TilePacker(const PlannedMatrix& matrix, const Storage& storage, const Checkpoint& checkpoint,
+             const float* importance);
 
   /// Packs rows 16 t to 16 t + 15 into out (the format's tile_bytes). In order of t, each once.
   /// Throws MOE_ERR_NON_FINITE, and MOE_ERR_RANGE for a value that the format cannot hold or an id
@@ -34,6 +39,8 @@ class TilePacker {
   /// As they follow the tiles; complete when every tile was packed.
   const std::vector<float>& scales() const { return scales_; }
   const StorageError& error() const { return error_; }
+  /// Whether the importance of inputs made a difference.
+  bool is_weighted() const { return importance_ != nullptr; }
 
  private:
   void read_rows(int32_t first, int n);
@@ -42,11 +49,13 @@ class TilePacker {
   void put_group_scales(int32_t r, const float* scales);
   float scale_at(int32_t r, int32_t c) const;
   void measure(int32_t first, int n, const uint8_t* tile);
+  void weigh(const float* wanted, int32_t from, int32_t to, float scale);
 
   const PlannedMatrix& matrix_;
   const Checkpoint& checkpoint_;
   const Storage storage_;
   const WeightFormat& format_;
+  const float* importance_;
   RowReader reader_;
   std::optional<SourceScales> own_scales_;
   std::vector<float> scales_;

@@ -304,7 +304,8 @@ class ConvertParams(Sized):
                 ("overrides", c.POINTER(c.c_char_p)), ("n_overrides", c.c_int32),
                 ("verify", c.c_int32), ("progress", ProgressFn), ("report", ReportFn),
                 ("user", c.c_void_p), ("ignored_keys", c.POINTER(c.c_char_p)),
-                ("n_ignored_keys", c.c_int32), ("reserved", c.c_int32)]
+                ("n_ignored_keys", c.c_int32), ("reserved", c.c_int32),
+                ("calibration", c.c_char_p), ("n_calibration", c.c_size_t)]
 
 
 class SyntheticParams(Sized):

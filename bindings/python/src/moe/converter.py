@@ -22,7 +22,7 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
             overrides: Mapping[str, str] | Sequence[str] = (), compress: bool = False,
             verify: bool = False, progress: Progress | None = None,
             on_matrix: Callable[[Report], Any] | None = None,
-            ignored_keys: Sequence[str] = ()) -> Report:
+            ignored_keys: Sequence[str] = (), calibration: str | bytes | None = None) -> Report:
     """Converts a folder with config.json and safetensors, or a GGUF file. The destination never
     holds half a file. Returns the report on the whole.
 
@@ -35,6 +35,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
     on_matrix: gets a dict for each matrix stored: its name, format, whether it is lossless ...
     ignored_keys: of config.json or a GGUF file, taken for missing: keys that the importer does not
                know and that do not change what the model computes.
+    calibration: a text for the source model to read: the errors of weights then count by the mean
+               squares of their inputs. Progress meanwhile is in tokens.
     An exception in progress or on_matrix, or Ctrl-C, ends the conversion and comes out here; the
     destination is then as it was.
     """
@@ -51,11 +53,13 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
 
     patterns = ([f"{k}={v}" for k, v in overrides.items()] if isinstance(overrides, Mapping)
                 else list(overrides))
+    text = calibration.encode() if isinstance(calibration, str) else calibration
     params = s.ConvertParams(
         compress=int(compress), weights=optional_bytes(weights),
         overrides=c_strings(tuple(patterns)), n_overrides=len(patterns), verify=int(verify),
         progress=progress_callback(long, progress), report=s.ReportFn(long.guard(report)),
-        ignored_keys=c_strings(tuple(ignored_keys)), n_ignored_keys=len(ignored_keys))
+        ignored_keys=c_strings(tuple(ignored_keys)), n_ignored_keys=len(ignored_keys),
+        calibration=text, n_calibration=len(text or b""))
     names = os.fsencode(source), os.fsencode(destination)
     long.run(lambda: call(library.moe_convert, *names, c.byref(params)))
     return reports[-1]

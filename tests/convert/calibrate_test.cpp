@@ -1,0 +1,309 @@
+// A text through the source model: what its matrices are multiplied with, and what quantising
+// makes of it.
+#include "src/convert/calibration/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "quant/formats.h"
+#include "quant/quantise.h"
+#include "src/convert/weights/weighted.h"
+#include "tests/convert/converted_model.h"
+#include "tests/convert/tiny_checkpoint.h"
+
+namespace moe {
+namespace {
+
+using test::patched;
+
+const char* const kText = "Sphinx of black quartz, judge my vow. Sphinx of black quartz.";
+// Reads bytes; expert 0 of the second layer gets every token.
+const char* const kReader = R"({"tokenizer": "bytes", "vocab_size": 256, "add_bos": false,
+  "context_length": 64, "layers": [{"index": 1, "ffn": {"kind": "moe", "moe": {"n_experts": 4,
+  "router": {"kind": "hash"}}}}]})";
+
+class CalibrateTest : public testing::Test {
+ protected:
+  CalibrateTest() {
+    // Inputs of very different sizes, as trained models have them.
+    std::vector<float> norm(24);
+    for (size_t i = 0; i < norm.size(); ++i) norm[i] = std::exp(0.3f * static_cast<float>(i) - 4);
+    for (const char* name : {"layers.0.attention_norm.weight", "layers.1.ffn_norm.weight"}) {
+      tensors_[name] = test::f32_tensor({24}, norm);
+    }
+  }
+  Status run(const char* weights, const char* text) {
+    test::write_checkpoint(source_, config_, tensors_);
+    options_.weights = weights;
+    options_.calibration.reset();
+    if (text != nullptr) options_.calibration = text;
+    matrices_.clear();
+    options_.on_matrix = [this](const MatrixReport& r) { matrices_[r.name] = r; };
+    return convert(source_.path(), target_.file("m.moe"), options_, &report_);
+  }
+  void expect_refused(const char* weights, const char* text, const char* why) {
+    const Status status = run(weights, text);
+    EXPECT_EQ(status.code(), MOE_ERR_ARGUMENT);
+    EXPECT_NE(std::string(status.text()).find(why), std::string::npos) << status.text();
+    EXPECT_TRUE(target_.names().empty());
+  }
+  std::vector<float> floats(const std::string& name) {
+    const Checkpoint checkpoint(source_.path());
+    const SourceTensor& tensor = *checkpoint.find(name);
+    std::vector<float> out(tensor.n_elements);
+    checkpoint.read(tensor, 0, out.size(), out.data());
+    return out;
+  }
+  // What layer 0's attention sees: the embedding's rows after the norm.
+  std::vector<float> first_inputs(const std::string& text,
+                                  const std::string& norm_name = "layers.0.attention_norm.weight") {
+    const std::vector<float> table = floats("embedding.weight");
+    const std::vector<float> norm = floats(norm_name);
+    std::vector<double> sums(24);
+    for (const char c : text) {
+      const float* row = &table[static_cast<size_t>(static_cast<uint8_t>(c)) * 24];
+      double square = 0;
+      for (int i = 0; i < 24; ++i) square += double{row[i]} * double{row[i]};
+      for (size_t i = 0; i < 24; ++i) {
+        const double x = double{row[i]} * double{norm[i]} / std::sqrt(square / 24 + 1e-5);
+        sums[i] += x * x;
+      }
+    }
+    double mean = 0;
+    for (const double s : sums) mean += s / 24;
+    std::vector<float> out;
+    for (const double s : sums) out.push_back(static_cast<float>(s / mean));
+    return out;
+  }
+  double weighted_error(const std::string& name, const Matrix& stored,
+                        const std::vector<float>& importance) {
+    const std::vector<float> wanted = floats(name + ".weight");
+    std::vector<float> row(static_cast<size_t>(stored.cols));
+    double error = 0, norm = 0;
+    for (int32_t r = 0; r < stored.rows; ++r) {
+      read_row(stored, r, row.data());
+      for (size_t c = 0; c < row.size(); ++c) {
+        const double w = wanted[static_cast<size_t>(r) * row.size() + c], h = importance[c];
+        error += h * (w - double{row[c]}) * (w - double{row[c]});
+        norm += h * w * w;
+      }
+    }
+    return std::sqrt(error / norm);
+  }
+
+  test::TempFolder source_, target_;
+  std::string config_ = patched(kReader);
+  test::RawTensors tensors_ = test::random_tensors(config_);
+  ConvertOptions options_;
+  ConvertReport report_;
+  std::map<std::string, MatrixReport> matrices_;
+};
+
+TEST_F(CalibrateTest, ErrorsCountByTheInputsOfTheText) {
+  for (const char* weights : {"int4", "int4_min", "nl4", "fp4", "int8", "ternary2", "ternary3"}) {
+    ASSERT_TRUE(run(weights, nullptr).ok());
+    EXPECT_FALSE(report_.calibration);
+    std::string read = kText;
+    read.pop_back();  // the last is only predicted
+    const std::vector<float> importance = first_inputs(read);
+    const std::string name = "layers.0.attention.q";
+    const auto stored_error = [&] {
+      test::ConvertedModel model(target_.file("m.moe"));
+      return weighted_error(name, model.matrix(Part::kAttention, 0, -1, Role::kQ), importance);
+    };
+    const double plain = stored_error();
+    const Status status = run(weights, kText);
+    ASSERT_TRUE(status.ok()) << weights << ": " << status.text();
+    EXPECT_EQ(target_.names(), std::vector<std::string>{"m.moe"});
+    // The report's own number is that of our own walk through the model.
+    EXPECT_NEAR(matrices_[name].weighted_error, stored_error(), 1e-4 * plain) << weights;
+    EXPECT_LT(matrices_[name].weighted_error, 0.99 * plain) << weights;
+    EXPECT_TRUE(matrices_[name].weighted);
+    EXPECT_EQ(matrices_[name].n_tokens, read.size());
+  }
+}
+
+TEST_F(CalibrateTest, ExpertsAreWeightedByTheirOwnTokens) {
+  ASSERT_TRUE(run("int4", kText).ok());
+  ASSERT_TRUE(report_.calibration);
+  EXPECT_EQ(report_.calibration->n_tokens, std::strlen(kText));
+  EXPECT_EQ(report_.calibration->n_experts, 4u);
+  EXPECT_EQ(report_.calibration->n_unreached, 3u);
+  EXPECT_GT(report_.calibration->perplexity, 1);
+  for (const char* name : {"gate", "up", "down"}) {
+    const MatrixReport& reached = matrices_[std::string("layers.1.moe.experts.0.") + name];
+    EXPECT_TRUE(reached.weighted) << name;
+    EXPECT_EQ(reached.n_tokens, std::strlen(kText) - 1) << name;
+    EXPECT_FALSE(matrices_[std::string("layers.1.moe.experts.1.") + name].weighted) << name;
+  }
+  EXPECT_TRUE(matrices_["head"].weighted);  // int8
+  EXPECT_FALSE(matrices_["embedding"].weighted);
+}
+
+// Attention adds nothing, so that the experts of layer 0 see embeddings: those of lower-case vowels
+// go to expert 1, all others to expert 0.
+TEST_F(CalibrateTest, EachExpertHasTheInputsThatWereRoutedToIt) {
+  config_ = patched(R"({"tokenizer": "bytes", "vocab_size": 256, "context_length": 64,
+      "add_bos": false, "layers": [{"index": 0, "ffn": {"kind": "moe", "moe": {"n_experts": 2,
+      "router": {"kind": "hash"}}}}]})");
+  tensors_ = test::random_tensors(config_);
+  tensors_["layers.0.attention.o.weight"] = test::f32_tensor({24, 24}, std::vector<float>(24 * 24));
+  std::vector<int32_t> table(256);
+  std::string vowels, others;
+  for (const char c : std::string("aeiou")) table[static_cast<size_t>(c)] = 1;
+  tensors_["layers.0.moe.router.table"] = {"I32", {256}, test::as_bytes(table)};
+  std::string read = kText;
+  read.pop_back();
+  for (const char c : read) (table[static_cast<size_t>(c)] == 1 ? vowels : others) += c;
+  ASSERT_TRUE(run("int4", kText).ok());
+  test::ConvertedModel model(target_.file("m.moe"));
+  for (int32_t e = 0; e < 2; ++e) {
+    const std::string name = "layers.0.moe.experts." + std::to_string(e) + ".up";
+    const std::string& tokens = e == 1 ? vowels : others;
+    const std::vector<float> importance = first_inputs(tokens, "layers.0.ffn_norm.weight");
+    const double error =
+        weighted_error(name, model.matrix(Part::kExperts, 0, e, Role::kUp), importance);
+    EXPECT_NEAR(matrices_[name].weighted_error, error, 1e-4 * error);
+    EXPECT_EQ(matrices_[name].n_tokens, tokens.size());
+  }
+}
+
+TEST_F(CalibrateTest, OffloadedExpertsGiveTheSame) {
+  config_ = patched(R"({"tokenizer": "bytes", "vocab_size": 256, "layers": [{"index": 1, "ffn":
+      {"kind": "moe", "moe": {"n_experts": 40, "router": {"kind": "softmax", "k": 3}}}}]})");
+  test::write_checkpoint(source_, config_, test::random_tensors(config_));
+  const Checkpoint checkpoint(source_.path());
+  const Imported imported = import_checkpoint(checkpoint);
+  PrecisionPolicy policy = PrecisionPolicy::as_source();
+  const Plan plan = make_plan(imported, checkpoint, &policy);
+  options_.weights = "f32";
+  MemorySink file;
+  ASSERT_TRUE(convert_to_sink(source_.path(), file, options_, &report_).ok());
+  CalibrationText text;
+  text.prefix = {0};
+  for (int i = 0; i < 100; ++i) text.tokens.push_back(i * 37 % 256);
+  const CalibrationRun all = calibrate(file, file.size(), plan, text, 0, {});
+  EXPECT_EQ(all.n_tokens, 100u);
+  EXPECT_EQ(all.n_experts, 40u);
+  EXPECT_LT(all.n_unreached, 20u);
+  uint64_t n_pairs = 0;
+  for (int e = 0; e < 40; ++e) {
+    n_pairs += all.inputs.n_tokens("layers.1.moe.experts." + std::to_string(e) + ".down");
+  }
+  // Windows of 31 tokens with the prefix in front; the last of each is only predicted.
+  EXPECT_EQ(n_pairs, 3u * 100);
+  uint64_t cap = uint64_t{1} << 16;
+  for (bool fits = false; !fits; cap += cap / 8) {
+    fits = guarded([&] {
+             const CalibrationRun few = calibrate(file, file.size(), plan, text, cap, {});
+             EXPECT_EQ(few.perplexity, all.perplexity);
+             for (const PlannedSegment& segment : plan.segments) {
+               for (const PlannedMatrix& m : segment.matrices) {
+                 const std::string name = m.slot.short_name();
+                 ASSERT_EQ(few.inputs.n_tokens(name), all.inputs.n_tokens(name)) << name;
+                 ASSERT_EQ(few.inputs.find(name) == nullptr, all.inputs.find(name) == nullptr);
+                 if (all.inputs.find(name) == nullptr) continue;
+                 ASSERT_EQ(*few.inputs.find(name), *all.inputs.find(name)) << name;
+               }
+             }
+           }).ok();
+  }
+  EXPECT_LT(cap, uint64_t{64} << 20);
+}
+
+TEST_F(CalibrateTest, WhatCannotHelpIsRefusedBeforeAnythingIsWritten) {
+  expect_refused("int4", "", "expected a text of 2 tokens or more, found 0");
+  expect_refused("int4", "a", "found 1");
+  expect_refused("f32", kText, "changes nothing");
+  expect_refused("bf16", kText, "changes nothing");
+  config_ = patched(R"({"vocab_size": 256})", config_.c_str());
+  config_ = patched(R"({"tokenizer": null})", config_.c_str());
+  expect_refused("int4", kText, "no tokenizer");
+}
+
+TEST_F(CalibrateTest, CancelAtEveryCallLeavesTheOldFile) {
+  std::vector<std::string> said;
+  options_.progress = [&](uint64_t done, uint64_t total, const char* what) {
+    EXPECT_LE(done, total);
+    said.emplace_back(what);
+    return true;
+  };
+  ASSERT_TRUE(run("int4", kText).ok());
+  const size_t n_calls = said.size();
+  EXPECT_NE(std::find(said.begin(), said.end(), "calibrate"), said.end());
+  target_.write("m.moe", "old");
+  for (size_t stop = 1; stop <= n_calls; ++stop) {
+    size_t calls = 0;
+    options_.progress = [&](uint64_t, uint64_t, const char*) { return ++calls < stop; };
+    ASSERT_EQ(run("int4", kText).code(), MOE_ERR_CANCELLED) << stop;
+    ASSERT_EQ(target_.text("m.moe"), "old");
+    ASSERT_EQ(target_.names().size(), 1u);
+  }
+}
+
+TEST_F(CalibrateTest, NumbersThatAreNoneAreSaid) {
+  std::vector<float> w(24 * 24, 1e30f);
+  tensors_["layers.0.attention.o.weight"] = test::f32_tensor({24, 24}, w);
+  tensors_["layers.0.attention.v.weight"] =
+      test::f32_tensor({12, 24}, std::vector<float>(12 * 24, 1e30f));
+  const Status status = run("int8", kText);
+  EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE) << status.text();
+  EXPECT_TRUE(target_.names().empty());
+}
+
+TEST(RefineRow, NeverLosesMore) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 1);
+  for (const int32_t n : {1, 7, 200}) {
+    std::vector<float> w(static_cast<size_t>(n)), importance(w.size());
+    for (float& v : w) v = normal(random);
+    for (float& v : importance) v = std::exp(2 * normal(random));
+    std::vector<int8_t> codes(w.size());
+    float scale = 0;
+    ASSERT_TRUE(int8_row(w.data(), n, codes.data(), &scale).ok());
+    const auto error = [&] {
+      double sum = 0;
+      for (size_t i = 0; i < w.size(); ++i) {
+        const double d = double{w[i]} - double{scale * static_cast<float>(codes[i])};
+        sum += double{importance[i]} * d * d;
+      }
+      return sum;
+    };
+    const double before = error();
+    refine_row(w.data(), importance.data(), n, 127, codes.data(), &scale);
+    EXPECT_LE(error(), before);
+    if (n == 200) {
+      EXPECT_LT(error(), 0.97 * before);
+    }
+  }
+}
+
+TEST(RefineRow, RowsWithoutLossStay) {
+  const std::vector<float> w = {127, -3, 0, 64}, zeros(4), importance = {1, 0, 5, 2};
+  for (const std::vector<float>& row : {w, zeros}) {
+    std::vector<int8_t> codes(4);
+    float scale = 0;
+    ASSERT_TRUE(int8_row(row.data(), 4, codes.data(), &scale).ok());
+    const std::vector<int8_t> before = codes;
+    refine_row(row.data(), importance.data(), 4, 127, codes.data(), &scale);
+    EXPECT_EQ(scale, 1.0f);
+    EXPECT_EQ(codes, before);
+  }
+}
+
+TEST(TernaryScale, IsThatOfTheImportantWeights) {
+  // Half of the inputs count for nothing, and their weights are ten times as large.
+  std::vector<float> w, importance;
+  for (int i = 0; i < 64; ++i) {
+    w.push_back(i % 2 == 0 ? 0.5f : 5.0f);
+    importance.push_back(i % 2 == 0 ? 1.0f : 0.0f);
+  }
+  TernaryScale scale;
+  scale.add(w.data(), importance.data(), 64);
+  EXPECT_NEAR(scale.best(2.75), 0.5, 0.01);
+  EXPECT_EQ(TernaryScale().best(0.25), 0.25);
+}
+
+}  // namespace
+}  // namespace moe
