@@ -36,6 +36,10 @@ class CalibrateTest : public testing::Test {
   Status run(const char* weights, const char* text) {
     test::write_checkpoint(source_, config_, tensors_);
     options_.weights = weights;
+    options_.overrides.clear();
+    if (find_weight_format(weights)->integer) {
+      options_.overrides = {std::string("layers.*.attention.*=") + weights};
+    }
     options_.calibration.reset();
     if (text != nullptr) options_.calibration = text;
     matrices_.clear();

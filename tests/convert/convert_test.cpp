@@ -91,10 +91,11 @@ TEST_F(ConvertTest, FourBitsAreForLinearMatrices) {
   for (const char* weights : {"int4", "int4_min", "nl4", "fp4"}) {
     SCOPED_TRACE(weights);
     options_.weights = weights;
+    options_.overrides = {std::string("layers.0.attention.*=") + weights};
     options_.verify = true;
     auto model = converted();
     const FormatId id = find_weight_format(weights)->id;
-    for (const Matrix& m : {model->matrix(Part::kAttention, 1, -1, Role::kO),
+    for (const Matrix& m : {model->matrix(Part::kAttention, 0, -1, Role::kO),  // by its name
                             model->matrix(Part::kFfn, 0, -1, Role::kGate),
                             model->matrix(Part::kExperts, 1, 3, Role::kDown)}) {
       EXPECT_EQ(m.format, id);
@@ -105,6 +106,7 @@ TEST_F(ConvertTest, FourBitsAreForLinearMatrices) {
     }
     EXPECT_EQ(model->matrix(Part::kEmbedding, -1, -1, Role::kWeight).format, FormatId::kInt8);
     EXPECT_EQ(model->matrix(Part::kHead, -1, -1, Role::kWeight).format, FormatId::kInt8);
+    EXPECT_EQ(model->matrix(Part::kAttention, 1, -1, Role::kO).format, FormatId::kInt8);
     EXPECT_EQ(model->matrix(Part::kRouter, 1, -1, Role::kScores).format, FormatId::kF32);
     for (const auto& [name, report] : matrices_) {
       EXPECT_LT(report.relative_error, id == FormatId::kFp4 ? 0.15 : 0.1) << name;
@@ -117,6 +119,7 @@ TEST_F(ConvertTest, WhatFourBitsCannotHoldIsNamed) {
   std::vector<float> w(24 * 24, 0.5f);
   w[19 * 24 + 5] = 1e30f;
   replace("layers.0.attention.q.weight", w);
+  options_.overrides = {"layers.0.attention.q=int4"};
   options_.weights = "int4";
   expect_nothing_written(
       MOE_ERR_RANGE,

@@ -11,7 +11,25 @@ bool is_integer(FormatId format) { return format_info(format).integer; }
 void apply(const PrecisionRule& rule, PrecisionChoice* choice) {
   if (rule.weights_auto) choice->weights.reset();
   if (rule.weights) choice->weights = rule.weights;
+  if (rule.weights || rule.weights_auto) choice->otherwise.reset();
   if (rule.activations) choice->activations = rule.activations;
+}
+
+// Few weights that every token uses: docs/precision.md says what four bits cost there.
+bool is_shared_by_all(Role role) {
+  switch (role) {
+    case Role::kQ:
+    case Role::kK:
+    case Role::kV:
+    case Role::kO:
+    case Role::kLatent:
+    case Role::kHead:
+    case Role::kMerge:
+    case Role::kDense:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -62,6 +80,8 @@ PrecisionChoice PrecisionPolicy::choose(const Slot& slot) {
   const bool all_linear = slot.kind == SlotKind::kLinear;
   const bool wide = slot.kind == SlotKind::kVocab && weights_ && !is_integer(*weights_);
   if (weights_ && (all_linear || wide)) choice.weights = weights_;
+  const bool four_bits = weights_ && format_info(*weights_).group != 0;
+  if (four_bits && all_linear && is_shared_by_all(slot.role)) choice.otherwise = FormatId::kInt8;
   for (size_t i = 0; i < overrides_.size(); ++i) {
     if (!matches(overrides_[i].match, name)) continue;
     used_[i] = true;

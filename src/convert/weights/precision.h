@@ -10,6 +10,8 @@ namespace moe {
 struct PrecisionChoice {
   std::optional<FormatId> weights;  // none: auto
   std::optional<ActPrecision> activations;
+  /// Instead of `weights`, unless the checkpoint has codes of that format itself.
+  std::optional<FormatId> otherwise;
   bool as_source = false;  // floats that hold the checkpoint's own; `weights` says nothing
 
   /// What inputs become under a format: floats stay floats, integers default to a8_block.

@@ -96,6 +96,7 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
     }
   }
   keep_four_bits(m, checkpoint, tick, &out);
+  if (m.precision.otherwise && !out.own_codes) out.format = *m.precision.otherwise;
   if (format_info(out.format).quantise_row != nullptr) out.scale = ScaleKind::kRow;
   if (format_info(out.format).group != 0) {
     out.scale = ScaleKind::kGroup;

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""What formats cost a trained model, role by role: perplexity on a text, and how often the most likely
+token stays the same, without and with calibration. Prints a table for docs/precision.md.
+
+    MOE_LIBRARY=build/release/lib PYTHONPATH=bindings/python/src \\
+        python3 tests/parity/precision_table.py CHECKPOINT TEXT CALIBRATION_TEXT
+"""
+
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+
+import moe
+
+ROLES = {"experts": ["layers.*.moe.experts.*"], "attention": ["layers.*.attention.*"],
+         "head and merge of MH-MoE": ["layers.*.moe.head", "layers.*.moe.merge"], "embedding and output head": ["embedding"]}
+
+
+def best_tokens(model, ids):
+    """The most likely token after each, in windows of the model's context."""
+    session, out = model.session(), []
+    width = model.info.context_length - 1
+    for begin in range(0, len(ids), width):
+        session.rewind(0)
+        window = [model.info.bos_token, *ids[begin:begin + width]]
+        out.append(session.eval_all(window).argmax(axis=1))
+    return np.concatenate(out)
+
+
+def measure(path, text):
+    with moe.Model(path) as model:
+        ids = model.encode(text, special=False)
+        return model.session().perplexity(ids).perplexity, best_tokens(model, ids), path.stat().st_size
+
+
+def main():
+    source, text, calibration = (pathlib.Path(a) for a in sys.argv[1:4])
+    words, examples = text.read_text(), calibration.read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "m.moe"
+
+        def row(name, weights, overrides=None):
+            found = []
+            for given in (None, examples):
+                if given is None or weights != "f32" or overrides:
+                    moe.convert(source, path, weights=weights, overrides=overrides or {}, calibration=given)
+                    found.append(measure(path, words))
+            cells = [f"{p:.4f} ({100 * (p / base[0] - 1):+.2f} %) | {100 * np.mean(b == base[1]):.1f} %" for p, b, _ in found]
+            print(f"| {name} | {found[0][2] / 1e6:.1f} MB | " + " | ".join(cells), "|", flush=True)
+
+        moe.convert(source, path, weights="f32")
+        base = measure(path, words)
+        print("| stored as | file | perplexity | same best token | calibrated | same best token |\n|---|---|---|---|---|---|")
+        print(f"| `f32` | {base[2] / 1e6:.1f} MB | {base[0]:.4f} | 100 % | - | - |")
+        for weights in ("int8", "int4", "nl4", "int4_min", "fp4"):
+            row(f"`--weights {weights}`", weights)
+        row("`--weights int4`, attention, head and merge too", "int4",
+            {p: "int4" for role in ("attention", "head and merge of MH-MoE") for p in ROLES[role]})
+        for weights in ("int8", "int4"):
+            for role, patterns in ROLES.items():
+                row(f"{role} alone `{weights}`", "f32", {p: weights for p in patterns})
+
+
+main()
