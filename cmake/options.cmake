@@ -61,6 +61,9 @@ if(MOE_WERROR)
 endif()
 add_compile_definitions(_FILE_OFFSET_BITS=64)  # on 32-bit systems
 add_compile_definitions(MOE_TEXT=$<BOOL:${MOE_TEXT}>)
+# Whether weights are made: converted, packed into single layers, or random in tests.
+set(pack $<OR:$<BOOL:${MOE_CONVERT}>,$<BOOL:${MOE_LAYER}>,$<BOOL:${MOE_TESTS}>>)
+add_compile_definitions(MOE_PACK=${pack})
 
 if(MOE_SANITIZE)
   add_compile_definitions(MOE_SANITIZED)
