@@ -10,7 +10,9 @@
 #include <iostream>
 #include <sstream>
 
+#include "cli/chat_file.h"
 #include "cli/context.h"
+#include "cli/help.h"
 #include "cli/memory.h"
 #include "cli/routing_stats.h"
 #include "cli/sampling.h"
@@ -29,14 +31,10 @@ struct ChatOptions {
   std::vector<std::string> variables;
   bool think = false;
   bool no_think = false;
+  std::string file;  // of --session
   bool render = false;
   bool stats = false;
 };
-
-struct ChatDeleter {
-  void operator()(moe_chat* p) const { moe_chat_free(p); }
-};
-using Chat = std::unique_ptr<moe_chat, ChatDeleter>;
 
 bool is_builtin(const std::string& name) {
   std::istringstream names(moe_chat_template_names());
@@ -104,11 +102,14 @@ class Talk {
         chat_(chat_owner_.get()),
         sampling_(o.sampling),
         terminal_(isatty(STDIN_FILENO) == 1),
-        dim_(isatty(STDERR_FILENO) == 1) {
+        dim_(isatty(STDERR_FILENO) == 1),
+        system_(o.system) {
     sampling_.params.callback = on_piece;
     sampling_.params.user = this;
   }
 
+  void restore(const ChatFile& file);
+  void keep();
   void run();
   void report_skips() const { report_skipped(options_.model, model_, {session_.get()}); }
 
@@ -127,6 +128,7 @@ class Talk {
   bool command(const std::string& line);
   void turn(const std::string& line);
   void make_room();
+  void grow(int64_t needed);
   void name_context(moe_error* error) const;
   void report(const moe_chat_result& result);
   void take_back(moe_status status, const moe_error& error);
@@ -152,6 +154,7 @@ class Talk {
   bool thinking_ = false;
   std::string answer_;
   std::string thought_;
+  std::string system_;
 };
 
 // Thinking goes to stderr: stdout has the answers alone.
@@ -193,6 +196,7 @@ bool Talk::command(const std::string& line) {
   } else if (line == "/system" || line.compare(0, 8, "/system ") == 0) {
     const std::string text = line.size() > 8 ? line.substr(8) : "";
     check(moe_chat_set_system(chat_, text.empty() ? nullptr : text.c_str(), &error), error);
+    system_ = text;
   } else {
     return false;
   }
@@ -247,15 +251,18 @@ void Talk::take_back(moe_status status, const moe_error& error) {
 // A session that is too small for the conversation and the reply gives way to one of at least twice
 // its size, if the model has one and --context does not forbid it.
 void Talk::make_room() {
-  const int64_t now = moe_session_context(session_.get());
-  const int64_t most = model_context(model_);
-  if (options_.model.context != 0 || now == most) return;
   moe_error error;
   size_t n = 0;
   check(moe_chat_tokens(chat_, true, nullptr, 0, &n, &error), error);
   const int more = options_.sampling.max_tokens;
-  const int64_t needed = static_cast<int64_t>(n) + (more == 0 ? kOpenEnd / 2 : more);
-  if (needed <= now) return;
+  grow(static_cast<int64_t>(n) + (more == 0 ? kOpenEnd / 2 : more));
+}
+
+void Talk::grow(int64_t needed) {
+  const int64_t now = moe_session_context(session_.get());
+  const int64_t most = model_context(model_);
+  if (options_.model.context != 0 || now == most || needed <= now) return;
+  moe_error error;
   ModelOptions larger = options_.model;
   larger.context = static_cast<int>(std::min(most, std::max(2 * now, needed)));
   report_skips();    // of this session
@@ -301,6 +308,32 @@ void Talk::turn(const std::string& line) {
   report(result);
 }
 
+// A conversation of before: its messages, and what the session held then.
+void Talk::restore(const ChatFile& file) {
+  moe_error error;
+  if (system_.empty() && !file.system.empty()) {
+    check(moe_chat_set_system(chat_, file.system.c_str(), &error), error);
+    system_ = file.system;
+  }
+  for (const auto& [role, content] : file.messages) add(role.c_str(), content);
+  grow(static_cast<int64_t>(std::min<uint64_t>(file.n_tokens, INT32_MAX)));
+  load_chat_session(file, session_.get());
+}
+
+void Talk::keep() {
+  ChatFile file;
+  file.path = options_.file;
+  file.system = system_;
+  for (size_t i = 0; i < moe_chat_message_count(chat_); ++i) {
+    moe_chat_message m{};
+    m.struct_size = sizeof m;
+    moe_error error;
+    check(moe_chat_get_message(chat_, i, &m, &error), error);
+    file.messages.emplace_back(m.role, std::string(m.content, m.n_bytes));
+  }
+  write_chat_file(file, session_.get());
+}
+
 void Talk::run() {
   if (terminal_) {
     std::cerr << "moe: type a line; /clear forgets, /system TEXT changes the system prompt, /show "
@@ -329,8 +362,11 @@ void run_chat(const ChatOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
   check_decoder(o.model, model.get(), "chat");
+  const auto file = o.file.empty() ? std::nullopt : read_chat_file(o.file);
   Talk talk(o, model.get());
+  if (file) talk.restore(*file);
   talk.run();
+  if (!o.file.empty()) talk.keep();
   if (!o.render) talk.report_skips();
 }
 
@@ -355,8 +391,14 @@ void add_chat(CLI::App& app) {
                 "With --template plain: text in front of each of your lines");
   c->add_option("--reply-prefix", o->reply_prefix,
                 "With --template plain: text between your line and the reply");
+  auto* file = c->add_option("--session", o->file,
+                             "Go on with the conversation in FILE, if there is one, and write it "
+                             "there at the end")
+                   ->check(not_empty())
+                   ->option_text("FILE");
   c->add_flag("--render", o->render,
-              "For each line, print what the model would read instead of a reply");
+              "For each line, print what the model would read instead of a reply")
+      ->excludes(file);
   c->add_flag("--stats", o->stats, "Report tokens and speed after each reply");
   c->footer(
       "Thinking goes to stderr. Lines for the program: /clear, /system TEXT, /show, /quit.\n"

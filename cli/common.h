@@ -38,10 +38,12 @@ struct Deleter {
   void operator()(moe_env* p) const { moe_env_free(p); }
   void operator()(moe_model* p) const { moe_model_free(p); }
   void operator()(moe_session* p) const { moe_session_free(p); }
+  void operator()(moe_chat* p) const { moe_chat_free(p); }
 };
 using Env = std::unique_ptr<moe_env, Deleter>;
 using Model = std::unique_ptr<moe_model, Deleter>;
 using Session = std::unique_ptr<moe_session, Deleter>;
+using Chat = std::unique_ptr<moe_chat, Deleter>;
 
 /// Options of every command that opens a model.
 struct ModelOptions {
@@ -151,5 +153,6 @@ void add_trace(CLI::App& app);
 void add_fill(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_score(CLI::App& app);
+void add_batch(CLI::App& app);
 
 }  // namespace moe_cli

@@ -45,6 +45,7 @@ void add_commands(CLI::App& app) {
       "'moe COMMAND --help' shows the options of a command.");
   add_generate(app);
   add_chat(app);
+  add_batch(app);
   add_convert(app);
   add_inspect(app);
   add_perplexity(app);

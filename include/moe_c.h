@@ -486,6 +486,36 @@ MOE_API int32_t moe_session_context(const moe_session* session);
 /* Forgets everything from `position` on, so that a common prefix can be used again. */
 MOE_API moe_status moe_session_rewind(moe_session* session, int32_t position, moe_error* error);
 
+/* Where a saved session goes: `write` gets its bytes from the first to the last, and returns 0, or
+ * anything else on failure. */
+typedef struct moe_writer {
+  int (*write)(void* user, const void* bytes, size_t n_bytes);
+  void* user;
+} moe_writer;
+
+/* Writes the session's text with its keys and values, so that it can go on later, in another
+ * process and on another device, without evaluating the text again: about as many bytes as the
+ * positions in use take in the KV cache. The first bytes name the model file by a hash. Routers and
+ * statistics are no part of it. MOE_ERR_UNSUPPORTED for an encoder, MOE_ERR_IO when the writer
+ * failed. */
+MOE_API moe_status moe_session_save(moe_session* session, const moe_writer* writer,
+                                    moe_error* error);
+
+/* Replaces the session's text by a saved one. It may come from anybody: MOE_ERR_FORMAT (no saved
+ * session, cut off or added to), MOE_ERR_VERSION, MOE_ERR_CORRUPT (a checksum, or a token that is
+ * no token). MOE_ERR_ARGUMENT when it is of another model file or has another type of keys and
+ * values, or where positions depend on the context (LongRoPE) another context; MOE_ERR_TOO_LONG
+ * when the context is too small. Keys and values themselves are not judged: what somebody forged
+ * together with its checksum makes nonsense or MOE_ERR_NON_FINITE later on. When its first 64 bytes
+ * are refused the session stays as it was, after any other failure it is empty. */
+MOE_API moe_status moe_session_load(moe_session* session, const moe_reader* reader,
+                                    moe_error* error);
+
+/* A second session of the same model, with the same text, parameters and router, which shares
+ * nothing with the first one that changes: each goes on alone, and may be freed in any order. What
+ * is counted or watched is not copied. Counts against the cap as any session: MOE_ERR_BUDGET. */
+MOE_API moe_status moe_session_fork(moe_session* session, moe_session** out, moe_error* error);
+
 /* Makes the call in progress on this session return MOE_ERR_CANCELLED within one layer's time. Any
  * thread. Without a call in progress it does nothing. */
 MOE_API void moe_session_cancel(moe_session* session);

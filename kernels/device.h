@@ -226,6 +226,13 @@ class Device {
   /// Waits; returns (and clears) the latched fault, or MOE_ERR_CANCELLED.
   virtual Status sync(Stream& stream) = 0;
 
+  /// Where element `dim` of the key at `position` lies, counted in elements from the first of its
+  /// KV head. The places of kKeyBlock positions fill a block, and each block is laid out as the
+  /// first one. Values lie row after row: position * head_dim + dim.
+  virtual int64_t key_place(KvType, int32_t head_dim, int32_t position, int32_t dim) const {
+    return int64_t{position} * head_dim + dim;
+  }
+
   /// Begins a step: operations on `rows` (host memory, valid until end_step). False: the device had
   /// the step of this key recorded and has run it, and the caller does nothing more but sync().
   virtual bool begin_step(Stream&, const BatchRow* rows, int32_t n_rows, const StepKey& key) {

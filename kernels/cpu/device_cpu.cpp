@@ -21,6 +21,10 @@ class CpuDevice final : public Device {
 
   const char* name() const override { return name_; }
   const Allocator& allocator() const { return allocator_; }
+  int64_t key_place(KvType, int32_t head_dim, int32_t position, int32_t dim) const override {
+    return int64_t{position / kKeyLanes * kKeyLanes} * head_dim + int64_t{dim} * kKeyLanes +
+           position % kKeyLanes;
+  }
 
   Status alloc(size_t bytes, void** out) override {
     void* p = allocate(allocator_, bytes == 0 ? 1 : bytes, kAlign);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "kernels/cuda/attention/kv_layout.h"
 #include "kernels/cuda/device_cuda_impl.h"
 
 namespace moe::cuda {
@@ -47,6 +48,10 @@ Status CudaDevice::alloc(size_t bytes, void** out) {
 }
 
 void CudaDevice::free(void* memory, size_t bytes) { memory_.free(memory, bytes); }
+
+int64_t CudaDevice::key_place(KvType type, int32_t head_dim, int32_t position, int32_t dim) const {
+  return cuda::key_place(type, head_dim, position, dim);
+}
 
 Status CudaDevice::upload(void* device, const void* host, size_t bytes) {
   if (bytes == 0) return {};

@@ -36,6 +36,7 @@ class CudaDevice final : public Device, public ExpertMemory {
   void settle(Arrival arrival) override;
   uint64_t bring_bytes(uint64_t bytes) const override { return ExpertCopies::kBuffers * bytes; }
   void forget(const ExpertSource& source) override;
+  int64_t key_place(KvType type, int32_t head_dim, int32_t position, int32_t dim) const override;
   bool uses_host_memory() const override { return false; }
   uint64_t memory_limit() const override { return memory_.limit(); }
   ExpertMemory* expert_memory() override { return this; }

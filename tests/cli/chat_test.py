@@ -83,6 +83,51 @@ class Chat(Cli):
         self.assertIn("the context holds 64", r.stderr)
         self.assertRegex(r.stderr, r"--context can be at most \d+ with this model")
 
+    def test_a_conversation_goes_on_from_a_file(self):
+        model, file = self.chat_model(), self.path("talk")
+        both = [json.loads(l) for l in self.ok("chat", model, "--json", text="Hello?\nSure?\n").stdout.splitlines()]
+        first = self.ok("chat", model, "--json", "--session", file, text="Hello?\n")
+        second = json.loads(self.ok("chat", model, "--json", "--session", file, text="Sure?\n").stdout)
+        self.assertEqual(json.loads(first.stdout)["reply"], both[0]["reply"])
+        for key in ("reply", "n_prompt", "n_reused", "n_generated"):
+            self.assertEqual(second[key], both[1][key])
+        self.assertGreater(second["n_reused"], 0)
+        with open(file, "rb") as f:
+            head, data = f.read().split(b"\n", 1)
+        self.assertEqual([m["role"] for m in json.loads(head)["messages"]], ["user", "assistant"] * 2)
+        self.assertEqual([n for n in os.listdir(self.folder.name) if "partial" in n], [])
+        # A context that grew is there again.
+        self.ok("chat", MODEL, "-n", "4", "--session", self.path("s"), text="Once\n")
+        shown = self.ok("chat", MODEL, "--session", self.path("s"), text="/show\n").stdout
+        self.assertIn("Once", shown)
+        self.assertEqual(self.ok("chat", MODEL, "--session", self.path("s"), text="/show\n").stdout, shown)
+        self.refuses(model, file, head, data)
+
+    def refuses(self, model, file, head, data):
+        def bad(content, *words, args=()):
+            with open(file, "wb") as f:
+                f.write(content)
+            self.fails(1, "chat", model, "--session", file, *args, text="x\n", contains=["talk: ", *words])
+            with open(file, "rb") as f:
+                self.assertEqual(f.read(), content)  # nothing lost
+
+        good = head + b"\n" + data
+        bad(good[:-1], "cut off")
+        bad(good[:-1] + b"?", "checksum")
+        bad(head, "first line does not end")
+        bad(b"\n" + data, "no JSON object")
+        bad(b"[1]\n" + data, "no JSON object")
+        bad(b'{"moe_chat": 2}\n' + data, "version 1", "found 2")
+        bad(b'{"moe_chat": 1, "system": "", "n_tokens": 1}\n' + data, "'messages'")
+        bad(head.replace(b'"user"', b'7') + b"\n" + data, "'role'")
+        bad(b"\xff\xfe\n" + data, "no JSON object")
+        bad(good, "f16", "int8", args=["--kv", "int8"])
+        with open(file, "wb") as f:
+            f.write(good)
+        self.fails(1, "chat", MODEL, "--session", file, text="x\n", contains=["another model file"])
+        self.fails(1, "chat", model, "--session", self.folder.name, text="x\n", contains=[self.folder.name])
+        self.fails(2, "chat", model, "--session", file, "--render", contains=["--session"])
+
     def test_chat_grows_with_the_conversation(self):
         model = self.chat_model(context_length=1000000)
         text = "word " * 900 + "\n" + "Sure? " * 900 + "\nYes?\n"  # a token for each byte

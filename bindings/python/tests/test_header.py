@@ -74,7 +74,7 @@ def test_struct(name, seen_by_c):
 
 
 def test_every_struct_is_there():
-    assert len(struct_bodies()) == TEXT.count("struct_size;") + 10
+    assert len(struct_bodies()) == TEXT.count("struct_size;") + 11
 
 
 @pytest.mark.parametrize("name", sorted(ENUMS))

@@ -1,3 +1,7 @@
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from conftest import PROMPT, STORIES
@@ -151,3 +155,56 @@ def test_log_reaches_python():
         with moe.Model(STORIES, env) as m:
             m.session().eval([1])
     assert all(isinstance(level, moe.LogLevel) and text for level, text in seen)
+
+
+def test_version():
+    assert moe.__version__ == moe.version()
+    assert re.fullmatch(r"\d+\.\d+\.\d+", moe.__version__)
+
+
+def test_device_and_memory_of_a_model():
+    with moe.Model(STORIES, device="cpu", memory="64M") as model:
+        assert model.memory_bytes == 64 << 20
+        assert model.environment.info.device == "cpu"
+    with pytest.raises(moe.DeviceError):
+        moe.Model(STORIES, device="cuda:99")
+    with pytest.raises(moe.BudgetError):
+        moe.Model(STORIES, memory="100K")
+    for bad in ("", "G", "2X", "-1G", "0", "1e3", "99999999999T"):
+        with pytest.raises(ValueError, match="memory"):
+            moe.Model(STORIES, memory=bad)
+    with pytest.raises(ValueError, match="memory_bytes"):
+        moe.Model(STORIES, memory="2G", memory_bytes=5)
+    with moe.Environment(threads=1) as env, pytest.raises(ValueError, match="device"):
+        moe.Model(STORIES, env, device="cpu")
+
+
+def test_repr(environment):
+    assert "2 threads" in repr(environment)
+    model = moe.Model(STORIES, environment)
+    session = model.session(context=40)
+    session.append([1, 2, 3])
+    assert repr(session) == "<moe.Session 3 of 40 tokens>"
+    for word in ("stories-mh-moe", "decoder", "4 layers", "vocabulary 1536"):
+        assert word in repr(model)
+    session.close()
+    model.close()
+    assert repr(session) == "<moe.Session closed>" and repr(model) == "<moe.Model closed>"
+
+
+def run_module(*arguments):
+    return subprocess.run([sys.executable, "-m", "moe", *map(str, arguments)], capture_output=True,
+                          text=True, timeout=100)
+
+
+def test_python_m_moe(model, tmp_path):
+    assert run_module("--version").stdout == f"moe {moe.__version__}\n"
+    shown = run_module(STORIES).stdout
+    assert "stories-mh-moe" in shown and "\n  vocab_size 1536\n" in shown
+    made = run_module(STORIES, "-p", PROMPT, "-n", 6)
+    assert made.stdout == PROMPT + model.session().generate(PROMPT, max_tokens=6).text() + "\n"
+    missing = run_module(tmp_path / "none.moe")
+    assert missing.returncode == 1 and "none.moe" in missing.stderr
+    assert "Traceback" not in missing.stderr
+    assert run_module(STORIES, "--memory", "2X").returncode == 1
+    assert run_module().returncode == 2

@@ -41,6 +41,43 @@ def test_score(model, session, ids):
         assert other.score([]).shape == (0,)
 
 
+def test_save_and_load(model, session, ids, tmp_path):
+    session.append(ids)
+    data = session.save()
+    session.save(tmp_path / "s.bin")
+    assert (tmp_path / "s.bin").read_bytes() == data
+    assert [p.name for p in tmp_path.iterdir()] == ["s.bin"]
+    expected = session.generate(max_tokens=8).tokens()
+    for source in (data, tmp_path / "s.bin", str(tmp_path / "s.bin")):
+        with model.session(context=64) as other:
+            other.load(source)
+            assert other.position == len(ids)
+            assert other.generate(max_tokens=8).tokens() == expected
+    with pytest.raises(moe.FormatError, match="cut off"):
+        session.load(data[:-1])
+    assert session.position == len(ids) + 8
+    with pytest.raises(moe.CorruptError, match="checksum"):
+        session.load(data[:-1] + b"?")
+    assert session.position == 0
+    with pytest.raises(moe.ArgumentError, match="int8"):
+        model.session(kv=moe.KvType.INT8).load(data)
+    with pytest.raises(moe.TooLongError):
+        model.session(context=3).load(data)
+    with pytest.raises(FileNotFoundError):
+        session.load(tmp_path / "none")
+
+
+def test_fork(model, session, ids):
+    session.append(ids)
+    fork = session.fork()
+    assert fork.position == len(ids) and fork.context == session.context
+    mine = session.eval([5, 6])
+    assert fork.position == len(ids)
+    np.testing.assert_array_equal(fork.eval([5, 6]), mine)
+    session.close()
+    assert len(fork.generate(max_tokens=3).tokens()) == 3
+
+
 def test_step(model, ids):
     sessions = [model.session() for _ in range(3)]
     for i, s in enumerate(sessions):

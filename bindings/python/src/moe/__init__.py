@@ -61,6 +61,8 @@ from .sampling import Piece, Sample, Sampling, TokenLogprob
 from .session import Encoded, Session, step
 from .tokenizer import Tokenizer
 
+__version__ = version()
+
 __all__ = [
     "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult",
     "CorruptError", "DeviceError", "Encoded", "Environment", "EnvironmentInfo", "Expert",
@@ -70,6 +72,6 @@ __all__ = [
     "NotFoundError", "OutOfMemoryError", "Perplexity", "Piece", "RangeError", "Reply",
     "RoutingStats", "Sample", "Sampling", "Session", "ShapeError", "StateError",
     "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
-    "UnsupportedError", "VersionError", "chat_template_names", "convert", "isas",
+    "UnsupportedError", "VersionError", "__version__", "chat_template_names", "convert", "isas",
     "memory_info", "save_synthetic", "step", "synthetic_shapes", "version",
 ]

@@ -63,6 +63,18 @@ class Closable(Uncopyable):
 
     _native: Native | None = None
 
+    def __repr__(self) -> str:
+        """What it is and holds; in a log it must never raise."""
+        try:
+            told = "closed" if self.closed else self._describe()
+        except Exception as e:  # closed by another thread just now
+            told = str(e)
+        return f"<moe.{type(self).__name__} {told}>" if told else f"<moe.{type(self).__name__}>"
+
+    def _describe(self) -> str:
+        """For __repr__, of an open object."""
+        return ""
+
     @property
     def closed(self) -> bool:
         return self._native is None

@@ -89,6 +89,7 @@ AllocateFn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 DeallocateFn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
 LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
 ReadFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
+WriteFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t)
 ProgressFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
 ReportFn = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
 
@@ -136,6 +137,10 @@ class ModelParams(Sized):
 
 class Reader(c.Structure):
     _fields_ = [("size", c.c_uint64), ("read", ReadFn), ("user", c.c_void_p)]
+
+
+class Writer(c.Structure):
+    _fields_ = [("write", WriteFn), ("user", c.c_void_p)]
 
 
 class ModelInfo(Sized):

@@ -49,6 +49,10 @@ class Environment(Closable):
         assert pointer.value is not None
         self._native = Native(pointer.value, lib.moe_env_free, keep=callback)
 
+    def _describe(self) -> str:
+        info = self.info
+        return f"{info.device}, {info.threads} threads"
+
     @property
     def info(self) -> EnvironmentInfo:
         info = s.EnvInfo()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import datetime
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Union
 
@@ -28,13 +29,26 @@ Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "np.ndarra
 _IO = {member.name.lower(): int(member) for member in s.Io}
 
 
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+def parse_bytes(text: str) -> int:
+    """ "2G", "512M", "1.5GiB", "4096" """
+    match = _SIZE.fullmatch(text.strip())
+    size = int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")) if match else 0
+    if not 1 <= size < 2**63:
+        raise ValueError(f"memory: expected a size such as '2G', found {text!r}")
+    return size
+
+
 class Model(Closable):
     """An open model; immutable, for any number of threads at the same time.
 
     source:         the path of a model file; or the file's content as bytes or any other buffer,
                     which must not change while the model is open. Content that begins at a
                     multiple of 64 bytes is used in place.
-    environment:    None: one of its own, with all threads.
+    environment:    None: one of its own, with all threads, on `device`.
+    device:         of an environment of its own: see Environment.
     map_weights:    map uncompressed weights instead of reading them. The file must then not
                     change while the model is open: a truncated mapped file kills the process.
     skip_checksums: trust the bytes of weights. The structure is always checked.
@@ -43,6 +57,7 @@ class Model(Closable):
                     session with `context`, `chunk` and `kv` (see session()) would not fit. 0: none.
                     None: none if that session fits into the memory that is available, else a cap of
                     15/16 of that; the attribute memory_bytes tells.
+    memory:         the same cap as text, such as "2G" or "512M": K, M, G and T are powers of 1024.
     io:             how a file is read: "buffered" through the system's page cache, "direct" past
                     it (UnsupportedError where the file system cannot), "auto": direct when the
                     file is larger than the memory that is available.
@@ -53,12 +68,20 @@ class Model(Closable):
     _what = "model"
 
     def __init__(self, source: Source, environment: Environment | None = None, *,
-                 map_weights: bool = False, skip_checksums: bool = False, memory_bytes: int | None = None,
+                 device: str | None = None, map_weights: bool = False,
+                 skip_checksums: bool = False, memory_bytes: int | None = None,
+                 memory: str | None = None,
                  io: str = "auto", context: int = 0, chunk: int = 0,
                  kv: KvType = KvType.DEFAULT) -> None:
         if io not in _IO:
             raise ValueError(f"io: expected one of {', '.join(_IO)}, found {io!r}")
-        env = Environment() if environment is None else environment
+        if memory is not None:
+            if memory_bytes is not None:
+                raise ValueError("memory and memory_bytes are the same cap; give one of them")
+            memory_bytes = parse_bytes(memory)
+        if environment is not None and device is not None:
+            raise ValueError("device: the environment that was given has one already")
+        env = Environment(device=device) if environment is None else environment
         session = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
         params = s.ModelParams(map_weights=int(map_weights), skip_checksums=int(skip_checksums),
                                memory_bytes=memory_bytes or 0, session=c.pointer(session),
@@ -94,6 +117,14 @@ class Model(Closable):
         super().close()
         if getattr(self, "_own_environment", False):
             self.environment.close()
+
+    def _describe(self) -> str:
+        info = self.info
+        kind = "encoder" if info.is_encoder else "decoder"
+        cap = f", cap {self.memory_bytes} bytes" if self.memory_bytes else ""
+        return (f"{info.name!r} {kind}, {info.n_parameters} parameters, {info.n_layers} layers "
+                f"({info.n_moe_layers} MoE), vocabulary {info.vocab_size}, "
+                f"context {info.context_length}{cap}")
 
     @property
     def info(self) -> ModelInfo:

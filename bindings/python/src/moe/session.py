@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as c
+import io
+import os
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +14,7 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, Tokens, address, int32, token_array
-from ._handle import Closable, Native, optional_bytes
+from ._handle import Closable, Native, Raised, optional_bytes
 from ._library import call, lib
 from ._long_call import LongCall, is_short
 from ._structs import KvType
@@ -67,6 +69,9 @@ class Session(Closable):
         if generation is not None:
             generation.close()
         super().close()
+
+    def _describe(self) -> str:
+        return f"{self.position} of {self.context} tokens"
 
     @property
     def position(self) -> int:
@@ -203,6 +208,64 @@ class Session(Closable):
         """Forgets everything from `position` on, so that a common beginning can be used again."""
         with self._pointer() as session:
             call(lib.moe_session_rewind, session, int32(position, "position"))
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
+        """The text with its keys and values, to go on later: as bytes, or in a file, which is
+        replaced when it is complete."""
+        if path is not None:
+            partial = f"{os.fspath(path)}.partial"
+            with open(partial, "wb") as file:
+                self._save(file)
+            os.replace(partial, path)
+            return None
+        buffer = io.BytesIO()
+        self._save(buffer)
+        return buffer.getvalue()
+
+    def _save(self, file: Any) -> None:
+        raised = Raised()
+
+        def write(_user: Any, data: Any, n: int) -> int:
+            file.write(c.string_at(data, n))
+            return 0
+
+        writer = s.Writer(write=s.WriteFn(raised.guard(write, 1)))
+        with self._pointer() as session:
+            raised.call(call, lib.moe_session_save, session, c.byref(writer))
+
+    def load(self, source: str | os.PathLike[str] | bytes) -> None:
+        """Replaces the text by one of save(), given as bytes or as the path of a file. ArgumentError
+        for one of another model or type of keys and values, TooLongError when the context is too
+        small, FormatError, VersionError or CorruptError when it is damaged."""
+        if isinstance(source, (str, os.PathLike)):
+            with open(source, "rb") as file:
+                self._load(file)
+        else:
+            self._load(io.BytesIO(source))
+
+    def _load(self, file: Any) -> None:
+        raised = Raised()
+
+        def read(_user: Any, offset: int, to: Any, n: int) -> int:
+            file.seek(offset)
+            return 0 if file.readinto((c.c_char * n).from_address(to)) == n else 1
+
+        size = file.seek(0, os.SEEK_END)
+        reader = s.Reader(size=size, read=s.ReadFn(raised.guard(read, 1)))
+        with self._pointer() as session:
+            raised.call(call, lib.moe_session_load, session, c.byref(reader))
+
+    def fork(self) -> Session:
+        """A second session with the same text and router; each goes on alone."""
+        other = Session.__new__(Session)
+        other.model, other._vocab_size, other._n_active = self.model, self._vocab_size, self._n_active
+        other._generation = lambda: None
+        made = c.c_void_p()
+        with self._pointer() as session:
+            call(lib.moe_session_fork, session, c.byref(made))
+            assert made.value is not None
+            other._native = Native(made.value, lib.moe_session_free, self.model._open())
+        return other
 
     def cancel(self) -> None:
         """Makes the call in progress on this session raise CancelledError within one layer's time.

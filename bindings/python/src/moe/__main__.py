@@ -1,0 +1,53 @@
+"""python -m moe MODEL: what a model is, or how it continues a text."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+
+from . import Model, MoeError, __version__
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m moe", description="Shows what a model is, or continues a text.")
+    parser.add_argument("model", metavar="MODEL", help="a model file (.moe)")
+    parser.add_argument("-p", "--prompt", metavar="TEXT", help="the text to continue")
+    parser.add_argument("-n", "--max-tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="X")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--device", metavar="NAME", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--memory", metavar="SIZE", help="cap on the memory used, such as 2G")
+    parser.add_argument("--version", action="version", version=f"moe {__version__}")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    with Model(options.model, device=options.device, memory=options.memory) as model:
+        if options.prompt is None:
+            print(model)
+            for field, value in dataclasses.asdict(model.info).items():
+                print(f"  {field} {value}")
+            return
+        print(options.prompt, end="", flush=True)
+        session = model.session()
+        for piece in session.generate(options.prompt, max_tokens=options.max_tokens,
+                                      temperature=options.temperature, seed=options.seed):
+            print(piece.text, end="", flush=True)
+        print()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    try:
+        _run(_parser().parse_args(arguments))
+    except (MoeError, OSError, ValueError) as e:
+        print(f"moe: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,440 @@
+// moe batch: many texts, several of them at once.
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <optional>
+
+#include "cli/context.h"
+#include "cli/help.h"
+#include "cli/memory.h"
+#include "cli/sampling.h"
+#include "cli/text_input.h"
+
+namespace moe_cli {
+namespace {
+
+constexpr size_t kMostLineBytes = size_t{4} << 20;
+
+struct BatchOptions {
+  ModelOptions model;
+  SamplingOptions sampling;
+  std::string in;
+  std::string out;
+  int n_sessions = 8;
+};
+
+/// What is wrong with one line, which does not stop the others.
+struct LineError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Lines of a file, at most kMostLineBytes of each.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path) : in_(path, std::ios::binary) {
+    if (!in_) throw CallError(MOE_ERR_IO, path + ": " + std::strerror(errno));
+    in_.seekg(0, std::ios::end);
+    size_ = static_cast<uint64_t>(std::max<std::streamoff>(in_.tellg(), 0));
+    in_.seekg(0);
+  }
+  /// False at the end. *whole: false for a line that is too long, of which `line` is the beginning.
+  bool next(std::string* line, bool* whole) {
+    line->clear();
+    *whole = true;
+    bool any = false;
+    for (char c = 0; in_.get(c);) {
+      any = true;
+      ++at_;
+      if (c == '\n') return true;
+      if (line->size() < kMostLineBytes) {
+        *line += c;
+      } else {
+        *whole = false;
+      }
+    }
+    return any;
+  }
+  uint64_t at() const { return at_; }
+  uint64_t size() const { return size_; }
+
+ private:
+  std::ifstream in_;
+  uint64_t at_ = 0;
+  uint64_t size_ = 0;
+};
+
+/// The results so far, which nobody else writes meanwhile. Each is there as a whole line or not.
+class ResultFile {
+ public:
+  explicit ResultFile(const std::string& path)
+      : path_(path), fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (fd_ < 0) fail();
+    if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      const bool busy = errno == EWOULDBLOCK;
+      const std::string why = busy ? "another process is writing it" : std::strerror(errno);
+      close(fd_);
+      throw CallError(MOE_ERR_IO, path_ + ": " + why);
+    }
+  }
+  ResultFile(const ResultFile&) = delete;
+  ResultFile& operator=(const ResultFile&) = delete;
+  ~ResultFile() { close(fd_); }
+
+  /// Drops what is behind the last whole line; the number of those before it.
+  size_t resume() {
+    size_t n_lines = 0;
+    off_t at = 0, end = 0;
+    std::vector<char> part(size_t{1} << 16);
+    for (;;) {
+      const ssize_t n = pread(fd_, part.data(), part.size(), at);
+      if (n < 0) fail();
+      if (n == 0) break;
+      for (ssize_t i = 0; i < n; ++i) {
+        if (part[static_cast<size_t>(i)] != '\n') continue;
+        ++n_lines;
+        end = at + i + 1;
+      }
+      at += n;
+    }
+    if (ftruncate(fd_, end) != 0 || lseek(fd_, end, SEEK_SET) < 0) fail();
+    return n_lines;
+  }
+  void add(const std::string& line) {
+    for (size_t done = 0; done < line.size();) {
+      const ssize_t n = write(fd_, line.data() + done, line.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail();
+      done += static_cast<size_t>(n);
+    }
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno));
+  }
+  std::string path_;
+  int fd_;
+};
+
+/// A session and the text that it makes.
+struct Slot {
+  Session session;
+  size_t line = 0;  // from 1; 0: free
+  uint64_t input_end = 0;
+  Json id;
+  size_t n_prompt = 0;
+  std::vector<int32_t> made;
+  int32_t next = -1;  // chosen and not yet evaluated
+};
+
+class Batch {
+ public:
+  Batch(const BatchOptions& o, moe_model* model)
+      : options_(o),
+        model_(model),
+        info_(model_info(model)),
+        sampling_(o.sampling),
+        in_(o.in),
+        out_(o.out),
+        progress_(true) {
+    for (int i = 0; i < o.n_sessions; ++i) {
+      slots_.emplace_back();
+      slots_.back().session = open_session(o.model, model);
+    }
+  }
+  void run();
+
+ private:
+  bool fill(Slot& slot);
+  void begin(Slot& slot, const std::string& line, bool whole);
+  std::vector<int32_t> tokens_of(const Json& json) const;
+  void reply(Slot& slot, const Json& messages);
+  static Json begin_result(const Slot& slot) {
+    Json result = {{"line", slot.line}};
+    if (!slot.id.is_null()) result["id"] = slot.id;
+    return result;
+  }
+  void choose(Slot& slot);
+  void step();
+  void finish(Slot& slot, const char* why);
+  void refuse(Slot& slot, const char* why);
+  void give(size_t line, const Json& result, uint64_t input_end);
+  bool is_eos(int32_t token) const {
+    return options_.sampling.ignore_eos == 0 &&
+           std::find(info_.eos_tokens, info_.eos_tokens + info_.n_eos_tokens, token) !=
+               info_.eos_tokens + info_.n_eos_tokens;
+  }
+
+  const BatchOptions& options_;
+  moe_model* model_;
+  moe_model_info info_;
+  Sampling sampling_;
+  LineReader in_;
+  ResultFile out_;
+  Progress progress_;
+  std::vector<Slot> slots_;
+  size_t n_read_ = 0;
+  size_t n_written_ = 0;
+  std::map<size_t, std::pair<std::string, uint64_t>> waiting_;  // for the lines before them
+};
+
+void Batch::give(size_t line, const Json& result, uint64_t input_end) {
+  waiting_[line] = {result.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", input_end};
+  for (auto first = waiting_.begin(); first != waiting_.end() && first->first == n_written_ + 1;
+       first = waiting_.erase(first)) {
+    out_.add(first->second.first);
+    ++n_written_;
+    Progress::callback(&progress_, first->second.second, in_.size(), "batch");
+  }
+}
+
+void check_line(moe_status status, const moe_error& error) {
+  if (status == MOE_OK) return;
+  const bool ends_all = status == MOE_ERR_CANCELLED || status == MOE_ERR_MEMORY ||
+                        status == MOE_ERR_DEVICE || status == MOE_ERR_IO;
+  if (ends_all) throw CallError(status, error.text);
+  throw LineError(error.text);
+}
+
+Chat chat_of(const Json& messages, moe_session* session) {
+  if (!messages.is_array() || messages.empty()) {
+    throw LineError("'messages': expected a list that is not empty");
+  }
+  moe_error error;
+  moe_chat_params p{};
+  p.struct_size = sizeof p;
+  moe_chat* raw = nullptr;
+  check_line(moe_chat_create(session, &p, &raw, &error), error);
+  Chat chat(raw);
+  for (const Json& m : messages) {
+    if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") ||
+        !m["content"].is_string()) {
+      throw LineError("'messages': expected objects with the texts 'role' and 'content'");
+    }
+    const auto role = m["role"].get<std::string>(), content = m["content"].get<std::string>();
+    check_line(moe_chat_add(raw, role.c_str(), content.data(), content.size(), &error), error);
+  }
+  return chat;
+}
+
+/// The answer of a reply, without what it thought.
+struct Answer {
+  std::string text;
+  bool out_of_memory = false;
+  static bool take(void* user, const moe_piece* piece) {
+    auto* answer = static_cast<Answer*>(user);
+    if ((piece->flags & MOE_PIECE_THINKING) != 0) return true;
+    try {
+      answer->text.append(piece->text, piece->n_bytes);
+    } catch (const std::bad_alloc&) {  // nothing may be thrown through the library
+      answer->out_of_memory = true;
+    }
+    return !answer->out_of_memory;
+  }
+};
+
+// A conversation, whose end the library's chat knows: answered at once, while the others wait.
+void Batch::reply(Slot& slot, const Json& messages) {
+  const Chat chat = chat_of(messages, slot.session.get());
+  Answer answer;
+  moe_generate_params params = sampling_.params;
+  params.callback = Answer::take;
+  params.user = &answer;
+  moe_chat_result r{};
+  r.struct_size = sizeof r;
+  moe_error error;
+  check_line(moe_chat_reply(chat.get(), &params, &r, &error), error);
+  if (answer.out_of_memory) throw std::bad_alloc();
+  Json result = begin_result(slot);
+  result["text"] = answer.text;
+  result["finish"] = finish_name(r.finish);
+  result["n_prompt"] = r.n_prompt;
+  result["n_generated"] = r.n_generated;
+  give(slot.line, result, slot.input_end);
+  slot.line = 0;
+}
+
+std::vector<int32_t> Batch::tokens_of(const Json& json) const {
+  if (json.contains("prompt")) {
+    if (!json["prompt"].is_string()) throw LineError("'prompt': expected a text");
+    try {
+      return encode(model_, json["prompt"].get<std::string>(), 0);
+    } catch (const CallError& e) {
+      throw LineError(e.what());
+    }
+  }
+  std::vector<int32_t> tokens;
+  if (!json["tokens"].is_array()) throw LineError("'tokens': expected a list of numbers");
+  for (const Json& t : json["tokens"]) {
+    const int64_t id = t.is_number_integer() ? t.get<int64_t>() : -1;
+    if (id < 0 || id >= info_.vocab_size) {
+      throw LineError("'tokens': expected ids in 0.." + std::to_string(info_.vocab_size - 1) +
+                      ", found " +
+                      t.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40));
+    }
+    tokens.push_back(static_cast<int32_t>(id));
+  }
+  return tokens;
+}
+
+// Evaluates the prompt of a line and chooses the first token.
+void Batch::begin(Slot& slot, const std::string& line, bool whole) {
+  if (!whole) throw LineError("longer than 4 MiB, the most that is read of a line");
+  const Json json = Json::parse(line, nullptr, false);
+  if (json.is_discarded()) throw LineError("no JSON in UTF-8");
+  if (!json.is_object())
+    throw LineError("expected a JSON object, found " + std::string(json.type_name()));
+  if (json.contains("id")) slot.id = json["id"];
+  moe_error error;
+  check(moe_session_rewind(slot.session.get(), 0, &error), error);
+  if (json.contains("prompt") + json.contains("messages") + json.contains("tokens") != 1) {
+    throw LineError("expected one of 'prompt', 'messages' and 'tokens'");
+  }
+  if (json.contains("messages")) return reply(slot, json["messages"]);
+  const auto tokens = tokens_of(json);
+  if (tokens.empty()) throw LineError("the text has no tokens");
+  check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), nullptr, 0, &error),
+             error);
+  slot.n_prompt = tokens.size();
+  choose(slot);
+}
+
+// The next token of a text, or its end.
+void Batch::choose(Slot& slot) {
+  const int most = options_.sampling.max_tokens;
+  moe_session* session = slot.session.get();
+  if (most > 0 && slot.made.size() == static_cast<size_t>(most)) return finish(slot, "length");
+  if (moe_session_position(session) == moe_session_context(session)) return finish(slot, "context");
+  moe_token_logprob chosen{};
+  moe_error error;
+  check_line(moe_session_sample(session, sampling_.params.sampling, &chosen, nullptr, 0, &error),
+             error);
+  if (is_eos(chosen.token)) return finish(slot, "eos");
+  slot.next = chosen.token;
+}
+
+void Batch::finish(Slot& slot, const char* why) {
+  Json result = begin_result(slot);
+  if (moe_model_tokenizer(model_) != nullptr) {
+    result["text"] = decode(model_, slot.made, MOE_DECODE_SKIP_SPECIAL);
+  } else {
+    result["tokens"] = slot.made;
+  }
+  result["finish"] = why;
+  result["n_prompt"] = slot.n_prompt;
+  result["n_generated"] = slot.made.size();
+  give(slot.line, result, slot.input_end);
+  slot.line = 0;
+}
+
+void Batch::refuse(Slot& slot, const char* why) {
+  Json result = begin_result(slot);
+  result["error"] = why;
+  give(slot.line, result, slot.input_end);
+  slot.line = 0;
+}
+
+// Begins the next line that can be begun; false when there are no more.
+bool Batch::fill(Slot& slot) {
+  std::string line;
+  bool whole = true;
+  while (slot.line == 0) {
+    if (!in_.next(&line, &whole)) return false;
+    ++n_read_;
+    if (n_read_ <= n_written_) continue;  // of an earlier run
+    stop_if_interrupted();
+    slot.line = n_read_;
+    slot.input_end = in_.at();
+    slot.id = nullptr;
+    slot.made.clear();
+    slot.next = -1;
+    try {
+      begin(slot, line, whole);
+    } catch (const LineError& e) {
+      refuse(slot, e.what());
+    }
+  }
+  return true;
+}
+
+// One token for every text in the making, in one pass.
+void Batch::step() {
+  std::vector<moe_session*> sessions;
+  std::vector<int32_t> tokens;
+  for (const Slot& slot : slots_) {
+    if (slot.line == 0) continue;
+    sessions.push_back(slot.session.get());
+    tokens.push_back(slot.next);
+  }
+  stop_if_interrupted();
+  moe_error error;
+  check(moe_sessions_step(sessions.data(), tokens.data(), tokens.size(), nullptr, &error), error);
+  for (Slot& slot : slots_) {
+    if (slot.line == 0) continue;
+    slot.made.push_back(slot.next);
+    try {
+      choose(slot);
+    } catch (const LineError& e) {
+      refuse(slot, e.what());
+    }
+  }
+}
+
+void Batch::run() {
+  n_written_ = out_.resume();
+  const size_t n_before = n_written_;
+  if (n_before > 0) std::cerr << "moe: going on behind line " << n_before << "\n";
+  for (;;) {
+    bool any = false;
+    for (Slot& slot : slots_) {
+      const CurrentSession current(slot.session.get());
+      if (slot.line == 0) (void)fill(slot);
+      any = any || slot.line != 0;
+    }
+    if (!any) break;
+    step();
+  }
+  if (n_read_ < n_before) {
+    throw CallError(MOE_ERR_ARGUMENT, options_.out + " has " + std::to_string(n_before) +
+                                          " lines, more than " + options_.in + " with " +
+                                          std::to_string(n_read_) + ": results of another file?");
+  }
+  std::fprintf(stderr, "moe: %zu lines done\n", n_written_ - n_before);
+}
+
+void run_batch(BatchOptions& o) {
+  if (!o.sampling.stop.empty()) throw UsageError("--stop is not for batch");
+  const Env env = open_env(o.model);
+  const Model model = open_model_to_run(o.model, env.get());
+  check_decoder(o.model, model.get(), "batch");
+  Batch batch(o, model.get());
+  batch.run();
+}
+
+}  // namespace
+
+void add_batch(CLI::App& app) {
+  auto o = std::make_shared<BatchOptions>();
+  CLI::App* c = app.add_subcommand("batch", "Continue the texts of a file, several at once");
+  add_model_options(*c, o->model);
+  c->add_option("IN", o->in, "A JSON object a line: prompt, messages or tokens, and perhaps an id")
+      ->required();
+  c->add_option("OUT", o->out, "A JSON object for each line of IN; what it holds is not made again")
+      ->required();
+  add_sampling_options(*c, o->sampling, 128);
+  add_session_options(*c, o->model);
+  c->add_option("--sessions", o->n_sessions, "Texts that are made at the same time")
+      ->check(integer_in(1, 1024))
+      ->capture_default_str();
+  c->callback([o] { run_batch(*o); });
+}
+
+}  // namespace moe_cli

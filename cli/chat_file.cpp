@@ -1,0 +1,127 @@
+#include "cli/chat_file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/text_input.h"
+
+namespace moe_cli {
+namespace {
+
+constexpr int kChatFileVersion = 1;
+
+[[noreturn]] void no_conversation(const std::string& path, const std::string& why) {
+  throw CallError(MOE_ERR_FORMAT, path + ": no conversation of moe chat: " + why);
+}
+
+std::string text_in(const std::string& path, const Json& json, const char* key) {
+  const auto it = json.find(key);
+  if (it == json.end() || !it->is_string()) {
+    no_conversation(path, std::string("'") + key + "' is missing or no text");
+  }
+  return it->get<std::string>();
+}
+
+ChatFile parse_head(const std::string& path, const std::string& line) {
+  const Json json = Json::parse(line, nullptr, false);
+  if (!json.is_object()) no_conversation(path, "its first line is no JSON object");
+  const auto version = json.find("moe_chat");
+  if (version == json.end() || !version->is_number_integer()) {
+    no_conversation(path, "'moe_chat' is missing or no number");
+  }
+  if (*version != kChatFileVersion) {
+    throw CallError(
+        MOE_ERR_VERSION,
+        path + ": this program reads version 1 of conversations, found " + version->dump());
+  }
+  ChatFile file;
+  file.path = path;
+  file.system = text_in(path, json, "system");
+  const auto n_tokens = json.find("n_tokens");
+  if (n_tokens == json.end() || !n_tokens->is_number_unsigned()) {
+    no_conversation(path, "'n_tokens' is missing or no number");
+  }
+  file.n_tokens = n_tokens->get<uint64_t>();
+  const auto messages = json.find("messages");
+  if (messages == json.end() || !messages->is_array()) {
+    no_conversation(path, "'messages' is missing or no list");
+  }
+  for (const Json& m : *messages) {
+    if (!m.is_object()) no_conversation(path, "a message is no JSON object");
+    file.messages.emplace_back(text_in(path, m, "role"), text_in(path, m, "content"));
+  }
+  return file;
+}
+
+int read_chat_bytes(void* user, uint64_t offset, void* to, size_t n) {
+  auto& in = *static_cast<std::pair<std::ifstream, uint64_t>*>(user);
+  in.first.clear();
+  in.first.seekg(static_cast<std::streamoff>(in.second + offset));
+  in.first.read(static_cast<char*>(to), static_cast<std::streamsize>(n));
+  return in.first ? 0 : 1;
+}
+
+int write_chat_bytes(void* user, const void* bytes, size_t n) {
+  auto& out = *static_cast<std::ofstream*>(user);
+  out.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n));
+  return out ? 0 : 1;
+}
+
+}  // namespace
+
+std::optional<ChatFile> read_chat_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) return std::nullopt;
+  std::ifstream in(path, std::ios::binary);
+  const uint64_t size = std::filesystem::file_size(path, error);
+  if (!in || error) {
+    throw CallError(MOE_ERR_IO, path + ": " + (error ? error.message() : std::strerror(errno)));
+  }
+  std::string line;
+  for (char c = 0; in.get(c) && c != '\n';) {
+    line += c;
+    if (line.size() > kMostPromptBytes) no_conversation(path, "its first line does not end");
+  }
+  if (!in) no_conversation(path, "its first line does not end");
+  ChatFile file = parse_head(path, line);
+  file.session_at = line.size() + 1;
+  file.session_bytes = size - file.session_at;
+  return file;
+}
+
+void load_chat_session(const ChatFile& file, moe_session* session) {
+  std::pair<std::ifstream, uint64_t> in(std::ifstream(file.path, std::ios::binary),
+                                        file.session_at);
+  const moe_reader reader = {file.session_bytes, read_chat_bytes, &in};
+  moe_error error;
+  const moe_status status = moe_session_load(session, &reader, &error);
+  if (status != MOE_OK) throw CallError(status, file.path + ": " + error.text);
+}
+
+void write_chat_file(const ChatFile& file, moe_session* session) {
+  Json messages = Json::array();
+  for (const auto& [role, content] : file.messages) {
+    messages.push_back({{"role", role}, {"content", content}});
+  }
+  const Json head = {{"moe_chat", kChatFileVersion},
+                     {"system", file.system},
+                     {"n_tokens", moe_session_position(session)},
+                     {"messages", messages}};
+  const std::string partial = file.path + ".partial";
+  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
+  out << head.dump(-1, ' ', true, Json::error_handler_t::replace) << "\n";
+  const moe_writer writer = {write_chat_bytes, &out};
+  moe_error error;
+  moe_status status = MOE_ERR_IO;
+  if (out) status = moe_session_save(session, &writer, &error);
+  out.close();
+  std::error_code failed;
+  if (status == MOE_OK && out) std::filesystem::rename(partial, file.path, failed);
+  if (status == MOE_OK && out && !failed) return;
+  std::filesystem::remove(partial, failed);
+  throw CallError(MOE_ERR_IO, file.path + ": the conversation cannot be written");
+}
+
+}  // namespace moe_cli

@@ -1,0 +1,65 @@
+// Saved sessions and copies of them.
+
+#include "src/c_api.h"
+#include "src/run/saved.h"
+
+namespace moe {
+namespace {
+
+Status write_on(void* user, const void* bytes, size_t n) {
+  const auto* writer = static_cast<const moe_writer*>(user);
+  if (n == 0 || writer->write(writer->user, bytes, n) == 0) return {};
+  return Status::error(MOE_ERR_IO, "saved session: the writer failed");
+}
+
+Status read_from(void* user, uint64_t offset, void* to, size_t n) {
+  const auto* reader = static_cast<const moe_reader*>(user);
+  if (n == 0 || reader->read(reader->user, offset, to, n) == 0) return {};
+  return Status::error(MOE_ERR_IO, "saved session: the reader failed at byte %llu",
+                       static_cast<unsigned long long>(offset));
+}
+
+Status save(moe_session* session, const moe_writer* writer) {
+  MOE_TRY(check_session(session));
+  if (writer == nullptr) return null_argument("writer");
+  if (writer->write == nullptr) return null_argument("writer.write");
+  moe_writer own = *writer;
+  return save_session(*session->session, {write_on, &own});
+}
+
+Status load(moe_session* session, const moe_reader* reader) {
+  MOE_TRY(check_session(session));
+  if (reader == nullptr) return null_argument("reader");
+  if (reader->read == nullptr) return null_argument("reader.read");
+  moe_reader own = *reader;
+  return load_session(*session->session, {own.size, read_from, &own});
+}
+
+Status fork(moe_session* session, moe_session** out) {
+  MOE_TRY(check_session(session));
+  if (out == nullptr) return null_argument("out");
+  moe_model* model = session->model;
+  const Allocator& allocator = model->memory.get();
+  MOE_ASSIGN(Box<moe_session> handle, make_box<moe_session>(allocator, *model));
+  LockGuard guard(model->mutex);  // the cap is checked and taken in one step
+  MOE_ASSIGN(handle->session,
+             fork_session(*session->session, *model->model, model->session_bytes, allocator));
+  model->session_bytes += handle->session->bytes();
+  *out = handle.release();
+  return {};
+}
+
+}  // namespace
+}  // namespace moe
+
+moe_status moe_session_save(moe_session* session, const moe_writer* writer, moe_error* error) {
+  return moe::deliver(moe::save(session, writer), error);
+}
+
+moe_status moe_session_load(moe_session* session, const moe_reader* reader, moe_error* error) {
+  return moe::deliver(moe::load(session, reader), error);
+}
+
+moe_status moe_session_fork(moe_session* session, moe_session** out, moe_error* error) {
+  return moe::deliver(moe::fork(session, out), error);
+}

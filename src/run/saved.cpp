@@ -1,0 +1,434 @@
+#include "src/run/saved.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+
+#include "formats/moe/little_endian.h"
+#include "formats/moe/reader.h"
+#include "src/run/session_state.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace moe {
+namespace {
+
+constexpr uint8_t kMagicOfSaved[8] = {0x8F, 'M', 'O', 'E', 'S', '\r', '\n', 0x1A};
+constexpr uint16_t kMajor = 1;
+constexpr size_t kHeader = 64;
+constexpr size_t kChecked = 56;  // bytes of the header in front of its checksum
+
+/// What the header says.
+struct Saved {
+  uint32_t kv = 0;
+  uint64_t model_hash = 0;
+  uint64_t model_bytes = 0;
+  uint64_t n_tokens = 0;
+  uint64_t body = 0;
+  uint32_t context = 0;
+};
+
+size_t element_bytes(KvType type) { return type == KvType::kInt8 ? 1 : 2; }
+
+// Where positions depend on the context: two sessions then understand each other's keys only when
+// they have the same one.
+uint32_t context_of_positions(const SessionState& state) {
+  for (const LayerConfig& layer : state.model.config().layers) {
+    if (layer.attention.rope.scaling == RopeScaling::kLongrope) {
+      return static_cast<uint32_t>(state.options.context);
+    }
+  }
+  return 0;
+}
+
+uint64_t body_bytes(const SessionState& state, uint64_t n) {
+  const KvType kv = state.options.kv;
+  uint64_t row = sizeof(int32_t);
+  for (const LayerConfig& layer : state.model.config().layers) {
+    if (!layer.has_attention) continue;
+    const AttentionConfig& a = layer.attention;
+    const uint64_t scale = kv == KvType::kInt8 ? sizeof(float) : 0;
+    row += 2 * static_cast<uint64_t>(a.n_kv_heads) *
+           (static_cast<uint64_t>(a.head_dim) * element_bytes(kv) + scale);
+  }
+  return row * n + sizeof(uint64_t);
+}
+
+Saved describe(const SessionState& state, uint64_t n) {
+  const FileHeader& file = state.model.file().header();
+  return {state.options.kv == KvType::kInt8 ? uint32_t{MOE_KV_INT8} : uint32_t{MOE_KV_F16},
+          file.metadata_xxh64,
+          file.file_bytes,
+          n,
+          body_bytes(state, n),
+          context_of_positions(state)};
+}
+
+void encode(const Saved& s, uint8_t (&h)[kHeader]) {
+  std::memset(h, 0, kHeader);
+  std::memcpy(h, kMagicOfSaved, sizeof kMagicOfSaved);
+  store_le<uint16_t>(kMajor, h + 8);
+  store_le(s.kv, h + 12);
+  store_le(s.model_hash, h + 16);
+  store_le(s.model_bytes, h + 24);
+  store_le(s.n_tokens, h + 32);
+  store_le(s.body, h + 40);
+  store_le(s.context, h + 48);
+  store_le<uint64_t>(XXH64(h, kChecked, 0), h + kChecked);
+}
+
+Status decode(const uint8_t (&h)[kHeader], Saved* out) {
+  if (std::memcmp(h, kMagicOfSaved, sizeof kMagicOfSaved) != 0) {
+    return Status::error(MOE_ERR_FORMAT,
+                         "no saved session: it does not begin with the magic bytes");
+  }
+  const auto major = load_le<uint16_t>(h + 8);
+  const auto minor = load_le<uint16_t>(h + 10);
+  if (major != kMajor || minor != 0) {
+    return Status::error(MOE_ERR_VERSION,
+                         "saved session: this library reads version %d.0, it has %d.%d", kMajor,
+                         major, minor);
+  }
+  if (load_le<uint64_t>(h + kChecked) != XXH64(h, kChecked, 0)) {
+    return Status::error(MOE_ERR_CORRUPT, "saved session: the checksum of its header is wrong");
+  }
+  if (load_le<uint32_t>(h + 52) != 0) {
+    return Status::error(MOE_ERR_FORMAT,
+                         "saved session: reserved bytes of its header are not zero");
+  }
+  *out = {load_le<uint32_t>(h + 12), load_le<uint64_t>(h + 16), load_le<uint64_t>(h + 24),
+          load_le<uint64_t>(h + 32), load_le<uint64_t>(h + 40), load_le<uint32_t>(h + 48)};
+  return {};
+}
+
+const char* kv_name(uint32_t kv) { return kv == MOE_KV_INT8 ? "int8" : "f16"; }
+
+// Whether this session can take what the header announces.
+Status check_fit(const SessionState& state, const Saved& found, uint64_t size) {
+  const auto context = static_cast<uint64_t>(state.options.context);
+  const Saved own = describe(state, std::min(found.n_tokens, context));
+  if (found.model_hash != own.model_hash || found.model_bytes != own.model_bytes) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "saved session: of another model file (hash %016" PRIx64 ", %" PRIu64
+                         " bytes; this one's is %016" PRIx64 ", %" PRIu64 " bytes)",
+                         found.model_hash, found.model_bytes, own.model_hash, own.model_bytes);
+  }
+  if (found.kv != own.kv) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "saved session: keys and values are %s, those of this session %s",
+                         kv_name(found.kv), kv_name(own.kv));
+  }
+  if (found.n_tokens > context) {
+    return Status::error(MOE_ERR_TOO_LONG,
+                         "saved session: %" PRIu64 " tokens; this session's context holds %" PRIu64,
+                         found.n_tokens, context);
+  }
+  if (found.context != own.context) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "saved session: positions are those of a context of %u, and this "
+                         "session's of %u",
+                         found.context, own.context);
+  }
+  if (found.body != own.body || size != kHeader + found.body) {
+    return Status::error(MOE_ERR_FORMAT,
+                         "saved session: expected %" PRIu64 " bytes for %" PRIu64
+                         " tokens, found %" PRIu64 " (cut off or added to)",
+                         kHeader + own.body, found.n_tokens, size);
+  }
+  return {};
+}
+
+/// One KV head of the keys or the values of a layer.
+struct HeadPlace {
+  uint8_t* at;
+  float* scales;  // null unless int8
+  int32_t head_dim;
+};
+
+// f(place, keys) for every head, in the order of the file.
+template <class F>
+Status each_head(const SessionState& state, F&& f) {
+  const ModelConfig& config = state.model.config();
+  for (int32_t l = 0; l < config.n_layers(); ++l) {
+    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
+    const AttentionConfig& a = layer.attention;
+    const KvCacheView kv = state.kv.view(l);
+    for (int side = 0; side < 2 && layer.has_attention; ++side) {
+      auto* const values = static_cast<uint8_t*>(side == 0 ? kv.layer.k : kv.layer.v);
+      float* const scales = side == 0 ? kv.layer.k_scale : kv.layer.v_scale;
+      for (int64_t h = 0; h < a.n_kv_heads; ++h) {
+        const int64_t first = h * kv.capacity;
+        const HeadPlace place = {
+            values + static_cast<size_t>(first * a.head_dim) * element_bytes(kv.type),
+            kv.type == KvType::kInt8 ? scales + first : nullptr, a.head_dim};
+        MOE_TRY(f(place, side == 0));
+      }
+    }
+  }
+  return {};
+}
+
+/// Moves heads between the device, where keys lie as they suit it, and rows in host memory.
+class Mover {
+ public:
+  Mover(const SessionState& state, const Allocator& allocator)
+      : device_(state.device),
+        type_(state.options.kv),
+        raw_(allocator),
+        rows_(allocator),
+        places_(allocator) {}
+
+  Status init(const SessionState& state, size_t n);
+  /// rows(): what lies at the place.
+  Status take(const HeadPlace& place, bool keys);
+  /// The reverse.
+  Status put(const HeadPlace& place, bool keys);
+  uint8_t* rows() { return rows_.data(); }
+  size_t row_bytes(const HeadPlace& place) const {
+    return n_ * static_cast<size_t>(place.head_dim) * element_bytes(type_);
+  }
+
+ private:
+  size_t raw_bytes(const HeadPlace& place) const {
+    return round_up(n_, size_t{kKeyBlock}) * static_cast<size_t>(place.head_dim) *
+           element_bytes(type_);
+  }
+  Status learn_places(int32_t head_dim);
+  template <class Copy>
+  void each_key(int32_t head_dim, Copy&& copy);
+
+  Device& device_;
+  KvType type_;
+  size_t n_ = 0;
+  Array<uint8_t> raw_;
+  Array<uint8_t> rows_;
+  Array<size_t> places_;   // of the elements of a block of keys, row after row
+  int32_t places_of_ = 0;  // this head_dim
+};
+
+Status Mover::init(const SessionState& state, size_t n) {
+  n_ = n;
+  int32_t widest = 1;
+  for (const LayerConfig& layer : state.model.config().layers) {
+    widest = std::max(widest, layer.attention.head_dim);
+  }
+  const HeadPlace largest = {nullptr, nullptr, widest};
+  MOE_TRY(raw_.resize(std::max<size_t>(raw_bytes(largest), 1)));
+  return rows_.resize(std::max<size_t>({row_bytes(largest), n * sizeof(float), 1}));
+}
+
+Status Mover::learn_places(int32_t head_dim) {
+  if (places_of_ == head_dim) return {};
+  places_.clear();
+  for (int32_t p = 0; p < kKeyBlock; ++p) {
+    for (int32_t i = 0; i < head_dim; ++i) {
+      MOE_TRY(places_.push(static_cast<size_t>(device_.key_place(type_, head_dim, p, i))));
+    }
+  }
+  places_of_ = head_dim;
+  return {};
+}
+
+// copy(raw, row): the bytes of an element in both, for the n rows.
+template <class Copy>
+void Mover::each_key(int32_t head_dim, Copy&& copy) {
+  const size_t size = element_bytes(type_), block = places_.size();
+  const size_t n = n_ * static_cast<size_t>(head_dim);
+  for (size_t i = 0; i < n; ++i) {
+    copy(raw_.data() + (i / block * block + places_[i % block]) * size, rows_.data() + i * size);
+  }
+}
+
+Status Mover::take(const HeadPlace& place, bool keys) {
+  if (!keys) return device_.download(rows(), place.at, row_bytes(place));
+  MOE_TRY(learn_places(place.head_dim));
+  MOE_TRY(device_.download(raw_.data(), place.at, raw_bytes(place)));
+  if (type_ == KvType::kInt8) {
+    each_key(place.head_dim, [](const uint8_t* raw, uint8_t* row) { *row = *raw; });
+  } else {
+    each_key(place.head_dim, [](const uint8_t* raw, uint8_t* row) { std::memcpy(row, raw, 2); });
+  }
+  return {};
+}
+
+Status Mover::put(const HeadPlace& place, bool keys) {
+  if (!keys) return device_.upload(place.at, rows(), row_bytes(place));
+  MOE_TRY(learn_places(place.head_dim));
+  std::memset(raw_.data(), 0, raw_bytes(place));  // positions behind the last one
+  if (type_ == KvType::kInt8) {
+    each_key(place.head_dim, [](uint8_t* raw, const uint8_t* row) { *raw = *row; });
+  } else {
+    each_key(place.head_dim, [](uint8_t* raw, const uint8_t* row) { std::memcpy(raw, row, 2); });
+  }
+  return device_.upload(place.at, raw_.data(), raw_bytes(place));
+}
+
+/// The arrays of a saved session as they go by, and the hash of them.
+class Writer {
+ public:
+  explicit Writer(const SaveSink& sink) : sink_(sink) {}
+  Status add(const void* bytes, size_t n) {
+    hash_ = XXH64(bytes, n, hash_);
+    return raw(bytes, n);
+  }
+  Status raw(const void* bytes, size_t n) { return sink_.write(sink_.user, bytes, n); }
+  Status finish() {
+    uint8_t end[sizeof hash_];
+    store_le(hash_, end);
+    return raw(end, sizeof end);
+  }
+
+ private:
+  const SaveSink& sink_;
+  uint64_t hash_ = 0;
+};
+
+class Loader {
+ public:
+  Loader(const SaveSource& source, uint64_t at) : source_(source), at_(at) {}
+  Status raw(void* to, size_t n) {
+    MOE_TRY(source_.read(source_.user, at_, to, n));
+    at_ += n;
+    return {};
+  }
+  Status next(void* to, size_t n) {
+    MOE_TRY(raw(to, n));
+    hash_ = XXH64(to, n, hash_);
+    return {};
+  }
+  Status finish() {
+    uint8_t end[sizeof hash_];
+    MOE_TRY(raw(end, sizeof end));
+    if (load_le<uint64_t>(end) == hash_) return {};
+    return Status::error(MOE_ERR_CORRUPT, "saved session: its checksum is wrong");
+  }
+
+ private:
+  const SaveSource& source_;
+  uint64_t at_;
+  uint64_t hash_ = 0;
+};
+
+Status check_keeps(const SessionState& state) {
+  if (!state.model.config().is_encoder()) return {};
+  return Status::error(MOE_ERR_UNSUPPORTED, "the model is an encoder: its sessions keep nothing");
+}
+
+Status load_body(SessionState& state, Loader& loader, size_t n) {
+  MOE_TRY(state.tokens.resize(n));
+  MOE_TRY(loader.next(state.tokens.data(), n * sizeof(int32_t)));
+  const Status ids = check_ids(state, state.tokens.span());
+  if (!ids.ok()) return Status::error(MOE_ERR_CORRUPT, "saved session: %s", ids.text());
+  Mover mover(state, state.model.allocator());
+  MOE_TRY(mover.init(state, n));
+  const auto move = [&](const HeadPlace& place, bool keys) -> Status {
+    MOE_TRY(loader.next(mover.rows(), mover.row_bytes(place)));
+    MOE_TRY(mover.put(place, keys));
+    if (place.scales == nullptr) return {};
+    MOE_TRY(loader.next(mover.rows(), n * sizeof(float)));
+    return state.device.upload(place.scales, mover.rows(), n * sizeof(float));
+  };
+  MOE_TRY(each_head(state, move));
+  return loader.finish();
+}
+
+void forget(SessionState& state) {
+  state.tokens.clear();
+  state.has_logits = false;
+}
+
+}  // namespace
+
+Status save_session(Session& session, const SaveSink& sink) {
+  SessionCall call(session);
+  MOE_TRY(call.status());
+  const SessionState& state = call.state();
+  MOE_TRY(check_keeps(state));
+  const size_t n = state.tokens.size();
+  Mover mover(state, state.model.allocator());
+  MOE_TRY(mover.init(state, n));
+  Writer writer(sink);
+  uint8_t header[kHeader];
+  encode(describe(state, n), header);
+  MOE_TRY(writer.raw(header, sizeof header));
+  MOE_TRY(writer.add(state.tokens.data(), n * sizeof(int32_t)));
+  const auto move = [&](const HeadPlace& place, bool keys) -> Status {
+    MOE_TRY(mover.take(place, keys));
+    MOE_TRY(writer.add(mover.rows(), mover.row_bytes(place)));
+    if (place.scales == nullptr) return {};
+    MOE_TRY(state.device.download(mover.rows(), place.scales, n * sizeof(float)));
+    return writer.add(mover.rows(), n * sizeof(float));
+  };
+  MOE_TRY(each_head(state, move));
+  return writer.finish();
+}
+
+Status load_session(Session& session, const SaveSource& source) {
+  SessionCall call(session);
+  MOE_TRY(call.status());
+  SessionState& state = call.state();
+  MOE_TRY(check_keeps(state));
+  if (source.size < kHeader) {
+    return Status::error(MOE_ERR_FORMAT, "no saved session: %" PRIu64 " bytes are too few",
+                         source.size);
+  }
+  uint8_t header[kHeader];
+  Loader loader(source, 0);
+  MOE_TRY(loader.raw(header, sizeof header));
+  Saved found;
+  MOE_TRY(decode(header, &found));
+  MOE_TRY(check_fit(state, found, source.size));
+  forget(state);
+  const Status status = load_body(state, loader, static_cast<size_t>(found.n_tokens));
+  if (!status.ok()) forget(state);
+  return status;
+}
+
+namespace {
+
+Status copy_text(const SessionState& from, SessionState& to) {
+  const size_t n = from.tokens.size();
+  if (check_keeps(from).ok()) {
+    Mover mover(from, from.model.allocator());
+    MOE_TRY(mover.init(from, n));
+    // Both have the same shape, so that their heads come in the same order.
+    Array<HeadPlace> places(from.model.allocator());
+    MOE_TRY(each_head(to, [&](const HeadPlace& place, bool) { return places.push(place); }));
+    size_t at = 0;
+    const auto move = [&](const HeadPlace& place, bool keys) -> Status {
+      const HeadPlace& there = places[at++];
+      MOE_TRY(mover.take(place, keys));
+      MOE_TRY(mover.put(there, keys));
+      if (place.scales == nullptr) return {};
+      MOE_TRY(from.device.download(mover.rows(), place.scales, n * sizeof(float)));
+      return from.device.upload(there.scales, mover.rows(), n * sizeof(float));
+    };
+    MOE_TRY(each_head(from, move));
+  }
+  MOE_TRY(to.tokens.append(from.tokens.data(), n));
+  for (size_t l = 0; l < from.routers.size(); ++l) to.routers[l] = from.routers[l];
+  to.overridden = from.overridden;
+  to.has_capacity = from.has_capacity;
+  to.options.chunk_follows = from.options.chunk_follows;
+  return {};
+}
+
+}  // namespace
+
+Result<Box<Session>> fork_session(Session& session, Model& model, uint64_t other_sessions_bytes,
+                                  const Allocator& allocator) {
+  SessionCall call(session);
+  MOE_TRY(call.status());
+  SessionOptions options;
+  options.context = call.state().options.context;
+  options.chunk = call.state().options.chunk;
+  options.kv = call.state().options.kv;
+  options.memory_cap = call.state().options.memory_cap;
+  options.other_sessions_bytes = other_sessions_bytes;
+  MOE_ASSIGN(Box<Session> made, Session::create(model, options, allocator));
+  MOE_TRY(copy_text(call.state(), SessionCall::state_of(*made)));
+  return made;
+}
+
+}  // namespace moe

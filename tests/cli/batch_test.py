@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""batch: many texts in order, bad lines in their places, resumed after a kill."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+
+from support import CHAT, MODEL, MOE, Cli, main
+
+TEXTS = ["Once upon a time", "The fox was very", "A dog", "One autumn morning, Clara", "The", "In the garden"]
+
+
+class Batch(Cli):
+    def write(self, lines, name="in.jsonl"):
+        with open(self.path(name), "wb") as f:
+            for line in lines:
+                f.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
+        return self.path(name)
+
+    def batch(self, lines, *args, model=MODEL, out="out.jsonl"):
+        r = self.ok("batch", model, self.write(lines), self.path(out), *args)
+        return self.results(out), r
+
+    def results(self, out="out.jsonl"):
+        with open(self.path(out)) as f:
+            return [json.loads(line) for line in f]
+
+    def test_each_text_is_what_generate_makes_of_it(self):
+        lines = [{"prompt": t, "id": f"n{i}"} for i, t in enumerate(TEXTS)]
+        sampling = ["-n", "12", "--temp", "0.8", "--seed", "3"]
+        found, _ = self.batch(lines, "--sessions", "4", *sampling)
+        self.assertEqual([r["line"] for r in found], [1, 2, 3, 4, 5, 6])
+        self.assertEqual([r["id"] for r in found], [l["id"] for l in lines])
+        for text, r in zip(TEXTS, found, strict=True):
+            alone = json.loads(self.ok("generate", MODEL, "-p", text, "--json", *sampling).stdout)
+            self.assertEqual(r["text"].strip(), alone["text"].strip())
+            for key in ("finish", "n_prompt", "n_generated"):
+                self.assertEqual(r[key], alone[key])
+        for n in ("1", "16"):
+            self.assertEqual(self.batch(lines, "--sessions", n, *sampling, out=n)[0], found)
+
+    def test_bad_lines_are_named_and_stop_nothing(self):
+        lines = [{"prompt": "The fox"}, b"no json", b"[1, 2]", b"\xff\xfe{}", b"", {"prompt": 7}, {"tokens": [1, 1536]},
+                 {"tokens": ["x"]}, {"prompt": "a", "tokens": [1]}, {"id": 4}, {"messages": []},
+                 {"prompt": "fox " * 600}, b'{"prompt": "' + b"x" * (10 << 20) + b'"}', {"prompt": "The fox"},
+                 {"tokens": []}, b'{"prompt": "' + b'\xc3\x28"}']
+        found, r = self.batch(lines, "-n", "4", "--sessions", "3")
+        self.assertEqual([f["line"] for f in found], list(range(1, len(lines) + 1)))
+        words = {2: "JSON", 3: "object, found array", 4: "UTF-8", 5: "JSON", 6: "'prompt'", 7: "0..1535", 8: "'tokens'",
+                 9: "one of", 10: "one of", 11: "'messages'", 12: "512", 13: "4 MiB", 15: "no tokens", 16: "UTF-8"}
+        for f in found:
+            if f["line"] in words:
+                self.assertIn(words[f["line"]], f["error"])
+            else:
+                self.assertEqual(f["n_generated"], 4)
+        self.assertEqual(found[9]["id"], 4)
+        self.assertEqual(found[0]["text"], found[13]["text"])
+
+    def test_it_goes_on_where_it_was_killed(self):
+        lines = [{"prompt": t} for t in TEXTS * 20]
+        whole, _ = self.batch(lines, "-n", "60", out="whole")
+        source = self.write(lines)
+        p = subprocess.Popen([MOE, "batch", MODEL, source, self.path("cut"), "-n", "60"], stderr=subprocess.DEVNULL)
+        for _ in range(2000):
+            if os.path.exists(self.path("cut")) and os.path.getsize(self.path("cut")) > 2000:
+                break
+            time.sleep(0.005)
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+        with open(self.path("cut"), "ab") as f:
+            f.write(b'{"line": 99')  # half a line
+        r = self.ok("batch", MODEL, source, self.path("cut"), "-n", "60")
+        self.assertIn("going on behind line", r.stderr)
+        self.assertEqual(self.results("cut"), whole)
+        self.assertIn("0 lines done", self.ok("batch", MODEL, source, self.path("cut"), "-n", "60").stderr)
+        self.assertEqual(self.results("cut"), whole)
+
+    def test_one_process_at_a_time(self):
+        source = self.write([{"prompt": "The"}])
+        with open(self.path("o"), "w") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            self.fails(1, "batch", MODEL, source, self.path("o"), contains=["another process"])
+        self.ok("batch", MODEL, source, self.path("o"), "-n", "2")
+        self.write([], "none")
+        self.fails(1, "batch", MODEL, self.path("none"), self.path("o"), contains=["more than"])
+
+    def test_conversations(self):
+        self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
+        found, _ = self.batch([{"messages": [{"role": "user", "content": "Hello?"}]}, {"messages": [{"role": "user"}]}],
+                              model=self.path("chat.moe"))
+        self.assertEqual(found[0]["text"], "Yes.")
+        self.assertEqual(found[0]["finish"], "eos")
+        self.assertIn("content", found[1]["error"])
+        found, _ = self.batch([{"messages": [{"role": "user", "content": "Hello?"}]}], out="none")
+        self.assertIn("template", found[0]["error"])
+
+    def test_usage(self):
+        self.fails(2, "batch", MODEL, contains=["IN"])
+        self.fails(2, "batch", MODEL, "a", "b", "--stop", "x", contains=["--stop"])
+        self.fails(1, "batch", MODEL, self.path("no"), self.path("o"), contains=["no: No such file"])
+        self.assertFalse(os.path.exists(self.path("o")))
+        self.fails(1, "batch", MODEL, self.write([]), self.path("no/o"), contains=["no/o"])
+
+
+main()

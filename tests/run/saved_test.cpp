@@ -1,0 +1,268 @@
+#include "src/run/saved.h"
+
+#include <cstring>
+
+#include "tests/run/tiny_run.h"
+
+namespace moe {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+struct Saving {
+  Status status;
+  Bytes bytes;
+};
+
+Saving save(Session& session, size_t most = ~size_t{0}) {
+  struct Sink {
+    Bytes bytes;
+    size_t most;
+    static Status write(void* user, const void* from, size_t n) {
+      auto* s = static_cast<Sink*>(user);
+      if (s->bytes.size() + n > s->most) return Status::error(MOE_ERR_IO, "full");
+      const auto* b = static_cast<const uint8_t*>(from);
+      s->bytes.insert(s->bytes.end(), b, b + n);
+      return {};
+    }
+  } sink{{}, most};
+  const Status status = save_session(session, {Sink::write, &sink});
+  return {status, std::move(sink.bytes)};
+}
+
+Status read_bytes(void* user, uint64_t offset, void* to, size_t n) {
+  const auto& bytes = *static_cast<const Bytes*>(user);
+  EXPECT_LE(offset + n, bytes.size());
+  if (n != 0) std::memcpy(to, bytes.data() + offset, n);
+  return {};
+}
+
+Status load(Session& session, Bytes bytes) {
+  return load_session(session, {bytes.size(), read_bytes, &bytes});
+}
+
+Box<Session> session_of(Machine& machine, KvType kv, int32_t context = 0, int32_t chunk = 0) {
+  SessionOptions options;
+  options.kv = kv;
+  options.context = context;
+  options.chunk = chunk;
+  return machine.session(options);
+}
+
+// Layouts that differ: heads of 8 and of 20 elements, an odd count, a window, a layer without
+// attention.
+std::vector<TinyKind> kinds() {
+  return {{"plain", [](ModelConfig&, TinyOptions&) {}},
+          {"heads_of_20",
+           [](ModelConfig& c, TinyOptions&) {
+             each_attention(c, [](AttentionConfig& a) { a.head_dim = 20; });
+           }},
+          {"window", [](ModelConfig& c, TinyOptions&) {
+             each_attention(c, [](AttentionConfig& a) { a.window = 30; });
+           }}};
+}
+
+class SavedKinds : public testing::TestWithParam<TinyKind> {};
+
+TEST_P(SavedKinds, GoesOnAsIfNothingHadHappened) {
+  const auto bytes = build_tiny_kind(GetParam());
+  Machine machine(*bytes, 2), other(*bytes, 1, "scalar");
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const Tokens text = random_tokens(150, machine.vocab_size());
+  for (const KvType kv : {KvType::kF16, KvType::kInt8}) {
+    for (const size_t n : {size_t{1}, size_t{64}, size_t{130}}) {
+      const Box<Session> from = session_of(machine, kv, 160);
+      ASSERT_TRUE(from->eval(span(text, 0, n), LogitRows::kNone, nullptr).ok());
+      const Saving saved = save(*from);
+      ASSERT_TRUE(saved.status.ok()) << saved.status.text();
+      const Tokens rest(text.begin() + static_cast<std::ptrdiff_t>(n), text.end());
+      const Floats expected = eval_all(*from, rest);
+      // Into another context, on another instruction set, over a text that was there before.
+      const Box<Session> to = session_of(other, kv, 151, 9);
+      ASSERT_TRUE(to->eval(span(text, 60, 77), LogitRows::kNone, nullptr).ok());
+      const Status status = load(*to, saved.bytes);
+      ASSERT_TRUE(status.ok()) << status.text();
+      EXPECT_EQ(Tokens(to->tokens().begin(), to->tokens().end()),
+                Tokens(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n)));
+      EXPECT_EQ(save(*to).bytes, saved.bytes);
+      EXPECT_EQ(eval_all(*to, rest), expected) << n;
+    }
+  }
+}
+
+TEST_P(SavedKinds, AForkGoesItsOwnWay) {
+  const auto bytes = build_tiny_kind(GetParam());
+  Machine machine(*bytes);
+  const Tokens text = random_tokens(70, machine.vocab_size());
+  const Tokens one = random_tokens(20, machine.vocab_size(), 2);
+  const Tokens two = random_tokens(20, machine.vocab_size(), 3);
+  for (const KvType kv : {KvType::kF16, KvType::kInt8}) {
+    Box<Session> first = session_of(machine, kv, 100);
+    ASSERT_TRUE(first->eval(span(text), LogitRows::kNone, nullptr).ok());
+    auto made = fork_session(*first, machine.model(), first->bytes(), system_allocator());
+    ASSERT_TRUE(made.ok()) << made.status().text();
+    Box<Session> second = std::move(made.value());
+    EXPECT_EQ(second->context(), 100);
+    EXPECT_EQ(second->position(), 70);
+    const Floats of_one = eval_all(*first, one);
+    const Floats of_two = eval_all(*second, two);
+    ASSERT_TRUE(first->rewind(70).ok());
+    EXPECT_EQ(eval_all(*first, two), of_two);
+    first.reset();
+    ASSERT_TRUE(second->rewind(70).ok());
+    EXPECT_EQ(eval_all(*second, one), of_one);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SavedKinds, testing::ValuesIn(kinds()),
+                         [](const auto& kind) { return kind.param.name; });
+
+class SavedTest : public testing::Test {
+ protected:
+  SavedTest() : bytes_(build_tiny_kind(kinds()[0])), machine_(*bytes_) {}
+  void SetUp() override {
+    ASSERT_TRUE(machine_.status().ok());
+    session_ = session_of(machine_, KvType::kF16, 80);
+    text_ = random_tokens(12, machine_.vocab_size());
+    ASSERT_TRUE(session_->eval(span(text_), LogitRows::kNone, nullptr).ok());
+    saved_ = save(*session_).bytes;
+  }
+  std::unique_ptr<MemorySink> bytes_;
+  Machine machine_;
+  Box<Session> session_;
+  Tokens text_;
+  Bytes saved_;
+};
+
+TEST_F(SavedTest, AnEmptySessionIsSavedToo) {
+  const Box<Session> empty = machine_.session();
+  const Saving saved = save(*empty);
+  ASSERT_TRUE(saved.status.ok());
+  EXPECT_EQ(saved.bytes.size(), 72u);
+  ASSERT_TRUE(load(*session_, saved.bytes).ok());
+  EXPECT_EQ(session_->position(), 0);
+}
+
+TEST_F(SavedTest, LogitsComeBackWithTheText) {
+  TokenLogprob before{}, after{};
+  ASSERT_TRUE(session_->sample({}, &before, nullptr, 0).ok());
+  const Box<Session> other = machine_.session();
+  ASSERT_TRUE(load(*other, saved_).ok());
+  ASSERT_TRUE(other->sample({}, &after, nullptr, 0).ok());
+  EXPECT_EQ(after.token, before.token);
+  EXPECT_EQ(after.logprob, before.logprob);
+}
+
+TEST_F(SavedTest, EveryCutIsRefused) {
+  for (size_t n = 0; n < saved_.size(); n += n < 80 ? 1 : 37) {
+    const Status status =
+        load(*session_, Bytes(saved_.begin(), saved_.begin() + static_cast<std::ptrdiff_t>(n)));
+    EXPECT_EQ(status.code(), MOE_ERR_FORMAT) << n << status.text();
+    EXPECT_EQ(session_->position(), 12);  // as it was
+  }
+  Bytes longer = saved_;
+  longer.push_back(0);
+  EXPECT_EQ(load(*session_, longer).code(), MOE_ERR_FORMAT);
+}
+
+TEST_F(SavedTest, EveryFlippedBitIsFound) {
+  for (size_t i = 0; i < saved_.size(); i += i < 80 ? 1 : 13) {
+    Bytes bad = saved_;
+    bad[i] ^= static_cast<uint8_t>(1 << i % 8);
+    const Status status = load(*session_, bad);
+    EXPECT_FALSE(status.ok()) << i;
+    const moe_status expected = i < 8 ? MOE_ERR_FORMAT : i < 12 ? MOE_ERR_VERSION : MOE_ERR_CORRUPT;
+    EXPECT_EQ(status.code(), expected) << i << ": " << status.text();
+    EXPECT_EQ(session_->position(), i < 64 ? 12 : 0);
+    ASSERT_TRUE(load(*session_, saved_).ok());
+  }
+}
+
+TEST_F(SavedTest, AnotherModelIsNamed) {
+  TinyKind other = kinds()[0];
+  other.change = [](ModelConfig&, TinyOptions& o) { o.seed = 2; };
+  const auto bytes = build_tiny_kind(other);
+  Machine machine(*bytes);
+  const Status status = load(*machine.session(), saved_);
+  EXPECT_EQ(status.code(), MOE_ERR_ARGUMENT);
+  EXPECT_NE(std::string(status.text()).find("another model file"), std::string::npos);
+}
+
+TEST_F(SavedTest, WhatDoesNotFitIsRefused) {
+  const Box<Session> int8 = session_of(machine_, KvType::kInt8);
+  EXPECT_EQ(load(*int8, saved_).code(), MOE_ERR_ARGUMENT);
+  const Box<Session> small = session_of(machine_, KvType::kF16, 11);
+  EXPECT_EQ(load(*small, saved_).code(), MOE_ERR_TOO_LONG);
+  const Box<Session> enough = session_of(machine_, KvType::kF16, 12);
+  EXPECT_TRUE(load(*enough, saved_).ok());
+}
+
+TEST_F(SavedTest, PositionsThatDependOnTheContextNeedTheSameOne) {
+  TinyKind longrope = kinds()[0];
+  longrope.change = [](ModelConfig& c, TinyOptions&) {
+    static const float kFactors[16] = {1, 1.5f, 2, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    each_attention(c, [](AttentionConfig& a) {
+      a.rope.scaling = RopeScaling::kLongrope;
+      a.rope.original_context = 32;
+      a.rope.short_factor = kFactors;
+      a.rope.long_factor = kFactors + 4;
+    });
+  };
+  const auto bytes = build_tiny_kind(longrope);
+  Machine machine(*bytes);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const Box<Session> from = session_of(machine, KvType::kF16, 30);
+  ASSERT_TRUE(from->eval(span(text_), LogitRows::kNone, nullptr).ok());
+  const Bytes saved = save(*from).bytes;
+  const Box<Session> other = session_of(machine, KvType::kF16, 60);
+  const Status status = load(*other, saved);
+  EXPECT_EQ(status.code(), MOE_ERR_ARGUMENT);
+  EXPECT_NE(std::string(status.text()).find("context of 30"), std::string::npos) << status.text();
+  const Box<Session> same = session_of(machine, KvType::kF16, 30);
+  EXPECT_TRUE(load(*same, saved).ok());
+}
+
+TEST_F(SavedTest, AWriterThatFailsAndAReaderThatFailsSaySo) {
+  for (const size_t most : {size_t{0}, size_t{64}, saved_.size() - 1}) {
+    EXPECT_EQ(save(*session_, most).status.code(), MOE_ERR_IO);
+    EXPECT_EQ(session_->position(), 12);
+  }
+  struct Failing {
+    const Bytes* bytes;
+    size_t good;
+    static Status read(void* user, uint64_t offset, void* to, size_t n) {
+      auto* f = static_cast<Failing*>(user);
+      if (f->good-- == 0) return Status::error(MOE_ERR_IO, "gone");
+      std::memcpy(to, f->bytes->data() + offset, n);
+      return {};
+    }
+  };
+  for (const size_t good : {size_t{0}, size_t{1}, size_t{3}}) {
+    ASSERT_TRUE(load(*session_, saved_).ok());
+    Failing failing{&saved_, good};
+    EXPECT_EQ(load_session(*session_, {saved_.size(), Failing::read, &failing}).code(), MOE_ERR_IO);
+    EXPECT_EQ(session_->position(), good == 0 ? 12 : 0);
+  }
+}
+
+TEST_F(SavedTest, AForkKeepsTheRouter) {
+  ASSERT_TRUE(session_->reset().ok());
+  ASSERT_TRUE(session_->set_router("topk:1").ok());
+  ASSERT_TRUE(session_->eval(span(text_), LogitRows::kNone, nullptr).ok());
+  auto made = fork_session(*session_, machine_.model(), session_->bytes(), system_allocator());
+  ASSERT_TRUE(made.ok());
+  const Tokens more = random_tokens(9, machine_.vocab_size(), 5);
+  EXPECT_EQ(eval_all(*made.value(), more), eval_all(*session_, more));
+  EXPECT_EQ(made.value()->router(1)->k, 1);
+}
+
+TEST(Saved, AnEncoderKeepsNothing) {
+  const auto bytes = build_tiny_model(tiny_encoder());
+  Machine machine(*bytes);
+  const Box<Session> session = machine.session();
+  EXPECT_EQ(save(*session).status.code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(load(*session, Bytes(100)).code(), MOE_ERR_UNSUPPORTED);
+}
+
+}  // namespace
+}  // namespace moe
