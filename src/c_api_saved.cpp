@@ -1,5 +1,6 @@
 // Saved sessions and copies of them.
 
+#include "formats/moe/reader.h"
 #include "src/c_api.h"
 #include "src/run/saved.h"
 
@@ -19,12 +20,17 @@ Status read_from(void* user, uint64_t offset, void* to, size_t n) {
                        static_cast<unsigned long long>(offset));
 }
 
+ModelFileName name_of(const moe_session* session) {
+  const FileHeader& header = session->model->model->file().header();
+  return {header.metadata_xxh64, header.file_bytes};
+}
+
 Status save(moe_session* session, const moe_writer* writer) {
   MOE_TRY(check_session(session));
   if (writer == nullptr) return null_argument("writer");
   if (writer->write == nullptr) return null_argument("writer.write");
   moe_writer own = *writer;
-  return save_session(*session->session, {write_on, &own});
+  return save_session(*session->session, name_of(session), {write_on, &own});
 }
 
 Status load(moe_session* session, const moe_reader* reader) {
@@ -32,7 +38,7 @@ Status load(moe_session* session, const moe_reader* reader) {
   if (reader == nullptr) return null_argument("reader");
   if (reader->read == nullptr) return null_argument("reader.read");
   moe_reader own = *reader;
-  return load_session(*session->session, {own.size, read_from, &own});
+  return load_session(*session->session, name_of(session), {own.size, read_from, &own});
 }
 
 Status fork(moe_session* session, moe_session** out) {

@@ -4,8 +4,6 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "formats/moe/little_endian.h"
-#include "formats/moe/reader.h"
 #include "src/run/session_state.h"
 
 #define XXH_INLINE_ALL
@@ -13,6 +11,25 @@
 
 namespace moe {
 namespace {
+
+template <class T>
+T load_le(const uint8_t* bytes) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof value; ++i) {
+    value = static_cast<T>(value | static_cast<T>(bytes[i]) << (8 * i));
+  }
+  return value;
+}
+
+template <class T>
+void store_le(T value, uint8_t* bytes) {
+  for (size_t i = 0; i < sizeof value; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
+}
+
+// One copy of what the header of xxHash would have each caller hold.
+__attribute__((noinline)) uint64_t hash_of(const void* bytes, size_t n, uint64_t before) {
+  return XXH64(bytes, n, before);
+}
 
 constexpr uint8_t kMagicOfSaved[8] = {0x8F, 'M', 'O', 'E', 'S', '\r', '\n', 0x1A};
 constexpr uint16_t kMajor = 1;
@@ -55,11 +72,10 @@ uint64_t body_bytes(const SessionState& state, uint64_t n) {
   return row * n + sizeof(uint64_t);
 }
 
-Saved describe(const SessionState& state, uint64_t n) {
-  const FileHeader& file = state.model.file().header();
+Saved describe(const SessionState& state, const ModelFileName& name, uint64_t n) {
   return {state.options.kv == KvType::kInt8 ? uint32_t{MOE_KV_INT8} : uint32_t{MOE_KV_F16},
-          file.metadata_xxh64,
-          file.file_bytes,
+          name.metadata_hash,
+          name.file_bytes,
           n,
           body_bytes(state, n),
           context_of_positions(state)};
@@ -75,7 +91,7 @@ void encode(const Saved& s, uint8_t (&h)[kHeader]) {
   store_le(s.n_tokens, h + 32);
   store_le(s.body, h + 40);
   store_le(s.context, h + 48);
-  store_le<uint64_t>(XXH64(h, kChecked, 0), h + kChecked);
+  store_le<uint64_t>(hash_of(h, kChecked, 0), h + kChecked);
 }
 
 Status decode(const uint8_t (&h)[kHeader], Saved* out) {
@@ -90,7 +106,7 @@ Status decode(const uint8_t (&h)[kHeader], Saved* out) {
                          "saved session: this library reads version %d.0, it has %d.%d", kMajor,
                          major, minor);
   }
-  if (load_le<uint64_t>(h + kChecked) != XXH64(h, kChecked, 0)) {
+  if (load_le<uint64_t>(h + kChecked) != hash_of(h, kChecked, 0)) {
     return Status::error(MOE_ERR_CORRUPT, "saved session: the checksum of its header is wrong");
   }
   if (load_le<uint32_t>(h + 52) != 0) {
@@ -105,9 +121,10 @@ Status decode(const uint8_t (&h)[kHeader], Saved* out) {
 const char* kv_name(uint32_t kv) { return kv == MOE_KV_INT8 ? "int8" : "f16"; }
 
 // Whether this session can take what the header announces.
-Status check_fit(const SessionState& state, const Saved& found, uint64_t size) {
+Status check_fit(const SessionState& state, const ModelFileName& name, const Saved& found,
+                 uint64_t size) {
   const auto context = static_cast<uint64_t>(state.options.context);
-  const Saved own = describe(state, std::min(found.n_tokens, context));
+  const Saved own = describe(state, name, std::min(found.n_tokens, context));
   if (found.model_hash != own.model_hash || found.model_bytes != own.model_bytes) {
     return Status::error(MOE_ERR_ARGUMENT,
                          "saved session: of another model file (hash %016" PRIx64 ", %" PRIu64
@@ -269,7 +286,7 @@ class Writer {
  public:
   explicit Writer(const SaveSink& sink) : sink_(sink) {}
   Status add(const void* bytes, size_t n) {
-    hash_ = XXH64(bytes, n, hash_);
+    hash_ = hash_of(bytes, n, hash_);
     return raw(bytes, n);
   }
   Status raw(const void* bytes, size_t n) { return sink_.write(sink_.user, bytes, n); }
@@ -294,7 +311,7 @@ class Loader {
   }
   Status next(void* to, size_t n) {
     MOE_TRY(raw(to, n));
-    hash_ = XXH64(to, n, hash_);
+    hash_ = hash_of(to, n, hash_);
     return {};
   }
   Status finish() {
@@ -340,7 +357,7 @@ void forget(SessionState& state) {
 
 }  // namespace
 
-Status save_session(Session& session, const SaveSink& sink) {
+Status save_session(Session& session, const ModelFileName& name, const SaveSink& sink) {
   SessionCall call(session);
   MOE_TRY(call.status());
   const SessionState& state = call.state();
@@ -350,7 +367,7 @@ Status save_session(Session& session, const SaveSink& sink) {
   MOE_TRY(mover.init(state, n));
   Writer writer(sink);
   uint8_t header[kHeader];
-  encode(describe(state, n), header);
+  encode(describe(state, name, n), header);
   MOE_TRY(writer.raw(header, sizeof header));
   MOE_TRY(writer.add(state.tokens.data(), n * sizeof(int32_t)));
   const auto move = [&](const HeadPlace& place, bool keys) -> Status {
@@ -364,7 +381,7 @@ Status save_session(Session& session, const SaveSink& sink) {
   return writer.finish();
 }
 
-Status load_session(Session& session, const SaveSource& source) {
+Status load_session(Session& session, const ModelFileName& name, const SaveSource& source) {
   SessionCall call(session);
   MOE_TRY(call.status());
   SessionState& state = call.state();
@@ -378,7 +395,7 @@ Status load_session(Session& session, const SaveSource& source) {
   MOE_TRY(loader.raw(header, sizeof header));
   Saved found;
   MOE_TRY(decode(header, &found));
-  MOE_TRY(check_fit(state, found, source.size));
+  MOE_TRY(check_fit(state, name, found, source.size));
   forget(state);
   const Status status = load_body(state, loader, static_cast<size_t>(found.n_tokens));
   if (!status.ok()) forget(state);

@@ -18,6 +18,12 @@
 
 namespace moe {
 
+/// What names a model file.
+struct ModelFileName {
+  uint64_t metadata_hash = 0;
+  uint64_t file_bytes = 0;
+};
+
 /// Where a saved session goes, from its first byte to its last.
 struct SaveSink {
   Status (*write)(void* user, const void* bytes, size_t n) = nullptr;
@@ -32,14 +38,14 @@ struct SaveSource {
 };
 
 /// MOE_ERR_UNSUPPORTED for an encoder, which keeps nothing; else what the sink says.
-Status save_session(Session& session, const SaveSink& sink);
+Status save_session(Session& session, const ModelFileName& name, const SaveSink& sink);
 
 /// Replaces the session's text. The session keeps its router and its statistics. MOE_ERR_FORMAT (no
 /// saved session, or cut off), MOE_ERR_VERSION, MOE_ERR_CORRUPT (a checksum; a token that the
 /// vocabulary does not have), MOE_ERR_ARGUMENT (of another model, or with another type of keys and
 /// values), MOE_ERR_TOO_LONG (more tokens than the context). A refusal for the first 64 bytes
 /// leaves the session as it was; after any other failure it is empty.
-Status load_session(Session& session, const SaveSource& source);
+Status load_session(Session& session, const ModelFileName& name, const SaveSource& source);
 
 /// A session of the same model with the same text, options and router, which shares nothing with it
 /// that changes. other_sessions_bytes: of all the model's sessions, `session` included.

@@ -9,6 +9,11 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
+ModelFileName name_of(const Session& session) {
+  const FileHeader& header = session.model().file().header();
+  return {header.metadata_xxh64, header.file_bytes};
+}
+
 struct Saving {
   Status status;
   Bytes bytes;
@@ -26,7 +31,7 @@ Saving save(Session& session, size_t most = ~size_t{0}) {
       return {};
     }
   } sink{{}, most};
-  const Status status = save_session(session, {Sink::write, &sink});
+  const Status status = save_session(session, name_of(session), {Sink::write, &sink});
   return {status, std::move(sink.bytes)};
 }
 
@@ -38,7 +43,7 @@ Status read_bytes(void* user, uint64_t offset, void* to, size_t n) {
 }
 
 Status load(Session& session, Bytes bytes) {
-  return load_session(session, {bytes.size(), read_bytes, &bytes});
+  return load_session(session, name_of(session), {bytes.size(), read_bytes, &bytes});
 }
 
 Box<Session> session_of(Machine& machine, KvType kv, int32_t context = 0, int32_t chunk = 0) {
@@ -240,7 +245,9 @@ TEST_F(SavedTest, AWriterThatFailsAndAReaderThatFailsSaySo) {
   for (const size_t good : {size_t{0}, size_t{1}, size_t{3}}) {
     ASSERT_TRUE(load(*session_, saved_).ok());
     Failing failing{&saved_, good};
-    EXPECT_EQ(load_session(*session_, {saved_.size(), Failing::read, &failing}).code(), MOE_ERR_IO);
+    EXPECT_EQ(load_session(*session_, name_of(*session_), {saved_.size(), Failing::read, &failing})
+                  .code(),
+              MOE_ERR_IO);
     EXPECT_EQ(session_->position(), good == 0 ? 12 : 0);
   }
 }
