@@ -69,6 +69,22 @@ func moeGoRead(user unsafe.Pointer, offset C.uint64_t, buffer unsafe.Pointer, n 
 	return 0
 }
 
+type writeCall struct {
+	guard
+	w   io.Writer
+	err error
+}
+
+//export moeGoWrite
+func moeGoWrite(user, data unsafe.Pointer, n C.size_t) C.int {
+	call := referred[*writeCall](user)
+	done := call.run(func() { _, call.err = call.w.Write(unsafe.Slice((*byte)(data), int(n))) })
+	if !done || call.err != nil {
+		return 1
+	}
+	return 0
+}
+
 type watcher struct {
 	guard
 	f       func(*RoutingChoices)

@@ -37,12 +37,12 @@ func (s Status) String() string { return C.GoString(C.moe_status_name(C.moe_stat
 type Error struct {
 	Status Status
 	Text   string
-	cause  error // of a context that was cancelled
+	cause  error // of a context that was cancelled, or of a writer
 }
 
 func (e *Error) Error() string { return e.Status.String() + ": " + e.Text }
 
-// Unwrap gives the context's error where a context ended the call.
+// Unwrap gives the error of the context that ended the call, or of the writer that failed.
 func (e *Error) Unwrap() error { return e.cause }
 
 // StatusOf is the status of an *Error anywhere in err's chain, StatusOK for nil, and StatusInternal

@@ -2,6 +2,8 @@ package moe
 
 /*
 #include <moe_c.h>
+int moeGoRead(void* user, uint64_t offset, void* buffer, size_t bytes);
+int moeGoWrite(void* user, const void* bytes, size_t n_bytes);
 bool moeGoProgress(void* user, uint64_t done, uint64_t total, const char* what);
 */
 import "C"
@@ -9,6 +11,7 @@ import "C"
 import (
 	"context"
 	"fmt"
+	"io"
 	"unsafe"
 )
 
@@ -94,21 +97,25 @@ func (m *Model) Session(options SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	var p *C.moe_session
-	s := &Session{model: m, vocab: info.VocabSize, one: new(single), watched: new(watched)}
-	kept := s.watched
-	free := func(p unsafe.Pointer) { C.moe_session_free((*C.moe_session)(p)); kept.memory.free() }
+	var s *Session
 	err = m.withSession(options, func(model *C.moe_model, params *C.moe_session_params, e *C.moe_error) C.moe_status {
+		var p *C.moe_session
 		status := C.moe_session_create(model, params, &p, e)
 		if status == C.MOE_OK {
-			s.h = newHandle("session", unsafe.Pointer(p), m.h, free)
+			s = newSession(m, p, m.h, info.VocabSize)
 		}
 		return status
 	})
-	if err != nil {
-		return nil, err
-	}
-	return collected(s), nil
+	return s, err
+}
+
+// newSession: the parent is held by a call in progress.
+func newSession(m *Model, p *C.moe_session, parent *handle, vocab int) *Session {
+	s := &Session{model: m, vocab: vocab, one: new(single), watched: new(watched)}
+	kept := s.watched
+	free := func(p unsafe.Pointer) { C.moe_session_free((*C.moe_session)(p)); kept.memory.free() }
+	s.h = newHandle("session", unsafe.Pointer(p), parent, free)
+	return collected(s)
 }
 
 // Close gives the memory back once its chats are closed too. A call in progress ends undisturbed.
@@ -317,6 +324,49 @@ func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]fl
 	}
 	encoded, err := s.Encode(ctx, tokens, EncodeOptions{Pooled: true, Pooling: pooling})
 	return encoded.Pooled, err
+}
+
+// Save writes the text with its keys and values, so that it can go on later and elsewhere.
+func (s *Session) Save(w io.Writer) error {
+	var a arena
+	defer a.free()
+	call := &writeCall{w: w}
+	writer := C.moe_writer{write: (*[0]byte)(C.moeGoWrite), user: a.ref(call)}
+	err := s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_save(p, &writer, e)
+	})
+	call.goOn()
+	if err != nil && call.err != nil {
+		return &Error{StatusIO, call.err.Error(), call.err}
+	}
+	return err
+}
+
+// Load replaces the text by a saved one of that size, which may come from anybody.
+func (s *Session) Load(source io.ReaderAt, size int64) error {
+	if size < 0 {
+		return failed(StatusRange, fmt.Sprintf("size: %d is negative", size))
+	}
+	var a arena
+	defer a.free()
+	reader := C.moe_reader{size: C.uint64_t(size), read: (*[0]byte)(C.moeGoRead), user: a.ref(source)}
+	return s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_load(p, &reader, e)
+	})
+}
+
+// Fork makes a second session with the same text, parameters and router. Each goes on alone.
+func (s *Session) Fork() (*Session, error) {
+	var twin *Session
+	err := s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		var out *C.moe_session
+		status := C.moe_session_fork(p, &out, e)
+		if status == C.MOE_OK {
+			twin = newSession(s.model, out, s.h.parent, s.vocab)
+		}
+		return status
+	})
+	return twin, err
 }
 
 // Rewind forgets everything from position on.

@@ -1,6 +1,7 @@
 package moe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -261,6 +262,52 @@ func TestLogits(t *testing.T) {
 	check0(t, chat.Add("user", prompt))
 	must(chat.Reply(background, o, nil))
 	equal(t, n, 3)
+}
+
+// full takes so many bytes.
+type full struct{ room int }
+
+var errFull = errors.New("the disk is full")
+
+func (f *full) Write(data []byte) (int, error) {
+	if f.room -= len(data); f.room < 0 {
+		return 0, errFull
+	}
+	return len(data), nil
+}
+
+func TestSaveLoadAndFork(t *testing.T) {
+	model := stories(t)
+	s, other := session(t, model), session(t, model)
+	begun := must(s.Complete(background, prompt, GenerateOptions{MaxTokens: 8}))
+	rest := func(s *Session) string {
+		return begun + must(s.Complete(background, "", GenerateOptions{MaxTokens: 16}))
+	}
+	var saved bytes.Buffer
+	check0(t, s.Save(&saved))
+	load := func(data []byte) error { return other.Load(bytes.NewReader(data), int64(len(data))) }
+	check0(t, load(saved.Bytes()))
+	twin := must(s.Fork())
+	equal(t, rest(s), story)
+	s.Close()
+	equal(t, rest(twin), story)
+	equal(t, rest(other), story)
+
+	err := twin.Save(&full{100})
+	fails(t, err, StatusIO)
+	if !errors.Is(err, errFull) {
+		t.Fatal(err)
+	}
+	data := saved.Bytes()
+	fails(t, load(data[:len(data)-1]), StatusFormat)
+	data[len(data)-1] ^= 1
+	fails(t, load(data), StatusCorrupt)
+	fails(t, load(nil), StatusFormat)
+	fails(t, other.Load(bytes.NewReader(nil), -1), StatusRange)
+	equal(t, panicOf(func() { _ = twin.Save(nil) }) != "<nil>", true)
+	twin.Close()
+	_, err = twin.Fork()
+	fails(t, err, StatusState)
 }
 
 func TestPerplexity(t *testing.T) {

@@ -40,6 +40,10 @@ impl<F> Guarded<F> {
         self.panic.is_some()
     }
 
+    pub(crate) fn into_inner(self) -> F {
+        self.function
+    }
+
     /// After the call.
     pub(crate) fn go_on(&mut self) {
         if let Some(panic) = self.panic.take() {

@@ -7,13 +7,14 @@ use crate::generate::{
     with_params, Finish, GenerateOptions, GenerateResult, Piece, Sample, Sampling, TokenLogprob,
     NO_LOGITS,
 };
-use crate::model::{Model, ModelHandle};
+use crate::model::{reader_of, Model, ModelHandle, Source};
 use crate::routing::{on_routing, MemoryStats, RoutingChoices, RoutingStats, Watch};
 use crate::sys;
-use crate::text::{sized, Optional};
+use crate::text::{sized, slice, Optional};
 use crate::tokenizer::EncodeText;
+use std::io::Write;
 use std::ops::ControlFlow;
-use std::os::raw::{c_char, c_void};
+use std::os::raw::{c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -140,17 +141,7 @@ impl Model {
         let model = self.handle.pointer.as_ptr();
         let vocab_size = self.info()?.vocab_size as usize;
         call(|e| unsafe { sys::moe_session_create(model, &params, &mut session, e) })?;
-        let handle = SessionHandle {
-            pointer: made(session)?,
-            _model: self.handle.clone(),
-        };
-        Ok(Session {
-            watch: None,
-            handle: Arc::new(handle),
-            model: self.clone(),
-            vocab_size,
-            _one_thread: std::marker::PhantomData,
-        })
+        Session::made(self, session, vocab_size)
     }
 }
 
@@ -168,7 +159,43 @@ where
     guarded.run(false, |f| f(done, total).is_continue())
 }
 
+struct Writer<W> {
+    writer: W,
+    error: Option<std::io::Error>,
+}
+
+unsafe extern "C" fn on_write<W: Write>(
+    user: *mut c_void,
+    bytes: *const c_void,
+    n: usize,
+) -> c_int {
+    // SAFETY: the Guarded of the call in progress, and the library's bytes.
+    let (guarded, bytes) =
+        unsafe { (&mut *(user as *mut Guarded<Writer<W>>), slice(bytes as *const u8, n)) };
+    guarded.run(1, |w| match w.writer.write_all(bytes) {
+        Ok(()) => 0,
+        Err(error) => {
+            w.error = Some(error);
+            1
+        }
+    })
+}
+
 impl Session {
+    fn made(model: &Model, session: *mut sys::moe_session, vocab_size: usize) -> Result<Session> {
+        let handle = SessionHandle {
+            pointer: made(session)?,
+            _model: model.handle.clone(),
+        };
+        Ok(Session {
+            watch: None,
+            handle: Arc::new(handle),
+            model: model.clone(),
+            vocab_size,
+            _one_thread: std::marker::PhantomData,
+        })
+    }
+
     pub(crate) fn pointer(&self) -> *mut sys::moe_session {
         self.handle.pointer.as_ptr()
     }
@@ -311,6 +338,37 @@ impl Session {
             ..EncodeOptions::default()
         };
         self.encode(&tokens, &options).map(|e| e.pooled)
+    }
+
+    /// Writes the text with its keys and values, so that it can go on later and elsewhere.
+    pub fn save<W: Write>(&mut self, writer: W) -> Result<()> {
+        let mut guarded = Guarded::new(Writer {
+            writer,
+            error: None,
+        });
+        let target = sys::moe_writer {
+            write: Some(on_write::<W>),
+            user: guarded.user(),
+        };
+        let result = self.run(|s, e| unsafe { sys::moe_session_save(s, &target, e) });
+        guarded.go_on();
+        match guarded.into_inner().error {
+            Some(error) if result.is_err() => Err(Error::new(Status::Io, error.to_string())),
+            _ => result,
+        }
+    }
+
+    /// Replaces the text by a saved one, which may come from anybody.
+    pub fn load(&mut self, source: &dyn Source) -> Result<()> {
+        let reader = reader_of(&source);
+        self.run(|s, e| unsafe { sys::moe_session_load(s, &reader, e) })
+    }
+
+    /// A second session with the same text, parameters and router. Each goes on alone.
+    pub fn fork(&mut self) -> Result<Session> {
+        let mut session = ptr::null_mut();
+        self.run(|s, e| unsafe { sys::moe_session_fork(s, &mut session, e) })?;
+        Session::made(&self.model, session, self.vocab_size)
     }
 
     /// Forgets everything from `position` on.

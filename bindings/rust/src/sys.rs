@@ -166,6 +166,13 @@ pub struct moe_reader {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct moe_writer {
+    pub write: Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int>,
+    pub user: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct moe_model_info {
     pub struct_size: u32,
     pub vocab_size: i32,
@@ -633,6 +640,21 @@ extern "C" {
     pub fn moe_session_rewind(
         session: *mut moe_session,
         position: i32,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_session_save(
+        session: *mut moe_session,
+        writer: *const moe_writer,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_session_load(
+        session: *mut moe_session,
+        reader: *const moe_reader,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_session_fork(
+        session: *mut moe_session,
+        out: *mut *mut moe_session,
         error: *mut moe_error,
     ) -> moe_status;
     pub fn moe_session_cancel(session: *mut moe_session);

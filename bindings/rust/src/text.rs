@@ -46,7 +46,7 @@ pub(crate) struct Texts {
 
 impl Texts {
     pub(crate) fn new(texts: &[&str]) -> Result<Texts> {
-        let owned = texts.iter().map(|t| c_string(t)).collect::<Result<Vec<_>>>()?;
+        let owned = texts.iter().map(c_string).collect::<Result<Vec<_>>>()?;
         Ok(Texts {
             pointers: owned.iter().map(|t| t.as_ptr()).collect(),
             _texts: owned,

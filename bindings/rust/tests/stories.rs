@@ -287,6 +287,55 @@ fn changes_logits() {
     assert_eq!(n, 4);
 }
 
+/// Takes so many bytes.
+struct Full(usize);
+
+impl std::io::Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if bytes.len() > self.0 {
+            return Err(std::io::Error::new(std::io::ErrorKind::Other, "the disk is full"));
+        }
+        self.0 -= bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn saves_loads_and_forks() {
+    let model = stories();
+    let mut s = session(&model);
+    let begun = s.complete(PROMPT, &tokens(8)).unwrap();
+    let rest = |s: &mut Session| begun.clone() + &s.complete("", &tokens(16)).unwrap();
+    let mut saved = Vec::new();
+    s.save(&mut saved).unwrap();
+    let mut other = session(&model);
+    other.load(&saved).unwrap();
+    let mut twin = s.fork().unwrap();
+    assert_eq!(rest(&mut s), STORY);
+    drop(s);
+    assert_eq!(rest(&mut twin), STORY);
+    assert_eq!(rest(&mut other), STORY);
+
+    let path = std::env::temp_dir().join(format!("moe-rust-{}.session", std::process::id()));
+    twin.rewind(6).unwrap();
+    twin.save(std::fs::File::create(&path).unwrap()).unwrap();
+    other.load(&std::fs::File::open(&path).unwrap()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(other.position(), 6);
+
+    let error = other.save(Full(100)).unwrap_err();
+    assert_eq!((error.status(), error.text()), (Status::Io, "the disk is full"));
+    assert_eq!(status(other.load(&saved[..saved.len() - 1].to_vec())), Status::Format);
+    let last = saved.len() - 1;
+    saved[last] ^= 1;
+    assert_eq!(status(other.load(&saved)), Status::Corrupt);
+    assert_eq!(status(other.load(&Vec::new())), Status::Format);
+}
+
 #[test]
 fn measures_perplexity() {
     let model = stories();
