@@ -18,10 +18,7 @@ RUST, GO = ROOT / "bindings/rust", ROOT / "bindings/go"
 # What a binding leaves out, and why. A whole struct or function, or one field of a struct.
 CONVERTER = "libmoe_convert is a library of its own; `moe convert` does the same"
 MEMORY = "memory of the language cannot be lent to the library for its whole life"
-MEASURES = "filled in by the wrapper itself"
-SAVED = "sessions are saved by C, Python and the command"
 BOTH = {
-    **dict.fromkeys(("moe_session_save", "moe_session_load", "moe_session_fork", "moe_writer"), SAVED),
     **dict.fromkeys(("moe_convert", "moe_convert_params", "moe_synthetic_shapes", "moe_synthetic_save",
                      "moe_synthetic_create", "moe_synthetic_free", "moe_synthetic_params"), CONVERTER),
     "moe_allocator": MEMORY,
