@@ -93,7 +93,8 @@ Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
   d.keys.ignore(
       {"hidden_activation", "cache_implementation", "rope_local_base_freq", "rope_local"});
   d.config().embedding_multiplier = std::sqrt(static_cast<float>(d.config().d_model));
-  ConfigKeys local(node.at("rope_local"));
+  const JsonNode rope_local = node.at("rope_local");
+  ConfigKeys local(rope_local);
   std::deque<std::vector<float>> factors;  // longrope's, which no layer with a window has
   set_windows(&d);
   set_layers(&d, read_rope(local, d.layer(0).attention.head_dim, d.config().context_length, 1e4f,
