@@ -39,11 +39,13 @@ struct LineError : std::runtime_error {
 /// Lines of a file, at most kMostLineBytes of each.
 class LineReader {
  public:
-  explicit LineReader(const std::string& path) : in_(path, std::ios::binary) {
+  explicit LineReader(const std::string& path) : path_(path), in_(path, std::ios::binary) {
     if (!in_) throw CallError(MOE_ERR_IO, path + ": " + std::strerror(errno));
     in_.seekg(0, std::ios::end);
     size_ = static_cast<uint64_t>(std::max<std::streamoff>(in_.tellg(), 0));
+    in_.clear();  // a pipe has no size
     in_.seekg(0);
+    in_.clear();
   }
   /// False at the end. *whole: false for a line that is too long, of which `line` is the beginning.
   bool next(std::string* line, bool* whole) {
@@ -60,12 +62,14 @@ class LineReader {
         *whole = false;
       }
     }
+    if (in_.bad()) throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno));
     return any;
   }
   uint64_t at() const { return at_; }
   uint64_t size() const { return size_; }
 
  private:
+  std::string path_;
   std::ifstream in_;
   uint64_t at_ = 0;
   uint64_t size_ = 0;
@@ -88,22 +92,31 @@ class ResultFile {
   ResultFile& operator=(const ResultFile&) = delete;
   ~ResultFile() { close(fd_); }
 
-  /// Drops what is behind the last whole line; the number of those before it.
+  /// Drops what is behind the last whole line; the number of those before it. A file that holds
+  /// anything but results is left as it is.
   size_t resume() {
     size_t n_lines = 0;
     off_t at = 0, end = 0;
+    std::string head;  // the beginning of a line
     std::vector<char> part(size_t{1} << 16);
     for (;;) {
       const ssize_t n = pread(fd_, part.data(), part.size(), at);
       if (n < 0) fail();
       if (n == 0) break;
       for (ssize_t i = 0; i < n; ++i) {
-        if (part[static_cast<size_t>(i)] != '\n') continue;
+        const char c = part[static_cast<size_t>(i)];
+        if (c != '\n') {
+          if (head.size() < kHeadBytes) head += c;
+          continue;
+        }
+        check_result(head, n_lines + 1, true);
+        head.clear();
         ++n_lines;
         end = at + i + 1;
       }
       at += n;
     }
+    check_result(head, n_lines + 1, false);
     if (ftruncate(fd_, end) != 0 || lseek(fd_, end, SEEK_SET) < 0) fail();
     return n_lines;
   }
@@ -117,6 +130,16 @@ class ResultFile {
   }
 
  private:
+  static constexpr size_t kHeadBytes = 40;
+
+  // `head`: of line n, which may be cut off where it is not whole.
+  void check_result(const std::string& head, size_t n, bool whole) const {
+    const std::string expected = "{\"line\":" + std::to_string(n) + ",";
+    if (head.starts_with(expected)) return;
+    if (!whole && expected.starts_with(head)) return;
+    throw CallError(MOE_ERR_ARGUMENT, path_ + ": line " + std::to_string(n) +
+                                          " is no result of moe batch; the file stays as it was");
+  }
   [[noreturn]] void fail() const {
     throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno));
   }
@@ -130,7 +153,7 @@ struct Slot {
   size_t line = 0;  // from 1; 0: free
   uint64_t input_end = 0;
   Json id;
-  size_t n_prompt = 0;
+  std::vector<int32_t> prompt;
   std::vector<int32_t> made;
   int32_t next = -1;  // chosen and not yet evaluated
 };
@@ -163,7 +186,10 @@ class Batch {
     return result;
   }
   void choose(Slot& slot);
+  std::string text_of(const Slot& slot) const;
   void step();
+  void go_on(Slot& slot);
+  void step_alone(Slot& slot);
   void finish(Slot& slot, const char* why);
   void refuse(Slot& slot, const char* why);
   void give(size_t line, const Json& result, uint64_t input_end);
@@ -202,6 +228,25 @@ void check_line(moe_status status, const moe_error& error) {
                         status == MOE_ERR_DEVICE || status == MOE_ERR_IO;
   if (ends_all) throw CallError(status, error.text);
   throw LineError(error.text);
+}
+
+/// Objects and lists in one another, at most; what reads JSON calls itself for each.
+void check_depth(const std::string& line) {
+  constexpr int kMostDepth = 64;
+  int depth = 0;
+  bool text = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (text && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      text = !text;
+    } else if (!text && (c == '[' || c == '{') && ++depth > kMostDepth) {
+      throw LineError("nested deeper than 64");
+    } else if (!text && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
 }
 
 Chat chat_of(const Json& messages, moe_session* session) {
@@ -288,6 +333,7 @@ std::vector<int32_t> Batch::tokens_of(const Json& json) const {
 // Evaluates the prompt of a line and chooses the first token.
 void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   if (!whole) throw LineError("longer than 4 MiB, the most that is read of a line");
+  check_depth(line);
   const Json json = Json::parse(line, nullptr, false);
   if (json.is_discarded()) throw LineError("no JSON in UTF-8");
   if (!json.is_object())
@@ -299,11 +345,11 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
     throw LineError("expected one of 'prompt', 'messages' and 'tokens'");
   }
   if (json.contains("messages")) return reply(slot, json["messages"]);
-  const auto tokens = tokens_of(json);
+  slot.prompt = tokens_of(json);
+  const std::vector<int32_t>& tokens = slot.prompt;
   if (tokens.empty()) throw LineError("the text has no tokens");
   check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), nullptr, 0, &error),
              error);
-  slot.n_prompt = tokens.size();
   choose(slot);
 }
 
@@ -321,15 +367,30 @@ void Batch::choose(Slot& slot) {
   slot.next = chosen.token;
 }
 
+// What follows the prompt, which decides how the first new token reads: a leading space, or the
+// rest of a character.
+std::string Batch::text_of(const Slot& slot) const {
+  const std::string unknown = "\xEF\xBF\xBD";  // what stands for half a character
+  std::string before = decode(model_, slot.prompt, MOE_DECODE_SKIP_SPECIAL);
+  std::vector<int32_t> tokens = slot.prompt;
+  tokens.insert(tokens.end(), slot.made.begin(), slot.made.end());
+  std::string all = decode(model_, tokens, MOE_DECODE_SKIP_SPECIAL);
+  if (before.ends_with(unknown) && !all.starts_with(before)) {
+    before.resize(before.size() - unknown.size());
+  }
+  if (all.starts_with(before)) return all.substr(before.size());
+  return decode(model_, slot.made, MOE_DECODE_SKIP_SPECIAL);
+}
+
 void Batch::finish(Slot& slot, const char* why) {
   Json result = begin_result(slot);
   if (moe_model_tokenizer(model_) != nullptr) {
-    result["text"] = decode(model_, slot.made, MOE_DECODE_SKIP_SPECIAL);
+    result["text"] = text_of(slot);
   } else {
     result["tokens"] = slot.made;
   }
   result["finish"] = why;
-  result["n_prompt"] = slot.n_prompt;
+  result["n_prompt"] = slot.prompt.size();
   result["n_generated"] = slot.made.size();
   give(slot.line, result, slot.input_end);
   slot.line = 0;
@@ -376,16 +437,38 @@ void Batch::step() {
   }
   stop_if_interrupted();
   moe_error error;
-  check(moe_sessions_step(sessions.data(), tokens.data(), tokens.size(), nullptr, &error), error);
+  const moe_status status =
+      moe_sessions_step(sessions.data(), tokens.data(), tokens.size(), nullptr, &error);
+  const bool one_is_to_blame = status == MOE_ERR_NON_FINITE;  // and none has moved
+  if (!one_is_to_blame) check(status, error);
   for (Slot& slot : slots_) {
     if (slot.line == 0) continue;
-    slot.made.push_back(slot.next);
-    try {
-      choose(slot);
-    } catch (const LineError& e) {
-      refuse(slot, e.what());
+    if (one_is_to_blame) {
+      step_alone(slot);
+    } else {
+      go_on(slot);
     }
   }
+}
+
+void Batch::go_on(Slot& slot) {
+  slot.made.push_back(slot.next);
+  try {
+    choose(slot);
+  } catch (const LineError& e) {
+    refuse(slot, e.what());
+  }
+}
+
+void Batch::step_alone(Slot& slot) {
+  moe_session* session = slot.session.get();
+  moe_error error;
+  try {
+    check_line(moe_sessions_step(&session, &slot.next, 1, nullptr, &error), error);
+  } catch (const LineError& e) {
+    return refuse(slot, e.what());
+  }
+  go_on(slot);
 }
 
 void Batch::run() {

@@ -110,6 +110,7 @@ class Talk {
 
   void restore(const ChatFile& file);
   void keep();
+  void keep_answered();
   void run();
   void report_skips() const { report_skipped(options_.model, model_, {session_.get()}); }
 
@@ -334,6 +335,23 @@ void Talk::keep() {
   write_chat_file(file, session_.get());
 }
 
+// After a failure that ends the chat: what was answered lasts.
+void Talk::keep_answered() {
+  const size_t n = moe_chat_message_count(chat_);
+  moe_chat_message last{};
+  last.struct_size = sizeof last;
+  moe_error error;
+  if (n > 0 && moe_chat_get_message(chat_, n - 1, &last, &error) == MOE_OK &&
+      std::strcmp(last.role, "user") == 0) {
+    truncate(n - 1);
+  }
+  try {
+    keep();
+  } catch (const std::exception& e) {  // the first failure is the one to tell
+    std::cerr << "moe: " << options_.file << " is not written: " << e.what() << "\n";
+  }
+}
+
 void Talk::run() {
   if (terminal_) {
     std::cerr << "moe: type a line; /clear forgets, /system TEXT changes the system prompt, /show "
@@ -365,7 +383,12 @@ void run_chat(const ChatOptions& o) {
   const auto file = o.file.empty() ? std::nullopt : read_chat_file(o.file);
   Talk talk(o, model.get());
   if (file) talk.restore(*file);
-  talk.run();
+  try {
+    talk.run();
+  } catch (...) {
+    if (!o.file.empty()) talk.keep_answered();
+    throw;
+  }
   if (!o.file.empty()) talk.keep();
   if (!o.render) talk.report_skips();
 }

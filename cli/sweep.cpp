@@ -71,9 +71,8 @@ Sweep parse_sweep(const std::string& text) {
     throw UsageError("--sweep: expected FROM at most TO and STEP above 0, found '" + text + "'");
   }
   const double n = std::floor((to - from) / step + 1e-6) + 1;
-  if (n > kMostSweptValues) {
-    throw UsageError("--sweep: expected at most 1000 values, '" + text + "' has " +
-                     std::to_string(static_cast<uint64_t>(n)));
+  if (!(n <= kMostSweptValues)) {
+    throw UsageError("--sweep: expected at most 1000 values, '" + text + "' has more");
   }
   for (int i = 0; i < static_cast<int>(n); ++i) {
     char value[32];

@@ -149,7 +149,7 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
     part.position = state.position() + static_cast<int32_t>(done);
     part.hidden = out.hidden != nullptr ? out.hidden + done * d : own.data();
     MOE_TRY(run_batch(state, {&part, 1}));
-    if (state.counting) state.counters.keep_pass();
+    if (state.counting && config.is_encoder()) state.counters.keep_pass();
     if (part.hidden != nullptr) MOE_TRY(pool.add(done, part.hidden, part.tokens.size()));
     done += part.tokens.size();
   }

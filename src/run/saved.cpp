@@ -186,6 +186,10 @@ Status each_head(const SessionState& state, F&& f) {
   return {};
 }
 
+Status check_cancel(const SessionState& state) {
+  return state.cancel_asked() ? Status::error(MOE_ERR_CANCELLED, "cancelled") : Status();
+}
+
 /// Moves heads between the device, where keys lie as they suit it, and rows in host memory.
 class Mover {
  public:
@@ -340,6 +344,7 @@ Status load_body(SessionState& state, Loader& loader, size_t n) {
   Mover mover(state, state.model.allocator());
   MOE_TRY(mover.init(state, n));
   const auto move = [&](const HeadPlace& place, bool keys) -> Status {
+    MOE_TRY(check_cancel(state));
     MOE_TRY(loader.next(mover.rows(), mover.row_bytes(place)));
     MOE_TRY(mover.put(place, keys));
     if (place.scales == nullptr) return {};
@@ -371,6 +376,7 @@ Status save_session(Session& session, const ModelFileName& name, const SaveSink&
   MOE_TRY(writer.raw(header, sizeof header));
   MOE_TRY(writer.add(state.tokens.data(), n * sizeof(int32_t)));
   const auto move = [&](const HeadPlace& place, bool keys) -> Status {
+    MOE_TRY(check_cancel(state));
     MOE_TRY(mover.take(place, keys));
     MOE_TRY(writer.add(mover.rows(), mover.row_bytes(place)));
     if (place.scales == nullptr) return {};
@@ -414,6 +420,7 @@ Status copy_text(const SessionState& from, SessionState& to) {
     MOE_TRY(each_head(to, [&](const HeadPlace& place, bool) { return places.push(place); }));
     size_t at = 0;
     const auto move = [&](const HeadPlace& place, bool keys) -> Status {
+      MOE_TRY(check_cancel(from));
       const HeadPlace& there = places[at++];
       MOE_TRY(mover.take(place, keys));
       MOE_TRY(mover.put(there, keys));
@@ -444,8 +451,12 @@ Result<Box<Session>> fork_session(Session& session, Model& model, uint64_t other
   options.memory_cap = call.state().options.memory_cap;
   options.other_sessions_bytes = other_sessions_bytes;
   MOE_ASSIGN(Box<Session> made, Session::create(model, options, allocator));
-  MOE_TRY(copy_text(call.state(), SessionCall::state_of(*made)));
-  return made;
+  Status copied = copy_text(call.state(), SessionCall::state_of(*made));
+  if (copied.ok()) return made;
+  const uint64_t bytes = made->bytes();
+  made.reset();
+  model.session_gone(bytes);
+  return copied;
 }
 
 }  // namespace moe

@@ -36,11 +36,38 @@ class Batch(Cli):
         self.assertEqual([r["id"] for r in found], [l["id"] for l in lines])
         for text, r in zip(TEXTS, found, strict=True):
             alone = json.loads(self.ok("generate", MODEL, "-p", text, "--json", *sampling).stdout)
-            self.assertEqual(r["text"].strip(), alone["text"].strip())
+            self.assertEqual(r["text"], alone["text"])
             for key in ("finish", "n_prompt", "n_generated"):
                 self.assertEqual(r[key], alone[key])
         for n in ("1", "16"):
             self.assertEqual(self.batch(lines, "--sessions", n, *sampling, out=n)[0], found)
+
+    def test_files_that_are_no_results_stay_as_they_were(self):
+        lines = self.write([{"prompt": "The fox"}, {"prompt": "A dog"}])
+        for text in ('{"prompt":"a"}\n{"prompt":"b"}', "notes without an end", '{"line":1,"text":"a"}\nnotes\n',
+                     '{"line":2,"text":"a"}\n', '{"line":1,"text":"a"}\n{"lime'):
+            with open(self.path("other"), "w") as f:
+                f.write(text)
+            self.fails(1, "batch", MODEL, lines, self.path("other"), contains=["other: line", "no result"])
+            with open(self.path("other")) as f:
+                self.assertEqual(f.read(), text)
+        self.fails(1, "batch", MODEL, lines, lines, contains=["no result"])
+        with open(lines, "rb") as f:
+            self.assertEqual(f.read(), b'{"prompt": "The fox"}\n{"prompt": "A dog"}\n')
+
+    def test_pipes_are_read_and_folders_are_not(self):
+        text = '{"prompt": "The fox"}\n' * 3
+        self.ok("batch", MODEL, "/dev/stdin", self.path("out"), "-n", "2", text=text)
+        self.assertEqual(len(self.results("out")), 3)
+        self.fails(1, "batch", MODEL, self.folder.name, self.path("none"), contains=[self.folder.name])
+
+    def test_a_line_that_is_nested_too_deep_is_one_bad_line(self):
+        deep = b'{"prompt": "a", "id": ' + b"[" * 100000 + b"]" * 100000 + b"}"
+        found, _ = self.batch([deep, b'{"tokens": ' + b"[" * 100000 + b"]" * 100000 + b"}",
+                               {"prompt": "A dog", "id": '[[' * 100 + '\\"'}], "-n", "2")
+        self.assertIn("nested", found[0]["error"])
+        self.assertIn("nested", found[1]["error"])
+        self.assertEqual(found[2]["n_generated"], 2)
 
     def test_bad_lines_are_named_and_stop_nothing(self):
         lines = [{"prompt": "The fox"}, b"no json", b"[1, 2]", b"\xff\xfe{}", b"", {"prompt": 7}, {"tokens": [1, 1536]},
@@ -70,8 +97,9 @@ class Batch(Cli):
             time.sleep(0.005)
         p.send_signal(signal.SIGKILL)
         p.wait()
+        n = len(self.results("cut"))
         with open(self.path("cut"), "ab") as f:
-            f.write(b'{"line": 99')  # half a line
+            f.write(b'{"line":%d,"te' % (n + 1))  # half a line
         r = self.ok("batch", MODEL, source, self.path("cut"), "-n", "60")
         self.assertIn("going on behind line", r.stderr)
         self.assertEqual(self.results("cut"), whole)

@@ -103,6 +103,16 @@ class Chat(Cli):
         self.assertEqual(self.ok("chat", MODEL, "--session", self.path("s"), text="/show\n").stdout, shown)
         self.refuses(model, file, head, data)
 
+    def test_what_was_answered_lasts_when_a_later_line_fails(self):
+        model, file = self.chat_model(), self.path("talk")
+        r = run("chat", model, "--context", "64", "--session", file, text="Hello\nA second line is too much.\n")
+        self.assertEqual(r.returncode, 1)
+        with open(file, "rb") as f:
+            messages = json.loads(f.readline())["messages"]
+        self.assertEqual([(m["role"], m["content"]) for m in messages][0], ("user", "Hello"))
+        self.assertEqual([m["role"] for m in messages], ["user", "assistant"])
+        self.ok("chat", model, "--session", file, text="")
+
     def refuses(self, model, file, head, data):
         def bad(content, *words, args=()):
             with open(file, "wb") as f:

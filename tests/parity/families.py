@@ -145,6 +145,16 @@ def make_longrope(case, folder):
     return forward(tr.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval())
 
 
+def make_without_rotated_part(case, folder):
+    """Without the share of a head that is rotated, which then is the family's default."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    del config["rope_parameters"]["partial_rotary_factor"]
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
 def make_gemma3_published(case, folder):
     """With the keys that the published files have, and without those that they leave to defaults."""
     reference = make_transformers(case, folder)
@@ -244,6 +254,7 @@ CASES = [
     Case("phi3_longrope", "Phi3", PHI3_LONG, make=make_longrope),
     Case("phi3_longrope_old_keys", "Phi3", PHI3_LONG, make=make_longrope, old_keys=True),
     Case("glm4_moe", "Glm4Moe", dict(GLM4, attention_bias=True), golden=True),
+    Case("glm4_moe_default_rotation", "Glm4Moe", GLM4, make=make_without_rotated_part),
     Case("glm4_moe_qk_norm", "Glm4Moe", dict(GLM4, use_qk_norm=True, norm_topk_prob=False, first_k_dense_replace=0),
          layout="fused"),
     Case("gemma3", "Gemma3Text", GEMMA3, golden=True, vocab_size=96),

@@ -78,6 +78,29 @@ def test_fork(model, session, ids):
     assert len(fork.generate(max_tokens=3).tokens()) == 3
 
 
+def test_a_fork_outlives_its_model(ids):
+    with moe.Model(ROOT / "examples/models/stories.moe") as model:
+        session = model.session()
+        session.append(ids)
+    fork = session.fork()
+    session.close()
+    assert fork.position == len(ids)
+    fork.close()
+
+
+def test_a_failed_save_leaves_nothing_behind(session, ids, tmp_path, monkeypatch):
+    session.append(ids)
+
+    def fails(self, file):
+        file.write(b"half")
+        raise OSError("full")
+
+    monkeypatch.setattr(type(session), "_save", fails)
+    with pytest.raises(OSError, match="full"):
+        session.save(tmp_path / "s.bin")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_step(model, ids):
     sessions = [model.session() for _ in range(3)]
     for i, s in enumerate(sessions):

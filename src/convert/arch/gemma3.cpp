@@ -21,7 +21,7 @@ Json as_others(const JsonNode& config) {
     if (!c.contains(key)) c[key] = value;
   };
   fallback("hidden_activation", "gelu_pytorch_tanh");
-  fallback("hidden_act", c.at("hidden_activation"));
+  c["hidden_act"] = c.at("hidden_activation");
   fallback("tie_word_embeddings", true);
   fallback("head_dim", 256);
   fallback("rope_theta", 1e6);

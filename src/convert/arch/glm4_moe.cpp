@@ -50,6 +50,16 @@ void ignore_prediction_layers(Decoder* d) {
   }
 }
 
+// Half of a head is rotated where nothing else is said.
+bool says_rotated_part(const JsonNode& config) {
+  const char* const key = "partial_rotary_factor";
+  if (config.has(key)) return true;
+  for (const char* rope : {"rope_parameters", "rope_scaling"}) {
+    if (config.has(rope) && config.at(rope).has(key)) return true;
+  }
+  return false;
+}
+
 Imported import_glm4_moe(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint, 10000);
   d.names(mlp_names());
@@ -57,7 +67,7 @@ Imported import_glm4_moe(const JsonNode& config, const Checkpoint& checkpoint) {
   d.names(kNames);
   if (d.keys.boolean("attention_bias", false)) d.names(qkv_bias_names());
   if (d.keys.boolean("use_qk_norm", false)) d.qk_norm(QkNorm::kHead);
-  if (!d.keys.has("partial_rotary_factor") && !d.keys.has("rope_parameters")) {
+  if (!says_rotated_part(config)) {
     for (LayerConfig& layer : d.layers()) layer.attention.rope.dims /= 2;
   }
   add_experts(&d);

@@ -23,8 +23,21 @@ void name_attention(Decoder* d) {
   d->name({"attention.v.weight", tensor, {.skipped = q + kv}});
 }
 
+// The length that LongRoPE begins with: the model's own key, or 4096, before what rope says.
+Json with_original_length(const JsonNode& config) {
+  const char* const key = "original_max_position_embeddings";
+  Json c = config.value();
+  if (!config.has(key)) c[key] = 4096;
+  for (const char* rope : {"rope_parameters", "rope_scaling"}) {
+    if (config.has(rope) && config.at(rope).has(key)) c[rope].erase(key);
+  }
+  return c;
+}
+
 Imported import_phi3(const JsonNode& config, const Checkpoint& checkpoint) {
-  Decoder d(config, checkpoint, 10000);
+  const Json with_length = with_original_length(config);
+  const JsonNode node(with_length, "config.json");
+  Decoder d(node, checkpoint, 10000);
   d.names(kMlp);
   name_attention(&d);
   d.window(d.sliding_window(0));

@@ -213,7 +213,8 @@ CalibrationRun calibrate(ModelSink& file, uint64_t n_bytes, const Plan& plan,
   SourceModel model(file, n_bytes, memory_cap);
   CalibrationRun run;
   run.n_tokens = text.tokens.size();
-  for (const PlannedSegment& segment : plan.segments) {
+  for (const PlannedSegment& segment : plan.segments) {  // under a cap this reads each expert
+    if (progress && !progress(0, text.tokens.size())) fail(MOE_ERR_CANCELLED, "cancelled");
     model.watch(segment);
     run.n_experts += segment.part == Part::kExperts ? 1u : 0u;
   }

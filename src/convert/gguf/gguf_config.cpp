@@ -121,7 +121,7 @@ class ConfigBuilder {
     Json& c = config_;
     const double heads = std::max(node("attention.head_count").number(), 1.0);
     const bool largest = node("block_count").number() == 62;
-    c["hidden_act"] = "gelu_pytorch_tanh";
+    if (!c.contains("sliding_window")) c["sliding_window"] = 0;  // none, for llama.cpp
     c["query_pre_attn_scalar"] =
         largest ? node("embedding_length").number() / heads : node("attention.key_length").number();
     c["norms_hold_one"] = true;
@@ -252,7 +252,7 @@ class ConfigBuilder {
                                   ? node("attention.key_length").number()
                                   : node("embedding_length").number() / std::max(heads, 1.0);
       const double factor = dims->is_number() ? dims->get<double>() / head_dim : 1;
-      if (factor != 1) c["partial_rotary_factor"] = factor;
+      if (factor != 1 || is("glm4moe")) c["partial_rotary_factor"] = factor;
     }
     if (const Json* value = take("attention.value_length"); value != nullptr) {
       const Json* width = config_.find("head_dim");
@@ -313,6 +313,7 @@ class ConfigBuilder {
                                {"attention_factor", strength == nullptr ? Json(1.0) : *strength}};
     if (original != nullptr) {
       config_["rope_scaling"]["original_max_position_embeddings"] = *original;
+      if (is("phi3")) config_["original_max_position_embeddings"] = *original;
     }
   }
 

@@ -214,9 +214,14 @@ class Session(Closable):
         replaced when it is complete."""
         if path is not None:
             partial = f"{os.fspath(path)}.partial"
-            with open(partial, "wb") as file:
-                self._save(file)
-            os.replace(partial, path)
+            try:
+                with open(partial, "wb") as file:
+                    self._save(file)
+                os.replace(partial, path)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(partial)
+                raise
             return None
         buffer = io.BytesIO()
         self._save(buffer)
@@ -261,10 +266,11 @@ class Session(Closable):
         other.model, other._vocab_size, other._n_active = self.model, self._vocab_size, self._n_active
         other._generation = lambda: None
         made = c.c_void_p()
+        parent = self._open()._parent  # also of a model that is closed meanwhile
         with self._pointer() as session:
             call(lib.moe_session_fork, session, c.byref(made))
             assert made.value is not None
-            other._native = Native(made.value, lib.moe_session_free, self.model._open())
+            other._native = Native(made.value, lib.moe_session_free, parent)
         return other
 
     def cancel(self) -> None:
