@@ -1,17 +1,11 @@
 // moe batch: many texts, several of them at once.
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <optional>
 
+#include "cli/batch_files.h"
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/memory.h"
@@ -20,8 +14,6 @@
 
 namespace moe_cli {
 namespace {
-
-constexpr size_t kMostLineBytes = size_t{4} << 20;
 
 struct BatchOptions {
   ModelOptions model;
@@ -34,117 +26,6 @@ struct BatchOptions {
 /// What is wrong with one line, which does not stop the others.
 struct LineError : std::runtime_error {
   using std::runtime_error::runtime_error;
-};
-
-/// Lines of a file, at most kMostLineBytes of each.
-class LineReader {
- public:
-  explicit LineReader(const std::string& path) : path_(path), in_(path, std::ios::binary) {
-    if (!in_) throw CallError(MOE_ERR_IO, path + ": " + std::strerror(errno));
-    in_.seekg(0, std::ios::end);
-    size_ = static_cast<uint64_t>(std::max<std::streamoff>(in_.tellg(), 0));
-    in_.clear();  // a pipe has no size
-    in_.seekg(0);
-    in_.clear();
-  }
-  /// False at the end. *whole: false for a line that is too long, of which `line` is the beginning.
-  bool next(std::string* line, bool* whole) {
-    line->clear();
-    *whole = true;
-    bool any = false;
-    for (char c = 0; in_.get(c);) {
-      any = true;
-      ++at_;
-      if (c == '\n') return true;
-      if (line->size() < kMostLineBytes) {
-        *line += c;
-      } else {
-        *whole = false;
-      }
-    }
-    if (in_.bad()) throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno));
-    return any;
-  }
-  uint64_t at() const { return at_; }
-  uint64_t size() const { return size_; }
-
- private:
-  std::string path_;
-  std::ifstream in_;
-  uint64_t at_ = 0;
-  uint64_t size_ = 0;
-};
-
-/// The results so far, which nobody else writes meanwhile. Each is there as a whole line or not.
-class ResultFile {
- public:
-  explicit ResultFile(const std::string& path)
-      : path_(path), fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) fail();
-    if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      const bool busy = errno == EWOULDBLOCK;
-      const std::string why = busy ? "another process is writing it" : std::strerror(errno);
-      close(fd_);
-      throw CallError(MOE_ERR_IO, path_ + ": " + why);
-    }
-  }
-  ResultFile(const ResultFile&) = delete;
-  ResultFile& operator=(const ResultFile&) = delete;
-  ~ResultFile() { close(fd_); }
-
-  /// Drops what is behind the last whole line; the number of those before it. A file that holds
-  /// anything but results is left as it is.
-  size_t resume() {
-    size_t n_lines = 0;
-    off_t at = 0, end = 0;
-    std::string head;  // the beginning of a line
-    std::vector<char> part(size_t{1} << 16);
-    for (;;) {
-      const ssize_t n = pread(fd_, part.data(), part.size(), at);
-      if (n < 0) fail();
-      if (n == 0) break;
-      for (ssize_t i = 0; i < n; ++i) {
-        const char c = part[static_cast<size_t>(i)];
-        if (c != '\n') {
-          if (head.size() < kHeadBytes) head += c;
-          continue;
-        }
-        check_result(head, n_lines + 1, true);
-        head.clear();
-        ++n_lines;
-        end = at + i + 1;
-      }
-      at += n;
-    }
-    check_result(head, n_lines + 1, false);
-    if (ftruncate(fd_, end) != 0 || lseek(fd_, end, SEEK_SET) < 0) fail();
-    return n_lines;
-  }
-  void add(const std::string& line) {
-    for (size_t done = 0; done < line.size();) {
-      const ssize_t n = write(fd_, line.data() + done, line.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail();
-      done += static_cast<size_t>(n);
-    }
-  }
-
- private:
-  static constexpr size_t kHeadBytes = 40;
-
-  // `head`: of line n, which may be cut off where it is not whole.
-  void check_result(const std::string& head, size_t n, bool whole) const {
-    const std::string expected = "{\"line\":" + std::to_string(n) + ",";
-    if (head.starts_with(expected)) return;
-    if (!whole && expected.starts_with(head)) return;
-    throw CallError(MOE_ERR_ARGUMENT, path_ + ": line " + std::to_string(n) +
-                                          " is no result of moe batch; the file stays as it was");
-  }
-  [[noreturn]] void fail() const {
-    throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno));
-  }
-  std::string path_;
-  int fd_;
 };
 
 /// A session and the text that it makes.

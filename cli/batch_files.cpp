@@ -1,0 +1,108 @@
+#include "cli/batch_files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+namespace {
+
+constexpr size_t kHeadBytes = 40;  // of a result that show whether it is one
+
+}  // namespace
+
+LineReader::LineReader(const std::string& path) : path_(path), in_(path, std::ios::binary) {
+  if (!in_) throw CallError(MOE_ERR_IO, path + ": " + std::strerror(errno));
+  in_.seekg(0, std::ios::end);
+  size_ = static_cast<uint64_t>(std::max<std::streamoff>(in_.tellg(), 0));
+  in_.clear();  // a pipe has no size
+  in_.seekg(0);
+  in_.clear();
+}
+
+bool LineReader::next(std::string* line, bool* whole) {
+  line->clear();
+  *whole = true;
+  bool any = false;
+  for (char c = 0; in_.get(c);) {
+    any = true;
+    ++at_;
+    if (c == '\n') return true;
+    if (line->size() < kMostLineBytes) {
+      *line += c;
+    } else {
+      *whole = false;
+    }
+  }
+  if (in_.bad()) throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno));
+  return any;
+}
+
+ResultFile::ResultFile(const std::string& path)
+    : path_(path), fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (fd_ < 0) fail();
+  if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    const bool busy = errno == EWOULDBLOCK;
+    const std::string why = busy ? "another process is writing it" : std::strerror(errno);
+    close(fd_);
+    throw CallError(MOE_ERR_IO, path_ + ": " + why);
+  }
+}
+
+ResultFile::~ResultFile() { close(fd_); }
+
+size_t ResultFile::resume() {
+  size_t n_lines = 0;
+  off_t at = 0, end = 0;
+  std::string head;  // the beginning of a line
+  std::vector<char> part(size_t{1} << 16);
+  for (;;) {
+    const ssize_t n = pread(fd_, part.data(), part.size(), at);
+    if (n < 0) fail();
+    if (n == 0) break;
+    for (ssize_t i = 0; i < n; ++i) {
+      const char c = part[static_cast<size_t>(i)];
+      if (c != '\n') {
+        if (head.size() < kHeadBytes) head += c;
+        continue;
+      }
+      check_result(head, n_lines + 1, true);
+      head.clear();
+      ++n_lines;
+      end = at + i + 1;
+    }
+    at += n;
+  }
+  check_result(head, n_lines + 1, false);
+  if (ftruncate(fd_, end) != 0 || lseek(fd_, end, SEEK_SET) < 0) fail();
+  return n_lines;
+}
+
+void ResultFile::add(const std::string& line) {
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t n = write(fd_, line.data() + done, line.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail();
+    done += static_cast<size_t>(n);
+  }
+}
+
+// `head`: of line n, which may be cut off where it is not whole.
+void ResultFile::check_result(const std::string& head, size_t n, bool whole) const {
+  const std::string expected = "{\"line\":" + std::to_string(n) + ",";
+  if (head.starts_with(expected)) return;
+  if (!whole && expected.starts_with(head)) return;
+  throw CallError(MOE_ERR_ARGUMENT, path_ + ": line " + std::to_string(n) +
+                                        " is no result of moe batch; the file stays as it was");
+}
+
+void ResultFile::fail() const { throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno)); }
+
+}  // namespace moe_cli

@@ -1,0 +1,49 @@
+#pragma once
+// What moe batch reads and writes: lines of requests, and lines of results.
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+namespace moe_cli {
+
+inline constexpr size_t kMostLineBytes = size_t{4} << 20;
+
+/// Lines of a file, at most kMostLineBytes of each.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path);
+  /// False at the end. *whole: false for a line that is too long, of which `line` is the beginning.
+  bool next(std::string* line, bool* whole);
+  uint64_t at() const { return at_; }
+  uint64_t size() const { return size_; }
+
+ private:
+  std::string path_;
+  std::ifstream in_;
+  uint64_t at_ = 0;
+  uint64_t size_ = 0;  // 0 of a pipe
+};
+
+/// The results so far, which nobody else writes meanwhile. Each is there as a whole line or not.
+class ResultFile {
+ public:
+  explicit ResultFile(const std::string& path);
+  ResultFile(const ResultFile&) = delete;
+  ResultFile& operator=(const ResultFile&) = delete;
+  ~ResultFile();
+
+  /// Drops what is behind the last whole line; the number of those before it. A file that holds
+  /// anything but results is left as it is.
+  size_t resume();
+  void add(const std::string& line);
+
+ private:
+  void check_result(const std::string& head, size_t n, bool whole) const;
+  [[noreturn]] void fail() const;
+
+  std::string path_;
+  int fd_;
+};
+
+}  // namespace moe_cli
