@@ -72,4 +72,10 @@ MOE_HD typename L::F activate(Activation kind, typename L::F x, typename L::F al
   __builtin_unreachable();
 }
 
+/// limit * tanh(x / limit): within +-limit, and close to x where x is small.
+template <class L>
+MOE_HD typename L::F soft_cap(typename L::F x, typename L::F limit) {
+  return L::mul(limit, activations::tanh<L>(L::div(x, limit), limit));
+}
+
 }  // namespace moe

@@ -63,6 +63,14 @@ struct LinearOp {
   int32_t n_outs = 0;
 };
 
+/// x = limit * tanh(x / limit), in place.
+struct CapOp {
+  float* x = nullptr;  // (n_rows, d)
+  int32_t n_rows = 0;
+  int32_t d = 0;
+  float limit = 0;  // above 0
+};
+
 /// Keys and values of one session and one layer, in the cache's type, head-major; how the elements
 /// of a head lie is the device's own business. int8 has one scale per (kv_head, position).
 struct KvLayer {
@@ -95,6 +103,7 @@ struct AttentionOp {
   int32_t window = 0;  // 0: all
   bool causal = true;  // false: a row sees all rows of its session in `rows`, and nothing else
   float multiplier = 1;
+  float cap = 0;  // > 0: score = cap * tanh(score / cap), after the multiplier
   RopeKind rope = RopeKind::kNone;
   int32_t rope_dims = 0;
   const float* rope_table = nullptr;  // (context, rope_dims / 2, {cos, sin})
@@ -248,6 +257,7 @@ class Device {
   virtual void embed(Stream& s, const Matrix& table, const Matrix& positions, const BatchRow* rows,
                      int32_t n_rows, float multiplier, float* x) = 0;
   virtual void norm(Stream& s, const NormOp& op) = 0;
+  virtual void cap(Stream& s, const CapOp& op) = 0;
   virtual void linear(Stream& s, const LinearOp& op) = 0;
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
   virtual void moe(Stream& s, const MoeOp& op) = 0;

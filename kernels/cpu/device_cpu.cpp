@@ -78,6 +78,9 @@ class CpuDevice final : public Device {
   void norm(Stream& stream, const NormOp& op) override {
     if (ready(stream, op.n_rows)) cpu_norm(runtime_, own(stream), op);
   }
+  void cap(Stream& stream, const CapOp& op) override {
+    if (ready(stream, op.n_rows)) cpu_cap(runtime_, op);
+  }
   void linear(Stream& stream, const LinearOp& op) override {
     if (ready(stream, op.n_rows)) cpu_linear(runtime_, own(stream), op);
   }

@@ -104,6 +104,7 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
     tile.v_scale = cache.layer.v_scale + at;
   }
   tile.multiplier = op.multiplier;
+  tile.cap = op.cap;
   for (int64_t i = begin; i < end; ++i) {
     const int64_t head = int64_t{kv_head} * group + i % group;
     const int64_t place = (i / group * op.n_heads + head) * op.head_dim;

@@ -7,8 +7,9 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kSharedRows = 3;  // of products that memory bounds
-constexpr int32_t kMaxJobs = 16;    // outputs of one LinearOp that share a region
+constexpr int64_t kSharedRows = 3;   // of products that memory bounds
+constexpr int32_t kMaxJobs = 16;     // outputs of one LinearOp that share a region
+constexpr int64_t kCapPiece = 4096;  // values that a thread caps at a time
 
 int64_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTileRows; }
 
@@ -111,6 +112,17 @@ void cpu_norm(const CpuRuntime& rt, CpuStream& s, const NormOp& op) {
       rt.kernels.norm_row(op.norm, op.x + r * op.d, op.d, normed + r * op.d);
       if (!op.accumulate) continue;
       rt.kernels.add_scaled(op.scale, normed + r * op.d, op.d, op.y + r * op.d);
+    }
+  });
+}
+
+void cpu_cap(const CpuRuntime& rt, const CapOp& op) {
+  const int64_t pieces = (int64_t{op.d} + kCapPiece - 1) / kCapPiece;
+  rt.for_range(op.n_rows * pieces, int64_t{8} * kCapPiece, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t at = i % pieces * kCapPiece;
+      const auto n = static_cast<int>(std::min<int64_t>(kCapPiece, op.d - at));
+      rt.kernels.cap_row(op.limit, op.x + i / pieces * op.d + at, n);
     }
   });
 }

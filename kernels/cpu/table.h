@@ -89,6 +89,7 @@ struct AttentionTile {
   const float* k_scale = nullptr;  // kInt8: (position), otherwise null
   const float* v_scale = nullptr;
   float multiplier = 1;  // of the scores
+  float cap = 0;         // > 0: score = cap * tanh(score / cap)
 };
 
 struct CpuKernels {
@@ -107,6 +108,8 @@ struct CpuKernels {
   /// out may be gate or up. Returns how many values of act() are above 0.
   uint32_t (*activation)(const ActivationConfig& config, const float* gate, const float* up, int n,
                          float* out);
+  /// x = limit * tanh(x / limit), over n values.
+  void (*cap_row)(float limit, float* x, int n);
   /// y = y + w x, one fused multiply-add per element.
   void (*add_scaled)(float w, const float* x, int n, float* y);
   /// RoPE in place: turns the first `dims` (even) of each head. row: (dims / 2, {cos, sin}) of the

@@ -52,6 +52,7 @@ class CudaDevice final : public Device, public ExpertMemory {
   void embed(Stream& s, const Matrix& table, const Matrix& positions, const BatchRow* rows,
              int32_t n_rows, float multiplier, float* x) override;
   void norm(Stream& s, const NormOp& op) override;
+  void cap(Stream& s, const CapOp& op) override;
   void linear(Stream& s, const LinearOp& op) override;
   void attention(Stream& s, const AttentionOp& op) override;
   void moe(Stream& s, const MoeOp& op) override;

@@ -64,6 +64,11 @@ void CudaDevice::embed(Stream& stream, const Matrix& table, const Matrix& positi
   s.check(embed_rows(s.stream, {table, positions, on_device, n_rows, multiplier, x}), "embedding");
 }
 
+void CudaDevice::cap(Stream& stream, const CapOp& op) {
+  CudaStream& s = own(stream);
+  if (begin_op(s)) s.check(cap_rows(s.stream, op), "soft-capping");
+}
+
 void CudaDevice::norm(Stream& stream, const NormOp& op) {
   CudaStream& s = own(stream);
   if (!begin_op(s)) return;

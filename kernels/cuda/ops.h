@@ -111,6 +111,9 @@ struct GatedOp {
 /// hidden = act(gate x) * (up x + up_offset), or act(up x).
 cudaError_t gated_matmul(cudaStream_t stream, const GatedOp& op);
 
+/// The CPU's bits.
+cudaError_t cap_rows(cudaStream_t stream, const CapOp& op);
+
 struct EmbedOp {
   Matrix table;
   Matrix positions;  // may be empty

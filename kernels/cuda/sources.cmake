@@ -25,6 +25,7 @@ set(cuda_kernel_sources
   attention/attention_prefill.cu
   attention/attention_prepare.cu
   attention/attention_split.cu
+  cap.cu
   choose.cu
   routing/combine.cu
   routing/cosine.cu

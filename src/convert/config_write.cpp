@@ -36,7 +36,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
   return fbs::CreateAttention(b, a.n_heads, a.n_kv_heads, a.head_dim, a.window, a.multiplier, rope,
                               qk_norm, a.sub_norm, a.sinks, a.latent, a.norms.pre, a.norms.out,
-                              a.norms.post, a.causal);
+                              a.norms.post, a.causal, a.score_cap);
 }
 
 Offset<fbs::Head> write_head(FlatBufferBuilder& b, const HeadConfig& h) {
@@ -71,8 +71,11 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
                                 f.norms.post);
 }
 
-// A reader of version 1.0 would take an encoder for a decoder.
-uint16_t minor_version(const ModelConfig& config) { return config.is_encoder() ? 1 : 0; }
+// A reader of version 1.0 would take an encoder for a decoder, one of 1.1 would leave out caps.
+uint16_t minor_version(const ModelConfig& config) {
+  if (config.has_caps()) return 2;
+  return config.is_encoder() ? 1 : 0;
+}
 
 }  // namespace
 
@@ -95,7 +98,7 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
                                 c.norm_eps, positions, c.tie_embeddings, c.embedding_norm,
                                 c.embedding_multiplier, c.residual_multiplier, c.logit_multiplier,
                                 c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector,
-                                c.final_norm, head, c.mask_token_id);
+                                c.final_norm, head, c.mask_token_id, c.logit_cap);
 }
 
 Status finish_model(ModelWriter& writer, const ModelConfig& config,

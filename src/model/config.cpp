@@ -12,6 +12,7 @@ constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxExperts = 1 << 16;
 constexpr int32_t kMaxHeadDim = 1024;
 constexpr int32_t kMaxSublayers = 64;
+constexpr float kMaxCap = 1000;  // beyond, the GPU's way to cap would cost digits
 
 bool finite(float v) { return v - v == 0; }
 
@@ -30,6 +31,12 @@ Status check_finite(const char* field, float value) {
   if (finite(value)) return {};
   return Status::error(MOE_ERR_RANGE, "%s: expected a finite number, found %g", field,
                        static_cast<double>(value));
+}
+
+Status check_cap(const char* field, float value) {
+  if (value >= 0 && value <= kMaxCap) return {};
+  return Status::error(MOE_ERR_RANGE, "%s: expected 0..%g, found %g", field,
+                       static_cast<double>(kMaxCap), static_cast<double>(value));
 }
 
 Status check_token(const char* field, int32_t token, int32_t vocab_size) {
@@ -61,6 +68,7 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model) {
   }
   MOE_TRY(check_finite("attention.multiplier", a.multiplier));
   if (a.multiplier < 0) return check_positive("attention.multiplier", a.multiplier);
+  MOE_TRY(check_cap("attention.score_cap", a.score_cap));
   if (a.rope.kind == RopeKind::kNone) return {};
   if (model.positions != PositionKind::kRope) {
     return Status::error(MOE_ERR_ARGUMENT,
@@ -168,6 +176,7 @@ Status validate(const ModelConfig& config) {
   MOE_TRY(check_finite("embedding_multiplier", config.embedding_multiplier));
   MOE_TRY(check_finite("residual_multiplier", config.residual_multiplier));
   MOE_TRY(check_finite("logit_multiplier", config.logit_multiplier));
+  MOE_TRY(check_cap("logit_cap", config.logit_cap));
   MOE_TRY(check_token("bos_token_id", config.bos_token_id, config.vocab_size));
   MOE_TRY(check_token("pad_token_id", config.pad_token_id, config.vocab_size));
   MOE_TRY(check_token("mask_token_id", config.mask_token_id, config.vocab_size));

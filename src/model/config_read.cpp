@@ -46,6 +46,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->sub_norm = a.sub_norm();
   out->sinks = a.sinks();
   out->latent = a.latent();
+  out->score_cap = a.score_cap();
   out->norms = {a.norm(), a.out_norm(), a.post_norm()};
   MOE_TRY(parse_name(kQkNorms, "QK norm", text_of(a.qk_norm(), "none"), &out->qk_norm));
   return a.rope() == nullptr ? Status() : read_rope(*a.rope(), &out->rope);
@@ -141,6 +142,7 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   out->embedding_multiplier = config.embedding_multiplier();
   out->residual_multiplier = config.residual_multiplier();
   out->logit_multiplier = config.logit_multiplier();
+  out->logit_cap = config.logit_cap();
   out->bos_token_id = config.bos_token_id();
   out->pad_token_id = config.pad_token_id();
   out->mask_token_id = config.mask_token_id();

@@ -89,6 +89,7 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
   op.causal = c.causal;
   op.multiplier =
       c.multiplier != 0 ? c.multiplier : 1 / __builtin_sqrtf(static_cast<float>(c.head_dim));
+  op.cap = c.score_cap;
   op.qk_norm = c.qk_norm;
   op.q_norm = a.q_norm;
   op.k_norm = a.k_norm;
@@ -238,7 +239,7 @@ void run_transformed_head(SessionState& lead, const float* x, int32_t n, float* 
   lead.device.moe(*lead.stream, op);
 }
 
-// logits = logit_multiplier * head(final_norm(x)) of n rows from `row` on.
+// logits = cap(logit_multiplier * head(final_norm(x))) of n rows from `row` on.
 void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n) {
   const Model& model = lead.model;
   const ModelConfig& config = model.config();
@@ -254,6 +255,9 @@ void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n) {
                         false,         config.logit_multiplier};
     lead.device.linear(*lead.stream,
                        {x, config.d_model, n, config.d_model, weights.final_norm, &out, 1});
+  }
+  if (config.logit_cap > 0) {
+    lead.device.cap(*lead.stream, {logits, n, config.n_outputs(), config.logit_cap});
   }
   keep_rows(lead, batch, row, n, logits);
 }

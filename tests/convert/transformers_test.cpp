@@ -32,6 +32,12 @@ const char* const kDeepseek = R"({
   "moe_intermediate_size": 5, "first_k_dense_replace": 1, "topk_method": "greedy", "n_group": 1,
   "scoring_func": "softmax", "norm_topk_prob": false, "routed_scaling_factor": 1.5})";
 
+const char* const kGemma2 = R"({
+  "model_type": "gemma2", "hidden_size": 24, "vocab_size": 40, "num_hidden_layers": 3,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 20,
+  "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "sliding_window": 16,
+  "query_pre_attn_scalar": 64})";
+
 class TransformersTest : public testing::Test {
  protected:
   TransformersTest() {
@@ -94,6 +100,30 @@ TEST_F(TransformersTest, ReadsALatentAttention) {
   refused(R"({"v_head_dim": 11})");
   refused(R"({"num_key_value_heads": 2})");
   refused(R"({"rms_norm_eps": 1e-5})");
+}
+
+TEST_F(TransformersTest, ReadsCapsAndWindows) {
+  const Imported in = read(kGemma2);
+  EXPECT_EQ(in.config.logit_cap, 30);
+  EXPECT_EQ(in.config.layers[0].attention.window, 16);
+  EXPECT_EQ(in.config.layers[1].attention.window, 0);
+  EXPECT_EQ(in.config.layers[2].attention.window, 16);
+  EXPECT_EQ(in.config.layers[1].attention.score_cap, 50);
+  EXPECT_EQ(in.config.layers[1].attention.multiplier, 0.125f);
+  EXPECT_EQ(in.config.layers[1].attention.rope.theta, 10000);
+  const Imported other =
+      read_patched(R"({"attn_logit_softcapping": null, "final_logit_softcapping": 2.5})", kGemma2);
+  EXPECT_EQ(other.config.logit_cap, 2.5f);
+  EXPECT_EQ(other.config.layers[0].attention.score_cap, 0);
+  EXPECT_EQ(error(R"({"attn_logit_softcapping": 0})", MOE_ERR_UNSUPPORTED, kGemma2),
+            "config.json: attn_logit_softcapping: 0 is not supported; a number above 0 or null is");
+  EXPECT_NE(error(R"({"final_logit_softcapping": -30.0})", MOE_ERR_UNSUPPORTED, kGemma2)
+                .find("final_logit_softcapping: -30.0"),
+            std::string::npos);
+  error(R"({"final_logit_softcapping": "30"})", MOE_ERR_FORMAT, kGemma2);
+  error(R"({"query_pre_attn_scalar": 0})", MOE_ERR_UNSUPPORTED, kGemma2);
+  error(R"({"use_bidirectional_attention": true})", MOE_ERR_UNSUPPORTED, kGemma2);
+  error(R"({"layer_types": ["sliding_attention"]})", MOE_ERR_SHAPE, kGemma2);
 }
 
 TEST_F(TransformersTest, UnknownModelsAreToldWhatIsKnown) {

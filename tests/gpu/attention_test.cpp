@@ -26,6 +26,7 @@ struct Shape {
   QkNorm qk_norm = QkNorm::kNone;
   bool sinks = false;
   KvType type = KvType::kF16;
+  float cap = 0;
 };
 
 const Shape kShapes[] = {
@@ -42,6 +43,12 @@ const Shape kShapes[] = {
     {"int8", 4, 2, 64, 0, RopeKind::kHalf, 64, QkNorm::kNone, true, KvType::kInt8},
     {"int8, ragged", 2, 1, 24, 50, RopeKind::kHalf, 24, QkNorm::kHead, true, KvType::kInt8},
     {"int8, gqa by 5", 5, 1, 48, 0, RopeKind::kHalf, 48, QkNorm::kHead, false, KvType::kInt8},
+    {"capped", 4, 2, 64, 37, RopeKind::kHalf, 64, QkNorm::kNone, false, KvType::kF16, 1.5f},
+    {"capped, wider heads, sinks", 2, 1, 256, 0, RopeKind::kHalf, 64, QkNorm::kNone, true,
+     KvType::kF16, 50},
+    {"capped, int8", 4, 2, 32, 0, RopeKind::kHalf, 32, QkNorm::kHead, true, KvType::kInt8, 0.5f},
+    {"capped, ragged heads", 3, 3, 21, 0, RopeKind::kInterleaved, 6, QkNorm::kNone, false,
+     KvType::kF16, 2},
 };
 
 /// Rows of one session in one call: positions [first, first + n).
@@ -103,6 +110,7 @@ AttentionOp op_of(const Shape& s) {
   op.head_dim = s.head_dim;
   op.window = s.window;
   op.multiplier = 0.2f;
+  op.cap = s.cap;
   op.rope = s.rope;
   op.rope_dims = s.rope_dims;
   op.qk_norm = s.qk_norm;
@@ -222,8 +230,8 @@ struct Rounding {
 
 // One query in double precision, and how far the device may be from it. With u = 2^-24, a score of
 // d products is off by at most (d + 3) u + query times the sum of their magnitudes (times the
-// multiplier); a weight's relative error is twice that (its own and the total's), and some u for
-// exp, the sums over n keys and the division.
+// multiplier), a capped one by 12 u of the cap more; a weight's relative error is twice that (its
+// own and the total's), and some u for exp, the sums over n keys and the division.
 void expect_attended(const Shape& s, const HostCaches& caches, const Weights& weights,
                      const BatchRow& row, const float* q, int32_t head, const float* found,
                      const Rounding& rounding) {
@@ -241,10 +249,13 @@ void expect_attended(const Shape& s, const HostCaches& caches, const Weights& we
       score += product;
       magnitude += std::fabs(product);
     }
-    scores.push_back(score * 0.2f);
+    score *= 0.2f;
+    const double cap = static_cast<double>(s.cap);
+    scores.push_back(s.cap > 0 ? cap * std::tanh(score / cap) : score);
     top = std::max(top, scores.back());
     score_error = std::max(score_error, magnitude * 0.2f * ((s.head_dim + 3) * u + rounding.query));
   }
+  score_error += 12 * u * static_cast<double>(s.cap);
   double total = s.sinks ? std::exp(static_cast<double>(weights.sinks[as_size(head)]) - top) : 0;
   for (double& w : scores) {
     w = std::exp(w - top);

@@ -1,4 +1,4 @@
-// embed_rows() and cosine_scores(): tables in every format.
+// embed_rows() and cosine_scores(): tables in every format; cap_rows().
 
 #include <random>
 
@@ -74,6 +74,18 @@ TEST(CudaEmbed, EveryFormat) {
         EXPECT_SAME_BITS(y.values(), expected);
       }
     }
+  }
+}
+
+TEST(CudaCap, BitsOfTheCpu) {
+  const CpuKernels& kernels = *select_kernels("scalar").value();
+  for (const int32_t d : {1, 70, 1000}) {
+    std::vector<float> x = random_floats(static_cast<size_t>(3 * d), 5, 40);
+    x[0] = 0;
+    const OnDevice<float> device_x(x);
+    ASSERT_EQ(cap_rows(nullptr, {device_x, 3, d, 30}), cudaSuccess);
+    kernels.cap_row(30, x.data(), 3 * d);
+    EXPECT_SAME_BITS(device_x.values(), x);
   }
 }
 

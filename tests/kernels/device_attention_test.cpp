@@ -24,6 +24,7 @@ struct Shape {
   QkNorm qk_norm = QkNorm::kNone;
   bool sinks = false;
   KvType type = KvType::kF16;
+  float cap = 0;
 };
 
 const Shape kShapes[] = {
@@ -37,6 +38,10 @@ const Shape kShapes[] = {
     {"int8 cache", 4, 2, 24, 70, RopeKind::kHalf, 24, QkNorm::kHead, true, KvType::kInt8},
     {"a head for each thread", 12, 6, 16, 0, RopeKind::kHalf, 16, QkNorm::kHead, true,
      KvType::kInt8},
+    {"capped, window over blocks", 4, 2, 24, 70, RopeKind::kHalf, 24, QkNorm::kNone, false,
+     KvType::kF16, 0.7f},
+    {"capped, sinks, int8", 2, 1, 20, 0, RopeKind::kHalf, 20, QkNorm::kHead, true, KvType::kInt8,
+     3},
 };
 
 // One session's cache with its memory.
@@ -98,6 +103,7 @@ AttentionOp operation(const Shape& s, const Inputs& in) {
   op.head_dim = s.head_dim;
   op.window = s.window;
   op.multiplier = 0.4f;
+  op.cap = s.cap;
   op.rope = s.rope;
   op.rope_dims = s.rope_dims;
   op.rope_table = in.table.data();
@@ -259,7 +265,9 @@ TEST(DeviceAttention, MatchesDoublePrecision) {
           for (int32_t i = 0; i < s.head_dim; ++i) {
             score += q[static_cast<size_t>(i)] * c.key(kv, t, i, s.head_dim);
           }
-          const double e = std::exp(score * static_cast<double>(0.4f));
+          score *= static_cast<double>(0.4f);
+          if (s.cap > 0) score = s.cap * std::tanh(score / s.cap);
+          const double e = std::exp(score);
           total += e;
           for (int32_t i = 0; i < s.head_dim; ++i) {
             expected[static_cast<size_t>(i)] += e * c.value(kv, t, i, s.head_dim);

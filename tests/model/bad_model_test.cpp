@@ -215,6 +215,11 @@ TEST_F(BadConfig, OtherNumbers) {
     expect_config(MOE_ERR_RANGE, "theta",
                   [bad](ModelConfig* c) { c->layers[0].attention.rope.theta = bad; });
   }
+  for (const float bad : {-1.0f, 1001.0f, std::nanf("")}) {
+    expect_config(MOE_ERR_RANGE, "logit_cap", [bad](ModelConfig* c) { c->logit_cap = bad; });
+    expect_config(MOE_ERR_RANGE, "layer 0: attention.score_cap",
+                  [bad](ModelConfig* c) { c->layers[0].attention.score_cap = bad; });
+  }
   expect_config(MOE_ERR_ARGUMENT, "layer 0: there is neither attention nor ffn",
                 [](ModelConfig* c) {
                   c->layers[0] = {};

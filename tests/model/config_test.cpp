@@ -19,6 +19,7 @@ ModelConfig unusual() {
   c.embedding_multiplier = 12;
   c.residual_multiplier = 0.22f;
   c.logit_multiplier = 0.125f;
+  c.logit_cap = 30;
   c.pad_token_id = 2;
   c.add_bos = true;
   AttentionConfig& a = c.layers[0].attention;
@@ -28,6 +29,7 @@ ModelConfig unusual() {
   a.qk_norm = QkNorm::kHead;
   a.sub_norm = true;
   a.sinks = true;
+  a.score_cap = 50;
   a.latent = 24;
   a.rope = {RopeKind::kInterleaved,
             4,
@@ -131,6 +133,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.qk_norm, b.attention.qk_norm);
   EXPECT_EQ(a.attention.sub_norm, b.attention.sub_norm);
   EXPECT_EQ(a.attention.sinks, b.attention.sinks);
+  EXPECT_EQ(a.attention.score_cap, b.attention.score_cap);
   EXPECT_EQ(a.attention.latent, b.attention.latent);
   expect_same(a.attention.rope, b.attention.rope);
   EXPECT_EQ(a.ffn.kind, b.ffn.kind);
@@ -166,6 +169,7 @@ void expect_same(const ModelConfig& a, const ModelConfig& b) {
   EXPECT_EQ(a.embedding_multiplier, b.embedding_multiplier);
   EXPECT_EQ(a.residual_multiplier, b.residual_multiplier);
   EXPECT_EQ(a.logit_multiplier, b.logit_multiplier);
+  EXPECT_EQ(a.logit_cap, b.logit_cap);
   EXPECT_EQ(a.bos_token_id, b.bos_token_id);
   EXPECT_EQ(a.pad_token_id, b.pad_token_id);
   EXPECT_EQ(a.add_bos, b.add_bos);

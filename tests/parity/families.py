@@ -155,6 +155,19 @@ def make_without_rotated_part(case, folder):
     return reference
 
 
+def make_gemma2_published(case, folder):
+    """With the keys that the published files have: no layer_types, no caps, rope_theta by itself."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    for key in ("layer_types", "attn_logit_softcapping", "final_logit_softcapping", "tie_word_embeddings"):
+        config.pop(key, None)
+    config.update(cache_implementation="hybrid", hidden_act="gelu_pytorch_tanh",
+                  rope_theta=config.pop("rope_parameters")["rope_theta"])
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
 def make_gemma3_published(case, folder):
     """With the keys that the published files have, and without those that they leave to defaults."""
     reference = make_transformers(case, folder)
@@ -204,6 +217,8 @@ GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_i
             first_k_dense_replace=1, routed_scaling_factor=1.5, head_dim=16)
 GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+GEMMA2 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
+              attn_logit_softcapping=1.5, final_logit_softcapping=20.0)
 TINY = dict(vocab_size=48, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
             intermediate_size=12, num_local_experts=4)
 GRANITE = dict(embedding_multiplier=2.0, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=6.0)
@@ -257,6 +272,11 @@ CASES = [
     Case("glm4_moe_default_rotation", "Glm4Moe", GLM4, make=make_without_rotated_part),
     Case("glm4_moe_qk_norm", "Glm4Moe", dict(GLM4, use_qk_norm=True, norm_topk_prob=False, first_k_dense_replace=0),
          layout="fused"),
+    Case("gemma2", "Gemma2", GEMMA2, golden=True),
+    Case("gemma2_published", "Gemma2", dict(GEMMA2, num_hidden_layers=4, attn_logit_softcapping=50.0,
+                                            final_logit_softcapping=30.0), make=make_gemma2_published),
+    Case("gemma2_odd", "Gemma2", dict(GEMMA2, **ODD, attention_bias=True, attn_logit_softcapping=None)),
+    Case("gemma2_scores_capped", "Gemma2", dict(GEMMA2, final_logit_softcapping=None, num_key_value_heads=1)),
     Case("gemma3", "Gemma3Text", GEMMA3, golden=True, vocab_size=96),
     Case("gemma3_published", "Gemma3Text", dict(GEMMA3, layer_types=["sliding_attention", "full_attention"] * 2,
                                                 num_hidden_layers=4), make=make_gemma3_published),
@@ -364,6 +384,7 @@ CASES += [
     gguf_case("phi3_longrope", "Phi3", "bf16", PHI3_LONG, inner=make_longrope, golden=True),
     gguf_case("glm4_moe", "Glm4Moe", "bf16", dict(GLM4, attention_bias=True)),
     gguf_case("glm4_moe_qk_norm", "Glm4Moe", "bf16", dict(GLM4, use_qk_norm=True, norm_topk_prob=False), golden=True),
+    gguf_case("gemma2", "Gemma2", "bf16", dict(GEMMA2, query_pre_attn_scalar=16, vocab_size=381), "gpt2", "gpt-2"),
     gguf_case("gemma3", "Gemma3Text", "bf16", dict(GEMMA3, query_pre_attn_scalar=16, num_hidden_layers=7,
                                                   layer_types=None, vocab_size=381), "gpt2", "gpt-2",
               tolerance=3e-3, tolerance_kv16=1e-3),  # seven layers, so that one of them sees everything

@@ -50,6 +50,10 @@ class HookDevice final : public Device {
     before(s);
     inner_.norm(s, op);
   }
+  void cap(Stream& s, const CapOp& op) override {
+    before(s);
+    inner_.cap(s, op);
+  }
   void linear(Stream& s, const LinearOp& op) override {
     before(s);
     inner_.linear(s, op);

@@ -195,6 +195,12 @@ inline std::vector<TinyKind> tiny_layers() {
          c.logit_multiplier = 0.7f;
          each_attention(c, [](AttentionConfig& a) { a.multiplier = 0.2f; });
        }},
+      {"caps",
+       [](C& c, O&) {
+         c.logit_cap = 0.5f;
+         c.layers[0].attention.score_cap = 0.3f;
+         c.layers[1].attention.score_cap = 2;
+       }},
       {"dense_head",
        [](C& c, O& o) {
          o.biases = true;

@@ -51,6 +51,7 @@ class MemoryDevice final : public Device {
   void embed(Stream&, const Matrix&, const Matrix&, const BatchRow*, int32_t, float,
              float*) override {}
   void norm(Stream&, const NormOp&) override {}
+  void cap(Stream&, const CapOp&) override {}
   void linear(Stream&, const LinearOp&) override {}
   void attention(Stream&, const AttentionOp&) override {}
   void moe(Stream&, const MoeOp&) override {}

@@ -1,6 +1,7 @@
 #pragma once
 // What a block of attention_split.cu does with the keys it has: scores, weights, values.
 
+#include "kernels/activation.h"
 #include "kernels/cuda/attention/kv_layout.h"
 #include "kernels/cuda/warp.h"
 
@@ -108,7 +109,7 @@ struct Memory {
 /// Weights of a batch of keys into shared memory; correction[g] is what earlier sums are worth now.
 template <KvType kType, int kHeads>
 __device__ inline void weigh_batch(const Part& part, int base, const float* q, int d,
-                                   float multiplier, Softmax<kHeads>& s,
+                                   float multiplier, float cap, Softmax<kHeads>& s,
                                    float (&correction)[kHeads], Memory<kHeads>& memory) {
   const int thread = static_cast<int>(threadIdx.x);
   const int key = base + thread;
@@ -122,6 +123,7 @@ __device__ inline void weigh_batch(const Part& part, int base, const float* q, i
   for (int g = 0; g < kHeads; ++g) {
     if (kType == KvType::kInt8 && seen) score[g] = score[g] * part.k_scale[key];
     score[g] = seen ? score[g] * multiplier : -__builtin_inff();
+    if (seen && cap > 0) score[g] = soft_cap<ScalarLanes>(score[g], cap);
     const float top = warp_max(score[g]);
     if (lane_id() == 0) memory.of_warp[thread / kWarp][g] = top;
   }

@@ -1,6 +1,7 @@
 // Attention for any head_dim and any mixture of rows: a block per query. What the faster kernels
 // must agree with, and what serves shapes that they do not.
 
+#include "kernels/activation.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/kv_layout.h"
 #include "kernels/cuda/warp.h"
@@ -74,6 +75,7 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionOp op) {
       }
       if (type == KvType::kInt8) score = score * cache.layer.k_scale[first_scale + key];
       score = score * op.multiplier;
+      if (op.cap > 0) score = soft_cap<ScalarLanes>(score, op.cap);
     }
     const float block_top = block_max(score);
     const float new_top = block_top > top ? block_top : top;

@@ -160,10 +160,16 @@ struct Scales {
   float v[kKeyBlock];
 };
 
+/// cap * tanh(s / cap) of scores that are to be powers of two: cap - 2 cap / (1 + e^(2 s / cap)).
+__device__ inline float cap_exponent(float s, float cap) {
+  const float limit = cap * kLog2e;
+  return limit - (limit + limit) / (1.0f + fast_exp2(s * (2.0f / cap)));
+}
+
 /// Scores to weights, in place; the sums so far are brought down to the new top.
 template <KvType kType, int kD>
 __device__ inline void weigh(const Scales& scales, const Pair& pair, int base, bool masked,
-                             float (&score)[kKeyBlock / 8][4], Sums<kD>& sums) {
+                             float cap, float (&score)[kKeyBlock / 8][4], Sums<kD>& sums) {
   const int lane_q = lane_id() % 4;
   float top[2] = {sums.top[0], sums.top[1]};
   MOE_CUDA_UNROLL
@@ -174,6 +180,7 @@ __device__ inline void weigh(const Scales& scales, const Pair& pair, int base, b
       const int r = i / 2;
       float s = score[n][i] * pair.multiplier[r];
       if (kType == KvType::kInt8) s = s * scales.k[key - base];
+      if (cap > 0) s = cap_exponent(s, cap);
       if (masked && (key < pair.first[r] || key > pair.last[r])) s = -__builtin_inff();
       score[n][i] = s;
       top[r] = s > top[r] ? s : top[r];
@@ -354,7 +361,8 @@ __device__ inline void run_segment(const AttentionOp& op, const Segment& segment
     if (__any_sync(kAllLanes, wanted ? 1 : 0)) {
       float score[kKeyBlock / 8][4];
       score_keys<kD>(here, query, score);
-      weigh<kType, kD>(scales, pair, base, __any_sync(kAllLanes, masked ? 1 : 0) != 0, score, sums);
+      weigh<kType, kD>(scales, pair, base, __any_sync(kAllLanes, masked ? 1 : 0) != 0, op.cap,
+                       score, sums);
       add_values<kD>(here + L::kKeyBytes, score, sums);
     }
   }

@@ -188,7 +188,7 @@ __device__ inline void run_part(const SplitOp& split, const Part& part, const He
   const int dim = thread % n_lanes * kDims;
   for (int base = part.begin; base < part.last; base += kBatch) {
     float correction[kHeads];
-    weigh_batch<kType, kHeads>(part, base, q, d, op.multiplier, s, correction, memory);
+    weigh_batch<kType, kHeads>(part, base, q, d, op.multiplier, op.cap, s, correction, memory);
     MOE_CUDA_UNROLL
     for (int g = 0; g < kHeads; ++g) {
       MOE_CUDA_UNROLL

@@ -57,6 +57,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
              "embedding_multiplier",
              "residual_multiplier",
              "logit_multiplier",
+             "logit_cap",
              "bos_token_id",
              "eos_token_ids",
              "pad_token_id",
@@ -80,6 +81,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   config->embedding_multiplier = node.number("embedding_multiplier", 1);
   config->residual_multiplier = node.number("residual_multiplier", 1);
   config->logit_multiplier = node.number("logit_multiplier", 1);
+  config->logit_cap = node.number("logit_cap", 0);
   if (node.has("head")) read_head(node.at("head"), &config->head);
   read_special_tokens(node, config);
 }

@@ -17,15 +17,16 @@ struct Arch {
 };
 
 constexpr Arch kArchs[] = {
-    {"llama", "llama", "mixtral", true, -1},  {"qwen2", "qwen2", "", false, -1},
-    {"qwen3", "qwen3", "", false, -1},        {"qwen2moe", "qwen2_moe", "", false, 0},
-    {"qwen3moe", "qwen3_moe", "", false, 1},  {"olmoe", "olmoe", "", false, 0},
-    {"granite", "granite", "", true, -1},     {"granitemoe", "granitemoe", "", true, -1},
-    {"maple", "maple", "", false, 1},         {"gpt-oss", "gpt_oss", "", false, -1},
-    {"bitnet", "llama", "", false, -1},       {"bitnet-b1.58", "bitnet", "", false, -1},
-    {"phimoe", "phimoe", "", false, -1},      {"deepseek2", "deepseek_v2", "", false, -1},
-    {"olmo2", "olmo2", "", false, -1},        {"phi3", "phi3", "", false, -1},
-    {"gemma3", "gemma3_text", "", false, -1}, {"glm4moe", "glm4_moe", "", false, -1}};
+    {"llama", "llama", "mixtral", true, -1}, {"qwen2", "qwen2", "", false, -1},
+    {"qwen3", "qwen3", "", false, -1},       {"qwen2moe", "qwen2_moe", "", false, 0},
+    {"qwen3moe", "qwen3_moe", "", false, 1}, {"olmoe", "olmoe", "", false, 0},
+    {"granite", "granite", "", true, -1},    {"granitemoe", "granitemoe", "", true, -1},
+    {"maple", "maple", "", false, 1},        {"gpt-oss", "gpt_oss", "", false, -1},
+    {"bitnet", "llama", "", false, -1},      {"bitnet-b1.58", "bitnet", "", false, -1},
+    {"phimoe", "phimoe", "", false, -1},     {"deepseek2", "deepseek_v2", "", false, -1},
+    {"olmo2", "olmo2", "", false, -1},       {"phi3", "phi3", "", false, -1},
+    {"gemma2", "gemma2", "", false, -1},     {"gemma3", "gemma3_text", "", false, -1},
+    {"glm4moe", "glm4_moe", "", false, -1}};
 
 // Keys behind "ARCH." that have one meaning in all of them.
 struct Key {
@@ -74,7 +75,7 @@ class ConfigBuilder {
     if (is("deepseek2")) read_latent();
     read_rope();
     if (is("gpt-oss")) read_gpt_oss();
-    if (is("gemma3")) read_gemma3();
+    if (is("gemma2") || is("gemma3")) read_gemma();
     if (is("glm4moe")) read_glm4();
     if (is("bitnet") || is("bitnet-b1.58")) read_bitnet();
     read_windows();
@@ -117,15 +118,17 @@ class ConfigBuilder {
 
   // llama.cpp has these two in its code: the scale of the largest model's scores, and norms that
   // already hold the 1.
-  void read_gemma3() {
+  void read_gemma() {
     Json& c = config_;
     const double heads = std::max(node("attention.head_count").number(), 1.0);
-    const bool largest = node("block_count").number() == 62;
-    if (!c.contains("sliding_window")) c["sliding_window"] = 0;  // none, for llama.cpp
+    const bool largest = node("block_count").number() == (is("gemma2") ? 46 : 62);
+    // For llama.cpp a Gemma 3 file without the key has none.
+    if (is("gemma3") && !c.contains("sliding_window")) c["sliding_window"] = 0;
     c["query_pre_attn_scalar"] =
         largest ? node("embedding_length").number() / heads : node("attention.key_length").number();
     c["norms_hold_one"] = true;
     for (const auto& [gguf, key] : {std::pair{"rope.freq_base_swa", "rope_local_base_freq"},
+                                    {"attn_logit_softcapping", "attn_logit_softcapping"},
                                     {"final_logit_softcapping", "final_logit_softcapping"}}) {
       if (const Json* value = take(gguf)) c[key] = *value;
     }

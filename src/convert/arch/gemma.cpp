@@ -1,20 +1,21 @@
-// Gemma 3 (Gemma team 2025), text: norms around each block, whose weights are 1 less than what they
-// multiply with; most layers see a window and have rotary positions of their own.
+// Gemma 2 (Gemma team 2024) and the text part of Gemma 3 (2025): norms around each block, whose
+// weights are 1 less than what they multiply with. Gemma 2: every second layer sees a window, and
+// scores and logits are soft-capped. Gemma 3: most layers see a window and have rotary positions of
+// their own.
 
 #include <cmath>
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
 
-namespace moe::arch::gemma3 {
+namespace moe::arch::gemma {
 namespace {
 
 constexpr TensorName kNorms[] = {{"attention_out_norm.weight", "post_attention_layernorm.weight"},
                                  {"ffn_out_norm.weight", "post_feedforward_layernorm.weight"}};
 constexpr const char* kPlusOne = " + 1";  // behind the name of a norm's tensor
 
-/// config.json with the names that other decoders use, and rotary positions of the layers that see
-/// everything; those of the others in the key "rope_local".
+/// config.json with the names that other decoders use.
 Json as_others(const JsonNode& config) {
   Json c = config.value();
   const auto fallback = [&c](const char* key, const Json& value) {
@@ -24,7 +25,14 @@ Json as_others(const JsonNode& config) {
   c["hidden_act"] = c.at("hidden_activation");
   fallback("tie_word_embeddings", true);
   fallback("head_dim", 256);
-  fallback("rope_theta", 1e6);
+  return c;
+}
+
+/// Rotary positions of the layers that see everything as other decoders have them; those of the
+/// others in the key "rope_local".
+Json with_local_rope(const JsonNode& config) {
+  Json c = as_others(config);
+  if (!c.contains("rope_theta")) c["rope_theta"] = 1e6;
   Json local = {{"rope_type", "default"}};
   local["rope_theta"] = c.contains("rope_local_base_freq") ? c.at("rope_local_base_freq") : 1e4;
   if (config.has("rope_parameters") && config.at("rope_parameters").has("full_attention")) {
@@ -37,9 +45,9 @@ Json as_others(const JsonNode& config) {
   return c;
 }
 
-void set_windows(Decoder* d) {
+/// `pattern`: the layers of which the last sees everything.
+void set_windows(Decoder* d, int32_t pattern) {
   const int32_t positions = d->sliding_window(4096);
-  const int32_t pattern = d->keys.integer("sliding_window_pattern", 6, 1, 1 << 16);
   if (d->window_by_layer_type(positions)) return;
   for (size_t l = 0; l < d->layers().size(); ++l) {
     const bool whole = (l + 1) % static_cast<size_t>(pattern) == 0;
@@ -47,13 +55,12 @@ void set_windows(Decoder* d) {
   }
 }
 
-void set_layers(Decoder* d, const RopeConfig& local) {
+void set_layers(Decoder* d) {
   const float scalar = d->keys.number("query_pre_attn_scalar", 256);
   if (!(scalar > 0)) fail_value(d->keys.node("query_pre_attn_scalar"), "a number above 0 is");
   for (LayerConfig& layer : d->layers()) {
     AttentionConfig& a = layer.attention;
     a.multiplier = 1 / std::sqrt(scalar);
-    if (a.window != 0) a.rope = local;
     a.norms = layer.ffn.norms = {.pre = true, .out = true};
   }
 }
@@ -78,39 +85,76 @@ void add_one_to_norms(const Checkpoint& checkpoint, Imported* out) {
   };
 }
 
-Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
+// What both have but for their layers.
+void set_common(Decoder* d) {
+  d->names(mlp_names());
+  d->names(kNorms);
+  d->replace_name({"ffn_norm.weight", "pre_feedforward_layernorm.weight"});
+  d->attention_bias("attention_bias", false);
+  d->keys.require("use_bidirectional_attention", false);
+  d->keys.ignore({"hidden_activation", "cache_implementation"});
+  d->config().embedding_multiplier = std::sqrt(static_cast<float>(d->config().d_model));
+}
+
+Imported finish(Decoder* d, const Checkpoint& checkpoint) {
+  d->quantization(Quantization::kNone);
+  const bool whole = d->keys.boolean("norms_hold_one", false);  // GGUF's
+  Imported out = d->finish();
+  if (!whole) add_one_to_norms(checkpoint, &out);
+  return out;
+}
+
+// Null: none.
+float read_cap(Decoder* d, const char* key, float fallback) {
+  if (d->keys.contains(key) && !d->keys.has(key)) {
+    d->keys.ignore({key});
+    return 0;
+  }
+  const float cap = d->keys.number(key, fallback);
+  if (!(cap > 0)) fail_value(d->keys.node(key), "a number above 0 or null is");
+  return cap;
+}
+
+Imported import_gemma2(const JsonNode& config, const Checkpoint& checkpoint) {
   const Json renamed = as_others(config);
   const JsonNode node(renamed, "config.json");
+  Decoder d(node, checkpoint, 10000);
+  set_common(&d);
+  set_windows(&d, 2);
+  set_layers(&d);
+  d.config().logit_cap = read_cap(&d, "final_logit_softcapping", 30);
+  const float score_cap = read_cap(&d, "attn_logit_softcapping", 50);
+  for (LayerConfig& layer : d.layers()) layer.attention.score_cap = score_cap;
+  return finish(&d, checkpoint);
+}
+
+Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
+  const Json renamed = with_local_rope(config);
+  const JsonNode node(renamed, "config.json");
   Decoder d(node, checkpoint);
-  d.names(mlp_names());
-  d.names(kNorms);
-  d.replace_name({"ffn_norm.weight", "pre_feedforward_layernorm.weight"});
-  d.attention_bias("attention_bias", false);
+  set_common(&d);
   d.qk_norm(QkNorm::kHead);
   d.keys.require("final_logit_softcapping", nullptr);
   d.keys.require("attn_logit_softcapping", nullptr);
-  d.keys.require("use_bidirectional_attention", false);
-  d.keys.ignore(
-      {"hidden_activation", "cache_implementation", "rope_local_base_freq", "rope_local"});
-  d.config().embedding_multiplier = std::sqrt(static_cast<float>(d.config().d_model));
+  d.keys.ignore({"rope_local_base_freq", "rope_local"});
+  set_windows(&d, d.keys.integer("sliding_window_pattern", 6, 1, 1 << 16));
+  set_layers(&d);
   const JsonNode rope_local = node.at("rope_local");
-  ConfigKeys local(rope_local);
+  ConfigKeys keys(rope_local);
   std::deque<std::vector<float>> factors;  // longrope's, which no layer with a window has
-  set_windows(&d);
-  set_layers(&d, read_rope(local, d.layer(0).attention.head_dim, d.config().context_length, 1e4f,
-                           &factors));
-  d.quantization(Quantization::kNone);
-  const bool whole = d.keys.boolean("norms_hold_one", false);  // GGUF's
-  Imported out = d.finish();
-  if (!whole) add_one_to_norms(checkpoint, &out);
-  return out;
+  const RopeConfig local =
+      read_rope(keys, d.layer(0).attention.head_dim, d.config().context_length, 1e4f, &factors);
+  for (LayerConfig& layer : d.layers()) {
+    if (layer.attention.window != 0) layer.attention.rope = local;
+  }
+  return finish(&d, checkpoint);
 }
 
 }  // namespace
 
 std::span<const Importer> importers() {
-  static constexpr Importer kRows[] = {{"gemma3_text", import_gemma3}};
+  static constexpr Importer kRows[] = {{"gemma2", import_gemma2}, {"gemma3_text", import_gemma3}};
   return kRows;
 }
 
-}  // namespace moe::arch::gemma3
+}  // namespace moe::arch::gemma
