@@ -111,8 +111,10 @@ TEST_F(TransformersTest, ReadsCapsAndWindows) {
   EXPECT_EQ(in.config.layers[1].attention.score_cap, 50);
   EXPECT_EQ(in.config.layers[1].attention.multiplier, 0.125f);
   EXPECT_EQ(in.config.layers[1].attention.rope.theta, 10000);
-  const Imported other =
-      read_patched(R"({"attn_logit_softcapping": null, "final_logit_softcapping": 2.5})", kGemma2);
+  std::string text = kGemma2;  // a patch with null takes the key out
+  text.insert(text.size() - 1,
+              R"(, "attn_logit_softcapping": null, "final_logit_softcapping": 2.5)");
+  const Imported other = read(text);
   EXPECT_EQ(other.config.logit_cap, 2.5f);
   EXPECT_EQ(other.config.layers[0].attention.score_cap, 0);
   EXPECT_EQ(error(R"({"attn_logit_softcapping": 0})", MOE_ERR_UNSUPPORTED, kGemma2),
