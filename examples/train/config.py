@@ -88,6 +88,12 @@ def _covers(index: Any, layer: int) -> bool:
     return layer in index if isinstance(index, list) else layer == index
 
 
+def feed_forwards(config: Config) -> list[Config]:
+    """Every `ffn` object of a configuration, as it stands there."""
+    found = [config.get("layer_defaults", {}), *config.get("layers", [])]
+    return [entry["ffn"] for entry in found if entry.get("ffn")]
+
+
 def _router(given: Config) -> Config:
     """A router keeps only the keys of its own kind, so a new kind replaces the default whole."""
     return merge(MOE["router"], given) if given.get("kind", "softmax") == "softmax" else given

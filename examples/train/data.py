@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -16,8 +16,13 @@ BOS, EOS = "<|bos|>", "<|eos|>"
 TRAIN_SEED, HELD_OUT_SEED = 1, 2
 
 
-def train_tokenizer(n_stories: int, vocab: int) -> Tokenizer:
-    """Byte-level BPE on the first `n_stories` training stories; ids 0 and 1 are BOS and EOS."""
+def story_texts(n: int) -> Iterator[str]:
+    """The first n training stories."""
+    return (story(TRAIN_SEED, i) for i in range(n))
+
+
+def train_tokenizer(texts: Iterable[str], vocab: int) -> Tokenizer:
+    """Byte-level BPE on texts; ids 0 and 1 are BOS and EOS."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -27,7 +32,7 @@ def train_tokenizer(n_stories: int, vocab: int) -> Tokenizer:
         show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    tokenizer.train_from_iterator((story(TRAIN_SEED, i) for i in range(n_stories)), trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
 
@@ -41,24 +46,48 @@ class Stream:
         self, tokenizer: Tokenizer, length: int, next_story: int = 0, every: int = 1
     ) -> None:
         self.tokenizer, self.length = tokenizer, length
-        self.next_story, self.every = next_story, every
+        self.next, self.every = next_story, every
         self.bos, self.eos = tokenizer.token_to_id(BOS), tokenizer.token_to_id(EOS)
         self.blank = tokenizer.encode("\n\n").ids
 
     def _window(self) -> list[int]:
-        ids, rng = [self.bos], Rng(TRAIN_SEED, self.next_story, 8)
+        ids, rng = [self.bos], Rng(TRAIN_SEED, self.next, 8)
         while len(ids) <= self.length:
-            new = self.tokenizer.encode(story(TRAIN_SEED, self.next_story)).ids
+            new = self.tokenizer.encode(story(TRAIN_SEED, self.next)).ids
             inside = len(ids) == 1 and rng.below(5) == 0
             ids += new[rng.below(len(new)) :] if inside else new
-            as_book = Rng(TRAIN_SEED, self.next_story, 7).below(5) == 0
+            as_book = Rng(TRAIN_SEED, self.next, 7).below(5) == 0
             ids += self.blank if as_book else [self.eos, self.bos]
-            self.next_story += self.every
+            self.next += self.every
         return ids[: self.length + 1]
 
     def batch(self, rows: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets, both (rows, length)."""
         ids = torch.tensor([self._window() for _ in range(rows)])
+        return ids[:, :-1], ids[:, 1:]
+
+
+class FileStream:
+    """Endless training windows of one long text: BOS, where there is one, and tokens from a place that
+    depends on the seed and the window's number alone."""
+
+    def __init__(
+        self, ids: list[int], bos: int | None, length: int, seed: int, first: int = 0, every: int = 1
+    ) -> None:
+        self.ids, self.front = torch.tensor(ids), [] if bos is None else [bos]
+        self.room = length + 1 - len(self.front)
+        self.seed, self.next, self.every = seed, first, every
+        if len(ids) < self.room:
+            raise ValueError(f"text: expected {self.room} tokens or more, found {len(ids)}")
+
+    def _window(self) -> Tensor:
+        begin = Rng(self.seed, self.next).below(len(self.ids) - self.room + 1)
+        self.next += self.every
+        return torch.cat((torch.tensor(self.front, dtype=torch.long), self.ids[begin : begin + self.room]))
+
+    def batch(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets, both (rows, length)."""
+        ids = torch.stack([self._window() for _ in range(rows)])
         return ids[:, :-1], ids[:, 1:]
 
 

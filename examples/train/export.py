@@ -19,15 +19,23 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+import config as cfg
 from model import Model
+from routers import TRAINING_KEYS
 
 
 TAU = ".router.tau"  # a number of config.json
 
 
 def config_of(model: Model) -> dict[str, Any]:
-    """config.json with the temperatures that were learnt."""
+    """config.json with the temperatures that were learnt and without what only training needs."""
     config = copy.deepcopy(model.config)
+    for ffn in cfg.feed_forwards(config):
+        router = (ffn.get("moe") or {}).get("router", {})
+        if router.get("identity"):
+            router["d_e"] = config["d_model"] // ffn["moe"].get("n_subheads", 1)
+        for key in TRAINING_KEYS:
+            router.pop(key, None)
     for i, block in enumerate(model.layers):
         router = None if block.moe is None else block.moe.router
         if router is None or router.kind != "cosine":
@@ -39,10 +47,19 @@ def config_of(model: Model) -> dict[str, Any]:
     return config
 
 
+def products(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Routers of two factors as the one matrix that they are."""
+    out = dict(state)
+    for name in [n for n in state if n.endswith(".router.reduce")]:
+        scores = name.removesuffix("reduce") + "weight"
+        out[scores] = out[scores] @ out.pop(name)
+    return out
+
+
 def tensors_of(model: Model) -> dict[str, Tensor]:
     """Every tensor of the research layout; expert E of a stack (N, ...) is named experts.E."""
     out: dict[str, Tensor] = {}
-    for name, value in model.state_dict().items():
+    for name, value in products(model.state_dict()).items():
         if name.endswith(TAU):
             continue
         front, found, rest = name.partition(".moe.experts.")

@@ -26,7 +26,7 @@ class Block(nn.Module):
     def __init__(self, build: Build, layer: int) -> None:
         super().__init__()
         role, own = f"layers.{layer}", cfg.layer_config(build.config, layer)
-        self.multiplier = build.config["residual_multiplier"]
+        self.multiplier, self.dropout = build.config["residual_multiplier"], 0.0
         self.attention = self.ffn = self.moe = None
         if a := own.get("attention"):
             self._norm(build, role, "attention_norm", a["norm"])
@@ -51,6 +51,7 @@ class Block(nn.Module):
     def _add(self, x: Tensor, name: str, f: Callable[[Tensor], Tensor]) -> Tensor:
         norm = self.get_submodule
         y = norm(f"{name}_out_norm")(f(norm(f"{name}_norm")(x)))
+        y = F.dropout(y, self.dropout, self.training)
         return norm(f"{name}_post_norm")(x + self.multiplier * y)
 
     def forward(self, x: Tensor, ids: Tensor) -> Tensor:
@@ -118,9 +119,23 @@ class Model(nn.Module):
         after every step (X-MoE, section 3.1)."""
         with torch.no_grad():
             for layer in self.moe_layers():
-                if layer.router.kind == "cosine":
-                    e = layer.router.embedding.weight
+                if layer.router.kind != "cosine":
+                    continue
+                e = layer.router.embedding.weight
+                if e.requires_grad:  # not frozen
                     e.copy_(unit_embeddings(e))
+
+    def set_dropout(self, p: float) -> None:
+        """Training drops that share of what each block adds."""
+        for block in self.layers:
+            block.dropout = p
+
+    def freeze_routing(self) -> None:
+        """Routers stay as they are from now on (X-MoE, section 3.2)."""
+        for layer in self.moe_layers():
+            for p in layer.router.parameters():
+                p.requires_grad_(False)
+                p.grad = None
 
     def set_kv_dtype(self, dtype: torch.dtype) -> None:
         """Round K and V as a cache of that type keeps them (inference only)."""

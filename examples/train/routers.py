@@ -112,6 +112,7 @@ def apply_capacity(route: Route, n_experts: int, capacity: Config, n_calls: int 
     calls of equal length, one behind the other, each with a capacity of its own."""
     if capacity["gamma"] <= 0:
         return
+    route.kept = route.kept.clone()  # the weights' gradient needs it as it was
     rows = route.indices.shape[0] // n_calls
     for begin in range(0, rows * n_calls, rows):
         part = slice(begin, begin + rows)
@@ -126,17 +127,40 @@ def _refuse(route: Route, n_experts: int, capacity: Config) -> None:
     wanted = gamma * rows / n_experts
     limit = math.ceil(wanted - 1e-6 * max(1.0, wanted))
     limit = min(rows, max(capacity["min_capacity"], limit))
-    arrival, used = capacity["order"] == "arrival", [0] * n_experts
-    p = route.weights if route.probs is None else route.probs.gather(1, route.indices)
-    asks = [(j, 0.0 if arrival else -float(p[a, j]), a) for a, j in route.kept.nonzero().tolist()]
-    for j, _, a in sorted(asks):
-        e = int(route.indices[a, j])
-        route.kept[a, j] = used[e] < limit
-        used[e] += 1
+    p = (route.weights if route.probs is None else route.probs.gather(1, route.indices)).detach()
+    row, rank = route.kept.nonzero(as_tuple=True)  # by row
+    if capacity["order"] != "arrival":
+        best = torch.sort(p[row, rank], descending=True, stable=True).indices
+        row, rank = row[best], rank[best]
+    order = torch.argsort(rank, stable=True)
+    row, rank = row[order], rank[order]
+    experts = route.indices[row, rank]
+    mine = torch.argsort(experts, stable=True)  # by expert, each in order of service
+    counts = torch.bincount(experts, minlength=n_experts)
+    before = torch.arange(len(mine)) - (counts.cumsum(0) - counts).repeat_interleave(counts).cpu()
+    late = mine[(before >= limit).to(mine.device)]
+    route.kept[row[late], rank[late]] = False
+
+
+def _balanced(z: Tensor) -> Tensor:
+    """BASE's assignment (R, 1) in groups of every n-th row, as its paper does in each worker: the
+    time of one large assignment grows faster than with its square."""
+    out, n = torch.empty(z.shape[0], 1, dtype=torch.long, device=z.device), -(-z.shape[0] // 256)
+    for first in range(n):
+        out[first::n, 0] = balanced_assignment(z[first::n])
+    return out
+
+
+TRAINING_KEYS = ("rank", "identity")  # of a router's configuration; config.json has none of them
 
 
 class Router(nn.Module):
-    """Parameters and choice of one layer's router; see the functions above for each kind."""
+    """Parameters and choice of one layer's router; see the functions above for each kind.
+
+    Two keys are training's alone. A softmax router with "rank" R scores E (W x), W (R, d), E (N, R)
+    (X-MoE without its norms); what is exported is the product. A cosine router with "identity" has
+    W = I (X-MoE without dimension reduction).
+    """
 
     def __init__(
         self, r: Config, n_experts: int, d: int, vocab: int, bias: bool, selection_bias: bool
@@ -146,12 +170,17 @@ class Router(nn.Module):
         if self.kind == "hash":
             self.register_buffer("table", torch.randint(n_experts, (vocab,), dtype=torch.int32))
         elif self.kind == "cosine":
-            d_e = r.get("d_e", max(1, n_experts // 2))  # as X-MoE, section 4.1
+            identity = r.get("identity", False)
+            d_e = d if identity else r.get("d_e", max(1, n_experts // 2))  # as X-MoE, section 4.1
             self.proj = nn.Linear(d, d_e, bias=bias)
+            if identity:  # no dimension reduction
+                nn.init.eye_(self.proj.weight).requires_grad_(False)
             self.embedding = nn.Embedding(n_experts, d_e)
             self.tau = nn.Parameter(torch.tensor(float(r["tau"])))
         else:
-            self.weight = nn.Parameter(torch.randn(n_experts, d) * d**-0.5)
+            rank = r.get("rank", d)
+            self.weight = nn.Parameter(torch.randn(n_experts, rank) * rank**-0.5)
+            self.reduce = nn.Parameter(torch.randn(rank, d) * d**-0.5) if "rank" in r else None
             self.bias = nn.Parameter(torch.zeros(n_experts)) if bias else None
         self.tau_0 = TAU_0[r["gate"]] if self.kind == "cosine" else 1.0  # of the balance loss
         self.selection_bias = nn.Parameter(torch.zeros(n_experts)) if selection_bias else None
@@ -170,9 +199,9 @@ class Router(nn.Module):
             return Route(index, ones.float(), ones, None)
         if self.kind == "cosine":
             return cosine_route(self._cosine(x), self.r, self.tau)
-        z = nn.functional.linear(x, self.weight, self.bias)
+        z = nn.functional.linear(x if self.reduce is None else x @ self.reduce.T, self.weight, self.bias)
         if self.kind == "base":  # Lewis et al. 2021: eq. 1 in training, eq. 3 at inference
-            index = balanced_assignment(z)[:, None] if self.training else order_desc(z)[:, :1]
+            index = _balanced(z) if self.training else order_desc(z)[:, :1]
             kept = torch.ones_like(index, dtype=torch.bool)
             return Route(index, z.gather(1, index).sigmoid(), kept, z.softmax(dim=-1))
         if self.kind == "sigmoid":

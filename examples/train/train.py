@@ -1,8 +1,9 @@
 """Train the story model that the repository ships (or another, given a config).
 
-    python train.py --out out [--resume]
-The learning rate rises over 100 steps and then falls linearly to zero over the given number of
-tokens. Writes out/last.pt, out/log.txt and a checkpoint in out/export.
+    python train.py --out out [--resume] [--recipe xmoe | x-moe | mh-moe]
+The learning rate rises over --warmup steps and then falls over the given number of tokens. A recipe
+sets what a paper trained with (recipes.py); options beside it win. Writes out/last.pt, out/log.txt
+and a checkpoint in out/export.
 With --workers W on a CPU, W processes of one thread each share a batch and average their gradients.
 OMP_WAIT_POLICY=PASSIVE in the environment makes threads sleep instead of spin, which matters where
 other programs use the machine too.
@@ -11,40 +12,24 @@ other programs use the machine too.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch.nn import functional as F
 
 import export
-from data import Stream, train_tokenizer
+import recipes
+from data import FileStream, Stream, story_texts, train_tokenizer
 from model import Model
+from steps import Steps, with_capacity
 
 HERE = Path(__file__).resolve().parent
-
-
-def groups(model: Model, decay: float) -> list[dict[str, Any]]:
-    """Weight decay on matrices only."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    others = [p for p in model.parameters() if p.ndim < 2]
-    return [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
-
-
-def calm_outputs(model: Model) -> None:
-    """Divide what each block adds by sqrt(2 layers) at the start, as GPT-2 does, so that the
-    embedding is still heard in the last layer."""
-    factor = (2 * len(model.layers)) ** -0.5
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            if name.endswith((".attention.o.weight", ".moe.merge.weight", ".ffn.down.weight")):
-                p.mul_(factor)
 
 
 def share(model: Model) -> None:
@@ -64,30 +49,38 @@ class Run:
         self.args, self.out, self.rank = args, Path(args.out), rank
         self.out.mkdir(parents=True, exist_ok=True)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        config = json.loads(Path(args.config).read_text())
+        settings = settings_of(args)
+        config = with_capacity(json.loads(Path(args.config).read_text()), settings.capacity_factor)
         torch.manual_seed(args.seed)
-        self.tokenizer = train_tokenizer(8000, config["vocab_size"])
+        text = args.text.read_text(encoding="utf-8") if args.text else None
+        learnt = story_texts(8000) if text is None else [text]
+        self.tokenizer = train_tokenizer(learnt, config["vocab_size"])
         if self.tokenizer.get_vocab_size() != config["vocab_size"]:
             raise SystemExit(f"the text gives {self.tokenizer.get_vocab_size()} tokens only")
         if rank == 0:
             self.tokenizer.save(str(self.out / "tokenizer.json"))
         self.model = Model(config).to(self.device)
-        calm_outputs(self.model)
-        self.model.settle_embeddings()
-        self.optimizer = torch.optim.AdamW(
-            groups(self.model, args.weight_decay), lr=args.lr, betas=tuple(args.betas), fused=True
-        )
-        self.stream = Stream(self.tokenizer, config["context_length"], rank, args.workers)
-        self.step, self.tokens, self.elapsed = 0, 0, 0.0
+        self.steps = Steps(self.model, settings)
+        self.stream = self._stream(text)
+        self.tokens, self.elapsed = 0, 0.0
         if args.resume:
             self._load()
+
+    def _stream(self, text: str | None) -> FileStream | Stream:
+        """This worker's windows, of `text` or of the stories."""
+        c, every = self.model.config, self.args.workers
+        if text is None:
+            return Stream(self.tokenizer, c["context_length"], self.rank, every)
+        ids = self.tokenizer.encode(text).ids
+        bos = c["bos_token_id"] if c["add_bos"] else None
+        return FileStream(ids, bos, c["context_length"], self.args.seed, self.rank, every)
 
     def _load(self) -> None:
         state = torch.load(self.out / "last.pt", map_location=self.device, weights_only=True)
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.tokens, self.elapsed = state["step"], state["tokens"], state["elapsed"]
-        self.stream.next_story = state["next_story"] + self.rank
+        self.steps.optimizer.load_state_dict(state["optimizer"])
+        self.steps.step, self.tokens, self.elapsed = state["step"], state["tokens"], state["elapsed"]
+        self.stream.next = state["next"] + self.rank
 
     def save(self) -> None:
         """The state to go on from, and the exported checkpoint; the first worker's business."""
@@ -96,38 +89,26 @@ class Run:
         state = {
             "config": self.model.config,
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "step": self.step,
+            "optimizer": self.steps.optimizer.state_dict(),
+            "step": self.steps.step,
             "tokens": self.tokens,
             "elapsed": self.elapsed,
-            "next_story": self.stream.next_story,
+            "next": self.stream.next,
         }
         torch.save(state, self.out / "last.tmp")
         (self.out / "last.tmp").replace(self.out / "last.pt")
         export.write(self.model, self.out / "export", self.out / "tokenizer.json")
 
-    def learning_rate(self) -> float:
-        """Warm-up over 100 steps, then linear in tokens to zero."""
-        left = max(0.0, 1.0 - self.tokens / self.args.tokens)
-        return self.args.lr * left * min(1.0, (self.step + 1) / 100)
+    def done(self) -> float:
+        """Which share of the run lies behind."""
+        return self.tokens / self.args.tokens
 
     def one_step(self) -> tuple[float, float]:
         """One optimiser step; the mean loss per token and the balance term."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate()
         x, y = (t.to(self.device) for t in self.stream.batch(self.args.batch // self.args.workers))
-        loss = F.cross_entropy(self.model(x).flatten(0, 1), y.flatten())
-        balance = self.model.balance_loss()
-        (loss + self.args.alpha * balance).backward()
-        if self.args.workers > 1:
-            share(self.model)
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.model.settle_embeddings()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
+        found = self.steps.one(x, y, self.done(), share if self.args.workers > 1 else None)
         self.tokens += x.numel() * self.args.workers
-        return loss.item(), balance.item()
+        return found
 
     def train(self) -> None:
         """Steps until the tokens are spent, a line in the log every `--log` steps."""
@@ -137,8 +118,8 @@ class Run:
         log.write(f"# parameters {parameters} on {self.device}, torch {torch.__version__}\n")
         a = self.args
         log.write(
-            f"# batch {a.batch} of {self.model.config['context_length']} tokens, rate {a.lr}, "
-            f"{a.tokens} tokens, workers {a.workers}, seed {a.seed}, from step {self.step}\n"
+            f"# batch {a.batch} of {self.model.config['context_length']} tokens, rate {self.steps.settings.lr}, "
+            f"{a.tokens} tokens, workers {a.workers}, seed {a.seed}, from step {self.steps.step}\n"
         )
         log.write("# step tokens seconds loss balance learning_rate\n")
         losses, saved, last = [], self.elapsed, time.monotonic()
@@ -146,11 +127,11 @@ class Run:
             losses.append(self.one_step())
             now = time.monotonic()
             self.elapsed, last = self.elapsed + now - last, now
-            if self.step % self.args.log == 0:
+            if self.steps.step % self.args.log == 0:
                 loss, balance = (sum(v) / len(losses) for v in zip(*losses, strict=True))
                 log.write(
-                    f"{self.step} {self.tokens} {self.elapsed:.0f} {loss:.4f} {balance:.3f} "
-                    f"{self.learning_rate():.2e}\n"
+                    f"{self.steps.step} {self.tokens} {self.elapsed:.0f} {loss:.4f} {balance:.3f} "
+                    f"{self.steps.rate(self.done()):.2e}\n"
                 )
                 losses = []
                 if not math.isfinite(loss):
@@ -171,6 +152,31 @@ def work(rank: int, args: argparse.Namespace) -> None:
     Run(args, rank).train()
 
 
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """An option for each setting; what is not given is the recipe's, or the default of recipes.py."""
+    own = argparse.SUPPRESS
+    parser.add_argument("--recipe", choices=sorted(recipes.RECIPES), help="the settings of a paper")
+    parser.add_argument("--lr", type=float, default=own, help="highest learning rate")
+    parser.add_argument("--betas", type=float, nargs=2, default=own, help="of AdamW")
+    parser.add_argument("--weight-decay", type=float, default=own, help="on matrices")
+    parser.add_argument("--clip", type=float, default=own, help="length of the gradient at most")
+    parser.add_argument("--schedule", choices=recipes.SCHEDULES, default=own)
+    parser.add_argument("--warmup", type=int, default=own, help="steps until the highest rate")
+    parser.add_argument("--floor", type=float, default=own, help="last rate, a share of the highest")
+    parser.add_argument("--dropout", type=float, default=own, help="of what each block adds")
+    parser.add_argument("--alpha", type=float, default=own, help="weight of the balance loss")
+    parser.add_argument("--capacity-factor", type=float, default=own, help="of every MoE layer; 0: off")
+    parser.add_argument("--freeze-routing", type=int, default=own, help="routers stay from this step on")
+
+
+def settings_of(args: argparse.Namespace) -> recipes.Settings:
+    names = [f.name for f in dataclasses.fields(recipes.Settings)]
+    own = {name: getattr(args, name) for name in names if hasattr(args, name)}
+    if "betas" in own:
+        own["betas"] = tuple(own["betas"])
+    return recipes.settings(args.recipe, **own)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", default=str(HERE / "stories.config.json"))
@@ -178,10 +184,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=4_000_000)
     parser.add_argument("--save-minutes", type=float, default=4)
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.95), help="of AdamW")
-    parser.add_argument("--weight-decay", type=float, default=0.05, help="on matrices")
-    parser.add_argument("--alpha", type=float, default=0.01, help="weight of the balance loss")
+    parser.add_argument("--text", type=Path, help="learn this file instead of the stories")
+    add_settings(parser)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=int, default=25)
     parser.add_argument("--threads", type=int, default=2)
@@ -189,6 +193,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=29517)
     parser.add_argument("--resume", action="store_true")
     args = parser.parse_args()
+    try:
+        settings_of(args)
+    except ValueError as e:
+        parser.error(str(e))
     if args.workers > 1:
         mp.spawn(work, args=(args,), nprocs=args.workers)
     else:

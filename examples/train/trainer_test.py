@@ -12,10 +12,18 @@ import pytest
 import torch
 
 import check_losses
+import config as cfg
 import export
+import parity
+import rows
+import runner
+import tables
+from data import FileStream
 from losses import EMBEDDING_NORM, balanced_assignment
 from model import Model
+from recipes import settings
 from routers import Route, apply_capacity
+from steps import Steps, with_capacity
 
 CASES = Path(__file__).resolve().parents[2] / "tests/data/vectors/11_losses.json"
 
@@ -127,6 +135,137 @@ def test_capacity_counts_the_batch_in_training_and_a_sequence_at_inference() -> 
     both = model(text(2))
     alone = torch.cat([model(text(2)[i : i + 1]) for i in range(2)])
     assert torch.allclose(both, alone, atol=1e-6)
+
+
+def served_one_by_one(route: Route, n: int, gamma: float, order: str) -> torch.Tensor:
+    """Which pairs stay, counted as the rule is written: by rank, then by probability, then by row."""
+    limit, used, kept = -(-int(gamma * len(route.indices)) // n), [0] * n, route.kept.clone()
+    p = route.probs.gather(1, route.indices)
+    asks = [(j, 0.0 if order == "arrival" else -float(p[a, j]), a) for a, j in kept.nonzero().tolist()]
+    for j, _, a in sorted(asks):
+        expert = int(route.indices[a, j])
+        kept[a, j] = used[expert] < limit
+        used[expert] += 1
+    return kept
+
+
+@pytest.mark.parametrize("order", ["priority", "arrival"])
+def test_capacity_serves_in_the_order_of_the_paper(order: str) -> None:
+    torch.manual_seed(3)
+    probs = torch.randn(40, 8).softmax(dim=-1)
+    index = torch.sort(probs, dim=-1, descending=True).indices
+    kept = torch.rand(40, 8) < 0.7
+    route = Route(index, probs.gather(1, index), kept, probs)
+    wanted = served_one_by_one(route, 8, 2.0, order)
+    apply_capacity(route, 8, {"gamma": 2.0, "min_capacity": 0, "order": order})
+    assert torch.equal(route.kept, wanted)
+    assert 0 < wanted.sum() < kept.sum()
+
+
+def test_a_capacity_and_a_threshold_train() -> None:
+    capacity = {"gamma": 1.0, "min_capacity": 0, "order": "priority"}
+    model = small({"kind": "threshold", "t": 0.9}, capacity=capacity)
+    before = model.layers[0].moe.router.weight.detach().clone()
+    step(model)
+    assert not torch.equal(model.layers[0].moe.router.weight, before)
+
+
+def test_a_router_of_two_factors_is_exported_as_their_product(tmp_path: Path) -> None:
+    model = small({"kind": "softmax", "k": 1, "weights": "raw", "rank": 3})
+    step(model)
+    export.write(model, tmp_path)
+    read = export.read(tmp_path)
+    assert torch.linalg.matrix_rank(read.layers[0].moe.router.weight) == 3
+    assert torch.allclose(read(text()), model.eval()(text()), atol=1e-5)
+
+
+def test_a_router_without_dimension_reduction_keeps_the_token(tmp_path: Path) -> None:
+    model = small({"kind": "cosine", "k": 1, "gate": "softmax", "tau": 0.3, "identity": True})
+    step(model)
+    assert torch.equal(model.layers[0].moe.router.proj.weight, torch.eye(16))
+    export.write(model, tmp_path)
+    read = export.read(tmp_path)
+    assert cfg.layer_config(read.config, 0)["ffn"]["moe"]["router"]["d_e"] == 16
+    assert torch.equal(read(text()), model.eval()(text()))
+
+
+def test_frozen_routers_stay_from_their_step_on() -> None:
+    model = small({"kind": "cosine", "k": 1, "gate": "softmax", "tau": 0.3})
+    steps = Steps(model, settings(warmup=1, freeze_routing=2))
+    states = []
+    for _ in range(4):
+        steps.one(text(), text(), 0.0)
+        states.append({k: v.clone() for k, v in model.state_dict().items()})
+    for name in ("proj.weight", "embedding.weight", "tau"):
+        routers = [state[f"layers.0.moe.router.{name}"] for state in states]
+        assert not torch.equal(routers[0], routers[1]), name
+        assert torch.equal(routers[1], routers[3]), name
+    assert not torch.equal(states[2]["embedding.weight"], states[3]["embedding.weight"])
+
+
+def test_dropout_is_of_training_alone() -> None:
+    model = small({"kind": "softmax", "k": 2})
+    plain = model.eval()(text())
+    model.set_dropout(0.5)
+    assert torch.equal(model(text()), plain)
+    assert not torch.equal(model.train()(text()), plain)
+
+
+def test_a_capacity_factor_reaches_every_moe_layer() -> None:
+    config = with_capacity(rows.read("xmoe-top4").config, 8.0)
+    ffns = [cfg.layer_config(config, i)["ffn"] for i in range(4)]
+    assert [f["moe"]["capacity"]["gamma"] if f["kind"] == "moe" else None for f in ffns] == [None, 8.0, None, 8.0]
+    assert with_capacity(rows.read("dense").config, 8.0) == rows.read("dense").config
+
+
+def test_windows_of_a_text_depend_on_seed_and_number_alone() -> None:
+    ids = list(range(2, 200))
+    one, two = FileStream(ids, 0, 16, seed=1), FileStream(ids, 0, 16, seed=1)
+    x, y = one.batch(4)
+    assert x.shape == y.shape == (4, 16) and torch.equal(x[:, 1:], y[:, :-1])
+    assert (x[:, 0] == 0).all()
+    again = torch.cat([two.batch(1)[0] for _ in range(4)])
+    assert torch.equal(x, again)
+    workers = [FileStream(ids, 0, 16, 1, first, 2).batch(2)[0] for first in range(2)]
+    assert torch.equal(torch.stack(workers, 1).flatten(0, 1), x)
+    with pytest.raises(ValueError, match="expected 16 tokens or more, found 5"):
+        FileStream(ids[:5], 0, 16, seed=1)
+
+
+@pytest.mark.parametrize("name", rows.names())
+def test_the_parity_helper_counts_the_model(name: str) -> None:
+    row = rows.read(name)
+    found = Model(row.config).state_dict()
+    given = {n: v for n, v in export.products(found).items() if not n.endswith(".table")}
+    assert parity.cost(row).params == sum(v.numel() for v in given.values())
+
+
+def test_the_runtime_has_to_agree() -> None:
+    assert runner.compare(rows.read("dense"), 10.0, 10.004) == pytest.approx(4e-4)
+    assert runner.compare(rows.read("dense-1bit"), 10.0, 10.009) == pytest.approx(9e-4)
+    for name, found in (("dense", 10.006), ("dense-1bit", 10.02), ("dense", float("nan"))):
+        with pytest.raises(runner.Disagreement, match="expected at most"):
+            runner.compare(rows.read(name), 10.0, found)
+
+
+def test_a_row_is_trained_once(tmp_path: Path) -> None:
+    try:
+        moe = runner.find_moe()
+    except FileNotFoundError:
+        pytest.skip("moe is not built")
+    plan = tables.SMOKE
+    runner.prepare(tmp_path, plan)
+    first = runner.run("xmoe-quarter", 1, plan, tmp_path, moe)
+    assert 0 < first["experts"][0] < 32
+    assert runner.run("xmoe-quarter", 1, plan, tmp_path, "nothing") == first
+    assert runner.finished(tmp_path, "xmoe-quarter", 1, tables.QUICK) is None
+    assert tables.collect(tmp_path, plan, 2) == {"xmoe-quarter": [first]}
+
+
+def test_every_row_is_a_job_and_the_core_comes_first() -> None:
+    jobs = tables.jobs(3)
+    assert len(jobs) == len(set(jobs)) == 3 * len(rows.names())
+    assert jobs[: len(tables.CORE)] == [(name, 1) for name in tables.CORE]
 
 
 def test_golden_cases(monkeypatch: pytest.MonkeyPatch) -> None:

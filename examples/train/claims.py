@@ -1,0 +1,131 @@
+"""The papers' tables that rows stand for: which rows, and which orderings the papers claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Claim:
+    better: str
+    worse: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    note: str
+    rows: tuple[str, ...]
+    claims: tuple[Claim, ...]
+
+
+TABLES = (
+    Table(
+        "Sparse layers at equal cost",
+        "The baselines of all three papers in every second layer of one trunk.",
+        ("dense", "switch", "smoe-top2", "fine-grained", "shared", "hash", "base"),
+        (
+            Claim("switch", "dense", "eight experts, one a token, beat the dense layer"),
+            Claim("fine-grained", "switch", "more and smaller experts beat few large ones"),
+            Claim("switch", "hash", "a learnt router beats a fixed table"),
+        ),
+    ),
+    Table(
+        "MH-MoE: language models",
+        "Two heads have 40 experts of 768, three have 96 of 512, divided by 16 (eq. 6 to 10).",
+        ("dense", "switch", "fine-grained", "mh-moe-2", "mh-moe-3"),
+        (
+            Claim("mh-moe-2", "switch", "MH-MoE with 2 heads beats SMoE"),
+            Claim("mh-moe-2", "fine-grained", "MH-MoE with 2 heads beats fine-grained SMoE"),
+            Claim("mh-moe-3", "switch", "MH-MoE with 3 heads beats SMoE"),
+            Claim("mh-moe-3", "fine-grained", "MH-MoE with 3 heads beats fine-grained SMoE"),
+            Claim("mh-moe-3", "mh-moe-2", "3 heads beat 2"),
+        ),
+    ),
+    Table(
+        "MH-MoE: head and merge layers",
+        "What a projection less saves goes into wider experts, so that all rows cost the same.",
+        ("switch", "smoe-head-merge", "mh-moe-2", "mh-moe-head-only", "mh-moe-merge-only", "mh-moe-neither"),
+        (
+            Claim("mh-moe-2", "mh-moe-neither", "head and merge help MH-MoE"),
+            Claim("mh-moe-head-only", "mh-moe-neither", "the head layer alone helps"),
+            Claim("mh-moe-merge-only", "mh-moe-neither", "the merge layer alone helps"),
+            Claim("mh-moe-2", "smoe-head-merge", "the gain is not that of two more projections"),
+        ),
+    ),
+    Table(
+        "MH-MoE: 1-bit models",
+        "All matrices of attention, experts, head and merge are ternary with int8 activations (BitNet b1.58).",
+        ("dense-1bit", "switch-1bit", "fine-grained-1bit", "mh-moe-2-1bit", "mh-moe-3-1bit"),
+        (
+            Claim("mh-moe-2-1bit", "switch-1bit", "MH-MoE with 2 heads beats SMoE"),
+            Claim("mh-moe-3-1bit", "switch-1bit", "MH-MoE with 3 heads beats SMoE"),
+            Claim("mh-moe-3-1bit", "fine-grained-1bit", "MH-MoE with 3 heads beats fine-grained SMoE"),
+        ),
+    ),
+    Table(
+        "X-MoE: gates",
+        "One layer of experts without attention in the middle of the trunk (eq. 2). The paper compares "
+        "fine-tuned encoders; here the models are decoders and the measure is held-out perplexity.",
+        ("x-moe-dense", "x-moe-smoe", "x-moe-smoe-top2", "x-moe", "x-moe-top2", "x-moe-sigmoid", "x-moe-sigmoid-top2"),
+        (
+            Claim("x-moe-smoe", "x-moe-dense", "SMoE beats dense"),
+            Claim("x-moe", "x-moe-smoe", "X-MoE beats SMoE, top-1"),
+            Claim("x-moe-top2", "x-moe-smoe-top2", "X-MoE beats SMoE, top-2"),
+        ),
+    ),
+    Table(
+        "X-MoE: parts",
+        "Without dimension reduction, without L2 norm, with frozen routing.",
+        ("x-moe", "x-moe-no-reduction", "x-moe-no-norm", "x-moe-frozen"),
+        (
+            Claim("x-moe", "x-moe-no-reduction", "dimension reduction helps"),
+            Claim("x-moe", "x-moe-no-norm", "the L2 norm helps"),
+        ),
+    ),
+    Table(
+        "X-MoE: width of the routing space",
+        "N = 32 experts; N/2 is the paper's choice.",
+        ("x-moe-de-quarter", "x-moe", "x-moe-de-one", "x-moe-de-two", "x-moe-de-four"),
+        (Claim("x-moe", "x-moe-de-four", "N/2 is better than 4N"),),
+    ),
+    Table(
+        "X-MoE: weight of the balance loss",
+        "1e-2 is the paper's choice.",
+        ("x-moe-alpha-0", "x-moe-alpha-1e-3", "x-moe", "x-moe-alpha-1e-1"),
+        (
+            Claim("x-moe", "x-moe-alpha-0", "1e-2 is better than no balance loss"),
+            Claim("x-moe", "x-moe-alpha-1e-1", "1e-2 is better than 1e-1"),
+        ),
+    ),
+    Table(
+        "XMoE: small experts and thresholds",
+        "The capacity of the paper's script bounds XMoE's rows at the operations of top-1; what they take "
+        "is measured. The row t = 1 takes all experts.",
+        (
+            "xmoe-dense", "xmoe-dense-sliced", "xmoe-switch", "xmoe-top2", "xmoe-top4", "xmoe-half",
+            "xmoe-half-t5", "xmoe-quarter", "xmoe-quarter-t7", "xmoe-quarter-t5", "xmoe-eighth",
+            "xmoe-eighth-t5", "xmoe-full",
+        ),
+        (
+            Claim("xmoe-quarter", "xmoe-switch", "XMoE beats top-1"),
+            Claim("xmoe-quarter", "xmoe-top4", "a threshold beats top-k with the same experts"),
+            Claim("xmoe-eighth", "xmoe-half", "smaller experts are better"),
+        ),
+    ),
+)
+
+# Rows that get the time where it does not suffice for all.
+CORE = (
+    "dense", "switch", "fine-grained", "mh-moe-2", "mh-moe-3", "x-moe-dense", "x-moe-smoe", "x-moe",
+    "xmoe-switch", "xmoe-quarter",
+)
+
+MISSING = (
+    ("XTREME and the other fine-tuned tasks of X-MoE", "the trainer has no encoder and no fine-tuning"),
+    ("machine translation of X-MoE and XMoE", "the trainer has no encoder-decoder"),
+    ("masked multi-modal modelling of MH-MoE", "it needs images"),
+    ("the papers' own figures", "they are of other texts and of sixteen times the width; the orderings that they "
+     "claim are named instead"),
+)

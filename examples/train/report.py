@@ -1,0 +1,113 @@
+"""RESULTS.md: the figures of the rows, table by table, and which orderings were seen."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import rows
+from claims import MISSING, TABLES, Claim, Table
+
+Result = dict[str, Any]
+Results = dict[str, list[Result]]  # by row
+
+
+def perplexities(results: Results, name: str) -> list[float]:
+    return [r["moe"] for r in results.get(name, [])]
+
+
+def _range(values: Sequence[float]) -> float | None:
+    return max(values) - min(values) if len(values) > 1 else None
+
+
+def largest_spread(table: Table, results: Results) -> float | None:
+    """The widest spread over seeds of a table's rows."""
+    found = [s for name in table.rows if (s := _range(perplexities(results, name))) is not None]
+    return max(found) if found else None
+
+
+def verdict(better: Sequence[float], worse: Sequence[float], spread: float | None) -> str:
+    """Whether an ordering was seen: the means have to lie further apart than either row's seeds do,
+    or, where a row has one seed, than any row's of the table."""
+    if not better or not worse:
+        return "not trained"
+    needed = [s if (s := _range(values)) is not None else spread for values in (better, worse)]
+    if None in needed:
+        return "not decided: one seed"
+    difference = statistics.mean(worse) - statistics.mean(better)
+    if abs(difference) <= max(needed):
+        return "not decided: within the spread over seeds"
+    return "seen" if difference > 0 else "not seen: the other way round"
+
+
+def _sentence(claim: Claim, results: Results, spread: float | None) -> str:
+    a, b = perplexities(results, claim.better), perplexities(results, claim.worse)
+    found = f" ({statistics.mean(a):.3f} against {statistics.mean(b):.3f})" if a and b else ""
+    return f"- {claim.words[0].upper()}{claim.words[1:]}: {verdict(a, b, spread)}{found}."
+
+
+def _line(name: str, results: Results) -> str:
+    row, found = rows.read(name), results.get(name, [])
+    if not found:
+        return f"| {row.system} | {row.paper} | | | | | | not trained |"
+    mean = {key: statistics.mean(r[key] for r in found) for key in ("pytorch", "moe", "params", "ffn_flops")}
+    spread = _range(perplexities(results, name))
+    experts = statistics.mean(e for r in found for e in r["experts"]) if found[0]["experts"] else None
+    return (
+        f"| {row.system} | {row.paper} | {mean['pytorch']:.4f} | {mean['moe']:.4f} | "
+        f"{'' if spread is None else f'{spread:.3f}'} | {mean['params'] / 1e3:.0f} k | {mean['ffn_flops'] / 1e3:.1f} k | "
+        f"{'' if experts is None else f'{experts:.2f}'} |"
+    )
+
+
+def _table(table: Table, results: Results) -> Iterator[str]:
+    yield f"## {table.title}\n\n{table.note}\n"
+    yield "| system | at the papers' width | PyTorch | `moe perplexity` | spread | parameters | FLOP/token | experts |"
+    yield "|---|---|---|---|---|---|---|---|"
+    yield from (_line(name, results) for name in table.rows)
+    spread = largest_spread(table, results)
+    yield ""
+    yield from (_sentence(claim, results, spread) for claim in table.claims)
+    yield ""
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n} {thing}{'s' if n != 1 else ''}"
+
+
+def _run(kind: str, note: str, windows: int, results: Results) -> str:
+    """What was run; windows: how many every row was trained on."""
+    seeds = [len(found) for found in results.values()]
+    counts = ", ".join(
+        f"{_count(seeds.count(n), 'row')} with {_count(n, 'seed')}" for n in sorted(set(seeds), reverse=True)
+    )
+    tokens = windows * rows.read("dense").config["context_length"] / 1e6
+    minutes = sum(r["seconds"] for found in results.values() for r in found) / 60
+    words = f"A {kind} run: {counts}, {tokens:.2f} million tokens each; {minutes:.0f} minutes of training, one thread a row."
+    return f"{words} {note}".strip()
+
+
+def _differences(results: Results) -> str:
+    worst: dict[str, float] = {}
+    for name, found in results.items():
+        kind = "int8 activations" if rows.read(name).has_int8_activations() else "f32"
+        worst[kind] = max([worst.get(kind, 0.0), *(r["difference"] for r in found)])
+    return " and ".join(f"{value:.4%} ({kind})" for kind, value in worst.items())
+
+
+def document(kind: str, note: str, windows: int, results: Results) -> str:
+    """RESULTS.md."""
+    lines = [
+        "# The papers' tables in miniature\n",
+        f"Written by `tables.py`. {_run(kind, note, windows, results)}\n",
+        "A row is the paper's system with every width divided by 16 and a third of its layers (`rows/`). Perplexity is that of "
+        "held-out text of eight kinds (`texts/`), the mean over seeds; spread is the largest minus the smallest. FLOP/token are "
+        "those of the feed-forward layers as measured by `moe perplexity --stats`; experts are those that a (sub-)token took. "
+        "An ordering counts as seen when the means lie further apart than the seeds do.\n",
+        f"PyTorch and the runtime differ by at most {_differences(results)}.\n",
+    ]
+    for table in TABLES:
+        lines += _table(table, results)
+    lines += ["## What is not here\n", *(f"- {what}: {why}." for what, why in MISSING)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,141 @@
+"""The rows of the papers' tables: one small file each, read without PyTorch.
+
+rows/NAME.json holds what a system differs by from the row that it names as `base`:
+    system      what it is, in a few words
+    paper       the size that the row is a miniature of
+    config      changes to the model's configuration (the research layout)
+    layer       changes to the `ffn` object of the layers that the systems differ in
+    at          which layers these are: an index as in config.json
+    alone       true: they have no attention
+    train       changes to the settings of recipes.py; freeze_routing is a share of the run here
+    comment     why
+Objects merge deeply and null removes a key, as in config.json, but a router replaces the base's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import config as cfg
+import recipes
+
+FOLDER = Path(__file__).resolve().parent / "rows"
+KEYS = {"base", "system", "paper", "config", "layer", "at", "alone", "train", "comment"}
+LAYER_KEYS = set(cfg.FFN)
+ROUTERS: dict[str, set[str]] = {
+    "softmax": {"k", "weights", "scale", "rank"},
+    "threshold": {"t", "min_k", "max_k", "weights", "scale"},
+    "cosine": {"k", "gate", "tau", "normalise_token", "topk_norm", "d_e", "identity"},
+    "sigmoid": {"k", "weights", "scale"},
+    "sparsemixer": {"jitter"},
+    "hash": set(),
+    "base": set(),
+}
+
+
+class BadRow(ValueError):
+    """A row that says something that nobody understands."""
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    system: str
+    paper: str
+    config: cfg.Config  # complete
+    train: dict[str, Any]
+
+    def ffns(self) -> Iterator[cfg.Config]:
+        """The feed-forward network of every layer."""
+        for layer in range(self.config["n_layers"]):
+            yield cfg.layer_config(self.config, layer)["ffn"]
+
+    def has_int8_activations(self) -> bool:
+        return any(rule.get("activations", "f32") != "f32" for rule in self.config["precision"])
+
+    def settings(self, steps: int, **own: Any) -> recipes.Settings:
+        """The settings of a run of so many steps; the row's own win."""
+        train = dict(self.train)
+        if "freeze_routing" in train:
+            train["freeze_routing"] = round(train["freeze_routing"] * steps)
+        return recipes.settings(**(own | train))
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def _known(where: str, found: dict[str, Any], known: set[str]) -> None:
+    if unknown := sorted(set(found) - known):
+        raise BadRow(f"{where}: unknown {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
+
+
+def _check_layer(where: str, layer: cfg.Config) -> None:
+    _known(where, layer, LAYER_KEYS)
+    moe = layer.get("moe") or {}
+    _known(f"{where}.moe", moe, set(cfg.MOE))
+    if router := moe.get("router"):
+        if router.get("kind") not in ROUTERS:
+            raise BadRow(f"{where}.moe.router: expected a kind of {', '.join(ROUTERS)}, found {router.get('kind')}")
+        _known(f"{where}.moe.router", router, ROUTERS[router["kind"]] | {"kind"})
+
+
+def _read(name: str, folder: Path) -> dict[str, Any]:
+    path = folder / f"{name}.json"
+    if not path.exists():
+        raise BadRow(f"no row {name}: {path} is not there")
+    row = json.loads(path.read_text(encoding="utf-8"))
+    _known(name, row, KEYS)
+    _check_layer(f"{name}.layer", row.get("layer", {}))
+    recipes.settings(**row.get("train", {}))
+    return row
+
+
+def _over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """A row laid over its base."""
+    out = cfg.merge({k: v for k, v in base.items() if k not in ("paper", "comment")}, own)
+    if router := (own.get("layer", {}).get("moe") or {}).get("router"):
+        out["layer"]["moe"]["router"] = dict(router)
+    return out
+
+
+def _whole(name: str, folder: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The row with all that its bases say."""
+    if name in above:
+        raise BadRow(f"{name}: its bases lead back to itself")
+    own = _read(name, folder)
+    if "system" not in own:
+        raise BadRow(f"{name}: expected a system, found none")
+    base = own.pop("base", None)
+    return own if base is None else _over(_whole(base, folder, (*above, name)), own)
+
+
+def read(name: str, folder: Path = FOLDER) -> Row:
+    """The row of that name."""
+    whole = _whole(name, folder)
+    entry = {"index": whole["at"], "ffn": whole.get("layer", {})}
+    if whole.get("alone", False):
+        entry["attention"] = None
+    config = cfg.complete(whole["config"] | {"name": name, "layers": [entry]})
+    row = Row(name, whole["system"], whole.get("paper", ""), config, whole.get("train", {}))
+    _check_shapes(row)
+    return row
+
+
+def _check_shapes(row: Row) -> None:
+    d = row.config["d_model"]
+    for ffn in row.ffns():
+        if ffn["kind"] != "moe":
+            continue
+        m = ffn["moe"]
+        if d % m["n_subheads"]:
+            raise BadRow(f"{row.name}: expected sub-heads that divide {d}, found {m['n_subheads']}")
+        k, n = m["router"].get("k", 1), m["n_experts"]
+        if not 1 <= k <= n:
+            raise BadRow(f"{row.name}: expected k in 1..{n}, found {k}")
+        if not 0 <= m["router"].get("t", 0) <= 1:
+            raise BadRow(f"{row.name}: expected t in 0..1, found {m['router']['t']}")

@@ -1,0 +1,159 @@
+"""Tests of the rows that need no PyTorch: `python3 rows_test.py`, or with the others by pytest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import parity
+import recipes
+import report
+import rows
+import texts
+from claims import CORE, TABLES
+
+FREE = {"xmoe-full"}  # costs what it costs
+
+
+def folder_with(**files: dict[str, Any]) -> Path:
+    folder = Path(tempfile.mkdtemp())
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+class Rows(unittest.TestCase):
+    def test_every_row_is_read_and_stands_in_a_table(self) -> None:
+        shown = {name for table in TABLES for name in table.rows}
+        self.assertEqual(shown, set(rows.names()))
+        self.assertLessEqual(set(CORE), shown)
+        for table in TABLES:
+            for claim in table.claims:
+                self.assertLessEqual({claim.better, claim.worse}, set(table.rows), claim.words)
+
+    def test_rows_of_a_table_cost_the_same(self) -> None:
+        for table in TABLES:
+            costs = {name: parity.cost(rows.read(name)) for name in table.rows if name not in FREE}
+            self.assertEqual(len({c.flops for c in costs.values()}), 1, (table.title, costs))
+            sparse = [c.ffn_params for n, c in costs.items() if "dense" not in n]
+            self.assertLessEqual(max(sparse) / min(sparse), 1.06, (table.title, costs))
+
+    def test_the_parity_of_the_paper(self) -> None:
+        self.assertEqual(parity.solve("switch", 2, 2, 2)[0], rows.read("mh-moe-2").config["layers"][0]["ffn"]["d_ff"])
+        self.assertEqual(parity.solve("switch", 3, 3, 2), (32.0, 93.0))  # the paper takes 96
+        self.assertEqual(parity.solve("switch", 2, 2, 1), (56.0, 36.0))
+        with self.assertRaisesRegex(rows.BadRow, "plain experts"):
+            parity.solve("mh-moe-2", 2, 2, 2)
+        with self.assertRaisesRegex(rows.BadRow, "divisor of 48, found 5"):
+            parity.solve("switch", 5, 2, 2)
+
+    def test_measured_experts_count(self) -> None:
+        row = rows.read("xmoe-quarter")
+        bound, measured = parity.cost(row), parity.cost(row, [1.0, 2.0])
+        self.assertEqual(bound.ffn_flops - measured.ffn_flops, (3 + 2) * 4 * 48 * 48)
+        self.assertEqual(bound.params, measured.params)
+
+    def test_a_router_replaces_the_base_s(self) -> None:
+        router = rows.read("x-moe-no-norm").config["layers"][0]["ffn"]["moe"]["router"]
+        self.assertEqual(router, {"kind": "softmax", "k": 1, "weights": "raw", "rank": 16})
+
+    def test_a_share_of_the_run_becomes_a_step(self) -> None:
+        self.assertEqual(rows.read("x-moe-frozen").settings(300).freeze_routing, 150)
+        self.assertIsNone(rows.read("x-moe").settings(300).freeze_routing)
+        self.assertEqual(rows.read("x-moe-alpha-1e-1").settings(300, alpha=0.5).alpha, 0.1)
+
+    def test_bad_rows(self) -> None:
+        good = {"system": "s", "base": "dense"}
+        dense = json.loads((rows.FOLDER / "dense.json").read_text())
+        moe = {"kind": "moe", "moe": {"n_experts": 2, "router": {"kind": "softmax", "k": 2}}}
+        cases = {
+            "unknown colour": {"colour": 1},
+            "unknown temperature": {"layer": {"moe": {"router": {"kind": "softmax", "temperature": 1}}}},
+            "expected a kind": {"layer": {"moe": {"router": {"kind": "sorting"}}}},
+            "k in 1..2, found 3": {"layer": {**moe, "moe": {**moe["moe"], "router": {"kind": "softmax", "k": 3}}}},
+            "divide 48, found 5": {"layer": {**moe, "moe": {**moe["moe"], "n_subheads": 5}}},
+            "t in 0..1, found 2": {"layer": {**moe, "moe": {**moe["moe"], "router": {"kind": "threshold", "t": 2}}}},
+            "back to itself": {"base": "bad"},
+            "no row nowhere": {"base": "nowhere"},
+        }
+        for words, change in cases.items():
+            with self.subTest(words), self.assertRaisesRegex(rows.BadRow, words):
+                rows.read("bad", folder_with(dense=dense, bad=good | change))
+        with self.assertRaisesRegex(ValueError, "unknown speed"):
+            rows.read("bad", folder_with(dense=dense, bad=good | {"train": {"speed": 1}}))
+
+
+class Recipes(unittest.TestCase):
+    def test_own_settings_win(self) -> None:
+        s = recipes.settings("xmoe", alpha=0.5)
+        self.assertEqual((s.betas, s.weight_decay, s.capacity_factor, s.alpha), ((0.9, 0.95), 0.1, 8.0, 0.5))
+        self.assertEqual(recipes.settings("x-moe").betas, (0.9, 0.98))
+        self.assertEqual(recipes.settings("mh-moe").clip, 2.0)
+
+    def test_bad_settings(self) -> None:
+        cases = {"recipe": {"recipe": "switch"}, "dropout": {"dropout": 1.0}, "alpha": {"alpha": -1},
+                 "schedule": {"schedule": "square"}, "floor": {"floor": 2}, "unknown lrr": {"lrr": 1}}
+        for words, own in cases.items():
+            with self.subTest(words), self.assertRaisesRegex(ValueError, words):
+                recipes.settings(**own)
+
+    def test_learning_rates(self) -> None:
+        linear = recipes.settings(lr=1.0, warmup=10)
+        self.assertEqual([recipes.learning_rate(linear, s, d) for s, d in ((0, 0), (9, 0), (50, 0.5), (99, 1))],
+                         [0.1, 1.0, 0.5, 0.0])
+        cosine = recipes.settings(lr=1.0, warmup=1, schedule="cosine", floor=0.01)
+        self.assertAlmostEqual(recipes.learning_rate(cosine, 9, 0.5), 0.505)
+        self.assertAlmostEqual(recipes.learning_rate(cosine, 9, 1.0), 0.01)
+        constant = recipes.settings(lr=1.0, warmup=1, schedule="constant")
+        self.assertEqual(recipes.learning_rate(constant, 9, 1.0), 1.0)
+
+
+class Texts(unittest.TestCase):
+    def test_the_same_on_every_machine(self) -> None:
+        text = texts.corpus(texts.TRAIN_SEED, 50_000).encode()
+        self.assertEqual(hashlib.sha256(text).hexdigest()[:16], "300f6fbdb1a37901")
+
+    def test_every_kind_is_there_and_held_out_texts_are_others(self) -> None:
+        for kind in texts.KINDS:
+            learnt = {texts.of_kind(kind, texts.TRAIN_SEED, i) for i in range(40)}
+            held_out = {texts.of_kind(kind, texts.HELD_OUT_SEED, i) for i in range(40)}
+            self.assertEqual(len(learnt | held_out), 80, kind)
+
+
+class Report(unittest.TestCase):
+    def test_verdicts(self) -> None:
+        low, high = [10.0, 10.1, 10.2], [11.0, 11.1, 11.2]
+        cases = (
+            (low, high, None, "seen"),
+            (high, low, None, "not seen: the other way round"),
+            (low, [10.1, 10.2, 10.3], None, "not decided: within the spread over seeds"),
+            (low, [11.0], 0.2, "seen"),
+            ([10.0], [11.0], 2.0, "not decided: within the spread over seeds"),
+            ([10.0], [11.0], None, "not decided: one seed"),
+            ([], [11.0], 1.0, "not trained"),
+        )
+        for better, worse, spread, words in cases:
+            self.assertEqual(report.verdict(better, worse, spread), words)
+
+    def test_a_document_names_every_row(self) -> None:
+        one = {"pytorch": 10.0, "moe": 10.001, "difference": 1e-4, "experts": [1.0], "params": 1000,
+               "ffn_flops": 2000.0, "seconds": 60.0}
+        text = report.document("quick", "A note.", 8, {"dense": [one | {"experts": []}], "switch": [one, one]})
+        self.assertIn("1 row with 2 seeds, 1 row with 1 seed", text)
+        self.assertIn("0.0100% (f32)", text)
+        self.assertIn("| dense | d 768, FFN of 2048, gated | 10.0000 | 10.0010 |  | 1 k | 2.0 k |  |", text)
+        for table in TABLES:
+            self.assertIn(f"## {table.title}", text)
+            for name in table.rows:
+                self.assertIn(f"| {rows.read(name).system} |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,126 @@
+"""The papers' tables in miniature: every row trained on the same text, exported, run, compared.
+
+    python tables.py [--quick | --smoke] [--hours H] [--jobs J] [--out FOLDER] [--moe PROGRAM]
+
+A row that is finished is not trained again, so a run that was stopped goes on where it was. Rows of
+claims.CORE are trained with two seeds, then the others with one, and so on with the other seeds; no
+new row begins once the time is up. Writes RESULTS.md. --quick is for 15 minutes on two free cores. --smoke
+makes two steps of every row, writes nothing and fails where the runtime and PyTorch disagree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import report
+import rows
+import runner
+from claims import CORE
+from report import Result, Results
+
+HERE = Path(__file__).resolve().parent
+FULL = runner.Plan()
+QUICK = runner.Plan(steps=200, batch=4, text=1_500_000, held_out=20_000)
+SMOKE = runner.Plan(steps=2, batch=2, text=150_000, held_out=4_000)
+
+
+def jobs(seeds: int) -> list[tuple[str, int]]:
+    """Rows and seeds, the most wanted first."""
+    rest = [name for name in rows.names() if name not in CORE]
+    out = [(name, seed) for seed in range(1, min(2, seeds) + 1) for name in CORE]
+    out += [(name, 1) for name in rest]
+    out += [(name, seed) for seed in range(3, seeds + 1) for name in CORE]
+    return out + [(name, seed) for seed in range(2, seeds + 1) for name in rest]
+
+
+def work(
+    todo: Sequence[tuple[str, int]], plan: runner.Plan, folder: Path, moe: str, workers: int, hours: float
+) -> list[str]:
+    """Do the jobs; what went wrong, a line each. None begins after the time."""
+    end, failed, waiting = time.monotonic() + hours * 3600, [], list(todo)
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        running: dict[concurrent.futures.Future[Result], tuple[str, int]] = {}
+        while running or (waiting and time.monotonic() < end):
+            while waiting and len(running) < workers and time.monotonic() < end:
+                job = waiting.pop(0)
+                running[pool.submit(runner.run, *job, plan, folder, moe)] = job
+            done = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED).done
+            for future in done:
+                failed += _report(running.pop(future), future)
+    return failed
+
+
+def _report(job: tuple[str, int], future: concurrent.futures.Future[Result]) -> list[str]:
+    """A line on a job that has ended; the fault, if it was one."""
+    name, seed = job
+    if error := future.exception():
+        print(f"{name}, seed {seed}: {error}", file=sys.stderr, flush=True)
+        return [f"{name}, seed {seed}: {error}"]
+    r = future.result()
+    print(f"{name}, seed {seed}: {r['moe']:.4f}, {r['difference']:.1e} from PyTorch, {r['seconds']:.0f} s", flush=True)
+    return []
+
+
+def collect(folder: Path, plan: runner.Plan, seeds: int) -> Results:
+    """What is finished."""
+    found = {
+        name: [runner.finished(folder, name, seed, plan) for seed in range(1, seeds + 1)]
+        for name in rows.names()
+    }
+    return {name: [r for r in results if r] for name, results in found.items() if any(results)}
+
+
+def smoke(moe: str, workers: int) -> int:
+    """Two steps of every row, in a folder that is thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        runner.prepare(Path(folder), SMOKE)
+        every = [(name, 1) for name in rows.names()]
+        failed = work(every, SMOKE, Path(folder), moe, workers, hours=1)
+    print(f"{len(every) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="15 minutes on two free cores")
+    size.add_argument("--smoke", action="store_true", help="two steps of every row, nothing is written")
+    parser.add_argument("--hours", type=float, help="no row begins later (default 10; --quick 0.25)")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="rows at a time")
+    parser.add_argument("--out", type=Path, default=HERE / "out/tables")
+    parser.add_argument("--results", type=Path, default=HERE / "RESULTS.md")
+    parser.add_argument("--note", default="", help="a sentence about the machine for RESULTS.md")
+    parser.add_argument("--moe", help="the program; by default that of build/release, else of the path")
+    args = parser.parse_args()
+    if args.jobs < 1 or args.seeds < 1 or not (args.hours is None or args.hours >= 0):
+        parser.error("--jobs and --seeds: expected 1 or more; --hours: 0 or more")
+    try:
+        moe = runner.find_moe(args.moe)
+    except FileNotFoundError as e:
+        print(e, file=sys.stderr)
+        return 1
+    if args.smoke:
+        return smoke(moe, args.jobs)
+    kind, plan = ("quick", QUICK) if args.quick else ("full", FULL)
+    folder = args.out / kind
+    runner.prepare(folder, plan)
+    hours = args.hours if args.hours is not None else (0.25 if args.quick else 10)
+    failed = work(jobs(args.seeds), plan, folder, moe, args.jobs, hours)
+    results = collect(folder, plan, args.seeds)
+    if results:
+        args.results.write_text(report.document(kind, args.note, plan.steps * plan.batch, results), encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Four made-up languages, each with words, endings, an order of words and facts of its own.
+
+A language is a number. Its nouns, verbs and adjectives are made of its own syllables; every noun
+has the few verbs and adjectives that go with it, every verb the few nouns it may act on. Those facts
+are the same in all texts and can only be learnt by heart, which is what experts are good for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stories.engine import Rng
+
+NOUNS, VERBS, ADJECTIVES = 160, 60, 60
+
+# consonants, vowels, codas, order of subject, verb and object, endings of the two noun classes, plural, object
+SPECS = [
+    ("p t k m n l s", "a e i o u", " n s", "SVO", ("a", "o"), "ki", "m"),
+    ("b d g r v z sh tr", "a e i ai ou", " r k x", "SOV", ("en", "ur"), "esh", "ta"),
+    ("π τ κ μ ν λ σ ρ", "α ε ι ο", " ν ς", "VSO", ("η", "ος"), "ων", "δε"),
+    ("п т к м н л с в", "а е и о у", " н к", "SVO", ("а", "ь"), "ми", "го"),
+]
+
+
+@dataclass(frozen=True)
+class Language:
+    order: str
+    endings: tuple[str, str]
+    plural: str
+    object_mark: str
+    nouns: list[str]
+    verbs: list[str]
+    adjectives: list[str]
+    does: list[list[int]]  # verbs of a noun
+    like: list[list[int]]  # adjectives of a noun
+    acts_on: list[list[int]]  # nouns of a verb
+
+
+def _words(rng: Rng, spec: tuple, count: int, syllables: int, taken: set[str]) -> list[str]:
+    """`count` words that no other word of the language equals."""
+    onsets, vowels, codas = spec[0].split(" "), spec[1].split(" "), spec[2].split(" ")
+    words: list[str] = []
+    while len(words) < count:
+        word = "".join(rng.pick(onsets) + rng.pick(vowels) for _ in range(syllables)) + rng.pick(codas)
+        if word not in taken:
+            taken.add(word)
+            words.append(word)
+    return words
+
+
+def _facts(rng: Rng, rows: int, each: int, of: int) -> list[list[int]]:
+    return [[rng.below(of) for _ in range(each)] for _ in range(rows)]
+
+
+def _language(number: int) -> Language:
+    spec, rng = SPECS[number], Rng(41, number)
+    taken: set[str] = set()
+    nouns, verbs, adjectives = (
+        _words(rng, spec, count, syllables, taken)
+        for count, syllables in ((NOUNS, 2), (VERBS, 2), (ADJECTIVES, 1 if number else 2))
+    )
+    does, like = _facts(rng, NOUNS, 3, VERBS), _facts(rng, NOUNS, 2, ADJECTIVES)
+    return Language(*spec[3:7], nouns, verbs, adjectives, does, like, _facts(rng, VERBS, 4, NOUNS))
+
+
+LANGUAGES = [_language(n) for n in range(len(SPECS))]
+
+
+def _noun(a: Language, noun: int, plural: bool, is_object: bool) -> str:
+    """A noun with its endings; nouns of even number are of the first class."""
+    return (
+        a.nouns[noun] + a.endings[noun % 2] + (a.plural if plural else "")
+        + (a.object_mark if is_object else "")
+    )
+
+
+def _phrase(a: Language, rng: Rng, noun: int, is_object: bool) -> str:
+    """A noun, half of the time with an adjective that agrees with it."""
+    plural = rng.below(4) == 0
+    word = _noun(a, noun, plural, is_object)
+    if rng.below(2):
+        return word
+    adjective = a.adjectives[rng.pick(a.like[noun])] + a.endings[noun % 2]
+    return f"{adjective} {word}"
+
+
+def text(number: int, rng: Rng) -> str:
+    """Six to eight sentences; what a sentence ends with, the next one often begins with."""
+    a, sentences = LANGUAGES[number], []
+    subject = rng.below(NOUNS)
+    for _ in range(6 + rng.below(3)):
+        verb = rng.pick(a.does[subject])
+        target = rng.pick(a.acts_on[verb])
+        parts = {"S": _phrase(a, rng, subject, False), "V": a.verbs[verb], "O": _phrase(a, rng, target, True)}
+        sentences.append(" ".join(parts[c] for c in a.order))
+        subject = target if rng.below(3) else rng.below(NOUNS)
+    return ". ".join(sentences) + "."
