@@ -8,6 +8,7 @@
 
 #include "cli/context.h"
 #include "cli/forced_routing.h"
+#include "cli/help.h"
 #include "cli/memory.h"
 #include "cli/routing_stats.h"
 #include "cli/synthetic.h"
@@ -131,9 +132,11 @@ void add_bench(CLI::App& app) {
   c->add_option("MODEL", o->model.path, "Model file (.moe)");
   c->add_option("--synthetic", o->synthetic,
                 std::string("Random weights of a named shape: ") + moe_synthetic_shapes())
+      ->check(suggest(moe_synthetic_shapes()))
       ->option_text("SHAPE");
   c->add_option("--weights", o->weights,
                 "Format of the synthetic linear weights: " + std::string(moe_weight_formats()))
+      ->check(suggest(moe_weight_formats()))
       ->option_text("FORMAT")
       ->capture_default_str()
       ->each([o](const std::string&) { o->weights_named = true; });

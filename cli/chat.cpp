@@ -403,7 +403,9 @@ void add_chat(CLI::App& app) {
   add_session_options(*c, o->model, "4096, or more when the conversation needs it");
   c->add_option("--template", o->chat_template,
                 std::string("A file with a Jinja template, or a name: ") +
-                    moe_chat_template_names() + " (default the model's own)");
+                    moe_chat_template_names() + " (default the model's own)")
+      ->check(suggest(moe_chat_template_names()))
+      ->option_text("FILE|NAME");
   c->add_option("--system", o->system, "System prompt");
   auto* think = c->add_flag("--think", o->think, "Let the model think before it answers");
   c->add_flag("--no-think", o->no_think, "Let it answer without thinking")->excludes(think);

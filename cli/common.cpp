@@ -73,10 +73,12 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
   machine(app.add_option("--isa", o.isa,
                          "Instruction set: " + spaced(moe_env_isas()) +
                              " (default the best that this CPU has)"),
-          "NAME");
+          "NAME")
+      ->check(suggest(moe_env_isas()));
   machine(app.add_option("--device", o.device,
                          "auto (a GPU if one can be used, else the CPU), cpu, cuda or cuda:N"),
           "NAME")
+      ->check(suggest("auto, cpu, cuda"))
       ->capture_default_str()
       ->each([&o](const std::string&) { o.device_named = true; });
   machine(app.add_option("--gpu-memory", o.gpu_memory,

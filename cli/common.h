@@ -154,5 +154,7 @@ void add_fill(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_score(CLI::App& app);
 void add_batch(CLI::App& app);
+void add_completion(CLI::App& app);
+void add_manual(CLI::App& app);
 
 }  // namespace moe_cli

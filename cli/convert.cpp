@@ -191,6 +191,7 @@ void add_convert(CLI::App& app) {
   c->add_option("DST", o->destination, "Model file to write (.moe)")->required();
   c->add_option("--weights", o->weights,
                 "Format of linear weights: auto, " + std::string(moe_weight_formats()))
+      ->check(suggest("auto, " + std::string(moe_weight_formats())))
       ->option_text("FORMAT")
       ->capture_default_str();
   c->add_option("--set", o->overrides,

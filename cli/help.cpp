@@ -38,71 +38,42 @@ void print_entry(std::ostream& out, const std::string& names, const std::string&
   out << "\n";
 }
 
-// What stands for the value: "N", "FILE"; empty for a flag.
-std::string placeholder(const CLI::Option& option) {
-  if (option.get_expected_min() == 0 || option.get_type_size() == 0) return "";
-  if (!option.get_option_text().empty()) return option.get_option_text();
-  const std::string type = option.get_type_name();
-  if (type.compare(0, 3, "INT") == 0 || type.compare(0, 4, "UINT") == 0) return "N";
-  return type.compare(0, 5, "FLOAT") == 0 ? "X" : "TEXT";
-}
-
-std::string option_names(const CLI::Option& option) {
-  std::string names;
-  for (const std::string& s : option.get_snames()) names += (names.empty() ? "-" : ", -") + s;
-  const auto& longs = option.get_lnames();  // others are old spellings
-  if (!longs.empty()) names += (names.empty() ? "--" : ", --") + longs.front();
-  const std::string value = placeholder(option);
-  return value.empty() ? names : names + " " + value;
-}
-
-std::string option_description(const CLI::Option& option) {
-  const std::string& given = option.get_default_str();
-  return option.get_description() + (given.empty() ? "" : " (default " + given + ")");
-}
+constexpr const char* kOptionsGroup = "Options";
 
 class Help : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode /*mode*/) const override {
     std::ostringstream out;
-    out << app->get_description() << "\n\nUsage: " << name;
-    const auto arguments = app->get_options(
-        [](const CLI::Option* o) { return o->get_positional() && !o->get_group().empty(); });
-    const auto commands = app->get_subcommands({});
-    if (!commands.empty()) out << " COMMAND";
-    for (const CLI::Option* a : arguments) {
-      const std::string text = a->get_name(true, false);
-      out << " " << (a->get_required() ? text : "[" + text + "]");
-    }
-    out << " [options]\n";
+    out << app->get_description() << "\n\nUsage: " << help_usage(*app, name) << "\n";
+    const auto arguments = help_arguments(*app);
     if (!arguments.empty()) out << "\nArguments:\n";
     for (const CLI::Option* a : arguments) {
       print_entry(out, a->get_name(true, false), a->get_description());
     }
+    const auto commands = app->get_subcommands({});
     if (!commands.empty()) out << "\nCommands:\n";
     for (const CLI::App* c : commands) print_entry(out, c->get_name(), c->get_description());
-    for (const char* group :
-         {"Options", kSamplingGroup, kSessionGroup, kMachineGroup, kOutputGroup}) {
-      print_group(out, *app, group);
+    for (const HelpSection& section : help_sections(*app)) {
+      out << "\n" << section.title << ":\n";
+      for (const CLI::Option* o : section.options) {
+        print_entry(out, option_names(*o), option_description(*o));
+      }
     }
     out << "\n" << app->get_footer() << "\n";
     return out.str();
   }
-
- private:
-  static void print_group(std::ostream& out, const CLI::App& app, const std::string& group) {
-    bool any = false;
-    for (const CLI::Option* o : app.get_options()) {
-      const bool help = o == app.get_help_ptr() || o == app.get_version_ptr();
-      const std::string its = help ? kOutputGroup : o->get_group();
-      if (o->get_positional() || its != group) continue;
-      if (!any) out << "\n" << group << ":\n";
-      any = true;
-      print_entry(out, option_names(*o), option_description(*o));
-    }
-  }
 };
+
+std::vector<const CLI::Option*> options_of(const CLI::App& app, const std::string& group) {
+  std::vector<const CLI::Option*> found;
+  for (const CLI::Option* o : app.get_options()) {
+    const bool help = o == app.get_help_ptr() || o == app.get_version_ptr();
+    const std::string its = help ? kOutputGroup : o->get_group();
+    if (!o->get_positional() && its == group) found.push_back(o);
+  }
+  return found;
+}
 
 // Letters to add, drop, change or swap with a neighbour until `a` is `b`.
 size_t distance(const std::string& a, const std::string& b) {
@@ -187,6 +158,53 @@ std::string short_number(double v) {
 
 std::shared_ptr<CLI::FormatterBase> help_formatter() { return std::make_shared<Help>(); }
 
+std::vector<const CLI::Option*> help_arguments(const CLI::App& app) {
+  return app.get_options(
+      [](const CLI::Option* o) { return o->get_positional() && !o->get_group().empty(); });
+}
+
+std::vector<HelpSection> help_sections(const CLI::App& app) {
+  std::vector<HelpSection> sections;
+  for (const char* group :
+       {kOptionsGroup, kSamplingGroup, kSessionGroup, kMachineGroup, kOutputGroup}) {
+    auto options = options_of(app, group);
+    if (!options.empty()) sections.push_back({group, std::move(options)});
+  }
+  return sections;
+}
+
+std::string help_usage(const CLI::App& app, const std::string& name) {
+  std::string usage = name;
+  if (!app.get_subcommands({}).empty()) usage += " COMMAND";
+  for (const CLI::Option* a : help_arguments(app)) {
+    const std::string text = a->get_name(true, false);
+    usage += " " + (a->get_required() ? text : "[" + text + "]");
+  }
+  return usage + " [options]";
+}
+
+std::string placeholder(const CLI::Option& option) {
+  if (option.get_expected_min() == 0 || option.get_type_size() == 0) return "";
+  if (!option.get_option_text().empty()) return option.get_option_text();
+  const std::string type = option.get_type_name();
+  if (type.compare(0, 3, "INT") == 0 || type.compare(0, 4, "UINT") == 0) return "N";
+  return type.compare(0, 5, "FLOAT") == 0 ? "X" : "TEXT";
+}
+
+std::string option_names(const CLI::Option& option) {
+  std::string names;
+  for (const std::string& s : option.get_snames()) names += (names.empty() ? "-" : ", -") + s;
+  const auto& longs = option.get_lnames();  // others are old spellings
+  if (!longs.empty()) names += (names.empty() ? "--" : ", --") + longs.front();
+  const std::string value = placeholder(option);
+  return value.empty() ? names : names + " " + value;
+}
+
+std::string option_description(const CLI::Option& option) {
+  const std::string& given = option.get_default_str();
+  return option.get_description() + (given.empty() ? "" : " (default " + given + ")");
+}
+
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
   if (!app.get_subcommands().empty()) command = app.get_subcommands()[0];
@@ -215,9 +233,9 @@ CLI::Validator number_in(double low, double high) {
       "");
 }
 
-CLI::Validator one_of(std::vector<std::string> names) {
+CLI::Validator one_of(const std::vector<std::string>& names) {
   return CLI::Validator(
-      [names = std::move(names)](std::string& text) -> std::string {
+      [names](std::string& text) -> std::string {
         std::string list;
         for (size_t i = 0; i < names.size(); ++i) {
           if (text == names[i]) return "";
@@ -225,7 +243,24 @@ CLI::Validator one_of(std::vector<std::string> names) {
         }
         return "expected " + list + ", found '" + text + "'";
       },
-      "");
+      "{" + CLI::detail::join(names, ", ") + "}");
+}
+
+CLI::Validator suggest(const std::string& list) {
+  return CLI::Validator([](std::string&) -> std::string { return ""; }, "{" + list + "}");
+}
+
+std::vector<std::string> choices(const CLI::Option& option) {
+  const std::string type = option.get_type_name();  // TEXT:{f16, int8}
+  const size_t begin = type.find('{');
+  const size_t end = type.find('}');
+  if (begin == type.npos || end == type.npos) return {};
+  std::vector<std::string> words;
+  std::string list = type.substr(begin + 1, end - begin - 1);
+  std::replace(list.begin(), list.end(), ',', ' ');
+  std::istringstream in(list);
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
 }
 
 CLI::Validator integer_in(int64_t low, int64_t high) {

@@ -16,6 +16,22 @@ inline constexpr const char* kOutputGroup = "Output";
 
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
+// What --help says of a command, for other pages made of it.
+struct HelpSection {
+  const char* title;
+  std::vector<const CLI::Option*> options;
+};
+/// The sections that have options, in the order above.
+std::vector<HelpSection> help_sections(const CLI::App& app);
+std::vector<const CLI::Option*> help_arguments(const CLI::App& app);
+/// "moe generate MODEL [options]", where `name` is "moe generate".
+std::string help_usage(const CLI::App& app, const std::string& name);
+/// What stands for an option's value: "N", "FILE"; empty for a flag.
+std::string placeholder(const CLI::Option& option);
+/// "-f, --file FILE"
+std::string option_names(const CLI::Option& option);
+std::string option_description(const CLI::Option& option);
+
 /// What is wrong with a command line that CLI11 refused, for people: names the word, what it may
 /// have meant, and where help is.
 std::string explain(const CLI::App& app, const CLI::ParseError& error);
@@ -23,7 +39,11 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error);
 /// Checks of numbers, also of those that CLI11's own let through (nan, -1 for an unsigned number).
 CLI::Validator number_in(double low, double high);
 /// "expected A, B or C, found 'X'".
-CLI::Validator one_of(std::vector<std::string> names);
+CLI::Validator one_of(const std::vector<std::string>& names);
+/// Refuses nothing: "auto, cpu" are words that completion offers, and the library checks the value.
+CLI::Validator suggest(const std::string& list);
+/// The words of one_of() and suggest(), if an option has them.
+std::vector<std::string> choices(const CLI::Option& option);
 CLI::Validator integer_in(int64_t low, int64_t high);
 CLI::Validator unsigned_64();
 CLI::Validator not_empty();

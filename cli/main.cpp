@@ -56,6 +56,8 @@ void add_commands(CLI::App& app) {
   add_embed(app);
   add_bench(app);
   add_trace(app);
+  add_completion(app);
+  add_manual(app);
 }
 
 int run(int argc, char** argv) {

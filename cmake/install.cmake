@@ -1,29 +1,34 @@
-# cmake --install: libraries, header, man page, pkg-config files and a CMake package.
+# cmake --install: libraries, header, the command with its man page and completion, pkg-config files and a CMake package.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moe)
+set(MOE_ZSH_FOLDER ${CMAKE_INSTALL_DATAROOTDIR}/zsh/site-functions CACHE STRING "Where zsh finds completions")
 set(installed moe)
 if(TARGET moe_convert)
   list(APPEND installed moe_convert)
 endif()
-install(TARGETS ${installed} EXPORT moe LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ${installed} EXPORT moe
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 if(TARGET moe_cuda)
-  install(TARGETS moe_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS moe_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cuda)
 endif()
-install(FILES include/moe_c.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES include/moe_c.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
 
-if(TARGET moe_cli)
-  find_program(MOE_HELP2MAN help2man)
-  if(MOE_HELP2MAN AND NOT CMAKE_CROSSCOMPILING AND NOT MOE_SANITIZE)
-    set(man_page ${PROJECT_BINARY_DIR}/share/man/man1/moe.1)
-    add_custom_command(OUTPUT ${man_page}
-      COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/share/man/man1
-      COMMAND ${MOE_HELP2MAN} --no-info --name "run Mixture-of-Experts language models"
-              --output ${man_page} $<TARGET_FILE:moe_cli>
-      DEPENDS moe_cli COMMENT "Man page" VERBATIM)
-    add_custom_target(moe_man ALL DEPENDS ${man_page})
-    install(FILES ${man_page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-  endif()
+# moe_written(folder file arguments...): a file that the command writes itself, and where it is installed
+function(moe_written folder file)
+  set(path ${PROJECT_BINARY_DIR}/share/${file})
+  add_custom_command(OUTPUT ${path} COMMAND moe_cli ${ARGN} > ${path} DEPENDS moe_cli COMMENT "share/${file}")
+  set_property(GLOBAL APPEND PROPERTY MOE_WRITTEN ${path})
+  install(FILES ${path} DESTINATION ${folder} COMPONENT command)
+endfunction()
+if(TARGET moe_cli AND NOT CMAKE_CROSSCOMPILING AND NOT MOE_SANITIZE)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share)
+  moe_written(${CMAKE_INSTALL_MANDIR}/man1 moe.1 man)
+  moe_written(${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions moe completion bash)
+  moe_written(${MOE_ZSH_FOLDER} _moe completion zsh)
+  moe_written(${CMAKE_INSTALL_DATAROOTDIR}/fish/vendor_completions.d moe.fish completion fish)
+  get_property(written GLOBAL PROPERTY MOE_WRITTEN)
+  add_custom_target(moe_share ALL DEPENDS ${written})
 endif()
 
 # The pkg-config files name their folders relative to themselves, so that a prefix can be moved.
@@ -34,12 +39,15 @@ list(JOIN MOE_LIBS_PRIVATE " " MOE_LIBS_PRIVATE)
 foreach(name ${installed})
   configure_file(${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 endforeach()
 
 include(CMakePackageConfigHelpers)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/moe-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES cmake/moe-config.cmake ${PROJECT_BINARY_DIR}/moe-config-version.cmake
-        DESTINATION ${package_dir})
-install(EXPORT moe NAMESPACE moe:: FILE moe-targets.cmake DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT development)
+install(EXPORT moe NAMESPACE moe:: FILE moe-targets.cmake DESTINATION ${package_dir} COMPONENT development)
+if(PROJECT_IS_TOP_LEVEL)
+  include(cmake/packages.cmake)
+endif()

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian packages that a build needs, unless they are there already.
-# Usage: install-deps.sh build|test|all   (each includes the ones before it)
+# Usage: install-deps.sh build|test|package|all   (each of the others includes build; all, everything)
 set -euo pipefail
 
 BUILD=(
@@ -18,9 +18,13 @@ TEST=(
   abigail-tools                     # the ABI check
   locales                           # a decimal comma
 )
+PACKAGE=(
+  dpkg-dev file                     # what a package depends on
+  python3-venv                      # wheels
+)
 ALL=(
   clang libclang-rt-dev clang-format
-  help2man
+  zsh fish groff                    # completion and the man page
   g++-aarch64-linux-gnu g++-arm-linux-gnueabihf g++-riscv64-linux-gnu  # for tests on other CPUs
   qemu-user                         # runs those
   make xz-utils                     # zstd for riscv64, from its source
@@ -31,8 +35,9 @@ ALL=(
 case "${1:-build}" in
   build) wanted=("${BUILD[@]}") ;;
   test) wanted=("${BUILD[@]}" "${TEST[@]}") ;;
-  all) wanted=("${BUILD[@]}" "${TEST[@]}" "${ALL[@]}") ;;
-  *) echo "usage: install-deps.sh build|test|all" >&2; exit 2 ;;
+  package) wanted=("${BUILD[@]}" "${PACKAGE[@]}") ;;
+  all) wanted=("${BUILD[@]}" "${TEST[@]}" "${PACKAGE[@]}" "${ALL[@]}") ;;
+  *) echo "usage: install-deps.sh build|test|package|all" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then

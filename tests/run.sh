@@ -2,7 +2,7 @@
 # Builds and tests everything. Missing Debian packages are installed first.
 #   tests/run.sh         release and asan (address + undefined behaviour; without the CUDA emulator)
 #   tests/run.sh --all   and asan with the emulator, clang, tsan, fuzzers, aarch64, armhf and riscv64 under
-#                        qemu, embedded, cuda, Rust, Go, installation, additions and formatting
+#                        qemu, embedded, cuda, Rust, Go, installation, packages, additions and formatting
 # Logs go to build/logs. Exits 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -88,6 +88,11 @@ if ((all)); then
   step "installation" bash tests/house/install_test.sh build/release
   step "part of a project" bash tests/house/subproject_test.sh .
   step "additions" python3 -B tests/house/additions_test.py .
+  # What the preset package builds, in the tree of release too, which then gets its own prefix back.
+  step "packages: build" bash scripts/package.sh build/release build/packages &&
+    step "packages" python3 -B tests/install/packages_test.py build/packages
+  cmake --preset release -DMOE_CUDA=OFF -DCMAKE_INSTALL_PREFIX=/usr/local \
+    -DMOE_ZSH_FOLDER=share/zsh/site-functions >/dev/null
   rm -f build/release/lib/libmoe_cuda.so  # release has no CUDA: its tests expect none
   step "formatting" bash scripts/format.sh --check
 fi

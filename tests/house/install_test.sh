@@ -12,6 +12,10 @@ cmake --install "$build" --prefix "$folder/first" >/dev/null
 mv "$folder/first" "$folder/moved" # an installation can be moved
 prefix=$folder/moved
 "$prefix/bin/moe" --version
+"$prefix/bin/moe" man | cmp - "$prefix/share/man/man1/moe.1"
+for file in bash-completion/completions/moe zsh/site-functions/_moe fish/vendor_completions.d/moe.fish; do
+  [ -s "$prefix/share/$file" ] || { ls -R "$prefix/share"; exit 1; }
+done
 
 echo "== stripped"
 for library in "$prefix"/lib/lib*.so; do

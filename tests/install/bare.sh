@@ -1,0 +1,51 @@
+#!/bin/bash
+# Installs what a folder of packages holds on a bare Debian 12 and uses it: the Debian packages, a program built
+# on libmoe0-dev, and the wheel, if there is one. Needs root, debootstrap and a network.
+# Usage: bare.sh PACKAGES [TREE]; TREE is a tree of debootstrap, which is made where there is none, and kept.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+packages=$(cd "$1" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+base=${2:-$scratch/base}
+[ -e "$base/usr/bin/apt-get" ] || debootstrap --variant=minbase bookworm "$base" >"$scratch/log" ||
+  { tail "$scratch/log"; exit 1; }
+
+# fresh: a new tree in $tree, with the packages in /packages and the examples in /moe
+fresh() {
+  tree=$scratch/tree
+  rm -rf "$tree"
+  cp -a "$base" "$tree"
+  cp /etc/resolv.conf "$tree/etc"
+  mkdir -p "$tree/moe/tests/house"
+  cp -r "$packages" "$tree/packages"
+  cp -r "$root/examples" "$tree/moe"
+  cp -r "$root/tests/house/consumer" "$tree/moe/tests/house"
+}
+
+# inside COMMAND: in the tree, with its own mounts, which end with the command
+inside() {
+  echo "\$ $1"
+  DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 unshare --mount --fork sh -c \
+    'mount -t proc proc "$1/proc" && mount -t devtmpfs dev "$1/dev" && exec chroot "$1" sh -ec "cd /moe; $2"' \
+    sh "$tree" "$1"
+}
+quietly() { inside "$1" >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }; head -n 1 "$scratch/log"; }
+install="apt-get install -y -q --no-install-recommends"
+
+echo "== Debian packages"
+fresh
+quietly "apt-get update -q"
+quietly "$install /packages/libmoe0_*.deb /packages/moe_*.deb"
+inside "moe --version"
+inside "moe generate examples/models/stories.moe -p 'Once upon a time' -n 16"
+quietly "$install /packages/libmoe0-dev_*.deb gcc libc6-dev pkg-config cmake make"
+inside "cc -std=c99 examples/generate.c \$(pkg-config --cflags --libs moe) -o generate"
+inside "./generate examples/models/stories.moe 'The fox'"
+quietly "cmake -S tests/house/consumer -B build && cmake --build build"
+inside "build/consumer \$(pkg-config --modversion moe)"
+quietly "apt-get purge -y -q moe libmoe0 libmoe0-dev"
+if left=$(find "$tree"/usr "$tree"/etc \( -name '*moe_c.h' -o -name 'libmoe*' -o -name 'moe' \) | grep .); then
+  echo "left behind: $left" >&2
+  exit 1
+fi
