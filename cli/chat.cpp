@@ -130,6 +130,7 @@ class Talk {
   void turn(const std::string& line);
   void make_room();
   void grow(int64_t needed);
+  void reopen(int context);
   void name_context(moe_error* error) const;
   void report(const moe_chat_result& result);
   void take_back(moe_status status, const moe_error& error);
@@ -263,18 +264,25 @@ void Talk::grow(int64_t needed) {
   const int64_t now = moe_session_context(session_.get());
   const int64_t most = model_context(model_);
   if (options_.model.context != 0 || now == most || needed <= now) return;
-  moe_error error;
-  ModelOptions larger = options_.model;
-  larger.context = static_cast<int>(std::min(most, std::max(2 * now, needed)));
+  reopen(static_cast<int>(std::min(most, std::max(2 * now, needed))));
+}
+
+// An empty session with another context. Where memory forbids it, one as before may do.
+void Talk::reopen(int context) {
+  const int now = moe_session_context(session_.get());
+  if (context == now) return;
+  ModelOptions other = options_.model;
+  other.context = context;
   report_skips();    // of this session
   session_.reset();  // --memory need not hold both
   try {
-    session_ = open_session(larger, model_);
-  } catch (const CallError& e) {  // a session as before may do for this turn
+    session_ = open_session(other, model_);
+  } catch (const CallError& e) {
     if (e.code != MOE_ERR_BUDGET && e.code != MOE_ERR_MEMORY) throw;
-    larger.context = static_cast<int>(now);
-    session_ = open_session(larger, model_);
+    other.context = now;
+    session_ = open_session(other, model_);
   }
+  moe_error error;
   check(moe_chat_set_session(chat_, session_.get(), &error), error);
 }
 
@@ -317,7 +325,9 @@ void Talk::restore(const ChatFile& file) {
     system_ = file.system;
   }
   for (const auto& [role, content] : file.messages) add(role.c_str(), content);
-  grow(static_cast<int64_t>(std::min<uint64_t>(file.n_tokens, INT32_MAX)));
+  // The same context, where nobody asks for another: the positions of LongRoPE depend on it.
+  if (options_.model.context == 0 && file.context > 0)
+    reopen(std::min(file.context, model_context(model_)));
   load_chat_session(file, session_.get());
 }
 

@@ -1,9 +1,12 @@
 #include "cli/chat_file.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 
 #include "cli/text_input.h"
 
@@ -39,11 +42,11 @@ ChatFile parse_head(const std::string& path, const std::string& line) {
   ChatFile file;
   file.path = path;
   file.system = text_in(path, json, "system");
-  const auto n_tokens = json.find("n_tokens");
-  if (n_tokens == json.end() || !n_tokens->is_number_unsigned()) {
-    no_conversation(path, "'n_tokens' is missing or no number");
+  const auto context = json.find("context");
+  if (context != json.end()) {
+    if (!context->is_number_unsigned()) no_conversation(path, "'context' is no number");
+    file.context = static_cast<int>(std::min<uint64_t>(context->get<uint64_t>(), INT_MAX));
   }
-  file.n_tokens = n_tokens->get<uint64_t>();
   const auto messages = json.find("messages");
   if (messages == json.end() || !messages->is_array()) {
     no_conversation(path, "'messages' is missing or no list");
@@ -69,6 +72,30 @@ int write_chat_bytes(void* user, const void* bytes, size_t n) {
   return out ? 0 : 1;
 }
 
+std::string head_of(const ChatFile& file, moe_session* session) {
+  Json messages = Json::array();
+  for (const auto& [role, content] : file.messages) {
+    messages.push_back({{"role", role}, {"content", content}});
+  }
+  const Json head = {{"moe_chat", kChatFileVersion},
+                     {"system", file.system},
+                     {"context", session == nullptr ? 0 : moe_session_context(session)},
+                     {"messages", messages}};
+  return head.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
+// The session is left out where it is null.
+moe_status write_parts(const ChatFile& file, const std::string& to, moe_session* session,
+                       moe_error* error) {
+  std::ofstream out(to, std::ios::binary | std::ios::trunc);
+  out << head_of(file, session);
+  const moe_writer writer = {write_chat_bytes, &out};
+  if (!out) return MOE_ERR_IO;
+  const moe_status status = session == nullptr ? MOE_OK : moe_session_save(session, &writer, error);
+  out.close();
+  return out ? status : MOE_ERR_IO;
+}
+
 }  // namespace
 
 std::optional<ChatFile> read_chat_file(const std::string& path) {
@@ -92,6 +119,7 @@ std::optional<ChatFile> read_chat_file(const std::string& path) {
 }
 
 void load_chat_session(const ChatFile& file, moe_session* session) {
+  if (file.session_bytes == 0) return;
   std::pair<std::ifstream, uint64_t> in(std::ifstream(file.path, std::ios::binary),
                                         file.session_at);
   const moe_reader reader = {file.session_bytes, read_chat_bytes, &in};
@@ -101,25 +129,16 @@ void load_chat_session(const ChatFile& file, moe_session* session) {
 }
 
 void write_chat_file(const ChatFile& file, moe_session* session) {
-  Json messages = Json::array();
-  for (const auto& [role, content] : file.messages) {
-    messages.push_back({{"role", role}, {"content", content}});
-  }
-  const Json head = {{"moe_chat", kChatFileVersion},
-                     {"system", file.system},
-                     {"n_tokens", moe_session_position(session)},
-                     {"messages", messages}};
   const std::string partial = file.path + ".partial";
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-  out << head.dump(-1, ' ', true, Json::error_handler_t::replace) << "\n";
-  const moe_writer writer = {write_chat_bytes, &out};
   moe_error error;
-  moe_status status = MOE_ERR_IO;
-  if (out) status = moe_session_save(session, &writer, &error);
-  out.close();
+  moe_status status = write_parts(file, partial, session, &error);
+  if (status != MOE_OK && status != MOE_ERR_IO) {
+    std::cerr << "moe: " << file.path << " gets the messages alone: " << error.text << "\n";
+    status = write_parts(file, partial, nullptr, &error);
+  }
   std::error_code failed;
-  if (status == MOE_OK && out) std::filesystem::rename(partial, file.path, failed);
-  if (status == MOE_OK && out && !failed) return;
+  if (status == MOE_OK) std::filesystem::rename(partial, file.path, failed);
+  if (status == MOE_OK && !failed) return;
   std::filesystem::remove(partial, failed);
   throw CallError(MOE_ERR_IO, file.path + ": the conversation cannot be written");
 }

@@ -143,6 +143,7 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
   MOE_TRY(pool.init());
   const size_t chunk = std::min(tokens.size(), static_cast<size_t>(state.options.chunk));
   if (out.hidden == nullptr && out.pooled != nullptr) MOE_TRY(own.resize(chunk * d));
+  const bool has_logits = state.has_logits;       // no pass below touches them
   for (size_t done = 0; done < tokens.size();) {  // once for an encoder
     BatchPart part = whole;
     part.tokens = tokens.subspan(done, std::min(chunk, tokens.size() - done));
@@ -154,6 +155,7 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
     done += part.tokens.size();
   }
   pool.finish();
+  state.has_logits = has_logits;
   return {};
 }
 

@@ -410,6 +410,20 @@ Status load_session(Session& session, const ModelFileName& name, const SaveSourc
 
 namespace {
 
+// With an expert capacity nobody can compute them again from the last token alone.
+Status copy_logits(const SessionState& from, SessionState& to) {
+  const size_t n = from.logits.size();
+  if (!from.has_logits) return {};
+  if (from.on_device) {
+    MOE_TRY(from.device.download(to.logits.data(), from.work.kept, n * sizeof(float)));
+  } else {
+    std::copy_n(from.logits.data(), n, to.logits.data());
+  }
+  to.on_device = false;
+  to.has_logits = true;
+  return {};
+}
+
 Status copy_text(const SessionState& from, SessionState& to) {
   const size_t n = from.tokens.size();
   if (check_keeps(from).ok()) {
@@ -435,7 +449,7 @@ Status copy_text(const SessionState& from, SessionState& to) {
   to.overridden = from.overridden;
   to.has_capacity = from.has_capacity;
   to.options.chunk_follows = from.options.chunk_follows;
-  return {};
+  return copy_logits(from, to);
 }
 
 }  // namespace

@@ -103,6 +103,16 @@ class Chat(Cli):
         self.assertEqual(self.ok("chat", MODEL, "--session", self.path("s"), text="/show\n").stdout, shown)
         self.refuses(model, file, head, data)
 
+    def test_a_conversation_with_positions_of_a_grown_context(self):
+        scaling = {"kind": "longrope", "original_context": 4096, "short_factor": [1], "long_factor": [2]}
+        attention = {"n_heads": 1, "head_dim": 2, "rope": {"dims": 2, "scaling": scaling}}
+        layer = {"attention": attention, "ffn": {"kind": "dense", "d_ff": 1, "act": "relu"}}
+        model, file = self.chat_model(context_length=1000000, positions="rope", layer_defaults=layer), self.path("talk")
+        self.ok("chat", model, "--session", file, text="word " * 900 + "\n")
+        second = json.loads(self.ok("chat", model, "--json", "--session", file, text="Sure?\n").stdout)
+        self.assertGreater(second["n_reused"], 4096)
+        self.fails(1, "chat", model, "--session", file, "--context", "9000", text="x\n", contains=["talk: ", "context"])
+
     def test_what_was_answered_lasts_when_a_later_line_fails(self):
         model, file = self.chat_model(), self.path("talk")
         r = run("chat", model, "--context", "64", "--session", file, text="Hello\nA second line is too much.\n")
@@ -128,7 +138,8 @@ class Chat(Cli):
         bad(b"\n" + data, "no JSON object")
         bad(b"[1]\n" + data, "no JSON object")
         bad(b'{"moe_chat": 2}\n' + data, "version 1", "found 2")
-        bad(b'{"moe_chat": 1, "system": "", "n_tokens": 1}\n' + data, "'messages'")
+        bad(b'{"moe_chat": 1, "system": "", "context": 1}\n' + data, "'messages'")
+        bad(b'{"moe_chat": 1, "system": "", "context": "1", "messages": []}\n' + data, "'context'")
         bad(head.replace(b'"user"', b'7') + b"\n" + data, "'role'")
         bad(b"\xff\xfe\n" + data, "no JSON object")
         bad(good, "f16", "int8", args=["--kv", "int8"])

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/run/perplexity.h"
+#include "src/run/saved.h"
 #include "tests/run/tiny_run.h"
 #include "tests/support/failing_allocator.h"
 
@@ -33,6 +34,16 @@ Floats last_logits(Session& session, const Tokens& text) {
   return logits;
 }
 
+Floats log_probabilities_after(Session& session) {
+  std::vector<TokenLogprob> top(kMaxTopLogprobs);
+  TokenLogprob sampled;
+  const Status s = session.sample({}, &sampled, top.data(), top.size());
+  EXPECT_TRUE(s.ok()) << s.text();
+  Floats out;
+  for (const TokenLogprob& t : top) out.push_back(t.logprob);
+  return out;
+}
+
 class CapacityTest : public testing::Test {
  protected:
   CapacityTest() : bytes_(model_with(0)), machine_(*bytes_, 1, nullptr, memory_.get()) {}
@@ -43,6 +54,27 @@ class CapacityTest : public testing::Test {
   Machine machine_;
   const Tokens text_ = random_tokens(kContext, 64);
 };
+
+// The last token alone would find room that it did not have in its text.
+TEST_F(CapacityTest, LogitsAreKeptByAForkAndAnEncoding) {
+  const Box<Session> session = machine_.session(options());
+  ASSERT_TRUE(session->set_router("gamma=0.2,min_capacity=1").ok());
+  ASSERT_TRUE(session->eval(span(text_).first(500), LogitRows::kNone, nullptr).ok());
+  const Floats of_text = log_probabilities_after(*session);
+  auto made = fork_session(*session, machine_.model(), session->bytes(), system_allocator());
+  ASSERT_TRUE(made.ok()) << made.status().text();
+  EXPECT_EQ(log_probabilities_after(*made.value()), of_text);
+  Floats pooled(static_cast<size_t>(session->model().config().d_model));
+  Encoding encoding;
+  encoding.pooled = pooled.data();
+  ASSERT_TRUE(session->encode(span(text_).first(20), encoding).ok());
+  EXPECT_EQ(log_probabilities_after(*session), of_text);
+  // A text that lost its logits shows that the case is one.
+  const auto position = session->position();
+  ASSERT_TRUE(session->eval(span(text_).first(1), LogitRows::kNone, nullptr).ok());
+  ASSERT_TRUE(session->rewind(position).ok());
+  EXPECT_NE(log_probabilities_after(*session), of_text);
+}
 
 TEST_F(CapacityTest, AWholeTextIsOneChunk) {
   const Box<Session> session = machine_.session(options());
