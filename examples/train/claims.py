@@ -122,6 +122,9 @@ CORE = (
     "xmoe-switch", "xmoe-quarter",
 )
 
+# Rows that are measured under other thresholds than they were trained with.
+SWEPT = ("xmoe-full", "xmoe-quarter")
+
 MISSING = (
     ("XTREME and the other fine-tuned tasks of X-MoE", "the trainer has no encoder and no fine-tuning"),
     ("machine translation of X-MoE and XMoE", "the trainer has no encoder-decoder"),

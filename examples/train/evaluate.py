@@ -28,8 +28,10 @@ def negative_log_likelihood(model: Model, ids: list[int]) -> tuple[float, int]:
     c, total, scored = model.config, 0.0, 0
     bos = c["bos_token_id"] if c["add_bos"] else None
     for window in windows(ids, c["context_length"], bos):
-        with torch.no_grad():
-            logits = model(window)[0, :-1]
+        if window.shape[1] < 2:
+            continue
+        with torch.no_grad():  # the last token is not read: nothing is asked behind it
+            logits = model(window[:, :-1])[0]
         total += F.cross_entropy(logits.double(), window[0, 1:], reduction="sum").item()
         scored += logits.shape[0]
     return total, scored

@@ -11,6 +11,7 @@ from claims import MISSING, TABLES, Claim, Table
 
 Result = dict[str, Any]
 Results = dict[str, list[Result]]  # by row
+Sweeps = dict[str, list[dict[str, Any]]]  # by row: one entry a threshold, the last is 1
 
 
 def perplexities(results: Results, name: str) -> list[float]:
@@ -96,7 +97,37 @@ def _differences(results: Results) -> str:
     return " and ".join(f"{value:.4%} ({kind})" for kind, value in worst.items())
 
 
-def document(kind: str, note: str, windows: int, results: Results) -> str:
+def saving(sweep: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], float]:
+    """The threshold of fewest experts that is at most 1 % worse than t = 1, and what share of the
+    operations of experts it saves."""
+    full = sweep[-1]
+    good = [entry for entry in sweep if entry["perplexity"] <= 1.01 * full["perplexity"]]
+    best = min(good, key=lambda entry: entry["expert_flops_per_token"])
+    return best, 1 - best["expert_flops_per_token"] / full["expert_flops_per_token"]
+
+
+def _sweep(name: str, sweep: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield f"{rows.read(name).system}, one seed:\n"
+    yield "| threshold | `moe perplexity` | experts | FLOP/token of experts |\n|---|---|---|---|"
+    for entry in sweep:
+        yield (f"| {entry['router'].removeprefix('threshold:')} | {entry['perplexity']:.4f} | "
+               f"{entry['experts_per_token']:.2f} | {entry['expert_flops_per_token'] / 1e3:.1f} k |")
+    best, saved = saving(sweep)
+    seen = "seen" if saved >= 0.75 else "not seen"
+    yield (f"\nAt least 75 % fewer operations in experts at no more than 1 % higher perplexity than t = 1: {seen} "
+           f"({best['router'].replace(':', ' ')} saves {saved:.0%}).\n")
+
+
+def _sweeps(sweeps: Sweeps) -> Iterator[str]:
+    if not sweeps:
+        return
+    yield "## XMoE: other thresholds at inference\n"
+    yield "`moe perplexity --sweep threshold=0.1:1:0.1`: the same weights, other thresholds.\n"
+    for name, sweep in sweeps.items():
+        yield from _sweep(name, sweep)
+
+
+def document(kind: str, note: str, windows: int, results: Results, sweeps: Sweeps) -> str:
     """RESULTS.md."""
     lines = [
         "# The papers' tables in miniature\n",
@@ -109,5 +140,6 @@ def document(kind: str, note: str, windows: int, results: Results) -> str:
     ]
     for table in TABLES:
         lines += _table(table, results)
+    lines += _sweeps(sweeps)
     lines += ["## What is not here\n", *(f"- {what}: {why}." for what, why in MISSING)]
     return "\n".join(lines) + "\n"

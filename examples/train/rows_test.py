@@ -142,10 +142,22 @@ class Report(unittest.TestCase):
         for better, worse, spread, words in cases:
             self.assertEqual(report.verdict(better, worse, spread), words)
 
+    def test_a_threshold_saves_what_it_saves(self) -> None:
+        sweep = [{"router": f"threshold:{t}", "perplexity": p, "experts_per_token": e, "expert_flops_per_token": 10.0 * e}
+                 for t, p, e in (("0.1", 12.0, 1.0), ("0.5", 10.1, 2.0), ("0.9", 10.0, 6.0), ("1", 10.0, 8.0))]
+        best, saved = report.saving(sweep)
+        self.assertEqual((best["router"], saved), ("threshold:0.5", 0.75))
+        one = {"pytorch": 1, "moe": 1, "difference": 0, "experts": [8.0], "params": 1, "ffn_flops": 1, "seconds": 1}
+        text = report.document("quick", "", 8, {"xmoe-full": [one]}, {"xmoe-full": sweep})
+        self.assertIn("than t = 1: seen (threshold 0.5 saves 75%).", text)
+        sweep[1]["perplexity"] = 10.2
+        text = report.document("quick", "", 8, {"xmoe-full": [one]}, {"xmoe-full": sweep})
+        self.assertIn("than t = 1: not seen (threshold 0.9 saves 25%).", text)
+
     def test_a_document_names_every_row(self) -> None:
         one = {"pytorch": 10.0, "moe": 10.001, "difference": 1e-4, "experts": [1.0], "params": 1000,
                "ffn_flops": 2000.0, "seconds": 60.0}
-        text = report.document("quick", "A note.", 8, {"dense": [one | {"experts": []}], "switch": [one, one]})
+        text = report.document("quick", "A note.", 8, {"dense": [one | {"experts": []}], "switch": [one, one]}, {})
         self.assertIn("1 row with 2 seeds, 1 row with 1 seed", text)
         self.assertIn("0.0100% (f32)", text)
         self.assertIn("| dense | d 768, FFN of 2048, gated | 10.0000 | 10.0010 |  | 1 k | 2.0 k |  |", text)

@@ -98,7 +98,7 @@ def pytorch_perplexity(checkpoint: Path, text: Path) -> float:
     return math.exp(total / scored)
 
 
-def _moe(program: str, *args: str | Path) -> dict[str, Any]:
+def _moe(program: str, *args: str | Path) -> Any:
     """A command of `moe` with --json."""
     run = subprocess.run([program, *map(str, args), "--json"], capture_output=True, text=True, check=False)
     if run.returncode:
@@ -154,6 +154,12 @@ def _figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[st
         "ffn_flops": cost.ffn_flops,
         "flops": cost.flops,
     }
+
+
+def sweep(name: str, seed: int, folder: Path, moe: str) -> list[dict[str, Any]]:
+    """A finished row under other thresholds: its perplexity, experts and operations under each."""
+    return _moe(moe, "perplexity", folder / f"{name}.{seed}/model.moe", "-f", folder / "heldout.txt", "--sweep",
+                "threshold=0.1:1:0.1", "--threads", "1", "--device", "cpu")
 
 
 def run(name: str, seed: int, plan: Plan, folder: Path, moe: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from pathlib import Path
 import report
 import rows
 import runner
-from claims import CORE
+from claims import CORE, SWEPT
 from report import Result, Results
 
 HERE = Path(__file__).resolve().parent
@@ -115,10 +115,12 @@ def main() -> int:
     folder = args.out / kind
     runner.prepare(folder, plan)
     hours = args.hours if args.hours is not None else (0.25 if args.quick else 10)
-    failed = work(jobs(args.seeds), plan, folder, moe, args.jobs, hours)
+    todo = [job for job in jobs(args.seeds) if runner.finished(folder, *job, plan) is None]
+    failed = work(todo, plan, folder, moe, args.jobs, hours)
     results = collect(folder, plan, args.seeds)
+    sweeps = {name: runner.sweep(name, results[name][0]["seed"], folder, moe) for name in SWEPT if name in results}
     if results:
-        args.results.write_text(report.document(kind, args.note, plan.steps * plan.batch, results), encoding="utf-8")
+        args.results.write_text(report.document(kind, args.note, plan.steps * plan.batch, results, sweeps), encoding="utf-8")
     return 1 if failed else 0
 
 
