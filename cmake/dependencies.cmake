@@ -16,9 +16,13 @@ endfunction()
 
 # zstd is linked in where its static library is there: one dependency less on a small device.
 moe_dependency(zstd zstd.h libzstd.a zstd)
+if(MOE_BUNDLE)
+  set(bundled_pcre2 libpcre2-8.a)
+  set(bundled_utf8proc libutf8proc.a)
+endif()
 if(MOE_TEXT)
-  moe_dependency(pcre2 pcre2.h pcre2-8)
-  moe_dependency(utf8proc utf8proc.h utf8proc)
+  moe_dependency(pcre2 pcre2.h ${bundled_pcre2} pcre2-8)
+  moe_dependency(utf8proc utf8proc.h ${bundled_utf8proc} utf8proc)
 endif()
 find_program(MOE_FLATC flatc REQUIRED)
 

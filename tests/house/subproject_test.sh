@@ -1,5 +1,5 @@
 #!/bin/bash
-# moe as a folder of another project, with static libraries, and what that installs: linked with
+# moe as a folder of another project, or fetched by it, with static libraries, and what that installs: linked with
 # pkg-config --static and with find_package(moe). Usage: subproject_test.sh ROOT
 set -euo pipefail
 
@@ -16,6 +16,11 @@ cmake --build "$folder/build"
 "$folder/build/parent" "$version"
 cmake --install "$folder/build" --prefix "$folder/nothing" >/dev/null
 [ ! -e "$folder/nothing" ] || { find "$folder/nothing"; exit 1; }
+
+echo "== FetchContent"
+cmake -G Ninja -S "$here/parent" -B "$folder/fetched" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=MinSizeRel \
+  -DMOE_COMMIT="$(git -C "$root" rev-parse HEAD)" -DMOE_ISAS=scalar -DMOE_CONVERT=OFF >/dev/null
+cmake --build "$folder/fetched" --target moe_base # the rest is what is built above
 
 echo "== static, installed"
 cmake -DMOE_INSTALL=ON "$folder/build" >/dev/null

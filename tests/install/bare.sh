@@ -1,7 +1,8 @@
 #!/bin/bash
 # Installs what a folder of packages holds on a bare Debian 12 and uses it: the Debian packages, a program built
 # on libmoe0-dev, and the wheel, if there is one. Needs root, debootstrap and a network.
-# Usage: bare.sh PACKAGES [TREE]; TREE is a tree of debootstrap, which is made where there is none, and kept.
+# Usage: bare.sh PACKAGES [TREE [docker]]; TREE is a tree of debootstrap, which is made where there is none, and
+# kept; docker: carries out the steps of the Dockerfile too.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 packages=$(cd "$1" && pwd)
@@ -48,4 +49,25 @@ quietly "apt-get purge -y -q moe libmoe0 libmoe0-dev"
 if left=$(find "$tree"/usr "$tree"/etc \( -name '*moe_c.h' -o -name 'libmoe*' -o -name 'moe' \) | grep .); then
   echo "left behind: $left" >&2
   exit 1
+fi
+
+wheels=("$packages"/*.whl)
+if [ -e "${wheels[0]}" ]; then
+  echo "== Wheel"
+  fresh
+  quietly "apt-get update -q"
+  quietly "$install python3-numpy python3-pip" # NumPy is all that it needs
+  quietly "pip install --break-system-packages --no-index /packages/*.whl"
+  inside "python3 -m moe --version"
+  inside "python3 -c 'import moe; print(moe.Model(\"examples/models/stories.moe\").session().generate(\"The fox\", max_tokens=8).text())'"
+  inside "ldd /usr/local/lib/python3*/dist-packages/moe/libmoe*.so.0"
+  if inside "ldd /usr/local/lib/python3*/dist-packages/moe/libmoe*.so.0" | grep -E 'pcre2|utf8proc|zstd|not found'; then exit 1; fi
+fi
+
+if [ "${3:-}" = docker ]; then
+  echo "== Dockerfile"
+  python3 -B "$root/tests/install/dockerfile.py" "$base" "$scratch" --version >"$scratch/log" 2>&1 ||
+    { tail -n 40 "$scratch/log"; exit 1; }
+  grep -E '^(FROM|COPY|RUN|USER|WORKDIR|ENTRYPOINT) ' "$scratch/log"
+  tail -n 1 "$scratch/log"
 fi

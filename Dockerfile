@@ -1,0 +1,14 @@
+# The command moe in an image of its own: docker build -t moe . && docker run --rm -v "$PWD:/models" moe inspect model.moe
+FROM debian:bookworm-slim AS build
+COPY . /src
+RUN bash /src/scripts/install-deps.sh package
+RUN bash /src/scripts/package.sh build/package /packages
+
+FROM debian:bookworm-slim
+COPY --from=build /packages /packages
+RUN apt-get update \
+  && apt-get install -y --no-install-recommends /packages/libmoe0_*.deb /packages/moe_*.deb \
+  && rm -rf /packages /var/lib/apt/lists/*
+USER nobody
+WORKDIR /models
+ENTRYPOINT ["moe"]
