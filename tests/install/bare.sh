@@ -60,8 +60,8 @@ if [ -e "${wheels[0]}" ]; then
   quietly "pip install --break-system-packages --no-index /packages/*.whl"
   inside "python3 -m moe --version"
   inside "python3 -c 'import moe; print(moe.Model(\"examples/models/stories.moe\").session().generate(\"The fox\", max_tokens=8).text())'"
-  inside "ldd /usr/local/lib/python3*/dist-packages/moe/libmoe*.so.0"
-  if inside "ldd /usr/local/lib/python3*/dist-packages/moe/libmoe*.so.0" | grep -E 'pcre2|utf8proc|zstd|not found'; then exit 1; fi
+  inside "ldd /usr/local/lib/python3*/dist-packages/moe/libmoe*.so.0" | tee "$scratch/needs"
+  ! grep -E 'pcre2|utf8proc|zstd|not found' "$scratch/needs" || exit 1
 fi
 
 if [ "${3:-}" = docker ]; then
