@@ -17,6 +17,7 @@ things may be closed in any order.
 
 from ._structs import Finish, KvType, LogLevel, Status
 from .chat import Chat, Message, Reply, chat_template_names
+from .completion import CompletionStream
 from .converter import convert, save_synthetic, synthetic_shapes
 from .environment import Environment, EnvironmentInfo, isas, version
 from .errors import (
@@ -64,7 +65,7 @@ from .tokenizer import Tokenizer
 __version__ = version()
 
 __all__ = [
-    "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult",
+    "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult", "CompletionStream",
     "CorruptError", "DeviceError", "Encoded", "Environment", "EnvironmentInfo", "Expert",
     "ExpertStats", "FileError", "Finish", "FormatError", "GenerateResult", "Generation",
     "InternalError", "KvType", "LayerInfo", "LogLevel", "MemoryInfo", "MemoryPlan", "MemoryStats",

@@ -16,6 +16,7 @@ from ._arrays import address, token_array
 from ._handle import Closable, Native, Raised, c_strings, optional_bytes
 from ._library import call, lib, text_of
 from ._structs import Finish, Thinking
+from .completion import complete
 from .errors import ArgumentError
 from .generation import Generation, LogitsProcessor, Request, stop_texts
 from .info import ChatResult, GenerateResult, plain
@@ -207,6 +208,15 @@ class Chat(Closable):
         reply = Reply(self, request, message)
         self._reply = self.session._generation = weakref.ref(reply)
         return reply
+
+    def create_chat_completion(self, messages: Iterable[Mapping[str, Any]], *, stream: bool = False,
+                               logprobs: bool = False, top_logprobs: int | None = None,
+                               logit_bias: Mapping[Any, float] | None = None,
+                               **sampling: Any) -> Any:
+        """See Model.create_chat_completion(). `messages` replace those of the chat; what the session
+        holds of them is not evaluated again."""
+        return complete(self, messages, stream, logprobs, top_logprobs, logit_bias, lambda: None,
+                        sampling)
 
 
 def _variable(value: Variable) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, IntArray, address
+from ._asynchronous import Asynchronous
 from ._handle import Native, Raised, Uncopyable, c_strings
 from ._library import call, lib
 from ._structs import Finish
@@ -125,8 +126,9 @@ def _run(native: Native, generate: Generate, request: Request, channel: _Channel
     channel.items.put(end)
 
 
-class Generation(Uncopyable, Iterator[Piece]):
-    """Pieces of text as they are made; `result` says at the end why it ended and what it took.
+class Generation(Uncopyable, Asynchronous[Piece], Iterator[Piece]):
+    """Pieces of text as they are made, for `for` and `async for`; `result` says at the end why it
+    ended and what it took.
 
     While it is unfinished the session is in use: other calls on it raise StateError, except
     Session.cancel() and Session.close(). close(), or leaving the `with` statement, ends it early;

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes as c
 import datetime
+import mmap
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, Union
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import IO, Any, Union
 
 import numpy as np
 
@@ -18,12 +21,13 @@ from ._library import call, lib, text_of
 from ._structs import KvType
 from .chat import Chat, Variable
 from .environment import Environment
-from .errors import UnsupportedError
+from .completion import complete
+from .errors import MoeError, UnsupportedError
 from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, model_info, plain
 from .session import Session
 from .tokenizer import Tokenizer
 
-Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "np.ndarray[Any, Any]"]
+Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "np.ndarray[Any, Any]", IO[bytes]]
 
 
 _IO = {member.name.lower(): int(member) for member in s.Io}
@@ -41,12 +45,50 @@ def parse_bytes(text: str) -> int:
     return size
 
 
+class _FileReader:
+    """A file object as a moe_reader, which the library may call from several threads."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._raised: BaseException | None = None
+        self.reader = s.Reader(size=file.seek(0, os.SEEK_END), read=s.ReadFn(self._read))
+
+    def _read(self, _user: Any, offset: int, to: int, n: int) -> int:
+        try:
+            with self._lock:
+                self._file.seek(offset)
+                self._fill(to, n)
+            return 0
+        except BaseException as e:  # cannot pass through C
+            self._raised = e
+            return 1
+
+    def _fill(self, to: int, n: int) -> None:
+        while n > 0:
+            data = self._file.read(n)
+            if not data:
+                raise EOFError(f"the file ended {n} bytes early")
+            c.memmove(to, data, len(data))
+            to, n = to + len(data), n - len(data)
+
+    def open(self, environment: int, params: Any, model: Any) -> None:
+        """What read() raised comes out here; after the model is open it is a FileError."""
+        try:
+            call(lib.moe_model_open_reader, environment, c.byref(self.reader), params, model)
+        except MoeError as e:
+            if self._raised is None:
+                raise
+            raise self._raised from e
+
+
 class Model(Closable):
     """An open model; immutable, for any number of threads at the same time.
 
     source:         the path of a model file; or the file's content as bytes or any other buffer,
                     which must not change while the model is open. Content that begins at a
-                    multiple of 64 bytes is used in place.
+                    multiple of 64 bytes is used in place; or a binary file object with seek() and
+                    read(), which belongs to the model while that is open, and is not closed.
     environment:    None: one of its own, with all threads, on `device`.
     device:         of an environment of its own: see Environment.
     map_weights:    map uncompressed weights instead of reading them. The file must then not
@@ -63,6 +105,9 @@ class Model(Closable):
                     file is larger than the memory that is available.
 
     Sessions keep the model in memory, also after close(); its tokenizer ends with close().
+
+    A model of a path without an `environment` can be pickled: the pickle holds these arguments, and
+    the models of several pickles that were opened alike are one.
     """
 
     _what = "model"
@@ -81,6 +126,10 @@ class Model(Closable):
             memory_bytes = parse_bytes(memory)
         if environment is not None and device is not None:
             raise ValueError("device: the environment that was given has one already")
+        self._reopened = None
+        if environment is None and isinstance(source, (str, os.PathLike)):
+            self._reopened = (os.path.abspath(os.fspath(source)), device, map_weights, skip_checksums,
+                              memory_bytes, io, context, chunk, kv)
         env = Environment(device=device) if environment is None else environment
         session = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
         params = s.ModelParams(map_weights=int(map_weights), skip_checksums=int(skip_checksums),
@@ -103,9 +152,12 @@ class Model(Closable):
     @staticmethod
     def _opened(e: int, source: Source, params: s.ModelParams, env: Environment) -> Native:
         model = c.c_void_p()
-        data = None
+        data: Any = None
         if isinstance(source, (str, os.PathLike)):
             call(lib.moe_model_open, e, os.fsencode(source), c.byref(params), c.byref(model))
+        elif hasattr(source, "seek") and not isinstance(source, mmap.mmap):
+            data = _FileReader(source)
+            data.open(e, c.byref(params), c.byref(model))
         else:
             data = np.frombuffer(source, np.uint8)  # keeps a buffer from being resized
             call(lib.moe_model_open_memory, e, address(data), data.size, c.byref(params),
@@ -117,6 +169,18 @@ class Model(Closable):
         super().close()
         if getattr(self, "_own_environment", False):
             self.environment.close()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self._reopened is None:
+            return super().__reduce_ex__(protocol)
+        self._open()
+        return _unpickled, self._reopened
+
+    def __copy__(self) -> Model:
+        raise TypeError("a model cannot be copied or pickled like that; any number of threads may use it")
+
+    def __deepcopy__(self, _memo: Any) -> Model:
+        return self.__copy__()
 
     def _describe(self) -> str:
         info = self.info
@@ -214,9 +278,51 @@ class Model(Closable):
         return Chat(session, template=template, system=system, thinking=thinking,
                     variables=variables, date=date)
 
+    def create_chat_completion(self, messages: Iterable[Mapping[str, Any]], *, stream: bool = False,
+                               logprobs: bool = False, top_logprobs: int | None = None,
+                               logit_bias: Mapping[Any, float] | None = None,
+                               template: str | None = None, thinking: bool | None = None,
+                               context: int = 0, **sampling: Any) -> Any:
+        """The reply to a conversation in the shape of OpenAI's API: a dictionary "chat.completion", or
+        with stream=True an iterator, for `for` and `async for`, of "chat.completion.chunk". Thinking
+        is "reasoning_content".
+
+        messages: mappings with "role" and "content", a str or parts of the type "text".
+        logprobs, top_logprobs, logit_bias: as there; logit_bias has ids of tokens as keys.
+        template, thinking, context: as of chat().
+        sampling: max_tokens, temperature, top_p, seed, stop and the others of Chat.reply(), with the
+                  defaults of that: temperature 0.
+
+        Each call has a session of its own, so any number of threads may call. Chat's method of the
+        same name keeps one, and evaluates only what is new.
+        """
+        chat = self.chat(template=template, thinking=thinking, context=context)
+
+        def close() -> None:
+            chat.close()
+            chat.session.close()
+
+        return complete(chat, messages, stream, logprobs, top_logprobs, logit_bias, close, sampling)
+
     def session(self, *, context: int = 0, chunk: int = 0,
                 kv: KvType = KvType.DEFAULT) -> Session:
         """A new text. context: positions it can hold, 0: the model's context length (at most
         4096); chunk: rows evaluated at once during prefill, 0: 256, under a memory
         cap 32 to 4096."""
         return Session(self, context=context, chunk=chunk, kv=kv)
+
+
+_models: weakref.WeakValueDictionary[tuple[Any, ...], Model] = weakref.WeakValueDictionary()
+_models_lock = threading.Lock()
+
+
+def _unpickled(path: str, device: str | None, map_weights: bool, skip_checksums: bool,
+               memory_bytes: int | None, io: str, context: int, chunk: int, kv: KvType) -> Model:
+    key = (path, device, map_weights, skip_checksums, memory_bytes, io, context, chunk, kv)
+    with _models_lock:
+        model = _models.get(key)
+        if model is None or model.closed:
+            model = Model(path, device=device, map_weights=map_weights, skip_checksums=skip_checksums,
+                          memory_bytes=memory_bytes, io=io, context=context, chunk=chunk, kv=kv)
+            _models[key] = model
+        return model

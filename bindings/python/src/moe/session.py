@@ -56,6 +56,8 @@ class Session(Closable):
         self._vocab_size = info.vocab_size
         self._n_active = info.n_active_parameters
         self._generation: Callable[[], Generation | None] = lambda: None
+        self._made_with: dict[str, Any] = {"context": context, "chunk": chunk, "kv": kv}
+        self._router: str | None = None
         params = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
         session = c.c_void_p()
         with model._pointer() as m:
@@ -265,6 +267,7 @@ class Session(Closable):
         other = Session.__new__(Session)
         other.model, other._vocab_size, other._n_active = self.model, self._vocab_size, self._n_active
         other._generation = lambda: None
+        other._made_with, other._router = self._made_with, self._router
         made = c.c_void_p()
         parent = self._open()._parent  # also of a model that is closed meanwhile
         with self._pointer() as session:
@@ -272,6 +275,16 @@ class Session(Closable):
             assert made.value is not None
             other._native = Native(made.value, lib.moe_session_free, parent)
         return other
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        """A pickle holds what save() gives, the router, and how to open the model again."""
+        return _unpickled, (self.model, self._made_with, self._router, self.save())
+
+    def __copy__(self) -> Session:
+        raise TypeError("a session cannot be copied or pickled like that; fork() makes a second one")
+
+    def __deepcopy__(self, _memo: Any) -> Session:
+        return self.__copy__()
 
     def cancel(self) -> None:
         """Makes the call in progress on this session raise CancelledError within one layer's time.
@@ -304,6 +317,7 @@ class Session(Closable):
         the file."""
         with self._pointer() as session:
             call(lib.moe_session_set_router, session, optional_bytes(router))
+        self._router = router
 
     def count_routing(self, on: bool = True) -> None:
         """Starts counting at zero, or stops it."""
@@ -366,6 +380,13 @@ class Session(Closable):
         generation = Generation(self, request)
         self._generation = weakref.ref(generation)
         return generation
+
+
+def _unpickled(model: Model, made_with: dict[str, Any], router: str | None, saved: bytes) -> Session:
+    session = Session(model, **made_with)
+    session.set_router(router)
+    session.load(saved)
+    return session
 
 
 def step(sessions: Sequence[Session], tokens: Tokens) -> FloatArray:

@@ -1,0 +1,100 @@
+"""Models from file objects, and sessions that are pickled."""
+
+import copy
+import io
+import mmap
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import PROMPT, STORIES
+
+import moe
+
+
+class Tricky(io.RawIOBase):
+    """A file that gives a few bytes at a time, and fails behind `good` bytes."""
+
+    def __init__(self, good=2**63):
+        self.data, self.at, self.good = STORIES.read_bytes(), 0, good
+
+    def seek(self, offset, whence=io.SEEK_SET):
+        self.at = offset if whence == io.SEEK_SET else len(self.data) + offset
+        return self.at
+
+    def read(self, n=-1):
+        if self.at + n > self.good:
+            raise RuntimeError("no more")
+        part = self.data[self.at : self.at + min(n, 70000)]
+        self.at += len(part)
+        return part
+
+
+@pytest.mark.parametrize("memory", [None, "3.2M"])
+def test_file_objects(environment, model, memory):
+    expected = model.session().generate(PROMPT, max_tokens=12).text()
+    for file in (open(STORIES, "rb"), io.BytesIO(STORIES.read_bytes()), Tricky()):
+        with file, moe.Model(file, environment, memory=memory, context=64, chunk=32) as m:
+            assert m.session(context=64, chunk=32).generate(PROMPT, max_tokens=12).text() == expected
+
+
+def test_mapped_memory_is_a_buffer(environment):
+    with open(STORIES, "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    with moe.Model(mapped, environment) as m:
+        assert m.encode("x")
+        with pytest.raises(BufferError):  # in use
+            mapped.close()
+
+
+def test_a_file_that_fails(environment):
+    with pytest.raises(RuntimeError, match="no more"):
+        moe.Model(Tricky(good=1000), environment)
+    with pytest.raises(ValueError, match="closed file"):
+        file = open(STORIES, "rb")
+        file.close()
+        moe.Model(file, environment)
+    with pytest.raises(moe.FormatError):
+        moe.Model(io.BytesIO(b"x" * 5000), environment)
+
+
+@pytest.fixture
+def session():
+    with moe.Model(STORIES, device="cpu", memory="64M") as m:
+        session = m.session(context=128, kv=moe.KvType.INT8)
+        session.set_router("topk:1")
+        session.append(m.encode(PROMPT))
+        yield session
+
+
+def test_sessions_pickle(session):
+    first, second = pickle.loads(pickle.dumps([session, session.fork()]))
+    assert first.model is second.model
+    assert pickle.loads(pickle.dumps(session)).model is first.model
+    assert (first.position, first.context) == (session.position, 128)
+    assert first.model.memory_bytes == 64 << 20
+    logits = session.eval([5])
+    np.testing.assert_array_equal(first.eval([5]), logits)
+    np.testing.assert_array_equal(second.eval([5]), logits)
+
+
+def test_another_process_goes_on(session):
+    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer).generate(max_tokens=12).tokens())"
+    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(session), capture_output=True,
+                          check=True)
+    assert done.stdout.decode().strip() == str(session.generate(max_tokens=12).tokens())
+
+
+def test_what_cannot_be_opened_again_does_not_pickle(session, environment):
+    for model in (moe.Model(STORIES, environment), moe.Model(STORIES.read_bytes())):
+        for thing in (model, model.session()):
+            with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                pickle.dumps(thing)
+    for copied in (copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="fork"):
+            copied(session)
+    session.close()
+    with pytest.raises(moe.StateError):
+        pickle.dumps(session)
