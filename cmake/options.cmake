@@ -3,6 +3,7 @@
 option(MOE_TEXT "Tokenizers from Hugging Face files (PCRE2, utf8proc); OFF: token ids and bytes" ON)
 option(MOE_CHAT "Chat templates and conversations; OFF: moe_chat_create returns MOE_ERR_UNSUPPORTED" ON)
 option(MOE_LAYER "One MoE layer for other runtimes; OFF: moe_layer_create returns MOE_ERR_UNSUPPORTED" ON)
+option(MOE_TRANSLATE "Encoder-decoders; OFF: moe_session_translate and moe_session_read_source return MOE_ERR_UNSUPPORTED" ON)
 option(MOE_SAVE "Saved and forked sessions; OFF: moe_session_save, _load and _fork return MOE_ERR_UNSUPPORTED" ON)
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
 option(MOE_CLI "The command moe (needs MOE_CONVERT)" ${PROJECT_IS_TOP_LEVEL})
@@ -23,8 +24,8 @@ set(MOE_FUZZ_SECONDS 15 CACHE STRING "How long a libFuzzer target runs under cte
 if(MOE_CLI AND NOT MOE_CONVERT)
   message(FATAL_ERROR "MOE_CLI=ON needs MOE_CONVERT=ON: the command moe includes 'moe convert'.")
 endif()
-if(MOE_TESTS AND MOE_CONVERT AND NOT (MOE_TEXT AND MOE_CHAT AND MOE_LAYER AND MOE_SAVE))
-  message(FATAL_ERROR "MOE_TESTS=ON with MOE_CONVERT=ON needs MOE_TEXT, MOE_CHAT, MOE_LAYER and MOE_SAVE: the tests use them.")
+if(MOE_TESTS AND MOE_CONVERT AND NOT (MOE_TEXT AND MOE_CHAT AND MOE_LAYER AND MOE_SAVE AND MOE_TRANSLATE))
+  message(FATAL_ERROR "MOE_TESTS=ON with MOE_CONVERT=ON needs MOE_TEXT, MOE_CHAT, MOE_LAYER, MOE_SAVE and MOE_TRANSLATE: the tests use them.")
 endif()
 if(NOT DEFINED BUILD_SHARED_LIBS)  # no option: another project's own choice stays what it is
   set(BUILD_SHARED_LIBS ON)

@@ -252,6 +252,12 @@ typedef struct moe_model_info {
   int32_t is_encoder; /* 1: for moe_session_encode alone; it generates nothing */
   int32_t mask_token; /* stands for a token that an encoder is to predict; -1: none */
   int32_t reserved;
+  /* 1: for moe_session_translate. Then the first n_encoder_layers layers are the encoder's, and
+   * context_length and bytes_per_token are those of the text, which the decoder makes. */
+  int32_t is_encoder_decoder;
+  int32_t n_encoder_layers;
+  int32_t source_length; /* most tokens of a source */
+  int32_t start_token;   /* in front of each text of the decoder; -1: the model is none */
 } moe_model_info;
 
 MOE_API moe_status moe_model_get_info(const moe_model* model, moe_model_info* out,
@@ -281,6 +287,8 @@ typedef struct moe_model_layer_info {
   const char* gate;
   int32_t has_head;  /* MH-MoE: 1 with a head layer in front of the sub-tokens */
   int32_t has_merge; /* 1 with a merge layer behind them */
+  int32_t n_cross_heads; /* of attention to an encoder's output; 0: none */
+  int32_t reserved2;
 } moe_model_layer_info;
 
 MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
@@ -403,7 +411,8 @@ typedef struct moe_session moe_session;
 typedef enum moe_kv_type {
   MOE_KV_DEFAULT = 0, /* f16 */
   MOE_KV_F16 = 1,
-  MOE_KV_INT8 = 2 /* one scale per head and position: half the memory; encoders: f32 always */
+  MOE_KV_INT8 = 2, /* one scale per head and position: half the memory; encoders: f32 always */
+  MOE_KV_F32 = 3   /* on the CPU: twice the memory, nothing rounded */
 } moe_kv_type;
 
 struct moe_session_params {
@@ -415,6 +424,9 @@ struct moe_session_params {
    * as it leaves room, and with an expert capacity or an encoder the context, at most 4096 */
   int32_t chunk;
   moe_kv_type kv;
+  /* of an encoder-decoder, the largest beam of its searches, 1..64; 0: 5. Each hypothesis has a KV
+   * cache of its own. Any other model: 0 */
+  int32_t max_beam;
 };
 
 MOE_API moe_status moe_session_create(moe_model* model, const moe_session_params* params,
@@ -479,6 +491,85 @@ typedef struct moe_encode_params {
 MOE_API moe_status moe_session_encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                       const moe_encode_params* params, moe_error* error);
 
+/* Called now and then, with what is counted named where it is used; return false to stop with
+ * MOE_ERR_CANCELLED. */
+typedef bool (*moe_progress_fn)(void* user, uint64_t done, uint64_t total, const char* what);
+
+/* When a beam search ends, and which of the ended texts it returns. */
+typedef enum moe_beam_stop {
+  /* once `beam` texts have ended; later ones of the same step are refused (fairseq) */
+  MOE_BEAM_STOP_COUNT = 0,
+  /* once no text can any longer beat the worst of the `beam` best that ended (early_stopping=False
+   * of transformers) */
+  MOE_BEAM_STOP_BOUND = 1,
+  /* with the step in which `beam` texts have ended, the best of which are kept
+   * (early_stopping=True of transformers 5) */
+  MOE_BEAM_STOP_STEP = 2
+} moe_beam_stop;
+
+/* Lengths count tokens without the end-of-text token. */
+typedef struct moe_translate_params {
+  uint32_t struct_size;
+  int32_t beam;       /* 0: 5, or the session's max_beam where that is less */
+  int32_t n_best;     /* texts wanted, at most `beam`; 0: 1 */
+  int32_t min_tokens; /* 0: 1; -1: none, so that a text may be empty */
+  int32_t max_tokens; /* then every text ends; 0: 256, or the context - 1 where that is less */
+  /* alpha: a text's score is the sum of its log-probabilities / its tokens^alpha, with the
+   * end-of-text token; 0: 1 */
+  float length_penalty;
+  int32_t no_length_penalty; /* 1: alpha is 0, and a score the sum itself */
+  moe_beam_stop stop;
+  const int32_t* prefix; /* what every text begins with, such as the token of a language; NULL: */
+  size_t n_prefix;       /* what the model file says */
+  /* After each token of the texts: tokens, max_tokens, "translate". Return false to stop with
+   * MOE_ERR_CANCELLED. May be NULL. */
+  moe_progress_fn progress;
+  void* user;
+} moe_translate_params;
+
+typedef struct moe_translation {
+  const int32_t* tokens; /* without the start and with the end-of-text token */
+  size_t n_tokens;
+  float score;
+  int32_t reserved;
+} moe_translation;
+
+typedef struct moe_translate_result {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Best first, the session's memory, valid until it translates again or is freed. Fewer than
+   * n_best where fewer ended. */
+  const moe_translation* texts;
+  size_t n_texts;
+} moe_translate_result;
+
+/* The best texts that an encoder-decoder makes of a source: its tokens with all that the model's
+ * training had around them (moe_tokenizer_encode without flags puts that there). Beam search: in
+ * each step every running text is continued by every token but padding; the continuations are
+ * sorted by their sum of log-probabilities, ties by the better text and then the lower token; of
+ * the first 2 beam, an end among the first `beam` ends its text, one behind them is thrown away,
+ * and the first `beam` others run on. A beam of 1 is greedy.
+ *
+ * Then the session has read the source, and is empty. MOE_ERR_UNSUPPORTED for any other model;
+ * MOE_ERR_RANGE for a beam outside 1..64 or above max_beam, n_best above the beam, min_tokens above
+ * max_tokens, a length penalty that is no number, or when no text ended; MOE_ERR_TOO_LONG for more
+ * tokens of the source than the session takes (the model's, and where a context or a chunk was
+ * chosen at most those), or max_tokens that the context cannot hold beside the start token.
+ * In a library built with MOE_TRANSLATE=OFF this and the next function give MOE_ERR_UNSUPPORTED. */
+MOE_API moe_status moe_session_translate(moe_session* session, const int32_t* source,
+                                         size_t n_source, const moe_translate_params* params,
+                                         moe_translate_result* out, moe_error* error);
+
+/* Reads a source in place of the one before, and empties the session. After that it is used as one
+ * of a decoder, and its text, which begins with start_token of moe_model_info, sees the source:
+ * moe_session_score gives the probability of a given translation, moe_session_generate draws one.
+ * (Without a source these give MOE_ERR_STATE.) hidden: NULL, or (n_source, d_model) for the
+ * encoder's output. Errors as moe_session_translate; MOE_ERR_NON_FINITE when `hidden` would not
+ * be numbers. A call that was refused for its arguments has changed nothing; after any other
+ * failure there is no source. */
+MOE_API moe_status moe_session_read_source(moe_session* session, const int32_t* source,
+                                           size_t n_source, float* hidden, moe_error* error);
+
 /* Tokens evaluated so far, and the most the session holds. */
 MOE_API int32_t moe_session_position(const moe_session* session);
 MOE_API int32_t moe_session_context(const moe_session* session);
@@ -496,8 +587,8 @@ typedef struct moe_writer {
 /* Writes the session's text with its keys and values, so that it can go on later, in another
  * process and on another device, without evaluating the text again: about as many bytes as the
  * positions in use take in the KV cache. The first bytes name the model file by a hash. Routers and
- * statistics are no part of it. MOE_ERR_UNSUPPORTED for an encoder, MOE_ERR_IO when the writer
- * failed. */
+ * statistics are no part of it. MOE_ERR_UNSUPPORTED for an encoder or an encoder-decoder,
+ * MOE_ERR_IO when the writer failed. */
 MOE_API moe_status moe_session_save(moe_session* session, const moe_writer* writer,
                                     moe_error* error);
 
@@ -513,7 +604,8 @@ MOE_API moe_status moe_session_load(moe_session* session, const moe_reader* read
 
 /* A second session of the same model, with the same text, parameters and router, which shares
  * nothing with the first one that changes: each goes on alone, and may be freed in any order. What
- * is counted or watched is not copied. Counts against the cap as any session: MOE_ERR_BUDGET. */
+ * is counted or watched is not copied. Counts against the cap as any session: MOE_ERR_BUDGET.
+ * MOE_ERR_UNSUPPORTED for an encoder-decoder. */
 MOE_API moe_status moe_session_fork(moe_session* session, moe_session** out, moe_error* error);
 
 /* Makes the call in progress on this session return MOE_ERR_CANCELLED within one layer's time. Any
@@ -528,13 +620,10 @@ typedef struct moe_perplexity {
   double perplexity; /* exp(mean_nll) */
 } moe_perplexity;
 
-/* Called after each window; return false to stop with MOE_ERR_CANCELLED. */
-typedef bool (*moe_progress_fn)(void* user, uint64_t done, uint64_t total, const char* what);
-
 /* Perplexity of a text in windows of the session's context that do not overlap. `tokens` are those
  * of MOE_ENCODE_NO_SPECIAL; each window begins as a text does, see 5. Where nothing stands in
  * front, a window's first token is not scored. The session must be empty (position 0) and is empty
- * afterwards. MOE_ERR_NON_FINITE as moe_session_eval. */
+ * afterwards. MOE_ERR_NON_FINITE as moe_session_eval. progress: after each window, or NULL. */
 MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* tokens,
                                           size_t n_tokens, moe_progress_fn progress, void* user,
                                           moe_perplexity* out, moe_error* error);

@@ -83,17 +83,19 @@ struct KvCacheView {
   KvType type = KvType::kF16;
   int32_t capacity = 0;  // positions, a multiple of kKeyBlock
   KvLayer layer;
+  int32_t n_keys = 0;  // cross attention: the first positions, which hold a source
 };
 
 /// QK norm, RoPE, write of K and V into the caches, then softmax attention over what is cached up
 /// to each row's position (and window). Reads K and V only as rounded to the cache's type. Keys in
 /// blocks of 64 aligned to the absolute position, ascending. Without a causal mask a session's rows
-/// are one text from position 0 on.
+/// are one text from position 0 on. Without `q` it writes K and V and attends to nothing; without
+/// `k` it writes nothing, and each row sees the n_keys of its session's cache (cross attention).
 struct AttentionOp {
   int32_t n_rows = 0;
   const BatchRow* rows = nullptr;       // host memory; rows of a session are consecutive, ascending
-  float* q = nullptr;                   // (n_rows, n_heads * head_dim), overwritten
-  float* k = nullptr;                   // (n_rows, n_kv_heads * head_dim), overwritten
+  float* q = nullptr;                   // (n_rows, n_heads * head_dim), overwritten; or null
+  float* k = nullptr;                   // (n_rows, n_kv_heads * head_dim), overwritten; or null
   const float* v = nullptr;             // (n_rows, n_kv_heads * head_dim)
   float* out = nullptr;                 // (n_rows, n_heads * head_dim)
   const KvCacheView* caches = nullptr;  // host memory, indexed by BatchRow::session

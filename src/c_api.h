@@ -14,6 +14,7 @@
 #include "src/model/model.h"
 #include "src/open_device.h"
 #include "src/run/session.h"
+#include "src/run/translate.h"
 #include "src/text/tokenizer.h"
 
 struct moe_env {
@@ -51,12 +52,14 @@ struct moe_model {
 };
 
 struct moe_session {
-  explicit moe_session(moe_model& m) : model(&m) {}
+  explicit moe_session(moe_model& m)
+      : model(&m), translations(m.memory.get()) {}
 
   moe_model* model;
   moe::Box<moe::Session> session;
   moe_routing_fn watch = nullptr;  // what the session's hook passes choices to
   void* watch_user = nullptr;
+  moe::Translations translations;  // the latest
 };
 
 namespace moe {

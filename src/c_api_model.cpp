@@ -150,6 +150,10 @@ Status get_info(const moe_model* model, moe_model_info* out) {
   info.head = name_in(kHeadKinds, c.head.kind);
   info.n_outputs = c.n_outputs();
   info.is_encoder = c.is_encoder() ? 1 : 0;
+  info.is_encoder_decoder = c.is_encoder_decoder() ? 1 : 0;
+  info.n_encoder_layers = c.n_encoder_layers;
+  info.source_length = c.source_length;
+  info.start_token = c.start_token_id;
   info.mask_token = c.mask_token_id;
   write_struct(info, out);
   return {};
@@ -186,6 +190,7 @@ Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_inf
   info.n_kv_heads = layer.attention.n_kv_heads;
   info.head_dim = layer.attention.head_dim;
   info.window = layer.attention.window;
+  info.n_cross_heads = layer.cross.n_heads;
   info.d_ff = layer.ffn.d_ff;
   info.n_subheads = 1;
   info.router = "";

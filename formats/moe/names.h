@@ -43,14 +43,19 @@ constexpr bool in_order(const Named<E> (&table)[n]) {
   return true;
 }
 
-/// What one segment holds. The last four belong to a layer, kExperts to one expert of it.
+/// What one segment holds. Those from kAttention on belong to a layer, kExperts to one expert of it.
+/// Of an encoder-decoder those of a source are the encoder's, and the others the decoder's.
 enum class Part : uint8_t {
   kEmbedding,
   kPositionEmbedding,
   kEmbeddingNorm,
+  kSourcePositions,
+  kSourceEmbeddingNorm,
+  kEncoderNorm,
   kFinalNorm,
   kHead,
   kAttention,
+  kCrossAttention,
   kFfn,     // norm in front of the feed-forward part, and the dense FFN or the shared expert
   kRouter,  // and MH-MoE's head and merge
   kExperts
@@ -60,9 +65,13 @@ inline constexpr Named<Part> kParts[] = {
     {Part::kEmbedding, "embedding"},
     {Part::kPositionEmbedding, "position_embedding"},
     {Part::kEmbeddingNorm, "embedding_norm"},
+    {Part::kSourcePositions, "source_position_embedding"},
+    {Part::kSourceEmbeddingNorm, "source_embedding_norm"},
+    {Part::kEncoderNorm, "encoder_norm"},
     {Part::kFinalNorm, "final_norm"},
     {Part::kHead, "head"},
     {Part::kAttention, "attention"},
+    {Part::kCrossAttention, "cross_attention"},
     {Part::kFfn, "ffn"},
     {Part::kRouter, "router"},
     {Part::kExperts, "experts"},
@@ -117,7 +126,8 @@ constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
   ROLE(kMergeBias, "merge_bias")         \
   ROLE(kLatent, "latent")                \
   ROLE(kLatentNorm, "latent_norm")       \
-  ROLE(kKRope, "k_rope")
+  ROLE(kKRope, "k_rope")                 \
+  ROLE(kTiedBias, "tied_bias")
 // clang-format on
 
 enum class Role : uint8_t {

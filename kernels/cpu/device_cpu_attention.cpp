@@ -37,6 +37,9 @@ void store_row(const CpuKernels& kernels, KvType type, const CachePlace& place, 
   }
 }
 
+// Keys of a source lie there already.
+bool is_cross(const AttentionOp& op) { return op.k == nullptr; }
+
 // What concerns all heads of a row.
 void norm_whole(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
   if (op.qk_norm != QkNorm::kWhole) return;
@@ -51,7 +54,7 @@ void prepare_head(const CpuKernels& kernels, const AttentionOp& op, int64_t r, i
   const BatchRow& row = op.rows[r];
   const int32_t d = op.head_dim;
   const int32_t group = op.n_heads / op.n_kv_heads;
-  float* q = op.q + (r * op.n_heads + int64_t{h} * group) * d;
+  float* q = op.q == nullptr ? nullptr : op.q + (r * op.n_heads + int64_t{h} * group) * d;
   float* k = op.k + (r * op.n_kv_heads + h) * d;
   const float* v = op.v + (r * op.n_kv_heads + h) * d;
   if (op.qk_norm == QkNorm::kHead) {
@@ -93,7 +96,9 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
   const int64_t at = static_cast<int64_t>(kv_head) * cache.capacity;
   const size_t offset =
       static_cast<size_t>(at) * static_cast<size_t>(op.head_dim) * element_bytes(cache.type);
-  const int32_t whole = op.causal ? 0 : last_position(op, begin / group) + 1;
+  const int32_t whole = is_cross(op) ? cache.n_keys
+                        : op.causal  ? 0
+                                     : last_position(op, begin / group) + 1;
   AttentionTile tile;
   tile.head_dim = op.head_dim;
   tile.type = cache.type;
@@ -111,7 +116,7 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
     AttentionQuery& query = tile.queries[tile.n_queries++];
     query.q = op.q + place;
     query.out = op.out + place;
-    query.last = op.causal ? op.rows[i / group].position + 1 : whole;
+    query.last = whole > 0 ? whole : op.rows[i / group].position + 1;
     query.first = op.window > 0 ? std::max(0, query.last - op.window) : 0;
     query.sink = op.sinks != nullptr ? op.sinks + head : nullptr;
   }
@@ -131,6 +136,16 @@ void attend_range(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_h
   }
 }
 
+// The most keys that a row sees.
+int64_t keys_seen(const AttentionOp& op) {
+  int32_t seen = 1;
+  for (int32_t r = 0; r < op.n_rows; ++r) {
+    const BatchRow& row = op.rows[r];
+    seen = std::max(seen, is_cross(op) ? op.caches[row.session].n_keys : row.position + 1);
+  }
+  return op.window > 0 ? std::min(op.window, seen) : seen;
+}
+
 }  // namespace
 
 void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
@@ -140,18 +155,17 @@ void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
   const int64_t size = std::clamp<int64_t>(queries * op.n_kv_heads / wanted, 1, kMaxQueries);
   const int64_t tiles = (queries + size - 1) / size;
   // A new key goes into lines that are in no cache: with one row each head's thread waits for its.
-  const bool at_once = op.n_rows == 1 && tiles == 1;
+  const bool at_once = op.n_rows == 1 && tiles == 1 && op.q != nullptr && !is_cross(op);
   const int64_t width = int64_t{op.n_heads + 2 * op.n_kv_heads} * op.head_dim;
-  rt.for_range(op.n_rows, 4 * width, [&](int64_t begin, int64_t end, int) {
+  const auto prepare = [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
       norm_whole(rt.kernels, op, r);
       for (int32_t h = 0; h < op.n_kv_heads && !at_once; ++h) prepare_head(rt.kernels, op, r, h);
     }
-  });
-  int64_t seen = 1;
-  for (int32_t r = 0; r < op.n_rows; ++r) seen = std::max<int64_t>(seen, op.rows[r].position + 1);
-  if (op.window > 0) seen = std::min<int64_t>(op.window, seen);
-  int64_t work = 2 * seen * op.head_dim * std::min(queries, size);
+  };
+  if (!is_cross(op)) rt.for_range(op.n_rows, 4 * width, prepare);
+  if (op.q == nullptr) return;
+  int64_t work = 2 * keys_seen(op) * op.head_dim * std::min(queries, size);
   if (at_once) work += kStoreWork * op.head_dim;
   rt.for_range(op.n_kv_heads * tiles, work, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {

@@ -40,10 +40,10 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
 }
 
 Offset<fbs::Head> write_head(FlatBufferBuilder& b, const HeadConfig& h) {
-  if (h.kind == HeadKind::kTokens && !h.dense) return {};
+  if (h.kind == HeadKind::kTokens && !h.dense && !h.tied_bias) return {};
   const auto kind = b.CreateSharedString(name_in(kHeadKinds, h.kind));
   const auto act = b.CreateSharedString(name_in(kActivations, h.act));
-  return fbs::CreateHead(b, kind, h.n_labels, h.dense, h.norm, act);
+  return fbs::CreateHead(b, kind, h.n_labels, h.dense, h.norm, act, h.tied_bias);
 }
 
 Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
@@ -71,8 +71,10 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
                                 f.norms.post);
 }
 
-// A reader of version 1.0 would take an encoder for a decoder, one of 1.1 would leave out caps.
+// A reader of version 1.0 would take an encoder for a decoder, one of 1.1 would leave out caps, and
+// one of 1.2 would take an encoder-decoder for something else.
 uint16_t minor_version(const ModelConfig& config) {
+  if (config.is_encoder_decoder()) return 3;
   if (config.has_caps()) return 2;
   return config.is_encoder() ? 1 : 0;
 }
@@ -82,11 +84,12 @@ uint16_t minor_version(const ModelConfig& config) {
 Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c) {
   std::vector<Offset<fbs::Layer>> layers;
   for (const LayerConfig& layer : c.layers) {
-    Offset<fbs::Attention> attention;
+    Offset<fbs::Attention> attention, cross;
     Offset<fbs::FeedForward> ffn;
     if (layer.has_attention) attention = write_attention(b, layer.attention);
     if (layer.has_ffn) ffn = write_ffn(b, layer.ffn);
-    layers.push_back(fbs::CreateLayer(b, attention, ffn));
+    if (layer.has_cross) cross = write_attention(b, layer.cross);
+    layers.push_back(fbs::CreateLayer(b, attention, ffn, cross));
   }
   const auto name = b.CreateString(c.name.c_str());
   const auto norm = b.CreateSharedString(name_in(kNormKinds, c.norm));
@@ -98,7 +101,9 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
                                 c.norm_eps, positions, c.tie_embeddings, c.embedding_norm,
                                 c.embedding_multiplier, c.residual_multiplier, c.logit_multiplier,
                                 c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector,
-                                c.final_norm, head, c.mask_token_id, c.logit_cap);
+                                c.final_norm, head, c.mask_token_id, c.logit_cap,
+                                c.n_encoder_layers, c.source_length, c.encoder_norm,
+                                c.start_token_id, c.forced_token_id);
 }
 
 Status finish_model(ModelWriter& writer, const ModelConfig& config,

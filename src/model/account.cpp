@@ -59,15 +59,23 @@ Use experts_per_token(const MoeFile& file, const MoeConfig& moe, int32_t layer) 
   return {largest.bytes * n, largest.parameters * n};
 }
 
+bool of_encoder(const ModelConfig& config, const FileSegment& s) {
+  if (s.layer >= 0) return s.layer < config.n_encoder_layers;
+  return s.part == Part::kSourcePositions || s.part == Part::kSourceEmbeddingNorm ||
+         s.part == Part::kEncoderNorm;
+}
+
 Use active(const MoeFile& file, const ModelConfig& config) {
   Use sum;
   for (const FileSegment& s : file.segments()) {
     if (s.part == Part::kExperts) continue;
+    // A token of the text: what the encoder reads of a source was read before.
+    if (of_encoder(config, s)) continue;
     const bool looked_up = s.part == Part::kPositionEmbedding ||
                            (s.part == Part::kEmbedding && !config.tie_embeddings);
     sum += looked_up ? one_row(file, s) : per_token(file, s);
   }
-  for (int32_t l = 0; l < config.n_layers(); ++l) {
+  for (int32_t l = config.n_encoder_layers; l < config.n_layers(); ++l) {
     const FfnConfig& ffn = config.layers[static_cast<size_t>(l)].ffn;
     if (ffn.kind == FfnKind::kMoe) sum += experts_per_token(file, ffn.moe, l);
   }
@@ -87,7 +95,8 @@ ModelAccount account_model(const MoeFile& file, const ModelConfig& config) {
   account.lines[kExpertLine].what = "expert weights";
   account.lines[kMetadata] = {"metadata", file.metadata_bytes()};
   for (const FileSegment& s : file.segments()) {
-    const ModelAccount::Line line = s.part == Part::kAttention ? kAttentions
+    const bool attention = s.part == Part::kAttention || s.part == Part::kCrossAttention;
+    const ModelAccount::Line line = attention                  ? kAttentions
                                     : s.part == Part::kFfn     ? kNetworks
                                     : s.part == Part::kRouter  ? kRouterLine
                                     : s.part == Part::kExperts ? kExpertLine

@@ -45,7 +45,7 @@ Status check_token(const char* field, int32_t token, int32_t vocab_size) {
                        vocab_size, token);
 }
 
-Status validate_attention(const AttentionConfig& a, const ModelConfig& model) {
+Status validate_heads(const AttentionConfig& a) {
   MOE_TRY(check_int("attention.head_dim", a.head_dim, 1, kMaxHeadDim));
   MOE_TRY(check_int("attention.n_heads", a.n_heads, 1, kMaxWidth / a.head_dim));
   MOE_TRY(check_int("attention.n_kv_heads", a.n_kv_heads, 1, a.n_heads));
@@ -53,21 +53,46 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model) {
     return Status::error(MOE_ERR_SHAPE, "attention.n_kv_heads: %d does not divide n_heads %d",
                          a.n_kv_heads, a.n_heads);
   }
+  MOE_TRY(check_finite("attention.multiplier", a.multiplier));
+  return a.multiplier < 0 ? check_positive("attention.multiplier", a.multiplier) : Status();
+}
+
+Status validate_cross(const LayerConfig& layer, bool in_decoder) {
+  const AttentionConfig& a = layer.cross;
+  if (!layer.has_cross) {
+    if (a.n_heads == 0 && a.n_kv_heads == 0) return {};
+    return Status::error(MOE_ERR_ARGUMENT, "cross_attention is absent, but configured");
+  }
+  if (!in_decoder) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "cross_attention: only the decoder's layers of an encoder-decoder have it");
+  }
+  MOE_TRY(validate_heads(a).with_context("cross"));
+  const bool plain = a.window == 0 && a.latent == 0 && a.rope.kind == RopeKind::kNone &&
+                     a.qk_norm == QkNorm::kNone && !a.sinks && !a.sub_norm && !a.causal &&
+                     a.score_cap == 0;
+  if (plain) return {};
+  return Status::error(MOE_ERR_ARGUMENT,
+                       "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, sinks "
+                       "and score_cap are attention's alone");
+}
+
+Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bool causal) {
+  MOE_TRY(validate_heads(a));
   MOE_TRY(check_int("attention.latent", a.latent, 0, kMaxWidth));
   if (a.latent > 0 && a.rope.kind == RopeKind::kNone) {
     return Status::error(MOE_ERR_ARGUMENT,
                          "attention.latent is set, but there are no rotary positions");
   }
   MOE_TRY(check_int("attention.window", a.window, 0, kMaxContext));
-  if (a.causal == model.is_encoder()) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "attention.causal: the layers of an encoder are all without it");
+  if (a.causal != causal) {
+    return Status::error(MOE_ERR_ARGUMENT, "attention.causal: %s",
+                         a.causal ? "the layers of an encoder are all without it"
+                                  : "the layers of a decoder all have it");
   }
   if (!a.causal && a.window > 0) {
     return Status::error(MOE_ERR_ARGUMENT, "attention.window needs attention.causal");
   }
-  MOE_TRY(check_finite("attention.multiplier", a.multiplier));
-  if (a.multiplier < 0) return check_positive("attention.multiplier", a.multiplier);
   MOE_TRY(check_cap("attention.score_cap", a.score_cap));
   if (a.rope.kind == RopeKind::kNone) return {};
   if (model.positions != PositionKind::kRope) {
@@ -113,14 +138,17 @@ Status validate_moe(const MoeConfig& moe, const FfnConfig& ffn, const ModelConfi
   return validate_router(moe.router, moe.n_experts).with_context("moe");
 }
 
-Status validate_layer(const LayerConfig& layer, const ModelConfig& model) {
+Status validate_layer(const ModelConfig& model, int32_t index, bool encoder) {
+  const LayerConfig& layer = model.layers[static_cast<size_t>(index)];
   const FfnConfig& ffn = layer.ffn;
   const AttentionConfig& a = layer.attention;
-  if (!layer.has_attention && !layer.has_ffn) {
+  const bool encodes = encoder || index < model.n_encoder_layers;
+  if (!layer.has_attention && !layer.has_ffn && !layer.has_cross) {
     return Status::error(MOE_ERR_ARGUMENT, "there is neither attention nor ffn");
   }
+  MOE_TRY(validate_cross(layer, model.is_encoder_decoder() && !encodes));
   if (layer.has_attention) {
-    MOE_TRY(validate_attention(a, model));
+    MOE_TRY(validate_attention(a, model, !encodes));
   } else if (a.n_heads != 0 || a.n_kv_heads != 0 || a.latent != 0 ||
              a.rope.kind != RopeKind::kNone) {
     return Status::error(MOE_ERR_ARGUMENT, "attention is absent, but configured");
@@ -149,10 +177,35 @@ Status validate_head(const ModelConfig& config) {
     return Status::error(MOE_ERR_ARGUMENT, "head.kind: %s have a head of tokens",
                          config.tie_embeddings ? "tied embeddings" : "decoders");
   }
+  if (head.tied_bias && (!config.tie_embeddings || head.dense)) {
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "head.tied_bias: the head's matrix is not the embedding alone");
+  }
   if (head.dense ? head.kind != HeadKind::kNone : !head.norm) return {};
   return Status::error(MOE_ERR_ARGUMENT, "head: %s",
                        head.dense ? "there is no output for its dense layer"
                                   : "its norm stands behind a dense layer, which is not there");
+}
+
+Status validate_encoder_decoder(const ModelConfig& config) {
+  MOE_TRY(check_int("n_encoder_layers", config.n_encoder_layers, 0, config.n_layers() - 1));
+  if (!config.is_encoder_decoder()) {
+    const bool unset = config.source_length == 0 && !config.encoder_norm &&
+                       config.start_token_id == -1 && config.forced_token_id == -1;
+    if (unset) return {};
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "source_length, encoder_norm, start_token_id and forced_token_id need "
+                         "n_encoder_layers");
+  }
+  MOE_TRY(check_int("source_length", config.source_length, 1, kMaxContext));
+  MOE_TRY(check_int("start_token_id", config.start_token_id, 0, config.vocab_size - 1));
+  MOE_TRY(check_token("forced_token_id", config.forced_token_id, config.vocab_size));
+  if (config.eos_token_ids.empty()) {
+    return Status::error(MOE_ERR_ARGUMENT, "eos_token_ids: an encoder-decoder needs one");
+  }
+  if (config.positions != PositionKind::kRope) return {};
+  return Status::error(MOE_ERR_ARGUMENT,
+                       "positions: those of an encoder-decoder are learned or none, found rope");
 }
 
 }  // namespace
@@ -180,6 +233,7 @@ Status validate(const ModelConfig& config) {
   MOE_TRY(check_token("bos_token_id", config.bos_token_id, config.vocab_size));
   MOE_TRY(check_token("pad_token_id", config.pad_token_id, config.vocab_size));
   MOE_TRY(check_token("mask_token_id", config.mask_token_id, config.vocab_size));
+  MOE_TRY(validate_encoder_decoder(config));
   MOE_TRY(validate_head(config));
   if (config.add_bos && config.bos_token_id < 0) {
     return Status::error(MOE_ERR_ARGUMENT, "add_bos is set, but there is no bos_token_id");
@@ -187,8 +241,9 @@ Status validate(const ModelConfig& config) {
   for (const int32_t id : config.eos_token_ids) {
     MOE_TRY(check_int("eos_token_id", id, 0, config.vocab_size - 1));
   }
-  for (size_t i = 0; i < config.layers.size(); ++i) {
-    MOE_TRY(validate_layer(config.layers[i], config).with_context("layer %zu", i));
+  const bool encoder = config.is_encoder();
+  for (int32_t i = 0; i < config.n_layers(); ++i) {
+    MOE_TRY(validate_layer(config, i, encoder).with_context("layer %d", i));
   }
   return {};
 }

@@ -71,11 +71,14 @@ struct FfnConfig {
   MoeConfig moe;  // kMoe only
 };
 
-/// Attention and then a feed-forward block, or one of them alone.
+/// Attention, in a decoder that has an encoder attention to its output, and then a feed-forward
+/// block; or some of them alone.
 struct LayerConfig {
   bool has_attention = true;  // false: `attention` is default-constructed
   bool has_ffn = true;        // the same
+  bool has_cross = false;     // the same for `cross`
   AttentionConfig attention;
+  AttentionConfig cross;  // not causal: a token sees the whole source
   FfnConfig ffn;
 };
 
@@ -86,6 +89,7 @@ struct HeadConfig {
   bool dense = false;    // d_model to d_model, and `act` behind it
   bool norm = false;     // behind `act`
   Activation act = Activation::kGelu;
+  bool tied_bias = false;  // of a matrix that is the embedding, without `dense`
 };
 
 struct ModelConfig {
@@ -110,13 +114,23 @@ struct ModelConfig {
   int32_t pad_token_id = -1;
   int32_t mask_token_id = -1;  // stands for a token that an encoder is to find
   bool add_bos = false;
+  // An encoder-decoder: the first layers are an encoder's, which reads the source, and the others a
+  // decoder's, which makes the text.
+  int32_t n_encoder_layers = 0;  // 0: the model is none, and the fields below have no meaning
+  int32_t source_length = 0;     // tokens that the encoder takes; context_length is the decoder's
+  bool encoder_norm = false;     // behind the encoder's last layer
+  int32_t start_token_id = -1;   // in front of every text that the decoder makes
+  int32_t forced_token_id = -1;  // the text's first token where it is given; -1: it is not
   Array<LayerConfig> layers;
   Array<int32_t> eos_token_ids;
   String name;
 
   int32_t n_layers() const { return static_cast<int32_t>(layers.size()); }
   int32_t n_outputs() const { return head.kind == HeadKind::kTokens ? vocab_size : head.n_labels; }
+  bool is_encoder_decoder() const { return n_encoder_layers > 0; }
+  /// An encoder alone.
   bool is_encoder() const {
+    if (is_encoder_decoder()) return false;
     for (const LayerConfig& layer : layers) {
       if (layer.has_attention && !layer.attention.causal) return true;
     }

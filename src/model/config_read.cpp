@@ -101,7 +101,11 @@ Status read_ffn(const fbs::FeedForward& f, FfnConfig* out) {
 Status read_layer(const fbs::Layer& layer, LayerConfig* out) {
   out->has_attention = layer.attention() != nullptr;
   out->has_ffn = layer.ffn() != nullptr;
+  out->has_cross = layer.cross_attention() != nullptr;
   if (out->has_attention) MOE_TRY(read_attention(*layer.attention(), &out->attention));
+  if (out->has_cross) {
+    MOE_TRY(read_attention(*layer.cross_attention(), &out->cross).with_context("cross"));
+  }
   return out->has_ffn ? read_ffn(*layer.ffn(), &out->ffn) : Status();
 }
 
@@ -109,6 +113,7 @@ Status read_head(const fbs::Head& h, HeadConfig* out) {
   out->n_labels = h.n_labels();
   out->dense = h.dense();
   out->norm = h.norm();
+  out->tied_bias = h.tied_bias();
   MOE_TRY(parse_name(kHeadKinds, "head", text_of(h.kind()), &out->kind));
   return parse_name(kActivations, "activation", text_of(h.activation(), "gelu"), &out->act);
 }
@@ -147,6 +152,11 @@ Status read_config(const fbs::ModelConfig& config, ModelConfig* out) {
   out->pad_token_id = config.pad_token_id();
   out->mask_token_id = config.mask_token_id();
   out->add_bos = config.add_bos();
+  out->n_encoder_layers = config.n_encoder_layers();
+  out->source_length = config.source_length();
+  out->encoder_norm = config.encoder_norm();
+  out->start_token_id = config.start_token_id();
+  out->forced_token_id = config.forced_token_id();
   MOE_TRY(parse_name(kNormKinds, "norm", text_of(config.norm()), &out->norm));
   MOE_TRY(parse_name(kPositionKinds, "positions", text_of(config.positions()), &out->positions));
   if (config.eos_token_ids() != nullptr) {

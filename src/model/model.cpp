@@ -96,6 +96,12 @@ int32_t Model::Impl::experts_of(int32_t layer) const {
 Status Model::Impl::open() {
   MOE_TRY(read_config(*file->metadata().config(), &config));
   MOE_TRY(validate(config));
+  if (config.is_encoder_decoder() && !device.uses_host_memory()) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "the model is an encoder-decoder, which runs on the CPU alone "
+                         "(--device cpu): the device is %s",
+                         device.name());
+  }
   MOE_TRY(check_tensors(*file, config));
   account = account_model(*file, config);
   MOE_TRY(layers.resize(config.layers.size()));

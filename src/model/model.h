@@ -39,6 +39,7 @@ struct AttentionWeights {
 
 struct LayerWeights {
   AttentionWeights attention;
+  AttentionWeights cross;  // norms, q, k, v, o and their biases
   BlockNormWeights ffn_norms;
   Ffn ffn;  // the dense FFN, or the shared expert of an MoE layer (empty `up`: none)
   Matrix shared_gate;
@@ -54,7 +55,10 @@ struct LayerWeights {
 struct ModelWeights {
   Matrix embedding;           // (vocab, d)
   Matrix position_embedding;  // (context, d) or empty
-  Norm embedding_norm;        // kNone when there is none; so for final_norm
+  Norm embedding_norm;        // kNone when there is none; so for the other norms
+  Matrix source_positions;    // (source_length, d) or empty; so, of an encoder-decoder, the next two
+  Norm source_embedding_norm;
+  Norm encoder_norm;
   Norm final_norm;
   Matrix head;  // (n_outputs, d): the embedding itself when tied
   const float* head_bias = nullptr;

@@ -17,6 +17,7 @@ struct PartSizes {
   int32_t one = 1;  // columns of a vector
   int32_t vocab = 0;
   int32_t context = 0;
+  int32_t source = 0;
   int32_t d_model = 0;
   // Norms: of the part itself or in front of a block, of a block's output, of a block's sum, before
   // the last matrix. Only a LayerNorm may have a bias.
@@ -28,7 +29,7 @@ struct PartSizes {
   int32_t head_dense = 0;  // d_model
   int32_t head_norm = 0, head_norm_bias = 0;
   int32_t head_rows = 0;  // n_outputs, unless the embedding is the matrix
-  int32_t outputs = 0;
+  int32_t outputs = 0, tied_outputs = 0;
   // Attention.
   int32_t q = 0;      // n_heads * head_dim
   int32_t kv = 0;     // n_kv_heads * head_dim
@@ -77,9 +78,13 @@ using R = Role;
 inline constexpr uint16_t kEmbedding = bit(Part::kEmbedding);
 inline constexpr uint16_t kPositions = bit(Part::kPositionEmbedding);
 inline constexpr uint16_t kEmbeddingNorm = bit(Part::kEmbeddingNorm);
+inline constexpr uint16_t kSourcePositions = bit(Part::kSourcePositions);
+inline constexpr uint16_t kSourceEmbeddingNorm = bit(Part::kSourceEmbeddingNorm);
+inline constexpr uint16_t kEncoderNorm = bit(Part::kEncoderNorm);
 inline constexpr uint16_t kFinalNorm = bit(Part::kFinalNorm);
 inline constexpr uint16_t kHead = bit(Part::kHead);
 inline constexpr uint16_t kAttention = bit(Part::kAttention);
+inline constexpr uint16_t kCross = bit(Part::kCrossAttention);
 inline constexpr uint16_t kFfn = bit(Part::kFfn);
 inline constexpr uint16_t kRouter = bit(Part::kRouter);
 inline constexpr uint16_t kExperts = bit(Part::kExperts);
@@ -96,6 +101,11 @@ inline constexpr TensorRow kAll[] = {
     {kPositions, R::kWeight, K::kMatrix, &S::context, &S::d_model, "position_embedding.weight", MODEL(position_embedding)},
     {kEmbeddingNorm, R::kWeight, K::kNorm, &S::norm, &S::one, "embedding_norm.weight", MODEL(embedding_norm)},
     {kEmbeddingNorm, R::kBias, K::kBias, &S::norm_bias, &S::one, "embedding_norm.bias", MODEL(embedding_norm.bias)},
+    {kSourcePositions, R::kWeight, K::kMatrix, &S::source, &S::d_model, "source_position_embedding.weight", MODEL(source_positions)},
+    {kSourceEmbeddingNorm, R::kWeight, K::kNorm, &S::norm, &S::one, "source_embedding_norm.weight", MODEL(source_embedding_norm)},
+    {kSourceEmbeddingNorm, R::kBias, K::kBias, &S::norm_bias, &S::one, "source_embedding_norm.bias", MODEL(source_embedding_norm.bias)},
+    {kEncoderNorm, R::kWeight, K::kNorm, &S::norm, &S::one, "encoder_norm.weight", MODEL(encoder_norm)},
+    {kEncoderNorm, R::kBias, K::kBias, &S::norm_bias, &S::one, "encoder_norm.bias", MODEL(encoder_norm.bias)},
     {kFinalNorm, R::kWeight, K::kNorm, &S::norm, &S::one, "final_norm.weight", MODEL(final_norm)},
     {kFinalNorm, R::kBias, K::kBias, &S::norm_bias, &S::one, "final_norm.bias", MODEL(final_norm.bias)},
     {kHead, R::kDense, K::kMatrix, &S::head_dense, &S::d_model, "head.dense.weight", MODEL(transformed_head.up)},
@@ -104,6 +114,7 @@ inline constexpr TensorRow kAll[] = {
     {kHead, R::kNormBias, K::kBias, &S::head_norm_bias, &S::one, "head.norm.bias", MODEL(transformed_head.sub_norm.bias)},
     {kHead, R::kWeight, K::kMatrix, &S::head_rows, &S::d_model, "head.weight", MODEL(head)},
     {kHead, R::kBias, K::kBias, &S::outputs, &S::one, "head.bias", MODEL(head_bias)},
+    {kHead, R::kTiedBias, K::kVector, &S::tied_outputs, &S::one, "head.tied_bias", MODEL(head_bias)},
 
     {kAttention, R::kNorm, K::kNorm, &S::norm, &S::one, "attention_norm.weight", LAYER(attention.norms.pre)},
     {kAttention, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "attention_norm.bias", LAYER(attention.norms.pre.bias)},
@@ -127,6 +138,21 @@ inline constexpr TensorRow kAll[] = {
     {kAttention, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "attention_out_norm.bias", LAYER(attention.norms.out.bias)},
     {kAttention, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "attention_post_norm.weight", LAYER(attention.norms.post)},
     {kAttention, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "attention_post_norm.bias", LAYER(attention.norms.post.bias)},
+
+    {kCross, R::kNorm, K::kNorm, &S::norm, &S::one, "cross_attention_norm.weight", LAYER(cross.norms.pre)},
+    {kCross, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "cross_attention_norm.bias", LAYER(cross.norms.pre.bias)},
+    {kCross, R::kQ, K::kMatrix, &S::q, &S::d_model, "cross_attention.q.weight", LAYER(cross.q)},
+    {kCross, R::kK, K::kMatrix, &S::kv, &S::d_model, "cross_attention.k.weight", LAYER(cross.k)},
+    {kCross, R::kV, K::kMatrix, &S::kv, &S::d_model, "cross_attention.v.weight", LAYER(cross.v)},
+    {kCross, R::kO, K::kMatrix, &S::d_model, &S::q, "cross_attention.o.weight", LAYER(cross.o)},
+    {kCross, R::kQBias, K::kBias, &S::q, &S::one, "cross_attention.q.bias", LAYER(cross.q_bias)},
+    {kCross, R::kKBias, K::kBias, &S::kv, &S::one, "cross_attention.k.bias", LAYER(cross.k_bias)},
+    {kCross, R::kVBias, K::kBias, &S::kv, &S::one, "cross_attention.v.bias", LAYER(cross.v_bias)},
+    {kCross, R::kOBias, K::kBias, &S::d_model, &S::one, "cross_attention.o.bias", LAYER(cross.o_bias)},
+    {kCross, R::kOutNorm, K::kNorm, &S::out_norm, &S::one, "cross_attention_out_norm.weight", LAYER(cross.norms.out)},
+    {kCross, R::kOutNormBias, K::kBias, &S::out_norm_bias, &S::one, "cross_attention_out_norm.bias", LAYER(cross.norms.out.bias)},
+    {kCross, R::kPostNorm, K::kNorm, &S::post_norm, &S::one, "cross_attention_post_norm.weight", LAYER(cross.norms.post)},
+    {kCross, R::kPostNormBias, K::kBias, &S::post_norm_bias, &S::one, "cross_attention_post_norm.bias", LAYER(cross.norms.post.bias)},
 
     {kFfn, R::kNorm, K::kNorm, &S::norm, &S::one, "ffn_norm.weight", LAYER(ffn_norms.pre)},
     {kFfn, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "ffn_norm.bias", LAYER(ffn_norms.pre.bias)},

@@ -72,15 +72,19 @@ void set_head(const ModelConfig& config, PartSizes* s) {
   s->head_norm = config.head.norm ? s->d_model : 0;
   s->outputs = config.n_outputs();
   s->head_rows = config.tie_embeddings ? 0 : s->outputs;
+  s->tied_outputs = config.head.tied_bias ? s->outputs : 0;
+  if (config.head.tied_bias) s->outputs = 0;
 }
 
 PartSizes sizes_of(const ModelConfig& config, Part part, const LayerConfig* layer) {
   PartSizes s;
   s.vocab = config.vocab_size;
   s.context = config.context_length;
+  s.source = config.source_length;
   s.d_model = s.norm = config.d_model;
   if (part == Part::kHead) set_head(config, &s);
   if (part == Part::kAttention) set_attention(layer->attention, &s);
+  if (part == Part::kCrossAttention) set_attention(layer->cross, &s);
   if (part == Part::kFfn) set_ffn(layer->ffn, &s);
   if (part == Part::kRouter) set_router(layer->ffn.moe, &s);
   if (part == Part::kExperts) set_expert(layer->ffn, &s);
@@ -105,19 +109,39 @@ Status add_rows(Part part, const PartSizes& sizes, int32_t sublayer, Array<Tenso
 
 }  // namespace
 
-bool has_part(const ModelConfig& config, Part part, int32_t layer) {
-  if (!part_has_layer(part)) {
-    if (layer != -1) return false;
-    if (part == Part::kPositionEmbedding) return config.positions == PositionKind::kLearned;
-    if (part == Part::kEmbeddingNorm) return config.embedding_norm;
-    if (part == Part::kFinalNorm) return config.final_norm;
-    if (part != Part::kHead) return true;
-    if (config.head.kind == HeadKind::kNone) return false;
-    return config.head.dense || !config.tie_embeddings;
+namespace {
+
+bool has_own_part(const ModelConfig& config, Part part) {
+  const bool two = config.is_encoder_decoder();
+  switch (part) {
+    case Part::kPositionEmbedding:
+      return config.positions == PositionKind::kLearned;
+    case Part::kEmbeddingNorm:
+      return config.embedding_norm;
+    case Part::kSourcePositions:
+      return two && config.positions == PositionKind::kLearned;
+    case Part::kSourceEmbeddingNorm:
+      return two && config.embedding_norm;
+    case Part::kEncoderNorm:
+      return config.encoder_norm;
+    case Part::kFinalNorm:
+      return config.final_norm;
+    case Part::kHead:
+      if (config.head.kind == HeadKind::kNone) return false;
+      return config.head.dense || config.head.tied_bias || !config.tie_embeddings;
+    default:
+      return true;
   }
+}
+
+}  // namespace
+
+bool has_part(const ModelConfig& config, Part part, int32_t layer) {
+  if (!part_has_layer(part)) return layer == -1 && has_own_part(config, part);
   if (layer < 0 || layer >= config.n_layers()) return false;
   const LayerConfig& l = config.layers[static_cast<size_t>(layer)];
   if (part == Part::kAttention) return l.has_attention;
+  if (part == Part::kCrossAttention) return l.has_cross;
   if (!l.has_ffn) return false;
   if (part != Part::kFfn) return l.ffn.kind == FfnKind::kMoe;
   const PartSizes s = sizes_of(config, part, &l);  // an MoE layer may have nothing but experts

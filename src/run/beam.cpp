@@ -122,7 +122,7 @@ Status BeamSearch::follow() {
 bool BeamSearch::is_over() const {
   if (running_.empty()) return true;
   if (ended_.size() < static_cast<size_t>(options_.beam)) return false;
-  return options_.stop == BeamStop::kCount || score_of(running_[0].sum) <= ended_.back().score;
+  return options_.stop != BeamStop::kBound || score_of(running_[0].sum) <= ended_.back().score;
 }
 
 Status BeamSearch::end_step() {

@@ -126,6 +126,12 @@ Status check_tokens(const SessionState& state, std::span<const int32_t> tokens) 
     return Status::error(MOE_ERR_UNSUPPORTED,
                          "the model is an encoder: it encodes whole texts and continues none");
   }
+  if (config.is_encoder_decoder() && state.n_source == 0) {
+    return Status::error(MOE_ERR_STATE,
+                         "the model is an encoder-decoder, and the session has read no source: "
+                         "'moe translate' and moe_session_translate do, moe_session_read_source "
+                         "in front of other calls");
+  }
   if (tokens.size() > static_cast<size_t>(context - state.position())) {
     const bool can_grow = context < config.context_length;
     return Status::error(MOE_ERR_TOO_LONG,

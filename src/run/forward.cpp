@@ -72,15 +72,18 @@ bool same_routing(const SessionState& a, const SessionState& b) {
   return !a.own_routing() && !b.own_routing();
 }
 
-void attend(SessionState& lead, const Batch& batch, int32_t layer) {
-  const WorkMemory& w = lead.work;
-  const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
-  const AttentionWeights& a = lead.model.layer(layer).attention;
+/// view(part): the cache that an operation is to use for it.
+template <class View>
+void show_caches(SessionState& lead, const Batch& batch, View view) {
   for (const BatchPart& part : batch.parts) {
-    lead.work.caches[static_cast<size_t>(batch.rows[part.first_row].session)] =
-        part.session->kv.view(layer);
+    lead.work.caches[static_cast<size_t>(batch.rows[part.first_row].session)] = view(part);
   }
+}
+
+AttentionOp attention_op(const Batch& batch, const AttentionConfig& c) {
   AttentionOp op;
+  op.n_rows = batch.n_rows;
+  op.rows = batch.rows;
   op.caches = batch.caches;
   op.n_heads = c.n_heads;
   op.n_kv_heads = c.n_kv_heads;
@@ -90,6 +93,16 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
   op.multiplier =
       c.multiplier != 0 ? c.multiplier : 1 / __builtin_sqrtf(static_cast<float>(c.head_dim));
   op.cap = c.score_cap;
+  return op;
+}
+
+void attend(SessionState& lead, const Batch& batch, int32_t layer) {
+  const WorkMemory& w = lead.work;
+  const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
+  const AttentionWeights& a = lead.model.layer(layer).attention;
+  show_caches(lead, batch,
+              [&](const BatchPart& part) { return part.session->kv.view(layer, part.text); });
+  AttentionOp op = attention_op(batch, c);
   op.qk_norm = c.qk_norm;
   op.q_norm = a.q_norm;
   op.k_norm = a.k_norm;
@@ -343,18 +356,60 @@ void project_qkv(SessionState& lead, int32_t layer, int32_t n_rows) {
                      {w.latent + c.latent, width, n_rows, c.rope.dims, Norm(), &rope, 1});
 }
 
-void self_attention(SessionState& lead, const Batch& batch, int32_t layer) {
-  const ModelConfig& config = lead.model.config();
-  const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].attention;
-  const AttentionWeights& a = lead.model.layer(layer).attention;
+// What the heads saw becomes the block's output.
+void project_out(SessionState& lead, const Batch& batch, const AttentionConfig& c,
+                 const AttentionWeights& a) {
   const int32_t q_width = c.n_heads * c.head_dim;
-  project_qkv(lead, layer, batch.n_rows);
-  attend(lead, batch, layer);
   const BlockOut out = block_out(lead, a.norms);
-  const LinearOut o{&a.o, a.o_bias, out.y, config.d_model, out.accumulate, out.scale};
+  const LinearOut o{&a.o,           a.o_bias, out.y, lead.model.config().d_model,
+                    out.accumulate, out.scale};
   lead.device.linear(*lead.stream,
                      {lead.work.mixed, q_width, batch.n_rows, q_width, a.sub_norm, &o, 1});
   finish_block(lead, a.norms, batch.n_rows);
+}
+
+void self_attention(SessionState& lead, const Batch& batch, int32_t layer) {
+  project_qkv(lead, layer, batch.n_rows);
+  attend(lead, batch, layer);
+  project_out(lead, batch, lead.model.config().layers[static_cast<size_t>(layer)].attention,
+              lead.model.layer(layer).attention);
+}
+
+void cross_attention(SessionState& lead, const Batch& batch, int32_t layer) {
+  const ModelConfig& config = lead.model.config();
+  const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
+  const AttentionWeights& a = lead.model.layer(layer).cross;
+  const WorkMemory& w = lead.work;
+  const int32_t d = config.d_model;
+  const LinearOut q = {&a.q, a.q_bias, w.q, c.n_heads * c.head_dim, false, 1};
+  lead.device.linear(*lead.stream, {w.x, d, batch.n_rows, d, a.norms.pre, &q, 1});
+  show_caches(lead, batch, [&](const BatchPart& part) {
+    return part.session->kv.source_view(layer, part.session->n_source);
+  });
+  AttentionOp op = attention_op(batch, c);
+  op.q = w.q;
+  op.out = w.mixed;
+  lead.device.attention(*lead.stream, op);
+  project_out(lead, batch, c, a);
+}
+
+// The cross attention's keys and values of the encoder's output.
+void keep_source(SessionState& lead, const Batch& batch, int32_t layer) {
+  const ModelConfig& config = lead.model.config();
+  const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
+  const AttentionWeights& a = lead.model.layer(layer).cross;
+  const WorkMemory& w = lead.work;
+  const int32_t d = config.d_model, kv_width = c.n_kv_heads * c.head_dim;
+  const LinearOut kv[] = {{&a.k, a.k_bias, w.k, kv_width, false, 1},
+                          {&a.v, a.v_bias, w.v, kv_width, false, 1}};
+  lead.device.linear(*lead.stream, {w.x, d, batch.n_rows, d, Norm(), kv, 2});
+  show_caches(lead, batch, [&](const BatchPart& part) {
+    return part.session->kv.source_view(layer, batch.n_rows);
+  });
+  AttentionOp op = attention_op(batch, c);
+  op.k = w.k;
+  op.v = w.v;
+  lead.device.attention(*lead.stream, op);
 }
 
 // Every session brings one token and wants its logits, and there is room for all of them.
@@ -388,30 +443,51 @@ StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   return key;
 }
 
-// From token ids to the last layer's residual stream.
-void run_layers(SessionState& lead, const Batch& batch) {
-  const Model& model = lead.model;
-  const ModelConfig& config = model.config();
-  Device& device = lead.device;
-  Stream& stream = *lead.stream;
-  const ModelWeights& weights = model.weights();
-  const WorkMemory& w = lead.work;
-  const int32_t n = batch.n_rows;
-
+void embed(SessionState& lead, const Batch& batch, const Matrix& positions, const Norm& norm) {
+  const ModelConfig& config = lead.model.config();
+  float* const x = lead.work.x;
   for (const BatchPart& part : batch.parts) {
     if (part.session->counting) part.session->counters.begin_pass();
   }
-  device.embed(stream, weights.embedding, weights.position_embedding, batch.rows, n,
-               config.embedding_multiplier, w.x);
-  if (config.embedding_norm) {
-    device.norm(stream, {w.x, w.x, n, config.d_model, weights.embedding_norm, false, 1});
-  }
-  for (int32_t l = 0; l < config.n_layers() && !cancel_asked(batch); ++l) {
+  lead.device.embed(*lead.stream, lead.model.weights().embedding, positions, batch.rows,
+                    batch.n_rows, config.embedding_multiplier, x);
+  if (norm.kind == NormKind::kNone) return;
+  lead.device.norm(*lead.stream, {x, x, batch.n_rows, config.d_model, norm, false, 1});
+}
+
+void run_layers(SessionState& lead, const Batch& batch, int32_t first, int32_t end) {
+  const ModelConfig& config = lead.model.config();
+  for (int32_t l = first; l < end && !cancel_asked(batch); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
     if (layer.has_attention) self_attention(lead, batch, l);
+    if (layer.has_cross) cross_attention(lead, batch, l);
     if (layer.has_ffn) feed_forward(lead, batch, l);
   }
+}
+
+// From token ids to the last layer's residual stream.
+void run_text(SessionState& lead, const Batch& batch) {
+  const ModelConfig& config = lead.model.config();
+  const ModelWeights& weights = lead.model.weights();
+  embed(lead, batch, weights.position_embedding, weights.embedding_norm);
+  run_layers(lead, batch, config.n_encoder_layers, config.n_layers());
   if (!config.is_encoder()) norm_hidden(lead, batch);
+}
+
+// From a source's ids to what the decoder will look at.
+void run_source(SessionState& lead, const Batch& batch) {
+  const ModelConfig& config = lead.model.config();
+  const ModelWeights& weights = lead.model.weights();
+  float* const x = lead.work.x;
+  embed(lead, batch, weights.source_positions, weights.source_embedding_norm);
+  run_layers(lead, batch, 0, config.n_encoder_layers);
+  if (config.encoder_norm) {
+    lead.device.norm(*lead.stream,
+                     {x, x, batch.n_rows, config.d_model, weights.encoder_norm, false, 1});
+  }
+  for (int32_t l = config.n_encoder_layers; l < config.n_layers(); ++l) {
+    if (config.layers[static_cast<size_t>(l)].has_cross) keep_source(lead, batch, l);
+  }
 }
 
 }  // namespace
@@ -426,7 +502,7 @@ Status forward(SessionState& lead, std::span<BatchPart> parts) {
     while (!done) {
       done = !lead.device.begin_step(*lead.stream, batch.rows, batch.n_rows, key);
       if (done) break;
-      run_layers(lead, batch);
+      run_text(lead, batch);
       if (decode) run_head(lead, batch, 0, batch.n_rows);
       done = lead.device.end_step(*lead.stream);
     }
@@ -440,6 +516,22 @@ Status forward(SessionState& lead, std::span<BatchPart> parts) {
   }
   if (cancel_asked(batch)) return Status::error(MOE_ERR_CANCELLED, "cancelled");
   return status;
+}
+
+Status forward_source(SessionState& state, std::span<const int32_t> tokens, float* hidden) {
+  BatchPart part;
+  part.session = &state;
+  part.tokens = tokens;
+  const Batch batch = lay_out(state, {&part, 1});
+  Status status;
+  do {
+    run_source(state, batch);
+    status = state.device.sync(*state.stream);
+  } while (cancelled_late(state, batch, status));
+  if (cancel_asked(batch)) return Status::error(MOE_ERR_CANCELLED, "cancelled");
+  if (!status.ok() || hidden == nullptr) return status;
+  const auto d = static_cast<size_t>(state.model.config().d_model);
+  return state.device.download(hidden, state.work.x, tokens.size() * d * sizeof(float));
 }
 
 }  // namespace moe

@@ -1,11 +1,20 @@
 #include "src/run/kv_cache.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace moe {
 namespace {
 
-int32_t capacity_for(int32_t context) { return round_up(context, kKeyBlock); }
+KvShape whole_blocks(KvShape shape) {
+  shape.context = round_up(shape.context, kKeyBlock);
+  shape.source = round_up(shape.source, kKeyBlock);
+  return shape;
+}
+
+int32_t encoder_layers(const ModelConfig& config) {
+  return config.is_encoder() ? config.n_layers() : config.n_encoder_layers;
+}
 
 int64_t element_bytes(KvType type) {
   if (type == KvType::kF32) return sizeof(float);
@@ -23,44 +32,102 @@ void take_side(Carver& c, int64_t n_bytes, int64_t n_scales, void** values, floa
   if (n_scales > 0) c.take(scales, n_scales);
 }
 
+void take_layer(Carver& c, const AttentionConfig& a, int32_t capacity, KvType type,
+                KvLayer* layer) {
+  const int64_t n_bytes = key_bytes(a, capacity, type);
+  const int64_t n_scales = type == KvType::kInt8 ? int64_t{a.n_kv_heads} * capacity : 0;
+  take_side(c, n_bytes, n_scales, &layer->k, &layer->k_scale);
+  take_side(c, n_bytes, n_scales, &layer->v, &layer->v_scale);
+}
+
 // The layers of an encoder use the same memory, one after the other.
-void lay_out_shared(Carver& c, const ModelConfig& config, int32_t capacity, KvLayer* layers) {
+KvLayer take_shared(Carver& c, const ModelConfig& config, int32_t n_layers, int32_t capacity) {
   int64_t n_bytes = 0;
-  for (const LayerConfig& layer : config.layers) {
-    n_bytes = std::max(n_bytes, key_bytes(layer.attention, capacity, KvType::kF32));
+  for (int32_t l = 0; l < n_layers; ++l) {
+    const AttentionConfig& a = config.layers[static_cast<size_t>(l)].attention;
+    n_bytes = std::max(n_bytes, key_bytes(a, capacity, KvType::kF32));
   }
   KvLayer shared;
   take_side(c, n_bytes, 0, &shared.k, &shared.k_scale);
   take_side(c, n_bytes, 0, &shared.v, &shared.v_scale);
-  for (int32_t l = 0; layers != nullptr && l < config.n_layers(); ++l) layers[l] = shared;
-}
-
-// Without `layers` it only measures.
-void lay_out(Carver& c, const ModelConfig& config, int32_t capacity, KvType type, KvLayer* layers) {
-  if (type == KvType::kF32) return lay_out_shared(c, config, capacity, layers);
-  for (int32_t l = 0; l < config.n_layers(); ++l) {
-    const AttentionConfig& a = config.layers[static_cast<size_t>(l)].attention;
-    const int64_t n_bytes = key_bytes(a, capacity, type);
-    const int64_t n_scales = type == KvType::kInt8 ? int64_t{a.n_kv_heads} * capacity : 0;
-    KvLayer unused;
-    KvLayer& layer = layers == nullptr ? unused : layers[l];
-    take_side(c, n_bytes, n_scales, &layer.k, &layer.k_scale);
-    take_side(c, n_bytes, n_scales, &layer.v, &layer.v_scale);
-  }
+  return shared;
 }
 
 }  // namespace
 
-bool KvCache::bytes(const ModelConfig& config, int32_t context, KvType type, uint64_t* out) {
-  return measure([&](Carver& c) { lay_out(c, config, capacity_for(context), type, nullptr); }, out);
+// Without layers_ it only measures.
+void KvCache::lay_out(Carver& c, const ModelConfig& config) {
+  KvLayer unused;
+  const auto place = [&](Array<KvLayer>& layers, size_t i) {
+    return layers.empty() ? &unused : &layers[i];
+  };
+  const int32_t n_layers = config.n_layers();
+  if (n_encoder_ > 0) {
+    const int32_t capacity = config.is_encoder() ? shape_.context : shape_.source;
+    const KvLayer shared = take_shared(c, config, n_encoder_, capacity);
+    for (int32_t l = 0; l < n_encoder_; ++l) *place(layers_, static_cast<size_t>(l)) = shared;
+  }
+  for (int32_t i = 0; i < shape_.n_texts * n_layers; ++i) {
+    const LayerConfig& layer = config.layers[static_cast<size_t>(i % n_layers)];
+    if (i % n_layers < n_encoder_) continue;
+    take_layer(c, layer.attention, shape_.context, shape_.type,
+               place(layers_, static_cast<size_t>(i)));
+  }
+  for (int32_t l = 0; l < n_layers; ++l) {
+    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
+    if (!layer.has_cross) continue;
+    take_layer(c, layer.cross, shape_.source, shape_.type,
+               place(sources_, static_cast<size_t>(l)));
+  }
 }
 
-Status KvCache::init(Device& device, const ModelConfig& config, int32_t context, KvType type) {
-  type_ = type;
-  capacity_ = capacity_for(context);
-  MOE_TRY(layers_.resize(config.layers.size()));
-  return memory_.init(device, "KV cache",
-                      [&](Carver& c) { lay_out(c, config, capacity_, type, layers_.data()); });
+bool KvCache::bytes(const ModelConfig& config, const KvShape& shape, uint64_t* out) {
+  KvCache measured(config.layers.allocator());
+  measured.shape_ = whole_blocks(shape);
+  measured.n_encoder_ = encoder_layers(config);
+  return measure([&](Carver& c) { measured.lay_out(c, config); }, out);
+}
+
+uint64_t KvCache::host_bytes(const ModelConfig& config, const KvShape& shape) {
+  const uint64_t n = static_cast<uint64_t>(shape.n_texts) + (config.is_encoder_decoder() ? 1 : 0);
+  return n * config.layers.size() * sizeof(KvLayer);
+}
+
+Status KvCache::init(Device& device, const ModelConfig& config, const KvShape& shape) {
+  shape_ = whole_blocks(shape);
+  n_encoder_ = encoder_layers(config);
+  MOE_TRY(layers_.resize(config.layers.size() * static_cast<size_t>(shape.n_texts)));
+  if (config.is_encoder_decoder()) MOE_TRY(sources_.resize(config.layers.size()));
+  return memory_.init(device, "KV cache", [&](Carver& c) { lay_out(c, config); });
+}
+
+KvCacheView KvCache::view(int32_t layer, int32_t text) const {
+  const auto n_layers = static_cast<int32_t>(layers_.size()) / shape_.n_texts;
+  const KvLayer& of = layers_[static_cast<size_t>(text * n_layers + layer)];
+  if (layer >= n_encoder_) return {shape_.type, shape_.context, of};
+  const bool alone = n_encoder_ == n_layers;
+  return {KvType::kF32, alone ? shape_.context : shape_.source, of};
+}
+
+void KvCache::copy_text(const ModelConfig& config, int32_t from, int32_t to, int32_t n) {
+  const int32_t rows = round_up(n, kKeyBlock);  // a key shares vectors with those around it
+  for (int32_t l = n_encoder_; l < config.n_layers(); ++l) {
+    const AttentionConfig& a = config.layers[static_cast<size_t>(l)].attention;
+    const KvLayer source = view(l, from).layer, target = view(l, to).layer;
+    const auto bytes = static_cast<size_t>(rows * a.head_dim * element_bytes(shape_.type));
+    const size_t scales = static_cast<size_t>(rows) * sizeof(float);
+    for (int32_t h = 0; h < a.n_kv_heads; ++h) {
+      const int64_t first = int64_t{h} * shape_.context;
+      const auto at = static_cast<size_t>(first * a.head_dim * element_bytes(shape_.type));
+      std::memcpy(static_cast<uint8_t*>(target.k) + at, static_cast<uint8_t*>(source.k) + at,
+                  bytes);
+      std::memcpy(static_cast<uint8_t*>(target.v) + at, static_cast<uint8_t*>(source.v) + at,
+                  bytes);
+      if (source.k_scale == nullptr) continue;
+      std::memcpy(target.k_scale + first, source.k_scale + first, scales);
+      std::memcpy(target.v_scale + first, source.v_scale + first, scales);
+    }
+  }
 }
 
 }  // namespace moe

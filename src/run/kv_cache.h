@@ -7,24 +7,40 @@
 
 namespace moe {
 
+/// Positions are rounded up to whole key blocks of 64. Keys and values of an encoder's layers are
+/// float, and last for one layer of one call.
+struct KvShape {
+  int32_t context = 0;
+  KvType type = KvType::kF16;
+  int32_t source = 0;   // positions of an encoder-decoder's source
+  int32_t n_texts = 1;  // that are made at the same time: the hypotheses of a beam search
+};
+
 class KvCache {
  public:
-  explicit KvCache(const Allocator& allocator) : layers_(allocator) {}
+  explicit KvCache(const Allocator& allocator) : layers_(allocator), sources_(allocator) {}
 
-  /// `context` positions per layer; the capacity is rounded up to whole key blocks of 64. kF32: an
-  /// encoder's, which last for one layer of one call.
-  Status init(Device& device, const ModelConfig& config, int32_t context, KvType type);
-  KvCacheView view(int32_t layer) const {
-    return {type_, capacity_, layers_[static_cast<size_t>(layer)]};
+  Status init(Device& device, const ModelConfig& config, const KvShape& shape);
+  KvCacheView view(int32_t layer, int32_t text = 0) const;
+  /// Of cross attention: `n_keys` positions of the source.
+  KvCacheView source_view(int32_t layer, int32_t n_keys) const {
+    return {shape_.type, shape_.source, sources_[static_cast<size_t>(layer)], n_keys};
   }
+  /// The first n positions of a text become those of another one. In host memory alone.
+  void copy_text(const ModelConfig& config, int32_t from, int32_t to, int32_t n);
 
   /// False on overflow.
-  static bool bytes(const ModelConfig& config, int32_t context, KvType type, uint64_t* out);
+  static bool bytes(const ModelConfig& config, const KvShape& shape, uint64_t* out);
+  /// What init() takes of the host's memory.
+  static uint64_t host_bytes(const ModelConfig& config, const KvShape& shape);
 
  private:
-  KvType type_ = KvType::kF16;
-  int32_t capacity_ = 0;
-  Array<KvLayer> layers_;
+  void lay_out(Carver& c, const ModelConfig& config);
+
+  KvShape shape_;             // with whole blocks
+  int32_t n_encoder_ = 0;     // layers
+  Array<KvLayer> layers_;     // (n_texts, n_layers)
+  Array<KvLayer> sources_;    // (n_layers)
   DeviceBuffer memory_;
 };
 

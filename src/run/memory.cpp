@@ -6,6 +6,7 @@
 #include "kernels/expert_memory.h"
 #include "kernels/router/table.h"
 #include "src/base/format.h"
+#include "src/run/beam.h"
 #include "src/run/session_state.h"
 
 namespace moe {
@@ -33,7 +34,29 @@ uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
   constexpr uint64_t kHandles = 64;
   return kHandles + sizeof(SessionState) + static_cast<uint64_t>(o.context) * sizeof(int32_t) +
          WorkMemory::host_bytes(o.chunk) + RoutingCounters::bytes(config) +
-         layers * (2 * sizeof(RouterConfig) + sizeof(KvLayer) + sizeof(const float*));
+         KvCache::host_bytes(config, kv_shape(o)) +
+         layers * (2 * sizeof(RouterConfig) + sizeof(const float*));
+}
+
+// A search's log-probabilities and the tokens of all hypotheses, which are moved as they grow.
+uint64_t search_bytes(const ModelConfig& config, const SessionOptions& o) {
+  if (!config.is_encoder_decoder()) return 0;
+  constexpr uint64_t kPerToken = 3 * 2 * sizeof(int32_t);
+  const auto tokens = static_cast<uint64_t>(o.context) * static_cast<uint64_t>(o.max_beam);
+  return static_cast<uint64_t>(config.vocab_size) * sizeof(float) + tokens * kPerToken;
+}
+
+// What an encoder-decoder has beyond the others.
+Status resolve_search(const ModelConfig& config, const SessionOptions& given, SessionOptions* o) {
+  if (!config.is_encoder_decoder()) {
+    if (o->max_beam == 0) return {};
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "session: max_beam: only an encoder-decoder searches for texts");
+  }
+  MOE_TRY(check_range("max_beam", o->max_beam, 0, kMaxBeam));
+  if (o->max_beam == 0) o->max_beam = BeamOptions().beam;
+  o->source = std::min(config.source_length, given.context > 0 ? given.context : kMaxChunk);
+  return {};
 }
 
 double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
@@ -64,7 +87,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   uint64_t kv = 0;
   uint64_t rope = 0;
   uint64_t work = 0;
-  if (!KvCache::bytes(config, o.context, o.kv, &kv) ||
+  if (!KvCache::bytes(config, kv_shape(o), &kv) ||
       !RopeTables::bytes(config, o.context, &rope) ||
       !WorkMemory::device_bytes(model.device(), config, o.chunk, &work)) {
     return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
@@ -92,6 +115,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   add_line(&account, "host scratch", host_scratch);
   const uint64_t choice = model.device().can_choose() ? KeptChoice::bytes(config.vocab_size) : 0;
   add_line(&account, "sampling", output_bytes + Sampler::bytes(config.vocab_size) + choice);
+  add_line(&account, "beam search", search_bytes(config, o));
   add_line(&account, "session", host_state_bytes(config, o));
   add_line(&account, "read buffers", reading_bytes(model, account.total - others));
   account.session_bytes = account.total - others;
@@ -135,15 +159,17 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   MOE_TRY(check_range("context", o.context, 0, most));
   MOE_TRY(check_range("chunk", o.chunk, 0, kMaxChunk));
   const bool encoder = model.config().is_encoder();
+  const bool reads_whole = encoder || model.config().is_encoder_decoder();
   if (encoder) o.kv = KvType::kF32;
-  if (o.kv != KvType::kF16 && o.kv != KvType::kInt8 && !encoder) {
-    return Status::error(MOE_ERR_ARGUMENT, "session: unknown KV type %d", static_cast<int>(o.kv));
+  if (o.kv == KvType::kF32 && !encoder && !model.device().uses_host_memory()) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "session: kv f32: a decoder has it on the CPU alone");
   }
+  MOE_TRY(resolve_search(model.config(), options, &o));
   if (o.context == 0) o.context = std::min(most, kDefaultContext);
   bool follows = false;  // the cap; what was resolved before stays
   if (o.chunk == 0) {
     o.chunk_follows = true;
-    o.chunk = encoder ? kMaxChunk : kDefaultChunk;  // it sees a text whole
+    o.chunk = reads_whole ? kMaxChunk : kDefaultChunk;  // an encoder sees a text whole
     for (const LayerConfig& layer : model.config().layers) {
       if (has_capacity(layer.ffn)) o.chunk = kMaxChunk;
     }
@@ -151,9 +177,13 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   }
   if (o.memory_cap == 0) o.memory_cap = model.memory_cap();
   follows = follows && o.memory_cap > 0;
-  o.chunk = std::min(o.chunk, o.context);
+  o.chunk = std::min(o.chunk, std::max(o.context, o.source));
   if (follows) MOE_TRY(follow_cap(model, &o));
   return o;
+}
+
+KvShape kv_shape(const SessionOptions& o) {
+  return {o.context, o.kv, o.source, std::max(o.max_beam, 1)};
 }
 
 StreamShape stream_shape(const Model& model, const SessionOptions& options) {
@@ -162,14 +192,16 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options) {
   s.max_rows = options.chunk;
   s.d_model = config.d_model;
   s.max_d_in = config.d_model;
-  s.max_context = options.context;
+  s.max_context = std::max(options.context, options.source);
   s.vocab_size = config.vocab_size;
   if (config.head.dense) s.max_d_ff = config.d_model;
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
     const AttentionConfig& a = layer.attention;
-    s.max_heads = std::max(s.max_heads, a.n_heads);
-    s.max_head_dim = std::max(s.max_head_dim, a.head_dim);
+    const AttentionConfig& cross = layer.cross;
+    s.max_heads = std::max({s.max_heads, a.n_heads, cross.n_heads});
+    s.max_head_dim = std::max({s.max_head_dim, a.head_dim, cross.head_dim});
+    s.max_d_in = std::max(s.max_d_in, cross.n_heads * cross.head_dim);
     s.max_d_ff = std::max(s.max_d_ff, layer.ffn.d_ff);
     s.max_d_in = std::max({s.max_d_in, a.n_heads * a.head_dim, a.latent, layer.ffn.d_ff});
     if (layer.ffn.kind != FfnKind::kMoe) continue;

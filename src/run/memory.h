@@ -2,6 +2,7 @@
 // What a session costs, known before anything is allocated.
 
 #include "src/model/model.h"
+#include "src/run/kv_cache.h"
 
 namespace moe {
 
@@ -9,9 +10,11 @@ namespace moe {
 struct SessionOptions {
   int32_t context = 0;  // positions of the KV cache; 0: the model's context length, at most 4096
   int32_t chunk = 0;    // rows evaluated at once; 0: 256, or with an expert capacity or an encoder
-                      // the context, at most kMaxChunk, or under a cap what resolve_options() says;
-                      // never more than the context
+                        // the context or the source, at most kMaxChunk, or under a cap what
+                        // resolve_options() says; never more than the longer of them
   KvType kv = KvType::kF16;
+  int32_t max_beam = 0;  // hypotheses of an encoder-decoder's searches, 1..kMaxBeam; 0: 5
+  int32_t source = 0;    // of resolve_options(): tokens that an encoder-decoder's source may have
   uint64_t memory_cap =
       0;  // bytes for the weights, the other sessions and this one; 0: the model's
   uint64_t other_sessions_bytes =
@@ -54,6 +57,9 @@ inline bool has_capacity(const FfnConfig& ffn) {
 /// largest power of two from kLeastChunk to kMaxChunk that takes at most a kChunkShare-th of what
 /// is left for experts. Where there is no expert cache, it is the largest up to 256 that fits.
 Result<SessionOptions> resolve_options(const Model& model, const SessionOptions& options);
+
+/// The KV cache of a session with resolved options.
+KvShape kv_shape(const SessionOptions& options);
 
 /// Largest sizes that the device's scratch must serve; `options` as resolve_options() gives them.
 StreamShape stream_shape(const Model& model, const SessionOptions& options);

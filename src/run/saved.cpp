@@ -46,7 +46,15 @@ struct Saved {
   uint32_t context = 0;
 };
 
-size_t element_bytes(KvType type) { return type == KvType::kInt8 ? 1 : 2; }
+size_t element_bytes(KvType type) {
+  if (type == KvType::kF32) return sizeof(float);
+  return type == KvType::kInt8 ? 1 : 2;
+}
+
+uint32_t kv_number(KvType type) {
+  if (type == KvType::kF32) return MOE_KV_F32;
+  return type == KvType::kInt8 ? uint32_t{MOE_KV_INT8} : uint32_t{MOE_KV_F16};
+}
 
 // Where positions depend on the context: two sessions then understand each other's keys only when
 // they have the same one.
@@ -73,7 +81,7 @@ uint64_t body_bytes(const SessionState& state, uint64_t n) {
 }
 
 Saved describe(const SessionState& state, const ModelFileName& name, uint64_t n) {
-  return {state.options.kv == KvType::kInt8 ? uint32_t{MOE_KV_INT8} : uint32_t{MOE_KV_F16},
+  return {kv_number(state.options.kv),
           name.metadata_hash,
           name.file_bytes,
           n,
@@ -118,7 +126,10 @@ Status decode(const uint8_t (&h)[kHeader], Saved* out) {
   return {};
 }
 
-const char* kv_name(uint32_t kv) { return kv == MOE_KV_INT8 ? "int8" : "f16"; }
+const char* kv_name(uint32_t kv) {
+  if (kv == MOE_KV_F32) return "f32";
+  return kv == MOE_KV_INT8 ? "int8" : "f16";
+}
 
 // Whether this session can take what the header announces.
 Status check_fit(const SessionState& state, const ModelFileName& name, const Saved& found,
@@ -216,8 +227,9 @@ class Mover {
            element_bytes(type_);
   }
   Status learn_places(int32_t head_dim);
-  template <class Copy>
-  void each_key(int32_t head_dim, Copy&& copy);
+  template <size_t kBytes>
+  void each_key(int32_t head_dim, bool to_rows);
+  void move_keys(int32_t head_dim, bool to_rows);
 
   Device& device_;
   KvType type_;
@@ -251,25 +263,28 @@ Status Mover::learn_places(int32_t head_dim) {
   return {};
 }
 
-// copy(raw, row): the bytes of an element in both, for the n rows.
-template <class Copy>
-void Mover::each_key(int32_t head_dim, Copy&& copy) {
-  const size_t size = element_bytes(type_), block = places_.size();
+// Keys of n rows, element by element.
+template <size_t kBytes>
+void Mover::each_key(int32_t head_dim, bool to_rows) {
+  const size_t block = places_.size();
   const size_t n = n_ * static_cast<size_t>(head_dim);
   for (size_t i = 0; i < n; ++i) {
-    copy(raw_.data() + (i / block * block + places_[i % block]) * size, rows_.data() + i * size);
+    uint8_t* const raw = raw_.data() + (i / block * block + places_[i % block]) * kBytes;
+    uint8_t* const row = rows_.data() + i * kBytes;
+    std::memcpy(to_rows ? row : raw, to_rows ? raw : row, kBytes);
   }
+}
+
+void Mover::move_keys(int32_t head_dim, bool to_rows) {
+  if (type_ == KvType::kInt8) return each_key<1>(head_dim, to_rows);
+  return type_ == KvType::kF32 ? each_key<4>(head_dim, to_rows) : each_key<2>(head_dim, to_rows);
 }
 
 Status Mover::take(const HeadPlace& place, bool keys) {
   if (!keys) return device_.download(rows(), place.at, row_bytes(place));
   MOE_TRY(learn_places(place.head_dim));
   MOE_TRY(device_.download(raw_.data(), place.at, raw_bytes(place)));
-  if (type_ == KvType::kInt8) {
-    each_key(place.head_dim, [](const uint8_t* raw, uint8_t* row) { *row = *raw; });
-  } else {
-    each_key(place.head_dim, [](const uint8_t* raw, uint8_t* row) { std::memcpy(row, raw, 2); });
-  }
+  move_keys(place.head_dim, true);
   return {};
 }
 
@@ -277,11 +292,7 @@ Status Mover::put(const HeadPlace& place, bool keys) {
   if (!keys) return device_.upload(place.at, rows(), row_bytes(place));
   MOE_TRY(learn_places(place.head_dim));
   std::memset(raw_.data(), 0, raw_bytes(place));  // positions behind the last one
-  if (type_ == KvType::kInt8) {
-    each_key(place.head_dim, [](uint8_t* raw, const uint8_t* row) { *raw = *row; });
-  } else {
-    each_key(place.head_dim, [](uint8_t* raw, const uint8_t* row) { std::memcpy(raw, row, 2); });
-  }
+  move_keys(place.head_dim, false);
   return device_.upload(place.at, raw_.data(), raw_bytes(place));
 }
 
@@ -332,8 +343,13 @@ class Loader {
 };
 
 Status check_keeps(const SessionState& state) {
-  if (!state.model.config().is_encoder()) return {};
-  return Status::error(MOE_ERR_UNSUPPORTED, "the model is an encoder: its sessions keep nothing");
+  const ModelConfig& config = state.model.config();
+  if (config.is_encoder()) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "the model is an encoder: its sessions keep nothing");
+  }
+  if (!config.is_encoder_decoder()) return {};
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "the model is an encoder-decoder: its sessions are neither saved nor forked");
 }
 
 Status load_body(SessionState& state, Loader& loader, size_t n) {
@@ -458,6 +474,7 @@ Result<Box<Session>> fork_session(Session& session, Model& model, uint64_t other
                                   const Allocator& allocator) {
   SessionCall call(session);
   MOE_TRY(call.status());
+  if (call.state().model.config().is_encoder_decoder()) return check_keeps(call.state());
   SessionOptions options;
   options.context = call.state().options.context;
   options.chunk = call.state().options.chunk;

@@ -35,7 +35,7 @@ Status SessionState::init(const Allocator& allocator) {
   const ModelConfig& config = model.config();
   const size_t n_layers = config.layers.size();
   MOE_TRY(rope.init(device, config, options.context, allocator));
-  MOE_TRY(kv.init(device, config, options.context, options.kv));
+  MOE_TRY(kv.init(device, config, kv_shape(options)));
   MOE_TRY(work.init(device, config, options.chunk));
   MOE_TRY(tokens.reserve(static_cast<size_t>(options.context)));
   MOE_TRY(logits.resize(static_cast<size_t>(config.n_outputs())));
@@ -158,6 +158,7 @@ Session::~Session() = default;
 int32_t Session::position() const { return state_->position(); }
 int32_t Session::context() const { return state_->options.context; }
 int32_t Session::chunk() const { return state_->options.chunk; }
+const SessionOptions& Session::options() const { return state_->options; }
 std::span<const int32_t> Session::tokens() const {
   return {state_->tokens.data(), state_->tokens.size()};
 }
@@ -219,6 +220,7 @@ Status Session::reset() {
   MOE_TRY(call.status());
   state_->tokens.clear();
   state_->has_logits = false;
+  if (state_->poisoned) state_->n_source = 0;
   state_->poisoned = false;
   (void)state_->device.sync(*state_->stream);  // drops a fault that is still latched
   return {};

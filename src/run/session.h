@@ -68,6 +68,7 @@ class Session final {
   int32_t position() const;
   int32_t context() const;
   int32_t chunk() const;
+  const SessionOptions& options() const;  // every default filled in
   int32_t remaining() const { return context() - position(); }
   std::span<const int32_t> tokens() const;  // evaluated so far
   const Model& model() const;

@@ -93,6 +93,7 @@ struct SessionState {
   WorkMemory work;
   Stream* stream = nullptr;
 
+  int32_t n_source = 0;   // tokens of the source that the cross attention sees; 0: none was read
   Array<int32_t> tokens;  // room for the whole context
   Array<float> logits;    // (n_outputs) after the last token, when has_logits
   bool has_logits = false;

@@ -1,95 +1,17 @@
 // Encoders: each case becomes a model in memory, which a session runs.
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 
 #include "formats/moe/reader.h"
-#include "formats/moe/writer.h"
-#include "quant/formats.h"
-#include "src/convert/config_write.h"
-#include "src/convert/weights/slot.h"
 #include "src/run/session.h"
+#include "tests/golden/model_case.h"
 #include "tests/golden/routing.h"
 
 namespace moe::golden {
 namespace {
 
-void check(const Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.text());
-}
-
-/// A configuration, and its tensors under the names of the research layout.
-struct Encoder {
-  ModelConfig config;
-  std::map<std::string, Tensor> tensors;
-  std::vector<int32_t> cosine_widths;
-  int32_t heads = 1;
-  bool pre = false;
-  float tau = 1;
-
-  void put(const std::string& name, const Json& owner, const char* key) {
-    if (owner.contains(key) && !owner.at(key).is_null()) tensors[name] = tensor(owner.at(key));
-  }
-  void put_linear(const std::string& name, const Json& owner, const char* w, const char* b) {
-    put(name + ".weight", owner, w);
-    put(name + ".bias", owner, b);
-  }
-  void put_norm(const std::string& name, const Json& norm) {
-    put_linear(name, norm, "weight", "bias");
-  }
-};
-
-Activation activation_of(const std::string& name) {
-  const std::pair<const char*, Activation> kinds[] = {
-      {"gelu", Activation::kGelu},      {"gelu_tanh", Activation::kGeluTanh},
-      {"relu", Activation::kRelu},      {"relu2", Activation::kRelu2},
-      {"silu", Activation::kSilu},      {"swiglu", Activation::kSilu},
-      {"relu2_glu", Activation::kRelu2}};
-  for (const auto& [text, kind] : kinds) {
-    if (name == text) return kind;
-  }
-  throw std::runtime_error("unknown activation " + name);
-}
-
-void add_network(const std::string& name, const Json& f, Encoder& e, FfnConfig* ffn) {
-  ffn->act.kind = activation_of(f.at("act"));
-  ffn->gated = f.contains("w_gate");
-  ffn->d_ff = tensor(f.at(ffn->gated ? "w_up" : "w1")).rows();
-  if (ffn->gated) e.put_linear(name + "gate", f, "w_gate", "b_gate");
-  e.put_linear(name + "up", f, ffn->gated ? "w_up" : "w1", ffn->gated ? "b_up" : "b1");
-  e.put_linear(name + "down", f, ffn->gated ? "w_down" : "w2", ffn->gated ? "b_down" : "b2");
-}
-
-void add_experts(const std::string& layer, const Json& experts, Encoder& e, FfnConfig* ffn) {
-  ffn->kind = FfnKind::kMoe;
-  ffn->moe.n_experts = static_cast<int32_t>(experts.size());
-  for (size_t i = 0; i < experts.size(); ++i) {
-    const std::string name = layer + "moe.experts." + std::to_string(i) + ".";
-    if (!experts[i].is_array()) {
-      add_network(name, experts[i], e, ffn);
-      continue;
-    }
-    ffn->moe.n_sublayers = static_cast<int32_t>(experts[i].size());
-    for (size_t s = 0; s < experts[i].size(); ++s) {
-      const std::string block = name + std::to_string(s) + ".";
-      add_network(block, experts[i][s], e, ffn);
-      e.put_linear(block + "norm", experts[i][s], "ln_weight", "ln_bias");
-    }
-  }
-}
-
-void add_layer(const LayerConfig& layer, int32_t width, Encoder& e) {
-  check(e.config.layers.push(layer));
-  e.cosine_widths.push_back(width);
-}
-
-std::string next_layer(const Encoder& e) {
-  return "layers." + std::to_string(e.config.layers.size()) + ".";
-}
-
 // X-MoE's: no attention.
-void add_sparse(const Json& in, const std::string& gating, int32_t k, Encoder& e) {
+void add_sparse(const Json& in, const std::string& gating, int32_t k, ModelCase& e) {
   const std::string name = next_layer(e);
   LayerConfig layer;
   layer.has_attention = false;
@@ -115,7 +37,7 @@ void add_sparse(const Json& in, const std::string& gating, int32_t k, Encoder& e
   add_layer(layer, width, e);
 }
 
-void add_block(const Json& in, Encoder& e) {
+void add_block(const Json& in, ModelCase& e) {
   if (!in.contains("attn"))
     return add_sparse(in, in.value("gating", "softmax"), in.value("k", 1), e);
   const std::string name = next_layer(e);
@@ -126,54 +48,11 @@ void add_block(const Json& in, Encoder& e) {
   a.norms = layer.ffn.norms = {.pre = e.pre, .out = false, .post = !e.pre};
   a.n_heads = a.n_kv_heads = e.heads;
   a.head_dim = tensor(in.at("attn").at("w_q")).rows() / e.heads;
-  for (const char* m : {"q", "k", "v", "o"}) {
-    const std::string w = std::string("w_") + m, b = std::string("b_") + m;
-    e.put_linear(name + "attention." + m, in.at("attn"), w.c_str(), b.c_str());
-  }
+  add_projections(name + "attention.", in.at("attn"), e);
   e.put_norm(name + "attention" + norm, in.at("ln1"));
   e.put_norm(name + "ffn" + norm, in.at("ln2"));
-  const Json& f = in.at("ffn");
-  if (f.contains("experts")) {
-    add_experts(name, f.at("experts"), e, &layer.ffn);
-    e.put(name + "moe.router.weight", f, "w_router");
-    layer.ffn.moe.router.kind = RouterKind::kThreshold;
-    layer.ffn.moe.router.threshold = static_cast<float>(number(f.at("t")));
-  } else {
-    add_network(name + "ffn.", f, e, &layer.ffn);
-  }
+  add_ffn(name, in.at("ffn"), e, &layer.ffn);
   add_layer(layer, 0, e);
-}
-
-// A block that adds nothing: what makes an encoder of a model that has no other.
-void add_idle_block(Encoder& e) {
-  const std::string name = next_layer(e);
-  const auto d = static_cast<size_t>(e.config.d_model);
-  LayerConfig layer;
-  layer.has_ffn = false;
-  layer.attention.causal = false;
-  layer.attention.norms.pre = false;
-  layer.attention.n_heads = layer.attention.n_kv_heads = 1;
-  layer.attention.head_dim = e.config.d_model;
-  for (const char* m : {"q", "k", "v", "o"}) {
-    const auto n = static_cast<int64_t>(d);
-    e.tensors[name + "attention." + m + ".weight"] = {{n, n}, std::vector<double>(d * d)};
-  }
-  add_layer(layer, 0, e);
-}
-
-Encoder begin(const Case& c, int32_t n_vocab, int32_t d) {
-  Encoder e;
-  e.heads = c.integer("heads", 1);
-  e.pre = c.text("norm", "post") == "pre";
-  e.tau = static_cast<float>(c.real("tau", 0.3));
-  e.config.vocab_size = n_vocab;
-  e.config.d_model = d;
-  e.config.norm = NormKind::kLayer;
-  e.config.norm_eps = static_cast<float>(c.real("eps", 1e-5));
-  e.config.positions = PositionKind::kNone;
-  e.config.final_norm = false;
-  e.config.head.kind = HeadKind::kNone;
-  return e;
 }
 
 /// The real rows of x are the embedding, so that token t is row t.
@@ -186,8 +65,8 @@ struct Rows {
       if (mask.empty() || mask[static_cast<size_t>(r)] != 0) real.push_back(r);
     }
   }
-  Encoder begin(const Case& c) const {
-    Encoder e = golden::begin(c, x.rows(), x.cols());
+  ModelCase begin(const Case& c) const {
+    ModelCase e = golden::begin(c, x.rows(), x.cols());
     e.tensors["embedding.weight"] = x;
     e.config.context_length = x.rows();
     return e;
@@ -203,40 +82,6 @@ struct Rows {
     return to_json(out, {x.rows(), width});
   }
 };
-
-void write_segment(const Encoder& e, const SlotGroup& group, ModelWriter* writer) {
-  BlobLayout layout;
-  std::vector<const Tensor*> values;
-  for (const Slot& slot : group.slots) {
-    const auto found = e.tensors.find(slot.name);
-    if (found == e.tensors.end()) {
-      if (slot.optional) continue;
-      throw std::runtime_error("tensor " + slot.name + " is missing");
-    }
-    BlobMatrix m;
-    m.role = slot.role;
-    m.sublayer = slot.sublayer;
-    m.rows = slot.rows;
-    m.cols = slot.cols;
-    if (found->second.data.size() != static_cast<size_t>(m.rows) * static_cast<size_t>(m.cols)) {
-      throw std::runtime_error("tensor " + slot.name + " has another shape");
-    }
-    check(layout.matrices.push(m));
-    values.push_back(&found->second);
-  }
-  check(place(&layout));
-  std::vector<uint8_t> blob(layout.bytes);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const BlobMatrix& m = layout.matrices[i];
-    const std::vector<float> floats = values[i]->floats();
-    for (int32_t row = 0; row < m.rows; row += kTileRows) {
-      format_info(m.format).pack_values(
-          floats.data() + int64_t{row} * m.cols, m.cols, std::min(kTileRows, m.rows - row), m.cols,
-          blob.data() + m.offset + static_cast<uint64_t>(row / kTileRows) * m.tile_stride);
-    }
-  }
-  check(writer->write_segment({group.part, group.layer, group.expert}, layout, blob.data()));
-}
 
 struct Encoded {
   std::vector<float> hidden, pooled, outputs;
@@ -272,14 +117,10 @@ Status run_session(Device& device, const MemorySink& bytes, const std::vector<in
   return session->encode({tokens.data(), tokens.size()}, encoding);
 }
 
-Encoded run(const Encoder& e, const std::vector<int32_t>& tokens, Devices& devices,
+Encoded run(const ModelCase& e, const std::vector<int32_t>& tokens, Devices& devices,
             Outcome& outcome, Pooling pooling = Pooling::kMean) {
   MemorySink sink;
-  ModelWriter writer(sink, false);
-  for (const SlotGroup& group : list_slots(e.config, e.cosine_widths)) {
-    write_segment(e, group, &writer);
-  }
-  check(finish_model(writer, e.config, {}, {}));
+  write_model(e, &sink);
   Encoded last;
   (void)same_on_all(devices.all(), outcome, [&](Device& device) {
     last = {};
@@ -294,7 +135,7 @@ Encoded run(const Encoder& e, const std::vector<int32_t>& tokens, Devices& devic
 
 void run_layer_case(const Case& c, Devices& devices, Outcome& outcome) {
   const Rows rows(c);
-  Encoder e = rows.begin(c);
+  ModelCase e = rows.begin(c);
   add_block(c.in.at("layer"), e);
   const Encoded out = run(e, rows.real, devices, outcome);
   if (outcome.status.ok()) outcome.out["y"] = rows.spread(out.hidden, rows.x.cols(), 0.0f);
@@ -302,7 +143,7 @@ void run_layer_case(const Case& c, Devices& devices, Outcome& outcome) {
 
 void run_sparse(const Case& c, Devices& devices, Outcome& outcome) {
   const Rows rows(c);
-  Encoder e = rows.begin(c);
+  ModelCase e = rows.begin(c);
   const int32_t k = c.integer("k", 1);
   add_idle_block(e);
   add_sparse(c.in, c.text("gating", "softmax"), k, e);
@@ -313,35 +154,9 @@ void run_sparse(const Case& c, Devices& devices, Outcome& outcome) {
   outcome.out["weights"] = rows.spread(out.weights, k, 0.0f);
 }
 
-constexpr int32_t kSinusoids = 64;  // positions; more than a case has
-
-// fairseq's table: sin of all frequencies, then cos.
-Tensor sinusoids(int32_t n, int32_t d) {
-  Tensor t{{n, d}, std::vector<double>(static_cast<size_t>(n * d))};
-  const int32_t half = d / 2;
-  for (int32_t p = 0; p < n; ++p) {
-    for (int32_t i = 0; i < half; ++i) {
-      const double angle = p * std::exp(-std::log(10000.0) * i / (half - 1));
-      t.data[static_cast<size_t>(p * d + i)] = std::sin(angle);
-      t.data[static_cast<size_t>(p * d + half + i)] = std::cos(angle);
-    }
-  }
-  return t;
-}
-
-// The first `d` columns of the rows from `first` on.
-Tensor from_row(const Tensor& t, int32_t first, int32_t d) {
-  Tensor out{{t.rows() - first, d}, {}};
-  for (int32_t r = first; r < t.rows(); ++r) {
-    const auto row = t.data.begin() + int64_t{r} * t.cols();
-    out.data.insert(out.data.end(), row, row + std::min(d, t.cols()));
-  }
-  return out;
-}
-
 // Tables of positions and of the embedding; the rows of padding are left out, as the converter
 // does. Token types are part of the positions.
-void add_embedding(const Json& in, int32_t pad, Encoder& e) {
+void add_embedding(const Json& in, int32_t pad, ModelCase& e) {
   e.tensors["embedding.weight"] = tensor(in.at("tok"));
   e.config.positions = PositionKind::kLearned;
   Tensor& p = e.tensors["position_embedding.weight"];
@@ -384,7 +199,7 @@ void run_embedding(const Case& c, Devices& devices, Outcome& outcome) {
   const int32_t pad = c.integer("pad", 1);
   const Tensor tok = c.in_tensor("tok");
   const Ids ids(c, pad);
-  Encoder e = begin(c, tok.rows(), tok.cols());
+  ModelCase e = begin(c, tok.rows(), tok.cols());
   e.config.embedding_multiplier = static_cast<float>(c.real("scale", 1));
   add_embedding(c.in, pad, e);
   add_idle_block(e);
@@ -401,7 +216,7 @@ void run_embedding(const Case& c, Devices& devices, Outcome& outcome) {
   outcome.out["y"] = ids.spread(out.hidden, static_cast<size_t>(tok.cols()));
 }
 
-void add_token_head(const Json& head, const char* act, const Json& bias, Encoder& e) {
+void add_token_head(const Json& head, const char* act, const Json& bias, ModelCase& e) {
   e.config.head = {HeadKind::kTokens, 0, true, true, activation_of(act)};
   e.put_linear("head.dense", head, "w", "b");
   e.put_norm("head.norm", head.at("ln"));
@@ -410,7 +225,7 @@ void add_token_head(const Json& head, const char* act, const Json& bias, Encoder
 
 void run_token_head(const Case& c, Devices& devices, Outcome& outcome) {
   const Rows rows(c);
-  Encoder e = rows.begin(c);
+  ModelCase e = rows.begin(c);
   // The tokens of the head are another table than the rows: it is not tied.
   const Tensor embed = c.in_tensor("embed");
   e.config.vocab_size = std::max(embed.rows(), rows.x.rows());
@@ -438,7 +253,7 @@ void run_token_head(const Case& c, Devices& devices, Outcome& outcome) {
 
 void run_pool(const Case& c, Devices& devices, Outcome& outcome) {
   const Rows rows(c);
-  Encoder e = rows.begin(c);
+  ModelCase e = rows.begin(c);
   add_idle_block(e);
   const Pooling pooling = c.text("kind", "mean") == "first" ? Pooling::kFirst : Pooling::kMean;
   const Encoded out = run(e, rows.real, devices, outcome, pooling);
@@ -447,7 +262,7 @@ void run_pool(const Case& c, Devices& devices, Outcome& outcome) {
 
 void run_classification(const Case& c, Devices& devices, Outcome& outcome) {
   const Rows rows(c);
-  Encoder e = rows.begin(c);
+  ModelCase e = rows.begin(c);
   add_idle_block(e);
   const Json& head = c.in.at("head");
   e.config.head = {HeadKind::kClasses, tensor(head.at("w_out")).rows(), true, false,
@@ -463,7 +278,7 @@ void run_model(const Case& c, Devices& devices, Outcome& outcome) {
   const Json& embed = c.in.at("embed");
   const Tensor tok = tensor(embed.at("tok"));
   const Ids ids(c, pad);
-  Encoder e = begin(c, tok.rows(), tok.cols());
+  ModelCase e = begin(c, tok.rows(), tok.cols());
   add_embedding(embed, pad, e);
   for (const Json& block : c.in.at("layers")) add_block(block, e);
   if (c.has("ln_final")) {

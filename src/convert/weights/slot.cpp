@@ -23,7 +23,8 @@ std::string slot_name(const ModelConfig& config, Part part, int32_t layer, int32
 SlotKind slot_kind(Part part, const TensorSpec& spec) {
   if (spec.kind == TensorKind::kIds) return SlotKind::kTable;
   if (!is_matrix(spec.kind)) return SlotKind::kVector;
-  if (part == Part::kPositionEmbedding || spec.kind == TensorKind::kF32Input)
+  if (part == Part::kPositionEmbedding || part == Part::kSourcePositions ||
+      spec.kind == TensorKind::kF32Input)
     return SlotKind::kExact;
   const bool vocab =
       part == Part::kEmbedding || (part == Part::kHead && spec.role == Role::kWeight);
@@ -39,14 +40,18 @@ class Lister {
     group(Part::kEmbedding);
     group(Part::kPositionEmbedding);
     group(Part::kEmbeddingNorm);
+    group(Part::kSourcePositions);
+    group(Part::kSourceEmbeddingNorm);
     for (int32_t l = 0; l < config_.n_layers(); ++l) {
       group(Part::kAttention, l);
+      group(Part::kCrossAttention, l);
       group(Part::kFfn, l);
       group(Part::kRouter, l);
       if (!has_part(config_, Part::kExperts, l)) continue;
       const MoeConfig& moe = config_.layers[static_cast<size_t>(l)].ffn.moe;
       for (int32_t e = 0; e < moe.n_experts; ++e) group(Part::kExperts, l, e);
     }
+    group(Part::kEncoderNorm);
     group(Part::kFinalNorm);
     group(Part::kHead);
     return std::move(groups_);
