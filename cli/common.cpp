@@ -137,8 +137,8 @@ void add_router(CLI::App& app, ModelOptions& o) {
 
 void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
   add_sizes(app, o, default_context, "256; under a memory cap 32 to 4096");
-  app.add_option("--kv", o.kv, "Type of keys and values in the cache: f16 or int8")
-      ->check(one_of({"f16", "int8"}))
+  app.add_option("--kv", o.kv, "Type of keys and values in the cache: f16, int8 or f32 (on the CPU)")
+      ->check(one_of({"f16", "int8", "f32"}))
       ->capture_default_str()
       ->option_text("TYPE")
       ->group(kSessionGroup);
@@ -173,7 +173,8 @@ moe_session_params session_params(const ModelOptions& o) {
   p.struct_size = sizeof p;
   p.context = o.context;
   p.chunk = o.chunk;
-  p.kv = o.kv == "int8" ? MOE_KV_INT8 : MOE_KV_F16;
+  p.kv = o.kv == "int8" ? MOE_KV_INT8 : o.kv == "f32" ? MOE_KV_F32 : MOE_KV_F16;
+  p.max_beam = o.max_beam;
   return p;
 }
 
@@ -201,7 +202,13 @@ moe_model_info model_info(const moe_model* model) {
 }
 
 void check_decoder(const ModelOptions& o, const moe_model* model, const char* command) {
-  if (model_info(model).is_encoder == 0) return;
+  const moe_model_info info = model_info(model);
+  if (info.is_encoder_decoder != 0) {
+    throw CallError(MOE_ERR_UNSUPPORTED,
+                    o.path + ": an encoder-decoder; " + command +
+                        " needs a decoder ('moe translate' runs encoder-decoders)");
+  }
+  if (info.is_encoder == 0) return;
   throw CallError(MOE_ERR_UNSUPPORTED,
                   o.path + ": an encoder, which continues no text; " + command +
                       " needs a decoder ('moe fill' and 'moe embed' run encoders)");
@@ -235,7 +242,8 @@ std::vector<int32_t> encode(const moe_model* model, const std::string& text, uin
   const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
   if (tokenizer == nullptr) {
     throw CallError(MOE_ERR_UNSUPPORTED,
-                    "this model has no tokenizer; generate, eval and score take ids with --tokens");
+                    "this model has no tokenizer; generate, eval, score and translate take ids with "
+                    "--tokens");
   }
   std::vector<int32_t> tokens(text.size() + 16);
   size_t n = 0;

@@ -60,6 +60,7 @@ struct ModelOptions {
   int context = 0;
   int chunk = 0;
   std::string kv = "f16";
+  int max_beam = 0;  // of an encoder-decoder's session
   std::string router;
   bool json = false;
   bool verbose = false;
@@ -79,7 +80,7 @@ Model open_model(const ModelOptions& o, moe_env* env);
 /// Parameters of `open_session`; also given to open_model for the memory cap.
 moe_session_params session_params(const ModelOptions& o);
 moe_model_info model_info(const moe_model* model);
-/// Throws when the model is an encoder: `command` continues texts.
+/// Throws when the model is no decoder: `command` continues texts.
 void check_decoder(const ModelOptions& o, const moe_model* model, const char* command);
 /// Whether the router of the options may skip experts: a session then counts its routing.
 bool may_skip(const ModelOptions& o);
@@ -153,6 +154,7 @@ void add_trace(CLI::App& app);
 void add_fill(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_score(CLI::App& app);
+void add_translate(CLI::App& app);
 void add_batch(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_manual(CLI::App& app);

@@ -99,6 +99,11 @@ void run_embed(const EmbedOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
   const moe_model_info info = model_info(model.get());
+  if (info.is_encoder_decoder != 0) {
+    throw CallError(MOE_ERR_UNSUPPORTED,
+                    o.model.path + ": an encoder-decoder; embed needs an encoder or a decoder "
+                                   "('moe translate' runs encoder-decoders)");
+  }
   OutFile out(o.out);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());

@@ -26,6 +26,9 @@ struct FillOptions {
 // What the model must be.
 moe_model_info check_model(const FillOptions& o, const moe_model* model) {
   const moe_model_info info = model_info(model);
+  if (info.is_encoder_decoder != 0) {
+    refuse(o, "an encoder-decoder; fill needs an encoder ('moe translate' runs encoder-decoders)");
+  }
   if (info.is_encoder == 0) refuse(o, "a decoder; fill needs an encoder with a head of tokens");
   if (std::string(info.head) != "tokens") {
     if (std::string(info.head) == "none") {

@@ -22,8 +22,7 @@ struct InspectOptions {
 
 Json info_json(const moe_model* model) {
   const moe_model_info i = model_info(model);
-  return {{"name", i.name},
-
+  Json j = {{"name", i.name},
           {"n_layers", i.n_layers},
           {"n_moe_layers", i.n_moe_layers},
           {"d_model", i.d_model},
@@ -41,6 +40,11 @@ Json info_json(const moe_model* model) {
           {"head", i.head},
           {"n_outputs", i.n_outputs},
           {"mask_token", i.mask_token}};
+  if (i.is_encoder_decoder == 0) return j;
+  j["n_encoder_layers"] = i.n_encoder_layers;
+  j["source_length"] = i.source_length;
+  j["start_token"] = i.start_token;
+  return j;
 }
 
 Json layer_json(const moe_model* model, int32_t index) {
@@ -50,6 +54,7 @@ Json layer_json(const moe_model* model, int32_t index) {
   check(moe_model_get_layer_info(model, index, &l, &error), error);
   Json j = {{"n_heads", l.n_heads}, {"n_kv_heads", l.n_kv_heads}, {"head_dim", l.head_dim},
             {"window", l.window},   {"activation", l.activation}, {"d_ff", l.d_ff}};
+  if (l.n_cross_heads > 0) j["n_cross_heads"] = l.n_cross_heads;
   if (l.n_experts > 0) {
     j["n_experts"] = l.n_experts;
     j["router"] = l.router;
@@ -120,6 +125,9 @@ std::string layer_line(const Json& l) {
     s = std::to_string(l["n_heads"].get<int>()) + " heads / " +
         std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +
         std::to_string(l["head_dim"].get<int>());
+  }
+  if (l.contains("n_cross_heads")) {
+    s += ", " + std::to_string(l["n_cross_heads"].get<int>()) + " to the source";
   }
   if (l["window"] != 0) s += ", window " + std::to_string(l["window"].get<int>());
   if (l["d_ff"] == 0) return s + "; no FFN";
@@ -210,6 +218,11 @@ void print_layers(const Json& layers) {
 
 // Decoders have a head of tokens.
 std::string kind_note(const Json& j) {
+  if (j.contains("n_encoder_layers")) {
+    return ", an encoder-decoder (" + std::to_string(j["n_encoder_layers"].get<int>()) +
+           " encoder layers, sources of at most " + std::to_string(j["source_length"].get<int>()) +
+           " tokens)";
+  }
   if (j["encoder"] == false) return "";
   const std::string head = j["head"];
   const std::string n = std::to_string(j["n_outputs"].get<int>());

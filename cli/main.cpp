@@ -54,6 +54,7 @@ void add_commands(CLI::App& app) {
   add_score(app);
   add_fill(app);
   add_embed(app);
+  add_translate(app);
   add_bench(app);
   add_trace(app);
   add_completion(app);

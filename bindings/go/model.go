@@ -45,6 +45,10 @@ type ModelInfo struct {
 	NOutputs                               int
 	IsEncoder                              bool  // for Session.Encode alone; it generates nothing
 	MaskToken                              int32 // -1: none
+	IsEncoderDecoder                       bool  // for Session.Translate; the next three are then set
+	NEncoderLayers                         int
+	SourceLength                           int   // the most tokens of a source
+	StartToken                             int32 // in front of each text of the decoder; -1: none
 }
 
 // LayerInfo is one layer; the meaning of each number is in moe_c.h.
@@ -55,6 +59,7 @@ type LayerInfo struct {
 	NSublayers, K                                int
 	Threshold, Tau, Gamma                        float32
 	HasHead, HasMerge                            bool
+	NCrossHeads                                  int // of attention to an encoder's output
 }
 
 // TensorInfo is one stored matrix or vector.
@@ -205,6 +210,8 @@ func modelInfoOf(i *C.moe_model_info) ModelInfo {
 		WeightBytes: uint64(i.weight_bytes), BytesPerToken: uint64(i.bytes_per_token),
 		FileBytes: uint64(i.file_bytes), Head: C.GoString(i.head), NOutputs: int(i.n_outputs),
 		IsEncoder: i.is_encoder != 0, MaskToken: int32(i.mask_token),
+		IsEncoderDecoder: i.is_encoder_decoder != 0, NEncoderLayers: int(i.n_encoder_layers),
+		SourceLength: int(i.source_length), StartToken: int32(i.start_token),
 	}
 }
 
@@ -234,6 +241,7 @@ func layerInfoOf(i *C.moe_model_layer_info) LayerInfo {
 		Activation: C.GoString(i.activation), Gate: C.GoString(i.gate), NSublayers: int(i.n_sublayers),
 		K: int(i.k), Threshold: float32(i.threshold), Tau: float32(i.tau), Gamma: float32(i.gamma),
 		HasHead: i.has_head != 0, HasMerge: i.has_merge != 0,
+		NCrossHeads: int(i.n_cross_heads),
 	}
 }
 

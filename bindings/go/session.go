@@ -22,12 +22,14 @@ const (
 	KVDefault KVType = C.MOE_KV_DEFAULT
 	KVF16     KVType = C.MOE_KV_F16
 	KVInt8    KVType = C.MOE_KV_INT8
+	KVF32     KVType = C.MOE_KV_F32 // on the CPU
 )
 
 // SessionOptions say how a Session is made; zero is the library's choice.
 type SessionOptions struct {
 	Context, Chunk int
 	KV             KVType
+	MaxBeam        int // of an encoder-decoder: the largest beam of its searches
 }
 
 func (o SessionOptions) params(a *arena) (*C.moe_session_params, error) {
@@ -39,10 +41,41 @@ func (o SessionOptions) params(a *arena) (*C.moe_session_params, error) {
 	if err != nil {
 		return nil, err
 	}
+	beam, err := count(o.MaxBeam, "MaxBeam")
+	if err != nil {
+		return nil, err
+	}
 	var p C.moe_session_params
+	p.max_beam = beam
 	p.struct_size = C.uint32_t(C.sizeof_moe_session_params)
 	p.context, p.chunk, p.kv = context, chunk, C.moe_kv_type(o.KV)
 	return put(a, p), nil
+}
+
+// BeamStop says when a beam search ends, and which of the ended texts it returns.
+type BeamStop int32
+
+const (
+	BeamStopCount BeamStop = C.MOE_BEAM_STOP_COUNT // once as many texts as the beam have ended
+	BeamStopBound BeamStop = C.MOE_BEAM_STOP_BOUND // once no text can become better than those
+	BeamStopStep  BeamStop = C.MOE_BEAM_STOP_STEP  // as count, at the end of the step; the best are kept
+)
+
+// TranslateOptions say how Translate searches; zero is the library's choice.
+type TranslateOptions struct {
+	Beam, NBest          int
+	MinTokens, MaxTokens int     // MinTokens -1: a text may be empty
+	LengthPenalty        float32 // a score is the sum of log-probabilities / tokens ^ this
+	NoLengthPenalty      bool    // LengthPenalty is 0
+	Stop                 BeamStop
+	Prefix               []int32                        // what every text begins with; nil: what the model file says
+	Progress             func(tokens, most uint64) bool // after each token; false stops. May be nil
+}
+
+// Translation is one of the texts that Translate found.
+type Translation struct {
+	Tokens []int32 // with the end-of-text token
+	Score  float32
 }
 
 // Pooling makes one vector of a text: the mean over all its tokens, the first one's or the last one's.
@@ -306,6 +339,77 @@ func (s *Session) Encode(ctx context.Context, tokens []int32, o EncodeOptions) (
 	}
 	copied := func(c []float32) []float32 { return append([]float32(nil), c...) }
 	return Encoded{copied(hidden), copied(pooled), copied(outputs)}, nil
+}
+
+func (o TranslateOptions) params(a *arena) (C.moe_translate_params, error) {
+	var p C.moe_translate_params
+	p.struct_size = C.uint32_t(C.sizeof_moe_translate_params)
+	var err error
+	for _, c := range []struct {
+		to   *C.int32_t
+		from int
+		name string
+	}{{&p.beam, o.Beam, "Beam"}, {&p.n_best, o.NBest, "NBest"}, {&p.max_tokens, o.MaxTokens, "MaxTokens"}} {
+		if *c.to, err = count(c.from, c.name); err != nil {
+			return p, err
+		}
+	}
+	p.min_tokens = -1
+	if o.MinTokens >= 0 {
+		if p.min_tokens, err = count(o.MinTokens, "MinTokens"); err != nil {
+			return p, err
+		}
+	}
+	p.length_penalty, p.stop = C.float(o.LengthPenalty), C.moe_beam_stop(o.Stop)
+	if o.NoLengthPenalty {
+		p.no_length_penalty = 1
+	}
+	p.prefix, p.n_prefix = (*C.int32_t)(put(a, o.Prefix...)), C.size_t(len(o.Prefix))
+	return p, nil
+}
+
+// Translate gives the best texts that an encoder-decoder makes of a source's tokens, best first. The
+// session has then read the source, and is empty.
+func (s *Session) Translate(ctx context.Context, source []int32, o TranslateOptions) ([]Translation, error) {
+	var a arena
+	defer a.free()
+	params, err := o.params(&a)
+	if err != nil {
+		return nil, err
+	}
+	call := &progressCall{f: o.Progress}
+	if o.Progress != nil {
+		params.progress, params.user = C.moe_progress_fn(C.moeGoProgress), a.ref(call)
+	}
+	var out C.moe_translate_result
+	out.struct_size = C.uint32_t(C.sizeof_moe_translate_result)
+	var found []Translation
+	err = s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		status := C.moe_session_translate(p, tokensOf(source), C.size_t(len(source)), &params, &out, e)
+		if status == C.MOE_OK { // the texts are the session's
+			for _, t := range unsafe.Slice((*C.moe_translation)(out.texts), int(out.n_texts)) {
+				tokens := unsafe.Slice((*int32)(t.tokens), int(t.n_tokens))
+				found = append(found, Translation{append([]int32(nil), tokens...), float32(t.score)})
+			}
+		}
+		return status
+	})
+	call.goOn()
+	return found, err
+}
+
+// ReadSource makes an encoder-decoder's session one of a decoder, whose text sees the source: empty,
+// to be given ModelInfo.StartToken first. It gives the encoder's output, (tokens, DModel).
+func (s *Session) ReadSource(ctx context.Context, source []int32) ([]float32, error) {
+	info, err := s.model.Info()
+	if err != nil {
+		return nil, err
+	}
+	hidden := make([]float32, len(source)*info.DModel)
+	err = s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_read_source(p, tokensOf(source), C.size_t(len(source)), floatsOf(hidden), e)
+	})
+	return hidden, err
 }
 
 func (s *Session) tokens(text string, how EncodeText) ([]int32, error) {

@@ -74,7 +74,7 @@ TEST_P(SavedKinds, GoesOnAsIfNothingHadHappened) {
   Machine machine(*bytes, 2), other(*bytes, 1, "scalar");
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
   const Tokens text = random_tokens(150, machine.vocab_size());
-  for (const KvType kv : {KvType::kF16, KvType::kInt8}) {
+  for (const KvType kv : {KvType::kF16, KvType::kInt8, KvType::kF32}) {
     for (const size_t n : {size_t{1}, size_t{64}, size_t{130}}) {
       const Box<Session> from = session_of(machine, kv, 160);
       ASSERT_TRUE(from->eval(span(text, 0, n), LogitRows::kNone, nullptr).ok());
@@ -101,7 +101,7 @@ TEST_P(SavedKinds, AForkGoesItsOwnWay) {
   const Tokens text = random_tokens(70, machine.vocab_size());
   const Tokens one = random_tokens(20, machine.vocab_size(), 2);
   const Tokens two = random_tokens(20, machine.vocab_size(), 3);
-  for (const KvType kv : {KvType::kF16, KvType::kInt8}) {
+  for (const KvType kv : {KvType::kF16, KvType::kInt8, KvType::kF32}) {
     Box<Session> first = session_of(machine, kv, 100);
     ASSERT_TRUE(first->eval(span(text), LogitRows::kNone, nullptr).ok());
     auto made = fork_session(*first, machine.model(), first->bytes(), system_allocator());

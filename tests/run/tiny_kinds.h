@@ -278,4 +278,33 @@ inline ModelConfig tiny_encoder() {
   return c;
 }
 
+/// An encoder-decoder of learned positions, pre- or post-norms, two layers each; the second of both
+/// has experts. EOS and start are 1, padding is 2.
+inline ModelConfig tiny_translator(bool pre = false) {
+  ModelConfig c = tiny_encoder();
+  c.mask_token_id = -1;
+  c.head = {};
+  c.head.tied_bias = true;
+  c.embedding_norm = !pre;
+  c.encoder_norm = c.final_norm = pre;
+  c.context_length = 48;
+  c.source_length = 40;
+  c.n_encoder_layers = 2;
+  c.start_token_id = 1;
+  c.pad_token_id = 2;
+  for (size_t l = 0; l < 2; ++l) {
+    LayerConfig layer = c.layers[l];
+    layer.attention.causal = true;
+    layer.has_cross = true;
+    layer.cross.causal = false;
+    layer.cross.n_heads = layer.cross.n_kv_heads = 4;
+    layer.cross.head_dim = 8;
+    EXPECT_TRUE(c.layers.push(layer).ok());
+  }
+  for (LayerConfig& layer : c.layers) {
+    layer.attention.norms = layer.cross.norms = layer.ffn.norms = {pre, false, !pre};
+  }
+  return c;
+}
+
 }  // namespace moe

@@ -39,6 +39,7 @@ pub use model::{
 };
 pub use routing::{ExpertStats, MemoryStats, RoutingChoices, RoutingStats};
 pub use session::{
-    Canceller, EncodeOptions, Encoded, KvType, Perplexity, Pooling, Session, SessionOptions,
+    BeamStop, Canceller, EncodeOptions, Encoded, KvType, Perplexity, Pooling, Session,
+    SessionOptions, TranslateOptions, Translation,
 };
 pub use tokenizer::{EncodeText, Tokenizer};

@@ -66,6 +66,13 @@ pub struct ModelInfo {
     pub is_encoder: bool,
     /// -1: none.
     pub mask_token: i32,
+    /// For [`crate::Session::translate`]; the next three are then set.
+    pub is_encoder_decoder: bool,
+    pub n_encoder_layers: i32,
+    /// The most tokens of a source.
+    pub source_length: i32,
+    /// In front of each text of the decoder; -1: none.
+    pub start_token: i32,
 }
 
 /// One layer; the meaning of each number is in `moe_c.h`.
@@ -90,6 +97,8 @@ pub struct LayerInfo {
     pub gate: String,
     pub has_head: bool,
     pub has_merge: bool,
+    /// Of attention to an encoder's output.
+    pub n_cross_heads: i32,
 }
 
 /// One stored matrix or vector.
@@ -333,6 +342,10 @@ impl Model {
                 n_outputs: info.n_outputs,
                 is_encoder: info.is_encoder != 0,
                 mask_token: info.mask_token,
+                is_encoder_decoder: info.is_encoder_decoder != 0,
+                n_encoder_layers: info.n_encoder_layers,
+                source_length: info.source_length,
+                start_token: info.start_token,
             }
         })
     }
@@ -362,6 +375,7 @@ impl Model {
                 gate: owned(info.gate),
                 has_head: info.has_head != 0,
                 has_merge: info.has_merge != 0,
+                n_cross_heads: info.n_cross_heads,
             }
         })
     }

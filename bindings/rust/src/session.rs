@@ -24,6 +24,8 @@ pub enum KvType {
     Default,
     F16,
     Int8,
+    /// On the CPU.
+    F32,
 }
 
 /// How a [`Session`] is made; zero is the library's choice.
@@ -32,6 +34,8 @@ pub struct SessionOptions {
     pub context: i32,
     pub chunk: i32,
     pub kv: KvType,
+    /// Of an encoder-decoder: the largest beam of its searches.
+    pub max_beam: i32,
 }
 
 impl SessionOptions {
@@ -43,9 +47,79 @@ impl SessionOptions {
             KvType::Default => sys::MOE_KV_DEFAULT,
             KvType::F16 => sys::MOE_KV_F16,
             KvType::Int8 => sys::MOE_KV_INT8,
+            KvType::F32 => sys::MOE_KV_F32,
         };
+        params.max_beam = self.max_beam;
         params
     }
+}
+
+/// When a beam search ends, and which of the ended texts it returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BeamStop {
+    /// Once as many texts as the beam have ended; later ones of the same step are refused.
+    #[default]
+    Count,
+    /// Once no text can become better than those that ended.
+    Bound,
+    /// With the step in which as many as the beam have ended, the best of which are kept.
+    Step,
+}
+
+/// How [`Session::translate`] searches; zero is the library's choice.
+#[derive(Clone, Copy, Debug)]
+pub struct TranslateOptions<'a> {
+    pub beam: i32,
+    pub n_best: i32,
+    pub min_tokens: i32,
+    pub max_tokens: i32,
+    /// A score is the sum of log-probabilities / tokens ^ this.
+    pub length_penalty: f32,
+    pub stop: BeamStop,
+    /// What every text begins with; empty: what the model file says.
+    pub prefix: &'a [i32],
+}
+
+impl Default for TranslateOptions<'_> {
+    fn default() -> Self {
+        TranslateOptions {
+            beam: 0,
+            n_best: 0,
+            min_tokens: 1,
+            max_tokens: 0,
+            length_penalty: 1.0,
+            stop: BeamStop::Count,
+            prefix: &[],
+        }
+    }
+}
+
+impl TranslateOptions<'_> {
+    fn params(&self) -> sys::moe_translate_params {
+        let mut params = sized!(moe_translate_params);
+        params.beam = self.beam;
+        params.n_best = self.n_best;
+        params.min_tokens = if self.min_tokens == 0 { -1 } else { self.min_tokens };
+        params.max_tokens = self.max_tokens;
+        params.length_penalty = self.length_penalty;
+        params.no_length_penalty = (self.length_penalty == 0.0) as i32;
+        params.stop = match self.stop {
+            BeamStop::Count => sys::MOE_BEAM_STOP_COUNT,
+            BeamStop::Bound => sys::MOE_BEAM_STOP_BOUND,
+            BeamStop::Step => sys::MOE_BEAM_STOP_STEP,
+        };
+        params.prefix = self.prefix.as_ptr();
+        params.n_prefix = self.prefix.len();
+        params
+    }
+}
+
+/// One of the texts that [`Session::translate`] found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Translation {
+    /// With the end-of-text token.
+    pub tokens: Vec<i32>,
+    pub score: f32,
 }
 
 /// One vector of a text: the mean over all its tokens, the first one's or the last one's.
@@ -323,6 +397,46 @@ impl Session {
             sys::moe_session_encode(s, tokens.as_ptr(), tokens.len(), &params, e)
         })?;
         Ok(encoded)
+    }
+
+    /// The best texts that an encoder-decoder makes of a source's tokens, best first. The session has
+    /// then read the source, and is empty. `progress(tokens, most)` is called after each token.
+    pub fn translate<F>(
+        &mut self,
+        source: &[i32],
+        options: &TranslateOptions<'_>,
+        progress: F,
+    ) -> Result<Vec<Translation>>
+    where
+        F: FnMut(u64, u64) -> ControlFlow<()>,
+    {
+        let (mut params, mut guarded) = (options.params(), Guarded::new(progress));
+        params.progress = Some(on_progress::<F>);
+        params.user = guarded.user();
+        let mut out = sized!(moe_translate_result);
+        let result = self.run(|s, e| unsafe {
+            sys::moe_session_translate(s, source.as_ptr(), source.len(), &params, &mut out, e)
+        });
+        guarded.go_on();
+        result?;
+        // SAFETY: the session's memory, copied before it translates again.
+        let texts: &[sys::moe_translation] = unsafe { slice(out.texts, out.n_texts) };
+        let copied = texts.iter().map(|text| Translation {
+            tokens: unsafe { slice(text.tokens, text.n_tokens) }.to_vec(),
+            score: text.score,
+        });
+        Ok(copied.collect())
+    }
+
+    /// Makes an encoder-decoder's session one of a decoder, whose text sees the source: empty, to be
+    /// given `ModelInfo::start_token` first. Gives the encoder's output, (n_tokens, d_model).
+    pub fn read_source(&mut self, source: &[i32]) -> Result<Vec<f32>> {
+        let mut hidden = vec![0.0; source.len() * self.model.info()?.d_model as usize];
+        self.run(|s, e| unsafe {
+            let (tokens, n) = (source.as_ptr(), source.len());
+            sys::moe_session_read_source(s, tokens, n, hidden.as_mut_ptr(), e)
+        })?;
+        Ok(hidden)
     }
 
     fn tokens_of(&self, text: &str, how: EncodeText) -> Result<Vec<i32>> {

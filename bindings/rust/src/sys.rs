@@ -45,6 +45,12 @@ pub type moe_kv_type = c_int;
 pub const MOE_KV_DEFAULT: moe_kv_type = 0;
 pub const MOE_KV_F16: moe_kv_type = 1;
 pub const MOE_KV_INT8: moe_kv_type = 2;
+pub const MOE_KV_F32: moe_kv_type = 3;
+
+pub type moe_beam_stop = c_int;
+pub const MOE_BEAM_STOP_COUNT: moe_beam_stop = 0;
+pub const MOE_BEAM_STOP_BOUND: moe_beam_stop = 1;
+pub const MOE_BEAM_STOP_STEP: moe_beam_stop = 2;
 
 pub type moe_pooling = c_int;
 pub const MOE_POOL_MEAN: moe_pooling = 0;
@@ -194,6 +200,10 @@ pub struct moe_model_info {
     pub is_encoder: i32,
     pub mask_token: i32,
     pub reserved: i32,
+    pub is_encoder_decoder: i32,
+    pub n_encoder_layers: i32,
+    pub source_length: i32,
+    pub start_token: i32,
 }
 
 #[repr(C)]
@@ -220,6 +230,8 @@ pub struct moe_model_layer_info {
     pub gate: *const c_char,
     pub has_head: i32,
     pub has_merge: i32,
+    pub n_cross_heads: i32,
+    pub reserved2: i32,
 }
 
 #[repr(C)]
@@ -276,6 +288,42 @@ pub struct moe_session_params {
     pub context: i32,
     pub chunk: i32,
     pub kv: moe_kv_type,
+    pub max_beam: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_translate_params {
+    pub struct_size: u32,
+    pub beam: i32,
+    pub n_best: i32,
+    pub min_tokens: i32,
+    pub max_tokens: i32,
+    pub length_penalty: f32,
+    pub no_length_penalty: i32,
+    pub stop: moe_beam_stop,
+    pub prefix: *const i32,
+    pub n_prefix: usize,
+    pub progress: moe_progress_fn,
+    pub user: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_translation {
+    pub tokens: *const i32,
+    pub n_tokens: usize,
+    pub score: f32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_translate_result {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub texts: *const moe_translation,
+    pub n_texts: usize,
 }
 
 #[repr(C)]
@@ -633,6 +681,21 @@ extern "C" {
         tokens: *const i32,
         n_tokens: usize,
         params: *const moe_encode_params,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_session_translate(
+        session: *mut moe_session,
+        source: *const i32,
+        n_source: usize,
+        params: *const moe_translate_params,
+        out: *mut moe_translate_result,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_session_read_source(
+        session: *mut moe_session,
+        source: *const i32,
+        n_source: usize,
+        hidden: *mut f32,
         error: *mut moe_error,
     ) -> moe_status;
     pub fn moe_session_position(session: *const moe_session) -> i32;

@@ -59,7 +59,7 @@ from .info import (
 from .layer import Expert, MoeLayer
 from .model import Model
 from .sampling import Piece, Sample, Sampling, TokenLogprob
-from .session import Encoded, Session, step
+from .session import Encoded, Session, Translation, step
 from .tokenizer import Tokenizer
 
 __version__ = version()
@@ -73,6 +73,7 @@ __all__ = [
     "NotFoundError", "OutOfMemoryError", "Perplexity", "Piece", "RangeError", "Reply",
     "RoutingStats", "Sample", "Sampling", "Session", "ShapeError", "StateError",
     "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
+    "Translation",
     "UnsupportedError", "VersionError", "__version__", "chat_template_names", "convert", "isas",
     "memory_info", "save_synthetic", "step", "synthetic_shapes", "version",
 ]

@@ -46,11 +46,21 @@ class Io(enum.IntEnum):
 
 
 class KvType(enum.IntEnum):
-    """How keys and values are kept (moe_kv_type); INT8 takes half the memory of F16."""
+    """How keys and values are kept (moe_kv_type); INT8 takes half the memory of F16, F32 (CPU
+    alone) twice."""
 
     DEFAULT = 0
     F16 = 1
     INT8 = 2
+    F32 = 3
+
+
+class BeamStop(enum.IntEnum):
+    """When a beam search ends (moe_beam_stop)."""
+
+    COUNT = 0
+    BOUND = 1
+    STEP = 2
 
 
 class Pooling(enum.IntEnum):
@@ -125,7 +135,7 @@ class EnvInfo(Sized):
 
 class SessionParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("context", c.c_int32), ("chunk", c.c_int32),
-                ("kv", c.c_int)]
+                ("kv", c.c_int), ("max_beam", c.c_int32)]
 
 
 class ModelParams(Sized):
@@ -152,7 +162,9 @@ class ModelInfo(Sized):
                 ("n_active_parameters", c.c_uint64), ("weight_bytes", c.c_uint64),
                 ("bytes_per_token", c.c_uint64), ("file_bytes", c.c_uint64),
                 ("head", c.c_char_p), ("n_outputs", c.c_int32), ("is_encoder", c.c_int32),
-                ("mask_token", c.c_int32), ("reserved", c.c_int32)]
+                ("mask_token", c.c_int32), ("reserved", c.c_int32),
+                ("is_encoder_decoder", c.c_int32), ("n_encoder_layers", c.c_int32),
+                ("source_length", c.c_int32), ("start_token", c.c_int32)]
 
 
 class ModelLayerInfo(Sized):
@@ -162,7 +174,8 @@ class ModelLayerInfo(Sized):
                 ("shared_d_ff", c.c_int32), ("router", c.c_char_p), ("activation", c.c_char_p),
                 ("n_sublayers", c.c_int32), ("k", c.c_int32), ("threshold", c.c_float),
                 ("tau", c.c_float), ("gamma", c.c_float), ("reserved", c.c_int32),
-                ("gate", c.c_char_p), ("has_head", c.c_int32), ("has_merge", c.c_int32)]
+                ("gate", c.c_char_p), ("has_head", c.c_int32), ("has_merge", c.c_int32),
+                ("n_cross_heads", c.c_int32), ("reserved2", c.c_int32)]
 
 
 class TensorInfo(Sized):
@@ -181,6 +194,24 @@ class EncodeParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("pooling", c.c_int), ("hidden", c.c_void_p),
                 ("pooled", c.c_void_p), ("outputs", c.c_void_p), ("rows", c.c_void_p),
                 ("n_rows", c.c_size_t)]
+
+
+class TranslateParams(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("beam", c.c_int32), ("n_best", c.c_int32),
+                ("min_tokens", c.c_int32), ("max_tokens", c.c_int32),
+                ("length_penalty", c.c_float), ("no_length_penalty", c.c_int32),
+                ("stop", c.c_int), ("prefix", c.c_void_p), ("n_prefix", c.c_size_t),
+                ("progress", ProgressFn), ("user", c.c_void_p)]
+
+
+class Translation(c.Structure):
+    _fields_ = [("tokens", c.POINTER(c.c_int32)), ("n_tokens", c.c_size_t), ("score", c.c_float),
+                ("reserved", c.c_int32)]
+
+
+class TranslateResult(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32),
+                ("texts", c.POINTER(Translation)), ("n_texts", c.c_size_t)]
 
 
 class Perplexity(Sized):

@@ -35,6 +35,10 @@ class ModelInfo:
     n_outputs: int  # of the head: vocab_size, the labels, 2 or 0
     is_encoder: int  # 1: for Session.encode() and what is built on it alone
     mask_token: int  # stands for a token that an encoder is to find; -1: none
+    is_encoder_decoder: int  # 1: for Session.translate(); the next three are then set
+    n_encoder_layers: int
+    source_length: int  # most tokens of a source
+    start_token: int  # in front of each text of the decoder; -1: none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +62,7 @@ class LayerInfo:
     gate: str  # "raw", "renormalised", "chosen"; cosine: "softmax", "sigmoid"; "": no choice
     has_head: int  # MH-MoE: 1 with a head layer in front of the sub-tokens
     has_merge: int  # 1 with a merge layer behind them
+    n_cross_heads: int  # of attention to an encoder's output; 0: none
 
 
 @dataclasses.dataclass(frozen=True)

@@ -184,7 +184,8 @@ class Model(Closable):
 
     def _describe(self) -> str:
         info = self.info
-        kind = "encoder" if info.is_encoder else "decoder"
+        kind = ("encoder-decoder" if info.is_encoder_decoder
+                else "encoder" if info.is_encoder else "decoder")
         cap = f", cap {self.memory_bytes} bytes" if self.memory_bytes else ""
         return (f"{info.name!r} {kind}, {info.n_parameters} parameters, {info.n_layers} layers "
                 f"({info.n_moe_layers} MoE), vocabulary {info.vocab_size}, "
@@ -305,11 +306,11 @@ class Model(Closable):
         return complete(chat, messages, stream, logprobs, top_logprobs, logit_bias, close, sampling)
 
     def session(self, *, context: int = 0, chunk: int = 0,
-                kv: KvType = KvType.DEFAULT) -> Session:
+                kv: KvType = KvType.DEFAULT, max_beam: int = 0) -> Session:
         """A new text. context: positions it can hold, 0: the model's context length (at most
         4096); chunk: rows evaluated at once during prefill, 0: 256, under a memory
-        cap 32 to 4096."""
-        return Session(self, context=context, chunk=chunk, kv=kv)
+        cap 32 to 4096; max_beam: of an encoder-decoder, the largest beam of its searches, 0: 5."""
+        return Session(self, context=context, chunk=chunk, kv=kv, max_beam=max_beam)
 
 
 _models: weakref.WeakValueDictionary[tuple[Any, ...], Model] = weakref.WeakValueDictionary()

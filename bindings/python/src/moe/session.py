@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], Any]
 
 
+_STOPS = {"count": s.BeamStop.COUNT, "bound": s.BeamStop.BOUND, "step": s.BeamStop.STEP}
 _POOLING = {"mean": s.Pooling.MEAN, "first": s.Pooling.FIRST, "last": s.Pooling.LAST}
 
 
@@ -41,6 +42,14 @@ class Encoded(NamedTuple):
     outputs: FloatArray | None
 
 
+class Translation(NamedTuple):
+    """One of the texts that Session.translate() found."""
+
+    text: str | None  # None: the model has no tokenizer
+    score: float  # sum of log-probabilities / len(tokens) ** length_penalty
+    tokens: list[int]  # with the end-of-text token
+
+
 class Session(Closable):
     """Made by Model.session(). For one thread at a time: a second one gets StateError; cancel() and
     close() alone may be called from anywhere at any time. The interpreter is free to run other
@@ -50,15 +59,17 @@ class Session(Closable):
     _what = "session"
 
     def __init__(self, model: Model, *, context: int = 0, chunk: int = 0,
-                 kv: KvType = KvType.DEFAULT) -> None:
+                 kv: KvType = KvType.DEFAULT, max_beam: int = 0) -> None:
         self.model = model
         info = model.info
         self._vocab_size = info.vocab_size
         self._n_active = info.n_active_parameters
         self._generation: Callable[[], Generation | None] = lambda: None
-        self._made_with: dict[str, Any] = {"context": context, "chunk": chunk, "kv": kv}
+        self._made_with: dict[str, Any] = {"context": context, "chunk": chunk, "kv": kv,
+                                           "max_beam": max_beam}
         self._router: str | None = None
-        params = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
+        params = s.SessionParams(context=context, chunk=chunk, kv=int(kv),
+                                 max_beam=int32(max_beam, "max_beam"))
         session = c.c_void_p()
         with model._pointer() as m:
             call(lib.moe_session_create, m, c.byref(params), c.byref(session))
@@ -187,6 +198,67 @@ class Session(Closable):
         logprobs = z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
         return [[TokenLogprob(int(i), float(row[i]))
                  for i in np.argsort(-row, kind="stable")[:top]] for row in logprobs]
+
+    def translate(self, source: str | Tokens, *, beam: int = 0, n_best: int = 1,
+                  min_tokens: int = 1, max_tokens: int = 0, length_penalty: float = 1.0,
+                  stop: str = "count", prefix: str | Tokens = (),
+                  progress: Progress | None = None) -> list[Translation]:
+        """The `n_best` best texts that an encoder-decoder makes of a source, best first, by beam
+        search. The session has then read the source, and is empty.
+
+        beam:   0: 5, or the session's max_beam where that is less; 1 is greedy.
+        max_tokens: 0: 256, or what the context leaves.
+        stop:   "count": once `beam` texts have ended; "step": the same at the end of the step, and
+                the best are kept (early_stopping=True of transformers 5); "bound": once no text can
+                become better than those that ended (early_stopping=False).
+        prefix: what every text begins with, such as the token of a language; a str may spell
+                special tokens. Empty: what the model file says.
+        progress(done, total) is called after each token; when it returns False, CancelledError is
+        raised, and an exception in it comes out here.
+        """
+        if stop not in _STOPS:
+            raise ArgumentError(f"stop: expected 'count', 'bound' or 'step', found {stop!r}")
+        ids = token_array(self.model.encode(source) if isinstance(source, str) else source)
+        begin = token_array(self.model.encode(prefix, special=False, parse_special=True)
+                            if isinstance(prefix, str) else prefix)
+        result = s.TranslateResult()
+        with self._long_call() as long:
+            params = s.TranslateParams(
+                beam=int32(beam, "beam"), n_best=int32(n_best, "n_best"),
+                min_tokens=int32(min_tokens, "min_tokens") or -1,
+                max_tokens=int32(max_tokens, "max_tokens"), length_penalty=length_penalty,
+                no_length_penalty=int(length_penalty == 0), stop=_STOPS[stop],
+                prefix=address(begin), n_prefix=len(begin),
+                progress=progress_callback(long, progress))
+
+            def run() -> None:
+                with self._pointer() as session:
+                    call(lib.moe_session_translate, session, address(ids), len(ids),
+                         c.byref(params), c.byref(result))
+
+            long.run(run)
+            return [self._translation(result.texts[i]) for i in range(result.n_texts)]
+
+    def _translation(self, found: s.Translation) -> Translation:
+        tokens = found.tokens[:found.n_tokens]
+        with contextlib.suppress(UnsupportedError):
+            return Translation(self.model.tokenizer.decode(tokens), found.score, tokens)
+        return Translation(None, found.score, tokens)
+
+    def read_source(self, source: str | Tokens) -> FloatArray:
+        """Makes an encoder-decoder's session one of a decoder, whose text sees the source: empty,
+        to be given model.info.start_token first. score() then gives the probability of a
+        translation, generate() draws one. Returns the encoder's output, (len(tokens), d_model)."""
+        ids = token_array(self.model.encode(source) if isinstance(source, str) else source)
+        hidden = np.empty((len(ids), self.model.info.d_model), np.float32)
+
+        def run() -> None:
+            with self._pointer() as session:
+                call(lib.moe_session_read_source, session, address(ids), len(ids), address(hidden))
+
+        with self._long_call() as long:
+            long.run(run)
+        return hidden
 
     def score(self, text: str | Tokens) -> FloatArray:
         """append(), and the log-probability that each token had after the text in front of it, in

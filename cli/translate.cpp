@@ -1,0 +1,209 @@
+// moe translate: texts that an encoder-decoder makes of each line.
+
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+
+#include "cli/help.h"
+#include "cli/memory.h"
+#include "cli/terminal.h"
+#include "cli/text_input.h"
+
+namespace moe_cli {
+namespace {
+
+struct TranslateOptions {
+  ModelOptions model;
+  std::string tokens;
+  TextInput input;
+  int beam = 5;
+  int n_best = 1;
+  int min_tokens = 1;
+  int max_tokens = 0;
+  float length_penalty = 1;
+  std::string stop = "count";
+  std::string prefix;
+  bool no_bos = false;
+};
+
+struct Translation {
+  std::vector<int32_t> tokens;
+  std::string text;  // empty without a tokenizer
+  float score;
+};
+
+void check_encoder_decoder(const TranslateOptions& o, const moe_model* model) {
+  const moe_model_info info = model_info(model);
+  if (info.is_encoder_decoder != 0) return;
+  throw CallError(MOE_ERR_UNSUPPORTED,
+                  o.model.path + (info.is_encoder != 0 ? ": an encoder" : ": a decoder") +
+                      "; translate needs an encoder-decoder");
+}
+
+moe_beam_stop stop_of(const std::string& name) {
+  if (name == "bound") return MOE_BEAM_STOP_BOUND;
+  return name == "step" ? MOE_BEAM_STOP_STEP : MOE_BEAM_STOP_COUNT;
+}
+
+moe_translate_params params_of(const TranslateOptions& o, const std::vector<int32_t>& prefix) {
+  moe_translate_params p{};
+  p.struct_size = sizeof p;
+  p.beam = o.beam;
+  p.n_best = o.n_best;
+  p.min_tokens = o.min_tokens == 0 ? -1 : o.min_tokens;
+  p.max_tokens = o.max_tokens;
+  p.length_penalty = o.length_penalty;
+  p.no_length_penalty = o.length_penalty == 0 ? 1 : 0;
+  p.stop = stop_of(o.stop);
+  p.prefix = prefix.data();
+  p.n_prefix = prefix.size();
+  return p;
+}
+
+std::vector<Translation> translate(const moe_model* model, moe_session* session,
+                                   const moe_translate_params& p,
+                                   const std::vector<int32_t>& source, size_t number) {
+  moe_translate_result result{};
+  result.struct_size = sizeof result;
+  moe_error error;
+  const moe_status status =
+      moe_session_translate(session, source.data(), source.size(), &p, &result, &error);
+  if (status != MOE_OK) {
+    throw CallError(status, "line " + std::to_string(number) + ": " + error.text);
+  }
+  std::vector<Translation> texts;
+  for (size_t i = 0; i < result.n_texts; ++i) {
+    const moe_translation& t = result.texts[i];
+    texts.push_back({{t.tokens, t.tokens + t.n_tokens}, "", t.score});
+    if (moe_model_tokenizer(model) == nullptr) continue;
+    texts.back().text = decode(model, texts.back().tokens, MOE_DECODE_SKIP_SPECIAL);
+  }
+  return texts;
+}
+
+// Without a tokenizer the ids, but for the end-of-text token.
+std::string shown(const moe_model* model, const Translation& t) {
+  if (moe_model_tokenizer(model) != nullptr) return one_line(t.text);
+  std::string ids;
+  for (size_t i = 0; i + 1 < t.tokens.size(); ++i) {
+    ids += (i == 0 ? "" : ",") + std::to_string(t.tokens[i]);
+  }
+  return ids;
+}
+
+void print(const TranslateOptions& o, const moe_model* model,
+           const std::vector<Translation>& texts) {
+  for (const Translation& t : texts) {
+    if (o.n_best > 1) std::cout << std::fixed << std::setprecision(4) << t.score << "\t";
+    std::cout << shown(model, t) << "\n";
+  }
+}
+
+void print_as_json(const moe_model* model, const std::string& source,
+                   const std::vector<Translation>& texts) {
+  Json list = Json::array();
+  for (const Translation& t : texts) {
+    Json j;
+    if (moe_model_tokenizer(model) != nullptr) j["text"] = t.text;
+    j["score"] = t.score;
+    j["tokens"] = t.tokens;
+    list.push_back(std::move(j));
+  }
+  Json line;
+  if (moe_model_tokenizer(model) != nullptr) line["source"] = source;
+  line["translations"] = std::move(list);
+  std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+}
+
+void translate_line(const TranslateOptions& o, const moe_model* model, moe_session* session,
+                    const moe_translate_params& p, const std::string& text, size_t number) {
+  const bool ids = !o.tokens.empty();
+  std::vector<Translation> texts;
+  if (ids || !text.empty()) {  // nothing is made of nothing
+    const auto source = ids ? parse_ids(o.tokens) : encode(model, text, encode_flags(o.no_bos));
+    texts = translate(model, session, p, source, number);
+  } else if (!o.model.json) {
+    std::cout << "\n";
+  }
+  if (o.model.json) {
+    print_as_json(model, text, texts);
+  } else {
+    print(o, model, texts);
+  }
+  std::cout.flush();
+}
+
+void run_translate(TranslateOptions& o) {
+  if (o.n_best > o.beam) {
+    throw UsageError("--nbest " + std::to_string(o.n_best) + " is more than --beam " +
+                     std::to_string(o.beam));
+  }
+  if (o.tokens.empty() && !o.input.given()) {
+    throw UsageError("give a text with -p TEXT or -f FILE, or token ids with --tokens 1,2,3");
+  }
+  const std::vector<std::string> lines =
+      o.tokens.empty() ? lines_of(o.input.read()) : std::vector<std::string>{""};
+  const Env env = open_env(o.model);
+  check_encoder_decoder(o, open_model(o.model, env.get()).get());
+  o.model.max_beam = o.beam;
+  const Model model = open_model_to_run(o.model, env.get());
+  std::vector<int32_t> prefix;
+  if (!o.prefix.empty()) prefix = encode(model.get(), o.prefix, encode_flags(true, true));
+  const moe_translate_params p = params_of(o, prefix);
+  const Session session = open_session(o.model, model.get());
+  const CurrentSession current(session.get());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    stop_if_interrupted();
+    translate_line(o, model.get(), session.get(), p, lines[i], i + 1);
+  }
+}
+
+void add_search_options(CLI::App& app, TranslateOptions& o) {
+  app.add_option("--beam", o.beam, "Texts that are searched at the same time, 1 to 64")
+      ->check(integer_in(1, 64))
+      ->capture_default_str();
+  app.add_option("--nbest", o.n_best, "Texts shown of each line, best first, with their scores")
+      ->check(integer_in(1, 64))
+      ->capture_default_str();
+  app.add_option("--length-penalty", o.length_penalty,
+                 "Score of a text: its log-probability / its tokens ^ this")
+      ->capture_default_str();
+  app.add_option("--min-tokens", o.min_tokens, "Least tokens of a text")
+      ->check(integer_in(0, 1 << 24))
+      ->option_text("N")
+      ->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens,
+                 "Most tokens of a text (default 256, or what the context leaves)")
+      ->check(integer_in(1, 1 << 24))
+      ->option_text("N");
+  app.add_option("--stop", o.stop,
+                 "When a search ends: count (as many texts as the beam have ended), step (the same "
+                 "at the end of a step, and the best are kept), bound (no text can become better)")
+      ->check(one_of({"count", "step", "bound"}))
+      ->capture_default_str();
+  app.add_option("--prefix", o.prefix,
+                 "What every text begins with, such as a language's token (default what the model "
+                 "says)")
+      ->check(not_empty())
+      ->option_text("TEXT");
+}
+
+}  // namespace
+
+void add_translate(CLI::App& app) {
+  auto o = std::make_shared<TranslateOptions>();
+  CLI::App* c = app.add_subcommand("translate", "Translate each line of a text (encoder-decoders)");
+  add_model_options(*c, o->model);
+  o->input.take_whole_files();
+  o->input.add(*c, "Texts, one a line");
+  auto* tokens = c->add_option("--tokens", o->tokens, "Token ids of a source instead of a text")
+                     ->check(not_empty())
+                     ->option_text("ID,ID...");
+  o->input.exclude(tokens);
+  add_no_bos(*c, o->no_bos);
+  add_search_options(*c, *o);
+  add_session_options(*c, o->model);
+  c->callback([o] { run_translate(*o); });
+}
+
+}  // namespace moe_cli
