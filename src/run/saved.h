@@ -37,7 +37,8 @@ struct SaveSource {
   void* user = nullptr;
 };
 
-/// MOE_ERR_UNSUPPORTED for an encoder, which keeps nothing; else what the sink says.
+/// MOE_ERR_UNSUPPORTED for an encoder, which keeps nothing, and an encoder-decoder; else what the
+/// sink says.
 Status save_session(Session& session, const ModelFileName& name, const SaveSink& sink);
 
 /// Replaces the session's text. The session keeps its router and its statistics. MOE_ERR_FORMAT (no

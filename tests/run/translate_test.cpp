@@ -336,7 +336,7 @@ TEST(TranslateConfig, IsCheckedFieldByField) {
 
 TEST(TranslateConfig, IsOfAVersionThatOlderReadersRefuse) {
   const auto bytes = build_tiny_model(tiny_translator());
-  EXPECT_EQ(bytes->data()[10], 2);
+  EXPECT_EQ(bytes->data()[10], 3);
 }
 
 }  // namespace
