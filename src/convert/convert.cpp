@@ -170,6 +170,10 @@ class Conversion {
 
   // Everything that makes a calibration text useless, while nothing has been written.
   void check_calibration() {
+    if (imported_.config.is_encoder_decoder()) {
+      fail(MOE_ERR_UNSUPPORTED,
+           "calibration: the checkpoint is an encoder-decoder, which no single text calibrates");
+    }
     if (!tokenizer_) {
       fail(MOE_ERR_ARGUMENT, "calibration: the checkpoint has no tokenizer to read a text with");
     }

@@ -25,12 +25,12 @@ void push_eos(const JsonNode& node, ModelConfig* config) {
   if (id >= 0) check(config->eos_token_ids.push(id));
 }
 
+}  // namespace
+
 void read_eos(const JsonNode& node, ModelConfig* config) {
   if (!node.value().is_array()) return push_eos(node, config);
   for (const JsonNode& id : node.elements()) push_eos(id, config);
 }
-
-}  // namespace
 
 Decoder::Decoder(const JsonNode& config, const Checkpoint& checkpoint, float default_theta)
     : keys(config), checkpoint_(checkpoint) {

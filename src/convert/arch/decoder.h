@@ -79,6 +79,9 @@ class Decoder {
 RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float default_theta,
                      std::deque<std::vector<float>>* factors);
 
+/// A token or a list of them.
+void read_eos(const JsonNode& node, ModelConfig* config);
+
 /// eos ids of config.json and generation_config.json; tokenizer.json when it is there. A folder
 /// that has a tokenizer in another form only is refused with the line of Python that converts it.
 void read_companions(const Checkpoint& checkpoint, Imported* out);

@@ -61,7 +61,7 @@ void TensorTable::allow_packed_ternary(bool scale_divides) {
 
 std::string TensorTable::tensor_name(const TensorName& row, const SlotGroup& group) const {
   std::string name = group.layer < 0 ? row.tensor : layer_prefix_ + row.tensor;
-  replace(&name, "{l}", std::to_string(group.layer));
+  replace(&name, "{l}", std::to_string(group.layer - first_layer_));
   replace(&name, "{e}", std::to_string(group.expert));
   return name;
 }

@@ -32,8 +32,10 @@ struct TensorName {
 
 class TensorTable {
  public:
-  /// `layer_prefix`: in front of the tensors of a layer; {l} is its number.
-  explicit TensorTable(std::string layer_prefix) : layer_prefix_(std::move(layer_prefix)) {}
+  /// `layer_prefix`: in front of the tensors of a layer; {l} is its number, counted from the model's
+  /// layer `first_layer` on.
+  explicit TensorTable(std::string layer_prefix, int32_t first_layer = 0)
+      : layer_prefix_(std::move(layer_prefix)), first_layer_(first_layer) {}
 
   /// Several rows of one slot are alternatives: the first whose tensor is there is taken. A slot
   /// whose row is here must be there, biases included; one without a row is absent.
@@ -53,6 +55,7 @@ class TensorTable {
   std::string tensor_name(const TensorName& row, const SlotGroup& group) const;
 
   std::string layer_prefix_;
+  int32_t first_layer_;
   std::unordered_map<std::string, std::vector<TensorName>> rows_;
   bool packed_ternary_ = false;
   bool scale_divides_ = false;

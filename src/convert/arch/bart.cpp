@@ -1,0 +1,286 @@
+// BART (Lewis et al. 2020), mBART (Liu et al. 2020) and Marian (Junczys-Dowmunt et al. 2018) as
+// `transformers` has them: encoder-decoders whose embedding serves source, text and output.
+
+#include <cmath>
+
+#include "formats/import/failure.h"
+#include "src/convert/arch/decoder.h"
+
+namespace moe::arch::bart {
+namespace {
+
+constexpr int32_t kMaxWidth = 1 << 20;
+
+// Made here.
+constexpr const char* kSourcePositions = "source_positions";
+constexpr const char* kTargetPositions = "target_positions";
+constexpr const char* kOutputBias = "output_bias";
+
+constexpr TensorName kModel[] = {
+    {"embedding.weight", "model.shared.weight"},
+    {"embedding.weight", "lm_head.weight"},
+    {"embedding.weight", "model.encoder.embed_tokens.weight"},
+    {"embedding.weight", "model.decoder.embed_tokens.weight"},
+    {"source_position_embedding.weight", kSourcePositions},
+    {"position_embedding.weight", kTargetPositions},
+    {"source_embedding_norm.weight", "model.encoder.layernorm_embedding.weight"},
+    {"source_embedding_norm.bias", "model.encoder.layernorm_embedding.bias"},
+    {"embedding_norm.weight", "model.decoder.layernorm_embedding.weight"},
+    {"embedding_norm.bias", "model.decoder.layernorm_embedding.bias"},
+    {"encoder_norm.weight", "model.encoder.layer_norm.weight"},
+    {"encoder_norm.bias", "model.encoder.layer_norm.bias"},
+    {"final_norm.weight", "model.decoder.layer_norm.weight"},
+    {"final_norm.bias", "model.decoder.layer_norm.bias"},
+    {"head.tied_bias", kOutputBias}};
+
+constexpr TensorName kLayers[] = {
+    {"attention.q.weight", "self_attn.q_proj.weight"},
+    {"attention.q.bias", "self_attn.q_proj.bias"},
+    {"attention.k.weight", "self_attn.k_proj.weight"},
+    {"attention.k.bias", "self_attn.k_proj.bias"},
+    {"attention.v.weight", "self_attn.v_proj.weight"},
+    {"attention.v.bias", "self_attn.v_proj.bias"},
+    {"attention.o.weight", "self_attn.out_proj.weight"},
+    {"attention.o.bias", "self_attn.out_proj.bias"},
+    {"cross_attention.q.weight", "encoder_attn.q_proj.weight"},
+    {"cross_attention.q.bias", "encoder_attn.q_proj.bias"},
+    {"cross_attention.k.weight", "encoder_attn.k_proj.weight"},
+    {"cross_attention.k.bias", "encoder_attn.k_proj.bias"},
+    {"cross_attention.v.weight", "encoder_attn.v_proj.weight"},
+    {"cross_attention.v.bias", "encoder_attn.v_proj.bias"},
+    {"cross_attention.o.weight", "encoder_attn.out_proj.weight"},
+    {"cross_attention.o.bias", "encoder_attn.out_proj.bias"},
+    {"ffn.up.weight", "fc1.weight"},
+    {"ffn.up.bias", "fc1.bias"},
+    {"ffn.down.weight", "fc2.weight"},
+    {"ffn.down.bias", "fc2.bias"}};
+
+// The same norms in front of a block or behind the sum.
+constexpr TensorName kNorms[] = {
+    {"attention_norm.weight", "self_attn_layer_norm.weight"},
+    {"attention_norm.bias", "self_attn_layer_norm.bias"},
+    {"attention_post_norm.weight", "self_attn_layer_norm.weight"},
+    {"attention_post_norm.bias", "self_attn_layer_norm.bias"},
+    {"cross_attention_norm.weight", "encoder_attn_layer_norm.weight"},
+    {"cross_attention_norm.bias", "encoder_attn_layer_norm.bias"},
+    {"cross_attention_post_norm.weight", "encoder_attn_layer_norm.weight"},
+    {"cross_attention_post_norm.bias", "encoder_attn_layer_norm.bias"},
+    {"ffn_norm.weight", "final_layer_norm.weight"},
+    {"ffn_norm.bias", "final_layer_norm.bias"},
+    {"ffn_post_norm.weight", "final_layer_norm.weight"},
+    {"ffn_post_norm.bias", "final_layer_norm.bias"}};
+
+/// What the three differ in.
+struct Kind {
+  bool pre;             // norms in front of each block, and one behind the last layer
+  bool embedding_norm;  // of source and text
+  bool sinusoids;       // positions are a formula; otherwise a table with two rows in front
+};
+constexpr Kind kBart = {false, true, false};
+constexpr Kind kMbart = {true, true, false};
+constexpr Kind kMarian = {false, false, true};
+
+class EncoderDecoder {
+ public:
+  EncoderDecoder(const JsonNode& config, const Checkpoint& checkpoint, const Kind& kind)
+      : keys_(config), checkpoint_(checkpoint), kind_(kind) {}
+  Imported read();
+
+ private:
+  ModelConfig& config() { return out_.config; }
+  void read_sizes();
+  void read_layers(const char* side, bool decoder);
+  void read_positions(const char* side, const char* name, int32_t* length);
+  void read_special_tokens();
+  int32_t token(const char* key, const char* other);
+  void read_output_bias();
+  void locate();
+
+  ConfigKeys keys_;
+  const Checkpoint& checkpoint_;
+  const Kind& kind_;
+  Imported out_;
+};
+
+void EncoderDecoder::read_sizes() {
+  ModelConfig& c = config();
+  c.vocab_size = keys_.integer("vocab_size", 1, 1 << 24);
+  c.d_model = keys_.integer("d_model", 1, kMaxWidth);
+  c.norm = NormKind::kLayer;
+  c.positions = PositionKind::kLearned;
+  c.tie_embeddings = true;
+  c.embedding_norm = kind_.embedding_norm;
+  c.encoder_norm = c.final_norm = kind_.pre;
+  if (keys_.boolean("scale_embedding", false)) {
+    c.embedding_multiplier = static_cast<float>(std::sqrt(static_cast<double>(c.d_model)));
+  }
+}
+
+// side: "encoder" or "decoder".
+void EncoderDecoder::read_layers(const char* side, bool decoder) {
+  const std::string prefix = std::string(side) + "_";
+  const int32_t d = config().d_model;
+  LayerConfig layer;
+  AttentionConfig& a = layer.attention;
+  a.n_heads = a.n_kv_heads = keys_.integer((prefix + "attention_heads").c_str(), 1, d);
+  if (d % a.n_heads != 0) {
+    fail(MOE_ERR_SHAPE, "config.json: %sattention_heads %d does not divide %d", prefix.c_str(),
+         a.n_heads, d);
+  }
+  a.head_dim = d / a.n_heads;
+  a.causal = decoder;
+  a.norms = layer.ffn.norms = {kind_.pre, false, !kind_.pre};
+  layer.has_cross = decoder;
+  if (decoder) layer.cross = a;
+  layer.cross.causal = false;
+  layer.ffn.d_ff = keys_.integer((prefix + "ffn_dim").c_str(), 1, kMaxWidth);
+  const Activation kinds[] = {Activation::kGelu, Activation::kRelu, Activation::kSilu,
+                              Activation::kSilu, Activation::kGeluTanh};
+  layer.ffn.act.kind = kinds[keys_.node("activation_function")
+                                 .choice({"gelu", "relu", "silu", "swish", "gelu_new"})];
+  const int32_t n = keys_.integer((prefix + "layers").c_str(), 1, 1024);
+  for (int32_t l = 0; l < n; ++l) {
+    check(config().layers.push(layer));
+    out_.cosine_widths.push_back(0);
+  }
+  if (!decoder) config().n_encoder_layers = n;
+}
+
+// Column i of Marian's table: sines of all frequencies, then cosines.
+float sinusoid(int32_t position, int32_t i, int32_t d) {
+  const int32_t n_sines = (d + 1) / 2, pair = i < n_sines ? i : i - n_sines;
+  const double angle = position * std::pow(10000.0, -2.0 * pair / d);
+  return static_cast<float>(i < n_sines ? std::sin(angle) : std::cos(angle));
+}
+
+// The rows of the first token's position and those behind it.
+void EncoderDecoder::read_positions(const char* side, const char* name, int32_t* length) {
+  const int32_t d = config().d_model;
+  const auto width = static_cast<size_t>(d);
+  DerivedTensor out{name, {0, d}, {}};
+  if (kind_.sinusoids) {
+    *length = keys_.integer("max_position_embeddings", 1, kMaxWidth);
+    out.values.resize(static_cast<size_t>(*length) * width);
+    for (size_t i = 0; i < out.values.size(); ++i) {
+      out.values[i] =
+          sinusoid(static_cast<int32_t>(i / width), static_cast<int32_t>(i % width), d);
+    }
+  } else {
+    constexpr int32_t kInFront = 2;
+    const std::string table = std::string("model.") + side + ".embed_positions.weight";
+    const SourceTensor* tensor = checkpoint_.find(table);
+    if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", table.c_str());
+    const auto& shape = tensor->shape;
+    if (shape.size() != 2 || shape[0] <= kInFront || shape[0] > kMaxWidth || shape[1] != d) {
+      fail(MOE_ERR_SHAPE, "tensor %s: expected (n, %d) with n above %d, file has %s",
+           table.c_str(), d, kInFront, shape_text(shape).c_str());
+    }
+    *length = static_cast<int32_t>(shape[0]) - kInFront;
+    out.values.resize(static_cast<size_t>(*length) * width);
+    checkpoint_.read(*tensor, kInFront * width, out.values.size(), out.values.data());
+  }
+  out.shape[0] = *length;
+  out_.derived.push_back(std::move(out));
+}
+
+// Of generation_config.json, or else of config.json; -1: of neither. `other` where there is none.
+int32_t EncoderDecoder::token(const char* key, const char* other) {
+  const int32_t last = config().vocab_size - 1;
+  const int32_t own = keys_.integer(key, -1, 0, last);
+  const char* const name = "generation_config.json";
+  if (checkpoint_.has_document(name)) {
+    const Json document = checkpoint_.document(name);
+    const JsonNode node(document, name);
+    if (node.has(key)) return static_cast<int32_t>(node.at(key).integer(0, last));
+  }
+  return own < 0 && other != nullptr ? token(other, nullptr) : own;
+}
+
+void EncoderDecoder::read_special_tokens() {
+  ModelConfig& c = config();
+  c.pad_token_id = keys_.integer("pad_token_id", -1, 0, c.vocab_size - 1);
+  if (keys_.has("eos_token_id")) read_eos(keys_.node("eos_token_id"), &c);
+  c.forced_token_id = token("forced_bos_token_id", nullptr);
+  c.start_token_id = token("decoder_start_token_id", "bos_token_id");
+  if (c.start_token_id >= 0) return;
+  fail(MOE_ERR_NOT_FOUND,
+       "config.json: decoder_start_token_id: a token is expected there or in "
+       "generation_config.json");
+}
+
+// Zeros in most checkpoints; then it is left out.
+void EncoderDecoder::read_output_bias() {
+  const char* const name = "final_logits_bias";
+  const SourceTensor* tensor = checkpoint_.find(name);
+  if (tensor == nullptr) return;
+  const int32_t n = config().vocab_size;
+  if (tensor->shape != std::vector<int64_t>{1, n}) {
+    fail(MOE_ERR_SHAPE, "tensor %s: expected (1, %d), file has %s", name, n,
+         shape_text(tensor->shape).c_str());
+  }
+  DerivedTensor bias{kOutputBias, {n}, std::vector<float>(static_cast<size_t>(n))};
+  checkpoint_.read(*tensor, 0, bias.values.size(), bias.values.data());
+  for (const float x : bias.values) config().head.tied_bias |= x != 0;
+  if (config().head.tied_bias) out_.derived.push_back(std::move(bias));
+}
+
+void EncoderDecoder::locate() {
+  const int32_t n_encoder = config().n_encoder_layers;
+  TensorTable encoder("model.encoder.layers.{l}."), decoder("model.decoder.layers.{l}.", n_encoder);
+  for (TensorTable* table : {&encoder, &decoder}) {
+    table->add(kModel);
+    table->add(kLayers);
+    table->add(kNorms);
+  }
+  out_.locate = [encoder = std::move(encoder), decoder = std::move(decoder), n_encoder,
+                 &checkpoint = checkpoint_](const SlotGroup& group, const Slot& slot) {
+    const TensorTable& table = group.layer >= 0 && group.layer < n_encoder ? encoder : decoder;
+    return table.locate(checkpoint, 0, group, slot);
+  };
+}
+
+Imported EncoderDecoder::read() {
+  keys_.require("is_encoder_decoder", true);
+  keys_.require("tie_word_embeddings", true);
+  keys_.require("share_encoder_decoder_embeddings", true);
+  keys_.require("normalize_before", kind_.pre);
+  keys_.require("add_final_layer_norm", kind_.pre);
+  keys_.require("normalize_embedding", kind_.embedding_norm);
+  keys_.require("static_position_embeddings", kind_.sinusoids);
+  keys_.require("add_bias_logits", false);
+  keys_.ignore({"activation_dropout", "classif_dropout", "classifier_dropout", "decoder_layerdrop",
+                "encoder_layerdrop", "bos_token_id", "extra_pos_embeddings", "init_std",
+                "max_position_embeddings", "num_hidden_layers", "num_labels", "output_past",
+                "save_step"});
+  read_sizes();
+  keys_.require("decoder_vocab_size", config().vocab_size);
+  read_layers("encoder", false);
+  read_layers("decoder", true);
+  read_positions("encoder", kSourcePositions, &config().source_length);
+  read_positions("decoder", kTargetPositions, &config().context_length);
+  read_special_tokens();
+  read_output_bias();
+  keys_.check_all_understood();
+  check(config().name.assign(checkpoint_.name()));
+  read_companions(checkpoint_, &out_);
+  out_.ignored = {"final_logits_bias", "*.embed_positions.weight", "*.embed_tokens.weight",
+                  "lm_head.weight"};
+  locate();
+  return std::move(out_);
+}
+
+template <const Kind& kind>
+Imported import_kind(const JsonNode& config, const Checkpoint& checkpoint) {
+  return EncoderDecoder(config, checkpoint, kind).read();
+}
+
+}  // namespace
+
+std::span<const Importer> importers() {
+  static constexpr Importer kRows[] = {{"bart", import_kind<kBart>},
+                                       {"mbart", import_kind<kMbart>},
+                                       {"marian", import_kind<kMarian>}};
+  return kRows;
+}
+
+}  // namespace moe::arch::bart
