@@ -137,7 +137,8 @@ void add_router(CLI::App& app, ModelOptions& o) {
 
 void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
   add_sizes(app, o, default_context, "256; under a memory cap 32 to 4096");
-  app.add_option("--kv", o.kv, "Type of keys and values in the cache: f16, int8 or f32 (on the CPU)")
+  app.add_option("--kv", o.kv,
+                 "Type of keys and values in the cache: f16, int8 or f32 (on the CPU)")
       ->check(one_of({"f16", "int8", "f32"}))
       ->capture_default_str()
       ->option_text("TYPE")
@@ -241,9 +242,10 @@ uint32_t encode_flags(bool no_bos, bool special) {
 std::vector<int32_t> encode(const moe_model* model, const std::string& text, uint32_t flags) {
   const moe_tokenizer* tokenizer = moe_model_tokenizer(model);
   if (tokenizer == nullptr) {
-    throw CallError(MOE_ERR_UNSUPPORTED,
-                    "this model has no tokenizer; generate, eval, score and translate take ids with "
-                    "--tokens");
+    throw CallError(
+        MOE_ERR_UNSUPPORTED,
+        "this model has no tokenizer; generate, eval, score and translate take ids with "
+        "--tokens");
   }
   std::vector<int32_t> tokens(text.size() + 16);
   size_t n = 0;

@@ -101,8 +101,9 @@ void run_embed(const EmbedOptions& o) {
   const moe_model_info info = model_info(model.get());
   if (info.is_encoder_decoder != 0) {
     throw CallError(MOE_ERR_UNSUPPORTED,
-                    o.model.path + ": an encoder-decoder; embed needs an encoder or a decoder "
-                                   "('moe translate' runs encoder-decoders)");
+                    o.model.path +
+                        ": an encoder-decoder; embed needs an encoder or a decoder "
+                        "('moe translate' runs encoder-decoders)");
   }
   OutFile out(o.out);
   const Session session = open_session(o.model, model.get());

@@ -23,23 +23,23 @@ struct InspectOptions {
 Json info_json(const moe_model* model) {
   const moe_model_info i = model_info(model);
   Json j = {{"name", i.name},
-          {"n_layers", i.n_layers},
-          {"n_moe_layers", i.n_moe_layers},
-          {"d_model", i.d_model},
-          {"vocab_size", i.vocab_size},
-          {"context_length", i.context_length},
-          {"bos_token", i.bos_token},
-          {"eos_tokens", std::vector<int32_t>(i.eos_tokens, i.eos_tokens + i.n_eos_tokens)},
-          {"n_parameters", i.n_parameters},
-          {"n_active_parameters", i.n_active_parameters},
-          {"weight_bytes", i.weight_bytes},
-          {"bytes_per_token", i.bytes_per_token},
-          {"file_bytes", i.file_bytes},
-          {"tokenizer", moe_model_tokenizer(model) != nullptr},
-          {"encoder", i.is_encoder != 0},
-          {"head", i.head},
-          {"n_outputs", i.n_outputs},
-          {"mask_token", i.mask_token}};
+            {"n_layers", i.n_layers},
+            {"n_moe_layers", i.n_moe_layers},
+            {"d_model", i.d_model},
+            {"vocab_size", i.vocab_size},
+            {"context_length", i.context_length},
+            {"bos_token", i.bos_token},
+            {"eos_tokens", std::vector<int32_t>(i.eos_tokens, i.eos_tokens + i.n_eos_tokens)},
+            {"n_parameters", i.n_parameters},
+            {"n_active_parameters", i.n_active_parameters},
+            {"weight_bytes", i.weight_bytes},
+            {"bytes_per_token", i.bytes_per_token},
+            {"file_bytes", i.file_bytes},
+            {"tokenizer", moe_model_tokenizer(model) != nullptr},
+            {"encoder", i.is_encoder != 0},
+            {"head", i.head},
+            {"n_outputs", i.n_outputs},
+            {"mask_token", i.mask_token}};
   if (i.is_encoder_decoder == 0) return j;
   j["n_encoder_layers"] = i.n_encoder_layers;
   j["source_length"] = i.source_length;

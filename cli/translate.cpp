@@ -35,9 +35,9 @@ struct Translation {
 void check_encoder_decoder(const TranslateOptions& o, const moe_model* model) {
   const moe_model_info info = model_info(model);
   if (info.is_encoder_decoder != 0) return;
-  throw CallError(MOE_ERR_UNSUPPORTED,
-                  o.model.path + (info.is_encoder != 0 ? ": an encoder" : ": a decoder") +
-                      "; translate needs an encoder-decoder");
+  throw CallError(MOE_ERR_UNSUPPORTED, o.model.path +
+                                           (info.is_encoder != 0 ? ": an encoder" : ": a decoder") +
+                                           "; translate needs an encoder-decoder");
 }
 
 moe_beam_stop stop_of(const std::string& name) {

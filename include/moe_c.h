@@ -285,8 +285,8 @@ typedef struct moe_model_layer_info {
   /* what the chosen are weighed with: "raw", "renormalised" or "chosen" probabilities; of a
    * cosine router "softmax" or "sigmoid"; "": something that has no choice */
   const char* gate;
-  int32_t has_head;  /* MH-MoE: 1 with a head layer in front of the sub-tokens */
-  int32_t has_merge; /* 1 with a merge layer behind them */
+  int32_t has_head;      /* MH-MoE: 1 with a head layer in front of the sub-tokens */
+  int32_t has_merge;     /* 1 with a merge layer behind them */
   int32_t n_cross_heads; /* of attention to an encoder's output; 0: none */
   int32_t reserved2;
 } moe_model_layer_info;

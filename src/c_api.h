@@ -52,8 +52,7 @@ struct moe_model {
 };
 
 struct moe_session {
-  explicit moe_session(moe_model& m)
-      : model(&m), translations(m.memory.get()) {}
+  explicit moe_session(moe_model& m) : model(&m), translations(m.memory.get()) {}
 
   moe_model* model;
   moe::Box<moe::Session> session;

@@ -19,7 +19,6 @@ moe_status moe_session_translate(moe_session*, const int32_t*, size_t, const moe
   return moe::refuse_translation(error);
 }
 
-moe_status moe_session_read_source(moe_session*, const int32_t*, size_t, float*,
-                                   moe_error* error) {
+moe_status moe_session_read_source(moe_session*, const int32_t*, size_t, float*, moe_error* error) {
   return moe::refuse_translation(error);
 }

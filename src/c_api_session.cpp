@@ -15,9 +15,7 @@ Status session_options(const moe_session_params* given, SessionOptions* out) {
   if (kv < MOE_KV_DEFAULT || kv > MOE_KV_F32) {
     return Status::error(MOE_ERR_ARGUMENT, "params.kv: expected 0..3, found %d", kv);
   }
-  options.kv = kv == MOE_KV_INT8  ? KvType::kInt8
-               : kv == MOE_KV_F32 ? KvType::kF32
-                                  : KvType::kF16;
+  options.kv = kv == MOE_KV_INT8 ? KvType::kInt8 : kv == MOE_KV_F32 ? KvType::kF32 : KvType::kF16;
   options.max_beam = p.max_beam;
   *out = options;
   return {};

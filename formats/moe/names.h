@@ -43,8 +43,8 @@ constexpr bool in_order(const Named<E> (&table)[n]) {
   return true;
 }
 
-/// What one segment holds. Those from kAttention on belong to a layer, kExperts to one expert of it.
-/// Of an encoder-decoder those of a source are the encoder's, and the others the decoder's.
+/// What one segment holds. Those from kAttention on belong to a layer, kExperts to one expert of
+/// it. Of an encoder-decoder those of a source are the encoder's, and the others the decoder's.
 enum class Part : uint8_t {
   kEmbedding,
   kPositionEmbedding,

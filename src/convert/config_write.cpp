@@ -97,13 +97,12 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
   const auto eos = b.CreateVector(c.eos_token_ids.data(), c.eos_token_ids.size());
   const auto layer_vector = b.CreateVector(layers);
   const auto head = write_head(b, c.head);
-  return fbs::CreateModelConfig(b, name, c.vocab_size, c.d_model, c.context_length, norm,
-                                c.norm_eps, positions, c.tie_embeddings, c.embedding_norm,
-                                c.embedding_multiplier, c.residual_multiplier, c.logit_multiplier,
-                                c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector,
-                                c.final_norm, head, c.mask_token_id, c.logit_cap,
-                                c.n_encoder_layers, c.source_length, c.encoder_norm,
-                                c.start_token_id, c.forced_token_id);
+  return fbs::CreateModelConfig(
+      b, name, c.vocab_size, c.d_model, c.context_length, norm, c.norm_eps, positions,
+      c.tie_embeddings, c.embedding_norm, c.embedding_multiplier, c.residual_multiplier,
+      c.logit_multiplier, c.bos_token_id, c.pad_token_id, c.add_bos, eos, layer_vector,
+      c.final_norm, head, c.mask_token_id, c.logit_cap, c.n_encoder_layers, c.source_length,
+      c.encoder_norm, c.start_token_id, c.forced_token_id);
 }
 
 Status finish_model(ModelWriter& writer, const ModelConfig& config,

@@ -64,8 +64,9 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
     return Status::error(MOE_ERR_ARGUMENT, "cross_attention is absent, but configured");
   }
   if (!in_decoder) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "cross_attention: only the decoder's layers of an encoder-decoder have it");
+    return Status::error(
+        MOE_ERR_ARGUMENT,
+        "cross_attention: only the decoder's layers of an encoder-decoder have it");
   }
   MOE_TRY(validate_heads(a).with_context("cross"));
   const bool plain = a.window == 0 && a.latent == 0 && a.rope.kind == RopeKind::kNone &&

@@ -56,7 +56,7 @@ struct ModelWeights {
   Matrix embedding;           // (vocab, d)
   Matrix position_embedding;  // (context, d) or empty
   Norm embedding_norm;        // kNone when there is none; so for the other norms
-  Matrix source_positions;    // (source_length, d) or empty; so, of an encoder-decoder, the next two
+  Matrix source_positions;  // (source_length, d) or empty; so, of an encoder-decoder, the next two
   Norm source_embedding_norm;
   Norm encoder_norm;
   Norm final_norm;

@@ -9,10 +9,10 @@ namespace moe {
 
 inline constexpr int32_t kMaxBeam = 64;
 
-/// When a search ends: once `beam` hypotheses have ended, later ones of that step refused (fairseq);
-/// once no running one can still beat the worst of the `beam` best ended (transformers with
-/// early_stopping=False); or with the step in which `beam` have ended, the best of which are kept
-/// (transformers 5 with early_stopping=True).
+/// When a search ends: once `beam` hypotheses have ended, later ones of that step refused
+/// (fairseq); once no running one can still beat the worst of the `beam` best ended (transformers
+/// with early_stopping=False); or with the step in which `beam` have ended, the best of which are
+/// kept (transformers 5 with early_stopping=True).
 enum class BeamStop : uint8_t { kCount, kBound, kStep };
 
 /// Lengths count generated tokens, without the EOS.

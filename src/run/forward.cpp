@@ -361,8 +361,7 @@ void project_out(SessionState& lead, const Batch& batch, const AttentionConfig& 
                  const AttentionWeights& a) {
   const int32_t q_width = c.n_heads * c.head_dim;
   const BlockOut out = block_out(lead, a.norms);
-  const LinearOut o{&a.o,           a.o_bias, out.y, lead.model.config().d_model,
-                    out.accumulate, out.scale};
+  const LinearOut o{&a.o, a.o_bias, out.y, lead.model.config().d_model, out.accumulate, out.scale};
   lead.device.linear(*lead.stream,
                      {lead.work.mixed, q_width, batch.n_rows, q_width, a.sub_norm, &o, 1});
   finish_block(lead, a.norms, batch.n_rows);

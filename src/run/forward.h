@@ -27,17 +27,18 @@ struct BatchPart {
   std::span<const int32_t> some = {};  // kSome: the rows, ascending
   float* hidden = nullptr;  // host memory (tokens, d_model) for the normed hidden states, or null;
                             // of a decoder, without logits
-  int32_t text = 0;  // whose keys and values: each hypothesis of a beam search has its own
+  int32_t text = 0;         // whose keys and values: each hypothesis of a beam search has its own
 };
 
-/// Computes all parts (of different sessions of one model, or texts of one) in one pass, in the work memory of
-/// `lead`. Writes the sessions' KV caches and logits, and nothing else: their positions stay. At
-/// most lead's chunk of tokens in all. MOE_ERR_CANCELLED when one of the sessions was cancelled.
+/// Computes all parts (of different sessions of one model, or texts of one) in one pass, in the
+/// work memory of `lead`. Writes the sessions' KV caches and logits, and nothing else: their
+/// positions stay. At most lead's chunk of tokens in all. MOE_ERR_CANCELLED when one of the
+/// sessions was cancelled.
 Status forward(SessionState& lead, std::span<BatchPart> parts);
 
 /// An encoder-decoder's encoder reads `tokens`, at most a chunk of them: afterwards the keys and
-/// values of every cross attention are in the session's cache. hidden: host memory (tokens, d_model)
-/// for the encoder's output, or null. Errors as forward().
+/// values of every cross attention are in the session's cache. hidden: host memory (tokens,
+/// d_model) for the encoder's output, or null. Errors as forward().
 Status forward_source(SessionState& state, std::span<const int32_t> tokens, float* hidden);
 
 }  // namespace moe

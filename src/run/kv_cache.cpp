@@ -76,8 +76,7 @@ void KvCache::lay_out(Carver& c, const ModelConfig& config) {
   for (int32_t l = 0; l < n_layers; ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
     if (!layer.has_cross) continue;
-    take_layer(c, layer.cross, shape_.source, shape_.type,
-               place(sources_, static_cast<size_t>(l)));
+    take_layer(c, layer.cross, shape_.source, shape_.type, place(sources_, static_cast<size_t>(l)));
   }
 }
 

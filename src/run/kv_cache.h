@@ -37,10 +37,10 @@ class KvCache {
  private:
   void lay_out(Carver& c, const ModelConfig& config);
 
-  KvShape shape_;             // with whole blocks
-  int32_t n_encoder_ = 0;     // layers
-  Array<KvLayer> layers_;     // (n_texts, n_layers)
-  Array<KvLayer> sources_;    // (n_layers)
+  KvShape shape_;           // with whole blocks
+  int32_t n_encoder_ = 0;   // layers
+  Array<KvLayer> layers_;   // (n_texts, n_layers)
+  Array<KvLayer> sources_;  // (n_layers)
   DeviceBuffer memory_;
 };
 

@@ -87,8 +87,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   uint64_t kv = 0;
   uint64_t rope = 0;
   uint64_t work = 0;
-  if (!KvCache::bytes(config, kv_shape(o), &kv) ||
-      !RopeTables::bytes(config, o.context, &rope) ||
+  if (!KvCache::bytes(config, kv_shape(o), &kv) || !RopeTables::bytes(config, o.context, &rope) ||
       !WorkMemory::device_bytes(model.device(), config, o.chunk, &work)) {
     return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
   }

@@ -81,12 +81,8 @@ uint64_t body_bytes(const SessionState& state, uint64_t n) {
 }
 
 Saved describe(const SessionState& state, const ModelFileName& name, uint64_t n) {
-  return {kv_number(state.options.kv),
-          name.metadata_hash,
-          name.file_bytes,
-          n,
-          body_bytes(state, n),
-          context_of_positions(state)};
+  return {kv_number(state.options.kv), name.metadata_hash,         name.file_bytes, n,
+          body_bytes(state, n),        context_of_positions(state)};
 }
 
 void encode(const Saved& s, uint8_t (&h)[kHeader]) {
@@ -348,8 +344,9 @@ Status check_keeps(const SessionState& state) {
     return Status::error(MOE_ERR_UNSUPPORTED, "the model is an encoder: its sessions keep nothing");
   }
   if (!config.is_encoder_decoder()) return {};
-  return Status::error(MOE_ERR_UNSUPPORTED,
-                       "the model is an encoder-decoder: its sessions are neither saved nor forked");
+  return Status::error(
+      MOE_ERR_UNSUPPORTED,
+      "the model is an encoder-decoder: its sessions are neither saved nor forked");
 }
 
 Status load_body(SessionState& state, Loader& loader, size_t n) {

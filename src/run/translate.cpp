@@ -113,8 +113,8 @@ std::span<const int32_t> Search::prefix() const {
 Status Search::run() {
   const ModelConfig& config = state_.model.config();
   MOE_TRY(logprobs_.resize(static_cast<size_t>(config.vocab_size)));
-  MOE_TRY(beam_.begin(options_.search,
-                      {config.eos_token_ids.span(), prefix(), config.pad_token_id}));
+  MOE_TRY(
+      beam_.begin(options_.search, {config.eos_token_ids.span(), prefix(), config.pad_token_id}));
   for (int32_t n = 0; !beam_.done(); ++n) {
     MOE_TRY(report(n));
     if (n > 0) place(n);

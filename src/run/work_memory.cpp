@@ -19,8 +19,8 @@ Widths widest_of(const ModelConfig& config) {
     const AttentionConfig& a = layer.attention;
     const AttentionConfig& cross = layer.cross;
     w.q = std::max({w.q, int64_t{a.n_heads} * a.head_dim, int64_t{cross.n_heads} * cross.head_dim});
-    w.kv = std::max({w.kv, int64_t{a.n_kv_heads} * a.head_dim,
-                     int64_t{cross.n_kv_heads} * cross.head_dim});
+    w.kv = std::max(
+        {w.kv, int64_t{a.n_kv_heads} * a.head_dim, int64_t{cross.n_kv_heads} * cross.head_dim});
     if (a.latent > 0) w.latent = std::max(w.latent, int64_t{a.latent} + a.rope.dims);
     if (a.norms.out || cross.norms.out || layer.ffn.norms.out) w.branch = config.d_model;
   }

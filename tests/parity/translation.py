@@ -41,6 +41,7 @@ MODELS = {
                dict(pad_token_id=1, eos_token_id=2, decoder_start_token_id=1, scale_embedding=True,
                     activation_function="swish")),
 }
+EOS = {"bart": 5.0, "mbart": 1.5, "marian": 5.0}
 
 
 def make_tokenizer():
@@ -58,8 +59,8 @@ def make_tokenizer():
                                       unk_token="<unk>", pad_token="<pad>")
 
 
-def randomise(model, seed):
-    """Weights that make every part matter, and an EOS that comes now and then."""
+def randomise(model, seed, eos):
+    """Weights that make every part matter; `eos` makes texts end now and then."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -78,7 +79,7 @@ def randomise(model, seed):
                 x = x * 1.3 / p.shape[-1] ** 0.5
             p.copy_(x)
         model.final_logits_bias.copy_(0.3 * torch.randn(model.final_logits_bias.shape, generator=g))
-        model.final_logits_bias[0, 2] += 1.5
+        model.final_logits_bias[0, 2] += eos
     return model.eval()
 
 
@@ -88,7 +89,7 @@ def make(name, seed, folder):
     config = config_class(vocab_size=len(tokenizer), forced_eos_token_id=None, **SIZES, **special)
     if name == "marian":
         config.decoder_vocab_size = len(tokenizer)
-    model = randomise(model_class(config), seed)
+    model = randomise(model_class(config), seed, EOS[name])
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return model

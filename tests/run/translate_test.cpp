@@ -248,9 +248,8 @@ TEST_P(Translate, AnyAllocationMayFail) {
   EXPECT_TRUE(run().ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Norms, Translate, testing::Bool(), [](const auto& norm) {
-  return norm.param ? "pre" : "post";
-});
+INSTANTIATE_TEST_SUITE_P(Norms, Translate, testing::Bool(),
+                         [](const auto& norm) { return norm.param ? "pre" : "post"; });
 
 void expect_refused(const Status& status, moe_status code, const char* word) {
   EXPECT_EQ(status.code(), code) << status.text();
@@ -279,7 +278,8 @@ TEST(TranslateRefuses, WhatCannotBeSearched) {
   refused(MOE_ERR_RANGE, "prefix", [&](auto& o) { o.prefix = unknown; });
   expect_refused(translate_with(*session, {}, wide(3)).status, MOE_ERR_RANGE, "source");
   expect_refused(translate_with(*session, {3, 64}, wide(3)).status, MOE_ERR_RANGE, "source");
-  expect_refused(translate_with(*session, source_of(40, 1), wide(3)).status, MOE_ERR_TOO_LONG, "40");
+  expect_refused(translate_with(*session, source_of(40, 1), wide(3)).status, MOE_ERR_TOO_LONG,
+                 "40");
   const Box<Session> small = machine.session(for_beam(3, KvType::kF16, 8));
   expect_refused(translate_with(*small, source_of(8, 1), wide(3)).status, MOE_ERR_TOO_LONG, "8");
   expect_refused(session->eval(span(source), LogitRows::kNone, nullptr), MOE_ERR_STATE, "source");

@@ -33,27 +33,26 @@ constexpr TensorName kModel[] = {
     {"final_norm.bias", "model.decoder.layer_norm.bias"},
     {"head.tied_bias", kOutputBias}};
 
-constexpr TensorName kLayers[] = {
-    {"attention.q.weight", "self_attn.q_proj.weight"},
-    {"attention.q.bias", "self_attn.q_proj.bias"},
-    {"attention.k.weight", "self_attn.k_proj.weight"},
-    {"attention.k.bias", "self_attn.k_proj.bias"},
-    {"attention.v.weight", "self_attn.v_proj.weight"},
-    {"attention.v.bias", "self_attn.v_proj.bias"},
-    {"attention.o.weight", "self_attn.out_proj.weight"},
-    {"attention.o.bias", "self_attn.out_proj.bias"},
-    {"cross_attention.q.weight", "encoder_attn.q_proj.weight"},
-    {"cross_attention.q.bias", "encoder_attn.q_proj.bias"},
-    {"cross_attention.k.weight", "encoder_attn.k_proj.weight"},
-    {"cross_attention.k.bias", "encoder_attn.k_proj.bias"},
-    {"cross_attention.v.weight", "encoder_attn.v_proj.weight"},
-    {"cross_attention.v.bias", "encoder_attn.v_proj.bias"},
-    {"cross_attention.o.weight", "encoder_attn.out_proj.weight"},
-    {"cross_attention.o.bias", "encoder_attn.out_proj.bias"},
-    {"ffn.up.weight", "fc1.weight"},
-    {"ffn.up.bias", "fc1.bias"},
-    {"ffn.down.weight", "fc2.weight"},
-    {"ffn.down.bias", "fc2.bias"}};
+constexpr TensorName kLayers[] = {{"attention.q.weight", "self_attn.q_proj.weight"},
+                                  {"attention.q.bias", "self_attn.q_proj.bias"},
+                                  {"attention.k.weight", "self_attn.k_proj.weight"},
+                                  {"attention.k.bias", "self_attn.k_proj.bias"},
+                                  {"attention.v.weight", "self_attn.v_proj.weight"},
+                                  {"attention.v.bias", "self_attn.v_proj.bias"},
+                                  {"attention.o.weight", "self_attn.out_proj.weight"},
+                                  {"attention.o.bias", "self_attn.out_proj.bias"},
+                                  {"cross_attention.q.weight", "encoder_attn.q_proj.weight"},
+                                  {"cross_attention.q.bias", "encoder_attn.q_proj.bias"},
+                                  {"cross_attention.k.weight", "encoder_attn.k_proj.weight"},
+                                  {"cross_attention.k.bias", "encoder_attn.k_proj.bias"},
+                                  {"cross_attention.v.weight", "encoder_attn.v_proj.weight"},
+                                  {"cross_attention.v.bias", "encoder_attn.v_proj.bias"},
+                                  {"cross_attention.o.weight", "encoder_attn.out_proj.weight"},
+                                  {"cross_attention.o.bias", "encoder_attn.out_proj.bias"},
+                                  {"ffn.up.weight", "fc1.weight"},
+                                  {"ffn.up.bias", "fc1.bias"},
+                                  {"ffn.down.weight", "fc2.weight"},
+                                  {"ffn.down.bias", "fc2.bias"}};
 
 // The same norms in front of a block or behind the sum.
 constexpr TensorName kNorms[] = {
@@ -162,8 +161,7 @@ void EncoderDecoder::read_positions(const char* side, const char* name, int32_t*
     *length = keys_.integer("max_position_embeddings", 1, kMaxWidth);
     out.values.resize(static_cast<size_t>(*length) * width);
     for (size_t i = 0; i < out.values.size(); ++i) {
-      out.values[i] =
-          sinusoid(static_cast<int32_t>(i / width), static_cast<int32_t>(i % width), d);
+      out.values[i] = sinusoid(static_cast<int32_t>(i / width), static_cast<int32_t>(i % width), d);
     }
   } else {
     constexpr int32_t kInFront = 2;
@@ -172,8 +170,8 @@ void EncoderDecoder::read_positions(const char* side, const char* name, int32_t*
     if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", table.c_str());
     const auto& shape = tensor->shape;
     if (shape.size() != 2 || shape[0] <= kInFront || shape[0] > kMaxWidth || shape[1] != d) {
-      fail(MOE_ERR_SHAPE, "tensor %s: expected (n, %d) with n above %d, file has %s",
-           table.c_str(), d, kInFront, shape_text(shape).c_str());
+      fail(MOE_ERR_SHAPE, "tensor %s: expected (n, %d) with n above %d, file has %s", table.c_str(),
+           d, kInFront, shape_text(shape).c_str());
     }
     *length = static_cast<int32_t>(shape[0]) - kInFront;
     out.values.resize(static_cast<size_t>(*length) * width);

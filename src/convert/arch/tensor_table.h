@@ -32,8 +32,8 @@ struct TensorName {
 
 class TensorTable {
  public:
-  /// `layer_prefix`: in front of the tensors of a layer; {l} is its number, counted from the model's
-  /// layer `first_layer` on.
+  /// `layer_prefix`: in front of the tensors of a layer; {l} is its number, counted from the
+  /// model's layer `first_layer` on.
   explicit TensorTable(std::string layer_prefix, int32_t first_layer = 0)
       : layer_prefix_(std::move(layer_prefix)), first_layer_(first_layer) {}
 
