@@ -113,7 +113,7 @@ void KvCache::copy_text(const ModelConfig& config, int32_t from, int32_t to, int
   for (int32_t l = n_encoder_; l < config.n_layers(); ++l) {
     const AttentionConfig& a = config.layers[static_cast<size_t>(l)].attention;
     const KvLayer source = view(l, from).layer, target = view(l, to).layer;
-    const auto bytes = static_cast<size_t>(rows * a.head_dim * element_bytes(shape_.type));
+    const auto bytes = static_cast<size_t>(int64_t{rows} * a.head_dim * element_bytes(shape_.type));
     const size_t scales = static_cast<size_t>(rows) * sizeof(float);
     for (int32_t h = 0; h < a.n_kv_heads; ++h) {
       const int64_t first = int64_t{h} * shape_.context;

@@ -55,7 +55,9 @@ Status resolve_search(const ModelConfig& config, const SessionOptions& given, Se
   }
   MOE_TRY(check_range("max_beam", o->max_beam, 0, kMaxBeam));
   if (o->max_beam == 0) o->max_beam = BeamOptions().beam;
-  o->source = std::min(config.source_length, given.context > 0 ? given.context : kMaxChunk);
+  if (o->source == 0) {  // what was resolved before stays
+    o->source = std::min(config.source_length, given.context > 0 ? given.context : kMaxChunk);
+  }
   return {};
 }
 

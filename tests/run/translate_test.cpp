@@ -334,6 +334,22 @@ TEST(TranslateConfig, IsCheckedFieldByField) {
   refused("attention.causal", [](auto& c) { c.layers[1].attention.causal = true; });
 }
 
+TEST(TranslateMemory, IsCountedInFull) {
+  ModelConfig config = tiny_translator();
+  config.context_length = 16;  // a source may be longer than a text
+  const auto bytes = build_tiny_model(config);
+  Machine machine(*bytes);
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(machine.model(), {}, &account).ok());
+  const Box<Session> session = machine.session();
+  EXPECT_EQ(session->bytes(), account.session_bytes);
+  TranslateOptions o = wide();
+  const Found found = translate_with(*session, source_of(39, 1), o);
+  EXPECT_TRUE(found.status.ok()) << found.status.text();
+  ASSERT_TRUE(account_memory(machine.model(), for_beam(9), &account).ok());
+  EXPECT_GT(account.session_bytes, session->bytes());
+}
+
 TEST(TranslateConfig, IsOfAVersionThatOlderReadersRefuse) {
   const auto bytes = build_tiny_model(tiny_translator());
   EXPECT_EQ(bytes->data()[10], 3);
