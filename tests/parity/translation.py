@@ -36,11 +36,12 @@ MODELS = {
              dict(bos_token_id=0, pad_token_id=1, eos_token_id=2, decoder_start_token_id=2)),
     "mbart": (tr.MBartConfig, tr.MBartForConditionalGeneration,
               dict(bos_token_id=0, pad_token_id=1, eos_token_id=2, decoder_start_token_id=2,
-                   forced_bos_token_id=4, scale_embedding=True)),
+                   scale_embedding=True)),
     "marian": (tr.MarianConfig, tr.MarianMTModel,
                dict(pad_token_id=1, eos_token_id=2, decoder_start_token_id=1, scale_embedding=True,
                     activation_function="swish")),
 }
+FORCED = {"mbart": 4}  # the first token of every text: a language
 EOS = {"bart": 5.0, "mbart": 1.5, "marian": 5.0}
 
 
@@ -90,6 +91,7 @@ def make(name, seed, folder):
     if name == "marian":
         config.decoder_vocab_size = len(tokenizer)
     model = randomise(model_class(config), seed, EOS[name])
+    model.generation_config.forced_bos_token_id = FORCED.get(name)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return model

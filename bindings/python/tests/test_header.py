@@ -16,6 +16,7 @@ ENUMS = {"moe_status": ("MOE_", _structs.Status), "moe_log_level": ("MOE_LOG_", 
          "moe_io": ("MOE_IO_", _structs.Io), "moe_kv_type": ("MOE_KV_", _structs.KvType),
          "moe_thinking": ("MOE_THINKING_", _structs.Thinking),
          "moe_pooling": ("MOE_POOL_", _structs.Pooling),
+         "moe_beam_stop": ("MOE_BEAM_STOP_", _structs.BeamStop),
          "moe_finish": ("MOE_FINISH_", _structs.Finish)}
 CONSTANTS = {"MOE_PIECE_THINKING": _structs.PIECE_THINKING,
              "MOE_ENCODE_NO_SPECIAL": _structs.ENCODE_NO_SPECIAL,
@@ -74,7 +75,7 @@ def test_struct(name, seen_by_c):
 
 
 def test_every_struct_is_there():
-    assert len(struct_bodies()) == TEXT.count("struct_size;") + 11
+    assert len(struct_bodies()) == TEXT.count("struct_size;") + 12
 
 
 @pytest.mark.parametrize("name", sorted(ENUMS))
