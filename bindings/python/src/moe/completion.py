@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, Union
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ._asynchronous import Asynchronous
 from ._handle import Uncopyable
@@ -89,10 +89,11 @@ def whole(chat: Chat, reply: Reply, logprobs: bool) -> Completion:
     return {**answer.choice("message", message, pieces, _finish_reason(result)), "usage": usage}
 
 
-class CompletionStream(Uncopyable, Asynchronous[Completion], Iterator[Completion]):
+class CompletionStream(Uncopyable, Asynchronous[Completion]):
     """Chunks of an answer, for `for` and `async for`. close(), or leaving the `with` statement, ends it early."""
 
     _what = "stream"
+    _done = True  # until it is made
 
     def __init__(self, chat: Chat, reply: Reply, logprobs: bool, at_end: Callable[[], None]) -> None:
         self._answer = _Answer(chat, "chat.completion.chunk", logprobs)

@@ -14,7 +14,7 @@ import queue
 import threading
 import weakref
 from typing import Any, Union
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -126,7 +126,7 @@ def _run(native: Native, generate: Generate, request: Request, channel: _Channel
     channel.items.put(end)
 
 
-class Generation(Uncopyable, Asynchronous[Piece], Iterator[Piece]):
+class Generation(Uncopyable, Asynchronous[Piece]):
     """Pieces of text as they are made, for `for` and `async for`; `result` says at the end why it
     ended and what it took.
 

@@ -10,7 +10,7 @@ import re
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import IO, Any, Union
+from typing import IO, Any, Union, cast
 
 import numpy as np
 
@@ -156,7 +156,7 @@ class Model(Closable):
         if isinstance(source, (str, os.PathLike)):
             call(lib.moe_model_open, e, os.fsencode(source), c.byref(params), c.byref(model))
         elif hasattr(source, "seek") and not isinstance(source, mmap.mmap):
-            data = _FileReader(source)
+            data = _FileReader(cast("IO[bytes]", source))
             data.open(e, c.byref(params), c.byref(model))
         else:
             data = np.frombuffer(source, np.uint8)  # keeps a buffer from being resized
