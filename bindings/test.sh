@@ -18,6 +18,7 @@ export MOE_TEST_MODELS=$folder/models
 mkdir "$folder/models"
 moe=$folder/prefix/bin/moe
 "$moe" convert "$root/tests/data/encoders/xlmr_maskedlm" "$folder/models/encoder.moe" --weights f32 >/dev/null
+"$moe" convert "$root/tests/data/translation/mbart" "$folder/models/translator.moe" --weights f32 >/dev/null
 "$moe" convert "$root/tests/data/chat/script" "$folder/models/script.moe" --weights f32 >/dev/null
 
 # The text of the tests is what the command says, and a README's output is its program's.
@@ -38,6 +39,8 @@ rust() {
 }
 
 go_package() {
+  # What Go has cached would be linked with the flags of an earlier folder, which is gone.
+  export CGO_CFLAGS="-O2 -g -DMOE_FOLDER=$(basename "$folder" | tr -c 'a-zA-Z0-9\n' _)"
   export GOCACHE=$root/build/go GOTOOLCHAIN=local
   export GOFLAGS="-mod=readonly -buildvcs=false" # git may be missing, or belong to another user
   test -z "$(gofmt -l .)" || { gofmt -d .; exit 1; }

@@ -518,3 +518,36 @@ func TestEncoder(t *testing.T) {
 	_, err = s.Eval(background, ids)
 	fails(t, err, StatusUnsupported)
 }
+
+func TestTranslation(t *testing.T) {
+	model := converted(t, "translator.moe")
+	info := must(model.Info())
+	equal(t, info.IsEncoderDecoder, true)
+	equal(t, info.SourceLength, 48)
+	equal(t, must(model.LayerInfo(3)).NCrossHeads, 4)
+	s := must(model.Session(SessionOptions{MaxBeam: 3, KV: KVF32}))
+	defer s.Close()
+	source := encode(model, "the cat")
+	steps := 0
+	wanted := TranslateOptions{NBest: 3, MaxTokens: 6, Stop: BeamStopStep, Progress: func(_, most uint64) bool {
+		steps++
+		return most == 6
+	}}
+	found := must(s.Translate(background, source, wanted))
+	if len(found) != 3 || steps == 0 || found[0].Score < found[2].Score {
+		t.Fatal(found, steps)
+	}
+	for _, text := range found {
+		equal(t, text.Tokens[0], int32(4))
+		equal(t, text.Tokens[len(text.Tokens)-1], int32(2))
+	}
+	wanted.Progress = nil
+	equal(t, reflect.DeepEqual(must(s.Translate(background, source, wanted)), found), true)
+	wanted.Progress = func(_, _ uint64) bool { return false }
+	_, err := s.Translate(background, source, wanted)
+	fails(t, err, StatusCancelled)
+	_, err = s.Translate(background, source, TranslateOptions{Beam: 4})
+	fails(t, err, StatusRange)
+	equal(t, len(must(s.ReadSource(background, source))), len(source)*info.DModel)
+	equal(t, len(must(s.Eval(background, []int32{info.StartToken}))), info.VocabSize)
+}

@@ -560,3 +560,49 @@ fn encodes_with_an_encoder() {
     assert_eq!(status(s.encode(&[], &options)), Status::Range);
     assert_eq!(status(s.eval(&ids)), Status::Unsupported);
 }
+
+#[test]
+fn translates_with_an_encoder_decoder() {
+    let model = match converted("translator.moe") {
+        Some(model) => model,
+        None => return,
+    };
+    let info = model.info().unwrap();
+    assert!(info.is_encoder_decoder && info.n_encoder_layers == 2 && info.source_length == 48);
+    assert_eq!(model.layer_info(3).unwrap().n_cross_heads, 4);
+    let options = SessionOptions {
+        max_beam: 3,
+        kv: KvType::F32,
+        ..Default::default()
+    };
+    let mut s = model.session(&options).unwrap();
+    let source = encode(&model, "the cat");
+    let wanted = TranslateOptions {
+        n_best: 3,
+        max_tokens: 6,
+        stop: BeamStop::Step,
+        ..Default::default()
+    };
+    let mut steps = 0;
+    let found = s.translate(&source, &wanted, |_, most| {
+        assert_eq!(most, 6);
+        steps += 1;
+        ControlFlow::Continue(())
+    });
+    let found = found.unwrap();
+    assert!(found.len() == 3 && steps > 0);
+    assert!(found[0].score >= found[1].score && found[1].score >= found[2].score);
+    assert!(found.iter().all(|t| t.tokens[0] == 4 && t.tokens.last() == Some(&2)));
+    let go_on = |_, _| ControlFlow::Continue(());
+    assert_eq!(s.translate(&source, &wanted, go_on).unwrap(), found);
+    let stopped = s.translate(&source, &wanted, |_, _| ControlFlow::Break(()));
+    assert_eq!(status(stopped), Status::Cancelled);
+    let wide = TranslateOptions {
+        beam: 4,
+        ..Default::default()
+    };
+    assert_eq!(status(s.translate(&source, &wide, go_on)), Status::Range);
+    let hidden = s.read_source(&source).unwrap();
+    assert_eq!(hidden.len(), source.len() * info.d_model as usize);
+    assert_eq!(s.eval(&[info.start_token]).unwrap().len(), info.vocab_size as usize);
+}
