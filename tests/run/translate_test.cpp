@@ -9,6 +9,7 @@
 #include "tests/kernels/every_isa.h"
 #include "tests/run/tiny_run.h"
 #include "tests/support/failing_allocator.h"
+#include "tests/support/memory_device.h"
 
 namespace moe {
 namespace {
@@ -297,6 +298,12 @@ TEST(TranslateRefuses, OtherModels) {
                    kind);
     expect_refused(machine.try_session(for_beam(2)).status(), MOE_ERR_UNSUPPORTED, "max_beam");
   }
+}
+
+TEST(TranslateRefuses, ADeviceWithMemoryOfItsOwn) {
+  const auto bytes = build_tiny_model(tiny_translator());
+  MemoryDevice device(system_allocator(), false);
+  expect_refused(open_model(*bytes, device).status(), MOE_ERR_UNSUPPORTED, "on the CPU alone");
 }
 
 TEST(TranslateRefuses, ToSaveOrForkASession) {
