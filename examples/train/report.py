@@ -85,7 +85,7 @@ def _run(kind: str, note: str, windows: int, results: Results) -> str:
     )
     tokens = windows * rows.read("dense").config["context_length"] / 1e6
     minutes = sum(r["seconds"] for found in results.values() for r in found) / 60
-    words = f"A {kind} run: {counts}, {tokens:.2f} million tokens each; {minutes:.0f} minutes of training, one thread a row."
+    words = f"A {kind} run of {len(results)} of {_count(len(rows.names()), 'row')}: {counts}, {tokens:.2f} million tokens each; {minutes:.0f} minutes of training, one thread a row."
     return f"{words} {note}".strip()
 
 
@@ -94,7 +94,7 @@ def _differences(results: Results) -> str:
     for name, found in results.items():
         kind = "int8 activations" if rows.read(name).has_int8_activations() else "f32"
         worst[kind] = max([worst.get(kind, 0.0), *(r["difference"] for r in found)])
-    return " and ".join(f"{value:.4%} ({kind})" for kind, value in worst.items())
+    return " and ".join(f"{value:.1e} ({kind})" for kind, value in worst.items())
 
 
 def saving(sweep: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], float]:
@@ -136,7 +136,7 @@ def document(kind: str, note: str, windows: int, results: Results, sweeps: Sweep
         "held-out text of eight kinds (`texts/`), the mean over seeds; spread is the largest minus the smallest. FLOP/token are "
         "those of the feed-forward layers as measured by `moe perplexity --stats`; experts are those that a (sub-)token took. "
         "An ordering counts as seen when the means lie further apart than the seeds do.\n",
-        f"PyTorch and the runtime differ by at most {_differences(results)}.\n",
+        f"The two perplexities differ by at most these shares: {_differences(results)}.\n",
     ]
     for table in TABLES:
         lines += _table(table, results)

@@ -158,8 +158,9 @@ class Report(unittest.TestCase):
         one = {"pytorch": 10.0, "moe": 10.001, "difference": 1e-4, "experts": [1.0], "params": 1000,
                "ffn_flops": 2000.0, "seconds": 60.0}
         text = report.document("quick", "A note.", 8, {"dense": [one | {"experts": []}], "switch": [one, one]}, {})
+        self.assertIn(f"A quick run of 2 of {len(rows.names())} rows: ", text)
         self.assertIn("1 row with 2 seeds, 1 row with 1 seed", text)
-        self.assertIn("0.0100% (f32)", text)
+        self.assertIn("1.0e-04 (f32)", text)
         self.assertIn("| dense | d 768, FFN of 2048, gated | 10.0000 | 10.0010 |  | 1 k | 2.0 k |  |", text)
         for table in TABLES:
             self.assertIn(f"## {table.title}", text)

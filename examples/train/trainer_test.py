@@ -269,6 +269,12 @@ def test_every_row_is_a_job_and_the_core_comes_first() -> None:
     assert jobs[: len(tables.CORE)] == [(name, 1) for name in tables.CORE]
 
 
+def test_no_row_begins_once_the_time_is_up_and_faults_are_told(tmp_path: Path) -> None:
+    assert tables.work([("dense", 1)], tables.SMOKE, tmp_path, "moe", 1, hours=0) == []
+    found = tables.work([("nowhere", 1)], tables.SMOKE, tmp_path, "moe", 1, hours=1)
+    assert len(found) == 1 and found[0].startswith("nowhere, seed 1: no row nowhere")
+
+
 def test_golden_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["check_losses.py", str(CASES)])
     assert check_losses.main() == 0
