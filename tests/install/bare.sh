@@ -4,6 +4,8 @@
 # Usage: bare.sh PACKAGES [TREE [docker]]; TREE is a tree of debootstrap, which is made where there is none, and
 # kept; docker: carries out the steps of the Dockerfile too.
 set -euo pipefail
+[ $# -ge 1 ] || { echo "usage: bare.sh PACKAGES [TREE [docker]]" >&2; exit 2; }
+[ "$(id -u)" = 0 ] || { echo "bare.sh: needs root, for debootstrap and chroot" >&2; exit 1; }
 root=$(cd "$(dirname "$0")/../.." && pwd)
 packages=$(cd "$1" && pwd)
 scratch=$(mktemp -d)
