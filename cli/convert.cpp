@@ -95,6 +95,10 @@ void print_summary(const ConvertOptions& o, const Run& run) {
     if (k.worst > 0) std::cout << ", largest relative error " << std::setprecision(3) << k.worst;
     std::cout << "\n";
   }
+  if (const int n = run.total.value("skipped_layers", 0); n > 0) {
+    std::cout << "  " << n << (n == 1 ? " layer that predicts" : " layers that predict")
+              << " tokens further on left out\n";
+  }
   if (run.total.contains("calibration")) print_calibration(run.total["calibration"]);
   std::cout << o.destination << ": " << format_bytes(run.total.value("file_bytes", uint64_t{0}))
             << " from " << format_bytes(run.total.value("source_bytes", uint64_t{0})) << " in "

@@ -127,7 +127,9 @@ constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
   ROLE(kLatent, "latent")                \
   ROLE(kLatentNorm, "latent_norm")       \
   ROLE(kKRope, "k_rope")                 \
-  ROLE(kTiedBias, "tied_bias")
+  ROLE(kTiedBias, "tied_bias")           \
+  ROLE(kQLatent, "q_latent")             \
+  ROLE(kQLatentNorm, "q_latent_norm")
 // clang-format on
 
 enum class Role : uint8_t {

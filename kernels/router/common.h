@@ -91,6 +91,36 @@ struct OneThread {
   static MOE_HD void softmax_all(const float* z, int32_t n, float* p) { moe::softmax_all(z, n, p); }
 };
 
+/// The best groups of experts alone (DeepSeek-V2, Liu et al. 2024, section 2.2.2; V3: 2.1.2): `key`
+/// becomes minus infinity in the others. A group is as good as its best keys together, `n_best` (1
+/// or 2) of them; ties to the lower group. `of_group`: r.n_groups scratch entries.
+template <class Team>
+MOE_HD_CALL void keep_best_groups(const RouterConfig& r, int32_t n_experts, int32_t n_best,
+                                  float* key, float* of_group) {
+  if (r.n_groups == 1) return;
+  const int32_t size = n_experts / r.n_groups;
+  Team::each(r.n_groups, [&](int32_t g) {
+    float first = -__builtin_inff();
+    float second = -__builtin_inff();
+    for (int32_t i = g * size; i < (g + 1) * size; ++i) {
+      if (key[i] > first) {
+        second = first;
+        first = key[i];
+      } else if (key[i] > second) {
+        second = key[i];
+      }
+    }
+    of_group[g] = n_best == 2 && size > 1 ? first + second : first;
+  });
+  Team::each(n_experts, [&](int32_t i) {
+    int32_t better = 0;
+    for (int32_t g = 0; g < r.n_groups; ++g) {
+      better += router_detail::before(of_group, g, i / size) ? 1 : 0;
+    }
+    if (better >= r.top_groups) key[i] = -__builtin_inff();
+  });
+}
+
 /// The most experts that a threshold takes.
 MOE_HD int32_t threshold_most(const RouterConfig& r, int32_t n_experts) {
   return r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;

@@ -30,7 +30,8 @@ enum RouterParam : uint32_t {
   kParamTau = 32,
   kParamToken = 64,  // normalise_token
   kParamTopkNorm = 128,
-  kParamJitter = 256
+  kParamJitter = 256,
+  kParamGroups = 512  // n_groups, top_groups
 };
 
 /// What a run-time override may change: how experts are selected from a softmax over all of them.
@@ -89,6 +90,8 @@ inline constexpr RouterField kRouterFields[] = {
     {kParamThreshold, "max_k", "max_k", &RouterConfig::max_k, nullptr, 0, 0, nullptr},
     {0, "scale", "scale", nullptr, &RouterConfig::scale, -kLargestFloat, kLargestFloat,
      "a finite number"},
+    {kParamGroups, "n_groups", "n_groups", &RouterConfig::n_groups, nullptr, 1, 0, nullptr},
+    {kParamGroups, "top_groups", "top_groups", &RouterConfig::top_groups, nullptr, 1, 0, nullptr},
     {kParamTau, "tau", "tau", nullptr, &RouterConfig::tau, kAboveZero, kLargestFloat,
      "a finite number above 0"},
     {kParamToken, "cosine_eps", nullptr, nullptr, &RouterConfig::cosine_eps, kAboveZero,

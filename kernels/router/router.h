@@ -29,6 +29,8 @@ struct RouterConfig {
   int32_t min_k = 1;          // threshold kind
   int32_t max_k = 0;          // threshold kind; 0: n_experts
   float scale = 1;            // multiplies the weights last
+  int32_t n_groups = 1;       // softmax and sigmoid: experts in so many groups, neighbours together
+  int32_t top_groups = 1;     // of them the best so many are chosen from
   CosineGate gate = CosineGate::kSoftmax;
   float tau = 1;                // cosine temperature, > 0 (floored at 1e-4)
   float cosine_eps = 1e-4f;     // floor of the norms

@@ -10,20 +10,23 @@ struct SigmoidRouter {
       .name = "sigmoid",
       .bias = true,
       .selection_bias = true,
-      .params = kParamK | kParamWeights,
+      .params = kParamK | kParamWeights | kParamGroups,
       .required = kParamK,
   };
 
-  /// The k largest logits, or the k largest sigmoid(logit) + selection bias. The weight is the
-  /// sigmoid, without the bias; raw or renormalised, times scale. Returns k.
+  /// The k largest logits, or the k largest sigmoid(logit) + selection bias; of the best groups, by
+  /// the sum of their two best, where there are groups. The weight is the sigmoid, without the
+  /// bias; raw or renormalised, times scale. Returns k.
   template <class Team>
   static MOE_HD_CALL int32_t route(const RouterConfig& r, const RouterInput& in,
                                    const RouterScratch& scratch, const RouterChoice& out) {
     const float* key = in.scores;
-    if (in.selection_bias != nullptr) {
+    if (in.selection_bias != nullptr || r.n_groups > 1) {
       Team::each(in.n_experts, [&](int32_t i) {
-        scratch.key[i] = sigmoid_float(in.scores[i]) + in.selection_bias[i];
+        const float bias = in.selection_bias != nullptr ? in.selection_bias[i] : 0.0f;
+        scratch.key[i] = sigmoid_float(in.scores[i]) + bias;
       });
+      keep_best_groups<Team>(r, in.n_experts, 2, scratch.key, scratch.p);
       key = scratch.key;
     }
     Team::best_first(key, in.n_experts, r.k, scratch.heap, out.expert);

@@ -1,5 +1,5 @@
 #pragma once
-// Top-k of a softmax: Switch (k = 1), SMoE, Mixtral, OLMoE, Qwen, Granite, gpt-oss.
+// Top-k of a softmax: Switch (k = 1), SMoE, Mixtral, OLMoE, Qwen, Granite, gpt-oss, DeepSeek-V2.
 
 #include "kernels/router/common.h"
 
@@ -10,17 +10,24 @@ struct SoftmaxRouter {
       .name = "softmax",
       .text = "topk",
       .bias = true,
-      .params = kParamK | kParamWeights | kParamChosen,
+      .params = kParamK | kParamWeights | kParamChosen | kParamGroups,
       .required = kParamK,
       .selection = RouterOverride::kSelects,
   };
 
-  /// The k largest logits. Weight: softmax over all experts, raw or divided by the sum of the
-  /// chosen, or softmax over the chosen; times scale. Returns k.
+  /// The k largest logits, of the best groups by their largest where there are groups. Weight:
+  /// softmax over all experts, raw or divided by the sum of the chosen, or softmax over the chosen;
+  /// times scale. Returns k.
   template <class Team>
   static MOE_HD_CALL int32_t route(const RouterConfig& r, const RouterInput& in,
                                    const RouterScratch& scratch, const RouterChoice& out) {
-    Team::best_first(in.scores, in.n_experts, r.k, scratch.heap, out.expert);
+    const float* key = in.scores;
+    if (r.n_groups > 1) {
+      Team::each(in.n_experts, [&](int32_t i) { scratch.key[i] = in.scores[i]; });
+      keep_best_groups<Team>(r, in.n_experts, 1, scratch.key, scratch.p);
+      key = scratch.key;
+    }
+    Team::best_first(key, in.n_experts, r.k, scratch.heap, out.expert);
     Team::softmax_all(in.scores, in.n_experts, scratch.p);
     Team::each(r.k, [&](int32_t j) { out.prob[j] = scratch.p[out.expert[j]]; });
     apply_weight_rule<Team>(r.weights, r.scale, in.scores, r.k, r.k, out);

@@ -26,6 +26,18 @@ Status check_field(const RouterField& field, const RouterConfig& c, int32_t n_ex
                        field.expected, static_cast<double>(v));
 }
 
+constexpr int32_t kMaxGroups = 1024;  // each is compared with each
+
+Status check_groups(const RouterConfig& c, int32_t n_experts) {
+  MOE_TRY(check_count("n_groups", c.n_groups, 1, kMaxGroups));
+  if (n_experts % c.n_groups != 0) {
+    return Status::error(MOE_ERR_SHAPE, "router: n_groups: %d does not divide n_experts %d",
+                         c.n_groups, n_experts);
+  }
+  MOE_TRY(check_count("top_groups", c.top_groups, 1, c.n_groups));
+  return check_count("k", c.k, 1, n_experts / c.n_groups * c.top_groups);
+}
+
 }  // namespace
 
 const RouterInfo* find_router(std::string_view name) {
@@ -63,6 +75,7 @@ Status validate_router(const RouterConfig& c, int32_t n_experts) {
   for (const RouterField& field : kRouterFields) {
     if (counts(field, info, by_threshold)) MOE_TRY(check_field(field, c, n_experts));
   }
+  if (info.has(kParamGroups)) MOE_TRY(check_groups(c, n_experts));
   if (info.has(kParamWeights) && !info.has(kParamChosen) && c.weights == RouterWeights::kChosen) {
     return Status::error(MOE_ERR_UNSUPPORTED,
                          "router: weights: a %s router has raw or renormalised weights", info.name);

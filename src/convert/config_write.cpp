@@ -36,7 +36,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
   return fbs::CreateAttention(b, a.n_heads, a.n_kv_heads, a.head_dim, a.window, a.multiplier, rope,
                               qk_norm, a.sub_norm, a.sinks, a.latent, a.norms.pre, a.norms.out,
-                              a.norms.post, a.causal, a.score_cap);
+                              a.norms.post, a.causal, a.score_cap, a.q_latent);
 }
 
 Offset<fbs::Head> write_head(FlatBufferBuilder& b, const HeadConfig& h) {
@@ -53,7 +53,7 @@ Offset<fbs::Router> write_router(FlatBufferBuilder& b, const RouterConfig& r) {
   const auto order = b.CreateSharedString(name_in(kCapacityOrders, r.order));
   return fbs::CreateRouter(b, kind, weights, r.k, r.threshold, r.min_k, r.max_k, r.scale, gate,
                            r.tau, r.cosine_eps, r.normalise_token, r.topk_norm, r.jitter, r.gamma,
-                           r.min_capacity, order);
+                           r.min_capacity, order, r.n_groups, r.top_groups);
 }
 
 Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
@@ -71,11 +71,20 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
                                 f.norms.post);
 }
 
-// A reader of version 1.0 would take an encoder for a decoder, one of 1.1 would leave out caps, and
-// one of 1.2 would take an encoder-decoder for something else.
+// What a reader of version 1.1 would leave out.
+bool is_of_version_2(const ModelConfig& config) {
+  bool any = config.logit_cap != 0;
+  for (const LayerConfig& layer : config.layers) {
+    any = any || layer.attention.score_cap != 0 || layer.ffn.moe.router.n_groups > 1;
+  }
+  return any;
+}
+
+// A reader of version 1.0 would take an encoder for a decoder, and one of 1.2 an encoder-decoder
+// for something else.
 uint16_t minor_version(const ModelConfig& config) {
   if (config.is_encoder_decoder()) return 3;
-  if (config.has_caps()) return 2;
+  if (is_of_version_2(config)) return 2;
   return config.is_encoder() ? 1 : 0;
 }
 

@@ -105,6 +105,7 @@ class Conversion {
     *report_ = {};
     report_->name = imported_.config.name.c_str();
     report_->importer = imported_.importer;
+    report_->n_skipped_layers = imported_.n_skipped_layers;
     report_->tokenizer = tokenizer_.has_value();
     report_->ignored_keys = options.ignored_keys;
     report_->source_bytes = plan_.source_bytes;

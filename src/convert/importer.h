@@ -83,6 +83,7 @@ struct Imported {
   std::function<Source(const SlotGroup&, const Slot&)> locate;
   std::vector<DerivedTensor> derived;      // found beside the checkpoint's own
   std::vector<std::string> ignored;        // patterns of tensors that a model does not need
+  int32_t n_skipped_layers = 0;            // of the checkpoint, that a model does not need
   std::deque<std::vector<float>> factors;  // memory behind RopeConfig's pointers
 };
 

@@ -61,6 +61,7 @@ std::string to_json(const ConvertReport& r) {
                      {"verified", r.verified},
                      {"tokenizer", r.tokenizer},
                      {"ignored_keys", r.ignored_keys}};
+  if (r.n_skipped_layers > 0) members.emplace_back("skipped_layers", r.n_skipped_layers);
   if (r.calibration) members.emplace_back("calibration", json_of(*r.calibration));
   return text_of(members);
 }

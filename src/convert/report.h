@@ -51,7 +51,8 @@ struct ConvertReport {
   double largest_relative_error = 0;
   std::string worst_matrix;  // empty when all are lossless
   bool verified = false;
-  bool tokenizer = false;  // the checkpoint has one
+  bool tokenizer = false;        // the checkpoint has one
+  int32_t n_skipped_layers = 0;  // that predict tokens further on
   std::vector<std::string> ignored_keys;
   std::optional<CalibrationReport> calibration;
 };

@@ -85,6 +85,7 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
     return Status::error(MOE_ERR_ARGUMENT,
                          "attention.latent is set, but there are no rotary positions");
   }
+  MOE_TRY(check_int("attention.q_latent", a.q_latent, 0, a.latent > 0 ? kMaxWidth : 0));
   MOE_TRY(check_int("attention.window", a.window, 0, kMaxContext));
   if (a.causal != causal) {
     return Status::error(MOE_ERR_ARGUMENT, "attention.causal: %s",

@@ -43,7 +43,8 @@ struct AttentionConfig {
   // Multi-head latent attention (DeepSeek-V2, Liu et al. 2024, section 2.1): K and V of every head
   // come from so many numbers, normed; and rope.dims further ones are added to every K. 0: none.
   int32_t latent = 0;
-  float score_cap = 0;  // scores become cap * tanh(score / cap), after the multiplier; 0: off
+  int32_t q_latent = 0;  // Q comes from so many numbers, normed; 0: from d_model
+  float score_cap = 0;   // scores become cap * tanh(score / cap), after the multiplier; 0: off
 };
 
 struct SharedExpertConfig {
@@ -135,11 +136,6 @@ struct ModelConfig {
       if (layer.has_attention && !layer.attention.causal) return true;
     }
     return false;
-  }
-  bool has_caps() const {
-    bool any = logit_cap != 0;
-    for (const LayerConfig& layer : layers) any = any || layer.attention.score_cap != 0;
-    return any;
   }
   /// The BOS token where texts begin with it, otherwise -1.
   int32_t begin_id() const { return add_bos ? bos_token_id : -1; }

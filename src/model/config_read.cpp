@@ -47,6 +47,7 @@ Status read_attention(const fbs::Attention& a, AttentionConfig* out) {
   out->sinks = a.sinks();
   out->latent = a.latent();
   out->score_cap = a.score_cap();
+  out->q_latent = a.q_latent();
   out->norms = {a.norm(), a.out_norm(), a.post_norm()};
   MOE_TRY(parse_name(kQkNorms, "QK norm", text_of(a.qk_norm(), "none"), &out->qk_norm));
   return a.rope() == nullptr ? Status() : read_rope(*a.rope(), &out->rope);
@@ -72,6 +73,8 @@ Status read_router(const fbs::Router& r, RouterConfig* out) {
   out->jitter = r.jitter();
   out->gamma = r.gamma();
   out->min_capacity = r.min_capacity();
+  out->n_groups = r.n_groups();
+  out->top_groups = r.top_groups();
   return {};
 }
 

@@ -34,7 +34,9 @@ struct AttentionWeights {
   const float* sinks = nullptr;  // (n_heads)
   Matrix latent;                 // (latent + rope.dims, d), and k, v are (.., latent); or empty
   Norm latent_norm;
-  Matrix k_rope;  // (n_kv_heads * head_dim, rope.dims)
+  Matrix k_rope;    // (n_kv_heads * head_dim, rope.dims)
+  Matrix q_latent;  // (q_latent, d), and q is (.., q_latent); or empty
+  Norm q_latent_norm;
 };
 
 struct LayerWeights {

@@ -32,9 +32,11 @@ struct PartSizes {
   int32_t outputs = 0, tied_outputs = 0;
   // Attention.
   int32_t q = 0;      // n_heads * head_dim
+  int32_t q_in = 0;   // d_model or q_latent
   int32_t kv = 0;     // n_kv_heads * head_dim
   int32_t kv_in = 0;  // d_model or latent
   int32_t latent = 0, latent_out = 0, rope_dims = 0;
+  int32_t q_latent = 0;
   int32_t q_norm = 0, k_norm = 0;
   int32_t sinks = 0;
   // Networks.
@@ -118,13 +120,15 @@ inline constexpr TensorRow kAll[] = {
 
     {kAttention, R::kNorm, K::kNorm, &S::norm, &S::one, "attention_norm.weight", LAYER(attention.norms.pre)},
     {kAttention, R::kNormBias, K::kBias, &S::norm_bias, &S::one, "attention_norm.bias", LAYER(attention.norms.pre.bias)},
-    {kAttention, R::kQ, K::kMatrix, &S::q, &S::d_model, "attention.q.weight", LAYER(attention.q)},
+    {kAttention, R::kQ, K::kMatrix, &S::q, &S::q_in, "attention.q.weight", LAYER(attention.q)},
     {kAttention, R::kK, K::kMatrix, &S::kv, &S::kv_in, "attention.k.weight", LAYER(attention.k)},
     {kAttention, R::kV, K::kMatrix, &S::kv, &S::kv_in, "attention.v.weight", LAYER(attention.v)},
     {kAttention, R::kO, K::kMatrix, &S::d_model, &S::q, "attention.o.weight", LAYER(attention.o)},
     {kAttention, R::kLatent, K::kMatrix, &S::latent_out, &S::d_model, "attention.latent.weight", LAYER(attention.latent)},
     {kAttention, R::kLatentNorm, K::kRmsNorm, &S::latent, &S::one, "attention.latent_norm.weight", LAYER(attention.latent_norm)},
     {kAttention, R::kKRope, K::kF32Input, &S::kv, &S::rope_dims, "attention.k_rope.weight", LAYER(attention.k_rope)},
+    {kAttention, R::kQLatent, K::kMatrix, &S::q_latent, &S::d_model, "attention.q_latent.weight", LAYER(attention.q_latent)},
+    {kAttention, R::kQLatentNorm, K::kRmsNorm, &S::q_latent, &S::one, "attention.q_latent_norm.weight", LAYER(attention.q_latent_norm)},
     {kAttention, R::kQBias, K::kBias, &S::q, &S::one, "attention.q.bias", LAYER(attention.q_bias)},
     {kAttention, R::kKBias, K::kBias, &S::kv, &S::one, "attention.k.bias", LAYER(attention.k_bias)},
     {kAttention, R::kVBias, K::kBias, &S::kv, &S::one, "attention.v.bias", LAYER(attention.v_bias)},

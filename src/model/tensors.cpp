@@ -17,6 +17,8 @@ void set_attention(const AttentionConfig& a, PartSizes* s) {
   s->q = a.n_heads * a.head_dim;
   s->kv = a.n_kv_heads * a.head_dim;
   s->kv_in = a.latent > 0 ? a.latent : s->d_model;
+  s->q_in = a.q_latent > 0 ? a.q_latent : s->d_model;
+  s->q_latent = a.q_latent;
   s->latent = a.latent;
   s->latent_out = a.latent > 0 ? a.latent + a.rope.dims : 0;
   s->rope_dims = a.latent > 0 ? a.rope.dims : 0;

@@ -346,10 +346,16 @@ void project_qkv(SessionState& lead, int32_t layer, int32_t n_rows) {
     return lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norms.pre, qkv, 3});
   }
   const int32_t width = c.latent + c.rope.dims;
-  const LinearOut from_x[] = {q, {&a.latent, nullptr, w.latent, width, false, 1}};
+  const LinearOut q_latent = {&a.q_latent, nullptr, w.q_latent, c.q_latent, false, 1};
+  const LinearOut from_x[] = {c.q_latent > 0 ? q_latent : q,
+                              {&a.latent, nullptr, w.latent, width, false, 1}};
   const LinearOut from_latent[] = {k, v};
   const LinearOut rope = {&a.k_rope, nullptr, w.k, kv_width, true, 1};
   lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norms.pre, from_x, 2});
+  if (c.q_latent > 0) {
+    lead.device.linear(*lead.stream,
+                       {w.q_latent, c.q_latent, n_rows, c.q_latent, a.q_latent_norm, &q, 1});
+  }
   lead.device.linear(*lead.stream,
                      {w.latent, width, n_rows, c.latent, a.latent_norm, from_latent, 2});
   lead.device.linear(*lead.stream,

@@ -204,7 +204,8 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options) {
     s.max_head_dim = std::max({s.max_head_dim, a.head_dim, cross.head_dim});
     s.max_d_in = std::max(s.max_d_in, cross.n_heads * cross.head_dim);
     s.max_d_ff = std::max(s.max_d_ff, layer.ffn.d_ff);
-    s.max_d_in = std::max({s.max_d_in, a.n_heads * a.head_dim, a.latent, layer.ffn.d_ff});
+    s.max_d_in =
+        std::max({s.max_d_in, a.n_heads * a.head_dim, a.latent, a.q_latent, layer.ffn.d_ff});
     if (layer.ffn.kind != FfnKind::kMoe) continue;
     const MoeConfig& moe = layer.ffn.moe;
     s.max_d_ff = std::max(s.max_d_ff, moe.shared.d_ff);

@@ -22,14 +22,15 @@ struct WorkMemory {
   static uint64_t host_bytes(int32_t chunk);
   void lay_out(Carver& c, const Device& device, const ModelConfig& config, int32_t chunk);
 
-  float* x = nullptr;       // (chunk, d_model) the residual stream
-  float* q = nullptr;       // (chunk, widest n_heads * head_dim)
-  float* k = nullptr;       // (chunk, widest n_kv_heads * head_dim)
-  float* v = nullptr;       // (chunk, widest n_kv_heads * head_dim)
-  float* latent = nullptr;  // (chunk, widest latent + rope.dims); null when no layer has one
-  float* mixed = nullptr;   // (chunk, widest n_heads * head_dim) out of attention
-  float* branch = nullptr;  // (chunk, d_model) normed, or to be normed; null when not needed
-  float* logits = nullptr;  // (logit_rows, n_outputs)
+  float* x = nullptr;         // (chunk, d_model) the residual stream
+  float* q = nullptr;         // (chunk, widest n_heads * head_dim)
+  float* k = nullptr;         // (chunk, widest n_kv_heads * head_dim)
+  float* v = nullptr;         // (chunk, widest n_kv_heads * head_dim)
+  float* latent = nullptr;    // (chunk, widest latent + rope.dims); null when no layer has one
+  float* q_latent = nullptr;  // (chunk, widest q_latent); the same
+  float* mixed = nullptr;     // (chunk, widest n_heads * head_dim) out of attention
+  float* branch = nullptr;    // (chunk, d_model) normed, or to be normed; null when not needed
+  float* logits = nullptr;    // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
   float* kept = nullptr;      // (vocab_size) the session's own row; null unless Device::can_choose
   Array<BatchRow> rows;       // (chunk)

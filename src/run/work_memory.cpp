@@ -9,6 +9,7 @@ struct Widths {
   int64_t q = 0;
   int64_t kv = 0;
   int64_t latent = 0;
+  int64_t q_latent = 0;
   int64_t branch = 0;
 };
 
@@ -22,6 +23,7 @@ Widths widest_of(const ModelConfig& config) {
     w.kv = std::max(
         {w.kv, int64_t{a.n_kv_heads} * a.head_dim, int64_t{cross.n_kv_heads} * cross.head_dim});
     if (a.latent > 0) w.latent = std::max(w.latent, int64_t{a.latent} + a.rope.dims);
+    w.q_latent = std::max(w.q_latent, int64_t{a.q_latent});
     if (a.norms.out || cross.norms.out || layer.ffn.norms.out) w.branch = config.d_model;
   }
   return w;
@@ -38,6 +40,7 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   c.take(&k, chunk, widest.kv);
   c.take(&v, chunk, widest.kv);
   if (widest.latent > 0) c.take(&latent, chunk, widest.latent);
+  if (widest.q_latent > 0) c.take(&q_latent, chunk, widest.q_latent);
   c.take(&mixed, chunk, widest.q);
   if (widest.branch > 0) c.take(&branch, chunk, widest.branch);
   c.take(&logits, logit_rows, config.n_outputs());

@@ -59,6 +59,19 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Families, testing::ValuesIn(case_names()),
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Families);
 
+// Kimi-K2's checkpoint has a layer that predicts a token further on.
+TEST(FamilyCases, LayersLeftOutAreReported) {
+  MemorySink sink;
+  ConvertReport report;
+  const std::string folder = kFolder;
+  ASSERT_TRUE(convert_to_sink(folder + "/kimi_k2", sink, {}, &report).ok());
+  EXPECT_EQ(report.n_skipped_layers, 1);
+  EXPECT_NE(to_json(report).find("\"skipped_layers\":1"), std::string::npos);
+  MemorySink without;
+  ASSERT_TRUE(convert_to_sink(folder + "/deepseek_v3", without, {}, &report).ok());
+  EXPECT_EQ(to_json(report).find("skipped_layers"), std::string::npos);
+}
+
 TEST(FamilyCases, AreThere) { EXPECT_GE(case_names().size(), 20u); }
 
 }  // namespace

@@ -89,17 +89,58 @@ TEST_F(TransformersTest, ReadsALatentAttention) {
   const auto refused = [&](const char* patch) {
     return error(patch, MOE_ERR_UNSUPPORTED, kDeepseek);
   };
-  EXPECT_EQ(refused(R"({"q_lora_rank": 12})"),
-            "config.json: q_lora_rank: 12 is not supported; only null is");
-  EXPECT_NE(refused(R"({"topk_method": "group_limited_greedy"})").find("only \"greedy\" is"),
-            std::string::npos);
-  refused(R"({"topk_method": "noaux_tc"})");
+  EXPECT_EQ(last.attention.q_latent, 0);
+  EXPECT_EQ(last.ffn.moe.router.n_groups, 1);
   refused(R"({"scoring_func": "sigmoid"})");
   refused(R"({"norm_topk_prob": true})");
   refused(R"({"moe_layer_freq": 2})");
   refused(R"({"v_head_dim": 11})");
   refused(R"({"num_key_value_heads": 2})");
   refused(R"({"rms_norm_eps": 1e-5})");
+}
+
+TEST_F(TransformersTest, ReadsGroupsOfExperts) {
+  const Imported v2 = read_patched(
+      R"({"q_lora_rank": 12, "topk_method": "group_limited_greedy", "n_group": 3,
+          "topk_group": 2})",
+      kDeepseek);
+  EXPECT_EQ(v2.config.layers[2].attention.q_latent, 12);
+  const RouterConfig& limited = v2.config.layers[2].ffn.moe.router;
+  EXPECT_EQ(limited.kind, RouterKind::kSoftmax);
+  EXPECT_EQ(limited.n_groups, 3);
+  EXPECT_EQ(limited.top_groups, 2);
+  EXPECT_EQ(limited.k, 2);
+  EXPECT_EQ(limited.scale, 1.5f);
+  const char* const sigmoid = R"({
+    "model_type": "kimi_k2", "topk_method": "noaux_tc", "scoring_func": "sigmoid",
+    "n_group": 2, "topk_group": 1, "norm_topk_prob": true, "num_nextn_predict_layers": 1})";
+  const std::string v3 = test::patched(sigmoid, kDeepseek);
+  const Imported in = read(v3);
+  const RouterConfig& router = in.config.layers[2].ffn.moe.router;
+  EXPECT_EQ(router.kind, RouterKind::kSigmoid);
+  EXPECT_EQ(router.weights, RouterWeights::kRenormalised);
+  EXPECT_EQ(router.n_groups, 2);
+  EXPECT_EQ(router.top_groups, 1);
+  EXPECT_EQ(in.config.layers[2].attention.rope.kind, RopeKind::kInterleaved);
+  const auto wrong = [&](const char* patch, moe_status code) {
+    return error(patch, code, v3.c_str());
+  };
+  EXPECT_EQ(wrong(R"({"n_group": 4, "topk_group": 1})", MOE_ERR_SHAPE),
+            "config.json: n_group: 4 does not divide n_routed_experts 6");
+  EXPECT_NE(wrong(R"({"topk_group": 3})", MOE_ERR_FORMAT).find("topk_group"), std::string::npos);
+  EXPECT_NE(wrong(R"({"n_group": 0})", MOE_ERR_FORMAT).find("n_group"), std::string::npos);
+  EXPECT_NE(wrong(R"({"num_experts_per_tok": 4})", MOE_ERR_RANGE).find("k: expected 1..3, found 4"),
+            std::string::npos);
+  EXPECT_NE(wrong(R"({"q_lora_rank": -1})", MOE_ERR_FORMAT).find("q_lora_rank"), std::string::npos);
+  wrong(R"({"topk_method": "greedy"})", MOE_ERR_UNSUPPORTED);
+  wrong(R"({"scoring_func": "softmax"})", MOE_ERR_UNSUPPORTED);
+  wrong(R"({"num_nextn_predict_layers": 65})", MOE_ERR_FORMAT);
+  error(R"({"topk_method": "noaux_tc"})", MOE_ERR_FORMAT, kDeepseek);
+  EXPECT_NE(
+      wrong(R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})",
+            MOE_ERR_UNSUPPORTED)
+          .find("convert an unquantised checkpoint or a GGUF file"),
+      std::string::npos);
 }
 
 TEST_F(TransformersTest, ReadsCapsAndWindows) {
@@ -145,8 +186,12 @@ TEST_F(TransformersTest, KeysThatMayChangeTheMathsAreErrorsWithTheirValue) {
                 .find("key \"logit_softcap\" with value 30.0"),
             std::string::npos);
   EXPECT_NE(error(R"({"hidden_act": "tanh"})", MOE_ERR_FORMAT).find("\"tanh\""), std::string::npos);
-  EXPECT_NE(error(R"({"rope_scaling": {"rope_type": "dynamic", "factor": 2}})", MOE_ERR_UNSUPPORTED)
-                .find("\"dynamic\" is not supported"),
+  EXPECT_NE(error(R"({"rope_scaling": {"rope_type": "ntk", "factor": 2}})", MOE_ERR_UNSUPPORTED)
+                .find("\"ntk\" is not supported"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"model_type": "olmoe", "num_experts": 4, "clip_qkv": 8.0})",
+                  MOE_ERR_UNSUPPORTED, kMixtral)
+                .find("clip_qkv: 8.0 is not supported; only null is"),
             std::string::npos);
   error(R"({"rope_scaling": {"rope_type": "linear", "factor": 2, "surprise": 1}})", MOE_ERR_FORMAT);
   EXPECT_NE(
@@ -156,6 +201,20 @@ TEST_F(TransformersTest, KeysThatMayChangeTheMathsAreErrorsWithTheirValue) {
   error(R"({"num_experts_per_tok": 5})", MOE_ERR_FORMAT, kMixtral);
   // Without a value, or about training, a key is no matter.
   read_patched(R"({"logit_softcap": null, "attention_dropout": 0.1, "_name_or_path": "x"})");
+}
+
+TEST_F(TransformersTest, DynamicRopeIsUnscaledUpToTheContext) {
+  const Imported in = read_patched(R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})");
+  EXPECT_EQ(in.config.layers[0].attention.rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(in.config.layers[0].attention.rope.theta, 10000);
+  EXPECT_EQ(in.config.context_length, 64);
+  EXPECT_NE(error(R"({"rope_scaling": {"rope_type": "dynamic"}})", MOE_ERR_FORMAT).find("factor"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"rope_scaling": {"rope_type": "dynamic", "factor": 0}})", MOE_ERR_FORMAT)
+                .find("factor: expected a number above 0"),
+            std::string::npos);
+  error(R"({"rope_scaling": {"rope_type": "dynamic", "factor": 2, "alpha": 1000}})",
+        MOE_ERR_FORMAT);
 }
 
 TEST_F(TransformersTest, MissingKeysAreNamed) {

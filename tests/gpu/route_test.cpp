@@ -104,6 +104,13 @@ std::vector<RouterConfig> configs_for(int32_t n) {
       c.kind = RouterKind::kSigmoid;
       all.push_back(c);
     }
+    c.n_groups = n % 3 == 0 ? 3 : n % 4 == 0 ? 4 : 1;
+    c.top_groups = std::max(1, c.n_groups / 2);
+    c.k = 2;
+    for (const RouterKind kind : {RouterKind::kSoftmax, RouterKind::kSigmoid}) {
+      c.kind = kind;
+      all.push_back(c);
+    }
     c.kind = RouterKind::kThreshold;
     c.threshold = 0.7f;
     all.push_back(c);
@@ -159,6 +166,9 @@ TEST(CudaRoute, ManyExperts) {
       run_case(c, 6, n, nullptr);
       const std::vector<float> bias = random_floats(static_cast<size_t>(n), 3, 0.3f);
       c.kind = RouterKind::kSigmoid;
+      run_case(c, 6, n, bias.data());
+      c.n_groups = 2;
+      c.top_groups = k == 8 ? 1 : 2;
       run_case(c, 6, n, bias.data());
     }
     RouterConfig c;

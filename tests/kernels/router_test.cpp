@@ -206,6 +206,32 @@ TEST(Router, SigmoidSelectionBiasChangesTheChoiceNotTheWeight) {
   EXPECT_EQ(zero.weight[0], 0.0f);  // no 0 / 0
 }
 
+// Groups {0, 1}, {2, 3}, {4, 5}: the best expert is in one, the best two together in another.
+TEST(Router, ExpertsOfTheBestGroupsAlone) {
+  const std::vector<float> z = {3, -3, 1, 1.5f, 2, 0.5f};
+  RouterConfig c;
+  c.k = 2;
+  c.n_groups = 3;
+  EXPECT_EQ(route_all(c, z, 1, 6).expert, (std::vector<int32_t>{0, 1}));  // by the best
+  c.top_groups = 2;
+  const Routed two = route_all(c, z, 1, 6);
+  EXPECT_EQ(two.expert, (std::vector<int32_t>{0, 4}));
+  RouterConfig all;
+  all.k = 2;
+  EXPECT_EQ(two.weight, route_all(all, z, 1, 6).weight);  // of the softmax over all
+  c.kind = RouterKind::kSigmoid;
+  c.top_groups = 1;
+  EXPECT_EQ(route_all(c, z, 1, 6).expert, (std::vector<int32_t>{3, 2}));  // by the best two
+  const std::vector<float> bias = {0, 0, 0, 0, 0.5f, 0};
+  const Routed biased = route_all(c, z, 1, 6, {bias.data(), nullptr});
+  EXPECT_EQ(biased.expert, (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(biased.weight[0], sigmoid_float(2));
+  const std::vector<float> ties = {1, 1, 1, 1, 1, 1};
+  c.top_groups = 2;
+  c.k = 4;
+  EXPECT_EQ(route_all(c, ties, 1, 6).expert, (std::vector<int32_t>{0, 1, 2, 3}));
+}
+
 TEST(Router, BaseAndHash) {
   RouterConfig c;
   c.kind = RouterKind::kBase;

@@ -173,6 +173,18 @@ TEST_F(BadConfig, MoeNumbers) {
                 moe([](MoeConfig* m) { m->n_experts = 0; }));
   expect_config(MOE_ERR_RANGE, "layer 1: moe.n_experts",
                 moe([](MoeConfig* m) { m->n_experts = -1; }));
+  const auto groups = [&](int32_t n, int32_t top, int32_t k) {
+    return moe([=](MoeConfig* m) {
+      m->router.n_groups = n;
+      m->router.top_groups = top;
+      m->router.k = k;
+    });
+  };
+  expect_config(MOE_ERR_RANGE, "n_groups: expected 1..8, found 0", groups(0, 1, 1));
+  expect_config(MOE_ERR_RANGE, "n_groups: expected 1..8, found 16", groups(16, 1, 1));
+  expect_config(MOE_ERR_SHAPE, "n_groups: 3 does not divide n_experts 8", groups(3, 1, 1));
+  expect_config(MOE_ERR_RANGE, "top_groups: expected 1..4, found 5", groups(4, 5, 1));
+  expect_config(MOE_ERR_RANGE, "k: expected 1..4, found 5", groups(4, 2, 5));
   expect_config(MOE_ERR_RANGE, "k: expected 1..8, found 0",
                 moe([](MoeConfig* m) { m->router.k = 0; }));
   expect_config(MOE_ERR_RANGE, "k: expected 1..8, found 9",
@@ -215,6 +227,8 @@ TEST_F(BadConfig, OtherNumbers) {
     expect_config(MOE_ERR_RANGE, "theta",
                   [bad](ModelConfig* c) { c->layers[0].attention.rope.theta = bad; });
   }
+  expect_config(MOE_ERR_RANGE, "attention.q_latent: expected 0..0, found 8",
+                [](ModelConfig* c) { c->layers[0].attention.q_latent = 8; });
   for (const float bad : {-1.0f, 1001.0f, std::nanf("")}) {
     expect_config(MOE_ERR_RANGE, "logit_cap", [bad](ModelConfig* c) { c->logit_cap = bad; });
     expect_config(MOE_ERR_RANGE, "layer 0: attention.score_cap",

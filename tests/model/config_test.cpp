@@ -31,6 +31,7 @@ ModelConfig unusual() {
   a.sinks = true;
   a.score_cap = 50;
   a.latent = 24;
+  a.q_latent = 20;
   a.rope = {RopeKind::kInterleaved,
             4,
             5e5f,
@@ -71,6 +72,8 @@ ModelConfig unusual() {
   r.jitter = 0.02f;
   r.gamma = 1.25f;
   r.min_capacity = 4;
+  r.n_groups = 4;
+  r.top_groups = 3;
   r.order = CapacityOrder::kArrival;
   return c;
 }
@@ -111,6 +114,8 @@ void expect_same(const RouterConfig& a, const RouterConfig& b) {
   EXPECT_EQ(a.jitter, b.jitter);
   EXPECT_EQ(a.gamma, b.gamma);
   EXPECT_EQ(a.min_capacity, b.min_capacity);
+  EXPECT_EQ(a.n_groups, b.n_groups);
+  EXPECT_EQ(a.top_groups, b.top_groups);
   EXPECT_EQ(a.order, b.order);
 }
 
@@ -134,6 +139,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.sub_norm, b.attention.sub_norm);
   EXPECT_EQ(a.attention.sinks, b.attention.sinks);
   EXPECT_EQ(a.attention.score_cap, b.attention.score_cap);
+  EXPECT_EQ(a.attention.q_latent, b.attention.q_latent);
   EXPECT_EQ(a.attention.latent, b.attention.latent);
   expect_same(a.attention.rope, b.attention.rope);
   EXPECT_EQ(a.ffn.kind, b.ffn.kind);

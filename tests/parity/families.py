@@ -155,6 +155,23 @@ def make_without_rotated_part(case, folder):
     return reference
 
 
+def make_published_v3(case, folder):
+    """With the keys and the layer for a token further on that published files have."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    config.pop("num_mtp_layers", None)
+    config.update(model_type="kimi_k2" if case.name == "kimi_k2" else "deepseek_v3", topk_method="noaux_tc",
+                  scoring_func="sigmoid", moe_layer_freq=1, ep_size=1, seq_aux=True,
+                  aux_loss_alpha=0.001, num_nextn_predict_layers=1)
+    json.dump(config, open(path, "w"), indent=2)
+    path = os.path.join(folder, "model.safetensors")
+    tensors = load_file(path)
+    tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = torch.ones(32, 64).bfloat16()
+    save_file(tensors, path)
+    return reference
+
+
 def make_gemma2_published(case, folder):
     """With the keys that the published files have: no layer_types, no caps, rope_theta by itself."""
     reference = make_transformers(case, folder)
@@ -205,6 +222,10 @@ DEEPSEEK_YARN = dict(YARN, beta_fast=32, beta_slow=1, mscale=0.707, mscale_all_d
 DEEPSEEK = dict(num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=8,
                 v_head_dim=8, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12,
                 first_k_dense_replace=1, topk_method="greedy", routed_scaling_factor=1.0, norm_topk_prob=False)
+DEEPSEEK_V3 = dict(num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=8,
+                   v_head_dim=8, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+                   n_shared_experts=1, moe_intermediate_size=12, first_k_dense_replace=1, routed_scaling_factor=2.5,
+                   num_mtp_layers=0)
 PHI_LONG = dict(LOCAL, max_position_embeddings=256, original_max_position_embeddings=128, attention_bias=True,
                 lm_head_bias=True, rope_parameters=dict(
                     rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=128, factor=2.0,
@@ -235,6 +256,8 @@ CASES = [
     Case("llama_rope_llama3", "Llama", dict(rope_parameters=LLAMA3, attention_bias=True), golden=True),
     Case("llama_rope_yarn", "Llama", dict(rope_parameters=YARN), old_keys=True, golden=True),
     Case("llama_rope_linear", "Llama", dict(rope_parameters=LINEAR), old_keys=True),
+    Case("llama_rope_dynamic", "Llama", dict(rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=4.0)),
+         old_keys=True),
     Case("llama_one_kv_head", "Llama", dict(num_key_value_heads=1)),
     Case("mistral_window", "Mistral", dict(sliding_window=8), golden=True),
     Case("mistral_full", "Mistral", dict(sliding_window=None, head_dim=16), old_keys=True),
@@ -284,6 +307,20 @@ CASES = [
         GEMMA3, num_hidden_layers=2, layer_types=None, sliding_window=16, attention_bias=True, rope_parameters=dict(
             full_attention=dict(LINEAR, rope_theta=1e6), sliding_attention=dict(rope_type="default", rope_theta=1e4)))),
     Case("gpt_oss", "GptOss", GPT_OSS, golden=True),
+    Case("deepseek_v3", "DeepseekV3", dict(DEEPSEEK_V3, rope_parameters=dict(DEEPSEEK_YARN, mscale=1.0,
+                                                                             mscale_all_dim=1.0)), golden=True),
+    Case("deepseek_v3_fused", "DeepseekV3", dict(DEEPSEEK_V3, norm_topk_prob=False, n_group=2, topk_group=1,
+                                                 num_hidden_layers=3, rope_interleave=False), layout="fused",
+         tolerance_kv16=3e-4),
+    Case("deepseek_v3_without_q_latent", "DeepseekV3", dict(DEEPSEEK_V3, q_lora_rank=None, n_group=1, topk_group=1,
+                                                            v_head_dim=14), old_keys=True),
+    Case("kimi_k2", "DeepseekV3", dict(DEEPSEEK_V3, n_group=1, topk_group=1, routed_scaling_factor=2.827,
+                                       rope_parameters=dict(YARN, rope_theta=50000.0, beta_fast=1.0, beta_slow=1.0,
+                                                            mscale=1.0, mscale_all_dim=1.0)),
+         make=make_published_v3, golden=True),
+    Case("deepseek_v2_groups", "DeepseekV2", dict(DEEPSEEK, q_lora_rank=20, topk_method="group_limited_greedy",
+                                                  n_group=3, topk_group=2, num_experts_per_tok=3,
+                                                  routed_scaling_factor=16.0, rope_parameters=DEEPSEEK_YARN)),
     Case("gpt_oss_three_layers", "GptOss", dict(GPT_OSS, num_hidden_layers=3)),
     Case("gpt_oss_mxfp4", "GptOss", make=quantised.make_mxfp4, golden=True),
     Case("deepseek_v2", "DeepseekV2", dict(DEEPSEEK, rope_parameters=DEEPSEEK_YARN), golden=True),
@@ -394,6 +431,9 @@ CASES += [
     gguf_case("deepseek_v2", "DeepseekV2", "f32", dict(DEEPSEEK, v_head_dim=14, routed_scaling_factor=2.5,
                                                        n_group=1, topk_group=1, scoring_func="softmax",
                                                        rope_parameters=dict(DEEPSEEK_YARN, mscale=0.8))),
+    gguf_case("deepseek_v3", "DeepseekV3", "bf16", dict(DEEPSEEK_V3, rope_parameters=dict(DEEPSEEK_YARN, mscale=1.0,
+                                                                                         mscale_all_dim=1.0)),
+              inner=make_published_v3),
     gguf_case("deepseek_v2_odd", "DeepseekV2", "bf16", dict(DEEPSEEK, num_hidden_layers=3, hidden_size=36,
                                                             num_attention_heads=3, num_key_value_heads=3,
                                                             kv_lora_rank=14, qk_nope_head_dim=6, qk_rope_head_dim=6,

@@ -52,6 +52,18 @@ inline std::vector<TinyKind> tiny_routers() {
   const TinyKind more[] = {
       router_kind("softmax_renormalised", [](R& r) { r.weights = RouterWeights::kRenormalised; }),
       router_kind("softmax_chosen", [](R& r) { r.weights = RouterWeights::kChosen; }),
+      router_kind("softmax_groups",
+                  [](R& r) {
+                    r.n_groups = 4;
+                    r.top_groups = 2;
+                    r.k = 3;
+                  }),
+      router_kind("sigmoid_groups",
+                  [](R& r) {
+                    r.kind = RouterKind::kSigmoid;
+                    r.n_groups = 2;
+                    r.k = 2;
+                  }),
       router_kind("threshold_bounds",
                   [](R& r) {
                     r.kind = RouterKind::kThreshold;
@@ -185,6 +197,7 @@ inline std::vector<TinyKind> tiny_layers() {
            layer.attention.rope.dims = 4;
          }
          c.layers[1].attention.latent = 21;
+         c.layers[1].attention.q_latent = 18;
        }},
       {"multipliers_untied_embedding_norm",
        [](C& c, O&) {

@@ -105,6 +105,19 @@ int32_t Decoder::sliding_window(int32_t fallback) {
   return keys.integer("sliding_window", 0, 0, kMaxContext);
 }
 
+void Decoder::skip_prediction_layers(int32_t fallback) {
+  const int32_t n = keys.integer("num_nextn_predict_layers", fallback, 0, 64);
+  keys.ignore({"num_mtp_layers"});
+  ignore_tensors("blk.*.nextn.*");  // GGUF's
+  for (int32_t l = out_.config.n_layers(); l < out_.config.n_layers() + n; ++l) {
+    const std::string prefix = "model.layers." + std::to_string(l) + ".";
+    ignore_tensors((prefix + "*").c_str());
+    const auto& tensors = checkpoint_.tensors();
+    const auto first = tensors.lower_bound(prefix);
+    if (first != tensors.end() && first->first.starts_with(prefix)) ++out_.n_skipped_layers;
+  }
+}
+
 bool Decoder::window_by_layer_type(int32_t positions) {
   if (!keys.has("layer_types")) return false;
   const std::vector<JsonNode> types = keys.list("layer_types");

@@ -39,6 +39,9 @@ class Decoder {
   void names(std::span<const TensorName> rows) { table_.add(rows); }
   void name(const TensorName& row) { table_.add({&row, 1}); }
   void replace_name(const TensorName& row) { table_.take_only(row); }
+  /// The layers behind the last one, "num_nextn_predict_layers" (or `fallback`) of them, predict a
+  /// token further on: nothing reads them here.
+  void skip_prediction_layers(int32_t fallback);
   void ignore_tensors(const char* pattern) { out_.ignored.push_back(pattern); }
   void precision(const PrecisionRule& rule) { out_.precision.push_back(rule); }
 

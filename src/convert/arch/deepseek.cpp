@@ -1,6 +1,8 @@
-// DeepSeek-V2-Lite (Liu et al. 2024): keys and values of all heads come from one short latent, and
-// the positions of the keys from a rotary part that all heads share. In each head of a model file
-// the rotated dimensions come first, and values are as wide as keys, with zeros behind.
+// DeepSeek-V2 and V3 (Liu et al. 2024) and Kimi-K2: keys and values of all heads come from one
+// short latent, queries from another or from the model itself, and the positions of the keys from a
+// rotary part that all heads share. In each head of a model file the rotated dimensions come first,
+// and values are as wide as keys, with zeros behind. V3 chooses experts as GLM-4.5 does, but from
+// the best groups alone.
 
 #include <cmath>
 
@@ -15,12 +17,17 @@ constexpr int64_t kMaxDerived = int64_t{1} << 26;
 constexpr const char* kSharedKey = "the rotary part added to every head";  // no file's tensor
 
 constexpr TensorName kNames[] = {
+    {"attention.q_latent.weight", "self_attn.q_a_proj.weight"},
+    {"attention.q_latent_norm.weight", "self_attn.q_a_layernorm.weight"},
+    {"attention.q.weight", "self_attn.q_b_proj.weight"},
     {"attention.latent.weight", "self_attn.kv_a_proj_with_mqa.weight"},
     {"attention.latent_norm.weight", "self_attn.kv_a_layernorm.weight"},
     {"attention.k.weight", "self_attn.kv_b_proj.weight"},
     {"attention.v.weight", "self_attn.kv_b_proj.weight"},
     {"attention.k.weight", "self_attn.k_b_proj.weight"},  // GGUF: apart, and turned head by head
     {"attention.v.weight", "self_attn.v_b_proj.weight"},
+    {"moe.router.selection_bias", "mlp.gate.e_score_correction_bias"},
+    {"moe.router.selection_bias", "mlp.gate.exp_probs_b.bias"},  // GGUF's
     {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
     {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
     {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"},
@@ -68,28 +75,70 @@ void read_attention(Decoder* d, const JsonNode& config, const Head& h) {
   const float multiplier = score_multiplier(d->keys, config, h);
   d->keys.require("attention_bias", false);
   d->keys.require("num_key_value_heads", d->layer(0).attention.n_heads);
-  if (d->config().norm_eps != 1e-6f) {  // of the latent's norm, which has no key
+  if (d->config().norm_eps != 1e-6f) {  // of the latents' norms, which have no key
     fail_value(d->keys.node("rms_norm_eps"), "only 1e-06 is");
   }
-  if (d->keys.has("q_lora_rank")) fail_value(d->keys.node("q_lora_rank"), "only null is");
+  const int32_t q_latent = d->keys.integer("q_lora_rank", 0, 1, kMaxWidth);
+  const bool neighbours = d->keys.boolean("rope_interleave", true);
   for (LayerConfig& layer : d->layers()) {
     AttentionConfig& a = layer.attention;
     a.head_dim = h.width();
-    a.rope.kind = RopeKind::kInterleaved;
+    a.rope.kind = neighbours ? RopeKind::kInterleaved : RopeKind::kHalf;
     a.rope.dims = h.rope;
     a.latent = latent;
+    a.q_latent = q_latent;
     a.multiplier = multiplier;
   }
 }
 
-void read_experts(Decoder* d) {
+/// Groups of experts, and how many of them are chosen from.
+struct Groups {
+  int32_t n = 1;
+  int32_t top = 1;
+};
+
+Groups read_groups(ConfigKeys* keys, const Groups& fallback) {
+  const int32_t n_experts = keys->integer("n_routed_experts", 1, 1 << 16);
+  Groups g;
+  g.n = keys->integer("n_group", fallback.n, 1, n_experts);
+  g.top = keys->integer("topk_group", fallback.top, 1, g.n);
+  if (n_experts % g.n != 0) {
+    fail(MOE_ERR_SHAPE, "config.json: n_group: %d does not divide n_routed_experts %d", g.n,
+         n_experts);
+  }
+  return g;
+}
+
+RouterConfig read_v2_router(ConfigKeys* keys) {
+  RouterConfig r;
+  keys->require("scoring_func", "softmax");
+  keys->require("norm_topk_prob", false);
+  keys->ignore({"n_group", "topk_group"});
+  if (!keys->has("topk_method")) return r;
+  if (keys->node("topk_method").choice({"greedy", "group_limited_greedy"}) == 0) return r;
+  const Groups groups = read_groups(keys, {});
+  r.n_groups = groups.n;
+  r.top_groups = groups.top;
+  return r;
+}
+
+RouterConfig read_v3_router(ConfigKeys* keys) {
+  keys->require("topk_method", "noaux_tc");
+  keys->require("scoring_func", "sigmoid");
+  const Groups groups = read_groups(keys, {8, 4});
+  RouterConfig r;
+  r.kind = RouterKind::kSigmoid;
+  r.n_groups = groups.n;
+  r.top_groups = groups.top;
+  if (keys->boolean("norm_topk_prob", true)) r.weights = RouterWeights::kRenormalised;
+  return r;
+}
+
+void read_experts(Decoder* d, const RouterConfig& router) {
   const FfnConfig dense = d->layer(0).ffn;
-  d->keys.require("topk_method", "greedy");
-  d->keys.require("scoring_func", "softmax");
-  d->keys.require("norm_topk_prob", false);
   d->keys.require("moe_layer_freq", 1);
   d->keys.require("mlp_bias", false);
-  d->keys.ignore({"n_group", "topk_group", "seq_aux", "ep_size"});  // other methods'; training
+  d->keys.ignore({"seq_aux", "ep_size"});  // training
   const int32_t width = d->keys.integer("moe_intermediate_size", 1, kMaxWidth);
   const int32_t n_shared = d->keys.integer("n_shared_experts", 0, 0, kMaxWidth / width);
   const float scale = d->keys.number("routed_scaling_factor", 1);
@@ -98,6 +147,9 @@ void read_experts(Decoder* d) {
   for (size_t l = 0; l < d->layers().size(); ++l) {
     FfnConfig& ffn = d->layer(l).ffn;
     ffn.moe.shared = {n_shared * width, false};
+    const int32_t k = ffn.moe.router.k;
+    ffn.moe.router = router;
+    ffn.moe.router.k = k;
     ffn.moe.router.scale = scale;
     if (l < first) ffn = dense;
   }
@@ -167,7 +219,10 @@ void arrange_heads(const Head& h, int32_t n_heads, Imported* out) {
   };
 }
 
-Imported import_deepseek_v2(const JsonNode& config, const Checkpoint& checkpoint) {
+using ReadRouter = RouterConfig (*)(ConfigKeys* keys);
+
+Imported import_deepseek(const JsonNode& config, const Checkpoint& checkpoint,
+                         ReadRouter read_router, int32_t n_predictions) {
   Decoder d(config, checkpoint, 10000);
   const Head h = read_head(&d.keys);
   const int32_t n_heads = d.layer(0).attention.n_heads;
@@ -175,7 +230,8 @@ Imported import_deepseek_v2(const JsonNode& config, const Checkpoint& checkpoint
   d.names(moe_names());
   d.names(kNames);
   read_attention(&d, config, h);
-  read_experts(&d);
+  read_experts(&d, read_router(&d.keys));
+  d.skip_prediction_layers(n_predictions);
   d.quantization(Quantization::kNone);
   PrecisionRule exact;  // 0 and 1
   exact.match = "*.attention.k_rope";
@@ -187,10 +243,18 @@ Imported import_deepseek_v2(const JsonNode& config, const Checkpoint& checkpoint
   return out;
 }
 
+Imported import_v2(const JsonNode& config, const Checkpoint& checkpoint) {
+  return import_deepseek(config, checkpoint, read_v2_router, 0);
+}
+Imported import_v3(const JsonNode& config, const Checkpoint& checkpoint) {
+  return import_deepseek(config, checkpoint, read_v3_router, 1);
+}
+
 }  // namespace
 
 std::span<const Importer> importers() {
-  static constexpr Importer kRows[] = {{"deepseek_v2", import_deepseek_v2}};
+  static constexpr Importer kRows[] = {
+      {"deepseek_v2", import_v2}, {"deepseek_v3", import_v3}, {"kimi_k2", import_v3}};
   return kRows;
 }
 

@@ -39,17 +39,6 @@ void add_experts(Decoder* d) {
   }
 }
 
-// The layers behind the last one predict a token further on; nothing reads them here.
-void ignore_prediction_layers(Decoder* d) {
-  const int32_t n = d->keys.integer("num_nextn_predict_layers", 1, 0, 64);
-  d->keys.ignore({"num_mtp_layers"});
-  d->ignore_tensors("blk.*.nextn.*");  // GGUF's
-  const auto first = static_cast<int32_t>(d->layers().size());
-  for (int32_t l = first; l < first + n; ++l) {
-    d->ignore_tensors(("model.layers." + std::to_string(l) + ".*").c_str());
-  }
-}
-
 // Half of a head is rotated where nothing else is said.
 bool says_rotated_part(const JsonNode& config) {
   const char* const key = "partial_rotary_factor";
@@ -71,7 +60,7 @@ Imported import_glm4_moe(const JsonNode& config, const Checkpoint& checkpoint) {
     for (LayerConfig& layer : d.layers()) layer.attention.rope.dims /= 2;
   }
   add_experts(&d);
-  ignore_prediction_layers(&d);
+  d.skip_prediction_layers(1);
   d.quantization(Quantization::kNone);
   return d.finish();
 }

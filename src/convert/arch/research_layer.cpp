@@ -84,7 +84,7 @@ BlockNorms read_norms(const JsonNode& node) {
 AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
                                std::deque<std::vector<float>>* factors) {
   node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
-             "sub_norm", "sinks", "latent", "norm", "out_norm", "post_norm", "causal",
+             "sub_norm", "sinks", "latent", "q_latent", "norm", "out_norm", "post_norm", "causal",
              "score_cap"});
   AttentionConfig a;
   a.n_heads = required(node, "n_heads", kMaxWidth);
@@ -101,6 +101,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.sub_norm = node.boolean("sub_norm", false);
   a.sinks = node.boolean("sinks", false);
   a.latent = node.integer("latent", 0, 0, kMaxWidth);
+  a.q_latent = node.integer("q_latent", 0, 0, kMaxWidth);
   a.norms = read_norms(node);
   a.score_cap = node.number("score_cap", 0);
   // Without rotary positions the object is checked, but does not count.

@@ -43,18 +43,19 @@ float yarn_attention_factor(const JsonNode& node, float factor) {
   return static_cast<float>((own * log_factor + 1) / (all * log_factor + 1));
 }
 
-enum Kind { kDefault, kLinear, kLlama3, kYarn, kLongrope };
+enum Kind { kDefault, kLinear, kLlama3, kYarn, kLongrope, kDynamic };
 
 Kind read_kind(const JsonNode& node) {
   const char* const key = node.has("rope_type") ? "rope_type" : "type";
   if (!node.has(key)) return kDefault;
-  const std::initializer_list<const char*> names = {"default", "linear",   "llama3",
-                                                    "yarn",    "longrope", "su"};
+  const std::initializer_list<const char*> names = {"default",  "linear",  "llama3", "yarn",
+                                                    "longrope", "dynamic", "su"};
   const JsonNode kind = node.at(key);
   bool known = false;
   for (const char* name : names) known |= kind.string() == name;
-  if (!known) fail_value(kind, "default, linear, llama3, yarn and longrope are");
-  return static_cast<Kind>(std::min<size_t>(kind.choice(names), kLongrope));
+  if (!known) fail_value(kind, "default, linear, llama3, yarn, dynamic and longrope are");
+  const size_t found = kind.choice(names);
+  return found > kDynamic ? kLongrope : static_cast<Kind>(found);  // "su": its first name
 }
 
 void check_keys(const JsonNode& node, Kind kind) {
@@ -70,6 +71,9 @@ void check_keys(const JsonNode& node, Kind kind) {
       return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
                         "original_max_position_embeddings", "attention_factor", "beta_fast",
                         "beta_slow", "mscale", "mscale_all_dim", "truncate"});
+    case kDynamic:
+      return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
+                        "original_max_position_embeddings"});
     case kLongrope:
       return node.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
                         "original_max_position_embeddings", "attention_factor", "short_factor",
@@ -106,6 +110,12 @@ void read_scaling(const JsonNode& node, Kind kind, int32_t original, RopeConfig*
   if (kind == kLongrope) read_longrope(node, rope, factors);
 }
 
+// Frequencies that change when a text grows beyond max_position_embeddings, those of earlier
+// positions too. Up to there nothing is scaled, and no context here is longer than that.
+void check_dynamic(const JsonNode& node) {
+  if (!(node.at("factor").number() > 0)) node.at("factor").fail_expected("a number above 0");
+}
+
 }  // namespace
 
 RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float default_theta,
@@ -127,7 +137,8 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
     const Kind kind = read_kind(node);
     check_keys(node, kind);
     read_base(node, head_dim, &rope);
-    if (kind != kDefault) read_scaling(node, kind, original, &rope, factors);
+    if (kind == kDynamic) check_dynamic(node);
+    if (kind != kDefault && kind != kDynamic) read_scaling(node, kind, original, &rope, factors);
   }
   if (rope.theta == 0) (void)keys.number("rope_theta");  // says that it is missing
   return rope;

@@ -72,7 +72,7 @@ class ConfigBuilder {
     }
     if (!moe) c.erase("num_experts_per_tok");
     read_shapes();
-    if (is("deepseek2")) read_latent();
+    if (is("deepseek2")) read_deepseek();
     read_rope();
     if (is("gpt-oss")) read_gpt_oss();
     if (is("gemma2") || is("gemma3")) read_gemma();
@@ -196,6 +196,25 @@ class ConfigBuilder {
     c["v_head_dim"] = width(own ? "attention.value_length_mla" : "attention.value_length");
     c.erase("head_dim");
     read_deepseek_experts();
+  }
+
+  // V3 and its followers have the same architecture here, and another router.
+  void read_deepseek() {
+    Json& c = config_;
+    read_latent();
+    if (const Json* rank = take("attention.q_lora_rank")) c["q_lora_rank"] = *rank;
+    const Json* const gate = take("expert_gating_func");
+    const bool sigmoid = gate != nullptr && *gate == 2;
+    if (gate != nullptr && !sigmoid && *gate != 1) fail_key("expert_gating_func");
+    const Json* const groups = take("expert_group_count");
+    const Json* const top = take("expert_group_used_count");
+    c["n_group"] = groups == nullptr ? Json(1) : *groups;
+    c["topk_group"] = top == nullptr ? Json(1) : *top;
+    const Json* const norm = take("expert_weights_norm");
+    c["norm_topk_prob"] = norm == nullptr ? Json(false) : *norm;
+    c["num_nextn_predict_layers"] = 0;
+    if (sigmoid) c["model_type"] = "deepseek_v3";
+    if (!sigmoid && c["n_group"] != 1) c["topk_method"] = "group_limited_greedy";
   }
 
   void read_deepseek_experts() {
@@ -370,14 +389,13 @@ class ConfigBuilder {
       const Json* found = take(key);
       if (found != nullptr && *found != value) fail_key(key);
     };
-    require("expert_gating_func", is("glm4moe") ? 2 : 1);  // sigmoid, softmax
+    if (!is("deepseek2")) require("expert_gating_func", is("glm4moe") ? 2 : 1);  // sigmoid, softmax
     require("use_parallel_residual", false);
     require("attention.causal", true);
-    if (is("deepseek2")) require("expert_weights_norm", false);
-    if (is("deepseek2") || is("glm4moe")) {
+    if (is("glm4moe")) {
       require("expert_group_count", 1);
       require("expert_group_used_count", 1);
-    } else {
+    } else if (!is("deepseek2")) {
       require("expert_weights_scale", 1.0);
       require("leading_dense_block_count", 0);
       require("expert_shared_count", 0);

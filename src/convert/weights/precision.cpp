@@ -23,6 +23,7 @@ bool is_shared_by_all(Role role) {
     case Role::kV:
     case Role::kO:
     case Role::kLatent:
+    case Role::kQLatent:
     case Role::kHead:
     case Role::kMerge:
     case Role::kDense:
