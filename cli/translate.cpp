@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "cli/context.h"
 #include "cli/help.h"
 #include "cli/memory.h"
 #include "cli/terminal.h"
@@ -144,7 +145,8 @@ void run_translate(TranslateOptions& o) {
   const std::vector<std::string> lines =
       o.tokens.empty() ? lines_of(o.input.read()) : std::vector<std::string>{""};
   const Env env = open_env(o.model);
-  check_encoder_decoder(o, open_model(o.model, env.get()).get());
+  // Before a cap is held against a session for the default beam.
+  check_encoder_decoder(o, open_model_for_text(o.model, env.get()).get());
   o.model.max_beam = o.beam;
   const Model model = open_model_to_run(o.model, env.get());
   std::vector<int32_t> prefix;

@@ -418,10 +418,12 @@ typedef enum moe_kv_type {
 struct moe_session_params {
   uint32_t struct_size;
   /* Positions the KV cache holds, at most the model's context length. 0: that, or 4096 where it is
-   * more: a longer text needs a larger context, and that its memory. */
+   * more: a longer text needs a larger context, and that its memory. An encoder-decoder's sources
+   * have at most as many tokens. */
   int32_t context;
   /* rows evaluated at once during prefill, at most 4096; 0: 256, under a memory cap 32 to 4096
-   * as it leaves room, and with an expert capacity or an encoder the context, at most 4096 */
+   * as it leaves room, and with an expert capacity, an encoder or an encoder-decoder the context,
+   * at most 4096 */
   int32_t chunk;
   moe_kv_type kv;
   /* of an encoder-decoder, the largest beam of its searches, 1..64; 0: 5. Each hypothesis has a KV
@@ -521,7 +523,7 @@ typedef struct moe_translate_params {
   moe_beam_stop stop;
   const int32_t* prefix; /* what every text begins with, such as the token of a language; NULL: */
   size_t n_prefix;       /* what the model file says */
-  /* After each token of the texts: tokens, max_tokens, "translate". Return false to stop with
+  /* Before each token of the texts: tokens, max_tokens, "translate". Return false to stop with
    * MOE_ERR_CANCELLED. May be NULL. */
   moe_progress_fn progress;
   void* user;

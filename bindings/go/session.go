@@ -69,7 +69,7 @@ type TranslateOptions struct {
 	NoLengthPenalty      bool    // LengthPenalty is 0
 	Stop                 BeamStop
 	Prefix               []int32                        // what every text begins with; nil: what the model file says
-	Progress             func(tokens, most uint64) bool // after each token; false stops. May be nil
+	Progress             func(tokens, most uint64) bool // before each token; false stops. May be nil
 }
 
 // Translation is one of the texts that Translate found.

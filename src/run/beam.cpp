@@ -8,6 +8,8 @@
 namespace moe {
 namespace {
 
+constexpr float kMaxLengthPenalty = 100;
+
 Status check_range(const char* field, int32_t found, int32_t low, int32_t high) {
   if (found >= low && found <= high) return {};
   return Status::error(MOE_ERR_RANGE, "beam search: %s: expected %d..%d, found %d", field, low,
@@ -21,8 +23,11 @@ Status validate(const BeamOptions& o) {
   MOE_TRY(check_range("n_best", o.n_best, 1, o.beam));
   MOE_TRY(check_range("max_tokens", o.max_tokens, 0, INT32_MAX - 1));
   MOE_TRY(check_range("min_tokens", o.min_tokens, 0, o.max_tokens));
-  if (is_finite(o.length_penalty)) return {};
-  return Status::error(MOE_ERR_RANGE, "beam search: length_penalty: expected a finite number");
+  if (o.length_penalty >= -kMaxLengthPenalty && o.length_penalty <= kMaxLengthPenalty) return {};
+  return Status::error(MOE_ERR_RANGE, "beam search: length_penalty: expected %g..%g, found %g",
+                       static_cast<double>(-kMaxLengthPenalty),
+                       static_cast<double>(kMaxLengthPenalty),
+                       static_cast<double>(o.length_penalty));
 }
 
 Status BeamSearch::begin(const BeamOptions& options, const BeamTokens& tokens) {
@@ -50,8 +55,8 @@ bool BeamSearch::is_eos(int32_t token) const {
 }
 
 bool BeamSearch::allowed(int32_t token) const {
-  if (token == tokens_.pad) return false;
-  return is_eos(token) ? n_ >= options_.min_tokens : n_ < options_.max_tokens;
+  if (is_eos(token)) return n_ >= options_.min_tokens;  // in some models it is the pad as well
+  return token != tokens_.pad && n_ < options_.max_tokens;
 }
 
 // Offers come by ascending hypothesis and token: of equal sums the earlier stays in front.

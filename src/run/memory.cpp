@@ -43,7 +43,9 @@ uint64_t search_bytes(const ModelConfig& config, const SessionOptions& o) {
   if (!config.is_encoder_decoder()) return 0;
   constexpr uint64_t kPerToken = 3 * 2 * sizeof(int32_t);
   const auto tokens = static_cast<uint64_t>(o.context) * static_cast<uint64_t>(o.max_beam);
-  return static_cast<uint64_t>(config.vocab_size) * sizeof(float) + tokens * kPerToken;
+  constexpr uint64_t kPerText = 128;  // running, ended and returned
+  return static_cast<uint64_t>(config.vocab_size) * sizeof(float) + tokens * kPerToken +
+         static_cast<uint64_t>(o.max_beam) * kPerText;
 }
 
 // What an encoder-decoder has beyond the others.

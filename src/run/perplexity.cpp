@@ -150,6 +150,11 @@ Status measure_perplexity(Session& session, std::span<const int32_t> tokens,
                           const PerplexityOptions& options, Perplexity* out) {
   SessionCall call(session);
   MOE_TRY(call.status());
+  if (session.model().config().is_encoder_decoder()) {
+    return Status::error(
+        MOE_ERR_UNSUPPORTED,
+        "perplexity: the model is an encoder-decoder; score a text after a source");
+  }
   if (session.position() != 0) {
     return Status::error(MOE_ERR_STATE,
                          "perplexity needs an empty session, this one holds %d tokens",

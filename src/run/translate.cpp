@@ -18,10 +18,14 @@ Status check_source(const SessionState& state, std::span<const int32_t> tokens) 
   const int32_t most = std::min(state.options.source, state.options.chunk);
   if (tokens.empty()) return Status::error(MOE_ERR_RANGE, "source: there is no token to read");
   if (tokens.size() > static_cast<size_t>(most)) {
+    const int32_t model_takes = std::min(config.source_length, kMaxChunk);
     return Status::error(MOE_ERR_TOO_LONG,
-                         "source: %zu tokens do not fit: the session takes %d (--context, "
-                         "--chunk), the model %d",
-                         tokens.size(), most, std::min(config.source_length, kMaxChunk));
+                         most < model_takes
+                             ? "source: %zu tokens do not fit: the session takes %d; "
+                               "create it with a larger context and chunk "
+                               "(--context, --chunk), at most %d"
+                             : "source: %zu tokens do not fit: the model takes %d",
+                         tokens.size(), most, model_takes);
   }
   return check_ids(state, tokens).with_context("source");
 }

@@ -56,7 +56,7 @@ static void free_all(Objects* o) {
 static void test_enums(void) {
   Objects o;
   open_all(&o, 3);
-  const unsigned wrong[] = {3, 77, 0x80000000u, 0xffffffffu};
+  const unsigned wrong[] = {4, 77, 0x80000000u, 0xffffffffu};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
     moe_session_params sp = {.struct_size = sizeof sp};
     memcpy(&sp.kv, &wrong[i], sizeof wrong[i]);

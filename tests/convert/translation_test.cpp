@@ -73,16 +73,51 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Translators, testing::ValuesIn(test::folde
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Translators);
 
-// What a changed config.json is refused with.
-std::string refusal(const char* patch) {
-  const std::string from = std::string(kFolder) + "/bart";
+/// A copy of a checkpoint's config.json and weights, changed.
+struct Changed {
+  explicit Changed(const std::string& kind, const Json& patch = Json::object()) {
+    const std::string from = std::string(kFolder) + "/" + kind;
+    Json config = read_json_file(from + "/config.json");
+    config.merge_patch(patch);
+    folder.write("config.json", config.dump());
+    std::filesystem::copy(from + "/model.safetensors", folder.path() + "/model.safetensors");
+  }
   test::TempFolder folder;
-  Json config = read_json_file(from + "/config.json");
-  config.merge_patch(parse_json(patch, "test"));
-  folder.write("config.json", config.dump());
-  std::filesystem::copy(from + "/model.safetensors", folder.path() + "/model.safetensors");
+};
+
+// As published: no file has both tokenizers.
+TEST(TranslatorsTake, MarianWithoutItsTokenizers) {
+  const Changed marian("marian");
+  for (const char* name : {"vocab.json", "source.spm", "target.spm"})
+    marian.folder.write(name, "{}");
   MemorySink sink;
-  const Status status = convert_folder(folder.path(), sink);
+  const Status status = convert_folder(marian.folder.path(), sink);
+  ASSERT_TRUE(status.ok()) << status.text();
+}
+
+int32_t forced_token(const Changed& checkpoint) {
+  MemorySink sink;
+  const Status status = convert_folder(checkpoint.folder.path(), sink);
+  EXPECT_TRUE(status.ok()) << status.text();
+  return Machine(sink).model().config().forced_token_id;
+}
+
+TEST(TranslatorsTake, TheForcedTokenWhereTransformersFindsIt) {
+  const Json old = parse_json(R"({"forced_bos_token_id": null, "bos_token_id": 0,
+      "force_bos_token_to_be_generated": true})",
+                              "test");
+  EXPECT_EQ(forced_token(Changed("bart", old)), 0);
+  EXPECT_EQ(forced_token(Changed("bart", parse_json(R"({"forced_bos_token_id": 5})", "test"))), 5);
+  const Changed both("bart", parse_json(R"({"forced_bos_token_id": 5})", "test"));
+  both.folder.write("generation_config.json", R"({"decoder_start_token_id": 2})");
+  EXPECT_EQ(forced_token(both), -1);
+}
+
+// What a changed config.json is refused with.
+std::string refusal(const char* patch, const char* kind = "bart") {
+  const Changed changed(kind, parse_json(patch, "test"));
+  MemorySink sink;
+  const Status status = convert_folder(changed.folder.path(), sink);
   EXPECT_FALSE(status.ok()) << patch;
   return status.text();
 }
@@ -101,6 +136,9 @@ TEST(TranslatorsRefuse, WhatTheyDoNotCompute) {
   names(R"({"d_model": 16})", "embed_positions");
   names(R"({"decoder_layers": 3})", "decoder.layers.2");
   names(R"({"some_new_key": 1})", "some_new_key");
+  const std::string text =
+      refusal(R"({"max_position_embeddings": 1048576, "d_model": 1048576})", "marian");
+  EXPECT_NE(text.find("max_position_embeddings"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -78,6 +78,13 @@ TEST(BeamTest, ALongTextCanWinByItsLength) {
   EXPECT_EQ(texts[0].tokens, (std::vector<int32_t>{1, 0}));  // of the two tokens asked for at least
 }
 
+TEST(BeamTest, AnEosThatIsThePadAsWellEndsTexts) {
+  std::vector<Text> texts;
+  ASSERT_TRUE(search({-1, -2}, options(2, 1, 3, 1), {{kEos, 1}, {}, 0}, &texts).ok());
+  ASSERT_EQ(texts.size(), 1u);
+  EXPECT_EQ(texts[0].tokens.back(), 0);
+}
+
 TEST(BeamTest, WhatCannotBeSearchedIsSaid) {
   std::vector<Text> texts;
   const std::vector<float> row = {-1, -1};
@@ -88,6 +95,8 @@ TEST(BeamTest, WhatCannotBeSearchedIsSaid) {
   EXPECT_STREQ(search(row, o, {kEos, {}, -1}, &texts).text(),
                "beam search: n_best: expected 1..2, found 3");
   o = options(2, 1, 3, __builtin_nanf(""));
+  EXPECT_EQ(search(row, o, {kEos, {}, -1}, &texts).code(), MOE_ERR_RANGE);
+  o = options(2, 1, 3, -1e30f);
   EXPECT_EQ(search(row, o, {kEos, {}, -1}, &texts).code(), MOE_ERR_RANGE);
   EXPECT_STREQ(search({-1, __builtin_inff()}, options(1, 1, 3, 1), {kEos, {}, -1}, &texts).text(),
                "beam search: the log-probability of token 1 after 0 tokens is no number below "

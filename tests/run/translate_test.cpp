@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "src/run/perplexity.h"
 #include "src/run/saved.h"
 #include "tests/kernels/every_isa.h"
 #include "tests/run/tiny_run.h"
@@ -284,6 +285,9 @@ TEST(TranslateRefuses, WhatCannotBeSearched) {
   const Box<Session> small = machine.session(for_beam(3, KvType::kF16, 8));
   expect_refused(translate_with(*small, source_of(8, 1), wide(3)).status, MOE_ERR_TOO_LONG, "8");
   expect_refused(session->eval(span(source), LogitRows::kNone, nullptr), MOE_ERR_STATE, "source");
+  Perplexity of_text;
+  expect_refused(measure_perplexity(*session, span(source), {}, &of_text), MOE_ERR_UNSUPPORTED,
+                 "encoder-decoder");
   for (const int32_t beam : {-1, 65}) {
     expect_refused(machine.try_session(for_beam(beam)).status(), MOE_ERR_RANGE, "max_beam");
   }

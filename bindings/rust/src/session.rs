@@ -66,7 +66,8 @@ pub enum BeamStop {
     Step,
 }
 
-/// How [`Session::translate`] searches; zero is the library's choice.
+/// How [`Session::translate`] searches; zero is the library's choice, but for `min_tokens` and
+/// `length_penalty`, which mean it.
 #[derive(Clone, Copy, Debug)]
 pub struct TranslateOptions<'a> {
     pub beam: i32,
@@ -400,7 +401,7 @@ impl Session {
     }
 
     /// The best texts that an encoder-decoder makes of a source's tokens, best first. The session has
-    /// then read the source, and is empty. `progress(tokens, most)` is called after each token.
+    /// then read the source, and is empty. `progress(tokens, most)` is called before each token.
     pub fn translate<F>(
         &mut self,
         source: &[i32],

@@ -2,6 +2,7 @@
 // `transformers` has them: encoder-decoders whose embedding serves source, text and output.
 
 #include <cmath>
+#include <cstring>
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
@@ -10,6 +11,9 @@ namespace moe::arch::bart {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
+
+constexpr int64_t kMaxDerived = int64_t{1} << 28;
+constexpr const char* kPrefix = "model.";
 
 // Made here.
 constexpr const char* kSourcePositions = "source_positions";
@@ -74,15 +78,19 @@ struct Kind {
   bool pre;             // norms in front of each block, and one behind the last layer
   bool embedding_norm;  // of source and text
   bool sinusoids;       // positions are a formula; otherwise a table with two rows in front
+  bool sentencepiece;   // tokenizers of source and text are two files, which are not read
 };
-constexpr Kind kBart = {false, true, false};
-constexpr Kind kMbart = {true, true, false};
-constexpr Kind kMarian = {false, false, true};
+constexpr Kind kBart = {false, true, false, false};
+constexpr Kind kMbart = {true, true, false, false};
+constexpr Kind kMarian = {false, false, true, true};
 
 class EncoderDecoder {
  public:
   EncoderDecoder(const JsonNode& config, const Checkpoint& checkpoint, const Kind& kind)
-      : keys_(config), checkpoint_(checkpoint), kind_(kind) {}
+      : keys_(config),
+        checkpoint_(checkpoint),
+        kind_(kind),
+        prefix_(checkpoint.find("shared.weight") != nullptr ? "" : kPrefix) {}
   Imported read();
 
  private:
@@ -92,12 +100,14 @@ class EncoderDecoder {
   void read_positions(const char* side, const char* name, int32_t* length);
   void read_special_tokens();
   int32_t token(const char* key, const char* other);
+  int32_t forced_token();
   void read_output_bias();
   void locate();
 
   ConfigKeys keys_;
   const Checkpoint& checkpoint_;
   const Kind& kind_;
+  std::string prefix_;  // of the names of tensors; empty where the model was saved without its head
   Imported out_;
 };
 
@@ -159,13 +169,17 @@ void EncoderDecoder::read_positions(const char* side, const char* name, int32_t*
   DerivedTensor out{name, {0, d}, {}};
   if (kind_.sinusoids) {
     *length = keys_.integer("max_position_embeddings", 1, kMaxWidth);
+    if (int64_t{*length} * d > kMaxDerived) {
+      fail(MOE_ERR_RANGE, "config.json: max_position_embeddings %d for d_model %d is too much",
+           *length, d);
+    }
     out.values.resize(static_cast<size_t>(*length) * width);
     for (size_t i = 0; i < out.values.size(); ++i) {
       out.values[i] = sinusoid(static_cast<int32_t>(i / width), static_cast<int32_t>(i % width), d);
     }
   } else {
     constexpr int32_t kInFront = 2;
-    const std::string table = std::string("model.") + side + ".embed_positions.weight";
+    const std::string table = prefix_ + side + ".embed_positions.weight";
     const SourceTensor* tensor = checkpoint_.find(table);
     if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", table.c_str());
     const auto& shape = tensor->shape;
@@ -194,11 +208,26 @@ int32_t EncoderDecoder::token(const char* key, const char* other) {
   return own < 0 && other != nullptr ? token(other, nullptr) : own;
 }
 
+// generation_config.json decides alone where there is one.
+int32_t EncoderDecoder::forced_token() {
+  const char* const key = "forced_bos_token_id";
+  const int32_t last = config().vocab_size - 1;
+  const int32_t own = keys_.integer(key, -1, 0, last);
+  const bool as_bos = keys_.boolean("force_bos_token_to_be_generated", false);  // of old files
+  const char* const name = "generation_config.json";
+  if (checkpoint_.has_document(name)) {
+    const Json document = checkpoint_.document(name);
+    const JsonNode node(document, name);
+    return node.has(key) ? static_cast<int32_t>(node.at(key).integer(0, last)) : -1;
+  }
+  return own < 0 && as_bos ? keys_.integer("bos_token_id", 0, 0, last) : own;
+}
+
 void EncoderDecoder::read_special_tokens() {
   ModelConfig& c = config();
   c.pad_token_id = keys_.integer("pad_token_id", -1, 0, c.vocab_size - 1);
   if (keys_.has("eos_token_id")) read_eos(keys_.node("eos_token_id"), &c);
-  c.forced_token_id = token("forced_bos_token_id", nullptr);
+  c.forced_token_id = forced_token();
   c.start_token_id = token("decoder_start_token_id", "bos_token_id");
   if (c.start_token_id >= 0) return;
   fail(MOE_ERR_NOT_FOUND,
@@ -224,9 +253,15 @@ void EncoderDecoder::read_output_bias() {
 
 void EncoderDecoder::locate() {
   const int32_t n_encoder = config().n_encoder_layers;
-  TensorTable encoder("model.encoder.layers.{l}."), decoder("model.decoder.layers.{l}.", n_encoder);
+  TensorTable encoder(prefix_ + "encoder.layers.{l}.");
+  TensorTable decoder(prefix_ + "decoder.layers.{l}.", n_encoder);
+  std::vector<TensorName> names(std::begin(kModel), std::end(kModel));
+  for (TensorName& n : names) {
+    const size_t length = std::strlen(kPrefix);
+    if (prefix_.empty() && std::strncmp(n.tensor, kPrefix, length) == 0) n.tensor += length;
+  }
   for (TensorTable* table : {&encoder, &decoder}) {
-    table->add(kModel);
+    table->add(names);
     table->add(kLayers);
     table->add(kNorms);
   }
@@ -249,7 +284,7 @@ Imported EncoderDecoder::read() {
   keys_.ignore({"activation_dropout", "classif_dropout", "classifier_dropout", "decoder_layerdrop",
                 "encoder_layerdrop", "bos_token_id", "extra_pos_embeddings", "init_std",
                 "max_position_embeddings", "num_hidden_layers", "num_labels", "output_past",
-                "save_step"});
+                "replacing_rate", "save_step", "student_decoder_layers", "student_encoder_layers"});
   read_sizes();
   keys_.require("decoder_vocab_size", config().vocab_size);
   read_layers("encoder", false);
@@ -260,7 +295,11 @@ Imported EncoderDecoder::read() {
   read_output_bias();
   keys_.check_all_understood();
   check(config().name.assign(checkpoint_.name()));
-  read_companions(checkpoint_, &out_);
+  if (kind_.sentencepiece && !checkpoint_.has_document("tokenizer.json")) {
+    read_generation_config(checkpoint_, &out_);
+  } else {
+    read_companions(checkpoint_, &out_);
+  }
   out_.ignored = {"final_logits_bias", "*.embed_positions.weight", "*.embed_tokens.weight",
                   "lm_head.weight"};
   locate();

@@ -197,13 +197,16 @@ Imported Decoder::finish() {
   return std::move(out_);
 }
 
-void read_companions(const Checkpoint& checkpoint, Imported* out) {
+void read_generation_config(const Checkpoint& checkpoint, Imported* out) {
   const char* const generation = "generation_config.json";
-  if (checkpoint.has_document(generation)) {
-    const Json document = checkpoint.document(generation);
-    const JsonNode node(document, generation);
-    if (node.has("eos_token_id")) read_eos(node.at("eos_token_id"), &out->config);
-  }
+  if (!checkpoint.has_document(generation)) return;
+  const Json document = checkpoint.document(generation);
+  const JsonNode node(document, generation);
+  if (node.has("eos_token_id")) read_eos(node.at("eos_token_id"), &out->config);
+}
+
+void read_companions(const Checkpoint& checkpoint, Imported* out) {
+  read_generation_config(checkpoint, out);
   if (checkpoint.has_document("tokenizer.json")) {
     out->tokenizer = TokenizerKind::kFile;
     out->tokenizer_file = "tokenizer.json";

@@ -85,7 +85,10 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
 /// A token or a list of them.
 void read_eos(const JsonNode& node, ModelConfig* config);
 
-/// eos ids of config.json and generation_config.json; tokenizer.json when it is there. A folder
+/// The eos ids of generation_config.json, where it has any.
+void read_generation_config(const Checkpoint& checkpoint, Imported* out);
+
+/// And tokenizer.json when it is there. A folder
 /// that has a tokenizer in another form only is refused with the line of Python that converts it.
 void read_companions(const Checkpoint& checkpoint, Imported* out);
 

@@ -213,7 +213,7 @@ class Session(Closable):
                 become better than those that ended (early_stopping=False).
         prefix: what every text begins with, such as the token of a language; a str may spell
                 special tokens. Empty: what the model file says.
-        progress(done, total) is called after each token; when it returns False, CancelledError is
+        progress(done, total) is called before each token; when it returns False, CancelledError is
         raised, and an exception in it comes out here.
         """
         if stop not in _STOPS:
