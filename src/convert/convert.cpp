@@ -45,7 +45,10 @@ std::optional<TokenizerData> load_tokenizer(const Imported& imported,
 void count(const PlannedMatrix& matrix, const MatrixReport& r, ConvertReport* total) {
   ++total->n_matrices;
   total->n_lossless += r.lossless ? 1 : 0;
-  if (total->calibration && r.weighted) ++total->calibration->n_matrices;
+  if (total->calibration) {
+    total->calibration->n_matrices += r.weighted ? 1 : 0;
+    total->calibration->n_compensated += r.compensated ? 1 : 0;
+  }
   total->n_weights += static_cast<uint64_t>(matrix.slot.rows) * static_cast<uint64_t>(r.cols);
   if (r.relative_error <= total->largest_relative_error) return;
   total->largest_relative_error = r.relative_error;
@@ -112,30 +115,34 @@ class Conversion {
     if (options.calibration) check_calibration();
   }
 
-  /// Runs the source model over the calibration text, from a copy in `copy`.
+  /// Runs the source model over the calibration text, from a copy in `copy`, which must stay until
+  /// all is written.
   void calibrate(ModelSink& copy) {
     PrecisionPolicy policy = PrecisionPolicy::as_source();
-    const Plan plan = make_plan(imported_, checkpoint_, &policy);
+    source_plan_ = make_plan(imported_, checkpoint_, &policy);
     what_ = "copy";
     UncommittedSink sized(copy);
     ModelWriter writer(sized, false);
-    for (const PlannedSegment& segment : plan.segments) {
+    for (const PlannedSegment& segment : source_plan_.segments) {
       SegmentStream(segment, checkpoint_, nullptr, advancer()).write(writer);
     }
     finish(writer);
-    const auto tell = [this](uint64_t done, uint64_t total) {
+    CalibrationOptions options;
+    options.with_moments = rounded_matrices();
+    options.progress = [this](uint64_t done, uint64_t total) {
       return !options_.progress || options_.progress(done, total, "calibrate");
     };
-    calibration_ = moe::calibrate(copy, sized.size(), plan, text_, 0, tell);
-    const CalibrationRun& run = *calibration_;
-    report_->calibration = {run.n_tokens, run.perplexity, 0, run.n_experts, run.n_unreached};
+    calibration_.emplace(copy, sized.size(), source_plan_, text_, std::move(options));
+    report_->calibration.emplace();
     start_step("convert");
   }
 
   void write(ModelSink& sink) {
-    const InputStatistics* inputs = calibration_ ? &calibration_->inputs : nullptr;
+    InputStatistics* inputs = calibration_ ? &calibration_->inputs() : nullptr;
     ModelWriter writer(sink, options_.compress);
-    for (const PlannedSegment& segment : plan_.segments) {
+    for (size_t s = 0; s < plan_.segments.size(); ++s) {
+      const PlannedSegment& segment = plan_.segments[s];
+      if (calibration_) calibration_->prepare(s);
       SegmentStream stream(segment, checkpoint_, inputs, advancer());
       stream.write(writer);
       report_->weight_bytes += stream.layout().bytes;
@@ -149,6 +156,7 @@ class Conversion {
       }
     }
     finish(writer);
+    report_calibration();
   }
 
   void verify(const std::string& path) {
@@ -199,6 +207,29 @@ class Conversion {
          "or choose a format such as int4");
   }
 
+  // Those that may lose something: where nothing was asked for, the first look will tell.
+  std::set<std::string> rounded_matrices() const {
+    std::set<std::string> names;
+    for (const PlannedSegment& segment : plan_.segments) {
+      for (const PlannedMatrix& m : segment.matrices) {
+        const std::optional<FormatId> wish = m.precision.weights;
+        if (!wish || format_info(*wish).integer) names.insert(m.slot.short_name());
+      }
+    }
+    return names;
+  }
+
+  void report_calibration() {
+    if (!calibration_) return;
+    const CalibrationRun& run = calibration_->run();
+    CalibrationReport& r = *report_->calibration;
+    r.n_tokens = run.n_tokens;
+    r.perplexity = run.perplexity;
+    r.n_passes = run.n_passes;
+    r.n_experts = run.n_experts;
+    r.n_unreached = run.n_unreached;
+  }
+
   std::function<void(uint64_t)> advancer() {
     return [this](uint64_t bytes) { advance(bytes); };
   }
@@ -224,7 +255,8 @@ class Conversion {
   std::optional<TokenizerData> tokenizer_;
   Plan plan_;
   CalibrationText text_;
-  std::optional<CalibrationRun> calibration_;
+  Plan source_plan_;  // of the copy that the text is read with
+  std::optional<Calibration> calibration_;
   std::vector<std::vector<double>> largest_errors_;
   uint64_t done_ = 0;
   uint64_t told_ = 0;  // done_ at the last call of progress
@@ -248,8 +280,12 @@ Status convert(const std::string& source, const std::string& destination,
   return guarded([&] {
     check_destination(source, destination);
     std::unique_ptr<ModelSink> sink = take(open_file_sink(destination));
+    std::unique_ptr<ModelSink> copy;
     Conversion conversion(source, options, report);
-    if (options.calibration) conversion.calibrate(*open_nameless(source, destination));
+    if (options.calibration) {
+      copy = open_nameless(source, destination);
+      conversion.calibrate(*copy);
+    }
     UncommittedSink uncommitted(*sink);
     conversion.write(uncommitted);
     if (options.verify) conversion.verify(destination + ".partial");
@@ -262,11 +298,9 @@ Status convert(const std::string& source, const std::string& destination,
 Status convert_to_sink(const std::string& source, ModelSink& sink, const ConvertOptions& options,
                        ConvertReport* report) {
   return guarded([&] {
+    MemorySink copy;
     Conversion conversion(source, options, report);
-    if (options.calibration) {
-      MemorySink copy;
-      conversion.calibrate(copy);
-    }
+    if (options.calibration) conversion.calibrate(copy);
     conversion.write(sink);
   });
 }

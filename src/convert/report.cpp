@@ -21,7 +21,9 @@ std::string text_of(const Members& members) {
 Json json_of(const CalibrationReport& r) {
   return {{"tokens", r.n_tokens},
           {"perplexity", r.perplexity},
+          {"passes", r.n_passes},
           {"weighted_matrices", r.n_matrices},
+          {"compensated_matrices", r.n_compensated},
           {"experts", r.n_experts},
           {"unreached_experts", r.n_unreached}};
 }
@@ -41,6 +43,7 @@ std::string to_json(const MatrixReport& r) {
                      {"max_error", r.max_error},
                      {"bytes", r.bytes}};
   if (r.weighted) {
+    members.emplace_back("compensated", r.compensated);
     members.emplace_back("weighted_error", r.weighted_error);
     members.emplace_back("calibration_tokens", r.n_tokens);
   }

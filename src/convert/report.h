@@ -24,8 +24,9 @@ struct MatrixReport {
   double max_error = 0;       // largest absolute difference
   uint64_t bytes = 0;         // tiles and scales
   // With a text for calibration.
-  bool weighted = false;      // the mean squares of inputs had a say
-  double weighted_error = 0;  // as relative_error, each square times that of its input
+  bool weighted = false;      // what is known of its inputs had a say
+  bool compensated = false;   // their second moments, and not just the mean squares
+  double weighted_error = 0;  // as relative_error, of the outputs, as those say
   uint64_t n_tokens = 0;      // that reached the matrix
 };
 
@@ -34,6 +35,8 @@ struct CalibrationReport {
   uint64_t n_tokens = 0;
   double perplexity = 0;    // of the source on the text; 0: of an encoder
   uint64_t n_matrices = 0;  // that were weighted
+  uint64_t n_compensated = 0;  // of them
+  uint32_t n_passes = 0;       // over the text
   uint64_t n_experts = 0;
   uint64_t n_unreached =
       0;  // of them: no token chose them, and they were quantised without weights

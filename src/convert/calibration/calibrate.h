@@ -1,42 +1,15 @@
 #pragma once
-// What the matrices of a model are multiplied with when it reads a text: for each input the mean of
-// its squares, which says how much an error of its weights matters.
+// The source model reads a text, and what its matrices are multiplied with is summed up.
 
 #include <functional>
-#include <map>
-#include <string>
-#include <vector>
+#include <memory>
+#include <set>
 
 #include "formats/moe/writer.h"
+#include "src/convert/calibration/input_statistics.h"
 #include "src/convert/plan.h"
 
 namespace moe {
-
-class InputStatistics {
- public:
-  /// Mean squares (cols) of a matrix's inputs over the tokens that reached it, divided by their own
-  /// mean. Null: none did, or it is no linear matrix. `name` as in Slot::short_name().
-  const std::vector<float>* find(const std::string& name) const;
-  /// Tokens that reached it.
-  uint64_t n_tokens(const std::string& name) const;
-
-  void put(const std::string& name, uint64_t n_tokens, std::vector<float> importance);
-
- private:
-  struct Inputs {
-    uint64_t n_tokens = 0;
-    std::vector<float> importance;
-  };
-  std::map<std::string, Inputs> inputs_;
-};
-
-struct CalibrationRun {
-  InputStatistics inputs;
-  uint64_t n_tokens = 0;  // of the text
-  uint64_t n_experts = 0;
-  uint64_t n_unreached = 0;  // of them
-  double perplexity = 0;     // of the source on the text; 0: of an encoder
-};
 
 /// A text as the model reads it.
 struct CalibrationText {
@@ -44,13 +17,47 @@ struct CalibrationText {
   std::vector<int32_t> tokens;
 };
 
-/// Runs the model of `n_bytes` that `file` holds, complete and in float formats, on all CPUs over
-/// the text, in windows of at most 512 tokens. `plan`: what was written. `memory_cap`: bytes for
-/// the model and its session, of which experts get what is left; 0: three quarters of what the
-/// machine has where the model would take more than half. `progress` is told tokens; false:
-/// MOE_ERR_CANCELLED.
-CalibrationRun calibrate(ModelSink& file, uint64_t n_bytes, const Plan& plan,
-                         const CalibrationText& text, uint64_t memory_cap,
-                         const std::function<bool(uint64_t done, uint64_t total)>& progress);
+struct CalibrationOptions {
+  /// Bytes for the model and its session, of which experts get what is left; 0: three quarters of
+  /// what the machine has where the model would take more than half.
+  uint64_t model_bytes = 0;
+  /// Bytes for second moments; 0: a quarter of what the machine has.
+  uint64_t moment_bytes = 0;
+  /// Matrices (Slot::short_name()) for which there are to be second moments.
+  std::set<std::string> with_moments;
+  /// Told tokens; false: MOE_ERR_CANCELLED.
+  std::function<bool(uint64_t done, uint64_t total)> progress;
+};
+
+struct CalibrationRun {
+  uint64_t n_tokens = 0;  // of the text
+  uint64_t n_experts = 0;
+  uint64_t n_unreached = 0;  // of them
+  double perplexity = 0;     // of the source on the text; 0: of an encoder
+  uint32_t n_passes = 0;     // over the text: as many as the room for second moments asks for
+};
+
+class Calibration {
+ public:
+  /// Runs the model of `n_bytes` that `file` holds, complete and in float formats, on all CPUs over
+  /// the text, in windows of at most 512 tokens. `plan`: what was written. All but `options` must
+  /// outlive it.
+  Calibration(ModelSink& file, uint64_t n_bytes, const Plan& plan, const CalibrationText& text,
+              CalibrationOptions options);
+  ~Calibration();
+  Calibration(const Calibration&) = delete;
+  Calibration& operator=(const Calibration&) = delete;
+
+  /// Before the statistics of a segment of the plan are asked for, in the plan's order: where its
+  /// second moments are not there yet, those of others go and the text is read again.
+  void prepare(size_t segment);
+  InputStatistics& inputs();
+  const CalibrationRun& run() const { return run_; }
+
+ private:
+  class Impl;
+  CalibrationRun run_;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace moe

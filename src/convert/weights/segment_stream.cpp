@@ -42,7 +42,7 @@ MatrixReport first_report(const PlannedMatrix& m, const Storage& storage, const 
 }  // namespace
 
 SegmentStream::SegmentStream(const PlannedSegment& segment, const Checkpoint& checkpoint,
-                             const InputStatistics* inputs, std::function<void(uint64_t)> advance)
+                             InputStatistics* inputs, std::function<void(uint64_t)> advance)
     : segment_(segment),
       checkpoint_(checkpoint),
       inputs_(inputs),
@@ -64,9 +64,15 @@ SegmentStream::SegmentStream(const PlannedSegment& segment, const Checkpoint& ch
 }
 
 const float* SegmentStream::importance(const PlannedMatrix& m) const {
-  const std::vector<float>* found =
-      inputs_ != nullptr ? inputs_->find(m.slot.short_name()) : nullptr;
-  return found != nullptr ? found->data() : nullptr;
+  return inputs_ != nullptr ? inputs_->importance(m.slot.short_name()) : nullptr;
+}
+
+KnownInputs SegmentStream::known_inputs(const PlannedMatrix& m, const Storage& storage) {
+  KnownInputs known{importance(m), nullptr, nullptr};
+  if (known.importance == nullptr || !can_calibrate(m, storage)) return known;
+  known.feedback = inputs_->feedback(m.slot.short_name());
+  known.pool = &inputs_->pool();
+  return known;
 }
 
 void SegmentStream::write(ModelWriter& writer) {
@@ -86,7 +92,8 @@ void SegmentStream::put_tiles(const std::vector<size_t>& group) {
   std::vector<std::vector<uint8_t>> tiles;
   for (const size_t i : group) {
     const PlannedMatrix& m = segment_.matrices[i];
-    packers.push_back(std::make_unique<TilePacker>(m, storages_[i], checkpoint_, importance(m)));
+    packers.push_back(std::make_unique<TilePacker>(m, storages_[i], checkpoint_,
+                                                   known_inputs(m, storages_[i])));
     tiles.emplace_back(format_info(storages_[i].format).tile_bytes(m.slot.cols));
   }
   const Slot& slot = segment_.matrices[group[0]].slot;  // a gate and its up have one shape
@@ -108,6 +115,7 @@ void SegmentStream::put_tiles(const std::vector<size_t>& group) {
     report.relative_error = packers[g]->error().relative();
     report.max_error = packers[g]->error().largest;
     report.weighted = packers[g]->is_weighted();
+    report.compensated = packers[g]->is_compensated();
     report.weighted_error = packers[g]->error().weighted();
     if (inputs_ != nullptr) report.n_tokens = inputs_->n_tokens(report.name);
     scales_[group[g]] = packers[g]->scales();

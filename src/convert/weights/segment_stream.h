@@ -15,7 +15,7 @@ class SegmentStream {
   /// looking) and may throw. `segment` and `checkpoint` must outlive the stream. Decides how each
   /// matrix is stored, which may read it. `inputs`: null, or what its errors are weighted by.
   SegmentStream(const PlannedSegment& segment, const Checkpoint& checkpoint,
-                const InputStatistics* inputs, std::function<void(uint64_t)> advance);
+                InputStatistics* inputs, std::function<void(uint64_t)> advance);
 
   void write(ModelWriter& writer);
 
@@ -26,6 +26,7 @@ class SegmentStream {
  private:
   void put_tiles(const std::vector<size_t>& group);
   void put_scales(size_t i);
+  KnownInputs known_inputs(const PlannedMatrix& matrix, const Storage& storage);
   const float* importance(const PlannedMatrix& matrix) const;
   void put(const void* bytes, size_t n);
   void pad_to(uint64_t offset);
@@ -33,7 +34,7 @@ class SegmentStream {
 
   const PlannedSegment& segment_;
   const Checkpoint& checkpoint_;
-  const InputStatistics* inputs_;
+  InputStatistics* inputs_;
   std::function<void(uint64_t)> advance_;
   std::vector<Storage> storages_;
   BlobLayout layout_;

@@ -84,12 +84,12 @@ double StorageError::weighted() const {
 }
 
 TilePacker::TilePacker(const PlannedMatrix& matrix, const Storage& storage,
-                       const Checkpoint& checkpoint, const float* importance)
+                       const Checkpoint& checkpoint, const KnownInputs& inputs)
     : matrix_(matrix),
       checkpoint_(checkpoint),
       storage_(storage),
       format_(format_info(storage.format)),
-      importance_(can_calibrate(matrix, storage) ? importance : nullptr),
+      importance_(can_calibrate(matrix, storage) ? inputs.importance : nullptr),
       reader_(checkpoint, *matrix.tensor, matrix.source, matrix.slot.rows, matrix.slot.cols),
       // Padding rows have scale 1: every scale of a file is positive.
       scales_(scale_count(storage.format, storage.scale, storage.group, matrix.slot.rows,
@@ -104,6 +104,9 @@ TilePacker::TilePacker(const PlannedMatrix& matrix, const Storage& storage,
     if (format_.integer && (format_.group == 0 || storage.own_codes)) codes_.resize(tile);
   }
   if (storage.own_codes) own_scales_.emplace(matrix, storage.format, checkpoint);
+  if (importance_ != nullptr && inputs.feedback != nullptr) {
+    compensator_.emplace(format_, inputs.feedback, *inputs.pool);
+  }
   if (storage.scale == ScaleKind::kTensor) {
     const bool lossless = storage.fit.scale_kind == ScaleKind::kTensor;
     scales_[0] = lossless ? storage.fit.tensor_scale : static_cast<float>(storage.absmean);
@@ -130,18 +133,32 @@ void TilePacker::pack(int32_t t, uint8_t* out) {
     format_.pack_codes(codes_.data(), cols, n, cols, out);
     format_.pack_scales(own_scales_->scales(), own_scales_->minimums(), n, cols, out);
   } else if (format_.quantise_tile != nullptr) {
-    const Status status = quantise_tile(format_, values_.data(), first, n, cols, importance_, out);
-    if (!status.ok()) {
-      check(status.with_context("tensor %.200s as %s", matrix_.tensor->name.c_str(), format_.name));
-    }
+    quantise_groups(first, n, out);
   } else {
-    for (int i = 0; i < n; ++i) {
-      const ptrdiff_t at = static_cast<ptrdiff_t>(i) * cols;
-      quantise_row(first + i, values_.data() + at, codes_.data() + at);
-    }
+    quantise_rows(first, n);
     format_.pack_codes(codes_.data(), cols, n, cols, out);
   }
   measure(first, n, out);
+}
+
+// Weights that errors have made too large for the format are rounded as they are.
+void TilePacker::quantise_groups(int32_t first, int n, uint8_t* out) {
+  if (compensator_ && compensator_->pack(values_.data(), n, out)) return;
+  const Status status =
+      quantise_tile(format_, values_.data(), first, n, matrix_.slot.cols, importance_, out);
+  if (!status.ok()) {
+    check(status.with_context("tensor %.200s as %s", matrix_.tensor->name.c_str(), format_.name));
+  }
+}
+
+void TilePacker::quantise_rows(int32_t first, int n) {
+  float scales[kTileRows];
+  for (int i = 0; i < n; ++i) {
+    const ptrdiff_t at = static_cast<ptrdiff_t>(i) * matrix_.slot.cols;
+    quantise_row(first + i, values_.data() + at, codes_.data() + at);
+    scales[i] = scales_[storage_.scale == ScaleKind::kRow ? static_cast<size_t>(first + i) : 0];
+  }
+  if (compensator_) compensator_->round(values_.data(), n, scales, codes_.data());
 }
 
 void TilePacker::read_rows(int32_t first, int n) {
@@ -195,13 +212,23 @@ float TilePacker::scale_at(int32_t r, int32_t c) const {
   return scales_[static_cast<size_t>(at)];
 }
 
-void TilePacker::weigh(const float* wanted, int32_t from, int32_t to, float scale) {
+void TilePacker::weigh(int row, const float* wanted, int32_t from, int32_t to, float scale) {
+  if (compensator_) {
+    compensator_->put_stored(row, stored_.data(), from, to, scale);
+    return;
+  }
   for (int32_t c = from; c < to; ++c) {
     const double w = wanted[c], h = importance_[c];
     const double difference = w - double{stored_[static_cast<size_t>(c)] * scale};
     error_.weighted_error += h * difference * difference;
     error_.weighted_norm += h * w * w;
   }
+}
+
+void TilePacker::measure_moments() {
+  const MomentError found = compensator_->measure();
+  error_.weighted_error += found.error;
+  error_.weighted_norm += found.norm;
 }
 
 // Reads the tile back, so that what is reported is what was stored.
@@ -227,12 +254,13 @@ void TilePacker::measure(int32_t first, int n, const uint8_t* tile) {
              matrix_.tensor->name.c_str(), first + i, format_.name,
              format_.group != 0 ? "; --weights int8 can" : "");
       }
-      if (importance_ != nullptr) weigh(wanted, from, to, scale);
+      if (importance_ != nullptr) weigh(i, wanted, from, to, scale);
       error_.squared_error += error;
       error_.squared_norm += norm;
       error_.largest = std::max(error_.largest, largest);
     }
   }
+  if (compensator_) measure_moments();
 }
 
 }  // namespace moe

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "quant/weight_format.h"
+#include "src/convert/weights/compensate.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/source_scales.h"
 #include "src/convert/weights/storage.h"
@@ -15,8 +16,8 @@ struct StorageError {
   double squared_error = 0;
   double squared_norm = 0;
   double largest = 0;         // absolute
-  double weighted_error = 0;  // each square times the importance of its input
-  double weighted_norm = 0;
+  double weighted_error = 0;  // by the second moments of inputs, or squares times the importance
+  double weighted_norm = 0;   // of their inputs
 
   bool lossless() const { return largest == 0; }
   /// Frobenius norm of the difference over that of the matrix; 0 for zeros.
@@ -24,12 +25,18 @@ struct StorageError {
   double weighted() const;
 };
 
+/// What is known of the inputs that a matrix is multiplied with; null where nothing is.
+struct KnownInputs {
+  const float* importance = nullptr;  // (cols)
+  std::shared_ptr<const Feedback> feedback;
+  ThreadPool* pool = nullptr;  // with feedback
+};
+
 class TilePacker {
  public:
-  /// All arguments must outlive the packer, except `storage`. `importance` (cols) of inputs, or
-  /// null.
+  /// All arguments must outlive the packer, except `storage`.
   TilePacker(const PlannedMatrix& matrix, const Storage& storage, const Checkpoint& checkpoint,
-             const float* importance);
+             const KnownInputs& inputs);
 
   /// Packs rows 16 t to 16 t + 15 into out (the format's tile_bytes). In order of t, each once.
   /// Throws MOE_ERR_NON_FINITE, and MOE_ERR_RANGE for a value that the format cannot hold or an id
@@ -39,17 +46,21 @@ class TilePacker {
   /// As they follow the tiles; complete when every tile was packed.
   const std::vector<float>& scales() const { return scales_; }
   const StorageError& error() const { return error_; }
-  /// Whether the importance of inputs made a difference.
+  /// Whether what is known of inputs made a difference.
   bool is_weighted() const { return importance_ != nullptr; }
+  bool is_compensated() const { return compensator_.has_value(); }
 
  private:
   void read_rows(int32_t first, int n);
   void read_ids(int32_t first, int n);
+  void quantise_groups(int32_t first, int n, uint8_t* out);
+  void quantise_rows(int32_t first, int n);
   void quantise_row(int32_t r, const float* row, int8_t* codes);
   void put_group_scales(int32_t r, const float* scales);
   float scale_at(int32_t r, int32_t c) const;
   void measure(int32_t first, int n, const uint8_t* tile);
-  void weigh(const float* wanted, int32_t from, int32_t to, float scale);
+  void weigh(int row, const float* wanted, int32_t from, int32_t to, float scale);
+  void measure_moments();
 
   const PlannedMatrix& matrix_;
   const Checkpoint& checkpoint_;
@@ -58,6 +69,7 @@ class TilePacker {
   const float* importance_;
   RowReader reader_;
   std::optional<SourceScales> own_scales_;
+  std::optional<Compensator> compensator_;
   std::vector<float> scales_;
   std::vector<float> values_;      // (16, cols)
   std::vector<int8_t> codes_;      // (16, cols)

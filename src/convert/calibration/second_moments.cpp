@@ -1,0 +1,72 @@
+#include "src/convert/calibration/second_moments.h"
+
+#include <algorithm>
+
+namespace moe {
+namespace {
+
+constexpr int32_t kPanelRows = 16;
+constexpr int64_t kParallelWork = int64_t{1} << 17;  // products from which threads pay
+
+}  // namespace
+
+SecondMoments::SecondMoments(int32_t n)
+    : n_(n), sums_(static_cast<size_t>(bytes(n) / sizeof(double))) {}
+
+size_t SecondMoments::panel_size(int32_t n) { return static_cast<size_t>(n) * kPanelRows; }
+
+uint64_t SecondMoments::bytes(int32_t n) {
+  uint64_t sums = 0;
+  for (int32_t begin = 0; begin < n; begin += kMomentBlock) {
+    const auto width = static_cast<uint64_t>(moment_block(begin, n).end - begin);
+    sums += width * (width + 1) / 2;
+  }
+  return sums * sizeof(double);
+}
+
+void SecondMoments::add(const float* x, int64_t ld, const int32_t* row_ids, int32_t n_rows,
+                        double* panel, ThreadPool& pool) {
+  const int64_t width = std::min(n_, kMomentBlock);
+  n_rows_ += static_cast<uint64_t>(n_rows);
+  for (int32_t first = 0; first < n_rows; first += kPanelRows) {
+    const int32_t n = std::min(kPanelRows, n_rows - first);
+    for (int32_t r = 0; r < n; ++r) {
+      const float* row = x + (row_ids != nullptr ? row_ids[first + r] : first + r) * ld;
+      std::copy(row, row + n_, panel + static_cast<ptrdiff_t>(r) * n_);
+    }
+    if (width * n_ * n / 2 < kParallelWork) {
+      for (int32_t i = 0; i < n_; ++i) add_row(i, panel, n);
+    } else {
+      pool.parallel([&](int thread, int n_threads) {  // taking turns, as rows grow longer
+        for (int32_t i = thread; i < n_; i += n_threads) add_row(i, panel, n);
+      });
+    }
+  }
+}
+
+// Four rows of inputs at a time, each sum still in their order.
+void SecondMoments::add_row(int32_t i, const double* panel, int32_t n_rows) {
+  const int32_t begin = moment_block(i, n_).begin;
+  double* out = sums_.data() + (row_begin(i) + static_cast<size_t>(begin));
+  const int32_t n = i - begin + 1;
+  const double* x = panel + begin;
+  int32_t r = 0;
+  for (; r + 4 <= n_rows; r += 4) {
+    const double *x0 = x + ptrdiff_t{r} * n_, *x1 = x0 + n_, *x2 = x1 + n_, *x3 = x2 + n_;
+    const double a0 = x0[n - 1], a1 = x1[n - 1], a2 = x2[n - 1], a3 = x3[n - 1];
+    for (int32_t j = 0; j < n; ++j) {
+      out[j] = out[j] + a0 * x0[j] + a1 * x1[j] + a2 * x2[j] + a3 * x3[j];
+    }
+  }
+  for (; r < n_rows; ++r) {
+    const double* row = x + ptrdiff_t{r} * n_;
+    for (int32_t j = 0; j < n; ++j) out[j] += row[n - 1] * row[j];
+  }
+}
+
+void SecondMoments::add(const SecondMoments& other) {
+  n_rows_ += other.n_rows_;
+  for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
+}
+
+}  // namespace moe

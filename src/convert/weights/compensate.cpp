@@ -1,0 +1,195 @@
+#include "src/convert/weights/compensate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "quant/quantise.h"
+
+namespace moe {
+namespace {
+
+constexpr int64_t kParallelWork = int64_t{1} << 16;  // products from which threads pay
+
+// out[r] += sum over i of factors[i] * lanes[16 i + r]
+void add_lanes(const float* factors, const float* lanes, int32_t n, float* out) {
+  float sums[kTileRows];
+  std::copy(out, out + kTileRows, sums);
+  for (int32_t i = 0; i < n; ++i) {
+    for (int r = 0; r < kTileRows; ++r) sums[r] += factors[i] * lanes[i * kTileRows + r];
+  }
+  std::copy(sums, sums + kTileRows, out);
+}
+
+std::vector<float> values_of(const WeightFormat& format) {
+  std::vector<float> values;
+  for (int code = 0; format.group != 0 && code < 16; ++code) {
+    values.push_back(format.random_code(static_cast<uint8_t>(code)));
+  }
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+}  // namespace
+
+Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback,
+                         ThreadPool& pool)
+    : format_(format),
+      feedback_(std::move(feedback)),
+      pool_(pool),
+      cols_(feedback_->n()),
+      values_(values_of(format)),
+      weights_(static_cast<size_t>(cols_) * kTileRows),
+      errors_(weights_.size()),
+      targets_(size_t{kGroup} * kTileRows),
+      rows_(targets_.size()),
+      group_tile_(format.group != 0 ? format.tile_bytes(kGroup) : 0),
+      terms_(static_cast<size_t>(cols_)) {
+  if (format.group == 0) return;
+  codes_.resize(weights_.size());
+  const size_t n_groups = static_cast<size_t>((cols_ + kGroup - 1) / kGroup);
+  scales_.resize(n_groups * kTileRows);
+  if (format.minimums) minimums_.resize(scales_.size());
+}
+
+bool Compensator::pack(const float* w, int n_rows, uint8_t* tile) {
+  load(w, n_rows);
+  const int32_t n_groups = (cols_ + kGroup - 1) / kGroup;
+  for (int32_t begin = 0; begin < cols_; begin += kGroup) {
+    const int32_t n = std::min<int32_t>(kGroup, cols_ - begin);
+    aim(begin, n);
+    if (!choose_scales(begin, n, n_rows)) return false;
+    round_group(begin, n, n_rows, codes_.data());
+    for (int r = 0; r < n_rows; ++r) {
+      const auto at = static_cast<size_t>(r * n_groups + begin / kGroup);
+      scales_[at] = scale_[r];
+      if (format_.minimums) minimums_[at] = minimum_[r];
+    }
+  }
+  format_.pack_codes(codes_.data(), cols_, n_rows, cols_, tile);
+  format_.pack_scales(scales_.data(), format_.minimums ? minimums_.data() : nullptr, n_rows, cols_,
+                      tile);
+  return true;
+}
+
+void Compensator::round(const float* w, int n_rows, const float* scales, int8_t* codes) {
+  load(w, n_rows);
+  std::copy(scales, scales + n_rows, scale_);
+  for (int32_t begin = 0; begin < cols_; begin += kGroup) {
+    const int32_t n = std::min<int32_t>(kGroup, cols_ - begin);
+    aim(begin, n);
+    round_group(begin, n, n_rows, codes);
+  }
+}
+
+void Compensator::load(const float* w, int n_rows) {
+  std::fill(errors_.begin(), errors_.end(), 0.0f);
+  for (int32_t c = 0; c < cols_; ++c) {
+    for (int r = 0; r < kTileRows; ++r) {
+      weights_[static_cast<size_t>(c * kTileRows + r)] =
+          r < n_rows ? w[static_cast<ptrdiff_t>(r) * cols_ + c] : 0.0f;
+    }
+  }
+}
+
+// What the inputs of a group have to make up for, left of the group.
+void Compensator::aim(int32_t begin, int32_t n) {
+  const int32_t first = moment_block(begin, cols_).begin;
+  const auto columns = [&](int thread, int n_threads) {
+    const Range range = split_range(n, thread, n_threads);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      const auto c = begin + static_cast<int32_t>(i);
+      float* target = targets_.data() + i * kTileRows;
+      std::copy_n(weights_.data() + ptrdiff_t{c} * kTileRows, kTileRows, target);
+      add_lanes(feedback_->above(c), errors_.data() + ptrdiff_t{first} * kTileRows, begin - first,
+                target);
+    }
+  };
+  if (int64_t{n} * (begin - first) * kTileRows < kParallelWork) {
+    columns(0, 1);
+  } else {
+    pool_.parallel(columns);
+  }
+}
+
+bool Compensator::choose_scales(int32_t begin, int32_t n, int n_rows) {
+  for (int r = 0; r < n_rows; ++r) {
+    for (int32_t i = 0; i < n; ++i) {
+      rows_[static_cast<size_t>(r * n + i)] = targets_[static_cast<size_t>(i * kTileRows + r)];
+    }
+  }
+  const float* importance = feedback_->diagonal().data() + begin;
+  if (!quantise_tile(format_, rows_.data(), 0, n_rows, n, importance, group_tile_.data()).ok()) {
+    return false;
+  }
+  for (int r = 0; r < n_rows; ++r) {
+    scale_[r] = format_.scale(group_tile_.data(), r, 0);
+    minimum_[r] = format_.minimum(group_tile_.data(), r, 0);
+  }
+  return true;
+}
+
+void Compensator::round_group(int32_t begin, int32_t n, int n_rows, int8_t* codes) {
+  for (int32_t i = 0; i < n; ++i) {
+    const int32_t c = begin + i, first = moment_block(c, cols_).begin;
+    float* target = targets_.data() + ptrdiff_t{i} * kTileRows;
+    float* error = errors_.data() + ptrdiff_t{c} * kTileRows;
+    const float* above = feedback_->above(c) + (begin - first);
+    add_lanes(above, error - ptrdiff_t{i} * kTileRows, i, target);
+    for (int r = 0; r < n_rows; ++r) {
+      const float wanted = scale_[r] != 0 ? (target[r] - minimum_[r]) / scale_[r] : 0.0f;
+      const float code = nearest(wanted);
+      codes[static_cast<ptrdiff_t>(r) * cols_ + c] = static_cast<int8_t>(code);
+      error[r] = weights_[static_cast<size_t>(c * kTileRows + r)] -
+                 (code * scale_[r] + minimum_[r]);
+    }
+  }
+}
+
+float Compensator::nearest(float wanted) const {
+  if (values_.empty()) {
+    const auto most = static_cast<float>(format_.max_code);
+    return std::nearbyint(std::min(std::max(wanted, -most), most));
+  }
+  const auto above = std::lower_bound(values_.begin(), values_.end(), wanted);
+  if (above == values_.begin()) return values_.front();
+  if (above == values_.end()) return values_.back();
+  return wanted - above[-1] <= *above - wanted ? above[-1] : *above;
+}
+
+void Compensator::put_stored(int row, const float* stored, int32_t from, int32_t to, float scale) {
+  for (int32_t c = from; c < to; ++c) {
+    const auto at = static_cast<size_t>(c * kTileRows + row);
+    errors_[at] = weights_[at] - stored[c] * scale;
+  }
+}
+
+MomentError Compensator::measure() { return {moments_of(errors_), moments_of(weights_)}; }
+
+double Compensator::moments_of(const std::vector<float>& lanes) {
+  const auto columns = [&](int thread, int n_threads) {
+    for (int32_t c = thread; c < cols_; c += n_threads) {
+      const int32_t first = moment_block(c, cols_).begin;
+      const float* own = lanes.data() + ptrdiff_t{c} * kTileRows;
+      float sums[kTileRows];
+      std::copy_n(own, kTileRows, sums);
+      add_lanes(feedback_->above(c), lanes.data() + ptrdiff_t{first} * kTileRows, c - first, sums);
+      double whole = 0, damping = 0;
+      for (int r = 0; r < kTileRows; ++r) {
+        whole += double{sums[r]} * double{sums[r]};
+        damping += double{own[r]} * double{own[r]};
+      }
+      terms_[static_cast<size_t>(c)] =
+          double{feedback_->pivot(c)} * whole - Feedback::kDamping * damping;
+    }
+  };
+  if (int64_t{cols_} * std::min(cols_, kMomentBlock) * kTileRows / 2 < kParallelWork) {
+    columns(0, 1);
+  } else {
+    pool_.parallel(columns);
+  }
+  double sum = 0;
+  for (const double term : terms_) sum += term;
+  return std::max(sum, 0.0);
+}
+
+}  // namespace moe

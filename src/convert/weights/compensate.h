@@ -1,0 +1,64 @@
+#pragma once
+// Rounding weights so that each one's error is made up for by those to the right of it
+// (calibration/feedback.h): 16 rows at a time, for every format of codes.
+
+#include <memory>
+
+#include "quant/weight_format.h"
+#include "src/convert/calibration/feedback.h"
+
+namespace moe {
+
+/// Sums over rows of v H v^T, without the damping of H: of errors, and of the weights themselves.
+struct MomentError {
+  double error = 0;
+  double norm = 0;
+};
+
+class Compensator {
+ public:
+  /// `feedback` is known(); the others must outlive it.
+  Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback,
+              ThreadPool& pool);
+
+  /// Rows w (n_rows <= 16, inputs) of a format with scales in the tile, which are chosen group by
+  /// group for the weights as errors to the left have changed them. False, with the tile in an
+  /// unknown state, when the format cannot hold these.
+  bool pack(const float* w, int n_rows, uint8_t* tile);
+  /// The same of a format whose scales lie apart: codes (n_rows, inputs) for scales[row].
+  void round(const float* w, int n_rows, const float* scales, int8_t* codes);
+
+  /// What was stored of a row of the last call: stored[c] * scale for inputs [from, to).
+  void put_stored(int row, const float* stored, int32_t from, int32_t to, float scale);
+  /// Once for each call, when all of its rows were put.
+  MomentError measure();
+
+ private:
+  static constexpr int kGroup = 32;
+
+  void load(const float* w, int n_rows);
+  void aim(int32_t begin, int32_t n);
+  bool choose_scales(int32_t begin, int32_t n, int n_rows);
+  void round_group(int32_t begin, int32_t n, int n_rows, int8_t* codes);
+  float nearest(float wanted) const;
+  double moments_of(const std::vector<float>& lanes);
+
+  const WeightFormat& format_;
+  const std::shared_ptr<const Feedback> feedback_;
+  ThreadPool& pool_;
+  const int32_t cols_;
+  std::vector<float> values_;  // that codes stand for, ascending; empty: all whole numbers
+  // Row r of input c at 16 c + r.
+  std::vector<float> weights_;
+  std::vector<float> errors_;
+  std::vector<float> targets_;  // of a group
+  std::vector<float> rows_;     // of a group, (16, 32)
+  std::vector<uint8_t> group_tile_;
+  std::vector<double> terms_;  // of each input
+  float scale_[kTileRows] = {};
+  float minimum_[kTileRows] = {};
+  std::vector<int8_t> codes_;
+  std::vector<float> scales_, minimums_;  // (n_rows, groups)
+};
+
+}  // namespace moe
