@@ -69,7 +69,12 @@ void print_calibration(const Json& c) {
   if (perplexity > 0) {
     std::cout << " (perplexity of the source " << std::setprecision(4) << perplexity << ")";
   }
-  std::cout << ": " << c.value("weighted_matrices", uint64_t{0}) << " matrices by their inputs";
+  const auto n_passes = c.value("passes", uint64_t{1});
+  if (n_passes > 1) std::cout << " in " << n_passes << " passes";
+  const auto n_weighted = c.value("weighted_matrices", uint64_t{0});
+  const auto n_compensated = c.value("compensated_matrices", uint64_t{0});
+  std::cout << ": " << n_weighted << " matrices by their inputs";
+  if (n_compensated < n_weighted) std::cout << ", " << n_compensated << " with compensation";
   if (n_unreached > 0) {
     std::cout << "; " << n_unreached << " of " << c.value("experts", uint64_t{0})
               << " experts were never reached and are without weights";
@@ -202,9 +207,10 @@ void add_convert(CLI::App& app) {
                 "Format of the tensors whose name matches; * matches anything, the last match wins")
       ->option_text("PATTERN=FORMAT")
       ->allow_extra_args(false);
-  c->add_option("--calibrate", o->calibrate,
-                "Weight the errors by the inputs that the source model sees when it reads FILE, - "
-                "is stdin; at most 256 MiB")
+  c->add_option(
+       "--calibrate", o->calibrate,
+       "Compensate the errors of rounding by the inputs that the source model sees when it "
+       "reads FILE, - is stdin; at most 256 MiB")
       ->option_text("FILE");
   c->add_option("--ignore-key", o->ignored_keys,
                 "Ignore this key of config.json or of a GGUF file; may be given several times")

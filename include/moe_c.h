@@ -1018,11 +1018,12 @@ typedef struct moe_convert_params {
   const char* const* ignored_keys;
   int32_t n_ignored_keys;
   int32_t reserved; /* 0 */
-  /* A text of n_calibration bytes for the source model to read, or NULL. Its mean squares of every
-   * linear matrix's inputs, of an expert's over the tokens that chose it, weight the errors of
-   * quantising it. Runs on all CPUs, with a copy of the model in floats beside the destination
-   * meanwhile (a file without a name). MOE_ERR_ARGUMENT, before anything is written, when the text
-   * has no tokens, the checkpoint no tokenizer, or no matrix a format that rounds it. */
+  /* A text of n_calibration bytes for the source model to read, or NULL. The second moments of
+   * every linear matrix's inputs, of an expert's over the tokens that chose it, say how the error
+   * of a rounded weight is made up for by those rounded after it. Runs on all CPUs, with a copy of
+   * the model in floats beside the destination meanwhile (a file without a name). MOE_ERR_ARGUMENT,
+   * before anything is written, when the text has no tokens, the checkpoint no tokenizer, or no
+   * matrix a format that rounds it. */
   const char* calibration;
   size_t n_calibration;
 } moe_convert_params;

@@ -27,8 +27,8 @@ struct ConvertOptions {
   /// Of config.json, or of a GGUF file: taken for missing, whatever they mean.
   std::vector<std::string> ignored_keys;
   bool compress = false;  // zstd for segments where it saves 5 % or more
-  /// A text for the source model to read: errors of weights then count by the mean squares of their
-  /// inputs. Views memory that must stay.
+  /// A text for the source model to read: errors of weights are then made up for by others, as the
+  /// second moments of their inputs say. Views memory that must stay.
   std::optional<std::string_view> calibration;
   bool verify = false;  // read the result again and compare every weight with the checkpoint
   /// Bytes of the checkpoint, what is being done; return false to cancel (MOE_ERR_CANCELLED).

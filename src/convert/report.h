@@ -33,8 +33,8 @@ struct MatrixReport {
 /// What a text for calibration did.
 struct CalibrationReport {
   uint64_t n_tokens = 0;
-  double perplexity = 0;    // of the source on the text; 0: of an encoder
-  uint64_t n_matrices = 0;  // that were weighted
+  double perplexity = 0;       // of the source on the text; 0: of an encoder
+  uint64_t n_matrices = 0;     // that were weighted
   uint64_t n_compensated = 0;  // of them
   uint32_t n_passes = 0;       // over the text
   uint64_t n_experts = 0;

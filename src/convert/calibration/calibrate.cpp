@@ -162,7 +162,8 @@ class SourceModel {
   }
 
   bool is_latent(const PlannedSegment& segment) const {
-    return segment.layer >= 0 && model_->config().layers[static_cast<size_t>(segment.layer)].attention.latent > 0;
+    return segment.layer >= 0 &&
+           model_->config().layers[static_cast<size_t>(segment.layer)].attention.latent > 0;
   }
 
   const void* owner(const PlannedSegment& segment, const TensorRow& row) const {

@@ -19,7 +19,7 @@ class Feedback {
   /// The result does not depend on threads.
   Feedback(const SecondMoments& moments, const SecondMoments* average, ThreadPool& pool);
 
-  static constexpr double kDamping = 0.01;
+  static constexpr double kDamping = 0.05;
   static constexpr double kPrior = 0.25;
 
   /// False where all inputs were 0 or some are no numbers: nothing is known then.

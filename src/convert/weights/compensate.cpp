@@ -139,8 +139,8 @@ void Compensator::round_group(int32_t begin, int32_t n, int n_rows, int8_t* code
       const float wanted = scale_[r] != 0 ? (target[r] - minimum_[r]) / scale_[r] : 0.0f;
       const float code = nearest(wanted);
       codes[static_cast<ptrdiff_t>(r) * cols_ + c] = static_cast<int8_t>(code);
-      error[r] = weights_[static_cast<size_t>(c * kTileRows + r)] -
-                 (code * scale_[r] + minimum_[r]);
+      error[r] =
+          weights_[static_cast<size_t>(c * kTileRows + r)] - (code * scale_[r] + minimum_[r]);
     }
   }
 }

@@ -92,8 +92,8 @@ void SegmentStream::put_tiles(const std::vector<size_t>& group) {
   std::vector<std::vector<uint8_t>> tiles;
   for (const size_t i : group) {
     const PlannedMatrix& m = segment_.matrices[i];
-    packers.push_back(std::make_unique<TilePacker>(m, storages_[i], checkpoint_,
-                                                   known_inputs(m, storages_[i])));
+    packers.push_back(
+        std::make_unique<TilePacker>(m, storages_[i], checkpoint_, known_inputs(m, storages_[i])));
     tiles.emplace_back(format_info(storages_[i].format).tile_bytes(m.slot.cols));
   }
   const Slot& slot = segment_.matrices[group[0]].slot;  // a gate and its up have one shape

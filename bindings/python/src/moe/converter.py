@@ -35,8 +35,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
     on_matrix: gets a dict for each matrix stored: its name, format, whether it is lossless ...
     ignored_keys: of config.json or a GGUF file, taken for missing: keys that the importer does not
                know and that do not change what the model computes.
-    calibration: a text for the source model to read: the errors of weights then count by the mean
-               squares of their inputs. Progress meanwhile is in tokens.
+    calibration: a text for the source model to read: the error of a rounded weight is then made up
+               for by those rounded after it. Progress meanwhile is in tokens.
     An exception in progress or on_matrix, or Ctrl-C, ends the conversion and comes out here; the
     destination is then as it was.
     """
