@@ -299,8 +299,11 @@ class Calibration::Impl {
   // Moments of as many layers from `begin` on as there is room for. A layer that alone has none
   // keeps to its mean squares.
   void begin_group(size_t begin) {
-    for (auto& [name, sums] : sums_) sums->moments = nullptr, sums->average = nullptr;
     inputs_.forget_feedback();
+    for (auto& [name, sums] : sums_) {
+      sums->moments = nullptr;
+      sums->average = nullptr;
+    }
     const uint64_t room = options_.moment_bytes != 0 ? options_.moment_bytes : machine_share();
     uint64_t used = 0;
     any_moments_ = false;
