@@ -1019,11 +1019,10 @@ typedef struct moe_convert_params {
   int32_t n_ignored_keys;
   int32_t reserved; /* 0 */
   /* A text of n_calibration bytes for the source model to read, or NULL. The second moments of
-   * every linear matrix's inputs, of an expert's over the tokens that chose it, say how the error
-   * of a rounded weight is made up for by those rounded after it. Runs on all CPUs, with a copy of
-   * the model in floats beside the destination meanwhile (a file without a name). MOE_ERR_ARGUMENT,
-   * before anything is written, when the text has no tokens, the checkpoint no tokenizer, or no
-   * matrix a format that rounds it. */
+   * every matrix's inputs, of an expert's over the tokens that chose it, say how later weights make
+   * up for the error of a rounded one. Runs on all CPUs, with a copy of the model in floats beside
+   * the destination meanwhile (a file without a name). MOE_ERR_ARGUMENT, before anything is
+   * written, when the text has no tokens, the checkpoint no tokenizer, or nothing is rounded. */
   const char* calibration;
   size_t n_calibration;
 } moe_convert_params;
