@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "quant/formats.h"
@@ -331,7 +332,6 @@ INSTANTIATE_TEST_SUITE_P(All, CompensatorTest, testing::ValuesIn(kFormats),
 TEST(Compensator, SaysWhatAFormatCannotHold) {
   Pool pool(1);
   constexpr int32_t n = 64;
-  // One input repeats the other: the error of the first lands on the second.
   std::vector<float> x = correlated(100, n, 3);
   const auto feedback = std::make_shared<Feedback>(moments_of(x, n, pool), nullptr, pool);
   Compensator compensator(*find_weight_format("int4"), feedback, pool);
