@@ -150,6 +150,8 @@ class Convert(Cli):
         c = j["total"]["calibration"]
         self.assertEqual(c["weighted_matrices"], sum("weighted_error" in m for m in j["matrices"]))
         self.assertGreater(c["weighted_matrices"], 0)
+        self.assertEqual(c["compensated_matrices"], sum(m.get("compensated", False) for m in j["matrices"]))
+        self.assertEqual((c["compensated_matrices"], c["passes"]), (c["weighted_matrices"], 1))
         for m in j["matrices"]:
             if "weighted_error" in m:
                 self.assertGreater(m["calibration_tokens"], 0)
