@@ -30,6 +30,8 @@ struct ConvertOptions {
 
 struct Run {
   std::optional<Progress> progress{true};
+  std::optional<Progress>
+      reading;  // a pass over the text for calibration, of which there may be several
   Json matrices = Json::array();
   Json total;
   double seconds = 0;
@@ -46,7 +48,13 @@ void on_report(void* user, const char* json) {
 }
 
 bool on_progress(void* user, uint64_t done, uint64_t total, const char* what) {
-  return Progress::callback(&*static_cast<Run*>(user)->progress, done, total, what);
+  auto* run = static_cast<Run*>(user);
+  if (std::strcmp(what, "calibrate") != 0) {
+    run->reading.reset();
+    return Progress::callback(&*run->progress, done, total, what);
+  }
+  if (done == 0 || !run->reading) run->reading.emplace(false);
+  return Progress::callback(&*run->reading, done, total, what);
 }
 
 void print_matrix(const Json& m) {
@@ -77,9 +85,13 @@ void print_calibration(const Json& c) {
   if (n_compensated < n_weighted) std::cout << ", " << n_compensated << " with compensation";
   if (n_unreached > 0) {
     std::cout << "; " << n_unreached << " of " << c.value("experts", uint64_t{0})
-              << " experts were never reached and are without weights";
+              << " experts were never reached and are rounded as without a text";
   }
   std::cout << "\n";
+  if (const auto n = c.value("layers_without_room", uint64_t{0}); n > 0) {
+    std::cerr << "moe: warning: " << n << (n == 1 ? " layer is" : " layers are")
+              << " without compensation: their second moments do not fit the free memory\n";
+  }
 }
 
 void print_summary(const ConvertOptions& o, const Run& run) {
@@ -176,6 +188,7 @@ void run_convert(const ConvertOptions& o) {
   const double start = now_seconds();
   check(moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error), error);
   run.seconds = now_seconds() - start;
+  run.reading.reset();
   run.progress.reset();  // the bar goes before anything else is shown
   print_warnings(o, run);
   if (o.json) {
@@ -209,7 +222,7 @@ void add_convert(CLI::App& app) {
       ->allow_extra_args(false);
   c->add_option(
        "--calibrate", o->calibrate,
-       "Compensate the errors of rounding by the inputs that the source model sees when it "
+       "Compensate for rounding errors, using the inputs that the source model sees when it "
        "reads FILE, - is stdin; at most 256 MiB")
       ->option_text("FILE");
   c->add_option("--ignore-key", o->ignored_keys,

@@ -226,6 +226,7 @@ class Conversion {
     r.n_tokens = run.n_tokens;
     r.perplexity = run.perplexity;
     r.n_passes = run.n_passes;
+    r.n_without_room = run.n_without_room;
     r.n_experts = run.n_experts;
     r.n_unreached = run.n_unreached;
   }

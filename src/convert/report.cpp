@@ -24,6 +24,7 @@ Json json_of(const CalibrationReport& r) {
           {"passes", r.n_passes},
           {"weighted_matrices", r.n_matrices},
           {"compensated_matrices", r.n_compensated},
+          {"layers_without_room", r.n_without_room},
           {"experts", r.n_experts},
           {"unreached_experts", r.n_unreached}};
 }

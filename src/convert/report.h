@@ -33,10 +33,11 @@ struct MatrixReport {
 /// What a text for calibration did.
 struct CalibrationReport {
   uint64_t n_tokens = 0;
-  double perplexity = 0;       // of the source on the text; 0: of an encoder
-  uint64_t n_matrices = 0;     // that were weighted
-  uint64_t n_compensated = 0;  // of them
-  uint32_t n_passes = 0;       // over the text
+  double perplexity = 0;        // of the source on the text; 0: of an encoder
+  uint64_t n_matrices = 0;      // that were weighted
+  uint64_t n_compensated = 0;   // of them
+  uint32_t n_passes = 0;        // over the text
+  uint32_t n_without_room = 0;  // layers whose second moments did not fit
   uint64_t n_experts = 0;
   uint64_t n_unreached =
       0;  // of them: no token chose them, and they were quantised without weights

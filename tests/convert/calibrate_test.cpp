@@ -293,6 +293,8 @@ TEST_F(CalibrateTest, MomentsThatDoNotFitTakeMorePasses) {
   EXPECT_EQ(all.run().n_passes, 1u);
   EXPECT_EQ(some.run().n_passes, 2u);
   EXPECT_EQ(none.run().n_passes, 1u);
+  EXPECT_EQ(all.run().n_without_room, 0u);
+  EXPECT_EQ(none.run().n_without_room, 3u);  // two layers, and what is in none
 }
 
 TEST_F(CalibrateTest, WhatCannotHelpIsRefusedBeforeAnythingIsWritten) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <random>
 
@@ -210,6 +211,14 @@ TEST(Feedback, FewRowsLeanOnTheAverage) {
   EXPECT_LT(distance(1), 0.5 * distance(4000));
 }
 
+TEST(SecondMoments, SayWhetherTheyAreNumbers) {
+  Pool pool(1);
+  std::vector<float> x = normals(64, 3);
+  EXPECT_TRUE(moments_of(x, 16, pool).is_finite());
+  x[37] = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(moments_of(x, 16, pool).is_finite());
+}
+
 struct Rounded {
   std::vector<uint8_t> tile;
   std::vector<float> scales;  // one for each row where they lie apart
@@ -338,6 +347,35 @@ TEST(Compensator, SaysWhatAFormatCannotHold) {
   const std::vector<float> large(n, 1e9f);
   std::vector<uint8_t> tile(find_weight_format("int4")->tile_bytes(n));
   EXPECT_FALSE(compensator.pack(large.data(), 1, tile.data()));
+}
+
+// Sums of weights at the end of what f32 holds are no numbers, and no codes either.
+TEST(Compensator, TargetsThatAreNoNumbersBecomeZeros) {
+  Pool pool(1);
+  constexpr int32_t n = 64;
+  const auto feedback =
+      std::make_shared<Feedback>(moments_of(correlated(100, n, 3), n, pool), nullptr, pool);
+  for (const char* name : {"int8", "ternary2"}) {
+    Compensator compensator(*find_weight_format(name), feedback, pool);
+    std::vector<float> w(n);
+    for (size_t i = 0; i < w.size(); ++i) w[i] = i % 2 == 0 ? 3e38f : -3e38f;
+    const float scale = 1e30f;
+    std::vector<int8_t> codes(w.size(), 77);
+    compensator.round(w.data(), 1, &scale, codes.data());
+    const int most = find_weight_format(name)->max_code;
+    for (const int8_t code : codes) EXPECT_LE(std::abs(code), most) << name;
+    EXPECT_TRUE(std::isfinite(compensator.measure().error)) << name;
+  }
+}
+
+TEST(Compensator, LeavesGroupsThatItDoesNotKnow) {
+  WeightFormat format = *find_weight_format("int4");
+  EXPECT_TRUE(Compensator::serves(format));
+  format.group = 64;
+  EXPECT_FALSE(Compensator::serves(format));
+  format.group = 32;
+  format.random_code = nullptr;
+  EXPECT_FALSE(Compensator::serves(format));
 }
 
 }  // namespace

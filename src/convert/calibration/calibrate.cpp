@@ -155,7 +155,7 @@ class SourceModel {
   static uint64_t sensible_cap(uint64_t n_bytes) {
     MachineMemory memory;
     if (!machine_memory(&memory) || n_bytes <= memory.available / 2) return 0;
-    return memory.available / 4 * 3;
+    return memory.available / 2;
   }
   static const Matrix* matrix_in(const void* owner, const TensorRow& row) {
     return reinterpret_cast<const Matrix*>(static_cast<const uint8_t*>(owner) + row.field);
@@ -204,10 +204,11 @@ class SourceModel {
   Box<Session> session_;
 };
 
+// Beside the model, for which half of the machine is left at least: it has been allocated by now.
 uint64_t machine_share() {
   constexpr uint64_t kUnknown = uint64_t{1} << 30;
   MachineMemory memory;
-  return machine_memory(&memory) ? memory.available / 4 : kUnknown;
+  return machine_memory(&memory) ? memory.available / 2 : kUnknown;
 }
 
 }  // namespace
@@ -234,18 +235,25 @@ class Calibration::Impl {
     for (const PlannedSegment& segment : plan.segments) {
       run_->n_unreached += segment.part == Part::kExperts && !reached(segment) ? 1u : 0u;
     }
+    close_model_at_end();
   }
 
   void prepare(size_t segment) {
     if (segment < end_) return;
     begin_group(segment);
     if (any_moments_) read();
+    close_model_at_end();
   }
 
   InputStatistics& inputs() { return inputs_; }
 
  private:
   using Averages = std::map<std::string, std::shared_ptr<SecondMoments>>;
+
+  // After the last pass its memory is of no use.
+  void close_model_at_end() {
+    if (end_ == plan_.segments.size()) model_.reset();
+  }
 
   void find_sums(const PlannedSegment& segment) {
     model_->each_matrix(segment, [&](const void* place, const Slot& slot, const std::string& key) {
@@ -312,8 +320,12 @@ class Calibration::Impl {
       const size_t next = end_of_layer(end_);
       const uint64_t bytes = moment_bytes(end_, next);
       if (used + bytes > room && (any_moments_ || bytes <= room)) return;
-      for (size_t i = end_; i < next && bytes <= room; ++i) add_moments(plan_.segments[i]);
-      used += bytes <= room ? bytes : 0;
+      if (bytes <= room) {
+        for (size_t i = end_; i < next; ++i) add_moments(plan_.segments[i]);
+        used += bytes;
+      } else {
+        ++run_->n_without_room;
+      }
       end_ = next;
     }
   }
@@ -338,7 +350,7 @@ class Calibration::Impl {
   }
 
   static void add_to(std::shared_ptr<SecondMoments>* average, InputSums* sums) {
-    if (sums->moments == nullptr) return;
+    if (sums->moments == nullptr || !sums->moments->is_finite()) return;
     if (*average == nullptr) *average = std::make_shared<SecondMoments>(sums->n_inputs);
     (*average)->add(*sums->moments);
     sums->average = *average;

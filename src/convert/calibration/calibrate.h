@@ -18,10 +18,10 @@ struct CalibrationText {
 };
 
 struct CalibrationOptions {
-  /// Bytes for the model and its session, of which experts get what is left; 0: three quarters of
-  /// what the machine has where the model would take more than half.
+  /// Bytes for the model and its session, of which experts get what is left; 0: half of what the
+  /// machine has where the model would take more.
   uint64_t model_bytes = 0;
-  /// Bytes for second moments; 0: a quarter of what the machine has.
+  /// Bytes for second moments; 0: half of what the machine has beside the model.
   uint64_t moment_bytes = 0;
   /// Matrices (Slot::short_name()) for which there are to be second moments.
   std::set<std::string> with_moments;
@@ -32,9 +32,10 @@ struct CalibrationOptions {
 struct CalibrationRun {
   uint64_t n_tokens = 0;  // of the text
   uint64_t n_experts = 0;
-  uint64_t n_unreached = 0;  // of them
-  double perplexity = 0;     // of the source on the text; 0: of an encoder
-  uint32_t n_passes = 0;     // over the text: as many as the room for second moments asks for
+  uint64_t n_unreached = 0;     // of them
+  double perplexity = 0;        // of the source on the text; 0: of an encoder
+  uint32_t n_passes = 0;        // over the text: as many as the room for second moments asks for
+  uint32_t n_without_room = 0;  // layers that have none
 };
 
 class Calibration {

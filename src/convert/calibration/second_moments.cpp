@@ -1,6 +1,7 @@
 #include "src/convert/calibration/second_moments.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace moe {
 namespace {
@@ -14,6 +15,13 @@ SecondMoments::SecondMoments(int32_t n)
     : n_(n), sums_(static_cast<size_t>(bytes(n) / sizeof(double))) {}
 
 size_t SecondMoments::panel_size(int32_t n) { return static_cast<size_t>(n) * kPanelRows; }
+
+bool SecondMoments::is_finite() const {
+  for (int32_t i = 0; i < n_; ++i) {
+    if (!std::isfinite(at(i, i))) return false;
+  }
+  return true;
+}
 
 uint64_t SecondMoments::bytes(int32_t n) {
   uint64_t sums = 0;

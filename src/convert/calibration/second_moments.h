@@ -36,6 +36,8 @@ class SecondMoments {
   void add(const SecondMoments& other);
 
   int32_t n() const { return n_; }
+  /// False when an input was no finite number, or its square none.
+  bool is_finite() const;
   uint64_t n_rows() const { return n_rows_; }
   /// Of inputs i and j <= i in one block.
   double at(int32_t i, int32_t j) const { return sums_[row_begin(i) + static_cast<size_t>(j)]; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "quant/quantise.h"
 
@@ -30,6 +31,10 @@ std::vector<float> values_of(const WeightFormat& format) {
 }
 
 }  // namespace
+
+bool Compensator::serves(const WeightFormat& format) {
+  return format.group == 0 || (format.group == kGroup && format.random_code != nullptr);
+}
 
 Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback,
                          ThreadPool& pool)
@@ -146,6 +151,7 @@ void Compensator::round_group(int32_t begin, int32_t n, int n_rows, int8_t* code
 }
 
 float Compensator::nearest(float wanted) const {
+  if (std::isnan(wanted)) return 0;  // of weights at the end of what f32 holds
   if (values_.empty()) {
     const auto most = static_cast<float>(format_.max_code);
     return std::nearbyint(std::min(std::max(wanted, -most), most));
@@ -189,7 +195,7 @@ double Compensator::moments_of(const std::vector<float>& lanes) {
   }
   double sum = 0;
   for (const double term : terms_) sum += term;
-  return std::max(sum, 0.0);
+  return std::isfinite(sum) ? std::max(sum, 0.0) : std::numeric_limits<double>::max();
 }
 
 }  // namespace moe

@@ -17,7 +17,9 @@ struct MomentError {
 
 class Compensator {
  public:
-  /// `feedback` is known(); the others must outlive it.
+  /// False for codes in groups that it does not know.
+  static bool serves(const WeightFormat& format);
+  /// `feedback` is known(), the format one that serves; the others must outlive it.
   Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback,
               ThreadPool& pool);
 

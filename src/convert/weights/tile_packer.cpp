@@ -104,7 +104,7 @@ TilePacker::TilePacker(const PlannedMatrix& matrix, const Storage& storage,
     if (format_.integer && (format_.group == 0 || storage.own_codes)) codes_.resize(tile);
   }
   if (storage.own_codes) own_scales_.emplace(matrix, storage.format, checkpoint);
-  if (importance_ != nullptr && inputs.feedback != nullptr) {
+  if (importance_ != nullptr && inputs.feedback != nullptr && Compensator::serves(format_)) {
     compensator_.emplace(format_, inputs.feedback, *inputs.pool);
   }
   if (storage.scale == ScaleKind::kTensor) {
@@ -144,6 +144,7 @@ void TilePacker::pack(int32_t t, uint8_t* out) {
 // Weights that errors have made too large for the format are rounded as they are.
 void TilePacker::quantise_groups(int32_t first, int n, uint8_t* out) {
   if (compensator_ && compensator_->pack(values_.data(), n, out)) return;
+  fell_back_ = true;
   const Status status =
       quantise_tile(format_, values_.data(), first, n, matrix_.slot.cols, importance_, out);
   if (!status.ok()) {

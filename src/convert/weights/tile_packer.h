@@ -48,7 +48,7 @@ class TilePacker {
   const StorageError& error() const { return error_; }
   /// Whether what is known of inputs made a difference.
   bool is_weighted() const { return importance_ != nullptr; }
-  bool is_compensated() const { return compensator_.has_value(); }
+  bool is_compensated() const { return compensator_.has_value() && !fell_back_; }
 
  private:
   void read_rows(int32_t first, int n);
@@ -70,6 +70,7 @@ class TilePacker {
   RowReader reader_;
   std::optional<SourceScales> own_scales_;
   std::optional<Compensator> compensator_;
+  bool fell_back_ = false;  // some rows were rounded without it
   std::vector<float> scales_;
   std::vector<float> values_;      // (16, cols)
   std::vector<int8_t> codes_;      // (16, cols)
