@@ -1,3 +1,4 @@
+import contextlib
 import gc
 import math
 import subprocess
@@ -184,6 +185,47 @@ def test_logits_processor(model):
     assert text(logits_processor=lambda _tokens, _logits: only) == [77] * 8
     chat = model.chat(template="plain")
     assert chat.reply("Hello", max_tokens=2, logits_processor=lambda _t, _l: only).tokens() == [77] * 2
+
+
+@pytest.mark.parametrize("exception", [StopIteration, StopAsyncIteration])
+def test_a_stop_iteration_does_not_end_the_pieces(session, exception):
+    def stop(_tokens, _logits):
+        raise exception
+
+    with pytest.raises(RuntimeError, match=exception.__name__) as caught:
+        session.generate(PROMPT, logits_processor=stop).text()
+    assert isinstance(caught.value.__cause__, exception)
+
+
+def test_close_cancels_until_it_is_heard(session, monkeypatch):
+    """A cancel that comes before the library's call has begun does nothing."""
+    begun, heard, cancels = threading.Event(), threading.Event(), []
+    generate, cancel = moe.Generation._generate, session.cancel
+
+    def late(*arguments):
+        begun.set()
+        assert heard.wait(30)
+        return generate(*arguments)
+
+    def count():
+        cancels.append(cancel())
+        if len(cancels) == 2:
+            heard.set()
+
+    monkeypatch.setattr(moe.Generation, "_generate", staticmethod(late))
+    monkeypatch.setattr(session, "cancel", count)
+    generation = session.generate(PROMPT)
+
+    def take():
+        with contextlib.suppress(moe.CancelledError):
+            next(generation)
+
+    taking = threading.Thread(target=take)
+    taking.start()
+    assert begun.wait(30)
+    generation.close()
+    taking.join(30)
+    assert heard.is_set() and list(generation) == []
 
 
 def test_a_logits_processor_that_fails(model, session):

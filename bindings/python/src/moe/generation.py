@@ -8,6 +8,7 @@ and a generation that is dropped ends exactly where it was left.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes as c
 import dataclasses
 import queue
@@ -24,7 +25,7 @@ from ._asynchronous import Asynchronous
 from ._handle import Native, Raised, Uncopyable, c_strings
 from ._library import call, lib
 from ._structs import Finish
-from .errors import CancelledError, ShapeError
+from .errors import CancelledError, ShapeError, StateError
 from .info import GenerateResult, plain
 from .sampling import Piece, Sampling, sampling_struct, top_of
 
@@ -50,6 +51,8 @@ class Request:
 def stop_texts(stop: str | Sequence[str]) -> tuple[str, ...]:
     return (stop,) if isinstance(stop, str) else tuple(stop)
 
+
+_PATIENCE = 0.05  # seconds between two attempts to cancel
 
 _Item = Union[Piece, GenerateResult, BaseException]
 
@@ -120,6 +123,9 @@ def _run(native: Native, generate: Generate, request: Request, channel: _Channel
             callback=s.PieceFn(raised.guard(give, False)),
             logits_callback=_logits_callback(request.logits_processor, raised))
         end: _Item = generate(native, request, params, raised)
+    except (StopIteration, StopAsyncIteration) as e:  # would end a loop over the pieces unseen
+        end = RuntimeError(f"logits_processor raised {type(e).__name__}")
+        end.__cause__ = e
     except BaseException as e:
         end = e
     native.release()
@@ -150,23 +156,32 @@ class Generation(Uncopyable, Asynchronous[Piece]):
 
     def _start(self) -> None:
         native = self._session._open()
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=_run, args=(native, self._generate, self._request, self._channel),
             name="moe.generate", daemon=True)
         native.hold()
         _unfinished.add(self)
-        self._thread.start()
+        self._thread = thread
+        thread.start()
+
+    def _ask(self) -> None:
+        """For the next piece. From here on close() in another thread cancels the call."""
+        self._awaiting = True
+        try:
+            if self._thread is None:
+                self._start()
+            else:
+                self._channel.go_on.put(True)
+        except BaseException:
+            self._awaiting = False
+            raise
 
     def __next__(self) -> Piece:
         with self._fetching:
             if self._done:
                 raise StopIteration
             if not self._awaiting:  # otherwise a KeyboardInterrupt left a piece to be fetched
-                if self._thread is None:
-                    self._start()
-                else:
-                    self._channel.go_on.put(True)
-                self._awaiting = True
+                self._ask()
             item = self._channel.items.get()
             self._awaiting = False
             if isinstance(item, Piece):
@@ -190,23 +205,42 @@ class Generation(Uncopyable, Asynchronous[Piece]):
         waits in next() gets CancelledError or a last piece."""
         if self._done:  # _end() drops the session, which closes its generation
             return
-        session = self._session
-        if self._awaiting and session is not None:
-            session.cancel()
         self._channel.go_on.put(False)
-        with self._fetching:
+        self._cancel()
+        while not self._fetching.acquire(timeout=_PATIENCE):
+            self._cancel()
+        try:
             if self._done:
                 return
             if self._thread is None:
                 self._done, self._session = True, None
                 return
-            item = self._channel.items.get()
-            if isinstance(item, Piece):  # made before the cancellation
-                item = self._channel.items.get()
-            assert not isinstance(item, Piece)
+            item = self._last()
             self._end(item)
+        finally:
+            self._fetching.release()
         if isinstance(item, BaseException) and not isinstance(item, CancelledError):
             raise item
+
+    def _cancel(self) -> None:
+        """Ends the call, if a piece is being made; again and again, because one that has only just
+        begun does not hear it."""
+        session = self._session
+        if self._awaiting and session is not None:
+            with contextlib.suppress(StateError):  # closed meanwhile
+                session.cancel()
+
+    def _last(self) -> GenerateResult | BaseException:
+        """How the call ended, which gets no further piece."""
+        while True:
+            try:
+                item = self._channel.items.get(timeout=_PATIENCE)
+            except queue.Empty:
+                self._cancel()
+                continue
+            self._awaiting = False
+            if not isinstance(item, Piece):  # one that was made before the cancellation
+                return item
 
     def text(self) -> str:
         """All text that is still to come."""
