@@ -24,7 +24,7 @@ def handles(environment):
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_copies_are_refused(handles, copied):
     for name, handle in handles.items():
-        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        with pytest.raises(TypeError, match="cannot be copied"):
             copied(handle)
         assert name in ("reply", "generation", "tokenizer") or not handle.closed
     for native in (handles["model"]._native, handles["session"]._native):

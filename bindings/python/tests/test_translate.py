@@ -40,6 +40,8 @@ def test_translate_takes_texts_and_says_how_far_it_is(translator):
                                   progress=lambda done, total: steps.append((done, total)))
         assert found[0].text.strip().startswith("dog")
         assert steps[0] == (0, 6)
+        with_end = session.translate("the cat")[0]
+        assert translator.decode(with_end.tokens).endswith("</s>") and "</s>" not in with_end.text
         with pytest.raises(moe.CancelledError):
             session.translate("the cat", progress=lambda done, total: False)
         with pytest.raises(moe.RangeError, match="max_beam"):

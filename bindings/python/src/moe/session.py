@@ -45,7 +45,7 @@ class Encoded(NamedTuple):
 class Translation(NamedTuple):
     """One of the texts that Session.translate() found."""
 
-    text: str | None  # None: the model has no tokenizer
+    text: str | None  # without special tokens; None: the model has no tokenizer
     score: float  # sum of log-probabilities / len(tokens) ** length_penalty
     tokens: list[int]  # with the end-of-text token
 
@@ -242,7 +242,7 @@ class Session(Closable):
     def _translation(self, found: s.Translation) -> Translation:
         tokens = found.tokens[:found.n_tokens]
         with contextlib.suppress(UnsupportedError):
-            return Translation(self.model.tokenizer.decode(tokens), found.score, tokens)
+            return Translation(self.model.tokenizer.decode(tokens, skip_special=True), found.score, tokens)
         return Translation(None, found.score, tokens)
 
     def read_source(self, source: str | Tokens) -> FloatArray:
@@ -353,7 +353,7 @@ class Session(Closable):
         return _unpickled, (self.model, self._made_with, self._router, self.save())
 
     def __copy__(self) -> Session:
-        raise TypeError("a session cannot be copied or pickled like that; fork() makes a second one")
+        raise TypeError("a session cannot be copied; fork() makes a second one")
 
     def __deepcopy__(self, _memo: Any) -> Session:
         return self.__copy__()
