@@ -9,6 +9,7 @@ import pytest
 from conftest import PROMPT, ROOT
 
 import moe
+from moe.completion import _logprob
 
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}]
 
@@ -46,6 +47,49 @@ def test_messages_reach_the_template(talker):
             chat.create_chat_completion([{"role": "user", "content": [{"type": "image_url"}]}])
         with pytest.raises(moe.ArgumentError, match="logprobs=True"):
             chat.create_chat_completion(QUESTION, top_logprobs=2)
+
+
+@pytest.mark.parametrize("messages, fault", [
+    ([{"content": "a"}], r"messages\[0\]: expected 'role', a string, found none"),
+    (["a"], r"messages\[0\]: expected a mapping, found str"),
+    ([*QUESTION, {"role": "user"}], r"messages\[2\]: expected 'content', a string, found none"),
+    ([{"role": "user", "content": 3}], "expected 'content', a string, found int"),
+    ([{"role": "user", "content": "a", "name": "Ada", "tool_call_id": "b"}], "unknown: 'name', 'tool_call_id'"),
+    ([{"role": "user", "content": [{"type": "text"}]}], r"content\[0\]: expected 'text', a string, found none"),
+    ([{"role": "user", "content": [{"type": "text", "text": "a", "x": 1}]}], "unknown: 'x'"),
+])
+def test_messages_that_are_not_understood(talker, messages, fault):
+    with talker.chat() as chat:
+        chat.add("user", "a")
+        with pytest.raises(moe.ArgumentError, match=fault):
+            chat.create_chat_completion(messages)
+        assert chat.messages == [moe.Message("user", "a")]
+
+
+def test_arguments(talker):
+    nothing = dict.fromkeys(["stop", "max_tokens", "seed", "temperature", "n", "top_logprobs", "logit_bias", "stream",
+                             "logprobs", "context", "thinking", "user"])
+    plain = talker.create_chat_completion(QUESTION, **nothing)
+    assert plain["choices"] == talker.create_chat_completion(QUESTION)["choices"]
+    short = talker.create_chat_completion(QUESTION, max_completion_tokens=6, n=1, model="mine")
+    assert (short["usage"]["completion_tokens"], short["model"]) == (6, "mine")
+    with talker.chat() as chat:
+        chat.add("user", "a")
+        for arguments, fault in [({"n": 2}, "n: expected 1, found 2"), ({"tools": [], "user": "a"}, "'tools', 'user'"),
+                                 ({"max_tokens": 1, "max_completion_tokens": 2}, "give one of them")]:
+            with pytest.raises(moe.ArgumentError, match=fault):
+                chat.create_chat_completion(QUESTION, **arguments)
+        assert chat.messages == [moe.Message("user", "a")]
+    answer = {"role": "assistant", "content": None, "refusal": None}
+    assert talker.create_chat_completion([*QUESTION, answer, QUESTION[1]])
+
+
+def test_bytes_of_tokens(model, talker):
+    """The tokenizer of stories.moe drops the space in front of a text."""
+    tokens = model.encode("a quiet \u4e16", special=False)
+    found = [_logprob(model.tokenizer, token, 0.0) for token in tokens]
+    assert found[1]["token"] == " quiet" and bytes(found[1]["bytes"]) == b" quiet"
+    assert [f["bytes"] for f in found[-3:]] == [None] * 3
 
 
 def test_a_chat_evaluates_only_what_is_new(talker):
@@ -96,6 +140,21 @@ def test_a_stream_that_is_left_gives_back_its_session(talker):
     assert chat.closed and chat.session.closed and list(stream) == []
 
 
+def test_a_stream_whose_reply_fails_gives_back_its_session(talker):
+    failures = iter([KeyError("mine")])
+
+    def fail_once():
+        for failure in failures:
+            raise failure
+
+    stream = talker.create_chat_completion(QUESTION, stream=True)
+    chat = stream._reply._session
+    stream._reply.close = fail_once
+    with pytest.raises(KeyError, match="mine"):
+        stream.close()
+    assert chat.closed and chat.session.closed
+
+
 def test_asyncio(model, talker):
     async def text():
         return "".join([piece.text async for piece in model.session().generate(PROMPT, max_tokens=8)])
@@ -123,9 +182,37 @@ def test_a_cancelled_task_ends_the_generation(model):
         task = asyncio.create_task(anext(aiter(session.generate(PROMPT, logits_processor=slow))))
         await asyncio.to_thread(waiting.wait, 30)
         task.cancel()
-        threading.Timer(0.2, go_on.set).start()  # the loop waits for the call to end
+        await asyncio.sleep(0.2)  # the loop goes on while the call ends
+        assert not task.done()
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(use())
     assert session.generate("x", max_tokens=1).tokens() is not None  # no longer in use
+
+
+def test_a_cancelled_task_whose_callback_needs_the_loop(model):
+    session = model.session()
+    waiting, go_on = threading.Event(), asyncio.Event()
+
+    async def use():
+        loop = asyncio.get_running_loop()
+
+        def ask(_tokens, _logits):
+            waiting.set()
+            asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(20)
+            raise KeyError("mine")
+
+        task = asyncio.create_task(anext(aiter(session.generate(PROMPT, logits_processor=ask))))
+        await asyncio.to_thread(waiting.wait, 30)
+        task.cancel()
+        loop.call_later(0.1, go_on.set)
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        return caught.value
+
+    asyncio.run(use())
+    assert session.generate("x", max_tokens=1).tokens() is not None

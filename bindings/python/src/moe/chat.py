@@ -212,11 +212,11 @@ class Chat(Closable):
     def create_chat_completion(self, messages: Iterable[Mapping[str, Any]], *, stream: bool = False,
                                logprobs: bool = False, top_logprobs: int | None = None,
                                logit_bias: Mapping[Any, float] | None = None,
-                               **sampling: Any) -> Any:
+                               model: str | None = None, **sampling: Any) -> Any:
         """See Model.create_chat_completion(). `messages` replace those of the chat; what the session
         holds of them is not evaluated again."""
         return complete(self, messages, stream, logprobs, top_logprobs, logit_bias, lambda: None,
-                        sampling)
+                        model, sampling)
 
 
 def _variable(value: Variable) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ._asynchronous import Asynchronous
@@ -19,27 +20,70 @@ if TYPE_CHECKING:
     from .chat import Chat, Reply
 
 Completion = dict[str, Any]
-Content = Union[str, Sequence[Mapping[str, Any]], None]
 
 
-def _text(content: Content) -> str:
-    """A string, or the parts {"type": "text", "text": ...} of one."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    for part in content:
-        if part.get("type") != "text":
-            raise ArgumentError("messages: expected parts of the type 'text', found "
-                                f"{part.get('type')!r}")
-    return "".join(part["text"] for part in content)
+def _given(arguments: Any, where: str) -> Completion:
+    """What is not None of a mapping: None stands for what was not given."""
+    if not isinstance(arguments, Mapping):
+        raise ArgumentError(f"{where}: expected a mapping, found {type(arguments).__name__}")
+    return {key: value for key, value in arguments.items() if value is not None}
 
 
-def _messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    return [{"role": m["role"], "content": _text(m.get("content"))} for m in messages]
+def _only(arguments: Iterable[str], known: Iterable[str], where: str) -> None:
+    unknown = sorted(set(arguments) - set(known))
+    if unknown:
+        raise ArgumentError(f"{where}: unknown: {', '.join(map(repr, unknown))}")
+
+
+def _string(arguments: Completion, key: str, where: str) -> str:
+    value = arguments.get(key)
+    if not isinstance(value, str):
+        found = "none" if value is None else type(value).__name__
+        raise ArgumentError(f"{where}: expected {key!r}, a string, found {found}")
+    return value
+
+
+def _part(part: Any, where: str) -> str:
+    given = _given(part, where)
+    if given.get("type") != "text":
+        raise ArgumentError(f"{where}: expected the type 'text', found {given.get('type')!r}")
+    _only(given, ("type", "text"), where)
+    return _string(given, "text", where)
+
+
+def _message(message: Any, where: str) -> dict[str, str]:
+    """Its content is a string, or the parts {"type": "text", "text": ...} of one; an answer's may be
+    None. An answer's thinking is left out."""
+    given = _given(message, where)
+    _only(given, ("role", "content", "reasoning_content"), where)
+    role, content = _string(given, "role", where), given.get("content")
+    if content is None and role == "assistant":
+        content = ""
+    elif isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
+        content = "".join(_part(p, f"{where}: content[{i}]") for i, p in enumerate(content))
+    return {"role": role, "content": _string({"content": content}, "content", where)}
+
+
+def _options(chat: Chat, arguments: Mapping[str, Any]) -> Completion:
+    """The arguments of Chat.reply(), of those of the API."""
+    given = _given(arguments, "arguments")
+    if given.pop("n", 1) != 1:
+        raise ArgumentError(f"n: expected 1, found {arguments['n']!r}")
+    most = given.pop("max_completion_tokens", None)
+    if most is not None and given.setdefault("max_tokens", most) != most:
+        raise ArgumentError("max_tokens and max_completion_tokens are the same; give one of them")
+    known = inspect.signature(chat.reply).parameters
+    _only(given, set(known) - {"message", "logprobs", "bias"}, "create_chat_completion")
+    return given
 
 
 def _logprob(tokenizer: Tokenizer, token: int, logprob: float) -> Completion:
-    text = tokenizer.decode([token])
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+    """The token behind another one: in front, tokenizers drop its space. The bytes of one that is
+    part of a character are not known."""
+    first = tokenizer.decode([token])
+    text = tokenizer.decode([token, token]).removeprefix(first)
+    whole = "\N{REPLACEMENT CHARACTER}" not in text
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode()) if whole else None}
 
 
 def _logprobs(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Completion:
@@ -58,9 +102,9 @@ def _finish_reason(result: ChatResult | None) -> str:
 class _Answer:
     """What all chunks of one answer have in common."""
 
-    def __init__(self, chat: Chat, kind: str, logprobs: bool) -> None:
+    def __init__(self, chat: Chat, kind: str, model: str | None, logprobs: bool) -> None:
         self._common = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()),
-                        "model": chat.session.model.info.name}
+                        "model": model or chat.session.model.info.name}
         self._tokenizer = chat.session.model.tokenizer if logprobs else None
 
     def choice(self, key: str, value: Completion, pieces: Iterable[Piece], finish: str | None) -> Completion:
@@ -78,8 +122,7 @@ def _split(pieces: Iterable[Piece]) -> Completion:
     return parts
 
 
-def whole(chat: Chat, reply: Reply, logprobs: bool) -> Completion:
-    answer = _Answer(chat, "chat.completion", logprobs)
+def whole(answer: _Answer, reply: Reply) -> Completion:
     pieces = list(reply)
     result = reply.result
     assert result is not None
@@ -95,8 +138,8 @@ class CompletionStream(Uncopyable, Asynchronous[Completion]):
     _what = "stream"
     _done = True  # until it is made
 
-    def __init__(self, chat: Chat, reply: Reply, logprobs: bool, at_end: Callable[[], None]) -> None:
-        self._answer = _Answer(chat, "chat.completion.chunk", logprobs)
+    def __init__(self, answer: _Answer, reply: Reply, at_end: Callable[[], None]) -> None:
+        self._answer = answer
         self._reply = reply
         self._at_end = at_end
         self._role: Completion = {"role": "assistant"}  # in the first chunk
@@ -111,20 +154,22 @@ class CompletionStream(Uncopyable, Asynchronous[Completion]):
             raise StopIteration
         try:
             piece = next(self._reply, None)
+            if piece is not None:
+                return self._chunk([piece], None)
+            last = self._chunk([], _finish_reason(self._reply.result))
         except BaseException:
             self.close()
             raise
-        if piece is not None:
-            return self._chunk([piece], None)
-        last = self._chunk([], _finish_reason(self._reply.result))
         self.close()
         return last
 
     def close(self) -> None:
         if not self._done:
             self._done = True
-            self._reply.close()
-            self._at_end()
+            try:
+                self._reply.close()
+            finally:
+                self._at_end()
 
     def __enter__(self) -> CompletionStream:
         return self
@@ -138,19 +183,21 @@ class CompletionStream(Uncopyable, Asynchronous[Completion]):
 
 def complete(chat: Chat, messages: Iterable[Mapping[str, Any]], stream: bool, logprobs: bool,
              top_logprobs: int | None, logit_bias: Mapping[Any, float] | None, at_end: Callable[[], None],
-             sampling: Mapping[str, Any]) -> Completion | CompletionStream:
+             model: str | None, arguments: Mapping[str, Any]) -> Completion | CompletionStream:
     """The work of create_chat_completion(); at_end is called when nothing uses the chat any more."""
     try:
         if top_logprobs and not logprobs:
             raise ArgumentError("top_logprobs goes with logprobs=True")
-        chat.messages = _messages(messages)
+        options = _options(chat, arguments)
         bias = {int(token): value for token, value in (logit_bias or {}).items()}
-        reply = chat.reply(logprobs=top_logprobs or 0, bias=bias, **sampling)
+        answer = _Answer(chat, "chat.completion.chunk" if stream else "chat.completion", model, logprobs)
+        chat.messages = [_message(m, f"messages[{i}]") for i, m in enumerate(messages)]
+        reply = chat.reply(logprobs=top_logprobs or 0, bias=bias, **options)
         if stream:
-            streamed = CompletionStream(chat, reply, logprobs, at_end)
+            streamed = CompletionStream(answer, reply, at_end)
             at_end = _nothing
             return streamed
-        return whole(chat, reply, logprobs)
+        return whole(answer, reply)
     finally:
         at_end()
 

@@ -52,7 +52,8 @@ class _FileReader:
         self._file = file
         self._lock = threading.Lock()
         self._raised: BaseException | None = None
-        self.reader = s.Reader(size=file.seek(0, os.SEEK_END), read=s.ReadFn(self._read))
+        file.seek(0, os.SEEK_END)  # what it returns, some file objects leave out
+        self.reader = s.Reader(size=file.tell(), read=s.ReadFn(self._read))
 
     def _read(self, _user: Any, offset: int, to: int, n: int) -> int:
         try:
@@ -67,8 +68,14 @@ class _FileReader:
     def _fill(self, to: int, n: int) -> None:
         while n > 0:
             data = self._file.read(n)
+            if not isinstance(data, bytes):
+                raise TypeError("read() of the file: expected bytes, found "
+                                f"{type(data).__name__}; open it in binary mode")
             if not data:
                 raise EOFError(f"the file ended {n} bytes early")
+            if len(data) > n:
+                raise ValueError(f"read({n}) of the file: expected at most that many bytes, "
+                                 f"found {len(data)}")
             c.memmove(to, data, len(data))
             to, n = to + len(data), n - len(data)
 
@@ -107,7 +114,8 @@ class Model(Closable):
     Sessions keep the model in memory, also after close(); its tokenizer ends with close().
 
     A model of a path without an `environment` can be pickled: the pickle holds these arguments, and
-    the models of several pickles that were opened alike are one.
+    the models of several pickles of one file that were opened alike are one: close() of it ends it
+    for all of them.
     """
 
     _what = "model"
@@ -177,7 +185,7 @@ class Model(Closable):
         return _unpickled, self._reopened
 
     def __copy__(self) -> Model:
-        raise TypeError("a model cannot be copied or pickled like that; any number of threads may use it")
+        raise TypeError("a model cannot be copied; any number of threads may use this one")
 
     def __deepcopy__(self, _memo: Any) -> Model:
         return self.__copy__()
@@ -282,28 +290,33 @@ class Model(Closable):
     def create_chat_completion(self, messages: Iterable[Mapping[str, Any]], *, stream: bool = False,
                                logprobs: bool = False, top_logprobs: int | None = None,
                                logit_bias: Mapping[Any, float] | None = None,
-                               template: str | None = None, thinking: bool | None = None,
-                               context: int = 0, **sampling: Any) -> Any:
+                               model: str | None = None, template: str | None = None,
+                               thinking: bool | None = None, context: int | None = None,
+                               **sampling: Any) -> Any:
         """The reply to a conversation in the shape of OpenAI's API: a dictionary "chat.completion", or
         with stream=True an iterator, for `for` and `async for`, of "chat.completion.chunk". Thinking
         is "reasoning_content".
 
         messages: mappings with "role" and "content", a str or parts of the type "text".
         logprobs, top_logprobs, logit_bias: as there; logit_bias has ids of tokens as keys.
+        model:    the name that the answer bears; None: the model's own.
         template, thinking, context: as of chat().
-        sampling: max_tokens, temperature, top_p, seed, stop and the others of Chat.reply(), with the
-                  defaults of that: temperature 0.
+        sampling: max_tokens or max_completion_tokens, temperature, top_p, seed, stop and the others of
+                  Chat.reply(), with the defaults of that: temperature 0. n can only be 1.
+
+        None stands for what is not given. ArgumentError names an argument, or a key of a message,
+        that is not known.
 
         Each call has a session of its own, so any number of threads may call. Chat's method of the
         same name keeps one, and evaluates only what is new.
         """
-        chat = self.chat(template=template, thinking=thinking, context=context)
+        chat = self.chat(template=template, thinking=thinking, context=context or 0)
 
         def close() -> None:
             chat.close()
             chat.session.close()
 
-        return complete(chat, messages, stream, logprobs, top_logprobs, logit_bias, close, sampling)
+        return complete(chat, messages, stream, logprobs, top_logprobs, logit_bias, close, model, sampling)
 
     def session(self, *, context: int = 0, chunk: int = 0,
                 kv: KvType = KvType.DEFAULT, max_beam: int = 0) -> Session:
@@ -317,9 +330,19 @@ _models: weakref.WeakValueDictionary[tuple[Any, ...], Model] = weakref.WeakValue
 _models_lock = threading.Lock()
 
 
+def _identity(path: str) -> tuple[int, ...]:
+    """Tells the file from another one that takes its place."""
+    try:
+        found = os.stat(path)
+    except OSError:  # opening it says what is wrong
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def _unpickled(path: str, device: str | None, map_weights: bool, skip_checksums: bool,
                memory_bytes: int | None, io: str, context: int, chunk: int, kv: KvType) -> Model:
-    key = (path, device, map_weights, skip_checksums, memory_bytes, io, context, chunk, kv)
+    key = (path, _identity(path), device, map_weights, skip_checksums, memory_bytes, io, context,
+           chunk, kv)
     with _models_lock:
         model = _models.get(key)
         if model is None or model.closed:
