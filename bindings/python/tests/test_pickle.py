@@ -32,10 +32,31 @@ class Tricky(io.RawIOBase):
         return part
 
 
+class Faulty(Tricky):
+    """Its read() returns what `change` makes of what was read."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def read(self, n=-1):
+        return self.change(super().read(n))
+
+
+class Silent(Tricky):
+    """A file whose seek() returns nothing, as tempfile.SpooledTemporaryFile of Python 3.10."""
+
+    def seek(self, offset, whence=io.SEEK_SET):
+        super().seek(offset, whence)
+
+    def tell(self):
+        return self.at
+
+
 @pytest.mark.parametrize("memory", [None, "3.2M"])
 def test_file_objects(environment, model, memory):
     expected = model.session().generate(PROMPT, max_tokens=12).text()
-    for file in (open(STORIES, "rb"), io.BytesIO(STORIES.read_bytes()), Tricky()):
+    for file in (open(STORIES, "rb"), io.BytesIO(STORIES.read_bytes()), Tricky(), Silent()):
         with file, moe.Model(file, environment, memory=memory, context=64, chunk=32) as m:
             assert m.session(context=64, chunk=32).generate(PROMPT, max_tokens=12).text() == expected
 
@@ -56,6 +77,11 @@ def test_a_file_that_fails(environment):
         file = open(STORIES, "rb")
         file.close()
         moe.Model(file, environment)
+    with pytest.raises(ValueError, match=r"read\(\d+\) .* expected at most that many bytes, found"):
+        moe.Model(Faulty(lambda data: data + bytes(70000)), environment)
+    for change in (lambda data: data.decode("latin-1"), bytearray, lambda data: None):
+        with pytest.raises(TypeError, match="expected bytes, found (str|bytearray|NoneType)"):
+            moe.Model(Faulty(change), environment)
     with pytest.raises(moe.FormatError):
         moe.Model(io.BytesIO(b"x" * 5000), environment)
 
@@ -85,6 +111,20 @@ def test_another_process_goes_on(session):
     done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(session), capture_output=True,
                           check=True)
     assert done.stdout.decode().strip() == str(session.generate(max_tokens=12).tokens())
+
+
+def test_a_file_that_was_replaced_is_another_model(session, tmp_path):
+    path = tmp_path / "m.moe"
+    path.write_bytes(STORIES.read_bytes())
+    pickled = pickle.dumps(moe.Model(path))
+    first, second = pickle.loads(pickled), pickle.loads(pickled)
+    assert first is second
+    (tmp_path / "new").write_bytes(STORIES.read_bytes())
+    (tmp_path / "new").replace(path)
+    third = pickle.loads(pickled)
+    assert third is not first
+    first.close()
+    assert second.closed and not third.closed
 
 
 def test_what_cannot_be_opened_again_does_not_pickle(session, environment):
