@@ -52,8 +52,10 @@ class _FileReader:
         self._file = file
         self._lock = threading.Lock()
         self._raised: BaseException | None = None
-        file.seek(0, os.SEEK_END)  # what it returns, some file objects leave out
-        self.reader = s.Reader(size=file.tell(), read=s.ReadFn(self._read))
+        size = file.seek(0, os.SEEK_END)
+        if size is None:  # SpooledTemporaryFile of Python 3.10
+            size = file.tell()
+        self.reader = s.Reader(size=size, read=s.ReadFn(self._read))
 
     def _read(self, _user: Any, offset: int, to: int, n: int) -> int:
         try:
