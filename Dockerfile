@@ -1,8 +1,8 @@
-# The command moe in an image of its own: docker build -t moe . && docker run --rm -v "$PWD:/models" moe inspect model.moe
+# The command moe in an image of its own: docker build -t moe . && docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/models" moe inspect model.moe
 FROM debian:bookworm-slim AS build
 COPY . /src
 RUN bash /src/scripts/install-deps.sh package
-RUN bash /src/scripts/package.sh build/package /packages
+RUN bash /src/scripts/package.sh /src/build/package /packages
 
 FROM debian:bookworm-slim
 COPY --from=build /packages /packages

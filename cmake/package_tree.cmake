@@ -1,10 +1,11 @@
 # Run by cpack before it packs the folders of the packages: what Debian asks of each.
 include(${CMAKE_CURRENT_LIST_DIR}/notices.cmake)
+# The date of SOURCE_DATE_EPOCH, where that is set.
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 
 # What the loader finds by itself needs no path.
 function(drop_run_paths tree)
-  file(GLOB programs ${tree}/bin/* ${tree}/lib/*/lib*.so.*)
+  file(GLOB programs ${tree}/bin/* ${tree}/lib/*/lib*.so ${tree}/lib/*/lib*.so.*)
   foreach(program IN LISTS programs)
     if(NOT IS_SYMLINK ${program})
       file(RPATH_REMOVE FILE ${program})
@@ -18,8 +19,9 @@ function(compress)
   endforeach()
 endfunction()
 
+# document(folder package linked_in...)
 function(document folder package)
-  notices(${folder}/copyright libzstd-dev libxxhash-dev libflatbuffers-dev nlohmann-json3-dev libcli11-dev)
+  notices(${folder}/copyright ${ARGN})
   file(WRITE ${folder}/changelog
     "${package} (${CPACK_PACKAGE_VERSION}) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n"
     " -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")
@@ -34,5 +36,5 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   drop_run_paths(${tree})
   file(GLOB pages ${tree}/share/man/*/*.[0-9])
   compress(${pages})
-  document(${tree}/share/doc/${package} ${package})
+  document(${tree}/share/doc/${package} ${package} ${CPACK_MOE_${upper}_LINKED_IN})
 endforeach()

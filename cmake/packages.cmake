@@ -3,10 +3,15 @@
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME moe)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has its own
-set(CPACK_PACKAGE_CONTACT "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")  # Debian's own names for the packager
-if("$ENV{DEBEMAIL}" STREQUAL "")
-  set(CPACK_PACKAGE_CONTACT "The moe authors <moe@localhost>")
+set(packager "The moe authors")
+set(packager_email moe@localhost)
+if(NOT "$ENV{DEBFULLNAME}" STREQUAL "")  # Debian's own names for the packager
+  set(packager "$ENV{DEBFULLNAME}")
 endif()
+if(NOT "$ENV{DEBEMAIL}" STREQUAL "")
+  set(packager_email "$ENV{DEBEMAIL}")
+endif()
+set(CPACK_PACKAGE_CONTACT "${packager} <${packager_email}>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/package_tree.cmake)
@@ -44,6 +49,10 @@ endif()
 if(TARGET moe_cuda)
   moe_package(cuda moe-cuda libs "CUDA module" "libmoe loads it on machines with an NVIDIA GPU." library)
 endif()
+# The development package holds nothing of others; the CUDA module, NVIDIA's runtime, whose terms come with CUDA.
+include(${PROJECT_SOURCE_DIR}/cmake/notices.cmake)
+linked_in(CPACK_MOE_LIBRARY_LINKED_IN)
+set(CPACK_MOE_COMMAND_LINKED_IN nlohmann-json3-dev libcli11-dev)
 include(CPack)
 
 add_custom_target(moe_packaged)  # all that they hold

@@ -1,13 +1,15 @@
 #!/bin/bash
-# Builds the Debian packages. Usage: package.sh [BUILD_DIR [OUT_DIR]], by default build/package and its packages/
+# Builds the Debian packages. Of the files in OUT_DIR it replaces only packages of these names.
+# Usage: package.sh [BUILD_DIR [OUT_DIR]], by default build/package and its packages/
 set -euo pipefail
-cd "$(dirname "$0")/.."
-build=${1:-build/package}
-out=${2:-$build/packages}
+root=$(realpath "$(dirname "$0")/..")
+build=$(realpath -m -- "${1:-$root/build/package}")
+out=$(realpath -m -- "${2:-$build/packages}")
+cd "$root"
 
 cmake --preset package -B "$build"
 cmake --build "$build" --target moe_packaged
-rm -rf "$out"
 mkdir -p "$out"
-cpack --config "$build/CPackConfig.cmake" -B "$(cd "$out" && pwd)"
+rm -f "$out"/{libmoe0,libmoe0-dev,moe,moe-cuda}_*.deb
+cpack --config "$build/CPackConfig.cmake" -B "$out"
 rm -r "$out/_CPack_Packages"

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""What the scripts that make packages delete, and what package_tree.cmake writes; nothing is built, as their tools are
+stand-ins. Usage: scripts_test.py CMAKE"""
+
+import gzip
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CMAKE = sys.argv[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MINE = ["notes.txt", "mine_1.0_amd64.deb", "other-1.0-py3-none-any.whl"]
+CPACK = 'while [ "$1" != -B ]; do shift; done; mkdir "$2/_CPack_Packages"; touch "$2/moe_2.0_amd64.deb"'
+TOOLS = {"pip": "true", "python": 'mkdir "$5"; touch "$5/raw.whl"', "auditwheel": 'touch "$3/libmoe-2.0-any.whl"'}
+VENV = 'mkdir -p "$3/bin"; cp "$TOOLS"/* "$3/bin"'
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.repository, self.out = self.folder / "repository", self.folder / "here/out"
+        shutil.copytree(ROOT / "scripts", self.repository / "scripts")
+        self.out.mkdir(parents=True)
+        for name in [*MINE, "moe_1.0_amd64.deb", "libmoe0_1.0_amd64.deb", "libmoe-1.0-any.whl"]:
+            (self.out / name).touch()
+
+    def program(self, folder, name, script):
+        path = self.folder / folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh -e\n{script}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def run_script(self, name, *arguments):
+        path = f"{self.folder}/bin:{os.environ['PATH']}"
+        subprocess.run(["bash", self.repository / "scripts" / name, *arguments], check=True, cwd=self.folder / "here",
+                       env={**os.environ, "PATH": path, "TOOLS": str(self.folder / "tools")})
+        return sorted(os.listdir(self.out))
+
+    def test_packages_replace_only_packages_of_ours(self):
+        self.program("bin", "cmake", "true")
+        self.program("bin", "cpack", CPACK)
+        left = self.run_script("package.sh", "build", "out")
+        self.assertEqual(left, sorted([*MINE, "libmoe-1.0-any.whl", "moe_2.0_amd64.deb"]))
+
+    def test_a_wheel_replaces_only_wheels_of_ours(self):
+        self.program("bin", "python3", VENV)
+        for name, script in TOOLS.items():
+            self.program("tools", name, script)
+        left = self.run_script("wheel.sh", "out")
+        self.assertEqual(left, sorted([*MINE, "libmoe-2.0-any.whl", "libmoe0_1.0_amd64.deb", "moe_1.0_amd64.deb"]))
+
+    def document(self, linked_in):
+        tree = self.folder / "packed/library/usr"
+        (tree / "lib/any").mkdir(parents=True)
+        doc = tree / "share/doc/libmoe0"
+        doc.mkdir(parents=True)
+        settings = {"CPACK_COMPONENTS_ALL": "library", "CPACK_TEMPORARY_DIRECTORY": self.folder / "packed",
+                    "CPACK_DEBIAN_LIBRARY_PACKAGE_NAME": "libmoe0", "CPACK_PACKAGE_VERSION": "1.0",
+                    "CPACK_PACKAGE_CONTACT": "A <a@b>", "CPACK_MOE_LIBRARY_LINKED_IN": linked_in}
+        done = subprocess.run([CMAKE, *(f"-D{k}={v}" for k, v in settings.items()), "-P", ROOT / "cmake/package_tree.cmake"],
+                              env={**os.environ, "SOURCE_DATE_EPOCH": "86400"}, capture_output=True, text=True, check=False)
+        return done, doc
+
+    def test_the_changelog_has_the_date_of_the_source(self):
+        done, doc = self.document("")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with gzip.open(doc / "changelog.gz", "rt", encoding="utf-8") as f:
+            self.assertIn(" -- A <a@b>  Fri, 02 Jan 1970 00:00:00 +0000", f.read())
+        self.assertNotIn("linked in", (doc / "copyright").read_text(encoding="utf-8"))
+
+    def test_a_licence_that_is_missing_is_an_error(self):
+        done, _ = self.document("libnowhere-dev")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("licence of libnowhere-dev", " ".join(done.stderr.split()))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
