@@ -88,11 +88,14 @@ if ((all)); then
   step "installation" bash tests/house/install_test.sh build/release
   step "part of a project" bash tests/house/subproject_test.sh .
   step "additions" python3 -B tests/house/additions_test.py .
-  # What the preset package builds, in the tree of release too, which then gets its own prefix back.
+  # What the preset package builds, in the tree of release too, which then gets its own settings back.
+  settings=(-DMOE_CUDA=OFF)
+  for name in CMAKE_INSTALL_PREFIX MOE_ZSH_FOLDER; do
+    settings+=("-D$name=$(sed -n "s/^$name:[A-Z]*=//p" build/release/CMakeCache.txt)")
+  done
   step "packages: build" bash scripts/package.sh build/release build/packages &&
     step "packages" python3 -B tests/install/packages_test.py build/packages
-  cmake --preset release -DMOE_CUDA=OFF -DCMAKE_INSTALL_PREFIX=/usr/local \
-    -DMOE_ZSH_FOLDER=share/zsh/site-functions >/dev/null
+  step "release: as it was" cmake --preset release "${settings[@]}"
   rm -f build/release/lib/libmoe_cuda.so  # release has no CUDA: its tests expect none
   step "formatting" bash scripts/format.sh --check
 fi

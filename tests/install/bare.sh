@@ -11,8 +11,11 @@ packages=$(cd "$1" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 base=${2:-$scratch/base}
-[ -e "$base/usr/bin/apt-get" ] || debootstrap --variant=minbase bookworm "$base" >"$scratch/log" ||
-  { tail "$scratch/log"; exit 1; }
+[ -e "$base/usr/bin/apt-get" ] || {
+  rm -rf "$base.partial" # of a debootstrap that failed
+  debootstrap --variant=minbase bookworm "$base.partial" >"$scratch/log" || { tail "$scratch/log"; exit 1; }
+  mv -T "$base.partial" "$base"
+}
 
 # fresh: a new tree in $tree, with the packages in /packages and the examples in /moe
 fresh() {
