@@ -76,10 +76,11 @@ void bash_command(const CLI::App& command) {
 void bash_completion(const CLI::App& app) {
   std::cout << R"(# Completion of the command moe for bash, made by 'moe completion bash'.
 _moe() {
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} words= files=
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} words= files= joined=
   COMPREPLY=()
   # bash takes --kv=f16 apart
-  if [[ $word == = ]]; then word=; elif [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD - 2]}; fi
+  if [[ $word == = ]]; then word= joined=1; elif [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD - 2]} joined=1; fi
+  if [[ $joined && $before != -* ]]; then return; fi # NAME=VALUE, which nobody can guess
   if ((COMP_CWORD < 2)); then before= words=)"
             << shell_word(command_words(app) + "--help --version") << R"(
   else case ${COMP_WORDS[1]} in
@@ -95,7 +96,15 @@ complete -F _moe moe
 )";
 }
 
-std::string zsh_value(const CLI::Option& option, const std::string& name) {
+std::string zsh_escaped(std::string text, std::initializer_list<const char*> signs) {
+  for (const char* sign : signs) {
+    text = CLI::detail::find_and_replace(text, sign, std::string("\\") + sign);
+  }
+  return text;
+}
+
+std::string zsh_value(const CLI::Option& option, const std::string& shown) {
+  const std::string name = zsh_escaped(shown, {"\\", ":"});
   const std::string words = spaced_choices(option);
   if (!words.empty() && takes_file(option) && !option.get_positional()) {
     return ":" + name + ":{compadd " + words + "; _files}";
@@ -106,10 +115,7 @@ std::string zsh_value(const CLI::Option& option, const std::string& name) {
 
 // '(-f --file)'{-f,--file=}'[Read it from FILE]:FILE:_files'
 void zsh_option(const CLI::Option& option) {
-  std::string about = option_description(option);
-  for (const char* sign : {"\\", "[", "]", ":"}) {
-    about = CLI::detail::find_and_replace(about, sign, std::string("\\") + sign);
-  }
+  const std::string about = zsh_escaped(option_description(option), {"\\", "[", "]", ":"});
   const std::string value = placeholder(option);
   const std::string end = "[" + about + "]" + (value.empty() ? "" : zsh_value(option, value));
   const bool again = option.get_items_expected_max() > 1;

@@ -70,6 +70,9 @@ class Completion(Help):
         self.assertEqual(self.bash("generate", "-f", "a"), ["a text.txt"])
         self.assertEqual(self.bash("generate", "model.moe", "-p", ""), [""])
         self.assertEqual(self.bash("man", ""), [""])
+        for typed in (["--set"], ["--set", "="]):
+            self.assertEqual(self.bash("convert", *typed, "experts", "=", "mod"), [""])
+        self.assertEqual(self.bash("convert", "--set", "experts", "="), [""])
 
     @needs("fish")
     def test_fish(self):
@@ -94,7 +97,8 @@ class Completion(Help):
     def test_zsh_completes(self):
         for typed, completed in [("moe gen", "moe generate"), ("moe generate --kv i", "--kv int8"),
                                  ("moe generate --ignore", "--ignore-eos"), ("moe inspect mod", "inspect model.moe"),
-                                 ("moe completion f", "completion fish")]:
+                                 ("moe completion f", "completion fish"),
+                                 ("moe perplexity --sweep=", "NAME=FROM:TO:STEP")]:
             self.assertIn(completed, self.zsh(typed, completed))
 
     def zsh(self, typed, awaited):
@@ -105,7 +109,8 @@ class Completion(Help):
             os.environ.update(HOME=self.folder.name, TERM="dumb", PS1="> ")
             os.execvp("zsh", ["zsh", "-f", "-i"])
         try:
-            os.write(terminal, b"autoload -U compinit; compinit -u -D; source ./zsh; print READ''Y\n")
+            os.write(terminal, b"autoload -U compinit; compinit -u -D; source ./zsh; "
+                     b"zstyle ':completion:*' format %d; print READ''Y\n")
             self.read_until(terminal, "READY")
             os.write(terminal, typed.encode() + b"\t")
             return self.read_until(terminal, awaited)
