@@ -9,7 +9,7 @@ import pytest
 from conftest import PROMPT, ROOT
 
 import moe
-from moe.completion import _logprob
+from moe.completion import _broken_bytes, _logprob
 
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}]
 
@@ -84,12 +84,25 @@ def test_arguments(talker):
     assert talker.create_chat_completion([*QUESTION, answer, QUESTION[1]])
 
 
-def test_bytes_of_tokens(model, talker):
-    """The tokenizer of stories.moe drops the space in front of a text."""
+def test_bytes_of_tokens(model):
     tokens = model.encode("a quiet \u4e16", special=False)
     found = [_logprob(model.tokenizer, token, 0.0) for token in tokens]
-    assert found[1]["token"] == " quiet" and bytes(found[1]["bytes"]) == b" quiet"
-    assert [f["bytes"] for f in found[-3:]] == [None] * 3
+    assert b"".join(bytes(f["bytes"]) for f in found) == "a quiet \u4e16".encode()
+    assert [f["token"] for f in found[:2]] + [found[-1]["token"]] == ["a", " quiet", "\N{REPLACEMENT CHARACTER}"]
+
+
+def test_a_token_has_the_space_that_it_stands_for(environment, tmp_path):
+    moe.convert(ROOT / "tests/data/translation/mbart", tmp_path / "m.moe", weights="f32")
+    with moe.Model(tmp_path / "m.moe", environment) as model:
+        tokens = model.encode("the cat", special=False)
+        assert model.decode(tokens[-1:]) == "cat"
+        assert _logprob(model.tokenizer, tokens[-1], 0.0) == {"token": " cat", "logprob": 0.0, "bytes": list(b" cat")}
+
+
+@pytest.mark.parametrize("piece, text, found", [("<0xE4>", "\ufffd", [0xE4]), ("\ufffd", "\ufffd", None),
+                                                ("abc", "\ufffd", None), ("", "\ufffd", None)])
+def test_spellings_of_bytes(piece, text, found):
+    assert _broken_bytes(piece, text) == found
 
 
 def test_a_chat_evaluates_only_what_is_new(talker):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ def _given(arguments: Any, where: str) -> Completion:
 
 
 def _only(arguments: Iterable[str], known: Iterable[str], where: str) -> None:
-    unknown = sorted(set(arguments) - set(known))
+    unknown = sorted(set(arguments) - set(known), key=str)
     if unknown:
         raise ArgumentError(f"{where}: unknown: {', '.join(map(repr, unknown))}")
 
@@ -77,13 +78,34 @@ def _options(chat: Chat, arguments: Mapping[str, Any]) -> Completion:
     return given
 
 
+_BROKEN = "\N{REPLACEMENT CHARACTER}"
+
+# How byte-level vocabularies spell a byte: what can be printed as itself, the others from U+0100 on.
+_PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
+_BYTES = {**{chr(b): b for b in _PRINTED}, **{chr(256 + i): b for i, b in enumerate(_OTHERS)}}
+
+
+def _broken_bytes(piece: str, text: str) -> list[int] | None:
+    """The bytes of a token that is part of a character, by how the vocabulary spells it; None: that
+    does not tell."""
+    if re.fullmatch("<0x[0-9A-Fa-f]{2}>", piece):
+        return [int(piece[3:5], 16)]
+    if not all(character in _BYTES for character in piece):
+        return None
+    found = [_BYTES[character] for character in piece]
+    return found if bytes(found).decode("utf-8", "replace") == text else None
+
+
 def _logprob(tokenizer: Tokenizer, token: int, logprob: float) -> Completion:
-    """The token behind another one: in front, tokenizers drop its space. The bytes of one that is
-    part of a character are not known."""
-    first = tokenizer.decode([token])
-    text = tokenizer.decode([token, token]).removeprefix(first)
-    whole = "\N{REPLACEMENT CHARACTER}" not in text
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode()) if whole else None}
+    """The token as it is behind another one: of the first of a text, tokenizers drop the space."""
+    text = tokenizer.decode([token])
+    if _BROKEN in text:
+        found = _broken_bytes(tokenizer.piece(token) or "", text)
+    else:
+        text = tokenizer.decode([token, token]).removeprefix(text)
+        found = list(text.encode())
+    return {"token": text, "logprob": logprob, "bytes": found}
 
 
 def _logprobs(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Completion:
