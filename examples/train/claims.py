@@ -51,7 +51,7 @@ TABLES = (
             Claim("mh-moe-2", "mh-moe-neither", "head and merge help MH-MoE"),
             Claim("mh-moe-head-only", "mh-moe-neither", "the head layer alone helps"),
             Claim("mh-moe-merge-only", "mh-moe-neither", "the merge layer alone helps"),
-            Claim("mh-moe-2", "smoe-head-merge", "the gain is not that of two more projections"),
+            Claim("mh-moe-2", "smoe-head-merge", "MH-MoE beats SMoE with the same two projections"),
         ),
     ),
     Table(

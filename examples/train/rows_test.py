@@ -131,11 +131,11 @@ class Report(unittest.TestCase):
     def test_verdicts(self) -> None:
         low, high = [10.0, 10.1, 10.2], [11.0, 11.1, 11.2]
         cases = (
-            (low, high, None, "seen"),
-            (high, low, None, "not seen: the other way round"),
-            (low, [10.1, 10.2, 10.3], None, "not decided: within the spread over seeds"),
-            (low, [11.0], 0.2, "seen"),
-            ([10.0], [11.0], 2.0, "not decided: within the spread over seeds"),
+            (low, high, 0.2, "seen"),
+            (high, low, 0.2, "not seen: the other way round"),
+            (low, high, 1.2, "not decided: within the spread over seeds"),  # that of another row
+            (low, [10.1, 10.2, 10.3], 0.2, "not decided: within the spread over seeds"),
+            (low, [11.0], 0.2, "not decided: one seed"),
             ([10.0], [11.0], None, "not decided: one seed"),
             ([], [11.0], 1.0, "not trained"),
         )
@@ -149,10 +149,10 @@ class Report(unittest.TestCase):
         self.assertEqual((best["router"], saved), ("threshold:0.5", 0.75))
         one = {"pytorch": 1, "moe": 1, "difference": 0, "experts": [8.0], "params": 1, "ffn_flops": 1, "seconds": 1}
         text = report.document("quick", "", 8, {"xmoe-full": [one]}, {"xmoe-full": sweep})
-        self.assertIn("than t = 1: seen (threshold 0.5 saves 75%).", text)
+        self.assertIn("takes 8.00 experts here, threshold 0.5 saves 75% of", text)
         sweep[1]["perplexity"] = 10.2
         text = report.document("quick", "", 8, {"xmoe-full": [one]}, {"xmoe-full": sweep})
-        self.assertIn("than t = 1: not seen (threshold 0.9 saves 25%).", text)
+        self.assertIn("takes 8.00 experts here, threshold 0.9 saves 25% of", text)
 
     def test_a_document_names_every_row(self) -> None:
         one = {"pytorch": 10.0, "moe": 10.001, "difference": 1e-4, "experts": [1.0], "params": 1000,

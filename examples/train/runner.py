@@ -60,16 +60,21 @@ def find_moe(given: str | None = None) -> str:
 
 
 def prepare(folder: Path, plan: Plan) -> None:
-    """The texts and the tokenizer of a plan, written once."""
-    if (folder / "ids.pt").exists():
-        return
+    """The texts and the tokenizer of a plan, written once; ids.pt comes last and whole."""
     folder.mkdir(parents=True, exist_ok=True)
+    sizes = f"{plan.text} {plan.held_out}\n"
+    if (folder / "ids.pt").exists() and (folder / "sizes").read_text(encoding="utf-8") == sizes:
+        return
+    if any(folder.glob("*.json")) and (folder / "ids.pt").exists():
+        raise RuntimeError(f"{folder} holds rows that were trained on another text; take another --out")
     text = texts.corpus(texts.TRAIN_SEED, plan.text)
     held_out = texts.corpus(texts.HELD_OUT_SEED, plan.held_out)
     (folder / "heldout.txt").write_text(held_out, encoding="utf-8", newline="\n")
     tokenizer = train_tokenizer([text[:400_000]], rows.read("dense").config["vocab_size"])
     tokenizer.save(str(folder / "tokenizer.json"))
-    torch.save(torch.tensor(tokenizer.encode(text).ids, dtype=torch.int32), folder / "ids.pt")
+    (folder / "sizes").write_text(sizes, encoding="utf-8")
+    torch.save(torch.tensor(tokenizer.encode(text).ids, dtype=torch.int32), folder / "ids.tmp")
+    (folder / "ids.tmp").replace(folder / "ids.pt")
 
 
 def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[Model, float]:

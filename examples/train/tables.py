@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import math
 import multiprocessing
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import report
@@ -56,6 +58,8 @@ def work(
             done = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED).done
             for future in done:
                 failed += _report(running.pop(future), future)
+            if any(isinstance(f.exception(), BrokenProcessPool) for f in done):
+                return failed + [f"{name}, seed {seed}: not begun" for name, seed in waiting]
     return failed
 
 
@@ -84,7 +88,7 @@ def smoke(moe: str, workers: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         runner.prepare(Path(folder), SMOKE)
         every = [(name, 1) for name in rows.names()]
-        failed = work(every, SMOKE, Path(folder), moe, workers, hours=1)
+        failed = work(every, SMOKE, Path(folder), moe, workers, hours=math.inf)
     print(f"{len(every) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0
 
@@ -118,7 +122,13 @@ def main() -> int:
     todo = [job for job in jobs(args.seeds) if runner.finished(folder, *job, plan) is None]
     failed = work(todo, plan, folder, moe, args.jobs, hours)
     results = collect(folder, plan, args.seeds)
-    sweeps = {name: runner.sweep(name, results[name][0]["seed"], folder, moe) for name in SWEPT if name in results}
+    sweeps = {}
+    for name in (n for n in SWEPT if n in results):
+        try:
+            sweeps[name] = runner.sweep(name, results[name][0]["seed"], folder, moe)
+        except RuntimeError as e:  # the tables are written all the same
+            failed.append(f"{name}: {e}")
+            print(failed[-1], file=sys.stderr)
     if results:
         args.results.write_text(report.document(kind, args.note, plan.steps * plan.batch, results, sweeps), encoding="utf-8")
     return 1 if failed else 0

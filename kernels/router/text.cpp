@@ -131,6 +131,12 @@ Status need_softmax(const RouterConfig& r, const char* what) {
 
 Status select_as(const RouterInfo& wanted, RouterConfig* r) {
   MOE_TRY(need_softmax(*r, "to select from"));
+  if (r->n_groups > 1 && !wanted.has(kParamGroups)) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "router override: %s does not choose from the best of %d groups, as this "
+                         "model's router does",
+                         text_name(wanted), r->n_groups);
+  }
   const RouterInfo& info = router_info(*r);
   if (info.selection == RouterOverride::kByGate) {
     // The file's own k decides its weight rule; keep that rule when k changes.
@@ -169,8 +175,8 @@ Status parse_router(std::string_view text, RouterConfig* out) {
   while (known && !rest.empty()) known = parse_option(next_part(&rest, ','), &r);
   if (!known) {
     return Status::error(MOE_ERR_ARGUMENT,
-                         "params.router: expected %s, with ,renormalise ,chosen ,scale=S ,tau=T, "
-                         "found '%.*s'",
+                         "params.router: expected %s, with ,renormalise ,chosen ,scale=S ,tau=T "
+                         ",n_groups=N ,top_groups=N, found '%.*s'",
                          kLayerRouters.text, static_cast<int>(std::min<size_t>(text.size(), 80)),
                          text.data());
   }

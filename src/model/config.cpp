@@ -69,9 +69,9 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
         "cross_attention: only the decoder's layers of an encoder-decoder have it");
   }
   MOE_TRY(validate_heads(a).with_context("cross"));
-  const bool plain = a.window == 0 && a.latent == 0 && a.rope.kind == RopeKind::kNone &&
-                     a.qk_norm == QkNorm::kNone && !a.sinks && !a.sub_norm && !a.causal &&
-                     a.score_cap == 0;
+  const bool plain = a.window == 0 && a.latent == 0 && a.q_latent == 0 &&
+                     a.rope.kind == RopeKind::kNone && a.qk_norm == QkNorm::kNone && !a.sinks &&
+                     !a.sub_norm && !a.causal && a.score_cap == 0;
   if (plain) return {};
   return Status::error(MOE_ERR_ARGUMENT,
                        "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, sinks "
@@ -151,7 +151,7 @@ Status validate_layer(const ModelConfig& model, int32_t index, bool encoder) {
   MOE_TRY(validate_cross(layer, model.is_encoder_decoder() && !encodes));
   if (layer.has_attention) {
     MOE_TRY(validate_attention(a, model, !encodes));
-  } else if (a.n_heads != 0 || a.n_kv_heads != 0 || a.latent != 0 ||
+  } else if (a.n_heads != 0 || a.n_kv_heads != 0 || a.latent != 0 || a.q_latent != 0 ||
              a.rope.kind != RopeKind::kNone) {
     return Status::error(MOE_ERR_ARGUMENT, "attention is absent, but configured");
   }

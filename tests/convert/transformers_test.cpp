@@ -135,6 +135,7 @@ TEST_F(TransformersTest, ReadsGroupsOfExperts) {
   wrong(R"({"topk_method": "greedy"})", MOE_ERR_UNSUPPORTED);
   wrong(R"({"scoring_func": "softmax"})", MOE_ERR_UNSUPPORTED);
   wrong(R"({"num_nextn_predict_layers": 65})", MOE_ERR_FORMAT);
+  wrong(R"({"routed_scaling_factor": null})", MOE_ERR_NOT_FOUND);
   error(R"({"topk_method": "noaux_tc"})", MOE_ERR_FORMAT, kDeepseek);
   EXPECT_NE(
       wrong(R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})",

@@ -137,5 +137,21 @@ TEST(ValidateRouter, NamesTheField) {
   EXPECT_TRUE(validate_router(c, 2).ok());
 }
 
+TEST(Override, AThresholdDoesNotDropGroups) {
+  RouterConfig c;
+  c.kind = RouterKind::kSoftmax;
+  c.k = 2;
+  c.n_groups = 4;
+  c.top_groups = 2;
+  RouterConfig out;
+  EXPECT_TRUE(override_router(c, 8, "topk:3", &out).ok());
+  EXPECT_EQ(out.n_groups, 4);
+  const Status refused = override_router(c, 8, "threshold:0.5", &out);
+  EXPECT_EQ(refused.code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_STREQ(refused.text(),
+               "router override: threshold does not choose from the best of 4 groups, as this "
+               "model's router does");
+}
+
 }  // namespace
 }  // namespace moe

@@ -341,6 +341,7 @@ TEST(TranslateConfig, IsCheckedFieldByField) {
   refused("cross_attention", [](auto& c) { c.layers[3].cross.causal = true; });
   refused("cross_attention", [](auto& c) { c.layers[3].has_cross = false; });
   refused("n_kv_heads", [](auto& c) { c.layers[3].cross.n_kv_heads = 3; });
+  refused("cross_attention", [](auto& c) { c.layers[3].cross.q_latent = 8; });
   refused("attention.causal", [](auto& c) { c.layers[2].attention.causal = false; });
   refused("attention.causal", [](auto& c) { c.layers[1].attention.causal = true; });
 }

@@ -106,11 +106,14 @@ int32_t Decoder::sliding_window(int32_t fallback) {
 }
 
 void Decoder::skip_prediction_layers(int32_t fallback) {
+  const bool said = keys.has("num_nextn_predict_layers");
   const int32_t n = keys.integer("num_nextn_predict_layers", fallback, 0, 64);
   keys.ignore({"num_mtp_layers"});
   ignore_tensors("blk.*.nextn.*");  // GGUF's
   for (int32_t l = out_.config.n_layers(); l < out_.config.n_layers() + n; ++l) {
     const std::string prefix = "model.layers." + std::to_string(l) + ".";
+    // Unless config.json speaks of it, an ordinary layer that is too many is no such layer.
+    if (!said && checkpoint_.find(prefix + "eh_proj.weight") == nullptr) continue;
     ignore_tensors((prefix + "*").c_str());
     const auto& tensors = checkpoint_.tensors();
     const auto first = tensors.lower_bound(prefix);

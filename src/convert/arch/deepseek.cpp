@@ -59,15 +59,14 @@ Head read_head(ConfigKeys* keys) {
 
 // The strength of yarn on the scores (Peng et al. 2023): its square, as DeepSeek applies it.
 float score_multiplier(const ConfigKeys& keys, const JsonNode& config, const Head& h) {
-  double scale = 1 / std::sqrt(static_cast<double>(h.width()));
+  double strength = 1;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!keys.has(key)) continue;
     const JsonNode node = config.at(key);
     const double all = node.number("mscale_all_dim", 0), factor = node.number("factor", 1);
-    const double strength = all != 0 && factor > 1 ? 0.1 * all * std::log(factor) + 1 : 1;
-    scale *= strength * strength;
+    strength = all != 0 && factor > 1 ? 0.1 * all * std::log(factor) + 1 : 1;
   }
-  return static_cast<float>(scale);
+  return static_cast<float>(strength * strength / std::sqrt(static_cast<double>(h.width())));
 }
 
 void read_attention(Decoder* d, const JsonNode& config, const Head& h) {
@@ -127,6 +126,9 @@ RouterConfig read_v3_router(ConfigKeys* keys) {
   keys->require("scoring_func", "sigmoid");
   const Groups groups = read_groups(keys, {8, 4});
   RouterConfig r;
+  if (!keys->has("routed_scaling_factor")) {
+    fail(MOE_ERR_NOT_FOUND, "config.json: routed_scaling_factor is missing");
+  }
   r.kind = RouterKind::kSigmoid;
   r.n_groups = groups.n;
   r.top_groups = groups.top;
