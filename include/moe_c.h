@@ -554,7 +554,7 @@ typedef struct moe_translate_result {
  *
  * Then the session has read the source, and is empty. MOE_ERR_UNSUPPORTED for any other model;
  * MOE_ERR_RANGE for a beam outside 1..64 or above max_beam, n_best above the beam, min_tokens above
- * max_tokens, a length penalty that is no number, or when no text ended; MOE_ERR_TOO_LONG for more
+ * max_tokens, a length penalty outside -100..100, or when no text ended; MOE_ERR_TOO_LONG for more
  * tokens of the source than the session takes (the model's, and where a context or a chunk was
  * chosen at most those), or max_tokens that the context cannot hold beside the start token.
  * In a library built with MOE_TRANSLATE=OFF this and the next function give MOE_ERR_UNSUPPORTED. */
@@ -588,9 +588,10 @@ typedef struct moe_writer {
 
 /* Writes the session's text with its keys and values, so that it can go on later, in another
  * process and on another device, without evaluating the text again: about as many bytes as the
- * positions in use take in the KV cache. The first bytes name the model file by a hash. Routers and
- * statistics are no part of it. MOE_ERR_UNSUPPORTED for an encoder or an encoder-decoder,
- * MOE_ERR_IO when the writer failed. */
+ * positions in use take in the KV cache. The first bytes name the model file by a hash. Routers,
+ * statistics and logits are no part of it: logits after the last token are computed again from that
+ * token alone, and are others where a router has a capacity. MOE_ERR_UNSUPPORTED for an encoder or
+ * an encoder-decoder, MOE_ERR_IO when the writer failed. */
 MOE_API moe_status moe_session_save(moe_session* session, const moe_writer* writer,
                                     moe_error* error);
 
@@ -625,7 +626,8 @@ typedef struct moe_perplexity {
 /* Perplexity of a text in windows of the session's context that do not overlap. `tokens` are those
  * of MOE_ENCODE_NO_SPECIAL; each window begins as a text does, see 5. Where nothing stands in
  * front, a window's first token is not scored. The session must be empty (position 0) and is empty
- * afterwards. MOE_ERR_NON_FINITE as moe_session_eval. progress: after each window, or NULL. */
+ * afterwards. MOE_ERR_NON_FINITE as moe_session_eval; MOE_ERR_UNSUPPORTED for an encoder-decoder,
+ * whose texts moe_session_score scores. progress: after each window, or NULL. */
 MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* tokens,
                                           size_t n_tokens, moe_progress_fn progress, void* user,
                                           moe_perplexity* out, moe_error* error);

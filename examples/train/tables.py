@@ -44,10 +44,10 @@ def jobs(seeds: int) -> list[tuple[str, int]]:
 
 
 def work(
-    todo: Sequence[tuple[str, int]], plan: runner.Plan, folder: Path, moe: str, workers: int, hours: float
+    queue: Sequence[tuple[str, int]], plan: runner.Plan, folder: Path, moe: str, workers: int, hours: float
 ) -> list[str]:
     """Do the jobs; what went wrong, a line each. None begins after the time."""
-    end, failed, waiting = time.monotonic() + hours * 3600, [], list(todo)
+    end, failed, waiting = time.monotonic() + hours * 3600, [], list(queue)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
         running: dict[concurrent.futures.Future[Result], tuple[str, int]] = {}
@@ -119,8 +119,8 @@ def main() -> int:
     folder = args.out / kind
     runner.prepare(folder, plan)
     hours = args.hours if args.hours is not None else (0.25 if args.quick else 10)
-    todo = [job for job in jobs(args.seeds) if runner.finished(folder, *job, plan) is None]
-    failed = work(todo, plan, folder, moe, args.jobs, hours)
+    queue = [job for job in jobs(args.seeds) if runner.finished(folder, *job, plan) is None]
+    failed = work(queue, plan, folder, moe, args.jobs, hours)
     results = collect(folder, plan, args.seeds)
     sweeps = {}
     for name in (n for n in SWEPT if n in results):
