@@ -1,5 +1,8 @@
-// AVX2 alone: products of two neighbours are added in 16 bits.
+// The table of AVX2, whose products of two neighbours are added in 16 bits, and that of AVX-VNNI,
+// which differs from it in products of codes.
 #include "kernels/cpu/isa/avx2.h"
+
+#include "kernels/cpu/isa/avxvnni.h"
 
 namespace moe {
 namespace {
@@ -33,8 +36,16 @@ struct Isa : Avx2 {
 
 #include "kernels/cpu/generic/kernels.inc"
 
+[[maybe_unused]] constexpr CpuKernels with_avxvnni(CpuKernels t) {
+  t.linear = linear_avxvnni;
+  return t;
+}
+
 }  // namespace
 
 extern const CpuKernels kernels_avx2 = make_table("avx2");
+#if defined(MOE_ISA_AVXVNNI)
+extern const CpuKernels kernels_avxvnni = with_avxvnni(make_table("avxvnni"));
+#endif
 
 }  // namespace moe

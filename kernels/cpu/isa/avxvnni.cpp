@@ -1,7 +1,13 @@
-// AVX2 with AVX-VNNI: four products are added to 32 bits at once, exactly.
+// AVX2 with AVX-VNNI: four products are added to 32 bits at once, exactly. All but products of
+// codes is AVX2's.
+#include "kernels/cpu/isa/avxvnni.h"
+
 #include "kernels/cpu/isa/avx2.h"
 
 namespace moe {
+
+extern const CpuKernels kernels_avx2;
+
 namespace {
 
 struct Isa : Avx2 {
@@ -26,6 +32,8 @@ struct Isa : Avx2 {
 
 }  // namespace
 
-extern const CpuKernels kernels_avxvnni = make_table("avxvnni");
+void linear_avxvnni(const LinearArgs& a) {
+  a.input->act == ActPrecision::kF32 ? kernels_avx2.linear(a) : linear_of_codes(a);
+}
 
 }  // namespace moe

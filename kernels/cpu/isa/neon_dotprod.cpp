@@ -1,5 +1,8 @@
-// Armv8.2 with the dot product instructions.
+// The table of Armv8.2 with the dot product instructions, and that of the matrix instructions, which
+// differs from it in products of codes.
 #include "kernels/cpu/isa/neon.h"
+
+#include "kernels/cpu/isa/neon_i8mm.h"
 
 namespace moe {
 namespace {
@@ -10,8 +13,16 @@ struct Isa : Neon {
 
 #include "kernels/cpu/generic/kernels.inc"
 
+[[maybe_unused]] constexpr CpuKernels with_i8mm(CpuKernels t) {
+  t.linear = linear_neon_i8mm;
+  return t;
+}
+
 }  // namespace
 
 extern const CpuKernels kernels_neon_dotprod = make_table("neon_dotprod");
+#if defined(MOE_ISA_NEON_I8MM)
+extern const CpuKernels kernels_neon_i8mm = with_i8mm(make_table("neon_i8mm"));
+#endif
 
 }  // namespace moe

@@ -1,8 +1,13 @@
 // The dot product instructions, and for four tokens those that multiply 2 x 8 by 8 x 2 bytes: twice
-// the products of an instruction.
+// the products of an instruction. All but products of codes is neon_dotprod's.
+#include "kernels/cpu/isa/neon_i8mm.h"
+
 #include "kernels/cpu/isa/neon.h"
 
 namespace moe {
+
+extern const CpuKernels kernels_neon_dotprod;
+
 namespace {
 
 struct Isa : Neon {
@@ -75,6 +80,8 @@ struct Isa : Neon {
 
 }  // namespace
 
-extern const CpuKernels kernels_neon_i8mm = make_table("neon_i8mm");
+void linear_neon_i8mm(const LinearArgs& a) {
+  a.input->act == ActPrecision::kF32 ? kernels_neon_dotprod.linear(a) : linear_of_codes(a);
+}
 
 }  // namespace moe
