@@ -421,9 +421,9 @@ struct moe_session_params {
    * more: a longer text needs a larger context, and that its memory. An encoder-decoder's sources
    * have at most as many tokens. */
   int32_t context;
-  /* rows evaluated at once during prefill, at most 4096; 0: 256, under a memory cap 32 to 4096
-   * as it leaves room, and with an expert capacity, an encoder or an encoder-decoder the context,
-   * at most 4096 */
+  /* rows evaluated at once during prefill, at most 4096; 0: 256, on a GPU 1024, under a memory
+   * cap 32 to 4096 as it leaves room, and with an expert capacity, an encoder or an
+   * encoder-decoder the context, at most 4096 */
   int32_t chunk;
   moe_kv_type kv;
   /* of an encoder-decoder, the largest beam of its searches, 1..64; 0: 5. Each hypothesis has a KV

@@ -129,6 +129,10 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   return {};
 }
 
+int32_t default_chunk(const Model& model) {
+  return model.device().uses_host_memory() ? kDefaultChunk : kDefaultDeviceChunk;
+}
+
 // See resolve_options().
 Status follow_cap(const Model& model, SessionOptions* o) {
   const ExpertCacheShape& shape = model.cache_shape();
@@ -145,9 +149,10 @@ Status follow_cap(const Model& model, SessionOptions* o) {
     left = o->memory_cap - std::min(o->memory_cap, others);
     return {};
   };
-  MOE_TRY(measure(kDefaultChunk));
+  const int32_t usual = default_chunk(model);
+  MOE_TRY(measure(usual));
   if (chunk_bytes + shape.bytes(shape.most_slots) <= left) return {};
-  for (int32_t most = cache ? kMaxChunk : kDefaultChunk;; most /= 2) {
+  for (int32_t most = cache ? kMaxChunk : usual;; most /= 2) {
     MOE_TRY(measure(most));
     const bool fits = chunk_bytes <= (cache ? left / kChunkShare : left);
     if (fits || most <= kLeastChunk) return {};
@@ -172,11 +177,11 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   bool follows = false;  // the cap; what was resolved before stays
   if (o.chunk == 0) {
     o.chunk_follows = true;
-    o.chunk = reads_whole ? kMaxChunk : kDefaultChunk;  // an encoder sees a text whole
+    o.chunk = reads_whole ? kMaxChunk : default_chunk(model);  // an encoder sees a text whole
     for (const LayerConfig& layer : model.config().layers) {
       if (has_capacity(layer.ffn)) o.chunk = kMaxChunk;
     }
-    follows = o.chunk == kDefaultChunk;
+    follows = o.chunk == default_chunk(model);
   }
   if (o.memory_cap == 0) o.memory_cap = model.memory_cap();
   follows = follows && o.memory_cap > 0;

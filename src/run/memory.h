@@ -9,9 +9,9 @@ namespace moe {
 /// How a session is made. Zero means the default.
 struct SessionOptions {
   int32_t context = 0;  // positions of the KV cache; 0: the model's context length, at most 4096
-  int32_t chunk = 0;    // rows evaluated at once; 0: 256, or with an expert capacity or an encoder
-                        // the context or the source, at most kMaxChunk, or under a cap what
-                        // resolve_options() says; never more than the longer of them
+  int32_t chunk = 0;    // rows evaluated at once; 0: 256, on a GPU 1024, or with an expert capacity
+                        // or an encoder the context or the source, at most kMaxChunk, or under a
+                        // cap what resolve_options() says; never more than the longer of them
   KvType kv = KvType::kF16;
   int32_t max_beam = 0;  // hypotheses of an encoder-decoder's searches, 1..kMaxBeam; 0: 5
   int32_t source = 0;    // of resolve_options(): tokens that an encoder-decoder's source may have
@@ -24,6 +24,8 @@ struct SessionOptions {
 
 inline constexpr int32_t kDefaultContext = 4096;
 inline constexpr int32_t kDefaultChunk = 256;
+/// On a GPU, where products of 512 rows and more go to cuBLASLt.
+inline constexpr int32_t kDefaultDeviceChunk = 1024;
 inline constexpr int32_t kMaxChunk = 4096;
 inline constexpr int32_t kLeastChunk = 32;  // of those that nobody chose
 /// The part of an expert cache that a chunk's memory may take from it: one in so many.
