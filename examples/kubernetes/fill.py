@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Fills in job.yaml and deployment.yaml: memory from `moe inspect`, the rest from the options.
+
+    python3 fill.py MODEL [--sessions N] [--context N] [--memory SIZE] ... | kubectl apply -f -
+
+Nothing is asked of a cluster. The request is what `moe inspect --memory` counts for N sessions, and
+32 MiB for the program; the limit is a sixteenth more. Pages of the model file that the kernel keeps
+count there too, and are given back when they are needed."""
+
+import argparse
+import json
+import pathlib
+import re
+import string
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAM = 32 << 20
+DISK = 100e6  # bytes/s of a slow one
+# What every session has; the rest of the account is the model's.
+SESSION = {"KV cache", "position tables", "activations", "device scratch", "sampling", "session"}
+
+
+def inspect(arguments):
+    command = [arguments.moe, "inspect", arguments.model, "--json", "--device", "cpu"]
+    for name in ("context", "memory"):
+        value = getattr(arguments, name)
+        command += [f"--{name}", str(value)] if value else []
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def needed(info, sessions):
+    """Bytes of the model and so many sessions: under a cap that is the cap."""
+    more = (sessions - 1) * sum(info["memory"][line] for line in SESSION)
+    if "plan" not in info:
+        return sum(info["memory"].values()) + more
+    plan = info["plan"]
+    if plan["least_cap_bytes"] + more > plan["cap_bytes"]:
+        raise SystemExit(f"--memory: {plan['cap_bytes']} bytes; {sessions} sessions need "
+                         f"{plan['least_cap_bytes'] + more}")
+    return plan["cap_bytes"]
+
+
+def mebibytes(n):
+    return f"{-(-int(n) // (1 << 20))}Mi"
+
+
+def values(arguments):
+    name = pathlib.Path(arguments.model).name
+    if not re.fullmatch(r"[\w.+-]+", name):
+        raise SystemExit(f"MODEL: expected a file name of letters, digits and any of . + - _, found {name!r}")
+    info = inspect(arguments)
+    request = needed(info, arguments.sessions) + PROGRAM
+    options = [f"--sessions={arguments.sessions}", f"--threads={arguments.cpus}", "--device=cpu", f"-n{arguments.n}"]
+    options += [f"--{name}={getattr(arguments, name)}" for name in ("context", "memory") if getattr(arguments, name)]
+    return {
+        "image": arguments.image, "model": name, "cpus": arguments.cpus,
+        "replicas": arguments.replicas, "parts": arguments.parts, "line_minutes": arguments.line_minutes,
+        "request": mebibytes(request), "limit": mebibytes(request * 17 / 16),
+        "verify_seconds": 10 + int(info["file_bytes"] / DISK), "options": options,
+    }
+
+
+def filled(name, found):
+    """Options are words of a shell in the job, and a list of YAML in the deployment."""
+    joined = {"job": " ", "deployment": ", "}[name].join(found["options"])
+    return string.Template((HERE / f"{name}.yaml").read_text()).substitute(found, options=joined)
+
+
+def worker_script():
+    text = "".join(f"    {line}" for line in (HERE / "worker.sh").read_text().splitlines(keepends=True))
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: moe-worker\ndata:\n  worker.sh: |\n{text}"
+
+
+def documents(arguments):
+    found = values(arguments)
+    kinds = {"job": [filled("job", found)], "deployment": [worker_script(), filled("deployment", found)]}
+    return "---\n".join(kinds[arguments.kind])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("--kind", choices=("job", "deployment"), default="job")
+    parser.add_argument("--sessions", type=int, default=8, help="texts in one pass")
+    parser.add_argument("--context", type=int, default=0, help="tokens of a text; 0: the model's")
+    parser.add_argument("--memory", default="", help="cap of moe, such as 2G: larger models read their experts")
+    parser.add_argument("--replicas", type=int, default=2, help="pods at a time")
+    parser.add_argument("--parts", type=int, default=16, help="files of a job")
+    parser.add_argument("--cpus", type=int, default=2)
+    parser.add_argument("-n", type=int, default=256, help="most tokens of a line")
+    parser.add_argument("--line-minutes", type=int, default=10, help="a line takes less")
+    parser.add_argument("--image", default="moe:latest", help="of the Dockerfile of this repository")
+    parser.add_argument("--moe", default="moe", help="the command")
+    print(documents(parser.parse_args()), end="")
+
+
+if __name__ == "__main__":
+    main()

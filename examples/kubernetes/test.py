@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Tries what can be tried without a cluster: the filled files against Kubernetes' own schema, the memory
+that they ask for against what the command takes, and workers that are killed.
+
+Usage: test.py BUILD_DIR     (pip install kubernetes-validate)"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import kubernetes_validate
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+MOE = os.path.abspath(f"{sys.argv[1]}/bin/moe")
+MODEL = HERE.parent / "models/stories.moe"
+LINES = 200
+SESSIONS = 8
+
+
+def filled(*options):
+    command = [sys.executable, HERE / "fill.py", MODEL, "--moe", MOE, "--sessions", str(SESSIONS), *options]
+    return list(yaml.safe_load_all(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+
+
+def try_schema():
+    for options in ([], ["--kind", "deployment"], ["--memory", "32M", "--context", "256"]):
+        for document in filled(*options):
+            version = kubernetes_validate.latest_version()
+            kubernetes_validate.validate(document, version, strict=True)
+            print(f"{document['kind']} {' '.join(options)}: fits the schema of Kubernetes {version}")
+
+
+def requested(*options):
+    text = filled(*options)[0]["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"]
+    return int(text.removesuffix("Mi"))
+
+
+def try_memory(folder):
+    """The most memory of a process includes the pages of the file that it read."""
+    for options in ([], ["--memory", "32M", "--context", "256"]):
+        out = folder / f"memory{len(options)}.jsonl"
+        command = [MOE, "batch", MODEL, folder / "in.jsonl", out, "-n", "64", "--sessions", str(SESSIONS),
+                   "--threads", "2", "--device", "cpu", *options]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        asked = requested(*options)
+        print(f"moe batch {' '.join(options)}: {usage.ru_maxrss / 1024:.1f} MiB at most, requested {asked} MiB")
+        assert status == 0 and usage.ru_maxrss <= asked * 1024
+
+
+def worker(queue, state):
+    environment = {**os.environ, "STATE": str(state), "WAIT": "0.1", "PATH": f"{os.path.dirname(MOE)}:{os.environ['PATH']}"}
+    return subprocess.Popen(["sh", HERE / "worker.sh", MODEL, queue, "-n64", "--threads=1", "--sessions=2"],
+                            env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def alive(state, minutes="1"):
+    return subprocess.run(["sh", HERE / "worker.sh", "--alive", minutes],
+                          env={**os.environ, "STATE": str(state)}).returncode == 0
+
+
+def wait_for(condition):
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end, "nothing happened for five minutes"
+        time.sleep(0.01)
+
+
+def stop(process):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def try_workers(folder):
+    queue, states = folder / "queue", [folder / "first", folder / "second"]
+    (queue / "in").mkdir(parents=True)
+    for name in ("a.jsonl", "b.jsonl"):
+        (queue / "in" / name).write_bytes((folder / "in.jsonl").read_bytes())
+    assert not alive(states[0])
+    workers = [worker(queue, state) for state in states]
+    wait_for(lambda: (queue / "out/a.jsonl").exists() and (queue / "out/a.jsonl").stat().st_size > 1000)
+    assert alive(states[0]) and alive(states[1])
+    stop(workers[0])
+    wait_for(lambda: len(list((queue / "done").iterdir())) == 2)
+    stop(workers[1])
+    old = time.time() - 3600
+    for file in (*states, *(queue / "out").iterdir()):
+        os.utime(file, (old, old))
+    assert not alive(states[0]) and not alive(states[1])
+    expected = folder / "memory0.jsonl"
+    same = [file.read_bytes() == expected.read_bytes() for file in (queue / "out").iterdir()]
+    print(f"two workers, one of them killed: {len(same)} results, {same.count(False)} differ")
+    assert same == [True, True]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "in.jsonl").write_text("".join(
+            json.dumps({"prompt": f"The {a} {b}", "id": i}) + "\n"
+            for i, (a, b) in enumerate([("old", "fox"), ("quiet", "girl"), ("brave", "miller")] * LINES) if i < LINES))
+        try_schema()
+        try_memory(folder)
+        try_workers(folder)
+
+
+if __name__ == "__main__":
+    main()
