@@ -687,6 +687,13 @@ typedef struct moe_routing_choices {
   int32_t* counts;  /* (n_tokens): experts taken, 1..n_slots */
   int32_t* experts; /* (n_tokens, n_slots), best first; beyond the count anything */
   float* weights;   /* (n_tokens, n_slots) */
+  /* What the router read, (n_tokens, d): the hidden states after the norm in front of the layer, of
+   * MH-MoE the sub-tokens. */
+  const float* hidden;
+  /* (n_tokens, n_experts): logits before softmax or sigmoid, cosines; NULL for a router by token */
+  const float* scores;
+  int32_t d;
+  int32_t n_experts;
 } moe_routing_choices;
 
 /* Called before the choices are used. It may write others into them: experts of the layer, each

@@ -126,10 +126,19 @@ struct RouterWeightsView {
   const int32_t* table = nullptr;         // hash: (vocab)
 };
 
+/// What a layer's router read.
+struct RoutedTokens {
+  int32_t layer = -1;
+  int32_t position = 0;           // of the first row in its text
+  int32_t d = 0;                  // d_model / n_subheads
+  const float* states = nullptr;  // (n_tokens, d)
+};
+
 /// Sees the choices of a layer before they are used, and may write others: experts in range, each
-/// once for a token, finite weights, 1..max_k of them. kept and scores are null.
+/// once for a token, finite weights, 1..max_k of them. kept is null; scores are there to be read,
+/// and null where the router has none.
 struct RoutingHook {
-  void (*call)(void* user, int32_t layer, int32_t position, Routing* routing) = nullptr;
+  void (*call)(void* user, const RoutedTokens& tokens, Routing* routing) = nullptr;
   void* user = nullptr;
 };
 

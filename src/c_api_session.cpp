@@ -173,10 +173,13 @@ Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats*
   return {};
 }
 
-void pass_choices(void* user, int32_t layer, int32_t position, Routing* r) {
+void pass_choices(void* user, const RoutedTokens& tokens, Routing* r) {
   const auto* session = static_cast<const moe_session*>(user);
-  moe_routing_choices choices{layer,    position,  r->n_tokens, r->max_k,
-                              r->count, r->expert, r->weight};
+  const ModelConfig& config = session->model->model->config();
+  const int32_t n_experts = config.layers[static_cast<size_t>(tokens.layer)].ffn.moe.n_experts;
+  moe_routing_choices choices{
+      tokens.layer, tokens.position, r->n_tokens, r->max_k, r->count, r->expert, r->weight,
+      tokens.states, r->scores, tokens.d, n_experts};
   session->watch(session->watch_user, &choices);
 }
 

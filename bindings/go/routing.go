@@ -39,6 +39,16 @@ type RoutingChoices struct {
 	Counts                           []int32 // for each token the experts taken
 	Experts                          []int32 // (NTokens, NSlots), best first
 	Weights                          []float32
+	Hidden                           []float32 // (NTokens, d): what the router read; not to be written
+	Scores                           []float32 // (NTokens, experts): logits or cosines; nil of a router by token
+}
+
+// scored is how many scores there are.
+func scored(c *C.moe_routing_choices) int {
+	if c.scores == nil {
+		return 0
+	}
+	return int(c.n_tokens) * int(c.n_experts)
 }
 
 func choicesOf(c *C.moe_routing_choices) *RoutingChoices {
@@ -48,6 +58,8 @@ func choicesOf(c *C.moe_routing_choices) *RoutingChoices {
 		Counts:  unsafe.Slice((*int32)(c.counts), n),
 		Experts: unsafe.Slice((*int32)(c.experts), n*slots),
 		Weights: unsafe.Slice((*float32)(c.weights), n*slots),
+		Hidden:  unsafe.Slice((*float32)(c.hidden), n*int(c.d)),
+		Scores:  unsafe.Slice((*float32)(c.scores), scored(c)),
 	}
 }
 

@@ -340,6 +340,9 @@ func TestRouting(t *testing.T) {
 		if len(c.Counts) != c.NTokens || len(c.Experts) != c.NTokens*c.NSlots || len(c.Weights) != len(c.Experts) || c.Position != 0 {
 			t.Error(c)
 		}
+		if len(c.Hidden) != c.NTokens*96 || len(c.Scores) != c.NTokens*16 || c.Scores[c.Experts[0]] <= c.Scores[c.Experts[1]] {
+			t.Error(len(c.Hidden), len(c.Scores))
+		}
 		if c.Layer == 0 {
 			c.Experts[0], c.Counts[0] = 7, 1
 		}

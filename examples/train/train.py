@@ -3,7 +3,7 @@
     python train.py --out out [--resume] [--recipe xmoe | x-moe | mh-moe]
 The learning rate rises over --warmup steps and then falls over the given number of tokens. A recipe
 sets what a paper trained with (recipes.py); options beside it win. Writes out/last.pt, out/log.txt
-and a checkpoint in out/export.
+and a checkpoint in out/export; with --keep-checkpoints N, N on the way in out/steps as well.
 With --workers W on a CPU, W processes of one thread each share a batch and average their gradients.
 OMP_WAIT_POLICY=PASSIVE in the environment makes threads sleep instead of spin, which matters where
 other programs use the machine too.
@@ -125,6 +125,7 @@ class Run:
         losses, saved, last = [], self.elapsed, time.monotonic()
         while self.tokens < self.args.tokens:
             losses.append(self.one_step())
+            self.keep()
             now = time.monotonic()
             self.elapsed, last = self.elapsed + now - last, now
             if self.steps.step % self.args.log == 0:
@@ -141,6 +142,12 @@ class Run:
                 saved, last = self.elapsed, time.monotonic()
         self.save()
         log.write("# done\n")
+
+    def keep(self) -> None:
+        """Another of `--keep-checkpoints` exported as out/steps/STEP, when its share of the run is over."""
+        n, before = self.args.keep_checkpoints, self.tokens - self.args.batch * self.model.config["context_length"]
+        if self.rank == 0 and int(n * self.done()) > int(n * before / self.args.tokens):
+            export.write(self.model, self.out / f"steps/{self.steps.step}", self.out / "tokenizer.json")
 
 
 def work(rank: int, args: argparse.Namespace) -> None:
@@ -183,6 +190,8 @@ def main() -> None:
     parser.add_argument("--out", default=str(HERE / "out"))
     parser.add_argument("--tokens", type=int, default=4_000_000)
     parser.add_argument("--save-minutes", type=float, default=4)
+    parser.add_argument("--keep-checkpoints", type=int, default=0, metavar="N",
+                        help="export N on the way as well, evenly spread, the last one at the end")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--text", type=Path, help="learn this file instead of the stories")
     add_settings(parser)

@@ -171,8 +171,9 @@ void call_hook(MoeCall& call, Routing routing) {
   const MoeOp& op = call.op;
   if (op.hook.call == nullptr) return;
   routing.kept = nullptr;
-  routing.scores = nullptr;
-  op.hook.call(op.hook.user, op.layer, op.rows == nullptr ? 0 : op.rows[0].position, &routing);
+  if (router_info(op.router).scores == RouterScores::kTable) routing.scores = nullptr;
+  const int32_t position = op.rows == nullptr ? 0 : op.rows[0].position;
+  op.hook.call(op.hook.user, {op.layer, position, call.d_in, call.subs}, &routing);
   for (int32_t t = 0; t < call.n_tokens; ++t) {
     const Status status = check_choices(call, t);
     if (!status.ok()) return call.s.latch(status);

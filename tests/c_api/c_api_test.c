@@ -329,6 +329,23 @@ typedef struct Watch {
   int mode; /* 1: one expert; 2: out of range; 3: none; 4: twice; 5: no number */
 } Watch;
 
+/* The scores of a token are highest where it goes; what the router read has been normed. */
+static void check_router_input(const moe_routing_choices* c, int32_t token) {
+  enum { kExperts = 8 };
+  const int32_t* experts = c->experts + token * c->n_slots;
+  const float* scores = c->scores + token * kExperts;
+  double squares = 0;
+  for (int32_t e = 0; e < kExperts; ++e) {
+    CHECK(scores[e] <= scores[experts[0]]);
+    CHECK(e == experts[0] || scores[e] <= scores[experts[1]]);
+  }
+  for (int32_t i = 0; i < c->d; ++i) {
+    const double h = c->hidden[token * c->d + i];
+    squares += h * h;
+  }
+  CHECK(c->d > 0 && squares > 0.5 * c->d && squares < 2.0 * c->d);
+}
+
 static void watch(void* user, moe_routing_choices* c) {
   Watch* w = user;
   ++w->n_calls;
@@ -337,6 +354,7 @@ static void watch(void* user, moe_routing_choices* c) {
   for (int32_t t = 0; t < c->n_tokens; ++t) {
     int32_t* experts = c->experts + t * c->n_slots;
     CHECK(c->counts[t] == 2 && experts[0] != experts[1]);
+    check_router_input(c, t);
     if (w->mode == 1) {
       c->counts[t] = 1;
       experts[0] = 5;

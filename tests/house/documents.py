@@ -110,7 +110,8 @@ class Shell:
         self.state = self.folder.parent / "state"
         home = self.folder.parent / "home"
         home.mkdir()
-        path = os.environ["PATH"] + (f":{build}/bin" if command_in_path else "")
+        path = f"{pathlib.Path(python_with_numpy()).parent}:{os.environ['PATH']}"
+        path += f":{build}/bin" if command_in_path else ""
         self.environment = {
             "HOME": str(home), "PATH": path, "TERM": "dumb", "LC_ALL": "C.UTF-8",
             "PYTHONPATH": str(ROOT / "bindings/python/src"),

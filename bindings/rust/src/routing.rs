@@ -98,6 +98,10 @@ pub struct RoutingChoices<'a> {
     /// (n_tokens, n_slots), best first; beyond the count anything.
     pub experts: &'a mut [i32],
     pub weights: &'a mut [f32],
+    /// What the router read, (n_tokens, d), after the norm in front of the layer.
+    pub hidden: &'a [f32],
+    /// (n_tokens, n_experts): logits or cosines; empty of a router by token.
+    pub scores: &'a [f32],
 }
 
 type Watcher = Box<dyn FnMut(&mut RoutingChoices<'_>) + Send>;
@@ -154,6 +158,8 @@ pub(crate) unsafe extern "C" fn on_routing(
             counts: std::slice::from_raw_parts_mut(c.counts, n),
             experts: std::slice::from_raw_parts_mut(c.experts, n * slots),
             weights: std::slice::from_raw_parts_mut(c.weights, n * slots),
+            hidden: slice(c.hidden, n * c.d as usize),
+            scores: slice(c.scores, n * c.n_experts as usize),
         };
         watched.guarded.run((), |f| f(&mut choices));
         if watched.guarded.panicked() {

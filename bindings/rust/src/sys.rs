@@ -373,6 +373,10 @@ pub struct moe_routing_choices {
     pub counts: *mut i32,
     pub experts: *mut i32,
     pub weights: *mut f32,
+    pub hidden: *const f32,
+    pub scores: *const f32,
+    pub d: i32,
+    pub n_experts: i32,
 }
 
 #[repr(C)]

@@ -374,6 +374,8 @@ fn counts_and_watches_routing() {
     s.watch_routing(move |c| {
         assert_eq!((c.counts.len(), c.experts.len()), (c.n_tokens, c.n_tokens * c.n_slots));
         assert_eq!((c.weights.len(), c.position), (c.experts.len(), 0));
+        assert_eq!((c.hidden.len(), c.scores.len()), (c.n_tokens * 96, c.n_tokens * 16));
+        assert!(c.scores[..16].iter().all(|&s| s <= c.scores[c.experts[0] as usize]));
         c.experts[0] = if c.layer == 0 { 7 } else { c.experts[0] }; // unless it has it anyway
         kept.lock().unwrap().push((c.layer, c.experts[0]));
     })

@@ -58,6 +58,7 @@ from .info import (
 )
 from .layer import Expert, MoeLayer
 from .model import Model
+from .routing import RoutingChoices
 from .sampling import Piece, Sample, Sampling, TokenLogprob
 from .session import Encoded, Session, Translation, step
 from .tokenizer import Tokenizer
@@ -71,7 +72,7 @@ __all__ = [
     "InternalError", "KvType", "LayerInfo", "LogLevel", "MemoryInfo", "MemoryPlan", "MemoryStats",
     "Message", "Model", "ModelInfo", "MoeError", "MoeLayer", "NonFiniteError",
     "NotFoundError", "OutOfMemoryError", "Perplexity", "Piece", "RangeError", "Reply",
-    "RoutingStats", "Sample", "Sampling", "Session", "ShapeError", "StateError",
+    "RoutingChoices", "RoutingStats", "Sample", "Sampling", "Session", "ShapeError", "StateError",
     "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
     "Translation",
     "UnsupportedError", "VersionError", "__version__", "chat_template_names", "convert", "isas",

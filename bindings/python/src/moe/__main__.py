@@ -1,4 +1,5 @@
-"""python -m moe MODEL: what a model is, or how it continues a text."""
+"""python -m moe MODEL: what a model is, or how it continues a text; python -m moe analyse ...: how it
+routes one."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ import dataclasses
 import sys
 
 from . import Model, MoeError, __version__
+from .analyse.command import run as run_analyse
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m moe", description="Shows what a model is, or continues a text.")
+        prog="python -m moe", description="Shows what a model is, or continues a text.",
+        epilog="python -m moe analyse --help: how a model routes a text")
     parser.add_argument("model", metavar="MODEL", help="a model file (.moe)")
     parser.add_argument("-p", "--prompt", metavar="TEXT", help="the text to continue")
     parser.add_argument("-n", "--max-tokens", type=int, default=128, metavar="N")
@@ -39,8 +42,12 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        _run(_parser().parse_args(arguments))
+        if given[:1] == ["analyse"]:
+            run_analyse(given[1:])
+        else:
+            _run(_parser().parse_args(given))
     except (MoeError, OSError, ValueError) as e:
         print(f"moe: {e}", file=sys.stderr)
         return 1

@@ -230,7 +230,9 @@ class RoutingStats(Sized):
 class RoutingChoices(c.Structure):
     _fields_ = [("layer", c.c_int32), ("position", c.c_int32), ("n_tokens", c.c_int32),
                 ("n_slots", c.c_int32), ("counts", c.POINTER(c.c_int32)),
-                ("experts", c.POINTER(c.c_int32)), ("weights", c.POINTER(c.c_float))]
+                ("experts", c.POINTER(c.c_int32)), ("weights", c.POINTER(c.c_float)),
+                ("hidden", c.POINTER(c.c_float)), ("scores", c.POINTER(c.c_float)),
+                ("d", c.c_int32), ("n_experts", c.c_int32)]
 
 
 RoutingFn = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(RoutingChoices))

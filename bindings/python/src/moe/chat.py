@@ -187,6 +187,9 @@ class Chat(Closable):
             call(lib.moe_chat_tokens, chat, begin_reply, address(ids), len(ids), c.byref(n))
         return [int(i) for i in ids[: n.value]]
 
+    def _raise_watched(self) -> None:
+        self.session._raise_watched()
+
     def cancel(self) -> None:
         """Makes a reply in progress raise CancelledError. Any thread."""
         with self._pointer():  # which keeps the session

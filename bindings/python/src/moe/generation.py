@@ -186,8 +186,10 @@ class Generation(Uncopyable, Asynchronous[Piece]):
             self._awaiting = False
             if isinstance(item, Piece):
                 return item
+            session = self._session
             self._end(item)
         if isinstance(item, BaseException):
+            session._raise_watched()
             raise item
         raise StopIteration
 

@@ -22,6 +22,7 @@ from .errors import ArgumentError, UnsupportedError
 from .generation import Generation, LogitsProcessor, Request, stop_texts
 from .info import (MemoryStats, Perplexity, RoutingStats, memory_stats, plain,
                    routing_stats)
+from .routing import Watcher, routing_choices
 from .sampling import Sample, Sampling, TokenLogprob, sampling_struct, top_of
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Session(Closable):
         self._made_with: dict[str, Any] = {"context": context, "chunk": chunk, "kv": kv,
                                            "max_beam": max_beam}
         self._router: str | None = None
+        self._watcher: Any = None
+        self._raised = Raised()  # by the watcher
         params = s.SessionParams(context=context, chunk=chunk, kv=int(kv),
                                  max_beam=int32(max_beam, "max_beam"))
         session = c.c_void_p()
@@ -82,6 +85,18 @@ class Session(Closable):
         if generation is not None:
             generation.close()
         super().close()
+
+    @contextlib.contextmanager
+    def _pointer(self) -> Iterator[int]:
+        """For one call, out of which an exception of the watcher comes."""
+        with super()._pointer() as pointer:
+            try:
+                yield pointer
+            finally:
+                self._raise_watched()
+
+    def _raise_watched(self) -> None:
+        self._raised.call(lambda: None)
 
     def _describe(self) -> str:
         return f"{self.position} of {self.context} tokens"
@@ -340,6 +355,7 @@ class Session(Closable):
         other.model, other._vocab_size, other._n_active = self.model, self._vocab_size, self._n_active
         other._generation = lambda: None
         other._made_with, other._router = self._made_with, self._router
+        other._watcher, other._raised = None, Raised()
         made = c.c_void_p()
         parent = self._open()._parent  # also of a model that is closed meanwhile
         with self._pointer() as session:
@@ -361,7 +377,7 @@ class Session(Closable):
     def cancel(self) -> None:
         """Makes the call in progress on this session raise CancelledError within one layer's time.
         Any thread; without a call in progress it does nothing."""
-        with self._pointer() as session:
+        with super()._pointer() as session:
             lib.moe_session_cancel(session)
 
     def perplexity(self, text: str | Tokens,
@@ -403,6 +419,25 @@ class Session(Closable):
         with self._pointer() as session:
             call(lib.moe_session_get_routing, session, int32(layer, "layer"), c.byref(stats))
             return routing_stats(stats)
+
+    def watch_routing(self, watcher: Watcher | None) -> None:
+        """Has watcher(choices) called with the RoutingChoices of each MoE layer, before they are
+        used, in whatever thread computes; None: no longer. It must not use the session. What it
+        raises ends the call, and comes out of it. UnsupportedError on a GPU."""
+        callback = s.RoutingFn() if watcher is None else self._routing_callback(watcher)
+        with self._pointer() as session:
+            call(lib.moe_session_watch_routing, session, callback, None)
+        self._watcher = callback
+
+    def _routing_callback(self, watcher: Watcher) -> Any:
+        raised, pointer = self._raised, self._open().pointer  # not the session: it holds the callback
+
+        def watch(_user: Any, choices: Any) -> None:
+            raised.guard(watcher)(routing_choices(choices.contents))
+            if raised.exception is not None:
+                lib.moe_session_cancel(pointer)
+
+        return s.RoutingFn(watch)
 
     @property
     def memory_stats(self) -> MemoryStats:

@@ -1,0 +1,85 @@
+"""python -m moe analyse: how a model routes a text, as tables and as a page of charts."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .report import page, sections, tables
+from .runs import MAX_TOKENS, Analysis, analyse, thresholds_of
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m moe analyse",
+        description="Measures how a model routes a text: experts needed by threshold, perplexity and time by "
+                    "operations, load, representation collapse; between checkpoints the routing fluctuation, "
+                    "between runs their consistency.")
+    parser.add_argument("models", nargs="+", metavar="MODEL",
+                        help="checkpoints of one run, oldest first; the last one is analysed")
+    parser.add_argument("-f", "--file", required=True, metavar="TEXT", help="the text, UTF-8")
+    parser.add_argument("-o", "--output", metavar="PAGE.html", help="write a page of charts")
+    parser.add_argument("--charts", metavar="FOLDER", help="write each chart as an SVG file")
+    parser.add_argument("--other-run", action="append", default=[], metavar="MODEL",
+                        help="the same model from another run, any number of times")
+    parser.add_argument("--thresholds", default="0.1:1:0.1", metavar="FROM:TO:STEP",
+                        help="thresholds to run the last model with (default %(default)s)")
+    parser.add_argument("--topk", type=int, nargs="*", default=[], metavar="K",
+                        help="numbers of experts to run it with as well")
+    parser.add_argument("--tokens", type=int, default=MAX_TOKENS, metavar="N",
+                        help="most tokens of the text (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    return parser
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: arrays as lists, no numbers that are none."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _json(found: Analysis) -> str:
+    plain = _plain(dataclasses.asdict(found))
+    for recording in plain["models"] + plain["others"]:
+        for layer in recording["layers"]:
+            del layer["first"]  # as long as the text
+    return json.dumps(plain, indent=1)
+
+
+def _read(path: str) -> str:
+    data = pathlib.Path(path).read_bytes()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise ArgumentError(f"{path}: expected UTF-8, found something else at byte {e.start}") from None
+
+
+def run(arguments: list[str]) -> None:
+    """The command; MoeError, OSError and ValueError say what is wrong."""
+    options = _parser().parse_args(arguments)
+    found = analyse(options.models, _read(options.file), others=options.other_run,
+                    thresholds=thresholds_of(options.thresholds), topk=options.topk, max_tokens=options.tokens)
+    if options.output:
+        pathlib.Path(options.output).write_text(page(found), encoding="utf-8")
+    if options.charts:
+        _write_charts(found, pathlib.Path(options.charts))
+    print(_json(found) if options.json else tables(found))
+
+
+def _write_charts(found: Analysis, folder: pathlib.Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for s in sections(found):
+        if s.chart is not None and not s.chart.empty:
+            (folder / f"{s.name}.svg").write_text(s.chart.svg(alone=True), encoding="utf-8")
