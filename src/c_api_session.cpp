@@ -177,9 +177,9 @@ void pass_choices(void* user, const RoutedTokens& tokens, Routing* r) {
   const auto* session = static_cast<const moe_session*>(user);
   const ModelConfig& config = session->model->model->config();
   const int32_t n_experts = config.layers[static_cast<size_t>(tokens.layer)].ffn.moe.n_experts;
-  moe_routing_choices choices{
-      tokens.layer, tokens.position, r->n_tokens, r->max_k, r->count, r->expert, r->weight,
-      tokens.states, r->scores, tokens.d, n_experts};
+  moe_routing_choices choices{tokens.layer, tokens.position, r->n_tokens, r->max_k,
+                              r->count,     r->expert,       r->weight,   tokens.states,
+                              r->scores,    tokens.d,        n_experts};
   session->watch(session->watch_user, &choices);
 }
 

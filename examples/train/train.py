@@ -42,6 +42,11 @@ def share(model: Model) -> None:
         grad.copy_(part.view_as(grad))
 
 
+def is_due(n: int, before: float, after: float) -> bool:
+    """Whether one of n checkpoints, evenly spread over a run, lies between two shares of it."""
+    return int(n * after) > int(n * before)
+
+
 class Run:
     """One training run and its files; `rank` of `args.workers` processes."""
 
@@ -124,8 +129,9 @@ class Run:
         log.write("# step tokens seconds loss balance learning_rate\n")
         losses, saved, last = [], self.elapsed, time.monotonic()
         while self.tokens < self.args.tokens:
+            before = self.done()
             losses.append(self.one_step())
-            self.keep()
+            self.keep(before)
             now = time.monotonic()
             self.elapsed, last = self.elapsed + now - last, now
             if self.steps.step % self.args.log == 0:
@@ -143,10 +149,9 @@ class Run:
         self.save()
         log.write("# done\n")
 
-    def keep(self) -> None:
-        """Another of `--keep-checkpoints` exported as out/steps/STEP, when its share of the run is over."""
-        n, before = self.args.keep_checkpoints, self.tokens - self.args.batch * self.model.config["context_length"]
-        if self.rank == 0 and int(n * self.done()) > int(n * before / self.args.tokens):
+    def keep(self, before: float) -> None:
+        """One of `--keep-checkpoints`, if it is due; `before`: done() before the last step."""
+        if self.rank == 0 and is_due(self.args.keep_checkpoints, before, self.done()):
             export.write(self.model, self.out / f"steps/{self.steps.step}", self.out / "tokenizer.json")
 
 

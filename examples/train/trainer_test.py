@@ -18,6 +18,8 @@ import parity
 import rows
 import runner
 import tables
+import texts
+import train
 from data import FileStream
 from losses import EMBEDDING_NORM, balanced_assignment
 from model import Model
@@ -238,6 +240,20 @@ def test_the_parity_helper_counts_the_model(name: str) -> None:
     found = Model(row.config).state_dict()
     given = {n: v for n, v in export.products(found).items() if not n.endswith(".table")}
     assert parity.cost(row).params == sum(v.numel() for v in given.values())
+
+
+def test_checkpoints_are_kept_evenly_over_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, config = tmp_path / "text", tmp_path / "config.json"
+    text.write_text(texts.corpus(texts.TRAIN_SEED, 60_000))
+    config.write_text(json.dumps(rows.read("switch").config | {"n_layers": 2}))
+    given = {"config": config, "text": text, "out": tmp_path, "tokens": 12 * 128, "batch": 1, "threads": 1,
+             "keep-checkpoints": 4}
+    monkeypatch.setattr(sys, "argv", ["train.py", *(f"--{k}={v}" for k, v in given.items())])
+    train.main()
+    assert sorted(int(path.name) for path in (tmp_path / "steps").iterdir()) == [3, 6, 9, 12]
+    first, last, end = (export.read(tmp_path / p).state_dict() for p in ("steps/3", "steps/12", "export"))
+    assert all(torch.equal(last[k], end[k]) for k in end)
+    assert any(not torch.equal(first[k], end[k]) for k in end)
 
 
 def test_the_runtime_has_to_agree() -> None:

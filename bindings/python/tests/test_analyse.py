@@ -95,16 +95,25 @@ def test_needed(threshold):
         analyse.needed(p, 1.5)
 
 
-def test_needed_is_what_the_runtime_takes(model):
+@pytest.fixture
+def cosine(tmp_path):
+    moe.convert(ROOT / "tests/data/pytorch/cosine_softmax_top2", tmp_path / "cosine.moe")
+    with moe.Model(tmp_path / "cosine.moe") as model:
+        yield model
+
+
+@pytest.mark.parametrize("name", ["model", "cosine"])
+def test_needed_is_what_the_runtime_takes(name, request):
     """The first layer reads the same under every router."""
-    ids = analyse.tokens_of(model, TEXT, 600)
+    model = request.getfixturevalue(name)
+    ids = analyse.tokens_of(model, TEXT, 600) if name == "model" else list(range(2, 36))
     recorded = analyse.record(model, ids, [0.4, 0.9])
     for t in (0.4, 0.9):
         with model.session() as session:
             session.set_router(f"threshold:{t}")
             session.count_routing()
             session.perplexity(ids)
-            taken = session.routing(0).experts_per_token
+            taken = session.routing(recorded.layers[0].layer).experts_per_token
         found = recorded.layers[0].needed[t]
         assert found.sum() == taken.sum()
         assert np.abs(found - taken.astype(np.int64)).sum() <= 2  # sums in float and in double
@@ -241,10 +250,10 @@ def test_command(tmp_path, capsys):
     assert len(found["models"]) == 1 and len(found["sweep"]) == 10 and found["fluctuation"] == []
 
 
-def test_a_router_without_softmax(tmp_path, capsys):
-    moe.convert(ROOT / "tests/data/pytorch/cosine_softmax_top2", tmp_path / "cosine.moe")
-    with moe.Model(tmp_path / "cosine.moe") as model:
-        found = analyse.Analysis([analyse.record(model, list(range(2, 40)), [0.5])], [], [], [], [])
+def test_a_router_without_softmax(tmp_path):
+    moe.convert(ROOT / "tests/data/pytorch/sigmoid_raw", tmp_path / "sigmoid.moe")
+    with moe.Model(tmp_path / "sigmoid.moe") as model:
+        found = analyse.Analysis([analyse.record(model, list(range(2, 36)), [0.5])], [], [], [], [])
         assert found.models[0].layers[0].needed == {}
         assert "takes no softmax" in analyse.tables(found)
         curves_of(analyse.page(found))
@@ -265,7 +274,7 @@ def test_a_router_without_softmax(tmp_path, capsys):
     (["MODEL", "-f", "TEXT", "--thresholds", "0.5:2:0.5"], "TO <= 1"),
     (["MODEL", "-f", "TEXT", "--thresholds", "0:1:0.0001"], "at most 1000"),
     (["MODEL", "-f", "TEXT", "--tokens", "1"], "2 or more, found 1"),
-    (["MODEL", "-f", "TEXT", "--topk", "99"], "topk"),
+    (["MODEL", "-f", "TEXT", "--topk", "99"], "expected 1..16, found 99"),
 ])
 def test_bad_input(given, message, tmp_path, capsys):
     (tmp_path / "EMPTY").write_text("")

@@ -7,7 +7,7 @@ import html
 import math
 from collections.abc import Iterator, Sequence
 
-LEFT, TOP, WIDTH, HEIGHT, NAMES = 64, 14, 560, 230, 150
+LEFT, TOP, WIDTH, HEIGHT, NAMES = 76, 14, 560, 230, 150
 N_STYLES = 6
 NAME_HEIGHT = 15
 
@@ -43,11 +43,12 @@ def figure(value: float) -> str:
     return f"{value:.2g}"
 
 
-def _steps(low: float, high: float, n: int) -> list[float]:
-    """Round numbers from low to high, about n of them."""
+def _steps(low: float, high: float, n: int, whole: bool) -> list[float]:
+    """Round numbers from low to high, about n of them; `whole`: none between two whole ones."""
     range_ = high - low
     ten = 10.0 ** math.floor(math.log10(range_ / n))
     step = next(times * ten for times in (1, 2, 5, 10) if range_ / (times * ten) <= n)
+    step = max(step, 1.0) if whole else step
     first = math.ceil(low / step - 1e-9)
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -63,8 +64,8 @@ class Axis:
     """Where values lie between two ends, 0 to 1."""
 
     def __init__(self, name: str, values: Sequence[float], log: bool = False, zero: bool = False,
-                 share: bool = False) -> None:
-        self.name, self.share = name, share
+                 share: bool = False, whole: bool = False) -> None:
+        self.name, self.share, self.whole = name, share, whole
         low, high = min(values), max(values)
         self.log = log and low > 0
         if zero and not self.log:
@@ -80,9 +81,10 @@ class Axis:
         return (self._scaled(value) - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[tuple[float, str]]:
-        values = _tens(10**self.low, 10**self.high) if self.log else []
-        if len(values) < 2:
-            values = _steps(*((10**self.low, 10**self.high) if self.log else (self.low, self.high)), 6)
+        ends = (10**self.low, 10**self.high) if self.log else (self.low, self.high)
+        values = _tens(*ends) if self.log else []
+        if len(values) < 3:
+            values = _steps(*ends, 6, self.whole)
         return [(v, f"{100 * v:g} %" if self.share else figure(v)) for v in values]
 
 
@@ -94,12 +96,14 @@ class Chart:
     """Curves through points, with a dot at each."""
 
     def __init__(self, x_name: str, y_name: str, curves: Sequence[Curve], *, log_x: bool = False,
-                 from_zero: bool = False, share: bool = False) -> None:
+                 from_zero: bool = False, share: bool = False, whole: bool = False) -> None:
+        """log_x: a logarithmic axis; from_zero, share: the values begin at 0, are percentages; whole:
+        what stands below is counted."""
         self.curves = [c for c in curves if any(map(_is_finite, c.points))]
         points = [p for c in self.curves for p in c.points if _is_finite(p)]
         self.empty = not points
         if not self.empty:
-            self.x = Axis(x_name, [p[0] for p in points], log=log_x)
+            self.x = Axis(x_name, [p[0] for p in points], log=log_x, whole=whole)
             self.y = Axis(y_name, [p[1] for p in points], zero=from_zero, share=share)
 
     def _place(self, point: tuple[float, float]) -> tuple[float, float]:

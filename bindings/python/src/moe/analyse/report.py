@@ -68,7 +68,7 @@ def _spread(a: Analysis, threshold: float) -> Section:
     table += [[str(n), *(f"{100 * s[n]:.1f} %" for s in shares)] for n in range(1, most + 1)]
     return Section("spread", f"Tokens by experts needed, threshold {threshold:g}",
                    "Which share of the tokens needs so many experts: easy tokens need few (XMoE, fig. 5).",
-                   Chart("experts needed", "share of tokens", curves, from_zero=True, share=True), table)
+                   Chart("experts needed", "share of tokens", curves, from_zero=True, share=True, whole=True), table)
 
 
 def _kinds(rows: Sequence[SweepRow]) -> Iterator[tuple[str, list[SweepRow]]]:
@@ -115,8 +115,8 @@ def _load(a: Analysis) -> Section:
              ["most", *(f"{s[0]:.2f}" for s in sorted_)], ["least", *(f"{s[-1]:.2f}" for s in sorted_)],
              ["unused", *(str(int(np.sum(x.load == 0))) for x in layers)]]
     return Section("load", "Load", "How often each expert was taken, from the busiest to the idlest, in times "
-                   "of an even share.", Chart("expert, by load", "times the even share", curves, from_zero=True),
-                   table)
+                   "of an even share.", Chart("expert, by load", "times the even share", curves, from_zero=True,
+                                               whole=True), table)
 
 
 def _layer_table(names: Sequence[str], layers: Sequence[Layer], values: Sequence[Sequence[float]]) -> Table:
@@ -132,7 +132,8 @@ def _collapse(a: Analysis) -> Section:
     return Section("collapse", "Representation collapse",
                    "Tr(S_W S_B^+) of the hidden states in front of the router, by the expert that they go to first "
                    "(X-MoE, eq. 11): the smaller, the more have the states of an expert become one.",
-                   Chart("layer", "RC", curves, from_zero=True), _layer_table(names, a.models[-1].layers, values))
+                   Chart("layer", "RC", curves, from_zero=True, whole=True),
+                   _layer_table(names, a.models[-1].layers, values))
 
 
 def _fluctuation(a: Analysis) -> Section:
@@ -143,7 +144,7 @@ def _fluctuation(a: Analysis) -> Section:
     return Section("fluctuation", "Routing fluctuation",
                    "Which share of the tokens goes first to another expert than at the checkpoint before (X-MoE, "
                    "fig. 3a).",
-                   Chart("checkpoint", "tokens that moved", curves, from_zero=True, share=True),
+                   Chart("checkpoint", "tokens that moved", curves, from_zero=True, share=True, whole=True),
                    _layer_table(steps, layers, a.fluctuation))
 
 
@@ -153,7 +154,8 @@ def _consistency(a: Analysis) -> Section:
     return Section("consistency", "Consistency between runs",
                    "Over all pairs of tokens, the correlation of going to one expert in both runs (X-MoE, fig. "
                    "3b). 1: the same groups of tokens; 0: as by chance.",
-                   Chart("layer", "correlation", curves, from_zero=True), _layer_table(names, layers, a.consistency))
+                   Chart("layer", "correlation", curves, from_zero=True, whole=True),
+                   _layer_table(names, layers, a.consistency))
 
 
 def sections(a: Analysis) -> list[Section]:

@@ -12,6 +12,7 @@ from typing import Any, Union
 import numpy as np
 
 from ..errors import ArgumentError, UnsupportedError
+from ..info import LayerInfo
 from ..model import Model
 from ..routing import RoutingChoices
 from ..session import Session
@@ -61,11 +62,11 @@ class SweepRow:
 class _Watched:
     """One layer, while it is watched."""
 
-    def __init__(self, n_experts: int, thresholds: Sequence[float]) -> None:
-        self.n_experts = n_experts
+    def __init__(self, layer: LayerInfo, thresholds: Sequence[float]) -> None:
+        self.n_experts, self.temperature = layer.n_experts, _temperature(layer) or 1.0
         self.first: list[Array] = []
         self.collapse: Collapse | None = None
-        self.needed = {t: np.zeros(n_experts + 1, np.int64) for t in thresholds}
+        self.needed = {t: np.zeros(layer.n_experts + 1, np.int64) for t in thresholds}
 
     def add(self, choices: RoutingChoices) -> None:
         first = choices.experts[:, 0].copy()
@@ -75,7 +76,7 @@ class _Watched:
         self.collapse.add(choices.hidden, first)
         if not self.needed or choices.scores is None:
             return
-        p = probabilities(choices.scores)
+        p = probabilities(choices.scores / np.float32(self.temperature))
         for t, counts in self.needed.items():
             counts += np.bincount(needed(p, t), minlength=len(counts))
 
@@ -111,15 +112,21 @@ def opened(source: Source) -> Iterator[Model]:
             yield model
 
 
-def _can_route_by_softmax(model: Model, layer: int) -> bool:
-    return model.layers[layer].router in ("softmax", "threshold")
+def _temperature(layer: LayerInfo) -> float | None:
+    """What scores are divided by in front of the softmax over all experts; None: there is none."""
+    if layer.router == "cosine":
+        return max(layer.tau, 1e-4) if layer.gate == "softmax" else None
+    return 1.0 if layer.router in ("softmax", "threshold") else None
+
+
+def _can_change_routers(model: Model) -> bool:
+    return all(_temperature(model.layers[i]) is not None for i in moe_layers(model))
 
 
 def record(model: Model, tokens: Sequence[int], thresholds: Sequence[float] = ()) -> Recording:
     """Evaluates the tokens as Session.perplexity() does, with the model's own router."""
-    watched = {i: _Watched(model.layers[i].n_experts,
-                           thresholds if _can_route_by_softmax(model, i) else ())
-               for i in moe_layers(model)}
+    shown = thresholds if _can_change_routers(model) else ()
+    watched = {i: _Watched(model.layers[i], shown) for i in moe_layers(model)}
     with model.session() as session:
         session.count_routing()
         session.watch_routing(lambda choices: watched[choices.layer].add(choices))
@@ -258,7 +265,7 @@ def analyse(models: Sequence[Source], text: str, *, others: Sequence[Source] = (
     with opened(models[-1]) as model:
         seen.append(_recorded(model, text, max_tokens, thresholds, ids))
         routers = [f"threshold:{t:g}" for t in thresholds] + [f"topk:{k}" for k in topk]
-        swept = sweep(model, ids, routers) if seen[-1].layers[0].needed else []
+        swept = sweep(model, ids, routers) if _can_change_routers(model) else []
     other = [_recorded(m, text, max_tokens, (), ids) for m in others]
     return Analysis(seen, other, swept, [compare(a, b, fluctuation) for a, b in zip(seen, seen[1:])],
                     [compare(seen[-1], o, consistency) for o in other])
