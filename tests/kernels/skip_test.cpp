@@ -62,7 +62,7 @@ std::vector<float> probabilities(const LayerRun& run, const RouterConfig& r) {
 }
 
 // A hook that has nothing to change.
-void look(void*, int32_t, int32_t, Routing*) {}
+void look(void*, const RoutedTokens&, Routing*) {}
 
 TEST(Skip, ByTheLargestProbabilityOfAnyRow) {
   uint64_t n_skipped = 0;
