@@ -1,11 +1,11 @@
 #!/bin/bash
 # Tests a binding against a build that is installed into a temporary folder.
-# Usage: bindings/test.sh rust|go BUILD_DIR     (CARGO names another cargo than the one in the PATH)
+# Usage: bindings/test.sh rust|go|node BUILD_DIR     (CARGO names another cargo than the one in the PATH)
 set -euo pipefail
 
 case "${1:-}" in
-  rust | go) language=$1 ;;
-  *) echo "usage: bindings/test.sh rust|go BUILD_DIR" >&2; exit 2 ;;
+  rust | go | node) language=$1 ;;
+  *) echo "usage: bindings/test.sh rust|go|node BUILD_DIR" >&2; exit 2 ;;
 esac
 build=$(realpath "$2")
 root=$(realpath "$(dirname "$0")/..")
@@ -49,8 +49,15 @@ go_package() {
   compare go run ./examples/generate
 }
 
+node_package() {
+  CXXFLAGS="-Werror" sh build.sh
+  node --test test/
+  compare node examples/generate.js
+}
+
 cd "$root/bindings/$language"
 case "$language" in
   rust) rust ;;
   go) go_package ;;
+  node) node_package ;;
 esac

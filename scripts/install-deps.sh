@@ -31,6 +31,10 @@ ALL=(
   googletest                        # its source, to cross-compile it
   cargo rustc golang-go             # the Rust and Go bindings
 )
+# The Node binding. A Node from elsewhere has its headers, and Debian's would take its place.
+if ! command -v node >/dev/null || ! [ -e "$(dirname "$(readlink -f "$(command -v node)")")/../include/node/node_api.h" ]; then
+  ALL+=(nodejs libnode-dev)
+fi
 
 case "${1:-build}" in
   build) wanted=("${BUILD[@]}") ;;

@@ -2,7 +2,7 @@
 # Builds and tests everything. Missing Debian packages are installed first.
 #   tests/run.sh         release and asan (address + undefined behaviour; without the CUDA emulator)
 #   tests/run.sh --all   and asan with the emulator, clang, tsan, fuzzers, aarch64, armhf and riscv64 under
-#                        qemu, embedded, cuda, Rust, Go, installation, packages, additions and formatting
+#                        qemu, embedded, cuda, Rust, Go, Node, installation, packages, additions and formatting
 # Logs go to build/logs. Exits 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -82,7 +82,7 @@ if ((all)); then
   step "cuda: configure" cmake --preset release -DMOE_CUDA=ON &&
     step "cuda: build" cmake --build --preset release -j "$jobs" --target moe_gpu &&
     command -v nvcc >/dev/null && step "cuda: registers" bash tests/gpu/check_sass.sh sm_90a
-  for language in rust go; do
+  for language in rust go node; do
     step "$language" bash bindings/test.sh $language build/release
   done
   step "installation" bash tests/house/install_test.sh build/release

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The Rust crate and the Go package against include/moe_c.h, without a compiler: declarations agree,
-and everything is used or named below with a reason. Usage: bindings_test.py ROOT
+"""The Rust crate, the Go and the Node package against include/moe_c.h, without a compiler: declarations
+agree, and everything is used or named below with a reason. Usage: bindings_test.py ROOT
 
 The Python package has a test of its own (bindings/python/tests/test_header.py). cgo reads the header
-itself; what this test adds for Go is that nothing new goes unnoticed."""
+itself, as the C++ for Node does; what this test adds for them is that nothing new goes unnoticed, and
+for Node that index.js, index.d.ts and the C++ name the same things."""
 
 import pathlib
 import re
@@ -13,7 +14,7 @@ import unittest
 import public_header
 
 ROOT = pathlib.Path(sys.argv[1])
-RUST, GO = ROOT / "bindings/rust", ROOT / "bindings/go"
+RUST, GO, NODE = (ROOT / "bindings" / name for name in ("rust", "go", "node"))
 
 # What a binding leaves out, and why. A whole struct or function, or one field of a struct.
 CONVERTER = "libmoe_convert is a library of its own; `moe convert` does the same"
@@ -24,7 +25,33 @@ BOTH = {
     "moe_allocator": MEMORY,
     "moe_env_params.allocator": MEMORY,
 }
-NOT_WRAPPED = {"Rust": {**BOTH}, "Go": {**BOTH}}
+NOT_YET = "the Node package opens, tokenizes, generates, chats, scores, embeds and runs layers"
+NODE_LACKS = {
+    **dict.fromkeys(("moe_session_translate", "moe_session_read_source", "moe_translate_params", "moe_translation",
+                     "moe_translate_result", "moe_session_params.max_beam", "MOE_BEAM_STOP_COUNT",
+                     "MOE_BEAM_STOP_BOUND", "MOE_BEAM_STOP_STEP"), f"translation: {NOT_YET}"),
+    **dict.fromkeys(("moe_session_set_router", "moe_session_count_routing", "moe_session_get_routing",
+                     "moe_session_watch_routing", "moe_routing_stats", "moe_routing_choices",
+                     "moe_session_routers"), f"routing: {NOT_YET}"),
+    **dict.fromkeys(("moe_session_save", "moe_session_load", "moe_session_fork", "moe_writer", "moe_reader",
+                     "moe_model_open_memory", "moe_model_open_reader"), f"saved sessions, other sources: {NOT_YET}"),
+    **dict.fromkeys(("moe_model_get_layer_info", "moe_model_layer_info", "moe_model_tensor_count",
+                     "moe_model_get_tensor_info", "moe_tensor_info", "moe_model_get_memory", "moe_memory_line",
+                     "moe_model_get_memory_plan", "moe_memory_plan", "moe_get_memory_info", "moe_memory_info",
+                     "moe_model_suggest_memory", "moe_model_verify", "moe_session_get_memory_stats",
+                     "moe_expert_stats", "moe_memory_stats"), f"`moe inspect` shows it: {NOT_YET}"),
+    **dict.fromkeys(("moe_env_get_info", "moe_env_info", "moe_env_isas", "moe_weight_formats", "moe_env_params.log",
+                     "moe_env_params.log_user", "MOE_LOG_ERROR", "MOE_LOG_WARNING", "MOE_LOG_INFO",
+                     "MOE_LOG_DEBUG"), f"no environment of its own: {NOT_YET}"),
+    **dict.fromkeys(("moe_sessions_step", "moe_session_sample", "moe_session_perplexity", "moe_perplexity",
+                     "moe_generate_params.logits_callback", "moe_generate_params.logits_user",
+                     "moe_encode_params.hidden", "moe_encode_params.outputs", "moe_encode_params.rows",
+                     "moe_encode_params.n_rows"), f"evaluation in steps: {NOT_YET}"),
+    **dict.fromkeys(("moe_model_chat_template", "moe_chat_template_names", "moe_chat_set_session",
+                     "moe_chat_set_system", "moe_chat_tokens"), f"chat: {NOT_YET}"),
+    "moe_version": "the version is text",
+}
+NOT_WRAPPED = {"Rust": {**BOTH}, "Go": {**BOTH}, "Node": {**BOTH, **NODE_LACKS}}
 # Not for any wrapper: how structs of different versions are told apart, and room that is zero.
 UNSEEN = {"struct_size", "reserved", "reserved2"}
 
@@ -120,7 +147,7 @@ def rust_faults(header, text):
     return faults
 
 
-def use_faults(header, language, files, function, field, constant):
+def use_faults(header, language, files, function, field, constant, struct=lambda n: rf"(C\.|sys::|!\(){n}\b"):
     """What moe_c.h has and the wrapper, a list of texts, neither uses nor leaves out for a reason.
     A field must be used in a file that names its struct."""
     skipped, seen = NOT_WRAPPED[language], set()
@@ -140,8 +167,7 @@ def use_faults(header, language, files, function, field, constant):
             seen.add(name)
             continue
         for f, _ in fields:
-            faults += [] if f in UNSEEN else missing(f"{name}.{f}", field(f),
-                                                  rf"(C\.|sys::|!\(){name}\b")
+            faults += [] if f in UNSEEN else missing(f"{name}.{f}", field(f), struct(name))
     for members in header.enums.values():
         for name in members:
             faults += missing(name, constant(name))
@@ -159,6 +185,26 @@ def go_use_faults(header, files):
                       lambda n: rf"\bC\.{n}\b")
 
 
+def node_use_faults(header, files):
+    return use_faults(header, "Node", files, lambda n: rf"\b{n}\b", lambda f: rf"(\.|->){f}\b",
+                      lambda n: rf"\b{n}\b", lambda n: rf"\b{n}\b")
+
+
+def node_declaration_faults(cpp, js, types):
+    """C++ declares what index.js calls, and reads from options what index.d.ts has."""
+    declared = set(re.findall(r'declare<\w+>\(js, exports, "(\w+)"\)', cpp))
+    called = set(re.findall(r"\bnative\.(\w+)", js))
+    read = set(re.findall(r'\b(?:get|int32|size|number|flag|text|array|set)\((?:[\w\[\]]+, )*"(\w+)"', cpp))
+    types = re.sub(r"/\*.*?\*/", "", types, flags=re.S)
+    typed = set(re.findall(r"^ *(?:readonly )?(\w+)\??: ", types, re.M))
+    typed |= {name for line in re.findall(r"\{([^{}]*)\}", types) for name in re.findall(r"(\w+)\??: ", line)}
+    return ([f"native.{n}: not declared in moe.cpp" for n in sorted(called - declared)] +
+            [f"{n}: declared in moe.cpp, but not called" for n in sorted(declared - called)] +
+            [f"{n}: in moe.cpp, but not in index.d.ts" for n in sorted(read - typed)] +
+            [f"{n}: in index.d.ts, but not in moe.cpp or index.js" for n in sorted(typed - read)
+             if not re.search(rf"\b{n}\b", js)])
+
+
 def code_of(paths):
     return [re.sub(r"^\s*//[^\n]*", "", p.read_text(encoding="utf-8"), flags=re.M) for p in paths]
 
@@ -169,6 +215,14 @@ def rust_wrapper():
 
 def go_wrapper():
     return code_of(p for p in sorted(GO.glob("*.go")) if not p.name.endswith("_test.go"))
+
+
+def node_wrapper():
+    return code_of([*sorted(NODE.glob("src/*")), NODE / "index.d.ts"])
+
+
+def node_texts():
+    return "".join(code_of(sorted(NODE.glob("src/*")))), *code_of([NODE / "index.js", NODE / "index.d.ts"])
 
 
 def changed(text, old, new):
@@ -197,8 +251,21 @@ class Bindings(unittest.TestCase):
     def test_go_uses_everything(self):
         self.assert_none(go_use_faults(self.header, go_wrapper()))
 
+    def test_node_uses_everything(self):
+        self.assert_none(node_use_faults(self.header, node_wrapper()))
+
+    def test_node_declares_what_it_calls(self):
+        cpp, js, types = node_texts()
+        self.assert_none(node_declaration_faults(cpp, js, types))
+        for texts, fault in (((changed(cpp, 'exports, "score"', 'exports, "rate"'), js, types), "native.score"),
+                             ((changed(cpp, '"maxRows"', '"rows"'), js, types), "rows"),
+                             ((cpp, js, changed(types, "topK?:", "top_k?:")), "topK")):
+            faults = node_declaration_faults(*texts)
+            self.assertEqual((len(faults), faults[0].split(":")[0]), (2, fault), faults)
+
     def test_programs_of_the_readmes(self):
-        for folder, program in ((RUST, "examples/generate.rs"), (GO, "examples/generate/main.go")):
+        for folder, program in ((RUST, "examples/generate.rs"), (GO, "examples/generate/main.go"),
+                                (NODE, "examples/generate.js")):
             self.assertIn((folder / program).read_text(encoding="utf-8"),
                           (folder / "README.md").read_text(encoding="utf-8"), program)
 
@@ -236,7 +303,8 @@ class Bindings(unittest.TestCase):
         grown = self.header_with("moe_kv_type kv;", "moe_kv_type kv;\n  float unheard_of;")
         grown.functions["moe_new"] = public_header.Function("void", [])
         grown.enums["moe_finish"]["MOE_FINISH_NEW"] = 99
-        for check, wrapper in ((rust_use_faults, rust_wrapper()), (go_use_faults, go_wrapper())):
+        for check, wrapper in ((rust_use_faults, rust_wrapper()), (go_use_faults, go_wrapper()),
+                               (node_use_faults, node_wrapper())):
             self.assertEqual([f.split(":")[0] for f in self.more(check, grown, wrapper)],
                              ["moe_new", "moe_session_params.unheard_of", "MOE_FINISH_NEW"])
 

@@ -32,6 +32,8 @@ ROWS = {
     "src": ["src", "formats/moe", "kernels", "quant", "include"],
     "cli": ["include/moe_c.h", "moe_c.h"],
     "bindings": ["moe_c.h"],
+    # built by npm without the rest of the tree
+    "bindings/node/src": ["moe_c.h", "js.h", "handle.h", "layer.h", "work.h"],
     "examples": ["moe_c.h"],
     "tests": [""],
 }

@@ -1,0 +1,237 @@
+// What each number means is in moe_c.h, under the name that it has there (maxTokens is max_tokens).
+
+/** Text, or token ids. */
+export type Tokens = string | Int32Array | readonly number[];
+
+/** `code` of the Errors of this package; the message is one line that names the thing at fault. */
+export type ErrorCode =
+  | 'MOE_ERR_ARGUMENT'
+  | 'MOE_ERR_RANGE'
+  | 'MOE_ERR_SHAPE'
+  | 'MOE_ERR_NON_FINITE'
+  | 'MOE_ERR_STATE'
+  | 'MOE_ERR_TOO_LONG'
+  | 'MOE_ERR_UNSUPPORTED'
+  | 'MOE_ERR_IO'
+  | 'MOE_ERR_NOT_FOUND'
+  | 'MOE_ERR_FORMAT'
+  | 'MOE_ERR_VERSION'
+  | 'MOE_ERR_CORRUPT'
+  | 'MOE_ERR_TEXT'
+  | 'MOE_ERR_MEMORY'
+  | 'MOE_ERR_BUDGET'
+  | 'MOE_ERR_DEVICE'
+  | 'MOE_ERR_CANCELLED'
+  | 'MOE_ERR_INTERNAL';
+
+/** Every model and layer has threads and a device of its own. */
+export interface EnvOptions {
+  /** Threads that compute; 0: what the machine allows this process. */
+  threads?: number;
+  isa?: string;
+  /** "auto", "cpu", "cuda" or "cuda:N". */
+  device?: string;
+  gpuMemoryBytes?: number;
+}
+
+export interface SessionOptions {
+  /** Positions; 0: the model's, at most 4096. */
+  context?: number;
+  chunk?: number;
+  kv?: 'default' | 'f16' | 'int8' | 'f32';
+}
+
+/** `context`, `chunk` and `kv` are of the session that must fit under `memoryBytes`. */
+export interface ModelOptions extends EnvOptions, SessionOptions {
+  /** The file must then not change while the model is open. */
+  mapWeights?: boolean;
+  skipChecksums?: boolean;
+  /** Cap over weights, caches and scratch; 0: none. */
+  memoryBytes?: number;
+  io?: 'auto' | 'direct' | 'buffered';
+}
+
+export interface ModelInfo {
+  name: string;
+  head: string;
+  isEncoder: boolean;
+  isEncoderDecoder: boolean;
+  eosTokens: Int32Array;
+  vocabSize: number;
+  dModel: number;
+  nLayers: number;
+  nMoeLayers: number;
+  nEncoderLayers: number;
+  contextLength: number;
+  sourceLength: number;
+  /** -1: none; the next two as well. */
+  bosToken: number;
+  maskToken: number;
+  startToken: number;
+  nOutputs: number;
+  nParameters: number;
+  nActiveParameters: number;
+  weightBytes: number;
+  bytesPerToken: number;
+  fileBytes: number;
+}
+
+export interface TokenLogprob {
+  token: number;
+  logprob: number;
+}
+
+export interface Piece extends TokenLogprob {
+  /** Whole characters; may be empty: the token's bytes wait for the next. `token` -1: no new one. */
+  text: string;
+  /** Of a chat: not part of the answer. */
+  thinking: boolean;
+  /** The best `nTop` candidates. */
+  top: TokenLogprob[];
+}
+
+export interface GenerateOptions {
+  /** 0: until the context is full. */
+  maxTokens?: number;
+  /** 0: greedy. */
+  temperature?: number;
+  topK?: number;
+  topP?: number;
+  minP?: number;
+  repetitionPenalty?: number;
+  repetitionWindow?: number;
+  /** The same seed, the same text. */
+  seed?: number;
+  bias?: readonly { token: number; bias: number }[];
+  stop?: readonly string[];
+  ignoreEos?: boolean;
+  nTop?: number;
+  /** Once aborted, the call ends within one layer's time, and its `reason` is thrown. */
+  signal?: AbortSignal;
+}
+
+export interface GenerateResult {
+  finish: 'length' | 'eos' | 'stop' | 'context' | 'callback';
+  nPrompt: number;
+  nGenerated: number;
+  promptSeconds: number;
+  generateSeconds: number;
+}
+
+export interface ChatResult extends GenerateResult {
+  /** Tokens that the session held already. */
+  nReused: number;
+  nThinking: number;
+}
+
+/** Begins when it is first asked for a piece, and goes on ahead of its reader. A reader that leaves ends it. */
+export interface Generation<Result = GenerateResult> extends AsyncIterable<Piece> {
+  [Symbol.asyncIterator](): AsyncGenerator<Piece, void, void>;
+  /** The rest of the text, without thinking. */
+  text(): Promise<string>;
+  /** null until the end. */
+  readonly result: Result | null;
+}
+
+/** What is made from it keeps what it needs: any order, any number of times. A call in progress ends undisturbed. */
+export interface Closable {
+  close(): void;
+}
+
+export interface Model extends Closable {
+  readonly info: ModelInfo;
+  encode(text: string, options?: { noSpecial?: boolean; parseSpecial?: boolean }): Int32Array;
+  decode(tokens: Int32Array | readonly number[], options?: { skipSpecial?: boolean }): string;
+  /** The vocabulary's own spelling. */
+  piece(token: number): string;
+  session(options?: SessionOptions): Promise<Session>;
+}
+
+/** One call at a time: another gets MOE_ERR_STATE. Text that begins a session is encoded with what stands in front of it. */
+export interface Session extends Closable {
+  readonly model: Model;
+  readonly position: number;
+  readonly context: number;
+  rewind(position: number): void;
+  /** Ends the call in progress with MOE_ERR_CANCELLED. */
+  cancel(): void;
+  /** Appends tokens; the logits of what comes next. */
+  eval(tokens: Tokens, options?: { signal?: AbortSignal }): Promise<Float32Array>;
+  /** Appends tokens; the log-probability of each, but of the first in an empty session. */
+  score(text: Tokens, options?: { signal?: AbortSignal }): Promise<Float32Array>;
+  /** A vector of a text, which does not become part of the session. */
+  embed(text: Tokens, options?: { pooling?: 'mean' | 'first' | 'last'; signal?: AbortSignal }): Promise<Float32Array>;
+  /** Without a prompt it goes on from where the session is. */
+  generate(prompt?: Tokens, options?: GenerateOptions): Generation;
+  chat(options?: ChatOptions): Chat;
+}
+
+export interface ChatOptions {
+  thinking?: boolean;
+  /** "chatml", "llama3", "mistral", "plain" or Jinja; else the model's own. */
+  template?: string;
+  system?: string;
+  /** "NAME=VALUE" */
+  variables?: readonly string[];
+  /** "YYYY-MM-DD" */
+  date?: string;
+}
+
+export interface ChatMessage {
+  role: string;
+  content: string;
+  thinking: string;
+}
+
+export interface Chat extends Closable {
+  readonly messages: ChatMessage[];
+  add(role: string, content: string): this;
+  /** Keeps the first `n` messages. */
+  truncate(n: number): void;
+  render(options?: { beginReply?: boolean }): string;
+  /** Becomes a message at its end. */
+  reply(options?: GenerateOptions): Generation<ChatResult>;
+}
+
+/** Row-major (out, in). A plain FFN has no gate. */
+export interface ExpertWeights {
+  gate?: Float32Array;
+  up: Float32Array;
+  down: Float32Array;
+  gateBias?: Float32Array;
+  upBias?: Float32Array;
+  downBias?: Float32Array;
+}
+
+/** Everything is copied. */
+export interface LayerOptions extends EnvOptions {
+  dModel: number;
+  dFF: number;
+  nSubheads?: number;
+  maxRows?: number;
+  activation?: string;
+  router?: string;
+  weights?: string;
+  activations?: string;
+  experts: readonly ExpertWeights[];
+  routerWeight: Float32Array;
+  routerBias?: Float32Array;
+  routerProj?: Float32Array;
+  dE?: number;
+  sharedDFF?: number;
+  shared?: ExpertWeights;
+  sharedGate?: Float32Array;
+  head?: Float32Array;
+  headBias?: Float32Array;
+  merge?: Float32Array;
+  mergeBias?: Float32Array;
+}
+
+export interface Layer extends Closable {
+  /** (n, dModel) to (n, dModel). */
+  forward(x: Float32Array): Promise<Float32Array>;
+}
+
+export function open(path: string, options?: ModelOptions): Promise<Model>;
+export function layer(options: LayerOptions): Promise<Layer>;
+export const version: string;

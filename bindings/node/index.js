@@ -1,0 +1,214 @@
+'use strict';
+// libmoe for Node. index.d.ts is the manual; src/moe.cpp has the functions of `native`.
+
+const native = require('./build/moe.node');
+
+const AGAIN = 20; // ms between two attempts to cancel: one that comes before the call begins does nothing
+
+/** Keeps the native value of an object out of sight. */
+class Closable {
+  #handle;
+  constructor(handle) {
+    this.#handle = handle;
+  }
+  static handle(object) {
+    return object.#handle;
+  }
+  close() {
+    native.close(this.#handle);
+  }
+}
+
+const handleOf = Closable.handle;
+
+/** Cancels what `handle` does until `work` is settled. */
+async function cancelled(handle, work) {
+  const timer = setInterval(() => native.cancel(handle), AGAIN);
+  native.cancel(handle);
+  try {
+    await work;
+  } catch {
+    // it was to end
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+/** `work`, or the signal's reason once it is aborted and the call has ended. */
+async function withSignal(handle, signal, start) {
+  signal?.throwIfAborted();
+  const work = start();
+  const abort = () => cancelled(handle, work);
+  signal?.addEventListener('abort', abort, { once: true });
+  try {
+    return await work;
+  } catch (error) {
+    throw signal?.aborted ? signal.reason : error;
+  } finally {
+    signal?.removeEventListener('abort', abort);
+  }
+}
+
+/** Pieces of text as they are made. */
+class Generation {
+  #start;
+  #handle;
+  #signal;
+  #pieces = null;
+  result = null;
+
+  constructor(handle, signal, start) {
+    this.#handle = handle;
+    this.#signal = signal;
+    this.#start = start;
+  }
+
+  [Symbol.asyncIterator]() {
+    this.#pieces ??= this.#run();
+    return this.#pieces;
+  }
+
+  async text() {
+    let text = '';
+    for await (const piece of this) if (!piece.thinking) text += piece.text;
+    return text;
+  }
+
+  async *#run() {
+    const queue = [];
+    let wake = () => {};
+    let ended = false;
+    let failure = null;
+    const work = withSignal(this.#handle, this.#signal, () =>
+      this.#start((piece) => {
+        queue.push(piece);
+        wake();
+      }));
+    const settled = work
+      .then((result) => (this.result = result), (error) => (failure = error))
+      .finally(() => {
+        ended = true;
+        wake();
+      });
+    try {
+      while (true) {
+        while (queue.length > 0 && !this.#signal?.aborted) yield queue.shift();
+        if (ended) break;
+        await new Promise((resolve) => (wake = resolve));
+      }
+      if (failure !== null) throw failure;
+    } finally {
+      if (!ended) await cancelled(this.#handle, settled); // the reader has left
+    }
+  }
+}
+
+function tokensOf(model, given, options) {
+  return typeof given === 'string' ? model.encode(given, options) : Int32Array.from(given);
+}
+
+class Model extends Closable {
+  get info() {
+    return native.modelInfo(handleOf(this));
+  }
+  encode(text, options = {}) {
+    return native.encode(handleOf(this), text, options);
+  }
+  decode(tokens, options = {}) {
+    return native.decode(handleOf(this), Int32Array.from(tokens), options);
+  }
+  piece(token) {
+    return native.piece(handleOf(this), token);
+  }
+  async session(options = {}) {
+    return new Session(await native.createSession(handleOf(this), options), this);
+  }
+}
+
+class Session extends Closable {
+  #model;
+  constructor(handle, model) {
+    super(handle);
+    this.#model = model;
+  }
+  get model() {
+    return this.#model;
+  }
+  get position() {
+    return native.position(handleOf(this));
+  }
+  get context() {
+    return native.context(handleOf(this));
+  }
+  rewind(position) {
+    native.rewind(handleOf(this), position);
+  }
+  cancel() {
+    native.cancel(handleOf(this));
+  }
+  #tokens(text) {
+    return tokensOf(this.#model, text, { noSpecial: this.position > 0 });
+  }
+  #call(call, text, { signal } = {}, ...rest) {
+    const handle = handleOf(this);
+    return withSignal(handle, signal, () => call(handle, this.#tokens(text), ...rest));
+  }
+  async eval(tokens, options) {
+    return this.#call(native.evaluate, tokens, options);
+  }
+  async score(text, options) {
+    return this.#call(native.score, text, options);
+  }
+  async embed(text, options = {}) {
+    return this.#call(native.embed, text, options, options.pooling ?? 'mean');
+  }
+  generate(prompt, options = {}) {
+    const handle = handleOf(this);
+    return new Generation(handle, options.signal, async (onPiece) =>
+      native.generate(handle, this.#tokens(prompt ?? []), options, onPiece));
+  }
+  chat(options = {}) {
+    return new Chat(native.createChat(handleOf(this), options));
+  }
+}
+
+class Chat extends Closable {
+  add(role, content) {
+    native.chatAdd(handleOf(this), role, content);
+    return this;
+  }
+  truncate(n) {
+    native.chatTruncate(handleOf(this), n);
+  }
+  get messages() {
+    return native.chatMessages(handleOf(this));
+  }
+  render(options = {}) {
+    return native.chatRender(handleOf(this), options);
+  }
+  reply(options = {}) {
+    const handle = handleOf(this);
+    return new Generation(handle, options.signal, async (onPiece) => native.chatReply(handle, options, onPiece));
+  }
+}
+
+class Layer extends Closable {
+  #dModel;
+  constructor(handle, dModel) {
+    super(handle);
+    this.#dModel = dModel;
+  }
+  async forward(x) {
+    return native.layerForward(handleOf(this), x, this.#dModel);
+  }
+}
+
+async function open(path, options = {}) {
+  return new Model(await native.openModel(path, options));
+}
+
+async function layer(options) {
+  return new Layer(await native.createLayer(options), options.dModel);
+}
+
+module.exports = { open, layer, version: native.version() };

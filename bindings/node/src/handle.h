@@ -1,0 +1,95 @@
+#pragma once
+// Pointers of the library, counted: by their JavaScript object, by each child and by each call in
+// progress. Whatever order they are closed or collected in, a parent is freed after its children.
+// All of this happens on JavaScript's thread.
+
+#include "js.h"
+
+namespace moe_node {
+
+class Handle {
+ public:
+  using Free = void (*)(void*);
+
+  /// Parent, or NULL: held until this one is freed.
+  Handle(const char* what, void* pointer, Handle* parent, Free free)
+      : what_(what), pointer_(pointer), parent_(parent), free_(free) {
+    if (parent_ != nullptr) parent_->hold();
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  void hold() { ++holders_; }
+  void release() {
+    if (--holders_ > 0) return;
+    free_(pointer_);
+    if (parent_ != nullptr) parent_->release();
+    delete this;
+  }
+  void close() {
+    if (closed_) return;
+    closed_ = true;
+    release();
+  }
+
+  template <class T>
+  T* pointer() const {
+    return static_cast<T*>(pointer_);
+  }
+  Handle* parent() const { return parent_; }
+  /// Of a session, itself; of a chat, its session.
+  moe_session* session() const {
+    return (one_with_parent() ? parent_ : this)->pointer<moe_session>();
+  }
+
+  /// Throws when the library must not be called: closed, or in use by a thread.
+  void require_idle() const {
+    if (closed_) fail(MOE_ERR_STATE, std::string("the ") + what_ + " is closed");
+    if (busy()) fail(MOE_ERR_STATE, std::string("the ") + what_ + " is in use by another call");
+  }
+  /// A chat and its session are used together; a model by any number of threads.
+  bool busy() const { return busy_ || (one_with_parent() && parent_->busy_); }
+  void set_busy(bool on) {
+    busy_ = on;
+    if (one_with_parent()) parent_->busy_ = on;
+  }
+
+ private:
+  bool one_with_parent() const { return strcmp(what_, "chat") == 0; }
+
+  const char* what_;
+  void* pointer_;
+  Handle* parent_;
+  Free free_;
+  int holders_ = 1;
+  bool closed_ = false;
+  bool busy_ = false;
+};
+
+/// The two of a handle: JavaScript's holds a box, whose end closes it.
+struct Box {
+  Handle* handle;
+};
+
+inline napi_value wrap(const Js& js, Handle* handle) {
+  napi_value value = nullptr;
+  const auto collected = [](napi_env, void* data, void*) {
+    Box* box = static_cast<Box*>(data);
+    box->handle->close();
+    box->handle->release();
+    delete box;
+  };
+  handle->hold();  // for the box: a handle that was closed can still be asked
+  js.ok(napi_create_external(js.env, new Box{handle}, collected, nullptr, &value));
+  return value;
+}
+
+/// index.js alone has these values, and gives each function the kind that it takes.
+inline Handle* unwrap(const Js& js, napi_value value) {
+  void* data = nullptr;
+  if (!js.is(value, napi_external)) fail(MOE_ERR_ARGUMENT, "expected a handle of this package");
+  js.ok(napi_get_value_external(js.env, value, &data));
+  return static_cast<Box*>(data)->handle;
+}
+
+}  // namespace moe_node

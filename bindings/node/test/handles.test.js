@@ -1,0 +1,115 @@
+'use strict';
+// Handles are closed, or collected, in any order.
+
+const assert = require('node:assert');
+const { execFileSync } = require('node:child_process');
+const path = require('node:path');
+const { test } = require('node:test');
+const { Worker } = require('node:worker_threads');
+const moe = require('..');
+
+const MODEL = path.join(__dirname, '../../../examples/models/stories.moe');
+const closed = { code: 'MOE_ERR_STATE', message: /is closed/ };
+const open = () => moe.open(MODEL, { threads: 1, device: 'cpu' });
+
+function smallLayer(options = {}) {
+  const d = 4, f = 8, n = 3;
+  const numbers = (length, by) => Float32Array.from({ length }, (_, i) => Math.sin((i + 1) * by));
+  const experts = Array.from({ length: n }, (_, e) => ({ up: numbers(f * d, e + 1), down: numbers(d * f, e + 2) }));
+  return { dModel: d, dFF: f, experts, routerWeight: numbers(n * d, 7), activation: 'relu2', router: 'topk:2',
+    threads: 1, device: 'cpu', ...options };
+}
+
+test('parents may be closed first', async () => {
+  const model = await open();
+  const first = await model.session(), second = await model.session();
+  const ids = model.encode('Once upon a time');
+  const chat = second.chat({ template: 'plain' }).add('user', 'Once');
+  model.close();
+  second.close();
+  assert.throws(() => model.info, closed);
+  assert.throws(() => model.encode('a'), closed);
+  await assert.rejects(model.session(), closed);
+  await first.eval(ids); // it keeps the model
+  assert.ok((await chat.reply({ maxTokens: 4 }).text()).length > 0); // and the chat its session
+  await assert.rejects(second.eval(ids), closed);
+  for (const handle of [first, chat, model, second, first]) handle.close();
+  assert.throws(() => first.position, closed);
+  assert.throws(() => chat.messages, closed);
+  first.cancel();
+});
+
+test('a call in progress ends undisturbed', async () => {
+  const s = await (await open()).session();
+  let n = 0;
+  for await (const _ of s.generate('Once upon a time', { maxTokens: 24 })) {
+    s.close();
+    ++n;
+  }
+  assert.strictEqual(n, 24);
+});
+
+test('one call at a time', async () => {
+  const s = await (await open()).session();
+  const chat = s.chat({ template: 'plain' });
+  const story = s.generate('Once upon a time', { maxTokens: 24 }).text();
+  await assert.rejects(s.eval([5]), { code: 'MOE_ERR_STATE' });
+  assert.throws(() => chat.add('user', 'no'), { code: 'MOE_ERR_STATE' });
+  await story;
+  chat.add('user', 'now');
+});
+
+test('a layer', async () => {
+  const layer = await moe.layer(smallLayer());
+  const x = Float32Array.from({ length: 12 }, (_, i) => Math.cos(i));
+  const whole = await layer.forward(x);
+  assert.strictEqual(whole.length, 12);
+  assert.ok(whole.some((v) => v !== 0));
+  assert.deepStrictEqual(await layer.forward(x.slice(4, 8)), whole.slice(4, 8));
+  const packed = await moe.layer(smallLayer({ weights: 'ternary2', maxRows: 2 }));
+  assert.notDeepStrictEqual(await packed.forward(x), whole);
+  await assert.rejects(layer.forward(new Float32Array(5)), { code: 'MOE_ERR_SHAPE' });
+  await assert.rejects(layer.forward(Float32Array.of(NaN, 0, 0, 0)), { code: 'MOE_ERR_NON_FINITE' });
+  await assert.rejects(layer.forward([1, 2, 3, 4]), { code: 'MOE_ERR_ARGUMENT' });
+  await assert.rejects(moe.layer(smallLayer({ routerWeight: new Float32Array(5) })),
+    { code: 'MOE_ERR_SHAPE', message: 'routerWeight: expected 12 numbers, found 5' });
+  await assert.rejects(moe.layer(smallLayer({ router: 'topk:9' })), { code: 'MOE_ERR_RANGE' });
+  await assert.rejects(moe.layer({}), { code: 'MOE_ERR_RANGE' });
+  layer.close();
+  await assert.rejects(layer.forward(x), closed);
+});
+
+test('the collector closes', () => {
+  // Each round leaves a model and what was made from it, whose memory must not add up.
+  const program = `
+    const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
+    async function round() {
+      const model = await moe.open(${JSON.stringify(MODEL)}, { threads: 1, device: 'cpu' });
+      const s = await model.session();
+      s.chat({ template: 'plain' });
+      await s.generate('Once', { maxTokens: 4 }).text();
+    }
+    (async () => {
+      for (let i = 0; i < 60; ++i) {
+        await round();
+        global.gc();
+        await new Promise(setImmediate);
+      }
+      console.log(process.memoryUsage().rss);
+    })();`;
+  const rss = Number(execFileSync(process.execPath, ['--expose-gc', '-e', program], { encoding: 'utf8' }));
+  assert.ok(rss > 0 && rss < 220e6, `${rss} bytes after 60 models of 5.5 MB`);
+});
+
+test('a worker ends in the middle of a text', async () => {
+  const program = `
+    const { parentPort } = require('node:worker_threads');
+    const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
+    (async () => {
+      const s = await (await moe.open(${JSON.stringify(MODEL)}, { threads: 1, device: 'cpu' })).session();
+      for await (const piece of s.generate('Once upon a time', { ignoreEos: true })) parentPort.postMessage(piece.text);
+    })();`;
+  const worker = new Worker(program, { eval: true });
+  await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
+  assert.strictEqual(await worker.terminate(), 1);
+});

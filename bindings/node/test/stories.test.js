@@ -1,0 +1,204 @@
+'use strict';
+// The model of this repository: the same text as the command gives.
+
+const assert = require('node:assert');
+const path = require('node:path');
+const { test } = require('node:test');
+const moe = require('..');
+
+const MODEL = path.join(__dirname, '../../../examples/models/stories.moe');
+const PROMPT = 'Once upon a time';
+// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints behind it.
+const STORY =
+  ', a quiet girl called Clara lived in a stone house under the mountain. ' +
+  'She would rather listen than talk. Her best';
+
+const open = (options) => moe.open(MODEL, { threads: 1, device: 'cpu', ...options });
+const session = async (options) => (await open()).session(options);
+const code = (name) => ({ name: 'Error', code: `MOE_ERR_${name}` });
+
+test('describes a model', async () => {
+  const { info } = await open();
+  assert.strictEqual(info.name, 'stories-mh-moe');
+  assert.deepStrictEqual([info.vocabSize, info.dModel, info.contextLength], [1536, 192, 512]);
+  assert.deepStrictEqual([info.bosToken, ...info.eosTokens], [0, 1]);
+  assert.match(moe.version, /^\d+\.\d+\.\d+$/);
+});
+
+test('tokenizes', async () => {
+  const model = await open();
+  const ids = model.encode(PROMPT);
+  assert.ok(ids instanceof Int32Array);
+  assert.strictEqual(ids[0], model.info.bosToken);
+  assert.deepStrictEqual(model.encode(PROMPT, { noSpecial: true }), ids.slice(1));
+  assert.strictEqual(model.decode(ids, { skipSpecial: true }), PROMPT);
+  const special = model.piece(ids[0]);
+  assert.deepStrictEqual([...model.encode(special, { noSpecial: true, parseSpecial: true })], [ids[0]]);
+  assert.notDeepStrictEqual([...model.encode(special, { noSpecial: true })], [ids[0]]);
+  const long = PROMPT.repeat(500);
+  assert.strictEqual(model.decode(model.encode(long), { skipSpecial: true }), long);
+  assert.throws(() => model.piece(1 << 20), code('RANGE'));
+  assert.throws(() => model.encode(7), code('ARGUMENT'));
+});
+
+test('generates what the command does, piece by piece', async () => {
+  const s = await session();
+  const story = s.generate(PROMPT, { maxTokens: 24, nTop: 2 });
+  const pieces = [];
+  for await (const piece of story) pieces.push(piece);
+  assert.strictEqual(pieces.map((p) => p.text).join(''), STORY);
+  assert.strictEqual(pieces.length, 24);
+  for (const p of pieces) {
+    assert.ok(p.logprob <= 0 && !p.thinking);
+    assert.deepStrictEqual([p.top.length, p.top[0].token], [2, p.token]);
+  }
+  const { finish, nPrompt, nGenerated } = story.result;
+  assert.deepStrictEqual([finish, nPrompt, nGenerated, s.position], ['length', 5, 24, 29]);
+});
+
+test('ends as told', async () => {
+  const model = await open();
+  const s = await model.session();
+  assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24, stop: [' house'] }).text(),
+    ', a quiet girl called Clara lived in a stone');
+  s.rewind(0);
+  const fox = s.generate('The fox was very');
+  await fox.text();
+  assert.strictEqual(fox.result.finish, 'eos');
+  const small = (await model.session({ context: 8, kv: 'int8' })).generate(PROMPT, { ignoreEos: true });
+  await small.text();
+  assert.strictEqual(small.result.finish, 'context');
+});
+
+test('draws by a seed', async () => {
+  const s = await session();
+  const draw = (seed) => {
+    s.rewind(0);
+    return s.generate(PROMPT, { maxTokens: 24, temperature: 1, topK: 40, topP: 0.95, seed }).text();
+  };
+  assert.strictEqual(await draw(1), await draw(1));
+  assert.notStrictEqual(await draw(2), await draw(3));
+  s.rewind(0);
+  const bias = [{ token: s.model.encode(',', { noSpecial: true })[0], bias: -Infinity }];
+  assert.notStrictEqual((await s.generate(PROMPT, { maxTokens: 1, bias }).text())[0], ',');
+});
+
+test('is cancelled by a signal', async () => {
+  const s = await session();
+  const controller = new AbortController();
+  const reading = (async () => {
+    let n = 0;
+    for await (const _ of s.generate(PROMPT, { ignoreEos: true, signal: controller.signal })) {
+      if (++n === 3) controller.abort();
+    }
+  })();
+  await assert.rejects(reading, { name: 'AbortError' });
+  assert.ok(s.position >= 5 && s.position < s.context);
+  await assert.rejects(s.eval([1], { signal: controller.signal }), { name: 'AbortError' });
+  s.rewind(0);
+  assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24 }).text(), STORY);
+});
+
+test('is cancelled by a call', async () => {
+  const s = await session();
+  s.cancel(); // nothing is in progress
+  const reading = (async () => {
+    for await (const _ of s.generate(PROMPT, { ignoreEos: true })) s.cancel();
+  })();
+  await assert.rejects(reading, code('CANCELLED'));
+});
+
+test('ends when its reader leaves', async () => {
+  const s = await session();
+  for await (const piece of s.generate(PROMPT, { ignoreEos: true })) {
+    assert.throws(() => s.position, code('STATE'));
+    assert.ok(piece.text.length > 0);
+    break;
+  }
+  assert.ok(s.position >= 5);
+  s.rewind(0);
+  await assert.rejects(async () => {
+    for await (const _ of s.generate(PROMPT, { maxTokens: 24 })) throw new Error('enough');
+  }, { message: 'enough' });
+  s.rewind(0);
+  assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24 }).text(), STORY);
+});
+
+test('several at once', async () => {
+  const model = await open();
+  const texts = await Promise.all(Array.from({ length: 6 }, async () =>
+    (await model.session()).generate(PROMPT, { maxTokens: 24 }).text()));
+  assert.deepStrictEqual(texts, Array(6).fill(STORY));
+});
+
+test('evaluates and scores', async () => {
+  const model = await open();
+  const ids = model.encode('The fox was very');
+  const s = await model.session();
+  const scores = await s.score(ids);
+  assert.strictEqual(scores.length, ids.length - 1);
+  const other = await model.session();
+  for (let i = 1; i < ids.length; ++i) {
+    const logits = await other.eval([ids[i - 1]]);
+    assert.strictEqual(logits.length, model.info.vocabSize);
+    const sum = logits.reduce((a, l) => a + Math.exp(l), 0);
+    assert.ok(Math.abs(logits[ids[i]] - Math.log(sum) - scores[i - 1]) < 1e-4);
+  }
+  assert.deepStrictEqual(await (await model.session()).score('The fox was very'), scores);
+  await assert.rejects(s.score([-1]), code('RANGE'));
+  await assert.rejects(s.eval(Array(1000).fill(5)), code('TOO_LONG'));
+  assert.throws(() => s.rewind(99), code('RANGE'));
+});
+
+test('embeds', async () => {
+  const s = await session();
+  const vectors = await Promise.all(['mean', 'first', 'last'].map(async (pooling) =>
+    (await s.model.session()).embed(PROMPT, { pooling })));
+  for (const v of vectors) assert.strictEqual(v.length, 192);
+  assert.deepStrictEqual(await s.embed(PROMPT), vectors[0]);
+  assert.notDeepStrictEqual(vectors[1], vectors[2]);
+  assert.strictEqual(s.position, 0);
+  await assert.rejects(s.embed(PROMPT, { pooling: 'sum' }), code('ARGUMENT'));
+});
+
+test('chats', async () => {
+  const s = await session();
+  const chat = s.chat({ template: 'plain', system: 'A story.', variables: ['user_prefix='] });
+  chat.add('user', PROMPT);
+  assert.match(chat.render({ beginReply: true }), /A story\..*Once upon a time/s);
+  const reply = chat.reply({ maxTokens: 8 });
+  const text = await reply.text();
+  assert.ok(text.length > 0);
+  assert.deepStrictEqual(chat.messages.map((m) => m.role), ['user', 'assistant']);
+  assert.strictEqual(chat.messages[1].content, text);
+  chat.add('user', 'Then');
+  const second = chat.reply({ maxTokens: 4 });
+  for await (const _ of second) assert.throws(() => chat.messages, code('STATE'));
+  assert.ok(second.result.nReused > 5);
+  chat.truncate(1);
+  assert.strictEqual(chat.messages.length, 1);
+  assert.throws(() => s.chat(), code('NOT_FOUND')); // the model has no template of its own
+  const abort = new AbortController();
+  abort.abort();
+  await assert.rejects(chat.reply({ signal: abort.signal }).text(), { name: 'AbortError' });
+});
+
+test('errors name the thing', async () => {
+  await assert.rejects(moe.open('no/such.moe'), { code: 'MOE_ERR_NOT_FOUND', message: /no\/such\.moe/ });
+  await assert.rejects(moe.open('a\0b'), code('ARGUMENT'));
+  await assert.rejects(open({ isa: 'z80' }), code('UNSUPPORTED'));
+  await assert.rejects(open({ threads: 1.5 }), code('RANGE'));
+  await assert.rejects(open({ io: 'fast' }), code('ARGUMENT'));
+  await assert.rejects(open({ memoryBytes: 1000 }), code('BUDGET'));
+  const s = await session();
+  await assert.rejects(s.generate(PROMPT, { temperature: -1 }).text(), code('RANGE'));
+  await assert.rejects(s.generate(PROMPT, { stop: 'x' }).text(), code('ARGUMENT'));
+  await assert.rejects(s.model.session({ kv: 'f8' }), code('ARGUMENT'));
+});
+
+test('runs under a cap, mapped, past the page cache', async () => {
+  for (const options of [{ memoryBytes: 4 << 20, context: 128 }, { mapWeights: true }, { skipChecksums: true, io: 'buffered' }]) {
+    const s = await (await open(options)).session({ context: options.context ?? 0 });
+    assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24 }).text(), STORY);
+  }
+});
