@@ -86,17 +86,18 @@ struct KvCacheView {
   int32_t n_keys = 0;  // cross attention: the first positions, which hold a source
 };
 
-/// QK norm, RoPE, write of K and V into the caches, then softmax attention over what is cached up
-/// to each row's position (and window). Reads K and V only as rounded to the cache's type. Keys in
-/// blocks of 64 aligned to the absolute position, ascending. Without a causal mask a session's rows
-/// are one text from position 0 on. Without `q` it writes K and V and attends to nothing; without
-/// `k` it writes nothing, and each row sees the n_keys of its session's cache (cross attention).
+/// QK norm, clip, RoPE, write of K and V into the caches, then softmax attention over what is
+/// cached up to each row's position (and window). Reads K and V only as rounded to the cache's
+/// type. Keys in blocks of 64 aligned to the absolute position, ascending. Without a causal mask a
+/// session's rows are one text from position 0 on. Without `q` it writes K and V and attends to
+/// nothing; without `k` it writes nothing, and each row sees the n_keys of its session's cache
+/// (cross attention).
 struct AttentionOp {
   int32_t n_rows = 0;
   const BatchRow* rows = nullptr;       // host memory; rows of a session are consecutive, ascending
   float* q = nullptr;                   // (n_rows, n_heads * head_dim), overwritten; or null
   float* k = nullptr;                   // (n_rows, n_kv_heads * head_dim), overwritten; or null
-  const float* v = nullptr;             // (n_rows, n_kv_heads * head_dim)
+  float* v = nullptr;                   // the same
   float* out = nullptr;                 // (n_rows, n_heads * head_dim)
   const KvCacheView* caches = nullptr;  // host memory, indexed by BatchRow::session
   int32_t n_heads = 0;
@@ -105,7 +106,8 @@ struct AttentionOp {
   int32_t window = 0;  // 0: all
   bool causal = true;  // false: a row sees all rows of its session in `rows`, and nothing else
   float multiplier = 1;
-  float cap = 0;  // > 0: score = cap * tanh(score / cap), after the multiplier
+  float cap = 0;                  // > 0: score = cap * tanh(score / cap), after the multiplier
+  float clip = __builtin_inff();  // q, k and v are cut to +-clip
   RopeKind rope = RopeKind::kNone;
   int32_t rope_dims = 0;
   const float* rope_table = nullptr;  // (context, rope_dims / 2, {cos, sin})

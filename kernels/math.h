@@ -54,6 +54,12 @@ struct ScalarLanes {
   static MOE_HD I to_exponent(I a) { return static_cast<int32_t>(static_cast<uint32_t>(a) << 23); }
 };
 
+/// NaN stays NaN.
+MOE_HD float clip_to(float v, float limit) {
+  v = v > limit ? limit : v;
+  return v < -limit ? -limit : v;
+}
+
 namespace math_detail {
 
 // c[0] + c[1] x + ... by Horner's rule, one rounding per multiplication and addition.

@@ -49,6 +49,10 @@ void norm_whole(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
   kernels.norm_row(op.k_norm, op.k + r * kv_width, kv_width, op.k + r * kv_width);
 }
 
+void clip_heads(const AttentionOp& op, float* x, int64_t n_heads) {
+  for (int64_t i = 0; i < n_heads * op.head_dim; ++i) x[i] = clip_to(x[i], op.clip);
+}
+
 // KV head h of row r and the queries of its group: norms of heads, positions, the KV cache.
 void prepare_head(const CpuKernels& kernels, const AttentionOp& op, int64_t r, int32_t h) {
   const BatchRow& row = op.rows[r];
@@ -56,10 +60,15 @@ void prepare_head(const CpuKernels& kernels, const AttentionOp& op, int64_t r, i
   const int32_t group = op.n_heads / op.n_kv_heads;
   float* q = op.q == nullptr ? nullptr : op.q + (r * op.n_heads + int64_t{h} * group) * d;
   float* k = op.k + (r * op.n_kv_heads + h) * d;
-  const float* v = op.v + (r * op.n_kv_heads + h) * d;
+  float* v = op.v + (r * op.n_kv_heads + h) * d;
   if (op.qk_norm == QkNorm::kHead) {
     for (int32_t i = 0; i < group; ++i) kernels.norm_row(op.q_norm, q + i * d, d, q + i * d);
     kernels.norm_row(op.k_norm, k, d, k);
+  }
+  if (op.clip < __builtin_inff()) {
+    clip_heads(op, q, group);
+    clip_heads(op, k, 1);
+    clip_heads(op, v, 1);
   }
   if (op.rope != RopeKind::kNone) {
     const float* angles = op.rope_table + static_cast<int64_t>(row.position) * op.rope_dims;

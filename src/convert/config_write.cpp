@@ -36,7 +36,7 @@ Offset<fbs::Attention> write_attention(FlatBufferBuilder& b, const AttentionConf
   const auto qk_norm = b.CreateSharedString(name_in(kQkNorms, a.qk_norm));
   return fbs::CreateAttention(b, a.n_heads, a.n_kv_heads, a.head_dim, a.window, a.multiplier, rope,
                               qk_norm, a.sub_norm, a.sinks, a.latent, a.norms.pre, a.norms.out,
-                              a.norms.post, a.causal, a.score_cap, a.q_latent);
+                              a.norms.post, a.causal, a.score_cap, a.q_latent, a.qkv_clip);
 }
 
 Offset<fbs::Head> write_head(FlatBufferBuilder& b, const HeadConfig& h) {
@@ -80,9 +80,17 @@ bool is_of_version_2(const ModelConfig& config) {
   return any;
 }
 
-// A reader of version 1.0 would take an encoder for a decoder, and one of 1.2 an encoder-decoder
-// for something else.
+bool clips(const ModelConfig& config) {
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.attention.qkv_clip != 0) return true;
+  }
+  return false;
+}
+
+// A reader of version 1.0 would take an encoder for a decoder, one of 1.2 an encoder-decoder
+// for something else, and one of 1.3 would not clip.
 uint16_t minor_version(const ModelConfig& config) {
+  if (clips(config)) return 4;
   if (config.is_encoder_decoder()) return 3;
   if (is_of_version_2(config)) return 2;
   return config.is_encoder() ? 1 : 0;

@@ -71,11 +71,11 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
   MOE_TRY(validate_heads(a).with_context("cross"));
   const bool plain = a.window == 0 && a.latent == 0 && a.q_latent == 0 &&
                      a.rope.kind == RopeKind::kNone && a.qk_norm == QkNorm::kNone && !a.sinks &&
-                     !a.sub_norm && !a.causal && a.score_cap == 0;
+                     !a.sub_norm && !a.causal && a.score_cap == 0 && a.qkv_clip == 0;
   if (plain) return {};
   return Status::error(MOE_ERR_ARGUMENT,
-                       "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, sinks "
-                       "and score_cap are attention's alone");
+                       "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, sinks, "
+                       "score_cap and qkv_clip are attention's alone");
 }
 
 Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bool causal) {
@@ -96,6 +96,7 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
     return Status::error(MOE_ERR_ARGUMENT, "attention.window needs attention.causal");
   }
   MOE_TRY(check_cap("attention.score_cap", a.score_cap));
+  if (a.qkv_clip != 0) MOE_TRY(check_positive("attention.qkv_clip", a.qkv_clip));
   if (a.rope.kind == RopeKind::kNone) return {};
   if (model.positions != PositionKind::kRope) {
     return Status::error(MOE_ERR_ARGUMENT,

@@ -45,6 +45,7 @@ struct AttentionConfig {
   int32_t latent = 0;
   int32_t q_latent = 0;  // Q comes from so many numbers, normed; 0: from d_model
   float score_cap = 0;   // scores become cap * tanh(score / cap), after the multiplier; 0: off
+  float qkv_clip = 0;    // q, k and v are cut to +-clip, behind qk_norm; 0: off
 };
 
 struct SharedExpertConfig {

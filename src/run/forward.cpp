@@ -104,6 +104,7 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
               [&](const BatchPart& part) { return part.session->kv.view(layer, part.text); });
   AttentionOp op = attention_op(batch, c);
   op.qk_norm = c.qk_norm;
+  if (c.qkv_clip > 0) op.clip = c.qkv_clip;
   op.q_norm = a.q_norm;
   op.k_norm = a.k_norm;
   op.sinks = a.sinks;

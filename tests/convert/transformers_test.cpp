@@ -190,9 +190,9 @@ TEST_F(TransformersTest, KeysThatMayChangeTheMathsAreErrorsWithTheirValue) {
   EXPECT_NE(error(R"({"rope_scaling": {"rope_type": "ntk", "factor": 2}})", MOE_ERR_UNSUPPORTED)
                 .find("\"ntk\" is not supported"),
             std::string::npos);
-  EXPECT_NE(error(R"({"model_type": "olmoe", "num_experts": 4, "clip_qkv": 8.0})",
+  EXPECT_NE(error(R"({"model_type": "olmoe", "num_experts": 4, "clip_qkv": 0.0})",
                   MOE_ERR_UNSUPPORTED, kMixtral)
-                .find("clip_qkv: 8.0 is not supported; only null is"),
+                .find("clip_qkv: 0.0 is not supported; a number above 0 or null is"),
             std::string::npos);
   error(R"({"rope_scaling": {"rope_type": "linear", "factor": 2, "surprise": 1}})", MOE_ERR_FORMAT);
   EXPECT_NE(

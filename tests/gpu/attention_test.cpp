@@ -27,6 +27,7 @@ struct Shape {
   bool sinks = false;
   KvType type = KvType::kF16;
   float cap = 0;
+  float clip = INFINITY;
 };
 
 const Shape kShapes[] = {
@@ -49,6 +50,9 @@ const Shape kShapes[] = {
     {"capped, int8", 4, 2, 32, 0, RopeKind::kHalf, 32, QkNorm::kHead, true, KvType::kInt8, 0.5f},
     {"capped, ragged heads", 3, 3, 21, 0, RopeKind::kInterleaved, 6, QkNorm::kNone, false,
      KvType::kF16, 2},
+    {"clipped", 4, 2, 64, 0, RopeKind::kHalf, 32, QkNorm::kNone, false, KvType::kF16, 0, 0.7f},
+    {"clipped behind a norm, int8", 4, 4, 32, 0, RopeKind::kHalf, 32, QkNorm::kWhole, false,
+     KvType::kInt8, 0, 0.4f},
 };
 
 /// Rows of one session in one call: positions [first, first + n).
@@ -111,6 +115,7 @@ AttentionOp op_of(const Shape& s) {
   op.window = s.window;
   op.multiplier = 0.2f;
   op.cap = s.cap;
+  op.clip = s.clip;
   op.rope = s.rope;
   op.rope_dims = s.rope_dims;
   op.qk_norm = s.qk_norm;

@@ -25,6 +25,7 @@ struct Shape {
   bool sinks = false;
   KvType type = KvType::kF16;
   float cap = 0;
+  float clip = INFINITY;
 };
 
 const Shape kShapes[] = {
@@ -42,6 +43,10 @@ const Shape kShapes[] = {
      KvType::kF16, 0.7f},
     {"capped, sinks, int8", 2, 1, 20, 0, RopeKind::kHalf, 20, QkNorm::kHead, true, KvType::kInt8,
      3},
+    {"clipped, half of it rotated", 4, 2, 24, 0, RopeKind::kHalf, 12, QkNorm::kNone, false,
+     KvType::kF16, 0, 0.5f},
+    {"clipped behind a norm, int8", 4, 4, 20, 0, RopeKind::kInterleaved, 20, QkNorm::kWhole, false,
+     KvType::kInt8, 0, 0.3f},
 };
 
 // One session's cache with its memory.
@@ -104,6 +109,7 @@ AttentionOp operation(const Shape& s, const Inputs& in) {
   op.window = s.window;
   op.multiplier = 0.4f;
   op.cap = s.cap;
+  op.clip = s.clip;
   op.rope = s.rope;
   op.rope_dims = s.rope_dims;
   op.rope_table = in.table.data();
@@ -210,7 +216,7 @@ TEST(DeviceAttention, SessionsDoNotTouchEachOther) {
   }
 }
 
-// Norm and rotation of one head in double precision.
+// Norm, clip and rotation of one head in double precision.
 void prepare(const Shape& s, const Inputs& in, int32_t position, const float* x,
              const float* weight, int32_t head, int32_t n_heads, std::vector<double>* out) {
   const int32_t d = s.head_dim;
@@ -226,7 +232,8 @@ void prepare(const Shape& s, const Inputs& in, int32_t position, const float* x,
   std::vector<double> v(static_cast<size_t>(d));
   for (int32_t i = 0; i < d; ++i) {
     const double w = s.qk_norm == QkNorm::kNone ? 1 : weight[whole ? head * d + i : i];
-    v[static_cast<size_t>(i)] = x[head * d + i] * scale * w;
+    const double normed = x[head * d + i] * scale * w;
+    v[static_cast<size_t>(i)] = std::clamp<double>(normed, -s.clip, s.clip);
   }
   for (int32_t j = 0; j < s.rope_dims / 2; ++j) {
     const bool pairs = s.rope == RopeKind::kInterleaved;
@@ -278,6 +285,8 @@ TEST(DeviceAttention, MatchesDoublePrecision) {
           ASSERT_NEAR(y[at], expected[static_cast<size_t>(i)] / total, 2e-5) << s.name;
           ASSERT_NEAR(c.key(kv, p, i, s.head_dim), k[static_cast<size_t>(i)],
                       s.type == KvType::kF16 ? 4e-3 : 0.04)
+              << s.name;
+          ASSERT_LE(std::fabs(c.value(kv, p, i, s.head_dim)), static_cast<double>(s.clip) + 1e-3)
               << s.name;
         }
       }

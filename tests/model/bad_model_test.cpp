@@ -234,6 +234,10 @@ TEST_F(BadConfig, OtherNumbers) {
     expect_config(MOE_ERR_RANGE, "layer 0: attention.score_cap",
                   [bad](ModelConfig* c) { c->layers[0].attention.score_cap = bad; });
   }
+  for (const float bad : {-1.0f, INFINITY, std::nanf("")}) {
+    expect_config(MOE_ERR_RANGE, "layer 0: attention.qkv_clip",
+                  [bad](ModelConfig* c) { c->layers[0].attention.qkv_clip = bad; });
+  }
   expect_config(MOE_ERR_ARGUMENT, "layer 0: there is neither attention nor ffn",
                 [](ModelConfig* c) {
                   c->layers[0] = {};

@@ -30,6 +30,7 @@ ModelConfig unusual() {
   a.sub_norm = true;
   a.sinks = true;
   a.score_cap = 50;
+  a.qkv_clip = 8;
   a.latent = 24;
   a.q_latent = 20;
   a.rope = {RopeKind::kInterleaved,
@@ -139,6 +140,7 @@ void expect_same(const LayerConfig& a, const LayerConfig& b) {
   EXPECT_EQ(a.attention.sub_norm, b.attention.sub_norm);
   EXPECT_EQ(a.attention.sinks, b.attention.sinks);
   EXPECT_EQ(a.attention.score_cap, b.attention.score_cap);
+  EXPECT_EQ(a.attention.qkv_clip, b.attention.qkv_clip);
   EXPECT_EQ(a.attention.q_latent, b.attention.q_latent);
   EXPECT_EQ(a.attention.latent, b.attention.latent);
   expect_same(a.attention.rope, b.attention.rope);

@@ -214,6 +214,12 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[0].attention.score_cap = 0.3f;
          c.layers[1].attention.score_cap = 2;
        }},
+      {"clipped_qkv",
+       [](C& c, O&) {
+         c.layers[0].attention.qkv_clip = 0.2f;
+         c.layers[1].attention.qkv_clip = 0.05f;
+         c.layers[1].attention.qk_norm = QkNorm::kWhole;
+       }},
       {"dense_head",
        [](C& c, O& o) {
          o.biases = true;

@@ -1,5 +1,5 @@
-// QK norm, RoPE, and rounding of keys and values into the cache, with the CPU's bits. A block per
-// row; a warp per head.
+// QK norm, clip, RoPE, and rounding of keys and values into the cache, with the CPU's bits. A block
+// per row; a warp per head.
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/attention_rows.h"
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(AttentionOp op, bool 
       if (is_q) continue;
       store_key(cache, head, at.position, x, d);
     } else {
-      store_value(cache, head, at.position, v + head * d, d);
+      store_value(cache, head, at.position, v + head * d, op.clip, d);
     }
   }
 }

@@ -96,7 +96,7 @@ __device__ inline void cache_row(const AttentionOp& op, int64_t row, int32_t pos
     store_key(cache, kv_head, position, k, d);
   }
   if (warp == 1) {
-    store_value(cache, kv_head, position, op.v + (row * op.n_kv_heads + kv_head) * d, d);
+    store_value(cache, kv_head, position, op.v + (row * op.n_kv_heads + kv_head) * d, op.clip, d);
   }
   __syncthreads();
 }

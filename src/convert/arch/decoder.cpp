@@ -32,21 +32,23 @@ void read_eos(const JsonNode& node, ModelConfig* config) {
   for (const JsonNode& id : node.elements()) push_eos(id, config);
 }
 
-Decoder::Decoder(const JsonNode& config, const Checkpoint& checkpoint, float default_theta)
+Decoder::Decoder(const JsonNode& config, const Checkpoint& checkpoint, float default_theta,
+                 float default_eps)
     : keys(config), checkpoint_(checkpoint) {
-  read_sizes(default_theta);
+  read_sizes(default_theta, default_eps);
   read_special_tokens();
   out_.ignored.push_back("*.rotary_emb.inv_freq");
   if (out_.config.tie_embeddings) out_.ignored.push_back("lm_head.weight");
   table_.add(decoder_names());
 }
 
-void Decoder::read_sizes(float default_theta) {
+void Decoder::read_sizes(float default_theta, float default_eps) {
   ModelConfig& c = out_.config;
   c.vocab_size = keys.integer("vocab_size", 1, kMaxVocab);
   c.d_model = keys.integer("hidden_size", 1, kMaxWidth);
   c.context_length = keys.integer("max_position_embeddings", 1, kMaxContext);
-  c.norm_eps = keys.number("rms_norm_eps");
+  c.norm_eps = default_eps > 0 ? keys.number("rms_norm_eps", default_eps)
+                               : keys.number("rms_norm_eps");
   c.tie_embeddings = keys.boolean("tie_word_embeddings", false);
   keys.require("is_encoder_decoder", false);
   keys.require("use_mrope", false);
@@ -93,6 +95,14 @@ void Decoder::mlp_bias() {
 void Decoder::qk_norm(QkNorm kind) {
   names(qk_norm_names());
   for (LayerConfig& layer : layers()) layer.attention.qk_norm = kind;
+}
+
+void Decoder::clip_qkv() {
+  const float clip = keys.number("clip_qkv", 0);
+  if (keys.has("clip_qkv") && !(clip > 0)) {
+    fail_value(keys.node("clip_qkv"), "a number above 0 or null is");
+  }
+  for (LayerConfig& layer : layers()) layer.attention.qkv_clip = clip;
 }
 
 void Decoder::window(int32_t positions) {

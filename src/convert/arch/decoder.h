@@ -29,8 +29,9 @@ class Decoder {
  public:
   /// Reads sizes, norm, rope, special tokens and tying. Every layer begins as a dense gated FFN of
   /// `intermediate_size` (0 when the key is missing) that sees all positions. `default_theta`: of
-  /// rope where no key says it; 0: one must.
-  Decoder(const JsonNode& config, const Checkpoint& checkpoint, float default_theta = 0);
+  /// rope where no key says it; 0: one must. `default_eps`: the same for norms.
+  Decoder(const JsonNode& config, const Checkpoint& checkpoint, float default_theta = 0,
+          float default_eps = 0);
 
   ConfigKeys keys;
   ModelConfig& config() { return out_.config; }
@@ -50,6 +51,8 @@ class Decoder {
   /// Biases of gate, up and down where "mlp_bias" says so.
   void mlp_bias();
   void qk_norm(QkNorm kind);
+  /// "clip_qkv": what queries, keys and values are cut to.
+  void clip_qkv();
   /// All layers; 0: none.
   void window(int32_t positions);
   /// "sliding_window", or `fallback` when the key is missing (null: 0).
@@ -68,7 +71,7 @@ class Decoder {
   Imported finish();
 
  private:
-  void read_sizes(float default_theta);
+  void read_sizes(float default_theta, float default_eps);
   void read_special_tokens();
   void read_bitnet(const JsonNode& node);
 

@@ -7,7 +7,7 @@ namespace {
 
 Imported import_olmoe(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
-  d.keys.require("clip_qkv", nullptr);
+  d.clip_qkv();
   d.attention_bias("attention_bias", false);
   d.qk_norm(QkNorm::kWhole);
   const bool renormalised = d.keys.boolean("norm_topk_prob", false);

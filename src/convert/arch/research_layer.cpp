@@ -85,7 +85,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
                                std::deque<std::vector<float>>* factors) {
   node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
              "sub_norm", "sinks", "latent", "q_latent", "norm", "out_norm", "post_norm", "causal",
-             "score_cap"});
+             "score_cap", "qkv_clip"});
   AttentionConfig a;
   a.n_heads = required(node, "n_heads", kMaxWidth);
   a.n_kv_heads = node.integer("n_kv_heads", a.n_heads, 1, a.n_heads);
@@ -104,6 +104,7 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.q_latent = node.integer("q_latent", 0, 0, kMaxWidth);
   a.norms = read_norms(node);
   a.score_cap = node.number("score_cap", 0);
+  a.qkv_clip = node.number("qkv_clip", 0);
   // Without rotary positions the object is checked, but does not count.
   const RopeConfig rope = read_rope(node, a.head_dim, factors);
   if (model.positions == PositionKind::kRope) a.rope = rope;
