@@ -47,6 +47,17 @@ constexpr SourceTypeInfo kTypes[] = {
 
 float from_bf16(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
 
+// OCP's FP8 E4M3: no infinities, and NaN is the largest code of each sign.
+float from_f8_e4m3(uint8_t code) {
+  const uint32_t sign = static_cast<uint32_t>(code & 0x80u) << 24;
+  const uint32_t exponent = code >> 3 & 15u;
+  const uint32_t mantissa = code & 7u;
+  if ((code & 0x7Fu) == 0x7Fu) return std::bit_cast<float>(sign | 0x7FC00000u);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 120) << 23 | mantissa << 20);
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-9f;
+  return sign != 0 ? -magnitude : magnitude;
+}
+
 // memcpy reads: a tensor may start at any byte.
 template <class From, class To, class F>
 void convert_all(const void* from, size_t n, To* to, F&& convert) {
@@ -155,6 +166,9 @@ bool convert_to_f32(SourceType type, const void* from, size_t n, float* to) {
       return true;
     case SourceType::kF16:
       convert_all<uint16_t>(from, n, to, from_f16);
+      return true;
+    case SourceType::kF8E4M3:
+      convert_all<uint8_t>(from, n, to, from_f8_e4m3);
       return true;
     case SourceType::kF64:
       return cast_all<double>(from, n, to);

@@ -87,7 +87,7 @@ struct SourceTensor {
 std::string shape_text(const std::vector<int64_t>& shape);
 
 /// n elements (whole blocks) of a stored type to float32. F64 is rounded; integers are exact up to
-/// 2^24. False for a type that has no such reading (F8).
+/// 2^24. False for a type that has no such reading (F8_E5M2).
 bool convert_to_f32(SourceType type, const void* from, size_t n, float* to);
 
 /// n elements of an integer type to int64; false for another type.

@@ -212,6 +212,54 @@ TEST_F(PackedTest, WhatTheRuntimeFindsItselfIsLeftOut) {
   expect("{}", MOE_ERR_FORMAT, "down_proj.bias: config.json describes no such tensor");
 }
 
+TEST_F(PackedTest, Fp8IsCodesTimesScales) {
+  open("deepseek_v3_fp8");
+  for (const auto& [name, t] : tensors_) {
+    if (!name.ends_with("down_proj.weight")) continue;
+    EXPECT_EQ(t.dtype, "F8_E4M3") << name;
+  }
+  ConvertReport report;
+  ASSERT_TRUE(convert_patched("{}", &report).ok());
+  for (const auto& [name, m] : matrices_) EXPECT_LE(m.relative_error, 0.02) << name;
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt8);
+  const test::RawTensor scales = tensor(".weight_scale_inv");
+  tensor(".weight_scale_inv").shape = {1, 4};
+  expect("{}", MOE_ERR_SHAPE,
+         "down_proj.weight_scale_inv: expected (2, 2), a scale for each 16 by 24 of the (32, 40) "
+         "weights; file has (1, 4)");
+  tensor(".weight_scale_inv") = {"I32", scales.shape, scales.bytes};
+  expect("{}", MOE_ERR_FORMAT,
+         "down_proj.weight_scale_inv: expected F16, BF16 or F32, file has I32");
+  tensor(".weight_scale_inv") = scales;
+  tensor(".weight_scale_inv").bytes.replace(0, 4, std::string("\x00\x00\x80\x7F", 4));
+  expect("{}", MOE_ERR_NON_FINITE,
+         "down_proj.weight_scale_inv: row 0, column 0: the scale of this weight makes it infinite");
+  tensor(".weight_scale_inv") = scales;
+  tensor(".weight").bytes[40 + 3] = '\xFF';
+  expect("{}", MOE_ERR_NON_FINITE, "down_proj.weight: row 1, column 3: the code is no number");
+  tensors_.erase(std::string(kDown) + ".weight_scale_inv");
+  expect(
+      "{}", MOE_ERR_NOT_FOUND,
+      "tensor model.layers.0.mlp.down_proj.weight_scale_inv is missing; quantization_config says "
+      "fp8");
+}
+
+TEST_F(PackedTest, Fp8IsWhatItsConfigurationSays) {
+  open("deepseek_v3_fp8");
+  const auto says = [](const std::string& patch) {
+    return R"({"quantization_config": )" + patch + "}";
+  };
+  expect(says(R"({"weight_block_size": [16]})").c_str(), MOE_ERR_FORMAT,
+         "weight_block_size: expected numbers of outputs and of inputs");
+  expect(says(R"({"weight_block_size": [16, 0]})").c_str(), MOE_ERR_FORMAT,
+         "weight_block_size[1]: expected an integer in 1..1048576");
+  expect(says(R"({"weight_block_size": null})").c_str(), MOE_ERR_SHAPE, "expected (1, 1)");
+  expect(says(R"({"fmt": "e5m2"})").c_str(), MOE_ERR_FORMAT, "fmt: expected one of e4m3");
+  open("llama");
+  expect(says(R"({"quant_method": "fp8"})").c_str(), MOE_ERR_FORMAT,
+         "quantization_config says fp8, but no tensor NAME.weight of F8_E4M3 is there");
+}
+
 // Float16 makes 0 of the small scale and cannot hold the large one.
 TEST_F(PackedTest, AMatrixWhoseScalesFloat16CannotHoldBecomesInt8) {
   constexpr float kSmall = 2e-8f, kLarge = 1e5f;
@@ -263,8 +311,10 @@ TEST_F(PackedTest, TheConfigurationFitsTheTensors) {
 
 TEST_F(PackedTest, CompressedTensorsFitTheirShapes) {
   open("w4a16");
+  expect(R"({"quantization_config": {"format": "nvfp4-pack-quantized"}})", MOE_ERR_UNSUPPORTED,
+         "pack-quantized, int-quantized and float-quantized are");
   expect(R"({"quantization_config": {"format": "float-quantized"}})", MOE_ERR_UNSUPPORTED,
-         "pack-quantized and int-quantized are");
+         "config_groups.group_0.weights.num_bits: 4 is not supported; 8 is");
   expect(
       R"({"quantization_config": {"config_groups": {"group_0": {"weights": {"type": "float"}}}}})",
       MOE_ERR_UNSUPPORTED, "config_groups.group_0.weights.type");

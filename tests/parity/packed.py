@@ -1,4 +1,4 @@
-"""Checkpoints that GPTQ, AWQ or compressed-tensors quantised: codes in words, with scales and zero points."""
+"""Checkpoints that GPTQ, AWQ or compressed-tensors quantised: codes in words, with scales and zero points; and FP8."""
 
 import os
 
@@ -76,6 +76,30 @@ def int_quantized(name, shape, g, tensors):
     return weight
 
 
+def fp8(name, shape, g, tensors, block, scales="weight_scale_inv", axes=2, inputs=None):
+    """E4M3 codes, a scale for each `block` of weights (0: all), and the weights they stand for."""
+    rows, cols = (side or whole for side, whole in zip(block, shape))
+
+    def spread(scale):
+        return scale.repeat_interleave(rows, 0)[:shape[0]].repeat_interleave(cols, 1)[:, :shape[1]]
+
+    weight = torch.randn(shape, generator=g) * 1.3 / shape[1]**0.5
+    padded = torch.nn.functional.pad(weight.abs(), (0, -shape[1] % cols, 0, -shape[0] % rows))
+    scale = padded.unflatten(0, (-1, rows)).unflatten(2, (-1, cols)).amax((1, 3)) / 448
+    codes = (weight / spread(scale)).to(torch.float8_e4m3fn)
+    tensors[name + ".weight"] = codes
+    tensors[f"{name}.{scales}"] = scale.reshape(scale.shape[:axes]).contiguous()
+    if inputs:
+        tensors[f"{name}.{inputs}"] = torch.tensor(0.02)
+    return codes.float() * spread(scale)
+
+
+def compressed_fp8(strategy):
+    weights = dict(num_bits=8, type="float", symmetric=True, strategy=strategy, dynamic=False)
+    return dict(quant_method="compressed-tensors", format="float-quantized", ignore=["lm_head"],
+                config_groups=dict(group_0=dict(targets=["Linear"], weights=weights)))
+
+
 def compressed(form, bits, group=None, symmetric=True, activations=None):
     weights = dict(num_bits=bits, type="int", symmetric=symmetric, strategy="group" if group else "channel",
                    group_size=group, dynamic=False)
@@ -96,7 +120,7 @@ def make(quantise, quantization_config, **options):
 
         def pack(name, shape):
             written[name] = quantise(name, tuple(shape), g, tensors, **options)
-            if quantise is not int_quantized:
+            if quantise not in (int_quantized, fp8):
                 tensors.pop(name + ".weight")
             return written[name]
 

@@ -47,8 +47,8 @@ void Decoder::read_sizes(float default_theta, float default_eps) {
   c.vocab_size = keys.integer("vocab_size", 1, kMaxVocab);
   c.d_model = keys.integer("hidden_size", 1, kMaxWidth);
   c.context_length = keys.integer("max_position_embeddings", 1, kMaxContext);
-  c.norm_eps = default_eps > 0 ? keys.number("rms_norm_eps", default_eps)
-                               : keys.number("rms_norm_eps");
+  c.norm_eps =
+      default_eps > 0 ? keys.number("rms_norm_eps", default_eps) : keys.number("rms_norm_eps");
   c.tie_embeddings = keys.boolean("tie_word_embeddings", false);
   keys.require("is_encoder_decoder", false);
   keys.require("use_mrope", false);
@@ -174,9 +174,10 @@ Quantization Decoder::quantization(Quantization accepted) {
     node.only({"quant_method", "modules_to_not_convert"});
     return accepted;
   }
-  fail_value(method,
-             "gptq, awq and compressed-tensors are read; or convert an unquantised checkpoint or a "
-             "GGUF file of the model");
+  fail_value(
+      method,
+      "fp8, gptq, awq and compressed-tensors are read; or convert an unquantised checkpoint or a "
+      "GGUF file of the model");
 }
 
 void Decoder::read_bitnet(const JsonNode& node) {

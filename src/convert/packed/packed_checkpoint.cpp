@@ -2,6 +2,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/config_keys.h"
+#include "src/convert/packed/fp8_checkpoint.h"
 #include "src/convert/packed/packed_matrix.h"
 
 namespace moe {
@@ -90,7 +91,7 @@ Scheme read_compressed(const JsonNode& config) {
   const JsonNode format = config.at("format");
   const bool bytes = format.value() == "int-quantized" || format.value() == "naive-quantized";
   if (!bytes && format.value() != "pack-quantized") {
-    fail_value(format, "pack-quantized and int-quantized are");
+    fail_value(format, "pack-quantized, int-quantized and float-quantized are");
   }
   Scheme s = bytes ? Scheme{"compressed-tensors", CodeLayout::kBytes,   ".weight",
                             ".weight_scale",      ".weight_zero_point", ".weight_g_idx"}
@@ -337,7 +338,9 @@ void unpack_checkpoint(Checkpoint* checkpoint) {
   const JsonNode quantization = config.at(kKey);
   if (!quantization.has("quant_method")) return;
   const Json& method = quantization.at("quant_method").value();
-  if (method == "gptq") {
+  if (is_fp8(quantization)) {
+    unpack_fp8(checkpoint, quantization);
+  } else if (method == "gptq") {
     Unpacking(checkpoint, read_gptq(quantization)).run();
   } else if (method == "awq") {
     Unpacking(checkpoint, read_awq(quantization)).run();
