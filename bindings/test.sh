@@ -51,7 +51,7 @@ go_package() {
 
 node_package() {
   CXXFLAGS="-Werror" sh build.sh
-  node --test test/
+  node --test test/*.test.js
   compare node examples/generate.js
 }
 

@@ -22,7 +22,7 @@ SESSION = {"KV cache", "position tables", "activations", "device scratch", "samp
 
 
 def inspect(arguments):
-    command = [arguments.moe, "inspect", arguments.model, "--json", "--device", "cpu"]
+    command = [arguments.moe, "inspect", arguments.model, "--json", "--device", "cpu", "--threads", str(arguments.cpus)]
     for name in ("context", "memory"):
         value = getattr(arguments, name)
         command += [f"--{name}", str(value)] if value else []
