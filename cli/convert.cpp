@@ -23,6 +23,8 @@ struct ConvertOptions {
   std::vector<std::string> overrides;
   std::vector<std::string> ignored_keys;
   std::string calibrate;  // file
+  int32_t split_ffn = 0;
+  std::string split_by = "clusters";
   bool verify = false;
   bool json = false;
   bool list = false;
@@ -94,6 +96,15 @@ void print_calibration(const Json& c) {
   }
 }
 
+void print_split(const Json& s) {
+  const auto n_layers = s.value("layers", uint64_t{0});
+  std::cout << "  " << n_layers << (n_layers == 1 ? " FFN" : " FFNs") << " split into "
+            << s.value("experts", 0) << " experts (" << s.value("by", "") << "); on "
+            << s.value("tokens", uint64_t{0}) << " tokens the routers explain "
+            << std::setprecision(3) << 100 * s.value("explained", 0.0)
+            << " % of how the experts' activations vary\n";
+}
+
 void print_summary(const ConvertOptions& o, const Run& run) {
   struct Kind {
     size_t n = 0, lossless = 0;
@@ -116,6 +127,7 @@ void print_summary(const ConvertOptions& o, const Run& run) {
     std::cout << "  " << n << (n == 1 ? " layer that predicts" : " layers that predict")
               << " tokens further on left out\n";
   }
+  if (run.total.contains("split")) print_split(run.total["split"]);
   if (run.total.contains("calibration")) print_calibration(run.total["calibration"]);
   std::cout << o.destination << ": " << format_bytes(run.total.value("file_bytes", uint64_t{0}))
             << " from " << format_bytes(run.total.value("source_bytes", uint64_t{0})) << " in "
@@ -173,6 +185,11 @@ void run_convert(const ConvertOptions& o) {
     p.calibration = text.data();
     p.n_calibration = text.size();
   }
+  if (o.split_ffn > 0 && o.calibrate.empty()) {
+    throw UsageError("--split-ffn fits routers to a text: --calibrate FILE is missing");
+  }
+  p.split_ffn = o.split_ffn;
+  p.split_by_clusters = o.split_ffn > 0 && o.split_by == "clusters" ? 1 : 0;
   p.compress = o.compress == "zstd" ? 1 : 0;
   p.weights = o.weights.c_str();
   p.overrides = overrides.data();
@@ -225,6 +242,18 @@ void add_convert(CLI::App& app) {
        "Compensate for rounding errors, using the inputs that the source model sees when it "
        "reads FILE, - is stdin; at most 256 MiB")
       ->option_text("FILE");
+  CLI::Option* split =
+      c->add_option("--split-ffn", o->split_ffn,
+                    "Split the FFNs of a dense model into N experts, with routers fitted to the "
+                    "text of --calibrate; run it with --router threshold:T")
+          ->check(CLI::Range(2, 65536))
+          ->option_text("N");
+  c->add_option("--split-by", o->split_by,
+                "Neurons of an expert: clusters (of like weights) or in-order")
+      ->check(one_of({"clusters", "in-order"}))
+      ->option_text("WAY")
+      ->capture_default_str()
+      ->needs(split);
   c->add_option("--ignore-key", o->ignored_keys,
                 "Ignore this key of config.json or of a GGUF file; may be given several times")
       ->option_text("NAME")

@@ -282,7 +282,7 @@ typedef struct moe_model_layer_info {
   float tau;           /* temperature of a cosine router, otherwise 0 */
   float gamma;         /* capacity factor; 0: an expert takes all that choose it */
   int32_t reserved;
-  /* what the chosen are weighed with: "raw", "renormalised" or "chosen" probabilities; of a
+  /* what the chosen are weighed with: "raw", "renormalised" or "chosen" probabilities, "one"; of a
    * cosine router "softmax" or "sigmoid"; "": something that has no choice */
   const char* gate;
   int32_t has_head;      /* MH-MoE: 1 with a head layer in front of the sub-tokens */
@@ -1034,6 +1034,12 @@ typedef struct moe_convert_params {
    * written, when the text has no tokens, the checkpoint no tokenizer, or nothing is rounded. */
   const char* calibration;
   size_t n_calibration;
+  /* Cuts every FFN of a dense model into so many experts, which must divide its width; 0: none. A
+   * router is fitted to the FFN's inputs on `calibration`. The file's own threshold is 1, which
+   * takes all experts and computes what the dense model does; moe_session_set_router takes fewer,
+   * "threshold:T" or "topk:K". MOE_ERR_ARGUMENT without `calibration`. */
+  int32_t split_ffn;
+  int32_t split_by_clusters; /* 1: neurons of like weights together; 0: neighbours */
 } moe_convert_params;
 
 /* `source`: a folder with config.json and safetensors, or a GGUF file. */

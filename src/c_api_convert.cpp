@@ -54,6 +54,11 @@ Status convert_options(const moe_convert_params* given, ConvertOptions* out) {
     return Status::error(MOE_ERR_ARGUMENT, "params.calibration: %zu bytes at NULL",
                          p.n_calibration);
   }
+  if (p.split_ffn < 0) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.split_ffn: expected experts or 0, found %d",
+                         p.split_ffn);
+  }
+  options.split = {p.split_ffn, p.split_by_clusters != 0};
   options.compress = p.compress != 0;
   options.verify = p.verify != 0;
   if (p.progress != nullptr) {

@@ -160,6 +160,14 @@ void Checkpoint::put_tensor(const std::string& name, std::vector<int64_t> shape,
   put_tensors_.push_back(std::move(values));
 }
 
+void Checkpoint::fill_tensor(const std::string& name, std::vector<float> values) {
+  const SourceTensor* tensor = find(name);
+  if (tensor == nullptr || tensor->file < kPutTensor || values.size() != tensor->n_elements) {
+    fail(MOE_ERR_INTERNAL, "tensor %.200s: not one that was put there", name.c_str());
+  }
+  put_tensors_[tensor->file - kPutTensor] = std::move(values);
+}
+
 void Checkpoint::put_packed(SourceTensor tensor, std::unique_ptr<const PackedRows> rows,
                             std::span<const std::string> parts) {
   for (const std::string& part : parts) tensors_.erase(part);

@@ -59,6 +59,8 @@ class Checkpoint {
   void ignore_key(const std::string& key);
   /// A tensor that no file has. MOE_ERR_FORMAT when there is one of this name.
   void put_tensor(const std::string& name, std::vector<int64_t> shape, std::vector<float> values);
+  /// Other values for a tensor that was put there, as many as it has.
+  void fill_tensor(const std::string& name, std::vector<float> values);
   /// One matrix `tensor` (its file and n_elements are set here) in the place of the tensors
   /// `parts`, which are no longer found. MOE_ERR_FORMAT when there is one of its name that is no
   /// part.

@@ -61,8 +61,8 @@ bool find_skipped(MoeCall& call, float most, float* skipped) {
 void skip_pairs(MoeCall& call, int32_t token, const float* skipped) {
   CpuStream& s = call.s;
   const RouterConfig& r = call.op.router;
-  const bool divides =
-      router_info(r).has(kParamGate) ? gate_renormalises(r) : r.weights != RouterWeights::kRaw;
+  const bool renormalise =
+      router_info(r).has(kParamGate) ? gate_renormalises(r) : divides(r.weights);
   float all = 0;
   float left = 0;
   each_kept(call, token, [&](int64_t i) {
@@ -74,7 +74,7 @@ void skip_pairs(MoeCall& call, int32_t token, const float* skipped) {
     s.kept[i] = 0;
     s.weight[i] = 0;
   });
-  if (!divides || left == all || left == 0) return;
+  if (!renormalise || left == all || left == 0) return;
   each_kept(call, token, [&](int64_t i) { s.weight[i] = s.weight[i] / left * all; });
 }
 

@@ -140,6 +140,11 @@ MOE_HD_CALL int32_t threshold_count(const RouterConfig& r, const float* p, const
   return count < r.min_k ? r.min_k : count;
 }
 
+/// True where a rule makes the weights of the chosen add up to 1.
+MOE_HD bool divides(RouterWeights rule) {
+  return rule == RouterWeights::kRenormalised || rule == RouterWeights::kChosen;
+}
+
 /// True where a gate's weights are divided by the sum over the chosen (or are a softmax over them).
 MOE_HD bool gate_renormalises(const RouterConfig& r) {
   if (r.gate == CosineGate::kSigmoid) return r.topk_norm == 1;
@@ -153,11 +158,12 @@ MOE_HD_CALL void apply_weight_rule(RouterWeights rule, float scale, const float*
                                    int32_t max_k, const RouterChoice& out) {
   Team::each(count, [&](int32_t j) {
     out.weight[j] = rule == RouterWeights::kChosen ? exp_float(z[out.expert[j]] - z[out.expert[0]])
+                    : rule == RouterWeights::kOne  ? 1.0f
                                                    : out.prob[j];
   });
   float sum = 0;
   for (int32_t j = 0; j < count; ++j) sum += out.weight[j];
-  const bool divide = rule != RouterWeights::kRaw;
+  const bool divide = divides(rule);
   if (divide && sum < 1e-20f) sum = 1e-20f;  // sigmoids may all underflow
   Team::each(max_k, [&](int32_t j) {
     if (j >= count) {

@@ -25,7 +25,7 @@ enum RouterParam : uint32_t {
   kParamK = 1,
   kParamThreshold = 2,  // and min_k, max_k
   kParamWeights = 4,
-  kParamChosen = 8,  // RouterWeights::kChosen too
+  kParamChosen = 8,  // RouterWeights::kChosen and kOne too
   kParamGate = 16,
   kParamTau = 32,
   kParamToken = 64,  // normalise_token

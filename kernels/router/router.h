@@ -14,7 +14,8 @@ enum class RouterKind : uint8_t {
 enum class RouterWeights : uint8_t {
   kRaw,           // the probability itself
   kRenormalised,  // divided by the sum over the chosen
-  kChosen         // softmax over the chosen only
+  kChosen,        // softmax over the chosen only
+  kOne            // 1 each: parts of one network, whose outputs add up
 };
 enum class CosineGate : uint8_t { kSoftmax, kSigmoid };
 enum class CapacityOrder : uint8_t { kPriority, kArrival };

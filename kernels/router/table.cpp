@@ -76,7 +76,8 @@ Status validate_router(const RouterConfig& c, int32_t n_experts) {
     if (counts(field, info, by_threshold)) MOE_TRY(check_field(field, c, n_experts));
   }
   if (info.has(kParamGroups)) MOE_TRY(check_groups(c, n_experts));
-  if (info.has(kParamWeights) && !info.has(kParamChosen) && c.weights == RouterWeights::kChosen) {
+  if (info.has(kParamWeights) && !info.has(kParamChosen) &&
+      c.weights > RouterWeights::kRenormalised) {
     return Status::error(MOE_ERR_UNSUPPORTED,
                          "router: weights: a %s router has raw or renormalised weights", info.name);
   }

@@ -13,6 +13,7 @@
 #include "src/convert/destination.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/plan.h"
+#include "src/convert/split/split_ffn.h"
 #include "src/convert/tokenizer/tokenizer_write.h"
 #include "src/convert/verify.h"
 #include "src/convert/weights/segment_stream.h"
@@ -101,8 +102,9 @@ class Conversion {
     for (DerivedTensor& t : imported_.derived) {
       checkpoint_.put_tensor(t.name, std::move(t.shape), std::move(t.values));
     }
-    int32_t& mask = imported_.config.mask_token_id;
-    if (tokenizer_ && mask < 0 && imported_.config.is_encoder()) mask = tokenizer_->mask_id;
+    find_mask(&imported_.config);
+    if (options.calibration) read_calibration();
+    if (options.split.n_experts != 0) prepare_split();
     PrecisionPolicy policy = make_policy(imported_, options);
     plan_ = make_plan(imported_, checkpoint_, &policy);
     *report_ = {};
@@ -112,7 +114,23 @@ class Conversion {
     report_->tokenizer = tokenizer_.has_value();
     report_->ignored_keys = options.ignored_keys;
     report_->source_bytes = plan_.source_bytes;
-    if (options.calibration) check_calibration();
+    calibrates_ = options.calibration && loses_something();
+    if (options.calibration && !calibrates_ && !split_) {
+      fail(MOE_ERR_ARGUMENT,
+           "calibration: changes nothing here, as no matrix is rounded to codes; leave the text "
+           "out, or choose a format such as int4");
+    }
+  }
+
+  bool splits() const { return split_.has_value(); }
+  bool calibrates() const { return calibrates_; }
+
+  /// Groups neurons and fits routers, with a copy of the dense model in `copy`.
+  void fit_split(ModelSink& copy) {
+    const uint64_t n_bytes = write_copy(*dense_, dense_plan_, copy);
+    report_->split = split_->fit(
+        copy, n_bytes, dense_plan_, text_, [this] { advance(0); }, calibration_progress());
+    start_step("convert");
   }
 
   /// Runs the source model over the calibration text, from a copy in `copy`, which must stay until
@@ -120,19 +138,11 @@ class Conversion {
   void calibrate(ModelSink& copy) {
     PrecisionPolicy policy = PrecisionPolicy::as_source();
     source_plan_ = make_plan(imported_, checkpoint_, &policy);
-    what_ = "copy";
-    UncommittedSink sized(copy);
-    ModelWriter writer(sized, false);
-    for (const PlannedSegment& segment : source_plan_.segments) {
-      SegmentStream(segment, checkpoint_, nullptr, advancer()).write(writer);
-    }
-    finish(writer);
+    const uint64_t n_bytes = write_copy(imported_, source_plan_, copy);
     CalibrationOptions options;
     options.with_moments = rounded_matrices();
-    options.progress = [this](uint64_t done, uint64_t total) {
-      return !options_.progress || options_.progress(done, total, "calibrate");
-    };
-    calibration_.emplace(copy, sized.size(), source_plan_, text_, std::move(options));
+    options.progress = calibration_progress();
+    calibration_.emplace(copy, n_bytes, source_plan_, text_, std::move(options));
     report_->calibration.emplace();
     start_step("convert");
   }
@@ -155,7 +165,7 @@ class Conversion {
         if (options_.on_matrix) options_.on_matrix(stream.reports()[i]);
       }
     }
-    finish(writer);
+    finish(writer, imported_);
     report_calibration();
   }
 
@@ -166,19 +176,58 @@ class Conversion {
   }
 
  private:
-  void finish(ModelWriter& writer) {
+  void find_mask(ModelConfig* config) const {
+    int32_t& mask = config->mask_token_id;
+    if (tokenizer_ && mask < 0 && config->is_encoder()) mask = tokenizer_->mask_id;
+  }
+
+  // From here on `imported_` is the model with its FFNs split.
+  void prepare_split() {
+    if (!options_.calibration) {
+      fail(MOE_ERR_ARGUMENT,
+           "split: its routers are fitted to a calibration text, and none is given");
+    }
+    PrecisionPolicy policy = PrecisionPolicy::as_source();
+    dense_.emplace(std::move(imported_));
+    dense_plan_ = make_plan(*dense_, checkpoint_, &policy);
+    split_.emplace(options_.split, *dense_, checkpoint_);
+    imported_ = import_checkpoint(checkpoint_);
+    find_mask(&imported_.config);
+    split_->apply(&imported_);
+    check(validate(imported_.config).with_context("split"));
+  }
+
+  // In floats; returns its bytes.
+  uint64_t write_copy(const Imported& imported, const Plan& plan, ModelSink& copy) {
+    start_step("copy");
+    UncommittedSink sized(copy);
+    ModelWriter writer(sized, false);
+    for (const PlannedSegment& segment : plan.segments) {
+      SegmentStream(segment, checkpoint_, nullptr, advancer()).write(writer);
+    }
+    finish(writer, imported);
+    return sized.size();
+  }
+
+  ReadingProgress calibration_progress() const {
+    return [this](uint64_t done, uint64_t total) {
+      return !options_.progress || options_.progress(done, total, "calibrate");
+    };
+  }
+
+  void finish(ModelWriter& writer, const Imported& imported) {
     ModelWriter::Builder<fbs::Tokenizer> build_tokenizer;
     if (tokenizer_) {
       build_tokenizer = [this](flatbuffers::FlatBufferBuilder& b) {
         return write_tokenizer(b, *tokenizer_);
       };
     }
-    check(finish_model(writer, imported_.config, build_tokenizer,
-                       {{"importer", imported_.importer}, {"tool", "moe convert"}}));
+    check(finish_model(writer, imported.config, build_tokenizer,
+                       {{"importer", imported.importer}, {"tool", "moe convert"}}));
   }
 
-  // Everything that makes a calibration text useless, while nothing has been written.
-  void check_calibration() {
+  // Finds everything that makes a calibration text useless, while nothing has been written.
+  void read_calibration() {
     if (imported_.config.is_encoder_decoder()) {
       fail(MOE_ERR_UNSUPPORTED,
            "calibration: the checkpoint is an encoder-decoder, which no single text calibrates");
@@ -196,15 +245,16 @@ class Conversion {
       fail(MOE_ERR_ARGUMENT, "calibration: expected a text of %zu tokens or more, found %zu", least,
            text_.tokens.size());
     }
+  }
+
+  bool loses_something() {
     for (const PlannedSegment& segment : plan_.segments) {
       for (const PlannedMatrix& m : segment.matrices) {
         const auto tick = [this] { advance(0); };
-        if (can_calibrate(m, choose_storage(m, checkpoint_, nullptr, tick))) return;
+        if (can_calibrate(m, choose_storage(m, checkpoint_, nullptr, tick))) return true;
       }
     }
-    fail(MOE_ERR_ARGUMENT,
-         "calibration: changes nothing here, as no matrix is rounded to codes; leave the text out, "
-         "or choose a format such as int4");
+    return false;
   }
 
   // Those that may lose something: where nothing was asked for, the first look will tell.
@@ -256,6 +306,10 @@ class Conversion {
   std::optional<TokenizerData> tokenizer_;
   Plan plan_;
   CalibrationText text_;
+  bool calibrates_ = false;        // errors of weights
+  std::optional<Imported> dense_;  // with `split_`
+  Plan dense_plan_;
+  std::optional<SplitFfn> split_;
   Plan source_plan_;  // of the copy that the text is read with
   std::optional<Calibration> calibration_;
   std::vector<std::vector<double>> largest_errors_;
@@ -283,7 +337,8 @@ Status convert(const std::string& source, const std::string& destination,
     std::unique_ptr<ModelSink> sink = take(open_file_sink(destination));
     std::unique_ptr<ModelSink> copy;
     Conversion conversion(source, options, report);
-    if (options.calibration) {
+    if (conversion.splits()) conversion.fit_split(*open_nameless(source, destination));
+    if (conversion.calibrates()) {
       copy = open_nameless(source, destination);
       conversion.calibrate(*copy);
     }
@@ -301,7 +356,11 @@ Status convert_to_sink(const std::string& source, ModelSink& sink, const Convert
   return guarded([&] {
     MemorySink copy;
     Conversion conversion(source, options, report);
-    if (options.calibration) conversion.calibrate(copy);
+    if (conversion.splits()) {
+      MemorySink dense;
+      conversion.fit_split(dense);
+    }
+    if (conversion.calibrates()) conversion.calibrate(copy);
     conversion.write(sink);
   });
 }

@@ -10,6 +10,7 @@
 #include "formats/moe/writer.h"
 #include "src/base/status.h"
 #include "src/convert/report.h"
+#include "src/convert/split/split_options.h"
 
 namespace moe {
 
@@ -30,6 +31,8 @@ struct ConvertOptions {
   /// A text for the source model to read: errors of weights are then made up for by others, as the
   /// second moments of their inputs say. Views memory that must stay.
   std::optional<std::string_view> calibration;
+  /// Dense FFNs become experts, with routers fitted to the calibration text.
+  SplitOptions split;
   bool verify = false;  // read the result again and compare every weight with the checkpoint
   /// Bytes of the checkpoint, what is being done; return false to cancel (MOE_ERR_CANCELLED).
   std::function<bool(uint64_t done, uint64_t total, const char* what)> progress;
@@ -46,7 +49,7 @@ struct ConvertOptions {
 /// With a calibration text a copy of the model in floats lies beside the destination meanwhile, in
 /// a file without a name. MOE_ERR_ARGUMENT, before anything is written, when the text holds no
 /// tokens, the checkpoint has no tokenizer, or nothing is stored with a loss that the text could
-/// lessen.
+/// lessen. To split FFNs takes such a text; MOE_ERR_ARGUMENT without it.
 Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report);
 

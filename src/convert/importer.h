@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -35,6 +36,12 @@ struct SourceGroups {
   int64_t stride = 0;              // in weights, from group to group
 };
 
+/// Some rows or columns of a larger matrix.
+struct SourcePick {
+  int32_t of = 0;                                     // that the larger one has; 0: all are taken
+  std::shared_ptr<const std::vector<int32_t>> items;  // ascending
+};
+
 /// Where a matrix of (rows, cols) lies in a tensor: element (r, c) is element
 /// offset + r * row_stride + c * col_stride. Slices of rows, transposes, experts stacked in one
 /// tensor and interleaved gate and up are all of this form.
@@ -47,7 +54,9 @@ struct Source {
   int64_t col_stride = 1;
   SourceGroups row_groups = {};  // unpacked tensors
   SourceGroups col_groups = {};  // the same, with col_stride 1, and row_stride is set
-  bool required = false;         // a missing tensor is an error although the slot is optional
+  SourcePick rows = {};          // of the matrix that the fields above describe
+  SourcePick cols = {};
+  bool required = false;  // a missing tensor is an error although the slot is optional
   // U8 tensors: offset and strides count weights, and are whole rows.
   Packing packing = Packing::kNone;
   std::string scales = {};     // the tensor of scales

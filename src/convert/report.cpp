@@ -29,6 +29,13 @@ Json json_of(const CalibrationReport& r) {
           {"unreached_experts", r.n_unreached}};
 }
 
+Json json_of(const SplitReport& r) {
+  return {{"experts", r.n_experts},     {"by", r.clusters ? "clusters" : "in-order"},
+          {"layers", r.n_layers},       {"tokens", r.n_tokens},
+          {"perplexity", r.perplexity}, {"passes", r.n_passes},
+          {"explained", r.explained}};
+}
+
 }  // namespace
 
 std::string to_json(const MatrixReport& r) {
@@ -66,6 +73,7 @@ std::string to_json(const ConvertReport& r) {
                      {"tokenizer", r.tokenizer},
                      {"ignored_keys", r.ignored_keys}};
   if (r.n_skipped_layers > 0) members.emplace_back("skipped_layers", r.n_skipped_layers);
+  if (r.split) members.emplace_back("split", json_of(*r.split));
   if (r.calibration) members.emplace_back("calibration", json_of(*r.calibration));
   return text_of(members);
 }

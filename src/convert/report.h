@@ -43,6 +43,17 @@ struct CalibrationReport {
       0;  // of them: no token chose them, and they were quantised without weights
 };
 
+/// What splitting dense FFNs into experts did.
+struct SplitReport {
+  int32_t n_experts = 0;
+  bool clusters = false;
+  uint64_t n_layers = 0;
+  uint64_t n_tokens = 0;  // of the text
+  double perplexity = 0;  // of the dense model on it; 0: of an encoder
+  uint32_t n_passes = 0;  // over the text
+  double explained = 0;   // share of what the routers' targets vary by, mean over the layers
+};
+
 struct ConvertReport {
   std::string name;  // of the model
   std::string importer;
@@ -58,6 +69,7 @@ struct ConvertReport {
   bool tokenizer = false;        // the checkpoint has one
   int32_t n_skipped_layers = 0;  // that predict tokens further on
   std::vector<std::string> ignored_keys;
+  std::optional<SplitReport> split;
   std::optional<CalibrationReport> calibration;
 };
 

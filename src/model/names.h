@@ -64,6 +64,7 @@ inline constexpr Named<RouterWeights> kRouterWeights[] = {
     {RouterWeights::kRaw, "raw"},
     {RouterWeights::kRenormalised, "renormalised"},
     {RouterWeights::kChosen, "chosen"},
+    {RouterWeights::kOne, "one"},
 };
 static_assert(in_order(kRouterWeights));
 

@@ -2,11 +2,13 @@
 """The converter as a command: results, and what an interrupt leaves behind."""
 
 import json
+import math
 import os
 import pty
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import time
 
@@ -176,6 +178,65 @@ class Convert(Cli):
         with open(self.path("binary"), "wb") as f:
             f.write(bytes(range(256)) * 4)
         self.ok(*to, "int4", "--calibrate", self.path("binary"))
+
+    def dense(self):
+        """A dense checkpoint in the research layout that reads bytes."""
+        config = {
+            "model_type": "moe_research", "layout_version": 1, "vocab_size": 256, "d_model": 16, "n_layers": 1,
+            "context_length": 64, "norm": {"kind": "rms", "eps": 1e-5}, "positions": "rope", "tie_embeddings": True,
+            "add_bos": False, "tokenizer": "bytes",
+            "layer_defaults": {"attention": {"n_heads": 2, "n_kv_heads": 2, "head_dim": 8},
+                               "ffn": {"kind": "dense", "d_ff": 24, "gated": True, "act": "silu"}}}
+        shapes = {"embedding": (256, 16), "final_norm": (16,), "layers.0.attention_norm": (16,), "layers.0.ffn_norm": (16,),
+                  "layers.0.attention.q": (16, 16), "layers.0.attention.k": (16, 16), "layers.0.attention.v": (16, 16),
+                  "layers.0.attention.o": (16, 16), "layers.0.ffn.gate": (24, 16), "layers.0.ffn.up": (24, 16),
+                  "layers.0.ffn.down": (16, 24)}
+        header, data, state = {}, b"", 1
+        for name, shape in shapes.items():
+            values = []
+            for _ in range(math.prod(shape)):
+                state = state * 48271 % 2147483647
+                values.append(state / 2147483647 - 0.5)
+            begin, data = len(data), data + struct.pack(f"<{len(values)}f", *values)
+            header[name + ".weight"] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+        folder = self.path("dense")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(config, f)
+        text = json.dumps(header).encode()
+        with open(os.path.join(folder, "model.safetensors"), "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text + data)
+        return folder
+
+    def test_split_ffn(self):
+        source, text = self.dense(), self.path("t.txt")
+        with open(text, "w") as f:
+            f.write("How vexingly quick daft zebras jump. " * 8)
+        self.ok("convert", source, self.path("dense.moe"), "--weights", "f32")
+        r = self.ok("convert", source, self.path("split.moe"), "--weights", "f32", "--split-ffn", "6", "--calibrate", text)
+        self.assertRegex(r.stdout, r"1 FFN split into 6 experts \(clusters\); on 296 tokens the routers explain \d")
+        perplexity = {}
+        for name in ("dense", "split"):
+            r = self.ok("perplexity", self.path(name + ".moe"), "-f", text, "--json")
+            perplexity[name] = json.loads(r.stdout)["perplexity"]
+        self.assertAlmostEqual(perplexity["split"] / perplexity["dense"], 1, places=5)
+        r = self.ok("perplexity", self.path("split.moe"), "-f", text, "--router", "topk:1", "--json")
+        self.assertNotAlmostEqual(json.loads(r.stdout)["perplexity"] / perplexity["dense"], 1, places=4)
+        j = json.loads(self.ok("convert", source, self.path("order.moe"), "--weights", "int8", "--split-ffn", "6",
+                               "--split-by", "in-order", "--calibrate", text, "--json", "--verify").stdout)["total"]
+        self.assertEqual((j["split"]["experts"], j["split"]["by"], j["split"]["layers"]), (6, "in-order", 1))
+        self.assertGreater(j["calibration"]["compensated_matrices"] + j["calibration"]["weighted_matrices"], 0)
+
+    def test_what_cannot_be_split(self):
+        os.mkdir(self.path("out"))
+        source, to = self.dense(), self.path("out/m.moe")
+        self.fails(2, "convert", source, to, "--split-ffn", "6", contains=["--calibrate FILE is missing"])
+        self.fails(2, "convert", source, to, "--split-ffn", "1", "--calibrate", "-", text="a dog", contains=["--split-ffn"])
+        self.fails(2, "convert", source, to, "--split-by", "in-order", contains=["--split-ffn"])
+        self.fails(2, "convert", source, to, "--split-ffn", "6", "--calibrate", os.devnull, contains=["no text"])
+        self.fails(1, "convert", source, to, "--split-ffn", "7", "--calibrate", "-", text="a dog",
+                   contains=["7 experts do not divide the 24 inner neurons of layer 0"])
+        self.assertEqual(os.listdir(self.path("out")), [])
 
     def test_ignored_keys(self):
         source = self.source(frobnicate=3)

@@ -80,6 +80,8 @@ TEST_F(ResearchTest, ReadsEveryRouter) {
   EXPECT_EQ(r.gamma, 1.5f);
   EXPECT_EQ(r.min_capacity, 2);
   EXPECT_EQ(r.order, CapacityOrder::kArrival);
+  r = router(R"({"kind": "threshold", "t": 0.5, "weights": "one"})");
+  EXPECT_EQ(r.weights, RouterWeights::kOne);
   r = router(R"({"kind": "threshold", "t": 0.75, "min_k": 2, "max_k": 3})");
   EXPECT_EQ(r.kind, RouterKind::kThreshold);
   EXPECT_EQ(r.threshold, 0.75f);

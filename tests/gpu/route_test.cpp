@@ -91,8 +91,8 @@ void run_case(const RouterConfig& config, int32_t n_tokens, int32_t n_experts,
 std::vector<RouterConfig> configs_for(int32_t n) {
   std::vector<RouterConfig> all;
   RouterConfig c;
-  for (const RouterWeights weights :
-       {RouterWeights::kRaw, RouterWeights::kRenormalised, RouterWeights::kChosen}) {
+  for (const RouterWeights weights : {RouterWeights::kRaw, RouterWeights::kRenormalised,
+                                      RouterWeights::kChosen, RouterWeights::kOne}) {
     c = {};
     c.weights = weights;
     c.scale = 1.5f;
@@ -100,7 +100,7 @@ std::vector<RouterConfig> configs_for(int32_t n) {
       c.kind = RouterKind::kSoftmax;
       c.k = std::min(k, n);
       all.push_back(c);
-      if (weights == RouterWeights::kChosen) continue;
+      if (weights > RouterWeights::kRenormalised) continue;
       c.kind = RouterKind::kSigmoid;
       all.push_back(c);
     }

@@ -29,6 +29,7 @@ ROWS = {
     "src/convert": MODEL_WORDS + ["src/text", "formats", "quant", "src/base"],
     # runs the model that is converted
     "src/convert/calibration": ["src/convert", "src/run", "src/model", "kernels", "formats", "quant", "src/base"],
+    "src/convert/split": ["src/convert", "kernels", "formats", "quant", "src/base"],
     "src": ["src", "formats/moe", "kernels", "quant", "include"],
     "cli": ["include/moe_c.h", "moe_c.h"],
     "bindings": ["moe_c.h"],

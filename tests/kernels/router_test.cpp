@@ -163,6 +163,12 @@ TEST(Router, SoftmaxWeightRules) {
     sum += norm.weight[j];
   }
   EXPECT_NEAR(sum, 2.5, 1e-6);
+  c.weights = RouterWeights::kOne;
+  const Routed ones = route_all(c, z, 1, kN);
+  EXPECT_EQ(ones.expert, raw.expert);
+  EXPECT_EQ(ones.weight, std::vector<float>(4, 2.5f));
+  c.kind = RouterKind::kSigmoid;
+  EXPECT_EQ(validate_router(c, kN).code(), MOE_ERR_UNSUPPORTED);
 }
 
 TEST(Router, TiesGoToTheLowerIndex) {

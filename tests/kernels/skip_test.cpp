@@ -28,6 +28,8 @@ std::vector<Routers> routers() {
   all.push_back({"renormalised", r, true});
   r.weights = RouterWeights::kChosen;
   all.push_back({"chosen", r, true});
+  r.weights = RouterWeights::kOne;
+  all.push_back({"one", r, false});
   r = {};
   r.kind = RouterKind::kThreshold;
   r.threshold = 0.9f;

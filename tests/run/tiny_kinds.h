@@ -52,6 +52,12 @@ inline std::vector<TinyKind> tiny_routers() {
   const TinyKind more[] = {
       router_kind("softmax_renormalised", [](R& r) { r.weights = RouterWeights::kRenormalised; }),
       router_kind("softmax_chosen", [](R& r) { r.weights = RouterWeights::kChosen; }),
+      router_kind("threshold_one",
+                  [](R& r) {
+                    r.kind = RouterKind::kThreshold;
+                    r.threshold = 0.7f;
+                    r.weights = RouterWeights::kOne;
+                  }),
       router_kind("softmax_groups",
                   [](R& r) {
                     r.n_groups = 4;

@@ -35,6 +35,37 @@ def test_calibration(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["m.moe"]
 
 
+def test_split_ffn(environment, tmp_path):
+    source = ROOT / "tests/data/encoders/xlmr_maskedlm"
+    logits = {}
+    ways = {"dense": {}, "clusters": {"split_ffn": 4}, "order": {"split_ffn": 4, "split_by": "in-order"}}
+    for name, how in ways.items():
+        text = {"calibration": "A text to read, and another one."} if how else {}
+        report = moe.convert(source, tmp_path / name, weights="f32", **how, **text)
+        assert report.get("split", {}).get("experts", 0) == how.get("split_ffn", 0)
+        with moe.Model(tmp_path / name, environment) as model:
+            session = model.session()
+            logits[name] = list(session.encode([0, 5, 6, 7, 2], outputs=True).outputs[2])
+            if how:
+                session.set_router("topk:1")
+                few = list(session.encode([0, 5, 6, 7, 2], outputs=True).outputs[2])
+                assert few != pytest.approx(logits["dense"], abs=1e-4)
+    for name in ("clusters", "order"):
+        assert logits[name] == pytest.approx(logits["dense"], abs=1e-4)
+
+
+def test_what_cannot_be_split(tmp_path):
+    source = ROOT / "tests/data/encoders/xlmr_maskedlm"
+    for n, what in ((7, "do not divide"), (-1, "split_ffn"), (1, "2 experts")):
+        with pytest.raises(moe.ArgumentError, match=what):
+            moe.convert(source, tmp_path / "m.moe", calibration="A text to read.", split_ffn=n)
+    with pytest.raises(moe.ArgumentError, match="none is given"):
+        moe.convert(source, tmp_path / "m.moe", split_ffn=4)
+    with pytest.raises(ValueError, match="split_by"):
+        moe.convert(source, tmp_path / "m.moe", calibration="A text to read.", split_ffn=4, split_by="halves")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_refused(tmp_path):
     with pytest.raises(moe.NotFoundError, match="nowhere"):
         moe.convert(tmp_path / "nowhere", tmp_path / "a.moe")

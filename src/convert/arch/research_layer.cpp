@@ -151,12 +151,25 @@ RouterKind read_router_kind(const JsonNode& node) {
   return kRouters[node.choice(names)].kind;
 }
 
-// One of the first `count` words of a table; missing: the first.
+// One of a table's words; missing: the first.
 template <class E, size_t n>
-E choice_in(const Named<E> (&table)[n], const JsonNode& node, const char* key, size_t count = n) {
+E choice_in(const Named<E> (&table)[n], const JsonNode& node, const char* key) {
   std::vector<const char*> names;
-  for (size_t i = 0; i < count; ++i) names.push_back(table[i].name);
+  for (const Named<E>& word : table) names.push_back(word.name);
   return table[node.has(key) ? node.at(key).choice(names) : 0].value;
+}
+
+RouterWeights read_weights(const JsonNode& node, const RouterInfo& info) {
+  std::vector<const char*> names;
+  std::vector<RouterWeights> values;
+  for (const Named<RouterWeights>& word : kRouterWeights) {
+    if (word.value > RouterWeights::kRenormalised && !info.has(kParamChosen)) continue;
+    // Thresholds weigh by the chosen alone when an override made them of a top-k router.
+    if (word.value == RouterWeights::kChosen && info.has(kParamThreshold)) continue;
+    names.push_back(word.name);
+    values.push_back(word.value);
+  }
+  return values[node.has("weights") ? node.at("weights").choice(names) : 0];
 }
 
 RouterConfig read_router(const JsonNode& node, int32_t n_experts, int32_t* cosine_width) {
@@ -171,11 +184,7 @@ RouterConfig read_router(const JsonNode& node, int32_t n_experts, int32_t* cosin
                           (field.param != kParamThreshold || field.number != nullptr);
     read_router_field(node, field, required, n_experts, &r);
   }
-  if (info.has(kParamWeights)) {
-    // Thresholds weigh by the chosen alone when an override made them of a top-k router.
-    const bool chosen = info.has(kParamChosen) && !info.has(kParamThreshold);
-    r.weights = choice_in(kRouterWeights, node, "weights", chosen ? 3 : 2);
-  }
+  if (info.has(kParamWeights)) r.weights = read_weights(node, info);
   if (info.has(kParamGate)) r.gate = choice_in(kCosineGates, node, "gate");
   if (info.has(kParamToken)) r.normalise_token = node.boolean("normalise_token", true);
   if (info.has(kParamTopkNorm) && node.has("topk_norm")) {

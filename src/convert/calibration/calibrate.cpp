@@ -1,49 +1,20 @@
 #include "src/convert/calibration/calibrate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <unordered_map>
 
 #include "formats/import/failure.h"
-#include "formats/moe/reader.h"
-#include "kernels/cpu/device_cpu.h"
 #include "kernels/cpu/table.h"
-#include "src/base/machine_memory.h"
-#include "src/model/tensor_rows.h"
-#include "src/run/perplexity.h"
 
 namespace moe {
 namespace {
-
-constexpr int32_t kWindow = 512;
-
-// The matrix that has the same inputs and is summed up for it: a gate reads what its up projection
-// reads, and queries and keys what values do, but for keys and values of a latent.
-std::string key_of(const std::string& name, bool latent) {
-  struct Pair {
-    std::string_view end, other;
-    bool not_latent;
-  };
-  static constexpr Pair kPairs[] = {{".gate", ".up", false},
-                                    {".attention.k", ".attention.v", false},
-                                    {".attention.q", ".attention.v", true}};
-  for (const Pair& p : kPairs) {
-    if (!name.ends_with(p.end) || (p.not_latent && latent)) continue;
-    return name.substr(0, name.size() - p.end.size()).append(p.other);
-  }
-  return name;
-}
 
 // Where the same matrices of all experts in a layer are averaged; empty for others.
 std::string average_of(const PlannedSegment& segment, const Slot& slot) {
   if (segment.part != Part::kExperts) return {};
   return std::to_string(segment.layer) + "." + std::to_string(slot.sublayer) + "." +
          std::to_string(static_cast<int>(slot.role));
-}
-
-bool is_product(const Slot& slot) {
-  return slot.kind == SlotKind::kLinear || slot.kind == SlotKind::kVocab;
 }
 
 // Sums up inputs, by the matrix that they are multiplied with.
@@ -85,131 +56,6 @@ class InputWatch final : public InputWatcher {
   std::unordered_map<const void*, std::shared_ptr<InputSums>> sums_;
   std::vector<double> panel_;
 };
-
-struct CloseDevice {
-  void operator()(Device* device) const { close_cpu_device(device); }
-};
-
-// The float model, open on the CPU.
-class SourceModel {
- public:
-  SourceModel(ModelSink& file, uint64_t n_bytes, uint64_t memory_cap, ThreadPool& pool,
-              InputWatcher& watch)
-      : file_(file) {
-    device_.reset(take(open_cpu_device(nullptr, pool, system_allocator(), kParallelWork, &watch)));
-    FileSource source = FileSource::from_callbacks({n_bytes, read, this});
-    Box<MoeFile> opened = take(MoeFile::open(std::move(source), system_allocator()));
-    ModelOptions options;
-    options.verify = false;
-    options.memory_cap = memory_cap != 0 ? memory_cap : sensible_cap(n_bytes);
-    model_ = take(Model::open(std::move(opened), options, *device_, logger_, system_allocator()));
-    SessionOptions session;
-    session.context = std::min(model_->config().context_length, kWindow);
-    session_ = take(Session::create(*model_, session, system_allocator()));
-  }
-  SourceModel(const SourceModel&) = delete;
-  SourceModel& operator=(const SourceModel&) = delete;
-
-  /// Calls f(place, slot, inputs' matrix) for all linear matrices of a segment.
-  template <class F>
-  void each_matrix(const PlannedSegment& segment, F&& f) {
-    Expert expert;
-    const bool of_expert = segment.part == Part::kExperts;
-    if (of_expert) expert = networks_of(segment);
-    for (const PlannedMatrix& m : segment.matrices) {
-      if (!is_product(m.slot)) continue;
-      const TensorRow& row = *find_row(segment.part, m.slot.role);
-      const void* place = nullptr;
-      if (of_expert) {
-        place = matrix_in(expert.ffn + std::max(m.slot.sublayer, 0), row);
-      } else {
-        place = matrix_in(owner(segment, row), row)->tiles;
-      }
-      f(place, m.slot, key_of(m.slot.short_name(), is_latent(segment)));
-    }
-  }
-
-  /// Perplexity, or 0 for an encoder.
-  double read_text(const CalibrationText& text,
-                   const std::function<bool(uint64_t, uint64_t)>& progress) {
-    if (model_->config().is_encoder()) {
-      encode(text, progress);
-      return 0;
-    }
-    PerplexityOptions options;
-    options.prefix = text.prefix;
-    if (progress) options.progress = call_progress;
-    options.user = const_cast<void*>(static_cast<const void*>(&progress));
-    Perplexity found;
-    check(measure_perplexity(*session_, text.tokens, options, &found));
-    return found.perplexity;
-  }
-
- private:
-  static int read(void* user, uint64_t offset, void* buffer, size_t n) {
-    return static_cast<SourceModel*>(user)->file_.read(offset, buffer, n).ok() ? 0 : -1;
-  }
-  static bool call_progress(void* user, uint64_t done, uint64_t total) {
-    return (*static_cast<const std::function<bool(uint64_t, uint64_t)>*>(user))(done, total);
-  }
-  static uint64_t sensible_cap(uint64_t n_bytes) {
-    MachineMemory memory;
-    if (!machine_memory(&memory) || n_bytes <= memory.available / 2) return 0;
-    return memory.available / 2;
-  }
-  static const Matrix* matrix_in(const void* owner, const TensorRow& row) {
-    return reinterpret_cast<const Matrix*>(static_cast<const uint8_t*>(owner) + row.field);
-  }
-
-  bool is_latent(const PlannedSegment& segment) const {
-    return segment.layer >= 0 &&
-           model_->config().layers[static_cast<size_t>(segment.layer)].attention.latent > 0;
-  }
-
-  const void* owner(const PlannedSegment& segment, const TensorRow& row) const {
-    if (segment.layer < 0) return &model_->weights();
-    const LayerWeights& layer = model_->layer(segment.layer);
-    return row.of_network() ? static_cast<const void*>(&layer.ffn) : &layer;
-  }
-
-  // Its networks lie where they are, in memory or not.
-  Expert networks_of(const PlannedSegment& segment) const {
-    ExpertSource& experts = *model_->layer(segment.layer).experts;
-    Expert expert;
-    check(experts.acquire(segment.expert, {ExpertWait::kRoom, nullptr, nullptr}, &expert));
-    experts.release(segment.expert);
-    return expert;
-  }
-
-  void encode(const CalibrationText& text,
-              const std::function<bool(uint64_t, uint64_t)>& progress) {
-    std::vector<float> pooled(static_cast<size_t>(model_->config().d_model));
-    Encoding out;
-    out.pooled = pooled.data();
-    const size_t room = static_cast<size_t>(session_->context()) - text.prefix.size();
-    for (size_t done = 0; done < text.tokens.size();) {
-      const size_t n = std::min(room, text.tokens.size() - done);
-      std::vector<int32_t> window = text.prefix;
-      window.insert(window.end(), text.tokens.data() + done, text.tokens.data() + done + n);
-      check(session_->encode(window, out));
-      done += n;
-      if (progress && !progress(done, text.tokens.size())) fail(MOE_ERR_CANCELLED, "cancelled");
-    }
-  }
-
-  Logger logger_;
-  ModelSink& file_;
-  std::unique_ptr<Device, CloseDevice> device_;
-  Box<Model> model_;
-  Box<Session> session_;
-};
-
-// Beside the model, for which half of the machine is left at least: it has been allocated by now.
-uint64_t machine_share() {
-  constexpr uint64_t kUnknown = uint64_t{1} << 30;
-  MachineMemory memory;
-  return machine_memory(&memory) ? memory.available / 2 : kUnknown;
-}
 
 }  // namespace
 

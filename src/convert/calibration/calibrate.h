@@ -5,17 +5,10 @@
 #include <memory>
 #include <set>
 
-#include "formats/moe/writer.h"
 #include "src/convert/calibration/input_statistics.h"
-#include "src/convert/plan.h"
+#include "src/convert/calibration/source_model.h"
 
 namespace moe {
-
-/// A text as the model reads it.
-struct CalibrationText {
-  std::vector<int32_t> prefix;  // in front of every window
-  std::vector<int32_t> tokens;
-};
 
 struct CalibrationOptions {
   /// Bytes for the model and its session, of which experts get what is left; 0: half of what the
@@ -25,8 +18,7 @@ struct CalibrationOptions {
   uint64_t moment_bytes = 0;
   /// Matrices (Slot::short_name()) for which there are to be second moments.
   std::set<std::string> with_moments;
-  /// Told tokens; false: MOE_ERR_CANCELLED.
-  std::function<bool(uint64_t done, uint64_t total)> progress;
+  ReadingProgress progress;
 };
 
 struct CalibrationRun {

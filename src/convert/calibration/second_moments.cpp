@@ -11,8 +11,8 @@ constexpr int64_t kParallelWork = int64_t{1} << 17;  // products from which thre
 
 }  // namespace
 
-SecondMoments::SecondMoments(int32_t n)
-    : n_(n), sums_(static_cast<size_t>(bytes(n) / sizeof(double))) {}
+SecondMoments::SecondMoments(int32_t n, int32_t block)
+    : n_(n), block_(block), sums_(static_cast<size_t>(bytes(n, block) / sizeof(double))) {}
 
 size_t SecondMoments::panel_size(int32_t n) { return static_cast<size_t>(n) * kPanelRows; }
 
@@ -23,10 +23,10 @@ bool SecondMoments::is_finite() const {
   return true;
 }
 
-uint64_t SecondMoments::bytes(int32_t n) {
+uint64_t SecondMoments::bytes(int32_t n, int32_t block) {
   uint64_t sums = 0;
-  for (int32_t begin = 0; begin < n; begin += kMomentBlock) {
-    const auto width = static_cast<uint64_t>(moment_block(begin, n).end - begin);
+  for (int32_t begin = 0; begin < n; begin += block) {
+    const auto width = static_cast<uint64_t>(moment_block(begin, n, block).end - begin);
     sums += width * (width + 1) / 2;
   }
   return sums * sizeof(double);
@@ -34,7 +34,7 @@ uint64_t SecondMoments::bytes(int32_t n) {
 
 void SecondMoments::add(const float* x, int64_t ld, const int32_t* row_ids, int32_t n_rows,
                         double* panel, ThreadPool& pool) {
-  const int64_t width = std::min(n_, kMomentBlock);
+  const int64_t width = std::min(n_, block_);
   n_rows_ += static_cast<uint64_t>(n_rows);
   for (int32_t first = 0; first < n_rows; first += kPanelRows) {
     const int32_t n = std::min(kPanelRows, n_rows - first);
@@ -54,7 +54,7 @@ void SecondMoments::add(const float* x, int64_t ld, const int32_t* row_ids, int3
 
 // Four rows of inputs at a time, each sum still in their order.
 void SecondMoments::add_row(int32_t i, const double* panel, int32_t n_rows) {
-  const int32_t begin = moment_block(i, n_).begin;
+  const int32_t begin = moment_block(i, n_, block_).begin;
   double* out = sums_.data() + (row_begin(i) + static_cast<size_t>(begin));
   const int32_t n = i - begin + 1;
   const double* x = panel + begin;

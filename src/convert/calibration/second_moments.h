@@ -18,14 +18,14 @@ struct MomentBlock {
   int32_t begin;
   int32_t end;
 };
-constexpr MomentBlock moment_block(int32_t i, int32_t n) {
-  const int32_t begin = i / kMomentBlock * kMomentBlock;
-  return {begin, n - begin < kMomentBlock ? n : begin + kMomentBlock};
+constexpr MomentBlock moment_block(int32_t i, int32_t n, int32_t block = kMomentBlock) {
+  const int32_t begin = i / block * block;
+  return {begin, n - begin < block ? n : begin + block};
 }
 
 class SecondMoments {
  public:
-  explicit SecondMoments(int32_t n);
+  explicit SecondMoments(int32_t n, int32_t block = kMomentBlock);
 
   /// Adds rows of x, row i at x + (row_ids ? row_ids[i] : i) * ld. Each sum is taken in the order
   /// of the rows, however many threads there are and however the rows are cut into calls. Allocates
@@ -43,19 +43,20 @@ class SecondMoments {
   double at(int32_t i, int32_t j) const { return sums_[row_begin(i) + static_cast<size_t>(j)]; }
 
   /// What the moments of n inputs take.
-  static uint64_t bytes(int32_t n);
+  static uint64_t bytes(int32_t n, int32_t block = kMomentBlock);
 
  private:
   // Such that + j is the place of (i, j).
-  static size_t row_begin(int32_t i) {
-    const auto block = static_cast<size_t>(i / kMomentBlock);
-    const auto row = static_cast<size_t>(i % kMomentBlock);
-    constexpr size_t kSums = size_t{kMomentBlock} * (kMomentBlock + 1) / 2;
-    return block * kSums + row * (row + 1) / 2 - block * kMomentBlock;
+  size_t row_begin(int32_t i) const {
+    const auto width = static_cast<size_t>(block_);
+    const auto block = static_cast<size_t>(i / block_);
+    const auto row = static_cast<size_t>(i % block_);
+    return block * (width * (width + 1) / 2) + row * (row + 1) / 2 - block * width;
   }
   void add_row(int32_t i, const double* panel, int32_t n_rows);
 
   int32_t n_;
+  int32_t block_;
   uint64_t n_rows_ = 0;
   std::vector<double> sums_;  // of each block the lower triangle, row by row
 };

@@ -12,10 +12,17 @@ namespace {
 constexpr int64_t kBlockFloats = int64_t{1} << 17;       // 512 KB: stays in a cache
 constexpr int64_t kTransposedFloats = int64_t{1} << 24;  // 64 MB: few, long reads
 
+// Rows far apart are read one by one.
+bool scattered(const SourcePick& rows) {
+  return rows.of > 0 && rows.items->back() - rows.items->front() >= std::ssize(*rows.items);
+}
+
 int32_t rows_per_block(int32_t rows, int32_t cols, bool transposed) {
   const int64_t n = (transposed ? kTransposedFloats : kBlockFloats) / std::max(cols, 1);
   return static_cast<int32_t>(std::clamp<int64_t>(n, 1, rows));
 }
+
+int32_t whole(const SourcePick& pick, int32_t n) { return pick.of > 0 ? pick.of : n; }
 
 // Where item i of `groups` lies, counted from the first group; -1: nowhere, it is zero. `unit`:
 // from one item to the next.
@@ -58,17 +65,31 @@ RowReader::RowReader(const Checkpoint& checkpoint, const SourceTensor& tensor, c
       tensor_(tensor),
       row_groups_(source.row_groups),
       col_groups_(source.col_groups),
+      picked_rows_(source.rows),
+      picked_cols_(source.cols),
       offset_(source.offset),
-      row_stride_(source.row_stride == 0 ? cols : source.row_stride),
+      row_stride_(source.row_stride),
       col_stride_(source.col_stride),
-      rows_(rows),
-      cols_(cols),
-      block_rows_(rows_per_block(rows, cols, source.col_stride != 1 || tensor.across)),
-      buffer_(static_cast<size_t>(block_rows_) * static_cast<size_t>(cols)) {
-  if (source.packing != Packing::kNone) unpacker_.emplace(checkpoint, tensor, source, cols);
+      rows_(whole(source.rows, rows)),
+      cols_(whole(source.cols, cols)),
+      picked_(static_cast<size_t>(source.cols.of > 0 ? cols : 0)) {
+  if (row_stride_ == 0) row_stride_ = cols_;
+  const bool transposed = source.col_stride != 1 || tensor.across;
+  block_rows_ =
+      !transposed && scattered(source.rows) ? 1 : rows_per_block(rows_, cols_, transposed);
+  buffer_.resize(static_cast<size_t>(block_rows_) * static_cast<size_t>(cols_));
+  if (source.packing != Packing::kNone) unpacker_.emplace(checkpoint, tensor, source, cols_);
 }
 
 const float* RowReader::row(int32_t r) {
+  const float* all =
+      whole_row(picked_rows_.of > 0 ? (*picked_rows_.items)[static_cast<size_t>(r)] : r);
+  if (picked_cols_.of == 0) return all;
+  for (size_t c = 0; c < picked_.size(); ++c) picked_[c] = all[(*picked_cols_.items)[c]];
+  return picked_.data();
+}
+
+const float* RowReader::whole_row(int32_t r) {
   if (r < first_ || r >= first_ + n_buffered_) fill(r);
   return buffer_.data() + static_cast<size_t>(r - first_) * static_cast<size_t>(cols_);
 }
@@ -148,6 +169,8 @@ void RowReader::read_turned(int64_t at, float* out) {
 }
 
 void check_source(const SourceTensor& tensor, const Source& source, int32_t rows, int32_t cols) {
+  rows = whole(source.rows, rows);
+  cols = whole(source.cols, cols);
   std::vector<int64_t> expected = source.shape;
   if (expected.empty()) {
     expected = {rows};

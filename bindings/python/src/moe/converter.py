@@ -22,7 +22,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
             overrides: Mapping[str, str] | Sequence[str] = (), compress: bool = False,
             verify: bool = False, progress: Progress | None = None,
             on_matrix: Callable[[Report], Any] | None = None,
-            ignored_keys: Sequence[str] = (), calibration: str | bytes | None = None) -> Report:
+            ignored_keys: Sequence[str] = (), calibration: str | bytes | None = None,
+            split_ffn: int = 0, split_by: str = "clusters") -> Report:
     """Converts a folder with config.json and safetensors, or a GGUF file. The destination never
     holds half a file. Returns the report on the whole.
 
@@ -37,6 +38,10 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
                know and that do not change what the model computes.
     calibration: a text for the source model to read: the error of a rounded weight is then made up
                for by those rounded after it. Progress meanwhile is in tokens.
+    split_ffn: every FFN of a dense model becomes so many experts, which must divide its width, with
+               a router fitted to the calibration text. The file takes all of them and computes what
+               the dense model does; Session.set_router("threshold:0.9") takes fewer.
+    split_by:  which neurons make an expert: "clusters" (of like weights) or "in-order".
     An exception in progress or on_matrix, or Ctrl-C, ends the conversion and comes out here; the
     destination is then as it was.
     """
@@ -53,13 +58,16 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
 
     patterns = ([f"{k}={v}" for k, v in overrides.items()] if isinstance(overrides, Mapping)
                 else list(overrides))
+    if split_by not in ("clusters", "in-order"):
+        raise ValueError(f"split_by: expected clusters or in-order, found {split_by!r}")
     text = calibration.encode() if isinstance(calibration, str) else calibration
     params = s.ConvertParams(
         compress=int(compress), weights=optional_bytes(weights),
         overrides=c_strings(tuple(patterns)), n_overrides=len(patterns), verify=int(verify),
         progress=progress_callback(long, progress), report=s.ReportFn(long.guard(report)),
         ignored_keys=c_strings(tuple(ignored_keys)), n_ignored_keys=len(ignored_keys),
-        calibration=text, n_calibration=len(text or b""))
+        calibration=text, n_calibration=len(text or b""),
+        split_ffn=split_ffn, split_by_clusters=int(split_ffn > 0 and split_by == "clusters"))
     names = os.fsencode(source), os.fsencode(destination)
     long.run(lambda: call(library.moe_convert, *names, c.byref(params)))
     return reports[-1]

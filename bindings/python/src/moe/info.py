@@ -59,7 +59,7 @@ class LayerInfo:
     threshold: float  # sum of probabilities; with k 0
     tau: float  # temperature of a cosine router, otherwise 0
     gamma: float  # capacity factor; 0: an expert takes all that choose it
-    gate: str  # "raw", "renormalised", "chosen"; cosine: "softmax", "sigmoid"; "": no choice
+    gate: str  # "raw", "renormalised", "chosen", "one"; cosine: "softmax", "sigmoid"; "": no choice
     has_head: int  # MH-MoE: 1 with a head layer in front of the sub-tokens
     has_merge: int  # 1 with a merge layer behind them
     n_cross_heads: int  # of attention to an encoder's output; 0: none

@@ -1,0 +1,95 @@
+#pragma once
+// A checkpoint's model in floats, open on the CPU, that reads a text while its inputs are watched.
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/moe/writer.h"
+#include "kernels/cpu/device_cpu.h"
+#include "src/convert/plan.h"
+#include "src/model/model.h"
+#include "src/model/tensor_rows.h"
+#include "src/run/session.h"
+
+namespace moe {
+
+/// A text as the model reads it.
+struct CalibrationText {
+  std::vector<int32_t> prefix;  // in front of every window
+  std::vector<int32_t> tokens;
+};
+
+/// Told tokens; false: MOE_ERR_CANCELLED.
+using ReadingProgress = std::function<bool(uint64_t done, uint64_t total)>;
+
+/// The matrix that has the same inputs and is summed up for it: a gate reads what its up projection
+/// reads, and queries and keys what values do, but for keys and values of a latent.
+std::string key_of(const std::string& name, bool latent);
+
+inline bool is_product(const Slot& slot) {
+  return slot.kind == SlotKind::kLinear || slot.kind == SlotKind::kVocab;
+}
+
+/// For sums beside the model, for which half of the machine is left at least: it has been allocated
+/// by now.
+uint64_t machine_share();
+
+class SourceModel {
+ public:
+  /// The model of `n_bytes` that `file` holds. `memory_cap`: bytes for it and its session; 0: half
+  /// of what the machine has where it would take more. All but the number must outlive it.
+  SourceModel(ModelSink& file, uint64_t n_bytes, uint64_t memory_cap, ThreadPool& pool,
+              InputWatcher& watch);
+  SourceModel(const SourceModel&) = delete;
+  SourceModel& operator=(const SourceModel&) = delete;
+
+  /// Calls f(place, slot, inputs' matrix) for all linear matrices of a segment. `place`: the Matrix
+  /// itself, or its tiles where those stay and it is copied.
+  template <class F>
+  void each_matrix(const PlannedSegment& segment, F&& f) {
+    Expert expert;
+    const bool of_expert = segment.part == Part::kExperts;
+    if (of_expert) expert = networks_of(segment);
+    for (const PlannedMatrix& m : segment.matrices) {
+      if (!is_product(m.slot)) continue;
+      const TensorRow& row = *find_row(segment.part, m.slot.role);
+      const void* place = nullptr;
+      if (of_expert) {
+        place = matrix_in(expert.ffn + std::max(m.slot.sublayer, 0), row);
+      } else {
+        place = matrix_in(owner(segment, row), row)->tiles;
+      }
+      f(place, m.slot, key_of(m.slot.short_name(), is_latent(segment)));
+    }
+  }
+
+  /// In windows of at most 512 tokens. Perplexity, or 0 for an encoder.
+  double read_text(const CalibrationText& text, const ReadingProgress& progress);
+
+ private:
+  struct CloseDevice {
+    void operator()(Device* device) const { close_cpu_device(device); }
+  };
+
+  static int read(void* user, uint64_t offset, void* buffer, size_t n);
+  static bool call_progress(void* user, uint64_t done, uint64_t total);
+  static uint64_t sensible_cap(uint64_t n_bytes);
+  static const Matrix* matrix_in(const void* owner, const TensorRow& row) {
+    return reinterpret_cast<const Matrix*>(static_cast<const uint8_t*>(owner) + row.field);
+  }
+  bool is_latent(const PlannedSegment& segment) const;
+  const void* owner(const PlannedSegment& segment, const TensorRow& row) const;
+  Expert networks_of(const PlannedSegment& segment) const;
+  void encode(const CalibrationText& text, const ReadingProgress& progress);
+
+  Logger logger_;
+  ModelSink& file_;
+  std::unique_ptr<Device, CloseDevice> device_;
+  Box<Model> model_;
+  Box<Session> session_;
+};
+
+}  // namespace moe
