@@ -76,7 +76,8 @@ class Work {
     if (napi_call_threadsafe_function(work->pieces_, piece, napi_tsfn_nonblocking) == napi_ok) {
       return true;
     }
-    delete piece;  // Node ends
+    delete piece;
+    work->pieces_ = nullptr;  // Node ends: the function has dropped this thread, and may be gone
     return false;
   }
 
