@@ -64,6 +64,14 @@ double hit_rate_of_trace(const Trace& trace, const BenchResult& result) {
   return replay_lru(trace, static_cast<size_t>(std::min(share, 1.0) * all)).share();
 }
 
+// Where experts are read from a file that has a name, in a way that was named.
+std::optional<std::string> file_to_measure(const BenchOptions& o, const moe_session* session) {
+  const std::string& path = o.synthetic.empty() ? o.model.path : o.save;
+  const bool reads = o.model.io != "auto" && memory_stats(session).cap_bytes > 0;
+  if (!reads || path.empty() || o.n_generate == 0) return {};
+  return path;
+}
+
 void run_bench(BenchOptions& o) {
   if (o.synthetic.empty() == o.model.path.empty()) {
     throw UsageError("give either a model file or --synthetic SHAPE");
@@ -114,8 +122,12 @@ void run_bench(BenchOptions& o) {
   moe_error error;
   check(moe_model_get_info(loaded.model.get(), &result.model, &error), error);
   result.env = env_info(env.get());
-  result.timing =
-      run_measurement(o, loaded.model.get(), handles, result.on_cpu() ? &meter : nullptr);
+  std::optional<DiskMeter> disk;
+  if (const auto path = file_to_measure(o, handles[0])) {
+    disk.emplace(*path, o.model.io == "direct", loaded.model.get());
+  }
+  const Meters meters{result.on_cpu() ? &meter : nullptr, disk ? &*disk : nullptr};
+  result.timing = run_measurement(o, loaded.model.get(), handles, meters);
   result.memory = memory_stats(handles[0]);
   result.expert_bytes = expert_bytes(loaded.model.get());
   result.trace_hit_rate = forced ? hit_rate_of_trace(forced->trace(), result) : 1;

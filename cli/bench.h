@@ -6,6 +6,7 @@
 
 #include "cli/bandwidth.h"
 #include "cli/common.h"
+#include "cli/disk_meter.h"
 
 namespace moe_cli {
 
@@ -37,6 +38,11 @@ struct Timing {
   double decode_read_bytes = 0;   // of the file, for a token
   double decode_wait_share = 0;   // of the time of decoding, spent waiting for reads
   double prefill_read_bytes = 0;  // of the file, for a prompt
+  double disk_bytes_per_s = 0;    // what reads of experts get with nothing beside; 0: not measured
+
+  /// What nobody can exceed who reads these experts: reading them, or computing, whichever takes
+  /// longer. 0: not known.
+  double decode_bound() const;
 };
 
 struct BenchResult {
@@ -53,9 +59,15 @@ struct BenchResult {
   double decode_bytes_per_s() const;
 };
 
-/// Sizes that would take more than an hour are refused: UsageError. `meter` may be null.
+/// What is measured between the repetitions; either may be null.
+struct Meters {
+  BandwidthMeter* memory = nullptr;
+  DiskMeter* disk = nullptr;
+};
+
+/// Sizes that would take more than an hour are refused: UsageError.
 Timing run_measurement(const BenchOptions& o, const moe_model* model,
-                       const std::vector<moe_session*>& sessions, BandwidthMeter* meter);
+                       const std::vector<moe_session*>& sessions, const Meters& meters);
 
 void print_bench(const BenchOptions& o, const BenchResult& result);
 

@@ -62,6 +62,12 @@ void print_cache(const BenchOptions& o, const BenchResult& r) {
               << " of experts a token; " << 100 * t.hit_rate
               << " % of their uses were found in memory; " << 100 * t.decode_wait_share
               << " % of the time was waiting for reads\n";
+    if (t.decode_bound() > 0) {
+      std::cout << "  the file gives " << format_rate(t.disk_bytes_per_s)
+                << " to reads of experts alone: decode reached "
+                << 100 * t.decode_tokens_per_s / t.decode_bound() << " % of the bound of "
+                << t.decode_bound() << " tokens/s\n";
+    }
     if (!o.routing.empty()) {
       std::cout << "  the trace itself, replayed with room for this share of its experts: "
                 << 100 * r.trace_hit_rate << " % found\n";
@@ -91,6 +97,7 @@ void print_text(const BenchOptions& o, const BenchResult& r) {
 void print_as_json(const BenchOptions& o, const BenchResult& r) {
   const Timing& t = r.timing;
   const double rate = r.decode_bytes_per_s();
+  const double bound = t.decode_bound();
   print_json({{"model", r.model.name},
               {"weights", o.synthetic.empty() ? "" : o.weights},
               {"n_prompt", o.n_prompt},
@@ -114,6 +121,9 @@ void print_as_json(const BenchOptions& o, const BenchResult& r) {
               {"trace_found_in_memory", o.routing.empty() ? Json() : Json(r.trace_hit_rate)},
               {"decode_read_bytes_per_token", static_cast<uint64_t>(t.decode_read_bytes)},
               {"decode_wait_share", t.decode_wait_share},
+              {"disk_bytes_per_s", bound > 0 ? Json(t.disk_bytes_per_s) : Json()},
+              {"decode_bound_tokens_per_s", bound > 0 ? Json(bound) : Json()},
+              {"share_of_bound", bound > 0 ? Json(t.decode_tokens_per_s / bound) : Json()},
               {"prefill_read_bytes", static_cast<uint64_t>(t.prefill_read_bytes)},
               {"peak_rss_bytes", peak_rss()},
               {"threads", r.env.threads},

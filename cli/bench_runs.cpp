@@ -37,15 +37,16 @@ class Runs {
         tokens_(random_tokens(o.positions(), vocab_size(model))),
         used_(model, may_skip(o.model)) {}
 
-  Timing measure(BandwidthMeter* meter) {
+  Timing measure(const Meters& meters) {
     status_.show("reading weights");
     decode(0, kFirstTokens);
     refuse_hours();
     if (o_.n_generate > 0) count_experts();
-    for (int r = 0; r < o_.repetitions; ++r) repeat(r, meter);
+    for (int r = 0; r < o_.repetitions; ++r) repeat(r, meters);
     status_.clear();
     Timing timing;
     if (!bandwidth_.empty()) timing.read_bandwidth = median(bandwidth_);
+    if (!disk_.empty()) timing.disk_bytes_per_s = median(disk_);
     if (!prefill_.empty()) timing.prefill_tokens_per_s = median(prefill_);
     if (!decode_.empty()) timing.decode_tokens_per_s = median(decode_);
     timing.experts_per_token = used_.experts_per_token();
@@ -57,12 +58,12 @@ class Runs {
  private:
   // What memory gives, a prompt into an empty context, then tokens one by one, in all sessions
   // together, from the depth asked for.
-  void repeat(int r, BandwidthMeter* meter) {
+  void repeat(int r, const Meters& meters) {
     const std::string turn =
         " (" + std::to_string(r + 1) + " of " + std::to_string(o_.repetitions) + ")";
-    if (meter != nullptr) {
+    if (meters.memory != nullptr) {
       status_.show("measuring memory" + turn);
-      bandwidth_.push_back(meter->measure());
+      bandwidth_.push_back(meters.memory->measure());
     }
     if (o_.n_prompt > 0) {
       status_.show("prompt of " + std::to_string(o_.n_prompt) + " tokens" + turn);
@@ -78,6 +79,10 @@ class Runs {
     const moe_expert_stats before = memory_stats(sessions_[0]).model;
     const double seconds = decode(o_.depth, o_.n_generate);
     decode_.push_back(static_cast<double>(o_.n_generate) * o_.n_sessions / seconds);
+    if (meters.disk != nullptr) {
+      status_.show("measuring the disk" + turn);
+      disk_.push_back(meters.disk->measure());
+    }
     decode_seconds_ += seconds;
     add_since(before, &decode_reads_);
   }
@@ -195,7 +200,7 @@ class Runs {
   bool counting_ = false;
   StatusLine status_;
   std::string what_ = "reading weights";
-  std::vector<double> bandwidth_, prefill_, decode_;
+  std::vector<double> bandwidth_, disk_, prefill_, decode_;
   moe_expert_stats prefill_reads_{}, decode_reads_{};
   double decode_seconds_ = 0;
 };
@@ -206,9 +211,16 @@ int BenchOptions::positions() const {
   return std::max({n_prompt, depth + n_generate, kFirstTokens});
 }
 
+double Timing::decode_bound() const {
+  if (disk_bytes_per_s <= 0 || decode_tokens_per_s <= 0) return 0;
+  const double reading = decode_read_bytes / disk_bytes_per_s;
+  const double computing = (1 - decode_wait_share) / decode_tokens_per_s;
+  return 1 / std::max(reading, computing);
+}
+
 Timing run_measurement(const BenchOptions& o, const moe_model* model,
-                       const std::vector<moe_session*>& sessions, BandwidthMeter* meter) {
-  return Runs(o, model, sessions).measure(meter);
+                       const std::vector<moe_session*>& sessions, const Meters& meters) {
+  return Runs(o, model, sessions).measure(meters);
 }
 
 }  // namespace moe_cli

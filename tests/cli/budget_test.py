@@ -139,6 +139,18 @@ class Budget(Cli):
         self.assertIn("of their uses were found in memory",
                       self.ok("bench", MODEL, "-p", "24", "-n", "40", "-r", "1", "--memory", str(cap)).stdout)
 
+    def test_bench_holds_decode_against_what_the_file_gives(self):
+        cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
+        args = ("bench", MODEL, "-p", "24", "-n", "40", "-r", "1", "--memory", str(cap))
+        j = json.loads(self.ok(*args, "--io", "buffered", "--json").stdout)
+        reading = j["decode_read_bytes_per_token"] / j["disk_bytes_per_s"]
+        computing = (1 - j["decode_wait_share"]) / j["decode_tokens_per_s"]
+        self.assertGreater(reading, 0)
+        self.assertAlmostEqual(j["decode_bound_tokens_per_s"] * max(reading, computing), 1, 2)
+        self.assertAlmostEqual(j["share_of_bound"] * j["decode_bound_tokens_per_s"] / j["decode_tokens_per_s"], 1, 2)
+        self.assertIn("to reads of experts alone", self.ok(*args, "--io", "buffered").stdout)
+        self.assertIsNone(json.loads(self.ok(*args, "--json").stdout)["share_of_bound"])
+
     def test_experts_that_add_little_are_skipped(self):
         args = ("-p", "Once upon a time, there was a little fox. He lived in a hollow tree.", "--context", "64", "--chunk", "1")
         least = self.plan("--memory", "1G", *args[2:])["least_cap_bytes"]
