@@ -1,5 +1,5 @@
 #!/bin/bash
-# Decode from disk under memory caps, against the bound max(bytes read / disk speed, computing). For a machine where nothing else runs.
+# Decode from disk under memory caps, against the bound 1 / max(bytes read / disk speed, computing), both of the same run. For a machine where nothing else runs.
 #   [SHAPES="NAME ..."] tests/bench/offload.sh MOE TRACE.csv FOLDER [LLAMA_BENCH GGUF]
 # MOE: the command; TRACE.csv: routing (docs/traces.md); FOLDER: on the disk to measure, with room for the models (16 GB).
 # SHAPES: of examples/shapes.md, instead of three large ones.
@@ -8,22 +8,14 @@ set -euo pipefail
 moe=$1 trace=$2 folder=$3 llama=${4:-} gguf=${5:-}
 here=$(dirname "$0")
 
-disk() {  # one stream, then four
-  local mb=$(($(stat -c %s "$1") >> 20))
-  echo "disk, one stream: $(dd if="$1" of=/dev/null bs=1M iflag=direct skip=$((mb / 2)) count=$((mb / 4)) 2>&1 | tail -1)"
-  for i in 0 1 2 3; do
-    dd if="$1" of=/dev/null bs=1M iflag=direct skip=$((mb / 4 * i)) count=$((mb / 8)) 2>&1 | tail -1 | sed 's/^/disk, of four: /' &
-  done
-  wait
-}
-
 # One line: a share of the experts in memory. Repetitions alternate between caps, so that a slow minute hits all of them.
 run() {
-  "$moe" bench "$1" -p 32 -n 96 -r 1 --routing "$trace" --json "${@:3}" | python3 -c "
+  "$moe" bench "$1" -p 32 -n 128 -r 1 --routing "$trace" --json "${@:3}" | python3 -c "
 import json, sys
 j = json.load(sys.stdin)
-print('%s: %.1f tokens/s, %.1f %% found, %.1f MB read a token, %.0f %% waiting, prompt read %.0f MB, peak %.1f of %.1f MB' % (
+print('%s: %.1f tokens/s, %.1f %% found, %.1f MB read a token, %.0f %% waiting, disk %.2f GB/s, %.0f %% of the bound, prompt read %.0f MB, peak %.1f of %.1f MB' % (
     sys.argv[1], j['decode_tokens_per_s'], 100 * j['found_in_memory'], j['decode_read_bytes_per_token'] / 1e6, 100 * j['decode_wait_share'],
+    (j['disk_bytes_per_s'] or 0) / 1e9, 100 * (j['share_of_bound'] or 0),
     j['prefill_read_bytes'] / 1e6, j['peak_rss_bytes'] / 1e6, j['memory_cap_bytes'] / 1e6))" "$2"
 }
 
@@ -38,7 +30,6 @@ for shape in ${SHAPES:-olmoe-1b-7b maple-20b-a1b qwen3-30b-a3b}; do
   model=$folder/$shape.moe
   [ -e "$model" ] || "$moe" bench --synthetic $shape --save "$model"
   echo "== $shape, $(($(stat -c %s "$model") / 1000000)) MB"
-  disk "$model"
   for repetition in 1 2 3; do
     for percent in 12 25 50; do
       run "$model" "$percent % direct" --memory "$(cap_for "$model" $percent)" --io direct
