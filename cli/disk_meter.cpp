@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <thread>
 
 #include "cli/common.h"
@@ -42,11 +44,11 @@ std::map<uint64_t, bool> segments_of(const moe_model* model) {
   return segments;
 }
 
-// False at the end of the file, and after a fault.
-bool read_whole(int fd, uint8_t* to, size_t bytes, uint64_t offset) {
+// All through one room: nothing looks at it. False at the end of the file, and after a fault.
+bool read_through(int fd, uint8_t* room, size_t bytes, uint64_t offset) {
   for (size_t done = 0; done < bytes;) {
     const size_t part = std::min(kReadBytes, bytes - done);
-    const ssize_t n = pread(fd, to + done, part, static_cast<off_t>(offset + done));
+    const ssize_t n = pread(fd, room, part, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     done += static_cast<size_t>(n);
@@ -67,7 +69,6 @@ DiskMeter::DiskMeter(const std::string& path, bool direct, const moe_model* mode
     const auto after = std::next(at);
     if (!at->second || after == segments.end()) continue;  // what ends the last one is not known
     experts_.push_back({at->first, round_up(after->first - at->first)});
-    largest_ = std::max(largest_, experts_.back().bytes);
   }
 }
 
@@ -94,12 +95,12 @@ double DiskMeter::measure() {
 // 0 after a fault.
 uint64_t DiskMeter::read_until(double end, uint32_t seed) const {
   const std::unique_ptr<uint8_t, Free> room(
-      static_cast<uint8_t*>(std::aligned_alloc(kPage, largest_)));
+      static_cast<uint8_t*>(std::aligned_alloc(kPage, kReadBytes)));
   uint64_t bytes = 0;
   while (room != nullptr && now_seconds() < end) {
     seed = seed * 1664525u + 1013904223u;
     const Segment& s = experts_[(seed >> 8) % experts_.size()];
-    if (!read_whole(fd_, room.get(), s.bytes, s.offset)) return 0;
+    if (!read_through(fd_, room.get(), s.bytes, s.offset)) return 0;
     bytes += s.bytes;
   }
   return bytes;

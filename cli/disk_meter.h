@@ -32,7 +32,6 @@ class DiskMeter {
   std::string path_;
   int fd_ = -1;
   std::vector<Segment> experts_;
-  size_t largest_ = 0;
   uint32_t seed_ = 1;
 };
 
