@@ -89,7 +89,7 @@ struct Encoded {
   std::vector<float> weights;
 };
 
-void keep_routing(void* user, int32_t, int32_t, Routing* routing) {
+void keep_routing(void* user, const RoutedTokens&, Routing* routing) {
   Encoded& out = *static_cast<Encoded*>(user);
   const int32_t n = routing->n_tokens * routing->max_k;
   out.experts.insert(out.experts.end(), routing->expert, routing->expert + n);
