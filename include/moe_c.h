@@ -453,8 +453,8 @@ MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens,
  * front of it. n_logprobs is n_tokens; in an empty session n_tokens - 1 (0 for no tokens), because
  * nothing is in front of the first one: MOE_ERR_ARGUMENT otherwise. Each is log-softmax of the row
  * that moe_session_eval would give, to the nearest float of a sum taken in double. Memory does not
- * grow with the text. Errors as moe_session_eval; of the log-probabilities some may then have been
- * written. */
+ * grow with the text, nor with the vocabulary. Errors as moe_session_eval; of the log-probabilities
+ * some may then have been written. */
 MOE_API moe_status moe_session_score(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                      float* logprobs, size_t n_logprobs, moe_error* error);
 

@@ -255,6 +255,14 @@ class Device {
     return int64_t{position} * head_dim + dim;
   }
 
+  /// part(user, begin, end) over n items of host memory, each about `work` multiply-adds, on the
+  /// threads that the device has; parts may run at the same time.
+  virtual void share(int64_t n, int64_t work, void (*part)(void* user, int64_t begin, int64_t end),
+                     void* user) {
+    (void)work;
+    part(user, 0, n);
+  }
+
   /// Begins a step: operations on `rows` (host memory, valid until end_step). False: the device had
   /// the step of this key recorded and has run it, and the caller does nothing more but sync().
   virtual bool begin_step(Stream&, const BatchRow* rows, int32_t n_rows, const StepKey& key) {

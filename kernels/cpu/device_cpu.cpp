@@ -70,6 +70,10 @@ class CpuDevice final : public Device {
     return Status::error(MOE_ERR_CANCELLED, "cancelled");
   }
 
+  void share(int64_t n, int64_t work, void (*part)(void*, int64_t, int64_t), void* user) override {
+    runtime_.for_range(n, work, [&](int64_t begin, int64_t end, int) { part(user, begin, end); });
+  }
+
   void embed(Stream& stream, const Matrix& table, const Matrix& positions, const BatchRow* rows,
              int32_t n_rows, float multiplier, float* x) override {
     if (!ready(stream, n_rows)) return;

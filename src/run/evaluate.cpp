@@ -161,6 +161,31 @@ Status check_ids(const SessionState& state, std::span<const int32_t> tokens) {
   return {};
 }
 
+namespace {
+
+/// ask(done, last, part): what a chunk behind `done` tokens of the call is to give. last_row: null,
+/// or where the logits of the last token go.
+template <class Ask>
+Status eval_chunks(SessionState& state, std::span<const int32_t> tokens, Ask ask, float* last_row) {
+  const size_t chunk = static_cast<size_t>(state.options.chunk);
+  for (size_t done = 0; done < tokens.size();) {
+    const size_t n = std::min(chunk, tokens.size() - done);
+    const bool last = done + n == tokens.size();
+    BatchPart part;
+    part.session = &state;
+    part.tokens = tokens.subspan(done, n);
+    part.position = state.position();
+    part.rows = last ? LogitRows::kLast : LogitRows::kNone;
+    ask(done, last, &part);
+    MOE_TRY(eval_chunk(state, part, last ? last_row : nullptr));
+    done += n;
+    state.has_logits = last && part.rows != LogitRows::kNone;
+  }
+  return {};
+}
+
+}  // namespace
+
 Status eval_tokens(SessionState& state, std::span<const int32_t> tokens, const LogitSink& sink,
                    float* last_row) {
   // The sink counts from the first token of the call.
@@ -172,20 +197,25 @@ Status eval_tokens(SessionState& state, std::span<const int32_t> tokens, const L
       return s.sink->take(s.sink->user, s.done + index, logits);
     }
   } shifted{&sink, 0};
-  const size_t chunk = static_cast<size_t>(state.options.chunk);
-  for (size_t& done = shifted.done; done < tokens.size();) {
-    const size_t n = std::min(chunk, tokens.size() - done);
-    const bool last = done + n == tokens.size();
-    const LogitRows rows = sink.take != nullptr ? LogitRows::kAll
-                           : last               ? LogitRows::kLast
-                                                : LogitRows::kNone;
-    const BatchPart part{&state, {tokens.data() + done, n}, state.position(),
-                         rows,   {Shifted::take, &shifted}, 0};
-    MOE_TRY(eval_chunk(state, part, last ? last_row : nullptr));
-    done += n;
-  }
-  state.has_logits = state.has_logits || !tokens.empty();
-  return {};
+  const auto ask = [&](size_t done, bool, BatchPart* part) {
+    if (sink.take == nullptr) return;
+    shifted.done = done;
+    part->rows = LogitRows::kAll;
+    part->sink = {Shifted::take, &shifted};
+  };
+  return eval_chunks(state, tokens, ask, last_row);
+}
+
+Status eval_scored(SessionState& state, std::span<const int32_t> tokens, size_t first,
+                   std::span<const int32_t> targets, const ScoreSink& sink) {
+  const size_t end = first + targets.size();
+  const auto ask = [&](size_t done, bool last, BatchPart* part) {
+    const size_t from = std::max(first, done);
+    const size_t to = std::max(from, std::min(end, done + part->tokens.size()));
+    part->scored = {from - done, targets.subspan(from - first, to - from), sink, from - first};
+    if (last && end == tokens.size()) part->rows = LogitRows::kNone;
+  };
+  return eval_chunks(state, tokens, ask, nullptr);
 }
 
 Status sessions_step(std::span<Session* const> sessions, std::span<const int32_t> tokens,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/run/head.h"
 #include "src/run/session_state.h"
 
 namespace moe {
@@ -202,8 +203,9 @@ bool keeps_row(const BatchPart& part) {
   return part.session->keeps_rows && part.rows == LogitRows::kLast;
 }
 
-// Hands row `row` of the batch, row `from` of the device's logits, to its session.
-Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32_t from) {
+// Hands row `row` of the batch, row `from` of `rows`, to its session.
+Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32_t from,
+                      const float* rows) {
   const BatchPart& part = batch.parts[static_cast<size_t>(batch.rows[row].session)];
   SessionState& session = *part.session;
   session.on_device = keeps_row(part);
@@ -213,7 +215,7 @@ Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32
   }
   const size_t n_outputs = session.logits.size();
   float* logits = session.logits.data();
-  MOE_TRY(lead.device.download(logits, lead.work.logits + static_cast<size_t>(from) * n_outputs,
+  MOE_TRY(lead.device.download(logits, rows + static_cast<size_t>(from) * n_outputs,
                                n_outputs * sizeof(float)));
   if (part.rows != LogitRows::kAll && part.rows != LogitRows::kSome) return {};
   return part.sink.take(part.sink.user, static_cast<size_t>(row - part.first_row), logits);
@@ -237,61 +239,58 @@ void keep_rows(SessionState& lead, const Batch& batch, int32_t row, int32_t n,
   if (any) lead.device.choose(*lead.stream, {logits, n, vocab_size, specs, copies});
 }
 
-// A dense layer and an activation stand in front of the matrix: together they are an FFN.
-void run_transformed_head(SessionState& lead, const float* x, int32_t n, float* logits) {
-  const ModelConfig& config = lead.model.config();
-  const ModelWeights& weights = lead.model.weights();
-  MoeOp op;
-  op.x = x;
-  op.y = logits;
-  op.n_rows = n;
-  op.d_model = config.d_model;
-  op.scale = config.logit_multiplier;
-  op.norm = weights.final_norm;
-  op.act.kind = config.head.act;
-  op.shared = &weights.transformed_head;
-  lead.device.moe(*lead.stream, op);
+float* row_at(const SessionState& lead, int64_t row) {
+  return lead.work.x + row * lead.model.config().d_model;
 }
 
-// logits = cap(logit_multiplier * head(final_norm(x))) of n rows from `row` on.
-void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n) {
-  const Model& model = lead.model;
-  const ModelConfig& config = model.config();
-  const WorkMemory& w = lead.work;
+// The logits of n rows from `row` on, in `logits` or where a row that stays belongs.
+void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n, float* logits) {
   const BatchPart& first = batch.parts[static_cast<size_t>(batch.rows[row].session)];
-  float* logits = n == 1 && keeps_row(first) ? first.session->work.kept : w.logits;
-  const ModelWeights& weights = model.weights();
-  const float* x = w.x + int64_t{row} * config.d_model;
-  if (config.head.dense) {
-    run_transformed_head(lead, x, n, logits);
-  } else {
-    const LinearOut out{&weights.head, weights.head_bias,      logits, config.n_outputs(),
-                        false,         config.logit_multiplier};
-    lead.device.linear(*lead.stream,
-                       {x, config.d_model, n, config.d_model, weights.final_norm, &out, 1});
-  }
-  if (config.logit_cap > 0) {
-    lead.device.cap(*lead.stream, {logits, n, config.n_outputs(), config.logit_cap});
-  }
+  if (n == 1 && keeps_row(first)) logits = first.session->work.kept;
+  compute_head(lead, row_at(lead, row), n, logits);
   keep_rows(lead, batch, row, n, logits);
 }
 
-// The logits of the wanted rows, a few rows at a time.
+// The logits of the wanted rows, as many at a time as there is room where the layers' rows were.
 Status write_logits(SessionState& lead, const Batch& batch) {
   for (int32_t r = 0; r < batch.n_rows && !cancel_asked(batch);) {
     int32_t n = 0;
-    while (n < lead.work.logit_rows && r + n < batch.n_rows && wants_logits(batch, r + n)) ++n;
+    while (n < lead.work.late_rows && r + n < batch.n_rows && wants_logits(batch, r + n)) ++n;
     if (n == 0) {
       ++r;
       continue;
     }
     Status status;
     do {
-      run_head(lead, batch, r, n);
+      run_head(lead, batch, r, n, lead.work.late_logits);
       status = lead.device.sync(*lead.stream);
     } while (cancelled_late(lead, batch, status));
     MOE_TRY(status);
-    for (int32_t i = 0; i < n; ++i, ++r) MOE_TRY(deliver_logits(lead, batch, r, i));
+    for (int32_t i = 0; i < n; ++i, ++r) {
+      MOE_TRY(deliver_logits(lead, batch, r, i, lead.work.late_logits));
+    }
+  }
+  return {};
+}
+
+// The log-probabilities of a part's targets, as many rows at a time.
+Status write_scores(SessionState& lead, const Batch& batch, const BatchPart& part) {
+  const ScoredRows& scored = part.scored;
+  double logprobs[kLateLogitRows];
+  for (size_t i = 0; i < scored.targets.size() && !cancel_asked(batch);) {
+    const auto most = static_cast<size_t>(lead.work.late_rows);
+    const size_t n = std::min(most, scored.targets.size() - i);
+    const float* x = row_at(lead, part.first_row + static_cast<int64_t>(scored.first + i));
+    Status status;
+    do {
+      compute_head(lead, x, static_cast<int32_t>(n), lead.work.late_logits);
+      status = lead.device.sync(*lead.stream);
+    } while (cancelled_late(lead, batch, status));
+    MOE_TRY(status);
+    MOE_TRY(read_scores(lead, scored.targets.subspan(i, n), logprobs));
+    for (size_t j = 0; j < n; ++j, ++i) {
+      scored.sink.take(scored.sink.user, scored.first_index + i, logprobs[j]);
+    }
   }
   return {};
 }
@@ -509,15 +508,20 @@ Status forward(SessionState& lead, std::span<BatchPart> parts) {
       done = !lead.device.begin_step(*lead.stream, batch.rows, batch.n_rows, key);
       if (done) break;
       run_text(lead, batch);
-      if (decode) run_head(lead, batch, 0, batch.n_rows);
+      if (decode) run_head(lead, batch, 0, batch.n_rows, lead.work.logits);
       done = lead.device.end_step(*lead.stream);
     }
     status = lead.device.sync(*lead.stream);
   } while (cancelled_late(lead, batch, status));
   if (status.ok() && decode) {
-    for (int32_t r = 0; r < batch.n_rows; ++r) MOE_TRY(deliver_logits(lead, batch, r, r));
+    for (int32_t r = 0; r < batch.n_rows; ++r) {
+      MOE_TRY(deliver_logits(lead, batch, r, r, lead.work.logits));
+    }
   } else if (status.ok()) {
-    status = write_logits(lead, batch);
+    for (const BatchPart& part : parts) {
+      if (status.ok()) status = write_scores(lead, batch, part);
+    }
+    if (status.ok()) status = write_logits(lead, batch);
     if (status.ok()) status = write_hidden(lead, batch);
   }
   if (cancel_asked(batch)) return Status::error(MOE_ERR_CANCELLED, "cancelled");

@@ -15,6 +15,20 @@ struct LogitSink {
   void* user = nullptr;
 };
 
+/// Gets the log-probability of target `index`; in order.
+struct ScoreSink {
+  void (*take)(void* user, size_t index, double logprob) = nullptr;
+  void* user = nullptr;
+};
+
+/// Rows of a part whose logits are not wanted themselves, but what they say of one token each.
+struct ScoredRows {
+  size_t first = 0;                  // row of the part
+  std::span<const int32_t> targets;  // for the rows from there on
+  ScoreSink sink;
+  size_t first_index = 0;  // of the first target, for the sink
+};
+
 /// The next tokens of one session in a batch.
 struct BatchPart {
   SessionState* session = nullptr;
@@ -27,7 +41,8 @@ struct BatchPart {
   std::span<const int32_t> some = {};  // kSome: the rows, ascending
   float* hidden = nullptr;  // host memory (tokens, d_model) for the normed hidden states, or null;
                             // of a decoder, without logits
-  int32_t text = 0;         // whose keys and values: each hypothesis of a beam search has its own
+  ScoredRows scored = {};
+  int32_t text = 0;  // whose keys and values: each hypothesis of a beam search has its own
 };
 
 /// Computes all parts (of different sessions of one model, or texts of one) in one pass, in the

@@ -87,14 +87,34 @@ double log_sum_exp(float best, uint64_t weights, size_t vocab_size) {
          log_double(static_cast<double>(weights) / static_cast<double>(units));
 }
 
+namespace {
+
+// The sum of token_weight(exp(x[i] - best)). Where that is less than a unit of any vocabulary's the
+// exponent may be larger: processors take long over floats that are almost 0.
+uint64_t sum_weights(std::span<const float> x, float best, float units) {
+  const L::F subtract = L::splat(best);
+  const L::F least = L::splat(-32.0f);
+  float e[kStep];
+  uint64_t sum = 0;
+  size_t i = 0;
+  for (; i + kStep <= x.size(); i += kStep) {
+    for (size_t u = 0; u < kUnroll; ++u) {
+      const L::F v = L::sub(L::load(x.data() + i + kWidth * u), subtract);
+      L::store(e + kWidth * u, exp_lanes<L>(L::select_lt(v, least, least, v)));
+    }
+    for (const float p : e) sum += token_weight(p, units);
+  }
+  for (; i < x.size(); ++i) sum += token_weight(exp_float(x[i] - best), units);
+  return sum;
+}
+
+}  // namespace
+
 Status log_sum_exp(std::span<const float> logits, double* out) {
   MOE_TRY(check_finite(logits));
   const float best = largest(logits);
   const float units = weight_units(static_cast<int32_t>(logits.size()));
-  uint64_t sum = 0;
-  each_exp(logits, best, 1.0f, [&](size_t, size_t n, const float* e) {
-    for (size_t j = 0; j < n; ++j) sum += token_weight(e[j], units);
-  });
+  const uint64_t sum = sum_weights(logits, best, units);
   *out = log_sum_exp(best, sum, logits.size());
   return {};
 }

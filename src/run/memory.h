@@ -33,6 +33,9 @@ inline constexpr uint64_t kChunkShare = 16;
 /// Rows of logits that exist at once: on the CPU, and on a device that waits for every copy.
 inline constexpr int32_t kLogitRows = 8;
 inline constexpr int32_t kDeviceLogitRows = kMaxChoiceRows;
+/// And at most where the layers' memory is free for them: the head's weights are then read seldom
+/// enough.
+inline constexpr int32_t kLateLogitRows = 64;
 
 /// The account of one model with one session, line by line.
 struct MemoryAccount {

@@ -48,11 +48,14 @@ class Scorer {
   Status add(std::span<const int32_t> window, size_t first_new) {
     input_.clear();
     MOE_TRY(input_.append(windows_.prefix.data(), windows_.prefix.size()));
-    first_target_ = std::max<size_t>(1, input_.size() + first_new);
+    const size_t target = std::max<size_t>(1, input_.size() + first_new);
     MOE_TRY(input_.append(window.data(), window.size()));
-    const std::span<const int32_t> evaluated(input_.data(), input_.size() - 1);
-    MOE_TRY(check_tokens(state_, input_.span()));
-    MOE_TRY(eval_tokens(state_, evaluated, {take, this}));
+    const std::span<const int32_t> all(input_.data(), input_.size());
+    MOE_TRY(check_tokens(state_, all));
+    if (target < all.size()) {
+      MOE_TRY(eval_scored(state_, all.first(all.size() - 1), target - 1, all.subspan(target),
+                          {take, this}));
+    }
     clear();
     return {};
   }
@@ -65,21 +68,15 @@ class Scorer {
   double sum() const { return sum_; }
 
  private:
-  static Status take(void* user, size_t index, const float* logits) {
+  static void take(void* user, size_t, double logprob) {
     Scorer& s = *static_cast<Scorer*>(user);
-    const size_t target = index + 1;
-    if (target < s.first_target_) return {};
-    double logprob = 0;
-    MOE_TRY(log_probability({logits, s.state_.logits.size()}, s.input_[target], &logprob));
     s.sum_ -= logprob;
     ++s.n_scored_;
-    return {};
   }
 
   SessionState& state_;
   const Windows& windows_;
   Array<int32_t> input_;
-  size_t first_target_ = 1;
   uint64_t n_scored_ = 0;
   double sum_ = 0;
 };
@@ -101,29 +98,6 @@ Status score_text(Scorer& scorer, const Windows& windows, std::span<const int32_
 
 }  // namespace
 
-namespace {
-
-/// Where the log-probabilities of a call's tokens go. Row i predicts token i + 1.
-struct Scores {
-  SessionState& state;
-  std::span<const int32_t> tokens;
-  size_t unscored;  // tokens in front of the first that has a log-probability
-  float* to;
-
-  Status write(size_t target, const float* logits) const {
-    double logprob = 0;
-    MOE_TRY(log_probability({logits, state.logits.size()}, tokens[target], &logprob));
-    to[target - unscored] = static_cast<float>(logprob);
-    return {};
-  }
-  static Status take(void* user, size_t index, const float* logits) {
-    const Scores& s = *static_cast<const Scores*>(user);
-    return index + 1 < s.tokens.size() ? s.write(index + 1, logits) : Status();
-  }
-};
-
-}  // namespace
-
 Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span<float> logprobs) {
   SessionCall call(session);
   MOE_TRY(call.status());
@@ -137,13 +111,18 @@ Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span
   }
   MOE_TRY(check_tokens(state, tokens));
   if (tokens.empty()) return {};
-  Scores scores{state, tokens, unscored, logprobs.data()};
+  float* to = logprobs.data();
   if (unscored == 0) {
+    double logprob = 0;
     MOE_TRY(recall_logits(state));
     MOE_TRY(read_logits(state, state.logits.data()));
-    MOE_TRY(scores.write(0, state.logits.data()));
+    MOE_TRY(log_probability(state.logits.span(), tokens[0], &logprob));
+    *to++ = static_cast<float>(logprob);
   }
-  return eval_tokens(state, tokens, {Scores::take, &scores});
+  const auto take = [](void* user, size_t index, double logprob) {
+    static_cast<float*>(user)[index] = static_cast<float>(logprob);
+  };
+  return eval_scored(state, tokens, 0, tokens.subspan(1), {take, to});
 }
 
 Status measure_perplexity(Session& session, std::span<const int32_t> tokens,

@@ -21,6 +21,7 @@ struct WorkMemory {
                            uint64_t* out);
   static uint64_t host_bytes(int32_t chunk);
   void lay_out(Carver& c, const Device& device, const ModelConfig& config, int32_t chunk);
+  void find_late_rows(const Device& device, int32_t n_outputs);
 
   float* x = nullptr;         // (chunk, d_model) the residual stream
   float* q = nullptr;         // (chunk, widest n_heads * head_dim)
@@ -32,6 +33,8 @@ struct WorkMemory {
   float* branch = nullptr;    // (chunk, d_model) normed, or to be normed; null when not needed
   float* logits = nullptr;    // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
+  float* late_logits = nullptr;  // (late_rows, n_outputs) where the layers' rows were; on a device
+  int32_t late_rows = 0;         // with memory of its own `logits`
   float* kept = nullptr;      // (vocab_size) the session's own row; null unless Device::can_choose
   Array<BatchRow> rows;       // (chunk)
   Array<KvCacheView> caches;  // (chunk) one for each part
@@ -150,6 +153,10 @@ Status run_batch(SessionState& lead, std::span<BatchPart> parts);
 /// the chunk of the row is not part of the session.
 Status eval_tokens(SessionState& state, std::span<const int32_t> tokens, const LogitSink& sink,
                    float* last = nullptr);
+/// Appends tokens and gives the sink the log-probability of each target, the first of which is
+/// predicted by tokens[first]. Leaves the logits of the last token unless that predicts a target.
+Status eval_scored(SessionState& state, std::span<const int32_t> tokens, size_t first,
+                   std::span<const int32_t> targets, const ScoreSink& sink);
 /// The logits after the last token, where a rewind or a failed call has lost them.
 Status recall_logits(SessionState& state);
 /// Has the steps from now on look at what such a sampling needs.

@@ -44,7 +44,20 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   c.take(&mixed, chunk, widest.q);
   if (widest.branch > 0) c.take(&branch, chunk, widest.branch);
   c.take(&logits, logit_rows, config.n_outputs());
+  find_late_rows(device, config.n_outputs());
   if (device.can_choose()) c.take(&kept, config.vocab_size);
+}
+
+// The head is the last thing that a pass computes: what lies between q and the logits is free by
+// then. A device of its own has steps recorded with `logits`, and waits for each row that comes
+// over.
+void WorkMemory::find_late_rows(const Device& device, int32_t n_outputs) {
+  late_logits = logits;
+  late_rows = logit_rows;
+  if (logits == nullptr || n_outputs == 0 || !device.uses_host_memory()) return;
+  late_logits = q;
+  const int64_t n_floats = logits + int64_t{logit_rows} * n_outputs - q;
+  late_rows = static_cast<int32_t>(std::min<int64_t>(n_floats / n_outputs, kLateLogitRows));
 }
 
 bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config, int32_t chunk,

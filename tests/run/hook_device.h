@@ -37,6 +37,9 @@ class HookDevice final : public Device {
   }
   void close_stream(Stream* stream) override { inner_.close_stream(stream); }
   Status sync(Stream& stream) override { return inner_.sync(stream); }
+  void share(int64_t n, int64_t work, void (*part)(void*, int64_t, int64_t), void* user) override {
+    inner_.share(n, work, part, user);
+  }
   int64_t key_place(KvType type, int32_t head_dim, int32_t position, int32_t dim) const override {
     return inner_.key_place(type, head_dim, position, dim);
   }

@@ -92,6 +92,12 @@ TEST_F(NonFiniteTest, AStepOfSeveralSessions) {
   expect_unharmed(0);
 }
 
+TEST_F(NonFiniteTest, AScore) {
+  Floats scores(bad_.size() - 1);
+  expect_fault(score_tokens(*session_, span(bad_), scores));
+  expect_unharmed(session_->position());
+}
+
 TEST_F(NonFiniteTest, PerplexityAndGeneration) {
   Perplexity p;
   expect_fault(measure_perplexity(*session_, span(bad_), {}, &p));

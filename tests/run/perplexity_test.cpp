@@ -158,9 +158,9 @@ class Score : public testing::Test {
     ASSERT_TRUE(machine_.status().ok()) << machine_.status().text();
     text_ = random_tokens(75, machine_.vocab_size());
   }
-  Box<Session> session() {
+  Box<Session> session(int32_t chunk = 7) {
     SessionOptions options;
-    options.chunk = 7;
+    options.chunk = chunk;
     return machine_.session(options);
   }
 
@@ -195,6 +195,53 @@ TEST_F(Score, IsLogSoftmaxOfTheLogits) {
   ASSERT_TRUE(plain->sample({}, &there, nullptr, 0).ok());
   EXPECT_EQ(here.token, there.token);
   EXPECT_EQ(here.logprob, there.logprob);
+}
+
+// More rows than are scored at once, shared by threads, and logits so far apart that some weigh
+// nothing.
+TEST(ScoreOfManyRows, EqualsTheDefinition) {
+  const auto bytes =
+      build_tiny_kind({"wide", [](ModelConfig& c, TinyOptions&) { c.logit_multiplier = 400; }});
+  for (const int threads : {1, 3}) {
+    Machine machine(*bytes, threads);
+    ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+    const Tokens text = random_tokens(kTinyContext, machine.vocab_size());
+    const Floats logits = eval_all(*machine.session(), text);
+    Floats scores(text.size() - 1);
+    ASSERT_TRUE(score_tokens(*machine.session(), span(text), scores).ok());
+    EXPECT_EQ(scores, expected_scores(logits, text, 1)) << threads;
+    double least = 0;
+    for (const float s : scores) {
+      EXPECT_LE(s, 0);
+      least = std::min(least, static_cast<double>(s));
+    }
+    EXPECT_LT(least, -40);
+  }
+}
+
+TEST_F(Score, StopsWhereItIsCancelled) {
+  const Box<Session> s = session(20);
+  Floats scores(74, 7.0f);
+  Floats expected(74);
+  ASSERT_TRUE(score_tokens(*session(), span(text_), expected).ok());
+  machine_.hook().arm(nullptr);
+  ASSERT_TRUE(score_tokens(*session(20), span(text_), scores).ok());
+  const int n_ops = machine_.hook().n_ops();
+  ASSERT_EQ(scores, expected);
+  for (int at = 0; at < n_ops; at += 3) {
+    ASSERT_TRUE(s->reset().ok());
+    machine_.hook().arm([&](int op, Stream&) {
+      if (op == at) s->cancel();
+    });
+    EXPECT_EQ(score_tokens(*s, span(text_), scores).code(), MOE_ERR_CANCELLED) << at;
+    machine_.hook().disarm();
+    EXPECT_EQ(s->position() % 20, 0) << at;
+    const auto done = static_cast<size_t>(s->position());
+    const size_t unscored = done == 0;
+    Floats rest(75 - done - unscored);
+    ASSERT_TRUE(score_tokens(*s, span(text_, done), rest).ok()) << at;
+    EXPECT_TRUE(std::equal(rest.rbegin(), rest.rend(), expected.rbegin())) << at;
+  }
 }
 
 TEST_F(Score, GoesOnAfterARewind) {

@@ -1,0 +1,90 @@
+#include "src/run/head.h"
+
+#include "src/run/logits.h"
+#include "src/run/session_state.h"
+
+namespace moe {
+namespace {
+
+// A dense layer and an activation stand in front of the matrix: together they are an FFN.
+void run_transformed(SessionState& lead, const float* x, int32_t n, float* logits) {
+  const ModelConfig& config = lead.model.config();
+  const ModelWeights& weights = lead.model.weights();
+  MoeOp op;
+  op.x = x;
+  op.y = logits;
+  op.n_rows = n;
+  op.d_model = config.d_model;
+  op.scale = config.logit_multiplier;
+  op.norm = weights.final_norm;
+  op.act.kind = config.head.act;
+  op.shared = &weights.transformed_head;
+  lead.device.moe(*lead.stream, op);
+}
+
+}  // namespace
+
+void compute_head(SessionState& lead, const float* x, int32_t n, float* logits) {
+  const ModelConfig& config = lead.model.config();
+  const ModelWeights& weights = lead.model.weights();
+  const int32_t d = config.d_model;
+  if (config.head.dense) {
+    run_transformed(lead, x, n, logits);
+  } else {
+    const LinearOut out{&weights.head, weights.head_bias,      logits, config.n_outputs(),
+                        false,         config.logit_multiplier};
+    lead.device.linear(*lead.stream, {x, d, n, d, weights.final_norm, &out, 1});
+  }
+  if (config.logit_cap > 0) {
+    lead.device.cap(*lead.stream, {logits, n, config.n_outputs(), config.logit_cap});
+  }
+}
+
+namespace {
+
+/// Rows of logits and what is to be known of them. A row that is no numbers gives NaN.
+struct RowScores {
+  const float* logits;
+  size_t width;
+  const int32_t* targets;
+  double* logprobs;
+
+  Status score(size_t i) const {
+    return log_probability({logits + i * width, width}, targets[i], &logprobs[i]);
+  }
+  static void part(void* user, int64_t begin, int64_t end) {
+    const RowScores& rows = *static_cast<const RowScores*>(user);
+    for (int64_t i = begin; i < end; ++i) {
+      const auto row = static_cast<size_t>(i);
+      if (!rows.score(row).ok()) rows.logprobs[row] = __builtin_nan("");
+    }
+  }
+};
+
+// Where rows lie on the device they come over one by one.
+Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
+  const std::span<float> row = lead.logits.span();
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const float* from = lead.work.late_logits + i * row.size();
+    MOE_TRY(lead.device.download(row.data(), from, row.size() * sizeof(float)));
+    MOE_TRY(log_probability({row.data(), row.size()}, targets[i], &logprobs[i]));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status read_scores(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
+  if (!lead.device.uses_host_memory()) return read_downloaded(lead, targets, logprobs);
+  const size_t width = lead.logits.size();
+  RowScores rows{lead.work.late_logits, width, targets.data(), logprobs};
+  constexpr int64_t kWork = 8;  // of a logit
+  lead.device.share(static_cast<int64_t>(targets.size()), kWork * static_cast<int64_t>(width),
+                    RowScores::part, &rows);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (logprobs[i] != logprobs[i]) return rows.score(i);
+  }
+  return {};
+}
+
+}  // namespace moe
