@@ -466,6 +466,17 @@ MOE_API moe_status moe_session_score(moe_session* session, const int32_t* tokens
 MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
                                      float* logits, moe_error* error);
 
+/* The same with several tokens for some of them: n_tokens[i] for session i, at least one, which lie
+ * in `tokens` one session's behind the other's. logits: NULL or (n, vocab_size) of the last token
+ * of each. So a server gives a long text in slices beside the texts that it continues token by
+ * token. The first session's chunk (moe_session_params) is the most rows of one pass:
+ * MOE_ERR_TOO_LONG for more tokens of one session, and a call with more rows takes several passes.
+ * With an expert capacity each session's tokens are routed for themselves, as in a call of its own.
+ */
+MOE_API moe_status moe_sessions_eval(moe_session* const* sessions, const int32_t* tokens,
+                                     const size_t* n_tokens, size_t n, float* logits,
+                                     moe_error* error);
+
 /* One vector of a text: the mean over all its tokens, special ones too, the first one's or the
  * last one's. */
 typedef enum moe_pooling { MOE_POOL_MEAN = 0, MOE_POOL_FIRST = 1, MOE_POOL_LAST = 2 } moe_pooling;

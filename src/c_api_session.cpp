@@ -74,8 +74,9 @@ Status score(moe_session* session, const int32_t* tokens, size_t n_tokens, float
   return score_tokens(*session->session, {tokens, n_tokens}, {logprobs, n_logprobs});
 }
 
-Status step(moe_session* const* sessions, const int32_t* tokens, size_t n, float* logits) {
-  if (n == 0) return {};
+// n_tokens: null for one token each.
+Status eval_several(moe_session* const* sessions, const int32_t* tokens, const size_t* n_tokens,
+                    size_t n, float* logits) {
   if (sessions == nullptr) return null_argument("sessions");
   if (tokens == nullptr) return null_argument("tokens");
   for (size_t i = 0; i < n; ++i) {
@@ -87,7 +88,18 @@ Status step(moe_session* const* sessions, const int32_t* tokens, size_t n, float
   if (n > kFew) MOE_TRY(many.resize(n));
   Session** inner = n > kFew ? many.data() : few;
   for (size_t i = 0; i < n; ++i) inner[i] = sessions[i]->session.get();
-  return sessions_step({inner, n}, {tokens, n}, logits);
+  return sessions_eval({inner, n}, tokens, n_tokens, logits);
+}
+
+Status step(moe_session* const* sessions, const int32_t* tokens, size_t n, float* logits) {
+  return n == 0 ? Status() : eval_several(sessions, tokens, nullptr, n, logits);
+}
+
+Status eval_each(moe_session* const* sessions, const int32_t* tokens, const size_t* n_tokens,
+                 size_t n, float* logits) {
+  if (n == 0) return {};
+  if (n_tokens == nullptr) return null_argument("n_tokens");
+  return eval_several(sessions, tokens, n_tokens, n, logits);
 }
 
 // Going back to nothing also heals a session that a device fault has poisoned.
@@ -239,6 +251,11 @@ moe_status moe_session_score(moe_session* session, const int32_t* tokens, size_t
 moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
                              float* logits, moe_error* error) {
   return moe::deliver(moe::step(sessions, tokens, n, logits), error);
+}
+
+moe_status moe_sessions_eval(moe_session* const* sessions, const int32_t* tokens,
+                             const size_t* n_tokens, size_t n, float* logits, moe_error* error) {
+  return moe::deliver(moe::eval_each(sessions, tokens, n_tokens, n, logits), error);
 }
 
 int32_t moe_session_position(const moe_session* session) {

@@ -273,6 +273,30 @@ func Step(ctx context.Context, sessions []*Session, tokens []int32) ([]float32, 
 	if len(tokens) != len(sessions) || len(tokens) == 0 {
 		return nil, failed(StatusArgument, fmt.Sprintf("tokens: expected one for each of %d sessions, found %d", len(sessions), len(tokens)))
 	}
+	return together(ctx, sessions, func(pointers []*C.moe_session, logits *C.float, e *C.moe_error) C.moe_status {
+		return C.moe_sessions_step(&pointers[0], tokensOf(tokens), C.size_t(len(tokens)), logits, e)
+	})
+}
+
+// EvalEach is Step with several tokens for some of the sessions, at most the first one's chunk for
+// each: slices of long texts beside texts that are continued token by token. The logits are those
+// after the last token of each piece.
+func EvalEach(ctx context.Context, sessions []*Session, pieces [][]int32) ([]float32, error) {
+	if len(pieces) != len(sessions) || len(pieces) == 0 {
+		return nil, failed(StatusArgument, fmt.Sprintf("pieces: expected one for each of %d sessions, found %d", len(sessions), len(pieces)))
+	}
+	counts := make([]C.size_t, len(pieces))
+	var tokens []int32
+	for i, piece := range pieces {
+		counts[i] = C.size_t(len(piece))
+		tokens = append(tokens, piece...)
+	}
+	return together(ctx, sessions, func(pointers []*C.moe_session, logits *C.float, e *C.moe_error) C.moe_status {
+		return C.moe_sessions_eval(&pointers[0], tokensOf(tokens), &counts[0], C.size_t(len(counts)), logits, e)
+	})
+}
+
+func together(ctx context.Context, sessions []*Session, call func([]*C.moe_session, *C.float, *C.moe_error) C.moe_status) ([]float32, error) {
 	pointers := make([]*C.moe_session, len(sessions))
 	for i, s := range sessions {
 		p, release, err := s.use()
@@ -287,10 +311,10 @@ func Step(ctx context.Context, sessions []*Session, tokens []int32) ([]float32, 
 			C.moe_session_cancel(p)
 		}
 	}
-	logits := make([]float32, len(tokens)*sessions[0].vocab)
+	logits := make([]float32, len(sessions)*sessions[0].vocab)
 	err := during(ctx, cancel, func() error {
 		var e C.moe_error
-		return check(C.moe_sessions_step(&pointers[0], tokensOf(tokens), C.size_t(len(tokens)), floatsOf(logits), &e), &e)
+		return check(call(pointers, floatsOf(logits), &e), &e)
 	})
 	for _, s := range sessions {
 		s.watched.goOn()

@@ -181,7 +181,15 @@ func TestEval(t *testing.T) {
 	if !reflect.DeepEqual(stepped[:vocab], rows[2*vocab:3*vocab]) || !reflect.DeepEqual(stepped[vocab:], rows[:vocab]) {
 		t.Fatal("a step differs")
 	}
-	_, err := Step(background, []*Session{parts, parts}, []int32{1, 2})
+	pieces := must(EvalEach(background, []*Session{parts, other}, [][]int32{ids[3:4], ids[1:3]}))
+	if !reflect.DeepEqual(pieces[:vocab], rows[3*vocab:4*vocab]) || !reflect.DeepEqual(pieces[vocab:], rows[2*vocab:3*vocab]) {
+		t.Fatal("pieces differ")
+	}
+	_, err := EvalEach(background, []*Session{parts, other}, [][]int32{ids[:1], nil})
+	fails(t, err, StatusArgument)
+	_, err = EvalEach(background, []*Session{parts}, nil)
+	fails(t, err, StatusArgument)
+	_, err = Step(background, []*Session{parts, parts}, []int32{1, 2})
 	fails(t, err, StatusState)
 	_, err = Step(background, []*Session{parts}, []int32{1, 2})
 	fails(t, err, StatusArgument)

@@ -56,40 +56,82 @@ Status check_piece(const SessionState& lead, const SessionState& state,
   return check_tokens(state, tokens);
 }
 
-/// piece(i): the tokens of session i. As many sessions at a time as the first one's chunk has rows.
-template <class PieceOf>
-Status eval_group(std::span<Session* const> sessions, PieceOf piece, float* logits) {
-  if (sessions.empty()) return {};
-  GroupCall group(sessions);
-  MOE_TRY(group.begin());
-  SessionState& lead = SessionCall::state_of(*sessions[0]);
-  for (size_t i = 0; i < sessions.size(); ++i) {
-    MOE_TRY(check_piece(lead, SessionCall::state_of(*sessions[i]), piece(i))
-                .with_context("session %zu", i));
-  }
-  for (size_t i = 0; i < sessions.size();) {
-    size_t n_parts = 0;
-    size_t n_rows = 0;
-    for (; i < sessions.size(); ++i) {
-      const std::span<const int32_t> tokens = piece(i);
-      if (n_rows + tokens.size() > static_cast<size_t>(lead.options.chunk)) break;
-      SessionState& state = SessionCall::state_of(*sessions[i]);
-      lead.work.parts[n_parts++] = {&state, tokens, state.position(), LogitRows::kLast, {}, 0};
-      n_rows += tokens.size();
+/// What each session of a call gets.
+struct Pieces {
+  std::span<Session* const> sessions;
+  const int32_t* tokens;   // one session's behind the other's
+  const size_t* n_tokens;  // null: one each
+
+  /// f(i, state, piece) until one of them fails.
+  template <class F>
+  Status each(F f) const {
+    const int32_t* at = tokens;
+    for (size_t i = 0; i < sessions.size(); ++i) {
+      const size_t n = n_tokens == nullptr ? 1 : n_tokens[i];
+      MOE_TRY(f(i, SessionCall::state_of(*sessions[i]), std::span<const int32_t>(at, n)));
+      at += n;
     }
-    MOE_TRY(run_batch(lead, {lead.work.parts.data(), n_parts}));
+    return {};
   }
+};
+
+/// Fills passes of the lead's work memory.
+class Passes {
+ public:
+  explicit Passes(SessionState& lead) : lead_(lead) {}
+  Status add(SessionState& state, std::span<const int32_t> piece) {
+    if (n_rows_ + piece.size() > static_cast<size_t>(lead_.options.chunk)) MOE_TRY(run());
+    BatchPart part;
+    part.session = &state;
+    part.tokens = piece;
+    part.position = state.position();
+    part.rows = LogitRows::kLast;
+    lead_.work.parts[n_parts_++] = part;
+    n_rows_ += piece.size();
+    return {};
+  }
+  Status run() {
+    const std::span<BatchPart> parts(lead_.work.parts.data(), n_parts_);
+    n_parts_ = n_rows_ = 0;
+    return run_batch(lead_, parts);
+  }
+
+ private:
+  SessionState& lead_;
+  size_t n_parts_ = 0;
+  size_t n_rows_ = 0;
+};
+
+// Single tokens come last: behind the last one of a longer piece, they meet the head with it.
+Status run_pieces(SessionState& lead, const Pieces& pieces) {
+  Passes passes(lead);
+  for (const bool single : {false, true}) {
+    MOE_TRY(pieces.each([&](size_t, SessionState& state, std::span<const int32_t> piece) -> Status {
+      return (piece.size() == 1) == single ? passes.add(state, piece) : Status();
+    }));
+  }
+  return passes.run();
+}
+
+Status eval_pieces(const Pieces& pieces, float* logits) {
+  if (pieces.sessions.empty()) return {};
+  GroupCall group(pieces.sessions);
+  MOE_TRY(group.begin());
+  SessionState& lead = SessionCall::state_of(*pieces.sessions[0]);
+  MOE_TRY(pieces.each([&](size_t i, SessionState& state, std::span<const int32_t> piece) {
+    return check_piece(lead, state, piece).with_context("session %zu", i);
+  }));
+  MOE_TRY(run_pieces(lead, pieces));
   const size_t vocab_size = static_cast<size_t>(lead.model.config().vocab_size);
-  for (size_t i = 0; i < sessions.size() && logits != nullptr; ++i) {
-    MOE_TRY(read_logits(SessionCall::state_of(*sessions[i]), logits + i * vocab_size)
+  for (size_t i = 0; i < pieces.sessions.size() && logits != nullptr; ++i) {
+    MOE_TRY(read_logits(SessionCall::state_of(*pieces.sessions[i]), logits + i * vocab_size)
                 .with_context("session %zu", i));
   }
-  for (size_t i = 0; i < sessions.size(); ++i) {
-    SessionState& state = SessionCall::state_of(*sessions[i]);
-    advance(state, piece(i));
+  return pieces.each([](size_t, SessionState& state, std::span<const int32_t> piece) -> Status {
+    advance(state, piece);
     state.has_logits = true;
-  }
-  return {};
+    return {};
+  });
 }
 
 }  // namespace
@@ -224,18 +266,12 @@ Status sessions_step(std::span<Session* const> sessions, std::span<const int32_t
     return Status::error(MOE_ERR_ARGUMENT, "%zu sessions, but %zu tokens", sessions.size(),
                          tokens.size());
   }
-  const auto piece = [tokens](size_t i) { return std::span<const int32_t>(tokens.data() + i, 1); };
-  return eval_group(sessions, piece, logits);
+  return sessions_eval(sessions, tokens.data(), nullptr, logits);
 }
 
-Status sessions_eval(std::span<Session* const> sessions,
-                     std::span<const std::span<const int32_t>> pieces, float* logits) {
-  if (pieces.size() != sessions.size()) {
-    return Status::error(MOE_ERR_ARGUMENT, "%zu sessions, but %zu pieces", sessions.size(),
-                         pieces.size());
-  }
-  return eval_group(
-      sessions, [pieces](size_t i) { return pieces[i]; }, logits);
+Status sessions_eval(std::span<Session* const> sessions, const int32_t* tokens,
+                     const size_t* n_tokens, float* logits) {
+  return eval_pieces({sessions, tokens, n_tokens}, logits);
 }
 
 }  // namespace moe

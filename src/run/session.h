@@ -113,9 +113,10 @@ class Session final {
 Status sessions_step(std::span<Session* const> sessions, std::span<const int32_t> tokens,
                      float* logits);
 
-/// The same with a piece of text for each session; logits: (sessions.size(), vocab_size) of the
-/// last tokens. No piece may be longer than the first session's chunk.
-Status sessions_eval(std::span<Session* const> sessions,
-                     std::span<const std::span<const int32_t>> pieces, float* logits);
+/// The same with n_tokens[i] tokens for session i (null: one each), which lie in `tokens` one
+/// session's behind the other's; logits: of the last token of each. None may have more than the
+/// first session's chunk.
+Status sessions_eval(std::span<Session* const> sessions, const int32_t* tokens,
+                     const size_t* n_tokens, float* logits);
 
 }  // namespace moe

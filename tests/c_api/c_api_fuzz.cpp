@@ -323,7 +323,16 @@ void World::call_session(FuzzArgs& a, uint8_t which) {
     std::vector<moe_session*> all(n);
     for (moe_session*& handle : all) handle = session(a);
     float* logits = a.maybe(a.array<float>(n * kVocab));
-    (void)a.fine(moe_sessions_step(a.maybe(all.data()), a.maybe(ids.data()), n, logits, a.error()));
+    if (which < 128) {
+      (void)a.fine(
+          moe_sessions_step(a.maybe(all.data()), a.maybe(ids.data()), n, logits, a.error()));
+    } else {  // the first gets all but one for each of the others
+      std::vector<size_t> counts(n, 1);
+      const size_t n_sessions = std::min<size_t>(n, 1 + a.in().below(3));
+      if (n_sessions > 0) counts[0] = n - n_sessions + a.in().flag();
+      (void)a.fine(moe_sessions_eval(a.maybe(all.data()), a.maybe(ids.data()),
+                                     a.maybe(counts.data()), n_sessions, logits, a.error()));
+    }
   } else if (which % 6 == 3) {
     (void)a.fine(moe_session_rewind(s, a.in().number(), a.error()));
   } else if (which % 6 == 4) {

@@ -476,6 +476,21 @@ static void test_sessions_together(void) {
   const int32_t tokens[] = {1, 2};
   CHECK(moe_sessions_step(twice, tokens, 2, NULL, &error) == MOE_ERR_STATE);
   CHECK(moe_session_position(group[0]) == 1 + kSteps);
+  const int32_t pieces[] = {1, 5, 6, 7};
+  const size_t n_tokens[] = {1, 3};
+  const size_t none[] = {1, 0};
+  CHECK_OK(moe_sessions_eval(group, pieces, n_tokens, 2, together, &error));
+  for (int s = 0; s < 2; ++s) {
+    CHECK_OK(moe_session_eval(single[s], pieces + s, n_tokens[s], alone, 1, &error));
+    CHECK(memcmp(alone, together + (size_t)s * vocab, sizeof(float) * vocab) == 0);
+  }
+  CHECK(moe_sessions_eval(twice, pieces, n_tokens, 2, NULL, &error) == MOE_ERR_STATE);
+  CHECK(moe_sessions_eval(group, pieces, none, 2, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_sessions_eval(group, pieces, NULL, 2, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_sessions_eval(group, NULL, n_tokens, 2, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_sessions_eval(NULL, pieces, n_tokens, 2, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK_OK(moe_sessions_eval(NULL, NULL, NULL, 0, NULL, &error));
+  CHECK(moe_session_position(group[0]) == 2 + kSteps);
   for (int s = 0; s < kSessions; ++s) {
     moe_session_free(group[s]);
     moe_session_free(single[s]);

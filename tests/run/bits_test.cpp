@@ -92,6 +92,48 @@ TEST_P(BitsTest, TogetherEqualsAlone) {
   }
 }
 
+// Slices of one text beside texts that grow token by token and one that gets ragged pieces.
+TEST_P(BitsTest, SlicesBesideDecodingEqualAlone) {
+  Machine machine(*bytes_, 2);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const size_t vocab = static_cast<size_t>(machine.vocab_size());
+  constexpr size_t kSessions = 5;
+  const size_t sizes[][kSessions] = {{1, 13, 1, 3, 1},  {1, 14, 1, 1, 1}, {1, 1, 1, 7, 1},
+                                     {14, 14, 1, 2, 1}, {2, 12, 1, 1, 1}, {1, 1, 1, 1, 1}};
+  SessionOptions options;
+  options.chunk = 14;  // some calls take several passes
+  Box<Session> sessions[kSessions];
+  Session* together[kSessions];
+  Tokens texts[kSessions];
+  Floats expected[kSessions];
+  for (size_t i = 0; i < kSessions; ++i) {
+    options.kv = i % 2 == 0 ? KvType::kF16 : KvType::kInt8;
+    sessions[i] = machine.session(options);
+    ASSERT_TRUE(sessions[i]);
+    together[i] = sessions[i].get();
+    texts[i] = random_tokens(kLength, machine.vocab_size(), static_cast<uint32_t>(i));
+    expected[i] = eval_all(*machine.session(options), texts[i]);
+    if (i == 1) continue;
+    ASSERT_TRUE(sessions[i]->eval(span(texts[i], 0, 20 * i + 3), LogitRows::kNone, nullptr).ok());
+  }
+  for (const auto& n : sizes) {
+    Tokens next;
+    for (size_t i = 0; i < kSessions; ++i) {
+      const auto from = texts[i].begin() + sessions[i]->position();
+      next.insert(next.end(), from, from + static_cast<std::ptrdiff_t>(n[i]));
+    }
+    Floats logits(kSessions * vocab);
+    const Status s = sessions_eval({together, kSessions}, next.data(), n, logits.data());
+    ASSERT_TRUE(s.ok()) << s.text();
+    for (size_t i = 0; i < kSessions; ++i) {
+      const auto last = static_cast<size_t>(sessions[i]->position()) - 1;
+      ASSERT_EQ(0,
+                std::memcmp(&expected[i][last * vocab], &logits[i * vocab], vocab * sizeof(float)))
+          << "session " << i << ", " << last + 1 << " tokens";
+    }
+  }
+}
+
 TEST_P(BitsTest, RewindingForgets) {
   Machine machine(*bytes_);
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();

@@ -292,21 +292,57 @@ TEST_F(SessionTest, GroupsAreChecked) {
   EXPECT_TRUE(sessions_step({both, 2}, span(t), nullptr).ok());
 }
 
-TEST_F(SessionTest, PiecesOfDifferentLengthGoTogether) {
+TEST_F(SessionTest, PiecesAreChecked) {
+  SessionOptions narrow;
+  narrow.chunk = 8;
+  session_ = machine_.session(narrow);
   Box<Session> other = machine_.session();
   Session* both[] = {session_.get(), other.get()};
-  const Tokens a = text(33, 1);
-  const Tokens b = text(70, 2);
-  const std::span<const int32_t> pieces[] = {span(a), span(b)};
-  Floats logits(2 * static_cast<size_t>(machine_.vocab_size()));
-  const Status s = sessions_eval({both, 2}, {pieces, 2}, logits.data());
-  ASSERT_TRUE(s.ok()) << s.text();
-  Floats expected = last_logits(*machine_.session(), a);
-  const Floats more = last_logits(*machine_.session(), b);
-  expected.insert(expected.end(), more.begin(), more.end());
-  EXPECT_EQ(logits, expected);
-  const std::span<const int32_t> empty[] = {span(a), {}};
-  EXPECT_EQ(sessions_eval({both, 2}, {empty, 2}, nullptr).code(), MOE_ERR_ARGUMENT);
+  Session* twice[] = {other.get(), other.get()};
+  const Tokens t = text(kTinyContext + 2);
+  const auto status = [&](Session* const(&group)[2], size_t a, size_t b) {
+    const size_t n[] = {a, b};
+    return sessions_eval({group, 2}, t.data(), n, nullptr);
+  };
+  const auto expect = [](const Status& s, moe_status code, const char* words) {
+    EXPECT_EQ(s.code(), code) << s.text();
+    EXPECT_NE(std::strstr(s.text(), words), nullptr) << s.text();
+  };
+  expect(status(both, 3, 0), MOE_ERR_ARGUMENT, "session 1: no tokens");
+  expect(status(both, 1, 9), MOE_ERR_TOO_LONG,
+         "session 1: 9 tokens, but the first session's chunk is 8");
+  expect(status(both, 1, ~size_t{0}), MOE_ERR_TOO_LONG, "session 1: ");
+  expect(status(twice, 1, 2), MOE_ERR_STATE, "session 1: ");
+  ASSERT_TRUE(other->eval(span(t, 0, kTinyContext - 3), LogitRows::kNone, nullptr).ok());
+  expect(status(both, 1, 4), MOE_ERR_TOO_LONG, "session 1: 4 tokens do not fit");
+  EXPECT_EQ(session_->position(), 0);
+  EXPECT_EQ(other->position(), kTinyContext - 3);
+  EXPECT_TRUE(status(both, 1, 3).ok());
+}
+
+TEST_F(SessionTest, ACancelledMixedPassMovesNobody) {
+  Box<Session> other = machine_.session();
+  Session* both[] = {session_.get(), other.get()};
+  const Tokens t = text(40);
+  const size_t n[] = {1, 39};
+  machine_.hook().arm(nullptr);
+  ASSERT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
+  const int n_ops = machine_.hook().n_ops();
+  for (int at = 0; at < n_ops; ++at) {
+    ASSERT_TRUE(session_->reset().ok() && other->reset().ok());
+    machine_.hook().arm([&](int op, Stream&) {
+      if (op == at) other->cancel();
+    });
+    EXPECT_EQ(sessions_eval({both, 2}, t.data(), n, nullptr).code(), MOE_ERR_CANCELLED) << at;
+    EXPECT_EQ(session_->position() + other->position(), 0) << at;
+  }
+  machine_.hook().disarm();
+  EXPECT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
+  EXPECT_EQ(last_logits(*other, {5}), [&] {
+    const Box<Session> alone = machine_.session();
+    (void)last_logits(*alone, Tokens(t.begin() + 1, t.end()));
+    return last_logits(*alone, {5});
+  }());
 }
 
 TEST_F(SessionTest, SessionsWithOtherRoutersShareACall) {

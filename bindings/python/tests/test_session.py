@@ -115,6 +115,26 @@ def test_step(model, ids):
     assert [s.position for s in sessions] == [2, 3, 4]
 
 
+def test_eval_each(model, ids):
+    prompt, first, second = (model.session() for _ in range(3))
+    for s in (first, second):
+        s.append(ids[:2])
+    logits = moe.eval_each([first, prompt, second], [ids[2:3], ids[:4], ids[2:4]])
+    for row, n in zip(logits, (3, 4, 4)):
+        np.testing.assert_array_equal(row, model.session().eval(ids[:n]))
+    assert [s.position for s in (first, prompt, second)] == [3, 4, 4]
+    with pytest.raises(moe.ArgumentError, match="2 sessions"):
+        moe.eval_each([first, second], [ids])
+    with pytest.raises(moe.ArgumentError, match="session 1: no tokens"):
+        moe.eval_each([first, second], [ids[:1], []])
+    with pytest.raises(moe.StateError):
+        moe.eval_each([first, first], [ids[:1], ids[:2]])
+    with model.session(chunk=2) as narrow, pytest.raises(moe.TooLongError, match="chunk"):
+        moe.eval_each([narrow, second], [ids[:1], ids[:3]])
+    assert moe.eval_each([], []).shape == (0, 0)
+    assert [s.position for s in (first, prompt, second)] == [3, 4, 4]
+
+
 @pytest.mark.parametrize("tokens, error", [([1.5], TypeError), (["a"], TypeError),
                                            ([[1, 2]], moe.ShapeError), ([2**40], moe.RangeError),
                                            ([-1], moe.RangeError), ([1536], moe.RangeError)])

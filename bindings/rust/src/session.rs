@@ -365,6 +365,27 @@ impl Session {
         result.map(|_| logits)
     }
 
+    /// `step` with several tokens for some of the sessions, at most the first one's chunk for each:
+    /// slices of long texts beside texts that are continued token by token. The logits are those after
+    /// the last token of each piece.
+    pub fn eval_each(sessions: &mut [&mut Session], pieces: &[&[i32]]) -> Result<Vec<f32>> {
+        if pieces.len() != sessions.len() {
+            let text = format!("pieces: expected {}, found {}", sessions.len(), pieces.len());
+            return Err(Error::new(Status::Argument, text));
+        }
+        let vocab_size = sessions.first().map_or(0, |s| s.vocab_size);
+        let mut logits = vec![0.0; pieces.len() * vocab_size];
+        let pointers: Vec<_> = sessions.iter().map(|s| s.pointer()).collect();
+        let tokens = pieces.concat();
+        let n_tokens: Vec<_> = pieces.iter().map(|p| p.len()).collect();
+        let (p, n, out) = (pointers.as_ptr(), n_tokens.as_ptr(), room(&mut logits));
+        let result = call(|e| unsafe {
+            sys::moe_sessions_eval(p, tokens.as_ptr(), n, n_tokens.len(), out, e)
+        });
+        sessions.iter_mut().for_each(|s| s.go_on());
+        result.map(|_| logits)
+    }
+
     /// Runs the model over a text, nothing of which stays in the session. In an encoder every token sees
     /// every other; in a decoder, which has no outputs here, what is in front of it.
     pub fn encode(&mut self, tokens: &[i32], options: &EncodeOptions<'_>) -> Result<Encoded> {

@@ -680,6 +680,14 @@ extern "C" {
         logits: *mut f32,
         error: *mut moe_error,
     ) -> moe_status;
+    pub fn moe_sessions_eval(
+        sessions: *const *mut moe_session,
+        tokens: *const i32,
+        n_tokens: *const usize,
+        n: usize,
+        logits: *mut f32,
+        error: *mut moe_error,
+    ) -> moe_status;
     pub fn moe_session_encode(
         session: *mut moe_session,
         tokens: *const i32,

@@ -199,6 +199,13 @@ fn evaluates() {
     assert_eq!(stepped[..vocab], rows[2 * vocab..3 * vocab]);
     assert_eq!(stepped[vocab..], rows[..vocab]);
     assert_eq!(status(Session::step(&mut [&mut parts], &[1, 2])), Status::Argument);
+    let mut other = session(&model);
+    let pieces = Session::eval_each(&mut [&mut parts, &mut other], &[&ids[3..4], &ids[..3]]).unwrap();
+    assert_eq!(pieces[..vocab], rows[3 * vocab..4 * vocab]);
+    assert_eq!(pieces[vocab..], rows[2 * vocab..3 * vocab]);
+    assert_eq!((parts.position(), other.position()), (4, 3));
+    assert_eq!(status(Session::eval_each(&mut [&mut parts], &[])), Status::Argument);
+    assert_eq!(status(Session::eval_each(&mut [&mut parts], &[&[]])), Status::Argument);
     assert_eq!(status(whole.eval(&[1 << 20])), Status::Range);
     assert_eq!(status(whole.rewind(99)), Status::Range);
     assert_eq!(status(whole.append(&vec![5; 1 << 20])), Status::TooLong);

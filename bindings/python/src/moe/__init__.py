@@ -60,7 +60,7 @@ from .layer import Expert, MoeLayer
 from .model import Model
 from .routing import RoutingChoices
 from .sampling import Piece, Sample, Sampling, TokenLogprob
-from .session import Encoded, Session, Translation, step
+from .session import Encoded, Session, Translation, eval_each, step
 from .tokenizer import Tokenizer
 
 __version__ = version()
@@ -76,5 +76,5 @@ __all__ = [
     "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
     "Translation",
     "UnsupportedError", "VersionError", "__version__", "chat_template_names", "convert", "isas",
-    "memory_info", "save_synthetic", "step", "synthetic_shapes", "version",
+    "eval_each", "memory_info", "save_synthetic", "step", "synthetic_shapes", "version",
 ]

@@ -73,6 +73,7 @@ MOE: Prototypes = {
                                         c.POINTER(s.TranslateResult), _error]),
     "moe_session_read_source": (_status, [_handle, _array, c.c_size_t, _array, _error]),
     "moe_sessions_step": (_status, [_out, _array, c.c_size_t, _array, _error]),
+    "moe_sessions_eval": (_status, [_out, _array, _size, c.c_size_t, _array, _error]),
     "moe_session_position": (c.c_int32, [_handle]),
     "moe_session_context": (c.c_int32, [_handle]),
     "moe_session_rewind": (_status, [_handle, c.c_int32, _error]),

@@ -504,14 +504,34 @@ def step(sessions: Sequence[Session], tokens: Tokens) -> FloatArray:
     if len(ids) != len(sessions):
         raise ArgumentError(f"tokens: expected one for each of {len(sessions)} sessions, "
                             f"found {len(ids)}")
+    return _together(sessions, ids, None)
+
+
+def eval_each(sessions: Sequence[Session], pieces: Sequence[Tokens]) -> FloatArray:
+    """step() with several tokens for some sessions, at most the first one's chunk for each: slices
+    of long texts beside texts that are continued token by token. Returns the logits after the last
+    token of each piece."""
+    ids = [token_array(piece) for piece in pieces]
+    if len(ids) != len(sessions):
+        raise ArgumentError(f"pieces: expected one for each of {len(sessions)} sessions, "
+                            f"found {len(ids)}")
+    return _together(sessions, np.concatenate(ids or [token_array([])]), [len(i) for i in ids])
+
+
+def _together(sessions: Sequence[Session], ids: Any, n_tokens: list[int] | None) -> FloatArray:
     vocab_size = sessions[0]._vocab_size if sessions else 0
-    logits = np.empty((len(ids), vocab_size), np.float32)
+    logits = np.empty((len(sessions), vocab_size), np.float32)
 
     def advance() -> None:
         with contextlib.ExitStack() as stack:
             pointers = [stack.enter_context(session._pointer()) for session in sessions]
             array = (c.c_void_p * len(pointers))(*pointers)
-            call(lib.moe_sessions_step, array, address(ids), len(ids), address(logits))
+            n, out = len(pointers), address(logits)
+            if n_tokens is None:
+                call(lib.moe_sessions_step, array, address(ids), n, out)
+            else:
+                counts = (c.c_size_t * n)(*n_tokens)
+                call(lib.moe_sessions_eval, array, address(ids), counts, n, out)
 
     if not sessions or is_short(len(ids), sessions[0]._n_active):
         advance()
