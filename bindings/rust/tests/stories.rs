@@ -200,7 +200,8 @@ fn evaluates() {
     assert_eq!(stepped[vocab..], rows[..vocab]);
     assert_eq!(status(Session::step(&mut [&mut parts], &[1, 2])), Status::Argument);
     let mut other = session(&model);
-    let pieces = Session::eval_each(&mut [&mut parts, &mut other], &[&ids[3..4], &ids[..3]]).unwrap();
+    let pieces =
+        Session::eval_each(&mut [&mut parts, &mut other], &[&ids[3..4], &ids[..3]]).unwrap();
     assert_eq!(pieces[..vocab], rows[3 * vocab..4 * vocab]);
     assert_eq!(pieces[vocab..], rows[2 * vocab..3 * vocab]);
     assert_eq!((parts.position(), other.position()), (4, 3));
