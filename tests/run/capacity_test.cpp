@@ -112,6 +112,31 @@ TEST_F(CapacityTest, AChosenChunkStaysAndTheMessageNamesIt) {
   EXPECT_NE(std::strstr(s.text(), "--chunk"), nullptr) << s.text();
 }
 
+// Beside others a piece finds the room that it has alone.
+TEST_F(CapacityTest, PiecesOfOnePassAreRoutedForThemselves) {
+  const auto bytes = model_with(0.5f);
+  Machine machine(*bytes, 2);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  constexpr size_t kSessions = 3;
+  const size_t n[kSessions] = {1, 60, 25};
+  Box<Session> sessions[kSessions];
+  Session* together[kSessions];
+  Floats expected;
+  size_t done = 0;
+  for (size_t i = 0; i < kSessions; ++i) {
+    sessions[i] = machine.session(options());
+    together[i] = sessions[i].get();
+    const Floats alone =
+        last_logits(*machine.session(options()), Tokens(&text_[done], &text_[done + n[i]]));
+    expected.insert(expected.end(), alone.begin(), alone.end());
+    done += n[i];
+  }
+  Floats logits(expected.size());
+  const Status s = sessions_eval({together, kSessions}, text_.data(), n, logits.data());
+  ASSERT_TRUE(s.ok()) << s.text();
+  EXPECT_EQ(logits, expected);
+}
+
 TEST_F(CapacityTest, TheFileMayAskForIt) {
   const auto bytes = model_with(1);
   Machine machine(*bytes);
