@@ -36,6 +36,7 @@ struct Slot {
   Json id;
   std::vector<int32_t> prompt;
   std::vector<int32_t> made;
+  std::vector<std::string> stops;
   int32_t next = -1;  // chosen and not yet evaluated
 };
 
@@ -60,6 +61,7 @@ class Batch {
   bool fill(Slot& slot);
   void begin(Slot& slot, const std::string& line, bool whole);
   std::vector<int32_t> tokens_of(const Json& json) const;
+  std::vector<std::string> stops_of(const Json& json) const;
   void reply(Slot& slot, const Json& messages);
   static Json begin_result(const Slot& slot) {
     Json result = {{"line", slot.line}};
@@ -171,7 +173,11 @@ struct Answer {
 void Batch::reply(Slot& slot, const Json& messages) {
   const Chat chat = chat_of(messages, slot.session.get());
   Answer answer;
+  std::vector<const char*> stops;
+  for (const std::string& stop : slot.stops) stops.push_back(stop.c_str());
   moe_generate_params params = sampling_.params;
+  params.stop = stops.data();
+  params.n_stop = static_cast<int32_t>(stops.size());
   params.callback = Answer::take;
   params.user = &answer;
   moe_chat_result r{};
@@ -211,6 +217,28 @@ std::vector<int32_t> Batch::tokens_of(const Json& json) const {
   return tokens;
 }
 
+/// Where the first of the texts begins in `text`; npos: none is in it.
+size_t find_first(const std::string& text, const std::vector<std::string>& wanted) {
+  size_t first = std::string::npos;
+  for (const std::string& w : wanted) first = std::min(first, text.find(w));
+  return first;
+}
+
+// A line's own take the place of --stop.
+std::vector<std::string> Batch::stops_of(const Json& json) const {
+  if (!json.contains("stop")) return options_.sampling.stop;
+  if (moe_model_tokenizer(model_) == nullptr) throw LineError("'stop': the model has no tokenizer");
+  std::vector<std::string> stops;
+  const Json given = json["stop"].is_array() ? json["stop"] : Json::array({json["stop"]});
+  for (const Json& stop : given) {
+    const bool good = stop.is_string() && !stop.get_ref<const std::string&>().empty() &&
+                      stop.get_ref<const std::string&>().find('\0') == std::string::npos;
+    if (!good) throw LineError("'stop': expected a text that is not empty, or a list of such");
+    stops.push_back(stop.get<std::string>());
+  }
+  return stops;
+}
+
 // Evaluates the prompt of a line and chooses the first token.
 void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   if (!whole) throw LineError("longer than 4 MiB, the most that is read of a line");
@@ -225,6 +253,7 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   if (json.contains("prompt") + json.contains("messages") + json.contains("tokens") != 1) {
     throw LineError("expected one of 'prompt', 'messages' and 'tokens'");
   }
+  slot.stops = stops_of(json);
   if (json.contains("messages")) return reply(slot, json["messages"]);
   slot.prompt = tokens_of(json);
   const std::vector<int32_t>& tokens = slot.prompt;
@@ -266,7 +295,8 @@ std::string Batch::text_of(const Slot& slot) const {
 void Batch::finish(Slot& slot, const char* why) {
   Json result = begin_result(slot);
   if (moe_model_tokenizer(model_) != nullptr) {
-    result["text"] = text_of(slot);
+    const std::string text = text_of(slot);
+    result["text"] = text.substr(0, find_first(text, slot.stops));
   } else {
     result["tokens"] = slot.made;
   }
@@ -334,6 +364,9 @@ void Batch::step() {
 
 void Batch::go_on(Slot& slot) {
   slot.made.push_back(slot.next);
+  const bool stops =
+      !slot.stops.empty() && find_first(text_of(slot), slot.stops) != std::string::npos;
+  if (stops) return finish(slot, "stop");
   try {
     choose(slot);
   } catch (const LineError& e) {
@@ -375,10 +408,12 @@ void Batch::run() {
 }
 
 void run_batch(BatchOptions& o) {
-  if (!o.sampling.stop.empty()) throw UsageError("--stop is not for batch");
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
   check_decoder(o.model, model.get(), "batch");
+  if (!o.sampling.stop.empty() && moe_model_tokenizer(model.get()) == nullptr) {
+    throw UsageError("--stop: the model has no tokenizer");
+  }
   Batch batch(o, model.get());
   batch.run();
 }
@@ -389,7 +424,8 @@ void add_batch(CLI::App& app) {
   auto o = std::make_shared<BatchOptions>();
   CLI::App* c = app.add_subcommand("batch", "Continue the texts of a file, several at once");
   add_model_options(*c, o->model);
-  c->add_option("IN", o->in, "A JSON object a line: prompt, messages or tokens, and perhaps an id")
+  c->add_option("IN", o->in,
+                "A JSON object a line: prompt, messages or tokens, and perhaps an id and a stop")
       ->required();
   c->add_option("OUT", o->out, "A JSON object for each line of IN; what it holds is not made again")
       ->required();

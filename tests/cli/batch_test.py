@@ -42,6 +42,31 @@ class Batch(Cli):
         for n in ("1", "16"):
             self.assertEqual(self.batch(lines, "--sessions", n, *sampling, out=n)[0], found)
 
+    def test_a_text_ends_before_a_stop(self):
+        lines = [{"prompt": t} for t in TEXTS]
+        sampling = ["-n", "40", "--temp", "0.8", "--seed", "3"]
+        stops = ["--stop", ". ", "--stop", "and"]
+        found, _ = self.batch(lines, "--sessions", "4", *sampling, *stops)
+        for text, r in zip(TEXTS, found, strict=True):
+            alone = json.loads(self.ok("generate", MODEL, "-p", text, "--json", *sampling, *stops).stdout)
+            for key in ("text", "finish", "n_generated"):
+                self.assertEqual(r[key], alone[key])
+        self.assertIn("stop", [r["finish"] for r in found])
+
+    def test_a_line_has_stops_of_its_own(self):
+        prompt = {"prompt": "Once upon a time"}
+        whole, _ = self.batch([prompt], "-n", "30")
+        lines = [{**prompt, "stop": " girl"}, {**prompt, "stop": ["never seen", " quiet"]}, {**prompt, "stop": []},
+                 {**prompt, "stop": ""}, {**prompt, "stop": [7]}, {**prompt, "stop": "a\0b"}, prompt]
+        found, _ = self.batch(lines, "-n", "30", "--stop", ",", out="own")
+        text = whole[0]["text"]
+        for r, stop in zip(found[:2], (" girl", " quiet"), strict=True):
+            self.assertEqual((r["text"], r["finish"]), (text[:text.index(stop)], "stop"))
+        self.assertEqual((found[2]["text"], found[2]["finish"]), (text, "length"))
+        for r in found[3:6]:
+            self.assertIn("'stop': expected", r["error"])
+        self.assertEqual((found[6]["text"], found[6]["finish"]), ("", "stop"))
+
     def test_files_that_are_no_results_stay_as_they_were(self):
         lines = self.write([{"prompt": "The fox"}, {"prompt": "A dog"}])
         for text in ('{"prompt":"a"}\n{"prompt":"b"}', "notes without an end", '{"line":1,"text":"a"}\nnotes\n',
@@ -127,7 +152,7 @@ class Batch(Cli):
 
     def test_usage(self):
         self.fails(2, "batch", MODEL, contains=["IN"])
-        self.fails(2, "batch", MODEL, "a", "b", "--stop", "x", contains=["--stop"])
+        self.fails(2, "batch", MODEL, "a", "b", "--stop", "", contains=["--stop: expected some text"])
         self.fails(1, "batch", MODEL, self.path("no"), self.path("o"), contains=["no: No such file"])
         self.assertFalse(os.path.exists(self.path("o")))
         self.fails(1, "batch", MODEL, self.write([]), self.path("no/o"), contains=["no/o"])

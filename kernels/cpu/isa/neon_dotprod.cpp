@@ -1,7 +1,6 @@
-// The table of Armv8.2 with the dot product instructions, and that of the matrix instructions, which
-// differs from it in products of codes.
+// The table of Armv8.2 with the dot product instructions, and that of the matrix instructions,
+// which differs from it in products of codes.
 #include "kernels/cpu/isa/neon.h"
-
 #include "kernels/cpu/isa/neon_i8mm.h"
 
 namespace moe {
