@@ -32,9 +32,12 @@ def order_desc(v: Tensor) -> Tensor:
 
 
 def _finish(w: Tensor, kept: Tensor, r: Config) -> Tensor:
-    """The weight rule of a router on the chosen pairs: raw or renormalised, times the scale."""
-    w = w * kept
-    if r.get("weights", "raw") == "renormalised":
+    """The weight rule of a router on the chosen pairs: raw, renormalised or one, times the scale."""
+    rule = r.get("weights", "raw")
+    if rule not in ("raw", "renormalised", "one"):
+        raise ValueError(f"router: weights: expected raw, renormalised or one, found {rule!r}")
+    w = (torch.ones_like(w) if rule == "one" else w) * kept
+    if rule == "renormalised":
         w = w / w.sum(dim=-1, keepdim=True)
     return w * r.get("scale", 1.0)
 

@@ -24,7 +24,7 @@ from data import FileStream
 from losses import EMBEDDING_NORM, balanced_assignment
 from model import Model
 from recipes import settings
-from routers import Route, apply_capacity
+from routers import Route, apply_capacity, softmax_route, threshold_route
 from steps import Steps, with_capacity
 
 CASES = Path(__file__).resolve().parents[2] / "tests/data/vectors/11_losses.json"
@@ -137,6 +137,17 @@ def test_capacity_counts_the_batch_in_training_and_a_sequence_at_inference() -> 
     both = model(text(2))
     alone = torch.cat([model(text(2)[i : i + 1]) for i in range(2)])
     assert torch.allclose(both, alone, atol=1e-6)
+
+
+def test_weights_of_one_and_rules_that_are_not_known() -> None:
+    z = torch.tensor([[2.0, 1.0, 0.0, -3.0]])
+    some = threshold_route(z, {"t": 0.9, "weights": "one", "scale": 0.5})
+    assert some.kept.tolist() == [[True, True, False, False]]
+    assert some.weights.tolist() == [[0.5, 0.5, 0.0, 0.0]]
+    assert softmax_route(z, {"k": 2, "weights": "one"}).weights.tolist() == [[1.0, 1.0]]
+    with pytest.raises(ValueError, match="expected raw, renormalised or one, found 'even'"):
+        softmax_route(z, {"k": 2, "weights": "even"})
+    small({"kind": "threshold", "t": 0.9, "weights": "one"})(text(2)).sum().backward()
 
 
 def served_one_by_one(route: Route, n: int, gamma: float, order: str) -> torch.Tensor:

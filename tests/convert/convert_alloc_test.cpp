@@ -21,12 +21,15 @@ struct Case {
   bool compress;
   bool verify;
   const char* calibration = nullptr;
+  int32_t split_ffn = 0;
 };
-constexpr Case kCases[] = {{"research", "tests/data/pytorch/rope_longrope_short", true, true},
-                           {"tokenizer", "tests/data/chat/script", false, false},
-                           {"calibrated", "tests/data/chat/script", false, false, "a text"},
-                           {"granite", "tests/data/families/granite", false, false},
-                           {"gguf", "tests/data/families/gguf_llama3", false, true}};
+constexpr Case kCases[] = {
+    {"research", "tests/data/pytorch/rope_longrope_short", true, true},
+    {"tokenizer", "tests/data/chat/script", false, false},
+    {"calibrated", "tests/data/chat/script", false, false, "a text"},
+    {"split", "tests/data/encoders/xlmr_maskedlm", false, false, "a text", 2},
+    {"granite", "tests/data/families/granite", false, false},
+    {"gguf", "tests/data/families/gguf_llama3", false, true}};
 
 class ConvertAlloc : public testing::TestWithParam<Case> {
  protected:
@@ -37,6 +40,8 @@ class ConvertAlloc : public testing::TestWithParam<Case> {
     p.verify = GetParam().verify ? 1 : 0;
     p.calibration = GetParam().calibration;
     p.n_calibration = p.calibration != nullptr ? std::strlen(p.calibration) : 0;
+    p.split_ffn = GetParam().split_ffn;
+    p.split_by_clusters = 1;
     p.report = [](void*, const char*) {};
     const std::string gguf = std::string(GetParam().source) + "/model.gguf";
     const std::string source = std::filesystem::exists(gguf) ? gguf : GetParam().source;

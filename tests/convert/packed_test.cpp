@@ -212,6 +212,28 @@ TEST_F(PackedTest, WhatTheRuntimeFindsItselfIsLeftOut) {
   expect("{}", MOE_ERR_FORMAT, "down_proj.bias: config.json describes no such tensor");
 }
 
+TEST_F(PackedTest, SoItIsBesideFp8) {
+  open("llama");
+  const std::string attention = "model.layers.0.self_attn.";
+  const test::RawTensor one = test::f32_tensor({1}, {1.0f});
+  for (const std::string matrix : {"k", "v"}) {
+    const std::string name = attention + matrix + "_proj";
+    tensors_[name + ".weight"] = {"F8_E4M3", {16, 32}, std::string(512, '\x38')};
+    for (const char* part : {".weight_scale", ".input_scale", ".activation_scale", ".output_scale",
+                             ".output_zero_point"}) {
+      tensors_[name + part] = one;
+    }
+    tensors_[attention + matrix + "_scale"] = one;
+    tensors_[attention + matrix + "_zero_point"] = one;
+  }
+  const char* const says = R"({"quantization_config": {"quant_method": "fp8"}})";
+  ConvertReport report;
+  const Status status = convert_patched(says, &report);
+  EXPECT_TRUE(status.ok()) << status.text();
+  tensors_[attention + "q_scale"] = one;
+  expect(says, MOE_ERR_FORMAT, "self_attn.q_scale: config.json describes no such tensor");
+}
+
 TEST_F(PackedTest, Fp8IsCodesTimesScales) {
   open("deepseek_v3_fp8");
   for (const auto& [name, t] : tensors_) {

@@ -232,12 +232,14 @@ TEST(Clusters, LikeRowsAreTogetherAndGroupsHaveOneSize) {
     }
   }
   std::vector<int32_t> found[2];
+  int n_looks = 0;
   for (int n_threads = 1; n_threads <= 2; ++n_threads) {
     ThreadPool pool(system_allocator());
     check(pool.start(n_threads));
-    found[n_threads - 1] = balanced_clusters(rows, kDim, kGroups, pool);
+    found[n_threads - 1] = balanced_clusters(rows, kDim, kGroups, pool, [&] { ++n_looks; });
   }
   EXPECT_EQ(found[0], found[1]);
+  EXPECT_GE(n_looks, 2 * (kGroups + 2));  // each centre and each round
   std::vector<int> sizes(kGroups);
   for (size_t r = 0; r < found[0].size(); ++r) {
     EXPECT_EQ(found[0][r], found[0][r % kGroups]) << r;
@@ -250,8 +252,54 @@ TEST(Clusters, LikeRowsAreTogetherAndGroupsHaveOneSize) {
 TEST(Clusters, RowsThatAreAllAlikeStillFillEveryGroup) {
   ThreadPool pool(system_allocator());
   check(pool.start(1));
-  const std::vector<int32_t> groups = balanced_clusters(std::vector<float>(8 * 3), 3, 4, pool);
+  const std::vector<int32_t> groups =
+      balanced_clusters(std::vector<float>(8 * 3), 3, 4, pool, [] {});
   for (int32_t g = 0; g < 4; ++g) EXPECT_EQ(std::count(groups.begin(), groups.end(), g), 2) << g;
+}
+
+TEST(Clusters, WhatTakesTooMuchMemoryIsRefused) {
+  const auto code = [](int32_t n, int32_t d, int32_t n_groups, uint64_t room) {
+    return guarded([&] { check_clusters(n, d, n_groups, room); }).code();
+  };
+  constexpr uint64_t kBytes = 8 * 100 * 10 + 4 * 110 * 6;
+  EXPECT_EQ(code(100, 6, 10, kBytes), MOE_OK);
+  EXPECT_EQ(code(100, 6, 10, kBytes - 1), MOE_ERR_MEMORY);
+  EXPECT_EQ(code(1 << 17, 8, 1 << 14, ~uint64_t{0}), MOE_ERR_MEMORY);  // pairs beyond 31 bits
+}
+
+// Inputs of one token differ by rounding alone, from which no router is made.
+TEST_F(SplitTest, ATextOfOneCharacterSaysNothing) {
+  for (const size_t n : {2, 60, 300}) {
+    ASSERT_TRUE(run({4, true}, std::string(n, 'a').c_str()).ok());
+    EXPECT_EQ(report_.split->explained, 0) << n;
+    test::ConvertedModel model(target_.file("m.moe"));
+    for (int32_t layer = 0; layer < 2; ++layer) {
+      const Matrix scores = model.matrix(Part::kRouter, layer, -1, Role::kScores);
+      for (const float w : model.values(scores)) ASSERT_EQ(w, 0) << n << " " << layer;
+    }
+  }
+}
+
+TEST(SourceModel, APrefixLeavesRoomInAWindow) {
+  struct Watcher final : InputWatcher {
+    void see(const Matrix&, const LinearInput&) override {}
+  } watch;
+  MemorySink file;
+  ConvertOptions options;
+  options.weights = "f32";
+  ConvertReport report;
+  ASSERT_TRUE(convert_to_sink("tests/data/encoders/xlmr_maskedlm", file, options, &report).ok());
+  ThreadPool pool(system_allocator());
+  check(pool.start(1));
+  SourceModel model(file, file.size(), 0, pool, watch);
+  CalibrationText text{std::vector<int32_t>(39, 5), {5, 6, 7}};
+  EXPECT_EQ(model.read_text(text, {}), 0);
+  for (int i = 0; i < 2; ++i) {
+    text.prefix.push_back(5);
+    const Status status = guarded([&] { model.read_text(text, {}); });
+    EXPECT_EQ(status.code(), MOE_ERR_RANGE);
+    EXPECT_STREQ(status.text(), "calibration: a context of 40 has no room beside the prefix");
+  }
 }
 
 // With room for one layer at a time the text is read once for each, with the same result.
@@ -269,8 +317,12 @@ TEST_F(SplitTest, LayersThatDoNotFitTakeMorePasses) {
                                             {1, 4, groups_in_order(40, 4)}};
   ThreadPool pool(system_allocator());
   check(pool.start(2));
-  const RouterFits all = fit_routers(file, file.size(), plan, text, layers, 1 << 30, pool, {});
-  const RouterFits each = fit_routers(file, file.size(), plan, text, layers, 1, pool, {});
+  int n_looks = 0;
+  const auto look = [&] { ++n_looks; };
+  const RouterFits all =
+      fit_routers(file, file.size(), plan, text, layers, 1 << 30, pool, look, {});
+  EXPECT_EQ(n_looks, 5 + 4);
+  const RouterFits each = fit_routers(file, file.size(), plan, text, layers, 1, pool, look, {});
   EXPECT_EQ(all.n_passes, 1u);
   EXPECT_EQ(each.n_passes, 2u);
   ASSERT_EQ(all.routers.size(), 2u);

@@ -8,11 +8,6 @@
 #include "src/run/perplexity.h"
 
 namespace moe {
-namespace {
-
-constexpr int32_t kWindow = 512;
-
-}  // namespace
 
 std::string key_of(const std::string& name, bool latent) {
   struct Pair {
@@ -102,7 +97,12 @@ void SourceModel::encode(const CalibrationText& text, const ReadingProgress& pro
   std::vector<float> pooled(static_cast<size_t>(model_->config().d_model));
   Encoding out;
   out.pooled = pooled.data();
-  const size_t room = static_cast<size_t>(session_->context()) - text.prefix.size();
+  const auto context = static_cast<size_t>(session_->context());
+  if (text.prefix.size() >= context) {
+    fail(MOE_ERR_RANGE, "calibration: a context of %d has no room beside the prefix",
+         session_->context());
+  }
+  const size_t room = context - text.prefix.size();
   for (size_t done = 0; done < text.tokens.size();) {
     const size_t n = std::min(room, text.tokens.size() - done);
     std::vector<int32_t> window = text.prefix;

@@ -22,6 +22,9 @@ struct CalibrationText {
   std::vector<int32_t> tokens;
 };
 
+/// Tokens that the model reads at once, at most.
+inline constexpr int32_t kWindow = 512;
+
 /// Told tokens; false: MOE_ERR_CANCELLED.
 using ReadingProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
@@ -66,7 +69,8 @@ class SourceModel {
     }
   }
 
-  /// In windows of at most 512 tokens. Perplexity, or 0 for an encoder.
+  /// In windows of at most kWindow tokens. Perplexity, or 0 for an encoder. MOE_ERR_RANGE when the
+  /// prefix leaves no room in a window.
   double read_text(const CalibrationText& text, const ReadingProgress& progress);
 
  private:

@@ -2,6 +2,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/config_keys.h"
+#include "src/convert/packed/unused_scales.h"
 
 namespace moe {
 namespace {
@@ -142,9 +143,8 @@ class Unpacking {
                          s_.block.cols == 0 ? shape[1] : s_.block.cols};
     const SourceTensor scales = find_scales(name);
     check_scales(scales, codes, block);
-    std::vector<std::string> parts = {codes.name, scales.name};
-    // Scales of activations, which the runtime finds itself.
-    for (const char* end : {".input_scale", ".activation_scale"}) parts.push_back(name + end);
+    std::vector<std::string> parts = unused_scales(name);
+    parts.insert(parts.end(), {codes.name, scales.name});
     SourceTensor whole = codes;
     whole.type = SourceType::kCodes8;
     c_->put_packed(std::move(whole), std::make_unique<Fp8Matrix>(codes, scales, block), parts);

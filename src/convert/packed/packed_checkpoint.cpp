@@ -4,6 +4,7 @@
 #include "src/convert/arch/config_keys.h"
 #include "src/convert/packed/fp8_checkpoint.h"
 #include "src/convert/packed/packed_matrix.h"
+#include "src/convert/packed/unused_scales.h"
 
 namespace moe {
 namespace {
@@ -189,31 +190,15 @@ class Unpacking {
          m_->words.name.c_str(), m_->bits, static_cast<long long>(m_->group));
   }
 
-  // Scales of activations and of the cache, which the runtime finds itself.
-  void take_unused(const std::string& name) {
-    for (const char* end :
-         {".input_scale", ".input_zero_point", ".output_scale", ".output_zero_point"}) {
-      find(name + end);
-    }
-    for (const char* cached : {"k", "v"}) {
-      const std::string end = std::string(".") + cached + "_proj";
-      if (!name.ends_with(end)) continue;
-      const std::string begin = name.substr(0, name.size() - end.size() + 1) + cached;
-      find(begin + "_scale");
-      find(begin + "_zero_point");
-    }
-  }
-
   void add(const std::string& name) {
     auto matrix = std::make_unique<PackedMatrix>();
     m_ = matrix.get();
-    parts_.clear();
+    parts_ = unused_scales(name);
     m_->layout = s_.layout;
     m_->zero_offset = s_.zero_offset;
     m_->words = part(name + s_.codes);
     m_->scales = part(name + s_.scales);
     read_sizes(name);
-    take_unused(name);
     const Kind needs = kind();
     const int64_t p = 32 / m_->bits, r = m_->rows, c = m_->cols, g = m_->groups();
     const int64_t words = (r + p - 1) / p;

@@ -13,7 +13,8 @@
 namespace moe {
 namespace {
 
-constexpr double kRidge = 1e-3;  // of the mean of the inputs' variances
+constexpr double kRidge = 1e-3;        // of the mean of the inputs' variances
+constexpr double kRounding = 0x1p-20;  // inputs that differ by less, relatively, are the same
 constexpr double kFloor = 0.05;  // beside shares whose mean is 1: how little counts as nothing
 
 using Vector = std::vector<double>;
@@ -30,6 +31,7 @@ class LayerSums {
         d_(d),
         moments_(d, d),
         panel_(SecondMoments::panel_size(d)),
+        inputs_(static_cast<size_t>(kWindow) * static_cast<size_t>(d)),
         x_sums_(static_cast<size_t>(d)),
         y_(static_cast<size_t>(groups.n_groups)),
         y_sums_(y_.size()),
@@ -37,17 +39,17 @@ class LayerSums {
         xy_(y_.size() * x_sums_.size()) {}
 
   static uint64_t bytes(int32_t d, int32_t n_groups) {
-    return SecondMoments::bytes(d, d) +
+    return covariance_bytes(d) + sizeof(float) * static_cast<uint64_t>(d) * kWindow +
            sizeof(double) * static_cast<uint64_t>(d) * (static_cast<uint64_t>(n_groups) + 18);
   }
+  /// What fit() takes meanwhile.
+  static uint64_t covariance_bytes(int32_t d) { return SecondMoments::bytes(d, d); }
 
+  // The core calls this, so it may not throw: it allocates nothing.
   void see_inputs(const LinearInput& input, ThreadPool& pool) {
     moments_.add(input.x, input.ld_x, input.row_ids, input.n_rows, panel_.data(), pool);
-    inputs_.clear();
-    for (int32_t i = 0; i < input.n_rows; ++i) {
-      const float* x = row_of(input, i);
-      inputs_.insert(inputs_.end(), x, x + d_);
-    }
+    float* out = inputs_.data();
+    for (int32_t i = 0; i < input.n_rows; ++i) out = std::copy_n(row_of(input, i), d_, out);
   }
 
   /// Of the inputs that were seen last.
@@ -58,7 +60,7 @@ class LayerSums {
     }
   }
 
-  FittedRouter fit(ThreadPool& pool) const;
+  FittedRouter fit(ThreadPool& pool, const std::function<void()>& look) const;
 
  private:
   // Where nothing answers, all shares are alike.
@@ -84,19 +86,23 @@ class LayerSums {
     }
   }
 
-  // The lower triangle of the inputs' covariance, and what the ridge adds to its diagonal.
+  // The lower triangle of the inputs' covariance, and what the ridge adds to its diagonal: 0 where
+  // the inputs vary by rounding alone.
   Vector covariance(double* ridge) const {
     const double n = static_cast<double>(n_);
     Vector out;
+    out.reserve(covariance_bytes(d_) / sizeof(double));
     double diagonal = 0;
+    double squares = 0;
     for (int32_t i = 0; i < d_; ++i) {
       const double mean = x_sums_[static_cast<size_t>(i)] / n;
       for (int32_t j = 0; j <= i; ++j) {
         out.push_back(moments_.at(i, j) / n - mean * x_sums_[static_cast<size_t>(j)] / n);
       }
       diagonal += out.back();
+      squares += moments_.at(i, i) / n;
     }
-    *ridge = kRidge * diagonal / d_;
+    *ridge = diagonal > kRounding * kRounding * squares ? kRidge * diagonal / d_ : 0;
     for (size_t i = 0, at = 0; i < x_sums_.size(); ++i, at += i + 1) out[at] += *ridge;
     return out;
   }
@@ -120,7 +126,7 @@ class LayerSums {
   int32_t d_;
   SecondMoments moments_;
   Vector panel_;
-  std::vector<float> inputs_;
+  std::vector<float> inputs_;  // (kWindow, d), seen last
   uint64_t n_ = 0;
   Vector x_sums_;
   Vector y_, y_sums_, y_squares_;  // y_: of the token at hand
@@ -148,7 +154,7 @@ double dot(const Vector& a, const Vector& b) {
 }
 
 // Inputs that never change say nothing: the scores are then the targets' means.
-FittedRouter LayerSums::fit(ThreadPool& pool) const {
+FittedRouter LayerSums::fit(ThreadPool& pool, const std::function<void()>& look) const {
   FittedRouter out;
   double ridge = 0;
   Vector factor = covariance(&ridge);
@@ -156,6 +162,7 @@ FittedRouter LayerSums::fit(ThreadPool& pool) const {
   double all = 0;
   double explained = 0;
   for (size_t g = 0; g < y_sums_.size(); ++g) {
+    look();
     Vector w(x_sums_.size());
     if (known) {
       const Vector c = covariance_with(g);
@@ -168,7 +175,7 @@ FittedRouter LayerSums::fit(ThreadPool& pool) const {
     out.bias.push_back(
         static_cast<float>((y_sums_[g] - dot(w, x_sums_)) / static_cast<double>(n_)));
   }
-  out.explained = all > 0 ? explained / all : 0;
+  out.explained = all > 0 ? std::clamp(explained / all, 0.0, 1.0) : 0;
   return out;
 }
 
@@ -208,13 +215,14 @@ class RouterFitter {
     for (const PlannedSegment& segment : plan.segments) find_places(segment);
   }
 
-  RouterFits fit(const CalibrationText& text, uint64_t room, const ReadingProgress& progress) {
+  RouterFits fit(const CalibrationText& text, uint64_t room, const std::function<void()>& look,
+                 const ReadingProgress& progress) {
     RouterFits out;
     for (size_t next = 0; next < layers_.size();) {
       next = begin_pass(next, room != 0 ? room : machine_share());
       out.perplexity = model_.read_text(text, progress);
       ++out.n_passes;
-      for (const auto& sums : sums_) out.routers.push_back(sums->fit(pool_));
+      for (const auto& sums : sums_) out.routers.push_back(sums->fit(pool_, look));
     }
     return out;
   }
@@ -239,7 +247,7 @@ class RouterFitter {
   size_t begin_pass(size_t begin, uint64_t room) {
     watch_.clear();
     sums_.clear();
-    uint64_t used = 0;
+    uint64_t used = LayerSums::covariance_bytes(places_.at(layers_[begin].layer).d);
     size_t next = begin;
     for (; next < layers_.size(); ++next) {
       const NeuronGroups& groups = layers_[next];
@@ -264,8 +272,9 @@ class RouterFitter {
 
 RouterFits fit_routers(ModelSink& file, uint64_t n_bytes, const Plan& plan,
                        const CalibrationText& text, const std::vector<NeuronGroups>& layers,
-                       uint64_t room, ThreadPool& pool, const ReadingProgress& progress) {
-  return RouterFitter(file, n_bytes, plan, layers, pool).fit(text, room, progress);
+                       uint64_t room, ThreadPool& pool, const std::function<void()>& look,
+                       const ReadingProgress& progress) {
+  return RouterFitter(file, n_bytes, plan, layers, pool).fit(text, room, look, progress);
 }
 
 }  // namespace moe

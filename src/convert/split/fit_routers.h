@@ -30,11 +30,13 @@ struct RouterFits {
 
 /// Runs the dense model of `n_bytes` that `file` holds over the text. A token's target is the log
 /// of each group's share of the squared activations, so that a softmax of scores is that share; a
-/// ridge regression on the FFN's input comes closest to it. Rows are summed up as they come: memory
-/// is 4 d_model^2 bytes for a layer, of as many layers at a time as `room` (0: half of the free
-/// memory) holds, at least one.
+/// ridge regression on the FFN's input comes closest to it. Rows are summed up as they come, for as
+/// many layers at a time as `room` (0: half of the free memory) holds, at least one: 4 d_model^2
+/// bytes for each, and as much again while a router is fitted, so 8 d_model^2 for one layer. `look`
+/// is called now and then while routers are fitted, and may throw.
 RouterFits fit_routers(ModelSink& file, uint64_t n_bytes, const Plan& plan,
                        const CalibrationText& text, const std::vector<NeuronGroups>& layers,
-                       uint64_t room, ThreadPool& pool, const ReadingProgress& progress);
+                       uint64_t room, ThreadPool& pool, const std::function<void()>& look,
+                       const ReadingProgress& progress);
 
 }  // namespace moe

@@ -103,6 +103,9 @@ SplitFfn::SplitFfn(const SplitOptions& options, const Imported& dense, Checkpoin
     const LayerConfig& layer = dense.config.layers[static_cast<size_t>(group.layer)];
     if (!layer.has_ffn) continue;
     check_layer(layer.ffn, group.layer, options.n_experts);
+    if (options.clusters) {
+      check_clusters(layer.ffn.d_ff, dense.config.d_model, options.n_experts, machine_share());
+    }
     if (group.part == Part::kFfn) add_layer(std::move(group));
   }
   if (layers_->empty()) fail(MOE_ERR_UNSUPPORTED, "split: the model has no FFN");
@@ -196,7 +199,7 @@ NeuronGroups SplitFfn::group_neurons(int32_t index, const Layer& layer, ThreadPo
   NeuronGroups out{index, options_.n_experts, {}};
   if (options_.clusters) {
     out.group = balanced_clusters(first_matrix(layer, look), dense_.config.d_model,
-                                  options_.n_experts, pool);
+                                  options_.n_experts, pool, look);
   } else {
     out.group = groups_in_order(layer.d_ff, options_.n_experts);
   }
@@ -216,7 +219,7 @@ SplitReport SplitFfn::fit(ModelSink& file, uint64_t n_bytes, const Plan& plan,
   for (const auto& [index, layer] : *layers_) {
     groups.push_back(group_neurons(index, layer, pool, look));
   }
-  RouterFits fits = fit_routers(file, n_bytes, plan, text, groups, 0, pool, progress);
+  RouterFits fits = fit_routers(file, n_bytes, plan, text, groups, 0, pool, look, progress);
   SplitReport report{options_.n_experts,
                      options_.clusters,
                      groups.size(),

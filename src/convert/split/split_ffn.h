@@ -16,7 +16,8 @@ class SplitFfn {
   /// Finds everything that forbids it, and puts tensors into the checkpoint: routers, zeros until
   /// fit(), and where an FFN has a bias behind it a shared expert that adds this alone.
   /// MOE_ERR_UNSUPPORTED: there are experts already, or a norm over all inner neurons;
-  /// MOE_ERR_ARGUMENT: the number does not divide their number. Both must outlive it.
+  /// MOE_ERR_ARGUMENT: the number does not divide their number; MOE_ERR_MEMORY: clusters of so many
+  /// take too much. Both must outlive it.
   SplitFfn(const SplitOptions& options, const Imported& dense, Checkpoint& checkpoint);
 
   /// `imported`: the dense model, imported anew. Its FFNs become experts, of which routers take all
@@ -24,7 +25,7 @@ class SplitFfn {
   void apply(Imported* imported) const;
 
   /// Groups the neurons and fits the routers. `file` holds the dense model as `plan` says, in
-  /// floats. `look` is called now and then while weights are read, and may throw.
+  /// floats. `look` is called now and then except while the text is read, and may throw.
   SplitReport fit(ModelSink& file, uint64_t n_bytes, const Plan& plan, const CalibrationText& text,
                   const std::function<void()>& look, const ReadingProgress& progress);
 
