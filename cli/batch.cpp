@@ -425,7 +425,7 @@ void add_batch(CLI::App& app) {
   CLI::App* c = app.add_subcommand("batch", "Continue the texts of a file, several at once");
   add_model_options(*c, o->model);
   c->add_option("IN", o->in,
-                "A JSON object a line: prompt, messages or tokens, and perhaps an id and a stop")
+                "One JSON object per line: prompt, messages or tokens; optionally id and stop")
       ->required();
   c->add_option("OUT", o->out, "A JSON object for each line of IN; what it holds is not made again")
       ->required();

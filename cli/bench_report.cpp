@@ -63,10 +63,9 @@ void print_cache(const BenchOptions& o, const BenchResult& r) {
               << " % of their uses were found in memory; " << 100 * t.decode_wait_share
               << " % of the time was waiting for reads\n";
     if (t.decode_bound() > 0) {
-      std::cout << "  the file gives " << format_rate(t.disk_bytes_per_s)
-                << " to reads of experts alone: decode reached "
-                << 100 * t.decode_tokens_per_s / t.decode_bound() << " % of the bound of "
-                << t.decode_bound() << " tokens/s\n";
+      std::cout << "  random reads of experts reach " << format_rate(t.disk_bytes_per_s)
+                << "; decode reached " << 100 * t.decode_tokens_per_s / t.decode_bound()
+                << " % of the bound of " << t.decode_bound() << " tokens/s\n";
     }
     if (!o.routing.empty()) {
       std::cout << "  the trace itself, replayed with room for this share of its experts: "

@@ -212,7 +212,7 @@ int BenchOptions::positions() const {
 }
 
 double Timing::decode_bound() const {
-  if (disk_bytes_per_s <= 0 || decode_tokens_per_s <= 0) return 0;
+  if (disk_bytes_per_s <= 0 || decode_tokens_per_s <= 0 || decode_read_bytes <= 0) return 0;
   const double reading = decode_read_bytes / disk_bytes_per_s;
   const double computing = (1 - decode_wait_share) / decode_tokens_per_s;
   return 1 / std::max(reading, computing);

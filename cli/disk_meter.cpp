@@ -44,14 +44,17 @@ std::map<uint64_t, bool> segments_of(const moe_model* model) {
   return segments;
 }
 
-// All through one room: nothing looks at it. False at the end of the file, and after a fault.
+// All through one room: nothing looks at it. False at the end of the file, and after a fault. What
+// follows a short read begins at a page again, as direct reads must.
 bool read_through(int fd, uint8_t* room, size_t bytes, uint64_t offset) {
   for (size_t done = 0; done < bytes;) {
     const size_t part = std::min(kReadBytes, bytes - done);
     const ssize_t n = pread(fd, room, part, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
+    const size_t got = n < 0 ? 0 : static_cast<size_t>(n);
+    const size_t pages = got == part ? got : got / kPage * kPage;
+    if (pages == 0) return false;
+    done += pages;
   }
   return true;
 }
@@ -80,15 +83,19 @@ double DiskMeter::measure() {
   if (experts_.empty()) return 0;
   std::vector<std::thread> readers;
   std::atomic<uint64_t> bytes{0};
+  std::atomic<bool> failed{false};
   const double start = now_seconds();
   for (int i = 0; i < kReadThreads; ++i) {
-    readers.emplace_back(
-        [&, seed = seed_++] { bytes += read_until(start + kReadSeconds, seed * 2654435761u); });
+    readers.emplace_back([&, seed = seed_++] {
+      const uint64_t n = read_until(start + kReadSeconds, seed * 2654435761u);
+      if (n == 0) failed = true;
+      bytes += n;
+    });
   }
   for (std::thread& t : readers) t.join();
   const double seconds = now_seconds() - start;
   stop_if_interrupted();
-  if (bytes == 0) throw CallError(MOE_ERR_IO, path_ + ": its experts cannot be read");
+  if (failed) throw CallError(MOE_ERR_IO, path_ + ": its experts cannot be read");
   return static_cast<double>(bytes) / seconds;
 }
 

@@ -282,8 +282,8 @@ typedef struct moe_model_layer_info {
   float tau;           /* temperature of a cosine router, otherwise 0 */
   float gamma;         /* capacity factor; 0: an expert takes all that choose it */
   int32_t reserved;
-  /* what the chosen are weighed with: "raw", "renormalised" or "chosen" probabilities, "one"; of a
-   * cosine router "softmax" or "sigmoid"; "": something that has no choice */
+  /* the weights of the chosen experts: "raw", "renormalised" or "chosen" probabilities, "one"; of a
+   * cosine router "softmax" or "sigmoid"; "": a router that has no choice */
   const char* gate;
   int32_t has_head;      /* MH-MoE: 1 with a head layer in front of the sub-tokens */
   int32_t has_merge;     /* 1 with a merge layer behind them */
@@ -421,9 +421,9 @@ struct moe_session_params {
    * more: a longer text needs a larger context, and that its memory. An encoder-decoder's sources
    * have at most as many tokens. */
   int32_t context;
-  /* rows evaluated at once during prefill, at most 4096; 0: 256, on a GPU 1024, under a memory
-   * cap 32 to 4096 as it leaves room, and with an expert capacity, an encoder or an
-   * encoder-decoder the context, at most 4096 */
+  /* rows evaluated at once during prefill, at most 4096; 0: 256, on a GPU with room 1024,
+   * under a memory cap 32 to 4096, depending on the room it leaves, and with an expert capacity, an
+   * encoder or an encoder-decoder the context, at most 4096 */
   int32_t chunk;
   moe_kv_type kv;
   /* of an encoder-decoder, the largest beam of its searches, 1..64; 0: 5. Each hypothesis has a KV
@@ -466,10 +466,10 @@ MOE_API moe_status moe_session_score(moe_session* session, const int32_t* tokens
 MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
                                      float* logits, moe_error* error);
 
-/* The same with several tokens for some of them: n_tokens[i] for session i, at least one, which lie
- * in `tokens` one session's behind the other's. logits: NULL or (n, vocab_size) of the last token
- * of each. So a server gives a long text in slices beside the texts that it continues token by
- * token. The first session's chunk (moe_session_params) is the most rows of one pass:
+/* Appends n_tokens[i] >= 1 tokens to session i, all sessions together. `tokens` holds the tokens of
+ * all sessions, concatenated in their order. logits: NULL or (n, vocab_size), of the last token of
+ * each. A server can prefill a long prompt in slices while it decodes other sessions. The first
+ * session's chunk (moe_session_params) is the most rows of one pass:
  * MOE_ERR_TOO_LONG for more tokens of one session, and a call with more rows takes several passes.
  * With an expert capacity each session's tokens are routed for themselves, as in a call of its own.
  */

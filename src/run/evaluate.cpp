@@ -28,6 +28,7 @@ class GroupCall {
   GroupCall(const GroupCall&) = delete;
   GroupCall& operator=(const GroupCall&) = delete;
   ~GroupCall() {
+    if (n_begun_ > 0) lead().group = {};
     for (size_t i = 0; i < n_begun_; ++i) end_call(SessionCall::state_of(*sessions_[i]));
   }
   Status begin() {
@@ -35,8 +36,10 @@ class GroupCall {
       MOE_TRY(begin_call(SessionCall::state_of(*sessions_[n_begun_]), false)
                   .with_context("session %zu", n_begun_));
     }
+    lead().group = sessions_;
     return {};
   }
+  SessionState& lead() const { return SessionCall::state_of(*sessions_[0]); }
 
  private:
   std::span<Session* const> sessions_;
@@ -117,7 +120,7 @@ Status eval_pieces(const Pieces& pieces, float* logits) {
   if (pieces.sessions.empty()) return {};
   GroupCall group(pieces.sessions);
   MOE_TRY(group.begin());
-  SessionState& lead = SessionCall::state_of(*pieces.sessions[0]);
+  SessionState& lead = group.lead();
   MOE_TRY(pieces.each([&](size_t i, SessionState& state, std::span<const int32_t> piece) {
     return check_piece(lead, state, piece).with_context("session %zu", i);
   }));

@@ -10,6 +10,7 @@ namespace {
 
 /// The rows of one pass as the device sees them.
 struct Batch {
+  const SessionState& lead;
   std::span<BatchPart> parts;
   const BatchRow* rows;
   const KvCacheView* caches;
@@ -27,10 +28,14 @@ Batch lay_out(SessionState& lead, std::span<BatchPart> parts) {
                                                      part.tokens[i]};
     }
   }
-  return {parts, lead.work.rows.data(), lead.work.caches.data(), n_rows};
+  return {lead, parts, lead.work.rows.data(), lead.work.caches.data(), n_rows};
 }
 
+// Of a call in several passes, sessions count whose rows are in another one.
 bool cancel_asked(const Batch& batch) {
+  for (const Session* session : batch.lead.group) {
+    if (SessionCall::state_of(*session).cancel_asked()) return true;
+  }
   for (const BatchPart& part : batch.parts) {
     if (part.session->cancel_asked()) return true;
   }

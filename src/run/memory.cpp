@@ -129,12 +129,24 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   return {};
 }
 
-int32_t default_chunk(const Model& model) {
-  return model.device().uses_host_memory() ? kDefaultChunk : kDefaultDeviceChunk;
+// A larger chunk takes a GPU's memory from experts and from later sessions: with it, a session may
+// have a quarter of what the weights leave.
+Result<int32_t> default_chunk(const Model& model, const SessionOptions& options) {
+  if (model.device().uses_host_memory()) return kDefaultChunk;
+  constexpr uint64_t kShare = 4;
+  const uint64_t limit = model.device().memory_limit();
+  if (limit == 0) return kDefaultDeviceChunk;
+  SessionOptions large = options;
+  large.chunk = std::min(kDefaultDeviceChunk, options.context);
+  MemoryAccount account;
+  MOE_TRY(account_resolved(model, large, &account));
+  const uint64_t weights = std::min(limit, model.weight_bytes());
+  const bool fits = account.device_bytes <= (limit - weights) / kShare;
+  return fits ? kDefaultDeviceChunk : kDefaultChunk;
 }
 
 // See resolve_options().
-Status follow_cap(const Model& model, SessionOptions* o) {
+Status follow_cap(const Model& model, int32_t usual, SessionOptions* o) {
   const ExpertCacheShape& shape = model.cache_shape();
   const bool cache = shape.slot_bytes > 0;
   const int32_t context = o->context;
@@ -149,7 +161,6 @@ Status follow_cap(const Model& model, SessionOptions* o) {
     left = o->memory_cap - std::min(o->memory_cap, others);
     return {};
   };
-  const int32_t usual = default_chunk(model);
   MOE_TRY(measure(usual));
   if (chunk_bytes + shape.bytes(shape.most_slots) <= left) return {};
   for (int32_t most = cache ? kMaxChunk : usual;; most /= 2) {
@@ -175,18 +186,22 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   MOE_TRY(resolve_search(model.config(), options, &o));
   if (o.context == 0) o.context = std::min(most, kDefaultContext);
   bool follows = false;  // the cap; what was resolved before stays
+  int32_t usual = kDefaultChunk;
   if (o.chunk == 0) {
     o.chunk_follows = true;
-    o.chunk = reads_whole ? kMaxChunk : default_chunk(model);  // an encoder sees a text whole
+    if (!reads_whole) {
+      MOE_ASSIGN(usual, default_chunk(model, o));
+    }
+    o.chunk = reads_whole ? kMaxChunk : usual;  // an encoder sees a text whole
     for (const LayerConfig& layer : model.config().layers) {
       if (has_capacity(layer.ffn)) o.chunk = kMaxChunk;
     }
-    follows = o.chunk == default_chunk(model);
+    follows = o.chunk == usual;
   }
   if (o.memory_cap == 0) o.memory_cap = model.memory_cap();
   follows = follows && o.memory_cap > 0;
   o.chunk = std::min(o.chunk, std::max(o.context, o.source));
-  if (follows) MOE_TRY(follow_cap(model, &o));
+  if (follows) MOE_TRY(follow_cap(model, usual, &o));
   return o;
 }
 

@@ -24,7 +24,7 @@ struct SessionOptions {
 
 inline constexpr int32_t kDefaultContext = 4096;
 inline constexpr int32_t kDefaultChunk = 256;
-/// On a GPU, where products of 512 rows and more go to cuBLASLt.
+/// On a GPU, where products of 512 rows and more go to cuBLASLt, as long as all weights stay there.
 inline constexpr int32_t kDefaultDeviceChunk = 1024;
 inline constexpr int32_t kMaxChunk = 4096;
 inline constexpr int32_t kLeastChunk = 32;  // of those that nobody chose
@@ -60,7 +60,8 @@ inline bool has_capacity(const FfnConfig& ffn) {
 /// `options` with every default filled in. MOE_ERR_RANGE names a field outside its range. Under a
 /// cap that all experts do not fit in, each expert is read once per chunk, so the chunk is the
 /// largest power of two from kLeastChunk to kMaxChunk that takes at most a kChunkShare-th of what
-/// is left for experts. Where there is no expert cache, it is the largest up to 256 that fits.
+/// is left for experts. Where there is no expert cache, it is the largest up to the usual one that
+/// fits.
 Result<SessionOptions> resolve_options(const Model& model, const SessionOptions& options);
 
 /// The KV cache of a session with resolved options.

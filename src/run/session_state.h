@@ -118,6 +118,8 @@ struct SessionState {
   enum CallState : int { kIdle, kRunning, kCancelled, kMoving };
   std::atomic<int> call{kIdle};
   std::atomic<int> cancels{0};  // that are on their way to the stream
+  /// The sessions of a call of several that this one leads: a cancel of any of them ends it.
+  std::span<Session* const> group;
   bool poisoned = false;
 };
 

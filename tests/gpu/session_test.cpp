@@ -235,6 +235,21 @@ TEST(GpuMemoryLimit, ExpertsTakeTurnsWhenTheirRoomWasTaken) {
   gpu.device().free(taken, room);
 }
 
+TEST(GpuMemoryLimit, TheDefaultChunkLeavesRoom) {
+  const auto bytes =
+      build_tiny_kind({"long", [](ModelConfig& c, TinyOptions&) { c.context_length = 2048; }});
+  GpuMachine roomy(*bytes);
+  ASSERT_TRUE(roomy.status().ok()) << roomy.status().text();
+  EXPECT_EQ(resolve_options(roomy.model(), {}).value().chunk, 1024);
+  MemoryAccount account;
+  ASSERT_TRUE(account_memory(roomy.model(), {}, &account).ok());
+
+  GpuMachine tight(*bytes, roomy.model().weight_bytes() + 3 * account.device_bytes);
+  ASSERT_TRUE(tight.status().ok()) << tight.status().text();
+  EXPECT_EQ(resolve_options(tight.model(), {}).value().chunk, 256);
+  EXPECT_TRUE(tight.session({}));
+}
+
 // The experts that are held just in case leave for a session.
 TEST(GpuMemoryLimit, ExpertsMakeRoomForAnotherSession) {
   const auto bytes = build_tiny_kind(

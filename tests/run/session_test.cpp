@@ -320,6 +320,31 @@ TEST_F(SessionTest, PiecesAreChecked) {
   EXPECT_TRUE(status(both, 1, 3).ok());
 }
 
+TEST_F(SessionTest, ACancelInAnotherPassOfTheCallCounts) {
+  SessionOptions narrow;
+  narrow.chunk = 20;
+  session_ = machine_.session(narrow);
+  Box<Session> other = machine_.session();
+  Session* both[] = {session_.get(), other.get()};
+  const Tokens t = text(39);
+  const size_t n[] = {20, 19};  // two passes
+  machine_.hook().arm(nullptr);
+  ASSERT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
+  const int n_ops = machine_.hook().n_ops();
+  for (Session* cancelled : both) {
+    for (int at = 0; at < n_ops; ++at) {
+      ASSERT_TRUE(session_->reset().ok() && other->reset().ok());
+      machine_.hook().arm([&](int op, Stream&) {
+        if (op == at) cancelled->cancel();
+      });
+      EXPECT_EQ(sessions_eval({both, 2}, t.data(), n, nullptr).code(), MOE_ERR_CANCELLED) << at;
+      EXPECT_EQ(session_->position() + other->position(), 0) << at;
+    }
+  }
+  machine_.hook().disarm();
+  EXPECT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
+}
+
 TEST_F(SessionTest, ACancelledMixedPassMovesNobody) {
   Box<Session> other = machine_.session();
   Session* both[] = {session_.get(), other.get()};
@@ -442,7 +467,8 @@ TEST_F(SessionTest, CancelFromAnotherThread) {
     while (!done) session_->cancel();
   });
   int cancelled = 0;
-  for (int i = 0; i < 20; ++i) {
+  // On a busy machine it takes a while until the other thread runs.
+  for (int i = 0; i < 20 || (cancelled == 0 && i < 100000); ++i) {
     const Status s = session_->eval(span(text(100)), LogitRows::kNone, nullptr);
     if (s.code() == MOE_ERR_CANCELLED)
       ++cancelled;

@@ -87,6 +87,13 @@ def test_what_a_watcher_raises_comes_out(model, session, ids):
         session.rewind(0)
 
 
+def test_it_comes_out_of_the_call_that_it_was_raised_in(session):
+    session._raised.exception, session._raised.thread = ValueError("in another thread"), 0
+    assert session.position == 0 and "0 of" in repr(session)
+    with pytest.raises(ValueError, match="in another thread"):
+        session._raise_watched()
+
+
 def test_a_fork_is_not_watched(session, ids):
     seen = []
     session.watch_routing(lambda c: seen.append(c.layer))

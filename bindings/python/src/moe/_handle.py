@@ -118,6 +118,7 @@ class Raised:
 
     def __init__(self) -> None:
         self.exception: BaseException | None = None
+        self.thread = 0  # that it was raised in
 
     def guard(self, function: Callable[..., Any], failed: Any = None) -> Callable[..., Any]:
         """`function`, which returns `failed` once anything was raised."""
@@ -128,6 +129,7 @@ class Raised:
             try:
                 return function(*arguments)
             except BaseException as e:  # KeyboardInterrupt too
+                self.thread = threading.get_ident()
                 self.exception = e
                 return failed
 

@@ -6,6 +6,7 @@ import contextlib
 import ctypes as c
 import io
 import os
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,12 +89,14 @@ class Session(Closable):
 
     @contextlib.contextmanager
     def _pointer(self) -> Iterator[int]:
-        """For one call, out of which an exception of the watcher comes."""
+        """For one call, out of which an exception of the watcher comes: the call that it was raised
+        in, not one that another thread makes meanwhile."""
         with super()._pointer() as pointer:
             try:
                 yield pointer
             finally:
-                self._raise_watched()
+                if self._raised.thread == threading.get_ident():
+                    self._raise_watched()
 
     def _raise_watched(self) -> None:
         self._raised.call(lambda: None)
