@@ -985,8 +985,8 @@ typedef struct moe_layer_params {
   int32_t n_subheads;     /* 0 or 1: ordinary; more: MH-MoE */
   int32_t max_rows;       /* most tokens of one call; 0: 256 */
   const char* activation; /* "relu", "gelu", "gelu_tanh", "silu", "relu2", "tanh"; NULL: "silu" */
-  /* "topk:2", "threshold:0.9", "topk:2,renormalise", "cosine:1,tau=0.07", "sigmoid:2", "base",
-   * "sparsemixer"; NULL: "topk:1" */
+  /* "topk:2", "threshold:0.9", "topk:2,renormalise", "threshold:0.9,one" (each chosen expert with
+   * weight 1), "cosine:1,tau=0.07", "sigmoid:2", "base", "sparsemixer"; NULL: "topk:1" */
   const char* router;
   /* format of experts, head and merge, one of moe_weight_formats(); NULL: "f32" */
   const char* weights;
@@ -1042,13 +1042,14 @@ typedef struct moe_convert_params {
    * every matrix's inputs, of an expert's over the tokens that chose it, say how later weights make
    * up for the error of a rounded one. Runs on all CPUs, with a copy of the model in floats beside
    * the destination meanwhile (a file without a name). MOE_ERR_ARGUMENT, before anything is
-   * written, when the text has no tokens, the checkpoint no tokenizer, or nothing is rounded. */
+   * written, when the text has no tokens, the checkpoint no tokenizer, or nothing is rounded and
+   * split_ffn is 0. */
   const char* calibration;
   size_t n_calibration;
-  /* Cuts every FFN of a dense model into so many experts, which must divide its width; 0: none. A
-   * router is fitted to the FFN's inputs on `calibration`. The file's own threshold is 1, which
-   * takes all experts and computes what the dense model does; moe_session_set_router takes fewer,
-   * "threshold:T" or "topk:K". MOE_ERR_ARGUMENT without `calibration`. */
+  /* Cuts every FFN of a dense model into this many experts; the number must divide the FFN's width;
+   * 0: none. A router is fitted to the FFN's inputs on `calibration`. The file's own threshold is
+   * 1, which takes all experts and computes what the dense model does; moe_session_set_router takes
+   * fewer, "threshold:T" or "topk:K". MOE_ERR_ARGUMENT without `calibration`. */
   int32_t split_ffn;
   int32_t split_by_clusters; /* 1: neurons of like weights together; 0: neighbours */
 } moe_convert_params;

@@ -98,8 +98,8 @@ bool parse_option(std::string_view option, RouterConfig* r) {
     r->topk_norm = 1;
     return true;
   }
-  if (option == "chosen") {
-    r->weights = RouterWeights::kChosen;
+  if (option == "chosen" || option == "one") {
+    r->weights = option == "one" ? RouterWeights::kOne : RouterWeights::kChosen;
     return true;
   }
   const RouterField* field = find_field(next_part(&option, '='));
@@ -174,11 +174,11 @@ Status parse_router(std::string_view text, RouterConfig* out) {
   bool known = parse_kind(next_part(&rest, ','), &r);
   while (known && !rest.empty()) known = parse_option(next_part(&rest, ','), &r);
   if (!known) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "params.router: expected %s, with ,renormalise ,chosen ,scale=S ,tau=T "
-                         ",n_groups=N ,top_groups=N, found '%.*s'",
-                         kLayerRouters.text, static_cast<int>(std::min<size_t>(text.size(), 80)),
-                         text.data());
+    return Status::error(
+        MOE_ERR_ARGUMENT,
+        "params.router: expected %s, with ,renormalise ,chosen ,one ,scale=S ,tau=T "
+        ",n_groups=N ,top_groups=N, found '%.*s'",
+        kLayerRouters.text, static_cast<int>(std::min<size_t>(text.size(), 80)), text.data());
   }
   *out = r;
   return {};

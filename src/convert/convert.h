@@ -49,7 +49,7 @@ struct ConvertOptions {
 /// With a calibration text a copy of the model in floats lies beside the destination meanwhile, in
 /// a file without a name. MOE_ERR_ARGUMENT, before anything is written, when the text holds no
 /// tokens, the checkpoint has no tokenizer, or nothing is stored with a loss that the text could
-/// lessen. To split FFNs takes such a text; MOE_ERR_ARGUMENT without it.
+/// lessen and no FFN is split. To split FFNs takes such a text; MOE_ERR_ARGUMENT without it.
 Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report);
 

@@ -116,6 +116,9 @@ TEST(Router, EveryKindHasATextThatIsListed) {
     EXPECT_EQ(c.scale, 2.0f);
     EXPECT_EQ(parse_router(text + ",banana=2", &c).code(), MOE_ERR_ARGUMENT);
   }
+  ASSERT_TRUE(parse_router("threshold:0.5,one", &c).ok());
+  EXPECT_EQ(c.weights, RouterWeights::kOne);
+  EXPECT_FALSE(parse_router("threshold:0.5,one=1", &c).ok());
   EXPECT_FALSE(parse_router("threshold", &c).ok());
   EXPECT_FALSE(parse_router("topk:2.5", &c).ok());
   EXPECT_FALSE(parse_router("topk:2,max_k=3", &c).ok());

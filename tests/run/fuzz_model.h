@@ -30,7 +30,7 @@ E one_of(FuzzBytes& in, E last) {
 inline void change_router(FuzzBytes& in, RouterConfig& r) {
   const size_t i = in.below(16);
   if (i == 0) r.kind = kRouters[in.below(std::size(kRouters))].kind;
-  if (i == 1) r.weights = one_of(in, RouterWeights::kChosen);
+  if (i == 1) r.weights = one_of(in, RouterWeights::kOne);
   if (i == 2) r.k = in_range(in, 0, 12);
   if (i == 3) r.threshold = in.real();
   if (i == 4) r.by_threshold = in.flag();

@@ -38,9 +38,9 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
                know and that do not change what the model computes.
     calibration: a text for the source model to read: the error of a rounded weight is then made up
                for by those rounded after it. Progress meanwhile is in tokens.
-    split_ffn: every FFN of a dense model becomes so many experts, which must divide its width, with
-               a router fitted to the calibration text. The file takes all of them and computes what
-               the dense model does; Session.set_router("threshold:0.9") takes fewer.
+    split_ffn: every FFN of a dense model becomes this many experts, a number that divides its
+               width, with a router fitted to the calibration text. The file takes all of them and
+               computes what the dense model does; Session.set_router("threshold:0.9") takes fewer.
     split_by:  which neurons make an expert: "clusters" (of like weights) or "in-order".
     An exception in progress or on_matrix, or Ctrl-C, ends the conversion and comes out here; the
     destination is then as it was.

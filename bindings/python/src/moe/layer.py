@@ -65,8 +65,8 @@ class MoeLayer(Closable):
 
     experts:       all of the same shapes.
     router_weight: (n_experts, d_in); for a cosine router the expert embeddings (n_experts, d_e).
-    router:        "topk:2", "threshold:0.9", "topk:2,renormalise", "cosine:1,tau=0.07",
-                   "sigmoid:2", "base" or "sparsemixer".
+    router:        "topk:2", "threshold:0.9", "topk:2,renormalise", "threshold:0.9,one"
+                   (weights of 1), "cosine:1,tau=0.07", "sigmoid:2", "base" or "sparsemixer".
     activation:    "relu", "gelu", "gelu_tanh", "silu" or "relu2".
     weights:       format of experts, head and merge: "ternary2", "ternary3", "int8", "f32", "bf16"
                    or "f16".
