@@ -100,8 +100,8 @@ export interface GenerateOptions {
   minP?: number;
   repetitionPenalty?: number;
   repetitionWindow?: number;
-  /** The same seed, the same text. */
-  seed?: number;
+  /** The same seed, the same text. A BigInt where it exceeds Number.MAX_SAFE_INTEGER. */
+  seed?: number | bigint;
   bias?: readonly { token: number; bias: number }[];
   stop?: readonly string[];
   ignoreEos?: boolean;
@@ -153,13 +153,16 @@ export interface Session extends Closable {
   readonly position: number;
   readonly context: number;
   rewind(position: number): void;
-  /** Ends the call in progress with MOE_ERR_CANCELLED. */
+  /** Ends the call in progress, or one that waits for a thread, with MOE_ERR_CANCELLED. */
   cancel(): void;
   /** Appends tokens; the logits of what comes next. */
   eval(tokens: Tokens, options?: { signal?: AbortSignal }): Promise<Float32Array>;
   /** Appends tokens; the log-probability of each, but of the first in an empty session. */
   score(text: Tokens, options?: { signal?: AbortSignal }): Promise<Float32Array>;
-  /** A vector of a text, which does not become part of the session. */
+  /**
+   * A vector of a text, which does not become part of the session. Text is always encoded with the special tokens;
+   * a decoder reads it behind what the session holds.
+   */
   embed(text: Tokens, options?: { pooling?: 'mean' | 'first' | 'last'; signal?: AbortSignal }): Promise<Float32Array>;
   /** Without a prompt it goes on from where the session is. */
   generate(prompt?: Tokens, options?: GenerateOptions): Generation;

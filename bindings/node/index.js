@@ -5,6 +5,8 @@ const native = require('./build/moe.node');
 
 const AGAIN = 20; // ms between two attempts to cancel: one that comes before the call begins does nothing
 
+process.on('exit', native.endAll); // Node waits for the calls in progress
+
 /** Keeps the native value of an object out of sight. */
 class Closable {
   #handle;
@@ -49,6 +51,11 @@ async function withSignal(handle, signal, start) {
   }
 }
 
+function signalOf(options) {
+  if (typeof options === 'object' && options !== null) return options.signal;
+  throw Object.assign(new Error('options: expected an object'), { code: 'MOE_ERR_ARGUMENT' });
+}
+
 /** Pieces of text as they are made. */
 class Generation {
   #start;
@@ -78,14 +85,18 @@ class Generation {
     const queue = [];
     let wake = () => {};
     let ended = false;
-    let failure = null;
+    let failed = false;
+    let failure;
     const work = withSignal(this.#handle, this.#signal, () =>
       this.#start((piece) => {
         queue.push(piece);
         wake();
       }));
     const settled = work
-      .then((result) => (this.result = result), (error) => (failure = error))
+      .then((result) => (this.result = result), (error) => {
+        failed = true;
+        failure = error;
+      })
       .finally(() => {
         ended = true;
         wake();
@@ -96,7 +107,8 @@ class Generation {
         if (ended) break;
         await new Promise((resolve) => (wake = resolve));
       }
-      if (failure !== null) throw failure;
+      if (failed) throw failure;
+      if (queue.length > 0) throw this.#signal.reason; // aborted behind the end: some pieces were not read
     } finally {
       if (!ended) await cancelled(this.#handle, settled); // the reader has left
     }
@@ -149,22 +161,23 @@ class Session extends Closable {
   #tokens(text) {
     return tokensOf(this.#model, text, { noSpecial: this.position > 0 });
   }
-  #call(call, text, { signal } = {}, ...rest) {
+  #call(options, start) {
     const handle = handleOf(this);
-    return withSignal(handle, signal, () => call(handle, this.#tokens(text), ...rest));
+    return withSignal(handle, signalOf(options), () => start(handle));
   }
-  async eval(tokens, options) {
-    return this.#call(native.evaluate, tokens, options);
+  async eval(tokens, options = {}) {
+    return this.#call(options, (handle) => native.evaluate(handle, this.#tokens(tokens)));
   }
-  async score(text, options) {
-    return this.#call(native.score, text, options);
+  async score(text, options = {}) {
+    return this.#call(options, (handle) => native.score(handle, this.#tokens(text)));
   }
   async embed(text, options = {}) {
-    return this.#call(native.embed, text, options, options.pooling ?? 'mean');
+    return this.#call(options, (handle) =>
+      native.embed(handle, tokensOf(this.#model, text, {}), options.pooling ?? 'mean'));
   }
   generate(prompt, options = {}) {
     const handle = handleOf(this);
-    return new Generation(handle, options.signal, async (onPiece) =>
+    return new Generation(handle, signalOf(options), async (onPiece) =>
       native.generate(handle, this.#tokens(prompt ?? []), options, onPiece));
   }
   chat(options = {}) {
@@ -188,7 +201,7 @@ class Chat extends Closable {
   }
   reply(options = {}) {
     const handle = handleOf(this);
-    return new Generation(handle, options.signal, async (onPiece) => native.chatReply(handle, options, onPiece));
+    return new Generation(handle, signalOf(options), async (onPiece) => native.chatReply(handle, options, onPiece));
   }
 }
 

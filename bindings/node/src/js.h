@@ -46,6 +46,10 @@ class Js {
   }
   bool missing(napi_value value) const { return is(value, napi_undefined) || is(value, napi_null); }
 
+  /// Before anything of it is read.
+  void require_object(napi_value value, const char* what = "options") const {
+    if (!is(value, napi_object)) fail(MOE_ERR_ARGUMENT, std::string(what) + ": expected an object");
+  }
   napi_value get(napi_value object, const char* key) const {
     napi_value value = nullptr;
     ok(napi_get_named_property(env, object, key, &value));
@@ -72,12 +76,22 @@ class Js {
   }
   uint64_t size(napi_value object, const char* key) const {
     napi_value value = get(object, key);
-    const int64_t most = int64_t{1} << 53;
+    const int64_t most = (int64_t{1} << 53) - 1;
     return missing(value) ? 0 : static_cast<uint64_t>(integer(value, key, 0, most));
   }
+  uint64_t bigint(napi_value value, const char* what) const {
+    uint64_t number = 0;
+    bool whole = false;
+    ok(napi_get_value_bigint_uint64(env, value, &number, &whole));
+    if (!whole)
+      fail(MOE_ERR_RANGE, std::string(what) + ": expected an integer of 64 bits, 0 or more");
+    return number;
+  }
   float number(napi_value object, const char* key) const {
+    return missing(get(object, key)) ? 0 : required_number(object, key);
+  }
+  float required_number(napi_value object, const char* key) const {
     napi_value value = get(object, key);
-    if (missing(value)) return 0;
     double number = 0;
     if (!is(value, napi_number)) fail(MOE_ERR_ARGUMENT, std::string(key) + ": expected a number");
     ok(napi_get_value_double(env, value, &number));

@@ -11,6 +11,7 @@ namespace moe_node {
 class LayerWeights {
  public:
   LayerWeights(const Js& js, napi_value options) : js_(js), options_(options) {
+    js.require_object(options);
     params.struct_size = sizeof params;
     params.d_model = js.int32(options, "dModel");
     params.d_ff = js.int32(options, "dFF");
@@ -39,7 +40,7 @@ class LayerWeights {
   void matrices() {
     const int64_t d = params.d_model, d_in = d / (params.n_subheads > 1 ? params.n_subheads : 1);
     for (napi_value e : js_.list(js_.get(options_, "experts"), "experts")) {
-      experts_.push_back(expert(e, params.d_ff, d_in));
+      experts_.push_back(expert("experts", e, params.d_ff, d_in));
     }
     const int64_t n = static_cast<int64_t>(experts_.size());
     params.n_experts = static_cast<int32_t>(n);
@@ -50,7 +51,7 @@ class LayerWeights {
     params.router_bias = array(options_, "routerBias", n);
     napi_value shared = js_.get(options_, "shared");
     if (!js_.missing(shared)) {
-      shared_ = expert(shared, params.shared_d_ff, d);
+      shared_ = expert("shared", shared, params.shared_d_ff, d);
       params.shared = &shared_;
     }
     params.shared_gate = array(options_, "sharedGate", d);
@@ -60,7 +61,8 @@ class LayerWeights {
     params.merge_bias = array(options_, "mergeBias", d);
   }
 
-  moe_expert_weights expert(napi_value from, int64_t d_ff, int64_t d_in) {
+  moe_expert_weights expert(const char* what, napi_value from, int64_t d_ff, int64_t d_in) {
+    js_.require_object(from, what);
     moe_expert_weights e = {};
     e.gate = array(from, "gate", d_ff * d_in);
     e.up = array(from, "up", d_ff * d_in);

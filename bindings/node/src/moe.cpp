@@ -33,7 +33,8 @@ napi_value entry(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-/// Of a handle that is open and not in use.
+/// Of a handle that is open and not in use. Comes last: reading an option may run JavaScript, which
+/// may close the handle or begin another call.
 template <class T>
 T* idle(const Js& js, napi_value value, Handle** handle = nullptr) {
   Handle* found = unwrap(js, value);
@@ -77,6 +78,7 @@ napi_value wrap_child(const Js& js, const char* what, Owner<T, free>& owner, Env
 /// What stands in the options of a model and of a layer.
 struct EnvOptions {
   EnvOptions(const Js& js, napi_value options) {
+    js.require_object(options);
     params.struct_size = sizeof params;
     params.threads = js.int32(options, "threads");
     params.gpu_memory_bytes = js.size(options, "gpuMemoryBytes");
@@ -94,6 +96,7 @@ struct EnvOptions {
 };
 
 moe_session_params session_params(const Js& js, napi_value options) {
+  js.require_object(options);
   moe_session_params p = {};
   p.struct_size = sizeof p;
   p.context = js.int32(options, "context");
@@ -205,19 +208,21 @@ Buffer measured(Call call) {
 }
 
 napi_value encode(const Js& js, const Arguments& a) {
-  const moe_tokenizer* tokenizer = tokenizer_of(js, a[0]);
   const std::string text = js.text(a[1], "text");
+  js.require_object(a[2]);
   uint32_t flags = js.flag(a[2], "noSpecial") ? MOE_ENCODE_NO_SPECIAL : 0;
   if (js.flag(a[2], "parseSpecial")) flags |= MOE_ENCODE_PARSE_SPECIAL;
+  const moe_tokenizer* tokenizer = tokenizer_of(js, a[0]);
   return js.of(measured<std::vector<int32_t>>([&](int32_t* to, size_t room, size_t* n, auto* e) {
     return moe_tokenizer_encode(tokenizer, text.data(), text.size(), flags, to, room, n, e);
   }));
 }
 
 napi_value decode(const Js& js, const Arguments& a) {
-  const moe_tokenizer* tokenizer = tokenizer_of(js, a[0]);
   const std::vector<int32_t> tokens = js.tokens(a[1]);
+  js.require_object(a[2]);
   const uint32_t flags = js.flag(a[2], "skipSpecial") ? MOE_DECODE_SKIP_SPECIAL : 0;
+  const moe_tokenizer* tokenizer = tokenizer_of(js, a[0]);
   const auto text = measured<std::string>([&](char* to, size_t room, size_t* n, auto* e) {
     return moe_tokenizer_decode(tokenizer, tokens.data(), tokens.size(), flags, to, room, n, e);
   });
@@ -234,9 +239,9 @@ napi_value piece(const Js& js, const Arguments& a) {
 // ---- Sessions
 
 napi_value create_session(const Js& js, const Arguments& a) {
+  const moe_session_params params = session_params(js, a[1]);
   Handle* model = nullptr;
   moe_model* pointer = idle<moe_model>(js, a[0], &model);
-  const moe_session_params params = session_params(js, a[1]);
   auto session = std::make_shared<Session>();
   return Work::start(
       js, model, false,
@@ -265,10 +270,10 @@ napi_value rewind(const Js& js, const Arguments& a) {
 /// call(session, tokens, numbers, error), where `size` numbers have room
 template <class Call>
 napi_value numbers(const Js& js, const Arguments& a, Call call) {
-  Handle* handle = nullptr;
-  moe_session* session = idle<moe_session>(js, a[0], &handle);
   auto tokens = std::make_shared<std::vector<int32_t>>(js.tokens(a[1]));
   auto result = std::make_shared<std::vector<float>>();
+  Handle* handle = nullptr;
+  moe_session* session = idle<moe_session>(js, a[0], &handle);
   return Work::start(
       js, handle, true,
       [=](Work&, moe_error* e) { return call(session, *tokens, result.get(), e); },
@@ -324,7 +329,13 @@ napi_value embed(const Js& js, const Arguments& a) {
 /// Of a session or a chat; nothing where no call is in progress.
 napi_value cancel(const Js& js, const Arguments& a) {
   Handle* handle = unwrap(js, a[0]);
-  if (handle->busy()) moe_session_cancel(handle->session());
+  if (handle->busy()) cancel_call(handle, *handle->stop());
+  return js.undefined();
+}
+
+/// Ends every call of this thread's JavaScript, which ends itself: Node waits for the calls.
+napi_value end_all(const Js& js, const Arguments&) {
+  Work::end_all(nullptr);
   return js.undefined();
 }
 
@@ -338,6 +349,7 @@ napi_value close_handle(const Js& js, const Arguments& a) {
 /// A moe_generate_params with all that it points to.
 struct Request {
   Request(const Js& js, napi_value options) {
+    js.require_object(options);
     params.struct_size = sizeof params;
     params.max_tokens = js.int32(options, "maxTokens");
     params.ignore_eos = js.flag(options, "ignoreEos");
@@ -354,13 +366,18 @@ struct Request {
     sampling.min_p = js.number(options, "minP");
     sampling.repetition_penalty = js.number(options, "repetitionPenalty");
     sampling.repetition_window = js.int32(options, "repetitionWindow");
-    sampling.seed = js.size(options, "seed");
-    napi_value given = js.get(options, "bias");
+    napi_value seed = js.get(options, "seed");
+    sampling.seed = js.is(seed, napi_bigint) ? js.bigint(seed, "seed") : js.size(options, "seed");
+    read_bias(js, js.get(options, "bias"));
+  }
+  void read_bias(const Js& js, napi_value given) {
     if (js.missing(given)) return;
     for (napi_value entry : js.list(given, "bias")) {
+      js.require_object(entry, "bias");
       moe_logit_bias added = {};
-      added.token = js.int32(entry, "token");
-      added.bias = js.number(entry, "bias");
+      added.token = static_cast<int32_t>(
+          js.integer(js.get(entry, "token"), "bias: token", INT32_MIN, INT32_MAX));
+      added.bias = js.required_number(entry, "bias");
       bias.push_back(added);
     }
     sampling.bias = bias.data();
@@ -411,12 +428,12 @@ napi_value to_js(const Js& js, const Result& r) {
 }
 
 napi_value generate(const Js& js, const Arguments& a) {
-  Handle* handle = nullptr;
-  moe_session* session = idle<moe_session>(js, a[0], &handle);
   auto prompt = std::make_shared<std::vector<int32_t>>(js.tokens(a[1]));
   auto request = std::make_shared<Request>(js, a[2]);
   auto result = std::make_shared<moe_generate_result>();
   result->struct_size = sizeof *result;
+  Handle* handle = nullptr;
+  moe_session* session = idle<moe_session>(js, a[0], &handle);
   return Work::start(
       js, handle, true,
       [=](Work& work, moe_error* e) {
@@ -436,8 +453,7 @@ moe_thinking thinking_of(const Js& js, napi_value options) {
 }
 
 napi_value create_chat(const Js& js, const Arguments& a) {
-  Handle* session = nullptr;
-  moe_session* pointer = idle<moe_session>(js, a[0], &session);
+  js.require_object(a[1]);
   std::deque<std::string> texts;
   const auto text = [&](const char* key) -> const char* {
     napi_value value = js.get(a[1], key);
@@ -461,6 +477,8 @@ napi_value create_chat(const Js& js, const Arguments& a) {
   }
   p.variables = variables.data();
   p.n_variables = static_cast<int32_t>(variables.size());
+  Handle* session = nullptr;
+  moe_session* pointer = idle<moe_session>(js, a[0], &session);
   Owner<moe_chat, moe_chat_free> chat;
   moe_error error;
   check(moe_chat_create(pointer, &p, &chat.pointer, &error), error);
@@ -502,8 +520,9 @@ napi_value chat_messages(const Js& js, const Arguments& a) {
 }
 
 napi_value chat_render(const Js& js, const Arguments& a) {
-  const moe_chat* chat = idle<moe_chat>(js, a[0]);
+  js.require_object(a[1]);
   const bool begin_reply = js.flag(a[1], "beginReply");
+  const moe_chat* chat = idle<moe_chat>(js, a[0]);
   const auto text = measured<std::string>([&](char* to, size_t room, size_t* n, auto* e) {
     return moe_chat_render(chat, begin_reply, to, room, n, e);
   });
@@ -511,11 +530,11 @@ napi_value chat_render(const Js& js, const Arguments& a) {
 }
 
 napi_value chat_reply(const Js& js, const Arguments& a) {
-  Handle* handle = nullptr;
-  moe_chat* chat = idle<moe_chat>(js, a[0], &handle);
   auto request = std::make_shared<Request>(js, a[1]);
   auto result = std::make_shared<moe_chat_result>();
   result->struct_size = sizeof *result;
+  Handle* handle = nullptr;
+  moe_chat* chat = idle<moe_chat>(js, a[0], &handle);
   return Work::start(
       js, handle, true,
       [=](Work& work, moe_error* e) {
@@ -555,14 +574,14 @@ napi_value create_layer(const Js& js, const Arguments& a) {
 
 /// layer_forward(layer, x, d_model)
 napi_value layer_forward(const Js& js, const Arguments& a) {
-  Handle* handle = nullptr;
-  moe_layer* layer = idle<moe_layer>(js, a[0], &handle);
   auto rows = std::make_shared<std::vector<float>>(js.floats(a[1], "x"));
   const size_t d = static_cast<size_t>(js.integer(a[2], "dModel", 1, 65536));
   if (rows->size() % d != 0) {
     fail(MOE_ERR_SHAPE, "x: expected rows of " + std::to_string(d) + " numbers, found " +
                             std::to_string(rows->size()) + " numbers");
   }
+  Handle* handle = nullptr;
+  moe_layer* layer = idle<moe_layer>(js, a[0], &handle);
   return Work::start(
       js, handle, true,
       [=](Work&, moe_error* e) {
@@ -595,6 +614,7 @@ void declare_all(const Js& js, napi_value exports) {
   declare<score>(js, exports, "score");
   declare<embed>(js, exports, "embed");
   declare<cancel>(js, exports, "cancel");
+  declare<end_all>(js, exports, "endAll");
   declare<close_handle>(js, exports, "close");
   declare<generate>(js, exports, "generate");
   declare<create_chat>(js, exports, "createChat");
@@ -611,8 +631,10 @@ void declare_all(const Js& js, napi_value exports) {
 
 napi_value init(napi_env env, napi_value exports) {
   try {
-    declare_all(Js(env), exports);
-  } catch (...) {  // Node reports what is pending
+    const Js js(env);
+    declare_all(js, exports);
+    js.ok(napi_add_env_cleanup_hook(env, Work::end_all, nullptr));  // a worker that is terminated
+  } catch (...) {                                                   // Node reports what is pending
   }
   return exports;
 }

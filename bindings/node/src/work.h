@@ -2,7 +2,7 @@
 // A call of the library on a worker thread, as a promise. Pieces of text come back to JavaScript's
 // thread through a thread-safe function; the promise is settled after the last of them.
 
-#include <atomic>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -38,6 +38,12 @@ inline napi_value to_js(const Js& js, const Piece& piece) {
   return result;
 }
 
+/// Ends the call that uses `handle`, wherever it is: waiting for a thread, or computing.
+inline void cancel_call(const Handle* handle, std::atomic<bool>& stop) {
+  stop = true;
+  if (handle != nullptr && handle->has_session()) moe_session_cancel(handle->session());
+}
+
 class Work {
  public:
   using Run = std::function<moe_status(Work&, moe_error*)>;
@@ -58,47 +64,88 @@ class Work {
                                             &work->pieces_));
       ++work->open_;
     }
-    work->begin();
     js.ok(napi_queue_async_work(js.env, work->work_));
-    work.release();
+    work.release()->begin();
     return promise;
+  }
+
+  /// Of this thread's JavaScript: what has not begun does not, and generation ends at its next
+  /// piece.
+  static void end_all(void*) {
+    for (Work* work = first_; work != nullptr; work = work->next_) {
+      cancel_call(work->handle_, work->stop_);
+    }
   }
 
   /// moe_piece_fn. JavaScript takes pieces in its own time: nothing waits here.
   static bool take(void* user, const moe_piece* p) {
     Work* work = static_cast<Work*>(user);
-    auto* piece = new Piece{p->token,
-                            p->logprob,
-                            (p->flags & MOE_PIECE_THINKING) != 0,
-                            std::string(p->text, p->n_bytes),
-                            {}};
-    if (p->n_top > 0) piece->top.assign(p->top, p->top + p->n_top);
-    if (napi_call_threadsafe_function(work->pieces_, piece, napi_tsfn_nonblocking) == napi_ok) {
-      return true;
+    try {
+      if (!work->stop_) return work->send(copy(*p));
+    } catch (...) {  // nothing may pass through the library
+      work->lost_ = true;
     }
-    delete piece;
-    work->pieces_ = nullptr;  // Node ends: the function has dropped this thread, and may be gone
-    return false;
+    // Not false, with which a reply would count as whole. Again: the first may have come too early.
+    cancel_call(work->handle_, work->stop_);
+    return true;
   }
 
  private:
   Work(Handle* handle, bool one, Run run, Result result)
       : handle_(handle), one_(one), run_(std::move(run)), result_(std::move(result)) {}
 
+  static std::unique_ptr<Piece> copy(const moe_piece& p) {
+    const bool thinking = (p.flags & MOE_PIECE_THINKING) != 0;
+    std::unique_ptr<Piece> piece(
+        new Piece{p.token, p.logprob, thinking, std::string(p.text, p.n_bytes), {}});
+    if (p.n_top > 0) piece->top.assign(p.top, p.top + p.n_top);
+    return piece;
+  }
+
+  bool send(std::unique_ptr<Piece> piece) {
+    if (napi_call_threadsafe_function(pieces_, piece.get(), napi_tsfn_nonblocking) == napi_ok) {
+      piece.release();
+      return true;
+    }
+    pieces_ = nullptr;  // Node ends: the function has dropped this thread, and may be gone
+    return false;
+  }
+
   void begin() {
+    next_ = first_;
+    if (next_ != nullptr) next_->link_ = &next_;
+    link_ = &first_;
+    first_ = this;
     if (handle_ == nullptr) return;
     handle_->hold();
-    if (one_) handle_->set_busy(true);
+    if (one_) handle_->set_stop(&stop_);
   }
   void end() {
+    *link_ = next_;
+    if (next_ != nullptr) next_->link_ = link_;
     if (handle_ == nullptr) return;
-    if (one_) handle_->set_busy(false);
+    if (one_) handle_->set_stop(nullptr);
     handle_->release();
+  }
+
+  moe_status failed(moe_status status, const char* text) {
+    snprintf(error_.text, sizeof error_.text, "%s", text);
+    return status;
+  }
+
+  moe_status call() {
+    if (stop_) return failed(MOE_ERR_CANCELLED, "cancelled");
+    try {
+      const moe_status status = run_(*this, &error_);
+      return lost_ ? failed(MOE_ERR_MEMORY, "out of memory") : status;
+    } catch (...) {  // of run_'s own vectors
+      return failed(MOE_ERR_MEMORY, "out of memory");
+    }
   }
 
   static void execute(napi_env, void* data) {
     Work* work = static_cast<Work*>(data);
-    work->status_ = work->run_(*work, &work->error_);
+    work->status_ = work->call();
     if (work->pieces_ != nullptr) {
       napi_release_threadsafe_function(work->pieces_, napi_tsfn_release);
     }
@@ -110,40 +157,59 @@ class Work {
 
   static void drained(napi_env env, void* data, void*) { static_cast<Work*>(data)->settle(env); }
 
-  static void deliver(napi_env env, napi_value callback, void*, void* data) {
+  static void deliver(napi_env env, napi_value callback, void* context, void* data) {
     std::unique_ptr<Piece> piece(static_cast<Piece*>(data));
     if (env == nullptr) return;  // Node ends
     try {
       const Js js(env);
       napi_value argument = to_js(js, *piece);
-      napi_call_function(env, js.undefined(), callback, 1, &argument, nullptr);
-    } catch (...) {  // out of memory in JavaScript
+      js.ok(napi_call_function(env, js.undefined(), callback, 1, &argument, nullptr));
+    } catch (...) {  // JavaScript is out of memory, or ends
+      static_cast<Work*>(context)->stop_ = true;
     }
   }
 
   void settle(napi_env env) {
     if (--open_ > 0) return;
-    end();
     const std::unique_ptr<Work> self(this);
     napi_handle_scope scope = nullptr;
-    if (napi_open_handle_scope(env, &scope) != napi_ok) return;  // Node ends
-    try {
-      finish(Js(env));
-    } catch (...) {
+    if (napi_open_handle_scope(env, &scope) == napi_ok) {  // else Node ends
+      finish(env);
+      napi_delete_async_work(env, work_);
+      napi_close_handle_scope(env, scope);
     }
-    napi_delete_async_work(env, work_);
-    napi_close_handle_scope(env, scope);
+    end();
   }
 
-  void finish(const Js& js) {
+  void finish(napi_env env) {
+    try {
+      const Js js(env);
+      napi_value value = nullptr;
+      const bool good = outcome(js, &value);
+      js.ok((good ? napi_resolve_deferred : napi_reject_deferred)(env, deferred_, value));
+    } catch (...) {  // not even an Error can be made: Node ends
+    }
+  }
+
+  /// Whether it is a result; else what is wrong.
+  bool outcome(const Js& js, napi_value* value) {
     try {
       check(status_, error_);
-      js.ok(napi_resolve_deferred(js.env, deferred_, result_(js)));
+      *value = result_(js);
+      return true;
     } catch (const Fault& fault) {
-      js.ok(napi_reject_deferred(js.env, deferred_, js.error(fault)));
+      *value = js.error(fault);
+    } catch (const Thrown&) {
+      js.ok(napi_get_and_clear_last_exception(js.env, value));
+    } catch (...) {
+      *value = js.error({moe_status_name(MOE_ERR_MEMORY), "out of memory"});
     }
+    return false;
   }
 
+  static inline thread_local Work* first_ = nullptr;  // of all calls in progress
+  Work* next_ = nullptr;
+  Work** link_ = nullptr;  // what points to this one
   Handle* handle_;
   bool one_;
   Run run_;
@@ -151,7 +217,9 @@ class Work {
   napi_deferred deferred_ = nullptr;
   napi_async_work work_ = nullptr;
   napi_threadsafe_function pieces_ = nullptr;
-  int open_ = 1;  // the call, and the pieces
+  std::atomic<bool> stop_{false};
+  bool lost_ = false;  // a piece, for want of memory
+  int open_ = 1;       // the call, and the pieces
   moe_status status_ = MOE_OK;
   moe_error error_ = {};
 };

@@ -74,6 +74,8 @@ test('a layer', async () => {
   await assert.rejects(moe.layer(smallLayer({ routerWeight: new Float32Array(5) })),
     { code: 'MOE_ERR_SHAPE', message: 'routerWeight: expected 12 numbers, found 5' });
   await assert.rejects(moe.layer(smallLayer({ router: 'topk:9' })), { code: 'MOE_ERR_RANGE' });
+  await assert.rejects(moe.layer(smallLayer({ experts: [null] })),
+    { code: 'MOE_ERR_ARGUMENT', message: 'experts: expected an object' });
   await assert.rejects(moe.layer({}), { code: 'MOE_ERR_RANGE' });
   layer.close();
   await assert.rejects(layer.forward(x), closed);
@@ -99,6 +101,51 @@ test('the collector closes', () => {
     })();`;
   const rss = Number(execFileSync(process.execPath, ['--expose-gc', '-e', program], { encoding: 'utf8' }));
   assert.ok(rss > 0 && rss < 220e6, `${rss} bytes after 60 models of 5.5 MB`);
+});
+
+// All of it takes several times the limit.
+const MANY = `
+  const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
+  async function many(begun) {
+    const model = await moe.open(${JSON.stringify(MODEL)}, { threads: 1, device: 'cpu' });
+    const sessions = await Promise.all(Array.from({ length: 100 }, () => model.session()));
+    await Promise.all(sessions.map(async (s) => {
+      for await (const _ of s.generate('Once upon a time', { ignoreEos: true })) begun();
+    }));
+  }`;
+const LIMIT = 3; // seconds of the processor: another program may hold this one up
+
+test('what waits for a thread is cancelled before it begins', () => {
+  const program = `
+    const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
+    (async () => {
+      const model = await moe.open(${JSON.stringify(MODEL)}, { threads: 1, device: 'cpu' });
+      const [first, second] = [await model.session(), await model.session()];
+      const all = first.generate('Once upon a time', { ignoreEos: true }).text();
+      const waiting = second.eval([5, 6, 7]);
+      second.cancel();
+      const code = await waiting.then(() => 'done', (error) => error.code);
+      await all;
+      console.log(code, second.position);
+    })();`;
+  const env = { ...process.env, UV_THREADPOOL_SIZE: '1' };
+  assert.strictEqual(execFileSync(process.execPath, ['-e', program], { encoding: 'utf8', env }), 'MOE_ERR_CANCELLED 0\n');
+});
+
+test('process.exit does not wait for texts', () => {
+  const program = `${MANY} many(() => process.exit());`;
+  const times = execFileSync('sh', ['-c', '"$@"; times', 'sh', process.execPath, '-e', program], { encoding: 'utf8' });
+  const [, minutes, seconds] = times.split('\n')[1].match(/(\d+)m([\d.]+)s/);
+  assert.ok(minutes * 60 + Number(seconds) < LIMIT, times);
+});
+
+test('terminate does not wait for texts', async () => {
+  const worker = new Worker(`${MANY} many(() => require('node:worker_threads').parentPort.postMessage(0));`, { eval: true });
+  await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
+  const begin = process.cpuUsage();
+  await worker.terminate();
+  const took = process.cpuUsage(begin).user / 1e6;
+  assert.ok(took < LIMIT, `${took} s`);
 });
 
 test('a worker ends in the middle of a text', async () => {

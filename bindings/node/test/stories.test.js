@@ -15,6 +15,13 @@ const STORY =
 
 const open = (options) => moe.open(MODEL, { threads: 1, device: 'cpu', ...options });
 const session = async (options) => (await open()).session(options);
+const isBusy = (s) => {
+  try {
+    return s.position < 0;
+  } catch {
+    return true;
+  }
+};
 const code = (name) => ({ name: 'Error', code: `MOE_ERR_${name}` });
 
 test('describes a model', async () => {
@@ -78,6 +85,9 @@ test('draws by a seed', async () => {
   };
   assert.strictEqual(await draw(1), await draw(1));
   assert.notStrictEqual(await draw(2), await draw(3));
+  assert.strictEqual(await draw(7n), await draw(7));
+  assert.notStrictEqual(await draw(2n ** 64n - 1n), await draw(7));
+  for (const seed of [2 ** 53, -1, 2n ** 64n, -1n]) await assert.rejects(draw(seed), code('RANGE'));
   s.rewind(0);
   const bias = [{ token: s.model.encode(',', { noSpecial: true })[0], bias: -Infinity }];
   assert.notStrictEqual((await s.generate(PROMPT, { maxTokens: 1, bias }).text())[0], ',');
@@ -97,6 +107,39 @@ test('is cancelled by a signal', async () => {
   await assert.rejects(s.eval([1], { signal: controller.signal }), { name: 'AbortError' });
   s.rewind(0);
   assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24 }).text(), STORY);
+});
+
+test('throws the reason of an abort that comes behind the end', async () => {
+  const s = await session();
+  for (const reason of [new Error('late'), null, undefined]) {
+    const controller = new AbortController();
+    let n = 0;
+    let thrown = 'nothing';
+    s.rewind(0);
+    try {
+      for await (const _ of s.generate(PROMPT, { maxTokens: 24, signal: controller.signal })) {
+        ++n;
+        while (n === 1 && isBusy(s)) await new Promise((resolve) => setTimeout(resolve, 5)); // all are queued
+        if (n === 1) controller.abort(reason);
+      }
+    } catch (error) {
+      thrown = error;
+    }
+    assert.strictEqual(n, 1);
+    assert.strictEqual(thrown, controller.signal.reason);
+  }
+});
+
+test('throws null where that is the reason', async () => {
+  const s = await session();
+  const controller = new AbortController();
+  let thrown = 'nothing';
+  try {
+    for await (const _ of s.generate(PROMPT, { ignoreEos: true, signal: controller.signal })) controller.abort(null);
+  } catch (error) {
+    thrown = error;
+  }
+  assert.strictEqual(thrown, null);
 });
 
 test('is cancelled by a call', async () => {
@@ -159,6 +202,9 @@ test('embeds', async () => {
   assert.notDeepStrictEqual(vectors[1], vectors[2]);
   assert.strictEqual(s.position, 0);
   await assert.rejects(s.embed(PROMPT, { pooling: 'sum' }), code('ARGUMENT'));
+  const ids = s.model.encode(PROMPT);
+  await s.eval(PROMPT);
+  assert.deepStrictEqual(await s.embed(PROMPT), await s.embed(ids)); // special tokens and all
 });
 
 test('chats', async () => {
@@ -194,6 +240,23 @@ test('errors name the thing', async () => {
   await assert.rejects(s.generate(PROMPT, { temperature: -1 }).text(), code('RANGE'));
   await assert.rejects(s.generate(PROMPT, { stop: 'x' }).text(), code('ARGUMENT'));
   await assert.rejects(s.model.session({ kv: 'f8' }), code('ARGUMENT'));
+  const noObject = { ...code('ARGUMENT'), message: 'options: expected an object' };
+  for (const call of [() => moe.open(MODEL, null), () => moe.layer(), () => s.model.session(5), () => s.eval([5], null),
+    () => s.embed(PROMPT, null), async () => s.chat(null), async () => s.generate(PROMPT, null),
+    async () => s.model.encode('a', null), async () => s.model.decode([5], null)]) await assert.rejects(call, noObject);
+  for (const bias of [[null], [5], [{ bias: -1 }], [{ token: 5 }], 5]) {
+    await assert.rejects(s.generate(PROMPT, { bias }).text(), code('ARGUMENT'));
+  }
+});
+
+test('an option may run JavaScript', async () => {
+  const s = await session();
+  let first = null;
+  const second = s.generate([5], { get maxTokens() { first = s.generate([6], { maxTokens: 24 }).text(); return 1; } });
+  await assert.rejects(second.text(), code('STATE'));
+  await first;
+  const options = { get kv() { s.model.close(); return 'f16'; } };
+  await assert.rejects(s.model.session(options), code('STATE'));
 });
 
 test('runs under a cap, mapped, past the page cache', async () => {
