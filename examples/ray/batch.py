@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import pathlib
+import socket
 import sys
 
 import moe
@@ -60,6 +61,8 @@ def read_line(text):
     given = json.loads(text)
     if not isinstance(given, dict) or not isinstance(given.get("prompt"), str):
         raise ValueError("expected an object with the text 'prompt'")
+    if unknown := given.keys() - {"prompt", "id"}:
+        raise ValueError(f"expected 'prompt' and 'id' alone, found '{min(unknown)}'")
     return given
 
 
@@ -98,14 +101,28 @@ class Worker:
                     yield text.result(finish)
                     self.idle.append(text.session)
             running = going_on
-            if running:
-                moe.step([t.session for t in running], [t.tokens[-1] for t in running])
+            running, faults = self.step(running)
+            yield from faults
+
+    def step(self, running):
+        """The texts that go on, and the results of those that cannot: one must not end the others."""
+        if not running:
+            return running, []
+        try:
+            moe.step([t.session for t in running], [t.tokens[-1] for t in running])
+            return running, []
+        except moe.MoeError as e:  # none has moved
+            if len(running) == 1:
+                self.idle.append(running[0].session)
+                return [], [{"line": running[0].line, **running[0].id, "error": str(e)}]
+        alone = [self.step([text]) for text in running]
+        return [t for going, _ in alone for t in going], [f for _, faults in alone for f in faults]
 
     def __call__(self, batch):
         lines = [(int(line), text) for line, text in zip(batch["line"], batch["text"])]
         results = list(self.results(lines))
         path = self.folder / f"part-{lines[0][0]:09}.jsonl"
-        partial = path.with_suffix(f".{os.getpid()}")
+        partial = path.with_suffix(f".{socket.gethostname()}-{os.getpid()}")
         partial.write_text("".join(json.dumps(r) + "\n" for r in results), encoding="utf-8")
         partial.rename(path)  # a part is there whole or not at all
         return {"n_generated": np.array([r.get("n_generated", 0) for r in results])}
@@ -125,7 +142,9 @@ def check_job(folder, job):
     """The results that are there belong to this job."""
     path = folder / "job.json"
     if not path.exists():
-        path.write_text(json.dumps(job))
+        partial = folder / "job.partial"
+        partial.write_text(json.dumps(job))
+        partial.rename(path)
     found = json.loads(path.read_text())
     for key, value in job.items():
         if found.get(key) != value:
@@ -147,8 +166,11 @@ def write_result(folder, results):
 
 
 def sha256(path):
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def run(lines, arguments):
