@@ -136,7 +136,7 @@ void add_router(CLI::App& app, ModelOptions& o) {
 }  // namespace
 
 void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
-  add_sizes(app, o, default_context, "256, on a GPU 1024; under a memory cap 32 to 4096");
+  add_sizes(app, o, default_context, "256, on a GPU with room 1024; under a memory cap 32 to 4096");
   app.add_option("--kv", o.kv,
                  "Type of keys and values in the cache: f16, int8 or f32 (on the CPU)")
       ->check(one_of({"f16", "int8", "f32"}))

@@ -1,5 +1,6 @@
 #include "src/run/perplexity.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/run/logits.h"
@@ -144,6 +145,10 @@ Floats expected_scores(const Floats& logits, const Tokens& text, size_t from) {
     const std::span<const float> row(&logits[(i - 1) * vocab], vocab);
     double log_sum = 0;
     EXPECT_TRUE(log_sum_exp(row, &log_sum).ok());
+    double sum = 0;  // log_sum_exp() leaves out what weighs nothing
+    const double largest = static_cast<double>(*std::max_element(row.begin(), row.end()));
+    for (const float v : row) sum += std::exp(static_cast<double>(v) - largest);
+    EXPECT_NEAR(log_sum, largest + std::log(sum), 1e-6);
     const double logit = static_cast<double>(row[static_cast<size_t>(text[i])]);
     expected.push_back(static_cast<float>(logit - log_sum));
   }

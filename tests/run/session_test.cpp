@@ -29,6 +29,8 @@ class SessionTest : public testing::Test {
     EXPECT_TRUE(s.ok()) << s.text();
     return logits;
   }
+  void expect_cancels_move_nobody(Session* const (&both)[2], const Tokens& t, const size_t (&n)[2],
+                                  Session& cancelled);
 
   std::unique_ptr<MemorySink> bytes_;
   Machine machine_;
@@ -320,6 +322,25 @@ TEST_F(SessionTest, PiecesAreChecked) {
   EXPECT_TRUE(status(both, 1, 3).ok());
 }
 
+// Cancels one session of a call at each of its operations.
+void SessionTest::expect_cancels_move_nobody(Session* const (&both)[2], const Tokens& t,
+                                             const size_t (&n)[2], Session& cancelled) {
+  ASSERT_TRUE(both[0]->reset().ok() && both[1]->reset().ok());
+  machine_.hook().arm(nullptr);
+  ASSERT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
+  const int n_ops = machine_.hook().n_ops();
+  for (int at = 0; at < n_ops; ++at) {
+    ASSERT_TRUE(both[0]->reset().ok() && both[1]->reset().ok());
+    machine_.hook().arm([&](int op, Stream&) {
+      if (op == at) cancelled.cancel();
+    });
+    EXPECT_EQ(sessions_eval({both, 2}, t.data(), n, nullptr).code(), MOE_ERR_CANCELLED) << at;
+    EXPECT_EQ(both[0]->position() + both[1]->position(), 0) << at;
+  }
+  machine_.hook().disarm();
+  EXPECT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
+}
+
 TEST_F(SessionTest, ACancelInAnotherPassOfTheCallCounts) {
   SessionOptions narrow;
   narrow.chunk = 20;
@@ -328,21 +349,7 @@ TEST_F(SessionTest, ACancelInAnotherPassOfTheCallCounts) {
   Session* both[] = {session_.get(), other.get()};
   const Tokens t = text(39);
   const size_t n[] = {20, 19};  // two passes
-  machine_.hook().arm(nullptr);
-  ASSERT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
-  const int n_ops = machine_.hook().n_ops();
-  for (Session* cancelled : both) {
-    for (int at = 0; at < n_ops; ++at) {
-      ASSERT_TRUE(session_->reset().ok() && other->reset().ok());
-      machine_.hook().arm([&](int op, Stream&) {
-        if (op == at) cancelled->cancel();
-      });
-      EXPECT_EQ(sessions_eval({both, 2}, t.data(), n, nullptr).code(), MOE_ERR_CANCELLED) << at;
-      EXPECT_EQ(session_->position() + other->position(), 0) << at;
-    }
-  }
-  machine_.hook().disarm();
-  EXPECT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
+  for (Session* cancelled : both) expect_cancels_move_nobody(both, t, n, *cancelled);
 }
 
 TEST_F(SessionTest, ACancelledMixedPassMovesNobody) {
@@ -350,19 +357,7 @@ TEST_F(SessionTest, ACancelledMixedPassMovesNobody) {
   Session* both[] = {session_.get(), other.get()};
   const Tokens t = text(40);
   const size_t n[] = {1, 39};
-  machine_.hook().arm(nullptr);
-  ASSERT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
-  const int n_ops = machine_.hook().n_ops();
-  for (int at = 0; at < n_ops; ++at) {
-    ASSERT_TRUE(session_->reset().ok() && other->reset().ok());
-    machine_.hook().arm([&](int op, Stream&) {
-      if (op == at) other->cancel();
-    });
-    EXPECT_EQ(sessions_eval({both, 2}, t.data(), n, nullptr).code(), MOE_ERR_CANCELLED) << at;
-    EXPECT_EQ(session_->position() + other->position(), 0) << at;
-  }
-  machine_.hook().disarm();
-  EXPECT_TRUE(sessions_eval({both, 2}, t.data(), n, nullptr).ok());
+  expect_cancels_move_nobody(both, t, n, *other);
   EXPECT_EQ(last_logits(*other, {5}), [&] {
     const Box<Session> alone = machine_.session();
     (void)last_logits(*alone, Tokens(t.begin() + 1, t.end()));

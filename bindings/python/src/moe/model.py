@@ -323,7 +323,7 @@ class Model(Closable):
     def session(self, *, context: int = 0, chunk: int = 0,
                 kv: KvType = KvType.DEFAULT, max_beam: int = 0) -> Session:
         """A new text. context: positions it can hold, 0: the model's context length (at most
-        4096); chunk: rows evaluated at once during prefill, 0: 256 (on a GPU 1024), under a memory
+        4096); chunk: rows evaluated at once during prefill, 0: 256 (on a GPU with room 1024), under a memory
         cap 32 to 4096; max_beam: of an encoder-decoder, the largest beam of its searches, 0: 5."""
         return Session(self, context=context, chunk=chunk, kv=kv, max_beam=max_beam)
 
