@@ -1,11 +1,11 @@
 #!/bin/bash
 # Decode from disk under memory caps, against the bound 1 / max(bytes read / disk speed, computing), both of the same run. For a machine where nothing else runs.
-#   [SHAPES="NAME ..."] tests/bench/offload.sh MOE TRACE.csv FOLDER [LLAMA_BENCH GGUF]
+#   [SHAPES="NAME ..."] tests/bench/offload.sh MOE TRACE.csv FOLDER
 # MOE: the command; TRACE.csv: routing (docs/traces.md); FOLDER: on the disk to measure, with room for the models (16 GB).
 # SHAPES: of examples/shapes.md, instead of three large ones.
-# With LLAMA_BENCH and a GGUF file of the same shape as qwen3-30b-a3b: llama.cpp through mmap, in a memory cgroup of the same size (systemd-run).
+# Beside llama.cpp through mmap: peers/memory_limit.py.
 set -euo pipefail
-moe=$1 trace=$2 folder=$3 llama=${4:-} gguf=${5:-}
+moe=$1 trace=$2 folder=$3
 here=$(dirname "$0")
 
 # One line: a share of the experts in memory. Repetitions alternate between caps, so that a slow minute hits all of them.
@@ -39,11 +39,3 @@ for shape in ${SHAPES:-olmoe-1b-7b maple-20b-a1b qwen3-30b-a3b}; do
   done
   python3 "$here/memory_cap.py" "$moe" --model "$model"
 done
-
-if [ -n "$llama" ]; then
-  for percent in 25 50 75; do
-    bytes=$(cap_for "$folder/qwen3-30b-a3b.moe" $percent)
-    echo "== llama.cpp through mmap, MemoryMax=$bytes"
-    systemd-run --scope --quiet -p MemoryMax="$bytes" -p MemorySwapMax=0 "$llama" -m "$gguf" -p 0 -n 48 -r 3
-  done
-fi

@@ -2,10 +2,10 @@
 """Measures moe and llama.cpp alternately on the same shapes and prints tokens per second.
 
 Usage: compare.py --dir FOLDER [--moe build/release/bin/moe] [--shapes NAME,...]
-                  [--weights ternary2,int8] [--threads 2] [--rounds 5] [-p 32,512] [-n 32]
+                  [--weights ternary2,int8,int4] [--types NAME,...] [--threads 2] [--rounds 5] [-p 32,512] [-n 32]
                   [--isa NAME] [--plain-buffers] [--json FILE]
 
-FOLDER keeps the GGUF files (13 GB for everything) for the next time. See README.md.
+FOLDER keeps the GGUF files (25 GB for everything) for the next time. See README.md.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 
-from shapes import PAIRS, SHAPES
+from shapes import PAIRS, SHAPES, TYPES
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
@@ -33,11 +33,11 @@ def run(command):
     return done.stdout
 
 
-def gguf_file(o, shape, weights):
+def gguf_file(o, shape, file_type):
     """Written when it is not there yet."""
-    path = os.path.join(o.dir, f"{shape}.{PAIRS[weights]}.gguf")
+    path = os.path.join(o.dir, f"{shape}.{file_type}.gguf")
     if not os.path.exists(path):
-        run([sys.executable, os.path.join(HERE, "write_gguf.py"), shape, PAIRS[weights], path])
+        run([sys.executable, os.path.join(HERE, "write_gguf.py"), shape, file_type, path])
     return path
 
 
@@ -66,10 +66,10 @@ def measure_theirs(o, path):
     return {k: statistics.median(v) for k, v in got.pop("rates").items()}, got
 
 
-def compare(o, shape, weights):
+def compare(o, shape, weights, file_type):
     """One row: every round's rates of both, which of them goes first changing with the round."""
-    theirs = gguf_file(o, shape, weights)
-    row = {"shape": shape, "weights": weights, "type": PAIRS[weights], "ours": [], "theirs": []}
+    theirs = gguf_file(o, shape, file_type)
+    row = {"shape": shape, "weights": weights, "type": file_type, "ours": [], "theirs": []}
     for r in range(o.rounds):
         for who in ("ours", "theirs") if r % 2 == 0 else ("theirs", "ours"):
             if who == "ours":
@@ -77,7 +77,7 @@ def compare(o, shape, weights):
             else:
                 rates, row["llama.cpp"] = measure_theirs(o, theirs)
             row[who].append(rates)
-        print(f"{shape} {weights}: round {r + 1} of {o.rounds}", file=sys.stderr)
+        print(f"{shape} {weights} {file_type}: round {r + 1} of {o.rounds}", file=sys.stderr)
     return row
 
 
@@ -116,6 +116,7 @@ def options():
     parser.add_argument("--moe", default=os.path.join(ROOT, "build/release/bin/moe"))
     parser.add_argument("--shapes", type=names, default=list(SHAPES))
     parser.add_argument("--weights", type=names, default=list(PAIRS))
+    parser.add_argument("--types", type=names, default=TYPES, help="of llama.cpp's files")
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--isa", help="instruction set of moe (default: its choice)")
     parser.add_argument("--plain-buffers", action="store_true",
@@ -128,7 +129,7 @@ def options():
     parser.add_argument("-n", "--generate", type=int, default=32)
     parser.add_argument("--json", help="keeps every round's figures in this file")
     o = parser.parse_args()
-    for given, known in ((o.shapes, SHAPES), (o.weights, PAIRS)):
+    for given, known in ((o.shapes, SHAPES), (o.weights, PAIRS), (o.types, TYPES)):
         for name in given:
             if name not in known:
                 parser.error(f"{name} is not one of: {', '.join(known)}")
@@ -145,8 +146,10 @@ def main():
     rows = []
     for shape in o.shapes:
         for weights in o.weights:
-            rows.append(compare(o, shape, weights))
-            print_row(rows[-1])
+            for file_type in PAIRS[weights]:
+                if file_type in o.types:
+                    rows.append(compare(o, shape, weights, file_type))
+                    print_row(rows[-1])
     print_about(rows)
     if o.json:
         with open(o.json, "w", encoding="utf-8") as f:

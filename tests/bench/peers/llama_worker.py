@@ -2,7 +2,7 @@
 """Times llama.cpp on one GGUF file; compare.py runs it. Prints one JSON object.
 
 Usage: llama_worker.py FILE [-t THREADS] [-p TOKENS,...] [-n TOKENS] [-r REPETITIONS]
-                             [--plain-buffers]
+                             [--plain-buffers] [--cgroup FOLDER]
 
 Like `moe bench`: a prompt into an empty context in one call, then tokens one by one into an empty
 context, after a few tokens that touch everything once; random token ids; logits of the last token.
@@ -15,6 +15,7 @@ import math
 import time
 
 import llama_cpp as llama
+from measured import join, peak_bytes, random_tokens, read_bytes
 
 
 def keep_log():
@@ -28,14 +29,6 @@ def keep_log():
 
     llama.llama_log_set(log, ctypes.c_void_p(0))
     return lines, log
-
-
-def random_tokens(n, vocab):
-    tokens, state = [], 1
-    for _ in range(n):
-        state = (state * 1664525 + 1013904223) % 2**32
-        tokens.append((state >> 8) % vocab)
-    return tokens
 
 
 class Engine:
@@ -80,33 +73,40 @@ class Engine:
 
 
 def measure(engine, prompts, generate, repetitions):
-    tokens = random_tokens(max(prompts + [generate, 8]), engine.vocab)
-    engine.seconds(tokens[:8], 1)
+    """Rates of each repetition, and what decoding read from the disk for a token."""
+    tokens = random_tokens(max(prompts + [generate * (repetitions + 1)]), engine.vocab)
+    engine.seconds(tokens[:generate], 1)
     rates = {f"prefill {p}": [] for p in prompts} | {"decode": []}
-    for _ in range(repetitions):
+    read = 0
+    for r in range(1, repetitions + 1):
         for p in prompts:
             rates[f"prefill {p}"].append(p / engine.seconds(tokens[:p], p))
-        rates["decode"].append(generate / engine.seconds(tokens[:generate], 1))
-    return rates
+        before = read_bytes()
+        rates["decode"].append(generate / engine.seconds(tokens[r * generate:(r + 1) * generate], 1))
+        read += read_bytes() - before
+    return rates, read / (generate * repetitions)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("file")
     parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("-p", "--prompts", type=lambda s: [int(p) for p in s.split(",")],
+    parser.add_argument("-p", "--prompts", type=lambda s: [int(p) for p in s.split(",") if p],
                         default=[32, 512])
     parser.add_argument("-n", "--generate", type=int, default=32)
     parser.add_argument("-r", "--repetitions", type=int, default=1)
     parser.add_argument("--plain-buffers", action="store_true",
                         help="no weights rearranged for AMX or other instructions")
+    parser.add_argument("--cgroup", help="folder of a memory cgroup to run in")
     o = parser.parse_args()
-    if max(o.prompts) > 512:
+    if max(o.prompts, default=0) > 512:
         parser.error("a prompt is one batch of at most 512 tokens")
+    if o.cgroup:
+        join(o.cgroup)
     lines, callback = keep_log()
     llama.llama_backend_init()
     engine = Engine(o.file, o.threads, max(o.prompts + [o.generate]), o.plain_buffers)
-    rates = measure(engine, o.prompts, o.generate, o.repetitions)
+    rates, read = measure(engine, o.prompts, o.generate, o.repetitions)
     system = llama.llama_print_system_info().decode()
     version = getattr(llama, "llama_version", lambda: b"unknown")().decode()
     del callback  # kept alive until here
@@ -115,7 +115,8 @@ def main():
         "system_info": system,
         "buffers": [" ".join(x.split(":", 1)[-1].split()) for x in lines if "buffer size" in x],
         "flash_attention": any("Flash Attention enabled" in x for x in lines),
-        "rates": rates}))
+        "rates": rates, "read_bytes_per_token": read,
+        "peak_bytes": peak_bytes(o.cgroup) if o.cgroup else 0}))
 
 
 if __name__ == "__main__":

@@ -32,8 +32,9 @@ SHAPES = {
                          qk_norm=True),
 }
 
-# Ours, and the type of llama.cpp it is measured against.
-PAIRS = {"ternary2": "TQ2_0", "int8": "Q8_0"}
+# Ours, and the types of file of llama.cpp that it is measured against.
+PAIRS = {"ternary2": ["TQ2_0"], "int8": ["Q8_0"], "int4": ["Q4_0", "Q4_K_M"]}
+TYPES = [name for names in PAIRS.values() for name in names]
 
 
 def matrices(shape):
@@ -60,3 +61,24 @@ def matrices(shape):
                     "ffn_down": ((d, f), "linear")}
         found |= {f"blk.{layer}.{name}.weight": what for name, what in own.items()}
     return found
+
+
+def has_more_bits(layer, layers):
+    """Where Q4_K_M stores attn_v and ffn_down in six bits."""
+    first = layers // 8
+    return layer < first or layer >= 7 * layers // 8 or (layer - first) % 3 == 2
+
+
+def quantisation(shape, file_type, name, kind):
+    """The type of a tensor in a file as llama-quantize writes it; of ternary and int8 files as ours."""
+    if kind in ("norm", "router"):
+        return "F32"
+    if file_type not in ("Q4_0", "Q4_K_M"):
+        return "Q8_0" if kind == "vocabulary" else file_type
+    if name == "output.weight" or shape.tied and name == "token_embd.weight":
+        return "Q6_K"
+    if file_type == "Q4_0":
+        return "Q4_0"
+    often_six = ".attn_v." in name or ".ffn_down" in name
+    six = often_six and has_more_bits(int(name.split(".")[1]), shape.layers)
+    return "Q6_K" if six else "Q4_K"

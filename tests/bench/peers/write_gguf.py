@@ -3,10 +3,10 @@
 
 Usage: write_gguf.py SHAPE TYPE FILE
 
-TYPE (TQ2_0 or Q8_0) is that of the attention, FFN and expert matrices. Embedding and output head
-are Q8_0 with either (ours are int8 with either), routers and norms F32. The blocks are random bytes
-with one sane scale, drawn from a pool of a few megabytes: memory stays small and nothing is
-quantised.
+TYPE is that of the attention, FFN and expert matrices. With TQ2_0 and Q8_0 embedding and output head
+are Q8_0 (ours are int8 with either); Q4_0 and Q4_K_M are mixed as llama-quantize mixes them (the head in
+Q6_K). Routers and norms are F32. The blocks are random bytes with one sane scale, drawn from a pool of a
+few megabytes: memory stays small and nothing is quantised.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import os
 import gguf
 import numpy as np
 
-from shapes import SHAPES, matrices
+from shapes import SHAPES, TYPES, matrices, quantisation
 
 POOL_BLOCKS = 1 << 16
 Type = gguf.GGMLQuantizationType
@@ -26,45 +26,74 @@ def scale_bytes(n, scale):
     return np.full((n, 1), scale, dtype="<f2").view(np.uint8)
 
 
-def random_blocks(rng, kind, n):
-    """(n, bytes of a block) of weights with an RMS of about 0.02."""
-    if kind == Type.Q8_0:
-        codes = rng.integers(-127, 128, (n, 32), dtype=np.int8).view(np.uint8)
-        return np.hstack([scale_bytes(n, 0.02 / 73), codes])
+def random_bytes(rng, n, width):
+    return rng.integers(0, 256, (n, width), dtype=np.uint8)
+
+
+def q8_0(rng, n):
+    codes = rng.integers(-127, 128, (n, 32), dtype=np.int8).view(np.uint8)
+    return [scale_bytes(n, 0.02 / 73), codes]
+
+
+def tq2_0(rng, n):
     trits = rng.integers(0, 3, (4, n, 64), dtype=np.uint8)
     codes = trits[0] | trits[1] << 2 | trits[2] << 4 | trits[3] << 6
-    return np.hstack([codes, scale_bytes(n, 0.02 / 0.8165)])
+    return [codes, scale_bytes(n, 0.02 / 0.8165)]
+
+
+def q4_0(rng, n):
+    """Codes -7..7: a mean that is not 0 would turn all tokens to one direction, and to the same experts."""
+    low, high = rng.integers(1, 16, (2, n, 16), dtype=np.uint8)
+    return [scale_bytes(n, 0.02 / 4.32), low | high << 4]
+
+
+def q4_k(rng, n):
+    """Scales and minimums of six bits, random too; the minimums' own scale makes the mean 0."""
+    return [scale_bytes(n, 0.02 / 256), scale_bytes(n, 0.02 / 256 * 7.5), random_bytes(rng, n, 12 + 128)]
+
+
+def q6_k(rng, n):
+    scales = rng.integers(8, 16, (n, 16), dtype=np.int8) * rng.choice(np.int8([-1, 1]), (n, 16))
+    return [random_bytes(rng, n, 128 + 64), scales.view(np.uint8), scale_bytes(n, 0.02 / (18.5 * 11.7))]
+
+
+BLOCKS = {"Q8_0": q8_0, "TQ2_0": tq2_0, "Q4_0": q4_0, "Q4_K": q4_k, "Q6_K": q6_k}
 
 
 class Source:
     """The bytes of every tensor, a piece at a time."""
 
-    def __init__(self, linear):
+    def __init__(self):
         self.rng = np.random.default_rng(1)
-        self.types = {"linear": linear, "vocabulary": Type.Q8_0, "router": Type.F32,
-                      "norm": Type.F32}
-        self.pools = {t: random_blocks(self.rng, t, POOL_BLOCKS) for t in {linear, Type.Q8_0}}
+        self.pools = {}
 
-    def n_bytes(self, shape, kind):
-        per_block, block_bytes = gguf.GGML_QUANT_SIZES[self.types[kind]]
-        if shape[-1] % per_block:
-            raise ValueError(f"rows of {shape[-1]} do not consist of blocks of {per_block}")
-        return math.prod(shape) // per_block * block_bytes
+    def pool(self, kind):
+        """Rows of blocks of weights with an RMS of about 0.02."""
+        if kind not in self.pools:
+            self.pools[kind] = np.hstack(BLOCKS[kind](self.rng, POOL_BLOCKS))
+        return self.pools[kind]
 
-    def write(self, out, shape, kind):
-        if kind == "norm":
+    def write(self, out, name, shape, kind):
+        if "norm" in name:
             out.write(np.ones(shape, dtype="<f4").tobytes())
-        elif kind == "router":
+        elif kind == "F32":
             values = self.rng.standard_normal(shape) / math.sqrt(shape[-1])
             out.write(values.astype("<f4").tobytes())
         else:
-            pool = self.pools[self.types[kind]]
-            left = self.n_bytes(shape, kind) // pool.shape[1]
+            pool = self.pool(kind)
+            left = n_bytes(shape, kind) // pool.shape[1]
             while left:  # from another place of the pool each time: no two experts are the same
                 start = int(self.rng.integers(0, POOL_BLOCKS - 1))
                 piece = pool[start:start + min(left, POOL_BLOCKS - start)]
                 out.write(memoryview(piece).cast("B"))
                 left -= len(piece)
+
+
+def n_bytes(shape, kind):
+    per_block, block_bytes = gguf.GGML_QUANT_SIZES[Type[kind]]
+    if shape[-1] % per_block:
+        raise ValueError(f"rows of {shape[-1]} do not consist of blocks of {per_block}")
+    return math.prod(shape) // per_block * block_bytes
 
 
 def add_header(writer, shape):
@@ -90,22 +119,23 @@ def add_header(writer, shape):
 def write_gguf(shape_name, type_name, path):
     """Writes the file, under another name until it is whole."""
     shape = SHAPES[shape_name]
-    source = Source(Type[type_name])
+    source = Source()
     part = path + ".part"
     writer = gguf.GGUFWriter(part, shape.arch)
     add_header(writer, shape)
-    tensors = matrices(shape)
+    tensors = {name: (size, quantisation(shape, type_name, name, kind))
+               for name, (size, kind) in matrices(shape).items()}
     for name, (size, kind) in tensors.items():
-        writer.add_tensor_info(name, size, np.dtype(np.float32), source.n_bytes(size, kind),
-                               raw_dtype=source.types[kind])
+        writer.add_tensor_info(name, size, np.dtype(np.float32), n_bytes(size, kind),
+                               raw_dtype=Type[kind])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     out = writer.fout[0]
     writer.write_padding(out, out.tell())
-    for size, kind in tensors.values():
-        source.write(out, size, kind)
-        writer.write_padding(out, source.n_bytes(size, kind))
+    for name, (size, kind) in tensors.items():
+        source.write(out, name, size, kind)
+        writer.write_padding(out, n_bytes(size, kind))
     writer.close()
     os.replace(part, path)
 
@@ -113,7 +143,7 @@ def write_gguf(shape_name, type_name, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("shape", choices=SHAPES)
-    parser.add_argument("type", choices=["TQ2_0", "Q8_0"])
+    parser.add_argument("type", choices=TYPES)
     parser.add_argument("file")
     o = parser.parse_args()
     write_gguf(o.shape, o.type, o.file)
