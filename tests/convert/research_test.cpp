@@ -134,6 +134,55 @@ TEST_F(ResearchTest, ReadsPrecisionAndTokenizer) {
             TokenizerKind::kBytes);
 }
 
+// Two layers of an encoder, one of a decoder.
+const char* const kTranslator = R"({"n_layers": 3, "positions": "learned", "n_encoder_layers": 2,
+    "source_length": 20, "encoder_norm": true, "start_token_id": 3, "eos_token_ids": [3],
+    "forced_token_id": 5, "layers": [
+      {"index": [0, 1], "attention": {"causal": false}},
+      {"index": {"from": 2}, "cross_attention": {"n_heads": 2, "n_kv_heads": 1, "norm": false,
+                                                 "post_norm": true}}]})";
+
+TEST_F(ResearchTest, ReadsEncoderAndDecoder) {
+  const Imported in = read(patched(kTranslator));
+  const ModelConfig& c = in.config;
+  EXPECT_TRUE(c.is_encoder_decoder());
+  EXPECT_EQ(c.n_encoder_layers, 2);
+  EXPECT_EQ(c.source_length, 20);
+  EXPECT_TRUE(c.encoder_norm);
+  EXPECT_EQ(c.start_token_id, 3);
+  EXPECT_EQ(c.forced_token_id, 5);
+  EXPECT_FALSE(c.layers[1].has_cross);
+  ASSERT_TRUE(c.layers[2].has_cross);
+  const AttentionConfig& cross = c.layers[2].cross;
+  EXPECT_FALSE(cross.causal);
+  EXPECT_EQ(cross.n_heads, 2);
+  EXPECT_EQ(cross.n_kv_heads, 1);
+  EXPECT_EQ(cross.head_dim, 12);
+  EXPECT_FALSE(cross.norms.pre);
+  EXPECT_TRUE(cross.norms.post);
+}
+
+TEST_F(ResearchTest, ErrorsOfEncoderAndDecoderNameTheKey) {
+  const auto expect = [&](const char* patch, const char* word) {
+    const std::string text = error_of(patched(patch, patched(kTranslator).c_str()));
+    EXPECT_NE(text.find(word), std::string::npos) << patch << ": " << text;
+  };
+  expect(R"({"n_encoder_layers": 0})", "n_encoder_layers");
+  expect(R"({"n_encoder_layers": 3})", "n_encoder_layers");
+  expect(R"({"n_encoder_layers": 1})", "causal");
+  expect(R"({"source_length": null})", "source_length");
+  expect(R"({"start_token_id": null})", "start_token_id");
+  expect(R"({"eos_token_ids": null})", "eos_token_ids");
+  expect(R"({"positions": "rope"})", "positions");
+  expect(R"({"layer_defaults": {"cross_attention": {"n_heads": 2}}})", "cross_attention");
+  expect(R"({"layers": [{"index": [0, 1], "attention": {"causal": false}},
+      {"index": 2, "cross_attention": {"n_heads": 2, "window": 4}}]})",
+         "window");
+  expect(R"({"layers": [{"index": [0, 1], "attention": {"causal": false}},
+      {"index": 2, "cross_attention": {"n_heads": 5}}]})",
+         "n_heads 5");
+}
+
 TEST_F(ResearchTest, ErrorsNameTheKey) {
   const auto layer = [&](const char* patch) {
     return error_of(patched((std::string(R"({"layer_defaults": )") + patch + "}").c_str()));

@@ -41,6 +41,15 @@ void read_head(const JsonNode& node, HeadConfig* head) {
   if (node.has("act")) head->act = value_of(node.at("act"), kActivations);
 }
 
+// Relations between them are validated with the whole configuration.
+void read_source(const JsonNode& node, ModelConfig* config) {
+  config->n_encoder_layers = node.integer("n_encoder_layers", 0, 0, kMaxLayers);
+  config->source_length = node.integer("source_length", 0, 0, kBig);
+  config->encoder_norm = node.boolean("encoder_norm", false);
+  config->start_token_id = node.integer("start_token_id", -1, 0, kBig);
+  config->forced_token_id = node.integer("forced_token_id", -1, 0, kBig);
+}
+
 void read_model(const JsonNode& node, ModelConfig* config) {
   node.only({"model_type",
              "layout_version",
@@ -64,6 +73,11 @@ void read_model(const JsonNode& node, ModelConfig* config) {
              "mask_token_id",
              "head",
              "add_bos",
+             "n_encoder_layers",
+             "source_length",
+             "encoder_norm",
+             "start_token_id",
+             "forced_token_id",
              "layer_defaults",
              "layers",
              "precision",
@@ -84,6 +98,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   config->logit_cap = node.number("logit_cap", 0);
   if (node.has("head")) read_head(node.at("head"), &config->head);
   read_special_tokens(node, config);
+  read_source(node, config);
 }
 
 // One entry of "layers": the change, and the layers that it is about.
@@ -113,7 +128,7 @@ std::vector<LayerChange> read_changes(const JsonNode& node, int32_t n_layers) {
   std::vector<LayerChange> changes;
   if (!node.has("layers")) return changes;
   for (const JsonNode& entry : node.at("layers").elements()) {
-    entry.only({"index", "attention", "ffn"});
+    entry.only({"index", "attention", "cross_attention", "ffn"});
     changes.push_back({entry.value(), covered_layers(entry.at("index"), n_layers)});
     changes.back().patch.erase("index");
     changes.back().patch.erase("comment");
@@ -128,7 +143,7 @@ void read_layers(const JsonNode& node, Imported* out) {
   const std::vector<LayerChange> changes = read_changes(node, n_layers);
   Json defaults = Json::object();
   if (node.has("layer_defaults")) {
-    node.at("layer_defaults").only({"attention", "ffn"});
+    node.at("layer_defaults").only({"attention", "cross_attention", "ffn"});
     defaults = node.at("layer_defaults").value();
   }
   for (int32_t l = 0; l < n_layers; ++l) {

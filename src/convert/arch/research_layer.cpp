@@ -81,11 +81,8 @@ BlockNorms read_norms(const JsonNode& node) {
           node.boolean("post_norm", false)};
 }
 
-AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
-                               std::deque<std::vector<float>>* factors) {
-  node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
-             "sub_norm", "sinks", "latent", "q_latent", "norm", "out_norm", "post_norm", "causal",
-             "score_cap", "qkv_clip"});
+// What attention and cross attention both have.
+AttentionConfig read_heads(const JsonNode& node, const ModelConfig& model) {
   AttentionConfig a;
   a.n_heads = required(node, "n_heads", kMaxWidth);
   a.n_kv_heads = node.integer("n_kv_heads", a.n_heads, 1, a.n_heads);
@@ -94,15 +91,31 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
          node.path().c_str(), a.n_heads, model.d_model);
   }
   a.head_dim = node.integer("head_dim", model.d_model / a.n_heads, 1, kMaxWidth);
+  a.multiplier = node.number("multiplier", 0);
+  a.norms = read_norms(node);
+  return a;
+}
+
+AttentionConfig read_cross_attention(const JsonNode& node, const ModelConfig& model) {
+  node.only({"n_heads", "n_kv_heads", "head_dim", "multiplier", "norm", "out_norm", "post_norm"});
+  AttentionConfig a = read_heads(node, model);
+  a.causal = false;
+  return a;
+}
+
+AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
+                               std::deque<std::vector<float>>* factors) {
+  node.only({"n_heads", "n_kv_heads", "head_dim", "window", "multiplier", "rope", "qk_norm",
+             "sub_norm", "sinks", "latent", "q_latent", "norm", "out_norm", "post_norm", "causal",
+             "score_cap", "qkv_clip"});
+  AttentionConfig a = read_heads(node, model);
   a.window = node.integer("window", 0, 0, kMaxContext);
   a.causal = node.boolean("causal", true);
-  a.multiplier = node.number("multiplier", 0);
   if (node.has("qk_norm")) a.qk_norm = value_of(node.at("qk_norm"), kQkNorms);
   a.sub_norm = node.boolean("sub_norm", false);
   a.sinks = node.boolean("sinks", false);
   a.latent = node.integer("latent", 0, 0, kMaxWidth);
   a.q_latent = node.integer("q_latent", 0, 0, kMaxWidth);
-  a.norms = read_norms(node);
   a.score_cap = node.number("score_cap", 0);
   a.qkv_clip = node.number("qkv_clip", 0);
   // Without rotary positions the object is checked, but does not count.
@@ -245,12 +258,14 @@ FfnConfig read_ffn(const JsonNode& node, int32_t* cosine_width) {
 
 ResearchLayer read_research_layer(const JsonNode& node, const ModelConfig& model,
                                   std::deque<std::vector<float>>* factors) {
-  node.only({"attention", "ffn"});
+  node.only({"attention", "cross_attention", "ffn"});
   ResearchLayer out;
   LayerConfig& layer = out.config;
   layer.has_attention = node.has("attention");
+  layer.has_cross = node.has("cross_attention");
   layer.has_ffn = node.has("ffn");
   if (layer.has_attention) layer.attention = read_attention(node.at("attention"), model, factors);
+  if (layer.has_cross) layer.cross = read_cross_attention(node.at("cross_attention"), model);
   if (layer.has_ffn) layer.ffn = read_ffn(node.at("ffn"), &out.cosine_width);
   return out;
 }
