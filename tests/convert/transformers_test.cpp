@@ -301,10 +301,15 @@ TEST_F(TransformersTest, TorchscaleVariantsWithoutACounterpartAreRefused) {
   EXPECT_EQ(in.config.layers[1].ffn.moe.n_subheads, 3);
   EXPECT_EQ(in.config.layers[3].ffn.moe.router.k, 1);
   EXPECT_TRUE(in.config.layers[3].ffn.sub_norm);
-  EXPECT_EQ(error(R"({"deepnorm": true})", MOE_ERR_UNSUPPORTED, base),
-            "config.json: deepnorm: true is not supported; only false is");
+  const ModelConfig deep = read_patched(R"({"deepnorm": true})", base).config;
+  EXPECT_FLOAT_EQ(deep.residual_multiplier, 1 / std::sqrt(std::sqrt(8.0f)));
+  EXPECT_FALSE(deep.layers[0].ffn.sub_norm);
+  EXPECT_TRUE(deep.layers[0].ffn.norms.post);
+  EXPECT_EQ(
+      error(R"({"deepnorm": true, "decoder_normalize_before": true})", MOE_ERR_UNSUPPORTED, base),
+      "config.json: deepnorm: true is not supported; without decoder_normalize_before it is");
   error(R"({"rel_pos_buckets": 32})", MOE_ERR_UNSUPPORTED, base);
-  error(R"({"activation_fn": "swish"})", MOE_ERR_FORMAT, base);
+  error(R"({"activation_fn": "tanh"})", MOE_ERR_FORMAT, base);
   error(R"({"use_xmoe": true})", MOE_ERR_NOT_FOUND, base);  // no wg_reduction
   error(R"({"sparse_alpha": 0.5})", MOE_ERR_UNSUPPORTED, base);
 }

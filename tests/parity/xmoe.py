@@ -29,6 +29,10 @@ FAIRSEQ = dict(model_type="xmoe_fairseq", decoder_embed_dim=32, decoder_attentio
                share_decoder_input_output_embed=True, num_experts=6, expert_interval=2, ffn_split_ratio=4, moe_k=2,
                moe_type="threshold", threshold=0.6, no_scale_embedding=False, lr=[0.0005])
 VOCAB = 96
+TRANSLATOR = dict(FAIRSEQ, encoder_embed_dim=32, encoder_attention_heads=2, encoder_ffn_embed_dim=40, encoder_layers=2,
+                  encoder_normalize_before=False, decoder_normalize_before=False, share_all_embeddings=True,
+                  encoder_learned_pos=False, decoder_learned_pos=False, max_source_positions=40,
+                  max_target_positions=40, no_encoder_moe=False, no_decoder_moe=False, layernorm_embedding=False)
 
 
 class Weights(dict):
@@ -60,12 +64,13 @@ class Decoder:
     def norm(self, x, name):
         return F.layer_norm(x, x.shape[-1:], self.t[name + ".weight"], self.t[name + ".bias"], 1e-5)
 
-    def attention(self, q, k, v, kv16):  # each (heads, n, head_dim)
+    def attention(self, q, k, v, kv16, causal=True):  # each (heads, n, head_dim)
         if kv16:
             k, v = k.half().float(), v.half().float()
         n = q.shape[1]
         scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -torch.inf)
+        if causal:
+            scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -torch.inf)
         return (scores.softmax(-1) @ v).transpose(0, 1).reshape(n, -1)
 
     def choose(self, x, p, token, kind, k):
@@ -190,6 +195,103 @@ class Fairseq(Decoder):
             moe = (i + 1) % c["expert_interval"] == 0
             x = x + (self.experts(y, p, ids, c["moe_type"], c["moe_k"]) if moe else self.ffn(y, p, False))
         return F.linear(self.norm(x, "decoder.layer_norm"), self.t["decoder.output_projection.weight"])
+
+
+class Translator(Decoder):
+    """fairseq's encoder-decoder; where there is no norm in front of a block it stands behind the sum."""
+
+    both = True
+
+    def __init__(self, config, seed):
+        super().__init__(config, seed)
+        self.t.put("encoder.embed_tokens.weight", 40, config["decoder_embed_dim"], scale=0.2)
+        for side in ("encoder", "decoder"):
+            self.make_side(side)
+        for name in ("decoder.embed_tokens.weight", "decoder.output_projection.weight"):
+            self.t[name] = self.t["encoder.embed_tokens.weight"]
+
+    def make_side(self, side):
+        c, t, d = self.c, self.t, self.c["decoder_embed_dim"]
+        t[side + ".version"] = torch.tensor([3.0])
+        if c[side + "_learned_pos"]:
+            t.put(side + ".embed_positions.weight", c["max_source_positions"] + 2, d, scale=0.3)
+        else:
+            t[side + ".embed_positions._float_tensor"] = torch.zeros(1)
+        if c["layernorm_embedding"]:
+            t.norm(side + ".layernorm_embedding", d)
+        if c[side + "_normalize_before"]:
+            t.norm(side + ".layer_norm", d)
+        for i in range(c[side + "_layers"]):
+            p = f"{side}.layers.{i}."
+            blocks = ["self"] + ["encoder"] * (side == "decoder")
+            for name in [b + "_attn_layer_norm" for b in blocks] + ["final_layer_norm"]:
+                t.norm(p + name, d)
+            for name in (f"{b}_attn.{x}_proj" for b in blocks for x in ("q", "k", "v", "out")):
+                t.linear(p + name, d, d)
+            f, names = c[side + "_ffn_embed_dim"], [""]
+            if self.has_experts(side, i):
+                names = [f"experts.yyh_local_experts.{e}." for e in range(c["num_experts"])]
+                f //= c["ffn_split_ratio"]
+                t.linear(p + "gate.wg", len(names), d, bias=False)
+            for name in names:
+                t.linear(p + name + "fc1", f, d)
+                t.linear(p + name + "fc2", d, f)
+
+    def has_experts(self, side, layer):
+        return not self.c[f"no_{side}_moe"] and (layer + 1) % self.c["expert_interval"] == 0
+
+    def ffn(self, x, p, expert):
+        return self.linear(F.relu(self.linear(x, p + "fc1")), p + "fc2")
+
+    def positions(self, side, n):
+        if self.c[side + "_learned_pos"]:
+            return self.t[side + ".embed_positions.weight"][2:2 + n]
+        d = self.c["decoder_embed_dim"]
+        frequency = torch.exp(torch.arange(d // 2) * -math.log(10000) / (d // 2 - 1))
+        angle = torch.arange(2, 2 + n)[:, None] * frequency
+        return torch.cat([angle.sin(), angle.cos()], 1)
+
+    def heads(self, x, name, side):
+        return self.linear(x, name).view(len(x), self.c[side + "_attention_heads"], -1).transpose(0, 1)
+
+    def attend(self, x, p, side, source=None):
+        q, k, v = (self.heads(x if source is None or n == "q" else source, p + n + "_proj", side) for n in "qkv")
+        causal = side == "decoder" and source is None
+        return self.linear(self.attention(q, k, v, False, causal), p + "out_proj")
+
+    def block(self, x, norm, side, f):
+        if self.c[side + "_normalize_before"]:
+            return x + f(self.norm(x, norm))
+        return self.norm(x + f(x), norm)
+
+    def side(self, side, ids, source=None):
+        c = self.c
+        x = self.t["encoder.embed_tokens.weight"][torch.tensor(ids)] * c["decoder_embed_dim"]**0.5
+        x = x + self.positions(side, len(ids))
+        if c["layernorm_embedding"]:
+            x = self.norm(x, side + ".layernorm_embedding")
+        for i in range(c[side + "_layers"]):
+            p = f"{side}.layers.{i}."
+            x = self.block(x, p + "self_attn_layer_norm", side, lambda y: self.attend(y, p + "self_attn.", side))
+            if source is not None:
+                x = self.block(x, p + "encoder_attn_layer_norm", side,
+                               lambda y: self.attend(y, p + "encoder_attn.", side, source))
+            moe = self.has_experts(side, i)
+            x = self.block(x, p + "final_layer_norm", side, lambda y: self.experts(
+                y, p, ids, c["moe_type"], c["moe_k"]) if moe else self.ffn(y, p, False))
+        return self.norm(x, side + ".layer_norm") if c[side + "_normalize_before"] else x
+
+    def __call__(self, ids, text):
+        x = self.side("decoder", text, self.side("encoder", ids))
+        return F.linear(x, self.t["encoder.embed_tokens.weight"]).numpy()
+
+
+def make_translator(changes, seed, folder):
+    model = Translator({**TRANSLATOR, **changes}, seed)
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(model.c, f, indent=2)
+    pickles.save(pickles.fairseq(model.t), folder)
+    return model
 
 
 def make(case, folder):

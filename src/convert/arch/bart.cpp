@@ -6,6 +6,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
+#include "src/convert/arch/fairseq.h"
 
 namespace moe::arch::bart {
 namespace {
@@ -37,41 +38,10 @@ constexpr TensorName kModel[] = {
     {"final_norm.bias", "model.decoder.layer_norm.bias"},
     {"head.tied_bias", kOutputBias}};
 
-constexpr TensorName kLayers[] = {{"attention.q.weight", "self_attn.q_proj.weight"},
-                                  {"attention.q.bias", "self_attn.q_proj.bias"},
-                                  {"attention.k.weight", "self_attn.k_proj.weight"},
-                                  {"attention.k.bias", "self_attn.k_proj.bias"},
-                                  {"attention.v.weight", "self_attn.v_proj.weight"},
-                                  {"attention.v.bias", "self_attn.v_proj.bias"},
-                                  {"attention.o.weight", "self_attn.out_proj.weight"},
-                                  {"attention.o.bias", "self_attn.out_proj.bias"},
-                                  {"cross_attention.q.weight", "encoder_attn.q_proj.weight"},
-                                  {"cross_attention.q.bias", "encoder_attn.q_proj.bias"},
-                                  {"cross_attention.k.weight", "encoder_attn.k_proj.weight"},
-                                  {"cross_attention.k.bias", "encoder_attn.k_proj.bias"},
-                                  {"cross_attention.v.weight", "encoder_attn.v_proj.weight"},
-                                  {"cross_attention.v.bias", "encoder_attn.v_proj.bias"},
-                                  {"cross_attention.o.weight", "encoder_attn.out_proj.weight"},
-                                  {"cross_attention.o.bias", "encoder_attn.out_proj.bias"},
-                                  {"ffn.up.weight", "fc1.weight"},
-                                  {"ffn.up.bias", "fc1.bias"},
-                                  {"ffn.down.weight", "fc2.weight"},
-                                  {"ffn.down.bias", "fc2.bias"}};
-
-// The same norms in front of a block or behind the sum.
-constexpr TensorName kNorms[] = {
-    {"attention_norm.weight", "self_attn_layer_norm.weight"},
-    {"attention_norm.bias", "self_attn_layer_norm.bias"},
-    {"attention_post_norm.weight", "self_attn_layer_norm.weight"},
-    {"attention_post_norm.bias", "self_attn_layer_norm.bias"},
-    {"cross_attention_norm.weight", "encoder_attn_layer_norm.weight"},
-    {"cross_attention_norm.bias", "encoder_attn_layer_norm.bias"},
-    {"cross_attention_post_norm.weight", "encoder_attn_layer_norm.weight"},
-    {"cross_attention_post_norm.bias", "encoder_attn_layer_norm.bias"},
-    {"ffn_norm.weight", "final_layer_norm.weight"},
-    {"ffn_norm.bias", "final_layer_norm.bias"},
-    {"ffn_post_norm.weight", "final_layer_norm.weight"},
-    {"ffn_post_norm.bias", "final_layer_norm.bias"}};
+constexpr TensorName kFfn[] = {{"ffn.up.weight", "fc1.weight"},
+                               {"ffn.up.bias", "fc1.bias"},
+                               {"ffn.down.weight", "fc2.weight"},
+                               {"ffn.down.bias", "fc2.bias"}};
 
 /// What the three differ in.
 struct Kind {
@@ -178,7 +148,7 @@ void EncoderDecoder::read_positions(const char* side, const char* name, int32_t*
       out.values[i] = sinusoid(static_cast<int32_t>(i / width), static_cast<int32_t>(i % width), d);
     }
   } else {
-    constexpr int32_t kInFront = 2;
+    constexpr int32_t kInFront = kFairseqFirstPosition;
     const std::string table = prefix_ + side + ".embed_positions.weight";
     const SourceTensor* tensor = checkpoint_.find(table);
     if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", table.c_str());
@@ -252,9 +222,8 @@ void EncoderDecoder::read_output_bias() {
 }
 
 void EncoderDecoder::locate() {
-  const int32_t n_encoder = config().n_encoder_layers;
   TensorTable encoder(prefix_ + "encoder.layers.{l}.");
-  TensorTable decoder(prefix_ + "decoder.layers.{l}.", n_encoder);
+  TensorTable decoder(prefix_ + "decoder.layers.{l}.", config().n_encoder_layers);
   std::vector<TensorName> names(std::begin(kModel), std::end(kModel));
   for (TensorName& n : names) {
     const size_t length = std::strlen(kPrefix);
@@ -262,14 +231,10 @@ void EncoderDecoder::locate() {
   }
   for (TensorTable* table : {&encoder, &decoder}) {
     table->add(names);
-    table->add(kLayers);
-    table->add(kNorms);
+    table->add(fairseq_layer_names());
+    table->add(kFfn);
   }
-  out_.locate = [encoder = std::move(encoder), decoder = std::move(decoder), n_encoder,
-                 &checkpoint = checkpoint_](const SlotGroup& group, const Slot& slot) {
-    const TensorTable& table = group.layer >= 0 && group.layer < n_encoder ? encoder : decoder;
-    return table.locate(checkpoint, 0, group, slot);
-  };
+  locate_by(std::move(encoder), std::move(decoder), checkpoint_, &out_);
 }
 
 Imported EncoderDecoder::read() {

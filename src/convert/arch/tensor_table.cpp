@@ -108,4 +108,16 @@ void locate_by(TensorTable table, const Checkpoint& checkpoint, Imported* out) {
   };
 }
 
+void locate_by(TensorTable encoder, TensorTable decoder, const Checkpoint& checkpoint,
+               Imported* out) {
+  const int32_t n_encoder = out->config.n_encoder_layers;
+  locate_by(std::move(encoder), checkpoint, out);
+  auto encoders = std::move(out->locate);
+  locate_by(std::move(decoder), checkpoint, out);
+  out->locate = [encoders, decoders = std::move(out->locate), n_encoder](const SlotGroup& group,
+                                                                         const Slot& slot) {
+    return group.layer < n_encoder ? encoders(group, slot) : decoders(group, slot);
+  };
+}
+
 }  // namespace moe

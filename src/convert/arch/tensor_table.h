@@ -65,4 +65,8 @@ class TensorTable {
 /// `out`.
 void locate_by(TensorTable table, const Checkpoint& checkpoint, Imported* out);
 
+/// Where `encoder` has the layers in front of n_encoder_layers, and what is no layer's.
+void locate_by(TensorTable encoder, TensorTable decoder, const Checkpoint& checkpoint,
+               Imported* out);
+
 }  // namespace moe

@@ -1,38 +1,20 @@
-// Decoders of torchscale (Ma et al. 2022): X-MoE's cosine router, top-1 and top-2 gates, and
-// MH-MoE's branch of it. config.json holds the keys of its DecoderConfig. Left to the run time: the
-// capacity that torchscale applies at evaluation, and its random choice of second experts.
+// torchscale (Ma et al. 2022): encoders, decoders and both, with X-MoE's cosine router, top-1 and
+// top-2 gates, and MH-MoE's branch of it. config.json holds the keys of its EncoderConfig,
+// DecoderConfig or EncoderDecoderConfig. Left to the run time: the capacity that torchscale applies
+// at evaluation, and its random choice of second experts.
 
 #include <cmath>
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
+#include "src/convert/arch/fairseq.h"
 
 namespace moe::arch::torchscale {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
-constexpr int32_t kFirstPosition = 2;  // rows of embed_positions before the first token's
 
 constexpr TensorName kNames[] = {
-    {"embedding.weight", "decoder.embed_tokens.weight"},
-    {"position_embedding.weight", "decoder.embed_positions.weight", {.skipped = kFirstPosition}},
-    {"embedding_norm.weight", "decoder.layernorm_embedding.weight"},
-    {"embedding_norm.bias", "decoder.layernorm_embedding.bias"},
-    {"final_norm.weight", "decoder.layer_norm.weight"},
-    {"final_norm.bias", "decoder.layer_norm.bias"},
-    {"head.weight", "decoder.output_projection.weight"},
-    {"attention_norm.weight", "self_attn_layer_norm.weight"},
-    {"attention_norm.bias", "self_attn_layer_norm.bias"},
-    {"ffn_norm.weight", "final_layer_norm.weight"},
-    {"ffn_norm.bias", "final_layer_norm.bias"},
-    {"attention.q.weight", "self_attn.q_proj.weight"},
-    {"attention.k.weight", "self_attn.k_proj.weight"},
-    {"attention.v.weight", "self_attn.v_proj.weight"},
-    {"attention.o.weight", "self_attn.out_proj.weight"},
-    {"attention.q.bias", "self_attn.q_proj.bias"},
-    {"attention.k.bias", "self_attn.k_proj.bias"},
-    {"attention.v.bias", "self_attn.v_proj.bias"},
-    {"attention.o.bias", "self_attn.out_proj.bias"},
     {"attention.sub_norm.weight", "self_attn.inner_attn_ln.weight"},
     {"attention.sub_norm.bias", "self_attn.inner_attn_ln.bias"},
     {"ffn.up.weight", "ffn.fc1.weight"},
@@ -55,37 +37,28 @@ constexpr TensorName kNames[] = {
     {"moe.experts.sub_norm.weight", "moe_layer.experts.{e}.ffn_layernorm.weight"},
     {"moe.experts.sub_norm.bias", "moe_layer.experts.{e}.ffn_layernorm.bias"}};
 
+constexpr TensorName kPlainHead[] = {{"head.weight", "encoder.output_projection.weight"}};
+
+// fairseq's examples of torchscale have a head of their own for encoders.
+constexpr TensorName kMaskedHead[] = {
+    {"head.dense.weight", "encoder.output_projection.dense.weight"},
+    {"head.dense.bias", "encoder.output_projection.dense.bias"},
+    {"head.norm.weight", "encoder.output_projection.layer_norm.weight"},
+    {"head.norm.bias", "encoder.output_projection.layer_norm.bias"},
+    {"head.weight", "encoder.output_projection.weight"},
+    {"head.bias", "encoder.output_projection.bias"}};
+
 void refuse_variants(ConfigKeys* keys) {
-  for (const char* key : {"deepnorm", "multiway", "xpos_rel_pos", "no_output_layer", "rms_norm",
-                          "glu", "relu_squared", "mhmoe_head_proj", "ffn_head_proj"}) {
+  for (const char* key : {"multiway", "xpos_rel_pos", "rms_norm", "glu", "relu_squared",
+                          "mhmoe_head_proj", "ffn_head_proj"}) {
     keys->require(key, false);
   }
-  keys->require("decoder_normalize_before", true);
   keys->require("rel_pos_buckets", 0);
   keys->ignore({"dropout", "drop_path_rate", "activation_dropout", "bert_init", "max_rel_pos",
                 "checkpoint_activations", "fsdp", "ddp_rank", "moe_gating_use_fp32",
                 "moe_eval_capacity_token_fraction", "moe_second_expert_policy",
-                "moe_normalize_gate_prob_before_dropping", "max_target_positions"});
-}
-
-LayerConfig read_layer(ConfigKeys* keys, int32_t d_model) {
-  LayerConfig layer;
-  AttentionConfig& a = layer.attention;
-  a.n_heads = keys->integer("decoder_attention_heads", 1, kMaxWidth);
-  a.n_kv_heads = a.n_heads;
-  if (d_model % a.n_heads != 0) {
-    fail(MOE_ERR_SHAPE, "config.json: decoder_attention_heads %d does not divide %d", a.n_heads,
-         d_model);
-  }
-  a.head_dim = d_model / a.n_heads;
-  a.sub_norm = keys->boolean("subln", true);
-  layer.ffn.d_ff = keys->integer("decoder_ffn_embed_dim", 1, kMaxWidth);
-  layer.ffn.sub_norm = a.sub_norm;
-  const Activation kinds[] = {Activation::kGelu, Activation::kRelu};
-  layer.ffn.act.kind = keys->has("activation_fn")
-                           ? kinds[keys->node("activation_fn").choice({"gelu", "relu"})]
-                           : Activation::kGelu;
-  return layer;
+                "moe_normalize_gate_prob_before_dropping", "max_target_positions",
+                "max_source_positions", "xpos_scale_base", "img_size", "patch_size", "in_chans"});
 }
 
 MoeConfig read_experts(ConfigKeys* keys) {
@@ -117,59 +90,185 @@ const SourceTensor* rows_of(const Checkpoint& checkpoint, const std::string& nam
        shape_text(tensor->shape).c_str());
 }
 
-void read_model(ConfigKeys* keys, const Checkpoint& checkpoint, ModelConfig* c) {
-  c->vocab_size = keys->integer("vocab_size", 1, 1 << 24);
-  c->d_model = keys->integer("decoder_embed_dim", 1, kMaxWidth);
-  c->norm = NormKind::kLayer;
-  c->norm_eps = keys->number("layernorm_eps", 1e-5f);
-  c->tie_embeddings = keys->boolean("share_decoder_input_output_embed", false);
-  c->embedding_norm = keys->boolean("layernorm_embedding", false);
-  if (!keys->boolean("no_scale_embedding", true)) {
-    c->embedding_multiplier = std::sqrt(static_cast<float>(c->d_model));
-  }
-  const SourceTensor* positions = rows_of(checkpoint, "decoder.embed_positions.weight");
-  if (positions == nullptr) {
-    c->positions = PositionKind::kNone;
-    c->context_length = keys->integer("max_target_positions", 1024, 1, 1 << 24);
-  } else {
-    c->positions = PositionKind::kLearned;
-    c->context_length = static_cast<int32_t>(positions->shape[0]) - kFirstPosition;
+class Torchscale {
+ public:
+  Torchscale(const JsonNode& config, const Checkpoint& checkpoint)
+      : keys_(config), checkpoint_(checkpoint), model_(checkpoint) {}
+  Imported read();
+
+ private:
+  ModelConfig& config() { return out_.config; }
+  bool has(const std::string& name) const { return checkpoint_.find(name) != nullptr; }
+  void read_sizes();
+  bool in_front(const FairseqSide& side);
+  LayerConfig read_layer(const FairseqSide& side);
+  void read_layers(const FairseqSide& side, const MoeConfig& experts);
+  void read_cosine_width(const FairseqSide& side, int32_t layer);
+  void read_depth(const FairseqSide& side, int32_t n_layers);
+  void read_positions();
+  FairseqPositions positions_of(const FairseqSide& side) const;
+  std::span<const TensorName> read_head();
+  Imported finish(std::span<const TensorName> head);
+
+  ConfigKeys keys_;
+  const Checkpoint& checkpoint_;
+  FairseqModel model_;
+  Imported out_;
+  bool deepnorm_ = false;
+};
+
+void Torchscale::read_sizes() {
+  ModelConfig& c = config();
+  c.vocab_size = keys_.integer("vocab_size", 1, 1 << 24);
+  c.d_model = keys_.integer(model_.main().key("embed_dim").c_str(), 1, kMaxWidth);
+  if (model_.both()) keys_.require("encoder_embed_dim", c.d_model);
+  c.norm = NormKind::kLayer;
+  c.norm_eps = keys_.number("layernorm_eps", 1e-5f);
+  c.embedding_norm = keys_.boolean("layernorm_embedding", false);
+  if (!keys_.boolean("no_scale_embedding", true)) {
+    c.embedding_multiplier = std::sqrt(static_cast<float>(c.d_model));
   }
 }
 
-Imported import_torchscale(const JsonNode& config, const Checkpoint& checkpoint) {
-  ConfigKeys keys(config);
-  Imported out;
-  read_model(&keys, checkpoint, &out.config);
-  refuse_variants(&keys);
-  const LayerConfig layer = read_layer(&keys, out.config.d_model);
-  const int32_t n_layers = keys.integer("decoder_layers", 1, 1024);
-  const int32_t moe_freq = keys.integer("moe_freq", 0, 0, 1024);
-  const MoeConfig moe = moe_freq > 0 ? read_experts(&keys) : MoeConfig{};
-  keys.ignore({"moe_expert_count", "moe_top1_expert", "use_xmoe", "mhmoe_heads_number"});
-  for (int32_t l = 0; l < n_layers; ++l) {
-    check(out.config.layers.push(layer));
-    out.cosine_widths.push_back(0);
-    if (moe_freq == 0 || (l + 1) % moe_freq != 0) continue;
-    FfnConfig& ffn = out.config.layers[static_cast<size_t>(l)].ffn;
-    ffn.kind = FfnKind::kMoe;
-    ffn.moe = moe;
-    if (moe.router.kind != RouterKind::kCosine) continue;
-    const std::string name =
-        "decoder.layers." + std::to_string(l) + ".moe_layer.gate.wg_reduction.weight";
-    const SourceTensor* reduction = rows_of(checkpoint, name);
-    if (reduction == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", name.c_str());
-    out.cosine_widths.back() = static_cast<int32_t>(reduction->shape[0]);
+bool Torchscale::in_front(const FairseqSide& side) {
+  return keys_.boolean(side.key("normalize_before").c_str(), !deepnorm_);
+}
+
+LayerConfig Torchscale::read_layer(const FairseqSide& side) {
+  LayerConfig layer;
+  layer.attention = model_.attention(&keys_, side, config().d_model);
+  layer.attention.sub_norm = layer.ffn.sub_norm = keys_.boolean("subln", !deepnorm_);
+  model_.place_norms(in_front(side), &layer);
+  layer.ffn.d_ff = keys_.integer(side.key("ffn_embed_dim").c_str(), 1, kMaxWidth);
+  const Activation kinds[] = {Activation::kGelu, Activation::kRelu, Activation::kSilu};
+  layer.ffn.act.kind = keys_.has("activation_fn")
+                           ? kinds[keys_.node("activation_fn").choice({"gelu", "relu", "swish"})]
+                           : Activation::kGelu;
+  return layer;
+}
+
+void Torchscale::read_cosine_width(const FairseqSide& side, int32_t layer) {
+  const std::string name =
+      side.tensor("layers.") + std::to_string(layer) + ".moe_layer.gate.wg_reduction.weight";
+  const SourceTensor* reduction = rows_of(checkpoint_, name);
+  if (reduction == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", name.c_str());
+  out_.cosine_widths.back() = static_cast<int32_t>(reduction->shape[0]);
+}
+
+// DeepNorm (Wang et al. 2022) norms a x + f(x). Here it is x + f(x) / a, which the norm makes the
+// same when its epsilon is divided by a^2, and so is what stands in front of the embedding's norm
+// divided by a.
+void Torchscale::read_depth(const FairseqSide& side, int32_t n_layers) {
+  if (!deepnorm_) return;
+  if (model_.both()) {
+    fail_value(keys_.node("deepnorm"),
+               "encoder and decoder would weigh their residuals differently; of one alone it is");
   }
-  keys.check_all_understood();
-  check(out.config.name.assign(checkpoint.name()));
-  read_companions(checkpoint, &out);
-  TensorTable table("decoder.layers.{l}.");
-  table.add(kNames);
-  locate_by(std::move(table), checkpoint, &out);
-  out.ignored = {"decoder.version", "decoder.embed_positions._float_tensor"};
-  if (out.config.tie_embeddings) out.ignored.push_back("decoder.output_projection.weight");
-  return out;
+  if (in_front(side)) {
+    fail_value(keys_.node("deepnorm"), "without " + side.key("normalize_before") + " it is");
+  }
+  ModelConfig& c = config();
+  c.residual_multiplier = static_cast<float>(std::pow(2.0 * n_layers, -0.25));
+  c.norm_eps *= c.residual_multiplier * c.residual_multiplier;
+  if (c.embedding_norm) c.embedding_multiplier *= c.residual_multiplier;
+}
+
+void Torchscale::read_layers(const FairseqSide& side, const MoeConfig& experts) {
+  const LayerConfig dense = read_layer(side);
+  const int32_t n_layers = keys_.integer(side.key("layers").c_str(), 1, 1024);
+  const int32_t moe_freq = keys_.integer("moe_freq", 0, 0, 1024);
+  for (int32_t l = 0; l < n_layers; ++l) {
+    const bool moe = moe_freq > 0 && (l + 1) % moe_freq == 0;
+    LayerConfig layer = dense;
+    if (moe) {
+      layer.ffn.kind = FfnKind::kMoe;
+      layer.ffn.moe = experts;
+    }
+    model_.push(side, layer, &out_);
+    if (moe && experts.router.kind == RouterKind::kCosine) read_cosine_width(side, l);
+  }
+  const bool source = model_.both() && !side.causal;
+  bool& norm = source ? config().encoder_norm : config().final_norm;
+  norm = in_front(side) && (side.causal || keys_.boolean("normalize_output", true));
+  read_depth(side, n_layers);
+}
+
+FairseqPositions Torchscale::positions_of(const FairseqSide& side) const {
+  if (has(side.tensor("embed_positions.weight"))) return FairseqPositions::kLearned;
+  const bool formula = has(side.tensor("embed_positions._float_tensor"));
+  return formula ? FairseqPositions::kSinusoids : FairseqPositions::kNone;
+}
+
+void Torchscale::read_positions() {
+  const bool absent = positions_of(model_.main()) == FairseqPositions::kNone;
+  for (const FairseqSide& side : model_.sides()) {
+    const FairseqPositions kind = positions_of(side);
+    if ((kind == FairseqPositions::kNone) != absent) {
+      fail(MOE_ERR_UNSUPPORTED,
+           "tensor encoder.embed_positions.weight: encoder and decoder both have positions, or "
+           "neither has");
+    }
+    model_.read_positions(&keys_, side, kind, &out_);
+  }
+  if (!deepnorm_ || !config().embedding_norm || absent) return;
+  model_.scale_positions(model_.main(), config().residual_multiplier, &out_);
+}
+
+// The names of an encoder's head.
+std::span<const TensorName> Torchscale::read_head() {
+  ModelConfig& c = config();
+  keys_.ignore({"share_encoder_input_output_embed", "share_decoder_input_output_embed",
+                "share_all_embeddings"});
+  if (model_.both()) model_.share_embeddings(&keys_, &c);
+  if (model_.decodes()) {
+    keys_.require("no_output_layer", false);
+    c.tie_embeddings |= keys_.boolean("share_decoder_input_output_embed", false);
+    return {};
+  }
+  const bool masked = has("encoder.output_projection.dense.weight");
+  keys_.ignore({"no_output_layer"});
+  if (!masked && !has("encoder.output_projection.weight")) {
+    c.head.kind = HeadKind::kNone;
+    return {};
+  }
+  c.tie_embeddings = keys_.boolean("share_encoder_input_output_embed", false);
+  c.head.dense = c.head.norm = masked;
+  if (masked) c.head.act = c.layers[0].ffn.act.kind;
+  return masked ? std::span<const TensorName>(kMaskedHead) : kPlainHead;
+}
+
+Imported Torchscale::finish(std::span<const TensorName> head) {
+  keys_.check_all_understood();
+  check(config().name.assign(checkpoint_.name()));
+  read_companions(checkpoint_, &out_);
+  std::vector<TensorName> names(std::begin(kNames), std::end(kNames));
+  names.insert(names.end(), head.begin(), head.end());
+  model_.locate(names, &out_);
+  for (const char* name : {"*.version", "*.embed_positions._float_tensor"}) {
+    out_.ignored.push_back(name);
+  }
+  if (model_.both()) out_.ignored.push_back("encoder.embed_tokens.weight");
+  if (config().tie_embeddings) {
+    out_.ignored.push_back(model_.main().tensor("output_projection.weight"));
+  }
+  return std::move(out_);
+}
+
+Imported Torchscale::read() {
+  read_sizes();
+  refuse_variants(&keys_);
+  deepnorm_ = keys_.boolean("deepnorm", false);
+  MoeConfig experts;
+  if (keys_.integer("moe_freq", 0, 0, 1024) > 0) experts = read_experts(&keys_);
+  keys_.ignore({"moe_expert_count", "moe_top1_expert", "use_xmoe", "mhmoe_heads_number",
+                "normalize_output"});
+  for (const FairseqSide& side : model_.sides()) read_layers(side, experts);
+  read_positions();
+  return finish(read_head());
+}
+
+Imported import_torchscale(const JsonNode& config, const Checkpoint& checkpoint) {
+  return Torchscale(config, checkpoint).read();
 }
 
 }  // namespace

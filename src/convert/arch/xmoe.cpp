@@ -8,14 +8,13 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
+#include "src/convert/arch/fairseq.h"
 
 namespace moe::arch::xmoe {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int32_t kMaxContext = 1 << 20;
-constexpr int32_t kFirstPosition = 2;  // fairseq: rows of positions before the first token's
-constexpr const char* kSinusoids = "decoder.embed_positions.sinusoids";
 
 constexpr TensorName kMegatron[] = {
     {"embedding.weight", "language_model.embedding.word_embeddings.weight"},
@@ -48,26 +47,6 @@ constexpr TensorName kMegatronBias[] = {
     {"moe.experts.up.bias", "mlp.experts.yyh_local_experts.{e}.dense_h_to_4h.bias"}};
 
 constexpr TensorName kFairseq[] = {
-    {"embedding.weight", "decoder.embed_tokens.weight"},
-    {"position_embedding.weight", "decoder.embed_positions.weight", {.skipped = kFirstPosition}},
-    {"position_embedding.weight", kSinusoids},
-    {"embedding_norm.weight", "decoder.layernorm_embedding.weight"},
-    {"embedding_norm.bias", "decoder.layernorm_embedding.bias"},
-    {"final_norm.weight", "decoder.layer_norm.weight"},
-    {"final_norm.bias", "decoder.layer_norm.bias"},
-    {"head.weight", "decoder.output_projection.weight"},
-    {"attention_norm.weight", "self_attn_layer_norm.weight"},
-    {"attention_norm.bias", "self_attn_layer_norm.bias"},
-    {"ffn_norm.weight", "final_layer_norm.weight"},
-    {"ffn_norm.bias", "final_layer_norm.bias"},
-    {"attention.q.weight", "self_attn.q_proj.weight"},
-    {"attention.k.weight", "self_attn.k_proj.weight"},
-    {"attention.v.weight", "self_attn.v_proj.weight"},
-    {"attention.o.weight", "self_attn.out_proj.weight"},
-    {"attention.q.bias", "self_attn.q_proj.bias"},
-    {"attention.k.bias", "self_attn.k_proj.bias"},
-    {"attention.v.bias", "self_attn.v_proj.bias"},
-    {"attention.o.bias", "self_attn.out_proj.bias"},
     {"ffn.up.weight", "fc1.weight"},
     {"ffn.up.bias", "fc1.bias"},
     {"ffn.down.weight", "fc2.weight"},
@@ -103,25 +82,8 @@ AttentionConfig read_heads(ConfigKeys* keys, const char* key, int32_t d_model) {
   return a;
 }
 
-void add_layers(const LayerConfig& dense, const FfnConfig& moe, int32_t n_layers, int32_t interval,
-                Imported* out) {
-  for (int32_t l = 0; l < n_layers; ++l) {
-    check(out->config.layers.push(dense));
-    if (interval > 0 && (l + 1) % interval == 0) {
-      out->config.layers[static_cast<size_t>(l)].ffn = moe;
-    }
-  }
-}
-
-Imported finish(std::span<const TensorName> names, std::span<const TensorName> more,
-                const char* layer_prefix, const Checkpoint& checkpoint, Imported out) {
-  check(out.config.name.assign(checkpoint.name()));
-  read_companions(checkpoint, &out);
-  TensorTable table(layer_prefix);
-  table.add(names);
-  table.add(more);
-  locate_by(std::move(table), checkpoint, &out);
-  return out;
+bool has_experts(int32_t layer, int32_t interval) {
+  return interval > 0 && (layer + 1) % interval == 0;
 }
 
 // --- Megatron-DeepSpeed
@@ -234,61 +196,27 @@ void split_query_key_value(int32_t head_dim, Imported* out) {
 
 void refuse_fairseq_variants(ConfigKeys* keys) {
   for (const char* key : {"scale_attn", "scale_fc", "scale_heads", "scale_resids", "adaptive_input",
-                          "cross_self_attention", "no_decoder_final_norm"}) {
+                          "cross_self_attention", "no_cross_attention", "no_decoder_final_norm"}) {
     keys->require(key, false);
   }
-  keys->require("decoder_normalize_before", true);
   keys->require("base_layers", 0);
 }
 
 int32_t rows_of_embedding(const Checkpoint& checkpoint) {
-  const char* const name = "decoder.embed_tokens.weight";
-  if (checkpoint.find("encoder.embed_tokens.weight") != nullptr) {
-    fail(MOE_ERR_UNSUPPORTED,
-         "tensor encoder.embed_tokens.weight: translation models have an encoder, which the "
-         "runtime has not; decoders alone (transformer_lm) are read");
-  }
+  const std::string name = kFairseqDecoder.tensor("embed_tokens.weight");
   const SourceTensor* tensor = checkpoint.find(name);
-  if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", name);
+  if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", name.c_str());
   if (tensor->shape.size() == 2 && tensor->shape[0] >= 1 && tensor->shape[0] <= 1 << 24) {
     return static_cast<int32_t>(tensor->shape[0]);
   }
-  fail(MOE_ERR_SHAPE, "tensor %s: expected a matrix, file has %s", name,
+  fail(MOE_ERR_SHAPE, "tensor %s: expected a matrix, file has %s", name.c_str(),
        shape_text(tensor->shape).c_str());
 }
 
-// sin of all frequencies, then cos (Vaswani et al. 2017, as tensor2tensor lays them out).
-DerivedTensor sinusoids(int32_t n_positions, int32_t d) {
-  DerivedTensor out{kSinusoids, {n_positions, d}, {}};
-  out.values.resize(static_cast<size_t>(n_positions) * static_cast<size_t>(d));
-  const int32_t half = d / 2;
-  const double step = std::log(10000.0) / std::max(half - 1, 1);
-  for (int32_t p = 0; p < n_positions; ++p) {
-    float* row = out.values.data() + static_cast<size_t>(p) * static_cast<size_t>(d);
-    for (int32_t i = 0; i < half; ++i) {
-      const double angle = (p + kFirstPosition) * std::exp(-step * i);
-      row[i] = static_cast<float>(std::sin(angle));
-      row[half + i] = static_cast<float>(std::cos(angle));
-    }
-  }
-  return out;
-}
-
-void read_fairseq_positions(ConfigKeys* keys, const Checkpoint& checkpoint, Imported* out) {
-  ModelConfig* c = &out->config;
-  c->context_length = keys->integer("max_target_positions", 1024, 1, kMaxContext);
-  c->positions = PositionKind::kLearned;
-  if (keys->boolean("no_token_positional_embeddings", false)) {
-    c->positions = PositionKind::kNone;
-  } else if (!keys->boolean("decoder_learned_pos", false)) {
-    if (int64_t{c->context_length} * c->d_model > int64_t{1} << 28) {
-      fail(MOE_ERR_RANGE, "config.json: max_target_positions: %d positions of %d are too many",
-           c->context_length, c->d_model);
-    }
-    out->derived.push_back(sinusoids(c->context_length, c->d_model));
-  } else if (checkpoint.find("decoder.embed_positions.weight") == nullptr) {
-    fail(MOE_ERR_NOT_FOUND, "tensor decoder.embed_positions.weight is missing");
-  }
+FairseqPositions fairseq_positions(ConfigKeys* keys, const FairseqSide& side) {
+  if (keys->boolean("no_token_positional_embeddings", false)) return FairseqPositions::kNone;
+  const bool learned = keys->boolean(side.key("learned_pos").c_str(), false);
+  return learned ? FairseqPositions::kLearned : FairseqPositions::kSinusoids;
 }
 
 Activation fairseq_activation(ConfigKeys* keys) {
@@ -320,52 +248,89 @@ Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoi
   const int32_t n_experts = count_experts(&keys);
   const int32_t interval = n_experts > 1 ? keys.integer("expert_interval", 2, 1, 1 << 16) : 0;
   const FfnConfig moe = n_experts > 1 ? megatron_experts(&keys, n_experts, dense.ffn) : FfnConfig{};
-  add_layers(dense, moe, keys.integer("num_layers", 1, kMaxLayers), interval, &out);
-  std::span<const TensorName> bias_names;
-  if (keys.boolean("add_bias_linear", true)) bias_names = kMegatronBias;
-  out = finish(kMegatron, bias_names, "language_model.encoder.layers.{l}.", checkpoint,
-               std::move(out));
+  const int32_t n_layers = keys.integer("num_layers", 1, kMaxLayers);
+  for (int32_t l = 0; l < n_layers; ++l) {
+    LayerConfig layer = dense;
+    if (has_experts(l, interval)) layer.ffn = moe;
+    check(c->layers.push(layer));
+  }
+  check(c->name.assign(checkpoint.name()));
+  read_companions(checkpoint, &out);
+  TensorTable table("language_model.encoder.layers.{l}.");
+  table.add(kMegatron);
+  if (keys.boolean("add_bias_linear", true)) table.add(kMegatronBias);
+  locate_by(std::move(table), checkpoint, &out);
   split_query_key_value(dense.attention.head_dim, &out);
   // Megatron hands the last bias of an expert back beside the product, where nobody adds it.
   out.ignored = {"*.yyh_local_experts.*.dense_4h_to_h.bias", "*.rotary_pos_emb.inv_freq"};
   return out;
 }
 
+int32_t fairseq_width(ConfigKeys* keys, const FairseqModel& model) {
+  const int32_t d = keys->integer("decoder_embed_dim", 512, 2, kMaxWidth);
+  if (model.both()) keys->require("encoder_embed_dim", d);
+  for (const char* key : {"decoder_input_dim", "decoder_output_dim"}) keys->require(key, d);
+  return d;
+}
+
+// Experts of a side are parts of its own FFN.
+FfnConfig fairseq_experts(ConfigKeys* keys, FfnConfig ffn) {
+  ffn.kind = FfnKind::kMoe;
+  ffn.d_ff /= keys->integer("ffn_split_ratio", 1, 1, ffn.d_ff);
+  ffn.moe.n_experts = keys->integer("num_experts", 1, 1 << 16);
+  const Selection routing =
+      keys->has("moe_type")
+          ? static_cast<Selection>(keys->node("moe_type").choice({"base", "topk", "threshold"}))
+          : kThreshold;
+  ffn.moe.router = read_router(keys, routing, "moe_k", ffn.moe.n_experts);
+  return ffn;
+}
+
+void read_fairseq_side(ConfigKeys* keys, const FairseqModel& model, const FairseqSide& side,
+                       Imported* out) {
+  LayerConfig dense;
+  dense.attention = model.attention(keys, side, out->config.d_model);
+  // fairseq's own default is behind the sums; the decoders alone that were read so far are not.
+  const bool in_front = keys->boolean(side.key("normalize_before").c_str(), !model.both());
+  (model.both() && !side.causal ? out->config.encoder_norm : out->config.final_norm) = in_front;
+  model.place_norms(in_front, &dense);
+  dense.ffn.d_ff = keys->integer(side.key("ffn_embed_dim").c_str(), 2048, 1, kMaxWidth);
+  dense.ffn.act.kind = fairseq_activation(keys);
+  const bool without = keys->boolean(side.causal ? "no_decoder_moe" : "no_encoder_moe", false);
+  const int32_t interval = without ? 0 : keys->integer("expert_interval", 0, 0, 1 << 16);
+  const FfnConfig moe = interval > 0 ? fairseq_experts(keys, dense.ffn) : FfnConfig{};
+  const int32_t n_layers = keys->integer(side.key("layers").c_str(), 6, 1, 1024);
+  for (int32_t l = 0; l < n_layers; ++l) {
+    LayerConfig layer = dense;
+    if (has_experts(l, interval)) layer.ffn = moe;
+    model.push(side, layer, out);
+  }
+  model.read_positions(keys, side, fairseq_positions(keys, side), out);
+}
+
 Imported import_xmoe_fairseq(const JsonNode& config, const Checkpoint& checkpoint) {
   ConfigKeys keys(config);
+  const FairseqModel model(checkpoint);
   refuse_fairseq_variants(&keys);
   Imported out;
   ModelConfig* c = &out.config;
   c->vocab_size = rows_of_embedding(checkpoint);
-  c->d_model = keys.integer("decoder_embed_dim", 512, 2, kMaxWidth);
-  keys.require("decoder_input_dim", c->d_model);
-  keys.require("decoder_output_dim", c->d_model);
+  c->d_model = fairseq_width(&keys, model);
   c->norm = NormKind::kLayer;
   c->tie_embeddings = keys.boolean("share_decoder_input_output_embed", false);
+  if (model.both()) model.share_embeddings(&keys, c);
   c->embedding_norm = keys.boolean("layernorm_embedding", false);
   if (!keys.boolean("no_scale_embedding", false)) {
     c->embedding_multiplier = std::sqrt(static_cast<float>(c->d_model));
   }
-  read_fairseq_positions(&keys, checkpoint, &out);
-  LayerConfig dense;
-  dense.attention = read_heads(&keys, "decoder_attention_heads", c->d_model);
-  dense.ffn.d_ff = keys.integer("decoder_ffn_embed_dim", 2048, 1, kMaxWidth);
-  dense.ffn.act.kind = fairseq_activation(&keys);
-  FfnConfig moe = dense.ffn;
-  const int32_t interval = keys.integer("expert_interval", 0, 0, 1 << 16);
-  if (interval > 0) {
-    moe.kind = FfnKind::kMoe;
-    moe.d_ff = dense.ffn.d_ff / keys.integer("ffn_split_ratio", 1, 1, dense.ffn.d_ff);
-    moe.moe.n_experts = keys.integer("num_experts", 1, 1 << 16);
-    const Selection routing =
-        keys.has("moe_type")
-            ? static_cast<Selection>(keys.node("moe_type").choice({"base", "topk", "threshold"}))
-            : kThreshold;
-    moe.moe.router = read_router(&keys, routing, "moe_k", moe.moe.n_experts);
+  for (const FairseqSide& side : model.sides()) read_fairseq_side(&keys, model, side, &out);
+  check(c->name.assign(checkpoint.name()));
+  read_companions(checkpoint, &out);
+  model.locate(kFairseq, &out);
+  for (const char* name : {"*.version", "*.embed_positions._float_tensor"}) {
+    out.ignored.push_back(name);
   }
-  add_layers(dense, moe, keys.integer("decoder_layers", 6, 1, kMaxLayers), interval, &out);
-  out = finish(kFairseq, {}, "decoder.layers.{l}.", checkpoint, std::move(out));
-  out.ignored = {"decoder.version", "decoder.embed_positions._float_tensor"};
+  if (model.both()) out.ignored.push_back("encoder.embed_tokens.weight");
   if (c->tie_embeddings) out.ignored.push_back("decoder.output_projection.weight");
   return out;
 }
