@@ -314,6 +314,20 @@ TEST_F(TransformersTest, TorchscaleVariantsWithoutACounterpartAreRefused) {
   error(R"({"sparse_alpha": 0.5})", MOE_ERR_UNSUPPORTED, base);
 }
 
+// fairseq leaves a buffer behind where positions are a formula.
+TEST_F(TransformersTest, TorchscalesPositionsMayBeAFormula) {
+  const char* const name = "decoder.embed_positions._float_tensor";
+  folder_.write("model.safetensors",
+                test::safetensors_text({{name, test::f32_tensor({1}, {0.0f})}}));
+  const Imported in = read(R"({"model_type": "torchscale", "vocab_size": 40,
+    "decoder_embed_dim": 24, "decoder_attention_heads": 4, "decoder_ffn_embed_dim": 20,
+    "decoder_layers": 1, "max_target_positions": 16})");
+  EXPECT_EQ(in.config.positions, PositionKind::kLearned);
+  EXPECT_EQ(in.config.context_length, 16);
+  ASSERT_EQ(in.derived.size(), 1u);
+  EXPECT_FLOAT_EQ(in.derived[0].values[12], std::cos(2.0f));
+}
+
 // A file of Maple's has no model_type, and other names for some things.
 TEST_F(TransformersTest, MapleIsKnownByItsArchitecture) {
   const Imported in = read(R"({"architectures": ["MapleForCausalLM"], "hidden_size": 24,
