@@ -26,8 +26,8 @@ void run_sample(benchmark::State& state, const SamplingConfig& config) {
   uint64_t draw = 0;
   for (auto _ : state) {
     TokenLogprob token;
-    const Status status = sampler.sample(config, {logits.data(), logits.size()}, {nullptr, 0},
-                                         draw++, &token, nullptr, 0);
+    const Status status =
+        sampler.sample(config, std::span<const float>(logits), {}, draw++, &token, nullptr, 0);
     if (!status.ok()) return state.SkipWithError(status.text());
     benchmark::DoNotOptimize(token);
   }
