@@ -142,21 +142,7 @@ void add_bench(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* c = app.add_subcommand("bench", "Measure tokens per second");
   c->add_option("MODEL", o->model.path, "Model file (.moe)");
-  c->add_option("--synthetic", o->synthetic,
-                std::string("Random weights of a named shape: ") + moe_synthetic_shapes())
-      ->check(suggest(moe_synthetic_shapes()))
-      ->option_text("SHAPE");
-  c->add_option("--weights", o->weights,
-                "Format of the synthetic linear weights: " + std::string(moe_weight_formats()))
-      ->check(suggest(moe_weight_formats()))
-      ->option_text("FORMAT")
-      ->capture_default_str()
-      ->each([o](const std::string&) { o->weights_named = true; });
-  c->add_option(
-       "--save", o->save,
-       "Write the synthetic model to a file and stop; with --memory or --io, measure there "
-       "(without --save in a temporary file in TMPDIR)")
-      ->option_text("FILE");
+  add_synthetic_options(*c, *o);
   c->add_option("--routing", o->routing, "Take experts as in this trace (moe trace)")
       ->option_text("FILE");
   c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")

@@ -138,7 +138,7 @@ Loaded make_in_memory(const BenchOptions& o, moe_env* env) {
   const moe_status status = moe_synthetic_create(o.synthetic.c_str(), &p, &data, &size, &error);
   if (status == MOE_ERR_CANCELLED && !work.fits()) return loaded;
   check(status, error);
-  loaded.image.reset(data);
+  loaded.image.reset(data, moe_synthetic_free);
   moe_model* model = nullptr;
   check(moe_model_open_memory(env, data, size, nullptr, &model, &error), error);
   loaded.model.reset(model);
@@ -146,6 +146,23 @@ Loaded make_in_memory(const BenchOptions& o, moe_env* env) {
 }
 
 }  // namespace
+
+void add_synthetic_options(CLI::App& c, BenchOptions& o) {
+  c.add_option("--synthetic", o.synthetic,
+               std::string("Random weights of a named shape: ") + moe_synthetic_shapes())
+      ->check(suggest(moe_synthetic_shapes()))
+      ->option_text("SHAPE");
+  c.add_option("--weights", o.weights,
+               "Format of the synthetic linear weights: " + std::string(moe_weight_formats()))
+      ->check(suggest(moe_weight_formats()))
+      ->option_text("FORMAT")
+      ->capture_default_str()
+      ->each([&o](const std::string&) { o.weights_named = true; });
+  c.add_option("--save", o.save,
+               "Write the synthetic model to a file and stop; with --memory or --io, measure there "
+               "(without --save in a temporary file in TMPDIR)")
+      ->option_text("FILE");
+}
 
 void save_synthetic(const BenchOptions& o) { write_file(o, o.save); }
 

@@ -7,10 +7,12 @@ namespace moe_cli {
 
 /// A model, and the memory of a synthetic one, which must outlive it.
 struct Loaded {
-  std::unique_ptr<void, void (*)(void*)> image{nullptr, moe_synthetic_free};
+  std::shared_ptr<void> image;
   Model model;
 };
 
+/// --synthetic and what goes with it; `o` lives as long as `c`.
+void add_synthetic_options(CLI::App& c, BenchOptions& o);
 /// Writes the synthetic model to o.save.
 void save_synthetic(const BenchOptions& o);
 /// The synthetic model: in memory; with --memory, --io or --save, or where memory is too small for

@@ -2,7 +2,7 @@
 # Builds and tests everything. Missing Debian packages are installed first.
 #   tests/run.sh         release and asan (address + undefined behaviour; without the CUDA emulator)
 #   tests/run.sh --all   and asan with the emulator, clang, tsan, fuzzers, aarch64, armhf and riscv64 under
-#                        qemu, embedded, cuda, Rust, Go, Node, installation, packages, additions and formatting
+#                        qemu, embedded, static, cuda, Rust, Go, Node, installation, packages, additions and formatting
 # Logs go to build/logs. Exits 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -78,6 +78,7 @@ if ((all)); then
   build embedded && for check in symbols size; do
     step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
   done
+  build static && step "static: command" bash tests/house/static_test.sh . build/static
   # What the preset cuda builds, in the tree of release, which has the library already.
   step "cuda: configure" cmake --preset release -DMOE_CUDA=ON &&
     step "cuda: build" cmake --build --preset release -j "$jobs" --target moe_gpu &&
