@@ -8,14 +8,14 @@
 namespace moe {
 namespace {
 
-const char* const kFolder = "tests/data/encoders";
+const char* const kEncoderFolder = "tests/data/encoders";
 
-std::vector<std::string> encoder_names() { return test::folder_names(kFolder); }
+std::vector<std::string> encoder_names() { return test::folder_names(kEncoderFolder); }
 
 class Encoders : public testing::TestWithParam<std::string> {};
 
 TEST_P(Encoders, OutputsAgree) {
-  const std::string folder = std::string(kFolder) + "/" + GetParam();
+  const std::string folder = std::string(kEncoderFolder) + "/" + GetParam();
   const Json golden = read_json_file(folder + "/golden.json");
   MemorySink sink;
   ConvertReport report;
@@ -56,7 +56,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Encoders);
 class ChangedEncoder {
  public:
   explicit ChangedEncoder(const std::string& patch) {
-    const std::string from = std::string(kFolder) + "/xlmr_maskedlm";
+    const std::string from = std::string(kEncoderFolder) + "/xlmr_maskedlm";
     Json config = read_json_file(from + "/config.json");
     config.merge_patch(parse_json(patch, "test"));
     folder_.write("config.json", config.dump());

@@ -7,9 +7,9 @@
 namespace moe {
 namespace {
 
-const char* const kFolder = "tests/data/families";
+const char* const kFamilyFolder = "tests/data/families";
 
-std::vector<std::string> case_names() { return test::folder_names(kFolder); }
+std::vector<std::string> family_names() { return test::folder_names(kFamilyFolder); }
 
 // The command line that the harness gave to `moe convert`.
 ConvertOptions read_options(const Json& words) {
@@ -29,7 +29,7 @@ ConvertOptions read_options(const Json& words) {
 class Families : public testing::TestWithParam<std::string> {};
 
 TEST_P(Families, LogitsAgree) {
-  const std::string folder = std::string(kFolder) + "/" + GetParam();
+  const std::string folder = std::string(kFamilyFolder) + "/" + GetParam();
   const Json golden = read_json_file(folder + "/golden.json");
   MemorySink sink;
   ConvertReport report;
@@ -55,7 +55,7 @@ TEST_P(Families, LogitsAgree) {
             golden.at("tolerance").get<double>());
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Families, testing::ValuesIn(case_names()),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Families, testing::ValuesIn(family_names()),
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Families);
 
@@ -63,7 +63,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Families);
 TEST(FamilyCases, LayersLeftOutAreReported) {
   MemorySink sink;
   ConvertReport report;
-  const std::string folder = kFolder;
+  const std::string folder = kFamilyFolder;
   ASSERT_TRUE(convert_to_sink(folder + "/kimi_k2", sink, {}, &report).ok());
   EXPECT_EQ(report.n_skipped_layers, 1);
   EXPECT_NE(to_json(report).find("\"skipped_layers\":1"), std::string::npos);
@@ -72,7 +72,7 @@ TEST(FamilyCases, LayersLeftOutAreReported) {
   EXPECT_EQ(to_json(report).find("skipped_layers"), std::string::npos);
 }
 
-TEST(FamilyCases, AreThere) { EXPECT_GE(case_names().size(), 20u); }
+TEST(FamilyCases, AreThere) { EXPECT_GE(family_names().size(), 20u); }
 
 }  // namespace
 }  // namespace moe

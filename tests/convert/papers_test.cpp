@@ -151,7 +151,7 @@ TEST(PaperCases, TheResearchLayoutSaysTheSameModel) {
 }
 
 // What a changed config.json is refused with.
-std::string refusal(const char* kind, const char* patch) {
+std::string paper_refusal(const char* kind, const char* patch) {
   const std::string from = std::string(kFolder) + "/" + kind;
   Json config = read_json_file(from + "/config.json");
   config.merge_patch(parse_json(patch, "test"));
@@ -166,7 +166,7 @@ std::string refusal(const char* kind, const char* patch) {
 
 TEST(PaperCases, RefuseWhatCannotBeSaid) {
   const auto names = [](const char* kind, const char* patch, const char* word) {
-    const std::string text = refusal(kind, patch);
+    const std::string text = paper_refusal(kind, patch);
     EXPECT_NE(text.find(word), std::string::npos) << text;
   };
   names("encoder_xmoe_top1", R"({"rel_pos_buckets": 32, "max_rel_pos": 128})", "rel_pos_buckets");

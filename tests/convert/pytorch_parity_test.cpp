@@ -24,9 +24,9 @@ namespace {
 
 using test::relative;
 
-const char* const kFolder = "tests/data/pytorch";
+const char* const kPytorchFolder = "tests/data/pytorch";
 
-std::vector<std::string> case_names() { return test::folder_names(kFolder); }
+std::vector<std::string> pytorch_names() { return test::folder_names(kPytorchFolder); }
 
 struct Golden {
   std::vector<Tokens> sequences;
@@ -36,7 +36,7 @@ struct Golden {
 };
 
 Golden read_golden(const std::string& name) {
-  const std::string folder = std::string(kFolder) + "/" + name;
+  const std::string folder = std::string(kPytorchFolder) + "/" + name;
   const Json json = read_json_file(folder + "/golden.json");
   const InputFile file(folder + "/golden.safetensors");
   const std::vector<SourceTensor> tensors = read_safetensors_header(file, 0);
@@ -54,7 +54,7 @@ Golden read_golden(const std::string& name) {
 std::unique_ptr<MemorySink> converted(const std::string& name, const ConvertOptions& options = {}) {
   auto sink = std::make_unique<MemorySink>();
   ConvertReport report;
-  const Status status = convert_to_sink(std::string(kFolder) + "/" + name, *sink, options, &report);
+  const Status status = convert_to_sink(std::string(kPytorchFolder) + "/" + name, *sink, options, &report);
   EXPECT_TRUE(status.ok()) << status.text();
   return sink;
 }
@@ -83,11 +83,11 @@ TEST_P(PytorchParity, LogitsAgree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, PytorchParity, testing::ValuesIn(case_names()),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, PytorchParity, testing::ValuesIn(pytorch_names()),
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PytorchParity);
 
-TEST(PytorchCases, AreThere) { EXPECT_GE(case_names().size(), 40u); }
+TEST(PytorchCases, AreThere) { EXPECT_GE(pytorch_names().size(), 40u); }
 
 // The same codes in another layout, or compressed, are the same model, bit for bit.
 TEST(PytorchCases, StorageDoesNotChangeTernaryModels) {

@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-const char* const kFolder = "tests/data/translation";
+const char* const kTranslationFolder = "tests/data/translation";
 
 Status convert_folder(const std::string& folder, MemorySink& sink) {
   ConvertReport report;
@@ -21,7 +21,7 @@ Status convert_folder(const std::string& folder, MemorySink& sink) {
 
 class Translators : public testing::TestWithParam<std::string> {
  protected:
-  std::string folder_ = std::string(kFolder) + "/" + GetParam();
+  std::string folder_ = std::string(kTranslationFolder) + "/" + GetParam();
 };
 
 void expect_search(Session& session, const Json& c, const char* name, BeamStop stop,
@@ -69,14 +69,14 @@ TEST_P(Translators, LogitsAndSearchesAgree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Translators, testing::ValuesIn(test::folder_names(kFolder)),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Translators, testing::ValuesIn(test::folder_names(kTranslationFolder)),
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Translators);
 
 /// A copy of a checkpoint's config.json and weights, changed.
 struct Changed {
   explicit Changed(const std::string& kind, const Json& patch = Json::object()) {
-    const std::string from = std::string(kFolder) + "/" + kind;
+    const std::string from = std::string(kTranslationFolder) + "/" + kind;
     Json config = read_json_file(from + "/config.json");
     config.merge_patch(patch);
     folder.write("config.json", config.dump());

@@ -13,8 +13,6 @@ namespace {
 using cuda::ProductKernels;
 using cuda::ProductLibraryOptions;
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 TEST_F(CublasLt, RaggedShapes) {
   std::mt19937 rng(21);
   GpuLibrary gpu;

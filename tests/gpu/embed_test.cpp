@@ -10,12 +10,12 @@
 namespace moe::cuda {
 namespace {
 
-struct Kind {
+struct TableKind {
   FormatId format;
   ScaleKind scales;
   int32_t group;
 };
-const Kind kKinds[] = {
+const TableKind kTableKinds[] = {
     {FormatId::kF32, ScaleKind::kNone, 0},        {FormatId::kBf16, ScaleKind::kNone, 0},
     {FormatId::kF16, ScaleKind::kNone, 0},        {FormatId::kInt8, ScaleKind::kRow, 0},
     {FormatId::kInt8, ScaleKind::kTensor, 0},     {FormatId::kTernary2, ScaleKind::kTensor, 0},
@@ -23,7 +23,7 @@ const Kind kKinds[] = {
     {FormatId::kInt4, ScaleKind::kNone, 0},       {FormatId::kInt4Min, ScaleKind::kNone, 0},
 };
 
-PackedMatrix random_matrix(const Kind& kind, int32_t rows, int32_t cols, unsigned seed) {
+PackedMatrix random_matrix(const TableKind& kind, int32_t rows, int32_t cols, unsigned seed) {
   const auto n = static_cast<size_t>(rows) * static_cast<size_t>(cols);
   if (kind.scales == ScaleKind::kNone) {
     return {kind.format, random_floats(n, seed, 0.5f), rows, cols};
@@ -40,11 +40,11 @@ PackedMatrix random_matrix(const Kind& kind, int32_t rows, int32_t cols, unsigne
 }
 
 TEST(CudaEmbed, EveryFormat) {
-  for (const Kind& kind : kKinds) {
+  for (const TableKind& kind : kTableKinds) {
     for (const int32_t d : {1, 70, 300}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(kind.format) << " of " << d);
       const PackedMatrix table = random_matrix(kind, 37, d, 3);
-      const PackedMatrix positions = random_matrix(kKinds[1], 20, d, 4);
+      const PackedMatrix positions = random_matrix(kTableKinds[1], 20, d, 4);
       const std::vector<BatchRow> rows{{0, 3, 36}, {0, 4, 0}, {1, 19, 17}};
       for (const bool placed : {false, true}) {
         std::vector<float> expected;
@@ -129,7 +129,7 @@ std::vector<float> host_cosines(const RouterConfig& config, const Matrix& embedd
 
 TEST(CudaCosine, BitsOfTheCpu) {
   constexpr int32_t kTokens = 5;
-  for (const Kind& kind : kKinds) {
+  for (const TableKind& kind : kTableKinds) {
     for (const int32_t d : {7, 16, 100}) {
       for (const bool normalise : {false, true}) {
         SCOPED_TRACE(testing::Message() << static_cast<int>(kind.format) << " of " << d);

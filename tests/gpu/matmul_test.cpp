@@ -13,7 +13,6 @@ const std::vector<ProductKernels> kFamilies = {ProductKernels::kAny, ProductKern
                                                ProductKernels::kManyRows,
                                                ProductKernels::kManyRowsWide};
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
 TEST(CudaMatmul, EveryKindMatchesItsDefinition) {
   std::mt19937 rng(1);
   for (const WeightKind& kind : all_weight_kinds()) {

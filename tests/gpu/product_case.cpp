@@ -7,11 +7,6 @@
 #include "tests/support/weight_codes.h"
 
 namespace moe {
-namespace {
-
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
-}  // namespace
 
 std::vector<WeightKind> all_weight_kinds() {
   std::vector<WeightKind> kinds;

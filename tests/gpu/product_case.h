@@ -10,6 +10,8 @@
 
 namespace moe {
 
+inline size_t at(int64_t i) { return static_cast<size_t>(i); }
+
 struct WeightKind {
   FormatId format = FormatId::kF32;
   ScaleKind scale = ScaleKind::kNone;

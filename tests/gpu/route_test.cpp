@@ -195,14 +195,14 @@ TEST(CudaRoute, TogetherWithTheirPairs) {
       const auto experts = static_cast<size_t>(n);
       const OnDevice<int32_t> scratch(
           static_cast<size_t>(group_pairs_scratch(n_tokens, apart.op.out.max_k, n)));
-      struct Lists {
+      struct DeviceLists {
         OnDevice<int32_t> n_pairs, n_groups, group, begin, token, expert, place;
         PairLists get() const { return {n_pairs, n_groups, group, begin, token, expert, place}; }
       };
       const std::vector<int32_t> none(slots + experts + 1, -7);
-      const auto make = [&] { return Lists{none, none, none, none, none, none, none}; };
-      const Lists a = make();
-      const Lists b = make();
+      const auto make = [&] { return DeviceLists{none, none, none, none, none, none, none}; };
+      const DeviceLists a = make();
+      const DeviceLists b = make();
       ASSERT_EQ(route_tokens(nullptr, apart.op), cudaSuccess);
       ASSERT_EQ(group_pairs(nullptr, apart.op.out, n, a.get(), scratch), cudaSuccess);
       ASSERT_EQ(route_and_group(nullptr, together.op, b.get(), scratch), cudaSuccess);

@@ -19,7 +19,7 @@ const Case kCases[] = {{64, 0, 1, false},  {64, 0, 63, true},     {64, 0, 64, fa
                        {24, 0, 65, true},  {20, 37, 200, false},  {128, 64, 129, true},
                        {16, 63, 64, true}, {80, 190, 200, false}, {7, 3, 150, false}};
 
-constexpr int kPositions = 256;
+constexpr int kCacheRows = 256;
 
 // One head's rows in a cache type, with what the rows read back as (position, head_dim).
 struct Rows {
@@ -36,10 +36,10 @@ size_t value_at(size_t p, size_t d) { return p * d; }
 Rows make_rows(const CpuKernels& k, KvType type, int head_dim, unsigned seed, bool keys) {
   const auto d = static_cast<size_t>(head_dim);
   const int stride = keys ? 16 : 1;
-  const std::vector<float> x = random_floats(d * kPositions, seed, 2);
+  const std::vector<float> x = random_floats(d * kCacheRows, seed, 2);
   Rows r{std::vector<uint16_t>(x.size()), std::vector<int8_t>(x.size()),
-         std::vector<float>(kPositions), std::vector<double>(x.size())};
-  for (size_t p = 0; p < kPositions; ++p) {
+         std::vector<float>(kCacheRows), std::vector<double>(x.size())};
+  for (size_t p = 0; p < kCacheRows; ++p) {
     const size_t at = keys ? key_at(p, d) : value_at(p, d);
     if (type == KvType::kF16) {
       k.round_f16(&x[p * d], head_dim, stride, &r.half[at]);
@@ -161,7 +161,7 @@ TEST(AttentionKernel, KeysOutsideContributeNothing) {
     a.n_queries = 1;
     a.queries[0] = {q.data(), clean.data(), c.first, c.last, nullptr};
     kernels->attention(a);
-    for (size_t p = 0; p < kPositions; ++p) {
+    for (size_t p = 0; p < kCacheRows; ++p) {
       if (p >= 70 && p < 131) continue;
       for (size_t i = 0; i < 24; ++i) {
         k.half[key_at(p, 24) + 16 * i] = v.half[value_at(p, 24) + i] = 0x7E00;  // NaN

@@ -5,17 +5,17 @@
 namespace moe {
 namespace {
 
-struct Shape {
+struct RotateShape {
   int dims;
   int n_heads;
   int head_dim;
 };
 // Ragged, of one pair, and with dimensions that are left alone.
-const Shape kShapes[] = {{2, 1, 2},   {6, 3, 9},   {30, 2, 32},
+const RotateShape kRotateShapes[] = {{2, 1, 2},   {6, 3, 9},   {30, 2, 32},
                          {34, 2, 40}, {64, 5, 64}, {128, 3, 130}};
 
 // What rotate() promises, one pair after the other.
-std::vector<float> turned(const std::vector<float>& row, const Shape& s, bool neighbours,
+std::vector<float> turned(const std::vector<float>& row, const RotateShape& s, bool neighbours,
                           std::vector<float> x) {
   for (int h = 0; h < s.n_heads; ++h) {
     for (int j = 0; j < s.dims / 2; ++j) {
@@ -34,7 +34,7 @@ std::vector<float> turned(const std::vector<float>& row, const Shape& s, bool ne
 
 TEST(RotateKernel, EveryIsaGivesTheBitsOfTheDefinitionAndLeavesTheRestAlone) {
   unsigned seed = 1;
-  for (const Shape& s : kShapes) {
+  for (const RotateShape& s : kRotateShapes) {
     const std::vector<float> row = random_floats(static_cast<size_t>(s.dims), ++seed);
     const auto size = static_cast<size_t>(s.n_heads * s.head_dim);
     for (float scale : {1.0f, 1e30f, 1e-42f}) {

@@ -43,7 +43,7 @@ void make_unigram(TokenizerData& d, double score) {
   d.scores.assign(6, score);
 }
 
-const BadCase kCases[] = {
+const BadCase kBadCases[] = {
     {"kind", MOE_ERR_UNSUPPORTED, "wordpiece", [](auto& d) { d.kind = "wordpiece"; }},
     {"no_tokens", MOE_ERR_FORMAT, "found 0",
      [](auto& d) {
@@ -157,7 +157,7 @@ const BadCase kCases[] = {
      }},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, BadTokenizer, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(All, BadTokenizer, testing::ValuesIn(kBadCases),
                          [](const auto& c) { return std::string(c.param.name); });
 
 // Patterns that need exponential time end with an error, soon.
