@@ -15,7 +15,7 @@ option(MOE_BUNDLE "PCRE2 and utf8proc linked in where their static libraries are
 option(MOE_STATIC "Programs that need no shared library at all" OFF)
 option(MOE_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_FUZZ "Build the fuzz targets with libFuzzer (clang); OFF: they replay their corpus" OFF)
-option(MOE_OPTIMISE_CLI "Optimise the command's own code; OFF: half the time to compile it" ON)
+option(MOE_QUICK_BUILD "Do not optimise the code of the command and the tests: half the time to compile it" OFF)
 option(MOE_UNITY "Compile files with large headers together; OFF: missing includes show" ON)
 set(MOE_ISAS "" CACHE STRING "CPU kernels to build, e.g. avx2 or scalar;avx2; empty: all of this architecture")
 set(MOE_FAST_FORMATS "" CACHE STRING "Weight formats with fast CPU kernels, e.g. ternary2;int8; empty: all")
