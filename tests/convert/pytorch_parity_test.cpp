@@ -54,7 +54,8 @@ Golden read_golden(const std::string& name) {
 std::unique_ptr<MemorySink> converted(const std::string& name, const ConvertOptions& options = {}) {
   auto sink = std::make_unique<MemorySink>();
   ConvertReport report;
-  const Status status = convert_to_sink(std::string(kPytorchFolder) + "/" + name, *sink, options, &report);
+  const Status status =
+      convert_to_sink(std::string(kPytorchFolder) + "/" + name, *sink, options, &report);
   EXPECT_TRUE(status.ok()) << status.text();
   return sink;
 }

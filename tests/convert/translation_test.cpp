@@ -69,7 +69,8 @@ TEST_P(Translators, LogitsAndSearchesAgree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Translators, testing::ValuesIn(test::folder_names(kTranslationFolder)),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Translators,
+                         testing::ValuesIn(test::folder_names(kTranslationFolder)),
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Translators);
 

@@ -12,7 +12,7 @@ struct RotateShape {
 };
 // Ragged, of one pair, and with dimensions that are left alone.
 const RotateShape kRotateShapes[] = {{2, 1, 2},   {6, 3, 9},   {30, 2, 32},
-                         {34, 2, 40}, {64, 5, 64}, {128, 3, 130}};
+                                     {34, 2, 40}, {64, 5, 64}, {128, 3, 130}};
 
 // What rotate() promises, one pair after the other.
 std::vector<float> turned(const std::vector<float>& row, const RotateShape& s, bool neighbours,
