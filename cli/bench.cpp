@@ -37,8 +37,11 @@ uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n
     check(moe_model_get_layer_info(model, i, &layer, &error), error);
     const int window = layer.window > 0 ? std::min(layer.window, seen) : seen;
     const uint64_t scale = element == 1 ? sizeof(float) : 0;
-    bytes += static_cast<uint64_t>(window) * static_cast<uint64_t>(layer.n_kv_heads) * 2 *
-             (static_cast<uint64_t>(layer.head_dim) * element + scale);
+    const uint64_t row = o.model.kv == "latent"
+                             ? static_cast<uint64_t>(layer.kv_latent) * element
+                             : static_cast<uint64_t>(layer.n_kv_heads) * 2 *
+                                   (static_cast<uint64_t>(layer.head_dim) * element + scale);
+    bytes += static_cast<uint64_t>(window) * row;
   }
   return bytes;
 }

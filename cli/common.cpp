@@ -138,8 +138,9 @@ void add_router(CLI::App& app, ModelOptions& o) {
 void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
   add_sizes(app, o, default_context, "256, on a GPU with room 1024; under a memory cap 32 to 4096");
   app.add_option("--kv", o.kv,
-                 "Type of keys and values in the cache: f16, int8 or f32 (on the CPU)")
-      ->check(one_of({"f16", "int8", "f32"}))
+                 "Type of keys and values in the cache: f16, int8, f32 (on the CPU) or latent (on "
+                 "the CPU: what DeepSeek's come from, in a fraction of the memory)")
+      ->check(one_of({"f16", "int8", "f32", "latent"}))
       ->capture_default_str()
       ->option_text("TYPE")
       ->group(kSessionGroup);
@@ -174,7 +175,10 @@ moe_session_params session_params(const ModelOptions& o) {
   p.struct_size = sizeof p;
   p.context = o.context;
   p.chunk = o.chunk;
-  p.kv = o.kv == "int8" ? MOE_KV_INT8 : o.kv == "f32" ? MOE_KV_F32 : MOE_KV_F16;
+  p.kv = o.kv == "int8"     ? MOE_KV_INT8
+         : o.kv == "f32"    ? MOE_KV_F32
+         : o.kv == "latent" ? MOE_KV_LATENT
+                            : MOE_KV_F16;
   p.max_beam = o.max_beam;
   return p;
 }

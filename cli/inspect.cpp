@@ -55,6 +55,7 @@ Json layer_json(const moe_model* model, int32_t index) {
   Json j = {{"n_heads", l.n_heads}, {"n_kv_heads", l.n_kv_heads}, {"head_dim", l.head_dim},
             {"window", l.window},   {"activation", l.activation}, {"d_ff", l.d_ff}};
   if (l.n_cross_heads > 0) j["n_cross_heads"] = l.n_cross_heads;
+  if (l.kv_latent > 0) j["kv_latent"] = l.kv_latent;
   if (l.n_experts > 0) {
     j["n_experts"] = l.n_experts;
     j["router"] = l.router;
@@ -125,6 +126,9 @@ std::string layer_line(const Json& l) {
     s = std::to_string(l["n_heads"].get<int>()) + " heads / " +
         std::to_string(l["n_kv_heads"].get<int>()) + " KV of " +
         std::to_string(l["head_dim"].get<int>());
+  }
+  if (l.contains("kv_latent")) {
+    s += ", " + std::to_string(l["kv_latent"].get<int>()) + " numbers a position with --kv latent";
   }
   if (l.contains("n_cross_heads")) {
     s += ", " + std::to_string(l["n_cross_heads"].get<int>()) + " to the source";

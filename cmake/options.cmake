@@ -5,6 +5,7 @@ option(MOE_CHAT "Chat templates and conversations; OFF: moe_chat_create returns 
 option(MOE_LAYER "One MoE layer for other runtimes; OFF: moe_layer_create returns MOE_ERR_UNSUPPORTED" ON)
 option(MOE_TRANSLATE "Encoder-decoders; OFF: moe_session_translate and moe_session_read_source return MOE_ERR_UNSUPPORTED" ON)
 option(MOE_SAVE "Saved and forked sessions; OFF: moe_session_save, _load and _fork return MOE_ERR_UNSUPPORTED" ON)
+option(MOE_LATENT "Sessions that keep the latent of DeepSeek's keys and values; OFF: MOE_KV_LATENT is refused with MOE_ERR_UNSUPPORTED" ON)
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
 option(MOE_CLI "The command moe; with MOE_CONVERT=OFF it cannot convert and has no synthetic models" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_TESTS "Tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})
@@ -22,8 +23,9 @@ set(MOE_FAST_FORMATS "" CACHE STRING "Weight formats with fast CPU kernels, e.g.
 set(MOE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 set(MOE_FUZZ_SECONDS 15 CACHE STRING "How long a libFuzzer target runs under ctest")
 
-if(MOE_TESTS AND MOE_CONVERT AND NOT (MOE_TEXT AND MOE_CHAT AND MOE_LAYER AND MOE_SAVE AND MOE_TRANSLATE))
-  message(FATAL_ERROR "MOE_TESTS=ON with MOE_CONVERT=ON needs MOE_TEXT, MOE_CHAT, MOE_LAYER, MOE_SAVE and MOE_TRANSLATE: the tests use them.")
+if(MOE_TESTS AND MOE_CONVERT
+   AND NOT (MOE_TEXT AND MOE_CHAT AND MOE_LAYER AND MOE_SAVE AND MOE_TRANSLATE AND MOE_LATENT))
+  message(FATAL_ERROR "MOE_TESTS=ON with MOE_CONVERT=ON needs MOE_TEXT, MOE_CHAT, MOE_LAYER, MOE_SAVE, MOE_TRANSLATE and MOE_LATENT: the tests use them.")
 endif()
 if(NOT DEFINED BUILD_SHARED_LIBS)  # no option: another project's own choice stays what it is
   set(BUILD_SHARED_LIBS ON)
@@ -62,8 +64,11 @@ if(MOE_WERROR)
 endif()
 add_compile_definitions(_FILE_OFFSET_BITS=64)  # on 32-bit systems
 add_compile_definitions(MOE_TEXT=$<BOOL:${MOE_TEXT}>)
-# Whether weights are made: converted, packed into single layers, or random in tests.
-set(pack $<OR:$<BOOL:${MOE_CONVERT}>,$<BOOL:${MOE_LAYER}>,$<BOOL:${MOE_TESTS}>>)
+if(NOT MOE_LATENT)
+  add_compile_definitions(MOE_NO_LATENT)
+endif()
+# Whether weights are made: converted, packed into single layers, of latents, or random in tests.
+set(pack $<OR:$<BOOL:${MOE_CONVERT}>,$<BOOL:${MOE_LAYER}>,$<BOOL:${MOE_LATENT}>,$<BOOL:${MOE_TESTS}>>)
 add_compile_definitions(MOE_PACK=${pack})
 
 if(MOE_SANITIZE)

@@ -288,7 +288,7 @@ typedef struct moe_model_layer_info {
   int32_t has_head;      /* MH-MoE: 1 with a head layer in front of the sub-tokens */
   int32_t has_merge;     /* 1 with a merge layer behind them */
   int32_t n_cross_heads; /* of attention to an encoder's output; 0: none */
-  int32_t reserved2;
+  int32_t kv_latent;     /* numbers of a position under MOE_KV_LATENT; 0: there is no latent */
 } moe_model_layer_info;
 
 MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
@@ -412,7 +412,12 @@ typedef enum moe_kv_type {
   MOE_KV_DEFAULT = 0, /* f16 */
   MOE_KV_F16 = 1,
   MOE_KV_INT8 = 2, /* one scale per head and position: half the memory; encoders: f32 always */
-  MOE_KV_F32 = 3   /* on the CPU: twice the memory, nothing rounded */
+  MOE_KV_F32 = 3,  /* on the CPU: twice the memory, nothing rounded */
+  /* On the CPU, of models with multi-head latent attention (DeepSeek, Kimi-K2): what keys and
+   * values come from, as f16. A fraction of the memory; a long prompt takes longer.
+   * MOE_ERR_UNSUPPORTED for other models. The first such session makes matrices in f16 that stay
+   * with the model, beside those of the file. */
+  MOE_KV_LATENT = 4
 } moe_kv_type;
 
 struct moe_session_params {

@@ -86,6 +86,23 @@ struct KvCacheView {
   int32_t n_keys = 0;  // cross attention: the first positions, which hold a source
 };
 
+/// Multi-head latent attention whose cache holds what keys and values come from. A query is turned
+/// into one of the latent's width, so that all heads see the same keys, and the sum of latents that
+/// a head saw into its values. The cache has one row for each position, whole, and no values:
+/// rope_dims numbers, rotated, and `width` of the latent.
+struct LatentHeads {
+  int32_t width = 0;
+  Norm norm;                       // of the latent
+  const float* z = nullptr;        // (n_rows, width + rope_dims): the latent, and the rotary part
+  const Matrix* keys = nullptr;    // (n_kv_heads) of (width, head_dim - rope_dims); host memory
+  const Matrix* values = nullptr;  // (n_kv_heads) of (up to head_dim, width); zeros behind
+  // Scratch for so many rows at a time.
+  int32_t max_rows = 0;
+  float* key = nullptr;   // (max_rows, rope_dims + width)
+  float* q = nullptr;     // (max_rows, n_heads, rope_dims + width)
+  float* seen = nullptr;  // (max_rows, n_heads, width)
+};
+
 /// QK norm, clip, RoPE, write of K and V into the caches, then softmax attention over what is
 /// cached up to each row's position (and window). Reads K and V only as rounded to the cache's
 /// type. Keys in blocks of 64 aligned to the absolute position, ascending. Without a causal mask a
@@ -115,6 +132,8 @@ struct AttentionOp {
   Norm q_norm;
   Norm k_norm;
   const float* sinks = nullptr;  // (n_heads) or null
+  // Host memory, or null; then `k`, `v`, `clip` and `qk_norm` have no meaning. On the CPU.
+  const LatentHeads* latent = nullptr;
 };
 
 /// The weights a router needs. Unused ones are empty.

@@ -11,7 +11,15 @@ enum class QkNorm : uint8_t { kNone, kHead, kWhole };
 enum class RopeKind : uint8_t { kNone, kHalf, kInterleaved };
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
 /// kF32: what an encoder keeps for the length of one call; caches are of the others.
-enum class KvType : uint8_t { kF16, kInt8, kF32 };
+/// kLatent: of multi-head latent attention the numbers that keys and values come from, as f16.
+enum class KvType : uint8_t { kF16, kInt8, kF32, kLatent };
+
+/// Whether this build has caches of kLatent.
+#ifdef MOE_NO_LATENT
+inline constexpr bool kLatentCaches = false;
+#else
+inline constexpr bool kLatentCaches = true;
+#endif
 
 /// Attention sums over keys in blocks of so many, aligned to the absolute position: the order that
 /// every device keeps, and what a KV cache's capacity is a multiple of.

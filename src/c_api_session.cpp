@@ -12,10 +12,12 @@ Status session_options(const moe_session_params* given, SessionOptions* out) {
   options.context = p.context;
   options.chunk = p.chunk;
   const int kv = enum_number(p.kv);
-  if (kv < MOE_KV_DEFAULT || kv > MOE_KV_F32) {
-    return Status::error(MOE_ERR_ARGUMENT, "params.kv: expected 0..3, found %d", kv);
+  constexpr KvType kTypes[] = {KvType::kF16, KvType::kF16, KvType::kInt8, KvType::kF32,
+                               KvType::kLatent};
+  if (kv < MOE_KV_DEFAULT || kv > MOE_KV_LATENT) {
+    return Status::error(MOE_ERR_ARGUMENT, "params.kv: expected 0..4, found %d", kv);
   }
-  options.kv = kv == MOE_KV_INT8 ? KvType::kInt8 : kv == MOE_KV_F32 ? KvType::kF32 : KvType::kF16;
+  options.kv = kTypes[kv];
   options.max_beam = p.max_beam;
   *out = options;
   return {};

@@ -60,6 +60,7 @@ type LayerInfo struct {
 	Threshold, Tau, Gamma                        float32
 	HasHead, HasMerge                            bool
 	NCrossHeads                                  int // of attention to an encoder's output
+	KVLatent                                     int // numbers of a position under KVLatent; 0: there is no latent
 }
 
 // TensorInfo is one stored matrix or vector.
@@ -241,7 +242,7 @@ func layerInfoOf(i *C.moe_model_layer_info) LayerInfo {
 		Activation: C.GoString(i.activation), Gate: C.GoString(i.gate), NSublayers: int(i.n_sublayers),
 		K: int(i.k), Threshold: float32(i.threshold), Tau: float32(i.tau), Gamma: float32(i.gamma),
 		HasHead: i.has_head != 0, HasMerge: i.has_merge != 0,
-		NCrossHeads: int(i.n_cross_heads),
+		NCrossHeads: int(i.n_cross_heads), KVLatent: int(i.kv_latent),
 	}
 }
 

@@ -22,7 +22,8 @@ const (
 	KVDefault KVType = C.MOE_KV_DEFAULT
 	KVF16     KVType = C.MOE_KV_F16
 	KVInt8    KVType = C.MOE_KV_INT8
-	KVF32     KVType = C.MOE_KV_F32 // on the CPU
+	KVF32     KVType = C.MOE_KV_F32    // on the CPU
+	KVLatent  KVType = C.MOE_KV_LATENT // on the CPU; of models whose keys and values come from a latent
 )
 
 // SessionOptions say how a Session is made; zero is the library's choice.

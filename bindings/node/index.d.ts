@@ -38,7 +38,7 @@ export interface SessionOptions {
   /** Positions; 0: the model's, at most 4096. */
   context?: number;
   chunk?: number;
-  kv?: 'default' | 'f16' | 'int8' | 'f32';
+  kv?: 'default' | 'f16' | 'int8' | 'f32' | 'latent';
 }
 
 /** `context`, `chunk` and `kv` are of the session that must fit under `memoryBytes`. */

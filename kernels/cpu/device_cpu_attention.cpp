@@ -38,7 +38,7 @@ void store_row(const CpuKernels& kernels, KvType type, const CachePlace& place, 
 }
 
 // Keys of a source lie there already.
-bool is_cross(const AttentionOp& op) { return op.k == nullptr; }
+bool is_cross(const AttentionOp& op) { return op.k == nullptr && op.latent == nullptr; }
 
 // What concerns all heads of a row.
 void norm_whole(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
@@ -109,10 +109,14 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
                         : op.causal  ? 0
                                      : last_position(op, begin / group) + 1;
   AttentionTile tile;
-  tile.head_dim = op.head_dim;
+  tile.head_dim = tile.value_dim = tile.value_step = op.head_dim;
   tile.type = cache.type;
   tile.k = static_cast<const uint8_t*>(cache.layer.k) + offset;
   tile.v = static_cast<const uint8_t*>(cache.layer.v) + offset;
+  if (kLatentCaches && cache.type == KvType::kLatent) {
+    tile.value_dim = op.latent->width;
+    tile.v = static_cast<const uint16_t*>(tile.k) + (op.head_dim - tile.value_dim);
+  }
   if (cache.type == KvType::kInt8) {
     tile.k_scale = cache.layer.k_scale + at;
     tile.v_scale = cache.layer.v_scale + at;
@@ -121,10 +125,10 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
   tile.cap = op.cap;
   for (int64_t i = begin; i < end; ++i) {
     const int64_t head = int64_t{kv_head} * group + i % group;
-    const int64_t place = (i / group * op.n_heads + head) * op.head_dim;
+    const int64_t place = i / group * op.n_heads + head;
     AttentionQuery& query = tile.queries[tile.n_queries++];
-    query.q = op.q + place;
-    query.out = op.out + place;
+    query.q = op.q + place * op.head_dim;
+    query.out = op.out + place * tile.value_dim;
     query.last = whole > 0 ? whole : op.rows[i / group].position + 1;
     query.first = op.window > 0 ? std::max(0, query.last - op.window) : 0;
     query.sink = op.sinks != nullptr ? op.sinks + head : nullptr;
@@ -155,16 +159,48 @@ int64_t keys_seen(const AttentionOp& op) {
   return op.window > 0 ? std::min(op.window, seen) : seen;
 }
 
+/// The queries of a KV head, in tiles.
+struct Tiling {
+  int64_t queries;
+  int64_t size;  // queries of a tile
+  int64_t n;
+  int64_t work;
+};
+
+// Enough tiles for every thread, even where that makes them smaller.
+Tiling tiling_of(const AttentionOp& op, int64_t wanted) {
+  const int64_t queries = int64_t{op.n_rows} * (op.n_heads / op.n_kv_heads);
+  const int64_t size = std::clamp<int64_t>(queries * op.n_kv_heads / wanted, 1, kMaxQueries);
+  return {queries, size, (queries + size - 1) / size,
+          2 * keys_seen(op) * op.head_dim * std::min(queries, size)};
+}
+
+// Tile i of all KV heads' tiles. First, last, second, last but one ...: neighbours together have
+// the same number of keys, so that the threads get equal shares.
+void attend_turn(const CpuKernels& kernels, const AttentionOp& op, const Tiling& t, int64_t i) {
+  const int64_t turn = i % t.n;
+  const int64_t first = t.size * (turn % 2 == 0 ? turn / 2 : t.n - 1 - turn / 2);
+  attend_range(kernels, op, static_cast<int32_t>(i / t.n), first,
+               std::min(t.queries, first + t.size));
+}
+
 }  // namespace
 
+void cpu_attend_latent(const CpuRuntime& rt, const AttentionOp& op) {
+  // Every tile reads all keys: no smaller ones than each thread needs.
+  const Tiling t = tiling_of(op, rt.pool.n_threads());
+  rt.for_range(t.n, t.work, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) attend_turn(rt.kernels, op, t, i);
+  });
+}
+
 void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
-  const int64_t queries = int64_t{op.n_rows} * (op.n_heads / op.n_kv_heads);
-  // Enough tiles for every thread, even where that makes them smaller.
-  const int64_t wanted = 2 * rt.pool.n_threads();
-  const int64_t size = std::clamp<int64_t>(queries * op.n_kv_heads / wanted, 1, kMaxQueries);
-  const int64_t tiles = (queries + size - 1) / size;
+  if constexpr (kLatentCaches) {
+    if (op.latent != nullptr) return cpu_latent_attention(rt, op);
+  }
+  const Tiling t = tiling_of(op, 2 * rt.pool.n_threads());
   // A new key goes into lines that are in no cache: with one row each head's thread waits for its.
-  const bool at_once = op.n_rows == 1 && tiles == 1 && op.q != nullptr && !is_cross(op);
+  const bool at_once = op.n_rows == 1 && t.n == 1 && op.q != nullptr && !is_cross(op);
   const int64_t width = int64_t{op.n_heads + 2 * op.n_kv_heads} * op.head_dim;
   const auto prepare = [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
@@ -174,17 +210,11 @@ void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
   };
   if (!is_cross(op)) rt.for_range(op.n_rows, 4 * width, prepare);
   if (op.q == nullptr) return;
-  int64_t work = 2 * keys_seen(op) * op.head_dim * std::min(queries, size);
-  if (at_once) work += kStoreWork * op.head_dim;
-  rt.for_range(op.n_kv_heads * tiles, work, [&](int64_t begin, int64_t end, int) {
+  const int64_t work = t.work + (at_once ? kStoreWork * op.head_dim : 0);
+  rt.for_range(op.n_kv_heads * t.n, work, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      // First, last, second, last but one ...: neighbours together have the same number of keys, so
-      // that the threads get equal shares.
-      const int64_t turn = i % tiles;
-      const int64_t first = size * (turn % 2 == 0 ? turn / 2 : tiles - 1 - turn / 2);
-      const int32_t kv_head = static_cast<int32_t>(i / tiles);
-      if (at_once) prepare_head(rt.kernels, op, 0, kv_head);
-      attend_range(rt.kernels, op, kv_head, first, std::min(queries, first + size));
+      if (at_once) prepare_head(rt.kernels, op, 0, static_cast<int32_t>(i));
+      attend_turn(rt.kernels, op, t, i);
     }
   });
 }

@@ -91,6 +91,9 @@ void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op);
 void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Matrix& positions,
                const BatchRow* rows, int32_t n_rows, float multiplier, float* x);
 void cpu_attention(const CpuRuntime& rt, const AttentionOp& op);
+void cpu_latent_attention(const CpuRuntime& rt, const AttentionOp& op);
+/// Of queries and keys that have the latent's width.
+void cpu_attend_latent(const CpuRuntime& rt, const AttentionOp& op);
 void cpu_moe(const CpuRuntime& rt, CpuStream& s, const MoeOp& op);
 
 }  // namespace moe

@@ -66,7 +66,7 @@ struct LinearArgs {
 /// One query of one head: it sees positions [first, last), at least one.
 struct AttentionQuery {
   const float* q = nullptr;  // (head_dim)
-  float* out = nullptr;      // (head_dim)
+  float* out = nullptr;      // (value_dim)
   int32_t first = 0;
   int32_t last = 0;
   const float* sink = nullptr;  // a logit without a value, or null
@@ -77,12 +77,15 @@ inline constexpr int kMaxQueries = 8;
 inline constexpr int kKeyLanes = 16;
 
 /// Up to kMaxQueries queries on the keys and values of one KV head. Keys lie as
-/// (position / 16, head_dim, 16), values as (position, head_dim); there is room for whole blocks of
-/// 64 positions, and what is not seen may hold anything.
+/// (position / 16, head_dim, 16), values as (position, value_dim); there is room for whole blocks
+/// of 64 positions, and what is not seen may hold anything. kLatent: keys lie as (position,
+/// head_dim), and values within them.
 struct AttentionTile {
   AttentionQuery queries[kMaxQueries];
   int32_t n_queries = 0;
   int32_t head_dim = 0;
+  int32_t value_dim = 0;
+  int32_t value_step = 0;  // from one position's value to the next
   KvType type = KvType::kF16;
   const void* k = nullptr;
   const void* v = nullptr;

@@ -80,6 +80,27 @@ ModelConfig qwen3_moe() {
   return c;
 }
 
+// deepseek-ai/DeepSeek-V2-Lite, config.json.
+ModelConfig deepseek_v2_lite() {
+  ModelConfig c = model("deepseek-v2-lite", 102400, 2048, 163840, 1e-6f);
+  LayerConfig l = layer(16, 16, 128 + 64, 1e4f);
+  l.attention.latent = 512;
+  l.attention.multiplier = 0.11472138f;  // (0.0707 ln 40 + 1)^2 / sqrt(192)
+  RopeConfig& rope = l.attention.rope;
+  rope.kind = RopeKind::kInterleaved;
+  rope.dims = 64;
+  rope.scaling = RopeScaling::kYarn;
+  rope.factor = 40;
+  rope.original_context = 4096;
+  rope.attention_factor = 1;
+  set_ffn(&l, 10944, Activation::kSilu, true);
+  check(c.layers.push(l));
+  set_experts(&l, 64, 6, 1408, RouterWeights::kRaw);
+  l.ffn.moe.shared.d_ff = 2816;
+  for (int32_t i = 1; i < 27; ++i) check(c.layers.push(l));
+  return c;
+}
+
 // deepgrove/maple-preview, config.json and modelling code.
 ModelConfig maple() {
   ModelConfig c = model("maple-20b-a1b", 151936, 2048, 131072, 1e-6f);
@@ -166,6 +187,8 @@ constexpr Shape kShapes[] = {
     {"tiny", tiny, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kF32, true},
     {"olmoe-1b-7b", olmoe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"qwen3-30b-a3b", qwen3_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
+    {"deepseek-v2-lite", deepseek_v2_lite, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16,
+     false},
     {"maple-20b-a1b", maple, ScaleKind::kRow, ActPrecision::kA8Block, FormatId::kBf16, false},
     {"bitnet-2b-4t", bitnet, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kBf16, false},
     {"mh-moe-768x12-h3", mh_moe, ScaleKind::kTensor, ActPrecision::kA8, FormatId::kF32, false},
@@ -183,9 +206,8 @@ const Shape* find_shape(const char* name) {
 }
 
 const char* shape_names() {
-  return "tiny, olmoe-1b-7b, qwen3-30b-a3b, maple-20b-a1b, bitnet-2b-4t, mh-moe-768x12-h3, "
-         "xmoe-323m, "
-         "edge-moe-768x12";
+  return "tiny, olmoe-1b-7b, qwen3-30b-a3b, deepseek-v2-lite, maple-20b-a1b, bitnet-2b-4t, "
+         "mh-moe-768x12-h3, xmoe-323m, edge-moe-768x12";
 }
 
 std::span<const Shape> shapes() { return {kShapes, std::size(kShapes)}; }

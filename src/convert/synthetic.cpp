@@ -1,5 +1,6 @@
 #include "src/convert/synthetic.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "formats/import/failure.h"
@@ -105,15 +106,51 @@ void fill_vector(const BlobMatrix& m, float middle, Random& random, uint8_t* out
   }
 }
 
+// The attention of a layer whose keys and values come from a latent; null for other parts.
+const AttentionConfig* latent_attention(const Recipe& recipe, const SlotGroup& group) {
+  if (group.part != Part::kAttention) return nullptr;
+  const AttentionConfig& a = recipe.config.layers[static_cast<size_t>(group.layer)].attention;
+  return a.latent > 0 ? &a : nullptr;
+}
+
+// As DeepSeek's: where keys are rotated nothing comes from the latent, and values are as wide as
+// what is not rotated. Heads and their parts are whole tiles.
+bool is_zero_tile(const AttentionConfig& a, Role role, int32_t t) {
+  const int32_t dim = t * kTileRows % a.head_dim;
+  return (role == Role::kK && dim < a.rope.dims) ||
+         (role == Role::kV && dim >= a.head_dim - a.rope.dims);
+}
+
+// Each head has the rotary part as it is.
+void fill_rotary(const AttentionConfig& a, const BlobMatrix& m, uint8_t* out) {
+  std::vector<float> rows(static_cast<size_t>(kTileRows * m.cols));
+  for (int32_t first = 0; first < m.rows; first += kTileRows) {
+    const int n = std::min(kTileRows, m.rows - first);
+    std::fill(rows.begin(), rows.end(), 0.0f);
+    for (int r = 0; r < n; ++r) {
+      const int32_t dim = (first + r) % a.head_dim;
+      if (dim < m.cols) rows[static_cast<size_t>(r * m.cols + dim)] = 1;
+    }
+    format_info(m.format).pack_values(rows.data(), m.cols, n, m.cols, out);
+    out += m.tile_stride;
+  }
+}
+
 // `poll` is called now and then, and may throw.
-void fill_matrix(const SlotGroup& group, const BlobMatrix& m, Random& random, uint8_t* blob,
-                 const std::function<void()>& poll) {
+void fill_matrix(const SlotGroup& group, const AttentionConfig* latent, const BlobMatrix& m,
+                 Random& random, uint8_t* blob, const std::function<void()>& poll) {
   if (m.cols == 1) return fill_vector(m, is_norm(group, m) ? 1.0f : 0.0f, random, blob + m.offset);
+  if (m.role == Role::kKRope) return fill_rotary(*latent, m, blob + m.offset);
   RandomTiles tiles(m, amplitude_of(m));
   const int32_t n_tiles = (m.rows + kTileRows - 1) / kTileRows;
   for (int32_t t = 0; t < n_tiles; ++t) {
     poll();
-    tiles.fill(t, random, blob + m.offset + static_cast<uint64_t>(t) * m.tile_stride);
+    uint8_t* const out = blob + m.offset + static_cast<uint64_t>(t) * m.tile_stride;
+    if (latent != nullptr && is_zero_tile(*latent, m.role, t)) {
+      tiles.fill_zeros(t, out);
+    } else {
+      tiles.fill(t, random, out);
+    }
   }
   auto* scales = reinterpret_cast<float*>(blob + m.scales_offset);  // if there are any
   const size_t n_scales = scale_floats(m);
@@ -144,7 +181,7 @@ void write_model(const Recipe& recipe, const SyntheticOptions& options, ModelSin
     auto* bytes = reinterpret_cast<uint8_t*>(blob.data());
     Random random(seeds.next());
     for (const BlobMatrix& m : layout.matrices) {
-      fill_matrix(group, m, random, bytes, [&] { advance(0); });
+      fill_matrix(group, latent_attention(recipe, group), m, random, bytes, [&] { advance(0); });
     }
     check(writer.write_segment({group.part, group.layer, group.expert}, layout, bytes));
     advance(round_up(layout.bytes, kSegmentAlign));

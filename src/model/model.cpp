@@ -10,6 +10,7 @@
 #include "src/model/check.h"
 #include "src/model/config_read.h"
 #include "src/model/expert_arena.h"
+#include "src/model/latent_matrices.h"
 #include "src/model/offloaded_experts.h"
 #include "src/model/resident_experts.h"
 
@@ -60,6 +61,7 @@ struct Model::Impl {
   void bind_weights();
   Status start_cache(uint64_t cache_bytes);
   Status resize_cache(uint64_t cache_bytes);
+  Status make_latent();
   Status verify_segments() const;
   Status verify();
   int32_t experts_of(int32_t layer) const;
@@ -81,7 +83,9 @@ struct Model::Impl {
 
   Mutex mutex;        // guards blobs, binding and the counted bytes
   Array<Blob> blobs;  // by segment; experts have theirs in the stores
+  Box<LatentMatrices> latent;
   std::atomic<bool> ready{false};
+  std::atomic<const LatentMatrices*> latent_ready{nullptr};
   std::atomic<uint64_t> numbers{0};
   uint64_t counted_bytes = 0;
   uint64_t peak_bytes = 0;
@@ -261,6 +265,18 @@ Status Model::Impl::prepare(uint64_t device_bytes, uint64_t cache_bytes) {
   return arena ? resize_cache(cache_bytes) : Status();
 }
 
+Status Model::Impl::make_latent() {
+  if constexpr (kLatentCaches) {
+    LockGuard guard(mutex);
+    if (latent) return {};
+    MOE_ASSIGN(Box<LatentMatrices> made, make_box<LatentMatrices>(allocator, allocator));
+    MOE_TRY(made->init(device, config, layers, allocator));
+    latent = std::move(made);
+    latent_ready.store(latent.get(), std::memory_order_release);
+  }
+  return {};
+}
+
 Status Model::Impl::verify_segments() const {
   for (const FileSegment& segment : file->segments()) {
     const BlobLoader loader{*file, device, allocator, true, experts_of(segment.layer)};
@@ -319,6 +335,16 @@ Result<Box<Model>> Model::open(Box<MoeFile> file, const ModelOptions& options, D
 
 Status Model::prepare(uint64_t device_bytes, uint64_t cache_bytes) const {
   return impl_->prepare(device_bytes, cache_bytes);
+}
+Status Model::make_latent_matrices() const { return impl_->make_latent(); }
+const LatentMatrices* Model::latent_matrices() const {
+  return impl_->latent_ready.load(std::memory_order_acquire);
+}
+uint64_t Model::latent_matrix_bytes(bool wanted) const {
+  if constexpr (kLatentCaches) {
+    if (wanted || latent_matrices() != nullptr) return LatentMatrices::bytes(impl_->config);
+  }
+  return 0;
 }
 bool Model::experts_stay() const { return !impl_->cache || !impl_->cache->scarce(); }
 bool Model::make_room(uint64_t bytes) const {

@@ -14,7 +14,8 @@ namespace fbs {
 struct Tokenizer;
 }
 
-class MoeFile;  // formats/moe/reader.h
+class MoeFile;         // formats/moe/reader.h
+class LatentMatrices;  // src/model/latent_matrices.h
 
 /// kNone: there is no such norm.
 struct BlockNormWeights {
@@ -108,6 +109,12 @@ class Model final {
   /// call makes that `cache_bytes` large, one slot at least: when it shrinks, experts in use are
   /// waited for.
   Status prepare(uint64_t device_bytes = 0, uint64_t cache_bytes = 0) const;
+  /// What sessions want whose cache holds the latent of keys and values; behind prepare(). The
+  /// first call makes it, and it stays. Any thread. MOE_ERR_UNSUPPORTED, MOE_ERR_MEMORY.
+  Status make_latent_matrices() const;
+  const LatentMatrices* latent_matrices() const;  // null until then
+  /// What they take, or would where they are `wanted`.
+  uint64_t latent_matrix_bytes(bool wanted) const;
   /// False once prepare() has found that experts must be offloaded from the device's memory.
   bool experts_stay() const;
   /// Evicts idle experts from the device's memory, least recently used first, until `bytes` of them

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/model/latent_matrices.h"
 #include "src/run/head.h"
 #include "src/run/session_state.h"
 
@@ -74,6 +75,10 @@ bool same_tables(const SessionState& a, const SessionState& b) {
   return a.options.context == b.options.context;
 }
 
+bool same_operation(const SessionState& a, const SessionState& b) {
+  return same_tables(a, b) && a.keeps_latent() == b.keeps_latent();
+}
+
 bool same_routing(const SessionState& a, const SessionState& b) {
   return !a.own_routing() && !b.own_routing();
 }
@@ -102,6 +107,23 @@ AttentionOp attention_op(const Batch& batch, const AttentionConfig& c) {
   return op;
 }
 
+LatentHeads latent_heads(const SessionState& lead, int32_t layer, const Run& run) {
+  const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
+  const WorkMemory& w = run.session->work;  // the lead's has no scratch where it keeps no latent
+  const LatentMatrices& matrices = *lead.model.latent_matrices();
+  LatentHeads heads;
+  heads.width = c.latent;
+  heads.norm = lead.model.layer(layer).attention.latent_norm;
+  heads.z = lead.work.latent + int64_t{run.first_row} * (c.latent + c.rope.dims);
+  heads.keys = matrices.keys(layer);
+  heads.values = matrices.values(layer);
+  heads.max_rows = w.wide_rows;
+  heads.key = w.wide_key;
+  heads.q = w.wide_q;
+  heads.seen = w.seen;
+  return heads;
+}
+
 void attend(SessionState& lead, const Batch& batch, int32_t layer) {
   const WorkMemory& w = lead.work;
   const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
@@ -117,7 +139,13 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
   const int64_t q_width = int64_t{c.n_heads} * c.head_dim;
   const int64_t kv_width = int64_t{c.n_kv_heads} * c.head_dim;
   Run run;
-  for (size_t at = 0; next_run(batch, &at, same_tables, &run);) {
+  for (size_t at = 0; next_run(batch, &at, same_operation, &run);) {
+    LatentHeads heads;
+    op.latent = nullptr;
+    if (run.session->keeps_latent()) {
+      heads = latent_heads(lead, layer, run);
+      op.latent = &heads;
+    }
     op.n_rows = run.n_rows;
     op.rows = batch.rows + run.first_row;
     op.q = w.q + run.first_row * q_width;
@@ -336,8 +364,16 @@ Status write_hidden(SessionState& lead, const Batch& batch) {
   return {};
 }
 
-// q, k and v of pre(x), before positions.
-void project_qkv(SessionState& lead, int32_t layer, int32_t n_rows) {
+bool all_keep_latent(const Batch& batch) {
+  for (const BatchPart& part : batch.parts) {
+    if (!part.session->keeps_latent()) return false;
+  }
+  return true;
+}
+
+// q, k and v of pre(x), before positions; q and the latent where that is what caches hold.
+void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
+  const int32_t n_rows = batch.n_rows;
   const ModelConfig& config = lead.model.config();
   const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].attention;
   const AttentionWeights& a = lead.model.layer(layer).attention;
@@ -361,6 +397,7 @@ void project_qkv(SessionState& lead, int32_t layer, int32_t n_rows) {
     lead.device.linear(*lead.stream,
                        {w.q_latent, c.q_latent, n_rows, c.q_latent, a.q_latent_norm, &q, 1});
   }
+  if (all_keep_latent(batch)) return;
   lead.device.linear(*lead.stream,
                      {w.latent, width, n_rows, c.latent, a.latent_norm, from_latent, 2});
   lead.device.linear(*lead.stream,
@@ -379,7 +416,7 @@ void project_out(SessionState& lead, const Batch& batch, const AttentionConfig& 
 }
 
 void self_attention(SessionState& lead, const Batch& batch, int32_t layer) {
-  project_qkv(lead, layer, batch.n_rows);
+  project_qkv(lead, batch, layer);
   attend(lead, batch, layer);
   project_out(lead, batch, lead.model.config().layers[static_cast<size_t>(layer)].attention,
               lead.model.layer(layer).attention);

@@ -22,7 +22,8 @@ int64_t element_bytes(KvType type) {
 }
 
 int64_t key_bytes(const AttentionConfig& a, int32_t capacity, KvType type) {
-  return int64_t{a.n_kv_heads} * capacity * a.head_dim * element_bytes(type);
+  const KvWidths w = kv_widths(a, type);
+  return int64_t{w.n_heads} * capacity * w.key * element_bytes(type);
 }
 
 void take_side(Carver& c, int64_t n_bytes, int64_t n_scales, void** values, float** scales) {
@@ -37,7 +38,7 @@ void take_layer(Carver& c, const AttentionConfig& a, int32_t capacity, KvType ty
   const int64_t n_bytes = key_bytes(a, capacity, type);
   const int64_t n_scales = type == KvType::kInt8 ? int64_t{a.n_kv_heads} * capacity : 0;
   take_side(c, n_bytes, n_scales, &layer->k, &layer->k_scale);
-  take_side(c, n_bytes, n_scales, &layer->v, &layer->v_scale);
+  if (type != KvType::kLatent) take_side(c, n_bytes, n_scales, &layer->v, &layer->v_scale);
 }
 
 // The layers of an encoder use the same memory, one after the other.
@@ -54,6 +55,11 @@ KvLayer take_shared(Carver& c, const ModelConfig& config, int32_t n_layers, int3
 }
 
 }  // namespace
+
+KvWidths kv_widths(const AttentionConfig& a, KvType type) {
+  if (type == KvType::kLatent) return {1, a.rope.dims + a.latent, 0};
+  return {a.n_kv_heads, a.head_dim, a.head_dim};
+}
 
 // Without layers_ it only measures.
 void KvCache::lay_out(Carver& c, const ModelConfig& config) {

@@ -16,6 +16,14 @@ struct KvShape {
   int32_t n_texts = 1;  // that are made at the same time: the hypotheses of a beam search
 };
 
+/// Numbers that the cache has for a position of a layer.
+struct KvWidths {
+  int32_t n_heads;
+  int32_t key;    // of one head
+  int32_t value;  // 0: values are parts of keys
+};
+KvWidths kv_widths(const AttentionConfig& a, KvType type);
+
 class KvCache {
  public:
   explicit KvCache(const Allocator& allocator) : layers_(allocator), sources_(allocator) {}

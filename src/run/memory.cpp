@@ -48,6 +48,36 @@ uint64_t search_bytes(const ModelConfig& config, const SessionOptions& o) {
          static_cast<uint64_t>(o.max_beam) * kPerText;
 }
 
+Status check_latent(const AttentionConfig& a) {
+  if (a.latent == 0) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "keys and values come from no latent (multi-head latent attention)");
+  }
+  if (a.qk_norm == QkNorm::kNone && a.qkv_clip == 0 && a.rope.dims < a.head_dim) return {};
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "it has qk_norm, qkv_clip or keys that are rotated whole");
+}
+
+Status check_latent(const Model& model) {
+  const ModelConfig& config = model.config();
+  if (!kLatentCaches) {
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "session: kv latent: this build keeps none (MOE_LATENT=OFF)");
+  }
+  if (!model.device().uses_host_memory()) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "session: kv latent: on the CPU alone");
+  }
+  if (config.is_encoder() || config.is_encoder_decoder()) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "session: kv latent: only decoders keep one");
+  }
+  for (int32_t l = 0; l < config.n_layers(); ++l) {
+    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
+    if (!layer.has_attention) continue;
+    MOE_TRY(check_latent(layer.attention).with_context("session: kv latent: layer %d", l));
+  }
+  return {};
+}
+
 // What an encoder-decoder has beyond the others.
 Status resolve_search(const ModelConfig& config, const SessionOptions& given, SessionOptions* o) {
   if (!config.is_encoder_decoder()) {
@@ -92,7 +122,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   uint64_t rope = 0;
   uint64_t work = 0;
   if (!KvCache::bytes(config, kv_shape(o), &kv) || !RopeTables::bytes(config, o.context, &rope) ||
-      !WorkMemory::device_bytes(model.device(), config, o.chunk, &work)) {
+      !WorkMemory::device_bytes(model.device(), config, o.chunk, o.kv, &work)) {
     return Status::error(MOE_ERR_TOO_LONG, "session: a context of %d overflows", o.context);
   }
   const StreamShape shape = stream_shape(model, o);
@@ -107,6 +137,8 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   if (ExpertMemory* experts = model.device().expert_memory(); experts != nullptr) {
     add_line(&account, "experts on their way", experts->bring_bytes(model.largest_expert_bytes()));
   }
+  add_line(&account, "matrices for the latent cache",
+           model.latent_matrix_bytes(o.kv == KvType::kLatent));
   account.other_bytes = o.other_sessions_bytes;
   account.kv_bytes = kv;
   add_line(&account, "other sessions", o.other_sessions_bytes);
@@ -179,6 +211,7 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   MOE_TRY(check_range("chunk", o.chunk, 0, kMaxChunk));
   const bool encoder = model.config().is_encoder();
   const bool reads_whole = encoder || model.config().is_encoder_decoder();
+  if (o.kv == KvType::kLatent) MOE_TRY(check_latent(model));
   if (encoder) o.kv = KvType::kF32;
   if (o.kv == KvType::kF32 && !encoder && !model.device().uses_host_memory()) {
     return Status::error(MOE_ERR_UNSUPPORTED, "session: kv f32: a decoder has it on the CPU alone");

@@ -53,6 +53,7 @@ size_t element_bytes(KvType type) {
 
 uint32_t kv_number(KvType type) {
   if (type == KvType::kF32) return MOE_KV_F32;
+  if (type == KvType::kLatent) return MOE_KV_LATENT;
   return type == KvType::kInt8 ? uint32_t{MOE_KV_INT8} : uint32_t{MOE_KV_F16};
 }
 
@@ -72,10 +73,10 @@ uint64_t body_bytes(const SessionState& state, uint64_t n) {
   uint64_t row = sizeof(int32_t);
   for (const LayerConfig& layer : state.model.config().layers) {
     if (!layer.has_attention) continue;
-    const AttentionConfig& a = layer.attention;
-    const uint64_t scale = kv == KvType::kInt8 ? sizeof(float) : 0;
-    row += 2 * static_cast<uint64_t>(a.n_kv_heads) *
-           (static_cast<uint64_t>(a.head_dim) * element_bytes(kv) + scale);
+    const KvWidths w = kv_widths(layer.attention, kv);
+    const uint64_t scales = kv == KvType::kInt8 ? 2 * sizeof(float) : 0;
+    row += static_cast<uint64_t>(w.n_heads) *
+           (static_cast<uint64_t>(w.key + w.value) * element_bytes(kv) + scales);
   }
   return row * n + sizeof(uint64_t);
 }
@@ -124,6 +125,7 @@ Status decode(const uint8_t (&h)[kHeader], Saved* out) {
 
 const char* kv_name(uint32_t kv) {
   if (kv == MOE_KV_F32) return "f32";
+  if (kv == MOE_KV_LATENT) return "latent";
   return kv == MOE_KV_INT8 ? "int8" : "f16";
 }
 
@@ -170,23 +172,24 @@ struct HeadPlace {
   int32_t head_dim;
 };
 
-// f(place, keys) for every head, in the order of the file.
+// f(place, keys) for every head, in the order of the file; `keys`: they lie as the device likes.
 template <class F>
 Status each_head(const SessionState& state, F&& f) {
   const ModelConfig& config = state.model.config();
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
-    const AttentionConfig& a = layer.attention;
     const KvCacheView kv = state.kv.view(l);
-    for (int side = 0; side < 2 && layer.has_attention; ++side) {
+    const KvWidths w = kv_widths(layer.attention, kv.type);
+    const int n_sides = !layer.has_attention ? 0 : w.value > 0 ? 2 : 1;
+    for (int side = 0; side < n_sides; ++side) {
       auto* const values = static_cast<uint8_t*>(side == 0 ? kv.layer.k : kv.layer.v);
       float* const scales = side == 0 ? kv.layer.k_scale : kv.layer.v_scale;
-      for (int64_t h = 0; h < a.n_kv_heads; ++h) {
+      for (int64_t h = 0; h < w.n_heads; ++h) {
         const int64_t first = h * kv.capacity;
         const HeadPlace place = {
-            values + static_cast<size_t>(first * a.head_dim) * element_bytes(kv.type),
-            kv.type == KvType::kInt8 ? scales + first : nullptr, a.head_dim};
-        MOE_TRY(f(place, side == 0));
+            values + static_cast<size_t>(first * w.key) * element_bytes(kv.type),
+            kv.type == KvType::kInt8 ? scales + first : nullptr, w.key};
+        MOE_TRY(f(place, side == 0 && kv.type != KvType::kLatent));
       }
     }
   }
@@ -240,7 +243,7 @@ Status Mover::init(const SessionState& state, size_t n) {
   n_ = n;
   int32_t widest = 1;
   for (const LayerConfig& layer : state.model.config().layers) {
-    widest = std::max(widest, layer.attention.head_dim);
+    widest = std::max(widest, kv_widths(layer.attention, type_).key);
   }
   const HeadPlace largest = {nullptr, nullptr, widest};
   MOE_TRY(raw_.resize(std::max<size_t>(raw_bytes(largest), 1)));

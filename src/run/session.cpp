@@ -36,7 +36,7 @@ Status SessionState::init(const Allocator& allocator) {
   const size_t n_layers = config.layers.size();
   MOE_TRY(rope.init(device, config, options.context, allocator));
   MOE_TRY(kv.init(device, config, kv_shape(options)));
-  MOE_TRY(work.init(device, config, options.chunk));
+  MOE_TRY(work.init(device, config, options.chunk, options.kv));
   MOE_TRY(tokens.reserve(static_cast<size_t>(options.context)));
   MOE_TRY(logits.resize(static_cast<size_t>(config.n_outputs())));
   MOE_TRY(sampler.init(config.vocab_size));
@@ -96,7 +96,8 @@ Status SessionState::set_chunk(int32_t chunk) {
   SessionOptions o = options;
   o.chunk = chunk;
   uint64_t old = 0;
-  (void)WorkMemory::device_bytes(device, model.config(), options.chunk, &old);  // fitted before
+  (void)WorkMemory::device_bytes(device, model.config(), options.chunk, options.kv,
+                                 &old);  // fitted before
   const StreamShape shape = stream_shape(model, options);
   old += device.stream_bytes(shape) + device.host_stream_bytes(shape);
   MemoryAccount account;
@@ -112,7 +113,7 @@ Status SessionState::set_chunk(int32_t chunk) {
   }
   for (;;) {
     WorkMemory fresh(model.allocator());
-    Status status = fresh.init(device, model.config(), chunk);
+    Status status = fresh.init(device, model.config(), chunk, options.kv);
     if (status.ok()) {
       Result<Stream*> opened = device.open_stream(stream_shape(model, o));
       status = opened.status();
@@ -139,6 +140,7 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   MOE_TRY(check_budget(account, resolved.memory_cap));
   CacheRoom room(model);
   MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
+  if (resolved.kv == KvType::kLatent) MOE_TRY(model.make_latent_matrices());
   for (;;) {
     MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
     state->bytes = account.session_bytes;

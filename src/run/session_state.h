@@ -16,11 +16,12 @@ namespace moe {
 /// Device memory of one forward pass of up to `chunk` rows, and the host lists that describe it.
 struct WorkMemory {
   explicit WorkMemory(const Allocator& a) : rows(a), caches(a), parts(a) {}
-  Status init(Device& device, const ModelConfig& config, int32_t chunk);
+  Status init(Device& device, const ModelConfig& config, int32_t chunk, KvType kv);
   static bool device_bytes(const Device& device, const ModelConfig& config, int32_t chunk,
-                           uint64_t* out);
+                           KvType kv, uint64_t* out);
   static uint64_t host_bytes(int32_t chunk);
-  void lay_out(Carver& c, const Device& device, const ModelConfig& config, int32_t chunk);
+  void lay_out(Carver& c, const Device& device, const ModelConfig& config, int32_t chunk,
+               KvType kv);
   void find_late_rows(const Device& device, int32_t n_outputs);
 
   float* x = nullptr;         // (chunk, d_model) the residual stream
@@ -29,9 +30,14 @@ struct WorkMemory {
   float* v = nullptr;         // (chunk, widest n_kv_heads * head_dim)
   float* latent = nullptr;    // (chunk, widest latent + rope.dims); null when no layer has one
   float* q_latent = nullptr;  // (chunk, widest q_latent); the same
-  float* mixed = nullptr;     // (chunk, widest n_heads * head_dim) out of attention
-  float* branch = nullptr;    // (chunk, d_model) normed, or to be normed; null when not needed
-  float* logits = nullptr;    // (logit_rows, n_outputs)
+  // kLatent: scratch of LatentHeads.
+  float* wide_key = nullptr;  // (wide_rows, widest latent + rope.dims)
+  float* wide_q = nullptr;    // (wide_rows, widest n_heads * (latent + rope.dims))
+  float* seen = nullptr;      // (wide_rows, widest n_heads * latent)
+  int32_t wide_rows = 0;
+  float* mixed = nullptr;   // (chunk, widest n_heads * head_dim) out of attention
+  float* branch = nullptr;  // (chunk, d_model) normed, or to be normed; null when not needed
+  float* logits = nullptr;  // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
   float* late_logits = nullptr;  // (late_rows, n_outputs) where the layers' rows were; on a device
   int32_t late_rows = 0;         // with memory of its own `logits`
@@ -82,6 +88,7 @@ struct SessionState {
   /// there until the new one is: the memory cap counts both.
   Status set_chunk(int32_t chunk);
   int32_t position() const { return static_cast<int32_t>(tokens.size()); }
+  bool keeps_latent() const { return kLatentCaches && options.kv == KvType::kLatent; }
   bool own_routing() const { return overridden || counting || hook.call != nullptr; }
   /// Whether the call that is running has been cancelled.
   bool cancel_asked() const { return call.load(std::memory_order_relaxed) == kCancelled; }

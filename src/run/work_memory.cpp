@@ -5,11 +5,15 @@
 namespace moe {
 namespace {
 
+constexpr int32_t kWideRows = 32;  // queries of all heads are as wide as the latent
+
 struct Widths {
   int64_t q = 0;
   int64_t kv = 0;
   int64_t latent = 0;
   int64_t q_latent = 0;
+  int64_t wide_q = 0;
+  int64_t seen = 0;
   int64_t branch = 0;
 };
 
@@ -23,6 +27,8 @@ Widths widest_of(const ModelConfig& config) {
     w.kv = std::max(
         {w.kv, int64_t{a.n_kv_heads} * a.head_dim, int64_t{cross.n_kv_heads} * cross.head_dim});
     if (a.latent > 0) w.latent = std::max(w.latent, int64_t{a.latent} + a.rope.dims);
+    w.wide_q = std::max(w.wide_q, a.n_heads * (int64_t{a.latent} + a.rope.dims));
+    w.seen = std::max(w.seen, int64_t{a.n_heads} * a.latent);
     w.q_latent = std::max(w.q_latent, int64_t{a.q_latent});
     if (a.norms.out || cross.norms.out || layer.ffn.norms.out) w.branch = config.d_model;
   }
@@ -31,8 +37,8 @@ Widths widest_of(const ModelConfig& config) {
 
 }  // namespace
 
-void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& config,
-                         int32_t chunk) {
+void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& config, int32_t chunk,
+                         KvType kv) {
   const Widths widest = widest_of(config);
   logit_rows = std::min(chunk, device.uses_host_memory() ? kLogitRows : kDeviceLogitRows);
   c.take(&x, chunk, config.d_model);
@@ -41,6 +47,12 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   c.take(&v, chunk, widest.kv);
   if (widest.latent > 0) c.take(&latent, chunk, widest.latent);
   if (widest.q_latent > 0) c.take(&q_latent, chunk, widest.q_latent);
+  if (kv == KvType::kLatent) {
+    wide_rows = std::min(chunk, kWideRows);
+    c.take(&wide_key, wide_rows, widest.latent);
+    c.take(&wide_q, wide_rows, widest.wide_q);
+    c.take(&seen, wide_rows, widest.seen);
+  }
   c.take(&mixed, chunk, widest.q);
   if (widest.branch > 0) c.take(&branch, chunk, widest.branch);
   c.take(&logits, logit_rows, config.n_outputs());
@@ -61,9 +73,9 @@ void WorkMemory::find_late_rows(const Device& device, int32_t n_outputs) {
 }
 
 bool WorkMemory::device_bytes(const Device& device, const ModelConfig& config, int32_t chunk,
-                              uint64_t* out) {
+                              KvType kv, uint64_t* out) {
   WorkMemory unused{system_allocator()};
-  return measure([&](Carver& c) { unused.lay_out(c, device, config, chunk); }, out);
+  return measure([&](Carver& c) { unused.lay_out(c, device, config, chunk, kv); }, out);
 }
 
 uint64_t WorkMemory::host_bytes(int32_t chunk) {
@@ -71,9 +83,9 @@ uint64_t WorkMemory::host_bytes(int32_t chunk) {
          (sizeof(BatchRow) + sizeof(KvCacheView) + sizeof(BatchPart));
 }
 
-Status WorkMemory::init(Device& device, const ModelConfig& config, int32_t chunk) {
-  MOE_TRY(
-      memory.init(device, "activations", [&](Carver& c) { lay_out(c, device, config, chunk); }));
+Status WorkMemory::init(Device& device, const ModelConfig& config, int32_t chunk, KvType kv) {
+  MOE_TRY(memory.init(device, "activations",
+                      [&](Carver& c) { lay_out(c, device, config, chunk, kv); }));
   const size_t n = static_cast<size_t>(chunk);
   MOE_TRY(rows.resize(n));
   MOE_TRY(caches.resize(n));

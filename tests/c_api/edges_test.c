@@ -56,7 +56,7 @@ static void free_all(Objects* o) {
 static void test_enums(void) {
   Objects o;
   open_all(&o, 3);
-  const unsigned wrong[] = {4, 77, 0x80000000u, 0xffffffffu};
+  const unsigned wrong[] = {5, 77, 0x80000000u, 0xffffffffu};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
     moe_session_params sp = {.struct_size = sizeof sp};
     memcpy(&sp.kv, &wrong[i], sizeof wrong[i]);
@@ -69,6 +69,10 @@ static void test_enums(void) {
     memcpy(&status, &wrong[i], sizeof status);
     if (wrong[i] > 76) CHECK(strcmp(moe_status_name(status), "unknown status") == 0);
   }
+  const moe_session_params latent = {.struct_size = sizeof latent, .kv = MOE_KV_LATENT};
+  moe_session* session = NULL;
+  CHECK(moe_session_create(o.model, &latent, &session, &error) == MOE_ERR_UNSUPPORTED);
+  CHECK(strstr(error.text, "kv latent: layer 0") != NULL && session == NULL);
   free_all(&o);
 }
 

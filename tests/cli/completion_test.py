@@ -58,8 +58,8 @@ class Completion(Help):
             self.assertEqual([w for w in self.bash(command, "-") if w.startswith("--")], self.options(command))
 
     def test_bash_knows_values(self):
-        self.assertEqual(self.bash("generate", "--kv", ""), ["f16", "int8", "f32"])
-        self.assertEqual(self.bash("generate", "--kv", "="), ["f16", "int8", "f32"])
+        self.assertEqual(self.bash("generate", "--kv", ""), ["f16", "int8", "f32", "latent"])
+        self.assertEqual(self.bash("generate", "--kv", "="), ["f16", "int8", "f32", "latent"])
         self.assertEqual(self.bash("generate", "--kv", "=", "i"), ["int8"])
         self.assertIn("ternary2", self.bash("convert", "--weights", ""))
         self.assertEqual(self.bash("completion", ""), ["bash", "zsh", "fish"])
@@ -80,7 +80,7 @@ class Completion(Help):
         self.assertEqual(sorted(self.fish("moe ")), sorted(self.commands()))
         for command in self.commands():
             self.assertEqual({w for w in self.fish(f"moe {command} --")}, set(self.options(command)))
-        self.assertEqual(self.fish("moe generate --kv "), ["f16", "f32", "int8"])
+        self.assertEqual(self.fish("moe generate --kv "), ["f16", "f32", "int8", "latent"])
         self.assertEqual(self.fish("moe inspect mod"), ["model.moe"])
         self.assertEqual(sorted(self.fish("moe completion ")), ["bash", "fish", "zsh"])
 

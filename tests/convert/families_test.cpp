@@ -26,33 +26,66 @@ ConvertOptions read_options(const Json& words) {
   return options;
 }
 
-class Families : public testing::TestWithParam<std::string> {};
+class Families : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const std::string folder = std::string(kFamilyFolder) + "/" + GetParam();
+    golden_ = read_json_file(folder + "/golden.json");
+    sequences_ = golden_.at("sequences").get<std::vector<Tokens>>();
+    ASSERT_EQ(sequences_.size(), 2u);
+    ConvertReport report;
+    const std::string gguf = folder + "/model.gguf";
+    const Status status = convert_to_sink(path_exists(gguf) ? gguf : folder, sink_,
+                                          read_options(golden_.at("convert")), &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+  }
+
+  double tolerance(const char* name) const { return golden_.at(name).get<double>(); }
+  static Floats golden(const std::string& name) {
+    const InputFile file(std::string(kFamilyFolder) + "/" + GetParam() + "/golden.safetensors");
+    return test::read_tensor(file, read_safetensors_header(file, 0), name);
+  }
+
+  std::vector<Tokens> sequences_;
+  MemorySink sink_;
+
+ private:
+  Json golden_;
+};
 
 TEST_P(Families, LogitsAgree) {
-  const std::string folder = std::string(kFamilyFolder) + "/" + GetParam();
-  const Json golden = read_json_file(folder + "/golden.json");
-  MemorySink sink;
-  ConvertReport report;
-  const std::string gguf = folder + "/model.gguf";
-  const Status status = convert_to_sink(path_exists(gguf) ? gguf : folder, sink,
-                                        read_options(golden.at("convert")), &report);
-  ASSERT_TRUE(status.ok()) << status.text();
-  Machine machine(sink);
+  Machine machine(sink_);
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
-
-  const InputFile file(folder + "/golden.safetensors");
-  const std::vector<SourceTensor> tensors = read_safetensors_header(file, 0);
-  const auto sequences = golden.at("sequences").get<std::vector<Tokens>>();
-  ASSERT_EQ(sequences.size(), 2u);
   std::vector<Floats> found;
-  for (size_t s = 0; s < sequences.size(); ++s) {
+  for (size_t s = 0; s < sequences_.size(); ++s) {
     const Box<Session> session = machine.session();
-    found.push_back(eval_all(*session, sequences[s]));
-    const Floats kv16 = test::read_tensor(file, tensors, "logits_kv16." + std::to_string(s));
-    EXPECT_LE(test::relative(found[s], kv16), golden.at("tolerance_kv16").get<double>());
+    found.push_back(eval_all(*session, sequences_[s]));
+    EXPECT_LE(test::relative(found[s], golden("logits_kv16." + std::to_string(s))),
+              tolerance("tolerance_kv16"));
   }
-  EXPECT_LE(test::relative(found[1], test::read_tensor(file, tensors, "logits.1")),
-            golden.at("tolerance").get<double>());
+  EXPECT_LE(test::relative(found[1], golden("logits.1")), tolerance("tolerance"));
+}
+
+// Rounded to f16 are other numbers than keys and values, by as much. So the tolerance is that of
+// keys and values in f16 against the original's, which are not rounded.
+TEST_P(Families, LogitsOfALatentCacheAgree) {
+  Machine machine(sink_);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const bool has_latent = machine.model().config().layers[0].attention.latent > 0;
+  const auto named = [](const char* word) { return GetParam().find(word) != std::string::npos; };
+  EXPECT_EQ(has_latent, named("deepseek") || named("kimi"));
+  SessionOptions latent, exact;
+  latent.kv = KvType::kLatent;
+  exact.kv = KvType::kF32;
+  if (!has_latent) {
+    EXPECT_EQ(machine.try_session(latent).status().code(), MOE_ERR_UNSUPPORTED);
+    return;
+  }
+  EXPECT_LE(test::relative(eval_all(*machine.session(latent), sequences_[1]), golden("logits.1")),
+            tolerance("tolerance"));
+  EXPECT_LE(test::relative(eval_all(*machine.session(latent), sequences_[0]),
+                           eval_all(*machine.session(exact), sequences_[0])),
+            tolerance("tolerance"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Families, testing::ValuesIn(family_names()),

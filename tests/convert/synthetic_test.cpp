@@ -57,6 +57,13 @@ TEST(RandomTiles, AreWhatPackersWrite) {
           for (float v : values) EXPECT_LE(std::fabs(v), 0.5f);
         }
         EXPECT_EQ(tile, again) << format.name << " cols " << cols << " tile " << t;
+        tiles.fill_zeros(t, tile.data());
+        for (int r = 0; r < n_rows; ++r) {
+          read_weights(format, tile.data(), cols, r, values.data());
+          EXPECT_TRUE(
+              std::all_of(values.begin(), values.begin() + cols, [](float v) { return v == 0; }))
+              << format.name << " cols " << cols;
+        }
       }
     }
   }
@@ -82,6 +89,9 @@ TEST(Synthetic, SizesAreThePublishedOnes) {
   };
   EXPECT_NEAR(millions("olmoe-1b-7b"), 6919, 10);
   EXPECT_NEAR(millions("qwen3-30b-a3b"), 30532, 30);
+  // 15,706 and what is stored beside them: zeros in keys, in values and behind values in outputs,
+  // and the rotary part of every head.
+  EXPECT_NEAR(millions("deepseek-v2-lite"), 15706 + 27 * (1.05 + 2.1 + 0.2), 5);
   EXPECT_NEAR(millions("maple-20b-a1b"), 20200, 100);
   EXPECT_NEAR(millions("bitnet-2b-4t"), 2413, 10);
   EXPECT_NEAR(millions("xmoe-323m"), 323, 2);

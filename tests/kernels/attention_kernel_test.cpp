@@ -59,7 +59,7 @@ Rows make_rows(const CpuKernels& k, KvType type, int head_dim, unsigned seed, bo
 
 AttentionTile make_tile(KvType type, int head_dim, const Rows& k, const Rows& v) {
   AttentionTile a;
-  a.head_dim = head_dim;
+  a.head_dim = a.value_dim = a.value_step = head_dim;
   a.type = type;
   a.k = type == KvType::kF16 ? static_cast<const void*>(k.half.data()) : k.code.data();
   a.v = type == KvType::kF16 ? static_cast<const void*>(v.half.data()) : v.code.data();
@@ -170,6 +170,78 @@ TEST(AttentionKernel, KeysOutsideContributeNothing) {
     a.queries[0].out = dirty.data();
     kernels->attention(a);
     EXPECT_EQ(first_difference(clean, dirty), -1);
+  }
+}
+
+// A latent: keys and values in one row for each position, the values behind `rope` numbers.
+struct LatentCase {
+  int rope;
+  int width;
+  int first;
+  int last;
+};
+const LatentCase kLatentCases[] = {
+    {16, 64, 0, 1}, {64, 512, 0, 200}, {4, 20, 37, 150}, {4, 3, 64, 129}, {8, 17, 190, 256}};
+
+AttentionTile latent_tile(const LatentCase& c, const std::vector<uint16_t>& rows) {
+  AttentionTile a;
+  a.head_dim = a.value_step = c.rope + c.width;
+  a.value_dim = c.width;
+  a.type = KvType::kLatent;
+  a.k = rows.data();
+  a.v = rows.data() + c.rope;
+  a.multiplier = static_cast<float>(0.5 / std::sqrt(a.head_dim));
+  return a;
+}
+
+std::vector<double> exact_latent(const LatentCase& c, const float* q,
+                                 const std::vector<double>& row, double multiplier) {
+  const auto d = static_cast<size_t>(c.rope + c.width);
+  double total = 0;
+  std::vector<double> out(static_cast<size_t>(c.width));
+  for (auto p = static_cast<size_t>(c.first); p < static_cast<size_t>(c.last); ++p) {
+    double score = 0;
+    for (size_t i = 0; i < d; ++i) score += q[i] * row[p * d + i];
+    const double e = std::exp(score * multiplier);
+    total += e;
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] += e * row[p * d + static_cast<size_t>(c.rope) + i];
+    }
+  }
+  for (double& o : out) o /= total;
+  return out;
+}
+
+TEST(AttentionKernel, ALatentHasTheRightValuesAndTheSameBits) {
+  for (const LatentCase& c : kLatentCases) {
+    const auto d = static_cast<size_t>(c.rope + c.width), w = static_cast<size_t>(c.width);
+    const std::vector<float> q = random_floats(d * kMaxQueries, 8);
+    std::vector<float> first;
+    for (const CpuKernels* kernels : every_isa()) {
+      Rows rows = make_rows(*kernels, KvType::kF16, c.rope + c.width, 9, false);
+      for (size_t p = 0; p < kPositions; ++p) {
+        const bool seen = p >= static_cast<size_t>(c.first) && p < static_cast<size_t>(c.last);
+        if (!seen) std::fill_n(&rows.half[p * d], d, uint16_t{0x7E00});  // NaN
+      }
+      for (int n = 1; n <= kMaxQueries; ++n) {
+        std::vector<float> out(w * static_cast<size_t>(n) + 1, -77);
+        AttentionTile a = latent_tile(c, rows.half);
+        a.n_queries = n;
+        for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+          a.queries[i] = {&q[i * d], &out[i * w], c.first, c.last, nullptr};
+        }
+        kernels->attention(a);
+        EXPECT_EQ(out.back(), -77) << "wrote past the values";
+        if (first.size() < out.size()) first = out;
+        for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+          const std::vector<double> expected = exact_latent(c, &q[i * d], rows.value, a.multiplier);
+          for (size_t j = 0; j < w; ++j) {
+            ASSERT_NEAR(out[i * w + j], expected[j], 3e-6) << kernels->name << ' ' << n;
+            ASSERT_EQ(out[i * w + j], first[i * w + j]) << kernels->name << ' ' << n;
+          }
+        }
+      }
+    }
   }
 }
 

@@ -50,6 +50,11 @@ class Case:
     vocab_size: int = SIZES["vocab_size"]
     tokenizer: str = None  # of tests/data/text
 
+    @property
+    def latent(self):
+        """Whether a session can keep the latent of keys and values."""
+        return "kv_lora_rank" in self.config
+
 
 def attention_kv16(module, query, key, value, *args, **kwargs):
     """The family's own attention on K and V in half precision, as the KV cache keeps them."""

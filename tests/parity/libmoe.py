@@ -17,6 +17,9 @@ class _SessionParams(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("context", c.c_int32), ("chunk", c.c_int32), ("kv", c.c_int)]
 
 
+KV_DEFAULT, KV_LATENT = 0, 4
+
+
 class Model:
     """An opened model file. Every call of eval() and greedy() is a text of its own."""
 
@@ -41,9 +44,10 @@ class Model:
         if status != 0:
             raise MoeError(self._error.text.decode())
 
-    def _session(self):
-        session = c.c_void_p()
-        self._check(self._moe.moe_session_create(self._model, None, c.byref(session), c.byref(self._error)))
+    def _session(self, kv=KV_DEFAULT):
+        session, params = c.c_void_p(), _SessionParams(c.sizeof(_SessionParams), kv=kv)
+        self._check(self._moe.moe_session_create(self._model, c.byref(params), c.byref(session),
+                                                 c.byref(self._error)))
         return session
 
     def _eval(self, session, tokens, n_rows):
@@ -54,9 +58,9 @@ class Model:
             logits.ctypes.data_as(c.c_void_p), c.c_size_t(n_rows), c.byref(self._error)))
         return logits
 
-    def eval(self, tokens):
+    def eval(self, tokens, kv=KV_DEFAULT):
         """Logits after every token: (len(tokens), vocab_size)."""
-        session = self._session()
+        session = self._session(kv)
         try:
             return self._eval(session, tokens, len(tokens))
         finally:

@@ -62,9 +62,16 @@ std::vector<TinyKind> kinds() {
            [](ModelConfig& c, TinyOptions&) {
              each_attention(c, [](AttentionConfig& a) { a.head_dim = 20; });
            }},
+          {"latent", [](ModelConfig& c, TinyOptions& o) { set_latent(c, o); }},
           {"window", [](ModelConfig& c, TinyOptions&) {
              each_attention(c, [](AttentionConfig& a) { a.window = 30; });
            }}};
+}
+
+std::vector<KvType> types_of(const TinyKind& kind) {
+  std::vector<KvType> types = {KvType::kF16, KvType::kInt8, KvType::kF32};
+  if (kind.name == "latent") types.push_back(KvType::kLatent);
+  return types;
 }
 
 class SavedKinds : public testing::TestWithParam<TinyKind> {};
@@ -74,7 +81,7 @@ TEST_P(SavedKinds, GoesOnAsIfNothingHadHappened) {
   Machine machine(*bytes, 2), other(*bytes, 1, "scalar");
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
   const Tokens text = random_tokens(150, machine.vocab_size());
-  for (const KvType kv : {KvType::kF16, KvType::kInt8, KvType::kF32}) {
+  for (const KvType kv : types_of(GetParam())) {
     for (const size_t n : {size_t{1}, size_t{64}, size_t{130}}) {
       const Box<Session> from = session_of(machine, kv, 160);
       ASSERT_TRUE(from->eval(span(text, 0, n), LogitRows::kNone, nullptr).ok());
@@ -101,7 +108,7 @@ TEST_P(SavedKinds, AForkGoesItsOwnWay) {
   const Tokens text = random_tokens(70, machine.vocab_size());
   const Tokens one = random_tokens(20, machine.vocab_size(), 2);
   const Tokens two = random_tokens(20, machine.vocab_size(), 3);
-  for (const KvType kv : {KvType::kF16, KvType::kInt8, KvType::kF32}) {
+  for (const KvType kv : types_of(GetParam())) {
     Box<Session> first = session_of(machine, kv, 100);
     ASSERT_TRUE(first->eval(span(text), LogitRows::kNone, nullptr).ok());
     auto made = fork_session(*first, machine.model(), first->bytes(), system_allocator());
@@ -200,6 +207,22 @@ TEST_F(SavedTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(load(*small, saved_).code(), MOE_ERR_TOO_LONG);
   const Box<Session> enough = session_of(machine_, KvType::kF16, 12);
   EXPECT_TRUE(load(*enough, saved_).ok());
+}
+
+TEST(Saved, ALatentIsNoKeysAndValues) {
+  const auto bytes =
+      build_tiny_kind({"latent", [](ModelConfig& c, TinyOptions& o) { set_latent(c, o); }});
+  Machine machine(*bytes);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const Box<Session> latent = session_of(machine, KvType::kLatent);
+  const Box<Session> f16 = session_of(machine, KvType::kF16);
+  const Tokens text = random_tokens(10, machine.vocab_size());
+  ASSERT_TRUE(latent->eval(span(text), LogitRows::kNone, nullptr).ok());
+  const Saving saved = save(*latent);
+  // Ten tokens of 12 + 4 and 21 + 4 numbers of two bytes, between a header and a checksum.
+  EXPECT_EQ(saved.bytes.size(), 64u + 10 * (4 + 2 * (16 + 25)) + 8);
+  EXPECT_STREQ(load(*f16, saved.bytes).text(),
+               "saved session: keys and values are latent, those of this session f16");
 }
 
 TEST_F(SavedTest, PositionsThatDependOnTheContextNeedTheSameOne) {

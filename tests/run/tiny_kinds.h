@@ -94,6 +94,18 @@ inline std::vector<TinyKind> tiny_routers() {
   return all;
 }
 
+/// Layers of multi-head latent attention, whose keys lie apart as DeepSeek's do.
+inline void set_latent(ModelConfig& config, TinyOptions& options) {
+  options.keys_apart = true;
+  for (LayerConfig& layer : config.layers) {
+    layer.attention.latent = 12;
+    layer.attention.rope.kind = RopeKind::kInterleaved;
+    layer.attention.rope.dims = 4;
+  }
+  config.layers[1].attention.latent = 21;
+  config.layers[1].attention.q_latent = 18;
+}
+
 inline std::vector<TinyKind> tiny_layers() {
   using C = ModelConfig;
   using O = TinyOptions;
@@ -205,6 +217,7 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[1].attention.latent = 21;
          c.layers[1].attention.q_latent = 18;
        }},
+      {"latent_keys_apart", [](C& c, O& o) { set_latent(c, o); }},
       {"multipliers_untied_embedding_norm",
        [](C& c, O&) {
          c.tie_embeddings = false;

@@ -33,6 +33,7 @@ struct TinyOptions {
   bool quick = false;       // even numbers that cost little, not normal ones
   int32_t huge_token = -1;  // the token whose row of the embedding is all FLT_MAX
   int32_t d_e = 8;          // cosine routers
+  bool keys_apart = false;  // of a latent: keys and values lie as DeepSeek's
   ModelWriter::Builder<fbs::Tokenizer> tokenizer;  // none: ids only
 };
 
@@ -86,6 +87,7 @@ class TinyWeights {
     Array<TensorSpec> specs;
     EXPECT_TRUE(part_tensors(config_, part, layer, &specs).ok());
     part_ = part;
+    layer_ = layer;
     BlobLayout layout;
     for (const TensorSpec& spec : specs) {
       if (!spec.required() && !options_.biases) continue;
@@ -151,6 +153,7 @@ class TinyWeights {
         codes[i] = static_cast<int8_t>(std::uniform_int_distribution<int>(-most, most)(random_));
         ids[i] = std::uniform_int_distribution<int32_t>(0, std::max(0, n_experts - 1))(random_);
       }
+      if (options_.keys_apart) keep_apart(m, row, n_rows, &values, &codes);
       const int32_t huge = options_.huge_token - row;
       if (part_ == Part::kEmbedding && m.role == Role::kWeight && huge >= 0 && huge < n_rows) {
         std::fill_n(values.begin() + std::ptrdiff_t{huge} * m.cols, m.cols, FLT_MAX);
@@ -172,6 +175,24 @@ class TinyWeights {
     }
   }
 
+  // Where keys are rotated they are the rotary part and nothing else, and three zeros lie behind
+  // the values of a head.
+  void keep_apart(const BlobMatrix& m, int32_t row, int n_rows, std::vector<float>* values,
+                  std::vector<int8_t>* codes) {
+    if (part_ != Part::kAttention) return;
+    const AttentionConfig& a = config_.layers[static_cast<size_t>(layer_)].attention;
+    for (int r = 0; r < n_rows && a.latent > 0; ++r) {
+      const int32_t dim = (row + r) % a.head_dim;
+      const bool none = m.role == Role::kKRope || (m.role == Role::kK && dim < a.rope.dims) ||
+                        (m.role == Role::kV && dim >= a.head_dim - 3);
+      for (int32_t i = 0; i < m.cols && none; ++i) {
+        const auto at = static_cast<size_t>(r * m.cols + i);
+        (*codes)[at] = 0;
+        (*values)[at] = m.role == Role::kKRope && i == dim ? 1.0f : 0.0f;
+      }
+    }
+  }
+
   uint32_t next() { return even_ = even_ * 1664525 + 1013904223; }
 
   const ModelConfig& config_;
@@ -179,6 +200,7 @@ class TinyWeights {
   std::mt19937_64 random_;
   uint32_t even_ = 1;
   Part part_{};  // of the latest layout
+  int32_t layer_ = -1;
 };
 
 /// Writes all segments of the model to `writer`, parts in file order.

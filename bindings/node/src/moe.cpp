@@ -104,13 +104,16 @@ moe_session_params session_params(const Js& js, napi_value options) {
   napi_value kv = js.get(options, "kv");
   if (js.missing(kv)) return p;
   const std::string name = js.text(kv, "kv");
-  const std::pair<const char*, moe_kv_type> types[] = {
-      {"default", MOE_KV_DEFAULT}, {"f16", MOE_KV_F16}, {"int8", MOE_KV_INT8}, {"f32", MOE_KV_F32}};
+  const std::pair<const char*, moe_kv_type> types[] = {{"default", MOE_KV_DEFAULT},
+                                                       {"f16", MOE_KV_F16},
+                                                       {"int8", MOE_KV_INT8},
+                                                       {"f32", MOE_KV_F32},
+                                                       {"latent", MOE_KV_LATENT}};
   for (const auto& type : types) {
     p.kv = type.second;
     if (name == type.first) return p;
   }
-  fail(MOE_ERR_ARGUMENT, "kv: expected f16, int8 or f32, found '" + name + "'");
+  fail(MOE_ERR_ARGUMENT, "kv: expected f16, int8, f32 or latent, found '" + name + "'");
 }
 
 moe_io io_of(const Js& js, napi_value options) {

@@ -41,6 +41,22 @@ def test_score(model, session, ids):
         assert other.score([]).shape == (0,)
 
 
+def test_latent_cache(environment, model, tmp_path):
+    with pytest.raises(moe.UnsupportedError, match="kv latent: layer 0"):
+        model.session(kv=moe.KvType.LATENT)
+    moe.convert(ROOT / "tests/data/families/deepseek_v2", tmp_path / "m.moe", weights="f32")
+    with moe.Model(tmp_path / "m.moe", environment) as deepseek:
+        assert [layer.kv_latent for layer in deepseek.layers] == [32, 32]
+        plain, latent = (deepseek.memory(kv=kv) for kv in (moe.KvType.F16, moe.KvType.LATENT))
+        assert latent["KV cache"] * 4 == plain["KV cache"]
+        assert latent["matrices for the latent cache"] > 0
+        tokens = list(range(3, 40))
+        with deepseek.session(kv=moe.KvType.LATENT) as session, deepseek.session(kv=moe.KvType.F32) as exact:
+            np.testing.assert_allclose(session.eval(tokens), exact.eval(tokens), atol=0.02)
+            with session.fork() as other:
+                np.testing.assert_array_equal(other.eval([5]), session.eval([5]))
+
+
 def test_save_and_load(model, session, ids, tmp_path):
     session.append(ids)
     data = session.save()

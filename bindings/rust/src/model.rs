@@ -99,6 +99,8 @@ pub struct LayerInfo {
     pub has_merge: bool,
     /// Of attention to an encoder's output.
     pub n_cross_heads: i32,
+    /// Numbers of a position under [`crate::KvType::Latent`]; 0: there is no latent.
+    pub kv_latent: i32,
 }
 
 /// One stored matrix or vector.
@@ -376,6 +378,7 @@ impl Model {
                 has_head: info.has_head != 0,
                 has_merge: info.has_merge != 0,
                 n_cross_heads: info.n_cross_heads,
+                kv_latent: info.kv_latent,
             }
         })
     }

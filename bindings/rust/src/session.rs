@@ -26,6 +26,8 @@ pub enum KvType {
     Int8,
     /// On the CPU.
     F32,
+    /// On the CPU, of models whose keys and values come from a latent.
+    Latent,
 }
 
 /// How a [`Session`] is made; zero is the library's choice.
@@ -48,6 +50,7 @@ impl SessionOptions {
             KvType::F16 => sys::MOE_KV_F16,
             KvType::Int8 => sys::MOE_KV_INT8,
             KvType::F32 => sys::MOE_KV_F32,
+            KvType::Latent => sys::MOE_KV_LATENT,
         };
         params.max_beam = self.max_beam;
         params

@@ -46,6 +46,7 @@ pub const MOE_KV_DEFAULT: moe_kv_type = 0;
 pub const MOE_KV_F16: moe_kv_type = 1;
 pub const MOE_KV_INT8: moe_kv_type = 2;
 pub const MOE_KV_F32: moe_kv_type = 3;
+pub const MOE_KV_LATENT: moe_kv_type = 4;
 
 pub type moe_beam_stop = c_int;
 pub const MOE_BEAM_STOP_COUNT: moe_beam_stop = 0;
@@ -231,7 +232,7 @@ pub struct moe_model_layer_info {
     pub has_head: i32,
     pub has_merge: i32,
     pub n_cross_heads: i32,
-    pub reserved2: i32,
+    pub kv_latent: i32,
 }
 
 #[repr(C)]

@@ -1,7 +1,5 @@
 #include "src/convert/weights/random_tiles.h"
 
-#include <algorithm>
-
 namespace moe {
 
 RandomTiles::RandomTiles(const BlobMatrix& matrix, float amplitude)
@@ -11,10 +9,25 @@ RandomTiles::RandomTiles(const BlobMatrix& matrix, float amplitude)
       tile_bytes_(format_.tile_bytes(matrix.cols)) {}
 
 void RandomTiles::fill(int32_t t, Random& random, uint8_t* out) {
-  const int n_rows = std::min(kTileRows, matrix_.rows - t * kTileRows);
+  const int n_rows = rows_of(t);
   const bool whole = n_rows == kTileRows && matrix_.cols % format_.random_cols == 0;
   if (!whole || format_.random_tile == nullptr) return pack_slowly(n_rows, random, out);
   format_.random_tile(random, tile_bytes_, amplitude_, out);
+}
+
+void RandomTiles::fill_zeros(int32_t t, uint8_t* out) {
+  const int n_rows = rows_of(t);
+  const int32_t cols = matrix_.cols;
+  const size_t n = static_cast<size_t>(n_rows) * static_cast<size_t>(cols);
+  values_.assign(n, 0);
+  codes_.assign(n, 0);
+  if (format_.quantise_tile != nullptr) {  // no code of nl4 is 0
+    (void)format_.quantise_tile(values_.data(), cols, n_rows, cols, nullptr, out);
+  } else if (format_.integer) {
+    format_.pack_codes(codes_.data(), cols, n_rows, cols, out);
+  } else {
+    format_.pack_values(values_.data(), cols, n_rows, cols, out);
+  }
 }
 
 void RandomTiles::pack_slowly(int n_rows, Random& random, uint8_t* out) {

@@ -1,6 +1,7 @@
 #pragma once
 // Random weights of any format, as fast as memory takes them.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -18,8 +19,10 @@ class RandomTiles {
 
   size_t tile_bytes() const { return tile_bytes_; }
   void fill(int32_t t, Random& random, uint8_t* out);
+  void fill_zeros(int32_t t, uint8_t* out);
 
  private:
+  int rows_of(int32_t t) const { return std::min(kTileRows, matrix_.rows - t * kTileRows); }
   void put_scales(int n_rows, Random& random, uint8_t* out);
   void pack_slowly(int n_rows, Random& random, uint8_t* out);
 

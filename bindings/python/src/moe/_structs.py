@@ -47,12 +47,13 @@ class Io(enum.IntEnum):
 
 class KvType(enum.IntEnum):
     """How keys and values are kept (moe_kv_type); INT8 takes half the memory of F16, F32 (CPU
-    alone) twice."""
+    alone) twice, LATENT (CPU, models whose keys and values come from a latent) a fraction."""
 
     DEFAULT = 0
     F16 = 1
     INT8 = 2
     F32 = 3
+    LATENT = 4
 
 
 class BeamStop(enum.IntEnum):
@@ -175,7 +176,7 @@ class ModelLayerInfo(Sized):
                 ("n_sublayers", c.c_int32), ("k", c.c_int32), ("threshold", c.c_float),
                 ("tau", c.c_float), ("gamma", c.c_float), ("reserved", c.c_int32),
                 ("gate", c.c_char_p), ("has_head", c.c_int32), ("has_merge", c.c_int32),
-                ("n_cross_heads", c.c_int32), ("reserved2", c.c_int32)]
+                ("n_cross_heads", c.c_int32), ("kv_latent", c.c_int32)]
 
 
 class TensorInfo(Sized):

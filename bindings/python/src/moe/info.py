@@ -63,6 +63,7 @@ class LayerInfo:
     has_head: int  # MH-MoE: 1 with a head layer in front of the sub-tokens
     has_merge: int  # 1 with a merge layer behind them
     n_cross_heads: int  # of attention to an encoder's output; 0: none
+    kv_latent: int  # numbers of a position under KvType.LATENT; 0: there is no latent
 
 
 @dataclasses.dataclass(frozen=True)
