@@ -219,7 +219,7 @@ TEST(AttentionKernel, ALatentHasTheRightValuesAndTheSameBits) {
     std::vector<float> first;
     for (const CpuKernels* kernels : every_isa()) {
       Rows rows = make_rows(*kernels, KvType::kF16, c.rope + c.width, 9, false);
-      for (size_t p = 0; p < kPositions; ++p) {
+      for (size_t p = 0; p < kCacheRows; ++p) {
         const bool seen = p >= static_cast<size_t>(c.first) && p < static_cast<size_t>(c.last);
         if (!seen) std::fill_n(&rows.half[p * d], d, uint16_t{0x7E00});  // NaN
       }

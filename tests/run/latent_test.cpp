@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kLength = 100;  // two blocks of keys, and several turns of scratch
+constexpr size_t kLatentLength = 100;  // two blocks of keys, and several turns of scratch
 
 TinyKind latent_kind(const char* name,
                      const std::function<void(ModelConfig&, TinyOptions&)>& change = {}) {
@@ -84,7 +84,7 @@ class LatentTest : public testing::TestWithParam<TinyKind> {
     if (!machine.status().ok()) return {};
     const Box<Session> session = machine.session(options_of(kv, chunk));
     if (!session) return {};
-    return eval_all(*session, random_tokens(kLength, machine.vocab_size()), call);
+    return eval_all(*session, random_tokens(kLatentLength, machine.vocab_size()), call);
   }
 
   std::unique_ptr<MemorySink> bytes_;
@@ -104,21 +104,21 @@ TEST_P(LatentTest, LogitsAreThoseOfOtherCaches) {
   }
   options.act = ActPrecision::kF32;
   bytes_ = build_tiny_model(config, options);
-  const Floats expected = run(1, nullptr, 0, kLength, KvType::kF32);
-  const Floats found = run(1, nullptr, 0, kLength);
+  const Floats expected = run(1, nullptr, 0, kLatentLength, KvType::kF32);
+  const Floats found = run(1, nullptr, 0, kLatentLength);
   EXPECT_LE(relative(found, expected), 6 * 0x1p-11);
   EXPECT_NE(found, expected);
 }
 
 TEST_P(LatentTest, ChunksThreadsAndInstructionSetsAgree) {
-  const Floats whole = run(1, nullptr, 0, kLength);
+  const Floats whole = run(1, nullptr, 0, kLatentLength);
   ASSERT_FALSE(whole.empty());
   EXPECT_EQ(whole, run(1, nullptr, 0, 1)) << "token by token";
   EXPECT_EQ(whole, run(2, nullptr, 7, 33)) << "calls of 33 in chunks of 7, 2 threads";
-  EXPECT_EQ(whole, run(3, nullptr, 64, kLength)) << "chunks of 64, 3 threads";
+  EXPECT_EQ(whole, run(3, nullptr, 64, kLatentLength)) << "chunks of 64, 3 threads";
   const CpuKernels* storage[8];
   for (const CpuKernels* kernels : runnable_kernels(storage)) {
-    EXPECT_EQ(whole, run(1, kernels->name, 0, kLength)) << kernels->name;
+    EXPECT_EQ(whole, run(1, kernels->name, 0, kLatentLength)) << kernels->name;
     EXPECT_EQ(whole, run(2, kernels->name, 0, 1)) << kernels->name << ", decoding";
   }
 }
@@ -141,7 +141,7 @@ TEST_P(LatentTest, TogetherEqualsAlone) {
       sessions[i] = machine.session(options_of(order[i], i == 2 ? 64 : 45));
       ASSERT_TRUE(sessions[i]);
       together[i] = sessions[i].get();
-      texts[i] = random_tokens(kLength, machine.vocab_size(), static_cast<uint32_t>(i));
+      texts[i] = random_tokens(kLatentLength, machine.vocab_size(), static_cast<uint32_t>(i));
       expected[i] = eval_all(*machine.session(options_of(order[i])), texts[i]);
     }
     for (const auto& n : sizes) {
