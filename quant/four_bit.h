@@ -84,5 +84,8 @@ struct Fp4Format : FourBits<Fp4Layout> {
 struct Nl4Format : FourBits<Nl4Layout> {
   static constexpr WeightFormat info = described("nl4", 127);
 };
+struct Nf4Format : FourBits<Nf4Layout> {
+  static constexpr WeightFormat info = described("nf4", 124);
+};
 
 }  // namespace moe

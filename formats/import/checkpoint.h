@@ -21,6 +21,7 @@ enum class PackedCodes : uint8_t {
   kOther,
   kSigned,   // scale * (-8..7)
   kMinimum,  // scale * (0..15) + minimum
+  kNf4,      // scale * (a value of NF4's table)
 };
 
 /// The rows of a matrix that lies in several tensors.
@@ -30,7 +31,7 @@ class PackedRows {
   /// Rows [first, first + n): out (n, cols). May throw whatever Checkpoint::read throws.
   virtual void read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const = 0;
   virtual PackedCodes codes(const Checkpoint& checkpoint) const = 0;
-  /// Of kSigned and kMinimum: (n, cols / 32), both. Minimums are those of codes from 0 on.
+  /// Of all but kOther: (n, cols / 32), both. Minimums are those of codes from 0 on.
   virtual void read_scales(const Checkpoint& checkpoint, int64_t first, int64_t n, float* scales,
                            float* minimums) const = 0;
 };

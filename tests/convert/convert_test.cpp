@@ -88,7 +88,7 @@ TEST_F(ConvertTest, FloatsAreKeptBitForBit) {
 }
 
 TEST_F(ConvertTest, FourBitsAreForLinearMatrices) {
-  for (const char* weights : {"int4", "int4_min", "nl4", "fp4"}) {
+  for (const char* weights : {"int4", "int4_min", "nl4", "nf4", "fp4"}) {
     SCOPED_TRACE(weights);
     options_.weights = weights;
     options_.overrides = {std::string("layers.0.attention.*=") + weights};
@@ -284,7 +284,7 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
   expect_nothing_written(
       MOE_ERR_ARGUMENT,
       "weights \"int3\": expected auto or one of ternary2, ternary3, int8, f32, bf16, f16, "
-      "int4, int4_min, fp4, nl4");
+      "int4, int4_min, fp4, nl4, nf4");
   options_.weights = "auto";
   options_.overrides = {"*.upp=int8"};
   expect_nothing_written(MOE_ERR_ARGUMENT,

@@ -378,6 +378,10 @@ GROUPS = dict(intermediate_size=64)
 GPTQ = dict(quant_method="gptq", bits=4, group_size=16, desc_act=True, sym=False, checkpoint_format="gptq")
 AWQ = dict(quant_method="awq", bits=4, group_size=32, zero_point=True, version="gemm")
 FP8 = dict(quant_method="fp8", fmt="e4m3", activation_scheme="dynamic")
+BITSANDBYTES = dict(quant_method="bitsandbytes", load_in_4bit=True, load_in_8bit=False)
+NF4, FP4 = (dict(BITSANDBYTES, bnb_4bit_quant_type=name) for name in ("nf4", "fp4"))
+# Blocks of 64 weights run across rows of 96 inputs, and of 40.
+BLOCKS_ACROSS = dict(hidden_size=96, intermediate_size=40, num_hidden_layers=1)
 W8A8 = packed.compressed("int-quantized", 8, activations=dict(num_bits=8, type="int", dynamic=True, strategy="token"))
 
 CASES += [
@@ -395,6 +399,15 @@ CASES += [
     Case("w8a16", "Llama", GROUPS, make=packed.make(
         packed.pack_quantized, packed.compressed("pack-quantized", 8), bits=8, group=0, symmetric=True)),
     Case("w8a8", "Llama", GROUPS, golden=True, make=packed.make(packed.int_quantized, W8A8)),
+    Case("nf4", "Llama", BLOCKS_ACROSS, golden=True, make=packed.make(
+        packed.bitsandbytes, dict(NF4, bnb_4bit_use_double_quant=True), quant_type="nf4", nested=True)),
+    Case("nf4_plain", "Qwen2", GROUPS, make=packed.make(packed.bitsandbytes, NF4, quant_type="nf4", nested=False)),
+    Case("nf4_transformers", "Qwen2", BLOCKS_ACROSS, make=packed.make_bitsandbytes),
+    Case("nf4_experts", "Qwen3Moe", dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64,
+                                         hidden_size=64, norm_topk_prob=True, num_hidden_layers=1), make=packed.make(
+        packed.bitsandbytes, NF4, quant_type="nf4", nested=True)),
+    Case("bnb_fp4", "Llama", GROUPS, golden=True, make=packed.make(
+        packed.bitsandbytes, FP4, quant_type="fp4", nested=False)),
     Case("deepseek_v3_fp8", "DeepseekV3", DEEPSEEK_V3, seed=2, golden=True, make=packed.make(
         packed.fp8, dict(FP8, weight_block_size=[16, 24]), block=(16, 24))),
     Case("deepseek_v3_fp8_blocks_of_128", "DeepseekV3", dict(

@@ -1,4 +1,4 @@
-"""Checkpoints that GPTQ, AWQ or compressed-tensors quantised: codes in words, with scales and zero points; and FP8."""
+"""Checkpoints that GPTQ, AWQ, compressed-tensors or bitsandbytes quantised: codes and their scales; and FP8."""
 
 import os
 
@@ -94,6 +94,44 @@ def fp8(name, shape, g, tensors, block, scales="weight_scale_inv", axes=2, input
     return codes.float() * spread(scale)
 
 
+def bitsandbytes(name, shape, g, tensors, quant_type, nested):
+    """What the modules of bitsandbytes save, and what they multiply with."""
+    from bitsandbytes.functional import quantize_4bit
+    weight = torch.randn(shape, generator=g) * 1.3 / shape[1]**0.5
+    codes, state = quantize_4bit(weight, quant_type=quant_type, blocksize=64, compress_statistics=nested)
+    tensors[name + ".weight"] = codes
+    for key, value in state.as_dict(packed=True).items():
+        tensors[f"{name}.weight.{key}"] = value
+    return dequantised(codes, state)
+
+
+def make_bitsandbytes(case, folder):
+    """A checkpoint that transformers loaded with load_in_4bit and saved."""
+    config = getattr(tr, case.family + "Config")(**{**families.SIZES, **case.config})
+    model = families.randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
+    model.save_pretrained(folder)
+    load = tr.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
+    small = type(model).from_pretrained(folder, quantization_config=load, device_map="cpu")
+    small.save_pretrained(folder)
+
+    def whole(name, _module):
+        module = small.get_submodule(name)
+        linear = torch.nn.Linear(module.in_features, module.out_features, bias=module.bias is not None)
+        linear.load_state_dict(dict(weight=dequantised(module.weight.data, module.weight.quant_state), **(
+            {} if module.bias is None else dict(bias=module.bias))))
+        return linear
+
+    replace_linears(model, whole)
+    return families.forward(model)
+
+
+def dequantised(codes, state):
+    """As one row: where rows are no multiple of a block, bitsandbytes 0.50 on a CPU takes scales of other blocks."""
+    from bitsandbytes.functional import dequantize_4bit
+    shape, state.shape = state.shape, torch.Size([1, state.shape.numel()])
+    return dequantize_4bit(codes, state).reshape(shape)
+
+
 def compressed_fp8(strategy):
     weights = dict(num_bits=8, type="float", symmetric=True, strategy=strategy, dynamic=False)
     return dict(quant_method="compressed-tensors", format="float-quantized", ignore=["lm_head"],
@@ -120,7 +158,7 @@ def make(quantise, quantization_config, **options):
 
         def pack(name, shape):
             written[name] = quantise(name, tuple(shape), g, tensors, **options)
-            if quantise not in (int_quantized, fp8):
+            if quantise not in (int_quantized, fp8, bitsandbytes):
                 tensors.pop(name + ".weight")
             return written[name]
 

@@ -12,7 +12,8 @@
 namespace moe {
 namespace {
 
-const FormatId kFourBits[] = {FormatId::kInt4, FormatId::kInt4Min, FormatId::kFp4, FormatId::kNl4};
+const FormatId kFourBits[] = {FormatId::kInt4, FormatId::kInt4Min, FormatId::kFp4, FormatId::kNl4,
+                              FormatId::kNf4};
 
 std::vector<float> normals(size_t n, unsigned seed, float size) {
   std::mt19937 rng(seed);
@@ -156,6 +157,7 @@ TEST(FourBit, ErrorIsSmall) {
   EXPECT_LT(relative(FormatId::kInt4), 0.083);
   EXPECT_LT(relative(FormatId::kInt4Min), 0.075);
   EXPECT_LT(relative(FormatId::kNl4), 0.076);
+  EXPECT_LT(relative(FormatId::kNf4), 0.078);
   EXPECT_LT(relative(FormatId::kFp4), 0.115);
 }
 
@@ -207,7 +209,7 @@ TEST(FourBit, WeightsBelowAllScalesBecomeTheirMiddle) {
 }
 
 TEST(FourBit, AScaleThatIsNoNumberIsNonFinite) {
-  for (const FormatId id : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kNl4, FormatId::kFp4}) {
+  for (const FormatId id : kFourBits) {
     const WeightFormat& f = format_info(id);
     std::vector<uint8_t> tile(f.tile_bytes(32), 0xFF);
     Matrix m;

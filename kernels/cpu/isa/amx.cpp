@@ -520,6 +520,7 @@ void linear_on_tiles(const LinearArgs& a) {
     case FormatId::kFp4:
       return four_bit_many_rows<Fp4Layout>(a);
     case FormatId::kNl4:
+    case FormatId::kNf4:
       return four_bit_many_rows<Nl4Layout>(a);
     default:  // nothing faster is written
       return linear_any<GroupedBy64>(a);

@@ -2,6 +2,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/config_keys.h"
+#include "src/convert/packed/bitsandbytes.h"
 #include "src/convert/packed/fp8_checkpoint.h"
 #include "src/convert/packed/packed_matrix.h"
 #include "src/convert/packed/unused_scales.h"
@@ -321,9 +322,12 @@ void unpack_checkpoint(Checkpoint* checkpoint) {
     return Unpacking(checkpoint, read_gptq(JsonNode(older, kOlder))).run();
   }
   const JsonNode quantization = config.at(kKey);
-  if (!quantization.has("quant_method")) return;
-  const Json& method = quantization.at("quant_method").value();
-  if (is_fp8(quantization)) {
+  const bool of_bitsandbytes = is_bitsandbytes(quantization);
+  if (!of_bitsandbytes && !quantization.has("quant_method")) return;
+  const Json method = of_bitsandbytes ? Json() : quantization.at("quant_method").value();
+  if (of_bitsandbytes) {
+    unpack_bitsandbytes(checkpoint, quantization);
+  } else if (is_fp8(quantization)) {
     unpack_fp8(checkpoint, quantization);
   } else if (method == "gptq") {
     Unpacking(checkpoint, read_gptq(quantization)).run();

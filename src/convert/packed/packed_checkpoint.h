@@ -1,7 +1,7 @@
 #pragma once
-// Checkpoints of `transformers` that GPTQ, AWQ or compressed-tensors quantised, or that are FP8, as
-// the checkpoint they were made of: each matrix is one tensor NAME.weight again, read from its
-// parts.
+// Checkpoints of `transformers` that GPTQ, AWQ, compressed-tensors or bitsandbytes quantised, or
+// that are FP8, as the checkpoint they were made of: each matrix is one tensor NAME.weight again,
+// read from its parts.
 
 #include "formats/import/checkpoint.h"
 

@@ -24,6 +24,20 @@ double off_by(float v) {
 
 double squared(double v) { return v * v; }
 
+std::optional<FormatId> format_of(PackedCodes codes) {
+  switch (codes) {
+    case PackedCodes::kSigned:
+      return FormatId::kInt4;
+    case PackedCodes::kMinimum:
+      return FormatId::kInt4Min;
+    case PackedCodes::kNf4:
+      return FormatId::kNf4;
+    case PackedCodes::kOther:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<FormatId> four_bit_format(const PlannedMatrix& m, const Checkpoint& checkpoint) {
@@ -33,9 +47,7 @@ std::optional<FormatId> four_bit_format(const PlannedMatrix& m, const Checkpoint
   // Rows of the matrix are rows of the tensor.
   if (m.tensor->shape.empty() || m.tensor->shape.back() != m.slot.cols) return std::nullopt;
   if (const PackedRows* rows = checkpoint.packed(*m.tensor)) {
-    const PackedCodes codes = rows->codes(checkpoint);
-    if (codes == PackedCodes::kOther) return std::nullopt;
-    return codes == PackedCodes::kSigned ? FormatId::kInt4 : FormatId::kInt4Min;
+    return format_of(rows->codes(checkpoint));
   }
   switch (m.tensor->type) {
     case SourceType::kQ4_0:

@@ -1,0 +1,18 @@
+#pragma once
+// Checkpoints that bitsandbytes quantised to four bits (NF4, FP4). A matrix is a run of codes, row
+// after row, two in a byte; a table of 16 floats; and one factor for each block of codes (64), its
+// largest magnitude. Factors may be codes themselves, of 8 bits.
+
+#include "formats/import/checkpoint.h"
+
+namespace moe {
+
+/// Whether `quantization` (of config.json) says so. Older ones do not name their method.
+bool is_bitsandbytes(const JsonNode& quantization);
+
+/// Makes each of them one tensor of ordinary weights, table[code] * factor. Throws
+/// MOE_ERR_UNSUPPORTED for a kind that is not read, MOE_ERR_NOT_FOUND, MOE_ERR_SHAPE,
+/// MOE_ERR_NON_FINITE or MOE_ERR_FORMAT when a tensor is not what the others say.
+void unpack_bitsandbytes(Checkpoint* checkpoint, const JsonNode& quantization);
+
+}  // namespace moe
