@@ -6,6 +6,7 @@ option(MOE_LAYER "One MoE layer for other runtimes; OFF: moe_layer_create return
 option(MOE_TRANSLATE "Encoder-decoders; OFF: moe_session_translate and moe_session_read_source return MOE_ERR_UNSUPPORTED" ON)
 option(MOE_SAVE "Saved and forked sessions; OFF: moe_session_save, _load and _fork return MOE_ERR_UNSUPPORTED" ON)
 option(MOE_LATENT "Sessions that keep the latent of DeepSeek's keys and values; OFF: MOE_KV_LATENT is refused with MOE_ERR_UNSUPPORTED" ON)
+option(MOE_GPU "libmoe loads libmoe_cuda.so where there is a GPU; OFF: the CPU alone" ON)
 option(MOE_CONVERT "libmoe_convert: checkpoints to model files" ON)
 option(MOE_CLI "The command moe; with MOE_CONVERT=OFF it cannot convert and has no synthetic models" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_TESTS "Tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})

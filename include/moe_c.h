@@ -288,7 +288,7 @@ typedef struct moe_model_layer_info {
   int32_t has_head;      /* MH-MoE: 1 with a head layer in front of the sub-tokens */
   int32_t has_merge;     /* 1 with a merge layer behind them */
   int32_t n_cross_heads; /* of attention to an encoder's output; 0: none */
-  int32_t kv_latent;     /* numbers of a position under MOE_KV_LATENT; 0: there is no latent */
+  int32_t kv_latent;     /* numbers of a position under MOE_KV_LATENT; 0: not possible */
 } moe_model_layer_info;
 
 MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,

@@ -20,6 +20,7 @@ inline constexpr bool kLatentCaches = false;
 #else
 inline constexpr bool kLatentCaches = true;
 #endif
+constexpr bool is_latent(KvType t) { return kLatentCaches && t == KvType::kLatent; }
 
 /// Attention sums over keys in blocks of so many, aligned to the absolute position: the order that
 /// every device keeps, and what a KV cache's capacity is a multiple of.

@@ -191,8 +191,9 @@ Status get_layer_info(const moe_model* model, int32_t index, moe_model_layer_inf
   info.head_dim = layer.attention.head_dim;
   info.window = layer.attention.window;
   info.n_cross_heads = layer.cross.n_heads;
-  if (layer.attention.latent > 0)
+  if (can_keep_latent(layer.attention)) {
     info.kv_latent = layer.attention.latent + layer.attention.rope.dims;
+  }
   info.d_ff = layer.ffn.d_ff;
   info.n_subheads = 1;
   info.router = "";

@@ -13,14 +13,11 @@
 namespace moe {
 namespace {
 
-constexpr char kInstalled[] = MOE_MODULE_FOLDER;  // or empty
 constexpr char kCannot[] = "the CUDA module cannot be loaded";
 
-#if MOE_STATIC
-Result<void*> load_module() {
-  return Status::error(MOE_ERR_DEVICE, "%s: a static program loads none", kCannot);
-}
-#else
+#if MOE_LOADS_CUDA
+constexpr char kInstalled[] = MOE_MODULE_FOLDER;  // or empty
+
 // Opens `folder`/libmoe_cuda.so by its absolute path. False where there is no such file.
 bool found_in(const char* folder, void** module) {
   char path[4096 + sizeof kModuleFile];
@@ -67,6 +64,7 @@ OpenDevice::~OpenDevice() {
   close_cpu_device(cpu_);
 }
 
+#if MOE_LOADS_CUDA
 Status OpenDevice::open_cuda(int32_t index, uint64_t limit, const Allocator& allocator) {
   MOE_ASSIGN(void* handle, load_module());
   using Entry = const CudaModule* (*)();
@@ -80,6 +78,11 @@ Status OpenDevice::open_cuda(int32_t index, uint64_t limit, const Allocator& all
   close_module_ = module->close;
   return {};
 }
+#else
+Status OpenDevice::open_cuda(int32_t, uint64_t, const Allocator&) {
+  return Status::error(MOE_ERR_DEVICE, "%s: this build loads none", kCannot);
+}
+#endif
 
 Status OpenDevice::open(const DeviceChoice& choice, ThreadPool& pool, const Logger& logger,
                         const Allocator& allocator) {

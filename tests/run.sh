@@ -60,11 +60,11 @@ wrapper=()
 step "packages" bash scripts/install-deps.sh "$( ((all)) && echo all || echo test)" || exit 1
 
 ((all)) && step "quick start" bash examples/quickstart.sh
-build release -DMOE_TESTS_EMULATOR=OFF && check release
+build release -DMOE_TESTS_EMULATOR=OFF && check release  # asan has the emulator, with --all
 build asan -DMOE_TESTS_EMULATOR=$all && check asan
 
 if ((all)); then
-  # no clang compiles CUDA code for users; what is left out tests scripts and texts, or took minutes in release
+  # No clang compiles CUDA code for users. What is left out ran in release, and costs a minute.
   build clang -DMOE_TESTS_EMULATOR=OFF && check clang -E '^(bindings\.python|cli\.(bench|budget|completion|trace))$'
   # gcc 12's ThreadSanitizer cannot place its memory where the kernel randomises widely
   setarch -R true 2>/dev/null && wrapper=(setarch -R)
@@ -96,6 +96,7 @@ if ((all)); then
   for name in CMAKE_INSTALL_PREFIX MOE_ZSH_FOLDER; do
     settings+=("-D$name=$(sed -n "s/^$name:[A-Z]*=//p" build/release/CMakeCache.txt)")
   done
+  # Its CUDA module is the one of two targets: it is looked at, not shipped.
   step "packages: build" bash scripts/package.sh build/release build/packages &&
     step "packages" python3 -B tests/install/packages_test.py build/packages
   step "release: as it was" cmake --preset release "${settings[@]}"

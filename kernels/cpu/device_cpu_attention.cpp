@@ -109,13 +109,13 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
                         : op.causal  ? 0
                                      : last_position(op, begin / group) + 1;
   AttentionTile tile;
-  tile.head_dim = tile.value_dim = tile.value_step = op.head_dim;
+  tile.head_dim = op.head_dim;
   tile.type = cache.type;
   tile.k = static_cast<const uint8_t*>(cache.layer.k) + offset;
   tile.v = static_cast<const uint8_t*>(cache.layer.v) + offset;
-  if (kLatentCaches && cache.type == KvType::kLatent) {
-    tile.value_dim = op.latent->width;
-    tile.v = static_cast<const uint16_t*>(tile.k) + (op.head_dim - tile.value_dim);
+  if (is_latent(cache.type)) {
+    tile.latent_dim = op.latent->width;
+    tile.v = static_cast<const uint16_t*>(tile.k) + (op.head_dim - tile.value_dim());
   }
   if (cache.type == KvType::kInt8) {
     tile.k_scale = cache.layer.k_scale + at;
@@ -128,7 +128,7 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
     const int64_t place = i / group * op.n_heads + head;
     AttentionQuery& query = tile.queries[tile.n_queries++];
     query.q = op.q + place * op.head_dim;
-    query.out = op.out + place * tile.value_dim;
+    query.out = op.out + place * tile.value_dim();
     query.last = whole > 0 ? whole : op.rows[i / group].position + 1;
     query.first = op.window > 0 ? std::max(0, query.last - op.window) : 0;
     query.sink = op.sinks != nullptr ? op.sinks + head : nullptr;

@@ -84,8 +84,7 @@ struct AttentionTile {
   AttentionQuery queries[kMaxQueries];
   int32_t n_queries = 0;
   int32_t head_dim = 0;
-  int32_t value_dim = 0;
-  int32_t value_step = 0;  // from one position's value to the next
+  int32_t latent_dim = 0;  // kLatent: of the values, which lie within keys
   KvType type = KvType::kF16;
   const void* k = nullptr;
   const void* v = nullptr;
@@ -93,6 +92,8 @@ struct AttentionTile {
   const float* v_scale = nullptr;
   float multiplier = 1;  // of the scores
   float cap = 0;         // > 0: score = cap * tanh(score / cap)
+
+  int32_t value_dim() const { return is_latent(type) ? latent_dim : head_dim; }
 };
 
 struct CpuKernels {

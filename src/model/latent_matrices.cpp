@@ -30,17 +30,17 @@ Matrix key_matrix(const AttentionConfig& a) {
 // With the rows that may turn out to be zeros behind a head's values.
 Matrix value_matrix(const AttentionConfig& a) { return matrix_of(a.head_dim, a.latent); }
 
-/// Floats of one head's matrix, and of a tile of it.
-size_t scratch_floats(const AttentionConfig& a) {
-  return static_cast<size_t>(a.latent) * static_cast<size_t>(a.head_dim + kTileRows);
+/// Floats of one head's matrix, and of a tile of the same turned over.
+uint64_t scratch_floats(const AttentionConfig& a) {
+  return static_cast<uint64_t>(a.latent + kTileRows) * static_cast<uint64_t>(a.head_dim);
 }
 
 /// What init() needs.
 struct Sizes {
   explicit Sizes(const ModelConfig& config);
   size_t matrices = 0;
-  size_t scratch = 0;  // floats
-  uint64_t bytes = 0;  // of the matrices' tiles
+  uint64_t scratch = 0;  // floats
+  uint64_t bytes = 0;    // of the matrices' tiles
 };
 
 Sizes::Sizes(const ModelConfig& config) {
@@ -176,8 +176,12 @@ Status LatentMatrices::add_layer(const AttentionConfig& config, const AttentionW
 Status LatentMatrices::init(Device& device, const ModelConfig& config,
                             const Array<LayerWeights>& layers, const Allocator& allocator) {
   const Sizes sizes(config);
+  if (sizes.bytes > SIZE_MAX || sizes.scratch > SIZE_MAX / sizeof(float)) {
+    return Status::error(MOE_ERR_MEMORY, "session: kv latent: %llu bytes for its matrices",
+                         static_cast<unsigned long long>(sizes.bytes));
+  }
   Array<float> scratch(allocator);
-  MOE_TRY(scratch.resize(sizes.scratch));
+  MOE_TRY(scratch.resize(static_cast<size_t>(sizes.scratch)));
   MOE_TRY(matrices_.reserve(sizes.matrices));
   MOE_TRY(first_.reserve(config.layers.size() + 1));
   device_ = &device;

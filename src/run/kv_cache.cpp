@@ -38,7 +38,7 @@ void take_layer(Carver& c, const AttentionConfig& a, int32_t capacity, KvType ty
   const int64_t n_bytes = key_bytes(a, capacity, type);
   const int64_t n_scales = type == KvType::kInt8 ? int64_t{a.n_kv_heads} * capacity : 0;
   take_side(c, n_bytes, n_scales, &layer->k, &layer->k_scale);
-  if (type != KvType::kLatent) take_side(c, n_bytes, n_scales, &layer->v, &layer->v_scale);
+  if (!is_latent(type)) take_side(c, n_bytes, n_scales, &layer->v, &layer->v_scale);
 }
 
 // The layers of an encoder use the same memory, one after the other.
@@ -57,7 +57,7 @@ KvLayer take_shared(Carver& c, const ModelConfig& config, int32_t n_layers, int3
 }  // namespace
 
 KvWidths kv_widths(const AttentionConfig& a, KvType type) {
-  if (type == KvType::kLatent) return {1, a.rope.dims + a.latent, 0};
+  if (is_latent(type)) return {1, a.rope.dims + a.latent, 0};
   return {a.n_kv_heads, a.head_dim, a.head_dim};
 }
 

@@ -49,21 +49,21 @@ uint64_t search_bytes(const ModelConfig& config, const SessionOptions& o) {
 }
 
 Status check_latent(const AttentionConfig& a) {
+  if (can_keep_latent(a)) return {};
   if (a.latent == 0) {
     return Status::error(MOE_ERR_UNSUPPORTED,
                          "keys and values come from no latent (multi-head latent attention)");
   }
-  if (a.qk_norm == QkNorm::kNone && a.qkv_clip == 0 && a.rope.dims < a.head_dim) return {};
   return Status::error(MOE_ERR_UNSUPPORTED,
                        "it has qk_norm, qkv_clip or keys that are rotated whole");
 }
 
 Status check_latent(const Model& model) {
-  const ModelConfig& config = model.config();
-  if (!kLatentCaches) {
+  if constexpr (!kLatentCaches) {
     return Status::error(MOE_ERR_UNSUPPORTED,
                          "session: kv latent: this build keeps none (MOE_LATENT=OFF)");
   }
+  const ModelConfig& config = model.config();
   if (!model.device().uses_host_memory()) {
     return Status::error(MOE_ERR_UNSUPPORTED, "session: kv latent: on the CPU alone");
   }
@@ -137,8 +137,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   if (ExpertMemory* experts = model.device().expert_memory(); experts != nullptr) {
     add_line(&account, "experts on their way", experts->bring_bytes(model.largest_expert_bytes()));
   }
-  add_line(&account, "matrices for the latent cache",
-           model.latent_matrix_bytes(o.kv == KvType::kLatent));
+  add_line(&account, "matrices for the latent cache", model.latent_matrix_bytes(is_latent(o.kv)));
   account.other_bytes = o.other_sessions_bytes;
   account.kv_bytes = kv;
   add_line(&account, "other sessions", o.other_sessions_bytes);

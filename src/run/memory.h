@@ -22,6 +22,13 @@ struct SessionOptions {
   bool chunk_follows = false;  // of resolve_options(): nobody chose the chunk
 };
 
+/// Whether a decoder's layer may keep what keys and values come from (KvType::kLatent), as far as
+/// its configuration says.
+inline bool can_keep_latent(const AttentionConfig& a) {
+  return kLatentCaches && a.causal && a.latent > 0 && a.qk_norm == QkNorm::kNone &&
+         a.qkv_clip == 0 && a.rope.dims < a.head_dim;
+}
+
 inline constexpr int32_t kDefaultContext = 4096;
 inline constexpr int32_t kDefaultChunk = 256;
 /// On a GPU, where products of 512 rows and more go to cuBLASLt, as long as all weights stay there.

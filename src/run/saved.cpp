@@ -53,7 +53,7 @@ size_t element_bytes(KvType type) {
 
 uint32_t kv_number(KvType type) {
   if (type == KvType::kF32) return MOE_KV_F32;
-  if (type == KvType::kLatent) return MOE_KV_LATENT;
+  if (is_latent(type)) return MOE_KV_LATENT;
   return type == KvType::kInt8 ? uint32_t{MOE_KV_INT8} : uint32_t{MOE_KV_F16};
 }
 
@@ -189,7 +189,7 @@ Status each_head(const SessionState& state, F&& f) {
         const HeadPlace place = {
             values + static_cast<size_t>(first * w.key) * element_bytes(kv.type),
             kv.type == KvType::kInt8 ? scales + first : nullptr, w.key};
-        MOE_TRY(f(place, side == 0 && kv.type != KvType::kLatent));
+        MOE_TRY(f(place, side == 0 && !is_latent(kv.type)));
       }
     }
   }

@@ -140,7 +140,7 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   MOE_TRY(check_budget(account, resolved.memory_cap));
   CacheRoom room(model);
   MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
-  if (resolved.kv == KvType::kLatent) MOE_TRY(model.make_latent_matrices());
+  if (is_latent(resolved.kv)) MOE_TRY(model.make_latent_matrices());
   for (;;) {
     MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
     state->bytes = account.session_bytes;

@@ -47,7 +47,7 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   c.take(&v, chunk, widest.kv);
   if (widest.latent > 0) c.take(&latent, chunk, widest.latent);
   if (widest.q_latent > 0) c.take(&q_latent, chunk, widest.q_latent);
-  if (kv == KvType::kLatent) {
+  if (is_latent(kv)) {
     wide_rows = std::min(chunk, kWideRows);
     c.take(&wide_key, wide_rows, widest.latent);
     c.take(&wide_q, wide_rows, widest.wide_q);

@@ -77,7 +77,7 @@ void run_attention(benchmark::State& state, const CpuKernels* kernels, Case c) {
     a.queries[i].out = out.data() + i * c.head_dim;
     a.queries[i].last = c.positions;
   }
-  a.head_dim = a.value_dim = a.value_step = c.head_dim;
+  a.head_dim = c.head_dim;
   a.type = c.type;
   a.k_scale = a.v_scale = scale.data();
   a.multiplier = 1 / std::sqrt(static_cast<float>(c.head_dim));

@@ -59,7 +59,7 @@ Rows make_rows(const CpuKernels& k, KvType type, int head_dim, unsigned seed, bo
 
 AttentionTile make_tile(KvType type, int head_dim, const Rows& k, const Rows& v) {
   AttentionTile a;
-  a.head_dim = a.value_dim = a.value_step = head_dim;
+  a.head_dim = head_dim;
   a.type = type;
   a.k = type == KvType::kF16 ? static_cast<const void*>(k.half.data()) : k.code.data();
   a.v = type == KvType::kF16 ? static_cast<const void*>(v.half.data()) : v.code.data();
@@ -185,8 +185,8 @@ const LatentCase kLatentCases[] = {
 
 AttentionTile latent_tile(const LatentCase& c, const std::vector<uint16_t>& rows) {
   AttentionTile a;
-  a.head_dim = a.value_step = c.rope + c.width;
-  a.value_dim = c.width;
+  a.head_dim = c.rope + c.width;
+  a.latent_dim = c.width;
   a.type = KvType::kLatent;
   a.k = rows.data();
   a.v = rows.data() + c.rope;

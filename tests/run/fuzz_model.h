@@ -117,7 +117,7 @@ inline void change_model(FuzzBytes& in, ModelConfig& c) {
 }
 
 inline void change_options(FuzzBytes& in, TinyOptions& o) {
-  const size_t i = in.below(7);
+  const size_t i = in.below(8);
   if (i == 0) o.weights = kWeightFormats[in.below(std::size(kWeightFormats))].id;
   if (i == 1) o.scale = in.flag() ? ScaleKind::kRow : ScaleKind::kGroup;
   if (i == 2) o.act = one_of(in, ActPrecision::kA8Block);
@@ -125,6 +125,7 @@ inline void change_options(FuzzBytes& in, TinyOptions& o) {
   if (i == 4) o.biases = in.flag();
   if (i == 5) o.compress = in.flag();
   if (i == 6) o.d_e = in_range(in, 1, 20);
+  if (i == 7) o.keys_apart = true;
 }
 
 inline void change_config(FuzzBytes& in, ModelConfig& config, TinyOptions& options) {

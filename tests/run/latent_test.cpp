@@ -45,6 +45,13 @@ std::vector<TinyKind> latent_kinds() {
                        a.rope.dims = 6;
                        a.latent = 150;
                      }),
+      attention_kind("narrower_than_keys",
+                     [](AttentionConfig& a) {
+                       a.head_dim = 80;
+                       a.rope.dims = 16;
+                       a.latent = 16;
+                       a.q_latent = 0;
+                     }),
       attention_kind("window_sinks_cap", [](AttentionConfig& a) {
         a.window = 19;
         a.sinks = true;

@@ -125,7 +125,8 @@ void Steps::open(moe_session** session) {
   p.struct_size = sizeof p;
   p.context = in_.flag() ? in_.number() : in_range(in_, 0, 200);
   p.chunk = in_range(in_, 0, 40);
-  p.kv = in_.flag() ? MOE_KV_INT8 : MOE_KV_F16;
+  const moe_kv_type kinds[] = {MOE_KV_F16, MOE_KV_INT8, MOE_KV_LATENT};
+  p.kv = kinds[in_.below(3)];
   moe_session* made = nullptr;
   moe_error e{};
   if (!fine(moe_session_create(model_, &p, &made, &e), e)) return;
