@@ -150,6 +150,60 @@ TEST(PaperCases, TheResearchLayoutSaysTheSameModel) {
   EXPECT_EQ(found[0], found[1]);
 }
 
+test::RawTensors paper_tensors(const std::string& from) {
+  test::RawTensors tensors;
+  const InputFile file(from + "/model.safetensors");
+  const std::vector<SourceTensor> found = read_safetensors_header(file, 0);
+  for (const SourceTensor& t : found) {
+    tensors[t.name] = test::f32_tensor(t.shape, test::read_tensor(file, found, t.name));
+  }
+  return tensors;
+}
+
+TEST(PaperCases, SharedTablesThatDifferAreRefused) {
+  for (const char* kind : {"translator_xmoe", "translator_threshold"}) {
+    const std::string from = std::string(kFolder) + "/" + kind;
+    for (const char* name : {"encoder.embed_tokens.weight", "decoder.output_projection.weight"}) {
+      test::RawTensors tensors = paper_tensors(from);
+      ASSERT_EQ(tensors.count(name), 1u) << kind;
+      tensors[name].bytes.back() ^= 1;
+      test::TempFolder folder;
+      folder.write("config.json", read_json_file(from + "/config.json").dump());
+      folder.write("model.safetensors", test::safetensors_text(tensors));
+      MemorySink sink;
+      const Status status = convert_paper(folder.path(), sink);
+      EXPECT_EQ(status.code(), MOE_ERR_UNSUPPORTED);
+      EXPECT_NE(std::string(status.text()).find(name), std::string::npos) << status.text();
+    }
+  }
+}
+
+// Where every tensor is written once, a head that is the embedding is not in the file.
+TEST(PaperCases, ATiedHeadNeedNotBeInTheFile) {
+  const std::string from = std::string(kFolder) + "/encoder_xmoe_top2";
+  const std::string head = "encoder.output_projection.weight";
+  test::RawTensors tensors = paper_tensors(from);
+  tensors[head] = tensors.at("encoder.embed_tokens.weight");
+  Json config = read_json_file(from + "/config.json");
+  const Tokens ids = read_json_file(from + "/golden.json").at("cases")[0].at("ids").get<Tokens>();
+  std::vector<Floats> outputs;
+  for (const bool tied : {false, true}) {
+    config["share_encoder_input_output_embed"] = tied;
+    if (tied) tensors.erase(head);
+    test::TempFolder folder;
+    folder.write("config.json", config.dump());
+    folder.write("model.safetensors", test::safetensors_text(tensors));
+    MemorySink sink;
+    const Status status = convert_paper(folder.path(), sink);
+    ASSERT_TRUE(status.ok()) << status.text();
+    Machine machine(sink);
+    ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+    outputs.push_back(encode(*machine.session(), ids));
+  }
+  EXPECT_EQ(outputs[0].size(), ids.size() * 40);
+  EXPECT_EQ(outputs[0], outputs[1]);
+}
+
 // What a changed config.json is refused with.
 std::string paper_refusal(const char* kind, const char* patch) {
   const std::string from = std::string(kFolder) + "/" + kind;

@@ -314,14 +314,69 @@ TEST_F(TransformersTest, TorchscaleVariantsWithoutACounterpartAreRefused) {
   error(R"({"sparse_alpha": 0.5})", MOE_ERR_UNSUPPORTED, base);
 }
 
+// torchscale's constructors put norms in front whenever subln is true, which it is by default.
+TEST_F(TransformersTest, TorchscalesNormsStandBehindTheSumsOnlyWhereSublnIsWritten) {
+  const char* const base =
+      R"({"model_type": "torchscale", "vocab_size": 40, "decoder_embed_dim": 24,
+    "decoder_attention_heads": 4, "decoder_ffn_embed_dim": 20, "decoder_layers": 1})";
+  EXPECT_EQ(error(R"({"decoder_normalize_before": false})", MOE_ERR_UNSUPPORTED, base),
+            "config.json: decoder_normalize_before: false is not supported; with \"subln\" written "
+            "too it is, as torchscale makes it true wherever subln is true, its default");
+  const char* const plain = R"({"decoder_normalize_before": false, "subln": false})";
+  EXPECT_TRUE(read_patched(plain, base).config.layers[0].ffn.norms.post);
+  const char* const written = R"({"decoder_normalize_before": false, "subln": true})";
+  EXPECT_TRUE(read_patched(written, base).config.layers[0].ffn.norms.post);
+  const char* const deep = R"({"decoder_normalize_before": false, "deepnorm": true})";
+  EXPECT_TRUE(read_patched(deep, base).config.layers[0].ffn.norms.post);
+}
+
+TEST_F(TransformersTest, TorchscalesEncodersHaveTheHeadThatTheConfigSays) {
+  const char* const base =
+      R"({"model_type": "torchscale", "vocab_size": 40, "encoder_embed_dim": 24,
+    "encoder_attention_heads": 4, "encoder_ffn_embed_dim": 20, "encoder_layers": 1})";
+  const auto table = test::f32_tensor({40, 24}, std::vector<float>(960));
+  const char* const embedding = "encoder.embed_tokens.weight";
+  folder_.write("model.safetensors", test::safetensors_text({{embedding, table}}));
+  const ModelConfig tied =
+      read_patched(R"({"share_encoder_input_output_embed": true})", base).config;
+  EXPECT_EQ(tied.head.kind, HeadKind::kTokens);
+  EXPECT_TRUE(tied.tie_embeddings);
+  for (const char* patch :
+       {R"({"no_output_layer": true})",
+        R"({"no_output_layer": true, "share_encoder_input_output_embed": true})"}) {
+    const ModelConfig bare = read_patched(patch, base).config;
+    EXPECT_EQ(bare.head.kind, HeadKind::kNone) << patch;
+    EXPECT_FALSE(bare.tie_embeddings) << patch;
+  }
+  EXPECT_EQ(error("{}", MOE_ERR_NOT_FOUND, base),
+            "tensor encoder.output_projection.weight is missing; without it config.json says "
+            "\"no_output_layer\": true");
+  // Passed to the constructor, a head is there all the same.
+  const char* const head = "encoder.output_projection.weight";
+  folder_.write("model.safetensors", test::safetensors_text({{embedding, table}, {head, table}}));
+  EXPECT_EQ(read_patched(R"({"no_output_layer": true})", base).config.head.kind, HeadKind::kTokens);
+  const auto other = test::f32_tensor({40, 24}, std::vector<float>(960, 1.0f));
+  folder_.write("model.safetensors", test::safetensors_text({{embedding, table}, {head, other}}));
+  EXPECT_EQ(
+      error(R"({"share_encoder_input_output_embed": true})", MOE_ERR_UNSUPPORTED, base),
+      "tensor encoder.output_projection.weight: row 0 is not that of encoder.embed_tokens.weight, "
+      "though config.json says that they are one");
+}
+
 // fairseq leaves a buffer behind where positions are a formula.
 TEST_F(TransformersTest, TorchscalesPositionsMayBeAFormula) {
   const char* const name = "decoder.embed_positions._float_tensor";
-  folder_.write("model.safetensors",
-                test::safetensors_text({{name, test::f32_tensor({1}, {0.0f})}}));
-  const Imported in = read(R"({"model_type": "torchscale", "vocab_size": 40,
+  const char* const embedding = "decoder.embed_tokens.weight";
+  const char* const config = R"({"model_type": "torchscale", "vocab_size": 40,
     "decoder_embed_dim": 24, "decoder_attention_heads": 4, "decoder_ffn_embed_dim": 20,
-    "decoder_layers": 1, "max_target_positions": 16})");
+    "decoder_layers": 1, "max_target_positions": 16})";
+  test::RawTensors tensors = {{name, test::f32_tensor({1}, {0.0f})}};
+  folder_.write("model.safetensors", test::safetensors_text(tensors));
+  EXPECT_EQ(error("{}", MOE_ERR_NOT_FOUND, config),
+            "tensor decoder.embed_tokens.weight is missing");
+  tensors[embedding] = test::f32_tensor({40, 24}, std::vector<float>(960));
+  folder_.write("model.safetensors", test::safetensors_text(tensors));
+  const Imported in = read(config);
   EXPECT_EQ(in.config.positions, PositionKind::kLearned);
   EXPECT_EQ(in.config.context_length, 16);
   ASSERT_EQ(in.derived.size(), 1u);

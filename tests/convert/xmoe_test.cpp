@@ -154,5 +154,49 @@ TEST_F(XmoeTest, RefusesWhatFairseqMaySayBesides) {
   error(kFairseq, "{}", MOE_ERR_NOT_FOUND);
 }
 
+// 3000 rows: more than are compared at once.
+TEST_F(XmoeTest, SharedTablesMustHoldTheSame) {
+  const char* const both = R"({"encoder_embed_dim": 24, "encoder_attention_heads": 4,
+    "encoder_ffn_embed_dim": 20, "encoder_layers": 2, "share_all_embeddings": true})";
+  const char* const tied = R"({"share_decoder_input_output_embed": true})";
+  const char* const source = "encoder.embed_tokens.weight";
+  const char* const head = "decoder.output_projection.weight";
+  Floats values(3000 * 24);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7);
+  Floats other = values;
+  other.back() = 8;
+  const test::RawTensor same = test::f32_tensor({3000, 24}, values);
+  const test::RawTensor differs = test::f32_tensor({3000, 24}, other);
+  const test::RawTensor fewer = test::f32_tensor({2999, 24}, Floats(2999 * 24));
+
+  tensors_ = {{"decoder.embed_tokens.weight", same}, {head, same}};
+  EXPECT_TRUE(read(kFairseq, tied).config.tie_embeddings);
+  tensors_[source] = same;
+  EXPECT_TRUE(read(kFairseq, both).config.tie_embeddings);
+  tensors_[head] = differs;
+  EXPECT_EQ(error(kFairseq, both, MOE_ERR_UNSUPPORTED),
+            "tensor decoder.output_projection.weight: row 2999 is not that of "
+            "decoder.embed_tokens.weight, though config.json says that they are one");
+  tensors_[head] = same;
+  tensors_[source] = differs;
+  EXPECT_EQ(error(kFairseq, both, MOE_ERR_UNSUPPORTED),
+            "tensor encoder.embed_tokens.weight: row 2999 is not that of "
+            "decoder.embed_tokens.weight, though config.json says that they are one");
+  tensors_[source] = fewer;
+  EXPECT_EQ(error(kFairseq, both, MOE_ERR_SHAPE),
+            "tensor encoder.embed_tokens.weight: expected (3000, 24), as of "
+            "decoder.embed_tokens.weight, file has (2999, 24)");
+  tensors_.erase(source);
+  tensors_[head] = differs;
+  error(kFairseq, tied, MOE_ERR_UNSUPPORTED);
+  EXPECT_FALSE(read(kFairseq).config.tie_embeddings);
+}
+
+TEST_F(XmoeTest, TheEmbeddingsWidthIsCheckedBeforePositionsAreMade) {
+  EXPECT_EQ(error(kFairseq, R"({"decoder_embed_dim": 1048576, "max_target_positions": 1048576})",
+                  MOE_ERR_SHAPE),
+            "tensor decoder.embed_tokens.weight: expected (n, 1048576), file has (40, 24)");
+}
+
 }  // namespace
 }  // namespace moe

@@ -1,6 +1,8 @@
 #include "src/convert/arch/fairseq.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "formats/import/failure.h"
 
@@ -9,6 +11,7 @@ namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxDerived = int64_t{1} << 28;
+constexpr size_t kCompared = 1 << 16;  // values at once
 
 constexpr const char* kDerived = "embed_positions.derived";  // made here
 constexpr Place kPositions = {.skipped = kFairseqFirstPosition};
@@ -79,15 +82,37 @@ DerivedTensor sinusoids(std::string name, const char* key, int32_t n_positions, 
   out.values.resize(static_cast<size_t>(n_positions) * static_cast<size_t>(d));
   const int32_t half = d / 2;
   const double step = std::log(10000.0) / std::max(half - 1, 1);
+  std::vector<double> frequencies(static_cast<size_t>(half));
+  for (int32_t i = 0; i < half; ++i) frequencies[static_cast<size_t>(i)] = std::exp(-step * i);
   for (int32_t p = 0; p < n_positions; ++p) {
     float* row = out.values.data() + static_cast<size_t>(p) * static_cast<size_t>(d);
     for (int32_t i = 0; i < half; ++i) {
-      const double angle = (p + kFairseqFirstPosition) * std::exp(-step * i);
+      const double angle = (p + kFairseqFirstPosition) * frequencies[static_cast<size_t>(i)];
       row[i] = static_cast<float>(std::sin(angle));
       row[half + i] = static_cast<float>(std::cos(angle));
     }
   }
   return out;
+}
+
+// The first row in which two matrices of one shape differ; -1 where there is none.
+int64_t differing_row(const Checkpoint& checkpoint, const SourceTensor& a, const SourceTensor& b) {
+  if (a.n_elements == 0) return -1;
+  const auto cols = static_cast<size_t>(a.shape.back());
+  const size_t piece = std::max<size_t>(kCompared / cols, 1) * cols;
+  std::vector<float> of_a, of_b;
+  for (uint64_t first = 0; first < a.n_elements; first += piece) {
+    const auto n = static_cast<size_t>(std::min<uint64_t>(piece, a.n_elements - first));
+    of_a.resize(n);
+    of_b.resize(n);
+    checkpoint.read(a, first, n, of_a.data());
+    checkpoint.read(b, first, n, of_b.data());
+    for (size_t i = 0; i < n; i += cols) {
+      const bool same = std::memcmp(&of_a[i], &of_b[i], cols * sizeof(float)) == 0;
+      if (!same) return static_cast<int64_t>((first + i) / cols);
+    }
+  }
+  return -1;
 }
 
 }  // namespace
@@ -164,6 +189,16 @@ int32_t FairseqModel::n_positions(const FairseqSide& side) const {
        name.c_str(), kFairseqFirstPosition, shape_text(shape).c_str());
 }
 
+// Before anything as wide as the config says is made.
+void FairseqModel::check_width(const FairseqSide& side, int32_t d_model) const {
+  const std::string name = side.tensor("embed_tokens.weight");
+  const SourceTensor* tensor = checkpoint_.find(name);
+  if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", name.c_str());
+  if (tensor->shape.size() == 2 && tensor->shape[1] == d_model) return;
+  fail(MOE_ERR_SHAPE, "tensor %s: expected (n, %d), file has %s", name.c_str(), d_model,
+       shape_text(tensor->shape).c_str());
+}
+
 void FairseqModel::read_positions(ConfigKeys* keys, const FairseqSide& side, FairseqPositions kind,
                                   Imported* out) const {
   ModelConfig* c = &out->config;
@@ -173,6 +208,7 @@ void FairseqModel::read_positions(ConfigKeys* keys, const FairseqSide& side, Fai
   (both() && !side.causal ? c->source_length : c->context_length) = n;
   c->positions = kind == FairseqPositions::kNone ? PositionKind::kNone : PositionKind::kLearned;
   if (kind == FairseqPositions::kSinusoids) {
+    check_width(side, c->d_model);
     out->derived.push_back(sinusoids(side.tensor(kDerived), key, n, c->d_model));
   }
 }
@@ -212,6 +248,32 @@ void FairseqModel::share_embeddings(ConfigKeys* keys, ModelConfig* config) const
   config->pad_token_id = kFairseqFirstPosition - 1;
   config->start_token_id = kFairseqFirstPosition;
   check(config->eos_token_ids.push(kFairseqFirstPosition));
+}
+
+void FairseqModel::check_copy(const std::string& name) const {
+  const std::string main_name = main().tensor("embed_tokens.weight");
+  const SourceTensor* copy = checkpoint_.find(name);
+  const SourceTensor* table = checkpoint_.find(main_name);
+  if (copy == nullptr || table == nullptr || table->shape.size() != 2) return;
+  if (copy->shape != table->shape) {
+    fail(MOE_ERR_SHAPE, "tensor %s: expected %s, as of %s, file has %s", name.c_str(),
+         shape_text(table->shape).c_str(), main_name.c_str(), shape_text(copy->shape).c_str());
+  }
+  const int64_t row = differing_row(checkpoint_, *table, *copy);
+  if (row < 0) return;
+  fail(MOE_ERR_UNSUPPORTED,
+       "tensor %s: row %lld is not that of %s, though config.json says that they are one",
+       name.c_str(), static_cast<long long>(row), main_name.c_str());
+}
+
+void FairseqModel::leave_out_copies(Imported* out) const {
+  std::vector<std::string> copies;
+  if (both()) copies.push_back(kFairseqEncoder.tensor("embed_tokens.weight"));
+  if (out->config.tie_embeddings) copies.push_back(main().tensor("output_projection.weight"));
+  for (const std::string& name : copies) {
+    check_copy(name);
+    out->ignored.push_back(name);
+  }
 }
 
 }  // namespace moe

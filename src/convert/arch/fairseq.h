@@ -63,8 +63,13 @@ class FairseqModel {
   /// Of both sides: one embedding for source, text and output is what the runtime has. Texts begin
   /// and end with fairseq's "</s>".
   void share_embeddings(ConfigKeys* keys, ModelConfig* config) const;
+  /// Leaves out the tables that the config says are the main side's embedding: the encoder's of
+  /// both, and the head's where it is tied. Throws when the file has another there.
+  void leave_out_copies(Imported* out) const;
 
  private:
+  void check_width(const FairseqSide& side, int32_t d_model) const;
+  void check_copy(const std::string& name) const;
   int32_t n_positions(const FairseqSide& side) const;
   DerivedTensor learned_positions(const FairseqSide& side, int32_t d_model) const;
 

@@ -130,8 +130,17 @@ void Torchscale::read_sizes() {
   }
 }
 
+// torchscale's constructors set it wherever subln is true, and a config of some keys does not say
+// whether subln was.
 bool Torchscale::in_front(const FairseqSide& side) {
-  return keys_.boolean(side.key("normalize_before").c_str(), !deepnorm_);
+  const std::string key = side.key("normalize_before");
+  const bool front = keys_.boolean(key.c_str(), !deepnorm_);
+  if (!front && !deepnorm_ && !keys_.has("subln")) {
+    fail_value(keys_.node(key.c_str()),
+               "with \"subln\" written too it is, as torchscale makes it true wherever subln is "
+               "true, its default");
+  }
+  return front;
 }
 
 LayerConfig Torchscale::read_layer(const FairseqSide& side) {
@@ -226,12 +235,19 @@ std::span<const TensorName> Torchscale::read_head() {
     return {};
   }
   const bool masked = has("encoder.output_projection.dense.weight");
-  keys_.ignore({"no_output_layer"});
-  if (!masked && !has("encoder.output_projection.weight")) {
+  const bool own = has("encoder.output_projection.weight");
+  const bool shared = keys_.boolean("share_encoder_input_output_embed", false);
+  const bool none = keys_.boolean("no_output_layer", false);  // of one made by the constructor
+  if (!masked && !own && none) {
     c.head.kind = HeadKind::kNone;
     return {};
   }
-  c.tie_embeddings = keys_.boolean("share_encoder_input_output_embed", false);
+  if (!masked && !own && !shared) {
+    fail(MOE_ERR_NOT_FOUND,
+         "tensor encoder.output_projection.weight is missing; without it config.json says "
+         "\"no_output_layer\": true");
+  }
+  c.tie_embeddings = shared;
   c.head.dense = c.head.norm = masked;
   if (masked) c.head.act = c.layers[0].ffn.act.kind;
   return masked ? std::span<const TensorName>(kMaskedHead) : kPlainHead;
@@ -247,10 +263,7 @@ Imported Torchscale::finish(std::span<const TensorName> head) {
   for (const char* name : {"*.version", "*.embed_positions._float_tensor"}) {
     out_.ignored.push_back(name);
   }
-  if (model_.both()) out_.ignored.push_back("encoder.embed_tokens.weight");
-  if (config().tie_embeddings) {
-    out_.ignored.push_back(model_.main().tensor("output_projection.weight"));
-  }
+  model_.leave_out_copies(&out_);
   return std::move(out_);
 }
 

@@ -330,8 +330,7 @@ Imported import_xmoe_fairseq(const JsonNode& config, const Checkpoint& checkpoin
   for (const char* name : {"*.version", "*.embed_positions._float_tensor"}) {
     out.ignored.push_back(name);
   }
-  if (model.both()) out.ignored.push_back("encoder.embed_tokens.weight");
-  if (c->tie_embeddings) out.ignored.push_back("decoder.output_projection.weight");
+  model.leave_out_copies(&out);
   return out;
 }
 
