@@ -115,7 +115,7 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
   tile.v = static_cast<const uint8_t*>(cache.layer.v) + offset;
   if (is_latent(cache.type)) {
     tile.latent_dim = op.latent->width;
-    tile.v = static_cast<const uint16_t*>(tile.k) + (op.head_dim - tile.value_dim());
+    tile.v = static_cast<const uint16_t*>(tile.k) + (op.head_dim - tile.latent_dim);
   }
   if (cache.type == KvType::kInt8) {
     tile.k_scale = cache.layer.k_scale + at;
@@ -128,7 +128,7 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
     const int64_t place = i / group * op.n_heads + head;
     AttentionQuery& query = tile.queries[tile.n_queries++];
     query.q = op.q + place * op.head_dim;
-    query.out = op.out + place * tile.value_dim();
+    query.out = op.out + place * (is_latent(cache.type) ? tile.latent_dim : op.head_dim);
     query.last = whole > 0 ? whole : op.rows[i / group].position + 1;
     query.first = op.window > 0 ? std::max(0, query.last - op.window) : 0;
     query.sink = op.sinks != nullptr ? op.sinks + head : nullptr;

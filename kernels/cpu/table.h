@@ -66,7 +66,7 @@ struct LinearArgs {
 /// One query of one head: it sees positions [first, last), at least one.
 struct AttentionQuery {
   const float* q = nullptr;  // (head_dim)
-  float* out = nullptr;      // (value_dim)
+  float* out = nullptr;      // (the values' width)
   int32_t first = 0;
   int32_t last = 0;
   const float* sink = nullptr;  // a logit without a value, or null
@@ -77,7 +77,7 @@ inline constexpr int kMaxQueries = 8;
 inline constexpr int kKeyLanes = 16;
 
 /// Up to kMaxQueries queries on the keys and values of one KV head. Keys lie as
-/// (position / 16, head_dim, 16), values as (position, value_dim); there is room for whole blocks
+/// (position / 16, head_dim, 16), values as (position, width); there is room for whole blocks
 /// of 64 positions, and what is not seen may hold anything. kLatent: keys lie as (position,
 /// head_dim), and values within them.
 struct AttentionTile {
@@ -92,8 +92,6 @@ struct AttentionTile {
   const float* v_scale = nullptr;
   float multiplier = 1;  // of the scores
   float cap = 0;         // > 0: score = cap * tanh(score / cap)
-
-  int32_t value_dim() const { return is_latent(type) ? latent_dim : head_dim; }
 };
 
 struct CpuKernels {

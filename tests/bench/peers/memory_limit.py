@@ -4,7 +4,8 @@
 Usage: memory_limit.py --dir FOLDER [--moe build/release/bin/moe] [--shape olmoe-1b-7b] [--percent 25,50,75]
                        [--engines int4,llama,ternary2] [--rounds 3] [-n 32] [-r 2] [--threads 2] [--json FILE]
 
-For root on Linux (it makes a cgroup and drops the page cache before each process). FOLDER keeps the files: the GGUF file
+For root on Linux: it makes a cgroup, and drops the page cache of the whole machine before each process. Swap must be off,
+as what a cgroup swaps out does not count. FOLDER keeps the files: the GGUF file
 in Q4_0, the model file converted from it, so with the same weights and experts chosen, and one with random ternary weights.
 The limit is that share of the GGUF file's size; moe gets it as --memory, less 32 MB for the program itself.
 Run it with PYTHONPATH and MOE_LIBRARY naming moe's Python package and library.
@@ -13,6 +14,7 @@ Run it with PYTHONPATH and MOE_LIBRARY naming moe's Python package and library.
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -37,20 +39,51 @@ def model_file(o, weights):
 class Limit:
     """A memory cgroup, of version 1 or 2, which is removed at the end."""
 
-    def __init__(self, n_bytes):
-        old = os.path.isdir("/sys/fs/cgroup/memory")
-        self.path = f"/sys/fs/cgroup/{'memory/' if old else ''}moe-peers-{os.getpid()}"
+    def __init__(self, n_bytes, root="/sys/fs/cgroup"):
+        old = os.path.isdir(f"{root}/memory")
+        self.path = f"{root}/{'memory/' if old else ''}moe-peers-{os.getpid()}"
         self.file = "memory.limit_in_bytes" if old else "memory.max"
         self.n_bytes = n_bytes
 
     def __enter__(self):
         os.mkdir(self.path)
-        with open(os.path.join(self.path, self.file), "w", encoding="utf-8") as f:
-            f.write(str(self.n_bytes))
+        try:
+            with open(os.path.join(self.path, self.file), "w", encoding="utf-8") as f:
+                f.write(str(self.n_bytes))
+        except BaseException:  # SystemExit of a signal too
+            os.rmdir(self.path)
+            raise
         return self.path
 
     def __exit__(self, *_):
         os.rmdir(self.path)
+
+
+def exit_on_signals():
+    """SIGTERM and SIGHUP end the worker and remove the cgroup, as Ctrl-C does; what nohup ignores stays ignored."""
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) != signal.SIG_IGN:
+            signal.signal(name, lambda n, _: sys.exit(128 + n))
+
+
+def refuse_swap(path="/proc/swaps"):
+    """With swap the two would run under different rules: moe's memory can be swapped out, a mapped file's is read again."""
+    with open(path, encoding="utf-8") as f:
+        names = [line.split()[0] for line in f.readlines()[1:] if line.strip()]
+    if names:
+        sys.exit(f"swap is on ({', '.join(names)}), and the limit counts memory alone: swapoff -a, then run it again")
+
+
+def read_ahead(folder, sys_root="/sys"):
+    """In kB, of the block device (of a partition: of its disk) that has the folder, and the device's number."""
+    device = os.stat(folder).st_dev
+    device = f"{os.major(device)}:{os.minor(device)}"
+    for path in (f"class/bdi/{device}", f"dev/block/{device}/queue", f"dev/block/{device}/../queue"):
+        path = os.path.join(sys_root, path, "read_ahead_kb")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                return f.read().strip(), device
+    return "unknown", device
 
 
 def drop_caches():
@@ -99,6 +132,10 @@ def options():
 
 def main():
     o = options()
+    exit_on_signals()
+    refuse_swap()
+    os.makedirs(o.dir, exist_ok=True)
+    print("read_ahead_kb of {1}: {0}\n".format(*read_ahead(o.dir)))
     whole = os.path.getsize(gguf_file(o, o.shape, "Q4_0"))
     print("| limit | | tokens/s | of single rounds | MB read a token | peak of the cgroup, MB |\n"
           "|---|---|---|---|---|---|", flush=True)
