@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cli/help.h"
 #include "cli/memory.h"
 #include "cli/terminal.h"
 

@@ -154,7 +154,24 @@ class Megatron(Decoder):
         return F.linear(self.norm(x, "language_model.encoder.final_layernorm"), self.t[f"language_model.{head}.weight"])
 
 
-class Fairseq(Decoder):
+class FairseqBase(Decoder):
+    """The FFNs and experts of fairseq's tree, of one side or of both."""
+
+    def put_ffn(self, p, d, f, moe):
+        names = [""]
+        if moe:
+            names = [f"experts.yyh_local_experts.{e}." for e in range(self.c["num_experts"])]
+            f //= self.c["ffn_split_ratio"]
+            self.t.linear(p + "gate.wg", len(names), d, bias=False)
+        for name in names:
+            self.t.linear(p + name + "fc1", f, d)
+            self.t.linear(p + name + "fc2", d, f)
+
+    def ffn(self, x, p, expert):
+        return self.linear(F.relu(self.linear(x, p + "fc1")), p + "fc2")
+
+
+class Fairseq(FairseqBase):
     def __init__(self, config, seed):
         super().__init__(config, seed)
         c, t, d = config, self.t, config["decoder_embed_dim"]
@@ -168,17 +185,7 @@ class Fairseq(Decoder):
                 t.norm(p + name, d)
             for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
                 t.linear(p + "self_attn." + name, d, d)
-            moe, f, names = (i + 1) % c["expert_interval"] == 0, c["decoder_ffn_embed_dim"], [""]
-            if moe:
-                names = [f"experts.yyh_local_experts.{e}." for e in range(c["num_experts"])]
-                f //= c["ffn_split_ratio"]
-                t.linear(p + "gate.wg", len(names), d, bias=False)
-            for name in names:
-                t.linear(p + name + "fc1", f, d)
-                t.linear(p + name + "fc2", d, f)
-
-    def ffn(self, x, p, expert):
-        return self.linear(F.relu(self.linear(x, p + "fc1")), p + "fc2")
+            self.put_ffn(p, d, c["decoder_ffn_embed_dim"], (i + 1) % c["expert_interval"] == 0)
 
     def __call__(self, ids, kv16):
         c, d = self.c, self.c["decoder_embed_dim"]
@@ -197,7 +204,7 @@ class Fairseq(Decoder):
         return F.linear(self.norm(x, "decoder.layer_norm"), self.t["decoder.output_projection.weight"])
 
 
-class Translator(Decoder):
+class Translator(FairseqBase):
     """fairseq's encoder-decoder; where there is no norm in front of a block it stands behind the sum."""
 
     both = True
@@ -228,20 +235,10 @@ class Translator(Decoder):
                 t.norm(p + name, d)
             for name in (f"{b}_attn.{x}_proj" for b in blocks for x in ("q", "k", "v", "out")):
                 t.linear(p + name, d, d)
-            f, names = c[side + "_ffn_embed_dim"], [""]
-            if self.has_experts(side, i):
-                names = [f"experts.yyh_local_experts.{e}." for e in range(c["num_experts"])]
-                f //= c["ffn_split_ratio"]
-                t.linear(p + "gate.wg", len(names), d, bias=False)
-            for name in names:
-                t.linear(p + name + "fc1", f, d)
-                t.linear(p + name + "fc2", d, f)
+            self.put_ffn(p, d, c[side + "_ffn_embed_dim"], self.has_experts(side, i))
 
     def has_experts(self, side, layer):
         return not self.c[f"no_{side}_moe"] and (layer + 1) % self.c["expert_interval"] == 0
-
-    def ffn(self, x, p, expert):
-        return self.linear(F.relu(self.linear(x, p + "fc1")), p + "fc2")
 
     def positions(self, side, n):
         if self.c[side + "_learned_pos"]:

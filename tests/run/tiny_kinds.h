@@ -208,14 +208,9 @@ inline std::vector<TinyKind> tiny_layers() {
          c.layers[1].ffn.norms.pre = false;
        }},
       {"latent_attention",
-       [](C& c, O&) {
-         for (LayerConfig& layer : c.layers) {
-           layer.attention.latent = 12;
-           layer.attention.rope.kind = RopeKind::kInterleaved;
-           layer.attention.rope.dims = 4;
-         }
-         c.layers[1].attention.latent = 21;
-         c.layers[1].attention.q_latent = 18;
+       [](C& c, O& o) {
+         set_latent(c, o);
+         o.keys_apart = false;
        }},
       {"latent_keys_apart", [](C& c, O& o) { set_latent(c, o); }},
       {"multipliers_untied_embedding_norm",
