@@ -18,11 +18,16 @@ ATTENTION: Config = NORMS | {
     "n_kv_heads": 4,
     "head_dim": 16,
     "window": 0,
+    "causal": True,
     "multiplier": None,
     "rope": {"kind": "half", "dims": 16, "theta": 10000.0, "scaling": None},
     "qk_norm": "none",
     "sub_norm": False,
     "sinks": False,
+}
+CROSS_ATTENTION: Config = ATTENTION | {
+    "causal": False,
+    "rope": {"kind": "none", "dims": 16, "theta": 10000.0, "scaling": None},
 }
 FFN: Config = NORMS | {
     "kind": "dense",
@@ -66,6 +71,10 @@ MODEL: Config = {
     "precision": [{"match": "*", "weights": "auto", "activations": "f32"}],
     "tokenizer": None,
 }
+# What a decoder does not have, so that its config.json need not say that it has none.
+OF_ENCODERS = {"head", "mask_token_id"}
+OF_TRANSLATORS = {"n_encoder_layers", "source_length", "encoder_norm", "start_token_id"}
+REQUIRED = {"vocab_size", "d_model", "n_layers", "context_length"}
 
 
 def merge(base: Config, over: Config) -> Config:
@@ -109,7 +118,9 @@ def layer_config(config: Config, layer: int) -> Config:
     out: Config = {}
     if "attention" in own:
         attention = out["attention"] = ATTENTION | own["attention"]
-        attention["rope"] = ATTENTION["rope"] | attention["rope"]
+        attention["rope"] = ATTENTION["rope"] | attention.get("rope", {})
+    if "cross_attention" in own:
+        out["cross_attention"] = CROSS_ATTENTION | own["cross_attention"]
     if "ffn" in own:
         ffn = out["ffn"] = FFN | own["ffn"]
         if ffn["kind"] == "moe":
@@ -122,14 +133,27 @@ def layer_config(config: Config, layer: int) -> Config:
 
 def complete(config: Config) -> Config:
     """The configuration with the model's own defaults filled in."""
-    unknown = (
-        set(config)
-        - set(MODEL)
-        - {"vocab_size", "d_model", "n_layers", "context_length", "final_norm", "comment"}
-    )
+    known = set(MODEL) | REQUIRED | OF_ENCODERS | OF_TRANSLATORS | {"final_norm", "comment"}
+    unknown = set(config) - known
     if unknown:
         raise ValueError(f"unknown keys in config: {sorted(unknown)}")
     return MODEL | config
+
+
+def n_encoder_layers(config: Config) -> int:
+    """How many layers read the source of an encoder-decoder; 0: the model is none."""
+    return config.get("n_encoder_layers", 0)
+
+
+def is_encoder(config: Config) -> bool:
+    """Whether a token sees the whole text; of an encoder-decoder's layers some do."""
+    layers = (layer_config(config, i).get("attention", ATTENTION) for i in range(config["n_layers"]))
+    return not n_encoder_layers(config) and any(not a["causal"] for a in layers)
+
+
+def head(config: Config) -> Config:
+    """What the model says, with the defaults filled in."""
+    return {"kind": "tokens", "n_labels": 0, "dense": False, "norm": False, "act": "gelu"} | config.get("head", {})
 
 
 def precision_of(config: Config, role: str) -> tuple[str, str]:

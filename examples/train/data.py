@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor
 
 from stories import story
 from stories.engine import Rng
 
-BOS, EOS = "<|bos|>", "<|eos|>"
+BOS, EOS, PAD, MASK = "<|bos|>", "<|eos|>", "<|pad|>", "<|mask|>"
 TRAIN_SEED, HELD_OUT_SEED = 1, 2
 
 
@@ -21,18 +21,24 @@ def story_texts(n: int) -> Iterator[str]:
     return (story(TRAIN_SEED, i) for i in range(n))
 
 
-def train_tokenizer(texts: Iterable[str], vocab: int) -> Tokenizer:
-    """Byte-level BPE on texts; ids 0 and 1 are BOS and EOS."""
+def train_tokenizer(
+    texts: Iterable[str], vocab: int, special: Sequence[str] = (BOS, EOS), around: str | None = None
+) -> Tokenizer:
+    """Byte-level BPE on texts; the first ids are the special tokens. around: which of these stand
+    around a text, such as "$A <|eos|>"."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab,
-        special_tokens=[BOS, EOS],
+        special_tokens=list(special),
         show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator(texts, trainer)
+    if around is not None:
+        ids = list(zip(special, range(len(special)), strict=True))
+        tokenizer.post_processor = processors.TemplateProcessing(single=around, special_tokens=ids)
     return tokenizer
 
 

@@ -75,6 +75,8 @@ def activate(gate: Tensor, up: Tensor | None, f: Config) -> Tensor:
     act = f["act"]
     if act == "silu":
         h = gate * torch.sigmoid(f["alpha"] * gate)
+    elif act == "tanh":
+        h = torch.tanh(gate)
     elif act in ("gelu", "gelu_tanh"):
         h = F.gelu(gate, approximate="none" if act == "gelu" else "tanh")
     else:
@@ -105,13 +107,40 @@ class FeedForward(nn.Module):
         return self.down(h if self.sub_norm is None else self.sub_norm(h))
 
 
+class Head(Linear):
+    """What the model says of hidden states: a matrix, which with tied embeddings is theirs, and in
+    front of it, where the configuration says so, a dense layer, an activation and a norm."""
+
+    def __init__(self, build: Build, n_out: int, tied: bool) -> None:
+        c = build.config
+        d, h = c["d_model"], cfg.head(c)
+        super().__init__(build, "head", d, n_out)
+        if tied:
+            self.weight = None
+        self.f = cfg.FFN | {"act": h["act"]}
+        self.dense = Linear(build, "head.dense", d, d) if h["dense"] else None
+        self.norm = Norm(build, "head.norm", d) if h["norm"] else None
+
+    def front(self, x: Tensor) -> Tensor:
+        """What the matrix reads."""
+        if self.dense is not None:
+            x = activate(self.dense(x), None, self.f)
+        return x if self.norm is None else self.norm(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.front(x))
+
+
 class Attention(nn.Module):
-    """Grouped-query attention (Ainslie et al. 2023), causal. x (B, T, d) -> (B, T, d)."""
+    """Grouped-query attention (Ainslie et al. 2023), of a text to itself or to a source. x (B, T, d) ->
+    (B, T, d)."""
 
     def __init__(self, build: Build, role: str, a: Config) -> None:
         super().__init__()
         d, hd = build.config["d_model"], a["head_dim"]
         self.a, self.scale = a, a["multiplier"] or hd**-0.5
+        if not a["causal"] and (a["window"] or a["sinks"]):
+            raise ValueError(f"{role}: a window or sinks, expected causal attention")
         for name, heads in (("q", a["n_heads"]), ("k", a["n_kv_heads"]), ("v", a["n_kv_heads"])):
             self.add_module(name, Linear(build, f"{role}.{name}", d, heads * hd))
             if a["qk_norm"] != "none" and name != "v":
@@ -127,9 +156,7 @@ class Attention(nn.Module):
             cos, sin = rope.tables(a["rope"], build.config["context_length"])
             self.register_buffer("cos", cos, persistent=False)
             self.register_buffer("sin", sin, persistent=False)
-        self.kv_dtype = (
-            torch.float32
-        )  # float16: K and V rounded as a half-precision cache keeps them
+        self.kv_dtype = torch.float32  # float16: K and V rounded as a half-precision cache keeps them
 
     def _heads(self, x: Tensor, name: str) -> Tensor:
         """(B, T, d) -> (B, heads, T, head_dim), normed and rotated where that applies."""
@@ -158,12 +185,16 @@ class Attention(nn.Module):
             return torch.cat((scores, sink), -1).softmax(-1)[..., :-1] @ v
         return scores.softmax(-1) @ v
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, over: Tensor | None = None, real: Tensor | None = None) -> Tensor:
+        """over (B, S, d): what is looked at, if not x; real (B, S): which of its rows are there. A
+        causal layer needs no `real`: padding stands behind what could look at it."""
         x = self.q.prepare(x)
-        q, k, v = (self._heads(x, name) for name in "qkv")
+        seen = x if over is None else self.k.prepare(over)
+        q, k, v = self._heads(x, "q"), self._heads(seen, "k"), self._heads(seen, "v")
         if self.sinks is None and not self.a["window"]:
+            mask = None if real is None or self.a["causal"] else real[:, None, None, :]
             y = F.scaled_dot_product_attention(
-                q, k, v, is_causal=True, scale=self.scale, enable_gqa=True
+                q, k, v, mask, is_causal=self.a["causal"], scale=self.scale, enable_gqa=True
             )
         else:
             y = self._explicit(q, k, v)

@@ -1,4 +1,5 @@
-"""Decoder-only language models described by configuration alone (see config.py)."""
+"""Language models described by configuration alone (see config.py): decoders, encoders, and
+encoder-decoders."""
 
 from __future__ import annotations
 
@@ -11,28 +12,26 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import config as cfg
-from layers import Attention, Build, FeedForward, Linear, Norm
+from layers import Attention, Build, FeedForward, Head, Linear, Norm
 from losses import balance_loss, unit_embeddings
 from moe import GroupedLinear, MoE
 from quant import fake_activation, fake_weight
 
 Config = dict[str, Any]
+Source = tuple[Tensor, Tensor | None]  # an encoder's output (B, S, d), and which rows are there
 
 
 class Block(nn.Module):
-    """Attention and then a feed-forward network, or one of them:
+    """Attention, cross attention and a feed-forward network, in this order, or some of them:
     x = post_norm(x + r out_norm(f(norm(x)))), with those norms that there are. x (B, T, d)."""
 
     def __init__(self, build: Build, layer: int) -> None:
         super().__init__()
         role, own = f"layers.{layer}", cfg.layer_config(build.config, layer)
         self.multiplier, self.dropout = build.config["residual_multiplier"], 0.0
-        self.attention = self.ffn = self.moe = None
-        if a := own.get("attention"):
-            self._norm(build, role, "attention_norm", a["norm"])
-            self.attention = Attention(build, f"{role}.attention", a)
-            self._norm(build, role, "attention_out_norm", a["out_norm"])
-            self._norm(build, role, "attention_post_norm", a["post_norm"])
+        self.ffn = self.moe = None
+        self.attention = self._attention(build, role, "attention", own)
+        self.cross_attention = self._attention(build, role, "cross_attention", own)
         if f := own.get("ffn"):
             self._norm(build, role, "ffn_norm", f["norm"])
             if f["kind"] == "dense":
@@ -44,6 +43,16 @@ class Block(nn.Module):
             self._norm(build, role, "ffn_out_norm", f["out_norm"])
             self._norm(build, role, "ffn_post_norm", f["post_norm"])
 
+    def _attention(self, build: Build, role: str, name: str, own: Config) -> Attention | None:
+        a = own.get(name)
+        if a is None:
+            return None
+        self._norm(build, role, f"{name}_norm", a["norm"])
+        attention = Attention(build, f"{role}.{name}", a)
+        self._norm(build, role, f"{name}_out_norm", a["out_norm"])
+        self._norm(build, role, f"{name}_post_norm", a["post_norm"])
+        return attention
+
     def _norm(self, build: Build, role: str, name: str, there: bool) -> None:
         norm = Norm(build, f"{role}.{name}", build.config["d_model"]) if there else nn.Identity()
         self.add_module(name, norm)
@@ -54,18 +63,28 @@ class Block(nn.Module):
         y = F.dropout(y, self.dropout, self.training)
         return norm(f"{name}_post_norm")(x + self.multiplier * y)
 
-    def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, ids: Tensor, real: Tensor | None = None, source: Source | None = None
+    ) -> Tensor:
+        """real (B, T): which rows are there; None: all."""
         if self.attention is not None:
-            x = self._add(x, "attention", self.attention)
+            x = self._add(x, "attention", lambda h: self.attention(h, real=real))
+        if self.cross_attention is not None:
+            x = self._add(x, "cross_attention", lambda h: self.cross_attention(h, *source))
         if self.moe is not None:
-            x = self._add(x, "ffn", lambda h: self.moe(h, ids))
+            x = self._add(x, "ffn", lambda h: self.moe(h, ids, real))
         elif self.ffn is not None:
             x = self._add(x, "ffn", self.ffn)
         return x
 
 
 class Model(nn.Module):
-    """ids (B, T) -> logits (B, T, vocab)."""
+    """ids (B, T) -> logits (B, T, vocab), or what else the head says: of an encoder for classes
+    (B, labels), for tags and spans (B, T, labels), without a head the hidden states (B, T, d).
+
+    Where the configuration has a pad_token_id, rows of that token are not there: nothing looks at
+    them, and they are not routed. An encoder-decoder reads (ids, source), source (B, S).
+    """
 
     def __init__(self, config: Config, biases: Sequence[str] = ()) -> None:
         """`biases`: patterns over roles ("layers.*.attention.q") of the layers that have a bias."""
@@ -76,30 +95,79 @@ class Model(nn.Module):
         self.embedding = nn.Embedding(c["vocab_size"], d)
         nn.init.normal_(self.embedding.weight, std=0.02 if c["tie_embeddings"] else 1.0)
         self.embedding_kinds = cfg.precision_of(c, "embedding")
-        self.position_embedding = (
-            nn.Embedding(c["context_length"], d) if c["positions"] == "learned" else None
-        )
+        learned = c["positions"] == "learned"
+        self.position_embedding = nn.Embedding(c["context_length"], d) if learned else None
         self.embedding_norm = Norm(build, "embedding_norm", d) if c["embedding_norm"] else None
         self.layers = nn.ModuleList(Block(build, i) for i in range(c["n_layers"]))
         self.final_norm = Norm(build, "final_norm", d) if c.get("final_norm", True) else nn.Identity()
-        self.head = None if c["tie_embeddings"] else Linear(build, "head", d, c["vocab_size"])
+        self.head = self._head(build)
+        self.n_encoder_layers = cfg.n_encoder_layers(c)
+        if self.n_encoder_layers:
+            self.source_position_embedding = nn.Embedding(c["source_length"], d) if learned else None
+            self.source_embedding_norm = (
+                Norm(build, "source_embedding_norm", d) if c["embedding_norm"] else None
+            )
+            norm = c.get("encoder_norm", False)
+            self.encoder_norm = Norm(build, "encoder_norm", d) if norm else nn.Identity()
 
-    def forward(self, ids: Tensor) -> Tensor:
-        c = self.config
-        table = fake_weight(self.embedding.weight, self.embedding_kinds[0])
-        x = F.embedding(ids, table) * c["embedding_multiplier"]
-        if self.position_embedding is not None:
-            x = x + self.position_embedding.weight[: ids.shape[1]]
-        if self.embedding_norm is not None:
-            x = self.embedding_norm(x)
-        for block in self.layers:
-            x = block(x, ids)
-        x = self.final_norm(x)
-        if self.head is None:
-            y = F.linear(fake_activation(x, self.embedding_kinds[1]), table)
+    def _head(self, build: Build) -> Head | None:
+        """None: the embedding alone, or nothing."""
+        c, h = self.config, cfg.head(self.config)
+        tied = c["tie_embeddings"]
+        if h["kind"] == "none" or (tied and not (h["dense"] or build.biases("head"))):
+            return None
+        return Head(build, c["vocab_size"] if h["kind"] == "tokens" else h["n_labels"], tied)
+
+    def _table(self) -> Tensor:
+        return fake_weight(self.embedding.weight, self.embedding_kinds[0])
+
+    def _real(self, ids: Tensor) -> Tensor | None:
+        """Which rows are there; None: all."""
+        pad = self.config["pad_token_id"]
+        real = None if pad is None else ids != pad
+        return None if real is None or real.all() else real
+
+    def _embed(self, ids: Tensor, side: str = "") -> Tensor:
+        """side: "source_" for what an encoder-decoder's encoder reads."""
+        x = F.embedding(ids, self._table()) * self.config["embedding_multiplier"]
+        positions = getattr(self, f"{side}position_embedding")
+        if positions is not None:
+            x = x + positions.weight[: ids.shape[1]]
+        norm = getattr(self, f"{side}embedding_norm")
+        return x if norm is None else norm(x)
+
+    def read(self, source: Tensor) -> Source:
+        """What an encoder-decoder's text looks at."""
+        x, real = self._embed(source, "source_"), self._real(source)
+        for block in self.layers[: self.n_encoder_layers]:
+            x = block(x, source, real)
+        return self.encoder_norm(x), real
+
+    def hidden(self, ids: Tensor, source: Tensor | None = None) -> Tensor:
+        """The hidden states behind the last norm, (B, T, d)."""
+        memory = None if source is None else self.read(source)
+        x, real = self._embed(ids), self._real(ids)
+        for block in self.layers[self.n_encoder_layers :]:
+            x = block(x, ids, real, memory)
+        return self.final_norm(x)
+
+    def forward(self, ids: Tensor, source: Tensor | None = None) -> Tensor:
+        x, kind = self.hidden(ids, source), cfg.head(self.config)["kind"]
+        if kind == "none":
+            return x
+        if kind == "classes":
+            x = x[:, 0]
+        if self.config["tie_embeddings"]:
+            y = self._tied(x)
         else:
             y = self.head(x)
-        return y * c["logit_multiplier"]
+        return y * self.config["logit_multiplier"]
+
+    def _tied(self, x: Tensor) -> Tensor:
+        bias = None
+        if self.head is not None:
+            x, bias = self.head.front(x), self.head.bias
+        return F.linear(fake_activation(x, self.embedding_kinds[1]), self._table(), bias)
 
     def moe_layers(self) -> list[MoE]:
         """The MoE layers, lowest first."""
@@ -138,10 +206,13 @@ class Model(nn.Module):
                 p.grad = None
 
     def set_kv_dtype(self, dtype: torch.dtype) -> None:
-        """Round K and V as a cache of that type keeps them (inference only)."""
+        """Round K and V as a cache of that type keeps them (inference only). Those of an encoder's
+        own text are in no cache."""
         for block in self.layers:
-            if block.attention is not None:
+            if block.attention is not None and block.attention.a["causal"]:
                 block.attention.kv_dtype = dtype
+            if block.cross_attention is not None:
+                block.cross_attention.kv_dtype = dtype
 
     def freeze_ternary(self) -> None:
         """Replace ternary weights by their stored values {-s, 0, +s} and take them as they are

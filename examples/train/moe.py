@@ -191,7 +191,11 @@ class MoE(nn.Module):
         y = self.experts(self.experts.inputs(x)[row], Rows(expert, self.m["n_experts"]))
         return torch.zeros_like(x).index_add(0, row, y * weight[:, None])
 
-    def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+    def forward(self, x: Tensor, ids: Tensor, real: Tensor | None = None) -> Tensor:
+        """real (B, T): which rows are there; padding is not routed and comes out as 0. The rows that
+        are there then count as one call."""
+        if real is not None:
+            return torch.zeros_like(x).masked_scatter(real[..., None], self(x[real][None], ids[real][None]))
         u = x if self.head is None else self.head(x)
         sub = u.reshape(-1, x.shape[-1] // self.heads)  # row a h + j: sub-token j of token a
         self.route = self.router(sub, ids.reshape(-1).repeat_interleave(self.heads))

@@ -5,7 +5,8 @@
                                                         that costs what a layer of that row costs
 
 Operations are the leading term of MH-MoE, eq. 6, and, where a layer has a capacity, XMoE, eq. 6, both
-for one token: products with matrices alone, two for each weight.
+for one token: products with matrices alone, two for each weight. Of an encoder-decoder they are those of
+one token of the source and one of the text.
 """
 
 from __future__ import annotations
@@ -71,15 +72,26 @@ def _router_params(c: cfg.Config, ffn: cfg.Config) -> int:
     return d_e * (width + n) + 1  # and the temperature
 
 
+def _attentions(own: cfg.Config) -> list[cfg.Config]:
+    """What attention a layer has."""
+    return [own[key] for key in ("attention", "cross_attention") if key in own]
+
+
 def _norm_params(c: cfg.Config, own: cfg.Config) -> int:
     """RMS norms of a layer; rows have no others."""
     d, count = c["d_model"], 0
-    if a := own.get("attention"):
+    for a in _attentions(own):
         count += d * a["norm"] + a["n_heads"] * a["head_dim"] * a["sub_norm"]
     ffn = own["ffn"]
     m = ffn["moe"] or {"n_experts": 1, "n_subheads": 1, "n_sublayers": 0}
     inner = m["n_sublayers"] * d // m["n_subheads"] or ffn["d_ff"] * ffn["sub_norm"]
     return count + d * ffn["norm"] + m["n_experts"] * inner
+
+
+def _outer_params(c: cfg.Config) -> int:
+    """Learned positions, and a norm behind an encoder-decoder's encoder."""
+    positions = c["context_length"] + c.get("source_length", 0) if c["positions"] == "learned" else 0
+    return c["d_model"] * (positions + c.get("encoder_norm", False))
 
 
 def cost(row: rows.Row, experts: Sequence[float] | None = None) -> Cost:
@@ -94,10 +106,10 @@ def cost(row: rows.Row, experts: Sequence[float] | None = None) -> Cost:
         size, work = _ffn(d, ffn, next(measured) if is_moe and measured else None)
         ffn_params, ffn_flops = ffn_params + size, ffn_flops + work
         params += _norm_params(c, own) + (_router_params(c, ffn) if is_moe else 0)
-        if a := own.get("attention"):
+        for a in _attentions(own):
             attention += 2 * d * a["head_dim"] * (a["n_heads"] + a["n_kv_heads"])
     embedding = c["vocab_size"] * d
-    params += ffn_params + int(attention) + embedding + d
+    params += ffn_params + int(attention) + embedding + d + _outer_params(c)
     return Cost(params, ffn_params, ffn_flops, ffn_flops + 2 * (attention + embedding))
 
 

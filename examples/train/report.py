@@ -3,28 +3,58 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import rows
 from claims import MISSING, TABLES, Claim, Table
+from plan import PAIRS
 
 Result = dict[str, Any]
 Results = dict[str, list[Result]]  # by row
 Sweeps = dict[str, list[dict[str, Any]]]  # by row: one entry a threshold, the last is 1
 
 
-def perplexities(results: Results, name: str) -> list[float]:
-    return [r["moe"] for r in results.get(name, [])]
+Column = tuple[str, str, Callable[[Result], float]]  # title, format, value
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How the rows of a task are shown and compared."""
+
+    unit: str
+    value: Callable[[Result], float]  # lower is better
+    columns: tuple[Column, ...]
+
+
+def _key(title: str, format: str, key: str, factor: float = 1.0) -> Column:
+    return title, format, lambda r: factor * r[key]
+
+
+MEASURES = {
+    "language": Measure("perplexity", lambda r: r["moe"],
+                        (_key("PyTorch", ".4f", "pytorch"), _key("`moe perplexity`", ".4f", "moe"))),
+    "translation": Measure("% of words wrong", lambda r: 100 * (1 - r["words"]),
+                           (_key("perplexity, PyTorch", ".4f", "pytorch"), _key("the same, `moe`", ".4f", "moe"),
+                            _key("exact, %", ".1f", "exact", 100), _key("words, %", ".1f", "words", 100))),
+}
+
+
+def values(results: Results, name: str) -> list[float]:
+    """What a row is compared by, a number for each seed."""
+    found = results.get(name, [])
+    return [MEASURES[rows.read(name).task].value(r) for r in found]
 
 
 def _range(values: Sequence[float]) -> float | None:
     return max(values) - min(values) if len(values) > 1 else None
 
 
-def largest_spread(results: Results) -> float | None:
-    """The widest spread over seeds of any row: the few seeds of one row say little about its own."""
-    found = [s for name in results if (s := _range(perplexities(results, name))) is not None]
+def largest_spread(results: Results, task: str) -> float | None:
+    """The widest spread over seeds of any row of a task: the few seeds of one row say little about its own."""
+    own = [name for name in results if rows.read(name).task == task]
+    found = [s for name in own if (s := _range(values(results, name))) is not None]
     return max(found) if found else None
 
 
@@ -42,29 +72,34 @@ def verdict(better: Sequence[float], worse: Sequence[float], spread: float | Non
 
 
 def _sentence(claim: Claim, results: Results, spread: float | None) -> str:
-    a, b = perplexities(results, claim.better), perplexities(results, claim.worse)
+    a, b = values(results, claim.better), values(results, claim.worse)
     found = f" ({statistics.mean(a):.3f} against {statistics.mean(b):.3f})" if a and b else ""
     return f"- {claim.words[0].upper()}{claim.words[1:]}: {verdict(a, b, spread)}{found}."
 
 
 def _line(name: str, results: Results) -> str:
     row, found = rows.read(name), results.get(name, [])
+    columns = MEASURES[row.task].columns
     if not found:
-        return f"| {row.system} | {row.paper} | | | | | | not trained |"
-    mean = {key: statistics.mean(r[key] for r in found) for key in ("pytorch", "moe", "params", "ffn_flops")}
-    spread = _range(perplexities(results, name))
+        return f"| {row.system} | {row.paper} |{' |' * (len(columns) + 3)} not trained |"
+    shown = [format(statistics.mean(map(value, found)), spec) for _, spec, value in columns]
+    mean = {key: statistics.mean(r[key] for r in found) for key in ("params", "ffn_flops")}
+    spread = _range(values(results, name))
     experts = statistics.mean(e for r in found for e in r["experts"]) if found[0]["experts"] else None
     return (
-        f"| {row.system} | {row.paper} | {mean['pytorch']:.4f} | {mean['moe']:.4f} | "
+        f"| {row.system} | {row.paper} | {' | '.join(shown)} | "
         f"{'' if spread is None else f'{spread:.3f}'} | {mean['params'] / 1e3:.0f} k | {mean['ffn_flops'] / 1e3:.1f} k | "
         f"{'' if experts is None else f'{experts:.2f}'} |"
     )
 
 
-def _table(table: Table, results: Results, spread: float | None) -> Iterator[str]:
-    yield f"## {table.title}\n\n{table.note}\n"
-    yield "| system | at the papers' width | PyTorch | `moe perplexity` | spread | parameters | FLOP/token | experts |"
-    yield "|---|---|---|---|---|---|---|---|"
+def _table(table: Table, results: Results) -> Iterator[str]:
+    measure, spread = MEASURES[table.task], largest_spread(results, table.task)
+    titles = [title for title, _, _ in measure.columns]
+    compared = "" if table.task == "language" else f" Rows are compared by the {measure.unit}."
+    yield f"## {table.title}\n\n{table.note}{compared}\n"
+    yield f"| system | at the papers' width | {' | '.join(titles)} | spread | parameters | FLOP/token | experts |"
+    yield "|---|---|" + "---|" * (len(titles) + 4)
     yield from (_line(name, results) for name in table.rows)
     yield ""
     yield from (_sentence(claim, results, spread) for claim in table.claims)
@@ -83,7 +118,10 @@ def _run(kind: str, note: str, windows: int, results: Results) -> str:
     )
     tokens = windows * rows.read("dense").config["context_length"] / 1e6
     minutes = sum(r["seconds"] for found in results.values() for r in found) / 60
-    words = f"A {kind} run of {len(results)} of {_count(len(rows.names()), 'row')}: {counts}, {tokens:.2f} million tokens each; {minutes:.0f} minutes of training, one thread a row."
+    words = (
+        f"A {kind} run of {len(results)} of {_count(len(rows.names()), 'row')}: {counts}, {tokens:.2f} million tokens each, "
+        f"or {PAIRS * windows} pairs; {minutes:.0f} minutes of training, one thread a row."
+    )
     return f"{words} {note}".strip()
 
 
@@ -127,19 +165,19 @@ def _sweeps(sweeps: Sweeps) -> Iterator[str]:
 
 def document(kind: str, note: str, windows: int, results: Results, sweeps: Sweeps) -> str:
     """RESULTS.md."""
-    spread = largest_spread(results)
+    spreads = {m.unit: s for task, m in MEASURES.items() if (s := largest_spread(results, task)) is not None}
     lines = [
         "# The papers' tables in miniature\n",
         f"Written by `tables.py`. {_run(kind, note, windows, results)}\n",
         "A row is the paper's system with every width divided by 16 and a third of its layers (`rows/`). Perplexity is that of "
         "held-out text of eight kinds (`texts/`), the mean over seeds; spread is the largest minus the smallest. FLOP/token are "
-        "those of the feed-forward layers for the experts that `moe perplexity --stats` counted; experts are those that a (sub-)token took. "
+        "those of the feed-forward layers for the experts that the runtime counted; experts are those that a (sub-)token took. "
         "An ordering counts as seen when both rows have several seeds and their means lie further apart than the widest spread of "
-        f"any row{'' if spread is None else f', {spread:.3f}'}.\n",
+        f"any row of the same task{''.join(f', {s:.3f} ({unit})' for unit, s in spreads.items())}.\n",
         f"The two perplexities differ by at most these shares: {_differences(results)}.\n",
     ]
     for table in TABLES:
-        lines += _table(table, results, spread)
+        lines += _table(table, results)
     lines += _sweeps(sweeps)
     lines += ["## What is not here\n", *(f"- {what}: {why}." for what, why in MISSING)]
     return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ rows/NAME.json holds what a system differs by from the row that it names as `bas
     paper       the size that the row is a miniature of
     config      changes to the model's configuration (the research layout)
     layer       changes to the `ffn` object of the layers that the systems differ in
-    at          which layers these are: an index as in config.json
+    at          which layers these are: an index as in config.json; they come behind config's own `layers`
     alone       true: they have no attention
     train       changes to the settings of recipes.py; freeze_routing is a share of the run here
     comment     why
@@ -56,6 +56,16 @@ class Row:
 
     def has_int8_activations(self) -> bool:
         return any(rule.get("activations", "f32") != "f32" for rule in self.config["precision"])
+
+    @property
+    def task(self) -> str:
+        """What its model does, a key of runner.TASKS: a property of the configuration."""
+        if cfg.n_encoder_layers(self.config):
+            return "translation"
+        return "encoder" if cfg.is_encoder(self.config) else "language"
+
+    def has_capacity(self) -> bool:
+        return any(f["kind"] == "moe" and f["moe"]["capacity"]["gamma"] > 0 for f in self.ffns())
 
     def settings(self, steps: int, **own: Any) -> recipes.Settings:
         """The settings of a run of so many steps; the row's own win."""
@@ -120,7 +130,8 @@ def read(name: str, folder: Path = FOLDER) -> Row:
     entry = {"index": whole["at"], "ffn": whole.get("layer", {})}
     if whole.get("alone", False):
         entry["attention"] = None
-    config = cfg.complete(whole["config"] | {"name": name, "layers": [entry]})
+    layers = [*whole["config"].get("layers", []), entry]
+    config = cfg.complete(whole["config"] | {"name": name, "layers": layers})
     row = Row(name, whole["system"], whole.get("paper", ""), config, whole.get("train", {}))
     _check_shapes(row)
     return row

@@ -17,7 +17,9 @@ import recipes
 import report
 import rows
 import texts
+from texts import translation
 from claims import CORE, TABLES
+from stories.engine import Rng
 
 FREE = {"xmoe-full"}  # costs what it costs
 
@@ -35,6 +37,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(shown, set(rows.names()))
         self.assertLessEqual(set(CORE), shown)
         for table in TABLES:
+            self.assertEqual({rows.read(name).task for name in table.rows}, {table.task})
             for claim in table.claims:
                 self.assertLessEqual({claim.better, claim.worse}, set(table.rows), claim.words)
 
@@ -127,6 +130,24 @@ class Texts(unittest.TestCase):
             self.assertEqual(len(learnt | held_out), 80, kind)
 
 
+    def test_a_pair_of_languages_has_its_rules(self) -> None:
+        pairs = [translation.pair(translation.TRAIN_SEED, i) for i in range(3000)]
+        self.assertEqual(hashlib.sha256(repr(pairs).encode()).hexdigest()[:16], "f63174eb17cdfff6")
+        meant: dict[str, set[str]] = {}
+        for said, target in pairs:  # a sentence means one thing, and one thing alone
+            meant.setdefault(said, set()).add(target)
+        self.assertEqual({len(t) for t in meant.values()}, {1})
+        verbs = {verb: {a[verb] for a in translation._VERB} for verb in range(translation.VERBS)}
+        self.assertGreater(sum(len(v) == 2 for v in verbs.values()), 50)
+
+    def test_held_out_pairs_join_nouns_that_no_learnt_one_does(self) -> None:
+        for held_out in (False, True):
+            rng = Rng(1, held_out)
+            for _ in range(200):
+                subject, _, target = translation._nouns(translation.SOURCES[0], rng, held_out)
+                self.assertEqual(translation.is_held_out(subject, target), held_out)
+
+
 class Report(unittest.TestCase):
     def test_verdicts(self) -> None:
         low, high = [10.0, 10.1, 10.2], [11.0, 11.1, 11.2]
@@ -166,6 +187,15 @@ class Report(unittest.TestCase):
             self.assertIn(f"## {table.title}", text)
             for name in table.rows:
                 self.assertIn(f"| {rows.read(name).system} |", text)
+
+    def test_translations_are_compared_by_their_words(self) -> None:
+        one = {"pytorch": 10.0, "moe": 10.001, "difference": 1e-4, "experts": [], "params": 1000, "ffn_flops": 2000.0,
+               "seconds": 60.0, "exact": 0.5, "words": 0.5}
+        better = [one | {"words": words} for words in (0.875, 0.75)]
+        text = report.document("quick", "", 8, {"translate-switch": better, "translate-dense": [one, one]}, {})
+        self.assertIn("| 8 experts of 3072, top-1 | 10.0000 | 10.0010 | 50.0 | 81.2 | 12.500 |", text)
+        self.assertIn("any row of the same task, 12.500 (% of words wrong).", text)
+        self.assertIn("Experts, one a token, beat the dense layer: seen (18.750 against 50.000).", text)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,20 +36,34 @@ def groups(model: Model, decay: float) -> list[dict[str, Any]]:
 
 def calm_outputs(model: Model) -> None:
     """Divide what each block adds by sqrt(2 layers) at the start, as GPT-2 does, so that the
-    embedding is still heard in the last layer."""
+    embedding is still heard in the last layer; learned positions begin small for the same reason."""
     factor = (2 * len(model.layers)) ** -0.5
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if name.endswith((".attention.o.weight", ".moe.merge.weight", ".ffn.down.weight")):
+            if name.endswith(("attention.o.weight", ".moe.merge.weight", ".ffn.down.weight")):
                 p.mul_(factor)
+            elif name.endswith("position_embedding.weight"):
+                p.mul_(0.1)
+
+
+def token_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """The mean over the targets, -100 being none."""
+    return F.cross_entropy(logits.flatten(0, -2), y.flatten())
+
+
+Inputs = Tensor | tuple[Tensor, ...]
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Steps:
-    """A model, its optimiser, and how many steps they have made."""
+    """A model, its optimiser, and how many steps they have made. fresh: its weights are random yet."""
 
-    def __init__(self, model: Model, settings: Settings) -> None:
-        self.model, self.settings, self.step = model, settings, 0
-        calm_outputs(model)
+    def __init__(
+        self, model: Model, settings: Settings, fresh: bool = True, loss: Loss = token_loss
+    ) -> None:
+        self.model, self.settings, self.step, self.loss = model, settings, 0, loss
+        if fresh:
+            calm_outputs(model)
         model.settle_embeddings()
         model.set_dropout(settings.dropout)
         self.optimizer = torch.optim.AdamW(
@@ -66,12 +81,17 @@ class Steps:
             self.model.freeze_routing()
 
     def one(
-        self, x: Tensor, y: Tensor, done: float, share: Callable[[Model], None] | None = None
+        self,
+        x: Inputs,
+        y: Tensor,
+        done: float,
+        share: Callable[[Model], None] | None = None,
     ) -> tuple[float, float]:
-        """One step on inputs and targets (B, T), `done` of the run behind it: the mean loss a token
-        and the balance term. share: called between the gradients and their use."""
+        """One step on what the model reads, ids (B, T) or several tensors, and targets, `done` of the
+        run behind it: the mean loss and the balance term. share: called between the gradients and
+        their use."""
         self._prepare(done)
-        loss = F.cross_entropy(self.model(x).flatten(0, 1), y.flatten())
+        loss = self.loss(self.model(*(x if isinstance(x, tuple) else (x,))), y)
         balance = self.model.balance_loss()
         (loss + self.settings.alpha * balance).backward()
         if share is not None:
@@ -82,3 +102,17 @@ class Steps:
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         return loss.item(), balance.item()
+
+
+def fit(
+    model: Model, settings: Settings, n: int, batch: Callable[[], tuple[Inputs, Tensor]],
+    fresh: bool = True, loss: Loss = token_loss,
+) -> float:
+    """n steps on what `batch` gives; the mean loss of the last tenth of them."""
+    steps, losses = Steps(model, settings, fresh, loss), []
+    for step in range(n):
+        losses.append(steps.one(*batch(), step / n)[0])
+        if not math.isfinite(losses[-1]):
+            raise FloatingPointError(f"{model.config['name']}: the loss of step {step} is not finite")
+    last = losses[-max(1, n // 10) :]
+    return sum(last) / len(last)

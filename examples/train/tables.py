@@ -22,16 +22,19 @@ from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import language
 import report
 import rows
 import runner
+import runtime
 from claims import CORE, SWEPT
+from plan import Plan
 from report import Result, Results
 
 HERE = Path(__file__).resolve().parent
-FULL = runner.Plan()
-QUICK = runner.Plan(steps=200, batch=4, text=1_500_000, held_out=20_000)
-SMOKE = runner.Plan(steps=2, batch=2, text=150_000, held_out=4_000)
+FULL = Plan()
+QUICK = Plan(steps=200, batch=4, text=1_500_000, held_out=20_000)
+SMOKE = Plan(steps=2, batch=2, text=150_000, held_out=4_000)
 
 
 def jobs(seeds: int) -> list[tuple[str, int]]:
@@ -44,7 +47,7 @@ def jobs(seeds: int) -> list[tuple[str, int]]:
 
 
 def work(
-    queue: Sequence[tuple[str, int]], plan: runner.Plan, folder: Path, moe: str, workers: int, hours: float
+    queue: Sequence[tuple[str, int]], plan: Plan, folder: Path, moe: str, workers: int, hours: float
 ) -> list[str]:
     """Do the jobs; what went wrong, a line each. None begins after the time."""
     end, failed, waiting = time.monotonic() + hours * 3600, [], list(queue)
@@ -74,7 +77,7 @@ def _report(job: tuple[str, int], future: concurrent.futures.Future[Result]) -> 
     return []
 
 
-def collect(folder: Path, plan: runner.Plan, seeds: int) -> Results:
+def collect(folder: Path, plan: Plan, seeds: int) -> Results:
     """What is finished."""
     found = {
         name: [runner.finished(folder, name, seed, plan) for seed in range(1, seeds + 1)]
@@ -109,7 +112,7 @@ def main() -> int:
     if args.jobs < 1 or args.seeds < 1 or not (args.hours is None or args.hours >= 0):
         parser.error("--jobs and --seeds: expected 1 or more; --hours: 0 or more")
     try:
-        moe = runner.find_moe(args.moe)
+        moe = runtime.find_moe(args.moe)
     except FileNotFoundError as e:
         print(e, file=sys.stderr)
         return 1
@@ -125,7 +128,7 @@ def main() -> int:
     sweeps = {}
     for name in (n for n in SWEPT if n in results):
         try:
-            sweeps[name] = runner.sweep(name, results[name][0]["seed"], folder, moe)
+            sweeps[name] = language.sweep(name, results[name][0]["seed"], folder, moe)
         except RuntimeError as e:  # the tables are written all the same
             failed.append(f"{name}: {e}")
             print(failed[-1], file=sys.stderr)

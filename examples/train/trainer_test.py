@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,15 +18,18 @@ import export
 import parity
 import rows
 import runner
+import runtime
 import tables
 import texts
 import train
+import translation
 from data import FileStream
 from losses import EMBEDDING_NORM, balanced_assignment
 from model import Model
+from plan import Disagreement, output_difference, perplexity_difference
 from recipes import settings
 from routers import Route, apply_capacity, softmax_route, threshold_route
-from steps import Steps, with_capacity
+from steps import Steps, calm_outputs, with_capacity
 
 CASES = Path(__file__).resolve().parents[2] / "tests/data/vectors/11_losses.json"
 
@@ -268,18 +272,27 @@ def test_checkpoints_are_kept_evenly_over_a_run(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_runtime_has_to_agree() -> None:
-    assert runner.compare(rows.read("dense"), 10.0, 10.004) == pytest.approx(4e-4)
-    assert runner.compare(rows.read("dense-1bit"), 10.0, 10.009) == pytest.approx(9e-4)
-    for name, found in (("dense", 10.006), ("dense-1bit", 10.02), ("dense", float("nan"))):
-        with pytest.raises(runner.Disagreement, match="expected at most"):
-            runner.compare(rows.read(name), 10.0, found)
+    assert perplexity_difference("row", 10.0, 10.004) == pytest.approx(4e-4)
+    assert perplexity_difference("row", 10.0, 10.009, "a8") == pytest.approx(9e-4)
+    for kind, found in (("f32", 10.006), ("a8", 10.02), ("f32", float("nan"))):
+        with pytest.raises(Disagreement, match="expected at most"):
+            perplexity_difference("row", 10.0, found, kind)
+    one = np.array([[1.0, -4.0]])
+    assert output_difference("row", one, one + 1e-3) == pytest.approx(2.5e-4)
+    for found in (one + 0.01, one[0], one * np.nan):
+        with pytest.raises(Disagreement):
+            output_difference("row", one, found)
 
 
-def test_a_row_is_trained_once(tmp_path: Path) -> None:
+@pytest.fixture
+def moe() -> str:
     try:
-        moe = runner.find_moe()
+        return runtime.find_moe()
     except FileNotFoundError:
         pytest.skip("moe is not built")
+
+
+def test_a_row_is_trained_once(tmp_path: Path, moe: str) -> None:
     plan = tables.SMOKE
     runner.prepare(tmp_path, plan)
     first = runner.run("xmoe-quarter", 1, plan, tmp_path, moe)
@@ -288,6 +301,78 @@ def test_a_row_is_trained_once(tmp_path: Path) -> None:
     assert runner.run("xmoe-quarter", 1, plan, tmp_path, "nothing") == first
     assert runner.finished(tmp_path, "xmoe-quarter", 1, tables.QUICK) is None
     assert tables.collect(tmp_path, plan, 2) == {"xmoe-quarter": [first]}
+
+
+def test_a_row_translates(tmp_path: Path, moe: str) -> None:
+    runner.prepare(tmp_path, tables.SMOKE)
+    found = runner.run("translate-x-moe", 1, tables.SMOKE, tmp_path, moe)
+    assert found["difference"] < 1e-6 and found["outputs"] < 1e-4
+    assert found["experts"] == [1.0] * 3
+
+
+def translator(name: str) -> Model:
+    torch.manual_seed(1)
+    model = Model(rows.read(name).config).eval()
+    calm_outputs(model)
+    return model
+
+
+@pytest.mark.parametrize("name", ["translate-dense", "translate-switch", "translate-x-moe"])
+def test_padding_is_not_there(name: str) -> None:
+    model = translator(name)
+    texts_, sources = ([[1, 40, 41], [1, 50, 51, 52, 53]], [[60, 61, 62, 63, 1], [70, 1]])
+    pad = torch.nn.utils.rnn.pad_sequence
+    both = model(*(pad([torch.tensor(t) for t in side], True, 2) for side in (texts_, sources)))
+    for i in range(2):
+        alone = model(torch.tensor([texts_[i]]), torch.tensor([sources[i]]))[0]
+        assert torch.allclose(both[i, : len(texts_[i])], alone, atol=1e-5)
+    counts = [len(layer.route.indices) for layer in model.moe_layers()]  # of the last pair alone
+    assert counts == ([] if name == "translate-dense" else [2, 2, 5])
+
+
+def test_what_an_encoder_decoder_sees() -> None:
+    model = translator("translate-switch")
+    text_, source = torch.tensor([[1, 40, 41, 42]]), torch.tensor([[60, 61, 62, 1]])
+    z = model(text_, source)
+    later = model(torch.tensor([[1, 40, 41, 43]]), source)
+    assert torch.allclose(z[:, :3], later[:, :3], atol=1e-5) and not torch.allclose(z[:, 3], later[:, 3])
+    other = model(text_, torch.tensor([[60, 61, 63, 1]]))
+    assert not torch.allclose(z[:, 0], other[:, 0])
+    states = model.read(source)[0], model.read(torch.tensor([[60, 61, 63, 1]]))[0]
+    assert not torch.allclose(states[0][:, 0], states[1][:, 0])  # the whole source
+
+
+def test_an_encoder_decoder_is_exported(tmp_path: Path) -> None:
+    model = translator("translate-xmoe")
+    export.write(model, tmp_path)
+    read = export.read(tmp_path)
+    inputs = torch.tensor([[1, 40, 41]]), torch.tensor([[60, 61, 1]])
+    assert torch.equal(read(*inputs), model(*inputs))
+
+
+def test_pairs_are_batches() -> None:
+    config = {"start_token_id": 1, "pad_token_id": 2}
+    pairs = [([7, 8, 9, 1], [5, 1]), ([7, 1], [5, 6, 1])]
+    (read, source), wanted = translation.Pairs(pairs, config, 4).batch(8)
+    assert read.shape == wanted.shape == (8, 3) and source.shape == (8, 4)
+    found = {(tuple(r), tuple(s), tuple(w)) for r, s, w in zip(read.tolist(), source.tolist(), wanted.tolist(), strict=True)}
+    assert found == {((1, 5, 2), (7, 8, 9, 1), (5, 1, -100)), ((1, 5, 6), (7, 1, 2, 2), (5, 6, 1))}
+
+
+def test_a_greedy_translation_has_to_be_the_best() -> None:
+    model, source = translator("translate-dense"), [60, 61, 1]
+    best: list[int] = []
+    for _ in range(4):
+        z = model(torch.tensor([[1, *best]]), torch.tensor([source]))[0, -1]
+        z[[1, 2]] = -float("inf")
+        best.append(int(z.argmax()))
+    translation.check_greedy("row", model, [(source, best)])
+    with pytest.raises(Disagreement, match="token 2 of a greedy translation"):
+        translation.check_greedy("row", model, [(source, [*best[:2], (best[2] + 1) % 768])])
+
+
+def test_right_translations() -> None:
+    assert translation.right(["a b c.", "a c", ""], ["a b c.", "a b c d", "a"]) == (1 / 3, 4 / 8)
 
 
 def test_every_row_is_a_job_and_the_core_comes_first() -> None:

@@ -66,22 +66,31 @@ def _language(number: int) -> Language:
 LANGUAGES = [_language(n) for n in range(len(SPECS))]
 
 
-def _noun(a: Language, noun: int, plural: bool, is_object: bool) -> str:
-    """A noun with its endings; nouns of even number are of the first class."""
-    return (
-        a.nouns[noun] + a.endings[noun % 2] + (a.plural if plural else "")
-        + (a.object_mark if is_object else "")
-    )
+@dataclass(frozen=True)
+class Phrase:
+    noun: int
+    plural: bool
+    adjective: int | None
 
 
-def _phrase(a: Language, rng: Rng, noun: int, is_object: bool) -> str:
-    """A noun, half of the time with an adjective that agrees with it."""
+def say(a: Language, p: Phrase, is_object: bool) -> str:
+    """A noun with its endings, behind an adjective that agrees with it if there is one; nouns of even
+    number are of the first class."""
+    ending = a.endings[p.noun % 2]
+    noun = a.nouns[p.noun] + ending + (a.plural if p.plural else "") + (a.object_mark if is_object else "")
+    return noun if p.adjective is None else f"{a.adjectives[p.adjective]}{ending} {noun}"
+
+
+def phrase(a: Language, rng: Rng, noun: int) -> Phrase:
+    """Half of the time with an adjective."""
     plural = rng.below(4) == 0
-    word = _noun(a, noun, plural, is_object)
-    if rng.below(2):
-        return word
-    adjective = a.adjectives[rng.pick(a.like[noun])] + a.endings[noun % 2]
-    return f"{adjective} {word}"
+    return Phrase(noun, plural, None if rng.below(2) else rng.pick(a.like[noun]))
+
+
+def sentence(a: Language, subject: str, verb: str, target: str) -> str:
+    """In the order of the language."""
+    parts = {"S": subject, "V": verb, "O": target}
+    return " ".join(parts[c] for c in a.order)
 
 
 def text(number: int, rng: Rng) -> str:
@@ -91,7 +100,7 @@ def text(number: int, rng: Rng) -> str:
     for _ in range(6 + rng.below(3)):
         verb = rng.pick(a.does[subject])
         target = rng.pick(a.acts_on[verb])
-        parts = {"S": _phrase(a, rng, subject, False), "V": a.verbs[verb], "O": _phrase(a, rng, target, True)}
-        sentences.append(" ".join(parts[c] for c in a.order))
+        who, what = phrase(a, rng, subject), phrase(a, rng, target)
+        sentences.append(sentence(a, say(a, who, False), a.verbs[verb], say(a, what, True)))
         subject = target if rng.below(3) else rng.below(NOUNS)
     return ". ".join(sentences) + "."

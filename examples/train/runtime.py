@@ -1,0 +1,98 @@
+"""The runtime as the trainer asks it: the program `moe`, and the Python package for outputs that the
+program does not print.
+
+The package has the name of a module here, so it runs in a process of its own: this file, as a program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ONE_THREAD = ("--threads", "1", "--device", "cpu")
+
+
+def find_moe(given: str | None = None) -> str:
+    """The program `moe`: as given, in the repository's build, or on the path."""
+    built = REPOSITORY / "build/release/bin/moe"
+    found = given or (str(built) if built.exists() else shutil.which("moe"))
+    if not found or not shutil.which(found):
+        raise FileNotFoundError(f"{found or 'moe'} is not there; build it, or name it with --moe")
+    return found
+
+
+def _run(command: Sequence[str | Path], what: str, **more: Any) -> str:
+    run = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, **more)
+    if run.returncode:
+        raise RuntimeError(f"{what}: {run.stderr.strip() or f'exit status {run.returncode}'}")
+    return run.stdout
+
+
+def ask(program: str, *args: str | Path) -> Any:
+    """A command of `moe` with --json."""
+    return json.loads(_run([program, *args, "--json"], f"moe {args[0]}"))
+
+
+def ask_lines(program: str, *args: str | Path) -> list[Any]:
+    """A command of `moe` that prints an object a line."""
+    return [json.loads(line) for line in _run([program, *args, "--json"], f"moe {args[0]}").splitlines()]
+
+
+def _environment(program: str) -> dict[str, str]:
+    """Where the package and the program's own library are; an installed package needs neither."""
+    folders = [str(REPOSITORY / "bindings/python/src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    library = Path(shutil.which(program) or program).resolve().parents[1] / "lib/libmoe.so"
+    own = {"MOE_LIBRARY": str(library)} if library.exists() else {}
+    return os.environ | {"PYTHONPATH": os.pathsep.join(folders)} | own
+
+
+def outputs(program: str, model: Path, texts: Sequence[Any], pooling: str | None = None) -> tuple[list[np.ndarray], list[float]]:
+    """What the head of a model says of each text, (T, outputs) or (1, labels), or with `pooling` its
+    vectors; and how many experts a (sub-)token took in each MoE layer. A text is a str or ids; of an
+    encoder-decoder a pair of ids, source and text."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "outputs.npz"
+        question = {"model": str(model), "texts": texts, "pooling": pooling, "answer": str(answer)}
+        _run([sys.executable, Path(__file__)], str(model), input=json.dumps(question), env=_environment(program))
+        found = np.load(answer)
+        return [found[f"text{i}"] for i in range(len(texts))], found["experts"].tolist()
+
+
+def _experts(model: Any, session: Any) -> list[float]:
+    counted = [session.routing(i) for i, layer in enumerate(model.layers) if layer.n_experts]
+    return [float((c.experts_per_token * np.arange(c.n_experts + 1)).sum() / max(1, c.n_tokens)) for c in counted]
+
+
+def _output(session: Any, text: Any, pooling: str | None) -> np.ndarray:
+    if session.model.info.is_encoder_decoder:
+        session.read_source(text[0])
+        return session.eval_all(text[1])
+    ids = session.model.encode(text) if isinstance(text, str) else text
+    found = session.encode(ids, hidden=False, pooling=pooling, outputs=pooling is None)
+    return found.outputs if pooling is None else found.pooled
+
+
+def main() -> None:
+    sys.path.pop(0)  # where another moe lies
+    import moe
+
+    question = json.load(sys.stdin)
+    with moe.Environment(threads=1, device="cpu") as environment, moe.Model(question["model"], environment) as model:
+        session = model.session()
+        session.count_routing()
+        found = {f"text{i}": _output(session, text, question["pooling"]) for i, text in enumerate(question["texts"])}
+        np.savez(question["answer"], experts=np.array(_experts(model, session)), **found)
+
+
+if __name__ == "__main__":
+    main()

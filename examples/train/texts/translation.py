@@ -1,0 +1,61 @@
+"""Sentences in one of three made-up languages, and what they mean in a fourth.
+
+The rules: a word has one translation, but a noun may change its class on the way, and the adjective in
+front of it follows; a verb has two translations, and the class of its object says which; words stand
+in the order of their language. Texts that are held out put together nouns that training never does.
+"""
+
+from __future__ import annotations
+
+from stories.engine import Rng
+
+from .languages import ADJECTIVES, LANGUAGES, NOUNS, VERBS, Language, Phrase, phrase, say, sentence
+
+TARGET, SOURCES = LANGUAGES[0], LANGUAGES[1:]
+TRAIN_SEED, HELD_OUT_SEED = 21, 22
+
+
+def _shuffled(seed: int, n: int) -> list[int]:
+    return sorted(range(n), key=lambda i: Rng(47, seed, i).next())
+
+
+_NOUN, _ADJECTIVE = _shuffled(1, NOUNS), _shuffled(2, ADJECTIVES)
+_VERB = (_shuffled(3, VERBS), _shuffled(4, VERBS))  # by the class of the object in the target
+
+
+def _translated(p: Phrase) -> Phrase:
+    return Phrase(_NOUN[p.noun], p.plural, None if p.adjective is None else _ADJECTIVE[p.adjective])
+
+
+def is_held_out(subject: int, target: int) -> bool:
+    """One in seven pairs of a subject and an object."""
+    return (3 * subject + target) % 7 == 0
+
+
+def _nouns(a: Language, rng: Rng, held_out: bool) -> tuple[int, int, int]:
+    """Subject, verb and object that go together."""
+    while True:
+        subject = rng.below(NOUNS)
+        verb = rng.pick(a.does[subject])
+        target = rng.pick(a.acts_on[verb])
+        if is_held_out(subject, target) == held_out:
+            return subject, verb, target
+
+
+def _pair(a: Language, rng: Rng, held_out: bool) -> tuple[str, str]:
+    """A sentence and its translation."""
+    subject, verb, target = _nouns(a, rng, held_out)
+    who, what = phrase(a, rng, subject), phrase(a, rng, target)
+    said = sentence(a, say(a, who, False), a.verbs[verb], say(a, what, True))
+    who, what = _translated(who), _translated(what)
+    means = TARGET.verbs[_VERB[what.noun % 2][verb]]
+    return said, sentence(TARGET, say(TARGET, who, False), means, say(TARGET, what, True))
+
+
+def pair(seed: int, index: int) -> tuple[str, str]:
+    """One or two sentences of one language and their translation; the same on every machine."""
+    rng = Rng(seed, index, 9)
+    a = rng.pick(SOURCES)
+    pairs = [_pair(a, rng, seed == HELD_OUT_SEED) for _ in range(1 + rng.below(2))]
+    said, meant = zip(*pairs, strict=True)
+    return ". ".join(said) + ".", ". ".join(meant) + "."
