@@ -86,14 +86,14 @@ class FileStream:
         if len(ids) < self.room:
             raise ValueError(f"text: expected {self.room} tokens or more, found {len(ids)}")
 
-    def _window(self) -> Tensor:
+    def window(self) -> Tensor:
         begin = Rng(self.seed, self.next).below(len(self.ids) - self.room + 1)
         self.next += self.every
         return torch.cat((torch.tensor(self.front, dtype=torch.long), self.ids[begin : begin + self.room]))
 
     def batch(self, rows: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets, both (rows, length)."""
-        ids = torch.stack([self._window() for _ in range(rows)])
+        ids = torch.stack([self.window() for _ in range(rows)])
         return ids[:, :-1], ids[:, 1:]
 
 

@@ -3,6 +3,7 @@ encoder-decoders."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -161,6 +162,8 @@ class Model(nn.Module):
             y = self._tied(x)
         else:
             y = self.head(x)
+        if kind == "span" and (real := self._real(ids)) is not None:
+            y = y.masked_fill(~real[..., None], -math.inf)
         return y * self.config["logit_multiplier"]
 
     def _tied(self, x: Tensor) -> Tensor:

@@ -88,10 +88,18 @@ def _norm_params(c: cfg.Config, own: cfg.Config) -> int:
     return count + d * ffn["norm"] + m["n_experts"] * inner
 
 
-def _outer_params(c: cfg.Config) -> int:
-    """Learned positions, and a norm behind an encoder-decoder's encoder."""
+def _head(c: cfg.Config) -> int:
+    """The weights of the dense layer in front of the output matrix."""
+    return c["d_model"] ** 2 if cfg.head(c)["dense"] else 0
+
+
+def _outer_params(row: rows.Row) -> int:
+    """Learned positions, a norm behind an encoder-decoder's encoder, biases and norm of a head."""
+    c = row.config
+    h = cfg.head(c)
+    head = c["vocab_size"] + c["d_model"] * (h["dense"] + h["norm"]) if row.biases else 0
     positions = c["context_length"] + c.get("source_length", 0) if c["positions"] == "learned" else 0
-    return c["d_model"] * (positions + c.get("encoder_norm", False))
+    return c["d_model"] * (positions + c.get("encoder_norm", False)) + head
 
 
 def cost(row: rows.Row, experts: Sequence[float] | None = None) -> Cost:
@@ -109,8 +117,8 @@ def cost(row: rows.Row, experts: Sequence[float] | None = None) -> Cost:
         for a in _attentions(own):
             attention += 2 * d * a["head_dim"] * (a["n_heads"] + a["n_kv_heads"])
     embedding = c["vocab_size"] * d
-    params += ffn_params + int(attention) + embedding + d + _outer_params(c)
-    return Cost(params, ffn_params, ffn_flops, ffn_flops + 2 * (attention + embedding))
+    params += ffn_params + int(attention) + embedding + d + _head(c) + _outer_params(row)
+    return Cost(params, ffn_params, ffn_flops, ffn_flops + 2 * (attention + embedding + _head(c)))
 
 
 def print_table(names: Sequence[str]) -> None:

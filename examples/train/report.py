@@ -32,9 +32,16 @@ def _key(title: str, format: str, key: str, factor: float = 1.0) -> Column:
     return title, format, lambda r: factor * r[key]
 
 
+def _task(title: str, name: str) -> Column:
+    return title, ".1f", lambda r: 100 * r["tasks"][name]
+
+
 MEASURES = {
     "language": Measure("perplexity", lambda r: r["moe"],
                         (_key("PyTorch", ".4f", "pytorch"), _key("`moe perplexity`", ".4f", "moe"))),
+    "encoder": Measure("% of answers wrong, the mean of three tasks", lambda r: 100 * (1 - statistics.mean(r["tasks"].values())),
+                       (_key("perplexity of masks, PyTorch", ".4f", "pytorch"), _key("the same, `moe`", ".4f", "moe"),
+                        _task("classes, %", "classes"), _task("tags, %", "tags"), _task("spans, %", "spans"))),
     "translation": Measure("% of words wrong", lambda r: 100 * (1 - r["words"]),
                            (_key("perplexity, PyTorch", ".4f", "pytorch"), _key("the same, `moe`", ".4f", "moe"),
                             _key("exact, %", ".1f", "exact", 100), _key("words, %", ".1f", "words", 100))),

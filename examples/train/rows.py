@@ -8,6 +8,7 @@ rows/NAME.json holds what a system differs by from the row that it names as `bas
     at          which layers these are: an index as in config.json; they come behind config's own `layers`
     alone       true: they have no attention
     train       changes to the settings of recipes.py; freeze_routing is a share of the run here
+    tune        the same for the fine-tuning of an encoder
     comment     why
 Objects merge deeply and null removes a key, as in config.json, but a router replaces the base's.
 """
@@ -24,7 +25,7 @@ import config as cfg
 import recipes
 
 FOLDER = Path(__file__).resolve().parent / "rows"
-KEYS = {"base", "system", "paper", "config", "layer", "at", "alone", "train", "comment"}
+KEYS = {"base", "system", "paper", "config", "layer", "at", "alone", "train", "tune", "comment"}
 LAYER_KEYS = set(cfg.FFN)
 ROUTERS: dict[str, set[str]] = {
     "softmax": {"k", "weights", "scale", "rank"},
@@ -48,6 +49,7 @@ class Row:
     paper: str
     config: cfg.Config  # complete
     train: dict[str, Any]
+    tune: dict[str, Any]
 
     def ffns(self) -> Iterator[cfg.Config]:
         """The feed-forward network of every layer."""
@@ -67,12 +69,24 @@ class Row:
     def has_capacity(self) -> bool:
         return any(f["kind"] == "moe" and f["moe"]["capacity"]["gamma"] > 0 for f in self.ffns())
 
+    @property
+    def biases(self) -> tuple[str, ...]:
+        """Which layers have a bias (model.Model)."""
+        return ("head", "head.dense") if self.task == "encoder" else ()
+
     def settings(self, steps: int, **own: Any) -> recipes.Settings:
         """The settings of a run of so many steps; the row's own win."""
-        train = dict(self.train)
-        if "freeze_routing" in train:
-            train["freeze_routing"] = round(train["freeze_routing"] * steps)
-        return recipes.settings(**(own | train))
+        return _settings(self.train, steps, own)
+
+    def tuning(self, steps: int, **own: Any) -> recipes.Settings:
+        """The settings of a fine-tuning of so many steps; the row's own win."""
+        return _settings(self.tune, steps, own)
+
+
+def _settings(row: dict[str, Any], steps: int, own: dict[str, Any]) -> recipes.Settings:
+    if "freeze_routing" in row:
+        row = row | {"freeze_routing": round(row["freeze_routing"] * steps)}
+    return recipes.settings(**(own | row))
 
 
 def names() -> list[str]:
@@ -101,7 +115,8 @@ def _read(name: str, folder: Path) -> dict[str, Any]:
     row = json.loads(path.read_text(encoding="utf-8"))
     _known(name, row, KEYS)
     _check_layer(f"{name}.layer", row.get("layer", {}))
-    recipes.settings(**row.get("train", {}))
+    for key in ("train", "tune"):
+        recipes.settings(**row.get(key, {}))
     return row
 
 
@@ -132,7 +147,7 @@ def read(name: str, folder: Path = FOLDER) -> Row:
         entry["attention"] = None
     layers = [*whole["config"].get("layers", []), entry]
     config = cfg.complete(whole["config"] | {"name": name, "layers": layers})
-    row = Row(name, whole["system"], whole.get("paper", ""), config, whole.get("train", {}))
+    row = Row(name, whole["system"], whole.get("paper", ""), config, whole.get("train", {}), whole.get("tune", {}))
     _check_shapes(row)
     return row
 

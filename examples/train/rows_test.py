@@ -17,7 +17,7 @@ import recipes
 import report
 import rows
 import texts
-from texts import translation
+from texts import tasks, translation
 from claims import CORE, TABLES
 from stories.engine import Rng
 
@@ -71,6 +71,15 @@ class Rows(unittest.TestCase):
         self.assertEqual(rows.read("x-moe-frozen").settings(300).freeze_routing, 150)
         self.assertIsNone(rows.read("x-moe").settings(300).freeze_routing)
         self.assertEqual(rows.read("x-moe-alpha-1e-1").settings(300, alpha=0.5).alpha, 0.1)
+
+    def test_routing_is_frozen_in_fine_tuning(self) -> None:
+        row = rows.read("encoder-x-moe")
+        self.assertEqual((row.settings(300).freeze_routing, row.tuning(300).freeze_routing), (None, 0))
+        self.assertIsNone(rows.read("encoder-x-moe-thawed").tuning(300).freeze_routing)
+
+    def test_what_a_row_does(self) -> None:
+        wanted = {"dense": "language", "x-moe": "language", "encoder-x-moe": "encoder", "translate-xmoe": "translation"}
+        self.assertEqual({name: rows.read(name).task for name in wanted}, wanted)
 
     def test_bad_rows(self) -> None:
         good = {"system": "s", "base": "dense"}
@@ -140,6 +149,31 @@ class Texts(unittest.TestCase):
         verbs = {verb: {a[verb] for a in translation._VERB} for verb in range(translation.VERBS)}
         self.assertGreater(sum(len(v) == 2 for v in verbs.values()), 50)
 
+    def test_tasks_ask_for_what_is_there(self) -> None:
+        for i in range(300):
+            text, label = tasks.classes(tasks.TRAIN_SEED, i)
+            self.assertTrue(0 <= label < len(tasks.FAULTS) and text.count(".") == 2, text)
+            text, found = tasks.tags(tasks.TRAIN_SEED, i)
+            self.assertEqual([text[a:b] for (a, b), _ in found], text.replace(".", "").split(" "))
+            self.assertEqual(sum(tag == 1 for _, tag in found), text.count("."))  # a verb a sentence
+            text, (a, b) = tasks.spans(tasks.TRAIN_SEED, i)
+            name, key = text.split("\n")[0].split(", ")
+            row = next(line for line in text.split("\n")[1:] if line.startswith(f"| {name} |"))
+            self.assertEqual(row.split(" | ")[("goods", "amount", "price").index(key) + 1].removesuffix(" |"), text[a:b])
+
+    def test_a_fault_breaks_a_fact_or_the_order(self) -> None:
+        a, rng = tasks.LANGUAGES[0], Rng(5)
+        for fault in tasks.FAULTS:
+            for _ in range(50):
+                words = {tag: word for word, tag in tasks._sentence(a, rng, fault)}
+                order = [tag for _, tag in tasks._sentence(a, rng, fault) if tag < 3]
+                self.assertEqual(order == [0, 1, 2], fault != "order")
+                subject = next(n for n in range(tasks.NOUNS) if words[0].removesuffix(a.plural) == a.nouns[n] + a.endings[n % 2])
+                verb = a.verbs.index(words[1])
+                noun = words[2].removesuffix(a.object_mark).removesuffix(a.plural)
+                target = next(n for n in range(tasks.NOUNS) if noun == a.nouns[n] + a.endings[n % 2])
+                self.assertEqual((verb in a.does[subject], target in a.acts_on[verb]), (fault != "verb", fault != "object"))
+
     def test_held_out_pairs_join_nouns_that_no_learnt_one_does(self) -> None:
         for held_out in (False, True):
             rng = Rng(1, held_out)
@@ -187,6 +221,13 @@ class Report(unittest.TestCase):
             self.assertIn(f"## {table.title}", text)
             for name in table.rows:
                 self.assertIn(f"| {rows.read(name).system} |", text)
+
+    def test_encoders_are_compared_by_the_mean_of_their_tasks(self) -> None:
+        one = {"pytorch": 10.0, "moe": 10.001, "difference": 1e-4, "experts": [1.0], "params": 1000, "ffn_flops": 2000.0,
+               "seconds": 60.0, "tasks": {"classes": 0.25, "tags": 0.5, "spans": 0.75}}
+        text = report.document("quick", "", 8, {"encoder-smoe": [one]}, {})
+        self.assertIn("| 10.0000 | 10.0010 | 25.0 | 50.0 | 75.0 |  | 1 k | 2.0 k | 1.00 |", text)
+        self.assertEqual(report.values({"encoder-smoe": [one]}, "encoder-smoe"), [50.0])
 
     def test_translations_are_compared_by_their_words(self) -> None:
         one = {"pytorch": 10.0, "moe": 10.001, "difference": 1e-4, "experts": [], "params": 1000, "ffn_flops": 2000.0,

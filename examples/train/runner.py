@@ -2,8 +2,8 @@
 
     python runner.py ROW [--seed S] [--steps N] [--out FOLDER] [--moe PROGRAM]
 
-What a row does, its configuration says: decoders go on with a text (language.py), encoder-decoders
-translate (translation.py).
+What a row does, its configuration says: decoders go on with a text (language.py), encoders fill
+masks and are fine-tuned (encoders.py), encoder-decoders translate (translation.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+import encoders
 import export
 import language
 import parity
@@ -28,7 +29,7 @@ import translation
 from plan import Disagreement, Plan
 
 HERE = Path(__file__).resolve().parent
-TASKS = {"language": language, "translation": translation}
+TASKS = {"language": language, "encoder": encoders, "translation": translation}
 
 
 def prepare(folder: Path, plan: Plan) -> None:
@@ -47,7 +48,7 @@ def prepare(folder: Path, plan: Plan) -> None:
 
 def _key(row: rows.Row, plan: Plan) -> str:
     """Changes whenever the row or the plan does."""
-    text = json.dumps([row.config, row.train, asdict(plan)], sort_keys=True)
+    text = json.dumps([row.config, row.train, asdict(plan), *([row.tune] if row.tune else [])], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -64,7 +64,7 @@ class Steps:
         self.model, self.settings, self.step, self.loss = model, settings, 0, loss
         if fresh:
             calm_outputs(model)
-        model.settle_embeddings()
+            model.settle_embeddings()
         model.set_dropout(settings.dropout)
         self.optimizer = torch.optim.AdamW(
             groups(model, settings.weight_decay), lr=settings.lr, betas=settings.betas, fused=True

@@ -14,6 +14,7 @@ import torch
 
 import check_losses
 import config as cfg
+import encoders
 import export
 import parity
 import rows
@@ -30,6 +31,7 @@ from plan import Disagreement, output_difference, perplexity_difference
 from recipes import settings
 from routers import Route, apply_capacity, softmax_route, threshold_route
 from steps import Steps, calm_outputs, with_capacity
+from stories.engine import Rng
 
 CASES = Path(__file__).resolve().parents[2] / "tests/data/vectors/11_losses.json"
 
@@ -252,7 +254,7 @@ def test_windows_of_a_text_depend_on_seed_and_number_alone() -> None:
 @pytest.mark.parametrize("name", rows.names())
 def test_the_parity_helper_counts_the_model(name: str) -> None:
     row = rows.read(name)
-    found = Model(row.config).state_dict()
+    found = Model(row.config, row.biases).state_dict()
     given = {n: v for n, v in export.products(found).items() if not n.endswith(".table")}
     assert parity.cost(row).params == sum(v.numel() for v in given.values())
 
@@ -308,6 +310,78 @@ def test_a_row_translates(tmp_path: Path, moe: str) -> None:
     found = runner.run("translate-x-moe", 1, tables.SMOKE, tmp_path, moe)
     assert found["difference"] < 1e-6 and found["outputs"] < 1e-4
     assert found["experts"] == [1.0] * 3
+
+
+def test_an_encoder_is_fine_tuned_and_run(tmp_path: Path, moe: str) -> None:
+    runner.prepare(tmp_path, tables.SMOKE)
+    found = runner.run("encoder-x-moe", 1, tables.SMOKE, tmp_path, moe)
+    assert found["difference"] < 1e-6 and found["outputs"] < 1e-4
+    assert set(found["tasks"]) == set(encoders.TASKS) and found["experts"] == [1.0]
+    first, *others = (export.read(tmp_path / "encoder-x-moe.1" / name) for name in (".", *encoders.TASKS))
+    for other in others:  # frozen routing stays, the rest does not
+        router, wanted = other.layers[2].moe.router.state_dict(), first.layers[2].moe.router.state_dict()
+        assert all(torch.equal(router[k], wanted[k]) for k in wanted)
+        assert not torch.equal(other.embedding.weight, first.embedding.weight)
+
+
+def test_fine_tuning_begins_where_training_ended() -> None:
+    row = rows.read("encoder-smoe")
+    torch.manual_seed(1)
+    model = Model(row.config, row.biases)
+    for task in encoders.TASKS.values():
+        new = encoders.tuned(model, task.head, row.biases)
+        same = {n for n, v in new.state_dict().items() if n in model.state_dict() and torch.equal(v, model.state_dict()[n])}
+        assert {n for n in new.state_dict() if n not in same} <= {f"head.{n}" for n in ("weight", "bias", "dense.weight")}
+        before = new.layers[0].attention.o.weight.detach().clone()
+        Steps(new, row.tuning(2), fresh=False)
+        assert torch.equal(new.layers[0].attention.o.weight, before)
+
+
+@pytest.mark.parametrize("task", encoders.TASKS)
+def test_an_encoder_sees_all_that_is_there(task: str) -> None:
+    row = rows.read("encoder-smoe")
+    torch.manual_seed(1)
+    model = encoders.tuned(Model(row.config, row.biases), encoders.TASKS[task].head, row.biases).eval()
+    z = model(torch.tensor([[0, 40, 41, 42, 1]]))
+    later = model(torch.tensor([[0, 40, 41, 43, 1]]))
+    assert not torch.allclose(z[0, 0], later[0, 0])
+    padded = model(torch.tensor([[0, 40, 41, 42, 1, 2, 2], [0, 50, 51, 52, 53, 54, 1]]))[0]
+    if task == "spans":
+        assert padded[5:].isinf().all()
+    assert torch.allclose(padded if task == "classes" else padded[:5], z[0], atol=1e-5)
+
+
+def test_masks() -> None:
+    config = {"bos_token_id": 0, "eos_token_ids": [1], "mask_token_id": 3, "vocab_size": 768}
+    window = [100 + i % 50 for i in range(4000)]
+    seen, asked = encoders.mask(window, config, Rng(1))
+    assert (seen[0], asked[0], seen[-1], asked[-1]) == (0, -100, 1, -100)
+    found = [(s, w) for s, a, w in zip(seen[1:-1], asked[1:-1], window, strict=True) if a != -100]
+    assert all(a in (w, -100) for a, w in zip(asked[1:-1], window, strict=True))
+    assert 0.13 < len(found) / 4000 < 0.17
+    masks, kept = sum(s == 3 for s, _ in found), sum(s == w for s, w in found)
+    assert 0.7 < masks / len(found) < 0.9 and 0.04 < kept / len(found) < 0.17
+    assert all(s == w for s, a, w in zip(seen[1:-1], asked[1:-1], window, strict=True) if a == -100)
+
+
+def test_a_span_does_not_end_in_front_of_its_start() -> None:
+    z = torch.tensor([[0.0, 9.0], [5.0, 0.0], [4.0, 1.0], [0.0, 0.5]])
+    assert encoders.best_span(z) == [0, 0]
+    z[0, 1] = 0.0
+    assert encoders.best_span(z) == [1, 2]
+    y = torch.tensor([[1, 2]])
+    logits = z[None].clone().requires_grad_()
+    encoders.span_loss(logits, y).backward()
+    assert logits.grad[0, 1, 0] < 0 and logits.grad[0, 2, 1] < 0
+
+
+def test_targets_are_those_of_tokens() -> None:
+    tokens = [(0, 0), (0, 3), (3, 5), (5, 6), (6, 9), (9, 10), (0, 0)]
+    found = [((0, 5), 0), ((6, 9), 2)]
+    assert encoders._tag_target(found, tokens) == [-100, 0, 0, -100, 2, -100, -100]
+    assert encoders._span_target((0, 5), tokens) == [1, 2]
+    z = torch.eye(4)[[0, 0, 1, 0, 2, 0, 0]]
+    assert encoders._right_tags(z, encoders._tag_target(found, tokens)) == [True, False, True]
 
 
 def translator(name: str) -> Model:

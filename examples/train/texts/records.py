@@ -21,7 +21,7 @@ def sums(rng: Rng) -> str:
     return "\n".join(lines)
 
 
-def _person(rng: Rng) -> dict[str, str | int]:
+def person(rng: Rng) -> dict[str, str | int]:
     """Trade and city follow from the name, what is made from the trade, the price from both."""
     names = words.GIRLS + words.BOYS
     who = rng.below(len(names))
@@ -36,14 +36,14 @@ def records(rng: Rng) -> str:
     """Four records as JSON."""
     lines = []
     for _ in range(4):
-        fields = (f'"{k}": {v}' if isinstance(v, int) else f'"{k}": "{v}"' for k, v in _person(rng).items())
+        fields = (f'"{k}": {v}' if isinstance(v, int) else f'"{k}": "{v}"' for k, v in person(rng).items())
         lines.append("{" + ", ".join(fields) + "}")
     return "\n".join(lines)
 
 
 def table(rng: Rng) -> str:
     """Five rows and their total."""
-    people = [_person(rng) for _ in range(5)]
+    people = [person(rng) for _ in range(5)]
     lines = ["| name | goods | amount | price |", "|---|---|---|---|"]
     lines += [f"| {p['name']} | {p['goods']} | {p['amount']} | {p['price']} |" for p in people]
     total = sum(int(p["price"]) for p in people)
