@@ -145,10 +145,18 @@ def n_encoder_layers(config: Config) -> int:
     return config.get("n_encoder_layers", 0)
 
 
-def is_encoder(config: Config) -> bool:
-    """Whether a token sees the whole text; of an encoder-decoder's layers some do."""
+def kind(config: Config) -> str:
+    """"decoder", "encoder" (a token sees the whole text) or "encoder-decoder"."""
+    if n_encoder_layers(config):
+        return "encoder-decoder"
     layers = (layer_config(config, i).get("attention", ATTENTION) for i in range(config["n_layers"]))
-    return not n_encoder_layers(config) and any(not a["causal"] for a in layers)
+    return "decoder" if all(a["causal"] for a in layers) else "encoder"
+
+
+def need_decoder(config: Config) -> None:
+    """For programs that go on with a text."""
+    if (found := kind(config)) != "decoder":
+        raise SystemExit(f"config: expected a decoder, found an {found}; runner.py trains and measures rows of that kind")
 
 
 def head(config: Config) -> Config:

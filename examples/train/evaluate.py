@@ -19,6 +19,7 @@ import torch
 from torch.nn import functional as F
 
 import export
+from config import need_decoder
 from data import held_out_text, load_tokenizer, windows
 from model import Model
 
@@ -50,6 +51,7 @@ def main() -> None:
         args.text.write_text(held_out_text(), encoding="utf-8", newline="\n")
     text = args.text.read_text(encoding="utf-8") if args.text else held_out_text()
     model, tokenizer = export.read(args.checkpoint), load_tokenizer(args.checkpoint)
+    need_decoder(model.config)
     ids = tokenizer.encode(text).ids
     total, scored = negative_log_likelihood(model, ids)
     c = model.config

@@ -116,7 +116,7 @@ class Head(Linear):
         d, h = c["d_model"], cfg.head(c)
         super().__init__(build, "head", d, n_out)
         if tied:
-            self.weight = None
+            self.weight, self.weights = None, "f32"
         self.f = cfg.FFN | {"act": h["act"]}
         self.dense = Linear(build, "head.dense", d, d) if h["dense"] else None
         self.norm = Norm(build, "head.norm", d) if h["norm"] else None

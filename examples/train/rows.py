@@ -61,10 +61,9 @@ class Row:
 
     @property
     def task(self) -> str:
-        """What its model does, a key of runner.TASKS: a property of the configuration."""
-        if cfg.n_encoder_layers(self.config):
-            return "translation"
-        return "encoder" if cfg.is_encoder(self.config) else "language"
+        """What its model does, a key of runner.TASKS."""
+        tasks = {"decoder": "language", "encoder": "encoder", "encoder-decoder": "translation"}
+        return tasks[cfg.kind(self.config)]
 
     def has_capacity(self) -> bool:
         return any(f["kind"] == "moe" and f["moe"]["capacity"]["gamma"] > 0 for f in self.ffns())

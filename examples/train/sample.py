@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 import export
+from config import need_decoder
 from data import load_tokenizer
 
 
@@ -24,6 +25,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     model, tokenizer = export.read(args.checkpoint), load_tokenizer(args.checkpoint)
+    need_decoder(model.config)
     c = model.config
     ids = [c["bos_token_id"]] if c["add_bos"] else []
     ids += tokenizer.encode(args.prompt).ids

@@ -1,6 +1,6 @@
 """The papers' tables in miniature: every row trained on the same text, exported, run, compared.
 
-    python tables.py [--quick | --smoke] [--hours H] [--jobs J] [--out FOLDER] [--moe PROGRAM]
+    python tables.py [--quick | --smoke] [--rows PATTERN ...] [--hours H] [--jobs J] [--out FOLDER] [--moe PROGRAM]
 
 A row that is finished is not trained again, so a run that was stopped goes on where it was. Rows of
 claims.CORE are trained with two seeds, then the others with one, and so on with the other seeds; no
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import fnmatch
 import math
 import multiprocessing
 import os
@@ -44,6 +45,14 @@ def jobs(seeds: int) -> list[tuple[str, int]]:
     out += [(name, 1) for name in rest]
     out += [(name, seed) for seed in range(3, seeds + 1) for name in CORE]
     return out + [(name, seed) for seed in range(2, seeds + 1) for name in rest]
+
+
+def chosen(patterns: Sequence[str]) -> set[str]:
+    """The rows that patterns such as "translate-*" mean, each at least one."""
+    found = {p: fnmatch.filter(rows.names(), p) for p in patterns}
+    if missing := [p for p, names in found.items() if not names]:
+        raise rows.BadRow(f"no row {', '.join(missing)}; expected some of {', '.join(rows.names())}")
+    return {name for names in found.values() for name in names}
 
 
 def work(
@@ -86,11 +95,11 @@ def collect(folder: Path, plan: Plan, seeds: int) -> Results:
     return {name: [r for r in results if r] for name, results in found.items() if any(results)}
 
 
-def smoke(moe: str, workers: int) -> int:
-    """Two steps of every row, in a folder that is thrown away."""
+def smoke(moe: str, workers: int, names: set[str]) -> int:
+    """Two steps of every row of these, in a folder that is thrown away."""
     with tempfile.TemporaryDirectory() as folder:
         runner.prepare(Path(folder), SMOKE)
-        every = [(name, 1) for name in rows.names()]
+        every = [(name, 1) for name in sorted(names)]
         failed = work(every, SMOKE, Path(folder), moe, workers, hours=math.inf)
     print(f"{len(every) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0
@@ -101,6 +110,7 @@ def main() -> int:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="15 minutes on two free cores")
     size.add_argument("--smoke", action="store_true", help="two steps of every row, nothing is written")
+    parser.add_argument("--rows", nargs="+", default=["*"], metavar="PATTERN", help="train these rows alone")
     parser.add_argument("--hours", type=float, help="no row begins later (default 10; --quick 0.25)")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="rows at a time")
@@ -112,17 +122,18 @@ def main() -> int:
     if args.jobs < 1 or args.seeds < 1 or not (args.hours is None or args.hours >= 0):
         parser.error("--jobs and --seeds: expected 1 or more; --hours: 0 or more")
     try:
-        moe = runtime.find_moe(args.moe)
-    except FileNotFoundError as e:
+        names, moe = chosen(args.rows), runtime.find_moe(args.moe)
+    except (FileNotFoundError, rows.BadRow) as e:
         print(e, file=sys.stderr)
         return 1
     if args.smoke:
-        return smoke(moe, args.jobs)
+        return smoke(moe, args.jobs, names)
     kind, plan = ("quick", QUICK) if args.quick else ("full", FULL)
     folder = args.out / kind
     runner.prepare(folder, plan)
     hours = args.hours if args.hours is not None else (0.25 if args.quick else 10)
-    queue = [job for job in jobs(args.seeds) if runner.finished(folder, *job, plan) is None]
+    wanted = [job for job in jobs(args.seeds) if job[0] in names]
+    queue = [job for job in wanted if runner.finished(folder, *job, plan) is None]
     failed = work(queue, plan, folder, moe, args.jobs, hours)
     results = collect(folder, plan, args.seeds)
     sweeps = {}

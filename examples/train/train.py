@@ -25,6 +25,7 @@ import torch.multiprocessing as mp
 
 import export
 import recipes
+from config import need_decoder
 from data import FileStream, Stream, story_texts, train_tokenizer
 from model import Model
 from steps import Steps, with_capacity
@@ -56,6 +57,7 @@ class Run:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         settings = settings_of(args)
         config = with_capacity(json.loads(Path(args.config).read_text()), settings.capacity_factor)
+        need_decoder(config)
         torch.manual_seed(args.seed)
         text = args.text.read_text(encoding="utf-8") if args.text else None
         learnt = story_texts(8000) if text is None else [text]

@@ -15,16 +15,18 @@ import torch
 import check_losses
 import config as cfg
 import encoders
+import evaluate
 import export
 import parity
 import rows
 import runner
 import runtime
+import sample
 import tables
 import texts
 import train
 import translation
-from data import FileStream
+from data import FileStream, train_tokenizer
 from losses import EMBEDDING_NORM, balanced_assignment
 from model import Model
 from plan import Disagreement, output_difference, perplexity_difference
@@ -384,6 +386,26 @@ def test_targets_are_those_of_tokens() -> None:
     assert encoders._right_tags(z, encoders._tag_target(found, tokens)) == [True, False, True]
 
 
+@pytest.mark.parametrize("name", ["encoder-dense", "translate-dense"])
+def test_what_goes_on_with_a_text_needs_a_decoder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = rows.read(name)
+    export.write(Model(row.config, row.biases), tmp_path)
+    train_tokenizer(["a text"], 300).save(str(tmp_path / "tokenizer.json"))
+    for program, given in ((train, ["--config", "config.json", "--out", "out"]), (evaluate, ["."]), (sample, ["."])):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [program.__name__, *given])
+        with pytest.raises(SystemExit, match="config: expected a decoder, found an encoder"):
+            program.main()
+
+
+def test_the_head_of_a_ternary_encoder_is_its_embedding(tmp_path: Path) -> None:
+    config = rows.read("encoder-smoe").config | {"precision": [{"match": "*", "weights": "ternary2", "activations": "a8"}]}
+    model = Model(config, ("head",)).eval()
+    export.write(model, tmp_path)
+    read, ids = export.read(tmp_path), torch.tensor([[0, 40, 41, 1]])
+    assert torch.equal(read(ids), model(ids))
+
+
 def translator(name: str) -> Model:
     torch.manual_seed(1)
     model = Model(rows.read(name).config).eval()
@@ -453,6 +475,13 @@ def test_every_row_is_a_job_and_the_core_comes_first() -> None:
     jobs = tables.jobs(3)
     assert len(jobs) == len(set(jobs)) == 3 * len(rows.names())
     assert jobs[: len(tables.CORE)] == [(name, 1) for name in tables.CORE]
+
+
+def test_patterns_choose_rows() -> None:
+    assert tables.chosen(["*"]) == set(rows.names())
+    assert tables.chosen(["translate-x*", "dense"]) == {"translate-x-moe", "translate-xmoe", "dense"}
+    with pytest.raises(rows.BadRow, match="no row sparse; expected some of base, dense"):
+        tables.chosen(["dense", "sparse"])
 
 
 def test_no_row_begins_once_the_time_is_up_and_faults_are_told(tmp_path: Path) -> None:
