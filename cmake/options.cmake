@@ -73,11 +73,19 @@ set(pack $<OR:$<BOOL:${MOE_CONVERT}>,$<BOOL:${MOE_LAYER}>,$<BOOL:${MOE_LATENT}>,
 add_compile_definitions(MOE_PACK=${pack})
 
 if(MOE_SANITIZE)
+  string(REPLACE "," ";" sanitizers ${MOE_SANITIZE})
+  foreach(sanitizer IN LISTS sanitizers)  # MOE_SANITIZE_ADDRESS and so on: clang defines no macro
+    string(TOUPPER MOE_SANITIZE_${sanitizer} definition)
+    add_compile_definitions(${definition})
+  endforeach()
   add_compile_definitions(MOE_SANITIZED)
   add_compile_options(-fsanitize=${MOE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${MOE_SANITIZE})
   if(MOE_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize=vptr)  # needs RTTI
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)  # a C program links C++ libraries
+    add_link_options(-fsanitize-link-c++-runtime $<$<LINK_LANGUAGE:C>:-lstdc++>)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     add_compile_options(-Wno-maybe-uninitialized)  # gcc 12: false alarms in instrumented code

@@ -13,6 +13,7 @@ BUILD=(
 )
 TEST=(
   libgtest-dev libbenchmark-dev
+  clang libclang-rt-dev             # the sanitizers
   python3 binutils
   python3-numpy python3-pytest      # the Python binding
   abigail-tools                     # the ABI check
@@ -23,7 +24,7 @@ PACKAGE=(
   python3-venv                      # wheels
 )
 ALL=(
-  clang libclang-rt-dev clang-format
+  clang-format
   zsh fish groff                    # completion and the man page
   g++-aarch64-linux-gnu g++-arm-linux-gnueabihf g++-riscv64-linux-gnu  # for tests on other CPUs
   qemu-user                         # runs those

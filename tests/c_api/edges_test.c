@@ -127,7 +127,7 @@ static void refuse_all(Objects* o) {
 }
 
 /* TSan ends a child of several threads that starts one. */
-#ifdef __SANITIZE_THREAD__
+#ifdef MOE_SANITIZE_THREAD
 enum { kThreadsOfChild = 1 };
 #else
 enum { kThreadsOfChild = 3 };

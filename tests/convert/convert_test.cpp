@@ -521,7 +521,7 @@ TEST_F(ConvertTest, TheReportComesBeforeTheFinalName) {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef MOE_SANITIZED
 TEST_F(ConvertTest, MemoryDoesNotGrowWithTheModel) {
   // An embedding of 200 MB, all zeros: a hole in the file.
   config_ = patched(R"({"vocab_size": 262144, "d_model": 192, "tie_embeddings": true,

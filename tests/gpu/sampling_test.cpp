@@ -210,7 +210,7 @@ TEST(GpuSampling, GreedyStepsAreOneLaunchAndOneWait) {
 
 #if !defined(MOE_CUDA_EMULATOR)
 constexpr int32_t kLongText = 64;
-#elif !defined(__SANITIZE_ADDRESS__)
+#elif !defined(MOE_SANITIZE_ADDRESS)
 constexpr int32_t kLongText = 24;
 #else
 constexpr int32_t kLongText = 8;  // a token takes the emulator a good part of a second

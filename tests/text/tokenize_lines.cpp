@@ -51,7 +51,7 @@ void run(const char* tokenizer_path, const char* lines_path, bool timed) {
   const auto* table = flatbuffers::GetRoot<fbs::Tokenizer>(builder.GetBufferPointer());
   const Box<Tokenizer> tokenizer = take(load_tokenizer(*table, 0, system_allocator()));
   const Json lines = read_json_file(lines_path);
-  if (timed) return measure(*tokenizer, line_text(lines.at(0)));
+  if (timed) return measure(*tokenizer, line_text(*lines.begin()));
   Json out = Json::array();
   for (const Json& line : lines) {
     const std::string text = line_text(line);

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <iterator>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))

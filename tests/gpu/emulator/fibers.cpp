@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -90,7 +90,7 @@ struct Fiber {
   Exchange own;                // of a collective of one lane
   const Exchange* result = nullptr;
   std::vector<std::vector<Copy>> copies;  // groups of cp.async; the last one is open
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
   void* fake_stack = nullptr;
 #endif
 };
@@ -114,7 +114,7 @@ struct Block {
   const std::function<void()>* body = nullptr;
   uint8_t* shared = nullptr;
   Context scheduler;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
   void* scheduler_fake = nullptr;
   const void* scheduler_stack = nullptr;
   size_t scheduler_stack_bytes = 0;
@@ -130,18 +130,18 @@ State& my_state() { return g_block.states[g_block.current]; }
 
 void to_scheduler([[maybe_unused]] bool last) {
   Fiber& f = self();
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
   __sanitizer_start_switch_fiber(last ? nullptr : &f.fake_stack, g_block.scheduler_stack,
                                  g_block.scheduler_stack_bytes);
 #endif
   switch_context(&f.context, &g_block.scheduler);
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
   __sanitizer_finish_switch_fiber(f.fake_stack, nullptr, nullptr);
 #endif
 }
 
 void fiber_main() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
   __sanitizer_finish_switch_fiber(nullptr, &g_block.scheduler_stack,
                                   &g_block.scheduler_stack_bytes);
 #endif
@@ -153,11 +153,11 @@ void fiber_main() {
 void run_fiber(unsigned index) {
   g_block.current = index;
   Fiber& f = g_block.fibers[index];
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
   __sanitizer_start_switch_fiber(&g_block.scheduler_fake, f.stack, kStackBytes);
 #endif
   switch_context(&g_block.scheduler, &f.context);
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
   __sanitizer_finish_switch_fiber(g_block.scheduler_fake, nullptr, nullptr);
 #endif
 }
@@ -169,7 +169,7 @@ void start_fiber(unsigned index, const Position& at) {
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (f.stack == MAP_FAILED) abort();
   }
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MOE_SANITIZE_ADDRESS)
   // One that was left where it was has poisoned frames.
   if (g_block.states[index] != State::kDone) ASAN_UNPOISON_MEMORY_REGION(f.stack, kStackBytes);
 #endif
