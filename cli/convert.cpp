@@ -62,7 +62,7 @@ bool on_progress(void* user, uint64_t done, uint64_t total, const char* what) {
 void print_matrix(const Json& m) {
   std::cout << "  " << std::left << std::setw(44) << m.value("matrix", "") << std::right
             << std::setw(8) << m.value("rows", 0) << " x " << std::left << std::setw(7)
-            << m.value("cols", 0) << " " << std::setw(9) << m.value("format", "") << std::setw(8)
+            << m.value("cols", 0) << " " << std::setw(11) << m.value("format", "") << std::setw(8)
             << m.value("scale", "") << std::setw(9) << m.value("activations", "");
   if (m.value("lossless", false)) {
     std::cout << "lossless\n";
@@ -117,8 +117,10 @@ void print_summary(const ConvertOptions& o, const Run& run) {
     if (m.value("lossless", false)) ++k.lossless;
     k.worst = std::max(k.worst, m.value("relative_error", 0.0));
   }
+  int width = 9;
+  for (const auto& kind : kinds) width = std::max(width, static_cast<int>(kind.first.size()));
   for (const auto& [format, k] : kinds) {
-    std::cout << "  " << std::left << std::setw(9) << format << " " << k.n << " matrices, "
+    std::cout << "  " << std::left << std::setw(width) << format << " " << k.n << " matrices, "
               << k.lossless << " without loss";
     if (k.worst > 0) std::cout << ", largest relative error " << std::setprecision(3) << k.worst;
     std::cout << "\n";

@@ -261,7 +261,7 @@ void print_text(const Json& j) {
   for (const Json& t : j["tensors"]) {
     std::cout << "  " << std::left << std::setw(36) << t["name"].get<std::string>() << std::right
               << std::setw(8) << t["rows"].get<int>() << " x " << std::left << std::setw(7)
-              << t["cols"].get<int>() << " " << std::setw(9) << t["format"].get<std::string>()
+              << t["cols"].get<int>() << " " << std::setw(10) << t["format"].get<std::string>()
               << " " << std::setw(7) << t["scale"].get<std::string>() << std::setw(9)
               << t["activations"].get<std::string>() << std::setw(5)
               << t["codec"].get<std::string>() << std::right << std::setw(12)

@@ -25,4 +25,9 @@ int64_t find_block(const uint8_t* data, size_t bytes, Bad bad) {
   return found != 0 ? static_cast<int64_t>(at / 64) : -1;
 }
 
+/// Not 0 when one of the four f16 in a word is NaN or infinite.
+inline uint64_t infinite_halves(uint64_t v) {
+  return ((v & 0x7C007C007C007C00u) + 0x0400040004000400u) & 0x8000800080008000u;
+}
+
 }  // namespace moe

@@ -9,8 +9,8 @@
 
 namespace moe {
 size_t four_bit_tile_bytes(const FourBitKind& kind, int64_t cols) {
-  const int64_t groups = (cols + kFourBitGroup - 1) / kFourBitGroup;
-  const int64_t n = four_bit_groups(kind.scale);
+  const int64_t groups = (cols + kTileGroup - 1) / kTileGroup;
+  const int64_t n = groups_of_block(kind.scale);
   return static_cast<size_t>((groups + n - 1) / n * kBlockBytes + groups * kFourBitGroupBytes);
 }
 
@@ -18,10 +18,10 @@ void four_bit_read_row(const FourBitKind& kind, const uint8_t* tile, int32_t col
                        float* out) {
   float values[16];
   for (int code = 0; code < 16; ++code) values[code] = static_cast<float>(value_of(kind, code));
-  for (int32_t begin = 0; begin < cols; begin += kFourBitGroup) {
+  for (int32_t begin = 0; begin < cols; begin += kTileGroup) {
     const uint8_t* bytes =
-        codes_of_group(kind, const_cast<uint8_t*>(tile), begin / kFourBitGroup) + row * 4;
-    const int32_t n = cols - begin < kFourBitGroup ? cols - begin : kFourBitGroup;
+        codes_of_group(kind, const_cast<uint8_t*>(tile), begin / kTileGroup) + row * 4;
+    const int32_t n = cols - begin < kTileGroup ? cols - begin : kTileGroup;
     for (int32_t i = 0; i < n; ++i) {
       out[begin + i] = values[bytes[i / 8 * kBlockBytes + i % 4] >> (i % 8 / 4 * 4) & 15];
     }
@@ -32,11 +32,11 @@ void four_bit_pack_codes(const FourBitKind& kind, const int8_t* codes, int64_t l
                          int32_t cols, uint8_t* tile) {
   const Codes code(kind);
   clear_tile(kind, code, cols, tile);
-  const int32_t n_groups = (cols + kFourBitGroup - 1) / kFourBitGroup;
+  const int32_t n_groups = (cols + kTileGroup - 1) / kTileGroup;
   for (int row = 0; row < n_rows; ++row) {
     for (int32_t group = 0; group < n_groups; ++group) {
-      const int32_t begin = group * kFourBitGroup;
-      const int32_t n = cols - begin < kFourBitGroup ? cols - begin : kFourBitGroup;
+      const int32_t begin = group * kTileGroup;
+      const int32_t n = cols - begin < kTileGroup ? cols - begin : kTileGroup;
       put_codes(kind, code, codes + row * ld + begin, n, row, group, tile);
     }
   }
@@ -44,7 +44,7 @@ void four_bit_pack_codes(const FourBitKind& kind, const int8_t* codes, int64_t l
 
 void four_bit_pack_scales(const FourBitKind& kind, const float* scales, const float* minimums,
                           int n_rows, int32_t cols, uint8_t* tile) {
-  const int32_t n_groups = (cols + kFourBitGroup - 1) / kFourBitGroup;
+  const int32_t n_groups = (cols + kTileGroup - 1) / kTileGroup;
   for (int row = 0; row < n_rows; ++row) {
     for (int32_t g = 0; g < n_groups; ++g) {
       const int64_t at = int64_t{row} * n_groups + g;
@@ -62,9 +62,7 @@ int64_t four_bit_find_invalid(const FourBitKind& kind, const uint8_t* tile, size
                             [](uint64_t v) {
                               return (~v - 0x0101010101010101u) & v & 0x8080808080808080u;
                             })
-               : find_block(tile + at, kBlockBytes, [](uint64_t v) {
-                   return ((v & 0x7C007C007C007C00u) + 0x0400040004000400u) & 0x8000800080008000u;
-                 });
+               : find_block(tile + at, kBlockBytes, infinite_halves);
     if (bad >= 0) return static_cast<int64_t>(at / kBlockBytes);
   }
   return -1;
@@ -99,7 +97,7 @@ void four_bit_random_tile(const FourBitKind& kind, Random& random, size_t bytes,
   }
   const float middle = minimums ? sum / 16 : 0.0f;
   const float even = amplitude / std::sqrt(3 * (squares / 16 - middle * middle));
-  const int32_t n = four_bit_groups(kind.scale);
+  const int32_t n = groups_of_block(kind.scale);
   const auto n_segments = static_cast<int32_t>(bytes / static_cast<size_t>(segment_bytes(kind)));
   for (int32_t group = 0; group < n_segments * n; ++group) {
     for (int row = 0; row < kTileRows; ++row) {

@@ -41,7 +41,7 @@ struct FourBits : Layout {
     f.integer = true;
     f.max_code = max_code;
     f.scales = scale_bit(ScaleKind::kGroup);
-    f.group = kFourBitGroup;
+    f.group = kTileGroup;
     f.minimums = Layout::kMinimums;
     f.act = ActPrecision::kA8Block;
     f.tile_bytes = [](int64_t cols) { return four_bit_tile_bytes(kKind, cols); };
@@ -67,7 +67,7 @@ struct FourBits : Layout {
     f.random_tile = [](Random& random, size_t bytes, float amplitude, uint8_t* tile) {
       four_bit_random_tile(kKind, random, bytes, amplitude, tile);
     };
-    f.random_cols = Layout::kGroups * kFourBitGroup;
+    f.random_cols = Layout::kGroups * kTileGroup;
     return f;
   }
 };

@@ -2,26 +2,12 @@
 // How the four-bit formats lie in a tile (quant/README.md). Plain C headers only: the files of
 // kernels/cpu/isa include this.
 
-#include "quant/format.h"
-#include "quant/half.h"
+#include "quant/group_layout.h"
 
 namespace moe {
 
-/// Inputs that share a scale, and the bytes of their codes in a tile.
-inline constexpr int kFourBitGroup = 32;
-inline constexpr int kFourBitGroupBytes = kFourBitGroup / 2 * kTileRows;
-
-/// What the 64 bytes in front of the codes hold for each row and group.
-enum class GroupScale : uint8_t {
-  kF16,         // an f16
-  kF16Minimum,  // an f16 and the f16 that is added
-  kPowerOfTwo,  // a byte b for 2^(b - 128); 255 is not allowed
-};
-
-/// Groups that one such block of 64 bytes serves.
-constexpr int four_bit_groups(GroupScale scale) {
-  return scale == GroupScale::kF16 ? 2 : scale == GroupScale::kF16Minimum ? 1 : 4;
-}
+/// Bytes of a group's codes in a tile.
+inline constexpr int kFourBitGroupBytes = kTileGroup / 2 * kTileRows;
 
 /// Eight values of a table, the first in the lowest byte.
 constexpr uint64_t table_word(const int (&values)[8]) {
@@ -30,52 +16,15 @@ constexpr uint64_t table_word(const int (&values)[8]) {
   return word;
 }
 
-/// The byte of a power of two as that number.
-MOE_INLINE float power_of_two(uint8_t byte) {
-  return bits_to_f32(byte < 2 ? uint32_t{0x200000} << byte : (uint32_t{byte} - 1) << 23);
-}
-
-/// Where groups lie in a tile, and their scales.
-template <GroupScale kScale>
-struct FourBitGroups {
-  static constexpr GroupScale kScales = kScale;
-  static constexpr bool kMinimums = kScale == GroupScale::kF16Minimum;
-  static constexpr int kGroups = four_bit_groups(kScale);
-  static constexpr int64_t kSegmentBytes = kBlockBytes + int64_t{kGroups} * kFourBitGroupBytes;
-
-  /// Where a group's codes lie in a tile, and the block with its scales.
-  MOE_INLINE int64_t codes_at(int32_t group) {
-    return group / kGroups * kSegmentBytes + kBlockBytes + group % kGroups * kFourBitGroupBytes;
-  }
-  MOE_INLINE int64_t scales_at(int32_t group) { return group / kGroups * kSegmentBytes; }
-
-  MOE_INLINE float scale(const uint8_t* tile, int row, int32_t group) {
-    const uint8_t* block = tile + scales_at(group);
-    const int at = group % kGroups * kTileRows + row;
-    return kScale == GroupScale::kPowerOfTwo ? power_of_two(block[at]) : half_at(block, at);
-  }
-  MOE_INLINE float minimum(const uint8_t* tile, int row, int32_t group) {
-    if (kScale != GroupScale::kF16Minimum) return 0.0f;
-    return half_at(tile + scales_at(group), kTileRows + row);
-  }
-
- private:
-  MOE_INLINE float half_at(const uint8_t* block, int at) {
-    uint16_t bits;
-    __builtin_memcpy(&bits, block + 2 * at, sizeof bits);
-    return f16_to_f32(bits);
-  }
-};
-
 /// A format by its scales and the values of codes 0..7 and 8..15.
 template <GroupScale kScale, uint64_t kLow, uint64_t kHigh>
-struct FourBitLayout : FourBitGroups<kScale> {
+struct FourBitLayout : GroupsInTile<kScale, 4> {
   static constexpr uint64_t kLowValues = kLow;
   static constexpr uint64_t kHighValues = kHigh;
 
   MOE_INLINE float element(const uint8_t* tile, int32_t, int row, int32_t col) {
-    const int32_t in_group = col % kFourBitGroup;
-    const uint8_t* codes = tile + FourBitGroups<kScale>::codes_at(col / kFourBitGroup);
+    const int32_t in_group = col % kTileGroup;
+    const uint8_t* codes = tile + GroupsInTile<kScale, 4>::codes_at(col / kTileGroup);
     const uint8_t byte = codes[in_group / 8 * kBlockBytes + row * 4 + col % 4];
     const int code = byte >> (in_group % 8 / 4 * 4) & 15;
     return static_cast<int8_t>((code < 8 ? kLow : kHigh) >> (code % 8 * 8) & 255);

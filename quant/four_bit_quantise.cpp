@@ -4,15 +4,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "quant/four_bit_tile.h"
+#include "quant/weight_group.h"
 
 namespace moe {
 namespace {
 
-constexpr int kN = kFourBitGroup;
-constexpr float kLargestHalf = 65504.0f;
-constexpr int kSums = 8;  // partial sums: the loops become vector instructions
+constexpr int kN = kTileGroup;
+constexpr int kSums = kGroupSums;
 
 // The values of a table in ascending order.
 struct Values {
@@ -31,11 +32,6 @@ struct Values {
   }
 };
 
-struct Group {
-  float w[kN];
-  float importance[kN];
-};
-
 struct Fit {
   float codes[kN];
   float scale = 0;
@@ -43,14 +39,9 @@ struct Fit {
   float error = 0;
 };
 
-float total(const float (&sums)[kSums]) {
-  float sum = 0;
-  for (const float s : sums) sum += s;
-  return sum;
-}
-
 // out = the value nearest to (w - minimum) / scale.
-void nearest(const Values& values, const Group& g, float scale, float minimum, float (&out)[kN]) {
+void nearest(const Values& values, const WeightGroup& g, float scale, float minimum,
+             float (&out)[kN]) {
   float wanted[kN];
   for (int i = 0; i < kN; ++i) wanted[i] = (g.w[i] - minimum) / scale;
   if (values.whole) {
@@ -72,23 +63,12 @@ void nearest(const Values& values, const Group& g, float scale, float minimum, f
   }
 }
 
-float error_of(const Group& g, const Fit& fit) {
-  float sums[kSums] = {};
-  for (int i = 0; i < kN; i += kSums) {
-    for (int j = 0; j < kSums; ++j) {
-      const float d = g.w[i + j] - (fit.codes[i + j] * fit.scale + fit.minimum);
-      sums[j] += g.importance[i + j] * (d * d);
-    }
-  }
-  return total(sums);
-}
-
 // Sums of importance times 1, code, code^2, weight, code * weight.
 struct Moments {
   float one, q, qq, w, qw;
 };
 
-Moments moments(const Group& g, const float (&codes)[kN]) {
+Moments moments(const WeightGroup& g, const float (&codes)[kN]) {
   float one[kSums] = {}, q[kSums] = {}, qq[kSums] = {}, w[kSums] = {}, qw[kSums] = {};
   for (int i = 0; i < kN; i += kSums) {
     for (int j = 0; j < kSums; ++j) {
@@ -100,14 +80,12 @@ Moments moments(const Group& g, const float (&codes)[kN]) {
       qw[j] += h * code * g.w[i + j];
     }
   }
-  return {total(one), total(q), total(qq), total(w), total(qw)};
+  return {sum_of(one), sum_of(q), sum_of(qq), sum_of(w), sum_of(qw)};
 }
-
-float rounded(float v) { return f16_to_f32(f32_to_f16(v)); }
 
 class Search {
  public:
-  Search(const FourBitKind& kind, const Values& values, const Group& g)
+  Search(const FourBitKind& kind, const Values& values, const WeightGroup& g)
       : values_(values), kind_(kind), g_(g), lowest_(g.w[0]), highest_(g.w[0]) {}
 
   Fit run() {
@@ -139,7 +117,7 @@ class Search {
     fit.scale = scale;
     fit.minimum = minimum;
     nearest(values_, g_, scale, minimum, fit.codes);
-    fit.error = error_of(g_, fit);
+    fit.error = group_error(g_, fit.codes, scale, minimum);
     if (found_ && !(fit.error < best_.error)) return;
     found_ = true;
     best_ = fit;
@@ -148,7 +126,7 @@ class Search {
   // Without a good scale, that of zeros.
   void none(float minimum) {
     best_.minimum = minimum;
-    nearest(values_, Group{}, 1.0f, 0.0f, best_.codes);
+    nearest(values_, WeightGroup{}, 1.0f, 0.0f, best_.codes);
   }
 
   void scales() {
@@ -161,16 +139,16 @@ class Search {
         float codes[kN];
         nearest(values_, g_, first, 0.0f, codes);
         const Moments m = moments(g_, codes);
-        consider(rounded(m.qq > 0.0f ? m.qw / m.qq : first), 0.0f);
+        consider(as_half(m.qq > 0.0f ? m.qw / m.qq : first), 0.0f);
       }
     }
     if (!found_) return;
     const Moments m = moments(g_, best_.codes);
-    if (m.qq > 0.0f) consider(rounded(m.qw / m.qq), 0.0f);
+    if (m.qq > 0.0f) consider(as_half(m.qw / m.qq), 0.0f);
   }
 
   void minimums() {
-    none(rounded(0.5f * (lowest_ + highest_)));
+    none(as_half(0.5f * (lowest_ + highest_)));
     for (int step = 0; step < 8; ++step) {
       const float shrunk = 1.0f - 0.03f * static_cast<float>(step);
       const float middle = 0.5f * (lowest_ + highest_);
@@ -181,10 +159,10 @@ class Search {
       nearest(values_, g_, first, low, codes);
       const Moments m = moments(g_, codes);
       const float determinant = m.one * m.qq - m.q * m.q;
-      consider(rounded(first), rounded(low));
+      consider(as_half(first), as_half(low));
       if (!(determinant > 0.0f)) continue;
-      consider(rounded((m.one * m.qw - m.q * m.w) / determinant),
-               rounded((m.qq * m.w - m.q * m.qw) / determinant));
+      consider(as_half((m.one * m.qw - m.q * m.w) / determinant),
+               as_half((m.qq * m.w - m.q * m.qw) / determinant));
     }
   }
 
@@ -201,41 +179,17 @@ class Search {
 
   const Values& values_;
   const FourBitKind& kind_;
-  const Group& g_;
+  const WeightGroup& g_;
   float lowest_;
   float highest_;
   bool found_ = false;
   Fit best_;
 };
 
-// A group of a row; what is missing to a whole one repeats its first weight and does not count.
-Group read_group(const float* w, const float* importance, int32_t n) {
-  Group g;
-  float sum = 0;
-  for (int32_t i = 0; i < kN; ++i) {
-    g.w[i] = w[i < n ? i : 0];
-    g.importance[i] = i >= n ? 0.0f : importance != nullptr ? importance[i] : 1.0f;
-    sum += g.importance[i];
-  }
-  if (!(sum > 0.0f)) {  // inputs that were never seen
-    for (int32_t i = 0; i < n; ++i) g.importance[i] = 1.0f;
-  }
-  return g;
-}
-
-Status check_weights(const FourBitKind& kind, const float* w, int32_t n) {
-  // The largest f16, times the nearest end of a table.
-  const float most = kind.scale == GroupScale::kF16Minimum ? kLargestHalf : 7 * kLargestHalf;
-  for (int32_t i = 0; i < n; ++i) {
-    if ((f32_to_bits(w[i]) & 0x7F800000u) == 0x7F800000u) {
-      return Status::error(MOE_ERR_NON_FINITE, "weight %d: found NaN or infinity", i);
-    }
-    if (kind.scale != GroupScale::kPowerOfTwo && std::fabs(w[i]) > most) {
-      return Status::error(MOE_ERR_RANGE, "weight %d: expected at most %g, found %g", i,
-                           double{most}, double{w[i]});
-    }
-  }
-  return {};
+// The largest scale, times the nearest end of a table.
+float largest_weight(GroupScale scale) {
+  if (scale == GroupScale::kPowerOfTwo) return std::numeric_limits<float>::max();
+  return scale == GroupScale::kF16Minimum ? kLargestHalf : 7 * kLargestHalf;
 }
 
 }  // namespace
@@ -244,13 +198,14 @@ Status four_bit_quantise(const FourBitKind& kind, const float* w, int64_t ld, in
                          int32_t cols, const float* importance, uint8_t* tile) {
   const Codes code(kind);
   const Values table(kind);
+  const float most = largest_weight(kind.scale);
   clear_tile(kind, code, cols, tile);
   for (int row = 0; row < n_rows; ++row) {
     const float* weights = w + row * ld;
-    MOE_TRY(check_weights(kind, weights, cols));
+    MOE_TRY(check_weights(weights, cols, most));
     for (int32_t begin = 0; begin < cols; begin += kN) {
       const int32_t n = std::min(cols - begin, kN);
-      const Group g =
+      const WeightGroup g =
           read_group(weights + begin, importance != nullptr ? importance + begin : nullptr, n);
       const Fit fit = Search(kind, table, g).run();
       int8_t values[kN];

@@ -29,11 +29,11 @@ struct Codes {
 };
 
 inline int64_t segment_bytes(const FourBitKind& kind) {
-  return kBlockBytes + int64_t{four_bit_groups(kind.scale)} * kFourBitGroupBytes;
+  return kBlockBytes + int64_t{groups_of_block(kind.scale)} * kFourBitGroupBytes;
 }
 
 inline uint8_t* codes_of_group(const FourBitKind& kind, uint8_t* tile, int32_t group) {
-  const int32_t n = four_bit_groups(kind.scale);
+  const int32_t n = groups_of_block(kind.scale);
   return tile + group / n * segment_bytes(kind) + kBlockBytes + group % n * kFourBitGroupBytes;
 }
 
@@ -45,7 +45,7 @@ inline uint8_t power_byte(float power) {
 
 inline void put_scale(const FourBitKind& kind, uint8_t* tile, int row, int32_t group, float scale,
                       float minimum) {
-  const int32_t n = four_bit_groups(kind.scale);
+  const int32_t n = groups_of_block(kind.scale);
   uint8_t* block = tile + group / n * segment_bytes(kind);
   const int at = group % n * kTileRows + row;
   if (kind.scale == GroupScale::kPowerOfTwo) {
@@ -72,8 +72,8 @@ inline void put_codes(const FourBitKind& kind, const Codes& code, const int8_t* 
 /// A tile of padding: the value 0, or the one that has its place, scales of 1 and minimums of 0.
 inline void clear_tile(const FourBitKind& kind, const Codes& code, int32_t cols, uint8_t* tile) {
   std::memset(tile, code.of[128] * 17, four_bit_tile_bytes(kind, cols));
-  const int32_t n = four_bit_groups(kind.scale);
-  const int32_t n_groups = (cols + kFourBitGroup - 1) / kFourBitGroup;
+  const int32_t n = groups_of_block(kind.scale);
+  const int32_t n_groups = (cols + kTileGroup - 1) / kTileGroup;
   for (int32_t group = 0; group < (n_groups + n - 1) / n * n; ++group) {
     for (int row = 0; row < kTileRows; ++row) put_scale(kind, tile, row, group, 1.0f, 0.0f);
   }

@@ -141,7 +141,8 @@ void add_linear(const CpuKernels* k) {
       add_integer(k, f, act);
     }
   }
-  for (const FormatId f : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kFp4, FormatId::kNl4}) {
+  for (const FormatId f : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kFp4, FormatId::kNl4,
+                           FormatId::kInt8Group}) {
     add_integer(k, f, ActPrecision::kA8Block);
   }
   for (const FormatId f : {FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {

@@ -15,7 +15,7 @@
 namespace moe {
 namespace {
 
-constexpr const char* kFormats[] = {"int4", "int4_min", "nl4",      "nf4",
+constexpr const char* kFormats[] = {"int4", "int4_min", "nl4",      "nf4",     "int8_group",
                                     "fp4",  "int8",     "ternary2", "ternary3"};
 
 class Pool {

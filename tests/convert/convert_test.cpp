@@ -284,7 +284,7 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
   expect_nothing_written(
       MOE_ERR_ARGUMENT,
       "weights \"int3\": expected auto or one of ternary2, ternary3, int8, f32, bf16, f16, "
-      "int4, int4_min, fp4, nl4, nf4");
+      "int4, int4_min, fp4, nl4, nf4, int8_group");
   options_.weights = "auto";
   options_.overrides = {"*.upp=int8"};
   expect_nothing_written(MOE_ERR_ARGUMENT,

@@ -5,12 +5,14 @@
 
 #include <bit>
 #include <cmath>
+#include <random>
 
 #include "formats/import/checkpoint.h"
 #include "formats/import/failure.h"
 #include "formats/import/safetensors.h"
 #include "quant/formats.h"
 #include "src/convert/convert.h"
+#include "src/convert/weights/closer_int8.h"
 #include "tests/convert/gguf_builder.h"
 
 namespace moe {
@@ -159,7 +161,8 @@ TEST_F(GgufBlocksTest, EveryTypeKeepsWhatItCan) {
       for (const auto& [name, m] : matrices_) {
         if (!name.starts_with("layers.")) continue;
         ++n;
-        EXPECT_EQ(m.format, expected.format) << info->name << " " << name;
+        const bool group = has_int8_blocks(info->type) && m.format == FormatId::kInt8Group;
+        EXPECT_TRUE(group || m.format == expected.format) << info->name << " " << name;
         EXPECT_LE(m.relative_error, expected.error) << info->name << " " << name;
         EXPECT_TRUE(m.lossless || expected.error > 0) << info->name << " " << name;
       }
@@ -168,6 +171,71 @@ TEST_F(GgufBlocksTest, EveryTypeKeepsWhatItCan) {
     ConvertReport report;
     const Status zeros = convert_file(llama(*info, row_of(*info, kZero)), &report);
     EXPECT_TRUE(zeros.ok()) << info->name << ": " << zeros.text();
+  }
+}
+
+// Blocks of any codes, but for -128, with scales from 2^-7 to 2^-6: of a whole matrix.
+std::string random_blocks(const SourceTypeInfo& info) {
+  std::mt19937 random(5);
+  std::string out;
+  for (unsigned n = 0; n < 256 * 256 / info.block; ++n) {
+    std::string block;
+    for (uint32_t i = 0; i < info.bytes; ++i) {
+      const auto byte = static_cast<uint8_t>(random());
+      block += static_cast<char>(byte == 0x80 ? 0 : byte);
+    }
+    const bool last = info.type == SourceType::kQ6K;
+    const bool minimum = info.type == SourceType::kQ5_1 || info.type == SourceType::kQ5K;
+    for (uint32_t at = last ? info.bytes - 2 : 0; at < (last      ? info.bytes
+                                                        : minimum ? 4u
+                                                                  : 2u);
+         at += 2) {
+      block[at + 1] = static_cast<char>(0x20 | (random() & 3));
+    }
+    out += block;
+  }
+  return out;
+}
+
+// Of the two ways to eight bits the one with the smaller error is taken, unless one is asked for.
+TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
+  constexpr size_t kRandom = 9;
+  for (const SourceTypeInfo* info : types()) {
+    if (!has_int8_blocks(info->type)) continue;
+    for (const std::string& rows : {random_blocks(*info), row_of(*info, kRandom)}) {
+      std::map<std::string, std::map<std::string, MatrixReport>> reports;
+      for (const char* weights : {"auto", "int8", "int8_group"}) {
+        weights_ = weights;
+        ConvertReport report;
+        const Status status = convert_file(llama(*info, rows), &report);
+        ASSERT_TRUE(status.ok()) << info->name << ": " << status.text();
+        reports[weights] = matrices_;
+      }
+      for (const auto& [name, m] : reports["auto"]) {
+        if (!name.starts_with("layers.")) continue;
+        const MatrixReport& by_row = reports["int8"][name];
+        const MatrixReport& by_group = reports["int8_group"][name];
+        EXPECT_EQ(by_row.format, FormatId::kInt8);
+        EXPECT_EQ(by_group.format, FormatId::kInt8Group);
+        const bool group = by_group.relative_error < by_row.relative_error;
+        EXPECT_EQ(m.format, group ? FormatId::kInt8Group : FormatId::kInt8) << info->name;
+        EXPECT_EQ(m.relative_error, std::min(by_group.relative_error, by_row.relative_error));
+      }
+    }
+  }
+}
+
+// What has a float16 for each 32 codes loses nothing.
+TEST_F(GgufBlocksTest, Q8_0AndQ5_0AreKept) {
+  for (const SourceType type : {SourceType::kQ8_0, SourceType::kQ5_0}) {
+    const SourceTypeInfo& info = source_type_info(type);
+    ConvertReport report;
+    ASSERT_TRUE(convert_file(llama(info, random_blocks(info)), &report).ok());
+    for (const auto& [name, m] : matrices_) {
+      if (!name.starts_with("layers.")) continue;
+      EXPECT_EQ(m.format, FormatId::kInt8Group) << info.name;
+      EXPECT_TRUE(m.lossless) << info.name << " " << name << " " << m.relative_error;
+    }
   }
 }
 

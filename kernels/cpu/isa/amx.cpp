@@ -457,8 +457,8 @@ void many_rows_on_tiles(const LinearArgs& a) {
   _tile_release();
 }
 
-// Four-bit weights have scales for 32 inputs each, too few for a register tile: they are multiplied
-// by the instructions of AVX-512, with the same codes of activations.
+// Weights whose scales lie in the tile have one for 32 inputs each, too few for a register tile:
+// they are multiplied by the instructions of AVX-512, with the same codes of activations.
 
 /// Tokens of a group of `size` rows, as GroupedBy64 puts them.
 struct TokensBy64 {
@@ -467,22 +467,23 @@ struct TokensBy64 {
   const int8_t* codes;
   int64_t size;
   inline __attribute__((always_inline)) const int8_t* at(int32_t group) const {
-    return codes + group / 2 * 64 * size + group % 2 * kFourBitGroup;
+    return codes + group / 2 * 64 * size + group % 2 * kTileGroup;
   }
 };
 
 template <class Layout, int T>
-int32_t four_bit_rows(const LinearArgs& a, int64_t tile, int32_t begin, int32_t size, int32_t row) {
+int32_t rows_in_groups(const LinearArgs& a, int64_t tile, int32_t begin, int32_t size,
+                       int32_t row) {
   const LinearInput& in = *a.input;
   for (; row + T <= size; row += T) {
     const int8_t* codes = in.codes + int64_t{begin} * in.padded_cols + int64_t{64} * row;
-    four_bit_tile<Layout, T, 1>(a, tile, 1, begin + row, TokensBy64{codes, size});
+    group_tile<Layout, T, 1>(a, tile, 1, begin + row, TokensBy64{codes, size});
   }
   return row;
 }
 
 template <class Layout>
-void four_bit_many_rows(const LinearArgs& a) {
+void many_rows_in_groups(const LinearArgs& a) {
   const int32_t n_groups = Groups::count(a.input->n_rows);
   for (int32_t first = 0; first < n_groups; first += kBlockGroups) {
     const int32_t last = n_groups - first < kBlockGroups ? n_groups : first + kBlockGroups;
@@ -491,9 +492,9 @@ void four_bit_many_rows(const LinearArgs& a) {
         for (int32_t group = first; group < last; ++group) {
           const int32_t begin = Groups::begin(a.input->n_rows, group);
           const int32_t size = Groups::size(a.input->n_rows, group);
-          int32_t row = four_bit_rows<Layout, 8>(*p, tile, begin, size, 0);
-          row = four_bit_rows<Layout, 4>(*p, tile, begin, size, row);
-          four_bit_rows<Layout, 1>(*p, tile, begin, size, row);
+          int32_t row = rows_in_groups<Layout, 8>(*p, tile, begin, size, 0);
+          row = rows_in_groups<Layout, 4>(*p, tile, begin, size, row);
+          rows_in_groups<Layout, 1>(*p, tile, begin, size, row);
         }
       }
     }
@@ -514,14 +515,16 @@ void linear_on_tiles(const LinearArgs& a) {
     case FormatId::kInt8:
       return many_rows_on_tiles<Int8Panel>(a);
     case FormatId::kInt4:
-      return four_bit_many_rows<Int4Layout>(a);
+      return many_rows_in_groups<Int4Layout>(a);
     case FormatId::kInt4Min:
-      return four_bit_many_rows<Int4MinLayout>(a);
+      return many_rows_in_groups<Int4MinLayout>(a);
     case FormatId::kFp4:
-      return four_bit_many_rows<Fp4Layout>(a);
+      return many_rows_in_groups<Fp4Layout>(a);
     case FormatId::kNl4:
     case FormatId::kNf4:
-      return four_bit_many_rows<Nl4Layout>(a);
+      return many_rows_in_groups<Nl4Layout>(a);
+    case FormatId::kInt8Group:
+      return many_rows_in_groups<Int8GroupLayout>(a);
     default:  // nothing faster is written
       return linear_any<GroupedBy64>(a);
   }

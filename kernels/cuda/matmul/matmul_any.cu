@@ -276,7 +276,7 @@ class Chain {
     exact_ = 0;
   }
 
-  static_assert(kSegment == kFourBitGroup);
+  static_assert(kSegment == kTileGroup);
 
   const Matrix& m_;
   int32_t row_;

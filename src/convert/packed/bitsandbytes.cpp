@@ -57,7 +57,7 @@ class BlockRows final : public PackedRows {
   // Groups of 32 inputs lie within a block, whatever rows it runs across. Their format's table has
   // whole numbers, which the file's must round to.
   PackedCodes codes(const Checkpoint&) const override {
-    if (block % kFourBitGroup != 0 || cols % kFourBitGroup != 0) return PackedCodes::kOther;
+    if (block % kTileGroup != 0 || cols % kTileGroup != 0) return PackedCodes::kOther;
     for (uint8_t code = 0; code < 16; ++code) {
       const float value = format_info(FormatId::kNf4).random_code(code);
       if (!(std::fabs(table[code] * kNf4Scale - value) <= 0.5f)) return PackedCodes::kOther;
@@ -69,7 +69,7 @@ class BlockRows final : public PackedRows {
                    float*) const override {
     const int64_t begin = first * cols, end = begin + n * cols;
     const std::vector<float> factor = read_factors(checkpoint, begin, end);
-    for (int64_t i = begin; i < end; i += kFourBitGroup) {
+    for (int64_t i = begin; i < end; i += kTileGroup) {
       *scales++ = factor[static_cast<size_t>(i / block - begin / block)] / kNf4Scale;
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "quant/quantise.h"
 
@@ -22,12 +23,11 @@ void add_lanes(const float* factors, const float* lanes, int32_t n, float* out) 
 }
 
 std::vector<float> values_of(const WeightFormat& format) {
-  std::vector<float> values;
-  for (int code = 0; format.group != 0 && code < 16; ++code) {
-    values.push_back(format.random_code(static_cast<uint8_t>(code)));
+  std::set<float> values;
+  for (int byte = 0; format.group != 0 && byte < 256; ++byte) {
+    values.insert(format.random_code(static_cast<uint8_t>(byte)));
   }
-  std::sort(values.begin(), values.end());
-  return values;
+  return {values.begin(), values.end()};
 }
 
 }  // namespace

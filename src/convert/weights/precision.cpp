@@ -8,6 +8,13 @@ namespace {
 
 bool is_integer(FormatId format) { return format_info(format).integer; }
 
+// Codes in groups that take less room than int8.
+bool is_four_bits(FormatId id) {
+  const WeightFormat& format = format_info(id);
+  return format.group != 0 &&
+         format.tile_bytes(kActBlock) < format_info(FormatId::kInt8).tile_bytes(kActBlock);
+}
+
 void apply(const PrecisionRule& rule, PrecisionChoice* choice) {
   if (rule.weights_auto) choice->weights.reset();
   if (rule.weights) choice->weights = rule.weights;
@@ -81,8 +88,9 @@ PrecisionChoice PrecisionPolicy::choose(const Slot& slot) {
   const bool all_linear = slot.kind == SlotKind::kLinear;
   const bool wide = slot.kind == SlotKind::kVocab && weights_ && !is_integer(*weights_);
   if (weights_ && (all_linear || wide)) choice.weights = weights_;
-  const bool four_bits = weights_ && format_info(*weights_).group != 0;
+  const bool four_bits = weights_ && is_four_bits(*weights_);
   if (four_bits && all_linear && is_shared_by_all(slot.role)) choice.otherwise = FormatId::kInt8;
+  choice.int8_by_row = weights_ == FormatId::kInt8;
   for (size_t i = 0; i < overrides_.size(); ++i) {
     if (!matches(overrides_[i].match, name)) continue;
     used_[i] = true;

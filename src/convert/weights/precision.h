@@ -12,7 +12,8 @@ struct PrecisionChoice {
   std::optional<ActPrecision> activations;
   /// Instead of `weights`, unless the checkpoint has codes of that format itself.
   std::optional<FormatId> otherwise;
-  bool as_source = false;  // floats that hold the checkpoint's own; `weights` says nothing
+  bool int8_by_row = false;  // where nothing else is wished: int8 by group is no choice
+  bool as_source = false;    // floats that hold the checkpoint's own; `weights` says nothing
 
   /// What inputs become under a format: floats stay floats, integers default to a8_block.
   ActPrecision activations_for(FormatId stored) const;

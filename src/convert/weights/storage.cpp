@@ -4,6 +4,7 @@
 #include "quant/formats.h"
 #include "quant/half.h"
 #include "quant/quantise.h"
+#include "src/convert/weights/closer_int8.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/source_scales.h"
 #include "src/convert/weights/weighted.h"
@@ -96,6 +97,10 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
     }
   }
   keep_four_bits(m, checkpoint, tick, &out);
+  if (out.format == FormatId::kInt8 && !wish && !m.precision.int8_by_row &&
+      has_int8_blocks(m.tensor->type)) {
+    out.format = closer_int8(m, checkpoint, tick);
+  }
   if (m.precision.otherwise && !out.own_codes) out.format = *m.precision.otherwise;
   if (format_info(out.format).quantise_row != nullptr) out.scale = ScaleKind::kRow;
   if (format_info(out.format).group != 0) {

@@ -19,10 +19,10 @@ struct Storage {
 
 /// Reads the matrix once where that is needed: formats auto and ternary. A matrix that is ternary
 /// already keeps its own scales (in groups: as ternary2 where the format cannot have them); auto
-/// keeps codes of four bits too, as the format that has their values, and makes int8 of the rest;
-/// ternary that was asked for is absmean, or with the `importance` (cols) of inputs, which may be
-/// null, what loses least by it. `tick` is called now and then and may throw. Throws
-/// MOE_ERR_NON_FINITE naming tensor and element.
+/// keeps codes of four bits too, as the format that has their values, and makes int8 of the rest,
+/// by row or by group; ternary that was asked for is absmean, or with the `importance` (cols) of
+/// inputs, which may be null, what loses least by it. `tick` is called now and then and may throw.
+/// Throws MOE_ERR_NON_FINITE naming tensor and element.
 Storage choose_storage(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
                        const float* importance, const std::function<void()>& tick);
 

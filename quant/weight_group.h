@@ -1,0 +1,70 @@
+#pragma once
+// The weights of one group, for what chooses its scale: four_bit_quantise.cpp and int8_group.cpp.
+
+#include <cmath>
+
+#include "quant/group_layout.h"
+#include "src/base/status.h"
+
+namespace moe {
+
+inline constexpr float kLargestHalf = 65504.0f;
+inline constexpr int kGroupSums = 8;  // partial sums: loops become vector instructions
+
+struct WeightGroup {
+  float w[kTileGroup];
+  float importance[kTileGroup];
+};
+
+/// Of a row's weights; what is missing to a whole group repeats the first one and does not count.
+inline WeightGroup read_group(const float* w, const float* importance, int32_t n) {
+  WeightGroup g;
+  float sum = 0;
+  for (int32_t i = 0; i < kTileGroup; ++i) {
+    g.w[i] = w[i < n ? i : 0];
+    g.importance[i] = i >= n ? 0.0f : importance != nullptr ? importance[i] : 1.0f;
+    sum += g.importance[i];
+  }
+  if (!(sum > 0.0f)) {  // inputs that were never seen
+    for (int32_t i = 0; i < n; ++i) g.importance[i] = 1.0f;
+  }
+  return g;
+}
+
+inline float sum_of(const float (&sums)[kGroupSums]) {
+  float sum = 0;
+  for (const float s : sums) sum += s;
+  return sum;
+}
+
+/// Squared differences from what scale, minimum and codes stand for, each times its importance.
+inline float group_error(const WeightGroup& g, const float (&codes)[kTileGroup], float scale,
+                         float minimum) {
+  float sums[kGroupSums] = {};
+  for (int i = 0; i < kTileGroup; i += kGroupSums) {
+    for (int j = 0; j < kGroupSums; ++j) {
+      const float d = g.w[i + j] - (codes[i + j] * scale + minimum);
+      sums[j] += g.importance[i + j] * (d * d);
+    }
+  }
+  return sum_of(sums);
+}
+
+/// As an f16 holds it.
+inline float as_half(float v) { return f16_to_f32(f32_to_f16(v)); }
+
+/// MOE_ERR_NON_FINITE, or MOE_ERR_RANGE for a weight beyond `most`.
+inline Status check_weights(const float* w, int32_t n, float most) {
+  for (int32_t i = 0; i < n; ++i) {
+    if ((f32_to_bits(w[i]) & 0x7F800000u) == 0x7F800000u) {
+      return Status::error(MOE_ERR_NON_FINITE, "weight %d: found NaN or infinity", i);
+    }
+    if (std::fabs(w[i]) > most) {
+      return Status::error(MOE_ERR_RANGE, "weight %d: expected at most %g, found %g", i,
+                           double{most}, double{w[i]});
+    }
+  }
+  return {};
+}
+
+}  // namespace moe

@@ -1,0 +1,21 @@
+#pragma once
+// int8 with a scale for each row, or with one for each 32 inputs (int8_group)?
+
+#include <functional>
+
+#include "src/convert/plan.h"
+
+namespace moe {
+
+/// Whether the tensor's blocks hold codes of five to eight bits: then int8_group may lose much
+/// less.
+bool has_int8_blocks(SourceType type);
+
+/// The one of the two that stands for the matrix with the smaller squared error; int8 where both
+/// do as well. Of a matrix with many rows 1024 are looked at, in tiles that lie evenly in it.
+/// `tick` is called now and then and may throw. Throws MOE_ERR_NON_FINITE naming tensor and
+/// element.
+FormatId closer_int8(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
+                     const std::function<void()>& tick);
+
+}  // namespace moe

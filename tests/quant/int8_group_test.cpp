@@ -1,0 +1,189 @@
+// int8_group: what lies where, what fits without loss, and how good the quantiser is.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "quant/formats.h"
+#include "quant/half.h"
+#include "quant/quantise.h"
+
+namespace moe {
+namespace {
+
+const WeightFormat& group_format() { return format_info(FormatId::kInt8Group); }
+
+std::vector<float> stored(const std::vector<float>& w, int32_t cols,
+                          const float* importance = nullptr) {
+  const WeightFormat& f = group_format();
+  const int n_rows = static_cast<int>(w.size()) / cols;
+  std::vector<uint8_t> tile(f.tile_bytes(cols), 0xEE);
+  const Status status = f.quantise_tile(w.data(), cols, n_rows, cols, importance, tile.data());
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(f.find_invalid(tile.data(), tile.size()), -1);
+  std::vector<float> out(w.size());
+  for (int r = 0; r < n_rows; ++r) {
+    read_weights(f, tile.data(), cols, r, &out[static_cast<size_t>(r * cols)]);
+  }
+  return out;
+}
+
+std::vector<float> by_row(const std::vector<float>& w, int32_t cols) {
+  std::vector<int8_t> codes(static_cast<size_t>(cols));
+  std::vector<float> out;
+  for (size_t at = 0; at < w.size(); at += codes.size()) {
+    float scale = 0;
+    EXPECT_TRUE(int8_row(&w[at], cols, codes.data(), &scale).ok());
+    for (const int8_t code : codes) out.push_back(static_cast<float>(code) * scale);
+  }
+  return out;
+}
+
+double relative_error(const std::vector<float>& wanted, const std::vector<float>& found,
+                      const std::vector<float>& importance = {}) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const double h = importance.empty() ? 1.0 : double{importance[i % importance.size()]};
+    const double d = double{wanted[i]} - double{found[i]};
+    error += h * d * d;
+    norm += h * double{wanted[i]} * double{wanted[i]};
+  }
+  return std::sqrt(error / norm);
+}
+
+std::vector<float> normals(size_t n, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0.0f, 0.02f);
+  std::vector<float> values(n);
+  for (float& v : values) v = normal(rng);
+  return values;
+}
+
+TEST(Int8Group, LayoutIsFixed) {
+  const WeightFormat& f = group_format();
+  EXPECT_EQ(f.tile_bytes(2048), 16u * 2048 * 17 / 16);  // 8.5 bits
+  EXPECT_EQ(f.tile_bytes(1), 64u + 512);
+  EXPECT_EQ(f.tile_bytes(65), 2 * 64u + 3 * 512);
+
+  std::vector<int8_t> codes(16 * 128, 0);
+  codes[5 * 128 + 109] = -3;
+  std::vector<float> scales(16 * 4, 1.0f);
+  scales[5 * 4 + 3] = 0.5f;
+  std::vector<uint8_t> tile(f.tile_bytes(128));
+  f.pack_codes(codes.data(), 128, 16, 128, tile.data());
+  f.pack_scales(scales.data(), nullptr, 16, 128, tile.data());
+  // Group 3 is the second of the second segment; 109 is its input 13: block 3, byte 1 of the lane.
+  EXPECT_EQ(tile[1088 + 64 + 512 + 3 * 64 + 5 * 4 + 1], 0xFD);
+  EXPECT_EQ(tile[1088 + 32 + 5 * 2 + 1], 0x38);  // 0.5 as f16 is 0x3800
+  EXPECT_EQ(f.element(tile.data(), 128, 5, 109), -3.0f);
+  EXPECT_EQ(f.scale(tile.data(), 5, 3), 0.5f);
+  EXPECT_EQ(f.minimum(tile.data(), 5, 3), 0.0f);
+}
+
+// A scale that is not finite is found where scales are, a code of -128 where codes are, and nothing
+// else is.
+TEST(Int8Group, BadScalesAndCodesAreFound) {
+  const WeightFormat& f = group_format();
+  std::vector<uint8_t> tile(f.tile_bytes(300), 0x11);
+  for (size_t at = 0; at < tile.size(); at += 2) {
+    const bool scale = at % 1088 < 64;
+    for (const uint16_t bits : {0x7C00, 0xFC00, 0x7E01, 0x1180, 0x8011, 0x117F}) {
+      uint16_t before;
+      std::memcpy(&before, &tile[at], 2);
+      std::memcpy(&tile[at], &bits, 2);
+      const bool infinite = (bits & 0x7C00) == 0x7C00;
+      const bool code = (bits & 0xFF) == 0x80 || bits >> 8 == 0x80;
+      ASSERT_EQ(f.find_invalid(tile.data(), tile.size()),
+                (scale ? infinite : code) ? static_cast<int64_t>(at / 64) : -1)
+          << "byte " << at << " bits " << bits;
+      std::memcpy(&tile[at], &before, 2);
+    }
+  }
+  tile.assign(f.tile_bytes(32), 0x80);
+  Matrix m;
+  m.format = FormatId::kInt8Group;
+  m.scale_kind = ScaleKind::kGroup;
+  m.group = 32;
+  m.rows = 16;
+  m.cols = 32;
+  m.tile_stride = static_cast<int64_t>(tile.size());
+  m.tiles = tile.data();
+  const Status status = validate_codes(m);
+  EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE);
+  EXPECT_NE(std::string(status.text()).find("a code of -128, or a scale that is NaN or infinite"),
+            std::string::npos)
+      << status.text();
+}
+
+// Codes that others chose come back as they were, whatever the largest of them is: Q8_0 and Q5_0.
+TEST(Int8Group, CodesWithHalvesAsScalesAreKept) {
+  std::mt19937 rng(3);
+  for (int largest = 1; largest <= 127; ++largest) {
+    for (const int32_t cols : {32, 100}) {
+      std::vector<float> w(static_cast<size_t>(16 * cols));
+      for (size_t i = 0; i < w.size(); i += 4) {
+        const size_t in_row = i % static_cast<size_t>(cols);
+        const float scale = f16_to_f32(static_cast<uint16_t>(
+            0x2000 + 37 * (i / static_cast<size_t>(cols)) + 611 * (in_row / 32)));
+        for (size_t j = 0; j < 4; ++j) {
+          const int code = static_cast<int>(rng() % static_cast<unsigned>(2 * largest + 1));
+          w[i + j] = static_cast<float>(in_row % 32 + j == 1 ? -largest : code - largest) * scale;
+        }
+      }
+      ASSERT_EQ(stored(w, cols), w) << largest << " " << cols;
+    }
+  }
+}
+
+// Sixteen inputs share a scale in Q6_K, its codes are in -32..31: the larger scale loses nothing.
+TEST(Int8Group, HalvesOfGroupsAreNearlyKept) {
+  std::mt19937 rng(4);
+  std::vector<float> w(16 * 256);
+  for (size_t i = 0; i < w.size(); i += 16) {
+    const float scale = f16_to_f32(0x1400) * static_cast<float>(40 + rng() % 88);
+    for (size_t j = 0; j < 16; ++j) {
+      w[i + j] = scale * static_cast<float>(j == 0 ? -32 : static_cast<int>(rng() % 64) - 32);
+    }
+  }
+  EXPECT_LT(relative_error(w, stored(w, 256)), 0.7 * relative_error(w, by_row(w, 256)));
+}
+
+TEST(Int8Group, ErrorIsSmall) {
+  std::vector<float> w = normals(16 * 1024, 5);
+  EXPECT_LT(relative_error(w, stored(w, 1024)), 0.0055);
+  for (size_t row = 0; row < 16; ++row) w[row * 1024 + row] = 1.0f;  // of 50 standard deviations
+  EXPECT_LT(relative_error(w, stored(w, 1024)), 0.015);
+  EXPECT_GT(relative_error(w, by_row(w, 1024)), 0.05);
+}
+
+TEST(Int8Group, ImportanceDecides) {
+  const std::vector<float> w = normals(16 * 256, 6);
+  std::vector<float> importance(256);
+  for (size_t i = 0; i < importance.size(); ++i) importance[i] = i % 8 == 0 ? 100.0f : 1.0f;
+  EXPECT_LT(relative_error(w, stored(w, 256, importance.data()), importance),
+            0.99 * relative_error(w, stored(w, 256), importance));
+  const std::vector<float> unseen(256, 0.0f);
+  EXPECT_EQ(stored(w, 256, unseen.data()), stored(w, 256));
+}
+
+TEST(Int8Group, OddRows) {
+  const WeightFormat& f = group_format();
+  EXPECT_EQ(stored(std::vector<float>(70, 0.0f), 70), std::vector<float>(70, 0.0f));
+  for (const float v : {1e-12f, 3e-8f, 1e-6f, -0.25f, 1000.0f, -60000.0f, 8e6f}) {
+    for (const float got : stored(std::vector<float>(70, v), 70)) {
+      EXPECT_NEAR(got, v, std::fabs(v) * 0.001f + 3e-8f);
+    }
+  }
+  std::vector<uint8_t> tile(f.tile_bytes(3));
+  const float bad[2][3] = {{0, NAN, 0}, {0, 0, -INFINITY}};
+  for (const auto& row : bad) {
+    const Status status = f.quantise_tile(row, 3, 1, 3, nullptr, tile.data());
+    EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE);
+  }
+  const float huge[1] = {1e30f};
+  EXPECT_EQ(f.quantise_tile(huge, 1, 1, 1, nullptr, tile.data()).code(), MOE_ERR_RANGE);
+}
+
+}  // namespace
+}  // namespace moe
