@@ -108,15 +108,15 @@ def _examples(task: Task, tokenizer: Any, seed: int, n: int) -> list[Example]:
 
 def mask(window: Ids, config: dict[str, Any], rng: Rng) -> tuple[Ids, Ids]:
     """A window with BOS and EOS around it, some of its tokens hidden, and the tokens to find, -100
-    where there is none."""
-    seen, asked = [config["bos_token_id"]], [-100]
+    where there is none. What is replaced becomes an ordinary token: padding would not be there."""
+    seen, asked, ordinary = [config["bos_token_id"]], [-100], config["mask_token_id"] + 1
     for token in window:
         drawn = rng.below(1000)
         asked.append(token if drawn < MASKED + RANDOM + KEPT else -100)
         if drawn < MASKED:
             token = config["mask_token_id"]
         elif drawn < MASKED + RANDOM:
-            token = rng.below(config["vocab_size"])
+            token = ordinary + rng.below(config["vocab_size"] - ordinary)
         seen.append(token)
     return [*seen, *config["eos_token_ids"]], [*asked, -100]
 

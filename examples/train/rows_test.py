@@ -141,13 +141,13 @@ class Texts(unittest.TestCase):
 
     def test_a_pair_of_languages_has_its_rules(self) -> None:
         pairs = [translation.pair(translation.TRAIN_SEED, i) for i in range(3000)]
-        self.assertEqual(hashlib.sha256(repr(pairs).encode()).hexdigest()[:16], "f63174eb17cdfff6")
+        self.assertEqual(hashlib.sha256(repr(pairs).encode()).hexdigest()[:16], "68cf75d8253ae195")
         meant: dict[str, set[str]] = {}
         for said, target in pairs:  # a sentence means one thing, and one thing alone
             meant.setdefault(said, set()).add(target)
         self.assertEqual({len(t) for t in meant.values()}, {1})
         verbs = {verb: {a[verb] for a in translation._VERB} for verb in range(translation.VERBS)}
-        self.assertGreater(sum(len(v) == 2 for v in verbs.values()), 50)
+        self.assertGreater(sum(len(v) == 2 for v in verbs.values()), 20)
 
     def test_tasks_ask_for_what_is_there(self) -> None:
         for i in range(300):
@@ -178,7 +178,7 @@ class Texts(unittest.TestCase):
         for held_out in (False, True):
             rng = Rng(1, held_out)
             for _ in range(200):
-                subject, _, target = translation._nouns(translation.SOURCES[0], rng, held_out)
+                subject, target = translation._nouns(rng, held_out)
                 self.assertEqual(translation.is_held_out(subject, target), held_out)
 
 

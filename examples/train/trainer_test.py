@@ -364,6 +364,8 @@ def test_masks() -> None:
     masks, kept = sum(s == 3 for s, _ in found), sum(s == w for s, w in found)
     assert 0.7 < masks / len(found) < 0.9 and 0.04 < kept / len(found) < 0.17
     assert all(s == w for s, a, w in zip(seen[1:-1], asked[1:-1], window, strict=True) if a == -100)
+    few = config | {"vocab_size": 6}
+    assert {t for i in range(20) for t in encoders.mask([4] * 100, few, Rng(i))[0]} == {0, 1, 3, 4, 5}
 
 
 def test_a_span_does_not_end_in_front_of_its_start() -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from stories.engine import Rng
 
-from .languages import ADJECTIVES, LANGUAGES, NOUNS, VERBS, Language, Phrase, phrase, say, sentence
+from .languages import LANGUAGES, Language, Phrase, say, sentence
 
 TARGET, SOURCES = LANGUAGES[0], LANGUAGES[1:]
+NOUNS, VERBS, ADJECTIVES = 48, 24, 24  # the first of each language; every one goes with every other
 TRAIN_SEED, HELD_OUT_SEED = 21, 22
 
 
@@ -32,20 +33,23 @@ def is_held_out(subject: int, target: int) -> bool:
     return (3 * subject + target) % 7 == 0
 
 
-def _nouns(a: Language, rng: Rng, held_out: bool) -> tuple[int, int, int]:
-    """Subject, verb and object that go together."""
+def _nouns(rng: Rng, held_out: bool) -> tuple[int, int]:
+    """Subject and object."""
     while True:
-        subject = rng.below(NOUNS)
-        verb = rng.pick(a.does[subject])
-        target = rng.pick(a.acts_on[verb])
+        subject, target = rng.below(NOUNS), rng.below(NOUNS)
         if is_held_out(subject, target) == held_out:
-            return subject, verb, target
+            return subject, target
+
+
+def _phrase(rng: Rng, noun: int) -> Phrase:
+    """One time in four plural, half of the time with an adjective."""
+    return Phrase(noun, rng.below(4) == 0, rng.below(ADJECTIVES) if rng.below(2) else None)
 
 
 def _pair(a: Language, rng: Rng, held_out: bool) -> tuple[str, str]:
     """A sentence and its translation."""
-    subject, verb, target = _nouns(a, rng, held_out)
-    who, what = phrase(a, rng, subject), phrase(a, rng, target)
+    (subject, target), verb = _nouns(rng, held_out), rng.below(VERBS)
+    who, what = _phrase(rng, subject), _phrase(rng, target)
     said = sentence(a, say(a, who, False), a.verbs[verb], say(a, what, True))
     who, what = _translated(who), _translated(what)
     means = TARGET.verbs[_VERB[what.noun % 2][verb]]
