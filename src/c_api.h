@@ -47,17 +47,28 @@ struct moe_model {
   moe::CountingAllocator memory;  // of all that follows, and of its sessions
   moe::Box<moe::Model> model;
   moe_tokenizer text;
-  moe::Mutex mutex;            // guards session_bytes
+  moe::Mutex mutex;            // guards session_bytes, and which watch of a session is in force
   uint64_t session_bytes = 0;  // held by the sessions alive
 };
+
+namespace moe {
+
+/// What a session's routing hook passes choices to.
+struct RoutingWatch {
+  const Model* model = nullptr;
+  moe_routing_fn callback = nullptr;
+  void* user = nullptr;
+};
+
+}  // namespace moe
 
 struct moe_session {
   explicit moe_session(moe_model& m) : model(&m), translations(m.memory.get()) {}
 
   moe_model* model;
   moe::Box<moe::Session> session;
-  moe_routing_fn watch = nullptr;  // what the session's hook passes choices to
-  void* watch_user = nullptr;
+  moe::RoutingWatch watches[2];    // the one in force is not written: a call may be reading it
+  int watch = 0;                   // which that is; guarded by the model's mutex
   moe::Translations translations;  // the latest
 };
 

@@ -188,22 +188,25 @@ Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats*
 }
 
 void pass_choices(void* user, const RoutedTokens& tokens, Routing* r) {
-  const auto* session = static_cast<const moe_session*>(user);
-  const ModelConfig& config = session->model->model->config();
+  const auto* watch = static_cast<const RoutingWatch*>(user);
+  const ModelConfig& config = watch->model->config();
   const int32_t n_experts = config.layers[static_cast<size_t>(tokens.layer)].ffn.moe.n_experts;
   moe_routing_choices choices{tokens.layer, tokens.position, r->n_tokens, r->max_k,
                               r->count,     r->expert,       r->weight,   tokens.states,
                               r->scores,    tokens.d,        n_experts};
-  session->watch(session->watch_user, &choices);
+  watch->callback(watch->user, &choices);
 }
 
 Status watch_routing(moe_session* session, moe_routing_fn callback, void* user) {
   MOE_TRY(check_session(session));
+  LockGuard guard(session->model->mutex);
+  const int other = 1 - session->watch;
+  RoutingWatch& watch = session->watches[other];
+  watch = {session->model->model.get(), callback, user};
   RoutingHook hook;
-  if (callback != nullptr) hook = {pass_choices, session};
+  if (callback != nullptr) hook = {pass_choices, &watch};
   MOE_TRY(session->session->set_routing_hook(hook));
-  session->watch = callback;
-  session->watch_user = user;
+  session->watch = other;
   return {};
 }
 

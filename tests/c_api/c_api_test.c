@@ -3,6 +3,8 @@
  * Usage: c_api_test MODEL */
 #include <math.h>
 #include <moe_c.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -406,6 +408,66 @@ static void test_watch_routing(void) {
   moe_synthetic_free(image.data);
 }
 
+typedef struct Turns {
+  moe_session* session;
+  int users[2];
+  atomic_int n_watches; /* that the session took */
+  atomic_bool enough;
+  bool wrong; /* status of a call */
+} Turns;
+
+static void watch_first(void* user, moe_routing_choices* c) {
+  (void)c;
+  CHECK(*(const int*)user == 1);
+}
+
+static void watch_second(void* user, moe_routing_choices* c) {
+  (void)c;
+  CHECK(*(const int*)user == 2);
+}
+
+static void* watch_in_turns(void* given) {
+  Turns* t = given;
+  const moe_routing_fn callbacks[] = {NULL, watch_first, NULL, watch_second, watch_first};
+  void* const users[] = {NULL, &t->users[0], NULL, &t->users[1], &t->users[0]};
+  for (int turn = 0; !atomic_load(&t->enough); turn = (turn + 1) % 5) {
+    const moe_status status =
+        moe_session_watch_routing(t->session, callbacks[turn], users[turn], NULL);
+    if (status == MOE_OK) atomic_fetch_add(&t->n_watches, 1);
+    if (status != MOE_OK && status != MOE_ERR_STATE) t->wrong = true;
+  }
+  return NULL;
+}
+
+/* A session is for one thread at a time: the other one is refused, or its callback is in force with
+ * what belongs to it. */
+static void test_watch_from_another_thread(void) {
+  Image image = tiny_image();
+  moe_env* env = NULL;
+  moe_model* model = NULL;
+  Turns turns = {.users = {1, 2}};
+  pthread_t thread;
+  moe_env_params ep = {.struct_size = sizeof ep, .threads = 1, .device = "cpu"};
+  CHECK_OK(moe_env_create(&ep, &env, &error));
+  CHECK_OK(moe_model_open_memory(env, image.data, image.size, NULL, &model, &error));
+  CHECK_OK(moe_session_create(model, NULL, &turns.session, &error));
+  CHECK(pthread_create(&thread, NULL, watch_in_turns, &turns) == 0);
+  const int32_t token = 1;
+  for (int n_evals = 0; n_evals < 1000 || atomic_load(&turns.n_watches) < 1000;) {
+    moe_status status = moe_session_rewind(turns.session, 0, NULL);
+    CHECK(status == MOE_OK || status == MOE_ERR_STATE);
+    if (status == MOE_OK) status = moe_session_eval(turns.session, &token, 1, NULL, 0, NULL);
+    CHECK(status == MOE_OK || status == MOE_ERR_STATE);
+    if (status == MOE_OK) ++n_evals;
+  }
+  atomic_store(&turns.enough, true);
+  CHECK(pthread_join(thread, NULL) == 0 && !turns.wrong);
+  moe_session_free(turns.session);
+  moe_model_free(model);
+  moe_env_free(env);
+  moe_synthetic_free(image.data);
+}
+
 static void test_budget(void) {
   Image image = tiny_image();
   moe_env* env = NULL;
@@ -723,6 +785,7 @@ int main(int argc, char** argv) {
   test_io(argv[1]);
   test_machine_memory(argv[1]);
   test_watch_routing();
+  test_watch_from_another_thread();
   test_budget();
   test_sessions_together();
   test_session_limits();
