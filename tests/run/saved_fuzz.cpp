@@ -1,29 +1,49 @@
 // A saved session that is not what it should be: it is refused, or what it holds can be continued.
-// The first byte of the input says what is made right before it is loaded, the rest is the file.
+// The first byte of the input says what kind of cache it is for and what is made right before it is
+// loaded, the rest is the file.
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "formats/moe/checksum.h"
 #include "src/c_api.h"
+#include "tests/run/tiny_kinds.h"
 #include "tests/support/fuzz_env.h"
-#include "tests/support/tiny_model.h"
 
 namespace moe {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-moe_model* model() {
-  static const std::unique_ptr<MemorySink> file = build_tiny_model(tiny_config());
-  static moe_model* const opened = [] {
-    moe_model* m = nullptr;
-    require(moe_model_open_memory(fuzz_env(), file->data(), file->size(), nullptr, &m, nullptr) ==
-            MOE_OK);
-    return m;
-  }();
-  return opened;
+moe_kv_type type_of(uint8_t how) {
+  constexpr moe_kv_type kTypes[] = {MOE_KV_F16, MOE_KV_INT8, MOE_KV_F32, MOE_KV_LATENT};
+  return kTypes[how >> 4 & 3];
+}
+
+/// The model of such caches.
+ModelConfig config_of(moe_kv_type kv, TinyOptions* options) {
+  ModelConfig config = tiny_config();
+  if (kv == MOE_KV_LATENT) set_latent(config, *options);
+  return config;
+}
+
+struct TinyFile {
+  explicit TinyFile(moe_kv_type kv) {
+    TinyOptions options;
+    const ModelConfig config = config_of(kv, &options);
+    bytes = build_tiny_model(config, options);
+    require(moe_model_open_memory(fuzz_env(), bytes->data(), bytes->size(), nullptr, &model,
+                                  nullptr) == MOE_OK);
+  }
+  std::unique_ptr<MemorySink> bytes;
+  moe_model* model = nullptr;
+};
+
+moe_model* model_of(moe_kv_type kv) {
+  static const TinyFile usual(MOE_KV_F16), latent(MOE_KV_LATENT);
+  return (kv == MOE_KV_LATENT ? latent : usual).model;
 }
 
 int append(void* user, const void* bytes, size_t n) {
@@ -40,12 +60,12 @@ int read(void* user, uint64_t offset, void* to, size_t n) {
 }
 
 struct Handle {
-  explicit Handle(int32_t context, uint8_t kv) {
+  Handle(int32_t context, moe_kv_type kv) {
     moe_session_params p{};
     p.struct_size = sizeof p;
     p.context = context;
-    p.kv = kv % 2 == 0 ? MOE_KV_F16 : MOE_KV_INT8;
-    require(moe_session_create(model(), &p, &session, nullptr) == MOE_OK);
+    p.kv = kv;
+    require(moe_session_create(model_of(kv), &p, &session, nullptr) == MOE_OK);
   }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -66,20 +86,23 @@ void put(Bytes& bytes, size_t at, T value) {
 }
 
 // The hash of a body of n tokens: each array with the hash of those before it as seed.
-uint64_t hash_of(const Bytes& file, size_t n, bool int8) {
+uint64_t hash_of(const Bytes& file, size_t n, moe_kv_type kv) {
   size_t at = 64;
   uint64_t hash = 0;
-  const auto take = [&](size_t bytes) {
-    hash = XXH64(file.data() + at, bytes, hash);
-    at += bytes;
+  const auto take = [&](int32_t numbers, size_t bytes) {
+    const size_t all = n * static_cast<size_t>(numbers) * bytes;
+    hash = XXH64(file.data() + at, all, hash);
+    at += all;
   };
-  take(4 * n);
-  const ModelConfig config = tiny_config();
+  take(1, 4);
+  TinyOptions unused;
+  const ModelConfig config = config_of(kv, &unused);
   for (const LayerConfig& layer : config.layers) {
-    const auto width = static_cast<size_t>(layer.attention.head_dim);
-    for (int32_t head = 0; head < 2 * layer.attention.n_kv_heads; ++head) {
-      take(n * width * (int8 ? 1 : 2));
-      if (int8) take(4 * n);
+    const AttentionConfig& a = layer.attention;
+    if (kv == MOE_KV_LATENT) take(a.latent + a.rope.dims, 2);
+    for (int32_t head = 0; head < 2 * a.n_kv_heads && kv != MOE_KV_LATENT; ++head) {
+      take(a.head_dim, kv == MOE_KV_INT8 ? 1 : kv == MOE_KV_F32 ? 4 : 2);
+      if (kv == MOE_KV_INT8) take(1, 4);
     }
   }
   return hash;
@@ -100,7 +123,7 @@ void mend(Bytes& file, moe_session* own, uint8_t how) {
     put(file, 48, uint64_t{0});
     for (size_t i = 0; i < n; ++i) file[64 + 4 * i] %= 64;
     for (size_t i = 0; i < n && (how & 4) == 0; ++i) std::memset(&file[65 + 4 * i], 0, 3);
-    if ((how & 8) != 0) put(file, file.size() - 8, hash_of(file, n, (how >> 4) % 2 != 0));
+    if ((how & 8) != 0) put(file, file.size() - 8, hash_of(file, n, type_of(how)));
   }
   put(file, 56, xxh64(file.data(), 56));
 }
@@ -108,7 +131,7 @@ void mend(Bytes& file, moe_session* own, uint8_t how) {
 void run(const uint8_t* data, size_t size) {
   if (size == 0) return;
   const uint8_t how = data[0];
-  Handle handle(7, how >> 4);
+  Handle handle(7, type_of(how));
   const int32_t ids[3] = {1, 2, 3};
   require(moe_session_eval(handle.session, ids, 3, nullptr, 0, nullptr) == MOE_OK);
   Bytes file(data + 1, data + size);
