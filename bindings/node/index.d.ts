@@ -236,5 +236,12 @@ export interface Layer extends Closable {
 }
 
 export function open(path: string, options?: ModelOptions): Promise<Model>;
+/**
+ * Appends a piece to each of several sessions of one model in a single pass: slices of long texts beside texts that are
+ * continued token by token. A piece has at most the first session's `chunk` of tokens. The logits (sessions, vocabSize)
+ * are those after the last token of each piece; on failure no session has moved.
+ */
+export function evalEach(
+  sessions: readonly Session[], pieces: readonly Tokens[], options?: { signal?: AbortSignal }): Promise<Float32Array>;
 export function layer(options: LayerOptions): Promise<Layer>;
 export const version: string;

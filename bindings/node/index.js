@@ -3,7 +3,7 @@
 
 const native = require('./build/moe.node');
 
-const AGAIN = 20; // ms between two attempts to cancel: one that comes before the call begins does nothing
+const AGAIN = 20; // ms between two attempts to cancel
 
 process.on('exit', native.endAll); // Node waits for the calls in progress
 
@@ -23,16 +23,19 @@ class Closable {
 
 const handleOf = Closable.handle;
 
-/** Cancels what `handle` does until `work` is settled. */
+/** Cancels the call that `handle` is in, until it ends: an attempt right before the library begins is lost. */
+function cancel(handle) {
+  if (!native.cancel(handle)) return;
+  const timer = setInterval(() => native.cancelAgain(handle) || clearInterval(timer), AGAIN);
+}
+
+/** The same, and waits for `work`, which is that call. */
 async function cancelled(handle, work) {
-  const timer = setInterval(() => native.cancel(handle), AGAIN);
-  native.cancel(handle);
+  cancel(handle);
   try {
     await work;
   } catch {
     // it was to end
-  } finally {
-    clearInterval(timer);
   }
 }
 
@@ -51,9 +54,15 @@ async function withSignal(handle, signal, start) {
   }
 }
 
+const isObject = (value) => typeof value === 'object' && value !== null;
+
+function expect(good, text) {
+  if (!good) throw Object.assign(new Error(text), { code: 'MOE_ERR_ARGUMENT' });
+}
+
 function signalOf(options) {
-  if (typeof options === 'object' && options !== null) return options.signal;
-  throw Object.assign(new Error('options: expected an object'), { code: 'MOE_ERR_ARGUMENT' });
+  expect(isObject(options), 'options: expected an object');
+  return options.signal;
 }
 
 /** Pieces of text as they are made. */
@@ -156,7 +165,7 @@ class Session extends Closable {
     native.rewind(handleOf(this), position);
   }
   cancel() {
-    native.cancel(handleOf(this));
+    cancel(handleOf(this));
   }
   #tokens(text) {
     return tokensOf(this.#model, text, { noSpecial: this.position > 0 });
@@ -167,6 +176,16 @@ class Session extends Closable {
   }
   async eval(tokens, options = {}) {
     return this.#call(options, (handle) => native.evaluate(handle, this.#tokens(tokens)));
+  }
+  static async evalEach(sessions, pieces, options = {}) {
+    const signal = signalOf(options);
+    const all = Array.from(sessions);
+    expect(all.every((s) => isObject(s) && #model in s), 'sessions: expected sessions');
+    expect(all.length === pieces.length, `pieces: expected one for each of ${all.length} sessions, found ${pieces.length}`);
+    if (all.length === 0) return new Float32Array();
+    const tokens = all.map((s, i) => s.#tokens(pieces[i]));
+    const handles = all.map(handleOf);
+    return withSignal(handles[0], signal, () => native.evaluateEach(handles, tokens));
   }
   async score(text, options = {}) {
     return this.#call(options, (handle) => native.score(handle, this.#tokens(text)));
@@ -224,4 +243,4 @@ async function layer(options) {
   return new Layer(await native.createLayer(options), options.dModel);
 }
 
-module.exports = { open, layer, version: native.version() };
+module.exports = { open, layer, evalEach: Session.evalEach, version: native.version() };

@@ -43,12 +43,13 @@ NODE_LACKS = {
     **dict.fromkeys(("moe_env_get_info", "moe_env_info", "moe_env_isas", "moe_weight_formats", "moe_env_params.log",
                      "moe_env_params.log_user", "MOE_LOG_ERROR", "MOE_LOG_WARNING", "MOE_LOG_INFO",
                      "MOE_LOG_DEBUG"), f"no environment of its own: {NOT_YET}"),
-    **dict.fromkeys(("moe_sessions_step", "moe_sessions_eval", "moe_session_sample", "moe_session_perplexity", "moe_perplexity",
+    **dict.fromkeys(("moe_session_sample", "moe_session_perplexity", "moe_perplexity",
                      "moe_generate_params.logits_callback", "moe_generate_params.logits_user",
                      "moe_encode_params.hidden", "moe_encode_params.outputs", "moe_encode_params.rows",
                      "moe_encode_params.n_rows"), f"evaluation in steps: {NOT_YET}"),
     **dict.fromkeys(("moe_model_chat_template", "moe_chat_template_names", "moe_chat_set_session",
                      "moe_chat_set_system", "moe_chat_tokens"), f"chat: {NOT_YET}"),
+    "moe_sessions_step": "moe_sessions_eval with one token for each session does the same",
     "moe_version": "the version is text",
 }
 NOT_WRAPPED = {"Rust": {**BOTH}, "Go": {**BOTH}, "Node": {**BOTH, **NODE_LACKS}}

@@ -3,11 +3,11 @@
 // progress. Whatever order they are closed or collected in, a parent is freed after its children.
 // All of this happens on JavaScript's thread.
 
-#include <atomic>
-
 #include "js.h"
 
 namespace moe_node {
+
+class Work;
 
 class Handle {
  public:
@@ -50,15 +50,12 @@ class Handle {
     if (busy()) fail(MOE_ERR_STATE, std::string("the ") + what_ + " is in use by another call");
   }
   /// A chat and its session are used together; a model by any number of threads.
-  bool busy() const { return stop() != nullptr; }
-  /// Of the call that uses it: what ends that call before it begins, and at its next piece. NULL:
-  /// none does.
-  std::atomic<bool>* stop() const {
-    return stop_ != nullptr || !one_with_parent() ? stop_ : parent_->stop_;
-  }
-  void set_stop(std::atomic<bool>* stop) {
-    stop_ = stop;
-    if (one_with_parent()) parent_->stop_ = stop;
+  bool busy() const { return work() != nullptr; }
+  /// The call that uses it, or NULL.
+  Work* work() const { return work_ != nullptr || !one_with_parent() ? work_ : parent_->work_; }
+  void set_work(Work* work) {
+    work_ = work;
+    if (one_with_parent()) parent_->work_ = work;
   }
   /// Whether it has a session to cancel.
   bool has_session() const { return one_with_parent() || strcmp(what_, "session") == 0; }
@@ -72,7 +69,7 @@ class Handle {
   Free free_;
   int holders_ = 1;
   bool closed_ = false;
-  std::atomic<bool>* stop_ = nullptr;
+  Work* work_ = nullptr;
 };
 
 /// The two of a handle: JavaScript's holds a box, whose end closes it.

@@ -154,7 +154,7 @@ struct OpenCall {
 napi_value open_model(const Js& js, const Arguments& a) {
   auto call = std::make_shared<OpenCall>(js, a[0], a[1]);
   return Work::start(
-      js, nullptr, false, [call](Work&, moe_error* e) { return call->run(e); },
+      js, {}, false, [call](Work&, moe_error* e) { return call->run(e); },
       [call](const Js& to) { return wrap_child(to, "model", call->model, call->env); });
 }
 
@@ -247,7 +247,7 @@ napi_value create_session(const Js& js, const Arguments& a) {
   moe_model* pointer = idle<moe_model>(js, a[0], &model);
   auto session = std::make_shared<Session>();
   return Work::start(
-      js, model, false,
+      js, {model}, false,
       [=](Work&, moe_error* e) {
         return moe_session_create(pointer, &params, &session->pointer, e);
       },
@@ -278,7 +278,7 @@ napi_value numbers(const Js& js, const Arguments& a, Call call) {
   Handle* handle = nullptr;
   moe_session* session = idle<moe_session>(js, a[0], &handle);
   return Work::start(
-      js, handle, true,
+      js, {handle}, true,
       [=](Work&, moe_error* e) { return call(session, *tokens, result.get(), e); },
       [=](const Js& to) { return to.of(*result); });
 }
@@ -329,11 +329,54 @@ napi_value embed(const Js& js, const Arguments& a) {
   });
 }
 
-/// Of a session or a chat; nothing where no call is in progress.
+/// The tokens of several sessions, one session's behind the other's, and what they are for.
+struct Pieces {
+  Pieces(const Js& js, napi_value given) {
+    for (napi_value piece : js.list(given, "pieces")) {
+      const std::vector<int32_t> of_one = js.tokens(piece);
+      n_tokens.push_back(of_one.size());
+      tokens.insert(tokens.end(), of_one.begin(), of_one.end());
+    }
+  }
+  std::vector<int32_t> tokens;
+  std::vector<size_t> n_tokens;
+  std::vector<moe_session*> sessions;
+  std::vector<float> logits;
+};
+
+/// evaluate_each(sessions, pieces), as many of the one as of the other, and not none
+napi_value eval_each(const Js& js, const Arguments& a) {
+  auto pieces = std::make_shared<Pieces>(js, a[1]);
+  Work::Handles handles;
+  for (napi_value session : js.list(a[0], "sessions")) {
+    handles.push_back(nullptr);
+    pieces->sessions.push_back(idle<moe_session>(js, session, &handles.back()));
+  }
+  const auto vocab_size = static_cast<size_t>(info_of(handles.at(0)).vocab_size);
+  return Work::start(
+      js, handles, true,
+      [=](Work&, moe_error* e) {
+        pieces->logits.resize(pieces->n_tokens.size() * vocab_size);
+        return moe_sessions_eval(pieces->sessions.data(), pieces->tokens.data(),
+                                 pieces->n_tokens.data(), pieces->n_tokens.size(),
+                                 pieces->logits.data(), e);
+      },
+      [=](const Js& to) { return to.of(pieces->logits); });
+}
+
+/// Of a session or a chat. Whether a call is in progress.
 napi_value cancel(const Js& js, const Arguments& a) {
-  Handle* handle = unwrap(js, a[0]);
-  if (handle->busy()) cancel_call(handle, *handle->stop());
-  return js.undefined();
+  Work* work = unwrap(js, a[0])->work();
+  if (work != nullptr) work->cancel();
+  return js.of(work != nullptr);
+}
+
+/// The same for a call that was cancelled before, and no other.
+napi_value cancel_again(const Js& js, const Arguments& a) {
+  Work* work = unwrap(js, a[0])->work();
+  const bool cancelled = work != nullptr && work->is_cancelled();
+  if (cancelled) work->cancel();
+  return js.of(cancelled);
 }
 
 /// Ends every call of this thread's JavaScript, which ends itself: Node waits for the calls.
@@ -438,7 +481,7 @@ napi_value generate(const Js& js, const Arguments& a) {
   Handle* handle = nullptr;
   moe_session* session = idle<moe_session>(js, a[0], &handle);
   return Work::start(
-      js, handle, true,
+      js, {handle}, true,
       [=](Work& work, moe_error* e) {
         request->params.user = &work;
         return moe_session_generate(session, prompt->data(), prompt->size(), &request->params,
@@ -539,7 +582,7 @@ napi_value chat_reply(const Js& js, const Arguments& a) {
   Handle* handle = nullptr;
   moe_chat* chat = idle<moe_chat>(js, a[0], &handle);
   return Work::start(
-      js, handle, true,
+      js, {handle}, true,
       [=](Work& work, moe_error* e) {
         request->params.user = &work;
         return moe_chat_reply(chat, &request->params, result.get(), e);
@@ -571,7 +614,7 @@ struct LayerCall {
 napi_value create_layer(const Js& js, const Arguments& a) {
   auto call = std::make_shared<LayerCall>(js, a[0]);
   return Work::start(
-      js, nullptr, false, [call](Work&, moe_error* e) { return call->run(e); },
+      js, {}, false, [call](Work&, moe_error* e) { return call->run(e); },
       [call](const Js& to) { return wrap_child(to, "layer", call->layer, call->env); });
 }
 
@@ -586,7 +629,7 @@ napi_value layer_forward(const Js& js, const Arguments& a) {
   Handle* handle = nullptr;
   moe_layer* layer = idle<moe_layer>(js, a[0], &handle);
   return Work::start(
-      js, handle, true,
+      js, {handle}, true,
       [=](Work&, moe_error* e) {
         return moe_layer_forward(layer, rows->data(), rows->size() / d, rows->data(), e);
       },
@@ -614,9 +657,11 @@ void declare_all(const Js& js, napi_value exports) {
   declare<context>(js, exports, "context");
   declare<rewind>(js, exports, "rewind");
   declare<eval>(js, exports, "evaluate");
+  declare<eval_each>(js, exports, "evaluateEach");
   declare<score>(js, exports, "score");
   declare<embed>(js, exports, "embed");
   declare<cancel>(js, exports, "cancel");
+  declare<cancel_again>(js, exports, "cancelAgain");
   declare<end_all>(js, exports, "endAll");
   declare<close_handle>(js, exports, "close");
   declare<generate>(js, exports, "generate");

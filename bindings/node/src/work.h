@@ -2,6 +2,7 @@
 // A call of the library on a worker thread, as a promise. Pieces of text come back to JavaScript's
 // thread through a thread-safe function; the promise is settled after the last of them.
 
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -38,22 +39,18 @@ inline napi_value to_js(const Js& js, const Piece& piece) {
   return result;
 }
 
-/// Ends the call that uses `handle`, wherever it is: waiting for a thread, or computing.
-inline void cancel_call(const Handle* handle, std::atomic<bool>& stop) {
-  stop = true;
-  if (handle != nullptr && handle->has_session()) moe_session_cancel(handle->session());
-}
-
 class Work {
  public:
   using Run = std::function<moe_status(Work&, moe_error*)>;
   using Result = std::function<napi_value(const Js&)>;
+  using Handles = std::vector<Handle*>;
 
-  /// `handle`, or NULL, is held and busy meanwhile; `one` is false where any number of calls may
-  /// use it. on_piece: NULL, or a function for the pieces.
-  static napi_value start(const Js& js, Handle* handle, bool one, Run run, Result result,
+  /// `handles` are held and busy meanwhile; `one` is false where any number of calls may use them.
+  /// on_piece: NULL, or a function for the pieces.
+  static napi_value start(const Js& js, Handles handles, bool one, Run run, Result result,
                           napi_value on_piece = nullptr) {
-    std::unique_ptr<Work> work(new Work(handle, one, std::move(run), std::move(result)));
+    std::unique_ptr<Work> work(
+        new Work(std::move(handles), one, std::move(run), std::move(result)));
     napi_value promise = nullptr;
     js.ok(napi_create_promise(js.env, &work->deferred_, &promise));
     js.ok(napi_create_async_work(js.env, nullptr, js.string("moe"), execute, complete, work.get(),
@@ -72,10 +69,18 @@ class Work {
   /// Of this thread's JavaScript: what has not begun does not, and generation ends at its next
   /// piece.
   static void end_all(void*) {
-    for (Work* work = first_; work != nullptr; work = work->next_) {
-      cancel_call(work->handle_, work->stop_);
+    for (Work* work = first_; work != nullptr; work = work->next_) work->cancel();
+  }
+
+  /// Ends it, wherever it is: waiting for a thread, or computing. Between the two it is lost, which
+  /// the caller mends by cancelling again.
+  void cancel() {
+    stop_ = true;
+    for (const Handle* handle : handles_) {
+      if (handle->has_session()) moe_session_cancel(handle->session());
     }
   }
+  bool is_cancelled() const { return stop_; }
 
   /// moe_piece_fn. JavaScript takes pieces in its own time: nothing waits here.
   static bool take(void* user, const moe_piece* p) {
@@ -86,13 +91,13 @@ class Work {
       work->lost_ = true;
     }
     // Not false, with which a reply would count as whole. Again: the first may have come too early.
-    cancel_call(work->handle_, work->stop_);
+    work->cancel();
     return true;
   }
 
  private:
-  Work(Handle* handle, bool one, Run run, Result result)
-      : handle_(handle), one_(one), run_(std::move(run)), result_(std::move(result)) {}
+  Work(Handles handles, bool one, Run run, Result result)
+      : handles_(std::move(handles)), one_(one), run_(std::move(run)), result_(std::move(result)) {}
 
   static std::unique_ptr<Piece> copy(const moe_piece& p) {
     const bool thinking = (p.flags & MOE_PIECE_THINKING) != 0;
@@ -116,16 +121,18 @@ class Work {
     if (next_ != nullptr) next_->link_ = &next_;
     link_ = &first_;
     first_ = this;
-    if (handle_ == nullptr) return;
-    handle_->hold();
-    if (one_) handle_->set_stop(&stop_);
+    for (Handle* handle : handles_) {
+      handle->hold();
+      if (one_) handle->set_work(this);
+    }
   }
   void end() {
     *link_ = next_;
     if (next_ != nullptr) next_->link_ = link_;
-    if (handle_ == nullptr) return;
-    if (one_) handle_->set_stop(nullptr);
-    handle_->release();
+    for (Handle* handle : handles_) {
+      if (one_) handle->set_work(nullptr);
+      handle->release();
+    }
   }
 
   moe_status failed(moe_status status, const char* text) {
@@ -210,7 +217,7 @@ class Work {
   static inline thread_local Work* first_ = nullptr;  // of all calls in progress
   Work* next_ = nullptr;
   Work** link_ = nullptr;  // what points to this one
-  Handle* handle_;
+  Handles handles_;
   bool one_;
   Run run_;
   Result result_;

@@ -3,6 +3,8 @@
 
 const assert = require('node:assert');
 const { execFileSync } = require('node:child_process');
+const fs = require('node:fs');
+const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const { Worker } = require('node:worker_threads');
@@ -120,16 +122,45 @@ test('what waits for a thread is cancelled before it begins', () => {
     const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
     (async () => {
       const model = await moe.open(${JSON.stringify(MODEL)}, { threads: 1, device: 'cpu' });
-      const [first, second] = [await model.session(), await model.session()];
+      const [first, second, third, fourth] = await Promise.all([1, 2, 3, 4].map(() => model.session()));
       const all = first.generate('Once upon a time', { ignoreEos: true }).text();
       const waiting = second.eval([5, 6, 7]);
+      const together = moe.evalEach([third, fourth], [[5, 6], [7]]);
       second.cancel();
-      const code = await waiting.then(() => 'done', (error) => error.code);
+      fourth.cancel();
+      const codes = await Promise.all([waiting, together].map((work) => work.then(() => 'done', (error) => error.code)));
       await all;
-      console.log(code, second.position);
+      console.log(...codes, second.position, third.position);
     })();`;
   const env = { ...process.env, UV_THREADPOOL_SIZE: '1' };
-  assert.strictEqual(execFileSync(process.execPath, ['-e', program], { encoding: 'utf8', env }), 'MOE_ERR_CANCELLED 0\n');
+  assert.strictEqual(execFileSync(process.execPath, ['-e', program], { encoding: 'utf8', env }), 'MOE_ERR_CANCELLED MOE_ERR_CANCELLED 0 0\n');
+});
+
+test('a cancel right before the library begins is not lost', () => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'moe-'));
+  try {
+    const library = path.join(folder, 'late_cancel.so');
+    const flags = execFileSync('pkg-config', ['--cflags', 'moe'], { encoding: 'utf8' }).split(/\s+/).filter(Boolean);
+    execFileSync(process.env.CXX ?? 'g++',
+      ['-shared', '-fPIC', ...flags, path.join(__dirname, 'late_cancel.cpp'), '-o', library]);
+    const program = `
+      const fs = require('node:fs');
+      const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
+      (async () => {
+        const model = await moe.open(${JSON.stringify(MODEL)}, { threads: 1, device: 'cpu' });
+        const s = await model.session();
+        const work = s.eval([5]);
+        while (!fs.existsSync(process.env.CALLED)) await new Promise(setImmediate);
+        s.cancel();
+        console.log(await work.then(() => 'done', (error) => error.code));
+        await s.eval([5]); // which nobody cancels
+        console.log('done');
+      })();`;
+    const env = { ...process.env, LD_PRELOAD: library, CALLED: path.join(folder, 'called') };
+    assert.strictEqual(execFileSync(process.execPath, ['-e', program], { encoding: 'utf8', env }), 'MOE_ERR_CANCELLED\ndone\n');
+  } finally {
+    fs.rmSync(folder, { recursive: true });
+  }
 });
 
 test('process.exit does not wait for texts', () => {

@@ -193,6 +193,34 @@ test('evaluates and scores', async () => {
   assert.throws(() => s.rewind(99), code('RANGE'));
 });
 
+test('evaluates pieces of several texts together', async () => {
+  const model = await open();
+  const ids = model.encode('The fox was very');
+  const [whole, begun, empty, narrow] = await Promise.all([0, 0, 0, 2].map((chunk) => model.session({ chunk })));
+  const expected = [...await whole.eval(ids), ...await (await model.session()).eval(PROMPT)];
+  await begun.eval(ids.slice(0, 2));
+  const work = moe.evalEach([begun, empty], [ids.slice(2), PROMPT]);
+  for (const s of [begun, empty]) assert.throws(() => s.position, code('STATE'));
+  assert.deepStrictEqual([...await work], expected);
+  assert.deepStrictEqual([begun.position, empty.position], [ids.length, 5]);
+  assert.strictEqual((await moe.evalEach([], [])).length, 0);
+  const aborted = { signal: AbortSignal.abort() };
+  await assert.rejects(moe.evalEach([begun, empty], [[5], [5]], aborted), { name: 'AbortError' });
+  await assert.rejects(moe.evalEach([begun, empty], [[5]]),
+    { ...code('ARGUMENT'), message: 'pieces: expected one for each of 2 sessions, found 1' });
+  await assert.rejects(moe.evalEach([begun, empty], [[5], []]), code('ARGUMENT'));
+  await assert.rejects(moe.evalEach([begun, begun], [[5], [5]]), code('STATE'));
+  await assert.rejects(moe.evalEach([narrow, empty], [[5], [5, 6, 7]]), code('TOO_LONG'));
+  const other = await session();
+  await assert.rejects(moe.evalEach([begun, other], [[5], [5]]), code('ARGUMENT'));
+  const model2 = await open();
+  for (const s of [null, 5, {}, model2, Object.setPrototypeOf(model2, Object.getPrototypeOf(begun))]) {
+    await assert.rejects(moe.evalEach([s], [[5]]), { ...code('ARGUMENT'), message: 'sessions: expected sessions' });
+  }
+  await assert.rejects(moe.evalEach([begun], [[5]], null), { message: 'options: expected an object' });
+  assert.deepStrictEqual([begun.position, empty.position], [ids.length, 5]); // nothing moved
+});
+
 test('embeds', async () => {
   const s = await session();
   const vectors = await Promise.all(['mean', 'first', 'last'].map(async (pooling) =>
