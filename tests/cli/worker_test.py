@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""examples/kubernetes/worker.sh: what cannot be continued is set aside, the rest goes on."""
+
+import fcntl
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+from support import MODEL, MOE, Cli, main
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples/kubernetes/worker.sh"
+PROMPTS = '{"prompt": "The fox"}\n{"prompt": "A dog"}\n'
+
+
+class Worker(Cli):
+    def setUp(self):
+        super().setUp()
+        self.queue = pathlib.Path(self.path("queue"))
+        for name in ("in", "out"):
+            (self.queue / name).mkdir(parents=True)
+
+    def put(self, name, text=PROMPTS, result=None):
+        (self.queue / "in" / name).write_text(text)
+        if result is not None:
+            (self.queue / "out" / name).write_text(result)
+
+    def names(self, folder):
+        return sorted(file.name for file in (self.queue / folder).iterdir())
+
+    def start(self, *options, model=MODEL):
+        environment = {**os.environ, "STATE": self.path("state"), "WAIT": "0.05",
+                       "PATH": f"{os.path.dirname(MOE)}:{os.environ['PATH']}"}
+        process = subprocess.Popen(["sh", SCRIPT, model, self.queue, "-n4", "--threads=1", *options], env=environment,
+                                   stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.addCleanup(self.stop, process)
+        return process
+
+    def stop(self, process):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+    def wait_for(self, condition):
+        end = time.monotonic() + 120
+        while not condition():
+            self.assertLess(time.monotonic(), end, "nothing happened for two minutes")
+            time.sleep(0.01)
+
+    def test_a_file_that_is_refused_is_set_aside(self):
+        self.put("a.jsonl")
+        self.put("b.jsonl", result="my notes\n")
+        (self.queue / "in/c.jsonl").mkdir()
+        self.put("d.jsonl")
+        self.put("e.jsonl", "no JSON\n")  # a bad line is a result
+        self.start()
+        self.wait_for(lambda: (self.queue / "done").exists() and len(self.names("done")) == 3)
+        self.assertEqual(self.names("in"), [])
+        self.assertEqual(self.names("refused"), ["b.jsonl", "b.jsonl.txt", "c.jsonl", "c.jsonl.txt"])
+        self.assertIn("out/b.jsonl: line 1 is no result", (self.queue / "refused/b.jsonl.txt").read_text())
+        self.assertIn("in/c.jsonl: ", (self.queue / "refused/c.jsonl.txt").read_text())
+        self.assertEqual((self.queue / "out/b.jsonl").read_text(), "my notes\n")
+        for name in ("a.jsonl", "d.jsonl"):
+            results = [json.loads(line) for line in (self.queue / "out" / name).read_text().splitlines()]
+            self.assertEqual([r["n_generated"] for r in results], [4, 4])
+        (self.queue / "out/b.jsonl").unlink()  # mended, and put back
+        os.rename(self.queue / "refused/b.jsonl", self.queue / "in/b.jsonl")
+        self.wait_for(lambda: "b.jsonl" in self.names("done"))
+
+    def test_a_file_of_another_worker_stays(self):
+        self.put("a.jsonl")
+        with open(self.queue / "out/a.jsonl", "w") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            worker = self.start()
+            self.assertIn("another process", worker.stderr.readline())
+            self.assertIn("another process", worker.stderr.readline())  # it looks again
+            self.assertEqual((self.names("in"), self.names("refused")), (["a.jsonl"], []))
+        self.wait_for(lambda: self.names("done") == ["a.jsonl"])
+
+    def test_a_worker_that_cannot_work_ends(self):
+        for options, model, status, word in (((), "no/model.moe", 1, "no/model.moe"), (("--memory", "1K"), MODEL, 1, "the cap is"),
+                                             (("--no-such",), MODEL, 2, "--no-such")):
+            self.put("a.jsonl")
+            worker = self.start(*options, model=model)
+            _, errors = worker.communicate(timeout=120)
+            self.assertEqual(worker.returncode, status, errors)
+            self.assertIn(word, errors)
+            self.assertEqual((self.names("in"), self.names("refused")), (["a.jsonl"], []))
+
+
+main()
