@@ -58,32 +58,30 @@ float error_of(const WeightGroup& g, float scale) {
   return sum_of(sums);
 }
 
-// Whether the first weights are whole multiples of the scale.
-bool may_be_exact(const WeightGroup& g, float scale) {
-  const float inverse = 1.0f / scale;
-  bool exact = true;
-  for (int i = 0; i < kGroupSums; ++i) exact &= whole(g.w[i] * inverse) * scale == g.w[i];
-  return exact;
+constexpr int kLeastCode = 64;
+
+// The largest weight becomes a code from 127 down to 112, or 96: codes of six bits, whose largest
+// is often 28 to 32, fall on codes again. Other scales down to that of 64 are worth a look only
+// where an f16 holds them, which is where nothing may be lost: a power of two times any code is
+// from 64 to 127, so codes that others chose come out as they are.
+bool worth_a_look(int code, float largest, float scale) {
+  if (code >= 112 || code == 96) return true;
+  return static_cast<float>(code) * scale == largest;
 }
 
-// The largest weight becomes a code from 127 down to 96: weights that were codes of six bits or
-// less often fall on codes again. From there to 64 a scale is worth a look only if nothing is lost:
-// a power of two times any code is among these, so codes that others chose, with scales that an f16
-// holds, come out as they are. Weights too small for all of these get the first scale there is.
+// Weights too small for all of these get the first scale there is.
 float best_scale(const WeightGroup& g) {
-  constexpr int kFine = 96, kLeast = 64;
   const float largest = largest_of(g);
   struct {
     float scale = 0;
     float error = 0;
   } best;
   best.error = largest > 0 ? std::numeric_limits<float>::max() : 0;
-  for (int most = 127; most > 0 && best.error > 0; --most) {
-    const bool found = best.scale > 0;
-    if (found && most < kLeast) break;
-    const float scale = as_half(largest / static_cast<float>(most));
+  for (int code = 127; code > 0 && best.error > 0; --code) {
+    if (best.scale > 0 && code < kLeastCode) break;
+    const float scale = as_half(largest / static_cast<float>(code));
     const bool holds = scale > 0 && scale <= kLargestHalf && largest / scale < 127.5f;
-    if (!holds || (found && most < kFine && !may_be_exact(g, scale))) continue;
+    if (!holds || (best.scale > 0 && !worth_a_look(code, largest, scale))) continue;
     const float error = error_of(g, scale);
     if (error < best.error) best = {scale, error};
   }

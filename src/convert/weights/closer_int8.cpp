@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kMostTiles = 64;
+constexpr int32_t kMostTiles = 16;
 
 double squared_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0;

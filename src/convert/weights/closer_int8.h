@@ -12,7 +12,7 @@ namespace moe {
 bool has_int8_blocks(SourceType type);
 
 /// The one of the two that stands for the matrix with the smaller squared error; int8 where both
-/// do as well. Of a matrix with many rows 1024 are looked at, in tiles that lie evenly in it.
+/// do as well. Of a matrix with many rows 256 are looked at, in tiles that lie evenly in it.
 /// `tick` is called now and then and may throw. Throws MOE_ERR_NON_FINITE naming tensor and
 /// element.
 FormatId closer_int8(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
