@@ -28,8 +28,8 @@ class Measure:
     columns: tuple[Column, ...]
 
 
-def _key(title: str, format: str, key: str, factor: float = 1.0) -> Column:
-    return title, format, lambda r: factor * r[key]
+def _key(title: str, spec: str, key: str, factor: float = 1.0) -> Column:
+    return title, spec, lambda r: factor * r[key]
 
 
 def _task(title: str, name: str) -> Column:
