@@ -5,6 +5,7 @@ stand-ins. Usage: scripts_test.py CMAKE"""
 import gzip
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -15,8 +16,14 @@ CMAKE = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MINE = ["notes.txt", "mine_1.0_amd64.deb", "other-1.0-py3-none-any.whl"]
 CPACK = 'while [ "$1" != -B ]; do shift; done; mkdir "$2/_CPack_Packages"; touch "$2/moe_2.0_amd64.deb"'
-TOOLS = {"pip": "true", "python": 'mkdir "$5"; touch "$5/raw.whl"', "auditwheel": 'touch "$3/libmoe-2.0-any.whl"'}
+# Named after the machine that the wheel is for, as the tools name it.
+TOOLS = {"pip": "true", "python": 'mkdir "$5"; touch "$5/raw_${_PYTHON_HOST_PLATFORM:-linux-$(uname -m)}.whl"',
+         "auditwheel": 'raw=${4##*linux-}; touch "$3/libmoe-2.0-py3-none-any_$raw"'}
 VENV = 'mkdir -p "$3/bin"; cp "$TOOLS"/* "$3/bin"'
+
+
+def wheel(version, machine):
+    return f"libmoe-{version}-py3-none-any_{machine}.whl"
 
 
 class Scripts(unittest.TestCase):
@@ -27,7 +34,8 @@ class Scripts(unittest.TestCase):
         self.repository, self.out = self.folder / "repository", self.folder / "here/out"
         shutil.copytree(ROOT / "scripts", self.repository / "scripts")
         self.out.mkdir(parents=True)
-        for name in [*MINE, "moe_1.0_amd64.deb", "libmoe0_1.0_amd64.deb", "libmoe-1.0-any.whl"]:
+        self.wheels = [wheel("1.0", machine) for machine in (platform.machine(), "other")]
+        for name in [*MINE, "moe_1.0_amd64.deb", "libmoe0_1.0_amd64.deb", *self.wheels]:
             (self.out / name).touch()
 
     def program(self, folder, name, script):
@@ -46,14 +54,22 @@ class Scripts(unittest.TestCase):
         self.program("bin", "cmake", "true")
         self.program("bin", "cpack", CPACK)
         left = self.run_script("package.sh", "build", "out")
-        self.assertEqual(left, sorted([*MINE, "libmoe-1.0-any.whl", "moe_2.0_amd64.deb"]))
+        self.assertEqual(left, sorted([*MINE, *self.wheels, "moe_2.0_amd64.deb"]))
 
     def test_a_wheel_replaces_only_wheels_of_ours(self):
         self.program("bin", "python3", VENV)
         for name, script in TOOLS.items():
             self.program("tools", name, script)
         left = self.run_script("wheel.sh", "out")
-        self.assertEqual(left, sorted([*MINE, "libmoe-2.0-any.whl", "libmoe0_1.0_amd64.deb", "moe_1.0_amd64.deb"]))
+        others = [*MINE, "libmoe0_1.0_amd64.deb", "moe_1.0_amd64.deb", self.wheels[1]]
+        self.assertEqual(left, sorted([*others, wheel("2.0", platform.machine())]))
+        if platform.machine() == "aarch64":
+            return
+        libraries = self.repository / "build/arm64-libs"
+        libraries.mkdir(parents=True)
+        (libraries / "complete").touch()
+        left = self.run_script("wheel.sh", "--aarch64", "out")
+        self.assertEqual(left, sorted([*others, wheel("2.0", platform.machine()), wheel("2.0", "aarch64")]))
 
     def document(self, linked_in):
         tree = self.folder / "packed/library/usr"

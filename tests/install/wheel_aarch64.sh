@@ -1,0 +1,31 @@
+#!/bin/bash
+# Uses the libraries of a wheel for 64-bit ARM under qemu-user: examples/generate.c makes the text there that it makes
+# here, in BUILD_DIR, and the converter is loaded. Python itself is not run. Usage: wheel_aarch64.sh WHEEL BUILD_DIR
+set -euo pipefail
+[ $# -eq 2 ] || { echo "usage: wheel_aarch64.sh WHEEL BUILD_DIR" >&2; exit 2; }
+root=$(cd "$(dirname "$0")/../.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+python3 -m zipfile -e "$1" "$scratch"
+libraries=$scratch/moe
+on_arm() { qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$libraries" "$@"; }
+
+if aarch64-linux-gnu-objdump -p "$libraries"/libmoe*.so.0 | grep -E 'NEEDED.*(pcre2|utf8proc|zstd)'; then
+  echo "wheel_aarch64: needs libraries that are not in the wheel" >&2
+  exit 1
+fi
+aarch64-linux-gnu-gcc -std=c99 "$root/examples/generate.c" -I"$root/include" "$libraries/libmoe.so.0" -o "$scratch/generate"
+story=("$root/examples/models/stories.moe" "Once upon a time")
+diff <(on_arm "$scratch/generate" "${story[@]}") <("$2/bin/example_generate" "${story[@]}")
+
+cat >"$scratch/convert.c" <<'END'
+#include <moe_c.h>
+#include <string.h>
+int main(void) {
+  moe_error error;
+  return moe_convert("no such folder", "model.moe", NULL, &error) == MOE_OK || strstr(error.text, "no such folder") == NULL;
+}
+END
+aarch64-linux-gnu-gcc -std=c99 "$scratch/convert.c" -I"$root/include" "$libraries/libmoe_convert.so.0" "$libraries/libmoe.so.0" -o "$scratch/convert"
+on_arm "$scratch/convert"
+echo "$(basename "$1"): the same text as here"
