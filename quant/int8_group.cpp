@@ -58,16 +58,18 @@ float error_of(const WeightGroup& g, float scale) {
   return sum_of(sums);
 }
 
-constexpr int kLeastCode = 64;
-
 // The largest weight becomes a code from 127 down to 112, or 96: codes of six bits, whose largest
-// is often 28 to 32, fall on codes again. Other scales down to that of 64 are worth a look only
-// where an f16 holds them, which is where nothing may be lost: a power of two times any code is
-// from 64 to 127, so codes that others chose come out as they are.
+// is often 28 to 32, fall on codes again. Other scales are worth a look only where an f16 holds
+// them, which is where nothing may be lost.
 bool worth_a_look(int code, float largest, float scale) {
   if (code >= 112 || code == 96) return true;
   return static_cast<float>(code) * scale == largest;
 }
+
+// The least code that the largest weight may become. A power of two times any code is from 64 to
+// 127, so codes that others chose come out as they are; but below the normal numbers of an f16 half
+// of a scale may be none.
+int least_code(float largest) { return largest < 64 * kLeastNormalHalf ? 1 : 64; }
 
 // Weights too small for all of these get the first scale there is.
 float best_scale(const WeightGroup& g) {
@@ -76,14 +78,15 @@ float best_scale(const WeightGroup& g) {
     float scale = 0;
     float error = 0;
   } best;
+  const int least = least_code(largest);
   best.error = largest > 0 ? std::numeric_limits<float>::max() : 0;
   for (int code = 127; code > 0 && best.error > 0; --code) {
-    if (best.scale > 0 && code < kLeastCode) break;
+    if (best.scale > 0 && code < least) break;
     const float scale = as_half(largest / static_cast<float>(code));
-    const bool holds = scale > 0 && scale <= kLargestHalf && largest / scale < 127.5f;
+    const bool holds = scale > 0 && scale <= kLargestHalf && whole(largest * (1.0f / scale)) <= 127;
     if (!holds || (best.scale > 0 && !worth_a_look(code, largest, scale))) continue;
     const float error = error_of(g, scale);
-    if (error < best.error) best = {scale, error};
+    if (best.scale == 0 || error < best.error) best = {scale, error};
   }
   return best.scale;
 }

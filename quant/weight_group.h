@@ -9,6 +9,7 @@
 namespace moe {
 
 inline constexpr float kLargestHalf = 65504.0f;
+inline constexpr float kLeastNormalHalf = 0x1p-14f;
 inline constexpr int kGroupSums = 8;  // partial sums: loops become vector instructions
 
 struct WeightGroup {

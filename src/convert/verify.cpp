@@ -54,6 +54,7 @@ void verify_ids(const PlannedMatrix& m, const Matrix& stored, const Checkpoint& 
 void verify_matrix(const PlannedMatrix& m, const Matrix& stored, double largest_error,
                    const Checkpoint& checkpoint, const std::function<void(uint64_t)>& advance) {
   if (m.slot.kind == SlotKind::kTable) return verify_ids(m, stored, checkpoint, advance);
+  check(validate_codes(stored));
   const auto cols = static_cast<size_t>(m.slot.cols);
   RowReader reader(checkpoint, *m.tensor, m.source, m.slot.rows, m.slot.cols);
   std::vector<float> found(cols);

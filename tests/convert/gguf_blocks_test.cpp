@@ -43,12 +43,13 @@ class GgufBlocksTest : public testing::Test {
     }
     b.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
     b.f32("llama.rope.freq_base", 1e4f);
-    b.f32_tensor("token_embd.weight", {16, 256});
     b.f32_tensor("output_norm.weight", {256});
     b.f32_tensor("blk.0.attn_norm.weight", {256});
     b.f32_tensor("blk.0.ffn_norm.weight", {256});
     std::string bytes;
     while (bytes.size() < source_bytes(info.type, 256 * 256)) bytes += rows;
+    b.tensor("token_embd.weight", static_cast<uint32_t>(info.gguf), {16, 256},
+             bytes.substr(0, source_bytes(info.type, 16 * 256)));
     for (const char* name :
          {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}) {
       b.tensor(std::string("blk.0.") + name + ".weight", static_cast<uint32_t>(info.gguf),
@@ -212,7 +213,6 @@ TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
         reports[weights] = matrices_;
       }
       for (const auto& [name, m] : reports["auto"]) {
-        if (!name.starts_with("layers.")) continue;
         const MatrixReport& by_row = reports["int8"][name];
         const MatrixReport& by_group = reports["int8_group"][name];
         EXPECT_EQ(by_row.format, FormatId::kInt8);
@@ -290,8 +290,7 @@ TEST_F(GgufBlocksTest, ScalesThatAreNoNumbersAreNamed) {
       ConvertReport report;
       const Status status = convert_file(llama(*info, row), &report);
       EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE) << info->name << ": " << status.text();
-      EXPECT_NE(std::string(status.text()).find("model.layers.0."), std::string::npos)
-          << status.text();
+      EXPECT_NE(std::string(status.text()).find("model."), std::string::npos) << status.text();
     }
   }
 }

@@ -16,7 +16,10 @@ bool is_four_bits(FormatId id) {
 }
 
 void apply(const PrecisionRule& rule, PrecisionChoice* choice) {
-  if (rule.weights_auto) choice->weights.reset();
+  if (rule.weights_auto) {
+    choice->weights.reset();
+    choice->int8_by_row = false;
+  }
   if (rule.weights) choice->weights = rule.weights;
   if (rule.weights || rule.weights_auto) choice->otherwise.reset();
   if (rule.activations) choice->activations = rule.activations;

@@ -97,11 +97,12 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
     }
   }
   keep_four_bits(m, checkpoint, tick, &out);
-  if (out.format == FormatId::kInt8 && !wish && !m.precision.int8_by_row &&
-      has_int8_blocks(m.tensor->type)) {
+  const bool otherwise = m.precision.otherwise && !out.own_codes;
+  if (otherwise) out.format = *m.precision.otherwise;
+  const bool open = (otherwise || !wish) && !m.precision.int8_by_row;
+  if (open && out.format == FormatId::kInt8 && has_int8_blocks(m.tensor->type)) {
     out.format = closer_int8(m, checkpoint, tick);
   }
-  if (m.precision.otherwise && !out.own_codes) out.format = *m.precision.otherwise;
   if (format_info(out.format).quantise_row != nullptr) out.scale = ScaleKind::kRow;
   if (format_info(out.format).group != 0) {
     out.scale = ScaleKind::kGroup;
