@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 namespace moe_cli {
 namespace {
 
+constexpr uint64_t kEndlessLine = 16 * kMostLineBytes;  // /dev/zero has no end
 constexpr size_t kHeadBytes = 40;  // of a result that show whether it is one
 
 }  // namespace
@@ -30,11 +32,14 @@ LineReader::LineReader(const std::string& path) : path_(path), in_(path, std::io
 bool LineReader::next(std::string* line, bool* whole) {
   line->clear();
   *whole = true;
-  bool any = false;
+  const uint64_t start = at_;
   for (char c = 0; in_.get(c);) {
-    any = true;
     ++at_;
     if (c == '\n') return true;
+    if (at_ - start > kEndlessLine) {
+      throw CallError(MOE_ERR_ARGUMENT, path_ + ": a line does not end within " +
+                                            std::to_string(kEndlessLine) + " bytes");
+    }
     if (line->size() < kMostLineBytes) {
       *line += c;
     } else {
@@ -42,7 +47,7 @@ bool LineReader::next(std::string* line, bool* whole) {
     }
   }
   if (in_.bad()) throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno));
-  return any;
+  return at_ > start;
 }
 
 ResultFile::ResultFile(const std::string& path)
@@ -59,6 +64,9 @@ ResultFile::ResultFile(const std::string& path)
 ResultFile::~ResultFile() { close(fd_); }
 
 size_t ResultFile::resume() {
+  struct stat info;
+  if (fstat(fd_, &info) != 0) fail();
+  if (!S_ISREG(info.st_mode)) return 0;  // a device may have no end, a pipe no beginning
   size_t n_lines = 0;
   off_t at = 0, end = 0;
   std::string head;  // the beginning of a line

@@ -9,7 +9,7 @@ namespace moe_cli {
 
 inline constexpr size_t kMostLineBytes = size_t{4} << 20;
 
-/// Lines of a file, at most kMostLineBytes of each.
+/// Lines of a file, at most kMostLineBytes of each. One of 16 times as many bytes is an error.
 class LineReader {
  public:
   explicit LineReader(const std::string& path);
@@ -34,7 +34,7 @@ class ResultFile {
   ~ResultFile();
 
   /// Drops what is behind the last whole line; the number of those before it. A file that holds
-  /// anything but results is left as it is.
+  /// anything but results is left as it is. A device or a pipe has none.
   size_t resume();
   void add(const std::string& line);
 

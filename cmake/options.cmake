@@ -76,6 +76,7 @@ if(MOE_SANITIZE)
   string(REPLACE "," ";" sanitizers ${MOE_SANITIZE})
   foreach(sanitizer IN LISTS sanitizers)  # MOE_SANITIZE_ADDRESS and so on: clang defines no macro
     string(TOUPPER MOE_SANITIZE_${sanitizer} definition)
+    string(MAKE_C_IDENTIFIER ${definition} definition)
     add_compile_definitions(${definition})
   endforeach()
   add_compile_definitions(MOE_SANITIZED)

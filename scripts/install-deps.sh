@@ -13,7 +13,7 @@ BUILD=(
 )
 TEST=(
   libgtest-dev libbenchmark-dev
-  clang libclang-rt-dev             # the sanitizers
+  clang libclang-rt-dev llvm        # the sanitizers; llvm-symbolizer names lines in their reports
   python3 binutils
   python3-numpy python3-pytest      # the Python binding
   abigail-tools                     # the ABI check

@@ -86,6 +86,11 @@ class Batch(Cli):
         self.assertEqual(len(self.results("out")), 3)
         self.fails(1, "batch", MODEL, self.folder.name, self.path("none"), contains=[self.folder.name])
 
+    def test_devices_without_an_end(self):
+        one = self.write([{"prompt": "The fox"}])
+        self.fails(1, "batch", MODEL, one, "/dev/full", "-n", "2", contains=["/dev/full: No space left"])
+        self.fails(1, "batch", MODEL, "/dev/zero", self.path("none"), contains=["/dev/zero: a line does not end within"])
+
     def test_a_line_that_is_nested_too_deep_is_one_bad_line(self):
         deep = b'{"prompt": "a", "id": ' + b"[" * 100000 + b"]" * 100000 + b"}"
         found, _ = self.batch([deep, b'{"tokens": ' + b"[" * 100000 + b"]" * 100000 + b"}",
