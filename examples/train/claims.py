@@ -105,7 +105,8 @@ TABLES = (
         "The same systems as encoders that learnt to fill masks in the text, then fine-tuned for three tasks "
         "(`texts/tasks.py`): classes are faults of sentences (none, the verb, the object, the order), tags say "
         "what a word is, spans are cells of a table that answer a question. Shares are of right answers on examples that were not "
-        "learnt, by the runtime. SMoE is fine-tuned as a whole, X-MoE with its routing frozen.",
+        "learnt, by the runtime; for tags, of the tokens of words. The best constant answer scores 25 % of classes, about "
+        "30 % of tags and 5 % of spans. SMoE is fine-tuned as a whole, X-MoE with its routing frozen.",
         ("encoder-dense", "encoder-smoe", "encoder-x-moe", "encoder-x-moe-sigmoid"),
         (
             Claim("encoder-smoe", "encoder-dense", "SMoE beats dense"),
@@ -116,7 +117,7 @@ TABLES = (
     ),
     Table(
         "X-MoE: parts, fine-tuned",
-        "The ablation of the paper's table 3.",
+        "The paper's ablation: without dimension reduction, without L2 norm, without frozen routing.",
         ("encoder-x-moe", "encoder-x-moe-no-reduction", "encoder-x-moe-no-norm", "encoder-x-moe-thawed"),
         (
             Claim("encoder-x-moe", "encoder-x-moe-no-reduction", "dimension reduction helps"),
@@ -168,7 +169,7 @@ SWEPT = ("xmoe-full", "xmoe-quarter")
 
 MISSING = (
     ("XTREME", "nothing is downloaded; three tasks made from the same texts stand for it"),
-    ("machine translation of natural languages", "nothing is downloaded; the pair is made by rules"),
+    ("machine translation of natural languages", "nothing is downloaded; the language pair is rule-generated"),
     ("masked multi-modal modelling of MH-MoE", "it needs images"),
     ("the papers' own figures", "they are of other texts and of sixteen times the width; the orderings that they "
      "claim are named instead"),

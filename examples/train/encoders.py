@@ -107,8 +107,8 @@ def _examples(task: Task, tokenizer: Any, seed: int, n: int) -> list[Example]:
 
 
 def mask(window: Ids, config: dict[str, Any], rng: Rng) -> tuple[Ids, Ids]:
-    """A window with BOS and EOS around it, some of its tokens hidden, and the tokens to find, -100
-    where there is none. What is replaced becomes an ordinary token: padding would not be there."""
+    """A window with BOS and EOS around it, some of its tokens hidden, and the target tokens, -100
+    where there is none. What is replaced becomes an ordinary token: padding would be ignored."""
     seen, asked, ordinary = [config["bos_token_id"]], [-100], config["mask_token_id"] + 1
     for token in window:
         drawn = rng.below(1000)
@@ -161,7 +161,8 @@ def tuned(model: Model, head: dict[str, Any], biases: tuple[str, ...]) -> Model:
     new = Model(model.config | {"head": head, "tie_embeddings": False}, biases)
     trunk = {name: value for name, value in model.state_dict().items() if not name.startswith("head.")}
     missing, unknown = new.load_state_dict(trunk, strict=False)
-    assert not unknown and all(name.startswith("head.") for name in missing)
+    if wrong := [*unknown, *(name for name in missing if not name.startswith("head."))]:
+        raise ValueError(f"expected the weights of the same encoder; other or missing: {', '.join(wrong)}")
     return new
 
 
@@ -195,7 +196,7 @@ def _worst(name: str, wanted: list[Tensor], found: list[Any]) -> float:
 
 
 def _perplexity(outputs: list[Tensor], asked: list[Ids]) -> float:
-    """Of the tokens to find."""
+    """Of the target tokens."""
     return math.exp(token_loss(torch.cat(outputs).double(), torch.tensor(sum(asked, []))))
 
 

@@ -1,4 +1,4 @@
-"""Rows that go on with a text: decoders learn the text of texts/, and the measure is held-out perplexity.
+"""Decoder rows: they learn the text of texts/, and the measure is held-out perplexity.
 
 The runtime has to find PyTorch's within 0.05 %, and within 0.1 % where activations are int8. Every row
 of a seed sees the same windows in the same order.

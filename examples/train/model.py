@@ -83,8 +83,9 @@ class Model(nn.Module):
     """ids (B, T) -> logits (B, T, vocab), or what else the head says: of an encoder for classes
     (B, labels), for tags and spans (B, T, labels), without a head the hidden states (B, T, d).
 
-    Where the configuration has a pad_token_id, rows of that token are not there: nothing looks at
-    them, and they are not routed. An encoder-decoder reads (ids, source), source (B, S).
+    Encoders and encoder-decoders ignore padding: nothing looks at rows of pad_token_id, and they are
+    not routed. A decoder takes that token like any other. An encoder-decoder reads (ids, source),
+    source (B, S).
     """
 
     def __init__(self, config: Config, biases: Sequence[str] = ()) -> None:
@@ -102,6 +103,7 @@ class Model(nn.Module):
         self.layers = nn.ModuleList(Block(build, i) for i in range(c["n_layers"]))
         self.final_norm = Norm(build, "final_norm", d) if c.get("final_norm", True) else nn.Identity()
         self.head = self._head(build)
+        self.kind = cfg.kind(c)
         self.n_encoder_layers = cfg.n_encoder_layers(c)
         if self.n_encoder_layers:
             self.source_position_embedding = nn.Embedding(c["source_length"], d) if learned else None
@@ -123,8 +125,8 @@ class Model(nn.Module):
         return fake_weight(self.embedding.weight, self.embedding_kinds[0])
 
     def _real(self, ids: Tensor) -> Tensor | None:
-        """Which rows are there; None: all."""
-        pad = self.config["pad_token_id"]
+        """Which rows are there; None: all. The runtime, too, ignores a decoder's pad_token_id."""
+        pad = None if self.kind == "decoder" else self.config["pad_token_id"]
         real = None if pad is None else ids != pad
         return None if real is None or real.all() else real
 

@@ -7,6 +7,7 @@ import json
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 from typing import Any
 
@@ -175,11 +176,29 @@ class Texts(unittest.TestCase):
                 self.assertEqual((verb in a.does[subject], target in a.acts_on[verb]), (fault != "verb", fault != "object"))
 
     def test_held_out_pairs_join_nouns_that_no_learnt_one_does(self) -> None:
-        for held_out in (False, True):
-            rng = Rng(1, held_out)
-            for _ in range(200):
-                subject, target = translation._nouns(rng, held_out)
-                self.assertEqual(translation.is_held_out(subject, target), held_out)
+        learnt, held_out = (self._joined(seed, 1000) for seed in (translation.TRAIN_SEED, translation.HELD_OUT_SEED))
+        self.assertTrue(len(learnt) > 900 and len(held_out) > 250, (len(learnt), len(held_out)))
+        self.assertEqual(learnt & held_out, set())
+
+    def _joined(self, seed: int, n: int) -> set[tuple[int, int]]:
+        """Subject and object of the sentences of the first n pairs, as their translations have them."""
+        a, found = translation.TARGET, set()
+        nouns = {translation.say(a, translation.Phrase(noun, plural, None), is_object): (noun, is_object)
+                 for noun in range(translation.NOUNS) for plural in (False, True) for is_object in (False, True)}
+        for i in range(n):
+            for said in translation.pair(seed, i)[1].removesuffix(".").split(". "):
+                joined = {is_object: noun for noun, is_object in (nouns[w] for w in said.split(" ") if w in nouns)}
+                self.assertEqual(set(joined), {False, True}, said)
+                found.add((joined[False], joined[True]))
+        return found
+
+    def test_the_fingerprint_knows_all_texts(self) -> None:
+        known = texts.fingerprint.__wrapped__
+        self.assertEqual(known(), texts.fingerprint())
+        for module, name in ((texts.records, "table"), (texts, "story"), (translation, "pair"), (tasks, "classes"),
+                             (tasks, "tags"), (tasks, "spans")):
+            with unittest.mock.patch.object(module, name, lambda *args, **more: "other"):
+                self.assertNotEqual(known(), texts.fingerprint(), name)
 
 
 class Report(unittest.TestCase):

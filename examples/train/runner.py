@@ -2,7 +2,7 @@
 
     python runner.py ROW [--seed S] [--steps N] [--out FOLDER] [--moe PROGRAM]
 
-What a row does, its configuration says: decoders go on with a text (language.py), encoders fill
+What a row does, its configuration says: decoders learn to continue a text (language.py), encoders fill
 masks and are fine-tuned (encoders.py), encoder-decoders translate (translation.py).
 """
 
@@ -25,6 +25,7 @@ import language
 import parity
 import rows
 import runtime
+import texts
 import translation
 from plan import Disagreement, Plan
 
@@ -35,21 +36,21 @@ TASKS = {"language": language, "encoder": encoders, "translation": translation}
 def prepare(folder: Path, plan: Plan) -> None:
     """The texts and tokenizers of a plan, a folder for each task, written once; `prepared` comes last."""
     folder.mkdir(parents=True, exist_ok=True)
-    said, sizes = folder / "prepared", f"{plan.text} {plan.held_out}\n"
-    if said.exists() and said.read_text(encoding="utf-8") == sizes:
+    said, wanted = folder / "prepared", f"{plan.text} {plan.held_out} {texts.fingerprint()}\n"
+    if said.exists() and said.read_text(encoding="utf-8") == wanted:
         return
     if said.exists() and any(folder.glob("*.json")):
         raise RuntimeError(f"{folder} holds rows that were trained on another text; take another --out")
     for name, task in TASKS.items():
         (folder / name).mkdir(exist_ok=True)
         task.prepare(folder / name, plan)
-    said.write_text(sizes, encoding="utf-8")
+    said.write_text(wanted, encoding="utf-8")
 
 
 def _key(row: rows.Row, plan: Plan) -> str:
-    """Changes whenever the row or the plan does."""
-    text = json.dumps([row.config, row.train, asdict(plan), *([row.tune] if row.tune else [])], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """Changes whenever the row, the plan or the generated text does."""
+    said = json.dumps([row.config, row.train, row.tune, asdict(plan), texts.fingerprint()], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
 def result_path(folder: Path, name: str, seed: int) -> Path:

@@ -56,13 +56,13 @@ def _environment(program: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(folders)} | own
 
 
-def outputs(program: str, model: Path, texts: Sequence[Any], pooling: str | None = None) -> tuple[list[np.ndarray], list[float]]:
-    """What the head of a model says of each text, (T, outputs) or (1, labels), or with `pooling` its
-    vectors; and how many experts a (sub-)token took in each MoE layer. A text is a str or ids; of an
-    encoder-decoder a pair of ids, source and text."""
+def outputs(program: str, model: Path, texts: Sequence[Any]) -> tuple[list[np.ndarray], list[float]]:
+    """What the head of a model says of each text, (T, outputs) or (1, labels), and how many experts a
+    (sub-)token took in each MoE layer. A text is a str or ids; of an encoder-decoder a pair of ids,
+    source and text."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "outputs.npz"
-        question = {"model": str(model), "texts": texts, "pooling": pooling, "answer": str(answer)}
+        question = {"model": str(model), "texts": texts, "answer": str(answer)}
         _run([sys.executable, Path(__file__)], str(model), input=json.dumps(question), env=_environment(program))
         found = np.load(answer)
         return [found[f"text{i}"] for i in range(len(texts))], found["experts"].tolist()
@@ -73,13 +73,12 @@ def _experts(model: Any, session: Any) -> list[float]:
     return [float((c.experts_per_token * np.arange(c.n_experts + 1)).sum() / max(1, c.n_tokens)) for c in counted]
 
 
-def _output(session: Any, text: Any, pooling: str | None) -> np.ndarray:
+def _output(session: Any, text: Any) -> np.ndarray:
     if session.model.info.is_encoder_decoder:
         session.read_source(text[0])
         return session.eval_all(text[1])
     ids = session.model.encode(text) if isinstance(text, str) else text
-    found = session.encode(ids, hidden=False, pooling=pooling, outputs=pooling is None)
-    return found.outputs if pooling is None else found.pooled
+    return session.encode(ids, hidden=False, outputs=True).outputs
 
 
 def main() -> None:
@@ -90,7 +89,7 @@ def main() -> None:
     with moe.Environment(threads=1, device="cpu") as environment, moe.Model(question["model"], environment) as model:
         session = model.session()
         session.count_routing()
-        found = {f"text{i}": _output(session, text, question["pooling"]) for i, text in enumerate(question["texts"])}
+        found = {f"text{i}": _output(session, text) for i, text in enumerate(question["texts"])}
         np.savez(question["answer"], experts=np.array(_experts(model, session)), **found)
 
 

@@ -1,10 +1,11 @@
 """The papers' tables in miniature: every row trained on the same text, exported, run, compared.
 
-    python tables.py [--quick | --smoke] [--rows PATTERN ...] [--hours H] [--jobs J] [--out FOLDER] [--moe PROGRAM]
+    python tables.py [--quick | --smoke] [--rows PATTERN ... --results FILE] [--hours H] [--jobs J] [--out FOLDER] [--moe PROGRAM]
 
 A row that is finished is not trained again, so a run that was stopped goes on where it was. Rows of
 claims.CORE are trained with two seeds, then the others with one, and so on with the other seeds; no
-new row begins once the time is up. Writes RESULTS.md. --quick is for 15 minutes on two free cores. --smoke
+new row begins once the time is up. Writes RESULTS.md, or FILE: --rows needs a file of its own, where
+all other rows are "not trained". --quick is for 15 minutes on two free cores. --smoke
 makes two steps of every row, writes nothing and fails where the runtime and PyTorch disagree.
 """
 
@@ -110,19 +111,21 @@ def main() -> int:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="15 minutes on two free cores")
     size.add_argument("--smoke", action="store_true", help="two steps of every row, nothing is written")
-    parser.add_argument("--rows", nargs="+", default=["*"], metavar="PATTERN", help="train these rows alone")
+    parser.add_argument("--rows", nargs="+", metavar="PATTERN", help="train these rows alone; needs --results or --smoke")
     parser.add_argument("--hours", type=float, help="no row begins later (default 10; --quick 0.25)")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="rows at a time")
     parser.add_argument("--out", type=Path, default=HERE / "out/tables")
-    parser.add_argument("--results", type=Path, default=HERE / "RESULTS.md")
+    parser.add_argument("--results", type=Path, help="where the tables go (default RESULTS.md beside this file)")
     parser.add_argument("--note", default="", help="a sentence about the machine for RESULTS.md")
     parser.add_argument("--moe", help="the program; by default that of build/release, else of the path")
     args = parser.parse_args()
     if args.jobs < 1 or args.seeds < 1 or not (args.hours is None or args.hours >= 0):
         parser.error("--jobs and --seeds: expected 1 or more; --hours: 0 or more")
+    if args.rows and not (args.smoke or args.results):
+        parser.error("--rows: expected --results FILE too: RESULTS.md is of all rows, the others would be \"not trained\"")
     try:
-        names, moe = chosen(args.rows), runtime.find_moe(args.moe)
+        names, moe = chosen(args.rows or ["*"]), runtime.find_moe(args.moe)
     except (FileNotFoundError, rows.BadRow) as e:
         print(e, file=sys.stderr)
         return 1
@@ -130,7 +133,11 @@ def main() -> int:
         return smoke(moe, args.jobs, names)
     kind, plan = ("quick", QUICK) if args.quick else ("full", FULL)
     folder = args.out / kind
-    runner.prepare(folder, plan)
+    try:
+        runner.prepare(folder, plan)
+    except RuntimeError as e:  # of another text
+        print(e, file=sys.stderr)
+        return 1
     hours = args.hours if args.hours is not None else (0.25 if args.quick else 10)
     wanted = [job for job in jobs(args.seeds) if job[0] in names]
     queue = [job for job in wanted if runner.finished(folder, *job, plan) is None]
@@ -144,7 +151,8 @@ def main() -> int:
             failed.append(f"{name}: {e}")
             print(failed[-1], file=sys.stderr)
     if results:
-        args.results.write_text(report.document(kind, args.note, plan.steps * plan.batch, results, sweeps), encoding="utf-8")
+        text = report.document(kind, args.note, plan.steps * plan.batch, results, sweeps)
+        (args.results or HERE / "RESULTS.md").write_text(text, encoding="utf-8")
     return 1 if failed else 0
 
 

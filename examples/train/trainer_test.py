@@ -326,6 +326,30 @@ def test_an_encoder_is_fine_tuned_and_run(tmp_path: Path, moe: str) -> None:
         assert not torch.equal(other.embedding.weight, first.embedding.weight)
 
 
+def test_what_an_encoder_is_measured_by_it_has_not_learnt(tmp_path: Path) -> None:
+    encoders.prepare(tmp_path, tables.SMOKE)
+    data = torch.load(tmp_path / "data.pt", weights_only=True)
+    for name in encoders.TASKS:
+        learnt, asked = ({text for text, _, _ in data[part][name]} for part in ("learn", "test"))
+        assert len(learnt) == 150 and len(asked) == 20 and not learnt & asked, name
+    ids = data["ids"].tolist()
+    starts: dict[tuple[int, ...], list[int]] = {}
+    for i in range(len(ids)):
+        starts.setdefault(tuple(ids[i : i + 4]), []).append(i)
+    assert len(data["held_out"]) > 5
+    for seen, targets in data["held_out"]:
+        window = [s if t < 0 else t for s, t in zip(seen, targets, strict=True)][1:-1]
+        assert all(ids[i : i + len(window)] != window for i in starts.get(tuple(window[:4]), []))
+
+
+def test_only_the_same_encoder_is_fine_tuned() -> None:
+    row = rows.read("encoder-smoe")
+    model = Model(row.config, row.biases)
+    del model.layers[0].attention.q
+    with pytest.raises(ValueError, match="other or missing: layers.0.attention.q.weight"):
+        encoders.tuned(model, encoders.TASKS["tags"].head, row.biases)
+
+
 def test_fine_tuning_begins_where_training_ended() -> None:
     row = rows.read("encoder-smoe")
     torch.manual_seed(1)
@@ -421,11 +445,24 @@ def test_padding_is_not_there(name: str) -> None:
     texts_, sources = ([[1, 40, 41], [1, 50, 51, 52, 53]], [[60, 61, 62, 63, 1], [70, 1]])
     pad = torch.nn.utils.rnn.pad_sequence
     both = model(*(pad([torch.tensor(t) for t in side], True, 2) for side in (texts_, sources)))
+    counts = [len(layer.route.indices) for layer in model.moe_layers()]
+    assert counts == ([] if name == "translate-dense" else [5 + 2, 5 + 2, 3 + 5])
+    loss, scores = model.balance_loss(), []
     for i in range(2):
         alone = model(torch.tensor([texts_[i]]), torch.tensor([sources[i]]))[0]
         assert torch.allclose(both[i, : len(texts_[i])], alone, atol=1e-5)
-    counts = [len(layer.route.indices) for layer in model.moe_layers()]  # of the last pair alone
-    assert counts == ([] if name == "translate-dense" else [2, 2, 5])
+        scores.append([layer.route.scores for layer in model.moe_layers()])
+    for layer, *of_pairs in zip(model.moe_layers(), *scores, strict=True):
+        layer.route.scores = torch.cat(of_pairs)  # of both without padding
+    assert torch.allclose(loss, model.balance_loss(), atol=1e-5)
+
+
+def test_a_decoder_takes_padding_like_any_other_token() -> None:
+    model, ids = small({"kind": "softmax", "k": 2}).eval(), text()
+    plain = model(ids)
+    model.config["pad_token_id"] = int(ids[1, 4])
+    assert torch.equal(model(ids), plain)
+    assert [len(layer.route.indices) for layer in model.moe_layers()] == [ids.numel()] * 2
 
 
 def test_what_an_encoder_decoder_sees() -> None:
@@ -484,6 +521,28 @@ def test_patterns_choose_rows() -> None:
     assert tables.chosen(["translate-x*", "dense"]) == {"translate-x-moe", "translate-xmoe", "dense"}
     with pytest.raises(rows.BadRow, match="no row sparse; expected some of base, dense"):
         tables.chosen(["dense", "sparse"])
+
+
+def test_some_rows_do_not_overwrite_the_results_of_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(tables, "work", None)  # nothing is trained
+    monkeypatch.setattr(sys, "argv", ["tables.py", "--rows", "translate-*"])
+    with pytest.raises(SystemExit):
+        tables.main()
+    assert "--rows: expected --results FILE too" in capsys.readouterr().err
+
+
+def test_rows_of_another_text_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for task in runner.TASKS.values():
+        monkeypatch.setattr(task, "prepare", lambda folder, plan: None)
+    runner.prepare(tmp_path, tables.SMOKE)
+    key = runner._key(rows.read("dense"), tables.SMOKE)
+    (tmp_path / "dense.1.json").write_text(json.dumps({"key": key}))
+    runner.prepare(tmp_path, tables.SMOKE)
+    assert runner.finished(tmp_path, "dense", 1, tables.SMOKE) == {"key": key}
+    monkeypatch.setattr(texts, "fingerprint", lambda: "another")
+    assert runner.finished(tmp_path, "dense", 1, tables.SMOKE) is None
+    with pytest.raises(RuntimeError, match="rows that were trained on another text"):
+        runner.prepare(tmp_path, tables.SMOKE)
 
 
 def test_no_row_begins_once_the_time_is_up_and_faults_are_told(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ grammar and facts, so that a network of few parameters a token has to choose wha
 
 from __future__ import annotations
 
+import functools
+import hashlib
+
 from stories import story
 from stories.engine import Rng
 
-from . import languages, records
+from . import languages, records, tasks, translation
 
 TRAIN_SEED, HELD_OUT_SEED = 11, 12
 KINDS = ("story", "language 1", "language 2", "language 3", "language 4", "sums", "records", "table")
@@ -38,3 +41,15 @@ def corpus(seed: int, size: int) -> str:
         parts.append(document(seed, len(parts)))
         length += len(parts[-1]) + 2
     return "\n\n".join(parts) + "\n"
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Changes with what is generated: a few texts of every kind, pairs and examples of tasks, to learn
+    and held out."""
+    made: list[object] = [document(seed, i) for seed in (TRAIN_SEED, HELD_OUT_SEED) for i in range(4)]
+    made += [of_kind(kind, seed, i) for kind in KINDS for seed in (TRAIN_SEED, HELD_OUT_SEED) for i in range(4)]
+    made += [translation.pair(seed, i) for seed in (translation.TRAIN_SEED, translation.HELD_OUT_SEED) for i in range(16)]
+    made += [task(seed, i) for task in (tasks.classes, tasks.tags, tasks.spans)
+             for seed in (tasks.TRAIN_SEED, tasks.HELD_OUT_SEED) for i in range(16)]
+    return hashlib.sha256(repr(made).encode()).hexdigest()[:16]
