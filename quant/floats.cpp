@@ -75,9 +75,7 @@ int64_t bf16_find_invalid(const uint8_t* tile, size_t bytes) {
   });
 }
 int64_t f16_find_invalid(const uint8_t* tile, size_t bytes) {
-  return find_block(tile, bytes, [](uint64_t v) {
-    return ((v & 0x7C007C007C007C00u) + 0x0400040004000400u) & 0x8000800080008000u;
-  });
+  return find_block(tile, bytes, infinite_halves);
 }
 
 void f32_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* tile) {
