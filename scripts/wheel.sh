@@ -7,11 +7,18 @@ set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
 work=$root/build/wheel
 machine=$(uname -m)
+build=build-$machine
 platform=()
 options=()
-if [ "${1:-}" = --aarch64 ]; then
-  shift
+cross=
+[ "${1:-}" != --aarch64 ] || { cross=1; shift; }
+if [ $# -gt 1 ] || [[ "${1:-}" == -* ]]; then
+  echo "usage: wheel.sh [--aarch64] [OUT_DIR]" >&2
+  exit 2
+fi
+if [ -n "$cross" ]; then
   machine=aarch64
+  build=build-cross-aarch64 # not that of a native build on such a machine
   options=("-Ccmake.define.CMAKE_TOOLCHAIN_FILE=$root/cmake/aarch64-linux-gnu.cmake")
   platform=(_PYTHON_HOST_PLATFORM=linux-aarch64) # what the wheel is named after; pip must not take the tools for it
   bash "$root/scripts/fetch-cross-libs.sh" arm64 "$root/build/arm64-libs"
@@ -27,6 +34,6 @@ cmp -s "$PIP_CONSTRAINT" "$work/tools/installed" || {
   cp "$PIP_CONSTRAINT" "$work/tools/installed"
 }
 rm -rf "$work/raw" "$out"/libmoe-*_"$machine".whl
-env "${platform[@]}" "$work/tools/bin/python" -m build --wheel --outdir "$work/raw" -Cbuild-dir="$work/build-$machine" \
+env "${platform[@]}" "$work/tools/bin/python" -m build --wheel --outdir "$work/raw" -Cbuild-dir="$work/$build" \
   "${options[@]}" bindings/python
 PATH=$work/tools/bin:$PATH auditwheel repair --wheel-dir "$out" "$work"/raw/*.whl

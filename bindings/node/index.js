@@ -179,9 +179,15 @@ class Session extends Closable {
   }
   static async evalEach(sessions, pieces, options = {}) {
     const signal = signalOf(options);
+    expect(Array.isArray(sessions), 'sessions: expected an array');
+    expect(Array.isArray(pieces), 'pieces: expected an array');
     const all = Array.from(sessions);
     expect(all.every((s) => isObject(s) && #model in s), 'sessions: expected sessions');
     expect(all.length === pieces.length, `pieces: expected one for each of ${all.length} sessions, found ${pieces.length}`);
+    for (const piece of pieces) {
+      expect(typeof piece === 'string' || Array.isArray(piece) || ArrayBuffer.isView(piece), 'pieces: expected text or token ids');
+    }
+    signal?.throwIfAborted();
     if (all.length === 0) return new Float32Array();
     const tokens = all.map((s, i) => s.#tokens(pieces[i]));
     const handles = all.map(handleOf);

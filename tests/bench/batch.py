@@ -21,6 +21,8 @@ STORIES = pathlib.Path(__file__).resolve().parents[2] / "examples/models/stories
 WORDS = ("the a old quiet fox girl miller stone house under mountain river walked found said her his little "
          "garden one day and then but Clara autumn morning dog very lantern bridge slowly").split()
 
+ROUNDS_OF_SEARCH = 200  # of as many texts as there are lines
+
 
 def output(*command):
     return subprocess.run([str(c) for c in command], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
@@ -41,10 +43,14 @@ def prompts(moe, o, folder):
     """Texts of as many tokens as the options say, beginning of sequence included."""
     random.seed(1)
     texts = []
-    while len(texts) < o.lines:
+    for _ in range(ROUNDS_OF_SEARCH):
+        if len(texts) >= o.lines:
+            break
         tried = [" ".join(random.choices(WORDS, k=random.randint(o.prompt // 2, o.prompt))) for _ in range(o.lines)]
         found, _ = batch(moe, o, tried, folder, "-n", 1)
         texts += [text for text, result in zip(tried, found, strict=True) if result.get("n_prompt") == o.prompt]
+    if len(texts) < o.lines:
+        raise SystemExit(f"--prompt: {len(texts)} of {o.lines} texts with {o.prompt} tokens found in {ROUNDS_OF_SEARCH} rounds")
     return texts[:o.lines]
 
 
@@ -75,8 +81,9 @@ def main():
         folder = pathlib.Path(name)
         lines = prompts(o.moe[0], o, folder)
         rates = {moe: ([], []) for moe in o.moe}
-        for _ in range(o.rounds):
-            for moe, (benches, batches) in rates.items():
+        for turn in range(o.rounds):
+            # The other way round every second time: neither is always measured on the warmer machine.
+            for moe, (benches, batches) in list(rates.items())[::-1 if turn % 2 else 1]:
                 benches.append(o.lines * o.generate / bench_seconds(moe, o))
                 batches.append(o.lines * o.generate / batch_seconds(moe, o, lines, folder))
     for moe, (benches, batches) in rates.items():
@@ -85,4 +92,5 @@ def main():
         print(f"{moe}: {statistics.median(batches):.0f} tokens/s, bench {statistics.median(benches):.0f}: {100 * share:.0f} % ({spread})")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -71,6 +71,14 @@ class Scripts(unittest.TestCase):
         left = self.run_script("wheel.sh", "--aarch64", "out")
         self.assertEqual(left, sorted([*others, wheel("2.0", platform.machine()), wheel("2.0", "aarch64")]))
 
+    def test_a_wheel_refuses_wrong_arguments(self):
+        for arguments in (["out", "--aarch64"], ["--arm64"], ["--aarch64", "--aarch64"], ["out", "more"]):
+            done = subprocess.run(["bash", self.repository / "scripts/wheel.sh", *arguments], cwd=self.folder / "here",
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+            self.assertIn("usage: wheel.sh", done.stderr)
+        self.assertFalse((self.repository / "build").exists())
+
     def document(self, linked_in):
         tree = self.folder / "packed/library/usr"
         (tree / "lib/any").mkdir(parents=True)

@@ -10,13 +10,18 @@ python3 -m zipfile -e "$1" "$scratch"
 libraries=$scratch/moe
 on_arm() { qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$libraries" "$@"; }
 
-if aarch64-linux-gnu-objdump -p "$libraries"/libmoe*.so.0 | grep -E 'NEEDED.*(pcre2|utf8proc|zstd)'; then
+# Into files: the exit status of a program in a pipe or in <() is lost.
+aarch64-linux-gnu-objdump -p "$libraries"/libmoe*.so.0 >"$scratch/needed"
+grep -q 'NEEDED' "$scratch/needed" || { echo "wheel_aarch64: objdump names no library" >&2; exit 1; }
+if grep -E 'NEEDED.*(pcre2|utf8proc|zstd)' "$scratch/needed"; then
   echo "wheel_aarch64: needs libraries that are not in the wheel" >&2
   exit 1
 fi
 aarch64-linux-gnu-gcc -std=c99 "$root/examples/generate.c" -I"$root/include" "$libraries/libmoe.so.0" -o "$scratch/generate"
 story=("$root/examples/models/stories.moe" "Once upon a time")
-diff <(on_arm "$scratch/generate" "${story[@]}") <("$2/bin/example_generate" "${story[@]}")
+on_arm "$scratch/generate" "${story[@]}" >"$scratch/there"
+"$2/bin/example_generate" "${story[@]}" >"$scratch/here"
+diff "$scratch/there" "$scratch/here"
 
 cat >"$scratch/convert.c" <<'END'
 #include <moe_c.h>

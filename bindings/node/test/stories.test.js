@@ -217,6 +217,15 @@ test('evaluates pieces of several texts together', async () => {
   for (const s of [null, 5, {}, model2, Object.setPrototypeOf(model2, Object.getPrototypeOf(begun))]) {
     await assert.rejects(moe.evalEach([s], [[5]]), { ...code('ARGUMENT'), message: 'sessions: expected sessions' });
   }
+  await assert.rejects(moe.evalEach([], [], aborted), { name: 'AbortError' });
+  for (const wrong of [undefined, null, 5, 'a', new Set([begun])]) {
+    await assert.rejects(moe.evalEach(wrong, [[5]]), { ...code('ARGUMENT'), message: 'sessions: expected an array' });
+    await assert.rejects(moe.evalEach([begun], wrong), { ...code('ARGUMENT'), message: 'pieces: expected an array' });
+  }
+  for (const wrong of [undefined, null, 5, {}, new Set([5])]) {
+    await assert.rejects(moe.evalEach([begun, empty], [[5], wrong]),
+      { ...code('ARGUMENT'), message: 'pieces: expected text or token ids' });
+  }
   await assert.rejects(moe.evalEach([begun], [[5]], null), { message: 'options: expected an object' });
   assert.deepStrictEqual([begun.position, empty.position], [ids.length, 5]); // nothing moved
 });
