@@ -3,11 +3,13 @@
 # machines that share the folder. `moe batch` refuses a result that another process is writing (its
 # lock: NFS from version 4 on has it), and goes on with one that was left unfinished. A file that fails
 # for another reason is not tried again: it goes to QUEUE/refused, with the message in NAME.txt beside
-# it, and continues where it stopped when it is put back into QUEUE/in. The worker ends when an empty file
-# fails as well: then the model or the options are at fault.
+# it, and continues where it stopped when it is put back into QUEUE/in. So does a file whose name is in
+# QUEUE/done already, and one with which a signal ended moe in three attempts of one worker. The worker
+# ends when an empty file fails as well, or QUEUE/out has no room: then not the file is at fault.
 # Usage: worker.sh MODEL QUEUE [OPTION OF moe batch]...    WAIT: seconds between looks, 5
 #        worker.sh --alive MINUTES    fails when the worker has neither looked nor written so long
 state=${STATE:-/tmp/moe-worker}
+attempts=3
 
 if [ "$1" = --alive ]; then
   [ -n "$(find "$state" "$(cat "$state" 2>/dev/null)" -mmin "-$2" 2>/dev/null)" ]
@@ -17,35 +19,126 @@ fi
 # look_at OUT: what --alive looks at
 look_at() { echo "$1" >"$state"; }
 
-# attempt FILE OUT [OPTION OF moe batch]...
+stop() { # MESSAGE [STATUS]
+  echo "worker.sh: $1" >&2
+  exit "${2:-1}"
+}
+
+# attempt FILE OUT [OPTION OF moe batch]...: the message is shown as it comes, and kept in $scratch/log
 attempt() {
   look_at "$2"
-  moe batch "$model" "$@" 2>"$state.log"
+  tee "$scratch/log" <"$scratch/pipe" >&2 &
+  tee=$!
+  moe batch "$model" "$@" 2>"$scratch/pipe" & # in the background: a signal need not wait for its end
+  child=$!
+  wait $child
   status=$?
-  cat "$state.log" >&2
+  child=
+  wait $tee
+  if [ $status = 126 ] || [ $status = 127 ]; then stop "the command moe cannot be run" $status; fi
   return $status
 }
 
 # After an attempt: whether it was not interrupted, and no other worker has the file or has finished it.
-failed_for_good() { [ $status = 1 ] && [ -e "$file" ] && ! grep -q 'another process is writing it$' "$state.log"; }
+failed_for_good() {
+  [ $status = 1 ] && [ -e "$file" ] && [ -s "$scratch/log" ] && ! grep -q 'another process is writing it$' "$scratch/log"
+}
+
+# After an attempt that a signal ended: whether it was the last.
+killed_for_good() {
+  [ $status -ge 128 ] && [ $status != 130 ] && [ -e "$file" ] || return 1
+  echo >>"$scratch/killed.$name"
+  [ "$(wc -l <"$scratch/killed.$name")" -ge $attempts ] || return 1
+  echo "moe was ended by signal $((status - 128)) in $attempts attempts" | tee -a "$scratch/log" >&2
+}
+
+# Ends the worker unless an empty file can be continued, and there is room for results.
+check_worker() {
+  probe=$(mktemp "$queue/out/.probe.XXXXXX") || stop "cannot write in $queue/out"
+  dd if=/dev/zero of="$probe" bs=64k count=16 conv=fsync 2>"$scratch/dd" || {
+    cat "$scratch/dd" >&2
+    stop "cannot write in $queue/out"
+  }
+  : >"$probe"
+  attempt /dev/null "$probe" "$@" || exit
+  rm -f "$probe"
+  probe=
+}
+
+# refuse: to QUEUE/refused, with the message in $scratch/message; nothing there is replaced but an older message
+refuse() {
+  to=$queue/refused/$name
+  n=2
+  while [ -e "$to" ]; do
+    to=$queue/refused/${name%.jsonl}.$n.jsonl
+    n=$((n + 1))
+  done
+  rm -f "$scratch/killed.$name"
+  part=$(mktemp "$queue/refused/.message.XXXXXX") && cat "$scratch/message" >"$part" && chmod '=rw' "$part" ||
+    stop "cannot write in $queue/refused"
+  if mv -n "$file" "$to" 2>/dev/null && [ ! -e "$file" ]; then
+    mv "$part" "$to.txt"
+  else # another worker was faster
+    rm -f "$part"
+  fi
+  part=
+}
+
+# Whether the name was finished before. A file that another worker finishes now is no longer in QUEUE/in.
+finished_before() {
+  [ -e "$queue/done/$name" ] && [ -e "$file" ] || return 1
+  echo "$queue/done/$name: a file of this name is finished already; give this one another name" >"$scratch/message"
+  cat "$scratch/message" >&2
+}
+
+# finish: to QUEUE/done, unless another worker saw the end first
+finish() {
+  if finished_before; then
+    refuse
+    return
+  fi
+  mv -n "$file" "$queue/done/$name" 2>"$scratch/mv" && return
+  if [ -e "$file" ] && [ ! -e "$queue/done/$name" ]; then
+    cat "$scratch/mv" >&2
+    stop "cannot move files to $queue/done"
+  fi
+}
+
+clean() {
+  [ -z "$child" ] || kill "$child" 2>/dev/null
+  rm -rf "$scratch"
+  rm -f "$probe" "$part"
+}
 
 model=$1 queue=$2
 shift 2
-mkdir -p "$queue/in" "$queue/out" "$queue/done" "$queue/refused"
+child='' probe='' part='' scratch=''
+trap clean EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+# Of this process alone: several workers of a machine may have one STATE.
+scratch=$(mktemp -d "$state.XXXXXX") && mkfifo "$scratch/pipe" || stop "cannot write beside $state"
+mkdir -p "$queue/in" "$queue/out" "$queue/done" "$queue/refused" || exit
 while true; do
   for file in "$queue"/in/*.jsonl; do
     name=${file##*/}
     look_at "$queue/out/$name"
     [ -e "$file" ] || continue
-    if attempt "$file" "$queue/out/$name" "$@"; then
-      mv "$file" "$queue/done/$name" 2>/dev/null # another worker may have seen the end first
-    elif failed_for_good; then
-      cp "$state.log" "$state.message"
-      attempt /dev/null "$state.none" "$@" || exit
-      cp "$state.message" "$queue/refused/$name.txt" && mv "$file" "$queue/refused/$name" 2>/dev/null
-    elif [ $status = 2 ] || [ $status = 127 ]; then # no such option, no such command
+    if finished_before; then
+      refuse
+    elif attempt "$file" "$queue/out/$name" "$@"; then
+      rm -f "$scratch/killed.$name"
+      finish
+    elif failed_for_good || killed_for_good; then
+      cp "$scratch/log" "$scratch/message" || stop "cannot write beside $state"
+      check_worker "$@"
+      refuse
+    elif [ $status = 2 ]; then # no such option
       exit $status
     fi
   done
-  sleep "${WAIT:-5}"
+  sleep "${WAIT:-5}" &
+  child=$!
+  wait $child
+  child=
 done

@@ -30,9 +30,16 @@ class Worker(Cli):
     def names(self, folder):
         return sorted(file.name for file in (self.queue / folder).iterdir())
 
+    def stand_in(self, name, script):
+        """A command of this name in front of the real one."""
+        path = pathlib.Path(self.path("bin")) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
     def start(self, *options, model=MODEL):
         environment = {**os.environ, "STATE": self.path("state"), "WAIT": "0.05",
-                       "PATH": f"{os.path.dirname(MOE)}:{os.environ['PATH']}"}
+                       "PATH": f"{self.path('bin')}:{os.path.dirname(MOE)}:{os.environ['PATH']}"}
         process = subprocess.Popen(["sh", SCRIPT, model, self.queue, "-n4", "--threads=1", *options], env=environment,
                                    stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.addCleanup(self.stop, process)
@@ -88,6 +95,66 @@ class Worker(Cli):
             self.assertEqual(worker.returncode, status, errors)
             self.assertIn(word, errors)
             self.assertEqual((self.names("in"), self.names("refused")), (["a.jsonl"], []))
+
+    def test_several_workers_share_a_state(self):
+        """Each keeps its own messages: a locked file stays, whatever the others log."""
+        self.put("a.jsonl")
+        for i in range(8):
+            self.put(f"b{i}.jsonl", result="my notes\n")
+        with open(self.queue / "out/a.jsonl", "w") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            for _ in range(3):
+                self.start()
+            self.wait_for(lambda: (self.queue / "refused").exists()
+                          and len([n for n in self.names("refused") if n.startswith("b")]) == 16)
+            self.assertEqual(self.names("in"), ["a.jsonl"])
+            for i in range(8):
+                self.assertIn("is no result", (self.queue / f"refused/b{i}.jsonl.txt").read_text())
+        self.wait_for(lambda: self.names("done") == ["a.jsonl"])
+
+    def test_a_second_file_of_a_name_is_refused(self):
+        (self.queue / "done").mkdir()
+        (self.queue / "done/a.jsonl").write_text(PROMPTS)
+        self.put("a.jsonl", '{"prompt": "A bird"}\n', result="the first one's\n")
+        self.start()
+        self.wait_for(lambda: (self.queue / "refused/a.jsonl.txt").exists())
+        self.assertIn("finished already", (self.queue / "refused/a.jsonl.txt").read_text())
+        self.assertEqual((self.queue / "done/a.jsonl").read_text(), PROMPTS)
+        self.assertEqual((self.queue / "out/a.jsonl").read_text(), "the first one's\n")
+        self.put("a.jsonl", "third\n")  # what was refused is not replaced either
+        self.wait_for(lambda: (self.queue / "refused/a.2.jsonl.txt").exists())
+        self.assertIn("A bird", (self.queue / "refused/a.jsonl").read_text())
+
+    def test_a_file_that_kills_is_set_aside(self):
+        self.stand_in("moe", f'case "$*" in *in/a.jsonl*) echo >>{self.path("count")}; kill -9 $$ ;; esac; exec {MOE} "$@"')
+        self.put("a.jsonl")
+        self.put("b.jsonl")
+        self.start()
+        self.wait_for(lambda: (self.queue / "refused/a.jsonl.txt").exists() and self.names("done") == ["b.jsonl"])
+        self.assertIn("signal 9 in 3 attempts", (self.queue / "refused/a.jsonl.txt").read_text())
+        self.assertEqual(pathlib.Path(self.path("count")).read_text(), "\n" * 3)
+
+    def test_a_worker_without_the_command_or_room_ends(self):
+        full = 'echo "$4: No space left on device" >&2; exit 1'
+        for name, script, status, word in (("moe", "exit 126", 126, "cannot be run"), ("moe", "exit 127", 127, "cannot be run"),
+                                           ("moe", full, 1, "cannot write in")):
+            self.stand_in(name, script)
+            self.stand_in("dd", "exit 1")
+            self.put("a.jsonl")
+            worker = self.start()
+            _, errors = worker.communicate(timeout=120)
+            self.assertEqual(worker.returncode, status, errors)
+            self.assertIn(word, errors)
+            self.assertEqual((self.names("in"), self.names("refused"), self.names("out")), (["a.jsonl"], [], []))
+
+    def test_messages_are_shown_as_they_come(self):
+        self.stand_in("moe", 'echo progress >&2; exec sleep 600')
+        self.put("a.jsonl")
+        worker = self.start()
+        self.assertEqual(worker.stderr.readline(), "progress\n")
+        worker.terminate()
+        self.assertEqual(worker.wait(timeout=60), 143)
+        self.assertEqual([n for n in os.listdir(self.folder.name) if n.startswith("state.")], [])
 
 
 main()
