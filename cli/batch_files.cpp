@@ -16,7 +16,7 @@ namespace moe_cli {
 namespace {
 
 constexpr uint64_t kEndlessLine = 16 * kMostLineBytes;  // /dev/zero has no end
-constexpr size_t kHeadBytes = 40;  // of a result that show whether it is one
+constexpr size_t kHeadBytes = 40;                       // of a result that show whether it is one
 
 }  // namespace
 
