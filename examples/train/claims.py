@@ -27,9 +27,9 @@ TABLES = (
         "The baselines of all three papers in every second layer of one trunk.",
         ("dense", "switch", "smoe-top2", "fine-grained", "shared", "hash", "base"),
         (
-            Claim("switch", "dense", "eight experts, one a token, beat the dense layer"),
+            Claim("switch", "dense", "eight experts, one per token, beat the dense layer"),
             Claim("fine-grained", "switch", "more and smaller experts beat few large ones"),
-            Claim("switch", "hash", "a learnt router beats a fixed table"),
+            Claim("switch", "hash", "a learned router beats a fixed table"),
         ),
     ),
     Table(
@@ -46,7 +46,7 @@ TABLES = (
     ),
     Table(
         "MH-MoE: head and merge layers",
-        "What a projection less saves goes into wider experts, so that all rows cost the same.",
+        "Removing a projection pays for wider experts, so that all rows cost the same.",
         ("switch", "smoe-head-merge", "mh-moe-2", "mh-moe-head-only", "mh-moe-merge-only", "mh-moe-neither"),
         (
             Claim("mh-moe-2", "mh-moe-neither", "head and merge help MH-MoE"),
@@ -68,7 +68,7 @@ TABLES = (
     Table(
         "X-MoE: gates",
         "One layer of experts without attention in the middle of the trunk (eq. 2). Here the models are decoders and "
-        "the measure is held-out perplexity; the encoders that the paper compares stand below.",
+        "the measure is held-out perplexity; the encoders that the paper compares are below.",
         ("x-moe-dense", "x-moe-smoe", "x-moe-smoe-top2", "x-moe", "x-moe-top2", "x-moe-sigmoid", "x-moe-sigmoid-top2"),
         (
             Claim("x-moe-smoe", "x-moe-dense", "SMoE beats dense"),
@@ -87,13 +87,13 @@ TABLES = (
     ),
     Table(
         "X-MoE: width of the routing space",
-        "N = 32 experts; N/2 is the paper's choice.",
+        "N = 32 experts; the paper uses N/2.",
         ("x-moe-de-quarter", "x-moe", "x-moe-de-one", "x-moe-de-two", "x-moe-de-four"),
         (Claim("x-moe", "x-moe-de-four", "N/2 is better than 4N"),),
     ),
     Table(
         "X-MoE: weight of the balance loss",
-        "1e-2 is the paper's choice.",
+        "The paper uses 1e-2.",
         ("x-moe-alpha-0", "x-moe-alpha-1e-3", "x-moe", "x-moe-alpha-1e-1"),
         (
             Claim("x-moe", "x-moe-alpha-0", "1e-2 is better than no balance loss"),
@@ -102,11 +102,11 @@ TABLES = (
     ),
     Table(
         "X-MoE: encoders, fine-tuned",
-        "The same systems as encoders that learnt to fill masks in the text, then fine-tuned for three tasks "
-        "(`texts/tasks.py`): classes are faults of sentences (none, the verb, the object, the order), tags say "
-        "what a word is, spans are cells of a table that answer a question. Shares are of right answers on examples that were not "
-        "learnt, by the runtime; for tags, of the tokens of words. The best constant answer scores 25 % of classes, about "
-        "30 % of tags and 5 % of spans. SMoE is fine-tuned as a whole, X-MoE with its routing frozen.",
+        "The same systems as masked language models, then fine-tuned for three tasks "
+        "(`texts/tasks.py`): classes are errors in sentences (none, the verb, the object, the order), tags are "
+        "word classes, spans are table cells that answer a question. The table shows the runtime's accuracy on held-out "
+        "examples, for tags per word token. The best constant answer scores 25 % for classes, about "
+        "30 % for tags and 5 % for spans. SMoE is fine-tuned as a whole, X-MoE with its routing frozen.",
         ("encoder-dense", "encoder-smoe", "encoder-x-moe", "encoder-x-moe-sigmoid"),
         (
             Claim("encoder-smoe", "encoder-dense", "SMoE beats dense"),
@@ -128,8 +128,8 @@ TABLES = (
     ),
     Table(
         "XMoE: small experts and thresholds",
-        "The capacity of the paper's script bounds XMoE's rows at the operations of top-1; what they take "
-        "is measured. The row t = 1 takes all experts.",
+        "The capacity in the paper's script limits XMoE's rows to the operations of top-1; their actual "
+        "use is measured. The row t = 1 uses all experts.",
         (
             "xmoe-dense", "xmoe-dense-sliced", "xmoe-switch", "xmoe-top2", "xmoe-top4", "xmoe-half",
             "xmoe-half-t5", "xmoe-quarter", "xmoe-quarter-t7", "xmoe-quarter-t5", "xmoe-eighth",
@@ -143,14 +143,14 @@ TABLES = (
     ),
     Table(
         "X-MoE and XMoE: translation",
-        "Encoder-decoders of 4 and 2 layers with experts in every second one. Sentences of three made-up languages in a "
-        "fourth (`texts/translation.py`); the held-out ones join nouns that no learnt one does. `moe translate --beam 5`: exact are "
-        "translations that are the true one, words those of the true one that stand at their place. The papers "
-        "measure BLEU. FLOP/token are those of a token of the source and one of the text together. XMoE's capacity is at least "
-        "four tokens an expert, which in texts as short as these lets more through than top-1 takes.",
+        "Encoder-decoders of 4 and 2 layers with experts in every second one, translating three made-up languages into a "
+        "fourth (`texts/translation.py`); held-out sentences pair nouns that no training sentence pairs. `moe translate --beam 5`: exact is "
+        "the share of translations equal to the reference, words the share of reference words in the correct position. The papers "
+        "measure BLEU. FLOP/token are those of one source token and one target token together. XMoE's capacity is at least "
+        "four tokens per expert, which in texts this short admits more than top-1 uses.",
         ("translate-dense", "translate-switch", "translate-x-moe", "translate-xmoe"),
         (
-            Claim("translate-switch", "translate-dense", "experts, one a token, beat the dense layer"),
+            Claim("translate-switch", "translate-dense", "experts, one per token, beat the dense layer"),
             Claim("translate-x-moe", "translate-switch", "X-MoE beats SMoE"),
             Claim("translate-xmoe", "translate-switch", "XMoE beats top-1"),
         ),
@@ -168,9 +168,9 @@ CORE = (
 SWEPT = ("xmoe-full", "xmoe-quarter")
 
 MISSING = (
-    ("XTREME", "nothing is downloaded; three tasks made from the same texts stand for it"),
+    ("XTREME", "nothing is downloaded; three tasks generated from the same texts replace it"),
     ("machine translation of natural languages", "nothing is downloaded; the language pair is rule-generated"),
     ("masked multi-modal modelling of MH-MoE", "it needs images"),
-    ("the papers' own figures", "they are of other texts and of sixteen times the width; the orderings that they "
-     "claim are named instead"),
+    ("the papers' own figures", "they are for other texts and sixteen times the width; the orderings that they "
+     "claim are listed instead"),
 )

@@ -39,10 +39,10 @@ def _task(title: str, name: str) -> Column:
 MEASURES = {
     "language": Measure("perplexity", lambda r: r["moe"],
                         (_key("PyTorch", ".4f", "pytorch"), _key("`moe perplexity`", ".4f", "moe"))),
-    "encoder": Measure("% of answers wrong, the mean of three tasks", lambda r: 100 * (1 - statistics.mean(r["tasks"].values())),
-                       (_key("perplexity of masks, PyTorch", ".4f", "pytorch"), _key("the same, `moe`", ".4f", "moe"),
+    "encoder": Measure("% of wrong answers, mean of three tasks", lambda r: 100 * (1 - statistics.mean(r["tasks"].values())),
+                       (_key("masked perplexity, PyTorch", ".4f", "pytorch"), _key("the same, `moe`", ".4f", "moe"),
                         _task("classes, %", "classes"), _task("tags, %", "tags"), _task("spans, %", "spans"))),
-    "translation": Measure("% of words wrong", lambda r: 100 * (1 - r["words"]),
+    "translation": Measure("% of wrong words", lambda r: 100 * (1 - r["words"]),
                            (_key("perplexity, PyTorch", ".4f", "pytorch"), _key("the same, `moe`", ".4f", "moe"),
                             _key("exact, %", ".1f", "exact", 100), _key("words, %", ".1f", "words", 100))),
 }
@@ -103,7 +103,7 @@ def _line(name: str, results: Results) -> str:
 def _table(table: Table, results: Results) -> Iterator[str]:
     measure, spread = MEASURES[table.task], largest_spread(results, table.task)
     titles = [title for title, _, _ in measure.columns]
-    compared = "" if table.task == "language" else f" Rows are compared by the {measure.unit}."
+    compared = "" if table.task == "language" else f" Rows are compared by {measure.unit}."
     yield f"## {table.title}\n\n{table.note}{compared}\n"
     yield f"| system | at the papers' width | {' | '.join(titles)} | spread | parameters | FLOP/token | experts |"
     yield "|---|---|" + "---|" * (len(titles) + 4)
@@ -127,7 +127,7 @@ def _run(kind: str, note: str, windows: int, results: Results) -> str:
     minutes = sum(r["seconds"] for found in results.values() for r in found) / 60
     words = (
         f"A {kind} run of {len(results)} of {_count(len(rows.names()), 'row')}: {counts}, {tokens:.2f} million tokens each, "
-        f"or {PAIRS * windows} pairs; {minutes:.0f} minutes of training, one thread a row."
+        f"or {PAIRS * windows} pairs; {minutes:.0f} minutes of training, one thread per row."
     )
     return f"{words} {note}".strip()
 
@@ -151,14 +151,14 @@ def saving(sweep: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], float]:
 
 def _sweep(name: str, sweep: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield f"{rows.read(name).system}, one seed:\n"
-    yield "| threshold | `moe perplexity` | experts | FLOP/token of experts |\n|---|---|---|---|"
+    yield "| threshold | `moe perplexity` | experts | expert FLOP/token |\n|---|---|---|---|"
     for entry in sweep:
         yield (f"| {entry['router'].removeprefix('threshold:')} | {entry['perplexity']:.4f} | "
                f"{entry['experts_per_token']:.2f} | {entry['expert_flops_per_token'] / 1e3:.1f} k |")
     best, saved = saving(sweep)
     full = sweep[-1]["experts_per_token"]
-    yield (f"\nAt no more than 1 % higher perplexity than t = 1, which takes {full:.2f} experts here, "
-           f"{best['router'].replace(':', ' ')} saves {saved:.0%} of the operations in experts.\n")
+    yield (f"\nWith perplexity at most 1 % above that of t = 1, which uses {full:.2f} experts here, "
+           f"{best['router'].replace(':', ' ')} saves {saved:.0%} of the expert FLOPs.\n")
 
 
 def _sweeps(sweeps: Sweeps) -> Iterator[str]:
@@ -176,12 +176,12 @@ def document(kind: str, note: str, windows: int, results: Results, sweeps: Sweep
     lines = [
         "# The papers' tables in miniature\n",
         f"Written by `tables.py`. {_run(kind, note, windows, results)}\n",
-        "A row is the paper's system with every width divided by 16 and a third of its layers (`rows/`). Perplexity is that of "
-        "held-out text of eight kinds (`texts/`), the mean over seeds; spread is the largest minus the smallest. FLOP/token are "
-        "those of the feed-forward layers for the experts that the runtime counted; experts are those that a (sub-)token took. "
-        "An ordering counts as seen when both rows have several seeds and their means lie further apart than the widest spread of "
+        "A row is the paper's system with every width divided by 16 and a third of its layers (`rows/`). Perplexity is measured on "
+        "held-out text of eight kinds (`texts/`) and averaged over seeds; spread is the largest minus the smallest. FLOP/token "
+        "covers the feed-forward layers with the experts counted by the runtime; experts is the number per (sub-)token. "
+        "An ordering counts as seen if both rows have several seeds and their means differ by more than the widest spread of "
         f"any row of the same task{''.join(f', {s:.3f} ({unit})' for unit, s in spreads.items())}.\n",
-        f"The two perplexities differ by at most these shares: {_differences(results)}.\n",
+        f"The two perplexities differ by at most this relative error: {_differences(results)}.\n",
     ]
     for table in TABLES:
         lines += _table(table, results)

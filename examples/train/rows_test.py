@@ -223,10 +223,10 @@ class Report(unittest.TestCase):
         self.assertEqual((best["router"], saved), ("threshold:0.5", 0.75))
         one = {"pytorch": 1, "moe": 1, "difference": 0, "experts": [8.0], "params": 1, "ffn_flops": 1, "seconds": 1}
         text = report.document("quick", "", 8, {"xmoe-full": [one]}, {"xmoe-full": sweep})
-        self.assertIn("takes 8.00 experts here, threshold 0.5 saves 75% of", text)
+        self.assertIn("uses 8.00 experts here, threshold 0.5 saves 75% of", text)
         sweep[1]["perplexity"] = 10.2
         text = report.document("quick", "", 8, {"xmoe-full": [one]}, {"xmoe-full": sweep})
-        self.assertIn("takes 8.00 experts here, threshold 0.9 saves 25% of", text)
+        self.assertIn("uses 8.00 experts here, threshold 0.9 saves 25% of", text)
 
     def test_a_document_names_every_row(self) -> None:
         one = {"pytorch": 10.0, "moe": 10.001, "difference": 1e-4, "experts": [1.0], "params": 1000,
@@ -254,8 +254,8 @@ class Report(unittest.TestCase):
         better = [one | {"words": words} for words in (0.875, 0.75)]
         text = report.document("quick", "", 8, {"translate-switch": better, "translate-dense": [one, one]}, {})
         self.assertIn("| 8 experts of 3072, top-1 | 10.0000 | 10.0010 | 50.0 | 81.2 | 12.500 |", text)
-        self.assertIn("any row of the same task, 12.500 (% of words wrong).", text)
-        self.assertIn("Experts, one a token, beat the dense layer: seen (18.750 against 50.000).", text)
+        self.assertIn("any row of the same task, 12.500 (% of wrong words).", text)
+        self.assertIn("Experts, one per token, beat the dense layer: seen (18.750 against 50.000).", text)
 
 
 if __name__ == "__main__":
