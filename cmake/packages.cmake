@@ -38,7 +38,7 @@ macro(moe_package component package section what text)
 endmacro()
 set(CPACK_COMPONENTS_ALL)
 moe_package(library libmoe0 libs "libraries"
-  "libmoe runs models with ternary, int8 or four-bit weights.\nlibmoe_convert makes their files from checkpoints.")
+  "libmoe runs models with ternary, int8 or four-bit weights.\nlibmoe_convert creates model files from checkpoints.")
 # Debian has a libmoe-dev of others. Under that name its newer version would replace ours.
 moe_package(development libmoe0-dev libdevel "development files"
   "C header, pkg-config files and CMake package of libmoe and libmoe_convert." library)
