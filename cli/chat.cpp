@@ -305,13 +305,13 @@ void Talk::turn(const std::string& line) {
     make_room();
     const CurrentSession current(session_.get());
     status = moe_chat_reply(chat_, &sampling_.params, &result, &error);
+    if (status == MOE_ERR_TOO_LONG) name_context(&error);  // the template's limits were met before
   } catch (const CallError& e) {
     status = e.code;
     std::snprintf(error.text, sizeof error.text, "%s", e.what());
   }
   show_thinking(false);
   if (thrown_) std::rethrow_exception(thrown_);
-  if (status == MOE_ERR_TOO_LONG) name_context(&error);
   if (!options_.model.json) std::cout << "\n" << std::flush;
   if (status != MOE_OK) return take_back(status, error);
   report(result);
@@ -370,7 +370,7 @@ void Talk::run() {
   std::string line;
   while (true) {
     if (terminal_) std::cerr << "> " << std::flush;
-    if ((terminal_ && !wait_for_input()) || !std::getline(std::cin, line)) {
+    if ((terminal_ && !wait_for_input()) || !next_line(std::cin, &line)) {
       if (terminal_) std::cerr << "\n";
       return;
     }

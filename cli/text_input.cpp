@@ -49,6 +49,20 @@ std::string read_file(const std::string& path, uint64_t most) {
   }
 }
 
+bool next_line(std::istream& in, std::string* line) {
+  line->clear();
+  for (char c = 0; in.get(c);) {
+    if (c == '\n') return true;
+    if (line->size() == kMostPromptBytes) {
+      throw CallError(MOE_ERR_TOO_LONG, "stdin: a line does not end within " +
+                                            mebibytes(kMostPromptBytes) +
+                                            ", the most that is read here");
+    }
+    line->push_back(c);
+  }
+  return !line->empty();
+}
+
 std::vector<int32_t> parse_ids(const std::string& text) {
   std::vector<int32_t> ids;
   std::istringstream in(text);

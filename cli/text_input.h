@@ -1,6 +1,8 @@
 #pragma once
 // Where a command's text comes from: -p TEXT, -f FILE, or -f - for stdin.
 
+#include <istream>
+
 #include "cli/common.h"
 
 namespace moe_cli {
@@ -10,6 +12,10 @@ inline constexpr uint64_t kMostTextBytes = uint64_t{256} << 20;  // of perplexit
 
 /// What `path` (-: stdin) holds; an error when that is more than `most` bytes.
 std::string read_file(const std::string& path, uint64_t most);
+
+/// The next line, without its end; false behind the last one. An error when it has more than
+/// kMostPromptBytes.
+bool next_line(std::istream& in, std::string* line);
 
 /// Without their line ends, of either kind.
 std::vector<std::string> lines_of(const std::string& text);

@@ -77,6 +77,11 @@ class Chat(Cli):
         with open(self.path("t.jinja"), "w") as f:
             f.write("\n{% block x %}{% endblock %}")
         self.fails(1, "chat", model, "--template", self.path("t.jinja"), contains=["line 2", "block", "--template"])
+        with open(self.path("t.jinja"), "w") as f:
+            f.write("{% for i in range(9999) %}{% for j in range(99) %}{% for k in range(99) %}{% endfor %}{% endfor %}{% endfor %}")
+        r = run("chat", model, "--template", self.path("t.jinja"), text="Hello\n")
+        self.assertRegex(r.stderr, r"line 1: more than \d+ (steps|items)")
+        self.assertNotIn("--context", r.stderr)  # which would not help
         r = run("chat", model, "--context", "64", text="Hello\nA second line is too much.\n")
         self.assertEqual(r.returncode, 1)
         self.assertEqual(r.stdout.split("\n")[0], "Yes.")

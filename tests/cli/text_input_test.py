@@ -3,8 +3,9 @@
 
 import json
 import os
+import subprocess
 
-from support import CHECKPOINT, Cli, MODEL, main
+from support import CHECKPOINT, Cli, MODEL, MOE, main
 
 TEXT = "Once upon a time"
 
@@ -80,6 +81,10 @@ class TextInput(Cli):
             self.fails(1, command, MODEL, "-f", "/dev/zero", contains=["/dev/zero", most])
             self.assertIn(most, self.ok(command, "--help").stdout)
         self.fails(1, "chat", MODEL, "--template", "/dev/zero", contains=["64 MiB"])
+        with open("/dev/zero", "rb") as zeros:
+            r = subprocess.run([MOE, "chat", MODEL, "--template", "plain"], stdin=zeros, capture_output=True, timeout=120)
+        self.assertEqual((r.returncode, r.stdout), (1, b""))
+        self.assertIn(b"stdin: a line does not end within 64 MiB", r.stderr)
 
 
 if __name__ == "__main__":
