@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <iostream>
 #include <map>
+#include <new>
 #include <optional>
 
 #include "cli/common.h"
@@ -34,23 +35,37 @@ struct Run {
   std::optional<Progress> progress{true};
   std::optional<Progress>
       reading;  // a pass over the text for calibration, of which there may be several
+  std::vector<std::string> reports;
+  bool lost = false;  // memory ran out for a report
   Json matrices = Json::array();
   Json total;
   double seconds = 0;
 };
 
+// Text alone: destroying a Json takes memory, and where there is none nothing is cleaned up.
 void on_report(void* user, const char* json) {
   auto* run = static_cast<Run*>(user);
-  Json j = Json::parse(json);
-  if (j.contains("matrix")) {
-    run->matrices.push_back(std::move(j));
-  } else {
-    run->total = std::move(j);
+  try {
+    run->reports.emplace_back(json);
+  } catch (const std::bad_alloc&) {  // nothing may be thrown through the library
+    run->lost = true;
+  }
+}
+
+void read_reports(Run* run) {
+  for (const std::string& report : run->reports) {
+    Json j = Json::parse(report);
+    if (j.contains("matrix")) {
+      run->matrices.push_back(std::move(j));
+    } else {
+      run->total = std::move(j);
+    }
   }
 }
 
 bool on_progress(void* user, uint64_t done, uint64_t total, const char* what) {
   auto* run = static_cast<Run*>(user);
+  if (run->lost) return false;
   if (std::strcmp(what, "calibrate") != 0) {
     run->reading.reset();
     return Progress::callback(&*run->progress, done, total, what);
@@ -205,10 +220,13 @@ void run_convert(const ConvertOptions& o) {
   moe_error error;
   signal(SIGPIPE, SIG_IGN);  // a reader of our output that is gone must not leave half a file
   const double start = now_seconds();
-  check(moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error), error);
+  const moe_status status = moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error);
+  if (run.lost) throw std::bad_alloc();
+  check(status, error);
   run.seconds = now_seconds() - start;
   run.reading.reset();
   run.progress.reset();  // the bar goes before anything else is shown
+  read_reports(&run);
   print_warnings(o, run);
   if (o.json) {
     Json j = {{"file", o.destination}, {"seconds", run.seconds}, {"total", run.total}};
@@ -248,7 +266,7 @@ void add_convert(CLI::App& app) {
       c->add_option("--split-ffn", o->split_ffn,
                     "Split the FFNs of a dense model into N experts, with routers fitted to the "
                     "text of --calibrate; run it with --router threshold:T")
-          ->check(CLI::Range(2, 65536))
+          ->transform(integer_in(2, 65536))
           ->option_text("N");
   c->add_option("--split-by", o->split_by,
                 "Neurons of an expert: clusters (of like weights) or in-order")
