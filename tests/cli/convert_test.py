@@ -246,6 +246,15 @@ class Convert(Cli):
         self.assertIn("ignored key frobnicate", r.stderr)
         self.fails(1, "convert", source, self.path("a.moe"), "--ignore-key", "frob", contains=["no key", "frob"])
 
+    def test_a_fault_in_a_tokenizer_names_its_file(self):
+        shutil.copytree(CHAT, self.path("source"))
+        with open(self.path("source/tokenizer.json")) as f:
+            tokenizer = json.load(f)
+        tokenizer["model"]["type"] = "Wrong"
+        with open(self.path("source/tokenizer.json"), "w") as f:
+            json.dump(tokenizer, f)
+        self.fails(1, "convert", self.path("source"), self.path("m.moe"), contains=["source/tokenizer.json: model", "Wrong"])
+
     def test_a_checkpoint_where_a_model_file_is_expected(self):
         self.fails(1, "inspect", CHECKPOINT, contains=["folder", "moe convert"])
         self.fails(1, "inspect", os.path.join(CHECKPOINT, "model.safetensors"), contains=["safetensors", "moe convert"])

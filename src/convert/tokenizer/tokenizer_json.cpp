@@ -298,7 +298,7 @@ std::string token_name(const JsonNode& node, const char* key) {
 }
 
 void read_special_ids(const Json& document, const std::string& path, TokenizerData& data) {
-  const JsonNode node(document, path + ":");
+  const JsonNode node(document, path);
   const auto find = [&](const char* key, int32_t& id) {
     const std::string name = token_name(node, key);
     if (name.empty() || id >= 0) return;
@@ -365,7 +365,7 @@ uint32_t ids_end(const JsonNode& root) {
 }  // namespace
 
 TokenizerData parse_tokenizer(const Json& document, const std::string& what) {
-  const JsonNode root(document, what + ":");
+  const JsonNode root(document, what);
   TokenizerData data;
   Pieces pieces;
   const std::string version = root.string("version", "1.0");
