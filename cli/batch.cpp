@@ -432,7 +432,7 @@ void add_batch(CLI::App& app) {
   add_sampling_options(*c, o->sampling, 128);
   add_session_options(*c, o->model);
   c->add_option("--sessions", o->n_sessions, "Texts that are made at the same time")
-      ->check(integer_in(1, 1024))
+      ->transform(integer_in(1, 1024))
       ->capture_default_str();
   c->callback([o] { run_batch(*o); });
 }

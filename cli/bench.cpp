@@ -75,6 +75,18 @@ std::optional<std::string> file_to_measure(const BenchOptions& o, const moe_sess
   return path;
 }
 
+// Before a cap and the context are held against the file.
+void check_file(const BenchOptions& o, moe_env* env) {
+  ModelOptions any_context = o.model;
+  any_context.context = 0;
+  const Model model = open_model_for_text(any_context, env);
+  check_decoder(o.model, model.get(), "bench");
+  if (o.positions() <= model_context(model.get())) return;
+  throw CallError(MOE_ERR_RANGE, "-p, -d and -n need " + std::to_string(o.positions()) +
+                                     " positions, this model's context has " +
+                                     std::to_string(model_context(model.get())));
+}
+
 void run_bench(BenchOptions& o) {
   if (o.synthetic.empty() == o.model.path.empty()) {
     throw UsageError("give either a model file or --synthetic SHAPE");
@@ -102,8 +114,7 @@ void run_bench(BenchOptions& o) {
   if (o.model.context == 0) o.model.context = o.positions();
   Loaded loaded;
   if (o.synthetic.empty()) {
-    // Before a cap and the context are held against it.
-    check_decoder(o.model, open_model_for_text(o.model, env.get()).get(), "bench");
+    check_file(o, env.get());
     loaded.model = open_model_to_run(o.model, env.get(), o.n_sessions);
   } else {
     loaded = load_synthetic(o, env.get());
@@ -149,19 +160,19 @@ void add_bench(CLI::App& app) {
   c->add_option("--routing", o->routing, "Take experts as in this trace (moe trace)")
       ->option_text("FILE");
   c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")
-      ->check(CLI::Range(0, 1 << 24))
+      ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();
   c->add_option("-n,--generate-tokens", o->n_generate, "Tokens decoded one by one (0: none)")
-      ->check(CLI::Range(0, 1 << 24))
+      ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();
   c->add_option("-d,--depth", o->depth, "Tokens in the context before decoding begins")
-      ->check(CLI::Range(0, 1 << 24))
+      ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();
   c->add_option("--sessions", o->n_sessions, "Sessions that decode together, one token each a step")
-      ->check(CLI::Range(1, 256))
+      ->transform(integer_in(1, 256))
       ->capture_default_str();
   c->add_option("-r,--repetitions", o->repetitions, "Repetitions; the median is shown")
-      ->check(CLI::Range(1, 1000))
+      ->transform(integer_in(1, 1000))
       ->capture_default_str();
   add_model_options(*c, o->model, false);
   add_session_options(*c, o->model, "what -p, -d and -n need");

@@ -12,10 +12,20 @@
 namespace moe_cli {
 namespace {
 
-constexpr int kFirstTokens = 8;    // read in what all tokens need
-constexpr int kTrialPrompt = 64;   // tokens
-constexpr int kTrialGenerate = 4;  // tokens
+constexpr int kFirstTokens = 8;       // read in what all tokens need
+constexpr int kTrialPrompt = 64;      // tokens
+constexpr int kTrialGenerate = 4;     // tokens
+constexpr int kTrialShare = 16;       // a trial has at most one token in so many, or kTrialPrompt
+constexpr double kLeastShare = 0.1;   // of a trial's time: less may be noise
+constexpr double kClearShare = 0.25;  // of a trial's time: no longer trial is needed
 constexpr double kMostSeconds = 3600;
+
+// Seconds of a prompt, by its tokens.
+struct PromptTime {
+  double linear = 0;
+  double square = 0;
+  double of(double n) const { return n * (linear + n * square); }
+};
 
 std::vector<int32_t> random_tokens(int n, int32_t vocab_size) {
   std::vector<int32_t> tokens(static_cast<size_t>(n));
@@ -118,23 +128,42 @@ class Runs {
     counting_ = false;
   }
 
-  // From a short trial. Attention over a long context takes longer than it can tell.
+  // Doubles a short prompt until attention shows, whose time grows with the square. It has to show
+  // twice in turn: something else may have held up one.
+  PromptTime try_prompts() {
+    const int most = std::max(o_.n_prompt, o_.depth);
+    int n = std::min(most, kTrialPrompt);
+    if (n == 0) return {};
+    double seconds = eval(sessions_[0], n);
+    PromptTime time{seconds / n, 0};
+    double last_square = 0;
+    while (n <= most / kTrialShare && time.square * n * n < kClearShare * seconds) {
+      rewind();
+      const double of_half = seconds;
+      n *= 2;
+      seconds = eval(sessions_[0], n);
+      const double grown = 2 * (seconds - 2 * of_half);
+      const double square = grown < kLeastShare * seconds ? 0 : grown / n / n;
+      time.square = std::min(square, last_square);
+      time.linear = seconds / n - time.square * n;
+      last_square = square;
+    }
+    rewind();
+    return time;
+  }
+
   void refuse_hours() {
     status_.show("trying");
     rewind();
-    double all_prompts = 0;
+    const PromptTime time = try_prompts();
+    const double all_prompts = o_.repetitions * time.of(o_.n_prompt) +
+                               (o_.repetitions + 1.0) * o_.n_sessions * time.of(o_.depth);
     double all_decoding = 0;
-    const int n_prompt = std::min(std::max(o_.n_prompt, o_.depth), kTrialPrompt);
-    if (n_prompt > 0) {
-      const double seconds = eval(sessions_[0], n_prompt) / n_prompt;
-      const double depth = static_cast<double>(o_.depth) * o_.n_sessions;
-      all_prompts = seconds * (o_.repetitions * (o_.n_prompt + depth) + depth);
-      rewind();
-    }
     const int n_generate = std::min(o_.n_generate, kTrialGenerate);
     if (n_generate > 0) {
       const double seconds = decode(0, n_generate) / n_generate;
-      all_decoding = seconds * o_.n_generate * (o_.repetitions + 1.0);
+      const double attention = time.square * (o_.n_generate + 2.0 * o_.depth) * o_.n_sessions;
+      all_decoding = (seconds + attention) * o_.n_generate * (o_.repetitions + 1.0);
     }
     if (all_prompts + all_decoding <= kMostSeconds) return;
     char text[200];

@@ -69,7 +69,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
   machine(app.add_option("--threads", o.threads,
                          "Threads that compute (default all that this process may use)"),
           "N")
-      ->check(integer_in(0, 1024));
+      ->transform(integer_in(0, 1024));
   machine(app.add_option("--isa", o.isa,
                          "Instruction set: " + spaced(moe_env_isas()) +
                              " (default the best that this CPU has)"),
@@ -112,12 +112,12 @@ void add_sizes(CLI::App& app, ModelOptions& o, const std::string& default_contex
                const std::string& default_chunk) {
   app.add_option("--context", o.context,
                  "Context size in tokens, at most the model's (default " + default_context + ")")
-      ->check(integer_in(1, 1 << 30))
+      ->transform(integer_in(1, 1 << 30))
       ->option_text("N")
       ->group(kSessionGroup);
   app.add_option("--chunk", o.chunk,
                  "Tokens evaluated at once, at most 4096 (default " + default_chunk + ")")
-      ->check(integer_in(1, 4096))
+      ->transform(integer_in(1, 4096))
       ->option_text("N")
       ->group(kSessionGroup);
 }

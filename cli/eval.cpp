@@ -71,7 +71,7 @@ void add_eval(CLI::App& app) {
   o->input.exclude(tokens);
   add_no_bos(*c, o->no_bos);
   c->add_option("--top", o->top, "Candidates to show")
-      ->check(integer_in(1, 1 << 30))
+      ->transform(integer_in(1, 1 << 30))
       ->capture_default_str();
   add_session_options(*c, o->model, "as many as the text has");
   c->callback([o] { run_eval(*o); });

@@ -112,7 +112,7 @@ void add_fill(CLI::App& app) {
   add_model_options(*c, o->model);
   o->input.add(*c, "The text, masks included");
   c->add_option("--top", o->top, "Candidates to show")
-      ->check(integer_in(1, 1 << 30))
+      ->transform(integer_in(1, 1 << 30))
       ->capture_default_str();
   add_encoder_options(*c, o->model);
   c->callback([o] { run_fill(*o); });

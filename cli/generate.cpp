@@ -183,7 +183,7 @@ void add_generate(CLI::App& app) {
   c->add_flag("--stats", o->stats,
               "Report which experts were used and memory use: on stderr, or in the JSON");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
-      ->check(integer_in(0, 64));
+      ->transform(integer_in(0, 64));
   c->callback([o] { run_generate(*o); });
 }
 

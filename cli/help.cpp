@@ -273,7 +273,7 @@ CLI::Validator integer_in(int64_t low, int64_t high) {
         if (!whole || v < low || v > high) {
           return out_of_range(text, std::to_string(low), std::to_string(high));
         }
-        text = std::to_string(v);  // CLI11 would read 010 as eight
+        text = std::to_string(v);
         return "";
       },
       "");

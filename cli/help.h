@@ -44,6 +44,7 @@ CLI::Validator one_of(const std::vector<std::string>& names);
 CLI::Validator suggest(const std::string& list);
 /// The words of one_of() and suggest(), if an option has them.
 std::vector<std::string> choices(const CLI::Option& option);
+/// Integers, for transform(): what they leave is decimal, where CLI11 would read 010 as eight.
 CLI::Validator integer_in(int64_t low, int64_t high);
 CLI::Validator unsigned_64();
 CLI::Validator not_empty();

@@ -15,7 +15,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
   sampling(app.add_option("-n,--max-tokens", o.max_tokens,
                           "Generate at most N tokens; 0: until the context is full"),
            "N")
-      ->check(integer_in(0, 1 << 30))
+      ->transform(integer_in(0, 1 << 30))
       ->capture_default_str();
   sampling(app.add_option("--temp", o.temperature, "Temperature; 0 takes the most probable token"),
            "X")
@@ -24,7 +24,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
   sampling(app.add_option("--top-k", o.top_k,
                           "Sample from the N most probable tokens only (default off)"),
            "N")
-      ->check(integer_in(0, 1 << 30));
+      ->transform(integer_in(0, 1 << 30));
   sampling(app.add_option("--top-p", o.top_p,
                           "Sample from the smallest set with this much probability (default off)"),
            "X")
@@ -41,7 +41,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
   sampling(app.add_option("--seed", o.seed,
                           "The same seed gives the same text (default another each time)"),
            "N")
-      ->check(unsigned_64())
+      ->transform(unsigned_64())
       ->each([&o](const std::string&) { o.has_seed = true; });
   sampling(app.add_option("--stop", o.stop, "Stop before this text; may be given several times"),
            "TEXT")

@@ -242,7 +242,7 @@ void add_trace(CLI::App& app) {
   o->input.add(*c, "Text to evaluate");
   c->add_option("-o,--output", o->output, "Write the trace to FILE, as CSV")->option_text("FILE");
   c->add_option("-n,--max-tokens", o->n_generate, "Tokens decoded after the text")
-      ->check(integer_in(0, 1 << 24))
+      ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();
   c->add_flag("--budgets", o->budgets,
               "Replay a trace: the share of uses that find their expert in a cache, by its size");

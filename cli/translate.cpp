@@ -162,21 +162,21 @@ void run_translate(TranslateOptions& o) {
 
 void add_search_options(CLI::App& app, TranslateOptions& o) {
   app.add_option("--beam", o.beam, "Texts that are searched at the same time, 1 to 64")
-      ->check(integer_in(1, 64))
+      ->transform(integer_in(1, 64))
       ->capture_default_str();
   app.add_option("--nbest", o.n_best, "Texts shown of each line, best first, with their scores")
-      ->check(integer_in(1, 64))
+      ->transform(integer_in(1, 64))
       ->capture_default_str();
   app.add_option("--length-penalty", o.length_penalty,
                  "Score of a text: its log-probability / its tokens ^ this")
       ->capture_default_str();
   app.add_option("--min-tokens", o.min_tokens, "Least tokens of a text")
-      ->check(integer_in(0, 1 << 24))
+      ->transform(integer_in(0, 1 << 24))
       ->option_text("N")
       ->capture_default_str();
   app.add_option("--max-tokens", o.max_tokens,
                  "Most tokens of a text (default 256, or what the context leaves)")
-      ->check(integer_in(1, 1 << 24))
+      ->transform(integer_in(1, 1 << 24))
       ->option_text("N");
   app.add_option("--stop", o.stop,
                  "When a search ends: count (as many texts as the beam have ended), step (the same "

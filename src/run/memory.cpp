@@ -206,7 +206,7 @@ Status follow_cap(const Model& model, int32_t usual, SessionOptions* o) {
 Result<SessionOptions> resolve_options(const Model& model, const SessionOptions& options) {
   const int32_t most = model.config().context_length;
   SessionOptions o = options;
-  MOE_TRY(check_range("context", o.context, 0, most));
+  MOE_TRY(check_range("context (--context)", o.context, 0, most));
   MOE_TRY(check_range("chunk", o.chunk, 0, kMaxChunk));
   const bool encoder = model.config().is_encoder();
   const bool reads_whole = encoder || model.config().is_encoder_decoder();

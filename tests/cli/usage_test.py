@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Help, mistakes and exit codes of the command."""
 
+import json
 import os
 import subprocess
 
@@ -50,6 +51,11 @@ class Usage(Cli):
             for command in (("generate", "-p", "x"), ("inspect",)):
                 self.fails(1, command[0], MODEL, *command[1:], "--router", router, contains=["router"])
         self.ok("inspect", MODEL, "--router", "threshold:0.5,min_k=1,max_k=3")
+
+    def test_whole_numbers_are_decimal(self):
+        j = json.loads(self.ok("generate", MODEL, "-p", "x", "-n", "010", "--ignore-eos", "--json", "--seed", "010").stdout)
+        self.assertEqual((j["n_generated"], j["seed"]), (10, 10))
+        self.fails(2, "generate", MODEL, "-p", "x", "-n", "0x10", contains=["0x10"])
 
     def test_how_a_file_is_read(self):
         for command in (("generate", "-p", "x", "-n", "1"), ("perplexity", "-p", "Once upon a time"), ("eval", "-p", "x"),
