@@ -133,7 +133,8 @@ void run_generate(GenerateOptions& o) {
     report(result);
     report_skipped(o.model, model.get(), {session.get()});
     if (o.stats) {
-      print_routing(routing_json(model.get(), session.get()));
+      print_stats(routing_json(model.get(), session.get()),
+                  activations_json(model.get(), session.get()));
       print_memory(o.model, model.get(), memory_stats(session.get()),
                    result.n_prompt + result.n_generated,
                    result.prompt_seconds + result.generate_seconds);
@@ -159,6 +160,7 @@ void run_generate(GenerateOptions& o) {
   }
   if (o.stats) {
     json["routing"] = routing_json(model.get(), session.get());
+    json["activations"] = activations_json(model.get(), session.get());
     json["memory"] = memory_json(o.model, model.get(), memory_stats(session.get()));
   }
   print_json(json);
@@ -180,8 +182,10 @@ void add_generate(CLI::App& app) {
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
   add_no_bos(*c, o->no_bos);
   c->add_flag("--special", o->special, "Read special tokens in the prompt as such, not as text");
-  c->add_flag("--stats", o->stats,
-              "Report which experts were used and memory use: on stderr, or in the JSON");
+  c->add_flag(
+      "--stats", o->stats,
+      "Report which experts were used, positive activations and memory use: on stderr, or in "
+      "the JSON");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
       ->transform(integer_in(0, 64));
   c->callback([o] { run_generate(*o); });

@@ -22,7 +22,8 @@ struct PerplexityOptions {
 struct Measured {
   moe_perplexity result{};
   double seconds = 0;
-  Json routing;  // where it was counted
+  Json routing;  // where it was counted, as the next
+  Json activations;
 };
 
 Measured measure(const moe_model* model, moe_session* session, const std::vector<int32_t>& tokens,
@@ -40,6 +41,7 @@ Measured measure(const moe_model* model, moe_session* session, const std::vector
   }
   m.seconds = now_seconds() - start;
   if (count) m.routing = routing_json(model, session);
+  if (count) m.activations = activations_json(model, session);
   return m;
 }
 
@@ -52,19 +54,24 @@ Json result_json(const Measured& m, size_t n_tokens, int context) {
           {"seconds", m.seconds}};
 }
 
+void add_stats(const Measured& m, Json& json) {
+  json["routing"] = m.routing;
+  json["activations"] = m.activations;
+}
+
 void report(const PerplexityOptions& o, const Measured& m, size_t n_tokens, int context) {
   const bool skips = may_skip(o.model);
   if (o.model.json) {
     Json json = result_json(m, n_tokens, context);
     if (skips) json["skipped"] = skipped_json(m.routing);
-    if (o.stats) json["routing"] = m.routing;
+    if (o.stats) add_stats(m, json);
     print_json(json);
     return;
   }
   std::cout << "perplexity " << std::fixed << std::setprecision(4) << m.result.perplexity
             << " over " << m.result.n_scored << " tokens (windows of " << context << ", "
             << std::setprecision(0) << static_cast<double>(n_tokens) / m.seconds << " tokens/s)\n";
-  if (o.stats) print_routing(m.routing);
+  if (o.stats) print_stats(m.routing, m.activations);
   if (skips) print_skipped(skipped_json(m.routing));
 }
 
@@ -101,7 +108,7 @@ void run_sweep(const PerplexityOptions& o, const Sweep& sweep, const moe_model* 
                 {"expert_flops_per_token", cost.flops}};
     row.update(result_json(m, tokens.size(), moe_session_context(session)));
     row["skipped"] = skipped_json(m.routing);
-    if (o.stats) row["routing"] = m.routing;
+    if (o.stats) add_stats(m, row);
     rows.push_back(std::move(row));
   }
   if (o.model.json) print_json(rows);
@@ -143,7 +150,8 @@ void add_perplexity(CLI::App& app) {
                 "resident), with the experts that were used")
       ->option_text("NAME=FROM:TO:STEP")
       ->group(c->get_option("--router")->get_group());
-  c->add_flag("--stats", o->stats, "Show which experts were used");
+  c->add_flag("--stats", o->stats,
+              "Show which experts were used, and in each layer the share of positive activations");
   c->callback([o] { run_perplexity(*o); });
 }
 

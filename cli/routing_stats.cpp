@@ -12,49 +12,71 @@ constexpr size_t kMostLines = 24;
 constexpr size_t kLinesOfMany = 8;
 constexpr size_t kBusiest = 3;
 
+double quotient(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
 struct Line {
-  int layer;
-  uint64_t n_tokens;
-  uint64_t n_served;
-  uint64_t n_dropped;
-  std::vector<uint64_t> served;   // by expert
+  int layer = 0;
+  uint64_t n_activations = 0;
+  uint64_t n_positive = 0;
+  uint64_t n_tokens = 0;
+  uint64_t n_served = 0;
+  uint64_t n_dropped = 0;
+  std::vector<uint64_t> served;   // by expert; empty: the layer is dense
   std::vector<size_t> by_demand;  // experts, the busiest first
 
-  double share(size_t rank) const {
-    return n_served == 0
-               ? 0
-               : static_cast<double>(served[by_demand[rank]]) / static_cast<double>(n_served);
-  }
+  bool dense() const { return served.empty(); }
+  double share(size_t rank) const { return quotient(served[by_demand[rank]], n_served); }
+  /// What of many lines is shown first.
+  double weight() const { return dense() ? -quotient(n_positive, n_activations) : share(0); }
   size_t n_unused() const {
     return static_cast<size_t>(std::count(served.begin(), served.end(), uint64_t{0}));
   }
 };
 
-Line read_line(const Json& j) {
-  Line line{j["layer"].get<int>(),
-            j["n_tokens"].get<uint64_t>(),
-            0,
-            j["n_dropped"].get<uint64_t>(),
-            j["tokens_per_expert"].get<std::vector<uint64_t>>(),
-            {}};
-  line.n_served = std::accumulate(line.served.begin(), line.served.end(), uint64_t{0});
-  line.by_demand.resize(line.served.size());
-  std::iota(line.by_demand.begin(), line.by_demand.end(), size_t{0});
-  std::stable_sort(line.by_demand.begin(), line.by_demand.end(),
-                   [&](size_t a, size_t b) { return line.served[a] > line.served[b]; });
-  return line;
+void read_routing(const Json& j, Line* line) {
+  line->n_tokens = j["n_tokens"].get<uint64_t>();
+  line->n_dropped = j["n_dropped"].get<uint64_t>();
+  line->served = j["tokens_per_expert"].get<std::vector<uint64_t>>();
+  line->n_served = std::accumulate(line->served.begin(), line->served.end(), uint64_t{0});
+  line->by_demand.resize(line->served.size());
+  std::iota(line->by_demand.begin(), line->by_demand.end(), size_t{0});
+  std::stable_sort(line->by_demand.begin(), line->by_demand.end(),
+                   [&](size_t a, size_t b) { return line->served[a] > line->served[b]; });
 }
 
-void print_row(const std::string& layer, uint64_t tokens, uint64_t served, uint64_t unused,
-               uint64_t dropped, const std::string& busiest) {
-  const double each = tokens == 0 ? 0 : static_cast<double>(served) / static_cast<double>(tokens);
-  std::fprintf(stderr, "%7s %9llu %13.2f %8llu %9llu%s%s\n", layer.c_str(),
-               static_cast<unsigned long long>(tokens), each,
-               static_cast<unsigned long long>(unused), static_cast<unsigned long long>(dropped),
+std::vector<Line> read_lines(const Json& routing, const Json& activations) {
+  std::vector<Line> lines;
+  for (const Json& j : activations) {
+    Line& line = lines.emplace_back();
+    line.layer = j["layer"].get<int>();
+    line.n_activations = j["n_activations"].get<uint64_t>();
+    line.n_positive = j["n_positive"].get<uint64_t>();
+    for (const Json& r : routing) {
+      if (r["layer"] == line.layer) read_routing(r, &line);
+    }
+  }
+  return lines;
+}
+
+void print_row(const std::string& layer, const Line& line, size_t unused,
+               const std::string& busiest) {
+  const double positive = 100 * quotient(line.n_positive, line.n_activations);
+  if (line.dense()) {
+    std::fprintf(stderr, "%7s %9s %13s %8s %9s %7.1f %%%s%s\n", layer.c_str(), "-", "-", "-", "-",
+                 positive, busiest.empty() ? "" : "  ", busiest.c_str());
+    return;
+  }
+  std::fprintf(stderr, "%7s %9llu %13.2f %8zu %9llu %7.1f %%%s%s\n", layer.c_str(),
+               static_cast<unsigned long long>(line.n_tokens),
+               quotient(line.n_served, line.n_tokens), unused,
+               static_cast<unsigned long long>(line.n_dropped), positive,
                busiest.empty() ? "" : "  ", busiest.c_str());
 }
 
 std::string busiest_text(const Line& line) {
+  if (line.dense()) return "dense";
   std::string text;
   for (size_t i = 0; i < std::min(kBusiest, line.served.size()) && line.share(i) > 0; ++i) {
     char one[48];
@@ -66,17 +88,30 @@ std::string busiest_text(const Line& line) {
 }
 
 void print_all(const std::vector<Line>& lines) {
-  uint64_t tokens = 0;
-  uint64_t served = 0;
-  uint64_t unused = 0;
-  uint64_t dropped = 0;
+  Line all;
+  size_t unused = 0;
   for (const Line& line : lines) {
-    tokens += line.n_tokens;
-    served += line.n_served;
+    all.n_activations += line.n_activations;
+    all.n_positive += line.n_positive;
+    all.n_tokens += line.n_tokens;
+    all.n_served += line.n_served;
+    all.n_dropped += line.n_dropped;
+    all.served.insert(all.served.end(), line.served.begin(), line.served.end());
     unused += line.n_unused();
-    dropped += line.n_dropped;
   }
-  print_row("all", tokens, served, unused, dropped, "");
+  print_row("all", all, unused, "");
+}
+
+bool all_dense(const std::vector<Line>& lines) {
+  return std::all_of(lines.begin(), lines.end(), [](const Line& line) { return line.dense(); });
+}
+
+/// The lines that are shown where there are too many.
+std::vector<Line> chosen_lines(std::vector<Line> lines) {
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Line& a, const Line& b) { return a.weight() > b.weight(); });
+  lines.resize(kLinesOfMany);
+  return lines;
 }
 
 }  // namespace
@@ -96,14 +131,11 @@ Json routing_json(const moe_model* model, const moe_session* session) {
     layers.push_back(
         {{"layer", i},
          {"n_tokens", s.n_tokens},
-         {"mean_experts_per_token",
-          s.n_tokens == 0 ? 0.0 : static_cast<double>(served) / static_cast<double>(s.n_tokens)},
+         {"mean_experts_per_token", quotient(served, s.n_tokens)},
          {"n_dropped", s.n_dropped},
          {"n_skipped", s.n_skipped},
          {"skipped_probability", s.skipped_probability},
-         {"share_positive", s.n_activations == 0 ? 0.0
-                                                 : static_cast<double>(s.n_positive) /
-                                                       static_cast<double>(s.n_activations)},
+         {"share_positive", quotient(s.n_positive, s.n_activations)},
          {"tokens_per_expert",
           std::vector<uint64_t>(s.tokens_per_expert, s.tokens_per_expert + s.n_experts)},
          {"experts_per_token",
@@ -112,29 +144,38 @@ Json routing_json(const moe_model* model, const moe_session* session) {
   return layers;
 }
 
-void print_routing(const Json& layers) {
-  std::vector<Line> lines;
-  for (const Json& layer : layers) lines.push_back(read_line(layer));
-  if (lines.empty()) {
-    std::fputs("moe: no experts were used: every layer is dense\n", stderr);
-    return;
+Json activations_json(const moe_model* model, const moe_session* session) {
+  Json layers = Json::array();
+  const moe_model_info info = model_info(model);
+  moe_error error;
+  for (int32_t i = 0; i < info.n_layers; ++i) {
+    moe_model_layer_info layer{};
+    layer.struct_size = sizeof layer;
+    check(moe_model_get_layer_info(model, i, &layer, &error), error);
+    if (layer.d_ff == 0) continue;
+    moe_activation_stats s{};
+    s.struct_size = sizeof s;
+    check(moe_session_get_activations(session, i, &s, &error), error);
+    layers.push_back({{"layer", i},
+                      {"n_activations", s.n_activations},
+                      {"n_positive", s.n_positive},
+                      {"share_positive", quotient(s.n_positive, s.n_activations)}});
   }
-  std::fputs("  layer    tokens  experts each   unused   dropped  busiest experts\n", stderr);
+  return layers;
+}
+
+void print_stats(const Json& routing, const Json& activations) {
+  const std::vector<Line> lines = read_lines(routing, activations);
+  std::fputs("  layer    tokens  experts each   unused   dropped  positive  busiest experts\n",
+             stderr);
   const bool many = lines.size() > kMostLines;
-  std::vector<Line> shown = lines;
-  if (many) {
-    std::stable_sort(shown.begin(), shown.end(),
-                     [](const Line& a, const Line& b) { return a.share(0) > b.share(0); });
-    shown.resize(kLinesOfMany);
-  }
-  for (const Line& line : shown) {
-    print_row(std::to_string(line.layer), line.n_tokens, line.n_served, line.n_unused(),
-              line.n_dropped, busiest_text(line));
+  for (const Line& line : many ? chosen_lines(lines) : lines) {
+    print_row(std::to_string(line.layer), line, line.n_unused(), busiest_text(line));
   }
   if (lines.size() > 1) print_all(lines);
   if (many) {
-    std::fprintf(stderr, "  (the %zu most uneven of %zu layers; --json has all)\n", kLinesOfMany,
-                 lines.size());
+    std::fprintf(stderr, "  (the %zu %s of %zu layers; --json has all)\n", kLinesOfMany,
+                 all_dense(lines) ? "least positive" : "most uneven", lines.size());
   }
 }
 

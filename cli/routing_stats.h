@@ -1,5 +1,5 @@
 #pragma once
-// What --stats tells about the experts that were used.
+// What --stats tells about the experts that were used, and about the activations inside.
 
 #include "cli/common.h"
 
@@ -8,8 +8,12 @@ namespace moe_cli {
 /// One object for each MoE layer. The session was counting.
 Json routing_json(const moe_model* model, const moe_session* session);
 
-/// That as a table on stderr, a line a layer; of many layers the most uneven ones.
-void print_routing(const Json& layers);
+/// One object for each layer with an FFN: its inner activations, and the share above zero.
+Json activations_json(const moe_model* model, const moe_session* session);
+
+/// Both as a table on stderr, a line a layer; of many layers the most uneven ones, of many dense
+/// layers alone those with the fewest activations above zero.
+void print_stats(const Json& routing, const Json& activations);
 
 /// What of it was skipped, where may_skip(): uses of experts, and the mean probability that a token
 /// lost in a layer.

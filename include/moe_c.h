@@ -671,8 +671,9 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
 MOE_API moe_status moe_session_set_router(moe_session* session, const char* router,
                                           moe_error* error);
 
-/* Counting starts at zero with the call and costs little; off by default. Counted are the tokens
- * that became part of the text: not those of a pass that was cancelled or failed. */
+/* Counting starts at zero with the call and costs little, on a GPU a wait behind each layer; off by
+ * default. Counted are the tokens that became part of the text: not those of a pass that was
+ * cancelled or failed. */
 MOE_API moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* error);
 
 typedef struct moe_routing_stats {
@@ -680,7 +681,7 @@ typedef struct moe_routing_stats {
   int32_t n_experts;
   uint64_t n_tokens;      /* (sub-)tokens routed */
   uint64_t n_dropped;     /* pairs refused by a capacity */
-  uint64_t n_activations; /* inner activations computed */
+  uint64_t n_activations; /* inner activations computed, as in moe_activation_stats */
   uint64_t n_positive;    /* of these, above zero */
   /* (n_experts), the session's memory, valid until it counts again */
   const uint64_t* tokens_per_expert;
@@ -693,6 +694,20 @@ typedef struct moe_routing_stats {
 /* MOE_ERR_UNSUPPORTED for a dense layer, MOE_ERR_STATE when nothing is being counted. */
 MOE_API moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
                                            moe_routing_stats* out, moe_error* error);
+
+/* Inner activations of one layer, dense or of experts: act(gate) of a gated network, act(up) of
+ * another, one for each hidden unit of a token, of an expert for each token that it served. Those
+ * of a shared expert are not counted. */
+typedef struct moe_activation_stats {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t n_activations; /* 0 for a layer without an FFN */
+  uint64_t n_positive;    /* of these, above zero */
+} moe_activation_stats;
+
+/* What moe_session_count_routing counted. MOE_ERR_STATE when nothing is being counted. */
+MOE_API moe_status moe_session_get_activations(const moe_session* session, int32_t layer,
+                                               moe_activation_stats* out, moe_error* error);
 
 /* What one MoE layer chose for the tokens of one pass. */
 typedef struct moe_routing_choices {

@@ -163,14 +163,15 @@ struct RoutingHook {
   void* user = nullptr;
 };
 
-/// Statistics of one MoE layer since the last reset (host memory). Null pointers are not counted.
+/// Statistics of one layer since the last reset (host memory). Null pointers are not counted; of a
+/// dense FFN, activations alone are.
 struct RoutingStats {
   uint64_t* tokens_per_expert = nullptr;  // (n_experts) pairs served
   uint64_t* experts_per_token =
       nullptr;  // (n_experts + 1) histogram of experts served per (sub-)token
   uint64_t n_tokens = 0;
   uint64_t n_dropped = 0;   // pairs refused by capacity
-  uint64_t n_positive = 0;  // activations > 0 after act(gate or hidden)
+  uint64_t n_positive = 0;  // act(gate), or act(up) without a gate, above 0
   uint64_t n_activations = 0;
   uint64_t n_skipped = 0;          // pairs whose expert was not in memory: RouterConfig::resident
   double skipped_probability = 0;  // of those, summed up

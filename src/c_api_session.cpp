@@ -159,20 +159,40 @@ Status perplexity(moe_session* session, const int32_t* tokens, size_t n_tokens,
   return {};
 }
 
-Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats* out) {
-  if (session == nullptr) return null_argument("session");
-  MOE_TRY(check_out_struct(out, "out"));
+// What was counted in a layer; `routed`: it must have experts.
+Status find_stats(const moe_session* session, int32_t layer, bool routed,
+                  const RoutingStats** stats) {
   const ModelConfig& config = session->model->model->config();
   if (layer < 0 || layer >= config.n_layers()) {
     return Status::error(MOE_ERR_RANGE, "layer: expected 0..%d, found %d", config.n_layers() - 1,
                          layer);
   }
-  const FfnConfig& ffn = config.layers[static_cast<size_t>(layer)].ffn;
-  if (ffn.kind != FfnKind::kMoe) {
+  if (routed && config.layers[static_cast<size_t>(layer)].ffn.kind != FfnKind::kMoe) {
     return Status::error(MOE_ERR_UNSUPPORTED, "layer %d is dense: it has no routing", layer);
   }
-  const RoutingStats* s = session->session->routing_stats(layer);
-  if (s == nullptr) return Status::error(MOE_ERR_STATE, "routing is not being counted");
+  *stats = session->session->routing_stats(layer);
+  return *stats != nullptr ? Status()
+                           : Status::error(MOE_ERR_STATE, "routing is not being counted");
+}
+
+Status get_activations(const moe_session* session, int32_t layer, moe_activation_stats* out) {
+  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_out_struct(out, "out"));
+  const RoutingStats* s = nullptr;
+  MOE_TRY(find_stats(session, layer, false, &s));
+  moe_activation_stats value{};
+  value.n_activations = s->n_activations;
+  value.n_positive = s->n_positive;
+  write_struct(value, out);
+  return {};
+}
+
+Status get_routing(const moe_session* session, int32_t layer, moe_routing_stats* out) {
+  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_out_struct(out, "out"));
+  const RoutingStats* s = nullptr;
+  MOE_TRY(find_stats(session, layer, true, &s));
+  const FfnConfig& ffn = session->model->model->config().layers[static_cast<size_t>(layer)].ffn;
   moe_routing_stats value{};
   value.n_experts = ffn.moe.n_experts;
   value.n_tokens = s->n_tokens;
@@ -297,6 +317,11 @@ moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* e
 moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
                                    moe_routing_stats* out, moe_error* error) {
   return moe::deliver(moe::get_routing(session, layer, out), error);
+}
+
+moe_status moe_session_get_activations(const moe_session* session, int32_t layer,
+                                       moe_activation_stats* out, moe_error* error) {
+  return moe::deliver(moe::get_activations(session, layer, out), error);
 }
 
 moe_status moe_session_get_memory_stats(const moe_session* session, moe_memory_stats* out,

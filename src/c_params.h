@@ -67,23 +67,35 @@ inline Status check_reserved(int32_t field) {
   return Status::error(MOE_ERR_ARGUMENT, "params.reserved: expected 0, found %d", field);
 }
 
+// What the two templates below do for every struct, which begins with its size.
+
+inline Status check_out_size(const void* out, size_t known, const char* name) {
+  if (out == nullptr) return null_argument(name);
+  uint32_t size = 0;
+  std::memcpy(&size, out, sizeof size);
+  if (size >= sizeof size && size <= 4096) return {};
+  return Status::error(MOE_ERR_ARGUMENT, "%s.struct_size: expected %zu, found %u", name, known,
+                       size);
+}
+
+inline void write_known(const void* value, size_t known, void* out) {
+  uint32_t size = 0;
+  std::memcpy(&size, out, sizeof size);
+  std::memset(out, 0, size);
+  std::memcpy(out, value, std::min(known, static_cast<size_t>(size)));
+  std::memcpy(out, &size, sizeof size);
+}
+
 /// Checks an output struct before the work; write_struct fills it after.
 template <class T>
 Status check_out_struct(const T* out, const char* name) {
-  if (out == nullptr) return null_argument(name);
-  if (out->struct_size < sizeof(uint32_t) || out->struct_size > 4096) {
-    return Status::error(MOE_ERR_ARGUMENT, "%s.struct_size: expected %zu, found %u", name,
-                         sizeof(T), out->struct_size);
-  }
-  return {};
+  return check_out_size(out, sizeof(T), name);
 }
 
 template <class T>
-void write_struct(T value, T* out) {
-  const uint32_t size = out->struct_size;
-  value.struct_size = size;
-  std::memset(static_cast<void*>(out), 0, size);
-  std::memcpy(static_cast<void*>(out), &value, std::min(sizeof(T), static_cast<size_t>(size)));
+void write_struct(const T& value, T* out) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  write_known(&value, sizeof(T), out);
 }
 
 }  // namespace moe

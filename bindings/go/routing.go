@@ -20,6 +20,13 @@ type RoutingStats struct {
 	ExpertsPerToken                                      []uint64 // how many (sub-)tokens were served by i experts
 }
 
+// ActivationStats are the inner activations of one layer, dense or of experts, as CountRouting
+// counted them.
+type ActivationStats struct {
+	NActivations uint64 // 0 for a layer without an FFN
+	NPositive    uint64 // of these, above zero
+}
+
 // ExpertStats are uses of experts, and how many of them were found in memory.
 type ExpertStats struct {
 	NUses, NHits, ReadBytes uint64
@@ -99,6 +106,20 @@ func (s *Session) Routing(layer int) (stats RoutingStats, err error) {
 		return status
 	})
 	return stats, err
+}
+
+// Activations is what was counted inside a layer, dense ones included.
+func (s *Session) Activations(layer int) (ActivationStats, error) {
+	index, err := count(layer, "layer")
+	if err != nil {
+		return ActivationStats{}, err
+	}
+	var a C.moe_activation_stats
+	a.struct_size = C.uint32_t(C.sizeof_moe_activation_stats)
+	err = s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+		return C.moe_session_get_activations(p, index, &a, e)
+	})
+	return ActivationStats{NActivations: uint64(a.n_activations), NPositive: uint64(a.n_positive)}, err
 }
 
 func routingStatsOf(r *C.moe_routing_stats) RoutingStats {

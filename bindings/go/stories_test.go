@@ -343,6 +343,8 @@ func TestRouting(t *testing.T) {
 	s, ids := session(t, model), encode(model, prompt)
 	_, err := s.Routing(0)
 	fails(t, err, StatusState)
+	_, err = s.Activations(0)
+	fails(t, err, StatusState)
 	layers := map[int]int32{}
 	check0(t, s.WatchRouting(func(c *RoutingChoices) {
 		if len(c.Counts) != c.NTokens || len(c.Experts) != c.NTokens*c.NSlots || len(c.Weights) != len(c.Experts) || c.Position != 0 {
@@ -372,6 +374,13 @@ func TestRouting(t *testing.T) {
 		sum += n
 	}
 	equal(t, sum, stats.NTokens)
+	inner := must(s.Activations(0))
+	equal(t, inner, ActivationStats{stats.NActivations, stats.NPositive})
+	if inner.NPositive == 0 || inner.NPositive >= inner.NActivations {
+		t.Fatal(inner)
+	}
+	_, err = s.Activations(4)
+	fails(t, err, StatusRange)
 	check0(t, s.SetRouter("topk:1"))
 	check0(t, s.SetRouter(""))
 	fails(t, s.SetRouter("topk:no"), StatusArgument)

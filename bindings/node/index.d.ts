@@ -147,12 +147,23 @@ export interface Model extends Closable {
   session(options?: SessionOptions): Promise<Session>;
 }
 
+export interface ActivationStats {
+  /** 0 for a layer without an FFN. */
+  nActivations: number;
+  /** Of these, above zero. */
+  nPositive: number;
+}
+
 /** One call at a time: another gets MOE_ERR_STATE. Text that begins a session is encoded with what stands in front of it. */
 export interface Session extends Closable {
   readonly model: Model;
   readonly position: number;
   readonly context: number;
   rewind(position: number): void;
+  /** Starts counting at zero, or stops it. */
+  countRouting(on?: boolean): void;
+  /** What was counted inside a layer, dense or of experts. */
+  activations(layer: number): ActivationStats;
   /** Ends the call in progress, or one that waits for a thread, with MOE_ERR_CANCELLED. */
   cancel(): void;
   /** Appends tokens; the logits of what comes next. */

@@ -164,6 +164,12 @@ class Session extends Closable {
   rewind(position) {
     native.rewind(handleOf(this), position);
   }
+  countRouting(on = true) {
+    native.countRouting(handleOf(this), on);
+  }
+  activations(layer) {
+    return native.activations(handleOf(this), layer);
+  }
   cancel() {
     cancel(handleOf(this));
   }

@@ -1,6 +1,7 @@
 #pragma once
-// Routing statistics of one session, all MoE layers: of the tokens that are part of its text, not
-// of passes that were cancelled, failed, or only computed something again.
+// Statistics of one session, all layers: of the tokens that are part of its text, not of passes
+// that were cancelled, failed, or only computed something again. A dense layer has its activations
+// alone.
 
 #include "src/model/model.h"
 
@@ -12,16 +13,11 @@ class RoutingCounters {
 
   Status init(const ModelConfig& config);
   void clear() { clear_from(0, 0); }
-  /// Null for a dense layer.
-  const RoutingStats* layer(int32_t index) const {
-    const RoutingStats& s = layers_[static_cast<size_t>(index)];
-    return s.tokens_per_expert != nullptr ? &s : nullptr;
-  }
+  const RoutingStats& layer(int32_t index) const { return layers_[static_cast<size_t>(index)]; }
 
-  /// What the pass in progress adds to; null for a dense layer.
+  /// What the pass in progress adds to.
   RoutingStats* of_pass(int32_t index) {
-    return layer(index) == nullptr ? nullptr
-                                   : &layers_[layers_.size() / 2 + static_cast<size_t>(index)];
+    return &layers_[layers_.size() / 2 + static_cast<size_t>(index)];
   }
   void begin_pass() { clear_from(counts_.size() / 2, layers_.size() / 2); }
   /// The pass has become part of the text.

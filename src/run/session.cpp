@@ -301,7 +301,7 @@ Status Session::count_routing(bool on) {
 }
 
 const RoutingStats* Session::routing_stats(int32_t layer) const {
-  return state_->counting ? state_->counters.layer(layer) : nullptr;
+  return state_->counting ? &state_->counters.layer(layer) : nullptr;
 }
 
 }  // namespace moe

@@ -96,7 +96,7 @@ class Session final {
   Status set_routing_hook(const RoutingHook& hook);
   /// Starts counting the tokens that become part of the text, from zero; or stops.
   Status count_routing(bool on);
-  /// Null when nothing is being counted or the layer is dense.
+  /// Null when nothing is being counted. Of a dense layer only its activations.
   const RoutingStats* routing_stats(int32_t layer) const;
 
   /// For create() alone.

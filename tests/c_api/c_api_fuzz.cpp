@@ -359,6 +359,10 @@ void World::call_routing(FuzzArgs& a, uint8_t which) {
     const int32_t layer = a.in().byte() < 200 ? 1 : a.in().number();
     auto* out = a.out<moe_routing_stats>();
     if (a.fine(moe_session_get_routing(s, layer, out, a.error()))) require(out->struct_size >= 4);
+    auto* inner = a.out<moe_activation_stats>();
+    if (a.fine(moe_session_get_activations(s, layer, inner, a.error()))) {
+      require(inner->struct_size >= 4);
+    }
   }
 }
 

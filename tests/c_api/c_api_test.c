@@ -392,6 +392,13 @@ static void test_watch_routing(void) {
     CHECK(moe_session_eval(session, tokens, 3, watched, 1, &error) == expected[mode]);
     moe_routing_stats stats = {.struct_size = sizeof stats};
     CHECK_OK(moe_session_get_routing(session, 1, &stats, &error));
+    moe_activation_stats inner = {.struct_size = sizeof inner};
+    CHECK_OK(moe_session_get_activations(session, 1, &inner, &error));
+    CHECK(inner.n_activations == stats.n_activations && inner.n_positive == stats.n_positive);
+    CHECK(moe_session_get_routing(session, 0, &stats, &error) == MOE_ERR_UNSUPPORTED); /* dense */
+    CHECK_OK(moe_session_get_activations(session, 0, &inner, &error));
+    CHECK(inner.n_activations == (mode <= 1 ? 3 * 256 : 0));
+    CHECK(inner.n_positive <= inner.n_activations && (inner.n_positive > 0) == (mode <= 1));
     if (mode == 0) CHECK(memcmp(plain, watched, sizeof plain) == 0);
     if (mode <= 1) CHECK(w.n_calls == 2 && w.n_tokens == 6 && stats.n_tokens == 3);
     if (mode == 1) CHECK(stats.tokens_per_expert[5] == 3 && stats.experts_per_token[1] == 3);
@@ -402,6 +409,13 @@ static void test_watch_routing(void) {
   CHECK_OK(moe_session_eval(session, tokens, 3, watched, 1, &error));
   CHECK(memcmp(plain, watched, sizeof plain) == 0);
   CHECK(moe_session_watch_routing(NULL, watch, NULL, &error) == MOE_ERR_ARGUMENT);
+  moe_activation_stats inner = {.struct_size = sizeof inner};
+  CHECK(moe_session_get_activations(NULL, 0, &inner, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_session_get_activations(session, 0, NULL, &error) == MOE_ERR_ARGUMENT);
+  CHECK(moe_session_get_activations(session, 4, &inner, &error) == MOE_ERR_RANGE);
+  CHECK_OK(moe_session_count_routing(session, false, &error));
+  CHECK(moe_session_get_activations(session, 0, &inner, &error) == MOE_ERR_STATE);
+  CHECK(inner.n_activations == 0);
   moe_session_free(session);
   moe_model_free(model);
   moe_env_free(env);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""moe perplexity: --stats and --sweep."""
+"""moe perplexity: --stats, of moe generate too, and --sweep."""
 
 import json
+import os
 
-from support import Cli, MODEL, main
+from support import CHAT, CHECKPOINT, Cli, MODEL, main
 
 TEXT = "Once upon a time there was a fox who found a key. The fox was very proud of it. " * 4
 
@@ -45,10 +46,41 @@ class Perplexity(Cli):
 
     def test_stats(self):
         r = self.ok("perplexity", MODEL, "-p", TEXT, "--stats")
-        self.assertRegex(r.stderr, r"  layer    tokens  experts each   unused   dropped  busiest experts\n")
-        layers = self.measure("--stats")["routing"]
+        self.assertRegex(r.stderr, r"  layer    tokens  experts each   unused   dropped  positive  busiest experts\n"
+                                   r"( +\d +\d+ +2\.00 +\d+ +0 +\d+\.\d %  \d.*\n){4} +all .* \d+\.\d %\n")
+        measured = self.measure("--stats")
+        layers = measured["routing"]
         self.assertEqual([l["mean_experts_per_token"] for l in layers], [2] * 4)
-        self.assertNotIn("routing", self.measure())
+        self.assertEqual([a["share_positive"] for a in measured["activations"]], [l["share_positive"] for l in layers])
+        plain = self.measure()
+        self.assertNotIn("routing", plain)
+        self.assertNotIn("activations", plain)
+        row, = self.measure("--stats", "--sweep", "topk=2:2:1")
+        self.assertEqual(row["activations"], measured["activations"])
+
+    def test_stats_of_dense_layers(self):
+        self.ok("convert", os.path.join(CHECKPOINT, "../every_second_layer"), self.path("mixed.moe"))
+        command = ("generate", self.path("mixed.moe"), "--tokens", "2,5,9", "-n", "8", "--stats")
+        lines = self.ok(*command).stderr.splitlines()[-6:]  # the table
+        self.assertRegex(lines[1], r"^ +0 +- +- +- +- +\d+\.\d %  dense$")
+        self.assertNotIn("dense", lines[2] + lines[5])
+        measured = json.loads(self.ok(*command, "--json").stdout)
+        self.assertEqual([l["layer"] for l in measured["routing"]], [1, 3])
+        activations = measured["activations"]
+        self.assertEqual([a["layer"] for a in activations], [0, 1, 2, 3])
+        for a in activations:
+            self.assertEqual(a["share_positive"], a["n_positive"] / a["n_activations"])
+        all_of = sum(a["n_positive"] for a in activations) / sum(a["n_activations"] for a in activations)
+        self.assertIn(f"{100 * all_of:.1f} %", lines[5])
+
+    def test_stats_of_a_dense_model(self):
+        model = self.path("dense.moe")
+        self.ok("convert", CHAT, model)
+        r = self.ok("perplexity", model, "-p", TEXT, "--stats")
+        self.assertRegex(r.stderr, r"\A.*\n +0 +- +- +- +- +\d+\.\d %  dense\n\Z")
+        measured = json.loads(self.ok("perplexity", model, "-p", TEXT, "--stats", "--json").stdout)
+        self.assertEqual(measured["routing"], [])
+        self.assertEqual([a["layer"] for a in measured["activations"]], [0])
 
     def test_bad_sweeps_run_nothing(self):
         for sweep, code, words in (("k=1:2:1", 2, ["--sweep", "threshold, topk, gamma, resident"]),

@@ -126,15 +126,16 @@ class Results(Cli):
         r = self.ok(*args)
         self.assertNotIn("experts each", r.stdout)
         rows = [line.split() for line in r.stderr.splitlines()]
-        start = rows.index(["layer", "tokens", "experts", "each", "unused", "dropped", "busiest", "experts"])
+        start = rows.index("layer tokens experts each unused dropped positive busiest experts".split())
         self.assertEqual(len(rows), start + len(routing) + 2)  # a line a layer, and all of them
         for row, layer in zip(rows[start + 1:], routing):
             self.assertEqual(row[:2], [str(layer["layer"]), str(layer["n_tokens"])])
             self.assertEqual(row[2], f'{layer["mean_experts_per_token"]:.2f}')
             self.assertEqual(int(row[3]), layer["tokens_per_expert"].count(0))
             busiest = max(layer["tokens_per_expert"])
-            self.assertEqual(int(row[5]), layer["tokens_per_expert"].index(busiest))
-            self.assertEqual(row[6], f'({100 * busiest / sum(layer["tokens_per_expert"]):.0f}')
+            self.assertEqual(row[5], f'{100 * layer["share_positive"]:.1f}')
+            self.assertEqual(int(row[7]), layer["tokens_per_expert"].index(busiest))
+            self.assertEqual(row[8], f'({100 * busiest / sum(layer["tokens_per_expert"]):.0f}')
         self.assertEqual(rows[-1][0], "all")
 
     def test_perplexity(self):

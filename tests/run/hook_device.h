@@ -1,5 +1,6 @@
 #pragma once
-// A device that calls a hook before each operation of another one: to cancel, to fail, to count.
+// A device that calls a hook before each operation of another one: to cancel, to fail, to count, to
+// see what a layer reads.
 
 #include <atomic>
 #include <functional>
@@ -18,6 +19,8 @@ class HookDevice final : public Device {
     hook_ = std::move(hook);
   }
   void disarm() { hook_ = nullptr; }
+  /// Called with each operation of a layer's FFN or experts before it runs.
+  void watch_moe(std::function<void(const MoeOp&)> watcher) { moe_watcher_ = std::move(watcher); }
   int n_ops() const { return n_ops_; }
 
   const char* name() const override { return inner_.name(); }
@@ -67,6 +70,7 @@ class HookDevice final : public Device {
   }
   void moe(Stream& s, const MoeOp& op) override {
     before(s);
+    if (moe_watcher_) moe_watcher_(op);
     inner_.moe(s, op);
   }
 
@@ -78,6 +82,7 @@ class HookDevice final : public Device {
 
   Device& inner_;
   std::function<void(int, Stream&)> hook_;
+  std::function<void(const MoeOp&)> moe_watcher_;
   std::atomic<int> n_ops_{0};  // sessions of several threads may share the device
 };
 

@@ -1,10 +1,14 @@
-// The experts that PyTorch computed are those that the session counts (tests/data/pytorch).
+// The experts that PyTorch computed are those that the session counts (tests/data/pytorch), and
+// what is positive inside dense layers is what their definition says.
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "kernels/cpu/select.h"
+#include "quant/formats.h"
 #include "src/convert/convert.h"
 #include "tests/run/tiny_run.h"
 
@@ -46,8 +50,8 @@ TEST_P(PytorchRoutingTest, ExpertsAgree) {
     size_t moe_layer = 0;
     for (int32_t l = 0; l < config.n_layers(); ++l) {
       const RoutingStats* stats = session->routing_stats(l);
-      if (stats == nullptr) continue;
       const FfnConfig& ffn = config.layers[static_cast<size_t>(l)].ffn;
+      if (ffn.kind != FfnKind::kMoe) continue;
       const size_t n_experts = static_cast<size_t>(ffn.moe.n_experts);
       std::vector<uint64_t> per_expert(n_experts);
       std::vector<uint64_t> per_token(n_experts + 1);
@@ -74,6 +78,88 @@ INSTANTIATE_TEST_SUITE_P(Golden, PytorchRoutingTest, testing::ValuesIn(golden_mo
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PytorchRoutingTest);
 
 TEST(PytorchRoutingCases, AreThere) { EXPECT_GE(golden_models().size(), 40u); }
+
+// Row `row` of x behind an RMSNorm.
+std::vector<double> normed(const MoeOp& op, int32_t row) {
+  const float* x = op.x + int64_t{row} * op.d_model;
+  double squares = 0;
+  for (int32_t i = 0; i < op.d_model; ++i) squares += double{x[i]} * x[i];
+  const double scale = 1 / std::sqrt(squares / op.d_model + op.norm.eps);
+  std::vector<double> y;
+  for (int32_t i = 0; i < op.d_model; ++i) y.push_back(x[i] * scale * op.norm.weight[i]);
+  return y;
+}
+
+// Inner activations above zero: every function here has the sign of its argument.
+uint64_t positive_of(const MoeOp& op) {
+  const Ffn& ffn = *op.shared;
+  const Matrix& m = ffn.gate.empty() ? ffn.up : ffn.gate;
+  const float* bias = ffn.gate.empty() ? ffn.up_bias : ffn.gate_bias;
+  Floats weights(static_cast<size_t>(m.cols));
+  uint64_t n = 0;
+  for (int32_t row = 0; row < op.n_rows; ++row) {
+    const std::vector<double> x = normed(op, row);
+    for (int32_t unit = 0; unit < m.rows; ++unit) {
+      read_row(m, unit, weights.data());
+      double sum = bias == nullptr ? 0 : bias[unit];
+      for (size_t i = 0; i < x.size(); ++i) sum += x[i] * weights[i];
+      n += sum > 0;
+    }
+  }
+  return n;
+}
+
+class DenseLayersTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    ConvertReport report;
+    const Status s = convert_to_sink(kFolder + GetParam(), bytes_, {}, &report);
+    ASSERT_TRUE(s.ok()) << s.text();
+  }
+
+  // What is counted in each layer; `expected` takes up what should be.
+  std::vector<uint64_t> count(int threads, const char* isa, size_t call,
+                              std::vector<uint64_t>* expected = nullptr) {
+    Machine machine(bytes_, threads, isa);
+    EXPECT_TRUE(machine.status().ok()) << machine.status().text();
+    const ModelConfig& config = machine.model().config();
+    const auto n_layers = static_cast<size_t>(config.n_layers());
+    if (expected != nullptr) {
+      expected->resize(n_layers);
+      machine.hook().watch_moe(
+          [=](const MoeOp& op) { expected->at(static_cast<size_t>(op.layer)) += positive_of(op); });
+    }
+    const Box<Session> session = machine.session();
+    EXPECT_TRUE(session->count_routing(true).ok());
+    const Tokens text = random_tokens(kTokens, machine.vocab_size());
+    eval_all(*session, text, call);
+    std::vector<uint64_t> counted;
+    for (size_t l = 0; l < n_layers; ++l) {
+      const RoutingStats& s = *session->routing_stats(static_cast<int32_t>(l));
+      EXPECT_EQ(s.n_activations, kTokens * static_cast<uint64_t>(config.layers[l].ffn.d_ff));
+      counted.push_back(s.n_positive);
+    }
+    return counted;
+  }
+
+  static constexpr size_t kTokens = 30;
+  MemorySink bytes_;
+};
+
+TEST_P(DenseLayersTest, PositiveActivationsAreThoseOfTheDefinition) {
+  std::vector<uint64_t> expected;
+  EXPECT_EQ(count(2, nullptr, kTokens, &expected), expected);
+  ASSERT_EQ(expected.size(), 5u);  // SiLU, ReLU, GELU, its tanh form, squared ReLU
+  for (const uint64_t n : expected) EXPECT_GT(n, 0u);
+  EXPECT_EQ(count(3, nullptr, 7), expected);
+  const CpuKernels* storage[8];
+  for (const CpuKernels* kernels : runnable_kernels(storage)) {
+    EXPECT_EQ(count(1, kernels->name, 1), expected) << kernels->name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, DenseLayersTest, testing::Values("dense_gated", "dense_plain"),
+                         [](const auto& name) { return name.param; });
 
 }  // namespace
 }  // namespace moe

@@ -26,6 +26,10 @@ class RoutingCountTest : public testing::Test {
     uint64_t pairs = 0;
     for (int e = 0; e < 8; ++e) pairs += s.tokens_per_expert[e];
     EXPECT_EQ(pairs, tokens * 2);
+    const RoutingStats& dense = *session_->routing_stats(0);
+    EXPECT_EQ(dense.n_activations, tokens * 48);
+    EXPECT_EQ(dense.n_positive > 0, tokens > 0);
+    EXPECT_LE(dense.n_positive, dense.n_activations);
   }
 
   std::unique_ptr<MemorySink> bytes_;

@@ -264,6 +264,10 @@ void Steps::route() {
   require(moe_session_count_routing(session_, true, nullptr) == MOE_OK);
   eval();
   for (int32_t i = 0; i < info_.n_layers; ++i) {
+    moe_activation_stats inner{};
+    inner.struct_size = sizeof inner;
+    require(moe_session_get_activations(session_, i, &inner, nullptr) == MOE_OK);
+    require(inner.n_positive <= inner.n_activations);
     moe_routing_stats stats{};
     stats.struct_size = sizeof stats;
     if (moe_session_get_routing(session_, i, &stats, nullptr) != MOE_OK) continue;

@@ -422,7 +422,10 @@ TEST_F(SessionTest, RoutingIsCountedOnRequest) {
   (void)eval_all(*session_, text(30));
   const RoutingStats* stats = session_->routing_stats(1);
   ASSERT_NE(stats, nullptr);
-  EXPECT_EQ(session_->routing_stats(0), nullptr);  // dense
+  const RoutingStats* dense = session_->routing_stats(0);
+  ASSERT_NE(dense, nullptr);
+  EXPECT_EQ(dense->tokens_per_expert, nullptr);
+  EXPECT_EQ(dense->n_activations, 30u * 48u);
   uint64_t pairs = 0;
   for (int e = 0; e < 8; ++e) pairs += stats->tokens_per_expert[e];
   EXPECT_EQ(pairs, 60u);
@@ -434,6 +437,7 @@ TEST_F(SessionTest, RoutingIsCountedOnRequest) {
   EXPECT_LT(stats->n_positive, stats->n_activations);
   ASSERT_TRUE(session_->count_routing(true).ok());
   EXPECT_EQ(session_->routing_stats(1)->n_tokens, 0u);
+  EXPECT_EQ(session_->routing_stats(0)->n_activations, 0u);
   ASSERT_TRUE(session_->count_routing(false).ok());
   EXPECT_EQ(session_->routing_stats(1), nullptr);
 }

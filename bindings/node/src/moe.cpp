@@ -269,6 +269,30 @@ napi_value rewind(const Js& js, const Arguments& a) {
   return js.undefined();
 }
 
+napi_value count_routing(const Js& js, const Arguments& a) {
+  bool on = false;
+  if (napi_get_value_bool(js.env, a[1], &on) != napi_ok) {
+    fail(MOE_ERR_ARGUMENT, "on: expected a boolean");
+  }
+  moe_error error;
+  check(moe_session_count_routing(idle<moe_session>(js, a[0]), on, &error), error);
+  return js.undefined();
+}
+
+napi_value activations(const Js& js, const Arguments& a) {
+  const int64_t layer = js.integer(a[1], "layer", INT32_MIN, INT32_MAX);
+  moe_activation_stats stats = {};
+  moe_error error;
+  stats.struct_size = sizeof stats;
+  check(moe_session_get_activations(idle<moe_session>(js, a[0]), static_cast<int32_t>(layer),
+                                    &stats, &error),
+        error);
+  napi_value result = js.object();
+  js.set(result, "nActivations", js.of(static_cast<double>(stats.n_activations)));
+  js.set(result, "nPositive", js.of(static_cast<double>(stats.n_positive)));
+  return result;
+}
+
 /// A call on a session that takes tokens and gives numbers.
 /// call(session, tokens, numbers, error), where `size` numbers have room
 template <class Call>
@@ -656,6 +680,8 @@ void declare_all(const Js& js, napi_value exports) {
   declare<position>(js, exports, "position");
   declare<context>(js, exports, "context");
   declare<rewind>(js, exports, "rewind");
+  declare<count_routing>(js, exports, "countRouting");
+  declare<activations>(js, exports, "activations");
   declare<eval>(js, exports, "evaluate");
   declare<eval_each>(js, exports, "evaluateEach");
   declare<score>(js, exports, "score");

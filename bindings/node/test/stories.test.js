@@ -193,6 +193,20 @@ test('evaluates and scores', async () => {
   assert.throws(() => s.rewind(99), code('RANGE'));
 });
 
+test('counts activations', async () => {
+  const s = await session();
+  assert.throws(() => s.activations(0), code('STATE'));
+  s.countRouting();
+  await s.eval(PROMPT);
+  const { nActivations, nPositive } = s.activations(0);
+  assert.strictEqual(nActivations, 5 * 2 * 2 * 128); // tokens, sub-tokens, experts, hidden units
+  assert.ok(nPositive > 0 && nPositive < nActivations);
+  assert.throws(() => s.activations(4), code('RANGE'));
+  assert.throws(() => s.countRouting(1), code('ARGUMENT'));
+  s.countRouting(false);
+  assert.throws(() => s.activations(0), code('STATE'));
+});
+
 test('evaluates pieces of several texts together', async () => {
   const model = await open();
   const ids = model.encode('The fox was very');

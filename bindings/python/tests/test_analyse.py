@@ -129,7 +129,7 @@ def test_a_recording_is_the_model_s_own_run(model):
     for layer, s in zip(found.layers, stats):
         np.testing.assert_array_equal(layer.load, s.tokens_per_expert)
         assert layer.experts == 2 and len(layer.first) == s.n_tokens
-        assert layer.positive == s.n_positive / s.n_activations
+        assert layer.positive == found.positive[layer.layer] == s.n_positive / s.n_activations
         assert layer.collapse > 0
         assert (np.bincount(layer.first, minlength=16) <= layer.load).all()
 
@@ -243,8 +243,8 @@ def test_command(tmp_path, capsys):
     assert "threshold:0.5" in out and "topk:1" in out and "Representation collapse" in out
     curves_of((tmp_path / "page.html").read_text())
     names = {path.name for path in (tmp_path / "charts").iterdir()}
-    assert names == {f"{n}.svg" for n in ("needed", "spread", "perplexity", "time", "positive", "load", "collapse",
-                                          "fluctuation", "consistency")}
+    assert names == {f"{n}.svg" for n in ("needed", "spread", "perplexity", "time", "positive", "activations",
+                                          "load", "collapse", "fluctuation", "consistency")}
     assert main(["analyse", str(a), "-f", str(text), "--tokens", "100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["models"]) == 1 and len(found["sweep"]) == 10 and found["fluctuation"] == []
@@ -261,12 +261,35 @@ def test_a_router_without_softmax(tmp_path):
             analyse.sweep(model, [2, 3, 4], ["topk:1"])
 
 
+def test_a_dense_model(tmp_path):
+    moe.convert(ROOT / "tests/data/pytorch/dense_gated", tmp_path / "dense.moe")
+    with moe.Model(tmp_path / "dense.moe") as model:
+        recorded = analyse.record(model, list(range(2, 36)), [0.5])
+        assert recorded.layers == [] and list(recorded.positive) == list(range(len(model.layers)))
+        assert all(0.2 < share < 0.8 for share in recorded.positive.values())
+        found = analyse.Analysis([recorded], [], [], [], [])
+        assert [s.name for s in analyse.sections(found)] == ["activations"]
+        assert "every layer is dense" in analyse.tables(found)
+        curves_of(analyse.page(found))
+        with pytest.raises(moe.UnsupportedError, match="a dense model has no routing"):
+            analyse.sweep(model, [2, 3, 4], ["topk:1"])
+
+
+def test_dense_layers_between_experts(tmp_path):
+    moe.convert(ROOT / "tests/data/pytorch/every_second_layer", tmp_path / "mixed.moe")
+    with moe.Model(tmp_path / "mixed.moe") as model:
+        found = analyse.Analysis([analyse.record(model, list(range(2, 36)))], [], [], [], [])
+    assert [x.layer for x in found.models[0].layers] == [1, 3]
+    table = next(s.table for s in analyse.sections(found) if s.name == "activations")
+    assert [row[:2] for row in table[1:5]] == [["0", "dense"], ["1", "experts"], ["2", "dense"], ["3", "experts"]]
+
+
 @pytest.mark.parametrize("given, message", [
     (["MODEL", "-f", "EMPTY"], "two tokens or more, found 0"),
     (["MODEL", "-f", "BYTES"], "expected UTF-8"),
     (["MODEL", "-f", "NOWHERE"], "No such file"),
     (["NOWHERE", "-f", "TEXT"], "MOE_ERR_NOT_FOUND"),
-    (["DENSE", "-f", "TEXT"], "a dense model has no routing"),
+    (["DENSE", "-f", "TEXT"], "no tokenizer"),
     (["ENCODER", "-f", "TEXT"], "expected a decoder"),
     (["MODEL", "TINY", "-f", "TEXT"], "need one tokenizer"),
     (["MODEL", "-f", "TEXT", "--other-run", "TINY"], "need one tokenizer"),

@@ -199,9 +199,15 @@ def test_children_keep_parents(ids):
 def test_router_and_statistics(session, ids):
     with pytest.raises(moe.StateError):
         session.routing(0)
+    with pytest.raises(moe.StateError):
+        session.activations(0)
     session.count_routing()
+    assert session.activations(0) == moe.ActivationStats(0, 0) and session.activations(0).share_positive == 0
     usual = session.eval(ids)
     stats = session.routing(0)
+    inner = session.activations(0)
+    assert inner == moe.ActivationStats(stats.n_activations, stats.n_positive)
+    assert 0 < inner.share_positive == stats.n_positive / stats.n_activations < 1
     assert stats.n_experts == 16 and stats.n_tokens == 2 * len(ids)
     assert stats.tokens_per_expert.shape == (16,) and stats.experts_per_token.shape == (17,)
     assert stats.tokens_per_expert.sum() == 2 * stats.n_tokens
@@ -219,6 +225,8 @@ def test_router_and_statistics(session, ids):
         session.set_router("nonsense")
     with pytest.raises(moe.RangeError):
         session.routing(4)
+    with pytest.raises(moe.RangeError):
+        session.activations(4)
 
 
 def test_perplexity(session):

@@ -37,7 +37,7 @@ pub use model::{
     memory_info, Io, LayerInfo, MemoryInfo, MemoryLine, MemoryPlan, Model, ModelInfo, ModelOptions,
     Source, TensorInfo,
 };
-pub use routing::{ExpertStats, MemoryStats, RoutingChoices, RoutingStats};
+pub use routing::{ActivationStats, ExpertStats, MemoryStats, RoutingChoices, RoutingStats};
 pub use session::{
     BeamStop, Canceller, EncodeOptions, Encoded, KvType, Perplexity, Pooling, Session,
     SessionOptions, TranslateOptions, Translation,

@@ -40,6 +40,24 @@ impl RoutingStats {
     }
 }
 
+/// Inner activations of one layer, dense or of experts, as [`crate::Session::count_routing`] counted them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ActivationStats {
+    /// 0 for a layer without an FFN.
+    pub n_activations: u64,
+    /// Of these, above zero.
+    pub n_positive: u64,
+}
+
+impl ActivationStats {
+    pub(crate) fn of(stats: &sys::moe_activation_stats) -> ActivationStats {
+        ActivationStats {
+            n_activations: stats.n_activations,
+            n_positive: stats.n_positive,
+        }
+    }
+}
+
 /// Uses of experts, and how many of them were found in memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpertStats {

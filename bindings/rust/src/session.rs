@@ -8,7 +8,9 @@ use crate::generate::{
     NO_LOGITS,
 };
 use crate::model::{reader_of, Model, ModelHandle, Source};
-use crate::routing::{on_routing, MemoryStats, RoutingChoices, RoutingStats, Watch};
+use crate::routing::{
+    on_routing, ActivationStats, MemoryStats, RoutingChoices, RoutingStats, Watch,
+};
 use crate::sys;
 use crate::text::{sized, slice, Optional};
 use crate::tokenizer::EncodeText;
@@ -560,6 +562,15 @@ impl Session {
         call(|e| unsafe { sys::moe_session_get_routing(self.pointer(), layer, &mut stats, e) })?;
         // SAFETY: the session does not count meanwhile.
         Ok(unsafe { RoutingStats::of(&stats) })
+    }
+
+    /// What was counted inside a layer, dense ones included.
+    pub fn activations(&self, layer: i32) -> Result<ActivationStats> {
+        let mut stats = sized!(moe_activation_stats);
+        call(|e| unsafe {
+            sys::moe_session_get_activations(self.pointer(), layer, &mut stats, e)
+        })?;
+        Ok(ActivationStats::of(&stats))
     }
 
     /// Calls `watcher` with the choices of each MoE layer, before they are used.

@@ -366,6 +366,15 @@ pub struct moe_routing_stats {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct moe_activation_stats {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub n_activations: u64,
+    pub n_positive: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct moe_routing_choices {
     pub layer: i32,
     pub position: i32,
@@ -757,6 +766,12 @@ extern "C" {
         session: *const moe_session,
         layer: i32,
         out: *mut moe_routing_stats,
+        error: *mut moe_error,
+    ) -> moe_status;
+    pub fn moe_session_get_activations(
+        session: *const moe_session,
+        layer: i32,
+        out: *mut moe_activation_stats,
         error: *mut moe_error,
     ) -> moe_status;
     pub fn moe_session_watch_routing(

@@ -376,6 +376,7 @@ fn counts_and_watches_routing() {
     let ids = encode(&model, PROMPT);
     let mut s = session(&model);
     assert_eq!(status(s.routing(0)), Status::State);
+    assert_eq!(status(s.activations(0)), Status::State);
     s.count_routing(true).unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let kept = seen.clone();
@@ -399,6 +400,10 @@ fn counts_and_watches_routing() {
     assert_eq!(stats.n_tokens, ids.len() as u64 * info.n_subheads as u64);
     assert_eq!((stats.n_experts, stats.tokens_per_expert.len()), (info.n_experts, 16));
     assert_eq!(stats.experts_per_token.iter().sum::<u64>(), stats.n_tokens);
+    let inner = s.activations(0).unwrap();
+    assert_eq!((inner.n_activations, inner.n_positive), (stats.n_activations, stats.n_positive));
+    assert!(inner.n_positive > 0 && inner.n_positive < inner.n_activations);
+    assert_eq!(status(s.activations(4)), Status::Range);
     s.set_router(Some("topk:1")).unwrap();
     s.set_router(None).unwrap();
     assert_eq!(status(s.set_router(Some("topk:no"))), Status::Argument);

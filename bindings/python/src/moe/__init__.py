@@ -43,6 +43,7 @@ from .errors import (
 )
 from .generation import Generation
 from .info import (
+    ActivationStats,
     ChatResult,
     ExpertStats,
     GenerateResult,
@@ -66,7 +67,8 @@ from .tokenizer import Tokenizer
 __version__ = version()
 
 __all__ = [
-    "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult", "CompletionStream",
+    "ActivationStats", "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult",
+    "CompletionStream",
     "CorruptError", "DeviceError", "Encoded", "Environment", "EnvironmentInfo", "Expert",
     "ExpertStats", "FileError", "Finish", "FormatError", "GenerateResult", "Generation",
     "InternalError", "KvType", "LayerInfo", "LogLevel", "MemoryInfo", "MemoryPlan", "MemoryStats",

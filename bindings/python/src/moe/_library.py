@@ -87,6 +87,8 @@ MOE: Prototypes = {
     "moe_session_count_routing": (_status, [_handle, c.c_bool, _error]),
     "moe_session_get_routing": (_status,
                                 [_handle, c.c_int32, c.POINTER(s.RoutingStats), _error]),
+    "moe_session_get_activations": (_status,
+                                    [_handle, c.c_int32, c.POINTER(s.ActivationStats), _error]),
     "moe_session_watch_routing": (_status, [_handle, s.RoutingFn, c.c_void_p, _error]),
     "moe_session_get_memory_stats": (_status, [_handle, c.POINTER(s.MemoryStats), _error]),
     "moe_session_sample": (_status, [_handle, _sampling, _logprob, _logprob, c.c_size_t, _error]),

@@ -228,6 +228,11 @@ class RoutingStats(Sized):
                 ("skipped_probability", c.c_double)]
 
 
+class ActivationStats(Sized):
+    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32),
+                ("n_activations", c.c_uint64), ("n_positive", c.c_uint64)]
+
+
 class RoutingChoices(c.Structure):
     _fields_ = [("layer", c.c_int32), ("position", c.c_int32), ("n_tokens", c.c_int32),
                 ("n_slots", c.c_int32), ("counts", c.POINTER(c.c_int32)),

@@ -122,6 +122,19 @@ class RoutingStats:
 
 
 @dataclasses.dataclass(frozen=True)
+class ActivationStats:
+    """Inner activations of one layer, dense or of experts: act(gate) of a gated network, act(up) of
+    another. Those of a shared expert are not counted."""
+
+    n_activations: int  # 0 for a layer without an FFN
+    n_positive: int  # of these, above zero
+
+    @property
+    def share_positive(self) -> float:
+        return self.n_positive / self.n_activations if self.n_activations else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class ExpertStats:
     """Experts that operations used: one MoE layer of one chunk of tokens uses an expert once. All
     zero where every expert stays in memory."""

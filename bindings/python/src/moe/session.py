@@ -21,7 +21,7 @@ from ._long_call import LongCall, is_short
 from ._structs import KvType
 from .errors import ArgumentError, UnsupportedError
 from .generation import Generation, LogitsProcessor, Request, stop_texts
-from .info import (MemoryStats, Perplexity, RoutingStats, memory_stats, plain,
+from .info import (ActivationStats, MemoryStats, Perplexity, RoutingStats, memory_stats, plain,
                    routing_stats)
 from .routing import Watcher, routing_choices
 from .sampling import Sample, Sampling, TokenLogprob, sampling_struct, top_of
@@ -422,6 +422,14 @@ class Session(Closable):
         with self._pointer() as session:
             call(lib.moe_session_get_routing, session, int32(layer, "layer"), c.byref(stats))
             return routing_stats(stats)
+
+    def activations(self, layer: int) -> ActivationStats:
+        """What count_routing() counted inside a layer, dense ones included. StateError when nothing
+        is being counted."""
+        stats = s.ActivationStats()
+        with self._pointer() as session:
+            call(lib.moe_session_get_activations, session, int32(layer, "layer"), c.byref(stats))
+        return plain(ActivationStats, stats)
 
     def watch_routing(self, watcher: Watcher | None) -> None:
         """Has watcher(choices) called with the RoutingChoices of each MoE layer, before they are

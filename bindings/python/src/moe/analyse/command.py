@@ -20,8 +20,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m moe analyse",
         description="Measures how a model routes a text: experts needed by threshold, perplexity and time by "
-                    "operations, load, representation collapse; between checkpoints the routing fluctuation, "
-                    "between runs their consistency.")
+                    "operations, positive activations, load, representation collapse; between checkpoints "
+                    "the routing fluctuation, between runs their consistency.")
     parser.add_argument("models", nargs="+", metavar="MODEL",
                         help="checkpoints of one run, oldest first; the last one is analysed")
     parser.add_argument("-f", "--file", required=True, metavar="TEXT", help="the text, UTF-8")

@@ -34,6 +34,12 @@ class Section:
     table: Table
 
 
+def _names(a: Analysis) -> list[str]:
+    """Of the models, each its own."""
+    names = [r.name for r in a.models]
+    return names if len(set(names)) == len(names) else [f"checkpoint {i + 1}" for i in range(len(names))]
+
+
 def _of_layers(layers: Sequence[Layer], value: Sequence[float], name: str = "") -> Curve:
     return Curve(name, [(x.layer, v) for x, v in zip(layers, value)])
 
@@ -106,6 +112,19 @@ def _swept(a: Analysis) -> Iterator[Section]:
                   Chart(flops, "above zero", curves("positive"), log_x=True, from_zero=True, share=True), [])
 
 
+def _activations(a: Analysis) -> Section:
+    routed, names = {x.layer for x in a.models[-1].layers}, _names(a)
+    curves = [Curve(n, [(i, v) for i, v in r.positive.items()]) for n, r in zip(names, a.models)]
+    table = [["layer", "", *names]]
+    table += [[str(i), "experts" if i in routed else "dense",
+               *(f"{100 * r.positive[i]:.1f} %" if i in r.positive else "" for r in a.models)]
+              for i in a.models[-1].positive]
+    return Section("activations", "Positive activations by layer",
+                   "Which share of what FFNs compute inside is above zero, dense ones and experts (XMoE, fig. 1 and "
+                   "6). The text was read with the model's own router.",
+                   Chart("layer", "above zero", curves, from_zero=True, share=True, whole=True), table)
+
+
 def _load(a: Analysis) -> Section:
     layers = a.models[-1].layers
     sorted_ = [np.sort(x.load / max(1, x.load.sum()) * x.n_experts)[::-1] for x in layers]
@@ -124,9 +143,7 @@ def _layer_table(names: Sequence[str], layers: Sequence[Layer], values: Sequence
 
 
 def _collapse(a: Analysis) -> Section:
-    names = [r.name for r in a.models]
-    if len(set(names)) < len(names):
-        names = [f"checkpoint {i + 1}" for i in range(len(names))]
+    names = _names(a)
     values = [[x.collapse for x in r.layers] for r in a.models]
     curves = [_of_layers(r.layers, v, n) for n, r, v in zip(names, a.models, values)]
     return Section("collapse", "Representation collapse",
@@ -160,6 +177,8 @@ def _consistency(a: Analysis) -> Section:
 
 def sections(a: Analysis) -> list[Section]:
     """What there is to show; a comparison only where there is something to compare."""
+    if not a.models[-1].layers:
+        return [_activations(a)]
     thresholds = list(a.models[-1].layers[0].needed)
     below = [t for t in thresholds if t < 1]
     found = [_needed(a)]
@@ -167,7 +186,7 @@ def sections(a: Analysis) -> list[Section]:
         found.append(_spread(a, max(below)))
     if a.sweep:
         found += _swept(a)
-    found += [_load(a), _collapse(a)]
+    found += [_activations(a), _load(a), _collapse(a)]
     if a.fluctuation:
         found.append(_fluctuation(a))
     if a.consistency:
@@ -190,14 +209,15 @@ def _html_section(s: Section) -> str:
 
 def summary(r: Recording) -> str:
     experts = ", ".join(f"layer {x.layer}: {x.experts:.2f} of {x.n_experts}" for x in r.layers)
-    return f"{r.n_tokens} tokens, perplexity {r.perplexity:.4f}; experts a token took: {experts}"
+    routing = f"experts a token took: {experts}" if experts else "every layer is dense"
+    return f"{r.n_tokens} tokens, perplexity {r.perplexity:.4f}; {routing}"
 
 
 def page(a: Analysis) -> str:
     """One HTML page that needs nothing else."""
-    name = text(a.models[-1].name)
-    return (f"<!doctype html>\n<html lang=\"en\">\n<title>Routing of {name}</title>\n{HEAD}{STYLE}</style>\n"
-            f"<h1>Routing of {name}</h1>\n<p>{text(summary(a.models[-1]))}</p>\n"
+    title = ("Routing of " if a.models[-1].layers else "Activations of ") + text(a.models[-1].name)
+    return (f"<!doctype html>\n<html lang=\"en\">\n<title>{title}</title>\n{HEAD}{STYLE}</style>\n"
+            f"<h1>{title}</h1>\n<p>{text(summary(a.models[-1]))}</p>\n"
             + "".join(map(_html_section, sections(a))) + "</html>\n")
 
 

@@ -43,7 +43,8 @@ class Recording:
     name: str
     n_tokens: int
     perplexity: float
-    layers: list[Layer]
+    layers: list[Layer]  # [] of a dense model
+    positive: dict[int, float]  # by layer, dense ones too: share of inner activations above zero
 
 
 @dataclasses.dataclass
@@ -54,7 +55,7 @@ class SweepRow:
     perplexity: float
     experts: float  # of a (sub-)token in a layer, the mean
     flops: float  # of the experts, multiplications and additions, a token
-    positive: float  # share of inner activations above zero, over all layers
+    positive: float  # share of the experts' inner activations above zero, over all layers
     seconds: float  # a token, evaluated in chunks
     decode_seconds: float  # a token, decoded one by one
 
@@ -81,15 +82,15 @@ class _Watched:
             counts += np.bincount(needed(p, t), minlength=len(counts))
 
 
-def moe_layers(model: Model) -> list[int]:
-    """UnsupportedError for what is no decoder with an MoE layer."""
+def check_decoder(model: Model) -> None:
+    """UnsupportedError for another model."""
     info = model.info
     if info.is_encoder or info.is_encoder_decoder:
         raise UnsupportedError(f"{info.name}: expected a decoder, found an encoder")
-    found = [i for i, layer in enumerate(model.layers) if layer.n_experts > 0]
-    if not found:
-        raise UnsupportedError(f"{info.name}: a dense model has no routing")
-    return found
+
+
+def moe_layers(model: Model) -> list[int]:
+    return [i for i, layer in enumerate(model.layers) if layer.n_experts > 0]
 
 
 def tokens_of(model: Model, text: str, max_tokens: int = MAX_TOKENS) -> list[int]:
@@ -120,19 +121,24 @@ def _temperature(layer: LayerInfo) -> float | None:
 
 
 def _can_change_routers(model: Model) -> bool:
-    return all(_temperature(model.layers[i]) is not None for i in moe_layers(model))
+    layers = moe_layers(model)
+    return bool(layers) and all(_temperature(model.layers[i]) is not None for i in layers)
 
 
 def record(model: Model, tokens: Sequence[int], thresholds: Sequence[float] = ()) -> Recording:
     """Evaluates the tokens as Session.perplexity() does, with the model's own router."""
+    check_decoder(model)
     shown = thresholds if _can_change_routers(model) else ()
     watched = {i: _Watched(model.layers[i], shown) for i in moe_layers(model)}
     with model.session() as session:
         session.count_routing()
-        session.watch_routing(lambda choices: watched[choices.layer].add(choices))
+        if watched:
+            session.watch_routing(lambda choices: watched[choices.layer].add(choices))
         found = session.perplexity(tokens)
         layers = [_layer(session, i, w) for i, w in watched.items()]
-    return Recording(model.info.name, len(tokens), found.perplexity, layers)
+        positive = {i: session.activations(i).share_positive
+                    for i, layer in enumerate(model.layers) if layer.d_ff > 0}
+    return Recording(model.info.name, len(tokens), found.perplexity, layers, positive)
 
 
 def _layer(session: Session, index: int, watched: _Watched) -> Layer:
@@ -172,7 +178,10 @@ def sweep(model: Model, tokens: Sequence[int], routers: Sequence[str]) -> list[S
     """The tokens under each router, such as "threshold:0.5" or "topk:2", as `moe perplexity --sweep`
     measures them, and the time that decoding takes. UnsupportedError where a router cannot be
     changed: for it takes a softmax over all experts."""
+    check_decoder(model)
     layers = moe_layers(model)
+    if not layers:
+        raise UnsupportedError(f"{model.info.name}: a dense model has no routing")
     flops = {i: _expert_flops(model, i) * model.layers[i].n_subheads for i in layers}
     with model.session() as session:
         for router in routers:
@@ -240,7 +249,7 @@ def compare(a: Recording, b: Recording, measure: Callable[[Array, Array], float]
 def _recorded(source: Source, text: str, max_tokens: int, thresholds: Sequence[float],
               expected: list[int]) -> Recording:
     with opened(source) as model:
-        moe_layers(model)
+        check_decoder(model)
         ids = tokens_of(model, text, max_tokens)
         if expected and ids != expected:
             raise ArgumentError(f"{model.info.name}: expected the tokens of the first model, found others; "
