@@ -195,9 +195,11 @@ Status validate_codes(const Matrix& m) {
     for (int32_t t = 0; t < n_tiles; ++t) {
       const int64_t block = format.find_invalid(m.tiles + t * m.tile_stride, bytes);
       if (block < 0) continue;
-      return Status::error(format.integer && format.group == 0 ? MOE_ERR_RANGE : MOE_ERR_NON_FINITE,
+      const bool scale = format.group != 0 && block % format.segment_blocks == 0;
+      return Status::error(format.integer && !scale ? MOE_ERR_RANGE : MOE_ERR_NON_FINITE,
                            "%s weights: found %s in rows %d..%d, block %lld of %zu", format.name,
-                           format.invalid, t * kTileRows, t * kTileRows + kTileRows - 1,
+                           scale ? "a scale that is NaN or infinite" : format.invalid,
+                           t * kTileRows, t * kTileRows + kTileRows - 1,
                            static_cast<long long>(block), (bytes + 63) / 64);
     }
   }

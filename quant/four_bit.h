@@ -44,6 +44,7 @@ struct FourBits : Layout {
     f.group = kTileGroup;
     f.minimums = Layout::kMinimums;
     f.act = ActPrecision::kA8Block;
+    f.segment_blocks = Layout::kSegmentBytes / kBlockBytes;
     f.tile_bytes = [](int64_t cols) { return four_bit_tile_bytes(kKind, cols); };
     f.read_row = [](const uint8_t* tile, int32_t cols, int row, float* out) {
       four_bit_read_row(kKind, tile, cols, row, out);
@@ -62,7 +63,6 @@ struct FourBits : Layout {
     f.find_invalid = [](const uint8_t* tile, size_t bytes) {
       return four_bit_find_invalid(kKind, tile, bytes);
     };
-    f.invalid = "a scale that is NaN or infinite";
     f.random_code = [](uint8_t byte) { return four_bit_random_code(kKind, byte); };
     f.random_tile = [](Random& random, size_t bytes, float amplitude, uint8_t* tile) {
       four_bit_random_tile(kKind, random, bytes, amplitude, tile);

@@ -117,7 +117,7 @@ class Search {
     fit.scale = scale;
     fit.minimum = minimum;
     nearest(values_, g_, scale, minimum, fit.codes);
-    fit.error = group_error(g_, fit.codes, scale, minimum);
+    fit.error = group_error(g_, [&](int i) { return fit.codes[i] * scale + minimum; });
     if (found_ && !(fit.error < best_.error)) return;
     found_ = true;
     best_ = fit;

@@ -28,7 +28,7 @@ struct Int8Format {
       .pack_codes = int8_pack,
       .quantise_row = int8_row,
       .find_invalid = int8_find_invalid,
-      .invalid = "an int8 code of -128",
+      .invalid = "-128 among codes of -127..127",
       .random_code = int8_random_code,
       .random_tile = int8_random_tile,
       .random_cols = kInt8Cols,

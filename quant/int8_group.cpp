@@ -47,15 +47,7 @@ float whole(float v) { return v + 12582912.0f - 12582912.0f; }
 
 float error_of(const WeightGroup& g, float scale) {
   const float inverse = 1.0f / scale;
-  float sums[kGroupSums] = {};
-  for (int i = 0; i < kTileGroup; i += kGroupSums) {
-    for (int j = 0; j < kGroupSums; ++j) {
-      const float w = g.w[i + j];
-      const float d = w - whole(w * inverse) * scale;
-      sums[j] += g.importance[i + j] * (d * d);
-    }
-  }
-  return sum_of(sums);
+  return group_error(g, [&](int i) { return whole(g.w[i] * inverse) * scale; });
 }
 
 // The largest weight becomes a code from 127 down to 112, or 96: codes of six bits, whose largest

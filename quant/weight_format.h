@@ -34,6 +34,7 @@ struct WeightFormat {
   bool minimums = false;  // such a group has a minimum too: weight = scale * code + minimum
   uint32_t scales = scale_bit(ScaleKind::kNone);  // kinds that a matrix may have
   ActPrecision act = ActPrecision::kF32;          // of a layer that says nothing
+  uint8_t segment_blocks = 1;  // with scales in the tile: they are the first of so many blocks
 
   /// Bytes of one tile (16 rows) of `cols` inputs.
   size_t (*tile_bytes)(int64_t cols);
@@ -60,7 +61,7 @@ struct WeightFormat {
   /// Index of the first 64-byte block that holds something no packer writes, or -1. Null: all is
   /// allowed. `bytes` is a multiple of 32.
   int64_t (*find_invalid)(const uint8_t* tile, size_t bytes) = nullptr;
-  const char* invalid = "";  // what that is
+  const char* invalid = "";  // what that is, where it is no scale
 
   // Random weights (models that are made up).
   /// Codes come from random bytes so; null: all are equally likely.

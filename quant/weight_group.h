@@ -38,13 +38,13 @@ inline float sum_of(const float (&sums)[kGroupSums]) {
   return sum;
 }
 
-/// Squared differences from what scale, minimum and codes stand for, each times its importance.
-inline float group_error(const WeightGroup& g, const float (&codes)[kTileGroup], float scale,
-                         float minimum) {
+/// Squared differences from stored(i), what weight i becomes, each times its importance.
+template <class Stored>
+float group_error(const WeightGroup& g, Stored stored) {
   float sums[kGroupSums] = {};
   for (int i = 0; i < kTileGroup; i += kGroupSums) {
     for (int j = 0; j < kGroupSums; ++j) {
-      const float d = g.w[i + j] - (codes[i + j] * scale + minimum);
+      const float d = g.w[i + j] - stored(i + j);
       sums[j] += g.importance[i + j] * (d * d);
     }
   }

@@ -16,12 +16,17 @@ namespace moe {
 
 class Checkpoint;
 
-/// Codes of four bits, each 32 inputs with a scale: what weights of a PackedRows may be.
+/// What the weights of a PackedRows may be.
 enum class PackedCodes : uint8_t {
   kOther,
+  // Of four bits, each 32 inputs with a scale.
   kSigned,   // scale * (-8..7)
   kMinimum,  // scale * (0..15) + minimum
   kNf4,      // scale * (a value of NF4's table)
+  // Of eight bits.
+  kGroups8,  // scale * (-128..127), each 32 inputs with a scale
+  kRows8,    // the same, each row with a scale
+  kOther8,   // any others
 };
 
 /// The rows of a matrix that lies in several tensors.
@@ -31,7 +36,8 @@ class PackedRows {
   /// Rows [first, first + n): out (n, cols). May throw whatever Checkpoint::read throws.
   virtual void read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const = 0;
   virtual PackedCodes codes(const Checkpoint& checkpoint) const = 0;
-  /// Of all but kOther: (n, cols / 32), both. Minimums are those of codes from 0 on.
+  /// Of all that are no others: (n, cols / 32), both; of kRows8 (n) scales. Minimums are those of
+  /// codes from 0 on.
   virtual void read_scales(const Checkpoint& checkpoint, int64_t first, int64_t n, float* scales,
                            float* minimums) const = 0;
 };

@@ -18,7 +18,7 @@ struct ConvertOptions {
   /// Format of linear matrices ("ternary2", "int8" ...; a float format also of embedding and head;
   /// of a four-bit one not of attention and of head and merge of MH-MoE, which become int8).
   /// "auto": what config.json says, and where it says nothing ternary2 for matrices that are
-  /// ternary already, the four-bit format that has the values of codes of four bits (of embedding
+  /// ternary already, the format that has the values of codes of four or eight bits (of embedding
   /// and head too), int8 for others.
   std::string weights = "auto";
   /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS" on the matrices'

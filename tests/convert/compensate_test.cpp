@@ -11,6 +11,7 @@
 #include "quant/formats.h"
 #include "quant/quantise.h"
 #include "src/convert/calibration/cholesky.h"
+#include "tests/support/stored_weights.h"
 
 namespace moe {
 namespace {
@@ -27,13 +28,7 @@ class Pool {
   ThreadPool pool_;
 };
 
-std::vector<float> normals(size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, 1);
-  std::vector<float> out(n);
-  for (float& v : out) v = normal(random);
-  return out;
-}
+std::vector<float> normals(size_t n, unsigned seed) { return moe::normals(n, seed, 1.0f); }
 
 // Inputs (n_rows, n) that depend on their neighbours and differ in size.
 std::vector<float> correlated(int32_t n_rows, int32_t n, unsigned seed) {

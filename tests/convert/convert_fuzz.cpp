@@ -87,8 +87,9 @@ void convert(FuzzBytes& in) {
     made.put_outside(checkpoints[0]);
     return &made;
   }();
-  static const char* const kWeights[] = {nullptr, "auto", "ternary2", "ternary3", "int8",
-                                         "f32",   "bf16", "f16",      "",         "int9"};
+  static const char* const kWeights[] = {nullptr, "auto", "ternary2",  "ternary3",
+                                         "int8",  "f32",  "bf16",      "f16",
+                                         "",      "int9", "int8_group"};
   static const char* const kOverrides[] = {"*=f32", "layers.*.up=int8", "*=:a8", "=", "head=f16"};
   static const char* const kTargets[] = {"/target/m.moe", "/source/m.moe", "/none/m.moe",
                                          "/target"};

@@ -2,6 +2,7 @@
 // `transformers` (tests/data/families, remade by tests/parity/run.py, which tries many more).
 
 #include "src/convert/convert.h"
+#include "src/convert/packed/packed_checkpoint.h"
 #include "tests/convert/golden_logits.h"
 
 namespace moe {
@@ -103,6 +104,32 @@ TEST(FamilyCases, LayersLeftOutAreReported) {
   MemorySink without;
   ASSERT_TRUE(convert_to_sink(folder + "/deepseek_v3", without, {}, &report).ok());
   EXPECT_EQ(to_json(report).find("skipped_layers"), std::string::npos);
+}
+
+// Where the library that wrote the codes can say what they stand for. bitsandbytes rounds twice,
+// code * SCB and that / 127.
+TEST(FamilyCases, CodesStandForTheLibrarysNumbers) {
+  const std::string name = "model.layers.0.mlp.down_proj.weight";
+  int n = 0;
+  for (const std::string& family : family_names()) {
+    const std::string folder = std::string(kFamilyFolder) + "/" + family;
+    const InputFile golden(folder + "/golden.safetensors");
+    const std::vector<SourceTensor> tensors = read_safetensors_header(golden, 0);
+    const auto has = [&](const SourceTensor& t) { return t.name == name; };
+    if (std::none_of(tensors.begin(), tensors.end(), has)) continue;
+    const Floats expected = test::read_tensor(golden, tensors, name);
+    Checkpoint checkpoint(folder);
+    unpack_checkpoint(&checkpoint);
+    Floats found(expected.size());
+    checkpoint.read(*checkpoint.find(name), 0, found.size(), found.data());
+    const float most = family == "llm_int8" ? 0x1p-22f : 0.0f;
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_LE(std::fabs(found[i] - expected[i]), most * std::fabs(expected[i]))
+          << family << " " << i;
+    }
+    ++n;
+  }
+  EXPECT_EQ(n, 3);
 }
 
 TEST(FamilyCases, AreThere) { EXPECT_GE(family_names().size(), 20u); }

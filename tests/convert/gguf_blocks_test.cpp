@@ -31,13 +31,14 @@ class GgufBlocksTest : public testing::Test {
     return bytes;
   }
   // A Llama of one layer and width 256 whose matrices are all of this type: `rows` again and again.
-  std::string llama(const SourceTypeInfo& info, const std::string& rows) const {
+  std::string llama(const SourceTypeInfo& info, const std::string& rows,
+                    uint64_t n_inner = 256) const {
     GgufBuilder b;
     b.string("general.architecture", "llama");
     for (const auto& [key, value] : {std::pair{"context_length", 64},
                                      {"embedding_length", 256},
                                      {"block_count", 1},
-                                     {"feed_forward_length", 256},
+                                     {"feed_forward_length", static_cast<int>(n_inner)},
                                      {"attention.head_count", 2}}) {
       b.u32(std::string("llama.") + key, static_cast<uint32_t>(value));
     }
@@ -47,14 +48,16 @@ class GgufBlocksTest : public testing::Test {
     b.f32_tensor("blk.0.attn_norm.weight", {256});
     b.f32_tensor("blk.0.ffn_norm.weight", {256});
     std::string bytes;
-    while (bytes.size() < source_bytes(info.type, 256 * 256)) bytes += rows;
+    while (bytes.size() < source_bytes(info.type, n_inner * 256)) bytes += rows;
     b.tensor("token_embd.weight", static_cast<uint32_t>(info.gguf), {16, 256},
              bytes.substr(0, source_bytes(info.type, 16 * 256)));
-    for (const char* name :
-         {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}) {
+    const auto matrix = [&](const char* name, uint64_t n_rows, uint64_t n_cols) {
       b.tensor(std::string("blk.0.") + name + ".weight", static_cast<uint32_t>(info.gguf),
-               {256, 256}, bytes);
-    }
+               {n_rows, n_cols}, bytes.substr(0, source_bytes(info.type, n_rows * n_cols)));
+    };
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) matrix(name, 256, 256);
+    for (const char* name : {"ffn_gate", "ffn_up"}) matrix(name, n_inner, 256);
+    matrix("ffn_down", 256, n_inner);
     return b.file();
   }
   Status convert_file(const std::string& bytes, ConvertReport* report) {
@@ -223,6 +226,32 @@ TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
       }
     }
   }
+}
+
+// Errors are those of every second tile of 512 rows. A weight in between may be too large for
+// int8_group: then its matrix is int8.
+TEST_F(GgufBlocksTest, EveryRowMustFitIntoGroups) {
+  constexpr uint64_t kInner = 512;
+  constexpr size_t kUnseen = 16;  // of the rows
+  const SourceTypeInfo& info = source_type_info(SourceType::kQ8_0);
+  std::string rows = random_blocks(info) + random_blocks(info);
+  const auto stored = [&](const char* name) {
+    ConvertReport report;
+    const Status status = convert_file(llama(info, rows, kInner), &report);
+    EXPECT_TRUE(status.ok()) << status.text();
+    return matrices_[name].format;
+  };
+  EXPECT_EQ(stored("layers.0.ffn.up"), FormatId::kInt8Group);
+  // -128 times the largest float16: 127 times it is what int8_group can hold.
+  rows.replace(kUnseen * source_bytes(info.type, 256), 3, "\xFF\x7B\x80");
+  EXPECT_EQ(stored("layers.0.ffn.up"), FormatId::kInt8);
+  weights_ = "int8_group";
+  ConvertReport report;
+  const Status asked = convert_file(llama(info, rows, kInner), &report);
+  EXPECT_EQ(asked.code(), MOE_ERR_RANGE);
+  EXPECT_NE(std::string(asked.text()).find("row 16: weight 0: expected at most 8.31901e+06"),
+            std::string::npos)
+      << asked.text();
 }
 
 // What has a float16 for each 32 codes loses nothing.

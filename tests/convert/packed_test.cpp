@@ -34,6 +34,7 @@ class PackedTest : public testing::Test {
     test::write_checkpoint(folder_, test::patched(patch, config_.c_str()), tensors_);
     ConvertOptions options;
     options.verify = true;
+    options.weights = weights_;
     matrices_.clear();
     options.on_matrix = [this](const MatrixReport& m) { matrices_[m.name] = m; };
     return convert(folder_.path(), folder_.file("m.moe"), options, report);
@@ -48,12 +49,13 @@ class PackedTest : public testing::Test {
   test::TempFolder folder_;
   test::RawTensors tensors_;
   std::string config_;
+  std::string weights_ = "auto";
   std::map<std::string, MatrixReport> matrices_;
 };
 
-// Codes of four bits keep their scales, in groups of 32 inputs or a multiple; a zero point becomes
-// a minimum, rounded to float16. Groups of 16, inputs in another order and codes of 8 bits are
-// int8.
+// Codes of four and eight bits keep their scales, in groups of 32 inputs or a multiple, those of
+// eight also for a row; a zero point of four bits becomes a minimum, rounded to float16. Groups of
+// 16 and inputs in another order are int8.
 TEST_F(PackedTest, EachKeepsWhatItCan) {
   const auto formats = [&](FormatId format, double error, int n_expected) {
     ConvertReport report;
@@ -83,7 +85,129 @@ TEST_F(PackedTest, EachKeepsWhatItCan) {
   formats(FormatId::kInt4Min, 1.0 / 2048, kDense);
   of("awq", FormatId::kInt4Min, 1.0 / 2048, 2 * kDense);
   of("w4a16", FormatId::kInt4Min, 1.0 / 2048, kSparse);
-  of("w8a8", FormatId::kInt8, 0.02, 2 * kDense);
+  of("gptq_8", FormatId::kInt8Group, 0, kDense);
+  of("llm_int8", FormatId::kInt8, 0, kDense);
+  // One code in 256 is -128.
+  of("w8a8", FormatId::kInt8, 0.001, 2 * kDense);
+  of("w8a16_group", FormatId::kInt8Group, 0.004, kDense);
+}
+
+// The weight is off by its scale, and nothing else is.
+TEST_F(PackedTest, TheLowestCodeOfEightBitsBecomesTheNext) {
+  open("gptq_8");
+  tensor(".qweight").bytes[1] = '\0';  // input 1 of output 0
+  const float scale =
+      f16_to_f32(static_cast<uint16_t>(static_cast<uint8_t>(tensor(".scales").bytes[0]) |
+                                       static_cast<uint8_t>(tensor(".scales").bytes[1]) << 8));
+  ConvertReport report;
+  const Status status = convert_patched("{}", &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  const MatrixReport& m = matrices_.at("layers.0.ffn.down");
+  EXPECT_EQ(m.format, FormatId::kInt8Group);
+  EXPECT_FALSE(m.lossless);
+  EXPECT_EQ(m.max_error, double{scale});
+  EXPECT_LT(m.relative_error, 0.001);
+  EXPECT_TRUE(matrices_.at("layers.0.ffn.up").lossless);
+}
+
+// Codes less their zero point have nine bits: each group keeps them where they fit, and is rounded
+// where not.
+TEST_F(PackedTest, ZeroPointsOfEightBitsAreRounded) {
+  open("gptq_8");
+  tensor(".qzeros").bytes[0] = '\x63';  // 100 for 128, of output 0 in group 0
+  ConvertReport report;
+  ASSERT_TRUE(convert_patched("{}", &report).ok());
+  const MatrixReport& m = matrices_.at("layers.0.ffn.down");
+  EXPECT_EQ(m.format, FormatId::kInt8Group);
+  EXPECT_GT(m.relative_error, 0.0);
+  EXPECT_LT(m.relative_error, 0.001);
+  tensor(".qzeros").bytes[0] = '\xFF';
+  expect("{}", MOE_ERR_RANGE,
+         "tensor model.layers.0.mlp.down_proj.qzeros: output 0, group 0: expected a zero point in "
+         "1..255, found 256");
+}
+
+TEST_F(PackedTest, OtherFormatsOfEightBitsAreAskedFor) {
+  const auto of = [&](const char* family, const char* weights, FormatId format, bool lossless) {
+    open(family);
+    weights_ = weights;
+    ConvertReport report;
+    const Status status = convert_patched("{}", &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+    const MatrixReport& m = matrices_.at("layers.0.attention.q");
+    EXPECT_EQ(m.format, format) << family << " " << weights;
+    EXPECT_EQ(m.lossless, lossless) << family << " " << weights;
+  };
+  of("gptq_8", "int8", FormatId::kInt8, false);
+  of("gptq_8", "int8_group", FormatId::kInt8Group, true);
+  of("gptq_8", "int4", FormatId::kInt8Group, true);  // attention keeps eight bits
+  EXPECT_EQ(matrices_.at("layers.0.ffn.up").format, FormatId::kInt4);
+  of("llm_int8", "int8", FormatId::kInt8, true);
+  of("llm_int8", "int8_group", FormatId::kInt8Group, false);
+  of("llm_int8", "int4", FormatId::kInt8, true);
+}
+
+// A negative scale turns its codes, and one of 0 makes a row of zeros.
+TEST_F(PackedTest, ScalesOfRowsHaveAnySign) {
+  open("w8a8");
+  std::string& scales = tensor(".weight_scale").bytes;
+  scales[1] = static_cast<char>(scales[1] ^ '\x80');
+  scales[2] = scales[3] = '\0';
+  for (char& code : tensor(".weight").bytes) code = code == '\x80' ? '\x81' : code;
+  ConvertReport report;
+  const Status status = convert_patched("{}", &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt8);
+  EXPECT_TRUE(matrices_.at("layers.0.ffn.down").lossless);
+  scales[1] = '\x7F';
+  scales[0] = '\x80';
+  expect("{}", MOE_ERR_NON_FINITE, "tensor model.layers.0.mlp.down_proj.weight: element (0, 0)");
+}
+
+TEST_F(PackedTest, RowsOfLlmInt8AreWhatTheirScalesSay) {
+  open("llm_int8");
+  const test::RawTensor codes = tensor(".weight"), largest = tensor(".SCB");
+  const auto with = [&](const char* part, const test::RawTensor& t, moe_status code,
+                        const std::string& text) {
+    open("llm_int8");
+    tensor(part) = t;
+    expect("{}", code, text.c_str());
+  };
+  with(".SCB", test::f32_tensor({63}, std::vector<float>(63)), MOE_ERR_SHAPE,
+       "tensor model.layers.0.mlp.down_proj.SCB: expected (64) of F32, one for each row of "
+       "model.layers.0.mlp.down_proj.weight; file has (63) of F32");
+  with(".SCB", {"I32", {64}, largest.bytes}, MOE_ERR_FORMAT, "file has (64) of I32");
+  std::vector<float> values(64, 1.0f);
+  values[5] = NAN;
+  with(".SCB", test::f32_tensor({64}, values), MOE_ERR_NON_FINITE,
+       "down_proj.SCB: element 5: expected a finite number from 0 on, found nan");
+  values[5] = -1.0f;
+  with(".SCB", test::f32_tensor({64}, values), MOE_ERR_RANGE, "element 5: expected a finite");
+  with(".weight", {"U8", codes.shape, codes.bytes}, MOE_ERR_FORMAT,
+       "tensor model.layers.0.mlp.down_proj.weight: expected a matrix of I8, file has (64, 72) of "
+       "U8");
+  with(".weight", {"I8", {64 * 72}, codes.bytes}, MOE_ERR_SHAPE, "file has (4608) of I8");
+  with(".weight", {"I8", {72, 64}, codes.bytes}, MOE_ERR_SHAPE, "expected (72) of F32");
+  with(".weight_format", {"U8", {1}, "\2"}, MOE_ERR_UNSUPPORTED,
+       "down_proj.weight_format: expected 0, codes in the order of rows, found 2");
+  with(".weight_format", {"U8", {2}, std::string(2, '\0')}, MOE_ERR_FORMAT,
+       "down_proj.weight_format: expected a number of U8, file has (2) of U8");
+  const auto without = [&](const char* part) {
+    open("llm_int8");
+    tensors_.erase(std::string(kDown) + part);
+    expect("{}", MOE_ERR_NOT_FOUND,
+           (std::string("down_proj") + part + " is missing; quantization_config says load_in_8bit")
+               .c_str());
+  };
+  without(".SCB");
+  without(".weight");
+  open("llm_int8");
+  values[5] = 0.0f;  // a row of zeros, in a file that does not say how its codes lie
+  tensor(".SCB") = test::f32_tensor({64}, values);
+  tensors_.erase(std::string(kDown) + ".weight_format");
+  ConvertReport report;
+  EXPECT_TRUE(convert_patched("{}", &report).ok());
+  EXPECT_TRUE(matrices_.at("layers.0.ffn.down").lossless);
 }
 
 TEST_F(PackedTest, GroupsWhoseInputsLieApartBecomeInt8) {
@@ -308,6 +432,13 @@ TEST_F(PackedTest, AMatrixWhoseScalesFloat16CannotHoldBecomesInt8) {
 }
 
 TEST_F(PackedTest, TheConfigurationFitsTheTensors) {
+  open("gptq_8");
+  expect(R"({"quantization_config": {"bits": 4}})", MOE_ERR_SHAPE,
+         ".scales: expected (8, 64) for 4 bits and groups of 32 inputs");
+  expect(R"({"quantization_config": {"group_size": -1}})", MOE_ERR_SHAPE,
+         ".scales: expected (1, 64) for 8 bits and groups of 128 inputs");
+  expect(R"({"quantization_config": {"group_size": 48}})", MOE_ERR_SHAPE,
+         "48 inputs in a group do not divide its 128 inputs");
   open("gptq");
   expect(R"({"quantization_config": {"bits": 8}})", MOE_ERR_SHAPE, "as quantization_config and");
   expect(R"({"quantization_config": {"group_size": 32}})", MOE_ERR_SHAPE,
@@ -454,7 +585,10 @@ TEST_F(PackedTest, BitsandbytesIsWhatItsConfigurationSays) {
   expect(R"({"quantization_config": {"bnb_4bit_quant_type": "nf3"}})", MOE_ERR_FORMAT,
          "bnb_4bit_quant_type: expected one of nf4, fp4");
   expect(R"({"quantization_config": {"load_in_4bit": false, "load_in_8bit": true}})",
-         MOE_ERR_UNSUPPORTED, "bitsandbytes is read with load_in_4bit alone");
+         MOE_ERR_FORMAT, "says load_in_8bit, but no tensor NAME.SCB is there");
+  expect(R"({"quantization_config": {"load_in_8bit": true}})", MOE_ERR_FORMAT,
+         "quantization_config: expected load_in_4bit or load_in_8bit of bitsandbytes, found both");
+  expect(R"({"quantization_config": {"load_in_4bit": false}})", MOE_ERR_FORMAT, "found neither");
   open("llama");
   expect(R"({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true}})",
          MOE_ERR_FORMAT, "says bitsandbytes, but no tensor NAME.quant_state.bitsandbytes__nf4");

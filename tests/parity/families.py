@@ -44,6 +44,7 @@ class Case:
     make: object = None  # another way to write the folder: make(case, folder) -> reference
     convert: tuple = ("--weights", "f32")  # options of `moe convert`
     lossless: bool = False  # the converter must find that all matrices are ternary
+    keeps: tuple = None  # format of the layers' matrices without options, and the largest relative error
     tolerance: float = 1e-3  # K and V in float32, as the original has them
     tolerance_kv16: float = 1e-4  # K and V in float16, as the session keeps them
     gguf: bool = False  # needs llama.cpp
@@ -216,6 +217,7 @@ def write(case, folder):
         with torch.no_grad():
             return reference(ids, kv16).float().numpy()
 
+    logits.model = getattr(reference, "model", None)
     return logits
 
 
@@ -383,6 +385,24 @@ NF4, FP4 = (dict(BITSANDBYTES, bnb_4bit_quant_type=name) for name in ("nf4", "fp
 # Blocks of 64 weights run across rows of 96 inputs, and of 40.
 BLOCKS_ACROSS = dict(hidden_size=96, intermediate_size=40, num_hidden_layers=1)
 W8A8 = packed.compressed("int-quantized", 8, activations=dict(num_bits=8, type="int", dynamic=True, strategy="token"))
+INT8 = dict(quant_method="bitsandbytes", load_in_4bit=False, load_in_8bit=True, llm_int8_threshold=6.0)
+EIGHT_BITS = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1)
+EIGHT_BITS_MOE = dict(hidden_size=128, moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2,
+                      norm_topk_prob=True, num_hidden_layers=1)
+# Products with the codes themselves, and floats everywhere else.
+OWN_CODES = ("--set", "layers.*=:f32", "--set", "embedding=f32", "--set", "head=f32")
+
+
+def gptq_8(name, group, family="Llama", config=EIGHT_BITS, keeps=("int8_group", 0), golden=False, lowest=1,
+           symmetric=True, act_order=False, stored_less=1, checkpoint_format="gptq", **sizes):
+    """Codes from 1 on are all but -128, which int8 does not have."""
+    says = dict(quant_method="gptq", bits=8, group_size=group, sym=symmetric, desc_act=act_order,
+                checkpoint_format=checkpoint_format)
+    return Case(name, family, dict(config, **sizes), golden=golden, keeps=keeps,
+                convert=OWN_CODES if keeps[1] == 0 else ("--weights", "f32"),
+                make=packed.make(packed.gptq, says, bits=8, group=max(group, 0), act_order=act_order,
+                                 symmetric=symmetric, lowest=lowest, stored_less=stored_less))
+
 
 CASES += [
     Case("gptq", "Llama", GROUPS, golden=True,
@@ -402,12 +422,34 @@ CASES += [
     Case("nf4", "Llama", BLOCKS_ACROSS, golden=True, make=packed.make(
         packed.bitsandbytes, dict(NF4, bnb_4bit_use_double_quant=True), quant_type="nf4", nested=True)),
     Case("nf4_plain", "Qwen2", GROUPS, make=packed.make(packed.bitsandbytes, NF4, quant_type="nf4", nested=False)),
-    Case("nf4_transformers", "Qwen2", BLOCKS_ACROSS, make=packed.make_bitsandbytes),
+    Case("nf4_transformers", "Qwen2", BLOCKS_ACROSS, make=packed.make_bitsandbytes(
+        packed.whole_4bit, load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)),
     Case("nf4_experts", "Qwen3Moe", dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64,
                                          hidden_size=64, norm_topk_prob=True, num_hidden_layers=1), make=packed.make(
         packed.bitsandbytes, NF4, quant_type="nf4", nested=True)),
     Case("bnb_fp4", "Llama", GROUPS, golden=True, make=packed.make(
         packed.bitsandbytes, FP4, quant_type="fp4", nested=False)),
+    gptq_8("gptq_8", 32, golden=True),
+    gptq_8("gptq_8_v2", 64, hidden_size=128, checkpoint_format="gptq_v2", stored_less=0),
+    gptq_8("gptq_8_group_128", 128, family="Qwen3Moe", config=EIGHT_BITS_MOE, hidden_size=256,
+           moe_intermediate_size=256),
+    gptq_8("gptq_8_row", -1, keeps=("int8", 0), intermediate_size=136),
+    gptq_8("gptq_8_lowest_code", 64, hidden_size=128, lowest=0, keeps=("int8_group", 0.002)),
+    gptq_8("gptq_8_asymmetric", 64, hidden_size=128, symmetric=False, lowest=0, keeps=("int8_group", 0.005)),
+    gptq_8("gptq_8_act_order", 32, act_order=True, keeps=("int8_group", 0.006)),
+    Case("w8a16_group", "Llama", EIGHT_BITS, golden=True, keeps=("int8_group", 0.004), make=packed.make(
+        packed.package_quantized, packed.compressed("pack-quantized", 8, 32), strategy="group", group_size=32)),
+    Case("w8a16_asymmetric", "Llama", dict(EIGHT_BITS, hidden_size=128), keeps=("int8_group", 0.005), make=packed.make(
+        packed.package_quantized, packed.compressed("pack-quantized", 8, 64, False), symmetric=False, strategy="group",
+        group_size=64)),
+    Case("w8a16_channel", "Qwen2", EIGHT_BITS, keeps=("int8", 0.004), make=packed.make(
+        packed.package_quantized, packed.compressed("pack-quantized", 8), strategy="channel")),
+    Case("llm_int8", "Llama", dict(EIGHT_BITS, intermediate_size=72), golden=True, convert=OWN_CODES, keeps=("int8", 0),
+         make=packed.make(packed.llm_int8, INT8)),
+    Case("llm_int8_transformers", "Qwen2", BLOCKS_ACROSS, convert=OWN_CODES, keeps=("int8", 0),
+         make=packed.make_bitsandbytes(packed.whole_8bit, load_in_8bit=True)),
+    Case("llm_int8_experts", "Qwen3Moe", EIGHT_BITS_MOE, convert=OWN_CODES, keeps=("int8", 0),
+         make=packed.make(packed.llm_int8, INT8)),
     Case("deepseek_v3_fp8", "DeepseekV3", DEEPSEEK_V3, seed=2, golden=True, make=packed.make(
         packed.fp8, dict(FP8, weight_block_size=[16, 24]), block=(16, 24))),
     Case("deepseek_v3_fp8_blocks_of_128", "DeepseekV3", dict(

@@ -22,10 +22,10 @@ def words(codes, bits, dim, order=None):
     return torch.where(word >= 2**31, word - 2**32, word).int().movedim(-1, dim).contiguous()
 
 
-def random_codes(rows, cols, bits, group, g, symmetric=False, index=None):
+def random_codes(rows, cols, bits, group, g, symmetric=False, index=None, lowest=0):
     """Codes and zeros (rows, cols) and (rows, groups), scales that float16 holds, and the weights they stand for."""
     half = 2 ** (bits - 1)
-    codes = torch.randint(0, 2 * half, (rows, cols), generator=g)
+    codes = torch.randint(lowest, 2 * half, (rows, cols), generator=g)
     zeros = torch.full((rows, cols // group), half)
     if not symmetric:
         zeros = zeros + torch.randint(-half // 2, half // 2, zeros.shape, generator=g)
@@ -34,15 +34,15 @@ def random_codes(rows, cols, bits, group, g, symmetric=False, index=None):
     return codes, zeros, scales, scales.float()[:, index] * (codes - zeros[:, index])
 
 
-def gptq(name, shape, g, tensors, bits, group, act_order, symmetric=False):
+def gptq(name, shape, g, tensors, bits, group, act_order, symmetric=False, lowest=0, stored_less=1):
     rows, cols = shape
     group = group or cols
     index = torch.arange(cols) // group
     if act_order:
         index = index[torch.randperm(cols, generator=g)]
-    codes, zeros, scales, weight = random_codes(rows, cols, bits, group, g, symmetric, index)
+    codes, zeros, scales, weight = random_codes(rows, cols, bits, group, g, symmetric, index, lowest)
     tensors[name + ".qweight"] = words(codes.T, bits, 0)
-    tensors[name + ".qzeros"] = words(zeros.T - 1, bits, 1)
+    tensors[name + ".qzeros"] = words(zeros.T - stored_less, bits, 1)
     tensors[name + ".scales"] = scales.T.contiguous()
     tensors[name + ".g_idx"] = index.int()
     return weight
@@ -76,6 +76,26 @@ def int_quantized(name, shape, g, tensors):
     return weight
 
 
+def package_quantized(name, shape, g, tensors, symmetric=True, **args):
+    """What the package compressed-tensors chooses, packs and unpacks; -128 is one of its codes."""
+    from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    from compressed_tensors.quantization.utils import calculate_qparams
+    args = QuantizationArgs(num_bits=8, symmetric=symmetric, **args)
+    scheme = QuantizationScheme(targets=["Linear"], weights=args)
+    weight = torch.randn(shape, generator=g) * 1.3 / shape[1]**0.5
+    groups = weight.unflatten(1, (-1, args.group_size or shape[1]))
+    scale, zero = calculate_qparams(groups.amin(-1), groups.amax(-1), args)
+    scale = scale.bfloat16()
+    state = PackedQuantizationCompressor.compress(
+        dict(weight=weight, weight_scale=scale.float(), weight_zero_point=zero), scheme)
+    # In float32: the package gives weights the type of their scales.
+    whole = PackedQuantizationCompressor.decompress(state, scheme)["weight"]
+    for key, value in {**state, "weight_scale": scale}.items():
+        tensors[f"{name}.{key}"] = value
+    return whole.float()
+
+
 def fp8(name, shape, g, tensors, block, scales="weight_scale_inv", axes=2, inputs=None):
     """E4M3 codes, a scale for each `block` of weights (0: all), and the weights they stand for."""
     rows, cols = (side or whole for side, whole in zip(block, shape))
@@ -105,24 +125,45 @@ def bitsandbytes(name, shape, g, tensors, quant_type, nested):
     return dequantised(codes, state)
 
 
-def make_bitsandbytes(case, folder):
-    """A checkpoint that transformers loaded with load_in_4bit and saved."""
-    config = getattr(tr, case.family + "Config")(**{**families.SIZES, **case.config})
-    model = families.randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
-    model.save_pretrained(folder)
-    load = tr.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
-    small = type(model).from_pretrained(folder, quantization_config=load, device_map="cpu")
-    small.save_pretrained(folder)
+def llm_int8(name, shape, g, tensors):
+    """What a Linear8bitLt of bitsandbytes saves, and what it stands for."""
+    from bitsandbytes.functional import int8_vectorwise_dequant, int8_vectorwise_quant
+    weight = torch.randn(shape, generator=g) * 1.3 / shape[1]**0.5
+    codes, largest, _ = int8_vectorwise_quant(weight.half())
+    tensors[name + ".weight"], tensors[name + ".SCB"] = codes, largest
+    tensors[name + ".weight_format"] = torch.tensor(0, dtype=torch.uint8)
+    return int8_vectorwise_dequant(codes, largest)
 
-    def whole(name, _module):
-        module = small.get_submodule(name)
-        linear = torch.nn.Linear(module.in_features, module.out_features, bias=module.bias is not None)
-        linear.load_state_dict(dict(weight=dequantised(module.weight.data, module.weight.quant_state), **(
-            {} if module.bias is None else dict(bias=module.bias))))
-        return linear
 
-    replace_linears(model, whole)
-    return families.forward(model)
+def make_bitsandbytes(whole_weight, **load):
+    """A checkpoint that transformers loaded so and saved."""
+    def make_folder(case, folder):
+        config = getattr(tr, case.family + "Config")(**{**families.SIZES, **case.config})
+        model = families.randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
+        model.save_pretrained(folder)
+        small = type(model).from_pretrained(folder, quantization_config=tr.BitsAndBytesConfig(**load), device_map="cpu")
+        small.save_pretrained(folder)
+
+        def whole(name, _module):
+            module = small.get_submodule(name)
+            linear = torch.nn.Linear(module.in_features, module.out_features, bias=module.bias is not None)
+            linear.load_state_dict(dict(weight=whole_weight(module), **(
+                {} if module.bias is None else dict(bias=module.bias))))
+            return linear
+
+        replace_linears(model, whole)
+        return families.forward(model)
+
+    return make_folder
+
+
+def whole_4bit(module):
+    return dequantised(module.weight.data, module.weight.quant_state)
+
+
+def whole_8bit(module):
+    from transformers.integrations.bitsandbytes import dequantize_bnb_weight
+    return dequantize_bnb_weight(module.weight, module.state).float()
 
 
 def dequantised(codes, state):
@@ -158,7 +199,7 @@ def make(quantise, quantization_config, **options):
 
         def pack(name, shape):
             written[name] = quantise(name, tuple(shape), g, tensors, **options)
-            if quantise not in (int_quantized, fp8, bitsandbytes):
+            if quantise not in (int_quantized, fp8, bitsandbytes, llm_int8):
                 tensors.pop(name + ".weight")
             return written[name]
 

@@ -30,6 +30,7 @@ import libmoe
 N_TOKENS = 40
 N_GREEDY = 64
 N_GOLDEN = 24
+DOWN = "model.layers.0.mlp.down_proj.weight"  # of it golden cases have the dequantised numbers
 
 
 def convert(moe, case, folder, out):
@@ -42,6 +43,23 @@ def convert(moe, case, folder, out):
             or matrix["matrix"].endswith("router")
         if case.lossless and not (ternary and matrix["lossless"]):
             raise RuntimeError(f"{matrix['matrix']} was not stored without loss")
+
+
+def check_codes(moe, case, folder, out):
+    """What becomes of a checkpoint's own codes where nothing is asked for."""
+    command = [moe, "convert", source(case, folder), out, "--verify", "--list", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    format, error = case.keeps
+    worst = 0.0
+    for m in json.loads(done.stdout)["matrices"]:
+        if not m["matrix"].startswith("layers.") or m["matrix"].endswith("router"):
+            continue
+        worst = max(worst, m["relative_error"])
+        if m["format"] != format or m["relative_error"] > error or (error == 0 and not m["lossless"]):
+            raise RuntimeError(f"{m['matrix']} became {m['format']} with an error of {m['relative_error']:.2g}")
+    return f"{format} {worst:.2g}  "
 
 
 def relative(found, expected):
@@ -94,6 +112,7 @@ def run_case(case, first_seed, args, scratch):
     folder, out = os.path.join(scratch, case.name), os.path.join(scratch, case.name + ".moe")
     shutil.rmtree(folder, ignore_errors=True)
     reference = families.write(case, folder)
+    codes = check_codes(args.moe, case, folder, out) if case.keeps else ""
     convert(args.moe, case, source(case, folder), out)
     vocab_size = vocabulary(case, folder)
     model = libmoe.Model(args.library, out, vocab_size)
@@ -112,7 +131,7 @@ def run_case(case, first_seed, args, scratch):
     near = max(kv32, latent) <= case.tolerance or first_seed != case.seed
     ok = near and kv16 <= case.tolerance_kv16 and same
     print(f"{'ok  ' if ok else 'FAIL'} {case.name:26s} seed {case.seed}  logits {kv32:.1e} {kv16:.1e}  "
-          f"{f'latent {latent:.1e}  ' if case.latent else ''}greedy {n}/{N_GREEDY} {note}", flush=True)
+          f"{f'latent {latent:.1e}  ' if case.latent else ''}{codes}greedy {n}/{N_GREEDY} {note}", flush=True)
     return ok
 
 
@@ -144,6 +163,8 @@ def write_golden(case, root):
     sequences = [ids[:N_GOLDEN] for ids in prompts(vocab_size, case.seed)]
     tensors = {f"logits_kv16.{i}": reference(ids, True) for i, ids in enumerate(sequences)}
     tensors["logits.1"] = reference(sequences[1], False)
+    if case.keeps:
+        tensors[DOWN] = reference.model.get_parameter(DOWN).detach().numpy()
     save_file(tensors, os.path.join(folder, "golden.safetensors"))
     with open(os.path.join(folder, "golden.json"), "w") as f:
         json.dump({"sequences": sequences, "convert": case.convert, "tolerance": case.tolerance,

@@ -5,9 +5,8 @@
 #include <cstring>
 #include <random>
 
-#include "quant/formats.h"
 #include "quant/half.h"
-#include "quant/quantise.h"
+#include "tests/support/stored_weights.h"
 
 namespace moe {
 namespace {
@@ -16,48 +15,7 @@ const WeightFormat& group_format() { return format_info(FormatId::kInt8Group); }
 
 std::vector<float> stored(const std::vector<float>& w, int32_t cols,
                           const float* importance = nullptr) {
-  const WeightFormat& f = group_format();
-  const int n_rows = static_cast<int>(w.size()) / cols;
-  std::vector<uint8_t> tile(f.tile_bytes(cols), 0xEE);
-  const Status status = f.quantise_tile(w.data(), cols, n_rows, cols, importance, tile.data());
-  EXPECT_TRUE(status.ok()) << status.text();
-  EXPECT_EQ(f.find_invalid(tile.data(), tile.size()), -1);
-  std::vector<float> out(w.size());
-  for (int r = 0; r < n_rows; ++r) {
-    read_weights(f, tile.data(), cols, r, &out[static_cast<size_t>(r * cols)]);
-  }
-  return out;
-}
-
-std::vector<float> by_row(const std::vector<float>& w, int32_t cols) {
-  std::vector<int8_t> codes(static_cast<size_t>(cols));
-  std::vector<float> out;
-  for (size_t at = 0; at < w.size(); at += codes.size()) {
-    float scale = 0;
-    EXPECT_TRUE(int8_row(&w[at], cols, codes.data(), &scale).ok());
-    for (const int8_t code : codes) out.push_back(static_cast<float>(code) * scale);
-  }
-  return out;
-}
-
-double relative_error(const std::vector<float>& wanted, const std::vector<float>& found,
-                      const std::vector<float>& importance = {}) {
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const double h = importance.empty() ? 1.0 : double{importance[i % importance.size()]};
-    const double d = double{wanted[i]} - double{found[i]};
-    error += h * d * d;
-    norm += h * double{wanted[i]} * double{wanted[i]};
-  }
-  return std::sqrt(error / norm);
-}
-
-std::vector<float> normals(size_t n, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal(0.0f, 0.02f);
-  std::vector<float> values(n);
-  for (float& v : values) v = normal(rng);
-  return values;
+  return stored(group_format(), w, cols, importance);
 }
 
 TEST(Int8Group, LayoutIsFixed) {
@@ -100,20 +58,31 @@ TEST(Int8Group, BadScalesAndCodesAreFound) {
       std::memcpy(&tile[at], &before, 2);
     }
   }
-  tile.assign(f.tile_bytes(32), 0x80);
+}
+
+// The message is that of what was found; the tensor's name comes from the file's reader.
+TEST(Int8Group, BadScalesAndCodesAreTwoFaults) {
+  std::vector<uint8_t> tile(group_format().tile_bytes(128), 0x11);
   Matrix m;
   m.format = FormatId::kInt8Group;
   m.scale_kind = ScaleKind::kGroup;
   m.group = 32;
   m.rows = 16;
-  m.cols = 32;
+  m.cols = 128;
   m.tile_stride = static_cast<int64_t>(tile.size());
   m.tiles = tile.data();
-  const Status status = validate_codes(m);
-  EXPECT_EQ(status.code(), MOE_ERR_NON_FINITE);
-  EXPECT_NE(std::string(status.text()).find("a code of -128, or a scale that is NaN or infinite"),
-            std::string::npos)
-      << status.text();
+  const auto expect = [&](size_t at, uint8_t byte, moe_status code, const char* text) {
+    tile[at] = byte;
+    const Status status = validate_codes(m);
+    EXPECT_EQ(status.code(), code) << status.text();
+    EXPECT_STREQ(status.text(), text);
+    tile[at] = 0x11;
+  };
+  EXPECT_TRUE(validate_codes(m).ok());
+  expect(1088 + 64 + 7, 0x80, MOE_ERR_RANGE,
+         "int8_group weights: found -128 among codes of -127..127 in rows 0..15, block 18 of 34");
+  expect(1088 + 7, 0x7C, MOE_ERR_NON_FINITE,
+         "int8_group weights: found a scale that is NaN or infinite in rows 0..15, block 17 of 34");
 }
 
 // Codes that others chose come back as they were, whatever the largest of them is: Q8_0 and Q5_0.
@@ -162,19 +131,19 @@ TEST(Int8Group, HalvesOfGroupsAreNearlyKept) {
       w[i + j] = scale * static_cast<float>(j == 0 ? -32 : static_cast<int>(rng() % 64) - 32);
     }
   }
-  EXPECT_LT(relative_error(w, stored(w, 256)), 0.7 * relative_error(w, by_row(w, 256)));
+  EXPECT_LT(relative_error(w, stored(w, 256)), 0.7 * relative_error(w, stored_by_row(w, 256)));
 }
 
 TEST(Int8Group, ErrorIsSmall) {
-  std::vector<float> w = normals(16 * 1024, 5);
+  std::vector<float> w = normals(16 * 1024, 5, 0.02f);
   EXPECT_LT(relative_error(w, stored(w, 1024)), 0.0055);
   for (size_t row = 0; row < 16; ++row) w[row * 1024 + row] = 1.0f;  // of 50 standard deviations
   EXPECT_LT(relative_error(w, stored(w, 1024)), 0.015);
-  EXPECT_GT(relative_error(w, by_row(w, 1024)), 0.05);
+  EXPECT_GT(relative_error(w, stored_by_row(w, 1024)), 0.05);
 }
 
 TEST(Int8Group, ImportanceDecides) {
-  const std::vector<float> w = normals(16 * 256, 6);
+  const std::vector<float> w = normals(16 * 256, 6, 0.02f);
   std::vector<float> importance(256);
   for (size_t i = 0; i < importance.size(); ++i) importance[i] = i % 8 == 0 ? 100.0f : 1.0f;
   EXPECT_LT(relative_error(w, stored(w, 256, importance.data()), importance),

@@ -8,6 +8,7 @@
 #include "quant/formats.h"
 #include "quant/four_bit_layout.h"
 #include "src/convert/arch/config_keys.h"
+#include "src/convert/packed/llm_int8.h"
 
 namespace moe {
 namespace {
@@ -251,11 +252,15 @@ bool is_bitsandbytes(const JsonNode& quantization) {
 }
 
 void unpack_bitsandbytes(Checkpoint* checkpoint, const JsonNode& quantization) {
-  if (!quantization.boolean("load_in_4bit", false)) {
-    fail(MOE_ERR_UNSUPPORTED,
-         "config.json: quantization_config: bitsandbytes is read with load_in_4bit alone; convert "
-         "an unquantised checkpoint of the model, or a GGUF file");
+  const bool four = quantization.boolean("load_in_4bit", false);
+  const bool eight = quantization.boolean("load_in_8bit", false);
+  if (four == eight) {
+    fail(MOE_ERR_FORMAT,
+         "config.json: quantization_config: expected load_in_4bit or load_in_8bit of bitsandbytes, "
+         "found %s",
+         four ? "both" : "neither");
   }
+  if (eight) return unpack_llm_int8(checkpoint);
   Unpacking(checkpoint, quantization).run();
 }
 

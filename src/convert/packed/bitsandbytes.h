@@ -1,7 +1,8 @@
 #pragma once
-// Checkpoints that bitsandbytes quantised to four bits (NF4, FP4). A matrix is a run of codes, row
-// after row, two in a byte; a table of 16 floats; and one factor for each block of codes (64), its
-// largest magnitude. Factors may be codes themselves, of 8 bits.
+// Checkpoints that bitsandbytes quantised: to eight bits (llm_int8.h), or to four (NF4, FP4). A
+// matrix of four bits is a run of codes, row after row, two in a byte; a table of 16 floats; and
+// one factor for each block of codes (64), its largest magnitude. Factors may be codes themselves,
+// of 8 bits.
 
 #include "formats/import/checkpoint.h"
 
@@ -10,9 +11,9 @@ namespace moe {
 /// Whether `quantization` (of config.json) says so. Older ones do not name their method.
 bool is_bitsandbytes(const JsonNode& quantization);
 
-/// Makes each of them one tensor of ordinary weights, table[code] * factor. Throws
-/// MOE_ERR_UNSUPPORTED for a kind that is not read, MOE_ERR_NOT_FOUND, MOE_ERR_SHAPE,
-/// MOE_ERR_NON_FINITE or MOE_ERR_FORMAT when a tensor is not what the others say.
+/// Makes each of them one tensor of ordinary weights, table[code] * factor, or as llm_int8.h says.
+/// Throws MOE_ERR_NOT_FOUND, MOE_ERR_SHAPE, MOE_ERR_NON_FINITE or MOE_ERR_FORMAT when a tensor is
+/// not what the others say, or the configuration does not say which kind they are.
 void unpack_bitsandbytes(Checkpoint* checkpoint, const JsonNode& quantization);
 
 }  // namespace moe

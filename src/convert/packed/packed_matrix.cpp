@@ -60,10 +60,13 @@ class Block {
   // Whether all zeros are the middle code.
   bool symmetric() {
     read_zeros();
-    for (const float zero : zeros_) {
-      if (zero != static_cast<float>(1 << (m_.bits - 1))) return false;
-    }
-    return true;
+    return std::all_of(zeros_.begin(), zeros_.end(),
+                       [this](float zero) { return zero == middle(); });
+  }
+
+  void read_row_scales(float* scales) {
+    read_scales();
+    std::copy(scales_.begin(), scales_.end(), scales);
   }
 
   void read_scales(float* scales, float* minimums) {
@@ -95,6 +98,9 @@ class Block {
   }
 
  private:
+  float middle() const {
+    return m_.layout == CodeLayout::kBytes ? 0.0f : static_cast<float>(1 << (m_.bits - 1));
+  }
   bool scales_across() const {
     return m_.layout == CodeLayout::kGptq || m_.layout == CodeLayout::kAwq;
   }
@@ -134,8 +140,7 @@ class Block {
   void read_zeros() {
     const int64_t g = m_.groups();
     const bool bytes = m_.layout == CodeLayout::kBytes;
-    const int middle = bytes ? 0 : 1 << (m_.bits - 1);
-    zeros_.assign(static_cast<size_t>(n_ * g), static_cast<float>(middle));
+    zeros_.assign(static_cast<size_t>(n_ * g), middle());
     if (!m_.zeros) return;
     std::vector<int64_t> in;
     if (bytes) {
@@ -153,9 +158,19 @@ class Block {
         const int64_t value =
             in[static_cast<size_t>(groups_down ? i * n_words + word : word * g + i)];
         zeros_[static_cast<size_t>(r * g + i)] =
-            static_cast<float>(across_.code(value, place_of_output(r)) + m_.zero_offset);
+            zero_point(across_.code(value, place_of_output(r)) + m_.zero_offset, r, i);
       }
     }
+  }
+
+  // Past the last code: programs differ in what it stands for.
+  float zero_point(int zero, int64_t r, int64_t group) const {
+    const int last = (1 << m_.bits) - 1;
+    if (zero <= last) return static_cast<float>(zero);
+    fail(MOE_ERR_RANGE,
+         "tensor %.200s: output %lld, group %lld: expected a zero point in %d..%d, found %d",
+         m_.zeros->name.c_str(), static_cast<long long>(first_ + r), static_cast<long long>(group),
+         m_.zero_offset, last, zero);
   }
 
   int64_t place_of_output(int64_t r) const {
@@ -223,23 +238,32 @@ class Block {
 
 }  // namespace
 
-// In order of inputs, each 32 in one group, and around a zero point or not.
+// In order of inputs, each 32 or a whole row in one group, and around a zero point or not.
 PackedCodes PackedMatrix::codes(const Checkpoint& checkpoint) const {
-  if (bits != 4 || group % kScaleInputs != 0) return PackedCodes::kOther;
-  if (!Block(*this, checkpoint, 0, 1).in_order()) return PackedCodes::kOther;
-  if (!zeros) return PackedCodes::kSigned;
+  const bool in_groups = group % kScaleInputs == 0 || has_row_scales();
+  if (!in_groups || !Block(*this, checkpoint, 0, 1).in_order()) {
+    return bits == 4 ? PackedCodes::kOther : PackedCodes::kOther8;
+  }
+  const bool middle = symmetric(checkpoint);
+  if (bits == 4) return middle ? PackedCodes::kSigned : PackedCodes::kMinimum;
+  if (!middle) return PackedCodes::kOther8;
+  return has_row_scales() ? PackedCodes::kRows8 : PackedCodes::kGroups8;
+}
+
+bool PackedMatrix::symmetric(const Checkpoint& checkpoint) const {
+  if (!zeros) return true;
   constexpr int64_t kRows = 1024;
   for (int64_t first = 0; first < rows; first += kRows) {
-    if (!Block(*this, checkpoint, first, std::min(kRows, rows - first)).symmetric()) {
-      return PackedCodes::kMinimum;
-    }
+    if (!Block(*this, checkpoint, first, std::min(kRows, rows - first)).symmetric()) return false;
   }
-  return PackedCodes::kSigned;
+  return true;
 }
 
 void PackedMatrix::read_scales(const Checkpoint& checkpoint, int64_t first, int64_t n,
                                float* to_scales, float* to_minimums) const {
-  Block(*this, checkpoint, first, n).read_scales(to_scales, to_minimums);
+  Block block(*this, checkpoint, first, n);
+  if (has_row_scales()) return block.read_row_scales(to_scales);
+  block.read_scales(to_scales, to_minimums);
 }
 
 void PackedMatrix::read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const {

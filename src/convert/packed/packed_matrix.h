@@ -29,11 +29,16 @@ struct PackedMatrix final : PackedRows {
   int zero_offset = 0;                // added to zeros
 
   int64_t groups() const { return cols / group; }
-  /// Throws MOE_ERR_RANGE for an index that is out of range, and what Checkpoint::read throws.
+  bool has_row_scales() const { return bits == 8 && group == cols; }
+  /// Throws MOE_ERR_RANGE for an index or a zero point that is out of range, and what
+  /// Checkpoint::read throws.
   void read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const override;
   PackedCodes codes(const Checkpoint& checkpoint) const override;
   void read_scales(const Checkpoint& checkpoint, int64_t first, int64_t n, float* scales,
                    float* minimums) const override;
+
+ private:
+  bool symmetric(const Checkpoint& checkpoint) const;
 };
 
 }  // namespace moe

@@ -6,6 +6,7 @@
 #include "formats/import/failure.h"
 #include "quant/formats.h"
 #include "quant/quantise.h"
+#include "quant/weight_group.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/storage.h"
 
@@ -75,7 +76,31 @@ class Contest {
   std::vector<float> stored_;  // (n_rows, cols)
 };
 
+// Whether every row's weights have a scale in an f16. What is no number has none.
+bool group_scales_fit(const PlannedMatrix& m, RowReader* reader,
+                      const std::function<void()>& tick) {
+  constexpr float kMost = 127 * kLargestHalf;
+  for (int32_t r = 0; r < m.slot.rows; ++r) {
+    if (r % kTileRows == 0) tick();
+    if (!check_weights(reader->row(r), m.slot.cols, kMost).ok()) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool has_int8_codes(const PlannedMatrix& m, const Checkpoint& checkpoint) {
+  const PackedRows* rows = checkpoint.packed(*m.tensor);
+  if (rows == nullptr) return has_int8_blocks(m.tensor->type);
+  switch (rows->codes(checkpoint)) {
+    case PackedCodes::kGroups8:
+    case PackedCodes::kRows8:
+    case PackedCodes::kOther8:
+      return true;
+    default:
+      return false;
+  }
+}
 
 bool has_int8_blocks(SourceType type) {
   switch (type) {
@@ -109,7 +134,8 @@ FormatId closer_int8(const PlannedMatrix& m, const Checkpoint& checkpoint,
     }
     contest.add(rows);
   }
-  return contest.winner();
+  const bool group = contest.winner() == FormatId::kInt8Group;
+  return group && group_scales_fit(m, &reader, tick) ? FormatId::kInt8Group : FormatId::kInt8;
 }
 
 }  // namespace moe

@@ -10,11 +10,13 @@ namespace moe {
 /// Whether the tensor's blocks hold codes of five to eight bits: then int8_group may lose much
 /// less.
 bool has_int8_blocks(SourceType type);
+/// The same of the matrix's tensor, which may also be codes of eight bits beside their scales.
+bool has_int8_codes(const PlannedMatrix& matrix, const Checkpoint& checkpoint);
 
 /// The one of the two that stands for the matrix with the smaller squared error; int8 where both
-/// do as well. Of a matrix with many rows 256 are looked at, in tiles that lie evenly in it.
-/// `tick` is called now and then and may throw. Throws MOE_ERR_NON_FINITE naming tensor and
-/// element.
+/// do as well, or where a weight is too large for int8_group's scales. Of a matrix with many rows
+/// errors are those of 256, in tiles that lie evenly in it. `tick` is called now and then and may
+/// throw. Throws MOE_ERR_NON_FINITE naming tensor and element.
 FormatId closer_int8(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
                      const std::function<void()>& tick);
 

@@ -15,7 +15,7 @@ constexpr int32_t kGroup = 32;
 bool rows_lie_as_stored(const PlannedMatrix& m) {
   const Source& s = m.source;
   return s.col_stride == 1 && s.row_groups.pieces.empty() && s.col_groups.pieces.empty() &&
-         s.rows.of == 0 && s.cols.of == 0 && m.slot.cols % kGroup == 0;
+         s.rows.of == 0 && s.cols.of == 0;
 }
 
 double off_by(float v) {
@@ -32,24 +32,19 @@ std::optional<FormatId> format_of(PackedCodes codes) {
       return FormatId::kInt4Min;
     case PackedCodes::kNf4:
       return FormatId::kNf4;
+    case PackedCodes::kGroups8:
+      return FormatId::kInt8Group;
+    case PackedCodes::kRows8:
+      return FormatId::kInt8;
     case PackedCodes::kOther:
+    case PackedCodes::kOther8:
       return std::nullopt;
   }
   return std::nullopt;
 }
 
-}  // namespace
-
-std::optional<FormatId> four_bit_format(const PlannedMatrix& m, const Checkpoint& checkpoint) {
-  if (!rows_lie_as_stored(m)) return std::nullopt;
-  if (m.source.packing == Packing::kMxfp4) return FormatId::kFp4;
-  if (m.source.packing != Packing::kNone) return std::nullopt;
-  // Rows of the matrix are rows of the tensor.
-  if (m.tensor->shape.empty() || m.tensor->shape.back() != m.slot.cols) return std::nullopt;
-  if (const PackedRows* rows = checkpoint.packed(*m.tensor)) {
-    return format_of(rows->codes(checkpoint));
-  }
-  switch (m.tensor->type) {
+std::optional<FormatId> format_of(SourceType type) {
+  switch (type) {
     case SourceType::kQ4_0:
       return FormatId::kInt4;
     case SourceType::kQ4_1:
@@ -65,9 +60,35 @@ std::optional<FormatId> four_bit_format(const PlannedMatrix& m, const Checkpoint
   }
 }
 
+}  // namespace
+
+std::optional<FormatId> format_of_codes(const PlannedMatrix& m, const Checkpoint& checkpoint) {
+  const bool in_groups = m.slot.cols % kGroup == 0;
+  if (!rows_lie_as_stored(m)) return std::nullopt;
+  if (m.source.packing == Packing::kMxfp4 && in_groups) return FormatId::kFp4;
+  if (m.source.packing != Packing::kNone) return std::nullopt;
+  // Rows of the matrix are rows of the tensor.
+  if (m.tensor->shape.empty() || m.tensor->shape.back() != m.slot.cols) return std::nullopt;
+  const PackedRows* rows = checkpoint.packed(*m.tensor);
+  const std::optional<FormatId> format =
+      rows != nullptr ? format_of(rows->codes(checkpoint)) : format_of(m.tensor->type);
+  return in_groups || format == FormatId::kInt8 ? format : std::nullopt;
+}
+
+bool has_eight_bits(FormatId format) {
+  return format == FormatId::kInt8 || format == FormatId::kInt8Group;
+}
+
 SourceScales::SourceScales(const PlannedMatrix& matrix, FormatId format,
                            const Checkpoint& checkpoint)
-    : matrix_(matrix), checkpoint_(checkpoint), format_(format) {
+    : matrix_(matrix),
+      checkpoint_(checkpoint),
+      format_(format),
+      group_(format == FormatId::kInt8 ? matrix.slot.cols : kGroup) {
+  if (has_eight_bits(format)) {
+    for (int i = 0; i < 256; ++i) nearest_[i] = static_cast<int8_t>(std::max(i - 128, -127));
+    return;
+  }
   int8_t values[16];
   for (uint8_t code = 0; code < 16; ++code) values[code] = format_info(format).random_code(code);
   for (int i = 0; i < 256; ++i) {
@@ -82,7 +103,8 @@ bool SourceScales::fit(const std::function<void()>& tick) {
   constexpr int32_t kRows = 256;
   const SourceTypeInfo& info = source_type_info(matrix_.tensor->type);
   const bool halves = info.read_scales != nullptr && info.block == kGroup;
-  if (format_ == FormatId::kFp4 || halves) return true;  // they are what the format has
+  // They are what the format has.
+  if (format_ == FormatId::kFp4 || format_ == FormatId::kInt8 || halves) return true;
   const double most = format_info(format_).max_code;
   double error = 0, norm = 0;
   for (int32_t first = 0; first < matrix_.slot.rows; first += kRows) {
@@ -100,20 +122,20 @@ bool SourceScales::fit(const std::function<void()>& tick) {
 void SourceScales::split(int32_t first, int n, const float* values, int8_t* codes) {
   read(first, n);
   const int32_t cols = matrix_.slot.cols;
-  const int64_t n_groups = int64_t{n} * (cols / kGroup);
+  const int64_t n_groups = int64_t{n} * (cols / group_);
   for (int64_t g = 0; g < n_groups; ++g) {
     const float scale = scales_[static_cast<size_t>(g)];
     const float minimum = minimums_[static_cast<size_t>(g)];
-    for (int32_t i = 0; i < kGroup; ++i) {
-      const float v = scale == 0.0f ? 0.0f : (values[g * kGroup + i] - minimum) / scale;
+    for (int32_t i = 0; i < group_; ++i) {
+      const float v = scale == 0.0f ? 0.0f : (values[g * group_ + i] - minimum) / scale;
       const float place = std::clamp(v, -128.0f, 127.0f) + 128.5f;
-      codes[g * kGroup + i] = nearest_[static_cast<int>(place)];
+      codes[g * group_ + i] = nearest_[static_cast<int>(place)];
     }
   }
 }
 
 void SourceScales::read(int32_t first, int n) {
-  const auto per_row = static_cast<size_t>(matrix_.slot.cols / kGroup);
+  const auto per_row = static_cast<size_t>(matrix_.slot.cols / group_);
   scales_.resize(static_cast<size_t>(n) * per_row);
   minimums_.resize(scales_.size());
   const Source& s = matrix_.source;
@@ -128,6 +150,12 @@ void SourceScales::read(int32_t first, int n) {
     }
   }
   if (!format_info(format_).minimums) std::fill(minimums_.begin(), minimums_.end(), 0.0f);
+  if (format_ == FormatId::kInt8) make_positive();
+}
+
+// As those of rows are in a file: a negative one turns its codes, and 0 is that of zeros.
+void SourceScales::make_positive() {
+  for (float& scale : scales_) scale = scale == 0.0f ? 1.0f : std::fabs(scale);
 }
 
 void SourceScales::read_row(int64_t row, float* scales, float* minimums) {

@@ -54,16 +54,26 @@ void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool
 // Blocks of two and three bits have scales for 16 inputs each, which int4_min comes close to.
 bool has_few_bits(SourceType type) { return type == SourceType::kQ2K || type == SourceType::kQ3K; }
 
-// What has four bits or less in the checkpoint, where nothing or its own format was asked for.
-void keep_four_bits(const PlannedMatrix& m, const Checkpoint& checkpoint,
-                    const std::function<void()>& tick, Storage* out) {
+// Whether the choice leaves it to the checkpoint's codes what the format is. It does so too where
+// it has eight bits in place of four.
+bool is_open_to(FormatId own, const PrecisionChoice& choice) {
+  if (own == FormatId::kInt8Group && choice.int8_by_row) return false;
+  return !choice.weights || (choice.otherwise && has_eight_bits(own));
+}
+
+// Codes of the checkpoint, where nothing or their own format was asked for, and what has three bits
+// or less.
+void keep_codes(const PlannedMatrix& m, const Checkpoint& checkpoint,
+                const std::function<void()>& tick, Storage* out) {
   const bool vocabulary = m.slot.kind == SlotKind::kVocab;
   if (!vocabulary && m.slot.kind != SlotKind::kLinear) return;
   const bool wished = m.precision.weights.has_value();
-  const std::optional<FormatId> own = four_bit_format(m, checkpoint);
+  const std::optional<FormatId> own = format_of_codes(m, checkpoint);
   const bool ternary = format_info(out->format).ternary();
-  if (wished ? own == m.precision.weights
-             : own && !ternary && SourceScales(m, *own, checkpoint).fit(tick)) {
+  const bool fits =
+      own && (own == m.precision.weights || (is_open_to(*own, m.precision) && !ternary &&
+                                             SourceScales(m, *own, checkpoint).fit(tick)));
+  if (fits) {
     out->format = *own;
     out->own_codes = true;
   } else if (!wished && !vocabulary && has_few_bits(m.tensor->type) && !ternary) {
@@ -96,11 +106,12 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
       out.scale = ScaleKind::kTensor;
     }
   }
-  keep_four_bits(m, checkpoint, tick, &out);
+  keep_codes(m, checkpoint, tick, &out);
   const bool otherwise = m.precision.otherwise && !out.own_codes;
   if (otherwise) out.format = *m.precision.otherwise;
   const bool open = (otherwise || !wish) && !m.precision.int8_by_row;
-  if (open && out.format == FormatId::kInt8 && has_int8_blocks(m.tensor->type)) {
+  const bool chosen_anew = out.format == FormatId::kInt8 && !out.own_codes;
+  if (open && chosen_anew && has_int8_codes(m, checkpoint)) {
     out.format = closer_int8(m, checkpoint, tick);
   }
   if (format_info(out.format).quantise_row != nullptr) out.scale = ScaleKind::kRow;

@@ -131,7 +131,7 @@ void TilePacker::pack(int32_t t, uint8_t* out) {
   } else if (own_scales_) {
     own_scales_->split(first, n, values_.data(), codes_.data());
     format_.pack_codes(codes_.data(), cols, n, cols, out);
-    format_.pack_scales(own_scales_->scales(), own_scales_->minimums(), n, cols, out);
+    put_own_scales(first, n, out);
   } else if (format_.quantise_tile != nullptr) {
     quantise_groups(first, n, out);
   } else {
@@ -139,6 +139,15 @@ void TilePacker::pack(int32_t t, uint8_t* out) {
     format_.pack_codes(codes_.data(), cols, n, cols, out);
   }
   measure(first, n, out);
+}
+
+void TilePacker::put_own_scales(int32_t first, int n, uint8_t* out) {
+  const float* scales = own_scales_->scales();
+  if (format_.pack_scales == nullptr) {
+    std::copy(scales, scales + n, scales_.begin() + first);
+  } else {
+    format_.pack_scales(scales, own_scales_->minimums(), n, matrix_.slot.cols, out);
+  }
 }
 
 // Weights that errors have made too large for the format are rounded as they are.

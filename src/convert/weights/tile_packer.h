@@ -53,6 +53,7 @@ class TilePacker {
  private:
   void read_rows(int32_t first, int n);
   void read_ids(int32_t first, int n);
+  void put_own_scales(int32_t first, int n, uint8_t* out);
   void quantise_groups(int32_t first, int n, uint8_t* out);
   void quantise_rows(int32_t first, int n);
   void quantise_row(int32_t r, const float* row, int8_t* codes);

@@ -1,0 +1,15 @@
+#pragma once
+// Matrices that bitsandbytes quantised to eight bits, LLM.int8: NAME.weight holds codes in I8, and
+// NAME.SCB the largest magnitude of each row, which became the code 127 or -127. Columns that the
+// paper keeps in half precision are those of activations: no weight is stored otherwise.
+
+#include "formats/import/checkpoint.h"
+
+namespace moe {
+
+/// Makes each of them one tensor of ordinary weights, code * (SCB / 127). Throws MOE_ERR_NOT_FOUND,
+/// MOE_ERR_SHAPE or MOE_ERR_FORMAT when a tensor is not what the others say, MOE_ERR_UNSUPPORTED
+/// for codes in another order than rows.
+void unpack_llm_int8(Checkpoint* checkpoint);
+
+}  // namespace moe
