@@ -88,7 +88,7 @@ TEST_F(PackedTest, EachKeepsWhatItCan) {
   of("gptq_8", FormatId::kInt8Group, 0, kDense);
   of("llm_int8", FormatId::kInt8, 0, kDense);
   // One code in 256 is -128.
-  of("w8a8", FormatId::kInt8, 0.001, 2 * kDense);
+  of("w8a8", FormatId::kInt8, 0.0015, 2 * kDense);
   of("w8a16_group", FormatId::kInt8Group, 0.004, kDense);
 }
 
