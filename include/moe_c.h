@@ -1,44 +1,46 @@
-/* moe_c.h - Mixture-of-Experts language models with ternary, int8 or 4-bit weights, where memory is
- * short.
+/* moe_c.h - Mixture-of-Experts language models with ternary, int8 or 4-bit weights on machines with
+ * little memory.
  *
- * This header is the manual of the C API. It reads from simple to special:
+ * This header is the manual of the C API. It goes from the simple to the special:
  *
  *   1  Conventions and statuses       5  Tokenizer                 9  Chat
  *   2  Version                        6  Session: evaluation      10  One MoE layer on its own
  *   3  Environment                    7  Routing, experts         11  Converter (libmoe_convert)
  *   4  Model                          8  Sampling and generation
  *
- * The shortest program: moe_env_create, moe_model_open, moe_session_create, moe_tokenizer_encode,
- * moe_session_generate, then free in the opposite order. examples/generate.c is that program.
+ * The shortest program calls moe_env_create, moe_model_open, moe_session_create,
+ * moe_tokenizer_encode and moe_session_generate, then frees in reverse order: see
+ * examples/generate.c.
  *
  * 1. CONVENTIONS
  *
- * - A function that can fail returns moe_status. On failure its outputs are as they were, unless it
- *   says otherwise, and `error` (which may be NULL) holds the code and one line that names the
- *   thing at fault.
- * - A parameter struct begins with struct_size: set it to sizeof the struct, set the rest to zero,
- *   then change what you want. Zero always means the default. Structs only grow at their end; bytes
- *   beyond what this library knows must be zero, otherwise MOE_ERR_ARGUMENT. A NULL parameter
- *   struct means all defaults. Output structs carry struct_size too: set it before the call.
- * - Text is UTF-8. A function that writes text or an array takes (buffer, capacity, *length): it
- *   sets *length to what the whole result needs. With buffer NULL and capacity 0 it only measures.
- *   When the buffer is too small it returns MOE_ERR_TOO_LONG and writes *length alone. Lengths of
- *   text do not count the terminating zero; the capacity must have room for it.
- * - Strings given to the library are copied. Strings it returns belong to the object asked and live
- *   as long as it does.
- * - Threads: an environment and a model may be used from any number of threads. A session, chat or
- *   layer is used by one thread at a time, a second one that would change it gets MOE_ERR_STATE;
- *   moe_session_cancel alone may be called from anywhere at any time.
- * - Free children before parents: chats, sessions, models, then the environment. Every *_free takes
- *   NULL.
- * - The library never exits, aborts, prints or throws. It has no state outside its handles (but see
- *   `isa` of moe_env_params). A thread that calls it needs 256 KiB of stack.
- * - A callback must return: no C++ exception and no longjmp may leave it. Nothing in the library
- *   catches one, and the process may end there. Catch it inside, have the callback stop the call,
- *   and throw again when the call has returned.
- * - After fork() the child may only free what the parent made: its threads, and with a GPU its
- *   device, stayed in the parent. Whatever else would compute there gets MOE_ERR_STATE. What the
- *   child makes itself, it can use.
+ * - A function that can fail returns moe_status. On failure it leaves its outputs unchanged unless
+ *   stated otherwise, and `error` (may be NULL) receives the code and one line that names the
+ *   faulty item.
+ * - A parameter struct begins with struct_size: set it to sizeof the struct, zero the rest, then
+ *   set the fields you need. Zero always means the default. Structs only grow at their end; bytes
+ *   that this library does not know must be zero, otherwise MOE_ERR_ARGUMENT. A NULL parameter
+ *   struct means all defaults; only moe_encode_params and moe_layer_params are required. Output
+ *   structs also carry struct_size: set it before the call.
+ * - Text is UTF-8. A function that writes text or an array takes (buffer, capacity, *length) and
+ *   sets *length to the length of the whole result. With buffer NULL and capacity 0 it only
+ *   measures. If the buffer is too small it returns MOE_ERR_TOO_LONG and writes only *length. Text
+ *   lengths exclude the terminating zero; the capacity must include it.
+ * - The library copies strings that it is given. Strings that it returns belong to the object they
+ *   were read from and live as long as that object.
+ * - Threads: any number of threads may use an environment or a model. One thread at a time may use
+ *   a session, chat or layer; a concurrent call that would change it gets MOE_ERR_STATE. Only
+ *   moe_session_cancel may be called from any thread at any time.
+ * - Free children before parents: chats, sessions, models, then the environment. Every *_free
+ *   accepts NULL.
+ * - The library never exits, aborts, prints or throws. It has no state outside its handles (except
+ *   for `isa` of moe_env_params). A calling thread needs 256 KiB of stack.
+ * - A callback must return normally: no C++ exception or longjmp may leave it. The library catches
+ *   neither, and the process may terminate. Catch the exception in the callback, stop the call, and
+ *   rethrow after the call has returned.
+ * - After fork() the child may only free what the parent created; its threads, and on a GPU its
+ *   device, remain in the parent. Any other use that would compute returns MOE_ERR_STATE. The child
+ *   may create and use its own objects.
  */
 #ifndef MOE_C_H
 #define MOE_C_H
@@ -57,42 +59,43 @@ extern "C" {
 #define MOE_API
 #endif
 
-/* Result of every fallible call. Numbers never change; new ones are only appended to a group. */
+/* Result of every fallible call. Numbers never change; new codes are appended to a group. */
 typedef enum moe_status {
   MOE_OK = 0,
   /* 1..19: the caller's arguments */
   MOE_ERR_ARGUMENT = 1,    /* null pointer, bad struct_size, unknown option, unknown field set */
   MOE_ERR_RANGE = 2,       /* a number outside its stated range */
-  MOE_ERR_SHAPE = 3,       /* shapes that do not fit together */
-  MOE_ERR_NON_FINITE = 4,  /* NaN or infinity where a finite number is needed */
+  MOE_ERR_SHAPE = 3,       /* shapes that do not match */
+  MOE_ERR_NON_FINITE = 4,  /* NaN or infinity where a finite number is required */
   MOE_ERR_STATE = 5,       /* the call is not allowed now (session in use, poisoned, empty) */
   MOE_ERR_TOO_LONG = 6,    /* more tokens than the context holds, or a buffer that is too small */
-  MOE_ERR_UNSUPPORTED = 7, /* understood, but this build, machine or model cannot do it */
+  MOE_ERR_UNSUPPORTED = 7, /* valid, but this build, machine or model cannot do it */
   /* 20..39: files and data */
-  MOE_ERR_IO = 20,        /* open, read, write or rename failed; the text names errno */
-  MOE_ERR_NOT_FOUND = 21, /* no such file, tensor, token */
-  MOE_ERR_FORMAT = 22,    /* not a file of this kind, or damaged structure */
-  MOE_ERR_VERSION = 23,   /* written by a newer major version */
-  MOE_ERR_CORRUPT = 24,   /* checksum or content contradicts the metadata */
+  MOE_ERR_IO = 20, /* open, read, write or rename failed (the text gives errno), or a callback that
+                      does so */
+  MOE_ERR_NOT_FOUND = 21, /* no such file, tensor, token or template */
+  MOE_ERR_FORMAT = 22,    /* not a file of this kind, or its structure is damaged */
+  MOE_ERR_VERSION = 23,   /* written in a newer format version */
+  MOE_ERR_CORRUPT = 24,   /* a checksum or the content contradicts the metadata */
   MOE_ERR_TEXT = 25,      /* text that cannot be encoded or decoded */
   /* 40..59: resources */
   MOE_ERR_MEMORY = 40, /* an allocation failed */
-  MOE_ERR_BUDGET = 41, /* the memory cap is too small; the text shows the sum */
+  MOE_ERR_BUDGET = 41, /* the memory cap is too small; the text itemises what is needed */
   MOE_ERR_DEVICE = 42, /* device missing, lost or failed */
   MOE_ERR_CANCELLED = 43,
-  /* 60..: faults of this library; please report */
+  /* 60..: bugs in this library; please report */
   MOE_ERR_INTERNAL = 60
 } moe_status;
 
 #define MOE_ERROR_TEXT_BYTES 400
 
-/* Where a call leaves its message: owned by the caller, may be NULL. Untouched on success. */
+/* Receives a call's error message. Owned by the caller; may be NULL. Unchanged on success. */
 typedef struct moe_error {
   moe_status code;
   char text[MOE_ERROR_TEXT_BYTES]; /* UTF-8, always terminated */
 } moe_error;
 
-/* "MOE_ERR_RANGE" and so on; "unknown status" for a number that is none. */
+/* "MOE_ERR_RANGE" and so on; "unknown status" for an unknown number. */
 MOE_API const char* moe_status_name(moe_status status);
 
 /* ------------------------------------------------------------------------------------------------
@@ -109,13 +112,13 @@ MOE_API const char* moe_version_string(void);
 
 /* ------------------------------------------------------------------------------------------------
  * 3. ENVIRONMENT
- * Owns the threads, the device, the allocator and the logger that models and sessions share. */
+ * Owns the threads, device, allocator and logger shared by models and sessions. */
 
 typedef struct moe_env moe_env;
 
-/* Memory source of the caller. `allocate` returns NULL on failure and `align` is a power of two;
- * `deallocate` gets the size that was asked for. Called from any thread that calls the library. On
- * Linux the library may advise the kernel to use large pages for blocks that hold weights. */
+/* The caller's allocator. `allocate` returns NULL on failure; `align` is a power of two.
+ * `deallocate` receives the size that was requested. Called from any thread that calls the library.
+ * On Linux the library may advise the kernel to use large pages for blocks that hold weights. */
 typedef struct moe_allocator {
   void* (*allocate)(void* user, size_t bytes, size_t align);
   void (*deallocate)(void* user, void* pointer, size_t bytes);
@@ -129,25 +132,25 @@ typedef enum moe_log_level {
   MOE_LOG_DEBUG = 4
 } moe_log_level;
 
-/* Gets each message without a newline, possibly from several threads. */
+/* Receives each message without a newline, possibly from several threads at once. */
 typedef void (*moe_log_fn)(void* user, moe_log_level level, const char* text);
 
 typedef struct moe_env_params {
   uint32_t struct_size;
-  /* threads that compute, the caller's included; 0: what the machine allows this process
-   * (affinity, cgroup); at most 1024 */
+  /* compute threads, including the caller's; 0: as many as affinity and cgroup allow this process;
+   * at most 1024 */
   int32_t threads;
-  /* NULL: the best this CPU has; or a name of moe_env_isas. "amx", if chosen, asks Linux for the
-   * tile registers: from then on the process cannot set alternate signal stacks that are too
-   * small for them (11 KiB). */
+  /* NULL: the best one this CPU supports; otherwise a name from moe_env_isas. "amx" requests the
+   * tile registers from Linux: afterwards the process cannot set alternate signal stacks that are
+   * too small for them (11 KiB). */
   const char* isa;
-  /* NULL or "auto": a GPU if one can be used, else the CPU, and the log says why; "cpu"; "cuda"
-   * or "cuda:N": MOE_ERR_DEVICE if that GPU cannot be used */
+  /* NULL or "auto": a GPU if one is usable, otherwise the CPU, with the reason logged; "cpu";
+   * "cuda" or "cuda:N": MOE_ERR_DEVICE if that GPU is not usable */
   const char* device;
   const moe_allocator* allocator; /* NULL: malloc; copied */
   moe_log_fn log;                 /* NULL: silent */
   void* log_user;
-  /* most that is allocated on the GPU; 0: 15/16 of what is free. Experts that do not fit are
+  /* upper limit of GPU allocations; 0: 15/16 of the free memory. Experts that do not fit are
    * offloaded. */
   uint64_t gpu_memory_bytes;
 } moe_env_params;
@@ -158,8 +161,8 @@ MOE_API void moe_env_free(moe_env* env);
 typedef struct moe_env_info {
   uint32_t struct_size;
   int32_t threads;
-  const char* device; /* "cpu", or as "cuda:0 (NVIDIA H200)" */
-  const char* isa;    /* "avx512vnni", one of moe_env_isas */
+  const char* device; /* "cpu", or for example "cuda:0 (NVIDIA H200)" */
+  const char* isa;    /* "avx512vnni" or another name from moe_env_isas */
 } moe_env_info;
 
 MOE_API moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_error* error);
@@ -167,48 +170,48 @@ MOE_API moe_status moe_env_get_info(const moe_env* env, moe_env_info* out, moe_e
 /* Comma-separated names of the instruction sets built into this library, best first. */
 MOE_API const char* moe_env_isas(void);
 
-/* Separated by ", ": the weight formats ("ternary2, int8 ..."), and the forms of selection that
+/* Separated by ", ": the weight formats ("ternary2, int8 ..."), and the selection rules that
  * moe_session_set_router accepts ("topk:K, threshold:T"). */
 MOE_API const char* moe_weight_formats(void);
 MOE_API const char* moe_session_routers(void);
 
 /* ------------------------------------------------------------------------------------------------
  * 4. MODEL
- * Opening reads metadata only; weights are mapped or read when they are first used. Immutable. */
+ * Opening reads metadata only; weights are mapped or read on first use. Immutable. */
 
 typedef struct moe_model moe_model;
 typedef struct moe_session_params moe_session_params;
 
 /* How a file is read. */
 typedef enum moe_io {
-  MOE_IO_AUTO = 0, /* direct when the file is larger than the memory that is available */
-  /* past the system's page cache (O_DIRECT): weights are in memory once. MOE_ERR_UNSUPPORTED
-   * where the file system cannot */
+  MOE_IO_AUTO = 0, /* direct if the file is larger than the available memory */
+  /* bypasses the page cache (O_DIRECT), so weights are in memory only once. MOE_ERR_UNSUPPORTED if
+   * the file system does not support it */
   MOE_IO_DIRECT = 1,
-  MOE_IO_BUFFERED = 2 /* through the page cache: what is read again may still be in memory */
+  MOE_IO_BUFFERED = 2 /* through the page cache: data read again may still be in memory */
 } moe_io;
 
 typedef struct moe_model_params {
   uint32_t struct_size;
-  /* 1: map uncompressed weights instead of reading them. The file must then not change while the
-   * model is open: a truncated mapped file kills the process. */
+  /* 1: map uncompressed weights instead of reading them. The file must not change while the model
+   * is open: accessing a truncated mapping kills the process. */
   int32_t map_weights;
-  int32_t skip_checksums; /* 1: trust the bytes of weights (structure is always checked) */
+  int32_t skip_checksums; /* 1: do not verify checksums of weights (structure is always checked) */
   int32_t reserved;       /* zero */
-  /* cap over weights, KV caches and scratch of this model and its sessions; 0: none. What the
-   * rest leaves is an expert cache: experts that are not in it are read when they are needed, by
-   * up to four threads of the model, with the same results. Mapped weights and models in memory
-   * count in full. Too small: MOE_ERR_BUDGET with the sum and the least cap. */
+  /* cap on weights, KV caches and scratch memory of this model and its sessions; 0: none. The
+   * remainder is an expert cache: missing experts are read on demand by up to four threads of the
+   * model; results do not change. Mapped weights and models in memory count in full. If the cap is
+   * too small: MOE_ERR_BUDGET with the itemised sum and the smallest possible cap. */
   uint64_t memory_bytes;
-  /* with a cap: the session that must fit; NULL: the default one */
+  /* with a cap: the session that must fit; NULL: the default session */
   const moe_session_params* session;
-  moe_io io; /* of a file. MOE_IO_DIRECT with map_weights, memory or a reader: MOE_ERR_ARGUMENT */
+  moe_io io; /* files only; MOE_IO_DIRECT with map_weights, memory or a reader: MOE_ERR_ARGUMENT */
   int32_t reserved2; /* zero */
 } moe_model_params;
 
-/* Where a model is read from when it is neither a file nor memory. `read` fills exactly `bytes`
- * bytes from `offset` and returns 0, or anything else on failure. Called from any thread, also
- * after open. */
+/* Source of a model that is neither a file nor in memory. `read` reads exactly `bytes` bytes at
+ * `offset` and returns 0, or nonzero on failure. Called from any thread, also after the open call.
+ */
 typedef struct moe_reader {
   uint64_t size; /* of the whole model file, in bytes */
   int (*read)(void* user, uint64_t offset, void* buffer, size_t bytes);
@@ -217,8 +220,8 @@ typedef struct moe_reader {
 
 MOE_API moe_status moe_model_open(moe_env* env, const char* path, const moe_model_params* params,
                                   moe_model** out, moe_error* error);
-/* `data` must stay valid and unchanged until moe_model_free. 64-byte aligned data is used in place,
- * other data is copied part by part as it is used. */
+/* `data` must remain valid and unchanged until moe_model_free. If it is 64-byte aligned it is used
+ * in place, otherwise it is copied in parts on use. */
 MOE_API moe_status moe_model_open_memory(moe_env* env, const void* data, size_t size,
                                          const moe_model_params* params, moe_model** out,
                                          moe_error* error);
@@ -239,25 +242,25 @@ typedef struct moe_model_info {
   const int32_t* eos_tokens;
   const char* name;
   uint64_t n_parameters;
-  /* the most that one token can use: a threshold router is counted at its largest,
-   * moe_routing_stats tells what it takes */
+  /* upper bound for one token: a threshold router counts with its maximum; moe_routing_stats gives
+   * the actual number */
   uint64_t n_active_parameters;
   uint64_t weight_bytes;    /* all weights in memory, padding included */
-  uint64_t bytes_per_token; /* weights read for one token, routers and head included */
+  uint64_t bytes_per_token; /* weights read per token, including routers and head */
   uint64_t file_bytes;
-  /* What the head predicts: "tokens"; for an encoder also "classes" (of the whole text), "tags"
-   * (of each token), "span" (where an answer begins and ends) or "none". */
+  /* What the head predicts: "tokens"; for an encoder also "classes" (of the whole text), "tags" (of
+   * each token), "span" (where an answer begins and ends) or "none". */
   const char* head;
-  int32_t n_outputs;  /* vocab_size, the labels, 2 or 0 */
-  int32_t is_encoder; /* 1: for moe_session_encode alone; it generates nothing */
-  int32_t mask_token; /* stands for a token that an encoder is to predict; -1: none */
+  int32_t n_outputs;  /* vocab_size, the number of labels, 2 or 0 */
+  int32_t is_encoder; /* 1: only for moe_session_encode; cannot generate */
+  int32_t mask_token; /* marks a token that an encoder is to predict; -1: none */
   int32_t reserved;
-  /* 1: for moe_session_translate. Then the first n_encoder_layers layers are the encoder's, and
-   * context_length and bytes_per_token are those of the text, which the decoder makes. */
+  /* 1: for moe_session_translate. The first n_encoder_layers layers are the encoder; context_length
+   * and bytes_per_token refer to the decoder's text. */
   int32_t is_encoder_decoder;
   int32_t n_encoder_layers;
-  int32_t source_length; /* most tokens of a source */
-  int32_t start_token;   /* in front of each text of the decoder; -1: the model is none */
+  int32_t source_length; /* maximum tokens of a source */
+  int32_t start_token;   /* begins each text of the decoder; -1: not an encoder-decoder */
 } moe_model_info;
 
 MOE_API moe_status moe_model_get_info(const moe_model* model, moe_model_info* out,
@@ -265,30 +268,32 @@ MOE_API moe_status moe_model_get_info(const moe_model* model, moe_model_info* ou
 
 typedef struct moe_model_layer_info {
   uint32_t struct_size;
-  int32_t n_heads; /* 0, as the next two: the layer has no attention */
+  int32_t n_heads; /* 0, like the next two: the layer has no attention */
   int32_t n_kv_heads;
   int32_t head_dim;
-  int32_t window;      /* 0: sees everything */
-  int32_t d_ff;        /* of the dense FFN, or of one expert; 0: the layer has no FFN */
+  int32_t window;      /* 0: unlimited */
+  int32_t d_ff;        /* of the dense FFN or of one expert; 0: the layer has no FFN */
   int32_t n_experts;   /* 0: dense */
-  int32_t n_active;    /* largest number of experts per (sub-)token */
-  int32_t n_subheads;  /* MH-MoE's heads, otherwise 1 */
+  int32_t n_active;    /* maximum experts per (sub-)token */
+  int32_t n_subheads;  /* heads of MH-MoE, otherwise 1 */
   int32_t shared_d_ff; /* 0: no shared expert */
   const char* router;  /* "softmax", "threshold" ...; "" for a dense layer */
   const char* activation;
-  int32_t n_sublayers; /* X-MoE's blocks in each expert; 0: an expert is one FFN */
-  int32_t k;           /* experts that each (sub-)token takes; 0: as many as reach the threshold */
-  float threshold;     /* sum of probabilities; with k 0 */
+  int32_t n_sublayers; /* X-MoE's sub-layers per expert; 0: an expert is one FFN */
+  int32_t k;           /* experts per (sub-)token; 0: selected by threshold */
+  float threshold;     /* cumulative probability to reach; only if k is 0 */
   float tau;           /* temperature of a cosine router, otherwise 0 */
-  float gamma;         /* capacity factor; 0: an expert takes all that choose it */
+  float gamma;         /* capacity factor (the papers' gamma); 0: no capacity limit */
   int32_t reserved;
-  /* the weights of the chosen experts: "raw", "renormalised" or "chosen" probabilities, "one"; of a
-   * cosine router "softmax" or "sigmoid"; "": a router that has no choice */
+  /* weights of the selected experts: "raw", "renormalised" or "chosen" (softmax over the selected)
+   * probabilities, "one"; cosine router: "softmax" or "sigmoid"; "": the router has one fixed rule
+   */
   const char* gate;
-  int32_t has_head;      /* MH-MoE: 1 with a head layer in front of the sub-tokens */
-  int32_t has_merge;     /* 1 with a merge layer behind them */
-  int32_t n_cross_heads; /* of attention to an encoder's output; 0: none */
-  int32_t kv_latent;     /* numbers of a position under MOE_KV_LATENT; 0: not possible */
+  int32_t has_head;      /* MH-MoE: 1 if a head layer precedes the split into sub-tokens */
+  int32_t has_merge;     /* MH-MoE: 1 if a merge layer follows the experts */
+  int32_t n_cross_heads; /* of cross attention to the encoder's output; 0: none */
+  int32_t kv_latent; /* floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions);
+                        0: not possible */
 } moe_model_layer_info;
 
 MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
@@ -317,77 +322,78 @@ MOE_API moe_status moe_model_get_tensor_info(const moe_model* model, size_t inde
 
 /* One line of the memory account of a model with one session. */
 typedef struct moe_memory_line {
-  const char* what; /* static text, "expert weights" */
+  const char* what; /* static text such as "expert weights" */
   uint64_t bytes;
 } moe_memory_line;
 
-/* The account for a session with these parameters (NULL: the default ones), allocated or not. */
+/* The account for a session with these parameters (NULL: defaults), whether allocated yet or not.
+ */
 MOE_API moe_status moe_model_get_memory(const moe_model* model, const moe_session_params* params,
                                         moe_memory_line* lines, size_t capacity, size_t* n_lines,
                                         moe_error* error);
 
-/* What a session with these parameters (NULL: the default ones) gets under the model's cap. */
+/* What a session with these parameters (NULL: defaults) gets under the model's cap. */
 typedef struct moe_memory_plan {
   uint32_t struct_size;
   int32_t chunk;         /* rows evaluated at once */
   uint64_t cap_bytes;    /* 0: none */
   uint64_t needed_bytes; /* the sum of moe_model_get_memory */
-  uint64_t least_bytes;  /* the smallest cap that would do, with few experts in memory */
-  uint64_t expert_bytes; /* of the weights of all experts */
-  uint64_t n_experts;    /* of all layers */
-  uint64_t n_in_memory;  /* so many of them have room there at the same time */
+  uint64_t least_bytes;  /* the smallest possible cap, with few experts in memory */
+  uint64_t expert_bytes; /* weights of all experts */
+  uint64_t n_experts;    /* in all layers */
+  uint64_t n_in_memory;  /* experts that fit in memory at the same time */
 } moe_memory_plan;
 
 MOE_API moe_status moe_model_get_memory_plan(const moe_model* model,
                                              const moe_session_params* params, moe_memory_plan* out,
                                              moe_error* error);
 
-/* Memory of this machine, or of the memory cgroup of this process where that is less. */
+/* Memory of this machine, or of this process's memory cgroup if that is smaller. */
 typedef struct moe_memory_info {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t total_bytes;
-  uint64_t available_bytes; /* can still be taken without swapping; caches of files count as free */
+  uint64_t available_bytes; /* available without swapping; the page cache counts as free */
 } moe_memory_info;
 
-/* MOE_ERR_UNSUPPORTED where the system does not say. */
+/* MOE_ERR_UNSUPPORTED if the system does not report it. */
 MOE_API moe_status moe_get_memory_info(moe_memory_info* out, moe_error* error);
 
-/* The memory_bytes to open this model with, for one session with these parameters (NULL: the
- * default ones): 0 when everything fits into 15/16 of the memory that is available now, else these
- * 15/16. 0, too, on a GPU, for what is mapped or lies in memory, and where the system does not say.
- */
+/* The memory_bytes to open this model with for one session with these parameters (NULL: defaults).
+ * 0 if everything fits in 15/16 of the memory available now, or in all of it when a cap of 15/16
+ * would be too small; otherwise that 15/16. Also 0 on a GPU, for mapped models and models in
+ * memory, and if the system does not report its memory. */
 MOE_API moe_status moe_model_suggest_memory(const moe_model* model,
                                             const moe_session_params* params,
                                             uint64_t* memory_bytes, moe_error* error);
 
-/* Reads every weight once and checks checksums, codes and scales. Can take as long as the disk
- * does. Under a cap it takes its memory from the expert cache, and no session can be made or freed
- * meanwhile; MOE_ERR_BUDGET when that is not enough beside the sessions. */
+/* Reads every weight once and verifies checksums, codes and scales; takes as long as reading the
+ * file. Under a cap it takes memory from the expert cache, and no session can be created or freed
+ * meanwhile; MOE_ERR_BUDGET if the sessions leave too little. */
 MOE_API moe_status moe_model_verify(moe_model* model, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
  * 5. TOKENIZER
- * Belongs to the model and lives as long as it. Any thread. */
+ * Belongs to the model and lives as long. Any thread. */
 
 typedef struct moe_tokenizer moe_tokenizer;
 
-/* NULL when the model has none (token ids only). */
+/* NULL if the model has none (token ids only). */
 MOE_API const moe_tokenizer* moe_model_tokenizer(const moe_model* model);
 
-/* Where a text begins: the model file says what stands in front of a text that begins a sequence
- * (BOS for many models, nothing for others) and behind it (formats/README.md). moe_tokenizer_encode
- * puts it there, and moe_session_perplexity in front of each window. A text that goes on is encoded
- * with MOE_ENCODE_NO_SPECIAL. Chat templates write their own. */
+/* Beginning of a text: the model file defines which tokens precede a text that begins a sequence
+ * (BOS for many models, none for others) and which follow it (formats/README.md).
+ * moe_tokenizer_encode adds them to the text, and moe_session_perplexity to each window. Encode a
+ * continuation with MOE_ENCODE_NO_SPECIAL. Chat templates write their own. */
 enum {
-  MOE_ENCODE_NO_SPECIAL = 1, /* nothing in front of the text or behind it */
-  /* special tokens spelled out in the text become their ids; without this, text can never forge
+  MOE_ENCODE_NO_SPECIAL = 1, /* add nothing before or after the text */
+  /* convert special tokens spelled out in the text to their ids; otherwise text can never produce
    * them */
   MOE_ENCODE_PARSE_SPECIAL = 2
 };
 
-/* `text` need not be terminated. Invalid UTF-8 bytes are replaced by U+FFFD first, except by a
- * tokenizer of kind "bytes", whose tokens are the bytes themselves. */
+/* `text` need not be terminated. Invalid UTF-8 is first replaced by U+FFFD, except by a tokenizer
+ * of kind "bytes", whose tokens are the bytes themselves. */
 MOE_API moe_status moe_tokenizer_encode(const moe_tokenizer* tokenizer, const char* text,
                                         size_t n_bytes, uint32_t flags, int32_t* tokens,
                                         size_t capacity, size_t* n_tokens, moe_error* error);
@@ -398,41 +404,39 @@ MOE_API moe_status moe_tokenizer_decode(const moe_tokenizer* tokenizer, const in
                                         size_t n_tokens, uint32_t flags, char* text,
                                         size_t capacity, size_t* n_bytes, moe_error* error);
 
-/* The vocabulary's own spelling of a token ("Ġthe"); NULL when the id is out of range. Terminated.
- */
+/* A token as the vocabulary spells it ("Ġthe"), terminated; NULL if the id is out of range. */
 MOE_API const char* moe_tokenizer_piece(const moe_tokenizer* tokenizer, int32_t token);
 
 /* ------------------------------------------------------------------------------------------------
  * 6. SESSION: EVALUATION
- * One text in the making: a KV cache and a position. */
+ * One text being evaluated: a KV cache and a position. */
 
 typedef struct moe_session moe_session;
 
 typedef enum moe_kv_type {
   MOE_KV_DEFAULT = 0, /* f16 */
   MOE_KV_F16 = 1,
-  MOE_KV_INT8 = 2, /* one scale per head and position: half the memory; encoders: f32 always */
-  MOE_KV_F32 = 3,  /* on the CPU: twice the memory, nothing rounded */
-  /* On the CPU, of models with multi-head latent attention (DeepSeek, Kimi-K2): what keys and
-   * values come from, as f16. A fraction of the memory; a long prompt takes longer.
-   * MOE_ERR_UNSUPPORTED for other models. The first such session makes matrices in f16 that stay
-   * with the model, beside those of the file. */
+  MOE_KV_INT8 = 2, /* one scale per head and position; half the memory. Encoders always use f32 */
+  MOE_KV_F32 = 3,  /* CPU only: twice the memory, no rounding */
+  /* CPU only, for models with multi-head latent attention (DeepSeek, Kimi-K2): stores the latent
+   * (kv_lora_rank) that keys and values are computed from, as f16. Uses a fraction of the memory;
+   * long prompts take longer. MOE_ERR_UNSUPPORTED for other models. The first such session creates
+   * f16 matrices that remain allocated with the model. */
   MOE_KV_LATENT = 4
 } moe_kv_type;
 
 struct moe_session_params {
   uint32_t struct_size;
-  /* Positions the KV cache holds, at most the model's context length. 0: that, or 4096 where it is
-   * more: a longer text needs a larger context, and that its memory. An encoder-decoder's sources
-   * have at most as many tokens. */
+  /* Positions of the KV cache, at most the model's context length; 0: the context length, at most
+   * 4096. Also the limit of an encoder-decoder's source. */
   int32_t context;
-  /* rows evaluated at once during prefill, at most 4096; 0: 256, on a GPU with room 1024,
-   * under a memory cap 32 to 4096, depending on the room it leaves, and with an expert capacity, an
+  /* rows evaluated at once during prefill, at most 4096. 0: 256; on a GPU with enough memory 1024;
+   * under a memory cap 32 to 4096, depending on the memory left; with an expert capacity, an
    * encoder or an encoder-decoder the context, at most 4096 */
   int32_t chunk;
   moe_kv_type kv;
-  /* of an encoder-decoder, the largest beam of its searches, 1..64; 0: 5. Each hypothesis has a KV
-   * cache of its own. Any other model: 0 */
+  /* encoder-decoder: the largest beam of its searches, 1..64; 0: 5. Each hypothesis has its own KV
+   * cache. Must be 0 for any other model */
   int32_t max_beam;
 };
 
@@ -440,113 +444,113 @@ MOE_API moe_status moe_session_create(moe_model* model, const moe_session_params
                                       moe_session** out, moe_error* error);
 MOE_API void moe_session_free(moe_session* session);
 
-/* Appends `n_tokens` tokens to the text. Results do not depend on how a text is cut into calls.
- * logits: NULL; or n_rows (1 or n_tokens) rows of vocab_size floats: 1 is the last token alone,
- * what comes after it. MOE_ERR_TOO_LONG before anything changed when the context cannot hold them.
- * After MOE_ERR_CANCELLED, or a fault that only computing can find, the session stands at the last
- * chunk that was finished; of n_tokens rows of logits some may have been written.
+/* Appends `n_tokens` tokens to the text. Results do not depend on how the text is split into calls.
+ * logits: NULL, or n_rows rows of vocab_size floats; n_rows is 1 (last token only) or n_tokens.
+ * MOE_ERR_TOO_LONG, with nothing changed, if the context cannot hold the tokens. After
+ * MOE_ERR_CANCELLED or an error found while computing, the session is at the end of the last
+ * completed chunk; some of n_tokens rows of logits may have been written.
  *
- * MOE_ERR_NON_FINITE is such a fault: a logit that is asked for, or a router's score, is NaN or
- * infinite, which happens with weights that are finite but huge. Rows whose logits nobody asked for
- * are not looked at. Then whatever reads the logits of a later token that sees such a row fails,
- * moe_session_sample and moe_session_generate too; moe_session_rewind to before it heals. */
+ * MOE_ERR_NON_FINITE is such an error: a requested logit or a router score is NaN or infinite,
+ * which finite but huge weights can cause. Rows whose logits are not requested are not checked.
+ * Reading the logits of a later token that attends to such a row then fails, also in
+ * moe_session_sample and moe_session_generate; moe_session_rewind to an earlier position recovers.
+ */
 MOE_API moe_status moe_session_eval(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                     float* logits, size_t n_rows, moe_error* error);
 
-/* Log-probabilities of given tokens, without rows of logits: appends the tokens as moe_session_eval
- * does, and writes of each the natural logarithm of the probability that it had after the text in
- * front of it. n_logprobs is n_tokens; in an empty session n_tokens - 1 (0 for no tokens), because
- * nothing is in front of the first one: MOE_ERR_ARGUMENT otherwise. Each is log-softmax of the row
- * that moe_session_eval would give, to the nearest float of a sum taken in double. Memory does not
- * grow with the text, nor with the vocabulary. Errors as moe_session_eval; of the log-probabilities
- * some may then have been written. */
+/* Log-probabilities of given tokens without rows of logits: appends the tokens as moe_session_eval
+ * does and writes for each the natural logarithm of its probability given the preceding text.
+ * n_logprobs must be n_tokens, or n_tokens - 1 in an empty session (0 for no tokens), because its
+ * first token has no predecessor; otherwise MOE_ERR_ARGUMENT. Each value is the log-softmax of
+ * moe_session_eval's row, summed in double and rounded to the nearest float. Memory use does not
+ * grow with text or vocabulary. Errors as moe_session_eval; some values may then have been written.
+ */
 MOE_API moe_status moe_session_score(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                      float* logprobs, size_t n_logprobs, moe_error* error);
 
-/* Appends one token to each of several different sessions of one model in a single pass; logits:
- * NULL or (n, vocab_size). Each session gets exactly what moe_session_eval alone would give it.
- * MOE_ERR_STATE when a session is in use or named twice; on failure none has moved, and some rows
- * of logits may have been written. MOE_ERR_NON_FINITE as moe_session_eval. On a GPU a step of up to
- * 32 sessions is recorded and replayed; with more, its kernels are launched one by one. */
+/* Appends one token to each of several distinct sessions of one model in a single pass. logits:
+ * NULL or (n, vocab_size). Each session gets exactly what moe_session_eval would give it.
+ * MOE_ERR_STATE if a session is in use or listed twice. On failure no session has advanced, and
+ * some rows of logits may have been written. MOE_ERR_NON_FINITE as moe_session_eval. On a GPU a
+ * step of up to 32 sessions is recorded and replayed; with more, kernels are launched one by one.
+ */
 MOE_API moe_status moe_sessions_step(moe_session* const* sessions, const int32_t* tokens, size_t n,
                                      float* logits, moe_error* error);
 
-/* Appends n_tokens[i] >= 1 tokens to session i, all sessions together. `tokens` holds the tokens of
- * all sessions, concatenated in their order. logits: NULL or (n, vocab_size), of the last token of
- * each. A server can prefill a long prompt in slices while it decodes other sessions. The first
- * session's chunk (moe_session_params) is the most rows of one pass:
- * MOE_ERR_TOO_LONG for more tokens of one session, and a call with more rows takes several passes.
- * With an expert capacity each session's tokens are routed for themselves, as in a call of its own.
- */
+/* Appends n_tokens[i] >= 1 tokens to session i, all sessions together. `tokens` concatenates the
+ * tokens of all sessions in order. logits: NULL or (n, vocab_size), of each session's last token. A
+ * server can prefill a long prompt in slices while it decodes other sessions. The first session's
+ * chunk (moe_session_params) limits the rows of one pass: MOE_ERR_TOO_LONG if one session has more
+ * tokens; a call with more rows in total takes several passes. With an expert capacity each session
+ * is routed separately, as in a call of its own. */
 MOE_API moe_status moe_sessions_eval(moe_session* const* sessions, const int32_t* tokens,
                                      const size_t* n_tokens, size_t n, float* logits,
                                      moe_error* error);
 
-/* One vector of a text: the mean over all its tokens, special ones too, the first one's or the
- * last one's. */
+/* Pooling to one vector per text: the mean over all tokens, including special ones, or the first or
+ * last token's vector. */
 typedef enum moe_pooling { MOE_POOL_MEAN = 0, MOE_POOL_FIRST = 1, MOE_POOL_LAST = 2 } moe_pooling;
 
-/* What moe_session_encode writes. NULL: it is not wanted. */
+/* What moe_session_encode writes. NULL: not requested. */
 typedef struct moe_encode_params {
   uint32_t struct_size;
   moe_pooling pooling;
   float* hidden;       /* (n_tokens, d_model): hidden states after the final norm */
   float* pooled;       /* (d_model) */
   float* outputs;      /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
-  const int32_t* rows; /* n_rows ascending tokens whose outputs are wanted; NULL: of all tokens */
-  size_t n_rows;       /* with NULL n_tokens, or 1 for "classes" */
+  const int32_t* rows; /* n_rows ascending token indices to write outputs for; NULL: all tokens */
+  size_t n_rows;       /* if `rows` is NULL: n_tokens, or 1 for "classes" */
 } moe_encode_params;
 
-/* Runs the model over a text, nothing of which stays in the session. In an encoder every token sees
- * every other. In a decoder a token sees what is in front of it, as ever: the text's own tokens and
- * all that the session holds; any number of tokens that the context has room for, and with a NULL
- * `hidden` memory for one chunk of them. MOE_ERR_UNSUPPORTED for outputs of a decoder (its logits
- * come from moe_session_eval), MOE_ERR_TOO_LONG for more tokens than the context has room for, or
- * than the chunk of an encoder (which is the context, at most 4096, unless one was chosen), both
- * before anything is written. MOE_ERR_NON_FINITE when something asked for is NaN or infinite. After
- * that and after MOE_ERR_CANCELLED the contents of the arrays are undefined. Do not pad: pass one
- * text at a time. */
+/* Runs the model over a text without changing the session. In an encoder every token sees every
+ * other. In a decoder a token sees the tokens before it, including those in the session; the text
+ * may fill the rest of the context, and with `hidden` NULL one chunk of hidden states is allocated.
+ * MOE_ERR_UNSUPPORTED for outputs of a decoder (use moe_session_eval). MOE_ERR_TOO_LONG for more
+ * tokens than the context has room for, or than an encoder's chunk (by default the context, at most
+ * 4096); nothing is written then. MOE_ERR_NON_FINITE if a requested value is NaN or infinite. After
+ * that and after MOE_ERR_CANCELLED the arrays are undefined. Do not pad: pass one text at a time.
+ */
 MOE_API moe_status moe_session_encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
                                       const moe_encode_params* params, moe_error* error);
 
-/* Called now and then, with what is counted named where it is used; return false to stop with
+/* Called from time to time; the caller's parameter says what is counted. Return false to stop with
  * MOE_ERR_CANCELLED. */
 typedef bool (*moe_progress_fn)(void* user, uint64_t done, uint64_t total, const char* what);
 
-/* When a beam search ends, and which of the ended texts it returns. */
+/* When a beam search ends, and which finished texts it returns. */
 typedef enum moe_beam_stop {
-  /* once `beam` texts have ended; later ones of the same step are refused (fairseq) */
+  /* when `beam` texts have finished; later ones of the same step are rejected (fairseq) */
   MOE_BEAM_STOP_COUNT = 0,
-  /* once no text can any longer beat the worst of the `beam` best that ended (early_stopping=False
-   * of transformers) */
+  /* when no text can still beat the worst of the `beam` best finished ones (transformers,
+   * early_stopping=False) */
   MOE_BEAM_STOP_BOUND = 1,
-  /* with the step in which `beam` texts have ended, the best of which are kept
-   * (early_stopping=True of transformers 5) */
+  /* after the step in which `beam` texts have finished; returns the best of them (transformers 5,
+   * early_stopping=True) */
   MOE_BEAM_STOP_STEP = 2
 } moe_beam_stop;
 
-/* Lengths count tokens without the end-of-text token. */
+/* Lengths exclude the end-of-text token. */
 typedef struct moe_translate_params {
   uint32_t struct_size;
-  int32_t beam;       /* 0: 5, or the session's max_beam where that is less */
-  int32_t n_best;     /* texts wanted, at most `beam`; 0: 1 */
-  int32_t min_tokens; /* 0: 1; -1: none, so that a text may be empty */
-  int32_t max_tokens; /* then every text ends; 0: 256, or the context - 1 where that is less */
-  /* alpha: a text's score is the sum of its log-probabilities / its tokens^alpha, with the
+  int32_t beam;       /* 0: 5, or the session's max_beam if smaller */
+  int32_t n_best;     /* texts to return, at most `beam`; 0: 1 */
+  int32_t min_tokens; /* 0: 1; -1: no minimum, a text may be empty */
+  int32_t max_tokens; /* maximum length; 0: 256, or context - 1 if smaller */
+  /* alpha: a text's score is its sum of log-probabilities / tokens^alpha, where tokens includes the
    * end-of-text token; 0: 1 */
   float length_penalty;
-  int32_t no_length_penalty; /* 1: alpha is 0, and a score the sum itself */
+  int32_t no_length_penalty; /* 1: alpha is 0, the score is the plain sum */
   moe_beam_stop stop;
-  const int32_t* prefix; /* what every text begins with, such as the token of a language; NULL: */
-  size_t n_prefix;       /* what the model file says */
-  /* Before each token of the texts: tokens, max_tokens, "translate". Return false to stop with
+  const int32_t* prefix; /* forced beginning of every text, such as a language token; */
+  size_t n_prefix;       /* NULL: as in the model file */
+  /* Before each token: tokens, max_tokens, "translate". Return false to stop with
    * MOE_ERR_CANCELLED. May be NULL. */
   moe_progress_fn progress;
   void* user;
 } moe_translate_params;
 
 typedef struct moe_translation {
-  const int32_t* tokens; /* without the start and with the end-of-text token */
+  const int32_t* tokens; /* without the start token, with the end-of-text token */
   size_t n_tokens;
   float score;
   int32_t reserved;
@@ -555,95 +559,94 @@ typedef struct moe_translation {
 typedef struct moe_translate_result {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Best first, the session's memory, valid until it translates again or is freed. Fewer than
-   * n_best where fewer ended. */
+  /* Best first. Owned by the session; valid until its next translation or until it is freed. May be
+   * fewer than n_best. */
   const moe_translation* texts;
   size_t n_texts;
 } moe_translate_result;
 
-/* The best texts that an encoder-decoder makes of a source: its tokens with all that the model's
- * training had around them (moe_tokenizer_encode without flags puts that there). Beam search: in
- * each step every running text is continued by every token but padding; the continuations are
- * sorted by their sum of log-probabilities, ties by the better text and then the lower token; of
- * the first 2 beam, an end among the first `beam` ends its text, one behind them is thrown away,
- * and the first `beam` others run on. A beam of 1 is greedy.
+/* The best texts that an encoder-decoder generates for a source. `source` includes the special
+ * tokens the model was trained with (moe_tokenizer_encode without flags adds them). Beam search:
+ * each step extends every running text by every token except padding, and sorts the extensions by
+ * their sum of log-probabilities; ties go to the better text, then to the lower token. Of the best
+ * 2 beam extensions, an end-of-text token among the first `beam` finishes its text, a lower one is
+ * discarded, and the best `beam` others continue. A beam of 1 is greedy.
  *
- * Then the session has read the source, and is empty. MOE_ERR_UNSUPPORTED for any other model;
+ * Afterwards the session has read the source and is empty. MOE_ERR_UNSUPPORTED for any other model.
  * MOE_ERR_RANGE for a beam outside 1..64 or above max_beam, n_best above the beam, min_tokens above
- * max_tokens, a length penalty outside -100..100, or when no text ended; MOE_ERR_TOO_LONG for more
- * tokens of the source than the session takes (the model's, and where a context or a chunk was
- * chosen at most those), or max_tokens that the context cannot hold beside the start token.
- * In a library built with MOE_TRANSLATE=OFF this and the next function give MOE_ERR_UNSUPPORTED. */
+ * max_tokens, a length penalty outside -100..100, or if no text finished. MOE_ERR_TOO_LONG for more
+ * source tokens than the model, the context or the chunk allows, or if max_tokens and the start
+ * token exceed the context. In a library built with MOE_TRANSLATE=OFF this and the next function
+ * return MOE_ERR_UNSUPPORTED. */
 MOE_API moe_status moe_session_translate(moe_session* session, const int32_t* source,
                                          size_t n_source, const moe_translate_params* params,
                                          moe_translate_result* out, moe_error* error);
 
-/* Reads a source in place of the one before, and empties the session. After that it is used as one
- * of a decoder, and its text, which begins with start_token of moe_model_info, sees the source:
- * moe_session_score gives the probability of a given translation, moe_session_generate draws one.
- * (Without a source these give MOE_ERR_STATE.) hidden: NULL, or (n_source, d_model) for the
- * encoder's output. Errors as moe_session_translate; MOE_ERR_NON_FINITE when `hidden` would not
- * be numbers. A call that was refused for its arguments has changed nothing; after any other
- * failure there is no source. */
+/* Reads a source, replacing the previous one, and empties the session. Afterwards the session works
+ * like a decoder's: its text begins with start_token of moe_model_info and attends to the source;
+ * moe_session_score scores a given translation, moe_session_generate samples one. Without a source
+ * these return MOE_ERR_STATE. hidden: NULL, or (n_source, d_model) for the encoder's output. Errors
+ * as moe_session_translate; MOE_ERR_NON_FINITE if `hidden` would not be finite. Invalid arguments
+ * change nothing; after any other failure there is no source. */
 MOE_API moe_status moe_session_read_source(moe_session* session, const int32_t* source,
                                            size_t n_source, float* hidden, moe_error* error);
 
-/* Tokens evaluated so far, and the most the session holds. */
+/* Tokens evaluated so far, and the maximum. */
 MOE_API int32_t moe_session_position(const moe_session* session);
 MOE_API int32_t moe_session_context(const moe_session* session);
 
-/* Forgets everything from `position` on, so that a common prefix can be used again. */
+/* Drops all positions from `position` on, for example to reuse a common prefix. Position 0 also
+ * clears a device fault. */
 MOE_API moe_status moe_session_rewind(moe_session* session, int32_t position, moe_error* error);
 
-/* Where a saved session goes: `write` gets its bytes from the first to the last, and returns 0, or
- * anything else on failure. */
+/* Destination of a saved session: `write` receives its bytes in order and returns 0, or nonzero on
+ * failure. */
 typedef struct moe_writer {
   int (*write)(void* user, const void* bytes, size_t n_bytes);
   void* user;
 } moe_writer;
 
-/* Writes the session's text with its keys and values, so that it can go on later, in another
- * process and on another device, without evaluating the text again: about as many bytes as the
- * positions in use take in the KV cache. The first bytes name the model file by a hash. Routers,
- * statistics and logits are no part of it: logits after the last token are computed again from that
- * token alone, and are others where a router has a capacity. MOE_ERR_UNSUPPORTED for an encoder or
- * an encoder-decoder, MOE_ERR_IO when the writer failed. */
+/* Writes the session's text with its keys and values, so that another process or device can resume
+ * it without evaluating the text again. The size is about that of the used positions in the KV
+ * cache. The header identifies the model file by a hash. Routers, statistics and logits are not
+ * saved: logits of the last token are recomputed from that token alone, and differ if a router has
+ * a capacity. MOE_ERR_UNSUPPORTED for an encoder or an encoder-decoder; MOE_ERR_IO if the writer
+ * failed. */
 MOE_API moe_status moe_session_save(moe_session* session, const moe_writer* writer,
                                     moe_error* error);
 
-/* Replaces the session's text by a saved one. It may come from anybody: MOE_ERR_FORMAT (no saved
- * session, cut off or added to), MOE_ERR_VERSION, MOE_ERR_CORRUPT (a checksum, or a token that is
- * no token). MOE_ERR_ARGUMENT when it is of another model file or has another type of keys and
- * values, or where positions depend on the context (LongRoPE) another context; MOE_ERR_TOO_LONG
- * when the context is too small. Keys and values themselves are not judged: what somebody forged
- * together with its checksum makes nonsense or MOE_ERR_NON_FINITE later on. When its first 64 bytes
- * are refused the session stays as it was, after any other failure it is empty. */
+/* Replaces the session's text by a saved one, which may be untrusted. MOE_ERR_FORMAT: not a saved
+ * session, truncated or extended. MOE_ERR_VERSION. MOE_ERR_CORRUPT: a wrong checksum or an invalid
+ * token. MOE_ERR_ARGUMENT: another model file, another KV type or, if positions depend on it
+ * (LongRoPE), another context. MOE_ERR_TOO_LONG: the context is too small. Keys and values are not
+ * validated: forged ones with a valid checksum give nonsense or a later MOE_ERR_NON_FINITE. If the
+ * first 64 bytes are rejected the session is unchanged; after any other failure it is empty. */
 MOE_API moe_status moe_session_load(moe_session* session, const moe_reader* reader,
                                     moe_error* error);
 
-/* A second session of the same model, with the same text, parameters and router, which shares
- * nothing with the first one that changes: each goes on alone, and may be freed in any order. What
- * is counted or watched is not copied. Counts against the cap as any session: MOE_ERR_BUDGET.
- * MOE_ERR_UNSUPPORTED for an encoder-decoder. */
+/* A copy of a session: same model, text, parameters and router, but no shared mutable state. The
+ * two continue independently and may be freed in any order. Counters and callbacks are not copied.
+ * Counts against the cap like any session: MOE_ERR_BUDGET. MOE_ERR_UNSUPPORTED for an
+ * encoder-decoder. */
 MOE_API moe_status moe_session_fork(moe_session* session, moe_session** out, moe_error* error);
 
-/* Makes the call in progress on this session return MOE_ERR_CANCELLED within one layer's time. Any
- * thread. Without a call in progress it does nothing. */
+/* Makes the session's current call return MOE_ERR_CANCELLED within one layer's time. Any thread.
+ * Without a current call it does nothing. */
 MOE_API void moe_session_cancel(moe_session* session);
 
 typedef struct moe_perplexity {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t n_scored; /* tokens whose probability was taken */
+  uint64_t n_scored; /* tokens scored */
   double mean_nll;   /* mean negative log-probability, nats per token */
   double perplexity; /* exp(mean_nll) */
 } moe_perplexity;
 
-/* Perplexity of a text in windows of the session's context that do not overlap. `tokens` are those
- * of MOE_ENCODE_NO_SPECIAL; each window begins as a text does, see 5. Where nothing stands in
- * front, a window's first token is not scored. The session must be empty (position 0) and is empty
- * afterwards. MOE_ERR_NON_FINITE as moe_session_eval; MOE_ERR_UNSUPPORTED for an encoder-decoder,
- * whose texts moe_session_score scores. progress: after each window, or NULL. */
+/* Perplexity of a text in non-overlapping windows of the session's context. `tokens` are encoded
+ * with MOE_ENCODE_NO_SPECIAL; each window begins with the model's prefix, see section 5. Without a
+ * prefix a window's first token is not scored. The session must be empty (position 0) and is empty
+ * afterwards. MOE_ERR_NON_FINITE as moe_session_eval; MOE_ERR_UNSUPPORTED for an encoder-decoder
+ * (use moe_session_score). progress: after each window, or NULL. */
 MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* tokens,
                                           size_t n_tokens, moe_progress_fn progress, void* user,
                                           moe_perplexity* out, moe_error* error);
@@ -651,53 +654,52 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
 /* ------------------------------------------------------------------------------------------------
  * 7. ROUTING AND EXPERTS */
 
-/* Overrides the routing of every MoE layer of this session:
- *   "threshold:0.9"  experts in order of probability until their sum reaches 0.9
- *   "topk:4"         the 4 most probable
+/* Overrides the router of every MoE layer in this session:
+ *   "threshold:0.9"  experts by descending probability until their sum reaches 0.9
+ *   "topk:4"         the 4 most probable experts
  * followed by any of ",gamma=1.25" ",min_capacity=4" ",resident=0.05", and for a threshold
- * ",min_k=1" ",max_k=8"; "gamma=1.25" alone keeps the router. Weights follow the model's own rule.
- * Only routers with a softmax over all experts can be changed so. NULL: as in the file.
+ * ",min_k=1" ",max_k=8". "gamma=1.25" alone leaves the selection unchanged. The model's own rule
+ * computes the weights. Only routers with a softmax over all experts can be overridden. NULL: as in
+ * the file.
  *
- * resident, in 0..1, is for a memory cap: an expert that is not in memory, and for which another
- * would have to leave, is skipped when none of the tokens evaluated together gives it a larger
- * probability. Each token keeps the best of its experts. Where the model's rule divides weights by
- * their sum, those of the experts that are left are divided by theirs. Results then depend on what
- * happens to be in memory, and two runs can differ. MOE_ERR_UNSUPPORTED on a GPU.
+ * resident, in 0..1, is for a memory cap: an expert that is not in memory and would evict another
+ * is skipped if no token of the pass gives it a larger probability. Each token retains its best
+ * expert. If the model's rule normalises weights, it does so over the remaining experts. Results
+ * then depend on the contents of the cache, and two runs can differ. MOE_ERR_UNSUPPORTED on a GPU.
  *
- * gamma gives each expert a capacity, counted over the tokens of one call: a call is then one
- * chunk. A chunk that params.chunk left open grows to the context, at most 4096, with the memory
- * that it needs (MOE_ERR_BUDGET when a cap has no room for it); one that was chosen stays, and a
- * longer call gets MOE_ERR_TOO_LONG. */
+ * gamma is the capacity factor: it limits the tokens per expert, counted over one call, so a call
+ * must fit in one chunk. A default chunk (params.chunk 0) grows to the context, at most 4096, with
+ * the memory that it needs (MOE_ERR_BUDGET if a cap leaves too little); an explicit chunk does not
+ * grow, and a longer call gets MOE_ERR_TOO_LONG. */
 MOE_API moe_status moe_session_set_router(moe_session* session, const char* router,
                                           moe_error* error);
 
-/* Counting starts at zero with the call and costs little, on a GPU a wait behind each layer; off by
- * default. Counted are the tokens that became part of the text: not those of a pass that was
- * cancelled or failed. */
+/* Starts counting from zero; off by default. Cheap, except that a GPU then waits after each layer.
+ * Counts only tokens that became part of the text, not those of cancelled or failed passes. */
 MOE_API moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* error);
 
 typedef struct moe_routing_stats {
   uint32_t struct_size;
   int32_t n_experts;
   uint64_t n_tokens;      /* (sub-)tokens routed */
-  uint64_t n_dropped;     /* pairs refused by a capacity */
+  uint64_t n_dropped;     /* (token, expert) pairs refused by a capacity */
   uint64_t n_activations; /* inner activations computed, as in moe_activation_stats */
   uint64_t n_positive;    /* of these, above zero */
-  /* (n_experts), the session's memory, valid until it counts again */
+  /* (n_experts); owned by the session, valid until counting restarts */
   const uint64_t* tokens_per_expert;
-  /* (n_experts + 1): how many (sub-)tokens were served by i experts */
+  /* (n_experts + 1): (sub-)tokens routed to i experts */
   const uint64_t* experts_per_token;
-  uint64_t n_skipped;         /* pairs that "resident=P" skipped */
-  double skipped_probability; /* of those, summed up; at most n_tokens */
+  uint64_t n_skipped;         /* pairs skipped because of "resident=P" */
+  double skipped_probability; /* their total probability; at most n_tokens */
 } moe_routing_stats;
 
-/* MOE_ERR_UNSUPPORTED for a dense layer, MOE_ERR_STATE when nothing is being counted. */
+/* MOE_ERR_UNSUPPORTED for a dense layer; MOE_ERR_STATE if counting is off. */
 MOE_API moe_status moe_session_get_routing(const moe_session* session, int32_t layer,
                                            moe_routing_stats* out, moe_error* error);
 
-/* Inner activations of one layer, dense or of experts: act(gate) of a gated network, act(up) of
- * another, one for each hidden unit of a token, of an expert for each token that it served. Those
- * of a shared expert are not counted. */
+/* Inner activations of one layer, dense or of experts: act(gate) of a gated network, otherwise
+ * act(up). One per hidden unit and token, for experts per token that they served; shared experts
+ * are not counted. */
 typedef struct moe_activation_stats {
   uint32_t struct_size;
   uint32_t reserved;
@@ -705,63 +707,61 @@ typedef struct moe_activation_stats {
   uint64_t n_positive;    /* of these, above zero */
 } moe_activation_stats;
 
-/* What moe_session_count_routing counted. MOE_ERR_STATE when nothing is being counted. */
+/* Counts of moe_session_count_routing. MOE_ERR_STATE if counting is off. */
 MOE_API moe_status moe_session_get_activations(const moe_session* session, int32_t layer,
                                                moe_activation_stats* out, moe_error* error);
 
-/* What one MoE layer chose for the tokens of one pass. */
+/* The routing of one MoE layer for the tokens of one pass. */
 typedef struct moe_routing_choices {
   int32_t layer;
-  int32_t position; /* of the first token in the text; the others follow it */
-  int32_t n_tokens; /* of MH-MoE, sub-tokens: as many as the layer has sub-heads for each token */
-  int32_t n_slots;  /* the most experts that one can take */
-  int32_t* counts;  /* (n_tokens): experts taken, 1..n_slots */
-  int32_t* experts; /* (n_tokens, n_slots), best first; beyond the count anything */
+  int32_t position; /* of the first token in the text; the others follow */
+  int32_t n_tokens; /* MH-MoE: sub-tokens, one per sub-head of each token */
+  int32_t n_slots;  /* maximum experts per token */
+  int32_t* counts;  /* (n_tokens): experts per token, 1..n_slots */
+  int32_t* experts; /* (n_tokens, n_slots), best first; undefined beyond the count */
   float* weights;   /* (n_tokens, n_slots) */
-  /* What the router read, (n_tokens, d): the hidden states after the norm in front of the layer, of
-   * MH-MoE the sub-tokens. */
+  /* The router's input, (n_tokens, d): hidden states after the layer's norm; MH-MoE: sub-tokens. */
   const float* hidden;
-  /* (n_tokens, n_experts): logits before softmax or sigmoid, cosines; NULL for a router by token */
+  /* (n_tokens, n_experts): cosines, or logits before softmax or sigmoid; NULL for a hash router */
   const float* scores;
   int32_t d;
   int32_t n_experts;
 } moe_routing_choices;
 
-/* Called before the choices are used. It may write others into them: experts of the layer, each
- * once for a token, with finite weights; for the rest of the call MOE_ERR_RANGE, MOE_ERR_ARGUMENT
- * or MOE_ERR_NON_FINITE otherwise. A capacity is applied afterwards. On the thread of the caller,
- * for passes that then fail or are cancelled too. Must not call the session, but for
- * moe_session_cancel. */
+/* Called before the choices are used, and may change them: expert ids of the layer, distinct per
+ * token, with finite weights. Otherwise the call returns MOE_ERR_RANGE, MOE_ERR_ARGUMENT or
+ * MOE_ERR_NON_FINITE. A capacity applies afterwards. Runs on the caller's thread, also for passes
+ * that later fail or are cancelled. Must not call the session, except for moe_session_cancel. */
 typedef void (*moe_routing_fn)(void* user, moe_routing_choices* choices);
 
-/* For the passes to come; NULL: no longer. MOE_ERR_UNSUPPORTED on a GPU. */
+/* Applies to later passes; NULL: removes the callback. MOE_ERR_UNSUPPORTED on a GPU. */
 MOE_API moe_status moe_session_watch_routing(moe_session* session, moe_routing_fn callback,
                                              void* user, moe_error* error);
 
-/* Experts that operations used. An operation is one MoE layer of one chunk of tokens; it uses an
- * expert once, however many of the tokens chose it. All zero where every expert stays in memory. */
+/* Expert uses and cache hits. An operation is one MoE layer on one chunk of tokens; it uses an
+ * expert once, however many tokens selected it. All zero if every expert is resident. */
 typedef struct moe_expert_stats {
   uint64_t n_uses;
-  uint64_t n_hits;     /* of these, experts found in memory */
-  uint64_t read_bytes; /* for the others */
-  double wait_seconds; /* for which calls waited until experts were read */
+  uint64_t n_hits;     /* experts found in memory */
+  uint64_t read_bytes; /* for the misses */
+  double wait_seconds; /* time that calls waited for experts to be read */
 } moe_expert_stats;
 
-/* Memory and expert statistics of a model under a cap. The bytes are of the model and all of its
- * sessions, and zero without a cap. */
+/* Memory and expert statistics of a model under a cap. The byte counts cover the model and all of
+ * its sessions; zero without a cap. */
 typedef struct moe_memory_stats {
   uint32_t struct_size;
   uint32_t reserved;
-  moe_expert_stats session; /* of this session; moe_sessions_step counts for its first one */
-  moe_expert_stats model;   /* of all sessions since the model was opened */
+  moe_expert_stats session; /* this session; moe_sessions_step counts for its first session */
+  moe_expert_stats model;   /* all sessions since the model was opened */
   uint64_t cap_bytes;
-  uint64_t counted_bytes; /* of everything that counts against the cap, now */
-  uint64_t peak_bytes;    /* the most that this has been */
-  uint64_t arena_bytes;   /* room for experts */
-  uint64_t expert_bytes;  /* of the experts that are in it */
+  uint64_t counted_bytes; /* current total that counts against the cap */
+  uint64_t peak_bytes;    /* maximum of counted_bytes */
+  uint64_t arena_bytes;   /* capacity of the expert cache */
+  uint64_t expert_bytes;  /* experts in it */
 } moe_memory_stats;
 
-/* Between calls of the session. */
+/* Call it between calls of the session. */
 MOE_API moe_status moe_session_get_memory_stats(const moe_session* session, moe_memory_stats* out,
                                                 moe_error* error);
 
@@ -776,36 +776,36 @@ typedef struct moe_logit_bias {
 /* Applied in this order: bias, repetition penalty, temperature, top-k, top-p, min-p. */
 typedef struct moe_sampling {
   uint32_t struct_size;
-  float temperature;         /* 0: greedy, ties to the lower id */
-  int32_t top_k;             /* 0: off */
-  float top_p;               /* 0 or 1: off; in (0, 1] */
-  float min_p;               /* 0: off; in [0, 1): at least this share of the best probability */
+  float temperature; /* 0: greedy, ties to the lower id */
+  int32_t top_k;     /* 0: off */
+  float top_p;       /* 0 or 1: off; in (0, 1] */
+  float min_p;       /* 0: off; in [0, 1): minimum probability relative to the best token's */
   float repetition_penalty;  /* 0 or 1: off; in 0.01..100 */
-  int32_t repetition_window; /* last tokens that are penalised; 0: 64 */
+  int32_t repetition_window; /* number of last tokens that are penalised; 0: 64 */
   int32_t n_bias;
-  uint64_t seed; /* same seed, same text */
+  uint64_t seed; /* the same seed gives the same text */
   const moe_logit_bias* bias;
 } moe_sampling;
 
 typedef struct moe_token_logprob {
   int32_t token;
-  float logprob; /* natural logarithm, of the model's own distribution before sampling filters */
+  float logprob; /* natural logarithm, of the model's distribution before sampling filters */
 } moe_token_logprob;
 
-/* Draws from the logits after the last evaluated token; the session does not move. top: NULL or
+/* Samples from the logits of the last evaluated token without advancing the session. top: NULL or
  * room for n_top (at most 64) candidates, best first, token -1 beyond the vocabulary. The draw
- * number is the session's position: sampling twice without moving gives the same token. */
+ * number is the session's position: sampling twice at one position gives the same token. */
 MOE_API moe_status moe_session_sample(moe_session* session, const moe_sampling* sampling,
                                       moe_token_logprob* out, moe_token_logprob* top, size_t n_top,
                                       moe_error* error);
 
-enum { MOE_PIECE_THINKING = 1 /* of a chat: not part of the answer */ };
+enum { MOE_PIECE_THINKING = 1 /* in a chat: not part of the answer */ };
 
-/* A piece of generated text. With a tokenizer `text` holds whole UTF-8 characters that can be shown
- * at once; it may be empty (the token's bytes wait for the next). Only the library makes one; it
- * may grow at its end. */
+/* A piece of generated text. With a tokenizer `text` holds whole UTF-8 characters; it may be empty
+ * while a character is incomplete. Only the library creates pieces; the struct may grow at its end.
+ */
 typedef struct moe_piece {
-  int32_t token; /* -1: text that was held back, without a new token */
+  int32_t token; /* -1: text that was withheld, without a new token */
   float logprob;
   const char* text;
   size_t n_bytes;
@@ -814,36 +814,35 @@ typedef struct moe_piece {
   uint32_t flags; /* MOE_PIECE_* */
 } moe_piece;
 
-/* Return false to stop (MOE_FINISH_CALLBACK). May call moe_session_cancel, nothing else of the
- * session. */
+/* Return false to stop (MOE_FINISH_CALLBACK). May only call moe_session_cancel on the session. */
 typedef bool (*moe_piece_fn)(void* user, const moe_piece* piece);
 
-/* The logits of the token that is to be chosen next: n_logits of them, the vocabulary, which the
- * callback may change within that; -INFINITY bans a token. tokens: the text so far. Sampling, and
- * the logprobs of the piece, then go by what it left; the session's own logits stay. Return false
- * to stop (MOE_FINISH_CALLBACK). Runs on the thread of the caller, once for each token. May call
- * moe_session_cancel, nothing else of the session: what would change it gets MOE_ERR_STATE. A NaN
- * or +INFINITY that it leaves is MOE_ERR_NON_FINITE, a ban of all MOE_ERR_RANGE; the session then
- * stands where it was. */
+/* Receives the logits of the next token, n_logits (the vocabulary size) of them, and may change
+ * them; -INFINITY bans a token. tokens: the text so far. Sampling and the piece's logprobs use the
+ * changed values; the session's own logits are unchanged. Return false to stop
+ * (MOE_FINISH_CALLBACK). Runs on the caller's thread, once per token. May only call
+ * moe_session_cancel on the session; calls that would change it get MOE_ERR_STATE. NaN or +INFINITY
+ * gives MOE_ERR_NON_FINITE, a ban of every token MOE_ERR_RANGE; the session does not advance then.
+ */
 typedef bool (*moe_logits_fn)(void* user, const int32_t* tokens, size_t n_tokens, float* logits,
                               size_t n_logits);
 
 typedef enum moe_finish {
-  MOE_FINISH_LENGTH = 1,  /* max_tokens were made */
-  MOE_FINISH_EOS = 2,     /* an end-of-text token */
-  MOE_FINISH_STOP = 3,    /* a stop string; nothing of it was given out */
+  MOE_FINISH_LENGTH = 1,  /* max_tokens were generated */
+  MOE_FINISH_EOS = 2,     /* an end-of-text token; it is not reported */
+  MOE_FINISH_STOP = 3,    /* a stop string, no part of which is reported */
   MOE_FINISH_CONTEXT = 4, /* the context is full */
-  MOE_FINISH_CALLBACK = 5 /* a callback said so */
+  MOE_FINISH_CALLBACK = 5 /* a callback stopped the call */
 } moe_finish;
 
 typedef struct moe_generate_params {
   uint32_t struct_size;
   int32_t max_tokens;           /* 0: until the context is full */
   const moe_sampling* sampling; /* NULL: greedy */
-  const char* const* stop;      /* at most 64, of at most 4096 bytes each; need a tokenizer */
+  const char* const* stop;      /* at most 64 of at most 4096 bytes each; requires a tokenizer */
   int32_t n_stop;
-  int32_t ignore_eos;    /* 1: go on after end-of-text tokens */
-  int32_t n_top;         /* candidates reported with each piece; at most 64 */
+  int32_t ignore_eos;    /* 1: continue after end-of-text tokens */
+  int32_t n_top;         /* candidates reported per piece; at most 64 */
   int32_t reserved;      /* zero */
   moe_piece_fn callback; /* NULL: none */
   void* user;
@@ -856,75 +855,75 @@ typedef struct moe_generate_result {
   moe_finish finish;
   int32_t n_prompt;
   int32_t n_generated;
-  double prompt_seconds;   /* evaluating the prompt */
-  double generate_seconds; /* everything after it */
+  double prompt_seconds;   /* time for the prompt */
+  double generate_seconds; /* time after the prompt */
 } moe_generate_result;
 
-/* Appends the prompt's tokens, then generates. With no prompt it goes on from where the session is
- * (which must not be empty). On MOE_ERR_CANCELLED what the callback got so far stays valid. */
+/* Appends the prompt's tokens, then generates. Without a prompt it continues from the session's
+ * position (which must not be 0). After MOE_ERR_CANCELLED the text reported so far is valid. */
 MOE_API moe_status moe_session_generate(moe_session* session, const int32_t* prompt,
                                         size_t n_prompt, const moe_generate_params* params,
                                         moe_generate_result* out, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
  * 9. CHAT
- * A conversation over a session: messages, the template that makes one text of them, replies.
+ * A conversation in a session: messages, the template that renders them as text, replies.
  *
- * Templates are Jinja, in the part of the language that checkpoints use and with the results of
- * jinja2. Limits on steps, text and depth hold for any template and conversation. What comes from
- * messages and variables can never become special tokens, only the template can spell those.
+ * Templates are Jinja: the subset that checkpoints use, with the results of jinja2. Steps, text and
+ * depth are limited for any template and conversation. Messages and variables can never produce
+ * special tokens; only the template can.
  *
  * In a library built with MOE_CHAT=OFF every call that returns a status gives MOE_ERR_UNSUPPORTED.
  */
 
 typedef struct moe_chat moe_chat;
 
-/* The Jinja template that the model file carries; NULL: none. */
+/* The model file's Jinja template; NULL: none. */
 MOE_API const char* moe_model_chat_template(const moe_model* model);
 
-/* Comma-separated names of the templates built in: "chatml", "llama3", "mistral"; and "plain",
- * which only puts the messages behind each other, for models that continue a text. */
+/* Comma-separated names of the built-in templates: "chatml", "llama3", "mistral", and "plain",
+ * which concatenates the messages for models that continue text. */
 MOE_API const char* moe_chat_template_names(void);
 
 typedef enum moe_thinking {
-  MOE_THINKING_DEFAULT = 0, /* as the template does by itself */
+  MOE_THINKING_DEFAULT = 0, /* the template's own default */
   MOE_THINKING_ON = 1,
   MOE_THINKING_OFF = 2
 } moe_thinking;
 
 typedef struct moe_chat_params {
   uint32_t struct_size;
-  /* On and off set the template's variables enable_thinking and thinking; MOE_ERR_UNSUPPORTED when
-   * it has neither. */
+  /* On and off set the template's variables enable_thinking and thinking; MOE_ERR_UNSUPPORTED if it
+   * uses neither. */
   moe_thinking thinking;
-  /* A name of moe_chat_template_names, or Jinja text. NULL: the model's own, MOE_ERR_NOT_FOUND when
-   * it has none. */
+  /* A name from moe_chat_template_names, or Jinja text. NULL: the model's template;
+   * MOE_ERR_NOT_FOUND if it has none. */
   const char* chat_template;
-  const char* system; /* text in front of the conversation, with the role "system"; NULL: none */
-  /* "NAME=VALUE" for the template. true, false, none and integers are values of their kind, any
-   * other VALUE is text. "plain" knows user_prefix and reply_prefix. */
+  const char* system; /* first message, with the role "system"; NULL: none */
+  /* "NAME=VALUE" for the template. true, false, none and integers become values of that type, any
+   * other VALUE is text. "plain" accepts user_prefix and reply_prefix. */
   const char* const* variables;
   int32_t n_variables;
   int32_t reserved; /* zero */
-  /* "YYYY-MM-DD" for templates that ask (strftime_now). NULL: today, UTC. "": no date. */
+  /* "YYYY-MM-DD" for templates that use strftime_now. NULL: today, UTC. "": no date. */
   const char* date;
 } moe_chat_params;
 
-/* The session must have a tokenizer, and must outlive the chat. It need not be empty, and several
- * chats may share it: each reply uses what the session holds as far as it is the same. */
+/* The session must have a tokenizer and must outlive the chat. It need not be empty, and several
+ * chats may share it: each reply reuses the session's text up to the first difference. */
 MOE_API moe_status moe_chat_create(moe_session* session, const moe_chat_params* params,
                                    moe_chat** out, moe_error* error);
 MOE_API void moe_chat_free(moe_chat* chat);
-/* Goes on in another session of the same model (else MOE_ERR_ARGUMENT), such as one with a larger
- * context. The old one may be freed before or after that. The next reply evaluates what the new one
- * does not hold. */
+/* Continues in another session of the same model (otherwise MOE_ERR_ARGUMENT), for example one with
+ * a larger context. The old session may be freed before or after the call. The next reply evaluates
+ * whatever the new session does not contain. */
 MOE_API moe_status moe_chat_set_session(moe_chat* chat, moe_session* session, moe_error* error);
 
-/* Appends a message; role: "user", "assistant" or whatever else the template knows. `content` need
- * not be terminated. */
+/* Appends a message. role: "user", "assistant" or any role that the template supports. `content`
+ * need not be terminated. */
 MOE_API moe_status moe_chat_add(moe_chat* chat, const char* role, const char* content,
                                 size_t n_bytes, moe_error* error);
-/* Keeps the first n_messages messages. The system text is none of them and stays. */
+/* Removes all but the first n_messages messages. The system text does not count and remains. */
 MOE_API moe_status moe_chat_truncate(moe_chat* chat, size_t n_messages, moe_error* error);
 /* Replaces the system text; NULL: none. */
 MOE_API moe_status moe_chat_set_system(moe_chat* chat, const char* system, moe_error* error);
@@ -932,10 +931,10 @@ MOE_API moe_status moe_chat_set_system(moe_chat* chat, const char* system, moe_e
 typedef struct moe_chat_message {
   uint32_t struct_size;
   uint32_t reserved;
-  const char* role; /* terminated; the chat's memory, valid until its messages change */
+  const char* role; /* terminated; owned by the chat, valid until its messages change */
   const char* content;
   size_t n_bytes;
-  const char* thinking; /* of a reply, "": none */
+  const char* thinking; /* of a reply; "": none */
   size_t n_thinking_bytes;
 } moe_chat_message;
 
@@ -943,8 +942,8 @@ MOE_API size_t moe_chat_message_count(const moe_chat* chat);
 MOE_API moe_status moe_chat_get_message(const moe_chat* chat, size_t index, moe_chat_message* out,
                                         moe_error* error);
 
-/* The conversation as the model reads it, with its special tokens spelled out; begin_reply: with
- * the beginning of the next reply. MOE_ERR_TEXT when the template refuses the conversation. */
+/* The conversation as the model reads it, with special tokens spelled out; begin_reply: including
+ * the start of the next reply. MOE_ERR_TEXT if the template rejects the conversation. */
 MOE_API moe_status moe_chat_render(const moe_chat* chat, bool begin_reply, char* text,
                                    size_t capacity, size_t* n_bytes, moe_error* error);
 /* The same as token ids. */
@@ -954,34 +953,34 @@ MOE_API moe_status moe_chat_tokens(const moe_chat* chat, bool begin_reply, int32
 typedef struct moe_chat_result {
   uint32_t struct_size;
   moe_finish finish;
-  int32_t n_prompt; /* tokens of the conversation, up to the reply */
-  int32_t n_reused; /* of these, held by the session already and not evaluated again */
+  int32_t n_prompt; /* tokens of the conversation before the reply */
+  int32_t n_reused; /* of these, already in the session and not evaluated again */
   int32_t n_generated;
-  int32_t n_thinking; /* of these, thinking and its tags */
+  int32_t n_thinking; /* of these, thinking including its tags */
   double prompt_seconds;
   double generate_seconds;
 } moe_chat_result;
 
-/* Generates the reply to the messages so far and appends it to them, with the role "assistant".
- * It ends at the model's and the tokenizer's end-of-text tokens (MOE_FINISH_EOS), and with a
- * built-in template at its end of a turn.
+/* Generates a reply to the messages so far and appends it with the role "assistant". It ends at an
+ * end-of-text token of the model or tokenizer (MOE_FINISH_EOS), or at a built-in template's end of
+ * turn.
  *
- * Thinking, which is what a reply begins with between <think> and </think>, between other tags that
- * the template names, or in channels other than "final", comes in pieces with MOE_PIECE_THINKING,
- * without the tags. Later turns see of it what the template lets through.
+ * Thinking is the leading part of a reply between <think> and </think>, between other tags that the
+ * template names, or in channels other than "final". It is reported in pieces with
+ * MOE_PIECE_THINKING, without the tags. The template decides what later turns see of it.
  *
- * MOE_ERR_TOO_LONG when the conversation fills the context. MOE_ERR_CANCELLED after a cancel of the
- * session, which is seen while the template runs, too. After any failure the messages are as
- * they were, and the session holds some beginning of the conversation. A reply that was stopped
- * (by its length, the context, a stop string or the callback) is appended as far as it came. */
+ * MOE_ERR_TOO_LONG if the conversation fills the context. MOE_ERR_CANCELLED after
+ * moe_session_cancel, also while the template runs. After any failure the messages are unchanged,
+ * and the session holds a prefix of the conversation. A reply that was stopped (by length, context,
+ * stop string or callback) is appended as far as it was generated. */
 MOE_API moe_status moe_chat_reply(moe_chat* chat, const moe_generate_params* params,
                                   moe_chat_result* out, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
  * 10. ONE MOE LAYER ON ITS OWN
- * The library as a kernel for other runtimes: weights come in as float matrices in memory, are
- * packed into the format asked for, and (n, d_model) goes to (n, d_model). No residual, no norm.
- * In a library built with MOE_LAYER=OFF both calls give MOE_ERR_UNSUPPORTED. */
+ * The library as a kernel for other runtimes: takes weights as float matrices in memory, packs them
+ * in the requested format, and maps (n, d_model) to (n, d_model). No residual, no norm. In a
+ * library built with MOE_LAYER=OFF both calls return MOE_ERR_UNSUPPORTED. */
 
 typedef struct moe_layer moe_layer;
 
@@ -996,21 +995,21 @@ typedef struct moe_expert_weights {
   const float* down_bias; /* (d_in) or NULL */
 } moe_expert_weights;
 
-/* Sizes and counts are in 1..65536. */
+/* Sizes and counts are in 1..65536, or 0 where a default is given. */
 typedef struct moe_layer_params {
   uint32_t struct_size;
   int32_t d_model;
   int32_t d_ff;
   int32_t n_experts;
-  int32_t n_subheads;     /* 0 or 1: ordinary; more: MH-MoE */
-  int32_t max_rows;       /* most tokens of one call; 0: 256 */
+  int32_t n_subheads;     /* 0 or 1: no sub-tokens; more: MH-MoE */
+  int32_t max_rows;       /* rows computed at once; longer calls take several passes; 0: 256 */
   const char* activation; /* "relu", "gelu", "gelu_tanh", "silu", "relu2", "tanh"; NULL: "silu" */
-  /* "topk:2", "threshold:0.9", "topk:2,renormalise", "threshold:0.9,one" (each chosen expert with
+  /* "topk:2", "threshold:0.9", "topk:2,renormalise", "threshold:0.9,one" (each selected expert has
    * weight 1), "cosine:1,tau=0.07", "sigmoid:2", "base", "sparsemixer"; NULL: "topk:1" */
   const char* router;
-  /* format of experts, head and merge, one of moe_weight_formats(); NULL: "f32" */
+  /* format of experts, head and merge: a name from moe_weight_formats; NULL: "f32" */
   const char* weights;
-  const char* activations;           /* "f32", "a8", "a8_block"; NULL: what suits the format */
+  const char* activations;           /* "f32", "a8", "a8_block"; NULL: the format's default */
   const moe_expert_weights* experts; /* n_experts of them */
   /* (n_experts, d_in); cosine: the expert embeddings (n_experts, d_e) */
   const float* router_weight;
@@ -1018,60 +1017,60 @@ typedef struct moe_layer_params {
   const float* router_proj;         /* cosine: (d_e, d_in) */
   int32_t d_e;                      /* cosine */
   int32_t shared_d_ff;              /* 0: no shared expert */
-  const moe_expert_weights* shared; /* on d_model, added to the sum */
-  const float* shared_gate; /* (d_model) or NULL: sigmoid(x . g) in front of the shared expert */
+  const moe_expert_weights* shared; /* on d_model, added to the experts' sum */
+  const float* shared_gate; /* (d_model) or NULL: scales the shared expert by sigmoid(x . g) */
   const float* head;        /* MH-MoE: (d_model, d_model), or NULL: no head layer */
   const float* head_bias;   /* (d_model) or NULL */
-  const float* merge;       /* the same behind the experts */
+  const float* merge;       /* the same, after the experts */
   const float* merge_bias;  /* (d_model) or NULL */
 } moe_layer_params;
 
 MOE_API moe_status moe_layer_create(moe_env* env, const moe_layer_params* params, moe_layer** out,
                                     moe_error* error);
 MOE_API void moe_layer_free(moe_layer* layer);
-/* x, y: (n, d_model), may be the same. Bit-identical for any thread count and any split of the
- * rows. MOE_ERR_NON_FINITE for NaN or infinity in x, before anything is written; a fault that only
- * computing can find leaves the max_rows rows written that came before it. */
+/* x, y: (n, d_model), may be the same array. Bit-identical for any thread count and any split of
+ * the rows. MOE_ERR_NON_FINITE for NaN or infinity in x, before anything is written. An error found
+ * while computing may leave earlier passes of max_rows rows written. */
 MOE_API moe_status moe_layer_forward(moe_layer* layer, const float* x, size_t n, float* y,
                                      moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
  * 11. CONVERTER
- * In libmoe_convert, to be linked beside libmoe. Writes NAME.partial beside the destination and
- * renames it at the end: the final name never holds half a file. */
+ * In libmoe_convert, linked in addition to libmoe. Writes NAME.partial next to the destination and
+ * renames it at the end: the final name never holds a partial file. */
 
 typedef struct moe_convert_params {
   uint32_t struct_size;
-  int32_t compress;    /* 1: zstd for segments where it saves 5 % or more */
-  const char* weights; /* NULL or "auto"; one of moe_weight_formats() */
-  /* "PATTERN=FORMAT" on tensor names; * matches anything; last wins */
+  int32_t compress;    /* 1: zstd for segments where it saves at least 5 % */
+  const char* weights; /* NULL or "auto", or a name from moe_weight_formats */
+  /* "PATTERN=FORMAT" on tensor names; * matches anything; the last match wins */
   const char* const* overrides;
   int32_t n_overrides;
-  int32_t verify; /* 1: read the result again and compare every weight with the checkpoint */
+  int32_t verify; /* 1: read the result back and compare every weight with the checkpoint */
   moe_progress_fn progress; /* bytes of the checkpoint; return false to cancel. While the source
                                reads `calibration` ("calibrate"): tokens */
-  /* One JSON object for each matrix stored and one for the whole at the end. May be NULL. */
+  /* One JSON object per stored matrix, then one for the whole conversion. May be NULL. */
   void (*report)(void* user, const char* json);
   void* user;
-  /* Keys of config.json, or of a GGUF file, that are taken for missing: for those that the importer
-   * does not know and that do not change what the model computes. */
+  /* Keys of config.json or of a GGUF file to ignore: those that the importer does not know and that
+   * do not change what the model computes. */
   const char* const* ignored_keys;
   int32_t n_ignored_keys;
   int32_t reserved; /* 0 */
-  /* A text of n_calibration bytes for the source model to read, or NULL. The second moments of
-   * every matrix's inputs, of an expert's over the tokens that chose it, say how later weights make
-   * up for the error of a rounded one. Runs on all CPUs, with a copy of the model in floats beside
-   * the destination meanwhile (a file without a name). MOE_ERR_ARGUMENT, before anything is
-   * written, when the text has no tokens, the checkpoint no tokenizer, or nothing is rounded and
-   * split_ffn is 0. */
+  /* A text of n_calibration bytes to run through the source model, or NULL. Each matrix's input
+   * second moments (an expert's, over the tokens routed to it) determine how later weights
+   * compensate for the rounding error of earlier ones. Runs on all CPUs and needs a temporary float
+   * copy of the model next to the destination (an unnamed file). MOE_ERR_ARGUMENT, before anything
+   * is written, if the text has no tokens, the checkpoint has no tokenizer, or nothing is rounded
+   * and split_ffn is 0. */
   const char* calibration;
   size_t n_calibration;
-  /* Cuts every FFN of a dense model into this many experts; the number must divide the FFN's width;
-   * 0: none. A router is fitted to the FFN's inputs on `calibration`. The file's own threshold is
-   * 1, which takes all experts and computes what the dense model does; moe_session_set_router takes
-   * fewer, "threshold:T" or "topk:K". MOE_ERR_ARGUMENT without `calibration`. */
+  /* Splits every FFN of a dense model into this many experts; must divide the FFN's width; 0: no
+   * split. A router is fitted to the FFN's inputs on `calibration`. The file's threshold is 1,
+   * which selects all experts and equals the dense model; moe_session_set_router selects fewer with
+   * "threshold:T" or "topk:K". MOE_ERR_ARGUMENT without `calibration`. */
   int32_t split_ffn;
-  int32_t split_by_clusters; /* 1: neurons of like weights together; 0: neighbours */
+  int32_t split_by_clusters; /* 1: group neurons with similar weights; 0: neighbouring neurons */
 } moe_convert_params;
 
 /* `source`: a folder with config.json and safetensors, or a GGUF file. */
@@ -1080,16 +1079,16 @@ MOE_API moe_status moe_convert(const char* source, const char* destination,
 
 typedef struct moe_synthetic_params {
   uint32_t struct_size;
-  int32_t context;     /* 0: as the shape says */
-  const char* weights; /* NULL: "ternary2"; format of the linear weights */
+  int32_t context;     /* 0: the shape's default */
+  const char* weights; /* format of the linear weights; NULL: "ternary2" */
   uint64_t seed;
-  moe_progress_fn progress; /* bytes of weights made; return false to cancel. May be NULL. */
+  moe_progress_fn progress; /* bytes of weights written; return false to cancel. May be NULL. */
   void* user;
 } moe_synthetic_params;
 
-/* Comma-separated names of the shapes: "tiny", "olmoe-1b-7b" ... (examples/shapes.md). */
+/* Comma-separated names of shapes: "tiny", "olmoe-1b-7b" ... (examples/shapes.md). */
 MOE_API const char* moe_synthetic_shapes(void);
-/* A model of that shape with random weights, as a file, or in memory for moe_model_open_memory.
+/* A model of that shape with random weights, as a file or in memory for moe_model_open_memory.
  * MOE_ERR_CANCELLED leaves neither behind. */
 MOE_API moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params,
                                       const char* path, moe_error* error);
