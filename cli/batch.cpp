@@ -134,7 +134,7 @@ void check_depth(const std::string& line) {
 
 Chat chat_of(const Json& messages, moe_session* session) {
   if (!messages.is_array() || messages.empty()) {
-    throw LineError("'messages': expected a list that is not empty");
+    throw LineError("'messages': expected a non-empty list");
   }
   moe_error error;
   moe_chat_params p{};
@@ -145,7 +145,7 @@ Chat chat_of(const Json& messages, moe_session* session) {
   for (const Json& m : messages) {
     if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") ||
         !m["content"].is_string()) {
-      throw LineError("'messages': expected objects with the texts 'role' and 'content'");
+      throw LineError("'messages': expected objects with strings 'role' and 'content'");
     }
     const auto role = m["role"].get<std::string>(), content = m["content"].get<std::string>();
     check_line(moe_chat_add(raw, role.c_str(), content.data(), content.size(), &error), error);
@@ -196,7 +196,7 @@ void Batch::reply(Slot& slot, const Json& messages) {
 
 std::vector<int32_t> Batch::tokens_of(const Json& json) const {
   if (json.contains("prompt")) {
-    if (!json["prompt"].is_string()) throw LineError("'prompt': expected a text");
+    if (!json["prompt"].is_string()) throw LineError("'prompt': expected a string");
     try {
       return encode(model_, json["prompt"].get<std::string>(), 0);
     } catch (const CallError& e) {
@@ -233,7 +233,7 @@ std::vector<std::string> Batch::stops_of(const Json& json) const {
   for (const Json& stop : given) {
     const bool good = stop.is_string() && !stop.get_ref<const std::string&>().empty() &&
                       stop.get_ref<const std::string&>().find('\0') == std::string::npos;
-    if (!good) throw LineError("'stop': expected a text that is not empty, or a list of such");
+    if (!good) throw LineError("'stop': expected a non-empty string, or a list of such strings");
     stops.push_back(stop.get<std::string>());
   }
   return stops;
@@ -241,7 +241,7 @@ std::vector<std::string> Batch::stops_of(const Json& json) const {
 
 // Evaluates the prompt of a line and chooses the first token.
 void Batch::begin(Slot& slot, const std::string& line, bool whole) {
-  if (!whole) throw LineError("longer than 4 MiB, the most that is read of a line");
+  if (!whole) throw LineError("longer than 4 MiB, the limit for a line");
   check_depth(line);
   const Json json = Json::parse(line, nullptr, false);
   if (json.is_discarded()) throw LineError("no JSON in UTF-8");
@@ -388,7 +388,7 @@ void Batch::step_alone(Slot& slot) {
 void Batch::run() {
   n_written_ = out_.resume();
   const size_t n_before = n_written_;
-  if (n_before > 0) std::cerr << "moe: going on behind line " << n_before << "\n";
+  if (n_before > 0) std::cerr << "moe: continuing after line " << n_before << "\n";
   for (;;) {
     bool any = false;
     for (Slot& slot : slots_) {
@@ -427,11 +427,12 @@ void add_batch(CLI::App& app) {
   c->add_option("IN", o->in,
                 "One JSON object per line: prompt, messages or tokens; optionally id and stop")
       ->required();
-  c->add_option("OUT", o->out, "A JSON object for each line of IN; what it holds is not made again")
+  c->add_option("OUT", o->out,
+                "One JSON object per line of IN; lines already in it are not generated again")
       ->required();
   add_sampling_options(*c, o->sampling, 128);
   add_session_options(*c, o->model);
-  c->add_option("--sessions", o->n_sessions, "Texts that are made at the same time")
+  c->add_option("--sessions", o->n_sessions, "Texts generated at the same time")
       ->transform(integer_in(1, 1024))
       ->capture_default_str();
   c->callback([o] { run_batch(*o); });

@@ -108,7 +108,7 @@ void ResultFile::check_result(const std::string& head, size_t n, bool whole) con
   if (head.starts_with(expected)) return;
   if (!whole && expected.starts_with(head)) return;
   throw CallError(MOE_ERR_ARGUMENT, path_ + ": line " + std::to_string(n) +
-                                        " is no result of moe batch; the file stays as it was");
+                                        " is not a result of moe batch; the file is unchanged");
 }
 
 void ResultFile::fail() const { throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno)); }

@@ -92,11 +92,11 @@ void run_bench(BenchOptions& o) {
     throw UsageError("give either a model file or --synthetic SHAPE");
   }
   if (o.synthetic.empty() && o.weights_named) {
-    throw UsageError("--weights goes with --synthetic; convert chooses the formats of a file");
+    throw UsageError("--weights requires --synthetic; moe convert sets the formats of a file");
   }
   std::optional<Trace> trace;
   if (!o.routing.empty()) trace = read_trace(o.routing);
-  if (!o.save.empty() && o.synthetic.empty()) throw UsageError("--save goes with --synthetic");
+  if (!o.save.empty() && o.synthetic.empty()) throw UsageError("--save requires --synthetic");
   if (!o.save.empty() && o.model.memory.empty() && o.model.io == "auto") {
     save_synthetic(o);
     std::cout << "saved " << o.synthetic << " as " << o.save << "\n";
@@ -157,8 +157,7 @@ void add_bench(CLI::App& app) {
   CLI::App* c = app.add_subcommand("bench", "Measure tokens per second");
   c->add_option("MODEL", o->model.path, "Model file (.moe)");
   add_synthetic_options(*c, *o);
-  c->add_option("--routing", o->routing, "Take experts as in this trace (moe trace)")
-      ->option_text("FILE");
+  c->add_option("--routing", o->routing, "Route as in this trace (moe trace)")->option_text("FILE");
   c->add_option("-p,--prompt-tokens", o->n_prompt, "Tokens of the prompt (0: none)")
       ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();
@@ -168,7 +167,8 @@ void add_bench(CLI::App& app) {
   c->add_option("-d,--depth", o->depth, "Tokens in the context before decoding begins")
       ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();
-  c->add_option("--sessions", o->n_sessions, "Sessions that decode together, one token each a step")
+  c->add_option("--sessions", o->n_sessions,
+                "Sessions that decode together, one token each per step")
       ->transform(integer_in(1, 256))
       ->capture_default_str();
   c->add_option("-r,--repetitions", o->repetitions, "Repetitions; the median is shown")

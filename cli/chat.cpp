@@ -72,7 +72,7 @@ Chat open_chat(const ChatOptions& o, const moe_model* model, moe_session* sessio
   if (!o.user_prefix.empty()) variables.push_back("user_prefix=" + o.user_prefix);
   if (!o.reply_prefix.empty()) variables.push_back("reply_prefix=" + o.reply_prefix);
   if (variables.size() != o.variables.size() && text != "plain") {
-    throw UsageError("--user-prefix and --reply-prefix are for --template plain");
+    throw UsageError("--user-prefix and --reply-prefix require --template plain");
   }
   std::vector<const char*> pointers;
   for (const std::string& v : variables) pointers.push_back(v.c_str());
@@ -244,9 +244,9 @@ void Talk::take_back(moe_status status, const moe_error& error) {
   }
   truncate(moe_chat_message_count(chat_) - 1);
   if (stopped) {
-    std::cerr << "moe: stopped before an answer; the line is forgotten\n";
+    std::cerr << "moe: stopped before an answer; the line is discarded\n";
   } else {
-    std::cerr << "moe: " << error.text << "\nmoe: the line is forgotten; /clear starts again\n";
+    std::cerr << "moe: " << error.text << "\nmoe: the line is discarded; /clear starts again\n";
   }
 }
 
@@ -364,8 +364,9 @@ void Talk::keep_answered() {
 
 void Talk::run() {
   if (terminal_) {
-    std::cerr << "moe: type a line; /clear forgets, /system TEXT changes the system prompt, /show "
-                 "shows what the model reads, /quit or Ctrl-D ends\n";
+    std::cerr
+        << "moe: type a line; /clear starts again, /system TEXT changes the system prompt, /show "
+           "shows what the model reads, /quit or Ctrl-D ends\n";
   }
   std::string line;
   while (true) {
@@ -407,7 +408,7 @@ void run_chat(const ChatOptions& o) {
 
 void add_chat(CLI::App& app) {
   auto o = std::make_shared<ChatOptions>();
-  CLI::App* c = app.add_subcommand("chat", "Talk line by line");
+  CLI::App* c = app.add_subcommand("chat", "Chat line by line");
   add_model_options(*c, o->model);
   add_sampling_options(*c, o->sampling, 256);
   add_session_options(*c, o->model, "4096, or more when the conversation needs it");
@@ -423,11 +424,11 @@ void add_chat(CLI::App& app) {
                 "NAME=VALUE: a variable of the template; may be given several times")
       ->allow_extra_args(false);
   c->add_option("--user-prefix", o->user_prefix,
-                "With --template plain: text in front of each of your lines");
+                "With --template plain: text before each of your lines");
   c->add_option("--reply-prefix", o->reply_prefix,
                 "With --template plain: text between your line and the reply");
   auto* file = c->add_option("--session", o->file,
-                             "Go on with the conversation in FILE, if there is one, and write it "
+                             "Continue the conversation in FILE, if it exists, and save it "
                              "there at the end")
                    ->check(not_empty())
                    ->option_text("FILE");
@@ -436,7 +437,7 @@ void add_chat(CLI::App& app) {
       ->excludes(file);
   c->add_flag("--stats", o->stats, "Report tokens and speed after each reply");
   c->footer(
-      "Thinking goes to stderr. Lines for the program: /clear, /system TEXT, /show, /quit.\n"
+      "Thinking goes to stderr. Commands: /clear, /system TEXT, /show, /quit.\n"
       "Ctrl-C during a reply ends the reply.");
   c->callback([o] { run_chat(*o); });
 }

@@ -16,23 +16,23 @@ namespace {
 constexpr int kChatFileVersion = 1;
 
 [[noreturn]] void no_conversation(const std::string& path, const std::string& why) {
-  throw CallError(MOE_ERR_FORMAT, path + ": no conversation of moe chat: " + why);
+  throw CallError(MOE_ERR_FORMAT, path + ": not a conversation of moe chat: " + why);
 }
 
 std::string text_in(const std::string& path, const Json& json, const char* key) {
   const auto it = json.find(key);
   if (it == json.end() || !it->is_string()) {
-    no_conversation(path, std::string("'") + key + "' is missing or no text");
+    no_conversation(path, std::string("'") + key + "' is missing or not a string");
   }
   return it->get<std::string>();
 }
 
 ChatFile parse_head(const std::string& path, const std::string& line) {
   const Json json = Json::parse(line, nullptr, false);
-  if (!json.is_object()) no_conversation(path, "its first line is no JSON object");
+  if (!json.is_object()) no_conversation(path, "its first line is not a JSON object");
   const auto version = json.find("moe_chat");
   if (version == json.end() || !version->is_number_integer()) {
-    no_conversation(path, "'moe_chat' is missing or no number");
+    no_conversation(path, "'moe_chat' is missing or not a number");
   }
   if (*version != kChatFileVersion) {
     throw CallError(
@@ -44,15 +44,15 @@ ChatFile parse_head(const std::string& path, const std::string& line) {
   file.system = text_in(path, json, "system");
   const auto context = json.find("context");
   if (context != json.end()) {
-    if (!context->is_number_unsigned()) no_conversation(path, "'context' is no number");
+    if (!context->is_number_unsigned()) no_conversation(path, "'context' is not a number");
     file.context = static_cast<int>(std::min<uint64_t>(context->get<uint64_t>(), INT_MAX));
   }
   const auto messages = json.find("messages");
   if (messages == json.end() || !messages->is_array()) {
-    no_conversation(path, "'messages' is missing or no list");
+    no_conversation(path, "'messages' is missing or not a list");
   }
   for (const Json& m : *messages) {
-    if (!m.is_object()) no_conversation(path, "a message is no JSON object");
+    if (!m.is_object()) no_conversation(path, "a message is not a JSON object");
     file.messages.emplace_back(text_in(path, m, "role"), text_in(path, m, "content"));
   }
   return file;
@@ -133,7 +133,7 @@ void write_chat_file(const ChatFile& file, moe_session* session) {
   moe_error error;
   moe_status status = write_parts(file, partial, session, &error);
   if (status != MOE_OK && status != MOE_ERR_IO) {
-    std::cerr << "moe: " << file.path << " gets the messages alone: " << error.text << "\n";
+    std::cerr << "moe: " << file.path << " will contain only the messages: " << error.text << "\n";
     status = write_parts(file, partial, nullptr, &error);
   }
   std::error_code failed;

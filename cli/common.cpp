@@ -67,35 +67,34 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
     return option->option_text(value)->group(kMachineGroup);
   };
   machine(app.add_option("--threads", o.threads,
-                         "Threads that compute (default all that this process may use)"),
+                         "Compute threads (default all that this process may use)"),
           "N")
       ->transform(integer_in(0, 1024));
   machine(app.add_option("--isa", o.isa,
                          "Instruction set: " + spaced(moe_env_isas()) +
-                             " (default the best that this CPU has)"),
+                             " (default the best that this CPU supports)"),
           "NAME")
       ->check(suggest(moe_env_isas()));
   machine(app.add_option("--device", o.device,
-                         "auto (a GPU if one can be used, else the CPU), cpu, cuda or cuda:N"),
+                         "auto (a GPU if one is usable, otherwise the CPU), cpu, cuda or cuda:N"),
           "NAME")
       ->check(suggest("auto, cpu, cuda"))
       ->capture_default_str()
       ->each([&o](const std::string&) { o.device_named = true; });
   machine(app.add_option("--gpu-memory", o.gpu_memory,
-                         "Most that is allocated on the GPU, such as 4G (default 15/16 of what "
-                         "is free)"),
+                         "Limit on GPU memory, such as 4G (default 15/16 of the free memory)"),
           "SIZE");
   machine(app.add_option(
               "--memory", o.memory,
               "Cap on weights, KV cache and scratch, such as 2G; experts that do not fit are "
-              "read when they are used (default the memory that is available, if the "
+              "read on demand (default the available memory, if the "
               "model needs more)"),
           "SIZE")
       ->check(not_empty());
-  machine(app.add_option("--io", o.io,
-                         "How the file is read: buffered (through the system's page cache), direct "
-                         "(past it), auto (direct when the file is larger than the memory that is "
-                         "available)"),
+  machine(app.add_option(
+              "--io", o.io,
+              "How to read the file: buffered (through the page cache), direct (bypassing it), "
+              "auto (direct if the file is larger than the available memory)"),
           "HOW")
       ->check(one_of({"auto", "direct", "buffered"}))
       ->capture_default_str();
@@ -124,10 +123,9 @@ void add_sizes(CLI::App& app, ModelOptions& o, const std::string& default_contex
 
 void add_router(CLI::App& app, ModelOptions& o) {
   app.add_option("--router", o.router,
-                 "Override the routing of the file: one of " + std::string(moe_session_routers()) +
+                 "Override the router of the file: one of " + std::string(moe_session_routers()) +
                      " (threshold with ,min_k=N ,max_k=N), with ,gamma=G (capacity factor) "
-                     ",min_capacity=N ,resident=P (skip experts that are not in memory, up to "
-                     "that probability)")
+                     ",min_capacity=N ,resident=P (skip missing experts up to that probability)")
       ->check(not_empty())
       ->option_text("ROUTER")
       ->group(kSessionGroup);
@@ -136,10 +134,11 @@ void add_router(CLI::App& app, ModelOptions& o) {
 }  // namespace
 
 void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
-  add_sizes(app, o, default_context, "256, on a GPU with room 1024; under a memory cap 32 to 4096");
+  add_sizes(app, o, default_context,
+            "256; 1024 on a GPU with enough memory; 32 to 4096 under a memory cap");
   app.add_option("--kv", o.kv,
-                 "Type of keys and values in the cache: f16, int8, f32 (on the CPU) or latent (on "
-                 "the CPU: what DeepSeek's come from, in a fraction of the memory)")
+                 "Type of the KV cache: f16, int8, f32 (CPU only) or latent (CPU only, for "
+                 "DeepSeek's attention: a fraction of the memory)")
       ->check(one_of({"f16", "int8", "f32", "latent"}))
       ->capture_default_str()
       ->option_text("TYPE")
@@ -215,7 +214,7 @@ void check_decoder(const ModelOptions& o, const moe_model* model, const char* co
   }
   if (info.is_encoder == 0) return;
   throw CallError(MOE_ERR_UNSUPPORTED,
-                  o.path + ": an encoder, which continues no text; " + command +
+                  o.path + ": an encoder, which cannot continue a text; " + command +
                       " needs a decoder ('moe fill' and 'moe embed' run encoders)");
 }
 
@@ -234,8 +233,7 @@ Session open_session(const ModelOptions& o, moe_model* model) {
 }
 
 void add_no_bos(CLI::App& app, bool& no_bos) {
-  app.add_flag("--no-bos", no_bos,
-               "Leave out the special tokens that the tokenizer adds, such as BOS");
+  app.add_flag("--no-bos", no_bos, "Do not add special tokens such as BOS");
 }
 
 uint32_t encode_flags(bool no_bos, bool special) {

@@ -141,8 +141,8 @@ void print_summary(const ConvertOptions& o, const Run& run) {
     std::cout << "\n";
   }
   if (const int n = run.total.value("skipped_layers", 0); n > 0) {
-    std::cout << "  " << n << (n == 1 ? " layer that predicts" : " layers that predict")
-              << " tokens further on left out\n";
+    std::cout << "  " << n << (n == 1 ? " layer" : " layers")
+              << " of multi-token prediction left out\n";
   }
   if (run.total.contains("split")) print_split(run.total["split"]);
   if (run.total.contains("calibration")) print_calibration(run.total["calibration"]);
@@ -166,14 +166,15 @@ void print_warnings(const ConvertOptions& o, const Run& run) {
   if (n > 0) {
     const std::string format = worst.value("format", "");
     const char* better = format == "int8" ? "bf16" : "int8";
-    std::cerr << "moe: warning: " << format << " loses much: " << n << " of " << run.matrices.size()
-              << " matrices have a relative error of " << kMuch << " or more ("
-              << std::setprecision(2) << worst.value("relative_error", 0.0) << " in "
-              << worst.value("matrix", "") << "); --weights " << better << " keeps more\n";
+    std::cerr << "moe: warning: " << format << " is imprecise here: " << n << " of "
+              << run.matrices.size() << " matrices have a relative error of " << kMuch
+              << " or more (" << std::setprecision(2) << worst.value("relative_error", 0.0)
+              << " in " << worst.value("matrix", "") << "); --weights " << better
+              << " is more precise\n";
   }
   if (!run.total.value("tokenizer", true)) {
     std::cerr << "moe: warning: no tokenizer was found in " << o.source
-              << ": the model takes and gives token ids only\n";
+              << ": the model works with token ids only\n";
   }
   for (const std::string& key : o.ignored_keys) std::cerr << "moe: ignored key " << key << "\n";
 }
@@ -186,7 +187,7 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
 
 std::string read_calibration(const std::string& path) {
   std::string text = read_file(path, kMostTextBytes);
-  if (text.empty()) throw UsageError(path + " holds no text to calibrate with");
+  if (text.empty()) throw UsageError(path + " contains no text to calibrate with");
   return text;
 }
 
@@ -257,10 +258,9 @@ void add_convert(CLI::App& app) {
                 "Format of the tensors whose name matches; * matches anything, the last match wins")
       ->option_text("PATTERN=FORMAT")
       ->allow_extra_args(false);
-  c->add_option(
-       "--calibrate", o->calibrate,
-       "Compensate for rounding errors, using the inputs that the source model sees when it "
-       "reads FILE, - is stdin; at most 256 MiB")
+  c->add_option("--calibrate", o->calibrate,
+                "Compensate for rounding errors, using the source model's activations on FILE "
+                "(- is stdin), at most 256 MiB")
       ->option_text("FILE");
   CLI::Option* split =
       c->add_option("--split-ffn", o->split_ffn,
@@ -269,7 +269,7 @@ void add_convert(CLI::App& app) {
           ->transform(integer_in(2, 65536))
           ->option_text("N");
   c->add_option("--split-by", o->split_by,
-                "Neurons of an expert: clusters (of like weights) or in-order")
+                "Neurons of an expert: clusters (of similar weights) or in-order")
       ->check(one_of({"clusters", "in-order"}))
       ->option_text("WAY")
       ->capture_default_str()
@@ -282,7 +282,7 @@ void add_convert(CLI::App& app) {
       ->check(one_of({"none", "zstd"}))
       ->option_text("CODEC")
       ->capture_default_str();
-  c->add_flag("--verify", o->verify, "Read the result again and compare every weight");
+  c->add_flag("--verify", o->verify, "Read the result back and compare every weight");
   c->add_flag("--list", o->list, "Show every matrix: format and error");
   c->add_flag("--json", o->json, "Print the report as JSON");
   c->callback([o] { run_convert(*o); });

@@ -125,8 +125,8 @@ void add_embed(CLI::App& app) {
   CLI::App* c = app.add_subcommand("embed", "Turn each line of a text into a vector");
   add_model_options(*c, o->model);
   o->input.take_whole_files();
-  o->input.add(*c, "Texts, one a line");
-  c->add_option("--pool", o->pooling, "mean (of all tokens), first or last (one token's)")
+  o->input.add(*c, "Texts, one per line");
+  c->add_option("--pool", o->pooling, "mean (of all tokens), first or last (token)")
       ->check(one_of({"mean", "first", "last"}))
       ->capture_default_str();
   c->add_option("--out,-o", o->out, "Write a NumPy file instead of JSON on stdout")

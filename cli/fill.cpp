@@ -29,14 +29,14 @@ moe_model_info check_model(const FillOptions& o, const moe_model* model) {
   if (info.is_encoder_decoder != 0) {
     refuse(o, "an encoder-decoder; fill needs an encoder ('moe translate' runs encoder-decoders)");
   }
-  if (info.is_encoder == 0) refuse(o, "a decoder; fill needs an encoder with a head of tokens");
+  if (info.is_encoder == 0) refuse(o, "a decoder; fill needs an encoder with a token head");
   if (std::string(info.head) != "tokens") {
     if (std::string(info.head) == "none") {
-      refuse(o, "an encoder without a head; fill needs a head of tokens");
+      refuse(o, "an encoder without a head; fill needs a token head");
     }
-    refuse(o, std::string("an encoder with a head of ") + info.head + ", not of tokens");
+    refuse(o, std::string("an encoder with a head for ") + info.head + ", not tokens");
   }
-  if (info.mask_token < 0) refuse(o, "the model names no mask token");
+  if (info.mask_token < 0) refuse(o, "the model has no mask token");
   return info;
 }
 
@@ -48,9 +48,9 @@ std::vector<int32_t> find_masks(const FillOptions& o, const moe_model* model, in
   }
   if (rows.empty()) {
     throw CallError(MOE_ERR_ARGUMENT,
-                    "the text has no mask; write " +
+                    "the text has no mask: write " +
                         one_line(moe_tokenizer_piece(moe_model_tokenizer(model), mask)) +
-                        " where " + o.model.path + " is to find a token");
+                        " for each token to predict");
   }
   return rows;
 }
@@ -110,7 +110,7 @@ void add_fill(CLI::App& app) {
   auto o = std::make_shared<FillOptions>();
   CLI::App* c = app.add_subcommand("fill", "Predict the masked tokens of a text (encoders)");
   add_model_options(*c, o->model);
-  o->input.add(*c, "The text, masks included");
+  o->input.add(*c, "The text with its masks");
   c->add_option("--top", o->top, "Candidates to show")
       ->transform(integer_in(1, 1 << 30))
       ->capture_default_str();

@@ -30,7 +30,7 @@ ForcedRouting::ForcedRouting(Trace trace, const moe_model* model, bool overridde
     }
     const auto of_trace = static_cast<size_t>(l % trace_.n_layers);
     if (layer.n_experts > 0 && steps_[0][of_trace].empty() && steps_[1][of_trace].empty()) {
-      throw UsageError("--routing: the trace has no choices for its layer " +
+      throw UsageError("--routing: the trace has no routing for its layer " +
                        std::to_string(of_trace));
     }
   }

@@ -77,14 +77,14 @@ void report(const moe_generate_result& r) {
 }
 
 void check_usage(const GenerateOptions& o) {
-  if (o.n_top > 0 && !o.model.json) throw UsageError("--logprobs goes with --json");
+  if (o.n_top > 0 && !o.model.json) throw UsageError("--logprobs requires --json");
   if (o.tokens.empty() && !o.input.given()) {
     throw UsageError(
         "give a text with -p TEXT, -f FILE or -f - for stdin, or token ids with "
         "--tokens 1,2,3");
   }
   if (!o.tokens.empty() && (o.no_bos || o.special)) {
-    throw UsageError("--tokens gives ids as they are: --no-bos and --special go with a text");
+    throw UsageError("--tokens takes ids unchanged: --no-bos and --special require a text");
   }
 }
 
@@ -181,11 +181,9 @@ void add_generate(CLI::App& app) {
   add_session_options(*c, o->model, "the text and -n more; with -n 0, the text and 4096 more");
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
   add_no_bos(*c, o->no_bos);
-  c->add_flag("--special", o->special, "Read special tokens in the prompt as such, not as text");
-  c->add_flag(
-      "--stats", o->stats,
-      "Report which experts were used, positive activations and memory use: on stderr, or in "
-      "the JSON");
+  c->add_flag("--special", o->special, "Recognise special tokens in the prompt");
+  c->add_flag("--stats", o->stats,
+              "Report expert use, positive activations and memory use on stderr, or in the JSON");
   c->add_option("--logprobs", o->n_top, "With --json: the N best candidates of each token")
       ->transform(integer_in(0, 64));
   c->callback([o] { run_generate(*o); });

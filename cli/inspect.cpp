@@ -128,7 +128,7 @@ std::string layer_line(const Json& l) {
         std::to_string(l["head_dim"].get<int>());
   }
   if (l.contains("kv_latent")) {
-    s += ", " + std::to_string(l["kv_latent"].get<int>()) + " numbers a position with --kv latent";
+    s += ", " + std::to_string(l["kv_latent"].get<int>()) + " values per position with --kv latent";
   }
   if (l.contains("n_cross_heads")) {
     s += ", " + std::to_string(l["n_cross_heads"].get<int>()) + " to the source";
@@ -231,7 +231,7 @@ std::string kind_note(const Json& j) {
   const std::string head = j["head"];
   const std::string n = std::to_string(j["n_outputs"].get<int>());
   if (head == "none") return ", an encoder without a head";
-  if (head == "tokens") return ", an encoder with a head of tokens";
+  if (head == "tokens") return ", an encoder with a token head";
   if (head == "span") return ", an encoder with a span head";
   if (n != "1") return ", an encoder with a head of " + n + " " + head;
   return std::string(", an encoder with a head for 1 ") + (head == "classes" ? "class" : "tag");
@@ -239,7 +239,7 @@ std::string kind_note(const Json& j) {
 
 // What a session gets that asks for nothing (moe_session_params).
 const char* context_note(uint64_t length) {
-  return length <= 4096 ? "" : " (a session gets 4096 unless it asks for more: --context)";
+  return length <= 4096 ? "" : " (a session uses 4096 by default: --context)";
 }
 
 void print_text(const Json& j) {
@@ -299,18 +299,18 @@ void run_inspect(const InspectOptions& o) {
     return;
   }
   print_text(j);
-  if (o.verify) std::cout << "  every checksum, code and scale is good\n";
+  if (o.verify) std::cout << "  every checksum, code and scale is valid\n";
 }
 
 }  // namespace
 
 void add_inspect(CLI::App& app) {
   auto o = std::make_shared<InspectOptions>();
-  CLI::App* c = app.add_subcommand("inspect", "Show what a model file holds");
+  CLI::App* c = app.add_subcommand("inspect", "Show the contents of a model file");
   o->model.planning = true;
   add_model_options(*c, o->model);
   c->add_flag("--tensors", o->tensors, "List every stored matrix");
-  c->add_flag("--verify", o->verify, "Read every weight and check it");
+  c->add_flag("--verify", o->verify, "Read and check every weight");
   add_session_options(*c, o->model);
   c->callback([o] { run_inspect(*o); });
 }

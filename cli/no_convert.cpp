@@ -6,13 +6,13 @@ namespace moe_cli {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw UsageError("this moe has no converter; model files are made by one that has it");
+  throw UsageError("this build of moe has no converter; convert with a build that has one");
 }
 
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  CLI::App* c = app.add_subcommand("convert", "Not in this build: needs a moe with the converter");
+  CLI::App* c = app.add_subcommand("convert", "Not in this build, which has no converter");
   c->allow_extras();
   c->callback(refuse);
 }

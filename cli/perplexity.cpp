@@ -142,7 +142,7 @@ void add_perplexity(CLI::App& app) {
   CLI::App* c = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   add_model_options(*c, o->model);
   o->input.take_whole_files();
-  o->input.add_positional_file(*c, "Text file, the same as -f FILE");
+  o->input.add_positional_file(*c, "Text file, same as -f FILE");
   o->input.add(*c, "The text");
   add_session_options(*c, o->model, "the model's, at most 4096; one window of the text");
   c->add_option("--sweep", o->sweep,

@@ -38,8 +38,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
                           "Above 1: repeat less (default off)"),
            "X")
       ->check(number_in(0.01, 100));
-  sampling(app.add_option("--seed", o.seed,
-                          "The same seed gives the same text (default another each time)"),
+  sampling(app.add_option("--seed", o.seed, "The same seed gives the same text (default random)"),
            "N")
       ->transform(unsigned_64())
       ->each([&o](const std::string&) { o.has_seed = true; });

@@ -131,7 +131,7 @@ void add_score(CLI::App& app) {
   CLI::App* c = app.add_subcommand("score", "Show how likely each line of a text is");
   add_model_options(*c, o->model);
   o->input.take_whole_files();
-  o->input.add(*c, "Texts, one a line");
+  o->input.add(*c, "Texts, one per line");
   auto* tokens = c->add_option("--tokens", o->tokens, "Token ids instead of a text")
                      ->check(not_empty())
                      ->option_text("ID,ID...");

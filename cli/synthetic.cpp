@@ -74,7 +74,7 @@ void write_file(const BenchOptions& o, const std::string& path) {
   if (status == MOE_ERR_CANCELLED && !work.fits()) {
     throw CallError(MOE_ERR_IO, work.folder + " has room for " + format_bytes(work.most) + ", " +
                                     o.synthetic + " takes " + format_bytes(work.total) +
-                                    "; TMPDIR or --save names another place");
+                                    "; TMPDIR or --save sets another folder");
   }
   check(status, error);
 }
@@ -87,7 +87,7 @@ class TemporaryFile {
     folder_ = std::string(place == nullptr || *place == '\0' ? "/tmp" : place) + "/moe-XXXXXX";
     if (mkdtemp(folder_.data()) == nullptr) {
       throw CallError(MOE_ERR_IO,
-                      folder_ + ": cannot make a temporary folder: " + std::strerror(errno));
+                      folder_ + ": cannot create a temporary folder: " + std::strerror(errno));
     }
   }
   TemporaryFile(const TemporaryFile&) = delete;

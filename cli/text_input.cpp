@@ -44,7 +44,7 @@ std::string read_file(const std::string& path, uint64_t most) {
     text.append(part.data(), static_cast<size_t>(n));
     if (text.size() > most) {
       throw CallError(MOE_ERR_TOO_LONG, (path == "-" ? "stdin" : path) + ": more than " +
-                                            mebibytes(most) + ", the most that is read here");
+                                            mebibytes(most) + ", the limit");
     }
   }
 }
@@ -122,7 +122,7 @@ void TextInput::add(CLI::App& app, const std::string& what) {
   add_text(app, "-p,--prompt", what);
   const uint64_t most = whole_ ? kMostTextBytes : kMostPromptBytes;
   add_file(app, "-f,--file,--prompt-file",
-           "Read it from FILE, - is stdin; at most " + mebibytes(most) +
+           "Read the text from FILE (- is stdin), at most " + mebibytes(most) +
                (whole_ ? "" : "; trailing newlines are dropped"));
 }
 
@@ -139,7 +139,7 @@ void TextInput::exclude(CLI::Option* other) const {
 }
 
 std::string TextInput::read() const {
-  if (!given()) throw UsageError("a text is needed: -p TEXT, -f FILE, or -f - for stdin");
+  if (!given()) throw UsageError("a text is required: -p TEXT, -f FILE, or -f - for stdin");
   if (has_text_) {
     if (text_.empty()) throw UsageError("the text is empty; give one with -p TEXT or -f FILE");
     return text_;

@@ -39,7 +39,7 @@ void run_tokenize(const TokenizeOptions& o) {
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
   const Model model = open_model(o.model, env.get());
-  if (o.decode && o.pieces) throw UsageError("--pieces goes with a text, not with --decode");
+  if (o.decode && o.pieces) throw UsageError("--pieces requires a text, not --decode");
   if (o.decode) {
     const std::string out = decode(model.get(), parse_ids(text), 0);
     if (o.model.json) {
@@ -62,7 +62,7 @@ void add_tokenize(CLI::App& app) {
   o->input.add(*c, "The text; with --decode: ids separated by commas");
   c->add_flag("--decode", o->decode, "Turn ids into text instead");
   add_no_bos(*c, o->no_bos);
-  c->add_flag("--special", o->special, "Read special tokens in the text as such, not as text");
+  c->add_flag("--special", o->special, "Recognise special tokens in the text");
   c->add_flag("--pieces", o->pieces, "One line per token: id and spelling");
   c->callback([o] { run_tokenize(*o); });
 }

@@ -146,7 +146,7 @@ size_t count_steps(const Trace& trace, bool decode) {
 
 void record(TraceOptions& o) {
   if (o.output.empty())
-    throw UsageError("-o FILE says where the trace goes; --budgets and --html read one");
+    throw UsageError("-o FILE is required to record a trace; --budgets and --html read one");
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
@@ -183,7 +183,7 @@ void print_budgets(const Json& j) {
   std::cout << j["n_layers"] << " layers of " << j["n_experts"] << " experts, at most "
             << j["n_experts_used"] << " a token; a text of " << j["prompt_tokens"] << " tokens, "
             << j["decoded_tokens"] << " decoded after it\n"
-            << "share of the uses while decoding that find their expert in memory:\n"
+            << "cache hit rate while decoding:\n"
             << "  memory for   experts     LRU   best possible\n"
             << std::fixed;
   for (const Json& b : j["budgets"]) {
@@ -244,11 +244,10 @@ void add_trace(CLI::App& app) {
   c->add_option("-n,--max-tokens", o->n_generate, "Tokens decoded after the text")
       ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();
-  c->add_flag("--budgets", o->budgets,
-              "Replay a trace: the share of uses that find their expert in a cache, by its size");
+  c->add_flag("--budgets", o->budgets, "Replay a trace: cache hit rate by cache size");
   c->add_option(
        "--html", o->page,
-       "Draw a trace as an HTML page: uses of experts, experts per token, hits by cache size")
+       "Draw a trace as an HTML page: expert uses, experts per token, hit rate by cache size")
       ->check(not_empty())
       ->option_text("PAGE");
   add_no_bos(*c, o->no_bos);

@@ -129,7 +129,7 @@ class Reader {
       fail("slot: expected " + std::to_string(expected) + ", found " + std::to_string(use.slot));
     }
     if (std::find(chosen_.begin(), chosen_.end(), use.expert) != chosen_.end()) {
-      fail("expert " + std::to_string(use.expert) + " was chosen twice for one token");
+      fail("expert " + std::to_string(use.expert) + " was selected twice for one token");
     }
     chosen_.push_back(use.expert);
   }

@@ -228,9 +228,8 @@ std::string trace_page(const std::string& name, const Trace& trace, const Json& 
                  heat_map(trace)) +
          section("Experts per token", "Mean over the layers.", experts_chart(trace, tokens)) +
          section("Found in memory while decoding",
-                 "Share of the uses over the last " + window +
-                     " tokens that find their expert in a cache that has room for this share of "
-                     "all experts and evicts the least recently used.",
+                 "Hit rate over the last " + window +
+                     " tokens of an LRU cache with room for this share of all experts.",
                  found_chart(trace, tokens, budgets)) +
          section("The same over all decoded tokens",
                  "Best possible: evicts the expert whose next use is furthest away. First uses, "

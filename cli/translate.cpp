@@ -161,31 +161,31 @@ void run_translate(TranslateOptions& o) {
 }
 
 void add_search_options(CLI::App& app, TranslateOptions& o) {
-  app.add_option("--beam", o.beam, "Texts that are searched at the same time, 1 to 64")
+  app.add_option("--beam", o.beam, "Beam size, 1 to 64")
       ->transform(integer_in(1, 64))
       ->capture_default_str();
-  app.add_option("--nbest", o.n_best, "Texts shown of each line, best first, with their scores")
+  app.add_option("--nbest", o.n_best, "Translations shown per line, best first, with their scores")
       ->transform(integer_in(1, 64))
       ->capture_default_str();
   app.add_option("--length-penalty", o.length_penalty,
-                 "Score of a text: its log-probability / its tokens ^ this")
+                 "Exponent X of the score: log-probability / tokens ^ X")
       ->capture_default_str();
-  app.add_option("--min-tokens", o.min_tokens, "Least tokens of a text")
+  app.add_option("--min-tokens", o.min_tokens, "Minimum tokens of a translation")
       ->transform(integer_in(0, 1 << 24))
       ->option_text("N")
       ->capture_default_str();
   app.add_option("--max-tokens", o.max_tokens,
-                 "Most tokens of a text (default 256, or what the context leaves)")
+                 "Maximum tokens of a translation (default 256, or what the context leaves)")
       ->transform(integer_in(1, 1 << 24))
       ->option_text("N");
   app.add_option("--stop", o.stop,
-                 "When a search ends: count (as many texts as the beam have ended), step (the same "
-                 "at the end of a step, and the best are kept), bound (no text can become better)")
+                 "When a search ends: count (as many texts as the beam have finished), step (the "
+                 "same at the end of a step, with the best of them), bound (no text can improve)")
       ->check(one_of({"count", "step", "bound"}))
       ->capture_default_str();
-  app.add_option("--prefix", o.prefix,
-                 "What every text begins with, such as a language's token (default what the model "
-                 "says)")
+  app.add_option(
+         "--prefix", o.prefix,
+         "Forced beginning of every translation, such as a language token (default the model's)")
       ->check(not_empty())
       ->option_text("TEXT");
 }
@@ -197,7 +197,7 @@ void add_translate(CLI::App& app) {
   CLI::App* c = app.add_subcommand("translate", "Translate each line of a text (encoder-decoders)");
   add_model_options(*c, o->model);
   o->input.take_whole_files();
-  o->input.add(*c, "Texts, one a line");
+  o->input.add(*c, "Texts, one per line");
   auto* tokens = c->add_option("--tokens", o->tokens, "Token ids of a source instead of a text")
                      ->check(not_empty())
                      ->option_text("ID,ID...");

@@ -26,7 +26,7 @@ Status check_env(const moe_env* env) {
   if (env == nullptr) return null_argument("env");
   if (!env->forked()) return {};
   return Status::error(MOE_ERR_STATE,
-                       "made by process %d before fork(): this one, %d, can only free it",
+                       "made by process %d before fork(); process %d can only free it",
                        env->process, getpid());
 }
 

@@ -77,7 +77,7 @@ Status read_model_params(const moe_env* env, const moe_model_params* given, moe_
 
 Status check_no_direct(const moe_model_params& params, const char* what) {
   if (params.io != MOE_IO_DIRECT) return {};
-  return Status::error(MOE_ERR_ARGUMENT, "params.io: direct is for a file that is read, not for %s",
+  return Status::error(MOE_ERR_ARGUMENT, "params.io: direct needs a file that is read, not %s",
                        what);
 }
 
@@ -93,8 +93,7 @@ Status choose_io(const moe_env& env, const moe_model_params& params, const char*
   if (params.io == MOE_IO_BUFFERED || (params.io == MOE_IO_AUTO && !larger)) return {};
   const Status status = source->go_direct(path);
   if (params.io == MOE_IO_DIRECT) return status;
-  env.logger.log(LogLevel::kInfo, "%s",
-                 status.ok() ? "reading past the page cache" : status.text());
+  env.logger.log(LogLevel::kInfo, "%s", status.ok() ? "bypassing the page cache" : status.text());
   return {};
 }
 
@@ -292,7 +291,7 @@ Status get_memory_info(moe_memory_info* out) {
   MOE_TRY(check_out_struct(out, "out"));
   MachineMemory memory;
   if (!machine_memory(&memory)) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "this system does not say how much memory it has");
+    return Status::error(MOE_ERR_UNSUPPORTED, "this system does not report its memory");
   }
   moe_memory_info info{};
   info.total_bytes = memory.total;

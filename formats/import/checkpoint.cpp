@@ -54,7 +54,7 @@ void check_shard_name(const std::string& name, const std::string& index) {
       fail_pickle(name);
     }
   }
-  fail(MOE_ERR_NOT_FOUND, "%s: neither %s nor %s is there", folder.c_str(), kSingle, kIndex);
+  fail(MOE_ERR_NOT_FOUND, "%s: found neither %s nor %s", folder.c_str(), kSingle, kIndex);
 }
 
 }  // namespace
@@ -148,7 +148,7 @@ void Checkpoint::ignore_key(const std::string& key) {
 void Checkpoint::put_tensor(const std::string& name, std::vector<int64_t> shape,
                             std::vector<float> values) {
   if (find(name) != nullptr) {
-    fail(MOE_ERR_FORMAT, "tensor %.200s: the configuration says what it is, the checkpoint has it",
+    fail(MOE_ERR_FORMAT, "tensor %.200s: defined by both configuration and checkpoint",
          name.c_str());
   }
   SourceTensor tensor;
@@ -163,7 +163,7 @@ void Checkpoint::put_tensor(const std::string& name, std::vector<int64_t> shape,
 void Checkpoint::fill_tensor(const std::string& name, std::vector<float> values) {
   const SourceTensor* tensor = find(name);
   if (tensor == nullptr || tensor->file < kPutTensor || values.size() != tensor->n_elements) {
-    fail(MOE_ERR_INTERNAL, "tensor %.200s: not one that was put there", name.c_str());
+    fail(MOE_ERR_INTERNAL, "tensor %.200s: not added by put_tensor", name.c_str());
   }
   put_tensors_[tensor->file - kPutTensor] = std::move(values);
 }
@@ -172,7 +172,7 @@ void Checkpoint::put_packed(SourceTensor tensor, std::unique_ptr<const PackedRow
                             std::span<const std::string> parts) {
   for (const std::string& part : parts) tensors_.erase(part);
   if (find(tensor.name) != nullptr) {
-    fail(MOE_ERR_FORMAT, "tensor %.200s is there both as it is and as %s", tensor.name.c_str(),
+    fail(MOE_ERR_FORMAT, "tensor %.200s is stored both plain and as %s", tensor.name.c_str(),
          source_type_info(tensor.type).name);
   }
   tensor.file = kPackedTensor + static_cast<uint32_t>(packed_.size());

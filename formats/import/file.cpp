@@ -58,7 +58,7 @@ void InputFile::refuse_pointer() const {
   if (size_ < sizeof start || size_ > 1024) return;
   read(0, start, sizeof start);
   if (std::string_view(start, sizeof start) != kPointer) return;
-  fail(MOE_ERR_FORMAT, "%s is a pointer of Git LFS, not the file itself: git lfs pull fetches it",
+  fail(MOE_ERR_FORMAT, "%s is a Git LFS pointer, not the file itself: git lfs pull fetches it",
        path_.c_str());
 }
 

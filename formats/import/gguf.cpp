@@ -218,8 +218,9 @@ void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_b
     const SourceTypeInfo& info = source_type_info(t->type);
     const uint64_t row = t->shape.empty() ? 1 : static_cast<uint64_t>(t->shape.back());
     if (row % info.block != 0) {
-      fail(MOE_ERR_FORMAT, "%s: tensor %.100s: rows of %llu are no multiple of %s's blocks of %u",
-           path.c_str(), t->name.c_str(), static_cast<ull>(row), info.name, info.block);
+      fail(MOE_ERR_FORMAT,
+           "%s: tensor %.100s: rows of %llu are not a multiple of %s's blocks of %u", path.c_str(),
+           t->name.c_str(), static_cast<ull>(row), info.name, info.block);
     }
     const uint64_t bytes = source_bytes(t->type, t->n_elements);
     if (t->offset % alignment != 0 || t->offset < end || t->offset > data_bytes ||

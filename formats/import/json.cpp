@@ -215,7 +215,7 @@ void JsonNode::only(std::span<const char* const> keys) const {
     for (const char* k : keys) known = known || key == k;
     if (!known) {
       // Of the others none can be named alone.
-      const char* const way = path_ == "config.json" ? "--ignore-key takes it for missing; " : "";
+      const char* const way = path_ == "config.json" ? "--ignore-key ignores it; " : "";
       fail(MOE_ERR_FORMAT, "%s: unknown key \"%.60s\"; %sknown: %s", path_.c_str(), key.c_str(),
            way, listed(keys).c_str());
     }

@@ -114,7 +114,8 @@ std::vector<SourceTensor> parse_entries(std::string_view json, uint64_t data_sta
                                         uint64_t file_size, const std::string& name,
                                         uint32_t shard) {
   const Json header = parse_json(json, name, {.max_bytes = kMaxSafetensorsHeader, .max_depth = 4});
-  if (!header.is_object()) fail(MOE_ERR_FORMAT, "%s: the header is no JSON object", name.c_str());
+  if (!header.is_object())
+    fail(MOE_ERR_FORMAT, "%s: the header is not a JSON object", name.c_str());
   std::vector<SourceTensor> tensors;
   for (const auto& [key, value] : header.items()) {
     if (key == "__metadata__") continue;

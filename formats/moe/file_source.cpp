@@ -65,7 +65,7 @@ Result<FileSource> FileSource::open_path(const char* path) {
   if (fstat(source.fd_, &info) != 0) return io_error("look at", path, errno);
   if (!S_ISREG(info.st_mode)) {
     return Status::error(MOE_ERR_IO, "%s: not a regular file%s", path,
-                         S_ISDIR(info.st_mode) ? "; moe convert makes one of a folder" : "");
+                         S_ISDIR(info.st_mode) ? "; moe convert converts a folder" : "");
   }
   source.size_ = static_cast<uint64_t>(info.st_size);
   source.written_ns_ = written_ns(info);
@@ -134,7 +134,7 @@ Status FileSource::go_direct(const char* path) {
   if (reason != 0 && reason != EINVAL) return io_error("open", path, reason);
 #endif
   return Status::error(MOE_ERR_UNSUPPORTED,
-                       "%s: its file system does not read past the page cache (O_DIRECT)", path);
+                       "%s: its file system cannot bypass the page cache (O_DIRECT)", path);
 }
 
 bool FileSource::changed() const {

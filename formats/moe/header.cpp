@@ -50,11 +50,11 @@ Status check_places(const FileHeader& header, uint64_t real_bytes) {
 // What a beginner has in place of a model file.
 const char* kind_of(const uint8_t (&bytes)[kHeaderBytes]) {
   if (std::memcmp(bytes, "version https://git-lfs", 23) == 0) {
-    return "a pointer of Git LFS; git lfs pull fetches the file";
+    return "a Git LFS pointer; git lfs pull fetches the file";
   }
-  if (std::memcmp(bytes, "GGUF", 4) == 0) return "GGUF; moe convert makes one of it";
+  if (std::memcmp(bytes, "GGUF", 4) == 0) return "GGUF; convert it with moe convert";
   if (std::memcmp(bytes + 8, "{\"", 2) == 0) {
-    return "safetensors; moe convert makes one of its folder";
+    return "safetensors; moe convert converts its folder";
   }
   return "it does not begin with the magic bytes";
 }

@@ -40,8 +40,8 @@ Status check_owner(const FileSegment& s) {
   const bool layer_fits = part_has_layer(s.part) ? s.layer >= 0 : s.layer == -1;
   const bool expert_fits = s.part == Part::kExperts ? s.expert >= 0 : s.expert == -1;
   if (layer_fits && expert_fits) return {};
-  return Status::error(MOE_ERR_FORMAT, "layer %d and expert %d do not go with a part like this",
-                       s.layer, s.expert);
+  return Status::error(MOE_ERR_FORMAT, "layer %d and expert %d do not match this part", s.layer,
+                       s.expert);
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ Status MoeFile::read_segments() {
   if (expected == header_.metadata_offset) return {};
   return Status::error(MOE_ERR_FORMAT,
                        "model file: expected metadata at %" PRIu64
-                       ", behind the last segment, found at %" PRIu64,
+                       ", after the last segment, found at %" PRIu64,
                        expected, header_.metadata_offset);
 }
 

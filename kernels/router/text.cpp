@@ -133,7 +133,7 @@ Status select_as(const RouterInfo& wanted, RouterConfig* r) {
   MOE_TRY(need_softmax(*r, "to select from"));
   if (r->n_groups > 1 && !wanted.has(kParamGroups)) {
     return Status::error(MOE_ERR_UNSUPPORTED,
-                         "router override: %s does not choose from the best of %d groups, as this "
+                         "router override: %s does not select from the best of %d groups, as this "
                          "model's router does",
                          text_name(wanted), r->n_groups);
   }

@@ -64,9 +64,8 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
     return Status::error(MOE_ERR_ARGUMENT, "cross_attention is absent, but configured");
   }
   if (!in_decoder) {
-    return Status::error(
-        MOE_ERR_ARGUMENT,
-        "cross_attention: only the decoder's layers of an encoder-decoder have it");
+    return Status::error(MOE_ERR_ARGUMENT,
+                         "cross_attention: only for decoder layers of an encoder-decoder");
   }
   MOE_TRY(validate_heads(a).with_context("cross"));
   const bool plain = a.window == 0 && a.latent == 0 && a.q_latent == 0 &&
@@ -75,7 +74,7 @@ Status validate_cross(const LayerConfig& layer, bool in_decoder) {
   if (plain) return {};
   return Status::error(MOE_ERR_ARGUMENT,
                        "cross_attention: causal, window, rope, latent, qk_norm, sub_norm, sinks, "
-                       "score_cap and qkv_clip are attention's alone");
+                       "score_cap and qkv_clip are for attention only");
 }
 
 Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bool causal) {
@@ -88,9 +87,9 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
   MOE_TRY(check_int("attention.q_latent", a.q_latent, 0, a.latent > 0 ? kMaxWidth : 0));
   MOE_TRY(check_int("attention.window", a.window, 0, kMaxContext));
   if (a.causal != causal) {
-    return Status::error(MOE_ERR_ARGUMENT, "attention.causal: %s",
-                         a.causal ? "the layers of an encoder are all without it"
-                                  : "the layers of a decoder all have it");
+    return Status::error(
+        MOE_ERR_ARGUMENT, "attention.causal: %s",
+        a.causal ? "no layer of an encoder is causal" : "all layers of a decoder are causal");
   }
   if (!a.causal && a.window > 0) {
     return Status::error(MOE_ERR_ARGUMENT, "attention.window needs attention.causal");
@@ -177,7 +176,7 @@ Status validate_head(const ModelConfig& config) {
     MOE_TRY(check_int("head.n_labels", head.n_labels, 0, 0));
   }
   if (!tokens && (config.tie_embeddings || !config.is_encoder())) {
-    return Status::error(MOE_ERR_ARGUMENT, "head.kind: %s have a head of tokens",
+    return Status::error(MOE_ERR_ARGUMENT, "head.kind: %s need a token head",
                          config.tie_embeddings ? "tied embeddings" : "decoders");
   }
   if (head.tied_bias && (!config.tie_embeddings || head.dense)) {
@@ -187,7 +186,7 @@ Status validate_head(const ModelConfig& config) {
   if (head.dense ? head.kind != HeadKind::kNone : !head.norm) return {};
   return Status::error(MOE_ERR_ARGUMENT, "head: %s",
                        head.dense ? "there is no output for its dense layer"
-                                  : "its norm stands behind a dense layer, which is not there");
+                                  : "its norm needs a dense layer before it");
 }
 
 Status validate_encoder_decoder(const ModelConfig& config) {

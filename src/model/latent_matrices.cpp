@@ -154,7 +154,7 @@ Status LatentMatrices::add_layer(const AttentionConfig& config, const AttentionW
   LayerHeads heads(config, weights, scratch);
   if (!heads.keys_are_apart()) {
     return Status::error(MOE_ERR_UNSUPPORTED,
-                         "keys are more than the rotary part and products of the latent behind it");
+                         "keys are not the rotary part followed by projections of the latent");
   }
   const auto add = [&](Matrix m) {
     uint8_t* const tiles = *at;

@@ -102,7 +102,7 @@ Status Model::Impl::open() {
   MOE_TRY(validate(config));
   if (config.is_encoder_decoder() && !device.uses_host_memory()) {
     return Status::error(MOE_ERR_UNSUPPORTED,
-                         "the model is an encoder-decoder, which runs on the CPU alone "
+                         "the model is an encoder-decoder, which runs only on the CPU "
                          "(--device cpu): the device is %s",
                          device.name());
   }

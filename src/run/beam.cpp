@@ -78,10 +78,10 @@ Status BeamSearch::offer(int32_t j, std::span<const float> logprobs) {
   const bool given = n < tokens_.prefix.size();
   for (size_t v = 0; v < logprobs.size(); ++v) {
     if (!(logprobs[v] < kInfinity)) {
-      return Status::error(MOE_ERR_NON_FINITE,
-                           "beam search: the log-probability of token %zu after %d tokens is no "
-                           "number below infinity",
-                           v, n_);
+      return Status::error(
+          MOE_ERR_NON_FINITE,
+          "beam search: the log-probability of token %zu after %d tokens is NaN or infinite", v,
+          n_);
     }
     const auto token = static_cast<int32_t>(v);
     const float sum = given ? from.sum : from.sum + logprobs[v];

@@ -42,8 +42,8 @@ Status reuse(SessionState& state, std::span<const int32_t> ids, size_t* n_reused
   const size_t context = static_cast<size_t>(state.options.context);
   if (ids.size() >= context) {
     return Status::error(MOE_ERR_TOO_LONG,
-                         "the conversation has %zu tokens, the context holds %zu: forget some "
-                         "messages or open a session with a larger context",
+                         "the conversation has %zu tokens, the context holds %zu: remove messages "
+                         "or use a larger context",
                          ids.size(), context);
   }
   size_t n = 0;
@@ -184,7 +184,7 @@ Status Chat::init(const ChatOptions& options) {
 
 Status Chat::add_variable(std::string_view name, std::string_view value) {
   if (!is_name(name) || name == "messages" || name == "add_generation_prompt") {
-    return Status::error(MOE_ERR_ARGUMENT, "variables: '%.*s' is no name that can be set",
+    return Status::error(MOE_ERR_ARGUMENT, "variables: '%.*s' is not a valid name",
                          static_cast<int>(std::min<size_t>(name.size(), 60)), name.data());
   }
   Variable variable(allocator_);
@@ -203,7 +203,7 @@ Status Chat::choose_thinking(Thinking thinking) {
   }
   if (any) return {};
   return Status::error(MOE_ERR_UNSUPPORTED,
-                       "thinking cannot be switched: the chat template has neither "
+                       "thinking cannot be switched: the chat template uses neither "
                        "enable_thinking nor thinking");
 }
 

@@ -18,25 +18,24 @@ Status check_text(const SessionState& state, std::span<const int32_t> tokens) {
                          o.context < most
                              ? "%zu tokens do not fit: the session's context holds %d; create it "
                                "with a larger one (--context), at most %d"
-                             : "%zu tokens do not fit: at most %d, the most that there is",
+                             : "%zu tokens do not fit: the limit is %d",
                          tokens.size(), o.context, most);
   }
   if (tokens.size() > static_cast<size_t>(o.chunk)) {
-    return Status::error(
-        MOE_ERR_TOO_LONG,
-        o.chunk < kMaxChunk
-            ? "an encoder sees a text whole: at most %d tokens, found %zu; create "
-              "the session with a larger chunk (--chunk), at most %d"
-            : "an encoder sees a text whole: at most %d tokens, the most that there is, "
-              "found %zu",
-        o.chunk, tokens.size(), kMaxChunk);
+    return Status::error(MOE_ERR_TOO_LONG,
+                         o.chunk < kMaxChunk
+                             ? "an encoder sees a text whole: at most %d tokens, found %zu; create "
+                               "the session with a larger chunk (--chunk), at most %d"
+                             : "an encoder sees a text whole: the limit is %d tokens, "
+                               "found %zu",
+                         o.chunk, tokens.size(), kMaxChunk);
   }
   return check_ids(state, tokens);
 }
 
 Status check_rows(const ModelConfig& config, size_t n_tokens, std::span<const int32_t> rows) {
   if (!config.is_encoder()) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "outputs: those of a decoder are its logits (eval)");
+    return Status::error(MOE_ERR_UNSUPPORTED, "outputs: a decoder's outputs are its logits (eval)");
   }
   if (config.head.kind == HeadKind::kNone) {
     return Status::error(MOE_ERR_UNSUPPORTED, "outputs: the model has no head");
@@ -88,7 +87,7 @@ class Pool {
 Status Pool::add(size_t first, const float* hidden, size_t n) {
   for (size_t i = 0; i < n * d_; ++i) {
     if (is_finite(hidden[i])) continue;
-    return Status::error(MOE_ERR_NON_FINITE, "the hidden state of token %zu is no finite number",
+    return Status::error(MOE_ERR_NON_FINITE, "the hidden state of token %zu is not finite",
                          first + i / d_);
   }
   for (size_t i = 0; i < n * d_ && wants_mean(); ++i) {

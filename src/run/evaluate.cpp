@@ -168,14 +168,13 @@ Status check_tokens(const SessionState& state, std::span<const int32_t> tokens) 
   const ModelConfig& config = state.model.config();
   const int32_t context = state.options.context;
   if (config.is_encoder()) {
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "the model is an encoder: it encodes whole texts and continues none");
+    return Status::error(MOE_ERR_UNSUPPORTED, "the model is an encoder and cannot continue a text");
   }
   if (config.is_encoder_decoder() && state.n_source == 0) {
-    return Status::error(MOE_ERR_STATE,
-                         "the model is an encoder-decoder, and the session has read no source: "
-                         "'moe translate' and moe_session_translate do, moe_session_read_source "
-                         "in front of other calls");
+    return Status::error(
+        MOE_ERR_STATE,
+        "the model is an encoder-decoder, and the session has read no source: "
+        "use 'moe translate' or moe_session_translate, or call moe_session_read_source first");
   }
   if (tokens.size() > static_cast<size_t>(context - state.position())) {
     const bool can_grow = context < config.context_length;

@@ -19,7 +19,7 @@ Status check_size(const char* field, int32_t found, int32_t low = 1) {
 Status check_given(const char* field, bool given, bool wanted) {
   if (given == wanted) return {};
   return Status::error(MOE_ERR_ARGUMENT, "layer: %s is %s", field,
-                       wanted ? "needed, but null" : "given, but has no use here");
+                       wanted ? "required, but null" : "given, but not used here");
 }
 
 bool finite(float v) { return (__builtin_bit_cast(uint32_t, v) & 0x7f800000u) != 0x7f800000u; }
@@ -39,7 +39,7 @@ Status check_activation(const ActivationConfig& act) {
 
 Status check_expert(const char* name, const ExpertWeights& e, bool gated) {
   if (e.up == nullptr || e.down == nullptr) {
-    return Status::error(MOE_ERR_ARGUMENT, "layer: %s: up and down are needed, but null", name);
+    return Status::error(MOE_ERR_ARGUMENT, "layer: %s: up and down are required, but null", name);
   }
   if ((e.gate != nullptr) != gated) {
     return Status::error(MOE_ERR_ARGUMENT, "layer: %s: all experts need a gate, or none", name);
@@ -93,7 +93,7 @@ Status check_router(const LayerSpec& spec) {
 Status check_format(const LayerSpec& spec) {
   const auto n_formats = sizeof kWeightFormats / sizeof kWeightFormats[0];
   if (static_cast<size_t>(spec.format) >= n_formats || format_info(spec.format).table) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "layer: weights cannot be stored so, expected %s",
+    return Status::error(MOE_ERR_UNSUPPORTED, "layer: unsupported weight format, expected %s",
                          weight_format_names());
   }
   const WeightFormat& format = format_info(spec.format);

@@ -51,24 +51,22 @@ uint64_t search_bytes(const ModelConfig& config, const SessionOptions& o) {
 Status check_latent(const AttentionConfig& a) {
   if (can_keep_latent(a)) return {};
   if (a.latent == 0) {
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "keys and values come from no latent (multi-head latent attention)");
+    return Status::error(MOE_ERR_UNSUPPORTED, "the model has no multi-head latent attention");
   }
-  return Status::error(MOE_ERR_UNSUPPORTED,
-                       "it has qk_norm, qkv_clip or keys that are rotated whole");
+  return Status::error(MOE_ERR_UNSUPPORTED, "it has qk_norm, qkv_clip or fully rotated keys");
 }
 
 Status check_latent(const Model& model) {
   if constexpr (!kLatentCaches) {
     return Status::error(MOE_ERR_UNSUPPORTED,
-                         "session: kv latent: this build keeps none (MOE_LATENT=OFF)");
+                         "session: kv latent: not in this build (MOE_LATENT=OFF)");
   }
   const ModelConfig& config = model.config();
   if (!model.device().uses_host_memory()) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "session: kv latent: on the CPU alone");
+    return Status::error(MOE_ERR_UNSUPPORTED, "session: kv latent: only on the CPU");
   }
   if (config.is_encoder() || config.is_encoder_decoder()) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "session: kv latent: only decoders keep one");
+    return Status::error(MOE_ERR_UNSUPPORTED, "session: kv latent: only for decoders");
   }
   for (int32_t l = 0; l < config.n_layers(); ++l) {
     const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
@@ -82,8 +80,7 @@ Status check_latent(const Model& model) {
 Status resolve_search(const ModelConfig& config, const SessionOptions& given, SessionOptions* o) {
   if (!config.is_encoder_decoder()) {
     if (o->max_beam == 0) return {};
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "session: max_beam: only an encoder-decoder searches for texts");
+    return Status::error(MOE_ERR_UNSUPPORTED, "session: max_beam: only for an encoder-decoder");
   }
   MOE_TRY(check_range("max_beam", o->max_beam, 0, kMaxBeam));
   if (o->max_beam == 0) o->max_beam = BeamOptions().beam;
@@ -213,7 +210,7 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   if (o.kv == KvType::kLatent) MOE_TRY(check_latent(model));
   if (encoder) o.kv = KvType::kF32;
   if (o.kv == KvType::kF32 && !encoder && !model.device().uses_host_memory()) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "session: kv f32: a decoder has it on the CPU alone");
+    return Status::error(MOE_ERR_UNSUPPORTED, "session: kv f32: for decoders only on the CPU");
   }
   MOE_TRY(resolve_search(model.config(), options, &o));
   if (o.context == 0) o.context = std::min(most, kDefaultContext);

@@ -106,7 +106,7 @@ Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span
   const size_t n = tokens.size() > unscored ? tokens.size() - unscored : 0;
   if (logprobs.size() != n) {
     return Status::error(MOE_ERR_ARGUMENT,
-                         "n_logprobs: expected %zu for %zu tokens behind %d others, found %zu", n,
+                         "n_logprobs: expected %zu for %zu tokens after %d others, found %zu", n,
                          tokens.size(), state.position(), logprobs.size());
   }
   MOE_TRY(check_tokens(state, tokens));

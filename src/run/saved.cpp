@@ -102,7 +102,7 @@ void encode(const Saved& s, uint8_t (&h)[kHeader]) {
 Status decode(const uint8_t (&h)[kHeader], Saved* out) {
   if (std::memcmp(h, kMagicOfSaved, sizeof kMagicOfSaved) != 0) {
     return Status::error(MOE_ERR_FORMAT,
-                         "no saved session: it does not begin with the magic bytes");
+                         "not a saved session: it does not begin with the magic bytes");
   }
   const auto major = load_le<uint16_t>(h + 8);
   const auto minor = load_le<uint16_t>(h + 10);
@@ -344,7 +344,8 @@ class Loader {
 Status check_keeps(const SessionState& state) {
   const ModelConfig& config = state.model.config();
   if (config.is_encoder()) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "the model is an encoder: its sessions keep nothing");
+    return Status::error(MOE_ERR_UNSUPPORTED,
+                         "the model is an encoder: its sessions have nothing to save");
   }
   if (!config.is_encoder_decoder()) return {};
   return Status::error(
@@ -409,7 +410,7 @@ Status load_session(Session& session, const ModelFileName& name, const SaveSourc
   SessionState& state = call.state();
   MOE_TRY(check_keeps(state));
   if (source.size < kHeader) {
-    return Status::error(MOE_ERR_FORMAT, "no saved session: %" PRIu64 " bytes are too few",
+    return Status::error(MOE_ERR_FORMAT, "not a saved session: %" PRIu64 " bytes are too few",
                          source.size);
   }
   uint8_t header[kHeader];

@@ -103,7 +103,7 @@ Status SessionState::set_chunk(int32_t chunk) {
   MemoryAccount account;
   o.other_sessions_bytes += old;
   MOE_TRY(account_memory(model, o, &account));
-  MOE_TRY(check_budget(account, o.memory_cap).with_context("with the activations until then"));
+  MOE_TRY(check_budget(account, o.memory_cap).with_context("with the old activations"));
   CacheRoom room(model);
   MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
   o.other_sessions_bytes -= old;
@@ -173,7 +173,7 @@ Status Session::eval(std::span<const int32_t> tokens, LogitRows rows, float* log
   MOE_TRY(call.status());
   MOE_TRY(check_tokens(*state_, tokens));
   if (tokens.empty() && rows != LogitRows::kNone) {
-    return Status::error(MOE_ERR_ARGUMENT, "logits of no tokens were asked for");
+    return Status::error(MOE_ERR_ARGUMENT, "logits need at least one token");
   }
   struct Copy {
     float* to;
@@ -255,7 +255,7 @@ Status Session::set_router(std::string_view text, uint64_t other_sessions_bytes)
     }
     if (staged.resident > 0 && !state_->device.uses_host_memory()) {
       return Status::error(MOE_ERR_UNSUPPORTED,
-                           "router override: 'resident' skips experts on the CPU alone");
+                           "router override: 'resident' works only on the CPU");
     }
     has_capacity = has_capacity || staged.gamma > 0;
   }
@@ -286,7 +286,7 @@ Status Session::set_routing_hook(const RoutingHook& hook) {
   SessionCall call(*this);
   MOE_TRY(call.status());
   if (!state_->device.uses_host_memory()) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "routing can be watched on the CPU alone");
+    return Status::error(MOE_ERR_UNSUPPORTED, "routing can be watched only on the CPU");
   }
   state_->hook = hook;
   return {};

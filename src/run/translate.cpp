@@ -39,7 +39,7 @@ void forget_source(SessionState& state) {
 Status check_memory(std::span<const float> hidden) {
   for (const float x : hidden) {
     if (is_finite(x)) continue;
-    return Status::error(MOE_ERR_NON_FINITE, "the encoder's output is no finite number");
+    return Status::error(MOE_ERR_NON_FINITE, "the encoder's output is not finite");
   }
   return {};
 }

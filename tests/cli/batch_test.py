@@ -73,10 +73,10 @@ class Batch(Cli):
                      '{"line":2,"text":"a"}\n', '{"line":1,"text":"a"}\n{"lime'):
             with open(self.path("other"), "w") as f:
                 f.write(text)
-            self.fails(1, "batch", MODEL, lines, self.path("other"), contains=["other: line", "no result"])
+            self.fails(1, "batch", MODEL, lines, self.path("other"), contains=["other: line", "not a result"])
             with open(self.path("other")) as f:
                 self.assertEqual(f.read(), text)
-        self.fails(1, "batch", MODEL, lines, lines, contains=["no result"])
+        self.fails(1, "batch", MODEL, lines, lines, contains=["not a result"])
         with open(lines, "rb") as f:
             self.assertEqual(f.read(), b'{"prompt": "The fox"}\n{"prompt": "A dog"}\n')
 
@@ -131,7 +131,7 @@ class Batch(Cli):
         with open(self.path("cut"), "ab") as f:
             f.write(b'{"line":%d,"te' % (n + 1))  # half a line
         r = self.ok("batch", MODEL, source, self.path("cut"), "-n", "60")
-        self.assertIn("going on behind line", r.stderr)
+        self.assertIn("continuing after line", r.stderr)
         self.assertEqual(self.results("cut"), whole)
         self.assertIn("0 lines done", self.ok("batch", MODEL, source, self.path("cut"), "-n", "60").stderr)
         self.assertEqual(self.results("cut"), whole)

@@ -134,7 +134,7 @@ class Convert(Cli):
 
     def test_what_a_conversion_loses_is_said(self):
         r = self.ok("convert", CHECKPOINT, self.path("a.moe"), "--weights", "ternary2")
-        self.assertIn("warning: ternary2 loses much", r.stderr)
+        self.assertIn("warning: ternary2 is imprecise here", r.stderr)
         self.assertIn("--weights int8", r.stderr)
         r = self.ok("convert", CHECKPOINT, self.path("a.moe"), "--weights", "int8", "--json")
         self.assertNotIn("loses", r.stderr)

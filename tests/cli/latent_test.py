@@ -29,7 +29,7 @@ class Latent(Cli):
     def test_it_is_counted(self):
         layers = json.loads(self.ok("inspect", self.model, "--json").stdout)["layers"]
         self.assertEqual([layer["kv_latent"] for layer in layers], [24 + 8, 24 + 8])
-        self.assertIn("32 numbers a position with --kv latent", self.ok("inspect", self.model).stdout)
+        self.assertIn("32 values per position with --kv latent", self.ok("inspect", self.model).stdout)
         found = {}
         for kv in ("f16", "latent"):
             run = ["bench", self.model, "-p", "0", "-n", "8", "-r", "1", "--kv", kv, "--json"]
@@ -38,7 +38,7 @@ class Latent(Cli):
 
     def test_other_models_refuse_it(self):
         self.fails(1, "generate", MODEL, "-p", "a", "--kv", "latent",
-                   contains=["kv latent: layer 0", "come from no latent"])
+                   contains=["kv latent: layer 0", "no multi-head latent attention"])
         self.fails(2, "generate", MODEL, "-p", "a", "--kv", "Latent", contains=["--kv"])
 
 

@@ -66,7 +66,7 @@ class Worker(Cli):
         self.wait_for(lambda: (self.queue / "done").exists() and len(self.names("done")) == 3)
         self.assertEqual(self.names("in"), [])
         self.assertEqual(self.names("refused"), ["b.jsonl", "b.jsonl.txt", "c.jsonl", "c.jsonl.txt"])
-        self.assertIn("out/b.jsonl: line 1 is no result", (self.queue / "refused/b.jsonl.txt").read_text())
+        self.assertIn("out/b.jsonl: line 1 is not a result", (self.queue / "refused/b.jsonl.txt").read_text())
         self.assertIn("in/c.jsonl: ", (self.queue / "refused/c.jsonl.txt").read_text())
         self.assertEqual((self.queue / "out/b.jsonl").read_text(), "my notes\n")
         for name in ("a.jsonl", "d.jsonl"):
@@ -109,7 +109,7 @@ class Worker(Cli):
                           and len([n for n in self.names("refused") if n.startswith("b")]) == 16)
             self.assertEqual(self.names("in"), ["a.jsonl"])
             for i in range(8):
-                self.assertIn("is no result", (self.queue / f"refused/b{i}.jsonl.txt").read_text())
+                self.assertIn("is not a result", (self.queue / f"refused/b{i}.jsonl.txt").read_text())
         self.wait_for(lambda: self.names("done") == ["a.jsonl"])
 
     def test_a_second_file_of_a_name_is_refused(self):

@@ -382,7 +382,7 @@ TEST_F(PackedTest, Fp8IsCodesTimesScales) {
          "down_proj.weight_scale_inv: row 0, column 0: the scale of this weight makes it infinite");
   tensor(".weight_scale_inv") = scales;
   tensor(".weight").bytes[40 + 3] = '\xFF';
-  expect("{}", MOE_ERR_NON_FINITE, "down_proj.weight: row 1, column 3: the code is no number");
+  expect("{}", MOE_ERR_NON_FINITE, "down_proj.weight: row 1, column 3: the code is NaN");
   tensors_.erase(std::string(kDown) + ".weight_scale_inv");
   expect(
       "{}", MOE_ERR_NOT_FOUND,

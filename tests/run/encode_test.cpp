@@ -116,7 +116,7 @@ TEST(Encode, WhatCannotBeIsRefused) {
   EXPECT_EQ(cut.status.code(), MOE_ERR_TOO_LONG);
   EXPECT_NE(std::string(cut.status.text()).find("--chunk"), std::string::npos);
   const Outputs most = encode(*session, random_tokens(65, 64));
-  EXPECT_NE(std::string(most.status.text()).find("the most that there is"), std::string::npos);
+  EXPECT_NE(std::string(most.status.text()).find("the limit is"), std::string::npos);
   small.context = 32;
   const Outputs grow = encode(*machine.session(small), random_tokens(33, 64));
   EXPECT_NE(std::string(grow.status.text()).find("(--context), at most 64"), std::string::npos);

@@ -282,17 +282,15 @@ void expect_refused(const MemorySink& bytes, const char* text) {
 
 TEST(LatentRefusals, ModelsWithoutALatent) {
   expect_refused(*build_tiny_model(tiny_config()),
-                 "session: kv latent: layer 0: keys and values come from no latent (multi-head "
-                 "latent attention)");
-  expect_refused(*build_tiny_model(tiny_encoder()), "session: kv latent: only decoders keep one");
-  expect_refused(*build_tiny_model(tiny_translator()),
-                 "session: kv latent: only decoders keep one");
+                 "session: kv latent: layer 0: the model has no multi-head latent attention");
+  expect_refused(*build_tiny_model(tiny_encoder()), "session: kv latent: only for decoders");
+  expect_refused(*build_tiny_model(tiny_translator()), "session: kv latent: only for decoders");
 }
 
 TEST(LatentRefusals, KeysThatTheLatentDoesNotGive) {
   const char* const mixed =
-      "session: kv latent: layer 0: keys are more than the rotary part and products of the latent "
-      "behind it";
+      "session: kv latent: layer 0: keys are not the rotary part followed by projections of "
+      "the latent";
   expect_refused(*build_tiny_kind(latent_kind(
                      "mixed", [](ModelConfig&, TinyOptions& o) { o.keys_apart = false; })),
                  mixed);
@@ -300,7 +298,7 @@ TEST(LatentRefusals, KeysThatTheLatentDoesNotGive) {
                      latent_kind("biases", [](ModelConfig&, TinyOptions& o) { o.biases = true; })),
                  mixed);
   const char* const normed =
-      "session: kv latent: layer 0: it has qk_norm, qkv_clip or keys that are rotated whole";
+      "session: kv latent: layer 0: it has qk_norm, qkv_clip or fully rotated keys";
   const std::function<void(AttentionConfig&)> changes[] = {
       [](AttentionConfig& a) { a.qk_norm = QkNorm::kHead; },
       [](AttentionConfig& a) { a.qkv_clip = 1; },

@@ -293,7 +293,7 @@ inline std::unique_ptr<MemorySink> build_tiny_kind(const TinyKind& kind) {
   return build_tiny_model(config, options);
 }
 
-/// A bidirectional tiny model: learned positions, post-norms, a head of tokens; the second layer
+/// A bidirectional tiny model: learned positions, post-norms, a token head; the second layer
 /// has experts.
 inline ModelConfig tiny_encoder() {
   ModelConfig c = tiny_config();

@@ -307,7 +307,7 @@ TEST(TranslateRefuses, OtherModels) {
 TEST(TranslateRefuses, ADeviceWithMemoryOfItsOwn) {
   const auto bytes = build_tiny_model(tiny_translator());
   MemoryDevice device(system_allocator(), false);
-  expect_refused(open_model(*bytes, device).status(), MOE_ERR_UNSUPPORTED, "on the CPU alone");
+  expect_refused(open_model(*bytes, device).status(), MOE_ERR_UNSUPPORTED, "only on the CPU");
 }
 
 TEST(TranslateRefuses, ToSaveOrForkASession) {

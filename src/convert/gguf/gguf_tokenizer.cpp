@@ -200,7 +200,7 @@ class TokenizerBuilder {
     const auto score = [&](size_t i) { return scores[i].number(); };
     const std::vector<TokenMerge> merges = merges_of_scores(tokens, score, step_);
     if (merges.size() > 1 && merges.front().score == merges.back().score) {
-      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.scores are all the same: no order of merges",
+      fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.scores are all equal, so merges have no order",
            metadata_.path().c_str());
     }
     Json out = Json::array();

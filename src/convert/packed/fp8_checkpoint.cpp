@@ -52,8 +52,7 @@ class Fp8Matrix final : public PackedRows {
       fail(MOE_ERR_NON_FINITE, "tensor %.200s: row %lld, column %lld: %s",
            number ? scales_.name.c_str() : codes_.name.c_str(), static_cast<long long>(row),
            static_cast<long long>(c),
-           number ? "the scale of this weight makes it infinite or no number"
-                  : "the code is no number");
+           number ? "its scale makes this weight infinite or NaN" : "the code is NaN");
     }
   }
 

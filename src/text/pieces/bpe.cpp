@@ -112,9 +112,8 @@ Status Bpe::add_pair(uint32_t left, uint32_t right, uint32_t rank, uint32_t merg
                     c.size() == a.size() + b.size() - prefix_.size() &&
                     slice(c, 0, a.size()) == a && slice(c, a.size()) == slice(b, prefix_.size());
   if (!fits) {
-    return Status::error(MOE_ERR_FORMAT,
-                         "tokenizer: merge %u: token %u is not %u and %u put together", rank,
-                         merged, left, right);
+    return Status::error(MOE_ERR_FORMAT, "tokenizer: merge %u: token %u is not %u followed by %u",
+                         rank, merged, left, right);
   }
   const size_t mask = pairs_.size() - 1;
   size_t slot = pair_hash(left, right) & mask;

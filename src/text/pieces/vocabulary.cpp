@@ -55,7 +55,7 @@ Status Vocabulary::check_table(const TokenizerSpec& spec, bool bytes) {
   uint32_t begin = 0;
   for (size_t i = 0; i < n; ++i) {
     if (ends_[i] <= begin || ends_[i] > n_bytes || bytes_[ends_[i] - 1] != 0) {
-      return Status::error(MOE_ERR_FORMAT, "tokenizer: token %zu lies badly in the table", i);
+      return Status::error(MOE_ERR_FORMAT, "tokenizer: token %zu has a bad offset", i);
     }
     begin = ends_[i];
     const std::string_view p = piece(static_cast<uint32_t>(i));

@@ -204,11 +204,11 @@ class Session(Closable):
             raise ArgumentError(f"top: expected at least 1, found {top}")
         info = self.model.info
         if not info.is_encoder or info.head != "tokens" or info.mask_token < 0:
-            raise UnsupportedError("fill needs an encoder with a head of tokens and a mask token")
+            raise UnsupportedError("fill needs an encoder with a token head and a mask token")
         ids = self.model.tokenizer.encode(text, parse_special=True)
         rows = [i for i, token in enumerate(ids) if token == info.mask_token]
         if not rows:
-            raise ArgumentError("the text has no mask; write "
+            raise ArgumentError("the text has no mask: write "
                                 f"{self.model.tokenizer.piece(info.mask_token)}")
         logits = self.encode(ids, hidden=False, outputs=True, rows=rows).outputs
         assert logits is not None
