@@ -1,5 +1,5 @@
 #pragma once
-// What stands behind the handles of moe_c.h.
+// The objects behind the handles of moe_c.h.
 
 #include <unistd.h>
 
@@ -20,18 +20,18 @@
 struct moe_env {
   explicit moe_env(const moe::Allocator& a) : allocator(a), pool(allocator) {}
 
-  /// Whether this is a forked child of the process that made the environment: no threads, no GPU.
+  /// True in a forked child of the process that created the environment: no threads, no GPU.
   bool forked() const { return getpid() != process; }
-  /// forked(), and what lies on a GPU cannot even be freed.
+  /// forked(), and memory on a GPU cannot even be freed.
   bool out_of_reach() const { return forked() && !device.get()->uses_host_memory(); }
 
   const pid_t process = getpid();
-  moe::Allocator allocator;  // everything below the environment refers to this copy
+  moe::Allocator allocator;  // all objects of the environment refer to this copy
   moe::Logger logger;
   moe::ThreadPool pool;
   moe::OpenDevice device;
   const char* isa = "";      // the instruction set of the CPU device
-  moe_log_fn log = nullptr;  // what `logger` passes its messages to
+  moe_log_fn log = nullptr;  // receives the messages of `logger`
   void* log_user = nullptr;
 };
 
@@ -44,16 +44,16 @@ struct moe_model {
   explicit moe_model(moe_env& e) : env(&e), memory(e.allocator) {}
 
   moe_env* env;
-  moe::CountingAllocator memory;  // of all that follows, and of its sessions
+  moe::CountingAllocator memory;  // for all members below and the sessions
   moe::Box<moe::Model> model;
   moe_tokenizer text;
-  moe::Mutex mutex;            // guards session_bytes, and which watch of a session is in force
-  uint64_t session_bytes = 0;  // held by the sessions alive
+  moe::Mutex mutex;            // guards session_bytes and moe_session::watch
+  uint64_t session_bytes = 0;  // held by existing sessions
 };
 
 namespace moe {
 
-/// What a session's routing hook passes choices to.
+/// Receives the choices of a session's routing hook.
 struct RoutingWatch {
   const Model* model = nullptr;
   moe_routing_fn callback = nullptr;
@@ -67,23 +67,23 @@ struct moe_session {
 
   moe_model* model;
   moe::Box<moe::Session> session;
-  moe::RoutingWatch watches[2];    // the one in force is not written: a call may be reading it
-  int watch = 0;                   // which that is; guarded by the model's mutex
+  moe::RoutingWatch watches[2];    // the active one is never written: a call may be reading it
+  int watch = 0;                   // index of the active one; guarded by the model's mutex
   moe::Translations translations;  // the latest
 };
 
 namespace moe {
 
-/// Whether the object is there and can compute in this process.
+/// Checks that the object is not null and can compute in this process.
 Status check_env(const moe_env* env);
 Status check_model(const moe_model* model);
 Status check_session(const moe_session* session);
 
-/// The C parameters as the core's; ranges are checked by the core.
+/// Converts the C parameters to the core's; the core checks ranges.
 Status session_options(const moe_session_params* given, SessionOptions* out);
 Status sampling_config(const moe_sampling* given, SamplingConfig* out);
 
-/// (buffer, capacity, *length) of text: measures, refuses, or copies with a terminating zero.
+/// (buffer, capacity, *length) of text: measures, rejects, or copies with a terminating zero.
 Status write_text(const char* text, size_t n, char* buffer, size_t capacity, size_t* length);
 /// The same for arrays of plain values.
 template <class T>

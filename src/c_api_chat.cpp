@@ -18,7 +18,7 @@ struct moe_chat {
 namespace moe {
 namespace {
 
-// A name, or the text itself. A misspelt name must not become a template that writes itself.
+// A name or Jinja text. A misspelt name must not be taken for a template of literal text.
 Status choose_template(const moe_model* model, const char* given, ChatOptions* out) {
   if (given == nullptr) {
     const char* own = moe_model_chat_template(model);

@@ -1,4 +1,4 @@
-// The converter and synthetic models. Part of libmoe_convert: exceptions end here.
+// The converter and synthetic models. Part of libmoe_convert: catches all exceptions.
 
 #include <cstdlib>
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// Whatever the standard library throws inside `f` becomes a status.
+// Converts the standard library's exceptions in `f` to a status.
 template <class F>
 moe_status guarded(moe_error* error, F&& f) {
   try {

@@ -21,7 +21,7 @@ Status sampling_config(const moe_sampling* given, SamplingConfig* out) {
   config.top_k = p.top_k;
   config.min_p = p.min_p;
   config.seed = p.seed;
-  // Zero means the default wherever zero is no useful value.
+  // Zero means the default where zero is not a useful value.
   if (p.top_p != 0) config.top_p = p.top_p;
   if (p.repetition_penalty != 0) config.repetition_penalty = p.repetition_penalty;
   if (p.repetition_window != 0) config.repetition_window = p.repetition_window;

@@ -1,4 +1,4 @@
-// Opening models and telling what is in them.
+// Opening models and describing their contents.
 
 #include "formats/moe/reader.h"
 #include "kernels/router/table.h"
@@ -19,7 +19,7 @@ void destroy(moe_model* model) {
   deallocate(allocator, model, sizeof *model);
 }
 
-// The session that the caller wants to fit under the cap must fit before any weight is read.
+// The session that must fit under the cap is checked before any weight is read.
 Status check_cap(const Model& model, const moe_model_params& params) {
   if (params.memory_bytes == 0) return {};
   SessionOptions options;
@@ -81,7 +81,7 @@ Status check_no_direct(const moe_model_params& params, const char* what) {
                        what);
 }
 
-// Direct when that was asked for, or the system could not keep the file in memory anyway.
+// Direct if requested, or if the page cache could not hold the file anyway.
 Status choose_io(const moe_env& env, const moe_model_params& params, const char* path,
                  FileSource* source) {
   if (params.map_weights != 0) {
@@ -283,7 +283,7 @@ Status get_memory_plan(const moe_model* model, const moe_session_params* params,
 Status verify(moe_model* model) {
   MOE_TRY(check_model(model));
   if (model->model->memory_cap() == 0) return model->model->verify();
-  LockGuard guard(model->mutex);  // its memory is counted
+  LockGuard guard(model->mutex);  // verify() allocates counted memory
   return model->model->verify();
 }
 
@@ -314,7 +314,7 @@ Status suggest_memory(const moe_model* model, const moe_session_params* params, 
     return {};
   }
   const uint64_t most = memory.available / 16 * 15;
-  // Between the two, a cap that would be refused helps nobody.
+  // If a cap of `most` would be refused, prefer none.
   const uint64_t least =
       account.total - model->model->expert_weight_bytes() + model->model->largest_expert_bytes();
   if (account.total > (least <= most ? most : memory.available)) *bytes = most;

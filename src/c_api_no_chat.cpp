@@ -1,4 +1,4 @@
-// The chat of a build without one (MOE_CHAT=OFF): programs link, and are told.
+// Chat functions of a build without chat (MOE_CHAT=OFF): programs link and get an error.
 
 #include "src/c_api.h"
 

@@ -1,4 +1,4 @@
-// The one-layer API of a build without it (MOE_LAYER=OFF): programs link, and are told.
+// The one-layer API of a build without it (MOE_LAYER=OFF): programs link and get an error.
 
 #include "src/c_api.h"
 

@@ -1,4 +1,4 @@
-// Saved sessions of a build without them (MOE_SAVE=OFF): programs link, and are told.
+// Saved sessions in a build without them (MOE_SAVE=OFF): programs link and get an error.
 
 #include "src/c_api.h"
 

@@ -1,4 +1,4 @@
-// Encoder-decoders in a build without them (MOE_TRANSLATE=OFF): programs link, and are told.
+// Encoder-decoders in a build without them (MOE_TRANSLATE=OFF): programs link and get an error.
 
 #include "src/c_api.h"
 

@@ -32,7 +32,7 @@ void destroy(moe_session* session) {
   const uint64_t bytes = session->session ? session->session->bytes() : 0;
   session->~moe_session();
   deallocate(allocator, session, sizeof *session);
-  if (model->env->forked()) return;  // where nobody may be left to unlock it
+  if (model->env->forked()) return;  // the mutex may be locked forever
   LockGuard guard(model->mutex);
   model->session_bytes -= bytes;
   model->model->session_gone(bytes);
@@ -45,7 +45,7 @@ Status create_session(moe_model* model, const moe_session_params* params, moe_se
   MOE_TRY(session_options(params, &options));
   const Allocator& allocator = model->memory.get();
   MOE_ASSIGN(Box<moe_session> handle, make_box<moe_session>(allocator, *model));
-  LockGuard guard(model->mutex);  // the cap is checked and taken in one step
+  LockGuard guard(model->mutex);  // checks and reserves under the cap atomically
   options.other_sessions_bytes = model->session_bytes;
   MOE_ASSIGN(handle->session, Session::create(*model->model, options, allocator));
   model->session_bytes += handle->session->bytes();
@@ -84,7 +84,7 @@ Status eval_several(moe_session* const* sessions, const int32_t* tokens, const s
   for (size_t i = 0; i < n; ++i) {
     MOE_TRY(check_session(sessions[i]).with_context("session %zu", i));
   }
-  constexpr size_t kFew = 64;  // more sessions than this cost one allocation a call
+  constexpr size_t kFew = 64;  // more sessions than this cost one allocation per call
   Session* few[kFew];
   Array<Session*> many(sessions[0]->model->env->allocator);
   if (n > kFew) MOE_TRY(many.resize(n));
@@ -104,7 +104,7 @@ Status eval_each(moe_session* const* sessions, const int32_t* tokens, const size
   return eval_several(sessions, tokens, n_tokens, n, logits);
 }
 
-// Going back to nothing also heals a session that a device fault has poisoned.
+// Rewinding to 0 also recovers from a device fault.
 Status rewind(moe_session* session, int32_t position) {
   MOE_TRY(check_session(session));
   return position == 0 ? session->session->reset() : session->session->rewind(position);
@@ -114,14 +114,14 @@ Status set_router(moe_session* session, const char* router) {
   MOE_TRY(check_session(session));
   moe_model* model = session->model;
   Session& inner = *session->session;
-  LockGuard guard(model->mutex);  // a capacity can make the session larger
+  LockGuard guard(model->mutex);  // a capacity can enlarge the session
   const uint64_t others = model->session_bytes - inner.bytes();
   const Status status = inner.set_router(router == nullptr ? "" : router, others);
   model->session_bytes = others + inner.bytes();
   return status;
 }
 
-// What stands in front of a text that begins a sequence.
+// Tokens before a text that begins a sequence.
 std::span<const int32_t> text_prefix(const moe_model& model) {
   if (model.text.tokenizer) return model.text.tokenizer->prefix();
   const ModelConfig& config = model.model->config();

@@ -1,4 +1,4 @@
-// Text to tokens and back.
+// Encoding and decoding text.
 
 #include "formats/moe/schema.h"
 #include "src/c_api.h"

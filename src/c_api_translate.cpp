@@ -18,7 +18,7 @@ struct TranslateBridge {
   }
 };
 
-// Zeros become the defaults that the header names; ranges are checked by the core.
+// Replaces zeros by the defaults of moe_c.h; the core checks ranges.
 BeamOptions beam_options(const moe_translate_params& p, const moe_session& session) {
   BeamOptions o;
   const SessionOptions& made = session.session->options();

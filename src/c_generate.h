@@ -1,5 +1,5 @@
 #pragma once
-// moe_generate_params as the core's options, for the C functions that generate.
+// Converts moe_generate_params to the core's options, for the C functions that generate.
 
 #include "src/c_api.h"
 #include "src/run/generate.h"
@@ -12,7 +12,7 @@ struct GenerateCall {
   GenerateCall(const GenerateCall&) = delete;
   GenerateCall& operator=(const GenerateCall&) = delete;
 
-  /// Numbers are checked by the core.
+  /// The core checks the numbers.
   Status read(const moe_generate_params* given);
 
   GenerateOptions options;

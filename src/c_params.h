@@ -1,5 +1,5 @@
 #pragma once
-// The manners of the C functions: statuses, parameter structs that grow.
+// Conventions of the C functions: statuses, parameter structs that grow.
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// Leaves `status` in the caller's error and returns its code.
+/// Stores `status` in the caller's error and returns its code.
 inline moe_status deliver(const Status& status, moe_error* error) {
   if (!status.ok() && error != nullptr) {
     error->code = status.code();
@@ -23,8 +23,8 @@ inline Status null_argument(const char* name) {
   return Status::error(MOE_ERR_ARGUMENT, "%s: expected a pointer, found NULL", name);
 }
 
-/// A copy of the caller's parameter struct as this library knows it: missing fields are zero, and a
-/// longer struct must be zero beyond what is known.
+/// Copies the caller's parameter struct: missing fields are zero; bytes beyond the known size must
+/// be zero.
 template <class T>
 Status read_params(const T* given, const char* name, T* out) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -51,8 +51,8 @@ Status read_params(const T* given, const char* name, T* out) {
   return {};
 }
 
-/// An enum of the caller's as the integer that it is: any number may come from C, and to look at
-/// one that is none of its values is undefined.
+/// An enum from C as an integer: C may pass any number, and reading an invalid enum value is
+/// undefined.
 template <class E>
 int enum_number(const E& value) {
   static_assert(std::is_enum_v<E> && sizeof(E) == sizeof(int));
@@ -61,7 +61,7 @@ int enum_number(const E& value) {
   return number;
 }
 
-/// A field that has no meaning yet must be zero, so that it can get one.
+/// A reserved field must be zero, so that it can get a meaning later.
 inline Status check_reserved(int32_t field) {
   if (field == 0) return {};
   return Status::error(MOE_ERR_ARGUMENT, "params.reserved: expected 0, found %d", field);

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// The path in a line "begin-end rights offset device inode /path" whose range holds the address.
+// The path of a line "begin-end rights offset device inode /path" whose range contains the address.
 char* path_of(char* line, uintptr_t address) {
   char* rest = nullptr;
   const unsigned long long begin = std::strtoull(line, &rest, 16);

@@ -27,8 +27,8 @@ bool found_in(const char* folder, void** module) {
   return true;
 }
 
-// The module beside this library, or else the installed one. Never by its name alone: the loader
-// would look in folders that others may write to. It stays loaded: CUDA cannot be unloaded safely.
+// The module next to this library, otherwise the installed one. Never by name alone: the loader
+// would search folders that others can write to. It stays loaded: CUDA cannot be unloaded safely.
 Result<void*> load_module() {
   char beside[4096];
   void* module = nullptr;

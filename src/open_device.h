@@ -1,5 +1,5 @@
 #pragma once
-// From the name of a device to the device.
+// Opens a device by name.
 
 #include "kernels/device.h"
 #include "src/base/log.h"
@@ -10,10 +10,10 @@ namespace moe {
 struct DeviceChoice {
   const char* name = nullptr;  // null or "auto", "cpu", "cuda", "cuda:N"
   const char* isa = nullptr;   // of the CPU device; null: the best
-  uint64_t gpu_memory = 0;     // limit; 0: 15/16 of what is free
+  uint64_t gpu_memory = 0;     // limit; 0: 15/16 of the free memory
 };
 
-/// A device and how to give it back.
+/// Owns an open device.
 class OpenDevice {
  public:
   OpenDevice() = default;
@@ -21,9 +21,9 @@ class OpenDevice {
   OpenDevice& operator=(const OpenDevice&) = delete;
   ~OpenDevice();
 
-  /// "auto" takes the first GPU if there is one that works, and otherwise the CPU and says why to
-  /// the logger. MOE_ERR_ARGUMENT for a name of none, MOE_ERR_DEVICE when the GPU that was asked
-  /// for cannot be used, MOE_ERR_UNSUPPORTED for an instruction set.
+  /// "auto" uses the first working GPU, otherwise the CPU, and logs the reason. MOE_ERR_ARGUMENT
+  /// for an unknown name, MOE_ERR_DEVICE if the requested GPU is not usable, MOE_ERR_UNSUPPORTED
+  /// for an instruction set.
   Status open(const DeviceChoice& choice, ThreadPool& pool, const Logger& logger,
               const Allocator& allocator);
   Device* get() const { return device_; }
@@ -32,7 +32,7 @@ class OpenDevice {
   Status open_cuda(int32_t index, uint64_t limit, const Allocator& allocator);
 
   Device* device_ = nullptr;  // cpu_ or the module's
-  Device* cpu_ = nullptr;     // the module's has it compute what is not worth a copy
+  Device* cpu_ = nullptr;     // for work not worth copying to the module's device
   void (*close_module_)(Device*) = nullptr;
 };
 

@@ -23,10 +23,9 @@ void* from_heap(size_t bytes, size_t align) {
   return posix_memalign(&p, align, bytes == 0 ? align : bytes) == 0 ? p : nullptr;
 }
 
-#if defined(__linux__) && !defined(MOE_SANITIZED)  // which see the heap alone
+#if defined(__linux__) && !defined(MOE_SANITIZED)  // the sanitizers only see the heap
 
-// A heap keeps large blocks that were freed, or puts them where others hold them down. What is
-// mapped goes back to the system at once.
+// The heap retains large freed blocks. Mapped memory returns to the system at once.
 constexpr size_t kMapped = size_t{1} << 20;
 
 void* map_block(size_t bytes, size_t align) {
@@ -83,8 +82,8 @@ void CountingAllocator::free_counted(void* self, void* pointer, size_t bytes) {
 void prefer_large_pages(void* memory, size_t bytes) {
 #if defined(__linux__)
   if (bytes < size_t{64} << 10) return;
-  // Outwards to whole pages: so neighbouring allocations form one area, in which a large page may
-  // lie across their border.
+  // Rounds outwards to whole pages, so that neighbouring allocations form one area and a large page
+  // may span their border.
   const uintptr_t page = page_bytes();
   const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes + page - 1) / page * page;

@@ -8,7 +8,7 @@
 namespace moe {
 
 /// Caller-replaceable memory source. `allocate` returns nullptr on failure; `align` is a power of
-/// two. `free` gets exactly what `allocate` returned and the size that was asked for. Any thread.
+/// two. `free` gets a pointer from `allocate` and the size that was requested. Any thread.
 struct Allocator {
   void* (*allocate)(void* user, size_t bytes, size_t align);
   void (*deallocate)(void* user, void* pointer, size_t bytes);
@@ -25,7 +25,7 @@ inline void deallocate(const Allocator& a, void* pointer, size_t bytes) {
   if (pointer != nullptr) a.deallocate(a.user, pointer, bytes);
 }
 
-/// Another allocator's memory, counted.
+/// Counts the bytes allocated from another allocator.
 class CountingAllocator {
  public:
   explicit CountingAllocator(const Allocator& inner) : inner_(inner) {}
@@ -43,9 +43,8 @@ class CountingAllocator {
   std::atomic<uint64_t> bytes_{0};
 };
 
-/// A hint for memory that is about to be written and then read again and again: large pages make
-/// reading from memory several per cent faster. Does nothing where the system has no such hint or
-/// the memory is small.
+/// Hint for memory that is written once and read often: large pages make reads several per cent
+/// faster. No effect on small memory or where the system has no such hint.
 void prefer_large_pages(void* memory, size_t bytes);
 
 }  // namespace moe

@@ -49,7 +49,7 @@ class Array {
   std::span<const T> span() const { return {data_, size_}; }
   const Allocator& allocator() const { return *allocator_; }
 
-  /// Makes room for n elements; on failure nothing has changed.
+  /// Reserves room for n elements; on failure nothing changes.
   Status reserve(size_t n) {
     if (n <= capacity_) return {};
     size_t bytes = 0;

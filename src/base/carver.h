@@ -1,5 +1,5 @@
 #pragma once
-// One block of memory as many arrays.
+// Splits one block of memory into several arrays.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace moe {
 
-/// Hands out consecutive, 64-byte aligned parts of `base` from byte `used` on; without a base it
-/// only adds up.
+/// Returns consecutive, 64-byte aligned parts of `base` from byte `used` on; without a base it only
+/// measures.
 class Carver {
  public:
   explicit Carver(uint8_t* base = nullptr, size_t used = 0) : base_(base), used_(used) {}

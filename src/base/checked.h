@@ -1,5 +1,6 @@
 #pragma once
-// Arithmetic on untrusted sizes: every function returns false (and leaves `out` alone) on overflow.
+// Arithmetic on untrusted sizes: every function returns false and leaves `out` unchanged on
+// overflow.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +23,7 @@ template <class T>
   return true;
 }
 
-/// Smallest multiple of `unit` (not 0) that is >= n. The caller knows that it fits.
+/// Smallest multiple of `unit` (not 0) that is >= n. The caller ensures that it fits.
 template <class T>
 constexpr T round_up(T n, T unit) {
   return (n + unit - 1) / unit * unit;

@@ -8,7 +8,7 @@ namespace moe {
 
 int vformat(char* text, size_t n_bytes, const char* format, va_list args) {
   const locale_t plain = newlocale(LC_ALL_MASK, "C", locale_t{});
-  const locale_t before = uselocale(plain);  // of this thread; with a null locale nothing changes
+  const locale_t before = uselocale(plain);  // of this thread; a null locale changes nothing
   const int n = std::vsnprintf(text, n_bytes, format, args);
   uselocale(before);
   if (plain != locale_t{}) freelocale(plain);

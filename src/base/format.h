@@ -1,5 +1,5 @@
 #pragma once
-// Text with numbers in it, with a decimal point whatever locale the program has chosen.
+// Formats text with a decimal point, independent of the program's locale.
 
 #include <cstdarg>
 #include <cstddef>

@@ -1,5 +1,5 @@
 #pragma once
-// MOE_INLINE: never a copy that the linker could share between files compiled for different CPUs.
+// MOE_INLINE: no copy that the linker could share between files compiled for different CPUs.
 
 #if defined(__CUDACC__)
 #define MOE_INLINE static __host__ __device__ __forceinline__

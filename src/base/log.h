@@ -1,5 +1,5 @@
 #pragma once
-// Where the library's few messages go: the caller's sink, or nowhere.
+// The library's few log messages go to the caller's sink, if any.
 
 #include <cstdarg>
 

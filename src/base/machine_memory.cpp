@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kTextBytes = 16384;
 constexpr size_t kPathBytes = 4096;
 
-// A small file, terminated and cut where it is too long.
+// Reads a small file, terminated; longer files are truncated.
 bool read_text(const char* path, char (&text)[kTextBytes]) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -29,7 +29,7 @@ bool read_text(const char* path, char (&text)[kTextBytes]) {
   return used > 0;
 }
 
-// The number behind `name` at the beginning of a line.
+// The number after `name` at the start of a line.
 bool field(const char* text, const char* name, uint64_t* out) {
   const size_t n = std::strlen(name);
   for (const char* line = text; line != nullptr && *line != '\0';) {
@@ -49,7 +49,7 @@ struct Names {
   const char* mount;
   const char* limits[2];  // the second may be null
   const char* usage;
-  const char* caches[2];  // in memory.stat: what files hold and the kernel gives up
+  const char* caches[2];  // in memory.stat: page cache that the kernel can reclaim
 };
 constexpr Names kV2 = {"/sys/fs/cgroup",
                        {"memory.max", "memory.high"},
@@ -64,7 +64,8 @@ class Cgroup {
  public:
   Cgroup(const char* root, const Names& names) : root_(root), names_(names) {}
 
-  // A group's limits and those of all groups around it. `path` is "/a/b"; cut while it walks.
+  // Applies a group's limits and those of all its parents. `path` is "/a/b" and is shortened on the
+  // way.
   void narrow(char* path, MachineMemory* memory) {
     for (;;) {
       look_at(path, memory);

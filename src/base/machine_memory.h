@@ -1,16 +1,17 @@
 #pragma once
-// How much memory the machine has, and how much of it this process can still take.
+// The machine's memory, and how much of it this process can still use.
 
 #include <cstdint>
 
 namespace moe {
 
 struct MachineMemory {
-  uint64_t total = 0;      // of the machine, or of a memory cgroup where that is less
-  uint64_t available = 0;  // of these, without swapping: what caches of files hold counts as free
+  uint64_t total = 0;      // of the machine, or of a memory cgroup if that is smaller
+  uint64_t available = 0;  // available without swapping; the page cache counts as free
 };
 
-/// False where the system does not say. `root` is in front of /proc and /sys; "" but in tests.
+/// False if the system does not report it. `root` is prepended to /proc and /sys; not empty only in
+/// tests.
 bool machine_memory(MachineMemory* out, const char* root = "");
 
 }  // namespace moe

@@ -16,7 +16,7 @@ void Condition::wait_unless(Mutex& held, const std::atomic<bool>* stop) {
   if (stop == nullptr) return wait(held);
   constexpr long kLook = 5'000'000;  // nanoseconds
   constexpr long kSecond = 1'000'000'000;
-  // A wait that timed out no longer hears of what is notified before it has the mutex again.
+  // A wait that timed out misses notifications until it holds the mutex again.
   const uint32_t before = n_notified_.load(std::memory_order_relaxed);
   while (n_notified_.load(std::memory_order_relaxed) == before && !stop->load()) {
     timespec until{};

@@ -39,11 +39,11 @@ class Condition {
   Condition();
   Condition(const Condition&) = delete;
   Condition& operator=(const Condition&) = delete;
-  // Not destroyed: it holds nothing but its bytes, and in a forked child pthread_cond_destroy would
-  // wait for threads that stayed in the parent.
+  // Not destroyed: it owns no resources, and in a forked child pthread_cond_destroy would wait for
+  // threads of the parent.
   void wait(Mutex& held) { pthread_cond_wait(&condition_, held.native()); }
-  /// The same, but ends soon after `stop` is set, which nobody need tell of: signal handlers may
-  /// set it. Null never is. Whoever notifies must hold the mutex.
+  /// The same, but returns soon after `stop` becomes true, without a notification: signal handlers
+  /// may set it. `stop` may be null. Notifiers must hold the mutex.
   void wait_unless(Mutex& held, const std::atomic<bool>* stop);
   void notify_all() {
     n_notified_.fetch_add(1, std::memory_order_relaxed);

@@ -10,7 +10,7 @@ constexpr int kMaxExponent = 60;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Moves *i over a sign and says whether it was a minus.
+// Moves *i past a sign; true for a minus.
 bool take_minus(std::string_view s, size_t* i) {
   const bool minus = *i < s.size() && s[*i] == '-';
   if (minus || (*i < s.size() && s[*i] == '+')) ++*i;

@@ -1,12 +1,12 @@
 #pragma once
-// Numbers in text, whatever the locale is.
+// Parses numbers independent of the locale.
 
 #include <string_view>
 
 namespace moe {
 
-/// Decimal number with optional sign, fraction and exponent ("-1.5e3"), all of `text`. False for
-/// anything else, also for names such as nan and inf; then `out` is untouched.
+/// Parses all of `text` as a decimal number with optional sign, fraction and exponent ("-1.5e3").
+/// False for anything else, including names such as nan and inf; `out` is then unchanged.
 bool parse_number(std::string_view text, double* out);
 
 }  // namespace moe

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// Drops a UTF-8 sequence that was cut in the middle by the end of the buffer.
+// Drops a UTF-8 sequence truncated by the end of the buffer.
 void trim_partial_utf8(char* text) {
   size_t n = std::strlen(text);
   size_t back = 0;
@@ -21,8 +21,7 @@ void trim_partial_utf8(char* text) {
   if (lead >= 0xC0 && need != back) text[n - 1 - back] = '\0';
 }
 
-// Length of the character that `p` begins with; 0 where it is none (RFC 3629, table 3-7 of
-// Unicode).
+// Length of the UTF-8 character at `p`; 0 if invalid (RFC 3629, table 3-7 of Unicode).
 size_t character_bytes(const unsigned char* p) {
   if (p[0] < 0x80) return 1;
   if (p[0] < 0xC2 || p[0] > 0xF4) return 0;
@@ -35,8 +34,8 @@ size_t character_bytes(const unsigned char* p) {
   return too_long || outside ? 0 : n;
 }
 
-// Texts quote what callers and files say, which may be no UTF-8, or may be cut inside a character,
-// or may hold line ends and terminal codes: a '?' for each such byte.
+// Messages quote callers and files, which may contain invalid or truncated UTF-8, line ends or
+// terminal codes: each such byte becomes '?'.
 void make_printable(char* text) {
   for (auto* p = reinterpret_cast<unsigned char*>(text); *p != 0;) {
     const size_t n = *p < 0x20 || *p == 0x7F ? 0 : character_bytes(p);
@@ -77,9 +76,9 @@ Status Status::with_context(const char* format, ...) const {
   va_start(args, format);
   if (vformat(prefix, sizeof prefix, format, args) < 0) prefix[0] = '\0';
   va_end(args);
-  // What is wrong is said at the end: of a long path rather the beginning is left out.
+  // The message's end says what is wrong: shorten a long path at its beginning.
   constexpr size_t kRoom = sizeof text_ - sizeof ": ";
-  constexpr size_t kShortest = 40;  // of a path that still says something
+  constexpr size_t kShortest = 40;  // shortest useful part of a path
   const size_t length = std::strlen(prefix);
   const size_t left = kRoom - std::min(kRoom, std::strlen(text_));
   if (length <= left || left < kShortest) return error(code_, "%s: %s", prefix, text_);

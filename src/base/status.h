@@ -9,8 +9,7 @@
 
 namespace moe {
 
-/// A code and, when it is not MOE_OK, one line of text that names the thing, the expected and the
-/// found.
+/// A code and, unless MOE_OK, one line of text: the item, the expected and the found value.
 class [[nodiscard]] Status {
  public:
   Status() : code_(MOE_OK) { text_[0] = '\0'; }
@@ -24,14 +23,14 @@ class [[nodiscard]] Status {
   moe_status code() const { return code_; }
   const char* text() const { return text_; }
 
-  /// printf-style constructor of an error: cut at a UTF-8 boundary; what is no text becomes '?'.
+  /// printf-style constructor of an error. Truncated at a UTF-8 boundary; unprintable bytes become
+  /// '?'.
   static Status error(moe_status code, const char* format, ...)
       __attribute__((format(printf, 2, 3)));
   static Status verror(moe_status code, const char* format, va_list args)
       __attribute__((format(printf, 2, 0)));
 
-  /// The same error with "prefix: " in front, so that callers can say where it happened; OK stays
-  /// OK.
+  /// The same error prefixed with "prefix: " to say where it happened; OK stays OK.
   Status with_context(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Text of the core: String (owned bytes, zero-terminated) and helpers on std::string_view.
+// Text in the core: String (owned bytes, zero-terminated) and helpers for std::string_view.
 
 #include <string_view>
 
@@ -16,7 +16,7 @@ class String {
     bytes_.clear();
     return append(text);
   }
-  /// On failure the text is as it was.
+  /// On failure the text is unchanged.
   Status append(std::string_view text) {
     const size_t n = size();
     size_t need = 0;

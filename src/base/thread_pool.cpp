@@ -53,7 +53,7 @@ Status ThreadPool::start(int n_threads) {
 }
 
 void ThreadPool::stop() {
-  if (workers_.empty()) return;  // and the mutex may be one that nobody unlocks
+  if (workers_.empty()) return;  // the mutex may be locked forever in a forked child
   {
     LockGuard guard(mutex_);
     stopping_.store(true, std::memory_order_release);
@@ -71,7 +71,7 @@ void* ThreadPool::worker_main(void* worker) {
   return nullptr;
 }
 
-// Runs the next part of the region `generation`; false when there is none left, or it is over.
+// Runs the next part of region `generation`; false if none is left or the region is over.
 bool ThreadPool::take_part(uint32_t generation) {
   uint64_t ticket = ticket_.load(std::memory_order_acquire);
   do {
@@ -84,8 +84,8 @@ bool ThreadPool::take_part(uint32_t generation) {
   return true;
 }
 
-// run() either sees this thread among the sleepers, or this thread sees its region: both sides
-// write before they read, in one order for all.
+// Either run() sees this thread among the sleepers, or this thread sees the new region: both sides
+// write before they read, with sequential consistency.
 void ThreadPool::sleep_while(uint32_t generation) {
   LockGuard guard(mutex_);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);

@@ -9,8 +9,8 @@
 
 namespace moe {
 
-/// Threads spin briefly for the next region and then sleep. Results must never depend on the
-/// number of threads: a region that finds the pool busy (another session) runs on the caller alone.
+/// Threads spin briefly for the next region, then sleep. Results must not depend on the number of
+/// threads: if the pool is busy with another session, a region runs on the caller alone.
 class ThreadPool final {
  public:
   explicit ThreadPool(const Allocator& allocator) : workers_(allocator) {}
@@ -21,12 +21,12 @@ class ThreadPool final {
   /// Starts n_threads - 1 workers (the caller is the first thread). 0 = usable_cpus().
   Status start(int n_threads);
   int n_threads() const { return n_threads_; }
-  /// In a forked child: the workers stayed in the parent, so that nobody is to be waited for.
+  /// In a forked child: the workers remained in the parent, so do not wait for them.
   void forget_workers() { workers_.clear(); }
 
-  /// Calls body(context, part, n_threads) once for each part 0 .. n_threads - 1, and returns when
-  /// all have returned. A part whose thread is slow to wake up is taken over by one that is awake,
-  /// so a busy machine costs speed but no long waits.
+  /// Calls body(context, part, n_threads) once for each part 0 .. n_threads - 1 and returns when
+  /// all have returned. An awake thread takes over the part of a thread that is slow to wake, so a
+  /// busy machine is slower but never blocks for long.
   void run(void (*body)(void* context, int thread, int n_threads), void* context);
 
   /// run() for a callable f(int thread, int n_threads).
@@ -52,7 +52,7 @@ class ThreadPool final {
   Mutex region_;  // held by the session whose region runs
   Mutex mutex_;   // guards sleeping and waking
   Condition wake_;
-  std::atomic<uint64_t> ticket_{0};  // generation of the region << 32 | next part to be taken
+  std::atomic<uint64_t> ticket_{0};  // generation of the region << 32 | next part to take
   std::atomic<int> sleepers_{0};
   std::atomic<int> pending_{0};  // parts that have not returned
   std::atomic<bool> stopping_{false};
@@ -63,7 +63,7 @@ class ThreadPool final {
 /// CPUs this process may use: affinity mask and cgroup quota, at least 1.
 int usable_cpus();
 
-/// The part [begin, end) of n items that thread t of n_threads takes, in multiples of `grain`.
+/// The part [begin, end) of n items for thread t of n_threads, in multiples of `grain`.
 struct Range {
   int64_t begin;
   int64_t end;

@@ -16,7 +16,7 @@ struct Use {
 };
 
 uint64_t elements(const BlobMatrix& m) {
-  if (m.format == FormatId::kI32) return 0;  // a table is no parameter
+  if (m.format == FormatId::kI32) return 0;  // a table has no parameters
   return static_cast<uint64_t>(m.rows) * static_cast<uint64_t>(m.cols);
 }
 
@@ -26,7 +26,7 @@ Use whole(const MoeFile& file, const FileSegment& s) {
   return use;
 }
 
-// One row of every matrix: look-ups.
+// Look-ups read one row of every matrix.
 Use one_row(const MoeFile& file, const FileSegment& s) {
   Use use;
   for (const BlobMatrix& m : file.layout(s).matrices) {
@@ -46,7 +46,7 @@ Use per_token(const MoeFile& file, const FileSegment& s) {
   return use;
 }
 
-// The largest expert of a layer, as often as one token can take experts.
+// The largest expert of a layer, times the maximum experts per token.
 Use experts_per_token(const MoeFile& file, const MoeConfig& moe, int32_t layer) {
   Use largest;
   for (int32_t e = 0; e < moe.n_experts; ++e) {
@@ -69,7 +69,7 @@ Use active(const MoeFile& file, const ModelConfig& config) {
   Use sum;
   for (const FileSegment& s : file.segments()) {
     if (s.part == Part::kExperts) continue;
-    // A token of the text: what the encoder reads of a source was read before.
+    // Counts a token of the text; the encoder's weights are read once per source.
     if (of_encoder(config, s)) continue;
     const bool looked_up = s.part == Part::kPositionEmbedding ||
                            (s.part == Part::kEmbedding && !config.tie_embeddings);

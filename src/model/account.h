@@ -1,5 +1,5 @@
 #pragma once
-// How much a model holds and reads, from metadata.
+// Sizes and parameter counts of a model, from metadata.
 
 #include "formats/moe/reader.h"
 #include "src/model/model.h"
@@ -21,9 +21,9 @@ struct ModelAccount {
   size_t n_lines = 0;
   uint64_t weight_bytes = 0;     // all segments in memory
   uint64_t bytes_per_token = 0;  // see Model
-  uint64_t weight_scratch = 0;   // MoeFile::scratch_bytes() at most, but for experts
-  uint64_t expert_scratch = 0;   // of experts
-  uint64_t read_buffer = 0;      // of a direct read to a place that does not suit it
+  uint64_t weight_scratch = 0;   // largest MoeFile::scratch_bytes() except for experts
+  uint64_t expert_scratch = 0;   // the same for experts
+  uint64_t read_buffer = 0;      // of a direct read into unaligned memory
   uint64_t largest_expert = 0;   // bytes
   uint64_t n_experts = 0;        // of all layers
   uint64_t n_parameters = 0;

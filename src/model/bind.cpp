@@ -33,7 +33,7 @@ void bind_part(const BlobLayout& layout, Part part, const uint8_t* base, const N
                ModelWeights* model, LayerWeights* layer) {
   for (const BlobMatrix& m : layout.matrices) {
     const TensorRow* const row = find_row(part, m.role);
-    if (row == nullptr) continue;  // check.cpp lets none pass
+    if (row == nullptr) continue;  // check.cpp rejects these
     void* owner = model;
     if (layer != nullptr) owner = row->of_network() ? static_cast<void*>(&layer->ffn) : layer;
     bind(*row, m, base, like, owner);

@@ -5,7 +5,7 @@
 namespace moe {
 namespace {
 
-// Host memory that is given back at the end of a scope.
+// Host memory freed at the end of a scope.
 class Staging {
  public:
   explicit Staging(const Allocator& allocator) : allocator_(allocator) {}
@@ -65,7 +65,7 @@ void Blob::swap(Blob& other) noexcept {
 
 Status Blob::load(const BlobLoader& loader, const FileSegment& segment) {
   if (base_ != nullptr) return {};
-  if (segment.raw > SIZE_MAX) return out_of_memory("weights", segment.raw);  // 32-bit machines
+  if (segment.raw > SIZE_MAX) return out_of_memory("weights", segment.raw);  // on 32-bit machines
   const uint8_t* in_place =
       loader.device.uses_host_memory() ? loader.file.in_place(segment) : nullptr;
   if (in_place == nullptr) return read(loader, segment);

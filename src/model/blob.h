@@ -1,21 +1,21 @@
 #pragma once
-// The bytes of one segment where a device can read them.
+// The bytes of one segment in memory that a device can read.
 
 #include "formats/moe/reader.h"
 #include "kernels/device.h"
 
 namespace moe {
 
-/// What loading a segment needs to know.
+/// Parameters for loading a segment.
 struct BlobLoader {
   const MoeFile& file;
   Device& device;
   const Allocator& allocator;
-  bool verify;        // checksums too
+  bool verify;        // verify checksums as well
   int32_t n_experts;  // of the layer: the range of a hash router's table
 };
 
-/// Owns device memory, or refers to the file's own. Move-only; empty until load().
+/// Owns device memory or refers to the file's memory. Move-only; empty until load().
 class Blob {
  public:
   Blob() = default;
@@ -28,9 +28,9 @@ class Blob {
   Blob& operator=(const Blob&) = delete;
   ~Blob();
 
-  /// Brings the segment in, once; checks checksum, codes, scales and tables. On failure it stays
-  /// empty and can be tried again. MOE_ERR_CORRUPT, MOE_ERR_RANGE, MOE_ERR_NON_FINITE, MOE_ERR_IO,
-  /// MOE_ERR_MEMORY.
+  /// Loads the segment once; verifies checksum, codes, scales and tables. On failure it stays
+  /// empty, and load() may be repeated. MOE_ERR_CORRUPT, MOE_ERR_RANGE, MOE_ERR_NON_FINITE,
+  /// MOE_ERR_IO, MOE_ERR_MEMORY.
   Status load(const BlobLoader& loader, const FileSegment& segment);
   /// Null while empty.
   const uint8_t* base() const { return base_; }
@@ -45,11 +45,11 @@ class Blob {
   Device* device_ = nullptr;
 };
 
-/// Checks codes, scales and tables of a segment that lies at `base`.
+/// Verifies codes, scales and tables of a segment at `base`.
 Status check_values(const MoeFile& file, const FileSegment& segment, const uint8_t* base,
                     int32_t n_experts);
 
-/// MOE_ERR_RANGE unless it is one of a layer's `n`.
+/// MOE_ERR_RANGE unless `expert` is in 0..n-1.
 inline Status check_expert(int32_t expert, size_t n) {
   if (expert >= 0 && static_cast<size_t>(expert) < n) return {};
   return Status::error(MOE_ERR_RANGE, "expert: expected 0..%zu, found %d", n - 1, expert);

@@ -8,9 +8,9 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kMaxDe = 65536;  // of a cosine router
+constexpr int32_t kMaxDe = 65536;  // of cosine routers
 
-// The tensors of one part and how a file's layout is held against them.
+// Compares the tensors of one part with a file's layout.
 class PartCheck {
  public:
   PartCheck(const MoeFile& file, const ModelConfig& config, const Allocator& allocator)
@@ -40,7 +40,7 @@ class PartCheck {
   Part part_ = Part::kEmbedding;
   int32_t layer_ = -1;
   int32_t expert_ = -1;
-  int64_t good_layout_ = -1;  // the last one that fitted: experts share theirs
+  int64_t good_layout_ = -1;  // the last one that matched: experts share theirs
   int32_t d_e_ = 0;
   size_t n_found_ = 0;
   Array<TensorSpec> specs_;
@@ -86,7 +86,7 @@ const TensorSpec* PartCheck::find(const BlobMatrix& m) const {
 }
 
 Status PartCheck::check_tensor(const BlobMatrix& m, const TensorSpec& spec) {
-  // d_e is whatever the first of the tensors that have it says.
+  // The first tensor with d_e determines it.
   int32_t rows = spec.rows;
   int32_t cols = spec.cols;
   for (int32_t* n : {&rows, &cols}) {

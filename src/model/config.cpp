@@ -12,7 +12,7 @@ constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxExperts = 1 << 16;
 constexpr int32_t kMaxHeadDim = 1024;
 constexpr int32_t kMaxSublayers = 64;
-constexpr float kMaxCap = 1000;  // beyond, the GPU's way to cap would cost digits
+constexpr float kMaxCap = 1000;  // beyond it the GPU's soft cap loses precision
 
 bool finite(float v) { return v - v == 0; }
 
@@ -224,7 +224,7 @@ Status validate(const ModelConfig& config) {
     return Status::error(MOE_ERR_ARGUMENT, "norm: expected rms or layer, found none");
   }
   MOE_TRY(check_positive("norm.eps", config.norm_eps));
-  if (config.norm_eps > 1) {  // nothing but eps would be left of what is normed
+  if (config.norm_eps > 1) {  // a larger eps would dominate the norm
     return Status::error(MOE_ERR_RANGE, "norm.eps: expected at most 1, found %g",
                          static_cast<double>(config.norm_eps));
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What a model file says must be computed. Plain data, the same words as in formats/README.md.
-// Nothing here names an architecture: every difference between models is a field.
+// The computation that a model file specifies. Plain data, named as in formats/README.md. Nothing
+// here names an architecture: every difference between models is a field.
 
 #include <cstdint>
 
@@ -13,15 +13,15 @@ namespace moe {
 
 enum class PositionKind : uint8_t { kNone, kRope, kLearned };
 enum class FfnKind : uint8_t { kDense, kMoe };
-/// What a model says: the next token, or with an encoder the token that is there; the class of a
-/// text, from its first token; a tag for each token; where an answer begins and ends; nothing.
+/// What a model predicts: the next token (an encoder: the masked token), the class of a text (from
+/// its first token), a tag per token, where an answer begins and ends, or nothing.
 enum class HeadKind : uint8_t { kTokens, kClasses, kTags, kSpan, kNone };
 
 inline constexpr int32_t kMaxLayers = 4096;
 
-/// Norms of a residual block: x = post(x + multiplier * out(f(pre(x)))). Pre-norm alone is the
-/// default; `out` alone is OLMo 2's post-norm, pre and out together are sandwich norms, and `post`
-/// alone is the original Transformer's.
+/// Norms of a residual block: x = post(x + multiplier * out(f(pre(x)))). The default is `pre` only;
+/// `out` only is OLMo 2's post-norm, `pre` and `out` are sandwich norms, and `post` only is the
+/// original Transformer.
 struct BlockNorms {
   bool pre = true;
   bool out = false;
@@ -33,31 +33,32 @@ struct AttentionConfig {
   int32_t n_heads = 0;
   int32_t n_kv_heads = 0;
   int32_t head_dim = 0;
-  int32_t window = 0;    // positions seen, the query's own included; 0: all
-  bool causal = true;    // false: a token sees the whole text, and the model is an encoder
-  float multiplier = 0;  // of the scores; 0: 1 / sqrt(head_dim)
+  int32_t window = 0;    // visible positions, including the query's own; 0: all
+  bool causal = true;    // false: a token sees the whole text; the model is an encoder
+  float multiplier = 0;  // scale of the scores; 0: 1 / sqrt(head_dim)
   RopeConfig rope;
   QkNorm qk_norm = QkNorm::kNone;
   bool sub_norm = false;  // SubLN before the output projection
   bool sinks = false;     // one learned sink logit per head
-  // Multi-head latent attention (DeepSeek-V2, Liu et al. 2024, section 2.1): K and V of every head
-  // come from so many numbers, normed; and rope.dims further ones are added to every K. 0: none.
+  // Multi-head latent attention (DeepSeek-V2, Liu et al. 2024, section 2.1): kv_lora_rank, the
+  // width of the normed latent from which K and V of every head are computed; rope.dims further
+  // values are shared by every K. 0: none.
   int32_t latent = 0;
-  int32_t q_latent = 0;  // Q comes from so many numbers, normed; 0: from d_model
-  float score_cap = 0;   // scores become cap * tanh(score / cap), after the multiplier; 0: off
-  float qkv_clip = 0;    // q, k and v are cut to +-clip, behind qk_norm; 0: off
+  int32_t q_latent = 0;  // q_lora_rank: width of the normed latent that Q is computed from; 0: none
+  float score_cap = 0;   // scores become cap * tanh(score / cap) after `multiplier`; 0: off
+  float qkv_clip = 0;    // q, k and v are clipped to +-clip after qk_norm; 0: off
 };
 
 struct SharedExpertConfig {
   int32_t d_ff = 0;    // 0: no shared expert
-  bool gated = false;  // sigmoid(x . g) in front
+  bool gated = false;  // scaled by sigmoid(x . g)
 };
 
 struct MoeConfig {
   int32_t n_experts = 0;
   int32_t n_subheads = 1;   // MH-MoE: experts and router work on d_model / n_subheads
-  bool head = false;        // MH-MoE's matrix in front of the sub-tokens
-  bool merge = false;       // and behind them
+  bool head = false;        // MH-MoE's head layer before the sub-tokens
+  bool merge = false;       // merge layer after the experts
   int32_t n_sublayers = 0;  // X-MoE: blocks v + W2 act(W1 norm(v)) per expert; 0: one plain FFN
   RouterConfig router;
   SharedExpertConfig shared;
@@ -73,8 +74,7 @@ struct FfnConfig {
   MoeConfig moe;  // kMoe only
 };
 
-/// Attention, in a decoder that has an encoder attention to its output, and then a feed-forward
-/// block; or some of them alone.
+/// Attention, in decoders with an encoder cross attention, and a feed-forward block; each optional.
 struct LayerConfig {
   bool has_attention = true;  // false: `attention` is default-constructed
   bool has_ffn = true;        // the same
@@ -84,14 +84,14 @@ struct LayerConfig {
   FfnConfig ffn;
 };
 
-/// outputs = W h + b, or W norm(act(dense(h))) + b; W has a row for each output.
+/// outputs = W h + b, or W norm(act(dense(h))) + b; W has one row per output.
 struct HeadConfig {
   HeadKind kind = HeadKind::kTokens;
-  int32_t n_labels = 0;  // rows of W, unless they are tokens
-  bool dense = false;    // d_model to d_model, and `act` behind it
-  bool norm = false;     // behind `act`
+  int32_t n_labels = 0;  // rows of W, unless outputs are tokens
+  bool dense = false;    // d_model to d_model, followed by `act`
+  bool norm = false;     // after `act`
   Activation act = Activation::kGelu;
-  bool tied_bias = false;  // of a matrix that is the embedding, without `dense`
+  bool tied_bias = false;  // only if W is the embedding and `dense` is false
 };
 
 struct ModelConfig {
@@ -114,15 +114,15 @@ struct ModelConfig {
   float logit_cap = 0;        // as score_cap
   int32_t bos_token_id = -1;  // -1: none
   int32_t pad_token_id = -1;
-  int32_t mask_token_id = -1;  // stands for a token that an encoder is to find
+  int32_t mask_token_id = -1;  // marks a token that an encoder is to predict
   bool add_bos = false;
-  // An encoder-decoder: the first layers are an encoder's, which reads the source, and the others a
-  // decoder's, which makes the text.
-  int32_t n_encoder_layers = 0;  // 0: the model is none, and the fields below have no meaning
-  int32_t source_length = 0;     // tokens that the encoder takes; context_length is the decoder's
-  bool encoder_norm = false;     // behind the encoder's last layer
-  int32_t start_token_id = -1;   // in front of every text that the decoder makes
-  int32_t forced_token_id = -1;  // the text's first token where it is given; -1: it is not
+  // Encoder-decoder: the first layers are the encoder, which reads the source; the others are the
+  // decoder, which generates the text.
+  int32_t n_encoder_layers = 0;  // 0: not an encoder-decoder; the fields below are unused
+  int32_t source_length = 0;     // maximum source tokens; context_length is the decoder's
+  bool encoder_norm = false;     // after the encoder's last layer
+  int32_t start_token_id = -1;   // begins every text of the decoder
+  int32_t forced_token_id = -1;  // forced first token of the text; -1: none
   Array<LayerConfig> layers;
   Array<int32_t> eos_token_ids;
   String name;
@@ -130,7 +130,7 @@ struct ModelConfig {
   int32_t n_layers() const { return static_cast<int32_t>(layers.size()); }
   int32_t n_outputs() const { return head.kind == HeadKind::kTokens ? vocab_size : head.n_labels; }
   bool is_encoder_decoder() const { return n_encoder_layers > 0; }
-  /// An encoder alone.
+  /// Encoder only.
   bool is_encoder() const {
     if (is_encoder_decoder()) return false;
     for (const LayerConfig& layer : layers) {
@@ -138,12 +138,12 @@ struct ModelConfig {
     }
     return false;
   }
-  /// The BOS token where texts begin with it, otherwise -1.
+  /// The BOS token if texts begin with it, otherwise -1.
   int32_t begin_id() const { return add_bos ? bos_token_id : -1; }
 };
 
-/// Every range and every relation between fields (reliability: zero sizes, k > N, heads that do not
-/// divide ...). MOE_ERR_RANGE or MOE_ERR_SHAPE with a text that names the field and the layer.
+/// Checks every range and relation between fields. MOE_ERR_RANGE or MOE_ERR_SHAPE, naming the field
+/// and the layer.
 Status validate(const ModelConfig& config);
 
 }  // namespace moe

@@ -2,8 +2,7 @@
 
 namespace moe {
 
-// About 64 blocks for a whole model: what is given back is a small part, and a block of a large
-// model is still worth large pages.
+// About 64 blocks per model: small enough to release a fraction, large enough for large pages.
 ExpertArena::ExpertArena(const Allocator& allocator, size_t slot_bytes, size_t most)
     : allocator_(allocator),
       slot_bytes_(slot_bytes),

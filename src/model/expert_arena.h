@@ -1,19 +1,18 @@
 #pragma once
-// Room for experts in host memory.
+// Host memory for experts.
 
 #include "kernels/expert_memory.h"
 #include "src/base/array.h"
 
 namespace moe {
 
-/// Slots of one size, each for any expert of the model. They lie in a few allocations, so that some
-/// can be given back; between resizes nothing is allocated. The caller sees to it that one thread
-/// uses it at a time.
+/// Slots of equal size, each for any expert of the model. They lie in a few allocations, so that
+/// some can be released; nothing is allocated between resizes. The caller serialises calls.
 class ExpertArena final : public ExpertMemory {
  public:
-  static constexpr size_t kAlign = 4096;  // what direct reads need
+  static constexpr size_t kAlign = 4096;  // required by direct reads
 
-  /// `most`: the number of slots that resize() will ask for at most.
+  /// `most`: upper bound of resize().
   ExpertArena(const Allocator& allocator, size_t slot_bytes, size_t most);
   ExpertArena(const ExpertArena&) = delete;
   ExpertArena& operator=(const ExpertArena&) = delete;
@@ -22,9 +21,9 @@ class ExpertArena final : public ExpertMemory {
   size_t slot_bytes() const { return slot_bytes_; }
   size_t n_slots() const { return n_slots_; }
 
-  /// Grows at once. To shrink it stops handing out the slots of some allocations and gives these
-  /// back when they are empty: until then leaves() tells which experts must go. Call again when
-  /// they have. MOE_ERR_MEMORY: it could not grow to the whole number.
+  /// Grows at once. To shrink it stops using the slots of some allocations and frees these when
+  /// they are empty: until then leaves() tells which experts must be evicted. Call again after
+  /// evicting. MOE_ERR_MEMORY if it could not grow completely.
   Status resize(size_t n_slots);
   bool shrinking() const { return n_leaving_ > 0; }
   bool leaves(const void* slot) const;
@@ -41,7 +40,7 @@ class ExpertArena final : public ExpertMemory {
     size_t n_slots = 0;
     size_t n_used = 0;
     bool leaving = false;
-    void* free = nullptr;  // the first free slot, which holds the address of the next
+    void* free = nullptr;  // the first free slot, which stores the address of the next
   };
   Block* block_of(const void* slot);
   Status add(size_t n_slots);
@@ -51,7 +50,7 @@ class ExpertArena final : public ExpertMemory {
   size_t slot_bytes_;
   size_t per_block_;
   size_t n_slots_ = 0;
-  size_t n_leaving_ = 0;  // blocks
+  size_t n_leaving_ = 0;  // blocks to be freed
   Array<Block> blocks_;
 };
 

@@ -126,7 +126,7 @@ void ExpertCache::notify() {
   if (urgent_.first != nullptr || queue_.first != nullptr) readers_.wake();
 }
 
-// --- What is in memory ---------------------------------------------------------------------------
+// --- Contents ------------------------------------------------------------------------------------
 
 void ExpertCache::hold(CachedExpert& expert) {
   unlink(expert);
@@ -134,7 +134,7 @@ void ExpertCache::hold(CachedExpert& expert) {
   ++n_passing_;
 }
 
-// Behind all others.
+// Appends it as the most recently used.
 void ExpertCache::place(CachedExpert& expert) {
   unlink(expert);
   IdleLink* ends = expert.n_wants > 0 ? &wanted_.ends : &idle_.ends;
@@ -165,7 +165,7 @@ void ExpertCache::remove(CachedExpert& expert) {
 bool ExpertCache::evict(bool urgent) {
   IdleLink* link = idle_.ends.newer;
   if (link == &idle_.ends) {
-    link = wanted_.ends.older;  // the last that somebody will come to
+    link = wanted_.ends.older;  // the prefetch needed last
     if (!urgent || link == &wanted_.ends) return false;
   }
   remove(*static_cast<CachedExpert*>(link));
@@ -222,7 +222,7 @@ Status ExpertCache::wait_for_reader(CachedExpert& expert, const std::atomic<bool
   return Status::error(MOE_ERR_CANCELLED, "cancelled");
 }
 
-// Who waits holds nothing, so that those whom it waits for can go on.
+// Deadlock rule: a waiting thread holds no expert, so the threads it waits for can proceed.
 Status ExpertCache::read_here(CachedExpert& expert, const ExpertWait& wait) {
   Waiter waiter;
   Status status;
@@ -232,7 +232,7 @@ Status ExpertCache::read_here(CachedExpert& expert, const ExpertWait& wait) {
       break;
     }
     if (expert.state == CachedExpert::kComing) {
-      leave_line(&waiter);  // others need not wait for this
+      leave_line(&waiter);  // others need not wait for this read
       changed_.wait_unless(mutex, wait.cancelled);
       continue;
     }
@@ -305,7 +305,7 @@ CachedExpert* ExpertCache::next_read() {
     CachedExpert* expert = urgent ? urgent_.first : queue_.first;
     if (expert == nullptr) return nullptr;
     const Status status = reserve(*expert, urgent);
-    // Room will be free again, unless nobody has any.
+    // Wait for room if an expert in use will free some.
     if (is_full(status) && (!urgent || n_passing_ > 0 || n_reshapes_ > 0)) return nullptr;
     dequeue(*expert);
     if (status.ok()) return expert;
@@ -336,7 +336,7 @@ Status ExpertCache::read(CachedExpert& expert, const std::atomic<bool>* cancelle
   return status;
 }
 
-// For those who wait for the expert.
+// Wakes the threads that wait for the expert.
 void ExpertCache::grant(CachedExpert& expert, const Status& status) {
   const bool waited_for = expert.n_waits > 0;
   for (Wish** at = &wishes_; *at != nullptr;) {

@@ -1,6 +1,6 @@
 #pragma once
-// The cache of offloaded experts: which are in memory, which are read next, and which are evicted.
-// src/model/README.md says how.
+// Cache of offloaded experts: which are in memory, which are read next, which are evicted. See
+// src/model/README.md.
 
 #include "kernels/expert_memory.h"
 #include "src/base/mutex.h"
@@ -12,7 +12,7 @@ namespace moe {
 struct FileSegment;
 class ExpertCache;
 
-/// An expert's place among those that may be evicted.
+/// Link in a list of experts that may be evicted.
 struct IdleLink {
   IdleLink* older = nullptr;
   IdleLink* newer = nullptr;
@@ -20,7 +20,7 @@ struct IdleLink {
 
 /// One expert of the model, as the cache knows it.
 struct CachedExpert : IdleLink {
-  /// Reads it to `memory` and binds its weights. Without the cache's mutex.
+  /// Reads the expert to `memory` and binds its weights. Called without the cache's mutex.
   class Loader {
    public:
     virtual Status load(CachedExpert& expert, bool check, const std::atomic<bool>* cancelled,
@@ -33,20 +33,20 @@ struct CachedExpert : IdleLink {
 
   Loader* loader = nullptr;
   const FileSegment* segment = nullptr;
-  void* memory = nullptr;        // unless it is absent
+  void* memory = nullptr;        // null if absent
   CachedExpert* next = nullptr;  // in the queue of reads
   Arrival arrival = 0;
-  int32_t n_holds = 0;  // it was acquired, and not released
-  int32_t n_wants = 0;  // it was prefetched, and not acquired
-  int32_t n_waits = 0;  // somebody waits until it is read
-  int32_t n_reads = 0;  // on the host since it was brought in last
+  int32_t n_holds = 0;  // acquired, not yet released
+  int32_t n_wants = 0;  // prefetched, not yet acquired
+  int32_t n_waits = 0;  // threads waiting for the read
+  int32_t n_reads = 0;  // reads on the host since it was loaded
   bool queued = false;
-  bool checked = false;  // its bytes were found good once
+  bool checked = false;  // its bytes were verified once
   State state = kAbsent;
 };
 
-/// What the layers of one model share. Any thread; functions whose comment says so are called with
-/// the mutex held.
+/// Shared by the layers of one model. Any thread; functions marked so are called with the mutex
+/// held.
 class ExpertCache {
  public:
   ExpertCache(ExpertMemory& memory, const Allocator& allocator)
@@ -55,35 +55,35 @@ class ExpertCache {
   ExpertCache& operator=(const ExpertCache&) = delete;
 
   ExpertMemory& memory() const { return memory_; }
-  /// Before any expert is acquired: whether not all of them fit, so that none is kept for good.
+  /// Call before any acquire. True: not all experts fit, so none is pinned.
   void set_scarce(bool scarce) { scarce_ = scarce; }
   bool scarce() const { return scarce_; }
-  /// Before any expert is acquired: there is an expert of so many bytes.
+  /// Call before any acquire. Announces an expert of this size.
   void add(uint64_t bytes);
-  /// Has threads read from now on; without any, whoever needs an expert reads it. `scratch_bytes`:
-  /// what reading one takes beside its room.
+  /// Starts reader threads; without any, the acquiring thread reads. `scratch_bytes`: memory per
+  /// read besides the expert's slot.
   Status start_readers(int32_t n, size_t scratch_bytes) { return readers_.start(n, scratch_bytes); }
-  /// No expert is acquired any more.
+  /// Call when no expert is acquired any more.
   void stop_readers() { readers_.stop(); }
 
-  /// As ExpertSource::acquire(), and so on.
+  /// As in ExpertSource.
   Status acquire(CachedExpert& expert, const ExpertWait& wait);
   void release(CachedExpert& expert);
   void keep(CachedExpert& expert);
-  /// Of `experts`, those whose numbers are in `chosen`.
+  /// Prefetches those of `experts` whose indices are in `chosen`.
   void prefetch(CachedExpert* experts, const int32_t* chosen, int32_t n, ExpertStats* stats);
   void cancel_prefetch(CachedExpert* experts, const int32_t* chosen, int32_t n);
-  /// Evicts `bytes`, or as much as nobody uses. False when that is nothing.
+  /// Evicts `bytes`, or all idle experts if fewer. False if there are none.
   bool make_room(uint64_t bytes);
-  /// The expert's source is about to die; nobody uses the cache.
+  /// Call before destroying the expert's source, while the cache is idle.
   void forget(CachedExpert& expert);
 
-  /// Whether `missing` bytes of a layer's `all` come into memory of which `free` are free, and one
-  /// more expert of the layers that do not stay. The caller holds the mutex.
+  /// True if `missing` of a layer's `all` bytes fit in `free`, leaving room for one expert of the
+  /// layers that are not resident. The caller holds the mutex.
   bool fit_in(uint64_t free, uint64_t missing, uint64_t all) const;
 
-  /// Calls `change`(), which changes what the memory holds, until `done`() after that; experts for
-  /// which `leaves`(memory) is true are evicted meanwhile, when nobody uses them any more.
+  /// Calls change(), which resizes the memory, until done() is true; meanwhile evicts idle experts
+  /// for which leaves(memory) is true.
   template <class Change, class Done, class Leaves>
   Status reshape(Change&& change, Done&& done, Leaves&& leaves) {
     LockGuard guard(mutex);
@@ -110,31 +110,31 @@ class ExpertCache {
   }
 
   ExpertStats stats();
-  /// Of the experts in memory. The caller holds the mutex.
+  /// Bytes of the experts in memory. The caller holds the mutex.
   uint64_t expert_bytes() const { return ready_bytes_; }
 
   // For the readers, with the mutex held.
-  /// The next expert to be read, with memory reserved; null: there is none, or no room for it.
+  // The next expert to read, with memory reserved; null if there is none or no room for it.
   CachedExpert* next_read();
-  /// Reads it, while others go on.
+  /// Reads it without holding the mutex.
   Status read(CachedExpert& expert, const std::atomic<bool>* cancelled, uint8_t* scratch);
 
   Mutex mutex;
 
  private:
-  /// Somebody who waits for room, in turn.
+  /// A thread waiting for room, first come first served.
   struct Waiter {
     Waiter* next = nullptr;
     bool in_line = false;
   };
-  /// Somebody who waits until the readers have read an expert.
+  /// A thread waiting for the readers to read an expert.
   struct Wish {
     CachedExpert* expert = nullptr;
     Wish* next = nullptr;
-    bool done = false;  // and if the status is OK the expert is held
+    bool done = false;  // if the status is OK, the expert is held
     Status status;
   };
-  /// Experts that nobody holds: ends.newer is the least recently used one.
+  /// Experts not held; ends.newer is the least recently used.
   struct Ring {
     Ring() { ends.older = ends.newer = &ends; }
     bool empty() const { return ends.newer == &ends; }
@@ -146,14 +146,14 @@ class ExpertCache {
     void push(CachedExpert* expert);
     bool remove(CachedExpert* expert);
   };
-  /// A prefetch that failed, for whoever wanted it.
+  /// Failed prefetch, reported to the thread that acquires the expert.
   struct Failure {
     CachedExpert* expert = nullptr;
     Status status;
   };
-  static constexpr size_t kFailures = 4;  // of more than that the oldest is read once more
+  static constexpr size_t kFailures = 4;  // beyond these the oldest expert is read again
 
-  // The caller of all below holds the mutex.
+  // The caller holds the mutex in all functions below.
   Status make_ready(CachedExpert& expert, const ExpertWait& wait);
   Status wait_for_reader(CachedExpert& expert, const std::atomic<bool>* cancelled);
   Status read_here(CachedExpert& expert, const ExpertWait& wait);
@@ -173,20 +173,20 @@ class ExpertCache {
   void leave_line(Waiter* waiter);
 
   ExpertMemory& memory_;
-  Condition changed_;  // an expert was released, or came, or did not; the line has moved
+  Condition changed_;  // an expert was released or loaded, a load failed, or the line moved
   bool scarce_ = false;
-  int32_t n_passing_ = 0;   // experts on their way, or held: room that will be free again
-  int32_t n_reshapes_ = 0;  // going on: the memory is about to change
+  int32_t n_passing_ = 0;   // experts held or being read: memory that will be freed
+  int32_t n_reshapes_ = 0;  // in progress: the memory is being resized
   Waiter* first_ = nullptr;
   Ring idle_;
-  Ring wanted_;   // by a prefetch: these leave only for somebody who waits, the newest first
-  Queue urgent_;  // experts that somebody waits for
-  Queue queue_;   // experts that were prefetched
+  Ring wanted_;   // prefetched: evicted only for a waiting thread, newest first
+  Queue urgent_;  // experts that a thread waits for
+  Queue queue_;   // prefetched experts
   Wish* wishes_ = nullptr;
   Failure failures_[kFailures];
   size_t next_failure_ = 0;
   uint64_t idle_bytes_ = 0;  // of both rings
-  uint64_t kept_bytes_ = 0;  // of experts that stay
+  uint64_t kept_bytes_ = 0;  // of resident experts
   uint64_t all_bytes_ = 0;   // of all experts, and of the largest
   uint64_t largest_ = 0;
   uint64_t ready_bytes_ = 0;

@@ -62,7 +62,7 @@ void ExpertReaders::serve(Reader& reader) {
       work_.wait(cache_.mutex);
       continue;
     }
-    (void)cache_.read(*expert, nullptr, reader.scratch.data());  // who waits for it gets the status
+    (void)cache_.read(*expert, nullptr, reader.scratch.data());  // waiting threads get the status
   }
 }
 

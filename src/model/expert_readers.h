@@ -1,5 +1,5 @@
 #pragma once
-// Threads that read experts while others compute.
+// Threads that read experts during computation.
 
 #include <sys/types.h>
 
@@ -11,7 +11,7 @@ namespace moe {
 
 class ExpertCache;
 
-/// What a reader lends to its reads: see SegmentRoom.
+/// Scratch memory of one reader: see SegmentRoom.
 class ReadScratch {
  public:
   ReadScratch() = default;
@@ -29,7 +29,7 @@ class ReadScratch {
 
 class ExpertReaders {
  public:
-  /// What a thread takes besides its scratch memory: its stack.
+  /// A thread's memory besides its scratch: its stack.
   static constexpr uint64_t kThreadBytes = 64 << 10;
 
   ExpertReaders(ExpertCache& cache, const Allocator& allocator)
@@ -38,13 +38,13 @@ class ExpertReaders {
   ExpertReaders& operator=(const ExpertReaders&) = delete;
   ~ExpertReaders() { stop(); }
 
-  /// Where no thread can be started there is none, and that is no fault.
+  /// Continues with fewer readers, or none, if threads cannot be started.
   Status start(int32_t n, size_t scratch_bytes);
-  /// Ends them after the reads that they are at. In a forked child, where there are none, it
-  /// forgets them.
+  /// Stops the readers after their current reads. In a forked child, which has no readers, it only
+  /// drops them.
   void stop();
   int32_t count() const { return n_; }
-  /// There is something to read, or room. The caller holds the cache's mutex.
+  /// Signals new reads or free memory. The caller holds the cache's mutex.
   void wake() { work_.notify_all(); }
 
  private:

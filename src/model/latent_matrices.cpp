@@ -10,7 +10,7 @@ namespace moe {
 namespace {
 
 constexpr FormatId kFormat = FormatId::kF16;
-constexpr float kLargest = 65504;  // in f16
+constexpr float kLargest = 65504;  // the largest f16
 
 Matrix matrix_of(int32_t rows, int32_t cols) {
   Matrix m;
@@ -27,15 +27,15 @@ int64_t bytes_of(const Matrix& m) { return round_up(n_tiles(m) * m.tile_stride, 
 Matrix key_matrix(const AttentionConfig& a) {
   return matrix_of(a.latent, a.head_dim - a.rope.dims);
 }
-// With the rows that may turn out to be zeros behind a head's values.
+// Including rows of zeros that may pad a head's values.
 Matrix value_matrix(const AttentionConfig& a) { return matrix_of(a.head_dim, a.latent); }
 
-/// Floats of one head's matrix, and of a tile of the same turned over.
+/// Floats of one head's matrix and of one transposed tile.
 uint64_t scratch_floats(const AttentionConfig& a) {
   return static_cast<uint64_t>(a.latent + kTileRows) * static_cast<uint64_t>(a.head_dim);
 }
 
-/// What init() needs.
+/// Sizes for init().
 struct Sizes {
   explicit Sizes(const ModelConfig& config);
   size_t matrices = 0;
@@ -58,13 +58,13 @@ bool all_are_zero(const float* x, int32_t n) {
   return std::all_of(x, x + n, [](float v) { return v == 0; });
 }
 
-/// Turns the matrices of one layer into those of its heads.
+/// Splits one layer's matrices into those of its heads.
 class LayerHeads {
  public:
   LayerHeads(const AttentionConfig& config, const AttentionWeights& weights, float* scratch)
       : c_(config), w_(weights), rows_(scratch), tile_(scratch + row(c_.head_dim)) {}
 
-  // Keys: nothing of the latent where they are rotated, and there the rotary part as it is.
+  // True if the rotated key rows are the rotary part alone and do not read the latent.
   bool keys_are_apart() {
     if (w_.k_bias != nullptr || w_.v_bias != nullptr) return false;
     for (int32_t i = 0; i < c_.n_kv_heads * c_.head_dim; ++i) {
@@ -73,14 +73,14 @@ class LayerHeads {
     return true;
   }
 
-  // Rows of a head's values without the zeros behind them, the same for all heads.
+  // Rows of a head's values without zero padding, equal for all heads.
   int32_t n_values() {
     int32_t n = c_.head_dim;
     while (n > 1 && value_is_zero(n - 1)) --n;
     return n;
   }
 
-  // m (latent, not rotated): the columns of the file's rows.
+  // m (latent, not rotated): the transposed rows of the file.
   bool pack_keys(int32_t head, const Matrix& m, uint8_t* tiles) {
     if (!read_head(w_.k, head, c_.rope.dims, m.cols)) return false;
     for (int32_t first = 0; first < m.rows; first += kTileRows) {
@@ -123,7 +123,7 @@ class LayerHeads {
     return true;
   }
 
-  // False where f16 does not hold a weight.
+  // False if a weight exceeds f16.
   bool read_head(const Matrix& from, int32_t head, int32_t first, int32_t n) {
     for (int32_t i = 0; i < n; ++i) read_row(from, head * c_.head_dim + first + i, rows_ + row(i));
     return std::all_of(rows_, rows_ + row(n), [](float v) { return std::fabs(v) <= kLargest; });
@@ -148,7 +148,7 @@ uint64_t LatentMatrices::bytes(const ModelConfig& config) {
          (config.layers.size() + 1) * sizeof(size_t) + sizeof(LatentMatrices);
 }
 
-// What is added was reserved.
+// Capacity was reserved.
 Status LatentMatrices::add_layer(const AttentionConfig& config, const AttentionWeights& weights,
                                  float* scratch, uint8_t** at) {
   LayerHeads heads(config, weights, scratch);

@@ -1,6 +1,6 @@
 #pragma once
-// The matrices that attention on the latent of keys and values wants (struct LatentHeads), made of
-// those in the file: of a head's keys turned over, of its values alone, in f16.
+// Matrices for attention on the cached latent (struct LatentHeads), derived from those of the file:
+// per head the transposed key projection and the value projection, in f16.
 
 #include "src/model/model.h"
 
@@ -15,12 +15,12 @@ class LatentMatrices {
     if (memory_ != nullptr) device_->free(memory_, bytes_);
   }
 
-  /// Once. Every layer with attention has a latent, and its weights are there. MOE_ERR_UNSUPPORTED
-  /// for a layer whose keys are more than the rotary part and, behind it, products of the latent,
-  /// or with a weight that f16 does not hold.
+  /// Call once. Every layer with attention has a latent, and its weights are loaded.
+  /// MOE_ERR_UNSUPPORTED if a layer's keys are not the rotary part followed by projections of the
+  /// latent, or if a weight exceeds f16.
   Status init(Device& device, const ModelConfig& config, const Array<LayerWeights>& layers,
               const Allocator& allocator);
-  /// What init() takes at most, and so while it runs.
+  /// Upper bound of init()'s memory, also while it runs.
   static uint64_t bytes(const ModelConfig& config);
 
   /// (n_kv_heads), both.
@@ -34,7 +34,7 @@ class LatentMatrices {
     return matrices_.data() + first_[static_cast<size_t>(layer)];
   }
 
-  Array<Matrix> matrices_;  // of a layer: keys, then values
+  Array<Matrix> matrices_;  // per layer: keys, then values
   Array<size_t> first_;     // (n_layers + 1)
   Device* device_ = nullptr;
   void* memory_ = nullptr;

@@ -17,7 +17,7 @@
 namespace moe {
 namespace {
 
-// The experts of one layer: where they are one of the two.
+// Experts of one layer, resident or offloaded.
 struct LayerStore {
   explicit LayerStore(const BlobLoader& l) : loader(l) {}
   BlobLoader loader;
@@ -77,12 +77,12 @@ struct Model::Impl {
   ModelWeights common;
   Array<LayerWeights> layers;
   ExpertCacheShape shape;
-  Box<ExpertArena> arena;         // with an expert cache in host memory
-  Box<ExpertCache> cache;         // of offloaded experts
-  Array<Box<LayerStore>> stores;  // empty boxes for dense layers
+  Box<ExpertArena> arena;         // for an expert cache in host memory
+  Box<ExpertCache> cache;         // for offloaded experts
+  Array<Box<LayerStore>> stores;  // empty for dense layers
 
-  Mutex mutex;        // guards blobs, binding and the counted bytes
-  Array<Blob> blobs;  // by segment; experts have theirs in the stores
+  Mutex mutex;        // guards blobs, binding and byte counts
+  Array<Blob> blobs;  // by segment; the stores own the experts' blobs
   Box<LatentMatrices> latent;
   std::atomic<bool> ready{false};
   std::atomic<const LatentMatrices*> latent_ready{nullptr};
@@ -119,7 +119,7 @@ Status Model::Impl::open() {
   return {};
 }
 
-// Experts that lie in host memory already are used there, and count in full.
+// Experts already in host memory are used there and count in full.
 Status Model::Impl::open_cache() {
   ExpertMemory* memory = device.expert_memory();
   if (memory == nullptr) {
@@ -143,8 +143,7 @@ Status Model::Impl::open_cache() {
   return {};
 }
 
-// Of a file that lies in memory or is mapped, what is decompressed or copied from there is held
-// twice.
+// Data decompressed or copied from a mapped or in-memory file is in memory twice.
 void Model::Impl::count_file() {
   if (!file->in_memory() || !device.uses_host_memory()) return;
   MemoryLine& line = account.lines[ModelAccount::kFile];
@@ -176,11 +175,11 @@ Status Model::Impl::open_layer(int32_t index) {
   return store.resident->open(store.loader, index, n_sublayers, norm_of(config));
 }
 
-// On a device with a limit of its own: all experts, or turns on what the rest leaves free.
+// On a device with a memory limit: all experts resident, or offloaded through the remaining memory.
 Status Model::Impl::check_room(uint64_t session_bytes) {
   const uint64_t limit = device.memory_limit();
   if (limit == 0) return {};
-  constexpr uint64_t kEntry = 512;  // what a device keeps about each network beside its weights
+  constexpr uint64_t kEntry = 512;  // device memory per network besides its weights
   uint64_t weights = 0;
   uint64_t experts = 0;
   const uint64_t largest = account.largest_expert;
@@ -247,7 +246,7 @@ Status Model::Impl::resize_cache(uint64_t cache_bytes) {
       cache->reshape([&] { return arena->resize(n); }, [&] { return !arena->shrinking(); },
                      [&](const void* expert) { return arena->leaves(expert); });
   LockGuard guard(cache->mutex);
-  return arena->n_slots() > 0 ? Status() : status;  // fewer than there may be is no fault
+  return arena->n_slots() > 0 ? Status() : status;  // fewer slots than allowed are acceptable
 }
 
 Status Model::Impl::prepare(uint64_t device_bytes, uint64_t cache_bytes) {
@@ -286,8 +285,8 @@ Status Model::Impl::verify_segments() const {
   return {};
 }
 
-// Under a cap it takes its room from the expert cache, as far as nothing is free. No session comes
-// or goes meanwhile.
+// Under a cap it takes memory that is not free from the expert cache. No session is created or
+// freed meanwhile.
 Status Model::Impl::verify() {
   const uint64_t cap = options.memory_cap;
   if (cap == 0) return verify_segments();

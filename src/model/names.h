@@ -1,6 +1,6 @@
 #pragma once
-// The words for every choice of a configuration: the same in model files, in the research layout
-// and on the command line. Routers have theirs in kernels/router.
+// Names of configuration values: the same in model files, the research layout and the command line.
+// Router names are in kernels/router.
 
 #include "formats/moe/names.h"
 #include "src/model/config.h"

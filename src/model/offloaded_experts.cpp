@@ -99,7 +99,7 @@ Status OffloadedExperts::load(CachedExpert& expert, bool check, const std::atomi
       const MoeFile& file = s.loader.file;
       SegmentRoom room = s.room;
       room.out = static_cast<uint8_t*>(host);
-      // What is mapped was compared where it lies; what is fetched once more can be damaged.
+      // Mapped segments were verified in place; a fetched copy can be damaged anew.
       const bool fetched = file.in_place(s.segment) == nullptr;
       MOE_TRY(file.read(s.segment, s.loader.verify && (s.check || fetched), room));
       return s.check ? check_values(file, s.segment, room.out, s.loader.n_experts) : Status();

@@ -1,22 +1,23 @@
 #pragma once
-// The experts of one layer, offloaded: one cache holds some experts of all layers.
+// Offloaded experts of one layer; one cache serves all layers.
 
 #include "src/model/blob.h"
 #include "src/model/expert_cache.h"
 
 namespace moe {
 
-/// A failed acquire leaves it as it was: the same or another expert can be asked for.
+/// After a failed acquire this object is unchanged: any expert can be acquired again.
 class OffloadedExperts final : public ExpertSource, private CachedExpert::Loader {
  public:
   explicit OffloadedExperts(const Allocator& allocator)
       : experts_(allocator), networks_(allocator) {}
   OffloadedExperts(const OffloadedExperts&) = delete;
   OffloadedExperts& operator=(const OffloadedExperts&) = delete;
-  /// No reader may be at work.
+  /// No reader may be active.
   ~OffloadedExperts();
 
-  /// `loader`, what it refers to, and `cache` must outlive it. n_sublayers as in MoeConfig.
+  /// `loader`, the objects it refers to, and `cache` must outlive this. n_sublayers as in
+  /// MoeConfig.
   Status open(const BlobLoader& loader, ExpertCache& cache, int32_t layer, int32_t n_sublayers,
               const Norm& norm);
 

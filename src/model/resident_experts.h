@@ -1,12 +1,12 @@
 #pragma once
-// The experts of one layer: each is read when it is first asked for, and stays.
+// Resident experts of one layer: each is read on first use and remains in memory.
 
 #include "src/base/mutex.h"
 #include "src/model/blob.h"
 
 namespace moe {
 
-/// A failed acquire leaves it as it was: the same or another expert can be asked for.
+/// After a failed acquire this object is unchanged: any expert can be acquired again.
 class ResidentExperts final : public ExpertSource {
  public:
   explicit ResidentExperts(const Allocator& allocator)
@@ -14,7 +14,7 @@ class ResidentExperts final : public ExpertSource {
   ResidentExperts(const ResidentExperts&) = delete;
   ResidentExperts& operator=(const ResidentExperts&) = delete;
 
-  /// `loader` and what it refers to must outlive it. n_sublayers as in MoeConfig.
+  /// `loader` and the objects it refers to must outlive this. n_sublayers as in MoeConfig.
   Status open(const BlobLoader& loader, int32_t layer, int32_t n_sublayers, const Norm& norm);
 
   Status acquire(int32_t expert, const ExpertWait& wait, Expert* out) override;

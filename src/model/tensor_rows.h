@@ -1,7 +1,7 @@
 #pragma once
-// Every tensor that a model can have, one row each: its part and role, what it is, its shape, its
-// name in the research layout, and the field that it fills. A new tensor is a row here (and a word
-// in MOE_ROLES if it has none yet).
+// Every tensor that a model can have, one row each: part and role, kind, shape, name in the
+// research layout, and the field that it fills. A new tensor is a row here (and, if new, a word in
+// MOE_ROLES).
 
 #include <cstddef>
 
@@ -10,17 +10,17 @@
 
 namespace moe {
 
-/// Lengths of the tensors of one part. 0: the model has no tensor with such a side.
+/// Dimensions of the tensors of one part. 0: the model has no tensor with this dimension.
 struct PartSizes {
-  static constexpr int32_t kInFile = -1;  // whatever the file says
+  static constexpr int32_t kInFile = -1;  // defined by the file
 
   int32_t one = 1;  // columns of a vector
   int32_t vocab = 0;
   int32_t context = 0;
   int32_t source = 0;
   int32_t d_model = 0;
-  // Norms: of the part itself or in front of a block, of a block's output, of a block's sum, before
-  // the last matrix. Only a LayerNorm may have a bias.
+  // Norms: of the part itself or before a block, of a block's output, of a block's sum, before the
+  // last matrix. Only a LayerNorm may have a bias.
   int32_t norm = 0, norm_bias = 0;
   int32_t out_norm = 0, out_norm_bias = 0;
   int32_t post_norm = 0, post_norm_bias = 0;
@@ -42,13 +42,13 @@ struct PartSizes {
   // Networks.
   int32_t d_in = 0;
   int32_t d_ff = 0;
-  int32_t gate = 0;  // d_ff of a gated one
+  int32_t gate = 0;  // d_ff if gated
   int32_t shared_gate = 0;
-  // Routers, each of the length that its tensor has.
+  // Routers; each the length of its tensor.
   int32_t scores = 0, score_bias = 0, selection_bias = 0;
   int32_t d_e = 0, embeddings = 0;
   int32_t table = 0;
-  int32_t head = 0, merge = 0;  // d_model where there is one
+  int32_t head = 0, merge = 0;  // d_model if present
 };
 
 struct TensorRow {
@@ -57,10 +57,10 @@ struct TensorRow {
   TensorKind kind;
   int32_t PartSizes::*rows;
   int32_t PartSizes::*cols;
-  const char*
-      name;  // in the research layout: whole, or behind "layers.L.", or behind a network's own
-  /// Of the field: a Matrix, a Norm or a pointer, as `kind` says. In ModelWeights, LayerWeights, or
-  /// the Ffn of a network.
+  const char* name;  // in the research layout: the full name, or the part after "layers.L." or the
+                     // network's prefix
+  /// Offset of a Matrix, a Norm or a pointer (see `kind`) in ModelWeights, LayerWeights or a
+  /// network's Ffn.
   uint16_t field;
 
   constexpr bool in(Part part) const { return (parts >> static_cast<unsigned>(part) & 1) != 0; }
@@ -205,7 +205,7 @@ static_assert(each_once(), "two rows with one part and role");
 
 }  // namespace tensor_rows
 
-/// Null: no such tensor.
+/// Null if there is no such tensor.
 constexpr const TensorRow* find_row(Part part, Role role) {
   for (const TensorRow& row : tensor_rows::kAll) {
     if (row.role == role && row.in(part)) return &row;

@@ -146,7 +146,7 @@ bool has_part(const ModelConfig& config, Part part, int32_t layer) {
   if (part == Part::kCrossAttention) return l.has_cross;
   if (!l.has_ffn) return false;
   if (part != Part::kFfn) return l.ffn.kind == FfnKind::kMoe;
-  const PartSizes s = sizes_of(config, part, &l);  // an MoE layer may have nothing but experts
+  const PartSizes s = sizes_of(config, part, &l);  // an MoE layer may consist of experts only
   return s.d_ff > 0 || s.norm > 0 || s.out_norm > 0 || s.post_norm > 0;
 }
 

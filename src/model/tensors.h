@@ -1,6 +1,6 @@
 #pragma once
-// Which tensors a configuration needs, and of which shape: what the reader checks a file against,
-// and what a writer has to store. The list itself is in tensor_rows.h.
+// The tensors that a configuration requires, and their shapes: for checking files and for writing
+// them. The list is in tensor_rows.h.
 
 #include "formats/moe/layout.h"
 #include "src/model/config.h"
@@ -8,12 +8,12 @@
 namespace moe {
 
 enum class TensorKind : uint8_t {
-  kMatrix,    // any weight format, any activation precision that goes with it
+  kMatrix,    // any weight format with a matching activation precision
   kF32Input,  // any weight format, f32 activations: routers and gates
-  kVector,    // f32, one column; so for those below
-  kBias,      // the only kind that a file need not have
+  kVector,    // f32, one column; also the kinds below
+  kBias,      // optional in a file, unlike all others
   kNorm,      // the weight of a norm of the model's kind
-  kRmsNorm,   // of an RMSNorm, whatever the model's are
+  kRmsNorm,   // of an RMSNorm, whatever the model's norm
   kIds        // i32, one column
 };
 
@@ -27,21 +27,20 @@ constexpr bool is_matrix(TensorKind kind) {
 struct TensorSpec {
   Role role = Role::kWeight;
   TensorKind kind = TensorKind::kMatrix;
-  bool of_network = false;  // of an expert, the shared expert or a dense FFN
+  bool of_network = false;  // belongs to an expert, the shared expert or a dense FFN
   int32_t sublayer = -1;
-  int32_t rows = 0;  // 0: d_e of a cosine router, which the file alone knows
+  int32_t rows = 0;  // 0: d_e of a cosine router, defined by the file
   int32_t cols = 1;  // the same
-  /// In the research layout: whole, for parts of a layer behind "layers.L.", for networks behind
-  /// their own prefix.
+  /// In the research layout: the full name, or the part after "layers.L." or the network's prefix.
   const char* name = "";
 
   bool required() const { return kind != TensorKind::kBias; }
 };
 
-/// True when this configuration has such a part; `layer` -1 for those outside layers.
+/// True if this configuration has such a part; `layer` is -1 outside layers.
 bool has_part(const ModelConfig& config, Part part, int32_t layer);
 
-/// The tensors of one part, in the order in which they are stored. `config` is valid.
+/// The tensors of one part in storage order. `config` is valid.
 Status part_tensors(const ModelConfig& config, Part part, int32_t layer, Array<TensorSpec>* out);
 
 }  // namespace moe

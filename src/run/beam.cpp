@@ -55,18 +55,18 @@ bool BeamSearch::is_eos(int32_t token) const {
 }
 
 bool BeamSearch::allowed(int32_t token) const {
-  if (is_eos(token)) return n_ >= options_.min_tokens;  // in some models it is the pad as well
+  if (is_eos(token)) return n_ >= options_.min_tokens;  // some models use the pad token as EOS
   return token != tokens_.pad && n_ < options_.max_tokens;
 }
 
-// Offers come by ascending hypothesis and token: of equal sums the earlier stays in front.
+// Called in ascending order of hypothesis and token: equal sums preserve that order.
 void BeamSearch::insert(const Continuation& c) {
   const size_t most = 2 * static_cast<size_t>(options_.beam);
   if (best_.size() == most) best_.pop();
   const auto worse = [](float sum, const Continuation& other) { return sum > other.sum; };
   const auto place = static_cast<size_t>(
       std::upper_bound(best_.begin(), best_.end(), c.sum, worse) - best_.begin());
-  (void)best_.push(c);  // room was reserved
+  (void)best_.push(c);  // capacity was reserved
   std::rotate(best_.begin() + place, best_.end() - 1, best_.end());
 }
 
@@ -112,7 +112,7 @@ Status BeamSearch::end(const Continuation& c) {
   return {};
 }
 
-// What was best of the step is what runs in the next.
+// The step's best continuations become the running hypotheses.
 Status BeamSearch::follow() {
   for (Continuation& c : best_) {
     const int32_t before = running_[static_cast<size_t>(c.parent)].at;

@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kMaxRoleBytes = 256;
 constexpr size_t kMaxVariables = 64;
 
-/// Marks a chat as being changed for as long as it lives.
+/// Marks a chat as being changed during its lifetime.
 class Change {
  public:
   explicit Change(std::atomic<bool>& busy) : busy_(busy), mine_(!busy.exchange(true)) {}
@@ -27,7 +27,7 @@ class Change {
   bool mine_;
 };
 
-// A template's fault, with what can be done about it.
+// Adds a hint to a template's error.
 Status template_error(const Status& status) {
   if (status.ok() || status.code() == MOE_ERR_MEMORY || status.code() == MOE_ERR_ARGUMENT ||
       status.code() == MOE_ERR_CANCELLED) {
@@ -37,7 +37,7 @@ Status template_error(const Status& status) {
                        status.text());
 }
 
-// Rewinds the session to the longest beginning that it shares with `ids`.
+// Rewinds the session to the longest common prefix with `ids`.
 Status reuse(SessionState& state, std::span<const int32_t> ids, size_t* n_reused) {
   const size_t context = static_cast<size_t>(state.options.context);
   if (ids.size() >= context) {
@@ -72,7 +72,7 @@ Status make_message(std::string_view role, std::string_view content, StoredMessa
   return out.content.assign(content);
 }
 
-/// Parts a reply as it comes, hands it on and keeps it.
+/// Splits a reply into parts as it arrives, reports them and collects the text.
 class Collector {
  public:
   Collector(const GenerateOptions& options, const ThinkingTags& tags, const Tokenizer& tokenizer,
@@ -103,7 +103,7 @@ class Collector {
     return give(parts, piece);
   }
 
-  // Each token goes out once, with its first text.
+  // Reports each token once, with the first text it completes.
   bool give(std::span<const ReplyPart> parts, Piece piece) {
     const bool has_token = piece.token >= 0;
     piece.text = {};
@@ -207,7 +207,7 @@ Status Chat::choose_thinking(Thinking thinking) {
                        "enable_thinking nor thinking");
 }
 
-// How the template spells BOS and EOS: the tokenizer's own, or the model's where it names none.
+// The template's spelling of BOS and EOS: the tokenizer's tokens, or the model's if it has none.
 Status Chat::choose_tokens(std::string_view turn_end) {
   const ModelConfig& config = model_.config();
   const std::span<const int32_t> prefix = tokenizer_.prefix();
@@ -279,7 +279,7 @@ Status Chat::render(bool begin_reply, const jinja::Limits& limits, ChatText& out
   MOE_TRY(messages.reserve(messages_.size() + 1));
   if (has_system_) MOE_TRY(messages.push({"system", system_.view(), {}}));
   for (const StoredMessage& m : messages_) {
-    // A template that knows nothing of thinking gets the answer alone.
+    // A template that ignores thinking gets only the answer.
     MOE_TRY(messages.push(tags_.named && !m.thinking.empty()
                               ? ChatMessage{m.role.view(), m.content.view(), m.thinking.view()}
                               : ChatMessage{m.role.view(), m.shown_content(), {}}));
@@ -309,7 +309,7 @@ Status Chat::tokens(bool begin_reply, Array<int32_t>& ids) const {
   return encode(text, ids);
 }
 
-// Whether the template itself has begun to think.
+// True if the rendered template ends inside thinking.
 bool Chat::begins_inside(const ChatText& text) const {
   std::string_view rest = text.view();
   while (!rest.empty() && (rest.back() == ' ' || rest.back() == '\n')) rest.remove_suffix(1);
@@ -323,7 +323,7 @@ bool Chat::begins_inside(const ChatText& text) const {
 Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   const Change change(busy_);
   MOE_TRY(change.status());
-  // One call of the session from here on, so that a cancel is seen at any time.
+  // A single session call from here on, so that cancel works at any time.
   const SessionCall call(*session_);
   MOE_TRY(call.status());
   SessionState& state = call.state();

@@ -1,5 +1,5 @@
 #pragma once
-// A conversation over a session: messages, the template that makes one text of them, replies.
+// A conversation in a session: messages, the template that renders them as text, replies.
 
 #include <atomic>
 
@@ -13,17 +13,17 @@ enum class Thinking : uint8_t { kDefault, kOn, kOff };
 
 struct ChatOptions {
   std::string_view source;    // of the template
-  std::string_view turn_end;  // a token that ends replies besides the end of the text; may be empty
+  std::string_view turn_end;  // token that ends a reply besides EOS; may be empty
   std::span<const ChatVariable> variables;
   Thinking thinking = Thinking::kDefault;
   std::string_view date;  // "YYYY-MM-DD", or empty
 };
 
-/// One message. A reply keeps apart what it thought.
+/// One message; a reply stores its thinking separately.
 struct StoredMessage {
   explicit StoredMessage(const Allocator& a) : role(a), content(a), thinking(a) {}
 
-  /// Without the white space that follows a tag.
+  /// Without the white space after a tag.
   std::string_view shown_content() const { return slice(content.view(), content_skip); }
   std::string_view shown_thinking() const { return slice(thinking.view(), thinking_skip); }
 
@@ -37,36 +37,36 @@ struct StoredMessage {
 struct ChatReply {
   Finish finish = Finish::kLength;
   int32_t n_prompt = 0;
-  int32_t n_reused = 0;  // of these: held by the session already
+  int32_t n_reused = 0;  // of these, already in the session
   int32_t n_generated = 0;
   int32_t n_thinking = 0;  // of these
   double prompt_seconds = 0;
   double generate_seconds = 0;
 };
 
-/// Used by one thread at a time, like the session; a second one that would change it gets
-/// MOE_ERR_STATE. Session and tokenizer must outlive it. A call that fails leaves the messages as
-/// they were.
+/// Used by one thread at a time, like the session; a concurrent call that would change it gets
+/// MOE_ERR_STATE. Session and tokenizer must outlive it. A failed call leaves the messages
+/// unchanged.
 class Chat final {
  public:
-  /// Everything in `options` is copied. MOE_ERR_FORMAT or MOE_ERR_UNSUPPORTED when the template
-  /// cannot be used, MOE_ERR_UNSUPPORTED when thinking is to be switched and the template has no
-  /// such variable.
+  /// Copies `options`. MOE_ERR_FORMAT or MOE_ERR_UNSUPPORTED if the template is not usable;
+  /// MOE_ERR_UNSUPPORTED if thinking is requested or disabled and the template has no variable for
+  /// it.
   static Result<Box<Chat>> create(Session& session, const Tokenizer& tokenizer,
                                   const ChatOptions& options, const Allocator& allocator);
 
   Status set_system(const std::string_view* text);  // null: none
   Status add(std::string_view role, std::string_view content);
-  Status truncate(size_t n_messages);    // keeps the first ones
+  Status truncate(size_t n_messages);    // retains the first n
   Status set_session(Session& session);  // of the same model
   std::span<const StoredMessage> messages() const { return messages_.span(); }
 
-  /// begin_reply: with the beginning of the assistant's next message.
+  /// begin_reply: append the beginning of the assistant's next message.
   Status render(bool begin_reply, ChatText& out) const { return render(begin_reply, {}, out); }
   Status tokens(bool begin_reply, Array<int32_t>& ids) const;
 
-  /// Evaluates what the session does not hold yet, generates, and appends the reply.
-  /// MOE_ERR_TOO_LONG before anything changed when the conversation fills the context.
+  /// Evaluates what the session does not contain yet, generates, and appends the reply.
+  /// MOE_ERR_TOO_LONG, with nothing changed, if the conversation fills the context.
   Status reply(const GenerateOptions& options, ChatReply* out);
 
   /// For create() alone.
@@ -88,7 +88,7 @@ class Chat final {
 
   const Allocator& allocator_;
   const Model& model_;
-  Session* session_;  // looked at by reply() alone
+  Session* session_;  // used only by reply()
   const Tokenizer& tokenizer_;
   Box<ChatTemplate> template_;
   ThinkingTags tags_;
@@ -96,7 +96,7 @@ class Chat final {
   String date_;
   String bos_;
   String eos_;
-  Array<int32_t> stops_;  // end-of-text tokens that the model's configuration may not list
+  Array<int32_t> stops_;  // end-of-text tokens besides the model's
   bool has_system_ = false;
   String system_;
   Array<StoredMessage> messages_;

@@ -1,5 +1,5 @@
 #pragma once
-// One allocation of device memory, cut into 64-byte aligned parts.
+// One allocation of device memory, split into 64-byte aligned parts.
 
 #include <utility>
 
@@ -8,8 +8,8 @@
 
 namespace moe {
 
-/// Bytes of what `lay_out(Carver&)` takes; false on overflow. Sizes come from a validated model, so
-/// that only products over many positions or layers could overflow.
+/// Size of what lay_out(Carver&) takes; false on overflow. Sizes come from a validated model, so
+/// only products over many positions or layers can overflow.
 template <class LayOut>
 bool measure(LayOut&& lay_out, uint64_t* out) {
   Carver carver;
@@ -33,8 +33,8 @@ class DeviceBuffer {
     if (memory_ != nullptr) device_->free(memory_, bytes_);
   }
 
-  /// Room for what `lay_out(Carver&)` takes, which is called twice: to measure, and to hand out.
-  /// `what` names it in messages.
+  /// Allocates what lay_out(Carver&) takes, calling it twice: to measure and to assign. `what`
+  /// names the buffer in messages.
   template <class LayOut>
   Status init(Device& device, const char* what, LayOut&& lay_out) {
     uint64_t bytes = 0;
@@ -43,7 +43,7 @@ class DeviceBuffer {
     lay_out(carver);
     return {};
   }
-  /// To be handed out by the carver.
+  /// Returns a carver over the new memory.
   Result<Carver> alloc(Device& device, size_t bytes) {
     if (bytes > 0) MOE_TRY(device.alloc(bytes, &memory_));
     device_ = &device;

@@ -1,4 +1,4 @@
-// Hidden states of a text, and what an encoder's head says of it.
+// Hidden states of a text and outputs of an encoder's head.
 
 #include <algorithm>
 
@@ -52,7 +52,7 @@ Status check_rows(const ModelConfig& config, size_t n_tokens, std::span<const in
   return {};
 }
 
-/// Where the rows of outputs go, one after the other.
+/// Writes rows of outputs consecutively.
 struct OutputRows {
   float* to;
   size_t width;
@@ -65,13 +65,13 @@ struct OutputRows {
   }
 };
 
-/// Gets a text's hidden states, some tokens after the other, and makes one vector of them.
+/// Pools a text's hidden states, received in order, to one vector.
 class Pool {
  public:
   Pool(const Encoding& out, size_t n_tokens, size_t d, const Allocator& allocator)
       : out_(out), n_tokens_(n_tokens), d_(d), sums_(allocator) {}
   Status init() { return wants_mean() ? sums_.resize(d_) : Status(); }
-  /// The states of the tokens from `first` on.
+  /// Adds the states of the tokens from `first` on.
   Status add(size_t first, const float* hidden, size_t n);
   void finish();
 
@@ -107,7 +107,7 @@ void Pool::finish() {
   }
 }
 
-/// What a part asks of an encoder's head.
+/// The outputs to request from an encoder's head.
 Status ask_outputs(const ModelConfig& config, const Encoding& out, OutputRows* rows,
                    BatchPart* part) {
   static constexpr int32_t kFirstRow = 0;
@@ -142,7 +142,7 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
   MOE_TRY(pool.init());
   const size_t chunk = std::min(tokens.size(), static_cast<size_t>(state.options.chunk));
   if (out.hidden == nullptr && out.pooled != nullptr) MOE_TRY(own.resize(chunk * d));
-  const bool has_logits = state.has_logits;       // no pass below touches them
+  const bool has_logits = state.has_logits;       // the passes below do not change it
   for (size_t done = 0; done < tokens.size();) {  // once for an encoder
     BatchPart part = whole;
     part.tokens = tokens.subspan(done, std::min(chunk, tokens.size() - done));

@@ -1,4 +1,4 @@
-// Moving sessions forward: one alone, chunk by chunk, or several together.
+// Advancing sessions: one alone, chunk by chunk, or several together.
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@ namespace moe {
 namespace {
 
 void advance(SessionState& state, std::span<const int32_t> tokens) {
-  // Room was reserved for the whole context.
+  // Capacity was reserved for the whole context.
   (void)state.tokens.append(tokens.data(), tokens.size());
   if (state.counting) state.counters.keep_pass();
 }
@@ -21,7 +21,7 @@ Status eval_chunk(SessionState& state, const BatchPart& chunk, float* last) {
   return {};
 }
 
-/// The calls of several sessions, begun one after the other and ended together.
+/// Begins a call on several sessions in order and ends it on all.
 class GroupCall {
  public:
   explicit GroupCall(std::span<Session* const> sessions) : sessions_(sessions) {}
@@ -59,13 +59,13 @@ Status check_piece(const SessionState& lead, const SessionState& state,
   return check_tokens(state, tokens);
 }
 
-/// What each session of a call gets.
+/// The tokens of each session in a call.
 struct Pieces {
   std::span<Session* const> sessions;
-  const int32_t* tokens;   // one session's behind the other's
-  const size_t* n_tokens;  // null: one each
+  const int32_t* tokens;   // concatenated
+  const size_t* n_tokens;  // null: one per session
 
-  /// f(i, state, piece) until one of them fails.
+  /// Calls f(i, state, piece) until one fails.
   template <class F>
   Status each(F f) const {
     const int32_t* at = tokens;
@@ -78,7 +78,7 @@ struct Pieces {
   }
 };
 
-/// Fills passes of the lead's work memory.
+/// Fills passes in the lead's work memory.
 class Passes {
  public:
   explicit Passes(SessionState& lead) : lead_(lead) {}
@@ -105,7 +105,7 @@ class Passes {
   size_t n_rows_ = 0;
 };
 
-// Single tokens come last: behind the last one of a longer piece, they meet the head with it.
+// Single tokens come last: they share the head's pass with the last row of a longer piece.
 Status run_pieces(SessionState& lead, const Pieces& pieces) {
   Passes passes(lead);
   for (const bool single : {false, true}) {
@@ -139,7 +139,7 @@ Status eval_pieces(const Pieces& pieces, float* logits) {
 
 }  // namespace
 
-// A lost device leaves caches that nobody can trust; every other fault leaves them as they were.
+// A lost device invalidates the caches; any other error leaves them intact.
 Status run_batch(SessionState& lead, std::span<BatchPart> parts) {
   for (const BatchPart& part : parts) part.session->has_logits = false;
   const Status status = forward(lead, parts);
@@ -207,8 +207,8 @@ Status check_ids(const SessionState& state, std::span<const int32_t> tokens) {
 
 namespace {
 
-/// ask(done, last, part): what a chunk behind `done` tokens of the call is to give. last_row: null,
-/// or where the logits of the last token go.
+/// ask(done, last, part) sets what the chunk after `done` tokens returns. last_row: null, or the
+/// destination of the last token's logits.
 template <class Ask>
 Status eval_chunks(SessionState& state, std::span<const int32_t> tokens, Ask ask, float* last_row) {
   const size_t chunk = static_cast<size_t>(state.options.chunk);
@@ -232,7 +232,7 @@ Status eval_chunks(SessionState& state, std::span<const int32_t> tokens, Ask ask
 
 Status eval_tokens(SessionState& state, std::span<const int32_t> tokens, const LogitSink& sink,
                    float* last_row) {
-  // The sink counts from the first token of the call.
+  // The sink's index counts from the first token of the call.
   struct Shifted {
     const LogitSink* sink;
     size_t done;

@@ -32,7 +32,7 @@ Batch lay_out(SessionState& lead, std::span<BatchPart> parts) {
   return {lead, parts, lead.work.rows.data(), lead.work.caches.data(), n_rows};
 }
 
-// Of a call in several passes, sessions count whose rows are in another one.
+// In a call of several passes, a cancel of a session in another pass counts too.
 bool cancel_asked(const Batch& batch) {
   for (const Session* session : batch.lead.group) {
     if (SessionCall::state_of(*session).cancel_asked()) return true;
@@ -43,15 +43,15 @@ bool cancel_asked(const Batch& batch) {
   return false;
 }
 
-// A cancel() that was preempted can reach the stream after its call has ended. Then the call that
-// it hits was not asked to stop: what was skipped must be done again.
+// A preempted cancel() can reach the stream after its call has ended. The call that it hits was not
+// cancelled, so the skipped work must be repeated.
 bool cancelled_late(SessionState& lead, const Batch& batch, const Status& status) {
   if (status.code() != MOE_ERR_CANCELLED || cancel_asked(batch)) return false;
   lead.stream->cancelled.store(false);
   return true;
 }
 
-/// Consecutive parts for which one operation serves.
+/// Consecutive parts that one operation can process.
 struct Run {
   SessionState* session;  // of its first part
   int32_t first_row;
@@ -83,7 +83,7 @@ bool same_routing(const SessionState& a, const SessionState& b) {
   return !a.own_routing() && !b.own_routing();
 }
 
-/// view(part): the cache that an operation is to use for it.
+/// view(part): the cache to use for the part.
 template <class View>
 void show_caches(SessionState& lead, const Batch& batch, View view) {
   for (const BatchPart& part : batch.parts) {
@@ -109,7 +109,7 @@ AttentionOp attention_op(const Batch& batch, const AttentionConfig& c) {
 
 LatentHeads latent_heads(const SessionState& lead, int32_t layer, const Run& run) {
   const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
-  const WorkMemory& w = run.session->work;  // the lead's has no scratch where it keeps no latent
+  const WorkMemory& w = run.session->work;  // the lead has none if its cache is not latent
   const LatentMatrices& matrices = *lead.model.latent_matrices();
   LatentHeads heads;
   heads.width = c.latent;
@@ -159,7 +159,7 @@ void attend(SessionState& lead, const Batch& batch, int32_t layer) {
   }
 }
 
-/// Where a block's output goes: onto x at once, or aside, to be normed first.
+/// Destination of a block's output: added to x, or stored separately for the output norm.
 struct BlockOut {
   float* y;
   bool accumulate;
@@ -171,7 +171,7 @@ BlockOut block_out(const SessionState& lead, const BlockNormWeights& norms) {
   return {lead.work.x, true, lead.model.config().residual_multiplier};
 }
 
-// x = post(x + residual_multiplier * out(f(pre(x)))), as far as block_out() did not do it.
+// Completes x = post(x + residual_multiplier * out(f(pre(x)))) after block_out().
 void finish_block(SessionState& lead, const BlockNormWeights& norms, int32_t n_rows) {
   const ModelConfig& config = lead.model.config();
   const WorkMemory& w = lead.work;
@@ -231,12 +231,12 @@ bool wants_logits(const Batch& batch, int32_t row) {
   return part.rows == LogitRows::kAll || (part.rows == LogitRows::kLast && last);
 }
 
-// The row stays on the device, in memory of its session.
+// True if the row remains on the device, in its session's memory.
 bool keeps_row(const BatchPart& part) {
   return part.session->keeps_rows && part.rows == LogitRows::kLast;
 }
 
-// Hands row `row` of the batch, row `from` of `rows`, to its session.
+// Delivers row `row` of the batch, which is row `from` of `rows`, to its session.
 Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32_t from,
                       const float* rows) {
   const BatchPart& part = batch.parts[static_cast<size_t>(batch.rows[row].session)];
@@ -254,7 +254,7 @@ Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32
   return part.sink.take(part.sink.user, static_cast<size_t>(row - part.first_row), logits);
 }
 
-// Brings rows that stay to their sessions, and looks at what these will choose from.
+// Copies rows that remain on the device to their sessions, and computes what sampling needs.
 void keep_rows(SessionState& lead, const Batch& batch, int32_t row, int32_t n,
                const float* logits) {
   ChoiceSpec specs[kMaxChoiceRows];
@@ -276,7 +276,7 @@ float* row_at(const SessionState& lead, int64_t row) {
   return lead.work.x + row * lead.model.config().d_model;
 }
 
-// The logits of n rows from `row` on, in `logits` or where a row that stays belongs.
+// Computes the logits of n rows from `row` on into `logits`, or into the session's own row.
 void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n, float* logits) {
   const BatchPart& first = batch.parts[static_cast<size_t>(batch.rows[row].session)];
   if (n == 1 && keeps_row(first)) logits = first.session->work.kept;
@@ -284,7 +284,7 @@ void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n, fl
   keep_rows(lead, batch, row, n, logits);
 }
 
-// The logits of the wanted rows, as many at a time as there is room where the layers' rows were.
+// Computes the requested rows of logits, as many at a time as fit in the layers' scratch.
 Status write_logits(SessionState& lead, const Batch& batch) {
   for (int32_t r = 0; r < batch.n_rows && !cancel_asked(batch);) {
     int32_t n = 0;
@@ -306,7 +306,7 @@ Status write_logits(SessionState& lead, const Batch& batch) {
   return {};
 }
 
-// The log-probabilities of a part's targets, as many rows at a time.
+// Log-probabilities of a part's targets, as many rows at a time.
 Status write_scores(SessionState& lead, const Batch& batch, const BatchPart& part) {
   const ScoredRows& scored = part.scored;
   double logprobs[kLateLogitRows];
@@ -328,8 +328,8 @@ Status write_scores(SessionState& lead, const Batch& batch, const BatchPart& par
   return {};
 }
 
-// What a decoder's head would see, in place: nothing else of such a part is wanted. An encoder's
-// head may still want to read what this writes over.
+// Norms a decoder's hidden states in place, since such a part needs nothing else. Not for encoders,
+// whose head may still read them.
 void norm_hidden(SessionState& lead, const Batch& batch) {
   const int32_t d = lead.model.config().d_model;
   const Norm& norm = lead.model.weights().final_norm;
@@ -341,7 +341,7 @@ void norm_hidden(SessionState& lead, const Batch& batch) {
   }
 }
 
-// The hidden states after the final norm, for those who want them.
+// Copies the hidden states after the final norm where requested.
 Status write_hidden(SessionState& lead, const Batch& batch) {
   const int32_t d = lead.model.config().d_model;
   const Norm& norm = lead.model.weights().final_norm;
@@ -371,7 +371,7 @@ bool all_keep_latent(const Batch& batch) {
   return true;
 }
 
-// q, k and v of pre(x), before positions; q and the latent where that is what caches hold.
+// Computes q, k and v of pre(x), before positions; with a latent cache, q and the latent.
 void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
   const int32_t n_rows = batch.n_rows;
   const ModelConfig& config = lead.model.config();
@@ -404,7 +404,7 @@ void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
                      {w.latent + c.latent, width, n_rows, c.rope.dims, Norm(), &rope, 1});
 }
 
-// What the heads saw becomes the block's output.
+// Projects the attention output to the block's output.
 void project_out(SessionState& lead, const Batch& batch, const AttentionConfig& c,
                  const AttentionWeights& a) {
   const int32_t q_width = c.n_heads * c.head_dim;
@@ -440,7 +440,7 @@ void cross_attention(SessionState& lead, const Batch& batch, int32_t layer) {
   project_out(lead, batch, c, a);
 }
 
-// The cross attention's keys and values of the encoder's output.
+// Computes and caches the cross attention's keys and values of the encoder's output.
 void keep_source(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
@@ -459,7 +459,7 @@ void keep_source(SessionState& lead, const Batch& batch, int32_t layer) {
   lead.device.attention(*lead.stream, op);
 }
 
-// Every session brings one token and wants its logits, and there is room for all of them.
+// True if every session has one token and requests its logits, and all rows fit.
 bool is_decode(const SessionState& lead, const Batch& batch) {
   if (batch.n_rows > lead.work.logit_rows) return false;
   for (const BatchPart& part : batch.parts) {
@@ -473,7 +473,7 @@ uint64_t bits_of(float high, float low) {
          __builtin_bit_cast(uint32_t, low);
 }
 
-// Empty when the step's operations differ from call to call. is_decode() is false for more than
+// Empty if the step's operations differ between calls. is_decode() is false for more than
 // kMaxChoiceRows sessions.
 StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   StepKey key;
@@ -521,7 +521,7 @@ void run_text(SessionState& lead, const Batch& batch) {
   if (!config.is_encoder()) norm_hidden(lead, batch);
 }
 
-// From a source's ids to what the decoder will look at.
+// From a source's ids to the memory that the decoder attends to.
 void run_source(SessionState& lead, const Batch& batch) {
   const ModelConfig& config = lead.model.config();
   const ModelWeights& weights = lead.model.weights();

@@ -1,5 +1,5 @@
 #pragma once
-// The forward pass, written once over Device, for rows of one or several sessions.
+// The forward pass over Device, for rows of one or several sessions.
 
 #include "src/base/array.h"
 #include "src/base/status.h"
@@ -9,22 +9,22 @@ namespace moe {
 
 struct SessionState;
 
-/// Gets the logits after token `index` of a part (host memory, valid during the call).
+/// Receives the logits after token `index` of a part (host memory, valid during the call).
 struct LogitSink {
   Status (*take)(void* user, size_t index, const float* logits) = nullptr;
   void* user = nullptr;
 };
 
-/// Gets the log-probability of target `index`; in order.
+/// Receives the log-probability of target `index`, in order.
 struct ScoreSink {
   void (*take)(void* user, size_t index, double logprob) = nullptr;
   void* user = nullptr;
 };
 
-/// Rows of a part whose logits are not wanted themselves, but what they say of one token each.
+/// Rows of a part whose logits are only needed for the log-probability of one token each.
 struct ScoredRows {
   size_t first = 0;                  // row of the part
-  std::span<const int32_t> targets;  // for the rows from there on
+  std::span<const int32_t> targets;  // for the rows from `first` on
   ScoreSink sink;
   size_t first_index = 0;  // of the first target, for the sink
 };
@@ -34,26 +34,25 @@ struct BatchPart {
   SessionState* session = nullptr;
   std::span<const int32_t> tokens;
   int32_t position = 0;  // of the first token
-  /// Rows whose logits are computed, into the session's own logits one after the other.
+  /// Rows whose logits are computed, in order, into the session's own logits.
   LogitRows rows = LogitRows::kNone;
-  LogitSink sink;                      // kAll, kSome: called for each row, in order
-  int32_t first_row = 0;               // in the batch; filled in by forward()
+  LogitSink sink;                      // kAll, kSome: called per row, in order
+  int32_t first_row = 0;               // in the batch; set by forward()
   std::span<const int32_t> some = {};  // kSome: the rows, ascending
   float* hidden = nullptr;  // host memory (tokens, d_model) for the normed hidden states, or null;
-                            // of a decoder, without logits
+                            // a decoder then has no logits
   ScoredRows scored = {};
-  int32_t text = 0;  // whose keys and values: each hypothesis of a beam search has its own
+  int32_t text = 0;  // selects keys and values: each hypothesis of a beam search has its own
 };
 
-/// Computes all parts (of different sessions of one model, or texts of one) in one pass, in the
-/// work memory of `lead`. Writes the sessions' KV caches and logits, and nothing else: their
-/// positions stay. At most lead's chunk of tokens in all. MOE_ERR_CANCELLED when one of the
-/// sessions was cancelled.
+/// Computes all parts (different sessions of one model, or texts of one) in one pass, in the work
+/// memory of `lead`. Writes only the sessions' KV caches and logits; their positions do not change.
+/// At most lead's chunk of tokens in total. MOE_ERR_CANCELLED if one of the sessions was cancelled.
 Status forward(SessionState& lead, std::span<BatchPart> parts);
 
-/// An encoder-decoder's encoder reads `tokens`, at most a chunk of them: afterwards the keys and
-/// values of every cross attention are in the session's cache. hidden: host memory (tokens,
-/// d_model) for the encoder's output, or null. Errors as forward().
+/// Runs an encoder-decoder's encoder over `tokens`, at most one chunk, and stores the keys and
+/// values of every cross attention in the session's cache. hidden: host memory (tokens, d_model)
+/// for the encoder's output, or null. Errors as forward().
 Status forward_source(SessionState& state, std::span<const int32_t> tokens, float* hidden);
 
 }  // namespace moe

@@ -38,8 +38,8 @@ Status check_options(const GenerateOptions& o, const Tokenizer* tokenizer, int32
   return {};
 }
 
-/// Looks at what a callback made of logits. A ban becomes the lowest number that there is, because
-/// sampling takes numbers alone: its weight is zero.
+/// Checks the logits that a callback left. A ban becomes the lowest finite number, because sampling
+/// needs finite logits: its weight is zero.
 Status settle_bans(std::span<float> logits) {
   constexpr float kLowest = -3.40282347e38f;
   size_t n_banned = 0;
@@ -88,22 +88,22 @@ class Generation {
   const GenerateOptions& options_;
   StopMatcher stops_;
   String text_;
-  Array<float> changed_;  // (vocab) what the callback gets; the session's own stay as they are
+  Array<float> changed_;  // (vocab) the callback's copy; the session's logits are unchanged
   const Allocator& allocator_;
   TokenLogprob top_[kMaxTopLogprobs];
 };
 
-// The text of one more token, as far as it can be shown.
+// Decodes one more token, as far as whole characters are complete.
 Status Generation::decode(StreamDecoder* decoder, int32_t token, std::string_view* ready) {
   *ready = {};
   if (decoder == nullptr) return {};
   text_.clear();
-  // A padded vocabulary has ids without text.
+  // Ids in a vocabulary's padding have no text.
   if (token < tokenizer_->n_vocab()) MOE_TRY(decoder->push(token, text_));
   return stops_.push(text_.view(), ready);
 }
 
-// The end of the text shows whatever was held back.
+// At the end, reports the text that was withheld.
 Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
   if (decoder == nullptr || stops_.stopped() || result->finish == Finish::kCallback) return {};
   text_.clear();
@@ -122,7 +122,7 @@ Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
   return {};
 }
 
-// *go_on: false when the callback said so, and nothing was chosen.
+// *go_on: false if the callback stopped; then nothing was sampled.
 Status Generation::choose(TokenLogprob* next, bool* go_on) {
   const size_t n_top = static_cast<size_t>(options_.n_top);
   if (options_.change_logits == nullptr) {
@@ -180,7 +180,7 @@ Status Generation::loop(StreamDecoder* decoder, GenerateResult* result) {
 Status Generation::run(GenerateResult* result) {
   if (tokenizer_ == nullptr) return loop(nullptr, result);
   StreamDecoder decoder(*tokenizer_, true, allocator_);
-  // The text so far decides how the first new token reads (a leading space, half a character).
+  // The text so far affects how the first new token is decoded (a leading space, half a character).
   for (const int32_t token : state_.tokens) {
     text_.clear();
     if (token < tokenizer_->n_vocab()) MOE_TRY(decoder.push(token, text_));

@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-// A dense layer and an activation stand in front of the matrix: together they are an FFN.
+// A dense layer and an activation before the matrix: together they form an FFN.
 void run_transformed(SessionState& lead, const float* x, int32_t n, float* logits) {
   const ModelConfig& config = lead.model.config();
   const ModelWeights& weights = lead.model.weights();
@@ -42,7 +42,7 @@ void compute_head(SessionState& lead, const float* x, int32_t n, float* logits) 
 
 namespace {
 
-/// Rows of logits and what is to be known of them. A row that is no numbers gives NaN.
+/// Log-probabilities of rows of logits; NaN for a row that is not finite.
 struct RowScores {
   const float* logits;
   size_t width;
@@ -61,7 +61,7 @@ struct RowScores {
   }
 };
 
-// Where rows lie on the device they come over one by one.
+// Rows in device memory are downloaded one by one.
 Status read_downloaded(SessionState& lead, std::span<const int32_t> targets, double* logprobs) {
   const std::span<float> row = lead.logits.span();
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -78,7 +78,7 @@ Status read_scores(SessionState& lead, std::span<const int32_t> targets, double*
   if (!lead.device.uses_host_memory()) return read_downloaded(lead, targets, logprobs);
   const size_t width = lead.logits.size();
   RowScores rows{lead.work.late_logits, width, targets.data(), logprobs};
-  constexpr int64_t kWork = 8;  // of a logit
+  constexpr int64_t kWork = 8;  // relative cost of a logit
   lead.device.share(static_cast<int64_t>(targets.size()), kWork * static_cast<int64_t>(width),
                     RowScores::part, &rows);
   for (size_t i = 0; i < targets.size(); ++i) {

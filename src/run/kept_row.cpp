@@ -1,4 +1,4 @@
-// The logits after a session's last token where they stay on the device, and sampling from them.
+// Logits after a session's last token that remain on the device, and sampling from them.
 
 #include "src/run/logits.h"
 #include "src/run/session_state.h"
@@ -33,7 +33,7 @@ void KeptChoice::take(const ChoiceSpec& asked, const TokenChoice& found) {
 
 namespace {
 
-// Logits from `first` on of the row that lies on the device.
+// Reads logits from `first` on of the row on the device.
 Status read_kept(SessionState& state, size_t first, size_t n, float* to) {
   const Status status = state.device.download(to, state.work.kept + first, n * sizeof(float));
   state.poisoned = state.poisoned || status.code() == MOE_ERR_DEVICE;
@@ -52,7 +52,7 @@ Status read_logits(SessionState& state, float* to) {
 
 namespace {
 
-// Has the device look at the kept row, for a sampling that the step did not know of.
+// Lets the device analyse the stored row again, for sampling parameters unknown to the step.
 Status look_again(SessionState& state) {
   float* const no_copy = nullptr;
   const int32_t vocab_size = state.model.config().vocab_size;

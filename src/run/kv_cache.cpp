@@ -41,7 +41,7 @@ void take_layer(Carver& c, const AttentionConfig& a, int32_t capacity, KvType ty
   if (!is_latent(type)) take_side(c, n_bytes, n_scales, &layer->v, &layer->v_scale);
 }
 
-// The layers of an encoder use the same memory, one after the other.
+// All layers of an encoder share this memory, one after the other.
 KvLayer take_shared(Carver& c, const ModelConfig& config, int32_t n_layers, int32_t capacity) {
   int64_t n_bytes = 0;
   for (int32_t l = 0; l < n_layers; ++l) {
@@ -115,7 +115,7 @@ KvCacheView KvCache::view(int32_t layer, int32_t text) const {
 }
 
 void KvCache::copy_text(const ModelConfig& config, int32_t from, int32_t to, int32_t n) {
-  const int32_t rows = round_up(n, kKeyBlock);  // a key shares vectors with those around it
+  const int32_t rows = round_up(n, kKeyBlock);  // a key's vectors also hold its neighbours
   for (int32_t l = n_encoder_; l < config.n_layers(); ++l) {
     const AttentionConfig& a = config.layers[static_cast<size_t>(l)].attention;
     const KvLayer source = view(l, from).layer, target = view(l, to).layer;

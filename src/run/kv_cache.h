@@ -1,26 +1,26 @@
 #pragma once
-// Keys and values of one session, all layers. Windowed layers hold the whole context too: a rewind
-// may go back to any position.
+// Keys and values of one session, all layers. Windowed layers store the whole context too, because
+// a rewind may return to any position.
 
 #include "src/model/model.h"
 #include "src/run/device_buffer.h"
 
 namespace moe {
 
-/// Positions are rounded up to whole key blocks of 64. Keys and values of an encoder's layers are
-/// float, and last for one layer of one call.
+/// Positions are rounded up to whole key blocks of 64. Keys and values of encoder layers are float
+/// and valid for one layer of one call.
 struct KvShape {
   int32_t context = 0;
   KvType type = KvType::kF16;
   int32_t source = 0;   // positions of an encoder-decoder's source
-  int32_t n_texts = 1;  // that are made at the same time: the hypotheses of a beam search
+  int32_t n_texts = 1;  // hypotheses of a beam search
 };
 
-/// Numbers that the cache has for a position of a layer.
+/// Values cached per position of a layer.
 struct KvWidths {
   int32_t n_heads;
   int32_t key;    // of one head
-  int32_t value;  // 0: values are parts of keys
+  int32_t value;  // 0: values are part of the keys
 };
 KvWidths kv_widths(const AttentionConfig& a, KvType type);
 
@@ -30,22 +30,22 @@ class KvCache {
 
   Status init(Device& device, const ModelConfig& config, const KvShape& shape);
   KvCacheView view(int32_t layer, int32_t text = 0) const;
-  /// Of cross attention: `n_keys` positions of the source.
+  /// Cross attention: `n_keys` positions of the source.
   KvCacheView source_view(int32_t layer, int32_t n_keys) const {
     return {shape_.type, shape_.source, sources_[static_cast<size_t>(layer)], n_keys};
   }
-  /// The first n positions of a text become those of another one. In host memory alone.
+  /// Copies the first n positions of one text to another. Host memory only.
   void copy_text(const ModelConfig& config, int32_t from, int32_t to, int32_t n);
 
   /// False on overflow.
   static bool bytes(const ModelConfig& config, const KvShape& shape, uint64_t* out);
-  /// What init() takes of the host's memory.
+  /// Host memory that init() allocates.
   static uint64_t host_bytes(const ModelConfig& config, const KvShape& shape);
 
  private:
   void lay_out(Carver& c, const ModelConfig& config);
 
-  KvShape shape_;           // with whole blocks
+  KvShape shape_;           // rounded up to whole blocks
   int32_t n_encoder_ = 0;   // layers
   Array<KvLayer> layers_;   // (n_texts, n_layers)
   Array<KvLayer> sources_;  // (n_layers)

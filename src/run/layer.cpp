@@ -67,7 +67,7 @@ T* from_row(T* rows, size_t row, size_t width) {
   return rows == nullptr ? nullptr : rows + row * width;
 }
 
-// Where the device writes the routing of the (sub-)tokens from `token` on.
+// Destination of the routing of the (sub-)tokens from `token` on.
 Routing routing_from(const LayerRouting& to, size_t token, size_t max_k, size_t n_experts) {
   Routing r;
   r.expert = from_row(to.expert, token, max_k);

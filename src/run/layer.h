@@ -1,6 +1,6 @@
 #pragma once
-// One MoE layer on its own: weights come from memory, (n, d_model) goes to (n, d_model). No
-// residual and no norm in front. This is the library as a kernel for other runtimes.
+// A single MoE layer as a kernel for other runtimes: takes weights from memory and maps (n,
+// d_model) to (n, d_model). No residual, no norm before it.
 
 #include "kernels/device.h"
 #include "src/base/array.h"
@@ -18,13 +18,13 @@ struct ExpertWeights {
   const float* sub_norm = nullptr;   // (d_ff): SubLN (RMS) before down
 };
 
-/// Everything is copied and packed by create(). d_in is d_model / n_subheads.
+/// create() copies and packs everything. d_in is d_model / n_subheads.
 struct LayerSpec {
   int32_t d_model = 0;
   int32_t d_ff = 0;
   int32_t n_experts = 0;
   int32_t n_subheads = 1;  // more than 1: MH-MoE
-  int32_t max_rows = 256;  // tokens computed at once; longer calls are cut
+  int32_t max_rows = 256;  // tokens computed at once; longer calls take several passes
   ActivationConfig act;
   RouterConfig router;
   FormatId format = FormatId::kF32;             // of experts, shared expert, head and merge
@@ -41,15 +41,15 @@ struct LayerSpec {
   int32_t vocab_size = 0;                   // hash
   int32_t shared_d_ff = 0;                  // 0: no shared expert
   ExpertWeights shared;                     // on d_model
-  const float* shared_gate = nullptr;  // (d_model): sigmoid(x . g) in front of the shared expert
-  const float* head = nullptr;         // MH-MoE: (d_model, d_model), or null
+  const float* shared_gate = nullptr;       // (d_model): scales the shared expert by sigmoid(x . g)
+  const float* head = nullptr;              // MH-MoE: (d_model, d_model), or null
   const float* head_bias = nullptr;
   const float* merge = nullptr;  // the same
   const float* merge_bias = nullptr;
 };
 
-/// What a forward call can tell about its routing; null members are not wanted. Host memory for
-/// n * n_subheads (sub-)tokens.
+/// Routing output of a forward call; null members are not written. Host memory for n * n_subheads
+/// (sub-)tokens.
 struct LayerRouting {
   int32_t* expert = nullptr;  // (tokens, max_k)
   float* weight = nullptr;    // (tokens, max_k)
@@ -60,11 +60,11 @@ struct LayerRouting {
 
 struct LayerParts;
 
-/// Used by one thread at a time; a second one gets MOE_ERR_STATE.
+/// One thread at a time; a concurrent call gets MOE_ERR_STATE.
 class MoeLayer final {
  public:
   /// Checks every size, pointer and number (MOE_ERR_SHAPE, MOE_ERR_RANGE, MOE_ERR_ARGUMENT,
-  /// MOE_ERR_NON_FINITE, with the name of the field), then packs. `device` must outlive the layer.
+  /// MOE_ERR_NON_FINITE, naming the field), then packs. `device` must outlive the layer.
   static Result<Box<MoeLayer>> create(Device& device, const LayerSpec& spec,
                                       const Allocator& allocator);
   ~MoeLayer();
@@ -72,11 +72,11 @@ class MoeLayer final {
   MoeLayer& operator=(const MoeLayer&) = delete;
 
   int32_t d_model() const;
-  int32_t max_routed() const;  // the largest number of experts a (sub-)token can take
+  int32_t max_routed() const;  // maximum experts per (sub-)token
 
   /// x, y: host memory (n, d_model), may be the same. tokens: ids for the hash router, otherwise
   /// null. Bit-identical for any thread count and any split of the rows, unless a capacity is set:
-  /// then n must not exceed max_rows. MOE_ERR_NON_FINITE when x holds NaN or infinity.
+  /// then n must not exceed max_rows. MOE_ERR_NON_FINITE if x contains NaN or infinity.
   Status forward(std::span<const float> x, const int32_t* tokens, float* y,
                  const LayerRouting* routing = nullptr);
 

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kMaxSize = 65536;  // widest input of integer matrices, most experts, most rows
+constexpr int32_t kMaxSize = 65536;  // limit of input width of integer matrices, experts and rows
 
 Status check_size(const char* field, int32_t found, int32_t low = 1) {
   if (found >= low && found <= kMaxSize) return {};

@@ -9,8 +9,8 @@
 namespace moe {
 namespace {
 
-/// Lays weights out in one device buffer. Everything is walked through twice: before the buffer
-/// exists sizes are added up, afterwards the same calls pack and upload.
+/// Places weights in one device buffer. Runs twice: first to add up sizes, then, with the buffer,
+/// to pack and upload.
 class Packer {
  public:
   Packer(Device& device, DeviceBuffer& buffer, const Allocator& allocator)
@@ -59,7 +59,7 @@ Status Packer::scale_tensor(const float* w, const Matrix& m) {
   return {};
 }
 
-// Codes of the 16 rows from `row` on, and row scales where the format has them.
+// Quantises the 16 rows from `row` on, with row scales if the format has them.
 Status Packer::codes_of(const float* w, const Matrix& m, int32_t row) {
   const int32_t n = std::min(kTileRows, m.rows - row);
   for (int32_t r = 0; r < n; ++r) {
@@ -95,7 +95,7 @@ Status Packer::pack(const float* w, Matrix* m) {
   m->tiles = tiles_.data();
   m->scales = scales_.empty() ? nullptr : scales_.data();
   MOE_TRY(check_matrix(*m));
-  return validate_codes(*m);  // also finds values that the format cannot hold
+  return validate_codes(*m);  // also finds values that the format cannot represent
 }
 
 Status Packer::matrix(const char* name, const float* w, int32_t rows, int32_t cols, FormatId format,
@@ -188,7 +188,7 @@ Status pack_router(Packer& p, const LayerSpec& spec, int32_t d_in, RouterWeights
   return p.vector(spec.router_table, spec.vocab_size, &out->table);
 }
 
-// The walk that is done twice.
+// Called once to measure and once to pack.
 Status pack_all(Packer& p, const LayerSpec& spec, LayerParts* parts) {
   const int32_t d = spec.d_model;
   const int32_t d_in = d / spec.n_subheads;

@@ -1,5 +1,5 @@
 #pragma once
-// What a MoE layer on its own is made of. Private to src/run.
+// Parts of a single MoE layer. Private to src/run.
 
 #include <atomic>
 
@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Experts that are packed already.
+/// Experts that are already packed.
 class PackedExperts final : public ExpertSource {
  public:
   explicit PackedExperts(const Allocator& allocator) : ffns(allocator) {}
@@ -33,7 +33,7 @@ struct LayerParts {
   DeviceBuffer work;
   PackedExperts experts;
   Ffn shared;
-  MoeOp op;  // everything but the rows
+  MoeOp op;  // everything except the rows
   Stream* stream = nullptr;
   Array<BatchRow> rows;  // (max_rows)
   float* x = nullptr;    // (max_rows, d_model) device memory
@@ -43,7 +43,7 @@ struct LayerParts {
   std::atomic<bool> in_use{false};
 };
 
-/// Every size, pointer and number that does not need the weights themselves to be read.
+/// Checks every size, pointer and number that does not require reading the weights.
 Status check_layer_spec(const LayerSpec& spec);
 
 /// Packs the weights of a checked spec into device memory and fills the parts that describe them.

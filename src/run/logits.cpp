@@ -8,7 +8,7 @@ namespace {
 
 using L = FourLanes;
 constexpr size_t kWidth = 4;
-constexpr size_t kUnroll = 4;  // independent vectors of one step
+constexpr size_t kUnroll = 4;  // independent vectors per step
 constexpr size_t kStep = kWidth * kUnroll;
 
 float largest(std::span<const float> x) {
@@ -49,7 +49,8 @@ bool all_finite(std::span<const float> x) {
   return total == 0;
 }
 
-// f(i, n, values): the n values of exp((x[j] - best) / temperature) from j = i on, ascending.
+// Calls f(i, n, values) with the n values exp((x[j] - best) / temperature) from j = i on,
+// ascending.
 template <class F>
 void each_exp(std::span<const float> x, float best, float temperature, F&& f) {
   const L::F subtract = L::splat(best);
@@ -89,8 +90,8 @@ double log_sum_exp(float best, uint64_t weights, size_t vocab_size) {
 
 namespace {
 
-// The sum of token_weight(exp(x[i] - best)). Where that is less than a unit of any vocabulary's the
-// exponent may be larger: processors take long over floats that are almost 0.
+// The sum of token_weight(exp(x[i] - best)). Exponents whose weight is below one unit are clamped:
+// denormals are slow.
 uint64_t sum_weights(std::span<const float> x, float best, float units) {
   const L::F subtract = L::splat(best);
   const L::F least = L::splat(-32.0f);

@@ -14,15 +14,16 @@ inline bool is_finite(float v) {
 Status check_finite(std::span<const float> logits);
 Status non_finite_logit(size_t token);
 
-/// log(sum(exp(logits))) from weights (kernels/choice.h), within 1e-6. Errors as check_finite().
+/// log(sum(exp(logits))) from weights (kernels/choice.h), accurate to 1e-6. Errors as
+/// check_finite().
 Status log_sum_exp(std::span<const float> logits, double* out);
-/// log(softmax(logits)[token]), of which every log-probability is the nearest float. Errors as
+/// log(softmax(logits)[token]); every reported log-probability is its nearest float. Errors as
 /// check_finite().
 Status log_probability(std::span<const float> logits, int32_t token, double* out);
 /// log(sum(exp())) from the largest logit and the sum of all weights at temperature 1.
 double log_sum_exp(float best, uint64_t weights, size_t vocab_size);
 
-/// The index of the largest, the lowest of equals. None is NaN and there is at least one.
+/// Index of the largest, the lowest of equals. No NaN, at least one element.
 size_t largest_index(std::span<const float> logits);
 
 /// out[i] = exp((logits[i] - best) / temperature).

@@ -22,7 +22,7 @@ Status check_range(const char* field, int64_t found, int64_t low, int64_t high) 
 void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
   if (bytes == 0) return;
   if (!checked_add(account->total, bytes, &account->total)) account->total = UINT64_MAX;
-  if (account->n_lines == MemoryAccount::kMaxLines) {  // the last line takes what has no own
+  if (account->n_lines == MemoryAccount::kMaxLines) {  // further lines are added to the last one
     account->lines[account->n_lines - 1].bytes += bytes;
     return;
   }
@@ -38,12 +38,12 @@ uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
          layers * (2 * sizeof(RouterConfig) + sizeof(const float*));
 }
 
-// A search's log-probabilities and the tokens of all hypotheses, which are moved as they grow.
+// A search's log-probabilities and the tokens of all hypotheses, which are copied as they grow.
 uint64_t search_bytes(const ModelConfig& config, const SessionOptions& o) {
   if (!config.is_encoder_decoder()) return 0;
   constexpr uint64_t kPerToken = 3 * 2 * sizeof(int32_t);
   const auto tokens = static_cast<uint64_t>(o.context) * static_cast<uint64_t>(o.max_beam);
-  constexpr uint64_t kPerText = 128;  // running, ended and returned
+  constexpr uint64_t kPerText = 128;  // running, ended and returned ones
   return static_cast<uint64_t>(config.vocab_size) * sizeof(float) + tokens * kPerToken +
          static_cast<uint64_t>(o.max_beam) * kPerText;
 }
@@ -76,7 +76,7 @@ Status check_latent(const Model& model) {
   return {};
 }
 
-// What an encoder-decoder has beyond the others.
+// Additional options of an encoder-decoder.
 Status resolve_search(const ModelConfig& config, const SessionOptions& given, SessionOptions* o) {
   if (!config.is_encoder_decoder()) {
     if (o->max_beam == 0) return {};
@@ -84,7 +84,7 @@ Status resolve_search(const ModelConfig& config, const SessionOptions& given, Se
   }
   MOE_TRY(check_range("max_beam", o->max_beam, 0, kMaxBeam));
   if (o->max_beam == 0) o->max_beam = BeamOptions().beam;
-  if (o->source == 0) {  // what was resolved before stays
+  if (o->source == 0) {  // may be resolved already
     o->source = std::min(config.source_length, given.context > 0 ? given.context : kMaxChunk);
   }
   return {};
@@ -92,8 +92,8 @@ Status resolve_search(const ModelConfig& config, const SessionOptions& given, Se
 
 double megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
-// Reading experts by threads of the model is counted there. Weights are read before the session and
-// the expert cache are there, which may be all the room that this needs.
+// Reader threads are counted there. Weights are read before the session and the expert cache are
+// allocated, which may leave enough memory for reading.
 uint64_t reading_bytes(const Model& model, uint64_t session_bytes) {
   const uint64_t weights = model.reading_bytes();
   const uint64_t experts = model.expert_reading_bytes();
@@ -157,8 +157,8 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   return {};
 }
 
-// A larger chunk takes a GPU's memory from experts and from later sessions: with it, a session may
-// have a quarter of what the weights leave.
+// A larger chunk takes GPU memory from experts and later sessions: use it if the session then needs
+// at most a quarter of what the weights leave.
 Result<int32_t> default_chunk(const Model& model, const SessionOptions& options) {
   if (model.device().uses_host_memory()) return kDefaultChunk;
   constexpr uint64_t kShare = 4;
@@ -179,7 +179,7 @@ Status follow_cap(const Model& model, int32_t usual, SessionOptions* o) {
   const bool cache = shape.slot_bytes > 0;
   const int32_t context = o->context;
   uint64_t chunk_bytes = 0;
-  uint64_t left = 0;  // for it and the expert cache
+  uint64_t left = 0;  // for the chunk and the expert cache
   const auto measure = [&](int32_t most) -> Status {
     MemoryAccount account;
     o->chunk = std::min(most, context);
@@ -214,7 +214,7 @@ Result<SessionOptions> resolve_options(const Model& model, const SessionOptions&
   }
   MOE_TRY(resolve_search(model.config(), options, &o));
   if (o.context == 0) o.context = std::min(most, kDefaultContext);
-  bool follows = false;  // the cap; what was resolved before stays
+  bool follows = false;  // adapt the chunk to the cap, unless it was given
   int32_t usual = kDefaultChunk;
   if (o.chunk == 0) {
     o.chunk_follows = true;
@@ -263,7 +263,7 @@ StreamShape stream_shape(const Model& model, const SessionOptions& options) {
     s.max_d_in = std::max(s.max_d_in, moe.shared.d_ff);
     s.max_experts = std::max(s.max_experts, moe.n_experts);
     s.max_subheads = std::max(s.max_subheads, moe.n_subheads);
-    // An override may later take every expert.
+    // A later override may select every expert.
     s.max_routed =
         std::max(s.max_routed,
                  has_softmax(moe.router) ? moe.n_experts : router_max_k(moe.router, moe.n_experts));
@@ -289,7 +289,7 @@ Status check_budget(const MemoryAccount& account, uint64_t cap) {
                               {"scratch", account.session_bytes - account.kv_bytes},
                               {"expert readers", readers},
                               {"expert cache", account.cache_bytes}};
-  char sum[256];  // a few parts, so that it is all there behind a path
+  char sum[256];  // short enough to remain complete after a path
   int used = 0;
   for (const MemoryLine& part : parts) {
     if (part.bytes == 0) continue;

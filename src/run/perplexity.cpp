@@ -9,10 +9,10 @@
 namespace moe {
 namespace {
 
-/// How a text is cut.
+/// How a text is split.
 struct Windows {
   std::span<const int32_t> prefix;
-  size_t length;  // tokens of the text in a window
+  size_t length;  // tokens of the text per window
   size_t stride;
 };
 
@@ -35,8 +35,8 @@ Status plan(const Session& session, std::span<const int32_t> tokens,
   return {};
 }
 
-/// Sums the negative log-probabilities of one text. Input i of a window predicts input i + 1, so
-/// that the last one is only predicted.
+/// Sums the negative log-probabilities of a text. Input i of a window predicts input i + 1, so the
+/// last one is not an input.
 class Scorer {
  public:
   Scorer(SessionState& state, const Windows& windows, const Allocator& allocator)

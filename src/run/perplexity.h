@@ -5,20 +5,19 @@
 
 namespace moe {
 
-/// Appends `tokens` as Session::eval does, and writes the log-probability that each of them had
-/// after the text in front of it: the nearest float to log_probability() of that row of logits, of
-/// which only a few exist at once. logprobs: one for each token; the first token of an empty
-/// session has nothing in front and gets none. When the call fails, those of finished chunks have
-/// been written.
+/// Appends `tokens` as Session::eval does and writes the log-probability of each given the
+/// preceding text: log_probability() of that row of logits, rounded to float. Only a few rows exist
+/// at once. logprobs: one per token, except for the first token of an empty session, which has no
+/// predecessor. If the call fails, those of completed chunks have been written.
 Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span<float> logprobs);
 
 struct PerplexityOptions {
-  /// Stands in front of every window and is not scored itself: what a text begins with.
+  /// Precedes every window and is not scored.
   std::span<const int32_t> prefix;
-  /// Tokens of the text from one window's start to the next; 0: a whole window (no overlap). With a
-  /// smaller stride each token is scored once, in the first window that reaches it.
+  /// Distance between window starts in tokens of the text; 0: a whole window (no overlap). With a
+  /// smaller stride each token is scored once, in the first window that contains it.
   int32_t stride = 0;
-  /// Called after each window with tokens of the text done; false stops with MOE_ERR_CANCELLED.
+  /// Called after each window with the number of tokens done; false stops with MOE_ERR_CANCELLED.
   bool (*progress)(void* user, uint64_t done, uint64_t total) = nullptr;
   void* user = nullptr;
 };
@@ -29,12 +28,11 @@ struct Perplexity {
   double perplexity = 0;  // exp(mean_nll)
 };
 
-/// Cuts `tokens` into windows of the session's context, the prefix in front of each. Without one
-/// the first window's first token (and, with the default stride, every window's first) has nothing
-/// in front and is not scored. The sum of log-probabilities is taken in double in the order of the
-/// text.
-/// The session must be empty and is empty afterwards, also on failure. MOE_ERR_RANGE when nothing
-/// can be scored (fewer than 1 token, or 2 without a prefix; no room behind the prefix).
+/// Splits `tokens` into windows of the session's context, each preceded by the prefix. Without a
+/// prefix the first token of the first window (with the default stride: of every window) has no
+/// predecessor and is not scored. Log-probabilities are summed in double in text order.
+/// The session must be empty and is empty afterwards, also on failure. MOE_ERR_RANGE if nothing can
+/// be scored (fewer than 1 token, or 2 without a prefix; no room after the prefix).
 Status measure_perplexity(Session& session, std::span<const int32_t> tokens,
                           const PerplexityOptions& options, Perplexity* out);
 

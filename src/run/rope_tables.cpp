@@ -11,7 +11,7 @@ bool same_factors(const float* a, const float* b, int32_t dims) {
   return std::memcmp(a, b, static_cast<size_t>(dims / 2) * sizeof(float)) == 0;
 }
 
-// Everything that the table depends on; the kind (which pairs are rotated) is not part of it.
+// True if both give the same table; the kind (which pairs are rotated) does not matter.
 bool same_table(const RopeConfig& a, const RopeConfig& b) {
   return a.dims == b.dims && a.theta == b.theta && a.scaling == b.scaling && a.factor == b.factor &&
          a.low_freq_factor == b.low_freq_factor && a.high_freq_factor == b.high_freq_factor &&
@@ -21,7 +21,7 @@ bool same_table(const RopeConfig& a, const RopeConfig& b) {
          same_factors(a.long_factor, b.long_factor, a.dims);
 }
 
-// The first layer with the same table as `layer`; -1 where nothing is rotated.
+// The first layer with the same table as `layer`; -1 without rotation.
 int32_t first_with_table(const ModelConfig& config, int32_t layer) {
   const RopeConfig& rope = config.layers[static_cast<size_t>(layer)].attention.rope;
   if (config.positions != PositionKind::kRope || rope.kind == RopeKind::kNone) return -1;

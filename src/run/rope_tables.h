@@ -12,7 +12,7 @@ class RopeTables {
 
   Status init(Device& device, const ModelConfig& config, int32_t context,
               const Allocator& allocator);
-  /// (context, dims / 2, {cos, sin}), or null where the layer rotates nothing.
+  /// (context, dims / 2, {cos, sin}), or null if the layer has no rotation.
   const float* table(int32_t layer) const { return tables_[static_cast<size_t>(layer)]; }
 
   /// False on overflow.

@@ -3,7 +3,7 @@
 namespace moe {
 namespace {
 
-// One count for each expert, and one for each number of experts per (sub-)token, 0 included.
+// One count per expert, and one per number of experts of a (sub-)token, including 0.
 size_t n_counts(const LayerConfig& layer) {
   if (layer.ffn.kind != FfnKind::kMoe) return 0;
   return 2 * static_cast<size_t>(layer.ffn.moe.n_experts) + 1;

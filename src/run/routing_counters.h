@@ -20,7 +20,7 @@ class RoutingCounters {
     return &layers_[layers_.size() / 2 + static_cast<size_t>(index)];
   }
   void begin_pass() { clear_from(counts_.size() / 2, layers_.size() / 2); }
-  /// The pass has become part of the text.
+  /// Adds the current pass to the statistics.
   void keep_pass();
 
   static uint64_t bytes(const ModelConfig& config);
@@ -28,7 +28,7 @@ class RoutingCounters {
  private:
   void clear_from(size_t count, size_t layer);
 
-  // Twice each: counted, and of the pass in progress.
+  // Two each: total and current pass.
   Array<RoutingStats> layers_;
   Array<uint64_t> counts_;
 };

@@ -89,7 +89,7 @@ bool Sampler::better(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// Bias and penalty are on few tokens: without them the logits stay where they are.
+// Bias and penalty affect few tokens; without them no copy is made.
 std::span<const float> Sampler::edit(const SamplingConfig& config, std::span<const float> logits,
                                      std::span<const int32_t> text) {
   if (config.bias.empty() && config.repetition_penalty == 1) return logits;
@@ -97,7 +97,7 @@ std::span<const float> Sampler::edit(const SamplingConfig& config, std::span<con
   for (const LogitBias& b : config.bias) {
     float& l = edited_[static_cast<size_t>(b.token)];
     l += b.bias;
-    // Also NaN, where earlier entries of the token had reached infinity: the ban holds.
+    // Also for NaN, after the token's earlier entries reached infinity: the ban wins.
     if (!(l > -__builtin_inff())) l = -__builtin_inff();
   }
   if (config.repetition_penalty == 1) return edited_.span();
@@ -114,7 +114,7 @@ std::span<const float> Sampler::edit(const SamplingConfig& config, std::span<con
   return edited_.span();
 }
 
-// The best of [begin, n) come first, in order, up to index `end`.
+// Sorts the best of [begin, n) to the front, up to index `end`.
 void Sampler::sort_best(size_t begin, size_t end, size_t n) {
   Candidate* c = candidates_.data();
   if (end < n) std::nth_element(c + begin, c + end, c + n, better);
@@ -132,8 +132,8 @@ size_t Sampler::top_k(const SamplingConfig& config) const {
   return k < p_.size() ? k : 0;
 }
 
-// Candidates that hold the n_wanted best tokens and the wanted weight: few tokens need to be sorted
-// then.
+// Collects candidates that include the n_wanted best tokens and the wanted weight, so that few
+// tokens need sorting.
 size_t Sampler::gather(std::span<const float> logits, float best, size_t n_wanted, double wanted) {
   uint32_t count[kLogitClasses] = {};
   uint64_t weights[kLogitClasses] = {};
@@ -158,11 +158,11 @@ size_t Sampler::gather(std::span<const float> logits, float best, size_t n_wante
   return n;
 }
 
-// How many of the n candidates, best first, reach the target together.
+// Number of candidates, best first, that reach the target together.
 size_t Sampler::count_top_p(double target, size_t n, size_t n_sorted) {
   uint64_t sum = 0;
   for (size_t i = 0; i < n; ++i) {
-    if (i == n_sorted) {  // sorts only as far as is needed, in growing steps
+    if (i == n_sorted) {  // sorts as far as needed, in growing steps
       n_sorted = std::min(n, 4 * n_sorted + 64);
       sort_best(i, n_sorted, n);
     }
@@ -174,12 +174,12 @@ size_t Sampler::count_top_p(double target, size_t n, size_t n_sorted) {
 
 namespace {
 
-// The unit of weight at which a draw ends, of `total`.
+// The cumulative weight, of `total`, at which a draw ends.
 uint64_t draw_target(double uniform, uint64_t total) {
   return std::min(static_cast<uint64_t>(uniform * static_cast<double>(total)), total - 1);
 }
 
-// Walks tokens of at least min_p until the target is passed. token_of(i) names the i-th of n; at
+// Walks the tokens with at least min_p until the target is passed. token_of(i) is the i-th of n; at
 // least one has a weight.
 template <class TokenOf>
 int32_t draw(std::span<const float> p, size_t n, float min_p, double uniform, TokenOf token_of) {
@@ -209,8 +209,8 @@ uint64_t add_up(const uint64_t* spans, size_t vocab_size) {
 
 }  // namespace
 
-// From candidates that hold all that can be chosen. total: the weight of all tokens, which top-k
-// leaves aside.
+// Samples from candidates that include every eligible token. total: the weight of all tokens;
+// unused with top-k.
 int32_t Sampler::choose_among(const SamplingConfig& config, size_t n, uint64_t total,
                               double uniform) {
   const size_t k = top_k(config);
@@ -244,7 +244,7 @@ int32_t Sampler::choose(const SamplingConfig& config, std::span<const float> log
   return choose_among(config, gather(logits, logits[best], k, wanted), total, uniform);
 }
 
-// A draw from all tokens in order of their ids: only the span that it ends in has to be looked at.
+// Samples from all tokens in order of their ids: only the span in which the draw ends is read.
 Status Sampler::draw_in_span(const SamplingConfig& config, const TokenChoice& choice,
                              const LogitReader& row, double uniform, int32_t* out) {
   const uint64_t target = draw_target(uniform, add_up(choice.weights, p_.size()));
@@ -267,7 +267,7 @@ Status Sampler::draw_in_span(const SamplingConfig& config, const TokenChoice& ch
   return {};
 }
 
-// candidates_ and edited_ hold the choice's candidates. *out stays -1 where they do not suffice.
+// candidates_ and edited_ hold the device's candidates. *out remains -1 if they do not suffice.
 Status Sampler::choose(const SamplingConfig& config, const TokenChoice& choice,
                        const LogitReader& row, double uniform, int32_t* out) {
   if (config.temperature == 0) {

@@ -1,6 +1,6 @@
 #pragma once
-// From logits to the next token. Everything is deterministic: own exp and log, exact sums of
-// weights (kernels/choice.h), and draws that depend on (seed, draw number) alone.
+// Samples the next token from logits. Deterministic: own exp and log, exact sums of weights
+// (kernels/choice.h), and draws that depend only on (seed, draw number).
 
 #include "kernels/choice.h"
 #include "src/base/array.h"
@@ -13,18 +13,18 @@ struct LogitBias {
   float bias;  // added to the logit; -infinity bans the token
 };
 
-/// Filters run in the order of the fields. Between filters of probability nothing is renormalised
-/// but what they state themselves.
+/// Filters run in the order of the fields. Probabilities are renormalised between filters only
+/// where a field says so.
 struct SamplingConfig {
   std::span<const LogitBias> bias;
   /// p in 0.01..100, on recent tokens: l > 0 ? l / p : l * p (CTRL, Keskar et al. 2019). 1: off.
   float repetition_penalty = 1;
-  int32_t repetition_window = 64;  // last tokens of the text that count as recent
+  int32_t repetition_window = 64;  // number of last tokens that are penalised
   float temperature = 0;           // >= 0; 0: greedy, ties to the lower id
   int32_t top_k = 0;               // 0: off
-  /// (0, 1]: the smallest set, best first, whose share of what top-k left reaches top_p.
+  /// (0, 1]: the smallest set, best first, whose share of the tokens left by top-k reaches top_p.
   float top_p = 1;
-  float min_p = 0;  // [0, 1); at least this share of the best probability
+  float min_p = 0;  // [0, 1); minimum probability relative to the best token's
   uint64_t seed = 0;
 };
 
@@ -35,42 +35,42 @@ struct TokenLogprob {
 
 inline constexpr int32_t kMaxTopLogprobs = 64;
 
-/// Every field and the ids in `bias`: MOE_ERR_RANGE or MOE_ERR_NON_FINITE, naming the field.
+/// Checks every field and the ids in `bias`: MOE_ERR_RANGE or MOE_ERR_NON_FINITE, naming the field.
 Status validate(const SamplingConfig& config, int32_t vocab_size);
 
 /// Draw `number` of the stream `seed`: uniform in [0, 1), a multiple of 2^-53. It is element
 /// `number` of the SplitMix64 sequence (Steele et al. 2014) that starts at mix(seed).
 double uniform_draw(uint64_t seed, uint64_t number);
 
-/// What a device should say of the row, so that a token can be chosen without the row itself. False
-/// where that cannot be said beforehand: a bias or a penalty changes logits, or top_k is above
+/// What a device must report about a row so that a token can be sampled without downloading the
+/// row. False if that cannot be known: a bias or penalty changes logits, or top_k exceeds
 /// kMaxCandidates.
 bool choice_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size, ChoiceSpec* out);
 
-/// Brings n logits from `first` on.
+/// Reads n logits from `first` on.
 struct LogitReader {
   Status (*read)(void* user, size_t first, size_t n, float* to) = nullptr;
   void* user = nullptr;
 };
 
-/// Scratch for one vocabulary; allocates at creation only. One thread at a time.
+/// Scratch for one vocabulary; allocates only in init(). One thread at a time.
 class Sampler {
  public:
   explicit Sampler(const Allocator& allocator);
   Status init(int32_t vocab_size);
   static uint64_t bytes(int32_t vocab_size);
 
-  /// Chooses the token after `text` (only its last repetition_window tokens are read). `config` has
+  /// Samples the token after `text` (reads only its last repetition_window tokens). `config` has
   /// been validated. top: n_top (at most kMaxTopLogprobs) entries, best first, ties to the lower id
   /// (token -1 beyond the vocabulary).
-  /// MOE_ERR_NON_FINITE for logits with NaN or infinity, MOE_ERR_RANGE when every token is banned;
-  /// then nothing is written.
+  /// MOE_ERR_NON_FINITE for NaN or infinite logits, MOE_ERR_RANGE if every token is banned; then
+  /// nothing is written.
   Status sample(const SamplingConfig& config, std::span<const float> logits,
                 std::span<const int32_t> text, uint64_t draw, TokenLogprob* out, TokenLogprob* top,
                 size_t n_top);
 
-  /// The same from what a device found with the spec of choice_spec(): the same token, the same
-  /// logprobs. Where that does not suffice *enough is false and nothing else is written.
+  /// The same from what a device reported for choice_spec(): same token, same logprobs. If that
+  /// does not suffice, *enough is false and nothing else is written.
   Status sample(const SamplingConfig& config, const TokenChoice& choice, const LogitReader& row,
                 uint64_t draw, TokenLogprob* out, TokenLogprob* top, size_t n_top, bool* enough);
 
@@ -93,8 +93,8 @@ class Sampler {
   size_t top_k(const SamplingConfig& config) const;
   uint64_t weight(int32_t token) const;
 
-  Array<float> edited_;          // (vocab) logits after bias and penalty, or the known ones
-  Array<float> p_;               // (vocab) exp((logit - best) / temperature)
+  Array<float> edited_;  // (vocab) logits after bias and penalty, or those reported by a device
+  Array<float> p_;       // (vocab) exp((logit - best) / temperature)
   Array<Candidate> candidates_;  // (vocab)
   Array<uint8_t> recent_;        // (vocab), all zero between calls
 };

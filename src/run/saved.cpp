@@ -26,7 +26,7 @@ void store_le(T value, uint8_t* bytes) {
   for (size_t i = 0; i < sizeof value; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
 }
 
-// One copy of what the header of xxHash would have each caller hold.
+// A single copy of xxHash, which its header would inline into each caller.
 __attribute__((noinline)) uint64_t hash_of(const void* bytes, size_t n, uint64_t before) {
   return XXH64(bytes, n, before);
 }
@@ -36,7 +36,7 @@ constexpr uint16_t kMajor = 1;
 constexpr size_t kHeader = 64;
 constexpr size_t kChecked = 56;  // bytes of the header in front of its checksum
 
-/// What the header says.
+/// Contents of the header.
 struct Saved {
   uint32_t kv = 0;
   uint64_t model_hash = 0;
@@ -57,8 +57,7 @@ uint32_t kv_number(KvType type) {
   return type == KvType::kInt8 ? uint32_t{MOE_KV_INT8} : uint32_t{MOE_KV_F16};
 }
 
-// Where positions depend on the context: two sessions then understand each other's keys only when
-// they have the same one.
+// If positions depend on the context, two sessions can exchange keys only with equal contexts.
 uint32_t context_of_positions(const SessionState& state) {
   for (const LayerConfig& layer : state.model.config().layers) {
     if (layer.attention.rope.scaling == RopeScaling::kLongrope) {
@@ -129,7 +128,7 @@ const char* kv_name(uint32_t kv) {
   return kv == MOE_KV_INT8 ? "int8" : "f16";
 }
 
-// Whether this session can take what the header announces.
+// Checks that this session can load what the header describes.
 Status check_fit(const SessionState& state, const ModelFileName& name, const Saved& found,
                  uint64_t size) {
   const auto context = static_cast<uint64_t>(state.options.context);
@@ -165,14 +164,14 @@ Status check_fit(const SessionState& state, const ModelFileName& name, const Sav
   return {};
 }
 
-/// One KV head of the keys or the values of a layer.
+/// One KV head of a layer's keys or values.
 struct HeadPlace {
   uint8_t* at;
   float* scales;  // null unless int8
   int32_t head_dim;
 };
 
-// f(place, keys) for every head, in the order of the file; `keys`: they lie as the device likes.
+// Calls f(place, keys) for every head in file order; `keys`: the device defines their layout.
 template <class F>
 Status each_head(const SessionState& state, F&& f) {
   const ModelConfig& config = state.model.config();
@@ -200,7 +199,7 @@ Status check_cancel(const SessionState& state) {
   return state.cancel_asked() ? Status::error(MOE_ERR_CANCELLED, "cancelled") : Status();
 }
 
-/// Moves heads between the device, where keys lie as they suit it, and rows in host memory.
+/// Copies heads between the device, which defines the layout of keys, and rows in host memory.
 class Mover {
  public:
   Mover(const SessionState& state, const Allocator& allocator)
@@ -211,9 +210,9 @@ class Mover {
         places_(allocator) {}
 
   Status init(const SessionState& state, size_t n);
-  /// rows(): what lies at the place.
+  /// Copies from `place` to rows().
   Status take(const HeadPlace& place, bool keys);
-  /// The reverse.
+  /// Copies from rows() to `place`.
   Status put(const HeadPlace& place, bool keys);
   uint8_t* rows() { return rows_.data(); }
   size_t row_bytes(const HeadPlace& place) const {
@@ -235,8 +234,8 @@ class Mover {
   size_t n_ = 0;
   Array<uint8_t> raw_;
   Array<uint8_t> rows_;
-  Array<size_t> places_;   // of the elements of a block of keys, row after row
-  int32_t places_of_ = 0;  // this head_dim
+  Array<size_t> places_;   // of the elements of a key block, row by row
+  int32_t places_of_ = 0;  // the head_dim of places_
 };
 
 Status Mover::init(const SessionState& state, size_t n) {
@@ -262,7 +261,7 @@ Status Mover::learn_places(int32_t head_dim) {
   return {};
 }
 
-// Keys of n rows, element by element.
+// Copies keys of n rows element by element.
 template <size_t kBytes>
 void Mover::each_key(int32_t head_dim, bool to_rows) {
   const size_t block = places_.size();
@@ -290,12 +289,12 @@ Status Mover::take(const HeadPlace& place, bool keys) {
 Status Mover::put(const HeadPlace& place, bool keys) {
   if (!keys) return device_.upload(place.at, rows(), row_bytes(place));
   MOE_TRY(learn_places(place.head_dim));
-  std::memset(raw_.data(), 0, raw_bytes(place));  // positions behind the last one
+  std::memset(raw_.data(), 0, raw_bytes(place));  // zeros for positions after the last one
   move_keys(place.head_dim, false);
   return device_.upload(place.at, raw_.data(), raw_bytes(place));
 }
 
-/// The arrays of a saved session as they go by, and the hash of them.
+/// Writes the arrays of a saved session and hashes them.
 class Writer {
  public:
   explicit Writer(const SaveSink& sink) : sink_(sink) {}
@@ -427,7 +426,7 @@ Status load_session(Session& session, const ModelFileName& name, const SaveSourc
 
 namespace {
 
-// With an expert capacity nobody can compute them again from the last token alone.
+// With an expert capacity the last token alone does not reproduce them.
 Status copy_logits(const SessionState& from, SessionState& to) {
   const size_t n = from.logits.size();
   if (!from.has_logits) return {};
@@ -446,7 +445,7 @@ Status copy_text(const SessionState& from, SessionState& to) {
   if (check_keeps(from).ok()) {
     Mover mover(from, from.model.allocator());
     MOE_TRY(mover.init(from, n));
-    // Both have the same shape, so that their heads come in the same order.
+    // Both have the same shape, so their heads are in the same order.
     Array<HeadPlace> places(from.model.allocator());
     MOE_TRY(each_head(to, [&](const HeadPlace& place, bool) { return places.push(place); }));
     size_t at = 0;

@@ -56,14 +56,14 @@ Status SessionState::init(const Allocator& allocator) {
 
 namespace {
 
-// Whether what failed for want of `bytes` can be tried again.
+// True if memory was freed and the allocation of `bytes` can be retried.
 bool made_room(const Model& model, const Status& status, uint64_t bytes) {
   const bool full = status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
   return full && model.make_room(bytes);
 }
 
-// The caller is in a call of the session. Cancels that come meanwhile find none to cancel, and
-// those that are on their way to the old stream are waited for: they are a few instructions.
+// The caller is in a call of the session. Cancels during the exchange have no effect; those already
+// under way to the old stream are waited for, which takes a few instructions.
 void exchange_stream(SessionState& state, Stream* stream) {
   const int call = state.call.exchange(SessionState::kMoving);
   while (state.cancels.load() != 0) sched_yield();
@@ -73,7 +73,7 @@ void exchange_stream(SessionState& state, Stream* stream) {
   state.call.store(call);
 }
 
-// What an expert cache gave up for a session, and gets back if that comes to nothing.
+// Restores the expert cache's size if creating a session fails.
 class CacheRoom final {
  public:
   explicit CacheRoom(const Model& model)
@@ -107,7 +107,7 @@ Status SessionState::set_chunk(int32_t chunk) {
   CacheRoom room(model);
   MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
   o.other_sessions_bytes -= old;
-  if (has_logits && on_device) {  // they lie in the memory that goes
+  if (has_logits && on_device) {  // they are in the memory that is freed
     MOE_TRY(read_logits(*this, logits.data()));
     on_device = false;
   }
@@ -224,12 +224,12 @@ Status Session::reset() {
   state_->has_logits = false;
   if (state_->poisoned) state_->n_source = 0;
   state_->poisoned = false;
-  (void)state_->device.sync(*state_->stream);  // drops a fault that is still latched
+  (void)state_->device.sync(*state_->stream);  // clears a latched fault
   return {};
 }
 
 void Session::cancel() {
-  state_->cancels.fetch_add(1);  // the stream stays until this is over
+  state_->cancels.fetch_add(1);  // the stream exists until this is over
   int running = SessionState::kRunning;
   if (state_->call.compare_exchange_strong(running, SessionState::kCancelled)) {
     state_->stream->cancelled.store(true);

@@ -1,5 +1,5 @@
 #pragma once
-// What a session is made of. Private to src/run.
+// State of a session. Private to src/run.
 
 #include <atomic>
 
@@ -13,7 +13,7 @@
 
 namespace moe {
 
-/// Device memory of one forward pass of up to `chunk` rows, and the host lists that describe it.
+/// Device memory of a forward pass of up to `chunk` rows, and the host lists that describe it.
 struct WorkMemory {
   explicit WorkMemory(const Allocator& a) : rows(a), caches(a), parts(a) {}
   Status init(Device& device, const ModelConfig& config, int32_t chunk, KvType kv);
@@ -36,19 +36,19 @@ struct WorkMemory {
   float* seen = nullptr;      // (wide_rows, widest n_heads * latent)
   int32_t wide_rows = 0;
   float* mixed = nullptr;   // (chunk, widest n_heads * head_dim) out of attention
-  float* branch = nullptr;  // (chunk, d_model) normed, or to be normed; null when not needed
+  float* branch = nullptr;  // (chunk, d_model) normed, or to be normed; null if unused
   float* logits = nullptr;  // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
   float* late_logits = nullptr;  // (late_rows, n_outputs) where the layers' rows were; on a device
   int32_t late_rows = 0;         // with memory of its own `logits`
   float* kept = nullptr;      // (vocab_size) the session's own row; null unless Device::can_choose
   Array<BatchRow> rows;       // (chunk)
-  Array<KvCacheView> caches;  // (chunk) one for each part
+  Array<KvCacheView> caches;  // (chunk) one per part
   Array<BatchPart> parts;     // (chunk)
   DeviceBuffer memory;
 };
 
-/// A copy of what the device found of the session's kept row, and what it was asked.
+/// A copy of the device's report on the session's stored row, and the request for it.
 struct KeptChoice {
   explicit KeptChoice(const Allocator& a) : candidates(a), sums(a), weights(a) {}
   Status init(int32_t vocab_size);
@@ -84,54 +84,54 @@ struct SessionState {
   SessionState& operator=(const SessionState&) = delete;
 
   Status init(const Allocator& allocator);
-  /// Other work memory, for chunks of `chunk` rows; on failure nothing has changed. The old one is
-  /// there until the new one is: the memory cap counts both.
+  /// Replaces the work memory by one for `chunk` rows; on failure nothing changes. The old one
+  /// exists until the new one does: the memory cap counts both.
   Status set_chunk(int32_t chunk);
   int32_t position() const { return static_cast<int32_t>(tokens.size()); }
   bool keeps_latent() const { return kLatentCaches && options.kv == KvType::kLatent; }
   bool own_routing() const { return overridden || counting || hook.call != nullptr; }
-  /// Whether the call that is running has been cancelled.
+  /// True if the current call has been cancelled.
   bool cancel_asked() const { return call.load(std::memory_order_relaxed) == kCancelled; }
 
   const Model& model;
   Device& device;
   SessionOptions options;  // every default filled in
   uint64_t bytes = 0;
-  uint64_t number = 0;  // of this session with these routers, among all of the model
+  uint64_t number = 0;  // unique per session and router setting within the model
 
   KvCache kv;
   RopeTables rope;
   WorkMemory work;
   Stream* stream = nullptr;
 
-  int32_t n_source = 0;   // tokens of the source that the cross attention sees; 0: none was read
+  int32_t n_source = 0;   // source tokens that the cross attention sees; 0: none was read
   Array<int32_t> tokens;  // room for the whole context
   Array<float> logits;    // (n_outputs) after the last token, when has_logits
   bool has_logits = false;
-  bool on_device = false;   // then they are in work.kept instead
-  bool keeps_rows = false;  // of one token's logits on the device
-  ChoiceSpec spec;          // what steps ask of a kept row: as the latest sampling wanted
+  bool on_device = false;   // the logits are in work.kept instead
+  bool keeps_rows = false;  // the logits of a single token remain on the device
+  ChoiceSpec spec;          // what steps request for a stored row: the latest sampling parameters
   KeptChoice chosen;
   Sampler sampler;
 
   Array<RouterConfig> routers;  // (n_layers) in force; dense layers: unused
   Array<RouterConfig> staged_routers;
   bool overridden = false;
-  bool has_capacity = false;  // some router in force refuses pairs
+  bool has_capacity = false;  // some active router has a capacity
   RoutingCounters counters;
   bool counting = false;
   RoutingHook hook;
 
   enum CallState : int { kIdle, kRunning, kCancelled, kMoving };
   std::atomic<int> call{kIdle};
-  std::atomic<int> cancels{0};  // that are on their way to the stream
-  /// The sessions of a call of several that this one leads: a cancel of any of them ends it.
+  std::atomic<int> cancels{0};  // calls of cancel() in progress
+  /// The sessions of a group call that this one leads: a cancel of any of them ends it.
   std::span<Session* const> group;
   bool poisoned = false;
 };
 
-/// Marks a session as used by this thread for as long as it lives; not ok() when somebody else uses
-/// it, or when it is poisoned and `heal` is false.
+/// Marks a session as used by this thread during its lifetime; not ok() if the session is in use,
+/// or poisoned and `heal` is false.
 class SessionCall {
  public:
   explicit SessionCall(Session& session, bool heal = false);
@@ -150,28 +150,27 @@ class SessionCall {
 Status begin_call(SessionState& state, bool heal);
 void end_call(SessionState& state);
 
-// The steps of a call; the caller holds a SessionCall.
-/// position: at most the session's.
+// Steps of a call; the caller holds a SessionCall.
+// position: at most the session's.
 Status rewind_to(SessionState& state, size_t position);
 Status check_tokens(const SessionState& state, std::span<const int32_t> tokens);
 Status check_ids(const SessionState& state, std::span<const int32_t> tokens);
-/// An outcome of the forward pass alone, without moving.
+/// Runs the forward pass without advancing.
 Status run_batch(SessionState& lead, std::span<BatchPart> parts);
-/// Leaves the logits of the last token in state.logits or on the device. sink.take may be null,
-/// otherwise it gets every row's; `last`: null, or where the last row goes. When one of them fails,
-/// the chunk of the row is not part of the session.
+/// Leaves the last token's logits in state.logits or on the device. sink.take may be null,
+/// otherwise it receives every row; `last`: null, or the destination of the last row. If one of
+/// them fails, the row's chunk is not part of the session.
 Status eval_tokens(SessionState& state, std::span<const int32_t> tokens, const LogitSink& sink,
                    float* last = nullptr);
-/// Appends tokens and gives the sink the log-probability of each target, the first of which is
-/// predicted by tokens[first]. Leaves the logits of the last token unless that predicts a target.
+/// Appends tokens and passes the log-probability of each target to the sink; tokens[first] predicts
+/// the first target. Leaves the last token's logits unless they predict a target.
 Status eval_scored(SessionState& state, std::span<const int32_t> tokens, size_t first,
                    std::span<const int32_t> targets, const ScoreSink& sink);
-/// The logits after the last token, where a rewind or a failed call has lost them.
+/// Recomputes the last token's logits if a rewind or a failed call has dropped them.
 Status recall_logits(SessionState& state);
-/// Has the steps from now on look at what such a sampling needs.
+/// Makes later steps report what this sampling needs.
 void ask_for(SessionState& state, const SamplingConfig& config, size_t n_top);
-/// Copies the logits after the last token; MOE_ERR_NON_FINITE, and nothing copied, when they are no
-/// numbers.
+/// Copies the last token's logits; MOE_ERR_NON_FINITE, with nothing copied, if they are not finite.
 Status read_logits(SessionState& state, float* to);
 Status sample_next(SessionState& state, const SamplingConfig& config, TokenLogprob* out,
                    TokenLogprob* top, size_t n_top);

@@ -1,5 +1,5 @@
 #pragma once
-// Finds stop strings in a text that comes in pieces, and holds back what may become one.
+// Finds stop strings in a text received in pieces, and withholds what may become one.
 
 #include <string_view>
 
@@ -7,29 +7,29 @@
 
 namespace moe {
 
-/// The text up to the first place where a stop string is complete (in the order of its last byte)
-/// is given out, nothing of the stop string is, and text is held back only while it is the start of
-/// one. Each string is followed by its own Knuth-Morris-Pratt automaton. One thread.
+/// Text is reported up to the first complete stop string (in order of its last byte), no part of
+/// which is reported; only text that could begin a stop string is withheld. Each string has its own
+/// Knuth-Morris-Pratt automaton. One thread.
 class StopMatcher {
  public:
   explicit StopMatcher(const Allocator& allocator);
 
-  /// MOE_ERR_ARGUMENT for an empty string, MOE_ERR_RANGE for more or longer ones than the limits
-  /// allow, MOE_ERR_TEXT for one that starts inside a UTF-8 character.
+  /// MOE_ERR_ARGUMENT for an empty string, MOE_ERR_RANGE beyond the limits, MOE_ERR_TEXT for one
+  /// that starts inside a UTF-8 character.
   Status init(std::span<const std::string_view> stops);
 
-  /// Takes the next piece. *ready is what may be shown now, valid until the next call.
+  /// Takes the next piece. *ready is the text that may be reported now, valid until the next call.
   Status push(std::string_view text, std::string_view* ready);
-  /// The text is over: gives what was held back. Empty after a stop.
+  /// At the end of the text: returns the withheld text. Empty after a stop.
   std::string_view finish();
-  /// A stop string was found; push() then gives nothing more.
+  /// A stop string was found; push() then returns nothing.
   bool stopped() const { return stopped_; }
 
  private:
   struct Pattern {
     size_t begin;  // in bytes_ and failure_
     size_t length;
-    size_t matched;  // bytes of it that end the text so far
+    size_t matched;  // bytes of it that match the end of the text
   };
   void advance(Pattern& p, char byte) const;
 
@@ -37,7 +37,7 @@ class StopMatcher {
   Array<char> bytes_;
   Array<uint32_t> failure_;
   Array<char> held_;
-  size_t n_given_ = 0;  // first bytes of held_ that were given out
+  size_t n_given_ = 0;  // bytes of held_ that were reported
   bool stopped_ = false;
 };
 

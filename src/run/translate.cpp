@@ -44,7 +44,7 @@ Status check_memory(std::span<const float> hidden) {
   return {};
 }
 
-// The source was checked.
+// The source has been checked.
 Status encode_source(SessionState& state, std::span<const int32_t> tokens, float* hidden) {
   forget_source(state);
   const Status status = forward_source(state, tokens, hidden);
@@ -67,7 +67,7 @@ Status check_options(const SessionState& state, const TranslateOptions& o) {
                          "found %d",
                          state.options.max_beam, o.search.beam);
   }
-  if (o.search.max_tokens >= state.options.context) {  // the start takes a position
+  if (o.search.max_tokens >= state.options.context) {  // the start token takes a position
     return Status::error(MOE_ERR_TOO_LONG,
                          "beam search: max_tokens: at most %d in a context of %d, found %d",
                          state.options.context - 1, state.options.context, o.search.max_tokens);
@@ -75,8 +75,8 @@ Status check_options(const SessionState& state, const TranslateOptions& o) {
   return check_ids(state, o.prefix).with_context("prefix");
 }
 
-/// A search over the texts that a session's decoder can make of the source that it has read. Each
-/// running hypothesis has a place in the KV cache.
+/// A beam search over the decoder's texts for the session's source. Each running hypothesis has a
+/// place in the KV cache.
 class Search {
  public:
   Search(SessionState& state, const TranslateOptions& options)
@@ -136,8 +136,8 @@ Status Search::report(int32_t n_tokens) const {
   return Status::error(MOE_ERR_CANCELLED, "cancelled");
 }
 
-// A hypothesis goes on in the place of its parent, which the first of several keeps; the others
-// get a copy in a place that nobody needs any more.
+// A hypothesis continues in its parent's place; if a parent has several, the first keeps the place
+// and the others get copies in unused places.
 void Search::place(int32_t n_positions) {
   int32_t next[kMaxBeam];
   bool taken[kMaxBeam] = {};
@@ -168,7 +168,7 @@ Status Search::Offer::take(void* user, size_t, const float* logits) {
   return offer.search->beam_.offer(offer.hypothesis, logprobs);
 }
 
-// All hypotheses go one token on, as many at a time as a chunk has rows.
+// Advances all hypotheses by one token, up to a chunk at a time.
 Status Search::step(int32_t position) {
   const int32_t n = beam_.n_running();
   const int32_t start = state_.model.config().start_token_id;

@@ -1,22 +1,22 @@
 #pragma once
-// Encoder-decoders: a source is read once, and a beam search makes texts of it.
+// Encoder-decoders: reads a source once and generates texts by beam search.
 
 #include "src/run/beam.h"
 #include "src/run/session.h"
 
 namespace moe {
 
-/// The session reads a source in place of what it had: it is empty, and what it evaluates from now
-/// on sees the source. hidden: (tokens, d_model) for the encoder's output, or null. After a failure
-/// that is not one of the arguments there is no source.
-/// MOE_ERR_UNSUPPORTED for a model that is no encoder-decoder, MOE_ERR_TOO_LONG for more tokens
-/// than its source, or the session's chunk, may have.
+/// Reads a source, replacing the previous one, and empties the session; later tokens attend to the
+/// source. hidden: (tokens, d_model) for the encoder's output, or null. Invalid arguments change
+/// nothing; after any other failure there is no source.
+/// MOE_ERR_UNSUPPORTED for a model that is not an encoder-decoder, MOE_ERR_TOO_LONG for more tokens
+/// than its source or the session's chunk allows.
 Status read_source(Session& session, std::span<const int32_t> tokens, float* hidden = nullptr);
 
 struct TranslateOptions {
   BeamOptions search;                    // beam: at most the session's max_beam
-  std::span<const int32_t> prefix = {};  // what every text begins with; empty: the model's own
-  /// After each token; false stops with MOE_ERR_CANCELLED. May be null.
+  std::span<const int32_t> prefix = {};  // forced beginning of every text; empty: the model's
+  /// Before each token; false stops with MOE_ERR_CANCELLED. May be null.
   bool (*progress)(void* user, int32_t n_tokens, int32_t most) = nullptr;
   void* user = nullptr;
 };
@@ -34,8 +34,8 @@ struct Translations {
   Array<Text> texts;
 };
 
-/// The best texts for a source. The session has then read it and is empty. Its counted routing is
-/// that of the source and of all hypotheses. What `out` held is gone, after a failure too.
+/// The best texts for a source. Afterwards the session has read it and is empty. Counted routing
+/// covers the source and all hypotheses. The previous contents of `out` are lost, also on failure.
 Status translate(Session& session, std::span<const int32_t> source, const TranslateOptions& options,
                  Translations* out);
 

@@ -5,7 +5,7 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kWideRows = 32;  // queries of all heads are as wide as the latent
+constexpr int32_t kWideRows = 32;  // queries are as wide as the latent in all heads
 
 struct Widths {
   int64_t q = 0;
@@ -60,9 +60,8 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   if (device.can_choose()) c.take(&kept, config.vocab_size);
 }
 
-// The head is the last thing that a pass computes: what lies between q and the logits is free by
-// then. A device of its own has steps recorded with `logits`, and waits for each row that comes
-// over.
+// The head runs last in a pass: memory between q and the logits is then free. Devices with their
+// own memory record steps with `logits` and wait for each downloaded row, so they use `logits`.
 void WorkMemory::find_late_rows(const Device& device, int32_t n_outputs) {
   late_logits = logits;
   late_rows = logit_rows;
