@@ -9,8 +9,8 @@
 //   48  the session's context if positions depend on it (longrope), otherwise 0 (u32), zeros
 //   56  xxh64 of the first 56 bytes
 //   64  n token ids (i32); for each layer with attention its keys, then its values: for each KV
-//         head n rows of head_dim elements, for int8 then n scales (f32); xxh64 of all this, where
-//         each array is hashed with the hash of those before it as seed
+//       head n rows of head_dim elements, for int8 then n scales (f32); xxh64 of all this, where
+//       each array is hashed with the hash of those before it as seed
 // Independent of the device, the instruction set and the size of the cache.
 
 #include "src/run/session.h"

@@ -39,8 +39,9 @@ struct WorkMemory {
   float* branch = nullptr;  // (chunk, d_model) normed, or to be normed; null if unused
   float* logits = nullptr;  // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
-  float* late_logits = nullptr;  // (late_rows, n_outputs) where the layers' rows were; on a device
-  int32_t late_rows = 0;         // with memory of its own `logits`
+  float* late_logits =
+      nullptr;                // (late_rows, n_outputs) in the layers' scratch; equals `logits` on a
+  int32_t late_rows = 0;      // device with its own memory
   float* kept = nullptr;      // (vocab_size) the session's own row; null unless Device::can_choose
   Array<BatchRow> rows;       // (chunk)
   Array<KvCacheView> caches;  // (chunk) one per part

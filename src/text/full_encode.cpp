@@ -6,17 +6,17 @@
 namespace moe {
 namespace {
 
-// Pieces that came before, in the same text, and their ids: words repeat.
+// Caches the ids of earlier pieces of the same text: words repeat.
 class WordCache final {
  public:
   explicit WordCache(const Allocator& a) : entries_(a) {}
 
-  /// For a new text. Not worth its memory for a few pieces.
+  /// Prepares for a new text. Not used for a few pieces.
   Status start(size_t n_pieces) {
     entries_.clear();
     return entries_.resize(n_pieces < 256 ? 0 : kEntries);
   }
-  /// Where the piece's entry is; *hit says whether it holds that piece.
+  /// The piece's entry; *hit tells if it contains that piece.
   struct Entry {
     uint32_t begin = 0;
     uint32_t length = 0;
@@ -33,7 +33,7 @@ class WordCache final {
     Entry* e = &entries_[hash & (kEntries - 1)];
     const auto tag = static_cast<uint32_t>(hash >> 32);
     *hit = e->length == length && e->hash == tag && slice(text, e->begin, length) == word;
-    if (!*hit) *e = {piece.begin, 0, 0, tag, 0};  // length 0: not filled yet
+    if (!*hit) *e = {piece.begin, 0, 0, tag, 0};  // length 0: empty
     return e;
   }
 
@@ -60,7 +60,7 @@ class Encoder final {
     MOE_TRY(utf8_repair(text, repaired_, &text));
     const char* const all = text.data();
     const auto raw = [&](std::string_view part, bool at_start) -> Status {
-      // Normalised text cannot be held against the marks: one of them forbids all special tokens.
+      // Marks cannot be mapped to normalised text: any mark disables all special tokens.
       bool special = rule.find;
       for (size_t i = 0; i < part.size() && !rule.marks.empty() && special; ++i) {
         special = rule.marks[static_cast<size_t>(part.data() - all) + i] == 0;
@@ -81,7 +81,7 @@ class Encoder final {
     std::span<const TextPiece> pieces;
     MOE_TRY(parts_.full.pre_tokenizer.run(part, at_start, search_, pre_, &text, &pieces));
     const bool words = parts_.kind == TokenizerParts::kBpe && parts_.full.bpe.splits_words();
-    constexpr size_t kWordBytes = 8;  // about
+    constexpr size_t kWordBytes = 8;  // average, roughly
     MOE_TRY(
         cache_.start(words ? std::max(pieces.size(), text.size() / kWordBytes) : pieces.size()));
     for (const TextPiece& piece : pieces) {

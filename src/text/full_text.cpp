@@ -20,7 +20,7 @@ bool inside_word(std::string_view text, size_t begin, size_t end) {
 }
 
 size_t skip_space_left(std::string_view text, size_t begin, size_t floor) {
-  if (floor > begin) return floor;  // the token lies in white space that the one before took
+  if (floor > begin) return floor;  // the token is within white space consumed by the previous one
   while (begin > floor) {
     const uint32_t n = utf8_previous_length(text.data() + begin);
     if (!is_white_space(utf8_next(text.data() + begin - n).code)) break;
@@ -38,7 +38,7 @@ size_t skip_space_right(std::string_view text, size_t end) {
   return end;
 }
 
-// Added tokens that are looked for in the normalised text are normalised themselves.
+// Added tokens searched in the normalised text are normalised themselves.
 Status create_normalized(const TokenizerSpec& spec, const Vocabulary& vocabulary,
                          const Allocator& allocator, FullText& full) {
   RegexSearch search;
@@ -91,7 +91,7 @@ bool match_surroundings(uint8_t flags, std::string_view text, size_t floor,
                         AddedTokens::Match* match) {
   if ((flags & kAddedSingleWord) != 0 && inside_word(text, match->begin, match->end)) return false;
   if ((flags & kAddedLstrip) != 0) match->begin = skip_space_left(text, match->begin, floor);
-  // Inside white space that the token before took, it ends where that does.
+  // Inside white space consumed by the previous token, it ends with that.
   if ((flags & kAddedRstrip) != 0) {
     match->end = floor > match->end ? floor : skip_space_right(text, match->end);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What a tokenizer of Hugging Face needs beyond the kind "bytes": patterns, normalizer, merges. It
-// is compiled from full_text.cpp or, with MOE_TEXT=OFF, from bytes_only.cpp, which refuses it.
+// Parts of a Hugging Face tokenizer beyond the kind "bytes": patterns, normalizer, merges. Compiled
+// from full_text.cpp or, with MOE_TEXT=OFF, from bytes_only.cpp, which rejects it.
 
 #include "src/text/pieces/added_tokens.h"
 
@@ -22,30 +22,30 @@ struct FullText final {
   explicit FullText(const Allocator& a)
       : added(a), normalizer(a), pre_tokenizer(a), bpe(a), unigram(a), texts(a), pieces(a) {}
 
-  RegexLibrary library;  // before the patterns, which live in its memory
-  AddedTokens added;     // looked for in the normalised text
+  RegexLibrary library;  // declared before the patterns, which use its memory
+  AddedTokens added;     // searched in the normalised text
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   Bpe bpe;
   Unigram unigram;
-  Array<char> texts;  // of the added tokens that are looked for there
+  Array<char> texts;  // of added tokens searched there
   struct Piece {
     uint32_t id;
     uint32_t begin;
     uint32_t end;
   };
-  Array<Piece> pieces;  // their places in `texts`, by id
+  Array<Piece> pieces;  // their positions in `texts`, by id
   static constexpr bool kBuilt = true;
 #else
   explicit FullText(const Allocator&) {}
   static constexpr bool kBuilt = false;
 #endif
 
-  /// MOE_ERR_UNSUPPORTED when this build has only the kind "bytes".
+  /// MOE_ERR_UNSUPPORTED if this build supports only the kind "bytes".
   static Status check_kind(std::string_view kind);
-  /// Fills parts->full, and parts->decoder, whose vocabulary and kind are there already.
+  /// Fills parts->full and parts->decoder; vocabulary and kind are already set.
   static Status create(const TokenizerSpec& spec, TokenizerParts* parts);
-  /// The text of an added token that is looked for in the normalised text.
+  /// The text of an added token searched in the normalised text.
   std::string_view piece(uint32_t id) const;
 };
 
@@ -53,8 +53,8 @@ struct FullText final {
 Status encode_full_text(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule,
                         Array<int32_t>& ids);
 
-/// What an added token's flags say about the text around it. False: it is no match. Stripped white
-/// space, not left of `floor`, becomes part of the match.
+/// Applies an added token's flags to the surrounding text. False: no match. Stripped white space,
+/// not left of `floor`, becomes part of the match.
 bool match_surroundings(uint8_t flags, std::string_view text, size_t floor,
                         AddedTokens::Match* match);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a Tokenizer consists of; for the files of this folder.
+// Parts of a Tokenizer. Private to this folder.
 
 #include "src/text/full_text.h"
 #include "src/text/pieces/added_tokens.h"
@@ -17,34 +17,34 @@ struct TokenizerParts final {
 
   const Allocator* allocator;
   Kind kind = kBytes;
-  int32_t n_ids = 0;  // ids that a model may give: its vocabulary can be larger than ours
+  int32_t n_ids = 0;  // ids that a model may produce: its vocabulary can be larger
   int32_t unk_id = -1;
   int32_t bos_id = -1;
   int32_t eos_id = -1;
   int32_t pad_id = -1;
   Vocabulary vocabulary;
-  AddedTokens added;  // looked for in the text as it comes
+  AddedTokens added;  // searched in the original text
   TokenDecoder decoder;
   Array<int32_t> prefix;
   Array<int32_t> suffix;
   FullText full;  // empty for the kind "bytes"
 
-  /// What the decoder gets for an id: its piece, normalised where the text it was found in was.
+  /// Input of the decoder for an id: its piece, normalised if it was searched in normalised text.
   std::string_view decoded_piece(uint32_t id) const;
 };
 
-/// Which special tokens count: all, none, or those without a marked byte.
+/// Which special tokens are recognised: all, none, or those without a marked byte.
 struct SpecialRule {
   bool find = false;
-  std::span<const uint8_t> marks;  // one for each byte, or none at all
+  std::span<const uint8_t> marks;  // one per byte, or empty
 };
 
-/// Appends the ids of `text` without prefix and suffix (encode.cpp). marks: empty, or one for each
-/// byte; with parse_special, special tokens are found where no byte is marked.
+/// Appends the ids of `text` without prefix and suffix (encode.cpp). marks: empty, or one per byte;
+/// with parse_special, special tokens are recognised where no byte is marked.
 Status encode_text(const TokenizerParts& parts, std::string_view text, bool parse_special,
                    std::span<const uint8_t> marks, Array<int32_t>& ids);
 
-/// Text between added tokens goes to f(part, at_start), their ids to `ids`.
+/// Calls f(part, at_start) for text between added tokens; appends added tokens to `ids`.
 template <class F>
 Status between_tokens(const AddedTokens& added, std::string_view text, const SpecialRule& rule,
                       Array<int32_t>& ids, F&& f) {

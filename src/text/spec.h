@@ -1,5 +1,5 @@
 #pragma once
-// What a tokenizer is made of: views on somebody else's memory, as the model file stores it.
+// Specification of a tokenizer: views of caller-owned memory, as stored in the model file.
 
 #include <cstdint>
 #include <string_view>
@@ -9,22 +9,22 @@
 namespace moe {
 
 /// One step of a normaliser, pre-tokenizer or decoder. The kinds, named as in Hugging Face's
-/// `tokenizers`, with the fields that count:
+/// `tokenizers`, with the fields they use:
 ///
 /// Normalisers: nfc nfd nfkc nfkd lowercase strip_accents nmt; strip (start, stop: not 0 = that
 /// side); prepend (content); replace (pattern, regex, content); precompiled (data: a SentencePiece
 /// charsmap); byte_level.
 ///
-/// Pre-tokenizers: split (pattern, regex, behavior, invert); byte_level (flag: put a space in
-/// front; regex: split with GPT-2's pattern first); metaspace (content: the one character that
-/// stands for a space, scheme, flag: split); digits (flag: one by one); punctuation (behavior);
-/// whitespace; whitespace_split. behavior: removed isolated merged_with_previous merged_with_next
-/// contiguous. scheme: always first never.
+/// Pre-tokenizers: split (pattern, regex, behavior, invert); byte_level (flag: prepend a space;
+/// regex: split with GPT-2's pattern first); metaspace (content: the one character that represents
+/// a space, scheme, flag: split); digits (flag: one by one); punctuation (behavior); whitespace;
+/// whitespace_split. behavior: removed isolated merged_with_previous merged_with_next contiguous.
+/// scheme: always first never.
 ///
 /// Decoders: byte_level; byte_fallback; fuse; metaspace (content, scheme); replace (pattern, plain
-/// text only, content); strip (content: one character, start and stop: how many at most). A decoder
-/// is (replace | strip | metaspace)* byte_fallback? (replace | strip | metaspace)*
-/// [(fuse | byte_level) strip*]; no step at all puts a space between tokens.
+/// text only, content); strip (content: one character, start and stop: maximum counts). A decoder
+/// is (replace | strip | metaspace)* byte_fallback? (replace | strip | metaspace)* [(fuse |
+/// byte_level) strip*]; without steps tokens are joined by spaces.
 struct TextStepSpec {
   std::string_view kind;
   std::string_view pattern;
@@ -39,20 +39,20 @@ struct TextStepSpec {
   bool flag = false;
 };
 
-inline constexpr size_t kMaxSteps = 32;         // of one kind
+inline constexpr size_t kMaxSteps = 32;         // per kind
 inline constexpr size_t kMaxContentBytes = 64;  // of TextStepSpec::content and a plain pattern
 
 /// Bits of TokenizerSpec::added_flags.
 enum AddedTokenFlag : uint8_t {
-  kAddedSpecial = 1,      // dropped by decode(skip_special), found only with parse_special
-  kAddedLstrip = 2,       // takes the white space on its left with it
-  kAddedRstrip = 4,       // and on its right
-  kAddedSingleWord = 8,   // not inside a word
-  kAddedNormalized = 16,  // looked for after normalisation, itself normalised
-  kAddedInModel = 32      // the model's own vocabulary has it as well
+  kAddedSpecial = 1,      // skipped by decode(skip_special), found only with parse_special
+  kAddedLstrip = 2,       // includes the white space on its left
+  kAddedRstrip = 4,       // includes the white space on its right
+  kAddedSingleWord = 8,   // not within a word
+  kAddedNormalized = 16,  // searched after normalisation, itself normalised
+  kAddedInModel = 32      // also in the model's own vocabulary
 };
 
-/// The memory behind a spec must outlive the Tokenizer made of it.
+/// The memory of a spec must outlive its Tokenizer.
 struct TokenizerSpec {
   std::string_view kind;  // "bytes", "bpe", "unigram"
 
@@ -70,9 +70,9 @@ struct TokenizerSpec {
   std::span<const TextStepSpec> pre_tokenizers;
   std::span<const TextStepSpec> decoders;
 
-  std::span<const uint32_t> prefix;  // put before a text when encode() adds special tokens
+  std::span<const uint32_t> prefix;  // precedes a text if encode() adds special tokens
   std::span<const uint32_t> suffix;
-  int32_t begin_id = -1;  // the model's BOS where its texts begin with it; first of the prefix
+  int32_t begin_id = -1;  // the model's BOS if its texts begin with it; first of the prefix
 
   int32_t unk_id = -1;
   int32_t bos_id = -1;
@@ -82,10 +82,10 @@ struct TokenizerSpec {
   bool byte_fallback = false;
   bool fuse_unk = false;
   bool ignore_merges = false;
-  std::string_view continuing_prefix;  // BPE: in front of every symbol of a word but the first
-  std::string_view end_suffix;         // BPE: behind the last symbol of a word
+  std::string_view continuing_prefix;  // BPE: before every symbol of a word except the first
+  std::string_view end_suffix;         // BPE: after the last symbol of a word
 
-  /// Vocabulary size of the model the tokenizer belongs to; 0: unknown. Every id must be below it.
+  /// Vocabulary size of the tokenizer's model; 0: unknown. Limits every id.
   uint32_t model_vocab = 0;
 };
 

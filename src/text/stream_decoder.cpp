@@ -42,7 +42,7 @@ Status StreamDecoder::finish(String& text) {
   return {};
 }
 
-// Gives a token to the steps from `step` on.
+// Passes a token to the steps from `step` on.
 Status StreamDecoder::run(size_t step, std::string_view token, String& text) {
   const std::span<const DecoderStep> steps = tokenizer_->parts().decoder.steps();
   const size_t n_at_first = token.size();
@@ -62,11 +62,12 @@ Status StreamDecoder::run(size_t step, std::string_view token, String& text) {
   return strip_ends(token, text);
 }
 
-// One byte token: a whole character goes on to the steps from `step` on.
+// Adds one byte token; passes whole characters to the steps from `step` on.
 Status StreamDecoder::add_byte(size_t step, uint8_t byte, String& text) {
   fallback_[n_fallback_++] = static_cast<char>(byte);
   Utf8Char c = utf8_read(fallback_, n_fallback_);
-  if (c.kind == Utf8Char::kInvalid && n_fallback_ > 1) {  // the new byte may begin another one
+  if (c.kind == Utf8Char::kInvalid &&
+      n_fallback_ > 1) {  // the new byte may begin another character
     --n_fallback_;
     MOE_TRY(flush_bytes(step, text));
     fallback_[n_fallback_++] = static_cast<char>(byte);
@@ -84,7 +85,7 @@ Status StreamDecoder::flush_bytes(size_t step, String& text) {
   return {};
 }
 
-// Takes a final strip's characters from the two ends of the text.
+// Strips characters from the two ends of the text.
 Status StreamDecoder::strip_ends(std::string_view bytes, String& text) {
   const DecoderStep* strip = tokenizer_->parts().decoder.final_strip();
   if (strip == nullptr) return emit(bytes, text);
@@ -111,7 +112,7 @@ Status StreamDecoder::strip_ends(std::string_view bytes, String& text) {
   return {};
 }
 
-// Appends whole characters and keeps the start of one.
+// Appends whole characters and retains the start of one.
 Status StreamDecoder::emit(std::string_view bytes, String& text) {
   while (!bytes.empty()) {
     if (n_tail_ == 0) {
@@ -124,7 +125,7 @@ Status StreamDecoder::emit(std::string_view bytes, String& text) {
     const Utf8Char c = utf8_read(tail_, n_tail_);
     if (c.kind == Utf8Char::kInvalid) {
       MOE_TRY(text.append(kReplacement));
-      if (n_tail_ == 1) bytes.remove_prefix(1);  // otherwise this byte may begin another one
+      if (n_tail_ == 1) bytes.remove_prefix(1);  // otherwise this byte may begin another character
       n_tail_ = 0;
       continue;
     }

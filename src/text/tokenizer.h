@@ -1,5 +1,5 @@
 #pragma once
-// Text to token ids and back, with the ids of Hugging Face's `tokenizers`.
+// Converts text to token ids and back, with the ids of Hugging Face's `tokenizers`.
 
 #include <string_view>
 
@@ -10,15 +10,14 @@ namespace moe {
 
 struct TokenizerParts;
 
-/// Immutable once made: every const method may be called from any number of threads.
+/// Immutable after create(): any number of threads may call const methods.
 ///
-/// Bytes that are not UTF-8 are replaced by U+FFFD before anything else (one for each maximal part
-/// of a sequence, as Python's errors="replace" does), except for the kind "bytes", which takes
-/// bytes as they are.
+/// Invalid UTF-8 is first replaced by U+FFFD (one per maximal part of a sequence, like Python's
+/// errors="replace"), except for the kind "bytes", which takes bytes unchanged.
 class Tokenizer final {
  public:
-  /// Checks all of `spec` and builds the tables. MOE_ERR_FORMAT names what is wrong,
-  /// MOE_ERR_UNSUPPORTED a kind that this build does not have. spec's memory must stay.
+  /// Checks all of `spec` and builds the tables. MOE_ERR_FORMAT names the error,
+  /// MOE_ERR_UNSUPPORTED a kind that this build lacks. spec's memory must outlive the tokenizer.
   static Result<Box<Tokenizer>> create(const TokenizerSpec& spec, const Allocator& allocator);
 
   Tokenizer(const Tokenizer&) = delete;
@@ -28,33 +27,32 @@ class Tokenizer final {
   /// Ids are 0 .. n_vocab() - 1, some of them possibly unused.
   int n_vocab() const;
 
-  /// Appends the ids of `text`. add_special: with the ids that the tokenizer puts around a text.
-  /// parse_special: special tokens spelled out in the text become their id; without it a text
-  /// cannot forge them. MOE_ERR_TEXT when a pattern of the tokenizer exceeds its limits or a
-  /// character has no token; `ids` is then as it was.
+  /// Appends the ids of `text`. add_special: adds the ids that surround a text. parse_special:
+  /// converts special tokens spelled out in the text to their ids; otherwise text can never produce
+  /// them. MOE_ERR_TEXT if a pattern exceeds its limits or a character has no token; `ids` is then
+  /// unchanged.
   Status encode(std::string_view text, bool add_special, bool parse_special,
                 Array<int32_t>& ids) const;
 
-  /// Appends the ids of a text of which only the unmarked bytes may spell special tokens, without
-  /// the ids around a text. marks: one for each byte, not 0 = marked. `text` must be UTF-8.
+  /// Appends the ids of a text in which only unmarked bytes may spell special tokens, without the
+  /// ids that surround a text. marks: one per byte, not 0 = marked. `text` must be UTF-8.
   Status encode_marked(std::string_view text, std::span<const uint8_t> marks,
                        Array<int32_t>& ids) const;
 
-  /// Appends the text of `ids`, always UTF-8 (bytes that form no character become U+FFFD).
-  /// skip_special leaves special tokens out. MOE_ERR_RANGE for an id the model does not have.
+  /// Appends the text of `ids`, always UTF-8 (invalid bytes become U+FFFD). skip_special omits
+  /// special tokens. MOE_ERR_RANGE for an id outside the model.
   Status decode(std::span<const int32_t> ids, bool skip_special, String& text) const;
 
-  /// Appends the bytes that one token stands for, whatever its neighbours; may be part of a
-  /// character.
+  /// Appends the bytes of one token, independent of its neighbours; may be part of a character.
   Status token_bytes(int32_t id, String& bytes) const;
 
-  /// The vocabulary's spelling ("Ġthe"), followed by a zero byte; empty for an id without a token.
+  /// The vocabulary's spelling ("Ġthe"), zero-terminated; empty for an id without a token.
   std::string_view piece(int32_t id) const;
   /// The id of a piece, or -1.
   int32_t token_id(std::string_view piece) const;
   bool is_special(int32_t id) const;
 
-  std::span<const int32_t> prefix() const;  // ids that encode() puts before a text
+  std::span<const int32_t> prefix() const;  // ids before a text
 
   int32_t bos_id() const;  // -1: none
   int32_t eos_id() const;

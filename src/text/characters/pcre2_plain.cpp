@@ -1,7 +1,6 @@
-// A static libpcre2 brings its just-in-time compiler, 240 kB, although no pattern of ours is ever
-// compiled by it. These definitions keep the linker from taking it. They are weak: where the
-// archive's own are linked in all the same, those count. For static programs, whose PCRE2 nobody
-// else sees.
+// A static libpcre2 would pull in its JIT compiler, 240 kB, although no pattern uses it. These
+// definitions stop the linker. They are weak: if the archive's own are linked anyway, those take
+// precedence. Only for static programs that do not use PCRE2 otherwise.
 
 #include <stddef.h>
 

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// PCRE2 frees without telling the size: it is kept in front.
+// PCRE2 frees without a size, so the size is stored before the block.
 constexpr size_t kHeader = 16;
 
 void* pcre_allocate(size_t bytes, void* user) {
@@ -29,20 +29,19 @@ void pcre_free(void* pointer, void* user) {
   deallocate(*static_cast<const Allocator*>(user), p, total);
 }
 
-constexpr size_t kMaxPatternBytes = 1 << 13;  // with callouts, too, PCRE2 can hold it
+constexpr size_t kMaxPatternBytes = 1 << 13;  // PCRE2 can compile it even with callouts
 constexpr uint32_t kHeapKib = 64 * 1024;
 
-// Steps that PCRE2 may take from one starting point, seeing so much of what follows it, free of
-// charge: a step can look at all that it sees. Ordinary patterns hardly ever need more. Where they
-// do, a second copy of the pattern calls back at each of its items, which counts the work itself,
-// so that the work on a text is bounded and yet no ordinary pattern hits the end.
+// PCRE2 may take this many steps per starting point without being charged; a step can look at as
+// much text. Ordinary patterns rarely need more. Otherwise a second copy of the pattern calls back
+// at each item and counts the work, which bounds it without stopping ordinary patterns.
 constexpr uint32_t kFreeSteps = 64;
 constexpr size_t kView = 256;
 constexpr size_t kViewGrowth = 4;
-constexpr size_t kQuick = 16;  // bytes that are passed in the time of one item
+constexpr size_t kQuick = 16;  // bytes scanned in the time of one item
 constexpr uint64_t kBudget = 5'000'000;
 constexpr uint64_t kBudgetPerByte = 100;
-constexpr size_t kStartBytes = 64;  // of a compiled pattern that are tried in the time of one item
+constexpr size_t kStartBytes = 64;  // bytes of a compiled pattern tried in the time of one item
 
 uint32_t compile_options() {
   return PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ALT_CIRCUMFLEX | PCRE2_NEVER_BACKSLASH_C |
@@ -51,7 +50,7 @@ uint32_t compile_options() {
 
 bool is_too_much(int code) { return code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_PARTIAL; }
 
-// "{100}" and the like: many characters are passed between two items.
+// "{100}" and the like: many characters between two items.
 bool has_long_count(std::string_view pattern) {
   const auto digit = [&](size_t i) { return pattern[i] >= '0' && pattern[i] <= '9'; };
   for (size_t i = 0; i + 3 < pattern.size(); ++i) {
@@ -161,7 +160,8 @@ void RegexSearch::start(std::string_view text) {
   allowed_ += kBudgetPerByte * text.size();
 }
 
-// Called before each item of a counted pattern: one for the item, and the way to where it is tried.
+// Called before each item of a counted pattern: charges one for the item and the distance to its
+// position.
 int RegexSearch::count(pcre2_callout_block_8* block, void* user) {
   auto* search = static_cast<RegexSearch*>(user);
   const size_t at = block->current_position;
@@ -171,8 +171,8 @@ int RegexSearch::count(pcre2_callout_block_8* block, void* user) {
   return search->spent_ > search->allowed_ ? PCRE2_ERROR_CALLOUT : 0;
 }
 
-// Looks for a match that begins in [at, at + n_starts); *code is PCRE2's. Where several starting
-// points are too many for what is free of charge, *code says so.
+// Searches for a match that begins in [at, at + n_starts); *code is PCRE2's result, also if the
+// free steps do not suffice for several starting points.
 Status RegexSearch::match(const Regex& regex, size_t at, size_t n_starts, int* code) {
   size_t view = kView;
   const pcre2_code* pattern = regex.code_;
@@ -222,10 +222,10 @@ Status RegexSearch::next(const Regex& regex, bool* found, size_t* begin, size_t*
     const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data_);
     const size_t b = offsets[0];
     const size_t e = offsets[1];
-    if (b < from_ || b > e) {  // what \K in a lookaround can do
+    if (b < from_ || b > e) {  // possible with \K in a lookaround
       return Status::error(MOE_ERR_TEXT, "a pattern of the tokenizer matches backwards");
     }
-    if (b == e && e == last_end_) {  // an empty match right after a match: look one further
+    if (b == e && e == last_end_) {  // an empty match right after a match: try one further
       at = from_ += from_ < text_.size() ? utf8_next(text_.data() + from_).length : 1;
       continue;
     }

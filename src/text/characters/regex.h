@@ -5,7 +5,7 @@
 
 #include "src/base/array.h"
 
-// PCRE2's own types, so that its header stays out of ours.
+// PCRE2's own types, to avoid including its header.
 struct pcre2_real_general_context_8;
 struct pcre2_real_compile_context_8;
 struct pcre2_real_code_8;
@@ -15,7 +15,7 @@ struct pcre2_callout_block_8;
 
 namespace moe {
 
-/// PCRE2's memory, taken from our allocator. Must outlive what is made with it.
+/// PCRE2's memory, from our allocator. Must outlive all objects created with it.
 class RegexLibrary final {
  public:
   RegexLibrary() = default;
@@ -52,13 +52,13 @@ class Regex final {
  private:
   friend class RegexSearch;
   pcre2_real_code_8* code_ = nullptr;
-  pcre2_real_code_8* counted_ = nullptr;  // calls back at every item
-  bool looks_far_ = false;                // an item may compare much before the next one
-  size_t per_start_ = 0;                  // work of trying it at one place
+  pcre2_real_code_8* counted_ = nullptr;  // calls back at each item
+  bool looks_far_ = false;                // an item may scan far before the next one
+  size_t per_start_ = 0;                  // work per starting point
 };
 
-/// Working memory of searching; one thread. Counts the work, over all the texts that it searches,
-/// and ends with MOE_ERR_TEXT when a pattern blows up.
+/// Scratch memory for searches; one thread. Counts the work over all searched texts, and fails with
+/// MOE_ERR_TEXT if a pattern explodes.
 class RegexSearch final {
  public:
   RegexSearch() = default;
@@ -67,15 +67,15 @@ class RegexSearch final {
   ~RegexSearch();
   Status create(const RegexLibrary& library);
 
-  /// Starts at the beginning of `text` (valid UTF-8, must stay).
+  /// Starts at the beginning of `text` (valid UTF-8, must outlive the search).
   void start(std::string_view text);
-  /// Work so far, beyond what is free.
+  /// Work so far beyond the free steps.
   uint64_t spent() const { return spent_; }
-  /// The next match; an empty one only where the previous match did not end.
+  /// The next match; an empty match only where the previous match did not end.
   Status next(const Regex& regex, bool* found, size_t* begin, size_t* end);
 
  private:
-  // Starting points tried per call; after one that took long the next are tried one by one.
+  // Starting points tried per call; after a slow one the next are tried one by one.
   static constexpr size_t kWindow = 64;
 
   static int count(pcre2_callout_block_8* block, void* user);

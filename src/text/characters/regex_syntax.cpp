@@ -107,7 +107,7 @@ class Translator {
     return put("))");
   }
 
-  // What is written alike inside and outside a class.
+  // Escapes that are the same inside and outside a class.
   Status shared_escape() {
     const char c = peek(1);
     if (c == '\0') return Status::error(MOE_ERR_FORMAT, "pattern: ends with a backslash");
@@ -125,7 +125,7 @@ class Translator {
       MOE_TRY(copy(4));
       return put("}");
     }
-    if (c == 'Q' || c == 'E') {  // plain letters there, quoting here
+    if (c == 'Q' || c == 'E') {  // plain letters in Oniguruma, quoting in PCRE2
       ++i_;
       return copy(1);
     }
@@ -156,7 +156,7 @@ class Translator {
     in_class_ = true;
     MOE_TRY(copy(1));
     if (peek(0) == '^') MOE_TRY(copy(1));
-    if (peek(0) == ']') {  // first: itself
+    if (peek(0) == ']') {  // a first ']' is literal
       ++i_;
       return put("\\]");
     }
@@ -178,7 +178,7 @@ class Translator {
     if (c == '&' && peek(1) == '&') return unsupported("an intersection of classes");
     if (c == '[') return posix_class();
     if (c == '-' && peek(1) != ']' && (after_set || (peek(1) == '\\' && is_set_escape(peek(2))))) {
-      ++i_;  // no range can begin or end with a set: the hyphen is itself
+      ++i_;  // a set cannot be a range end, so the hyphen is literal
       return put("\\-");
     }
     if (c != '\\') return copy(utf8_next(in_.data() + i_).length);
@@ -234,7 +234,7 @@ class Translator {
     return {};
   }
 
-  // ?: ?= ?! ?> ?<= ?<! ?<name> ; other letters are options that mean something else to PCRE2.
+  // ?: ?= ?! ?> ?<= ?<! ?<name> ; other letters are options with another meaning in PCRE2.
   Status group_head() {
     const char c = peek(1);
     if (c != ':' && c != '=' && c != '!' && c != '>' && c != '<') return unsupported("this group");
@@ -254,7 +254,7 @@ class Translator {
     if (range) ++n;
     const size_t n_high_start = n;
     while (is_digit(peek(n))) ++n;
-    if (peek(n) != '}' || (n_low == 0 && n == n_high_start)) {  // not an interval: itself
+    if (peek(n) != '}' || (n_low == 0 && n == n_high_start)) {  // not an interval, so literal
       return put_atom("\\{", 1);
     }
     const char next = peek(n + 1);
@@ -278,7 +278,7 @@ class Translator {
   void* user_;
   Array<char>& out_;
   size_t i_ = 0;
-  size_t atom_ = 0;  // where in `out_` the thing begins that a quantifier would repeat
+  size_t atom_ = 0;  // start in `out_` of the atom that a quantifier would repeat
   size_t groups_[kMaxDepth] = {};
   size_t depth_ = 0;
   bool in_class_ = false;

@@ -1,5 +1,5 @@
 #pragma once
-// Oniguruma's regular expressions in PCRE2's words.
+// Translates Oniguruma's regular expressions to PCRE2.
 
 #include <string_view>
 
@@ -7,14 +7,14 @@
 
 namespace moe {
 
-/// Tokenizer files carry patterns for Oniguruma (`tokenizers` runs them with it). Nearly all of
-/// them mean the same to PCRE2; what does not is rewritten: \s \S \w \W \b \B (Unicode's
-/// White_Space, and Alphabetic + M + Nd + Pc), \h \H \v \uHHHH \O, \p{Script} (the script itself,
-/// not its extensions), {,n}, an interval followed by + or ? (there neither possessive nor lazy),
-/// (?m) (dot matches newlines). ^ also says that it does not match at the end of a text behind a
-/// newline, so that PCRE2_ALT_CIRCUMFLEX may be set (without it partial matching does not notice
-/// that ^ was at the end). MOE_ERR_UNSUPPORTED for set operations in a class and for what
-/// PCRE2 cannot say. `is_script` answers whether PCRE2 knows a script of that name.
+/// Tokenizer files contain Oniguruma patterns (`tokenizers` uses it). Most mean the same in PCRE2;
+/// the rest is rewritten: \s \S \w \W \b \B (Unicode's White_Space, and Alphabetic + M + Nd + Pc),
+/// \h \H \v \uHHHH \O, \p{Script} (the script itself, without extensions), {,n}, an interval
+/// followed by + or ? (neither possessive nor lazy in Oniguruma), (?m) (dot matches newlines). ^ is
+/// also prevented from matching after a final newline, so that PCRE2_ALT_CIRCUMFLEX can be set
+/// (without it partial matching does not report a ^ at the end). MOE_ERR_UNSUPPORTED for set
+/// operations in a class and for constructs that PCRE2 lacks. `is_script` tells if PCRE2 knows a
+/// script.
 Status to_pcre2(std::string_view pattern, bool (*is_script)(void* user, std::string_view name),
                 void* user, Array<char>& out);
 

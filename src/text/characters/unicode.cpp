@@ -15,7 +15,7 @@ uint8_t combining_class(int32_t code) {
   return static_cast<uint8_t>(utf8proc_get_property(code)->combining_class);
 }
 
-constexpr size_t kChunk = 1024;  // characters collected before they are written out
+constexpr size_t kChunk = 1024;  // characters collected before writing
 
 // Puts marks into canonical order: by combining class, stable, within each run of non-starters.
 Status order_marks(Array<int32_t>& codes, Array<int32_t>& sorted) {
@@ -98,7 +98,7 @@ bool is_mark(uint32_t code) {
 bool is_word(uint32_t code) {
   const auto c = category(code);
   if ((c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC) {
-    return true;  // letters, marks, decimal digits and letter numbers are neighbours
+    return true;  // these categories are consecutive
   }
   // Join_Control, and the symbols that are Other_Alphabetic
   return code == 0x200C || code == 0x200D || (code >= 0x24B6 && code <= 0x24E9) ||
@@ -107,7 +107,7 @@ bool is_word(uint32_t code) {
 }
 
 uint32_t lower_case(uint32_t code, uint32_t out[2]) {
-  if (code == 0x130) {  // the one character whose lower case is two, in every language
+  if (code == 0x130) {  // the only character whose lower case is two characters in every language
     out[0] = 'i';
     out[1] = 0x307;
     return 2;
@@ -119,7 +119,7 @@ uint32_t lower_case(uint32_t code, uint32_t out[2]) {
 Status normal_form(NormalForm form, std::string_view text, Array<char>& out) {
   const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   const bool compat = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
-  // Characters below the first one that the form changes or that composes with another (a mark).
+  // All characters below this one are unchanged by the form and do not compose with a mark.
   const uint32_t first_changed = form == NormalForm::kNfc ? 0x300 : 0x80;
   const uint8_t first_lead = first_changed == 0x300 ? 0xCC : 0x80;
   size_t plain = 0;

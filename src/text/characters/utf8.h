@@ -14,7 +14,7 @@ inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 struct Utf8Char {
   enum Kind { kValid, kInvalid, kPartial };  // partial: the text ends inside a character
   Kind kind;
-  uint32_t length;  // bytes; of an invalid or partial one, those that could have begun a character
+  uint32_t length;  // bytes; if invalid or partial, of the longest valid prefix
   uint32_t code;
 };
 
@@ -25,7 +25,7 @@ inline Utf8Char utf8_read(const char* text, size_t n) {
   if (lead < 0x80) return {Utf8Char::kValid, 1, lead};
   if (lead < 0xC2 || lead > 0xF4) return {Utf8Char::kInvalid, 1, 0xFFFD};
   const uint32_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  uint32_t low = 0x80;  // what the second byte may be depends on the first
+  uint32_t low = 0x80;  // the valid range of the second byte depends on the first
   uint32_t high = 0xBF;
   if (lead == 0xE0) low = 0xA0;
   if (lead == 0xED) high = 0x9F;
@@ -42,7 +42,7 @@ inline Utf8Char utf8_read(const char* text, size_t n) {
   return {Utf8Char::kValid, length, code};
 }
 
-/// The same for text that is known to be valid.
+/// The same for valid text.
 inline Utf8Char utf8_next(const char* text) {
   const auto* p = reinterpret_cast<const uint8_t*>(text);
   if (p[0] < 0x80) return {Utf8Char::kValid, 1, p[0]};
@@ -61,7 +61,7 @@ inline uint32_t utf8_previous_length(const char* end) {
   return n;
 }
 
-/// Writes a character; returns how many of the 4 bytes it took.
+/// Writes a character; returns the number of bytes (up to 4).
 inline uint32_t utf8_write(uint32_t code, char* out) {
   const auto put = [out](uint32_t i, uint32_t value) { out[i] = static_cast<char>(value); };
   if (code < 0x80) {
@@ -86,7 +86,7 @@ inline uint32_t utf8_write(uint32_t code, char* out) {
   return 4;
 }
 
-/// Bytes at the start of `text` that are whole valid characters.
+/// Length of the longest valid prefix of `text`.
 inline size_t utf8_valid_prefix(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {
@@ -103,15 +103,15 @@ inline size_t utf8_valid_prefix(std::string_view text) {
 
 inline bool utf8_is_valid(std::string_view text) { return utf8_valid_prefix(text) == text.size(); }
 
-/// Exactly one character?
+/// True if `text` is exactly one character.
 inline bool is_one_character(std::string_view text) {
   if (text.empty()) return false;
   const Utf8Char c = utf8_read(text.data(), text.size());
   return c.kind == Utf8Char::kValid && c.length == text.size();
 }
 
-/// `text` with every maximal part of a sequence that is no character replaced by U+FFFD; *out is
-/// `text` itself where nothing had to be, otherwise the content of `storage`.
+/// Replaces every maximal invalid part by U+FFFD; *out is `text` itself if it is valid, otherwise
+/// the content of `storage`.
 inline Status utf8_repair(std::string_view text, Array<char>& storage, std::string_view* out) {
   size_t valid = utf8_valid_prefix(text);
   if (valid == text.size()) {

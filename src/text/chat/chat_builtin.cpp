@@ -1,4 +1,4 @@
-// Templates for checkpoints that come without one of their own.
+// Templates for checkpoints without one.
 
 #include "src/text/chat/chat_template.h"
 
@@ -27,7 +27,7 @@ constexpr std::string_view kLlama3 =
     "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}"
     "{% endif %}";
 
-// A system text stands in front of the first question.
+// A system text precedes the first question.
 constexpr std::string_view kMistral =
     "{{ bos_token }}"
     "{% set ns = namespace(system='') %}"

@@ -7,7 +7,7 @@ using jinja::Entry;
 using jinja::Evaluator;
 using jinja::Value;
 
-// Thinking, in its tags, and what follows it. Texts that are made one after the other are one.
+// Thinking in its tags, then the rest. Consecutively created texts are contiguous.
 Status make_content(Evaluator& evaluator, const ChatInput& input, const ChatMessage& message,
                     Value* out) {
   if (message.thinking.empty()) return evaluator.make_text(message.content, true, out);
@@ -21,7 +21,7 @@ Status make_content(Evaluator& evaluator, const ChatInput& input, const ChatMess
   return {};
 }
 
-// Roles and contents are the user's; the keys are ours.
+// Roles and contents come from the user, keys from us.
 Status make_messages(Evaluator& evaluator, const ChatInput& input, const Allocator& allocator,
                      Value* out) {
   Value role_key;

@@ -1,6 +1,6 @@
 #pragma once
-// A conversation as the text that a model was trained on: the checkpoint's own Jinja template, or
-// one of a few built in.
+// Renders a conversation as text for the model, with the checkpoint's Jinja template or a built-in
+// one.
 
 #include <string_view>
 
@@ -12,10 +12,11 @@ namespace moe {
 struct ChatMessage {
   std::string_view role;
   std::string_view content;
-  std::string_view thinking = {};  // what came before it in a reply; the template gets both as one
+  std::string_view thinking =
+      {};  // preceding thinking of a reply; the template gets both as one text
 };
 
-/// A variable for the template. value: "true", "false", "none", a decimal integer; otherwise text.
+/// A template variable. value: "true", "false", "none", a decimal integer; otherwise text.
 struct ChatVariable {
   std::string_view name;
   std::string_view value;
@@ -34,11 +35,11 @@ struct ChatInput {
   std::string_view think_close;
 };
 
-/// A rendered conversation; what came in with messages and variables is marked, also after the
-/// template has cut, joined or changed it.
+/// A rendered conversation; text from messages and variables is marked, even after the template has
+/// cut, joined or changed it.
 using ChatText = jinja::MarkedText;
 
-/// Immutable once made: render() may be called from any number of threads.
+/// Immutable after create(): any number of threads may call render().
 class ChatTemplate final {
  public:
   /// Parses `source` (copied). MOE_ERR_FORMAT or MOE_ERR_UNSUPPORTED name the construct and line.
@@ -46,26 +47,25 @@ class ChatTemplate final {
 
   explicit ChatTemplate(const Allocator& allocator) : program_(allocator) {}
 
-  /// Appends to `out`, unchanged on failure. MOE_ERR_TEXT when the template refuses the
-  /// conversation or cannot do what it tries, MOE_ERR_TOO_LONG beyond the limits. Bytes that are
-  /// not UTF-8 become U+FFFD.
+  /// Appends to `out`, unchanged on failure. MOE_ERR_TEXT if the template rejects the conversation
+  /// or fails, MOE_ERR_TOO_LONG beyond the limits. Invalid UTF-8 becomes U+FFFD.
   Status render(const ChatInput& input, ChatText& out, const jinja::Limits& limits = {}) const;
 
-  /// Whether it reads a variable of that name.
+  /// True if it reads a variable of that name.
   bool uses(std::string_view variable) const;
 
  private:
   jinja::Program program_;
 };
 
-/// The built-in template of that name; empty when there is none.
+/// The built-in template of that name; empty if unknown.
 std::string_view builtin_chat_template(std::string_view name);
-/// The special token that ends a turn in it; empty: none but the end of the text.
+/// The special token that ends its turns; empty: only the end-of-text token.
 std::string_view builtin_chat_turn_end(std::string_view name);
 /// Comma-separated names.
 const char* builtin_chat_names();
 
-/// "YYYY-MM-DD" that can be a day?
+/// True for a valid date "YYYY-MM-DD".
 bool is_date(std::string_view text);
 
 }  // namespace moe

@@ -14,7 +14,7 @@ size_t leading_space(std::string_view text) {
   return n;
 }
 
-// Bytes at the end of `text` that `tag` may begin with.
+// Length of the longest suffix of `text` that `tag` could begin with.
 size_t begun(std::string_view text, std::string_view tag) {
   for (size_t n = std::min(text.size(), tag.size() - 1); n > 0; --n) {
     if (tag.starts_with(slice(text, text.size() - n))) return n;
@@ -76,7 +76,7 @@ void ReplySplitter::emit(std::string_view text) {
   parts_[n_parts_++] = {text, slice(text, skip), state_ == State::kThinking};
 }
 
-// White space may stand before the opening tag. Returns what follows the tag.
+// White space may precede the opening tag. Returns the text after the tag.
 std::string_view ReplySplitter::start(std::string_view text) {
   const std::string_view word = slice(text, leading_space(text));
   if (!tokens_ && word.starts_with(tags_.open)) {
@@ -113,7 +113,7 @@ void ReplySplitter::push_tagged(int32_t token, std::string_view text) {
   if (state_ == State::kThinking) text = think(text);
   if (state_ == State::kAnswer) emit(text);
   if (!tokens_ || token < 0) return;
-  // Text that became known with a tag's token stood before it.
+  // Text that arrived with a tag's token precedes it.
   if (token == open_ && state_ == State::kStart) {
     held_ = {};
     switch_to(State::kThinking);

@@ -6,8 +6,8 @@
 
 namespace moe {
 
-// Bytes of the longest token that begins at text[at], 0 where none does. With marks, special ones
-// count only when none of their bytes is marked.
+// Length of the longest token at text[at], or 0. With marks, special tokens match only if none of
+// their bytes is marked.
 size_t AddedTokens::longest(std::string_view text, const uint8_t* marks, size_t at,
                             uint32_t* id) const {
   size_t n = 0;

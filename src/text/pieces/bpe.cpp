@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kNoRank = ~0U;
 constexpr size_t kSmallEnd = 0x800;
-constexpr size_t kShort = 48;  // symbols up to which looking at all of them beats a heap
+constexpr size_t kShort = 48;  // up to this many symbols a linear search beats a heap
 constexpr size_t kMaxMerges = size_t{1} << 24;
 constexpr size_t kMaxAffixBytes = 64;
 constexpr std::string_view kSpaceMark = "\u2581";
@@ -67,8 +67,8 @@ Status Bpe::create(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   return {};
 }
 
-// Whether the merges stay inside words. The mark has to be a token of its own, so that it ends a
-// run of unknown characters too.
+// True if merges stay within words. The mark must be a token itself, so that it also ends a run of
+// unknown characters.
 bool Bpe::finds_words() const {
   if (ignore_merges_ || !prefix_.empty() || !suffix_.empty()) return false;
   if (vocabulary_->find_in_model(kSpaceMark) < 0) return false;
@@ -142,8 +142,7 @@ const Bpe::Pair* Bpe::find_pair(int32_t left, int32_t right) const {
   return nullptr;
 }
 
-// A character as it stands in the vocabulary: with the prefix or suffix its place in the word asks
-// for.
+// A character with the prefix or suffix for its position in the word.
 Status Bpe::affix(std::string_view character, bool first, bool last, BpeScratch& scratch,
                   std::string_view* symbol) const {
   *symbol = character;
@@ -162,7 +161,7 @@ Status Bpe::to_symbols(std::string_view piece, BpeScratch& scratch) const {
   Array<BpeScratch::Symbol>& symbols = scratch.symbols;
   symbols.clear();
   const auto add = [&](int32_t id) { return symbols.push({id, kNoRank, 0, 0, 0}); };
-  bool unknown = false;  // an unknown token waits to be written
+  bool unknown = false;  // an unknown token is pending
   for (size_t i = 0; i < piece.size();) {
     const Utf8Char c = utf8_next(piece.data() + i);
     const bool last = i + c.length == piece.size();
@@ -197,7 +196,7 @@ void Bpe::rank_symbol(BpeScratch& scratch, size_t i, size_t next) const {
   s.merged = pair == nullptr ? 0 : static_cast<int32_t>(pair->merged);
 }
 
-// The best pair, leftmost first, again and again.
+// Repeatedly merges the best pair, leftmost first.
 void Bpe::merge_short(BpeScratch& scratch) const {
   BpeScratch::Symbol* s = scratch.symbols.data();
   size_t n = scratch.symbols.size();
@@ -218,7 +217,7 @@ void Bpe::merge_short(BpeScratch& scratch) const {
   }
 }
 
-// The same with a heap of candidates; those that no longer hold are skipped.
+// The same with a heap of candidates; stale ones are skipped.
 Status Bpe::merge_long(BpeScratch& scratch) const {
   Array<BpeScratch::Symbol>& s = scratch.symbols;
   Array<BpeScratch::Candidate>& heap = scratch.heap;

@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// Working memory of one encode() call.
+/// Scratch memory of one encode() call.
 struct BpeScratch {
   explicit BpeScratch(const Allocator& a) : symbols(a), heap(a), text(a) {}
 
@@ -32,16 +32,16 @@ class Bpe final {
  public:
   explicit Bpe(const Allocator& allocator) : pairs_(allocator), small_(allocator) {}
 
-  /// Checks the merges: ids, texts and duplicates. `vocabulary` and the spec's memory must stay.
+  /// Checks the merges: ids, texts and duplicates. `vocabulary` and the spec's memory must outlive
+  /// this.
   Status create(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
-  /// Appends the ids of `piece` (valid UTF-8). A character that has no token, where there is
-  /// neither a fallback nor an unknown token, leaves nothing.
+  /// Appends the ids of `piece` (valid UTF-8). Skips a character without a token if there is
+  /// neither a fallback nor an unknown token.
   Status encode(std::string_view piece, BpeScratch& scratch, Array<int32_t>& ids) const;
 
-  /// SentencePiece has no pre-tokenizer: a text is one piece. Where no merge joins a U+2581 to what
-  /// stands in front of it, its words can be encoded one by one, which is faster and gives the
-  /// same.
+  /// SentencePiece has no pre-tokenizer: a text is one piece. If no merge joins a U+2581 to the
+  /// preceding text, words can be encoded separately, which is faster with the same result.
   bool splits_words() const { return splits_words_; }
   /// End of the word that begins at `begin`: the next U+2581 that another character precedes, or
   /// the piece's end.
@@ -77,7 +77,7 @@ class Bpe final {
   std::string_view suffix_;
 };
 
-/// Ids of the tokens <0x00> .. <0xFF>; -1 where the vocabulary lacks one.
+/// Ids of the tokens <0x00> .. <0xFF>; -1 if missing.
 void find_byte_tokens(const Vocabulary& vocabulary, int32_t ids[256]);
 
 }  // namespace moe

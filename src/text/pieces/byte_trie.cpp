@@ -8,7 +8,7 @@ Status ByteTrie::build(Array<TrieEntry>& entries) {
   std::sort(entries.begin(), entries.end(),
             [](const TrieEntry& a, const TrieEntry& b) { return a.key < b.key; });
 
-  struct Range {  // the sorted keys below a node; they share their first `depth` bytes
+  struct Range {  // the sorted keys below a node, equal in their first `depth` bytes
     size_t begin;
     size_t end;
     size_t depth;

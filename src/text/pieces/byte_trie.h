@@ -1,5 +1,5 @@
 #pragma once
-// A set of byte strings, each with a number, searched from a position in a text.
+// Maps byte strings to numbers; searched from a position in a text.
 
 #include <string_view>
 
@@ -12,12 +12,12 @@ struct TrieEntry {
   uint32_t value;
 };
 
-/// Immutable after build(). Nodes lie breadth first, so that the children of one are neighbours.
+/// Immutable after build(). Nodes are breadth-first, so siblings are adjacent.
 class ByteTrie final {
  public:
   explicit ByteTrie(const Allocator& allocator) : nodes_(allocator), labels_(allocator) {}
 
-  /// Sorts `entries`. MOE_ERR_FORMAT for two equal keys.
+  /// Sorts `entries`. MOE_ERR_FORMAT for duplicate keys.
   Status build(Array<TrieEntry>& entries);
   bool empty() const { return nodes_.empty(); }
   const Allocator& allocator() const { return nodes_.allocator(); }
@@ -25,7 +25,7 @@ class ByteTrie final {
   static constexpr uint32_t kRoot = 0;
   static constexpr uint32_t kNone = ~0U;
 
-  /// The node that `byte` leads to, or kNone.
+  /// The child of `node` for `byte`, or kNone.
   uint32_t step(uint32_t node, uint8_t byte) const {
     if (node == kRoot) return root_[byte];
     const Node& n = nodes_[node];

@@ -8,7 +8,7 @@
 
 namespace moe {
 namespace {
-constexpr double kUnkPenalty = 10.0;     // below the lowest score, as SentencePiece has it
+constexpr double kUnkPenalty = 10.0;     // below the lowest score, as in SentencePiece
 constexpr size_t kMaxPieceBytes = 1024;  // bounds the work per character
 }  // namespace
 
@@ -21,7 +21,7 @@ Status Unigram::create(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
     return Status::error(MOE_ERR_FORMAT, "tokenizer: %zu scores for %u tokens", spec.scores.size(),
                          vocabulary.size());
   }
-  if (reinterpret_cast<uintptr_t>(scores_) % alignof(double) != 0) {  // FlatBuffers allows it
+  if (reinterpret_cast<uintptr_t>(scores_) % alignof(double) != 0) {  // FlatBuffers permits it
     return Status::error(MOE_ERR_FORMAT, "tokenizer: the scores are not aligned");
   }
   double lowest = HUGE_VAL;
@@ -43,7 +43,7 @@ Status Unigram::create(const TokenizerSpec& spec, const Vocabulary& vocabulary) 
   return trie_.build(entries);
 }
 
-// Viterbi, from left to right; the first of equals wins.
+// Viterbi from left to right; the first of equal scores wins.
 Status Unigram::search(std::string_view piece, UnigramScratch& scratch) const {
   scratch.best.clear();
   MOE_TRY(scratch.best.resize(piece.size() + 1));
@@ -92,7 +92,7 @@ Status Unigram::put(std::string_view text, Array<int32_t>& ids) const {
 
 Status Unigram::encode(std::string_view piece, UnigramScratch& scratch, Array<int32_t>& ids) const {
   MOE_TRY(search(piece, scratch));
-  Array<UnigramScratch::Part>& parts = scratch.parts;  // from the last to the first
+  Array<UnigramScratch::Part>& parts = scratch.parts;  // last to first
   parts.clear();
   bool in_unknown = false;
   for (auto end = static_cast<uint32_t>(piece.size()); end > 0;) {

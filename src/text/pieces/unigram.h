@@ -1,17 +1,17 @@
 #pragma once
 // Unigram language model segmentation of one piece (Kudo 2018, arXiv:1804.10959): the segmentation
-// of the highest summed score.
+// with the highest total score.
 
 #include "src/text/pieces/byte_trie.h"
 #include "src/text/pieces/vocabulary.h"
 
 namespace moe {
 
-/// Working memory of one encode() call.
+/// Scratch memory of one encode() call.
 struct UnigramScratch {
   explicit UnigramScratch(const Allocator& a) : best(a), parts(a) {}
 
-  struct Best {  // of the segmentations of the text before a position
+  struct Best {  // of the text before a position
     double score = 0;
     int32_t id = -1;
     uint32_t start = ~0U;  // of its last token; ~0: none found yet
@@ -29,12 +29,12 @@ class Unigram final {
  public:
   explicit Unigram(const Allocator& allocator) : trie_(allocator) {}
 
-  /// Needs a finite score for every token, none longer than 1024 bytes. `vocabulary` and the spec's
-  /// memory must stay.
+  /// Requires a finite score for every token and at most 1024 bytes per token. `vocabulary` and the
+  /// spec's memory must outlive this.
   Status create(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
-  /// Appends the ids of `piece` (valid UTF-8). Unknown characters side by side are one unknown
-  /// text: its bytes where byte_fallback can say them, otherwise the unknown token; MOE_ERR_TEXT
+  /// Appends the ids of `piece` (valid UTF-8). Consecutive unknown characters form one unknown
+  /// text: its bytes if byte_fallback covers them, otherwise the unknown token; MOE_ERR_TEXT
   /// without one.
   Status encode(std::string_view piece, UnigramScratch& scratch, Array<int32_t>& ids) const;
 

@@ -6,9 +6,9 @@ namespace moe {
 namespace {
 
 constexpr uint32_t kMaxTokens = 1U << 24;
-constexpr size_t kMaxAddedBytes = 1024;  // bounds the work per character of looking for them
+constexpr size_t kMaxAddedBytes = 1024;  // bounds the search per character
 
-// The pieces of the kind "bytes" where the file has no table: each byte, each with its zero.
+// Pieces of the kind "bytes" if the file has no table: each byte, zero-terminated.
 struct ByteTable {
   uint8_t bytes[512];
   uint32_t ends[256];

@@ -5,16 +5,16 @@
 
 namespace moe {
 
-/// Bits of Vocabulary::flags(): AddedTokenFlag, and
+/// Bits of Vocabulary::flags(): AddedTokenFlag and
 inline constexpr uint8_t kTokenInModel = 128;  // a piece of the model's own vocabulary
 
-/// Views the pieces where the model file has them. Immutable after create().
+/// Refers to the pieces in the model file. Immutable after create().
 class Vocabulary final {
  public:
   explicit Vocabulary(const Allocator& allocator) : slots_(allocator), flags_(allocator) {}
 
-  /// Checks offsets, terminators, duplicates, added tokens and sizes. `bytes`: an empty table
-  /// stands for the 256 bytes.
+  /// Checks offsets, terminators, duplicates, added tokens and sizes. `bytes`: an empty table means
+  /// the 256 bytes.
   Status create(const TokenizerSpec& spec, bool bytes);
 
   uint32_t size() const { return static_cast<uint32_t>(flags_.size()); }
@@ -26,7 +26,7 @@ class Vocabulary final {
 
   /// Id of a piece, or -1.
   int32_t find(std::string_view piece) const;
-  /// The same, among the model's own pieces only.
+  /// The same, only among the model's own pieces.
   int32_t find_in_model(std::string_view piece) const {
     const int32_t id = find(piece);
     return id >= 0 && (flags_[static_cast<size_t>(id)] & kTokenInModel) != 0 ? id : -1;
@@ -43,7 +43,7 @@ class Vocabulary final {
   Array<uint8_t> flags_;
 };
 
-/// A hash that is good in all its bits; not a secret, so tables bound their probes.
+/// A hash with well-mixed bits; not secret, so tables bound their probes.
 inline uint64_t hash_bytes(std::string_view text) {
   uint64_t h = 0x9E3779B97F4A7C15ULL ^ (text.size() * 0xFF51AFD7ED558CCDULL);
   const auto mix = [&h](uint64_t v) {
@@ -63,8 +63,8 @@ inline uint64_t hash_bytes(std::string_view text) {
   return h ^ (h >> 32);
 }
 
-/// Longest probe a table accepts: reached only by keys that were made to collide. A search ends
-/// there too: keys can be chosen that collide little but leave no free slot for long.
+/// Maximum probes of a table: exceeded only by keys chosen to collide. Searches stop there too,
+/// since chosen keys can leave no free slot for long.
 inline constexpr uint32_t kMaxProbes = 500;
 
 }  // namespace moe

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kLongestGrapheme = 5;  // bytes; longer ones are taken apart
+constexpr size_t kLongestGrapheme = 5;  // bytes; longer ones are split
 constexpr size_t kLongestReplacement = 255;
 
 size_t grapheme_length(std::string_view text) {
@@ -61,7 +61,7 @@ bool Charsmap::transform(std::string_view text, std::string_view* replacement) c
     const std::string_view rest = slice(replacements_, begin, kLongestReplacement + 1);
     const size_t n = std::min(rest.find('\0'), rest.size());
     *replacement = slice(rest, 0, n);
-    // Too long, or an offset into the middle of a character: only damage does that.
+    // Too long, or an offset inside a character: the table is damaged.
     return n <= kLongestReplacement && utf8_is_valid(*replacement);
   }
   return false;

@@ -1,5 +1,5 @@
 #pragma once
-// SentencePiece's precompiled character map: a double array of byte strings and what they become.
+// SentencePiece's precompiled character map: a double array from byte strings to replacements.
 
 #include <string_view>
 
@@ -7,16 +7,16 @@
 
 namespace moe {
 
-/// Layout (SentencePiece, normalizer.cc): bytes of the array (u32), the array (u32 units of the
-/// Darts double array), then zero-terminated replacements. Views the bytes it is made of.
+/// Layout (SentencePiece, normalizer.cc): size of the array in bytes (u32), the array (u32 units of
+/// the Darts double array), then zero-terminated replacements. Refers to the caller's bytes.
 class Charsmap final {
  public:
   Status create(std::span<const uint8_t> data);
 
-  /// What the shortest entry that begins `text` becomes; false where there is none.
+  /// The replacement of the shortest entry that begins `text`; false if none.
   bool transform(std::string_view text, std::string_view* replacement) const;
-  /// The normal form of valid UTF-8, appended: grapheme by grapheme where one is short and listed,
-  /// otherwise character by character, as `tokenizers` does.
+  /// Appends the normal form of valid UTF-8: by grapheme if it is short and listed, otherwise by
+  /// character, like `tokenizers`.
   Status normalise(std::string_view text, Array<char>& out) const;
 
  private:

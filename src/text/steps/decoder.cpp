@@ -54,7 +54,7 @@ std::string_view strip_token(std::string_view token, const DecoderStep& step) {
   return token;
 }
 
-// A token's bytes, if all its characters are of the byte-level alphabet; otherwise its own.
+// A token's bytes if all its characters are in the byte-level alphabet; otherwise the token itself.
 Status from_byte_level(std::string_view token, String& out) {
   for (size_t i = 0; i < token.size();) {
     const Utf8Char c = utf8_next(token.data() + i);
@@ -91,7 +91,7 @@ Status TokenDecoder::create(std::span<const TextStepSpec> specs) {
   for (size_t i = 0; i < specs.size(); ++i) {
     DecoderStep& step = steps_[i];
     Status s = create_step(specs[i], &step);
-    // The whole text is never at hand: once the tokens are one, only its ends can change.
+    // The whole text is never in memory: once tokens are joined, only its ends can change.
     const bool final = fused && step.kind == DecoderStep::kStrip && step.pattern.size() == 1 &&
                        i + 1 == specs.size();
     const bool misplaced = fused ? !final && step.kind != DecoderStep::kFuse

@@ -1,5 +1,5 @@
 #pragma once
-// The steps from pieces back to text.
+// Decoding steps from pieces to text.
 
 #include "src/base/string.h"
 #include "src/text/spec.h"
@@ -9,11 +9,11 @@ namespace moe {
 struct DecoderStep {
   enum Kind { kReplace, kStrip, kMetaspace, kByteFallback, kFuse, kByteLevel };
   Kind kind = kFuse;
-  uint32_t start = 0;  // strip: how many at most
+  uint32_t start = 0;  // strip: maximum count
   uint32_t stop = 0;
-  bool drop_first = false;   // metaspace: the first token's marks stand for nothing
-  std::string_view pattern;  // what is replaced or stripped
-  std::string_view content;  // what to put instead
+  bool drop_first = false;   // metaspace: drops the first token's marks
+  std::string_view pattern;  // text to replace or strip
+  std::string_view content;  // replacement
 };
 
 /// A checked list of steps. StreamDecoder runs it. Immutable after create().
@@ -21,19 +21,18 @@ class TokenDecoder final {
  public:
   explicit TokenDecoder(const Allocator& allocator) : steps_(allocator) {}
 
-  /// MOE_ERR_UNSUPPORTED for a step that is unknown or stands where it cannot be run token by
-  /// token.
+  /// MOE_ERR_UNSUPPORTED for an unknown step, or one that cannot run token by token at its place.
   Status create(std::span<const TextStepSpec> steps);
-  /// Pieces are the bytes of the text.
+  /// The pieces are bytes of the text.
   Status create_for_bytes() { return steps_.push(DecoderStep()); }
 
-  /// All steps but final_strip().
+  /// All steps except final_strip().
   std::span<const DecoderStep> steps() const {
     return {steps_.data(), steps_.size() - (has_final_strip_ ? 1 : 0)};
   }
-  /// The strip that works on the whole text, after the tokens have become one; or nullptr.
+  /// The strip of the whole text, after tokens are joined; or nullptr.
   const DecoderStep* final_strip() const { return has_final_strip_ ? &steps_.back() : nullptr; }
-  /// No step at all: tokens are joined with spaces.
+  /// No steps: tokens are joined by spaces.
   bool empty() const { return steps_.empty(); }
 
  private:
@@ -41,8 +40,8 @@ class TokenDecoder final {
   bool has_final_strip_ = false;
 };
 
-/// One step on one token. *token becomes its result, which may lie in `out` (which it does not
-/// view). `first`: it is the first token of the text. byte_fallback and fuse do nothing here.
+/// Applies one step to one token. *token becomes its result, which may be in `out` (*token must not
+/// be in `out`). `first`: the first token of the text. byte_fallback and fuse do nothing here.
 Status decode_step(const DecoderStep& step, bool first, String& out, std::string_view* token);
 
 /// The byte of a piece like <0x0A>, or -1.

@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-// What SentencePiece's NMT rules make of a character: 0 = nothing is left.
+// Applies SentencePiece's NMT rules to a character; 0 = removed.
 uint32_t nmt(uint32_t c) {
   if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
       c == 0x9F) {
@@ -35,7 +35,7 @@ Status lowercase(std::string_view text, Array<char>& out) {
   return {};
 }
 
-// Keeps or maps each character: f returns the new one, or ~0 for none.
+// Maps each character: f returns the new one, or ~0 for none.
 template <class F>
 Status map_characters(std::string_view text, Array<char>& out, bool* at_start, F&& f) {
   for (size_t i = 0; i < text.size();) {

@@ -1,5 +1,5 @@
 #pragma once
-// Text before it is taken apart: normal forms, case, replacements.
+// Normalises text before it is split: normal forms, case, replacements.
 
 #include "src/text/characters/unicode.h"
 #include "src/text/steps/charsmap.h"
@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// A list of steps, each on the output of the one before. Immutable after create().
+/// A list of steps, each applied to the previous output. Immutable after create().
 class Normalizer final {
  public:
   explicit Normalizer(const Allocator& allocator) : steps_(allocator) {}
@@ -15,8 +15,8 @@ class Normalizer final {
   Status create(std::span<const TextStepSpec> steps, const RegexLibrary& library);
   bool empty() const { return steps_.empty(); }
 
-  /// `text` (valid UTF-8) normalised, in *out: `text` itself, or the content of one of `buffers`.
-  /// *at_start becomes false when the first character was taken away.
+  /// Normalises `text` (valid UTF-8). *out is `text` itself or one of `buffers`. *at_start becomes
+  /// false if the first character was removed.
   Status run(std::string_view text, RegexSearch& search, Array<char> buffers[2],
              std::string_view* out, bool* at_start) const;
 

@@ -24,7 +24,7 @@ Status look_up(const char* what, std::string_view name,
                        static_cast<int>(std::min<size_t>(name.size(), 40)), name.data());
 }
 
-// Words of letters and runs of other visible characters, as \w+|[^\w\s]+ finds them.
+// Words of letters and runs of other visible characters, like \w+|[^\w\s]+.
 enum class WordClass { kSpace, kWord, kOther };
 WordClass word_class(uint32_t code) {
   if (is_word(code)) return WordClass::kWord;
@@ -35,8 +35,8 @@ WordClass word_class(uint32_t code) {
 
 struct PreTokenizer::State {
   std::string_view text;
-  size_t pieces = 0;  // which of scratch.pieces holds the current ones
-  size_t buffer = 0;  // which of scratch.text is free
+  size_t pieces = 0;  // index of the current scratch.pieces
+  size_t buffer = 0;  // index of the free scratch.text
   RegexSearch& search;
   PreTokenizerScratch& scratch;
 
@@ -127,7 +127,7 @@ Status PreTokenizer::run(std::string_view text, bool at_start, RegexSearch& sear
   return {};
 }
 
-// Cuts every piece by what find(piece, add) reports: all of it in order, as matches and gaps.
+// Splits every piece at the matches and gaps that find(piece, add) reports in order.
 template <class F>
 Status PreTokenizer::split_with(Behavior behavior, State& state, F&& find) {
   Array<TextPiece>& out = state.next();
@@ -200,7 +200,7 @@ Status PreTokenizer::split(const Step& step, State& state) {
   });
 }
 
-// Writes every piece anew: write(piece's text, at_start, buffer).
+// Rewrites every piece: write(piece's text, at_start, buffer).
 template <class F>
 Status PreTokenizer::rewrite(State& state, F&& write) {
   Array<char>& buffer = state.scratch.text[state.buffer];

@@ -1,18 +1,18 @@
 #pragma once
-// Text to pieces that the model then encodes one by one.
+// Splits text into pieces that the model encodes separately.
 
 #include "src/text/steps/text_step.h"
 
 namespace moe {
 
-/// A part of the text in work.
+/// A part of the text.
 struct TextPiece {
   uint32_t begin;
   uint32_t end;
-  bool at_start;  // begins where the user's text begins
+  bool at_start;  // at the start of the user's text
 };
 
-/// Working memory of one encode() call.
+/// Scratch memory of one encode() call.
 struct PreTokenizerScratch {
   explicit PreTokenizerScratch(const Allocator& a)
       : text{Array<char>(a), Array<char>(a)},
@@ -29,14 +29,14 @@ struct PreTokenizerScratch {
   Array<Match> matches;
 };
 
-/// A list of steps, each on the pieces that the one before made. Immutable after create().
+/// A list of steps, each applied to the previous step's pieces. Immutable after create().
 class PreTokenizer final {
  public:
   explicit PreTokenizer(const Allocator& allocator) : steps_(allocator) {}
 
   Status create(std::span<const TextStepSpec> steps, const RegexLibrary& library);
 
-  /// Takes `text` (valid UTF-8) apart. *out and *pieces view `text` or `scratch`.
+  /// Splits `text` (valid UTF-8). *out and *pieces refer to `text` or `scratch`.
   Status run(std::string_view text, bool at_start, RegexSearch& search,
              PreTokenizerScratch& scratch, std::string_view* out,
              std::span<const TextPiece>* pieces) const;
@@ -63,7 +63,7 @@ class PreTokenizer final {
     std::string_view content;
     Finder finder;
   };
-  struct State;  // text and pieces in work
+  struct State;  // current text and pieces
   static Status create_step(const TextStepSpec& spec, const RegexLibrary& library,
                             const Allocator& allocator, Step* step);
   static Status run_step(const Step& step, State& state);

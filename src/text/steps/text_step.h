@@ -1,5 +1,5 @@
 #pragma once
-// What normalisers, pre-tokenizers and decoders share.
+// Shared by normalisers, pre-tokenizers and decoders.
 
 #include "src/base/string.h"
 #include "src/text/characters/regex.h"
@@ -7,18 +7,18 @@
 
 namespace moe {
 
-/// The largest that a text may become on its way to ids, in any case.
+/// Limit of a text's size while it is encoded.
 inline constexpr size_t kMaxGrownBytes = size_t{1} << 31;
 
-/// After each step a text may be 64 times as long as at first, and 1 MiB: enough for every normal
-/// form, and steps that feed each other are stopped.
+/// Each step may grow a text to 64 times its original size plus 1 MiB: enough for every normal
+/// form, and it stops steps that feed each other.
 inline Status check_growth(size_t n_bytes, size_t n_at_first) {
   if (n_bytes <= std::min((size_t{1} << 20) + 64 * n_at_first, kMaxGrownBytes)) return {};
   return Status::error(MOE_ERR_TEXT, "text: the tokenizer's steps make %zu bytes of %zu", n_bytes,
                        n_at_first);
 }
 
-/// What a step looks for: plain text or a pattern.
+/// Searches plain text or a pattern.
 class Finder final {
  public:
   Status create(const TextStepSpec& spec, const RegexLibrary& library, const Allocator& allocator);
@@ -44,7 +44,7 @@ class Finder final {
     }
   }
 
-  /// `text` with every match replaced by `content`, appended to `out`.
+  /// Appends `text` to `out` with every match replaced by `content`.
   Status replace(std::string_view text, std::string_view content, RegexSearch& search,
                  Array<char>& out) const;
 

@@ -103,7 +103,7 @@ Value Evaluator::range(const Arguments& arguments) {
   return new_list(items);
 }
 
-// A macro sees its parameters and the top level; what it puts out is its value.
+// A macro sees its parameters and the top level; its output is its value.
 Value Evaluator::call_macro(const Node& node, Value macro, const Arguments& arguments) {
   const Node& m = node_at(macro.a);
   const size_t outer_scope = scope_begin_;

@@ -76,7 +76,7 @@ Value Evaluator::choice(const Node& node) {
   return child(node, 2) == kNoNode ? Value{} : evaluate(child(node, 2));
 }
 
-// The innermost scope first; a macro sees what stands at the top level besides its own.
+// Innermost scope first; a macro also sees the top level.
 Value Evaluator::lookup(Text name) {
   charge(kLook * variables_.size());
   const std::string_view wanted = heap_.view(name);
@@ -128,13 +128,13 @@ Evaluator::Member* Evaluator::find_member(uint32_t owner, Text name) {
   return nullptr;
 }
 
-// object.key and object[key]: what is not there is undefined.
+// object.key and object[key]; undefined if missing.
 Value Evaluator::member(Value object, Value key, bool attribute) {
   if (!ok()) return {};
   const Value missing = key.is(Kind::kString) ? Value{Kind::kUndefined, key.a, key.b, 0} : Value{};
   if (object.is(Kind::kDict) && key.is(Kind::kString)) {
     charge(kLook * object.b);
-    for (uint32_t i = object.b; i > 0 && ok(); --i) {  // the last one counts
+    for (uint32_t i = object.b; i > 0 && ok(); --i) {  // the last one wins
       const Entry& e = heap_.entries[object.a + i - 1];
       if (same(text_of(e.key), heap_.view(key))) return e.value;
     }
@@ -162,7 +162,7 @@ Value Evaluator::member(Value object, Value key, bool attribute) {
   return missing;
 }
 
-// As Python's slices: ends beyond the sequence are moved to it.
+// As in Python, bounds outside the sequence are clamped.
 Value Evaluator::slice_of(Value object, const Node& node) {
   if (!ok()) return {};
   if (!object.is(Kind::kList) && !object.is(Kind::kString)) return fail_kind("a slice", object);
@@ -179,7 +179,7 @@ Value Evaluator::slice_of(Value object, const Node& node) {
   }
   if (given[2] == 0) return fail(MOE_ERR_TEXT, "a slice with step 0");
   const int64_t n = object.is(Kind::kList) ? object.b : length(object);
-  const int64_t step = std::clamp(given[2], -n - 1, n + 1);  // further is out of it as well
+  const int64_t step = std::clamp(given[2], -n - 1, n + 1);  // larger steps leave the sequence too
   const int64_t low = step > 0 ? 0 : -1;
   const int64_t high = step > 0 ? n : n - 1;
   const auto place = [&](int i, int64_t otherwise) {
@@ -245,7 +245,7 @@ Value Evaluator::arithmetic(std::string_view op, Value left, Value right) {
       overflow = op == "//" && __builtin_sub_overflow(int64_t{0}, a, &out);
     } else {
       const int64_t rest = a % b;
-      const bool down = rest != 0 && (rest < 0) != (b < 0);  // rounds down, as Python does
+      const bool down = rest != 0 && (rest < 0) != (b < 0);  // rounds down like Python
       out = op == "//" ? a / b - (down ? 1 : 0) : rest + (down ? b : 0);
     }
   }

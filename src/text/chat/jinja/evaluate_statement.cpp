@@ -76,7 +76,7 @@ Evaluator::Flow Evaluator::execute_if(const Node& node) {
   return Flow::kNext;
 }
 
-// A name of the innermost scope gets another value; otherwise it becomes one.
+// Assigns to a name of the innermost scope, or creates it there.
 void Evaluator::define(Text name, Value value) {
   charge(kLook * (variables_.size() - scope_begin_));
   for (size_t i = scope_begin_; i < variables_.size() && ok(); ++i) {
@@ -114,7 +114,7 @@ void Evaluator::assign(uint32_t index, Value value) {
   }
 }
 
-// What a body puts out, as a value.
+// The output of a body as a value.
 Value Evaluator::captured(uint32_t body) {
   const size_t begin = out_.size();
   execute(body);
@@ -153,7 +153,7 @@ void Evaluator::bind_targets(const Node& node, Value item) {
   }
 }
 
-// {% for x in items if condition %}: the elements that fulfil it, before the loop begins.
+// {% for x in items if condition %}: filters the elements before the loop begins.
 Value Evaluator::filtered(const Node& node, Value items) {
   const size_t outer = scope_begin_;
   scope_begin_ = variables_.size();

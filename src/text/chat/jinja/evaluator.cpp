@@ -31,7 +31,7 @@ Evaluator::Evaluator(const Program& program, const Limits& limits, const Allocat
       loops_(allocator) {}
 
 Status Evaluator::prepare(std::string_view date) {
-  // The program's text comes first, so that its Texts mean the same here.
+  // The program's text comes first, so that its Texts stay valid here.
   MOE_TRY(heap_.text.append({program_.text.data(), program_.text.size()}, 0));
   loop_name_ = text_of(literal("loop"));
   date_ = text_of(literal(date));

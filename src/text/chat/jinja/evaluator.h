@@ -7,22 +7,21 @@
 namespace moe::jinja {
 
 struct Limits {
-  uint64_t max_steps = 20'000'000;     // each up to some 50 ns: a node, 64 bytes copied or compared
-  size_t max_text = size_t{64} << 20;  // bytes of every string made, and of the result
-  size_t max_items = size_t{1} << 20;  // of all lists and dicts together
-  int max_depth = 160;                 // of nodes and macros in each other
-  /// Asked now and then with `user`; true ends the run with MOE_ERR_CANCELLED. May be null.
+  uint64_t max_steps = 20'000'000;  // each up to about 50 ns: a node, 64 bytes copied or compared
+  size_t max_text = size_t{64} << 20;  // bytes of each string created, and of the result
+  size_t max_items = size_t{1} << 20;  // in all lists and dicts together
+  int max_depth = 160;                 // nesting of nodes and macros
+  /// Called occasionally with `user`; true ends the run with MOE_ERR_CANCELLED. May be null.
   bool (*cancelled)(const void* user) = nullptr;
   const void* user = nullptr;
 };
 
-/// What charge() gets for work that is slower than copying: looking at one of several entries, or
-/// at one character.
+/// Factor for charge() for work slower than copying: examining one entry or character.
 inline constexpr size_t kLook = 8;
 
 class Evaluator {
  public:
-  /// `program` has been parsed. date: "YYYY-MM-DD" for strftime_now, empty: there is none.
+  /// `program` has been parsed. date: "YYYY-MM-DD" for strftime_now, or empty for none.
   Evaluator(const Program& program, const Limits& limits, const Allocator& allocator);
 
   Status prepare(std::string_view date);
@@ -157,16 +156,16 @@ class Evaluator {
   Heap heap_;
   MarkedText out_;
   Array<Variable> variables_;
-  Array<Member> members_;  // of all namespaces
+  Array<Member> members_;  // all namespaces
   Array<Loop> loops_;
   Text loop_name_;
   Text date_;
   uint32_t n_namespaces_ = 0;
-  size_t scope_begin_ = 0;  // variables from here on are of the innermost scope
+  size_t scope_begin_ = 0;  // the innermost scope's variables start here
   size_t macro_begin_ = 0;  // a macro sees these and
   size_t n_globals_ = 0;    // the first ones
   uint64_t steps_ = 0;
-  uint64_t next_look_ = 0;  // for a cancel
+  uint64_t next_look_ = 0;  // next check for a cancel
   int depth_ = 0;
   uint32_t line_ = 0;
   Status status_;

@@ -72,7 +72,7 @@ Value Evaluator::simple_filter(std::string_view name, Value value, const Argumen
 Value Evaluator::select(Value list, const Arguments& arguments, bool keep_if) {
   const Value attribute = argument(arguments, 0, "");
   const Value test_name = argument(arguments, 1, "");
-  if (!truth(list)) return new_list(Array<Value>(allocator_));  // of nothing comes nothing
+  if (!truth(list)) return new_list(Array<Value>(allocator_));  // nothing to select from
   if (!list.is(Kind::kList)) return fail_kind("selectattr", list);
   if (!attribute.is(Kind::kString)) return fail_kind("selectattr", attribute);
   Array<Value> out(allocator_);
@@ -116,7 +116,7 @@ void Evaluator::put_json(Value value, int depth) {
   }
   if (value.is(Kind::kString)) return put_json_text(value);
   if (value.is(Kind::kInt)) {
-    as_text(value);  // written where the result grows
+    as_text(value);  // written at the growing end of the result
     return;
   }
   if (value.is(Kind::kNone)) return put("null", 0);

@@ -52,7 +52,7 @@ class Lexer {
     return n_;
   }
 
-  // Text up to a tag, less the white space that the tag takes with it.
+  // Text up to a tag, without the white space that the tag strips.
   Status put_data(uint32_t open) {
     uint32_t end = open;
     const char sign = open < n_ ? peek(open + 2) : '+';
@@ -68,7 +68,7 @@ class Lexer {
     return {};
   }
 
-  // Behind a tag: "-" takes all white space, a block or comment one line feed unless "+" says no.
+  // After a tag: "-" strips all white space, a block or comment one line feed unless "+".
   void close_tag(char sign, bool output) {
     if (sign == '-') {
       while (at_ < n_ && is_space(text_[at_])) move_to(at_ + 1);
@@ -198,7 +198,7 @@ class Lexer {
     if (is_digit(c) || c == 'N' || c == 'U') {
       return Status::error(MOE_ERR_UNSUPPORTED, "line %u: the escape \\%c in a string", line_, c);
     }
-    MOE_TRY(text_.push('\\'));  // as Python keeps what it does not know
+    MOE_TRY(text_.push('\\'));  // Python preserves unknown escapes
     return text_.push(c);
   }
 

@@ -81,7 +81,7 @@ Value Evaluator::items_of(Value value) {
   return new_list(pairs);
 }
 
-// One field of strftime, for the date alone.
+// One strftime field of the date.
 bool Evaluator::put_date_field(char field) {
   static constexpr const char* kMonths[] = {"January",   "February", "March",    "April",
                                             "May",       "June",     "July",     "August",
@@ -113,7 +113,7 @@ bool Evaluator::put_date_field(char field) {
 }
 
 Value Evaluator::format_date(std::string_view given) {
-  Array<char> format(allocator_);  // `given` lies in the memory that is written to
+  Array<char> format(allocator_);  // `given` is in the memory being written
   keep(format.append(given.data(), given.size()));
   const size_t begin = heap_.text.size();
   for (size_t i = 0; i < format.size() && ok(); ++i) {

@@ -204,7 +204,7 @@ uint32_t Parser::primary() {
   return unexpected("a value");
 }
 
-// Elements up to `close`; the opening bracket has been taken.
+// Elements up to `close`; the opening bracket has been consumed.
 uint32_t Parser::list(char close, Op op) {
   const uint32_t line = token().line;
   const std::string_view end(&close, 1);
@@ -217,7 +217,7 @@ uint32_t Parser::list(char close, Op op) {
   return add({.op = op, .line = line}, elements);
 }
 
-// (x) is x; (x, y) and () are tuples, which are lists here.
+// (x) is x; (x, y) and () are tuples, treated as lists.
 uint32_t Parser::group() {
   if (is(")")) return list(')', Op::kList);
   const uint32_t line = token().line;
@@ -283,7 +283,7 @@ uint32_t Parser::subscript(uint32_t value) {
   return add({.op = Op::kSlice, .line = line, .a = value}, parts);
 }
 
-// Up to ")"; the opening parenthesis has been taken.
+// Up to ")"; the opening parenthesis has been consumed.
 void Parser::arguments(Array<uint32_t>& out) {
   while (ok() && !is(")")) {
     if (is("*") || is("**")) {

@@ -26,7 +26,7 @@ void Parser::expect_block(std::string_view name) {
   at_ += 2;
 }
 
-// Statements up to one of the blocks named, which is left for the caller.
+// Statements up to one of the named blocks, which is left to the caller.
 uint32_t Parser::body(const char* const* ends, size_t n_ends) {
   if (++nesting_ > kMaxNesting) {
     fail(MOE_ERR_UNSUPPORTED, "more than %d levels in each other", kMaxNesting);
@@ -56,7 +56,7 @@ uint32_t Parser::statement() {
     advance();
     return add({.op = Op::kOutput, .line = t.line, .a = value});
   }
-  advance();  // nothing else begins a statement: what is inside a tag has been taken with it
+  advance();  // only a tag can start here: its contents were consumed with it
   if (take_word("if")) return if_statement(t.line);
   if (take_word("for")) return for_statement(t.line);
   if (take_word("set")) return set_statement(t.line);
@@ -177,7 +177,7 @@ uint32_t Parser::macro_statement(uint32_t line) {
   expect(")");
   expect_block_end();
   const int around = loops_;
-  loops_ = 0;  // a macro cannot leave the loop it is written in
+  loops_ = 0;  // a macro cannot leave an enclosing loop
   const uint32_t inside = body(&kEnd, 1);
   loops_ = around;
   expect_block(kEnd);
@@ -185,7 +185,7 @@ uint32_t Parser::macro_statement(uint32_t line) {
   return add({.op = Op::kMacro, .line = line, .a = inside, .text = called}, parameters);
 }
 
-// {% generation %} only marks what a model is trained on.
+// {% generation %} only marks training data.
 uint32_t Parser::generation_statement() {
   static constexpr const char* kEnd = "endgeneration";
   expect_block_end();

@@ -1,5 +1,5 @@
 #pragma once
-// Recursive descent over the tokens. The first error stays; every function returns soon after it.
+// Recursive descent over the tokens. The first error is stored; every function then returns soon.
 
 #include <string_view>
 

@@ -1,7 +1,7 @@
 #pragma once
-// A template as the parser leaves it: nodes in one array that refer to each other by index.
-// The language is the part of Jinja that chat templates use, with the semantics of Jinja 3
-// (https://jinja.palletsprojects.com/en/stable/templates/), `trim_blocks` and `lstrip_blocks` on.
+// A parsed template: nodes in one array, linked by index. The language is the subset of Jinja that
+// chat templates use, with the semantics of Jinja 3
+// (https://jinja.palletsprojects.com/en/stable/templates/), with `trim_blocks` and `lstrip_blocks`.
 
 #include <string_view>
 
@@ -9,7 +9,7 @@
 
 namespace moe::jinja {
 
-/// Bytes of Program::text, or of what an evaluation has put behind them.
+/// Bytes of Program::text, or of the text that an evaluation appends to it.
 struct Text {
   uint32_t begin = 0;
   uint32_t size = 0;
@@ -17,7 +17,7 @@ struct Text {
 
 inline constexpr uint32_t kNoNode = ~0U;
 inline constexpr size_t kMaxSourceBytes = size_t{1} << 20;
-inline constexpr int kMaxNesting = 64;  // of expressions and statements in each other
+inline constexpr int kMaxNesting = 64;  // nesting of expressions and statements
 
 enum class TokenKind : uint8_t {
   kData,
@@ -91,17 +91,17 @@ struct Program {
 
   std::string_view view(Text t) const { return {text.data() + t.begin, t.size}; }
 
-  Array<char> text;  // the source, then string literals without their escapes
+  Array<char> text;  // the source, then unescaped string literals
   Array<Node> nodes;
   Array<uint32_t> children;
   uint32_t root = kNoNode;
 };
 
-/// Checks and parses. MOE_ERR_FORMAT for what is no template, MOE_ERR_UNSUPPORTED for a construct
-/// that is not part of the subset; both name it and its line.
+/// Checks and parses. MOE_ERR_FORMAT for an invalid template, MOE_ERR_UNSUPPORTED for a construct
+/// outside the subset; both name it and its line.
 Status parse(std::string_view source, Program& program);
 
-/// The parts of parse(): program.text is the source; literals are put behind it.
+/// Lexer of parse(): program.text is the source; literals are appended.
 Status split_tokens(Program& program, Array<Token>& tokens);
 
 }  // namespace moe::jinja

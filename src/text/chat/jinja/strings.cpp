@@ -45,7 +45,7 @@ Value Evaluator::concatenate(Value left, Value right) {
   return since(begin);
 }
 
-// Each place that could be it is charged: a search that skips is slow on texts made for it.
+// Charges each candidate position: a skipping search is slow on adversarial texts.
 size_t Evaluator::find(std::string_view text, std::string_view what, size_t from) {
   if (what.empty()) return from;
   for (;; ++from) {
@@ -84,7 +84,7 @@ Value Evaluator::strip(Value text, Value characters, bool left, bool right) {
   return text_value(child_text(text, begin, end - begin));
 }
 
-// Without a separator: at white space, and nothing empty.
+// Without a separator: split at white space, without empty parts.
 Value Evaluator::split(Value text, Value separator, int64_t most) {
   Array<Value> parts(allocator_);
   const std::string_view all = heap_.view(text);
@@ -152,7 +152,7 @@ Value Evaluator::change_case(Value text, bool upper, bool first_only) {
 
 Value Evaluator::join(Value list, Value separator) {
   if (!list.is(Kind::kList)) return fail_kind("join", list);
-  Array<Value> texts(allocator_);  // writing numbers would come between the parts
+  Array<Value> texts(allocator_);  // writing numbers would interleave with the parts
   for (uint32_t i = 0; i < list.b && ok(); ++i) {
     keep(texts.push(as_text(heap_.items[list.a + i])));
   }
@@ -164,7 +164,7 @@ Value Evaluator::join(Value list, Value separator) {
   return since(begin);
 }
 
-// Characters begin, begin + step ... before end; the bounds have been brought into the text.
+// Characters begin, begin + step ... before end; bounds are already clamped.
 Value Evaluator::slice_text(Value text, int64_t begin, int64_t end, int64_t step) {
   size_t at = 0;  // of character `index`
   int64_t index = 0;

@@ -65,7 +65,7 @@ bool Evaluator::less(Value a, Value b) {
   const auto is_number = [](Value v) { return v.is(Kind::kInt) || v.is(Kind::kBool); };
   if (is_number(a) && is_number(b)) return a.number < b.number;
   if (a.is(Kind::kString) && b.is(Kind::kString)) {
-    // The order of UTF-8's bytes is that of its characters.
+    // UTF-8 bytes sort like their characters.
     return charge(std::min(a.b, b.b)) && heap_.view(a) < heap_.view(b);
   }
   fail_kind("a comparison", is_number(a) || a.is(Kind::kString) ? b : a);

@@ -1,5 +1,5 @@
 #pragma once
-// What an expression can be, and the memory behind it. Nothing is freed before the evaluation ends.
+// Values of expressions and their memory. Nothing is freed before the evaluation ends.
 
 #include <string_view>
 
@@ -15,10 +15,10 @@ enum class Kind : uint8_t {
   kString,     // a: first byte, b: bytes
   kList,       // a: first item, b: items (tuples are lists)
   kDict,       // a: first entry, b: entries, in the order they were written
-  kNamespace,  // a: which one
+  kNamespace,  // a: index
   kMacro,      // a: its node
-  kFunction,   // a: which one
-  kLoop        // a: which of the loops that are running
+  kFunction,   // a: index
+  kLoop        // a: index of the active loop
 };
 
 struct Value {
@@ -41,7 +41,7 @@ struct Entry {
   Value value;
 };
 
-/// Bytes, and for each whether it comes from outside the template (1) or from its author (0).
+/// Bytes, each marked as from outside the template (1) or from its author (0).
 struct MarkedText {
   explicit MarkedText(const Allocator& a) : chars(a), marks(a) {}
 
@@ -54,7 +54,7 @@ struct MarkedText {
     std::fill(marks.begin() + at, marks.end(), mark);
     return {};
   }
-  /// `other` may be this one.
+  /// `other` may be this object.
   Status append(const MarkedText& other, size_t begin, size_t n) {
     const size_t at = size();
     if (at + n > chars.capacity()) {
@@ -69,7 +69,7 @@ struct MarkedText {
     return {};
   }
   void cut(size_t n) {
-    (void)chars.resize(n);  // smaller: cannot fail
+    (void)chars.resize(n);  // cannot fail when shrinking
     (void)marks.resize(n);
   }
   std::string_view view() const { return {chars.data(), chars.size()}; }
@@ -91,7 +91,7 @@ struct Heap {
   Array<Entry> entries;
 };
 
-/// White space as Python's str.strip() sees it.
+/// White space as in Python's str.strip().
 bool is_python_space(uint32_t code);
 
 }  // namespace moe::jinja
