@@ -1,13 +1,13 @@
 #pragma once
-// Looks for a forbidden bit pattern at the speed of memory.
+// Searches for an invalid bit pattern at memory speed.
 
 #include <cstdint>
 #include <cstring>
 
 namespace moe {
 
-/// Index of the first 64-byte block in which bad(word) is not 0 for one of its 64-bit words, or -1.
-/// The last block may have 32 bytes.
+/// Index of the first 64-byte block in which bad(word) is nonzero for one of its 64-bit words, or
+/// -1. The last block may have 32 bytes.
 template <class Bad>
 int64_t find_block(const uint8_t* data, size_t bytes, Bad bad) {
   uint64_t words[8];
@@ -25,7 +25,7 @@ int64_t find_block(const uint8_t* data, size_t bytes, Bad bad) {
   return found != 0 ? static_cast<int64_t>(at / 64) : -1;
 }
 
-/// Not 0 when one of the four f16 in a word is NaN or infinite.
+/// Nonzero if one of the four f16 in a word is NaN or infinite.
 inline uint64_t infinite_halves(uint64_t v) {
   return ((v & 0x7C007C007C007C00u) + 0x0400040004000400u) & 0x8000800080008000u;
 }

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// Fills a tile with convert(value), rows beyond n_rows with 0.
+// Fills a tile with convert(value); rows from n_rows on are 0.
 template <class T, class Source, class Convert>
 void pack(const Source* values, int64_t ld, int n_rows, int32_t cols, uint8_t* tile,
           Convert convert) {
@@ -63,7 +63,7 @@ void i32_pack(const int32_t* values, int64_t ld, int n_rows, int32_t cols, uint8
   pack<int32_t>(values, ld, n_rows, cols, tile, [](int32_t v) { return v; });
 }
 
-// NaN and infinity have all exponent bits set: adding one to them carries into the sign's place.
+// NaN and infinity have all exponent bits set: adding one to them carries into the sign bit.
 int64_t f32_find_invalid(const uint8_t* tile, size_t bytes) {
   return find_block(tile, bytes, [](uint64_t v) {
     return ((v & 0x7F8000007F800000u) + 0x0080000000800000u) & 0x8000000080000000u;

@@ -1,5 +1,5 @@
 #pragma once
-// f32, bf16, f16: plain values, tile by tile; i32: whole numbers of tables, laid out the same way.
+// f32, bf16, f16: plain values in tiles; i32: integers of tables in the same layout.
 
 #include "quant/half.h"
 #include "quant/weight_format.h"
@@ -20,12 +20,12 @@ int64_t bf16_find_invalid(const uint8_t* tile, size_t bytes);
 void bf16_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* tile);
 
 void f16_read_row(const uint8_t* tile, int32_t cols, int row, float* out);
-/// Values beyond 65504 become infinite, which find_invalid() then finds.
+/// Values beyond 65504 become infinite; find_invalid() detects them.
 void f16_pack(const float* values, int64_t ld, int n_rows, int32_t cols, uint8_t* tile);
 int64_t f16_find_invalid(const uint8_t* tile, size_t bytes);
 void f16_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* tile);
 
-/// WeightFormat has no packer of whole numbers: callers that store tables know that they do.
+/// WeightFormat has no integer packer: callers that store tables call this directly.
 void i32_pack(const int32_t* values, int64_t ld, int n_rows, int32_t cols, uint8_t* tile);
 
 template <class T>

@@ -1,5 +1,5 @@
 #pragma once
-// What a weight format is: a name, a block geometry and a definition. See quant/README.md.
+// A weight format: a name, a block geometry and a definition. See quant/README.md.
 
 // Plain C headers only: the files of kernels/cpu/isa include this.
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// Every stored format. The file names formats by string (see WeightFormat::name).
+/// Every stored format. Files contain names, not numbers (see WeightFormat::name).
 enum class FormatId : uint8_t {
 #define MOE_WEIGHT_FORMAT(Name, header) k##Name,
 #include "quant/list.h"
@@ -16,7 +16,7 @@ enum class FormatId : uint8_t {
 
 /// Rows of one tile; one 32-bit lane of a block belongs to one row (integer formats).
 inline constexpr int kTileRows = 16;
-/// Bytes of one block of an integer format. Float formats have 16 elements a block.
+/// Bytes of one block of an integer format. Float formats have 16 elements per block.
 inline constexpr int kBlockBytes = 64;
 
 enum class ScaleKind : uint8_t { kNone, kTensor, kRow, kGroup };
@@ -25,9 +25,8 @@ enum class ActPrecision : uint8_t { kF32, kA8, kA8Block };
 /// Inputs that share one activation scale under `a8_block`.
 inline constexpr int kActBlock = 256;
 
-/// One matrix as it lies in memory, on disk and on a device: tiles of 16 rows, padded to whole
-/// blocks, each tile `tile_stride` bytes after the one before. A vector is a matrix with one
-/// column.
+/// One matrix, identical in memory, on disk and on a device: tiles of 16 rows padded to whole
+/// blocks, `tile_stride` bytes apart. A vector is a matrix with one column.
 struct Matrix {
   FormatId format = FormatId::kF32;
   ScaleKind scale_kind = ScaleKind::kNone;
@@ -37,16 +36,16 @@ struct Matrix {
   int32_t cols = 0;         // inputs
   int64_t tile_stride = 0;  // bytes from tile t to tile t + 1
   const uint8_t* tiles = nullptr;
-  const float* scales = nullptr;  // as many as scale_count() in quant/formats.h says
+  const float* scales = nullptr;  // scale_count() in quant/formats.h gives their number
 
   bool empty() const { return tiles == nullptr; }
 };
 
-/// element() of inputs [begin, begin + n) of a whole tile, in any format: out (n, 16).
+/// element() of inputs [begin, begin + n) of a whole tile, any format: out (n, 16).
 void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* out);
 
-/// The scales of a whole tile where they lie in it, and the minimums (0 where there are none): of
-/// inputs [32 group, 32 group + 32) if those are a group; out (16).
+/// Scales and minimums (0 if absent) stored in a tile for inputs [32 group, 32 group + 32): out
+/// (16).
 bool scales_in_tile(FormatId format);
 bool has_minimums(FormatId format);
 void read_tile_scales(const Matrix& m, int64_t tile, int32_t group, float* scales, float* minimums);

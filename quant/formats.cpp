@@ -5,10 +5,10 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kMaxCodeCols = 65536;  // more could wrap a 32-bit sum of products
+constexpr int32_t kMaxCodeCols = 65536;  // more could overflow a 32-bit sum of code products
 constexpr int64_t kMaxDimension = int64_t{1} << 31;
 
-// The names of all but the table's, joined.
+// Names of all formats except the table's, joined.
 struct WeightNames {
   char text[256] = {};
   constexpr WeightNames() {

@@ -1,6 +1,6 @@
 #pragma once
-// The weight formats of list.h as a table, and what holds for all of them: sizes, scales,
-// definition, validation.
+// Table of the weight formats in list.h, and common operations: sizes, scales, definition,
+// validation.
 
 #include <string_view>
 
@@ -18,7 +18,7 @@ constexpr WeightFormat row(FormatId id) {
     format.scale = Format::scale;
     format.minimum = Format::minimum;
   }
-#if !MOE_PACK  // nobody makes weights: what does stays out of the library
+#if !MOE_PACK  // builds without quantisation omit the packers
   format.pack_codes = nullptr;
   format.pack_values = nullptr;
   format.pack_scales = nullptr;
@@ -42,43 +42,42 @@ inline constexpr WeightFormat kWeightFormats[] = {
 inline const WeightFormat& format_info(FormatId id) {
   return kWeightFormats[static_cast<size_t>(id)];
 }
-/// Null when no format has that name.
+/// Null if no format has that name.
 const WeightFormat* find_format(std::string_view name);
-/// The same for formats of weights: without that of tables.
+/// The same for weight formats, excluding tables.
 const WeightFormat* find_weight_format(std::string_view name);
 /// "ternary2, ternary3, int8 .."
 const char* weight_format_names();
 
-/// Number of floats behind Matrix::scales; 0 for kNone, and where scales lie in the tiles.
+/// Number of floats in Matrix::scales; 0 for kNone and for scales in the tiles.
 size_t scale_count(FormatId format, ScaleKind kind, int32_t group, int64_t rows, int64_t cols);
-/// Which of them belongs to an element. Row scales lie in order; group scales as the f32 tiles of a
-/// (rows, n_groups) matrix: ((row / 16) * n_groups + group) * 16 + row % 16.
+/// Index of an element's scale. Row scales are in order; group scales are f32 tiles of a (rows,
+/// n_groups) matrix: ((row / 16) * n_groups + group) * 16 + row % 16.
 int64_t scale_index(ScaleKind kind, int32_t group, int32_t cols, int32_t row, int32_t col);
 
-/// Bytes of all tiles of a matrix that lies alone, without scales. MOE_ERR_SHAPE when they cannot
-/// be counted.
+/// Bytes of all tiles of a single matrix, without scales. MOE_ERR_SHAPE on overflow.
 Result<size_t> matrix_bytes(FormatId format, int64_t rows, int64_t cols);
 
-/// The definition: the number that element (row, col) stands for.
+/// The definition: the value of element (row, col).
 float weight(const Matrix& m, int32_t row, int32_t col);
 /// weight() for a whole row: out (cols).
 void read_row(const Matrix& m, int32_t row, float* out);
 
-/// The same for a row of a tile, where scales do not lie apart.
+/// The same for a row of a tile whose format has no separate scales.
 void read_weights(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row,
                   float* out);
 /// element() of a row: out (cols).
 void read_row(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row, float* out);
 
-/// What the kernels rely on, shapes and kinds only: sizes at least 1, at most 65,536 inputs under
-/// integer codes (32-bit sums), scales of a kind the format has, float formats with f32
-/// activations. MOE_ERR_SHAPE, MOE_ERR_RANGE or MOE_ERR_UNSUPPORTED.
+/// Checks the kernels' preconditions, shapes and kinds only: sizes at least 1, at most 65,536
+/// inputs for integer codes (32-bit sums), a scale kind that the format supports, f32 activations
+/// for float formats. MOE_ERR_SHAPE, MOE_ERR_RANGE or MOE_ERR_UNSUPPORTED.
 Status check_matrix(const Matrix& m);
 
-/// Reads all tiles and scales: MOE_ERR_RANGE for a code that no packer writes or a scale that is
-/// not finite and positive, MOE_ERR_NON_FINITE for a NaN or infinite value. Memory speed.
+/// Checks all tiles and scales at memory speed: MOE_ERR_RANGE for a code that no packer writes or a
+/// scale that is not finite and positive, MOE_ERR_NON_FINITE for a NaN or infinite value.
 Status validate_codes(const Matrix& m);
-/// The scales alone.
+/// Scales only.
 Status validate_scales(const float* scales, size_t n);
 
 }  // namespace moe

@@ -72,7 +72,7 @@ int8_t four_bit_random_code(const FourBitKind& kind, uint8_t byte) {
   return static_cast<int8_t>(value_of(kind, byte & 15));
 }
 
-// Weights of a variance of amplitude^2 / 3 around 0.
+// Zero-mean weights with variance amplitude^2 / 3.
 void four_bit_random_tile(const FourBitKind& kind, Random& random, size_t bytes, float amplitude,
                           uint8_t* tile) {
   for (size_t i = 0; i < bytes; i += 8) {
@@ -80,7 +80,7 @@ void four_bit_random_tile(const FourBitKind& kind, Random& random, size_t bytes,
     std::memcpy(tile + i, &v, 8);
   }
   const Codes codes(kind);
-  uint8_t packed[256];  // two values may be one: -0
+  uint8_t packed[256];  // two values may be equal: -0
   for (int byte = 0; byte < 256; ++byte) {
     const int low = codes.of[value_of(kind, byte & 15) + 128];
     packed[byte] = static_cast<uint8_t>(low | codes.of[value_of(kind, byte >> 4) + 128] << 4);

@@ -1,14 +1,14 @@
 #pragma once
-// The four-bit formats: a code selects one of 16 values, and 32 inputs of a row share a scale that
-// lies in the tile, beside their codes: weight = scale * value + minimum. quant/README.md has the
-// layout.
+// The four-bit formats: a code selects one of 16 values, and 32 inputs of a row share a scale
+// stored in the tile next to their codes: weight = scale * value + minimum. Layout:
+// quant/README.md.
 
 #include "quant/four_bit_layout.h"
 #include "quant/weight_format.h"
 
 namespace moe {
 
-/// One format of the family: how it scales, and the values of codes 0..7 and 8..15.
+/// One format of the family: its scaling, and the values of codes 0..7 and 8..15.
 struct FourBitKind {
   GroupScale scale;
   uint64_t low;
@@ -34,7 +34,7 @@ template <class Layout>
 struct FourBits : Layout {
   static constexpr FourBitKind kKind = {Layout::kScales, Layout::kLowValues, Layout::kHighValues};
 
-  /// What the list says of it.
+  /// Its entry in the format table.
   static constexpr WeightFormat described(const char* name, int max_code) {
     WeightFormat f = {};
     f.name = name;

@@ -1,5 +1,5 @@
 #pragma once
-// How the four-bit formats lie in a tile (quant/README.md). Plain C headers only: the files of
+// Tile layout of the four-bit formats (quant/README.md). Plain C headers only: the files of
 // kernels/cpu/isa include this.
 
 #include "quant/group_layout.h"
@@ -43,13 +43,13 @@ using Int4MinLayout = FourBitLayout<GroupScale::kF16Minimum, table_word({0, 1, 2
 using Fp4Layout = FourBitLayout<GroupScale::kPowerOfTwo, table_word({0, 1, 2, 3, 4, 6, 8, 12}),
                                 table_word({0, -1, -2, -3, -4, -6, -8, -12})>;
 
-/// The values of GGUF's IQ4_NL, closer together around 0.
+/// The values of GGUF's IQ4_NL, denser around 0.
 using Nl4Layout =
     FourBitLayout<GroupScale::kF16, table_word({-127, -104, -83, -65, -49, -35, -22, -10}),
                   table_word({1, 13, 25, 38, 53, 69, 89, 113})>;
 
-/// NF4 of bitsandbytes (QLoRA, arXiv 2305.14314): its table of floats, whose ends are -1 and 1,
-/// times kNf4Scale, rounded. Of all factors this one leaves the smallest error in normal weights.
+/// NF4 of bitsandbytes (QLoRA, arXiv 2305.14314): its float table, with ends -1 and 1, times
+/// kNf4Scale, rounded. This factor gives the smallest error for normal weights.
 inline constexpr float kNf4Scale = 124.117f;
 using Nf4Layout =
     FourBitLayout<GroupScale::kF16, table_word({-124, -86, -65, -49, -35, -23, -11, 0}),

@@ -1,5 +1,5 @@
-// Floats to four bits: scales and minimums are tried around what the largest weights ask for, and
-// the best is kept.
+// Quantises floats to four bits: tries scales and minimums around those of the largest weights and
+// uses the best.
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +18,8 @@ constexpr int kSums = kGroupSums;
 // The values of a table in ascending order.
 struct Values {
   float at[16];
-  float between[15];  // from here on the next one is nearer
-  bool whole;         // all whole numbers from the first to the last
+  float between[15];  // upper limits of each value's interval
+  bool whole;         // consecutive integers
 
   explicit Values(const FourBitKind& kind) {
     for (int code = 0; code < 16; ++code) {
@@ -108,7 +108,7 @@ class Search {
   }
 
  private:
-  // Takes scale and minimum as they are stored, if they are better.
+  // Uses scale and minimum, as stored, if they are better.
   void consider(float scale, float minimum) {
     const bool fits = std::fabs(scale) > 0.0f && std::fabs(scale) <= kLargestHalf &&
                       std::fabs(minimum) <= kLargestHalf;
@@ -123,7 +123,7 @@ class Search {
     best_ = fit;
   }
 
-  // Without a good scale, that of zeros.
+  // Without a valid scale, uses that of zeros.
   void none(float minimum) {
     best_.minimum = minimum;
     nearest(values_, WeightGroup{}, 1.0f, 0.0f, best_.codes);
@@ -186,7 +186,7 @@ class Search {
   Fit best_;
 };
 
-// The largest scale, times the nearest end of a table.
+// The largest scale times the nearest table end.
 float largest_weight(GroupScale scale) {
   if (scale == GroupScale::kPowerOfTwo) return std::numeric_limits<float>::max();
   return scale == GroupScale::kF16Minimum ? kLargestHalf : 7 * kLargestHalf;

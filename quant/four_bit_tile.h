@@ -1,5 +1,5 @@
 #pragma once
-// How the tiles of the four-bit formats are written: for four_bit.cpp and four_bit_quantise.cpp.
+// Writes tiles of the four-bit formats: for four_bit.cpp and four_bit_quantise.cpp.
 
 #include <cstdlib>
 #include <cstring>
@@ -12,8 +12,8 @@ inline int value_of(const FourBitKind& kind, int code) {
   return static_cast<int8_t>((code < 8 ? kind.low : kind.high) >> (code % 8 * 8) & 255);
 }
 
-/// The code of every value, -128 first; the lowest code where two have it. What has no value 0
-/// takes the smallest for it.
+/// The code of every value, -128 first; the lowest code of equal values. Without a value 0, the one
+/// of smallest magnitude represents it.
 struct Codes {
   uint8_t of[256] = {};
   explicit Codes(const FourBitKind& kind) {
@@ -69,7 +69,7 @@ inline void put_codes(const FourBitKind& kind, const Codes& code, const int8_t* 
   }
 }
 
-/// A tile of padding: the value 0, or the one that has its place, scales of 1 and minimums of 0.
+/// A padding tile: value 0 or its substitute, scales 1 and minimums 0.
 inline void clear_tile(const FourBitKind& kind, const Codes& code, int32_t cols, uint8_t* tile) {
   std::memset(tile, code.of[128] * 17, four_bit_tile_bytes(kind, cols));
   const int32_t n = groups_of_block(kind.scale);

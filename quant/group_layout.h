@@ -1,5 +1,5 @@
 #pragma once
-// How formats whose scales lie in the tile do so (quant/README.md): segments of a block of 64 bytes
+// Tile layout of formats with scales in the tile (quant/README.md): segments of one 64-byte block
 // with the scales of some groups, then the codes of these groups. Plain C headers only: the files
 // of kernels/cpu/isa include this.
 
@@ -11,24 +11,24 @@ namespace moe {
 /// Inputs that share a scale in the tile.
 inline constexpr int kTileGroup = 32;
 
-/// What the 64 bytes in front of the codes hold for each row and group.
+/// Contents of the 64-byte scale block per row and group.
 enum class GroupScale : uint8_t {
   kF16,         // an f16
-  kF16Minimum,  // an f16 and the f16 that is added
-  kPowerOfTwo,  // a byte b for 2^(b - 128); 255 is not allowed
+  kF16Minimum,  // an f16 scale and an f16 minimum
+  kPowerOfTwo,  // a byte b for 2^(b - 128); 255 is invalid
 };
 
-/// Groups that one such block of 64 bytes serves.
+/// Groups per scale block.
 constexpr int groups_of_block(GroupScale scale) {
   return scale == GroupScale::kF16 ? 2 : scale == GroupScale::kF16Minimum ? 1 : 4;
 }
 
-/// The byte of a power of two as that number.
+/// Decodes a power of two.
 MOE_INLINE float power_of_two(uint8_t byte) {
   return bits_to_f32(byte < 2 ? uint32_t{0x200000} << byte : (uint32_t{byte} - 1) << 23);
 }
 
-/// Where groups lie in a tile, each with kBits bits of codes a weight, and their scales.
+/// Locates groups in a tile, with kBits bits per code, and their scales.
 template <GroupScale kScale, int kBits>
 struct GroupsInTile {
   static constexpr GroupScale kScales = kScale;
@@ -37,7 +37,7 @@ struct GroupsInTile {
   static constexpr int kGroupBytes = kTileGroup * kBits / 8 * kTileRows;
   static constexpr int64_t kSegmentBytes = kBlockBytes + int64_t{kGroups} * kGroupBytes;
 
-  /// Where a group's codes lie in a tile, and the block with its scales.
+  /// Offset of a group's codes in a tile, and of its scale block.
   MOE_INLINE int64_t codes_at(int32_t group) {
     return group / kGroups * kSegmentBytes + kBlockBytes + group % kGroups * kGroupBytes;
   }

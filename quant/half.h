@@ -22,7 +22,7 @@ MOE_INLINE uint32_t f32_to_bits(float value) {
 
 MOE_INLINE float bf16_to_f32(uint16_t b) { return bits_to_f32(static_cast<uint32_t>(b) << 16); }
 
-/// Round half to even; a NaN stays a (quiet) NaN.
+/// Round half to even; NaN remains a quiet NaN.
 MOE_INLINE uint16_t f32_to_bf16(float value) {
   const uint32_t u = f32_to_bits(value);
   if ((u & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((u >> 16) | 0x40u);

@@ -7,7 +7,7 @@ Status pack_ternary_hf(const int8_t* codes, int64_t rows, int64_t cols, uint8_t*
     return Status::error(MOE_ERR_SHAPE, "packed ternary: expected rows in fours, found %lld",
                          static_cast<long long>(rows));
   }
-  const int64_t n = rows / 4 * cols;  // distance of the four codes of a byte
+  const int64_t n = rows / 4 * cols;  // distance between the four codes of a byte
   for (int64_t i = 0; i < 4 * n; ++i) {
     if (codes[i] < -1 || codes[i] > 1) {
       return Status::error(MOE_ERR_RANGE, "packed ternary: expected codes -1..1, found %d",

@@ -1,7 +1,7 @@
 #pragma once
 // The uint8 layout of ternary weights in Hugging Face checkpoints (BitNet b1.58 2B4T, Falcon3):
-// four output rows in a byte. With R = rows / 4, byte (r, c) holds, lowest bits first, the codes +
-// 1 of rows r, r + R, r + 2R and r + 3R of column c.
+// four output rows per byte. With R = rows / 4, byte (r, c) holds, lowest bits first, the codes + 1
+// of rows r, r + R, r + 2R and r + 3R of column c.
 
 #include <cstdint>
 
@@ -9,15 +9,15 @@
 
 namespace moe {
 
-/// codes (rows, cols) -> packed (rows / 4, cols). MOE_ERR_SHAPE: rows is no multiple of 4;
+/// codes (rows, cols) -> packed (rows / 4, cols). MOE_ERR_SHAPE: rows is not a multiple of 4;
 /// MOE_ERR_RANGE: a code outside -1..1.
 Status pack_ternary_hf(const int8_t* codes, int64_t rows, int64_t cols, uint8_t* packed);
 
 /// packed (packed_rows, cols) -> codes (4 packed_rows, cols). MOE_ERR_RANGE: a field of 3.
 Status unpack_ternary_hf(const uint8_t* packed, int64_t packed_rows, int64_t cols, int8_t* codes);
 
-/// Row `row` (of 4 packed_rows) alone, from the one packed row that holds it: packed_row (cols) is
-/// row % packed_rows of the tensor. codes (cols).
+/// Unpacks row `row` (of 4 packed_rows) from packed_row (cols), which is row % packed_rows of the
+/// tensor. codes (cols).
 Status unpack_ternary_hf_row(const uint8_t* packed_row, int64_t packed_rows, int64_t row,
                              int64_t cols, int8_t* codes);
 

@@ -28,7 +28,7 @@ void put_scale(uint8_t* tile, int row, int32_t group, float scale) {
   std::memcpy(tile + Layout::scales_at(group) + 2 * at, &half, sizeof half);
 }
 
-// Those of padding stay 1.
+// Scales of padding remain 1.
 void clear_scales(uint8_t* tile, int32_t cols) {
   const int32_t n = (groups_in(cols) + Layout::kGroups - 1) / Layout::kGroups * Layout::kGroups;
   for (int32_t group = 0; group < n; ++group) {
@@ -42,7 +42,7 @@ float largest_of(const WeightGroup& g) {
   return largest;
 }
 
-// Half to even, of numbers as small as codes.
+// Rounds code-sized numbers half to even.
 float whole(float v) { return v + 12582912.0f - 12582912.0f; }
 
 float error_of(const WeightGroup& g, float scale) {
@@ -50,20 +50,19 @@ float error_of(const WeightGroup& g, float scale) {
   return group_error(g, [&](int i) { return whole(g.w[i] * inverse) * scale; });
 }
 
-// The largest weight becomes a code from 127 down to 112, or 96: codes of six bits, whose largest
-// is often 28 to 32, fall on codes again. Other scales are worth a look only where an f16 holds
-// them, which is where nothing may be lost.
+// The largest weight's code is tried from 127 down to 112, or 96: six-bit codes, whose largest is
+// often 28 to 32, are then reproduced exactly. Other scales are tried only if an f16 represents
+// them exactly, that is, where lossless conversion is possible.
 bool worth_a_look(int code, float largest, float scale) {
   if (code >= 112 || code == 96) return true;
   return static_cast<float>(code) * scale == largest;
 }
 
-// The least code that the largest weight may become. A power of two times any code is from 64 to
-// 127, so codes that others chose come out as they are; but below the normal numbers of an f16 half
-// of a scale may be none.
+// Smallest code of the largest weight. A power of two times any code is in 64..127, so codes of
+// other formats are reproduced; but below f16's normal range half a scale may not be representable.
 int least_code(float largest) { return largest < 64 * kLeastNormalHalf ? 1 : 64; }
 
-// Weights too small for all of these get the first scale there is.
+// Weights too small for any of these get the smallest scale.
 float best_scale(const WeightGroup& g) {
   const float largest = largest_of(g);
   struct {

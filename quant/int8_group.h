@@ -1,6 +1,6 @@
 #pragma once
-// int8_group: one signed byte per weight, -127..127, and 32 inputs of a row share a scale that lies
-// in the tile, beside their codes.
+// int8_group: one signed byte per weight, -127..127; 32 inputs of a row share a scale stored in the
+// tile next to their codes.
 
 #include "quant/int8.h"
 #include "quant/int8_group_layout.h"
@@ -9,7 +9,7 @@ namespace moe {
 
 size_t int8_group_tile_bytes(int64_t cols);
 void int8_group_read_row(const uint8_t* tile, int32_t cols, int row, float* out);
-/// Scales become 1.
+/// Sets scales to 1.
 void int8_group_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile);
 void int8_group_pack_scales(const float* scales, const float* minimums, int n_rows, int32_t cols,
                             uint8_t* tile);

@@ -1,12 +1,12 @@
 #pragma once
-// How int8_group lies in a tile (quant/README.md). Plain C headers only: the files of
-// kernels/cpu/isa include this.
+// Tile layout of int8_group (quant/README.md). Plain C headers only: the files of kernels/cpu/isa
+// include this.
 
 #include "quant/group_layout.h"
 
 namespace moe {
 
-/// Codes of a group as int8 has them, each group with an f16 scale: also GGUF's Q8_0.
+/// Codes of a group as in int8, with an f16 scale per group; equals GGUF's Q8_0.
 struct Int8GroupLayout : GroupsInTile<GroupScale::kF16, 8> {
   MOE_INLINE float element(const uint8_t* tile, int32_t, int row, int32_t col) {
     const uint8_t* codes = tile + codes_at(col / kTileGroup);

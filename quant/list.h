@@ -1,6 +1,6 @@
-// Every weight format, one line each: its name in the code, and the file that holds NameFormat
-// (quant/weight_format.h). Read wherever something is made for each of them, so without a guard;
-// CMake makes quant/all.h, which includes the files, from it.
+// Every weight format, one per line: its name in code, and the file with NameFormat
+// (quant/weight_format.h). Included wherever something is generated for each, hence no include
+// guard; CMake generates quant/all.h, which includes the files, from it.
 MOE_WEIGHT_FORMAT(Ternary2, "quant/ternary2.h")
 MOE_WEIGHT_FORMAT(Ternary3, "quant/ternary3.h")
 MOE_WEIGHT_FORMAT(Int8, "quant/int8.h")

@@ -7,12 +7,12 @@ namespace {
 
 constexpr uint32_t kNotTernary = 0xFFFFFFFFu;
 
-constexpr int32_t kChunk = 64;  // a loop of this length becomes vector instructions
+constexpr int32_t kChunk = 64;  // a loop of this length is vectorised
 
 int32_t magnitude_bits(float w) { return static_cast<int32_t>(f32_to_bits(w) & 0x7FFFFFFFu); }
 
-// The bits of the one magnitude of n weights, given that of those before (0: all were zero): 0 when
-// all are zero, kNotTernary when there are two. N: n when it is known.
+// The bits of the common magnitude of n weights and the preceding ones (0: all were zero): 0 if all
+// are zero, kNotTernary if there are two. N: n if known at compile time.
 template <int32_t N>
 uint32_t one_magnitude_of(const float* w, int32_t n, uint32_t before) {
   const int32_t count = N > 0 ? N : n;
@@ -66,7 +66,7 @@ float scale_of(const float* w, int32_t n) {
 
 void TernaryDetector::add_row(const float* row) {
   const uint32_t magnitude = tensor_ || row_ ? one_magnitude(row, cols_) : kNotTernary;
-  if (magnitude != kNotTernary) {  // then every group of the row fits too
+  if (magnitude != kNotTernary) {  // then every group of the row matches too
     if (magnitude == 0) return;
     if (magnitude_ == 0) magnitude_ = magnitude;
     if (magnitude_ != magnitude) tensor_ = false;

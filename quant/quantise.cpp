@@ -10,11 +10,11 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kChunk = 64;  // a loop of this length becomes vector instructions
+constexpr int64_t kChunk = 64;  // a loop of this length is vectorised
 constexpr uint32_t kMagnitude = 0x7FFFFFFFu;
 constexpr uint32_t kInfinity = 0x7F800000u;
 
-// The largest |w| as bits, which order as magnitudes do; NaN and infinity come last.
+// The largest |w| as bits, which sort like magnitudes; NaN and infinity are largest.
 uint32_t largest_magnitude(const float* w, int64_t n) {
   uint32_t largest[kChunk] = {};
   int64_t i = 0;
@@ -30,11 +30,11 @@ uint32_t largest_magnitude(const float* w, int64_t n) {
   return out;
 }
 
-// In float32, as PyTorch divides: halves of bf16 weights are ties, which must fall alike. Adding
-// 1.5 * 2^23 rounds what is below 2^22 half to even and leaves the code in the lowest byte.
+// In float32, like PyTorch's division: halves of bf16 weights are ties and must round alike. Adding
+// 1.5 * 2^23 rounds values below 2^22 half to even and leaves the code in the lowest byte.
 int8_t rounded(float v) { return static_cast<int8_t>(f32_to_bits(v + 12582912.0f) & 0xFFu); }
 
-// A normal scale is so exact that no quotient reaches 127.5; with a denormal one they may.
+// With a normal scale no quotient reaches 127.5; with a denormal one it may.
 int8_t clipped(float v) {
   if (v > 127.0f) return 127;
   return v < -127.0f ? int8_t{-127} : rounded(v);
@@ -80,7 +80,7 @@ Result<double> AbsMean::scale() const {
 }
 
 void ternary_codes(const float* w, int64_t n, double scale, int8_t* codes) {
-  // 0.5 rounds to 0 and everything above it to at least 1, which is where the clip ends it.
+  // 0.5 rounds to 0 and larger values to at least 1, where the clip applies.
   const double inverse = 1.0 / scale;
   const auto code = [inverse](float weight) {
     const double v = static_cast<double>(weight) * inverse;
@@ -112,7 +112,7 @@ Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale) {
     return non_finite(i);
   }
   const float amax = bits_to_f32(bits);
-  // A largest weight among the smallest denormals has no scale: its row counts as zero.
+  // If the largest weight is among the smallest denormals there is no scale: the row is zero.
   *scale = amax / 127.0f > 0.0f ? amax / 127.0f : 1.0f;
   const float divisor = *scale;
   if (divisor < std::numeric_limits<float>::min()) {
@@ -121,7 +121,7 @@ Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale) {
   }
   int64_t i = 0;
   for (; i + kChunk <= n; i += kChunk) {
-    int8_t chunk[kChunk];  // bytes could lie on anything: a local array cannot lie on the weights
+    int8_t chunk[kChunk];  // bytes may alias anything; a local array cannot alias the weights
     for (int64_t j = 0; j < kChunk; ++j) chunk[j] = rounded(w[i + j] / divisor);
     std::memcpy(codes + i, chunk, sizeof chunk);
   }
@@ -140,7 +140,7 @@ Status int8_rows(const float* w, int64_t rows, int64_t cols, int8_t* codes, floa
 Status quantise_tile(const WeightFormat& format, const float* w, int32_t first, int n, int32_t cols,
                      const float* importance, uint8_t* tile) {
   Status status = format.quantise_tile(w, cols, n, cols, importance, tile);
-  // By themselves, to find which one it is.
+  // Row by row, to find the faulty one.
   for (int row = 0; !status.ok() && row < n; ++row) {
     const Status one =
         format.quantise_tile(w + int64_t{row} * cols, cols, 1, cols, importance, tile);

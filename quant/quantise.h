@@ -1,6 +1,6 @@
 #pragma once
-// Floats to codes: BitNet's absmean ternary and absmax int8 rows. Whole arrays, or streamed row by
-// row where a matrix is larger than memory should hold.
+// Quantises floats: BitNet's absmean ternary and absmax int8 rows. Whole arrays, or streamed by
+// rows for matrices too large for memory.
 
 #include <cstdint>
 
@@ -9,13 +9,13 @@
 
 namespace moe {
 
-/// The mean of |w| over a whole tensor, gathered in pieces. [b1.58] figure 3. Weight i of all goes
-/// to sum i % 8, each a double added to in order, so how the weights are cut changes nothing.
+/// The mean of |w| over a whole tensor, added in pieces. [b1.58] figure 3. Weight i goes to partial
+/// sum i % 8 in double, in order, so the result does not depend on the pieces.
 class AbsMean {
  public:
-  /// MOE_ERR_NON_FINITE when a weight is NaN or infinite.
+  /// MOE_ERR_NON_FINITE if a weight is NaN or infinite.
   Status add(const float* w, int64_t n);
-  /// max(mean |w|, 1e-5). MOE_ERR_SHAPE when nothing was added.
+  /// max(mean |w|, 1e-5). MOE_ERR_SHAPE if nothing was added.
   Result<double> scale() const;
 
  private:
@@ -38,13 +38,13 @@ Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale);
 /// w (rows, cols) -> codes (rows, cols), scales (rows).
 Status int8_rows(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scales);
 
-/// Rows [first, first + n) of a matrix, which begin at w, to a tile of a format that has
-/// WeightFormat::quantise_tile. An error names the row of the matrix. `importance` (cols) or null.
+/// Quantises rows [first, first + n) of a matrix, at w, to a tile of a format with
+/// WeightFormat::quantise_tile. Errors name the matrix row. `importance` (cols) or null.
 Status quantise_tile(const WeightFormat& format, const float* w, int32_t first, int n, int32_t cols,
                      const float* importance, uint8_t* tile);
 
 /// One row per token: x (rows, cols) -> codes (rows, cols), scales (rows) = 127 / max(amax, 1e-5),
-/// the numbers that inputs are multiplied with. MOE_ERR_NON_FINITE names the row.
+/// the factors applied to inputs. MOE_ERR_NON_FINITE names the row.
 Status absmax_int8(const float* x, int64_t rows, int64_t cols, int8_t* codes, float* scales);
 
 }  // namespace moe

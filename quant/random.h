@@ -1,11 +1,11 @@
 #pragma once
-// Random numbers that are the same everywhere.
+// Random numbers, identical on every platform.
 
 #include <cstdint>
 
 namespace moe {
 
-/// Sebastiano Vigna's SplitMix64: 64 bits a call.
+/// Sebastiano Vigna's SplitMix64: 64 bits per call.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}

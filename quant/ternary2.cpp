@@ -30,7 +30,7 @@ void ternary2_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, ui
     uint8_t* bytes = tile + row * 4;
     int32_t col = 0;
     for (; col + kTernary2Cols <= cols; col += kTernary2Cols, bytes += kBlockBytes) {
-      uint32_t fields[4];  // four codes in each: columns 0..3, 4..7 ...
+      uint32_t fields[4];  // four codes each: columns 0..3, 4..7 ...
       std::memcpy(fields, source + col, sizeof fields);
       uint32_t packed = 0;
       for (int f = 0; f < 4; ++f) {
@@ -50,7 +50,7 @@ int64_t ternary2_find_invalid(const uint8_t* tile, size_t bytes) {
   return find_block(tile, bytes, [](uint64_t v) { return v & (v >> 1) & 0x5555555555555555u; });
 }
 
-// Half of them are 0.
+// Half of the codes are 0.
 int8_t ternary2_random_code(uint8_t byte) {
   return static_cast<int8_t>(byte < 64 ? -1 : (byte >= 192 ? 1 : 0));
 }

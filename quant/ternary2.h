@@ -1,5 +1,5 @@
 #pragma once
-// ternary2: four codes in a byte, two bits each.
+// ternary2: four codes per byte, two bits each.
 
 #include "quant/weight_format.h"
 

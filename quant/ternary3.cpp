@@ -12,7 +12,7 @@ namespace {
 constexpr int kPowers[5] = {1, 3, 9, 27, 81};
 constexpr int kAllZeroCodes = 1 + 3 + 9 + 27 + 81;  // every digit 1
 
-// The weights in every byte there may be.
+// The weights of every possible byte.
 struct Weights {
   int8_t of[256][5];
   constexpr Weights() : of() {
@@ -23,7 +23,7 @@ struct Weights {
 };
 constexpr Weights kWeights;
 
-// visit(first column, columns) of each block.
+// Calls visit(first column, columns) for each block.
 template <class Visit>
 void for_each_block(int32_t cols, Visit visit) {
   for (int32_t from = 0; from < cols; from += kTernary3Segment) {
@@ -62,7 +62,7 @@ void ternary3_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, ui
     const int8_t* source = codes + row * ld;
     uint8_t* bytes = tile + row * 4;
     for_each_block(cols, [&](int32_t col, int32_t n) {
-      uint32_t fields[5] = {};  // four codes in each: columns 0..3, 4..7 ...
+      uint32_t fields[5] = {};  // four codes each: columns 0..3, 4..7 ...
       std::memcpy(fields, source + col, static_cast<size_t>(n));
       uint32_t packed = 0;
       for (int f = 4; f >= 0; --f) {
@@ -88,7 +88,7 @@ void ternary3_random_tile(Random& random, size_t bytes, float, uint8_t* tile) {
     std::memcpy(tile + i, &v, 8);
   }
   for (size_t i = 0; i < bytes; ++i) tile[i] = static_cast<uint8_t>((tile[i] * 243u) >> 8);
-  // The last block of a segment ends in four pad trits: the top trit of each byte is code 1.
+  // The last block of a segment ends in four padding trits: the top trit of each byte is code 1.
   for (size_t block = kTernary3Blocks - 1; block < bytes / kBlockBytes; block += kTernary3Blocks) {
     uint8_t* last = tile + block * kBlockBytes;
     for (int i = 0; i < kBlockBytes; ++i) last[i] = static_cast<uint8_t>(last[i] % 81 + 81);

@@ -1,6 +1,6 @@
 #pragma once
-// ternary3: five codes in a byte, base 3. Inputs come in segments of 256, which are 13 blocks of
-// 20; the last four places of a segment are padding, so that 256 activations never straddle blocks.
+// ternary3: five codes per byte, base 3. Inputs are in segments of 256, which are 13 blocks of 20;
+// the last four places of a segment are padding, so that 256 activations never straddle blocks.
 
 #include "quant/weight_format.h"
 

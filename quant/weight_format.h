@@ -1,13 +1,13 @@
 #pragma once
-// What is said about a weight format. The file of a format holds a struct NameFormat:
+// Description of a weight format. Each format's file defines a struct NameFormat:
 //
 //   static constexpr WeightFormat info;
 //   MOE_INLINE float element(const uint8_t* tile, int32_t cols, int row, int32_t col);
 //
-// element() is the definition of the layout: the code (integer formats) or the value of one
-// element; row is 0..15. Host and device text. It is enough for correct products everywhere; fast
-// ones are named in kernels/cpu/generic/linear.inc and kernels/cuda/matmul/matmul.cu. A format
-// whose scales lie in its tiles has as well
+// element() defines the layout: the code (integer formats) or value of one element; row is 0..15.
+// Compiled for host and device. It suffices for correct matrix products everywhere;
+// kernels/cpu/generic/linear.inc and kernels/cuda/matmul/matmul.cu name fast ones. A format with
+// scales in its tiles also has
 //
 //   MOE_INLINE float scale(const uint8_t* tile, int row, int32_t group);
 //   MOE_INLINE float minimum(const uint8_t* tile, int row, int32_t group);
@@ -28,7 +28,7 @@ inline constexpr uint32_t kAllScales = kTensorOrRowScales | scale_bit(ScaleKind:
 struct WeightFormat {
   const char* name;       // in files and on command lines
   bool integer = false;   // codes times scales, summed as integers; otherwise plain values
-  bool table = false;     // whole numbers of tables: holds no weights
+  bool table = false;     // integers of tables, not weights
   int max_code = 0;       // integer: codes are in [-max_code, max_code], at most 127
   int32_t group = 0;      // inputs that share a scale in the tile (kGroup); 0: scales lie apart
   bool minimums = false;  // such a group has a minimum too: weight = scale * code + minimum
@@ -38,37 +38,37 @@ struct WeightFormat {
 
   /// Bytes of one tile (16 rows) of `cols` inputs.
   size_t (*tile_bytes)(int64_t cols);
-  /// element() for a whole row: out (cols). Null: as element() says.
+  /// element() for a whole row: out (cols). Null: use element().
   void (*read_row)(const uint8_t* tile, int32_t cols, int row, float* out) = nullptr;
-  /// Writes a whole tile, padding included, from n_rows (1..16) rows, row i at source + i * ld. One
-  /// of the two is null; in a table both.
+  /// Packs a whole tile, including padding, from n_rows (1..16) rows, row i at source + i * ld. One
+  /// of the two is null; for tables both.
   void (*pack_codes)(const int8_t* codes, int64_t ld, int n_rows, int32_t cols,
                      uint8_t* tile) = nullptr;
   void (*pack_values)(const float* values, int64_t ld, int n_rows, int32_t cols,
                       uint8_t* tile) = nullptr;
-  /// With scales in the tile. Those of a packed tile: scales and minimums (n_rows, groups), each
-  /// rounded to what is stored; minimums may be null.
+  /// For scales in the tile. Sets those of a packed tile: scales and minimums (n_rows, groups),
+  /// rounded to the stored type; minimums may be null.
   void (*pack_scales)(const float* scales, const float* minimums, int n_rows, int32_t cols,
                       uint8_t* tile) = nullptr;
-  /// Weights to codes and scales with a small squared error, each square times importance[col]
-  /// (null: 1), as a whole tile. MOE_ERR_NON_FINITE, MOE_ERR_RANGE.
+  /// Quantises weights to a whole tile with a small squared error, each square weighted by
+  /// importance[col] (null: 1). MOE_ERR_NON_FINITE, MOE_ERR_RANGE.
   Status (*quantise_tile)(const float* w, int64_t ld, int n_rows, int32_t cols,
                           const float* importance, uint8_t* tile) = nullptr;
-  /// One row of weights as codes with a scale. Both null in integer formats: codes are ternary, by
+  /// Quantises one row with one scale. If both are null in an integer format, codes are ternary by
   /// BitNet's absmean over the whole matrix.
   Status (*quantise_row)(const float* w, int64_t n, int8_t* codes, float* scale) = nullptr;
 
-  /// Index of the first 64-byte block that holds something no packer writes, or -1. Null: all is
-  /// allowed. `bytes` is a multiple of 32.
+  /// Index of the first 64-byte block with content that no packer writes, or -1. Null: anything is
+  /// valid. `bytes` is a multiple of 32.
   int64_t (*find_invalid)(const uint8_t* tile, size_t bytes) = nullptr;
   const char* invalid = "";  // what that is, where it is no scale
 
-  // Random weights (models that are made up).
-  /// Codes come from random bytes so; null: all are equally likely.
+  // Random weights (synthetic models).
+  // Maps random bytes to codes; null: uniform.
   int8_t (*random_code)(uint8_t byte) = nullptr;
-  // max_code^2 / mean of a random code squared, by which random weights get a variance of 1 / cols
+  // max_code^2 / mean square of a random code, which gives random weights a variance of 1 / cols
   float spread = 3;  // all codes equally likely
-  /// Fills tiles whose columns are a multiple of `random_cols`, fast; null: codes are packed.
+  /// Fast fill of tiles whose columns are a multiple of `random_cols`; null: codes are packed.
   void (*random_tile)(Random& random, size_t bytes, float amplitude, uint8_t* tile) = nullptr;
   int32_t random_cols = 1;
 
@@ -79,7 +79,7 @@ struct WeightFormat {
   float (*minimum)(const uint8_t* tile, int row, int32_t group) = nullptr;
 
   constexpr bool ternary() const { return integer && max_code == 1; }
-  /// The kind of scales of weights that a caller gives as floats.
+  /// The scale kind for weights given as floats.
   constexpr ScaleKind own_scales() const {
     if (group != 0) return ScaleKind::kGroup;
     if (!integer) return ScaleKind::kNone;

@@ -1,5 +1,5 @@
 #pragma once
-// The weights of one group, for what chooses its scale: four_bit_quantise.cpp and int8_group.cpp.
+// The weights of one group, for selecting its scale: four_bit_quantise.cpp and int8_group.cpp.
 
 #include <cmath>
 
@@ -10,14 +10,14 @@ namespace moe {
 
 inline constexpr float kLargestHalf = 65504.0f;
 inline constexpr float kLeastNormalHalf = 0x1p-14f;
-inline constexpr int kGroupSums = 8;  // partial sums: loops become vector instructions
+inline constexpr int kGroupSums = 8;  // partial sums, for vectorisation
 
 struct WeightGroup {
   float w[kTileGroup];
   float importance[kTileGroup];
 };
 
-/// Of a row's weights; what is missing to a whole group repeats the first one and does not count.
+/// Reads a row's weights; a short group is filled with copies of the first one, which do not count.
 inline WeightGroup read_group(const float* w, const float* importance, int32_t n) {
   WeightGroup g;
   float sum = 0;
@@ -26,7 +26,7 @@ inline WeightGroup read_group(const float* w, const float* importance, int32_t n
     g.importance[i] = i >= n ? 0.0f : importance != nullptr ? importance[i] : 1.0f;
     sum += g.importance[i];
   }
-  if (!(sum > 0.0f)) {  // inputs that were never seen
+  if (!(sum > 0.0f)) {  // inputs that calibration never reached
     for (int32_t i = 0; i < n; ++i) g.importance[i] = 1.0f;
   }
   return g;
@@ -51,7 +51,7 @@ float group_error(const WeightGroup& g, Stored stored) {
   return sum_of(sums);
 }
 
-/// As an f16 holds it.
+/// Rounded to f16.
 inline float as_half(float v) { return f16_to_f32(f32_to_f16(v)); }
 
 /// MOE_ERR_NON_FINITE, or MOE_ERR_RANGE for a weight beyond `most`.

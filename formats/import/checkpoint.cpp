@@ -10,15 +10,15 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMaxShards = 512;                     // all stay open
-constexpr uint32_t kPutTensor = uint32_t{1} << 31;     // SourceTensor::file from here on: no file
-constexpr uint32_t kPackedTensor = uint32_t{1} << 30;  // the same
+constexpr size_t kMaxShards = 512;                  // all remain open
+constexpr uint32_t kPutTensor = uint32_t{1} << 31;  // SourceTensor::file of tensors without a file
+constexpr uint32_t kPackedTensor = uint32_t{1} << 30;  // the same for packed tensors
 constexpr size_t kMaxNameInLine = 30;
 constexpr const char* kGguf = ".gguf";
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// The index comes with the checkpoint and must not lead out of its folder.
+// The index is untrusted and must not refer outside its folder.
 void check_shard_name(const std::string& name, const std::string& index) {
   const bool plain = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos &&
                      name.find('\\') == std::string::npos && name.find('\0') == std::string::npos;
@@ -28,8 +28,8 @@ void check_shard_name(const std::string& name, const std::string& index) {
   }
 }
 
-// The line has to fit into an error's text. Trainers wrap the weights in "model" or "module", and
-// Megatron nests them; what `transformers` wrote is flat, perhaps in several files.
+// The line must fit in an error's text. Trainers wrap the weights in "model" or "module", and
+// Megatron nests them; `transformers` writes flat files, possibly several.
 [[noreturn]] void fail_pickle(const std::string& name) {
   if (name.starts_with("pytorch_model")) {
     fail(MOE_ERR_UNSUPPORTED,
@@ -94,7 +94,7 @@ void Checkpoint::add_tensor(SourceTensor tensor) {
   tensors_.emplace(std::move(name), std::move(tensor));
 }
 
-// The parts of a split file are named after the first; its metadata is the model's.
+// Parts of a split file are named after the first, whose metadata describes the model.
 void Checkpoint::add_gguf(const std::string& path) {
   std::vector<std::string> paths = {path};
   const std::vector<std::string> parts = gguf_parts(path);
@@ -197,7 +197,7 @@ void Checkpoint::add_index(const std::string& name) {
   const Json index = read_json_file(path);
   const JsonNode map = JsonNode(index, path).at("weight_map");
   if (!map.value().is_object()) map.fail_expected("an object");
-  std::vector<std::string> names;  // of the shards, in order
+  std::vector<std::string> names;  // shard names in order
   for (const auto& [tensor, file] : map.value().items()) {
     names.push_back(JsonNode(file, map.path() + "." + tensor.substr(0, 100)).string());
     check_shard_name(names.back(), path);

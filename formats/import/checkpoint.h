@@ -1,6 +1,6 @@
 #pragma once
-// The tensors of a checkpoint and the documents beside them: a folder with model.safetensors, or
-// shards named by model.safetensors.index.json; or a GGUF file.
+// Tensors and documents of a checkpoint: a folder with model.safetensors or the shards listed in
+// model.safetensors.index.json, or a GGUF file.
 
 #include <functional>
 #include <map>
@@ -29,11 +29,11 @@ enum class PackedCodes : uint8_t {
   kOther8,   // any others
 };
 
-/// The rows of a matrix that lies in several tensors.
+/// The rows of a matrix stored in several tensors.
 class PackedRows {
  public:
   virtual ~PackedRows() = default;
-  /// Rows [first, first + n): out (n, cols). May throw whatever Checkpoint::read throws.
+  /// Rows [first, first + n): out (n, cols). May throw like Checkpoint::read.
   virtual void read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const = 0;
   virtual PackedCodes codes(const Checkpoint& checkpoint) const = 0;
   /// Of all that are no others: (n, cols / 32), both; of kRows8 (n) scales. Minimums are those of
@@ -42,51 +42,49 @@ class PackedRows {
                            float* minimums) const = 0;
 };
 
-/// Reads are positioned, so any thread may read once it is set up.
+/// Reads are positioned: any thread may read after setup.
 class Checkpoint {
  public:
   /// `path`: a folder, or a file NAME.gguf (NAME-00001-of-00003.gguf: all its parts). Opens every
-  /// file and checks every header; reads no weights. Throws a Failure. A folder that holds only
-  /// PyTorch pickles is refused with the line of Python that turns them into safetensors.
+  /// file and checks every header; reads no weights. Throws a Failure. A folder with only PyTorch
+  /// pickles is rejected with a line of Python that converts them to safetensors.
   explicit Checkpoint(const std::string& path);
 
-  /// Of the folder, or of the GGUF file without its ending.
+  /// The folder's name, or the GGUF file's without its extension.
   std::string name() const;
-  /// Of the folder, or of the GGUF file.
+  /// Path of the folder or the GGUF file.
   const std::string& path() const { return path_; }
-  /// The key-value pairs of a GGUF file; null for a folder.
+  /// Key-value pairs of a GGUF file; null for a folder.
   const Json& metadata() const { return metadata_; }
 
-  /// A JSON file of the folder, or one that was put in its place.
+  /// True for a JSON file of the folder, or a document that replaces one.
   bool has_document(const std::string& name) const;
   Json document(const std::string& name, const JsonLimits& limits = {}) const;
   void put_document(const std::string& name, Json document);
-  /// As if the key were not there: of config.json, or of a GGUF file. MOE_ERR_ARGUMENT when it is
-  /// not.
+  /// Removes a key of config.json or of a GGUF file. MOE_ERR_ARGUMENT if missing.
   void ignore_key(const std::string& key);
-  /// A tensor that no file has. MOE_ERR_FORMAT when there is one of this name.
+  /// Adds a tensor that is in no file. MOE_ERR_FORMAT if the name exists.
   void put_tensor(const std::string& name, std::vector<int64_t> shape, std::vector<float> values);
-  /// Other values for a tensor that was put there, as many as it has.
+  /// Replaces the values of an added tensor; their number must match.
   void fill_tensor(const std::string& name, std::vector<float> values);
-  /// One matrix `tensor` (its file and n_elements are set here) in the place of the tensors
-  /// `parts`, which are no longer found. MOE_ERR_FORMAT when there is one of its name that is no
-  /// part.
+  /// Replaces the tensors `parts` by one matrix `tensor` (sets its file and n_elements).
+  /// MOE_ERR_FORMAT if its name exists and is not one of the parts.
   void put_packed(SourceTensor tensor, std::unique_ptr<const PackedRows> rows,
                   std::span<const std::string> parts);
-  /// Gives every tensor another name. MOE_ERR_FORMAT when two would have the same.
+  /// Renames every tensor. MOE_ERR_FORMAT if two get the same name.
   void rename(const std::function<std::string(const std::string&)>& new_name);
-  /// In order of name.
+  /// Sorted by name.
   const std::map<std::string, SourceTensor, std::less<>>& tensors() const { return tensors_; }
-  /// Null when there is none.
+  /// Null if missing.
   const SourceTensor* find(std::string_view name) const;
 
   /// Elements [first, first + n) in row-major order, whole blocks. Throws MOE_ERR_IO, or
-  /// MOE_ERR_UNSUPPORTED for a type that cannot be read as numbers.
+  /// MOE_ERR_UNSUPPORTED for a type that has no numeric values.
   void read(const SourceTensor& tensor, uint64_t first, size_t n, float* out) const;
   void read(const SourceTensor& tensor, uint64_t first, size_t n, int64_t* out) const;
-  /// Of a tensor that was put there packed; null for any other.
+  /// Rows of a packed tensor; null for any other.
   const PackedRows* packed(const SourceTensor& tensor) const;
-  /// Bytes [first, first + n) of the tensor as they are stored.
+  /// Bytes [first, first + n) as stored.
   void read_bytes(const SourceTensor& tensor, uint64_t first, size_t n, uint8_t* out) const;
 
  private:
@@ -102,8 +100,8 @@ class Checkpoint {
   std::vector<InputFile> files_;
   Json metadata_;
   std::map<std::string, Json> documents_;
-  std::vector<std::vector<float>> put_tensors_;  // numbered from kPutTensor as files are from 0
-  std::vector<std::unique_ptr<const PackedRows>> packed_;  // from kPackedTensor
+  std::vector<std::vector<float>> put_tensors_;            // indexed from kPutTensor
+  std::vector<std::unique_ptr<const PackedRows>> packed_;  // indexed from kPackedTensor
   std::map<std::string, SourceTensor, std::less<>> tensors_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// How libmoe_convert reports errors inside: it throws a Failure, and its edge turns that into a
+// Error reporting inside libmoe_convert: it throws a Failure, which its API functions convert to a
 // Status.
 
 #include <exception>
@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// An error on its way to the edge of libmoe_convert.
+/// An error inside libmoe_convert.
 class Failure final : public std::exception {
  public:
   explicit Failure(const Status& status) : status_(status) {}
@@ -23,7 +23,7 @@ class Failure final : public std::exception {
 [[noreturn]] void fail(moe_status code, const char* format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/// Throws when `status` is an error.
+/// Throws if `status` is an error.
 inline void check(const Status& status) {
   if (!status.ok()) throw Failure(status);
 }
@@ -35,10 +35,10 @@ T take(Result<T> result) {
   return std::move(result.value());
 }
 
-/// The exception being handled as a Status; only inside a catch block.
+/// Converts the current exception to a Status; only inside a catch block.
 Status current_failure();
 
-/// Runs f() and turns whatever it throws into a Status.
+/// Runs f() and converts any exception to a Status.
 template <class F>
 Status guarded(F&& f) {
   try {

@@ -29,7 +29,7 @@ namespace {
 }  // namespace
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: a named pipe in a model's folder must not hang us.
+  // O_NONBLOCK: a named pipe in a model's folder must not block.
   do {
     fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   } while (fd_ < 0 && errno == EINTR);
@@ -51,7 +51,7 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   }
 }
 
-// What Git leaves of a large file that it did not fetch.
+// Detects the pointer that Git LFS leaves in place of a large file.
 void InputFile::refuse_pointer() const {
   constexpr std::string_view kPointer = "version https://git-lfs.github.com/spec";
   char start[kPointer.size()];
@@ -88,7 +88,7 @@ void InputFile::read(uint64_t offset, void* buffer, size_t bytes) const {
 
 bool path_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-// Not std::filesystem: its iterators end the process when memory runs out.
+// Not std::filesystem: its iterators terminate the process if memory runs out.
 std::vector<std::string> names_in_folder(const std::string& path) {
   std::vector<std::string> names;
   errno = 0;

@@ -11,7 +11,7 @@ namespace moe {
 class InputFile {
  public:
   /// Throws a Failure: MOE_ERR_NOT_FOUND, MOE_ERR_IO naming the path and errno, or MOE_ERR_FORMAT
-  /// for what Git LFS leaves in the place of a file.
+  /// for a Git LFS pointer.
   explicit InputFile(std::string path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
@@ -21,8 +21,7 @@ class InputFile {
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
 
-  /// Fills `buffer` with exactly `bytes` bytes from `offset`; a file that got shorter is
-  /// MOE_ERR_IO.
+  /// Reads exactly `bytes` bytes at `offset` to `buffer`; MOE_ERR_IO if the file was truncated.
   void read(uint64_t offset, void* buffer, size_t bytes) const;
 
  private:
@@ -33,13 +32,13 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-/// Whether something can be found at `path`.
+/// True if `path` exists.
 bool path_exists(const std::string& path);
 
-/// The names in a folder in order, without "." and ".."; none when `path` is no folder.
+/// The sorted names in a folder without "." and ".."; empty if `path` is not a folder.
 std::vector<std::string> names_in_folder(const std::string& path);
 
-/// The whole file as text; MOE_ERR_FORMAT when it is longer than `max_bytes`.
+/// The whole file as text; MOE_ERR_FORMAT if longer than `max_bytes`.
 std::string read_text_file(const std::string& path, uint64_t max_bytes);
 
 }  // namespace moe

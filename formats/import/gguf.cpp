@@ -14,7 +14,7 @@ namespace {
 using ull = unsigned long long;
 constexpr uint64_t kMaxPairs = 65536;
 constexpr uint64_t kMaxTensors = 1 << 20;
-constexpr uint64_t kMaxValues = 4'000'000;  // keeps the tree below about 400 MB
+constexpr uint64_t kMaxValues = 4'000'000;  // limits the tree to about 400 MB
 constexpr uint32_t kMaxRank = 4;
 constexpr size_t kMaxName = 256;
 
@@ -34,7 +34,7 @@ enum ValueType : uint32_t {
   kF64
 };
 
-// Types that are refused by name.
+// Types rejected by name.
 struct TypeName {
   uint32_t number;
   const char* name;
@@ -45,14 +45,14 @@ constexpr TypeName kOthers[] = {
     {27, "I64"},   {29, "IQ1_M"}, {31, "Q4_0_4_4"}, {32, "Q4_0_4_8"}, {33, "Q4_0_8_8"},
     {36, "I2_S"},  {37, "I8_S"},  {38, "TL1"},      {40, "NVFP4"},    {41, "Q1_0"}};
 
-// Reads forwards through a window of the file.
+// Sequential reader with a window of the file.
 class Cursor {
  public:
   explicit Cursor(const InputFile& file) : file_(file) {}
 
   uint64_t position() const { return start_ + at_; }
 
-  /// Throws when fewer than n bytes are left.
+  /// Throws if fewer than n bytes are left.
   void need(uint64_t n) const {
     const uint64_t end = std::min(file_.size(), kMaxGgufHeader);
     if (position() <= end && n <= end - position()) return;
@@ -209,7 +209,8 @@ uint64_t rounded_up(uint64_t n, uint64_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
 }
 
-// Room for each tensor: up to the next one, or the end. Offsets are still relative to the data.
+// Checks each tensor's space: up to the next tensor, or the end. Offsets are still relative to the
+// data.
 void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_bytes,
                   uint64_t alignment, const std::string& path) {
   uint64_t end = 0;
@@ -232,7 +233,7 @@ void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_b
            static_cast<ull>(data_bytes));
     }
     end = t->offset + bytes;
-    // Files are written without gaps, so bytes that are left over belong to another type.
+    // Files have no gaps, so excess bytes indicate another type.
     const uint64_t next = i + 1 < order.size() ? order[i + 1]->offset : data_bytes;
     if (next > rounded_up(end, alignment)) {
       fail(MOE_ERR_FORMAT, "%s: tensor %.100s: %s takes %llu bytes, the file has %llu for it",
@@ -242,8 +243,8 @@ void check_places(const std::vector<const SourceTensor*>& order, uint64_t data_b
   }
 }
 
-// Two blocks go by the number of Q2_0: 64 weights in 18 bytes, and, in files of its first users,
-// 128 in 34. Which it is shows in the distance to the next tensor.
+// The number of Q2_0 means two block types: 64 weights in 18 bytes and, in files of its first
+// users, 128 in 34. The distance to the next tensor tells which.
 void find_q2_blocks(std::vector<SourceTensor*>& order, uint64_t data_bytes, uint64_t alignment) {
   bool fits64 = true, fits128 = true;
   for (size_t i = 0; i < order.size(); ++i) {

@@ -11,14 +11,14 @@ namespace moe {
 inline constexpr uint64_t kMaxGgufHeader = uint64_t{256} << 20;
 
 struct GgufHeader {
-  Json metadata;                      // an object; arrays of arrays are refused
-  std::vector<SourceTensor> tensors;  // shapes row-major, in the file's order
+  Json metadata;                      // an object; arrays of arrays are rejected
+  std::vector<SourceTensor> tensors;  // row-major shapes, in file order
 };
 
-/// Reads and checks everything in front of the data. Throws MOE_ERR_FORMAT when something is cut
-/// off, too long, twice there, or a tensor lies outside the file or on another one;
-/// MOE_ERR_UNSUPPORTED for another version and, naming type and tensor, for a type that cannot be
-/// read. `shard` is copied into the tensors.
+/// Reads and checks everything before the data. Throws MOE_ERR_FORMAT for truncated, too long or
+/// duplicate items and for a tensor outside the file or overlapping another; MOE_ERR_UNSUPPORTED
+/// for another version or, naming type and tensor, an unreadable type. `shard` is copied to the
+/// tensors.
 GgufHeader read_gguf_header(const InputFile& file, uint32_t shard);
 
 /// All parts of a split file in order when `path` ends in -00001-of-000NN.gguf; otherwise empty.

@@ -9,10 +9,10 @@ namespace {
 
 constexpr uint8_t kPowersOf3[] = {1, 3, 9, 27, 81};
 
-// A byte holds digits base 3 as a fraction of 256, the first digit first.
+// A byte stores base-3 digits as a fraction of 256, most significant first.
 int digit(uint8_t byte, int i) { return static_cast<uint8_t>(byte * kPowersOf3[i]) * 3 >> 8; }
 
-// Codes + 1 of 2 bits, the lowest first.
+// Codes + 1, 2 bits each, lowest first.
 template <int N>
 void read_codes_of_2(const uint8_t* block, float* to) {
   const float scale = f16_at(block);
@@ -21,7 +21,7 @@ void read_codes_of_2(const uint8_t* block, float* to) {
   }
 }
 
-// A fifth bit for each of 32 codes.
+// The fifth bits of 32 codes.
 uint32_t word_at(const uint8_t* p) {
   uint32_t word = 0;
   for (int i = 3; i >= 0; --i) word = word << 8 | p[i];
@@ -30,7 +30,7 @@ uint32_t word_at(const uint8_t* p) {
 
 }  // namespace
 
-// Of all types with 4 bits: bytes hold codes i and i + 16.
+// In all 4-bit types a byte holds codes i and i + 16.
 void read_q4_0(const uint8_t* block, float* to) {
   const float scale = f16_at(block);
   for (int i = 0; i < 16; ++i) {
@@ -103,7 +103,7 @@ void read_mxfp4(const uint8_t* block, float* to) {
 void read_q2_0(const uint8_t* block, float* to) { read_codes_of_2<64>(block, to); }
 void read_q2_0_group128(const uint8_t* block, float* to) { read_codes_of_2<128>(block, to); }
 
-// Codes + 1 of 2 bits: two times 32 bytes, each of which holds elements 32 apart; then the scale.
+// Codes + 1, 2 bits each: two times 32 bytes, each with elements 32 apart; then the scale.
 void read_tq2_0(const uint8_t* block, float* to) {
   const float scale = f16_at(block + 64);
   for (int i = 0; i < 256; ++i) {

@@ -1,17 +1,17 @@
 #pragma once
-// The block types of GGUF that can be read, as numbers, and the values of their codes. Layouts:
-// ggml's own (ggml-common.h). Each function reads one block; products and sums are rounded to
-// float32 one by one, as ggml's reference does it, so the numbers are the same bits.
+// Decoders of the readable GGUF block types. Layouts: ggml's (ggml-common.h). Each function reads
+// one block; every multiplication and addition is rounded to float32 as in ggml's reference, so
+// results are bit-identical.
 
 #include <cstdint>
 
 namespace moe {
 
-/// Of the codes of IQ4_NL and IQ4_XS.
+/// Codes of IQ4_NL and IQ4_XS.
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
 
-/// Of the codes of MXFP4: E2M1 (OCP Microscaling Formats 1.0, section 5.3.3), with 0 for -0.
+/// Codes of MXFP4: E2M1 (OCP Microscaling Formats 1.0, section 5.3.3), with 0 for -0.
 inline constexpr float kFp4Values[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
                                          0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
@@ -38,8 +38,8 @@ void read_iq4_xs(const uint8_t* block, float* to);
 void read_tq1_0(const uint8_t* block, float* to);
 void read_tq2_0(const uint8_t* block, float* to);
 
-// Scale and minimum of each 32 values, for types whose weights are scale * value + minimum with
-// values of four bits: -8..7 (Q4_0), 0..15 (Q4_1, Q4_K), kIq4Values, twice FP4 (MXFP4).
+// Scale and minimum per 32 values, for types with weights scale * value + minimum and four-bit
+// values: -8..7 (Q4_0), 0..15 (Q4_1, Q4_K), kIq4Values, twice FP4 (MXFP4).
 void scales_of_q4_0(const uint8_t* block, float* scales, float* minimums);
 void scales_of_q4_1(const uint8_t* block, float* scales, float* minimums);
 void scales_of_q4_k(const uint8_t* block, float* scales, float* minimums);

@@ -1,4 +1,4 @@
-// Blocks of 256 values that hold 8 or 16 smaller ones, whose scales are integers times a float16.
+// Blocks of 256 values with 8 or 16 sub-blocks, whose scales are integers times a float16.
 
 #include "formats/import/gguf_blocks.h"
 #include "formats/import/source_tensor.h"
@@ -10,8 +10,8 @@ struct ScaleMin {
   float scale, minimum;  // value = code * scale - minimum
 };
 
-// Six bits each of 8 scales and 8 minima in 12 bytes: the first four of both lie low in bytes of
-// their own, whose upper bits are the upper bits of the last four.
+// 8 scales and 8 minimums of six bits in 12 bytes: the first four of each in the low bits of their
+// own bytes, whose upper bits are the upper bits of the last four.
 ScaleMin scale_and_min(const uint8_t* block, int i) {
   const float scale = f16_at(block), minimum = f16_at(block + 2);
   const uint8_t* p = block + 4;
@@ -20,7 +20,7 @@ ScaleMin scale_and_min(const uint8_t* block, int i) {
   return {scale * static_cast<float>(s), minimum * static_cast<float>(m)};
 }
 
-// Of group g of IQ4_XS.
+// Scale of group g of IQ4_XS.
 float iq4_xs_scale(const uint8_t* block, int g) {
   const int low = block[4 + g / 2] >> (g % 2 * 4) & 15;
   const int high = block[2 + g / 4] >> (g % 4 * 2) & 3;
@@ -71,7 +71,7 @@ void read_q4_k(const uint8_t* block, float* to) {
   }
 }
 
-// The same with 32 bytes of fifth bits in front of the codes.
+// The same, with 32 bytes of fifth bits before the codes.
 void read_q5_k(const uint8_t* block, float* to) {
   for (int g = 0; g < 8; ++g, to += 32) {
     const ScaleMin sm = scale_and_min(block, g);

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// Builds the tree, and refuses deep nesting, endless values, and a key that is given twice.
+// Builds the tree; rejects deep nesting, too many values and duplicate keys.
 class Builder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   Builder(const std::string& what, const JsonLimits& limits) : what_(what), limits_(limits) {}
@@ -81,7 +81,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   uint64_t n_values_ = 0;
 };
 
-// A value as an error shows it: short, whatever it holds.
+// A value as shown in an error: short for any content.
 std::string shown(const Json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array";
@@ -214,7 +214,7 @@ void JsonNode::only(std::span<const char* const> keys) const {
     bool known = key == "comment";
     for (const char* k : keys) known = known || key == k;
     if (!known) {
-      // Of the others none can be named alone.
+      // Keys of other files cannot be ignored individually.
       const char* const way = path_ == "config.json" ? "--ignore-key ignores it; " : "";
       fail(MOE_ERR_FORMAT, "%s: unknown key \"%.60s\"; %sknown: %s", path_.c_str(), key.c_str(),
            way, listed(keys).c_str());

@@ -1,5 +1,5 @@
 #pragma once
-// JSON from strangers: parsing with limits, and typed access whose errors name the key path.
+// Untrusted JSON: parsing with limits, and typed access whose errors name the key path.
 
 #include <cstdint>
 #include <initializer_list>
@@ -15,12 +15,11 @@ namespace moe {
 struct JsonLimits {
   uint64_t max_bytes = uint64_t{64} << 20;
   uint32_t max_depth = 64;
-  uint64_t max_values = 4'000'000;  // keeps the tree below about 400 MB
+  uint64_t max_values = 4'000'000;  // limits the tree to about 400 MB
 };
 
-/// Parses UTF-8 text. `what` stands in front of errors (a file name). Throws MOE_ERR_FORMAT for a
-/// syntax error (with its byte), a duplicate key, an infinite number, or more than the limits
-/// allow.
+/// Parses UTF-8 text. `what` prefixes errors (a file name). Throws MOE_ERR_FORMAT for a syntax
+/// error (with its byte), a duplicate key, an infinite number, or exceeded limits.
 Json parse_json(std::string_view text, const std::string& what, const JsonLimits& limits = {});
 Json read_json_file(const std::string& path, const JsonLimits& limits = {});
 

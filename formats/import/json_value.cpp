@@ -11,7 +11,7 @@ bool is_member(const Json& value) {
   return value.is_array() && value.size() == 2 && value[0].is_string();
 }
 
-// The library's destructor allocates for arrays and objects alone.
+// std::variant's destructor allocates only for arrays and objects.
 template <class T>
 std::string scalar_text(const T& value) {
   return nlohmann::json(value).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);

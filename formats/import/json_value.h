@@ -1,6 +1,6 @@
 #pragma once
-// A JSON value as a tree. Destroying one allocates nothing, so it may happen while memory is out: a
-// destructor cannot report an error.
+// A JSON value tree. Its destructor does not allocate, so it works when memory is exhausted: a
+// destructor cannot report errors.
 
 #include <concepts>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace moe {
 
-class JsonItem;  // of a list in braces
+class JsonItem;  // element of a braced list
 
 class Json {
  public:
@@ -27,7 +27,7 @@ class Json {
   Json() = default;
   Json(const Json&) = default;
   Json(Json&& other) noexcept { value_.swap(other.value_); }  // leaves null
-  Json& operator=(Json other) noexcept {  // a copy first: it may be a part of this one
+  Json& operator=(Json other) noexcept {                      // by value: may be a part of this one
     value_.swap(other.value_);
     return *this;
   }
@@ -39,7 +39,7 @@ class Json {
   Json(Array elements) : value_(Held<Array>(std::move(elements))) {}      // NOLINT
   template <std::integral T>
   Json(T value) {  // NOLINT
-    // Each integer in one way, so that equal ones are found to be equal.
+    // One representation per integer, so that equal integers compare equal.
     if (std::is_signed_v<T> && value < 0) {
       value_ = static_cast<int64_t>(value);
     } else {
@@ -51,7 +51,7 @@ class Json {
   template <class T>
   Json(const std::vector<T>& elements)  // NOLINT
       : Json(Array(elements.begin(), elements.end())) {}
-  /// An object when every element is a pair that begins with a string; otherwise an array.
+  /// An object if every element is a pair that begins with a string; otherwise an array.
   Json(std::initializer_list<Item> list);
   static Json array() { return Json(Array()); }
   static Json array(std::initializer_list<Item> list);
@@ -71,8 +71,8 @@ class Json {
   bool is_number_integer() const { return holds<uint64_t>() || holds<int64_t>(); }
   bool is_number() const { return is_number_integer() || holds<double>(); }
 
-  /// bool, std::string, a number (converted as static_cast would), or a std::vector of them. Throws
-  /// std::bad_variant_access for a value of another kind.
+  /// bool, std::string, a number (converted like static_cast), or a std::vector of them. Throws
+  /// std::bad_variant_access for another kind.
   template <class T>
   T get() const;
   const std::string& text() const { return *std::get<Held<std::string>>(value_); }
@@ -81,7 +81,7 @@ class Json {
   const Object& items() const { return *std::get<Held<Object>>(value_); }
   Object& items() { return *std::get<Held<Object>>(value_); }
 
-  /// Of an array or object; 0 for anything else.
+  /// Of an array or object; otherwise 0.
   size_t size() const;
   Array::const_iterator begin() const { return elements().begin(); }
   Array::const_iterator end() const { return elements().end(); }
@@ -95,26 +95,26 @@ class Json {
   }
   void push_back(Json value) { elements().push_back(std::move(value)); }
 
-  /// Null when this is no object or has no such member.
+  /// Null if this is not an object or has no such member.
   const Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  /// Throws std::out_of_range when it is not there.
+  /// Throws std::out_of_range if missing.
   const Json& at(std::string_view key) const;
-  /// The member, made when it is not there; null becomes an object.
+  /// The member, created if missing; null becomes an object.
   Json& operator[](const std::string& key);
   Json& operator[](const char* key) { return (*this)[std::string(key)]; }
   void erase(std::string_view key);
   /// RFC 7396.
   void merge_patch(const Json& patch);
 
-  /// ASCII; what is no UTF-8 is replaced.
+  /// ASCII; invalid UTF-8 is replaced.
   std::string dump() const;
 
-  /// Numbers by their value: 1 is 1.0.
+  /// Compares numbers by value: 1 equals 1.0.
   friend bool operator==(const Json& a, const Json& b);
 
  private:
-  // Memory that is copied with its owner.
+  // Owned memory, copied with its owner.
   template <class T>
   class Held {
    public:
@@ -159,7 +159,7 @@ class JsonItem {
   requires std::convertible_to<T&&, Json> JsonItem(T&& value)
       : value_(std::forward<T>(value)) {}                           // NOLINT
   JsonItem(std::initializer_list<JsonItem> list) : value_(list) {}  // NOLINT
-  /// The elements of a list can only be read; this one can be taken.
+  /// Initializer lists are read-only; this element can be moved from.
   Json& value() const { return value_; }
 
  private:

@@ -42,7 +42,7 @@ void read_shape(const JsonNode& node, SourceTensor* tensor) {
   }
 }
 
-// `data_bytes`: what follows the header.
+// `data_bytes`: size after the header.
 SourceTensor read_entry(const std::string& name, const JsonNode& node, uint64_t data_start,
                         uint64_t data_bytes) {
   node.only({"dtype", "shape", "data_offsets"});

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// One row for each type, in the order of SourceType.
+// One row per type, in the order of SourceType.
 constexpr SourceTypeInfo kTypes[] = {
     {SourceType::kBool, "BOOL", 1, false},
     {SourceType::kU8, "U8", 1, false},
@@ -58,7 +58,7 @@ float from_f8_e4m3(uint8_t code) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
-// memcpy reads: a tensor may start at any byte.
+// Reads with memcpy: a tensor may be unaligned.
 template <class From, class To, class F>
 void convert_all(const void* from, size_t n, To* to, F&& convert) {
   const auto* bytes = static_cast<const unsigned char*>(from);

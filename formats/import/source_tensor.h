@@ -1,5 +1,5 @@
 #pragma once
-// A tensor as a checkpoint stores it, and its elements as numbers.
+// A tensor as stored in a checkpoint, and the conversion of its elements.
 
 #include <cstdint>
 #include <string>
@@ -23,15 +23,15 @@ enum class SourceType : uint8_t {
   kF64,
   kF8E4M3,
   kF8E5M2,
-  // Matrices that lie in several tensors: codes with scales (Checkpoint::put_packed).
+  // Matrices stored in several tensors: codes with scales (Checkpoint::put_packed).
   kCodes4,
   kCodes8,
-  // Blocks of GGUF: numbers along a row share scales.
+  // GGUF blocks: numbers along a row share scales.
   kQ8_0,
   kTq1_0,
   kTq2_0,
   kQ2_0,
-  kBlockMxfp4,    // GGUF's: the exponent lies in front of its block
+  kBlockMxfp4,    // GGUF's: the exponent precedes its block
   kQ2_0Group128,  // the same type number in files of its first users
   kQ4_0,
   kQ4_1,
@@ -48,21 +48,21 @@ enum class SourceType : uint8_t {
 
 struct SourceTypeInfo {
   SourceType type;
-  const char* name;    // as safetensors and GGUF spell it
+  const char* name;    // as in safetensors and GGUF
   uint32_t bytes;      // of one block
-  bool floating;       // readable as numbers that are not codes
-  int gguf = -1;       // its number in GGUF files; -1: none of theirs
+  bool floating;       // plain numbers, not codes
+  int gguf = -1;       // its number in GGUF files; -1: none
   uint32_t block = 1;  // elements in a block
   void (*read_block)(const uint8_t* block, float* to) = nullptr;  // null: block is 1
-  // Of each 32 values of a block (gguf_blocks.h); null: they are not of four bits.
+  // Of each 32 values of a block (gguf_blocks.h); null if not four-bit.
   void (*read_scales)(const uint8_t* block, float* scales, float* minimums) = nullptr;
 };
 
-/// A type of safetensors; null for a name that is none.
+/// A safetensors type by name; null if unknown.
 const SourceTypeInfo* find_source_type(const std::string& name);
-/// The type that has this number in GGUF files; null when it cannot be read.
+/// A GGUF type by number; null if unreadable.
 const SourceTypeInfo* find_gguf_type(uint32_t number);
-/// "F16, BF16, F32, Q8_0 ...": those of GGUF files that can be read.
+/// "F16, BF16, F32, Q8_0 ...": the readable GGUF types.
 std::string gguf_type_names();
 const SourceTypeInfo& source_type_info(SourceType type);
 
@@ -70,7 +70,7 @@ const SourceTypeInfo& source_type_info(SourceType type);
 uint64_t source_bytes(SourceType type, uint64_t n);
 
 float from_f16(uint16_t bits);
-/// Of two bytes, the lower one first.
+/// From two bytes, little-endian.
 float f16_at(const uint8_t* bytes);
 
 struct SourceTensor {
@@ -80,17 +80,17 @@ struct SourceTensor {
   uint32_t file = 0;           // index of the shard
   uint64_t offset = 0;         // of the first byte in that file
   uint64_t n_elements = 0;
-  bool across = false;  // a row lies scattered: many rows should be read at once
+  bool across = false;  // rows are scattered: read many at once
 };
 
 /// "(64, 2048)"
 std::string shape_text(const std::vector<int64_t>& shape);
 
-/// n elements (whole blocks) of a stored type to float32. F64 is rounded; integers are exact up to
-/// 2^24. False for a type that has no such reading (F8_E5M2).
+/// Converts n elements (whole blocks) of a stored type to float32. F64 is rounded; integers are
+/// exact up to 2^24. False for a type without numeric values (F8_E5M2).
 bool convert_to_f32(SourceType type, const void* from, size_t n, float* to);
 
-/// n elements of an integer type to int64; false for another type.
+/// Converts n elements of an integer type to int64; false for other types.
 bool convert_to_i64(SourceType type, const void* from, size_t n, int64_t* to);
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 #pragma once
-// XXH64, compiled into whoever includes this.
+// XXH64, inlined in each includer.
 
 #include <cstddef>
 #include <cstdint>

@@ -15,7 +15,7 @@
 namespace moe {
 namespace {
 
-// Larger reads are slower on some machines: the first bytes of the next wait for all of this one.
+// Larger reads are slower on some machines: nothing of a read is available before all of it.
 constexpr size_t kBlock = size_t{1} << 20;
 
 Status io_error(const char* what, const char* path, int error) {
@@ -34,7 +34,7 @@ Status io_error(const char* what, const char* path, int error) {
 int open_file(const char* path, int flags) {
   int fd = -1;
   do {
-    fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);  // a named pipe must not hang
+    fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);  // a named pipe must not block
   } while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -45,7 +45,7 @@ int64_t written_ns(const struct stat& info) {
 
 bool aligned(uint64_t n) { return n % kDirectAlign == 0; }
 
-// Some file systems open a file so and then refuse every read.
+// Some file systems accept the flag and then reject every read.
 bool reads_directly(int fd) {
   alignas(kDirectAlign) uint8_t page[kDirectAlign];
   ssize_t got = 0;
@@ -172,7 +172,7 @@ Status FileSource::read_file(uint64_t offset, uint8_t* out, size_t n, bool direc
     if (direct) part = round_up(part, size_t{kDirectAlign});
     const ssize_t got = pread(direct ? direct_fd_ : fd_, out, part, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EINVAL && direct) {  // refused: then as usual
+    if (got < 0 && errno == EINVAL && direct) {  // rejected: retry buffered
       direct = false;
       continue;
     }
@@ -187,7 +187,7 @@ Status FileSource::read_file(uint64_t offset, uint8_t* out, size_t n, bool direc
     out += taken;
     offset += taken;
     n -= taken;
-    direct = direct && aligned(offset);  // behind a short read the rest is read as usual
+    direct = direct && aligned(offset);  // after a short read the rest is buffered
   }
   return {};
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Where the bytes of a model file come from: a path, memory, or the caller's functions.
+// The bytes of a model file: from a path, memory, or the caller's functions.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace moe {
 
-/// A caller's own storage. `read` fills exactly n bytes and returns 0, or anything else on failure.
-/// Any thread.
+/// Caller-provided storage. `read` reads exactly n bytes and returns 0, or nonzero on failure. Any
+/// thread.
 struct ReadCallbacks {
   uint64_t size = 0;
   int (*read)(void* user, uint64_t offset, void* buffer, size_t n) = nullptr;
   void* user = nullptr;
 };
 
-/// What O_DIRECT wants: offsets, sizes and addresses that are multiples of this.
+/// O_DIRECT needs offsets, sizes and addresses that are multiples of this.
 inline constexpr uint64_t kDirectAlign = 4096;
 
 /// Random access to a file of known size. Move-only; reading is safe from any thread.
@@ -25,7 +25,7 @@ class FileSource final {
  public:
   /// Opens a regular file for reading. MOE_ERR_NOT_FOUND, MOE_ERR_IO.
   static Result<FileSource> open_path(const char* path);
-  /// `data` must stay valid and unchanged for the life of the source.
+  /// `data` must remain valid and unchanged during the source's life.
   static FileSource from_memory(const void* data, size_t n);
   static FileSource from_callbacks(const ReadCallbacks& callbacks);
 
@@ -39,23 +39,21 @@ class FileSource final {
   ~FileSource();
 
   uint64_t size() const { return size_; }
-  /// Maps a file that was opened by path, whole and read-only; nothing for other sources. A file
-  /// that shrinks while it is mapped kills the process with SIGBUS: that is the caller's choice to
-  /// make.
+  /// Maps a whole file opened by path, read-only; no effect on other sources. If the file is
+  /// truncated while mapped, access kills the process with SIGBUS: the caller accepts this risk.
   Status map();
-  /// All bytes, or null where only read() works.
+  /// All bytes, or null if only read() works.
   const uint8_t* data() const { return data_; }
-  /// From now on read() passes the system's page cache where it can. `path` is that of open_path().
-  /// MOE_ERR_UNSUPPORTED when the file system refuses that: read() then works as before.
+  /// Makes read() bypass the page cache where possible. `path` as in open_path().
+  /// MOE_ERR_UNSUPPORTED if the file system refuses; read() then works as before.
   Status go_direct(const char* path);
   bool direct() const { return direct_fd_ >= 0; }
-  /// Whether a file that was opened by path has been written to since.
+  /// True if a file opened by path has been written to since.
   bool changed() const;
 
-  /// Fills n bytes of a `buffer` that has `room`; what lies behind the n bytes may be overwritten.
-  /// Passes the page cache when direct(), offset and buffer are multiples of kDirectAlign, and
-  /// there is room up to the next multiple. MOE_ERR_IO when the bytes are not there any more or the
-  /// device fails.
+  /// Reads n bytes to `buffer` of size `room`; bytes after the first n may be overwritten. Bypasses
+  /// the page cache if direct(), offset and buffer are multiples of kDirectAlign, and `room` covers
+  /// the next multiple. MOE_ERR_IO if the bytes no longer exist or the device fails.
   Status read(uint64_t offset, void* buffer, size_t n, size_t room) const;
   Status read(uint64_t offset, void* buffer, size_t n) const { return read(offset, buffer, n, n); }
 
@@ -66,10 +64,10 @@ class FileSource final {
   Status read_file(uint64_t offset, uint8_t* out, size_t n, bool direct) const;
 
   uint64_t size_ = 0;
-  int64_t written_ns_ = 0;  // when the file was last written to
+  int64_t written_ns_ = 0;  // last modification time
   int fd_ = -1;
   int direct_fd_ = -1;
-  bool mapped_ = false;  // data_ is ours to unmap
+  bool mapped_ = false;  // data_ must be unmapped
   const uint8_t* data_ = nullptr;
   ReadCallbacks callbacks_;
 };

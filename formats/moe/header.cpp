@@ -47,7 +47,7 @@ Status check_places(const FileHeader& header, uint64_t real_bytes) {
   return {};
 }
 
-// What a beginner has in place of a model file.
+// Recognises files commonly mistaken for a model file.
 const char* kind_of(const uint8_t (&bytes)[kHeaderBytes]) {
   if (std::memcmp(bytes, "version https://git-lfs", 23) == 0) {
     return "a Git LFS pointer; git lfs pull fetches the file";
@@ -81,7 +81,7 @@ Status decode_header(const uint8_t (&bytes)[kHeaderBytes], uint64_t real_bytes, 
   FileHeader header;
   header.major = load_le<uint16_t>(bytes + kMajor);
   header.minor = load_le<uint16_t>(bytes + kMinor);
-  MOE_TRY(check_version(header));  // before the checksum: a newer header may be another
+  MOE_TRY(check_version(header));  // before the checksum: a newer header may differ
   if (load_le<uint64_t>(bytes + kChecksum) != xxh64(bytes, kChecksum)) {
     return Status::error(MOE_ERR_CORRUPT, "model file: the checksum of the header does not match");
   }

@@ -10,10 +10,10 @@ namespace moe {
 
 inline constexpr uint8_t kMagic[8] = {0x8F, 'M', 'O', 'E', '\r', '\n', 0x1A, '\n'};
 inline constexpr uint16_t kVersionMajor = 1;
-inline constexpr uint16_t kVersionMinor = 4;  // the newest that is read
+inline constexpr uint16_t kVersionMinor = 4;  // the newest readable version
 inline constexpr size_t kHeaderBytes = 64;
 inline constexpr uint64_t kMaxMetadataBytes = uint64_t{64} << 20;
-/// Tables of the metadata, each counted as often as something points to it, and their nesting.
+/// Metadata tables, counted once per reference, and their nesting.
 inline constexpr uint32_t kMaxMetadataTables = 1'000'000;
 inline constexpr uint32_t kMaxMetadataDepth = 16;
 
@@ -29,7 +29,7 @@ struct FileHeader {
 /// The bytes of a header, little-endian, checksum included.
 void encode_header(const FileHeader& header, uint8_t (&bytes)[kHeaderBytes]);
 
-/// Reads and checks a header against the real size of the file. MOE_ERR_FORMAT, MOE_ERR_VERSION,
+/// Decodes a header and checks it against the file's real size. MOE_ERR_FORMAT, MOE_ERR_VERSION,
 /// MOE_ERR_CORRUPT.
 Status decode_header(const uint8_t (&bytes)[kHeaderBytes], uint64_t real_bytes, FileHeader* out);
 

@@ -19,7 +19,7 @@ uint64_t tile_bytes(const BlobMatrix& m) {
   return round_up<uint64_t>(format_info(m.format).tile_bytes(m.cols), kMatrixAlign);
 }
 
-// A gate and the up behind it go through the cache together, so they lie together.
+// A gate and the following up are interleaved: they go through the CPU cache together.
 bool interleaves(const BlobMatrix& gate, const BlobMatrix& up) {
   return gate.role == Role::kGate && up.role == Role::kUp && gate.sublayer == up.sublayer &&
          gate.format == up.format && gate.rows == up.rows && gate.cols == up.cols;
@@ -36,11 +36,11 @@ Status check_blob_matrix(const BlobMatrix& m) {
                          m.group);
   }
   Matrix shape = view(m, nullptr);
-  shape.tile_stride = INT64_MAX;  // not known yet
+  shape.tile_stride = INT64_MAX;  // unknown yet
   return check_matrix(shape);
 }
 
-// Takes n bytes at the next aligned place.
+// Reserves n bytes at the next aligned offset.
 Status take(uint64_t n, uint64_t* end, uint64_t* offset) {
   *offset = round_up(*end, kMatrixAlign);
   if (n > kMaxSegmentBytes || *offset > kMaxSegmentBytes - n) {

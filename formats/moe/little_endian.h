@@ -1,5 +1,5 @@
 #pragma once
-// Integers of a file, whatever the byte order of the machine.
+// Little-endian integers, independent of the machine's byte order.
 
 #include <cstddef>
 #include <cstdint>

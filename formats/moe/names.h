@@ -1,6 +1,6 @@
 #pragma once
-// The words of a model file: parts, roles, scales, activations, codecs. Numbers never leave memory,
-// names go into files.
+// Names in a model file: parts, roles, scales, activations, codecs. Files contain names, never enum
+// values.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// One pair of a table of names. A table is in the order of its enum.
+/// An enum value and its name. Tables are in the order of their enum.
 template <class E>
 struct Named {
   E value;
@@ -34,7 +34,7 @@ constexpr bool parse_in(const Named<E> (&table)[n], std::string_view name, E* ou
   return false;
 }
 
-/// True when row i of the table is enum value i: name_in() relies on it.
+/// True if row i of the table is enum value i, as name_in() requires.
 template <class E, size_t n>
 constexpr bool in_order(const Named<E> (&table)[n]) {
   for (size_t i = 0; i < n; ++i) {
@@ -43,8 +43,8 @@ constexpr bool in_order(const Named<E> (&table)[n]) {
   return true;
 }
 
-/// What one segment holds. Those from kAttention on belong to a layer, kExperts to one expert of
-/// it. Of an encoder-decoder those of a source are the encoder's, and the others the decoder's.
+/// Contents of a segment. From kAttention on they belong to a layer, kExperts to one expert. In an
+/// encoder-decoder, source parts belong to the encoder and the others to the decoder.
 enum class Part : uint8_t {
   kEmbedding,
   kPositionEmbedding,
@@ -56,8 +56,8 @@ enum class Part : uint8_t {
   kHead,
   kAttention,
   kCrossAttention,
-  kFfn,     // norm in front of the feed-forward part, and the dense FFN or the shared expert
-  kRouter,  // and MH-MoE's head and merge
+  kFfn,     // norm before the feed-forward part, and the dense FFN or the shared expert
+  kRouter,  // including MH-MoE's head and merge
   kExperts
 };
 
@@ -80,8 +80,8 @@ static_assert(in_order(kParts));
 
 constexpr bool part_has_layer(Part part) { return part >= Part::kAttention; }
 
-/// What one matrix or vector is inside its part, and its word in a model file. What tensors there
-/// are, of which shape and under which names elsewhere: src/model/tensor_rows.h.
+/// Role of a matrix or vector in its part, and its name in a model file. src/model/tensor_rows.h
+/// lists the tensors with shapes and names elsewhere.
 // clang-format off
 #define MOE_ROLES(ROLE) \
   ROLE(kWeight, "weight")                \

@@ -9,12 +9,12 @@
 
 namespace moe {
 
-/// The text of a string of the metadata, or `absent` where there is none.
+/// The text of a metadata string, or `absent` if null.
 inline std::string_view text_of(const flatbuffers::String* text, std::string_view absent = {}) {
   return text == nullptr ? absent : std::string_view(text->c_str(), text->size());
 }
 
-/// "unknown router 'x'". Names come from strangers: a long one is cut.
+/// "unknown router 'x'". Names are untrusted: long ones are truncated.
 inline Status unknown_name(const char* what, std::string_view name) {
   return Status::error(MOE_ERR_UNSUPPORTED, "unknown %s '%.*s'", what,
                        static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());

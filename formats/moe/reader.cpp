@@ -142,7 +142,7 @@ Status MoeFile::read(const FileSegment& s, bool verify, const SegmentRoom& room)
   return status;
 }
 
-// The stored bytes. A direct read to a place that does not suit it goes through a buffer.
+// Reads the stored bytes. A direct read to an unsuitable address uses a buffer.
 Status MoeFile::fetch(const FileSegment& s, uint8_t* out, uint64_t room) const {
   static_assert(kSegmentAlign % kDirectAlign == 0);
   const auto n = static_cast<size_t>(s.stored);

@@ -1,6 +1,5 @@
 #pragma once
-// An open model file: verified metadata, and segments that are read and checked when they are asked
-// for.
+// An open model file: verified metadata, and segments that are read and checked on demand.
 
 #include "formats/moe/file_source.h"
 #include "formats/moe/header.h"
@@ -19,7 +18,7 @@ struct FileSegment {
   uint32_t layout = 0;
   uint64_t offset = 0;  // in the file
   uint64_t stored = 0;  // bytes in the file
-  uint64_t raw = 0;     // bytes in memory, the layout's
+  uint64_t raw = 0;     // bytes in memory, as in the layout
   uint64_t xxh64 = 0;   // of the stored bytes
 };
 
@@ -29,7 +28,7 @@ struct FileTensor {
   const BlobMatrix* matrix;
 };
 
-/// Where a segment is brought to.
+/// Destination of a segment.
 struct SegmentRoom {
   uint8_t* out = nullptr;      // a multiple of kMatrixAlign
   uint64_t bytes = 0;          // at `out`: the segment's raw bytes, or more
@@ -40,10 +39,9 @@ struct SegmentRoom {
 /// Immutable after open(); any thread.
 class MoeFile final {
  public:
-  /// Reads header and metadata alone and checks them and the place of every segment. Errors:
-  /// MOE_ERR_FORMAT (not such a file, damaged structure), MOE_ERR_VERSION, MOE_ERR_CORRUPT
-  /// (checksum), MOE_ERR_UNSUPPORTED (a name that this program does not know), MOE_ERR_IO,
-  /// MOE_ERR_MEMORY.
+  /// Reads and checks only header and metadata, including every segment's location. MOE_ERR_FORMAT
+  /// (another kind of file, or damaged), MOE_ERR_VERSION, MOE_ERR_CORRUPT (checksum),
+  /// MOE_ERR_UNSUPPORTED (an unknown name), MOE_ERR_IO, MOE_ERR_MEMORY.
   static Result<Box<MoeFile>> open(FileSource source, const Allocator& allocator);
 
   MoeFile(const MoeFile&) = delete;
@@ -57,34 +55,33 @@ class MoeFile final {
 
   std::span<const FileSegment> segments() const { return segments_.span(); }  // in file order
   const BlobLayout& layout(const FileSegment& s) const { return layouts_[s.layout]; }
-  /// Null: the file has no such segment.
+  /// Null if the file has no such segment.
   const FileSegment* find(Part part, int32_t layer, int32_t expert) const;
 
   size_t tensor_count() const { return n_tensors_; }
   FileTensor tensor(size_t index) const;
 
-  /// The segment's bytes where they lie, when they can be used so: uncompressed, in memory or
-  /// mapped, and aligned. Null otherwise. Nothing is checked; see check().
+  /// The segment's bytes if they can be used in place: uncompressed, in memory or mapped, and
+  /// aligned; otherwise null. Not verified; see check().
   const uint8_t* in_place(const FileSegment& s) const;
-  /// Whether the whole file lies in memory, or is mapped.
+  /// True if the whole file is in memory or mapped.
   bool in_memory() const { return source_.data() != nullptr; }
-  /// Whether reads pass the system's page cache.
+  /// True if reads bypass the page cache.
   bool direct() const { return source_.direct(); }
-  /// Of a direct read to a place that does not suit it.
+  /// Buffer of a direct read to an unsuitable address.
   static constexpr uint64_t kBufferBytes = uint64_t{1} << 20;
-  /// With this room at a multiple of kSegmentAlign, a direct read goes straight to where it is
-  /// wanted. Otherwise it takes a buffer of at most kBufferBytes.
+  /// With this much room at a multiple of kSegmentAlign a direct read needs no buffer; otherwise it
+  /// uses one of at most kBufferBytes.
   static uint64_t room_bytes(const FileSegment& s) { return round_up(s.raw, kSegmentAlign); }
-  /// What reading this segment takes beside its room: the frame, and the state of zstd. 0 for one
-  /// that is not compressed.
+  /// Temporary memory for reading this segment: the frame and zstd's state. 0 if not compressed.
   uint64_t scratch_bytes(const FileSegment& s) const;
-  /// Brings the segment in, decompressed; `verify` compares the checksum first. Behind its raw
-  /// bytes, `room` may be overwritten. MOE_ERR_CORRUPT, MOE_ERR_IO, MOE_ERR_MEMORY.
+  /// Reads and decompresses the segment; `verify` compares the checksum first. Bytes in `room`
+  /// after the raw bytes may be overwritten. MOE_ERR_CORRUPT, MOE_ERR_IO, MOE_ERR_MEMORY.
   Status read(const FileSegment& s, bool verify, const SegmentRoom& room) const;
   Status read(const FileSegment& s, bool verify, uint8_t* out) const {
     return read(s, verify, SegmentRoom{out, s.raw, nullptr});
   }
-  /// Compares the checksum of in_place() bytes.
+  /// Verifies the checksum of in_place() bytes.
   Status check(const FileSegment& s, const uint8_t* bytes) const;
 
  private:

@@ -1,4 +1,4 @@
-// The part of the reader that turns metadata into layouts and segments.
+// Converts metadata to layouts and segments.
 #include <cinttypes>
 
 #include "formats/moe/parse.h"

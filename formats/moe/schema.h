@@ -1,6 +1,6 @@
 #pragma once
-// The generated classes of moe.fbs. Everyone includes them from here, so that FlatBuffers' checks
-// never abort: what they would catch is verified when a file is opened.
+// The generated classes of moe.fbs. Include them through this file, so that FlatBuffers' asserts
+// never abort: opening a file verifies what they would check.
 
 #define FLATBUFFERS_ASSERT(condition) static_cast<void>(0)
 

@@ -26,12 +26,12 @@ class FileSink final : public ModelSink {
       : path_(path), partial_(path + ".partial"), folder_(folder_of(path)) {}
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
-  ~FileSink() override {  // closing unlocks, so it comes last
+  ~FileSink() override {  // closing unlocks, so it is last
     if (ours_) ::unlink(partial_.c_str());
     if (fd_ >= 0) ::close(fd_);
   }
 
-  // After this nothing is allocated: what was created can always be removed.
+  // Allocates nothing afterwards, so that a created file can always be removed.
   Status open() {
     MOE_TRY(check_place());
     do {
@@ -100,7 +100,7 @@ class FileSink final : public ModelSink {
                          path_.c_str(), S_ISDIR(info.st_mode) ? "a folder" : "no regular file");
   }
 
-  // Two writers of one partial file would spoil it, also for the one that has renamed it already.
+  // Two writers would corrupt the partial file, even after one has renamed it.
   Status lock() {
     struct stat here;
     struct stat named;
@@ -116,7 +116,7 @@ class FileSink final : public ModelSink {
     return {};
   }
 
-  // The rename itself should survive a power cut; a file system that cannot do it is no error.
+  // Makes the rename survive a power failure; file systems that cannot do it are no error.
   void sync_folder() const {
     const int fd = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
@@ -128,7 +128,7 @@ class FileSink final : public ModelSink {
   std::string partial_;
   std::string folder_;
   int fd_ = -1;
-  bool ours_ = false;  // the partial file is to be removed
+  bool ours_ = false;  // the partial file must be removed
 };
 
 }  // namespace

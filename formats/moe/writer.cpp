@@ -97,7 +97,7 @@ namespace {
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-// Names that are a default are left out.
+// Omits names that are the default.
 Offset<flatbuffers::String> name_or_none(FlatBufferBuilder& b, const char* name,
                                          const char* absent) {
   return std::string_view(name) == absent ? Offset<flatbuffers::String>()

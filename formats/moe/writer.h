@@ -13,25 +13,25 @@
 
 namespace moe {
 
-/// Where a model file goes. Positions are absolute.
+/// Destination of a model file. Positions are absolute.
 class ModelSink {
  public:
   virtual ~ModelSink() = default;
   virtual Status write(uint64_t offset, const void* bytes, size_t n) = 0;
   virtual Status read(uint64_t offset, void* bytes, size_t n) = 0;
   virtual Status truncate(uint64_t size) = 0;
-  /// Makes it final. A sink that is destroyed before leaves nothing behind.
+  /// Finishes the file. A sink destroyed before leaves nothing behind.
   virtual Status commit() = 0;
 };
 
-/// NAME.partial beside `path`; commit() syncs it and renames it to `path`. MOE_ERR_IO while another
-/// sink for the same path is open.
+/// NAME.partial next to `path`; commit() syncs it and renames it to `path`. MOE_ERR_IO while
+/// another sink for the same path is open.
 Result<std::unique_ptr<ModelSink>> open_file_sink(const std::string& path);
 
-/// Memory that grows; 64-byte aligned, so that the result can be opened in place.
+/// Growing memory; 64-byte aligned, so that the result can be opened in place.
 class MemorySink final : public ModelSink {
  public:
-  /// `expected_bytes` avoids copies while it grows.
+  /// `expected_bytes` avoids reallocation.
   explicit MemorySink(size_t expected_bytes = 0) : expected_(expected_bytes) {}
   MemorySink(const MemorySink&) = delete;
   MemorySink& operator=(const MemorySink&) = delete;
@@ -45,7 +45,7 @@ class MemorySink final : public ModelSink {
   const uint8_t* data() const { return data_; }
   uint8_t* data() { return data_; }
   size_t size() const { return size_; }
-  /// The memory, to be given to free(). The sink is empty afterwards.
+  /// The memory, to be freed with free(). The sink is empty afterwards.
   uint8_t* release();
 
  private:
@@ -57,7 +57,7 @@ class MemorySink final : public ModelSink {
   size_t expected_;
 };
 
-/// Which segment: `layer` and `expert` are -1 where the part has none.
+/// Identifies a segment; `layer` and `expert` are -1 if not applicable.
 struct SegmentId {
   Part part = Part::kEmbedding;
   int32_t layer = -1;
@@ -70,25 +70,25 @@ class ModelWriter {
   using Builder = std::function<flatbuffers::Offset<T>(flatbuffers::FlatBufferBuilder&)>;
   using Notes = std::vector<std::pair<std::string, std::string>>;
 
-  /// `compress`: zstd for segments where it saves 5 % or more. `sink` must outlive the writer.
+  /// `compress`: zstd for segments where it saves at least 5 %. `sink` must outlive the writer.
   ModelWriter(ModelSink& sink, bool compress) : sink_(sink), compress_(compress) {}
 
-  /// Starts a segment of layout.bytes bytes (place() was called). Any order of segments is allowed;
-  /// one that comes twice is refused by readers.
+  /// Begins a segment of layout.bytes bytes (after place()). Any order is allowed; readers reject
+  /// duplicates.
   Status begin_segment(const SegmentId& id, const BlobLayout& layout);
   /// The next n bytes of the segment. Padding bytes are zero.
   Status write(const void* bytes, size_t n);
-  /// All bytes must have come.
+  /// All bytes must have been written.
   Status end_segment();
-  /// The three of above for a blob that is in memory.
+  /// All three calls for a blob in memory.
   Status write_segment(const SegmentId& id, const BlobLayout& layout, const void* blob);
 
   /// Writes metadata and header and commits the sink. `tokenizer` may be null. `minor`: of the
-  /// version. Model files of a ModelConfig: finish_model() in src/convert/config_write.h.
+  /// version. For a ModelConfig use finish_model() in src/convert/config_write.h.
   Status finish(const Builder<fbs::ModelConfig>& config, const Builder<fbs::Tokenizer>& tokenizer,
                 const Notes& notes, uint16_t minor = 0);
 
-  /// What the last segment became.
+  /// Codec of the last segment.
   Codec last_codec() const { return last_codec_; }
   uint64_t last_stored_bytes() const { return last_stored_; }
 
@@ -116,8 +116,8 @@ class ModelWriter {
   ModelSink& sink_;
   bool compress_;
   bool open_ = false;      // inside a segment
-  uint64_t position_ = 0;  // where the next segment begins; 0: behind the header
-  uint64_t written_ = 0;   // of the open segment
+  uint64_t position_ = 0;  // start of the next segment; 0: after the header
+  uint64_t written_ = 0;   // bytes of the open segment
   Entry current_;
   std::vector<Layout> layouts_;
   std::vector<Entry> entries_;

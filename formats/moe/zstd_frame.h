@@ -1,5 +1,5 @@
 #pragma once
-// One zstd frame from a stranger into memory of known size.
+// Decompresses one untrusted zstd frame to memory of known size.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace moe {
 
-/// Largest window that a frame may ask for.
+/// Maximum window of a frame.
 inline constexpr uint64_t kMaxZstdWindow = uint64_t{8} << 20;
-/// A segment may not grow by more than this factor: a bound on what a small file makes us allocate.
+/// Maximum compression ratio: limits what a small file makes us allocate.
 inline constexpr uint64_t kMaxZstdRatio = 256;
 
-/// True when a frame of n bytes may stand for `raw`.
+/// True if a frame of n bytes may decompress to `raw`.
 constexpr bool zstd_size_fits(uint64_t n, uint64_t raw) {
   return n < raw && (raw - 1) / kMaxZstdRatio < n;  // raw <= 256 n, without overflow
 }
 
-/// What zstd_decompress() works in: about 160 KiB.
+/// Size of zstd_decompress()'s state: about 160 KiB.
 size_t zstd_state_bytes();
 
-/// Decompresses exactly one ordinary frame of n bytes, whose header states `raw` bytes, into `out`.
-/// Skippable, concatenated, older and dictionary frames are MOE_ERR_CORRUPT. `state` holds
+/// Decompresses exactly one ordinary frame of n bytes, whose header states `raw` bytes, to `out`.
+/// MOE_ERR_CORRUPT for skippable, concatenated, legacy and dictionary frames. `state` has
 /// zstd_state_bytes() at a multiple of 8; nothing is allocated.
 Status zstd_decompress(const uint8_t* frame, size_t n, uint8_t* out, size_t raw, void* state);
 

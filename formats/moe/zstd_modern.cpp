@@ -1,8 +1,7 @@
-// A static libzstd may come with decoders of the formats from before version 0.8: 100 kB that no
-// model file needs, since a segment begins with the magic number of today's format. These
-// definitions keep the linker from taking them. They are never called, and weak: where the
-// archive's own are linked in all the same, those count. For shared libraries and static programs,
-// whose zstd nobody else sees.
+// A static libzstd may contain decoders for formats before version 0.8: 100 kB that no model file
+// needs, since segments begin with the current magic number. These definitions stop the linker from
+// including them. They are never called, and weak: if the archive's own are linked anyway, those
+// take precedence. Only for shared libraries and static programs that do not use zstd otherwise.
 
 #include <stddef.h>
 

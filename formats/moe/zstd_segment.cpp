@@ -12,21 +12,22 @@ namespace moe {
 namespace {
 
 constexpr int kLevel = 3;
-constexpr int kWindowLog = 21;  // 2 MiB; readers take up to 8
+constexpr int kWindowLog = 21;  // 2 MiB; readers accept up to 8
 constexpr size_t kChunk = size_t{1} << 20;
 
 struct FreeContext {
   void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
 };
 
-// Passes every piece of the frame to `take`; pieces come after the chunk they belong to was read.
+// Passes the frame to `take` in pieces, each after its input chunk was read.
 Status compress(ModelSink& sink, uint64_t offset, uint64_t raw,
                 const std::function<Status(const uint8_t*, size_t, uint64_t n_read)>& take) {
   const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
   if (!context) return out_of_memory("zstd", 0);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_windowLog, kWindowLog);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 0);  // the segment has its own
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag,
+                         0);  // the segment has its own checksum
   ZSTD_CCtx_setPledgedSrcSize(context.get(), raw);
   std::vector<uint8_t> in(kChunk);
   std::vector<uint8_t> out(ZSTD_CStreamOutSize());
@@ -69,8 +70,7 @@ Status compress_in_place(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_
   XXH64_state_t state;
   XXH64_reset(&state, 0);
   uint64_t total = 0;
-  std::vector<uint8_t>
-      waiting;  // what would overwrite bytes that were not read yet: the first few bytes
+  std::vector<uint8_t> waiting;  // output that would overwrite unread input: the first few bytes
   const auto flush = [&](uint64_t n_read) {
     const auto n = static_cast<size_t>(std::min<uint64_t>(waiting.size(), n_read - total));
     if (n == 0) return Status();

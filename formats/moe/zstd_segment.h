@@ -1,18 +1,17 @@
 #pragma once
-// zstd over a segment that lies in a sink already, in bounded memory. Part of libmoe_convert.
+// Compresses a segment in a sink with zstd, in bounded memory. Part of libmoe_convert.
 
 #include "formats/moe/writer.h"
 
 namespace moe {
 
-/// True when `size` compressed bytes save 5 % of `raw` and stay within what readers accept.
+/// True if `size` compressed bytes save 5 % of `raw` and readers accept the ratio.
 bool zstd_is_worth(uint64_t raw, uint64_t size);
 
-/// The size that `raw` bytes at `offset` compress to.
+/// The compressed size of `raw` bytes at `offset`.
 Status measure_zstd(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* size);
 
-/// Replaces the bytes by their frame; gives its size and xxh64. The frame always trails what was
-/// read.
+/// Replaces the bytes by their frame; returns its size and xxh64. Writing never overtakes reading.
 Status compress_in_place(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* size,
                          uint64_t* hash);
 

@@ -40,8 +40,9 @@ class TokenDecoder final {
   bool has_final_strip_ = false;
 };
 
-/// Applies one step to one token. *token becomes its result, which may be in `out` (*token must not
-/// be in `out`). `first`: the first token of the text. byte_fallback and fuse do nothing here.
+/// Applies one step to one token. *token becomes the result, which may be in `out`; on entry it
+/// must not view `out`. `first`: the first token of the text. byte_fallback and fuse do nothing
+/// here.
 Status decode_step(const DecoderStep& step, bool first, String& out, std::string_view* token);
 
 /// The byte of a piece like <0x0A>, or -1.

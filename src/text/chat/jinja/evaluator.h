@@ -1,6 +1,6 @@
 #pragma once
-// Walks over a program. The first error stays; every function returns soon after it. Steps, text,
-// items and depth are limited, so that no template and no conversation can hold up the caller.
+// Evaluates a program. The first error is stored; every function then returns soon. Steps, text,
+// items and depth are limited, so that no template or conversation can block the caller.
 
 #include "src/text/chat/jinja/value.h"
 
