@@ -1,6 +1,6 @@
 #pragma once
-// The activation functions, on lanes (kernels/math.h): one text for every instruction set and for
-// CUDA. A new one is a function here and a line in MOE_ACTIVATIONS.
+// Activation functions on lanes (kernels/math.h), shared by every instruction set and CUDA. To add
+// one, write a function here and a line in MOE_ACTIVATIONS.
 
 #include "kernels/kinds.h"
 #include "kernels/math.h"
@@ -8,7 +8,7 @@
 namespace moe {
 namespace activations {
 
-// alpha is of silu alone: the others take it so that all look the same.
+// Only silu uses alpha; the others take it for a uniform signature.
 
 template <class L>
 MOE_HD typename L::F relu(typename L::F x, typename L::F) {
@@ -59,7 +59,7 @@ MOE_HD typename L::F tanh(typename L::F x, typename L::F) {
 
 }  // namespace activations
 
-/// act(x). Kinds are checked where they enter.
+/// act(x). Kinds have been validated.
 template <class L>
 MOE_HD typename L::F activate(Activation kind, typename L::F x, typename L::F alpha) {
   switch (kind) {
@@ -72,7 +72,7 @@ MOE_HD typename L::F activate(Activation kind, typename L::F x, typename L::F al
   __builtin_unreachable();
 }
 
-/// limit * tanh(x / limit): within +-limit, and close to x where x is small.
+/// Soft cap: limit * tanh(x / limit).
 template <class L>
 MOE_HD typename L::F soft_cap(typename L::F x, typename L::F limit) {
   return L::mul(limit, activations::tanh<L>(L::div(x, limit), limit));

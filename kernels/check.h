@@ -1,21 +1,21 @@
 #pragma once
-// Checks of an operation's shapes, for callers that put operations together from outside (a layer
-// on its own). A loaded model is checked as a whole (src/model); a Device checks nothing.
+// Shape checks for callers that assemble operations themselves (a single layer). A loaded model is
+// checked as a whole (src/model); a Device checks nothing.
 
 #include "kernels/device.h"
 #include "src/base/status.h"
 
 namespace moe {
 
-/// Every output's weight takes d_in inputs. MOE_ERR_SHAPE.
+/// Every output's weight has d_in inputs. MOE_ERR_SHAPE.
 Status check_linear(const LinearOp& op);
 
-/// gate, up and down fit each other and d_in. `name` is put in front of the message. MOE_ERR_SHAPE.
+/// gate, up and down match each other and d_in. `name` prefixes the message. MOE_ERR_SHAPE.
 Status check_ffn(const Ffn& ffn, int32_t d_in, const char* name);
 
-/// Heads divide d_model, router and head and merge fit, the router's parameters are in range and
-/// the shared expert fits. Experts are behind an ExpertSource: check_ffn() is for them.
-/// MOE_ERR_SHAPE, MOE_ERR_RANGE, or MOE_ERR_ARGUMENT for a matrix that is missing.
+/// Heads divide d_model; router, head, merge and shared expert have matching shapes; the router's
+/// parameters are in range. Experts are in an ExpertSource: check them with check_ffn().
+/// MOE_ERR_SHAPE, MOE_ERR_RANGE, or MOE_ERR_ARGUMENT for a missing matrix.
 Status check_moe(const MoeOp& op);
 
 }  // namespace moe

@@ -1,12 +1,12 @@
 #pragma once
-// The seam between the forward pass and the hardware: one abstract Device with coarse operations.
-// The forward pass (src/run) is written once over it; kernels/cpu is the first implementation.
+// The interface between the forward pass and the hardware: one abstract Device with coarse
+// operations, used by a single forward pass (src/run).
 //
-// Rules. Activations are float at the seam; each matrix says how its inputs are quantised. Shapes
-// were checked when the model was loaded, so operations return nothing: a fault that only the
-// device can find (NaN in router scores, a lost GPU) is latched in the Stream and sync() returns
-// it. Pointers in descriptors are device memory unless a comment says otherwise. Work on one Stream
-// is ordered; a Stream belongs to one session and is used by one thread at a time.
+// Rules. Activations are float at this interface; each matrix defines how its inputs are quantised.
+// Shapes were checked on loading, so operations return nothing: a fault that only the device can
+// find (NaN in router scores, a lost GPU) is latched in the Stream, and sync() returns it. Pointers
+// in descriptors are device memory unless stated otherwise. Work on one Stream is ordered; a Stream
+// belongs to one session and is used by one thread at a time.
 
 #include <atomic>
 #include <cstddef>
@@ -52,7 +52,7 @@ struct LinearOut {
   float scale = 1;
 };
 
-/// Several matrices on one input, so that it is normed and quantised once per precision.
+/// Several matrices on one input, which is normed and quantised once per precision.
 struct LinearOp {
   const float* x = nullptr;  // (n_rows, ld_x)
   int64_t ld_x = 0;
@@ -71,8 +71,8 @@ struct CapOp {
   float limit = 0;  // above 0
 };
 
-/// Keys and values of one session and one layer, in the cache's type, head-major; how the elements
-/// of a head lie is the device's own business. int8 has one scale per (kv_head, position).
+/// Keys and values of one session and one layer, in the cache's type, head-major; the device
+/// defines the layout within a head. int8 has one scale per (kv_head, position).
 struct KvLayer {
   void* k = nullptr;
   void* v = nullptr;
@@ -83,32 +83,31 @@ struct KvCacheView {
   KvType type = KvType::kF16;
   int32_t capacity = 0;  // positions, a multiple of kKeyBlock
   KvLayer layer;
-  int32_t n_keys = 0;  // cross attention: the first positions, which hold a source
+  int32_t n_keys = 0;  // cross attention: number of source positions
 };
 
-/// Multi-head latent attention whose cache holds what keys and values come from. A query is turned
-/// into one of the latent's width, so that all heads see the same keys, and the sum of latents that
-/// a head saw into its values. The cache has one row for each position, whole, and no values:
-/// rope_dims numbers, rotated, and `width` of the latent.
+/// Multi-head latent attention with a latent cache. Queries are projected to the latent's width, so
+/// that all heads share the same keys, and each head's weighted sum of latents is projected to its
+/// values. The cache has one row per position and no values: rope_dims rotated numbers and `width`
+/// of the latent (kv_lora_rank).
 struct LatentHeads {
   int32_t width = 0;
   Norm norm;                       // of the latent
   const float* z = nullptr;        // (n_rows, width + rope_dims): the latent, and the rotary part
   const Matrix* keys = nullptr;    // (n_kv_heads) of (width, head_dim - rope_dims); host memory
-  const Matrix* values = nullptr;  // (n_kv_heads) of (up to head_dim, width); zeros behind
-  // Scratch for so many rows at a time.
+  const Matrix* values = nullptr;  // (n_kv_heads) of (up to head_dim, width); further rows are zero
+  // Scratch for max_rows rows at a time.
   int32_t max_rows = 0;
   float* key = nullptr;   // (max_rows, rope_dims + width)
   float* q = nullptr;     // (max_rows, n_heads, rope_dims + width)
   float* seen = nullptr;  // (max_rows, n_heads, width)
 };
 
-/// QK norm, clip, RoPE, write of K and V into the caches, then softmax attention over what is
-/// cached up to each row's position (and window). Reads K and V only as rounded to the cache's
-/// type. Keys in blocks of 64 aligned to the absolute position, ascending. Without a causal mask a
-/// session's rows are one text from position 0 on. Without `q` it writes K and V and attends to
-/// nothing; without `k` it writes nothing, and each row sees the n_keys of its session's cache
-/// (cross attention).
+/// QK norm, clip, RoPE, storing K and V in the caches, then softmax attention over the cached
+/// positions up to each row's (and its window). Reads K and V only as rounded to the cache's type.
+/// Keys in blocks of 64 aligned to the absolute position, ascending. Without a causal mask a
+/// session's rows are one text from position 0 on. Without `q` it only stores K and V; without `k`
+/// it stores nothing, and each row sees the n_keys of its session's cache (cross attention).
 struct AttentionOp {
   int32_t n_rows = 0;
   const BatchRow* rows = nullptr;       // host memory; rows of a session are consecutive, ascending
@@ -121,10 +120,10 @@ struct AttentionOp {
   int32_t n_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t window = 0;  // 0: all
-  bool causal = true;  // false: a row sees all rows of its session in `rows`, and nothing else
+  bool causal = true;  // false: a row sees exactly the rows of its session in `rows`
   float multiplier = 1;
   float cap = 0;                  // > 0: score = cap * tanh(score / cap), after the multiplier
-  float clip = __builtin_inff();  // q, k and v are cut to +-clip
+  float clip = __builtin_inff();  // q, k and v are clipped to +-clip
   RopeKind rope = RopeKind::kNone;
   int32_t rope_dims = 0;
   const float* rope_table = nullptr;  // (context, rope_dims / 2, {cos, sin})
@@ -132,11 +131,11 @@ struct AttentionOp {
   Norm q_norm;
   Norm k_norm;
   const float* sinks = nullptr;  // (n_heads) or null
-  // Host memory, or null; then `k`, `v`, `clip` and `qk_norm` have no meaning. On the CPU.
+  // Host memory, or null; if set, `k`, `v`, `clip` and `qk_norm` are unused. CPU only.
   const LatentHeads* latent = nullptr;
 };
 
-/// The weights a router needs. Unused ones are empty.
+/// A router's weights. Unused ones are empty.
 struct RouterWeightsView {
   Matrix scores;                          // RouterScores::kLinear: (n_experts, d)
   const float* bias = nullptr;            // (n_experts)
@@ -147,7 +146,7 @@ struct RouterWeightsView {
   const int32_t* table = nullptr;         // hash: (vocab)
 };
 
-/// What a layer's router read.
+/// The input of a layer's router.
 struct RoutedTokens {
   int32_t layer = -1;
   int32_t position = 0;           // of the first row in its text
@@ -155,9 +154,9 @@ struct RoutedTokens {
   const float* states = nullptr;  // (n_tokens, d)
 };
 
-/// Sees the choices of a layer before they are used, and may write others: experts in range, each
-/// once for a token, finite weights, 1..max_k of them. kept is null; scores are there to be read,
-/// and null where the router has none.
+/// Sees the choices of a layer before they are used, and may change them: experts in range,
+/// distinct per token, finite weights, 1..max_k of them. kept is null; scores are read-only, and
+/// null if the router has none.
 struct RoutingHook {
   void (*call)(void* user, const RoutedTokens& tokens, Routing* routing) = nullptr;
   void* user = nullptr;
@@ -174,12 +173,12 @@ struct RoutingStats {
   uint64_t n_positive = 0;  // act(gate), or act(up) without a gate, above 0
   uint64_t n_activations = 0;
   uint64_t n_skipped = 0;          // pairs whose expert was not in memory: RouterConfig::resident
-  double skipped_probability = 0;  // of those, summed up
+  double skipped_probability = 0;  // their total probability
 };
 
-/// y (+)= scale * MoE(norm(x)): head, route, experts, ordered combine (ascending expert index),
-/// merge, shared expert. n_experts 0 means a dense FFN: then `shared` alone is computed, and y is
-/// (n_rows, shared->down.rows). y may be x.
+/// y (+)= scale * MoE(norm(x)): head, routing, experts, ordered sum (ascending expert index),
+/// merge, shared expert. n_experts 0: a dense FFN; only `shared` is computed, and y is (n_rows,
+/// shared->down.rows). y may be x.
 struct MoeOp {
   const float* x = nullptr;  // (n_rows, d_model)
   float* y = nullptr;        // (n_rows, d_model)
@@ -187,7 +186,7 @@ struct MoeOp {
   int32_t d_model = 0;
   bool accumulate = false;
   float scale = 1;
-  Norm norm;  // in front
+  Norm norm;  // before the layer
   ActivationConfig act;
 
   int32_t n_experts = 0;
@@ -206,10 +205,10 @@ struct MoeOp {
   RoutingStats* stats = nullptr;   // host memory or null
   Routing* routing_out = nullptr;  // host memory to fill (may have null members), or null
   int32_t layer = -1;              // for the hook
-  RoutingHook hook;                // only where uses_host_memory()
+  RoutingHook hook;                // only if uses_host_memory()
 };
 
-/// Largest sizes that a stream's scratch memory must serve.
+/// Largest sizes for a stream's scratch memory.
 struct StreamShape {
   int32_t max_rows = 0;  // rows of one call
   int32_t d_model = 0;
@@ -225,13 +224,13 @@ struct StreamShape {
   int32_t vocab_size = 0;
 };
 
-/// What a step's operations and their arguments depend on, but for tokens and positions. Steps of
-/// equal keys are the same operations on the same memory; an empty key is equal to none.
+/// Everything that a step's operations and arguments depend on, except tokens and positions. Steps
+/// with equal keys are the same operations on the same memory; an empty key equals none.
 struct StepKey {
   static constexpr int32_t kWords = 100;
   uint64_t words[kWords] = {};
   int32_t n = 0;
-  /// At most kWords times.
+  /// At most kWords calls.
   void add(uint64_t word) { words[n++] = word; }
 };
 
@@ -251,45 +250,44 @@ class Device {
   virtual void free(void* memory, size_t bytes) = 0;
   virtual Status upload(void* device, const void* host, size_t bytes) = 0;
   virtual Status download(void* host, const void* device, size_t bytes) = 0;
-  /// True when host memory can be used as device memory: weights are then read or mapped in place.
+  /// True if host memory can be used as device memory: weights are then read or mapped in place.
   virtual bool uses_host_memory() const { return true; }
 
-  /// Bytes that alloc() gives at most, all together; 0: no limit of its own.
+  /// Limit of all alloc() calls together; 0: none.
   virtual uint64_t memory_limit() const { return 0; }
-  /// Where offloaded experts are brought; null: memory that experts do not leave by
-  /// themselves.
+  /// Destination of offloaded experts; null: memory from which experts are never evicted.
   virtual ExpertMemory* expert_memory() { return nullptr; }
 
   virtual size_t stream_bytes(const StreamShape& shape) const = 0;
-  /// What a stream takes of the host's memory where that is not the device's.
+  /// Host memory of a stream, if that is not device memory.
   virtual size_t host_stream_bytes(const StreamShape&) const { return 0; }
   virtual Result<Stream*> open_stream(const StreamShape& shape) = 0;
   virtual void close_stream(Stream* stream) = 0;
   /// Waits; returns (and clears) the latched fault, or MOE_ERR_CANCELLED.
   virtual Status sync(Stream& stream) = 0;
 
-  /// Where element `dim` of the key at `position` lies, counted in elements from the first of its
-  /// KV head. The places of kKeyBlock positions fill a block, and each block is laid out as the
-  /// first one. Values lie row after row: position * head_dim + dim.
+  /// Offset of element `dim` of the key at `position`, in elements from the start of its KV head.
+  /// kKeyBlock positions fill a block, and all blocks have the same layout. Values are stored in
+  /// rows: position * head_dim + dim.
   virtual int64_t key_place(KvType, int32_t head_dim, int32_t position, int32_t dim) const {
     return int64_t{position} * head_dim + dim;
   }
 
-  /// part(user, begin, end) over n items of host memory, each about `work` multiply-adds, on the
-  /// threads that the device has; parts may run at the same time.
+  /// Calls part(user, begin, end) over n items of host memory, each about `work` multiply-adds, on
+  /// the device's threads; parts may run concurrently.
   virtual void share(int64_t n, int64_t work, void (*part)(void* user, int64_t begin, int64_t end),
                      void* user) {
     (void)work;
     part(user, 0, n);
   }
 
-  /// Begins a step: operations on `rows` (host memory, valid until end_step). False: the device had
-  /// the step of this key recorded and has run it, and the caller does nothing more but sync().
+  /// Begins a step: operations on `rows` (host memory, valid until end_step). False: the device has
+  /// replayed a recorded step with this key, and the caller only calls sync().
   virtual bool begin_step(Stream&, const BatchRow* rows, int32_t n_rows, const StepKey& key) {
     (void)rows, (void)n_rows, (void)key;
     return true;
   }
-  /// Ends it. False: the step was not run and must be begun once more.
+  /// Ends a step. False: it was not run and must be begun again.
   virtual bool end_step(Stream&) { return true; }
 
   // Operations.
@@ -303,10 +301,10 @@ class Device {
   virtual void attention(Stream& s, const AttentionOp& op) = 0;
   virtual void moe(Stream& s, const MoeOp& op) = 0;
 
-  // Where host memory is not device memory, a row of logits need not come over to choose from it.
+  // True if rows of logits may remain on a device with its own memory for sampling.
   virtual bool can_choose() const { return false; }
   virtual void choose(Stream&, const ChooseOp& op) { (void)op; }
-  /// What the step's latest choose() found of a row; after sync(), until the next step.
+  /// The step's latest choose() report on a row; after sync(), until the next step.
   virtual TokenChoice choice(Stream&, int32_t row) {
     (void)row;
     return {};

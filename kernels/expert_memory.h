@@ -1,5 +1,5 @@
 #pragma once
-// Memory that experts come into and leave.
+// Memory for experts that are loaded and evicted.
 
 #include <cstddef>
 
@@ -7,35 +7,35 @@
 
 namespace moe {
 
-/// Writes `bytes` to host memory that is given to it.
+/// Writes `bytes` to the host memory that it is given.
 struct HostFill {
   Status (*write)(void* user, void* host) = nullptr;
   void* user = nullptr;
   size_t bytes = 0;
-  bool known = true;                             // false: it takes longer than it will again
-  const std::atomic<bool>* cancelled = nullptr;  // ends a wait for memory to write to
+  bool known = true;                             // false: the first, slower fill
+  const std::atomic<bool>* cancelled = nullptr;  // ends a wait for memory
 };
 
 /// A device's own memory, or an arena in host memory.
 class ExpertMemory {
  public:
-  /// Room for one expert, 64-byte aligned. MOE_ERR_BUDGET or MOE_ERR_MEMORY when it is full.
+  /// Allocates memory for one expert, 64-byte aligned. MOE_ERR_BUDGET or MOE_ERR_MEMORY if full.
   virtual Status alloc(size_t bytes, void** out) = 0;
   virtual void free(void* memory, size_t bytes) = 0;
-  /// False when alloc() has room for an expert of the largest size.
+  /// False if alloc() can still provide the largest expert.
   virtual bool full() const { return true; }
-  /// What bring() may write where an expert of `bytes` goes.
+  /// Bytes that bring() may write at an expert of `bytes`.
   virtual uint64_t room_bytes(uint64_t bytes) const { return bytes; }
-  /// Has `fill` write the expert, if need be to memory from which the device copies fast. The copy
-  /// may go on after the return: `arrival` stands for its end. What reads the expert in a stream
-  /// says what it waits for (Expert::arrival); the memory may not be freed before settle(). A
-  /// failure of `fill` is returned.
+  /// Uploads an expert written by `fill`, if needed to pinned memory. The copy may be asynchronous:
+  /// `arrival` identifies its completion. A stream that uses the expert waits for it
+  /// (Expert::arrival); call settle() before freeing the memory. Returns a failure of `fill`.
   virtual Status bring(void* memory, const HostFill& fill, Arrival* arrival) = 0;
-  /// Waits for the end of a copy.
+  /// Waits for an upload to complete.
   virtual void settle(Arrival) {}
-  /// Most host memory that bring() holds for experts of `bytes`.
+  /// Maximum host memory that bring() uses for experts of `bytes`.
   virtual uint64_t bring_bytes(uint64_t) const { return 0; }
-  /// Forgets what was kept of this source's experts. No stream may be using them.
+  /// Call forget() before destroying a source: drops its cached experts. No stream may be using
+  /// them.
   virtual void forget(const ExpertSource&) {}
 
  protected:

@@ -1,6 +1,6 @@
 #pragma once
-// The kinds of things a layer is made of. Plain C headers only: the files of kernels/cpu/isa
-// include this and must not see the C++ library.
+// The kinds of layer parts. Plain C headers only: the files of kernels/cpu/isa include this and
+// must not include the C++ library.
 
 #include <stdint.h>
 
@@ -10,11 +10,11 @@ enum class NormKind : uint8_t { kNone, kRms, kLayer };
 enum class QkNorm : uint8_t { kNone, kHead, kWhole };
 enum class RopeKind : uint8_t { kNone, kHalf, kInterleaved };
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope };
-/// kF32: what an encoder keeps for the length of one call; caches are of the others.
-/// kLatent: of multi-head latent attention the numbers that keys and values come from, as f16.
+/// kF32: also for encoders during one call. kLatent: the latent and rotary part of multi-head
+/// latent attention, as f16.
 enum class KvType : uint8_t { kF16, kInt8, kF32, kLatent };
 
-/// Whether this build has caches of kLatent.
+/// True if this build supports kLatent caches.
 #ifdef MOE_NO_LATENT
 inline constexpr bool kLatentCaches = false;
 #else
@@ -22,11 +22,11 @@ inline constexpr bool kLatentCaches = true;
 #endif
 constexpr bool is_latent(KvType t) { return kLatentCaches && t == KvType::kLatent; }
 
-/// Attention sums over keys in blocks of so many, aligned to the absolute position: the order that
-/// every device keeps, and what a KV cache's capacity is a multiple of.
+/// Attention sums over keys in blocks of this size, aligned to the absolute position: the same
+/// order on every device, and the unit of a KV cache's capacity.
 inline constexpr int kKeyBlock = 64;
 
-/// Every activation: its value, its name, its function in kernels/activation.h.
+/// Every activation: value, name, function in kernels/activation.h.
 // clang-format off
 #define MOE_ACTIVATIONS(EACH)              \
   EACH(kRelu, "relu", relu)                \

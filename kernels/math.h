@@ -1,12 +1,12 @@
 #pragma once
-// The project's own elementary functions: one text for every ISA, for CUDA and for scalar code, so
-// that results do not depend on the C library, the compiler or the vector width. Compile with
+// The project's elementary functions: the same source for every ISA, CUDA and scalar code, so that
+// results do not depend on the C library, the compiler or the vector width. Compile with
 // -ffp-contract=off (nvcc: -fmad=false); no fused multiply-add is used here.
 //
 // The float functions are templates over "lanes": a type L with an F (one float, or a vector of
-// them), an I (the same number of int32) and the operations that ScalarLanes shows. Vector and
-// scalar instances do the same operations on every lane and are therefore bit-equal.
-// Errors over all finite arguments: exp and log 1 ulp, erf and tanh 2 ulp, sigmoid 2.5 ulp.
+// them), an I (as many int32) and the operations of ScalarLanes. Vector and scalar instances
+// perform the same operations on every lane and are therefore bit-equal. Errors over all finite
+// arguments: exp and log 1 ulp, erf and tanh 2 ulp, sigmoid 2.5 ulp.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,7 +54,7 @@ struct ScalarLanes {
   static MOE_HD I to_exponent(I a) { return static_cast<int32_t>(static_cast<uint32_t>(a) << 23); }
 };
 
-/// NaN stays NaN.
+/// NaN remains NaN.
 MOE_HD float clip_to(float v, float limit) {
   v = v > limit ? limit : v;
   return v < -limit ? -limit : v;
@@ -102,7 +102,7 @@ MOE_HD typename L::F exp_lanes(typename L::F x) {
   return L::mul(L::mul(p, scale1), scale2);
 }
 
-/// 1 / (1 + e^-x); no sign of x overflows.
+/// 1 / (1 + e^-x); overflows for neither sign of x.
 template <class L>
 MOE_HD typename L::F sigmoid_lanes(typename L::F x) {
   using F = typename L::F;

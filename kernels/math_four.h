@@ -1,6 +1,6 @@
 #pragma once
-// Lanes for kernels/math.h out of the compiler's generic vectors: four floats, as every target has
-// them. For host code that is not compiled for one instruction set.
+// Lanes for kernels/math.h from the compiler's generic vectors: four floats, available on every
+// target. For host code not compiled for one instruction set.
 
 #include "kernels/math.h"
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kTwoPi = 6.283185307179586477;
 constexpr double kLargestAngle = 33554432.0;  // of sincos_double
-constexpr int32_t kBlock = 64;  // positions between two sines that are computed afresh
+constexpr int32_t kBlock = 64;                // positions between directly computed sines
 
 Status positive(const char* field, double v) {
   if (v > 0 && v < 1e30) return {};
@@ -26,7 +26,7 @@ double llama3_frequency(const RopeConfig& c, double f) {
   return (1 - smooth) * f / c.factor + smooth * f;
 }
 
-// The (fractional) dim pair that turns `turns` times over the original context.
+// The (fractional) dim pair with `turns` turns over the original context.
 double yarn_dim(const RopeConfig& c, double turns) {
   return c.dims * log_double(c.original_context / (turns * kTwoPi)) / (2 * log_double(c.theta));
 }
@@ -73,7 +73,7 @@ double attention_factor(const RopeConfig& c, int32_t context) {
   return __builtin_sqrt(1 + log_double(f) / log_double(c.original_context));
 }
 
-// One frequency's column: a fresh sine every kBlock positions, turned on by one step in between.
+// One frequency's column: a direct sine every kBlock positions, rotated by one step in between.
 void fill_column(double f, double scale, int32_t context, int64_t stride, float* out) {
   double step_sin = 0;
   double step_cos = 0;

@@ -23,8 +23,8 @@ struct RopeConfig {
   const float* long_factor = nullptr;
 };
 
-/// Checks the fields that the config's kind and scaling use. MOE_ERR_RANGE or MOE_ERR_ARGUMENT with
-/// a text that names the field.
+/// Checks the fields that the config's kind and scaling use. MOE_ERR_RANGE or MOE_ERR_ARGUMENT,
+/// naming the field.
 Status validate_rope(const RopeConfig& config);
 
 /// Fills out (context, dims / 2, {cos, sin}) in double precision, rounded once to float. Frequency

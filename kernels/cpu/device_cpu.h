@@ -1,8 +1,8 @@
 #pragma once
-// The CPU device: every operation of kernels/device.h on one table of kernels and one thread pool.
+// The CPU device: implements kernels/device.h with one table of kernels and one thread pool.
 //
-// Results are bit-identical for every instruction set, number of threads and way of cutting rows
-// into calls. Nothing is allocated after open_stream().
+// Results are bit-identical for every instruction set, number of threads and split of rows into
+// calls. Nothing is allocated after open_stream().
 
 #include "kernels/device.h"
 #include "src/base/thread_pool.h"
@@ -11,8 +11,8 @@ namespace moe {
 
 struct LinearInput;  // kernels/cpu/table.h
 
-/// Sees what every matrix of a layer or head is multiplied with, before that is done: whole inputs,
-/// each once, by the thread that calls the device. `x` of the input is set at every precision.
+/// Observes the inputs of every matrix product of a layer or head: whole inputs, each once, on the
+/// calling thread, before the computation. `x` of the input is set for every precision.
 class InputWatcher {
  public:
   virtual void see(const Matrix& weight, const LinearInput& input) = 0;
@@ -21,14 +21,14 @@ class InputWatcher {
   ~InputWatcher() = default;
 };
 
-/// Multiply-adds (or as much other work) from which a parallel region is worth its start.
+/// Multiply-adds (or equivalent work) that justify a parallel region.
 inline constexpr int64_t kParallelWork = 32768;
 
-/// `isa`: a name of kernels/cpu/isa/list.h, or null for the best that runs here
-/// (MOE_ERR_UNSUPPORTED otherwise). The pool (already started) and the allocator must outlive it.
-/// The device may be used from any thread, a Stream by one at a time. Regions of less than
-/// `parallel_work` run on the caller alone; with 1 all that can be split are, as tests want it.
-/// `watcher`: must outlive it, or null; its device then serves one stream at a time.
+/// `isa`: a name in kernels/cpu/isa/list.h, or null for the best supported one (otherwise
+/// MOE_ERR_UNSUPPORTED). The pool (already started) and the allocator must outlive the device. Any
+/// thread may use the device, one at a time a Stream. Regions below `parallel_work` run on the
+/// caller only; 1 splits all regions, for tests. `watcher`: must outlive the device, or null; with
+/// one, the device serves one stream at a time.
 Result<Device*> open_cpu_device(const char* isa, ThreadPool& pool, const Allocator& allocator,
                                 int64_t parallel_work = kParallelWork,
                                 InputWatcher* watcher = nullptr);

@@ -5,10 +5,10 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kStoreWork = 64;  // of storing an element of a key, in multiplications
+constexpr int64_t kStoreWork = 64;  // cost of storing a key element, in multiplications
 
-// Element 0 of a position's row in `head`, and how far apart its elements lie: a key shares vectors
-// with the 15 positions around it.
+// Element 0 of a position's row in `head`, and the stride of its elements: a key shares vectors
+// with 15 neighbouring positions.
 struct CachePlace {
   int64_t at;
   int stride;
@@ -37,10 +37,10 @@ void store_row(const CpuKernels& kernels, KvType type, const CachePlace& place, 
   }
 }
 
-// Keys of a source lie there already.
+// Cross attention: the source's keys are already stored.
 bool is_cross(const AttentionOp& op) { return op.k == nullptr && op.latent == nullptr; }
 
-// What concerns all heads of a row.
+// Operations on whole rows, across heads.
 void norm_whole(const CpuKernels& kernels, const AttentionOp& op, int64_t r) {
   if (op.qk_norm != QkNorm::kWhole) return;
   const int32_t q_width = op.n_heads * op.head_dim;
@@ -53,7 +53,7 @@ void clip_heads(const AttentionOp& op, float* x, int64_t n_heads) {
   for (int64_t i = 0; i < n_heads * op.head_dim; ++i) x[i] = clip_to(x[i], op.clip);
 }
 
-// KV head h of row r and the queries of its group: norms of heads, positions, the KV cache.
+// Processes KV head h of row r and its group's queries: head norms, positions, the KV cache.
 void prepare_head(const CpuKernels& kernels, const AttentionOp& op, int64_t r, int32_t h) {
   const BatchRow& row = op.rows[r];
   const int32_t d = op.head_dim;
@@ -85,7 +85,7 @@ void prepare_head(const CpuKernels& kernels, const AttentionOp& op, int64_t r, i
             d);
 }
 
-// The last position of the session that row r is of.
+// The last position of row r's session.
 int32_t last_position(const AttentionOp& op, int64_t r) {
   while (r + 1 < op.n_rows && op.rows[r + 1].session == op.rows[r].session) ++r;
   return op.rows[r].position;
@@ -96,7 +96,7 @@ size_t element_bytes(KvType type) {
   return type == KvType::kF16 ? sizeof(uint16_t) : sizeof(int8_t);
 }
 
-// Queries [begin, end) of one KV head, all of one session; query i is head i % group of its group
+// Attends queries [begin, end) of one KV head and session; query i is head i % group of its group
 // in row i / group.
 void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_head, int64_t begin,
                  int64_t end) {
@@ -136,7 +136,7 @@ void attend_tile(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_he
   kernels.attention(tile);
 }
 
-// Queries [begin, end), cut where another session begins.
+// Attends queries [begin, end), split at session boundaries.
 void attend_range(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_head, int64_t begin,
                   int64_t end) {
   const int32_t group = op.n_heads / op.n_kv_heads;
@@ -149,7 +149,7 @@ void attend_range(const CpuKernels& kernels, const AttentionOp& op, int32_t kv_h
   }
 }
 
-// The most keys that a row sees.
+// The maximum number of keys that a row sees.
 int64_t keys_seen(const AttentionOp& op) {
   int32_t seen = 1;
   for (int32_t r = 0; r < op.n_rows; ++r) {
@@ -162,12 +162,12 @@ int64_t keys_seen(const AttentionOp& op) {
 /// The queries of a KV head, in tiles.
 struct Tiling {
   int64_t queries;
-  int64_t size;  // queries of a tile
+  int64_t size;  // queries per tile
   int64_t n;
   int64_t work;
 };
 
-// Enough tiles for every thread, even where that makes them smaller.
+// Enough tiles for every thread, even if that makes them smaller.
 Tiling tiling_of(const AttentionOp& op, int64_t wanted) {
   const int64_t queries = int64_t{op.n_rows} * (op.n_heads / op.n_kv_heads);
   const int64_t size = std::clamp<int64_t>(queries * op.n_kv_heads / wanted, 1, kMaxQueries);
@@ -175,8 +175,8 @@ Tiling tiling_of(const AttentionOp& op, int64_t wanted) {
           2 * keys_seen(op) * op.head_dim * std::min(queries, size)};
 }
 
-// Tile i of all KV heads' tiles. First, last, second, last but one ...: neighbours together have
-// the same number of keys, so that the threads get equal shares.
+// Tile i of all KV heads' tiles, in the order first, last, second, last but one ...: neighbouring
+// pairs have the same number of keys, which balances the threads.
 void attend_turn(const CpuKernels& kernels, const AttentionOp& op, const Tiling& t, int64_t i) {
   const int64_t turn = i % t.n;
   const int64_t first = t.size * (turn % 2 == 0 ? turn / 2 : t.n - 1 - turn / 2);
@@ -187,7 +187,7 @@ void attend_turn(const CpuKernels& kernels, const AttentionOp& op, const Tiling&
 }  // namespace
 
 void cpu_attend_latent(const CpuRuntime& rt, const AttentionOp& op) {
-  // Every tile reads all keys: no smaller ones than each thread needs.
+  // Every tile reads all keys: make tiles no smaller than the threads need.
   const Tiling t = tiling_of(op, rt.pool.n_threads());
   rt.for_range(t.n, t.work, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) attend_turn(rt.kernels, op, t, i);
@@ -199,7 +199,7 @@ void cpu_attention(const CpuRuntime& rt, const AttentionOp& op) {
     if (op.latent != nullptr) return cpu_latent_attention(rt, op);
   }
   const Tiling t = tiling_of(op, 2 * rt.pool.n_threads());
-  // A new key goes into lines that are in no cache: with one row each head's thread waits for its.
+  // a new key's lines are not cached: with one row each head's thread would wait for them
   const bool at_once = op.n_rows == 1 && t.n == 1 && op.q != nullptr && !is_cross(op);
   const int64_t width = int64_t{op.n_heads + 2 * op.n_kv_heads} * op.head_dim;
   const auto prepare = [&](int64_t begin, int64_t end, int) {

@@ -9,7 +9,7 @@ int32_t end_row(const Segment* segments, int32_t n) {
   return segments[n - 1].first + segments[n - 1].n;
 }
 
-// f(segment, row within it) for every row of the segments, in parallel; `work` is that of a row.
+// Calls f(segment, row within it) for every row of the segments, in parallel; `work` per row.
 template <class F>
 void for_rows(const MoeCall& call, const Segment* segments, int32_t n, int64_t work, F&& f) {
   const int32_t rows = end_row(segments, n);
@@ -33,7 +33,7 @@ void quantise_rows(const MoeCall& call, const Segment* segments, int32_t n,
   });
 }
 
-// Which of the two inner matrices a region computes: both where they read the same input.
+// The inner matrices that a region computes: both if they read the same input.
 enum class Inner { kGate, kUp, kBoth };
 
 LinearArgs inner_args(const MoeCall& call, const Segment& segment, const Ffn& ffn, bool gate) {
@@ -42,7 +42,7 @@ LinearArgs inner_args(const MoeCall& call, const Segment& segment, const Ffn& ff
   return {&m, nullptr, gate ? ffn.gate_bias : ffn.up_bias, y, m.rows, false, 1, 0, 0};
 }
 
-// The file lays gate and up of a shape so that their tiles alternate.
+// True if the file interleaves the tiles of gate and up.
 bool alternate(const Matrix& gate, const Matrix& up) {
   return gate.format == up.format && gate.rows == up.rows && gate.cols == up.cols &&
          gate.scale_kind == up.scale_kind && gate.group == up.group &&
@@ -93,7 +93,8 @@ void project_inner(MoeCall& call, const Segment* segments, int32_t n, int32_t su
   if (call.s.live()) project(call, segments, n, sublayer, x, Inner::kUp);
 }
 
-// f(first column, columns, first tile, end of tiles) for all columns of an output, in parallel.
+// Calls f(first column, columns, first tile, end of tiles) for all columns of an output, in
+// parallel.
 template <class F>
 void for_columns(const MoeCall& call, int64_t work, F&& f) {
   const int32_t d = call.d_in;
@@ -103,8 +104,8 @@ void for_columns(const MoeCall& call, int64_t work, F&& f) {
   });
 }
 
-// The down projection, and y[token] = fma(weight, out, y[token]) at once: each thread owns some
-// columns and goes through the experts in their order.
+// The down projection fused with y[token] = fma(weight, out, y[token]): each thread owns a range of
+// columns and processes the experts in order.
 void project_down(MoeCall& call, const Segment* segments, int32_t n, bool combine) {
   CpuStream& s = call.s;
   LinearInput inputs[kWaveExperts];

@@ -1,5 +1,5 @@
 #pragma once
-// The CpuDevice class and what its parts (linear, attention, moe) share.
+// The CpuDevice class and the shared parts of its implementation (linear, attention, moe).
 
 #include <algorithm>
 #include <atomic>
@@ -13,28 +13,29 @@
 
 namespace moe {
 
-/// Regions of that many times parallel_work are shared (4 MiB of ternary2), in turns of so many.
+/// Regions of this many times parallel_work (4 MiB of ternary2) are balanced dynamically.
 inline constexpr int64_t kSharedRegion = 512;
 inline constexpr int64_t kTurn = 32;
-/// Tiles that a thread should get a multiple of: the kernels read four streams.
+/// Tiles per thread should be a multiple of this: kernels read four streams.
 inline constexpr int64_t kTileGrain = 4;
 
-/// One matrix product of a parallel region: the tiles [0, n_tiles) of args.weight, and with them
-/// those of twin.weight where there is one; see LinearArgs::twin.
+/// One matrix product in a parallel region: tiles [0, n_tiles) of args.weight, and of twin.weight
+/// if present; see LinearArgs::twin.
 struct LinearJob {
   LinearArgs args;
   LinearInput input;
   LinearArgs twin;
 };
 
-/// What linear work needs: kernels, threads, and the stream's memory.
+/// Context of linear operations: kernels, threads, and the stream's memory.
 struct CpuRuntime {
   const CpuKernels& kernels;
   ThreadPool& pool;
   int64_t parallel_work = kParallelWork;
   InputWatcher* watcher = nullptr;
 
-  /// f(begin, end, thread) over [0, n) items of `work` each: on the caller alone when they are few.
+  /// Calls f(begin, end, thread) over [0, n) items of `work` each; on the caller only if they are
+  /// few.
   template <class F>
   void for_range(int64_t n, int64_t work, F&& f) const {
     if (n <= 0) return;
@@ -48,10 +49,10 @@ struct CpuRuntime {
     });
   }
 
-  /// The same for work of which one thread gets more done than another, such as reading weights:
-  /// three quarters are dealt out beforehand, and whoever is done takes turns at what is left, of
-  /// `grain` items or a multiple. Too short a region is dealt out whole: its threads differ less
-  /// than turns cost.
+  /// The same for work at uneven speed, such as reading weights: three quarters are assigned
+  /// statically, and idle threads take the rest in units of `grain` items or multiples. Short
+  /// regions are assigned statically as a whole, because dynamic balancing would cost more than it
+  /// gains.
   template <class F>
   void share_range(int64_t n, int64_t work, int64_t grain, F&& f) const {
     if (n * work < kSharedRegion * parallel_work) return for_range(n, work, f);
@@ -71,16 +72,16 @@ struct CpuRuntime {
   void norm_rows(const Norm& norm, const float* x, int64_t ld_x, int64_t n, int32_t d,
                  float* y) const;
 
-  /// Sets up and quantises an input of n rows; its memory begins at row `first` of the stream's.
-  /// The rows are row_ids[i] of x, or i. With `quantise` false the caller does it row by row.
+  /// Sets up and quantises an input of n rows in the stream's memory from row `first` on. The rows
+  /// are row_ids[i] of x, or i. If `quantise` is false the caller quantises row by row.
   LinearInput make_input(CpuStream& s, ActPrecision act, const float* x, int64_t ld_x,
                          const int32_t* row_ids, int32_t n, int32_t d, int64_t first) const;
   void quantise(const LinearInput& input) const;
 
-  /// All tiles of all jobs in one parallel region, split by work. Each job's input is its own.
+  /// Runs all tiles of all jobs in one parallel region, split by work. Each job has its own input.
   void run_jobs(LinearJob* jobs, int32_t n_jobs) const;
 
-  /// One product, quantising its input: y (n, ld_y) = x W^T + bias.
+  /// One matrix product, quantising its input: y (n, ld_y) = x W^T + bias.
   void linear(CpuStream& s, const Matrix& weight, const float* bias, const float* x, int64_t ld_x,
               int32_t n, float* y, int64_t ld_y, bool accumulate = false, float scale = 1) const;
 };
@@ -92,7 +93,7 @@ void cpu_embed(const CpuRuntime& rt, CpuStream& s, const Matrix& table, const Ma
                const BatchRow* rows, int32_t n_rows, float multiplier, float* x);
 void cpu_attention(const CpuRuntime& rt, const AttentionOp& op);
 void cpu_latent_attention(const CpuRuntime& rt, const AttentionOp& op);
-/// Of queries and keys that have the latent's width.
+/// Attention with queries and keys as wide as the latent.
 void cpu_attend_latent(const CpuRuntime& rt, const AttentionOp& op);
 void cpu_moe(const CpuRuntime& rt, CpuStream& s, const MoeOp& op);
 

@@ -1,5 +1,5 @@
 // Attention on the latent of keys and values (DeepSeek-V2, Liu et al. 2024, section 2.1): the
-// matrices that keys and values come from are applied to queries and to what these saw instead.
+// up-projections are applied to queries and to attention outputs instead of to every key and value.
 
 #include <algorithm>
 
@@ -27,7 +27,7 @@ void store_key(const CpuRuntime& rt, const AttentionOp& op, int64_t r, float* ke
   rt.kernels.round_f16(key, width, 1, cache + int64_t{row.position} * width);
 }
 
-// The rotated part of a row's queries, in its place of the wider ones.
+// Rotates the rotary part of a row's queries inside the wide queries.
 void turn_queries(const CpuRuntime& rt, const AttentionOp& op, int64_t r, float* wide) {
   float* q = op.q + r * op.n_heads * op.head_dim;
   turn(rt, op, r, q, op.n_heads, op.head_dim);
@@ -36,11 +36,11 @@ void turn_queries(const CpuRuntime& rt, const AttentionOp& op, int64_t r, float*
   }
 }
 
-/// For each head and row: y = W x, W the matrix of the head's KV head.
+/// For each head and row: y = W x, with W the matrix of the head's KV head.
 struct HeadProducts {
   const Matrix* weights;
   const float* x;
-  int64_t x_head;  // floats from head to head; rows hold all heads
+  int64_t x_head;  // floats between heads; rows hold all heads
   float* y;
   int64_t y_head;
 };
@@ -79,7 +79,7 @@ void fill_behind_values(const AttentionOp& op, int32_t first, int32_t n) {
   }
 }
 
-// Rows [first, first + n) of the operation. The keys of those in front are in the cache.
+// Rows [first, first + n) of the operation. Earlier keys are in the cache.
 void attend_rows(const CpuRuntime& rt, const AttentionOp& op, int32_t first, int32_t n) {
   const LatentHeads& l = *op.latent;
   const int32_t d = op.head_dim, width = row_width(op);

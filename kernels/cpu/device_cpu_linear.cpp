@@ -7,20 +7,20 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kSharedRows = 3;   // of products that memory bounds
+constexpr int64_t kSharedRows = 3;   // rows up to which memory limits a product
 constexpr int32_t kMaxJobs = 16;     // outputs of one LinearOp that share a region
 constexpr int64_t kCapPiece = 4096;  // values that a thread caps at a time
 
 int64_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTileRows; }
 
-// Rows times a tile, for each tile: the unit of a job's work.
+// Rows times a tile: the work per tile of a job.
 int64_t n_products(const LinearJob& job) {
   return int64_t{job.input.n_rows} * (job.twin.weight != nullptr ? 2 : 1);
 }
 
-// The part of [0, total) work units that lies in a job's `size` units from `start`, as tiles.
+// Converts a part of [0, total) work units to tiles of a job with `size` units from `start`.
 Range tiles_in(const Range& part, int64_t start, int64_t unit, int64_t tiles) {
-  // Tile t belongs to whoever holds its first unit.
+  // A tile belongs to the thread with its first unit.
   const auto first_from = [&](int64_t at) {
     const int64_t t = (at - start + unit - 1) / unit;
     return at <= start ? int64_t{0} : std::min(t, tiles);
@@ -40,7 +40,7 @@ void CpuRuntime::norm_rows(const Norm& norm, const float* x, int64_t ld_x, int64
 LinearInput CpuRuntime::make_input(CpuStream& s, ActPrecision act, const float* x, int64_t ld_x,
                                    const int32_t* row_ids, int32_t n, int32_t d,
                                    int64_t first) const {
-  // n rows never need more than n times the widest row's bytes.
+  // n rows need at most n times the widest row's bytes.
   return make_linear_input(act, x, ld_x, n, d, row_ids, s.act + first * s.act_row_bytes);
 }
 

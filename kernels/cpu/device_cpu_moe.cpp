@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// Chunks of rows through op.shared: out = down(...), handed to `use`(first row, n, inputs).
+// Runs chunks of rows through op.shared up to the down inputs, and calls use(first row, n, inputs).
 template <class F>
 void for_shared_chunks(MoeCall& call, F&& use) {
   const MoeOp& op = call.op;
@@ -29,7 +29,7 @@ void for_shared_chunks(MoeCall& call, F&& use) {
   }
 }
 
-// n_experts 0: the network writes straight into y.
+// n_experts 0: the network writes directly to y.
 void run_dense(MoeCall& call) {
   const MoeOp& op = call.op;
   for_shared_chunks(call, [&](int32_t first, int32_t, LinearJob& job) {

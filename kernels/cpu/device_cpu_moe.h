@@ -5,13 +5,13 @@
 
 namespace moe {
 
-/// One call of Device::moe on its way through the steps.
+/// State of one Device::moe call.
 struct MoeCall {
   const CpuRuntime& rt;
   CpuStream& s;
   const MoeOp& op;
   const float* x = nullptr;     // (n_rows, d_model) after the norm
-  const float* subs = nullptr;  // (n_tokens, d_in): the (sub-)tokens that are routed
+  const float* subs = nullptr;  // (n_tokens, d_in): the routed (sub-)tokens
   int32_t d_in = 0;             // d_model / n_subheads
   int32_t n_tokens = 0;         // n_rows * n_subheads
   int32_t max_k = 0;
@@ -30,26 +30,26 @@ struct Segment {
   const float* weights = nullptr;   // of row i in the sum
 };
 
-/// Scores, choices, capacity: fills the stream's routing arrays. Latches a fault.
+/// Scores, selection, capacity: fills the stream's routing arrays. Latches a fault.
 void route_layer(MoeCall& call);
 
-/// Refuses pairs whose experts are not in memory, as RouterConfig::resident says: kept and weight
-/// become 0. Returns how many.
+/// Refuses pairs whose experts are not in memory, as RouterConfig::resident says: sets kept and
+/// weight to 0. Returns their number.
 uint64_t skip_missing(MoeCall& call);
 
-/// Groups the kept pairs by expert (pair_begin, pair_token, pair_weight) and counts statistics.
+/// Groups the active pairs by expert (pair_begin, pair_token, pair_weight) and updates statistics.
 void group_pairs(MoeCall& call);
 
-/// s.routed = sum over the kept pairs of weight * expert(token), in ascending expert index.
+/// s.routed = sum over the active pairs of weight * expert(token), in ascending expert index.
 void run_experts(MoeCall& call);
 
-/// Rows of s.out = the experts' outputs; with `combine`, s.routed takes them up in this order.
+/// Rows of s.out = the experts' outputs; with `combine`, they are added to s.routed in this order.
 void compute_experts(MoeCall& call, const Segment* segments, int32_t n, bool combine);
-/// s.routed takes up all outputs: pair i is in row i of s.out.
+/// Adds all outputs to s.routed: pair i is in row i of s.out.
 void combine_pairs(MoeCall& call);
 
-/// For each segment, rows of s.gate (n, d_ff): the inner activations of `ffn`, SubLN applied. `x`
-/// replaces the segment's own input when it is not null: (chunk rows, d_in). Counts positives.
+/// For each segment, rows of s.gate (n, d_ff): the inner activations of `ffn` with SubLN. A
+/// non-null `x` replaces the segment's own input: (chunk rows, d_in). Counts positives.
 void inner_activations(MoeCall& call, const Segment* segments, int32_t n, int32_t sublayer,
                        const float* x);
 

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// A router's matrices are used on the float input, however the file stores them.
+// Router matrices take float inputs, whatever the file stores.
 Matrix in_float(Matrix m) {
   m.act = ActPrecision::kF32;
   return m;
@@ -82,11 +82,11 @@ void choose(MoeCall& call, const RouteOp& route) {
                                            static_cast<int32_t>(end), scratch_of(call.s, thread));
         if (!status.ok()) failed.store(true, std::memory_order_relaxed);
       });
-  // Once more in order, so that the message names the first token whatever the threads did.
+  // Repeat in order, so that the message names the first token for any number of threads.
   if (failed.load()) call.s.latch(route_tokens(route, 0, call.n_tokens, scratch_of(call.s, 0)));
 }
 
-// Every run of rows of one session is served by itself.
+// Applies capacity separately to every run of rows of one session.
 void limit_capacity(MoeCall& call, const RouteOp& route) {
   if (!(call.op.router.gamma > 0)) return;
   const BatchRow* rows = call.op.rows;
@@ -139,7 +139,7 @@ void count_statistics(const MoeCall& call, uint64_t n_skipped) {
   stats->n_dropped -= n_skipped;
 }
 
-// What a hook may have written.
+// Checks the choices that a hook may have changed.
 Status check_choices(const MoeCall& call, int32_t token) {
   const CpuStream& s = call.s;
   const int64_t at = static_cast<int64_t>(token) * call.max_k;
@@ -223,7 +223,7 @@ void group_pairs(MoeCall& call) {
         ++place;
       }
     }
-    // After the first pass: counts become beginnings. After the second: ends become beginnings.
+    // After the first pass counts become beginnings; after the second, ends become beginnings.
     int32_t before = 0;
     for (int32_t e = 0; e <= n_experts; ++e) {
       const int32_t here = s.pair_begin[e];

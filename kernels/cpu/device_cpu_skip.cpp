@@ -1,4 +1,4 @@
-// Under a memory cap: experts that are not in memory and would add little are skipped.
+// Under a memory cap: skips experts that are not in memory and would contribute little.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// f(index of the pair) for the kept pairs of a token.
+// Calls f(index of the pair) for the active pairs of a token.
 template <class F>
 void each_kept(const MoeCall& call, int32_t token, F&& f) {
   const int64_t at = static_cast<int64_t>(token) * call.max_k;
@@ -19,7 +19,7 @@ void each_kept(const MoeCall& call, int32_t token, F&& f) {
   }
 }
 
-// A hook may have put other experts where the router put its own.
+// A hook may have replaced the router's experts.
 void find_probabilities(MoeCall& call) {
   CpuStream& s = call.s;
   const RouterConfig& r = call.op.router;
@@ -33,11 +33,11 @@ void find_probabilities(MoeCall& call) {
   }
 }
 
-// Sets `skipped` of each expert: whether no token wants it for more than `most`, or as its best,
-// and another would have to leave memory for it. False when that is none of them.
+// Marks experts to skip: not in memory, loading would evict another, and no token gives them more
+// than `most` or ranks them best. False if there are none.
 bool find_skipped(MoeCall& call, float most, float* skipped) {
   CpuStream& s = call.s;
-  constexpr float kUnused = -1, kBest = 2;  // beside probabilities
+  constexpr float kUnused = -1, kBest = 2;  // distinct from any probability
   std::fill_n(skipped, call.op.n_experts, kUnused);
   for (int32_t t = 0; t < call.n_tokens; ++t) {
     int64_t best = -1;
@@ -57,7 +57,7 @@ bool find_skipped(MoeCall& call, float most, float* skipped) {
   return any;
 }
 
-// Weights that a router divides by their sum are divided by that of the pairs that are left.
+// If the router normalises weights, it does so over the remaining pairs.
 void skip_pairs(MoeCall& call, int32_t token, const float* skipped) {
   CpuStream& s = call.s;
   const RouterConfig& r = call.op.router;

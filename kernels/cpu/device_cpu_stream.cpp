@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// Every buffer, in one place for measuring and for making.
+// All buffers in one place, to measure and to allocate.
 size_t carve(CpuStream& s, uint8_t* base) {
   const StreamShape& shape = s.shape;
   Carver c(base, round_up(sizeof(CpuStream), size_t{64}));
@@ -18,8 +18,8 @@ size_t carve(CpuStream& s, uint8_t* base) {
   const int64_t experts = shape.max_experts;
   int64_t slots = 0;
   if (!checked_mul<int64_t>(tokens, shape.max_routed, &slots) || slots < 0) return 0;
-  if (tokens > INT32_MAX || slots > INT32_MAX) return 0;  // both are counted in 32 bits
-  // A dense network is computed in chunks of rows, so it needs as many places as pairs.
+  if (tokens > INT32_MAX || slots > INT32_MAX) return 0;  // both are 32-bit counts
+  // A dense network runs in chunks of rows, so rows count as pairs.
   const int64_t pairs = std::min<int64_t>(kPairChunk, std::max(slots, rows));
   s.pair_chunk = static_cast<int32_t>(std::max<int64_t>(0, pairs));
   const int64_t widest =

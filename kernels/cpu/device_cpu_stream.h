@@ -6,18 +6,18 @@
 
 namespace moe {
 
-/// (Token, expert) pairs that are computed at once; bounds the memory of hidden activations.
+/// (Token, expert) pairs computed at once; limits the memory of hidden activations.
 inline constexpr int32_t kPairChunk = 256;
-/// Experts of one wave: they are held (see ExpertSource) while it is computed.
+/// Experts per wave: they are acquired (see ExpertSource) while it is computed.
 inline constexpr int32_t kWaveExperts = 16;
 
 struct CpuStream final : Stream {
   StreamShape shape;
-  size_t bytes = 0;  // of this object and all that follows it
+  size_t bytes = 0;  // of this object and its memory
   int32_t n_threads = 1;
   int32_t pair_chunk = 0;
 
-  uint8_t* act = nullptr;  // quantised inputs: act_row_bytes a row
+  uint8_t* act = nullptr;  // quantised inputs: act_row_bytes per row
   int64_t act_row_bytes = 0;
   float* normed = nullptr;  // (max_rows, widest input)
   float* head = nullptr;    // (max_rows, d_model): MH-MoE's head output, later the merge output
@@ -36,7 +36,7 @@ struct CpuStream final : Stream {
   int32_t* expert = nullptr;       // (slots)
   float* weight = nullptr;         // (slots)
   float* prob = nullptr;           // (slots)
-  uint8_t* kept = nullptr;         // (slots)
+  uint8_t* kept = nullptr;         // (slots): 0 if refused
   int32_t* count = nullptr;        // (tokens)
   int32_t* table_entry = nullptr;  // (tokens)
   int32_t* order = nullptr;        // (tokens)
@@ -45,20 +45,20 @@ struct CpuStream final : Stream {
   int32_t* pair_begin = nullptr;   // (max_experts + 1)
   int32_t* chosen = nullptr;       // (max_experts)
 
-  // One of each per thread.
+  // One per thread.
   float* route_p = nullptr;       // (n_threads, max_experts)
   float* route_key = nullptr;     // (n_threads, max_experts)
   int32_t* route_heap = nullptr;  // (n_threads, max_experts)
   uint64_t* positive = nullptr;   // (n_threads)
 
-  /// True while operations should go on.
+  /// True while operations should continue.
   bool live() const { return latched.ok() && !cancelled.load(std::memory_order_relaxed); }
   void latch(const Status& status) {
     if (latched.ok()) latched = status;
   }
 };
 
-/// Bytes of a CpuStream with its memory; 0 when the shape is negative or the sum overflows.
+/// Bytes of a CpuStream with its memory; 0 if the shape is negative or the sum overflows.
 size_t cpu_stream_bytes(const StreamShape& shape, int32_t n_threads);
 
 /// Constructs a CpuStream at `memory`, which has cpu_stream_bytes().

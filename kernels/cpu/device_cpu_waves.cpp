@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-// Experts that are computed at once: at most pair_chunk rows together.
+// Experts computed at once: at most pair_chunk rows in total.
 struct Wave {
   Segment segments[kWaveExperts];
   int32_t n = 0;
@@ -18,7 +18,7 @@ bool is_full(const MoeCall& call, const Wave& wave) {
   return wave.n == kWaveExperts || wave.n_rows == call.s.pair_chunk;
 }
 
-// `n` pairs from `pair` on, all of them of one expert.
+// Adds `n` pairs of one expert from `pair` on.
 void add(const MoeCall& call, int32_t index, const Expert& expert, int32_t pair, int32_t n,
          int32_t out, Wave* wave) {
   Segment& segment = wave->segments[wave->n++];
@@ -34,7 +34,7 @@ void add(const MoeCall& call, int32_t index, const Expert& expert, int32_t pair,
   wave->n_rows += n;
 }
 
-// False when it is not in memory and others can be computed meanwhile, or after a fault.
+// False if it is not in memory and others can be computed meanwhile, or after a fault.
 bool acquire(MoeCall& call, int32_t index, bool wait, Expert* expert) {
   CpuStream& s = call.s;
   const ExpertWait how{wait ? ExpertWait::kRoom : ExpertWait::kReady, &s.cancelled, &s.experts};
@@ -43,13 +43,13 @@ bool acquire(MoeCall& call, int32_t index, bool wait, Expert* expert) {
   return status.ok();
 }
 
-// Ascending, and the outputs are combined at once. Only the first expert of a wave is waited for,
-// with no other held; the wave ends at the next that is not in memory. An expert of more rows than
-// a wave has is held until its last wave.
+// In ascending order, combining outputs immediately. Deadlock rule: only a wave's first expert is
+// waited for, with no other acquired; the wave ends at the next miss. An expert with more rows than
+// a wave is held until its last wave.
 void run_in_order(MoeCall& call, int32_t n_chosen) {
   CpuStream& s = call.s;
   Expert expert;
-  bool held = false;  // chosen[at] is
+  bool held = false;  // chosen[at] is acquired
   int32_t at = 0;
   int32_t pair = 0;
   while (at < n_chosen && s.live()) {
@@ -72,8 +72,8 @@ void run_in_order(MoeCall& call, int32_t n_chosen) {
   call.op.experts->cancel_prefetch(s.chosen + at, n_chosen - at);
 }
 
-// Few pairs: those whose experts are in memory first, the others as they come. Outputs wait in
-// their order until all are there.
+// For few pairs: computes experts in memory first, the others as they arrive. Outputs are combined
+// in order once all are computed.
 void run_as_they_come(MoeCall& call, int32_t n_chosen) {
   CpuStream& s = call.s;
   int32_t* left = s.chosen;

@@ -30,7 +30,7 @@ Cpuid cpuid(uint32_t leaf, uint32_t subleaf = 0) {
 constexpr bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
 constexpr uint32_t bit(int n) { return 1u << n; }
 
-// The register states that the operating system saves; 0 where XGETBV is missing.
+// Register states that the operating system saves; 0 without XGETBV.
 uint32_t saved_states() {
   if (!has(cpuid(1).c, bit(27))) return 0;
   uint32_t low = 0;
@@ -47,7 +47,7 @@ bool cpu_has_avx2() {
          has(cpuid(7).b, bit(5));
 }
 
-// Subleaf 1 is only meaningful where subleaf 0 counts that far.
+// Subleaf 1 is valid only if subleaf 0 reports it.
 bool cpu_has_avxvnni() { return cpu_has_avx2() && cpuid(7).a >= 1 && has(cpuid(7, 1).a, bit(4)); }
 
 bool cpu_has_avx512vnni() {

@@ -1,5 +1,5 @@
 #pragma once
-// The instruction sets that this build holds, the preferred ones first.
+// The instruction sets in this build, preferred ones first.
 
 #include "kernels/cpu/features.h"
 #include "kernels/cpu/table.h"
@@ -13,10 +13,10 @@ namespace moe {
 struct IsaRow {
   const CpuKernels* kernels;
   bool (*runs_here)();
-  bool (*allow)();  // asks the system for it; null: no need
+  bool (*allow)();  // requests it from the system; null: not needed
 };
 
-/// After this the kernels of the row may be called.
+/// True if the kernels of the row may now be called.
 inline bool make_usable(const IsaRow& row) {
   return row.runs_here() && (row.allow == nullptr || row.allow());
 }
@@ -27,7 +27,7 @@ inline constexpr IsaRow kIsaList[] = {
 #undef MOE_ISA
 };
 
-/// The same names in one text: ",amx,avx512vnni,avxvnni,avx2,scalar".
+/// The same names as one text: ",amx,avx512vnni,avxvnni,avx2,scalar".
 #define MOE_ISA(name, runs_here, allow) "," #name
 inline constexpr char kIsaNames[] =
 #include "kernels/cpu/isa/built.h"

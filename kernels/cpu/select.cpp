@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// "avx2, scalar"; `all` lists what is built, otherwise what runs here.
+// "avx2, scalar"; `all` lists the build's sets, otherwise those that run here.
 void list_names(bool all, char* text, size_t bytes) {
   size_t used = 0;
   text[0] = '\0';

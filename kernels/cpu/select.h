@@ -1,5 +1,5 @@
 #pragma once
-// Which instruction set to run.
+// Selects the instruction set.
 
 #include "kernels/cpu/table.h"
 #include "src/base/array.h"
@@ -7,14 +7,14 @@
 
 namespace moe {
 
-/// The named instruction set, or the best one that this CPU can run when `isa` is null or "auto".
-/// MOE_ERR_UNSUPPORTED says what is built and what can run here. Any thread; no state.
+/// The named instruction set, or the best one for this CPU if `isa` is null or "auto".
+/// MOE_ERR_UNSUPPORTED lists what is built and what runs here. Any thread; no state.
 Result<const CpuKernels*> select_kernels(const char* isa);
 
 /// Every instruction set of this build, best first, comma-separated.
 const char* built_isas();
 
-/// Every instruction set of this build that runs here, the best first.
+/// The build's instruction sets that run here, best first.
 std::span<const CpuKernels* const> runnable_kernels(const CpuKernels* (&storage)[8]);
 
 }  // namespace moe

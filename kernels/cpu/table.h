@@ -1,6 +1,6 @@
 #pragma once
-// What one instruction set offers: a table of functions. kernels/cpu/isa/<isa>.cpp fills one each
-// from the same text (kernels/cpu/generic), so results are bit-identical. Plain C headers only.
+// The functions of one instruction set as a table. kernels/cpu/isa/<isa>.cpp compile them from the
+// same source (kernels/cpu/generic), so results are bit-identical. Plain C headers only.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,10 +25,10 @@ namespace moe {
 /// Inputs between two entries of LinearInput::sums.
 inline constexpr int kSumInputs = 32;
 
-/// Rows of one input, quantised for one activation precision; see linear_input_bytes().
-/// How the codes lie is the table's own business (most store groups of rows four by four, amx 64 by
-/// 64): only the linear() of the same table can read what its quantise_rows() wrote. They are zero
-/// from n_cols to padded_cols.
+/// Rows of one input, quantised for one activation precision; see linear_input_bytes(). The table
+/// defines the layout of codes (most store groups of rows four by four, amx 64 by 64): only
+/// linear() of the same table can read what its quantise_rows() wrote. Codes are zero from n_cols
+/// to padded_cols.
 struct LinearInput {
   ActPrecision act = ActPrecision::kF32;
   int32_t n_rows = 0;
@@ -40,13 +40,13 @@ struct LinearInput {
   // kA8, kA8Block.
   int32_t padded_cols = 0;  // n_cols rounded up to 256
   int8_t* codes = nullptr;  // 64-byte aligned
-  float* scales = nullptr;  // (n_rows, n_scales); NaN where a row holds NaN or infinity
+  float* scales = nullptr;  // (n_rows, n_scales); NaN if a row contains NaN or infinity
   int32_t n_scales = 0;     // kA8: 1; kA8Block: padded_cols / 256
   int32_t* sums = nullptr;  // (n_rows, padded_cols / 32 + 1): sum of all codes before input 32 i
 };
 
-/// y (n_rows, ld_y): rows [16 tile_begin, 16 tile_end) of the matrix. As LinearOut says, in this
-/// order: product, + bias, then y = scale * v, or y = fma(scale, v, y) when accumulating.
+/// y (n_rows, ld_y): rows [16 tile_begin, 16 tile_end) of the matrix. As in LinearOut, in this
+/// order: matrix product, + bias, then y = scale * v, or y = fma(scale, v, y) when accumulating.
 struct LinearArgs {
   const Matrix* weight = nullptr;
   const LinearInput* input = nullptr;  // prepared for weight->act
@@ -57,10 +57,10 @@ struct LinearArgs {
   float scale = 1;
   int64_t tile_begin = 0;
   int64_t tile_end = 0;
-  /// Another product of the same input, over the same range of a matrix of the same format,
-  /// shape, kind and group of scales whose tiles alternate with those of `weight` in memory; null:
-  /// none. Tile by tile with it, memory is read in one go; alone, each would skip what the other
-  /// reads.
+  /// Another product of the same input over the same tile range of a matrix of the same format,
+  /// shape, scale kind and group, whose tiles are interleaved with those of `weight`; null: none.
+  /// Processing both together reads memory sequentially; separately, each would skip the other's
+  /// tiles.
   const LinearArgs* twin = nullptr;
 };
 
@@ -74,18 +74,18 @@ struct AttentionQuery {
 };
 
 inline constexpr int kMaxQueries = 8;
-/// Positions that a vector of keys holds.
+/// Positions per vector of keys.
 inline constexpr int kKeyLanes = 16;
 
-/// Up to kMaxQueries queries on the keys and values of one KV head. Keys lie as
-/// (position / 16, head_dim, 16), values as (position, width); there is room for whole blocks
-/// of 64 positions, and what is not seen may hold anything. kLatent: keys lie as (position,
-/// head_dim), and values within them.
+/// Up to kMaxQueries queries on the keys and values of one KV head. Keys are stored as (position /
+/// 16, head_dim, 16), values as (position, width), in whole blocks of 64 positions; unseen
+/// positions may be undefined. kLatent: keys are stored as (position, head_dim), with values inside
+/// them.
 struct AttentionTile {
   AttentionQuery queries[kMaxQueries];
   int32_t n_queries = 0;
   int32_t head_dim = 0;
-  int32_t latent_dim = 0;  // kLatent: of the values, which lie within keys
+  int32_t latent_dim = 0;  // kLatent: width of the values, which are inside the keys
   KvType type = KvType::kF16;
   const void* k = nullptr;
   const void* v = nullptr;
@@ -100,25 +100,25 @@ struct CpuKernels {
 
   /// Quantises rows [begin, end) of input->x into codes, scales and sums. Rows are independent.
   void (*quantise_rows)(const LinearInput& input, int32_t begin, int32_t end);
-  /// One range of tiles, of the twin too; ranges are independent. A row's result depends on that
-  /// row alone.
+  /// Processes one range of tiles, including the twin's; ranges are independent. A row's result
+  /// depends only on that row.
   void (*linear)(const LinearArgs& args);
 
   /// y = norm(x) over n values; y may be x.
   void (*norm_row)(const Norm& norm, const float* x, int n, float* y);
   float (*sum_squares)(const float* x, int n);
-  /// out = act(gate) * (up + up_offset) with the config's clamps, or act(up) where gate is null;
-  /// out may be gate or up. Returns how many values of act() are above 0.
+  /// out = act(gate) * (up + up_offset) with the config's clamps, or act(up) if gate is null; out
+  /// may be gate or up. Returns the number of values of act() above 0.
   uint32_t (*activation)(const ActivationConfig& config, const float* gate, const float* up, int n,
                          float* out);
   /// x = limit * tanh(x / limit), over n values.
   void (*cap_row)(float limit, float* x, int n);
   /// y = y + w x, one fused multiply-add per element.
   void (*add_scaled)(float w, const float* x, int n, float* y);
-  /// RoPE in place: turns the first `dims` (even) of each head. row: (dims / 2, {cos, sin}) of the
+  /// RoPE in place on the first `dims` (even) of each head. row: (dims / 2, {cos, sin}) of the
   /// position. Pairs are neighbours, or elements j and j + dims / 2.
   void (*rotate)(const float* row, int dims, bool neighbours, float* x, int n_heads, int head_dim);
-  /// Keys and values as the cache holds them, element i at out[i * stride]. int8: codes in
+  /// Rounds keys and values to the cache's type, element i at out[i * stride]. int8: codes in
   /// -127..127; returns their scale.
   void (*round_f16)(const float* x, int n, int stride, uint16_t* out);
   float (*round_int8)(const float* x, int n, int stride, int8_t* out);
@@ -126,7 +126,7 @@ struct CpuKernels {
   /// query's result does not depend on the others.
   void (*attention)(const AttentionTile& tile);
 
-  /// Reads `bytes` (a multiple of 64) as linear() does; for measuring memory.
+  /// Reads `bytes` (a multiple of 64) with linear()'s access pattern; for measuring bandwidth.
   uint32_t (*read_bytes)(const uint8_t* data, size_t bytes);
 };
 

@@ -1,8 +1,8 @@
-// What the host needs to know of rows of logits to choose tokens from them (kernels/choice.h).
+// Reports on rows of logits from which the host samples tokens (kernels/choice.h).
 //
 // Three passes, a span of tokens per block: the largest logit; weights by span and by class of
-// logits; the tokens of the classes that are wanted. All sums are of whole numbers, so that the
-// order in which blocks come does not matter; only the order of candidates is open.
+// logits; the tokens of the selected classes. All sums are of integers, so the order of blocks does
+// not matter; only the order of candidates is undefined.
 
 #include <limits.h>
 
@@ -14,12 +14,12 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kPer = kChoiceSpan / kThreads;           // tokens of a thread
-constexpr int kClassesPer = kLogitClasses / kThreads;  // classes of a thread
+constexpr int kPer = kChoiceSpan / kThreads;           // tokens per thread
+constexpr int kClassesPer = kLogitClasses / kThreads;  // classes per thread
 
 using Sum = unsigned long long;
 
-/// A finite logit and its token as a number: larger for larger logits, then for lower tokens.
+/// A sortable key of a finite logit and its token: larger for larger logits, then for lower tokens.
 __device__ inline uint64_t key_of(float logit, int token) {
   const uint32_t bits = logit == 0.0f ? 0u : static_cast<uint32_t>(ScalarLanes::bits(logit));
   const uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
@@ -28,7 +28,7 @@ __device__ inline uint64_t key_of(float logit, int token) {
 
 __device__ inline bool finite(float v) { return (ScalarLanes::bits(v) & 0x7f800000) != 0x7f800000; }
 
-/// Of all threads, for all threads. Blocks call it once.
+/// Reduces over all threads, with the result in all. Call once per block.
 __device__ inline void reduce_best(uint64_t* key, int* bad) {
   __shared__ uint64_t keys[kWarps];
   __shared__ int bads[kWarps];
@@ -49,7 +49,7 @@ __device__ inline void reduce_best(uint64_t* key, int* bad) {
   }
 }
 
-/// The sum over the threads up to this one, and over all. Blocks call it once per T.
+/// Inclusive prefix sum over the threads, and the total. Call once per block and T.
 template <class T>
 __device__ inline T prefix_sum(T v, T* total) {
   __shared__ T sums[kWarps];
@@ -70,7 +70,7 @@ __device__ inline T prefix_sum(T v, T* total) {
   return v;
 }
 
-/// One row, as a block sees it.
+/// One row in a block.
 struct Row {
   int64_t row;
   int span;
@@ -85,7 +85,7 @@ __device__ inline Row row_of(const DeviceChooseOp& op) {
           op.op.logits + row * op.op.vocab_size, op.op.specs[row]};
 }
 
-/// f(token, logit) of the span's tokens, this thread's.
+/// Calls f(token, logit) for this thread's tokens of the span.
 template <class F>
 __device__ inline void each_token(const DeviceChooseOp& op, const Row& r, const F& f) {
   float v[kPer];
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads) best_kernel(DeviceChooseOp op) {
   }
 }
 
-/// What best_kernel found in all spans.
+/// Result of best_kernel over all spans.
 __device__ inline ChoiceHead head_of(const DeviceChooseOp& op, const Row& r) {
   uint64_t key = 0;
   int bad = INT_MAX;
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(DeviceChooseOp op) {
     classes.counts[c] = 0;
     classes.weights[c] = 0;
   }
-  const ChoiceHead head = head_of(op, r);  // a barrier, too
+  const ChoiceHead head = head_of(op, r);  // includes a barrier
   if (r.span == 0 && thread == 0) op.heads[r.row] = head;
   if (head.bad >= 0) return;
   const float units = weight_units(op.op.vocab_size);
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(DeviceChooseOp op) {
   }
 }
 
-/// How many classes are wanted and fit, nearest first, and how many tokens they hold.
+/// Number of classes that are requested and fit, nearest first, and of their tokens.
 struct Wanted {
   int classes;
   int tokens;

@@ -36,7 +36,7 @@ Status CudaDevice::open(uint64_t memory_limit) {
   size_t total = 0;
   MOE_TRY(cuda_status(cudaMemGetInfo(&free, &total), "asking for the GPU's free memory"));
   MOE_TRY(copies_.open());
-  // The code of kernels, graphs and the rounding of blocks take memory too.
+  // Code, graphs and block rounding take memory too.
   memory_.set_limit(memory_limit == 0 ? free - free / 16 : std::min<uint64_t>(memory_limit, free));
   std::snprintf(name_, sizeof name_, "cuda:%d (%.60s)", index_, properties.name);
   return {};
@@ -56,8 +56,8 @@ int64_t CudaDevice::key_place(KvType type, int32_t head_dim, int32_t position, i
 Status CudaDevice::upload(void* device, const void* host, size_t bytes) {
   if (bytes == 0) return {};
   MOE_TRY(select());
-  // From pageable memory cudaMemcpy may return before the last bytes are there, and streams that do
-  // not block (all of ours) do not wait for them.
+  // From pageable memory cudaMemcpy may return before the last bytes have arrived, and non-blocking
+  // streams (all of ours) do not wait for them.
   MOE_TRY(
       cuda_status(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "copying to the GPU"));
   return cuda_status(cudaStreamSynchronize(nullptr), "copying to the GPU");
@@ -175,7 +175,7 @@ bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows
   if (!begin_op(s)) return true;
   const auto n = static_cast<size_t>(n_rows);
   const void* staged = place(s, rows, n * sizeof(BatchRow));
-  if (staged == nullptr) return true;  // also when cancelled since: that is no fault
+  if (staged == nullptr) return true;  // also if cancelled meanwhile, which is not a fault
   s.check(cudaMemcpyAsync(s.scratch.rows, staged, n * sizeof(BatchRow), cudaMemcpyDeviceToDevice,
                           s.stream),
           "copying a step's rows");
@@ -188,7 +188,7 @@ bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows
     s.step_rows = nullptr;
     return false;
   }
-  // What was refused because experts took turns need not be any more.
+  // A step refused because experts were offloaded may be possible now.
   const uint64_t n_ready = tables_.n_ready();
   const bool ready = graph.seen && (!graph.refused || graph.n_ready != n_ready);
   graph.seen = true;
@@ -225,7 +225,7 @@ bool CudaDevice::end_step(Stream& stream) {
   if (graph->exec != nullptr) cudaGraphExecDestroy(graph->exec);
   graph->exec = nullptr;
   close_arena(&graph->arena);
-  return !refused || !s.live();  // what went wrong is latched; a refused step is done again
+  return !refused || !s.live();  // errors are latched; a refused step is repeated
 }
 
 Result<Device*> open_cuda_device(const CudaOptions& options, const Allocator& allocator) {

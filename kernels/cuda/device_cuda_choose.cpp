@@ -1,4 +1,4 @@
-// Rows of logits that stay on the GPU, and what the host is told of them.
+// Rows of logits that remain on the GPU, and reports on them to the host.
 
 #include "kernels/cuda/device_cuda_impl.h"
 

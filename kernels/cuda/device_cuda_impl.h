@@ -64,9 +64,9 @@ class CudaDevice final : public Device, public ExpertMemory {
   ExpertTables& tables() { return tables_; }
   ExpertCopies& copies() { return copies_; }
   ExpertRates& rates() { return rates_; }
-  /// Null: it computes no experts.
+  /// Null: the CPU computes no experts.
   Device* cpu() { return rates_.ever_on_cpu() ? cpu_ : nullptr; }
-  /// Makes this GPU the calling thread's.
+  /// Selects this GPU in the calling thread.
   Status select() const;
 
  private:
@@ -83,7 +83,7 @@ class CudaDevice final : public Device, public ExpertMemory {
   ExpertTables tables_;
 };
 
-/// norm(x) and the codes that `acts` ask for, into s.scratch.in. Returns the input of products.
+/// norm(x) and its requested codes, in s.scratch.in. Returns the input of matrix products.
 struct WantedInputs {
   bool floats = false;
   bool a8 = false;
@@ -101,7 +101,8 @@ struct InputRows {
   const float* x = nullptr;
   int64_t ld_x = 0;
   RowNorms norm;
-  float* normed = nullptr;  // where norm(x) goes when floats are wanted; may be null without a norm
+  float* normed =
+      nullptr;  // destination of norm(x) if floats are requested; may be null without a norm
 };
 MatmulInput make_input(CudaStream& s, const InputRows& rows, const WantedInputs& wanted,
                        const MatmulInput& buffers);

@@ -131,7 +131,7 @@ void CudaDevice::attention(Stream& stream, const AttentionOp& op) {
     on_device.max_rows_of_a_session = std::max(on_device.max_rows_of_a_session, of_session);
     on_device.max_position = std::max(on_device.max_position, row.position);
   }
-  if (s.capturing != nullptr) {  // positions grow between launches of the graph
+  if (s.capturing != nullptr) {  // positions grow between graph launches
     for (int32_t r = 0; r < op.n_rows; ++r) {
       on_device.max_position =
           std::max(on_device.max_position, op.caches[op.rows[r].session].capacity - 1);

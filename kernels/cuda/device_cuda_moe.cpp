@@ -1,7 +1,7 @@
-// The feed-forward part of a layer: route, experts, ordered sum, shared expert.
+// The feed-forward part of a layer: routing, experts, ordered sum, shared expert.
 //
-// When every expert of the layer is on the GPU nothing waits: kernels read from device memory what
-// routing chose. Otherwise see expert_waves.cpp.
+// If every expert of the layer is on the GPU nothing waits: kernels read the selected experts from
+// device memory. Otherwise see expert_waves.cpp.
 
 #include <algorithm>
 #include <utility>
@@ -87,7 +87,7 @@ Routing slice(const Routing& all, int32_t first, int32_t n) {
   return r;
 }
 
-// All pairs of the call's n tokens; `table`: null where experts are offloaded.
+// All pairs of the call's n tokens; `table`: null if experts are offloaded.
 Pass pass_of(MoeCall& call, int32_t n, const LayerTable* table) {
   const PairLists& pairs = call.s.scratch.pairs;
   Pass pass;
@@ -100,7 +100,7 @@ Pass pass_of(MoeCall& call, int32_t n, const LayerTable* table) {
   pass.groups.input_row = pairs.token;
   pass.expert = pairs.expert;
   pass.outputs = call.s.scratch.outputs;
-  WantedInputs wanted{true, true, true};  // of experts that are not known yet
+  WantedInputs wanted{true, true, true};  // for experts that are not known yet
   if (table != nullptr) {
     wanted = {};
     if (!table->stack) wanted.add(table->networks[0].like.gate);
@@ -110,7 +110,7 @@ Pass pass_of(MoeCall& call, int32_t n, const LayerTable* table) {
   return pass;
 }
 
-// The outputs of the call's pairs, added up for tokens from `first` on. `sum` null: into y.
+// Sums the outputs of the call's pairs for tokens from `first` on. `sum` null: to y.
 void add_up(MoeCall& call, int32_t first, bool stack, float* sum) {
   CudaStream& s = call.s;
   const int64_t at = static_cast<int64_t>(first) * call.d_in;
@@ -130,14 +130,14 @@ void add_up(MoeCall& call, int32_t first, bool stack, float* sum) {
   s.check(combine(s.stream, add), "adding up the experts");
 }
 
-// sum (n_tokens, d_in) = what the experts give, a chunk of tokens at a time; null: y of the layer
-// at once.
+// sum (n_tokens, d_in) = the experts' output, a chunk of tokens at a time; null: writes directly to
+// the layer's y.
 void run_experts(MoeCall& call, float* sum) {
   CudaStream& s = call.s;
   const Routing routing = routing_of(call);
   const LayerTable* table = call.table;
   if (table == nullptr && s.capturing != nullptr) {
-    s.capturing->refused = true;  // it must wait; end_step() has the step done again
+    s.capturing->refused = true;  // it must wait; end_step() makes the caller repeat the step
     return;
   }
   const float* subs = call.subs;
@@ -167,7 +167,7 @@ void run_experts(MoeCall& call, float* sum) {
 
 // --- The whole layer -----------------------------------------------------------------------------
 
-// One network of which there is only one: no groups.
+// A single network: no groups.
 NetworkTable table_of(const Ffn& ffn) {
   NetworkTable network;
   network.like = ffn;
@@ -198,7 +198,7 @@ void run_shared(MoeCall& call, float* y, bool accumulate, float scale) {
   }
 }
 
-// The product of op.head or op.merge with rows of width d_model.
+// Multiplies op.head or op.merge with rows of width d_model.
 void mix_heads(MoeCall& call, const Matrix& weight, const float* bias, const float* x, float* y) {
   CudaStream& s = call.s;
   WantedInputs wanted;
@@ -226,7 +226,7 @@ void run_moe(MoeCall& call) {
     merge.sum = s.scratch.head;
   }
   if (op.shared != nullptr) {
-    uint64_t* counted = std::exchange(call.n_positive, nullptr);  // of routed experts only
+    uint64_t* counted = std::exchange(call.n_positive, nullptr);  // only of routed experts
     run_shared(call, s.scratch.shared, false, 1);
     call.n_positive = counted;
     merge.shared = s.scratch.shared;
@@ -269,7 +269,7 @@ Routing routing_of(const MoeCall& call) {
   return r;
 }
 
-// The precisions in which this layer's matrices will want x, as far as that is known before.
+// The precisions of x that this layer's matrices need, as far as known in advance.
 WantedInputs wanted_of_layer(const MoeOp& op, const LayerTable* table) {
   WantedInputs wanted{true, false, false};
   if (!op.head.empty()) {

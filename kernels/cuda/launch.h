@@ -1,12 +1,12 @@
 #pragma once
-// Starting a kernel, and errors of CUDA as statuses.
+// Launching kernels, and CUDA errors as statuses.
 
 #include "kernels/cuda/platform.h"
 #include "src/base/status.h"
 
 namespace moe::cuda {
 
-/// MOE_ERR_MEMORY for want of memory, MOE_ERR_DEVICE for everything else; `what` failed.
+/// MOE_ERR_MEMORY for lack of memory, MOE_ERR_DEVICE for other errors; `what` failed.
 Status cuda_status(cudaError_t error, const char* what);
 
 #define MOE_CUDA_TRY(call)                                                  \
@@ -23,12 +23,12 @@ struct Grid {
 };
 
 #if !defined(MOE_CUDA_EMULATOR) && defined(__CUDACC__)
-/// Lets a kernel have all the shared memory of a block that the GPU has: never less, since another
-/// thread may be about to start it with another size.
+/// Allows a kernel all the shared memory of a block on this GPU: never less, since another thread
+/// may be launching it with another size.
 inline cudaError_t allow_shared(const void* kernel, size_t bytes) {
   cudaFuncAttributes found;
   if (const cudaError_t e = cudaFuncGetAttributes(&found, kernel); e != cudaSuccess) return e;
-  const size_t usual = 48 * 1024;  // static and dynamic, all together
+  const size_t usual = 48 * 1024;  // static and dynamic together
   if (found.sharedSizeBytes + bytes <= usual) return cudaSuccess;
   int device = 0;
   int most = 0;
@@ -42,7 +42,7 @@ inline cudaError_t allow_shared(const void* kernel, size_t bytes) {
 #endif
 
 #if defined(MOE_CUDA_EMULATOR) || defined(__CUDACC__)
-/// Starts `kernel` behind what is in the stream. An empty grid does nothing.
+/// Enqueues `kernel`. An empty grid does nothing.
 template <class... P, class... A>
 cudaError_t launch(void (*kernel)(P...), const Grid& grid, cudaStream_t stream, const A&... args) {
   if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return cudaSuccess;

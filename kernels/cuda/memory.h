@@ -1,23 +1,23 @@
 #pragma once
-// GPU memory under one limit. Freed blocks are kept for the next one of their size, because
-// cudaMalloc and cudaFree wait for the whole GPU.
+// GPU memory with a limit. Caches freed blocks for reuse with the same size, because cudaMalloc and
+// cudaFree wait for the whole GPU.
 
 #include "kernels/cuda/launch.h"
 #include "src/base/mutex.h"
 
 namespace moe::cuda {
 
-/// There is no room now.
+/// True if there is no room at present.
 inline bool out_of_room(const Status& status) {
   return status.code() == MOE_ERR_BUDGET || status.code() == MOE_ERR_MEMORY;
 }
 
-/// Memory that is nice to have.
+/// Optional memory that can be reclaimed.
 class SpareMemory {
  public:
-  /// Frees it for others. False when there is none.
+  /// Frees it for others. False if there is none.
   virtual bool give_back() = 0;
-  /// How much that would be.
+  /// Bytes that give_back() would free.
   virtual uint64_t bytes() = 0;
 
  protected:
@@ -34,16 +34,16 @@ class GpuMemory {
 
   void set_limit(uint64_t bytes) { limit_ = bytes; }
   uint64_t limit() const { return limit_; }
-  /// What is left below the limit, or would be once the spare memory is given back.
+  /// Memory below the limit, including spare memory.
   uint64_t free_bytes();
-  /// Who is asked to make room before alloc() fails; null: nobody.
+  /// Asked to free memory before alloc() fails; may be null.
   void set_spare(SpareMemory* spare) { spare_ = spare; }
-  /// MOE_ERR_BUDGET above the limit, MOE_ERR_MEMORY when the GPU has no more.
+  /// MOE_ERR_BUDGET above the limit, MOE_ERR_MEMORY if the GPU has no more.
   Status alloc(size_t bytes, void** out);
-  /// The same, but nobody makes room for it.
+  /// The same without reclaiming spare memory.
   Status alloc_spare(size_t bytes, void** out);
   void free(void* memory, size_t bytes);
-  /// Gives kept blocks back to the GPU.
+  /// Returns cached blocks to the GPU.
   void trim();
 
  private:
@@ -58,7 +58,7 @@ class GpuMemory {
   Mutex mutex_;
   SpareMemory* spare_ = nullptr;
   uint64_t limit_ = 0;
-  uint64_t taken_ = 0;  // from the GPU, kept blocks included
+  uint64_t taken_ = 0;  // from the GPU, including cached blocks
   Kept kept_[kMostKept] = {};
   size_t n_kept_ = 0;
 };

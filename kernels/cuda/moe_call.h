@@ -1,5 +1,5 @@
 #pragma once
-// One call of Device::moe on its way through its parts. Private to kernels/cuda.
+// State of one Device::moe call. Private to kernels/cuda.
 
 #include "kernels/cuda/device_cuda_impl.h"
 
@@ -12,51 +12,50 @@ struct MoeCall {
   const float* x = nullptr;     // (n_rows, d_model), normed
   const float* subs = nullptr;  // (n_tokens, d_in)
   const BatchRow* rows = nullptr;
-  const LayerTable* table = nullptr;  // of the experts; null: they are offloaded
+  const LayerTable* table = nullptr;  // of the experts; null: offloaded
   int32_t d_in = 0;
   int32_t n_tokens = 0;
   int32_t max_k = 0;
   uint64_t* n_positive = nullptr;     // on the device, or null
-  uint64_t cpu_positive = 0;          // more of them, of experts that the CPU computed
-  uint64_t activations_per_pair = 0;  // what n_positive is a part of
-  MatmulInput input = {};             // x as codes, as far as `have` says
+  uint64_t cpu_positive = 0;          // from experts computed on the CPU
+  uint64_t activations_per_pair = 0;  // the total that n_positive counts in
+  MatmulInput input = {};             // x as codes, in the precisions in `have`
   WantedInputs have{false, false, false};
-  Routing routing = {};  // of the tokens that are computed at once
-  bool grouped = false;  // the pairs of all tokens are sorted already
+  Routing routing = {};  // of the tokens computed at once
+  bool grouped = false;  // the pairs of all tokens are sorted
 };
 
-/// The pairs that one pass computes, and their experts.
+/// The pairs of one pass, and their experts.
 struct Pass {
   const LayerTable* table = nullptr;
   RowGroups groups;                 // input_row: token of each pair
-  const int32_t* expert = nullptr;  // of each pair, its place in the table
+  const int32_t* expert = nullptr;  // place in the table, per pair
   MatmulInput in;                   // tokens
   float* outputs = nullptr;         // of the pairs
 };
 
-/// `n` rows of floats as they are.
+/// `n` rows of unchanged floats.
 InputRows input_rows(RowCount n, int32_t d, const float* x);
 
-/// x, or n rows of it from `first` on, in the wanted precisions: what is there already, or made
-/// now.
+/// x, or n rows of it from `first` on, in the requested precisions; reuses existing codes.
 MatmulInput codes_of(MoeCall& call, int32_t first, int32_t n, int32_t d, const float* x,
                      const WantedInputs& wanted);
 
-/// hidden = act(gate x) * up x for the rows of `groups`, then its norm and codes. `expert`: of each
-/// row, where there is a table of norms.
+/// hidden = act(gate x) * up x for the rows of `groups`, then its norm and codes. `expert`: per
+/// row, if there is a table of norms.
 MatmulInput hidden_rows(MoeCall& call, const RowGroups& groups, const NetworkTable& network,
                         const MatmulInput& in, const int32_t* expert);
 
-/// The outputs of all pairs of a pass.
+/// Computes the outputs of all pairs of a pass.
 void run_pass(MoeCall& call, const Pass& pass);
 
 /// run_pass() for a layer whose experts are not all on the GPU. `stack`: they are X-MoE's.
 Status run_waves(MoeCall& call, const Pass& whole, bool* stack);
 
-/// The call's choices on the device.
+/// The call's routing on the device.
 Routing routing_of(const MoeCall& call);
 
-/// Has the call count activations above 0, where somebody wants to know.
+/// Makes the call count activations above 0, if requested.
 void begin_counting(MoeCall& call);
 /// Adds the call's statistics to the host's. Waits.
 Status add_statistics(MoeCall& call);

@@ -8,7 +8,7 @@ namespace {
 MatmulOut of_table(const Matrix& like, const float* bias, const Weight* table) {
   MatmulOut out;
   out.weight = {like, bias};
-  if (like.empty()) return out;  // no such matrix: networks without a gate
+  if (like.empty()) return out;  // absent: networks without a gate
   out.table = table;
   return out;
 }
@@ -27,7 +27,7 @@ void down_rows(MoeCall& call, const RowGroups& groups, const NetworkTable& netwo
   call.s.check(matmul(call.s.stream, down), "down");
 }
 
-// X-MoE: v = v + W2 act(W1 norm(v)), block after block, in the place of the outputs.
+// X-MoE: v = v + W2 act(W1 norm(v)), sub-layer by sub-layer, in place of the outputs.
 void run_stack(MoeCall& call, const Pass& pass) {
   CudaStream& s = call.s;
   RowGroups groups = pass.groups;
@@ -94,7 +94,7 @@ MatmulInput codes_of(MoeCall& call, int32_t first, int32_t n, int32_t d, const f
     in.ld_x = d;
     return in;
   }
-  call.have = {false, false, false};  // its memory is used again
+  call.have = {false, false, false};  // its memory is reused
   return make_input(call.s, input_rows({n, nullptr}, d, x + int64_t{first} * d), wanted,
                     call.s.scratch.in);
 }

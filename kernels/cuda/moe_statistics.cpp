@@ -1,4 +1,4 @@
-// What the host wants to know of a layer: statistics, and the routing itself.
+// Reports of a layer to the host: statistics, and the routing itself.
 
 #include "kernels/cuda/moe_call.h"
 #include "kernels/router/table.h"

@@ -36,7 +36,7 @@ __device__ inline float mean_around(const float* x, int n, float middle) {
 
 }  // namespace norm_detail
 
-/// Called by a whole warp; every lane gets the answer. x: shared or device memory.
+/// Called by a whole warp; every lane gets the result. x: shared or device memory.
 __device__ inline RowStats row_stats(NormKind kind, float eps, const float* x, int n) {
   if (kind == NormKind::kNone) return {0, 1};
   float mean = 0;

@@ -1,10 +1,10 @@
 #pragma once
-// The operations that the CUDA device is made of. Each is one file with its kernels and the
-// function that starts them. All pointers are device memory. Nothing here waits: sizes that only
-// the device knows (how many pairs were routed) are read by the kernels.
+// The operations of the CUDA device, each in a file with its kernels and launch function. All
+// pointers are device memory. Nothing here waits: sizes known only to the device (the number of
+// routed pairs) are read by kernels.
 //
-// Sums of codes are exact. Norms, quantisation, activations, routers, RoPE and sums of experts do
-// the operations of kernels/README.md in the same order as the CPU and give the same bits; float
+// Sums of codes are exact. Norms, quantisation, activations, routers, RoPE and sums of experts
+// perform the operations of kernels/README.md in the CPU's order and are bit-identical; float
 // weights and attention sum in another order.
 
 #include "kernels/cuda/launch.h"
@@ -12,7 +12,7 @@
 
 namespace moe::cuda {
 
-/// How many rows there are: a number, or one that the device counted (then `n` is the most).
+/// A number of rows: fixed, or counted on the device (then `n` is the maximum).
 struct RowCount {
   int32_t n = 0;
   const int32_t* counted = nullptr;
@@ -44,31 +44,31 @@ struct PrepareOp {
   int64_t ld_x = 0;
   RowNorms norm;
   float* normed = nullptr;  // (n_rows, d) or null; may be x where ld_x is d
-  Codes a8;                 // codes null: not wanted
+  Codes a8;                 // codes null: not requested
   Codes a8_block;
 };
 /// norm(x), as floats and as codes of either precision.
 cudaError_t prepare_rows(cudaStream_t stream, const PrepareOp& op);
 
-/// Which rows meet which matrix. Without `group`: all rows meet matrix 0.
+/// Assignment of rows to matrices. Without `group`: all rows use matrix 0.
 struct RowGroups {
   RowCount rows;  // of outputs
   int32_t max_groups = 1;
   const int32_t* n_groups = nullptr;   // counted on the device; null: max_groups
   const int32_t* group = nullptr;      // (n_groups): matrix of each group, ascending
   const int32_t* begin = nullptr;      // (n_groups + 1): its output rows
-  const int32_t* input_row = nullptr;  // (n_rows): the input row of an output row; null: the same
+  const int32_t* input_row = nullptr;  // (n_rows): the input row per output row; null: the same
 };
 
-/// A matrix with its bias, as it lies in tables on the device.
+/// A matrix with its bias, as stored in device tables.
 struct Weight {
   Matrix matrix;
   const float* bias = nullptr;  // (rows) or null
 };
 
-/// One output of a product: y (+)= scale * (x W^T + bias).
+/// One output of a matrix product: y (+)= scale * (x W^T + bias).
 struct MatmulOut {
-  Weight weight;  // of all rows, or, with `table`, what all its matrices have in common
+  Weight weight;  // of all rows, or, with `table`, the fields common to its matrices
   const Weight* table = nullptr;  // by group
   float* y = nullptr;             // (n_rows, ld_y)
   int64_t ld_y = 0;
@@ -76,7 +76,7 @@ struct MatmulOut {
   float scale = 1;
 };
 
-/// The inputs in every precision that some matrix wants.
+/// The inputs in every precision that a matrix needs.
 struct MatmulInput {
   const float* x = nullptr;  // (n_rows, ld_x), normed
   int64_t ld_x = 0;
@@ -93,7 +93,7 @@ struct MatmulOp {
   MatmulInput in;
   MatmulOut outs[kMaxMatmulOuts];
   int32_t n_outs = 0;
-  ProductLibrary* library = nullptr;  // may compute what is dense; null while capturing
+  ProductLibrary* library = nullptr;  // may compute dense products; null during capture
 };
 /// Several matrices on one input. The matrices of one table share shape, format, kinds and stride.
 cudaError_t matmul(cudaStream_t stream, const MatmulOp& op);
@@ -101,7 +101,7 @@ cudaError_t matmul(cudaStream_t stream, const MatmulOp& op);
 struct GatedOp {
   RowGroups rows;
   MatmulInput in;
-  MatmulOut gate;  // only weight and table count; an empty weight: a network without gate
+  MatmulOut gate;  // uses only weight and table; an empty weight: no gate
   MatmulOut up;
   ActivationConfig act;
   float* hidden = nullptr;  // (n_rows, ld_hidden)
@@ -111,7 +111,7 @@ struct GatedOp {
 /// hidden = act(gate x) * (up x + up_offset), or act(up x).
 cudaError_t gated_matmul(cudaStream_t stream, const GatedOp& op);
 
-/// The CPU's bits.
+/// Bit-identical to the CPU.
 cudaError_t cap_rows(cudaStream_t stream, const CapOp& op);
 
 struct EmbedOp {
@@ -124,22 +124,22 @@ struct EmbedOp {
 };
 cudaError_t embed_rows(cudaStream_t stream, const EmbedOp& op);
 
-/// AttentionOp with `rows` and `caches` on the device; KvLayer as
-/// kernels/cuda/attention/kv_layout.h lays it out. op.q and op.k may be overwritten.
+/// AttentionOp with `rows` and `caches` on the device; KvLayer in the layout of
+/// kernels/cuda/attention/kv_layout.h. op.q and op.k may be overwritten.
 struct DeviceAttentionOp {
   AttentionOp op;
   float* partial = nullptr;  // scratch, attention_partial_floats()
   int32_t* arrived =
-      nullptr;  // attention_arrived_ints(), 0 before and after; null: one launch more
+      nullptr;  // attention_arrived_ints(), 0 before and after; null: one more launch
   int32_t max_rows_of_a_session = 0;  // 1: decode
-  int32_t max_position = 0;           // no row's position is above it
+  int32_t max_position = 0;           // upper bound of row positions
 };
 int64_t attention_partial_floats(int32_t max_rows, int32_t n_heads, int32_t head_dim);
 int64_t attention_arrived_ints(int32_t max_rows, int32_t n_heads);
-/// QK norm, RoPE, write of K and V, attention. The answer does not depend on max_position.
+/// QK norm, RoPE, storing K and V, attention. The result does not depend on max_position.
 cudaError_t attend(cudaStream_t stream, const DeviceAttentionOp& op);
 
-/// Routing on the device; arrays of `out` as in struct Routing, all set but scores.
+/// Routing on the device; arrays of `out` as in struct Routing, all set except scores.
 struct DeviceRouteOp {
   RouterConfig config;
   const float* scores = nullptr;          // (n_tokens, n_experts); null: RouterScores::kTable
@@ -152,9 +152,9 @@ struct DeviceRouteOp {
   float* prob = nullptr;     // (n_tokens, max_k)
   float* floats = nullptr;   // scratch (n_tokens, 2 n_experts)
   int32_t* ints = nullptr;   // scratch (n_tokens, n_experts)
-  int32_t* fault = nullptr;  // set to 1 + token where a score is NaN or infinite
+  int32_t* fault = nullptr;  // set to 1 + token if a score is NaN or infinite
 };
-/// Every router of kernels/router; capacity too.
+/// Every router of kernels/router, including capacity.
 cudaError_t route_tokens(cudaStream_t stream, const DeviceRouteOp& op);
 
 /// Scores of a cosine router: cosines of proj(x) and the embeddings.
@@ -167,10 +167,10 @@ struct CosineOp {
 };
 cudaError_t cosine_scores(cudaStream_t stream, const CosineOp& op);
 
-/// The kept pairs of a layer, sorted by expert and then by token: a pair is a slot of a token.
+/// The active pairs of a layer, sorted by expert and then by token: a pair is a slot of a token.
 struct PairLists {
   int32_t* n_pairs = nullptr;   // (1)
-  int32_t* n_groups = nullptr;  // (1) experts that some token chose
+  int32_t* n_groups = nullptr;  // (1) number of selected experts
   int32_t* group = nullptr;     // (n_experts) these experts, ascending
   int32_t* begin = nullptr;     // (n_experts + 1) their pairs
   int32_t* token = nullptr;     // (n_tokens * max_k) of each pair
@@ -180,11 +180,11 @@ struct PairLists {
 /// n_tokens and max_k as in `routing`. No atomics: the order is the same in every run.
 cudaError_t group_pairs(cudaStream_t stream, const Routing& routing, int32_t n_experts,
                         const PairLists& out, int32_t* scratch);
-/// int32 that group_pairs wants as scratch.
+/// int32 scratch elements of group_pairs().
 int64_t group_pairs_scratch(int32_t n_tokens, int32_t max_k, int32_t n_experts);
 
-/// Moves each pair by what `moved` says of its expert: another order of experts. token, expert and
-/// place of `pairs` change, group and begin do not.
+/// Moves each pair by its expert's `moved`, for another order of experts. Changes token, expert and
+/// place of `pairs`, not group and begin.
 struct MovePairsOp {
   Routing routing;
   const int32_t* moved = nullptr;  // (n_experts)
@@ -201,18 +201,18 @@ struct GatherOp {
   float* y = nullptr;  // (n_rows, d)
 };
 cudaError_t gather_rows(cudaStream_t stream, const GatherOp& op);
-/// route_tokens() and group_pairs(): one launch where there are few tokens and no capacity.
+/// route_tokens() and group_pairs(): one launch for few tokens without capacity.
 cudaError_t route_and_group(cudaStream_t stream, const DeviceRouteOp& op, const PairLists& out,
                             int32_t* scratch);
 
-/// Adds up what the experts gave, in ascending expert index (a token has none twice), one fused
-/// multiply-add per element.
-/// With `y`, merge_rows() without a shared expert is done at once: y (+)= scale * sum.
+/// Sums the experts' outputs in ascending expert index (a token has each at most once), one fused
+/// multiply-add per element. With `y` it includes merge_rows() without a shared expert: y (+)=
+/// scale * sum.
 struct CombineOp {
   Routing routing;
   const int32_t* place = nullptr;   // PairLists::place
   const float* outputs = nullptr;   // (n_pairs, d)
-  const float* subtract = nullptr;  // (n_tokens, d) or null: taken off every output (X-MoE)
+  const float* subtract = nullptr;  // (n_tokens, d) or null: subtracted from every output (X-MoE)
   int32_t d = 0;
   float* sum = nullptr;  // (n_tokens, d); may be null with y
   float* y = nullptr;    // (n_tokens, d) or null
@@ -234,7 +234,7 @@ struct MergeOp {
 };
 cudaError_t merge_rows(cudaStream_t stream, const MergeOp& op);
 
-/// RoutingStats on the device: += what one layer did.
+/// RoutingStats on the device: += one layer's counts.
 struct CountOp {
   Routing routing;
   int32_t n_experts = 0;
@@ -244,7 +244,7 @@ struct CountOp {
 };
 cudaError_t count_routing(cudaStream_t stream, const CountOp& op);
 
-/// What choose_tokens() says of one row besides its sums.
+/// Report of choose_tokens() on one row besides its sums.
 struct ChoiceHead {
   int32_t bad;
   int32_t best;
@@ -252,13 +252,12 @@ struct ChoiceHead {
   int32_t n_candidates;
 };
 
-/// A ChooseOp with specs and copies on the device. Results go where the host can read them (pinned
-/// memory); scratch is per row and needs nothing in it. Counters are `unsigned long long` for the
-/// sake of atomicAdd.
+/// A ChooseOp with specs and copies on the device. Results are host-readable (pinned memory);
+/// scratch is per row and may be uninitialised. Counters are `unsigned long long` for atomicAdd.
 struct DeviceChooseOp {
   ChooseOp op;
-  bool sums = true;        // some spec asks for something
-  bool candidates = true;  // some spec asks for candidates
+  bool sums = true;        // some spec requests anything
+  bool candidates = true;  // some spec requests candidates
 
   uint64_t* best = nullptr;               // scratch (n_rows, spans)
   int32_t* bad = nullptr;                 // scratch (n_rows, spans)
@@ -271,7 +270,7 @@ struct DeviceChooseOp {
   uint64_t* span_weights = nullptr;         // (n_rows, spans) TokenChoice::weights
   TokenCandidate* candidates_of = nullptr;  // (n_rows, kMaxCandidates)
 };
-/// Copies rows, and looks at those that a spec asks of.
+/// Copies rows, and analyses those with a request.
 cudaError_t choose_tokens(cudaStream_t stream, const DeviceChooseOp& op);
 
 }  // namespace moe::cuda

@@ -1,7 +1,7 @@
 #pragma once
-// What the kernels may use of CUDA, in one place: kernels are compiled by nvcc for a GPU, and by
-// the host compiler against tests/gpu/emulator, which runs every thread of a block in turn. Only
-// this file and launch.h know which.
+// The subset of CUDA that kernels may use: they are compiled by nvcc for a GPU, and by the host
+// compiler against tests/gpu/emulator, which runs the threads of a block in turn. Only this file
+// and launch.h know which.
 
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -10,8 +10,8 @@ namespace moe::cuda {
 
 inline constexpr int kWarp = 32;
 
-/// Unrolls the loop that follows, so that arrays indexed in it can live in registers; or leaves it
-/// as it is where copies would take too many.
+/// Unrolls the following loop, so that arrays indexed in it can be in registers; or does not, where
+/// that would need too many.
 #if defined(__CUDA_ARCH__)
 #define MOE_CUDA_UNROLL _Pragma("unroll")
 #define MOE_CUDA_NO_UNROLL _Pragma("unroll 1")
@@ -48,8 +48,8 @@ inline uint4 load_shared_in_turn(const void* p) { return load_once(p); }
 
 #elif defined(__CUDACC__)
 
-/// v, of which the compiler forgets what it knew: what is computed from it is computed again where
-/// it is needed, and not kept in registers until then.
+/// Returns v, hiding its value from the compiler: derived values are recomputed where needed
+/// instead of occupying registers.
 __device__ __forceinline__ int32_t forgotten(int32_t v) {
   asm volatile("" : "+r"(v));
   return v;
@@ -90,7 +90,7 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-/// 16 bytes that are read once: past the first-level cache.
+/// 16 bytes that are read once: bypasses L1.
 __device__ __forceinline__ uint4 load_once(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -108,8 +108,8 @@ __device__ __forceinline__ uint2 load_once_8(const void* p) {
   return v;
 }
 
-/// 16 or 8 bytes that others read too. Not moved past the matrix instructions before it, so that
-/// what it replaces need not be kept beside it.
+/// 16 or 8 bytes that are also read by others. Not moved before preceding matrix instructions, so
+/// that the old value need not be kept in registers.
 __device__ __forceinline__ uint4 load_in_turn(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -124,7 +124,7 @@ __device__ __forceinline__ uint2 load_in_turn_8(const void* p) {
   return v;
 }
 
-/// 16 bytes of shared memory, in turn with the matrix instructions too.
+/// 16 bytes of shared memory, also ordered with matrix instructions.
 __device__ __forceinline__ uint4 load_shared_in_turn(const void* p) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -187,8 +187,8 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&out)[4], const void* row)
                : "r"(address));
 }
 
-/// The same matrices of 8 x 8 halves, each turned about its diagonal: out[m] gets element lane / 4
-/// of rows 2 (lane % 4) and 2 (lane % 4) + 1.
+/// The same matrices of 8 x 8 halves, transposed: out[m] gets element lane / 4 of rows 2 (lane % 4)
+/// and 2 (lane % 4) + 1.
 __device__ __forceinline__ void ldmatrix_x4_turned(uint32_t (&out)[4], const void* row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -196,8 +196,8 @@ __device__ __forceinline__ void ldmatrix_x4_turned(uint32_t (&out)[4], const voi
                : "r"(address));
 }
 
-/// Copies 16 bytes to shared memory behind the thread's back; zeros where `valid` is false. Done
-/// after commit, wait and a barrier.
+/// Copies 16 bytes to shared memory asynchronously; zeros if `valid` is false. Complete after
+/// commit, wait and a barrier.
 __device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   const int bytes = valid ? 16 : 0;

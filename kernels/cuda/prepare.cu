@@ -1,8 +1,8 @@
 // Norm and quantisation of rows of activations in one pass over them.
 //
-// A block holds one row, or several short ones, in shared memory. One warp of the row goes over it
-// in the 16 stripes of the CPU's sums, which is a chain of d / 16 multiply-adds; everything else is
-// done by all warps, 256 elements each: lane l has elements 4 l.. and 128 + 4 l.. of them.
+// A block has one row, or several short ones, in shared memory. One warp of the row sums it in the
+// CPU's 16 stripes, a chain of d / 16 multiply-adds; everything else is done by all warps, 256
+// elements each: lane l has elements 4 l.. and 128 + 4 l...
 
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/ops.h"
@@ -11,13 +11,13 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int kSpan = 256;  // elements of a warp at a time
+constexpr int kSpan = 256;  // elements per warp and iteration
 constexpr int kMaxThreads = 1024;
-constexpr int64_t kMaxHeld = 24 * 1024;  // floats of a row that shared memory holds
+constexpr int64_t kMaxHeld = 24 * 1024;  // maximum floats of a row in shared memory
 static_assert(kSpan == kActBlock, "a warp has a whole block of a8_block");
 
 struct Shape {
-  int32_t padded;  // floats between rows in shared memory; 0: rows are read where they lie
+  int32_t padded;  // floats between rows in shared memory; 0: rows are read in place
   bool x_aligned;
   bool d_aligned;  // rows of d floats: normed, norm's weights
 };
@@ -61,7 +61,7 @@ __device__ inline int largest_magnitude(const Eight& x) {
   return m;
 }
 
-/// Codes of a span, written as far as the row of codes goes; returns their sum over the lane.
+/// Writes the codes of a span within the row; returns the lane's sum of them.
 __device__ inline int quantise_span(const Eight& x, float to_code, float lowest, int span,
                                     int64_t ld, int8_t* codes) {
   int sum = 0;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kMaxThreads) prepare_kernel(PrepareOp op, Shap
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (int64_t{blockIdx.x} * blockDim.y >= n_rows) return;
   const bool active = row < n_rows;
-  const int d = active ? op.d : 0;  // the others only take part in the barriers
+  const int d = active ? op.d : 0;  // other threads only take part in barriers
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kWarp;
   const int n_warps = static_cast<int>(blockDim.x) / kWarp;
@@ -184,7 +184,7 @@ cudaError_t prepare_rows(cudaStream_t stream, const PrepareOp& op) {
   if (op.rows.n <= 0) return cudaSuccess;
   const int spans = (op.d + kSpan - 1) / kSpan;
   const int warps = spans < kMaxThreads / kWarp ? spans : kMaxThreads / kWarp;
-  int rows = warps < 4 ? 4 / warps : 1;  // of a block
+  int rows = warps < 4 ? 4 / warps : 1;  // per block
   if (rows > op.rows.n) rows = op.rows.n;
   Shape shape;
   shape.padded = op.d <= kMaxHeld ? (op.d + 3) / 4 * 4 : 0;

@@ -3,7 +3,7 @@
 namespace moe::cuda {
 namespace {
 
-// The runtime says the same of an old driver and of none.
+// The runtime gives the same error for an old driver and for none.
 Status bad_driver() {
   int driver = 0;
   int runtime = 0;

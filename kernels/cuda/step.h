@@ -1,5 +1,5 @@
 #pragma once
-// Steps: host data on its way to kernels, and CUDA graphs of decode steps that repeat.
+// Steps: upload of host data for kernels, and CUDA graphs of repeated decode steps.
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/memory.h"
@@ -14,7 +14,7 @@ struct StepArena {
   uint8_t* device = nullptr;
   size_t capacity = 0;
   size_t used = 0;
-  GpuMemory* memory = nullptr;  // where `device` comes from
+  GpuMemory* memory = nullptr;  // allocates `device`
 };
 inline constexpr size_t kArenaBytes = size_t{1} << 20;
 inline constexpr size_t kGraphArenaBytes = size_t{1} << 17;
@@ -22,7 +22,7 @@ inline constexpr size_t kGraphArenaBytes = size_t{1} << 17;
 Status open_arena(GpuMemory& memory, size_t bytes, StepArena* out);
 void close_arena(StepArena* arena);
 
-/// Words that kernels write and the host reads after a wait.
+/// Words written by kernels and read by the host after a wait.
 struct HostWords {
   int32_t fault;  // 1 + token whose router scores are not finite
 };
@@ -32,14 +32,14 @@ struct StepGraph {
   uint64_t key[StepKey::kWords] = {};
   int32_t n_key = 0;
   uint64_t last_use = 0;
-  bool seen = false;     // it ran once: what is loaded on first use is loaded
+  bool seen = false;     // it ran once: everything loaded on first use is loaded
   bool refused = false;  // it cannot be captured
-  uint64_t n_ready = 0;  // ExpertTables::n_ready() when it was last tried
+  uint64_t n_ready = 0;  // ExpertTables::n_ready() at the last attempt
   cudaGraphExec_t exec = nullptr;
   StepArena arena;
 };
 
-/// The latest few steps of a stream.
+/// The most recent steps of a stream.
 class StepGraphs {
  public:
   static constexpr size_t kGraphs = 4;
@@ -48,7 +48,7 @@ class StepGraphs {
   StepGraphs& operator=(const StepGraphs&) = delete;
   ~StepGraphs();
 
-  /// The graph of this key; an empty one in place of the least recently used one.
+  /// The graph of this key, or an empty one that replaces the least recently used.
   StepGraph& find(const StepKey& key);
 
  private:
@@ -56,7 +56,7 @@ class StepGraphs {
   uint64_t clock_ = 0;
 };
 
-/// Gives back what a graph holds.
+/// Frees a graph.
 void clear_graph(StepGraph* graph);
 
 }  // namespace moe::cuda

@@ -7,10 +7,11 @@
 namespace moe::cuda {
 namespace {
 
-/// Pairs for which there is room, for each (sub-)token: more experts a token take turns.
+/// Pairs per (sub-)token with room for computing at once; more experts per token take several
+/// passes.
 constexpr int64_t kPairsPerToken = 8;
 
-// Room for `n` rows of `d` inputs, or as many bytes in rows of another width.
+// Room for `n` rows of `d` inputs, or the same bytes in rows of another width.
 struct CodeRoom {
   int64_t bytes = 0;
   int64_t scales = 0;
@@ -26,22 +27,22 @@ void take_codes(Carver& c, const CodeRoom& room, Codes* codes) {
   c.take(&codes->sums, room.scales);
 }
 
-// Rows of logits that can be looked at together.
+// Rows of logits analysed together.
 int32_t choice_rows(const StreamShape& shape) {
   return shape.vocab_size > 0 ? std::min(shape.max_rows, kMaxChoiceRows) : 0;
 }
 
-/// What a shape comes to.
+/// Sizes derived from a shape.
 struct Sizes {
   int64_t rows = 0;
   int64_t heads = 0;
   int64_t tokens = 0;  // sub-tokens
   int64_t slots = 0;   // experts of all tokens
-  int64_t pairs = 0;   // of these, how many are computed at once
+  int64_t pairs = 0;   // pairs computed at once
   int64_t widest = 0;  // input
 };
 
-// False when a size is negative, or a product of sizes overflows.
+// False if a size is negative, or a multiplication overflows.
 bool sizes_of(const StreamShape& shape, Sizes* out) {
   Sizes z;
   z.rows = shape.max_rows;
@@ -52,7 +53,7 @@ bool sizes_of(const StreamShape& shape, Sizes* out) {
   if (shape.vocab_size < 0 || shape.vocab_size > INT32_MAX - kChoiceSpan) return false;
   if (!checked_mul(z.rows, z.heads, &z.tokens)) return false;
   if (!checked_mul<int64_t>(z.tokens, shape.max_routed, &z.slots)) return false;
-  // Below this no product here overflows.
+  // Below this no multiplication here overflows.
   int64_t limit = 0;
   if (z.slots > INT32_MAX) return false;
   if (!checked_mul(std::max(z.slots, z.tokens) + 1, 16 * (z.widest + 256), &limit)) return false;
@@ -67,7 +68,7 @@ void take_rows(Carver& c, const StreamShape& shape, const Sizes& z, Scratch& m) 
   CodeRoom of_rows;
   of_rows.add(z.rows, z.widest);
   of_rows.add(z.tokens, d / z.heads);
-  of_rows.add(z.tokens, d);  // layers with fewer sub-heads than the most
+  of_rows.add(z.tokens, d);  // layers with fewer sub-heads
   CodeRoom of_pairs;
   of_pairs.add(z.pairs, shape.max_d_ff);
   of_pairs.add(z.pairs, d);
@@ -212,7 +213,7 @@ const void* place(CudaStream& s, const void* host, size_t bytes) {
   const size_t room = round_up(bytes, size_t{64});
   if (!s.live()) return nullptr;
   if (arena.used + room > arena.capacity && s.capturing != nullptr) {
-    s.capturing->refused = true;  // end_step() has the step done again, as it is
+    s.capturing->refused = true;  // end_step() makes the caller repeat the step
     return nullptr;
   }
   if (arena.used + room > arena.capacity) {
@@ -224,7 +225,7 @@ const void* place(CudaStream& s, const void* host, size_t bytes) {
   uint8_t* device = arena.device + arena.used;
   arena.used += room;
   std::memcpy(to, host, bytes);
-  // A captured step's data goes over as a whole, once, before its first launch.
+  // A captured step's data is uploaded as a whole, once, before its first launch.
   if (s.capturing == nullptr &&
       !s.check(cudaMemcpyAsync(device, to, bytes, cudaMemcpyHostToDevice, s.stream),
                "copying a step's data")) {

@@ -1,6 +1,6 @@
 #pragma once
-// A session's state on the GPU: a CUDA stream, scratch memory laid out from a StreamShape, and the
-// steps that can be repeated.
+// A session's state on the GPU: a CUDA stream, scratch memory for a StreamShape, and recorded
+// steps.
 
 #include "kernels/cuda/experts/cpu_experts.h"
 #include "kernels/cuda/experts/held_experts.h"
@@ -20,7 +20,7 @@ struct Scratch {
   float* shared = nullptr;     // (max_rows, d_model): shared expert's output
   float* gate = nullptr;       // (max_rows): shared expert's gate
   float* hidden = nullptr;     // (pairs, max_d_ff)
-  float* outputs = nullptr;    // (pairs, d_model), of X-MoE: the residual stream
+  float* outputs = nullptr;    // (pairs, d_model); X-MoE: the residual stream
   float* stack_in = nullptr;   // (pairs, d_model): X-MoE's normed input
   float* partial = nullptr;    // attention
   int32_t* arrived = nullptr;  // attention: zeros
@@ -38,7 +38,7 @@ struct Scratch {
   DeviceChooseOp choose;         // scratch and, in pinned memory, results of kMaxChoiceRows rows
 };
 
-/// What the host reads of a layer's PairLists, and, where it may compute experts itself, their
+/// The part of a layer's PairLists that the host reads and, if the CPU may compute experts, their
 /// inputs and outputs. Pinned.
 struct HostRouting {
   int32_t* n_groups = nullptr;  // (1)
@@ -52,7 +52,7 @@ struct HostRouting {
 struct CudaStream final : Stream {
   explicit CudaStream(const Allocator& a) : graphs(a), held(a), cpu_experts(a) {}
 
-  /// True while operations should go on.
+  /// True while operations should continue.
   bool live() const {
     if (capturing != nullptr && capturing->refused) return false;
     return latched.ok() && !cancelled.load(std::memory_order_relaxed);
@@ -60,7 +60,7 @@ struct CudaStream final : Stream {
   void latch(const Status& status) {
     if (latched.ok()) latched = status;
   }
-  /// Latches an error of CUDA; true when there is none.
+  /// Latches a CUDA error; true if there is none.
   bool check(cudaError_t error, const char* what) {
     if (error != cudaSuccess) latch(cuda_status(error, what));
     return error == cudaSuccess;
@@ -73,50 +73,49 @@ struct CudaStream final : Stream {
   int32_t pair_capacity = 0;
   Scratch scratch;
   void* host = nullptr;        // pinned, of `words` and `routing`
-  HostWords* words = nullptr;  // what kernels tell the host without a copy
+  HostWords* words = nullptr;  // written by kernels, read by the host without a copy
   HostRouting routing;
-  void* choices = nullptr;  // pinned: what they tell of rows of logits
-  StepArena arena;          // of steps that are not captured
+  void* choices = nullptr;  // pinned: reports on rows of logits
+  StepArena arena;          // for steps that are not captured
   StepGraphs graphs;
-  HeldExperts held;  // where experts are offloaded
+  HeldExperts held;  // if experts are offloaded
   CpuExperts cpu_experts;
-  const BatchRow* step_rows = nullptr;  // host rows of the step under way, null outside of one
+  const BatchRow* step_rows = nullptr;  // host rows of the current step, null outside
   int32_t n_step_rows = 0;
   StepGraph* capturing = nullptr;
   ProductLibrary* library = nullptr;  // the GPU's
-  /// None in a step that is captured: its scratch is shared and may be given back.
+  /// None in a captured step: its scratch is shared and may be freed.
   ProductLibrary* library_now() const { return capturing == nullptr ? library : nullptr; }
 };
 
 /// Device bytes of a stream's scratch; 0 when the shape is negative or the sum overflows.
 size_t scratch_bytes(const StreamShape& shape);
-/// Lays the scratch out in s.memory.
+/// Assigns the parts of the scratch in s.memory.
 void lay_out_scratch(CudaStream& s);
 
-/// Pinned bytes for what the host reads, and their layout in s.host.
+/// Pinned bytes for the host's reads, and their layout in s.host.
 size_t host_bytes(const StreamShape& shape);
 void lay_out_host(CudaStream& s);
 
-/// Pinned bytes for what is told of rows of logits, and their layout in s.choices.
+/// Pinned bytes for reports on rows of logits, and their layout in s.choices.
 size_t choice_bytes(const StreamShape& shape);
 void lay_out_choices(CudaStream& s);
 
-/// Bytes of the arena of a stream's steps: twice what one operation can place.
+/// Size of the arena of a stream's steps: twice the maximum of one operation.
 size_t arena_bytes(const StreamShape& shape);
-/// Before an operation places anything: makes room. False when it should do nothing.
+/// Call before an operation places data: makes room. False if it must do nothing.
 bool begin_op(CudaStream& s);
-/// A copy of host data that kernels enqueued from now on may read; null when there is no room:
-/// then an error is latched, or a step that is captured is refused.
+/// Copies host data for kernels enqueued later; null if there is no room: then an error is latched,
+/// or a captured step is refused.
 const void* place(CudaStream& s, const void* host, size_t bytes);
 template <class T>
 const T* place_array(CudaStream& s, const T* host, size_t n) {
   return static_cast<const T*>(place(s, host, n * sizeof(T)));
 }
-/// The step's rows on the device, or a copy of rows that belong to none.
+/// The step's rows on the device, or a copy of rows outside a step.
 const BatchRow* device_rows(CudaStream& s, const BatchRow* rows, int32_t n);
 
-/// Waits for what was enqueued, and latches what went wrong in it. Experts that were held for it
-/// are given back.
+/// Waits for enqueued work, and latches its errors. Releases the experts held for it.
 void wait(CudaStream& s);
 
 }  // namespace moe::cuda

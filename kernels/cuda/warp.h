@@ -1,12 +1,12 @@
 #pragma once
-// What several kernels do with a warp.
+// Warp helpers shared by several kernels.
 
 #include "kernels/cuda/platform.h"
 
 // Loops over register arrays, which must not have run-time indices.
 #if defined(__CUDA_ARCH__)
 #define MOE_CUDA_UNROLL _Pragma("unroll")
-#define MOE_CUDA_UNROLL_4 _Pragma("unroll 4")  // loads under way at once
+#define MOE_CUDA_UNROLL_4 _Pragma("unroll 4")  // loads in flight
 #else
 #define MOE_CUDA_UNROLL
 #define MOE_CUDA_UNROLL_4
@@ -25,7 +25,7 @@ __device__ inline float stripe_tree(float v) {
   return v;
 }
 
-/// The largest of a warp; no NaN.
+/// The maximum over a warp; no NaN.
 __device__ inline float warp_max(float v) {
   for (int half = kWarp / 2; half > 0; half /= 2) {
     const float other = __shfl_xor_sync(kAllLanes, v, half);
@@ -34,7 +34,7 @@ __device__ inline float warp_max(float v) {
   return v;
 }
 
-/// The sum of the lanes below and of this one.
+/// Inclusive prefix sum over the lanes.
 __device__ inline int warp_prefix_sum(int v) {
   const int lane = lane_id();
   for (int step = 1; step < kWarp; step *= 2) {
@@ -65,7 +65,7 @@ __device__ inline void store_four(float* p, int64_t i, int64_t n, bool aligned, 
   if (i + 3 < n) p[i + 3] = v.w;
 }
 
-/// Host side of `aligned`: rows of `ld` floats from p on.
+/// Host side of `aligned`: for rows of `ld` floats from p on.
 inline bool rows_aligned(const float* p, int64_t ld) {
   return ld % 4 == 0 && reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// BASE layers (Lewis et al. 2021) at inference: greedy, without the balanced assignment of
+// BASE layers (Lewis et al. 2021) at inference: greedy, without the balanced assignment used in
 // training.
 
 #include "kernels/router/common.h"

@@ -1,12 +1,12 @@
 #pragma once
-// How many tokens an expert serves. Host and device text.
+// The number of tokens that an expert serves. Compiled for host and device.
 
 #include "kernels/math.h"
 
 namespace moe {
 
 /// Tokens that one expert may serve: min(n_tokens, max(min_capacity, ceil(gamma n_tokens / N)))
-/// (XMoE, Eq. 3), the ceiling guarded against rounding; -1 where gamma is 0: no capacity.
+/// (XMoE, Eq. 3), with the ceiling guarded against rounding; -1 if gamma is 0: no capacity.
 MOE_HD_CALL int32_t capacity_of(int32_t n_tokens, int32_t n_experts, double gamma,
                                 int32_t min_capacity) {
   if (!(gamma > 0)) return -1;

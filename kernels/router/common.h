@@ -1,27 +1,28 @@
 #pragma once
-// What the routers share: order, softmax, weight rules. Host and device text, float32 throughout.
+// Shared by routers: order, softmax, weight rules. Compiled for host and device; float32
+// throughout.
 
 #include "kernels/math.h"
 #include "kernels/router/info.h"
 
 namespace moe {
 
-/// One token's scores and what its router needs besides.
+/// One token's scores and other inputs of its router.
 struct RouterInput {
   const float* scores = nullptr;  // (n_experts): logits, or cosines; null: RouterScores::kTable
   const float* selection_bias = nullptr;  // (n_experts) or null
   int32_t n_experts = 0;
-  int32_t table_entry = 0;  // the expert that the table has for this token id
+  int32_t table_entry = 0;  // the table's expert for this token id
 };
 
-/// Where a router writes; all of router_max_k slots. Experts best first, also beyond the count.
+/// Output of a router; all of router_max_k slots. Experts best first, also beyond the count.
 struct RouterChoice {
   int32_t* expert = nullptr;
-  float* prob = nullptr;    // what capacity ranks by: the probability before any weight rule
+  float* prob = nullptr;    // probability before any weight rule; capacity ranks by it
   float* weight = nullptr;  // 0 beyond the count
 };
 
-/// Memory a router may scribble on, n_experts of each.
+/// Scratch memory of a router, n_experts of each.
 struct RouterScratch {
   float* p = nullptr;
   float* key = nullptr;
@@ -75,11 +76,11 @@ MOE_HD_CALL void softmax_all(const float* z, int32_t n, float* p) {
   for (int32_t i = 0; i < n; ++i) p[i] /= lane[0];
 }
 
-/// A team works on one token. Every member runs the router's text and sees the same values; what
-/// goes through each() is shared out among them. The order of every sum stays as one thread has it,
-/// so that all teams give the same bits. kernels/cuda/routing/route_warp.h is a warp.
+/// A team processes one token. Every member runs the router's code on the same values; each()
+/// distributes work. The order of every sum is that of one thread, so all teams give the same bits.
+/// kernels/cuda/routing/route_warp.h is a warp.
 struct OneThread {
-  /// f(i) for i < n, by some member each; all see what they wrote afterwards.
+  /// Calls f(i) for i < n, each on some member; all members see the results.
   template <class F>
   static MOE_HD void each(int32_t n, const F& f) {
     for (int32_t i = 0; i < n; ++i) f(i);
@@ -91,9 +92,9 @@ struct OneThread {
   static MOE_HD void softmax_all(const float* z, int32_t n, float* p) { moe::softmax_all(z, n, p); }
 };
 
-/// The best groups of experts alone (DeepSeek-V2, Liu et al. 2024, section 2.2.2; V3: 2.1.2): `key`
-/// becomes minus infinity in the others. A group is as good as its best keys together, `n_best` (1
-/// or 2) of them; ties to the lower group. `of_group`: r.n_groups scratch entries.
+/// Restricts selection to the best groups of experts (DeepSeek-V2, Liu et al. 2024, section 2.2.2;
+/// V3: 2.1.2): `key` becomes minus infinity in the others. A group's score is the sum of its
+/// `n_best` (1 or 2) best keys; ties to the lower group. `of_group`: r.n_groups scratch entries.
 template <class Team>
 MOE_HD_CALL void keep_best_groups(const RouterConfig& r, int32_t n_experts, int32_t n_best,
                                   float* key, float* of_group) {
@@ -121,13 +122,13 @@ MOE_HD_CALL void keep_best_groups(const RouterConfig& r, int32_t n_experts, int3
   });
 }
 
-/// The most experts that a threshold takes.
+/// The maximum number of experts with a threshold.
 MOE_HD int32_t threshold_most(const RouterConfig& r, int32_t n_experts) {
   return r.max_k > 0 && r.max_k < n_experts ? r.max_k : n_experts;
 }
 
-/// How many experts a threshold takes: rank j is in iff j = 0 or the sum before it is below t
-/// (XMoE, Yang et al. 2024, Eq. 5); t = 1 takes all; then min_k and max_k.
+/// Number of experts for a threshold: rank j is included iff j = 0 or the preceding sum is below t
+/// (XMoE, Yang et al. 2024, Eq. 5); t = 1 includes all; then min_k and max_k.
 MOE_HD_CALL int32_t threshold_count(const RouterConfig& r, const float* p, const int32_t* order,
                                     int32_t n_experts) {
   const int32_t most = threshold_most(r, n_experts);
@@ -140,12 +141,12 @@ MOE_HD_CALL int32_t threshold_count(const RouterConfig& r, const float* p, const
   return count < r.min_k ? r.min_k : count;
 }
 
-/// True where a rule makes the weights of the chosen add up to 1.
+/// True if a rule makes the weights of the selected experts sum to 1.
 MOE_HD bool divides(RouterWeights rule) {
   return rule == RouterWeights::kRenormalised || rule == RouterWeights::kChosen;
 }
 
-/// True where a gate's weights are divided by the sum over the chosen (or are a softmax over them).
+/// True if a gate's weights are divided by their sum (or are a softmax over the selected).
 MOE_HD bool gate_renormalises(const RouterConfig& r) {
   if (r.gate == CosineGate::kSigmoid) return r.topk_norm == 1;
   return r.k > 1 && r.topk_norm != 0;
@@ -164,7 +165,7 @@ MOE_HD_CALL void apply_weight_rule(RouterWeights rule, float scale, const float*
   float sum = 0;
   for (int32_t j = 0; j < count; ++j) sum += out.weight[j];
   const bool divide = divides(rule);
-  if (divide && sum < 1e-20f) sum = 1e-20f;  // sigmoids may all underflow
+  if (divide && sum < 1e-20f) sum = 1e-20f;  // all sigmoids may underflow
   Team::each(max_k, [&](int32_t j) {
     if (j >= count) {
       out.weight[j] = 0;

@@ -16,7 +16,7 @@ struct CosineRouter {
       .selection = RouterOverride::kByGate,
   };
 
-  /// Scores are cosines s. Chosen by s; the weight is softmax(s / tau) over all experts or
+  /// Scores are cosines s. Selection by s; the weight is softmax(s / tau) over all experts or
   /// sigmoid(s / tau), raw or renormalised. Returns the count.
   template <class Team>
   static MOE_HD_CALL int32_t route(const RouterConfig& r, const RouterInput& in,

@@ -1,5 +1,5 @@
 #pragma once
-// Hash layers (Roller et al. 2021): the token id alone decides.
+// Hash layers (Roller et al. 2021): the token id determines the expert.
 
 #include "kernels/router/common.h"
 

@@ -1,31 +1,31 @@
 #pragma once
-// Metadata of a router. The file of a router holds a struct NameRouter:
+// Metadata of a router. Each router's file defines a struct NameRouter:
 //
 //   static constexpr RouterInfo info;
 //   template <class Team>
 //   static int32_t route(const RouterConfig&, const RouterInput&, const RouterScratch&,
 //                        const RouterChoice&);
 //
-// route() chooses for one token and returns how many experts it takes (kernels/router/common.h).
+// route() selects experts for one token and returns their number (kernels/router/common.h).
 
 #include "kernels/router/router.h"
 
 namespace moe {
 
-/// What a router chooses by, and so which weights it needs.
+/// The scores of a router, which determine its weights.
 enum class RouterScores : uint8_t {
   kLinear,  // W x: scores (n_experts, d)
   kCosine,  // cosines of proj x and the experts' embeddings: proj (d_e, d), embedding (n_experts,
             // d_e)
-  kTable    // none: a table of token ids says the expert
+  kTable    // none: a table maps token ids to experts
 };
 
-/// The fields of RouterConfig that mean something to a router, beside scale and the capacity's.
+/// The fields of RouterConfig that a router uses, besides scale and capacity.
 enum RouterParam : uint32_t {
   kParamK = 1,
   kParamThreshold = 2,  // and min_k, max_k
   kParamWeights = 4,
-  kParamChosen = 8,  // RouterWeights::kChosen and kOne too
+  kParamChosen = 8,  // also RouterWeights::kChosen and kOne
   kParamGate = 16,
   kParamTau = 32,
   kParamToken = 64,  // normalise_token
@@ -34,11 +34,11 @@ enum RouterParam : uint32_t {
   kParamGroups = 512  // n_groups, top_groups
 };
 
-/// What a run-time override may change: how experts are selected from a softmax over all of them.
+/// What a run-time override can change: the selection from a softmax over all experts.
 enum class RouterOverride : uint8_t {
-  kNone,     // there is no such softmax
-  kSelects,  // by the softmax or the threshold router instead
-  kByGate    // where the gate is the softmax: by k or, RouterConfig::by_threshold, by threshold
+  kNone,     // no such softmax
+  kSelects,  // replaced by the softmax or threshold router
+  kByGate    // if the gate is the softmax: by k or, with RouterConfig::by_threshold, by threshold
 };
 
 struct RouterInput;
@@ -47,13 +47,13 @@ struct RouterChoice;
 
 struct RouterInfo {
   const char* name;            // in files and configurations
-  const char* text = nullptr;  // of a layer's parameters ("topk:2"); null: the name
+  const char* text = nullptr;  // in a layer's parameters ("topk:2"); null: the name
   RouterScores scores = RouterScores::kLinear;
   bool bias = false;            // scores may have a bias
-  bool selection_bias = false;  // or one that counts in the choice alone
+  bool selection_bias = false;  // a bias that affects only selection
   uint32_t params = 0;          // bits of RouterParam
-  uint32_t required = 0;        // those of them that have no default
-  int32_t takes = 0;            // experts of a token; 0: as k or the threshold says
+  uint32_t required = 0;        // those without a default
+  int32_t takes = 0;            // experts per token; 0: by k or threshold
   int32_t min_experts = 1;
   RouterOverride selection = RouterOverride::kNone;
 
@@ -65,18 +65,18 @@ struct RouterInfo {
   constexpr bool has(RouterParam param) const { return (params & param) != 0; }
 };
 
-// By name, since what nvcc makes of a member pointer's own declaration warns.
+// A typedef, since nvcc's code for a member pointer's own declaration warns.
 using RouterCount = int32_t RouterConfig::*;
 using RouterNumber = float RouterConfig::*;
 
 /// One number of RouterConfig. `count` or `number` is set.
 struct RouterField {
-  uint32_t param;    // of routers that have this parameter; 0: of all
+  uint32_t param;    // routers with this parameter; 0: all
   const char* name;  // in texts and messages
-  const char* key;   // in the router of a research configuration; null: not there
+  const char* key;   // in the router of a research configuration; null: none
   RouterCount count;
   RouterNumber number;
-  float low, high;       // both included; a count with high 0: up to the number of experts
+  float low, high;       // inclusive; a count with high 0: up to the number of experts
   const char* expected;  // of a number
 };
 

@@ -1,6 +1,6 @@
-// Every router, one line each: its name in the code, and the file that holds NameRouter
-// (kernels/router/info.h). Read wherever something is made for each of them, so without a guard;
-// CMake makes kernels/router/all.h, which includes the files, from it.
+// Every router, one per line: its name in code, and the file with NameRouter
+// (kernels/router/info.h). Included wherever something is generated for each, hence no include
+// guard; CMake generates kernels/router/all.h, which includes the files, from it.
 MOE_ROUTER(Softmax, "kernels/router/softmax.h")
 MOE_ROUTER(Threshold, "kernels/router/threshold.h")
 MOE_ROUTER(Cosine, "kernels/router/cosine.h")

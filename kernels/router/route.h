@@ -1,5 +1,5 @@
 #pragma once
-// Routing of many tokens on the host: every token by itself, then capacity over a session's tokens.
+// Routes many tokens on the host: each token separately, then capacity over a session's tokens.
 
 #include "kernels/device.h"
 #include "kernels/router/capacity.h"
@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// What routing reads and writes. The pointers of `out` except scores must all be set.
+/// Inputs and outputs of routing. All pointers of `out` except scores must be set.
 struct RouteOp {
   const RouterConfig* config = nullptr;
   const float* scores = nullptr;          // (n_tokens, n_experts); null for RouterScores::kTable
@@ -19,12 +19,12 @@ struct RouteOp {
   float* prob = nullptr;   // (n_tokens, max_k)
 };
 
-/// Routes tokens [begin, end). MOE_ERR_NON_FINITE when a score is NaN or infinite.
+/// Routes tokens [begin, end). MOE_ERR_NON_FINITE if a score is NaN or infinite.
 Status route_tokens(const RouteOp& op, int32_t begin, int32_t end, const RouterScratch& scratch);
 
-/// Refuses the pairs over capacity among tokens [begin, end), which are one session's in this call:
-/// kept and weight become 0. Order of service: kPriority: rank, then probability descending, then
-/// token; kArrival: rank, then token. `order`: end - begin, `used`: n_experts scratch.
+/// Applies capacity to tokens [begin, end) of one session in this call: sets kept and weight of
+/// refused pairs to 0. Order of service: kPriority: rank, then probability descending, then token;
+/// kArrival: rank, then token. Scratch: `order` has end - begin entries, `used` n_experts.
 void apply_capacity(const RouteOp& op, int32_t begin, int32_t end, int32_t* order, int32_t* used);
 
 }  // namespace moe

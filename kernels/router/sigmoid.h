@@ -1,5 +1,5 @@
 #pragma once
-// Sigmoid top-k (DeepSeek-V3 and its kin).
+// Sigmoid top-k (DeepSeek-V3 and related models).
 
 #include "kernels/router/common.h"
 
@@ -14,9 +14,9 @@ struct SigmoidRouter {
       .required = kParamK,
   };
 
-  /// The k largest logits, or the k largest sigmoid(logit) + selection bias; of the best groups, by
-  /// the sum of their two best, where there are groups. The weight is the sigmoid, without the
-  /// bias; raw or renormalised, times scale. Returns k.
+  /// The k largest logits, or the k largest sigmoid(logit) + selection bias; with groups, from the
+  /// groups with the best sum of two. The weight is the sigmoid without the bias, raw or
+  /// renormalised, times scale. Returns k.
   template <class Team>
   static MOE_HD_CALL int32_t route(const RouterConfig& r, const RouterInput& in,
                                    const RouterScratch& scratch, const RouterChoice& out) {

@@ -15,8 +15,8 @@ struct SoftmaxRouter {
       .selection = RouterOverride::kSelects,
   };
 
-  /// The k largest logits, of the best groups by their largest where there are groups. Weight:
-  /// softmax over all experts, raw or divided by the sum of the chosen, or softmax over the chosen;
+  /// The k largest logits; with groups, from the groups with the largest logits. Weight: softmax
+  /// over all experts, raw or divided by the sum of the selected, or softmax over the selected;
   /// times scale. Returns k.
   template <class Team>
   static MOE_HD_CALL int32_t route(const RouterConfig& r, const RouterInput& in,

@@ -14,9 +14,9 @@ struct SparsemixerRouter {
       .min_experts = 2,
   };
 
-  /// Two rounds. With m the largest logit of the experts left, those with
-  /// (m - z) / max(|z|, m) > 2 jitter are masked; the weight of the best is its softmax over the
-  /// rest. Then the best is taken out. Returns 2.
+  /// Two rounds. With m the largest remaining logit, experts with (m - z) / max(|z|, m) > 2 jitter
+  /// are masked; the best's weight is its softmax over the rest. Then the best is removed. Returns
+  /// 2.
   template <class Team>
   static MOE_HD_CALL int32_t route(const RouterConfig& r, const RouterInput& in,
                                    const RouterScratch& scratch, const RouterChoice& out) {

@@ -26,7 +26,7 @@ Status check_field(const RouterField& field, const RouterConfig& c, int32_t n_ex
                        field.expected, static_cast<double>(v));
 }
 
-constexpr int32_t kMaxGroups = 1024;  // each is compared with each
+constexpr int32_t kMaxGroups = 1024;  // compared pairwise
 
 Status check_groups(const RouterConfig& c, int32_t n_experts) {
   MOE_TRY(check_count("n_groups", c.n_groups, 1, kMaxGroups));

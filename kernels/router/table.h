@@ -32,18 +32,18 @@ inline const RouterInfo& router_info(RouterKind kind) {
 inline const RouterInfo& router_info(const RouterConfig& config) {
   return router_info(config.kind);
 }
-/// Null when no router has that name.
+/// Null if no router has that name.
 const RouterInfo* find_router(std::string_view name);
 
-/// Whether experts are taken until their probabilities reach the threshold.
+/// True if experts are selected until their probabilities reach the threshold.
 bool selects_by_threshold(const RouterConfig& config);
-/// Largest number of experts one token can take.
+/// Maximum number of experts per token.
 int32_t router_max_k(const RouterConfig& config, int32_t n_experts);
-/// True where the router computes a softmax over all experts, so that its selection can be changed.
+/// True if the router computes a softmax over all experts, so that its selection can be overridden.
 bool has_softmax(const RouterConfig& config);
 
-/// Every range of a router's parameters for n_experts experts: MOE_ERR_RANGE with a text that names
-/// the field ("router: k: expected 1..8, found 9").
+/// Checks every range of a router's parameters for n_experts experts: MOE_ERR_RANGE, naming the
+/// field ("router: k: expected 1..8, found 9").
 Status validate_router(const RouterConfig& config, int32_t n_experts);
 
 }  // namespace moe

@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-// The next part of `rest`, up to `separator`; `rest` moves behind it.
+// The next part of `rest`, up to `separator`; `rest` moves past it.
 std::string_view next_part(std::string_view* rest, char separator) {
   const size_t end = std::min(rest->find(separator), rest->size());
   const std::string_view part = slice(*rest, 0, end);
@@ -15,7 +15,7 @@ std::string_view next_part(std::string_view* rest, char separator) {
   return part;
 }
 
-// Sets the field; false where the text is no number, or not a whole one.
+// Sets the field; false if the text is not a number, or not an integer where required.
 bool read_field(const RouterField& field, std::string_view text, RouterConfig* r) {
   double v = 0;
   if (!parse_number(text, &v)) return false;
@@ -41,7 +41,7 @@ constexpr const char* text_name(const RouterInfo& info) {
   return info.text != nullptr ? info.text : info.name;
 }
 
-// The number behind a router's name, or null: it has none.
+// The number after a router's name, or null if it has none.
 constexpr const RouterField* own_number(const RouterInfo& info) {
   if (info.has(kParamK)) return find_field("k");
   return info.has(kParamThreshold) ? find_field("threshold") : nullptr;
@@ -67,7 +67,7 @@ struct Listed {
       if (!group(info)) continue;
       if (used > 0) add(", ");
       add(text_name(info));
-      // By the parameter: gcc 12 with UBSan compares no pointer to a field in a constant.
+      // By parameter: gcc 12 with UBSan cannot compare a member pointer in a constant.
       add(info.has(kParamK) ? ":K" : info.has(kParamThreshold) ? ":T" : "");
     }
   }
@@ -89,7 +89,7 @@ bool parse_kind(std::string_view text, RouterConfig* r) {
   r->kind = info->kind;
   const RouterField* number = own_number(*info);
   if (has_number) return number != nullptr && read_field(*number, text, r);
-  return number == nullptr || number->count != nullptr;  // k is 1
+  return number == nullptr || number->count != nullptr;  // k defaults to 1
 }
 
 bool parse_option(std::string_view option, RouterConfig* r) {
@@ -104,11 +104,11 @@ bool parse_option(std::string_view option, RouterConfig* r) {
   }
   const RouterField* field = find_field(next_part(&option, '='));
   if (field == nullptr) return false;
-  // A layer has no capacity, and its text begins with how many experts are taken.
+  // A layer has no capacity, and its text begins with the number of experts.
   const bool other = field->param == 0 && field->number != &RouterConfig::scale;
   const bool twice = field->count == &RouterConfig::k || field->number == &RouterConfig::threshold;
   if (other || twice) return false;
-  const uint32_t params = router_info(*r).params | kParamTau;  // tau is harmless to the others
+  const uint32_t params = router_info(*r).params | kParamTau;  // other routers ignore tau
   return (field->param == 0 || (field->param & params) != 0) && read_field(*field, option, r);
 }
 
@@ -139,7 +139,7 @@ Status select_as(const RouterInfo& wanted, RouterConfig* r) {
   }
   const RouterInfo& info = router_info(*r);
   if (info.selection == RouterOverride::kByGate) {
-    // The file's own k decides its weight rule; keep that rule when k changes.
+    // The file's own k determines its weight rule; preserve that rule when k changes.
     r->topk_norm = gate_renormalises(*r) ? 1 : 0;
     r->by_threshold = wanted.has(kParamThreshold);
   } else {

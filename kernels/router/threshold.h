@@ -1,5 +1,5 @@
 #pragma once
-// The threshold router of XMoE (Yang et al. 2024, section 3.2): a token takes experts until their
+// The threshold router of XMoE (Yang et al. 2024, section 3.2): selects experts until their
 // probabilities reach t.
 
 #include "kernels/router/common.h"
@@ -15,7 +15,7 @@ struct ThresholdRouter {
       .selection = RouterOverride::kSelects,
   };
 
-  /// Ranked by logits, so that probabilities that underflow still have an order. Returns the count.
+  /// Ranked by logits, so that underflowing probabilities are still ordered. Returns the count.
   template <class Team>
   static MOE_HD_CALL int32_t route(const RouterConfig& r, const RouterInput& in,
                                    const RouterScratch& scratch, const RouterChoice& out) {

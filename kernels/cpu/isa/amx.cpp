@@ -1,8 +1,9 @@
-// int8 products on AMX: a register tile is 16 rows of 64 bytes. 16 x 64 weights of an int8 tile lie
-// in memory as such a register wants them; ternary codes are decoded into a panel of that form.
+// int8 matrix products on AMX: a register tile is 16 rows of 64 bytes. 16 x 64 weights of an int8
+// tile are stored in a register tile's layout; ternary codes are decoded to a panel of that layout.
 //
-// Rows of activations come in groups of up to 32 (two tiles), all of nearly the same size, and the
-// codes of a group are stored 64 by 64: (k / 64, row, 64). Sums are exact, so the results are those
+// Activation rows are split into groups of up to 32 (two tiles) of similar size; the codes of a
+// group are stored 64 by 64: (k / 64, row, 64). Sums are exact, so the results equal those of every
+// other instruction set.
 // of every other instruction set.
 #include "kernels/cpu/isa/amx.h"
 
@@ -18,12 +19,12 @@ namespace {
 
 constexpr int32_t kFewRows = 4;
 constexpr int32_t kGroupRows = 32;         // two tiles of activations
-constexpr int32_t kBlockGroups = 4;        // groups that meet a panel
-constexpr int32_t kPanelBytes = 16 << 10;  // decoded at once: a third of the first cache
+constexpr int32_t kBlockGroups = 4;        // groups multiplied with one panel
+constexpr int32_t kPanelBytes = 16 << 10;  // decoded at once: a third of L1
 constexpr int32_t kAheadBytes = 2 << 10;
 constexpr int32_t kGroupSums = kGroupRows * 2 * kTileRows;
 
-/// Rows in groups as equal as can be; n_rows is above kFewRows.
+/// Rows in groups of nearly equal size; n_rows is above kFewRows.
 struct Groups {
   MOE_INLINE int32_t count(int32_t n_rows) { return (n_rows + kGroupRows - 1) / kGroupRows; }
   MOE_INLINE int32_t begin(int32_t n_rows, int32_t group) {
@@ -42,7 +43,7 @@ struct Groups {
   }
 };
 
-/// Where a row's codes go: 64 consecutive ones every 64 * size bytes.
+/// Destination of a row's codes: 64 consecutive ones every 64 * size bytes.
 struct GroupedBy64 {
   int8_t* codes;
   int64_t step;
@@ -58,7 +59,7 @@ struct GroupedBy64 {
   void get(int32_t k, int8_t* part) const { __builtin_memcpy(part, codes + k * step, 64); }
 };
 
-/// The intrinsics of some compilers do not say that they read memory: gcc 12 would drop the stores.
+/// Some compilers' intrinsics do not declare that they read memory: gcc 12 would drop the stores.
 MOE_INLINE void finish_stores(const void* memory) {
   __asm__ volatile("" : : "r"(memory) : "memory");
 }
@@ -71,8 +72,8 @@ struct alignas(64) TileShapes {
   uint8_t rows[16] = {};
 };
 
-/// Registers 0..3 hold sums. With two tiles of rows, 4 and 5 are those and 6 and 7 weights, with
-/// one (second_rows 0) 4 is that and 5, 6 and 7 are weights.
+/// Registers 0..3 hold sums. With two tiles of rows, 4 and 5 hold rows and 6 and 7 weights; with
+/// one (second_rows 0), 4 holds rows and 5, 6 and 7 weights.
 inline void configure(int32_t first_rows, int32_t second_rows) {
   TileShapes shapes;
   const bool two = second_rows > 0;
@@ -92,9 +93,8 @@ inline void configure(int32_t first_rows, int32_t second_rows) {
   _tile_loadconfig(&shapes);
 }
 
-// How each format's weights become register tiles: inputs [0, n) as 64 bytes for every four. What
-// lies behind the last input meets activations that are 0. What is `ahead` bytes on will be wanted
-// soon.
+// Conversion of each format's weights to register tiles: inputs [0, n) as 64 bytes per four.
+// Weights after the last input are multiplied with zero activations. Prefetches at `ahead` bytes.
 
 struct Ternary2Panel {
   static constexpr bool kInPlace = false;
@@ -135,8 +135,8 @@ struct Ternary3Panel {
   }
 };
 
-/// int8 weights lie as they are wanted; only where the last inputs do not fill a register tile they
-/// are copied, which keeps its load within the matrix.
+/// int8 weights are already in the right layout; only an incomplete last register tile is copied,
+/// which keeps its load within the matrix.
 struct Int8Panel {
   static constexpr bool kInPlace = true;
   MOE_INLINE const uint8_t* at(const uint8_t* tile, int32_t k) { return Int8Sums::at(tile, k); }
@@ -148,7 +148,7 @@ struct Int8Panel {
   }
 };
 
-/// Tiles `tile`, `tile + step` .. of the matrix and inputs [begin, end) of a block that shares its
+/// Tiles `tile`, `tile + step` .. of the matrix and inputs [begin, end) of a block with common
 /// scales.
 struct Panel {
   int64_t tile;
@@ -166,19 +166,19 @@ struct Scratch {
   alignas(64) float totals[kBlockGroups * kGroupSums];
 };
 
-/// Where the register tiles of a panel lie: 1 KiB for 64 inputs of 16 rows.
+/// Location of a panel's register tiles: 1 KiB for 64 inputs of 16 rows.
 struct PanelWeights {
   const uint8_t* at;
-  int64_t stride;  // from one tile to the next
-  int64_t ahead;   // bytes to what will be wanted soon; 0: it has been asked for
+  int64_t stride;  // between tiles
+  int64_t ahead;   // prefetch distance; 0: already prefetched
 };
 
-/// The sums of one group of rows with one panel, X tiles of rows and R of weights: X is 2 and R 2
-/// or 1, or X is 1 and R 4 or 1.
+/// Multiplies one group of rows with one panel, X tiles of rows and R of weights: X is 2 and R 2 or
+/// 1, or X is 1 and R 4 or 1.
 template <int X, int R>
 struct GroupProduct {
   const int8_t* x;
-  int64_t x_step;  // bytes from 64 inputs to the next
+  int64_t x_step;  // bytes per 64 inputs
   int64_t x_second;
   int32_t* sums;  // (row, R, 16)
   int64_t sums_second;
@@ -247,9 +247,9 @@ struct GroupProduct {
   }
 };
 
-/// Tiles of the matrix times up to kBlockGroups groups of rows. Two register tiles of rows meet
-/// pairs of tiles; one meets four tiles that are far apart, since with few rows the memory is the
-/// limit and four streams are read faster than one.
+/// Tiles of the matrix times up to kBlockGroups groups of rows. Two register tiles of rows use
+/// pairs of tiles; one uses four distant tiles, since few rows are memory-bound and four streams
+/// are faster than one.
 template <class Format>
 class TilesProduct {
  public:
@@ -269,8 +269,8 @@ class TilesProduct {
     configure(first_rows_, largest - first_rows_);
   }
 
-  /// All tiles, of the twin too, times groups [first, last): each set of tiles meets them all while
-  /// it is in the second cache.
+  /// All tiles, including the twin's, times groups [first, last): each set of tiles is multiplied
+  /// with all of them while it is in L2.
   void run(int32_t first, int32_t last) {
     Panel panel = {};
     panel.tile = a_.tile_begin;
@@ -303,7 +303,7 @@ class TilesProduct {
     } while (advance(panel));
   }
 
-  // Sets of tiles first, then what is left, one by one.
+  // Sets of tiles first, then the remaining tiles one by one.
   int64_t rest_begin() const { return a_.tile_begin + sets_ * set_size_; }
   void begin_tiles(Panel& p) const {
     const bool set = sets_ > 0 && p.tile < (two_ ? rest_begin() : a_.tile_begin + sets_);
@@ -351,7 +351,7 @@ class TilesProduct {
     return {scratch_.panel, panel_stride, 0};
   }
 
-  /// Sums that are scaled at once share one place, which stays in the first cache.
+  /// Sums that are scaled immediately share one buffer, which stays in L1.
   int32_t* sums_of(const Panel& p, int32_t g) const {
     const bool at_once = p.block_end - p.block_begin <= chunk_;
     return scratch_.sums + (at_once ? 0 : g) * kGroupSums;
@@ -379,7 +379,7 @@ class TilesProduct {
     }
   }
 
-  /// What integer_tile() does with the sums of one block of inputs, in the same order.
+  /// Scales the sums of one block of inputs in the same order as integer_tile().
   void scale(const Panel& p, int32_t g) const {
     const bool last = p.block_end == m_.cols;
     if (p.n_tiles == 1) {
@@ -426,21 +426,21 @@ class TilesProduct {
   }
 
   const LinearArgs& first_;
-  LinearArgs a_;  // that one or its twin
+  LinearArgs a_;  // this or its twin
   Matrix m_;
   const LinearInput in_;
   Scratch& scratch_;
   bool scale_inside_;
-  bool two_;  // rows of a group need a second register tile
+  bool two_;  // a group's rows need a second register tile
   int32_t block_;
-  int32_t chunk_;       // inputs of a panel
+  int32_t chunk_;       // inputs per panel
   int32_t first_rows_;  // of a group, in its first register tile
-  int32_t set_size_;    // tiles of the matrix that are multiplied together
+  int32_t set_size_;    // tiles of the matrix multiplied together
   int64_t sets_;
   int32_t first_group_ = 0;
 };
 
-/// The codes of a chunk of rows stay in the second cache.
+/// The codes of a chunk of rows stay in L2.
 template <class Format>
 void many_rows_on_tiles(const LinearArgs& a) {
   Scratch scratch;
@@ -457,10 +457,10 @@ void many_rows_on_tiles(const LinearArgs& a) {
   _tile_release();
 }
 
-// Weights whose scales lie in the tile have one for 32 inputs each, too few for a register tile:
-// they are multiplied by the instructions of AVX-512, with the same codes of activations.
+// Weights with scales in the tile have one per 32 inputs, too few for a register tile: they use
+// AVX-512, with the same activation codes.
 
-/// Tokens of a group of `size` rows, as GroupedBy64 puts them.
+/// Tokens of a group of `size` rows, stored as in GroupedBy64.
 struct TokensBy64 {
   static constexpr int kQuad = 4;
   static constexpr int kToken = 64;
@@ -525,19 +525,19 @@ void linear_on_tiles(const LinearArgs& a) {
       return many_rows_in_groups<Nl4Layout>(a);
     case FormatId::kInt8Group:
       return many_rows_in_groups<Int8GroupLayout>(a);
-    default:  // nothing faster is written
+    default:  // no faster kernel
       return linear_any<GroupedBy64>(a);
   }
 }
 
-/// One layout of codes: what writes it, and the products that read it.
+/// One layout of codes: its writer and its kernels.
 struct CodeLayout {
   void (*quantise_rows)(const LinearInput& in, int32_t begin, int32_t end);
   void (*linear)(const LinearArgs& args);
 };
 
-/// AVX-512 is faster with few rows, and with eight, its whole group, when weights come from memory:
-/// AMX pays for loading and decoding them as for sixteen.
+/// AVX-512 is faster with few rows, and with a whole group of eight if weights come from memory:
+/// AMX loads and decodes as much for eight rows as for sixteen.
 CodeLayout layout_of(const LinearInput& in) {
   const bool on_tiles =
       in.n_rows > kFewRows && in.n_rows != Isa::kMaxTokens && in.act != ActPrecision::kF32;

@@ -1,6 +1,6 @@
 #pragma once
-// Products with many rows on AMX's tiles; with few rows they are those of AVX-512. Both functions
-// are for the table of kernels/cpu/isa/avx512vnni.cpp, and share a layout of activation codes.
+// Matrix products with many rows on AMX tiles; with few rows AVX-512's. Both functions are for the
+// table in kernels/cpu/isa/avx512vnni.cpp, and share a layout of activation codes.
 
 #include "kernels/cpu/table.h"
 

@@ -1,5 +1,5 @@
-// The table of AVX2, whose products of two neighbours are added in 16 bits, and that of AVX-VNNI,
-// which differs from it in products of codes.
+// Tables of AVX2, which adds pairs of products in 16 bits, and of AVX-VNNI, which differs only in
+// products of codes.
 #include "kernels/cpu/isa/avx2.h"
 
 #include "kernels/cpu/isa/avxvnni.h"
@@ -23,8 +23,8 @@ struct Isa : Avx2 {
     const __m256i one = _mm256_set1_epi16(1);
     return {_mm256_madd_epi16(s.a, one), _mm256_madd_epi16(s.b, one)};
   }
-  // |x| may be 128 as an unsigned byte, |w| is at most 127: the pair sums fit 16 bits, two of them
-  // would not, so they are widened at once.
+  // |x| can be 128 as an unsigned byte, |w| is at most 127: pair sums fit in 16 bits but two pairs
+  // do not, so they are widened immediately.
   MOE_INLINE I dot_int8(I s, B w, X4 x) {
     const __m256i one = _mm256_set1_epi16(1);
     const __m256i size = _mm256_abs_epi8(x);

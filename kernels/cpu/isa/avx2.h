@@ -1,6 +1,6 @@
 #pragma once
-// AVX2 with FMA and F16C: sixteen lanes are two registers. For the files of this folder that are
-// compiled with these instructions.
+// AVX2 with FMA and F16C: sixteen lanes are two registers. For files of this folder compiled with
+// these instructions.
 #include <immintrin.h>
 
 #include "kernels/cpu/table.h"
@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-/// All but products of codes: those differ between the tables that derive from it.
+/// Everything except products of codes, which the derived tables define.
 struct Avx2 {
   struct F {
     __m256 a, b;
@@ -207,7 +207,7 @@ struct Avx2 {
     return _mm_cvtsi128_si32(_mm_max_epi32(s, _mm_shuffle_epi32(s, 0xB1)));
   }
 
-  // Between the two.
+  // Conversions.
   MOE_INLINE I bits(F x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
   MOE_INLINE F from_bits(I x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
   MOE_INLINE I to_int(F x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
@@ -242,7 +242,7 @@ struct Avx2 {
     const __m128i t = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
     return {look_up(t, codes.a), look_up(t, codes.b)};
   }
-  /// Takes c * power off, c being the digit 0, 1 or 2: at most two subtractions.
+  /// Subtracts c * power, where c is the digit 0, 1 or 2: at most two subtractions.
   MOE_INLINE __m256i rest_of(__m256i v, char power) {
     const __m256i p = _mm256_set1_epi8(power);
     const __m256i once = _mm256_min_epu8(v, _mm256_sub_epi8(v, p));
@@ -251,7 +251,7 @@ struct Avx2 {
   MOE_INLINE __m256i look_up(__m128i table, __m256i index) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
   }
-  /// The digit by the lower four bits of what was taken off; of 162 the others would be in the way.
+  /// The digit from the lower four bits of what was subtracted; other bits of 162 must be masked.
   MOE_INLINE __m256i digit_of(__m256i taken, bool mask) {
     const __m128i digits = _mm_setr_epi8(0, 1, 2, 1, 0, 0, 2, 0, 0, 1, 0, 1, 0, 0, 0, 0);
     return look_up(digits, mask ? _mm256_and_si256(taken, _mm256_set1_epi8(15)) : taken);

@@ -1,4 +1,4 @@
-// The table of AVX-512, and that of AMX, which differs from it in products with many rows.
+// Tables of AVX-512 and of AMX, which differs only in products with many rows.
 #include "kernels/cpu/isa/avx512vnni.h"
 
 #include "kernels/cpu/isa/amx.h"

@@ -1,6 +1,6 @@
 #pragma once
-// AVX-512 with F, BW, VL, VNNI and VBMI: sixteen lanes are one register. For the files of this
-// folder that are compiled with these instructions.
+// AVX-512 with F, BW, VL, VNNI and VBMI: sixteen lanes are one register. For files of this folder
+// compiled with these instructions.
 #include <immintrin.h>
 
 #include "kernels/cpu/table.h"
@@ -78,8 +78,7 @@ struct Isa {
   MOE_INLINE F load_f16_n(const uint16_t* p, int n) {
     return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(tail_mask(n), p))};
   }
-  // With the mask spelled out: gcc's macro for the unmasked form converts -1 when it is not
-  // inlined.
+  // With an explicit mask: gcc's macro for the unmasked form converts -1 when not inlined.
   MOE_INLINE __m256i to_f16(F a) {
     return _mm512_maskz_cvtps_ph(__mmask16{0xffff}, a.v, _MM_FROUND_TO_NEAREST_INT);
   }
@@ -159,7 +158,7 @@ struct Isa {
   MOE_INLINE I sar(I a) {
     return {_mm512_srai_epi32(a.v, n)};
   }
-  // Not _mm512_reduce_add_epi32: gcc ends it with a signed addition, which must not wrap.
+  // Not _mm512_reduce_add_epi32: gcc ends it with a signed addition, which must not overflow.
   MOE_INLINE int32_t reduce_add(I a) {
     const __m256i halves =
         _mm256_add_epi32(_mm512_castsi512_si256(a.v), _mm512_extracti64x4_epi64(a.v, 1));
@@ -170,7 +169,7 @@ struct Isa {
   }
   MOE_INLINE int32_t reduce_max(I a) { return _mm512_reduce_max_epi32(a.v); }
 
-  // Between the two.
+  // Conversions.
   MOE_INLINE I bits(F a) { return {_mm512_castps_si512(a.v)}; }
   MOE_INLINE F from_bits(I a) { return {_mm512_castsi512_ps(a.v)}; }
   MOE_INLINE I to_int(F a) { return {_mm512_cvtps_epi32(a.v)}; }
@@ -203,8 +202,8 @@ struct Isa {
   MOE_INLINE __m512i min_less(__m512i v, char power) {
     return _mm512_min_epu8(v, _mm512_sub_epi8(v, _mm512_set1_epi8(power)));
   }
-  // The top digit leaves by two conditional subtractions of 81; v - rest is 0, 81 or 162, whose
-  // bits 6 and 7 are the digit. A table of 81 entries turns the rest into four 2-bit fields.
+  // Two conditional subtractions of 81 extract the top digit; v - rest is 0, 81 or 162, whose bits
+  // 6 and 7 are the digit. A table of 81 entries converts the rest to four 2-bit fields.
   MOE_INLINE B fields_of_rest(B w, B* top) {
     const __m512i rest = min_less(min_less(w.v, 81), 81);
     *top = {_mm512_sub_epi8(w.v, rest)};
@@ -231,7 +230,7 @@ struct Isa {
   MOE_INLINE S zero_sum() { return zero_i(); }
   MOE_INLINE S dot_small(S s, B w, X4 x) { return {_mm512_dpbusd_epi32(s.v, w.v, x.v)}; }
   MOE_INLINE I widen(S s) { return s; }
-  /// Weights are taken as w + 128: kInt8Offset times the sum of x comes off at the end.
+  /// Uses w + 128: subtract kInt8Offset times the sum of x at the end.
   MOE_INLINE I dot_int8(I s, B w, X4 x) {
     const __m512i u = _mm512_xor_si512(w.v, _mm512_set1_epi8(static_cast<char>(0x80)));
     return {_mm512_dpbusd_epi32(s.v, u, x.v)};

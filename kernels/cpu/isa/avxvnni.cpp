@@ -1,5 +1,5 @@
-// AVX2 with AVX-VNNI: four products are added to 32 bits at once, exactly. All but products of
-// codes is AVX2's.
+// AVX2 with AVX-VNNI, which adds four products to 32 bits exactly. Only products of codes differ
+// from AVX2.
 #include "kernels/cpu/isa/avxvnni.h"
 
 #include "kernels/cpu/isa/avx2.h"
@@ -22,7 +22,7 @@ struct Isa : Avx2 {
     return {_mm256_dpbusd_avx_epi32(s.a, w.a, x), _mm256_dpbusd_avx_epi32(s.b, w.b, x)};
   }
   MOE_INLINE I widen(S s) { return s; }
-  /// Weights are taken as w + 128: kInt8Offset times the sum of x comes off at the end.
+  /// Uses w + 128: subtract kInt8Offset times the sum of x at the end.
   MOE_INLINE I dot_int8(I s, B w, X4 x) {
     return dot_small(s, bit_xor(w, set1_bytes(static_cast<char>(0x80))), x);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Products of codes by AVX-VNNI, for the table of kernels/cpu/isa/avx2.cpp: it shares the layout of
-// activation codes.
+// Products of codes with AVX-VNNI, for the table in kernels/cpu/isa/avx2.cpp, whose layout of
+// activation codes it shares.
 
 #include "kernels/cpu/table.h"
 

@@ -1,8 +1,7 @@
-// Every instruction set, one line each, the preferred ones first: its name (the file NAME.cpp
-// beside this holds kernels_NAME), the processors that have it, what says whether this one does,
-// what asks the system to allow it, the set without which it cannot be built (that one's file holds
-// the table of both), and the compiler's flags. CMake makes kernels/cpu/isa/built.h from it: the
-// lines of a build.
+// Every instruction set, one per line, preferred ones first: its name (NAME.cpp in this folder
+// defines kernels_NAME), its processors, the function that detects it, the function that requests
+// it from the system, the set that must be built too (whose file contains both tables), and
+// compiler flags. CMake generates kernels/cpu/isa/built.h from the lines of a build.
 // clang-format off
 MOE_ISA(amx,          x86_64,  cpu_has_amx,          allow_amx, "avx512vnni",   "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512vnni -mavx512vbmi -mamx-tile -mamx-int8")
 MOE_ISA(avx512vnni,   x86_64,  cpu_has_avx512vnni,   nullptr,   "",             "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512vnni -mavx512vbmi")

@@ -1,6 +1,6 @@
 #pragma once
-// Armv8.2 with the dot product instructions: sixteen lanes are four registers. For the files of
-// this folder that are compiled with these instructions.
+// Armv8.2 with the dot product instructions: sixteen lanes are four registers. For files of this
+// folder compiled with these instructions.
 #include <arm_neon.h>
 
 #include "kernels/cpu/table.h"
@@ -14,7 +14,7 @@ namespace {
   MOE_QUADS r.v[q] = (expr); \
   return r
 
-/// For the tables that derive from it.
+/// Base of the tables.
 struct Neon {
   struct F {
     float32x4_t v[4];
@@ -113,7 +113,7 @@ struct Neon {
   MOE_INLINE F div(F a, F b) { MOE_MAP(F, vdivq_f32(a.v[q], b.v[q])); }
   MOE_INLINE F fma(F a, F b, F c) { MOE_MAP(F, vfmaq_f32(c.v[q], a.v[q], b.v[q])); }
   MOE_INLINE F sqrt(F a) { MOE_MAP(F, vsqrtq_f32(a.v[q])); }
-  // Not vminq and vmaxq: theirs is another rule for NaN and for zeros of both signs.
+  // Not vminq and vmaxq: they treat NaN and signed zeros differently.
   MOE_INLINE F min(F a, F b) { return select(lt(a, b), a, b); }
   MOE_INLINE F max(F a, F b) { return select(lt(b, a), a, b); }
   MOE_INLINE F abs(F a) { MOE_MAP(F, vabsq_f32(a.v[q])); }
@@ -179,7 +179,7 @@ struct Neon {
     return vmaxvq_s32(vmaxq_s32(vmaxq_s32(a.v[0], a.v[1]), vmaxq_s32(a.v[2], a.v[3])));
   }
 
-  // Between the two.
+  // Conversions.
   MOE_INLINE I bits(F a) { MOE_MAP(I, vreinterpretq_s32_f32(a.v[q])); }
   MOE_INLINE F from_bits(I a) { MOE_MAP(F, vreinterpretq_f32_s32(a.v[q])); }
   MOE_INLINE I to_int(F a) { MOE_MAP(I, vcvtnq_s32_f32(a.v[q])); }
@@ -216,7 +216,7 @@ struct Neon {
     const uint8x16_t t = vld1q_u8(table);
     MOE_MAP(B, vqtbl1q_u8(t, codes.v[q]));
   }
-  // Takes the digit of value `power` off: at most two subtractions; a comparison that holds is -1.
+  // Subtracts the digit of value `power`: at most two subtractions; a true comparison is -1.
   MOE_INLINE uint8x16_t take_digit(uint8x16_t* v, uint8_t power) {
     const uint8x16_t p = vdupq_n_u8(power);
     const uint8x16_t once = vminq_u8(*v, vsubq_u8(*v, p));

@@ -1,5 +1,5 @@
-// The table of Armv8.2 with the dot product instructions, and that of the matrix instructions,
-// which differs from it in products of codes.
+// Tables of Armv8.2 with the dot product instructions, and of the matrix instructions, which differ
+// only in products of codes.
 #include "kernels/cpu/isa/neon.h"
 #include "kernels/cpu/isa/neon_i8mm.h"
 

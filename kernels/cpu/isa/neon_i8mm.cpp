@@ -1,5 +1,5 @@
-// The dot product instructions, and for four tokens those that multiply 2 x 8 by 8 x 2 bytes: twice
-// the products of an instruction. All but products of codes is neon_dotprod's.
+// For four tokens uses the instructions that multiply 2 x 8 by 8 x 2 bytes: twice the products per
+// instruction. Everything else as in neon_dotprod.
 #include "kernels/cpu/isa/neon_i8mm.h"
 
 #include "kernels/cpu/isa/neon.h"
@@ -18,7 +18,7 @@ struct Isa : Neon {
   struct BlockPair {
     B low, high;
   };
-  /// Four tokens, two of them in a register, with the same inputs.
+  /// Four tokens, two per register, with the same inputs.
   struct TokenPairs {
     int8x16_t v[2];
   };

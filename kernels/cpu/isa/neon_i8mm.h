@@ -1,6 +1,6 @@
 #pragma once
-// Products of codes by the matrix instructions, for the table of kernels/cpu/isa/neon_dotprod.cpp:
-// it shares the layout of activation codes.
+// Products of codes with the matrix instructions, for the table in
+// kernels/cpu/isa/neon_dotprod.cpp, whose layout of activation codes it shares.
 
 #include "kernels/cpu/table.h"
 

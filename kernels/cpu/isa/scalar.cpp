@@ -1,4 +1,4 @@
-// Plain C++: always built, runs everywhere, and is the reference of the others.
+// Plain C++: always built, runs everywhere, the reference for the others.
 #include "kernels/cpu/table.h"
 
 namespace moe {
@@ -142,7 +142,7 @@ struct Isa {
     return m;
   }
 
-  // Between the two.
+  // Conversions.
   MOE_INLINE I bits(F a) {
     I r;
     __builtin_memcpy(&r, &a, sizeof r);

@@ -1,4 +1,4 @@
-// Attention of one layer: rows are prepared, then the kernel that fits their shape sums.
+// Attention of one layer: prepares rows, then runs the kernel for their shape.
 
 #include "kernels/cuda/attention/attention.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a block of attention_split.cu does with the keys it has: scores, weights, values.
+// Operations of a block of attention_split.cu on its keys: scores, weights, values.
 
 #include "kernels/activation.h"
 #include "kernels/cuda/attention/kv_layout.h"
@@ -10,7 +10,7 @@ namespace moe::cuda::attention_part {
 inline constexpr int kThreads = 128;
 inline constexpr int kWarps = kThreads / kWarp;
 inline constexpr int kBatch = kThreads;  // keys
-inline constexpr int kDims = 8;          // of a thread
+inline constexpr int kDims = 8;          // per thread
 
 template <KvType kType>
 struct Cached;
@@ -55,15 +55,15 @@ struct Cached<KvType::kInt8> {
   }
 };
 
-/// What a block works on: heads [head, head + n_heads) of a row, all of one KV head.
+/// The work of a block: heads [head, head + n_heads) of a row, all of one KV head.
 struct Part {
   const uint8_t* k;
   const uint8_t* v;
   const float* k_scale;
   const float* v_scale;
-  int32_t begin;  // keys, from a multiple of 64 on
-  int32_t first;  // of them the ones that are seen
-  int32_t last;   // its end
+  int32_t begin;  // first key, a multiple of 64
+  int32_t first;  // first visible key
+  int32_t last;   // end of the visible keys
 };
 
 /// acc[g] = q[g] . key, over ascending dimensions. q: (kHeads, head_dim) in shared memory.
@@ -92,7 +92,7 @@ __device__ inline void score_key(const uint8_t* key, const float* q, int d, floa
   }
 }
 
-/// Softmax of a part so far. The same in every thread, but for the sums of a thread's own keys.
+/// Softmax state of a part. Equal in every thread, except for the sums of a thread's own keys.
 template <int kHeads>
 struct Softmax {
   float top[kHeads];
@@ -106,7 +106,7 @@ struct Memory {
   float total[kHeads];
 };
 
-/// Weights of a batch of keys into shared memory; correction[g] is what earlier sums are worth now.
+/// Writes the weights of a batch of keys to shared memory; correction[g] rescales earlier sums.
 template <KvType kType, int kHeads>
 __device__ inline void weigh_batch(const Part& part, int base, const float* q, int d,
                                    float multiplier, float cap, Softmax<kHeads>& s,
@@ -145,7 +145,7 @@ __device__ inline void weigh_batch(const Part& part, int base, const float* q, i
   __syncthreads();
 }
 
-/// sum[g] += weight[g] * value over every n_subs-th seen key of a batch.
+/// sum[g] += weight[g] * value over every n_subs-th visible key of a batch.
 template <KvType kType, int kHeads>
 __device__ inline void add_values(const Part& part, int base, int sub, int n_subs, int dim, int d,
                                   const Memory<kHeads>& memory, float (&sum)[kHeads][kDims]) {

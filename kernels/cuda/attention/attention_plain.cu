@@ -1,5 +1,5 @@
-// Attention for any head_dim and any mixture of rows: a block per query. What the faster kernels
-// must agree with, and what serves shapes that they do not.
+// Attention for any head_dim and any mixture of rows: a block per query. The reference for the
+// faster kernels, and the fallback for other shapes.
 
 #include "kernels/activation.h"
 #include "kernels/cuda/attention/attention.h"
@@ -9,10 +9,10 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // also the keys of one step
+constexpr int kThreads = 128;  // also the keys per step
 constexpr int kWarps = kThreads / kWarp;
 
-/// The largest and the sum of the block's values; every thread gets them.
+/// The maximum and the sum over the block's values, returned in every thread.
 __device__ inline float block_max(float v) {
   __shared__ float of_warp[kWarps];
   v = warp_max(v);
@@ -39,7 +39,7 @@ __device__ inline float element(KvType type, const void* p, int64_t at) {
   return static_cast<float>(static_cast<const int8_t*>(p)[at]);
 }
 
-/// What row `row` sees: without a causal mask, its session's rows.
+/// The keys that row `row` sees; without a causal mask, its session's rows.
 __device__ inline Seen seen_of(const AttentionOp& op, int64_t row) {
   if (op.causal) return seen_by(op.rows[row].position, op.window);
   while (row + 1 < op.n_rows && op.rows[row + 1].session == op.rows[row].session) ++row;

@@ -1,11 +1,11 @@
 // Attention of prompts: a block has 128 queries (rows, and the query heads that share a KV head)
-// and goes over their keys 64 at a time with m16n8k16 products of halves and float sums.
+// and processes their keys 64 at a time with m16n8k16 products of halves and float sums.
 //
-// Keys and values are halves in the cache, or codes, which halves hold exactly. A query element is
-// cut into two halves (after scaling its row by a power of two), which leaves an error of 2^-22 of
-// its magnitude, and 2^-37 of the row's largest. A weight is rounded to one half: 2^-11 of its
-// magnitude (its exponent is shifted up, so that weights down to 2^-24 of the largest stay normal).
-// int8: a value's scale is part of the weight, relative to the largest scale that the block sees.
+// Keys and values are halves in the cache, or codes, which halves represent exactly. A query
+// element is split into two halves (after scaling its row by a power of two), with an error of
+// 2^-22 of its magnitude and 2^-37 of the row's largest. A weight is rounded to one half: 2^-11 of
+// its magnitude (with a larger exponent, so that weights down to 2^-24 of the largest are normal).
+// int8: a value's scale is part of the weight, relative to the largest scale in the block.
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/kv_layout.h"
@@ -20,18 +20,18 @@ constexpr int kQueries = 16 * kWarps;
 constexpr float kLog2e = 1.44269504089f;
 constexpr float kWeightShift = 10;  // weights are 2^10 p
 
-/// What is known of a block's keys, and its shared memory.
+/// Keys of a block and its shared memory.
 template <int kD>
 struct Layout {
   static constexpr int kChunks = kD / 8;                     // 16-byte units of a key
-  static constexpr int kValueUnits = (kChunks + 7) / 8 * 8;  // of a value: room to swizzle
+  static constexpr int kValueUnits = (kChunks + 7) / 8 * 8;  // per value, padded for swizzling
   static constexpr int kKeyBytes = kKeyBlock * kChunks * 16;
   static constexpr int kValueBytes = kKeyBlock * kValueUnits * 16;
   static constexpr int kStage = kKeyBytes + kValueBytes;
   static constexpr int kQueryBytes = kWarps * kD / 16 * kWarp * 16;  // the low halves
   static constexpr int kBytes = 2 * kStage + kQueryBytes;
-  /// Unit (key, chunk) of the keys lies as in the cache, that of the values so that eight keys'
-  /// units of one chunk are in different banks.
+  /// Unit (key, chunk) of the keys is stored as in the cache; units of values are swizzled, so that
+  /// eight keys' units of one chunk are in different banks.
   static __device__ int key_unit_at(int key, int chunk) {
     return (key / kKeyRun * kChunks + chunk) * kKeyRun + key % kKeyRun;
   }
@@ -40,11 +40,11 @@ struct Layout {
   }
 };
 
-/// Rows [begin, end) of a block's rows that are one session's.
+/// Rows [begin, end) of a block that belong to one session.
 struct Segment {
   int32_t begin;
   int32_t end;
-  int32_t first;  // the first key that one of them sees
+  int32_t first;  // the first key that any of them sees
   int32_t last;   // the end of their keys
   const uint8_t* k;
   const uint8_t* v;
@@ -54,14 +54,14 @@ struct Segment {
 
 /// A lane's two queries, rows g and g + 8 of its warp's 16.
 struct Pair {
-  int64_t at[2];  // of q and out; -1: no query
+  int64_t at[2];  // offsets in q and out; -1: no query
   int32_t head[2];
   int32_t first[2];     // keys
-  int32_t last[2];      // the last one that is seen; below first: none
-  float multiplier[2];  // of the products, log2 e included
+  int32_t last[2];      // the last visible one; below first: none
+  float multiplier[2];  // of the scores, including log2 e
 };
 
-/// The low halves are in shared memory, (step, lane) of a warp, to save registers.
+/// Low halves are in shared memory, (step, lane) per warp, to save registers.
 template <int kD>
 struct Query {
   uint32_t high[kD / 16][4];
@@ -75,7 +75,7 @@ struct Sums {
   float total[2];  // of the lane's own keys
 };
 
-/// The power of two that brings a number (but for extremes) into [2^12, 2^13).
+/// The power of two that scales a number (except extremes) to [2^12, 2^13).
 __device__ inline float scale_for(float largest) {
   int bits = __float_as_int(largest) & 0x7f800000;
   if (bits < 0x10000000) bits = 0x10000000;
@@ -87,7 +87,7 @@ template <int kD>
 __device__ inline void read_query(const float* q, const Pair& pair, float (&unscale)[2],
                                   Query<kD>& query) {
   const int lane_q = lane_id() % 4;
-  float x[2][kD / 4];  // 4 a step: columns 2 q, 2 q + 1, 8 + 2 q, 8 + 2 q + 1
+  float x[2][kD / 4];  // 4 per step: columns 2 q, 2 q + 1, 8 + 2 q, 8 + 2 q + 1
   MOE_CUDA_UNROLL
   for (int r = 0; r < 2; ++r) {
     float largest = 0;
@@ -154,19 +154,19 @@ __device__ inline void score_keys(const uint8_t* keys, const Query<kD>& query,
   }
 }
 
-/// int8: scales of the keys and (times a power of two) of the values of a step; 0 where not seen.
+/// int8: scales of the keys and (times a power of two) of the values of a step; 0 if not visible.
 struct Scales {
   float k[kKeyBlock];
   float v[kKeyBlock];
 };
 
-/// cap * tanh(s / cap) of scores that are to be powers of two: cap - 2 cap / (1 + e^(2 s / cap)).
+/// cap * tanh(s / cap) for base-2 scores: cap - 2 cap / (1 + e^(2 s / cap)).
 __device__ inline float cap_exponent(float s, float cap) {
   const float limit = cap * kLog2e;
   return limit - (limit + limit) / (1.0f + fast_exp2(s * (2.0f / cap)));
 }
 
-/// Scores to weights, in place; the sums so far are brought down to the new top.
+/// Converts scores to weights in place; rescales the sums so far to the new maximum.
 template <KvType kType, int kD>
 __device__ inline void weigh(const Scales& scales, const Pair& pair, int base, bool masked,
                              float cap, float (&score)[kKeyBlock / 8][4], Sums<kD>& sums) {
@@ -239,13 +239,13 @@ __device__ inline void add_values(const uint8_t* values, const float (&weight)[k
   }
 }
 
-/// Starts copying the keys and values [base, base + kKeyBlock): halves to where they belong, codes
-/// as they lie in the cache. What no query sees becomes zeros, whatever the cache holds there.
+/// Starts copying the keys and values [base, base + kKeyBlock): halves to their final place, codes
+/// unchanged. Invisible positions become zeros, whatever the cache contains.
 template <KvType kType, int kD>
 __device__ inline void fetch(const Segment& segment, int base, uint8_t* stage) {
   using L = Layout<kD>;
   constexpr int kBytes = kType == KvType::kF16 ? 2 : 1;
-  constexpr int kUnits = kD * kBytes / 16;  // of a key
+  constexpr int kUnits = kD * kBytes / 16;  // per key
   uint8_t* values = stage + L::kKeyBytes;
   for (int i = static_cast<int>(threadIdx.x); i < kKeyBlock * kUnits; i += kThreads) {
     const int key = i / (kKeyRun * kUnits) * kKeyRun + i % kKeyRun;
@@ -270,7 +270,7 @@ __device__ inline uint4 code_unit(uint32_t low, uint32_t high) {
                     code_halves(high, 2));
 }
 
-/// Codes that fetch() left in `from` to halves in `to`, and the scales.
+/// Converts codes from fetch() in `from` to halves in `to`, and loads the scales.
 template <int kD>
 __device__ inline void unpack_codes(const Segment& segment, int base, float v_factor,
                                     const uint8_t* from, uint8_t* to, Scales& scales) {
@@ -298,7 +298,7 @@ __device__ inline void unpack_codes(const Segment& segment, int base, float v_fa
   }
 }
 
-/// A power of two that brings the largest scale of the values into [1, 2). All threads.
+/// A power of two that scales the largest value scale to [1, 2). All threads.
 __device__ inline float value_factor(const Segment& segment) {
   __shared__ float of_warp[kWarps];
   float largest = 0;
@@ -315,7 +315,7 @@ __device__ inline float value_factor(const Segment& segment) {
   return scale_for(largest) / 4096.0f;
 }
 
-/// Sums over a segment's keys, and the answers of its queries.
+/// Sums over a segment's keys, and the results of its queries.
 template <KvType kType, int kD>
 __device__ inline void run_segment(const AttentionOp& op, const Segment& segment, const Pair& pair,
                                    const Query<kD>& query, Scales& scales) {
@@ -334,7 +334,7 @@ __device__ inline void run_segment(const AttentionOp& op, const Segment& segment
     sums.total[r] = 0;
   }
   const int begin = segment.first / kKeyBlock * kKeyBlock;
-  __syncthreads();  // the segment before is done with the memory
+  __syncthreads();  // the previous segment no longer uses the memory
   fetch<kType, kD>(segment, begin, memory);
   int stage = 0;
   for (int base = begin; base < segment.last; base += kKeyBlock) {
@@ -392,7 +392,7 @@ __global__ void __launch_bounds__(kThreads, 1) prefill_kernel(AttentionOp op, in
   __shared__ Scales scales;
   const int group = op.n_heads / op.n_kv_heads;
   const int kv_head = static_cast<int>(blockIdx.y);
-  // The last rows have the most keys: first.
+  // The last rows have the most keys: start with them.
   const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x);
   const int row_begin = tile * tile_rows;
   const int row_end = row_begin + tile_rows < op.n_rows ? row_begin + tile_rows : op.n_rows;

@@ -1,5 +1,5 @@
-// QK norm, clip, RoPE, and rounding of keys and values into the cache, with the CPU's bits. A block
-// per row; a warp per head.
+// QK norm, clip, RoPE, and rounding of keys and values into the cache, bit-identical to the CPU. A
+// block per row; a warp per head.
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/attention_rows.h"

@@ -1,5 +1,5 @@
 #pragma once
-// QK norm, clip, RoPE and rounding to the cache of one head by a warp, with the CPU's bits.
+// QK norm, clip, RoPE and rounding to the cache of one head by a warp, bit-identical to the CPU.
 
 #include "kernels/cuda/attention/kv_layout.h"
 #include "kernels/cuda/norm.h"
@@ -30,7 +30,7 @@ __device__ inline void turn_head(const AttentionOp& op, const Norm& norm, RowSta
   for (int i = dims + lane_id(); i < op.head_dim; i += kWarp) x[i] = value(i);
 }
 
-/// A head as the cache holds it, cut to +-clip; place(i) is where element i goes.
+/// Rounds a head, clipped to +-clip, to the cache's type; place(i) is the destination of element i.
 template <class Place>
 __device__ inline void store_head(KvType type, const float* x, float clip, int n, void* to,
                                   float* scale, const Place& place) {
@@ -63,7 +63,7 @@ __device__ inline void store_head(KvType type, const float* x, float clip, int n
   if (lane_id() == 0) *scale = amax / 127.0f;
 }
 
-/// A key of one KV head, normed, clipped and turned, and a value as it came, into the cache.
+/// Stores a key of one KV head, normed, clipped and rotated, and an unchanged value in the cache.
 __device__ inline void store_key(const KvCacheView& cache, int32_t kv_head, int32_t position,
                                  const float* k, int d) {
   const bool scaled = cache.type == KvType::kInt8;

@@ -1,14 +1,14 @@
-// Attention of single queries over long caches: the keys of a query are cut into parts, a block per
-// part and KV head, and what the parts gave is merged in order.
+// Attention of single queries over long caches: the keys of a query are split into parts, a block
+// per part and KV head, and the partial results are merged in order.
 //
-// A block goes over its keys 128 at a time. First a thread has a key: it multiplies the whole key
-// with the query heads that share it, as one chain over ascending dimensions, so that scores have
-// the CPU's bits. Then a thread has 8 dimensions, and every n-th key of the values. Queries and
-// weights stay floats. How keys are cut depends on the position of the query (and the window) only:
+// A block processes its keys 128 at a time. First each thread has a key: it multiplies the whole
+// key with the query heads that share it, as one chain over ascending dimensions, so that scores
+// have the CPU's bits. Then each thread has 8 dimensions and every n-th key of the values. Queries
+// and weights remain floats. The split depends only on the position of the query (and the window):
 // not on the capacity, the grid or the other rows.
 //
-// A block norms and turns its own queries; the one that has a row's own position caches its key and
-// value before it reads them. The last block to be done with a query merges its parts.
+// A block norms and rotates its own queries; the one with a row's own position caches its key and
+// value before reading them. The last block to finish a query merges its parts.
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/attention_part.cuh"
@@ -37,8 +37,8 @@ __device__ inline Plan plan_of(const Seen& seen, int32_t max_splits) {
   return p;
 }
 
-/// Stats of norms over a whole row come from all of it: (n_heads or n_kv_heads, d) floats of x by
-/// one warp, staged in `memory` by all threads.
+/// Statistics of norms over a whole row: (n_heads or n_kv_heads, d) floats of x by one warp, staged
+/// in `memory` by all threads.
 __device__ inline RowStats whole_stats(const Norm& norm, const float* x, int n, float* memory,
                                        RowStats* shared) {
   __syncthreads();
@@ -52,7 +52,8 @@ __device__ inline RowStats whole_stats(const Norm& norm, const float* x, int n, 
   return *shared;
 }
 
-/// The row's heads [head, head + n) into q, normed and turned; `memory`: what whole_stats() wants.
+/// Reads the row's heads [head, head + n) to q, normed and rotated; `memory`: staging for
+/// whole_stats().
 __device__ inline void read_queries(const AttentionOp& op, int64_t row, int32_t position, int head,
                                     int n, int n_padded, float* q, float* memory) {
   __shared__ RowStats shared;
@@ -101,7 +102,7 @@ __device__ inline void cache_row(const AttentionOp& op, int64_t row, int32_t pos
   __syncthreads();
 }
 
-/// A sum of values with its softmax, the sink added: the answer is sum * scale / total.
+/// Softmax totals including the sink: the result is sum * scale / total.
 struct Ending {
   float scale;
   float total;
@@ -117,25 +118,25 @@ __device__ inline Ending end_softmax(float top, float total, const float* sinks,
 struct SplitOp {
   DeviceAttentionOp op;
   int32_t max_splits;
-  int32_t first_row;  // rows from here on; the partial memory begins with it
-  bool prepare;       // queries, keys and values are as they came
-  int32_t whole;      // floats that norms over whole rows are staged in
+  int32_t first_row;  // first row; the partial memory begins with it
+  bool prepare;       // queries, keys and values are not prepared yet
+  int32_t whole;      // staged floats for norms over whole rows
 };
 
-/// Where a part's sum, its top and its total go.
+/// Location of a part's sum, maximum and total.
 __device__ inline float* partial_at(const SplitOp& s, int64_t row, int head, int split) {
   const int64_t query = (row - s.first_row) * s.op.op.n_heads + head;
   return s.op.partial + (query * s.max_splits + split) * (s.op.op.head_dim + 2);
 }
 
-/// The heads of one KV head that a block has.
+/// The heads of one KV head in a block.
 struct Heads {
   int64_t row;
   int first;
   int n;
 };
 
-/// A part's sums to where they go: the answer itself where there is only one part.
+/// Stores a part's sums, or the final result if there is only one part.
 template <int kHeads>
 __device__ inline void write_part(const SplitOp& split, const Heads& heads, const Plan& plan,
                                   const float* sums, int n_subs, const Softmax<kHeads>& s,
@@ -213,7 +214,7 @@ __device__ inline void run_part(const SplitOp& split, const Part& part, const He
   write_part(split, heads, plan, sums, n_subs, s, memory);
 }
 
-/// The parts of one query, in order.
+/// Merges the parts of one query in order.
 __device__ inline void merge_parts(const SplitOp& split, const Plan& plan, int64_t row, int head) {
   __shared__ float weight[kMaxSplits];
   const AttentionOp& op = split.op.op;
@@ -226,7 +227,7 @@ __device__ inline void merge_parts(const SplitOp& split, const Plan& plan, int64
     const float other = __ldcg(parts + s * step + d);
     top = other > top ? other : top;
   }
-  __syncthreads();  // the query before is done with `weight`
+  __syncthreads();  // the previous query no longer uses `weight`
   for (int s = thread; s < plan.n_splits; s += kThreads) {
     const float mine = __ldcg(parts + s * step + d);
     weight[s] = mine == top ? 1.0f : exp_float(mine - top);
@@ -245,7 +246,7 @@ __device__ inline void merge_parts(const SplitOp& split, const Plan& plan, int64
   }
 }
 
-/// True in the block that is the last to be done with its heads. Leaves `arrived` as it was.
+/// True in the last block to finish its heads. Resets `arrived`.
 __device__ inline bool last_to_arrive(const SplitOp& split, const Heads& heads, int n_splits) {
   __shared__ bool last;
   __threadfence();

@@ -1,24 +1,23 @@
 #pragma once
-// How keys and values lie in the cache on a CUDA device (struct KvLayer).
+// Layout of keys and values in the cache of a CUDA device (struct KvLayer).
 //
-// V: (kv head, position, dimension). Threads own dimensions, a position after the other.
-// K: (kv head, position / 32, unit, position % 32, dimension % unit size): units of 16 bytes, 8
-// halves, 16 codes or 4 floats. Lanes own positions, so that a warp reads 512 bytes side by side
-// and each lane has a whole key. A last unit of fewer dimensions is as narrow as it needs to be: no
-// padding.
+// V: (kv head, position, dimension). Threads own dimensions and read consecutive positions. K: (kv
+// head, position / 32, unit, position % 32, dimension % unit size): units of 16 bytes, 8 halves, 16
+// codes or 4 floats. Lanes own positions, so that a warp reads 512 consecutive bytes and each lane
+// has a whole key. A last unit of fewer dimensions is not padded.
 
 #include "kernels/device.h"
 #include "kernels/math.h"
 
 namespace moe::cuda {
 
-inline constexpr int kKeyRun = 32;  // positions whose units lie side by side
+inline constexpr int kKeyRun = 32;  // positions with consecutive units
 
 MOE_HD int key_unit(KvType type) {
   return type == KvType::kF16 ? 8 : type == KvType::kF32 ? 4 : 16;
 }
 
-/// Element (position, dimension) of a KV head, counted from the head's first.
+/// Offset of element (position, dimension) in a KV head.
 MOE_HD int64_t key_place(KvType type, int32_t head_dim, int32_t position, int32_t dim) {
   const int32_t unit = key_unit(type);
   const int32_t begin = dim / unit * unit;
@@ -31,15 +30,15 @@ MOE_HD int64_t value_place(int32_t head_dim, int32_t position, int32_t dim) {
   return int64_t{position} * head_dim + dim;
 }
 
-/// Elements of the caches before a KV head's.
+/// Offset of a KV head in the caches.
 MOE_HD int64_t head_place(const KvCacheView& cache, int32_t kv_head, int32_t head_dim) {
   return int64_t{kv_head} * cache.capacity * head_dim;
 }
 
-/// The positions that a row sees.
+/// The positions visible to a row.
 struct Seen {
   int32_t first;
-  int32_t last;  // its own
+  int32_t last;  // its own position
 };
 MOE_HD Seen seen_by(int32_t position, int32_t window) {
   const int32_t first = window > 0 && position >= window ? position - window + 1 : 0;

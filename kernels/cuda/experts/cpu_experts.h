@@ -1,15 +1,15 @@
 #pragma once
-// Experts of few rows that the CPU computes because they are not on the GPU.
+// Computes missing experts with few rows on the CPU.
 
 #include "kernels/device.h"
 #include "src/base/array.h"
 
 namespace moe::cuda {
 
-/// Pairs of a layer up to which the CPU may compute: steps of one token or a few.
+/// Maximum pairs of a layer for the CPU: steps of one token or a few.
 inline constexpr int32_t kCpuPairs = 32;
 
-/// What a stream has the CPU do.
+/// A stream's experts on the CPU.
 class CpuExperts {
  public:
   explicit CpuExperts(const Allocator& allocator) : rows_(allocator) {}
@@ -17,12 +17,12 @@ class CpuExperts {
   CpuExperts& operator=(const CpuExperts&) = delete;
   ~CpuExperts();
 
-  /// Makes it ready, at once when it is. False without a CPU, or without memory.
+  /// Prepares it; immediate if already done. False without a CPU or memory.
   bool open(Device* cpu, const StreamShape& shape);
-  /// Memory that open() takes for a stream of this shape.
+  /// Memory that open() allocates for a stream of this shape.
   static size_t bytes(const Device& cpu, const StreamShape& shape);
 
-  /// Whether the CPU gives the GPU's bits.
+  /// True if the CPU computes the GPU's bits.
   static bool same_bits(const Ffn& ffn);
 
   /// y (n, d) = the network on rows tokens[i] of x (.., d). `positive` += activations above 0.

@@ -24,7 +24,7 @@ Status ExpertCopies::open() {
   return {};
 }
 
-// The buffer that was used longest ago; null when there is none to be had.
+// The least recently used buffer; null if none is available.
 Status ExpertCopies::take(size_t bytes, const std::atomic<bool>* cancelled, Buffer** out) {
   LockGuard guard(mutex_);
   ++clock_;
@@ -73,7 +73,7 @@ cudaError_t ExpertCopies::finish(Buffer* buffer) {
   return cudaSuccess;
 }
 
-// What the latest copy took, which is done; once.
+// Records the duration of the latest copy, which is complete; once.
 void ExpertCopies::measure(Buffer* buffer) {
   float ms = 0;
   const double seconds = buffer->fill_seconds;
@@ -83,7 +83,7 @@ void ExpertCopies::measure(Buffer* buffer) {
   rates_.add_bring(buffer->n_bytes, seconds + 1e-3 * static_cast<double>(ms));
 }
 
-// Leaves the buffer as it was when there is no pinned memory.
+// Leaves the buffer unchanged without pinned memory.
 cudaError_t ExpertCopies::make_room(Buffer* buffer, size_t bytes) {
   if (buffer->bytes >= bytes) return cudaSuccess;
   void* memory = nullptr;
@@ -126,7 +126,7 @@ Status ExpertCopies::fill_and_copy(Buffer* buffer, void* device, const HostFill&
   MOE_TRY(cuda_status(
       cudaMemcpyAsync(device, buffer->memory, fill.bytes, cudaMemcpyHostToDevice, stream_), what));
   const cudaError_t error = cudaEventRecord(buffer->copied, stream_);
-  if (error != cudaSuccess) (void)cudaStreamSynchronize(stream_);  // nothing tells its end
+  if (error != cudaSuccess) (void)cudaStreamSynchronize(stream_);  // no event marks its end
   return cuda_status(error, what);
 }
 
@@ -179,7 +179,7 @@ ExpertCopies::Buffer* ExpertCopies::buffer_of(Arrival arrival, uint64_t* copy) {
 cudaError_t ExpertCopies::await(cudaStream_t stream, Arrival arrival) {
   uint64_t copy = 0;
   const Buffer* buffer = buffer_of(arrival, &copy);
-  // A later copy of the same buffer began after this one's end.
+  // A later copy of the same buffer began after this one completed.
   return buffer == nullptr ? cudaSuccess : cudaStreamWaitEvent(stream, buffer->copied, 0);
 }
 

@@ -11,7 +11,7 @@ void copy_back(CudaStream& s, T* to, const T* from, size_t n) {
           "reading the routing back");
 }
 
-// Few tokens, and a CPU; how many pairs they have is known later.
+// True for few tokens and a CPU; the number of pairs is known later.
 bool cpu_may_help(MoeCall& call) {
   return call.routing.n_tokens <= kCpuPairs &&
          call.s.cpu_experts.open(call.device.cpu(), call.s.shape);

@@ -1,17 +1,17 @@
 #pragma once
-// Which is quicker for an expert that is not on the GPU: bringing it in, or the CPU.
+// Decides if a missing expert is faster to upload or to compute on the CPU.
 
 #include "kernels/cuda/device_cuda.h"
 #include "src/base/mutex.h"
 
 namespace moe::cuda {
 
-/// Running means of what both took, in seconds per byte of weights, and the choice. Any thread.
+/// Running means of both times, in seconds per byte of weights, and the decision. Any thread.
 ///
-/// A missing expert is computed on the CPU as long as all its turns there, this one included, take
-/// less than bringing it in would: what is used again comes to the GPU, and at most twice the time
-/// is spent that was needed. Of what is not measured yet, bringing in comes first; a way that was
-/// not taken for a while is taken once, to be measured again.
+/// A missing expert is computed on the CPU as long as all its CPU computations since its last
+/// upload, including this one, take less time than an upload: frequently used experts are uploaded,
+/// and the total time is at most twice the optimum. Before anything is measured, uploads come
+/// first; a method that was not used for a while is used once to measure it again.
 class ExpertRates {
  public:
   explicit ExpertRates(MissingExperts mode) : mode_(mode) {}
@@ -20,16 +20,16 @@ class ExpertRates {
 
   void add_bring(uint64_t bytes, double seconds) { add(&bring_, bytes, seconds); }
   void add_cpu(uint64_t bytes, double seconds) { add(&cpu_, bytes, seconds); }
-  /// The choice for an expert that the CPU has computed n_before times since it was on the GPU.
+  /// The decision for an expert that the CPU has computed n_before times since it was on the GPU.
   bool on_cpu(int32_t n_before);
-  /// False when the choice is never the CPU.
+  /// False if the CPU is never used.
   bool ever_on_cpu() const { return mode_ != MissingExperts::kOnGpu; }
 
  private:
   struct Mean {
     double seconds_per_byte = 0;
     bool known = false;
-    int32_t n_skipped = 0;  // choices since it was chosen
+    int32_t n_skipped = 0;  // decisions since it was last used
   };
   static constexpr int32_t kMostSkipped = 256;
 
@@ -43,7 +43,7 @@ class ExpertRates {
   uint64_t n_choices_ = 0;
 };
 
-/// Seconds since some time in the past.
+/// Seconds of a monotonic clock.
 double clock_seconds();
 
 }  // namespace moe::cuda

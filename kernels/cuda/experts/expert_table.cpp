@@ -5,7 +5,7 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t kTryAgain = 256;  // calls after a try for which there was no room
+constexpr int32_t kTryAgain = 256;  // calls before a retry after too little memory
 
 bool alike(const Matrix& a, const Matrix& b) {
   return a.format == b.format && a.scale_kind == b.scale_kind && a.act == b.act &&
@@ -13,7 +13,7 @@ bool alike(const Matrix& a, const Matrix& b) {
          a.tile_stride == b.tile_stride && a.empty() == b.empty();
 }
 
-// Where the arrays of network `n` begin, for `experts` of them.
+// Offsets of the arrays of network `n` for `experts` experts.
 struct Offsets {
   size_t gate, up, down, in_norm, sub_norm, end;
   Offsets(size_t n, size_t experts) {
@@ -112,7 +112,7 @@ Status ExpertTables::entry(const ExpertSource& source, int32_t n_experts, LayerT
   return tables_.push(std::move(table));
 }
 
-// Whether it is worth a try.
+// True if an attempt is worthwhile.
 bool ExpertTables::fits(ExpertSource& source, LayerTable* table) {
   if (table->unlike) return false;
   if (table->n_to_wait > 0 && --table->n_to_wait > 0) return false;
@@ -141,7 +141,7 @@ Status ExpertTables::copy_table(Build& build) {
   TableImage image(allocator_);
   MOE_TRY(image.fill(build.experts, table.n_networks));
   table.bytes = image.size();
-  // How large it is was not known before.
+  // The size was unknown before.
   if (!build.source.fit_in(device_.free_bytes(), table.bytes)) {
     return Status::error(MOE_ERR_BUDGET, "GPU memory: no room for a table of %zu bytes",
                          table.bytes);
@@ -201,7 +201,7 @@ Status ExpertTables::find(ExpertSource& source, int32_t n_experts, bool only_rea
     *out = table;
   }
   if (!out_of_room(status)) return status;
-  table->n_to_wait = kTryAgain;  // there seemed to be room
+  table->n_to_wait = kTryAgain;  // there seemed to be enough memory
   return {};
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The experts of one layer as tables on the device, from which kernels pick by index.
+// The experts of one layer as device tables, indexed by kernels.
 
 #include "kernels/cuda/ops.h"
 #include "kernels/device.h"
@@ -10,8 +10,8 @@ namespace moe::cuda {
 
 class CudaDevice;
 
-/// One network of every expert (an X-MoE stack has several). The arrays are on the device, by
-/// expert; `like` (host) is what all of them have in common.
+/// One network of every expert (an X-MoE stack has several). The arrays are on the device, indexed
+/// by expert; `like` (host) holds the common fields.
 struct NetworkTable {
   Ffn like;
   const Weight* gate = nullptr;
@@ -30,22 +30,22 @@ struct LayerTable {
   NetworkTable networks[kMaxSublayers];
   void* memory = nullptr;
   size_t bytes = 0;
-  bool ready = false;     // all experts are here
-  bool unlike = false;    // they are not alike
-  int32_t n_to_wait = 0;  // calls until it is tried again to have all of them here
+  bool ready = false;     // all experts are resident
+  bool unlike = false;    // experts differ in shape or format
+  int32_t n_to_wait = 0;  // calls until the next attempt to make all experts resident
 
-  /// Takes over what all experts have in common from one of them.
+  /// Sets the common fields from one expert.
   Status start(const Expert& expert);
   bool like(const Expert& expert) const;
 };
 
-/// Host image of a table's arrays for some experts, each of which is like the table.
+/// Host image of a table's arrays for some experts, all like the table.
 class TableImage {
  public:
   explicit TableImage(const Allocator& allocator) : bytes_(allocator) {}
   static size_t bytes(size_t n_experts, int32_t n_networks);
   Status fill(const Array<Expert>& experts, int32_t n_networks);
-  /// Tells the table where its arrays are once the image is at `base`.
+  /// Sets the table's array pointers for an image at `base`.
   void bind(const uint8_t* base, LayerTable* table) const;
   const uint8_t* data() const { return bytes_.data(); }
   size_t size() const { return bytes_.size(); }
@@ -55,8 +55,8 @@ class TableImage {
   size_t n_experts_ = 0;
 };
 
-/// The tables of layers whose experts are all on the device. Any thread. One layer at a time is
-/// brought here; meanwhile others go on with what is here already.
+/// Tables of layers with all experts on the device. Any thread. One layer at a time is uploaded;
+/// meanwhile other threads use finished tables.
 class ExpertTables {
  public:
   ExpertTables(CudaDevice& device, const Allocator& allocator)
@@ -65,17 +65,17 @@ class ExpertTables {
   ExpertTables& operator=(const ExpertTables&) = delete;
   ~ExpertTables();
 
-  /// Acquires every expert when there is room for all of them, and keeps them. `out` stays valid
-  /// until forget(); null when they are offloaded: they do not fit now, or are not alike, or, with
-  /// `only_ready`, have not been brought here yet. Once `cancelled` is set: MOE_ERR_CANCELLED.
+  /// Acquires and pins every expert if all fit. `out` is valid until forget(); null if experts are
+  /// offloaded: they do not fit now, are not alike or, with `only_ready`, have not been uploaded
+  /// yet. Once `cancelled` is true: MOE_ERR_CANCELLED.
   Status find(ExpertSource& source, int32_t n_experts, bool only_ready,
               const std::atomic<bool>* cancelled, const LayerTable** out);
   void forget(const ExpertSource& source);
-  /// How many layers were found to stay: then steps may be other than they were.
+  /// Number of layers that became resident: steps may change with it.
   uint64_t n_ready();
 
  private:
-  /// Of a layer that somebody tries to have here.
+  /// A layer being made resident.
   struct Build {
     ExpertSource& source;
     const std::atomic<bool>* cancelled;
@@ -86,7 +86,7 @@ class ExpertTables {
   // The caller holds the mutex.
   Status entry(const ExpertSource& source, int32_t n_experts, LayerTable** out);
   bool fits(ExpertSource& source, LayerTable* table);
-  // The caller does not.
+  // The caller does not hold it.
   Status acquire_all(Build& build);
   Status copy_table(Build& build);
   Status try_to_build(Build& build);

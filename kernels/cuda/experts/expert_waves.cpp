@@ -1,9 +1,9 @@
-// Experts that are not all on the GPU.
+// Layers whose experts are not all on the GPU.
 //
-// The choice is read back once. Experts that are at hand are computed while the missing ones are on
-// their way; these follow in waves, each copied while the one before is computed. When there is no
-// more room, the oldest wave is waited for and its experts may leave. Meanwhile the CPU computes
-// those that it is quicker with (expert_rates.h); they stay where they are.
+// The routing is read back once. Experts on the GPU are computed while the missing ones are
+// uploaded; these follow in waves, each copied while the previous one is computed. When memory is
+// full, waits for the oldest wave, whose experts may then be evicted. Meanwhile the CPU computes
+// those for which it is faster (expert_rates.h); they are not uploaded.
 
 #include <algorithm>
 
@@ -12,12 +12,10 @@
 namespace moe::cuda {
 namespace {
 
-/// What is brought in before its computation starts: little, so that the GPU has something to do,
-/// but worth the launches.
+/// Bytes uploaded before computation starts: small, to keep the GPU busy, but worth the launches.
 constexpr uint64_t kWaveBytes = uint64_t{4} << 20;
 
-/// Experts that are computed at once: [first, end()) of the order. Their table is one of these
-/// alone.
+/// Experts computed at once: [first, end()) of the order, with their own table.
 class Wave {
  public:
   Wave(MoeCall& call, const ExpertOrder& order, size_t first)
@@ -36,7 +34,7 @@ class Wave {
     s.held.release_all();
   }
 
-  /// Acquires experts from `first` on until there is no more room, or one is unlike the others, or
+  /// Acquires experts from `first` on until memory is full, an expert is unlike the others, or
   /// there are enough.
   Status fill() {
     while (end_ < order_.n_on_gpu() && !complete() && call_.s.live()) {
@@ -64,7 +62,7 @@ class Wave {
     Pass pass = whole;
     MOE_TRY(place_groups(&pass));
     MOE_TRY(place_table(&pass));
-    // Behind the small copies, so that these need not wait for the next expert's.
+    // Enqueued after the small copies, so that these do not wait for the next expert.
     for (const Expert& e : experts_) {
       s.check(call_.device.copies().await(s.stream, e.arrival), "waiting for an expert");
     }
@@ -77,14 +75,14 @@ class Wave {
   bool stack() const { return table_.stack; }
 
  private:
-  // What is at hand does not wait for what is not.
+  // Resident experts do not wait for missing ones.
   bool complete() const {
     if (end_ == first_ || end_ < order_.n_at_hand()) return false;
     return first_ < order_.n_at_hand() || bytes_ >= kWaveBytes;
   }
 
-  // An empty wave gets its expert, if need be after all waves before it and after other sessions:
-  // those are waited for with nothing held, so that they can go on.
+  // An empty wave needs its expert, if necessary after all previous waves and other sessions.
+  // Deadlock rule: release all experts before waiting for memory.
   Status acquire(int32_t e, Expert* out) {
     CudaStream& s = call_.s;
     for (;;) {
@@ -98,7 +96,7 @@ class Wave {
 
   int32_t pairs_before(size_t i) const { return order_.begin(first_ + i) - order_.begin(first_); }
 
-  // The wave's experts by their places in its table, and where their pairs begin.
+  // Sets the table places of the wave's experts and the beginnings of their pairs.
   Status place_groups(Pass* pass) {
     CudaStream& s = call_.s;
     const size_t n = experts_.size();
@@ -140,7 +138,7 @@ class Wave {
   Array<int32_t> numbers_;
 };
 
-/// Memory of the host for an expert that does not lie there.
+/// Host memory for an expert that is not already there.
 class HostRoom {
  public:
   HostRoom(MoeCall& call, size_t bytes)
@@ -185,7 +183,7 @@ Status compute_on_cpu(MoeCall& call, const ExpertOrder& order, size_t i, float* 
   return {};
 }
 
-// The outputs of what is left to the CPU.
+// Computes the outputs assigned to the CPU.
 Status run_on_cpu(MoeCall& call, const ExpertOrder& order, float* outputs) {
   CudaStream& s = call.s;
   const int32_t first = order.begin(order.n_on_gpu());

@@ -1,5 +1,5 @@
 #pragma once
-// Experts that a stream's kernels read.
+// Experts in use by a stream's kernels.
 
 #include "kernels/cuda/launch.h"
 #include "kernels/device.h"
@@ -7,8 +7,8 @@
 
 namespace moe::cuda {
 
-/// Acquired experts, turn by turn: those of a turn are released when what was in the stream at
-/// its end has run, which the host has to wait for. Of one stream, used like it.
+/// Acquired experts by turn: those of a turn are released after the stream's work up to its end has
+/// run, which the host must wait for. Owned by one stream.
 class HeldExperts {
  public:
   explicit HeldExperts(const Allocator& allocator) : held_(allocator) {}
@@ -17,19 +17,19 @@ class HeldExperts {
   ~HeldExperts();
   Status open();
 
-  /// Nothing is held.
+  /// True if no expert is held.
   bool empty() const { return held_.empty(); }
-  /// Acquires for the turn that is to come.
+  /// Acquires for the next turn.
   Status acquire(ExpertSource& source, int32_t expert, const ExpertWait& wait, Expert* out);
-  /// Releases the latest one, before anything reads it.
+  /// Releases the latest one before anything uses it.
   void release_last();
-  /// What was acquired since the last turn is read by what is in the stream now.
+  /// Ends a turn: the experts acquired in it are used by work already in the stream.
   cudaError_t end_turn(cudaStream_t stream);
   /// Waits for the oldest turn, if there is one.
   cudaError_t finish_oldest();
-  /// The stream was waited for, or is lost: all turns are over.
+  /// Call after waiting for the stream, or losing it: ends all turns.
   void finish_turns();
-  /// As finish_turns(), and what was acquired since is released too.
+  /// As finish_turns(), and also releases the experts of the open turn.
   void release_all();
 
  private:

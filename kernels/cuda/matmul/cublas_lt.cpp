@@ -7,13 +7,13 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t kPiece = 16;           // weight rows and inputs go in such pieces
-constexpr int64_t kChunkAim = 1024;      // rows of activations, where there are that many
-constexpr int32_t kChunkUnit = 64;       // rows of activations, where that many fit
+constexpr int32_t kPiece = 16;           // unit of weight rows and inputs
+constexpr int64_t kChunkAim = 1024;      // preferred activation rows per chunk
+constexpr int32_t kChunkUnit = 64;       // unit of activation rows
 constexpr size_t kPartBytes = 256;       // alignment of the scratch's parts
-constexpr int32_t kLeastAlignment = 16;  // of codes: what int8 kernels read at once
+constexpr int32_t kLeastAlignment = 16;  // of codes: read at once by int8 kernels
 
-/// One weight scale a row or for all, one activation scale a row: sums over all inputs.
+/// One weight scale per row or in total, one activation scale per row: sums over all inputs.
 bool sums_whole_rows(const Matrix& m) {
   return m.act == ActPrecision::kA8 &&
          (m.format == FormatId::kInt8 || m.format == FormatId::kTernary2) &&
@@ -27,8 +27,8 @@ int32_t alignment_of(const void* p) {
   return alignment;
 }
 
-// The largest part of `n` that is at most `most`, when n is cut into as few parts of nearly the
-// same size as possible, in units of `unit`.
+// The largest part of `n`, at most `most`, when n is split into the fewest nearly equal parts in
+// units of `unit`.
 int32_t even_part(int32_t n, int64_t most, int32_t unit) {
   const int64_t room = most / unit * unit;
   if (room >= n) return static_cast<int32_t>(round_up(int64_t{n}, int64_t{unit}));
@@ -38,7 +38,7 @@ int32_t even_part(int32_t n, int64_t most, int32_t unit) {
 
 }  // namespace
 
-/// How a product is cut into panels of weight rows and chunks of activation rows.
+/// How a product is split into panels of weight rows and chunks of activation rows.
 struct CublasLt::Cut {
   int32_t n_rows = 0;     // of activations
   int32_t n_weights = 0;  // rows, a multiple of 16
@@ -84,11 +84,11 @@ uint64_t CublasLt::bytes() {
   return scratch_ != nullptr ? scratch_bytes_ : 0;
 }
 
-// The library, its scratch and the event are there.
+// True if the library, its scratch and the event exist.
 bool CublasLt::ready() {
   if (off_) return false;
   if (scratch_ != nullptr) return true;
-  off_ = true;  // unless all goes well
+  off_ = true;  // until initialisation succeeds
   if (!library_.is_open() && !library_.open(options_.names)) return false;
   const size_t bytes = round_up(options_.weight_bytes, kPartBytes) +
                        round_up(options_.sum_bytes, kPartBytes) + options_.workspace_bytes;
@@ -144,11 +144,11 @@ CublasLt::Cut CublasLt::cut(int32_t n_rows, const Codes& codes, const Matrix& m)
   c.shape.k = static_cast<int32_t>(k);
   c.shape.ld_weights = static_cast<int32_t>(k);
   c.shape.ld_codes = static_cast<int32_t>(codes.ld);
-  c.shape.codes_alignment = alignment;  // of every chunk: 64 rows of 128 bytes and more apart
+  c.shape.codes_alignment = alignment;  // of every chunk: 64 rows of at least 128 bytes apart
   return c;
 }
 
-// There is an algorithm for each of the up to four shapes.
+// True if there is an algorithm for each of the up to four shapes.
 bool CublasLt::plan_all(const Cut& c) {
   const int32_t last_weight = (c.n_weights - 1) / c.panel * c.panel;
   const int32_t last_row = (c.n_rows - 1) / c.chunk * c.chunk;
@@ -160,7 +160,7 @@ bool CublasLt::plan_all(const Cut& c) {
   return true;
 }
 
-// What follows in the stream has the scratch for itself.
+// Gives the scratch to later work in the stream.
 cudaError_t CublasLt::take_turn(cudaStream_t stream) {
   const bool other = in_use_ && user_ != stream;
   user_ = stream;
@@ -189,8 +189,8 @@ cudaError_t CublasLt::enqueue(cudaStream_t stream, const Cut& c, const Codes& co
           library_.multiply(find(shape), weights, codes.codes + row * codes.ld, sums, workspace,
                             options_.workspace_bytes, stream);
       if (result != lt::kSuccess) {
-        // It said that it could. Own kernels can still write all of y, but cannot add to it what
-        // is in a part of it already.
+        // The library failed after accepting. Own kernels can rewrite all of y, but must not
+        // accumulate into a partly updated y.
         off_ = true;
         const bool anew = !out.accumulate || (weight == 0 && row == 0);
         return anew ? cudaSuccess : cudaErrorLaunchFailure;

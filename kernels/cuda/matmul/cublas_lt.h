@@ -1,6 +1,6 @@
 #pragma once
-// Dense products of many rows by cuBLASLt: weights made plain in a scratch, int8 x int8 -> int32 by
-// the library, scales after it.
+// Dense matrix products of many rows with cuBLASLt: unpacks weights to scratch, int8 x int8 ->
+// int32 in the library, then applies scales.
 
 #include "kernels/cuda/matmul/cublas_lt_api.h"
 #include "kernels/cuda/matmul/product_library.h"
@@ -8,9 +8,9 @@
 
 namespace moe::cuda {
 
-/// One for a GPU. Opens the library and takes its scratch when first wanted; without either, or
-/// when something fails, products are left to own kernels from then on. The scratch counts as GPU
-/// memory and is given back when anything else needs it.
+/// One per GPU. Opens the library and allocates scratch on first use; if either fails, or anything
+/// else does, own kernels compute all products from then on. The scratch counts as GPU memory and
+/// is freed when anything else needs memory.
 class CublasLt final : public ProductLibrary, public SpareMemory {
  public:
   CublasLt(GpuMemory& memory, const ProductLibraryOptions& options)
@@ -45,12 +45,12 @@ class CublasLt final : public ProductLibrary, public SpareMemory {
 
   GpuMemory& memory_;
   const ProductLibraryOptions options_;
-  Mutex mutex_;  // taken before memory_'s
+  Mutex mutex_;  // locked before memory_'s
   lt::Library library_;
-  bool off_ = false;  // for good
+  bool off_ = false;  // permanently
   uint8_t* scratch_ = nullptr;
   size_t scratch_bytes_ = 0;
-  cudaEvent_t used_ = nullptr;  // the scratch, by what was enqueued last
+  cudaEvent_t used_ = nullptr;  // marks the end of the latest use of the scratch
   bool in_use_ = false;
   cudaStream_t user_ = nullptr;  // last one
   CachedPlan plans_[kPlans];

@@ -14,7 +14,7 @@ static_assert(sizeof(Functions) == kFunctions * sizeof(void*));
 
 Library::~Library() { close(); }
 
-// Never unloaded, as libmoe_cuda itself: CUDA's libraries do not come off a process safely.
+// Never unloaded, like libmoe_cuda: CUDA libraries cannot be unloaded safely.
 bool Library::open_one(const char* name) {
   file_ = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (file_ == nullptr) return false;

@@ -1,7 +1,7 @@
 #pragma once
-// The part of cuBLASLt that is used, found at run time: the library is half a gigabyte large, and
-// the module must load without it. Names, values and layouts are those of <cublasLt.h> of CUDA 12
-// and 13, which tests/gpu/cublas_lt_abi.cpp compares.
+// The part of cuBLASLt that is used, loaded at run time: the library is half a gigabyte, and the
+// module must load without it. Names, values and layouts are those of <cublasLt.h> in CUDA 12 and
+// 13; tests/gpu/cublas_lt_abi.cpp compares them.
 
 #include <cuda_runtime.h>
 
@@ -71,9 +71,9 @@ inline constexpr const char* kFunctionNames[] = {
     "cublasLtMatmul",
 };
 
-/// sums (n, m) = codes (n, k) weights (m, k)^T, rows of int8 and of int32. cuBLASLt counts in
-/// columns: its A is `weights`, transposed, its B `codes`, its C and D are `sums`. What its int8
-/// kernels demand: m, k and the strides are multiples of 4, A transposed and B not.
+/// sums (n, m) = codes (n, k) weights (m, k)^T, rows of int8 and int32. cuBLASLt is column-major:
+/// its A is `weights` transposed, its B `codes`, its C and D `sums`. Its int8 kernels require m, k
+/// and strides to be multiples of 4, A transposed and B not.
 struct Shape {
   int32_t m = 0;
   int32_t n = 0;
@@ -84,7 +84,7 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-/// How a shape is multiplied.
+/// The algorithm for a shape.
 struct Plan {
   Shape shape;
   bool usable = false;  // there is an algorithm
@@ -94,7 +94,7 @@ struct Plan {
   Algo algo = {};
 };
 
-/// cuBLASLt on the GPU that is the thread's when it is opened. Not for several threads at once.
+/// cuBLASLt on the GPU that is current in the opening thread. Not thread-safe.
 class Library {
  public:
   Library() = default;
@@ -102,15 +102,16 @@ class Library {
   Library& operator=(const Library&) = delete;
   ~Library();
 
-  /// Opens the first of `names` (up to a null) that has every function and starts. False: none.
+  /// Opens the first of `names` (null-terminated) that has every function and initialises. False:
+  /// none.
   bool open(const char* const* names);
   bool is_open() const { return desc_ != nullptr; }
   size_t version() const { return is_open() ? functions_.version() : 0; }
 
-  /// The plan of a shape; not usable where cuBLASLt has no algorithm. clear() it in the end.
+  /// The plan of a shape; not usable if cuBLASLt has no algorithm. Call clear() when done.
   Plan plan(const Shape& shape, size_t workspace_bytes);
   void clear(Plan* plan);
-  /// Enqueues a product. The plan is usable and has the workspace that it was made for.
+  /// Enqueues a product. The plan is usable and has the workspace size that it was made for.
   Result multiply(const Plan& plan, const int8_t* weights, const int8_t* codes, int32_t* sums,
                   void* workspace, size_t workspace_bytes, cudaStream_t stream);
 

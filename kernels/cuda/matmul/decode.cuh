@@ -1,6 +1,6 @@
 #pragma once
-// Weights as a thread reads them where nothing better fits: four rows by four inputs of a tile.
-// `quarter` says which rows: 4 * quarter .. + 3.
+// Generic weight decoding per thread: four rows by four inputs of a tile. `quarter` selects rows 4
+// * quarter .. + 3.
 
 #include "kernels/cuda/platform.h"
 #include "kernels/math.h"
@@ -15,8 +15,8 @@ __device__ __forceinline__ uint32_t signed_codes(uint32_t fields) {
   return (((fields & 0x03030303u) | 0x80808080u) - 0x01010101u) ^ 0x80808080u;
 }
 
-/// Integer formats: word i of the result holds inputs k .. k + 3 (k a multiple of 4) of row
-/// 4 * quarter + i as signed bytes.
+/// Integer formats: word i of the result holds inputs k .. k + 3 (k a multiple of 4) of row 4 *
+/// quarter + i as signed bytes.
 struct Ternary2Quads {
   static __device__ __forceinline__ uint4 at(const uint8_t* tile, int32_t k, int32_t quarter) {
     const uint4 w = load16(tile + int64_t{k / 16} * kBlockBytes + quarter * 16);

@@ -1,5 +1,5 @@
 #pragma once
-// Single elements of a matrix in any format (quant/README.md); for tables, not for products.
+// Single elements of a matrix in any format (quant/README.md); for tables, not for matrix products.
 
 #include "kernels/cuda/platform.h"
 #include "quant/all.h"
@@ -19,11 +19,11 @@ __device__ inline float element_of(const Matrix& m, int32_t row, int32_t col) {
   return 0;
 }
 
-/// What 32 inputs of a row are scaled with, where that lies in the tile.
+/// The scale of 32 inputs of a row, stored in the tile.
 struct GroupScales {
   float scale;
   float minimum;
-  bool minimums;  // whether the format has them
+  bool minimums;  // the format has minimums
 };
 
 template <class Format>
@@ -63,7 +63,7 @@ __device__ inline bool has_group_scales(const Matrix& m) {
   return false;
 }
 
-/// The scale of element (row, col); 1 where there is none.
+/// The scale of element (row, col); 1 if there is none.
 __device__ inline float scale_of(const Matrix& m, int32_t row, int32_t col) {
   switch (m.scale_kind) {
     case ScaleKind::kNone:

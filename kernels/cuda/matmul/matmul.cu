@@ -1,4 +1,4 @@
-// Which kernels compute a product.
+// Selects the kernels of a matrix product.
 
 #include "kernels/cuda/matmul/matmul.cuh"
 #include "kernels/cuda/matmul/matmul.h"
@@ -7,13 +7,13 @@
 namespace moe::cuda {
 namespace {
 
-/// Whether one launch can compute both.
+/// True if one launch can compute both.
 bool alike(const Matrix& a, const Matrix& b) {
   return a.format == b.format && a.act == b.act && a.scale_kind == b.scale_kind &&
          a.group == b.group && a.cols == b.cols;
 }
 
-/// What mma can multiply.
+/// True if mma kernels support it.
 bool multiplies_codes(const ProductArgs& args) {
   const Matrix& m = args.outs[0].weight.matrix;
   if (args.gated && !alike(m, args.gate.weight.matrix)) return false;
@@ -24,14 +24,14 @@ bool multiplies_codes(const ProductArgs& args) {
 /// Blocks that occupy a large GPU.
 constexpr int64_t kWantedBlocks = 96;
 
-/// What matmul_floats.cu can multiply.
+/// True if matmul_floats.cu supports it.
 bool multiplies_floats(const ProductArgs& args) {
   const Matrix& m = args.outs[0].weight.matrix;
   return !args.activated && m.act == ActPrecision::kF32 && m.scale_kind != ScaleKind::kGroup;
 }
 
-/// By how many rows a group has, and whether there are enough of them to fill the GPU. Few rows at
-/// a time read the weights again for every 32, but spread over more blocks.
+/// Selects by rows per group, if there are enough to fill the GPU. Kernels for few rows read the
+/// weights again for every 32, but use more blocks.
 ProductKernels choose(const ProductArgs& args) {
   const int64_t groups = args.rows.group != nullptr ? args.rows.max_groups : 1;
   const int64_t rows = args.rows.rows.n / (groups > 0 ? groups : 1);
@@ -69,7 +69,7 @@ cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels k
   return product_any(stream, args);
 }
 
-/// Has the library do what it takes. done[i]: it took op.outs[i].
+/// Offers products to the library. done[i]: it computed op.outs[i].
 cudaError_t ask_library(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels,
                         bool (&done)[kMaxMatmulOuts]) {
   const bool always = kernels == ProductKernels::kLibrary;

@@ -1,6 +1,6 @@
 #pragma once
-// What the kernels of the matrix products share: their arguments, which rows and which matrix a
-// block has, and what happens to a sum before it is stored.
+// Shared by the kernels of matrix products: arguments, the rows and matrix of a block, and the
+// final operations before storing a sum.
 //
 // Grids: x counts chunks of output rows (of all groups), y counts tiles of weights (of all outs).
 
@@ -9,14 +9,14 @@
 
 namespace moe::cuda {
 
-/// The arguments of one launch: outs that share everything that a kernel is chosen by.
+/// Arguments of one launch: outs that agree in everything that selects a kernel.
 struct ProductArgs {
   RowGroups rows;
   MatmulInput in;
   MatmulOut outs[kMaxMatmulOuts];
   int32_t first_y[kMaxMatmulOuts] = {};  // first blockIdx.y of each out
   int32_t n_outs = 0;
-  int32_t split = 1;  // warps that share a tile's inputs
+  int32_t split = 1;  // warps sharing a tile's inputs
 
   // hidden layers: outs[0] is `up`, and its y the activations
   bool activated = false;
@@ -33,14 +33,14 @@ struct RowChunk {
   int32_t matrix;
 };
 
-/// Chunks of all rows: at least as many as find_chunk() tells apart.
+/// Upper bound of the chunks that find_chunk() distinguishes.
 inline int64_t n_chunks(const RowGroups& rows, int32_t chunk) {
   if (rows.group == nullptr) return (int64_t{rows.rows.n} + chunk - 1) / chunk;
   return int64_t{rows.rows.n} / chunk + rows.max_groups;
 }
 
-/// The chunk with number `index`; false where there is none. All lanes of a warp call it together.
-/// Chunk c of group g has the number begin[g] / kChunk + g + c: different for all, and ascending.
+/// The chunk with number `index`; false if there is none. All lanes of a warp call it together.
+/// Chunk c of group g has the number begin[g] / kChunk + g + c: unique and ascending.
 template <int kChunk>
 __device__ __forceinline__ bool find_chunk(const RowGroups& rows, int32_t index, RowChunk* out) {
   if (rows.group == nullptr) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ bool find_chunk(const RowGroups& rows, int32_t index,
   }
   const int32_t n_groups = rows.n_groups != nullptr ? *rows.n_groups : rows.max_groups;
   const int32_t lane = static_cast<int32_t>(threadIdx.x % kWarp);
-  int32_t group = 0;  // the last one whose first chunk is not behind `index`
+  int32_t group = 0;  // the last one whose first chunk is at or before `index`
   for (int32_t span = n_groups; span > 1;) {
     const int32_t step = (span + kWarp - 1) / kWarp;
     const int32_t candidate = group + lane * step;
@@ -74,8 +74,8 @@ __device__ __forceinline__ int32_t input_row(const RowGroups& rows, int32_t row)
   return rows.input_row != nullptr ? rows.input_row[row] : row;
 }
 
-/// The out that `index`, a blockIdx.y, is for. Selected value by value: an index that is known only
-/// at run time would put the arguments into local memory.
+/// The out of `index`, a blockIdx.y. Selected by comparisons: a run-time index would put the
+/// arguments in local memory.
 __device__ __forceinline__ MatmulOut find_out(const ProductArgs& a, int32_t index, int32_t* y) {
   MatmulOut out = a.outs[0];
   *y = index;
@@ -87,7 +87,7 @@ __device__ __forceinline__ MatmulOut find_out(const ProductArgs& a, int32_t inde
   return out;
 }
 
-/// The weight that a group of rows meets. Shape, format and kinds are those of out.weight.
+/// The weight for a group of rows. Shape, format and kinds are those of out.weight.
 __device__ __forceinline__ Weight find_weight(const MatmulOut& out, int32_t matrix) {
   Weight w = out.weight;
   if (out.table != nullptr) {
@@ -113,13 +113,13 @@ __device__ __forceinline__ float weight_scale(const Matrix& m, int32_t row, int3
   return m.scales[(int64_t{row / kTileRows} * n_groups + group) * kTileRows + row % kTileRows];
 }
 
-/// Added where there is no bias: leaves every number as it is, -0 too.
+/// Added if there is no bias: preserves every number, including -0.
 inline constexpr float kNoBias = -0.0f;
 __device__ __forceinline__ float bias_of(const Weight& w, int32_t row) {
   return w.bias != nullptr ? w.bias[row] : kNoBias;
 }
 
-/// Stores scale * v, or adds it up; v has its bias.
+/// Stores or accumulates scale * v; v includes its bias.
 __device__ __forceinline__ void finish(const MatmulOut& out, float v, float* y) {
   if (out.accumulate) {
     v = fused(out.scale, v, *y);
@@ -129,7 +129,7 @@ __device__ __forceinline__ void finish(const MatmulOut& out, float v, float* y) 
   *y = v;
 }
 
-/// Adds what the lanes of a warp counted.
+/// Adds the counts of a warp's lanes.
 __device__ __forceinline__ void add_positive(uint64_t* total, uint32_t n) {
   if (total == nullptr) return;
   const uint32_t sum = __reduce_add_sync(~0u, n);
@@ -140,15 +140,15 @@ __device__ __forceinline__ void add_positive(uint64_t* total, uint32_t n) {
 
 inline int32_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTileRows; }
 
-/// The families of kernels (kernels/cuda/README.md). Each file has one.
+/// The families of kernels (kernels/cuda/README.md), one per file.
 cudaError_t product_any(cudaStream_t stream, ProductArgs args);
 /// ternary2 and int8 with int8 activations; gate and up alike.
 cudaError_t product_few(cudaStream_t stream, ProductArgs args);
-/// The same; 64 rows of a group to a block, or 128 where the scales allow it.
+/// The same; 64 rows of a group per block, or 128 if the scales allow it.
 cudaError_t product_many(cudaStream_t stream, ProductArgs args, bool wide);
 /// Float activations, no activation function, no group scales.
 cudaError_t product_floats(cudaStream_t stream, ProductArgs args);
-/// How many blocks of 64 rows product_many() keeps busy.
+/// Number of 64-row blocks that product_many() launches.
 int64_t product_many_blocks(const ProductArgs& args);
 
 }  // namespace moe::cuda

@@ -1,12 +1,12 @@
 #pragma once
-// The matrix products with a say in which kernels compute them, for tests and benchmarks.
+// Matrix products with a choice of kernels, for tests and benchmarks.
 
 #include "kernels/cuda/ops.h"
 
 namespace moe::cuda {
 
-/// Families of kernels, all with the same answer. A family that cannot do a product leaves it to
-/// kAny, which can do all; kLibrary (MatmulOp::library, whatever the sizes) leaves it to kAuto.
+/// Families of kernels, all with the same result. A family that does not support a product falls
+/// back to kAny, which supports all; kLibrary (MatmulOp::library for any size) falls back to kAuto.
 enum class ProductKernels : uint8_t { kAuto, kAny, kFewRows, kManyRows, kManyRowsWide, kLibrary };
 
 cudaError_t matmul_with(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels);

@@ -1,6 +1,6 @@
-// Products of every format with every kind of scale and activation, for few rows. A thread sums 32
-// consecutive inputs of four rows of a tile; the sums of such segments are then added in ascending
-// order. Integers are exact; with floats this order is the definition: a chain of fused
+// Matrix products for every format and every kind of scale and activation, for few rows. A thread
+// sums 32 consecutive inputs of four rows of a tile; the sums of these segments are then added in
+// ascending order. Integers are exact; for floats this order is the definition: a chain of fused
 // multiply-adds within a segment, plain additions of the segments.
 
 #include "kernels/cuda/matmul/decode.cuh"
@@ -101,7 +101,7 @@ __device__ __forceinline__ int32_t add_product(float w, int8_t x, int32_t sum) {
   return sum + static_cast<int32_t>(w) * x;
 }
 
-/// Any format, from its definition: slow, and right where nothing faster is named.
+/// Any format, using its definition: slow, for formats without a faster kernel.
 template <class Sum, int kT, class X>
 __device__ void element_segment(const Matrix& m, int32_t tile, int32_t k, int32_t quarter,
                                 const X* const (&x)[kT], Sums<kT>& out) {
@@ -115,7 +115,7 @@ __device__ void element_segment(const Matrix& m, int32_t tile, int32_t k, int32_
       MOE_CUDA_UNROLL
       for (int t = 0; t < kT; ++t) sum[t] = add_product(w, x[t][col], sum[t]);
     }
-    // An index that is known only at run time would put the sums into local memory.
+    // A run-time index would put the sums in local memory.
     MOE_CUDA_UNROLL
     for (int j = 0; j < 4 * kT; ++j) {
       if (j % 4 == i) out[j / 4][j % 4] = sum_bits(sum[j / 4]);
@@ -136,7 +136,7 @@ struct Problem {
     return m.act == ActPrecision::kA8 ? in.a8 : in.a8_block;
   }
   __device__ __forceinline__ bool grouped() const { return m.scale_kind == ScaleKind::kGroup; }
-  /// Inputs whose sum is scaled at once.
+  /// Inputs summed before scaling.
   __device__ __forceinline__ int32_t block() const {
     if (grouped()) return m.group;
     return m.act == ActPrecision::kA8Block ? kActBlock : m.cols;
@@ -159,7 +159,7 @@ struct FloatKernel {
   }
 };
 
-/// Whatever the matrix says that it is.
+/// Dispatches on the matrix's format.
 struct AnyKernel {
   template <int kT>
   static __device__ __forceinline__ void segment(const Problem<kT>& p, int32_t k, int32_t quarter,
@@ -239,7 +239,7 @@ class Chain {
   }
 
  private:
-  // Ends a block of inputs that share their scales.
+  // Ends a block of inputs with a common scale.
   __device__ __forceinline__ void close(int32_t segment) {
     const int32_t k = segment * kSegment;
     if (in_tile_) return close_group(k);
@@ -256,7 +256,7 @@ class Chain {
     exact_ = 0;
   }
 
-  // The same where a group is a segment and its scale lies in the tile.
+  // The same if a group is a segment and its scale is in the tile.
   __device__ void close_group(int32_t k) {
     const GroupScales s = group_scales_of(m_, row_, k / m_.group);
     const int32_t end = k + m_.group < m_.cols ? k + m_.group : m_.cols;
@@ -350,7 +350,7 @@ __global__ void __launch_bounds__(kThreads, 2) any_rows(const ProductArgs a) {
   float gate = 0;
   float v = 0;
   MOE_CUDA_NO_UNROLL
-  for (int pass = a.gated ? 0 : 1; pass < 2; ++pass) {  // the gate's, then the one of all
+  for (int pass = a.gated ? 0 : 1; pass < 2; ++pass) {  // first the gate, then the other
     const Weight w = pass == 0 ? find_weight(a.gate, chunk.matrix) : find_weight(out, chunk.matrix);
     gate = v;
     v = product<Kernel, kT>({a.in, w.matrix, tile, rows}, partial);

@@ -1,6 +1,6 @@
-// Products of ternary2 and int8 with few rows: bound by how fast the weights arrive. Warps of a
-// block share out the inputs of a pair of tiles (split K) where there are too few tiles to occupy
-// the GPU; their integer sums meet in shared memory, so the answer does not depend on the split.
+// Matrix products of ternary2 and int8 with few rows: limited by weight bandwidth. If there are too
+// few tiles to occupy the GPU, warps of a block share the inputs of a pair of tiles (split K);
+// their integer sums are added in shared memory, so the result does not depend on the split.
 
 #include "kernels/cuda/matmul/matmul_mma.cuh"
 
@@ -8,17 +8,17 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kThreads = kWarps * kWarp;
-/// Units in flight for every lane: 32 bytes each, so 4 KiB per warp, and with 16 warps on a
-/// multiprocessor 64 KiB.
+/// Units in flight per lane: 32 bytes each, so 4 KiB per warp, and 64 KiB with 16 warps per
+/// multiprocessor.
 constexpr int kRing = 4;
 
-/// The next units of a lane's tile, loaded ahead. Steps first, first + stride, ...
+/// Prefetches the units of a lane's tile. Steps first, first + stride, ...
 template <class Format>
 class Ahead {
  public:
   static constexpr int kSteps = kRing / Format::kUnits;
 
-  /// Loads the units of the steps that step_of(0 .. kSteps - 1) names.
+  /// Loads the units of steps step_of(0 .. kSteps - 1).
   template <class StepOf>
   __device__ __forceinline__ void start(const LaneTile& tile, const StepOf& step_of) {
     MOE_CUDA_UNROLL
@@ -26,12 +26,12 @@ class Ahead {
       ring_[i] = load_unit<Format, true>(tile, step_of(i / Format::kUnits), i % Format::kUnits);
     }
   }
-  /// The units of place j, which are those of the next step in turn.
+  /// Takes the units in slot j, which belong to the next step.
   __device__ __forceinline__ void take(int j, typename Format::Unit (&out)[Format::kUnits]) const {
     MOE_CUDA_UNROLL
     for (int u = 0; u < Format::kUnits; ++u) out[u] = ring_[j * Format::kUnits + u];
   }
-  /// Loads into place j what will be next in it.
+  /// Loads the next units of slot j.
   __device__ __forceinline__ void refill(const LaneTile& tile, int j, int32_t step) {
     MOE_CUDA_UNROLL
     for (int u = 0; u < Format::kUnits; ++u) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ uint32_t piece_of(const ProductArgs& a, const Codes& 
                                static_cast<int32_t>(threadIdx.x % 4));
 }
 
-/// 16 codes of half h of a step, of one activation row; zeros where there is none.
+/// 16 codes of half h of a step, of one activation row; zeros if absent.
 __device__ __forceinline__ uint4 load_codes(const Codes& codes, uint32_t row, int32_t step, int h,
                                             bool valid) {
   if (row == kNoRow || !valid) return {0, 0, 0, 0};
@@ -60,8 +60,8 @@ __device__ __forceinline__ uint4 load_codes(const Codes& codes, uint32_t row, in
   return load_in_turn(codes.codes + uint64_t{piece} * 16 + h * 64);
 }
 
-/// The codes that a step meets. One tile of rows has them loaded a step ahead; for more
-/// there are no registers.
+/// The codes for a step. With one tile of rows they are loaded one step ahead; with more, registers
+/// do not suffice.
 template <int kN>
 class StepCodes {
  public:
@@ -70,7 +70,7 @@ class StepCodes {
       : codes_(codes), rows_(rows), n_steps_(n_steps) {
     move_to(step);
   }
-  /// Of tile n and half h, for the step that move_to() was called with.
+  /// Of tile n and half h, for the step of the last move_to().
   __device__ __forceinline__ uint4 at(int n, int h) const {
     if constexpr (kAhead) {
       return ahead_[n][h];
@@ -115,8 +115,8 @@ struct WholeSums {
   __device__ __forceinline__ void finish() {}
 };
 
-/// With one activation tile there are registers for a sum per field: codes stay where they lie in
-/// the byte, and the sums are 4^field times too large (65,536 / 4 * 2 * 64 * 128 fits in 31 bits).
+/// With one activation tile there are registers for a sum per field: codes remain unshifted, and
+/// the sums are 4^field times too large (65,536 / 4 * 2 * 64 * 128 fits in 31 bits).
 template <>
 struct WholeSums<Ternary2Mma, 1> {
   int32_t sums[1][2][4] = {};
@@ -152,7 +152,7 @@ __device__ __forceinline__ void sum_steps(WholeSums<Format, kN>& sums, const Lan
                                           const Codes& a8, const uint32_t (&rows)[kN], int32_t part,
                                           int32_t split) {
   using Weights = Ahead<Format>;
-  constexpr bool kRefillFirst = kN <= 2;  // while there are registers for both
+  constexpr bool kRefillFirst = kN <= 2;  // if registers suffice for both
   const int32_t n_steps = (tile.weight.matrix.cols + kStep - 1) / kStep;
   Weights ahead;
   ahead.start(tile, [=](int i) { return part + i * split; });
@@ -179,7 +179,7 @@ __device__ __forceinline__ void sum_steps(WholeSums<Format, kN>& sums, const Lan
 struct WarpPair {
   MatmulOut out;
   LaneTile tile;
-  bool live;  // there is such a pair
+  bool live;  // the pair exists
 
   template <class Format, bool kGated>
   static __device__ __forceinline__ WarpPair find(const ProductArgs& a, int32_t index,
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
   const WarpPair pair = WarpPair::find<Format, kGated>(a, block, chunk.matrix);
   const Codes codes = find_codes(a, ActPrecision::kA8);
 
-  // What the end needs is asked for before the weights are.
+  // Loads the final operands before the weights.
   if (thread < count) {
     const int32_t input = input_row(a.rows, chunk.begin + thread);
     scales[thread] = codes.scales[input];
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
     for (int32_t p = 0; p < a.split; ++p) sum += results[warp - part + p][token][lane];
     return static_cast<float>(sum) * (scales[token] * sw);
   };
-  // The rest is found again; the matrix does not matter any more.
+  // Recomputed; the matrix is irrelevant now.
   const WarpPair again = WarpPair::find<Format, kGated>(a, forgotten(block), 0);
   write_tokens<kGated>(a, again.out, {again.tile.row, again.tile.valid, bias}, chunk.begin, part,
                        a.split, count, product);
@@ -249,12 +249,12 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
 
 // --- Scales for every block of inputs: a8_block, and weights with groups ---
 
-/// How the steps of a block of warps go round: a warp takes whole scale blocks (or two of 64), and
-/// a round is 32 scale blocks, the most there is room for.
+/// Distribution of steps over a block's warps: a warp takes whole scale blocks (or two of 64), and
+/// a round is 32 scale blocks, the maximum that fits.
 struct ScaleRounds {
   int32_t size;   // inputs of a scale block: 64, 128 or 256
-  int32_t steps;  // of a warp, in all
-  int32_t round;  // of a warp, in a round
+  int32_t steps;  // per warp in total
+  int32_t round;  // per warp and round
 
   __device__ __forceinline__ explicit ScaleRounds(const Matrix& m)
       : size(m.scale_kind == ScaleKind::kGroup ? m.group : kActBlock) {
@@ -363,12 +363,12 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
   }
 }
 
-// --- Starting them ---
+// --- Launching ---
 
 /// Warps that keep a large GPU's memory busy: 132 multiprocessors with 16 each.
 constexpr int64_t kWantedWarps = 132 * 16;
 
-/// Warps for every pair of tiles.
+/// Warps per pair of tiles.
 int32_t choose_split(int64_t pairs, int32_t cols) {
   const int32_t steps = (cols + kStep - 1) / kStep;
   int32_t split = 1;
@@ -378,7 +378,7 @@ int32_t choose_split(int64_t pairs, int32_t cols) {
 
 int64_t pairs_of(const Matrix& m, bool gated) { return gated ? n_tiles(m) : (n_tiles(m) + 1) / 2; }
 
-/// Numbers the blocks of all outs; returns how many there are.
+/// Numbers the blocks of all outs; returns their count.
 int32_t place_outs(ProductArgs& args) {
   const int32_t pairs_per_block = kWarps / args.split;
   int64_t y = 0;

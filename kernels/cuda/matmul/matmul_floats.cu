@@ -1,6 +1,6 @@
-// Products with float activations for many rows (routers above all): a block computes 64 rows of
-// weights for 64 rows of activations. Its sums are those of matmul_any.cu, bit for bit: chains of
-// fused multiply-adds over segments of 32 inputs, which are added up in ascending order.
+// Matrix products with float activations for many rows (mainly routers): a block computes 64 rows
+// of weights for 64 rows of activations. Sums are bit-identical to matmul_any.cu: chains of fused
+// multiply-adds over segments of 32 inputs, added in ascending order.
 
 #include "kernels/cuda/matmul/decode.cuh"
 #include "kernels/cuda/matmul/matmul.cuh"
@@ -20,7 +20,7 @@ struct Segment {
   alignas(16) float x[kSegment][kTokens];
 };
 
-/// Brings a segment of weights into shared memory; load() ahead of store().
+/// Loads a segment of weights to shared memory; load() runs ahead of store().
 template <class Values>
 class FloatWeights {
  public:
@@ -85,7 +85,7 @@ class CodeWeights {
   uint4 codes_;
 };
 
-/// Eight inputs of one token for every thread.
+/// Eight inputs of one token per thread.
 class Activations {
  public:
   __device__ __forceinline__ Activations(const ProductArgs& a, const RowChunk& chunk, int32_t cols)
@@ -151,8 +151,8 @@ __global__ void __launch_bounds__(kThreads, 2) float_rows(const ProductArgs a) {
   const Weight weight = find_weight(out, chunk.matrix);
   const Matrix& m = weight.matrix;
   const auto thread = static_cast<int32_t>(threadIdx.x);
-  const int32_t row = thread % 16 * 4;    // of the block's
-  const int32_t token = thread / 16 * 4;  // of the block's
+  const int32_t row = thread % 16 * 4;    // in the block
+  const int32_t token = thread / 16 * 4;  // in the block
 
   Weights weights;
   Activations x(a, chunk, m.cols);
@@ -212,7 +212,7 @@ cudaError_t product_floats(cudaStream_t stream, ProductArgs args) {
       return start(float_rows<FloatWeights<Bf16Values>>);
     case FormatId::kF16:
       return start(float_rows<FloatWeights<F16Values>>);
-    default:  // nothing faster is written
+    default:  // no faster kernel
       return product_any(stream, args);
   }
 }

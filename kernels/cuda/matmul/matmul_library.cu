@@ -1,4 +1,5 @@
-// Around the products of a library: weights as plain rows, and scales, bias and sum after it.
+// Preparation and completion of library products: plain weight rows before, scales, bias and sum
+// after.
 
 #include "kernels/cuda/matmul/decode.cuh"
 #include "kernels/cuda/matmul/matmul.cuh"
@@ -8,14 +9,14 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kCols = 16;          // a thread unpacks of a row
-constexpr int kTokensAThread = 8;  // that a thread finishes
+constexpr int kCols = 16;          // inputs of a row unpacked per thread
+constexpr int kTokensAThread = 8;  // tokens finished per thread
 
 struct UnpackArgs {
   Matrix m;
   int32_t first_tile;
-  int32_t n_pieces;  // of a row: ld / kCols
-  int64_t n;         // threads with work
+  int32_t n_pieces;  // per row: ld / kCols
+  int64_t n;         // active threads
   int8_t* out;
 };
 
@@ -42,8 +43,8 @@ struct Int8Row {
   }
 };
 
-/// Half a warp has 16 rows of the same inputs: it reads whole blocks, and with its other half (the
-/// next 16 inputs) writes whole sectors.
+/// Half a warp has 16 rows of the same inputs: it reads whole blocks and, with the other half (the
+/// next 16 inputs), writes whole sectors.
 template <class Format>
 __global__ void unpack(const UnpackArgs a) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;

@@ -1,7 +1,7 @@
-// Products of ternary2 and int8 with many rows. A block computes 128 rows of weights (64 of gate
-// and 64 of up) for 64 or 128 rows of activations. Activations come through shared memory, three
-// steps deep; weights are read into registers as they are and decoded there, which 4 or 8 tiles of
-// activations share.
+// Matrix products of ternary2 and int8 with many rows. A block computes 128 rows of weights (64 of
+// gate and 64 of up) for 64 or 128 rows of activations. Activations go through shared memory, three
+// steps deep; weights are read to registers undecoded, then decoded for 4 or 8 tiles of
+// activations.
 
 #include "kernels/cuda/matmul/matmul_mma.cuh"
 
@@ -10,17 +10,17 @@ namespace {
 
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kStages = 3;
-constexpr int kWarpPairs = 4;                      // pairs of tiles of a block
-constexpr int kWarpColumns = kWarps / kWarpPairs;  // halves of its activation rows
-constexpr int kPassTokens = 32;                    // that a warp finishes at once
+constexpr int kWarpPairs = 4;                      // pairs of tiles per block
+constexpr int kWarpColumns = kWarps / kWarpPairs;  // column groups of activation rows
+constexpr int kPassTokens = 32;                    // tokens that a warp finishes at once
 constexpr int kResultBytes = kWarps * kPassTokens * kResultStride * 4;
 
-/// Activation rows of a block whose warps have n tiles of them.
+/// Activation rows of a block whose warps have n tiles.
 template <int kN>
 constexpr int kTokensOf = kWarpColumns * 8 * kN;
 
-/// Where 16 codes of a row lie in a stage: rows of 128 bytes, odd ones with their halves swapped,
-/// so that the lanes that read at once (two rows, four neighbouring pieces) meet in no bank.
+/// Offset of 16 codes of a row in a stage: rows of 128 bytes, with swapped halves in odd rows, so
+/// that concurrent lanes (two rows, four neighbouring pieces) use different banks.
 __device__ __forceinline__ int32_t place_of(int32_t row, int32_t piece) {
   return row * kStep + (piece ^ (row % 2 * 4)) * 16;
 }
@@ -29,7 +29,7 @@ __device__ __forceinline__ int32_t forgotten_thread() {
   return forgotten(static_cast<int32_t>(threadIdx.x));
 }
 
-/// Brings codes of a block's rows into shared memory.
+/// Copies codes of a block's rows to shared memory.
 template <int kTokens>
 struct CodeStages {
   uint8_t* shared;
@@ -37,8 +37,8 @@ struct CodeStages {
   const int8_t* codes;
   int32_t ld;  // in pieces of 16 codes
 
-  /// One commit per call, also where there is no such step. Its addresses are computed every time:
-  /// the sums leave no registers for them.
+  /// One commit per call, even without such a step. Recomputes addresses each time, because the
+  /// sums need the registers.
   __device__ __forceinline__ void fetch(int32_t step, int32_t n_steps) const {
     if (step < n_steps) {
       const int32_t thread = forgotten_thread();
@@ -59,7 +59,7 @@ struct CodeStages {
   }
 };
 
-/// Results of a warp under one scale for all inputs: exact sums.
+/// Results of a warp with one scale for all inputs: exact sums.
 template <int kN>
 struct WholeResults {
   int32_t sums[kN][2][4] = {};
@@ -77,9 +77,9 @@ struct ScaledResults {
   int32_t sums[kN][2][4] = {};
   float totals[kN][2][4] = {};
   const Matrix& m;
-  const float* scales;    // of all rows of activations
+  const float* scales;    // for all rows of activations
   const int32_t* inputs;  // input rows of the warp's tokens; -1: none
-  int32_t size;           // inputs of a scale block
+  int32_t size;           // inputs per scale block
   int32_t row;            // first of the lane's four, in the matrix; -1: no weight scales
 
   __device__ __forceinline__ void half_done(int32_t step, int h) {
@@ -91,7 +91,7 @@ struct ScaledResults {
     if (done % size != 0) close(done / size);
   }
   __device__ __forceinline__ void close(int32_t block) {
-    // A group of 64 behind the last input: its sum is 0 and it has no scale.
+    // A group of 64 after the last input: its sum is 0 and it has no scale.
     if (block * size >= m.cols) return;
     const bool grouped = m.scale_kind == ScaleKind::kGroup;
     const bool per_row = m.act == ActPrecision::kA8;
@@ -145,7 +145,7 @@ __device__ __forceinline__ void sum_inputs(Results& results, const CodeStages<kT
     for (int h = 0; h < 2; ++h) {
       Fragment f[2];
       half_step<Format, kScaled>(next, h, f);
-      // Ternary fragments are decoded copies: their words can be replaced at once.
+      // Ternary fragments are decoded copies: their words can be replaced immediately.
       if (Format::kUnits == 1 && h == 1) next[0] = load_unit<Format, false>(tile, step + 1, 0);
       MOE_CUDA_UNROLL
       for (int n = 0; n < kN; ++n) {
@@ -167,7 +167,7 @@ __device__ __forceinline__ void sum_inputs(Results& results, const CodeStages<kT
 struct WarpPair {
   MatmulOut out;
   LaneTile tile;
-  bool live;  // there is such a pair
+  bool live;  // the pair exists
 
   template <class Format, bool kGated>
   static __device__ __forceinline__ WarpPair find(const ProductArgs& a, int32_t index,
@@ -182,13 +182,13 @@ struct WarpPair {
   }
 };
 
-/// Where the results of a warp lie once the stages are not needed any more.
+/// Location of a warp's results once the stages are unused.
 __device__ __forceinline__ int32_t* results_of_warp(uint8_t* shared) {
   return reinterpret_cast<int32_t*>(shared) +
          forgotten_thread() / kWarp * kPassTokens * kResultStride;
 }
 
-/// Blocks on a multiprocessor at once: what the registers allow.
+/// Blocks per multiprocessor: as registers permit.
 template <int kN, bool kScaled>
 [[maybe_unused]] constexpr int kBlocks = kScaled || kN == 8 ? 1 : 2;
 
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kThreads, (kBlocks<kN, kScaled>)) many_rows(co
     }
     __syncwarp();
   };
-  // Finishes what put() has left; all that it needs is found again.
+  // Finishes the results of put(); recomputes everything it needs.
   const auto write = [&](int pass) {
     const RowChunk c = kept;
     const WarpPair p =
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(kThreads, (kBlocks<kN, kScaled>)) many_rows(co
   }
 }
 
-// --- Starting them ---
+// --- Launching ---
 
 int64_t blocks_of(const Matrix& m, bool gated) {
   const int64_t pairs = gated ? n_tiles(m) : (n_tiles(m) + 1) / 2;

@@ -1,20 +1,20 @@
 #pragma once
-// Tiles of ternary2 and int8 as operands of mma.m16n8k32, straight from how they are stored.
+// Tiles of ternary2 and int8 as operands of mma.m16n8k32, directly from their storage.
 //
 // A warp multiplies two tiles (32 rows) with 8 activation rows. Lane 4g + q reads four rows of tile
-// g / 4, of the blocks that q says. As rows and inputs of a product may be taken in any order,
-// these registers are operands as they are: two of the lane's rows are rows g and g + 8 of one mma,
-// the other two of a second one. Activations come as 16 consecutive codes of row g of the eight, in
-// the same order of inputs.
+// g / 4 from the blocks given by q. Since rows and inputs of a product may be permuted, these
+// registers are operands without shuffling: two of the lane's rows are rows g and g + 8 of one mma,
+// the other two of a second one. Activations are 16 consecutive codes of row g of the eight, in the
+// same order of inputs.
 
 #include "kernels/cuda/matmul/decode.cuh"
 #include "kernels/cuda/matmul/matmul.cuh"
 
 namespace moe::cuda {
 
-inline constexpr int kStep = 128;  // inputs that a warp takes at once
-inline constexpr int kWarps = 8;   // of a block
-/// Words from one token's 32 results in shared memory to the next: no two lanes meet in a bank.
+inline constexpr int kStep = 128;  // inputs per warp and step
+inline constexpr int kWarps = 8;   // per block
+/// Words between tokens' 32 results in shared memory: avoids bank conflicts.
 inline constexpr int kResultStride = 36;
 
 /// The operand of one mma for each of the lane's two pairs of rows.
@@ -22,18 +22,17 @@ struct Fragment {
   uint32_t a[2][4];
 };
 
-/// A format: which blocks lane q reads for unit u of step s (s * kStepBlocks + q * kLaneBlocks +
-/// first(u), and kHigh further), and which rows: those from byte (g % 4) * kLaneBytes of a block
-/// on.
+/// A format: the blocks that lane q reads for unit u of step s (s * kStepBlocks + q * kLaneBlocks +
+/// first(u), and kHigh further), and the rows: those from byte (g % 4) * kLaneBytes of a block on.
 ///
-/// ternary2: rows 4 (g % 4) .. + 3 with one load. A unit is a step; its words are decoded on use.
+/// ternary2: rows 4 (g % 4) .. + 3 in one load. A unit is a step; its words are decoded on use.
 struct Ternary2Mma {
   struct Unit {
     uint4 low;
     uint4 high;
   };
-  static constexpr int kUnits = 1;  // of a step
-  static constexpr int kCols = 16;  // of a block
+  static constexpr int kUnits = 1;  // per step
+  static constexpr int kCols = 16;  // per block
   static constexpr int kStepBlocks = 8;
   static constexpr int kLaneBlocks = 1;
   static constexpr int kLaneBytes = 16;
@@ -41,7 +40,7 @@ struct Ternary2Mma {
   static constexpr bool kUnsigned = true;
   static __device__ __forceinline__ int first(int) { return 0; }
 
-  /// From p on, where `left` blocks follow; zeros beyond them.
+  /// Loads from p, where `left` blocks follow; zeros beyond them.
   template <bool kOnce>
   static __device__ __forceinline__ Unit load(const uint8_t* p, int32_t left) {
     const uint8_t* high = p + kHigh * kBlockBytes;
@@ -51,8 +50,8 @@ struct Ternary2Mma {
     return u;
   }
 };
-/// int8: rows 2 (g % 4) and the next one, and those 8 further, each with a load of its own: the
-/// registers are then where the operand wants them.
+/// int8: rows 2 (g % 4) and the next one, and those 8 further, with one load each, in the operand's
+/// register order.
 struct Int8Mma {
   using Unit = Fragment;
   static constexpr int kUnits = 4;
@@ -82,10 +81,10 @@ struct Int8Mma {
 /// The lane's half of a pair of tiles: of one matrix, or of gate and up.
 struct LaneTile {
   Weight weight;
-  int32_t row;       // that this lane finishes: lane % 16 of its tile
-  bool valid;        // there is such a row
-  const uint8_t* p;  // to the lane's rows of its first block
-  int32_t n_blocks;  // from there on; at most 0 where there is no such tile
+  int32_t row;       // finished by this lane: lane % 16 of its tile
+  bool valid;        // the row exists
+  const uint8_t* p;  // the lane's rows in its first block
+  int32_t n_blocks;  // remaining blocks; at most 0 if there is no such tile
 };
 
 template <bool kGated>
@@ -128,7 +127,7 @@ __device__ __forceinline__ typename Format::Unit load_unit(const LaneTile& t, in
       left);
 }
 
-/// Inputs 32 j .. of a half step of ternary2 (j = 0, 1), out of that half's words.
+/// Inputs 32 j .. of a half step of ternary2 (j = 0, 1), from that half's words.
 template <bool kSigned>
 __device__ __forceinline__ Fragment ternary_fragment(const uint4& w, int j) {
   const auto codes = [j](uint32_t v, int field) {
@@ -172,7 +171,8 @@ __device__ __forceinline__ void multiply_half(int32_t (&sums)[2][4], const Fragm
   multiply<kUnsigned>(sums, f[1], x.z, x.w);
 }
 
-/// Puts the lane's results of 8 tokens where lane r of the warp finds row r: (8, kResultStride).
+/// Stores the lane's results of 8 tokens so that lane r of the warp can read row r: (8,
+/// kResultStride).
 template <class Format>
 __device__ __forceinline__ void put_results(int32_t* results, const int32_t (&v)[2][4]) {
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
@@ -192,7 +192,7 @@ __device__ __forceinline__ void put_results(int32_t* results, const int32_t (&v)
   }
 }
 
-/// The row that a lane finishes.
+/// The row finished by a lane.
 struct LaneRow {
   int32_t row;
   bool valid;
@@ -200,7 +200,7 @@ struct LaneRow {
 };
 
 /// Finishes tokens `first`, `first + stride` .. below `count` (two at a time with a gate):
-/// product(token) is the lane's row of x W^T for it. Output row of token 0: `row0`.
+/// product(token) is the lane's row of x W^T. Output row of token 0: `row0`.
 template <bool kGated, class Product>
 __device__ __forceinline__ void write_tokens(const ProductArgs& a, const MatmulOut& out,
                                              const LaneRow& lane, int64_t row0, int32_t first,

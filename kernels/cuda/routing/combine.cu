@@ -1,6 +1,5 @@
-// The weighted sum of what a token's experts gave.
-//
-// In ascending order of experts, wherever their pairs lie.
+// The weighted sum of a token's expert outputs, in ascending order of experts for any location of
+// their pairs.
 
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/warp.h"
@@ -10,14 +9,14 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kThreads = 64;
-constexpr int kSpan = 4 * kThreads;  // columns of a block
+constexpr int kSpan = 4 * kThreads;  // columns per block
 
 struct Served {
   int32_t place;
   float weight;
 };
 
-/// The token's kept pairs, by ascending expert, into `served`; returns how many.
+/// Sorts the token's active pairs by ascending expert to `served`; returns their number.
 __device__ inline int sort_pairs(const CombineOp& op, int64_t token, int32_t* experts,
                                  Served* served) {
   __shared__ int32_t n_served;

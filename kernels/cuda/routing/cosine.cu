@@ -1,5 +1,5 @@
-// Cosines of projected tokens and the experts' embeddings: a block per token, a thread per expert,
-// in the CPU's orders: products ascending, lengths in 16 stripes and the fixed tree.
+// Cosines of projected tokens and expert embeddings: a block per token, a thread per expert, in the
+// CPU's order: products ascending, lengths in 16 stripes and the fixed tree.
 
 #include <math.h>
 
@@ -33,7 +33,7 @@ __device__ inline float row_length(const Matrix& w, int32_t row, float eps) {
   return floored_root(lane[0], eps);
 }
 
-/// One row of W times z, as the product of float inputs and stored weights is defined.
+/// One row of W times z, with the definition of float inputs and stored weights.
 __device__ inline float dot(const Matrix& w, int32_t row, const float* z) {
   const bool grouped = w.scale_kind == ScaleKind::kGroup;
   const int32_t step = grouped ? w.group : w.cols;

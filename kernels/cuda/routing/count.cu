@@ -1,4 +1,4 @@
-// Statistics of routing. Whole numbers: the order in which they are added does not matter.
+// Statistics of routing. Integers: the order of addition does not matter.
 
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/warp.h"

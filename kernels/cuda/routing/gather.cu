@@ -1,4 +1,4 @@
-// Rows in another order.
+// Gathers rows.
 
 #include "kernels/cuda/ops.h"
 

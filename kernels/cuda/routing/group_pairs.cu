@@ -1,4 +1,4 @@
-// Sorts the kept pairs of a layer (pair_groups.h). One chunk alone, as in a decode step, takes one
+// Sorts the active pairs of a layer (pair_groups.h). A single chunk, as in a decode step, takes one
 // launch.
 
 #include "kernels/cuda/routing/pair_groups.h"

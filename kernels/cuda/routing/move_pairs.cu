@@ -1,4 +1,4 @@
-// Puts the pairs of a layer in another order of experts.
+// Reorders the pairs of a layer by another order of experts.
 
 #include "kernels/cuda/ops.h"
 

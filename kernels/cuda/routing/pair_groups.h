@@ -1,9 +1,10 @@
 #pragma once
-// Sorting the kept pairs of a layer by expert, then by token, without atomics: what a block does.
+// Sorts the active pairs of a layer by expert, then by token, without atomics: the work of a block.
 //
-// Tokens are cut into chunks. A chunk's block counts its pairs of every expert; one block turns the
-// counts into the first place of every (expert, chunk); the chunks' blocks then hand out places.
-// A thread owns some experts and goes over the chunk's pairs in order, so that places ascend with
+// Tokens are split into chunks. A chunk's block counts its pairs per expert; one block converts the
+// counts to the first place of every (expert, chunk); the chunks' blocks then assign places. A
+// thread owns some experts and visits the chunk's pairs in order, so that places ascend with
+// tokens. There are fewer than 2^31 slots.
 // tokens. There are fewer than 2^31 slots.
 
 #include "kernels/cuda/ops.h"
@@ -16,7 +17,7 @@ inline constexpr int kThreads = 256;
 inline constexpr int kWarps = kThreads / kWarp;
 inline constexpr int kBatch = 2048;  // pairs in shared memory at a time
 inline constexpr int kMaxChunks = 128;
-inline constexpr int kSmallest = 2048;  // pairs that are not worth several chunks
+inline constexpr int kSmallest = 2048;  // pairs up to which one chunk is used
 inline constexpr int32_t kNone = -1;
 
 struct GroupOp {
@@ -28,8 +29,7 @@ struct GroupOp {
   int32_t* places;  // scratch (n_chunks, n_experts): counts, then the first place
 };
 
-/// Experts of pairs [begin, begin + n) of all slots, kNone for those that are not kept. All
-/// threads.
+/// Experts of pairs [begin, begin + n) of all slots, kNone for refused ones. All threads.
 __device__ inline void read_pairs(const GroupOp& op, int32_t begin, int n, int32_t* experts) {
   const int k = op.routing.max_k;
   for (int i = static_cast<int>(threadIdx.x); i < kBatch; i += kThreads) {
@@ -44,8 +44,8 @@ __device__ inline void read_pairs(const GroupOp& op, int32_t begin, int n, int32
   }
 }
 
-/// Calls f(i, expert) with every pair of the chunk in order, i its slot; `experts`: kBatch. `mine`
-/// says which this thread wants.
+/// Calls f(i, expert) for every pair of the chunk in order, i its slot; `experts`: kBatch. `mine`
+/// selects this thread's pairs.
 template <class F>
 __device__ inline void for_chunk(const GroupOp& op, int chunk, int32_t mine, int32_t* experts,
                                  const F& f) {
@@ -79,7 +79,7 @@ __device__ inline void count_chunk(const GroupOp& op, int chunk, int32_t* expert
   }
 }
 
-/// Sum of `v` over the threads before this one, plus `carry`, which grows by the sum of all.
+/// Exclusive prefix sum of `v` over the threads, plus `carry`, which grows by the total.
 __device__ inline int32_t scan_block(int32_t v, int32_t* carry) {
   __shared__ int32_t of_warp[kWarps];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -95,7 +95,7 @@ __device__ inline int32_t scan_block(int32_t v, int32_t* carry) {
   return before + upto - v;
 }
 
-/// Counts become first places; groups and their beginnings are written. One block.
+/// Converts counts to first places; writes groups and their beginnings. One block.
 __device__ inline void scan_chunks(const GroupOp& op) {
   int32_t n_pairs = 0;
   int32_t n_groups = 0;
@@ -140,7 +140,7 @@ __device__ inline void place_chunk(const GroupOp& op, int chunk, int32_t* expert
   }
 }
 
-/// Slots without a pair.
+/// Marks slots without a pair.
 __device__ inline void clear_places(const GroupOp& op, int chunk) {
   const int k = op.routing.max_k;
   const int first = chunk * op.chunk_tokens;
@@ -151,7 +151,7 @@ __device__ inline void clear_places(const GroupOp& op, int chunk) {
   }
 }
 
-/// All of it by one block, where there is one chunk. `experts`: kBatch, 16-byte aligned.
+/// Sorts a single chunk in one block. `experts`: kBatch, 16-byte aligned.
 __device__ inline void group_block(const GroupOp& op, int32_t* experts) {
   clear_places(op, 0);
   count_chunk(op, 0, experts);

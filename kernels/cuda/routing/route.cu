@@ -1,5 +1,5 @@
-// Routers on the device: the text of kernels/router, run by a warp per token, or, where a token has
-// more experts than a warp's registers hold, by one thread per token. Then the capacity.
+// Routers on the device: the code of kernels/router, run by a warp per token or, if a token has
+// more experts than a warp's registers hold, by one thread per token. Then capacity.
 
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/routing/pair_groups.h"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kWarpsPerBlock = 4;
 constexpr int kThreads = kWarpsPerBlock * kWarp;
-constexpr int kMaxPer = 16;         // experts of a lane
-constexpr int32_t kFewTokens = 32;  // four a warp of the one block
+constexpr int kMaxPer = 16;         // experts per lane
+constexpr int32_t kFewTokens = 32;  // four per warp of the single block
 
 template <class Team>
 __device__ inline int32_t route_one(const RouterConfig& r, const RouterInput& in,
@@ -42,7 +42,7 @@ __device__ inline RouterInput input_of(const DeviceRouteOp& op, int64_t token) {
   return in;
 }
 
-/// A token whose scores are not finite takes no expert, and the lowest such token is reported.
+/// A token whose scores are not finite takes no expert; reports the lowest such token.
 __device__ inline void report(const DeviceRouteOp& op, int64_t token) {
   int32_t seen = *op.fault;
   const auto mine = static_cast<int32_t>(token + 1);
@@ -61,13 +61,13 @@ __device__ inline void write_slot(const DeviceRouteOp& op, int64_t at, int32_t e
   op.out.kept[at] = kept ? 1 : 0;
 }
 
-/// Floats of shared memory that a warp wants.
+/// Floats of shared memory per warp.
 inline size_t warp_floats(const DeviceRouteOp& op) {
   return (op.scores != nullptr ? 2 * static_cast<size_t>(op.n_experts) : 0) +
          3 * static_cast<size_t>(op.out.max_k);
 }
 
-/// One token, by a warp with that many floats.
+/// Routes one token with a warp and its floats.
 template <int kPer>
 __device__ inline void route_token(const DeviceRouteOp& op, int64_t token, float* memory) {
   const int k = op.out.max_k;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, 1) route_threads(DeviceRouteOp op) {
   for (int j = 0; j < k; ++j) op.out.kept[at + j] = j < count ? 1 : 0;
 }
 
-/// Tokens of the run of rows of one session that `token` is in.
+/// Tokens in `token`'s run of rows of one session.
 struct Run {
   int32_t begin;
   int32_t end;
@@ -155,8 +155,8 @@ __device__ inline Run run_of(const DeviceRouteOp& op, int32_t token) {
   return {first * subs, last * subs};
 }
 
-/// One thread per pair counts the pairs that its expert serves before it: lower rank, then (for
-/// kPriority) higher probability, then lower token.
+/// One thread per pair counts the pairs that its expert serves earlier: lower rank, then
+/// (kPriority) higher probability, then lower token.
 __global__ void __launch_bounds__(kThreads) capacity_kernel(DeviceRouteOp op) {
   const int32_t k = op.out.max_k;
   const auto at = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kThreads) capacity_kernel(DeviceRouteOp op) {
   op.out.weight[at] = 0;
 }
 
-/// f.template run<kPer>() with the smallest team that holds all experts; false: none does.
+/// Calls f.template run<kPer>() with the smallest team for all experts; false: none suffices.
 template <int kPer, class F>
 bool with_team(const DeviceRouteOp& op, const F& f) {
   if constexpr (kPer > kMaxPer) {

@@ -1,6 +1,6 @@
 #pragma once
-// A warp as the team that routes one token (kernels/router/common.h): lane l has the experts l,
-// l + 32, ... of at most 32 kPer. The same choices and the same bits as one thread.
+// A warp as the team that routes one token (kernels/router/common.h): lane l has the experts l, l +
+// 32, ... of at most 32 kPer. Bit-identical to one thread.
 
 #include <limits.h>
 
@@ -57,7 +57,7 @@ struct WarpTeam {
   }
 
  private:
-  // The best that is left, k times.
+  // Selects the best remaining one, k times.
   static __device__ void pick(int (&key)[kPer], int32_t k, int32_t* out) {
     for (int32_t slot = 0; slot < k; ++slot) {
       int best = key[0];
@@ -77,7 +77,7 @@ struct WarpTeam {
     }
   }
 
-  // Every expert counts those before it.
+  // Every expert counts those ranked before it.
   static __device__ void rank(const int (&key)[kPer], int32_t n, int32_t k, int32_t* out) {
     int before[kPer];
     MOE_CUDA_UNROLL
