@@ -71,7 +71,7 @@ Offset<fbs::FeedForward> write_ffn(FlatBufferBuilder& b, const FfnConfig& f) {
                                 f.norms.post);
 }
 
-// What a reader of version 1.1 would leave out.
+// True if a reader of version 1.1 would ignore something.
 bool is_of_version_2(const ModelConfig& config) {
   bool any = config.logit_cap != 0;
   for (const LayerConfig& layer : config.layers) {
@@ -87,8 +87,8 @@ bool clips(const ModelConfig& config) {
   return false;
 }
 
-// A reader of version 1.0 would take an encoder for a decoder, one of 1.2 an encoder-decoder
-// for something else, and one of 1.3 would not clip.
+// A reader of version 1.0 would take an encoder for a decoder, one of 1.2 would misread an
+// encoder-decoder, and one of 1.3 would not clip.
 uint16_t minor_version(const ModelConfig& config) {
   if (clips(config)) return 4;
   if (config.is_encoder_decoder()) return 3;

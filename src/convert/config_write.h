@@ -1,5 +1,5 @@
 #pragma once
-// A ModelConfig as the metadata of a model file.
+// Writes a ModelConfig as a model file's metadata.
 
 #include "formats/moe/writer.h"
 #include "src/model/config.h"
@@ -9,7 +9,7 @@ namespace moe {
 flatbuffers::Offset<fbs::ModelConfig> write_config(flatbuffers::FlatBufferBuilder& builder,
                                                    const ModelConfig& config);
 
-/// Validates the configuration, then ends and commits the file. `tokenizer` may be null.
+/// Validates the configuration, then finishes and commits the file. `tokenizer` may be null.
 Status finish_model(ModelWriter& writer, const ModelConfig& config,
                     const ModelWriter::Builder<fbs::Tokenizer>& tokenizer,
                     const ModelWriter::Notes& notes);

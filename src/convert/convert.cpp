@@ -58,7 +58,7 @@ void count(const PlannedMatrix& matrix, const MatrixReport& r, ConvertReport* to
 
 [[noreturn]] void fail_cancelled() { fail(MOE_ERR_CANCELLED, "cancelled"); }
 
-// Reading comes before the plan, which knows the bytes: those of the file stand for them.
+// Progress while reading, before the plan with the byte counts exists: uses the file's size.
 std::function<void()> reading_step(const std::string& source, const ConvertOptions& options) {
   std::error_code error;
   const uint64_t n_bytes = std::filesystem::file_size(source, error);
@@ -67,7 +67,7 @@ std::function<void()> reading_step(const std::string& source, const ConvertOptio
   };
 }
 
-// Keeps a finished file from its final name until it was verified.
+// Delays a finished file's final name until it has been verified.
 class UncommittedSink final : public ModelSink {
  public:
   explicit UncommittedSink(ModelSink& sink) : sink_(sink) {}
@@ -90,7 +90,7 @@ class UncommittedSink final : public ModelSink {
   uint64_t size_ = 0;
 };
 
-// Construction finds every fault that can be known before anything is written.
+// The constructor finds every error that can be known before writing.
 class Conversion {
  public:
   Conversion(const std::string& source, const ConvertOptions& options, ConvertReport* report)
@@ -133,8 +133,8 @@ class Conversion {
     start_step("convert");
   }
 
-  /// Runs the source model over the calibration text, from a copy in `copy`, which must stay until
-  /// all is written.
+  /// Runs the source model over the calibration text, from a copy in `copy`, which must exist until
+  /// everything is written.
   void calibrate(ModelSink& copy) {
     PrecisionPolicy policy = PrecisionPolicy::as_source();
     source_plan_ = make_plan(imported_, checkpoint_, &policy);
@@ -181,7 +181,7 @@ class Conversion {
     if (tokenizer_ && mask < 0 && config->is_encoder()) mask = tokenizer_->mask_id;
   }
 
-  // From here on `imported_` is the model with its FFNs split.
+  // Afterwards `imported_` is the model with split FFNs.
   void prepare_split() {
     if (!options_.calibration) {
       fail(MOE_ERR_ARGUMENT,
@@ -197,7 +197,7 @@ class Conversion {
     check(validate(imported_.config).with_context("split"));
   }
 
-  // In floats; returns its bytes.
+  // Writes the model in floats; returns its bytes.
   uint64_t write_copy(const Imported& imported, const Plan& plan, ModelSink& copy) {
     start_step("copy");
     UncommittedSink sized(copy);
@@ -226,7 +226,7 @@ class Conversion {
                        {{"importer", imported.importer}, {"tool", "moe convert"}}));
   }
 
-  // Finds everything that makes a calibration text useless, while nothing has been written.
+  // Finds every error in the calibration text before anything is written.
   void read_calibration() {
     if (imported_.config.is_encoder_decoder()) {
       fail(MOE_ERR_UNSUPPORTED,
@@ -257,7 +257,7 @@ class Conversion {
     return false;
   }
 
-  // Those that may lose something: where nothing was asked for, the first look will tell.
+  // Matrices that may lose precision; with automatic formats the first pass decides.
   std::set<std::string> rounded_matrices() const {
     std::set<std::string> names;
     for (const PlannedSegment& segment : plan_.segments) {
@@ -314,11 +314,11 @@ class Conversion {
   std::optional<Calibration> calibration_;
   std::vector<std::vector<double>> largest_errors_;
   uint64_t done_ = 0;
-  uint64_t told_ = 0;  // done_ at the last call of progress
+  uint64_t told_ = 0;  // done_ at the last progress call
   const char* what_ = "convert";
 };
 
-// A file beside the destination that has no name: it is gone with the process, however that ends.
+// An unnamed file next to the destination: it disappears with the process in any case.
 std::unique_ptr<ModelSink> open_nameless(const std::string& source,
                                          const std::string& destination) {
   const std::string path = destination + ".copy";
@@ -347,7 +347,7 @@ Status convert(const std::string& source, const std::string& destination,
     if (options.verify) conversion.verify(destination + ".partial");
     report->file_bytes = uncommitted.size();
     if (options.on_end) options.on_end(*report);
-    check(sink->commit());  // nothing can fail from here on
+    check(sink->commit());  // nothing can fail afterwards
   });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// From a checkpoint to a model file: the edge of libmoe_convert. Nothing is thrown from here.
+// Converts a checkpoint to a model file: the interface of libmoe_convert. Never throws.
 
 #include <functional>
 #include <optional>
@@ -21,39 +21,37 @@ struct ConvertOptions {
   /// ternary already, the format that has the values of codes of four or eight bits (of embedding
   /// and head too), int8 for others.
   std::string weights = "auto";
-  /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS" on the matrices'
-  /// names in the research layout without ".weight"; '*' stands for any characters; the last match
-  /// wins.
+  /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS" on matrix names in
+  /// the research layout without ".weight"; '*' matches any characters; the last match wins.
   std::vector<std::string> overrides;
-  /// Of config.json, or of a GGUF file: taken for missing, whatever they mean.
+  /// Keys of config.json or of a GGUF file to ignore.
   std::vector<std::string> ignored_keys;
-  bool compress = false;  // zstd for segments where it saves 5 % or more
-  /// A text for the source model to read: errors of weights are then made up for by others, as the
-  /// second moments of their inputs say. Views memory that must stay.
+  bool compress = false;  // zstd for segments where it saves at least 5 %
+  /// A text for the source model: later weights then compensate for rounding errors, according to
+  /// the second moments of their inputs. The memory must outlive the conversion.
   std::optional<std::string_view> calibration;
-  /// Dense FFNs become experts, with routers fitted to the calibration text.
+  /// Splits dense FFNs into experts, with routers fitted to the calibration text.
   SplitOptions split;
-  bool verify = false;  // read the result again and compare every weight with the checkpoint
-  /// Bytes of the checkpoint, what is being done; return false to cancel (MOE_ERR_CANCELLED).
+  bool verify = false;  // read the result back and compare every weight with the checkpoint
+  /// Bytes of the checkpoint, current activity; return false to cancel (MOE_ERR_CANCELLED).
   std::function<bool(uint64_t done, uint64_t total, const char* what)> progress;
   std::function<void(const MatrixReport&)> on_matrix;
-  /// The last that can fail, before the file gets its final name.
+  /// Last step that can fail before the file gets its final name.
   std::function<void(const ConvertReport&)> on_end;
 };
 
-/// Converts the folder `source` into the file `destination`, in bounded memory (rows are streamed).
-/// Everything that can be known from names, shapes and configuration is checked before anything is
-/// written; the final name appears only when the file is complete. On failure an older file of that
-/// name is as it was, and nothing else is left. MOE_ERR_ARGUMENT when the destination is a file of
-/// the checkpoint.
-/// With a calibration text a copy of the model in floats lies beside the destination meanwhile, in
-/// a file without a name. MOE_ERR_ARGUMENT, before anything is written, when the text holds no
-/// tokens, the checkpoint has no tokenizer, or nothing is stored with a loss that the text could
-/// lessen and no FFN is split. To split FFNs takes such a text; MOE_ERR_ARGUMENT without it.
+/// Converts the folder or GGUF file `source` to the file `destination`, in bounded memory (rows are
+/// streamed). Names, shapes and configuration are checked before anything is written; the final
+/// name appears only when the file is complete. On failure an older file of that name is unchanged,
+/// and nothing else remains. MOE_ERR_ARGUMENT if the destination is a file of the checkpoint. With
+/// a calibration text a float copy of the model temporarily exists next to the destination, in an
+/// unnamed file. MOE_ERR_ARGUMENT, before anything is written, if the text has no tokens, the
+/// checkpoint has no tokenizer, or no matrix is rounded and no FFN is split. Splitting FFNs
+/// requires such a text; otherwise MOE_ERR_ARGUMENT.
 Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report);
 
-/// The same into a sink (which is committed); the copy is in memory. Never verifies.
+/// The same to a sink (which is committed); the copy is in memory. Never verifies.
 Status convert_to_sink(const std::string& source, ModelSink& sink, const ConvertOptions& options,
                        ConvertReport* report);
 

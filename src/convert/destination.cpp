@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// What an earlier conversion left in the folder is no part of the checkpoint.
+// Files of an earlier conversion in the folder are not part of the checkpoint.
 bool is_model_or_empty(const std::string& path, const struct stat& info) {
   if (info.st_size == 0) return true;
   if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) < sizeof kMagic) return false;

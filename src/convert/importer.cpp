@@ -63,7 +63,7 @@ Imported import_config(const JsonNode& config, const Checkpoint& checkpoint) {
 }
 
 bool matches(std::string_view pattern, std::string_view text) {
-  // Greedy with one point of return: the last '*' is the only one that ever needs to take more.
+  // Greedy with one backtracking point: only the last '*' ever needs to match more.
   size_t p = 0, t = 0, star = std::string_view::npos, retry = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

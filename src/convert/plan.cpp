@@ -27,7 +27,7 @@ uint64_t n_weights(const Slot& slot) {
   return static_cast<uint64_t>(slot.rows) * static_cast<uint64_t>(slot.cols);
 }
 
-// Quantised checkpoints may have a bias of zeros that the architecture does not know.
+// Quantised checkpoints may have a zero bias that the architecture does not know.
 bool no_bias(const Checkpoint& checkpoint, const SourceTensor& tensor) {
   constexpr std::string_view kEnd = ".bias";
   if (!tensor.name.ends_with(kEnd) || !source_type_info(tensor.type).floating) return false;
@@ -40,7 +40,7 @@ bool no_bias(const Checkpoint& checkpoint, const SourceTensor& tensor) {
   return std::all_of(values.begin(), values.end(), [](float v) { return v == 0.0f; });
 }
 
-// The checkpoint's tensors that nothing asked for.
+// Tensors of the checkpoint that were not used.
 void check_extra(const Imported& imported, const Checkpoint& checkpoint,
                  const std::set<const SourceTensor*>& used) {
   for (const auto& [name, tensor] : checkpoint.tensors()) {

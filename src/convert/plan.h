@@ -1,6 +1,6 @@
 #pragma once
-// The whole conversion before it begins: every slot of the model with its tensor and precision.
-// Making it finds missing, extra and misshapen tensors while nothing has been written.
+// Plan of a conversion: every slot of the model with its tensor and precision. Making it finds
+// missing, extra and misshapen tensors before anything is written.
 
 #include "src/convert/weights/precision.h"
 
@@ -12,7 +12,7 @@ struct PlannedMatrix {
   const SourceTensor* tensor = nullptr;  // of the checkpoint
   PrecisionChoice precision;
 
-  /// Bytes of the checkpoint that `n_weights` weights of whole rows take, without scales.
+  /// Bytes of the checkpoint for `n_weights` weights in whole rows, without scales.
   uint64_t source_bytes(uint64_t n_weights) const;
 };
 
@@ -25,7 +25,7 @@ struct PlannedSegment {
 
 struct Plan {
   std::vector<PlannedSegment> segments;
-  uint64_t source_bytes = 0;  // of all tensors that are used
+  uint64_t source_bytes = 0;  // of all used tensors
 };
 
 /// Throws MOE_ERR_NOT_FOUND (missing), MOE_ERR_FORMAT (extra, wrong dtype) or MOE_ERR_SHAPE, naming

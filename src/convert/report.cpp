@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-// In this order, which an object would not keep.
+// A list, because an object would not preserve the order.
 using Members = std::vector<std::pair<const char*, Json>>;
 
 std::string text_of(const Members& members) {

@@ -1,5 +1,5 @@
 #pragma once
-// What a conversion did, as data and as JSON.
+// Report of a conversion, as data and as JSON.
 
 #include <cstdint>
 #include <optional>
@@ -20,38 +20,38 @@ struct MatrixReport {
   int32_t group = 0;
   ActPrecision act = ActPrecision::kF32;
   bool lossless = false;
-  double relative_error = 0;  // Frobenius norm of the difference over that of the matrix
+  double relative_error = 0;  // Frobenius norm of the difference / that of the matrix
   double max_error = 0;       // largest absolute difference
   uint64_t bytes = 0;         // tiles and scales
-  // With a text for calibration.
-  bool weighted = false;      // what is known of its inputs had a say
-  bool compensated = false;   // their second moments, and not just the mean squares
-  double weighted_error = 0;  // as relative_error, of the outputs, as those say
-  uint64_t n_tokens = 0;      // that reached the matrix
+  // With a calibration text.
+  bool weighted = false;      // input statistics were used
+  bool compensated = false;   // with second moments, not only mean squares
+  double weighted_error = 0;  // as relative_error, of the outputs
+  uint64_t n_tokens = 0;      // tokens that reached the matrix
 };
 
-/// What a text for calibration did.
+/// Effects of a calibration text.
 struct CalibrationReport {
   uint64_t n_tokens = 0;
-  double perplexity = 0;        // of the source on the text; 0: of an encoder
+  double perplexity = 0;        // of the source on the text; 0: an encoder
   uint64_t n_matrices = 0;      // that were weighted
-  uint64_t n_compensated = 0;   // of them
+  uint64_t n_compensated = 0;   // of n_matrices
   uint32_t n_passes = 0;        // over the text
   uint32_t n_without_room = 0;  // layers whose second moments did not fit
   uint64_t n_experts = 0;
   uint64_t n_unreached =
-      0;  // of them: no token chose them, and they were quantised without weights
+      0;  // of these: experts that no token selected, quantised without statistics
 };
 
-/// What splitting dense FFNs into experts did.
+/// Result of splitting dense FFNs into experts.
 struct SplitReport {
   int32_t n_experts = 0;
   bool clusters = false;
   uint64_t n_layers = 0;
   uint64_t n_tokens = 0;  // of the text
-  double perplexity = 0;  // of the dense model on it; 0: of an encoder
+  double perplexity = 0;  // of the dense model on the text; 0: an encoder
   uint32_t n_passes = 0;  // over the text
-  double explained = 0;   // share of what the routers' targets vary by, mean over the layers
+  double explained = 0;   // share of the router targets' variance explained, mean over the layers
 };
 
 struct ConvertReport {
@@ -64,10 +64,10 @@ struct ConvertReport {
   uint64_t weight_bytes = 0;  // all segments, in memory
   uint64_t file_bytes = 0;
   double largest_relative_error = 0;
-  std::string worst_matrix;  // empty when all are lossless
+  std::string worst_matrix;  // empty if all are lossless
   bool verified = false;
   bool tokenizer = false;        // the checkpoint has one
-  int32_t n_skipped_layers = 0;  // that predict tokens further on
+  int32_t n_skipped_layers = 0;  // layers of multi-token prediction
   std::vector<std::string> ignored_keys;
   std::optional<SplitReport> split;
   std::optional<CalibrationReport> calibration;

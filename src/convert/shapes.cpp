@@ -44,7 +44,7 @@ void set_experts(LayerConfig* l, int32_t n_experts, int32_t k, int32_t d_ff,
   l->ffn.moe.router.weights = weights;
 }
 
-// Bytes in, bytes out: every kind of layer that a first test wants, in a few hundred kB.
+// Byte tokens: every kind of layer for a first test in a few hundred kB.
 ModelConfig tiny() {
   ModelConfig c = model("tiny", 256, 128, 512, 1e-5f);
   c.tie_embeddings = true;
@@ -134,7 +134,7 @@ ModelConfig bitnet() {
   return c;
 }
 
-// arXiv 2411.16205: the sizes that have parity with 8 experts of 2048, top-1.
+// arXiv 2411.16205: the sizes with parity to 8 experts of 2048, top-1.
 ModelConfig mh_moe() {
   ModelConfig c = model("mh-moe-768x12-h3", 32000, 768, 2048, 1e-5f);
   c.tie_embeddings = true;

@@ -1,6 +1,6 @@
 #pragma once
-// Named shapes of published models, for measuring without a download. examples/shapes.md is the
-// table; each shape is one function in shapes.cpp and one line in kShapes.
+// Named shapes of published models, for measurements without a download. examples/shapes.md is the
+// table; each shape is a function in shapes.cpp and a line in kShapes.
 
 #include "quant/format.h"
 #include "src/model/config.h"
@@ -12,11 +12,11 @@ struct Shape {
   ModelConfig (*make)();
   ScaleKind ternary_scale;   // of ternary matrices: kTensor (BitNet) or kRow (Maple)
   ActPrecision ternary_act;  // how the inputs of ternary matrices are quantised
-  FormatId router;           // type that the routers are published in
+  FormatId router;           // type of the published routers
   bool bytes_tokenizer;      // ids are bytes
 };
 
-/// Null for a name that is none.
+/// Null for an unknown name.
 const Shape* find_shape(const char* name);
 /// "tiny, olmoe-1b-7b, ..."
 const char* shape_names();

@@ -69,7 +69,7 @@ BlobMatrix blob_matrix(const Recipe& recipe, const Slot& slot) {
 BlobLayout layout_of(const Recipe& recipe, const SlotGroup& group) {
   BlobLayout layout;
   for (const Slot& slot : group.slots) {
-    // Models with layer norms have biases, but their routers have none.
+    // Models with layer norms have biases, except in routers.
     if (slot.optional && (recipe.config.norm != NormKind::kLayer || group.part == Part::kRouter)) {
       continue;
     }
@@ -79,7 +79,7 @@ BlobLayout layout_of(const Recipe& recipe, const SlotGroup& group) {
   return layout;
 }
 
-// Weights keep the size of what passes: the variance of an output is that of the inputs.
+// Preserves variance: outputs vary like inputs.
 float amplitude_of(const BlobMatrix& m) { return std::sqrt(3.0f / static_cast<float>(m.cols)); }
 
 float scale_of(const BlobMatrix& m, Random& random) {
@@ -106,22 +106,22 @@ void fill_vector(const BlobMatrix& m, float middle, Random& random, uint8_t* out
   }
 }
 
-// The attention of a layer whose keys and values come from a latent; null for other parts.
+// The attention of a layer with a latent; null for other parts.
 const AttentionConfig* latent_attention(const Recipe& recipe, const SlotGroup& group) {
   if (group.part != Part::kAttention) return nullptr;
   const AttentionConfig& a = recipe.config.layers[static_cast<size_t>(group.layer)].attention;
   return a.latent > 0 ? &a : nullptr;
 }
 
-// As DeepSeek's: where keys are rotated nothing comes from the latent, and values are as wide as
-// what is not rotated. Heads and their parts are whole tiles.
+// As in DeepSeek: rotated dimensions of keys do not read the latent, and values are as wide as the
+// unrotated part. Heads and their parts are whole tiles.
 bool is_zero_tile(const AttentionConfig& a, Role role, int32_t t) {
   const int32_t dim = t * kTileRows % a.head_dim;
   return (role == Role::kK && dim < a.rope.dims) ||
          (role == Role::kV && dim >= a.head_dim - a.rope.dims);
 }
 
-// Each head has the rotary part as it is.
+// Copies the rotary part to each head.
 void fill_rotary(const AttentionConfig& a, const BlobMatrix& m, uint8_t* out) {
   std::vector<float> rows(static_cast<size_t>(kTileRows * m.cols));
   for (int32_t first = 0; first < m.rows; first += kTileRows) {
@@ -136,7 +136,7 @@ void fill_rotary(const AttentionConfig& a, const BlobMatrix& m, uint8_t* out) {
   }
 }
 
-// `poll` is called now and then, and may throw.
+// `poll` is called from time to time and may throw.
 void fill_matrix(const SlotGroup& group, const AttentionConfig* latent, const BlobMatrix& m,
                  Random& random, uint8_t* blob, const std::function<void()>& poll) {
   if (m.cols == 1) return fill_vector(m, is_norm(group, m) ? 1.0f : 0.0f, random, blob + m.offset);
@@ -204,7 +204,7 @@ Status write_synthetic(const std::string& shape, const SyntheticOptions& options
 
 uint64_t synthetic_bytes(const std::string& shape, const SyntheticOptions& options) {
   uint64_t bytes = 0;
-  constexpr uint64_t kMetadata = uint64_t{4} << 20;  // more than any shape's
+  constexpr uint64_t kMetadata = uint64_t{4} << 20;  // larger than any shape's
   const Status status =
       guarded([&] { bytes = kMetadata + segment_bytes(make_recipe(shape, options)); });
   return status.ok() ? bytes : 0;

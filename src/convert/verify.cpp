@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-// The bytes of a segment: where they lie, or a copy.
+// The bytes of a segment: in place, or a copy.
 class SegmentBytes {
  public:
   SegmentBytes(const MoeFile& file, const FileSegment& segment) {

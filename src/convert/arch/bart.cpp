@@ -1,5 +1,5 @@
-// BART (Lewis et al. 2020), mBART (Liu et al. 2020) and Marian (Junczys-Dowmunt et al. 2018) as
-// `transformers` has them: encoder-decoders whose embedding serves source, text and output.
+// BART (Lewis et al. 2020), mBART (Liu et al. 2020) and Marian (Junczys-Dowmunt et al. 2018) in
+// `transformers`: encoder-decoders with one embedding for source, text and output.
 
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@ constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxDerived = int64_t{1} << 28;
 constexpr const char* kPrefix = "model.";
 
-// Made here.
+// Derived here.
 constexpr const char* kSourcePositions = "source_positions";
 constexpr const char* kTargetPositions = "target_positions";
 constexpr const char* kOutputBias = "output_bias";
@@ -43,11 +43,11 @@ constexpr TensorName kFfn[] = {{"ffn.up.weight", "fc1.weight"},
                                {"ffn.down.weight", "fc2.weight"},
                                {"ffn.down.bias", "fc2.bias"}};
 
-/// What the three differ in.
+/// Differences between the three.
 struct Kind {
-  bool pre;             // norms in front of each block, and one behind the last layer
+  bool pre;             // norms before each block, and one after the last layer
   bool embedding_norm;  // of source and text
-  bool sinusoids;       // positions are a formula; otherwise a table with two rows in front
+  bool sinusoids;       // positions are a formula; otherwise a table with two leading rows
   bool sentencepiece;   // tokenizers of source and text are two files, which are not read
 };
 constexpr Kind kBart = {false, true, false, false};
@@ -77,7 +77,7 @@ class EncoderDecoder {
   ConfigKeys keys_;
   const Checkpoint& checkpoint_;
   const Kind& kind_;
-  std::string prefix_;  // of the names of tensors; empty where the model was saved without its head
+  std::string prefix_;  // prefix of tensor names; empty if the model was saved without its head
   Imported out_;
 };
 
@@ -132,7 +132,7 @@ float sinusoid(int32_t position, int32_t i, int32_t d) {
   return static_cast<float>(i < n_sines ? std::sin(angle) : std::cos(angle));
 }
 
-// The rows of the first token's position and those behind it.
+// The rows from the first token's position on.
 void EncoderDecoder::read_positions(const char* side, const char* name, int32_t* length) {
   const int32_t d = config().d_model;
   const auto width = static_cast<size_t>(d);
@@ -165,7 +165,7 @@ void EncoderDecoder::read_positions(const char* side, const char* name, int32_t*
   out_.derived.push_back(std::move(out));
 }
 
-// Of generation_config.json, or else of config.json; -1: of neither. `other` where there is none.
+// From generation_config.json, otherwise config.json; -1: in neither. `other` if missing.
 int32_t EncoderDecoder::token(const char* key, const char* other) {
   const int32_t last = config().vocab_size - 1;
   const int32_t own = keys_.integer(key, -1, 0, last);
@@ -178,7 +178,7 @@ int32_t EncoderDecoder::token(const char* key, const char* other) {
   return own < 0 && other != nullptr ? token(other, nullptr) : own;
 }
 
-// generation_config.json decides alone where there is one.
+// If generation_config.json exists, only it decides.
 int32_t EncoderDecoder::forced_token() {
   const char* const key = "forced_bos_token_id";
   const int32_t last = config().vocab_size - 1;
@@ -205,7 +205,7 @@ void EncoderDecoder::read_special_tokens() {
        "generation_config.json");
 }
 
-// Zeros in most checkpoints; then it is left out.
+// Zero in most checkpoints; then it is omitted.
 void EncoderDecoder::read_output_bias() {
   const char* const name = "final_logits_bias";
   const SourceTensor* tensor = checkpoint_.find(name);

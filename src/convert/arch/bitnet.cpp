@@ -1,5 +1,5 @@
-// BitNet b1.58 2B-4T (Ma et al. 2025): dense, ternary, with a norm in front of both output
-// projections. Packed, or as the weights that every forward pass rounds.
+// BitNet b1.58 2B-4T (Ma et al. 2025): dense, ternary, with a norm before both output projections.
+// Packed, or as weights that every forward pass rounds.
 
 #include "src/convert/arch/decoder.h"
 

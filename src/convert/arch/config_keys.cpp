@@ -108,7 +108,7 @@ int32_t ConfigKeys::integer(const char* key, int32_t fallback, int32_t min, int3
 }
 
 float ConfigKeys::number(const char* key) {
-  (void)node(key).number();  // also when it is null
+  (void)node(key).number();  // also if null
   return config_.number(key, 0);
 }
 

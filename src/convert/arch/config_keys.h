@@ -1,6 +1,6 @@
 #pragma once
-// The keys of a config.json of `transformers`. What is read is remembered: at the end, a key that
-// nobody read must be known to be harmless, because it may change what the model computes.
+// The keys of a `transformers` config.json. Keys that were read are recorded: at the end, a key
+// that was not read must be known to be harmless, because it may change what the model computes.
 
 #include <optional>
 #include <set>
@@ -14,27 +14,27 @@ class ConfigKeys {
  public:
   explicit ConfigKeys(const JsonNode& config) : config_(config) {}
 
-  /// Whether the key is there and not null.
+  /// True if the key exists and is not null.
   bool has(const char* key) const { return config_.has(key); }
-  /// Whether the key is there, be it null.
+  /// True if the key exists, even if null.
   bool contains(const char* key) const { return config_.value().contains(key); }
-  /// The member, which must be there.
+  /// The member, which must exist.
   JsonNode node(const char* key);
   int32_t integer(const char* key, int32_t min, int32_t max);
   int32_t integer(const char* key, int32_t fallback, int32_t min, int32_t max);
   float number(const char* key);
   float number(const char* key, float fallback);
   bool boolean(const char* key, bool fallback);
-  /// A list, or nothing when the key is missing or null.
+  /// A list; empty if the key is missing or null.
   std::vector<JsonNode> list(const char* key);
 
   /// Throws MOE_ERR_UNSUPPORTED, naming the key and its value, unless the key is missing, null or
   /// has this value.
   void require(const char* key, const Json& value);
-  /// Keys that do not change what is computed in this architecture, whatever they say.
+  /// Keys that do not change this architecture's computation, whatever their value.
   void ignore(std::initializer_list<const char*> keys);
-  /// Throws MOE_ERR_UNSUPPORTED for a key that was neither read nor ignored and is not one of those
-  /// that never matter at inference; null counts as absent.
+  /// Throws MOE_ERR_UNSUPPORTED for a key that was neither read nor ignored and matters at
+  /// inference; null counts as absent.
   void check_all_understood() const;
 
  private:

@@ -76,7 +76,7 @@ void Decoder::read_sizes(float default_theta, float default_eps) {
 void Decoder::read_special_tokens() {
   ModelConfig& c = out_.config;
   c.bos_token_id = keys.integer("bos_token_id", -1, -1, kMaxVocab);
-  // Padding is not used at inference, and published files name ids that the embedding has not.
+  // Padding is not used at inference, and published files name ids outside the embedding.
   c.pad_token_id = keys.integer("pad_token_id", -1, -1, kMaxVocab);
   if (c.pad_token_id >= c.vocab_size) c.pad_token_id = -1;
   if (keys.has("eos_token_id")) read_eos(keys.node("eos_token_id"), &c);
@@ -122,7 +122,7 @@ void Decoder::skip_prediction_layers(int32_t fallback) {
   ignore_tensors("blk.*.nextn.*");  // GGUF's
   for (int32_t l = out_.config.n_layers(); l < out_.config.n_layers() + n; ++l) {
     const std::string prefix = "model.layers." + std::to_string(l) + ".";
-    // Unless config.json speaks of it, an ordinary layer that is too many is no such layer.
+    // Unless config.json mentions it, an ordinary excess layer is not a prediction layer.
     if (!said && checkpoint_.find(prefix + "eh_proj.weight") == nullptr) continue;
     ignore_tensors((prefix + "*").c_str());
     const auto& tensors = checkpoint_.tensors();
@@ -204,8 +204,8 @@ void Decoder::read_bitnet(const JsonNode& node) {
 Imported Decoder::finish() {
   keys.check_all_understood();
   names(stacked_moe_names());
-  ignore_tensors("rope_freqs.weight");  // a GGUF file's; in the configuration already
-  check(out_.config.name.assign(checkpoint_.name()));  // config.json has none
+  ignore_tensors("rope_freqs.weight");  // in GGUF files; already in the configuration
+  check(out_.config.name.assign(checkpoint_.name()));  // config.json has no name
   read_companions(checkpoint_, &out_);
   locate_by(std::move(table_), checkpoint_, &out_);
   return std::move(out_);

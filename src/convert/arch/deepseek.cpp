@@ -1,8 +1,8 @@
-// DeepSeek-V2 and V3 (Liu et al. 2024) and Kimi-K2: keys and values of all heads come from one
-// short latent, queries from another or from the model itself, and the positions of the keys from a
-// rotary part that all heads share. In each head of a model file the rotated dimensions come first,
-// and values are as wide as keys, with zeros behind. V3 chooses experts as GLM-4.5 does, but from
-// the best groups alone.
+// DeepSeek-V2 and V3 (Liu et al. 2024) and Kimi-K2: keys and values of all heads are projected from
+// one latent (kv_lora_rank), queries from another (q_lora_rank) or from the model, and the keys'
+// positions from a rotary part shared by all heads. In each head of a model file the rotated
+// dimensions come first, and values are padded with zeros to the width of keys. V3 selects experts
+// like GLM-4.5, but only from the best groups.
 
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxDerived = int64_t{1} << 26;
-constexpr const char* kSharedKey = "the rotary part added to every head";  // no file's tensor
+constexpr const char* kSharedKey = "the rotary part added to every head";  // in no file
 
 constexpr TensorName kNames[] = {
     {"attention.q_latent.weight", "self_attn.q_a_proj.weight"},
@@ -24,7 +24,7 @@ constexpr TensorName kNames[] = {
     {"attention.latent_norm.weight", "self_attn.kv_a_layernorm.weight"},
     {"attention.k.weight", "self_attn.kv_b_proj.weight"},
     {"attention.v.weight", "self_attn.kv_b_proj.weight"},
-    {"attention.k.weight", "self_attn.k_b_proj.weight"},  // GGUF: apart, and turned head by head
+    {"attention.k.weight", "self_attn.k_b_proj.weight"},  // GGUF: separate, and transposed per head
     {"attention.v.weight", "self_attn.v_b_proj.weight"},
     {"moe.router.selection_bias", "mlp.gate.e_score_correction_bias"},
     {"moe.router.selection_bias", "mlp.gate.exp_probs_b.bias"},  // GGUF's
@@ -57,7 +57,7 @@ Head read_head(ConfigKeys* keys) {
   return h;
 }
 
-// The strength of yarn on the scores (Peng et al. 2023): its square, as DeepSeek applies it.
+// The scale of yarn on the scores (Peng et al. 2023), squared as in DeepSeek.
 float score_multiplier(const ConfigKeys& keys, const JsonNode& config, const Head& h) {
   double strength = 1;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -90,7 +90,7 @@ void read_attention(Decoder* d, const JsonNode& config, const Head& h) {
   }
 }
 
-/// Groups of experts, and how many of them are chosen from.
+/// Groups of experts, and how many of them are selected from.
 struct Groups {
   int32_t n = 1;
   int32_t top = 1;
@@ -157,7 +157,7 @@ void read_experts(Decoder* d, const RouterConfig& router) {
   }
 }
 
-// 1 where a number of the shared key belongs in a head's key.
+// 1 where an element of the shared key belongs to a head's key.
 DerivedTensor shared_key(int32_t n_heads, const Head& h) {
   const int64_t rows = int64_t{n_heads} * h.width();
   if (rows > kMaxDerived / h.rope) {
@@ -173,7 +173,7 @@ DerivedTensor shared_key(int32_t n_heads, const Head& h) {
   return out;
 }
 
-// Pieces of a head without those that are empty.
+// Pieces of a head, without empty ones.
 SourceGroups groups(std::initializer_list<SourceGroups::Piece> pieces, int64_t stride) {
   SourceGroups out;
   for (const SourceGroups::Piece& piece : pieces) {

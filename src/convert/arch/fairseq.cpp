@@ -11,9 +11,9 @@ namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxDerived = int64_t{1} << 28;
-constexpr size_t kCompared = 1 << 16;  // values at once
+constexpr size_t kCompared = 1 << 16;  // values compared at once
 
-constexpr const char* kDerived = "embed_positions.derived";  // made here
+constexpr const char* kDerived = "embed_positions.derived";  // derived here
 constexpr Place kPositions = {.skipped = kFairseqFirstPosition};
 
 constexpr TensorName kEncoder[] = {
@@ -73,7 +73,7 @@ constexpr TensorName kLayer[] = {
     {"ffn_post_norm.weight", "final_layer_norm.weight"},
     {"ffn_post_norm.bias", "final_layer_norm.bias"}};
 
-// Sines of all frequencies, then cosines (Vaswani et al. 2017, as tensor2tensor lays them out).
+// Sines of all frequencies, then cosines (Vaswani et al. 2017, in tensor2tensor's layout).
 DerivedTensor sinusoids(std::string name, const char* key, int32_t n_positions, int32_t d) {
   if (int64_t{n_positions} * d > kMaxDerived) {
     fail(MOE_ERR_RANGE, "config.json: %s: %d positions of %d are too many", key, n_positions, d);
@@ -95,7 +95,7 @@ DerivedTensor sinusoids(std::string name, const char* key, int32_t n_positions, 
   return out;
 }
 
-// The first row in which two matrices of one shape differ; -1 where there is none.
+// The first row in which two matrices of one shape differ; -1 if none.
 int64_t differing_row(const Checkpoint& checkpoint, const SourceTensor& a, const SourceTensor& b) {
   if (a.n_elements == 0) return -1;
   const auto cols = static_cast<size_t>(a.shape.back());
@@ -189,7 +189,7 @@ int32_t FairseqModel::n_positions(const FairseqSide& side) const {
        name.c_str(), kFairseqFirstPosition, shape_text(shape).c_str());
 }
 
-// Before anything as wide as the config says is made.
+// Call before allocating anything as wide as the config says.
 void FairseqModel::check_width(const FairseqSide& side, int32_t d_model) const {
   const std::string name = side.tensor("embed_tokens.weight");
   const SourceTensor* tensor = checkpoint_.find(name);

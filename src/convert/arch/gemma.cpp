@@ -1,7 +1,7 @@
 // Gemma 2 (Gemma team 2024) and the text part of Gemma 3 (2025): norms around each block, whose
-// weights are 1 less than what they multiply with. Gemma 2: every second layer sees a window, and
-// scores and logits are soft-capped. Gemma 3: most layers see a window and have rotary positions of
-// their own.
+// stored weights are 1 less than their factors. Gemma 2: every second layer has a window, and
+// scores and logits are soft-capped. Gemma 3: most layers have a window and separate rotary
+// positions.
 
 #include <cmath>
 
@@ -13,9 +13,9 @@ namespace {
 
 constexpr TensorName kNorms[] = {{"attention_out_norm.weight", "post_attention_layernorm.weight"},
                                  {"ffn_out_norm.weight", "post_feedforward_layernorm.weight"}};
-constexpr const char* kPlusOne = " + 1";  // behind the name of a norm's tensor
+constexpr const char* kPlusOne = " + 1";  // suffix of a norm's tensor
 
-/// config.json with the names that other decoders use.
+/// config.json with the keys of other decoders.
 Json as_others(const JsonNode& config) {
   Json c = config.value();
   const auto fallback = [&c](const char* key, const Json& value) {
@@ -28,8 +28,8 @@ Json as_others(const JsonNode& config) {
   return c;
 }
 
-/// Rotary positions of the layers that see everything as other decoders have them; those of the
-/// others in the key "rope_local".
+/// Rotary positions of the global layers as in other decoders; those of the others in the key
+/// "rope_local".
 Json with_local_rope(const JsonNode& config) {
   Json c = as_others(config);
   if (!c.contains("rope_theta")) c["rope_theta"] = 1e6;
@@ -45,7 +45,7 @@ Json with_local_rope(const JsonNode& config) {
   return c;
 }
 
-/// `pattern`: the layers of which the last sees everything.
+/// `pattern`: the number of layers per group, of which the last is global.
 void set_windows(Decoder* d, int32_t pattern) {
   const int32_t positions = d->sliding_window(4096);
   if (d->window_by_layer_type(positions)) return;
@@ -65,7 +65,7 @@ void set_layers(Decoder* d) {
   }
 }
 
-// The norms' tensors with 1 added; the plan finds them in place of the checkpoint's.
+// The norms' tensors plus 1, which replace the checkpoint's in the plan.
 void add_one_to_norms(const Checkpoint& checkpoint, Imported* out) {
   constexpr uint64_t kMaxWidth = 1 << 20;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
@@ -85,7 +85,7 @@ void add_one_to_norms(const Checkpoint& checkpoint, Imported* out) {
   };
 }
 
-// What both have but for their layers.
+// Common to both, except layers.
 void set_common(Decoder* d) {
   d->names(mlp_names());
   d->names(kNorms);
@@ -141,7 +141,7 @@ Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
   set_layers(&d);
   const JsonNode rope_local = node.at("rope_local");
   ConfigKeys keys(rope_local);
-  std::deque<std::vector<float>> factors;  // longrope's, which no layer with a window has
+  std::deque<std::vector<float>> factors;  // longrope's, which layers with a window do not have
   const RopeConfig local =
       read_rope(keys, d.layer(0).attention.head_dim, d.config().context_length, 1e4f, &factors);
   for (LayerConfig& layer : d.layers()) {

@@ -1,5 +1,5 @@
-// GLM-4.5 and its followers: experts chosen by the sigmoid of their score and a bias that weighs
-// nothing, as in DeepSeek-V3 (2024, section 2.1.2), with shared experts beside them.
+// GLM-4.5 and its successors: experts are selected by the sigmoid of their score plus a bias that
+// does not affect weights, as in DeepSeek-V3 (2024, section 2.1.2), with shared experts.
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
@@ -39,7 +39,7 @@ void add_experts(Decoder* d) {
   }
 }
 
-// Half of a head is rotated where nothing else is said.
+// By default half of a head is rotated.
 bool says_rotated_part(const JsonNode& config) {
   const char* const key = "partial_rotary_factor";
   if (config.has(key)) return true;

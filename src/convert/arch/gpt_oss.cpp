@@ -1,4 +1,4 @@
-// gpt-oss: experts in one tensor each layer, as BF16 or as MXFP4; sinks; windows in every other
+// gpt-oss: all experts in one tensor per layer, as BF16 or MXFP4; sinks; windows in every other
 // layer.
 
 #include "src/convert/arch/decoder.h"
@@ -6,7 +6,7 @@
 namespace moe::arch::gpt_oss {
 namespace {
 
-// Gate and up take turns: columns of the BF16 tensors, rows of the packed ones and of the biases.
+// Gate and up alternate: columns of the BF16 tensors, rows of the packed ones and of the biases.
 constexpr Place pair(int32_t part, bool transposed, Packing packing) {
   return {.stacked = true,
           .parts = 2,
@@ -54,7 +54,8 @@ Imported import_gpt_oss(const JsonNode& config, const Checkpoint& checkpoint) {
     layer.ffn.act.limit = d.keys.number("swiglu_limit", 7);
     layer.ffn.act.up_offset = 1;
   }
-  d.keys.ignore({"experts_per_token", "initial_context_length"});  // said twice in published files
+  d.keys.ignore(
+      {"experts_per_token", "initial_context_length"});  // duplicate keys in published files
   d.quantization(Quantization::kMxfp4);
   return d.finish();
 }

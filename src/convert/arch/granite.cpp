@@ -1,4 +1,4 @@
-// IBM Granite: dense, and the mixtures of experts (with a shared expert in granitemoeshared).
+// IBM Granite: dense and mixture-of-experts models (with a shared expert in granitemoeshared).
 
 #include "src/convert/arch/decoder.h"
 

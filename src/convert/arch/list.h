@@ -1,6 +1,6 @@
-// Every architecture that can be imported, one line each: arch/NAME.cpp, which defines
-// moe::arch::NAME::importers() (importer.h). C++ includes this with MOE_ARCHITECTURE defined, CMake
-// reads the lines. The order is that of error messages.
+// Every importable architecture, one per line: arch/NAME.cpp defines moe::arch::NAME::importers()
+// (importer.h). C++ includes this with MOE_ARCHITECTURE defined, CMake reads the lines. The order
+// is that of error messages.
 
 MOE_ARCHITECTURE(research)
 MOE_ARCHITECTURE(llama)

@@ -1,11 +1,11 @@
-// Llama and Mistral: dense decoders. Also the ternary checkpoints that call themselves Llama.
+// Llama and Mistral: dense decoders. Also ternary checkpoints declared as Llama.
 
 #include "src/convert/arch/decoder.h"
 
 namespace moe::arch::llama {
 namespace {
 
-constexpr float kTheta = 10000;  // of files from before the key
+constexpr float kTheta = 10000;  // for files older than the key
 
 // The second two are GGUF's, renamed.
 constexpr TensorName kSubNorms[] = {{"attention.sub_norm.weight", "self_attn.inner_attn_ln.weight"},
@@ -14,7 +14,7 @@ constexpr TensorName kSubNorms[] = {{"attention.sub_norm.weight", "self_attn.inn
                                     {"ffn.sub_norm.weight", "mlp.ffn_sub_norm.weight"}};
 
 // 1bitLLM's BitNet b1.58 (Ma et al. 2024): unquantised weights that every forward pass rounds, and
-// a norm in front of both output projections.
+// a norm before both output projections.
 void add_one_bit(Decoder* d) {
   d->keys.require("weight_bits", 1);
   d->keys.require("input_bits", 8);

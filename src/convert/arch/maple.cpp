@@ -1,5 +1,5 @@
-// Maple: a mixture of experts whose linear weights are ternary with one scale a row, published as
-// BF16. Layers that slide have rotary positions on half of each head, the others none at all.
+// Maple: a mixture of experts whose linear weights are ternary with one scale per row, published as
+// BF16. Sliding-window layers rotate half of each head; the others have no positions.
 
 #include "src/convert/arch/decoder.h"
 
@@ -23,11 +23,11 @@ Imported import_maple(const JsonNode& config, const Checkpoint& checkpoint) {
   d.keys.require("first_k_dense_replace", 0);
   d.keys.require("moe_router_enable_expert_bias", false);
   d.keys.require("router_dtype", "fp32");
-  d.keys.ignore({"quantize", "preaffine"});  // of training; the weights say what they are
+  d.keys.ignore({"quantize", "preaffine"});  // for training; the weights define the values
   d.qk_norm(QkNorm::kHead);
   d.experts("num_experts", "num_local_experts", d.keys.integer("moe_intermediate_size", 1, 1 << 20),
             RouterWeights::kRenormalised);
-  // The window counts the positions before the query, which is seen too.
+  // Maple's window excludes the query's own position; ours includes it.
   const int32_t positions = d.sliding_window(512) + 1;
   if (!d.window_by_layer_type(positions)) {
     for (size_t l = 0; l < d.layers().size(); ++l) {

@@ -1,4 +1,4 @@
-// Mixtral (Jiang et al. 2024) and PhiMoE, which has its tensor names.
+// Mixtral (Jiang et al. 2024) and PhiMoE, which shares its tensor names.
 
 #include "src/convert/arch/decoder.h"
 
@@ -49,7 +49,7 @@ Imported import_phimoe(const JsonNode& config, const Checkpoint& checkpoint) {
   }
   d.names(kExperts);
   d.keys.ignore({"input_jitter_noise"});      // training only
-  d.ignore_tensors("rope_factors_*.weight");  // a GGUF file's; in the configuration already
+  d.ignore_tensors("rope_factors_*.weight");  // in GGUF files; already in the configuration
   d.quantization(Quantization::kNone);
   return d.finish();
 }

@@ -1,4 +1,4 @@
-// OLMo 1 (Groeneveld et al. 2024): dense, with LayerNorms that have no weights; larger models clip
+// OLMo 1 (Groeneveld et al. 2024): dense, with LayerNorms without weights; larger models clip
 // queries, keys and values.
 
 #include "src/convert/arch/decoder.h"
@@ -6,8 +6,8 @@
 namespace moe::arch::olmo {
 namespace {
 
-constexpr const char* kOnes = "the weight of a norm without one";  // no file's tensor
-constexpr float kNormEps = 1e-5f;                                  // which no key says
+constexpr const char* kOnes = "the weight of a norm without one";  // in no file
+constexpr float kNormEps = 1e-5f;                                  // no key for it
 
 DerivedTensor ones(int32_t n) {
   return {kOnes, {n}, std::vector<float>(static_cast<size_t>(n), 1.0f)};

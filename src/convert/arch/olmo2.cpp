@@ -1,4 +1,4 @@
-// OLMo 2 (OLMo team 2024): dense, with norms of what a block adds instead of norms in front.
+// OLMo 2 (OLMo team 2024): dense, with norms of each block's output instead of its input.
 
 #include "src/convert/arch/decoder.h"
 

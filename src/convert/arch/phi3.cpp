@@ -23,7 +23,7 @@ void name_attention(Decoder* d) {
   d->name({"attention.v.weight", tensor, {.skipped = q + kv}});
 }
 
-// The length that LongRoPE begins with: the model's own key, or 4096, before what rope says.
+// LongRoPE's original length: the model's own key, or 4096, unless rope gives it.
 Json with_original_length(const JsonNode& config) {
   const char* const key = "original_max_position_embeddings";
   Json c = config.value();
@@ -42,7 +42,7 @@ Imported import_phi3(const JsonNode& config, const Checkpoint& checkpoint) {
   name_attention(&d);
   d.window(d.sliding_window(0));
   d.keys.require("attention_bias", false);
-  d.ignore_tensors("rope_factors_*.weight");  // a GGUF file's; in the configuration already
+  d.ignore_tensors("rope_factors_*.weight");  // in GGUF files; already in the configuration
   d.quantization(Quantization::kNone);
   return d.finish();
 }

@@ -12,7 +12,7 @@ constexpr TensorName kSharedExpert[] = {
     {"moe.shared.down.weight", "mlp.shared_expert.down_proj.weight"},
     {"moe.shared.router.weight", "mlp.shared_expert_gate.weight"}};
 
-// The window of the layers that slide; 0 when the model does not use windows.
+// The window of sliding layers; 0 if the model does not use windows.
 int32_t used_window(Decoder* d) {
   const int32_t positions = d->sliding_window(4096);
   return d->keys.boolean("use_sliding_window", false) ? positions : 0;
@@ -28,7 +28,7 @@ void add_windows(Decoder* d) {
   }
 }
 
-// Layers that stay dense: those listed, and all but every decoder_sparse_step-th.
+// Dense layers: those listed, and all except every decoder_sparse_step-th.
 void keep_dense_layers(Decoder* d, const LayerConfig& dense) {
   const auto n_layers = static_cast<int32_t>(d->layers().size());
   const int32_t step = d->keys.integer("decoder_sparse_step", 1, 1, 1 << 16);
@@ -100,7 +100,7 @@ Imported import_qwen3_moe(const JsonNode& config, const Checkpoint& checkpoint) 
   d.attention_bias("attention_bias", false);
   add_experts(&d);
   d.window(used_window(&d));
-  d.keys.ignore({"max_window_layers"});  // all layers slide or none
+  d.keys.ignore({"max_window_layers"});  // all layers have a window, or none
   d.quantization(Quantization::kNone);
   return d.finish();
 }

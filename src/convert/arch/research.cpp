@@ -1,5 +1,5 @@
-// The research layout: what a PyTorch script writes (formats/README.md). Its tensor names are the
-// slots' own names.
+// The research layout: written by a PyTorch script (formats/README.md). Tensor names are the slots'
+// own names.
 
 #include "formats/import/failure.h"
 #include "kernels/router/table.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kMaxLayers = 1024;
 constexpr int32_t kBig = 1 << 24;
-constexpr size_t kMaxRules = 1024;  // every tensor is held against every rule
+constexpr size_t kMaxRules = 1024;  // every tensor is matched with every rule
 constexpr size_t kMaxRuleBytes = 256;
 
 void read_norm(const JsonNode& node, ModelConfig* config) {
@@ -41,7 +41,7 @@ void read_head(const JsonNode& node, HeadConfig* head) {
   if (node.has("act")) head->act = value_of(node.at("act"), kActivations);
 }
 
-// Relations between them are validated with the whole configuration.
+// Relations are validated with the whole configuration.
 void read_source(const JsonNode& node, ModelConfig* config) {
   config->n_encoder_layers = node.integer("n_encoder_layers", 0, 0, kMaxLayers);
   config->source_length = node.integer("source_length", 0, 0, kBig);
@@ -101,7 +101,7 @@ void read_model(const JsonNode& node, ModelConfig* config) {
   read_source(node, config);
 }
 
-// One entry of "layers": the change, and the layers that it is about.
+// One entry of "layers": the change, and the layers it applies to.
 struct LayerChange {
   Json patch;
   std::vector<bool> covers;  // (n_layers)
@@ -136,8 +136,7 @@ std::vector<LayerChange> read_changes(const JsonNode& node, int32_t n_layers) {
   return changes;
 }
 
-// Each layer is the defaults and then every change about it, merged deeply (RFC 7396: null removes
-// a key).
+// Each layer is the defaults merged with every change that applies (RFC 7396: null removes a key).
 void read_layers(const JsonNode& node, Imported* out) {
   const auto n_layers = static_cast<int32_t>(node.at("n_layers").integer(1, kMaxLayers));
   const std::vector<LayerChange> changes = read_changes(node, n_layers);
@@ -200,7 +199,7 @@ void read_tokenizer(const JsonNode& node, Imported* out) {
   out->tokenizer_file = name;
 }
 
-// The width of a cosine router is not in config.json when the tensor says it.
+// If config.json lacks the width of a cosine router, the tensor gives it.
 void find_cosine_widths(const Checkpoint& checkpoint, Imported* out) {
   for (size_t l = 0; l < out->config.layers.size(); ++l) {
     const FfnConfig& ffn = out->config.layers[l].ffn;

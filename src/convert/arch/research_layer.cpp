@@ -81,7 +81,7 @@ BlockNorms read_norms(const JsonNode& node) {
           node.boolean("post_norm", false)};
 }
 
-// What attention and cross attention both have.
+// Common to attention and cross attention.
 AttentionConfig read_heads(const JsonNode& node, const ModelConfig& model) {
   AttentionConfig a;
   a.n_heads = required(node, "n_heads", kMaxWidth);
@@ -118,19 +118,19 @@ AttentionConfig read_attention(const JsonNode& node, const ModelConfig& model,
   a.q_latent = node.integer("q_latent", 0, 0, kMaxWidth);
   a.score_cap = node.number("score_cap", 0);
   a.qkv_clip = node.number("qkv_clip", 0);
-  // Without rotary positions the object is checked, but does not count.
+  // Without rotary positions the object is checked but unused.
   const RopeConfig rope = read_rope(node, a.head_dim, factors);
   if (model.positions == PositionKind::kRope) a.rope = rope;
   return a;
 }
 
-// A factor of all routers is a key of those whose weights can be chosen.
+// The scale is a key of routers whose weight rule is configurable.
 bool has_key(const RouterInfo& info, const RouterField& field) {
   const uint32_t param = field.param == 0 ? uint32_t{kParamWeights} : field.param;
   return field.key != nullptr && (info.params & param) != 0;
 }
 
-// The keys that count depend on the kind: a key of another kind is a mistake, not a detail.
+// Valid keys depend on the kind: a key of another kind is an error.
 void check_router_keys(const JsonNode& node, const RouterInfo& info) {
   std::vector<const char*> keys = {"kind"};
   for (const RouterField& field : kRouterFields) {
@@ -164,7 +164,7 @@ RouterKind read_router_kind(const JsonNode& node) {
   return kRouters[node.choice(names)].kind;
 }
 
-// One of a table's words; missing: the first.
+// One of a table's names; missing: the first.
 template <class E, size_t n>
 E choice_in(const Named<E> (&table)[n], const JsonNode& node, const char* key) {
   std::vector<const char*> names;
@@ -177,7 +177,7 @@ RouterWeights read_weights(const JsonNode& node, const RouterInfo& info) {
   std::vector<RouterWeights> values;
   for (const Named<RouterWeights>& word : kRouterWeights) {
     if (word.value > RouterWeights::kRenormalised && !info.has(kParamChosen)) continue;
-    // Thresholds weigh by the chosen alone when an override made them of a top-k router.
+    // "chosen" with a threshold exists only as an override of a top-k router.
     if (word.value == RouterWeights::kChosen && info.has(kParamThreshold)) continue;
     names.push_back(word.name);
     values.push_back(word.value);
@@ -192,7 +192,7 @@ RouterConfig read_router(const JsonNode& node, int32_t n_experts, int32_t* cosin
   check_router_keys(node, info);
   for (const RouterField& field : kRouterFields) {
     if (!has_key(info, field)) continue;
-    // Of a threshold's fields the first alone has no default.
+    // Only the first of a threshold's fields has no default.
     const bool required = (info.required & field.param) != 0 &&
                           (field.param != kParamThreshold || field.number != nullptr);
     read_router_field(node, field, required, n_experts, &r);
@@ -249,7 +249,7 @@ FfnConfig read_ffn(const JsonNode& node, int32_t* cosine_width) {
   f.act.limit = node.number("limit", 0);
   f.act.up_offset = node.number("up_offset", 0);
   f.norms = read_norms(node);
-  // A dense layer may keep the "moe" object of the defaults: kind says that it does not count.
+  // A dense layer may inherit a "moe" object from the defaults, which is ignored.
   if (f.kind == FfnKind::kMoe) f.moe = read_moe(node.at("moe"), cosine_width);
   return f;
 }

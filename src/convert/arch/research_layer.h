@@ -1,5 +1,5 @@
 #pragma once
-// One layer of the research layout's config.json, and how its words are read.
+// One layer of the research layout's config.json.
 
 #include <deque>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// The value that the string names, of those from row `first` on; the error lists them.
+/// The value named by the string, from row `first` on; the error lists them.
 template <class E, size_t n>
 E value_of(const JsonNode& node, const Named<E> (&table)[n], size_t first = 0) {
   std::string known;
@@ -22,11 +22,11 @@ E value_of(const JsonNode& node, const Named<E> (&table)[n], size_t first = 0) {
 
 struct ResearchLayer {
   LayerConfig config;
-  int32_t cosine_width = 0;  // d_e when the configuration says it
+  int32_t cosine_width = 0;  // d_e if the configuration gives it
 };
 
-/// `node` is the layer after merging defaults and overrides; `model` has everything but layers.
-/// `factors` keeps the lists that RopeConfig points to.
+/// `node` is the layer after merging defaults and overrides; `model` has everything except layers.
+/// `factors` owns the lists that RopeConfig points to.
 ResearchLayer read_research_layer(const JsonNode& node, const ModelConfig& model,
                                   std::deque<std::vector<float>>* factors);
 

@@ -1,4 +1,4 @@
-// XLM-R (Conneau et al. 2020) and RoBERTa: encoders with the head that the checkpoint was made for.
+// XLM-R (Conneau et al. 2020) and RoBERTa: encoders with the checkpoint's head.
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
@@ -7,7 +7,7 @@ namespace moe::arch::roberta {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
-constexpr const char* kPositions = "positions_and_type";  // made here
+constexpr const char* kPositions = "positions_and_type";  // derived here
 
 constexpr TensorName kNames[] = {
     {"embedding.weight", "roberta.embeddings.word_embeddings.weight"},
@@ -41,7 +41,7 @@ constexpr TensorName kTokenHead[] = {{"head.dense.weight", "lm_head.dense.weight
                                      {"head.weight", "lm_head.decoder.weight"},
                                      {"head.bias", "lm_head.bias"},
                                      {"head.bias", "lm_head.decoder.bias"}};
-// Untied it has both biases and adds the matrix's own.
+// An untied head has both biases and adds the matrix's own.
 constexpr TensorName kUntiedBias[] = {{"head.bias", "lm_head.decoder.bias"}};
 constexpr TensorName kClassHead[] = {{"head.dense.weight", "classifier.dense.weight"},
                                      {"head.dense.bias", "classifier.dense.bias"},
@@ -52,7 +52,7 @@ constexpr TensorName kTagHead[] = {{"head.weight", "classifier.weight"},
 constexpr TensorName kSpanHead[] = {{"head.weight", "qa_outputs.weight"},
                                     {"head.bias", "qa_outputs.bias"}};
 
-/// A head of `transformers`: what the class is called after the model's name.
+/// A head of `transformers`: the suffix of the class name.
 struct Task {
   const char* suffix;
   HeadConfig head;
@@ -79,7 +79,7 @@ const Task& read_task(ConfigKeys* keys) {
   node.fail_expected("a class that ends in one of " + known);
 }
 
-// The rows of a matrix that is part of the model, from a tensor that must be (rows, d).
+// The rows of a matrix in the model, whose tensor must be (rows, d).
 int32_t rows_of(const Checkpoint& checkpoint, const std::string& name, int32_t d) {
   const SourceTensor* tensor = checkpoint.find(name);
   if (tensor == nullptr) fail(MOE_ERR_NOT_FOUND, "tensor %s is missing", name.c_str());
@@ -91,7 +91,7 @@ int32_t rows_of(const Checkpoint& checkpoint, const std::string& name, int32_t d
   return static_cast<int32_t>(shape[0]);
 }
 
-// The rows of positions from the first token's on. Texts are of one type: its row is part of each.
+// Position rows from the first token's on, each plus the row of the only text type.
 DerivedTensor positions(const Checkpoint& checkpoint, const std::string& prefix, int32_t first,
                         ModelConfig* config) {
   const std::string name = prefix + "embeddings.position_embeddings.weight";
@@ -130,7 +130,7 @@ LayerConfig read_layer(ConfigKeys* keys, int32_t d_model) {
   return layer;
 }
 
-// The labels of a head that has no tokens: as many as its matrix has rows.
+// The number of labels of a head without tokens: its matrix's rows.
 int32_t count_labels(const Checkpoint& checkpoint, const Task& task, int32_t d) {
   for (const TensorName& name : task.names) {
     if (std::string_view(name.slot) == "head.weight") return rows_of(checkpoint, name.tensor, d);

@@ -1,4 +1,4 @@
-// How files of `transformers` describe rotary positions, in both of their forms.
+// Rotary positions in `transformers` files, in both forms.
 
 #include <cmath>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int32_t kMaxContext = 1 << 24;
 
-// Rope without scaling has these; the factor of partial rotation may stand beside the object too.
+// Also without scaling; the partial rotation factor may be next to the object.
 void read_base(const JsonNode& node, int32_t head_dim, RopeConfig* rope) {
   rope->theta = node.number("rope_theta", rope->theta);
   if (!node.has("partial_rotary_factor")) return;
@@ -33,8 +33,8 @@ const float* read_factors(const JsonNode& node, int32_t dims,
   return list.data();
 }
 
-// The factor on cos and sin that a yarn checkpoint of the DeepSeek kind asks for (Peng et al. 2023,
-// section 3.4, with an own strength in numerator and denominator).
+// The factor on cos and sin in DeepSeek's yarn checkpoints (Peng et al. 2023, section 3.4, with
+// separate scales in numerator and denominator).
 float yarn_attention_factor(const JsonNode& node, float factor) {
   if (node.has("attention_factor")) return node.number("attention_factor", 0);
   const double own = node.number("mscale", 0), all = node.number("mscale_all_dim", 0);
@@ -55,7 +55,7 @@ Kind read_kind(const JsonNode& node) {
   for (const char* name : names) known |= kind.string() == name;
   if (!known) fail_value(kind, "default, linear, llama3, yarn, dynamic and longrope are");
   const size_t found = kind.choice(names);
-  return found > kDynamic ? kLongrope : static_cast<Kind>(found);  // "su": its first name
+  return found > kDynamic ? kLongrope : static_cast<Kind>(found);  // alias "su"
 }
 
 void check_keys(const JsonNode& node, Kind kind) {
@@ -110,8 +110,8 @@ void read_scaling(const JsonNode& node, Kind kind, int32_t original, RopeConfig*
   if (kind == kLongrope) read_longrope(node, rope, factors);
 }
 
-// Frequencies that change when a text grows beyond max_position_embeddings, those of earlier
-// positions too. Up to there nothing is scaled, and no context here is longer than that.
+// Dynamic frequencies change when a text exceeds max_position_embeddings, also for earlier
+// positions. Up to there nothing is scaled, and contexts here are never longer.
 void check_dynamic(const JsonNode& node) {
   if (!(node.at("factor").number() > 0)) node.at("factor").fail_expected("a number above 0");
 }
@@ -140,7 +140,7 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
     if (kind == kDynamic) check_dynamic(node);
     if (kind != kDefault && kind != kDynamic) read_scaling(node, kind, original, &rope, factors);
   }
-  if (rope.theta == 0) (void)keys.number("rope_theta");  // says that it is missing
+  if (rope.theta == 0) (void)keys.number("rope_theta");  // reports that it is missing
   return rope;
 }
 

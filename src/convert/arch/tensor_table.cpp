@@ -10,7 +10,7 @@ void replace(std::string* text, const char* what, const std::string& by) {
   if (at != std::string::npos) text->replace(at, std::string_view(what).size(), by);
 }
 
-// "layers.3.moe.experts.7.gate.weight" is the row "moe.experts.gate.weight".
+// "layers.3.moe.experts.7.gate.weight" has the row "moe.experts.gate.weight".
 std::string row_key(const SlotGroup& group, const Slot& slot) {
   std::string key = slot.name;
   if (group.layer >= 0) replace(&key, ("layers." + std::to_string(group.layer) + ".").c_str(), "");

@@ -1,7 +1,7 @@
 // torchscale (Ma et al. 2022): encoders, decoders and both, with X-MoE's cosine router, top-1 and
-// top-2 gates, and MH-MoE's branch of it. config.json holds the keys of its EncoderConfig,
-// DecoderConfig or EncoderDecoderConfig. Left to the run time: the capacity that torchscale applies
-// at evaluation, and its random choice of second experts.
+// top-2 gates, and MH-MoE's branch. config.json contains the keys of its EncoderConfig,
+// DecoderConfig or EncoderDecoderConfig. Not imported: the capacity at evaluation (set it at run
+// time) and the random choice of second experts.
 
 #include <cmath>
 
@@ -39,7 +39,7 @@ constexpr TensorName kNames[] = {
 
 constexpr TensorName kPlainHead[] = {{"head.weight", "encoder.output_projection.weight"}};
 
-// fairseq's examples of torchscale have a head of their own for encoders.
+// fairseq's torchscale examples have their own head for encoders.
 constexpr TensorName kMaskedHead[] = {
     {"head.dense.weight", "encoder.output_projection.dense.weight"},
     {"head.dense.bias", "encoder.output_projection.dense.bias"},
@@ -130,8 +130,8 @@ void Torchscale::read_sizes() {
   }
 }
 
-// torchscale's constructors set it wherever subln is true, and a config of some keys does not say
-// whether subln was.
+// torchscale's constructors set it if subln is true, and a partial config does not show whether
+// subln was.
 bool Torchscale::in_front(const FairseqSide& side) {
   const std::string key = side.key("normalize_before");
   const bool front = keys_.boolean(key.c_str(), !deepnorm_);
@@ -164,9 +164,8 @@ void Torchscale::read_cosine_width(const FairseqSide& side, int32_t layer) {
   out_.cosine_widths.back() = static_cast<int32_t>(reduction->shape[0]);
 }
 
-// DeepNorm (Wang et al. 2022) norms a x + f(x). Here it is x + f(x) / a, which the norm makes the
-// same when its epsilon is divided by a^2, and so is what stands in front of the embedding's norm
-// divided by a.
+// DeepNorm (Wang et al. 2022) norms a x + f(x). Here it is x + f(x) / a, which is equivalent if the
+// norm's epsilon is divided by a^2 and everything before the embedding's norm by a.
 void Torchscale::read_depth(const FairseqSide& side, int32_t n_layers) {
   if (!deepnorm_) return;
   if (model_.both()) {
@@ -223,7 +222,7 @@ void Torchscale::read_positions() {
   model_.scale_positions(model_.main(), config().residual_multiplier, &out_);
 }
 
-// The names of an encoder's head.
+// Tensor names of an encoder's head.
 std::span<const TensorName> Torchscale::read_head() {
   ModelConfig& c = config();
   keys_.ignore({"share_encoder_input_output_embed", "share_decoder_input_output_embed",
@@ -237,7 +236,7 @@ std::span<const TensorName> Torchscale::read_head() {
   const bool masked = has("encoder.output_projection.dense.weight");
   const bool own = has("encoder.output_projection.weight");
   const bool shared = keys_.boolean("share_encoder_input_output_embed", false);
-  const bool none = keys_.boolean("no_output_layer", false);  // of one made by the constructor
+  const bool none = keys_.boolean("no_output_layer", false);  // from the constructor
   if (!masked && !own && none) {
     c.head.kind = HeadKind::kNone;
     return {};

@@ -1,8 +1,8 @@
-// XMoE (Yang et al. 2024), in the forms of its Megatron-DeepSpeed and fairseq trees: every n-th
-// layer has small experts behind a threshold, top-k, BASE or hash router. config.json holds the
-// arguments of the training run. Those that bear on what is computed are read here, or must have
-// the value that is computed; the hundreds about data and optimiser are not looked at. Left to the
-// run time: the capacity at evaluation, and the random choice of experts behind the first.
+// XMoE (Yang et al. 2024), from its Megatron-DeepSpeed and fairseq trees: every n-th layer has
+// small experts with a threshold, top-k, BASE or hash router. config.json contains the arguments of
+// the training run. Those that affect the computation are read or must have the supported value;
+// the hundreds about data and optimiser are ignored. Not imported: the capacity at evaluation (set
+// it at run time) and the random choice of further experts.
 
 #include <cmath>
 
@@ -134,7 +134,7 @@ Selection megatron_routing(ConfigKeys* keys) {
   return found;
 }
 
-// A number, or a list of one: all layers alike.
+// A number, or a list of one for all layers.
 int32_t count_experts(ConfigKeys* keys) {
   const JsonNode node = keys->node("num_experts");
   if (!node.value().is_array()) return keys->integer("num_experts", 1, 1 << 16);
@@ -173,7 +173,7 @@ void read_megatron_positions(ConfigKeys* keys, ModelConfig* c, AttentionConfig* 
   a->rope.dims = static_cast<int32_t>(static_cast<float>(a->head_dim) * percent);
 }
 
-// Heads lie one after the other, each as its q, its k and its v.
+// Heads are consecutive, each with its q, k and v.
 void split_query_key_value(int32_t head_dim, Imported* out) {
   auto locate = std::move(out->locate);
   out->locate = [locate, head_dim](const SlotGroup& group, const Slot& slot) {
@@ -261,7 +261,7 @@ Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoi
   if (keys.boolean("add_bias_linear", true)) table.add(kMegatronBias);
   locate_by(std::move(table), checkpoint, &out);
   split_query_key_value(dense.attention.head_dim, &out);
-  // Megatron hands the last bias of an expert back beside the product, where nobody adds it.
+  // Megatron returns an expert's last bias separately, and nothing adds it.
   out.ignored = {"*.yyh_local_experts.*.dense_4h_to_h.bias", "*.rotary_pos_emb.inv_freq"};
   return out;
 }
@@ -273,7 +273,7 @@ int32_t fairseq_width(ConfigKeys* keys, const FairseqModel& model) {
   return d;
 }
 
-// Experts of a side are parts of its own FFN.
+// A side's experts are parts of its FFN.
 FfnConfig fairseq_experts(ConfigKeys* keys, FfnConfig ffn) {
   ffn.kind = FfnKind::kMoe;
   ffn.d_ff /= keys->integer("ffn_split_ratio", 1, 1, ffn.d_ff);
@@ -290,7 +290,7 @@ void read_fairseq_side(ConfigKeys* keys, const FairseqModel& model, const Fairse
                        Imported* out) {
   LayerConfig dense;
   dense.attention = model.attention(keys, side, out->config.d_model);
-  // fairseq's own default is behind the sums; the decoders alone that were read so far are not.
+  // fairseq's default is post-norm; the decoder-only models read so far are pre-norm.
   const bool in_front = keys->boolean(side.key("normalize_before").c_str(), !model.both());
   (model.both() && !side.causal ? out->config.encoder_norm : out->config.final_norm) = in_front;
   model.place_norms(in_front, &dense);

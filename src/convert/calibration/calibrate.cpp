@@ -10,24 +10,24 @@
 namespace moe {
 namespace {
 
-// Where the same matrices of all experts in a layer are averaged; empty for others.
+// Name under which the same matrix of all experts in a layer is averaged; empty for others.
 std::string average_of(const PlannedSegment& segment, const Slot& slot) {
   if (segment.part != Part::kExperts) return {};
   return std::to_string(segment.layer) + "." + std::to_string(slot.sublayer) + "." +
          std::to_string(static_cast<int>(slot.role));
 }
 
-// Sums up inputs, by the matrix that they are multiplied with.
+// Accumulates inputs per matrix.
 class InputWatch final : public InputWatcher {
  public:
   explicit InputWatch(ThreadPool& pool) : pool_(pool) {}
 
-  /// `place`: the Matrix itself, or its tiles where those stay and it is copied.
+  /// `place`: the Matrix itself, or its tiles if those stay while it is copied.
   void add(const void* place, std::shared_ptr<InputSums> sums) {
     panel_.resize(std::max(panel_.size(), SecondMoments::panel_size(sums->n_inputs)));
     sums_[place] = std::move(sums);
   }
-  /// From now on squares and tokens are known.
+  /// Squares and tokens are final from now on.
   void keep_squares() { squares_ = false; }
 
   void see(const Matrix& weight, const LinearInput& input) override {
@@ -67,7 +67,7 @@ class Calibration::Impl {
     check(pool_.start(0));
     model_.emplace(file, n_bytes, options_.model_bytes, pool_, watch_);
     run_->n_tokens = text.tokens.size();
-    for (const PlannedSegment& segment : plan.segments) {  // under a cap this reads each expert
+    for (const PlannedSegment& segment : plan.segments) {  // under a cap this reads every expert
       if (options_.progress && !options_.progress(0, text.tokens.size())) {
         fail(MOE_ERR_CANCELLED, "cancelled");
       }
@@ -96,7 +96,7 @@ class Calibration::Impl {
  private:
   using Averages = std::map<std::string, std::shared_ptr<SecondMoments>>;
 
-  // After the last pass its memory is of no use.
+  // Frees the model after the last pass.
   void close_model_at_end() {
     if (end_ == plan_.segments.size()) model_.reset();
   }
@@ -118,7 +118,7 @@ class Calibration::Impl {
     });
   }
 
-  // The sums of a segment that are to have moments, and what they are averaged in.
+  // Calls f for the sums of a segment that will have moments, and their average.
   template <class F>
   void each_wanted(const PlannedSegment& segment, F&& f) {
     for (const PlannedMatrix& m : segment.matrices) {
@@ -128,7 +128,7 @@ class Calibration::Impl {
     }
   }
 
-  // Segments of one layer stay together, as experts are averaged.
+  // Segments of one layer stay together, because experts are averaged.
   size_t end_of_layer(size_t begin) const {
     size_t end = begin;
     const std::vector<PlannedSegment>& all = plan_.segments;
@@ -150,8 +150,8 @@ class Calibration::Impl {
     return bytes;
   }
 
-  // Moments of as many layers from `begin` on as there is room for. A layer that alone has none
-  // keeps to its mean squares.
+  // Allocates moments for as many layers from `begin` on as fit. A single layer that does not fit
+  // uses only mean squares.
   void begin_group(size_t begin) {
     inputs_.forget_feedback();
     for (auto& [name, sums] : sums_) {
@@ -219,7 +219,7 @@ class Calibration::Impl {
   InputStatistics inputs_{pool_};
   std::map<std::string, std::shared_ptr<InputSums>> sums_;
   std::set<std::string> wanted_;
-  // Segments whose moments are there.
+  // Segments with moments.
   size_t first_ = 0;
   size_t end_ = 0;
   bool any_moments_ = false;

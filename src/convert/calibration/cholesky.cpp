@@ -5,11 +5,11 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kParallelWork = int64_t{1} << 16;  // products from which threads pay
+constexpr int64_t kParallelWork = int64_t{1} << 16;  // multiplications that justify threads
 
 double* row_of(double* a, int32_t i) { return a + int64_t{i} * (i + 1) / 2; }
 
-// In one order everywhere: term i goes to sum i % 8.
+// Fixed order: term i goes to partial sum i % 8.
 double dot(const double* a, const double* b, int32_t n) {
   constexpr int32_t kSums = 8;
   double sums[kSums] = {};

@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-// Moments as they count beside an average, and their mean on the diagonal.
+// Moments blended with an average, and their mean diagonal.
 class Blend {
  public:
   Blend(const SecondMoments& moments, const SecondMoments* average)
@@ -45,7 +45,7 @@ Feedback::Feedback(const SecondMoments& moments, const SecondMoments* average, T
   for (int32_t begin = 0; begin < n; begin += kMomentBlock) {
     const MomentBlock block = moment_block(begin, n);
     work.clear();
-    for (int32_t i = block.end - 1; i >= block.begin; --i) {  // R is a factor of H turned round
+    for (int32_t i = block.end - 1; i >= block.begin; --i) {  // R is a factor of the reversed H
       for (int32_t j = block.end - 1; j > i; --j) work.push_back(blend.at(j, i) / blend.mean());
       work.push_back(blend.at(i, i) / blend.mean() + kDamping);
     }

@@ -1,6 +1,6 @@
 #pragma once
-// What the matrices of a model were multiplied with: for each input the mean of its squares, which
-// says how much an error of its weights matters, and where there is room the second moments.
+// Statistics of the inputs of a model's matrices: the mean square of each input, which weights the
+// error of its column, and if memory permits the second moments.
 
 #include <map>
 #include <memory>
@@ -11,15 +11,14 @@
 
 namespace moe {
 
-/// Of a matrix, or of several that are multiplied with the same.
+/// Of a matrix, or of several with the same inputs.
 struct InputSums {
   int32_t n_inputs = 0;
-  uint64_t n_tokens = 0;        // that reached it
+  uint64_t n_tokens = 0;        // tokens that reached it
   std::vector<double> squares;  // sums
   std::unique_ptr<SecondMoments> moments;
-  std::shared_ptr<const SecondMoments> average;  // of all experts' in the layer
-  // Mean squares divided by their own mean; empty: inputs that are no numbers say nothing, and
-  // neither do zeros alone.
+  std::shared_ptr<const SecondMoments> average;  // over all experts of the layer
+  // Mean squares divided by their mean; empty if inputs are all zero or not finite.
   std::vector<float> importance;
 
   void find_importance();
@@ -29,10 +28,10 @@ class InputStatistics {
  public:
   explicit InputStatistics(ThreadPool& pool) : pool_(pool) {}
 
-  /// All by the matrix's name as in Slot::short_name(). Null: no token reached it, or it is no
-  /// linear matrix. The array has one number for each input.
+  /// By the matrix's name as in Slot::short_name(). Null: no token reached it, or it is not a
+  /// linear matrix. One value per input.
   const float* importance(const std::string& name) const;
-  /// Null too where there are no moments.
+  /// Also null without moments.
   std::shared_ptr<const Feedback> feedback(const std::string& name);
   uint64_t n_tokens(const std::string& name) const;
   /// Null: unknown.
@@ -42,13 +41,13 @@ class InputStatistics {
   void put(const std::string& name, std::shared_ptr<const InputSums> sums) {
     sums_[name] = std::move(sums);
   }
-  /// To be called before moments change or go.
+  /// Call before moments change or are freed.
   void forget_feedback() { last_.reset(); }
 
  private:
   ThreadPool& pool_;
   std::map<std::string, std::shared_ptr<const InputSums>> sums_;
-  // The last: matrices with the same inputs follow one another.
+  // The most recent: matrices with the same inputs are consecutive.
   const SecondMoments* last_moments_ = nullptr;
   std::shared_ptr<const Feedback> last_;
 };

@@ -7,7 +7,7 @@ namespace moe {
 namespace {
 
 constexpr int32_t kPanelRows = 16;
-constexpr int64_t kParallelWork = int64_t{1} << 17;  // products from which threads pay
+constexpr int64_t kParallelWork = int64_t{1} << 17;  // multiplications that justify threads
 
 }  // namespace
 
@@ -45,14 +45,14 @@ void SecondMoments::add(const float* x, int64_t ld, const int32_t* row_ids, int3
     if (width * n_ * n / 2 < kParallelWork) {
       for (int32_t i = 0; i < n_; ++i) add_row(i, panel, n);
     } else {
-      pool.parallel([&](int thread, int n_threads) {  // taking turns, as rows grow longer
+      pool.parallel([&](int thread, int n_threads) {  // balances rows, which grow longer
         for (int32_t i = thread; i < n_; i += n_threads) add_row(i, panel, n);
       });
     }
   }
 }
 
-// Four rows of inputs at a time, each sum still in their order.
+// Four input rows at a time, each sum in their order.
 void SecondMoments::add_row(int32_t i, const double* panel, int32_t n_rows) {
   const int32_t begin = moment_block(i, n_, block_).begin;
   double* out = sums_.data() + (row_begin(i) + static_cast<size_t>(begin));

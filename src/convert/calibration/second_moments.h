@@ -1,7 +1,6 @@
 #pragma once
-// The sums of x x^T over inputs x, from which the error follows that a change of weights makes in
-// the outputs. Inputs further apart than a block count as unrelated: memory and time then grow with
-// the number of inputs and not with its square or cube.
+// Sums of x x^T over inputs x, which give the output error of a weight change. Inputs in different
+// blocks count as uncorrelated: memory and time then grow linearly with the number of inputs.
 
 #include <cstdint>
 #include <vector>
@@ -10,10 +9,10 @@
 
 namespace moe {
 
-/// Inputs of a block.
+/// Inputs per block.
 inline constexpr int32_t kMomentBlock = 2048;
 
-/// The block that input i of n is in: [begin, end).
+/// The block of input i of n: [begin, end).
 struct MomentBlock {
   int32_t begin;
   int32_t end;
@@ -27,26 +26,25 @@ class SecondMoments {
  public:
   explicit SecondMoments(int32_t n, int32_t block = kMomentBlock);
 
-  /// Adds rows of x, row i at x + (row_ids ? row_ids[i] : i) * ld. Each sum is taken in the order
-  /// of the rows, however many threads there are and however the rows are cut into calls. Allocates
-  /// nothing: `panel` is room for panel_size(n).
+  /// Adds rows of x, row i at x + (row_ids ? row_ids[i] : i) * ld. Sums are in row order for any
+  /// number of threads and any split into calls. Allocates nothing: `panel` has panel_size(n).
   void add(const float* x, int64_t ld, const int32_t* row_ids, int32_t n_rows, double* panel,
            ThreadPool& pool);
   static size_t panel_size(int32_t n);
   void add(const SecondMoments& other);
 
   int32_t n() const { return n_; }
-  /// False when an input was no finite number, or its square none.
+  /// False if an input or its square was not finite.
   bool is_finite() const;
   uint64_t n_rows() const { return n_rows_; }
-  /// Of inputs i and j <= i in one block.
+  /// For inputs i and j <= i in one block.
   double at(int32_t i, int32_t j) const { return sums_[row_begin(i) + static_cast<size_t>(j)]; }
 
-  /// What the moments of n inputs take.
+  /// Memory for the moments of n inputs.
   static uint64_t bytes(int32_t n, int32_t block = kMomentBlock);
 
  private:
-  // Such that + j is the place of (i, j).
+  // Such that + j is the index of (i, j).
   size_t row_begin(int32_t i) const {
     const auto width = static_cast<size_t>(block_);
     const auto block = static_cast<size_t>(i / block_);
@@ -58,7 +56,7 @@ class SecondMoments {
   int32_t n_;
   int32_t block_;
   uint64_t n_rows_ = 0;
-  std::vector<double> sums_;  // of each block the lower triangle, row by row
+  std::vector<double> sums_;  // lower triangles of the blocks, by rows
 };
 
 }  // namespace moe

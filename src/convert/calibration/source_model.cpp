@@ -84,7 +84,7 @@ const void* SourceModel::owner(const PlannedSegment& segment, const TensorRow& r
   return row.of_network() ? static_cast<const void*>(&layer.ffn) : &layer;
 }
 
-// Its networks lie where they are, in memory or not.
+// Refers to its networks in place.
 Expert SourceModel::networks_of(const PlannedSegment& segment) const {
   ExpertSource& experts = *model_->layer(segment.layer).experts;
   Expert expert;

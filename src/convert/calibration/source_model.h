@@ -1,5 +1,5 @@
 #pragma once
-// A checkpoint's model in floats, open on the CPU, that reads a text while its inputs are watched.
+// A checkpoint's model in floats on the CPU, which reads a text while its inputs are observed.
 
 #include <algorithm>
 #include <functional>
@@ -16,41 +16,41 @@
 
 namespace moe {
 
-/// A text as the model reads it.
+/// A text in the form the model reads.
 struct CalibrationText {
-  std::vector<int32_t> prefix;  // in front of every window
+  std::vector<int32_t> prefix;  // precedes every window
   std::vector<int32_t> tokens;
 };
 
-/// Tokens that the model reads at once, at most.
+/// Maximum tokens read at once.
 inline constexpr int32_t kWindow = 512;
 
-/// Told tokens; false: MOE_ERR_CANCELLED.
+/// Receives tokens done; false: MOE_ERR_CANCELLED.
 using ReadingProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
-/// The matrix that has the same inputs and is summed up for it: a gate reads what its up projection
-/// reads, and queries and keys what values do, but for keys and values of a latent.
+/// The matrix under which shared inputs are accumulated: a gate uses its up projection's, and
+/// queries and keys use the values', except for keys and values of a latent.
 std::string key_of(const std::string& name, bool latent);
 
 inline bool is_product(const Slot& slot) {
   return slot.kind == SlotKind::kLinear || slot.kind == SlotKind::kVocab;
 }
 
-/// For sums beside the model, for which half of the machine is left at least: it has been allocated
-/// by now.
+/// Memory for sums besides the already allocated model: at least half of the machine's memory
+/// remains free.
 uint64_t machine_share();
 
 class SourceModel {
  public:
-  /// The model of `n_bytes` that `file` holds. `memory_cap`: bytes for it and its session; 0: half
-  /// of what the machine has where it would take more. All but the number must outlive it.
+  /// Opens the model of `n_bytes` in `file`. `memory_cap`: bytes for it and its session; 0: half of
+  /// the machine's memory if it would need more. All references must outlive this.
   SourceModel(ModelSink& file, uint64_t n_bytes, uint64_t memory_cap, ThreadPool& pool,
               InputWatcher& watch);
   SourceModel(const SourceModel&) = delete;
   SourceModel& operator=(const SourceModel&) = delete;
 
   /// Calls f(place, slot, inputs' matrix) for all linear matrices of a segment. `place`: the Matrix
-  /// itself, or its tiles where those stay and it is copied.
+  /// itself, or its tiles if those stay while it is copied.
   template <class F>
   void each_matrix(const PlannedSegment& segment, F&& f) {
     Expert expert;
@@ -69,8 +69,8 @@ class SourceModel {
     }
   }
 
-  /// In windows of at most kWindow tokens. Perplexity, or 0 for an encoder. MOE_ERR_RANGE when the
-  /// prefix leaves no room in a window.
+  /// In windows of at most kWindow tokens. Returns the perplexity, or 0 for an encoder.
+  /// MOE_ERR_RANGE if the prefix fills a window.
   double read_text(const CalibrationText& text, const ReadingProgress& progress);
 
  private:

@@ -1,4 +1,4 @@
-// The key-value pairs of a GGUF file as the config.json that the model had.
+// Converts the key-value pairs of a GGUF file to the model's config.json.
 
 #include <set>
 
@@ -11,9 +11,9 @@ namespace {
 struct Arch {
   const char* name;        // general.architecture
   const char* model_type;  // of transformers
-  const char* moe_type;    // when there are experts; "": the same
-  bool interleaved;        // q and k were permuted for rotary positions on neighbouring pairs
-  int renormalised;        // norm_topk_prob, which no key says; -1: not a key of the model
+  const char* moe_type;    // if there are experts; "": the same
+  bool interleaved;        // q and k were permuted for rotation of neighbouring pairs
+  int renormalised;        // norm_topk_prob, which has no key; -1: not a key of the model
 };
 
 constexpr Arch kArchs[] = {
@@ -28,7 +28,7 @@ constexpr Arch kArchs[] = {
     {"gemma2", "gemma2", "", false, -1},     {"gemma3", "gemma3_text", "", false, -1},
     {"glm4moe", "glm4_moe", "", false, -1}};
 
-// Keys behind "ARCH." that have one meaning in all of them.
+// Keys after "ARCH." with one meaning in all architectures.
 struct Key {
   const char* gguf;
   const char* transformers;
@@ -99,7 +99,7 @@ class ConfigBuilder {
 
   const SourceTensor* find(const char* tensor) const { return checkpoint_.find(tensor); }
 
-  // The value of ARCH.key, which counts as understood from here on; null when it is not there.
+  // The value of ARCH.key, which then counts as understood; null if missing.
   const Json* take(const std::string& key) {
     taken_.insert(key);
     return all_.value().find(arch_.name + ("." + key));
@@ -112,17 +112,17 @@ class ConfigBuilder {
   void read_gpt_oss() {
     config_["num_local_experts"] = config_["num_experts"];
     config_.erase("num_experts");
-    config_.erase("moe_intermediate_size");  // said twice
+    config_.erase("moe_intermediate_size");  // a duplicate
     if (config_.contains("rope_scaling")) config_["rope_scaling"]["truncate"] = false;
   }
 
-  // llama.cpp has these two in its code: the scale of the largest model's scores, and norms that
-  // already hold the 1.
+  // Hard-coded in llama.cpp: the score scale of the largest model, and norms that already include
+  // the 1.
   void read_gemma() {
     Json& c = config_;
     const double heads = std::max(node("attention.head_count").number(), 1.0);
     const bool largest = node("block_count").number() == (is("gemma2") ? 46 : 62);
-    // For llama.cpp a Gemma 3 file without the key has none.
+    // default of llama.cpp
     if (is("gemma3") && !c.contains("sliding_window")) c["sliding_window"] = 0;
     c["query_pre_attn_scalar"] =
         largest ? node("embedding_length").number() / heads : node("attention.key_length").number();
@@ -134,7 +134,7 @@ class ConfigBuilder {
     }
   }
 
-  // The layers that predict further tokens are counted with the others.
+  // The multi-token prediction layers are counted with the others.
   void read_glm4() {
     Json& c = config_;
     if (!c.contains("num_experts")) {
@@ -149,7 +149,7 @@ class ConfigBuilder {
   }
 
   // llama.cpp's name is for 1bitLLM's models, bitnet.cpp's for BitNet b1.58 2B-4T. Both multiply
-  // ternary weights, whatever stores them, with activations of 8 bits a token.
+  // ternary weights, however stored, with 8-bit activations per token.
   void read_bitnet() {
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
       if (tensor.type != SourceType::kBlockMxfp4) continue;
@@ -167,7 +167,7 @@ class ConfigBuilder {
   }
 
   // Multi-head latent attention. Newer files describe it as llama.cpp computes it, as one head on
-  // the latent itself, and have the lengths of the model's heads in keys of their own.
+  // the latent, and have separate keys for the model's head sizes.
   void read_latent() {
     constexpr int64_t kMaxWidth = 1 << 20;
     Json& c = config_;
@@ -198,7 +198,7 @@ class ConfigBuilder {
     read_deepseek_experts();
   }
 
-  // V3 and its followers have the same architecture here, and another router.
+  // V3 and its successors share this architecture, with another router.
   void read_deepseek() {
     Json& c = config_;
     read_latent();
@@ -224,7 +224,7 @@ class ConfigBuilder {
     }
     c["n_routed_experts"] = c["num_experts"];
     c.erase("num_experts");
-    c.erase("shared_expert_intermediate_size");  // of all of them together
+    c.erase("shared_expert_intermediate_size");  // of all shared experts together
     for (const auto& [gguf, key] : {std::pair{"expert_shared_count", "n_shared_experts"},
                                     {"leading_dense_block_count", "first_k_dense_replace"},
                                     {"expert_weights_scale", "routed_scaling_factor"}}) {
@@ -232,7 +232,7 @@ class ConfigBuilder {
     }
   }
 
-  // What older files leave to the shapes.
+  // Values that older files leave to the shapes.
   void read_shapes() {
     Json& c = config_;
     const auto rows = [&](const char* tensor, size_t axis, const char* key) {
@@ -300,7 +300,7 @@ class ConfigBuilder {
     config_["rope_scaling"] = std::move(scaling);
   }
 
-  // Of mscale and mscale_all_dim, which are equal in all published models, the file has one.
+  // The file has one of mscale and mscale_all_dim, which are equal in all published models.
   void read_strength(Json* scaling) {
     const char* const key = "rope.scaling.yarn_log_multiplier";
     if (take(key) == nullptr) return;
@@ -308,7 +308,7 @@ class ConfigBuilder {
     (*scaling)["mscale"] = (*scaling)["mscale_all_dim"] = strength;
   }
 
-  // Llama 3's scaling comes as a divisor for each frequency, which is what longrope has too.
+  // Llama 3's scaling is stored as a divisor per frequency, like longrope's.
   void read_frequency_factors() {
     const std::vector<float> factors = read_factors("rope_freqs.weight");
     config_["rope_scaling"] = {{"rope_type", "longrope"},
@@ -317,8 +317,8 @@ class ConfigBuilder {
                                {"attention_factor", 1.0}};
   }
 
-  // The type is not in older files; one of the checkpoint's strengths is in none, and the file's
-  // attn_factor is what llama.cpp's converter derived from the two context lengths.
+  // Older files lack the type; all lack one of the checkpoint's scales, and the file's attn_factor
+  // is derived from the two context lengths by llama.cpp's converter.
   void read_longrope() {
     const Json* type = take("rope.scaling.type");
     const Json* original = take("rope.scaling.original_context_length");
@@ -383,7 +383,7 @@ class ConfigBuilder {
     }
   }
 
-  // Keys that have one accepted value.
+  // Keys with one supported value.
   void check_constants() {
     const auto require = [&](const char* key, const Json& value) {
       const Json* found = take(key);

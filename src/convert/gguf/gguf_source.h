@@ -1,6 +1,6 @@
 #pragma once
-// A GGUF file as a checkpoint of `transformers`: the same tensor names, and the documents that
-// would lie beside them, so that the importers of src/convert/arch read both.
+// A GGUF file as a `transformers` checkpoint: with its tensor names and documents, so that the
+// importers of src/convert/arch can read both.
 
 #include <functional>
 
@@ -8,10 +8,9 @@
 
 namespace moe {
 
-/// Opens a folder or a GGUF file; the latter with tensors renamed and config.json, tokenizer.json
-/// and so on put in place. Throws MOE_ERR_UNSUPPORTED, naming it, for an architecture, a key or a
-/// tokenizer that is not known. step() is called now and then and may throw, which ends the work.
-/// `ignored`: keys that are taken for missing.
+/// Opens a folder or a GGUF file; the latter with renamed tensors and generated config.json,
+/// tokenizer.json and so on. Throws MOE_ERR_UNSUPPORTED, naming an unknown architecture, key or
+/// tokenizer. step() is called from time to time and may throw to stop. `ignored`: keys to ignore.
 Checkpoint open_checkpoint(
     const std::string& path, const std::function<void()>& step = [] {},
     const std::vector<std::string>& ignored = {});
@@ -19,11 +18,11 @@ Checkpoint open_checkpoint(
 /// config.json of the file's metadata and tensors (which still have their GGUF names).
 Json gguf_config(const Checkpoint& checkpoint);
 
-/// The name in `transformers` of a GGUF tensor; unknown ones stay as they are. `sandwich`: blocks
-/// have norms on both sides.
+/// The `transformers` name of a GGUF tensor; unknown names are unchanged. `sandwich`: blocks have
+/// norms on both sides.
 std::string gguf_tensor_name(const std::string& name, bool sandwich = false);
 
-/// tokenizer.json; null when the file has no tokenizer.
+/// tokenizer.json; null if the file has no tokenizer.
 Json gguf_tokenizer(
     const Json& metadata, const std::function<void()>& step = [] {});
 

@@ -1,4 +1,4 @@
-// The tokenizer inside a GGUF file as a tokenizer.json.
+// Converts the tokenizer of a GGUF file to a tokenizer.json.
 
 #include <span>
 
@@ -23,7 +23,7 @@ constexpr const char* kO200k[] = {
     R"(|[^\r\n\p{L}\p{N}]?)" MOE_UPPER "+" MOE_LOWER "*" MOE_CONTRACTION
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 
-// Its letters are those that come in two cases, counted up.
+// Its letters are the enumerated cased ones.
 constexpr const char* kDeepseekLlm[] = {
     R"([\r\n])",
     R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽ)"
@@ -32,14 +32,14 @@ constexpr const char* kDeepseekLlm[] = {
     R"(Ꞌ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)",
     R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)", R"([一-龥ࠀ-一가-퟿]+)"};
 
-// How a text is cut before pairs are merged, by tokenizer.ggml.pre.
+// Pre-tokenization by tokenizer.ggml.pre.
 struct Pre {
   const char* name;
-  std::span<const char* const> regexes;  // one after the other; none: GPT-2's
-  bool digits;                           // each digit alone
+  std::span<const char* const> regexes;  // in sequence; none: GPT-2's
+  bool digits;                           // splits digits individually
   bool nfc;                              // the original tokenizer normalises
-  bool ignore_merges;                    // a whole word that is a token is one
-  bool adds_bos;                         // when no key says it
+  bool ignore_merges;                    // a word that is a token is not merged
+  bool adds_bos;                         // if no key says so
 };
 constexpr Pre kPres[] = {{"gpt-2", {}, false, false, false, false},
                          {"olmo", {}, false, false, false, false},
@@ -123,7 +123,7 @@ class TokenizerBuilder {
          metadata_.path().c_str(), what, n, tokens_.size());
   }
 
-  // Fillers up to a round number are no tokens.
+  // Padding up to a round number is not a token.
   bool is_token(size_t i) const { return types_[i] != kUnused; }
 
   Json vocabulary() const {
@@ -155,7 +155,7 @@ class TokenizerBuilder {
     return out;
   }
 
-  // What stands before and after a text: BOS and EOS, where the keys say so.
+  // The ids before and after a text: BOS and EOS if the keys say so.
   void add_around(bool adds_bos, Json* out) const {
     Json single = Json::array();
     Json ids = Json::object();
@@ -187,8 +187,7 @@ class TokenizerBuilder {
     add_around(pre.adds_bos, out);
   }
 
-  // Pairs in the order in which SentencePiece would join them: the best score of what they give
-  // first.
+  // Pairs in SentencePiece's merge order: best score of the result first.
   Json merges_by_score() const {
     const std::vector<JsonNode> scores = metadata_.at("tokenizer.ggml.scores").elements();
     check_length(scores.size(), "scores");

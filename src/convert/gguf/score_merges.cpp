@@ -9,12 +9,12 @@ namespace moe {
 namespace {
 
 constexpr size_t kNone = ~size_t{0};
-constexpr size_t kStep = 4096;                    // tokens between two calls of step()
-constexpr size_t kSpareMerges = size_t{1} << 18;  // beside four for each token
+constexpr size_t kStep = 4096;                    // tokens between calls of step()
+constexpr size_t kSpareMerges = size_t{1} << 18;  // in addition to four per token
 constexpr size_t kMaxBytes = size_t{256} << 20;   // of all merges written out
 
-// For each text the longest other one that it begins with, or kNone. In their order, all that a
-// text begins with come before it, and the one before it shares the most with it.
+// For each text its longest proper prefix among the others, or kNone. In sorted order all prefixes
+// of a text precede it, and the previous text shares the longest prefix.
 std::vector<size_t> beginnings(const std::vector<std::string>& texts,
                                const std::function<void()>& step) {
   std::vector<size_t> order;
@@ -27,7 +27,7 @@ std::vector<size_t> beginnings(const std::vector<std::string>& texts,
     return texts[a] < texts[b];
   });
   std::vector<size_t> out(texts.size(), kNone);
-  std::vector<size_t> open;  // each begins with those below it
+  std::vector<size_t> open;  // a chain of prefixes
   for (const size_t i : order) {
     while (!open.empty() && !texts[i].starts_with(texts[open.back()])) open.pop_back();
     if (!open.empty()) out[i] = open.back();
@@ -52,7 +52,7 @@ std::vector<TokenMerge> merges_of_scores(const std::vector<ScoredToken>& tokens,
 
   std::vector<TokenMerge> merges;
   size_t n_bytes = 0;
-  std::vector<size_t> ends;  // what the token ends with, the shortest last
+  std::vector<size_t> ends;  // the token's suffixes, shortest last
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i % kStep == 0) step();
     if (!tokens[i].whole) continue;

@@ -1,5 +1,5 @@
 #pragma once
-// The merges that SentencePiece's scores stand for.
+// Derives merges from SentencePiece's scores.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,20 +11,20 @@ namespace moe {
 
 struct ScoredToken {
   std::string text;
-  bool part = false;   // may be the left or right of a merge
-  bool whole = false;  // may be what a merge gives
+  bool part = false;   // may be the left or right part of a merge
+  bool whole = false;  // may be the result of a merge
 };
 
 struct TokenMerge {
-  double score;  // of the whole
+  double score;  // of the result
   size_t left, right;
 };
 
-/// Every way to cut a token between two characters into two others, the best score of the whole
-/// first, then by token, then the longest left part first. The time is that of sorting the tokens.
-/// score(i) is asked for wholes that can be cut, and may throw. step() is called now and then and
-/// may throw. Throws MOE_ERR_FORMAT where tokens are made to be cut in so many ways that the merges
-/// outgrow any real vocabulary's.
+/// Every split of a token into two others at a character boundary, ordered by best score of the
+/// whole, then by token, then by longest left part. Takes as long as sorting the tokens. score(i)
+/// is called for wholes that can be split, and may throw. step() is called from time to time and
+/// may throw. Throws MOE_ERR_FORMAT if tokens can be split in so many ways that the merges exceed
+/// any real vocabulary's.
 std::vector<TokenMerge> merges_of_scores(const std::vector<ScoredToken>& tokens,
                                          const std::function<double(size_t)>& score,
                                          const std::function<void()>& step);

@@ -23,7 +23,7 @@ using Table = std::array<float, 16>;
 
 int64_t count(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
-/// Factors that are codes of a table of 256 values, with a factor for each block of them.
+/// Factors stored as codes of a table of 256 values, with a factor per block.
 struct Nested {
   SourceTensor factors;
   std::vector<float> table;
@@ -55,8 +55,8 @@ class BlockRows final : public PackedRows {
     }
   }
 
-  // Groups of 32 inputs lie within a block, whatever rows it runs across. Their format's table has
-  // whole numbers, which the file's must round to.
+  // Groups of 32 inputs lie within a block, even if it spans rows. Their format's table has
+  // integers, to which the file's must round.
   PackedCodes codes(const Checkpoint&) const override {
     if (block % kTileGroup != 0 || cols % kTileGroup != 0) return PackedCodes::kOther;
     for (uint8_t code = 0; code < 16; ++code) {
@@ -76,7 +76,7 @@ class BlockRows final : public PackedRows {
   }
 
  private:
-  // Those of the blocks that codes [begin, end) lie in.
+  // Factors of the blocks that contain codes [begin, end).
   std::vector<float> read_factors(const Checkpoint& checkpoint, int64_t begin, int64_t end) const {
     const int64_t first = begin / block;
     std::vector<float> out(static_cast<size_t>(count(end, block) - first));
@@ -171,7 +171,7 @@ class Unpacking {
     m->block = says.at("blocksize").integer(1, kMaxBlock);
   }
 
-  // Two in a byte; the bytes may be called something else (bnb_4bit_quant_storage).
+  // Two per byte; the tensor may have another type (bnb_4bit_quant_storage).
   void take_codes(const std::string& name, const std::string& state_name, BlockRows* m) {
     m->codes_at = part(name);
     const uint64_t found = source_bytes(m->codes_at.type, m->codes_at.n_elements);
@@ -224,7 +224,7 @@ class Unpacking {
     return *tensor;
   }
 
-  // n numbers: codes of 8 bits, or floats.
+  // n numbers: 8-bit codes, or floats.
   static void expect(const SourceTensor& tensor, int64_t n, bool codes) {
     const SourceType type = tensor.type;
     const bool floats =
@@ -238,7 +238,7 @@ class Unpacking {
   }
 
   Checkpoint* c_;
-  std::string said_;  // by config.json, of all matrices
+  std::string said_;  // as declared by config.json for all matrices
   std::vector<std::string> parts_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Whether `quantization` (of config.json) says so. Older ones do not name their method.
+/// True if `quantization` (of config.json) declares it. Older ones do not name their method.
 bool is_bitsandbytes(const JsonNode& quantization);
 
 /// Makes each of them one tensor of ordinary weights, table[code] * factor, or as llm_int8.h says.

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kMaxBlock = 1 << 20;
 constexpr int64_t kMaxSide = int64_t{1} << 31;
 
-/// Outputs and inputs that share a scale; 0: all of them.
+/// Outputs and inputs per scale; 0: all.
 struct Block {
   int64_t rows = 0;
   int64_t cols = 0;
@@ -60,13 +60,13 @@ class Fp8Matrix final : public PackedRows {
   SourceTensor scales_;
   Block block_;
   int64_t cols_;
-  int64_t across_;  // blocks in a row
+  int64_t across_;  // blocks per row
 };
 
-/// What a configuration says of all its matrices.
+/// The configuration of all matrices.
 struct Scheme {
   const char* method;
-  std::vector<const char*> scales;  // ends of names, alternatives
+  std::vector<const char*> scales;  // suffixes of names, alternatives
   Block block;
 };
 
@@ -157,7 +157,7 @@ class Unpacking {
          s_.scales[0], s_.method);
   }
 
-  // One scale for all, or for each output, also goes with fewer axes.
+  // One scale in total, or per output, may have fewer axes.
   void check_scales(const SourceTensor& scales, const SourceTensor& codes,
                     const Block& block) const {
     const SourceType type = scales.type;

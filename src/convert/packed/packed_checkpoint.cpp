@@ -12,26 +12,26 @@ namespace {
 
 constexpr int64_t kMaxGroup = 1 << 20;
 
-/// What a configuration says of some of its matrices.
+/// The configuration of some matrices.
 struct Kind {
   int bits = 0;
-  int64_t group = 0;   // 0: one scale for each output; -1: any
-  bool zeros = true;   // there must be zero points
-  bool index = false;  // groups of inputs may lie apart: there must be an index
+  int64_t group = 0;   // 0: one scale per output; -1: any
+  bool zeros = true;   // zero points are required
+  bool index = false;  // groups may be permuted: an index is required
 };
 
-/// What a configuration says of all its matrices.
+/// The configuration of all matrices.
 struct Scheme {
   const char* method;
   CodeLayout layout;
-  const char* codes;  // ends of names
+  const char* codes;  // suffixes of names
   const char* scales;
   const char* zeros;
   const char* index;
-  int bits = 0;       // 0: as the tensor's shape says
-  int64_t group = 0;  // 0: one scale for each output; -1: as the scales' shape says
+  int bits = 0;       // 0: from the tensor's shape
+  int64_t group = 0;  // 0: one scale per output; -1: from the scales' shape
   int zero_offset = 0;
-  std::vector<Kind> kinds = {};  // a matrix is one of them
+  std::vector<Kind> kinds = {};  // each matrix matches one
 };
 
 int read_bits(const JsonNode& config, const char* key) {
@@ -51,7 +51,7 @@ Scheme read_gptq(const JsonNode& config) {
   s.bits = read_bits(config, "bits");
   s.group = read_group(config, "group_size");
   const bool second = config.choice("checkpoint_format", 0, {"gptq", "gptq_v2"}) == 1;
-  s.zero_offset = second ? 0 : 1;  // the first format stores a zero point less one
+  s.zero_offset = second ? 0 : 1;  // the first format stores zero points minus one
   s.kinds = {{s.bits, s.group, true, config.boolean("desc_act", false)}};
   if (config.boolean("is_marlin_format", false)) {
     fail_value(config.at("is_marlin_format"), "take the checkpoint that Marlin's was made of");
@@ -87,8 +87,8 @@ Kind read_kind(const JsonNode& weights) {
   return kind;
 }
 
-// The groups of config_groups differ in what they are for; bits and groups of inputs are those of
-// each matrix's own shapes, which must be some that were listed.
+// config_groups differ in the modules they target; bits and group sizes follow from each matrix's
+// shapes, which must match one of the listed kinds.
 Scheme read_compressed(const JsonNode& config) {
   const JsonNode format = config.at("format");
   const bool bytes = format.value() == "int-quantized" || format.value() == "naive-quantized";
@@ -162,7 +162,7 @@ class Unpacking {
       fail(MOE_ERR_FORMAT, "tensor %.200s: expected %s, file has %s", tensor.name.c_str(),
            integers ? source_type_info(wanted).name : "F16, BF16 or F32", info.name);
     }
-    // One scale for each output, or for all, also goes without its second axis.
+    // One scale per output, or in total, may lack its second axis.
     std::vector<int64_t> found = tensor.shape;
     if (!shape.empty() && shape.back() == 1 && found.size() + 1 == shape.size()) found.push_back(1);
     if (found == shape) return;
@@ -174,7 +174,7 @@ class Unpacking {
          shape_text(tensor.shape).c_str());
   }
 
-  // What all kinds that the matrix can be ask for.
+  // The requirements common to all possible kinds of the matrix.
   Kind kind() const {
     Kind all{0, m_->group, true, m_->groups() > 1};
     for (const Kind& k : s_.kinds) {
@@ -235,7 +235,7 @@ class Unpacking {
     c_->put_packed(std::move(whole), std::move(matrix), parts_);
   }
 
-  // Rows, columns, bits and group, from the configuration and the shape of the codes.
+  // Rows, columns, bits and group size, from the configuration and the shape of the codes.
   void read_sizes(const std::string& name) {
     const std::vector<int64_t>& shape = m_->words.shape;
     m_->bits = s_.bits;
@@ -279,7 +279,7 @@ class Unpacking {
          m_->words.name.c_str(), static_cast<long long>(n), what, static_cast<long long>(m_->cols));
   }
 
-  // The shape of the weights lies in a tensor of its own; codes of 4 or 8 bits.
+  // The shape of the weights is in a separate tensor; codes of 4 or 8 bits.
   int64_t read_width(const std::string& name) {
     const SourceTensor& tensor = part(name + ".weight_shape");
     int64_t shape[2] = {};
@@ -336,7 +336,7 @@ void unpack_checkpoint(Checkpoint* checkpoint) {
   } else if (method == "compressed-tensors") {
     Unpacking(checkpoint, read_compressed(quantization)).run();
   } else {
-    return;  // the importers know the others
+    return;  // the importers read the others
   }
   document.erase(kKey);
   checkpoint->put_document(kConfig, std::move(document));

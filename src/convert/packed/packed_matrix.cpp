@@ -8,8 +8,8 @@ namespace moe {
 namespace {
 
 constexpr int kWordBits = 32;
-constexpr int kScaleInputs = 32;  // that share a scale in read_scales
-// Where AWQ puts output j of eight: nibble kAwqPlace[j].
+constexpr int kScaleInputs = 32;  // inputs per scale in read_scales
+// AWQ's position of output j of eight: nibble kAwqPlace[j].
 constexpr int kAwqPlace[] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 // Rows [row, row + n_rows) and columns [col, col + n_cols) of a tensor.
@@ -27,7 +27,7 @@ std::vector<T> window(const Checkpoint& checkpoint, const SourceTensor& tensor, 
   return out;
 }
 
-// Codes that lie P to a word along one axis of a tensor, from position `first` of that axis on.
+// Codes packed P per word along one axis of a tensor, from position `first` on.
 struct Words {
   int bits;
   int64_t first_word;
@@ -43,7 +43,7 @@ struct Words {
   }
 };
 
-// One block of rows being read.
+// A block of rows being read.
 class Block {
  public:
   Block(const PackedMatrix& matrix, const Checkpoint& checkpoint, int64_t first, int64_t n)
@@ -57,7 +57,7 @@ class Block {
     return true;
   }
 
-  // Whether all zeros are the middle code.
+  // True if all zero points are the middle code.
   bool symmetric() {
     read_zeros();
     return std::all_of(zeros_.begin(), zeros_.end(),
@@ -105,7 +105,7 @@ class Block {
     return m_.layout == CodeLayout::kGptq || m_.layout == CodeLayout::kAwq;
   }
 
-  // group_[c]: of input c.
+  // group_[c]: group of input c.
   void read_index() {
     group_.resize(static_cast<size_t>(m_.cols));
     for (size_t c = 0; c < group_.size(); ++c) group_[c] = static_cast<int64_t>(c) / m_.group;
@@ -119,7 +119,7 @@ class Block {
     }
   }
 
-  // (n, groups), both.
+  // Both (n, groups).
   void read_scales() {
     const int64_t g = m_.groups();
     scales_ = scales_across() ? window<float>(c_, m_.scales, 0, g, first_, n_)

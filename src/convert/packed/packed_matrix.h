@@ -1,6 +1,6 @@
 #pragma once
-// A matrix of a checkpoint whose weights are codes of 4 or 8 bits in one tensor, with scales and
-// zero points in others: weight = scale * (code - zero).
+// A matrix whose weights are codes of 4 or 8 bits in one tensor, with scales and zero points in
+// others: weight = scale * (code - zero).
 
 #include <optional>
 
@@ -8,10 +8,10 @@
 
 namespace moe {
 
-/// How the codes lie. rows: outputs; cols: inputs; P: codes in a word of 32 bits, the first lowest.
+/// Layout of the codes. rows: outputs; cols: inputs; P: codes per 32-bit word, lowest first.
 enum class CodeLayout : uint8_t {
   kGptq,   // (cols / P, rows); zeros (groups, rows / P), scales (groups, rows)
-  kAwq,    // (cols, rows / P), P outputs in an order of their own; zeros so too; scales as above
+  kAwq,    // (cols, rows / P), P outputs permuted; zeros too; scales as above
   kWords,  // (rows, cols / P); zeros (rows / P, groups), scales (rows, groups)
   kBytes   // (rows, cols) of I8; zeros (rows, groups) of I8, scales (rows, groups)
 };
@@ -21,11 +21,11 @@ struct PackedMatrix final : PackedRows {
   int bits = 4;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t group = 0;   // inputs that share a scale; divides cols
+  int64_t group = 0;   // inputs per scale; divides cols
   SourceTensor words;  // or bytes: the codes
   SourceTensor scales;
-  std::optional<SourceTensor> zeros;  // none: the middle code, or 0 in bytes
-  std::optional<SourceTensor> index;  // the group of each input; none: in order
+  std::optional<SourceTensor> zeros;  // absent: the middle code, or 0 for bytes
+  std::optional<SourceTensor> index;  // the group of each input; absent: in order
   int zero_offset = 0;                // added to zeros
 
   int64_t groups() const { return cols / group; }

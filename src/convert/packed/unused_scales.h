@@ -1,13 +1,13 @@
 #pragma once
-// Tensors of quantised checkpoints that say how activations and the cache are rounded. The runtime
-// finds such scales itself.
+// Tensors of quantised checkpoints with scales of activations and the cache. The runtime computes
+// such scales itself.
 
 #include <string>
 #include <vector>
 
 namespace moe {
 
-/// The names that they may have beside matrix `name`.
+/// Their possible names for matrix `name`.
 std::vector<std::string> unused_scales(const std::string& name);
 
 }  // namespace moe

@@ -56,7 +56,7 @@ class Clusters {
  private:
   size_t at(int32_t r) const { return static_cast<size_t>(r) * static_cast<size_t>(d_); }
 
-  // Each centre the row that is least like those before it.
+  // Initial centres: each the row least similar to the previous ones.
   void begin() {
     std::vector<double> nearest(static_cast<size_t>(n_), -2);
     int32_t chosen = 0;
@@ -85,7 +85,7 @@ class Clusters {
     });
   }
 
-  // The likest pairs first, as long as the group has room.
+  // Assigns the most similar pairs first, while the group has room.
   std::vector<int32_t> assign() {
     look_();
     find_likeness();

@@ -13,9 +13,9 @@
 namespace moe {
 namespace {
 
-constexpr double kRidge = 1e-3;        // of the mean of the inputs' variances
-constexpr double kRounding = 0x1p-20;  // inputs that differ by less, relatively, are the same
-constexpr double kFloor = 0.05;  // beside shares whose mean is 1: how little counts as nothing
+constexpr double kRidge = 1e-3;        // relative to the mean input variance
+constexpr double kRounding = 0x1p-20;  // relative differences below this are rounding
+constexpr double kFloor = 0.05;  // relative to a mean share of 1: smaller shares count as this
 
 using Vector = std::vector<double>;
 
@@ -23,7 +23,7 @@ const float* row_of(const LinearInput& input, int32_t i) {
   return input.x + (input.row_ids != nullptr ? input.row_ids[i] : i) * input.ld_x;
 }
 
-// Sums over tokens of one layer's inputs x, targets y, and their products.
+// Sums over tokens of one layer's inputs x, targets y, and x y.
 class LayerSums {
  public:
   LayerSums(const NeuronGroups& groups, int32_t d)
@@ -42,17 +42,17 @@ class LayerSums {
     return covariance_bytes(d) + sizeof(float) * static_cast<uint64_t>(d) * kWindow +
            sizeof(double) * static_cast<uint64_t>(d) * (static_cast<uint64_t>(n_groups) + 18);
   }
-  /// What fit() takes meanwhile.
+  /// Temporary memory of fit().
   static uint64_t covariance_bytes(int32_t d) { return SecondMoments::bytes(d, d); }
 
-  // The core calls this, so it may not throw: it allocates nothing.
+  // Called by the core, so it must not throw: it allocates nothing.
   void see_inputs(const LinearInput& input, ThreadPool& pool) {
     moments_.add(input.x, input.ld_x, input.row_ids, input.n_rows, panel_.data(), pool);
     float* out = inputs_.data();
     for (int32_t i = 0; i < input.n_rows; ++i) out = std::copy_n(row_of(input, i), d_, out);
   }
 
-  /// Of the inputs that were seen last.
+  /// For the most recent inputs.
   void see_activations(const LinearInput& input) {
     for (int32_t i = 0; i < input.n_rows; ++i) {
       find_target(row_of(input, i));
@@ -63,7 +63,7 @@ class LayerSums {
   FittedRouter fit(ThreadPool& pool, const std::function<void()>& look) const;
 
  private:
-  // Where nothing answers, all shares are alike.
+  // If no neuron is active, all shares are equal.
   void find_target(const float* activations) {
     std::fill(y_.begin(), y_.end(), 0.0);
     double total = 0;
@@ -86,8 +86,8 @@ class LayerSums {
     }
   }
 
-  // The lower triangle of the inputs' covariance, and what the ridge adds to its diagonal: 0 where
-  // the inputs vary by rounding alone.
+  // The lower triangle of the inputs' covariance, and the ridge for its diagonal: 0 if the inputs
+  // vary only by rounding.
   Vector covariance(double* ridge) const {
     const double n = static_cast<double>(n_);
     Vector out;
@@ -126,14 +126,14 @@ class LayerSums {
   int32_t d_;
   SecondMoments moments_;
   Vector panel_;
-  std::vector<float> inputs_;  // (kWindow, d), seen last
+  std::vector<float> inputs_;  // (kWindow, d), the most recent
   uint64_t n_ = 0;
   Vector x_sums_;
-  Vector y_, y_sums_, y_squares_;  // y_: of the token at hand
+  Vector y_, y_sums_, y_squares_;  // y_: of the current token
   Vector xy_;                      // (n_groups, d)
 };
 
-// x = (L L^T)^-1 x, L row by row.
+// x = (L L^T)^-1 x, L by rows.
 void solve(const Vector& factor, Vector* x) {
   const size_t n = x->size();
   const auto entry = [&](size_t i, size_t j) { return factor[i * (i + 1) / 2 + j]; };
@@ -153,7 +153,7 @@ double dot(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// Inputs that never change say nothing: the scores are then the targets' means.
+// If the inputs are constant, the scores are the targets' means.
 FittedRouter LayerSums::fit(ThreadPool& pool, const std::function<void()>& look) const {
   FittedRouter out;
   double ridge = 0;
@@ -188,7 +188,7 @@ class LayerWatch final : public InputWatcher {
     by_inputs_.clear();
     by_activations_.clear();
   }
-  /// By the tiles of the layer's matrices.
+  /// Registers a layer by the tiles of its matrices.
   void add(const void* up, const void* down, LayerSums& sums) {
     by_inputs_[up] = &sums;
     by_activations_[down] = &sums;
@@ -243,7 +243,7 @@ class RouterFitter {
     });
   }
 
-  // As many layers as there is room for; the end of them.
+  // Begins a pass with as many layers as fit; returns their end.
   size_t begin_pass(size_t begin, uint64_t room) {
     watch_.clear();
     sums_.clear();

@@ -1,5 +1,5 @@
 #pragma once
-// Routers that tell from an FFN's input which of its parts will answer.
+// Fits routers that predict from an FFN's input which groups of neurons will be active.
 
 #include <functional>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// How the inner neurons of one layer are shared out.
+/// The assignment of one layer's inner neurons to groups.
 struct NeuronGroups {
   int32_t layer = 0;
   int32_t n_groups = 0;
@@ -19,21 +19,21 @@ struct NeuronGroups {
 struct FittedRouter {
   std::vector<float> weight;  // (n_groups, d_model)
   std::vector<float> bias;    // (n_groups)
-  double explained = 0;       // share of what the target varies by, over the text
+  double explained = 0;       // share of the target's variance explained over the text
 };
 
 struct RouterFits {
-  std::vector<FittedRouter> routers;  // one for each NeuronGroups
-  double perplexity = 0;              // of the model on the text; 0: of an encoder
+  std::vector<FittedRouter> routers;  // one per NeuronGroups
+  double perplexity = 0;              // of the model on the text; 0: an encoder
   uint32_t n_passes = 0;              // over the text
 };
 
-/// Runs the dense model of `n_bytes` that `file` holds over the text. A token's target is the log
-/// of each group's share of the squared activations, so that a softmax of scores is that share; a
-/// ridge regression on the FFN's input comes closest to it. Rows are summed up as they come, for as
+/// Runs the dense model of `n_bytes` in `file` over the text. A token's target is the log of each
+/// group's share of the squared activations, so that the softmax of the scores is that share; a
+/// ridge regression on the FFN's input approximates it. Rows are accumulated as they arrive, for as
 /// many layers at a time as `room` (0: half of the free memory) holds, at least one: 4 d_model^2
-/// bytes for each, and as much again while a router is fitted, so 8 d_model^2 for one layer. `look`
-/// is called now and then while routers are fitted, and may throw.
+/// bytes per layer, and as much again while a router is fitted, so 8 d_model^2 for one layer.
+/// `look` is called from time to time while routers are fitted, and may throw.
 RouterFits fit_routers(ModelSink& file, uint64_t n_bytes, const Plan& plan,
                        const CalibrationText& text, const std::vector<NeuronGroups>& layers,
                        uint64_t room, ThreadPool& pool, const std::function<void()>& look,

@@ -23,7 +23,7 @@ const Slot* find_slot(const SlotGroup& group, Role role) {
   return nullptr;
 }
 
-// Whose rows (gate, up and their biases) or columns (down) are the neurons.
+// Matrices whose rows (gate, up and their biases) or columns (down) are neurons.
 enum class Neurons { kRows, kColumns, kNone };
 
 Neurons neurons_of(Role role) {
@@ -66,7 +66,7 @@ MoeConfig moe_of(int32_t n_experts, bool output_bias) {
   return m;
 }
 
-// What a rule says of an FFN holds for its experts.
+// Rules for an FFN also apply to its experts.
 std::vector<PrecisionRule> with_experts(const std::vector<PrecisionRule>& rules) {
   constexpr std::string_view kFfn = ".ffn.";
   std::vector<PrecisionRule> out;
@@ -80,7 +80,7 @@ std::vector<PrecisionRule> with_experts(const std::vector<PrecisionRule>& rules)
   return out;
 }
 
-// What the checkpoint itself has not.
+// The source of a tensor that is not in the checkpoint.
 Source put_source(const SlotGroup& group, const Slot& slot) {
   const char* what = slot.role == Role::kScores                                ? "router.weight"
                      : slot.role == Role::kBias && group.part == Part::kRouter ? "router.bias"
@@ -163,7 +163,7 @@ void SplitFfn::apply(Imported* imported) const {
     }
     const Layer& layer = found->second;
     const Neurons neurons = neurons_of(slot.role);
-    // The bias behind the sum of all is the shared expert's.
+    // The output bias belongs to the shared expert.
     if (expert ? neurons == Neurons::kNone
                : neurons != Neurons::kNone || group.part == Part::kRouter) {
       return put_source(group, slot);
@@ -178,7 +178,7 @@ void SplitFfn::apply(Imported* imported) const {
   };
 }
 
-// Of what the neurons look for.
+// The neurons' input weights.
 std::vector<float> SplitFfn::first_matrix(const Layer& layer,
                                           const std::function<void()>& look) const {
   const Slot& slot = *find_slot(layer.ffn, layer.gated ? Role::kGate : Role::kUp);

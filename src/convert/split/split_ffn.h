@@ -1,6 +1,6 @@
 #pragma once
-// A dense model made sparse: each FFN becomes experts that hold its inner neurons between them, and
-// a router that takes as many as a threshold says. With all experts it computes what it did before.
+// Makes a dense model sparse: each FFN's inner neurons are divided among experts, and a threshold
+// router selects them. With all experts it computes the dense model.
 
 #include <map>
 
@@ -13,19 +13,19 @@ namespace moe {
 
 class SplitFfn {
  public:
-  /// Finds everything that forbids it, and puts tensors into the checkpoint: routers, zeros until
-  /// fit(), and where an FFN has a bias behind it a shared expert that adds this alone.
-  /// MOE_ERR_UNSUPPORTED: there are experts already, or a norm over all inner neurons;
-  /// MOE_ERR_ARGUMENT: the number does not divide their number; MOE_ERR_MEMORY: clusters of so many
-  /// take too much. Both must outlive it.
+  /// Checks all preconditions and adds tensors to the checkpoint: routers, zero until fit(), and
+  /// for an FFN with an output bias a shared expert that only adds it. MOE_ERR_UNSUPPORTED: there
+  /// are experts already, or a norm over all inner neurons; MOE_ERR_ARGUMENT: n_experts does not
+  /// divide their number; MOE_ERR_MEMORY: clustering needs too much memory. Both references must
+  /// outlive this.
   SplitFfn(const SplitOptions& options, const Imported& dense, Checkpoint& checkpoint);
 
-  /// `imported`: the dense model, imported anew. Its FFNs become experts, of which routers take all
-  /// (threshold 1), each with weight 1.
+  /// `imported`: the dense model, imported again. Its FFNs become experts; routers select all of
+  /// them (threshold 1), each with weight 1.
   void apply(Imported* imported) const;
 
-  /// Groups the neurons and fits the routers. `file` holds the dense model as `plan` says, in
-  /// floats. `look` is called now and then except while the text is read, and may throw.
+  /// Groups the neurons and fits the routers. `file` contains the dense model of `plan` in floats.
+  /// `look` is called from time to time except while the text is read, and may throw.
   SplitReport fit(ModelSink& file, uint64_t n_bytes, const Plan& plan, const CalibrationText& text,
                   const std::function<void()>& look, const ReadingProgress& progress);
 
@@ -35,7 +35,7 @@ class SplitFfn {
     int32_t d_ff = 0;
     bool gated = false;
     bool output_bias = false;
-    // Of each expert, ascending.
+    // Per expert, ascending.
     std::vector<std::shared_ptr<std::vector<int32_t>>> neurons;
   };
   using Layers = std::map<int32_t, Layer>;
@@ -49,7 +49,7 @@ class SplitFfn {
   const SplitOptions options_;
   const Imported& dense_;
   Checkpoint& checkpoint_;
-  // Shared with what apply() leaves behind.
+  // Shared with the results of apply().
   std::shared_ptr<Layers> layers_ = std::make_shared<Layers>();
 };
 

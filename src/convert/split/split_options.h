@@ -6,8 +6,8 @@
 namespace moe {
 
 struct SplitOptions {
-  int32_t n_experts = 0;  // of each FFN; 0: nothing is split
-  /// Neurons of like weights together; false: neighbours.
+  int32_t n_experts = 0;  // per FFN; 0: no split
+  /// Groups neurons with similar weights; false: neighbours.
   bool clusters = false;
 };
 

@@ -19,14 +19,14 @@ constexpr size_t kMaxAround = 64;  // ids put before or after a text
 
 constexpr const char* kSpecialTokenFiles[] = {"tokenizer_config.json", "special_tokens_map.json"};
 
-using Ids = std::map<std::string, uint32_t>;  // no hashes: tokens could be made to share one
+using Ids = std::map<std::string, uint32_t>;  // ordered: hash collisions could be forced
 
-// The pieces by id as they are found in the file, and the model's own by text.
+// The file's pieces by id, and the model's own by text.
 struct Pieces {
   std::vector<std::string> text;
   std::vector<bool> used;
   Ids model;
-  uint32_t end = 0;  // of the ids: each costs memory, also one that no piece has
+  uint32_t end = 0;  // number of ids: each costs memory, even without a piece
 
   void set(const JsonNode& where, const std::string& piece, uint32_t id) {
     if (id >= end) {
@@ -70,7 +70,7 @@ std::pair<std::string, std::string> read_merge(const JsonNode& node, const Json&
   return {line.substr(0, space), line.substr(space + 1)};
 }
 
-// Of a pair that is listed twice, `tokenizers` keeps the last.
+// Of duplicate pairs `tokenizers` uses the last.
 void read_merges(const JsonNode& node, const Pieces& pieces, TokenizerData& data) {
   if (!node.value().is_array()) node.fail_expected("an array");
   const Json& list = node.value();
@@ -120,7 +120,7 @@ void read_bpe(const JsonNode& model, Pieces& pieces, TokenizerData& data) {
   if (unk != pieces.model.end()) data.unk_id = static_cast<int32_t>(unk->second);
 }
 
-// The score that `tokenizers` computes with: its JSON reader divides the digits by a power of ten,
+// The score as `tokenizers` computes it: its JSON reader divides the digits by a power of ten,
 // which rounds twice, and ties between segmentations depend on the last bit.
 double read_score(double exact) {
   char text[40];
@@ -190,7 +190,7 @@ uint8_t read_added_flags(const JsonNode& token) {
   return static_cast<uint8_t>(flags);
 }
 
-// Ids of added tokens follow from the vocabulary, whatever the file says; it has to say the same.
+// Ids of added tokens follow from the vocabulary; the file must agree.
 void read_added(const JsonNode& root, Pieces& pieces, TokenizerData& data) {
   if (!root.has("added_tokens")) return;
   auto next = static_cast<uint32_t>(pieces.model.size());
@@ -222,7 +222,7 @@ void check_around(const JsonNode& node, const std::vector<uint32_t>& ids) {
        kMaxAround);
 }
 
-// One template element: true for the text itself, otherwise its ids are appended.
+// One template element: true for the text itself, otherwise appends its ids.
 bool read_template_piece(const JsonNode& piece, const JsonNode& processor,
                          std::vector<uint32_t>& ids) {
   if (piece.has("Sequence")) {
@@ -254,7 +254,7 @@ void read_template(const JsonNode& node, TokenizerData& data) {
 void read_post_processor(const JsonNode& node, TokenizerData& data, size_t depth) {
   if (node.is_null()) return;
   const std::string type = node.at("type").string();
-  if (type == "ByteLevel") return;  // only about offsets
+  if (type == "ByteLevel") return;  // affects only offsets
   if (type == "TemplateProcessing") return read_template(node, data);
   if (type == "Sequence" && depth < 8) {
     for (const JsonNode& element : node.at("processors").elements()) {
@@ -318,7 +318,7 @@ void read_special_ids(const Json& document, const std::string& path, TokenizerDa
   find("mask_token", data.mask_id);
 }
 
-// A text, or a list of named ones of which "default" counts.
+// A text, or a list of named ones of which "default" is used.
 std::string named_template(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return "";
@@ -331,8 +331,8 @@ std::string named_template(const Json& value) {
   return "";
 }
 
-// As `transformers` looks for it: chat_template.jinja, chat_template.json, tokenizer_config.json.
-// It is taken as it is; what the library cannot evaluate is said when somebody wants to chat.
+// Searched like in `transformers`: chat_template.jinja, chat_template.json, tokenizer_config.json.
+// Stored unchanged; unsupported constructs are reported when a chat is created.
 std::string read_chat_template(const Checkpoint& checkpoint) {
   constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
   const std::string file = checkpoint.path() + "/chat_template.jinja";
@@ -352,7 +352,7 @@ std::string read_chat_template(const Checkpoint& checkpoint) {
   return "";
 }
 
-// Some ids may have no piece: fillers up to a round number, parts that were taken out.
+// Some ids may have no piece: padding up to a round number, removed parts.
 uint32_t ids_end(const JsonNode& root) {
   constexpr size_t kHoles = size_t{1} << 18;
   const Json* vocabulary = root.at("model").value().find("vocab");

@@ -1,8 +1,8 @@
 #pragma once
-// Reads the tokenizer of a Hugging Face checkpoint: tokenizer.json as the package `tokenizers`
-// writes it (version 1.0), with the names of special tokens from tokenizer_config.json or
-// special_tokens_map.json. Throws a Failure that names the place in the file; what the library
-// cannot do (WordPiece, WordLevel, dropout, Bert's normaliser ...) is refused by name.
+// Reads the tokenizer of a Hugging Face checkpoint: tokenizer.json as written by the package
+// `tokenizers` (version 1.0), with special tokens from tokenizer_config.json or
+// special_tokens_map.json. Throws a Failure that names the place in the file; unsupported features
+// (WordPiece, WordLevel, dropout, Bert's normaliser ...) are rejected by name.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// TextStepSpec that owns what it holds.
+/// TextStepSpec that owns its memory.
 struct TextStepData {
   std::string kind;
   std::string pattern;
@@ -27,7 +27,7 @@ struct TextStepData {
   bool flag = false;
 };
 
-/// TokenizerSpec that owns what it holds; src/text/spec.h explains the fields.
+/// TokenizerSpec that owns its memory; src/text/spec.h explains the fields.
 struct TokenizerData {
   std::string kind = "bytes";
   std::vector<uint8_t> token_bytes;
@@ -45,7 +45,7 @@ struct TokenizerData {
   int32_t bos_id = -1;
   int32_t eos_id = -1;
   int32_t pad_id = -1;
-  int32_t mask_id = -1;  // goes into the configuration
+  int32_t mask_id = -1;  // written to the configuration
   bool byte_fallback = false;
   bool fuse_unk = false;
   bool ignore_merges = false;
@@ -54,13 +54,13 @@ struct TokenizerData {
   std::string chat_template;
 };
 
-/// `folder`/`name` (usually tokenizer.json) and the files beside it that name special tokens.
+/// `folder`/`name` (usually tokenizer.json) and the files next to it that name special tokens.
 TokenizerData read_tokenizer(const std::string& folder, const std::string& name = "tokenizer.json");
 
 /// The same documents of a checkpoint, which may be a GGUF file.
 TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& name);
 
-/// The document alone. `what` stands in front of errors.
+/// Only the document. `what` prefixes errors.
 TokenizerData parse_tokenizer(const Json& document, const std::string& what);
 
 }  // namespace moe

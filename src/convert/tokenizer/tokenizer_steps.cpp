@@ -14,7 +14,7 @@ using Reader = void (*)(const JsonNode& node, const std::string& type, Steps& st
   fail(MOE_ERR_UNSUPPORTED, "%s: \"%.60s\" is not supported", node.path().c_str(), type.c_str());
 }
 
-// A step, or a sequence of steps below `list`, handed one by one to `reader`.
+// Calls `reader` for a step, or for each step of a sequence in `list`.
 void read_all(const JsonNode& node, const char* list, Reader reader, size_t depth, Steps& steps) {
   if (node.is_null()) return;
   const std::string type = node.at("type").string();
@@ -117,7 +117,7 @@ std::string read_behavior(const JsonNode& node, const char* fallback) {
   unsupported(node, name);
 }
 
-// prepend_scheme; older files say add_prefix_space.
+// prepend_scheme; older files have add_prefix_space.
 std::string read_scheme(const JsonNode& node) {
   if (node.has("add_prefix_space") && !node.at("add_prefix_space").boolean()) return "never";
   const char* kNames[] = {"always", "first", "never"};

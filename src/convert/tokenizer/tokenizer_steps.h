@@ -5,8 +5,8 @@
 
 namespace moe {
 
-/// Each takes the node of that name, which may be null. A kind that is not known throws
-/// MOE_ERR_UNSUPPORTED with its name.
+/// Each takes the node of that name, which may be null. An unknown kind throws MOE_ERR_UNSUPPORTED
+/// with its name.
 std::vector<TextStepData> read_normalizers(const JsonNode& node);
 std::vector<TextStepData> read_pre_tokenizers(const JsonNode& node);
 std::vector<TextStepData> read_decoders(const JsonNode& node);

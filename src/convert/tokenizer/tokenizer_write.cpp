@@ -33,7 +33,7 @@ std::vector<TextStepSpec> views(const std::vector<TextStepData>& steps) {
 
 using Builder = flatbuffers::FlatBufferBuilder;
 
-// Absent rather than empty: a smaller file.
+// Omitted if empty: a smaller file.
 flatbuffers::Offset<flatbuffers::String> text(Builder& b, const std::string& s) {
   return s.empty() ? 0 : b.CreateString(s);
 }

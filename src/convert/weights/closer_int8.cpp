@@ -24,7 +24,7 @@ double squared_difference(const std::vector<float>& a, const std::vector<float>&
   return sum;
 }
 
-// A matrix as both formats, a tile at a time.
+// A matrix in both formats, a tile at a time.
 class Contest {
  public:
   explicit Contest(int32_t cols)
@@ -56,7 +56,7 @@ class Contest {
     }
     return squared_difference(rows, stored_);
   }
-  // What has no scale in an f16 is int8's.
+  // If a scale does not fit in f16, int8 wins.
   double as_groups(const std::vector<float>& rows) {
     by_group_fits_ =
         kGroup.quantise_tile(rows.data(), cols_, n_rows_, cols_, nullptr, tile_.data()).ok();

@@ -1,5 +1,5 @@
 #pragma once
-// int8 with a scale for each row, or with one for each 32 inputs (int8_group)?
+// Selects int8 with a scale per row or per 32 inputs (int8_group).
 
 #include <functional>
 
@@ -7,8 +7,8 @@
 
 namespace moe {
 
-/// Whether the tensor's blocks hold codes of five to eight bits: then int8_group may lose much
-/// less.
+/// True if the tensor's blocks have codes of five to eight bits: int8_group may then be much more
+/// precise.
 bool has_int8_blocks(SourceType type);
 /// The same of the matrix's tensor, which may also be codes of eight bits beside their scales.
 bool has_int8_codes(const PlannedMatrix& matrix, const Checkpoint& checkpoint);

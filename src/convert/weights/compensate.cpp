@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kParallelWork = int64_t{1} << 16;  // products from which threads pay
+constexpr int64_t kParallelWork = int64_t{1} << 16;  // multiplications that justify threads
 
 // out[r] += sum over i of factors[i] * lanes[16 i + r]
 void add_lanes(const float* factors, const float* lanes, int32_t n, float* out) {
@@ -96,7 +96,7 @@ void Compensator::load(const float* w, int n_rows) {
   }
 }
 
-// What the inputs of a group have to make up for, left of the group.
+// Adds the errors to the left of a group to its targets.
 void Compensator::aim(int32_t begin, int32_t n) {
   const int32_t first = moment_block(begin, cols_).begin;
   const auto columns = [&](int thread, int n_threads) {
@@ -151,7 +151,7 @@ void Compensator::round_group(int32_t begin, int32_t n, int n_rows, int8_t* code
 }
 
 float Compensator::nearest(float wanted) const {
-  if (std::isnan(wanted)) return 0;  // of weights at the end of what f32 holds
+  if (std::isnan(wanted)) return 0;  // weights near the limit of f32
   if (values_.empty()) {
     const auto most = static_cast<float>(format_.max_code);
     return std::nearbyint(std::min(std::max(wanted, -most), most));

@@ -1,6 +1,6 @@
 #pragma once
-// Rounding weights so that each one's error is made up for by those to the right of it
-// (calibration/feedback.h): 16 rows at a time, for every format of codes.
+// Rounds weights so that those to the right compensate for each error (calibration/feedback.h): 16
+// rows at a time, for every integer format.
 
 #include <memory>
 
@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// Sums over rows of v H v^T, without the damping of H: of errors, and of the weights themselves.
+/// Sums over rows of v H v^T, with H undamped: for errors, and for the weights themselves.
 struct MomentError {
   double error = 0;
   double norm = 0;
@@ -17,22 +17,22 @@ struct MomentError {
 
 class Compensator {
  public:
-  /// False for codes in groups that it does not know.
+  /// False for unsupported group formats.
   static bool serves(const WeightFormat& format);
-  /// `feedback` is known(), the format one that serves; the others must outlive it.
+  /// `feedback` is known(), the format is supported; the other arguments must outlive this.
   Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback,
               ThreadPool& pool);
 
-  /// Rows w (n_rows <= 16, inputs) of a format with scales in the tile, which are chosen group by
-  /// group for the weights as errors to the left have changed them. False, with the tile in an
-  /// unknown state, when the format cannot hold these.
+  /// Packs rows w (n_rows <= 16, inputs) of a format with scales in the tile, selected group by
+  /// group for the weights as changed by errors to the left. False, with the tile undefined, if the
+  /// format cannot represent them.
   bool pack(const float* w, int n_rows, uint8_t* tile);
-  /// The same of a format whose scales lie apart: codes (n_rows, inputs) for scales[row].
+  /// The same for a format with separate scales: codes (n_rows, inputs) for scales[row].
   void round(const float* w, int n_rows, const float* scales, int8_t* codes);
 
-  /// What was stored of a row of the last call: stored[c] * scale for inputs [from, to).
+  /// Sets the stored values of a row of the last call: stored[c] * scale for inputs [from, to).
   void put_stored(int row, const float* stored, int32_t from, int32_t to, float scale);
-  /// Once for each call, when all of its rows were put.
+  /// Call once per call of pack() or round(), after put_stored() for all of its rows.
   MomentError measure();
 
  private:
@@ -49,7 +49,7 @@ class Compensator {
   const std::shared_ptr<const Feedback> feedback_;
   ThreadPool& pool_;
   const int32_t cols_;
-  std::vector<float> values_;  // that codes stand for, ascending; empty: all whole numbers
+  std::vector<float> values_;  // values of the codes, ascending; empty: all integers
   // Row r of input c at 16 c + r.
   std::vector<float> weights_;
   std::vector<float> errors_;

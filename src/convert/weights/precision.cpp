@@ -8,7 +8,7 @@ namespace {
 
 bool is_integer(FormatId format) { return format_info(format).integer; }
 
-// Codes in groups that take less room than int8.
+// True for group formats smaller than int8.
 bool is_four_bits(FormatId id) {
   const WeightFormat& format = format_info(id);
   return format.group != 0 &&
@@ -25,7 +25,7 @@ void apply(const PrecisionRule& rule, PrecisionChoice* choice) {
   if (rule.activations) choice->activations = rule.activations;
 }
 
-// Few weights that every token uses: docs/precision.md says what four bits cost there.
+// Few weights, used by every token: docs/precision.md gives the cost of four bits there.
 bool is_shared_by_all(Role role) {
   switch (role) {
     case Role::kQ:
@@ -102,7 +102,7 @@ PrecisionChoice PrecisionPolicy::choose(const Slot& slot) {
   if (slot.kind == SlotKind::kVector) choice.weights = FormatId::kF32;
   if (slot.kind == SlotKind::kTable) choice.weights = FormatId::kI32;
   choice.as_source = as_source_ && !choice.weights;
-  // A pattern such as layers.* also covers the routers, which always stay floats.
+  // A pattern such as layers.* also matches the routers, which always remain floats.
   if (slot.kind == SlotKind::kExact && choice.weights && is_integer(*choice.weights)) {
     choice.weights.reset();
   }

@@ -1,25 +1,25 @@
 #pragma once
-// Which format each matrix is stored in and how its inputs are quantised: rules of config.json,
-// then the caller's.
+// The stored format of each matrix and the quantisation of its inputs: rules of config.json, then
+// the caller's.
 
 #include "src/convert/importer.h"
 
 namespace moe {
 
-/// The wish for one matrix.
+/// Precision requested for one matrix.
 struct PrecisionChoice {
   std::optional<FormatId> weights;  // none: auto
   std::optional<ActPrecision> activations;
-  /// Instead of `weights`, unless the checkpoint has codes of that format itself.
+  /// Used instead of `weights`, unless the checkpoint has codes of that format.
   std::optional<FormatId> otherwise;
-  bool int8_by_row = false;  // where nothing else is wished: int8 by group is no choice
-  bool as_source = false;    // floats that hold the checkpoint's own; `weights` says nothing
+  bool int8_by_row = false;  // by default int8 per row, never int8_group
+  bool as_source = false;    // floats that represent the checkpoint exactly; overrides `weights`
 
-  /// What inputs become under a format: floats stay floats, integers default to a8_block.
+  /// Precision of inputs for a format: floats remain floats, integers default to a8_block.
   ActPrecision activations_for(FormatId stored) const;
 };
 
-/// "ternary2" and so on, or nothing for another name ("i32" is none: no weight is stored so).
+/// "ternary2" and so on; empty for other names ("i32" is not a weight format).
 std::optional<FormatId> parse_weight_format(std::string_view name);
 
 /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS". MOE_ERR_ARGUMENT.
@@ -28,7 +28,7 @@ PrecisionRule parse_override(const std::string& text);
 class PrecisionPolicy {
  public:
   /// `weights`: the caller's default for linear matrices (a float format also for embedding and
-  /// head); none: auto, which leaves the rules of config.json as they are.
+  /// head); empty: auto, which leaves the rules of config.json in force.
   PrecisionPolicy(std::vector<PrecisionRule> config_rules, std::optional<FormatId> weights,
                   std::vector<PrecisionRule> overrides)
       : config_rules_(std::move(config_rules)),
@@ -36,7 +36,7 @@ class PrecisionPolicy {
         overrides_(std::move(overrides)),
         used_(overrides_.size(), false) {}
 
-  /// Everything as floats that hold what the checkpoint has.
+  /// Every matrix as floats that represent the checkpoint exactly.
   static PrecisionPolicy as_source() {
     PrecisionPolicy policy({}, {}, {});
     policy.as_source_ = true;
@@ -44,7 +44,7 @@ class PrecisionPolicy {
   }
 
   PrecisionChoice choose(const Slot& slot);
-  /// Throws MOE_ERR_ARGUMENT when an override matched no slot: a misspelt pattern.
+  /// Throws MOE_ERR_ARGUMENT if an override matched no slot: a misspelt pattern.
   void check_all_used() const;
 
  private:

@@ -49,7 +49,7 @@ void RandomTiles::pack_slowly(int n_rows, Random& random, uint8_t* out) {
   if (format_.group != 0) put_scales(n_rows, random, out);
 }
 
-// Weights of the same size as plain values: `amplitude_` at most.
+// Weights in the same range as plain values: at most `amplitude_`.
 void RandomTiles::put_scales(int n_rows, Random& random, uint8_t* out) {
   const auto n_groups =
       static_cast<size_t>((matrix_.cols + format_.group - 1) / format_.group * n_rows);

@@ -1,5 +1,5 @@
 #pragma once
-// Random weights of any format, as fast as memory takes them.
+// Random weights of any format, at memory speed.
 
 #include <algorithm>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace moe {
 
-/// Fills whole tiles of one matrix. Codes are as their format says; floats are in -1 to 1 times
-/// `amplitude`. Padding is what a packer would write.
+/// Fills whole tiles of one matrix. Codes follow the format's distribution; floats are in -1 to 1
+/// times `amplitude`. Padding is as a packer would write it.
 class RandomTiles {
  public:
   RandomTiles(const BlobMatrix& matrix, float amplitude);

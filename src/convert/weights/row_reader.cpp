@@ -9,10 +9,10 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kBlockFloats = int64_t{1} << 17;       // 512 KB: stays in a cache
-constexpr int64_t kTransposedFloats = int64_t{1} << 24;  // 64 MB: few, long reads
+constexpr int64_t kBlockFloats = int64_t{1} << 17;       // 512 KB: fits in cache
+constexpr int64_t kTransposedFloats = int64_t{1} << 24;  // 64 MB: few long reads
 
-// Rows far apart are read one by one.
+// Distant rows are read individually.
 bool scattered(const SourcePick& rows) {
   return rows.of > 0 && rows.items->back() - rows.items->front() >= std::ssize(*rows.items);
 }
@@ -24,8 +24,8 @@ int32_t rows_per_block(int32_t rows, int32_t cols, bool transposed) {
 
 int32_t whole(const SourcePick& pick, int32_t n) { return pick.of > 0 ? pick.of : n; }
 
-// Where item i of `groups` lies, counted from the first group; -1: nowhere, it is zero. `unit`:
-// from one item to the next.
+// Offset of item i of `groups` from the first group; -1: zero, not stored. `unit`: distance between
+// items.
 int64_t place_in_groups(const SourceGroups& groups, int32_t i, int64_t unit) {
   int32_t size = 0;
   for (const SourceGroups::Piece& piece : groups.pieces) size += piece.n;
@@ -38,7 +38,7 @@ int64_t place_in_groups(const SourceGroups& groups, int32_t i, int64_t unit) {
   return -1;
 }
 
-// The largest place of n items, or -1 when the groups are not whole ones inside sane bounds.
+// The largest offset of n items, or -1 if the groups are incomplete or out of bounds.
 int64_t last_in_groups(const SourceGroups& groups, int32_t n, int64_t unit) {
   constexpr int64_t kMaxPlace = int64_t{1} << 50;
   int64_t size = 0, last = 0;
@@ -97,7 +97,7 @@ const float* RowReader::whole_row(int32_t r) {
 void RowReader::fill(int32_t first) {
   const int32_t n = std::min(block_rows_, rows_ - first);
   const auto width = static_cast<size_t>(cols_);
-  n_buffered_ = 0;  // nothing is valid when a read throws
+  n_buffered_ = 0;  // invalid if a read throws
   if (unpacker_) {
     for (int32_t i = 0; i < n; ++i) {
       unpacker_->read((offset_ + (first + i) * row_stride_) / cols_,
@@ -156,10 +156,10 @@ void RowReader::read_turned(int64_t at, float* out) {
   const int64_t length = (cols_ - 1) * col_stride_ + 1;
   const auto held = static_cast<int64_t>(span_.size());
   if (at < span_at_ || at + length > span_at_ + held) {
-    // The first row of a group brings the others.
+    // The first row of a group reads the others as well.
     const int64_t left = static_cast<int64_t>(tensor_.n_elements) - offset_ - at;
     span_.resize(static_cast<size_t>(std::min(std::max(row_groups_.stride, length), left)));
-    span_at_ = std::numeric_limits<int64_t>::max() / 2;  // nothing is valid when a read throws
+    span_at_ = std::numeric_limits<int64_t>::max() / 2;  // invalid if a read throws
     checkpoint_.read(tensor_, static_cast<uint64_t>(offset_ + at), span_.size(), span_.data());
     span_at_ = at;
   }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// Tiles of these matrices lie alternating: a gate and its up, or one matrix alone.
+// Matrices with interleaved tiles: a gate and its up, or one matrix alone.
 std::vector<std::vector<size_t>> tile_groups(const BlobLayout& layout) {
   std::vector<std::vector<size_t>> groups;
   for (size_t i = 0; i < layout.matrices.size(); ++i) {

@@ -11,9 +11,9 @@ namespace moe {
 
 class SegmentStream {
  public:
-  /// `advance` is told how many bytes of the checkpoint were packed since the last call (0: still
-  /// looking) and may throw. `segment` and `checkpoint` must outlive the stream. Decides how each
-  /// matrix is stored, which may read it. `inputs`: null, or what its errors are weighted by.
+  /// `advance` receives the bytes of the checkpoint packed since the last call (0: still analysing)
+  /// and may throw. `segment` and `checkpoint` must outlive the stream. Decides how each matrix is
+  /// stored, which may read it. `inputs`: null, or statistics that weight its errors.
   SegmentStream(const PlannedSegment& segment, const Checkpoint& checkpoint,
                 InputStatistics* inputs, std::function<void(uint64_t)> advance);
 
@@ -38,11 +38,11 @@ class SegmentStream {
   std::function<void(uint64_t)> advance_;
   std::vector<Storage> storages_;
   BlobLayout layout_;
-  std::vector<std::vector<float>> scales_;  // per matrix, after its tiles
+  std::vector<std::vector<float>> scales_;  // per matrix, written after its tiles
   std::vector<MatrixReport> reports_;
   ModelWriter* writer_ = nullptr;
   std::vector<uint8_t> buffer_;
-  uint64_t position_ = 0;  // in the segment, buffer included
+  uint64_t position_ = 0;  // in the segment, including the buffer
 };
 
 }  // namespace moe

@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kMaxExpertBlocks = 262'144;  // of a whole model; keeps the list below 300 MB
+constexpr int64_t kMaxExpertBlocks = 262'144;  // of a whole model; limits the list to 300 MB
 
 std::string slot_name(const ModelConfig& config, Part part, int32_t layer, int32_t expert,
                       const TensorSpec& spec) {

@@ -1,6 +1,6 @@
 #pragma once
-// Everything that a model of a given configuration stores, in the order of its file: the list that
-// importers fill from a checkpoint and the converter walks.
+// Everything that a model of a given configuration stores, in file order: the list that importers
+// locate in a checkpoint and the converter processes.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// What a matrix is for, as far as its precision goes.
+/// The role of a matrix for its precision.
 enum class SlotKind : uint8_t {
   kLinear,  // activations times weights: any format
   kVocab,   // embedding and head: any format
@@ -22,16 +22,16 @@ enum class SlotKind : uint8_t {
 /// One matrix or vector of the model.
 struct Slot {
   Role role = Role::kWeight;
-  int32_t sublayer = -1;  // X-MoE stacks: which block
+  int32_t sublayer = -1;  // X-MoE stacks: index of the sub-layer
   SlotKind kind = SlotKind::kLinear;
   int32_t rows = 0;
   int32_t cols = 1;       // vectors: 1
-  bool optional = false;  // biases: absent when the checkpoint has no such tensor
+  bool optional = false;  // biases: absent if the checkpoint has no such tensor
   bool norm = false;      // the weight of a norm
   int32_t limit = 0;      // kTable: ids are below this
   std::string name;       // in the research layout: "layers.0.attention.q.weight"
 
-  /// Without ".weight": what precision patterns and reports use.
+  /// Without ".weight", as in precision patterns and reports.
   std::string short_name() const;
 };
 
@@ -44,7 +44,7 @@ struct SlotGroup {
 };
 
 /// All segments of a validated configuration. `cosine_widths[l]` is d_e of layer l's cosine router
-/// (other layers: ignored).
+/// (ignored for other layers).
 std::vector<SlotGroup> list_slots(const ModelConfig& config,
                                   const std::vector<int32_t>& cosine_widths);
 

@@ -98,7 +98,7 @@ SourceScales::SourceScales(const PlannedMatrix& matrix, FormatId format,
   }
 }
 
-// A group counts with the largest weight that it can have, and with the largest error of one.
+// Compares a group's largest possible weight with the largest possible error.
 bool SourceScales::fit(const std::function<void()>& tick) {
   constexpr int32_t kRows = 256;
   const SourceTypeInfo& info = source_type_info(matrix_.tensor->type);

@@ -20,8 +20,8 @@ class SourceScales {
   /// `format`: format_of_codes() of the matrix, which must outlive this.
   SourceScales(const PlannedMatrix& matrix, FormatId format, const Checkpoint& checkpoint);
 
-  /// Whether rounding scales and minimums to the format's changes the matrix by at most 1/1024 of
-  /// its norm. False if one of them is not finite, or too large for the format.
+  /// True if rounding scales and minimums to the format's type changes the matrix by at most 1/1024
+  /// of its norm. False if one is not finite, or too large for the format.
   bool fit(const std::function<void()>& tick);
   /// Rows [first, first + n), whose weights are `values` (n, cols): each one's value in the
   /// format's table (n, cols), and the scales and minimums of the groups (n, cols / 32), or the

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t kRowsPerTick = 64;
 
-// The float format that holds a tensor's own type.
+// The float format that represents a tensor's type.
 FormatId own_format(SourceType type) {
   if (type == SourceType::kBf16) return FormatId::kBf16;
   return type == SourceType::kF16 ? FormatId::kF16 : FormatId::kF32;
@@ -25,7 +25,7 @@ FormatId default_format(const PlannedMatrix& m) {
   return FormatId::kInt8;
 }
 
-// One pass: is it ternary, and if it must be made so (`lossy`), what is its absmean?
+// In one pass: is it ternary and, if it must be made so (`lossy`), what is its absmean?
 void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool lossy,
                       const float* importance, const std::function<void()>& tick, Storage* out) {
   const int32_t cols = m.slot.cols;
@@ -51,7 +51,7 @@ void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool
   if (scale) out->absmean = scale->best(out->absmean);
 }
 
-// Blocks of two and three bits have scales for 16 inputs each, which int4_min comes close to.
+// Blocks of two and three bits have scales per 16 inputs, which int4_min approximates.
 bool has_few_bits(SourceType type) { return type == SourceType::kQ2K || type == SourceType::kQ3K; }
 
 // Whether the choice leaves it to the checkpoint's codes what the format is. It does so too where
@@ -131,7 +131,7 @@ bool can_calibrate(const PlannedMatrix& m, const Storage& storage) {
 
 void check_finite(const PlannedMatrix& m, int32_t row, const float* values) {
   constexpr uint32_t kExponent = 0x7F800000u;
-  constexpr int32_t kChunk = 64;  // a loop of this length becomes vector instructions
+  constexpr int32_t kChunk = 64;  // a loop of this length is vectorised
   uint32_t infinite = 0;
   int32_t i = 0;
   for (; i + kChunk <= m.slot.cols; i += kChunk) {

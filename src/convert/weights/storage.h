@@ -1,5 +1,5 @@
 #pragma once
-// How one matrix will be stored: what was asked for, and what a first look at its numbers allows.
+// Decides how a matrix is stored, from the requested format and a first pass over its values.
 
 #include "formats/moe/layout.h"
 #include "quant/lossless.h"
@@ -26,13 +26,13 @@ struct Storage {
 Storage choose_storage(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
                        const float* importance, const std::function<void()>& tick);
 
-/// Whether weights of inputs could make a difference to how it is stored.
+/// True if input statistics can affect how it is stored.
 bool can_calibrate(const PlannedMatrix& matrix, const Storage& storage);
 
-/// Throws MOE_ERR_NON_FINITE when the row holds NaN or infinity.
+/// Throws MOE_ERR_NON_FINITE if the row contains NaN or infinity.
 void check_finite(const PlannedMatrix& matrix, int32_t row, const float* values);
 
-/// The matrix as the layout of its segment wants it.
+/// The matrix for the layout of its segment.
 BlobMatrix blob_matrix(const Slot& slot, const Storage& storage);
 
 }  // namespace moe

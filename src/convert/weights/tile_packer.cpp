@@ -12,7 +12,7 @@ namespace moe {
 
 namespace {
 
-constexpr int32_t kChunk = 64;  // a loop of this length becomes vector instructions
+constexpr int32_t kChunk = 64;  // a loop of this length is vectorised
 
 bool same_values(const float* wanted, const float* stored, int32_t n, float scale) {
   int32_t i = 0;
@@ -43,7 +43,7 @@ double squared_norm(const float* values, int32_t n) {
   return sum;
 }
 
-// Squares of wanted - stored * scale; *largest becomes the largest difference.
+// Squares of wanted - stored * scale; *largest is updated with the largest difference.
 double squared_difference(const float* wanted, const float* stored, int32_t n, float scale,
                           double* largest) {
   constexpr int32_t kSums = 8;
@@ -241,7 +241,7 @@ void TilePacker::measure_moments() {
   error_.weighted_norm += found.norm;
 }
 
-// Reads the tile back, so that what is reported is what was stored.
+// Reads the tile back, so that the report reflects what was stored.
 void TilePacker::measure(int32_t first, int n, const uint8_t* tile) {
   const int32_t cols = matrix_.slot.cols;
   const bool apart = !scales_.empty();
@@ -254,7 +254,7 @@ void TilePacker::measure(int32_t first, int n, const uint8_t* tile) {
       const int32_t to = std::min(from + run, cols);
       double error = 0, largest = 0;
       const double norm = squared_norm(wanted + from, to - from);
-      // Most matrices are either stored without loss or not at all so.
+      // Most matrices are stored either entirely without loss or not at all.
       if (!same_values(wanted + from, stored_.data() + from, to - from, scale)) {
         error =
             squared_difference(wanted + from, stored_.data() + from, to - from, scale, &largest);

@@ -1,5 +1,5 @@
 #pragma once
-// The second pass over a matrix: 16 rows at a time into a tile, with the scales and the error.
+// The second pass over a matrix: packs 16 rows at a time into a tile, with scales and error.
 
 #include <vector>
 
@@ -11,21 +11,21 @@
 
 namespace moe {
 
-/// Difference between a matrix and what was stored of it.
+/// Difference between a matrix and its stored values.
 struct StorageError {
   double squared_error = 0;
   double squared_norm = 0;
   double largest = 0;         // absolute
-  double weighted_error = 0;  // by the second moments of inputs, or squares times the importance
-  double weighted_norm = 0;   // of their inputs
+  double weighted_error = 0;  // weighted by second moments or mean squares of inputs
+  double weighted_norm = 0;   // the same for the matrix itself
 
   bool lossless() const { return largest == 0; }
-  /// Frobenius norm of the difference over that of the matrix; 0 for zeros.
+  /// Frobenius norm of the difference / that of the matrix; 0 for zeros.
   double relative() const;
   double weighted() const;
 };
 
-/// What is known of the inputs that a matrix is multiplied with; null where nothing is.
+/// Statistics of a matrix's inputs; null if unknown.
 struct KnownInputs {
   const float* importance = nullptr;  // (cols)
   std::shared_ptr<const Feedback> feedback;
@@ -38,15 +38,15 @@ class TilePacker {
   TilePacker(const PlannedMatrix& matrix, const Storage& storage, const Checkpoint& checkpoint,
              const KnownInputs& inputs);
 
-  /// Packs rows 16 t to 16 t + 15 into out (the format's tile_bytes). In order of t, each once.
-  /// Throws MOE_ERR_NON_FINITE, and MOE_ERR_RANGE for a value that the format cannot hold or an id
-  /// of a table that is out of range.
+  /// Packs rows 16 t to 16 t + 15 to out (the format's tile_bytes). In order of t, each once.
+  /// Throws MOE_ERR_NON_FINITE, and MOE_ERR_RANGE for a value that the format cannot represent or a
+  /// table id out of range.
   void pack(int32_t t, uint8_t* out);
 
-  /// As they follow the tiles; complete when every tile was packed.
+  /// As stored after the tiles; complete when every tile is packed.
   const std::vector<float>& scales() const { return scales_; }
   const StorageError& error() const { return error_; }
-  /// Whether what is known of inputs made a difference.
+  /// True if input statistics were used.
   bool is_weighted() const { return importance_ != nullptr; }
   bool is_compensated() const { return compensator_.has_value() && !fell_back_; }
 
@@ -71,12 +71,12 @@ class TilePacker {
   RowReader reader_;
   std::optional<SourceScales> own_scales_;
   std::optional<Compensator> compensator_;
-  bool fell_back_ = false;  // some rows were rounded without it
+  bool fell_back_ = false;  // some rows were rounded without compensation
   std::vector<float> scales_;
   std::vector<float> values_;      // (16, cols)
   std::vector<int8_t> codes_;      // (16, cols)
   std::vector<int32_t> ids_;       // (16), tables
-  std::vector<float> stored_;      // (cols): a row read back
+  std::vector<float> stored_;      // (cols): one row read back
   std::vector<float> row_scales_;  // group scales of one row
   StorageError error_;
 };

@@ -1,27 +1,27 @@
 #pragma once
-// Weights that a checkpoint holds as codes in U8 tensors, row by row as floats.
+// Decodes weights stored as codes in U8 tensors to float rows.
 
 #include "formats/import/checkpoint.h"
 #include "src/convert/importer.h"
 
 namespace moe {
 
-/// Weights in one element of the tensor; 1 for kNone.
+/// Weights per element of the tensor; 1 for kNone.
 uint32_t weights_per_element(Packing packing);
 
-/// The tensor of scales that `source` names. Throws MOE_ERR_NOT_FOUND, MOE_ERR_SHAPE or
-/// MOE_ERR_FORMAT (dtype) naming it.
+/// The scale tensor named by `source`. Throws MOE_ERR_NOT_FOUND, MOE_ERR_SHAPE or MOE_ERR_FORMAT
+/// (dtype) naming it.
 const SourceTensor& find_scales(const Checkpoint& checkpoint, const SourceTensor& tensor,
                                 const Source& source);
 
 class Unpacker {
  public:
-  /// `tensor` and its scales were checked (check_source, find_scales); `cols`: of a row of weights.
+  /// `tensor` and its scales were checked (check_source, find_scales); `cols`: weights per row.
   Unpacker(const Checkpoint& checkpoint, const SourceTensor& tensor, const Source& source,
            int32_t cols);
 
-  /// Row `row` of the tensor, all leading axes counted through. Throws MOE_ERR_CORRUPT for a
-  /// ternary code 3. A scale that is NaN gives NaN.
+  /// Row `row` of the tensor, with leading axes flattened. Throws MOE_ERR_CORRUPT for a ternary
+  /// code 3. A NaN scale gives NaN.
   void read(int64_t row, float* out);
 
  private:

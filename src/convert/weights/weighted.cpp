@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr int kSteps = 24;  // scales of a row that are tried, each 1 % smaller than the one before
+constexpr int kSteps = 24;  // scales tried per row, each 1 % smaller
 
 struct RowFit {
   double error = 0;
@@ -67,7 +67,7 @@ void TernaryScale::add(const float* w, const float* importance, int32_t n) {
   }
 }
 
-// Codes are 0 below half a scale. With H and W the sums above it, the error is what zeros have less
+// Codes are 0 below half a scale. With H and W the sums above it, the error is that of zeros minus
 // 2 scale W - scale^2 H.
 double TernaryScale::best(double absmean) const {
   double best = absmean, gained = -INFINITY;
