@@ -28,7 +28,7 @@ struct Unmap {
   void operator()(uint8_t* p) const { munmap(p, bytes); }
 };
 
-// Free pages leave out what the page cache would give back: a small number is not the truth.
+// Free pages exclude reclaimable page cache, so a small number is misleading.
 size_t buffer_bytes() {
   const long pages = sysconf(_SC_AVPHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
@@ -37,7 +37,7 @@ size_t buffer_bytes() {
   return std::clamp(quarter, size_t{64} << 20, size_t{512} << 20);
 }
 
-// One thread's share of the passes: with four streams and with eight, by turns.
+// One thread's share of the passes, alternating between four and eight streams.
 uint64_t read_share(const uint8_t* share, size_t bytes, const std::function<void()>& meet) {
   const Read reads[] = {widest_read<4, true>(), widest_read<8, true>()};
   uint64_t sum = 0;
@@ -58,7 +58,7 @@ double measure(int threads, Pages pages, size_t buffer) {
   if (data == nullptr) throw std::bad_alloc();
   std::memset(data.get(), 1, all + kReadAhead);
   std::vector<double> rates[2];
-  rates[0].reserve(kPasses);  // nothing may be thrown where the threads meet
+  rates[0].reserve(kPasses);  // must not throw between barriers
   rates[1].reserve(kPasses);
   double start = 0;
   int met = 0;
@@ -78,11 +78,11 @@ double measure(int threads, Pages pages, size_t buffer) {
   for (std::thread& t : others) t.join();
   uint64_t total = 0;
   for (uint64_t sum : sums) total += sum;
-  // The sum is used, so it is computed.
+  // Uses the sum, so that it is computed.
   return total > 0 ? std::max(median(rates[0]), median(rates[1])) : 0;
 }
 
-// Where a limit allows less than what seems free, a smaller buffer has to do.
+// If a limit is below the apparent free memory, uses a smaller buffer.
 double measure_what_fits(int threads, Pages pages) {
   for (size_t buffer = buffer_bytes(); buffer >= kLeastBuffer; buffer /= 2) {
     try {
@@ -107,13 +107,13 @@ bool hear(int socket, double* value) {
   return n == static_cast<ssize_t>(sizeof *value);
 }
 
-// Answers until nobody asks any more.
+// Answers requests until the socket is closed.
 [[noreturn]] void serve(int threads, Pages pages, int socket) {
   for (double rate = 0; hear(socket, &rate);) {
     rate = 0;
     try {
       rate = measure_what_fits(threads, pages);
-    } catch (const std::exception&) {  // no threads: the parent says so
+    } catch (const std::exception&) {  // no threads: the parent reports it
     }
     if (!tell(socket, rate)) break;
   }

@@ -11,9 +11,9 @@ namespace moe_cli {
 /// `values` is not empty.
 double median(std::vector<double> values);
 
-/// Bytes per second that `threads` threads together read from memory. What a machine gives changes
-/// with its neighbours, so it is asked for again and again beside what it is compared with. A child
-/// process measures, so that its buffer does not count as memory of this one.
+/// Bytes per second that `threads` threads together read from memory. Bandwidth varies with other
+/// load, so it is measured repeatedly between the runs it is compared with. A child process
+/// measures, so that its buffer does not count as memory of this one.
 class BandwidthMeter {
  public:
   /// Call it while this process has one thread. Throws CallError.
@@ -22,9 +22,9 @@ class BandwidthMeter {
   BandwidthMeter& operator=(const BandwidthMeter&) = delete;
   ~BandwidthMeter();
 
-  /// The median of several passes over a buffer larger than the caches (512 MiB; a quarter of the
-  /// free memory, but not below 64 MiB, when that is less; halved while a limit of the process
-  /// refuses it), with four streams a thread or with eight: the faster counts. Throws CallError.
+  /// The median of several passes over a buffer larger than the caches (512 MiB; if less is free a
+  /// quarter of the free memory, at least 64 MiB; halved while a process limit refuses it), with
+  /// four or eight streams per thread, whichever is faster. Throws CallError.
   double measure();
 
  private:

@@ -23,12 +23,12 @@ struct BatchOptions {
   int n_sessions = 8;
 };
 
-/// What is wrong with one line, which does not stop the others.
+/// An error in one line, which does not stop the others.
 struct LineError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A session and the text that it makes.
+/// A session and the text it generates.
 struct Slot {
   Session session;
   size_t line = 0;  // from 1; 0: free
@@ -37,7 +37,7 @@ struct Slot {
   std::vector<int32_t> prompt;
   std::vector<int32_t> made;
   std::vector<std::string> stops;
-  int32_t next = -1;  // chosen and not yet evaluated
+  int32_t next = -1;  // sampled and not yet evaluated
 };
 
 class Batch {
@@ -92,7 +92,7 @@ class Batch {
   std::vector<Slot> slots_;
   size_t n_read_ = 0;
   size_t n_written_ = 0;
-  std::map<size_t, std::pair<std::string, uint64_t>> waiting_;  // for the lines before them
+  std::map<size_t, std::pair<std::string, uint64_t>> waiting_;  // for earlier lines
 };
 
 void Batch::give(size_t line, const Json& result, uint64_t input_end) {
@@ -113,7 +113,7 @@ void check_line(moe_status status, const moe_error& error) {
   throw LineError(error.text);
 }
 
-/// Objects and lists in one another, at most; what reads JSON calls itself for each.
+/// Maximum nesting of objects and lists: the JSON parser is recursive.
 void check_depth(const std::string& line) {
   constexpr int kMostDepth = 64;
   int depth = 0;
@@ -153,7 +153,7 @@ Chat chat_of(const Json& messages, moe_session* session) {
   return chat;
 }
 
-/// The answer of a reply, without what it thought.
+/// The answer of a reply without thinking.
 struct Answer {
   std::string text;
   bool out_of_memory = false;
@@ -169,7 +169,8 @@ struct Answer {
   }
 };
 
-// A conversation, whose end the library's chat knows: answered at once, while the others wait.
+// Replies to a conversation with the library's chat, which knows its end: answered at once, while
+// the others wait.
 void Batch::reply(Slot& slot, const Json& messages) {
   const Chat chat = chat_of(messages, slot.session.get());
   Answer answer;
@@ -217,14 +218,14 @@ std::vector<int32_t> Batch::tokens_of(const Json& json) const {
   return tokens;
 }
 
-/// Where the first of the texts begins in `text`; npos: none is in it.
+/// Start of the first match of any of the texts in `text`; npos: none.
 size_t find_first(const std::string& text, const std::vector<std::string>& wanted) {
   size_t first = std::string::npos;
   for (const std::string& w : wanted) first = std::min(first, text.find(w));
   return first;
 }
 
-// A line's own take the place of --stop.
+// A line's own stop texts replace --stop.
 std::vector<std::string> Batch::stops_of(const Json& json) const {
   if (!json.contains("stop")) return options_.sampling.stop;
   if (moe_model_tokenizer(model_) == nullptr) throw LineError("'stop': the model has no tokenizer");
@@ -239,7 +240,7 @@ std::vector<std::string> Batch::stops_of(const Json& json) const {
   return stops;
 }
 
-// Evaluates the prompt of a line and chooses the first token.
+// Evaluates the prompt of a line and samples the first token.
 void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   if (!whole) throw LineError("longer than 4 MiB, the limit for a line");
   check_depth(line);
@@ -263,7 +264,7 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   choose(slot);
 }
 
-// The next token of a text, or its end.
+// Samples the next token of a text, or ends it.
 void Batch::choose(Slot& slot) {
   const int most = options_.sampling.max_tokens;
   moe_session* session = slot.session.get();
@@ -277,10 +278,10 @@ void Batch::choose(Slot& slot) {
   slot.next = chosen.token;
 }
 
-// What follows the prompt, which decides how the first new token reads: a leading space, or the
-// rest of a character.
+// Decodes the text after the prompt, which affects how the first new token is decoded: a leading
+// space, or the rest of a character.
 std::string Batch::text_of(const Slot& slot) const {
-  const std::string unknown = "\xEF\xBF\xBD";  // what stands for half a character
+  const std::string unknown = "\xEF\xBF\xBD";  // replaces an incomplete character
   std::string before = decode(model_, slot.prompt, MOE_DECODE_SKIP_SPECIAL);
   std::vector<int32_t> tokens = slot.prompt;
   tokens.insert(tokens.end(), slot.made.begin(), slot.made.end());
@@ -314,7 +315,7 @@ void Batch::refuse(Slot& slot, const char* why) {
   slot.line = 0;
 }
 
-// Begins the next line that can be begun; false when there are no more.
+// Begins the next valid line; false if there are no more.
 bool Batch::fill(Slot& slot) {
   std::string line;
   bool whole = true;
@@ -337,7 +338,7 @@ bool Batch::fill(Slot& slot) {
   return true;
 }
 
-// One token for every text in the making, in one pass.
+// Generates one token for every active text, in one pass.
 void Batch::step() {
   std::vector<moe_session*> sessions;
   std::vector<int32_t> tokens;
@@ -350,7 +351,7 @@ void Batch::step() {
   moe_error error;
   const moe_status status =
       moe_sessions_step(sessions.data(), tokens.data(), tokens.size(), nullptr, &error);
-  const bool one_is_to_blame = status == MOE_ERR_NON_FINITE;  // and none has moved
+  const bool one_is_to_blame = status == MOE_ERR_NON_FINITE;  // and no session has advanced
   if (!one_is_to_blame) check(status, error);
   for (Slot& slot : slots_) {
     if (slot.line == 0) continue;

@@ -16,7 +16,7 @@ namespace moe_cli {
 namespace {
 
 constexpr uint64_t kEndlessLine = 16 * kMostLineBytes;  // /dev/zero has no end
-constexpr size_t kHeadBytes = 40;                       // of a result that show whether it is one
+constexpr size_t kHeadBytes = 40;                       // start of a result, which identifies it
 
 }  // namespace
 
@@ -66,7 +66,7 @@ ResultFile::~ResultFile() { close(fd_); }
 size_t ResultFile::resume() {
   struct stat info;
   if (fstat(fd_, &info) != 0) fail();
-  if (!S_ISREG(info.st_mode)) return 0;  // a device may have no end, a pipe no beginning
+  if (!S_ISREG(info.st_mode)) return 0;  // a device may be endless, a pipe has no beginning
   size_t n_lines = 0;
   off_t at = 0, end = 0;
   std::string head;  // the beginning of a line
@@ -102,7 +102,7 @@ void ResultFile::add(const std::string& line) {
   }
 }
 
-// `head`: of line n, which may be cut off where it is not whole.
+// `head`: start of line n, which may be truncated unless it is whole.
 void ResultFile::check_result(const std::string& head, size_t n, bool whole) const {
   const std::string expected = "{\"line\":" + std::to_string(n) + ",";
   if (head.starts_with(expected)) return;

@@ -1,5 +1,5 @@
 #pragma once
-// What moe batch reads and writes: lines of requests, and lines of results.
+// Input and output of moe batch: lines of requests, and lines of results.
 
 #include <cstdint>
 #include <fstream>
@@ -9,11 +9,11 @@ namespace moe_cli {
 
 inline constexpr size_t kMostLineBytes = size_t{4} << 20;
 
-/// Lines of a file, at most kMostLineBytes of each. One of 16 times as many bytes is an error.
+/// Lines of a file, at most kMostLineBytes of each. A line of 16 times as many bytes is an error.
 class LineReader {
  public:
   explicit LineReader(const std::string& path);
-  /// False at the end. *whole: false for a line that is too long, of which `line` is the beginning.
+  /// False at the end. *whole: false for too long a line, of which `line` is the beginning.
   bool next(std::string* line, bool* whole);
   uint64_t at() const { return at_; }
   uint64_t size() const { return size_; }
@@ -22,10 +22,10 @@ class LineReader {
   std::string path_;
   std::ifstream in_;
   uint64_t at_ = 0;
-  uint64_t size_ = 0;  // 0 of a pipe
+  uint64_t size_ = 0;  // 0 for a pipe
 };
 
-/// The results so far, which nobody else writes meanwhile. Each is there as a whole line or not.
+/// The results so far, locked against other writers. Lines are written whole or not at all.
 class ResultFile {
  public:
   explicit ResultFile(const std::string& path);
@@ -33,8 +33,8 @@ class ResultFile {
   ResultFile& operator=(const ResultFile&) = delete;
   ~ResultFile();
 
-  /// Drops what is behind the last whole line; the number of those before it. A file that holds
-  /// anything but results is left as it is. A device or a pipe has none.
+  /// Drops everything after the last whole line; returns the number of lines. A file with other
+  /// content is not changed. A device or a pipe has no lines.
   size_t resume();
   void add(const std::string& line);
 

@@ -25,7 +25,7 @@ moe_env_info env_info(moe_env* env) {
   return info;
 }
 
-// Bytes of keys and values that one token reads, halfway through what is decoded.
+// Bytes of keys and values read per token, halfway through decoding.
 uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n_layers) {
   const uint64_t element = o.model.kv == "int8" ? 1 : o.model.kv == "f32" ? 4 : 2;
   const int seen = o.depth + o.n_generate / 2;
@@ -58,7 +58,7 @@ uint64_t expert_bytes(const moe_model* model) {
   return bytes;
 }
 
-// With room for as large a share of the trace's experts as the model's cache has of its own.
+// Hit rate of the trace with the same relative cache size as the model.
 double hit_rate_of_trace(const Trace& trace, const BenchResult& result) {
   if (result.memory.arena_bytes == 0) return 1;
   const double share =
@@ -67,7 +67,7 @@ double hit_rate_of_trace(const Trace& trace, const BenchResult& result) {
   return replay_lru(trace, static_cast<size_t>(std::min(share, 1.0) * all)).share();
 }
 
-// Where experts are read from a file that has a name, in a way that was named.
+// The file to measure, if experts are read from an explicitly named file.
 std::optional<std::string> file_to_measure(const BenchOptions& o, const moe_session* session) {
   const std::string& path = o.synthetic.empty() ? o.model.path : o.save;
   const bool reads = o.model.io != "auto" && memory_stats(session).cap_bytes > 0;
@@ -103,7 +103,7 @@ void run_bench(BenchOptions& o) {
     return;
   }
   int threads = 0;
-  {  // its threads end with it: the meter forks, which wants a process of one thread
+  {  // its threads end with it: the meter forks, which needs a single thread
     ModelOptions on_cpu = o.model;
     on_cpu.device = "cpu";
     const Env env = open_env(on_cpu);

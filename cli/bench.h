@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of `moe bench` share: the options, the measurement, the result.
+// Shared by the parts of `moe bench`: options, measurement, result.
 
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ struct BenchOptions {
   ModelOptions model;
   std::string synthetic;
   std::string weights = "ternary2";
-  bool weights_named = false;  // on the command line
+  bool weights_named = false;  // given on the command line
   std::string save;
   std::string routing;  // a trace
   int n_prompt = 512;
@@ -28,20 +28,20 @@ struct BenchOptions {
 };
 
 struct Timing {
-  double read_bandwidth = 0;  // bytes per second that the same number of threads reads from memory
+  double read_bandwidth = 0;  // bytes per second read from memory by as many threads
   double prefill_tokens_per_s = 0;
-  double decode_tokens_per_s = 0;  // of all sessions together
+  double decode_tokens_per_s = 0;  // all sessions together
   double experts_per_token = 0;    // in one MoE layer, while decoding
   double weight_bytes_per_token = 0;
   // Under a memory cap, means of the repetitions.
   double hit_rate = 1;            // share of expert uses found in memory, while decoding
-  double decode_read_bytes = 0;   // of the file, for a token
-  double decode_wait_share = 0;   // of the time of decoding, spent waiting for reads
-  double prefill_read_bytes = 0;  // of the file, for a prompt
-  double disk_bytes_per_s = 0;    // what reads of experts get with nothing beside; 0: not measured
+  double decode_read_bytes = 0;   // of the file, per token
+  double decode_wait_share = 0;   // share of decoding time spent waiting for reads
+  double prefill_read_bytes = 0;  // of the file, per prompt
+  double disk_bytes_per_s = 0;    // expert reads without computation; 0: not measured
 
-  /// What nobody can exceed who reads these experts: reading them, or computing, whichever takes
-  /// longer. 0: not known.
+  /// Upper bound of decoding with these expert reads: reading or computing, whichever takes longer.
+  /// 0: unknown.
   double decode_bound() const;
 };
 
@@ -52,20 +52,20 @@ struct BenchResult {
   Timing timing;
   moe_memory_stats memory;
   uint64_t expert_bytes;  // of all experts
-  double trace_hit_rate;  // of the trace by itself, with as large a share of its experts
-  /// The bandwidth was measured on this machine's memory, not on a GPU's.
+  double trace_hit_rate;  // of the trace alone, with the same share of its experts cached
+  /// True if the bandwidth is that of this machine's memory, not a GPU's.
   bool on_cpu() const { return std::string_view(env.device) == "cpu"; }
-  /// What decoding read, weights and keys and values.
+  /// Bytes read while decoding: weights, keys and values.
   double decode_bytes_per_s() const;
 };
 
-/// What is measured between the repetitions; either may be null.
+/// Measurements between repetitions; either may be null.
 struct Meters {
   BandwidthMeter* memory = nullptr;
   DiskMeter* disk = nullptr;
 };
 
-/// Sizes that would take more than an hour are refused: UsageError.
+/// UsageError for sizes that would take more than an hour.
 Timing run_measurement(const BenchOptions& o, const moe_model* model,
                        const std::vector<moe_session*>& sessions, const Meters& meters);
 

@@ -1,4 +1,4 @@
-// What moe bench prints.
+// Output of moe bench.
 
 #include <sys/resource.h>
 

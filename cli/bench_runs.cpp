@@ -1,4 +1,4 @@
-// What moe bench measures: prompts and tokens one by one, beside what memory gives.
+// Measurements of moe bench: prompts, decoding, and memory bandwidth.
 
 #include <algorithm>
 #include <cstdio>
@@ -66,8 +66,8 @@ class Runs {
   }
 
  private:
-  // What memory gives, a prompt into an empty context, then tokens one by one, in all sessions
-  // together, from the depth asked for.
+  // Measures memory bandwidth, a prompt in an empty context, then decoding in all sessions together
+  // at the requested depth.
   void repeat(int r, const Meters& meters) {
     const std::string turn =
         " (" + std::to_string(r + 1) + " of " + std::to_string(o_.repetitions) + ")";
@@ -118,7 +118,8 @@ class Runs {
     }
   }
 
-  // The tokens that will be timed choose the same experts then. Not timed: counting takes time.
+  // Repeats the tokens that are timed, with the same experts. Not timed, because counting takes
+  // time.
   void count_experts() {
     go_to_depth("");
     what_ = "counting experts";
@@ -196,8 +197,8 @@ class Runs {
     return now_seconds() - start;
   }
 
-  // Tokens `first` .. `first + n` one by one. Each session has its own, so that they choose other
-  // experts.
+  // Decodes tokens `first` .. `first + n`. Each session has its own tokens, so that they select
+  // different experts.
   double decode(int first, int n) {
     std::vector<int32_t> row(sessions_.size());
     const double start = now_seconds();

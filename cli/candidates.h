@@ -1,5 +1,5 @@
 #pragma once
-// The best of a row of logits.
+// The best candidates of a row of logits.
 
 #include "cli/common.h"
 

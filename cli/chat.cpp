@@ -44,7 +44,7 @@ bool is_builtin(const std::string& name) {
   return false;
 }
 
-// What moe_chat_create wants: a name or Jinja text; empty for the model's own.
+// The template for moe_chat_create: a name or Jinja text; empty for the model's own.
 std::string template_text(const ChatOptions& o, const moe_model* model) {
   if (o.chat_template.empty()) {
     if (moe_model_chat_template(model) != nullptr) return "";
@@ -91,7 +91,7 @@ Chat open_chat(const ChatOptions& o, const moe_model* model, moe_session* sessio
   return Chat(chat);
 }
 
-/// The conversation and the terminal it happens at.
+/// The conversation and its terminal.
 class Talk {
  public:
   Talk(const ChatOptions& o, moe_model* model)
@@ -159,11 +159,11 @@ class Talk {
   std::string system_;
 };
 
-// Thinking goes to stderr: stdout has the answers alone.
+// Thinking goes to stderr: stdout has only answers.
 void Talk::show_thinking(bool on) {
   if (on == thinking_) return;
   thinking_ = on;
-  if (dim_) std::fputs(on ? "\033[2m" : "\033[0m", stderr);  // ours: std::cerr would spell it out
+  if (dim_) std::fputs(on ? "\033[2m" : "\033[0m", stderr);  // std::cerr would escape it
   if (!on) std::cerr << "\n";
 }
 
@@ -188,7 +188,7 @@ void Talk::show(bool begin_reply) {
   std::cout << text << (text.empty() || text.back() != '\n' ? "\n" : "") << std::flush;
 }
 
-// True when the line was one of ours. Anything else that begins with a slash is for the model.
+// True if the line is a command. Other lines that begin with a slash are for the model.
 bool Talk::command(const std::string& line) {
   moe_error error;
   if (line == "/clear" || line == "/reset") {
@@ -225,7 +225,7 @@ void Talk::report(const moe_chat_result& r) {
                  "moe: conversation %d tokens, %d of them reused; reply %d tokens (%.0f/s), "
                  "finished by %s\n",
                  r.n_prompt, r.n_reused, r.n_generated, rate, finish_name(r.finish));
-    // Of the whole conversation: counters are not set back.
+    // Of the whole conversation: counters are not reset.
     print_memory(options_.model, model_, memory_stats(session_.get()), 0, 0);
   }
   if (r.finish == MOE_FINISH_CONTEXT) {
@@ -233,8 +233,8 @@ void Talk::report(const moe_chat_result& r) {
   }
 }
 
-// A reply that failed. At a terminal the conversation goes on: what the model had said when Ctrl-C
-// came is kept, otherwise the line is forgotten.
+// Handles a failed reply. At a terminal the conversation continues: text generated before Ctrl-C is
+// stored, otherwise the line is discarded.
 void Talk::take_back(moe_status status, const moe_error& error) {
   const bool stopped = status == MOE_ERR_CANCELLED && interrupted();
   if (!terminal_ || (stopped && !forgive_interrupt())) check(status, error);
@@ -250,8 +250,8 @@ void Talk::take_back(moe_status status, const moe_error& error) {
   }
 }
 
-// A session that is too small for the conversation and the reply gives way to one of at least twice
-// its size, if the model has one and --context does not forbid it.
+// If a session is too small for the conversation and the reply, replaces it by one of at least
+// twice the context, if the model supports it and --context does not prevent it.
 void Talk::make_room() {
   moe_error error;
   size_t n = 0;
@@ -267,14 +267,14 @@ void Talk::grow(int64_t needed) {
   reopen(static_cast<int>(std::min(most, std::max(2 * now, needed))));
 }
 
-// An empty session with another context. Where memory forbids it, one as before may do.
+// Opens an empty session with another context, or with the old one if memory is insufficient.
 void Talk::reopen(int context) {
   const int now = moe_session_context(session_.get());
   if (context == now) return;
   ModelOptions other = options_.model;
   other.context = context;
-  report_skips();    // of this session
-  session_.reset();  // --memory need not hold both
+  report_skips();    // of the old session
+  session_.reset();  // --memory need not cover both
   try {
     session_ = open_session(other, model_);
   } catch (const CallError& e) {
@@ -286,7 +286,7 @@ void Talk::reopen(int context) {
   check(moe_chat_set_session(chat_, session_.get(), &error), error);
 }
 
-// The library speaks of a session, a user can change --context.
+// Replaces the library's advice for sessions by --context.
 void Talk::name_context(moe_error* error) const {
   const size_t used = std::strlen(error->text);
   std::snprintf(error->text + used, sizeof error->text - used,
@@ -317,7 +317,7 @@ void Talk::turn(const std::string& line) {
   report(result);
 }
 
-// A conversation of before: its messages, and what the session held then.
+// Restores a stored conversation: its messages and session.
 void Talk::restore(const ChatFile& file) {
   moe_error error;
   if (system_.empty() && !file.system.empty()) {
@@ -325,7 +325,7 @@ void Talk::restore(const ChatFile& file) {
     system_ = file.system;
   }
   for (const auto& [role, content] : file.messages) add(role.c_str(), content);
-  // The same context, where nobody asks for another: the positions of LongRoPE depend on it.
+  // The same context unless another is requested: LongRoPE's positions depend on it.
   if (options_.model.context == 0 && file.context > 0)
     reopen(std::min(file.context, model_context(model_)));
   load_chat_session(file, session_.get());
@@ -345,7 +345,7 @@ void Talk::keep() {
   write_chat_file(file, session_.get());
 }
 
-// After a failure that ends the chat: what was answered lasts.
+// After a fatal failure: saves the answered messages.
 void Talk::keep_answered() {
   const size_t n = moe_chat_message_count(chat_);
   moe_chat_message last{};
@@ -357,7 +357,7 @@ void Talk::keep_answered() {
   }
   try {
     keep();
-  } catch (const std::exception& e) {  // the first failure is the one to tell
+  } catch (const std::exception& e) {  // report only the first failure
     std::cerr << "moe: " << options_.file << " is not written: " << e.what() << "\n";
   }
 }

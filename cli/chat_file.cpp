@@ -84,7 +84,7 @@ std::string head_of(const ChatFile& file, moe_session* session) {
   return head.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
-// The session is left out where it is null.
+// Omits the session if it is null.
 moe_status write_parts(const ChatFile& file, const std::string& to, moe_session* session,
                        moe_error* error) {
   std::ofstream out(to, std::ios::binary | std::ios::trunc);

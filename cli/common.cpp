@@ -22,23 +22,23 @@ namespace {
 
 std::atomic<moe_session*> g_session{nullptr};
 volatile sig_atomic_t g_interrupted = 0;
-int g_wake[2] = {-1, -1};  // a pipe: the handler may run on another thread than the one that reads
+int g_wake[2] = {-1, -1};  // a pipe: the handler may run on a thread other than the reader
 
 // moe_session_cancel only sets an atomic flag, so it may be called from a signal handler.
 void on_interrupt(int signal) {
   const int old_errno = errno;
   g_interrupted = signal;
   moe_session_cancel(g_session.load());
-  if (write(g_wake[1], "", 1) < 0) {  // full: it wakes all the same
+  if (write(g_wake[1], "", 1) < 0) {  // full: it wakes the reader anyway
   }
   errno = old_errno;
 }
 
-// `most`: the least important level that is shown.
+// `most`: the least important level to show.
 void log_to_stderr(void* most, moe_log_level level, const char* text) {
   if (level > *static_cast<const moe_log_level*>(most)) return;
   static const char* const kNames[] = {"", "error", "warning", "info", "debug"};
-  try {  // from any thread, and nothing may be thrown through the library
+  try {  // any thread; nothing may be thrown through the library
     std::fprintf(stderr, "moe: %s: %s\n", kNames[level], visible(text).c_str());
   } catch (const std::bad_alloc&) {
     std::fputs("moe: out of memory for a message\n", stderr);
@@ -157,7 +157,7 @@ Env open_env(const ModelOptions& o) {
   p.threads = o.threads;
   p.isa = o.isa.empty() ? nullptr : o.isa.c_str();
   p.device = o.device.c_str();
-  // Whoever names a device hears what became of it.
+  // With an explicit device, its log messages are shown.
   static moe_log_level most;
   most = o.verbose ? MOE_LOG_DEBUG : o.device_named ? MOE_LOG_INFO : MOE_LOG_WARNING;
   p.log = log_to_stderr;
@@ -330,12 +330,12 @@ void watch_interrupts() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  // A terminal that goes away says so more than once, and nohup wants none of it.
+  // A closing terminal sends it more than once, and nohup ignores it.
   action.sa_flags = 0;
   struct sigaction before {};
   sigaction(SIGHUP, nullptr, &before);
   if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is then an error of write()
+  signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit then fails in write()
 }
 
 bool interrupted() { return g_interrupted != 0; }
@@ -350,8 +350,8 @@ bool forgive_interrupt() {
 bool wait_for_input() {
   pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
   while (!interrupted() && files[0].revents == 0) {
-    if (poll(files, 2, -1) < 0 && errno != EINTR) return true;  // reading will say what is wrong
-    // A byte may be of a Ctrl-C long forgiven. One that counts has set its flag before it wrote.
+    if (poll(files, 2, -1) < 0 && errno != EINTR) return true;  // reading reports the error
+    // A byte may be from an already forgiven Ctrl-C. A current one set its flag before writing.
     for (char bytes[64]; read(g_wake[0], bytes, sizeof bytes) > 0;) {
     }
   }
@@ -383,7 +383,7 @@ Progress::~Progress() {
 bool Progress::callback(void* user, uint64_t done, uint64_t total, const char* what) {
   try {
     static_cast<Progress*>(user)->show(done, total, what);
-  } catch (const std::bad_alloc&) {  // then without a bar
+  } catch (const std::bad_alloc&) {  // continue without a bar
   }
   return !interrupted();
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What every subcommand shares: owned handles, errors, options, terminal manners.
-// Results go to stdout, everything else to stderr. Built on the C API alone.
+// Shared by all subcommands: owned handles, errors, options, terminal behaviour. Results go to
+// stdout, everything else to stderr. Uses only the C API.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -27,7 +27,7 @@ struct CallError : std::runtime_error {
   moe_status code;
 };
 
-/// Options that do not fit together; main() exits with 2.
+/// Incompatible options; main() exits with 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -51,10 +51,10 @@ struct ModelOptions {
   int threads = 0;
   std::string isa;
   std::string device = "auto";
-  bool device_named = false;  // on the command line
+  bool device_named = false;  // given on the command line
   std::string gpu_memory;     // "4G"
   std::string memory;         // "2G"
-  bool planning = false;      // more memory than this machine has is fine
+  bool planning = false;      // allow more memory than this machine has
   std::string io = "auto";
   bool map = false;
   int context = 0;
@@ -66,13 +66,13 @@ struct ModelOptions {
   bool verbose = false;
 };
 
-/// Adds the machine options (threads, isa ...) and, when `with_path`, the MODEL argument.
+/// Adds the machine options (threads, isa ...) and, if `with_path`, the MODEL argument.
 void add_model_options(CLI::App& app, ModelOptions& o, bool with_path = true);
-/// Adds --context, --chunk, --kv and --router. `default_context` says what --context is when not
-/// given.
+/// Adds --context, --chunk, --kv and --router. `default_context` describes the default of
+/// --context.
 void add_session_options(CLI::App& app, ModelOptions& o,
                          const std::string& default_context = "the model's, at most 4096");
-/// The same without --kv, for commands of encoders: they evaluate a whole text at once.
+/// The same without --kv, for encoder commands, which evaluate a whole text at once.
 void add_encoder_options(CLI::App& app, ModelOptions& o);
 
 Env open_env(const ModelOptions& o);
@@ -80,9 +80,9 @@ Model open_model(const ModelOptions& o, moe_env* env);
 /// Parameters of `open_session`; also given to open_model for the memory cap.
 moe_session_params session_params(const ModelOptions& o);
 moe_model_info model_info(const moe_model* model);
-/// Throws when the model is no decoder: `command` continues texts.
+/// Throws if the model is not a decoder: `command` continues texts.
 void check_decoder(const ModelOptions& o, const moe_model* model, const char* command);
-/// Whether the router of the options may skip experts: a session then counts its routing.
+/// True if the router of the options may skip experts: a session then counts its routing.
 bool may_skip(const ModelOptions& o);
 
 /// Creates the session, sets its router, and makes Ctrl-C cancel it.
@@ -92,35 +92,35 @@ Session open_session(const ModelOptions& o, moe_model* model);
 void add_no_bos(CLI::App& app, bool& no_bos);
 /// MOE_ENCODE_* of these options.
 uint32_t encode_flags(bool no_bos, bool special = false);
-/// Tokens of `text`; an error when the model has no tokenizer.
+/// Tokens of `text`; an error if the model has no tokenizer.
 std::vector<int32_t> encode(const moe_model* model, const std::string& text, uint32_t flags);
 std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, uint32_t flags);
 
 /// "2G", "512M", "1.5GiB", "4096": bytes. Throws UsageError with the option's name. (CLI11's
-/// AsSizeValue takes whole numbers alone.)
+/// AsSizeValue accepts only integers.)
 uint64_t parse_bytes(const char* option, const std::string& text);
 std::string format_bytes(uint64_t bytes);
 
-/// First Ctrl-C: interrupted() turns true and the current session is cancelled. The second one ends
-/// the process as usual.
+/// First Ctrl-C: interrupted() becomes true and the current session is cancelled. The second
+/// terminates the process as usual.
 void watch_interrupts();
 bool interrupted();
-/// After a Ctrl-C that was meant for one call: as if it had not come. False for another signal.
+/// Resets a Ctrl-C meant for one call. False for another signal.
 bool forgive_interrupt();
-/// Waits until a terminal has a line, or its end, to read; false after Ctrl-C.
+/// Waits until a terminal has a line or end of input; false after Ctrl-C.
 bool wait_for_input();
 void set_current_session(moe_session* session);
-/// The current session for as long as this lives; goes before the session does.
+/// Sets the current session during its lifetime; must be destroyed before the session.
 struct CurrentSession {
   explicit CurrentSession(moe_session* session) { set_current_session(session); }
   ~CurrentSession() { set_current_session(nullptr); }
   CurrentSession(const CurrentSession&) = delete;
   CurrentSession& operator=(const CurrentSession&) = delete;
 };
-/// Throws when Ctrl-C came while no call was there to be cancelled.
+/// Throws if Ctrl-C came while no call could be cancelled.
 void stop_if_interrupted();
 
-/// A bar with rate and time left on stderr, only when stderr is a terminal.
+/// A progress bar with rate and remaining time on stderr, only if stderr is a terminal.
 class Progress {
  public:
   explicit Progress(bool bytes) : bytes_(bytes) {}

@@ -1,4 +1,4 @@
-// moe completion: a shell's completion of this command's options, made of the options themselves.
+// moe completion: a shell's completion of this command, generated from its options.
 
 #include <iostream>
 
@@ -8,7 +8,7 @@
 namespace moe_cli {
 namespace {
 
-// "-f --file", joined by `separator`; old spellings of an option are not offered.
+// "-f --file", joined by `separator`; deprecated spellings are omitted.
 std::string spellings(const CLI::Option& option, const std::string& separator) {
   std::string all;
   for (const std::string& s : option.get_snames()) all += (all.empty() ? "-" : separator + "-") + s;
@@ -44,7 +44,7 @@ std::string shell_word(const std::string& text) {
   return "'" + CLI::detail::find_and_replace(text, "'", "'\\''") + "'";
 }
 
-// What completes a value in bash: words, names of files, or nothing.
+// Completion of a value in bash: words, file names, or nothing.
 std::string bash_value(const CLI::Option& option) {
   const std::string words = spaced_choices(option);
   const std::string offered = words.empty() ? "" : "words=" + shell_word(words);
@@ -54,7 +54,7 @@ std::string bash_value(const CLI::Option& option) {
 
 void bash_command(const CLI::App& command) {
   std::string options;
-  std::string free;  // options whose values nobody can guess
+  std::string free;  // options with free-form values
   std::cout << "    " << command.get_name() << ")\n      case $before in\n";
   for_each_option(command, [&](const CLI::Option& o) {
     options += " " + spellings(o, " ");
@@ -68,7 +68,7 @@ void bash_command(const CLI::App& command) {
   });
   if (!free.empty()) std::cout << "        " << free << ") ;;\n";
   std::cout << "        *) if [[ $word == -* ]]; then words=" << shell_word(options.substr(1));
-  const auto arguments = help_arguments(command);  // of a command, all are of one kind
+  const auto arguments = help_arguments(command);  // all arguments of a command are of one kind
   if (!arguments.empty()) std::cout << "; else " << bash_value(*arguments.front());
   std::cout << "; fi ;;\n      esac ;;\n";
 }

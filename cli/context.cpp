@@ -7,8 +7,8 @@
 namespace moe_cli {
 
 Model open_model_for_text(ModelOptions o, moe_env* env) {
-  memory_cap(o);     // a wrong one is an error before anything is read
-  o.memory.clear();  // the cap is held against a session that is not known yet
+  memory_cap(o);     // reports an invalid one before anything is read
+  o.memory.clear();  // the session for the cap is not known yet
   return open_model(o, env);
 }
 

@@ -1,4 +1,4 @@
-// moe convert: a checkpoint becomes a model file.
+// moe convert: converts a checkpoint to a model file.
 
 #include <signal.h>
 
@@ -152,7 +152,7 @@ void print_summary(const ConvertOptions& o, const Run& run) {
             << (o.verify ? ", verified" : "") << "\n";
 }
 
-// What the next command would stumble over.
+// Problems that the next command would meet.
 void print_warnings(const ConvertOptions& o, const Run& run) {
   constexpr double kMuch = 0.15;  // any ordinary matrix stays below 0.02 as int8, 0.12 as fp4
   size_t n = 0;
@@ -219,7 +219,7 @@ void run_convert(const ConvertOptions& o) {
   p.report = on_report;
   p.user = &run;
   moe_error error;
-  signal(SIGPIPE, SIG_IGN);  // a reader of our output that is gone must not leave half a file
+  signal(SIGPIPE, SIG_IGN);  // if the reader of our output exits, leave no partial file
   const double start = now_seconds();
   const moe_status status = moe_convert(o.source.c_str(), o.destination.c_str(), &p, &error);
   if (run.lost) throw std::bad_alloc();

@@ -20,9 +20,9 @@
 namespace moe_cli {
 namespace {
 
-constexpr int kReadThreads = 4;                 // as the library has
-constexpr size_t kPage = 4096;                  // of segments, and for direct reads
-constexpr size_t kReadBytes = size_t{1} << 20;  // of one read, as the library's
+constexpr int kReadThreads = 4;                 // as in the library
+constexpr size_t kPage = 4096;                  // alignment of segments and direct reads
+constexpr size_t kReadBytes = size_t{1} << 20;  // per read, as in the library
 constexpr double kReadSeconds = 1.0 / 3;
 
 struct Free {
@@ -31,7 +31,7 @@ struct Free {
 
 size_t round_up(uint64_t n) { return static_cast<size_t>((n + kPage - 1) / kPage * kPage); }
 
-// Where segments begin, and whether each is an expert.
+// Offsets of segments, and which are experts.
 std::map<uint64_t, bool> segments_of(const moe_model* model) {
   std::map<uint64_t, bool> segments;
   for (size_t i = 0; i < moe_model_tensor_count(model); ++i) {
@@ -44,8 +44,8 @@ std::map<uint64_t, bool> segments_of(const moe_model* model) {
   return segments;
 }
 
-// All through one room: nothing looks at it. False at the end of the file, and after a fault. What
-// follows a short read begins at a page again, as direct reads must.
+// Reads everything to the same buffer, unused. False at the end of the file, and after an error.
+// After a short read continues at a page boundary, as direct reads require.
 bool read_through(int fd, uint8_t* room, size_t bytes, uint64_t offset) {
   for (size_t done = 0; done < bytes;) {
     const size_t part = std::min(kReadBytes, bytes - done);
@@ -70,7 +70,7 @@ DiskMeter::DiskMeter(const std::string& path, bool direct, const moe_model* mode
   const auto segments = segments_of(model);
   for (auto at = segments.begin(); at != segments.end(); ++at) {
     const auto after = std::next(at);
-    if (!at->second || after == segments.end()) continue;  // what ends the last one is not known
+    if (!at->second || after == segments.end()) continue;  // the last segment's end is unknown
     experts_.push_back({at->first, round_up(after->first - at->first)});
   }
 }
@@ -99,7 +99,7 @@ double DiskMeter::measure() {
   return static_cast<double>(bytes) / seconds;
 }
 
-// 0 after a fault.
+// 0 after an error.
 uint64_t DiskMeter::read_until(double end, uint32_t seed) const {
   const std::unique_ptr<uint8_t, Free> room(
       static_cast<uint8_t*>(std::aligned_alloc(kPage, kReadBytes)));

@@ -8,18 +8,18 @@
 
 namespace moe_cli {
 
-/// Bytes per second that a model file gives to reads of whole experts, as the library reads them
-/// under a memory cap, but with nothing computed beside them.
+/// Read rate of a model file in bytes per second for whole experts, read like the library under a
+/// memory cap, but without computation.
 class DiskMeter {
  public:
-  /// `direct`: past the page cache. Throws CallError.
+  /// `direct`: bypass the page cache. Throws CallError.
   DiskMeter(const std::string& path, bool direct, const moe_model* model);
   DiskMeter(const DiskMeter&) = delete;
   DiskMeter& operator=(const DiskMeter&) = delete;
   ~DiskMeter();
 
-  /// Experts at random, for a third of a second, by as many threads as the library has for it.
-  /// Throws CallError.
+  /// Reads random experts for a third of a second, with as many threads as the library. Throws
+  /// CallError.
   double measure();
 
  private:

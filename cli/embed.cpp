@@ -1,4 +1,4 @@
-// moe embed: one vector for each line of a text.
+// moe embed: one vector per line of a text.
 
 #include <cstring>
 #include <filesystem>
@@ -19,8 +19,8 @@ struct EmbedOptions {
   std::string out;
 };
 
-/// A file that can be written, before anything is computed. What it was stays until write_npy();
-/// on failure nothing new or half written is left.
+/// A file checked to be writable before the computation. Its old content remains until write_npy();
+/// a failure leaves no new or partial file.
 class OutFile {
  public:
   explicit OutFile(const std::string& path) : path_(path) {

@@ -1,4 +1,4 @@
-// moe eval: what comes after these tokens.
+// moe eval: logits of the token after the given ones.
 
 #include <cmath>
 #include <iomanip>

@@ -1,4 +1,4 @@
-// moe fill: the tokens that a masked language model puts in the place of a mask.
+// moe fill: a masked language model's predictions for masks.
 
 #include <cmath>
 #include <iomanip>
@@ -23,7 +23,7 @@ struct FillOptions {
   throw CallError(MOE_ERR_UNSUPPORTED, o.model.path + ": " + why);
 }
 
-// What the model must be.
+// Requirements on the model.
 moe_model_info check_model(const FillOptions& o, const moe_model* model) {
   const moe_model_info info = model_info(model);
   if (info.is_encoder_decoder != 0) {
@@ -82,7 +82,7 @@ void run_fill(const FillOptions& o) {
   const CurrentSession current(session.get());
   const auto vocab = static_cast<size_t>(info.n_outputs);
   const bool fits = tokens.size() <= static_cast<size_t>(moe_session_context(session.get()));
-  std::vector<float> logits(fits ? rows.size() * vocab : 0);  // too long: the call says so
+  std::vector<float> logits(fits ? rows.size() * vocab : 0);  // too long: the call reports it
   moe_encode_params p{};
   p.struct_size = sizeof p;
   if (fits) p.outputs = logits.data();

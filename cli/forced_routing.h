@@ -1,29 +1,28 @@
 #pragma once
-// Routes a model as a trace was routed: what a token computes is nonsense, which experts it needs
-// is real.
+// Routes a model like a recorded trace: the output is meaningless, but the sequence of experts is
+// real.
 
 #include "cli/trace_file.h"
 #include "include/moe_c.h"
 
 namespace moe_cli {
 
-/// Layer l takes the choices of the trace's layer l mod its layers. A token that is evaluated
-/// alone, at position p, takes those of decode step p mod their number, a token of a prompt those
-/// of prompt step p mod theirs. Of n sessions, number i begins i / n of the decode steps later. A
-/// token takes as many experts as the trace says. Expert e of the trace,
-/// as choice number s of a token, is expert e of a layer with as many experts. Of one with more it
-/// is e + (s mod c) E, where E is the trace's number and c how many times that fits, rounded up; e
-/// if there is no such expert. Of one with fewer, N, it is e mod N, or the next that the token has
-/// not taken yet.
+/// Layer l uses the choices of the trace's layer l mod its layers. A token evaluated alone, at
+/// position p, uses those of decode step p mod their number, a token of a prompt those of prompt
+/// step p mod theirs. Of n sessions, number i starts i / n of the decode steps later. A token uses
+/// as many experts as in the trace. Expert e of the trace, as choice number s of a token, is expert
+/// e of a layer with as many experts. With more experts it is e + (s mod c) E, where E is the
+/// trace's number and c how many times that fits, rounded up; e if there is no such expert. With
+/// fewer, N, it is e mod N, or the next that the token has not used yet.
 class ForcedRouting {
  public:
-  /// UsageError when the model is dense, or its routers take fewer experts than the trace; with
-  /// another router than the file's (`overridden`) a token takes as many as there is room for.
+  /// UsageError if the model is dense, or its routers select fewer experts than the trace; with
+  /// another router than the file's (`overridden`) a token uses as many as there is room for.
   ForcedRouting(Trace trace, const moe_model* model, bool overridden);
   ForcedRouting(const ForcedRouting&) = delete;
   ForcedRouting& operator=(const ForcedRouting&) = delete;
 
-  /// The sessions are routed so from now on. This must outlive them.
+  /// Applies the routing to the sessions. This must outlive them.
   void apply_to(const std::vector<moe_session*>& sessions);
   const Trace& trace() const { return trace_; }
 

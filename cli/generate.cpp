@@ -31,7 +31,7 @@ struct Sink {
   bool first = true;
   std::string text;
   Json tokens = Json::array();
-  std::exception_ptr thrown = {};  // kept: nothing may be thrown through the library
+  std::exception_ptr thrown = {};  // rethrown later: nothing may be thrown through the library
 
   bool take(const moe_piece& piece);
 };
@@ -88,7 +88,7 @@ void check_usage(const GenerateOptions& o) {
   }
 }
 
-// What stands in front of the continuation: the prompt, or its ids where the model has no text.
+// The text before the continuation: the prompt, or its ids if the model has no text.
 std::string echo_of(const GenerateOptions& o, const moe_model* model, const std::string& prompt,
                     const std::vector<int32_t>& tokens) {
   if (o.input.given()) return prompt;

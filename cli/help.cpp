@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kNamesWidth = 30;
 constexpr size_t kLineWidth = 100;
 
-// One entry of a list: names on the left, text on the right, broken between words.
+// One list entry: names on the left, text on the right, wrapped between words.
 void print_entry(std::ostream& out, const std::string& names, const std::string& text) {
   out << "  " << names;
   size_t at = 2 + names.size();
@@ -75,7 +75,7 @@ std::vector<const CLI::Option*> options_of(const CLI::App& app, const std::strin
   return found;
 }
 
-// Letters to add, drop, change or swap with a neighbour until `a` is `b`.
+// Edit distance with transpositions.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -94,7 +94,7 @@ size_t distance(const std::string& a, const std::string& b) {
   return d[a.size()][b.size()];
 }
 
-// The name that is nearest to `word`, or nothing when none is near.
+// The name nearest to `word`, or empty if none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& names) {
   if (word.size() < 3 || word.size() > 64) return "";
   std::string best;
@@ -135,7 +135,7 @@ std::string list(const std::vector<std::string>& names) {
   return "; one of: " + CLI::detail::join(names, ", ");
 }
 
-// A word that belongs nowhere.
+// An unexpected word.
 std::string unknown_word(const CLI::App& app, const std::string& word) {
   if (word.size() > 1 && word[0] == '-') return unknown_option(app, word);
   const std::vector<std::string> names = command_names(app);
@@ -194,7 +194,7 @@ std::string placeholder(const CLI::Option& option) {
 std::string option_names(const CLI::Option& option) {
   std::string names;
   for (const std::string& s : option.get_snames()) names += (names.empty() ? "-" : ", -") + s;
-  const auto& longs = option.get_lnames();  // others are old spellings
+  const auto& longs = option.get_lnames();  // the others are deprecated spellings
   if (!longs.empty()) names += (names.empty() ? "--" : ", --") + longs.front();
   const std::string value = placeholder(option);
   return value.empty() ? names : names + " " + value;
@@ -227,7 +227,7 @@ CLI::Validator number_in(double low, double high) {
         char* end = nullptr;
         const double v = std::strtod(text.c_str(), &end);
         const bool whole = end != text.c_str() && *end == '\0';
-        if (whole && v >= low && v <= high) return "";  // not so for nan
+        if (whole && v >= low && v <= high) return "";  // false for nan
         return out_of_range(text, short_number(low), short_number(high));
       },
       "");

@@ -1,5 +1,5 @@
 #pragma once
-// How --help looks, and what a misspelt name may have meant.
+// Formats --help, and suggests corrections for misspelt names.
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -16,7 +16,7 @@ inline constexpr const char* kOutputGroup = "Output";
 
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
-// What --help says of a command, for other pages made of it.
+// The help of a command, for other generated pages.
 struct HelpSection {
   const char* title;
   std::vector<const CLI::Option*> options;
@@ -26,21 +26,22 @@ std::vector<HelpSection> help_sections(const CLI::App& app);
 std::vector<const CLI::Option*> help_arguments(const CLI::App& app);
 /// "moe generate MODEL [options]", where `name` is "moe generate".
 std::string help_usage(const CLI::App& app, const std::string& name);
-/// What stands for an option's value: "N", "FILE"; empty for a flag.
+/// Placeholder of an option's value: "N", "FILE"; empty for a flag.
 std::string placeholder(const CLI::Option& option);
 /// "-f, --file FILE"
 std::string option_names(const CLI::Option& option);
 std::string option_description(const CLI::Option& option);
 
-/// What is wrong with a command line that CLI11 refused, for people: names the word, what it may
-/// have meant, and where help is.
+/// Explains a command line that CLI11 rejected: names the word, a suggestion, and where to find
+/// help.
 std::string explain(const CLI::App& app, const CLI::ParseError& error);
 
-/// Checks of numbers, also of those that CLI11's own let through (nan, -1 for an unsigned number).
+/// Checks numbers, including those that CLI11's own validators accept (nan, -1 for an unsigned
+/// number).
 CLI::Validator number_in(double low, double high);
 /// "expected A, B or C, found 'X'".
 CLI::Validator one_of(const std::vector<std::string>& names);
-/// Refuses nothing: "auto, cpu" are words that completion offers, and the library checks the value.
+/// Rejects nothing: completion offers the words "auto, cpu", and the library checks the value.
 CLI::Validator suggest(const std::string& list);
 /// The words of one_of() and suggest(), if an option has them.
 std::vector<std::string> choices(const CLI::Option& option);

@@ -1,4 +1,4 @@
-// moe inspect: what is in a model file, from its metadata alone.
+// moe inspect: describes a model file from its metadata.
 
 #include <signal.h>
 
@@ -109,7 +109,7 @@ std::string router_text(const Json& l) {
   return s + ")";
 }
 
-// MH-MoE has a head and a merge layer; what is different is said.
+// MH-MoE has a head and a merge layer; mentions only deviations.
 std::string subheads_text(const Json& l) {
   const bool many = l["n_subheads"] != 1, head = l["head"], merge = l["merge"];
   std::string s;
@@ -149,7 +149,7 @@ std::string layer_line(const Json& l) {
   return s;
 }
 
-// Whether every token uses as many parameters as the library says, which counts the most.
+// True if tokens can use fewer parameters than the library reports, which is the maximum.
 bool varies(const Json& layers) {
   return std::any_of(layers.begin(), layers.end(), [](const Json& l) {
     return l.contains("router") && (l["k"] == 0 || l["n_subheads"] != 1 || l.contains("gamma"));
@@ -169,7 +169,7 @@ void print_memory(const Json& memory) {
   std::cout << "\n";
 }
 
-// What the cap comes to before anything is read.
+// Effect of the cap, before anything is read.
 Json plan_json(const ModelOptions& o, const moe_model* model, const Json& layers) {
   const moe_session_params session = session_params(o);
   moe_memory_plan p{};
@@ -220,7 +220,7 @@ void print_layers(const Json& layers) {
   }
 }
 
-// Decoders have a head of tokens.
+// Not for decoders, which have a token head.
 std::string kind_note(const Json& j) {
   if (j.contains("n_encoder_layers")) {
     return ", an encoder-decoder (" + std::to_string(j["n_encoder_layers"].get<int>()) +
@@ -237,7 +237,7 @@ std::string kind_note(const Json& j) {
   return std::string(", an encoder with a head for 1 ") + (head == "classes" ? "class" : "tag");
 }
 
-// What a session gets that asks for nothing (moe_session_params).
+// The default context of a session (moe_session_params).
 const char* context_note(uint64_t length) {
   return length <= 4096 ? "" : " (a session uses 4096 by default: --context)";
 }
@@ -272,7 +272,7 @@ void print_text(const Json& j) {
 void run_inspect(const InspectOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model(o.model, env.get());
-  if (!o.model.router.empty()) {  // a wrong one is an error here too
+  if (!o.model.router.empty()) {  // reports an invalid one here too
     ModelOptions smallest = o.model;
     smallest.context = 1;
     open_session(smallest, model.get());
@@ -289,7 +289,7 @@ void run_inspect(const InspectOptions& o) {
   }
   if (o.verify) {
     moe_error error;
-    signal(SIGINT, SIG_DFL);  // the call knows no cancel, and there is nothing to clean up
+    signal(SIGINT, SIG_DFL);  // the call cannot be cancelled, and there is nothing to clean up
     signal(SIGTERM, SIG_DFL);
     check(moe_model_verify(model.get(), &error), error);
     j["verified"] = true;

@@ -14,10 +14,11 @@ namespace {
 
 using namespace moe_cli;
 
-// Where memory runs out no exception can be caught: before main(), and in destructors.
+// Ends the process if memory runs out where exceptions cannot be caught: before main(), and in
+// destructors.
 [[noreturn]] void end_without_memory() {
   static const char kText[] = "moe: out of memory\n";
-  if (write(STDERR_FILENO, kText, sizeof kText - 1) < 0) {  // nobody is left to be told
+  if (write(STDERR_FILENO, kText, sizeof kText - 1) < 0) {  // stderr is gone too
   }
   _exit(kExitError);
 }

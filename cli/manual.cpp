@@ -1,4 +1,4 @@
-// moe man: the manual page, made of what --help says.
+// moe man: the manual page, generated from --help.
 
 #include <iostream>
 #include <map>
@@ -9,9 +9,9 @@
 namespace moe_cli {
 namespace {
 
-constexpr int kCommon = 3;  // commands that have an option before it gets a place of its own
+constexpr int kCommon = 3;  // commands with an option from which it is listed as common
 
-// Text that roff prints as it is.
+// Escapes text for roff.
 std::string roff(std::string text) {
   text = CLI::detail::find_and_replace(text, "\\", "\\e");
   text = CLI::detail::find_and_replace(text, "-", "\\-");
@@ -33,7 +33,7 @@ void manual_option(const CLI::Option& o) {
   std::cout << ".TP\n.B " << roff(option_names(o)) << "\n" << sentence(option_description(o));
 }
 
-// How many commands have this option, with the same words.
+// Counts the commands that have this option with the same description.
 class Shared {
  public:
   explicit Shared(const CLI::App& app) {

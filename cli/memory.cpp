@@ -21,7 +21,7 @@ void print_experts(const moe_expert_stats& e, int n_tokens, double seconds) {
   std::fputs("\n", stderr);
 }
 
-// All that is no weight is taken for the session's: a little more than it is.
+// Counts everything except weights per session: a slight overestimate.
 uint64_t needed_for(const ModelOptions& o, const moe_model* model, int n_sessions) {
   uint64_t one = 0;
   for (const Json& bytes : memory_lines(o, model)) one += bytes.get<uint64_t>();
@@ -30,7 +30,7 @@ uint64_t needed_for(const ModelOptions& o, const moe_model* model, int n_session
   return one + static_cast<uint64_t>(n_sessions - 1) * session;
 }
 
-// As moe_model_suggest_memory(), which knows of one session.
+// As moe_model_suggest_memory(), for several sessions.
 uint64_t budget_for(const ModelOptions& o, moe_env* env, uint64_t needed) {
   moe_env_info device{};
   device.struct_size = sizeof device;

@@ -1,4 +1,4 @@
-// Instead of convert.cpp and synthetic.cpp, in a command without libmoe_convert.
+// Replaces convert.cpp and synthetic.cpp in a command without libmoe_convert.
 
 #include "cli/synthetic.h"
 

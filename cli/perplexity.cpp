@@ -85,7 +85,7 @@ void run_sweep(const PerplexityOptions& o, const Sweep& sweep, const moe_model* 
   std::vector<std::string> routers;
   for (size_t i = 0; i < sweep.values.size(); ++i) {
     routers.push_back(swept_router(o.model.router, sweep, i));
-    set_router(session, routers.back());  // a wrong one is an error before anything runs
+    set_router(session, routers.back());  // reports an invalid one before anything runs
   }
   Json rows = Json::array();
   const int width = static_cast<int>(std::max(sweep.name.size(), size_t{8}));

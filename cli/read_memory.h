@@ -1,5 +1,5 @@
 #pragma once
-// Reading as fast as this machine can: the yardstick of `moe bench` and of kernels_bench.
+// Reads memory at the machine's maximum rate: the reference for `moe bench` and kernels_bench.
 
 #include <sys/mman.h>
 
@@ -9,11 +9,10 @@
 
 namespace moe_cli {
 
-/// Weights that are read into memory lie in large pages where the system has them, mapped ones in
-/// small pages.
+/// Weights read to memory use large pages if the system has them, mapped ones small pages.
 enum class Pages : uint8_t { kLarge, kSmall };
 
-/// Zeroed memory with such pages; null when there is none. To be given to munmap().
+/// Zeroed memory with such pages; null if unavailable. Free it with munmap().
 inline uint8_t* map_pages(size_t bytes, Pages pages) {
   void* m = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (m == MAP_FAILED) return nullptr;
@@ -21,14 +20,14 @@ inline uint8_t* map_pages(size_t bytes, Pages pages) {
   return static_cast<uint8_t*>(m);
 }
 
-/// How far reading looks ahead: so many bytes behind the last may be touched.
+/// Prefetch distance: this many bytes after the end may be touched.
 inline constexpr size_t kReadAhead = 2048;
 
 /// The sum of n bytes, as words of 8.
 using Read = uint64_t (*)(const uint8_t* p, size_t n);
 
-// n is a multiple of 64 * kStreams. Several streams, fetched ahead, read faster from memory than
-// one, where the prefetch of the hardware ends at a page.
+// n is a multiple of 64 * kStreams. Several prefetched streams read faster from memory than one,
+// because hardware prefetching stops at page ends.
 template <class Vector, size_t kStreams, bool kPrefetch>
 inline __attribute__((always_inline)) uint64_t sum_streams(const uint8_t* p, size_t n) {
   constexpr size_t kParts = 64 / sizeof(Vector);
@@ -73,7 +72,7 @@ __attribute__((target("avx512f"))) uint64_t read_64(const uint8_t* p, size_t n) 
 }
 #endif
 
-/// With the widest loads that this CPU has.
+/// Uses the widest loads of this CPU.
 template <size_t kStreams, bool kPrefetch>
 Read widest_read() {
 #if defined(__x86_64__)

@@ -5,7 +5,7 @@
 
 namespace moe_cli {
 
-/// One object for each MoE layer. The session was counting.
+/// One object per MoE layer. The session was counting.
 Json routing_json(const moe_model* model, const moe_session* session);
 
 /// One object for each layer with an FFN: its inner activations, and the share above zero.
@@ -15,11 +15,10 @@ Json activations_json(const moe_model* model, const moe_session* session);
 /// layers alone those with the fewest activations above zero.
 void print_stats(const Json& routing, const Json& activations);
 
-/// What of it was skipped, where may_skip(): uses of experts, and the mean probability that a token
-/// lost in a layer.
+/// Skipped uses of experts if may_skip(), and the mean probability that a token lost per layer.
 Json skipped_json(const Json& layers);
 void print_skipped(const Json& skipped);
-/// That of all sessions together; nothing unless may_skip().
+/// The same for all sessions together; nothing unless may_skip().
 void report_skipped(const ModelOptions& o, const moe_model* model,
                     const std::vector<moe_session*>& sessions);
 

@@ -100,7 +100,7 @@ const char* finish_name(moe_finish finish) {
     case MOE_FINISH_CONTEXT:
       return "context";
     case MOE_FINISH_CALLBACK:
-      return "a failed write";  // the only reason why a command stops
+      return "a failed write";  // the only reason for a command to stop
   }
   return "unknown";
 }

@@ -24,7 +24,7 @@ struct ScoreOptions {
 struct ScoredLine {
   std::string text;
   std::vector<int32_t> tokens;
-  std::vector<float> logprobs = {};  // of the tokens behind the first
+  std::vector<float> logprobs = {};  // of all tokens except the first
   double sum = 0;
 };
 

@@ -4,8 +4,7 @@
 
 namespace moe_cli {
 
-/// One line on stderr that says what goes on, only when stderr is a terminal. It is wiped at the
-/// end.
+/// A status line on stderr, only if stderr is a terminal. Erased at the end.
 class StatusLine {
  public:
   StatusLine();

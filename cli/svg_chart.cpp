@@ -21,7 +21,7 @@ __attribute__((format(printf, 1, 2))) std::string text_of(const char* format, ..
   return text;
 }
 
-// Of the UTF-8 character that begins at i; 0 when none does.
+// Length of the UTF-8 character at i; 0 if invalid.
 size_t character_bytes(const std::string& text, size_t i) {
   const auto at = [&](size_t k) { return static_cast<unsigned char>(text[i + k]); };
   const size_t n = at(0) < 0x80 ? 1 : at(0) < 0xc2 ? 0 : at(0) < 0xe0 ? 2 : at(0) < 0xf0 ? 3 : 4;
@@ -115,7 +115,7 @@ std::string LineChart::grid() const {
   return out + "\n";
 }
 
-// At the end of each curve, without one over another.
+// Placed at the end of each curve without overlaps.
 std::string LineChart::names() const {
   std::vector<std::pair<double, const Curve*>> at;
   for (const Curve& c : curves_) at.emplace_back(y_of(c.values.back()), &c);

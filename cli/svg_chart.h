@@ -1,6 +1,5 @@
 #pragma once
-// Charts as SVG inside a page, in the colours of its classes: s0 to s3 for curves, l0 to l4 for
-// levels.
+// Charts as SVG for a page, styled by its classes: s0 to s3 for curves, l0 to l4 for levels.
 
 #include <cstddef>
 #include <string>
@@ -8,17 +7,16 @@
 
 namespace moe_cli {
 
-/// For any place in a page: what would be markup is spelled out, and what is no printable UTF-8
-/// becomes '?'.
+/// For any place in a page: escapes markup, and replaces unprintable or invalid UTF-8 by '?'.
 std::string html_text(const std::string& text);
 
-/// Curves over tokens 0, 1, 2 ..., from 0 to `top`; with top 1 as percentages. Each curve carries
-/// its values in data-values; more of them than there are pixels are averaged first.
+/// Curves over tokens 0, 1, 2 ..., from 0 to `top`; percentages if top is 1. Each curve contains
+/// its values in data-values; if there are more than pixels they are averaged first.
 class LineChart {
  public:
   LineChart(std::string x_name, double top) : x_name_(std::move(x_name)), top_(top) {}
   void add(std::string name, size_t style, const std::vector<double>& values);
-  /// A vertical line in front of token `at`.
+  /// A vertical line before token `at`.
   void mark(size_t at, std::string name);
   std::string svg() const;
 
@@ -45,7 +43,7 @@ class LineChart {
 class HeatMap {
  public:
   HeatMap(size_t n_columns, size_t n_rows) : n_columns_(n_columns), n_rows_(n_rows) {}
-  /// From left to right in each row, the rows from above.
+  /// From left to right in each row, rows from the top.
   void set(size_t column, size_t row, size_t level);
   std::string svg(const char* x_name, const char* y_name,
                   const std::vector<std::string>& levels) const;

@@ -17,7 +17,7 @@ bool is_known(const std::string& name) {
   return false;
 }
 
-// Whether the parameter is the router's kind itself, as in "threshold:0.5".
+// True if the parameter is a router kind, as in "threshold:0.5".
 bool is_kind(const std::string& name) { return name == "threshold" || name == "topk"; }
 
 [[noreturn]] void fail_form(const std::string& text) {

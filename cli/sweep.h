@@ -8,20 +8,19 @@ namespace moe_cli {
 /// One parameter of a router, "threshold=0.1:1:0.1", and the values that it takes.
 struct Sweep {
   std::string name;
-  std::vector<std::string> values;  // as a router's text has them
+  std::vector<std::string> values;  // as in a router's text
 };
 
 /// Throws UsageError.
 Sweep parse_sweep(const std::string& text);
 
-/// The router of `base` ("" is the file's) with this value. Throws UsageError where `base` says
-/// something else of it.
+/// The router `base` ("": the file's) with this value. Throws UsageError if `base` sets it too.
 std::string swept_router(const std::string& base, const Sweep& sweep, size_t i);
 
-/// What a token costs in experts, of all MoE layers together.
+/// The cost of a token in experts, over all MoE layers.
 struct ExpertCost {
-  double experts = 0;  // of each (sub-)token, the mean over the layers
-  double flops = 0;    // of each token
+  double experts = 0;  // per (sub-)token, mean over the layers
+  double flops = 0;    // per token
 };
 
 /// `layers`: routing_json() of the same model.

@@ -16,14 +16,14 @@
 namespace moe_cli {
 namespace {
 
-constexpr uint64_t kMetadataRoom = uint64_t{8} << 20;  // on the disk, beside the weights
+constexpr uint64_t kMetadataRoom = uint64_t{8} << 20;  // on disk, in addition to the weights
 
-// Shows the work and ends it after Ctrl-C, or at once where there is no room for all of it.
+// Shows progress; ends the work after Ctrl-C, or at once if the file would not fit.
 struct Work {
   Progress progress{true};
   std::string folder;          // of the file; empty: in memory
-  uint64_t most = UINT64_MAX;  // bytes that there is room for
-  uint64_t total = 0;          // bytes of weights, known from the first call on
+  uint64_t most = UINT64_MAX;  // available bytes
+  uint64_t total = 0;          // bytes of weights, known after the first call
 
   static bool callback(void* user, uint64_t done, uint64_t total, const char* what);
   bool fits() const { return total <= most; }
@@ -53,7 +53,7 @@ moe_synthetic_params synthetic_params(const BenchOptions& o, Work* work) {
 
 uint64_t free_on_disk(const std::string& folder) {
   struct statvfs disk {};
-  if (statvfs(folder.c_str(), &disk) != 0) return UINT64_MAX;  // writing will say what is wrong
+  if (statvfs(folder.c_str(), &disk) != 0) return UINT64_MAX;  // writing reports the error
   const uint64_t bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
   return bytes - std::min(bytes, kMetadataRoom);
 }
@@ -64,7 +64,7 @@ std::string folder_of(const std::string& path) {
 }
 
 void write_file(const BenchOptions& o, const std::string& path) {
-  signal(SIGPIPE, SIG_IGN);  // a reader of our output that is gone must not leave half a file
+  signal(SIGPIPE, SIG_IGN);  // if the reader of our output exits, leave no partial file
   Work work;
   work.folder = folder_of(path);
   work.most = free_on_disk(work.folder);
@@ -79,7 +79,7 @@ void write_file(const BenchOptions& o, const std::string& path) {
   check(status, error);
 }
 
-// A file that is gone when this is, or sooner.
+// A file that is deleted with this object, or earlier.
 class TemporaryFile {
  public:
   TemporaryFile() {
@@ -104,7 +104,7 @@ class TemporaryFile {
   std::string folder_;
 };
 
-// An open file stays readable without its name, and then no signal leaves it behind.
+// An open file remains readable without its name, so no signal can leave it behind.
 Model open_temporary(const BenchOptions& o, moe_env* env) {
   const TemporaryFile file;
   write_file(o, file.path());
@@ -127,7 +127,7 @@ uint64_t free_memory() {
   return machine.available_bytes / 16 * 15;
 }
 
-// Nothing when there is not enough memory for it.
+// Empty if there is not enough memory.
 Loaded make_in_memory(const BenchOptions& o, moe_env* env) {
   Loaded loaded;
   Work work;
@@ -168,7 +168,7 @@ void add_synthetic_options(CLI::App& c, BenchOptions& o) {
 void save_synthetic(const BenchOptions& o) { write_file(o, o.save); }
 
 Loaded load_synthetic(const BenchOptions& o, moe_env* env) {
-  memory_cap(o.model);  // a wrong one is an error before anything is made
+  memory_cap(o.model);  // reports an invalid one before anything is created
   Loaded loaded;
   if (!o.save.empty()) {
     loaded.model = open_saved(o, env);

@@ -11,12 +11,12 @@ struct Loaded {
   Model model;
 };
 
-/// --synthetic and what goes with it; `o` lives as long as `c`.
+/// --synthetic and related options; `o` must outlive `c`.
 void add_synthetic_options(CLI::App& c, BenchOptions& o);
 /// Writes the synthetic model to o.save.
 void save_synthetic(const BenchOptions& o);
-/// The synthetic model: in memory; with --memory, --io or --save, or where memory is too small for
-/// it, from a file, which is a temporary one without --save.
+/// The synthetic model: in memory; with --memory, --io or --save, or if memory is too small, from a
+/// file, which is temporary without --save.
 Loaded load_synthetic(const BenchOptions& o, moe_env* env);
 
 }  // namespace moe_cli

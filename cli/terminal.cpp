@@ -21,8 +21,8 @@ bool is_control(uint32_t c, bool keep_lines) {
          (c >= 0xFFF9 && c <= 0xFFFB) || (c >> 16) == 0x0E;  // annotations, tags
 }
 
-// Passes text on character by character; one that comes in two parts waits for its end. Allocates
-// nothing: it has to work when memory is out.
+// Forwards text by character, waiting for the end of incomplete ones. Allocates nothing: it must
+// work when memory is exhausted.
 class VisibleBuffer : public std::streambuf {
  public:
   VisibleBuffer() = default;
@@ -81,7 +81,7 @@ class VisibleBuffer : public std::streambuf {
 
   std::streambuf* to_ = nullptr;
   bool keep_lines_ = true;
-  int need_ = 0;  // bytes of the character that are still to come
+  int need_ = 0;  // missing bytes of the character
   int size_ = 0;
   uint32_t code_ = 0;
   char bytes_[4] = {};
@@ -96,7 +96,7 @@ std::string spelled_out(const std::string& text, bool keep_lines) {
 }  // namespace
 
 void guard_terminals() {
-  // They outlive main(): the streams are flushed after it.
+  // These outlive main(): the streams are flushed after it.
   alignas(VisibleBuffer) static char memory[2][sizeof(VisibleBuffer)];
   static VisibleBuffer* const out = new (memory[0]) VisibleBuffer;
   static VisibleBuffer* const err = new (memory[1]) VisibleBuffer;

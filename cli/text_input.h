@@ -1,5 +1,5 @@
 #pragma once
-// Where a command's text comes from: -p TEXT, -f FILE, or -f - for stdin.
+// The source of a command's text: -p TEXT, -f FILE, or -f - for stdin.
 
 #include <istream>
 
@@ -10,7 +10,7 @@ namespace moe_cli {
 inline constexpr uint64_t kMostPromptBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMostTextBytes = uint64_t{256} << 20;  // of perplexity, score and embed
 
-/// What `path` (-: stdin) holds; an error when that is more than `most` bytes.
+/// The content of `path` (-: stdin); an error if longer than `most` bytes.
 std::string read_file(const std::string& path, uint64_t most);
 
 /// The next line, without its end; false behind the last one. An error when it has more than
@@ -25,19 +25,19 @@ std::vector<int32_t> parse_ids(const std::string& text);
 
 class TextInput {
  public:
-  /// Adds the options. `what` says what the text is, such as "Text to continue".
+  /// Adds the options. `what` describes the text, such as "Text to continue".
   void add(CLI::App& app, const std::string& what);
-  /// The same as an argument without an option's name.
+  /// The same as a positional argument.
   void add_positional_text(CLI::App& app, const std::string& what);
   void add_positional_file(CLI::App& app, const std::string& what);
 
-  /// Keeps the line ends at the end of a file, and lets it be larger.
+  /// Preserves trailing line ends of a file, and allows larger files.
   void take_whole_files() { whole_ = true; }
   bool given() const { return has_text_ || has_file_; }
-  /// Throws UsageError when there is no text, or an empty one.
+  /// Throws UsageError if the text is missing or empty.
   std::string read() const;
 
-  /// Options that exclude all of this, such as eval's --tokens.
+  /// Excludes all of these options, for example for eval's --tokens.
   void exclude(CLI::Option* other) const;
 
  private:

@@ -1,4 +1,4 @@
-// moe trace: which experts a text uses, and what memory would have to hold of them.
+// moe trace: records the experts that a text uses, and replays them with expert caches.
 
 #include <algorithm>
 #include <cstdio>
@@ -28,7 +28,7 @@ struct TraceOptions {
   std::string page;
 };
 
-// Collects what a session's layers choose.
+// Records the routing of a session's layers.
 class Recorder {
  public:
   Recorder(moe_session* session, int32_t n_prompt, const std::vector<int32_t>& subheads)
@@ -57,7 +57,7 @@ class Recorder {
     }
   }
 
-  // The sub-tokens of a token together: each expert once, with the sum of its weights.
+  // Merges the sub-tokens of a token: each expert once, with the sum of its weights.
   void add(const moe_routing_choices& c) {
     const int32_t n_sub = subheads_[static_cast<size_t>(c.layer)];
     for (int32_t token = 0; token * n_sub < c.n_tokens; ++token) {
@@ -106,7 +106,7 @@ moe_model_layer_info layer_info(const moe_model* model, int32_t layer) {
   return info;
 }
 
-// The sizes of the trace to come, and the sub-heads of each layer.
+// Sizes of the new trace, and the sub-heads of each layer.
 Trace empty_trace(const moe_model* model, std::vector<int32_t>* subheads) {
   Trace trace;
   trace.n_layers = model_info(model).n_layers;
@@ -166,7 +166,7 @@ void record(TraceOptions& o) {
   moe_generate_result result{};
   result.struct_size = sizeof result;
   const moe_status status =
-      o.n_generate == 0  // to moe_session_generate that is no end at all
+      o.n_generate == 0  // moe_session_generate treats it as no limit
           ? moe_session_eval(session.get(), tokens.data(), tokens.size(), nullptr, 0, &error)
           : moe_session_generate(session.get(), tokens.data(), tokens.size(), &p, &result, &error);
   recorder.rethrow();

@@ -49,7 +49,7 @@ class Reader {
     return ", found '" + text + "'";
   }
 
-  // The next line, without its end. False at the end of the file.
+  // The next line without its end. False at the end of the file.
   bool next() {
     ++number_;
     line_.clear();
@@ -118,7 +118,7 @@ class Reader {
     trace_.uses.push_back(use);
   }
 
-  // The experts of a token in a layer stand together, slot by slot, each once.
+  // The experts of a token in a layer are consecutive, slot by slot, each once.
   void check_slot(const TraceUse& use) {
     const bool same = !trace_.uses.empty() && trace_.uses.back().step == use.step &&
                       trace_.uses.back().layer == use.layer &&

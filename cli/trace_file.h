@@ -7,9 +7,9 @@
 
 namespace moe_cli {
 
-/// One expert that a layer took for a token.
+/// One expert selected by a layer for a token.
 struct TraceUse {
-  bool decode;  // false: of a prompt
+  bool decode;  // false: prompt
   int32_t step;
   int32_t layer;
   int32_t slot;  // 0: the best
@@ -20,11 +20,11 @@ struct TraceUse {
 struct Trace {
   int32_t n_layers = 0;
   int32_t n_experts = 0;
-  int32_t n_used = 0;          // most experts of a token in one layer
-  std::vector<TraceUse> uses;  // in the order of computing
+  int32_t n_used = 0;          // maximum experts per token and layer
+  std::vector<TraceUse> uses;  // in order of computation
 };
 
-/// CallError names the file and the line at fault.
+/// CallError names the file and the faulty line.
 Trace read_trace(const std::string& path);
 
 }  // namespace moe_cli

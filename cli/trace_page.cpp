@@ -43,7 +43,7 @@ std::string number(const char* format, double v) {
   return text;
 }
 
-// What the charts show, token by token: the prompt's, then those that were decoded.
+// The charts' tokens: first the prompt's, then the decoded ones.
 struct Tokens {
   std::vector<size_t> of_use;  // by use, the index of its token
   size_t n = 0;
@@ -70,7 +70,7 @@ Tokens number_tokens(const Trace& trace) {
 std::string heat_map(const Trace& trace) {
   const auto n_layers = static_cast<size_t>(trace.n_layers);
   const auto n_experts = static_cast<size_t>(trace.n_experts);
-  std::vector<std::pair<size_t, uint64_t>> cells;  // place and uses; of those that were used
+  std::vector<std::pair<size_t, uint64_t>> cells;  // place and uses; of used experts
   std::vector<uint64_t> all(n_layers);
   std::vector<size_t> places;
   for (const TraceUse& use : trace.uses) {
@@ -107,7 +107,7 @@ std::vector<double> experts_per_token(const Trace& trace, const Tokens& tokens) 
   return uses;
 }
 
-// Of the uses of the last kWindow decoded tokens, the share found.
+// Hit rate over the last kWindow decoded tokens.
 std::vector<double> found_over_time(const Trace& trace, const Tokens& tokens, size_t room) {
   std::vector<double> found(tokens.n - tokens.n_prompt);
   std::vector<double> uses(found.size());
@@ -131,7 +131,7 @@ std::vector<double> found_over_time(const Trace& trace, const Tokens& tokens, si
   return share;
 }
 
-// Experts that were used since the beginning, and by the last kWindow tokens, as shares of all.
+// Experts used since the beginning, and by the last kWindow tokens, as shares of all.
 void used_over_time(const Trace& trace, const Tokens& tokens, std::vector<double>* ever,
                     std::vector<double>* lately) {
   const size_t n_experts =

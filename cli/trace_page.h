@@ -1,5 +1,5 @@
 #pragma once
-// A trace as a page to look at.
+// An HTML page for a trace.
 
 #include <string>
 
@@ -8,8 +8,8 @@
 
 namespace moe_cli {
 
-/// One HTML file that needs nothing else: no script, no network. `budgets` is what --budgets
-/// prints; something was decoded.
+/// A self-contained HTML file: no script, no network. `budgets` is the output of --budgets; the
+/// trace has decoded tokens.
 std::string trace_page(const std::string& name, const Trace& trace, const Json& budgets);
 
 }  // namespace moe_cli

@@ -15,8 +15,8 @@ size_t n_experts(const Trace& trace) {
   return static_cast<size_t>(trace.n_layers) * static_cast<size_t>(trace.n_experts);
 }
 
-// A cache whose experts have a rank each; the one with the lowest is evicted. kRank(i) is the rank
-// of the expert of use i from then on.
+// A cache of ranked experts that evicts the lowest rank. kRank(i) is the rank of use i's expert
+// from then on.
 template <class Rank>
 std::vector<bool> replay(const Trace& trace, size_t room, Rank rank) {
   std::vector<bool> found;
@@ -54,7 +54,7 @@ Replay replay_lru(const Trace& trace, size_t room) {
 
 Replay replay_best(const Trace& trace, size_t room) {
   const size_t n = trace.uses.size();
-  std::vector<uint64_t> after(n);  // the next use of the same expert; `never` when there is none
+  std::vector<uint64_t> after(n);  // the next use of the same expert; `never` if none
   const uint64_t never = n;
   std::vector<uint64_t> next(n_experts(trace), never);
   for (size_t i = n; i-- > 0;) {

@@ -1,11 +1,11 @@
 #pragma once
-// What an expert cache of a given size would have found, from a trace alone.
+// Simulates expert caches of a given size on a trace.
 
 #include "cli/trace_file.h"
 
 namespace moe_cli {
 
-/// Of decoding; the prompt's experts were there before it, as far as there is room.
+/// Results for decoding; the cache starts with the prompt's experts, as far as they fit.
 struct Replay {
   uint64_t n_uses = 0;
   uint64_t n_hits = 0;
@@ -16,11 +16,11 @@ struct Replay {
 
 /// Evicts the least recently used expert. `room`: experts of all layers together.
 Replay replay_lru(const Trace& trace, size_t room);
-/// Of each use, of the prompt too, whether its expert is there.
+/// For each use, including the prompt's, whether its expert is cached.
 std::vector<bool> found_lru(const Trace& trace, size_t room);
-/// Evicts the expert whose next use is farthest away (Belady): no cache can find more.
+/// Evicts the expert whose next use is farthest away (Belady): optimal.
 Replay replay_best(const Trace& trace, size_t room);
-/// Uses of decoding that are the first of their expert: no cache of any size finds them.
+/// Uses while decoding that are the first of their expert: misses for any cache size.
 uint64_t first_uses(const Trace& trace);
 
 }  // namespace moe_cli

@@ -1,4 +1,4 @@
-// moe translate: texts that an encoder-decoder makes of each line.
+// moe translate: translates each line with an encoder-decoder.
 
 #include <algorithm>
 #include <iomanip>
@@ -82,7 +82,7 @@ std::vector<Translation> translate(const moe_model* model, moe_session* session,
   return texts;
 }
 
-// Without a tokenizer the ids, but for the end-of-text token.
+// Without a tokenizer the ids, except the end-of-text token.
 std::string shown(const moe_model* model, const Translation& t) {
   if (moe_model_tokenizer(model) != nullptr) return one_line(t.text);
   std::string ids;
@@ -120,7 +120,7 @@ void translate_line(const TranslateOptions& o, const moe_model* model, moe_sessi
                     const moe_translate_params& p, const std::string& text, size_t number) {
   const bool ids = !o.tokens.empty();
   std::vector<Translation> texts;
-  if (ids || !text.empty()) {  // nothing is made of nothing
+  if (ids || !text.empty()) {  // empty lines are not translated
     const auto source = ids ? parse_ids(o.tokens) : encode(model, text, encode_flags(o.no_bos));
     texts = translate(model, session, p, source, number);
   } else if (!o.model.json) {
@@ -145,7 +145,7 @@ void run_translate(TranslateOptions& o) {
   const std::vector<std::string> lines =
       o.tokens.empty() ? lines_of(o.input.read()) : std::vector<std::string>{""};
   const Env env = open_env(o.model);
-  // Before a cap is held against a session for the default beam.
+  // Before checking a cap with the default beam.
   check_encoder_decoder(o, open_model_for_text(o.model, env.get()).get());
   o.model.max_beam = o.beam;
   const Model model = open_model_to_run(o.model, env.get());

@@ -23,7 +23,7 @@ UsedExperts::UsedExperts(const moe_model* model, bool keep_counting)
     if (layer.size() <= expert) layer.resize(expert + 1);
     layer[expert] += t.bytes;
   }
-  // The library's sum takes the largest expert of a layer as often as one token can at most.
+  // The library counts the largest expert of a layer, times the maximum per token.
   other_bytes_ = info.bytes_per_token;
   for (size_t l = 0; l < expert_bytes_.size(); ++l) {
     if (expert_bytes_[l].empty()) continue;

@@ -1,5 +1,5 @@
 #pragma once
-// Which experts decoding uses, and how many bytes of weights it therefore reads.
+// Experts used while decoding, and the resulting bytes of weights read.
 
 #include <cstdint>
 #include <vector>
@@ -8,20 +8,19 @@
 
 namespace moe_cli {
 
-/// Counted step by step: the sub-tokens of a token, and the sessions of a step, share what they
-/// read.
+/// Counted per step: sub-tokens of a token, and sessions of a step, share reads.
 class UsedExperts {
  public:
-  /// `keep_counting`: the sessions go on counting their routing, from zero, after each step.
+  /// `keep_counting`: leaves counting on in the sessions, from zero, after each step.
   UsedExperts(const moe_model* model, bool keep_counting);
 
-  /// Around each step of the sessions.
+  /// Call begin() before and end() after each step of the sessions.
   void begin(const std::vector<moe_session*>& sessions);
   void end(const std::vector<moe_session*>& sessions);
 
-  /// In one MoE layer for one token, on average; 0 in a dense model.
+  /// Per MoE layer and token, on average; 0 in a dense model.
   double experts_per_token() const;
-  /// Weights for one token, on average.
+  /// Weights per token, on average.
   double bytes_per_token() const;
 
  private:
@@ -30,7 +29,7 @@ class UsedExperts {
   std::vector<std::vector<uint64_t>> expert_bytes_;  // by layer; empty for a dense one
   std::vector<bool> used_;
   bool keep_counting_;
-  uint64_t other_bytes_ = 0;  // read for every step
+  uint64_t other_bytes_ = 0;  // read in every step
   uint64_t n_moe_layers_ = 0;
   uint64_t n_steps_ = 0;
   uint64_t n_tokens_ = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// A CPU device for every instruction set that runs here and several numbers of threads.
+// A CPU device for every supported instruction set and several numbers of threads.
 
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ struct OpenedDevice {
   OpenedDevice(const char* isa, int threads, const Allocator& allocator = system_allocator())
       : pool(std::make_unique<ThreadPool>(system_allocator())) {
     if (!pool->start(threads).ok()) return;
-    // Shapes of tests are small: without this nearly all of them would run on one thread.
+    // Test shapes are small: without this nearly all would run on one thread.
     Result<Device*> opened = open_cpu_device(isa, *pool, allocator, 1);
     if (!opened.ok()) return;
     device = opened.value();

@@ -1,6 +1,6 @@
 #pragma once
-// An allocator that counts what is alive and can fail any one allocation, to try every path where
-// memory runs out.
+// An allocator that counts live allocations and can fail any one of them, to test every
+// out-of-memory path.
 
 #include <gtest/gtest.h>
 
@@ -27,10 +27,10 @@ class FailingAllocator {
     for (const auto& [pointer, bytes] : live_) std::free(pointer);
   }
 
-  /// Valid as long as this object. moe_allocator of the C API has the same three members.
+  /// Valid during this object's life. moe_allocator of the C API has the same three members.
   const Allocator& get() const { return allocator_; }
 
-  /// From now on allocation `n` fails, counted from the next one.
+  /// Makes the n-th allocation from now on fail.
   void fail_in(size_t n) {
     const std::lock_guard<std::mutex> guard(mutex_);
     fail_at_ = n == kNever ? kNever : n_allocations_ + n;
@@ -40,7 +40,7 @@ class FailingAllocator {
   size_t live_blocks() const { return read(live_blocks_); }
   size_t live_bytes() const { return read(live_bytes_); }
   size_t peak_bytes() const { return read(peak_bytes_); }
-  /// Whether the allocation that was to fail was reached.
+  /// True if the failing allocation was reached.
   bool failed() const { return read(n_failed_) != 0; }
 
  private:
@@ -92,10 +92,10 @@ class FailingAllocator {
   size_t peak_bytes_ = 0;
 };
 
-/// Calls `f(const Allocator&)`, which returns a moe_status and frees all it made, with allocation 0
-/// failing, then 1, and so on until f succeeds untouched. Each failure must be MOE_ERR_MEMORY (a f
-/// that gets by without the memory may return MOE_OK), and nothing may leak. Returns the number of
-/// failures tried.
+/// Calls `f(const Allocator&)`, which returns a moe_status and frees everything it creates, with
+/// allocation 0 failing, then 1, and so on until f succeeds unaffected. Each failure must be
+/// MOE_ERR_MEMORY (an f that works without the memory may return MOE_OK), and nothing may leak.
+/// Returns the number of failures tried.
 template <class F>
 size_t try_every_allocation_failure(F f) {
   constexpr size_t kMost = 100000;

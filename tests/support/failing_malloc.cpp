@@ -24,7 +24,7 @@ std::atomic<bool> g_and_after{false};
 std::atomic<bool> g_failed{false};
 std::atomic<long> g_live{0};
 
-// Runs before the program's own code; what the loader allocates before is not counted.
+// Runs before the program's code; earlier allocations of the loader are not counted.
 __attribute__((constructor)) void read_environment() {
   const char* text = std::getenv("FAILING_MALLOC");
   if (text == nullptr) return;

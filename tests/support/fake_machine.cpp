@@ -1,5 +1,5 @@
-// A library to be loaded in front of the C library's, so that a test decides how large the machine
-// is: /proc/meminfo is the file that FAKE_MEMINFO names, and disks have FAKE_FREE_BYTES free.
+// A library to preload before the C library, which fakes the machine's size: /proc/meminfo is the
+// file FAKE_MEMINFO, and disks have FAKE_FREE_BYTES free.
 
 #include <fcntl.h>
 #include <sys/statvfs.h>

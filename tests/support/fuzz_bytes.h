@@ -1,5 +1,5 @@
 #pragma once
-// Numbers and texts from the front of a fuzzer's input: zeros and nothing when it is used up.
+// Numbers and texts from the front of a fuzzer's input: zero and empty once it is used up.
 
 #include <bit>
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// What a fuzz target says of a result that must not be.
+/// Fails the fuzz target unless the condition holds.
 inline void require(bool condition) {
   if (!condition) __builtin_trap();
 }
@@ -39,7 +39,7 @@ class FuzzBytes {
     return value;
   }
   uint64_t wide() { return word() | static_cast<uint64_t>(word()) << 32; }
-  /// Any bits, but often a number that somebody compares with.
+  /// Any bits, but often a special value.
   int32_t number() {
     static constexpr int32_t kNumbers[] = {0,  1,     2,     3,      -1,        4096,
                                            64, 65536, 65537, 100000, INT32_MAX, INT32_MIN};
@@ -73,7 +73,7 @@ class FuzzBytes {
     size_ -= taken;
     return text;
   }
-  /// A length, then so many bytes.
+  /// A length, then that many bytes.
   std::string_view text() { return take(byte()); }
 
  private:

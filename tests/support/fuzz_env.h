@@ -1,6 +1,5 @@
 #pragma once
-// The environment of fuzz targets: one thread on the CPU, and memory that a small input cannot use
-// up.
+// The environment of fuzz targets: one thread on the CPU, and bounded memory.
 
 #include <cstdlib>
 #include <cstring>
@@ -65,7 +64,7 @@ inline moe_env* fuzz_env() {
   return made;
 }
 
-/// Whether it is MOE_OK. `error` was zero before the call and must tell the same.
+/// True for MOE_OK. `error` was zero before the call and must agree.
 inline bool fine(moe_status status, const moe_error& error) {
   require(status != MOE_ERR_INTERNAL);
   require(error.code == status);

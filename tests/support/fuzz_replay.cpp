@@ -1,4 +1,4 @@
-// Without libFuzzer: runs a fuzz target once on every file of the folders and files given.
+// Without libFuzzer: runs a fuzz target once on every file in the given folders and files.
 
 #include <cstdint>
 #include <cstdio>

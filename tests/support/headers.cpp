@@ -1,1 +1,1 @@
-// Its precompiled header is what the tests share; see tests/CMakeLists.txt.
+// For the tests' precompiled header; see tests/CMakeLists.txt.

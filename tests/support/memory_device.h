@@ -1,5 +1,5 @@
 #pragma once
-// A device that only holds memory, for tests of what is loaded.
+// A device with memory but no operations, for tests of loading.
 
 #include <cstdlib>
 #include <cstring>
@@ -10,13 +10,13 @@ namespace moe {
 
 class MemoryDevice final : public Device {
  public:
-  /// `host`: whether its memory counts as the host's.
+  /// `host`: its memory counts as the host's.
   explicit MemoryDevice(const Allocator& allocator, bool host = true)
       : allocator_(allocator), host_(host) {}
   MemoryDevice(const MemoryDevice&) = delete;
   MemoryDevice& operator=(const MemoryDevice&) = delete;
   ~MemoryDevice() {
-    if (held_ != 0) std::abort();  // not everything was given back
+    if (held_ != 0) std::abort();  // memory leaked
   }
 
   const char* name() const override { return "memory"; }

@@ -1,5 +1,5 @@
 #pragma once
-// One MoE layer of plain data for tests: owns what a MoeOp points at, and runs it on a device.
+// One MoE layer from plain data for tests: owns the memory of a MoeOp, and runs it on a device.
 
 #include <algorithm>
 #include <deque>
@@ -21,7 +21,7 @@ class TestLayer final : public ExpertSource {
   MoeOp op;                               // x, y, n_rows, rows are set by run_layer()
   std::vector<std::vector<Ffn>> experts;  // [expert][sub-layer]
   int32_t n_sublayers = 0;
-  Ffn shared;  // op.shared points here where there is one
+  Ffn shared;  // op.shared points here if present
 
   using ExpertSource::keep;
   const float* keep(std::vector<float> v) { return vectors_.emplace_back(std::move(v)).data(); }
@@ -39,7 +39,7 @@ class TestLayer final : public ExpertSource {
     return std::count(missing.begin(), missing.end(), expert) != 0;
   }
 
-  std::vector<int32_t> missing;  // experts for which others would have to leave
+  std::vector<int32_t> missing;  // experts whose loading would evict others
   int32_t fail_at = -1;
   int held = 0;
   int most_held = 0;
@@ -77,7 +77,7 @@ struct LayerRun {
   std::vector<float> scores;
 };
 
-/// y (n_rows, d_model); starts from `y` where it is not empty (for accumulate).
+/// y (n_rows, d_model); starts from `y` unless it is empty (for accumulate).
 inline LayerRun run_layer(Device& device, const TestLayer& layer, const std::vector<float>& x,
                           int32_t n_rows, const BatchRow* rows = nullptr,
                           std::vector<float> y = {}) {

@@ -1,5 +1,5 @@
 #pragma once
-// A matrix packed into tiles from plain rows, with its memory.
+// A matrix packed from plain rows to tiles, with its memory.
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,7 +14,7 @@ class PackedMatrix {
  public:
   PackedMatrix() = default;
 
-  /// values (rows, cols), into a float format, or one with its scales in the tiles.
+  /// values (rows, cols) in a float format, or one with scales in the tiles.
   PackedMatrix(FormatId format, const std::vector<float>& values, int32_t rows, int32_t cols) {
     start(format, rows, cols);
     const WeightFormat& info = format_info(format);
@@ -34,7 +34,7 @@ class PackedMatrix {
     }
   }
 
-  /// codes (rows, cols), into an integer format. Scales: see Matrix::scales.
+  /// codes (rows, cols) in an integer format. Scales: see Matrix::scales.
   PackedMatrix(FormatId format, const std::vector<int8_t>& codes, int32_t rows, int32_t cols,
                ActPrecision act, ScaleKind kind, std::vector<float> scales, int32_t group = 0)
       : scales_(std::make_shared<std::vector<float>>(std::move(scales))) {
@@ -71,8 +71,8 @@ class PackedMatrix {
   std::shared_ptr<std::vector<float>> scales_;
 };
 
-/// Lays two matrices of one format and shape as a model file does gate and up: a tile of a, a tile
-/// of b .. Returns their memory.
+/// Interleaves two matrices of one format and shape as a model file does for gate and up: a tile of
+/// a, a tile of b .. Returns their memory.
 inline std::shared_ptr<uint8_t> alternate(Matrix* a, Matrix* b) {
   const size_t size = format_info(a->format).tile_bytes(a->cols);
   const size_t n = static_cast<size_t>((a->rows + kTileRows - 1) / kTileRows);

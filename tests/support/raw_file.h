@@ -1,5 +1,5 @@
 #pragma once
-// A model file taken apart, so that tests can put wrong ones together with right checksums.
+// Splits a model file into parts, so that tests can assemble wrong files with valid checksums.
 
 #include <gtest/gtest.h>
 
@@ -57,11 +57,11 @@ struct RawFile {
   }
   /// The bytes of a segment in `front`.
   uint8_t* bytes(const RawSegment& s) { return front.data() + s.offset; }
-  /// Makes the checksum of a changed segment right again.
+  /// Recomputes the checksum of a changed segment.
   void sign(RawSegment* s) { s->xxh64 = xxh64(bytes(*s), s->stored); }
 };
 
-/// Makes header and metadata checksums right for whatever the bytes are. The metadata is the end.
+/// Recomputes header and metadata checksums. The metadata is at the end.
 inline void seal(std::vector<uint8_t>* file, uint64_t metadata_offset) {
   FileHeader header;
   header.file_bytes = file->size();
@@ -100,7 +100,7 @@ inline RawFile take_apart(const MemorySink& sink, const ModelConfig& config) {
   return raw;
 }
 
-/// The file that `raw` describes, true or not.
+/// Assembles the file that `raw` describes, valid or not.
 inline std::vector<uint8_t> put_together(const RawFile& raw) {
   flatbuffers::FlatBufferBuilder b;
   const auto text = [&b](const std::string& s) {
@@ -134,7 +134,7 @@ inline std::vector<uint8_t> put_together(const RawFile& raw) {
   return file;
 }
 
-/// Opens any bytes (copied: nothing is in place unless the copy is aligned).
+/// Opens any bytes (copied: used in place only if the copy is aligned).
 inline Result<Box<MoeFile>> open_bytes(const std::vector<uint8_t>& bytes) {
   return MoeFile::open(FileSource::from_memory(bytes.data(), bytes.size()), system_allocator());
 }

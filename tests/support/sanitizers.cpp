@@ -1,4 +1,4 @@
-// Options of the sanitizers' run time: an allocation that is too big returns null, as malloc does.
+// Options of the sanitizers' run time: too large an allocation returns null, like malloc.
 
 extern "C" {
 const char* __asan_default_options() { return "allocator_may_return_null=1"; }

@@ -30,11 +30,11 @@ struct TinyOptions {
   FormatId routers = FormatId::kF32;     // f32, bf16, f16
   bool biases = false;                   // every optional bias
   bool compress = false;
-  bool quick = false;       // even numbers that cost little, not normal ones
+  bool quick = false;       // cheap even numbers instead of normal ones
   int32_t huge_token = -1;  // the token whose row of the embedding is all FLT_MAX
   int32_t d_e = 8;          // cosine routers
-  bool keys_apart = false;  // of a latent: keys and values lie as DeepSeek's
-  ModelWriter::Builder<fbs::Tokenizer> tokenizer;  // none: ids only
+  bool keys_apart = false;  // latent: keys and values are placed like DeepSeek's
+  ModelWriter::Builder<fbs::Tokenizer> tokenizer;  // null: ids only
 };
 
 /// d_model 32, 2 layers, 4 heads over 2, RoPE, RMSNorm, tied embedding of 64 tokens, context 64.
@@ -76,7 +76,7 @@ inline ModelConfig tiny_config(const MoeConfig& moe) {
   return config;
 }
 
-/// Fills blobs with random weights of a sane size.
+/// Fills blobs with random weights of a reasonable size.
 class TinyWeights {
  public:
   TinyWeights(const ModelConfig& config, const TinyOptions& options)
@@ -98,7 +98,7 @@ class TinyWeights {
     return layout;
   }
 
-  /// Random bytes of a blob; `n_experts` bounds the tables of hash routers.
+  /// Random bytes of a blob; `n_experts` limits the tables of hash routers.
   std::vector<uint8_t> fill(const BlobLayout& layout, int32_t n_experts) {
     std::vector<uint8_t> blob(layout.bytes);
     for (const BlobMatrix& m : layout.matrices) fill(m, n_experts, blob.data());
@@ -175,8 +175,7 @@ class TinyWeights {
     }
   }
 
-  // Where keys are rotated they are the rotary part and nothing else, and three zeros lie behind
-  // the values of a head.
+  // Rotated key rows are the rotary part only, and a head's values end in three zeros.
   void keep_apart(const BlobMatrix& m, int32_t row, int n_rows, std::vector<float>* values,
                   std::vector<int8_t>* codes) {
     if (part_ != Part::kAttention) return;
