@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// What the library calls. `user` leads to the Go value of the call in progress, or of the object
-// that keeps it.
+// Callbacks from the library. `user` refers to the Go value of the current call, or of the object
+// that owns it.
 
 type pieceCall struct {
 	guard

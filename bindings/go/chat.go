@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// Thinking says whether the model thinks before it answers.
+// Thinking selects if the model thinks before it answers.
 type Thinking int32
 
 const (
@@ -17,7 +17,7 @@ const (
 	ThinkingOff     Thinking = C.MOE_THINKING_OFF
 )
 
-// ChatOptions say how a Chat is made.
+// ChatOptions are the options of a Chat.
 type ChatOptions struct {
 	Thinking  Thinking
 	Template  string   // one of ChatTemplateNames, or Jinja text; "": the model's own
@@ -33,7 +33,7 @@ type Message struct {
 	Thinking      string // of a reply; "": none
 }
 
-// ChatResult is how a reply went.
+// ChatResult describes a reply.
 type ChatResult struct {
 	Finish                         Finish
 	NPrompt                        int // tokens of the conversation, up to the reply
@@ -43,14 +43,14 @@ type ChatResult struct {
 	PromptSeconds, GenerateSeconds float64
 }
 
-// Chat is a conversation over a session, which it keeps; several chats may share one.
+// Chat is a conversation in a session, which it references; several chats may share one.
 type Chat struct {
 	h       *handle
 	one     single
 	session *Session
 }
 
-// Chat begins a conversation in the session.
+// Chat starts a conversation in the session.
 func (s *Session) Chat(o ChatOptions) (*Chat, error) {
 	var a arena
 	defer a.free()
@@ -83,10 +83,10 @@ func (s *Session) Chat(o ChatOptions) (*Chat, error) {
 	return collected(c), nil
 }
 
-// Close gives the memory back; the session stays open.
+// Close frees the memory; the session remains open.
 func (c *Chat) Close() { c.h.close() }
 
-// use locks the chat and its session, which may be closed: the chat keeps what it needs of it.
+// use locks the chat and its session, which may be closed: the chat references what it needs.
 func (c *Chat) use() (*C.moe_chat, func(), error) {
 	p, err := c.h.acquire()
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *Chat) run(call func(chat *C.moe_chat, e *C.moe_error) C.moe_status) err
 	return check(call(p, &e), &e)
 }
 
-// SetSession goes on in another session of the same model.
+// SetSession continues in another session of the same model.
 func (c *Chat) SetSession(s *Session) error {
 	p, release, err := c.use()
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *Chat) Add(role, content string) error {
 	})
 }
 
-// Truncate keeps the first messages. The system text stays.
+// Truncate removes all but the first messages. The system text remains.
 func (c *Chat) Truncate(nMessages int) error {
 	if _, err := count(nMessages, "nMessages"); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (c *Chat) Messages() ([]Message, error) {
 	return messages, nil
 }
 
-// Render gives the conversation as the model reads it; beginReply: with the beginning of a reply.
+// Render returns the conversation as the model reads it; beginReply: with the start of a reply.
 func (c *Chat) Render(beginReply bool) (string, error) {
 	return filledText(func(buffer *C.char, capacity C.size_t, n *C.size_t) error {
 		return c.run(func(chat *C.moe_chat, e *C.moe_error) C.moe_status {

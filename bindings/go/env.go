@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// LogLevel is how much a message matters.
+// LogLevel is the importance of a message.
 type LogLevel int32
 
 const (
@@ -21,7 +21,7 @@ const (
 	LogDebug   LogLevel = C.MOE_LOG_DEBUG
 )
 
-// EnvOptions say how an Env is made; zero values are the library's choice.
+// EnvOptions are the options of an Env; zero values are the library's defaults.
 type EnvOptions struct {
 	Threads        int    // that compute, the caller's included; 0: what the machine allows
 	ISA            string // one of ISAs; "": the best this CPU has. Results are the same bits.
@@ -31,13 +31,13 @@ type EnvOptions struct {
 	Log func(level LogLevel, text string)
 }
 
-// EnvInfo is what an Env found.
+// EnvInfo describes an Env.
 type EnvInfo struct {
 	Threads     int
 	Device, ISA string
 }
 
-// Env owns the threads that compute. Models and layers share it.
+// Env owns the compute threads. Models and layers share it.
 type Env struct{ h *handle }
 
 // The version that this package was compiled against; while the major one is 0, a minor one may
@@ -51,7 +51,7 @@ func checkVersion() error {
 		C.MOE_VERSION_MAJOR, C.MOE_VERSION_MINOR, Version()))
 }
 
-// NewEnv makes an environment; nil: with default options.
+// NewEnv creates an environment; nil: default options.
 func NewEnv(options *EnvOptions) (*Env, error) {
 	if err := checkVersion(); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func NewEnv(options *EnvOptions) (*Env, error) {
 	return collected(&Env{newHandle("environment", unsafe.Pointer(env), nil, free)}), nil
 }
 
-// Close gives the memory back once everything made from it is closed too.
+// Close frees the memory once everything created from it is closed too.
 func (env *Env) Close() { env.h.close() }
 
 func (env *Env) use() (*C.moe_env, func(), error) {
@@ -91,7 +91,7 @@ func (env *Env) use() (*C.moe_env, func(), error) {
 	return (*C.moe_env)(p), env.h.release, err
 }
 
-// Info tells what the environment computes with.
+// Info describes the environment's device and threads.
 func (env *Env) Info() (EnvInfo, error) {
 	p, release, err := env.use()
 	if err != nil {

@@ -5,7 +5,7 @@ import "C"
 
 import "errors"
 
-// Status says why a call failed; the groups are those of moe_c.h.
+// Status is the reason of a failure; the groups are those of moe_c.h.
 type Status int32
 
 const (
@@ -33,7 +33,7 @@ const (
 // String is the spelling in moe_c.h, such as "MOE_ERR_RANGE".
 func (s Status) String() string { return C.GoString(C.moe_status_name(C.moe_status(s))) }
 
-// Error is a call that failed: the status, and one line that names the thing at fault.
+// Error describes a failed call: the status, and one line that names the faulty item.
 type Error struct {
 	Status Status
 	Text   string
@@ -42,7 +42,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Status.String() + ": " + e.Text }
 
-// Unwrap gives the error of the context that ended the call, or of the writer that failed.
+// Unwrap returns the error of the context that ended the call, or of the writer that failed.
 func (e *Error) Unwrap() error { return e.cause }
 
 // StatusOf is the status of an *Error anywhere in err's chain, StatusOK for nil, and StatusInternal
@@ -60,7 +60,7 @@ func StatusOf(err error) Status {
 
 func failed(status Status, text string) error { return &Error{Status: status, Text: text} }
 
-// check makes an error of what a call returned.
+// check converts a call's status to an error.
 func check(status C.moe_status, e *C.moe_error) error {
 	if status == C.MOE_OK {
 		return nil

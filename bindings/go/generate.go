@@ -25,7 +25,7 @@ type TokenLogprob struct {
 	Logprob float32
 }
 
-// Sampling says how a token is drawn. Zero is greedy, and switches each filter off.
+// Sampling selects how a token is sampled. Zero is greedy, and switches each filter off.
 type Sampling struct {
 	Temperature                   float32
 	TopK                          int
@@ -59,13 +59,13 @@ func (o Sampling) params(a *arena) (*C.moe_sampling, error) {
 	return put(a, p), nil
 }
 
-// Sample is what Session.Sample drew.
+// Sample is the result of Session.Sample.
 type Sample struct {
 	TokenLogprob
 	Top []TokenLogprob // candidates, best first
 }
 
-// Sample draws what could come next; the session does not move. nTop: at most 64 candidates.
+// Sample samples the next token; the session does not advance. nTop: at most 64 candidates.
 func (s *Session) Sample(sampling Sampling, nTop int) (Sample, error) {
 	if _, err := count(nTop, "nTop"); err != nil {
 		return Sample{}, err
@@ -99,15 +99,15 @@ func logprobsOf(from []C.moe_token_logprob) []TokenLogprob {
 	return to
 }
 
-// GenerateOptions say how a text is generated. Zero: greedy, until the text ends or the context is
-// full.
+// GenerateOptions are the options of a generation. Zero: greedy, until the text ends or the context
+// is full.
 type GenerateOptions struct {
 	MaxTokens int // 0: until the context is full
 	Sampling  Sampling
 	Stop      []string // strings that end the text; nothing of them is given out
 	IgnoreEOS bool     // go on after end-of-text tokens
 	NTop      int      // candidates reported with each piece, at most 64
-	// Logits, if set, gets the tokens so far and may change the logits of the next one, until it
+	// Logits, if set, receives the tokens so far and may change the logits of the next one until it
 	// returns: negative infinity bans a token. It returns false to stop.
 	Logits func(tokens []int32, logits []float32) bool
 }
@@ -128,7 +128,7 @@ func pieceOf(p *C.moe_piece) Piece {
 	}
 }
 
-// Finish is why a generation ended.
+// Finish is the reason that a generation ended.
 type Finish int32
 
 const (
@@ -144,14 +144,14 @@ var finishNames = map[Finish]string{FinishLength: "length", FinishEOS: "eos", Fi
 
 func (f Finish) String() string { return finishNames[f] }
 
-// GenerateResult is how a generation went.
+// GenerateResult describes a generation.
 type GenerateResult struct {
 	Finish                         Finish
 	NPrompt, NGenerated            int
 	PromptSeconds, GenerateSeconds float64
 }
 
-// withParams makes a call with the parameters in the library's form. callback may be nil.
+// withParams makes a call with the parameters as a C struct. callback may be nil.
 func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_generate_params) error) error {
 	var a arena
 	defer a.free()
@@ -185,7 +185,7 @@ func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_
 	return err
 }
 
-// Generate appends the prompt, then generates. The callback, which may be nil, gets each piece and
+// Generate appends the prompt, then generates. The callback, which may be nil, receives each piece and
 // returns false to stop.
 func (s *Session) Generate(ctx context.Context, prompt []int32, o GenerateOptions, callback func(Piece) bool) (GenerateResult, error) {
 	var out C.moe_generate_result
@@ -201,8 +201,8 @@ func (s *Session) Generate(ctx context.Context, prompt []int32, o GenerateOption
 	}, err
 }
 
-// Complete gives what follows a text. What begins a sequence is put around it only where the session
-// is empty.
+// Complete generates the continuation of a text. Special tokens that begin a sequence are added only
+// if the session is empty.
 func (s *Session) Complete(ctx context.Context, prompt string, o GenerateOptions) (string, error) {
 	position, err := s.Position()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // handle is a pointer of the library that is counted: by its Go object, by each child, and by each
-// call in progress. It is freed when nobody holds it any more, and only then releases its parent.
+// call in progress. It is freed when its count is zero, and only then releases its parent.
 type handle struct {
 	what    string
 	pointer unsafe.Pointer
@@ -63,7 +63,7 @@ func (h *handle) release() {
 	}
 }
 
-// close may come any number of times. A call in progress ends undisturbed.
+// close may be called any number of times. A call in progress completes normally.
 func (h *handle) close() {
 	if h == nil {
 		return
@@ -99,13 +99,13 @@ func (s *single) enter(what string) error {
 
 func (s *single) leave() { s.mu.Unlock() }
 
-// guard keeps the first panic of callbacks, which cannot pass through C, until the call ends.
+// guard stores the first panic of callbacks, which cannot pass through C, until the call ends.
 type guard struct {
 	panicked bool
 	value    any
 }
 
-// run reports whether f came to its end; once anything panicked it is not called.
+// run reports whether f completed; after a panic f is not called.
 func (g *guard) run(f func()) (done bool) {
 	if g.panicked {
 		return false
@@ -119,7 +119,7 @@ func (g *guard) run(f func()) (done bool) {
 	return true
 }
 
-// goOn panics where a callback did.
+// goOn repanics if a callback panicked.
 func (g *guard) goOn() {
 	if g.panicked {
 		value := g.value
@@ -128,8 +128,8 @@ func (g *guard) goOn() {
 	}
 }
 
-// during makes a call that a context can end. A cancel that comes before the call has begun is not
-// heard, so that it is repeated.
+// during makes a call that a context can end. A cancel before the call has begun has no effect, so
+// it is repeated.
 func during(ctx context.Context, cancel func(), call func() error) error {
 	if err := ctx.Err(); err != nil {
 		return &Error{StatusCancelled, err.Error(), err}
@@ -163,7 +163,7 @@ func during(ctx context.Context, cancel func(), call func() error) error {
 	return err
 }
 
-// collected closes an object when nothing refers to it any more.
+// collected closes an object when it is garbage collected.
 func collected[T interface{ Close() }](object T) T {
 	runtime.SetFinalizer(object, func(o T) { o.Close() })
 	return object

@@ -19,8 +19,8 @@ type ExpertWeights struct {
 	DownBias []float32 // (d_in) or nil
 }
 
-// LayerOptions say how a Layer is made. Set the sizes, the experts and RouterWeight; the rest can
-// stay zero. d_in is DModel / NSubheads. Everything is copied.
+// LayerOptions are the options of a Layer. Set the sizes, the experts and RouterWeight; the rest may
+// be zero. d_in is DModel / NSubheads. Everything is copied.
 type LayerOptions struct {
 	DModel, DFF  int
 	NSubheads    int    // 0 or 1: ordinary; more: MH-MoE
@@ -42,7 +42,7 @@ type LayerOptions struct {
 	MergeBias    []float32 // (DModel) or nil
 }
 
-// Layer is one MoE layer on its own: (n, DModel) to (n, DModel).
+// Layer is a single MoE layer: (n, DModel) to (n, DModel).
 type Layer struct {
 	h      *handle
 	one    single
@@ -69,7 +69,7 @@ func (s *sizes) number(n int, what string) C.int32_t {
 	return result
 }
 
-// array must have just n numbers, which the library will read.
+// array must have exactly n numbers, which the library will read.
 func (s *sizes) array(values []float32, n int, what string) *C.float {
 	if values != nil && len(values) != n {
 		s.fail(failed(StatusShape, fmt.Sprintf("%s: expected %d numbers, found %d", what, n, len(values))))
@@ -157,7 +157,7 @@ func NewLayer(env *Env, options LayerOptions) (*Layer, error) {
 	return collected(&Layer{h: newHandle("layer", unsafe.Pointer(layer), env.h, free), dModel: options.DModel}), nil
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (l *Layer) Close() { l.h.close() }
 
 // Forward computes y from x, both (n, DModel); they may be the same slice.

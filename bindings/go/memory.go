@@ -15,8 +15,8 @@ import (
 	"unsafe"
 )
 
-// arena is C memory for one call, or as long as what was made from it: structs that the library
-// reads must not point into Go's memory.
+// arena is C memory for one call or one object: structs that the library reads must not point to
+// Go memory.
 type arena struct {
 	blocks  []unsafe.Pointer
 	handles []cgo.Handle
@@ -101,7 +101,7 @@ func (a *arena) list(texts []string) (**C.char, C.int32_t, error) {
 	return put(a, pointers...), n, err
 }
 
-// count makes a length the library's int32_t.
+// count converts a length to the library's int32_t.
 func count(n int, what string) (C.int32_t, error) {
 	if n < 0 || n > math.MaxInt32 {
 		return 0, failed(StatusRange, fmt.Sprintf("%s: %d is out of range", what, n))
@@ -128,7 +128,7 @@ func flag(on bool) C.int32_t {
 	return 0
 }
 
-// filled is what a call with (buffer, capacity, length) writes; extra: elements behind the result.
+// filled is the result of a call with (buffer, capacity, length); extra: elements after the result.
 func filled[T any](guess, extra int, call func(buffer *T, capacity C.size_t, n *C.size_t) error) ([]T, error) {
 	var n C.size_t
 	buffer := make([]T, guess+64)

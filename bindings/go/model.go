@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// IO is how a file is read.
+// IO selects how a file is read.
 type IO int32
 
 const (
@@ -21,7 +21,7 @@ const (
 	IOBuffered IO = C.MOE_IO_BUFFERED
 )
 
-// ModelOptions say how a Model is opened.
+// ModelOptions are the options for opening a Model.
 type ModelOptions struct {
 	// MapWeights maps uncompressed weights instead of reading them. The file must then not change
 	// while the model is open: a truncated mapped file kills the process.
@@ -32,7 +32,7 @@ type ModelOptions struct {
 	IO            IO
 }
 
-// ModelInfo is what a model file says of itself.
+// ModelInfo describes a model file.
 type ModelInfo struct {
 	Name                                   string
 	VocabSize, DModel, NLayers, NMoeLayers int
@@ -77,7 +77,7 @@ type MemoryLine struct {
 	Bytes uint64
 }
 
-// MemoryPlan is what a session gets under the model's cap.
+// MemoryPlan is a session's share of memory under the model's cap.
 type MemoryPlan struct {
 	Chunk                             int
 	CapBytes, NeededBytes, LeastBytes uint64
@@ -89,7 +89,7 @@ type Model struct{ h *handle }
 
 type opener func(env *C.moe_env, params *C.moe_model_params, out **C.moe_model, e *C.moe_error) C.moe_status
 
-// open keeps what the model reads from until it is freed.
+// open retains the model's source until the model is freed.
 func open(env *Env, options *ModelOptions, kept *arena, call opener) (*Model, error) {
 	model, err := opened(env, orDefault(options), kept, call)
 	if err != nil {
@@ -126,7 +126,7 @@ func opened(env *Env, o ModelOptions, kept *arena, call opener) (*Model, error) 
 	return collected(&Model{newHandle("model", unsafe.Pointer(model), env.h, free)}), nil
 }
 
-// Open opens a model file; nil: with default options.
+// Open opens a model file; nil: default options.
 func Open(env *Env, path string, options *ModelOptions) (*Model, error) {
 	kept := new(arena)
 	name, err := kept.given(path)
@@ -138,7 +138,7 @@ func Open(env *Env, path string, options *ModelOptions) (*Model, error) {
 	})
 }
 
-// OpenBytes opens a model file in memory, of which it makes a copy.
+// OpenBytes opens a model file in memory, which it copies.
 func OpenBytes(env *Env, data []byte, options *ModelOptions) (*Model, error) {
 	const line = 64 // what is so aligned is not copied again
 	kept := new(arena)
@@ -154,7 +154,7 @@ func OpenBytes(env *Env, data []byte, options *ModelOptions) (*Model, error) {
 }
 
 // OpenReader opens a model that is read from source, by any goroutine, until it is closed. A
-// negative size is as 0.
+// negative size counts as 0.
 func OpenReader(env *Env, source io.ReaderAt, size int64, options *ModelOptions) (*Model, error) {
 	kept := new(arena)
 	var reader C.moe_reader
@@ -168,7 +168,7 @@ func OpenReader(env *Env, source io.ReaderAt, size int64, options *ModelOptions)
 	})
 }
 
-// Close gives the memory back once its sessions are closed too.
+// Close frees the memory once its sessions are closed too.
 func (m *Model) Close() { m.h.close() }
 
 func (m *Model) use() (*C.moe_model, func(), error) {
@@ -187,7 +187,7 @@ func (m *Model) ask(call func(model *C.moe_model, e *C.moe_error) C.moe_status) 
 	return check(call(p, &e), &e)
 }
 
-// Info is what the file says of itself.
+// Info describes the file.
 func (m *Model) Info() (info ModelInfo, err error) {
 	var i C.moe_model_info
 	i.struct_size = C.uint32_t(C.sizeof_moe_model_info)
@@ -286,7 +286,7 @@ func (m *Model) withSession(o SessionOptions, call func(model *C.moe_model, para
 	return m.ask(func(model *C.moe_model, e *C.moe_error) C.moe_status { return call(model, params, e) })
 }
 
-// Memory is the account of this model with one such session, allocated or not.
+// Memory is the account of this model with one such session, whether allocated yet or not.
 func (m *Model) Memory(session SessionOptions) ([]MemoryLine, error) {
 	lines, err := filled(0, 0, func(buffer *C.moe_memory_line, capacity C.size_t, n *C.size_t) error {
 		return m.withSession(session, func(model *C.moe_model, params *C.moe_session_params, e *C.moe_error) C.moe_status {
@@ -300,7 +300,7 @@ func (m *Model) Memory(session SessionOptions) ([]MemoryLine, error) {
 	return account, err
 }
 
-// MemoryPlan is what such a session gets under the model's cap.
+// MemoryPlan is such a session's share of memory under the model's cap.
 func (m *Model) MemoryPlan(session SessionOptions) (MemoryPlan, error) {
 	var p C.moe_memory_plan
 	p.struct_size = C.uint32_t(C.sizeof_moe_memory_plan)
@@ -314,7 +314,7 @@ func (m *Model) MemoryPlan(session SessionOptions) (MemoryPlan, error) {
 	}, err
 }
 
-// SuggestMemory is the MemoryBytes to open this model with; 0 when everything fits.
+// SuggestMemory is the MemoryBytes to open this model with; 0 if everything fits.
 func (m *Model) SuggestMemory(session SessionOptions) (uint64, error) {
 	var bytes C.uint64_t
 	err := m.withSession(session, func(model *C.moe_model, params *C.moe_session_params, e *C.moe_error) C.moe_status {
@@ -323,12 +323,12 @@ func (m *Model) SuggestMemory(session SessionOptions) (uint64, error) {
 	return uint64(bytes), err
 }
 
-// Verify reads every weight once and checks checksums, codes and scales.
+// Verify reads every weight once and verifies checksums, codes and scales.
 func (m *Model) Verify() error {
 	return m.ask(func(model *C.moe_model, e *C.moe_error) C.moe_status { return C.moe_model_verify(model, e) })
 }
 
-// ChatTemplate is the Jinja template that the model file carries; "": none.
+// ChatTemplate is the model file's Jinja template; "": none.
 func (m *Model) ChatTemplate() (string, error) {
 	p, release, err := m.use()
 	if err != nil {

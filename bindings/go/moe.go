@@ -1,16 +1,15 @@
 // Package moe runs Mixture-of-Experts language models with ternary, int8 or four-bit weights: it
-// wraps libmoe's C API through cgo. README.md is the introduction, moe_c.h the manual of what each
-// number means.
+// wraps libmoe's C API through cgo. README.md is the introduction, moe_c.h the reference manual.
 //
-// Ownership: Close gives memory back at once; without it the garbage collector does, later. Whatever
-// is made from a model keeps it, so that things can be closed in any order. What is closed gives an
-// *Error with StatusState.
+// Ownership: Close frees memory at once; otherwise the garbage collector does it later. Children
+// reference their model, so objects may be closed in any order. A closed object returns an *Error
+// with StatusState.
 //
-// Goroutines: an Env, a Model and a Tokenizer may be used from any number of them. A Session, a Chat
-// and a Layer are for one at a time, and a second one gets StatusState; Cancel and Close may be
-// called from anywhere at any time. Callbacks run in the goroutine of the call, but the log and an
-// io.ReaderAt in any; a panic in one stops the call and goes on in its caller. They must not end
-// their goroutine (runtime.Goexit, and so T.FailNow of package testing).
+// Goroutines: any number may use an Env, a Model or a Tokenizer; one at a time a Session, a Chat or a
+// Layer, and a concurrent call gets StatusState. Cancel and Close may be called anywhere at any
+// time. Callbacks run in the goroutine of the call, except the log and an io.ReaderAt, which may run
+// in any; a panic in one stops the call and continues in its caller. They must not end their
+// goroutine (runtime.Goexit, and so T.FailNow of package testing).
 package moe
 
 /*
@@ -25,21 +24,21 @@ func Version() string { return C.GoString(C.moe_version_string()) }
 // ISAs are the instruction sets built into the library, best first, separated by commas.
 func ISAs() string { return C.GoString(C.moe_env_isas()) }
 
-// WeightFormats are those that a Layer can be packed into.
+// WeightFormats are the formats that a Layer can be packed in.
 func WeightFormats() string { return C.GoString(C.moe_weight_formats()) }
 
-// SessionRouters are the forms of selection that Session.SetRouter accepts.
+// SessionRouters are the selection rules that Session.SetRouter accepts.
 func SessionRouters() string { return C.GoString(C.moe_session_routers()) }
 
-// ChatTemplateNames are the chat templates that are built in, separated by commas.
+// ChatTemplateNames are the built-in chat templates, separated by commas.
 func ChatTemplateNames() string { return C.GoString(C.moe_chat_template_names()) }
 
-// MemoryInfo is the memory of this machine, or of this process's cgroup where that is less.
+// MemoryInfo is the memory of this machine, or of this process's cgroup if that is smaller.
 type MemoryInfo struct {
 	TotalBytes, AvailableBytes uint64
 }
 
-// GetMemoryInfo gives StatusUnsupported where the system does not say.
+// GetMemoryInfo returns StatusUnsupported if the system does not report it.
 func GetMemoryInfo() (MemoryInfo, error) {
 	var info C.moe_memory_info
 	info.struct_size = C.uint32_t(C.sizeof_moe_memory_info)

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// RoutingStats is what CountRouting counted in one layer.
+// RoutingStats are the counts of CountRouting in one layer.
 type RoutingStats struct {
 	NExperts                                             int
 	NTokens, NDropped, NActivations, NPositive, NSkipped uint64
@@ -39,8 +39,8 @@ type MemoryStats struct {
 	CapBytes, CountedBytes, PeakBytes, ArenaBytes, ExpertBytes uint64
 }
 
-// RoutingChoices is what one MoE layer chose for the tokens of one pass. The slices are the
-// library's: others can be written into them, until the callback returns.
+// RoutingChoices is the routing of one MoE layer for the tokens of one pass. The slices are the
+// library's memory: the callback may change them until it returns.
 type RoutingChoices struct {
 	Layer, Position, NTokens, NSlots int
 	Counts                           []int32 // for each token the experts taken
@@ -50,7 +50,7 @@ type RoutingChoices struct {
 	Scores                           []float32 // (NTokens, experts): logits or cosines; nil of a router by token
 }
 
-// scored is how many scores there are.
+// scored is the number of scores.
 func scored(c *C.moe_routing_choices) int {
 	if c.scores == nil {
 		return 0
@@ -70,7 +70,7 @@ func choicesOf(c *C.moe_routing_choices) *RoutingChoices {
 	}
 }
 
-// SetRouter overrides the routing of every MoE layer ("topk:4", "threshold:0.9"); "": as in the file.
+// SetRouter overrides the router of every MoE layer ("topk:4", "threshold:0.9"); "": as in the file.
 func (s *Session) SetRouter(router string) error {
 	var a arena
 	defer a.free()
@@ -83,14 +83,14 @@ func (s *Session) SetRouter(router string) error {
 	})
 }
 
-// CountRouting starts counting at zero, or stops it.
+// CountRouting starts counting from zero, or stops.
 func (s *Session) CountRouting(on bool) error {
 	return s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
 		return C.moe_session_count_routing(p, C.bool(on), e)
 	})
 }
 
-// Routing is what was counted in a layer.
+// Routing are the counts of a layer.
 func (s *Session) Routing(layer int) (stats RoutingStats, err error) {
 	index, err := count(layer, "layer")
 	if err != nil {
@@ -135,7 +135,7 @@ func routingStatsOf(r *C.moe_routing_stats) RoutingStats {
 	}
 }
 
-// WatchRouting has f called with the choices of each MoE layer, before they are used; nil: no longer.
+// WatchRouting calls f with the choices of each MoE layer before they are used; nil: removes it.
 func (s *Session) WatchRouting(f func(*RoutingChoices)) error {
 	var fresh arena
 	w := &watcher{f: f}

@@ -26,7 +26,7 @@ const (
 	KVLatent  KVType = C.MOE_KV_LATENT // on the CPU; of models whose keys and values come from a latent
 )
 
-// SessionOptions say how a Session is made; zero is the library's choice.
+// SessionOptions are the options of a Session; zero values are the library's defaults.
 type SessionOptions struct {
 	Context, Chunk int
 	KV             KVType
@@ -53,7 +53,7 @@ func (o SessionOptions) params(a *arena) (*C.moe_session_params, error) {
 	return put(a, p), nil
 }
 
-// BeamStop says when a beam search ends, and which of the ended texts it returns.
+// BeamStop selects when a beam search ends, and which finished texts it returns.
 type BeamStop int32
 
 const (
@@ -62,7 +62,7 @@ const (
 	BeamStopStep  BeamStop = C.MOE_BEAM_STOP_STEP  // as count, at the end of the step; the best are kept
 )
 
-// TranslateOptions say how Translate searches; zero is the library's choice.
+// TranslateOptions are the options of Translate; zero values are the library's defaults.
 type TranslateOptions struct {
 	Beam, NBest          int
 	MinTokens, MaxTokens int     // MinTokens -1: a text may be empty
@@ -73,13 +73,13 @@ type TranslateOptions struct {
 	Progress             func(tokens, most uint64) bool // before each token; false stops. May be nil
 }
 
-// Translation is one of the texts that Translate found.
+// Translation is one result of Translate.
 type Translation struct {
 	Tokens []int32 // with the end-of-text token
 	Score  float32
 }
 
-// Pooling makes one vector of a text: the mean over all its tokens, the first one's or the last one's.
+// Pooling to one vector per text: the mean over all tokens, or the first or last token's.
 type Pooling int32
 
 const (
@@ -88,7 +88,7 @@ const (
 	PoolLast  Pooling = C.MOE_POOL_LAST
 )
 
-// EncodeOptions say what Encode shall give.
+// EncodeOptions select the results of Encode.
 type EncodeOptions struct {
 	Hidden  bool // what the head sees
 	Pooled  bool
@@ -97,7 +97,7 @@ type EncodeOptions struct {
 	Rows    []int32 // ascending tokens whose outputs are wanted; nil: of all
 }
 
-// Encoded holds what was asked for, row by row.
+// Encoded contains the requested results, row by row.
 type Encoded struct {
 	Hidden  []float32 // (tokens, DModel)
 	Pooled  []float32 // (DModel)
@@ -110,7 +110,7 @@ type Perplexity struct {
 	MeanNLL, Perplexity float64 // nats per token; its exponential
 }
 
-// Session is one text in the making: a KV cache and a position.
+// Session is one text being evaluated: a KV cache and a position.
 type Session struct {
 	h       *handle
 	model   *Model
@@ -125,7 +125,7 @@ type watched struct {
 	w      *watcher
 }
 
-// Session makes a session of the model.
+// Session creates a session of the model.
 func (m *Model) Session(options SessionOptions) (*Session, error) {
 	info, err := m.Info()
 	if err != nil {
@@ -152,7 +152,7 @@ func newSession(m *Model, p *C.moe_session, parent *handle, vocab int) *Session 
 	return collected(s)
 }
 
-// Close gives the memory back once its chats are closed too. A call in progress ends undisturbed.
+// Close frees the memory once its chats are closed too. A call in progress completes normally.
 func (s *Session) Close() { s.h.close() }
 
 // Model is the model of the session.
@@ -179,7 +179,7 @@ func (s *Session) use() (*C.moe_session, func(), error) {
 	return (*C.moe_session)(p), func() { s.one.leave(); s.h.release() }, nil
 }
 
-// goOn panics where the routing callback did.
+// goOn repanics if the routing callback panicked.
 func (w *watched) goOn() {
 	if w.w != nil {
 		w.w.goOn()
@@ -213,7 +213,7 @@ func (s *Session) Position() (int, error) {
 	return int(C.moe_session_position(p)), nil
 }
 
-// Context is the most tokens that the session holds.
+// Context is the maximum number of tokens in the session.
 func (s *Session) Context() (int, error) {
 	p, release, err := s.use()
 	if err != nil {
@@ -240,18 +240,18 @@ func (s *Session) Append(ctx context.Context, tokens []int32) error {
 	return err
 }
 
-// Eval appends tokens, and gives the logits of what comes next: (VocabSize).
+// Eval appends tokens and returns the logits of the next token: (VocabSize).
 func (s *Session) Eval(ctx context.Context, tokens []int32) ([]float32, error) {
 	return s.evaluate(ctx, tokens, 1)
 }
 
-// EvalAll appends tokens, and gives the logits after each: (len(tokens), VocabSize).
+// EvalAll appends tokens and returns the logits after each: (len(tokens), VocabSize).
 func (s *Session) EvalAll(ctx context.Context, tokens []int32) ([]float32, error) {
 	return s.evaluate(ctx, tokens, len(tokens))
 }
 
-// Score appends tokens, and gives the log-probability that each had after the text in front of it. In
-// an empty session the first has nothing in front, and none: (len(tokens) - 1).
+// Score appends tokens and returns the log-probability of each given the preceding text. In an empty
+// session the first token has no predecessor, hence no value: (len(tokens) - 1).
 func (s *Session) Score(ctx context.Context, tokens []int32) ([]float32, error) {
 	var logprobs []float32
 	err := s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
@@ -268,8 +268,8 @@ func (s *Session) Score(ctx context.Context, tokens []int32) ([]float32, error) 
 	return logprobs, nil
 }
 
-// Step appends one token to each of several different sessions of one model in a single pass; the
-// logits are (len(sessions), VocabSize). On failure none has moved.
+// Step appends one token to each of several distinct sessions of one model in a single pass; the
+// logits are (len(sessions), VocabSize). On failure none has advanced.
 func Step(ctx context.Context, sessions []*Session, tokens []int32) ([]float32, error) {
 	if len(tokens) != len(sessions) || len(tokens) == 0 {
 		return nil, failed(StatusArgument, fmt.Sprintf("tokens: expected one for each of %d sessions, found %d", len(sessions), len(tokens)))
@@ -326,8 +326,8 @@ func together(ctx context.Context, sessions []*Session, call func([]*C.moe_sessi
 	return logits, nil
 }
 
-// Encode runs the model over a text, nothing of which stays in the session. In an encoder every token
-// sees every other; in a decoder, which has no outputs here, what is in front of it.
+// Encode runs the model over a text without changing the session. In an encoder every token sees
+// every other; in a decoder, which has no outputs here, the tokens before it.
 func (s *Session) Encode(ctx context.Context, tokens []int32, o EncodeOptions) (Encoded, error) {
 	info, err := s.model.Info()
 	if err != nil {
@@ -393,8 +393,8 @@ func (o TranslateOptions) params(a *arena) (C.moe_translate_params, error) {
 	return p, nil
 }
 
-// Translate gives the best texts that an encoder-decoder makes of a source's tokens, best first. The
-// session has then read the source, and is empty.
+// Translate returns an encoder-decoder's best texts for a source's tokens, best first. Afterwards the
+// session has read the source and is empty.
 func (s *Session) Translate(ctx context.Context, source []int32, o TranslateOptions) ([]Translation, error) {
 	var a arena
 	defer a.free()
@@ -423,8 +423,9 @@ func (s *Session) Translate(ctx context.Context, source []int32, o TranslateOpti
 	return found, err
 }
 
-// ReadSource makes an encoder-decoder's session one of a decoder, whose text sees the source: empty,
-// to be given ModelInfo.StartToken first. It gives the encoder's output, (tokens, DModel).
+// ReadSource reads a source and empties the session, which then works like a decoder's whose text
+// attends to the source and begins with ModelInfo.StartToken. It returns the encoder's output,
+// (tokens, DModel).
 func (s *Session) ReadSource(ctx context.Context, source []int32) ([]float32, error) {
 	info, err := s.model.Info()
 	if err != nil {
@@ -445,7 +446,7 @@ func (s *Session) tokens(text string, how EncodeText) ([]int32, error) {
 	return tokenizer.EncodeWith(text, how)
 }
 
-// Embed gives one vector of a text: (DModel).
+// Embed returns one vector per text: (DModel).
 func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]float32, error) {
 	tokens, err := s.tokens(text, EncodeText{})
 	if err != nil {
@@ -455,7 +456,7 @@ func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]fl
 	return encoded.Pooled, err
 }
 
-// Save writes the text with its keys and values, so that it can go on later and elsewhere.
+// Save writes the text with its keys and values, to be resumed later or elsewhere.
 func (s *Session) Save(w io.Writer) error {
 	var a arena
 	defer a.free()
@@ -471,7 +472,7 @@ func (s *Session) Save(w io.Writer) error {
 	return err
 }
 
-// Load replaces the text by a saved one of that size, which may come from anybody.
+// Load replaces the text by a saved one of that size, which may be untrusted.
 func (s *Session) Load(source io.ReaderAt, size int64) error {
 	if size < 0 {
 		return failed(StatusRange, fmt.Sprintf("size: %d is negative", size))
@@ -484,7 +485,7 @@ func (s *Session) Load(source io.ReaderAt, size int64) error {
 	})
 }
 
-// Fork makes a second session with the same text, parameters and router. Each goes on alone.
+// Fork copies the session with its text, parameters and router. The two continue independently.
 func (s *Session) Fork() (*Session, error) {
 	var twin *Session
 	err := s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
@@ -498,7 +499,7 @@ func (s *Session) Fork() (*Session, error) {
 	return twin, err
 }
 
-// Rewind forgets everything from position on.
+// Rewind drops everything from position on.
 func (s *Session) Rewind(position int) error {
 	to, err := count(position, "position")
 	if err != nil {

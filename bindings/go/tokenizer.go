@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// EncodeText says how a text is encoded. Zero: as the beginning of a sequence, without special
+// EncodeText selects how a text is encoded. Zero: as the beginning of a sequence, without special
 // tokens that the text itself spells out.
 type EncodeText struct {
 	NoSpecial    bool // nothing in front of the text or behind it: for a text that goes on
@@ -21,7 +21,7 @@ type Tokenizer struct {
 	pointer *C.moe_tokenizer
 }
 
-// Tokenizer gives StatusUnsupported for a model of token ids only.
+// Tokenizer returns StatusUnsupported for a model of token ids only.
 func (m *Model) Tokenizer() (*Tokenizer, error) {
 	p, release, err := m.use()
 	if err != nil {
@@ -35,10 +35,10 @@ func (m *Model) Tokenizer() (*Tokenizer, error) {
 	return &Tokenizer{m, found}, nil
 }
 
-// Encode gives the ids of a text that begins a sequence.
+// Encode returns the ids of a text that begins a sequence.
 func (t *Tokenizer) Encode(text string) ([]int32, error) { return t.EncodeWith(text, EncodeText{}) }
 
-// EncodeWith gives the ids of a text.
+// EncodeWith returns the ids of a text.
 func (t *Tokenizer) EncodeWith(text string, how EncodeText) ([]int32, error) {
 	var flags C.uint32_t
 	if how.NoSpecial {
@@ -56,7 +56,7 @@ func (t *Tokenizer) EncodeWith(text string, how EncodeText) ([]int32, error) {
 	})
 }
 
-// Decode gives the text of some ids.
+// Decode returns the text of some ids.
 func (t *Tokenizer) Decode(tokens []int32, skipSpecial bool) (string, error) {
 	var flags C.uint32_t
 	if skipSpecial {
@@ -69,7 +69,7 @@ func (t *Tokenizer) Decode(tokens []int32, skipSpecial bool) (string, error) {
 	})
 }
 
-// Piece is the vocabulary's own spelling of a token.
+// Piece is the vocabulary's spelling of a token.
 func (t *Tokenizer) Piece(token int32) (string, error) {
 	_, release, err := t.model.use()
 	if err != nil {

@@ -1,9 +1,9 @@
-// What each number means is in moe_c.h, under the name that it has there (maxTokens is max_tokens).
+// moe_c.h documents each number under its C name (maxTokens is max_tokens).
 
 /** Text, or token ids. */
 export type Tokens = string | Int32Array | readonly number[];
 
-/** `code` of the Errors of this package; the message is one line that names the thing at fault. */
+/** `code` of the Errors of this package; the message is one line that names the faulty item. */
 export type ErrorCode =
   | 'MOE_ERR_ARGUMENT'
   | 'MOE_ERR_RANGE'
@@ -24,9 +24,9 @@ export type ErrorCode =
   | 'MOE_ERR_CANCELLED'
   | 'MOE_ERR_INTERNAL';
 
-/** Every model and layer has threads and a device of its own. */
+/** Every model and layer has its own threads and device. */
 export interface EnvOptions {
-  /** Threads that compute; 0: what the machine allows this process. */
+  /** Compute threads; 0: as many as this process may use. */
   threads?: number;
   isa?: string;
   /** "auto", "cpu", "cuda" or "cuda:N". */
@@ -43,10 +43,10 @@ export interface SessionOptions {
 
 /** `context`, `chunk` and `kv` are of the session that must fit under `memoryBytes`. */
 export interface ModelOptions extends EnvOptions, SessionOptions {
-  /** The file must then not change while the model is open. */
+  /** The file must not change while the model is open. */
   mapWeights?: boolean;
   skipChecksums?: boolean;
-  /** Cap over weights, caches and scratch; 0: none. */
+  /** Cap on weights, caches and scratch memory; 0: none. */
   memoryBytes?: number;
   io?: 'auto' | 'direct' | 'buffered';
 }
@@ -82,9 +82,9 @@ export interface TokenLogprob {
 }
 
 export interface Piece extends TokenLogprob {
-  /** Whole characters; may be empty: the token's bytes wait for the next. `token` -1: no new one. */
+  /** Whole characters; may be empty while a character is incomplete. `token` -1: no new one. */
   text: string;
-  /** Of a chat: not part of the answer. */
+  /** In a chat: not part of the answer. */
   thinking: boolean;
   /** The best `nTop` candidates. */
   top: TokenLogprob[];
@@ -100,7 +100,7 @@ export interface GenerateOptions {
   minP?: number;
   repetitionPenalty?: number;
   repetitionWindow?: number;
-  /** The same seed, the same text. A BigInt where it exceeds Number.MAX_SAFE_INTEGER. */
+  /** The same seed gives the same text. A BigInt if it exceeds Number.MAX_SAFE_INTEGER. */
   seed?: number | bigint;
   bias?: readonly { token: number; bias: number }[];
   stop?: readonly string[];
@@ -119,7 +119,7 @@ export interface GenerateResult {
 }
 
 export interface ChatResult extends GenerateResult {
-  /** Tokens that the session held already. */
+  /** Tokens already in the session. */
   nReused: number;
   nThinking: number;
 }
@@ -142,7 +142,7 @@ export interface Model extends Closable {
   readonly info: ModelInfo;
   encode(text: string, options?: { noSpecial?: boolean; parseSpecial?: boolean }): Int32Array;
   decode(tokens: Int32Array | readonly number[], options?: { skipSpecial?: boolean }): string;
-  /** The vocabulary's own spelling. */
+  /** The vocabulary's spelling. */
   piece(token: number): string;
   session(options?: SessionOptions): Promise<Session>;
 }
@@ -166,7 +166,7 @@ export interface Session extends Closable {
   activations(layer: number): ActivationStats;
   /** Ends the call in progress, or one that waits for a thread, with MOE_ERR_CANCELLED. */
   cancel(): void;
-  /** Appends tokens; the logits of what comes next. */
+  /** Appends tokens; returns the logits of the next token. */
   eval(tokens: Tokens, options?: { signal?: AbortSignal }): Promise<Float32Array>;
   /** Appends tokens; the log-probability of each, but of the first in an empty session. */
   score(text: Tokens, options?: { signal?: AbortSignal }): Promise<Float32Array>;
@@ -175,7 +175,7 @@ export interface Session extends Closable {
    * a decoder reads it behind what the session holds.
    */
   embed(text: Tokens, options?: { pooling?: 'mean' | 'first' | 'last'; signal?: AbortSignal }): Promise<Float32Array>;
-  /** Without a prompt it goes on from where the session is. */
+  /** Without a prompt it continues from the session's position. */
   generate(prompt?: Tokens, options?: GenerateOptions): Generation;
   chat(options?: ChatOptions): Chat;
 }
@@ -200,7 +200,7 @@ export interface ChatMessage {
 export interface Chat extends Closable {
   readonly messages: ChatMessage[];
   add(role: string, content: string): this;
-  /** Keeps the first `n` messages. */
+  /** Removes all but the first `n` messages. */
   truncate(n: number): void;
   render(options?: { beginReply?: boolean }): string;
   /** Becomes a message at its end. */

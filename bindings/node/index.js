@@ -7,7 +7,7 @@ const AGAIN = 20; // ms between two attempts to cancel
 
 process.on('exit', native.endAll); // Node waits for the calls in progress
 
-/** Keeps the native value of an object out of sight. */
+/** Hides the native value of an object. */
 class Closable {
   #handle;
   constructor(handle) {
@@ -65,7 +65,7 @@ function signalOf(options) {
   return options.signal;
 }
 
-/** Pieces of text as they are made. */
+/** Pieces of text as they are generated. */
 class Generation {
   #start;
   #handle;

@@ -1,5 +1,5 @@
-//! Closures that the library calls. A panic cannot pass through C: it is kept, the call is stopped,
-//! and the panic goes on when the call has returned.
+//! Closures that the library calls. A panic cannot pass through C: it is stored, the call is stopped,
+//! and the panic resumes when the call has returned.
 
 use std::any::Any;
 use std::os::raw::c_void;

@@ -10,27 +10,27 @@ use std::ops::ControlFlow;
 use std::os::raw::c_char;
 use std::ptr::{self, NonNull};
 
-/// Whether the model thinks before it answers.
+/// Selects if the model thinks before it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Thinking {
-    /// As the template does by itself.
+    /// The template's own default.
     #[default]
     Default,
     On,
     Off,
 }
 
-/// How a [`Chat`] is made. The default: the model's own template.
+/// Options of a [`Chat`]. The default: the model's own template.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChatOptions<'a> {
     pub thinking: Thinking,
     /// A name of [`crate::chat_template_names`], or Jinja text.
     pub chat_template: Option<&'a str>,
-    /// Text in front of the conversation.
+    /// First message, with the role "system".
     pub system: Option<&'a str>,
     /// "NAME=VALUE" for the template.
     pub variables: &'a [&'a str],
-    /// "YYYY-MM-DD" for templates that ask; `None`: today, UTC; "": no date.
+    /// "YYYY-MM-DD" for templates that use it; `None`: today, UTC; "": no date.
     pub date: Option<&'a str>,
 }
 
@@ -47,10 +47,10 @@ pub struct ChatResult {
     pub finish: Finish,
     /// Tokens of the conversation, up to the reply.
     pub n_prompt: i32,
-    /// Of these, held by the session already.
+    /// Of these, already in the session.
     pub n_reused: i32,
     pub n_generated: i32,
-    /// Of these, thinking and its tags.
+    /// Of these, thinking including its tags.
     pub n_thinking: i32,
     pub prompt_seconds: f64,
     pub generate_seconds: f64,
@@ -64,7 +64,7 @@ impl Drop for ChatHandle {
     }
 }
 
-/// Owns the session it talks in; [`Chat::into_session`] gives it back.
+/// Owns its session; [`Chat::into_session`] returns it.
 pub struct Chat {
     handle: ChatHandle, // freed before the session
     session: Session,
@@ -111,7 +111,7 @@ impl Chat {
         session
     }
 
-    /// Goes on in another session of the same model, and leaves the old one in its place.
+    /// Continues in another session of the same model, which it swaps with the old one.
     pub fn swap_session(&mut self, session: &mut Session) -> Result<()> {
         call(|e| unsafe { sys::moe_chat_set_session(self.pointer(), session.pointer(), e) })?;
         std::mem::swap(&mut self.session, session);
@@ -130,7 +130,7 @@ impl Chat {
         call(|e| unsafe { sys::moe_chat_add(self.pointer(), role.as_ptr(), text, n, e) })
     }
 
-    /// Keeps the first messages. The system text stays.
+    /// Removes all but the first messages. The system text remains.
     pub fn truncate(&mut self, n_messages: usize) -> Result<()> {
         call(|e| unsafe { sys::moe_chat_truncate(self.pointer(), n_messages, e) })
     }
@@ -161,7 +161,7 @@ impl Chat {
         })
     }
 
-    /// The conversation as the model reads it; `begin_reply`: with the beginning of the next reply.
+    /// The conversation as the model reads it; `begin_reply`: with the start of the next reply.
     pub fn render(&self, begin_reply: bool) -> Result<String> {
         filled_text(|text, capacity, n, e| unsafe {
             sys::moe_chat_render(self.pointer(), begin_reply, text, capacity, n, e)
@@ -183,7 +183,7 @@ impl Chat {
         self.reply_by(options, NO_LOGITS, callback)
     }
 
-    /// [`Chat::reply`] with a say in what is chosen, as [`Session::generate_with_logits`].
+    /// [`Chat::reply`] with a logits callback, as in [`Session::generate_with_logits`].
     pub fn reply_with_logits<L, F>(
         &mut self,
         options: &GenerateOptions<'_>,

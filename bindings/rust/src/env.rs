@@ -19,16 +19,16 @@ pub enum LogLevel {
 /// Gets each message, possibly from several threads. A panic in it ends there.
 pub type Log = Box<dyn Fn(LogLevel, &str) + Send + Sync>;
 
-/// How an [`Env`] is made. The default: all that the machine has.
+/// Options of an [`Env`]. The default: all that the machine has.
 #[derive(Default)]
 pub struct EnvOptions<'a> {
-    /// Threads that compute, the caller's included; 0: what the machine allows this process.
+    /// Compute threads, including the caller's; 0: as many as this process may use.
     pub threads: i32,
-    /// An instruction set of [`isas`]; `None`: the best this CPU has. Results are the same bits.
+    /// An instruction set of [`isas`]; `None`: the best one. Results are bit-identical.
     pub isa: Option<&'a str>,
     /// "auto", "cpu", "cuda" or "cuda:N"; `None`: "auto".
     pub device: Option<&'a str>,
-    /// Most bytes that are allocated on the GPU; 0: 15/16 of what is free.
+    /// Limit on GPU memory in bytes; 0: 15/16 of the free memory.
     pub gpu_memory_bytes: u64,
     pub log: Option<Log>,
 }
@@ -56,8 +56,8 @@ impl Drop for EnvHandle {
     }
 }
 
-/// Owns the threads that compute. Clones are the same environment; it is freed when the last of
-/// them, and of the models and layers made from it, is gone.
+/// Owns the compute threads. Clones are the same environment, which is freed with the last of them
+/// and of the models and layers created from it.
 #[derive(Clone)]
 pub struct Env {
     pub(crate) handle: Arc<EnvHandle>,
@@ -130,7 +130,7 @@ impl Env {
     }
 }
 
-/// What a call that succeeded has made.
+/// The object created by a successful call.
 pub(crate) fn made<T>(pointer: *mut T) -> Result<NonNull<T>> {
     NonNull::new(pointer).ok_or_else(|| Error::new(Status::Internal, "nothing was made"))
 }
@@ -145,17 +145,17 @@ pub fn isas() -> &'static str {
     unsafe { borrowed(sys::moe_env_isas()) }
 }
 
-/// Weight formats that a [`crate::Layer`] can be packed into.
+/// Weight formats that a [`crate::Layer`] can be packed in.
 pub fn weight_formats() -> &'static str {
     unsafe { borrowed(sys::moe_weight_formats()) }
 }
 
-/// Forms of selection that [`crate::Session::set_router`] accepts.
+/// Selection rules that [`crate::Session::set_router`] accepts.
 pub fn session_routers() -> &'static str {
     unsafe { borrowed(sys::moe_session_routers()) }
 }
 
-/// Chat templates that are built in, separated by commas.
+/// Built-in chat templates, separated by commas.
 pub fn chat_template_names() -> &'static str {
     unsafe { borrowed(sys::moe_chat_template_names()) }
 }

@@ -72,7 +72,7 @@ impl Status {
     }
 }
 
-/// A call that failed: the status, and one line that names the thing at fault.
+/// A failed call: the status, and one line that names the faulty item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     status: Status,

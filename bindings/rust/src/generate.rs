@@ -1,4 +1,4 @@
-//! Sampling, and what generation takes and gives.
+//! Sampling, and parameters and results of generation.
 
 use crate::callback::Guarded;
 use crate::error::Result;
@@ -14,7 +14,7 @@ pub use crate::sys::moe_logit_bias as LogitBias;
 /// A token and the natural logarithm of its probability, before sampling filters.
 pub use crate::sys::moe_token_logprob as TokenLogprob;
 
-/// How a token is drawn. The default is greedy; zero switches each filter off.
+/// How a token is sampled. The default is greedy; zero switches each filter off.
 #[derive(Clone, Debug, Default)]
 pub struct Sampling {
     pub temperature: f32,
@@ -22,9 +22,9 @@ pub struct Sampling {
     pub top_p: f32,
     pub min_p: f32,
     pub repetition_penalty: f32,
-    /// Last tokens that are penalised; 0: 64.
+    /// Number of last tokens that are penalised; 0: 64.
     pub repetition_window: i32,
-    /// Same seed, same text.
+    /// The same seed gives the same text.
     pub seed: u64,
     pub bias: Vec<LogitBias>,
 }
@@ -46,7 +46,7 @@ impl Sampling {
     }
 }
 
-/// What [`crate::Session::sample`] drew.
+/// Result of [`crate::Session::sample`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub token: i32,
@@ -55,34 +55,34 @@ pub struct Sample {
     pub top: Vec<TokenLogprob>,
 }
 
-/// How a text is generated. The default: greedy, until the text ends or the context is full.
+/// Options of a generation. The default: greedy, until the text ends or the context is full.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions<'a> {
     /// 0: until the context is full.
     pub max_tokens: i32,
     pub sampling: Sampling,
-    /// Strings that end the text; nothing of them is given out.
+    /// Strings that end the text; no part of them is reported.
     pub stop: &'a [&'a str],
-    /// Go on after end-of-text tokens.
+    /// Continue after end-of-text tokens.
     pub ignore_eos: bool,
-    /// Candidates reported with each piece, at most 64.
+    /// Candidates reported per piece, at most 64.
     pub n_top: i32,
 }
 
 /// A piece of generated text, for the time of the callback.
 #[derive(Clone, Debug)]
 pub struct Piece<'a> {
-    /// `None`: text that was held back, without a new token.
+    /// `None`: text that was withheld, without a new token.
     pub token: Option<i32>,
     pub logprob: f32,
-    /// Whole characters that can be shown at once; may be empty.
+    /// Whole characters; may be empty while one is incomplete.
     pub text: Cow<'a, str>,
     pub top: &'a [TokenLogprob],
-    /// Of a chat: not part of the answer.
+    /// In a chat: not part of the answer.
     pub thinking: bool,
 }
 
-/// Why a generation ended.
+/// The reason that a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finish {
@@ -90,7 +90,7 @@ pub enum Finish {
     Eos,
     Stop,
     Context,
-    /// The callback said so.
+    /// The callback stopped it.
     Callback,
     /// A number that this crate does not know.
     Other(i32),
@@ -156,7 +156,7 @@ where
 type Logits = fn(&[i32], &mut [f32]) -> ControlFlow<()>;
 pub(crate) const NO_LOGITS: Option<Logits> = None;
 
-/// Makes `call` with the parameters in the library's form.
+/// Makes `call` with the parameters as a C struct.
 pub(crate) fn with_params<L, F>(
     options: &GenerateOptions<'_>,
     logits: Option<L>,

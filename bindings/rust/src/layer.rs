@@ -1,4 +1,4 @@
-//! One MoE layer on its own: (n, d_model) to (n, d_model).
+//! A single MoE layer: (n, d_model) to (n, d_model).
 
 use crate::env::{made, Env, EnvHandle};
 use crate::error::{call, Error, Result, Status};
@@ -21,15 +21,15 @@ pub struct ExpertWeights<'a> {
     pub down_bias: Option<&'a [f32]>,
 }
 
-/// How a [`Layer`] is made. Set the sizes, the experts and the router's weight; the rest can stay at
+/// Options of a [`Layer`]. Set the sizes, the experts and the router's weight; the rest may keep
 /// its default. d_in is d_model / n_subheads. Everything is copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LayerOptions<'a> {
     pub d_model: usize,
     pub d_ff: usize,
-    /// 0 or 1: ordinary; more: MH-MoE.
+    /// 0 or 1: no sub-tokens; more: MH-MoE.
     pub n_subheads: usize,
-    /// Most tokens of one pass; 0: 256.
+    /// Rows computed at once; 0: 256.
     pub max_rows: usize,
     /// "silu" unless set.
     pub activation: Option<&'a str>,
@@ -57,7 +57,7 @@ pub struct LayerOptions<'a> {
     pub merge_bias: Option<&'a [f32]>,
 }
 
-/// A pointer to an array of just `n` numbers, which the library will read.
+/// A pointer to an array of exactly `n` numbers, which the library will read.
 fn array(data: Option<&[f32]>, n: usize, what: &str) -> Result<*const f32> {
     match data {
         None => Ok(ptr::null()),
@@ -156,7 +156,7 @@ impl Layer {
         Ok(y)
     }
 
-    /// Puts the output in x's place.
+    /// Replaces x by the output.
     pub fn forward_in_place(&mut self, x: &mut [f32]) -> Result<()> {
         let (n, layer, p) = (self.rows(x.len())?, self.pointer.as_ptr(), x.as_mut_ptr());
         call(|e| unsafe { sys::moe_layer_forward(layer, p, n, p, e) })

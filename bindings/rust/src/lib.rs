@@ -1,12 +1,12 @@
 //! Mixture-of-Experts language models with ternary, int8 or four-bit weights: a safe wrapper over
-//! libmoe's C API. README.md is the introduction; `moe_c.h` the manual of what each number means.
+//! libmoe's C API. README.md is the introduction, `moe_c.h` the reference manual.
 //!
-//! - **Ownership.** [`Env`], [`Model`] and [`Tokenizer`] are handles that can be cloned. Whatever is
-//!   made from one keeps it: things can be dropped in any order.
+//! - **Ownership.** [`Env`], [`Model`] and [`Tokenizer`] are clonable handles. Children reference
+//!   their parent: objects may be dropped in any order.
 //! - **Threads.** `Env`, `Model`, `Tokenizer` and [`Canceller`] are `Send + Sync`. [`Session`],
 //!   [`Chat`] and [`Layer`] are `Send`, not `Sync`: one thread at a time, any thread.
-//! - **Panics** in a callback stop the call and go on in its caller, once the library has returned.
-//! - **After `fork`** the child may only drop what the parent made.
+//! - **Panics** in a callback stop the call and resume in its caller, once the library has returned.
+//! - **After `fork`** the child may only drop what the parent created.
 #![warn(rust_2018_idioms, unsafe_op_in_unsafe_fn)]
 #![allow(clippy::too_many_arguments)]
 

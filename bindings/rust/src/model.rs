@@ -1,4 +1,4 @@
-//! A model file: what it holds, and what memory it takes.
+//! A model file: its contents and its memory.
 
 use crate::env::{made, Env, EnvHandle};
 use crate::error::{call, Result};
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// How a file is read.
+/// Selects how a file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Io {
     #[default]
@@ -27,15 +27,15 @@ pub enum Io {
     Buffered,
 }
 
-/// How a [`Model`] is opened. The default: everything is read when it is first used, no cap.
+/// Options for opening a [`Model`]. The default: everything is read on first use, no cap.
 #[derive(Clone, Debug, Default)]
 pub struct ModelOptions {
-    /// Map uncompressed weights instead of reading them. The file must then not change while the
+    /// Map uncompressed weights instead of reading them. The file must not change while the
     /// model is open: a truncated mapped file kills the process.
     pub map_weights: bool,
-    /// Trust the bytes of weights (structure is always checked).
+    /// Do not verify checksums of weights (structure is always checked).
     pub skip_checksums: bool,
-    /// Cap over weights, KV caches and scratch; 0: none.
+    /// Cap on weights, KV caches and scratch memory; 0: none.
     pub memory_bytes: u64,
     /// With a cap: the session that must fit.
     pub session: SessionOptions,
@@ -54,24 +54,24 @@ pub struct ModelInfo {
     pub eos_tokens: Vec<i32>,
     pub name: String,
     pub n_parameters: u64,
-    /// The most that one token can use.
+    /// Upper bound for one token.
     pub n_active_parameters: u64,
     pub weight_bytes: u64,
     pub bytes_per_token: u64,
     pub file_bytes: u64,
-    /// "tokens", of an encoder "classes", "tags", "span" or "none".
+    /// "tokens"; for an encoder also "classes", "tags", "span" or "none".
     pub head: String,
     pub n_outputs: i32,
-    /// For [`crate::Session::encode`] alone; it generates nothing.
+    /// Only for [`crate::Session::encode`]; cannot generate.
     pub is_encoder: bool,
     /// -1: none.
     pub mask_token: i32,
     /// For [`crate::Session::translate`]; the next three are then set.
     pub is_encoder_decoder: bool,
     pub n_encoder_layers: i32,
-    /// The most tokens of a source.
+    /// Maximum tokens of a source.
     pub source_length: i32,
-    /// In front of each text of the decoder; -1: none.
+    /// Begins each text of the decoder; -1: none.
     pub start_token: i32,
 }
 
@@ -97,9 +97,9 @@ pub struct LayerInfo {
     pub gate: String,
     pub has_head: bool,
     pub has_merge: bool,
-    /// Of attention to an encoder's output.
+    /// Of cross attention to an encoder's output.
     pub n_cross_heads: i32,
-    /// Numbers of a position under [`crate::KvType::Latent`]; 0: there is no latent.
+    /// Floats per position with [`crate::KvType::Latent`]; 0: not possible.
     pub kv_latent: i32,
 }
 
@@ -129,7 +129,7 @@ pub struct MemoryLine {
     pub bytes: u64,
 }
 
-/// What a session gets under the model's cap.
+/// A session's share of memory under the model's cap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     pub chunk: i32,
@@ -141,14 +141,14 @@ pub struct MemoryPlan {
     pub n_in_memory: u64,
 }
 
-/// Memory of this machine, or of the memory cgroup of this process where that is less.
+/// Memory of this machine, or of this process's memory cgroup if that is smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
     pub total_bytes: u64,
     pub available_bytes: u64,
 }
 
-/// `Unsupported` where the system does not say.
+/// `Unsupported` if the system does not report it.
 pub fn memory_info() -> Result<MemoryInfo> {
     let mut info = sized!(moe_memory_info);
     call(|e| unsafe { sys::moe_get_memory_info(&mut info, e) })?;
@@ -162,7 +162,7 @@ pub fn memory_info() -> Result<MemoryInfo> {
 pub trait Source: Send + Sync {
     /// Of the whole model file, in bytes.
     fn size(&self) -> u64;
-    /// Fills the whole buffer from `offset`.
+    /// Fills the whole buffer with the bytes at `offset`.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()>;
 }
 
@@ -206,8 +206,8 @@ impl Drop for ModelHandle {
     }
 }
 
-/// An open model. Clones are the same model; it is freed when the last of them, and of its
-/// sessions and tokenizers, is gone. Any number of threads may use it.
+/// An open model. Clones are the same model, which is freed with the last of them and of its
+/// sessions and tokenizers. Any number of threads may use it.
 #[derive(Clone)]
 pub struct Model {
     pub(crate) handle: Arc<ModelHandle>,
@@ -289,7 +289,7 @@ impl Model {
         })
     }
 
-    /// A model file in memory, which the model keeps.
+    /// A model file in memory, which the model owns.
     pub fn from_bytes(
         env: &Env,
         bytes: impl AsRef<[u8]> + Send + Sync + 'static,
@@ -411,7 +411,7 @@ impl Model {
         })
     }
 
-    /// The account of this model with one such session, allocated or not.
+    /// The account of this model with one such session, whether allocated yet or not.
     pub fn memory(&self, session: &SessionOptions) -> Result<Vec<MemoryLine>> {
         let (params, model) = (session.params(), self.pointer());
         let lines = filled(0, 0, |lines: *mut Line, capacity, n, e| unsafe {
@@ -445,14 +445,14 @@ impl Model {
         })
     }
 
-    /// The `memory_bytes` to open this model with: 0 when everything fits.
+    /// The `memory_bytes` to open this model with: 0 if everything fits.
     pub fn suggest_memory(&self, session: &SessionOptions) -> Result<u64> {
         let (params, mut bytes) = (session.params(), 0);
         call(|e| unsafe { sys::moe_model_suggest_memory(self.pointer(), &params, &mut bytes, e) })?;
         Ok(bytes)
     }
 
-    /// Reads every weight once and checks checksums, codes and scales.
+    /// Reads every weight once and verifies checksums, codes and scales.
     pub fn verify(&self) -> Result<()> {
         call(|e| unsafe { sys::moe_model_verify(self.pointer(), e) })
     }
@@ -466,7 +466,7 @@ impl Model {
         })
     }
 
-    /// The Jinja template that the model file carries.
+    /// The model file's Jinja template.
     pub fn chat_template(&self) -> Option<String> {
         let text = unsafe { sys::moe_model_chat_template(self.pointer()) };
         if text.is_null() {

@@ -1,4 +1,4 @@
-//! Which experts were chosen, and which were in memory.
+//! Routing decisions and expert cache statistics.
 
 use crate::callback::Guarded;
 use crate::sys;
@@ -6,7 +6,7 @@ use crate::text::slice;
 use std::os::raw::c_void;
 use std::ptr::NonNull;
 
-/// What [`crate::Session::count_routing`] counted in one layer.
+/// Counts of [`crate::Session::count_routing`] in one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutingStats {
     pub n_experts: i32,
@@ -17,7 +17,7 @@ pub struct RoutingStats {
     pub n_skipped: u64,
     pub skipped_probability: f64,
     pub tokens_per_expert: Vec<u64>,
-    /// How many (sub-)tokens were served by i experts.
+    /// (Sub-)tokens routed to i experts.
     pub experts_per_token: Vec<u64>,
 }
 
@@ -104,21 +104,21 @@ impl MemoryStats {
     }
 }
 
-/// What one MoE layer chose for the tokens of one pass. Others can be written into the slices.
+/// The routing of one MoE layer for the tokens of one pass. The callback may change the slices.
 pub struct RoutingChoices<'a> {
     pub layer: i32,
     /// Of the first token in the text.
     pub position: i32,
     pub n_tokens: usize,
     pub n_slots: usize,
-    /// For each token the experts taken.
+    /// Experts per token.
     pub counts: &'a mut [i32],
-    /// (n_tokens, n_slots), best first; beyond the count anything.
+    /// (n_tokens, n_slots), best first; undefined beyond the count.
     pub experts: &'a mut [i32],
     pub weights: &'a mut [f32],
-    /// What the router read, (n_tokens, d), after the norm in front of the layer.
+    /// The router's input, (n_tokens, d): hidden states after the layer's norm.
     pub hidden: &'a [f32],
-    /// (n_tokens, n_experts): logits or cosines; empty of a router by token.
+    /// (n_tokens, n_experts): logits or cosines; empty for a hash router.
     pub scores: &'a [f32],
 }
 
@@ -129,7 +129,7 @@ struct Watched {
     session: *mut sys::moe_session,
 }
 
-/// A callback that the library keeps, at an address of its own.
+/// A callback registered with the library, at a fixed address.
 pub(crate) struct Watch(NonNull<Watched>);
 
 // SAFETY: the closure is Send; the session's pointer is used during its own calls alone.
@@ -148,7 +148,7 @@ impl Watch {
         self.0.as_ptr() as *mut c_void
     }
 
-    /// After a call: a panic of the callback goes on.
+    /// After a call: resumes a panic of the callback.
     pub(crate) fn go_on(&mut self) {
         unsafe { self.0.as_mut() }.guarded.go_on();
     }

@@ -1,4 +1,4 @@
-//! One text in the making: a KV cache and a position.
+//! One text being evaluated: a KV cache and a position.
 
 use crate::callback::Guarded;
 use crate::env::made;
@@ -28,17 +28,17 @@ pub enum KvType {
     Int8,
     /// On the CPU.
     F32,
-    /// On the CPU, of models whose keys and values come from a latent.
+    /// CPU only, for models with multi-head latent attention.
     Latent,
 }
 
-/// How a [`Session`] is made; zero is the library's choice.
+/// Options of a [`Session`]; zero values are the library's defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionOptions {
     pub context: i32,
     pub chunk: i32,
     pub kv: KvType,
-    /// Of an encoder-decoder: the largest beam of its searches.
+    /// Encoder-decoder: the largest beam of its searches.
     pub max_beam: i32,
 }
 
@@ -59,20 +59,20 @@ impl SessionOptions {
     }
 }
 
-/// When a beam search ends, and which of the ended texts it returns.
+/// When a beam search ends, and which finished texts it returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BeamStop {
-    /// Once as many texts as the beam have ended; later ones of the same step are refused.
+    /// When as many texts as the beam have finished; later ones of the same step are rejected.
     #[default]
     Count,
-    /// Once no text can become better than those that ended.
+    /// When no text can still beat the finished ones.
     Bound,
-    /// With the step in which as many as the beam have ended, the best of which are kept.
+    /// After the step in which as many as the beam have finished; returns the best of them.
     Step,
 }
 
-/// How [`Session::translate`] searches; zero is the library's choice, but for `min_tokens` and
-/// `length_penalty`, which mean it.
+/// Options of [`Session::translate`]; zero values are the library's defaults, except for
+/// `min_tokens` and `length_penalty`, where zero means zero.
 #[derive(Clone, Copy, Debug)]
 pub struct TranslateOptions<'a> {
     pub beam: i32,
@@ -82,7 +82,7 @@ pub struct TranslateOptions<'a> {
     /// A score is the sum of log-probabilities / tokens ^ this.
     pub length_penalty: f32,
     pub stop: BeamStop,
-    /// What every text begins with; empty: what the model file says.
+    /// Forced beginning of every text; empty: as in the model file.
     pub prefix: &'a [i32],
 }
 
@@ -120,15 +120,15 @@ impl TranslateOptions<'_> {
     }
 }
 
-/// One of the texts that [`Session::translate`] found.
+/// One result of [`Session::translate`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translation {
-    /// With the end-of-text token.
+    /// Including the end-of-text token.
     pub tokens: Vec<i32>,
     pub score: f32,
 }
 
-/// One vector of a text: the mean over all its tokens, the first one's or the last one's.
+/// Pooling to one vector per text: the mean over all tokens, or the first or last token's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
     Mean,
@@ -136,19 +136,19 @@ pub enum Pooling {
     Last,
 }
 
-/// What [`Session::encode`] shall give.
+/// Requested results of [`Session::encode`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EncodeOptions<'a> {
-    /// What the head sees.
+    /// Hidden states after the final norm.
     pub hidden: bool,
     pub pooling: Option<Pooling>,
-    /// Those of the head.
+    /// Outputs of the head.
     pub outputs: bool,
-    /// Ascending tokens whose outputs are wanted; `None`: of all.
+    /// Ascending token indices to return outputs for; `None`: all.
     pub rows: Option<&'a [i32]>,
 }
 
-/// Empty: it was not asked for.
+/// Results of [`Session::encode`]; empty if not requested.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Encoded {
     /// (n_tokens, d_model)
@@ -183,15 +183,15 @@ impl Drop for SessionHandle {
     }
 }
 
-/// Ends calls of a session from any thread. It keeps the session's memory.
+/// Cancels calls of a session from any thread. It keeps the session's memory allocated.
 #[derive(Clone)]
 pub struct Canceller {
     handle: Arc<SessionHandle>,
 }
 
 impl Canceller {
-    /// Makes the call in progress fail with `Cancelled` within one layer's time. Without one it
-    /// does nothing: to end a call that may only just begin, repeat it.
+    /// Makes the current call fail with `Cancelled` within one layer's time. Without one it does
+    /// nothing: to cancel a call that is about to begin, repeat it.
     pub fn cancel(&self) {
         unsafe { sys::moe_session_cancel(self.handle.pointer.as_ptr()) }
     }
@@ -280,7 +280,7 @@ impl Session {
         self.handle.pointer.as_ptr()
     }
 
-    /// After a call that evaluates: a panic of the routing callback goes on.
+    /// After a call that evaluates: resumes a panic of the routing callback.
     pub(crate) fn go_on(&mut self) {
         if let Some(watch) = &mut self.watch {
             watch.go_on();
@@ -306,7 +306,7 @@ impl Session {
         unsafe { sys::moe_session_position(self.pointer()) }
     }
 
-    /// The most tokens that the session holds.
+    /// Maximum number of tokens in the session.
     pub fn context(&self) -> i32 {
         unsafe { sys::moe_session_context(self.pointer()) }
     }
@@ -331,18 +331,18 @@ impl Session {
         self.evaluate(tokens, 0).map(|_| ())
     }
 
-    /// Appends tokens, and gives the logits of what comes next: (vocab_size).
+    /// Appends tokens and returns the logits of the next token: (vocab_size).
     pub fn eval(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
         self.evaluate(tokens, 1)
     }
 
-    /// Appends tokens, and gives the logits after each: (tokens.len(), vocab_size).
+    /// Appends tokens and returns the logits after each: (tokens.len(), vocab_size).
     pub fn eval_all(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
         self.evaluate(tokens, tokens.len())
     }
 
-    /// Appends tokens, and gives the log-probability that each had after the text in front of it. In an
-    /// empty session the first has nothing in front, and none: (tokens.len() - 1).
+    /// Appends tokens and returns the log-probability of each given the preceding text. In an empty
+    /// session the first token has no predecessor, hence no value: (tokens.len() - 1).
     pub fn score(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
         let n = if self.position() == 0 { tokens.len().saturating_sub(1) } else { tokens.len() };
         let mut logprobs = vec![0.0; n];
@@ -354,7 +354,7 @@ impl Session {
     }
 
     /// Appends one token to each of several sessions of one model in a single pass; the logits are
-    /// (sessions.len(), vocab_size). On failure none has moved.
+    /// (sessions.len(), vocab_size). On failure none has advanced.
     pub fn step(sessions: &mut [&mut Session], tokens: &[i32]) -> Result<Vec<f32>> {
         if tokens.len() != sessions.len() {
             let text = format!("tokens: expected {}, found {}", sessions.len(), tokens.len());
@@ -391,8 +391,8 @@ impl Session {
         result.map(|_| logits)
     }
 
-    /// Runs the model over a text, nothing of which stays in the session. In an encoder every token sees
-    /// every other; in a decoder, which has no outputs here, what is in front of it.
+    /// Runs the model over a text without changing the session. In an encoder every token sees every
+    /// other; in a decoder, which has no outputs here, the tokens before it.
     pub fn encode(&mut self, tokens: &[i32], options: &EncodeOptions<'_>) -> Result<Encoded> {
         let info = self.model.info()?;
         let d_model = info.d_model as usize;
@@ -426,8 +426,8 @@ impl Session {
         Ok(encoded)
     }
 
-    /// The best texts that an encoder-decoder makes of a source's tokens, best first. The session has
-    /// then read the source, and is empty. `progress(tokens, most)` is called before each token.
+    /// An encoder-decoder's best texts for a source's tokens, best first. Afterwards the session has
+    /// read the source and is empty. `progress(tokens, most)` is called before each token.
     pub fn translate<F>(
         &mut self,
         source: &[i32],
@@ -455,8 +455,9 @@ impl Session {
         Ok(copied.collect())
     }
 
-    /// Makes an encoder-decoder's session one of a decoder, whose text sees the source: empty, to be
-    /// given `ModelInfo::start_token` first. Gives the encoder's output, (n_tokens, d_model).
+    /// Reads a source and empties the session, which then works like a decoder's whose text attends to
+    /// the source and begins with `ModelInfo::start_token`. Returns the encoder's output,
+    /// (n_tokens, d_model).
     pub fn read_source(&mut self, source: &[i32]) -> Result<Vec<f32>> {
         let mut hidden = vec![0.0; source.len() * self.model.info()?.d_model as usize];
         self.run(|s, e| unsafe {
@@ -471,7 +472,7 @@ impl Session {
         self.model.tokenizer().ok_or_else(none)?.encode_with(text, how)
     }
 
-    /// One vector of a text: (d_model).
+    /// One vector per text: (d_model).
     pub fn embed(&mut self, text: &str, pooling: Pooling) -> Result<Vec<f32>> {
         let tokens = self.tokens_of(text, EncodeText::default())?;
         let options = EncodeOptions {
@@ -481,7 +482,7 @@ impl Session {
         self.encode(&tokens, &options).map(|e| e.pooled)
     }
 
-    /// Writes the text with its keys and values, so that it can go on later and elsewhere.
+    /// Writes the text with its keys and values, to be resumed later or elsewhere.
     pub fn save<W: Write>(&mut self, writer: W) -> Result<()> {
         let mut guarded = Guarded::new(Writer {
             writer,
@@ -499,25 +500,25 @@ impl Session {
         }
     }
 
-    /// Replaces the text by a saved one, which may come from anybody.
+    /// Replaces the text by a saved one, which may be untrusted.
     pub fn load(&mut self, source: &dyn Source) -> Result<()> {
         let reader = reader_of(&source);
         self.run(|s, e| unsafe { sys::moe_session_load(s, &reader, e) })
     }
 
-    /// A second session with the same text, parameters and router. Each goes on alone.
+    /// A copy with the same text, parameters and router. The two continue independently.
     pub fn fork(&mut self) -> Result<Session> {
         let mut session = ptr::null_mut();
         self.run(|s, e| unsafe { sys::moe_session_fork(s, &mut session, e) })?;
         Session::made(&self.model, session, self.vocab_size)
     }
 
-    /// Forgets everything from `position` on.
+    /// Drops everything from `position` on.
     pub fn rewind(&mut self, position: i32) -> Result<()> {
         self.run(|s, e| unsafe { sys::moe_session_rewind(s, position, e) })
     }
 
-    /// Of a text's tokens (`EncodeText::no_special`), in windows of the context. The session must be
+    /// Perplexity of a text's tokens (`EncodeText::no_special`) in windows of the context. The session must be
     /// empty, and is empty afterwards. `progress(done, total)` is called after each window.
     pub fn perplexity<F>(&mut self, tokens: &[i32], progress: F) -> Result<Perplexity>
     where
@@ -545,18 +546,18 @@ impl Session {
         })
     }
 
-    /// Overrides the routing of every MoE layer ("topk:4", "threshold:0.9"); `None`: as in the file.
+    /// Overrides the router of every MoE layer ("topk:4", "threshold:0.9"); `None`: as in the file.
     pub fn set_router(&mut self, router: Option<&str>) -> Result<()> {
         let router = Optional::new(router)?;
         self.run(|s, e| unsafe { sys::moe_session_set_router(s, router.pointer(), e) })
     }
 
-    /// Starts counting at zero, or stops it.
+    /// Starts counting from zero, or stops.
     pub fn count_routing(&mut self, on: bool) -> Result<()> {
         self.run(|s, e| unsafe { sys::moe_session_count_routing(s, on, e) })
     }
 
-    /// What was counted in a layer.
+    /// The counts of a layer.
     pub fn routing(&self, layer: i32) -> Result<RoutingStats> {
         let mut stats = sized!(moe_routing_stats);
         call(|e| unsafe { sys::moe_session_get_routing(self.pointer(), layer, &mut stats, e) })?;
@@ -585,7 +586,7 @@ impl Session {
         Ok(())
     }
 
-    /// The choices are no longer watched.
+    /// Removes the routing callback.
     pub fn unwatch_routing(&mut self) -> Result<()> {
         self.run(|s, e| unsafe { sys::moe_session_watch_routing(s, None, ptr::null_mut(), e) })?;
         self.watch = None;
@@ -598,7 +599,7 @@ impl Session {
         Ok(MemoryStats::of(&stats))
     }
 
-    /// Draws what could come next; the session does not move. `n_top`: at most 64 candidates.
+    /// Samples the next token; the session does not advance. `n_top`: at most 64 candidates.
     pub fn sample(&mut self, sampling: &Sampling, n_top: usize) -> Result<Sample> {
         let none = TokenLogprob {
             token: -1,
@@ -616,7 +617,7 @@ impl Session {
         })
     }
 
-    /// Appends the prompt, then generates; `callback` gets each piece and can stop it.
+    /// Appends the prompt, then generates; `callback` receives each piece and can stop it.
     pub fn generate<F>(
         &mut self,
         prompt: &[i32],
@@ -629,7 +630,7 @@ impl Session {
         self.generate_by(prompt, options, NO_LOGITS, callback)
     }
 
-    /// [`Session::generate`] with a say in what is chosen: `logits(text, logits)` gets the tokens so far
+    /// [`Session::generate`] with a logits callback: `logits(text, logits)` receives the tokens so far
     /// and may change the logits of the next one; negative infinity bans a token.
     pub fn generate_with_logits<L, F>(
         &mut self,
@@ -674,7 +675,8 @@ impl Session {
         })
     }
 
-    /// What follows a text. What begins a sequence is put around it only where the session is empty.
+    /// The continuation of a text. Special tokens that begin a sequence are added only if the session
+    /// is empty.
     pub fn complete(&mut self, prompt: &str, options: &GenerateOptions<'_>) -> Result<String> {
         let how = EncodeText {
             no_special: self.position() > 0,

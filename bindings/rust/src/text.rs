@@ -1,4 +1,4 @@
-//! Strings, arrays and structs on their way across the C boundary.
+//! Strings, arrays and structs across the C boundary.
 
 use crate::error::{call, Error, Result, Status};
 use crate::sys;
@@ -25,7 +25,7 @@ pub(crate) fn c_string(text: impl AsRef<[u8]>) -> Result<CString> {
     })
 }
 
-/// A text that may be left out, which is NULL in C.
+/// An optional text; NULL in C.
 pub(crate) struct Optional(Option<CString>);
 
 impl Optional {
@@ -61,7 +61,7 @@ impl Texts {
     }
 }
 
-/// Text of the library; "" for NULL and for what is no UTF-8.
+/// Text of the library; "" for NULL and invalid UTF-8.
 ///
 /// # Safety
 /// The text is terminated and lives for 'a.
@@ -90,7 +90,7 @@ pub(crate) unsafe fn slice<'a, T>(data: *const T, n: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(data, n) }
 }
 
-/// What a call with (buffer, capacity, length) writes. `terminator`: elements it writes behind.
+/// The result of a call with (buffer, capacity, length). `terminator`: elements written after it.
 pub(crate) fn filled<T: Copy + Default>(
     guess: usize,
     terminator: usize,

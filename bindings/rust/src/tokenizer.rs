@@ -8,17 +8,17 @@ use std::os::raw::c_char;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// How a text is encoded. The default: as the beginning of a sequence, without special tokens that
+/// Selects how a text is encoded. The default: as the beginning of a sequence, without special tokens that
 /// the text itself spells out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodeText {
-    /// Nothing in front of the text or behind it: for a text that goes on.
+    /// Add nothing before or after the text: for a continuation.
     pub no_special: bool,
-    /// Special tokens spelled out in the text become their ids.
+    /// Convert special tokens spelled out in the text to their ids.
     pub parse_special: bool,
 }
 
-/// Belongs to a model, which it keeps open. Any number of threads may use it.
+/// Belongs to a model, which it references. Any number of threads may use it.
 #[derive(Clone)]
 pub struct Tokenizer {
     pub(crate) pointer: NonNull<sys::moe_tokenizer>,
@@ -58,7 +58,7 @@ impl Tokenizer {
         })
     }
 
-    /// The text of some ids; bytes that are no UTF-8 become U+FFFD.
+    /// The text of some ids; invalid UTF-8 becomes U+FFFD.
     pub fn decode(&self, tokens: &[i32], skip_special: bool) -> Result<String> {
         let flags = if skip_special { sys::MOE_DECODE_SKIP_SPECIAL } else { 0 };
         filled_text(|text, capacity, n, e| unsafe {
@@ -67,7 +67,7 @@ impl Tokenizer {
         })
     }
 
-    /// The vocabulary's own spelling of a token.
+    /// The vocabulary's spelling of a token.
     pub fn piece(&self, token: i32) -> Result<String> {
         let text = unsafe { sys::moe_tokenizer_piece(self.pointer.as_ptr(), token) };
         if text.is_null() {
