@@ -52,8 +52,8 @@ class Budget(Cli):
             size = len(f.read())
         for available, direct in ((size + 4096, False), (size - 4096, True)):
             r = self.ok("inspect", MODEL, "--verify", "--verbose", env=self.machine(available))
-            self.assertEqual("past the page cache" in r.stderr, direct, r.stderr)
-            self.assertNotIn("past the page cache",
+            self.assertEqual("bypassing the page cache" in r.stderr, direct, r.stderr)
+            self.assertNotIn("bypassing the page cache",
                              self.ok("inspect", MODEL, "--verbose", "--io", "buffered", env=self.machine(available)).stderr)
 
     def test_bench_writes_a_file_that_is_gone(self):
