@@ -11,8 +11,8 @@
     print(chat.reply("What is a fox?").text())
 
 Environment, Model and Tokenizer may be used from any number of threads, a Session and a MoeLayer
-from one at a time. Every failure is a MoeError. What is made from an object keeps it in memory, so
-things may be closed in any order.
+from one at a time. Every failure is a MoeError. Children keep their parent in memory, so objects may
+be closed in any order.
 """
 
 from ._structs import Finish, KvType, LogLevel, Status

@@ -1,5 +1,5 @@
-"""python -m moe MODEL: what a model is, or how it continues a text; python -m moe analyse ...: how it
-routes one."""
+"""python -m moe MODEL: describes a model, or continues a text; python -m moe analyse ...: analyses its
+routing."""
 
 from __future__ import annotations
 

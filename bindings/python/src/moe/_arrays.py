@@ -1,4 +1,4 @@
-"""Arrays at the edge of the library: checked, never copied behind the caller's back."""
+"""Arrays passed to the library: checked, never copied implicitly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CPU = 1  # kDLCPU of DLPack
 
 
 def token_array(tokens: Tokens) -> IntArray:
-    """Token ids as the library wants them."""
+    """Token ids in the library's type."""
     array = np.asarray(tokens)
     if array.size == 0:
         return np.zeros(0, np.int32)

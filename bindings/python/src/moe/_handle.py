@@ -64,7 +64,7 @@ class Closable(Uncopyable):
     _native: Native | None = None
 
     def __repr__(self) -> str:
-        """What it is and holds; in a log it must never raise."""
+        """Describes the object; must never raise, since logs use it."""
         try:
             told = "closed" if self.closed else self._describe()
         except Exception as e:  # closed by another thread just now
@@ -80,7 +80,7 @@ class Closable(Uncopyable):
         return self._native is None
 
     def close(self) -> None:
-        """Gives the memory back once everything made from this object is closed too. Any number
+        """Frees the memory once everything created from this object is closed too. Any number
         of times, from any thread."""
         native, self._native = self._native, None
         if native is not None:
@@ -114,7 +114,7 @@ class Closable(Uncopyable):
 
 
 class Raised:
-    """Keeps the first exception of callbacks, which cannot pass through C, until the call ends."""
+    """Stores the first exception of callbacks, which cannot pass through C, until the call ends."""
 
     def __init__(self) -> None:
         self.exception: BaseException | None = None

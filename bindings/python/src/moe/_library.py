@@ -171,7 +171,7 @@ lib = _load_moe()
 
 @functools.cache
 def convert_library() -> c.CDLL:
-    """libmoe_convert, loaded when it is first needed."""
+    """libmoe_convert, loaded on first use."""
     return _load("moe_convert", MOE_CONVERT)
 
 

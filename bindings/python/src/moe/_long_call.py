@@ -1,4 +1,4 @@
-"""Calls that may take long, so that Ctrl-C and other signals end them.
+"""Long calls that Ctrl-C and other signals can end.
 
 Python runs signal handlers in the main thread alone, and not before C has returned there. So a long
 call from the main thread is made by another one, while the main thread waits, runs signal handlers

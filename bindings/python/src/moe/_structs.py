@@ -7,7 +7,7 @@ import enum
 
 
 class Status(enum.IntEnum):
-    """What a call of the library returned (moe_status)."""
+    """The result of a library call (moe_status)."""
 
     OK = 0
     ERR_ARGUMENT = 1
@@ -31,7 +31,7 @@ class Status(enum.IntEnum):
 
 
 class LogLevel(enum.IntEnum):
-    """How grave a message of the library is (moe_log_level)."""
+    """The importance of a log message (moe_log_level)."""
 
     ERROR = 1
     WARNING = 2
@@ -73,7 +73,7 @@ class Pooling(enum.IntEnum):
 
 
 class Finish(enum.IntEnum):
-    """Why a generation ended (moe_finish). CALLBACK: it was closed before its end."""
+    """The reason that a generation ended (moe_finish). CALLBACK: it was closed early."""
 
     LENGTH = 1
     EOS = 2

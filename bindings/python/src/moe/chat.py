@@ -34,14 +34,14 @@ class Message:
 
 
 def chat_template_names() -> list[str]:
-    """The templates built in; "plain" only puts the messages behind each other."""
+    """The built-in templates; "plain" concatenates the messages."""
     return text_of(lib.moe_chat_template_names()).split(",")
 
 
 class Reply(Generation):
     """A Generation of a Chat. Its pieces of thinking have Piece.thinking set. The question becomes
-    a message of the chat when the first piece is asked for, the reply when it has ended. If it
-    fails, the question is taken back."""
+    a message of the chat when the first piece is requested, the reply when it has ended. If it
+    fails, the question is removed again."""
 
     result: ChatResult | None
 
@@ -71,25 +71,25 @@ class Reply(Generation):
             chat.truncate(self._n_before)
 
     def text(self) -> str:
-        """All of the answer that is still to come, without thinking."""
+        """The rest of the answer, without thinking."""
         return "".join(piece.text for piece in self if not piece.thinking)
 
 
 class Chat(Closable):
-    """Messages, the template that makes one text of them, and replies; see also Model.chat().
+    """Messages, the template that renders them as text, and replies; see also Model.chat().
 
     session:   for the conversation; several chats may share one. Each reply evaluates only what
-               the session does not hold yet.
+               the session does not contain yet.
     template:  a name of chat_template_names(), or Jinja text. None: the model's own;
-               NotFoundError when it has none.
-    system:    text in front of the conversation.
-    thinking:  whether the model thinks before it answers; None: as the template does by itself.
-               UnsupportedError when it has no such switch.
+               NotFoundError if it has none.
+    system:    first message, with the role "system".
+    thinking:  selects if the model thinks before it answers; None: the template's default.
+               UnsupportedError if the template has no such switch.
     variables: further variables of the template.
-    date:      for templates that ask, "YYYY-MM-DD" or a date; None: today, UTC; "": none.
+    date:      for templates that use it, "YYYY-MM-DD" or a date; None: today, UTC; "": none.
 
-    What messages and variables say never becomes a special token. For one thread at a time. A chat
-    goes on after its session was closed.
+    Messages and variables never produce special tokens. For one thread at a time. A chat remains
+    usable after its session was closed.
     """
 
     _what = "chat"
@@ -158,19 +158,19 @@ class Chat(Closable):
             call(lib.moe_chat_add, chat, optional_bytes(role), data, len(data))
 
     def truncate(self, n_messages: int) -> None:
-        """Keeps the first messages."""
+        """Removes all but the first messages."""
         if n_messages < 0:
             raise ArgumentError(f"n_messages: expected at least 0, found {n_messages}")
         with self._pointer() as chat:
             call(lib.moe_chat_truncate, chat, n_messages)
 
     def clear(self) -> None:
-        """Forgets all messages; the system text stays."""
+        """Removes all messages; the system text remains."""
         self.truncate(0)
 
     def render(self, begin_reply: bool = False) -> str:
         """The conversation as the model reads it, special tokens spelled out; begin_reply: with
-        the beginning of the next reply. TextError when the template refuses the conversation."""
+        the start of the next reply. TextError if the template rejects the conversation."""
         n = c.c_size_t()
         with self._pointer() as chat:
             call(lib.moe_chat_render, chat, begin_reply, None, 0, c.byref(n))
@@ -201,9 +201,9 @@ class Chat(Closable):
               bias: Mapping[int, float] | None = None, stop: str | Sequence[str] = (),
               ignore_eos: bool = False, logprobs: int = 0,
               logits_processor: LogitsProcessor | None = None) -> Reply:
-        """Adds the user's message, if there is one, and has the model reply, piece by piece as the
-        result is iterated. The other arguments are those of Session.generate(). TooLongError when
-        the conversation fills the context."""
+        """Adds the user's message, if given, and generates the reply piece by piece as the result is
+        iterated. The other arguments are those of Session.generate(). TooLongError if the
+        conversation fills the context."""
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
                             repetition_window, seed, bias)
         request = Request(token_array(()), sampling, max_tokens, stop_texts(stop), ignore_eos,

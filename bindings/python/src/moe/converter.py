@@ -25,25 +25,25 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
             ignored_keys: Sequence[str] = (), calibration: str | bytes | None = None,
             split_ffn: int = 0, split_by: str = "clusters") -> Report:
     """Converts a folder with config.json and safetensors, or a GGUF file. The destination never
-    holds half a file. Returns the report on the whole.
+    holds a partial file. Returns the report on the whole conversion.
 
     weights:   "auto", "ternary2", "ternary3", "int8", "int8_group", "int4", "int4_min", "nl4", "nf4", "fp4",
                "bf16", "f16" or "f32".
     overrides: {"PATTERN": "FORMAT"} on tensor names; * matches anything, the last one wins.
-    compress:  zstd for segments where that saves 5 % or more.
-    verify:    read the result again and compare every weight with the checkpoint.
+    compress:  zstd for segments where it saves at least 5 %.
+    verify:    read the result back and compare every weight with the checkpoint.
     progress:  progress(done, total) in bytes of the checkpoint; False cancels (CancelledError).
-    on_matrix: gets a dict for each matrix stored: its name, format, whether it is lossless ...
-    ignored_keys: of config.json or a GGUF file, taken for missing: keys that the importer does not
+    on_matrix: receives a dict per stored matrix: its name, format, if it is lossless ...
+    ignored_keys: keys of config.json or a GGUF file to ignore: those that the importer does not
                know and that do not change what the model computes.
-    calibration: a text for the source model to read: the error of a rounded weight is then made up
-               for by those rounded after it. Progress meanwhile is in tokens.
-    split_ffn: every FFN of a dense model becomes this many experts, a number that divides its
-               width, with a router fitted to the calibration text. The file takes all of them and
-               computes what the dense model does; Session.set_router("threshold:0.9") takes fewer.
-    split_by:  which neurons make an expert: "clusters" (of like weights) or "in-order".
-    An exception in progress or on_matrix, or Ctrl-C, ends the conversion and comes out here; the
-    destination is then as it was.
+    calibration: a text to run through the source model: later weights then compensate for the
+               rounding errors of earlier ones. Progress meanwhile is in tokens.
+    split_ffn: splits every FFN of a dense model into this many experts, a divisor of its
+               width, with a router fitted to the calibration text. The file selects all of them and
+               equals the dense model; Session.set_router("threshold:0.9") selects fewer.
+    split_by:  the neurons of an expert: "clusters" (of similar weights) or "in-order".
+    An exception in progress or on_matrix, or Ctrl-C, ends the conversion and is raised here; the
+    destination is then unchanged.
     """
     library = convert_library()
     long = LongCall()
@@ -74,13 +74,13 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
 
 
 def synthetic_shapes() -> tuple[str, ...]:
-    """Names of the shapes that save_synthetic knows."""
+    """Names of the shapes for save_synthetic."""
     return tuple(text_of(convert_library().moe_synthetic_shapes()).split(","))
 
 
 def save_synthetic(shape: str, path: Path, *, weights: str = "ternary2", context: int = 0,
                    seed: int = 0) -> None:
-    """Writes a model of a named shape with random weights. context 0: as the shape says."""
+    """Writes a model of a named shape with random weights. context 0: the shape's default."""
     params = s.SyntheticParams(context=context, weights=optional_bytes(weights), seed=seed)
     call(convert_library().moe_synthetic_save, optional_bytes(shape), c.byref(params),
          os.fsencode(path))

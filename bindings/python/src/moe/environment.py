@@ -22,7 +22,7 @@ class EnvironmentInfo:
 
 
 class Environment(Closable):
-    """Owns the threads that compute. Any number of threads may use it at the same time.
+    """Owns the compute threads. Any number of threads may use it at the same time.
 
     threads: threads that compute, the caller's included; 0: what the machine allows this process.
     isa:     None for the best this CPU has, or a name of isas(). Results are the same bits.

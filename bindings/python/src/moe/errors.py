@@ -85,7 +85,7 @@ class OutOfMemoryError(MoeError, MemoryError):
 
 
 class BudgetError(MoeError, MemoryError):
-    """The memory cap is too small; the text shows the sum."""
+    """The memory cap is too small; the text itemises what is needed."""
 
     status = Status.ERR_BUDGET
 

@@ -37,7 +37,7 @@ LogitsProcessor = Callable[[IntArray, FloatArray], Union[FloatArray, None]]
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What is to be generated."""
+    """Parameters of a generation."""
 
     prompt: IntArray
     sampling: Sampling
@@ -245,11 +245,11 @@ class Generation(Uncopyable, Asynchronous[Piece]):
                 return item
 
     def text(self) -> str:
-        """All text that is still to come."""
+        """The rest of the text."""
         return "".join(piece.text for piece in self)
 
     def tokens(self) -> list[int]:
-        """All tokens that are still to come."""
+        """The remaining tokens."""
         return [piece.token for piece in self if piece.token >= 0]
 
     def __enter__(self) -> Generation:

@@ -191,7 +191,7 @@ def memory_stats(stats: s.MemoryStats) -> MemoryStats:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryPlan:
-    """What a session gets under its model's cap."""
+    """A session's share of memory under its model's cap."""
 
     chunk: int  # rows evaluated at once
     cap_bytes: int  # 0: none
@@ -204,14 +204,14 @@ class MemoryPlan:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryInfo:
-    """Memory of this machine, or of the memory cgroup of this process where that is less."""
+    """Memory of this machine, or of this process's memory cgroup if that is smaller."""
 
     total_bytes: int
     available_bytes: int  # can still be taken without swapping; caches of files count as free
 
 
 def memory_info() -> MemoryInfo:
-    """UnsupportedError where the system does not say."""
+    """UnsupportedError if the system does not report it."""
     info = s.MemoryInfo()
     call(lib.moe_get_memory_info, c.byref(info))
     return plain(MemoryInfo, info)

@@ -1,4 +1,4 @@
-"""One MoE layer on its own, on NumPy arrays or CPU tensors."""
+"""A single MoE layer on NumPy arrays or CPU tensors."""
 
 from __future__ import annotations
 

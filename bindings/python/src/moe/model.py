@@ -1,4 +1,4 @@
-"""A model: what it holds, what memory it takes, its tokenizer."""
+"""A model: its contents, its memory, its tokenizer."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ class Model(Closable):
     device:         of an environment of its own: see Environment.
     map_weights:    map uncompressed weights instead of reading them. The file must then not
                     change while the model is open: a truncated mapped file kills the process.
-    skip_checksums: trust the bytes of weights. The structure is always checked.
-    memory_bytes:   cap over weights, KV caches and scratch of this model and all its sessions;
-                    experts that do not fit are read when they are used. BudgetError when one
+    skip_checksums: do not verify checksums of weights. The structure is always checked.
+    memory_bytes:   cap on weights, KV caches and scratch memory of this model and all its sessions;
+                    experts that do not fit are read on demand. BudgetError if one
                     session with `context`, `chunk` and `kv` (see session()) would not fit. 0: none.
                     None: none if that session fits into the memory that is available, else a cap of
                     15/16 of that; the attribute memory_bytes tells.
@@ -250,13 +250,13 @@ class Model(Closable):
         return plain(MemoryPlan, plan)
 
     def verify(self) -> None:
-        """Reads every weight once and checks checksums, codes and scales."""
+        """Reads every weight once and verifies checksums, codes and scales."""
         with self._pointer() as model:
             call(lib.moe_model_verify, model)
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """UnsupportedError when the model has none (token ids only)."""
+        """UnsupportedError if the model has none (token ids only)."""
         with self._pointer() as model:
             pointer = lib.moe_model_tokenizer(model)
         if pointer is None:
@@ -274,7 +274,7 @@ class Model(Closable):
 
     @property
     def chat_template(self) -> str | None:
-        """The Jinja template that the model file carries."""
+        """The model file's Jinja template."""
         with self._pointer() as model:
             text = lib.moe_model_chat_template(model)
             return None if text is None else text_of(text)

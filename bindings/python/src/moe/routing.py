@@ -1,4 +1,4 @@
-"""What a layer chose, as Session.watch_routing() shows it."""
+"""Routing decisions, as reported by Session.watch_routing()."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._arrays import FloatArray, IntArray
 class RoutingChoices:
     """The choices of one MoE layer for the tokens of one pass; of MH-MoE each token has as many
     rows as the layer has sub-heads. The arrays are the library's, valid until the callback returns:
-    copy what shall be kept. Others may be written into the first three, which the model then uses."""
+    copy what you need. The callback may change the first three, which the model then uses."""
 
     layer: int
     position: int  # of the first token in the text; the others follow it

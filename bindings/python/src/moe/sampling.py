@@ -1,4 +1,4 @@
-"""How the next token is chosen, and what comes out."""
+"""Sampling parameters and generated pieces."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """One generated token. `text` holds whole characters and may be empty: the token's bytes wait
-    for the next. str(piece) is the text."""
+    """One generated token. `text` holds whole characters and may be empty while
+    a character is incomplete. str(piece) is the text."""
 
     token: int  # -1: text that was held back, without a new token
     text: str

@@ -1,4 +1,4 @@
-"""One text in the making: a KV cache and a position."""
+"""One text being evaluated: a KV cache and a position."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _POOLING = {"mean": s.Pooling.MEAN, "first": s.Pooling.FIRST, "last": s.Pooling.
 
 
 class Encoded(NamedTuple):
-    """What Session.encode() was asked for; None: it was not."""
+    """Results of Session.encode(); None if not requested."""
 
     hidden: FloatArray | None
     pooled: FloatArray | None
@@ -45,7 +45,7 @@ class Encoded(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """One of the texts that Session.translate() found."""
+    """One result of Session.translate()."""
 
     text: str | None  # without special tokens; None: the model has no tokenizer
     score: float  # sum of log-probabilities / len(tokens) ** length_penalty
@@ -112,7 +112,7 @@ class Session(Closable):
 
     @property
     def context(self) -> int:
-        """The most tokens the session can hold."""
+        """The maximum number of tokens in the session."""
         with self._pointer() as session:
             return int(lib.moe_session_context(session))
 
@@ -123,7 +123,7 @@ class Session(Closable):
         self._eval(tokens, None, 0)
 
     def eval(self, tokens: Tokens) -> FloatArray:
-        """append(), and the logits of what comes next: (vocab_size,)."""
+        """append(), and the logits of the next token: (vocab_size,)."""
         logits = np.empty(self._vocab_size, np.float32)
         self._eval(tokens, logits, 1)
         return logits
@@ -157,7 +157,7 @@ class Session(Closable):
 
     def encode(self, tokens: Tokens, *, hidden: bool = True, pooling: str | None = None,
                outputs: bool = False, rows: Tokens | None = None) -> Encoded:
-        """Runs the model over a text; nothing of it stays in the session. A token of an encoder
+        """Runs the model over a text without changing the session. A token of an encoder
         sees the whole text, one of a decoder what is in front of it: the text's own tokens and what
         the session holds. Do not pad: pass one text at a time.
 
@@ -297,7 +297,7 @@ class Session(Closable):
         return logprobs
 
     def rewind(self, position: int) -> None:
-        """Forgets everything from `position` on, so that a common beginning can be used again."""
+        """Drops everything from `position` on, for example to reuse a common prefix."""
         with self._pointer() as session:
             call(lib.moe_session_rewind, session, int32(position, "position"))
 
@@ -353,7 +353,7 @@ class Session(Closable):
             raised.call(call, lib.moe_session_load, session, c.byref(reader))
 
     def fork(self) -> Session:
-        """A second session with the same text and router; each goes on alone."""
+        """A copy with the same text and router; the two continue independently."""
         other = Session.__new__(Session)
         other.model, other._vocab_size, other._n_active = self.model, self._vocab_size, self._n_active
         other._generation = lambda: None
@@ -411,7 +411,7 @@ class Session(Closable):
         self._router = router
 
     def count_routing(self, on: bool = True) -> None:
-        """Starts counting at zero, or stops it."""
+        """Starts counting from zero, or stops."""
         with self._pointer() as session:
             call(lib.moe_session_count_routing, session, on)
 
@@ -459,7 +459,7 @@ class Session(Closable):
         return memory_stats(stats)
 
     def sample(self, sampling: Sampling = Sampling(), *, logprobs: int = 0) -> Sample:
-        """Draws what could come next; the session does not move, and drawing again gives the same
+        """Samples the next token; the session does not advance, and sampling again gives the same
         token. logprobs: number of candidates in Sample.top, at most 64."""
         out = s.TokenLogprob()
         top = (s.TokenLogprob * max(logprobs, 0))()
@@ -480,10 +480,10 @@ class Session(Closable):
         prompt:     text (special tokens go around it only where the session is empty), token ids,
                     or None to go on from where the session is.
         max_tokens: 0: until the context is full.
-        stop:       strings that end the text; nothing of them is given out.
-        ignore_eos: go on after end-of-text tokens.
+        stop:       strings that end the text; no part of them is reported.
+        ignore_eos: continue after end-of-text tokens.
         logprobs:   number of candidates in each Piece.top, at most 64.
-        logits_processor: called as f(tokens, logits) before each token is chosen, in a thread that
+        logits_processor: called as f(tokens, logits) before each token is sampled, in a thread that
                     is not the caller's: the text so far, and the logits of what comes next, which
                     it changes in place or returns anew; -inf bans a token. Piece.logprob and .top
                     are of what it left. It must not use the session. What it raises comes out here.

@@ -48,7 +48,7 @@ class Tokenizer(Uncopyable):
         return [int(i) for i in ids[: n.value]]
 
     def decode(self, tokens: Tokens, *, skip_special: bool = False) -> str:
-        """Text of token ids; bytes that are no UTF-8 become U+FFFD."""
+        """Text of token ids; invalid UTF-8 becomes U+FFFD."""
         ids = token_array(tokens)
         flags = s.DECODE_SKIP_SPECIAL if skip_special else 0
         n = c.c_size_t()
@@ -61,7 +61,7 @@ class Tokenizer(Uncopyable):
         return text.raw[: n.value].decode("utf-8", "replace")
 
     def piece(self, token: int) -> str | None:
-        """The vocabulary's own spelling of a token; None for an id that is none."""
+        """The vocabulary's spelling of a token; None for an invalid id."""
         with self._model._pointer():
             piece = lib.moe_tokenizer_piece(self._tokenizer, int32(token, "token"))
             return None if piece is None else text_of(piece)

@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: arrays as lists, no numbers that are none."""
+    """JSON-compatible values: arrays as lists, no NaN."""
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -67,7 +67,7 @@ def _read(path: str) -> str:
 
 
 def run(arguments: list[str]) -> None:
-    """The command; MoeError, OSError and ValueError say what is wrong."""
+    """The command; raises MoeError, OSError and ValueError."""
     options = _parser().parse_args(arguments)
     found = analyse(options.models, _read(options.file), others=options.other_run,
                     thresholds=thresholds_of(options.thresholds), topk=options.topk, max_tokens=options.tokens)

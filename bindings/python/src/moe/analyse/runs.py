@@ -1,4 +1,4 @@
-"""Runs models over a text and keeps what the analysis needs of their routing."""
+"""Runs models over a text and records their routing for the analysis."""
 
 from __future__ import annotations
 
