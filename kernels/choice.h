@@ -74,8 +74,7 @@ struct ChooseOp {
   int32_t n_rows = 0;             // at most kMaxChoiceRows
   int32_t vocab_size = 0;
   const ChoiceSpec* specs = nullptr;  // (n_rows) host memory
-  float* const* copies =
-      nullptr;  // (n_rows) host memory: destination of a copy of the row, or null
+  float* const* copies = nullptr;     // (n_rows) host memory: copies of the rows, or null
 };
 inline constexpr int32_t kMaxChoiceRows = 32;
 

@@ -101,8 +101,7 @@ struct InputRows {
   const float* x = nullptr;
   int64_t ld_x = 0;
   RowNorms norm;
-  float* normed =
-      nullptr;  // destination of norm(x) if floats are requested; may be null without a norm
+  float* normed = nullptr;  // norm(x) if floats are requested; may be null without a norm
 };
 MatmulInput make_input(CudaStream& s, const InputRows& rows, const WantedInputs& wanted,
                        const MatmulInput& buffers);

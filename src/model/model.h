@@ -149,9 +149,8 @@ class Model final {
   const fbs::Tokenizer* tokenizer() const;  // null: token ids only
   const MoeFile& file() const;              // for inspect
 
-  uint64_t weight_bytes() const;  // all weights in memory, padding included
-  std::span<const MemoryLine> memory_lines()
-      const;  // weights by kind, except cached ones, and metadata
+  uint64_t weight_bytes() const;                     // all weights in memory, padding included
+  std::span<const MemoryLine> memory_lines() const;  // uncached weights by kind, and metadata
   /// Upper bound of the temporary memory for reading one segment: a frame, zstd's state, a buffer
   /// for direct reads. Applies to prepare() and to sessions, which read one expert at a time.
   uint64_t reading_bytes() const;

@@ -27,10 +27,9 @@ struct BeamOptions {
 
 /// Points to host memory that must outlive the search.
 struct BeamTokens {
-  std::span<const int32_t> eos;  // each ends a hypothesis
-  std::span<const int32_t>
-      prefix;        // forced beginning of the text, with score 0; counts in its length
-  int32_t pad = -1;  // never generated; -1: none
+  std::span<const int32_t> eos;     // each ends a hypothesis
+  std::span<const int32_t> prefix;  // forced beginning of the text; counts in its length
+  int32_t pad = -1;                 // never generated; -1: none
 };
 
 /// MOE_ERR_RANGE or MOE_ERR_NON_FINITE, naming the field.

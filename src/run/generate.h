@@ -21,8 +21,7 @@ enum class Finish : uint8_t {
 struct Piece {
   int32_t token = -1;  // -1: text that was withheld, without a new token
   float logprob = 0;
-  std::string_view
-      text;  // whole characters; empty without a tokenizer or while a character is incomplete
+  std::string_view text;  // whole characters; empty without a tokenizer or while one is incomplete
   std::span<const TokenLogprob> top;
   bool thinking = false;  // in a chat: not part of the answer
 };

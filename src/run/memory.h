@@ -54,8 +54,7 @@ struct MemoryAccount {
   uint64_t device_bytes = 0;   // part of session_bytes: on the device
   uint64_t chunk_bytes = 0;    // part of session_bytes: grows with the chunk
   uint64_t reader_bytes = 0;   // part of `total`: expert readers
-  uint64_t cache_bytes =
-      0;  // part of `total`: the expert cache; what the cap leaves, at least one slot
+  uint64_t cache_bytes = 0;    // part of `total`: the expert cache, at least one slot
 };
 
 /// True if the FFN's router in the file has a capacity.

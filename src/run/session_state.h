@@ -39,9 +39,8 @@ struct WorkMemory {
   float* branch = nullptr;  // (chunk, d_model) normed, or to be normed; null if unused
   float* logits = nullptr;  // (logit_rows, n_outputs)
   int32_t logit_rows = 0;
-  float* late_logits =
-      nullptr;                // (late_rows, n_outputs) in the layers' scratch; equals `logits` on a
-  int32_t late_rows = 0;      // device with its own memory
+  float* late_logits = nullptr;  // (late_rows, n_outputs) in the layers' scratch; on a device with
+  int32_t late_rows = 0;         // its own memory the same as `logits`
   float* kept = nullptr;      // (vocab_size) the session's own row; null unless Device::can_choose
   Array<BatchRow> rows;       // (chunk)
   Array<KvCacheView> caches;  // (chunk) one per part

@@ -12,8 +12,7 @@ namespace moe {
 struct ChatMessage {
   std::string_view role;
   std::string_view content;
-  std::string_view thinking =
-      {};  // preceding thinking of a reply; the template gets both as one text
+  std::string_view thinking = {};  // thinking of a reply; the template gets it with the content
 };
 
 /// A template variable. value: "true", "false", "none", a decimal integer; otherwise text.
