@@ -26,7 +26,7 @@ class ExpertMemory {
   virtual bool full() const { return true; }
   /// Bytes that bring() may write at an expert of `bytes`.
   virtual uint64_t room_bytes(uint64_t bytes) const { return bytes; }
-  /// Uploads an expert written by `fill`, if needed to pinned memory. The copy may be asynchronous:
+  /// Lets `fill` write an expert, through pinned memory if needed. The upload may be asynchronous:
   /// `arrival` identifies its completion. A stream that uses the expert waits for it
   /// (Expert::arrival); call settle() before freeing the memory. Returns a failure of `fill`.
   virtual Status bring(void* memory, const HostFill& fill, Arrival* arrival) = 0;

@@ -117,8 +117,8 @@ class Model final {
   uint64_t latent_matrix_bytes(bool wanted) const;
   /// False once prepare() has decided to offload experts from the device's memory.
   bool experts_stay() const;
-  /// Evicts idle experts from device memory, least recently used first, until `bytes` are free or
-  /// none is left. False if there were none. Any thread.
+  /// Evicts idle experts from device memory, least recently used first, until `bytes` are evicted
+  /// or none is left. False if there were none. Any thread.
   bool make_room(uint64_t bytes) const;
   /// All sessions since the model was opened. Any thread.
   ExpertStats expert_stats() const;
