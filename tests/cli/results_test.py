@@ -108,7 +108,7 @@ class Results(Cli):
     def test_inspect_says_what_a_session_gets(self):
         self.assertNotIn("4096", self.ok("inspect", MODEL).stdout)
         self.ok("bench", "--synthetic", "tiny", "--context", "9000", "--save", self.path("long.moe"))
-        self.assertRegex(self.ok("inspect", self.path("long.moe")).stdout, r"context 9000 \(a session gets 4096 .*--context\)")
+        self.assertRegex(self.ok("inspect", self.path("long.moe")).stdout, r"context 9000 \(a session uses 4096 .*--context\)")
 
     def test_inspect_shows_each_router(self):
         for folder, words in {"cosine_softmax_top2": "cosine router (k 2, tau 0.2, gate softmax)",
