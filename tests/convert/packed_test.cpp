@@ -379,7 +379,7 @@ TEST_F(PackedTest, Fp8IsCodesTimesScales) {
   tensor(".weight_scale_inv") = scales;
   tensor(".weight_scale_inv").bytes.replace(0, 4, std::string("\x00\x00\x80\x7F", 4));
   expect("{}", MOE_ERR_NON_FINITE,
-         "down_proj.weight_scale_inv: row 0, column 0: the scale of this weight makes it infinite");
+         "down_proj.weight_scale_inv: row 0, column 0: its scale makes this weight infinite");
   tensor(".weight_scale_inv") = scales;
   tensor(".weight").bytes[40 + 3] = '\xFF';
   expect("{}", MOE_ERR_NON_FINITE, "down_proj.weight: row 1, column 3: the code is NaN");
