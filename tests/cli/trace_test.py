@@ -203,7 +203,7 @@ class Trace(Cli):
         j = json.loads(self.ok("bench", "--synthetic", "tiny", *args, "--routing", many, "--router", "topk:3").stdout)
         self.assertEqual(j["experts_per_token"], 3)
         other = self.file("other.csv", HEAD + "1,0,0,0,1,1\n")
-        self.fails(2, "bench", "--synthetic", "tiny", "--routing", other, contains=["no choices for its layer 1"])
+        self.fails(2, "bench", "--synthetic", "tiny", "--routing", other, contains=["no routing for its layer 1"])
         self.fails(1, "bench", "--synthetic", "tiny", "--routing", self.path("none"), contains=["none", "No such file"])
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["many.csv", "other.csv"])
 
