@@ -68,7 +68,8 @@ class Batch {
     if (!slot.id.is_null()) result["id"] = slot.id;
     return result;
   }
-  void choose(Slot& slot);
+  void sample(Slot& slot);
+  bool has_stop(const Slot& slot) const;
   std::string text_of(const Slot& slot) const;
   void step();
   void go_on(Slot& slot);
@@ -261,14 +262,12 @@ void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   if (tokens.empty()) throw LineError("the text has no tokens");
   check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), nullptr, 0, &error),
              error);
-  choose(slot);
+  sample(slot);
 }
 
-// Samples the next token of a text, or ends it.
-void Batch::choose(Slot& slot) {
-  const int most = options_.sampling.max_tokens;
+// Samples the next token of a text, which may be its last.
+void Batch::sample(Slot& slot) {
   moe_session* session = slot.session.get();
-  if (most > 0 && slot.made.size() == static_cast<size_t>(most)) return finish(slot, "length");
   if (moe_session_position(session) == moe_session_context(session)) return finish(slot, "context");
   moe_token_logprob chosen{};
   moe_error error;
@@ -276,6 +275,14 @@ void Batch::choose(Slot& slot) {
              error);
   if (is_eos(chosen.token)) return finish(slot, "eos");
   slot.next = chosen.token;
+  slot.made.push_back(slot.next);
+  if (has_stop(slot)) return finish(slot, "stop");
+  const int most = options_.sampling.max_tokens;
+  if (most > 0 && slot.made.size() == static_cast<size_t>(most)) finish(slot, "length");
+}
+
+bool Batch::has_stop(const Slot& slot) const {
+  return !slot.stops.empty() && find_first(text_of(slot), slot.stops) != std::string::npos;
 }
 
 // Decodes the text after the prompt, which affects how the first new token is decoded: a leading
@@ -364,12 +371,8 @@ void Batch::step() {
 }
 
 void Batch::go_on(Slot& slot) {
-  slot.made.push_back(slot.next);
-  const bool stops =
-      !slot.stops.empty() && find_first(text_of(slot), slot.stops) != std::string::npos;
-  if (stops) return finish(slot, "stop");
   try {
-    choose(slot);
+    sample(slot);
   } catch (const LineError& e) {
     refuse(slot, e.what());
   }
