@@ -63,13 +63,10 @@ step "packages" bash scripts/install-deps.sh "$( ((all)) && echo all || echo tes
 build release -DMOE_TESTS_EMULATOR=OFF && check release  # asan has the emulator, with --all
 # CMake forgets a preset's settings where the compiler of an older tree was another.
 grep -qs '^CMAKE_CXX_COMPILER:.*clang' build/asan/CMakeCache.txt || rm -rf build/asan
-if ((all)); then  # missing includes show where each file is compiled by itself
-  build asan -DMOE_TESTS_EMULATOR=ON -DMOE_UNITY=OFF && check asan
-else
-  build asan -DMOE_TESTS_EMULATOR=OFF -DMOE_UNITY=ON && check asan
-fi
+build asan -DMOE_TESTS_EMULATOR=$( ((all)) && echo ON || echo OFF) -DMOE_UNITY=ON && check asan
 
 if ((all)); then
+  step "asan: each file" python3 -B tests/house/each_file.py build/asan
   # What clang's optimiser makes of the kernels: the same bits, and nothing of a newer CPU where any may run.
   build clang -DMOE_TESTS_EMULATOR=OFF && check clang
   # gcc 12's ThreadSanitizer cannot place its memory where the kernel randomises widely

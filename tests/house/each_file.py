@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Files that a build compiles together also compile alone: none misses an include. Usage: each_file.py BUILD"""
+
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+
+def members(entry):
+    """The files that a unity file includes."""
+    with open(entry["file"], encoding="utf-8") as file:
+        return re.findall(r'^#include "(/[^"]+)"', file.read(), re.MULTILINE)
+
+
+def checks(build):
+    """(file, command, folder) for each file compiled together with others, once."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        entries = [e for e in json.load(file) if "/Unity/" in e["file"]]
+    found = {}
+    for entry in entries:
+        words = shlex.split(entry["command"])
+        end = min(words.index(w) for w in ("-MD", "-o") if w in words)  # dependency and object files follow
+        flags = [w for w in words[:end] if not w.startswith(("-fsanitize", "-O"))]
+        for path in members(entry):
+            found.setdefault(path, (path, flags + ["-fsyntax-only", path], entry["directory"]))
+    return list(found.values())
+
+
+def check(job):
+    path, command, folder = job
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return "" if run.returncode == 0 else f"{path} does not compile alone:\n{run.stderr}"
+
+
+def main(build):
+    jobs = checks(build)
+    if not jobs:
+        sys.exit(f"{build}: no files are compiled together; configure it with MOE_UNITY=ON")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        faults = [fault for fault in pool.map(check, jobs) if fault]
+    print("\n".join(faults + [f"{len(jobs)} files, {len(faults)} failed"]))
+    sys.exit(bool(faults))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
