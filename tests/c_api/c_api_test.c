@@ -276,12 +276,12 @@ static void test_io(const char* path) {
   mp = (moe_model_params){.struct_size = sizeof mp, .io = MOE_IO_DIRECT};
   CHECK(moe_model_open_memory(env, image.data, image.size, &mp, &model, &error) ==
         MOE_ERR_ARGUMENT);
-  CHECK(strstr(error.text, "not for memory") != NULL);
+  CHECK(strstr(error.text, "not memory") != NULL);
   CHECK(moe_model_open_reader(env, &reader, &mp, &model, &error) == MOE_ERR_ARGUMENT);
-  CHECK(strstr(error.text, "not for a reader") != NULL);
+  CHECK(strstr(error.text, "not a reader") != NULL);
   mp.map_weights = 1;
   CHECK(moe_model_open(env, path, &mp, &model, &error) == MOE_ERR_ARGUMENT);
-  CHECK(strstr(error.text, "not for a mapped one") != NULL && model == NULL);
+  CHECK(strstr(error.text, "not a mapped one") != NULL && model == NULL);
   mp.map_weights = 0;
   eval_file(env, path, MOE_IO_AUTO, expected);
   eval_file(env, path, MOE_IO_BUFFERED, found);

@@ -149,7 +149,7 @@ TEST(Override, AThresholdDoesNotDropGroups) {
   const Status refused = override_router(c, 8, "threshold:0.5", &out);
   EXPECT_EQ(refused.code(), MOE_ERR_UNSUPPORTED);
   EXPECT_STREQ(refused.text(),
-               "router override: threshold does not choose from the best of 4 groups, as this "
+               "router override: threshold does not select from the best of 4 groups, as this "
                "model's router does");
 }
 

@@ -60,7 +60,7 @@ const BadCase kBadCases[] = {
     {"vocabulary", MOE_ERR_FORMAT, "has 6 tokens, the model's vocabulary only 5", [](auto&) {}, 5},
     {"merge_range", MOE_ERR_FORMAT, "merge 1", [](auto& d) { d.merges[4] = 6; }},
     {"merge_huge", MOE_ERR_FORMAT, "merge 0", [](auto& d) { d.merges[2] = 0xFFFFFFFF; }},
-    {"merge_text", MOE_ERR_FORMAT, "not 0 and 2 put together", [](auto& d) { d.merges[1] = 2; }},
+    {"merge_text", MOE_ERR_FORMAT, "not 0 followed by 2", [](auto& d) { d.merges[1] = 2; }},
     {"merge_twice", MOE_ERR_FORMAT, "merges 0 and 2 are the same",
      [](auto& d) {
        d.merges.insert(d.merges.end(), {0, 1, 3});
