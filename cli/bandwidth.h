@@ -22,9 +22,9 @@ class BandwidthMeter {
   BandwidthMeter& operator=(const BandwidthMeter&) = delete;
   ~BandwidthMeter();
 
-  /// The median of several passes over a buffer larger than the caches (512 MiB; if less is free a
-  /// quarter of the free memory, at least 64 MiB; halved while a process limit refuses it), with
-  /// four or eight streams per thread, whichever is faster. Throws CallError.
+  /// The median of several passes over a buffer larger than the caches (a quarter of the free
+  /// memory, from 64 to 512 MiB; halved while a process limit refuses it), with four or eight
+  /// streams per thread, whichever is faster. Throws CallError.
   double measure();
 
  private:

@@ -123,9 +123,10 @@ void add_sizes(CLI::App& app, ModelOptions& o, const std::string& default_contex
 
 void add_router(CLI::App& app, ModelOptions& o) {
   app.add_option("--router", o.router,
-                 "Override the router of the file: one of " + std::string(moe_session_routers()) +
+                 "Override the file's router: one of " + std::string(moe_session_routers()) +
                      " (threshold with ,min_k=N ,max_k=N), with ,gamma=G (capacity factor) "
-                     ",min_capacity=N ,resident=P (skip missing experts up to that probability)")
+                     ",min_capacity=N ,resident=P (skip experts of at most probability P that are "
+                     "not in memory)")
       ->check(not_empty())
       ->option_text("ROUTER")
       ->group(kSessionGroup);

@@ -209,14 +209,15 @@ void fish_completion(const CLI::App& app) {
 }  // namespace
 
 void add_completion(CLI::App& app) {
-  CLI::App* c = app.add_subcommand("completion", "Print the completion script of a shell");
+  CLI::App* c = app.add_subcommand("completion", "Print a shell completion script");
   auto shell = std::make_shared<std::string>();
   c->add_option("SHELL", *shell, "bash, zsh or fish")
       ->check(one_of({"bash", "zsh", "fish"}))
       ->required();
   c->footer(
       "For one user, bash: moe completion bash > ~/.local/share/bash-completion/completions/moe\n"
-      "zsh: into a file _moe in a folder of fpath; fish: ~/.config/fish/completions/moe.fish");
+      "zsh: write it to a file _moe in a directory of $fpath; fish: "
+      "~/.config/fish/completions/moe.fish");
   c->callback([shell, &app] {
     if (*shell == "bash") return bash_completion(app);
     return *shell == "zsh" ? zsh_completion(app) : fish_completion(app);

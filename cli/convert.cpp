@@ -255,7 +255,7 @@ void add_convert(CLI::App& app) {
       ->option_text("FORMAT")
       ->capture_default_str();
   c->add_option("--set", o->overrides,
-                "Format of the tensors whose name matches; * matches anything, the last match wins")
+                "Format of the tensors whose name matches; * matches anything; the last match wins")
       ->option_text("PATTERN=FORMAT")
       ->allow_extra_args(false);
   c->add_option("--calibrate", o->calibrate,
@@ -265,7 +265,7 @@ void add_convert(CLI::App& app) {
   CLI::Option* split =
       c->add_option("--split-ffn", o->split_ffn,
                     "Split the FFNs of a dense model into N experts, with routers fitted to the "
-                    "text of --calibrate; run it with --router threshold:T")
+                    "text of --calibrate; run the result with --router threshold:T")
           ->transform(integer_in(2, 65536))
           ->option_text("N");
   c->add_option("--split-by", o->split_by,

@@ -126,7 +126,8 @@ void add_embed(CLI::App& app) {
   add_model_options(*c, o->model);
   o->input.take_whole_files();
   o->input.add(*c, "Texts, one per line");
-  c->add_option("--pool", o->pooling, "mean (of all tokens), first or last (token)")
+  c->add_option("--pool", o->pooling,
+                "mean over all tokens, or the vector of the first or last one")
       ->check(one_of({"mean", "first", "last"}))
       ->capture_default_str();
   c->add_option("--out,-o", o->out, "Write a NumPy file instead of JSON on stdout")

@@ -73,7 +73,7 @@ void add_eval(CLI::App& app) {
   c->add_option("--top", o->top, "Candidates to show")
       ->transform(integer_in(1, 1 << 30))
       ->capture_default_str();
-  add_session_options(*c, o->model, "as many as the text has");
+  add_session_options(*c, o->model, "the length of the text");
   c->callback([o] { run_eval(*o); });
 }
 

@@ -40,7 +40,7 @@ moe_model_info check_model(const FillOptions& o, const moe_model* model) {
   return info;
 }
 
-std::vector<int32_t> find_masks(const moe_model* model, int32_t mask,
+std::vector<int32_t> find_masks(const FillOptions& o, const moe_model* model, int32_t mask,
                                 const std::vector<int32_t>& tokens) {
   std::vector<int32_t> rows;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -48,7 +48,7 @@ std::vector<int32_t> find_masks(const moe_model* model, int32_t mask,
   }
   if (rows.empty()) {
     throw CallError(MOE_ERR_ARGUMENT,
-                    "the text has no mask: write " +
+                    o.model.path + ": the text has no mask: write " +
                         one_line(moe_tokenizer_piece(moe_model_tokenizer(model), mask)) +
                         " for each token to predict");
   }
@@ -77,7 +77,7 @@ void run_fill(const FillOptions& o) {
   const Model model = open_model_to_run(o.model, env.get());
   const moe_model_info info = check_model(o, model.get());
   const auto tokens = encode(model.get(), text, MOE_ENCODE_PARSE_SPECIAL);
-  const auto rows = find_masks(model.get(), info.mask_token, tokens);
+  const auto rows = find_masks(*o, model.get(), info.mask_token, tokens);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
   const auto vocab = static_cast<size_t>(info.n_outputs);

@@ -178,7 +178,7 @@ void add_generate(CLI::App& app) {
                      ->option_text("ID,ID...");
   o->input.exclude(tokens);
   add_sampling_options(*c, o->sampling, 128);
-  add_session_options(*c, o->model, "the text and -n more; with -n 0, the text and 4096 more");
+  add_session_options(*c, o->model, "the length of the text plus -n; with -n 0, plus 4096");
   c->add_flag("--no-echo", o->no_echo, "Print the continuation without the prompt");
   add_no_bos(*c, o->no_bos);
   c->add_flag("--special", o->special, "Recognise special tokens in the prompt");

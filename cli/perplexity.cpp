@@ -144,10 +144,11 @@ void add_perplexity(CLI::App& app) {
   o->input.take_whole_files();
   o->input.add_positional_file(*c, "Text file, same as -f FILE");
   o->input.add(*c, "The text");
-  add_session_options(*c, o->model, "the model's, at most 4096; one window of the text");
-  c->add_option("--sweep", o->sweep,
-                "Measure once for each value of a router's parameter (threshold, topk, gamma or "
-                "resident), with the experts that were used")
+  add_session_options(*c, o->model, "the model's, at most 4096; the length of a window");
+  c->add_option(
+       "--sweep", o->sweep,
+       "Measure once per value of a router parameter (threshold, topk, gamma or resident), "
+       "and show the mean number of experts used")
       ->option_text("NAME=FROM:TO:STEP")
       ->group(c->get_option("--router")->get_group());
   c->add_flag("--stats", o->stats,

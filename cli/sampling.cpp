@@ -26,12 +26,12 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
            "N")
       ->transform(integer_in(0, 1 << 30));
   sampling(app.add_option("--top-p", o.top_p,
-                          "Sample from the smallest set with this much probability (default off)"),
+                          "Sample from the smallest set of tokens whose probabilities add up to X "
+                          "(default off)"),
            "X")
       ->check(number_in(0, 1));
   sampling(app.add_option("--min-p", o.min_p,
-                          "Drop tokens below this share of the best one's probability (default "
-                          "off)"),
+                          "Drop tokens less probable than X times the best one (default off)"),
            "X")
       ->check(number_in(0, 1));
   sampling(app.add_option("--repetition-penalty", o.repetition_penalty,

@@ -137,7 +137,7 @@ void add_score(CLI::App& app) {
                      ->option_text("ID,ID...");
   o->input.exclude(tokens);
   add_no_bos(*c, o->no_bos);
-  add_session_options(*c, o->model, "as many as the longest line has");
+  add_session_options(*c, o->model, "the length of the longest line");
   c->callback([o] { run_score(*o); });
 }
 

@@ -159,9 +159,10 @@ void add_synthetic_options(CLI::App& c, BenchOptions& o) {
       ->option_text("FORMAT")
       ->capture_default_str()
       ->each([&o](const std::string&) { o.weights_named = true; });
-  c.add_option("--save", o.save,
-               "Write the synthetic model to a file and stop; with --memory or --io, measure there "
-               "(without --save in a temporary file in TMPDIR)")
+  c.add_option(
+       "--save", o.save,
+       "Write the synthetic model to FILE and stop; with --memory or --io, measure from FILE "
+       "(without --save: from a temporary file in TMPDIR)")
       ->option_text("FILE");
 }
 

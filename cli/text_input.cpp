@@ -55,8 +55,7 @@ bool next_line(std::istream& in, std::string* line) {
     if (c == '\n') return true;
     if (line->size() == kMostPromptBytes) {
       throw CallError(MOE_ERR_TOO_LONG, "stdin: a line does not end within " +
-                                            mebibytes(kMostPromptBytes) +
-                                            ", the most that is read here");
+                                            mebibytes(kMostPromptBytes) + ", the limit");
     }
     line->push_back(c);
   }

@@ -13,7 +13,7 @@ inline constexpr uint64_t kMostTextBytes = uint64_t{256} << 20;  // of perplexit
 /// The content of `path` (-: stdin); an error if longer than `most` bytes.
 std::string read_file(const std::string& path, uint64_t most);
 
-/// The next line, without its end; false behind the last one. An error when it has more than
+/// The next line without its end; false at the end of input. An error if it is longer than
 /// kMostPromptBytes.
 bool next_line(std::istream& in, std::string* line);
 

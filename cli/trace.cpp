@@ -251,7 +251,7 @@ void add_trace(CLI::App& app) {
       ->check(not_empty())
       ->option_text("PAGE");
   add_no_bos(*c, o->no_bos);
-  add_session_options(*c, o->model, "the text and -n more");
+  add_session_options(*c, o->model, "the length of the text plus -n");
   c->callback([o] {
     if (!o->budgets && o->page.empty()) return record(*o);
     if (o->input.given() || !o->output.empty()) {

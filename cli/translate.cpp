@@ -178,9 +178,10 @@ void add_search_options(CLI::App& app, TranslateOptions& o) {
                  "Maximum tokens of a translation (default 256, or what the context leaves)")
       ->transform(integer_in(1, 1 << 24))
       ->option_text("N");
-  app.add_option("--stop", o.stop,
-                 "When a search ends: count (as many texts as the beam have finished), step (the "
-                 "same at the end of a step, with the best of them), bound (no text can improve)")
+  app.add_option(
+         "--stop", o.stop,
+         "When a search ends: count (once --beam texts have finished), step (the same at the "
+         "end of that step, keeping the best), bound (once no text can beat these)")
       ->check(one_of({"count", "step", "bound"}))
       ->capture_default_str();
   app.add_option(

@@ -71,8 +71,8 @@ typedef enum moe_status {
   MOE_ERR_TOO_LONG = 6,    /* more tokens than the context holds, or a buffer that is too small */
   MOE_ERR_UNSUPPORTED = 7, /* valid, but this build, machine or model cannot do it */
   /* 20..39: files and data */
-  MOE_ERR_IO = 20, /* open, read, write or rename failed (the text gives errno), or a callback that
-                      does so */
+  MOE_ERR_IO = 20, /* a file operation failed (the text gives errno), or a reader or writer callback
+                      did */
   MOE_ERR_NOT_FOUND = 21, /* no such file, tensor, token or template */
   MOE_ERR_FORMAT = 22,    /* not a file of this kind, or its structure is damaged */
   MOE_ERR_VERSION = 23,   /* written in a newer format version */
@@ -80,7 +80,8 @@ typedef enum moe_status {
   MOE_ERR_TEXT = 25,      /* text that cannot be encoded or decoded */
   /* 40..59: resources */
   MOE_ERR_MEMORY = 40, /* an allocation failed */
-  MOE_ERR_BUDGET = 41, /* the memory cap is too small; the text itemises what is needed */
+  MOE_ERR_BUDGET =
+      41, /* the memory cap or GPU limit is too small; the text itemises what is needed */
   MOE_ERR_DEVICE = 42, /* device missing, lost or failed */
   MOE_ERR_CANCELLED = 43,
   /* 60..: bugs in this library; please report */
@@ -188,7 +189,7 @@ typedef enum moe_io {
   /* bypasses the page cache (O_DIRECT), so weights are in memory only once. MOE_ERR_UNSUPPORTED if
    * the file system does not support it */
   MOE_IO_DIRECT = 1,
-  MOE_IO_BUFFERED = 2 /* through the page cache: data read again may still be in memory */
+  MOE_IO_BUFFERED = 2 /* through the page cache, which may still hold data that is read again */
 } moe_io;
 
 typedef struct moe_model_params {
@@ -210,8 +211,8 @@ typedef struct moe_model_params {
 } moe_model_params;
 
 /* Source of a model that is neither a file nor in memory. `read` reads exactly `bytes` bytes at
- * `offset` and returns 0, or nonzero on failure. Called from any thread, also after the open call.
- */
+ * `offset` and returns 0, or nonzero on failure. Called from any thread, also after the open call
+ * has returned. */
 typedef struct moe_reader {
   uint64_t size; /* of the whole model file, in bytes */
   int (*read)(void* user, uint64_t offset, void* buffer, size_t bytes);
@@ -326,8 +327,8 @@ typedef struct moe_memory_line {
   uint64_t bytes;
 } moe_memory_line;
 
-/* The account for a session with these parameters (NULL: defaults), whether allocated yet or not.
- */
+/* Itemises the memory of the model with one session of these parameters (NULL: defaults), which
+ * need not exist. */
 MOE_API moe_status moe_model_get_memory(const moe_model* model, const moe_session_params* params,
                                         moe_memory_line* lines, size_t capacity, size_t* n_lines,
                                         moe_error* error);
@@ -338,7 +339,8 @@ typedef struct moe_memory_plan {
   int32_t chunk;         /* rows evaluated at once */
   uint64_t cap_bytes;    /* 0: none */
   uint64_t needed_bytes; /* the sum of moe_model_get_memory */
-  uint64_t least_bytes;  /* the smallest possible cap, with few experts in memory */
+  uint64_t least_bytes;  /* the smallest possible cap, with few experts in memory; without one:
+                            needed_bytes */
   uint64_t expert_bytes; /* weights of all experts */
   uint64_t n_experts;    /* in all layers */
   uint64_t n_in_memory;  /* experts that fit in memory at the same time */
@@ -368,8 +370,8 @@ MOE_API moe_status moe_model_suggest_memory(const moe_model* model,
                                             uint64_t* memory_bytes, moe_error* error);
 
 /* Reads every weight once and verifies checksums, codes and scales; takes as long as reading the
- * file. Under a cap it takes memory from the expert cache, and no session can be created or freed
- * meanwhile; MOE_ERR_BUDGET if the sessions leave too little. */
+ * file. Under a cap it takes memory from the expert cache, and calls that create or free sessions
+ * wait for it; MOE_ERR_BUDGET if the sessions leave too little. */
 MOE_API moe_status moe_model_verify(moe_model* model, moe_error* error);
 
 /* ------------------------------------------------------------------------------------------------
@@ -381,8 +383,8 @@ typedef struct moe_tokenizer moe_tokenizer;
 /* NULL if the model has none (token ids only). */
 MOE_API const moe_tokenizer* moe_model_tokenizer(const moe_model* model);
 
-/* Beginning of a text: the model file defines which tokens precede a text that begins a sequence
- * (BOS for many models, none for others) and which follow it (formats/README.md).
+/* Special tokens around a text: the model file defines which tokens precede a text that begins a
+ * sequence (BOS for many models, none for others) and which follow it (formats/README.md).
  * moe_tokenizer_encode adds them to the text, and moe_session_perplexity to each window. Encode a
  * continuation with MOE_ENCODE_NO_SPECIAL. Chat templates write their own. */
 enum {
@@ -498,7 +500,8 @@ typedef struct moe_encode_params {
   float* hidden;       /* (n_tokens, d_model): hidden states after the final norm */
   float* pooled;       /* (d_model) */
   float* outputs;      /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
-  const int32_t* rows; /* n_rows ascending token indices to write outputs for; NULL: all tokens */
+  const int32_t* rows; /* n_rows ascending token indices to write outputs for; NULL: all tokens.
+                          NULL for "classes" */
   size_t n_rows;       /* if `rows` is NULL: n_tokens, or 1 for "classes" */
 } moe_encode_params;
 
@@ -586,8 +589,8 @@ MOE_API moe_status moe_session_translate(moe_session* session, const int32_t* so
  * like a decoder's: its text begins with start_token of moe_model_info and attends to the source;
  * moe_session_score scores a given translation, moe_session_generate samples one. Without a source
  * these return MOE_ERR_STATE. hidden: NULL, or (n_source, d_model) for the encoder's output. Errors
- * as moe_session_translate; MOE_ERR_NON_FINITE if `hidden` would not be finite. Invalid arguments
- * change nothing; after any other failure there is no source. */
+ * as moe_session_translate; MOE_ERR_NON_FINITE if `hidden`, which is then written, is not finite.
+ * Invalid arguments change nothing; after any other failure there is no source. */
 MOE_API moe_status moe_session_read_source(moe_session* session, const int32_t* source,
                                            size_t n_source, float* hidden, moe_error* error);
 
@@ -674,8 +677,9 @@ MOE_API moe_status moe_session_perplexity(moe_session* session, const int32_t* t
 MOE_API moe_status moe_session_set_router(moe_session* session, const char* router,
                                           moe_error* error);
 
-/* Starts counting from zero; off by default. Cheap, except that a GPU then waits after each layer.
- * Counts only tokens that became part of the text, not those of cancelled or failed passes. */
+/* Starts counting from zero, or stops (on = false); off by default. Cheap, except that a GPU then
+ * waits after each layer. Counts only tokens that became part of the text, not those of cancelled
+ * or failed passes. */
 MOE_API moe_status moe_session_count_routing(moe_session* session, bool on, moe_error* error);
 
 typedef struct moe_routing_stats {
@@ -685,7 +689,7 @@ typedef struct moe_routing_stats {
   uint64_t n_dropped;     /* (token, expert) pairs refused by a capacity */
   uint64_t n_activations; /* inner activations computed, as in moe_activation_stats */
   uint64_t n_positive;    /* of these, above zero */
-  /* (n_experts); owned by the session, valid until counting restarts */
+  /* (n_experts); owned by the session, which updates it; valid until the session is freed */
   const uint64_t* tokens_per_expert;
   /* (n_experts + 1): (sub-)tokens routed to i experts */
   const uint64_t* experts_per_token;
@@ -698,8 +702,8 @@ MOE_API moe_status moe_session_get_routing(const moe_session* session, int32_t l
                                            moe_routing_stats* out, moe_error* error);
 
 /* Inner activations of one layer, dense or of experts: act(gate) of a gated network, otherwise
- * act(up). One per hidden unit and token, for experts per token that they served; shared experts
- * are not counted. */
+ * act(up). One per hidden unit and token, or, with experts, per hidden unit and (token, expert)
+ * pair; shared experts are not counted. */
 typedef struct moe_activation_stats {
   uint32_t struct_size;
   uint32_t reserved;
@@ -761,7 +765,7 @@ typedef struct moe_memory_stats {
   uint64_t expert_bytes;  /* experts in it */
 } moe_memory_stats;
 
-/* Call it between calls of the session. */
+/* Do not call it during another call of the session. */
 MOE_API moe_status moe_session_get_memory_stats(const moe_session* session, moe_memory_stats* out,
                                                 moe_error* error);
 
@@ -805,7 +809,7 @@ enum { MOE_PIECE_THINKING = 1 /* in a chat: not part of the answer */ };
  * while a character is incomplete. Only the library creates pieces; the struct may grow at its end.
  */
 typedef struct moe_piece {
-  int32_t token; /* -1: text that was withheld, without a new token */
+  int32_t token; /* -1: previously withheld text without a new token */
   float logprob;
   const char* text;
   size_t n_bytes;
@@ -822,8 +826,8 @@ typedef bool (*moe_piece_fn)(void* user, const moe_piece* piece);
  * changed values; the session's own logits are unchanged. Return false to stop
  * (MOE_FINISH_CALLBACK). Runs on the caller's thread, once per token. May only call
  * moe_session_cancel on the session; calls that would change it get MOE_ERR_STATE. NaN or +INFINITY
- * gives MOE_ERR_NON_FINITE, a ban of every token MOE_ERR_RANGE; the session does not advance then.
- */
+ * gives MOE_ERR_NON_FINITE, banning every token MOE_ERR_RANGE; in both cases the session does not
+ * advance. */
 typedef bool (*moe_logits_fn)(void* user, const int32_t* tokens, size_t n_tokens, float* logits,
                               size_t n_logits);
 
@@ -970,9 +974,11 @@ typedef struct moe_chat_result {
  * MOE_PIECE_THINKING, without the tags. The template decides what later turns see of it.
  *
  * MOE_ERR_TOO_LONG if the conversation fills the context. MOE_ERR_CANCELLED after
- * moe_session_cancel, also while the template runs. After any failure the messages are unchanged,
- * and the session holds a prefix of the conversation. A reply that was stopped (by length, context,
- * stop string or callback) is appended as far as it was generated. */
+ * moe_session_cancel, also while the template runs. After any failure the messages are unchanged; a
+ * failure before evaluation leaves the session as it was, after a later one it holds a prefix of
+ * the conversation and of the unfinished reply. The next reply reuses what matches. A reply that
+ * was stopped (by length, context, stop string or callback) is appended as far as it was generated.
+ */
 MOE_API moe_status moe_chat_reply(moe_chat* chat, const moe_generate_params* params,
                                   moe_chat_result* out, moe_error* error);
 
@@ -1047,8 +1053,8 @@ typedef struct moe_convert_params {
   const char* const* overrides;
   int32_t n_overrides;
   int32_t verify; /* 1: read the result back and compare every weight with the checkpoint */
-  moe_progress_fn progress; /* bytes of the checkpoint; return false to cancel. While the source
-                               reads `calibration` ("calibrate"): tokens */
+  moe_progress_fn progress; /* bytes of the checkpoint, or tokens while the source model
+                               reads `calibration` ("calibrate"); return false to cancel */
   /* One JSON object per stored matrix, then one for the whole conversion. May be NULL. */
   void (*report)(void* user, const char* json);
   void* user;
@@ -1089,7 +1095,7 @@ typedef struct moe_synthetic_params {
 /* Comma-separated names of shapes: "tiny", "olmoe-1b-7b" ... (examples/shapes.md). */
 MOE_API const char* moe_synthetic_shapes(void);
 /* A model of that shape with random weights, as a file or in memory for moe_model_open_memory.
- * MOE_ERR_CANCELLED leaves neither behind. */
+ * After MOE_ERR_CANCELLED neither exists. */
 MOE_API moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params,
                                       const char* path, moe_error* error);
 MOE_API moe_status moe_synthetic_create(const char* shape, const moe_synthetic_params* params,

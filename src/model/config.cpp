@@ -87,9 +87,9 @@ Status validate_attention(const AttentionConfig& a, const ModelConfig& model, bo
   MOE_TRY(check_int("attention.q_latent", a.q_latent, 0, a.latent > 0 ? kMaxWidth : 0));
   MOE_TRY(check_int("attention.window", a.window, 0, kMaxContext));
   if (a.causal != causal) {
-    return Status::error(
-        MOE_ERR_ARGUMENT, "attention.causal: %s",
-        a.causal ? "no layer of an encoder is causal" : "all layers of a decoder are causal");
+    return Status::error(MOE_ERR_ARGUMENT, "attention.causal: %s",
+                         a.causal ? "expected false in an encoder, found true"
+                                  : "expected true in a decoder, found false");
   }
   if (!a.causal && a.window > 0) {
     return Status::error(MOE_ERR_ARGUMENT, "attention.window needs attention.causal");

@@ -80,7 +80,7 @@ Status BeamSearch::offer(int32_t j, std::span<const float> logprobs) {
     if (!(logprobs[v] < kInfinity)) {
       return Status::error(
           MOE_ERR_NON_FINITE,
-          "beam search: the log-probability of token %zu after %d tokens is NaN or infinite", v,
+          "beam search: the log-probability of token %zu after %d tokens is NaN or +infinity", v,
           n_);
     }
     const auto token = static_cast<int32_t>(v);
@@ -144,7 +144,7 @@ Status BeamSearch::end_step() {
   if (is_over()) running_.clear();
   ++n_;
   if (!done() || !ended_.empty()) return {};
-  return Status::error(MOE_ERR_RANGE, "beam search: no text ended");
+  return Status::error(MOE_ERR_RANGE, "beam search: no text finished");
 }
 
 int32_t BeamSearch::n_results() const {

@@ -51,7 +51,7 @@ uint64_t search_bytes(const ModelConfig& config, const SessionOptions& o) {
 Status check_latent(const AttentionConfig& a) {
   if (can_keep_latent(a)) return {};
   if (a.latent == 0) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "the model has no multi-head latent attention");
+    return Status::error(MOE_ERR_UNSUPPORTED, "no multi-head latent attention");
   }
   return Status::error(MOE_ERR_UNSUPPORTED, "it has qk_norm, qkv_clip or fully rotated keys");
 }

@@ -74,8 +74,8 @@ KvShape kv_shape(const SessionOptions& options);
 /// Largest sizes for the device's scratch; `options` from resolve_options().
 StreamShape stream_shape(const Model& model, const SessionOptions& options);
 
-/// Fills `out` with weights, other sessions, KV cache and so on: what creating the session would
-/// allocate. The cap affects only the chunk and the expert cache: if `total` exceeds it, no smaller
+/// Fills `out` with weights, other sessions, KV cache and so on: the total in use once the session
+/// exists. The cap affects only the chunk and the expert cache: if `total` exceeds it, no smaller
 /// total is possible. MOE_ERR_RANGE as resolve_options(), MOE_ERR_TOO_LONG if a size overflows.
 Status account_memory(const Model& model, const SessionOptions& options, MemoryAccount* out);
 

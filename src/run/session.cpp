@@ -103,7 +103,8 @@ Status SessionState::set_chunk(int32_t chunk) {
   MemoryAccount account;
   o.other_sessions_bytes += old;
   MOE_TRY(account_memory(model, o, &account));
-  MOE_TRY(check_budget(account, o.memory_cap).with_context("with the old activations"));
+  MOE_TRY(check_budget(account, o.memory_cap)
+              .with_context("while the old activations are still allocated"));
   CacheRoom room(model);
   MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
   o.other_sessions_bytes -= old;

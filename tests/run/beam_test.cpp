@@ -99,10 +99,10 @@ TEST(BeamTest, WhatCannotBeSearchedIsSaid) {
   o = options(2, 1, 3, -1e30f);
   EXPECT_EQ(search(row, o, {kEos, {}, -1}, &texts).code(), MOE_ERR_RANGE);
   EXPECT_STREQ(search({-1, __builtin_inff()}, options(1, 1, 3, 1), {kEos, {}, -1}, &texts).text(),
-               "beam search: the log-probability of token 1 after 0 tokens is NaN or infinite");
+               "beam search: the log-probability of token 1 after 0 tokens is NaN or +infinity");
   // Nothing can be said that would end.
   EXPECT_STREQ(search({kNever, -1}, options(2, 1, 3, 1), {{kEos, 1}, {}, -1}, &texts).text(),
-               "beam search: no text ended");
+               "beam search: no text finished");
 }
 
 TEST(BeamTest, MemoryThatRunsOutIsReported) {

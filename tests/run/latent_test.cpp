@@ -282,7 +282,7 @@ void expect_refused(const MemorySink& bytes, const char* text) {
 
 TEST(LatentRefusals, ModelsWithoutALatent) {
   expect_refused(*build_tiny_model(tiny_config()),
-                 "session: kv latent: layer 0: the model has no multi-head latent attention");
+                 "session: kv latent: layer 0: no multi-head latent attention");
   expect_refused(*build_tiny_model(tiny_encoder()), "session: kv latent: only for decoders");
   expect_refused(*build_tiny_model(tiny_translator()), "session: kv latent: only for decoders");
 }

@@ -148,7 +148,7 @@ cudaError_t product_few(cudaStream_t stream, ProductArgs args);
 cudaError_t product_many(cudaStream_t stream, ProductArgs args, bool wide);
 /// Float activations, no activation function, no group scales.
 cudaError_t product_floats(cudaStream_t stream, ProductArgs args);
-/// Number of 64-row blocks that product_many() launches.
+/// Estimated number of 64-row blocks that product_many() keeps busy.
 int64_t product_many_blocks(const ProductArgs& args);
 
 }  // namespace moe::cuda

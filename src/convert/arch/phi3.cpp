@@ -23,7 +23,7 @@ void name_attention(Decoder* d) {
   d->name({"attention.v.weight", tensor, {.skipped = q + kv}});
 }
 
-// LongRoPE's original length: the model's own key, or 4096, unless rope gives it.
+// LongRoPE's original length: the model's own key, or 4096. It takes precedence over rope's.
 Json with_original_length(const JsonNode& config) {
   const char* const key = "original_max_position_embeddings";
   Json c = config.value();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kRidge = 1e-3;        // relative to the mean input variance
 constexpr double kRounding = 0x1p-20;  // relative differences below this are rounding
-constexpr double kFloor = 0.05;  // relative to a mean share of 1: smaller shares count as this
+constexpr double kFloor = 0.05;        // added to shares, whose mean is 1, before the logarithm
 
 using Vector = std::vector<double>;
 
