@@ -19,6 +19,7 @@ constexpr int kTrialShare = 16;       // a trial has at most one token in so man
 constexpr double kLeastShare = 0.1;   // of a trial's time: less may be noise
 constexpr double kClearShare = 0.25;  // of a trial's time: no longer trial is needed
 constexpr double kMostSeconds = 3600;
+constexpr double kMostTrialSeconds = 10;
 
 // Seconds of a prompt, by its tokens.
 struct PromptTime {
@@ -132,13 +133,14 @@ class Runs {
   // Doubles a short prompt until attention shows, whose time grows with the square. It has to show
   // twice in turn: something else may have held up one.
   PromptTime try_prompts() {
-    const int most = std::max(o_.n_prompt, o_.depth);
+    const int most = std::max(o_.n_prompt, o_.depth + o_.n_generate);
     int n = std::min(most, kTrialPrompt);
     if (n == 0) return {};
     double seconds = eval(sessions_[0], n);
     PromptTime time{seconds / n, 0};
     double last_square = 0;
-    while (n <= most / kTrialShare && time.square * n * n < kClearShare * seconds) {
+    while (n <= most / kTrialShare && seconds < kMostTrialSeconds && prompts(time) < kMostSeconds &&
+           time.square * n * n < kClearShare * seconds) {
       rewind();
       const double of_half = seconds;
       n *= 2;
@@ -153,12 +155,16 @@ class Runs {
     return time;
   }
 
+  double prompts(const PromptTime& time) const {
+    return o_.repetitions * time.of(o_.n_prompt) +
+           (o_.repetitions + 1.0) * o_.n_sessions * time.of(o_.depth);
+  }
+
   void refuse_hours() {
     status_.show("trying");
     rewind();
     const PromptTime time = try_prompts();
-    const double all_prompts = o_.repetitions * time.of(o_.n_prompt) +
-                               (o_.repetitions + 1.0) * o_.n_sessions * time.of(o_.depth);
+    const double all_prompts = prompts(time);
     double all_decoding = 0;
     const int n_generate = std::min(o_.n_generate, kTrialGenerate);
     if (n_generate > 0) {

@@ -77,7 +77,7 @@ void run_fill(const FillOptions& o) {
   const Model model = open_model_to_run(o.model, env.get());
   const moe_model_info info = check_model(o, model.get());
   const auto tokens = encode(model.get(), text, MOE_ENCODE_PARSE_SPECIAL);
-  const auto rows = find_masks(*o, model.get(), info.mask_token, tokens);
+  const auto rows = find_masks(o, model.get(), info.mask_token, tokens);
   const Session session = open_session(o.model, model.get());
   const CurrentSession current(session.get());
   const auto vocab = static_cast<size_t>(info.n_outputs);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
@@ -102,16 +103,29 @@ void print_all(const std::vector<Line>& lines) {
   print_row("all", all, unused, "");
 }
 
-bool all_dense(const std::vector<Line>& lines) {
-  return std::all_of(lines.begin(), lines.end(), [](const Line& line) { return line.dense(); });
+std::vector<Line> of_kind(const std::vector<Line>& lines, bool dense) {
+  std::vector<Line> some;
+  std::copy_if(lines.begin(), lines.end(), std::back_inserter(some),
+               [dense](const Line& line) { return line.dense() == dense; });
+  return some;
 }
 
-/// The lines that are shown where there are too many.
-std::vector<Line> chosen_lines(std::vector<Line> lines) {
-  std::stable_sort(lines.begin(), lines.end(),
+void print_lines(const std::vector<Line>& lines) {
+  for (const Line& line : lines) {
+    print_row(std::to_string(line.layer), line, line.n_unused(), busiest_text(line));
+  }
+}
+
+/// Of more than kMostLines lines of one kind those with the greatest weight. Returns the note that
+/// says so.
+std::string shorten(std::vector<Line>* lines, const char* greatest, const char* kind) {
+  const size_t n = lines->size();
+  if (n <= kMostLines) return "";
+  std::stable_sort(lines->begin(), lines->end(),
                    [](const Line& a, const Line& b) { return a.weight() > b.weight(); });
-  lines.resize(kLinesOfMany);
-  return lines;
+  lines->resize(kLinesOfMany);
+  return "  (the " + std::to_string(kLinesOfMany) + " " + greatest + " of " + std::to_string(n) +
+         " " + kind + " layers; --json has all)\n";
 }
 
 }  // namespace
@@ -168,15 +182,18 @@ void print_stats(const Json& routing, const Json& activations) {
   const std::vector<Line> lines = read_lines(routing, activations);
   std::fputs("  layer    tokens  experts each   unused   dropped  positive  busiest experts\n",
              stderr);
-  const bool many = lines.size() > kMostLines;
-  for (const Line& line : many ? chosen_lines(lines) : lines) {
-    print_row(std::to_string(line.layer), line, line.n_unused(), busiest_text(line));
+  std::vector<Line> routed = of_kind(lines, false);
+  std::vector<Line> dense = of_kind(lines, true);
+  const std::string notes =
+      shorten(&routed, "most uneven", "MoE") + shorten(&dense, "least positive", "dense");
+  if (notes.empty()) {
+    print_lines(lines);
+  } else {
+    print_lines(routed);
+    print_lines(dense);
   }
   if (lines.size() > 1) print_all(lines);
-  if (many) {
-    std::fprintf(stderr, "  (the %zu %s of %zu layers; --json has all)\n", kLinesOfMany,
-                 all_dense(lines) ? "least positive" : "most uneven", lines.size());
-  }
+  std::fputs(notes.c_str(), stderr);
 }
 
 Json skipped_json(const Json& layers) {

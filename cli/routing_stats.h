@@ -11,8 +11,8 @@ Json routing_json(const moe_model* model, const moe_session* session);
 /// One object for each layer with an FFN: its inner activations, and the share above zero.
 Json activations_json(const moe_model* model, const moe_session* session);
 
-/// Both as a table on stderr, a line a layer; of many layers the most uneven ones, of many dense
-/// layers alone those with the fewest activations above zero.
+/// Both as a table on stderr, a line a layer; of many MoE layers the most uneven ones, of many
+/// dense ones those with the fewest activations above zero.
 void print_stats(const Json& routing, const Json& activations);
 
 /// Skipped uses of experts if may_skip(), and the mean probability that a token lost per layer.

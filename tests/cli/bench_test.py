@@ -101,6 +101,7 @@ class Bench(Cli):
         self.fails(2, "bench", "--synthetic", "tiny", "-n", "500000", "-r", "1000", contains=["hours", "-n", "-r"])
         # Attention takes the time: the tokens alone would be minutes.
         self.fails(2, "bench", "--synthetic", "tiny", "-p", "4000000", "-n", "0", "-r", "1", contains=["hours"])
+        self.fails(2, "bench", "--synthetic", "tiny", "-p", "0", "-n", "2000000", "-r", "1", contains=["hours"])
 
     def test_more_tokens_than_the_context(self):
         self.fails(1, "bench", MODEL, "-n", "600", contains=["-p, -d and -n need 600", "512"])

@@ -51,7 +51,7 @@ class Memory(Cli):
         r = start(args, FAILING_MALLOC=f"{n}+" if on else str(n))
         where = f"moe {' '.join(args)}: allocation {n}{' and later' if on else ''}: {r.returncode} {r.stderr[-300:]}"
         if r.returncode == whole.returncode and untimed(r.stdout) == untimed(whole.stdout):
-            return None  # it was not needed
+            return None if r.left == whole.left else f"{where}: left {r.left}"  # it was not needed
         return None if r.returncode == 1 and r.stderr and r.left in ([], ["out"]) else where
 
     def test_every_allocation_may_fail(self):

@@ -127,6 +127,14 @@ TEST_F(PackedTest, ZeroPointsOfEightBitsAreRounded) {
          "1..255, found 256");
 }
 
+TEST_F(PackedTest, AZeroPointPastTheLastCodeOfFourBitsIsRefused) {
+  open("gptq");
+  tensor(".qzeros").bytes[0] = '\x7F';
+  expect("{}", MOE_ERR_RANGE,
+         "tensor model.layers.0.mlp.down_proj.qzeros: output 0, group 0: expected a zero point in "
+         "1..15, found 16");
+}
+
 TEST_F(PackedTest, OtherFormatsOfEightBitsAreAskedFor) {
   const auto of = [&](const char* family, const char* weights, FormatId format, bool lossless) {
     open(family);

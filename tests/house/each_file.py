@@ -16,6 +16,16 @@ def members(entry):
         return re.findall(r'^#include "(/[^"]+)"', file.read(), re.MULTILINE)
 
 
+def without_precompiled(words):
+    """Clang's flags for a precompiled header, -Xclang -include-pch -Xclang FILE and the same with -include, left out."""
+    rest = list(words)
+    for flag in ("-include-pch", "-include"):
+        while flag in rest:
+            at = rest.index(flag)
+            del rest[at - 1 : at + 3]
+    return rest
+
+
 def checks(build):
     """(file, command, folder) for each file compiled together with others, once."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
@@ -24,7 +34,7 @@ def checks(build):
     for entry in entries:
         words = shlex.split(entry["command"])
         end = min(words.index(w) for w in ("-MD", "-o") if w in words)  # dependency and object files follow
-        flags = [w for w in words[:end] if not w.startswith(("-fsanitize", "-O"))]
+        flags = [w for w in without_precompiled(words[:end]) if not w.startswith(("-fsanitize", "-O"))]
         for path in members(entry):
             found.setdefault(path, (path, flags + ["-fsyntax-only", path], entry["directory"]))
     return list(found.values())

@@ -70,9 +70,11 @@ void keep_codes(const PlannedMatrix& m, const Checkpoint& checkpoint,
   const bool wished = m.precision.weights.has_value();
   const std::optional<FormatId> own = format_of_codes(m, checkpoint);
   const bool ternary = format_info(out->format).ternary();
+  const bool eight = own && has_eight_bits(*own);
+  const bool asked = own && own == m.precision.weights;
   const bool fits =
-      own && (own == m.precision.weights || (is_open_to(*own, m.precision) && !ternary &&
-                                             SourceScales(m, *own, checkpoint).fit(tick)));
+      (asked && !eight) || (own && (asked || (is_open_to(*own, m.precision) && !ternary)) &&
+                            SourceScales(m, *own, checkpoint).fit(tick));
   if (fits) {
     out->format = *own;
     out->own_codes = true;

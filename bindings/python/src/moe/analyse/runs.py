@@ -264,7 +264,7 @@ def analyse(models: Sequence[Source], text: str, *, others: Sequence[Source] = (
     """Everything that a page shows, of the first `max_tokens` tokens of a text.
 
     models: checkpoints of one run, oldest first; the last one is analysed. One is enough.
-    others: the same model from other runs.
+    others: the same model from other runs; not of a dense model.
     thresholds, topk: the routers that the last one is run with, besides its own.
     """
     if not models:
@@ -275,6 +275,8 @@ def analyse(models: Sequence[Source], text: str, *, others: Sequence[Source] = (
         seen.append(_recorded(model, text, max_tokens, thresholds, ids))
         routers = [f"threshold:{t:g}" for t in thresholds] + [f"topk:{k}" for k in topk]
         swept = sweep(model, ids, routers) if _can_change_routers(model) else []
+    if others and not seen[-1].layers:
+        raise ArgumentError(f"others: {seen[-1].name} has no routing to compare, every layer is dense")
     other = [_recorded(m, text, max_tokens, (), ids) for m in others]
     return Analysis(seen, other, swept, [compare(a, b, fluctuation) for a, b in zip(seen, seen[1:])],
                     [compare(seen[-1], o, consistency) for o in other])
