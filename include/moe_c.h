@@ -71,8 +71,7 @@ typedef enum moe_status {
   MOE_ERR_TOO_LONG = 6,    /* more tokens than the context holds, or a buffer that is too small */
   MOE_ERR_UNSUPPORTED = 7, /* valid, but this build, machine or model cannot do it */
   /* 20..39: files and data */
-  MOE_ERR_IO = 20, /* a file operation failed (the text gives errno), or a reader or writer callback
-                      did */
+  MOE_ERR_IO = 20,        /* a file operation (the text gives errno) or the caller's own failed */
   MOE_ERR_NOT_FOUND = 21, /* no such file, tensor, token or template */
   MOE_ERR_FORMAT = 22,    /* not a file of this kind, or its structure is damaged */
   MOE_ERR_VERSION = 23,   /* written in a newer format version */
@@ -80,8 +79,7 @@ typedef enum moe_status {
   MOE_ERR_TEXT = 25,      /* text that cannot be encoded or decoded */
   /* 40..59: resources */
   MOE_ERR_MEMORY = 40, /* an allocation failed */
-  MOE_ERR_BUDGET =
-      41, /* the memory cap or GPU limit is too small; the text itemises what is needed */
+  MOE_ERR_BUDGET = 41, /* the memory cap or GPU limit is too small; the text itemises it */
   MOE_ERR_DEVICE = 42, /* device missing, lost or failed */
   MOE_ERR_CANCELLED = 43,
   /* 60..: bugs in this library; please report */
