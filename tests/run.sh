@@ -21,8 +21,9 @@ failed=0
 mkdir -p "$logs"
 shopt -s lastpipe
 
-# step NAME COMMAND...: runs it into a log; a failure shows the log's end. ctest's counts are added
-# up, any other step counts as one. The time is the clock's, then the processors'.
+# step NAME COMMAND...: runs the command, with its output in a log; a failure shows the end of the log.
+# The counts of ctest are summed; any other step counts as one test. The times shown are wall-clock and
+# CPU time.
 step() {
   local name=$1 start=$SECONDS rc=0 log ok bad cpu TIMEFORMAT='%0U %0S'
   shift
@@ -60,16 +61,16 @@ wrapper=()
 step "packages" bash scripts/install-deps.sh "$( ((all)) && echo all || echo test)" || exit 1
 
 ((all)) && step "quick start" bash examples/quickstart.sh
-build release -DMOE_TESTS_EMULATOR=OFF && check release  # asan has the emulator, with --all
-# CMake forgets a preset's settings where the compiler of an older tree was another.
+build release -DMOE_TESTS_EMULATOR=OFF && check release  # with --all, asan runs the emulator's tests
+# CMake drops a preset's settings when the build tree was configured with a different compiler.
 grep -qs '^CMAKE_CXX_COMPILER:.*clang' build/asan/CMakeCache.txt || rm -rf build/asan
 build asan -DMOE_TESTS_EMULATOR=$( ((all)) && echo ON || echo OFF) -DMOE_UNITY=ON && check asan
 
 if ((all)); then
   step "asan: each file" python3 -B tests/house/each_file.py build/asan
-  # What clang's optimiser makes of the kernels: the same bits, and nothing of a newer CPU where any may run.
+  # The kernels as clang compiles them: the same bits, and no instruction of a newer CPU in code that any CPU may run.
   build clang -DMOE_TESTS_EMULATOR=OFF && check clang
-  # gcc 12's ThreadSanitizer cannot place its memory where the kernel randomises widely
+  # gcc 12's ThreadSanitizer cannot map its shadow memory when the kernel uses many bits of address randomisation
   setarch -R true 2>/dev/null && wrapper=(setarch -R)
   build tsan && check tsan
   wrapper=()
@@ -83,8 +84,8 @@ if ((all)); then
     step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
   done
   build static && step "static: command" bash tests/house/static_test.sh . build/static
-  # What the preset cuda builds, in the tree of release, which has the library already; two of its six
-  # targets, which between them compile every line.
+  # Builds what the preset cuda builds, in the tree of release, which has the library already. Two of the six
+  # GPU architectures together compile every line.
   step "cuda: configure" cmake --preset release -DMOE_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=80-real;90a-real" &&
     step "cuda: build" cmake --build --preset release -j "$jobs" --target moe_gpu &&
     command -v nvcc >/dev/null && step "cuda: registers" bash tests/gpu/check_sass.sh sm_90a
@@ -94,16 +95,16 @@ if ((all)); then
   step "installation" bash tests/house/install_test.sh build/release
   step "part of a project" bash tests/house/subproject_test.sh .
   step "additions" python3 -B tests/house/additions_test.py .
-  # What the preset package builds, in the tree of release too, which then gets its own settings back.
+  # The packages too are built in the tree of release, whose own settings are restored afterwards.
   settings=(-DMOE_CUDA=OFF -UCMAKE_CUDA_ARCHITECTURES)
   for name in CMAKE_INSTALL_PREFIX MOE_ZSH_FOLDER; do
     settings+=("-D$name=$(sed -n "s/^$name:[A-Z]*=//p" build/release/CMakeCache.txt)")
   done
-  # Its CUDA module is the one of two targets: it is looked at, not shipped.
+  # Their CUDA module is the one built above for two architectures; the packages are checked, not shipped.
   step "packages: build" bash scripts/package.sh build/release build/packages &&
     step "packages" python3 -B tests/install/packages_test.py build/packages
   step "release: as it was" cmake --preset release "${settings[@]}"
-  rm -f build/release/lib/libmoe_cuda.so  # release has no CUDA: its tests expect none
+  rm -f build/release/lib/libmoe_cuda.so  # the tests of release expect no CUDA module
   step "formatting" bash scripts/format.sh --check
 fi
 

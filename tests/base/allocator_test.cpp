@@ -40,7 +40,7 @@ TEST(SystemAllocator, LargeBlocksGoBackToTheSystem) {
   unsigned char pages[kBytes / 4096];
   EXPECT_EQ(mincore(blocks[1], kBytes, pages), 0);
   deallocate(a, blocks[1], kBytes);
-  EXPECT_NE(mincore(blocks[1], kBytes, pages), 0);  // between two that are in use
+  EXPECT_NE(mincore(blocks[1], kBytes, pages), 0);  // with blocks in use on both sides
   deallocate(a, blocks[0], kBytes);
   deallocate(a, blocks[2], kBytes);
 }

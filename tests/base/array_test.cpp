@@ -71,7 +71,7 @@ TEST(Array, FailedGrowthChangesNothing) {
   EXPECT_EQ(array.size(), static_cast<size_t>(n - 1));
 }
 
-// Hides a size from the compiler, which would warn that it is impossible.
+// Hides a size from the compiler, which would otherwise warn that it is too large.
 size_t hidden(size_t n) {
   volatile size_t copy = n;
   return copy;

@@ -1,4 +1,4 @@
-// Memory as /proc and cgroups tell it, from trees made up here.
+// Memory sizes read from /proc and cgroups, in trees of files that the test writes.
 
 #include "src/base/machine_memory.h"
 
@@ -41,7 +41,7 @@ TEST_F(MachineMemoryTest, CgroupsAreWalkedUp) {
   write("sys/fs/cgroup/a/memory.max", "8000000\n");
   write("sys/fs/cgroup/a/memory.current", "6000000\n");
   expect(8000000, 2000000);
-  // What files are cached with is given up.
+  // Memory of the page cache can be reclaimed and counts as available.
   write("sys/fs/cgroup/a/memory.stat",
         "anon 1\nfile 9\nactive_file 300000\ninactive_file 200000\n");
   expect(8000000, 2500000);
@@ -65,7 +65,7 @@ TEST_F(MachineMemoryTest, TheOldKindOfCgroups) {
   write("sys/fs/cgroup/memory/pod/one/memory.stat",
         "active_file 7\ntotal_inactive_file 500000\ntotal_active_file 5\n");
   expect(4000000, 1500005);
-  // In a container the path is the host's, and the group itself is mounted as the root.
+  // In a container the path is that of the host, and the group itself is mounted as the root.
   write("proc/self/cgroup", "4:memory:/docker/0123\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000\n");
   write("sys/fs/cgroup/memory/memory.usage_in_bytes", "500000\n");

@@ -12,7 +12,7 @@ struct Wait {
   Mutex mutex;
   Condition condition;
   std::atomic<bool> stop{false};
-  bool waits = false;  // guarded
+  bool waits = false;  // guarded by `mutex`
   std::atomic<bool> ended{false};
   std::thread thread{[this] {
     LockGuard guard(mutex);
@@ -48,7 +48,8 @@ TEST(WaitUnless, EndsWhenNotified) {
   EXPECT_TRUE(wait.ends());
 }
 
-// By then it has looked at `stop` and waits for the mutex, not for the condition.
+// After the pause the thread has checked `stop` and is waiting for the mutex, not for the
+// condition.
 TEST(WaitUnless, HearsWhatIsNotifiedWhileItLooks) {
   Wait wait;
   wait.lock_while_it_waits();

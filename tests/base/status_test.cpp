@@ -49,7 +49,7 @@ TEST(Status, OfALongContextTheBeginningIsLeftOut) {
     const std::string fits = path.substr(0, 96);
     EXPECT_EQ(inner.with_context("%s", fits.c_str()).text(), fits + ": " + text);
   }
-  // Of a text that fills everything the end is cut, not the context.
+  // When the text alone fills the buffer, its end is cut and the context is kept.
   const Status full = Status::error(MOE_ERR_IO, "%s", std::string(390, 't').c_str());
   EXPECT_TRUE(
       std::string(full.with_context("%s", "model.moe").text()).starts_with("model.moe: ttt"));
@@ -91,7 +91,7 @@ TEST(Status, TextIsOneLineOfUtf8WhateverItQuotes) {
   EXPECT_STREQ(Status::error(MOE_ERR_TEXT, "'%.2s'", "a\xc3\xa9").text(), "'a?'");
 }
 
-// A value that counts how many of it are alive.
+// Counts its live instances.
 struct Counted {
   static inline int alive = 0;
   int number;

@@ -38,7 +38,8 @@ TEST(ThreadPool, WakesAfterSleeping) {
   }
 }
 
-// A region inside a region, or beside another caller's, runs on its caller alone.
+// A parallel region inside another one, or concurrent with another caller's, runs on the calling
+// thread alone.
 TEST(ThreadPool, NestedRegionRunsAlone) {
   ThreadPool pool(system_allocator());
   ASSERT_TRUE(pool.start(3).ok());

@@ -1,4 +1,4 @@
-// Files with every kind of damage: each is refused with the right class of error, and none crashes.
+// Damaged files of every kind: each is refused with the right status, and none crashes.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class Damage : public ::testing::Test {
     auto file = open_bytes(bytes);
     return file.ok() ? Status() : file.status();
   }
-  // Opens the changed file and expects an error whose text has `text` in it.
+  // Opens the changed file and expects an error whose message contains `text`.
   void expect(moe_status code, const char* text) const {
     const Status status = open(put_together(raw_));
     EXPECT_EQ(status.code(), code) << status.text();
@@ -48,7 +48,7 @@ void put(std::vector<uint8_t>* bytes, size_t at, uint64_t value, size_t n = 8) {
   for (size_t i = 0; i < n; ++i) (*bytes)[at + i] = static_cast<uint8_t>(value >> (8 * i));
 }
 
-// Makes the header's own checksum right again.
+// Updates the header's own checksum.
 void sign_header(std::vector<uint8_t>* bytes) { put(bytes, 56, xxh64(bytes->data(), 56)); }
 
 TEST_F(Header, TheGoodFileOpens) { EXPECT_TRUE(open(bytes_).ok()); }
@@ -97,7 +97,7 @@ TEST_F(Header, VersionsAndByteOrder) {
   auto minor = bytes_;
   put(&minor, 10, kVersionMinor + 1, 2);
   EXPECT_EQ(open(minor).code(), MOE_ERR_VERSION);
-  EXPECT_EQ(bytes_[10], 0);  // a decoder, which every reader of 1.x takes
+  EXPECT_EQ(bytes_[10], 0);  // minor version 0: a decoder, which every 1.x reader can open
   auto older = bytes_;
   put(&older, 8, 0, 2);
   EXPECT_EQ(open(older).code(), MOE_ERR_FORMAT);
@@ -151,8 +151,8 @@ TEST_F(Metadata, AChecksumThatDoesNotMatch) {
   }
 }
 
-// Every byte of the FlatBuffer takes other values under a right checksum: offsets, vtables, sizes,
-// numbers, names. Whatever opens must also be readable to the end.
+// Changes every byte of the FlatBuffer (offsets, vtables, sizes, numbers, names) and updates the
+// checksum. If the file still opens, every tensor must be readable.
 TEST_F(Metadata, EveryByteChanged) {
   size_t refused = 0;
   for (size_t i = metadata_; i < bytes_.size(); ++i) {
@@ -189,7 +189,7 @@ TEST_F(Metadata, MissingFields) {
   EXPECT_EQ(open(bad).code(), MOE_ERR_FORMAT);
 }
 
-// A million segments that share one table: refused before anything grows with them.
+// A million segments that share one table are refused before memory is allocated for them.
 TEST_F(Metadata, ATableBomb) {
   flatbuffers::FlatBufferBuilder b;
   const auto segment = fbs::CreateSegmentDirect(b, "embedding");
@@ -290,16 +290,16 @@ TEST_F(Segments, PlacesThatAreNotTheirs) {
   std::swap(raw_.segments[2], raw_.segments[3]);  // out of order
   EXPECT_EQ(open(put_together(raw_)).code(), MOE_ERR_FORMAT);
   raw_ = good;
-  raw_.segments[3].offset = raw_.segments[2].offset;  // one over the other
+  raw_.segments[3].offset = raw_.segments[2].offset;  // overlapping
   EXPECT_EQ(open(put_together(raw_)).code(), MOE_ERR_FORMAT);
   raw_ = good;
-  raw_.segments.pop_back();  // bytes that nobody owns
+  raw_.segments.pop_back();  // bytes that belong to no segment
   EXPECT_EQ(open(put_together(raw_)).code(), MOE_ERR_FORMAT);
   raw_ = good;
   raw_.segments.clear();
   EXPECT_EQ(open(put_together(raw_)).code(), MOE_ERR_FORMAT);
   raw_ = good;
-  RawSegment beyond = raw_.segments.back();  // behind the end of the segments
+  RawSegment beyond = raw_.segments.back();  // beyond the end of the segments
   beyond.offset = metadata_;
   raw_.segments.push_back(beyond);
   EXPECT_EQ(open(put_together(raw_)).code(), MOE_ERR_FORMAT);
@@ -308,7 +308,7 @@ TEST_F(Segments, PlacesThatAreNotTheirs) {
 TEST_F(Segments, SizesThatTheCodecCannotHave) {
   raw_.segments[0].codec = "zstd";  // stored = raw
   expect(MOE_ERR_FORMAT, "with codec zstd");
-  raw_.segments[0].stored = 1;  // a bomb by its sizes alone
+  raw_.segments[0].stored = 1;  // a ratio that only a decompression bomb can have
   expect(MOE_ERR_FORMAT, "with codec zstd");
   raw_.segments[0].codec = "";
   expect(MOE_ERR_FORMAT, "with codec none");

@@ -1,5 +1,5 @@
-// Reads past the page cache: where they work, and what takes their place where they do not. This
-// program's own pread stands in front of the C library's.
+// Reads that bypass the page cache, and the buffered reads that replace them where they are not
+// possible. This program's own pread replaces the C library's.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 enum class Fault { kNone, kRefuse, kShort, kInterrupt, kFail };  // of direct reads
 std::atomic<Fault> g_fault{Fault::kNone};
-std::atomic<unsigned> g_direct{0};  // direct reads that were tried
+std::atomic<unsigned> g_direct{0};  // direct reads attempted
 std::atomic<unsigned> g_usual{0};
 std::atomic<size_t> g_largest{0};
 
@@ -47,7 +47,7 @@ extern "C" ssize_t pread(int fd, void* buffer, size_t n, off_t offset) {
 namespace moe {
 namespace {
 
-struct Bytes {  // aligned for direct reads, or just not
+struct Bytes {  // aligned for direct reads, or misaligned by 64 bytes
   Bytes(size_t n, bool aligned) : memory(n + 2 * kDirectAlign, 0xEE), data(memory.data()) {
     while (reinterpret_cast<uintptr_t>(data) % kDirectAlign != 0) ++data;
     if (!aligned) data += 64;
@@ -60,7 +60,7 @@ class DirectTest : public ::testing::Test {
  protected:
   ~DirectTest() override { g_fault = Fault::kNone; }
 
-  // Skips the test where the file system of temporary files refuses direct reads.
+  // Skips the test if the file system of temporary files does not support direct reads.
   void open_direct(const std::string& name) {
     path_ = folder_.file(name);
     auto opened = FileSource::open_path(path_.c_str());
@@ -97,7 +97,7 @@ TEST_F(DirectTest, ReadsTheSameBytes) {
   if (IsSkipped()) return;
   expect_read(0, 4096, 4096, true);
   expect_read(8192, 5000, 8192, true);
-  expect_read(4096, 2'500'000, 2'502'656, true);  // three blocks
+  expect_read(4096, 2'500'000, 2'502'656, true);  // three reads
   expect_read(2'998'272, 1729, 4096, true);       // the file ends within a page
   EXPECT_EQ(g_usual, 0u);
   EXPECT_EQ(g_direct, 6u);
@@ -142,7 +142,7 @@ TEST_F(DirectTest, AFileThatShrankIsAnError) {
 }
 
 TEST_F(DirectTest, AFileSystemThatRefusesIsNamed) {
-  auto source = FileSource::open_path("/proc/cpuinfo");  // not even opens
+  auto source = FileSource::open_path("/proc/cpuinfo");  // open() itself is refused
   ASSERT_TRUE(source.ok());
   const Status status = source->go_direct("/proc/cpuinfo");
   EXPECT_EQ(status.code(), MOE_ERR_UNSUPPORTED);
@@ -151,7 +151,7 @@ TEST_F(DirectTest, AFileSystemThatRefusesIsNamed) {
   folder_.write("a", "0123456789");
   auto other = FileSource::open_path(folder_.file("a").c_str());
   ASSERT_TRUE(other.ok());
-  g_fault = Fault::kRefuse;  // opens, and refuses the first read
+  g_fault = Fault::kRefuse;  // open() succeeds, and the first read is refused
   EXPECT_EQ(other->go_direct(folder_.file("a").c_str()).code(), MOE_ERR_UNSUPPORTED);
   char buffer[4] = {};
   ASSERT_TRUE(other->read(6, buffer, 4).ok());
@@ -178,7 +178,7 @@ class DirectModelTest : public DirectTest {
     sink_ = build_tiny_model(tiny_config(), options);
     folder_.write("m", std::string(reinterpret_cast<const char*>(sink_->data()), sink_->size()));
   }
-  // Every segment, read so and from memory.
+  // Compares every segment, read this way, with the same segment read from memory.
   void expect_segments(const MoeFile& file, bool aligned, bool whole_room, bool scratch) {
     auto expected =
         MoeFile::open(FileSource::from_memory(sink_->data(), sink_->size()), system_allocator());
@@ -225,7 +225,7 @@ TEST_F(DirectModelTest, WithRoomAndScratchNothingIsAllocated) {
     memory.fail_in(0);
     expect_segments(**file, true, true, true);
     EXPECT_FALSE(memory.failed());
-    // Without memory for a buffer, what is not compressed is read as usual.
+    // If no buffer can be allocated, uncompressed segments are read with buffered reads.
     if (!compress) expect_segments(**file, false, false, false);
   }
 }
@@ -237,7 +237,7 @@ TEST_F(DirectModelTest, AFileThatWasWrittenToSaysSo) {
   auto file = MoeFile::open(std::move(*source_), system_allocator());
   ASSERT_TRUE(file.ok());
   const FileSegment& last = (*file)->segments()[(*file)->segments().size() - 1];
-  usleep(20'000);  // the clock of the file system is a coarse one
+  usleep(20'000);  // the file system's timestamps are coarse
   const int fd = open(path_.c_str(), O_WRONLY);
   ASSERT_EQ(pwrite(fd, "changed", 7, static_cast<off_t>(last.offset)), 7);
   close(fd);

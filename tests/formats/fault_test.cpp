@@ -1,5 +1,5 @@
-// Reads and writes that stop short, are interrupted or fail. This program's own pread, pwrite and
-// fsync stand in front of the C library's.
+// Reads and writes that are short, interrupted or fail. This program's own pread, pwrite and fsync
+// replace the C library's.
 
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -18,12 +18,16 @@
 
 namespace {
 
-enum class Fault { kNone, kHesitate, kFail };  // hesitate: few bytes, and every second call none
+enum class Fault {
+  kNone,
+  kHesitate,
+  kFail
+};  // kHesitate: short transfers, and every second call is interrupted
 std::atomic<Fault> g_fault{Fault::kNone};
 std::atomic<unsigned> g_calls{0};
 int g_errno = EIO;
 
-// True when the call must fail with errno; shortens it otherwise.
+// Whether the call must fail, with errno set; also shortens the transfer.
 bool fails(size_t* n) {
   if (g_fault == Fault::kNone) return false;
   const bool interrupt = g_fault == Fault::kHesitate && g_calls++ % 2 == 0;

@@ -1,4 +1,4 @@
-// Where matrices lie in a blob.
+// The placement of matrices in a blob.
 
 #include "formats/moe/layout.h"
 
@@ -31,11 +31,11 @@ TEST(Layout, GateAndUpAlternateAndScalesComeLast) {
                             matrix(Role::kUpBias, FormatId::kF32, 40, 1)});
   ASSERT_TRUE(place(&l).ok());
   const auto& m = l.matrices;
-  EXPECT_EQ(m[0].offset, 0u);  // tiles of 2 blocks, 3 of them
+  EXPECT_EQ(m[0].offset, 0u);  // 3 tiles of 2 blocks
   EXPECT_EQ(m[0].tile_stride, 256u);
   EXPECT_EQ(m[1].offset, 128u);
   EXPECT_EQ(m[1].tile_stride, 256u);
-  EXPECT_EQ(m[2].offset, 768u);  // tiles of 3 blocks, 2 of them
+  EXPECT_EQ(m[2].offset, 768u);  // 2 tiles of 3 blocks
   EXPECT_EQ(m[2].tile_stride, 192u);
   EXPECT_EQ(m[3].offset, 1152u);  // 48 floats
   EXPECT_EQ(m[3].tile_stride, 64u);

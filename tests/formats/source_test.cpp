@@ -16,7 +16,7 @@
 
 static bool g_fstat_fails = false;
 
-// Stands in front of the C library's.
+// Replaces the C library's function.
 extern "C" int fstat(int fd, struct stat* info) noexcept {
   if (!g_fstat_fails) return fstatat(fd, "", info, AT_EMPTY_PATH);
   errno = EIO;
@@ -148,7 +148,7 @@ TEST_F(SinkTest, OneWriterAtATime) {
   EXPECT_EQ(second.status().code(), MOE_ERR_IO);
   EXPECT_NE(std::strstr(second.status().text(), "another program"), nullptr);
   ASSERT_TRUE((*first)->commit().ok());
-  auto third = open_file_sink(path("m"));  // before the first is gone
+  auto third = open_file_sink(path("m"));  // while the first one still exists
   EXPECT_TRUE(third.ok()) << third.status().text();
   std::string content;
   std::ifstream(path("m")) >> content;
@@ -169,7 +169,7 @@ TEST_F(SinkTest, AFileThatCannotBeLookedAtIsLeftByNobody) {
   EXPECT_FALSE(exists(path("m.partial")));
 }
 
-// /dev/full takes no byte: the disk is full.
+// Writing to /dev/full fails as on a full disk.
 TEST_F(SinkTest, AFullDiskIsAnErrorAndLeavesNothing) {
   ASSERT_EQ(symlink("/dev/full", path("m.partial").c_str()), 0);
   {

@@ -1,4 +1,4 @@
-// What the writer writes, the reader reads.
+// Files from the writer, read by the reader.
 
 #include "formats/moe/writer.h"
 
@@ -33,7 +33,7 @@ TEST(Writer, SegmentsComeBackByteForByte) {
       const int32_t n_experts =
           s.layer < 0 ? 0 : config.layers[static_cast<size_t>(s.layer)].ffn.moe.n_experts;
       const std::vector<uint8_t> expected =
-          weights.fill(layout, n_experts);  // the same order, so the same numbers
+          weights.fill(layout, n_experts);  // the same order gives the same random values
       std::vector<uint8_t> got(s.raw);
       const Status status = (*file)->read(s, true, got.data());
       ASSERT_TRUE(status.ok()) << status.text();
@@ -64,7 +64,7 @@ TEST(Writer, KeepsZstdOnlyWhereItPays) {
   ASSERT_TRUE(writer.write_segment({Part::kHead}, layout, blob.data()).ok());
   EXPECT_EQ(writer.last_codec(), Codec::kZstd);
   EXPECT_LT(writer.last_stored_bytes(), layout.bytes * 95 / 100);
-  std::fill(blob.begin(), blob.end(), uint8_t{0});  // readers refuse a frame that grows so much
+  std::fill(blob.begin(), blob.end(), uint8_t{0});  // readers refuse such a high compression ratio
   ASSERT_TRUE(writer.write_segment({Part::kFinalNorm}, layout, blob.data()).ok());
   EXPECT_EQ(writer.last_codec(), Codec::kNone);
 }
@@ -79,8 +79,8 @@ TEST(Writer, CompressesLargeSegmentsInPlace) {
   ASSERT_TRUE(place(&layout).ok());
   std::mt19937 random(2);
   std::vector<uint8_t> blob(layout.bytes);
-  // The front does not compress: the frame begins by growing, and must not run over what is to be
-  // read.
+  // The first half is incompressible, so the frame is at first longer than its input. It must not
+  // overwrite input that has not been read.
   for (size_t i = 0; i < blob.size(); ++i)
     blob[i] = static_cast<uint8_t>(random() & (i < blob.size() / 2 ? 255 : 3));
   MemorySink sink;
@@ -108,7 +108,8 @@ TEST(Writer, WrongUseIsAnError) {
   ASSERT_TRUE(layout.matrices.push(m).ok());
   MemorySink sink;
   ModelWriter writer(sink, false);
-  EXPECT_EQ(writer.begin_segment({}, layout).code(), MOE_ERR_STATE);  // not placed
+  EXPECT_EQ(writer.begin_segment({}, layout).code(),
+            MOE_ERR_STATE);  // the layout has not been placed
   ASSERT_TRUE(place(&layout).ok());
   EXPECT_EQ(writer.write("x", 1).code(), MOE_ERR_STATE);
   ASSERT_TRUE(writer.begin_segment({}, layout).ok());

@@ -1,4 +1,4 @@
-// Frames that a stranger may send.
+// Untrusted frames.
 
 #include <gtest/gtest.h>
 #include <zdict.h>

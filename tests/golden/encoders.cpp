@@ -1,4 +1,4 @@
-// Encoders: each case becomes a model in memory, which a session runs.
+// Encoders: each case is made into a model in memory, which a session runs.
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 namespace moe::golden {
 namespace {
 
-// X-MoE's: no attention.
+// A layer of X-MoE: experts without attention.
 void add_sparse(const Json& in, const std::string& gating, int32_t k, ModelCase& e) {
   const std::string name = next_layer(e);
   LayerConfig layer;
@@ -55,7 +55,7 @@ void add_block(const Json& in, ModelCase& e) {
   add_layer(layer, 0, e);
 }
 
-/// The real rows of x are the embedding, so that token t is row t.
+/// The rows of x are the embedding, so that token t is row t; rows of padding are not run.
 struct Rows {
   Tensor x;
   std::vector<int32_t> real;
@@ -71,7 +71,7 @@ struct Rows {
     e.config.context_length = x.rows();
     return e;
   }
-  /// The rows of what was computed in their places, 0 elsewhere.
+  /// Puts the computed rows in the places of the real rows, and `otherwise` in the others.
   template <class T>
   Json spread(const std::vector<T>& rows, int64_t width, T otherwise) const {
     std::vector<T> out(static_cast<size_t>(x.rows() * width), otherwise);
@@ -154,8 +154,8 @@ void run_sparse(const Case& c, Devices& devices, Outcome& outcome) {
   outcome.out["weights"] = rows.spread(out.weights, k, 0.0f);
 }
 
-// Tables of positions and of the embedding; the rows of padding are left out, as the converter
-// does. Token types are part of the positions.
+// The embedding and the position table, whose rows up to the padding id are left out, as the
+// converter does. The token type is added to the positions.
 void add_embedding(const Json& in, int32_t pad, ModelCase& e) {
   e.tensors["embedding.weight"] = tensor(in.at("tok"));
   e.config.positions = PositionKind::kLearned;
@@ -172,7 +172,7 @@ void add_embedding(const Json& in, int32_t pad, ModelCase& e) {
   if (e.config.embedding_norm) e.put_norm("embedding_norm", in.at("ln"));
 }
 
-/// The ids that are no padding, and where they stand.
+/// The ids other than padding, and their indices.
 struct Ids {
   std::vector<int32_t> real;
   std::vector<size_t> at;
@@ -204,7 +204,7 @@ void run_embedding(const Case& c, Devices& devices, Outcome& outcome) {
   add_embedding(c.in, pad, e);
   add_idle_block(e);
   const Encoded out = run(e, ids.real, devices, outcome);
-  if (outcome.status.code() == MOE_ERR_TOO_LONG) {  // the vectors' word for it
+  if (outcome.status.code() == MOE_ERR_TOO_LONG) {  // the cases call this a range error
     outcome.status = Status::error(MOE_ERR_RANGE, "%s", outcome.status.text());
   }
   if (!outcome.status.ok()) return;
@@ -226,7 +226,7 @@ void add_token_head(const Json& head, const char* act, const Json& bias, ModelCa
 void run_token_head(const Case& c, Devices& devices, Outcome& outcome) {
   const Rows rows(c);
   ModelCase e = rows.begin(c);
-  // The tokens of the head are another table than the rows: it is not tied.
+  // The head has a table of its own, since the rows of x are the embedding.
   const Tensor embed = c.in_tensor("embed");
   e.config.vocab_size = std::max(embed.rows(), rows.x.rows());
   Tensor head = embed, padded = rows.x;

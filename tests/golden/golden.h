@@ -1,5 +1,6 @@
 #pragma once
-// Golden cases: JSON in, the library's own functions, JSON out, compared.
+// Golden cases: the inputs and expected outputs are JSON; the library's own functions compute the
+// outputs.
 
 #include <functional>
 #include <map>
@@ -24,7 +25,7 @@ struct Tensor {
   int64_t dim(size_t i) const { return shape.at(i); }
   int32_t rows() const { return static_cast<int32_t>(dim(0)); }
   int32_t cols() const { return static_cast<int32_t>(dim(1)); }
-  /// Length of the last axis, and how many such rows there are.
+  /// The length of the last axis, and the number of rows of that length.
   int32_t width() const { return static_cast<int32_t>(shape.back()); }
   int32_t height() const { return static_cast<int32_t>(data.size()) / width(); }
   std::vector<float> floats() const { return {data.begin(), data.end()}; }
@@ -37,11 +38,11 @@ Json to_json(const std::vector<T>& data, std::vector<int64_t> shape) {
   return {{"shape", std::move(shape)}, {"data", data}};
 }
 
-/// What the library said: a fault, or outputs by name.
+/// The result of a case: an error, or outputs by name.
 struct Outcome {
   Status status;
   std::map<std::string, Json> out;
-  std::string problem;  // of the test itself: instruction sets disagree, a parameter is unknown
+  std::string problem;  // a failure of the test: instruction sets disagree, a parameter is unknown
 };
 
 struct Case {
@@ -51,7 +52,7 @@ struct Case {
   Tensor in_tensor(const char* name) const { return tensor(in.at(name)); }
   std::vector<float> in_floats(const char* name) const { return in_tensor(name).floats(); }
   bool has(const char* name) const { return in.contains(name) && !in.at(name).is_null(); }
-  /// A parameter, or the default where it is missing or null.
+  /// A parameter, or the default if it is missing or null.
   double real(const char* name, double otherwise) const;
   int32_t integer(const char* name, int32_t otherwise) const;
   bool flag(const char* name, bool otherwise) const;
@@ -59,7 +60,7 @@ struct Case {
   bool is_null(const char* name) const { return !par.contains(name) || par.at(name).is_null(); }
 };
 
-/// A CPU device per instruction set that runs here, each on two threads.
+/// A CPU device, with two threads, for every instruction set that this CPU supports.
 class Devices {
  public:
   Devices();
@@ -73,7 +74,8 @@ class Devices {
   std::vector<Device*> devices_;
 };
 
-/// f(device or kernels) -> vector on each of `all`; the results must be equal bit for bit.
+/// Calls f(device or kernels), which returns a vector, for each of `all`; the results must have the
+/// same bits.
 template <class List, class F>
 auto same_on_all(const List& all, Outcome& outcome, F&& f) {
   auto first = f(*all[0]);

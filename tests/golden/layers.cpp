@@ -1,4 +1,4 @@
-// Whole layers through Device::moe.
+// Whole layers, computed by Device::moe.
 
 #include <cstring>
 
@@ -87,7 +87,7 @@ void read_experts(const Json& list, TestLayer& layer) {
   }
 }
 
-// y, indices, weights before capacity, scores (named), kept.
+// Outputs y, indices, weights before capacity, kept, and the scores under the name `scores`.
 void run_topk_layer(TestLayer& layer, const Case& c, const char* scores, Devices& devices,
                     Outcome& outcome) {
   const Tensor x = c.in_tensor("x");
@@ -104,7 +104,7 @@ void run_topk_layer(TestLayer& layer, const Case& c, const char* scores, Devices
   outcome.out["kept"] = to_json(run.kept, {tokens, run.max_k});
 }
 
-// u = x W_head^T + b, as the layer computes it; without a head layer x itself.
+// u = x W_head^T + b, as the layer computes it; x if there is no head matrix.
 std::vector<float> head_output(const TestLayer& layer, const Tensor& x, Device& device) {
   const std::vector<float> in = x.floats();
   if (layer.op.head.empty()) return in;
@@ -126,7 +126,7 @@ std::vector<float> head_output(const TestLayer& layer, const Tensor& x, Device& 
   return u;
 }
 
-// y = y + shared(x) with an activation of its own.
+// y = y + shared(x), with another activation than the experts'.
 void add_dense(const TestLayer& layer, const Tensor& x, const ActivationConfig& act,
                Devices& devices, Outcome& outcome) {
   TestLayer dense;
@@ -163,7 +163,8 @@ void run_mh(const Case& c, Devices& devices, Outcome& outcome) {
     op.shared = &layer.shared;
     std::swap(shared_act, op.act);
   }
-  // One operation has one activation; a shared expert with another is added by a second operation.
+  // An operation has one activation; a shared expert with another one is added by a second
+  // operation.
   const bool apart = shared_act.kind != act.kind;
   if (apart) op.shared = nullptr;
   run_topk_layer(layer, c, "logits", devices, outcome);
@@ -200,7 +201,7 @@ void run_cosine_layer(const Case& c, Devices& devices, Outcome& outcome) {
   if (outcome.status.ok()) run_topk_layer(layer, c, "scores", devices, outcome);
 }
 
-// f slices of a dense network as experts that all run, each with weight 1: p = 1 / N times N.
+// Splits a dense network into experts that all run, each with weight 1: probability 1 / N, scale N.
 void split_into_experts(const Case& c, int32_t parts, const Ffn& dense, TestLayer& layer) {
   const Tensor w1 = c.in_tensor("w1");
   const Tensor w2 = c.in_tensor("w2");
@@ -253,7 +254,7 @@ void run_dense_split(const Case& c, Devices& devices, Outcome& outcome) {
   outcome.out["sum_of_parts"] = to_json(run_on_all(layer, x, devices, outcome).y, x.shape);
 }
 
-// A network that gives `row` whatever its input is.
+// A network whose output is `row` for every input.
 Ffn constant_ffn(const std::vector<float>& row, TestLayer& layer) {
   const auto d = static_cast<int32_t>(row.size());
   Ffn f;
@@ -263,7 +264,8 @@ Ffn constant_ffn(const std::vector<float>& row, TestLayer& layer) {
   return f;
 }
 
-// Row by row: one expert (weight 1) that gives `routed`, and a shared one that gives `shared`.
+// Runs each row by itself: one expert (weight 1) with the output `routed`, and a shared expert with
+// the output `shared`.
 void run_shared_gate(const Case& c, Devices& devices, Outcome& outcome) {
   const Tensor x = c.in_tensor("x");
   const auto d = static_cast<size_t>(x.cols());

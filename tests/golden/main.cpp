@@ -1,4 +1,4 @@
-// Runs every golden case of a folder: MOE_VECTORS_DIR, or the one given as argument.
+// Runs every golden case of a folder: MOE_VECTORS_DIR, or the argument.
 
 #include <cmath>
 #include <cstdio>
@@ -51,7 +51,7 @@ moe_status expected_code(const std::string& error) {
   throw std::runtime_error("unknown class of error: " + error);
 }
 
-/// Empty where the case passes.
+/// The reason why a case fails; empty if it passes.
 std::string judge(const Json& c, const Json& file_tol, const Outcome& outcome) {
   if (!outcome.problem.empty()) return outcome.problem;
   if (c.contains("error")) {
@@ -99,7 +99,7 @@ int run_folder(const std::filesystem::path& folder) {
   Devices devices;
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    // Losses are the trainer's: examples/train/check_losses.py runs them.
+    // Losses belong to the trainer; examples/train/check_losses.py runs these cases.
     if (entry.path().filename() == "11_losses.json") continue;
     if (entry.path().extension() == ".json") files.push_back(entry.path());
   }
@@ -109,7 +109,7 @@ int run_folder(const std::filesystem::path& folder) {
   for (const auto& path : files) {
     std::ifstream stream(path);
     const Json file = Json::parse(stream);
-    if (!file.contains("cases")) continue;  // the plan that a set was made from
+    if (!file.contains("cases")) continue;  // the plan from which a set of cases was made
     for (const Json& c : file.at("cases")) {
       const std::string fault = run_case(c, file.at("tol"), runners, devices);
       ++(fault.empty() ? passed : failed);

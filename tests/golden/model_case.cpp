@@ -143,7 +143,7 @@ void write_segment(const ModelCase& e, const SlotGroup& group, ModelWriter* writ
     BlobMatrix m;
     m.role = slot.role;
     m.sublayer = slot.sublayer;
-    const Tensor& t = found->second;  // whether its shape is right the library shall say
+    const Tensor& t = found->second;  // the library checks its shape
     m.rows = t.rows();
     m.cols = t.shape.size() > 1 ? t.cols() : 1;
     check(layout.matrices.push(m));

@@ -1,5 +1,5 @@
 #pragma once
-// Cases that become a model in memory, which a session runs.
+// Cases that are made into a model in memory, which a session runs.
 
 #include "formats/moe/writer.h"
 #include "src/model/config.h"
@@ -30,25 +30,26 @@ struct ModelCase {
   }
 };
 
-/// The beginning of a model without positions, final norm and head; `pre` and so on are the case's.
+/// Starts a model without positions, final norm and head, with the parameters of the case (`pre`
+/// and so on).
 ModelCase begin(const Case& c, int32_t n_vocab, int32_t d);
 
 Activation activation_of(const std::string& name);
 
-// Parts of a layer under the name `layer`, "layers.0.".
+// Add parts of a layer with the prefix `layer`, for example "layers.0.".
 void add_network(const std::string& name, const Json& f, ModelCase& m, FfnConfig* ffn);
 void add_experts(const std::string& layer, const Json& experts, ModelCase& m, FfnConfig* ffn);
-/// A network, or XMoE's layer of experts.
+/// Adds a dense network, or a layer of experts.
 void add_ffn(const std::string& layer, const Json& f, ModelCase& m, FfnConfig* ffn);
-/// q, k, v and o with their biases, under `name`, "layers.0.attention.".
+/// Adds q, k, v and o with their biases under the prefix `name`, for example "layers.0.attention.".
 void add_projections(const std::string& name, const Json& attention, ModelCase& m);
 
 std::string next_layer(const ModelCase& m);
 void add_layer(const LayerConfig& layer, int32_t cosine_width, ModelCase& m);
-/// A block that adds nothing: what makes an encoder of a model that has no other.
+/// Adds a block that changes nothing, which makes the model an encoder.
 void add_idle_block(ModelCase& m);
 
-/// Positions 0 .. n - 1 of fairseq's table: sin of all frequencies, then cos.
+/// Positions 0..n-1 of fairseq's sinusoidal table: the sines of all frequencies, then the cosines.
 Tensor sinusoids(int32_t n, int32_t d);
 inline constexpr int32_t kSinusoids = 64;  // more positions than a case has
 /// The first `d` columns of the rows from `first` on.

@@ -1,4 +1,4 @@
-// Quantisers, and the two quantised linear layers through Device::linear.
+// Quantisers, and the two quantised linear layers, computed by Device::linear.
 
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace moe::golden {
 namespace {
 
-// The library's floor of absmean and absmax is BitNet's 1e-5.
+// The library's lower bound of absmean and absmax is BitNet's, 1e-5.
 void only_default_eps(const Case& c, const char* name, Outcome& outcome) {
   if (c.real(name, 1e-5) != 1e-5) outcome.problem = std::string(name) + " is not 1e-5";
 }
@@ -100,7 +100,7 @@ std::vector<float> bias_of(const Case& c) {
   return c.has("bias") ? c.in_floats("bias") : std::vector<float>();
 }
 
-// The integer sums: codes as float inputs against the codes alone.
+// The integer sums, computed with the codes as float inputs and scales of 1.
 Json exact_sums(const Tensor& act_codes, PackedMatrix w, Devices& devices, Outcome& outcome) {
   Matrix m = w.get();
   const std::vector<float> one(1, 1.0f);

@@ -1,4 +1,4 @@
-// Routers and capacity. The cosine router runs through Device::moe, which computes its scores.
+// Routers and capacity. Cosine routers run in Device::moe, which computes their scores.
 
 #include <cstring>
 

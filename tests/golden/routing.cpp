@@ -18,7 +18,7 @@ RouterConfig threshold_config(const Case& c) {
 
 void set_arrival_capacity(const Case& c, RouterConfig& config) {
   if (c.is_null("capacity")) return;
-  config.gamma = 1e-30f;  // so small that min_capacity alone counts
+  config.gamma = 1e-30f;  // so small that min_capacity decides
   config.min_capacity = c.integer("capacity", 0);
   config.order = CapacityOrder::kArrival;
 }

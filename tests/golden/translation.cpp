@@ -27,7 +27,7 @@ Json scores_json(const std::vector<float>& scores) {
   return to_json(scores, {static_cast<int64_t>(scores.size())});
 }
 
-/// What is said after a text: the row of its last token, or of its last two.
+/// A language model as a table: the logits after a text depend on its last token, or its last two.
 class Table {
  public:
   explicit Table(const Tensor& t)
@@ -85,7 +85,7 @@ void run_beam(const Case& c, Devices&, Outcome& outcome) {
   if (outcome.status.ok()) put_results(beam, outcome);
 }
 
-// Zeros behind the rows and columns of a matrix.
+// Appends rows and columns of zeros to a matrix.
 Tensor widened(const Tensor& t, int32_t more_rows, int32_t more_cols) {
   Tensor out{{t.rows() + more_rows, t.cols() + more_cols}, {}};
   for (int32_t r = 0; r < out.rows(); ++r) {
@@ -97,7 +97,7 @@ Tensor widened(const Tensor& t, int32_t more_rows, int32_t more_cols) {
   return out;
 }
 
-/// An encoder-decoder, and what it is to read: ids without padding and where they stand.
+/// An encoder-decoder and its input: the ids without padding, and the indices of the source ids.
 struct Pair {
   ModelCase model;
   std::vector<int32_t> source, target;
@@ -150,7 +150,7 @@ void add_encoder_layer(const Json& in, ModelCase& m) {
   add_layer(layer, 0, m);
 }
 
-// `narrow`: columns that the memory lacks to the width of the model.
+// `narrow`: the columns by which the memory is narrower than the model.
 void add_cross(const std::string& name, const Json& attention, int32_t narrow, ModelCase& m,
                LayerConfig* layer) {
   layer->has_cross = true;
@@ -174,7 +174,8 @@ void add_decoder_layer(const Json& in, int32_t narrow, ModelCase& m) {
   add_layer(layer, 0, m);
 }
 
-/// The rows of x and of the memory are the embedding, and the encoder adds nothing to them.
+/// A model whose embedding consists of the rows of x and of the memory, and whose encoder changes
+/// nothing.
 Pair pair_of_rows(const Case& c) {
   const Tensor x = c.in_tensor("x"), memory = c.in_tensor("memory");
   const int32_t width = std::max(x.cols(), memory.cols());
@@ -198,7 +199,7 @@ Pair pair_of_rows(const Case& c) {
   return p;
 }
 
-// The rows of padding are left out, as the converter does.
+// A position table without the rows up to the padding id, as the converter stores it.
 Tensor positions(const Json& model, const char* key, int32_t pad, int32_t d) {
   const bool learned = model.contains(key) && !model.at(key).is_null();
   const Tensor all = learned ? tensor(model.at(key)) : sinusoids(pad + 1 + kSinusoids, d);
@@ -248,7 +249,7 @@ Pair pair_of_model(const Case& c) {
   return p;
 }
 
-/// f(session): on every device, the same floats.
+/// Runs f(session) on every device; the results must have the same bits.
 template <class F>
 void on_sessions(const Pair& p, int32_t max_beam, Devices& devices, Outcome& outcome, F&& f) {
   MemorySink sink;
@@ -267,14 +268,15 @@ void on_sessions(const Pair& p, int32_t max_beam, Devices& devices, Outcome& out
   (void)same_on_all(devices.all(), outcome, [&](Device& device) {
     std::vector<float> found = {0};  // never empty
     outcome.status = run(device, &found);
-    if (outcome.status.code() == MOE_ERR_TOO_LONG) {  // the vectors' word for it
+    if (outcome.status.code() == MOE_ERR_TOO_LONG) {  // the cases call this a range error
       outcome.status = Status::error(MOE_ERR_RANGE, "%s", outcome.status.text());
     }
     return outcome.status.ok() ? found : std::vector<float>{0};
   });
 }
 
-// The decoder's rows for the target, and half of them again as one that goes on.
+// The decoder's states for the target. Evaluates the second half again after the first half, which
+// must give the same bits.
 Status decode(Session& session, const Pair& p, std::vector<float>* out) {
   const std::span<const int32_t> target(p.target);
   MOE_TRY(read_source(session, p.source));
@@ -288,7 +290,7 @@ Status decode(Session& session, const Pair& p, std::vector<float>* out) {
   all.hidden = rest.data();
   MOE_TRY(session.encode(target.subspan(half), all));
   const bool same = std::equal(rest.rbegin(), rest.rend(), out->rbegin());
-  return same ? Status() : Status::error(MOE_ERR_INTERNAL, "row by row it is something else");
+  return same ? Status() : Status::error(MOE_ERR_INTERNAL, "two calls give other bits");
 }
 
 void run_decoder(const Pair& p, const Case& c, Devices& devices, Outcome& outcome, float less) {
@@ -310,7 +312,7 @@ void run_decoder(const Pair& p, const Case& c, Devices& devices, Outcome& outcom
   outcome.out["y"] = to_json(y, x.shape);
 }
 
-// A layer adds to its input: that is taken off again.
+// A layer adds its output to the residual stream; the input is subtracted again.
 void run_cross(const Case& c, Devices& devices, Outcome& outcome) {
   Pair p = pair_of_rows(c);
   const int32_t width = p.model.config.d_model;

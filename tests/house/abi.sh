@@ -1,12 +1,12 @@
 #!/bin/bash
-# The ABI of libmoe.so and libmoe_convert.so against the committed dumps (x86-64, gcc, release).
+# Compares the ABI of libmoe.so and libmoe_convert.so with the committed dumps (x86-64, gcc, release).
 # Usage: abi.sh check|renew [BUILD_DIR]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 build=${2:-$root/build/release}
 
-dump() {  # only what moe_c.h shows, without paths of this machine
+dump() {  # only what moe_c.h declares, without local paths
   abidw --headers-dir "$root/include" --drop-private-types --no-comp-dir-path --no-corpus-path \
     --no-show-locs --exported-interfaces-only --no-elf-needed "$1" | sed -E "s#'($root/|\.\./\.\./)#'#"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A router, a weight format and an instruction set are added to a copy of the tree, each with one file and one line: those
-that CONTRIBUTING.md shows. The copy is built, and the tests that go over the lists are run. Usage: additions_test.py ROOT
+"""Adds the router, the weight format and the instruction set shown in CONTRIBUTING.md to a copy of the tree, each with one
+file and one line, builds the copy, and runs the tests that iterate over the lists. Usage: additions_test.py ROOT
 [--emulator: the CUDA kernels too]"""
 
 import os
@@ -14,7 +14,7 @@ import unittest
 import lint
 
 ROOT = os.path.abspath(sys.argv[1])
-# target: what of it is run
+# target: the tests of it that are run
 TESTS = {
     "quant_test": "WeightFormats.*",
     "kernels_test": "Router.*",
@@ -24,11 +24,11 @@ TESTS = {
     "run_sessions": "Kinds/BitsTest.*/even Kinds/BitsTest.*/nibble",
 }
 EMULATED = {"cuda_ops_test": "CudaRoute.EveryRouter*", "cuda_matmul_test": "CudaMatmul.EveryKind*"}
-ALSO_BUILT = ["amx", "avx512vnni", "scalar"]  # as far as this processor's list has them
+ALSO_BUILT = ["amx", "avx512vnni", "scalar"]  # those of this architecture
 
 
 def shown(name):
-    """The code block below the mention of a file in CONTRIBUTING.md."""
+    """The code block that follows the name of the file in CONTRIBUTING.md."""
     with open(os.path.join(ROOT, "CONTRIBUTING.md"), encoding="utf-8") as f:
         return re.search("^`" + re.escape(name) + r"`.*?^```cpp\n(.*?)^```", f.read(), re.S | re.M)[1]
 
@@ -56,7 +56,7 @@ class Tree:
             f.write(text)
 
     def add_line(self, path, line, before=None):
-        """At the end of a list, or above the line that begins so."""
+        """Adds a line at the end of a file, or before the text `before`."""
         text = self.text(path)
         at = len(text) if before is None else text.index(before)
         self.write(path, text[:at] + line + "\n" + text[at:])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The Rust crate, the Go and the Node package against include/moe_c.h, without a compiler: declarations
-agree, and everything is used or named below with a reason. Usage: bindings_test.py ROOT
+"""Compares the Rust crate and the Go and Node packages with include/moe_c.h, without a compiler: declarations
+agree, and everything in the header is used or listed below with a reason. Usage: bindings_test.py ROOT
 
-The Python package has a test of its own (bindings/python/tests/test_header.py). cgo reads the header
-itself, as the C++ for Node does; what this test adds for them is that nothing new goes unnoticed, and
-for Node that index.js, index.d.ts and the C++ name the same things."""
+The Python package has its own test (bindings/python/tests/test_header.py). cgo and the C++ code for Node
+include the header; for them this test reports new functions and fields that are not used, and for Node
+names that differ between index.js, index.d.ts and the C++ code."""
 
 import pathlib
 import re
@@ -16,7 +16,7 @@ import public_header
 ROOT = pathlib.Path(sys.argv[1])
 RUST, GO, NODE = (ROOT / "bindings" / name for name in ("rust", "go", "node"))
 
-# What a binding leaves out, and why. A whole struct or function, or one field of a struct.
+# The functions, structs and fields that a binding does not use, with the reason.
 CONVERTER = "libmoe_convert is a library of its own; `moe convert` does the same"
 MEMORY = "memory of the language cannot be lent to the library for its whole life"
 BOTH = {
@@ -52,7 +52,7 @@ NODE_LACKS = {
     "moe_version": "the version is text",
 }
 NOT_WRAPPED = {"Rust": {**BOTH}, "Go": {**BOTH}, "Node": {**BOTH, **NODE_LACKS}}
-# Not for any wrapper: how structs of different versions are told apart, and room that is zero.
+# Fields that no wrapper shows: the version of a struct, and reserved space.
 UNSEEN = {"struct_size", "reserved", "reserved2"}
 
 RUST_TYPES = {"int32_t": "i32", "uint32_t": "u32", "uint64_t": "u64", "size_t": "usize", "float": "f32",
@@ -60,7 +60,7 @@ RUST_TYPES = {"int32_t": "i32", "uint32_t": "u32", "uint64_t": "u64", "size_t": 
 
 
 def rust_type(c):
-    """The one way to write a C type in Rust."""
+    """The Rust form of a C type."""
     pointer = re.fullmatch(r"(.*)\(\*\)\((.*)\)", c)
     if pointer:
         return rust_callback(public_header.Function(pointer[1], [p for p in pointer[2].split(", ") if p]))
@@ -75,7 +75,7 @@ def rust_type(c):
         if word == "*":
             result, const = ("*const " if const else "*mut ") + result, False
         else:
-            const = True  # of the pointer written so far
+            const = True  # applies to the pointer written so far
     return result
 
 
@@ -88,13 +88,13 @@ def rust_result(function):
 
 
 def compact(text):
-    """Rust without its names of parameters and without layout."""
+    """Rust code without parameter names and formatting."""
     text = re.sub(r"\b[a-z_]\w*: ", "", re.sub(r"\s+", " ", text))
     return re.sub(r",? ?\)", ")", text.replace("( ", "(")).strip()
 
 
 def rust_declarations(text):
-    """What sys.rs declares: functions, structs, callbacks and constants, each {name: text}."""
+    """The functions, structs, callbacks and constants that sys.rs declares, each as {name: text}."""
     text = re.sub(r"//[^\n]*", "", text)
     extern = "".join(re.findall(r'^extern "C" \{(.*?)^\}', text, re.S | re.M))
     functions = {name: compact(f"({arguments}){result or ''}") for name, arguments, result in
@@ -148,7 +148,7 @@ def rust_faults(header, text):
 
 
 def use_faults(header, language, files, function, field, constant, struct=lambda n: rf"(C\.|sys::|!\(){n}\b"):
-    """What moe_c.h has and the wrapper, a list of texts, neither uses nor leaves out for a reason.
+    """The names of moe_c.h that the wrapper, a list of texts, does not use and that are not listed above.
     A field must be used in a file that names its struct."""
     skipped, seen = NOT_WRAPPED[language], set()
 
@@ -191,7 +191,7 @@ def node_use_faults(header, files):
 
 
 def node_declaration_faults(cpp, js, types):
-    """C++ declares what index.js calls, and reads from options what index.d.ts has."""
+    """Functions that only index.js or only the C++ code names, and options that only index.d.ts or only the C++ code names."""
     declared = set(re.findall(r'declare<\w+>\(js, exports, "(\w+)"\)', cpp))
     called = set(re.findall(r"\bnative\.(\w+)", js))
     read = set(re.findall(r'\b(?:get|int32|size|number|flag|text|array|set)\((?:[\w\[\]]+, )*"(\w+)"', cpp))
@@ -277,12 +277,12 @@ class Bindings(unittest.TestCase):
         return public_header.read(Changed)
 
     def more(self, check, header, text):
-        """Faults beside those that the other tests find."""
+        """The faults that a changed header or text adds."""
         known = check(self.header, self.sys if check is rust_faults else text)
         return [fault for fault in check(header, text) if fault not in known]
 
     def test_a_stale_declaration_is_found(self):
-        """The checks above can fail: on a header that changed, and on Rust that is wrong."""
+        """The checks fail for a changed header and for wrong Rust declarations."""
         for old, new, fault in (
                 ("MOE_API uint32_t moe_version(void);", "MOE_API uint32_t moe_version(void);\nMOE_API int32_t moe_new(void);",
                  "function moe_new: not declared"),

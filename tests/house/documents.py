@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""Runs the commands that a document shows and compares what they print.
+"""Runs the commands that a document shows and compares their output.
 
 Usage: documents.py [--update] [--only WORD] BUILD_DIR DOCUMENT...
 
-Blocks are told by the word behind their fence:
-  console   `$ command`, then its output; the command must succeed and print just that
-  sh        commands that must succeed, one after the other; their output is not shown
-  python    a program; a block `text` that follows it is what it prints
-  text      shown, not run (unless a python block stands in front)
-A comment in the line above the fence changes that:
-  <!-- not run: REASON -->    for what needs a GPU, a download, hours, or a person
-  <!-- exits with N -->       a command that fails as it should
+The word after the fence gives the kind of a block:
+  console   `$ command`, then its output; the command must succeed and print exactly that
+  sh        commands that must succeed, one after the other; their output is not compared
+  python    a program; a `text` block that follows it is its output
+  text      shown, not run (except as the output of a python block)
+A comment in the line above the fence changes this:
+  <!-- not run: REASON -->    for commands that need a GPU, a download, hours, or a person
+  <!-- exits with N -->       for a command that must fail
 
-In expected output `...` stands for anything within a line, and a line of `...` for any lines.
+In expected output, `...` matches anything within a line, and a line of `...` matches any lines.
 Times and speeds (12.3 s, 4567 tokens/s, 8.9 GB/s) match any others. Everything runs in one scratch
-folder that holds links to the repository's folders and build/release for BUILD_DIR, with a home of
-its own; the command moe is in the PATH, but for README.md, which says how to put it there. --update writes the output that was seen into the documents, where no `...` stands.
+folder with its own HOME and with links to the repository's folders and to BUILD_DIR as build/release.
+The command moe is in PATH, except for README.md, which says how to put it there. --update replaces
+the expected output in the documents by the actual output, unless it contains `...`.
 """
 
 import argparse
@@ -33,7 +34,7 @@ SPEED = re.compile(r"\d[\d.,]*(?= ?(?:(?:tokens)?/s|s|ms|GB/s|MB/s)\b)")
 
 
 class Block:
-    """Lines [begin, end) of a document, without the fences."""
+    """The lines [begin, end) of a code block, without the fences."""
 
     def __init__(self, kind, begin, directive):
         self.kind, self.begin, self.end = kind, begin, begin
@@ -79,7 +80,7 @@ def normal(line):
 
 
 def agree(expected, seen):
-    """Whether the lines agree; `...` in what is expected stands for anything."""
+    """Whether the lines agree; `...` in the expected lines matches anything."""
     pattern = ""
     for line in expected:
         if line.strip() == "...":
@@ -90,7 +91,7 @@ def agree(expected, seen):
 
 
 def python_with_numpy():
-    """Debian's NumPy is seen by Debian's python3, which need not be the first in the PATH."""
+    """A python3 with NumPy: Debian's may not be the first one in PATH."""
     for python in (sys.executable, "/usr/bin/python3"):
         if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode == 0:
             return python
@@ -98,7 +99,7 @@ def python_with_numpy():
 
 
 class Shell:
-    """A folder and an environment in which one command runs after the other."""
+    """A folder and an environment in which commands run one after the other."""
 
     def __init__(self, build, command_in_path=True):
         self.scratch = tempfile.TemporaryDirectory(prefix="moe-documents-")
@@ -129,7 +130,7 @@ class Shell:
         link.symlink_to(target)
 
     def run(self, command):
-        """(exit status, lines of stdout and stderr); what is exported stays for the next one."""
+        """(exit status, lines of stdout and stderr). Exported variables are kept for the next command."""
         script = (f"[ -f {self.state} ] && . {self.state}\n{command}\n"
                   f"status=$?; export -p > {self.state}; exit $status")
         done = subprocess.run(["bash", "-c", script], cwd=self.folder, env=self.environment,
@@ -151,7 +152,7 @@ class Document:
         print(f"{self.path}:{line}: {text}\n" + "".join(f"   | {s}\n" for s in seen))
 
     def check(self, command, begin, end, status, compare=True):
-        """Runs a command and compares what it prints with the lines [begin, end)."""
+        """Runs a command and compares its output with the lines [begin, end)."""
         if self.only not in command:
             return
         self.checked += 1
@@ -192,8 +193,8 @@ class Document:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--update", action="store_true", help="write what was seen")
-    parser.add_argument("--only", default="", help="only commands that hold this text")
+    parser.add_argument("--update", action="store_true", help="write the actual output into the documents")
+    parser.add_argument("--only", default="", help="only commands that contain this text")
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("documents", type=pathlib.Path, nargs="+")
     arguments = parser.parse_args()

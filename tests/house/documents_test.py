@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What documents.py must notice and what it must let through. Usage: documents_test.py"""
+"""Differences that documents.py must report, and those that it must accept. Usage: documents_test.py"""
 
 import pathlib
 import sys

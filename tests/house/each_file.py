@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Files of the library, the converter and the command that a build compiles together also compile alone: none misses an
-include. Usage: each_file.py BUILD"""
+"""Compiles each file of the library's, the converter's and the command's unity builds alone, which finds missing includes.
+Usage: each_file.py BUILD"""
 
 import concurrent.futures
 import json
@@ -18,7 +18,7 @@ def members(entry):
 
 
 def without_precompiled(words):
-    """Clang's flags for a precompiled header, -Xclang -include-pch -Xclang FILE and the same with -include, left out."""
+    """The words without clang's flags for a precompiled header, -Xclang -include-pch -Xclang FILE and the same with -include."""
     rest = list(words)
     for flag in ("-include-pch", "-include"):
         while flag in rest:
@@ -28,7 +28,7 @@ def without_precompiled(words):
 
 
 def checks(build):
-    """(file, command, folder) for each file compiled together with others, once."""
+    """(file, command, folder) for each file of a unity build, once."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         entries = [e for e in json.load(file) if "/Unity/" in e["file"]]
     found = {}

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a device links: size and symbols of the embedded libmoe. Usage: embedded_test.sh size|symbols BUILD_DIR
+# Checks size and symbols of the libmoe of the preset embedded. Usage: embedded_test.sh size|symbols BUILD_DIR
 set -euo pipefail
 here=$(dirname "$0")
 library=$2/lib/libmoe.so
@@ -9,7 +9,7 @@ case $1 in
     python3 -B "$here/lint_symbols.py" core "$library"
     python3 -B "$here/lint_symbols.py" isa "$2"
     if readelf -d "$library" | grep -E 'NEEDED.*(pcre2|utf8proc|stdc\+\+)'; then
-      echo "$library needs a library that the embedded preset is there to avoid" >&2
+      echo "$library needs a library that the preset embedded must not need" >&2
       exit 1
     fi ;;
 esac

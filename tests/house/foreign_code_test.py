@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Nothing that lies in the current directory is loaded. Usage: foreign_code_test.py BUILD_DIR MODEL HOSTILE
+"""No library in the current directory is loaded. Usage: foreign_code_test.py BUILD_DIR MODEL HOSTILE
 
-HOSTILE is a library that ends the process that loads it. It is planted in the current directory
+HOSTILE is a library that ends the process that loads it. Copies of it are put in the current directory
 under the names of the CUDA module and of every library that the command and its libraries need.
 """
 
@@ -67,7 +67,7 @@ class ForeignCode(unittest.TestCase):
         for path in (self.folder, ".", ""):
             self.generate(env={**os.environ, "LD_LIBRARY_PATH": path})
 
-    def test_the_command_by_another_name(self):  # the loader knows a program by its first word
+    def test_the_command_by_another_name(self):  # the loader gets the program's name from argv[0]
         self.plant("libmoe_cuda.so")
         self.runs(["./moe", "generate", MODEL, "-p", "Once", "-n", "2"], cwd=self.folder, executable=MOE)
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What is built is hardened. Usage: hardening_test.py FILE...
+"""Programs and libraries are hardened. Usage: hardening_test.py FILE...
 
-Every program and library is position-independent, binds its symbols at the start into memory that is
-read-only afterwards, has no memory that is both written and executed, checks its stack and calls
-the checked functions of the C library; on x86-64 the object files carry the marks of IBT and
-SHSTK, which the linker drops where any part (as Debian's libzstd.a) has none.
+Every program and library is position-independent, has full RELRO, has no memory that is both writable
+and executable, uses stack protectors and calls the fortified functions of the C library. On x86-64 the
+object files are marked for IBT and SHSTK; the linker drops the marks if any input (such as Debian's
+libzstd.a) has none.
 """
 
 import platform
@@ -52,7 +52,7 @@ def main():
     found = [fault for path in paths for fault in faults(path)]
     objects = [path for path in paths if path.endswith(".o")]
     if objects and not any("__stack_chk_fail" in readelf("-s", path) for path in objects):
-        found.append("no object file checks its stack")  # zstd's part of a library may
+        found.append("no object file checks its stack")  # in a library, zstd's code alone might
     lint.report("hardening", found, len(paths))
 
 

@@ -1,4 +1,4 @@
-/* A library that nobody asked for: whoever loads it ends at once. */
+/* A library that ends every process that loads it. */
 #include <unistd.h>
 
 __attribute__((constructor)) static void runs(void) {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs a build into a temporary folder and builds a C99 program on it, once with pkg-config and
+# Installs a build into a temporary folder and builds a C99 program against it, once with pkg-config and
 # once with find_package(moe). Usage: install_test.sh BUILD_DIR
 set -euo pipefail
 
@@ -9,7 +9,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 cmake --install "$build" --prefix "$folder/first" >/dev/null
-mv "$folder/first" "$folder/moved" # an installation can be moved
+mv "$folder/first" "$folder/moved" # an installation must be relocatable
 prefix=$folder/moved
 "$prefix/bin/moe" --version
 "$prefix/bin/moe" man | cmp - "$prefix/share/man/man1/moe.1"

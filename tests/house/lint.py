@@ -1,4 +1,4 @@
-"""What the lints share: the files of the repository and their text without comments and strings."""
+"""Shared by the lints: the files of the repository, and their text without comments and strings."""
 
 import os
 import re
@@ -16,7 +16,7 @@ def files(root):
     if git.returncode == 0:
         return [p for p in git.stdout.decode().split("\0") if os.path.isfile(os.path.join(root, p))]
     found = []
-    for folder, folders, names in os.walk(root):  # an unpacked archive
+    for folder, folders, names in os.walk(root):  # not a git repository, but an unpacked archive
         folders[:] = [f for f in folders if f != "build" and not f.startswith(".")]
         found += [os.path.relpath(os.path.join(folder, n), root) for n in names]
     return found
@@ -27,7 +27,7 @@ def sources(root):
 
 
 def code(path):
-    """The text with comments and the insides of strings blanked out; lines stay where they are."""
+    """The text of a file with comments and the contents of strings removed; line numbers are kept."""
     with open(path, encoding="utf-8") as f:
         text = f.read()
     pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''

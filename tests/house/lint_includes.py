@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A file includes only from its own folder and from the rows above it. Usage: lint_includes.py ROOT"""
+"""A file includes only from its own folder and from those that ROWS allows. Usage: lint_includes.py ROOT"""
 
 import os
 import re
@@ -7,13 +7,13 @@ import sys
 
 import lint
 
-# The seam to the kernels, and the names and checks of what is passed through it.
+# The interface to the kernels, and the names and checks of its parameters.
 SEAM = ["kernels/choice.h", "kernels/device.h", "kernels/expert_memory.h", "kernels/expert_source.h",
         "kernels/rope.h", "kernels/router/router.h", "kernels/router/table.h", "kernels/router/text.h",
         "kernels/math.h", "kernels/math_four.h"]
-# What a model is, without how it runs.
+# The description of a model, without running it.
 MODEL_WORDS = ["src/model/config.h", "src/model/names.h", "src/model/tensors.h", "kernels/router/table.h"]
-# folder: what it may include besides itself; the longest folder that fits a path is its row
+# folder: what it may include besides itself. The longest matching folder applies to a path.
 ROWS = {
     "include": [],
     "src/base": ["include/moe_c.h"],
@@ -23,9 +23,9 @@ ROWS = {
     "formats/import": ["quant", "src/base"],
     "src/model": ["formats/moe", "quant", "src/base"] + SEAM,
     "src/text": ["src/base"],
-    # formats/moe: a tokenizer is read from the file's own table
+    # formats/moe/schema.h: a tokenizer is loaded from the file's own table
     "src/run": ["src/model", "src/text", "formats/moe/schema.h", "quant", "src/base"] + SEAM,
-    # src/text: a tokenizer is proved sound before anything is written
+    # src/text: a tokenizer is checked before anything is written
     "src/convert": MODEL_WORDS + ["src/text", "formats", "quant", "src/base"],
     # runs the model that is converted
     "src/convert/calibration": ["src/convert", "src/run", "src/model", "kernels", "formats", "quant", "src/base"],
@@ -38,8 +38,8 @@ ROWS = {
     "examples": ["moe_c.h"],
     "tests": [""],
 }
-# Code for one instruction set: an inline std:: function in it might be the copy that the linker
-# keeps for everybody, so only C headers and intrinsics.
+# Code for one instruction set includes only C headers and intrinsics: the linker might keep its copy of
+# an inline std:: function for the whole library.
 ISA_FILES = re.compile(r"kernels/cpu/(isa/.*\.cpp|generic/.*\.inc)$")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No program or library is looked for in the current directory. Usage: lint_runpath.py FOLDER...
+"""The loader searches for no library in the current directory. Usage: lint_runpath.py FOLDER...
 
 Every element of a RUNPATH or RPATH is absolute or begins with $ORIGIN (an empty one would mean the
 current directory), and no needed library is named by a relative path.
@@ -15,7 +15,7 @@ import lint
 
 
 def is_loaded(path):
-    """A program or a shared library, and not an object file."""
+    """Whether the path is a program or a shared library (not an object file)."""
     if os.path.islink(path) or not os.path.isfile(path):
         return False
     with open(path, "rb") as f:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a built library exports and needs. Usage: lint_symbols.py core|convert LIBRARY | isa BUILD_DIR
+"""The symbols that a library exports and needs. Usage: lint_symbols.py core|convert LIBRARY | isa BUILD_DIR
 
-core:    exports moe_* only, and needs nothing that throws, allocates behind our back, ends the
-         process or prints
+core:    exports moe_* only, and needs no function that throws, allocates without the library's
+         allocator, ends the process or prints
 convert: exports moe_* only
-isa:     an object file of kernels/cpu/isa has one external symbol, its table (two where another set's
-         table shares its code), and none that the linker could share between instruction sets
+isa:     an object file of kernels/cpu/isa has one external symbol, its table (two if another set's
+         table shares its code), and no symbol that the linker could merge between instruction sets
 """
 
 import pathlib

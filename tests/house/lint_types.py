@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""No two headers of the library define a type of the same name in the same namespace: the linker would take one type's
-functions for the other's. Usage: lint_types.py ROOT"""
+"""No two headers of the library define a type of the same name in the same namespace: the linker would merge their
+inline functions. Usage: lint_types.py ROOT"""
 
 import os
 import re

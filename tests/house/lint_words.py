@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files make sense on any machine and hold no unfinished business. Usage: lint_words.py ROOT"""
+"""Files contain no paths of one machine, unfinished work or merge conflicts. Usage: lint_words.py ROOT"""
 
 import os
 import re

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tests/bench/peers/memory_limit.py leaves behind, refuses and prints; in folders of its own in the place of /sys."""
+"""tests/bench/peers/memory_limit.py: its cleanup, what it refuses, and what it prints; scratch folders take the place of /sys."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ PEERS = pathlib.Path(__file__).resolve().parents[1] / "bench/peers"
 sys.path.insert(0, str(PEERS))
 import memory_limit  # noqa: E402
 
-# A cgroup's files do not keep its folder from being removed: here they lie beside it.
+# A cgroup can be removed although it contains files; here the limit's file is outside the folder.
 WAITS = """
 import subprocess, sys
 sys.path.insert(0, sys.argv[1])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What CONTRIBUTING promises of "one file and one line", tried in a scratch copy. Usage:
+"""Adds an importer with one file and one line, as CONTRIBUTING.md says, to a scratch copy. Usage:
 one_file_one_line.py ROOT BUILD"""
 
 import json
@@ -42,7 +42,7 @@ def read(path):
 
 
 def weights(model):
-    """The segments of a model file: all between its header and its metadata."""
+    """The segments of a model file: the bytes between its header and its metadata."""
     return model[4096:int.from_bytes(model[24:32], "little")]
 
 
@@ -60,7 +60,7 @@ class Scratch(unittest.TestCase):
         return os.path.join(self.folder, *parts)
 
     def add(self, name, text, list_name, line):
-        """The file, and the line at the end of the list."""
+        """Adds a file, and a line at the end of a list."""
         with open(os.path.join(self.root, name), "x", encoding="utf-8") as f:
             f.write(text)
         with open(os.path.join(self.root, list_name), "a", encoding="utf-8") as f:
@@ -85,7 +85,7 @@ class Scratch(unittest.TestCase):
         objects = [f"src/convert/CMakeFiles/moe_convert_convert.dir/{name}.cpp.o" for name in ("arch/dummy", "importer")]
         self.compile(*objects)
 
-        # Everything else is as it was built: these two objects come first.
+        # The rest comes from the existing build; the linker takes these two objects first.
         with open(self.path("convert.c"), "w", encoding="utf-8") as f:
             f.write(CONVERT)
         run(compiler("C"), "-c", "-I", self.root, "-o", self.path("convert.o"), self.path("convert.c"))

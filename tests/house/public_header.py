@@ -1,4 +1,4 @@
-"""What include/moe_c.h declares, for tests that hold the bindings against it."""
+"""The declarations of include/moe_c.h, for tests that compare the bindings with them."""
 
 import re
 from typing import NamedTuple
@@ -14,8 +14,8 @@ class Header(NamedTuple):
     structs: dict    # name: [(field, type)]
     callbacks: dict  # name: Function
     opaque: set
-    enums: dict      # name, "" for those without one: {constant: value}
-    macros: dict     # numbers alone
+    enums: dict      # name ("" for anonymous enums): {constant: value}
+    macros: dict     # those that are numbers
 
 
 def spaced(text):
@@ -33,7 +33,7 @@ def parameters(text):
 
 
 def pointer_type(result, arguments):
-    """A function pointer's type, as text that is the same wherever it is declared."""
+    """The canonical text of a function pointer's type."""
     return f"{spaced(result)}(*)({', '.join(parameters(arguments))})"
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What examples/quickstart.sh shows while it builds; a script stands for cmake. Usage: quickstart_test.py ROOT"""
+"""The progress that examples/quickstart.sh shows, with a script instead of cmake. Usage: quickstart_test.py ROOT"""
 
 import os
 import pty
@@ -49,12 +49,12 @@ class Quickstart(unittest.TestCase):
 
     @staticmethod
     def all_of(terminal):
-        """What was written to a terminal whose other end is closed; it comes in pieces."""
+        """Everything that was written to a terminal whose other end is closed."""
         shown = b""
         try:
             while piece := os.read(terminal, 65536):
                 shown += piece
-        except OSError:  # Linux says that the other end is gone in this way
+        except OSError:  # on Linux, the other end is closed
             pass
         os.close(terminal)
         return shown.decode()

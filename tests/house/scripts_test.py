@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the scripts that make packages delete, and what package_tree.cmake writes; nothing is built, as their tools are
-stand-ins. Usage: scripts_test.py CMAKE"""
+"""The files that the packaging scripts delete, and those that package_tree.cmake writes. Nothing is built: scripts replace
+the build tools. Usage: scripts_test.py CMAKE"""
 
 import gzip
 import os
@@ -16,7 +16,7 @@ CMAKE = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MINE = ["notes.txt", "mine_1.0_amd64.deb", "other-1.0-py3-none-any.whl"]
 CPACK = 'while [ "$1" != -B ]; do shift; done; mkdir "$2/_CPack_Packages"; touch "$2/moe_2.0_amd64.deb"'
-# Named after the machine that the wheel is for, as the tools name it.
+# The file names contain the machine that the wheel is for, as those of the real tools do.
 TOOLS = {"pip": "true", "python": 'mkdir "$5"; touch "$5/raw_${_PYTHON_HOST_PLATFORM:-linux-$(uname -m)}.whl"',
          "auditwheel": 'raw=${4##*linux-}; touch "$3/libmoe-2.0-py3-none-any_$raw"'}
 VENV = 'mkdir -p "$3/bin"; cp "$TOOLS"/* "$3/bin"'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A library, stripped, is no larger than it may be. Usage: size_test.py LIBRARY MAX_BYTES"""
+"""A stripped library has at most MAX_BYTES. Usage: size_test.py LIBRARY MAX_BYTES"""
 
 import os
 import subprocess

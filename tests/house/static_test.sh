@@ -1,5 +1,5 @@
 #!/bin/bash
-# The command of the preset static: its size, that it needs nothing beside it, and that it runs. Usage: static_test.sh ROOT BUILD_DIR
+# The command of the preset static is small enough, needs no shared library and runs. Usage: static_test.sh ROOT BUILD_DIR
 set -euo pipefail
 here=$(dirname "$0")
 moe=$2/bin/moe

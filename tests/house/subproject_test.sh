@@ -1,6 +1,6 @@
 #!/bin/bash
-# moe as a folder of another project, or fetched by it, with static libraries, and what that installs: linked with
-# pkg-config --static and with find_package(moe). Usage: subproject_test.sh ROOT
+# moe as a subdirectory of another project, or fetched by it, with static libraries; and the installed static libraries,
+# linked with pkg-config --static and with find_package(moe). Usage: subproject_test.sh ROOT
 set -euo pipefail
 
 root=$(cd "$1" && pwd)
@@ -20,7 +20,7 @@ cmake --install "$folder/build" --prefix "$folder/nothing" >/dev/null
 echo "== FetchContent"
 cmake -G Ninja -S "$here/parent" -B "$folder/fetched" -DMOE_SOURCE="$root" -DCMAKE_BUILD_TYPE=MinSizeRel \
   -DMOE_COMMIT="$(git -C "$root" rev-parse HEAD)" -DMOE_ISAS=scalar -DMOE_CONVERT=OFF >/dev/null
-cmake --build "$folder/fetched" --target moe_base # the rest is what is built above
+cmake --build "$folder/fetched" --target moe_base # the other targets are built above
 
 echo "== static, installed"
 cmake -DMOE_INSTALL=ON "$folder/build" >/dev/null

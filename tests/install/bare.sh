@@ -1,8 +1,8 @@
 #!/bin/bash
-# Installs what a folder of packages holds on a bare Debian 12 and uses it: the Debian packages, a program built
-# on libmoe0-dev, and the wheel, if there is one. Needs root, debootstrap and a network.
-# Usage: bare.sh PACKAGES [TREE [docker]]; TREE is a tree of debootstrap, which is made where there is none, and
-# kept; docker: carries out the steps of the Dockerfile too.
+# Installs and uses the contents of a folder of packages on a minimal Debian 12: the Debian packages, a program
+# built with libmoe0-dev, and the wheel, if there is one. Needs root, debootstrap and a network.
+# Usage: bare.sh PACKAGES [TREE [docker]]; TREE is a tree of debootstrap, which is made if it does not exist, and
+# kept; docker: also carries out the steps of the Dockerfile.
 set -euo pipefail
 [ $# -ge 1 ] || { echo "usage: bare.sh PACKAGES [TREE [docker]]" >&2; exit 2; }
 [ "$(id -u)" = 0 ] || { echo "bare.sh: needs root, for debootstrap and chroot" >&2; exit 1; }
@@ -12,12 +12,12 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 base=${2:-$scratch/base}
 [ -e "$base/usr/bin/apt-get" ] || {
-  rm -rf "$base.partial" # of a debootstrap that failed
+  rm -rf "$base.partial" # left by a debootstrap that failed
   debootstrap --variant=minbase bookworm "$base.partial" >"$scratch/log" || { tail "$scratch/log"; exit 1; }
   mv -T "$base.partial" "$base"
 }
 
-# fresh: a new tree in $tree, with the packages in /packages and the examples in /moe
+# fresh: makes a new tree in $tree, with the packages in /packages and the examples in /moe
 fresh() {
   tree=$scratch/tree
   rm -rf "$tree"
@@ -29,7 +29,7 @@ fresh() {
   cp -r "$root/tests/house/consumer" "$tree/moe/tests/house"
 }
 
-# inside COMMAND: in the tree, with its own mounts, which end with the command
+# inside COMMAND: runs a command in the tree, with its own mounts, which end with the command
 inside() {
   echo "\$ $1"
   DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 unshare --mount --fork sh -c \
@@ -61,7 +61,7 @@ if [ -e "${wheels[0]}" ]; then
   echo "== Wheel"
   fresh
   quietly "apt-get update -q"
-  quietly "$install python3-numpy python3-pip" # NumPy is all that it needs
+  quietly "$install python3-numpy python3-pip" # its only dependency is NumPy
   quietly "pip install --break-system-packages --no-index /packages/*.whl"
   inside "python3 -m moe --version"
   inside "python3 -c 'import moe; print(moe.Model(\"examples/models/stories.moe\").session().generate(\"The fox\", max_tokens=8).text())'"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Carries out the steps of the Dockerfile where there is no Docker: each stage in a copy of a bare Debian 12, RUN
-by chroot. Then runs the entry point as its user. Needs root and a network; see bare.sh.
+"""Carries out the steps of the Dockerfile without Docker: each stage in a copy of a minimal Debian 12, RUN
+with chroot. Then runs the entry point as its user. Needs root and a network; see bare.sh.
 Usage: dockerfile.py BARE_TREE SCRATCH_FOLDER ARGUMENT..."""
 
 import json
@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def steps():
-    """[(instruction, rest)] of the file."""
+    """[(instruction, rest of the line)] of the Dockerfile."""
     text = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [line.split(None, 1) for line in lines]

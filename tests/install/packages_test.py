@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the Debian packages of a folder hold and need, and that they work once unpacked. Usage:
+"""Contents and dependencies of the Debian packages in a folder; unpacked, they work. Usage:
 packages_test.py FOLDER"""
 
 import glob
@@ -29,7 +29,7 @@ NEEDS = {
     "moe": r"^libmoe0 \(= {version}\), libc6 \(.*libstdc\+\+6",
     "moe-cuda": r"^libmoe0 \(= {version}\), libc6 \(",
 }
-LINKED_IN = {  # not PCRE2 and utf8proc, which are packages of their own
+LINKED_IN = {  # without PCRE2 and utf8proc, which are shared libraries of other packages
     "libmoe0": ["libflatbuffers-dev", "libxxhash-dev", "libzstd-dev", "nlohmann-json3-dev"],
     "moe": ["libcli11-dev", "nlohmann-json3-dev"],
 }

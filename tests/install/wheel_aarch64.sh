@@ -1,6 +1,6 @@
 #!/bin/bash
-# Uses the libraries of a wheel for 64-bit ARM under qemu-user: examples/generate.c makes the text there that it makes
-# here, in BUILD_DIR, and the converter is loaded. Python itself is not run. Usage: wheel_aarch64.sh WHEEL BUILD_DIR
+# Uses the libraries of a wheel for 64-bit ARM under qemu-user: examples/generate.c generates the same text as with
+# BUILD_DIR on this machine, and the converter can be loaded. Python itself is not run. Usage: wheel_aarch64.sh WHEEL BUILD_DIR
 set -euo pipefail
 [ $# -eq 2 ] || { echo "usage: wheel_aarch64.sh WHEEL BUILD_DIR" >&2; exit 2; }
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -10,7 +10,7 @@ python3 -m zipfile -e "$1" "$scratch"
 libraries=$scratch/moe
 on_arm() { qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$libraries" "$@"; }
 
-# Into files: the exit status of a program in a pipe or in <() is lost.
+# The output goes to files because the exit status of a program in a pipe or in <() is lost.
 aarch64-linux-gnu-objdump -p "$libraries"/libmoe*.so.0 >"$scratch/needed"
 grep -q 'NEEDED' "$scratch/needed" || { echo "wheel_aarch64: objdump names no library" >&2; exit 1; }
 if grep -E 'NEEDED.*(pcre2|utf8proc|zstd)' "$scratch/needed"; then

@@ -1,4 +1,4 @@
-// Well-formed files whose content cannot be a model.
+// Well-formed files whose content is not a valid model.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ Result<Box<Model>> open_model_bytes(const std::vector<uint8_t>& bytes, Device& d
   return Model::open(std::move(file), {}, device, Logger(), system_allocator());
 }
 
-// The status of opening, preparing and acquiring all.
+// The status of opening the model, preparing it and acquiring every expert.
 Status use(const std::vector<uint8_t>& bytes) {
   MemoryDevice device(system_allocator());
   auto opened = open_model_bytes(bytes, device);

@@ -1,4 +1,4 @@
-// A configuration survives its way through a file, field by field.
+// A configuration written to a file and read again is the same in every field.
 
 #include <gtest/gtest.h>
 
@@ -217,7 +217,7 @@ TEST(Config, BlocksThatAreNotThere) {
   EXPECT_STREQ(validate(c).text(), "layer 1: there is neither attention nor ffn");
 }
 
-// Files from before a field have none of it.
+// Older files lack newer fields.
 TEST(Config, AFileThatSaysNothingOfBlocksHasNormsInFront) {
   flatbuffers::FlatBufferBuilder b;
   const auto attention = fbs::CreateAttention(b, 4, 2, 8);

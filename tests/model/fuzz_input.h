@@ -1,6 +1,6 @@
 #pragma once
-// What the fuzzer of model files changes: metadata and the segments' bytes, with the parts around
-// them that a random change would only break (header, checksums) made right again.
+// The inputs of the model file fuzzer: the metadata and the bytes of the segments. The parts that a
+// random change would only break (header, checksums) are computed.
 
 #include <cstdint>
 #include <cstring>
@@ -12,9 +12,9 @@
 
 namespace moe {
 
-// byte 0: bit 0 checks checksums of segments; bytes 1, 2: pages of segments; bytes 3..6: size of
-// the metadata; then the metadata, then the beginning of the segments. What is missing of them is
-// kFuzzFill: valid in most formats.
+// byte 0: bit 0 enables checking the checksums of segments; bytes 1, 2: pages of segments;
+// bytes 3..6: size of the metadata; then the metadata, then the first bytes of the segments. The
+// remaining bytes of the segments are kFuzzFill, which is valid in most formats.
 inline constexpr size_t kFuzzPrefix = 7;
 inline constexpr uint8_t kFuzzFill = 0x15;
 

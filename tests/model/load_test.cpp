@@ -1,4 +1,4 @@
-// How weights come in: when, from where, under which faults; and what they cost.
+// Loading weights: when and from where they are read, failures, and memory use.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// A file behind callbacks that counts and fails on request. Alignment is odd on purpose: nothing is
+// A file read through callbacks, which count bytes and fail on request. Its weights are never used
 // in place.
 struct Storage {
   const MemorySink* bytes;
@@ -137,7 +137,7 @@ TEST(ModelLoad, EveryAllocationMayFail) {
 TEST(ModelLoad, AFailureOfPrepareCanBeRepeated) {
   const auto bytes = build_tiny_model(tiny_config());
   Storage storage{bytes.get()};
-  FailingAllocator memory(3);  // the fourth of the weights
+  FailingAllocator memory(3);  // the fourth allocation of the weights
   MemoryDevice device(memory.get());
   auto model = open_from(storage.source(), device, system_allocator());
   ASSERT_TRUE(model.ok());

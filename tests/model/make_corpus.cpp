@@ -1,4 +1,5 @@
-// Writes the seeds of model_fuzz: small models of several kinds. Usage: make_model_corpus FOLDER
+// Writes the seed corpus of model_fuzz: small models of several kinds. Usage: make_model_corpus
+// FOLDER
 
 #include <fstream>
 
@@ -8,7 +9,7 @@
 namespace moe {
 namespace {
 
-// `n_front` bytes of segments are kept; the rest is what fuzz_file() fills in.
+// Writes the first `n_front` bytes of the segments; fuzz_file() fills in the rest.
 void write_seed(const std::string& path, const ModelConfig& config, const TinyOptions& options,
                 size_t n_front) {
   const auto sink = build_tiny_model(config, options);

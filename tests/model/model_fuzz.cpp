@@ -1,4 +1,4 @@
-// Opens, prepares and reads whatever the fuzzer makes of a model file.
+// Opens, prepares and reads the model file that fuzz_file() makes of the input.
 
 #include <atomic>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-// A small file must not make the reader take much memory: more than this fails.
+// A small file must not make the reader allocate much memory: allocations beyond this limit fail.
 constexpr size_t kMost = size_t{256} << 20;
 std::atomic<size_t> held{0};
 
@@ -56,6 +56,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n) {
   std::vector<uint8_t> memory;
   const std::span<const uint8_t> file = moe::fuzz_file(data, n, &memory);
   if (!file.empty()) (void)moe::use(file, (data[0] & 1) != 0);
-  if (moe::held != 0) std::abort();  // something was not given back
+  if (moe::held != 0) std::abort();  // a leak
   return 0;
 }

@@ -1,4 +1,4 @@
-// Every line of the list: packing, layout, padding, detection of what no packer writes.
+// Every format of the list: packing, layout, padding, detection of invalid bytes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -17,7 +17,7 @@ namespace {
 const int32_t kCols[] = {1,  3,   4,   5,   16,  17,  20,  21,  63,
                          64, 255, 256, 257, 260, 276, 511, 512, 1000};
 
-// A packed tile of random rows, and what element() must give.
+// A packed tile of random rows, and the values that element() must return.
 struct Tile {
   std::vector<uint8_t> bytes;
   std::vector<float> want;  // (n_rows, cols)
@@ -98,7 +98,7 @@ TEST(WeightFormats, InvalidBytesAreFoundWhereverTheyAre) {
   std::mt19937 rng(3);
   for (const WeightFormat& f : kWeightFormats) {
     if (f.find_invalid == nullptr) continue;
-    if (f.id > FormatId::kF16) continue;  // whoever adds a format says what is invalid in it
+    if (f.id > FormatId::kF16) continue;  // the other formats have their own tests
     Tile t = random_tile(f, 16, 300, rng);
     for (size_t at = 0; at < t.bytes.size(); ++at) {
       const std::vector<uint8_t> before = t.bytes;
@@ -142,7 +142,7 @@ TEST(WeightFormats, EveryValidByteIsAccepted) {
   }
 }
 
-// The layouts in numbers, as other programs and devices read them.
+// The exact layouts, which other programs and devices depend on.
 TEST(WeightFormats, LayoutIsFixed) {
   EXPECT_EQ(ternary2_tile_bytes(2048), 8192u);
   EXPECT_EQ(ternary2_tile_bytes(17), 128u);

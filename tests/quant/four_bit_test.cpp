@@ -1,4 +1,4 @@
-// The four-bit formats: what lies where, what fits without loss, and how good the quantiser is.
+// The four-bit formats: their layout, values stored without loss, and the quantiser's error.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -60,7 +60,7 @@ TEST(FourBit, EveryPowerOfTwoComesBack) {
   }
 }
 
-// A scale that is not finite is found wherever it is, and nothing else is.
+// Every scale that is not finite is found, and no other byte is reported.
 TEST(FourBit, BadScalesAreFound) {
   for (const FormatId id : kFourBits) {
     const WeightFormat& f = format_info(id);
@@ -83,7 +83,7 @@ TEST(FourBit, BadScalesAreFound) {
   }
 }
 
-// What has the form of a format already comes back, whatever the scales.
+// Values that a format can represent are stored without loss, whatever the scales.
 TEST(FourBit, OwnValuesAreKept) {
   std::mt19937 rng(3);
   for (const FormatId id : kFourBits) {
@@ -91,7 +91,8 @@ TEST(FourBit, OwnValuesAreKept) {
     for (const int32_t cols : {32, 100, 256}) {
       std::vector<int8_t> codes(static_cast<size_t>(7 * cols));
       for (int8_t& c : codes) c = static_cast<int8_t>(random_weight_code(f, rng));
-      for (size_t row = 0; row < 7; ++row) {  // both ends in every group: one scale fits
+      for (size_t row = 0; row < 7;
+           ++row) {  // the extreme codes in every group determine the scale
         for (int32_t g = 0; g + 1 < cols; g += 32) {
           const auto at = row * static_cast<size_t>(cols) + static_cast<size_t>(g);
           codes[at] = static_cast<int8_t>(extreme_weight_code(f, -1));
@@ -105,7 +106,7 @@ TEST(FourBit, OwnValuesAreKept) {
       for (int r = 0; r < 7; ++r) {
         read_weights(f, tile.data(), cols, r, &w[static_cast<size_t>(r * cols)]);
       }
-      // A minimum that is rounded to f16 takes a little.
+      // Minimums are rounded to f16.
       EXPECT_LE(relative_error(w, stored(f, w, cols)), f.minimums ? 1e-3 : 0.0)
           << f.name << " " << cols;
     }
@@ -124,7 +125,7 @@ TEST(FourBit, ErrorIsSmall) {
   EXPECT_LT(relative(FormatId::kFp4), 0.115);
 }
 
-// Inputs that count more come out better, at the price of others.
+// Inputs with more importance get smaller errors at the expense of the others.
 TEST(FourBit, ImportanceDecides) {
   const std::vector<float> w = normals(16 * 256, 6, 1.0f);
   std::vector<float> importance(256);
@@ -133,7 +134,7 @@ TEST(FourBit, ImportanceDecides) {
     const WeightFormat& f = format_info(id);
     const double plain = squared_error(w, stored(f, w, 256), importance);
     const double weighted = squared_error(w, stored(f, w, 256, importance.data()), importance);
-    // Powers of two leave little to choose.
+    // Scales that are powers of two leave little choice.
     EXPECT_LT(weighted, (id == FormatId::kFp4 ? 0.995 : 0.97) * plain) << f.name;
     const std::vector<float> unseen(256, 0.0f);
     EXPECT_EQ(stored(f, w, 256, unseen.data()), stored(f, w, 256)) << f.name;
@@ -162,7 +163,7 @@ TEST(FourBit, OddRows) {
   }
 }
 
-// No float16 scale is fine enough for these: the middle of all stands for each.
+// No float16 scale is small enough for these weights: all of them become their mean.
 TEST(FourBit, WeightsBelowAllScalesBecomeTheirMiddle) {
   std::vector<float> w(32);
   for (size_t i = 0; i < w.size(); ++i) w[i] = i % 2 == 0 ? 1e-7f : -1e-7f;
@@ -187,7 +188,7 @@ TEST(FourBit, AScaleThatIsNoNumberIsNonFinite) {
   }
 }
 
-// Errors count rows from the matrix's first one on.
+// Error messages count rows from the first row of the matrix.
 TEST(FourBit, AnErrorNamesTheRowOfTheMatrix) {
   const WeightFormat& f = format_info(FormatId::kInt4);
   std::vector<float> w(16 * 32, 0.5f);

@@ -1,4 +1,4 @@
-// int8_group: what lies where, what fits without loss, and how good the quantiser is.
+// int8_group: its layout, values stored without loss, and the quantiser's error.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,8 +39,7 @@ TEST(Int8Group, LayoutIsFixed) {
   EXPECT_EQ(f.minimum(tile.data(), 5, 3), 0.0f);
 }
 
-// A scale that is not finite is found where scales are, a code of -128 where codes are, and nothing
-// else is.
+// Scales that are not finite and codes of -128 are found, and no other byte is reported.
 TEST(Int8Group, BadScalesAndCodesAreFound) {
   const WeightFormat& f = group_format();
   std::vector<uint8_t> tile(f.tile_bytes(300), 0x11);
@@ -60,7 +59,7 @@ TEST(Int8Group, BadScalesAndCodesAreFound) {
   }
 }
 
-// The message is that of what was found; the tensor's name comes from the file's reader.
+// The message says what was found; the reader of the file adds the name of the tensor.
 TEST(Int8Group, BadScalesAndCodesAreTwoFaults) {
   std::vector<uint8_t> tile(group_format().tile_bytes(128), 0x11);
   Matrix m;
@@ -85,7 +84,7 @@ TEST(Int8Group, BadScalesAndCodesAreTwoFaults) {
          "int8_group weights: found a scale that is NaN or infinite in rows 0..15, block 17 of 34");
 }
 
-// Codes that others chose come back as they were, whatever the largest of them is: Q8_0 and Q5_0.
+// Codes with float16 scales, as in Q8_0 and Q5_0, are kept whatever their largest value is.
 TEST(Int8Group, CodesWithHalvesAsScalesAreKept) {
   std::mt19937 rng(3);
   for (int largest = 1; largest <= 127; ++largest) {
@@ -105,7 +104,7 @@ TEST(Int8Group, CodesWithHalvesAsScalesAreKept) {
   }
 }
 
-// So are those whose scale is no normal number.
+// So are codes with a subnormal scale.
 TEST(Int8Group, CodesWithTinyScalesAreKept) {
   std::mt19937 rng(8);
   for (uint16_t bits = 1; bits < 0x400; bits += 3) {
@@ -121,7 +120,8 @@ TEST(Int8Group, CodesWithTinyScalesAreKept) {
   }
 }
 
-// Sixteen inputs share a scale in Q6_K, its codes are in -32..31: the larger scale loses nothing.
+// Q6_K has a scale per 16 inputs and codes in -32..31: groups of 32 lose less than one scale per
+// row.
 TEST(Int8Group, HalvesOfGroupsAreNearlyKept) {
   std::mt19937 rng(4);
   std::vector<float> w(16 * 256);
@@ -137,7 +137,8 @@ TEST(Int8Group, HalvesOfGroupsAreNearlyKept) {
 TEST(Int8Group, ErrorIsSmall) {
   std::vector<float> w = normals(16 * 1024, 5, 0.02f);
   EXPECT_LT(relative_error(w, stored(w, 1024)), 0.0055);
-  for (size_t row = 0; row < 16; ++row) w[row * 1024 + row] = 1.0f;  // of 50 standard deviations
+  for (size_t row = 0; row < 16; ++row)
+    w[row * 1024 + row] = 1.0f;  // an outlier of 50 standard deviations
   EXPECT_LT(relative_error(w, stored(w, 1024)), 0.015);
   EXPECT_GT(relative_error(w, stored_by_row(w, 1024)), 0.05);
 }

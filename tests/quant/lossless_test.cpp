@@ -29,7 +29,7 @@ TernaryFit detect(const std::vector<float>& w, int32_t cols) {
   return d.fit();
 }
 
-// Splits every row and puts it together again, bit for bit.
+// Splits every row into codes and scales and reproduces it bit for bit.
 void expect_lossless(const std::vector<float>& w, int32_t cols, const TernaryFit& fit) {
   std::vector<int8_t> codes(static_cast<size_t>(cols));
   std::vector<float> scales(static_cast<size_t>(cols));
@@ -47,7 +47,7 @@ void expect_lossless(const std::vector<float>& w, int32_t cols, const TernaryFit
 }
 
 TEST(TernaryDetector, FindsTheCoarsestScale) {
-  const int cols = 700;  // no multiple of any group
+  const int cols = 700;  // not a multiple of any group
   struct Case {
     std::vector<float> w;
     ScaleKind kind;

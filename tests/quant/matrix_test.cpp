@@ -1,4 +1,4 @@
-// What quant/formats.h says about matrices: sizes, scales, checks.
+// Matrices of quant/formats.h: sizes, scales, checks.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +41,8 @@ TEST(Matrix, ScaleCountsAndPlaces) {
 TEST(Matrix, WeightIsCodeTimesScale) {
   std::vector<uint8_t> tiles;
   std::vector<float> scales;
-  const Matrix m = valid(FormatId::kTernary2, ScaleKind::kGroup, &tiles, &scales);  // bytes 0: -1
+  const Matrix m = valid(FormatId::kTernary2, ScaleKind::kGroup, &tiles,
+                         &scales);  // all bytes are 0, which is code -1
   std::vector<float> row(300);
   read_row(m, 17, row.data());
   for (int32_t c = 0; c < 300; ++c) {

@@ -13,7 +13,7 @@ namespace moe {
 namespace {
 
 TEST(AbsmeanTernary, RoundsHalfToEvenAndClips) {
-  // mean |w| = 2: halves of it are exact.
+  // The mean of |w| is 2, so halves of the scale are exact.
   const float w[8] = {3, -1, -3, 1, 4, -2, 0, 2};
   int8_t codes[8];
   float scale = 0;
