@@ -1,5 +1,5 @@
-// A text through the source model: what its matrices are multiplied with, and what quantising
-// makes of it.
+// Calibration: running a text through the source model, the inputs of its matrices, and their use
+// in quantising.
 #include "src/convert/calibration/calibrate.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using test::patched;
 
 const char* const kText = "Sphinx of black quartz, judge my vow. Sphinx of black quartz.";
-// Reads bytes; expert 0 of the second layer gets every token.
+// A model with one token per byte; expert 0 of the second layer gets every token.
 const char* const kReader = R"({"tokenizer": "bytes", "vocab_size": 256, "add_bos": false,
   "context_length": 64, "layers": [{"index": 1, "ffn": {"kind": "moe", "moe": {"n_experts": 4,
   "router": {"kind": "hash"}}}}]})";
@@ -26,7 +26,7 @@ const char* const kReader = R"({"tokenizer": "bytes", "vocab_size": 256, "add_bo
 class CalibrateTest : public testing::Test {
  protected:
   CalibrateTest() {
-    // Inputs of very different sizes, as trained models have them.
+    // Inputs of very different magnitudes, as in trained models.
     std::vector<float> norm(24);
     for (size_t i = 0; i < norm.size(); ++i) norm[i] = std::exp(0.3f * static_cast<float>(i) - 4);
     for (const char* name : {"layers.0.attention_norm.weight", "layers.1.ffn_norm.weight"}) {
@@ -61,7 +61,7 @@ class CalibrateTest : public testing::Test {
   }
   using Rows = std::vector<std::vector<double>>;
 
-  // What layer 0's attention sees: the embedding's rows after the norm.
+  // The inputs of layer 0's attention: rows of the embedding after the norm.
   Rows first_inputs(const std::string& text,
                     const std::string& norm_name = "layers.0.attention_norm.weight") {
     const std::vector<float> table = floats("embedding.weight");
@@ -83,7 +83,7 @@ class CalibrateTest : public testing::Test {
     for (size_t i = 0; i < b.size(); ++i) sum += a[i] * b[i];
     return sum;
   }
-  // Of the outputs for `inputs`; others count with a share.
+  // The relative error of the outputs for `inputs`; those for `others` are weighted by `share`.
   double output_error(const std::string& name, const Matrix& stored, const Rows& inputs,
                       const Rows& others = {}, double share = 0) {
     const std::vector<float> wanted = floats(name + ".weight");
@@ -122,7 +122,7 @@ TEST_F(CalibrateTest, ErrorsCountByTheInputsOfTheText) {
     ASSERT_TRUE(run(weights, nullptr).ok());
     EXPECT_FALSE(report_.calibration);
     std::string read = kText;
-    read.pop_back();  // the last is only predicted
+    read.pop_back();  // the last token is only predicted
     const Rows inputs = first_inputs(read);
     const std::string name = "layers.0.attention.q";
     const auto stored_error = [&] {
@@ -133,9 +133,10 @@ TEST_F(CalibrateTest, ErrorsCountByTheInputsOfTheText) {
     const Status status = run(weights, kText);
     ASSERT_TRUE(status.ok()) << weights << ": " << status.text();
     EXPECT_EQ(target_.names(), std::vector<std::string>{"m.moe"});
-    // The report's own number is that of our own walk through the model.
+    // The reported error is the one computed here.
     EXPECT_NEAR(matrices_[name].weighted_error, stored_error(), 1e-4 * plain) << weights;
-    const bool powers_of_two = weights == std::string("fp4");  // scales can give way but little
+    const bool powers_of_two =
+        weights == std::string("fp4");  // its scales are powers of two and cannot adapt much
     EXPECT_LT(matrices_[name].weighted_error, (powers_of_two ? 0.97 : 0.8) * plain) << weights;
     EXPECT_TRUE(matrices_[name].weighted && matrices_[name].compensated);
     EXPECT_GE(report_.calibration->n_compensated, 6u);
@@ -157,12 +158,12 @@ TEST_F(CalibrateTest, ExpertsAreWeightedByTheirOwnTokens) {
     EXPECT_EQ(reached.n_tokens, std::strlen(kText) - 1) << name;
     EXPECT_FALSE(matrices_[std::string("layers.1.moe.experts.1.") + name].weighted) << name;
   }
-  EXPECT_TRUE(matrices_["head"].weighted);  // int8
+  EXPECT_TRUE(matrices_["head"].weighted);  // int8 matrices are calibrated too
   EXPECT_FALSE(matrices_["embedding"].weighted);
 }
 
-// Attention adds nothing, so that the experts of layer 0 see embeddings: those of lower-case vowels
-// go to expert 1, all others to expert 0.
+// Attention adds nothing, so the inputs of layer 0's experts are embeddings. Lower-case vowels go
+// to expert 1, all other characters to expert 0.
 TEST_F(CalibrateTest, EachExpertHasTheInputsThatWereRoutedToIt) {
   config_ = patched(R"({"tokenizer": "bytes", "vocab_size": 256, "context_length": 64,
       "add_bos": false, "layers": [{"index": 0, "ffn": {"kind": "moe", "moe": {"n_experts": 2,
@@ -190,7 +191,7 @@ TEST_F(CalibrateTest, EachExpertHasTheInputsThatWereRoutedToIt) {
   }
 }
 
-// Second moments of an interesting matrix, or nothing.
+// The second moments of a matrix; empty if none were collected.
 std::vector<double> moments(Calibration& calibration, const std::string& name) {
   std::vector<double> out;
   const InputSums* sums = calibration.inputs().find(name);
@@ -230,7 +231,8 @@ TEST_F(CalibrateTest, OffloadedExpertsGiveTheSame) {
   for (int e = 0; e < 40; ++e) {
     n_pairs += all.inputs().n_tokens("layers.1.moe.experts." + std::to_string(e) + ".down");
   }
-  // Windows of 31 tokens with the prefix in front; the last of each is only predicted.
+  // In each window of 31 tokens the prefix is an input and the last token is not: 100 inputs in
+  // all, with 3 experts each.
   EXPECT_EQ(n_pairs, 3u * 100);
   uint64_t cap = uint64_t{1} << 16;
   for (bool fits = false; !fits; cap += cap / 8) {
@@ -254,8 +256,8 @@ TEST_F(CalibrateTest, OffloadedExpertsGiveTheSame) {
   EXPECT_LT(cap, uint64_t{64} << 20);
 }
 
-// Little room for second moments: the text is read again for each layer that finds room, and one
-// that finds none keeps to the mean squares.
+// With little memory for second moments, the text is read again for the layers that did not fit. A
+// layer that never fits uses the mean squares of its inputs.
 TEST_F(CalibrateTest, MomentsThatDoNotFitTakeMorePasses) {
   config_ = patched(R"({"tokenizer": "bytes", "vocab_size": 256})");
   test::write_checkpoint(source_, config_, test::random_tensors(config_));
@@ -274,7 +276,7 @@ TEST_F(CalibrateTest, MomentsThatDoNotFitTakeMorePasses) {
                                "layers.1.attention.v", "head"};
   options.with_moments = {names, names + 4};
   Calibration all(file, file.size(), plan, text, options);
-  options.moment_bytes = 2 * SecondMoments::bytes(24);  // of layer 0, or of the two others
+  options.moment_bytes = 2 * SecondMoments::bytes(24);  // those of layer 0, or the two others
   Calibration some(file, file.size(), plan, text, options);
   options.moment_bytes = 1;
   Calibration none(file, file.size(), plan, text, options);
@@ -295,7 +297,7 @@ TEST_F(CalibrateTest, MomentsThatDoNotFitTakeMorePasses) {
   EXPECT_EQ(some.run().n_passes, 2u);
   EXPECT_EQ(none.run().n_passes, 1u);
   EXPECT_EQ(all.run().n_without_room, 0u);
-  EXPECT_EQ(none.run().n_without_room, 3u);  // two layers, and what is in none
+  EXPECT_EQ(none.run().n_without_room, 3u);  // two layers, and the matrices outside of layers
 }
 
 TEST_F(CalibrateTest, WhatCannotHelpIsRefusedBeforeAnythingIsWritten) {
@@ -379,7 +381,7 @@ TEST(RefineRow, RowsWithoutLossStay) {
 }
 
 TEST(TernaryScale, IsThatOfTheImportantWeights) {
-  // Half of the inputs count for nothing, and their weights are ten times as large.
+  // Half of the inputs have importance 0, and their weights are ten times as large.
   std::vector<float> w, importance;
   for (int i = 0; i < 64; ++i) {
     w.push_back(i % 2 == 0 ? 0.5f : 5.0f);

@@ -1,4 +1,4 @@
-// Where a checkpoint's chat template comes from, and that it arrives in the model file.
+// The files that a checkpoint's chat template is read from, and its copy in the model file.
 
 #include <gtest/gtest.h>
 
@@ -69,7 +69,8 @@ TEST_F(ChatTemplateImport, TooLong) {
   EXPECT_NE(error().find("chat_template"), std::string::npos);
 }
 
-// A template that nobody can run is no obstacle to the conversion: it is not needed for text.
+// A template that cannot be run does not prevent conversion, since generating text does not need
+// it.
 TEST_F(ChatTemplateImport, GoesIntoTheFileAsItIs) {
   folder_.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
   folder_.write("chat_template.jinja", "{% include 'nothing' %}");

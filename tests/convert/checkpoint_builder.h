@@ -1,5 +1,5 @@
 #pragma once
-// Writes small checkpoints for tests, right ones and wrong ones.
+// Writes small checkpoints for tests, valid and invalid ones.
 
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 
 namespace moe::test {
 
-/// A folder of its own for each test, removed at the end.
+/// A temporary folder, removed by the destructor.
 class TempFolder {
  public:
   TempFolder() {
@@ -64,14 +64,14 @@ inline RawTensor f32_tensor(std::vector<int64_t> shape, const std::vector<float>
   return {"F32", std::move(shape), as_bytes(values)};
 }
 
-/// Cuts the lower half of each float off.
+/// Truncates each float to its upper half.
 inline RawTensor bf16_tensor(std::vector<int64_t> shape, const std::vector<float>& values) {
   std::vector<uint16_t> halves;
   for (float v : values) halves.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16));
   return {"BF16", std::move(shape), as_bytes(halves)};
 }
 
-/// Header length and header in front of `data`.
+/// A safetensors file: the length of the header, the header, and `data`.
 inline std::string safetensors_text(const std::string& header, const std::string& data) {
   uint64_t n = header.size();
   std::string out(8, '\0');

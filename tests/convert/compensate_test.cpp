@@ -1,4 +1,5 @@
-// Second moments, their factors, and rounding with error compensation, against definitions.
+// Second moments, their factors, and rounding with error compensation, compared with their
+// definitions.
 #include "src/convert/weights/compensate.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ class Pool {
 
 std::vector<float> normals(size_t n, unsigned seed) { return moe::normals(n, seed, 1.0f); }
 
-// Inputs (n_rows, n) that depend on their neighbours and differ in size.
+// Inputs (n_rows, n) whose columns are correlated with their neighbours and differ in magnitude.
 std::vector<float> correlated(int32_t n_rows, int32_t n, unsigned seed) {
   std::vector<float> x = normals(static_cast<size_t>(n_rows * n), seed);
   for (int32_t r = 0; r < n_rows; ++r) {
@@ -49,7 +50,7 @@ SecondMoments moments_of(const std::vector<float>& x, int32_t n, ThreadPool& poo
   return out;
 }
 
-// v H v^T by H itself, within blocks.
+// v H v^T by definition, within blocks.
 double quadratic(const SecondMoments& h, const std::vector<double>& v) {
   double sum = 0;
   for (int32_t i = 0; i < h.n(); ++i) {
@@ -136,7 +137,7 @@ TEST(Cholesky, RefusesWhatHasNoFactor) {
   for (double* a : {indefinite, singular, nan, infinite}) EXPECT_FALSE(cholesky(2, a, pool));
 }
 
-// e H e^T from the factor: with damping, which makes singular moments (a single row) regular.
+// e H e^T computed from the factor, whose damping makes singular moments (of a single row) regular.
 TEST(Feedback, IsTheFactorOfDampedMoments) {
   Pool pool(2);
   for (const int32_t n : {1, 33, 200, kMomentBlock + 9}) {
@@ -176,7 +177,7 @@ TEST(Feedback, KnowsNothingFromZerosAndWhatIsNoNumber) {
   EXPECT_FALSE(Feedback(none, nullptr, pool).known());
 }
 
-// An input that was always 0 takes no part, and is no fault.
+// An input that is always 0 takes part in no feedback and is not an error.
 TEST(Feedback, AnInputOfZerosIsLeftAlone) {
   Pool pool(1);
   std::vector<float> x = correlated(50, 4, 2);
@@ -189,7 +190,8 @@ TEST(Feedback, AnInputOfZerosIsLeftAlone) {
   EXPECT_NE(feedback.above(3)[1], 0.0f);
 }
 
-// One row says little: the average of others counts beside it, the less the more rows there are.
+// With few rows the feedback is close to that of the average moments, whose weight falls with the
+// number of rows.
 TEST(Feedback, FewRowsLeanOnTheAverage) {
   Pool pool(1);
   constexpr int32_t n = 64;
@@ -216,14 +218,14 @@ TEST(SecondMoments, SayWhetherTheyAreNumbers) {
 
 struct Rounded {
   std::vector<uint8_t> tile;
-  std::vector<float> scales;  // one for each row where they lie apart
+  std::vector<float> scales;  // one per row, if the format stores them outside the tile
   std::vector<float> values;
   MomentError reported;
 };
 
 class CompensatorTest : public testing::TestWithParam<const char*> {
  protected:
-  // The usual way where `feedback` is null.
+  // Without compensation if `feedback` is null.
   Rounded round(const std::vector<float>& w, int32_t n,
                 const std::shared_ptr<const Feedback>& feedback, ThreadPool& pool) {
     const int n_rows = static_cast<int>(w.size()) / n;
@@ -344,7 +346,8 @@ TEST(Compensator, SaysWhatAFormatCannotHold) {
   EXPECT_FALSE(compensator.pack(large.data(), 1, tile.data()));
 }
 
-// Sums of weights at the end of what f32 holds are no numbers, and no codes either.
+// Weights near the limit of float32 make targets that are not finite. Their codes are still in
+// range.
 TEST(Compensator, TargetsThatAreNoNumbersBecomeZeros) {
   Pool pool(1);
   constexpr int32_t n = 64;

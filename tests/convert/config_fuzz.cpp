@@ -1,4 +1,4 @@
-// Any JSON as the config.json of a checkpoint.
+// Reads any JSON as the config.json of a checkpoint.
 
 #include "formats/import/failure.h"
 #include "src/convert/importer.h"
@@ -6,7 +6,7 @@
 
 namespace {
 
-// The one tensor that reading a configuration may look at.
+// Contains the one tensor that an importer may read for the configuration.
 const moe::Checkpoint& checkpoint() {
   static const moe::test::TempFolder folder;
   static const moe::Checkpoint* const opened = [] {

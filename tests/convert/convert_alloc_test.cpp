@@ -1,6 +1,6 @@
-// Allocations of a conversion fail in turn, in this library and in those below it: every third
-// alone, every 13th with all that follow. MOE_EVERY_ALLOCATION=1 convert_alloc_test tries all, in
-// minutes.
+// Conversions with failing allocations, including those of the libraries underneath: every third
+// one alone, and every 13th together with all later ones. MOE_EVERY_ALLOCATION=1 convert_alloc_test
+// tries all of them, which takes minutes.
 
 #include <gtest/gtest.h>
 
@@ -54,7 +54,8 @@ class ConvertAlloc : public testing::TestWithParam<Case> {
   void sweep(bool and_after) {
     const bool every = std::getenv("MOE_EVERY_ALLOCATION") != nullptr;
     const size_t step = every ? 1 : and_after ? 13 : 3;
-    convert(SIZE_MAX, false);  // the C library keeps some memory of the first threads
+    convert(SIZE_MAX,
+            false);  // the C library keeps some memory of the first threads, which is no leak
     for (size_t n = 0;; n += step) {
       target_.write("m.moe", "old");
       const moe_status status = convert(n, and_after);

@@ -1,6 +1,7 @@
-// A whole conversion: a folder with a shard index, two shards, config.json and tokenizer.json, some
-// of them changed. The input is a checkpoint, options, then changes until it ends. Whatever comes
-// of it, the source stays as it is, nothing is left but a finished file, and that file can be run.
+// A whole conversion of a folder with a shard index, two shards, config.json and tokenizer.json,
+// some of them changed. The input is the choice of a checkpoint, options, then changes until it
+// ends. In every case the source is unchanged, no partial file is left, and a finished file can be
+// run.
 
 #include <filesystem>
 #include <memory>
@@ -13,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Three folders in one: source, target and one that nobody may look into.
+/// A folder with three others: source, target, and one outside the checkpoint that must not be
+/// read.
 class Scratch {
  public:
   Scratch() {
@@ -21,7 +23,7 @@ class Scratch {
   }
   std::string path(const std::string& name) const { return folder_.path() + name; }
 
-  /// Makes the source hold these files; those that it holds already are left.
+  /// Makes the source hold exactly these files; files that are already right are not rewritten.
   void put(const Files& files) {
     for (const auto& [name, text] : held_) {
       if (!files.contains(name)) fs::remove(path("/source/" + name));
@@ -35,7 +37,7 @@ class Scratch {
   void put_outside(const Files& files) {
     for (const auto& [name, text] : files) folder_.write("outside/" + name, text);
   }
-  /// Whether the source is as it was put.
+  /// Whether the source is unchanged since put().
   bool source_is_whole() const {
     for (const auto& [name, text] : held_) {
       if (read_file(path("/source/" + name)) != text) return false;
@@ -51,7 +53,7 @@ class Scratch {
   Files held_;
 };
 
-// What the converter wrote, the library reads.
+// The library must be able to run the file that the converter wrote.
 void run(const std::string& path) {
   moe_model* model = nullptr;
   moe_error error{};
@@ -70,7 +72,7 @@ void run(const std::string& path) {
   moe_model_free(model);
 }
 
-// A conversion that worked used no shard outside its folder.
+// A successful conversion used no shard outside its folder.
 void check_index(const Files& files) {
   const auto index = files.find(kIndex);
   if (index == files.end()) return;

@@ -38,7 +38,7 @@ class ConvertTest : public testing::Test {
     checkpoint.read(tensor, 0, out.size(), out.data());
     return out;
   }
-  /// Puts w (rows, cols) in place of a tensor.
+  /// Replaces the values of a tensor by w (rows, cols).
   void replace(const std::string& name, const std::vector<float>& w) {
     tensors_[name] = test::f32_tensor(tensors_.at(name).shape, w);
   }
@@ -95,9 +95,10 @@ TEST_F(ConvertTest, FourBitsAreForLinearMatrices) {
     options_.verify = true;
     auto model = converted();
     const FormatId id = find_weight_format(weights)->id;
-    for (const Matrix& m : {model->matrix(Part::kAttention, 0, -1, Role::kO),  // by its name
-                            model->matrix(Part::kFfn, 0, -1, Role::kGate),
-                            model->matrix(Part::kExperts, 1, 3, Role::kDown)}) {
+    for (const Matrix& m :
+         {model->matrix(Part::kAttention, 0, -1, Role::kO),  // chosen by the override
+          model->matrix(Part::kFfn, 0, -1, Role::kGate),
+          model->matrix(Part::kExperts, 1, 3, Role::kDown)}) {
       EXPECT_EQ(m.format, id);
       EXPECT_EQ(m.scale_kind, ScaleKind::kGroup);
       EXPECT_EQ(m.group, 32);
@@ -253,7 +254,7 @@ TEST_F(ConvertTest, ShardsAndBf16GiveTheSameFile) {
   for (auto& [name, tensor] : tensors_) {
     std::vector<float> values(tensor.bytes.size() / 4);
     std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-    const bool exact = name.find("router") == std::string::npos;  // keeps its type
+    const bool exact = name.find("router") == std::string::npos;  // a router keeps its type
     tensor = exact ? test::bf16_tensor(tensor.shape, values) : tensor;
   }
   converted();
@@ -415,7 +416,7 @@ TEST_F(ConvertTest, ATokenizerThatDoesNotFitIsRefused) {
   EXPECT_EQ(run().code(), MOE_ERR_FORMAT);
 }
 
-// Each id has a place in memory, also where no piece is.
+// Memory is allocated for every id up to the largest, with or without a token.
 TEST_F(ConvertTest, AnIdFarBeyondTheVocabularyIsRefused) {
   config_ = patched(R"({"tokenizer": "tokenizer.json"})");
   source_.write("tokenizer.json", R"({"version": "1.0", "model": {"type": "BPE", "merges": [],
@@ -497,7 +498,7 @@ TEST_F(ConvertTest, TheCheckpointIsNeverReplaced) {
   for (const char* name : {"link", "hard", "new"}) expect_refused(target_.file(name));
   EXPECT_EQ(source_.names().size(), before.size());
   for (const auto& [name, text] : before) EXPECT_EQ(source_.text(name), text) << name;
-  // A model file that lies in the folder is none of the checkpoint's.
+  // A model file in the folder is not part of the checkpoint and may be replaced.
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(convert(source_.path(), source_.file("m.moe"), options_, &report_).ok());
   }
@@ -523,7 +524,7 @@ TEST_F(ConvertTest, TheReportComesBeforeTheFinalName) {
 
 #ifndef MOE_SANITIZED
 TEST_F(ConvertTest, MemoryDoesNotGrowWithTheModel) {
-  // An embedding of 200 MB, all zeros: a hole in the file.
+  // An embedding of 200 MB of zeros in a sparse file.
   config_ = patched(R"({"vocab_size": 262144, "d_model": 192, "tie_embeddings": true,
                         "layer_defaults": {"attention": {"head_dim": 12}}})");
   const char* small = R"({"d_model": 192, "tie_embeddings": true})";

@@ -1,5 +1,5 @@
 #pragma once
-// A converted model file, opened for looking at its numbers.
+// A converted model file, opened to inspect its values.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class ConvertedModel {
   const MoeFile& file() const { return *file_; }
   const ModelConfig& config() const { return *config_; }
 
-  /// As stored, with pointers that stay valid as long as this.
+  /// The stored matrix; its pointers are valid as long as this object.
   Matrix matrix(Part part, int32_t layer, int32_t expert, Role role, int32_t sublayer = -1) {
     const FileSegment* segment = file_->find(part, layer, expert);
     if (segment == nullptr) fail(MOE_ERR_NOT_FOUND, "no such segment");

@@ -1,4 +1,4 @@
-// Checkpoints of tests/data/families with one thing wrong: the error names it, and nothing is
+// Checkpoints of tests/data/families with one error each: the message names it, and nothing is
 // written.
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class DamagedFamily : public testing::Test {
 TEST_F(DamagedFamily, PackedTernary) {
   load("bitnet_packed");
   const test::RawTensors good = tensors_;
-  const std::string up = "model.layers.1.mlp.up_proj.weight";  // (40, 32) in (10, 32)
+  const std::string up = "model.layers.1.mlp.up_proj.weight";  // (40, 32) packed into (10, 32)
   tensors_[up].bytes[32 * 2 + 5] = static_cast<char>(3 << 4);
   EXPECT_EQ(error(MOE_ERR_CORRUPT),
             "tensor " + up + ": row 22, column 5: packed value 3 stands for no ternary weight");
@@ -64,7 +64,7 @@ TEST_F(DamagedFamily, PackedTernary) {
   tensors_ = good;
   tensors_[up] = {"U8", {9, 32}, std::string(9 * 32, '\0')};
   EXPECT_EQ(error(MOE_ERR_SHAPE), "tensor " + up + ": expected (10, 32), file has (9, 32)");
-  // The same bytes in a checkpoint that does not say that it is packed.
+  // The same bytes in a checkpoint whose config.json does not say that they are packed.
   tensors_ = good;
   config_ = test::patched(R"({"quantization_config": null})", config_.c_str());
   error(MOE_ERR_SHAPE);
@@ -134,7 +134,7 @@ TEST_F(DamagedFamily, NumbersAndTypes) {
   load("olmoe");
   const test::RawTensors good = tensors_;
   const std::string name = "model.layers.1.mlp.experts.4.up_proj.weight";
-  tensors_[name].bytes.replace(2 * (32 + 3), 2, "\xC0\x7F");  // (1, 3) as bfloat16
+  tensors_[name].bytes.replace(2 * (32 + 3), 2, "\xC0\x7F");  // element (1, 3): a bfloat16 NaN
   EXPECT_EQ(error(MOE_ERR_NON_FINITE),
             "tensor " + name + ": element (1, 3) of layers.1.moe.experts.4.up is NaN");
   tensors_ = good;

@@ -1,5 +1,5 @@
-// XLM-R with every head as `transformers` saves it, converted and run: the outputs must be those of
-// `transformers` (tests/data/encoders, remade by tests/parity/encoders.py).
+// XLM-R with each head, saved by `transformers`, converted and run: the outputs must be those of
+// `transformers` (tests/data/encoders, written by tests/parity/encoders.py).
 
 #include "src/convert/convert.h"
 #include "tests/convert/checkpoint_builder.h"
@@ -24,12 +24,12 @@ TEST_P(Encoders, OutputsAgree) {
   const Status status = convert_to_sink(folder, sink, options, &report);
   ASSERT_TRUE(status.ok()) << status.text();
   EXPECT_TRUE(report.tokenizer);
-  EXPECT_EQ(sink.data()[10], 1);  // the minor version: a reader of 1.0 knows no encoders
+  EXPECT_EQ(sink.data()[10], 1);  // minor version 1, since readers of 1.0 do not support encoders
   Machine machine(sink);
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
   const ModelConfig& config = machine.model().config();
   EXPECT_EQ(config.mask_token_id, config.vocab_size - 1);
-  EXPECT_EQ(config.context_length, 40);  // two rows of positions are in front of the first
+  EXPECT_EQ(config.context_length, 40);  // the table of positions begins with two unused rows
   const InputFile file(folder + "/golden.safetensors");
   const std::vector<SourceTensor> tensors = read_safetensors_header(file, 0);
   const Box<Session> session = machine.session();
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Encoders, testing::ValuesIn(encoder_names(
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Encoders);
 
-// A checkpoint of the tests with another config.json and more tensors.
+// A copy of a test checkpoint with a changed config.json and more tensors.
 class ChangedEncoder {
  public:
   explicit ChangedEncoder(const std::string& patch) {

@@ -1,5 +1,5 @@
-// Checkpoints as `transformers` writes them, converted and run: the logits must be those of
-// `transformers` (tests/data/families, remade by tests/parity/run.py, which tries many more).
+// Checkpoints saved by `transformers`, converted and run: the logits must be those of
+// `transformers` (tests/data/families, written by tests/parity/run.py, which tries many more).
 
 #include "src/convert/convert.h"
 #include "src/convert/packed/packed_checkpoint.h"
@@ -12,7 +12,7 @@ const char* const kFamilyFolder = "tests/data/families";
 
 std::vector<std::string> family_names() { return test::folder_names(kFamilyFolder); }
 
-// The command line that the harness gave to `moe convert`.
+// The arguments of `moe convert` that the test data was made for.
 ConvertOptions read_options(const Json& words) {
   ConvertOptions options;
   for (size_t i = 0; i + 1 < words.size(); i += 2) {
@@ -67,8 +67,8 @@ TEST_P(Families, LogitsAgree) {
   EXPECT_LE(test::relative(found[1], golden("logits.1")), tolerance("tolerance"));
 }
 
-// Rounded to f16 are other numbers than keys and values, by as much. So the tolerance is that of
-// keys and values in f16 against the original's, which are not rounded.
+// Rounding the latents to f16 gives other values than rounding keys and values, with errors of the
+// same size. The tolerance is therefore that of f16 keys and values compared with unrounded ones.
 TEST_P(Families, LogitsOfALatentCacheAgree) {
   Machine machine(sink_);
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Families, testing::ValuesIn(family_names()
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Families);
 
-// Kimi-K2's checkpoint has a layer that predicts a token further on.
+// Kimi-K2's checkpoint has a layer for multi-token prediction.
 TEST(FamilyCases, LayersLeftOutAreReported) {
   MemorySink sink;
   ConvertReport report;
@@ -106,8 +106,8 @@ TEST(FamilyCases, LayersLeftOutAreReported) {
   EXPECT_EQ(to_json(report).find("skipped_layers"), std::string::npos);
 }
 
-// Where the library that wrote the codes can say what they stand for. bitsandbytes rounds twice,
-// code * SCB and that / 127.
+// Compares unpacked codes with the values that the library which wrote them gives, where it can.
+// bitsandbytes rounds twice: code * SCB, and that divided by 127.
 TEST(FamilyCases, CodesStandForTheLibrarysNumbers) {
   const std::string name = "model.layers.0.mlp.down_proj.weight";
   int n = 0;

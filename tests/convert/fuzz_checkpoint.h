@@ -1,5 +1,6 @@
 #pragma once
-// Checkpoints of two shards with an index, and what a fuzzer's input changes in their files.
+// Checkpoints of two shards with an index, and the changes that a fuzzer's input makes to their
+// files.
 
 #include <algorithm>
 #include <fstream>
@@ -33,7 +34,7 @@ inline constexpr const char* kTokenizer = R"({"version": "1.0", "truncation": nu
   "fuse_unk": false, "byte_fallback": false, "merges": ["a b", "ab c"], "vocab":
   {"a": 0, "b": 1, "c": 2, "ab": 3, "<s>": 4, "abc": 5}}})";
 
-// What may stand in place of a value, the way out of the folder included.
+// Replacements for a value, including paths that leave the folder.
 inline constexpr std::string_view kTokens =
     R"(0 -1 1 2 3 5 64 4096 65537 2147483648 1e308 -1e-40 0.5 null true false [] {} "" [1,2] [3,4] )"
     R"([0,18446744073709551615] "model-1.safetensors" "model-2.safetensors" ".safetensors" )"
@@ -55,7 +56,7 @@ inline uint64_t header_bytes(const std::string& file) {
   return n;
 }
 
-/// The tensors of one file in two, and the index.
+/// Adds two shards with the tensors of `file`, and their index.
 inline void add_shards(const std::string& file, Files* out) {
   const uint64_t n = header_bytes(file);
   const Json header = parse_json(file.substr(8, n), "header");
@@ -93,7 +94,7 @@ inline std::vector<Files> make_checkpoints() {
   return out;
 }
 
-/// Where the value behind the next colon lies.
+/// The position and length of the value after the next colon.
 inline std::pair<size_t, size_t> next_value(const std::string& text, size_t from) {
   const size_t colon = text.find(':', from);
   if (colon == std::string::npos) return {text.size(), 0};
@@ -121,7 +122,7 @@ inline void change_text(FuzzBytes& in, std::string* text) {
   }
 }
 
-/// One part of one file; of a shard the header, whose length stays right, or the data.
+/// Changes one part of one file: of a shard, the header (with a correct length) or the data.
 inline void change(FuzzBytes& in, Files* files) {
   auto file = files->begin();
   std::advance(file, in.below(files->size()));

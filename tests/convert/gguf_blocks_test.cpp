@@ -1,5 +1,5 @@
-// Every block type of GGUF against the numbers that the `gguf` package reads from the same bytes
-// (tests/parity/gguf_blocks.py).
+// Every block type of GGUF, compared with the values that the `gguf` package decodes from the same
+// bytes (tests/parity/gguf_blocks.py).
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ class GgufBlocksTest : public testing::Test {
     file_.read(t.offset, bytes.data(), bytes.size());
     return bytes;
   }
-  // A Llama of one layer and width 256 whose matrices are all of this type: `rows` again and again.
+  // A Llama of one layer and width 256 whose matrices are all of this type and repeat `rows`.
   std::string llama(const SourceTypeInfo& info, const std::string& rows,
                     uint64_t n_inner = 256) const {
     GgufBuilder b;
@@ -69,14 +69,14 @@ class GgufBlocksTest : public testing::Test {
     options.on_matrix = [this](const MatrixReport& m) { matrices_[m.name] = m; };
     return convert(folder_.file("m.gguf"), folder_.file("m.moe"), options, report);
   }
-  // Block `i` of those in the golden file, as often as a row of 256 has it.
+  // Block `i` of the golden file, repeated to fill a row of 256.
   std::string row_of(const SourceTypeInfo& info, size_t i) const {
     const std::string blocks = bytes_of(golden_.at(info.name + std::string(".blocks")));
     std::string row;
     for (uint32_t n = 0; n < 256; n += info.block) row += blocks.substr(i * info.bytes, info.bytes);
     return row;
   }
-  // 256 rows of blocks 0 and 1, whose scales are 1 and -1, in an order that never repeats.
+  // 256 rows of blocks 0 and 1, whose scales are 1 and -1, in an aperiodic order.
   std::string mixed_rows(const SourceTypeInfo& info) const {
     const std::string blocks = bytes_of(golden_.at(info.name + std::string(".blocks")));
     std::string rows;
@@ -90,11 +90,12 @@ class GgufBlocksTest : public testing::Test {
     for (uint32_t number = 0; number < 64; ++number) {
       const SourceTypeInfo* info = find_gguf_type(number);
       const bool blocks = info != nullptr && info->read_block != nullptr;
-      if (blocks && info->type != SourceType::kQ2_0) out.push_back(info);  // gguf has it not
+      if (blocks && info->type != SourceType::kQ2_0)
+        out.push_back(info);  // the gguf package does not have it
     }
     return out;
   }
-  // The blocks as a GGUF file, read as its user reads them.
+  // Writes the blocks to a GGUF file and reads their values through a Checkpoint.
   std::vector<float> read(const SourceTypeInfo& info, const std::string& blocks) {
     const uint64_t n = blocks.size() / info.bytes;
     GgufBuilder b;
@@ -131,14 +132,15 @@ TEST_F(GgufBlocksTest, SameBitsAsGguf) {
   }
 }
 
-// What the layers' matrices become: codes of four bits as they are.
+// The formats that the layers' matrices are stored in: four-bit codes are kept.
 struct Kept {
   SourceType type;
   FormatId format;
   double error;  // at most; 0: without loss
 };
 constexpr double kInt8Error = 0.01;
-constexpr double kHalfUnit = 1.0 / 2048;  // of a scale and a minimum as float16
+constexpr double kHalfUnit =
+    1.0 / 2048;  // relative rounding error of scales and minimums in float16
 constexpr Kept kKept[] = {{SourceType::kQ4_0, FormatId::kInt4, 0},
                           {SourceType::kQ4_1, FormatId::kInt4Min, 0},
                           {SourceType::kIq4Nl, FormatId::kNl4, 0},
@@ -147,7 +149,7 @@ constexpr Kept kKept[] = {{SourceType::kQ4_0, FormatId::kInt4, 0},
                           {SourceType::kQ4K, FormatId::kInt4Min, kHalfUnit},
                           {SourceType::kQ2K, FormatId::kInt4Min, 0.1},
                           {SourceType::kQ3K, FormatId::kInt4Min, 0.1},
-                          // not TQ2_0, whose random codes are four
+                          // not TQ2_0, whose random blocks use all four codes
                           {SourceType::kTq1_0, FormatId::kTernary2, 0}};
 
 TEST_F(GgufBlocksTest, EveryTypeKeepsWhatItCan) {
@@ -178,7 +180,7 @@ TEST_F(GgufBlocksTest, EveryTypeKeepsWhatItCan) {
   }
 }
 
-// Blocks of any codes, but for -128, with scales from 2^-7 to 2^-6: of a whole matrix.
+// The blocks of a matrix, with random codes other than -128 and scales from 2^-7 to 2^-6.
 std::string random_blocks(const SourceTypeInfo& info) {
   std::mt19937 random(5);
   std::string out;
@@ -201,7 +203,8 @@ std::string random_blocks(const SourceTypeInfo& info) {
   return out;
 }
 
-// Of the two ways to eight bits the one with the smaller error is taken, unless one is asked for.
+// Of the two eight-bit formats the one with the smaller error is chosen, unless --weights names
+// one.
 TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
   constexpr size_t kRandom = 9;
   for (const SourceTypeInfo* info : types()) {
@@ -228,11 +231,11 @@ TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
   }
 }
 
-// Errors are those of every second tile of 512 rows. A weight in between may be too large for
-// int8_group: then its matrix is int8.
+// The errors are estimated from every second tile of 512 rows. If a weight in another tile is too
+// large for int8_group, the matrix is stored as int8.
 TEST_F(GgufBlocksTest, EveryRowMustFitIntoGroups) {
   constexpr uint64_t kInner = 512;
-  constexpr size_t kUnseen = 16;  // of the rows
+  constexpr size_t kUnseen = 16;  // the first row of a tile that the estimate skips
   const SourceTypeInfo& info = source_type_info(SourceType::kQ8_0);
   std::string rows = random_blocks(info) + random_blocks(info);
   const auto stored = [&](const char* name) {
@@ -242,7 +245,7 @@ TEST_F(GgufBlocksTest, EveryRowMustFitIntoGroups) {
     return matrices_[name].format;
   };
   EXPECT_EQ(stored("layers.0.ffn.up"), FormatId::kInt8Group);
-  // -128 times the largest float16: 127 times it is what int8_group can hold.
+  // -128 times the largest float16; int8_group can hold at most 127 times that.
   rows.replace(kUnseen * source_bytes(info.type, 256), 3, "\xFF\x7B\x80");
   EXPECT_EQ(stored("layers.0.ffn.up"), FormatId::kInt8);
   weights_ = "int8_group";
@@ -254,7 +257,7 @@ TEST_F(GgufBlocksTest, EveryRowMustFitIntoGroups) {
       << asked.text();
 }
 
-// What has a float16 for each 32 codes loses nothing.
+// Types with one float16 scale per 32 codes are stored without loss.
 TEST_F(GgufBlocksTest, Q8_0AndQ5_0AreKept) {
   for (const SourceType type : {SourceType::kQ8_0, SourceType::kQ5_0}) {
     const SourceTypeInfo& info = source_type_info(type);
@@ -268,7 +271,7 @@ TEST_F(GgufBlocksTest, Q8_0AndQ5_0AreKept) {
   }
 }
 
-// A block's float16 times an integer has more digits than a float16.
+// The product of a block's float16 scale and an integer does not fit in a float16.
 TEST_F(GgufBlocksTest, ScalesOfScalesAreRounded) {
   for (const SourceType type : {SourceType::kQ4K, SourceType::kIq4Xs}) {
     std::string row = row_of(source_type_info(type), 0);
@@ -282,7 +285,7 @@ TEST_F(GgufBlocksTest, ScalesOfScalesAreRounded) {
   }
 }
 
-// The codes' own format may be asked for; another one chooses codes anew.
+// Asking for the format of the source's codes keeps them; any other format quantises again.
 TEST_F(GgufBlocksTest, AFormatThatIsAskedFor) {
   const SourceTypeInfo& info = source_type_info(SourceType::kQ4_0);
   for (const char* weights : {"int4", "nl4", "int8"}) {
@@ -295,7 +298,7 @@ TEST_F(GgufBlocksTest, AFormatThatIsAskedFor) {
   }
 }
 
-// What reads the numbers reads the codes' own scales.
+// Scales beyond float16 make the matrix int8; asking for int4_min is an error.
 TEST_F(GgufBlocksTest, ScalesThatFloat16CannotHoldAreNamed) {
   const SourceTypeInfo& info = source_type_info(SourceType::kQ4K);
   ConvertReport report;

@@ -1,5 +1,5 @@
 #pragma once
-// GGUF files for tests, right ones and wrong ones.
+// Builds GGUF files for tests, valid and invalid ones.
 
 #include "tests/convert/checkpoint_builder.h"
 
@@ -30,7 +30,7 @@ class GgufBuilder {
     pair(key, 9, raw(type) + raw<uint64_t>(list.size()) + as_bytes(list));
   }
 
-  /// `shape` row-major; the bytes are padded to 32.
+  /// `shape` is row-major; the data is padded to a multiple of 32 bytes.
   void tensor(const std::string& name, uint32_t type, const std::vector<uint64_t>& shape,
               const std::string& bytes) {
     tensors_ += text(name) + raw<uint32_t>(static_cast<uint32_t>(shape.size()));
@@ -44,7 +44,7 @@ class GgufBuilder {
     for (const uint64_t d : shape) n *= d;
     tensor(name, 0, shape, as_bytes(std::vector<float>(n, value)));
   }
-  /// Offsets of later tensors are off by this.
+  /// Adds an error to the offsets of later tensors.
   void shift(uint64_t bytes) { shift_ = bytes; }
 
   std::string file(uint32_t version = 3) const {

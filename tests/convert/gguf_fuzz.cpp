@@ -1,5 +1,4 @@
-// Any bytes as a GGUF file: the numbers of its tensors, then the configuration and tokenizer that
-// come of it.
+// Reads any bytes as a GGUF file: values of its tensors, then its configuration and tokenizer.
 
 #include <algorithm>
 
@@ -10,7 +9,7 @@
 
 namespace {
 
-// The first and the last numbers of each tensor.
+// Reads the first and the last values of each tensor.
 void read_ends(const moe::Checkpoint& checkpoint) {
   std::vector<float> values;
   for (const auto& [name, tensor] : checkpoint.tensors()) {

@@ -35,7 +35,7 @@ class GgufTest : public testing::Test {
     checkpoint.read(*checkpoint.find("t"), 0, n, out.data());
     return out;
   }
-  // A dense Llama of one layer, to be changed.
+  // A dense Llama of one layer, which tests modify.
   static GgufBuilder llama() {
     GgufBuilder b;
     b.string("general.architecture", "llama");
@@ -103,7 +103,7 @@ TEST(GgufNames, OfNormsDependOnTheBlock) {
   EXPECT_EQ(gguf_tensor_name("blk.3.nextn.eh_proj.weight"), "blk.3.nextn.eh_proj.weight");
 }
 
-// The checkpoint under the names that llama.cpp has for it gives the same weights.
+// The checkpoint's tensors under llama.cpp's names give the same weights.
 TEST_F(GgufTest, Olmo2) {
   const std::string original = "tests/data/families/olmo2";
   GgufBuilder b;
@@ -153,7 +153,7 @@ TEST_F(GgufTest, Olmo2) {
     ConvertReport report;
     const Status status = convert_to_sink(source, sink, options, &report);
     EXPECT_TRUE(status.ok()) << source << ": " << status.text();
-    uint64_t end = 0;  // where the metadata begins, behind the last segment
+    uint64_t end = 0;  // where the metadata begins, after the last segment
     std::memcpy(&end, sink.data() + 24, sizeof end);
     return std::string(reinterpret_cast<const char*>(sink.data()) + 4096, end - 4096);
   };
@@ -170,7 +170,7 @@ TEST_F(GgufTest, RefusesWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(header_error(b.file(1), MOE_ERR_UNSUPPORTED).find("GGUF version 1"), std::string::npos);
   for (size_t n = 0; n < good.size() - 8; ++n) header_error(good.substr(0, n), MOE_ERR_FORMAT);
-  // Lengths that are not there.
+  // Lengths beyond the end of the file.
   std::string huge = good;
   huge.replace(24, 8, std::string(8, '\x7F'));
   header_error(huge, MOE_ERR_FORMAT);
@@ -190,18 +190,18 @@ TEST_F(GgufTest, RefusesWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(refused.find("Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS can. Take another file"),
             std::string::npos);
-  GgufBuilder other_type;  // the bytes are of Q8_0
+  GgufBuilder other_type;  // the data has the size of Q8_0
   other_type.tensor("t", 2, {64}, std::string(68, '\0'));
   other_type.f32_tensor("u", {2});
   EXPECT_NE(header_error(other_type.file(), MOE_ERR_FORMAT)
                 .find("tensor t: Q4_0 takes 36 bytes, the file has 96 for it"),
             std::string::npos);
-  GgufBuilder last;  // the same, with nothing behind it
+  GgufBuilder last;  // the same in the last tensor
   last.tensor("t", 2, {64}, std::string(68, '\0'));
   EXPECT_NE(header_error(last.file(), MOE_ERR_FORMAT)
                 .find("tensor t: Q4_0 takes 36 bytes, the file has 96 for it"),
             std::string::npos);
-  GgufBuilder plain;  // the bytes are of F32
+  GgufBuilder plain;  // the data has the size of F32
   plain.tensor("t", 1, {64}, std::string(256, '\0'));
   plain.f32_tensor("u", {2});
   EXPECT_NE(header_error(plain.file(), MOE_ERR_FORMAT)
@@ -254,7 +254,7 @@ TEST_F(GgufTest, BlocksAreNumbers) {
   EXPECT_EQ(mxfp4[16 + 9], -0.25f);
 }
 
-// Blocks of 64 and of 128 share a type number; the room between tensors tells which they are.
+// Blocks of 64 and of 128 share a type number; the distance between tensors tells which one it is.
 TEST_F(GgufTest, BothKindsOfQ2) {
   const std::string half("\x00\x38", 2);
   for (const size_t group : {64u, 128u}) {
@@ -328,7 +328,7 @@ TEST_F(GgufTest, WhatIsNotUnderstoodIsNamed) {
   expect(other, MOE_ERR_UNSUPPORTED, "unknown architecture \"mamba\"; known: llama, qwen2");
 }
 
-// The pairs of a PhiMoE with positions scaled for a long context.
+// The key-value pairs of a PhiMoE with positions scaled for a long context.
 GgufBuilder phimoe(bool with_factors) {
   GgufBuilder b;
   b.string("general.architecture", "phimoe");
@@ -390,8 +390,8 @@ TEST_F(GgufTest, PhimoeKeysThatDoNotFitAreNamed) {
   expect(b, MOE_ERR_FORMAT, "rope_factors_long.weight: config.json describes no such tensor");
 }
 
-// A DeepSeek-V2 of one layer with two heads of 4 + 2 and 3 numbers on a latent of 6. `split`: as
-// newer files have it, keys and values apart.
+// A DeepSeek-V2 of one layer with two heads (keys 4 + 2 wide, values 3) and a latent of 6. `split`:
+// with separate key and value matrices, as in newer files.
 GgufBuilder deepseek(bool split) {
   GgufBuilder b;
   const auto add = [&](const char* key, int value) {
@@ -500,9 +500,10 @@ TEST_F(GgufTest, DeepseekKeysThatDoNotFitAreNamed) {
   expect(b, "norm_topk_prob");
   b = deepseek(true);
   b.f32("deepseek2.rope.scaling.yarn_log_multiplier", 0.1f);
-  expect(b, "deepseek2.rope.scaling.yarn_log_multiplier");  // of what, the file does not say
+  expect(b,
+         "deepseek2.rope.scaling.yarn_log_multiplier");  // the file does not say what it multiplies
   b = deepseek(false);
-  b.u32("deepseek2.attention.key_length_mla", 6);  // but all heads have their own
+  b.u32("deepseek2.attention.key_length_mla", 6);  // but every head has its own keys and values
   expect(b, "deepseek2.attention.head_count_kv with value 2");
   GgufBuilder dense;
   dense.string("general.architecture", "deepseek2");

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// What llama.cpp's converter keeps of a tokenizer.json.
+// The metadata that llama.cpp's converter writes for a tokenizer.json.
 Json as_gguf(const Json& tokenizer, const char* model, const char* pre) {
   const Json& vocab = tokenizer.at("model").at("vocab");
   size_t n = vocab.size();
@@ -53,7 +53,7 @@ TEST(GgufTokenizer, ByteLevelTokenizersAreTheOnesTheyWere) {
     EXPECT_EQ(found.token_ends, expected.token_ends) << name;
     EXPECT_EQ(found.merges, expected.merges) << name;
     EXPECT_EQ(found.added_ids, expected.added_ids) << name;
-    // A GGUF file does not say which added tokens the vocabulary had before.
+    // A GGUF file does not say which added tokens are also in the vocabulary.
     ASSERT_EQ(found.added_flags.size(), expected.added_flags.size()) << name;
     for (size_t i = 0; i < found.added_flags.size(); ++i) {
       EXPECT_EQ(found.added_flags[i], expected.added_flags[i] | kAddedInModel) << name << " " << i;
@@ -68,7 +68,7 @@ TEST(GgufTokenizer, ByteLevelTokenizersAreTheOnesTheyWere) {
   }
 }
 
-// Lines, words, punctuation, spaces at an end and digits are cut apart, in this order.
+// Splits off line ends, words, punctuation, trailing spaces and digits, in this order.
 TEST(GgufTokenizer, CutsAsDeepseekDoes) {
   const Json metadata = {
       {"tokenizer.ggml.model", "gpt2"},
@@ -101,7 +101,7 @@ TEST(GgufTokenizer, WhatStandsAroundAText) {
   EXPECT_EQ(around("qwen2", {{eos, true}}), (std::pair(Ids{}, Ids{2})));
 }
 
-// SentencePiece's pieces with scores: their order is that of the merges.
+// SentencePiece tokens with scores: the order of the scores is the order of the merges.
 TEST(GgufTokenizer, ScoresGiveTheMerges) {
   const Json original = read_json_file("tests/data/text/llama2.json").at("tokenizer");
   Json metadata = as_gguf(original, "llama", "default");
@@ -120,7 +120,7 @@ TEST(GgufTokenizer, ScoresGiveTheMerges) {
   EXPECT_EQ(found.prefix, expected.prefix);
   EXPECT_EQ(found.unk_id, expected.unk_id);
   EXPECT_TRUE(found.byte_fallback);
-  // Every trained merge is there, in its order; other ways to cut a piece may stand between them.
+  // Every trained merge is found, in order; other ways to split a token may come between them.
   size_t at = 0;
   for (size_t i = 0; i + 2 < expected.merges.size(); i += 3) {
     const auto* want = &expected.merges[i];
@@ -131,7 +131,7 @@ TEST(GgufTokenizer, ScoresGiveTheMerges) {
   EXPECT_FALSE(guarded([&] { gguf_tokenizer(metadata); }).ok());
 }
 
-// Tokens "a" to "z" and more; SentencePiece's kind.
+// A SentencePiece vocabulary of these tokens and "a" to "z".
 Json scored(std::vector<std::string> tokens) {
   for (char c = 'a'; c <= 'z'; ++c) tokens.emplace_back(1, c);
   std::vector<double> scores;
@@ -141,7 +141,7 @@ Json scored(std::vector<std::string> tokens) {
           {"tokenizer.ggml.scores", scores}};
 }
 
-// Cuts every token at every character and looks for both parts.
+// The expected merges: every split of a token at a character into two other tokens.
 TEST(GgufTokenizer, EveryWayToCutATokenIsAMerge) {
   std::vector<std::string> tokens = {"\u00e9\u00e8", "\u00e9", "\u00e8", "\xC3\xA9\xC3"};
   for (uint32_t i = 3; i < 2000; i += i % 7) {  // words of a and b
@@ -164,7 +164,7 @@ TEST(GgufTokenizer, EveryWayToCutATokenIsAMerge) {
   EXPECT_EQ(gguf_tokenizer(metadata).at("model").at("merges"), expected);
 }
 
-// Where each cut costs the length of what it makes, 4 MB take hours.
+// If each split cost time in proportion to the length of its parts, 4 MB would take hours.
 TEST(GgufTokenizer, LongTokensTakeNoTimeForEachOfTheirCuts) {
   const std::string a(4'000'000, 'a');
   const Json found = gguf_tokenizer(scored({a, a + "b", "aa", a + "bc"})).at("model").at("merges");

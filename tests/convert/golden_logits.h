@@ -1,5 +1,5 @@
 #pragma once
-// Logits that PyTorch computed, in a folder beside the checkpoint.
+// Logits computed by PyTorch, stored in the folder of the checkpoint.
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace moe::test {
 
-/// Folders in `root`, sorted; none when it is missing.
+/// The folders in `root`, sorted; empty if it does not exist.
 inline std::vector<std::string> folder_names(const std::string& root) {
   std::vector<std::string> names;
   std::error_code ignored;

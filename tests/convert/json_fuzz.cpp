@@ -1,4 +1,4 @@
-// Any bytes as JSON; what parses is walked with every getter.
+// Parses any bytes as JSON and reads the result with every getter.
 
 #include "formats/import/failure.h"
 #include "formats/import/json.h"

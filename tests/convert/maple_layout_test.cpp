@@ -1,5 +1,5 @@
-// Maple as it is published, at 1/32 of its width: 18,651 tensors in 9 shards, streamed.
-// tests/parity/maple_size.py does the same at any size.
+// Maple's published layout at 1/32 of its width: 18,651 tensors in 9 shards.
+// tests/parity/maple_size.py writes such a checkpoint of any size.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class Shards {
       const auto scale = static_cast<uint16_t>(0x3D80u + random_() % 64);  // 1/16 and more
       for (int c = 0; c < cols; ++c) {
         const uint32_t bits = random_();
-        // A third zeros, of either sign.
+        // One third are zeros, of either sign.
         const uint32_t magnitude = !ternary ? 0x3C00u + bits % 512 : (bits % 3 == 0 ? 0u : scale);
         values.push_back(static_cast<uint16_t>(magnitude | (bits >> 31) << 15));
       }
@@ -130,7 +130,8 @@ TEST(MapleLayout, IsStoredWithoutLoss) {
   ASSERT_TRUE(status.ok()) << status.text();
   EXPECT_EQ(n_ternary, kLayers * (3 * kExperts + 4));
   EXPECT_EQ(report.n_matrices, static_cast<uint64_t>(n_ternary + kLayers + 2));
-  EXPECT_EQ(report.n_lossless, static_cast<uint64_t>(n_ternary + kLayers));  // and the routers
+  EXPECT_EQ(report.n_lossless,
+            static_cast<uint64_t>(n_ternary + kLayers));  // the ternary matrices and the routers
   EXPECT_TRUE(report.verified);
 }
 

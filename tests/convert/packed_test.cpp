@@ -1,5 +1,5 @@
-// Checkpoints of GPTQ, AWQ, compressed-tensors and bitsandbytes: what is stored of them, and files
-// and configurations that do not fit each other. Their logits: families_test.cpp.
+// Checkpoints of GPTQ, AWQ, compressed-tensors and bitsandbytes: the formats they are stored in,
+// and files that contradict their configuration. families_test.cpp tests their logits.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ const char* const kDown = "model.layers.0.mlp.down_proj";
 
 class PackedTest : public testing::Test {
  protected:
-  // A checkpoint of tests/data/families, to be changed.
+  // Loads a checkpoint of tests/data/families, which tests modify.
   void open(const std::string& family) {
     const std::string folder = "tests/data/families/" + family;
     const InputFile file(folder + "/model.safetensors");
@@ -53,9 +53,9 @@ class PackedTest : public testing::Test {
   std::map<std::string, MatrixReport> matrices_;
 };
 
-// Codes of four and eight bits keep their scales, in groups of 32 inputs or a multiple, those of
-// eight also for a row; a zero point of four bits becomes a minimum, rounded to float16. Groups of
-// 16 and inputs in another order are int8.
+// Four-bit and eight-bit codes keep their scales if groups are a multiple of 32 inputs, eight-bit
+// codes also with a scale per row. A four-bit zero point becomes a minimum, rounded to float16.
+// Groups of 16 and permuted inputs are stored as int8.
 TEST_F(PackedTest, EachKeepsWhatItCan) {
   const auto formats = [&](FormatId format, double error, int n_expected) {
     ConvertReport report;
@@ -92,7 +92,7 @@ TEST_F(PackedTest, EachKeepsWhatItCan) {
   of("w8a16_group", FormatId::kInt8Group, 0.004, kDense);
 }
 
-// The weight is off by its scale, and nothing else is.
+// The error of this weight is its scale; all others are exact.
 TEST_F(PackedTest, TheLowestCodeOfEightBitsBecomesTheNext) {
   open("gptq_8");
   tensor(".qweight").bytes[1] = '\0';  // input 1 of output 0
@@ -110,11 +110,11 @@ TEST_F(PackedTest, TheLowestCodeOfEightBitsBecomesTheNext) {
   EXPECT_TRUE(matrices_.at("layers.0.ffn.up").lossless);
 }
 
-// Codes less their zero point have nine bits: each group keeps them where they fit, and is rounded
-// where not.
+// Codes minus their zero point have nine bits. A group in which they fit in eight keeps them; the
+// others are rounded.
 TEST_F(PackedTest, ZeroPointsOfEightBitsAreRounded) {
   open("gptq_8");
-  tensor(".qzeros").bytes[0] = '\x63';  // 100 for 128, of output 0 in group 0
+  tensor(".qzeros").bytes[0] = '\x63';  // zero point 100 instead of 128, for output 0 in group 0
   ConvertReport report;
   ASSERT_TRUE(convert_patched("{}", &report).ok());
   const MatrixReport& m = matrices_.at("layers.0.ffn.down");
@@ -148,14 +148,14 @@ TEST_F(PackedTest, OtherFormatsOfEightBitsAreAskedFor) {
   };
   of("gptq_8", "int8", FormatId::kInt8, false);
   of("gptq_8", "int8_group", FormatId::kInt8Group, true);
-  of("gptq_8", "int4", FormatId::kInt8Group, true);  // attention keeps eight bits
+  of("gptq_8", "int4", FormatId::kInt8Group, true);  // eight-bit codes are kept
   EXPECT_EQ(matrices_.at("layers.0.ffn.up").format, FormatId::kInt4);
   of("llm_int8", "int8", FormatId::kInt8, true);
   of("llm_int8", "int8_group", FormatId::kInt8Group, false);
   of("llm_int8", "int4", FormatId::kInt8, true);
 }
 
-// A negative scale turns its codes, and one of 0 makes a row of zeros.
+// A negative scale negates the codes, and a scale of 0 makes a row of zeros.
 TEST_F(PackedTest, ScalesOfRowsHaveAnySign) {
   open("w8a8");
   std::string& scales = tensor(".weight_scale").bytes;
@@ -210,7 +210,7 @@ TEST_F(PackedTest, RowsOfLlmInt8AreWhatTheirScalesSay) {
   without(".SCB");
   without(".weight");
   open("llm_int8");
-  values[5] = 0.0f;  // a row of zeros, in a file that does not say how its codes lie
+  values[5] = 0.0f;  // a row of zeros, in a file without weight_format
   tensor(".SCB") = test::f32_tensor({64}, values);
   tensors_.erase(std::string(kDown) + ".weight_format");
   ConvertReport report;
@@ -220,7 +220,7 @@ TEST_F(PackedTest, RowsOfLlmInt8AreWhatTheirScalesSay) {
 
 TEST_F(PackedTest, GroupsWhoseInputsLieApartBecomeInt8) {
   open("gptq_in_order");
-  std::string& index = tensor(".g_idx").bytes;  // 64 times 0, 64 times 1
+  std::string& index = tensor(".g_idx").bytes;  // 64 zeros, then 64 ones
   std::swap(index[0], index[64 * 4]);
   ConvertReport report;
   ASSERT_TRUE(convert_patched(R"({"quantization_config": {"desc_act": true}})", &report).ok());
@@ -320,7 +320,7 @@ TEST_F(PackedTest, GroupsInAnotherOrderHaveAnIndex) {
          "down_proj.weight_g_idx is missing; quantization_config says compressed-tensors");
   ConvertReport report;
   EXPECT_TRUE(convert_patched(groups(weights("weight"), "").c_str(), &report).ok());
-  // A matrix that can be of two groups lacks what only one of them asks for.
+  // If two groups apply to a matrix, a tensor that only one of them needs may be missing.
   const std::string second = R"(, "group_1": {"weights": {"num_bits": 8, "group_size": 32}})";
   EXPECT_TRUE(convert_patched(groups(weights("group"), second).c_str(), &report).ok());
 }
@@ -414,7 +414,7 @@ TEST_F(PackedTest, Fp8IsWhatItsConfigurationSays) {
          "quantization_config says fp8, but no tensor NAME.weight of F8_E4M3 is there");
 }
 
-// Float16 makes 0 of the small scale and cannot hold the large one.
+// The small scale becomes 0 in float16, and the large one overflows.
 TEST_F(PackedTest, AMatrixWhoseScalesFloat16CannotHoldBecomesInt8) {
   constexpr float kSmall = 2e-8f, kLarge = 1e5f;
   constexpr int kAll = 32;
@@ -432,7 +432,7 @@ TEST_F(PackedTest, AMatrixWhoseScalesFloat16CannotHoldBecomesInt8) {
     EXPECT_LE(m.relative_error, m.format == FormatId::kInt8 ? 0.02 : 1.0 / 1024);
     return m.format;
   };
-  EXPECT_EQ(stored(kSmall, 1), FormatId::kInt4Min);  // its weights are none beside the others
+  EXPECT_EQ(stored(kSmall, 1), FormatId::kInt4Min);  // its weights are negligible
   EXPECT_EQ(stored(kSmall, kAll - 1), FormatId::kInt4Min);
   EXPECT_EQ(stored(kSmall, kAll), FormatId::kInt8);
   EXPECT_EQ(stored(kLarge, 1), FormatId::kInt8);
@@ -486,7 +486,8 @@ TEST_F(PackedTest, CompressedTensorsFitTheirShapes) {
   expect("{}", MOE_ERR_SHAPE, "down_proj.weight: 3 groups do not divide its 64 inputs");
 }
 
-// Blocks of 64 weights: rows of 96 inputs share some, in groups of 32; rows of 40 have no groups.
+// Blocks of 64 weights: rows of 96 inputs divide into groups of 32, although a block may span two
+// rows; rows of 40 do not.
 TEST_F(PackedTest, Nf4KeepsItsCodes) {
   open("nf4");
   ConvertReport report;
@@ -500,7 +501,7 @@ TEST_F(PackedTest, Nf4KeepsItsCodes) {
     EXPECT_GT(m.relative_error, 0.003) << part;  // the table is rounded
   }
   EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt8);
-  // A checkpoint that does not name its method, and another table.
+  // A checkpoint that does not name its method, with a different table for one matrix.
   tensor_there(".weight.quant_map").bytes.replace(4, 4, std::string("\0\0\x40\xBF", 4));
   const std::string up = "model.layers.0.mlp.up_proj.weight.quant_map";
   tensors_.at(up) = tensor(".weight.quant_map");

@@ -1,6 +1,6 @@
-// Encoders and encoder-decoders as torchscale and XMoE save them, converted and run: outputs must
-// be those that torchscale computes, and of XMoE those of an own model (tests/data/papers, remade
-// by tests/parity/papers.py).
+// Encoders and encoder-decoders in the formats of torchscale and XMoE, converted and run: outputs
+// must be those of torchscale, or for XMoE those of a PyTorch model written for this test
+// (tests/data/papers, written by tests/parity/papers.py).
 
 #include "src/convert/convert.h"
 #include "src/run/translate.h"
@@ -21,7 +21,7 @@ Status convert_paper(const std::string& folder, MemorySink& sink) {
   return convert_to_sink(folder, sink, options, &report);
 }
 
-// The head's outputs, or without one the hidden states.
+// The outputs of the head, or the hidden states if there is none.
 Floats encode(Session& session, const Tokens& ids) {
   const ModelConfig& c = session.model().config();
   const bool bare = c.head.kind == HeadKind::kNone;
@@ -81,7 +81,7 @@ const char* const kResearch = R"({"model_type": "moe_research", "layout_version"
     {"index": 1, "ffn": {"kind": "moe", "d_ff": 10}},
     {"index": 3, "ffn": {"kind": "moe", "d_ff": 12}}]})";
 
-// In this order: a word of a later row may be part of an earlier one's.
+// The order matters: a word may contain a word of a later row.
 const char* const kWords[][2] = {{"decoder.embed_tokens", "embedding"},
                                  {"encoder.embed_positions", "source_position_embedding"},
                                  {"decoder.embed_positions", "position_embedding"},
@@ -178,7 +178,7 @@ TEST(PaperCases, SharedTablesThatDifferAreRefused) {
   }
 }
 
-// Where every tensor is written once, a head that is the embedding is not in the file.
+// A tied head may be missing from the file.
 TEST(PaperCases, ATiedHeadNeedNotBeInTheFile) {
   const std::string from = std::string(kFolder) + "/encoder_xmoe_top2";
   const std::string head = "encoder.output_projection.weight";
@@ -204,7 +204,7 @@ TEST(PaperCases, ATiedHeadNeedNotBeInTheFile) {
   EXPECT_EQ(outputs[0], outputs[1]);
 }
 
-// What a changed config.json is refused with.
+// The error message for a changed config.json.
 std::string paper_refusal(const char* kind, const char* patch) {
   const std::string from = std::string(kFolder) + "/" + kind;
   Json config = read_json_file(from + "/config.json");

@@ -126,7 +126,8 @@ TEST_F(PlanTest, PrecisionComesFromDefaultsRulesAndOptions) {
   EXPECT_EQ(find(ruled, "layers.0.attention.q").precision.activations_for(FormatId::kBf16),
             ActPrecision::kF32);
   EXPECT_EQ(find(ruled, "layers.0.ffn_norm").precision.weights, FormatId::kF32);
-  EXPECT_FALSE(find(ruled, "layers.1.moe.router").precision.weights);  // stays a float
+  EXPECT_FALSE(
+      find(ruled, "layers.1.moe.router").precision.weights);  // a router stays in floating point
   EXPECT_FALSE(find(ruled, "layers.1.moe.experts.0.up").precision.weights);
 
   const Plan asked =

@@ -1,20 +1,21 @@
 // Checkpoints written by PyTorch, through converter, file, model and session: the logits must be
-// PyTorch's own (tests/data/pytorch, remade by examples/train/golden.py).
+// PyTorch's (tests/data/pytorch, written by examples/train/golden.py).
 //
 // Bounds, as |difference| / |expected| over all logits of a sequence:
 //
 // Float models. The session keeps K and V as float16. Against PyTorch with K and V rounded the same
-// way only the order of float32 sums differs: sums of at most a few hundred terms err by some 1e-6,
-// and a K or V next to a rounding border of float16 may fall to the other side, 2^-11 of one
-// element among dozens. 1e-4 covers both. Against PyTorch with float32 K and V: the promised 1e-3.
+// way, only the order of float32 sums differs: sums of at most a few hundred terms have errors of
+// about 1e-6, and a K or V near a rounding boundary of float16 may round the other way, 2^-11 of
+// one element among dozens. 1e-4 covers both. The bound against PyTorch with float32 K and V is
+// 1e-3.
 //
-// Integer activations. The integer sums are exact on our side and float32 sums of integers times
-// one scale on PyTorch's, so inputs that get equal codes give results as close as above. A last-bit
-// difference in front of a rounding can flip a code: one of d inputs moves by amax / 127, which is
+// Integer activations. Our integer sums are exact; PyTorch's are float32 sums of integers times
+// one scale. Inputs with equal codes therefore give results as close as above. A last-bit
+// difference before rounding can change a code: one of d inputs moves by amax / 127, which is
 // amax / (127 sqrt(d) rms) of that token's input: 0.4 % at d = 36 and amax = 3 rms. The residual
-// stream carries at most four such sublayers. If half of all tokens had one flip, in quadrature,
-// the whole would be off by 0.4 % sqrt(1/2): the bound is 3e-3. A wrong scale, code or order is off
-// by percents.
+// stream carries at most four such sublayers. If half of all tokens had one changed code, the total
+// error (the root of the sum of squares) would be 0.4 % sqrt(1/2): the bound is 3e-3. A wrong
+// scale, code or order gives errors of several percent.
 
 #include "src/convert/convert.h"
 #include "tests/convert/golden_logits.h"
@@ -90,7 +91,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PytorchParity);
 
 TEST(PytorchCases, AreThere) { EXPECT_GE(pytorch_names().size(), 40u); }
 
-// The same codes in another layout, or compressed, are the same model, bit for bit.
+// Storing the same codes in another layout, compressed, gives the same bits.
 TEST(PytorchCases, StorageDoesNotChangeTernaryModels) {
   const Golden golden = read_golden("ternary_a8");
   const auto plain = converted("ternary_a8");
@@ -104,7 +105,7 @@ TEST(PytorchCases, StorageDoesNotChangeTernaryModels) {
   EXPECT_EQ(run(a, golden.sequences[0]), run(b, golden.sequences[0]));
 }
 
-// int8 rows and bf16 of a model that was trained in floats: near, and not equal.
+// int8, bf16 and f16 weights of a model trained in float32: the logits are close.
 TEST(PytorchCases, RoundedWeightsStayNear) {
   const Golden golden = read_golden("softmax_raw");
   for (const auto& [weights, bound] : {std::pair{"int8", 0.05}, {"bf16", 0.02}, {"f16", 0.003}}) {

@@ -112,7 +112,7 @@ TEST_F(ResearchTest, ReadsScalingOfRope) {
   EXPECT_EQ(rope.scaling, RopeScaling::kLongrope);
   EXPECT_EQ(rope.long_factor[1], 4);
   EXPECT_EQ(rope.original_context, 16);
-  // Without rotary positions it does not count, but is checked.
+  // Without rotary positions "rope" has no effect, but is checked.
   const char* unused =
       R"({"positions": "learned", "layer_defaults": {"attention": {"rope": {"dims": 4}}}})";
   EXPECT_EQ(read(patched(unused)).config.layers[0].attention.rope.kind, RopeKind::kNone);
@@ -134,7 +134,7 @@ TEST_F(ResearchTest, ReadsPrecisionAndTokenizer) {
             TokenizerKind::kBytes);
 }
 
-// Two layers of an encoder, one of a decoder.
+// Two encoder layers and one decoder layer.
 const char* const kTranslator = R"({"n_layers": 3, "positions": "learned", "n_encoder_layers": 2,
     "source_length": 20, "encoder_norm": true, "start_token_id": 3, "eos_token_ids": [3],
     "forced_token_id": 5, "layers": [

@@ -1,4 +1,4 @@
-// The header of a safetensors file in memory: any bytes, and never more than a Failure.
+// Reads any bytes as the header of a safetensors file; the only exception is Failure.
 
 #include "formats/import/failure.h"
 #include "formats/import/safetensors.h"

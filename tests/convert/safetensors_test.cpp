@@ -36,7 +36,7 @@ class SafetensorsTest : public testing::Test {
 };
 
 TEST_F(SafetensorsTest, ReadsEveryTypeAtAnyOffset) {
-  // "a" has one byte, so that all tensors behind it are unaligned.
+  // "a" has one byte, so that all later tensors are unaligned.
   folder_.write("model.safetensors",
                 safetensors_text({
                     {"a", {"U8", {1}, "\x07"}},

@@ -1,4 +1,5 @@
-// Dense FFNs split into experts: the same with all of them, close with few, and what is refused.
+// Dense FFNs split into experts: the outputs with all and with few experts, and arguments that are
+// refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +46,7 @@ class SplitTest : public testing::Test {
     }
   }
 
-  // Perplexity of the text.
+  // The perplexity of the text under the converted model.
   double read(const char* router = "") {
     ThreadPool pool(system_allocator());
     check(pool.start(1));
@@ -108,7 +109,7 @@ TEST_F(SplitTest, AllExpertsAreTheDenseModel) {
   }
 }
 
-// Every neuron is in one expert, with its gate, its up and its column of down.
+// Every neuron is in one expert, with its row of gate, its row of up and its column of down.
 TEST_F(SplitTest, ExpertsShareTheNeuronsOut) {
   for (const bool clusters : {false, true}) {
     ASSERT_TRUE(run({5, clusters}).ok());
@@ -141,7 +142,8 @@ TEST_F(SplitTest, ExpertsShareTheNeuronsOut) {
   }
 }
 
-// Layer 0's first experts answer to one half of the text's characters and its last to the other.
+// The first ten neurons of layer 0 respond to one half of the characters, the last ten to the
+// other.
 TEST_F(SplitTest, TheRouterFindsTheExpertsThatAnswer) {
   std::vector<float> gate(20 * 24), embedding(256 * 24), norm(24, 1.0f);
   for (size_t c = 0; c < 256; ++c) {
@@ -162,7 +164,7 @@ TEST_F(SplitTest, TheRouterFindsTheExpertsThatAnswer) {
     const Matrix scores = model.matrix(Part::kRouter, 0, -1, Role::kScores);
     const std::vector<float> weight = model.values(scores);
     const std::vector<float> first = model.values(matrix(model, 0, Role::kGate));
-    const size_t half = first[0] > 0 ? 0 : 1;  // whose characters expert 0 answers to
+    const size_t half = first[0] > 0 ? 0 : 1;  // the characters that expert 0 responds to
     for (size_t c = 0; c < 2; ++c) {
       double difference = 0;
       for (size_t i = 0; i < 24; ++i) {
@@ -175,7 +177,7 @@ TEST_F(SplitTest, TheRouterFindsTheExpertsThatAnswer) {
   }
 }
 
-// Rounded experts are compensated for what they see as experts, and the file can be verified.
+// Rounding of experts is compensated for the inputs routed to them, and the file can be verified.
 TEST_F(SplitTest, RoundedExpertsAreCalibratedToo) {
   options_.verify = true;
   add_biases();
@@ -239,7 +241,7 @@ TEST(Clusters, LikeRowsAreTogetherAndGroupsHaveOneSize) {
     found[n_threads - 1] = balanced_clusters(rows, kDim, kGroups, pool, [&] { ++n_looks; });
   }
   EXPECT_EQ(found[0], found[1]);
-  EXPECT_GE(n_looks, 2 * (kGroups + 2));  // each centre and each round
+  EXPECT_GE(n_looks, 2 * (kGroups + 2));  // once per centre and per iteration
   std::vector<int> sizes(kGroups);
   for (size_t r = 0; r < found[0].size(); ++r) {
     EXPECT_EQ(found[0][r], found[0][r % kGroups]) << r;
@@ -248,7 +250,7 @@ TEST(Clusters, LikeRowsAreTogetherAndGroupsHaveOneSize) {
   EXPECT_EQ(sizes, std::vector<int>(kGroups, kSize));
 }
 
-// More alike than one group has room for.
+// More identical rows than one group can hold.
 TEST(Clusters, RowsThatAreAllAlikeStillFillEveryGroup) {
   ThreadPool pool(system_allocator());
   check(pool.start(1));
@@ -264,10 +266,11 @@ TEST(Clusters, WhatTakesTooMuchMemoryIsRefused) {
   constexpr uint64_t kBytes = 8 * 100 * 10 + 4 * 110 * 6;
   EXPECT_EQ(code(100, 6, 10, kBytes), MOE_OK);
   EXPECT_EQ(code(100, 6, 10, kBytes - 1), MOE_ERR_MEMORY);
-  EXPECT_EQ(code(1 << 17, 8, 1 << 14, ~uint64_t{0}), MOE_ERR_MEMORY);  // pairs beyond 31 bits
+  EXPECT_EQ(code(1 << 17, 8, 1 << 14, ~uint64_t{0}),
+            MOE_ERR_MEMORY);  // more pairs than 31 bits can count
 }
 
-// Inputs of one token differ by rounding alone, from which no router is made.
+// The inputs of a single repeated token differ by rounding alone; no router is fitted to that.
 TEST_F(SplitTest, ATextOfOneCharacterSaysNothing) {
   for (const size_t n : {2, 60, 300}) {
     ASSERT_TRUE(run({4, true}, std::string(n, 'a').c_str()).ok());
@@ -302,7 +305,7 @@ TEST(SourceModel, APrefixLeavesRoomInAWindow) {
   }
 }
 
-// With room for one layer at a time the text is read once for each, with the same result.
+// With memory for one layer at a time the text is read once per layer, with the same result.
 TEST_F(SplitTest, LayersThatDoNotFitTakeMorePasses) {
   ASSERT_TRUE(run({}, nullptr).ok());
   const Checkpoint checkpoint(source_.path());

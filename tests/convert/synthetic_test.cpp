@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-// Scales and minimums of one tile into another.
+// Copies the scales and minimums of one tile to another.
 void pack_same_scales(const WeightFormat& format, const std::vector<uint8_t>& from, int n_rows,
                       int32_t cols, std::vector<uint8_t>* to) {
   std::vector<float> scales, minimums;
@@ -41,7 +41,7 @@ TEST(RandomTiles, AreWhatPackersWrite) {
         if (tile.size() % 32 == 0 && format.find_invalid != nullptr) {
           EXPECT_EQ(format.find_invalid(tile.data(), tile.size()), -1) << format.name;
         }
-        // Unpacked and packed again it is the same, padding included.
+        // Unpacking and packing reproduces the tile, padding included.
         const int n_rows = t == 2 ? 8 : 16;
         const auto n = static_cast<size_t>(n_rows * cols);
         std::vector<float> values(n);
@@ -81,7 +81,7 @@ TEST(Synthetic, ShapesAreValidAndListed) {
 }
 
 TEST(Synthetic, SizesAreThePublishedOnes) {
-  // Parameters in millions, from the tensors of the shape.
+  // Millions of parameters in the tensors of the shape.
   const auto millions = [](const char* name) {
     SyntheticOptions f32;
     f32.weights = "f32";
@@ -89,8 +89,8 @@ TEST(Synthetic, SizesAreThePublishedOnes) {
   };
   EXPECT_NEAR(millions("olmoe-1b-7b"), 6919, 10);
   EXPECT_NEAR(millions("qwen3-30b-a3b"), 30532, 30);
-  // 15,706 and what is stored beside them: zeros in keys, in values and behind values in outputs,
-  // and the rotary part of every head.
+  // 15,706 published, plus the padding that is stored: zeros in keys, in values and in outputs, and
+  // a copy of the rotary part for every head.
   EXPECT_NEAR(millions("deepseek-v2-lite"), 15706 + 27 * (1.05 + 2.1 + 0.2), 5);
   EXPECT_NEAR(millions("maple-20b-a1b"), 20200, 100);
   EXPECT_NEAR(millions("bitnet-2b-4t"), 2413, 10);
@@ -116,7 +116,8 @@ TEST_P(SyntheticModel, OpensWithFiniteValues) {
     double squares = 0;
     for (const float w : model.values(m))
       squares += static_cast<double>(w) * static_cast<double>(w);
-    EXPECT_NEAR(squares / m.rows, 1, 0.3) << name_in(kParts, s.part);  // variance in = variance out
+    EXPECT_NEAR(squares / m.rows, 1, 0.3)
+        << name_in(kParts, s.part);  // the product preserves the variance
   }
 }
 

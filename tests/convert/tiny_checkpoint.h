@@ -9,7 +9,7 @@
 
 namespace moe::test {
 
-/// Two layers, the second with 4 experts; every test changes what it is about.
+/// Two layers, the second with 4 experts; each test patches the keys that it tests.
 inline const char* const kTinyConfig = R"({
   "model_type": "moe_research", "layout_version": 1, "name": "tiny", "vocab_size": 40, "d_model": 24,
   "n_layers": 2, "context_length": 32, "norm": {"kind": "rms", "eps": 1e-5}, "positions": "rope",
@@ -21,7 +21,8 @@ inline const char* const kTinyConfig = R"({
               "router": {"kind": "softmax", "k": 2}}}}]
 })";
 
-/// The tensors that `config` needs, with normal random values (optional ones when asked for).
+/// The tensors that `config` needs, with normally distributed values; optional ones if
+/// `optional_too`.
 inline RawTensors random_tensors(const std::string& config, bool optional_too = false) {
   TempFolder folder;
   folder.write("config.json", config);

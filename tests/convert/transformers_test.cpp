@@ -1,4 +1,5 @@
-// What importers of `transformers` checkpoints read from the files beside the weights, and refuse.
+// The importers of `transformers` checkpoints: what they read from the files beside the weights,
+// and what they refuse.
 
 #include <gtest/gtest.h>
 
@@ -153,7 +154,7 @@ TEST_F(TransformersTest, ReadsCapsAndWindows) {
   EXPECT_EQ(in.config.layers[1].attention.score_cap, 50);
   EXPECT_EQ(in.config.layers[1].attention.multiplier, 0.125f);
   EXPECT_EQ(in.config.layers[1].attention.rope.theta, 10000);
-  std::string text = kGemma2;  // a patch with null takes the key out
+  std::string text = kGemma2;  // a patch with null would remove the key
   text.insert(text.size() - 1,
               R"(, "attn_logit_softcapping": null, "final_logit_softcapping": 2.5)");
   const Imported other = read(text);
@@ -200,7 +201,7 @@ TEST_F(TransformersTest, KeysThatMayChangeTheMathsAreErrorsWithTheirValue) {
           .find("quant_method: \"gptq\" is not supported"),
       std::string::npos);
   error(R"({"num_experts_per_tok": 5})", MOE_ERR_FORMAT, kMixtral);
-  // Without a value, or about training, a key is no matter.
+  // A key that is null or concerns training is ignored.
   read_patched(R"({"logit_softcap": null, "attention_dropout": 0.1, "_name_or_path": "x"})");
 }
 
@@ -296,7 +297,7 @@ TEST_F(TransformersTest, TorchscaleVariantsWithoutACounterpartAreRefused) {
     "decoder_attention_heads": 4, "decoder_ffn_embed_dim": 20, "decoder_layers": 4, "moe_freq": 2,
     "moe_expert_count": 4, "moe_top1_expert": true, "mhmoe_heads_number": 3})";
   const Imported in = read(base);
-  EXPECT_EQ(in.config.positions, PositionKind::kNone);  // the checkpoint has no table of them
+  EXPECT_EQ(in.config.positions, PositionKind::kNone);  // the checkpoint has no table of positions
   EXPECT_EQ(in.config.layers[0].ffn.kind, FfnKind::kDense);
   EXPECT_EQ(in.config.layers[1].ffn.moe.n_subheads, 3);
   EXPECT_EQ(in.config.layers[3].ffn.moe.router.k, 1);
@@ -314,7 +315,7 @@ TEST_F(TransformersTest, TorchscaleVariantsWithoutACounterpartAreRefused) {
   error(R"({"sparse_alpha": 0.5})", MOE_ERR_UNSUPPORTED, base);
 }
 
-// torchscale's constructors put norms in front whenever subln is true, which it is by default.
+// torchscale's constructors use pre-norm whenever subln is true, which is the default.
 TEST_F(TransformersTest, TorchscalesNormsStandBehindTheSumsOnlyWhereSublnIsWritten) {
   const char* const base =
       R"({"model_type": "torchscale", "vocab_size": 40, "decoder_embed_dim": 24,
@@ -351,7 +352,7 @@ TEST_F(TransformersTest, TorchscalesEncodersHaveTheHeadThatTheConfigSays) {
   EXPECT_EQ(error("{}", MOE_ERR_NOT_FOUND, base),
             "tensor encoder.output_projection.weight is missing; without it config.json says "
             "\"no_output_layer\": true");
-  // Passed to the constructor, a head is there all the same.
+  // A head that was passed to the constructor is in the file even so.
   const char* const head = "encoder.output_projection.weight";
   folder_.write("model.safetensors", test::safetensors_text({{embedding, table}, {head, table}}));
   EXPECT_EQ(read_patched(R"({"no_output_layer": true})", base).config.head.kind, HeadKind::kTokens);
@@ -363,7 +364,7 @@ TEST_F(TransformersTest, TorchscalesEncodersHaveTheHeadThatTheConfigSays) {
       "though config.json says that they are one");
 }
 
-// fairseq leaves a buffer behind where positions are a formula.
+// fairseq stores a buffer for sinusoidal positions, which identifies them.
 TEST_F(TransformersTest, TorchscalesPositionsMayBeAFormula) {
   const char* const name = "decoder.embed_positions._float_tensor";
   const char* const embedding = "decoder.embed_tokens.weight";
@@ -383,7 +384,7 @@ TEST_F(TransformersTest, TorchscalesPositionsMayBeAFormula) {
   EXPECT_FLOAT_EQ(in.derived[0].values[12], std::cos(2.0f));
 }
 
-// A file of Maple's has no model_type, and other names for some things.
+// Maple's config.json has no model_type and other names for some keys.
 TEST_F(TransformersTest, MapleIsKnownByItsArchitecture) {
   const Imported in = read(R"({"architectures": ["MapleForCausalLM"], "hidden_size": 24,
     "vocab_size": 40, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1,

@@ -1,5 +1,5 @@
-// BART, mBART and Marian as `transformers` saves them, converted and run: logits of given texts,
-// and what a beam search finds, must be those of `transformers` (tests/data/translation, remade by
+// BART, mBART and Marian saved by `transformers`, converted and run: the logits of given texts and
+// the results of a beam search must be those of `transformers` (tests/data/translation, written by
 // tests/parity/translation.py).
 
 #include "src/convert/convert.h"
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Translators,
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Translators);
 
-/// A copy of a checkpoint's config.json and weights, changed.
+/// A copy of a checkpoint's weights and its config.json with a patch.
 struct Changed {
   explicit Changed(const std::string& kind, const Json& patch = Json::object()) {
     const std::string from = std::string(kTranslationFolder) + "/" + kind;
@@ -86,7 +86,7 @@ struct Changed {
   test::TempFolder folder;
 };
 
-// As published: no file has both tokenizers.
+// Marian is published with two SentencePiece models instead of a tokenizer.json.
 TEST(TranslatorsTake, MarianWithoutItsTokenizers) {
   const Changed marian("marian");
   for (const char* name : {"vocab.json", "source.spm", "target.spm"})
@@ -114,7 +114,7 @@ TEST(TranslatorsTake, TheForcedTokenWhereTransformersFindsIt) {
   EXPECT_EQ(forced_token(both), -1);
 }
 
-// What a changed config.json is refused with.
+// The error message for a changed config.json.
 std::string refusal(const char* patch, const char* kind = "bart") {
   const Changed changed(kind, parse_json(patch, "test"));
   MemorySink sink;

@@ -1,4 +1,5 @@
-// XMoE's checkpoints: what config.json may say, and how a matrix that holds q, k and v is cut.
+// XMoE's checkpoints: the configurations that are accepted, and splitting a matrix that holds q, k
+// and v.
 
 #include <gtest/gtest.h>
 
@@ -77,7 +78,8 @@ TEST_F(XmoeTest, RefusesWhatMegatronMaySayBesides) {
 
 TEST_F(XmoeTest, CutsQueryKeyValueHeadByHead) {
   Floats values(72 * 24);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 24);  // the row
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i / 24);  // the number of the row
   const std::string name = "language_model.encoder.layers.0.self_attention.query_key_value.weight";
   tensors_[name] = test::f32_tensor({72, 24}, values);
   const Imported in = read(kMegatron);
@@ -115,10 +117,10 @@ TEST_F(XmoeTest, GroupsMustLieInTheTensor) {
   EXPECT_TRUE(fits({}, {{{2, 1}, {2, -1}}, 3}, 4, 8));
   EXPECT_FALSE(fits({{{2, 0}, {1, -1}}, 12}, {}, 7, 6));  // not whole groups
   EXPECT_FALSE(fits({{{2, 0}, {1, -1}}, 18}, {}, 6, 6));  // the second group leaves the tensor
-  EXPECT_FALSE(fits({{{2, 18}}, 0}, {}, 2, 6));           // a piece does
+  EXPECT_FALSE(fits({{{2, 18}}, 0}, {}, 2, 6));           // a piece leaves the tensor
   EXPECT_FALSE(fits({{{2, -2}}, 12}, {}, 4, 6));
   EXPECT_FALSE(fits({{{0, 0}}, 12}, {}, 4, 6));
-  EXPECT_FALSE(fits({}, {{{2, 2}, {2, -1}}, 3}, 4, 8));  // beyond its row
+  EXPECT_FALSE(fits({}, {{{2, 2}, {2, -1}}, 3}, 4, 8));  // a piece leaves its row
   EXPECT_FALSE(fits({}, {{{4, 0}}, int64_t{1} << 62}, 4, 8));
 }
 
@@ -154,7 +156,7 @@ TEST_F(XmoeTest, RefusesWhatFairseqMaySayBesides) {
   error(kFairseq, "{}", MOE_ERR_NOT_FOUND);
 }
 
-// 3000 rows: more than are compared at once.
+// 3000 rows, which are compared in several parts.
 TEST_F(XmoeTest, SharedTablesMustHoldTheSame) {
   const char* const both = R"({"encoder_embed_dim": 24, "encoder_attention_heads": 4,
     "encoder_ffn_embed_dim": 20, "encoder_layers": 2, "share_all_embeddings": true})";

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Conversations against `transformers`: ids of several turns as apply_chat_template() gives them, and the greedy
-replies of the same weights (keys and values are rounded to float16 here, so that a near tie may go another way).
+"""Compares conversations with `transformers`: the ids of several turns with apply_chat_template(), and the greedy
+replies of the same weights (our keys and values are rounded to float16, so a near tie may be decided differently).
 
     python tests/parity/chat.py [--build build/release]    exit status 0: the same ids everywhere
 """
@@ -49,7 +49,7 @@ def byte_level(special, added):
 
 
 def sentencepiece(special):
-    """As Llama 2's: a space in front of the text, spaces as U+2581, unknown characters as bytes."""
+    """A tokenizer like Llama 2's: a space before the text, spaces as U+2581, unknown characters as bytes."""
     tokenizer = tk.Tokenizer(tk.models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     tokenizer.normalizer = tk.normalizers.Sequence([tk.normalizers.Prepend("\u2581"), tk.normalizers.Replace(" ", "\u2581")])
     tokenizer.decoder = tk.decoders.Sequence([tk.decoders.Replace("\u2581", " "), tk.decoders.ByteFallback(),
@@ -57,7 +57,7 @@ def sentencepiece(special):
     names = special + [f"<0x{b:02X}>" for b in range(256)]
     trainer = tk.trainers.BpeTrainer(vocab_size=900, special_tokens=names)
     tokenizer.train_from_iterator(corpus(), trainer)
-    document = json.loads(tokenizer.to_str())  # the bytes are ordinary tokens
+    document = json.loads(tokenizer.to_str())  # byte tokens are ordinary tokens
     document["added_tokens"] = [t for t in document["added_tokens"] if t["content"] in special]
     return tk.Tokenizer.from_str(json.dumps(document))
 
@@ -111,7 +111,7 @@ SAID = ["Hello, who are you?", "  Grüße! 世界 🦊 e\u0301\n\tcode(x);\n", "
 
 
 def history(chat, system):
-    """As somebody has it who keeps what the model wrote."""
+    """The messages of a client that keeps the replies as the model wrote them."""
     messages = [{"role": "system", "content": system}] if system else []
     for m in chat.messages:
         content = f"<think>{m.thinking}</think>{m.content}" if m.thinking else m.content

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Chat templates against jinja2 as `transformers` sets it up.
+"""Compares chat templates with jinja2, configured as `transformers` configures it.
 
     chat_templates.py --render_chats build/release/tests/render_chats            compare
-    chat_templates.py --write                                                    renew tests/data/chat/golden.json
+    chat_templates.py --write                                                    write tests/data/chat/golden.json
     chat_templates.py --render_chats ... FOLDER                                  compare other templates (*.jinja)
 """
 
@@ -60,7 +60,7 @@ def reference(case):
                                add_generation_prompt=case["add_generation_prompt"], bos_token=case["bos"],
                                eos_token=case["eos"], strftime_now=day.strftime,
                                **{k: WORDS[v] for k, v in case["variables"].items()})
-    except Exception as e:  # whatever a template runs into
+    except Exception as e:  # a template may raise any exception
         return f"error: {e}"
 
 

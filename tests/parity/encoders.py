@@ -1,10 +1,10 @@
-"""Random XLM-R checkpoints with every head, as `transformers` saves them, against `moe`.
+"""Compares random XLM-R checkpoints with every head, saved by `transformers`, with `moe`.
 
     python tests/parity/encoders.py                          # build/release must be built
-    python tests/parity/encoders.py --golden tests/data/encoders    # what the C++ tests compare with
+    python tests/parity/encoders.py --golden tests/data/encoders    # writes the data of the C++ tests
 
-Outputs must agree within 1e-3 of their size; the ids of texts, and the best tokens behind a mask,
-must be the same. Needs what tests/parity/requirements.txt names.
+Outputs must agree within a relative error of 1e-3; the ids of texts, and the best tokens for a mask,
+must be the same. Needs the packages in tests/parity/requirements.txt.
 """
 
 import argparse
@@ -33,7 +33,7 @@ HEADS = {"MaskedLM": {}, "SequenceClassification": {"num_labels": 3},
 
 
 def make_tokenizer():
-    """A SentencePiece unigram model, as XLM-R has one."""
+    """A SentencePiece unigram model like XLM-R's."""
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "\u2581"] + ["\u2581" + w for w in WORDS]
     pieces += list("abcdefghijklmnopqrstuvwxyz.")
     scores = [(p, 0.0 if i < 4 else -2.0 - 0.1 * i) for i, p in enumerate(pieces)]
@@ -52,7 +52,7 @@ def make_tokenizer():
 
 
 def randomise(model, seed):
-    """Weights that make every part matter."""
+    """Weights with which every part affects the outputs."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -78,7 +78,7 @@ def make(head, seed, folder):
 
 
 def reference(model, head, ids):
-    """The outputs of the head, or without one the hidden states: (rows, outputs)."""
+    """The outputs of the head, or the hidden states if there is none: (rows, outputs)."""
     with torch.no_grad():
         out = model(torch.tensor([ids]))
     if head == "Model":
@@ -117,7 +117,7 @@ def check_embed(args, path, model, tokenizer, scratch):
         run([args.moe, "embed", path, "-f", lines, "--pool", pooling, "-o", out])
         for text, found in zip(TEXTS, np.load(out), strict=True):
             if "<mask>" in text:
-                continue  # a text that is embedded spells no special tokens
+                continue  # `moe embed` reads special tokens as text
             h = reference(model, "Model", tokenizer(text)["input_ids"])
             np.testing.assert_allclose(found, h.mean(0) if pooling == "mean" else h[0], atol=2e-4)
 

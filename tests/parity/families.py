@@ -1,7 +1,7 @@
-"""Small random checkpoints of public families, as `transformers` writes them, and their variations.
+"""Small random checkpoints of public families and their variations, saved by `transformers`.
 
-A case is one folder as a user would download it. `reference` computes its logits: the model of
-`transformers`, or an own PyTorch model where `transformers` has none.
+A case is one folder as a user would download it. Its reference computes the logits: the model of
+`transformers`, or our own PyTorch model if `transformers` has none.
 """
 
 import json
@@ -35,30 +35,30 @@ LINEAR = dict(rope_type="linear", rope_theta=10000.0, factor=2.0)
 @dataclass
 class Case:
     name: str
-    family: str  # prefix of the classes in transformers
+    family: str  # prefix of the names of classes in transformers
     config: dict = field(default_factory=dict)
     layout: str = "saved"  # "fused": the modules' own tensors; "saved": what save_pretrained writes
     old_keys: bool = False  # config.json as transformers 4 wrote it
     seed: int = 1
     golden: bool = False  # kept in tests/data/families
-    make: object = None  # another way to write the folder: make(case, folder) -> reference
+    make: object = None  # writes the folder instead of make_transformers: make(case, folder) -> reference
     convert: tuple = ("--weights", "f32")  # options of `moe convert`
-    lossless: bool = False  # the converter must find that all matrices are ternary
+    lossless: bool = False  # the converter must detect that all matrices of layers are ternary
     keeps: tuple = None  # format of the layers' matrices without options, and the largest relative error
-    tolerance: float = 1e-3  # K and V in float32, as the original has them
-    tolerance_kv16: float = 1e-4  # K and V in float16, as the session keeps them
+    tolerance: float = 1e-3  # compared with K and V in float32, as in the original
+    tolerance_kv16: float = 1e-4  # compared with K and V in float16, as in a session
     gguf: bool = False  # needs llama.cpp
     vocab_size: int = SIZES["vocab_size"]
-    tokenizer: str = None  # of tests/data/text
+    tokenizer: str = None  # name in tests/data/text
 
     @property
     def latent(self):
-        """Whether a session can keep the latent of keys and values."""
+        """Whether a session can cache latents instead of keys and values."""
         return "kv_lora_rank" in self.config
 
 
 def attention_kv16(module, query, key, value, *args, **kwargs):
-    """The family's own attention on K and V in half precision, as the KV cache keeps them."""
+    """The family's own attention on K and V rounded to half precision, as in the KV cache."""
     eager = sys.modules[type(module).__module__].eager_attention_forward
     return eager(module, query, key.half().float(), value.half().float(), *args, **kwargs)
 
@@ -68,7 +68,7 @@ ALL_MASK_ATTENTION_FUNCTIONS.register("kv16", ALL_MASK_ATTENTION_FUNCTIONS["eage
 
 
 def randomise(model, seed):
-    """Weights that make every part matter, and that bfloat16 holds exactly."""
+    """Weights with which every part affects the outputs, and which bfloat16 represents exactly."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -98,7 +98,7 @@ class forward:
 
 
 def old_config(path):
-    """rope_theta and rope_scaling in place of rope_parameters, torch_dtype in place of dtype."""
+    """Writes rope_theta and rope_scaling instead of rope_parameters, and torch_dtype instead of dtype."""
     config = json.load(open(path))
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
@@ -127,10 +127,10 @@ def make_transformers(case, folder):
 
 
 def make_phimoe(case, folder):
-    """With the name of the architecture that published files have, and llama.cpp's converter asks for."""
+    """With the architecture name of published files, which llama.cpp's converter requires."""
     reference = make_transformers(case, folder)
     rope = reference.model.config.rope_parameters
-    if "long_factor" in rope:  # transformers never takes them, a session as long as the context does
+    if "long_factor" in rope:  # for short texts transformers uses the short ones, our session the long ones
         rope["short_factor"] = rope["long_factor"]
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
@@ -140,7 +140,7 @@ def make_phimoe(case, folder):
 
 
 def make_longrope(case, folder):
-    """The factors of long texts alone: transformers takes the short ones until a text is long."""
+    """With the long factors in place of the short ones, which transformers uses until a text is long."""
     reference = make_transformers(case, folder)
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
@@ -152,7 +152,7 @@ def make_longrope(case, folder):
 
 
 def make_without_rotated_part(case, folder):
-    """Without the share of a head that is rotated, which then is the family's default."""
+    """Without partial_rotary_factor, for which the family has a default."""
     reference = make_transformers(case, folder)
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
@@ -162,7 +162,7 @@ def make_without_rotated_part(case, folder):
 
 
 def make_published_v3(case, folder):
-    """With the keys and the layer for a token further on that published files have."""
+    """With the keys and the multi-token-prediction layer of published files."""
     reference = make_transformers(case, folder)
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
@@ -179,7 +179,7 @@ def make_published_v3(case, folder):
 
 
 def make_gemma2_published(case, folder):
-    """With the keys that the published files have: no layer_types, no caps, rope_theta by itself."""
+    """With the keys of published files: no layer_types, no caps, and rope_theta at the top level."""
     reference = make_transformers(case, folder)
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
@@ -192,7 +192,7 @@ def make_gemma2_published(case, folder):
 
 
 def make_gemma3_published(case, folder):
-    """With the keys that the published files have, and without those that they leave to defaults."""
+    """With the keys of published files, and without those that they leave to defaults."""
     reference = make_transformers(case, folder)
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
@@ -208,8 +208,8 @@ def make_gemma3_published(case, folder):
 
 
 def write(case, folder):
-    """Writes the checkpoint; returns its reference: token ids, whether K and V are rounded to float16 ->
-    logits (n, vocab), float32."""
+    """Writes the checkpoint; returns its reference, a function of token ids and of whether K and V are rounded
+    to float16 that gives logits (n, vocab) in float32."""
     os.makedirs(folder, exist_ok=True)
     reference = (case.make or make_transformers)(case, folder)
 
@@ -250,10 +250,10 @@ GEMMA2 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn
 TINY = dict(vocab_size=48, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
             intermediate_size=12, num_local_experts=4)
 GRANITE = dict(embedding_multiplier=2.0, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=6.0)
-# Embedding and head as they are; the layers as the converter finds them, on inputs that are not rounded.
+# Embedding and head in float32; layers in the detected format, with float activations.
 TIED_TERNARY = ("--set", "embedding=f32", "--set", "layers.*=:f32")
 TERNARY = (*TIED_TERNARY, "--set", "head=f32")
-# Codes of activations flip where K and V are rounded, each moving its input by amax / 127.
+# Rounding K and V changes some activation codes by one, each of which moves its input by amax / 127.
 A8 = dict(convert=("--set", "embedding=f32"), tolerance=2e-2, tolerance_kv16=3e-3)
 
 CASES = [
@@ -375,27 +375,27 @@ def gguf_case(name, family, outtype, config=None, tokenizer=None, pre=None, inne
                 make=gguf_files.make(inner, outtype, tokenizer, pre, arch), **kw)
 
 
-# Widths of whole groups.
+# Widths that are multiples of the groups.
 GROUPS = dict(intermediate_size=64)
 GPTQ = dict(quant_method="gptq", bits=4, group_size=16, desc_act=True, sym=False, checkpoint_format="gptq")
 AWQ = dict(quant_method="awq", bits=4, group_size=32, zero_point=True, version="gemm")
 FP8 = dict(quant_method="fp8", fmt="e4m3", activation_scheme="dynamic")
 BITSANDBYTES = dict(quant_method="bitsandbytes", load_in_4bit=True, load_in_8bit=False)
 NF4, FP4 = (dict(BITSANDBYTES, bnb_4bit_quant_type=name) for name in ("nf4", "fp4"))
-# Blocks of 64 weights run across rows of 96 inputs, and of 40.
+# Blocks of 64 weights span rows of 96 inputs, and of 40.
 BLOCKS_ACROSS = dict(hidden_size=96, intermediate_size=40, num_hidden_layers=1)
 W8A8 = packed.compressed("int-quantized", 8, activations=dict(num_bits=8, type="int", dynamic=True, strategy="token"))
 INT8 = dict(quant_method="bitsandbytes", load_in_4bit=False, load_in_8bit=True, llm_int8_threshold=6.0)
 EIGHT_BITS = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1)
 EIGHT_BITS_MOE = dict(hidden_size=128, moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2,
                       norm_topk_prob=True, num_hidden_layers=1)
-# Products with the codes themselves, and floats everywhere else.
+# Layers with the checkpoint's codes and float activations; embedding and head in float32.
 OWN_CODES = ("--set", "layers.*=:f32", "--set", "embedding=f32", "--set", "head=f32")
 
 
 def gptq_8(name, group, family="Llama", config=EIGHT_BITS, keeps=("int8_group", 0), golden=False, lowest=1,
            symmetric=True, act_order=False, stored_less=1, checkpoint_format="gptq", **sizes):
-    """Codes from 1 on are all but -128, which int8 does not have."""
+    """An eight-bit GPTQ case. lowest=1 leaves out code 0, which is -128 and does not exist in our int8."""
     says = dict(quant_method="gptq", bits=8, group_size=group, sym=symmetric, desc_act=act_order,
                 checkpoint_format=checkpoint_format)
     return Case(name, family, dict(config, **sizes), golden=golden, keeps=keeps,
@@ -462,7 +462,7 @@ CASES += [
         packed.fp8, packed.compressed_fp8("channel"), block=(1, 0), scales="weight_scale")),
 ]
 
-# Files of mixed types; every type is in one of them.
+# Files of mixed types, which together contain every type.
 BLOCKS = dict(hidden_size=256, intermediate_size=512, moe_intermediate_size=256, head_dim=64)
 Q4_K_M = ["Q4_K", "Q6_K", "Q5_K", "Q4_K"]
 OF_32 = ["Q4_0", "IQ4_NL", "MXFP4", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
@@ -498,7 +498,7 @@ CASES += [
     gguf_case("gemma2", "Gemma2", "bf16", dict(GEMMA2, query_pre_attn_scalar=16, vocab_size=381), "gpt2", "gpt-2"),
     gguf_case("gemma3", "Gemma3Text", "bf16", dict(GEMMA3, query_pre_attn_scalar=16, num_hidden_layers=7,
                                                   layer_types=None, vocab_size=381), "gpt2", "gpt-2",
-              tolerance=3e-3, tolerance_kv16=1e-3),  # seven layers, so that one of them sees everything
+              tolerance=3e-3, tolerance_kv16=1e-3),  # seven layers, so that one of them has full attention
     gguf_case("phimoe", "Phimoe", "f32", dict(LOCAL, original_max_position_embeddings=128, attention_bias=True,
                                               lm_head_bias=True), inner=make_phimoe),
     gguf_case("phimoe_longrope", "Phimoe", "bf16", dict(PHI_LONG, **TINY), inner=make_phimoe, golden=True),

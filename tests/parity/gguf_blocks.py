@@ -1,4 +1,4 @@
-"""Blocks of every GGUF type and their numbers as the `gguf` package reads them: tests/data/gguf_blocks.safetensors.
+"""Writes tests/data/gguf_blocks.safetensors: blocks of every GGUF type, and their values as the `gguf` package decodes them.
 
     pip install -r tests/parity/requirements.txt
     python3 tests/parity/gguf_blocks.py
@@ -11,11 +11,11 @@ import numpy as np
 from safetensors.numpy import save_file
 
 OUT = os.path.join(os.path.dirname(__file__), "..", "data", "gguf_blocks.safetensors")
-# Where the float16 numbers of a block lie.
+# Offsets of the float16 scales and minimums of a block.
 HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
           "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "TQ1_0": [52], "TQ2_0": [64],
           "MXFP4": []}
-# 1, its negative, zeros, the least number, the greatest subnormal, the greatest, infinity, NaN; then random ones
+# 1, -1, 0, -0, the smallest subnormal, the largest subnormal, the largest number, infinity, NaN; then random ones
 EXTREMES = [0x3C00, 0xBC00, 0, 0x8000, 1, 0x03FF, 0x7BFF, 0x7C00, 0x7E00]
 
 
@@ -26,7 +26,7 @@ def random_blocks(name, g):
         halves = g.integers(0, 0x7C00, len(blocks), dtype=np.uint16) | g.integers(0, 2, len(blocks), dtype=np.uint16) << 15
         halves[:len(EXTREMES)] = EXTREMES
         blocks[:, at:at + 2] = halves.view(np.uint8).reshape(-1, 2)
-    if name == "MXFP4":  # of its exponents, 255 is NaN here as in the specification; gguf has a number for it
+    if name == "MXFP4":  # exponent 255 is NaN in the specification and here, but a number in gguf
         blocks[:, 0] = np.minimum(blocks[:, 0], 254)
         blocks[:4, 0] = [0, 1, 2, 254]
     return blocks

@@ -1,4 +1,4 @@
-"""Checkpoints as GGUF files, written by llama.cpp's own converter (its source folder: --llama-cpp)."""
+"""Checkpoints as GGUF files, written by llama.cpp's own converter (--llama-cpp names its source folder)."""
 
 import json
 import os
@@ -13,7 +13,7 @@ TEXT = os.path.join(os.path.dirname(__file__), "..", "data", "text")
 
 
 def llama_cpp_convert(folder, out, outtype, pre):
-    """`pre`: name of the pre-tokenizer, which llama.cpp finds by a hash that no trained tokenizer has."""
+    """`pre`: the name of the pre-tokenizer. llama.cpp identifies it by a hash, which does not match our trained tokenizers."""
     for path in (LLAMA_CPP, os.path.join(LLAMA_CPP, "gguf-py")):
         if path not in sys.path:
             sys.path.insert(0, path)
@@ -34,7 +34,7 @@ def llama_cpp_convert(folder, out, outtype, pre):
 
 
 def pack_q2_0(weights):
-    """float16 scale of 64 weights, then code + 1 in two bits each, the lowest first."""
+    """Blocks of 64 weights: a float16 scale, then code + 1 in two bits each, the lowest bits first."""
     groups = weights.reshape(-1, 64)
     scales = np.abs(groups).max(1, keepdims=True).astype(np.float16)
     codes = np.round(groups / scales.astype(np.float32)).astype(np.uint8) + 1
@@ -58,7 +58,7 @@ def write_all(writer):
 
 
 def rewrite(reader, out, q2_0, new_arch):
-    """The same file with the layers' matrices as Q2_0, which the converter does not write, or for another program."""
+    """The same file with the layers' matrices as Q2_0, which the converter does not write, or with another architecture name."""
     import gguf
     arch = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(out, new_arch or arch)
@@ -72,12 +72,12 @@ def rewrite(reader, out, q2_0, new_arch):
     write_all(writer)
 
 
-# Means of the codes of types with a minimum, which their minimum takes away; where they lie in a block.
+# For types with a minimum: the factor of the scale that makes the mean of random weights 0.
 MEANS = {"Q4_1": -7.5, "Q5_1": -15.5, "Q2_K": 1.5, "Q4_K": 7.5, "Q5_K": 15.5}
 
 
 def random_blocks(shape, name, std, g):
-    """Random codes, and scales that give the values about this standard deviation."""
+    """Random codes, and scales with which the values have about this standard deviation."""
     from gguf_blocks import HALVES
     kind = gguf_type(name)
     values, n_bytes = type_sizes(kind)
@@ -113,7 +113,7 @@ def dequantised(data, kind):
 
 
 def requantise(reader, out, types, seed):
-    """The same file with random blocks of these types, taking turns, in the place of its matrices."""
+    """The same file with random blocks instead of its matrices, which take these types in turn."""
     import gguf
     g = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(out, reader.fields["general.architecture"].contents())
@@ -133,7 +133,7 @@ def requantise(reader, out, types, seed):
 
 
 def read_back(reader, model, n_layers):
-    """The file's numbers, as gguf reads them, become the reference's weights."""
+    """Sets the reference's weights to the file's values, as gguf decodes them."""
     import gguf
     arch = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[reader.fields["general.architecture"].contents()]
     names = gguf.get_tensor_name_map(arch, n_layers)
@@ -157,7 +157,7 @@ def read_back(reader, model, n_layers):
 
 
 def add_tokenizer(folder, name):
-    """One of the trained tokenizers of the text tests; returns its vocabulary's size."""
+    """Writes one of the trained tokenizers of the text tests into the folder."""
     tokenizer = json.load(open(os.path.join(TEXT, name + ".json")))["tokenizer"]
     json.dump(tokenizer, open(os.path.join(folder, "tokenizer.json"), "w"))
     json.dump({"tokenizer_class": "PreTrainedTokenizerFast"},
@@ -165,8 +165,8 @@ def add_tokenizer(folder, name):
 
 
 def make(inner, outtype, tokenizer=None, pre=None, arch=None):
-    """The checkpoint of `inner` as one GGUF file in the folder, instead of safetensors. `outtype`: of llama.cpp's
-    converter; or a list of types, which the matrices take in turn. `arch`: its name there."""
+    """Writes the checkpoint of `inner` as one GGUF file in the folder, instead of safetensors. `outtype`: that of
+    llama.cpp's converter, or a list of types, which the matrices take in turn. `arch`: the architecture's name in the file."""
     def make_file(case, folder):
         reference = inner(case, folder)
         if tokenizer:

@@ -1,9 +1,9 @@
-"""What int8 by row and int8_group add to the error that llama.cpp's quantiser makes, as a table for docs/checkpoints.md.
+"""The errors that int8 and int8_group add to that of llama.cpp's quantiser, as a table for docs/checkpoints.md.
 
     pip install -r tests/parity/requirements.txt
     python3 tests/parity/gguf_int8.py build/release/bin/moe LIBGGML
 
-LIBGGML: libggml-base.so of a llama.cpp that was built.
+LIBGGML: libggml-base.so of a build of llama.cpp.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ def quantise(ggml, w, kind):
 
 
 def write_model(path, blocks, kind):
-    """A Llama of one layer, of which only ffn.up is looked at."""
+    """A Llama of one layer, of which only ffn.up is compared."""
     out = gguf.GGUFWriter(path, "llama")
     out.add_context_length(64)
     out.add_embedding_length(COLS)

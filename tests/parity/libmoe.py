@@ -1,4 +1,4 @@
-"""The few calls of libmoe that the harness needs, through ctypes."""
+"""The calls of libmoe that the parity tests need, through ctypes."""
 
 import ctypes as c
 
@@ -21,7 +21,7 @@ KV_DEFAULT, KV_LATENT = 0, 4
 
 
 class Model:
-    """An opened model file. Every call of eval() and greedy() is a text of its own."""
+    """An open model file. Every call of eval() and greedy() starts a new text."""
 
     def __init__(self, library, path, vocab_size):
         self._moe = c.CDLL(library)
@@ -78,7 +78,7 @@ class Model:
         return out
 
     def encode(self, text):
-        """Token ids of a text in which special tokens count, with what the tokenizer puts around it."""
+        """Token ids of a text, with special tokens recognised and with the tokenizer's prefix and suffix."""
         text = text if isinstance(text, bytes) else text.encode()
         tokenizer = c.c_void_p(self._moe.moe_model_tokenizer(self._model))
         if not tokenizer.value:

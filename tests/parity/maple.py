@@ -1,9 +1,9 @@
-"""Maple in PyTorch, written from its description alone: transformers has no such model.
+"""Maple in PyTorch, written from its description, since transformers does not have this model.
 
-A pre-norm decoder. Attention has a norm on each head of q and k; layers that slide rotate the first half
-of each head and see the query and `sliding_window` positions before it, the other layers have no positions
-at all. Every layer has experts with a clamped SwiGLU, chosen by a softmax over all of them and weighted so
-that the chosen ones sum to 1. Every linear weight is -s, 0 or s with one s for each output row.
+A pre-norm decoder. Attention has a norm on each head of q and k. Sliding-window layers rotate the first half
+of each head, and a query sees itself and the `sliding_window` positions before it; the other layers have no
+positions. Every layer has experts with a clamped SwiGLU, chosen by a softmax over all of them, whose weights
+are normalised to sum to 1. Every linear weight is -s, 0 or s, with one s per output row.
 """
 
 import json
@@ -50,7 +50,7 @@ def make_tensors(c, seed):
             t[p + f"self_attn.{name}_proj.weight"] = ternary(g, rows, cols) / 2
         t[p + "mlp.gate.weight"] = normal(c["num_experts"], d, scale=1.3 / d**0.5)
         for e in range(c["num_experts"]):
-            # Gates this large meet the clamp.
+            # These gates are large enough to be clamped.
             t[p + f"mlp.experts.{e}.gate_proj.weight"] = ternary(g, f, d) * 4
             t[p + f"mlp.experts.{e}.up_proj.weight"] = ternary(g, f, d) * 2
             t[p + f"mlp.experts.{e}.down_proj.weight"] = ternary(g, d, f) / 4

@@ -1,10 +1,10 @@
 """Maple's published layout at any width and depth: 9 shards, 18,651 tensors at full depth, bfloat16.
 
-    python tests/parity/maple_size.py /tmp/maple --divide 8            # 1/8 of its width, all layers
-    python tests/parity/maple_size.py /tmp/maple --divide 1 --layers 4  # its width, as deep as the disk holds
+    python tests/parity/maple_size.py /tmp/maple --divide 8            # 1/8 of the width, all layers
+    python tests/parity/maple_size.py /tmp/maple --divide 1 --layers 4  # full width, as many layers as fit on the disk
 
-Writes random ternary weights with one scale a row (some zeros negative, as in the original), converts them
-with --verify, checks that nothing was lost, and prints seconds, bytes a second and the peak of memory.
+Writes random ternary weights with one scale per row (some zeros are negative, as in the original), converts
+them, checks that the conversion was lossless, and prints seconds, bytes per second and peak memory.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def tensors(c):
 
 
 class Numbers:
-    """Random bfloat16 by slices of one random pool."""
+    """Random bfloat16 values, taken as slices of one random pool."""
 
     def __init__(self):
         self.g = np.random.default_rng(1)
@@ -105,7 +105,7 @@ def write(folder, c):
     return len(items), len(shards), sum(size(s) for _, s, _ in items)
 
 
-# Run by a small process of its own: the peak that Linux reports for a child includes its parent's.
+# Run in a small process, because the peak that Linux reports for a child includes its parent's at the fork.
 MEASURE = """import json, resource, subprocess, sys, time
 start = time.monotonic()
 done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE)
@@ -115,7 +115,7 @@ print(json.dumps(dict(wall=time.monotonic() - start, cpu=usage.ru_utime + usage.
 
 
 def run(command):
-    """What a command prints as JSON, its seconds on the clock and on the CPU, its peak of memory."""
+    """Runs a command; returns its output as JSON, its wall-clock and CPU seconds, and its peak memory."""
     done = subprocess.run([sys.executable, "-c", MEASURE, *command], stdout=subprocess.PIPE, check=True)
     found = json.loads(done.stdout)
     if found["report"] is None:
@@ -125,10 +125,10 @@ def run(command):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="is made, and removed at the end")
+    parser.add_argument("folder", help="created, and removed at the end")
     parser.add_argument("--divide", type=int, default=8)
     parser.add_argument("--layers", type=int, default=FULL["num_hidden_layers"])
-    parser.add_argument("--verify", action="store_true", help="also read the result again")
+    parser.add_argument("--verify", action="store_true", help="also read the result again and compare it")
     parser.add_argument("--moe", default="build/release/bin/moe")
     args = parser.parse_args()
     out = args.folder.rstrip("/") + ".moe"

@@ -1,4 +1,4 @@
-"""Checkpoints that GPTQ, AWQ, compressed-tensors or bitsandbytes quantised: codes and their scales; and FP8."""
+"""Checkpoints quantised by GPTQ, AWQ, compressed-tensors or bitsandbytes (codes and scales), and FP8."""
 
 import os
 
@@ -9,11 +9,11 @@ from safetensors.torch import load_file, save_file
 import families
 from quantised import edit_config, replace_linears
 
-AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # of outputs in a word
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # order of the outputs in a word
 
 
 def words(codes, bits, dim, order=None):
-    """Codes along `dim` in words of 32 bits, the first in the lowest bits."""
+    """Packs codes along `dim` into words of 32 bits, the first in the lowest bits."""
     per = 32 // bits
     codes = codes.long().movedim(dim, -1).unflatten(-1, (-1, per))
     if order:
@@ -23,7 +23,7 @@ def words(codes, bits, dim, order=None):
 
 
 def random_codes(rows, cols, bits, group, g, symmetric=False, index=None, lowest=0):
-    """Codes and zeros (rows, cols) and (rows, groups), scales that float16 holds, and the weights they stand for."""
+    """Codes (rows, cols), zero points (rows, groups), scales that float16 represents exactly, and the weights they mean."""
     half = 2 ** (bits - 1)
     codes = torch.randint(lowest, 2 * half, (rows, cols), generator=g)
     zeros = torch.full((rows, cols // group), half)
@@ -77,7 +77,7 @@ def int_quantized(name, shape, g, tensors):
 
 
 def package_quantized(name, shape, g, tensors, symmetric=True, **args):
-    """What the package compressed-tensors chooses, packs and unpacks; -128 is one of its codes."""
+    """Codes that the package compressed-tensors chooses, packs and unpacks; -128 is one of them."""
     from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
     from compressed_tensors.quantization.utils import calculate_qparams
@@ -89,7 +89,7 @@ def package_quantized(name, shape, g, tensors, symmetric=True, **args):
     scale = scale.bfloat16()
     state = PackedQuantizationCompressor.compress(
         dict(weight=weight, weight_scale=scale.float(), weight_zero_point=zero), scheme)
-    # In float32: the package gives weights the type of their scales.
+    # Scales in float32, because the package unpacks weights in the type of their scales.
     whole = PackedQuantizationCompressor.decompress(state, scheme)["weight"]
     for key, value in {**state, "weight_scale": scale}.items():
         tensors[f"{name}.{key}"] = value
@@ -97,7 +97,7 @@ def package_quantized(name, shape, g, tensors, symmetric=True, **args):
 
 
 def fp8(name, shape, g, tensors, block, scales="weight_scale_inv", axes=2, inputs=None):
-    """E4M3 codes, a scale for each `block` of weights (0: all), and the weights they stand for."""
+    """Writes E4M3 codes with a scale per `block` of weights (0: the whole side); returns the weights they mean."""
     rows, cols = (side or whole for side, whole in zip(block, shape))
 
     def spread(scale):
@@ -115,7 +115,7 @@ def fp8(name, shape, g, tensors, block, scales="weight_scale_inv", axes=2, input
 
 
 def bitsandbytes(name, shape, g, tensors, quant_type, nested):
-    """What the modules of bitsandbytes save, and what they multiply with."""
+    """Writes what the four-bit modules of bitsandbytes save; returns the weights that they multiply with."""
     from bitsandbytes.functional import quantize_4bit
     weight = torch.randn(shape, generator=g) * 1.3 / shape[1]**0.5
     codes, state = quantize_4bit(weight, quant_type=quant_type, blocksize=64, compress_statistics=nested)
@@ -126,7 +126,7 @@ def bitsandbytes(name, shape, g, tensors, quant_type, nested):
 
 
 def llm_int8(name, shape, g, tensors):
-    """What a Linear8bitLt of bitsandbytes saves, and what it stands for."""
+    """Writes what a Linear8bitLt of bitsandbytes saves; returns the weights it means."""
     from bitsandbytes.functional import int8_vectorwise_dequant, int8_vectorwise_quant
     weight = torch.randn(shape, generator=g) * 1.3 / shape[1]**0.5
     codes, largest, _ = int8_vectorwise_quant(weight.half())
@@ -136,7 +136,7 @@ def llm_int8(name, shape, g, tensors):
 
 
 def make_bitsandbytes(whole_weight, **load):
-    """A checkpoint that transformers loaded so and saved."""
+    """A checkpoint that transformers loaded with this quantisation and saved."""
     def make_folder(case, folder):
         config = getattr(tr, case.family + "Config")(**{**families.SIZES, **case.config})
         model = families.randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
@@ -167,7 +167,7 @@ def whole_8bit(module):
 
 
 def dequantised(codes, state):
-    """As one row: where rows are no multiple of a block, bitsandbytes 0.50 on a CPU takes scales of other blocks."""
+    """Dequantises the matrix as one row: if rows are not multiples of a block, bitsandbytes 0.50 on a CPU uses wrong scales."""
     from bitsandbytes.functional import dequantize_4bit
     shape, state.shape = state.shape, torch.Size([1, state.shape.numel()])
     return dequantize_4bit(codes, state).reshape(shape)
@@ -187,7 +187,7 @@ def compressed(form, bits, group=None, symmetric=True, activations=None):
 
 
 def make(quantise, quantization_config, **options):
-    """A checkpoint of the family whose layers' matrices `quantise` writes as its codes."""
+    """A checkpoint of the family in which `quantise` writes the layers' matrices as codes."""
     def make_folder(case, folder):
         config = getattr(tr, case.family + "Config")(**{**families.SIZES, "intermediate_size": 40, **case.config})
         model = families.randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
@@ -218,7 +218,7 @@ def make(quantise, quantization_config, **options):
 
 
 def pack_experts(model, pack):
-    """Experts are one tensor a layer in the model and lie one by one in the files."""
+    """Packs experts, which are one tensor per layer in the model and separate tensors in the files."""
     for i, layer in enumerate(model.model.layers):
         experts = getattr(layer.mlp, "experts", None)
         if experts is None:

@@ -1,12 +1,11 @@
-"""Encoders and encoder-decoders of torchscale and XMoE, against `moe`.
+"""Compares encoders and encoder-decoders of torchscale and XMoE with `moe`.
 
-    pip install --no-deps torchscale                        # beside tests/parity/requirements.txt
+    pip install --no-deps torchscale                        # in addition to tests/parity/requirements.txt
     python tests/parity/papers.py                           # build/release must be built
-    python tests/parity/papers.py --golden tests/data/papers    # what the C++ tests compare with
+    python tests/parity/papers.py --golden tests/data/papers    # writes the data of the C++ tests
 
-torchscale's models are its own: the package makes them, computes with them and saves them. Of XMoE's
-translation models, whose code needs fairseq and DeepSpeed, xmoe.py has a PyTorch model of our own.
-Outputs must agree within 1e-3 of their size.
+The package torchscale makes, runs and saves its models. XMoE's translation models need fairseq and
+DeepSpeed; xmoe.py has our own PyTorch model of them. Outputs must agree within a relative error of 1e-3.
 """
 
 import argparse
@@ -36,7 +35,7 @@ TOP1 = dict(XMOE, moe_top1_expert=True)
 BERT = dict(head="masked", layernorm_embedding=True, share_encoder_input_output_embed=True)
 BOTH = dict(ENCODER, **DECODER, share_all_embeddings=True)
 
-# Name, kind, and what its configuration says. "head" is what stands on an encoder.
+# Name, kind and configuration. "head" is the head of an encoder.
 CASES = [
     ("encoder_xmoe_top1", "torchscale", dict(ENCODER, **BERT, **TOP1)),
     ("encoder_xmoe_top2", "torchscale", dict(ENCODER, **XMOE, head="plain", no_scale_embedding=False)),
@@ -58,23 +57,23 @@ CASES = [
 
 
 def import_torchscale():
-    """The package without what it uses on several machines only, and one process as its whole world."""
+    """Imports the package without the modules that it needs only for several machines, in a process group of one."""
     nn, layers = types.ModuleType("fairscale.nn"), types.ModuleType("timm.models.layers")
     nn.checkpoint_wrapper = nn.wrap = layers.drop_path = None
     for name, module in (("fairscale", None), ("fairscale.nn", nn), ("timm", None), ("timm.models", None),
                          ("timm.models.layers", layers)):
         sys.modules[name] = module or types.ModuleType(name)
-    here = sys.path.pop(0)  # which has another torchscale
+    here = sys.path.pop(0)  # this folder has another module torchscale
     importlib.import_module("torchscale.architecture.encoder_decoder")
     sys.path.insert(0, here)
-    histogram = torch.histc  # of whole numbers there is none on a CPU; torchscale counts loads with it
+    histogram = torch.histc  # torchscale counts loads with it, but on a CPU it does not support integers
     torch.histc = lambda x, **bins: histogram(x.float(), **bins)
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
 
 
 class MaskedHead(torch.nn.Module):
-    """The head of torchscale's example of an encoder for fairseq, whose code it is part of."""
+    """The head of torchscale's example of an encoder for fairseq, which the package does not contain."""
 
     def __init__(self, d, activation, weight):
         super().__init__()
@@ -87,7 +86,7 @@ class MaskedHead(torch.nn.Module):
 
 
 def randomise(model, seed):
-    """Weights that make every part matter."""
+    """Weights with which every part affects the outputs."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -115,7 +114,7 @@ def torchscale_model(case):
     config = (EncoderDecoderConfig if both else EncoderConfig)(**case)
     for key in ("subln", "encoder_normalize_before", "decoder_normalize_before"):
         if key in case:
-            setattr(config, key, case[key])  # as override() does
+            setattr(config, key, case[key])  # as the configuration's override() does
     d = config.encoder_embed_dim
 
     def embeddings():
@@ -132,7 +131,7 @@ def torchscale_model(case):
         model.encoder = Encoder(config, tokens, rows, masked)
     for module in model.modules():
         if hasattr(module, "second_expert_policy"):
-            module.second_expert_policy = "all"  # "random" draws the second expert at inference too
+            module.second_expert_policy = "all"  # "random" samples the second expert even at inference
     return config, model
 
 
@@ -164,7 +163,7 @@ def texts(seed, n):
 
 
 def given(reference, i):
-    """What a model reads: a text, or a source and a text."""
+    """The input of a model: a text, or a source and a text."""
     ids = texts(7, 8)[i]
     return (ids, [2] + texts(8, 8)[i][:9]) if reference.both else (ids,)
 

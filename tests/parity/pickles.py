@@ -1,4 +1,4 @@
-"""Checkpoints as training scripts pickle them, turned into safetensors by the line that `moe convert` prints."""
+"""Checkpoints pickled as by training scripts, converted to safetensors by the command that `moe convert` prints."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import torch
 
 
 def megatron(tensors):
-    """Dictionaries in dictionaries, down to the names within embedding and encoder."""
+    """Nested dictionaries, as Megatron saves them: the names within embedding and encoder are flat."""
     out = {}
     for name, tensor in tensors.items():
         *groups, last = name.split(".", 3 if ".embedding." in name else 2)
@@ -27,7 +27,7 @@ def fairseq(tensors):
 
 
 def save(state, folder):
-    """`state` as model.safetensors. MOE in the environment is the command."""
+    """Writes `state` as model.safetensors. The environment variable MOE names the command."""
     path = os.path.join(folder, "checkpoint.pt")
     torch.save(state, path)
     refused = subprocess.run([os.environ["MOE"], "convert", folder, folder + ".moe"], capture_output=True, text=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What formats cost a trained model, role by role: perplexity on a text, and how often the most likely
+"""The cost of formats for a trained model, role by role: perplexity on a text, and how often the most likely
 token stays the same, without and with calibration. Prints a table for docs/precision.md.
 
     MOE_LIBRARY=build/release/lib PYTHONPATH=bindings/python/src \\
@@ -19,7 +19,7 @@ ROLES = {"experts": ["layers.*.moe.experts.*"], "attention": ["layers.*.attentio
 
 
 def best_tokens(model, ids):
-    """The most likely token after each, in windows of the model's context."""
+    """The most likely token after each token, in windows of the model's context."""
     session, out = model.session(), []
     width = model.info.context_length - 1
     for begin in range(0, len(ids), width):

@@ -1,4 +1,4 @@
-"""Checkpoints whose weights are codes already: BitNet, Bonsai's groups, MXFP4."""
+"""Checkpoints whose weights are already quantised: BitNet, Bonsai's groups, MXFP4."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def edit_config(folder, **changes):
 
 
 def replace_linears(model, make):
-    """make(name, linear) -> module, for the matrices of the layers."""
+    """Replaces each linear module of the layers by make(name, linear)."""
     for name, module in list(model.model.layers.named_modules()):
         if isinstance(module, torch.nn.Linear):
             model.model.layers.set_submodule(name, make("model.layers." + name, module))
@@ -37,7 +37,7 @@ def bitnet_model(case, folder, **config):
 
 
 def make_bitnet_online(case, folder):
-    """Weights that are rounded in every forward pass."""
+    """A BitNet whose weights are rounded in every forward pass."""
     model = bitnet_model(case, folder, tie_word_embeddings=True)
     families.to_bfloat16(folder)
     edit_config(folder, quantization_config=dict(quant_method="bitnet", linear_class="autobitlinear",
@@ -81,7 +81,7 @@ def make_bitnet_packed(linear_class):
         save_file({k: v if v.dtype == torch.uint8 else v.bfloat16() for k, v in tensors.items()},
                   os.path.join(folder, "model.safetensors"))
         config = dict(quant_method="bitnet")
-        if auto:  # bitlinear is what nothing said means
+        if auto:  # the default is bitlinear
             config |= dict(linear_class="autobitlinear", quantization_mode="offline")
         edit_config(folder, quantization_config=config)
         return families.forward(model)
@@ -90,7 +90,7 @@ def make_bitnet_packed(linear_class):
 
 
 def first_names(folder, dtype):
-    """1bitLLM's names of the two more norms, which llama.cpp's converter knows. It rounds scales to `dtype`."""
+    """Uses 1bitLLM's names for the two additional norms, which llama.cpp's converter supports, and stores tensors as `dtype`."""
     path = os.path.join(folder, "model.safetensors")
     rename = {"attn_sub_norm": "inner_attn_ln", "ffn_sub_norm": "ffn_layernorm"}
     tensors = {}
@@ -109,7 +109,7 @@ def make_bitnet_first_names(case, folder):
 
 
 def make_one_bit(case, folder):
-    """1bitLLM's layout: Llama by name, with two more norms and weights rounded in every forward pass."""
+    """1bitLLM's layout: model_type llama, with two additional norms and weights rounded in every forward pass."""
     model = bitnet_model(case, folder, hidden_act="silu", tie_word_embeddings=True)
     first_names(folder, torch.float32 if case.gguf else torch.float16)
     edit_config(folder, model_type="llama", architectures=["BitnetForCausalLM"], weight_bits=1, input_bits=8,
@@ -121,7 +121,7 @@ def make_one_bit(case, folder):
 
 
 def make_groups(case, folder, group, scale, **sizes):
-    """Qwen3 whose matrices are ternary with a scale for each group of inputs."""
+    """A Qwen3 whose matrices are ternary with a scale per group of inputs."""
     config = tr.Qwen3Config(**{**families.SIZES, **sizes, **case.config})
     model = families.randomise(tr.Qwen3ForCausalLM(config), case.seed)
     g = torch.Generator().manual_seed(case.seed)
@@ -144,7 +144,7 @@ def bfloat16(x):
 
 
 def both_halves(x):
-    """Numbers that bfloat16 and float16 hold."""
+    """Values that both bfloat16 and float16 represent exactly."""
     return x.bfloat16().half().float()
 
 
@@ -158,7 +158,7 @@ def make_ternary256(case, folder):
 
 
 def make_mxfp4(case, folder):
-    """gpt-oss as it is published: experts in blocks of 32 FP4 values with a common exponent."""
+    """gpt-oss in its published format: experts in blocks of 32 FP4 values with a common exponent."""
     config = tr.GptOssConfig(**{**families.SIZES, **families.GPT_OSS, "hidden_size": 64, "intermediate_size": 32,
                                 **case.config})
     model = families.randomise(tr.GptOssForCausalLM(config), case.seed)

@@ -2,8 +2,8 @@
 
     pip install -r tests/parity/requirements.txt
     python tests/parity/run.py                        # all cases; build/release must be built
-    python tests/parity/run.py 'qwen*' --seeds 5      # some, with five random models each
-    python tests/parity/run.py --golden tests/data/families   # writes what the C++ tests compare with
+    python tests/parity/run.py 'qwen*' --seeds 5      # some cases, with five random models each
+    python tests/parity/run.py --golden tests/data/families   # writes the data of the C++ tests
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # transformers compiles BitNet's arithmetic
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # or transformers compiles BitNet's arithmetic
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ import libmoe
 N_TOKENS = 40
 N_GREEDY = 64
 N_GOLDEN = 24
-DOWN = "model.layers.0.mlp.down_proj.weight"  # of it golden cases have the dequantised numbers
+DOWN = "model.layers.0.mlp.down_proj.weight"  # golden cases contain its dequantised values
 
 
 def convert(moe, case, folder, out):
@@ -46,7 +46,7 @@ def convert(moe, case, folder, out):
 
 
 def check_codes(moe, case, folder, out):
-    """What becomes of a checkpoint's own codes where nothing is asked for."""
+    """Checks how a checkpoint's own codes are stored without --weights."""
     command = [moe, "convert", source(case, folder), out, "--verify", "--list", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -79,7 +79,7 @@ def greedy(reference, prompt, n):
 
 
 def check_greedy(reference, model, prompt, tolerance):
-    """Identical tokens, or the first other one is as likely in the reference as the tolerance says."""
+    """Whether the tokens are identical, or the first different one is within the tolerance in the reference's logits."""
     expected, found = greedy(reference, prompt, N_GREEDY), model.greedy(prompt, N_GREEDY)
     for i, (a, b) in enumerate(zip(expected, found)):
         if a == b:
@@ -101,7 +101,7 @@ def vocabulary(case, folder):
 
 
 def check_tokenizer(case, model):
-    """The ids of the texts that the tokenizer's own test has."""
+    """Compares the ids of the texts in the tokenizer's test data."""
     for text in json.load(open(os.path.join(gguf_files.TEXT, case.tokenizer + ".json")))["cases"]:
         found = model.encode(text["line"])
         if found != text["ids"]:
@@ -127,7 +127,7 @@ def run_case(case, first_seed, args, scratch):
         n, note, same = check_greedy(reference, model, sequences[1], case.tolerance_kv16)
     finally:
         model.close()
-    # Rounding K and V can move a choice of expert that lies at a border: the cases' own seeds have none.
+    # Rounding K and V can change a choice between experts of nearly equal score; the cases' own seeds avoid that.
     near = max(kv32, latent) <= case.tolerance or first_seed != case.seed
     ok = near and kv16 <= case.tolerance_kv16 and same
     print(f"{'ok  ' if ok else 'FAIL'} {case.name:26s} seed {case.seed}  logits {kv32:.1e} {kv16:.1e}  "
@@ -136,7 +136,7 @@ def run_case(case, first_seed, args, scratch):
 
 
 def measure_precision(case, args, scratch):
-    """What int8 and bfloat16 change: mean KL divergence from float32, and how often the best token stays."""
+    """The effect of int8 and bfloat16: mean KL divergence from float32, and how often the best token stays the same."""
     folder, out = os.path.join(scratch, case.name), os.path.join(scratch, case.name + ".moe")
     families.write(case, folder)
     vocab_size = vocabulary(case, folder)

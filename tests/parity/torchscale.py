@@ -1,10 +1,11 @@
-"""Decoders of torchscale in PyTorch, written from its description: the package needs fairscale.
+"""Decoders of torchscale in PyTorch, written from its description, since the package needs fairscale.
 
-Pre-norm LayerNorm decoder with learned positions (row 2 is the first token's), biases everywhere, and with
-`subln` a norm in front of both output projections. Every moe_freq-th layer has experts: a linear gate, or
+A pre-norm LayerNorm decoder with learned positions (row 2 is that of the first token), biases everywhere, and
+with `subln` a norm before both output projections. Every moe_freq-th layer has experts, with a linear gate or
 X-MoE's (Chi et al. 2022), which compares a projection of the token, not normalised, with normalised expert
-embeddings. One expert is weighted by its softmax, two share 1. With mhmoe_heads_number a token is cut into
-sub-tokens between two linear layers (MH-MoE, Wu et al. 2024). No expert refuses a token.
+embeddings. A single expert is weighted by its softmax probability; the weights of two sum to 1. With
+mhmoe_heads_number a token is split into sub-tokens between two linear layers (MH-MoE, Wu et al. 2024). Experts
+have no capacity limit.
 """
 
 import json

@@ -1,12 +1,12 @@
-"""Random BART, mBART and Marian checkpoints, as `transformers` saves them, against `moe`.
+"""Compares random BART, mBART and Marian checkpoints, saved by `transformers`, with `moe`.
 
     python tests/parity/translation.py                       # build/release must be built
-    python tests/parity/translation.py --golden tests/data/translation    # what the C++ tests compare with
+    python tests/parity/translation.py --golden tests/data/translation    # writes the data of the C++ tests
 
-Logits of given texts must agree within 1e-3 of their size, and a beam search must find the same texts
-as `generate`, under each rule of when to stop. `generate` charges nothing for the EOS that it forces at
-the greatest length, and moe its log-probability: here a processor makes `generate` do the same.
-Needs what tests/parity/requirements.txt names.
+Logits of given texts must agree within a relative error of 1e-3, and a beam search must find the same texts
+as `generate`, with each stopping rule. `generate` does not score the EOS that it forces at the maximal
+length, but moe adds its log-probability; a processor makes `generate` do the same here.
+Needs the packages in tests/parity/requirements.txt.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from safetensors.numpy import save_file
 
 TOLERANCE = 1e-3
 N_SOURCES = 20
-MOST = 20  # tokens of a text, without the EOS
+MOST = 20  # largest number of tokens of a text, without the EOS
 WORDS = "the a cat dog sat on mat ran to house and saw tree bird blue red small big".split()
 SIZES = dict(d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
              decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=48,
@@ -61,7 +61,7 @@ def make_tokenizer():
 
 
 def randomise(model, seed, eos):
-    """Weights that make every part matter; `eos` makes texts end now and then."""
+    """Weights with which every part affects the outputs; `eos` makes some texts end early."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -98,10 +98,10 @@ def make(name, seed, folder):
 
 
 class LastIsEos(tr.LogitsProcessor):
-    """After MOST tokens the EOS is all that is left, at its own price."""
+    """After MOST tokens allows only the EOS, with its own log-probability."""
 
     def __init__(self, begin):
-        self.begin = begin  # tokens in front of the text
+        self.begin = begin  # tokens before the text
 
     def __call__(self, input_ids, scores):
         if input_ids.shape[1] < self.begin + MOST:
@@ -146,7 +146,7 @@ def run(command):
 
 
 def check_one(session, model, source, seed):
-    """The largest difference of logits, and how many of the searches found other texts."""
+    """The largest relative error of logits, and the number of searches that found other texts."""
     start = session.model.info.start_token
     g = np.random.default_rng(seed)
     text = [start] + g.integers(3, session.model.info.vocab_size, 12).tolist()

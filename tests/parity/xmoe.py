@@ -1,10 +1,10 @@
-"""XMoE (Yang et al. 2024) in PyTorch, written from what its two training trees compute.
+"""XMoE (Yang et al. 2024) in PyTorch, written to compute what its two training codes compute.
 
-Pre-norm LayerNorm decoders; every expert_interval-th layer has experts in place of its FFN. A threshold router
-takes experts in order of probability while the sum before them is below the threshold, and weights them by it; top-k
-takes a number of them; BASE the best one, weighted by its sigmoid; a hash table one by token. No expert refuses a
-token. Megatron keeps q, k and v head by head in one matrix, and adds no last bias to an expert; fairseq scales
-embeddings and has sinusoidal positions.
+Pre-norm LayerNorm decoders; every expert_interval-th layer has experts instead of its FFN. A threshold router
+takes experts in order of probability as long as the sum of the previous ones is below the threshold, weighted by
+their probabilities. Top-k takes a fixed number of them, BASE the best one, weighted by the sigmoid of its logit, and
+a hash table one per token id. Experts have no capacity limit. Megatron stores q, k and v head by head in one matrix,
+and its experts have no output bias; fairseq scales embeddings and has sinusoidal positions.
 """
 
 import json
@@ -53,7 +53,7 @@ class Weights(dict):
 
 
 class Decoder:
-    """What both trees share; a subclass says how tensors are called and made."""
+    """Shared by both codes; a subclass names and makes the tensors."""
 
     def __init__(self, config, seed):
         self.c, self.t = config, Weights(seed)
@@ -155,7 +155,7 @@ class Megatron(Decoder):
 
 
 class FairseqBase(Decoder):
-    """The FFNs and experts of fairseq's tree, of one side or of both."""
+    """The FFNs and experts of the fairseq code, for a decoder or an encoder-decoder."""
 
     def put_ffn(self, p, d, f, moe):
         names = [""]
@@ -205,7 +205,7 @@ class Fairseq(FairseqBase):
 
 
 class Translator(FairseqBase):
-    """fairseq's encoder-decoder; where there is no norm in front of a block it stands behind the sum."""
+    """fairseq's encoder-decoder, with pre-norms or post-norms."""
 
     both = True
 

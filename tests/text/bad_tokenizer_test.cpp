@@ -1,4 +1,4 @@
-// Damaged and hostile tokenizers: a clear error, whatever is wrong.
+// Damaged and hostile tokenizers give clear errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -160,7 +160,7 @@ const BadCase kBadCases[] = {
 INSTANTIATE_TEST_SUITE_P(All, BadTokenizer, testing::ValuesIn(kBadCases),
                          [](const auto& c) { return std::string(c.param.name); });
 
-// Patterns that need exponential time end with an error, soon.
+// Patterns that would need exponential time match or end with an error quickly.
 TEST(Limits, PatternsThatBlowUp) {
   for (const char* pattern : {"(a+)+$", "(a|aa)+$", "(?:a*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$"}) {
     TokenizerData data = small_bpe();
@@ -172,12 +172,12 @@ TEST(Limits, PatternsThatBlowUp) {
     const Status status = loaded->tokenizer->encode(std::string(5000, 'a') + "!", true, true, ids);
     if (!status.ok()) {
       EXPECT_EQ(status.code(), MOE_ERR_TEXT) << status.text();
-      EXPECT_EQ(ids.size(), 1u) << "ids must be as they were";
+      EXPECT_EQ(ids.size(), 1u) << "ids must not change";
     }
   }
 }
 
-// Replacements that grow the text again and again stop at a bound.
+// Replacements that grow the text repeatedly end with an error at a limit.
 TEST(Limits, TextThatGrows) {
   TokenizerData data = small_bpe();
   for (int i = 0; i < 6; ++i) {
@@ -191,7 +191,7 @@ TEST(Limits, TextThatGrows) {
   EXPECT_EQ(loaded->tokenizer->encode("a", false, false, ids).code(), MOE_ERR_TEXT);
 }
 
-// So do those of a decoder.
+// So do the replacements of a decoder.
 TEST(Limits, TokensThatGrow) {
   TokenizerData data = small_bpe();
   data.decoders.clear();
@@ -209,7 +209,7 @@ TEST(Limits, TokensThatGrow) {
   EXPECT_TRUE(text.empty());
 }
 
-// One step may look at all that is left of the text: not from every starting point.
+// A pattern may scan the rest of the text from one starting point, but not from every one.
 TEST(Limits, PatternsThatLookFarFromEverywhere) {
   const std::string text(1'000'000, 'a');
   for (const char* pattern : {"a++[bc]", "(?=a++[bc])a", "a(?=[^x]*+x)"}) {
@@ -227,7 +227,7 @@ TEST(Limits, PatternsThatLookFarFromEverywhere) {
   }
 }
 
-// Pieces chosen so that they fill one half of the hash table without a gap.
+// Pieces chosen to fill one half of the hash table without a gap.
 TEST(Limits, PiecesThatCrowdTheHashTable) {
   constexpr size_t kPieces = 1 << 18;  // of 1 << 19 slots
   std::vector<std::string> pieces(kPieces);
@@ -250,7 +250,7 @@ TEST(Limits, PiecesThatCrowdTheHashTable) {
   EXPECT_EQ(loaded->tokenizer->token_id(pieces[777]), 777);
 }
 
-// A FlatBuffer may put numbers where none can be read.
+// A FlatBuffer may contain a misaligned array of scores, which is refused.
 TEST(Limits, ScoresThatLieBadly) {
   const uint8_t bytes[] = {'a', 0};
   const uint32_t end = 2;
@@ -265,7 +265,7 @@ TEST(Limits, ScoresThatLieBadly) {
   }
 }
 
-// Work that would be quadratic in the length of white space.
+// Stripping white space around tokens must not take quadratic time.
 TEST(Limits, WhiteSpaceThatTokensTake) {
   TokenizerData data = small_bpe();
   set_pieces(data, {"a", "b", "c", "ab", "abc", "  "});
@@ -275,11 +275,11 @@ TEST(Limits, WhiteSpaceThatTokensTake) {
   EXPECT_EQ(encode(*loaded->tokenizer, "a" + std::string(400000, ' ') + "b").size(), 200002u);
 }
 
-// A replacement without its end, as long as the file.
+// A replacement in a charsmap without its terminating zero is not used.
 TEST(Limits, CharsmapWithoutEnds) {
   TokenizerData data = small_bpe();
   data.normalizers.push_back(step("precompiled"));
-  // One unit array of 1 KiB in which 'a' leads to a leaf with offset 0.
+  // A double array of 1 KiB in which 'a' leads to a leaf with offset 0.
   std::vector<uint8_t>& map = data.normalizers.back().data;
   std::vector<uint32_t> units(256, 0);
   units[0] = 0;
@@ -293,7 +293,8 @@ TEST(Limits, CharsmapWithoutEnds) {
   EXPECT_EQ(encode(*load(data)->tokenizer, "ac"), (IdList{1, 2}));
   map.pop_back();
   map.insert(map.end(), 1 << 20, 'b');
-  EXPECT_EQ(encode(*load(data)->tokenizer, "ac"), (IdList{0, 2})) << "not used";
+  EXPECT_EQ(encode(*load(data)->tokenizer, "ac"), (IdList{0, 2}))
+      << "an unterminated replacement must not be used";
 }
 
 TEST(Limits, UnigramWithoutUnknownToken) {

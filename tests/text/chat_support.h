@@ -1,5 +1,5 @@
 #pragma once
-// Cases of rendered conversations as tests/parity/chat_templates.py writes them.
+// Reads cases of rendered conversations, which tests/parity/chat_templates.py writes.
 
 #include <string>
 #include <vector>

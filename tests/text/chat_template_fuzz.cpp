@@ -1,5 +1,5 @@
-// A template, then a zero byte and what the user says. Whatever parses must end within its limits
-// with UTF-8 of which no unmarked byte comes from the user.
+// The input is a template, a zero byte and the text of a user. A template that parses must end
+// within its limits. Its output is UTF-8, in which every byte from the user is marked.
 
 #include "src/text/characters/utf8.h"
 #include "src/text/chat/chat_template.h"

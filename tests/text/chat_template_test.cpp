@@ -23,7 +23,7 @@ ChatCase one(const std::string& content) {
   return c;
 }
 
-// What jinja2 made of the same templates (tests/parity/chat_templates.py --write).
+// Compares with the output of jinja2 (tests/parity/chat_templates.py --write).
 TEST(ChatTemplate, AsJinja2) {
   std::map<std::string, std::string> sources;
   size_t n_errors = 0;
@@ -121,10 +121,11 @@ TEST(ChatTemplate, ACancelIsSeenSoon) {
   limits.cancelled = [](const void* n) { return ++*static_cast<int*>(const_cast<void*>(n)) == 3; };
   ChatText out(system_allocator());
   EXPECT_EQ(render_case(*chat.value(), one(""), out, limits).code(), MOE_ERR_CANCELLED);
-  EXPECT_EQ(looks, 3);  // and nothing runs after it
+  EXPECT_EQ(looks, 3);  // rendering stops at once
 }
 
-// The largest and the smallest number lead nowhere outside.
+// The largest and smallest integers as indices stay in bounds; other results beyond them are
+// errors.
 TEST(ChatTemplate, NumbersDoNotOverflow) {
   const std::string n = "{% set n = 1000000000 * 1000000000 * 9 + 223372036854775807 %}";
   for (const auto& [expression, expected] : {std::pair{"[1, 2, 3][1::n]|join(',')", "2"},
@@ -144,8 +145,8 @@ TEST(ChatTemplate, NumbersDoNotOverflow) {
   }
 }
 
-// Whatever reads a text, a list or a mapping takes steps for what it reads: here 100 times a
-// 200 kB or 20000 elements, where 100000 steps are 6.4 MB.
+// An operation on a text, a list or a mapping takes steps in proportion to what it reads: here 200
+// kB or 20000 elements, 100 times, while the limit of 100000 steps is 6.4 MB.
 TEST(ChatTemplate, StepsCountWhatIsRead) {
   const char* const kExpressions[] = {"x.startswith(y)",
                                       "x.endswith(y)",
@@ -215,7 +216,7 @@ TEST(ChatTemplate, StepsCountWhatIsRead) {
   }
 }
 
-// And no more than that: what is found 20000 times is not the whole text each time.
+// Steps do not overcount: 20000 matches do not each count the whole text.
 TEST(ChatTemplate, LongTextsAreNotRefused) {
   std::string text;
   for (int i = 0; i < 20000; ++i)
@@ -229,7 +230,7 @@ TEST(ChatTemplate, LongTextsAreNotRefused) {
   }
 }
 
-// Marks follow the user's bytes through everything a template may do with them.
+// Marks follow the user's bytes through all operations of a template.
 TEST(ChatTemplate, MarksWhatTheUserWrote) {
   const auto chat = ChatTemplate::create(
       "<{% set c = messages[0].content.strip().replace('b', 'B-') %}{{ c[1:] + '|' + c.upper() }}"
@@ -247,7 +248,8 @@ TEST(ChatTemplate, MarksWhatTheUserWrote) {
             ".u..u.");
 }
 
-// <x> is special; a user cannot write it, not even in parts, and the rest is encoded as one text.
+// <x> is a special token. A user cannot produce it, not even in parts; other text is encoded across
+// the boundary.
 TEST(ChatTemplate, SpecialTokensComeFromTheTemplateAlone) {
   const auto loaded = load(small_bpe());
   ASSERT_TRUE(loaded->status.ok());

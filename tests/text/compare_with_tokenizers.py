@@ -1,13 +1,13 @@
-"""Compares this library's tokenizer with the package `tokenizers` on made-up text in many scripts.
+"""Compares this library's tokenizer with the package `tokenizers` on random text in many scripts.
 
     python3 tests/text/compare_with_tokenizers.py TOKENIZE_LINES [--lines 3000] [--seed 1] [--only NAME]
     python3 tests/text/compare_with_tokenizers.py TOKENIZE_LINES --golden tests/data/text
     python3 tests/text/compare_with_tokenizers.py TOKENIZE_LINES --speed TEXT
 
-TOKENIZE_LINES is the program tests/text/tokenize_lines of a build. Needs `tokenizers` (0.23 was used).
-Tokenizers in the style of well-known models are trained on the spot, with their real patterns. --golden
-writes a small set of them, with text and the package's answers, for the test golden_test. --speed measures
-encoding of a text file with vocabularies of 32000, on one thread.
+TOKENIZE_LINES is the program tests/tokenize_lines of a build. Needs `tokenizers` (0.23 was used). The script
+trains tokenizers in the style of well-known models, with their real patterns. --golden writes a small set of
+them, with texts and the package's results, for golden_test. --speed measures encoding of a text file with
+vocabularies of 32000, on one thread.
 """
 import argparse
 import base64
@@ -104,7 +104,7 @@ class Text:
         return sep.join(self.item() for _ in range(n))
 
     def broken(self):
-        """Bytes that are no UTF-8: characters cut short, stray bytes, overlong forms, surrogates."""
+        """Invalid UTF-8: truncated characters, stray bytes, overlong forms, surrogates."""
         data = bytearray(self.line().encode())
         for _ in range(self.r.randint(1, 4)):
             at = self.r.randint(0, len(data))
@@ -167,7 +167,7 @@ def qwen2():
 
 
 def add_bytes(document):
-    """Puts <unk>, <s>, </s> and the 256 byte tokens in front, as SentencePiece does."""
+    """Puts <unk>, <s>, </s> and the 256 byte tokens first, as SentencePiece does."""
     first = ["<unk>", "<s>", "</s>"] + ["<0x%02X>" % b for b in range(256)]
     model = document["model"]
     if isinstance(model["vocab"], dict):
@@ -316,7 +316,7 @@ STYLES = {
     "word": lambda: word_bpe(fuse_unk=True), "word_suffix": lambda: word_bpe(end_of_word_suffix="</w>"),
     "word_prefix": lambda: word_bpe(continuing_subword_prefix="##"), "added": added, "mixed": mixed, "spaces": spaces,
 }
-# What goes into the repository: small vocabularies, so that it stays small.
+# The tokenizers of the golden files, with small vocabularies to keep the files small.
 GOLDEN = {
     "gpt2": lambda: byte_level(size=380), "llama3": lambda: llama3(380),
     "qwen2": lambda: byte_level(QWEN2, 360, normalizer=normalizers.NFC()), "o200k": lambda: byte_level(O200K, 360),
@@ -349,9 +349,9 @@ def broken_bytes(text):
 
 
 def compare(program, name, tok, lines, folder):
-    """The ids must be the same. So must the text, but for byte tokens that form no character."""
+    """Compares ids, and texts except those with byte tokens that form no character."""
     wrong, wrong_text = 0, 0
-    tok = Tokenizer.from_str(tok.to_str())  # scores as they are read from the file
+    tok = Tokenizer.from_str(tok.to_str())  # with scores as read from the file
     theirs, ours = answers(tok, lines), library(program, tok, lines, folder)
     for line, a, b in zip(lines, theirs, ours):
         for key in ("ids", "plain"):
@@ -384,7 +384,7 @@ def write_golden(folder):
 
 
 def measure(program, path, folder):
-    """Vocabularies of real size, made of the text itself, which is repeated up to 16 MB."""
+    """Measures with vocabularies of real size, trained on the text itself, which is repeated up to 16 MB."""
     text = open(path, encoding="utf-8").read()
     whole = text * (16_000_000 // len(text.encode()) + 1)
     makes = {"gpt2": byte_level, "llama3": lambda size: byte_level(LLAMA3, size, ignore_merges=True),

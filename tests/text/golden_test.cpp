@@ -1,4 +1,4 @@
-// What `tokenizers` answered (compare_with_tokenizers.py --golden), replayed.
+// Compares with stored results of the package `tokenizers` (compare_with_tokenizers.py --golden).
 #include <gtest/gtest.h>
 
 #include "src/text/stream_decoder.h"
@@ -35,7 +35,8 @@ TEST_P(Golden, SameIdsAndText) {
     EXPECT_EQ(encode(tokenizer, line, false, false), c.at("plain").get<IdList>()) << line;
     EXPECT_EQ(stream(tokenizer, ids), decode(tokenizer, ids)) << line;
     const auto full = c.at("full").get<std::string>();
-    if (full.find("\xEF\xBF\xBD") == std::string::npos) {  // broken characters are shown otherwise
+    if (full.find("\xEF\xBF\xBD") ==
+        std::string::npos) {  // invalid characters are decoded differently
       EXPECT_EQ(decode(tokenizer, ids), full);
       EXPECT_EQ(decode(tokenizer, ids, true), c.at("text").get<std::string>());
     }
@@ -44,7 +45,7 @@ TEST_P(Golden, SameIdsAndText) {
   EXPECT_GT(n_ids, 300u);
 }
 
-// Long text takes other ways through the code: a heap of merges, a cache of words, chunks.
+// Long texts use other code: a heap of merges, a cache of words, chunks.
 TEST_P(Golden, LongTextIsItsLines) {
   const Json golden = read_json_file(std::string("tests/data/text/") + GetParam() + ".json");
   const auto loaded = load(parse_tokenizer(golden.at("tokenizer"), GetParam()));

@@ -88,10 +88,10 @@ TEST(Regex, FindsMatchesInOrder) {
                      "a\xE1\xA0\x8E \xC2\x85"
                      "b"),
             (Strings{" \xC2\x85"}))
-      << "U+180E is no white space, U+0085 is";
+      << "U+180E is not white space, U+0085 is";
 }
 
-// Farther apart than the window of starting points that one call tries.
+// Matches farther apart than the window of starting points that one call tries.
 TEST(Regex, FindsFarApart) {
   std::string text;
   for (int i = 0; i < 50; ++i)
@@ -103,7 +103,7 @@ TEST(Regex, FindsFarApart) {
   EXPECT_TRUE(find_all("2", text).empty());
 }
 
-// A pattern sees the same, however far from its start what it looks at is.
+// Matches do not depend on the position in the text or on the length of a run before them.
 TEST(Regex, DistancesDoNotMatter) {
   const struct {
     const char* pattern;
@@ -126,7 +126,7 @@ TEST(Regex, DistancesDoNotMatter) {
       EXPECT_EQ(find_all(c.pattern, gap + core + std::string(999, '-')), near) << c.pattern << n;
       EXPECT_EQ(find_all(c.pattern, gap + core), last) << c.pattern << n;
     }
-    for (size_t n = 1; n < 300; ++n) {  // a run that leads to it
+    for (size_t n = 1; n < 300; ++n) {  // a run before the match
       const std::string run(n, 'b');
       const auto found = find_all(c.pattern, run + core + std::string(999, '-'));
       EXPECT_EQ(found, find_all(c.pattern, run + core + "--")) << c.pattern << n;
@@ -134,14 +134,14 @@ TEST(Regex, DistancesDoNotMatter) {
   }
 }
 
-// One step per character of a long run is no blow-up.
+// Linear work on a long run is allowed.
 TEST(Regex, LongRunsAreNoBlowUp) {
   const std::string spaces(300000, ' ');
   EXPECT_EQ(find_all("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", spaces + "a").size(), 2u);
   EXPECT_EQ(find_all("[A-Z]*[a-z]+|[A-Z]+[a-z]*", std::string(300000, 'A')).size(), 1u);
 }
 
-// All matches, or an error; the work for each byte.
+// Finds all matches, or an error; returns the work per byte.
 double work_per_byte(const char* pattern, const std::string& text, Status* status) {
   RegexLibrary library;
   EXPECT_TRUE(library.create(system_allocator()).ok());
@@ -163,8 +163,8 @@ std::string repeated(const std::string& part, size_t n_bytes) {
   return out;
 }
 
-// A pattern that looks at the same text again and again ends with an error, however short the way
-// from each starting point.
+// A pattern that scans the same text repeatedly ends with an error, even if the scan from each
+// starting point is short.
 TEST(Regex, WorkIsBounded) {
   std::string alternatives = "z";
   for (char c = 'b'; c < 'z'; ++c) {
@@ -179,7 +179,7 @@ TEST(Regex, WorkIsBounded) {
   }
 }
 
-// Trying a pattern costs the more the larger it is, even where it fails at once.
+// The cost of trying a pattern grows with its size, even if it fails at once.
 TEST(Regex, LargePatternsAreCharged) {
   std::string alternatives = "zz";
   for (int i = 0; i < 20; ++i) alternatives += "|a" + repeated("[bd]", 50) + "x";
@@ -189,7 +189,7 @@ TEST(Regex, LargePatternsAreCharged) {
   EXPECT_LT(work_per_byte("zz|ab", repeated("az", 20000), &status), 5.0);
 }
 
-// The patterns of real tokenizers stay far below that.
+// The patterns of real tokenizers stay far below the limit.
 TEST(Regex, RealPatternsTakeFewSteps) {
   const char* const kPatterns[] = {
       "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+"

@@ -1,4 +1,4 @@
-// For tests/parity/chat_templates.py: renders the cases of a file and prints a JSON array of texts.
+// Renders the cases of a file and prints a JSON array of texts, for tests/parity/chat_templates.py.
 // Usage: render_chats CASES.json   ([{"template": TEXT, "messages": [...], ...}, ...])
 
 #include <cstdio>

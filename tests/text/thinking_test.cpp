@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-/// Letters, tags that are special tokens, and the markers of channels.
+/// A tokenizer with a letter, tags that are special tokens, and the markers of channels.
 TokenizerData tagged() {
   TokenizerData data;
   data.kind = "bpe";
@@ -19,8 +19,7 @@ TokenizerData tagged() {
   return data;
 }
 
-/// The parts of a reply that comes in these pieces: "(thinking)answer", without white space that
-/// follows a tag.
+/// The parts of a reply as "(thinking)answer", without white space after a tag.
 struct Parted {
   std::string shown;
   std::string raw;
@@ -101,7 +100,7 @@ TEST(Thinking, TagsThatAreSpecialTokens) {
   EXPECT_TRUE(tags.named);
   EXPECT_EQ(parted(tags, {{1, ""}, {0, "why"}, {2, "!"}, {0, " so"}}).shown, "(why!)so");
   EXPECT_EQ(parted(tags, {{0, " "}, {1, ""}, {0, "why"}}).shown, "(why");
-  // Spelled out they are text, and so are tokens in the middle of an answer.
+  // A tag that is spelled out is text, and so is a tag token in the middle of an answer.
   EXPECT_EQ(parted(tags, {{0, "[THINK]x"}, {1, ""}, {0, "y"}}).shown, "[THINK]xy");
 }
 
@@ -114,7 +113,7 @@ TEST(Thinking, Channels) {
   EXPECT_EQ(parted(tags, pieces).shown, "(why)so");
   EXPECT_EQ(parted(tags, {{0, "at once"}}).shown, "at once");
   EXPECT_EQ(parted(tags, {{3, ""}, {0, "final"}, {4, ""}, {0, "so"}}).shown, "so");
-  // However much white space comes first, and however it is cut.
+  // With any amount of white space before the channel's name, in any pieces.
   const std::string space(300, ' ');
   EXPECT_EQ(parted(tags, {{3, ""}, {0, space}, {0, "final"}, {4, ""}, {0, "so"}}).shown, "so");
   EXPECT_EQ(parted(tags, {{3, ""}, {0, space + "final"}, {4, ""}, {0, "so"}}).shown, "so");

@@ -1,6 +1,7 @@
-// tokenize_lines TOKENIZER.json LINES.json: what this library makes of each line, as JSON, for
-// compare_with_tokenizers.py; with a third argument, how many MB of TEXT it encodes in a second.
-// The tokenizer goes through a FlatBuffer, as in a model file. A line {"bytes": [...]} is no UTF-8.
+// tokenize_lines TOKENIZER.json LINES.json: prints the ids and texts of each line as JSON, for
+// compare_with_tokenizers.py; with a third argument, the speed of encoding the first line in MB/s.
+// The tokenizer goes through a FlatBuffer, as in a model file. A line {"bytes": [...]} is not
+// UTF-8.
 #include <cstdio>
 #include <ctime>
 #include <iostream>
@@ -31,7 +32,7 @@ std::string line_text(const Json& line) {
   return {bytes.begin(), bytes.end()};
 }
 
-// The best of five, in processor time: other programs only ever take time away.
+// The best of five runs in CPU time, since other programs can only slow a run down.
 void measure(const Tokenizer& tokenizer, const std::string& text) {
   double best = 0;
   for (int i = 0; i < 5; ++i) {

@@ -1,8 +1,8 @@
-// The first byte says what the rest is:
+// The first byte gives the kind of the rest:
 //   F  a FlatBuffer with a tokenizer, verified and loaded as from a model file
 //   J  a tokenizer.json, converted, written, loaded
-//   0 to 9  text for one of a few sound tokenizers
-// Whatever loads must encode and decode; all text that comes out is UTF-8.
+//   0 to 9  text for one of several valid tokenizers
+// A tokenizer that loads must encode and decode; all decoded text must be UTF-8.
 
 #include <cstdlib>
 #include <iterator>
@@ -96,7 +96,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] == 'F') {
-    // FlatBuffers are read in place and must lie where numbers may lie.
+    // FlatBuffers are read in place and must be aligned.
     moe::Array<uint8_t> aligned;
     if (!aligned.append(data + 1, size - 1).ok()) return 0;
     moe::use_table(aligned.data(), aligned.size(), rest);

@@ -49,7 +49,7 @@ TEST(TokenizerJson, MergesAsLinesAndTwice) {
   d["post_processor"] = nullptr;
   d["model"]["merges"] = {"a b", "b a", "a b"};
   EXPECT_EQ(parse_tokenizer(d, "t").merges, (std::vector<uint32_t>{1, 0, 5, 0, 1, 2}))
-      << "the last of two equal ones counts";
+      << "the last of two equal merges counts";
 }
 
 TEST(TokenizerJson, NamesWhatIsWrong) {
@@ -91,7 +91,7 @@ TEST(TokenizerJson, NamesWhatIsWrong) {
   expect(with("normalizer", nested), "nested");
 }
 
-// Few bytes of JSON can ask for many ids.
+// A short JSON can describe many ids.
 TEST(TokenizerJson, IdsAroundATextAreBounded) {
   Json d = bpe();
   Json& post = d["post_processor"];
@@ -105,7 +105,7 @@ TEST(TokenizerJson, IdsAroundATextAreBounded) {
   EXPECT_NE(error_of(d).find("more than 64 ids"), std::string::npos);
 }
 
-// Digits divided by a power of ten, in two steps where one is too large.
+// Tiny scores are digits divided by a power of ten, in two steps if the power is too large for one.
 TEST(TokenizerJson, TinyScores) {
   const Json d = parse_json(
       R"({"version": "1.0", "model": {"type": "Unigram", "vocab": [["a", -1.25], ["b", -5e-324],

@@ -1,5 +1,5 @@
 #pragma once
-// Tokenizers for tests, made as the program makes them: JSON, FlatBuffer, tables.
+// Tokenizers for tests, made as by the converter and the library: JSON, FlatBuffer, tables.
 
 #include <memory>
 #include <string>
@@ -46,7 +46,7 @@ inline std::string decode(const Tokenizer& tokenizer, const IdList& ids,
   return std::string(text.view());
 }
 
-/// A table of pieces.
+/// Sets the vocabulary to these pieces.
 inline void set_pieces(TokenizerData& data, const std::vector<std::string>& pieces) {
   data.token_bytes.clear();
   data.token_ends.clear();

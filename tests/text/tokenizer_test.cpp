@@ -66,7 +66,8 @@ TEST(Bpe, MergesInOrder) {
   const Tokenizer& t = *loaded->tokenizer;
   EXPECT_EQ(encode(t, "abcab"), (IdList{4, 3}));
   EXPECT_EQ(encode(t, "cba"), (IdList{2, 1, 0}));
-  EXPECT_EQ(encode(t, "c?c"), (IdList{2, 2})) << "no token and no unknown token: nothing";
+  EXPECT_EQ(encode(t, "c?c"), (IdList{2, 2}))
+      << "a character without a token is dropped if there is no unknown token";
   EXPECT_EQ(encode(t, "a<x>b"), (IdList{0, 5, 1}));
   EXPECT_EQ(t.token_id("abc"), 4);
   EXPECT_EQ(t.token_id("abcd"), -1);
@@ -76,12 +77,12 @@ TEST(Bpe, MergesInOrder) {
   EXPECT_EQ(t.piece(-1), "");
 }
 
-// More symbols than are merged by looking at all of them.
+// More symbols than are merged by scanning all of them.
 TEST(Bpe, LongPiecesAsShortOnes) {
   const auto loaded = load(small_bpe());
   std::string text;
   IdList expected;
-  for (int i = 0; i < 200; ++i) {  // cc and ba never merge, so the parts stay apart
+  for (int i = 0; i < 200; ++i) {  // cc and ba never merge, so the parts stay separate
     text += "abccba";
     expected.insert(expected.end(), {4, 2, 1, 0});
     text += "cab";
@@ -90,7 +91,7 @@ TEST(Bpe, LongPiecesAsShortOnes) {
   EXPECT_EQ(encode(*loaded->tokenizer, text), expected);
 }
 
-// Words are encoded one by one only where no merge joins a mark to what stands in front of it.
+// Words are encoded separately only if no merge joins a mark to the text before it.
 TEST(Bpe, MergesAcrossWordsAreKept) {
   const std::string mark = "\u2581";
   TokenizerData data;
@@ -101,11 +102,11 @@ TEST(Bpe, MergesAcrossWordsAreKept) {
   const auto words = load(data);
   ASSERT_TRUE(words->status.ok()) << words->status.text();
   EXPECT_EQ(encode(*words->tokenizer, text), (IdList{6, 4, 6, 3, 1}));
-  data.merges.insert(data.merges.begin(), {2, 0, 5});  // the best one leaves its word
+  data.merges.insert(data.merges.begin(), {2, 0, 5});  // the best merge crosses a word boundary
   const auto across = load(data);
   ASSERT_TRUE(across->status.ok()) << across->status.text();
   EXPECT_EQ(encode(*across->tokenizer, text), (IdList{3, 5, 0, 3, 5, 1, 1}));
-  // A long text is a text of words, the cache of words included.
+  // A long text is encoded word by word, with the cache of words.
   std::string many;
   IdList expected;
   for (int i = 0; i < 1000; ++i) {
@@ -124,9 +125,9 @@ TEST(Encode, InvalidUtf8IsReplaced) {
                    "a\xFF"
                    "b"),
             (IdList{0, 6, 1}));
-  EXPECT_EQ(encode(t, "\xF0\x9F\x98"), (IdList{6})) << "one for a character cut short";
+  EXPECT_EQ(encode(t, "\xF0\x9F\x98"), (IdList{6})) << "one replacement for a truncated character";
   EXPECT_EQ(encode(t, "\xE2\x28\xA1"), (IdList{6, 6}));
-  EXPECT_EQ(encode(t, "\xED\xA0\x80"), (IdList{6, 6, 6})) << "a surrogate: as Python does";
+  EXPECT_EQ(encode(t, "\xED\xA0\x80"), (IdList{6, 6, 6})) << "a surrogate, as in Python";
   EXPECT_EQ(encode(t, "\xC0\xAF"), (IdList{6, 6}));
 }
 
@@ -141,7 +142,7 @@ TEST(Encode, AppendsToWhatIsThere) {
   EXPECT_EQ(IdList(ids.begin(), ids.end()), (IdList{9, 5, 2, 5}));
 }
 
-// What the configuration puts in front stands there once, whatever the tokenizer says.
+// The model's BOS is put in front once, whatever the tokenizer's own prefix is.
 TEST(Encode, TheModelsBosIsFirst) {
   const auto prefix = [](std::vector<uint32_t> own, int32_t begin_id) {
     TokenizerData data = small_bpe();
@@ -164,7 +165,7 @@ TEST(Decode, WithoutDecoderTokensAreJoinedWithSpaces) {
   EXPECT_EQ(decode(*loaded->tokenizer, {0, 3, 2}), "a ab c");
 }
 
-// Replace, ByteFallback, Fuse, Strip: as Llama 2.
+// Replace, ByteFallback, Fuse, Strip, as in Llama 2.
 TokenizerData byte_fallback() {
   TokenizerData data;
   data.kind = "bpe";
@@ -271,7 +272,7 @@ TEST(Stream, AnyBytesAsDecode) {
   }
 }
 
-// The steps of a decoder take turns with two buffers; those that write none leave them alone.
+// The steps of a decoder alternate between two buffers; a step without effect must not switch them.
 TEST(TokenBytes, StepsBehindOnesThatDoNothing) {
   TokenizerData data = small_bpe();
   data.decoders.clear();
