@@ -1,4 +1,5 @@
-// attend(): what is cached has the CPU's bits; sums are within a derived bound of double precision.
+// attend(): cached keys and values have the CPU's bits; outputs are within a derived bound of
+// double precision.
 
 #include "kernels/cuda/attention/attention.h"
 
@@ -84,7 +85,7 @@ struct Inputs {
       longest = std::max(longest, part.n);
       last = std::max(last, part.first + part.n - 1);
     }
-    for (const BatchRow& row : rows) {  // a row's numbers depend on the row alone
+    for (const BatchRow& row : rows) {  // a row's inputs depend on its session and position alone
       const auto seed = static_cast<unsigned>(3 * (1000 * row.session + row.position));
       append(q, random_floats(as_size(s.n_heads * s.head_dim), seed, 1.5f));
       append(k, random_floats(as_size(s.n_kv_heads * s.head_dim), seed + 1));
@@ -126,7 +127,7 @@ AttentionOp op_of(const Shape& s) {
 
 size_t element_bytes(KvType type) { return type == KvType::kF16 ? 2 : 1; }
 
-/// The caches of the CPU device, and their elements as numbers.
+/// The caches of the CPU device, and the values of their elements.
 struct HostCaches {
   Shape shape;
   std::vector<uint8_t> k[kSessions], v[kSessions];
@@ -183,7 +184,7 @@ struct DeviceCaches {
     const size_t bytes = scales * as_size(s.head_dim) * element_bytes(s.type);
     std::vector<KvCacheView> host;
     for (int i = 0; i < kSessions; ++i) {
-      // What nobody wrote is NaN.
+      // Elements that are never written are NaN.
       k[i] = OnDevice<uint8_t>(std::vector<uint8_t>(bytes, 0x7f));
       v[i] = OnDevice<uint8_t>(std::vector<uint8_t>(bytes, 0x7f));
       k_scale[i] = OnDevice<float>(std::vector<float>(scales, NAN));
@@ -227,16 +228,16 @@ void expect_same_cache(const HostCaches& host, const DeviceCaches& device, const
   }
 }
 
-/// Rounding of a way to attend: relative error of a query element and of a weight.
+/// The relative rounding errors of a query element and of an attention weight.
 struct Rounding {
   double query;
   double weight;
 };
 
-// One query in double precision, and how far the device may be from it. With u = 2^-24, a score of
-// d products is off by at most (d + 3) u + query times the sum of their magnitudes (times the
-// multiplier), a capped one by 12 u of the cap more; a weight's relative error is twice that (its
-// own and the total's), and some u for exp, the sums over n keys and the division.
+// Compares one query with double precision, within a bound. With u = 2^-24, the error of a score of
+// d products is at most (d + 3) u + query times the sum of their magnitudes (times the multiplier);
+// a cap adds 12 u times the cap. The relative error of a weight is twice that (its own and the
+// total's), plus a few u for exp, the sums over n keys and the division.
 void expect_attended(const Shape& s, const HostCaches& caches, const Weights& weights,
                      const BatchRow& row, const float* q, int32_t head, const float* found,
                      const Rounding& rounding) {
@@ -292,7 +293,7 @@ struct Problem {
   OpenedDevice cpu{"scalar", 1};
 
   bool merge_apart = false;
-  float q_scale = 1;  // of the inputs
+  float q_scale = 1;  // factors of the inputs
   float v_scale = 1;
 
   explicit Problem(const Shape& s)
@@ -305,9 +306,9 @@ struct Problem {
         k_norm(weights.k_norm),
         sinks(weights.sinks) {}
 
-  /// Runs one call on both and compares; returns what the device gave.
-  /// With `max_splits`: not attend(), but keys cut into that many parts; 0 of them: nothing is
-  /// attended, only cached.
+  /// Runs one call on both devices and compares; returns the GPU's output. With `max_splits` >= 0,
+  /// attend_split() with at most that many parts replaces attend(); with 0, keys and values are
+  /// only cached.
   std::vector<float> run(const Call& call, const Rounding& rounding, int32_t max_position,
                          int32_t max_splits = -1) {
     Inputs in(shape, call);
@@ -393,7 +394,7 @@ struct Problem {
 constexpr Rounding kExact{0, 0};
 constexpr Rounding kHalves{0x1p-21, 0x1p-11};
 
-// A prompt, then single rows of both sessions, then a chunk behind what is cached.
+// A prompt, then single rows of both sessions, then a chunk after the cached positions.
 TEST(CudaAttention, PromptsAndDecodedRows) {
   for (const Shape& s : kShapes) {
     SCOPED_TRACE(s.name);
@@ -406,7 +407,7 @@ TEST(CudaAttention, PromptsAndDecodedRows) {
   }
 }
 
-// Blocks of queries, several steps of keys, sessions in one block.
+// Several blocks of queries, several steps of keys, and two sessions in one block.
 TEST(CudaAttention, LongPrompts) {
   const Shape shapes[] = {
       {"f16", 2, 1, 32, 0, RopeKind::kHalf, 32},
@@ -422,7 +423,7 @@ TEST(CudaAttention, LongPrompts) {
   }
 }
 
-// However few parts there may be.
+// Keys split into few and into many parts.
 TEST(CudaAttention, PartsOfSeveralBlocks) {
   for (const Shape& s : {kShapes[2], kShapes[3], kShapes[10]}) {
     Problem problem(s);
@@ -436,7 +437,7 @@ TEST(CudaAttention, PartsOfSeveralBlocks) {
   }
 }
 
-// Queries and values far from 1.
+// Very small and very large queries and values.
 TEST(CudaAttention, Extremes) {
   for (const KvType type : {KvType::kF16, KvType::kInt8}) {
     Shape s{"extreme", 2, 1, 32, 0, RopeKind::kNone, 0};
@@ -452,7 +453,7 @@ TEST(CudaAttention, Extremes) {
   }
 }
 
-// A decoded row's bits depend on its own position alone.
+// The bits of a decoded row do not depend on the other rows of the call.
 TEST(CudaAttention, DecodeDoesNotDependOnTheOtherRows) {
   for (const Shape& s : {kShapes[2], kShapes[10]}) {
     SCOPED_TRACE(s.name);

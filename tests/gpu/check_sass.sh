@@ -1,11 +1,11 @@
 #!/bin/sh
-# The matrix products as nvcc compiles them, without a GPU: no kernel may spill or use a stack, and
-# where cuobjdump is found, the kernels for codes must multiply by IMMA and the others by FFMA or IDP.
-# Usage: tests/gpu/check_sass.sh [architecture...]; exits with 77 where there is no nvcc.
+# Checks the matrix products as nvcc compiles them, without a GPU: no kernel may spill or use a stack, and
+# if cuobjdump is found, the kernels for codes must use IMMA and the others FFMA or IDP.
+# Usage: tests/gpu/check_sass.sh [architecture...]; exits with 77 if there is no nvcc.
 set -eu
 cd "$(dirname "$0")/../.."
 command -v nvcc >/dev/null || { echo "no nvcc: nothing checked"; exit 77; }
-lists=build/release/generated  # headers made of the lists
+lists=build/release/generated  # headers generated from the lists
 [ -e "$lists/quant/all.h" ] || cmake --preset release >/dev/null
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -13,7 +13,7 @@ trap 'rm -rf "$out"' EXIT
 objdump=$(command -v cuobjdump || true)
 [ -n "$objdump" ] || echo "no cuobjdump: instructions are not checked"
 
-# expect FILE INSTRUCTION: every kernel of the object has it.
+# expect FILE INSTRUCTION: every kernel of the object file must contain the instruction.
 expect() {
   [ -n "$objdump" ] || return 0
   "$objdump" --dump-sass "$1" | awk -v want="$2" -v file="$1" '

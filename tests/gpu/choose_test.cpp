@@ -1,5 +1,5 @@
-// choose_tokens() against its definition, and tokens chosen from what it says against tokens chosen
-// from whole rows.
+// choose_tokens() compared with its definition, and tokens sampled from its results compared with
+// tokens sampled from whole rows.
 
 #include <algorithm>
 #include <cmath>
@@ -35,7 +35,7 @@ class Pinned {
   std::shared_ptr<T> memory_;
 };
 
-/// Rows of logits on the device, with what was found of them.
+/// Rows of logits on the device, and the results of choose_tokens().
 class Rows {
  public:
   Rows(const std::vector<Floats>& rows, const std::vector<ChoiceSpec>& specs)
@@ -110,7 +110,7 @@ std::vector<TokenCandidate> best_first(const Floats& logits) {
   return all;
 }
 
-/// The definition in kernels/choice.h.
+/// Compares with the definition in kernels/choice.h.
 void expect_choice(const Floats& logits, const ChoiceSpec& spec, TokenChoice found) {
   const auto is_bad = [](float v) { return !std::isfinite(v); };
   const auto bad = std::find_if(logits.begin(), logits.end(), is_bad);
@@ -221,7 +221,7 @@ TEST(CudaChoose, IsItsDefinition) {
   }
 }
 
-// Rows of several sessions: each has its own spec, and some ask for nothing but the copy.
+// Rows of several sessions: each has its own spec, and some specs ask for the copy alone.
 TEST(CudaChoose, ManyRowsOfALargeVocabulary) {
   constexpr size_t kVocab = 151936;
   const std::vector<Kind> all = kinds(kVocab);
@@ -245,7 +245,8 @@ SamplingConfig sampling(float temperature, int32_t top_k, float top_p, float min
   return c;
 }
 
-/// Draws from the row and from what the device says of it. Returns how often the latter sufficed.
+/// Samples from the row and from the device's results. Returns how often the latter were
+/// sufficient.
 int expect_same_tokens(const Floats& logits, SamplingConfig config, size_t n_top, int draws) {
   const auto vocab = static_cast<int32_t>(logits.size());
   ChoiceSpec spec;
@@ -300,7 +301,7 @@ TEST(CudaChoose, TheSameTokensAsFromTheRow) {
                                           << config.temperature << ", top_k " << config.top_k
                                           << ", top_p " << config.top_p << ", " << n_top);
           const int sufficed = expect_same_tokens(kind.logits, config, n_top, 12);
-          // No more than kMaxCandidates tokens: nothing is left out.
+          // With at most kMaxCandidates tokens every one is a candidate.
           EXPECT_EQ(sufficed, std::string(kind.name) == "not finite" ? 0 : 12);
         }
       }
@@ -314,7 +315,7 @@ TEST(CudaChoose, TheSameTokensOfALargeVocabulary) {
   EXPECT_EQ(expect_same_tokens(all[0].logits, sampling(0, 0, 1, 0), 20, 2), 2);
   EXPECT_EQ(expect_same_tokens(all[1].logits, sampling(1, 0, 0.9f, 0.01f), 5, 40), 40);
   EXPECT_EQ(expect_same_tokens(all[1].logits, sampling(0.8f, 50, 0.9f, 0), 0, 40), 40);
-  // Equal logits are one class, of more tokens than are told of.
+  // Equal logits form one class, which has more tokens than there are candidates.
   EXPECT_EQ(expect_same_tokens(all[3].logits, sampling(1, 0, 0.9f, 0), 0, 2), 0);
   EXPECT_EQ(expect_same_tokens(all[3].logits, sampling(1, 40, 1, 0), 0, 2), 0);
   EXPECT_EQ(expect_same_tokens(all[3].logits, sampling(1, 0, 1, 0), 0, 40), 40);
@@ -334,7 +335,8 @@ TEST(CudaChoose, WhatNeedsTheRow) {
   config.temperature = 1;
   config.top_k = kMaxCandidates + 1;
   EXPECT_FALSE(choice_spec(config, 0, 100000, &spec));
-  EXPECT_TRUE(choice_spec(config, 0, kMaxCandidates, &spec));  // then top-k is off
+  EXPECT_TRUE(
+      choice_spec(config, 0, kMaxCandidates, &spec));  // top_k of the whole vocabulary is no limit
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command moe on the CUDA device, by way of the emulator.
+"""The command moe on the emulated CUDA device.
 
 Usage: cli_test.py BUILD_DIR MODEL MODULE
 """
@@ -18,7 +18,7 @@ PROMPTS = ("Once upon a time", "The girl said")
 
 
 def setUpModule():
-    """A copy of the command and its libraries, with the module beside them."""
+    """Makes a copy of the command and its libraries, with the module beside them."""
     for name in ("bin/moe", "lib/libmoe.so.0", "lib/libmoe_convert.so.0"):
         os.makedirs(os.path.join(PLACE.name, os.path.dirname(name)), exist_ok=True)
         shutil.copy(os.path.join(BUILD, name), os.path.join(PLACE.name, name))

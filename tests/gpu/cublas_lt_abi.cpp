@@ -1,5 +1,4 @@
-// What kernels/cuda/matmul/cublas_lt_api.h says of cuBLASLt is what its own header says, where
-// there is one.
+// Compares kernels/cuda/matmul/cublas_lt_api.h with cuBLASLt's own header, if it is installed.
 
 #include "kernels/cuda/matmul/cublas_lt_api.h"
 
@@ -26,7 +25,8 @@ static_assert(offsetof(Heuristic, workspace_bytes) ==
               offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 static_assert(offsetof(Heuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
 
-// The same parameters: pointers for pointers, enums for enums, numbers for the same numbers.
+// Whether parameter types correspond: pointers to pointers, enums to enums, numbers to the same
+// numbers.
 template <class A, class B>
 constexpr bool kAlike = std::is_same_v<A, B> || (std::is_pointer_v<A> && std::is_pointer_v<B>) ||
                         (std::is_enum_v<A> && std::is_enum_v<B> && sizeof(A) == sizeof(B));

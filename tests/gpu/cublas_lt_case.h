@@ -1,5 +1,5 @@
 #pragma once
-// cuBLASLt for tests: on the emulator a fake library is opened, on a GPU the real one.
+// cuBLASLt for tests: a fake library on the emulator, the real one on a GPU.
 
 #include <dlfcn.h>
 
@@ -22,7 +22,8 @@ inline FakeCublasLt& fake() {
 inline int matmuls() { return fake().matmuls; }
 #endif
 
-/// A library with little scratch: at most 32 weight rows of 512 inputs, and their sums for 64 rows.
+/// Options with little scratch memory: at most 32 weight rows of 512 inputs, and their sums for 64
+/// rows.
 inline cuda::ProductLibraryOptions small_options() {
   cuda::ProductLibraryOptions o;
 #if defined(MOE_CUDA_EMULATOR)
@@ -40,7 +41,7 @@ inline cuda::ProductLibraryOptions roomy_options() {
   return o;
 }
 
-/// A GPU's memory and its library.
+/// The memory of a GPU and its library.
 struct GpuLibrary {
   explicit GpuLibrary(const cuda::ProductLibraryOptions& options = small_options(),
                       uint64_t limit = uint64_t{1} << 30)
@@ -70,7 +71,7 @@ class CublasLt : public testing::Test {
   }
 };
 
-/// What cuBLASLt can do.
+/// The kinds of weights that cuBLASLt can multiply.
 inline std::vector<WeightKind> library_kinds() {
   std::vector<WeightKind> kinds;
   for (const WeightKind& k : all_weight_kinds()) {
@@ -84,7 +85,7 @@ inline std::vector<WeightKind> library_kinds() {
 
 inline constexpr WeightKind kInt8Rows{FormatId::kInt8, ScaleKind::kRow, 0, ActPrecision::kA8};
 
-/// The same bits as by definition, by the library where it can.
+/// Expects the bits of the definition; the library computes the products that it can.
 inline void expect_dense(GpuLibrary& gpu, const std::vector<const TestMatrix*>& matrices,
                          const TestInput& input, int32_t n, const After& after = {},
                          cuda::ProductKernels family = cuda::ProductKernels::kLibrary,

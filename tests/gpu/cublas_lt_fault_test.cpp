@@ -1,4 +1,4 @@
-// cuBLASLt that is not there, fails, or gets no memory: own kernels compute the product.
+// cuBLASLt is missing, fails or gets no memory: our own kernels compute the product.
 
 #include "tests/gpu/cublas_lt_case.h"
 
@@ -8,7 +8,7 @@ namespace {
 using cuda::ProductKernels;
 using cuda::ProductLibraryOptions;
 
-/// Products come out right, and the library multiplies none of them.
+/// Expects correct products, none of them computed by the library.
 void expect_own_kernels(GpuLibrary& gpu) {
   std::mt19937 rng(31);
   const TestMatrix m(kInt8Rows, 50, 200, rng, true);
@@ -64,7 +64,7 @@ TEST_F(CublasLt, FirstProductFails) {
   GpuLibrary gpu;
   expect_own_kernels(gpu);
   fake().matmuls_until_failure = -1;
-  expect_own_kernels(gpu);  // it is not trusted again
+  expect_own_kernels(gpu);  // the library is not used again
 }
 
 TEST_F(CublasLt, ALaterPartFails) {
@@ -74,7 +74,7 @@ TEST_F(CublasLt, ALaterPartFails) {
   {
     GpuLibrary gpu;
     fake().matmuls_until_failure = 2;
-    expect_dense(gpu, {&m}, input, 70);  // all of it is written anew
+    expect_dense(gpu, {&m}, input, 70);  // the whole product is computed again
   }
   GpuLibrary gpu;
   fake().matmuls_until_failure = 2;
@@ -89,7 +89,7 @@ TEST_F(CublasLt, ALaterPartFails) {
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
-// Every call of CUDA on the way fails in turn.
+// Each CUDA call of a product fails in turn.
 TEST_F(CublasLt, CudaFails) {
   std::mt19937 rng(34);
   const TestMatrix m(kInt8Rows, 20, 100, rng, false);
@@ -120,7 +120,7 @@ TEST_F(CublasLt, ItsScratchDoesNotFit) {
   GpuLibrary gpu(small_options(), 1000);
   expect_own_kernels(gpu);
   ProductLibraryOptions options = small_options();
-  options.weight_bytes = 1000;  // no room for 16 rows
+  options.weight_bytes = 1000;  // too small for 16 rows
   GpuLibrary no_panel(options);
   expect_own_kernels(no_panel);
 }

@@ -1,4 +1,4 @@
-// Products by cuBLASLt: the same bits as the other families.
+// Products computed by cuBLASLt have the same bits as those of the other kernel families.
 
 #include <cmath>
 
@@ -50,7 +50,7 @@ TEST_F(CublasLt, RandomShapes) {
   }
 }
 
-// The largest sums there are.
+// The largest possible sums.
 TEST_F(CublasLt, LargestSums) {
   for (const WeightKind& kind : library_kinds()) {
     if (kind.scale == ScaleKind::kTensor) continue;
@@ -104,7 +104,7 @@ TEST_F(CublasLt, NonFiniteInputsGiveNan) {
   }
 }
 
-// Some of them the library's, some not.
+// Several outputs, of which the library computes some.
 TEST_F(CublasLt, SeveralOutputs) {
   std::mt19937 rng(25);
   GpuLibrary gpu;
@@ -123,7 +123,7 @@ TEST_F(CublasLt, SeveralOutputs) {
 
 #if defined(MOE_CUDA_EMULATOR)
 
-// Several activation scales a row, groups of weights, other formats.
+// Several activation scales per row, groups of weights, other formats.
 TEST_F(CublasLt, LeavesOtherKindsToOwnKernels) {
   std::mt19937 rng(26);
   GpuLibrary gpu;
@@ -159,7 +159,7 @@ TEST_F(CublasLt, TakesOnlyLargeProducts) {
     expect_dense(gpu, {&m}, TestInput(c.n, c.cols, rng), c.n, {}, ProductKernels::kAuto);
     EXPECT_EQ(matmuls() > before, c.taken) << c.n << " " << c.rows << " " << c.cols;
   }
-  // Other families are what they are asked for.
+  // If a kernel family is given, it is used.
   GpuLibrary gpu(options);
   const TestMatrix m(kInt8Rows, 32, 100, rng, false);
   const int before = matmuls();
@@ -167,7 +167,7 @@ TEST_F(CublasLt, TakesOnlyLargeProducts) {
   EXPECT_EQ(matmuls(), before);
 }
 
-// Rows of groups, or rows that the device counts, are no dense product.
+// A product whose number of rows is only known on the device is not a dense product.
 TEST_F(CublasLt, LeavesGroupsAlone) {
   std::mt19937 rng(28);
   GpuLibrary gpu;
@@ -214,7 +214,8 @@ TEST_F(CublasLt, AsksForAnAlgorithmOnce) {
   EXPECT_GT(asked, 0);
   expect_dense(gpu, {&m}, input, 40);
   EXPECT_EQ(fake().heuristics, asked);
-  for (int32_t n = 1; n <= 40; ++n) expect_dense(gpu, {&m}, input, n);  // more than are kept
+  for (int32_t n = 1; n <= 40; ++n)
+    expect_dense(gpu, {&m}, input, n);  // more shapes than algorithms are remembered
 }
 
 TEST_F(CublasLt, WholeModelsGiveTheSameBits) {
@@ -236,7 +237,8 @@ TEST_F(CublasLt, WholeModelsGiveTheSameBits) {
   const int multiplied = matmuls();
   EXPECT_GT(multiplied, 0);
 
-  // Steps of many sessions: as they are at first, then captured and replayed without it.
+  // Steps of many sessions: the first is launched directly; later ones are captured without the
+  // library and replayed.
   constexpr size_t kSessions = 9;
   const auto vocab = static_cast<size_t>(gpu.vocab_size());
   Box<Session> members[2][kSessions];

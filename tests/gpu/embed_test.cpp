@@ -1,4 +1,4 @@
-// embed_rows() and cosine_scores(): tables in every format; cap_rows().
+// embed_rows() and cosine_scores() with tables in every format, and cap_rows().
 
 #include <random>
 
@@ -89,7 +89,7 @@ TEST(CudaCap, BitsOfTheCpu) {
   }
 }
 
-// The CPU's products, from its own kernels.
+// Cosine scores computed by the CPU's kernels.
 std::vector<float> host_cosines(const RouterConfig& config, const Matrix& embedding,
                                 std::vector<float> z, int32_t n_tokens) {
   const CpuKernels& kernels = *select_kernels("scalar").value();

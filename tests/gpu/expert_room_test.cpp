@@ -1,4 +1,4 @@
-// The parts that make room for experts on the GPU: who waits, for what, and what leaves.
+// The memory for experts on the GPU: waiting, cancellation and eviction.
 
 #include <chrono>
 #include <condition_variable>
@@ -15,14 +15,14 @@ namespace {
 
 void a_moment() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
 
-// Whether it comes true, if need be in a very long time.
+// Whether `holds` becomes true, within a generous time limit.
 template <class F>
 bool eventually(const F& holds) {
   for (int i = 0; i < 300 && !holds(); ++i) a_moment();
   return holds();
 }
 
-/// A file of which the bytes at one place can be had only while the gate is open.
+/// A file in which reads at one offset block while the gate is closed.
 class GatedFile {
  public:
   explicit GatedFile(const MemorySink& bytes) : bytes_(bytes) {}
@@ -58,7 +58,7 @@ class GatedFile {
   int n_waiting_ = 0;
 };
 
-/// A session's thread that wants an expert, for no longer than a moment.
+/// A thread that acquires an expert and releases it at once.
 class Acquirer {
  public:
   Acquirer(OffloadedExperts& store, int32_t expert)
@@ -68,7 +68,7 @@ class Acquirer {
           done_ = true;
           if (status_.ok()) store.release(expert);
         }) {
-    a_moment();  // it is in line now
+    a_moment();  // the thread is queued by now
   }
   ~Acquirer() { thread_.join(); }
   void cancel() { cancelled_ = true; }
@@ -84,7 +84,7 @@ class Acquirer {
   std::thread thread_;
 };
 
-/// The experts of one layer, and memory for `room` of them.
+/// The experts of one layer, and memory for some of them.
 class ExpertRoom : public testing::Test {
  protected:
   ExpertRoom() : bytes_(build_tiny_kind(plain_kind())), gate_(*bytes_) {}
@@ -139,9 +139,9 @@ class ExpertRoom : public testing::Test {
   GatedFile gate_;
   Box<MoeFile> file_;
   Device* device_ = nullptr;
-  uint64_t size_ = 0;  // of an expert
+  uint64_t size_ = 0;  // bytes of an expert
   int32_t n_experts_ = 0;
-  std::vector<uint64_t> at_;  // in the file
+  std::vector<uint64_t> at_;  // offsets of the experts in the file
   std::unique_ptr<BlobLoader> loader_;
   std::unique_ptr<ExpertCache> cache_;
   std::unique_ptr<OffloadedExperts> store_;
@@ -151,13 +151,13 @@ TEST_F(ExpertRoom, TheOneNotUsedForLongestLeaves) {
   open(3);
   for (const int32_t e : {0, 1, 2, 0, 3}) use(e);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{0, 2, 3}));
-  acquire(2);  // it is in use, so the next one leaves
+  acquire(2);  // in use, so the next least recently used expert is evicted
   use(1);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{1, 2, 3}));
   acquire(2);
   store_->release(2);
   use(0);
-  EXPECT_EQ(at_hand(), (std::vector<int32_t>{0, 1, 2}));  // somebody else still has it
+  EXPECT_EQ(at_hand(), (std::vector<int32_t>{0, 1, 2}));  // expert 2 is still acquired once
   store_->release(2);
   for (const int32_t e : {1, 0, 3}) use(e);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{0, 1, 3}));
@@ -172,10 +172,10 @@ TEST_F(ExpertRoom, WhetherAllFitIsKnownBeforehand) {
   store_->release(1);
   EXPECT_TRUE(store_->fit_in(all - 3 * size_, 0));
   EXPECT_FALSE(store_->fit_in(all - 3 * size_ - 1, 0));
-  cache_->add(size_);  // one of another layer, which needs room for its turn
+  cache_->add(size_);  // an expert of another layer needs memory too
   EXPECT_FALSE(store_->fit_in(all - 3 * size_, 0));
   EXPECT_TRUE(store_->fit_in(all - 2 * size_, 0));
-  EXPECT_FALSE(store_->fit_in(all - 2 * size_, 1));  // with a table
+  EXPECT_FALSE(store_->fit_in(all - 2 * size_, 1));  // with memory for a table of experts
   store_->release(0);
   store_->release(2);
 }
@@ -192,7 +192,7 @@ TEST_F(ExpertRoom, WhoWaitsForRoomCanBeCancelled) {
   EXPECT_TRUE(first.returns());
   EXPECT_EQ(first.code(), MOE_ERR_CANCELLED);
   store_->release(0);
-  use(3);  // nobody is left in the line
+  use(3);  // the queue is empty
 }
 
 TEST_F(ExpertRoom, WhoWaitsForAnothersReadCanBeCancelled) {
@@ -209,7 +209,7 @@ TEST_F(ExpertRoom, WhoWaitsForAnothersReadCanBeCancelled) {
   EXPECT_EQ(reader.code(), MOE_OK);
 }
 
-// Who waits for a read does not keep those behind from the room that there is.
+// A thread that waits for a read does not block the threads queued behind it.
 TEST_F(ExpertRoom, NobodyWaitsForAReadInTheLine) {
   open(2);
   acquire(0);
@@ -271,7 +271,7 @@ TEST_F(PinnedBuffers, ARefusalIsNotForEver) {
   emulator::set_machine({});
   int refused = 0;
   while (refused < 1000 && !can_lend(1000)) ++refused;
-  EXPECT_GT(refused, 10);  // asking takes time
+  EXPECT_GT(refused, 10);  // a refused allocation is not retried at once
   EXPECT_LT(refused, 1000);
 }
 

@@ -1,4 +1,4 @@
-// Experts that do not all fit on the GPU.
+// Experts that do not all fit in GPU memory.
 
 #include <algorithm>
 #include <cstring>
@@ -11,10 +11,10 @@
 namespace moe {
 namespace {
 
-// A file whose reads can be watched and spoiled.
+// A file whose reads call a function, which can make them fail.
 struct WatchedFile {
   const MemorySink& bytes;
-  std::function<int(uint64_t offset)> before;  // 0: go on
+  std::function<int(uint64_t offset)> before;  // 0: no error
 
   static int read(void* user, uint64_t offset, void* buffer, size_t n) {
     auto& file = *static_cast<WatchedFile*>(user);
@@ -34,7 +34,7 @@ SessionOptions small() {
   return options;
 }
 
-// Both layers have experts.
+// A model with experts in both layers.
 TinyKind two_layers() {
   return {"two layers", [](ModelConfig& c, TinyOptions& o) {
             c.layers[0].ffn = c.layers[1].ffn;
@@ -79,7 +79,7 @@ class GpuExperts : public testing::Test {
   }
   void TearDown() override { emulator::set_machine({}); }
 
-  /// Room for so many experts beside `sessions` sessions.
+  /// A memory limit with room for `experts` experts and `sessions` sessions.
   uint64_t limit(uint64_t experts, uint64_t sessions = 1) const {
     return rest_ + sessions * session_bytes_ + experts * expert_bytes_;
   }
@@ -131,7 +131,7 @@ TEST_F(GpuExperts, WithoutPinnedMemoryItIsTheSame) {
   }
 }
 
-/// A CPU that counts what it is asked to do.
+/// A CPU device that counts its operations.
 class Helper {
  public:
   Helper() : pool_(system_allocator()) {
@@ -177,8 +177,8 @@ TEST_F(GpuExperts, TheCpuGivesTheSameAnswer) {
   }
 }
 
-// Networks of other kinds: biases, int8, scales of groups and blocks of activations; and floats and
-// stacks, of which the CPU adds in another order or knows nothing.
+// Other kinds of networks: biases, int8, group scales, activation blocks. The CPU does not compute
+// float weights, whose sums it adds in another order, nor stacks.
 TEST_F(GpuExperts, TheCpuComputesWhatItCanInTheSameBits) {
   struct Case {
     TinyKind kind;
@@ -264,21 +264,21 @@ TEST_F(GpuExperts, WhatTheCpuComputesIsCounted) {
 
 TEST(GpuExpertRates, WhatIsUsedAgainIsBroughtIn) {
   cuda::ExpertRates rates(cuda::MissingExperts::kMeasured);
-  EXPECT_FALSE(rates.on_cpu(0));  // nothing is known: bringing in is measured first
+  EXPECT_FALSE(rates.on_cpu(0));  // nothing is measured yet: loading comes first
   rates.add_bring(100, 9);
   EXPECT_TRUE(rates.on_cpu(0));
   rates.add_cpu(100, 2);
   EXPECT_TRUE(rates.on_cpu(0));
   EXPECT_TRUE(rates.on_cpu(3));
-  EXPECT_FALSE(rates.on_cpu(4));  // ten seconds here, nine there
+  EXPECT_FALSE(rates.on_cpu(4));  // ten seconds on the CPU, nine to load
   for (int i = 0; i < 100; ++i) rates.add_cpu(50, 10);
   int on_cpu = 0;
   for (int i = 0; i < 1000; ++i) on_cpu += rates.on_cpu(0) ? 1 : 0;
-  EXPECT_GT(on_cpu, 1);  // now and then, to see whether it is still slower
+  EXPECT_GT(on_cpu, 1);  // occasionally, to measure again
   EXPECT_LT(on_cpu, 10);
 }
 
-// Two sessions want more than there is: neither is refused, and neither waits for ever.
+// Two sessions need more memory than there is: neither is refused, and there is no deadlock.
 TEST_F(GpuExperts, SessionsOnTwoThreadsShareTheRoom) {
   Helper cpu;
   for (const uint64_t experts : {1, 3}) {
@@ -305,9 +305,9 @@ TEST_F(GpuExperts, ChecksumsAreComparedWheneverAFileIsReadAgain) {
   const Box<Session> session = gpu.session(small());
   ASSERT_TRUE(session);
   expect_the_answer(*session);
-  ASSERT_GT(read.size(), experts_at_.size());  // they came back
+  ASSERT_GT(read.size(), experts_at_.size());  // experts were loaded again
   const uint64_t known = read.front();
-  uint8_t& byte = bytes_->data()[known];  // a code, to which the checksum does not belong any more
+  uint8_t& byte = bytes_->data()[known];  // changing a code invalidates the checksum
   byte = static_cast<uint8_t>(byte ^ 0x11);
   ASSERT_TRUE(session->reset().ok());
   EXPECT_EQ(session->eval(span(prompt_), LogitRows::kNone, nullptr).code(), MOE_ERR_CORRUPT);
@@ -321,7 +321,7 @@ TEST_F(GpuExperts, ChecksumsAreComparedWheneverAFileIsReadAgain) {
   EXPECT_EQ(first->eval(span(prompt_), LogitRows::kNone, nullptr).code(), MOE_ERR_CORRUPT);
 }
 
-// An expert that cannot be read is an error of that step alone.
+// An expert that cannot be read makes that step fail and no other.
 TEST_F(GpuExperts, UnreadableOnesFailTheStep) {
   GpuMachine gpu(file_.source(), options(2));
   ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
@@ -352,7 +352,7 @@ TEST_F(GpuExperts, AStepCanBeCancelledBetweenThem) {
   expect_the_answer(*session);
 }
 
-// As GpuFaults.EveryCallMayFail, where experts are offloaded.
+// Like GpuFaults.EveryCallMayFail, with offloaded experts.
 TEST_F(GpuExperts, EveryCallMayFail) {
   const size_t before = emulator::bytes_in_use();
   int failures = 0;
@@ -386,7 +386,7 @@ TEST_F(GpuExperts, EveryCallMayFail) {
   EXPECT_GT(failures, 4);
 }
 
-// A session that was refused leaves no mark: one that is small enough has all experts stay.
+// A refused session has no lasting effect: with a smaller session all experts stay resident.
 TEST_F(GpuExperts, ARefusalDoesNotMakeThemTakeTurns) {
   GpuMachine gpu(*bytes_, limit(18) + 16384);
   SessionOptions large = small();
@@ -401,11 +401,11 @@ TEST_F(GpuExperts, ARefusalDoesNotMakeThemTakeTurns) {
   EXPECT_TRUE(gpu.model().experts_stay());
 }
 
-// Whoever took the room of a layer's experts, they stay again when it is there again, and steps are
-// replayed again.
+// When memory that other allocations took is free again, all experts become resident again and
+// steps are replayed.
 TEST_F(GpuExperts, TheyStayAgainWhenThereIsRoomAgain) {
   cuda::CudaOptions o = options(2 * experts_at_.size());
-  const uint64_t slack = 200'000;  // for a recorded step and tables
+  const uint64_t slack = 200'000;  // for a captured step and tables
   o.memory_limit += slack;
   GpuMachine gpu(file_.source(), o);
   const Box<Session> session = gpu.session(small());
@@ -436,7 +436,8 @@ TEST_F(GpuExperts, TheyStayAgainWhenThereIsRoomAgain) {
   EXPECT_EQ(calls(*session), calls(*other));
 }
 
-// What goes to the GPU beside the experts depends on how many are used.
+// The bytes sent to the GPU beside the experts depend on the number of experts used, not on their
+// total.
 TEST_F(GpuExperts, OthersAreNotSpokenOf) {
   size_t sent[2];
   const int32_t n_experts[] = {16, 128};
@@ -452,7 +453,7 @@ TEST_F(GpuExperts, OthersAreNotSpokenOf) {
     ASSERT_TRUE(any);
     MemoryAccount account;
     ASSERT_TRUE(account_memory(roomy.model(), small(), &account).ok());
-    // Room for all of them, but not for a table of all.
+    // Memory for all experts, but not for a table of them.
     GpuMachine gpu(*bytes, roomy.model().weight_bytes() + account.device_bytes);
     const Box<Session> session = gpu.session(small());
     ASSERT_TRUE(session);

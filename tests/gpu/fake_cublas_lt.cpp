@@ -1,7 +1,7 @@
-// libcublasLt as far as int8 products go: everything that is handed over is read as the library's
-// documentation says, and what it says is not supported is refused. Multiplies as a launch of the
-// emulator, in the order of the stream. Values are written down again here, and not taken from
-// kernels/cuda: a wrong one there must not go unseen.
+// A fake libcublasLt for int8 products. It interprets its arguments as the library's documentation
+// says, and refuses what the documentation says is not supported. It multiplies in a launch of the
+// emulator, in stream order. Enum values are defined again here, not taken from kernels/cuda, so
+// that wrong values there are detected.
 
 #include "tests/gpu/fake_cublas_lt.h"
 
@@ -72,14 +72,14 @@ struct Layout {
   int32_t type;
   uint64_t rows;
   uint64_t cols;
-  int64_t ld;  // from column to column
+  int64_t ld;  // distance between columns
 };
 struct Preference {
   uint64_t workspace = 0;
-  uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C, D
+  uint32_t alignment[4] = {256, 256, 256, 256};  // for A, B, C, D
 };
 
-/// What the heuristic promised, and for what.
+/// An algorithm from the heuristic, and the problem it is for.
 struct Algo {
   uint64_t m, n, k;
   uint32_t alignment[4];
@@ -136,7 +136,7 @@ struct Product {
   uint8_t* workspace;
 
   void run() const {
-    std::memset(workspace, 0xee, shape.workspace);  // it is the library's to write to
+    std::memset(workspace, 0xee, shape.workspace);  // the library may overwrite its workspace
     for (uint64_t n = 0; n < shape.n; ++n) {
       for (uint64_t m = 0; m < shape.m; ++m) {
         const int8_t* column_a = a + static_cast<int64_t>(m) * lda;
@@ -206,7 +206,7 @@ FAKE_API Status cublasLtMatmulPreferenceSetAttribute(Preference* p, int what, co
 }
 
 #if !defined(FAKE_WITHOUT_HEURISTIC)
-constexpr size_t kWanted = 4096;  // bytes of workspace, where they are allowed
+constexpr size_t kWanted = 4096;  // bytes of workspace, if the preference allows it
 
 FAKE_API Status cublasLtMatmulAlgoGetHeuristic(Context* context, Desc* desc, Layout* a, Layout* b,
                                                Layout* c, Layout* d, Preference* preference,
@@ -271,7 +271,7 @@ FAKE_API Status cublasLtMatmul(Context* context, Desc* desc, const void* alpha, 
             layout_c->ld,
             layout_d->ld,
             static_cast<uint8_t*>(workspace)};
-  std::memcpy(&p.alpha, alpha, sizeof p.alpha);  // host pointers are read at once
+  std::memcpy(&p.alpha, alpha, sizeof p.alpha);  // a host pointer is read at once
   std::memcpy(&p.beta, beta, sizeof p.beta);
   if (emulator::launch_kernel(stream, 1, 1, 0, [p] { p.run(); }) != cudaSuccess) {
     return CUBLAS_STATUS_EXECUTION_FAILED;

@@ -1,18 +1,18 @@
 #pragma once
-// A stand-in for libcublasLt on the emulator, for tests that open it as the module opens the real
-// one: what fake_cublas_lt() of that file returns.
+// State and controls of the fake libcublasLt, which its function fake_cublas_lt() returns. Tests
+// open the fake as the module opens the real library.
 
 #include <cstddef>
 #include <cstdint>
 
 struct FakeCublasLt {
-  // what happened
-  int contexts = 0;  // open ones
-  int objects = 0;   // descriptors, layouts and preferences that live
+  // observations
+  int contexts = 0;  // open
+  int objects = 0;   // live descriptors, layouts and preferences
   int heuristics = 0;
   int matmuls = 0;           // enqueued
   const char* refused = "";  // why the latest call was refused
-  // what shall happen
+  // controls
   bool cannot_start = false;
   bool no_algorithm = false;
   int matmuls_until_failure = -1;  // -1: none fails

@@ -1,4 +1,4 @@
-// The fake cuBLASLt itself.
+// Tests of the fake cuBLASLt.
 
 #include "tests/gpu/cublas_lt_case.h"
 

@@ -1,12 +1,12 @@
-// What goes wrong with a GPU, on the emulated one.
+// Failures of a GPU, on the emulator.
 
 #include "tests/gpu/gpu_machine.h"
 
 namespace moe {
 namespace {
 
-// Each call of CUDA fails in turn, once or for good. Whatever happens is a status, and everything
-// can be freed.
+// Each CUDA call fails in turn, once or permanently. The result is a status, and everything can be
+// freed.
 TEST(GpuFaults, EveryCallMayFail) {
   const auto bytes = build_tiny_kind(plain_kind());
   const size_t before = emulator::bytes_in_use();

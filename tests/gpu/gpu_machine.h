@@ -1,5 +1,5 @@
 #pragma once
-// Tiny models on the GPU, or on the emulated one.
+// Tiny models on a GPU, or on the emulator.
 
 #include "cuda_runtime.h"
 #include "kernels/cuda/device_cuda.h"
@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// As Machine, on a GPU. `memory_limit` 0: what is free.
+/// Like Machine, on a GPU. `memory_limit` 0: all free memory.
 class GpuMachine : public OneModel {
  public:
   explicit GpuMachine(const MemorySink& bytes, uint64_t memory_limit = 0,
@@ -47,7 +47,7 @@ inline TinyKind plain_kind() {
           }};
 }
 
-/// Norm of the difference over the norm of `expected`.
+/// The norm of the difference divided by the norm of `expected`.
 inline double relative_error(const Floats& found, const Floats& expected) {
   double difference = 0;
   double norm = 0;

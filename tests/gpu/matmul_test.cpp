@@ -1,4 +1,4 @@
-// The matrix products of kernels/cuda against their definition, bit for bit.
+// The matrix products of kernels/cuda have the bits of their definition.
 
 #include <cmath>
 
@@ -38,7 +38,7 @@ TEST(CudaMatmul, RaggedShapes) {
   }
 }
 
-// Rows beyond one chunk of every kernel, and several tiles.
+// More rows than one chunk of every kernel, and several tiles.
 TEST(CudaMatmul, ManyRows) {
   std::mt19937 rng(3);
   for (const WeightKind& kind : all_weight_kinds()) {
@@ -54,7 +54,7 @@ TEST(CudaMatmul, ManyRows) {
   }
 }
 
-// More inputs than a block of warps takes in one round.
+// More inputs than a block of warps processes in one iteration.
 TEST(CudaMatmul, ManyInputs) {
   std::mt19937 rng(4);
   for (const WeightKind& kind : all_weight_kinds()) {
@@ -78,7 +78,7 @@ TEST(CudaMatmul, BiasScaleAndAccumulate) {
   }
 }
 
-// Up to three matrices on one input, of one kind and of several.
+// Up to three matrices on one input, of the same kind and of different kinds.
 TEST(CudaMatmul, SeveralOutputs) {
   std::mt19937 rng(6);
   const std::vector<WeightKind> kinds = all_weight_kinds();
@@ -103,7 +103,7 @@ TEST(CudaMatmul, NoRowsIsNothing) {
   }
 }
 
-// The device knows that there are fewer rows than the host thinks.
+// A number of rows that is only known on the device, smaller than the host's upper bound.
 TEST(CudaMatmul, CountedRows) {
   std::mt19937 rng(8);
   for (const WeightKind& kind : all_weight_kinds()) {
@@ -133,14 +133,14 @@ TEST(CudaMatmul, CountedRows) {
   }
 }
 
-// The largest sums there are: every product has the same sign.
+// The largest possible sums: every product has the same sign.
 TEST(CudaMatmul, LargestSumsDoNotWrapOrSaturate) {
   for (const WeightKind& kind : all_weight_kinds()) {
     if (kind.act == ActPrecision::kF32 || kind.scale == ScaleKind::kTensor) continue;
     for (const int sign : {-1, 1}) {
       const int code = sign * (kind.format == FormatId::kInt8 ? 127 : 1);
       for (const int32_t cols : {255, 4096, 65536}) {
-        if (cols == 65536 && (sign == 1 || kind.act != ActPrecision::kA8)) continue;  // long
+        if (cols == 65536 && (sign == 1 || kind.act != ActPrecision::kA8)) continue;  // slow
         const TestMatrix m(kind, 2, cols, code);
         for (const float value : {1.0f, -1.0f}) {
           if (cols == 65536 && value > 0) continue;
@@ -153,7 +153,7 @@ TEST(CudaMatmul, LargestSumsDoNotWrapOrSaturate) {
   }
 }
 
-// With float activations only the order of the sum differs from the CPU's.
+// With float activations only the order of summation differs from the CPU's.
 TEST(CudaMatmul, FloatsAreCloseToTheCpu) {
   std::mt19937 rng(9);
   for (const WeightKind& kind : all_weight_kinds()) {
@@ -163,7 +163,7 @@ TEST(CudaMatmul, FloatsAreCloseToTheCpu) {
     for (int32_t i = 0; i < 2; ++i) {
       std::vector<float> bound;
       const std::vector<float> cpu = m.times_as_cpu(input.row(i), &bound);
-      const std::vector<float> gpu = m.times(input.row(i));  // the tests above: the GPU's bits
+      const std::vector<float> gpu = m.times(input.row(i));  // has the GPU's bits (the tests above)
       for (size_t r = 0; r < cpu.size(); ++r) ASSERT_NEAR(gpu[r], cpu[r], bound[r]);
     }
   }
@@ -226,7 +226,7 @@ const GroupShape kGroupShapes[] = {
     {{35}, {2}, 4},
 };
 
-// Rows of all groups, one behind the other.
+// The expected rows of all groups, in order.
 std::vector<float> products(const Experts& experts, const TestGroups& groups,
                             const TestInput& input) {
   std::vector<float> all;
@@ -245,7 +245,7 @@ TEST(CudaMatmul, GroupsMeetTheirMatrices) {
     const TestInput input(6, 150, rng);
     for (const GroupShape& shape : kGroupShapes) {
       const TestGroups groups(shape.sizes, shape.matrices, shape.max_groups, 6, rng);
-      const int32_t room = groups.n_rows() + 2;  // the host knows only the most there can be
+      const int32_t room = groups.n_rows() + 2;  // the host knows only an upper bound
       std::vector<float> want = products(experts, groups, input);
       want.resize(at(room) * 40, kUntouched);
       for (const ProductKernels family : kFamilies) {
@@ -266,7 +266,7 @@ TEST(CudaMatmul, GroupsMeetTheirMatrices) {
   }
 }
 
-// Every row finds its group, however many there are.
+// Every row finds its group, for any number of groups.
 TEST(CudaMatmul, ManyGroups) {
   std::mt19937 rng(12);
   const WeightKind kind{FormatId::kTernary2, ScaleKind::kTensor, 0, ActPrecision::kA8};
@@ -303,7 +303,7 @@ struct Hidden {
   uint64_t n_positive = 0;
 };
 
-// The CPU's own activation on products by definition.
+// The CPU's activation applied to products by definition.
 Hidden hidden_by_cpu(const ActivationConfig& act, const TestMatrix* gate, const TestMatrix& up,
                      const float* x) {
   static const CpuKernels* storage[8];
@@ -320,7 +320,7 @@ Hidden hidden_by_cpu(const ActivationConfig& act, const TestMatrix* gate, const 
 constexpr Activation kActivations[] = {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
                                        Activation::kSilu, Activation::kRelu2};
 
-// Every family, on random matrices.
+// Compares every kernel family with the definition, on random matrices.
 void expect_gated(const WeightKind& kind_of_gate, const WeightKind& kind, bool with_gate,
                   const ActivationConfig& act, int32_t n, std::mt19937& rng) {
   const TestMatrix gate(kind_of_gate, 37, 150, rng, n % 2 == 0);
@@ -378,7 +378,7 @@ TEST(CudaGatedMatmul, ActivationsMatchTheCpu) {
   }
 }
 
-// Gate and up need not be stored alike.
+// Gate and up may have different formats.
 TEST(CudaGatedMatmul, MixedKinds) {
   std::mt19937 rng(15);
   const std::vector<WeightKind> kinds = all_weight_kinds();

@@ -12,8 +12,8 @@
 
 namespace moe::cuda {
 
-/// n elements on the device. Filled with 0xa5 bytes unless values are given, so that what a kernel
-/// does not write is found.
+/// n elements on the device, filled with 0xa5 bytes unless values are given, so that elements which
+/// a kernel fails to write are detected.
 template <class T>
 class OnDevice {
  public:
@@ -47,7 +47,7 @@ class OnDevice {
   std::shared_ptr<T> memory_;
 };
 
-/// A matrix that lies on the device, with its memory.
+/// A matrix in device memory, which it owns.
 class DeviceMatrix {
  public:
   DeviceMatrix() = default;
@@ -75,7 +75,7 @@ inline uint32_t bits_of(float v) {
   return bits;
 }
 
-/// Index of the first element whose bits differ, NaN being equal to NaN, or -1.
+/// Index of the first element whose bits differ, or -1; any two NaNs are equal.
 inline int64_t first_other(const std::vector<float>& a, const std::vector<float>& b) {
   if (a.size() != b.size()) return 0;
   for (size_t i = 0; i < a.size(); ++i) {

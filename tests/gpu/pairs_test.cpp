@@ -11,7 +11,7 @@
 namespace moe::cuda {
 namespace {
 
-// Random choices: distinct experts per token, some slots not asked for, some refused.
+// Random choices: distinct experts per token, some slots unused, some dropped.
 struct Choices {
   int32_t n_tokens;
   int32_t max_k;
@@ -116,7 +116,7 @@ TEST(CudaPairs, SortedByExpertThenToken) {
   }
 }
 
-// Pairs in another order of experts: the sum stays.
+// Pairs in another order of experts give the same sums.
 TEST(CudaPairs, MovedWithTheirExperts) {
   const Choices c(50, 4, 9, 3);
   const Lists old = host_lists(c);

@@ -1,4 +1,4 @@
-// prepare_rows() against the CPU's norms and the definition of int8 activations.
+// prepare_rows() compared with the CPU's norms and the definition of int8 activations.
 
 #include "kernels/cuda/ops.h"
 #include "quant/activation.h"
@@ -58,7 +58,7 @@ struct DeviceCodes {
         op{codes, codes_ld(d), scales, sums} {}
 };
 
-/// Where a scale is NaN the codes mean nothing.
+/// Compares codes, except in rows whose scale is NaN.
 void expect_codes(const DeviceCodes& found, const HostCodes& expected, int32_t d,
                   ActPrecision act) {
   EXPECT_SAME_BITS(found.scales.values(), expected.scales);
@@ -133,7 +133,7 @@ void run_case(const Case& c, int32_t counted, bool in_place) {
   std::vector<float> found = in_place ? device_x.values() : normed.values();
   for (size_t i = static_cast<size_t>(n) * d; i < found.size(); ++i) {
     const float before = in_place ? x[i] : __builtin_bit_cast(float, 0xa5a5a5a5u);
-    ASSERT_EQ(bits_of(found[i]), bits_of(before)) << "a row that is not there";
+    ASSERT_EQ(bits_of(found[i]), bits_of(before)) << "wrote to a row beyond the number of rows";
   }
   found.resize(y.size());
   EXPECT_SAME_BITS(found, y);

@@ -57,7 +57,7 @@ void TestMatrix::pack(const std::vector<float>& elements, int step, std::mt19937
   const size_t cols = at(matrix_.cols);
   const size_t tile = f.tile_bytes(matrix_.cols);
   const size_t n_tiles = at((matrix_.rows + 15) / 16);
-  // What lies between the tiles belongs to others.
+  // The gaps between the tiles belong to other matrices.
   tiles_.assign((at(step) * (n_tiles - 1) + 1) * tile, 0xA5);
   elements_.resize(elements.size());
   for (size_t t = 0; t < n_tiles; ++t) {
@@ -145,7 +145,7 @@ float TestMatrix::integer_product(const InputCodes& x, int32_t row) const {
   return grouped ? total : total * scale_at(row, 0);
 }
 
-// Chains of `segment` fused multiply-adds, which are added up within a group or all inputs.
+// Chains of `segment` fused multiply-adds, summed within a group or over all inputs.
 float TestMatrix::float_product(const float* x, int32_t row, int32_t segment) const {
   const int32_t cols = matrix_.cols;
   const float* w = &elements_[at(row) * at(cols)];
@@ -187,7 +187,7 @@ std::vector<float> TestMatrix::times_as_cpu(const float* x, std::vector<float>* 
   for (int32_t r = 0; r < matrix_.rows; ++r) {
     const float v = float_product(x, r, 1 << 30);
     y.push_back(bias_.empty() ? v : v + bias_[at(r)]);
-    // Either order is within n roundings of the exact sum, relative to the sum of magnitudes.
+    // The error of either order is at most n roundings of the sum of magnitudes.
     double magnitude = std::fabs(double{y.back()});
     for (int32_t k = 0; k < matrix_.cols; ++k) {
       magnitude += std::fabs(double{elements_[at(r) * at(matrix_.cols) + at(k)]} * double{x[k]}) *
@@ -301,7 +301,7 @@ TestGroups::TestGroups(const std::vector<int32_t>& sizes, const std::vector<int3
     }
     begin.push_back(static_cast<int32_t>(input_.size()));
   }
-  // What routing leaves behind the last group means nothing.
+  // Entries after the last group are undefined.
   std::vector<int32_t> group = matrices;
   group.resize(at(max_groups), -1000);
   begin.resize(at(max_groups) + 1, -7);

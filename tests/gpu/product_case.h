@@ -1,6 +1,6 @@
 #pragma once
-// Matrices, activations and what their products are by definition, for the tests of the matrix
-// products on a GPU.
+// Matrices, activations and their products by definition, for the tests of the matrix products on a
+// GPU.
 
 #include <random>
 
@@ -18,30 +18,30 @@ struct WeightKind {
   int32_t group = 0;
   ActPrecision act = ActPrecision::kF32;
 };
-/// Every kind that a model can hold.
+/// Every kind of weights that a model can have.
 std::vector<WeightKind> all_weight_kinds();
 std::string describe(const WeightKind& kind);
 
-/// One matrix in host memory and on the device. Its tiles lie `step` tile sizes apart.
+/// One matrix in host memory and on the device. Its tile stride is `step` tiles.
 class TestMatrix {
  public:
   TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, std::mt19937& rng, bool bias,
              int step = 2);
-  /// Every code is `code`, every scale 1.
+  /// A matrix in which every code is `code` and every scale 1.
   TestMatrix(const WeightKind& kind, int32_t rows, int32_t cols, int code);
 
   const Matrix& matrix() const { return matrix_; }
   cuda::Weight on_device() const;
-  /// x W^T + bias for one row of inputs, in the order of a GPU (float weights:
-  /// kernels/cuda/README).
+  /// x W^T + bias for one row of inputs, in the GPU's order of summation (for float weights, see
+  /// kernels/cuda/README.md).
   std::vector<float> times(const float* x) const;
-  /// The same in the order of the CPU, and what it may differ by.
+  /// The same in the CPU's order, and a bound of the difference between the two.
   std::vector<float> times_as_cpu(const float* x, std::vector<float>* bound) const;
 
  private:
   struct InputCodes {
     std::vector<int8_t> codes;
-    std::vector<float> scales;  // by block
+    std::vector<float> scales;  // one per block
   };
   void pack(const std::vector<float>& elements, int step, std::mt19937* rng);
   float scale_at(int32_t row, int32_t col) const;
@@ -87,25 +87,25 @@ class TestInput {
 
 constexpr float kUntouched = -12345.5f;
 
-/// What a product does with its result.
+/// How a product stores its result.
 struct After {
   bool accumulate = false;
   float scale = 1;
 };
-/// Who computes it, and where.
+/// The library and the stream of a product.
 struct DenseRun {
   cuda::ProductLibrary* library = nullptr;
   cudaStream_t stream = nullptr;
 };
-/// The first n rows of the input with every matrix, by each of the families: fails the test unless
-/// the bits are those of the definition, and nothing beside them is written.
+/// Multiplies the first n rows of the input with every matrix, in each of the kernel families.
+/// Fails the test unless the bits are those of the definition and nothing else is written.
 void expect_dense(const std::vector<const TestMatrix*>& matrices, const TestInput& input, int32_t n,
                   const std::vector<cuda::ProductKernels>& families, const After& after = {},
                   const DenseRun& run = {});
 
 ::testing::AssertionResult same_bits(const std::vector<float>& got, const std::vector<float>& want);
 
-/// Groups of rows as routing makes them: group i has sizes[i] rows of matrix matrices[i].
+/// Groups of rows as routing makes them: group i has sizes[i] rows and matrix matrices[i].
 class TestGroups {
  public:
   TestGroups(const std::vector<int32_t>& sizes, const std::vector<int32_t>& matrices,
@@ -117,8 +117,8 @@ class TestGroups {
 
  private:
   int32_t max_groups_;
-  std::vector<int32_t> input_;   // by row
-  std::vector<int32_t> matrix_;  // by row
+  std::vector<int32_t> input_;   // one per row
+  std::vector<int32_t> matrix_;  // one per row
   DeviceArray<int32_t> n_groups_;
   DeviceArray<int32_t> group_;
   DeviceArray<int32_t> begin_;

@@ -1,4 +1,4 @@
-// route_tokens() against the routers on the host, capacity and faults included.
+// route_tokens() compared with the routers on the host, including capacity and errors.
 
 #include "kernels/cuda/ops.h"
 #include "tests/gpu/on_device.h"
@@ -53,7 +53,7 @@ void expect_routed(const DeviceRouting& found, const Routed& expected) {
   EXPECT_SAME_BITS(found.weight.values(), expected.weight);
 }
 
-// Random scores, then rows of equals, of ties, of extremes.
+// Random scores, with rows of equal scores, of ties and of extremes.
 std::vector<float> scores_of(int32_t n_tokens, int32_t n_experts, unsigned seed) {
   std::vector<float> z =
       random_floats(static_cast<size_t>(n_tokens) * static_cast<size_t>(n_experts), seed, 2);
@@ -158,7 +158,7 @@ TEST(CudaRoute, EveryRouterHasTheHostsBits) {
 }
 
 TEST(CudaRoute, ManyExperts) {
-  for (const int32_t n : {128, 250, 400, 700}) {  // the last by single threads
+  for (const int32_t n : {128, 250, 400, 700}) {  // 700 are routed by single threads
     for (const int32_t k : {8, 100}) {
       RouterConfig c;
       c.k = k;
@@ -178,7 +178,7 @@ TEST(CudaRoute, ManyExperts) {
   }
 }
 
-// Routing and sorting in one launch give what they give one after the other.
+// Routing and sorting in one launch give the same results as in two.
 TEST(CudaRoute, TogetherWithTheirPairs) {
   for (const int32_t n_tokens : {1, 7, 33}) {
     for (const int32_t n : {5, 64, 300, 700}) {

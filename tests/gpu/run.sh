@@ -1,9 +1,9 @@
 #!/bin/bash
-# Checks and measures the CUDA device on a GPU, and writes one JSON file.
+# Tests and measures the CUDA device on a GPU, and writes one JSON file.
 #   tests/gpu/run.sh [--build DIR] [--out FILE]
-# --build DIR: a folder made by tests/gpu/pack.sh, on this machine or another; without it, it is
-# made first. --out: where the results go (default: build/gpu.json).
-# Exits 77 (CTest: skipped) where there is no GPU.
+# --build DIR: a folder made by tests/gpu/pack.sh, on this machine or another; by default, one is made
+# first. --out: the file for the results (default: build/gpu.json).
+# Exits with 77 (CTest: skipped) if there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -27,7 +27,7 @@ if [ -z "$build" ]; then
 fi
 bin=$(cd "$build" && pwd)
 export LD_LIBRARY_PATH=$bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# cuBLASLt is no part of the folder: it is taken from the toolkit where the loader does not know it.
+# cuBLASLt is not in the folder; the toolkit's is used if the loader does not find another.
 if [ -d /usr/local/cuda/lib64 ]; then LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/usr/local/cuda/lib64; fi
 mkdir -p "$(dirname "$out")"
 work=$(mktemp -d)
@@ -64,7 +64,8 @@ run_model olmoe-ternary2 --synthetic olmoe-1b-7b -p 512 -n 64 -r 5
 run_model olmoe-int8 --synthetic olmoe-1b-7b --weights int8 -p 512 -n 64 -r 5
 run_model olmoe-prefill-4096 --synthetic olmoe-1b-7b -p 4096 -n 0 -r 3
 run_model olmoe-sessions-32 --synthetic olmoe-1b-7b -p 0 -n 32 -r 5 --sessions 32
-# With room for a share of the experts. What else is needed is told by a refusal.
+# Runs with memory for a share of the experts. The error message for too small a limit gives the memory
+# that everything else needs.
 run_share() {  # NAME SHARE
   local sum
   sum=$("$bin/moe" bench --device cuda --synthetic olmoe-1b-7b -p 512 -n 64 -r 1 --gpu-memory 1M 2>&1 |

@@ -1,4 +1,4 @@
-// Tokens chosen from rows of logits that stay on the GPU: the same as from rows that come over.
+// Tokens sampled from logits that stay on the GPU are the same as from logits copied to the host.
 
 #include <fstream>
 #include <iterator>
@@ -92,7 +92,7 @@ TEST(GpuSampling, TheSameTokensWhereverTheRowLies) {
   }
 }
 
-// Logits and tokens for whoever asks after a step, in any order.
+// After a step, logits can be read and tokens sampled in any order.
 TEST(GpuSampling, TheRowIsThereForWhoeverAsks) {
   const auto bytes = build_tiny_kind(plain_kind());
   GpuMachine gpu(*bytes);
@@ -126,8 +126,8 @@ TEST(GpuSampling, TheRowIsThereForWhoeverAsks) {
   }
 }
 
-/// `steps` tokens for each of n sessions that step together, each with a sampling of its own.
-/// Logits are asked for after every second step.
+/// Generates `steps` tokens in each of n sessions that step together, each with its own sampling
+/// configuration. Logits are read after every second step.
 void step_together(GpuMachine& gpu, size_t n, int steps, bool keep, Tokens* tokens,
                    Floats* numbers) {
   const std::vector<SamplingConfig> all = samplings();
@@ -167,7 +167,7 @@ TEST(GpuSampling, SessionsTogether) {
   const struct {
     size_t sessions;
     int steps;
-  } cases[] = {{7, 5}, {34, 2}};  // 34: more than rows of logits that exist at once
+  } cases[] = {{7, 5}, {34, 2}};  // 34: more rows of logits than are kept at once
   for (const auto& c : cases) {
     Tokens found, expected;
     Floats found_numbers, expected_numbers;
@@ -179,7 +179,7 @@ TEST(GpuSampling, SessionsTogether) {
 }
 
 #if defined(MOE_CUDA_EMULATOR)
-// A replayed step: the rows go over, one graph runs, one wait; no logits come back.
+// A replayed step copies its inputs, launches one graph and waits once; no logits are copied back.
 TEST(GpuSampling, GreedyStepsAreOneLaunchAndOneWait) {
   const auto bytes = build_tiny_kind(plain_kind());
   GpuMachine gpu(*bytes);
@@ -202,7 +202,7 @@ TEST(GpuSampling, GreedyStepsAreOneLaunchAndOneWait) {
     ASSERT_TRUE(session->reset().ok());
     ASSERT_TRUE(generate(*session, nullptr, span(prompt), options, &result).ok());
     ASSERT_EQ(calls.size(), 12u);
-    // Twice the choice of the GPU, two copies of rows, the launch and the wait.
+    // Two calls to select the device, two copies of inputs, the launch and the wait.
     for (size_t i = 4; i < calls.size(); ++i) EXPECT_EQ(calls[i] - calls[i - 1], 6) << i;
   }
 }
@@ -213,7 +213,7 @@ constexpr int32_t kLongText = 64;
 #elif !defined(MOE_SANITIZE_ADDRESS)
 constexpr int32_t kLongText = 24;
 #else
-constexpr int32_t kLongText = 8;  // a token takes the emulator a good part of a second
+constexpr int32_t kLongText = 8;  // the emulator needs almost a second per token
 #endif
 
 TEST(GpuSampling, TheShippedModelWritesWhatItWritesOnTheCpu) {
@@ -242,7 +242,7 @@ TEST(GpuSampling, TheShippedModelWritesWhatItWritesOnTheCpu) {
     EXPECT_EQ(found.tokens.size(), static_cast<size_t>(n));
     EXPECT_EQ(found, make(*brought, prompt, all[i], n));
 #if !defined(MOE_CUDA_EMULATOR)
-    if (i > 0) continue;  // the last bits of a GPU's logits can decide a draw
+    if (i > 0) continue;  // a draw may depend on the last bits of the logits
 #endif
     EXPECT_EQ(found.tokens, make(*expected, prompt, all[i], n).tokens);
   }

@@ -1,4 +1,4 @@
-// Whole models on the CUDA device against the CPU.
+// Whole models on the CUDA device compared with the CPU.
 
 #include <cmath>
 
@@ -7,8 +7,8 @@
 namespace moe {
 namespace {
 
-// Attention adds in another order than the CPU, and where an activation lies next to a border
-// between two codes that moves it by one code: 1/127 of one input of a product.
+// Attention sums in another order than on the CPU. Where an activation is close to the boundary
+// between two codes, this changes the code by one, which is 1/127 of one input of a product.
 constexpr double kBound = 2e-3;
 
 class GpuSession : public testing::TestWithParam<TinyKind> {
@@ -42,7 +42,7 @@ TEST_P(GpuSession, GivesTheLogitsOfTheCpu) {
     const Box<Session> found = gpu.session(options);
     ASSERT_TRUE(found);
     EXPECT_LT(relative_error(eval_all(*found, prompt), eval_all(*expected, prompt)), kBound);
-    // five steps: the first runs as it is, the second is captured, the others are replayed
+    // five steps: the first is launched directly, the second is captured, the others are replayed
     EXPECT_LT(relative_error(decode(*found, tokens, 70), decode(*expected, tokens, 70)), kBound);
   }
 }
@@ -87,7 +87,7 @@ TEST(GpuSteps, ReplayedStepsAreTheSameSteps) {
   const Box<Session> counted = gpu.session();
   ASSERT_TRUE(counted->count_routing(true).ok());  // such steps are not captured
   EXPECT_EQ(decode(*replayed, tokens, 0), decode(*counted, tokens, 0));
-  // Other routers are another step, and the old one is still known.
+  // Each router has its own captured step, and earlier ones are kept.
   for (const char* router : {"topk:1", "threshold:0.8", "topk:1", ""}) {
     ASSERT_TRUE(replayed->reset().ok());
     ASSERT_TRUE(counted->reset().ok());
@@ -151,14 +151,15 @@ TEST(GpuStatistics, CountWhatTheCpuCounts) {
     const RoutingStats& f = *found->routing_stats(l);
     EXPECT_EQ(f.n_tokens, e.n_tokens);
     EXPECT_EQ(f.n_dropped, e.n_dropped);
-    EXPECT_GT(e.n_positive, 0u);  // of a dense layer too
+    EXPECT_GT(e.n_positive, 0u);  // dense layers are counted too
     EXPECT_EQ(f.n_activations, e.n_activations);
     EXPECT_NEAR(static_cast<double>(f.n_positive), static_cast<double>(e.n_positive),
                 0.01 * static_cast<double>(e.n_positive) + 2);
   }
 }
 
-// What was free when the model was prepared can be gone when its experts are loaded.
+// A capacity makes the chunk as large as the context, which replaces the session's buffers on the
+// GPU.
 TEST(GpuCapacity, TheChunkGrowsUnderASession) {
   const auto bytes = build_tiny_kind(
       {"long", [](ModelConfig& c, TinyOptions&) { c.context_length = kDefaultChunk + 4; }});
@@ -170,7 +171,7 @@ TEST(GpuCapacity, TheChunkGrowsUnderASession) {
   const Tokens tokens = random_tokens(kDefaultChunk + 2, gpu.vocab_size());
   EXPECT_EQ(found->set_router("resident=0.1").code(), MOE_ERR_UNSUPPORTED);
   for (Session* session : {expected.get(), found.get()}) {
-    // A step that is replayed, and a row that is kept, lie in the memory that goes.
+    // A captured step and kept logits refer to the buffers that are replaced.
     for (size_t i = 0; i < 4; ++i) {
       ASSERT_TRUE(session->eval(span(tokens, i, 1), LogitRows::kLast, Floats(64).data()).ok());
     }
@@ -250,7 +251,7 @@ TEST(GpuMemoryLimit, TheDefaultChunkLeavesRoom) {
   EXPECT_TRUE(tight.session({}));
 }
 
-// The experts that are held just in case leave for a session.
+// Cached experts are evicted to make room for another session.
 TEST(GpuMemoryLimit, ExpertsMakeRoomForAnotherSession) {
   const auto bytes = build_tiny_kind(
       {"wide experts", [](ModelConfig& c, TinyOptions&) { c.layers[1].ffn.d_ff = 3072; }});

@@ -81,7 +81,7 @@ TEST(ActivationKernel, PlainAndGatedOnEveryIsa) {
             const double a = exact(kind, g, 1.702f);
             positive += a > 0 ? 1 : 0;
             const double expected = gated ? a * (u + 0.5) : a;
-            // 1 + erf(x) cancels below 0, so the error is relative to the inputs.
+            // 1 + erf(x) suffers cancellation below 0, so the error is relative to the inputs.
             const double inputs = std::fabs(g) * (std::fabs(u) + 1);
             ASSERT_NEAR(out.y[i], expected, 2e-7 * inputs + 2e-6 * std::fabs(expected));
           }

@@ -21,7 +21,7 @@ const Case kCases[] = {{64, 0, 1, false},  {64, 0, 63, true},     {64, 0, 64, fa
 
 constexpr int kCacheRows = 256;
 
-// One head's rows in a cache type, with what the rows read back as (position, head_dim).
+// One head's rows in each cache type, and the values they represent (position, head_dim).
 struct Rows {
   std::vector<uint16_t> half;
   std::vector<int8_t> code;
@@ -29,7 +29,7 @@ struct Rows {
   std::vector<double> value;
 };
 
-// Where element i of a row lies, and how far apart the elements are.
+// The index of a row's first element. A key's elements are 16 apart, a value's are contiguous.
 size_t key_at(size_t p, size_t d) { return p / 16 * 16 * d + p % 16; }
 size_t value_at(size_t p, size_t d) { return p * d; }
 
@@ -111,7 +111,7 @@ TEST(AttentionKernel, EveryIsaGivesTheSameBitsAndTheRightValues) {
   }
 }
 
-// Queries that begin and end anywhere, some without a common key, in tiles of every size.
+// Queries with different ranges of keys, some of them disjoint, in tiles of every size.
 TEST(AttentionKernel, QueriesDoNotSeeEachOther) {
   const int ranges[][2] = {{0, 1},     {0, 130},   {5, 131}, {64, 128}, {70, 71},
                            {190, 256}, {129, 200}, {0, 256}, {63, 65},  {127, 140}};
@@ -128,7 +128,8 @@ TEST(AttentionKernel, QueriesDoNotSeeEachOther) {
           std::vector<float> alone(d * static_cast<size_t>(n)), together(alone.size());
           AttentionTile all = make_tile(type, head_dim, k, v);
           all.n_queries = n;
-          const bool near = rng() % 2 == 0;  // consecutive rows of a text with a window
+          const bool near =
+              rng() % 2 == 0;  // like consecutive rows of a text with a sliding window
           for (int i = 0; i < n; ++i) {
             const auto at = static_cast<size_t>(i) * d;
             const auto& range = ranges[rng() % std::size(ranges)];
@@ -173,7 +174,7 @@ TEST(AttentionKernel, KeysOutsideContributeNothing) {
   }
 }
 
-// A latent: keys and values in one row for each position, the values behind `rope` numbers.
+// A latent cache: one row per position for keys and values; the values begin after `rope` elements.
 struct LatentCase {
   int rope;
   int width;
@@ -257,7 +258,8 @@ TEST(CacheRounding, Int8EdgeRows) {
     EXPECT_EQ(code[3], -127);
     EXPECT_EQ(code[4], 32);  // 31.75
     x[7] = std::nanf("");
-    (void)k->round_int8(x.data(), 20, 1, code.data());  // any codes, but no undefined behaviour
+    (void)k->round_int8(x.data(), 20, 1,
+                        code.data());  // the codes are unspecified, without undefined behaviour
   }
 }
 

@@ -8,12 +8,13 @@ namespace moe {
 namespace {
 
 TEST(Capacity, Formula) {
-  EXPECT_EQ(capacity_of(10, 3, 1.2f, 0), 4);  // 1.2f is above 1.2: the guard keeps 4
+  EXPECT_EQ(capacity_of(10, 3, 1.2f, 0),
+            4);  // 1.2f is slightly above 1.2; the result must still be 4
   EXPECT_EQ(capacity_of(8, 8, 0.5, 0), 1);
   EXPECT_EQ(capacity_of(6, 4, 1.0, 4), 4);
   EXPECT_EQ(capacity_of(3, 2, 10.0, 0), 3);
   EXPECT_EQ(capacity_of(5, 4, 0, 4), -1);
-  EXPECT_EQ(capacity_of(5, 4, 1e-30, 2), 2);  // a plain number per expert
+  EXPECT_EQ(capacity_of(5, 4, 1e-30, 2), 2);  // min_capacity decides
   EXPECT_EQ(capacity_of(1 << 30, 1, 1e30, 0), 1 << 30);
 }
 

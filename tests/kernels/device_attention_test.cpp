@@ -49,7 +49,7 @@ const Shape kShapes[] = {
      KvType::kInt8, 0, 0.3f},
 };
 
-// One session's cache with its memory.
+// The cache of one session and its memory.
 struct Cache {
   std::vector<uint16_t> k, v;  // bytes of either type
   std::vector<float> k_scale, v_scale;
@@ -125,8 +125,8 @@ struct Step {
   int32_t position;
 };
 
-// Runs the steps in calls of `batch`; row r of `out` is step r. q becomes what the keys were
-// compared with.
+// Runs the steps in calls of `batch`; row r of the result is step r. *q_out receives the queries
+// after norm and rotation.
 std::vector<float> run(Device& device, const Shape& s, const std::vector<Inputs>& sessions,
                        std::vector<Cache>& caches, const std::vector<Step>& steps, size_t batch,
                        std::vector<float>* q_out = nullptr) {
@@ -216,7 +216,7 @@ TEST(DeviceAttention, SessionsDoNotTouchEachOther) {
   }
 }
 
-// Norm, clip and rotation of one head in double precision.
+// Norm, clipping and rotation of one head in double precision.
 void prepare(const Shape& s, const Inputs& in, int32_t position, const float* x,
              const float* weight, int32_t head, int32_t n_heads, std::vector<double>* out) {
   const int32_t d = s.head_dim;

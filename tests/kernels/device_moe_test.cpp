@@ -36,7 +36,7 @@ void add_formats(std::vector<LayerKind>& kinds) {
   for (const auto& f : formats) {
     LayerKind k;
     k.name = f.name;
-    k.d_model = 272;  // more than one block of activations, and a tail
+    k.d_model = 272;  // more than one block of activations, the last one incomplete
     k.d_ff = 265;
     k.n_experts = 3;
     k.format = f.format;
@@ -151,7 +151,7 @@ std::vector<BatchRow> one_session(int32_t n) {
   return rows;
 }
 
-// The rows in calls of `batch`.
+// Runs the rows in calls of `batch`.
 std::vector<float> in_batches(Device& device, const TestLayer& layer, const std::vector<float>& x,
                               const std::vector<BatchRow>& rows, int32_t batch) {
   const auto d = static_cast<size_t>(layer.op.d_model);
@@ -172,7 +172,7 @@ TEST(DeviceMoe, SameBitsOnEveryIsaThreadCountAndBatch) {
   const std::vector<OpenedDevice> devices = all_devices();
   for (const LayerKind& kind : all_kinds()) {
     RandomLayer random(kind);
-    const int32_t n = kind.d_model > 256 ? 10 : 17;  // wide ones take a sanitizer long
+    const int32_t n = kind.d_model > 256 ? 10 : 17;  // wide layers are slow under a sanitizer
     const std::vector<BatchRow> rows = one_session(n);
     const std::vector<float> x = random_floats(static_cast<size_t>(n * kind.d_model), 7, 2);
     std::vector<float> first;

@@ -1,5 +1,5 @@
 #pragma once
-// The kernel tables that this CPU can run, and random data for them.
+// The kernel tables that this CPU supports, and random data for them.
 
 #include <cstdint>
 #include <random>

@@ -1,6 +1,6 @@
-// Lets a test reach the primitives of one Isa, which are private to its file: compiled with the
-// flags of that instruction set, the file itself included, its table (an empty one) under another
-// name. The includer defines MOE_PROBE_FILE and MOE_PROBE_NAME.
+// Gives a test access to the primitives of one Isa, which are private to its file. The includer,
+// which is compiled with the flags of that instruction set, defines MOE_PROBE_FILE, the file to
+// include, and MOE_PROBE_NAME. The file's kernel table is empty here and has another name.
 #include MOE_PROBE_FILE
 
 #include "tests/kernels/isa_probe_data.h"
@@ -8,7 +8,8 @@
 namespace moe {
 namespace {
 
-/// Two blocks with four tokens, by matrices where there are such, else by dot products.
+/// Multiplies two blocks with four tokens, with matrix instructions if the Isa has them, else with
+/// dot products.
 template <class A>
 void probe_matrix(const ProbeIn& in, Isa::I (&out)[4]) {
   const int8_t* x = in.bytes;
@@ -95,7 +96,7 @@ void MOE_PROBE_NAME(const ProbeIn& in, ProbeOut& out) {
   put_i(Isa::set1_i(Isa::reduce_max(i)));
   put_i(Isa::set1_i(Isa::count(Isa::lt(i, j))));
   put_i(Isa::load_i8(in.bytes));
-  // Only numbers that fit an int32 are promised.
+  // to_int() is only defined for values that fit in an int32.
   const Isa::F big = Isa::set1(2e9f);
   put_i(Isa::to_int(Isa::select(Isa::lt(Isa::abs(a), big), a, Isa::zero())));
 

@@ -1,8 +1,8 @@
 #pragma once
-// What the primitives of an Isa are tried on, and what they gave. Plain C headers only.
+// Inputs and results of the primitives of an Isa. Includes C headers only.
 #include <stdint.h>
 
-// Lambdas keep the caller's target flags only when they are inlined.
+// A lambda has the caller's target flags only if it is inlined.
 #define MOE_PROBE_INLINE __attribute__((always_inline))
 
 namespace moe {

@@ -1,5 +1,5 @@
-// The primitives of every instruction set against the scalar ones, bit for bit, and the scalar
-// ones against plain arithmetic.
+// The primitives of every instruction set have the bits of the scalar ones; the scalar ones are
+// compared with plain arithmetic.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ const NamedProbe kProbes[] = {
 #undef MOE_PROBE
 };
 
-// Random bits now and then (NaN, infinities, denormals), plain numbers otherwise.
+// Mostly normal numbers, with some random bits (NaN, infinities, denormals).
 ProbeIn make_input(std::mt19937& rng) {
   ProbeIn in;
   std::normal_distribution<float> plain(0.0f, 30.0f);
@@ -69,7 +69,7 @@ ProbeIn make_input(std::mt19937& rng) {
   return in;
 }
 
-// Equal bits, or both NaN: which NaN an operation gives differs between architectures.
+// Equal bits, or both NaN: the bits of a NaN result differ between architectures.
 bool same(float x, float y) {
   return std::memcmp(&x, &y, 4) == 0 || (std::isnan(x) && std::isnan(y));
 }

@@ -1,5 +1,6 @@
 #pragma once
-// One product to try: weights of any format with known codes, inputs, and the answer by definition.
+// A matrix product to test: weights of any format with known codes, inputs, and the result by
+// definition.
 
 #include <random>
 #include <vector>
@@ -22,7 +23,7 @@ struct LinearShape {
   float scale_y = 1;
 };
 
-/// 64-byte aligned memory of an exact size: a sanitizer sees a read past its end.
+/// 64-byte aligned memory of an exact size, so that a sanitizer detects reads past its end.
 class AlignedBytes {
  public:
   explicit AlignedBytes(size_t n);
@@ -37,16 +38,18 @@ class AlignedBytes {
 
 class LinearProblem {
  public:
-  /// Random codes, scales and inputs. Tiles lie two tile sizes apart, as gate and up do.
+  /// Random codes, scales and inputs. The tile stride is two tiles, as with interleaved gate and
+  /// up.
   LinearProblem(const LinearShape& shape, std::mt19937& rng);
   /// Every code is `code`, every scale and input 1.
   LinearProblem(const LinearShape& shape, int code);
 
   const Matrix& matrix() const { return matrix_; }
-  /// Row i of the answer, bit for bit, by the definitions of quant/ and the order that
-  /// kernels/README.md gives.
+  /// Row i of the result, bit for bit, by the definitions in quant/ and in the order of summation
+  /// that kernels/README.md specifies.
   std::vector<float> expected(int32_t i) const;
-  /// The kernel's answer for input rows ids[0..n) (all in order when empty), tiles in two halves.
+  /// The kernel's result for input rows ids[0..n) (all rows in order if empty), with the tiles in
+  /// two calls.
   std::vector<float> run(const CpuKernels& kernels, std::vector<int32_t> ids = {}) const;
   LinearArgs args(const LinearInput& input, float* y) const;
   const float* x() const { return x_.data(); }
@@ -54,7 +57,7 @@ class LinearProblem {
  private:
   struct InputCodes {
     std::vector<int8_t> codes;
-    std::vector<float> scales;  // by block
+    std::vector<float> scales;  // one per block
   };
   void pack(const std::vector<float>& elements);
   InputCodes quantise(const float* x) const;
@@ -68,7 +71,7 @@ class LinearProblem {
   std::vector<float> scales_;
   std::vector<float> x_;
   std::vector<float> bias_;
-  std::vector<float> y_;  // before, for accumulate
+  std::vector<float> y_;  // initial values, for accumulate
   AlignedBytes tiles_;
   Matrix matrix_;
 };

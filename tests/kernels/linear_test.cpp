@@ -1,4 +1,4 @@
-// linear() of every instruction set against the definition, bit for bit.
+// linear() of every instruction set gives the bits of the definition.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -98,7 +98,7 @@ TEST(Linear, RaggedShapes) {
   }
 }
 
-// Few and many rows with several tiles and more inputs than a panel of decoded weights holds.
+// Few and many rows, with several tiles and more inputs than a panel of decoded weights holds.
 TEST(Linear, TilesAndPanels) {
   std::mt19937 rng(18);
   for (const Kind& k : all_kinds()) {
@@ -110,7 +110,7 @@ TEST(Linear, TilesAndPanels) {
   }
 }
 
-// Two products over the same tiles of one input are what each is alone.
+// Two products of one input computed together have the bits of each one alone.
 void expect_twins(LinearShape shape, std::mt19937& rng) {
   const int32_t n = shape.n;
   const LinearProblem gate(shape, rng);
@@ -148,7 +148,7 @@ TEST(Linear, TwinsAreWhatEachIsAlone) {
   }
 }
 
-// So many rows of so many inputs that they come in two chunks.
+// Enough rows and inputs to need two chunks.
 TEST(Linear, TwinsInChunks) {
   std::mt19937 rng(21);
   for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
@@ -203,7 +203,7 @@ TEST(Linear, BiasScaleAndAccumulate) {
   }
 }
 
-// A row's result is its own: alone, in a batch, in another order, twice.
+// The result of a row is the same alone, in a batch, in another order and repeated.
 TEST(Linear, RowsDoNotSeeEachOther) {
   std::mt19937 rng(15);
   for (const Kind& k : all_kinds()) {
@@ -227,7 +227,7 @@ TEST(Linear, RowsDoNotSeeEachOther) {
   }
 }
 
-// More rows than one chunk holds, and a last group of every size.
+// More rows than fit in one chunk.
 TEST(Linear, ManyRows) {
   std::mt19937 rng(16);
   for (const Kind& k : {Kind{FormatId::kTernary2, ScaleKind::kRow, 0, ActPrecision::kA8},
@@ -236,8 +236,8 @@ TEST(Linear, ManyRows) {
   }
 }
 
-// The largest sums there are: every product has the same sign. `code` stands in every place of the
-// activations, -128 too, which no quantiser makes from finite inputs.
+// The largest possible sums: every product has the same sign. All activation codes are `code`,
+// which may be -128, although no quantiser produces that from finite inputs.
 void expect_extreme(const Kind& k, int weight_code, int code, int32_t cols, int32_t n) {
   const LinearShape s = shape_of(k, 18, cols, n);
   const LinearProblem problem(s, weight_code);
@@ -275,7 +275,8 @@ TEST(Linear, LargestSumsDoNotWrapOrSaturate) {
       for (const int code : {127, -127, -128}) {
         for (const int32_t cols : {4, 255, 4096, 65536}) {
           for (const int32_t n : {1, 2, 15}) {
-            if (cols == 65536 && (n != 1 || code == -127)) continue;  // long, and nothing new
+            if (cols == 65536 && (n != 1 || code == -127))
+              continue;  // slow, and covered by the other cases
             expect_extreme(k, weight_code, code, cols, n);
             if (HasFatalFailure()) return;
           }
@@ -285,7 +286,7 @@ TEST(Linear, LargestSumsDoNotWrapOrSaturate) {
   }
 }
 
-// A row with NaN or infinity must not come out as numbers; the others must not notice.
+// A row with NaN or infinity gives NaN; the other rows are not affected.
 TEST(Linear, NonFiniteInputsGiveNan) {
   for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
     for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
@@ -306,7 +307,7 @@ TEST(Linear, NonFiniteInputsGiveNan) {
   }
 }
 
-// Codes are those of the definition, in every slot of a group.
+// Quantised codes are those of the definition.
 TEST(Linear, QuantisedRowsMatchTheirDefinition) {
   std::mt19937 rng(17);
   std::normal_distribution<float> normal(0.0f, 1.0f);

@@ -1,5 +1,5 @@
 #pragma once
-// MoE layers with random weights in every format, for tests that compare runs with each other.
+// MoE layers with random weights in every format, for tests that compare runs.
 
 #include <memory>
 #include <string>

@@ -23,7 +23,7 @@ RopeConfig plain(int dims, float theta) {
   return c;
 }
 
-// The frequency of column j, read off the table near position 0, where angles are small.
+// The frequency of column j, computed from position 1, where the angles are small.
 double frequency_of(const std::vector<float>& t, const RopeConfig& c, int j, double scale = 1) {
   const auto at = static_cast<size_t>(c.dims + 2 * j);
   return std::atan2(t[at + 1] / scale, t[at] / scale);
@@ -59,7 +59,8 @@ TEST(Rope, LinearDividesPositions) {
   for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(scaled[8 * 40 + i], base[8 * 10 + i], 1e-7);
 }
 
-// Inverse frequencies that transformers' ROPE_INIT_FUNCTIONS give for the same parameters.
+// `expected` are the inverse frequencies of transformers' ROPE_INIT_FUNCTIONS for the same
+// parameters.
 void expect_frequencies(const RopeConfig& c, int context, const std::vector<double>& expected,
                         double scale) {
   const std::vector<float> t = table(c, context);

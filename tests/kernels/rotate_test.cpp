@@ -10,11 +10,11 @@ struct RotateShape {
   int n_heads;
   int head_dim;
 };
-// Ragged, of one pair, and with dimensions that are left alone.
+// Odd sizes, a single pair, and heads with dimensions that are not rotated.
 const RotateShape kRotateShapes[] = {{2, 1, 2},   {6, 3, 9},   {30, 2, 32},
                                      {34, 2, 40}, {64, 5, 64}, {128, 3, 130}};
 
-// What rotate() promises, one pair after the other.
+// The definition of rotate(), pair by pair.
 std::vector<float> turned(const std::vector<float>& row, const RotateShape& s, bool neighbours,
                           std::vector<float> x) {
   for (int h = 0; h < s.n_heads; ++h) {
@@ -41,7 +41,7 @@ TEST(RotateKernel, EveryIsaGivesTheBitsOfTheDefinitionAndLeavesTheRestAlone) {
       const std::vector<float> x = random_floats(size, ++seed, scale);
       for (bool neighbours : {false, true}) {
         std::vector<float> expected = turned(row, s, neighbours, x);
-        expected.push_back(-77);  // behind the last head
+        expected.push_back(-77);  // after the last head
         for (const CpuKernels* k : every_isa()) {
           std::vector<float> y = x;
           y.push_back(-77);

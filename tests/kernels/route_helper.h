@@ -1,5 +1,5 @@
 #pragma once
-// Routes rows of scores with plain vectors around the library's pointers.
+// Routes rows of scores; plain vectors instead of the library's pointers.
 
 #include <cstdint>
 #include <vector>

@@ -26,7 +26,7 @@ double exact_softmax(const float* z, int n, int at) {
   return 1 / sum;
 }
 
-// One sensible configuration per line of the list.
+// A valid configuration for each router of the list.
 RouterConfig sample_config(RouterKind kind) {
   RouterConfig c;
   c.kind = kind;
@@ -215,22 +215,24 @@ TEST(Router, SigmoidSelectionBiasChangesTheChoiceNotTheWeight) {
   EXPECT_EQ(zero.weight[0], 0.0f);  // no 0 / 0
 }
 
-// Groups {0, 1}, {2, 3}, {4, 5}: the best expert is in one, the best two together in another.
+// Groups {0, 1}, {2, 3}, {4, 5}: the best expert is in one group, the best sum of two in another.
 TEST(Router, ExpertsOfTheBestGroupsAlone) {
   const std::vector<float> z = {3, -3, 1, 1.5f, 2, 0.5f};
   RouterConfig c;
   c.k = 2;
   c.n_groups = 3;
-  EXPECT_EQ(route_all(c, z, 1, 6).expert, (std::vector<int32_t>{0, 1}));  // by the best
+  EXPECT_EQ(route_all(c, z, 1, 6).expert,
+            (std::vector<int32_t>{0, 1}));  // groups ranked by their best expert
   c.top_groups = 2;
   const Routed two = route_all(c, z, 1, 6);
   EXPECT_EQ(two.expert, (std::vector<int32_t>{0, 4}));
   RouterConfig all;
   all.k = 2;
-  EXPECT_EQ(two.weight, route_all(all, z, 1, 6).weight);  // of the softmax over all
+  EXPECT_EQ(two.weight, route_all(all, z, 1, 6).weight);  // weights of the softmax over all experts
   c.kind = RouterKind::kSigmoid;
   c.top_groups = 1;
-  EXPECT_EQ(route_all(c, z, 1, 6).expert, (std::vector<int32_t>{3, 2}));  // by the best two
+  EXPECT_EQ(route_all(c, z, 1, 6).expert,
+            (std::vector<int32_t>{3, 2}));  // groups ranked by the sum of their best two experts
   const std::vector<float> bias = {0, 0, 0, 0, 0.5f, 0};
   const Routed biased = route_all(c, z, 1, 6, {bias.data(), nullptr});
   EXPECT_EQ(biased.expert, (std::vector<int32_t>{4, 5}));

@@ -1,4 +1,4 @@
-// Experts that are not in memory and add little: RouterConfig::resident.
+// Skipping experts that are not resident and have a small probability: RouterConfig::resident.
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ std::vector<Routers> routers() {
   return all;
 }
 
-// The probability of every pair: the softmax over all experts.
+// The probability of every (token, slot) pair: the softmax over all experts.
 std::vector<float> probabilities(const LayerRun& run, const RouterConfig& r) {
   std::vector<float> all;
   std::vector<float> z(kExperts);
@@ -63,12 +63,12 @@ std::vector<float> probabilities(const LayerRun& run, const RouterConfig& r) {
   return all;
 }
 
-// A hook that has nothing to change.
+// A hook that changes nothing.
 void look(void*, const RoutedTokens&, Routing*) {}
 
 TEST(Skip, ByTheLargestProbabilityOfAnyRow) {
   uint64_t n_skipped = 0;
-  uint64_t n_spared = 0;  // too probable for another row, or its best
+  uint64_t n_spared = 0;  // too probable for another row, or another row's best
   for (const Routers& kind : routers()) {
     for (int round = 0; round < 24; ++round) {
       const float most = round % 3 == 0 ? 0.08f : round % 3 == 1 ? 0.2f : 1.0f;
@@ -121,7 +121,7 @@ TEST(Skip, ByTheLargestProbabilityOfAnyRow) {
       EXPECT_EQ(stats.n_dropped, 0u);
       EXPECT_NEAR(stats.skipped_probability, lost, 1e-6);
       n_skipped += n;
-      layer.op.hook.call = look;  // who looks on changes nothing
+      layer.op.hook.call = look;  // a hook that only reads changes no result
       const LayerRun watched = run_layer(*d.device, layer, x, kRows);
       EXPECT_EQ(watched.kept, run.kept) << kind.name;
       EXPECT_EQ(first_difference(watched.y, run.y), -1) << kind.name;

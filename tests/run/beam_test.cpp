@@ -16,7 +16,7 @@ struct Text {
   float score;
 };
 
-/// The same log-probabilities in every step.
+/// A search with the same log-probabilities in every step.
 Status search(const std::vector<float>& row, const BeamOptions& options, const BeamTokens& tokens,
               std::vector<Text>* out, const Allocator& allocator = system_allocator()) {
   BeamSearch beam(allocator);
@@ -58,7 +58,7 @@ TEST(BeamTest, EveryEosEndsAText) {
 
 TEST(BeamTest, APrefixCostsNothingAndCountsInTheLength) {
   std::vector<Text> texts;
-  const int32_t prefix[] = {3, 1};  // an EOS there ends nothing
+  const int32_t prefix[] = {3, 1};  // an EOS in the prefix does not end the text
   const std::vector<float> row = {-2, -8, kNever, kNever};
   BeamOptions o = options(1, 1, 2, 1);
   ASSERT_TRUE(search(row, o, {kEos, prefix, -1}, &texts).ok());
@@ -75,7 +75,7 @@ TEST(BeamTest, ALongTextCanWinByItsLength) {
   EXPECT_EQ(texts[0].tokens.size(), 4u);  // beam 1 is greedy
   texts.clear();
   ASSERT_TRUE(search(row, options(4, 1, 3, 0), {{kEos, 1}, {}, -1}, &texts).ok());
-  EXPECT_EQ(texts[0].tokens, (std::vector<int32_t>{1, 0}));  // of the two tokens asked for at least
+  EXPECT_EQ(texts[0].tokens, (std::vector<int32_t>{1, 0}));  // at least two tokens are required
 }
 
 TEST(BeamTest, AnEosThatIsThePadAsWellEndsTexts) {
@@ -100,7 +100,7 @@ TEST(BeamTest, WhatCannotBeSearchedIsSaid) {
   EXPECT_EQ(search(row, o, {kEos, {}, -1}, &texts).code(), MOE_ERR_RANGE);
   EXPECT_STREQ(search({-1, __builtin_inff()}, options(1, 1, 3, 1), {kEos, {}, -1}, &texts).text(),
                "beam search: the log-probability of token 1 after 0 tokens is NaN or +infinity");
-  // Nothing can be said that would end.
+  // EOS has probability 0, so no text can end.
   EXPECT_STREQ(search({kNever, -1}, options(2, 1, 3, 1), {{kEos, 1}, {}, -1}, &texts).text(),
                "beam search: no text finished");
 }

@@ -1,4 +1,4 @@
-// The promise: the same bits for every way of cutting, sharing and spreading the work.
+// Results have the same bits for every chunk size, batch, thread count and instruction set.
 
 #include "kernels/cpu/select.h"
 #include "tests/run/tiny_run.h"
@@ -92,7 +92,8 @@ TEST_P(BitsTest, TogetherEqualsAlone) {
   }
 }
 
-// Slices of one text beside texts that grow token by token and one that gets ragged pieces.
+// Chunks of one text, batched with texts decoded token by token and one evaluated in pieces of
+// varying size.
 TEST_P(BitsTest, SlicesBesideDecodingEqualAlone) {
   Machine machine(*bytes_, 2);
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();

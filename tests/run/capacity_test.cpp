@@ -1,5 +1,5 @@
-// Sessions whose routers have a capacity: a call is one chunk, so the chunk grows where nobody
-// chose it.
+// Sessions whose routers have a capacity: a call must be one chunk, so the chunk grows unless the
+// caller chose it.
 
 #include <cstring>
 
@@ -55,7 +55,8 @@ class CapacityTest : public testing::Test {
   const Tokens text_ = random_tokens(kContext, 64);
 };
 
-// The last token alone would find room that it did not have in its text.
+// Logits computed again from the last token alone would differ, since other tokens would not fill
+// the experts' capacity.
 TEST_F(CapacityTest, LogitsAreKeptByAForkAndAnEncoding) {
   const Box<Session> session = machine_.session(options());
   ASSERT_TRUE(session->set_router("gamma=0.2,min_capacity=1").ok());
@@ -69,7 +70,7 @@ TEST_F(CapacityTest, LogitsAreKeptByAForkAndAnEncoding) {
   encoding.pooled = pooled.data();
   ASSERT_TRUE(session->encode(span(text_).first(20), encoding).ok());
   EXPECT_EQ(log_probabilities_after(*session), of_text);
-  // A text that lost its logits shows that the case is one.
+  // After other tokens the logits are computed again, and do differ.
   const auto position = session->position();
   ASSERT_TRUE(session->eval(span(text_).first(1), LogitRows::kNone, nullptr).ok());
   ASSERT_TRUE(session->rewind(position).ok());
@@ -85,7 +86,7 @@ TEST_F(CapacityTest, AWholeTextIsOneChunk) {
   ASSERT_TRUE(chosen->set_router("gamma=1").ok());
   const Floats logits = last_logits(*session, text_);
   EXPECT_EQ(logits, last_logits(*chosen, text_));
-  // Room for every token is no capacity at all.
+  // A capacity for all tokens has no effect.
   ASSERT_TRUE(session->reset().ok());
   ASSERT_TRUE(session->set_router("gamma=100").ok());
   const Floats all = last_logits(*session, text_);
@@ -112,7 +113,7 @@ TEST_F(CapacityTest, AChosenChunkStaysAndTheMessageNamesIt) {
   EXPECT_NE(std::strstr(s.text(), "--chunk"), nullptr) << s.text();
 }
 
-// Beside others a piece finds the room that it has alone.
+// Each session of a pass has the full capacity.
 TEST_F(CapacityTest, PiecesOfOnePassAreRoutedForThemselves) {
   const auto bytes = model_with(0.5f);
   Machine machine(*bytes, 2);

@@ -1,5 +1,5 @@
 #pragma once
-// Models under a memory cap, read from a file that can be watched and spoiled.
+// Models under a memory cap, read from a file whose reads call a function and can fail.
 
 #include <cstring>
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace moe {
 
-/// A file behind callbacks. Any thread.
+/// A file read through callbacks, from any thread.
 struct WatchedFile {
   const MemorySink& bytes;
-  /// Called before each read; anything but 0 fails it.
+  /// Called before each read; a result other than 0 makes the read fail.
   std::function<int(uint64_t offset, size_t n)> before;
 
   static int read(void* user, uint64_t offset, void* buffer, size_t n) {
@@ -75,12 +75,13 @@ class CappedModel : public OneModel {
   Device* device_ = nullptr;
 };
 
-/// The least cap under which such a session runs, and a slot of its expert cache.
+/// The least cap under which a session with these options runs, and the size of a slot of its
+/// expert cache.
 struct LeastCap {
   uint64_t bytes = 0;
   uint64_t slot = 0;
-  uint64_t session = 0;  // what one takes of it
-  /// Room for so many experts.
+  uint64_t session = 0;  // the bytes of the session itself
+  /// The cap that has `slots` slots for experts.
   uint64_t with(uint64_t slots) const { return bytes + (slots - 1) * slot; }
 };
 

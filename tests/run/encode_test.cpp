@@ -1,4 +1,4 @@
-// Encoders: whole texts, whatever the threads; what is refused.
+// Encoding: hidden states, pooling, outputs of heads, and arguments that are refused.
 
 #include "tests/run/tiny_run.h"
 
@@ -124,7 +124,8 @@ TEST(Encode, WhatCannotBeIsRefused) {
             MOE_ERR_UNSUPPORTED);
   const auto decoder = build_tiny_model(tiny_config());
   Machine other(*decoder);
-  EXPECT_EQ(encode(*other.session(), {1, 2}).status.code(), MOE_ERR_UNSUPPORTED);  // its outputs
+  EXPECT_EQ(encode(*other.session(), {1, 2}).status.code(),
+            MOE_ERR_UNSUPPORTED);  // a decoder has no outputs of a head
 }
 
 struct States {
@@ -132,7 +133,7 @@ struct States {
   Floats hidden, mean, first, last;
 };
 
-// The hidden states of a text, and each vector of it from a call of its own.
+// The hidden states of a text and its pooled vectors, each from a separate call.
 States states_of(Session& session, const Tokens& tokens) {
   const auto d = static_cast<size_t>(session.model().config().d_model);
   States s;
@@ -163,7 +164,8 @@ TEST(Encode, AnEncoderPoolsToo) {
   EXPECT_NE(s.mean, s.last);
 }
 
-// Hidden states times a head is what logits are.
+// A decoder's hidden states are those after the final norm, and pooling takes their mean, first and
+// last.
 TEST(Encode, ADecodersStatesAreWhatItsHeadSees) {
   ModelConfig config = tiny_config();
   const auto bytes = build_tiny_model(config);
@@ -185,7 +187,7 @@ TEST(Encode, ADecodersStatesAreWhatItsHeadSees) {
     EXPECT_EQ(s.first[i], s.hidden[i]);
     EXPECT_EQ(s.last[i], s.hidden[20 * d + i]);
   }
-  // Two rows with the same states have the same logits; the norm leaves a mean square near 1.
+  // After the final norm the mean square is not close to 0.
   double square = 0;
   for (const float v : s.last) square += static_cast<double>(v) * static_cast<double>(v);
   EXPECT_GT(square / static_cast<double>(d), 0.01);
@@ -203,7 +205,7 @@ TEST(Encode, ADecodersTokenSeesWhatIsInFrontOfItAlone) {
   const States part = states_of(*machine.session(), front);
   const size_t n_front = part.hidden.size();
   EXPECT_TRUE(std::equal(part.hidden.begin(), part.hidden.end(), whole.hidden.begin()));
-  // What the session holds is in front, and stays as it was: also its logits.
+  // The session's tokens precede the text, and encoding changes neither them nor their logits.
   const Box<Session> session = machine.session();
   ASSERT_TRUE(session->eval(span(front), LogitRows::kNone, nullptr).ok());
   TokenLogprob before{}, after{};

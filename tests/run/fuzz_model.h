@@ -1,6 +1,6 @@
 #pragma once
-// Model files from a fuzzer's input: a tiny model of some kind, then fields of its configuration
-// that are still right together, then numbers anywhere in the file with its checksum made right.
+// Model files from a fuzzer's input: a tiny model of some kind, changes of its configuration that
+// keep it valid, then changed numbers anywhere in the file, with updated checksums.
 
 #include <algorithm>
 #include <cstring>
@@ -140,7 +140,7 @@ inline void change_config(FuzzBytes& in, ModelConfig& config, TinyOptions& optio
   if (i == 9) layer.has_ffn = false, layer.ffn = {};
 }
 
-/// Whether a matrix can have this format, scale and activation together.
+/// Whether a matrix can have this combination of format, scale and activation.
 inline bool can_be_stored(const TinyOptions& options) {
   if (!format_info(options.weights).integer) return !format_info(options.weights).table;
   BlobMatrix m;
@@ -165,7 +165,7 @@ class FuzzFile {
   uint8_t* data() { return memory_.data() + (64 - address() % 64) % 64; }
   size_t size() const { return size_; }
 
-  /// One number somewhere, mostly in the metadata.
+  /// Changes one number, in the metadata or in the segments.
   void patch(FuzzBytes& in) {
     const uint8_t how = in.byte();
     const size_t from = (how & 0x80) != 0 ? kSegmentAlign : header_.metadata_offset;
@@ -177,7 +177,7 @@ class FuzzFile {
     value = changed(in, how & 7, value);
     std::memcpy(data() + at, &value, n);
   }
-  /// Makes the header right again.
+  /// Updates the header.
   void seal() {
     header_.metadata_xxh64 = xxh64(data() + header_.metadata_offset, header_.metadata_bytes);
     uint8_t bytes[kHeaderBytes];
@@ -203,7 +203,7 @@ class FuzzFile {
   FileHeader header_;
 };
 
-/// What a model is made from.
+/// The configuration and options that a model is made from.
 struct FuzzedConfig {
   ModelConfig config = tiny_config();
   TinyOptions options;
@@ -221,9 +221,10 @@ struct FuzzedConfig {
 };
 
 /// Bytes of the input: kind, number of changes, the changes, whether there is a tokenizer, number
-/// of patches, the patches. Null when the changes do not fit together.
+/// of patches, the patches. Null if the changed configuration is not valid.
 inline std::unique_ptr<FuzzFile> fuzz_model(FuzzBytes& in) {
-  static std::map<std::string, std::unique_ptr<MemorySink>> made;  // by the bytes they come from
+  static std::map<std::string, std::unique_ptr<MemorySink>>
+      made;  // by the input bytes that they are made from
   if (made.size() == 200) made.clear();
   FuzzBytes begin = in;
   const FuzzedConfig model(in);

@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-/// What the callback saw.
+/// What the callback received.
 struct Seen {
   Tokens tokens;
   std::string text;
@@ -34,7 +34,7 @@ struct Seen {
   }
 };
 
-/// A model of 256 byte tokens with context 160; end-of-text is byte 1.
+/// A model of 256 byte tokens with context 160; EOS is byte 1.
 class GenerateTest : public testing::Test {
  protected:
   GenerateTest()
@@ -58,7 +58,7 @@ class GenerateTest : public testing::Test {
     options_.user = &seen_;
   }
 
-  // Bans every byte but these.
+  // Bans every byte except these.
   void only(const std::string& bytes) {
     bias_.clear();
     for (int32_t i = 0; i < 256; ++i) {
@@ -75,7 +75,7 @@ class GenerateTest : public testing::Test {
     ASSERT_TRUE(session_->reset().ok());
     seen_ = Seen();
   }
-  // Runs with these stop strings; `text` is what the callback got.
+  // Runs with these stop strings; seen_.text is the text that the callback received.
   Finish run_stops(const std::vector<std::string>& stops) {
     std::vector<std::string_view> views(stops.begin(), stops.end());
     options_.stop = {views.data(), views.size()};
@@ -134,7 +134,7 @@ TEST_F(GenerateTest, FillsTheContextAndSaysSo) {
   EXPECT_EQ(result_.finish, Finish::kContext);
   EXPECT_EQ(session_->remaining(), 0);
   EXPECT_EQ(result_.n_generated, kTinyContext - 4);
-  // Full: nothing more, and a prompt is refused.
+  // The context is full: nothing is generated, and a prompt is refused.
   ASSERT_TRUE(run(false).ok());
   EXPECT_EQ(result_.n_generated, 0);
   EXPECT_EQ(run().code(), MOE_ERR_TOO_LONG);
@@ -164,7 +164,7 @@ TEST_F(GenerateTest, StopStringsAcrossTokensAreNotGivenOut) {
     EXPECT_EQ(seen_.text, text.substr(0, text.find(stop)));
     EXPECT_EQ(static_cast<size_t>(session_->position()), 4 + text.find(stop) + 6);
   }
-  // Held back at the end, and then released.
+  // Text held back as the start of a stop is released at the end.
   again();
   EXPECT_EQ(run_stops({text.substr(37) + "!"}), Finish::kLength);
   EXPECT_EQ(seen_.text, text);
@@ -212,7 +212,7 @@ TEST_F(GenerateTest, CancelAtEveryCallback) {
     EXPECT_EQ(seen_.tokens,
               Tokens(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(at)));
     EXPECT_EQ(static_cast<size_t>(session_->position()), 4 + at - 1);
-    // The token that got lost comes again.
+    // The token that the cancel discarded is generated again.
     seen_ = Seen();
     ASSERT_TRUE(run(false).ok());
     EXPECT_EQ(seen_.tokens[0], expected[at - 1]);
@@ -278,7 +278,7 @@ struct Changer {
   size_t last_text = 0;
   Status reentry;
   int32_t forced = -1;
-  float value = 0;  // of forced
+  float value = 0;  // the logit of `forced`
   bool ban_all = false;
   size_t stop_at = ~size_t{0};
 
@@ -327,7 +327,7 @@ TEST_F(LogitsCallback, DecidesWhatIsChosen) {
     EXPECT_EQ(seen_.tokens, Tokens(40, 'z'));
     EXPECT_EQ(seen_.logprobs, std::vector<float>(40, 0.0f));
   }
-  // The session's own logits are still the model's.
+  // The session's logits are unchanged.
   TokenLogprob own{}, fresh{};
   ASSERT_TRUE(session_->sample({}, &own, nullptr, 0).ok());
   const Tokens text(session_->tokens().begin(), session_->tokens().end());

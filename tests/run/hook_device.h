@@ -1,6 +1,6 @@
 #pragma once
-// A device that calls a hook before each operation of another one: to cancel, to fail, to count, to
-// see what a layer reads.
+// A device that calls a hook before each operation of another device: to cancel, fail, count, or
+// inspect a layer's inputs.
 
 #include <atomic>
 #include <functional>
@@ -13,13 +13,13 @@ class HookDevice final : public Device {
  public:
   explicit HookDevice(Device& inner) : inner_(inner) {}
 
-  /// Called with the number of the operation (from 0 since the last arm()) before it runs.
+  /// The hook is called before each operation with its number, counted from 0 since the last arm().
   void arm(std::function<void(int op, Stream&)> hook) {
     n_ops_ = 0;
     hook_ = std::move(hook);
   }
   void disarm() { hook_ = nullptr; }
-  /// Called with each operation of a layer's FFN or experts before it runs.
+  /// The watcher is called before each operation of a layer's FFN or experts.
   void watch_moe(std::function<void(const MoeOp&)> watcher) { moe_watcher_ = std::move(watcher); }
   int n_ops() const { return n_ops_; }
 

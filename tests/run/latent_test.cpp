@@ -1,5 +1,6 @@
-// Sessions that keep the latent of keys and values (KvType::kLatent): what they compute, and who
-// may have one. How they are saved and forked: saved_test.cpp; checkpoints: families_test.cpp.
+// Sessions that cache latents instead of keys and values (KvType::kLatent): their results, their
+// memory, and models that refuse them. saved_test.cpp saves and forks them; families_test.cpp has
+// checkpoints.
 
 #include <cmath>
 #include <cstring>
@@ -11,7 +12,8 @@
 namespace moe {
 namespace {
 
-constexpr size_t kLatentLength = 100;  // two blocks of keys, and several turns of scratch
+constexpr size_t kLatentLength =
+    100;  // two blocks of keys, and several passes through the scratch memory
 
 TinyKind latent_kind(const char* name,
                      const std::function<void(ModelConfig&, TinyOptions&)>& change = {}) {
@@ -97,15 +99,15 @@ class LatentTest : public testing::TestWithParam<TinyKind> {
   std::unique_ptr<MemorySink> bytes_;
 };
 
-// Rounded to f16, by 2^-11 at most, are the latent, the rotary part and the matrices of keys and
-// values: three roundings in each of two layers. A session of f32 rounds none of them. Inputs of
-// products stay f32 here: their codes would differ by more.
+// The latent, the rotary part and the matrices of keys and values are rounded to f16, with relative
+// errors of at most 2^-11: three roundings in each of two layers. A session with an f32 cache
+// rounds none of them. Activations are f32 here, because their codes would differ by more.
 TEST_P(LatentTest, LogitsAreThoseOfOtherCaches) {
   ModelConfig config = tiny_config();
   config.context_length = kTinyContext;
   TinyOptions options;
   GetParam().change(config, options);
-  for (LayerConfig& layer : config.layers) {  // a choice of experts could lie at a border
+  for (LayerConfig& layer : config.layers) {  // rounding could change a choice of experts
     layer.ffn.kind = FfnKind::kDense;
     layer.ffn.moe = {};
   }
@@ -130,7 +132,7 @@ TEST_P(LatentTest, ChunksThreadsAndInstructionSetsAgree) {
   }
 }
 
-// Beside sessions of other caches, which may lead.
+// Batched with sessions of other cache types, which may come first.
 TEST_P(LatentTest, TogetherEqualsAlone) {
   Machine machine(*bytes_, 2);
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
@@ -209,17 +211,18 @@ TEST(LatentMemory, TheAccountIsWhatIsHeld) {
   FailingAllocator memory;
   Machine machine(*bytes, 1, nullptr, memory.get());
   ASSERT_TRUE(machine.status().ok());
-  // Of 128 positions: 12 + 4 and 21 + 4 numbers of two bytes.
+  // 128 positions of 12 + 4 and 21 + 4 numbers of two bytes.
   EXPECT_EQ(line_of(account_of(machine, KvType::kLatent), "KV cache"), 128u * 2 * (16 + 25));
   EXPECT_EQ(line_of(account_of(machine, KvType::kF16), kMatrices), 0u);
   const uint64_t matrices = line_of(account_of(machine, KvType::kLatent), kMatrices);
-  { const Box<Session> first = machine.session(options_of(KvType::kF16)); }  // the weights
+  { const Box<Session> first = machine.session(options_of(KvType::kF16)); }  // loads the weights
   const size_t weights = memory.live_bytes();
   { const Box<Session> first = machine.session(options_of(KvType::kLatent)); }
   const size_t before = memory.live_bytes();
   EXPECT_LE(before - weights, matrices);
-  EXPECT_GT(before - weights, matrices / 2);  // without the scratch that made them
-  EXPECT_EQ(line_of(account_of(machine, KvType::kF16), kMatrices), matrices) << "they stay";
+  EXPECT_GT(before - weights, matrices / 2);  // the scratch memory for making them is freed
+  EXPECT_EQ(line_of(account_of(machine, KvType::kF16), kMatrices), matrices)
+      << "the matrices stay in memory";
   const Box<Session> session = machine.session(options_of(KvType::kLatent));
   const size_t held = memory.live_bytes() - before;
   EXPECT_LE(held, session->bytes() + sizeof(Session));
@@ -262,7 +265,7 @@ TEST(LatentMemory, EveryFailedAllocationIsAStatus) {
     if (!machine.status().ok()) return machine.status().code();
     auto session = machine.try_session(options_of(KvType::kLatent));
     if (!session.ok()) {
-      // The allocation that failed is over: the same model now gives one.
+      // The next attempt succeeds.
       EXPECT_TRUE(machine.try_session(options_of(KvType::kLatent)).ok());
       return session.status().code();
     }

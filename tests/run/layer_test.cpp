@@ -80,7 +80,7 @@ struct RandomLayer {
   LayerSpec spec;
 };
 
-// The same layer in double, straight from the definition.
+// The same layer in double precision, by definition.
 using Doubles = std::vector<double>;
 
 Doubles affine(const float* w, const float* bias, const double* x, int32_t rows, int32_t cols) {
@@ -106,7 +106,7 @@ Doubles ffn(const ExpertWeights& e, const double* x, int32_t d_in, int32_t d_ff)
   return affine(e.down, e.down_bias, inner.data(), d_in, d_ff);
 }
 
-// y += softmax top-k mixture of the experts on one (sub-)token.
+// y += the mixture of the softmax router's top-k experts for one (sub-)token.
 void mix(const LayerSpec& spec, const double* x, int32_t d_in, double* y) {
   const Doubles s = affine(spec.router_weight, spec.router_bias, x, spec.n_experts, d_in);
   double sum = 0;
@@ -164,7 +164,7 @@ class LayerTest : public testing::Test {
     EXPECT_TRUE(s.ok()) << s.text();
     return y;
   }
-  // Largest error against the reference, relative to the largest value.
+  // The largest error relative to the largest value of the reference.
   double error_of(const LayerSpec& spec, const Floats& x) {
     const Floats y = forward(x);
     const size_t d = static_cast<size_t>(spec.d_model);

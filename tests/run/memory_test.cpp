@@ -28,7 +28,7 @@ TEST(MemoryTest, TheAccountIsWhatASessionHolds) {
       SessionOptions options;
       options.kv = kv;
       options.context = context;
-      { const Box<Session> first = machine.session(options); }  // brings the weights in
+      { const Box<Session> first = machine.session(options); }  // loads the weights
       const size_t before = memory.live_bytes();
       const Box<Session> session = machine.session(options);
       const size_t held = memory.live_bytes() - before;
@@ -148,7 +148,7 @@ TEST(MemoryTest, EveryFailedAllocationIsAStatus) {
     const int32_t position = s.position();
     EXPECT_EQ(position, status.ok() ? 20 : 0);
     if (!status.ok()) {
-      // The allocation that failed is over: the same session now works.
+      // The next attempt succeeds with the same session.
       EXPECT_TRUE(s.eval(span(text), LogitRows::kNone, nullptr).ok());
     }
     return status.code();

@@ -1,4 +1,4 @@
-// Finite weights so large that logits overflow: an error wherever a caller would read them.
+// Finite weights so large that logits overflow: an error wherever a caller would get the logits.
 
 #include <cstring>
 
@@ -9,9 +9,10 @@
 namespace moe {
 namespace {
 
-constexpr int32_t kHuge = 5;  // from this token on the residual stream is NaN
+constexpr int32_t kHuge =
+    5;  // this token makes the residual stream NaN, for itself and later tokens
 
-// Dense layers: a router would find the NaN before the logits do.
+// With dense layers, because a router would detect the NaN before the logits are computed.
 std::unique_ptr<MemorySink> overflowing_model() {
   return build_tiny_kind({"overflow", [](ModelConfig& c, TinyOptions& o) {
                             c.norm = NormKind::kLayer;
@@ -56,7 +57,7 @@ TEST_F(NonFiniteTest, TheLastRow) {
   Floats logits(static_cast<size_t>(machine_.vocab_size()), 7.0f);
   expect_fault(session_->eval(span(bad_), LogitRows::kLast, logits.data()));
   EXPECT_EQ(logits, Floats(logits.size(), 7.0f));
-  expect_unharmed(4);  // the chunk without the fault
+  expect_unharmed(4);  // the tokens of the chunk without the NaN
 }
 
 TEST_F(NonFiniteTest, AnyOfAllRows) {

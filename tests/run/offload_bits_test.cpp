@@ -1,4 +1,5 @@
-// The same bits under every memory cap, whoever reads the experts, and in whatever order they come.
+// Results have the same bits under every memory cap, with any number of reader threads and in any
+// order of reads.
 
 #include "tests/run/capped_model.h"
 
@@ -32,7 +33,7 @@ class OffloadBits : public testing::TestWithParam<TinyKind> {
     expected_ = logits(*machine.session());
   }
 
-  // A prompt, which is a chunk or several, and tokens one by one.
+  // The logits of a prompt of one or several chunks, then of tokens one by one.
   Floats logits(Session& session) {
     const Tokens prompt(text_.begin(), text_.begin() + 60);
     Floats all = eval_all(session, prompt);
@@ -49,7 +50,7 @@ class OffloadBits : public testing::TestWithParam<TinyKind> {
     FailingAllocator memory;
     CappedModel model(file_, cap, memory.get());
     ASSERT_TRUE(model.status().ok()) << model.status().text();
-    const size_t opened = memory.live_bytes();  // tables, which the C API measures and adds
+    const size_t opened = memory.live_bytes();  // tables, which the C API adds to the account
     const Box<Session> session = model.session(options(chunk));
     ASSERT_TRUE(session);
     EXPECT_TRUE(logits(*session) == expected_)

@@ -1,4 +1,4 @@
-// "resident=P" under a memory cap: what is skipped, and what never is.
+// "resident=P" under a memory cap: the experts that are skipped, and those that are not.
 
 #include "tests/run/capped_model.h"
 
@@ -13,7 +13,7 @@ class OffloadSkip : public testing::Test {
         machine_(*bytes_) {
     text_ = random_tokens(60, machine_.vocab_size());
   }
-  // One token at a time, so that nobody else wants what is skipped.
+  // One token at a time, so that no other token needs a skipped expert.
   Floats logits(Session& session, const char* router) {
     EXPECT_TRUE(session.reset().ok());
     EXPECT_TRUE(session.set_router(router).ok());
@@ -41,8 +41,8 @@ TEST_F(OffloadSkip, NothingWhileThereIsRoom) {
   EXPECT_EQ(n_skipped(*session), 0u);
 }
 
-// With room for a single expert the last one is always of the other layer: every token is left with
-// its best expert.
+// With room for a single expert, the resident one always belongs to the other layer, so every token
+// keeps only its best expert.
 TEST_F(OffloadSkip, AllButTheBestWhereNothingIsInMemory) {
   CappedModel model(file_, {least_cap(*bytes_).with(1)});
   const Box<Session> session = model.session();

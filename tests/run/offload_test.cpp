@@ -1,5 +1,5 @@
-// Under a memory cap: what is refused, what is allocated, what is read; reads that fail or take
-// long; sessions that fight for room.
+// Models under a memory cap: refusals, allocations and reads; reads that fail or block; sessions
+// that compete for memory.
 
 #include <atomic>
 #include <chrono>
@@ -48,7 +48,7 @@ class Offload : public testing::Test {
   WatchedFile file_;
   Tokens text_;
   Floats expected_;
-  std::map<uint64_t, uint64_t> experts_;  // by offset in the file
+  std::map<uint64_t, uint64_t> experts_;  // offset in the file: bytes
 };
 
 TEST_F(Offload, TheLeastCapWorksAndOneByteLessIsRefused) {
@@ -71,7 +71,7 @@ TEST_F(Offload, WhatIsAllocatedStaysUnderTheCap) {
     for (const uint64_t slots : {1, 4, 9, 16, 40}) {
       FailingAllocator memory;
       CappedModel model(file, {least.with(slots)}, memory.get());
-      const size_t opened = memory.live_bytes();  // tables, which the C API measures and adds
+      const size_t opened = memory.live_bytes();  // tables, which the C API adds to the account
       const Box<Session> session = model.session();
       const size_t warm = memory.n_allocations();
       const Floats first = eval_all(*session, text_);
@@ -97,7 +97,8 @@ TEST_F(Offload, EveryFailedAllocationIsAStatus) {
 
 TEST_F(Offload, APromptReadsEachExpertOncePerChunk) {
   const Tokens text = random_tokens(150, 64);
-  // Chunks of 20 tokens keep outputs apart, those of 150 add them up in order.
+  // With chunks of 20 tokens each expert's outputs are kept separately; with 150 they are summed in
+  // order.
   for (const auto& [n_readers, chunk] : {std::pair{0, 20}, {4, 20}, {0, 150}, {4, 150}}) {
     const CapOptions how{1, n_readers, 1};
     const uint64_t cap = least_cap(*bytes_, chunks_of(chunk), how).with(4);  // of 16
@@ -145,7 +146,8 @@ TEST_F(Offload, TheCApiCountsAllThatItAllocates) {
     ASSERT_EQ(moe_model_open_reader(env, &reader, &mp, &model, &error), MOE_ERR_BUDGET);
     least = std::strtoull(error.text, nullptr, 10);
     ASSERT_NE(least, 0u) << error.text;
-    // Threads that read have stacks, which no allocator sees; the text has them to 1000 bytes.
+    // The stacks of reader threads do not come from the allocator; the message gives them to 1000
+    // bytes.
     const char* readers = std::strstr(error.text, "expert readers ");
     ASSERT_NE(readers, nullptr) << error.text;
     const double stacks = std::strtod(readers + std::strlen("expert readers "), nullptr) * 1e6;
@@ -167,10 +169,10 @@ TEST_F(Offload, TheCApiCountsAllThatItAllocates) {
     EXPECT_LE(stats.peak_bytes, stats.cap_bytes);
     EXPECT_GT(stats.session.n_uses, stats.session.n_hits);
     EXPECT_GT(stats.session.read_bytes, 0u);
-    EXPECT_EQ(stats.model.n_uses, stats.session.n_uses);  // its only session
+    EXPECT_EQ(stats.model.n_uses, stats.session.n_uses);  // the model has only this session
     EXPECT_EQ(stats.model.n_hits, stats.session.n_hits);
     EXPECT_EQ(stats.model.read_bytes, stats.session.read_bytes);
-    // One expert stays where it is.
+    // Verifying needs memory for an expert beside the resident one.
     ASSERT_EQ(moe_model_verify(model, &error), more == 0 ? MOE_ERR_BUDGET : MOE_OK) << error.text;
     ASSERT_EQ(moe_session_get_memory_stats(session, &stats, &error), MOE_OK);
     EXPECT_LE(memory.peak_bytes() - opened, stats.peak_bytes) << more << " more, verified";
@@ -245,7 +247,7 @@ TEST_F(Offload, WhatIsInMemoryIsNotReadAgain) {
   EXPECT_GT(session->expert_stats().n_hits, hits);
 }
 
-// Whichever read it is: its status comes back, and the next call goes on.
+// Any read may fail: the call returns its status, and the next call continues.
 TEST_F(Offload, EveryReadMayFail) {
   const LeastCap least = least_cap(*bytes_, chunks_of(16));
   for (const int32_t n_readers : {0, 1, 4}) {
@@ -302,7 +304,7 @@ TEST_F(Offload, ADamagedExpertIsMetLate) {
   EXPECT_TRUE(eval(*session).ok());
 }
 
-/// Holds reads of experts back until it is opened.
+/// Blocks reads of experts until it is opened.
 class Gate {
  public:
   int pass() {
@@ -339,7 +341,7 @@ TEST_F(Offload, ACancelEndsTheWaitForARead) {
   std::thread caller([&] { status = eval(*session); });
   gate.await_somebody();
   session->cancel();
-  caller.join();  // the read is not over
+  caller.join();  // although the read is still blocked
   EXPECT_EQ(status.code(), MOE_ERR_CANCELLED);
   EXPECT_EQ(session->position(), 0);
   gate.open();
@@ -374,7 +376,7 @@ TEST_F(Offload, SessionsFightForTheLastSlot) {
   }
 }
 
-// One reads while another is cancelled again and again; a third comes and goes.
+// One session runs while another is cancelled repeatedly; a third is created and freed repeatedly.
 TEST_F(Offload, SessionsComeGoAndAreCancelled) {
   const SessionOptions options = chunks_of(8);
   const LeastCap least = least_cap(*bytes_, options, {1, 2, 1});
@@ -426,7 +428,7 @@ TEST_F(Offload, ALaterSessionTakesItsMemoryFromTheArena) {
   EXPECT_LE(stats.counted_bytes, stats.cap_bytes);
   expect_the_answer(*first);
   expect_the_answer(*second);
-  model.model().session_gone(second->bytes());  // as the C API says when it was freed
+  model.model().session_gone(second->bytes());  // the C API calls this when a session is freed
   EXPECT_EQ(model.model().memory_stats().arena_bytes, 16 * least.slot);
   EXPECT_LE(model.model().memory_stats().peak_bytes, stats.cap_bytes);
 }

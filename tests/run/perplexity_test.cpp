@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// With so many tokens in front of each window.
+// The parameter is the number of tokens before each window.
 class PerplexityTest : public testing::TestWithParam<size_t> {
  protected:
   PerplexityTest()
@@ -23,7 +23,8 @@ class PerplexityTest : public testing::TestWithParam<size_t> {
     return machine_.session(options);
   }
 
-  // Negative log-probability of tokens [from, end) of a window, from all logits of the window.
+  // Adds the negative log-probabilities of tokens [from, end) of a window, computed from its
+  // logits.
   void add(const Tokens& window, size_t from, double* sum, uint64_t* n) {
     const size_t vocab = static_cast<size_t>(machine_.vocab_size());
     const Floats logits = eval_all(*machine_.session(), window);
@@ -137,7 +138,7 @@ TEST_P(PerplexityTest, ProgressCanStopIt) {
   EXPECT_TRUE(measure_perplexity(*s, span(text), {}, &p).ok());
 }
 
-// Log-softmax of rows that were evaluated otherwise.
+// The log-softmax of rows of logits.
 Floats expected_scores(const Floats& logits, const Tokens& text, size_t from) {
   const size_t vocab = logits.size() / text.size();
   Floats expected;
@@ -145,7 +146,7 @@ Floats expected_scores(const Floats& logits, const Tokens& text, size_t from) {
     const std::span<const float> row(&logits[(i - 1) * vocab], vocab);
     double log_sum = 0;
     EXPECT_TRUE(log_sum_exp(row, &log_sum).ok());
-    double sum = 0;  // log_sum_exp() leaves out what weighs nothing
+    double sum = 0;  // log_sum_exp() omits negligible terms
     const double largest = static_cast<double>(*std::max_element(row.begin(), row.end()));
     for (const float v : row) sum += std::exp(static_cast<double>(v) - largest);
     EXPECT_NEAR(log_sum, largest + std::log(sum), 1e-6);
@@ -181,7 +182,7 @@ TEST_F(Score, IsLogSoftmaxOfTheLogits) {
   ASSERT_TRUE(score_tokens(*s, span(text_), scores).ok());
   EXPECT_EQ(scores, expected_scores(logits, text_, 1));
   EXPECT_EQ(s->position(), 75);
-  // In pieces, the first of which is one token that nothing is in front of.
+  // In pieces; the first one is the first token, which has no score.
   const Box<Session> other = session();
   Floats pieces;
   for (size_t i = 0; i < text_.size();) {
@@ -192,7 +193,7 @@ TEST_F(Score, IsLogSoftmaxOfTheLogits) {
     i += n;
   }
   EXPECT_EQ(pieces, scores);
-  // What follows is not touched by any of it.
+  // Scoring does not change later results.
   TokenLogprob here{}, there{};
   ASSERT_TRUE(s->sample({}, &here, nullptr, 0).ok());
   const Box<Session> plain = session();
@@ -202,8 +203,8 @@ TEST_F(Score, IsLogSoftmaxOfTheLogits) {
   EXPECT_EQ(here.logprob, there.logprob);
 }
 
-// More rows than are scored at once, shared by threads, and logits so far apart that some weigh
-// nothing.
+// More rows than are scored at once, divided among threads, and logits so far apart that some are
+// negligible.
 TEST(ScoreOfManyRows, EqualsTheDefinition) {
   const auto bytes =
       build_tiny_kind({"wide", [](ModelConfig& c, TinyOptions&) { c.logit_multiplier = 400; }});

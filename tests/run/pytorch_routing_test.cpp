@@ -1,5 +1,5 @@
-// The experts that PyTorch computed are those that the session counts (tests/data/pytorch), and
-// what is positive inside dense layers is what their definition says.
+// The session counts the experts that PyTorch computed (tests/data/pytorch), and the positive
+// activations of dense layers.
 
 #include <cmath>
 #include <filesystem>
@@ -21,7 +21,7 @@ const std::string kFolder = "tests/data/pytorch/";
 
 std::vector<std::string> golden_models() {
   std::vector<std::string> names;
-  std::error_code ignored;  // without the folder the list stays empty, and a test says so
+  std::error_code ignored;  // if the folder is missing, the list is empty and a test fails
   for (const auto& entry : std::filesystem::directory_iterator(kFolder, ignored)) {
     if (entry.is_directory()) names.push_back(entry.path().filename().string());
   }
@@ -79,7 +79,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PytorchRoutingTest);
 
 TEST(PytorchRoutingCases, AreThere) { EXPECT_GE(golden_models().size(), 40u); }
 
-// Row `row` of x behind an RMSNorm.
+// Row `row` of x after an RMSNorm.
 std::vector<double> normed(const MoeOp& op, int32_t row) {
   const float* x = op.x + int64_t{row} * op.d_model;
   double squares = 0;
@@ -90,7 +90,8 @@ std::vector<double> normed(const MoeOp& op, int32_t row) {
   return y;
 }
 
-// Inner activations above zero: every function here has the sign of its argument.
+// The number of inner activations above zero. Every activation function here has the sign of its
+// argument.
 uint64_t positive_of(const MoeOp& op) {
   const Ffn& ffn = *op.shared;
   const Matrix& m = ffn.gate.empty() ? ffn.up : ffn.gate;
@@ -117,7 +118,7 @@ class DenseLayersTest : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(s.ok()) << s.text();
   }
 
-  // What is counted in each layer; `expected` takes up what should be.
+  // The counts of each layer; `expected` receives those by definition.
   std::vector<uint64_t> count(int threads, const char* isa, size_t call,
                               std::vector<uint64_t>* expected = nullptr) {
     Machine machine(bytes_, threads, isa);

@@ -1,4 +1,4 @@
-// Routing statistics count the tokens that became part of the text, each once.
+// Routing statistics count every token of the session's text once.
 
 #include "tests/run/tiny_run.h"
 
@@ -64,14 +64,14 @@ TEST_F(RoutingCountTest, FailedPassesAreLeftOut) {
 }
 
 TEST_F(RoutingCountTest, WhatIsComputedAgainCountsOnce) {
-  // A cancel that reaches the next call has its work done twice.
+  // A late cancel, which hits the next call, makes that call compute twice.
   machine_.hook().arm([](int op, Stream& stream) {
     if (op == 8) stream.cancelled.store(true);
   });
   ASSERT_TRUE(eval().ok());
   machine_.hook().disarm();
   expect_counted(40);
-  // So does a sampling after a rewind.
+  // Sampling after a rewind computes a token again.
   ASSERT_TRUE(session_->rewind(10).ok());
   TokenLogprob out{};
   ASSERT_TRUE(session_->sample({}, &out, nullptr, 0).ok());

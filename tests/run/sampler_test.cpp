@@ -106,7 +106,7 @@ TEST_F(SamplerTest, TopPKeepsTheSmallestSetThatReachesIt) {
   EXPECT_EQ(kept(0.6f), 2u);
   EXPECT_EQ(kept(0.85f), 3u);
   EXPECT_EQ(kept(0.95f), 4u);
-  // Of what top-k left: 0.5 / 0.75 reaches 0.6 alone.
+  // After top-k: 0.5 / 0.75 alone reaches 0.6.
   config_.top_k = 2;
   EXPECT_EQ(kept(0.6f), 1u);
 }
@@ -150,7 +150,7 @@ TEST_F(SamplerTest, TopPEqualsAPlainImplementationOnManyTokens) {
   }
 }
 
-// Coarse logits, so that many are equal where the set ends, and some tokens are banned.
+// Coarse logits, so that there are ties at the boundary of the set; some tokens are banned.
 TEST_F(SamplerTest, TopKEqualsAPlainImplementationOnManyTokens) {
   std::mt19937 rng(8);
   std::normal_distribution<float> normal(0, 4);
@@ -209,7 +209,7 @@ TEST_F(SamplerTest, RepetitionPenaltyHitsEachRecentTokenOnce) {
   text_ = {0, 0, 0};
   config_.repetition_penalty = 1.5f;
   EXPECT_EQ(sample(), 1);
-  // 4 / 1.5^3 would fall below 1.2; once only it stays above.
+  // 4 / 1.5^3 is below 1.5; 4 / 1.5 is above.
   logits_ = {4, 1.5f, -1};
   EXPECT_EQ(sample(), 0);
   // Outside the window nothing is penalised.
@@ -237,8 +237,8 @@ TEST_F(SamplerTest, BiasMovesAndBans) {
   EXPECT_EQ(frequencies(500).size(), 1u);
 }
 
-// Entries of one token add up, and a ban holds whatever else is said of the token: NaN would break
-// the order that sorting needs.
+// Biases of one token are summed, and a ban holds in spite of other entries. A NaN would break the
+// order that sorting needs.
 TEST_F(SamplerTest, ABanHoldsAmongOtherEntriesOfItsToken) {
   std::vector<float> logits(200);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = 1e37f * static_cast<float>(i % 7);
@@ -326,7 +326,7 @@ TEST(SamplingConfigTest, RangesAreChecked) {
 }
 
 TEST(UniformDrawTest, IsSplitMix64) {
-  // Java's SplittableRandom and every other implementation give these for the state 0.
+  // The values of Java's SplittableRandom, and of every other implementation, for the state 0.
   const auto mix = [](uint64_t z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;

@@ -1,6 +1,6 @@
-// A saved session that is not what it should be: it is refused, or what it holds can be continued.
-// The first byte of the input says what kind of cache it is for and what is made right before it is
-// loaded, the rest is the file.
+// Loads damaged saved sessions: each is refused, or the session can continue. The first byte of the
+// input selects the type of the cache and the fields that are repaired before loading; the rest is
+// the file.
 
 #include <algorithm>
 #include <cstring>
@@ -22,7 +22,7 @@ moe_kv_type type_of(uint8_t how) {
   return kTypes[how >> 4 & 3];
 }
 
-/// The model of such caches.
+/// The model for this type of cache.
 ModelConfig config_of(moe_kv_type kv, TinyOptions* options) {
   ModelConfig config = tiny_config();
   if (kv == MOE_KV_LATENT) set_latent(config, *options);
@@ -85,7 +85,7 @@ void put(Bytes& bytes, size_t at, T value) {
   if (at + sizeof value <= bytes.size()) std::memcpy(bytes.data() + at, &value, sizeof value);
 }
 
-// The hash of a body of n tokens: each array with the hash of those before it as seed.
+// The hash of a body of n tokens: each array is hashed with the hash of the previous ones as seed.
 uint64_t hash_of(const Bytes& file, size_t n, moe_kv_type kv) {
   size_t at = 64;
   uint64_t hash = 0;
@@ -108,7 +108,7 @@ uint64_t hash_of(const Bytes& file, size_t n, moe_kv_type kv) {
   return hash;
 }
 
-// As many bytes as the tokens that the header speaks of need, and every hash right.
+// Repairs the size for the header's number of tokens, and the hashes.
 void mend(Bytes& file, moe_session* own, uint8_t how) {
   const Bytes good = saved(own);
   file.resize(std::max<size_t>(file.size(), 64));

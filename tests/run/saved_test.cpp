@@ -54,8 +54,7 @@ Box<Session> session_of(Machine& machine, KvType kv, int32_t context = 0, int32_
   return machine.session(options);
 }
 
-// Layouts that differ: heads of 8 and of 20 elements, an odd count, a window, a layer without
-// attention.
+// Different cache layouts: heads of 8 and of 20 elements, a latent, a window.
 std::vector<TinyKind> kinds() {
   return {{"plain", [](ModelConfig&, TinyOptions&) {}},
           {"heads_of_20",
@@ -89,7 +88,7 @@ TEST_P(SavedKinds, GoesOnAsIfNothingHadHappened) {
       ASSERT_TRUE(saved.status.ok()) << saved.status.text();
       const Tokens rest(text.begin() + static_cast<std::ptrdiff_t>(n), text.end());
       const Floats expected = eval_all(*from, rest);
-      // Into another context, on another instruction set, over a text that was there before.
+      // Into a session with another context, another instruction set and another text.
       const Box<Session> to = session_of(other, kv, 151, 9);
       ASSERT_TRUE(to->eval(span(text, 60, 77), LogitRows::kNone, nullptr).ok());
       const Status status = load(*to, saved.bytes);
@@ -170,7 +169,7 @@ TEST_F(SavedTest, EveryCutIsRefused) {
     const Status status =
         load(*session_, Bytes(saved_.begin(), saved_.begin() + static_cast<std::ptrdiff_t>(n)));
     EXPECT_EQ(status.code(), MOE_ERR_FORMAT) << n << status.text();
-    EXPECT_EQ(session_->position(), 12);  // as it was
+    EXPECT_EQ(session_->position(), 12);  // unchanged
   }
   Bytes longer = saved_;
   longer.push_back(0);
@@ -219,7 +218,8 @@ TEST(Saved, ALatentIsNoKeysAndValues) {
   const Tokens text = random_tokens(10, machine.vocab_size());
   ASSERT_TRUE(latent->eval(span(text), LogitRows::kNone, nullptr).ok());
   const Saving saved = save(*latent);
-  // Ten tokens of 12 + 4 and 21 + 4 numbers of two bytes, between a header and a checksum.
+  // Ten tokens: the ids, and 12 + 4 and 21 + 4 numbers of two bytes, between a header and a
+  // checksum.
   EXPECT_EQ(saved.bytes.size(), 64u + 10 * (4 + 2 * (16 + 25)) + 8);
   EXPECT_STREQ(load(*f16, saved.bytes).text(),
                "saved session: keys and values are latent, those of this session f16");

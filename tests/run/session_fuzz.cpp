@@ -1,6 +1,6 @@
-// A session on a model file that is not what it should be, through the C API: whatever opens
-// evaluates, samples, generates and routes within its limits, or says why not. The input is a model
-// (fuzz_model.h), how it is opened, then steps until it ends.
+// Sessions on damaged model files, through the C API: a model that opens must evaluate, sample,
+// generate and route within its limits, or return an error. The input is a model (fuzz_model.h),
+// the way to open it, then steps until it ends.
 
 #include <cmath>
 
@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-/// Storage that gives out once, at the read chosen.
+/// A file of which one read fails.
 struct Storage {
   FuzzFile* file;
   size_t good_reads;
@@ -119,7 +119,7 @@ void Steps::step(uint8_t which) {
   }
 }
 
-// Takes the place of `session` when it can be made.
+// Replaces `session`, if a new one can be created.
 void Steps::open(moe_session** session) {
   moe_session_params p{};
   p.struct_size = sizeof p;
@@ -135,7 +135,7 @@ void Steps::open(moe_session** session) {
   require(moe_session_position(made) == 0 && moe_session_context(made) > 0);
 }
 
-// All that can be asked of a model.
+// Calls every function that queries a model.
 void Steps::look() {
   for (int32_t i = 0; i < info_.n_layers; ++i) {
     moe_model_layer_info layer{};
@@ -173,7 +173,7 @@ void Steps::eval() {
   require(moe_session_position(session_) <= moe_session_context(session_));
 }
 
-// A text in pieces gives the bits of the whole.
+// A text evaluated in pieces gives the same bits as in one call.
 void Steps::cut() {
   const std::vector<int32_t> ids = tokens(20);
   const size_t vocab = static_cast<size_t>(info_.vocab_size);
@@ -192,7 +192,8 @@ void Steps::cut() {
   }
   for (int32_t i = 0; i < info_.n_layers; ++i) {
     const RouterConfig* router = session_->session->router(i);
-    if (router != nullptr && router->gamma > 0) return;  // a capacity counts the tokens of a call
+    if (router != nullptr && router->gamma > 0)
+      return;  // a capacity depends on the tokens of a call
   }
   require(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(float)) == 0);
 }

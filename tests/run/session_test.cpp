@@ -185,7 +185,7 @@ TEST_F(SessionTest, CancelAtEveryOperationLeavesItReusable) {
     EXPECT_LE(after, 5) << "operations after the cancel at " << at;  // within one layer
     EXPECT_EQ(session->position() % 16, 0);
     EXPECT_LT(session->position(), 40);
-    // Goes on from where it stands, as if nothing had happened.
+    // The session continues from its position with the same results.
     const size_t position = static_cast<size_t>(session->position());
     const Floats rest = eval_all(*session, Tokens(t.begin() + session->position(), t.end()));
     EXPECT_TRUE(std::equal(
@@ -202,7 +202,7 @@ TEST_F(SessionTest, CancelWithoutACallDoesNothing) {
 
 TEST_F(SessionTest, ALateCancelOfAnEarlierCallIsIgnored) {
   const Floats expected = last_logits(*machine_.session(), text(9));
-  // What a cancel() leaves behind that was preempted until the next call had begun.
+  // The effect of a cancel() that was preempted until the next call had begun.
   machine_.hook().arm([&](int op, Stream& stream) {
     if (op == 2) stream.cancelled.store(true);
   });
@@ -290,7 +290,7 @@ TEST_F(SessionTest, GroupsAreChecked) {
   Session* mixed[] = {session_.get(), stranger.get()};
   EXPECT_EQ(sessions_step({mixed, 2}, span(t), nullptr).code(), MOE_ERR_ARGUMENT);
   EXPECT_EQ(session_->position() + other->position() + stranger->position(), 0);
-  // Refused calls have given every session back.
+  // Refused calls leave every session usable.
   EXPECT_TRUE(sessions_step({both, 2}, span(t), nullptr).ok());
 }
 
@@ -412,7 +412,8 @@ TEST_F(SessionTest, ACapacityMakesACallOneChunk) {
   EXPECT_EQ(session->eval(span(text(17)), LogitRows::kNone, nullptr).code(), MOE_ERR_TOO_LONG);
   ASSERT_TRUE(session->eval(span(text(16)), LogitRows::kNone, nullptr).ok());
   const RoutingStats* stats = session->routing_stats(1);
-  EXPECT_GT(stats->n_dropped, 0u);  // 32 pairs, room for one of 8 experts each
+  EXPECT_GT(stats->n_dropped,
+            0u);  // 32 pairs, and a capacity of one token per expert, of which there are 8
   for (int e = 0; e < 8; ++e) EXPECT_LE(stats->tokens_per_expert[e], 1u);
 }
 
@@ -466,7 +467,7 @@ TEST_F(SessionTest, CancelFromAnotherThread) {
     while (!done) session_->cancel();
   });
   int cancelled = 0;
-  // On a busy machine it takes a while until the other thread runs.
+  // On a busy machine the other thread may start late.
   for (int i = 0; i < 20 || (cancelled == 0 && i < 100000); ++i) {
     const Status s = session_->eval(span(text(100)), LogitRows::kNone, nullptr);
     if (s.code() == MOE_ERR_CANCELLED)

@@ -1,5 +1,5 @@
-// Stop strings and thinking, in a text that is cut into any pieces: both must give what their
-// definitions, which see the whole text, give. The first byte says which of the two.
+// Stop strings and thinking tags in a text that arrives in arbitrary pieces: the results must be
+// those of their definitions on the whole text. The first byte selects one of the two.
 
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-/// Cuts a text into pieces whose lengths take turns.
+/// Splits a text into pieces with cyclically repeated lengths.
 class Cutter {
  public:
   explicit Cutter(FuzzBytes& in) {
@@ -36,8 +36,9 @@ class Cutter {
   size_t next_ = 0;
 };
 
-/// What a text gives: all before the first complete stop, of those complete together the longest;
-/// without one, all but the longest end that a stop begins with.
+/// The released text by definition: everything before the first complete stop (the longest, if
+/// several are complete at once); without one, everything except the longest end that is the start
+/// of a stop.
 struct Stopped {
   std::string given;
   bool stopped = false;
@@ -127,7 +128,7 @@ constexpr const char* kTemplates[] = {"",
                                       "<seed:think></seed:think>",
                                       "<|START_THINKING|>"};
 
-/// A letter, and the first `n` of kSpecial as special tokens.
+/// A tokenizer with one letter, and the first `n` of kSpecial as special tokens.
 std::unique_ptr<LoadedTokenizer> tokenizer(size_t n) {
   TokenizerData data;
   data.kind = "bpe";
@@ -157,7 +158,8 @@ std::vector<Run> read_runs(FuzzBytes& in, size_t n_special) {
   std::vector<Run> runs(1);
   for (size_t n_long = 0; !in.empty();) {
     uint8_t b = in.byte();
-    if (b >= 0xC8 && b < 0xD0 && ++n_long > 8) b = ' ';  // held white space is read with each piece
+    if (b >= 0xC8 && b < 0xD0 && ++n_long > 8)
+      b = ' ';  // held-back white space is scanned again with each piece
     if (b >= 0xF0 && n_special != 0) {
       runs.back().token = static_cast<int32_t>(1 + b % n_special);
       runs.emplace_back();
@@ -172,7 +174,7 @@ std::vector<Run> read_runs(FuzzBytes& in, size_t n_special) {
   return runs;
 }
 
-/// All parts of a reply, joined.
+/// All parts of a reply, concatenated.
 struct Parted {
   std::string raw;
   std::string thinking;
@@ -187,14 +189,15 @@ struct Parted {
   bool operator==(const Parted&) const = default;
 };
 
-/// cutter: null to give each run whole.
+/// Splits the runs with the cutter; null: each run is one piece.
 Parted split(ReplySplitter& splitter, const std::vector<Run>& runs, Cutter* cutter) {
   Parted out;
   std::span<const ReplyPart> parts;
   for (const Run& run : runs) {
     std::vector<std::string> pieces = {run.text};
     if (cutter != nullptr) pieces = cutter->cut(run.text);
-    const size_t with_token = pieces.size() - (pieces.size() % 2);  // its last piece, or none
+    const size_t with_token =
+        pieces.size() - (pieces.size() % 2);  // whether the token comes with the last piece
     for (size_t i = 0; i < pieces.size(); ++i) {
       const bool last = i + 1 == pieces.size() && with_token != pieces.size();
       require(splitter.push(last ? run.token : i % 3 == 0 ? -1 : 0, pieces[i], &parts).ok());
@@ -216,7 +219,7 @@ std::string_view without_space(std::string_view text) {
   return text;
 }
 
-/// Tags that are text, by their definition.
+/// The result for tags that are plain text, by definition.
 Parted defined(const ThinkingTags& tags, bool inside, const std::string& text) {
   std::string_view rest = text;
   if (!inside && !without_space(rest).starts_with(tags.open)) return {text, "", text};

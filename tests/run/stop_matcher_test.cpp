@@ -63,7 +63,7 @@ TEST(StopMatcherTest, OverlappingStartsAreFound) {
 
 TEST(StopMatcherTest, TheStopThatIsCompleteFirstWins) {
   EXPECT_EQ(run({"abcd", "bc"}, {"xabcd"}).text, "xa");
-  EXPECT_EQ(run({"bc", "abc"}, {"xabcd"}).text, "x");  // complete together: the longer one
+  EXPECT_EQ(run({"bc", "abc"}, {"xabcd"}).text, "x");  // both complete at once: the longer one
 }
 
 TEST(StopMatcherTest, WithoutStopsTextPassesThrough) {
@@ -80,7 +80,7 @@ TEST(StopMatcherTest, RefusesBadStops) {
   EXPECT_EQ(init(matcher, std::vector<std::string>(kMaxStops + 1, "a")).code(), MOE_ERR_RANGE);
 }
 
-// Against searching the whole text, on texts of two letters where everything overlaps.
+// Compared with a search of the whole text, on texts of two letters, in which many stops overlap.
 TEST(StopMatcherTest, EqualsAPlainSearch) {
   std::mt19937 rng(7);
   const auto text_of = [&rng](size_t n) {

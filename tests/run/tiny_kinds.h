@@ -1,5 +1,5 @@
 #pragma once
-// One tiny random model for every router, layer kind and weight format.
+// Tiny random models for every router, layer kind and weight format.
 
 #include <functional>
 #include <ostream>
@@ -18,7 +18,7 @@ struct TinyKind {
 
 inline void PrintTo(const TinyKind& kind, std::ostream* out) { *out << kind.name; }
 
-/// tiny_config() with room for more than one block of keys.
+/// The context of the tiny models: more than one block of keys.
 inline constexpr int32_t kTinyContext = 160;
 
 inline void each_attention(ModelConfig& config,
@@ -38,7 +38,7 @@ inline TinyKind router_kind(const char* name, const std::function<void(RouterCon
           }};
 }
 
-/// Every router of the list, then what some of them can be told.
+/// Every router of the list, then variants of their parameters.
 inline std::vector<TinyKind> tiny_routers() {
   using R = RouterConfig;
   std::vector<TinyKind> all;
@@ -94,7 +94,7 @@ inline std::vector<TinyKind> tiny_routers() {
   return all;
 }
 
-/// Layers of multi-head latent attention, whose keys lie apart as DeepSeek's do.
+/// Layers of multi-head latent attention, with the layout of DeepSeek's keys.
 inline void set_latent(ModelConfig& config, TinyOptions& options) {
   options.keys_apart = true;
   for (LayerConfig& layer : config.layers) {
@@ -311,8 +311,8 @@ inline ModelConfig tiny_encoder() {
   return c;
 }
 
-/// An encoder-decoder of learned positions, pre- or post-norms, two layers each; the second of both
-/// has experts. EOS and start are 1, padding is 2.
+/// An encoder-decoder with learned positions, pre-norms or post-norms, and two layers each, of
+/// which the second has experts. EOS and start are token 1, padding is 2.
 inline ModelConfig tiny_translator(bool pre = false) {
   ModelConfig c = tiny_encoder();
   c.mask_token_id = -1;

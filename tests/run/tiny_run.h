@@ -1,5 +1,5 @@
 #pragma once
-// A machine for tests: threads, device, one model, and short ways to run it.
+// Threads, a device and one model for tests, and helpers to run it.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ inline std::span<const int32_t> span(const Tokens& t, size_t from = 0, size_t n 
   return {t.data() + from, std::min(n, t.size() - from)};
 }
 
-/// One model and sessions of it; who opens the model derives from this.
+/// One model and its sessions; derived classes open the model.
 class OneModel {
  public:
   explicit OneModel(const Allocator& allocator) : allocator_(allocator) {}
@@ -51,7 +51,7 @@ class OneModel {
   Status status_;
 };
 
-/// `bytes` must outlive it. Not ok() tells why in status().
+/// `bytes` must outlive it. status() tells whether the model could be opened.
 class Machine : public OneModel {
  public:
   explicit Machine(const MemorySink& bytes, int threads = 1, const char* isa = nullptr,
@@ -70,7 +70,7 @@ class Machine : public OneModel {
  private:
   Status open(const MemorySink& bytes, int threads, const char* isa) {
     MOE_TRY(pool_.start(threads));
-    // Tiny models have little work: threads share all that can be split.
+    // Tiny models have little work: threads share any amount of work.
     MOE_ASSIGN(device_, open_cpu_device(isa, pool_, allocator_, 1));
     hook_ = std::make_unique<HookDevice>(*device_);
     MOE_ASSIGN(model_, open_model(bytes, *hook_, allocator_));
@@ -82,7 +82,7 @@ class Machine : public OneModel {
   std::unique_ptr<HookDevice> hook_;
 };
 
-/// Appends the tokens `chunk` at a time; all logits.
+/// Evaluates the tokens `chunk` at a time; returns all logits.
 inline Floats eval_all(Session& session, const Tokens& tokens, size_t chunk = ~size_t{0}) {
   const size_t vocab = static_cast<size_t>(session.model().config().vocab_size);
   Floats logits(tokens.size() * vocab);

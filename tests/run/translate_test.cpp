@@ -1,4 +1,4 @@
-// Encoder-decoders: a search gives what its definition says, whatever is kept from step to step.
+// Encoder-decoders: a search with caches gives the same results as one without.
 
 #include "src/run/translate.h"
 
@@ -15,7 +15,7 @@
 namespace moe {
 namespace {
 
-/// Texts with their scores.
+/// The texts that a search finds, with their scores.
 struct Found {
   Status status;
   std::vector<Tokens> texts;
@@ -45,7 +45,7 @@ Found translate_with(Session& session, const Tokens& source, const TranslateOpti
   return found;
 }
 
-// The same search; every hypothesis is evaluated from its beginning in each step.
+// The same search without a cache: every hypothesis is evaluated from its beginning in each step.
 Found search_plainly(Session& session, const Tokens& source, const TranslateOptions& options) {
   const ModelConfig& c = session.model().config();
   const auto vocab = static_cast<size_t>(c.vocab_size);
@@ -158,7 +158,7 @@ TEST_P(Translate, ASessionThatHasReadASourceIsOneOfADecoder) {
   const Floats all = eval_all(*session, text);
   ASSERT_TRUE(session->rewind(0).ok());
   EXPECT_EQ(eval_all(*session, text, 4), all);
-  // Another source, another text; the first session is not touched by it.
+  // Another source gives other logits, and does not affect the first session.
   ASSERT_TRUE(read_source(*other, span(source_of(9, 6))).ok());
   const Floats differs = eval_all(*other, text);
   EXPECT_NE(differs, all);
@@ -190,7 +190,7 @@ TEST_P(Translate, BeginsWithWhatIsGiven) {
     EXPECT_EQ(text.back(), 1);
   }
   EXPECT_EQ(session->position(), 0);
-  // What the file says of every text, where nobody says anything else.
+  // The forced first token of the file, unless a prefix replaces it.
   ModelConfig config = tiny_translator(GetParam());
   config.forced_token_id = 40;
   const auto forced = build_tiny_model(config, options());

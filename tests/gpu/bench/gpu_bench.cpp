@@ -1,5 +1,6 @@
-// Kernels of the CUDA device, timed: graph replays between events, weights in rotation over more
-// than twice the L2, each beside a copy measured in the same run. Prints one JSON object.
+// Times the kernels of the CUDA device: graph replays between events, with weights in rotation over
+// more than twice the size of the L2 cache, compared with a copy measured in the same run. Prints
+// one JSON object.
 
 #include <cuda_runtime.h>
 
@@ -27,7 +28,7 @@ void check(cudaError_t error, const char* what) {
   }
 }
 
-/// Device memory with random bytes (or zeros).
+/// Device memory filled with random bytes or zeros.
 class Buffer {
  public:
   explicit Buffer(size_t bytes, bool random = false) : bytes_(bytes) {
@@ -67,7 +68,7 @@ struct Times {
   double high_us;
 };
 
-/// Time of one call, from graphs of `n` calls: call(i) enqueues the i-th.
+/// The time of one call, from graphs of `n` calls; call(stream, i) enqueues the i-th.
 Times measure(int n, const std::function<cudaError_t(cudaStream_t, int)>& call) {
   cudaStream_t stream;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
@@ -102,7 +103,7 @@ Times measure(int n, const std::function<cudaError_t(cudaStream_t, int)>& call) 
   return {us[us.size() / 2], us[us.size() / 4], us[us.size() * 3 / 4]};
 }
 
-/// Random ternary2 or int8 matrices of one shape: as many as fill `bytes`.
+/// Random ternary2 or int8 matrices of one shape, enough to fill `bytes`.
 class Matrices {
  public:
   Matrices(FormatId format, int32_t rows, int32_t cols, size_t bytes, size_t least)
@@ -118,7 +119,7 @@ class Matrices {
     like_.tile_stride = static_cast<int64_t>(bytes_of_one_ / static_cast<size_t>((rows + 15) / 16));
   }
   size_t size() const { return n_; }
-  /// Activation codes with one scale a row.
+  /// Uses activation codes with one scale per row.
   void use_a8() { like_.act = ActPrecision::kA8; }
   size_t bytes_of_one() const { return bytes_of_one_; }
   Matrix at(size_t i) const {
@@ -134,7 +135,7 @@ class Matrices {
     std::mt19937 rng(5);
     for (uint8_t& b : bytes) {
       const uint32_t v = rng();
-      // Three codes of four: 3 is none, and int8 has no -128.
+      // Valid codes: ternary2 has no 3, int8 has no -128.
       b = format == FormatId::kTernary2
               ? static_cast<uint8_t>(v % 3 | (v >> 8) % 3 << 2 | (v >> 16) % 3 << 4 |
                                      (v >> 24) % 3 << 6)
@@ -150,7 +151,7 @@ class Matrices {
   Matrix like_;
 };
 
-/// Codes of n rows of d inputs, of both precisions.
+/// Activation codes of n rows of d inputs, in both precisions.
 struct Inputs {
   Inputs(int32_t n, int32_t d)
       : codes(static_cast<size_t>(n * codes_ld(d)), true),
@@ -163,7 +164,7 @@ struct Inputs {
   MatmulInput in;
 };
 
-/// n rows of inputs with one of many matrices.
+/// The product of n rows of inputs with one of many matrices.
 struct Product {
   Product(FormatId format, int32_t n_, int32_t rows, int32_t cols, size_t bytes)
       : n(n_),
@@ -212,16 +213,17 @@ class Bench {
     report(name, t, static_cast<double>(p.matrices.bytes_of_one()), p.operations);
   }
 
-  /// int8 (or ternary2) under one scale a row: own kernels, cuBLASLt with all that we do around it,
-  /// and cublasLtMatmul alone on plain rows.
+  /// Products of int8 (or ternary2) with one activation scale per row: our own kernels, cuBLASLt
+  /// with the work around it, and cublasLtMatmul alone on row-major weights.
   void against_cublas_lt(const char* name, FormatId format, int32_t n, int32_t rows, int32_t cols) {
     Product p(format, n, rows, cols, rotation_);
     p.matrices.use_a8();
     GpuMemory memory;
     memory.set_limit(uint64_t{1} << 30);
-    bool taken = true;  // by cuBLASLt, where it was asked
+    bool taken = true;  // whether cuBLASLt computed the product
     const auto with = [&](ProductKernels family) {
-      CublasLt library(memory, {});  // of its own: what was captured must not be waited for later
+      CublasLt library(
+          memory, {});  // one per measurement: a later one must not wait for events captured here
       return measure(p.calls(32), [&](cudaStream_t s, int i) {
         const MatmulOp op = p.op(i);
         if (family != ProductKernels::kLibrary) return matmul_with(s, op, family);
@@ -253,7 +255,7 @@ class Bench {
     out_["against_cublas_lt"].push_back(result);
   }
 
-  /// One token for each of `experts` networks: gate and up, codes, down.
+  /// One token for each of `experts` networks: gate and up, quantisation, down.
   void experts(const char* name, FormatId format, int32_t experts, int32_t d, int32_t f) {
     const size_t least = static_cast<size_t>(experts);
     const Matrices gate(format, f, d, rotation_ / 3, least);
@@ -318,7 +320,7 @@ class Bench {
            6.0 * experts * static_cast<double>(d) * f);
   }
 
-  /// What the host is told of n rows of logits, which the head has just written: not in rotation.
+  /// choose_tokens() on n rows of logits. They are not in rotation: the head has just written them.
   void choose(const char* name, int32_t n, int32_t vocab, const ChoiceSpec& spec) {
     const auto rows = static_cast<size_t>(n);
     const auto spans = static_cast<size_t>(choice_spans(vocab));
@@ -351,7 +353,7 @@ class Bench {
     report(name, t, static_cast<double>(values.size()) * sizeof(float), 0);
     cudaFreeHost(pinned);
   }
-  /// The same row on its way to the host, as without choose().
+  /// The copy of such a row to the host, which choose_tokens() avoids.
   void bring(const char* name, int32_t vocab) {
     const size_t bytes = static_cast<size_t>(vocab) * sizeof(float);
     const Buffer logits(bytes);
@@ -379,7 +381,8 @@ class Bench {
                  100 * rate / copy_bytes_per_s_, operations / t.median_us * 1e-6);
   }
 
-  /// cublasLtMatmul on plain rows of codes, weights in rotation; and how the others compare to it.
+  /// cublasLtMatmul on row-major codes, with weights in rotation, and the speed of the others
+  /// relative to it.
   void bare_cublas_lt(lt::Library& library, const Inputs& inputs, int32_t n, int32_t rows,
                       int32_t cols, Json* result) {
     const Matrices plain(FormatId::kInt8, rows, cols, rotation_, 2);

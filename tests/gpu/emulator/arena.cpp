@@ -45,7 +45,7 @@ void* Arena::take(size_t bytes) {
     uint8_t* p = base_ + at;
     open();
     ASAN_UNPOISON_MEMORY_REGION(p, size);
-    memset(p, 0xff, bytes);  // NaN, -1: nobody counts on zeros
+    memset(p, 0xff, bytes);  // NaN or -1, so that code which relies on zeros fails
     ASAN_POISON_MEMORY_REGION(p + bytes, size - bytes);
     close();
     return p;

@@ -1,5 +1,5 @@
 #pragma once
-// The emulated device's memory.
+// The memory of the emulated device.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,14 +7,15 @@
 
 namespace emulator {
 
-/// One region of address space for all device memory: closed to the host but in kernels and copies.
-/// Opening it takes time for each page; huge ones, where the machine has them, are few.
+/// One region of address space for all device memory. The host can access it only in kernels and
+/// copies. The cost of opening it grows with the number of pages, so it uses huge pages if the
+/// machine has them.
 class Arena {
  public:
   Arena();
-  /// Null when there is no room.
+  /// Null if there is not enough memory.
   void* take(size_t bytes);
-  /// False when it was not taken.
+  /// False if `memory` was not returned by take().
   bool give_back(void* memory);
   void open();
   void close();
@@ -28,7 +29,7 @@ class Arena {
   uint8_t* base_;
   int depth_ = 0;
   size_t in_use_ = 0;
-  std::map<size_t, size_t> free_;  // by begin
+  std::map<size_t, size_t> free_;  // offset: size
   std::map<size_t, Used> used_;
 };
 

@@ -16,7 +16,7 @@ struct Operands {
   uint32_t b[2];
 };
 
-// One register of another lane. ASan makes a call of copying all of them.
+// One register of another lane. Copying all registers would be a slow call under ASan.
 uint32_t register_of(const Exchange& e, int lane, size_t i) {
   uint32_t word;
   memcpy(&word, &e.of[lane].bytes[4 * i], sizeof word);

@@ -1,7 +1,7 @@
 #pragma once
-// The part of the CUDA runtime that kernels/cuda uses, over host memory. Streams are lazy: what is
-// enqueued runs when somebody waits, so that host code which overwrites a buffer too early is
-// found out. Device memory cannot be touched outside of kernels and copies.
+// The part of the CUDA runtime that kernels/cuda uses, on host memory. Streams are lazy: enqueued
+// work runs when the host waits for it, which exposes host code that overwrites a buffer too early.
+// Device memory is inaccessible outside of kernels and copies.
 
 #include "emulator.h"
 
@@ -113,27 +113,27 @@ cudaError_t launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared
       launch_kernel(stream, blocks, threads, shared_bytes, std::move(thread)));
 }
 
-/// The machine that the runtime pretends to be.
+/// The machine that the runtime emulates.
 struct Machine {
-  int devices = 1;  // 0: cudaErrorNoDevice
-  cudaError_t driver =
-      cudaSuccess;  // what every first call answers, e.g. cudaErrorInsufficientDriver
+  int devices = 1;                   // 0: cudaErrorNoDevice
+  cudaError_t driver = cudaSuccess;  // the result of every call, e.g. cudaErrorInsufficientDriver
   size_t memory = size_t{1} << 30;
-  size_t pinned = size_t{1} << 40;  // host memory that can be had
+  size_t pinned = size_t{1} << 40;  // available pinned host memory
 };
 void set_machine(const Machine& machine);
-/// The call after `calls` others that can fail answers `error`; sticky: all after it too.
+/// Of the calls that can fail, the one after the next `calls` returns `error`; sticky: so do all
+/// later ones.
 void fail_after(int calls, cudaError_t error, bool sticky);
 void clear_failure();
 /// Whether the failure of fail_after() is still to come.
 bool failure_ahead();
-/// Calls that could have failed, since the start.
+/// The number of calls that can fail, since the start.
 int calls_made();
-/// Device memory in use, and kernels run.
+/// Bytes of device memory in use.
 size_t bytes_in_use();
 size_t pinned_bytes();
 int64_t launches();
-/// What was copied to the device, since the start.
+/// Bytes copied to the device, since the start.
 size_t bytes_sent();
 
 }  // namespace emulator

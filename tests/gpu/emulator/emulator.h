@@ -1,9 +1,9 @@
 #pragma once
-// CUDA on the host, for tests of kernels/cuda without a GPU: the words of CUDA C++ that the kernels
-// use, as ordinary C++. A launch runs its blocks one after the other; the threads of a block are
-// fibers that take turns at barriers, shuffles and matrix instructions, in an order that tests can
-// change. What a GPU leaves undefined is an error here: threads of a warp at different
-// collectives, a barrier that a thread of the block never reaches, a copy used before its wait.
+// CUDA on the host, for tests of kernels/cuda without a GPU: the CUDA C++ features that the kernels
+// use, in ordinary C++. A launch runs its blocks one after the other. The threads of a block are
+// fibers, which switch at barriers, shuffles and matrix instructions, in an order that tests can
+// change. What CUDA leaves undefined is an error here: threads of a warp at different collectives,
+// a barrier that a thread of the block never reaches, an asynchronous copy used before its wait.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,7 +53,7 @@ using cudaStream_t = EmulatedStream*;
 
 namespace emulator {
 
-// --- What a kernel sees -------------------------------------------------------------------------
+// --- The environment of a kernel ----------------------------------------------------------------
 
 struct Position {
   dim3 thread, block, block_size, grid;
@@ -61,15 +61,15 @@ struct Position {
 const Position& here();
 uint8_t* dynamic_shared();
 
-/// What the lanes of a warp hand each other in one collective operation.
+/// The values that the lanes of a warp exchange in one collective operation.
 struct Exchange {
   struct alignas(16) Value {
     uint8_t bytes[32];
   };
-  Value of[32];  // by lane
+  Value of[32];  // one per lane
 };
-/// Puts `n` <= 32 bytes in, waits for the lanes of `mask`, and returns what all of them put in; it
-/// stays until this lane's next collective. Lanes must agree in `mask` and `what`.
+/// Contributes `n` <= 32 bytes, waits for the lanes of `mask`, and returns the values of all of
+/// them, which are valid until this lane's next collective. Lanes must agree on `mask` and `what`.
 const Exchange& exchange(const char* what, uint32_t mask, const void* value, size_t n);
 void block_barrier();
 int lane();
@@ -101,12 +101,13 @@ void mma_u8s8(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a
               uint32_t b1);
 void mma_s8s8(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
               uint32_t b1);
-/// m16n8k16 with half-precision inputs and float sums; registers hold two halves, low one first.
+/// m16n8k16 with half-precision inputs and float sums; a register holds two halves, the low one
+/// first.
 void mma_f16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
              uint32_t b1);
 void ldmatrix_x4(uint32_t (&out)[4], const void* row);
 void ldmatrix_x4_turned(uint32_t (&out)[4], const void* row);
-/// Copies happen at the wait, so that a kernel that does not wait is found out.
+/// Copies are made at the wait, which exposes a kernel that does not wait.
 void cp_async_16(void* shared, const void* global, bool valid);
 void cp_async_commit();
 void cp_async_wait_for(int pending);
@@ -120,7 +121,7 @@ void cp_async_wait() {
 int launch_kernel(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes,
                   std::function<void()> thread);
 
-/// Order of the threads of a block: 0 ascending, 1 descending, else a shuffle seeded by it.
+/// The order of the threads of a block: 0 ascending, 1 descending, else a shuffle with this seed.
 void set_thread_order(uint32_t order);
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// The emulator itself: what kernels may do, and what it must find.
+// Tests of the emulator: features that kernels use, and errors that it must detect.
 
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ TEST_P(Emulator, ShufflesReductionsAndBallots) {
                   y[t] = __shfl_xor_sync(~0u, t, 5);
                   y[64 + t] = __reduce_add_sync(~0u, t);
                   y[128 + t] = static_cast<int>(__ballot_sync(~0u, t % 3 == 0));
-                  // half a warp by itself, then all of it
+                  // half a warp alone, then the whole warp
                   if (t % 32 < 16) y[192 + t] = __shfl_sync(0xffffu, t, 3);
                   const int sum = __shfl_down_sync(~0u, t, 16);
                   if (t % 32 >= 16) y[192 + t] = sum;
@@ -163,7 +163,7 @@ TEST_P(Emulator, FindsWhatAGpuWouldHangOn) {
                   if (threadIdx.x < 40) __syncthreads();
                 }),
             cudaErrorLaunchFailure);
-  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);  // and stays
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);  // the error is sticky
   emulator::clear_failure();
   EXPECT_EQ(run(1, 32,
                 [] {
@@ -201,7 +201,7 @@ TEST(EmulatedRuntime, StreamsAreLazyAndGraphsReplay) {
   for (const int v : {4, 9}) {
     *pinned = -1;
     ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
-    *pinned = v;  // too early for whoever counts on -1
+    *pinned = v;  // the copy, which runs later, reads this value
     ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     EXPECT_EQ(value.values()[0], 2 * v);
   }

@@ -13,8 +13,8 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// Where x86-64 keeps what a function must preserve; other machines go through ucontext, ten times
-// slower because it asks the kernel for the signal mask.
+// On x86-64, saves and restores the callee-saved registers. Other machines use ucontext, which is
+// ten times slower because it sets the signal mask with a system call.
 #if defined(__x86_64__)
 extern "C" void moe_emulator_switch(void** save, void* load);
 asm(R"(
@@ -48,7 +48,7 @@ namespace emulator {
 namespace {
 
 #if defined(__x86_64__)
-using Context = void*;  // the stack pointer
+using Context = void*;  // the fiber's stack pointer
 void switch_context(Context* from, Context* to) { moe_emulator_switch(from, *to); }
 void make_context(Context* context, void (*entry)(), uint8_t* stack, size_t bytes) {
   auto* top = reinterpret_cast<void**>(stack + bytes);
@@ -84,19 +84,19 @@ struct Fiber {
   Context context;
   uint8_t* stack = nullptr;
   Position at;
-  uint32_t waits_for = 0;      // lanes of its collective
-  const char* what = nullptr;  // of its collective
-  Exchange::Value given;       // to the collective
-  Exchange own;                // of a collective of one lane
+  uint32_t waits_for = 0;      // the lanes of its collective
+  const char* what = nullptr;  // the name of its collective
+  Exchange::Value given;       // its value in the collective
+  Exchange own;                // the result of a collective of one lane
   const Exchange* result = nullptr;
-  std::vector<std::vector<Copy>> copies;  // groups of cp.async; the last one is open
+  std::vector<std::vector<Copy>> copies;  // groups of cp.async; the last one is uncommitted
 #if defined(MOE_SANITIZE_ADDRESS)
   void* fake_stack = nullptr;
 #endif
 };
 
 struct Warp {
-  // A lane looks at a result long before this many others have followed: all lanes take turns.
+  // Lanes take turns, so a lane reads its result before this many later collectives.
   static constexpr unsigned kExchanges = 64;
   Exchange exchange[kExchanges];
   unsigned next = 0;
@@ -105,7 +105,7 @@ struct Warp {
 
 struct Block {
   std::vector<Fiber> fibers;
-  std::vector<State> states;  // of the fibers, close together: they are looked through all the time
+  std::vector<State> states;  // one per fiber; contiguous, since they are scanned often
   std::vector<Warp> warps;
   std::vector<unsigned> order;
   unsigned n = 0;
@@ -170,7 +170,7 @@ void start_fiber(unsigned index, const Position& at) {
     if (f.stack == MAP_FAILED) abort();
   }
 #if defined(MOE_SANITIZE_ADDRESS)
-  // One that was left where it was has poisoned frames.
+  // An abandoned fiber has left poisoned frames.
   if (g_block.states[index] != State::kDone) ASAN_UNPOISON_MEMORY_REGION(f.stack, kStackBytes);
 #endif
   g_block.states[index] = State::kReady;
@@ -188,7 +188,7 @@ void fail(const char* text, unsigned thread) {
            at.block.x, at.block.y, at.block.z, thread);
 }
 
-// Whether all lanes of the fiber's collective are at it.
+// Whether all lanes of the fiber's collective have reached it.
 bool warp_complete(unsigned index) {
   const unsigned first = index & ~31u;
   const Fiber& f = g_block.fibers[index];
@@ -196,7 +196,7 @@ bool warp_complete(unsigned index) {
     if ((f.waits_for >> l & 1) == 0) continue;
     if (first + l >= g_block.n) return false;
     const Fiber& other = g_block.fibers[first + l];
-    // Part of a warp may be busy by itself first; if it never ends, nothing moves any more.
+    // Other lanes may first take part in a collective of their own.
     if (g_block.states[first + l] != State::kAtWarp || other.waits_for != f.waits_for) return false;
     if (other.what != f.what) {
       fail("lanes of a warp are at different collectives", index);
@@ -206,7 +206,7 @@ bool warp_complete(unsigned index) {
   return true;
 }
 
-// Why the collective of this fiber does not come about.
+// Reports why the collective of this fiber cannot complete.
 void explain_warp(unsigned index) {
   const Fiber& f = g_block.fibers[index];
   for (unsigned l = 0; l < 32; ++l) {
@@ -251,7 +251,7 @@ const Exchange& exchange(const char* what, uint32_t mask, const void* value, siz
   const unsigned first = index & ~31u;
   Fiber& f = self();
   if ((mask >> (index & 31) & 1) == 0) fail("a lane outside of the mask is at a collective", index);
-  switch (n) {  // ASan makes a call of a copy whose size is not known here
+  switch (n) {  // under ASan, a copy of unknown size is a slow call
     case 4:
       memcpy(f.given.bytes, value, 4);
       break;
@@ -297,7 +297,7 @@ void cp_async_16(void* shared, const void* global, bool valid) {
 void cp_async_commit() { self().copies.emplace_back(); }
 void cp_async_wait_for(int pending) {
   auto& groups = self().copies;
-  // the last group is the open one
+  // the last group is uncommitted
   const size_t done = groups.size() - 1 > static_cast<size_t>(pending)
                           ? groups.size() - 1 - static_cast<size_t>(pending)
                           : 0;
@@ -335,7 +335,7 @@ const char* run_block(const Position& at, uint8_t* shared, const std::function<v
       progress = true;
       run_fiber(i);
       if (g_block.states[i] == State::kDone) --left;
-      if (g_block.error[0] != 0) return g_block.error;  // the other fibers are left where they are
+      if (g_block.error[0] != 0) return g_block.error;  // the other fibers are abandoned
     }
     if (progress || left == 0) continue;
     for (unsigned i = 0; i < n; ++i) {

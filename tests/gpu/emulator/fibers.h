@@ -1,5 +1,5 @@
 #pragma once
-// The threads of one block as fibers of the calling thread.
+// Runs the threads of one block as fibers of the calling thread.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 namespace emulator {
 
-/// Runs one block; returns an empty string, or what went wrong (a deadlock, a diverged collective).
+/// Runs one block; returns an empty string, or an error (a deadlock, a diverged collective).
 const char* run_block(const Position& at, uint8_t* shared, const std::function<void()>& thread);
 
 }  // namespace emulator

@@ -8,7 +8,7 @@
 namespace emulator {
 
 Runtime& runtime() {
-  static Runtime* r = new Runtime;  // outlives every static destructor
+  static Runtime* r = new Runtime;  // never destroyed, so that static destructors can use it
   return *r;
 }
 
@@ -67,7 +67,7 @@ cudaError_t enqueue(EmulatedStream* stream, Task task) {
 cudaError_t drain_until(EmulatedStream* stream, uint64_t upto) {
   if (stream == nullptr) return cudaSuccess;
   if (stream != &runtime().default_stream && runtime().streams.count(stream) == 0) {
-    return cudaSuccess;  // gone, and all of it had to run before
+    return cudaSuccess;  // a destroyed stream has run all its tasks
   }
   return drain(stream, upto);
 }

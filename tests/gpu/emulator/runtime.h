@@ -1,5 +1,5 @@
 #pragma once
-// What the files of the emulated CUDA runtime share.
+// Shared by the files of the emulated CUDA runtime.
 
 #include <chrono>
 #include <deque>
@@ -19,15 +19,15 @@ struct EmulatedGraph {
 };
 struct EmulatedStream {
   std::deque<Task> queue;
-  uint64_t enqueued = 0;  // tasks ever, and how many of them ran
+  uint64_t enqueued = 0;  // tasks since the start, and how many of them ran
   uint64_t ran = 0;
   EmulatedGraph* capture = nullptr;
-  bool invalid = false;  // the capture
+  bool invalid = false;  // the capture is invalidated
 };
 struct EmulatedEvent {
   std::chrono::steady_clock::time_point time;
-  EmulatedStream* stream = nullptr;  // where it was recorded, null: nowhere yet
-  uint64_t upto = 0;                 // tasks of that stream which it stands behind
+  EmulatedStream* stream = nullptr;  // where it was recorded; null: not yet
+  uint64_t upto = 0;                 // number of that stream's tasks before it
 };
 
 namespace emulator {
@@ -58,9 +58,9 @@ struct Opened {
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-/// What cudaGetLastError() is to tell.
+/// Stores an error for cudaGetLastError() and returns it.
 cudaError_t remember(cudaError_t error);
-/// What every call that can fail begins with.
+/// The first step of every call that can fail: returns the failure of fail_after() if it is due.
 cudaError_t begin_call();
 
 #define BEGIN_CALL()                                                              \
@@ -70,11 +70,10 @@ cudaError_t begin_call();
   return begin_error
 
 cudaError_t enqueue(EmulatedStream* stream, Task task);
-/// Runs what is in the stream, of all tasks ever the first `upto`.
+/// Runs the stream's tasks, up to the first `upto` since the start.
 cudaError_t drain(EmulatedStream* stream, uint64_t upto = UINT64_MAX);
 cudaError_t drain_all();
-/// Runs what an event stood behind when it was recorded, and no more: what forgets to wait for
-/// another stream is found out.
+/// Runs only the tasks before an event, which exposes code that does not wait for another stream.
 cudaError_t drain_until(EmulatedStream* stream, uint64_t upto);
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// Errors, and what the emulated GPU is.
+// Errors and properties of the emulated GPU.
 
 #include <stdio.h>
 

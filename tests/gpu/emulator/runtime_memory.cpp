@@ -75,7 +75,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   BEGIN_CALL();
   if (kind == cudaMemcpyHostToDevice) runtime().sent += bytes;
-  if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {  // taken at once
+  if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {  // pageable memory is copied at once
     std::vector<uint8_t> staged(static_cast<const uint8_t*>(from),
                                 static_cast<const uint8_t*>(from) + bytes);
     return enqueue(stream, [=, data = std::move(staged)] {
