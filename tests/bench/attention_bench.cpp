@@ -1,4 +1,4 @@
-// attention(): queries and the keys and values of one KV head.
+// attention(): queries against the keys and values of one KV head.
 #include <cmath>
 #include <vector>
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""`moe batch` beside `moe bench --sessions`, which computes as much without sampling, text, JSON and files.
+"""Compares `moe batch` with `moe bench --sessions`, which computes as much without sampling, text, JSON and files.
 
-    python3 tests/bench/batch.py build/release/bin/moe              # several commands, of other builds, take turns
+    python3 tests/bench/batch.py build/release/bin/moe              # the commands of several builds take turns
 
-Every line has a prompt of --prompt tokens and gets --generate more. The time of the bench for such a batch is that of
-its prompts, read one by one, and of its steps of all sessions, from the depth of the prompt on. The batch's is that of
-the whole command. For a machine where nothing else runs.
+Every line has a prompt of --prompt tokens and gets --generate more. The time of `moe bench` for such a batch is the prefill
+of each prompt in turn plus the decode steps of all sessions, which start at the depth of the prompt. The time of `moe batch`
+is that of the whole command. Run it on an idle machine.
 """
 
 import argparse
@@ -21,7 +21,7 @@ STORIES = pathlib.Path(__file__).resolve().parents[2] / "examples/models/stories
 WORDS = ("the a old quiet fox girl miller stone house under mountain river walked found said her his little "
          "garden one day and then but Clara autumn morning dog very lantern bridge slowly").split()
 
-ROUNDS_OF_SEARCH = 200  # of as many texts as there are lines
+ROUNDS_OF_SEARCH = 200  # each tries as many texts as there are lines
 
 
 def output(*command):
@@ -29,7 +29,7 @@ def output(*command):
 
 
 def batch(moe, o, lines, folder, *options):
-    """Its results, and its seconds."""
+    """Runs `moe batch` on these lines; returns the results and the seconds it took."""
     (folder / "in.jsonl").write_text("".join(json.dumps({"prompt": line}) + "\n" for line in lines))
     results = folder / "out.jsonl"
     results.unlink(missing_ok=True)
@@ -40,7 +40,7 @@ def batch(moe, o, lines, folder, *options):
 
 
 def prompts(moe, o, folder):
-    """Texts of as many tokens as the options say, beginning of sequence included."""
+    """Texts of --prompt tokens each, BOS included."""
     random.seed(1)
     texts = []
     for _ in range(ROUNDS_OF_SEARCH):
@@ -75,14 +75,14 @@ def main():
     parser.add_argument("--prompt", type=int, default=16, help="tokens of each prompt")
     parser.add_argument("--generate", type=int, default=64, help="tokens that follow")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--options", default="--device cpu", help="of both commands")
+    parser.add_argument("--options", default="--device cpu", help="options of both commands")
     o = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         lines = prompts(o.moe[0], o, folder)
         rates = {moe: ([], []) for moe in o.moe}
         for turn in range(o.rounds):
-            # The other way round every second time: neither is always measured on the warmer machine.
+            # The order alternates, so that no command is always measured on the warmer machine.
             for moe, (benches, batches) in list(rates.items())[::-1 if turn % 2 else 1]:
                 benches.append(o.lines * o.generate / bench_seconds(moe, o))
                 batches.append(o.lines * o.generate / batch_seconds(moe, o, lines, folder))

@@ -1,5 +1,4 @@
-// Speed of the CPU kernels beside what this machine can do at most. Run it through roofline.py, or
-// by hand:
+// Speed of the CPU kernels and of the machine's rooflines. Run it through roofline.py, or by hand:
 //   kernels_bench --benchmark_filter='avx512vnni.*/memory|^read' --benchmark_repetitions=15
 //                 --benchmark_enable_random_interleaving=true
 //                 --benchmark_report_aggregates_only=true
@@ -19,7 +18,8 @@
 namespace moe::bench {
 namespace {
 
-constexpr size_t kPatternBytes = (size_t{1} << 20) + 64;  // no power of two: no matrix is another's
+constexpr size_t kPatternBytes =
+    (size_t{1} << 20) + 64;  // not a power of two, so that no two matrices are equal
 
 std::vector<uint8_t> random_pattern(Content content) {
   std::vector<uint8_t> pattern(kPatternBytes);
@@ -30,7 +30,7 @@ std::vector<uint8_t> random_pattern(Content content) {
       b = static_cast<uint8_t>(0x14 + r % 3);
     } else {
       b = static_cast<uint8_t>(r % 3 | r / 3 % 3 << 2 | r / 9 % 3 << 4 | r / 27 % 3 << 6);
-      if (b == 0x80) b = 0x81;  // -128 is no int8 weight
+      if (b == 0x80) b = 0x81;  // -128 is not a valid int8 weight
     }
   }
   return pattern;
@@ -59,7 +59,7 @@ const uint8_t* pool(Content content) {
   return floats;
 }
 
-// The CPUs of the process, read before any thread is bound to one of them.
+// The CPUs that the process may use, read before any thread is pinned.
 std::vector<int>& cpus() {
   static std::vector<int> found = [] {
     std::vector<int> list;

@@ -1,4 +1,4 @@
-// linear(): every format, some shapes, one token and many.
+// linear(): every format, several shapes, one token and many.
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -41,7 +41,7 @@ struct Problem {
     m.cols = c.cols;
     m.tile_stride = static_cast<int64_t>(format_info(c.format).tile_bytes(c.cols));
     m.scales = integer && m.group == 0 ? scales.data() : nullptr;
-    // Every value of -127..127 in any 255 neighbours: quantising changes nothing.
+    // Any 255 consecutive values contain all of -127..127, so quantising changes nothing.
     for (size_t i = 0; i < x.size(); ++i) {
       x[i] = static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
     }
@@ -62,7 +62,7 @@ struct Problem {
   LinearArgs args;
 };
 
-// A few rows against the definition, for the first token and the last.
+// Compares a few rows with the definition, for the first token and the last.
 bool correct(const Problem& p, const Case& c) {
   std::vector<float> w(static_cast<size_t>(c.cols));
   for (const int32_t row : {0, 1, c.rows / 2 + 3, c.rows - 1}) {
@@ -87,7 +87,7 @@ void run_linear(benchmark::State& state, const CpuKernels* kernels, Case c) {
   pin(state);
   const size_t bytes = *matrix_bytes(c.format, c.rows, c.cols);
   const bool integer = format_info(c.format).integer;
-  // Fine scales of four-bit formats are small floats too.
+  // The tiles of four-bit formats contain float scales, which must be small numbers.
   const bool trits = integer && format_info(c.format).group == 0;
   Items items(trits ? Content::kTrits : Content::kFloats, c.level, bytes, state);
   Problem p(c);
@@ -118,8 +118,8 @@ void add_case(const CpuKernels* k, const Case& c) {
   add(name, [k, c](benchmark::State& s) { run_linear(s, k, c); });
 }
 
-// The shapes are those of olmoe-1b-7b (gate), bitnet-2b-4t (down) and edge-moe-768x12 (gate); what
-// is to fit a second-level cache of 2 MiB in every integer format is half as high.
+// The shapes are those of olmoe-1b-7b (gate), bitnet-2b-4t (down) and edge-moe-768x12 (gate). The
+// cache case has half the rows, to fit a second-level cache of 2 MiB in every integer format.
 void add_integer(const CpuKernels* k, FormatId format, ActPrecision act) {
   add_case(k, {format, act, 1024, 2048, 1, Level::kMemory});
   add_case(k, {format, act, 2560, 6912, 1, Level::kMemory});

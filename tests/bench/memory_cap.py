@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peak resident memory (VmHWM) of commands under memory caps, from the least to the whole model.
+"""Peak resident memory (VmHWM) of commands under memory caps, from the least cap to one that holds the whole model.
 
     python3 tests/bench/memory_cap.py build/release/bin/moe                              # a synthetic model of 1.2 GB
     python3 tests/bench/memory_cap.py build/release/bin/moe --model FILE.moe --cap 1200M --cap 2G
@@ -19,14 +19,14 @@ CONTEXT = 256
 
 
 def peak(command):
-    """In bytes."""
+    """Runs a command and returns its peak resident memory in bytes."""
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     out = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode != 0:
         sys.exit(f"{' '.join(command)}: status {child.returncode}")
-    # bench measures the machine's memory in another process, which is not the library's: it says its own peak.
+    # bench measures memory bandwidth in a child process, which ru_maxrss includes; bench reports its own peak.
     return json.loads(out)["peak_rss_bytes"] if "bench" in command else usage.ru_maxrss << 10
 
 
@@ -49,7 +49,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("moe")
     p.add_argument("--model")
-    p.add_argument("--cap", action="append", help="instead of the least, then 25, 50, 75 and 100 %% of the rest")
+    p.add_argument("--cap", action="append", help="instead of the least cap plus 0, 25, 50, 75 and 100 %% of the rest")
     p.add_argument("--io", default="direct")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,14 +1,15 @@
 #!/bin/bash
-# Decode from disk under memory caps, against the bound 1 / max(bytes read / disk speed, computing), both of the same run. For a machine where nothing else runs.
+# Decode from disk under memory caps, as a share of the bound 1 / max(bytes read / disk speed, compute time), both
+# measured in the same run. Run it on an idle machine.
 #   [SHAPES="NAME ..."] tests/bench/offload.sh MOE TRACE.csv FOLDER
-# MOE: the command; TRACE.csv: routing (docs/traces.md); FOLDER: on the disk to measure, with room for the models (16 GB).
-# SHAPES: of examples/shapes.md, instead of three large ones.
-# Beside llama.cpp through mmap: peers/memory_limit.py.
+# MOE: the command; TRACE.csv: a routing trace (docs/traces.md); FOLDER: on the disk to measure, with room for the models (16 GB).
+# SHAPES: names from examples/shapes.md, instead of three large ones.
+# peers/memory_limit.py compares with llama.cpp through mmap.
 set -euo pipefail
 moe=$1 trace=$2 folder=$3
 here=$(dirname "$0")
 
-# One line: a share of the experts in memory. Repetitions alternate between caps, so that a slow minute hits all of them.
+# Prints one line for one memory cap. Repetitions alternate between caps, so that a slow minute affects all of them.
 run() {
   "$moe" bench "$1" -p 32 -n 128 -r 1 --routing "$trace" --json "${@:3}" | python3 -c "
 import json, sys
@@ -19,7 +20,7 @@ print('%s: %.1f tokens/s, %.1f %% found, %.1f MB read a token, %.0f %% waiting, 
     j['prefill_read_bytes'] / 1e6, j['peak_rss_bytes'] / 1e6, j['memory_cap_bytes'] / 1e6))" "$2"
 }
 
-cap_for() {  # so many percent of the experts, and all else
+cap_for() {  # FILE PERCENT: the cap that holds this share of the experts and everything else
   "$moe" inspect "$1" --json --memory 100T --context 128 | python3 -c "
 import json, sys
 p = json.load(sys.stdin)['plan']

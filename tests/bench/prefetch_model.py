@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What prefetching the next layer's experts by a guess could win: a trace replayed against an LRU cache, a disk and a CPU.
+"""What prefetching predicted experts of the next layer could gain: a trace, replayed on a model of a cache, a disk and a CPU.
 
-    python3 tests/bench/prefetch_model.py TRACE.csv                       # routing of a model: docs/traces.md
+    python3 tests/bench/prefetch_model.py TRACE.csv                       # a routing trace: docs/traces.md
     python3 tests/bench/prefetch_model.py TRACE.csv --expert-mb 1.13 --disk 1.13 --layer-ms 0.09 --expert-ms 0.026
 
-No clock is read, so the answer is the same on a busy machine. The disk gives its whole speed to the reads in flight, in the order
-in which they were asked for. A layer takes --layer-ms (attention, router), then each of its experts --expert-ms. What routing chose
-is read first, and experts in memory are computed meanwhile, as the library does. With a guess, the experts that the next layer is
-guessed to choose are read behind them: those that did not begin when the next layer is routed are dropped, those that began
-are read to their end, wanted or not, and evict what was least recently used. A guess has each of the next layer's experts
-with the probability given above the column, and instead of each that it lacks one drawn as often as the layer used it in
-the trace: a guess that errs takes likely experts, which are more often in memory than others.
+This is a simulation, so the load of the machine does not matter. The disk serves one read at a time at full speed, in the
+order of the requests. A layer takes --layer-ms (attention, router), then each of its experts --expert-ms. The experts that
+the router chose are read first, while those in memory are computed, as the library does. With prefetching, the experts
+predicted for the next layer are read behind them. When the next layer is routed, predicted reads that have not begun are
+dropped; those that have begun are finished, needed or not, and evict the least recently used experts. The column heading is
+the probability that a prediction is right. A wrong prediction is drawn from the experts of that layer by their frequency in
+the trace: popular experts, which are more often in memory than others.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import random
 
 
 def read_trace(path):
-    """Steps of decoding: for each the list of its layers' experts; and the prompt's experts, as they came."""
+    """The numbers of layers and experts, the prompt's (layer, expert) pairs in order, and each decode step's experts by layer."""
     prompt, steps = [], {}
     with open(path) as f:
         sizes = dict(p.split("=") for p in f.readline()[1:].split())
@@ -45,7 +45,7 @@ class Cache:
 
 
 def decode(trace, room, a, right):
-    """Milliseconds a token, and MB read a token. right None: no guessing."""
+    """Milliseconds per token, and MB read per token. right is the probability of a right prediction; None: no prefetching."""
     n_layers, _, prompt, steps = trace
     rng = random.Random(1)
     used = collections.defaultdict(list)
@@ -55,13 +55,13 @@ def decode(trace, room, a, right):
     for expert in prompt:
         cache.use(expert)
     read_ms = a.expert_mb / a.disk
-    now = free = 0.0  # the CPU's time, and when the disk has nothing to do
-    coming = {}  # expert: when it is there
+    now = free = 0.0  # the CPU's time, and the time at which the disk becomes idle
+    coming = {}  # expert: (begin, end) of its prefetch
     n_reads = 0
     for step in steps:
         for layer in range(n_layers):
             now += a.layer_ms
-            # Of guesses that wait in the queue those that did not begin are dropped.
+            # Drop the prefetches that have not begun.
             late = [e for e, (begin, _) in coming.items() if begin >= now]
             for e in late:
                 del coming[e]
@@ -80,7 +80,7 @@ def decode(trace, room, a, right):
                 ready.append(there)
             for e in chosen:
                 cache.use(e)
-            for e, (begin, end) in list(coming.items()):  # wrong guesses that were read
+            for e, (begin, end) in list(coming.items()):  # wrong predictions that were read
                 if end <= now:
                     cache.use(e)
                     del coming[e]
@@ -102,10 +102,10 @@ def decode(trace, room, a, right):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("trace")
-    p.add_argument("--expert-mb", type=float, default=1.13, help="of one expert")
+    p.add_argument("--expert-mb", type=float, default=1.13, help="size of one expert")
     p.add_argument("--disk", type=float, default=1.13, help="GB/s")
-    p.add_argument("--layer-ms", type=float, default=0.09, help="of a layer without its experts")
-    p.add_argument("--expert-ms", type=float, default=0.026, help="of one expert")
+    p.add_argument("--layer-ms", type=float, default=0.09, help="time of a layer without its experts")
+    p.add_argument("--expert-ms", type=float, default=0.026, help="time of one expert")
     a = p.parse_args()
     trace = read_trace(a.trace)
     n = trace[0] * trace[1]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs kernels_bench and prints each kernel as a share of what the machine reads and multiplies.
+"""Runs kernels_bench and prints each kernel's speed as a share of the machine's rooflines.
 
 Usage: roofline.py [--bench build/release/bin/kernels_bench] [--isa NAME,...] [--filter REGEX]
                    [--threads 1,2] [--repetitions 15] [--min-time 0.05] [--json FILE]
 
-The rooflines run in between the kernels, in random order, and everything is a median over the
+The rooflines are measured between the kernels, in random order, and every figure is a median over the
 repetitions. "of reading" is the bytes of weights (or keys and values) per second as a share of what
-the same number of threads reads from the same level of memory; "of peak" the multiplications per
-second as a share of a loop of independent products of the same instruction set.
+the same number of threads reads from the same level of memory. "of peak" is the multiplications per
+second as a share of those of a loop of independent products in the same instruction set.
 """
 
 import argparse
@@ -20,17 +20,17 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# What decides first: one token from every level, a few tokens and many from the cache.
+# The kernels that matter most: one token from every level of memory, a few tokens and many from the cache.
 DEFAULT = r"linear/[^/]*/(ternary[23]/a8|int8/a8_block)/.*|attention/.*|rows/.*"
 
 
 def run(o):
-    """name -> {counter: rates of all repetitions}, and what google benchmark says about itself."""
+    """name -> {counter: rates of all repetitions}, and google benchmark's context."""
     isa = "(" + "|".join(o.isa) + ")" if o.isa else "[^/]*"
     threads = "|".join(map(str, o.threads))
     wanted = (rf"(read/.*|peak/({isa}|avx512vnni)|(?=(linear|attention|rows)/{isa}/)({o.filter}))"
               rf"/real_time/threads:({threads})")
-    # google benchmark may be built on POSIX expressions, which cannot look ahead: match here.
+    # google benchmark may use POSIX expressions, which have no lookahead, so the names are matched here.
     listed = subprocess.run([o.bench, "--benchmark_list_tests"], capture_output=True, text=True,
                             check=True).stdout.split()
     names = [n for n in listed if re.fullmatch(wanted, n)]
@@ -57,7 +57,7 @@ def run(o):
 
 
 class Table:
-    """Medians of one run, by the name without the threads."""
+    """Medians of one run, by the name without the number of threads."""
 
     def __init__(self, rates, o):
         self.rates, self.threads = rates, o.threads
@@ -75,7 +75,7 @@ class Table:
         return "" if rate is None else f"{rate / 1e9:.0f}" if rate >= 1e11 else f"{rate / 1e9:.3g}"
 
     def share(self, name, bounds, threads, unit):
-        """Of the largest of the bounds."""
+        """The rate as a share of the largest of the bounds."""
         rate = self.rate(name, threads, unit)
         most = max((self.rate(b, threads, unit) or 0 for b in bounds), default=0)
         return f"{100 * rate / most:.0f} %" if rate and most else ""
@@ -88,7 +88,7 @@ class Table:
         return f"{100 * (high - low) / middle:.0f} %"
 
     def show(self, title, names, columns):
-        """columns: heading -> what(name, threads); each appears for every number of threads."""
+        """columns: heading -> function of (name, threads); each column appears once per number of threads."""
         if not names:
             return
         heads = [f"{head}, {t} thread{'s' if t > 1 else ''}" for t in self.threads

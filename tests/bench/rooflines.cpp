@@ -1,4 +1,5 @@
-// What bounds the kernels: how fast this machine reads, and how fast it multiplies int8.
+// The rooflines of the kernels: how fast this machine reads memory, and how fast it multiplies
+// int8.
 #include <cstring>
 
 #include "cli/read_memory.h"
@@ -70,8 +71,8 @@ __attribute__((target("avx2,avxvnni"))) void peak_avxvnni(int64_t steps) {
   for (int j = 0; j < kChains; ++j) __asm__ volatile("" ::"x"(acc[j]));
 }
 
-// Without VNNI: products of pairs added in 16 bits, which weights as small as -1, 0 and 1 allow for
-// some blocks. int8 has to widen them and stays below.
+// Without VNNI: products of pairs summed in 16 bits, which weights as small as -1, 0 and 1 allow
+// for a few blocks. int8 weights need wider sums and stay below this peak.
 __attribute__((target("avx2"))) void peak_avx2(int64_t steps) {
   __m256i acc[kChains] = {};
   __m256i a = _mm256_set1_epi8(3);
@@ -87,7 +88,7 @@ __attribute__((target("avx2"))) void peak_avx2(int64_t steps) {
   for (int j = 0; j < kChains; ++j) __asm__ volatile("" ::"x"(acc[j]));
 }
 
-// Four sums of 16 x 16, over 64 inputs each. Only run where kernels for AMX run.
+// Four tiles of 16 x 16 sums over 64 inputs each. Runs only where the AMX kernels run.
 __attribute__((target("amx-tile,amx-int8"))) void peak_amx(int64_t steps) {
   struct alignas(64) {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -99,7 +100,9 @@ __attribute__((target("amx-tile,amx-int8"))) void peak_amx(int64_t steps) {
     shapes.rows[i] = 16;
   }
   alignas(64) static const uint8_t data[1024] = {1, 2, 3};
-  __asm__ volatile("" ::: "memory");  // some compilers do not know that the next one reads
+  __asm__ volatile(
+      "" ::
+          : "memory");  // some compilers do not know that the next intrinsic reads memory
   _tile_loadconfig(&shapes);
   _tile_zero(0);
   _tile_zero(1);
@@ -156,7 +159,7 @@ void add_read_rooflines() {
     add(std::string("read/") + how + "/" + level_name(level),
         [run, level](benchmark::State& s) { run_read(s, run, level); });
   };
-  // Nothing is left to fetch from a cache this near: the instructions would only cost time.
+  // Prefetch instructions gain nothing in the nearest cache and only cost time.
   read("4_streams", widest_read<4, false>(), Level::kCache);
   for (const Level level : {Level::kL3, Level::kMemory}) {
     read("4_streams", widest_read<4, true>(), level);

@@ -1,4 +1,4 @@
-// What is done to a token's activations between the products.
+// The operations on a token's activations between the matrix products.
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -17,7 +17,7 @@ std::vector<float> some_floats(int n) {
   return x;
 }
 
-// bytes: read and written for one value.
+// bytes: read and written per value.
 template <class Run>
 void time_values(benchmark::State& state, double values, double bytes, Run run) {
   for (auto _ : state) {
@@ -71,7 +71,8 @@ void run_add(benchmark::State& state, const CpuKernels* k) {
 void run_rotate(benchmark::State& state, const CpuKernels* k, bool neighbours) {
   pin(state);
   constexpr int kHead = 128;
-  std::vector<float> row(kHead);  // cosine and sine of one angle: turning keeps sizes
+  std::vector<float> row(
+      kHead);  // cosine and sine of one angle, so that the rotation preserves magnitudes
   for (size_t i = 0; i < row.size(); ++i) row[i] = i % 2 == 0 ? 0.6f : 0.8f;
   std::vector<float> x = some_floats(kCols);
   time_values(state, kCols, 8,

@@ -1,4 +1,4 @@
-// Choosing one token of a large vocabulary.
+// Sampling one token from a large vocabulary.
 #include <random>
 #include <vector>
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs moe bench on a few shapes by turns and prints a table of medians, each with its bound.
+"""Runs moe bench on several shapes in turn and prints a table of medians, each with its bound.
 
 Usage: shapes.py [--moe build/release/bin/moe] [--rounds 3] [--json FILE] [-- BENCH OPTIONS]
 
-Whatever follows -- goes to every run. Nothing else should run: the load of the machine is printed
-before and after.
+Options after -- are passed to every run. Run it on an idle machine; the load is printed before and
+after.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Decode under a memory cap from a slow medium, with plain and with zstd segments: is the smaller file slower?
+"""Decode under a memory cap from a slow medium, with plain and with zstd segments: is the smaller file slower or faster?
 
     PYTHONPATH=bindings/python/src MOE_LIBRARY=build/release/lib/libmoe.so python3 tests/bench/slow_reader.py build/release/bin/moe FOLDER
 
-Writes a checkpoint in Maple's layout with random ternary weights into FOLDER (numpy, 3 GB of room for --divide 2), converts it twice,
-removes it, and decodes by turns from both files through a reader that gives --rate MB a second in all.
+Writes a checkpoint in Maple's layout with random ternary weights into FOLDER (needs numpy, and 3 GB of disk for --divide 2),
+converts it twice, removes it, and decodes from both files in turn through a reader limited to --rate MB per second.
 """
 
 import argparse
@@ -24,7 +24,7 @@ CONTEXT = 128
 
 
 class SlowFile:
-    """A file that gives `rate` bytes a second. The library asks one thing at a time."""
+    """A file read at `rate` bytes per second. The library makes one request at a time."""
 
     def __init__(self, path, rate):
         self.file, self.rate, self.slow = open(path, "rb", buffering=0), rate, False
@@ -41,7 +41,7 @@ class SlowFile:
 
 
 def cap_for(command, path, percent):
-    """So many percent of the experts, and all else."""
+    """The memory cap that holds this percentage of the experts and everything else."""
     out = subprocess.run([command, "inspect", path, "--json", "--memory", "100T", "--context", str(CONTEXT)], check=True,
                          capture_output=True).stdout
     plan = json.loads(out)["plan"]
@@ -49,7 +49,7 @@ def cap_for(command, path, percent):
 
 
 def make(o):
-    """The same weights in two files: plain and zstd."""
+    """Makes two files of the same weights, plain and zstd, unless they exist; returns their paths."""
     paths = [os.path.join(o.folder, name) for name in ("plain.moe", "zstd.moe")]
     if all(map(os.path.exists, paths)):
         return paths
@@ -64,7 +64,7 @@ def make(o):
 
 
 def decode(o, path):
-    """Tokens a second, and MB read a token."""
+    """Tokens per second, and MB read per token."""
     file = SlowFile(path, o.rate * 1e6)
     with moe.Model(file, memory_bytes=cap_for(o.moe, path, o.percent), context=CONTEXT) as model:
         with model.session(context=CONTEXT) as session:
@@ -83,9 +83,9 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("moe")
     p.add_argument("folder")
-    p.add_argument("--rate", type=float, default=200, help="MB a second")
-    p.add_argument("--percent", type=int, default=25, help="of the experts in memory")
-    p.add_argument("--divide", type=int, default=2, help="of Maple's width")
+    p.add_argument("--rate", type=float, default=200, help="MB per second")
+    p.add_argument("--percent", type=int, default=25, help="share of the experts in memory")
+    p.add_argument("--divide", type=int, default=2, help="divisor of Maple's width")
     p.add_argument("--layers", type=int, default=4)
     p.add_argument("--tokens", type=int, default=48)
     p.add_argument("--rounds", type=int, default=3)

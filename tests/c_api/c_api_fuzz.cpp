@@ -1,5 +1,5 @@
-// Every function of the C API with arguments from the input, on handles that are alive: a status
-// and nothing worse. The input is a list of calls.
+// Calls every function of the C API on open handles with arguments from the input, which is a list
+// of calls. Each call must return a status.
 
 #include <filesystem>
 
@@ -49,7 +49,7 @@ struct OwnChat {
   size_t session = 0;
 };
 
-/// The handles that are alive; children go before their parents.
+/// The open handles. Children are freed before their parents.
 class World {
  public:
   World() {
@@ -326,7 +326,7 @@ void World::call_session(FuzzArgs& a, uint8_t which) {
     if (which < 128) {
       (void)a.fine(
           moe_sessions_step(a.maybe(all.data()), a.maybe(ids.data()), n, logits, a.error()));
-    } else {  // the first gets all but one for each of the others
+    } else {  // each session gets one token, the first one the rest
       std::vector<size_t> counts(n, 1);
       const size_t n_sessions = std::min<size_t>(n, 1 + a.in().below(3));
       if (n_sessions > 0) counts[0] = n - n_sessions + a.in().flag();
@@ -385,7 +385,8 @@ moe_sampling* sampling(FuzzArgs& a) {
   return a.params(s);
 }
 
-/// What a piece's callback does: goes on, stops, cancels, or calls what it must not.
+/// What the callback of a piece does: continues, stops, cancels, or makes a call that is not
+/// allowed there.
 struct Listener {
   moe_session* session;
   moe_chat* chat;
@@ -592,7 +593,7 @@ void World::create_layer(FuzzArgs& a) {
   }
   layer_width_[slot] = p.d_model;
   moe_layer_params* given = a.params(p);
-  // A struct that ends early says less than `p`, which is fine; its sizes are the first fields.
+  // A struct may end before the last fields of `p`; its sizes are the first ones.
   (void)a.fine(moe_layer_create(a.maybe(fuzz_env()), given, a.maybe(&layers_[slot]), a.error()));
 }
 
@@ -626,7 +627,7 @@ void World::call_convert(FuzzArgs& a, uint8_t which) {
     return;
   }
   const char* const shapes[] = {"tiny", "", "huge", "tiny "};
-  const bool known = a.in().byte() == 13;  // takes long
+  const bool known = a.in().byte() == 13;  // rare, because it is slow
   const char* shape = known ? shapes[0] : shapes[1 + a.in().below(3)];
   moe_synthetic_params p{};
   p.context = a.in().number();

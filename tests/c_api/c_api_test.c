@@ -1,5 +1,5 @@
-/* The C API used from C99, as an embedding program would: whole life cycles, wrong arguments, an
- * allocator that fails at every single allocation, callbacks, several sessions.
+/* The C API used from C99, as a program that embeds the library uses it: whole life cycles, wrong
+ * arguments, failing allocations, callbacks, several sessions.
  * Usage: c_api_test MODEL */
 #include <math.h>
 #include <moe_c.h>
@@ -70,7 +70,7 @@ static void test_arguments(const char* path) {
   CHECK_OK(moe_env_create(&longer.known, &env, &error));
   moe_env_free(env);
   env = NULL;
-  longer.tail = 1; /* a field of the future, set: must not be ignored */
+  longer.tail = 1; /* an unknown field that is set must not be ignored */
   CHECK(moe_env_create(&longer.known, &env, &error) == MOE_ERR_ARGUMENT && env == NULL);
 
   CHECK_OK(moe_env_create(NULL, &env, &error));
@@ -101,7 +101,7 @@ static void test_versions(void) {
   CHECK(strstr(moe_session_routers(), "topk:K, threshold:T") != NULL);
 }
 
-/* Everything a program does with a model; returns the first status that is not MOE_OK. */
+/* A program's whole use of a model; returns the first status that is not MOE_OK. */
 static moe_status life(const Image* image, const moe_allocator* allocator, float* logits_sum) {
   moe_env* env = NULL;
   moe_model* model = NULL;
@@ -142,7 +142,8 @@ static moe_status life(const Image* image, const moe_allocator* allocator, float
   return status;
 }
 
-/* Every allocation of a whole life fails once: a status each time, and nothing leaks. */
+/* Runs `life` with failing allocations, from the first on, from the second on, and so on: each run
+ * ends with a status, and nothing leaks. */
 static void test_failing_allocator(void) {
   Image image = tiny_image();
   Meter meter = {0, 0, 0, -1};
@@ -198,7 +199,7 @@ static void test_no_allocation_per_token(void) {
     CHECK(result.n_generated == gp.max_tokens);
     spent[i] = meter.n_allocations - warm;
   }
-  CHECK(spent[1] <= spent[0] + 8); /* text buffers grow a few times */
+  CHECK(spent[1] <= spent[0] + 8); /* text buffers may grow a few times */
   moe_session_free(session);
   moe_model_free(model);
   moe_env_free(env);
@@ -220,7 +221,7 @@ static int source_read(void* user, uint64_t offset, void* buffer, size_t bytes) 
   return 0;
 }
 
-/* The same model from a reader of the caller; then the reader fails at each of its reads. */
+/* A model read through the caller's moe_reader; then each of the reads fails in turn. */
 static void test_reader(void) {
   Image image = tiny_image();
   moe_env* env = NULL;
@@ -288,7 +289,7 @@ static void test_io(const char* path) {
   CHECK(memcmp(expected, found, sizeof expected) == 0);
   const moe_status status = moe_model_open(env, path, &mp, &model, &error);
   moe_model_free(model);
-  if (status == MOE_ERR_UNSUPPORTED) { /* this file system has no such reads */
+  if (status == MOE_ERR_UNSUPPORTED) { /* this file system has no direct reads */
     CHECK(strstr(error.text, path) != NULL && strstr(error.text, "O_DIRECT") != NULL);
   } else {
     CHECK(status == MOE_OK);
@@ -310,7 +311,7 @@ static void test_machine_memory(const char* path) {
   CHECK_OK(moe_env_create(NULL, &env, &error));
   CHECK_OK(moe_model_open(env, path, NULL, &model, &error));
   CHECK_OK(moe_model_suggest_memory(model, NULL, &bytes, &error));
-  CHECK(bytes == 0); /* it is small */
+  CHECK(bytes == 0); /* a small model needs no cap */
   const moe_session_params sp = {.struct_size = sizeof sp, .context = -1};
   CHECK(moe_model_suggest_memory(model, &sp, &bytes, &error) == MOE_ERR_RANGE);
   CHECK(moe_model_suggest_memory(model, NULL, NULL, &error) == MOE_ERR_ARGUMENT);
@@ -328,10 +329,11 @@ static void test_machine_memory(const char* path) {
 typedef struct Watch {
   long n_calls;
   long n_tokens;
-  int mode; /* 1: one expert; 2: out of range; 3: none; 4: twice; 5: no number */
+  int mode; /* what the callback sets: 1: one expert; 2: one out of range; 3: none; 4: one twice; 5:
+               a NaN */
 } Watch;
 
-/* The scores of a token are highest where it goes; what the router read has been normed. */
+/* A token goes to the experts with the highest scores; the router's input is normalised. */
 static void check_router_input(const moe_routing_choices* c, int32_t token) {
   enum { kExperts = 8 };
   const int32_t* experts = c->experts + token * c->n_slots;
@@ -404,7 +406,8 @@ static void test_watch_routing(void) {
     if (mode == 1) CHECK(stats.tokens_per_expert[5] == 3 && stats.experts_per_token[1] == 3);
     if (mode > 1) CHECK(w.n_calls == 1 && stats.n_tokens == 0);
   }
-  CHECK_OK(moe_session_watch_routing(session, NULL, NULL, &error)); /* and it works again */
+  CHECK_OK(
+      moe_session_watch_routing(session, NULL, NULL, &error)); /* the session is still usable */
   CHECK_OK(moe_session_rewind(session, 0, &error));
   CHECK_OK(moe_session_eval(session, tokens, 3, watched, 1, &error));
   CHECK(memcmp(plain, watched, sizeof plain) == 0);
@@ -425,9 +428,9 @@ static void test_watch_routing(void) {
 typedef struct Turns {
   moe_session* session;
   int users[2];
-  atomic_int n_watches; /* that the session took */
+  atomic_int n_watches; /* accepted by the session */
   atomic_bool enough;
-  bool wrong; /* status of a call */
+  bool wrong; /* a call returned an unexpected status */
 } Turns;
 
 static void watch_first(void* user, moe_routing_choices* c) {
@@ -453,8 +456,8 @@ static void* watch_in_turns(void* given) {
   return NULL;
 }
 
-/* A session is for one thread at a time: the other one is refused, or its callback is in force with
- * what belongs to it. */
+/* A session serves one thread at a time. A call from the other thread is refused, or its callback
+ * takes effect together with its `user`. */
 static void test_watch_from_another_thread(void) {
   Image image = tiny_image();
   moe_env* env = NULL;
@@ -510,14 +513,15 @@ static void test_budget(void) {
   CHECK_OK(moe_session_create(model, &sp, &first, &error));
   CHECK(moe_session_create(model, &sp, &second, &error) == MOE_ERR_BUDGET && second == NULL);
   moe_session_free(first);
-  CHECK_OK(moe_session_create(model, &sp, &second, &error)); /* what was freed can be used again */
+  CHECK_OK(moe_session_create(model, &sp, &second,
+                              &error)); /* memory of a freed session can be used again */
   moe_session_free(second);
   moe_model_free(model);
   moe_env_free(env);
   moe_synthetic_free(image.data);
 }
 
-/* Sessions advanced together give exactly what each gives alone. */
+/* Sessions evaluated together give the same bits as each one alone. */
 static void test_sessions_together(void) {
   enum { kSessions = 3, kSteps = 5 };
   Image image = tiny_image();
@@ -639,7 +643,8 @@ static bool collect(void* user, const moe_piece* piece) {
   return true;
 }
 
-/* Scores as rows of logits say, and the last layer's states; leaves the session empty. */
+/* Scores agree with the logits, and the pooled last state is that of the last token; leaves the
+ * session empty. */
 static void test_score_and_states(moe_session* session, const moe_model_info* info,
                                   const int32_t* tokens, size_t n) {
   const size_t vocab = (size_t)info->vocab_size, d = (size_t)info->d_model;
@@ -679,7 +684,7 @@ static void test_score_and_states(moe_session* session, const moe_model_info* in
   free(logits);
 }
 
-/* The model that ships with the project: text in, text out. */
+/* Text in, text out, with the model that ships with the project. */
 static void test_text(const char* path) {
   moe_env* env = NULL;
   moe_model* model = NULL;
@@ -694,7 +699,7 @@ static void test_text(const char* path) {
   size_t n = 0;
   CHECK_OK(moe_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, tokens, 64, &n, &error));
   CHECK(n > 0 && n <= strlen(prompt) + 1);
-  /* Its file says that a text begins with BOS, once; without it the rest is the same. */
+  /* The file says add_bos: one BOS precedes the text; without it the other tokens are the same. */
   moe_model_info info = {.struct_size = sizeof info};
   CHECK_OK(moe_model_get_info(model, &info, &error));
   CHECK(tokens[0] == info.bos_token && tokens[1] != info.bos_token);
@@ -722,7 +727,8 @@ static void test_text(const char* path) {
   CHECK_OK(moe_session_generate(session, tokens, n, &gp, &result, &error));
   CHECK(result.n_prompt == (int32_t)n && result.n_generated > 0 && story.n > 0);
 
-  /* Cancelled in the callback: the session stays usable and tells the same story again. */
+  /* After a cancellation in the callback the session stays usable and generates the same text
+   * again. */
   CHECK_OK(moe_session_rewind(session, 0, &error));
   gp.callback = cancel_at;
   gp.user = session;
@@ -738,7 +744,8 @@ static void test_text(const char* path) {
   moe_env_free(env);
 }
 
-/* One layer of two experts that are multiples of the identity: the result is known by hand. */
+/* One layer of two experts that are multiples of the identity, so that the result can be worked out
+ * by hand. */
 static void test_layer(void) {
   enum { kD = 4 };
   float one[kD * kD] = {0};
@@ -770,7 +777,7 @@ static void test_layer(void) {
   for (int i = 0; i < 2 * kD; ++i) CHECK(fabsf(y[i] - expected[i]) < 1e-6f);
   const float bad[kD] = {NAN, 0, 0, 0};
   CHECK(moe_layer_forward(layer, bad, 1, y, &error) == MOE_ERR_NON_FINITE);
-  CHECK_OK(moe_layer_forward(layer, x, 2, y, &error)); /* an error is no lasting harm */
+  CHECK_OK(moe_layer_forward(layer, x, 2, y, &error)); /* the layer is usable after an error */
   moe_layer_free(layer);
   layer = NULL;
   p.router = "topk:3";

@@ -1,4 +1,4 @@
-/* Steps of a conversation through the C API, for a test that holds one model. */
+/* Steps of a conversation through the C API, for a test of one model. */
 #pragma once
 #include "check.h"
 
@@ -37,7 +37,7 @@ typedef struct Heard {
   int n_tokens;
   int stop_after; /* tokens; 0: never */
   moe_session* cancel;
-  moe_chat* chat; /* touched from inside */
+  moe_chat* chat; /* to call from the callback; NULL: none */
   moe_session* session;
 } Heard;
 

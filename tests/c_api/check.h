@@ -1,4 +1,4 @@
-/* Checks that count, and an allocator that fails on request. */
+/* Checks that are counted, and an allocator that fails on request. */
 #ifndef MOE_TESTS_C_API_CHECK_H
 #define MOE_TESTS_C_API_CHECK_H
 
@@ -31,7 +31,7 @@ static int g_failures = 0;
 
 static moe_error error;
 
-/* An allocator that counts, and fails from the n-th allocation on. */
+/* An allocator that counts its blocks and fails from allocation `fail_at` on, counted from 0. */
 typedef struct Meter {
   long live_blocks;
   long long live_bytes;

@@ -1,5 +1,5 @@
-/* What only a program in trouble does: numbers that are no value of their enum, token ids that are
- * not there, objects of the parent in a forked child. */
+/* Misuse: numbers outside an enum, a token count larger than the array, objects of the parent in a
+ * forked child. */
 #define _DEFAULT_SOURCE
 #include <moe_c.h>
 #include <stdio.h>
@@ -76,7 +76,8 @@ static void test_enums(void) {
   free_all(&o);
 }
 
-/* Eight ids before a page that cannot be read, and a number of tokens that no context holds. */
+/* Eight ids in front of an unreadable page, and a number of tokens that exceeds the context: the
+ * number is checked before the ids are read. */
 static void test_number_before_ids(void) {
   Objects o;
   open_all(&o, 3);
@@ -104,7 +105,7 @@ static void test_number_before_ids(void) {
     CHECK(strstr(error.text, "fork") != NULL && strstr(error.text, "free") != NULL); \
   } while (0)
 
-/* Whatever would need the threads that stayed in the parent. */
+/* Every call that needs threads, which a forked child does not have, is refused. */
 static void refuse_all(Objects* o) {
   const int32_t token = 1;
   float x[2] = {1, 2};
@@ -126,24 +127,24 @@ static void refuse_all(Objects* o) {
   CHECK_FORKED(moe_layer_forward(o->layer, x, 1, x, &error));
 }
 
-/* TSan ends a child of several threads that starts one. */
+/* TSan aborts a child of a multi-threaded process when it starts a thread. */
 #ifdef MOE_SANITIZE_THREAD
 enum { kThreadsOfChild = 1 };
 #else
 enum { kThreadsOfChild = 3 };
 #endif
 
-/* The child frees what the parent made, and then lives a life of its own. */
+/* The child frees the parent's objects and then creates and uses its own. */
 static void test_fork(void) {
   Objects o;
   open_all(&o, 3);
   const int32_t tokens[] = {1, 2, 3};
   CHECK_OK(moe_session_eval(o.session, tokens, 3, NULL, 0, &error));
-  usleep(50000); /* the workers sleep */
+  usleep(50000); /* until the workers sleep */
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    alarm(60); /* who waits for a thread of the parent waits for ever */
+    alarm(60); /* waiting for a thread of the parent would never end */
     refuse_all(&o);
     free_all(&o);
     open_all(&o, kThreadsOfChild);
@@ -154,7 +155,8 @@ static void test_fork(void) {
   int status = -1;
   CHECK(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  CHECK_OK(moe_session_eval(o.session, tokens, 3, NULL, 0, &error)); /* nothing to the parent */
+  CHECK_OK(
+      moe_session_eval(o.session, tokens, 3, NULL, 0, &error)); /* the parent is not affected */
   free_all(&o);
 }
 

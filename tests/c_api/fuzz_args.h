@@ -1,6 +1,6 @@
 #pragma once
-// Arguments of C functions from a fuzzer's input: right ones, and wrong ones of every kind that a
-// library can notice. Memory has exactly the size that is claimed.
+// Arguments of C functions from a fuzzer's input: valid ones, and invalid ones of every kind that a
+// library can detect. Arrays have exactly the size that the call states.
 
 #include <algorithm>
 #include <cstring>
@@ -28,13 +28,13 @@ class FuzzArgs {
   T* array(size_t n) {
     return static_cast<T*>(room(n * sizeof(T)));
   }
-  /// NULL now and then.
+  /// Sometimes NULL.
   template <class T>
   T* maybe(T* pointer) {
     return in_.byte() == 13 ? nullptr : pointer;
   }
 
-  /// A parameter struct: whole, shorter, longer, of no size at all, or NULL.
+  /// A parameter struct: complete, shorter, longer, with struct_size 0, or NULL.
   template <class T>
   T* params(T value) {
     const uint8_t how = in_.byte();
@@ -57,7 +57,7 @@ class FuzzArgs {
     return params(T{});
   }
 
-  /// Any number in an enum.
+  /// Sets an enum to any number.
   template <class E>
   void set(E* value) {
     const int32_t number = in_.number();
@@ -65,7 +65,7 @@ class FuzzArgs {
     std::memcpy(value, &number, sizeof number);
   }
 
-  /// One of them, NULL, or bytes of the input.
+  /// One of `known`, NULL, or bytes of the input.
   template <size_t n>
   const char* text(const char* const (&known)[n]) {
     const uint8_t which = in_.byte();
@@ -86,7 +86,7 @@ class FuzzArgs {
     if (in_.byte() == 13 && !out.empty()) out.back() = in_.number();
     return out;
   }
-  /// As many floats as the sizes say; NULL when they cannot be or are many.
+  /// rows * cols floats; NULL if that is not positive or more than 5000, and sometimes otherwise.
   float* floats(int64_t rows, int64_t cols) {
     if (rows < 1 || cols < 1 || rows > 5000 || cols > 5000 || rows * cols > 5000) return nullptr;
     auto* values = array<float>(static_cast<size_t>(rows * cols));
@@ -97,12 +97,12 @@ class FuzzArgs {
     return maybe(values);
   }
 
-  /// For the next call; NULL now and then.
+  /// For the next call; sometimes NULL.
   moe_error* error() {
     error_ = maybe(array<moe_error>(1));
     return error_;
   }
-  /// Whether the last call, which had error(), gave MOE_OK.
+  /// Whether `status`, of the last call that got error(), is MOE_OK; also checks the error's text.
   bool fine(moe_status status) const {
     if (error_ != nullptr) return moe::fine(status, *error_);
     require(status != MOE_ERR_INTERNAL);
@@ -115,7 +115,7 @@ class FuzzArgs {
   moe_error* error_ = nullptr;
 };
 
-/// A buffer for (buffer, capacity, *length) and what is checked of it.
+/// A buffer for a function that takes (buffer, capacity, *length), and the checks on what it wrote.
 template <class T>
 struct FuzzBuffer {
   T* data;
@@ -129,7 +129,7 @@ struct FuzzBuffer {
     if (args.in().byte() == 13) capacity = 0;
     length = args.maybe(args.array<size_t>(1));
   }
-  /// zero: the text's, which has to fit too.
+  /// zero: 1 for text, whose terminating zero must fit too.
   void check(moe_status status, size_t zero) const {
     if (status == MOE_OK && data != nullptr) require(*length + zero <= capacity || capacity == 0);
     if (status == MOE_ERR_TOO_LONG && length != nullptr && *length != 0) {

@@ -1,4 +1,4 @@
-/* Messages have a decimal point also where the program writes a comma.
+/* Messages have a decimal point even in a locale with a decimal comma.
  * Usage: locale_test MODEL, with LOCPATH and LC_ALL naming a locale with a comma */
 #include <locale.h>
 #include <moe_c.h>

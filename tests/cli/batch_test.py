@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""batch: many texts in order, bad lines in their places, resumed after a kill."""
+"""moe batch: results in the order of the lines, bad lines reported in place, resumption after a kill."""
 
 import fcntl
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""moe bench: results, how it measures, what it refuses, Ctrl-C."""
+"""moe bench: its results, its method, arguments it refuses, Ctrl-C."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def sanitized():
 
 
 def flags_of_largest_mapping(pid):
-    """(bytes, VmFlags) of the largest private mapping of a process's child."""
+    """(bytes, VmFlags) of the largest private mapping of a process's children."""
     found = (0, "")
     with open(f"/proc/{pid}/task/{pid}/children") as f:
         children = f.read().split()
@@ -40,7 +40,7 @@ def flags_of_largest_mapping(pid):
 class Bench(Cli):
     @staticmethod
     def wait_for_its_handler(process):
-        """Until it catches SIGINT: the mask in /proc is hexadecimal, SIGINT its second bit."""
+        """Waits until the process catches SIGINT, the second bit of the hexadecimal mask in /proc."""
         while process.poll() is None:
             with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
                 caught = next(line for line in status if line.startswith("SigCgt"))
@@ -58,7 +58,7 @@ class Bench(Cli):
         self.fails(1, "bench", "--synthetic", "no-such-shape", contains=["no-such-shape", "tiny"])
 
     def measured_pages(self, *args):
-        """What the process that measures memory asked for its buffer."""
+        """The VmFlags of the buffer of the child process that measures memory bandwidth."""
         p = subprocess.Popen([MOE, "bench", MODEL, "-p", "0", "-n", "1", "-r", "1000", *args], stdout=subprocess.DEVNULL)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)
@@ -93,13 +93,13 @@ class Bench(Cli):
                                expert * (two["experts_per_token"] - one["experts_per_token"]), delta=2)
         self.assertAlmostEqual(two["decode_bytes_per_s"] / two["decode_tokens_per_s"],
                                two["used_bytes_per_token"] + two["kv_bytes_per_token"], delta=2)
-        together = bench("--sessions", "4")  # they share what they read
+        together = bench("--sessions", "4")  # sessions share the weights that they read
         self.assertLess(together["used_bytes_per_token"], two["used_bytes_per_token"])
         self.assertIn("experts a token on average", self.ok("bench", MODEL, "-p", "0", "-n", "40", "-r", "1").stdout)
 
     def test_hours_are_refused(self):
         self.fails(2, "bench", "--synthetic", "tiny", "-n", "500000", "-r", "1000", contains=["hours", "-n", "-r"])
-        # Attention takes the time: the tokens alone would be minutes.
+        # Attention dominates the estimate; the matrix products alone would take minutes.
         self.fails(2, "bench", "--synthetic", "tiny", "-p", "4000000", "-n", "0", "-r", "1", contains=["hours"])
         self.fails(2, "bench", "--synthetic", "tiny", "-p", "0", "-n", "2000000", "-r", "1", contains=["hours"])
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much memory a model may take: --memory, what the machine has, files that are read past the page cache.
+"""Memory budgets: --memory, the memory of the machine, files read past the page cache.
 
 Usage: budget_test.py MOE MODEL CHECKPOINT CHAT LIBFAKE_MACHINE
 """
@@ -22,7 +22,7 @@ RUN = {"generate": ("-p", "Once upon a time", "-n", "20"), "perplexity": ("-p", 
 
 class Budget(Cli):
     def machine(self, available, total=10**9):
-        """The environment of a machine with so many bytes."""
+        """An environment that reports a machine with these bytes of memory."""
         with open(self.path("meminfo"), "w") as f:
             f.write(f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\n")
         return {**os.environ, "LD_PRELOAD": SHIM, "FAKE_MEMINFO": self.path("meminfo"), "TMPDIR": self.folder.name}
@@ -99,7 +99,7 @@ class Budget(Cli):
         return json.loads(self.ok("inspect", MODEL, "--json", *args).stdout)["plan"]
 
     def test_inspect_says_what_a_cap_comes_to(self):
-        whole = self.plan("--memory", "100T")  # of any machine
+        whole = self.plan("--memory", "100T")  # larger than the memory of any machine
         self.assertEqual((whole["n_experts"], whole["n_experts_in_memory"], whole["n_experts_per_token"]), (64, 64, 16))
         least = self.plan("--memory", str(whole["least_cap_bytes"]))
         self.assertEqual(least["least_cap_bytes"], whole["least_cap_bytes"])
@@ -123,7 +123,7 @@ class Budget(Cli):
         self.assertLessEqual(memory["cached_expert_bytes"], memory["expert_cache_bytes"])
         self.assertEqual(memory["account"]["expert cache"], memory["expert_cache_bytes"])
         self.assertTrue(0 < experts["found_in_memory"] < experts["uses"], experts)
-        # Every expert of this file is as large as every other.
+        # All experts of this file have the same size.
         tensors = json.loads(self.ok("inspect", MODEL, "--tensors", "--json").stdout)["tensors"]
         one = experts["read_bytes"] / (experts["uses"] - experts["found_in_memory"])
         self.assertAlmostEqual(one, sum(t["bytes"] for t in tensors if t["name"].startswith("layers.0.experts.0.")), delta=4096)

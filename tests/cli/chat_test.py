@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Conversations: templates, commands, a terminal, Ctrl-C."""
+"""moe chat: templates, commands, a terminal, Ctrl-C."""
 
 import json
 import os
@@ -27,7 +27,7 @@ class Chat(Cli):
         self.fails(2, "chat", MODEL, "--template", "chatml", "--user-prefix", "x", contains=["plain"])
 
     def chat_model(self, **config):
-        """The model that thinks "ab" and answers "Yes." to everything."""
+        """A model file of the checkpoint that thinks "ab" and answers "Yes." to every question."""
         folder = self.path("chat")
         shutil.copytree(CHAT, folder)
         with open(os.path.join(folder, "config.json")) as f:
@@ -54,7 +54,7 @@ class Chat(Cli):
         self.assertEqual(r.stdout, "Yes.\n<|im_start|>system\nSing.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n"
                                    "<|im_start|>assistant\nYes.<|im_end|>\nYes.\n<|im_start|>system\nSing.<|im_end|>\n"
                                    "<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n")
-        self.assertEqual(self.ok("chat", model, "--think", text="/think\n").stdout, "Yes.\n")  # a line for the model
+        self.assertEqual(self.ok("chat", model, "--think", text="/think\n").stdout, "Yes.\n")  # not a command: goes to the model
 
     def test_chat_templates(self):
         model = self.chat_model()
@@ -81,7 +81,7 @@ class Chat(Cli):
             f.write("{% for i in range(9999) %}{% for j in range(99) %}{% for k in range(99) %}{% endfor %}{% endfor %}{% endfor %}")
         r = run("chat", model, "--template", self.path("t.jinja"), text="Hello\n")
         self.assertRegex(r.stderr, r"line 1: more than \d+ (steps|items)")
-        self.assertNotIn("--context", r.stderr)  # which would not help
+        self.assertNotIn("--context", r.stderr)  # a larger context would not help
         r = run("chat", model, "--context", "64", text="Hello\nA second line is too much.\n")
         self.assertEqual(r.returncode, 1)
         self.assertEqual(r.stdout.split("\n")[0], "Yes.")
@@ -101,7 +101,7 @@ class Chat(Cli):
             head, data = f.read().split(b"\n", 1)
         self.assertEqual([m["role"] for m in json.loads(head)["messages"]], ["user", "assistant"] * 2)
         self.assertEqual([n for n in os.listdir(self.folder.name) if "partial" in n], [])
-        # A context that grew is there again.
+        # A session whose context grew is restored.
         self.ok("chat", MODEL, "-n", "4", "--session", self.path("s"), text="Once\n")
         shown = self.ok("chat", MODEL, "--session", self.path("s"), text="/show\n").stdout
         self.assertIn("Once", shown)
@@ -134,7 +134,7 @@ class Chat(Cli):
                 f.write(content)
             self.fails(1, "chat", model, "--session", file, *args, text="x\n", contains=["talk: ", *words])
             with open(file, "rb") as f:
-                self.assertEqual(f.read(), content)  # nothing lost
+                self.assertEqual(f.read(), content)  # the file is unchanged
 
         good = head + b"\n" + data
         bad(good[:-1], "cut off")
@@ -156,15 +156,15 @@ class Chat(Cli):
 
     def test_chat_grows_with_the_conversation(self):
         model = self.chat_model(context_length=1000000)
-        text = "word " * 900 + "\n" + "Sure? " * 900 + "\nYes?\n"  # a token for each byte
+        text = "word " * 900 + "\n" + "Sure? " * 900 + "\nYes?\n"  # one token per byte
         turns = [json.loads(l) for l in self.ok("chat", model, "--json", text=text).stdout.splitlines()]
         fixed = [json.loads(l) for l in self.ok("chat", model, "--json", "--context", "20000", text=text).stdout.splitlines()]
         self.assertGreater(turns[1]["n_prompt"], 4096)
         for field in ("reply", "thinking", "finish", "n_prompt", "n_generated"):
             self.assertEqual([t[field] for t in turns], [t[field] for t in fixed])
         reused = [t["n_reused"] > 0 for t in turns]
-        self.assertFalse(all(reused[1:]))  # a larger session reads it all again
-        self.assertTrue(any(reused[1:]))   # and is then kept
+        self.assertFalse(all(reused[1:]))  # a larger session evaluates the whole conversation again
+        self.assertTrue(any(reused[1:]))   # and is then reused
         r = run("chat", model, "--context", "4096", text=text)
         self.assertEqual(r.returncode, 1)
         self.assertIn("--context can be at most 1000000", r.stderr)
@@ -183,7 +183,7 @@ class Chat(Cli):
                 self.assertTrue(select.select([terminal], [], [], 60)[0], f"no {text!r} in {seen!r}")
                 try:
                     seen += os.read(terminal, 4096).decode()
-                except OSError:  # the other end is gone
+                except OSError:  # the other end is closed
                     self.fail(f"no {text!r} in {seen!r}")
             before, seen = seen.split(text, 1)
             return before
@@ -193,9 +193,9 @@ class Chat(Cli):
 
         wait_for("> ")
         type_in("Hello\n")
-        wait_for("\x1b[2mab\x1b[0m")  # what it thinks is dim
+        wait_for("\x1b[2mab\x1b[0m")  # thinking is shown dim
         wait_for("Yes.")
-        type_in("\x03")  # ends the endless reply, not the chat
+        type_in("\x03")  # ends the reply, not the chat
         wait_for("> ")
         type_in("/show\n")
         self.assertIn("Hello<|im_end|>", wait_for("Yes.<|im_end|>"))
@@ -206,7 +206,7 @@ class Chat(Cli):
         wait_for("> ")
         type_in("/show\n")
         self.assertIn("Again<|im_end|>", wait_for("Yes.<|im_end|>\r\n> "))
-        type_in("\x03")  # at the prompt it ends the program
+        type_in("\x03")  # ends the program at the prompt
         for _ in range(600):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:

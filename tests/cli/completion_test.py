@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Completion in bash, zsh and fish, and the manual page: all that --help says, and nothing else."""
+"""Completion in bash, zsh and fish, and the manual page: they name what --help names, and nothing else."""
 
 import os
 import pty
@@ -102,7 +102,7 @@ class Completion(Help):
             self.assertIn(completed, self.zsh(typed, completed))
 
     def zsh(self, typed, awaited):
-        """What an interactive zsh shows after Tab."""
+        """The text that an interactive zsh shows after Tab."""
         child, terminal = pty.fork()
         if child == 0:
             os.chdir(self.folder.name)

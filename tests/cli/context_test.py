@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long a text may be: the session is as large as the text needs, at most the model's context."""
+"""Context size: a session has as many positions as the text needs, at most the model's context."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from support import CHAT, Cli, MODEL, main
 
 class Context(Cli):
     def long_model(self):
-        """A model of 100000 positions with a token for each byte."""
+        """A model with a context of 100000 and one token per byte."""
         folder = self.path("source")
         shutil.copytree(CHAT, folder)
         with open(os.path.join(folder, "config.json")) as f:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The converter as a command: results, and what an interrupt leaves behind."""
+"""moe convert: its results, and the files that an interrupted conversion leaves."""
 
 import json
 import math
@@ -35,7 +35,7 @@ class Convert(Cli):
         self.assertIn("layer 2: no attention; silu FFN of 36\n", shown)
 
     def start_long_conversion(self, **how):
-        """Converts a checkpoint whose embedding is a hole of 4 GB; returns once there is a partial file."""
+        """Starts converting a checkpoint whose embedding is a sparse file of 4 GB; returns once a partial file exists."""
         source = self.path("source")
         os.makedirs(source, exist_ok=True)
         rows, d = 1 << 24, 64
@@ -79,7 +79,7 @@ class Convert(Cli):
             with self.subTest(number):
                 p = self.start_long_conversion()
                 p.send_signal(number)
-                if number == signal.SIGHUP:  # as a shell that ends repeats it
+                if number == signal.SIGHUP:  # an exiting shell may send it twice
                     p.send_signal(number)
                 out, err = p.communicate(timeout=60)
                 self.assertEqual(p.returncode, 130, err)
@@ -180,7 +180,7 @@ class Convert(Cli):
         self.ok(*to, "int4", "--calibrate", self.path("binary"))
 
     def dense(self):
-        """A dense checkpoint in the research layout that reads bytes."""
+        """A dense checkpoint in the research layout with one token per byte."""
         config = {
             "model_type": "moe_research", "layout_version": 1, "vocab_size": 256, "d_model": 16, "n_layers": 1,
             "context_length": 64, "norm": {"kind": "rms", "eps": 1e-5}, "positions": "rope", "tie_embeddings": True,
@@ -287,7 +287,7 @@ class Convert(Cli):
         try:
             while read(terminal):
                 pass
-        except OSError:  # the other end is gone
+        except OSError:  # the other end is closed
             pass
         self.assertEqual(os.waitpid(pid, 0)[1], 0)
         text = b"".join(seen).decode()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fill and embed, and what is said where a model is of the other kind."""
+"""moe fill and moe embed, and the messages for a model of the other kind."""
 
 import json
 import os
@@ -64,7 +64,7 @@ class Encoder(Cli):
         for pool, j in found.items():
             self.assertEqual((j["pooling"], j["d_model"], len(j["embeddings"])), (pool, 192, 2))
         first = found["first"]["embeddings"]
-        self.assertEqual(first[0], first[1])  # nothing is in front of a first token, BOS
+        self.assertEqual(first[0], first[1])  # both lines begin with BOS, whose state depends on nothing else
         self.assertNotEqual(found["last"]["embeddings"][0], found["last"]["embeddings"][1])
         self.assertNotEqual(found["mean"], found["last"])
         self.fails(1, "embed", MODEL, "-p", "cat\n" + "cat " * 600, contains=["line 2", "512"])

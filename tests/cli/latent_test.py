@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--kv latent: what it prints, saves and counts, and the models that refuse it."""
+"""--kv latent: its results, its memory, and the models that refuse it."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Latent(Cli):
         for kv in ("f16", "latent"):
             run = ["bench", self.model, "-p", "0", "-n", "8", "-r", "1", "--kv", kv, "--json"]
             found[kv] = json.loads(self.ok(*run).stdout)["kv_bytes_per_token"]
-        self.assertEqual(found["latent"] * 4 * 2 * 16, found["f16"] * 32)  # 4 heads of 16, twice
+        self.assertEqual(found["latent"] * 4 * 2 * 16, found["f16"] * 32)  # 32 values, not 2 x 4 x 16
 
     def test_other_models_refuse_it(self):
         self.fails(1, "generate", MODEL, "-p", "a", "--kv", "latent",

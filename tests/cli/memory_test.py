@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Memory runs out at any allocation of the command: it ends with a message, never with a signal.
+"""Any allocation of the command may fail: the command then ends with a message, never with a signal.
 
 Usage: memory_test.py MOE MODEL CHECKPOINT CHAT LIBFAILING_MALLOC [--all]   (--all: every allocation, minutes)
 """
@@ -51,7 +51,7 @@ class Memory(Cli):
         r = start(args, FAILING_MALLOC=f"{n}+" if on else str(n))
         where = f"moe {' '.join(args)}: allocation {n}{' and later' if on else ''}: {r.returncode} {r.stderr[-300:]}"
         if r.returncode == whole.returncode and untimed(r.stdout) == untimed(whole.stdout):
-            return None if r.left == whole.left else f"{where}: left {r.left}"  # it was not needed
+            return None if r.left == whole.left else f"{where}: left {r.left}"  # the command did without the allocation
         return None if r.returncode == 1 and r.stderr and r.left in ([], ["out"]) else where
 
     def test_every_allocation_may_fail(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the commands print, as text and as JSON."""
+"""The output of the commands, as text and as JSON."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Results(Cli):
         self.assertEqual(len(j["tokens"]), 8)
         for t in j["tokens"]:
             self.assertEqual(len(t["top"]), 3)
-            self.assertEqual(t["top"][0]["id"], t["id"])  # greedy takes the best
+            self.assertEqual(t["top"][0]["id"], t["id"])  # greedy sampling takes the most probable token
             self.assertLessEqual(t["logprob"], 0)
         self.assertGreater(len(j["routing"]), 0)
         for layer in j["routing"]:
@@ -73,7 +73,7 @@ class Results(Cli):
         self.fails(2, "tokenize", MODEL, "1,x", "--decode", contains=["x"])
 
     def test_a_text_begins_as_the_file_says(self):
-        """The shipped model's file says add_bos: every command puts that token, 0, in front once."""
+        """The shipped model's file says add_bos: every command puts BOS, token 0, in front once."""
         text = "Once upon a time"
         def ids(*extra):
             return json.loads(self.ok("tokenize", MODEL, text, "--json", *extra).stdout)["ids"]
@@ -87,17 +87,17 @@ class Results(Cli):
         with open(self.path("t.txt"), "w", encoding="utf-8") as f:
             f.write(text)
         j = json.loads(self.ok("perplexity", MODEL, self.path("t.txt"), "--json").stdout)
-        self.assertEqual(j["n_scored"], len(ids("--no-bos")))  # the first token of the text too
+        self.assertEqual(j["n_scored"], len(ids("--no-bos")))  # the first token of the text is scored too
         self.assertEqual(j["n_tokens"], len(ids("--no-bos")))
         shown = self.ok("chat", MODEL, "--render", text=text + "\n").stdout
         self.assertEqual(shown, "<|bos|>" + text + "\n")
         chat = self.ok("chat", MODEL, "--render", "--template", "chatml", text=text + "\n").stdout
-        self.assertNotIn("<|bos|>", chat)  # a template writes its own
+        self.assertNotIn("<|bos|>", chat)  # a template writes BOS itself
 
     def test_inspect(self):
         out = self.ok("inspect", MODEL).stdout
         self.assertIn("softmax router (k 2, gate raw), 2 sub-heads", out)
-        self.assertIn("active per token at most", out)  # sub-tokens may choose the same expert
+        self.assertIn("active per token at most", out)  # two sub-tokens may choose the same expert
         memory = [line for line in out.splitlines() if "memory with one session" in line]
         self.assertRegex(memory[0], r"all weights counted, read or mapped: .*[a-z] [\d.]+ [kM]?B$")
         j = json.loads(self.ok("inspect", MODEL, "--tensors", "--verify", "--json").stdout)
@@ -127,7 +127,7 @@ class Results(Cli):
         self.assertNotIn("experts each", r.stdout)
         rows = [line.split() for line in r.stderr.splitlines()]
         start = rows.index("layer tokens experts each unused dropped positive busiest experts".split())
-        self.assertEqual(len(rows), start + len(routing) + 2)  # a line a layer, and all of them
+        self.assertEqual(len(rows), start + len(routing) + 2)  # a line per layer, and one for all of them
         for row, layer in zip(rows[start + 1:], routing):
             self.assertEqual(row[:2], [str(layer["layer"]), str(layer["n_tokens"])])
             self.assertEqual(row[2], f'{layer["mean_experts_per_token"]:.2f}')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""score: lines of a text, token ids, and what it refuses."""
+"""moe score: lines of a text, token ids, and input it refuses."""
 
 import json
 import math

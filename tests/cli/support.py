@@ -1,5 +1,5 @@
-"""What the tests of the command share. Each file of tests is called as
-NAME_test.py MOE_BINARY MODEL CHECKPOINT_FOLDER CHAT_CHECKPOINT_FOLDER; tests run in a temporary folder.
+"""Shared by the tests of the command. Each test file is run as
+NAME_test.py MOE_BINARY MODEL CHECKPOINT_FOLDER CHAT_CHECKPOINT_FOLDER, in a temporary folder.
 """
 
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A terminal is shown control characters spelled out; pipes and files get every byte."""
+"""Control characters are escaped on a terminal; pipes and files get the bytes unchanged."""
 
 import json
 import os
@@ -15,7 +15,7 @@ SHOWN = "a\\x1b[31m\\x07\\x7f\\x9b2J\\u202eb\\x0d\u00e9\U0001F642"
 
 class Terminal(Cli):
     def at_terminal(self, *args):
-        """What a terminal gets from the command, both streams, its own line ends undone."""
+        """The command's stdout and stderr as a terminal shows them, with line ends turned back into LF."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.execv(MOE, [MOE, *args])
@@ -23,7 +23,7 @@ class Terminal(Cli):
         try:
             while part := os.read(terminal, 1 << 16):
                 out += part
-        except OSError:  # the other end is gone
+        except OSError:  # the other end is closed
             pass
         os.close(terminal)
         os.waitpid(pid, 0)

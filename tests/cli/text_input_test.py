@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Text comes in the same way everywhere: -p TEXT, -f FILE, -f - for stdin, and the older forms."""
+"""Every command takes text in the same ways: -p TEXT, -f FILE, -f - for stdin, and as an argument."""
 
 import json
 import os
@@ -12,7 +12,7 @@ TEXT = "Once upon a time"
 
 class TextInput(Cli):
     def forms(self, positional=None):
-        """Each way to give TEXT: arguments and what stdin holds."""
+        """Each way to pass TEXT: the arguments, and the content of stdin."""
         with open(self.path("t.txt"), "w") as f:
             f.write(TEXT)
         forms = [(["-p", TEXT], None), (["--prompt", TEXT], None), (["-f", self.path("t.txt")], None),
@@ -21,7 +21,7 @@ class TextInput(Cli):
         return forms + ([positional] if positional else [])
 
     def same(self, command, positional=None, *more, key):
-        """`key` of the JSON is the same however the text comes."""
+        """Checks that `key` of the JSON is the same for every way to pass the text."""
         found = [json.loads(self.ok(command, MODEL, *args, *more, "--json", text=text).stdout)[key]
                  for args, text in self.forms(positional)]
         for value in found[1:]:

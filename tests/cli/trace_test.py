@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""moe trace and bench --routing."""
+"""moe trace and moe bench --routing."""
 
 import json
 import os
@@ -29,19 +29,19 @@ class Trace(Cli):
         return j, {b["experts"]: (b["lru"], b["best"]) for b in j["budgets"]}
 
     def test_replay_is_what_a_hand_finds(self):
-        # One layer of 8 experts. Decoding uses 0 1 2 0 3 0 1 2, behind a prompt that used 0.
+        # One layer of 8 experts. The prompt uses expert 0, decoding uses 0 1 2 0 3 0 1 2.
         order = [0, 1, 2, 0, 3, 0, 1, 2]
         path = self.file("t", "# n_layer=1 n_expert=8 n_expert_used=1\nphase,step,layer,slot,expert,weight\n0,0,0,0,0,1\n" +
                          "".join(f"1,{i + 1},0,0,{e},0.5\n" for i, e in enumerate(order)))
         j, found = self.budgets(path)
         self.assertEqual((j["prompt_tokens"], j["decoded_tokens"], j["uses"]), (1, 8, 8))
-        self.assertEqual(j["first_uses"], 3 / 8)  # of 1, 2 and 3
+        self.assertEqual(j["first_uses"], 3 / 8)  # those of 1, 2 and 3
         self.assertEqual(found[0], (0, 0))
-        # One place. LRU finds the first 0; the best passes 1 and 2 through and finds 0 three times.
+        # Room for one: LRU hits the first 0; the optimal policy does not cache 1, 2 and 3 and hits 0 three times.
         self.assertEqual(found[1], (1 / 8, 3 / 8))
-        # Two: LRU has 0, -, -, -, -, 0, -, -. The best keeps 0 and then 1: 0, 0, 0, 1.
+        # Two: LRU hits 0 - - - - 0 - -. The optimal policy keeps 0 and then 1, and hits 0, 0, 0, 1.
         self.assertEqual(found[2], (2 / 8, 4 / 8))
-        # Four: everything but first uses.
+        # Four: only first uses miss.
         self.assertEqual(found[4], (5 / 8, 5 / 8))
         text = self.ok("trace", path, "--budgets").stdout
         self.assertIn("1 layers of 8 experts", text)
@@ -59,12 +59,12 @@ class Trace(Cli):
         self.ok("trace", *args, "-o", self.path("b.csv"), "--chunk", "1", "--threads", "1")
         head, rows = self.rows(self.path("a.csv"))
         self.assertRegex(head, r"^# n_layer=4 n_expert=16 n_expert_used=[234]$")
-        # However a text is cut, each token chooses the same.
+        # Each token chooses the same experts, however the prompt is split.
         self.assertEqual(sorted(rows), sorted(self.rows(self.path("b.csv"))[1]))
         n_prompt = len(self.ok("tokenize", MODEL, "-p", "Once upon a time").stdout.split(","))
         self.assertEqual({(r[0], int(r[1])) for r in rows}, {("0", i) for i in range(n_prompt)} |
                          {("1", i) for i in range(n_prompt, n_prompt + 10)})
-        # The ones that generate --stats counts.
+        # The same experts are counted by generate --stats.
         j = json.loads(self.ok("generate", *args, "--stats", "--json", "--ignore-eos").stdout)
         counted = [set(e for e, n in enumerate(l["tokens_per_expert"]) if n) for l in j["routing"]]
         traced = [set(int(r[4]) for r in rows if r[2] == str(l)) for l in range(4)]
@@ -79,7 +79,7 @@ class Trace(Cli):
     def test_the_page_shows_what_the_trace_says(self):
         self.ok("trace", MODEL, "-p", "Once upon a time", "-n", "40", "-o", self.path("t.csv"))
         text = self.page(self.path("t.csv"))
-        page = ElementTree.fromstring(re.sub(r"<!DOCTYPE html>|<meta[^>]*>", "", text))  # and so well formed
+        page = ElementTree.fromstring(re.sub(r"<!DOCTYPE html>|<meta[^>]*>", "", text))  # fails if it is not well formed
         self.assertNotRegex(text, r"(?i)<script|<link|<img|src=|href=|url\(|@import")
         rows = [[int(v) for v in r[:5]] for r in self.rows(self.path("t.csv"))[1]]
         j, _ = self.budgets(self.path("t.csv"))
@@ -177,14 +177,14 @@ class Trace(Cli):
         self.fails(1, "trace", MODEL, "-p", "x", "-n", "1", "-o", "/dev/full", contains=["/dev/full"])
 
     def test_a_model_is_routed_as_the_trace_was(self):
-        # Every token of every layer takes experts 3 and 1; the trace has fewer layers than the model.
+        # For every token, layer 0 takes experts 3 and 1, layer 1 takes expert 2. The model has more layers and repeats these two.
         path = self.file("t.csv", HEAD + "".join(f"{p},{s},0,0,3,0.5\n{p},{s},0,1,1,0.5\n{p},{s},1,0,2,0.9\n"
                                                  for p, s in ((0, 0), (1, 1), (1, 2))))
         args = ("-p", "8", "-n", "6", "-r", "1", "--json", "--routing", path)
-        j = json.loads(self.ok("bench", "--synthetic", "tiny", *args).stdout)  # MoE layers 1 and 3: the trace's second
+        j = json.loads(self.ok("bench", "--synthetic", "tiny", *args).stdout)  # its MoE layers 1 and 3 take layer 1 of the trace
         self.assertEqual(j["experts_per_token"], 1)
         self.assertEqual(j["trace_found_in_memory"], 1)
-        j = json.loads(self.ok("bench", MODEL, *args).stdout)  # layers 0 and 2 take two, 1 and 3 one
+        j = json.loads(self.ok("bench", MODEL, *args).stdout)  # layers 0 and 2 take two experts, 1 and 3 one
         self.assertEqual(j["experts_per_token"], 1.5)
 
     def test_sessions_are_at_different_steps_of_the_trace(self):
@@ -193,7 +193,7 @@ class Trace(Cli):
         other = self.file("other.csv", HEAD + rows + "".join(f"1,{s},0,0,{s},0.5\n1,{s},1,0,{s},0.5\n" for s in (1, 2)))
         used = [json.loads(self.ok("bench", MODEL, "-p", "0", "-n", "4", "-r", "1", "--json", "--sessions", "2",
                                    "--routing", path).stdout)["used_bytes_per_token"] for path in (same, other)]
-        self.assertGreater(used[1], used[0])  # no expert serves both
+        self.assertGreater(used[1], used[0])  # the two sessions share no expert
 
     def test_routing_that_does_not_fit(self):
         many = self.file("many.csv", "# n_layer=1 n_expert=8 n_expert_used=3\nphase,step,layer,slot,expert,weight\n"

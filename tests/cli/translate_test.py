@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""translate: one line in, one line out; and what is said where a model is of another kind."""
+"""moe translate: one output line per input line, and the messages for models of other kinds."""
 
 import json
 import os
@@ -27,7 +27,7 @@ class Translate(Cli):
         self.assertEqual([j["source"] for j in found], LINES.splitlines())
         self.assertEqual([len(j["translations"]) for j in found], [1, 0, 1])
         self.assertEqual(found[0]["translations"][0]["text"], out[0])
-        # The language that the file says, or another beginning.
+        # A translation begins with the language token of the file, or with --prefix.
         self.assertEqual(found[0]["translations"][0]["tokens"][0], 4)
         j = json.loads(self.ok("translate", model, "-p", "the cat", "--json", "--prefix", " dog").stdout)
         self.assertTrue(j["translations"][0]["text"].strip().startswith("dog"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Help, mistakes and exit codes of the command."""
+"""Help, wrong usage and exit codes of the command."""
 
 import json
 import os
@@ -64,7 +64,7 @@ class Usage(Cli):
                 self.ok(command[0], MODEL, *command[1:], "--io", how)
             self.fails(2, command[0], MODEL, *command[1:], "--io", "fast", contains=["--io", "fast", "direct"])
         self.fails(2, "inspect", MODEL, "--io", "direct", "--map", contains=["--io direct", "--map"])
-        # /proc has files that cannot be read so.
+        # Files in /proc cannot be read with O_DIRECT.
         self.fails(1, "inspect", "/proc/cpuinfo", "--io", "direct", contains=["/proc/cpuinfo", "O_DIRECT"])
 
     def test_output_that_cannot_be_written_is_an_error(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""examples/kubernetes/worker.sh: what cannot be continued is set aside, the rest goes on."""
+"""examples/kubernetes/worker.sh: files that cannot be processed are set aside, the others are processed."""
 
 import fcntl
 import json
@@ -31,7 +31,7 @@ class Worker(Cli):
         return sorted(file.name for file in (self.queue / folder).iterdir())
 
     def stand_in(self, name, script):
-        """A command of this name in front of the real one."""
+        """Puts a script of this name in front of the real command in PATH."""
         path = pathlib.Path(self.path("bin")) / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/sh\n{script}\n")
@@ -61,7 +61,7 @@ class Worker(Cli):
         self.put("b.jsonl", result="my notes\n")
         (self.queue / "in/c.jsonl").mkdir()
         self.put("d.jsonl")
-        self.put("e.jsonl", "no JSON\n")  # a bad line is a result
+        self.put("e.jsonl", "no JSON\n")  # a bad line has a result too
         self.start()
         self.wait_for(lambda: (self.queue / "done").exists() and len(self.names("done")) == 3)
         self.assertEqual(self.names("in"), [])
@@ -72,7 +72,7 @@ class Worker(Cli):
         for name in ("a.jsonl", "d.jsonl"):
             results = [json.loads(line) for line in (self.queue / "out" / name).read_text().splitlines()]
             self.assertEqual([r["n_generated"] for r in results], [4, 4])
-        (self.queue / "out/b.jsonl").unlink()  # mended, and put back
+        (self.queue / "out/b.jsonl").unlink()  # corrected, and put back
         os.rename(self.queue / "refused/b.jsonl", self.queue / "in/b.jsonl")
         self.wait_for(lambda: "b.jsonl" in self.names("done"))
 
@@ -82,7 +82,7 @@ class Worker(Cli):
             fcntl.flock(f, fcntl.LOCK_EX)
             worker = self.start()
             self.assertIn("another process", worker.stderr.readline())
-            self.assertIn("another process", worker.stderr.readline())  # it looks again
+            self.assertIn("another process", worker.stderr.readline())  # it tries again
             self.assertEqual((self.names("in"), self.names("refused")), (["a.jsonl"], []))
         self.wait_for(lambda: self.names("done") == ["a.jsonl"])
 
@@ -97,7 +97,7 @@ class Worker(Cli):
             self.assertEqual((self.names("in"), self.names("refused")), (["a.jsonl"], []))
 
     def test_several_workers_share_a_state(self):
-        """Each keeps its own messages: a locked file stays, whatever the others log."""
+        """Each worker has its own log of errors: a locked file stays, whatever the other workers log."""
         self.put("a.jsonl")
         for i in range(8):
             self.put(f"b{i}.jsonl", result="my notes\n")
@@ -121,7 +121,7 @@ class Worker(Cli):
         self.assertIn("finished already", (self.queue / "refused/a.jsonl.txt").read_text())
         self.assertEqual((self.queue / "done/a.jsonl").read_text(), PROMPTS)
         self.assertEqual((self.queue / "out/a.jsonl").read_text(), "the first one's\n")
-        self.put("a.jsonl", "third\n")  # what was refused is not replaced either
+        self.put("a.jsonl", "third\n")  # a file that was set aside is not overwritten either
         self.wait_for(lambda: (self.queue / "refused/a.2.jsonl.txt").exists())
         self.assertIn("A bird", (self.queue / "refused/a.jsonl").read_text())
 

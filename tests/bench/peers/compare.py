@@ -5,7 +5,7 @@ Usage: compare.py --dir FOLDER [--moe build/release/bin/moe] [--shapes NAME,...]
                   [--weights ternary2,int8,int4] [--types NAME,...] [--threads 2] [--rounds 5] [-p 32,512] [-n 32]
                   [--isa NAME] [--plain-buffers] [--json FILE]
 
-FOLDER keeps the GGUF files (25 GB for everything) for the next time. See README.md.
+FOLDER keeps the GGUF files for the next run (25 GB for all of them). See README.md.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def run(command):
 
 
 def gguf_file(o, shape, file_type):
-    """Written when it is not there yet."""
+    """The path of the GGUF file, which is written if it does not exist."""
     path = os.path.join(o.dir, f"{shape}.{file_type}.gguf")
     if not os.path.exists(path):
         run([sys.executable, os.path.join(HERE, "write_gguf.py"), shape, file_type, path])
@@ -42,7 +42,7 @@ def gguf_file(o, shape, file_type):
 
 
 def measure_ours(o, shape, weights):
-    """A process for each prompt length, as bench takes one; the first one decodes too."""
+    """One process per prompt length, since bench takes one; the first one also decodes."""
     rates, about = {}, {}
     for i, p in enumerate(o.prompts):
         generate = o.generate if i == 0 else 0
@@ -67,7 +67,7 @@ def measure_theirs(o, path):
 
 
 def compare(o, shape, weights, file_type):
-    """One row: every round's rates of both, which of them goes first changing with the round."""
+    """One row: the rates of both engines in every round. The engine that goes first alternates."""
     theirs = gguf_file(o, shape, file_type)
     row = {"shape": shape, "weights": weights, "type": file_type, "ours": [], "theirs": []}
     for r in range(o.rounds):
@@ -97,7 +97,7 @@ def print_row(row):
 
 
 def print_about(rows):
-    """What ran: the builds, and where llama.cpp put the weights (its AMX and repacked buffers)."""
+    """Prints the builds, and where llama.cpp put the weights (its AMX and repacked buffers)."""
     theirs = rows[0]["llama.cpp"]
     print(f"\n{theirs['version']}\n{theirs['system_info'].strip()}")
     for row in rows:
@@ -116,14 +116,14 @@ def options():
     parser.add_argument("--moe", default=os.path.join(ROOT, "build/release/bin/moe"))
     parser.add_argument("--shapes", type=names, default=list(SHAPES))
     parser.add_argument("--weights", type=names, default=list(PAIRS))
-    parser.add_argument("--types", type=names, default=TYPES, help="of llama.cpp's files")
+    parser.add_argument("--types", type=names, default=TYPES, help="types of llama.cpp's files")
     parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("--isa", help="instruction set of moe (default: its choice)")
+    parser.add_argument("--isa", help="instruction set of moe (default: the best one)")
     parser.add_argument("--plain-buffers", action="store_true",
                         help="llama.cpp without weights rearranged for AMX or other instructions")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-r", "--repetitions", type=int, default=3,
-                        help="of each measurement in a round; their median counts")
+                        help="repetitions of each measurement in a round, of which the median is taken")
     parser.add_argument("-p", "--prompts", type=lambda s: [int(p) for p in s.split(",")],
                         default=[32, 512])
     parser.add_argument("-n", "--generate", type=int, default=32)

@@ -4,8 +4,8 @@
 Usage: llama_worker.py FILE [-t THREADS] [-p TOKENS,...] [-n TOKENS] [-r REPETITIONS]
                              [--plain-buffers] [--cgroup FOLDER]
 
-Like `moe bench`: a prompt into an empty context in one call, then tokens one by one into an empty
-context, after a few tokens that touch everything once; random token ids; logits of the last token.
+Like `moe bench`, it evaluates a prompt into an empty context in one call, then tokens one by one into an
+empty context, after a few tokens of warm-up. Token ids are random; only the last token's logits are computed.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from measured import join, peak_bytes, random_tokens, read_bytes
 
 
 def keep_log():
-    """The lines that llama.cpp logs from here on."""
+    """Collects the lines that llama.cpp logs from now on."""
     lines = [""]
 
     @llama.llama_log_callback
@@ -52,7 +52,7 @@ class Engine:
         llama.llama_memory_clear(llama.llama_get_memory(self.context), False)
 
     def seconds(self, tokens, at_once):
-        """For all tokens, in calls of at_once."""
+        """The time to evaluate all tokens, at_once per call."""
         ids = (llama.llama_token * len(tokens))(*tokens)
         step = ctypes.sizeof(llama.llama_token) * at_once
         first = ctypes.cast(ids, ctypes.c_void_p).value
@@ -73,7 +73,7 @@ class Engine:
 
 
 def measure(engine, prompts, generate, repetitions):
-    """Rates of each repetition, and what decoding read from the disk for a token."""
+    """The rates of each repetition, and the bytes that decoding read from disk per token."""
     tokens = random_tokens(max(prompts + [generate * (repetitions + 1)]), engine.vocab)
     engine.seconds(tokens[:generate], 1)
     rates = {f"prefill {p}": [] for p in prompts} | {"decode": []}
@@ -96,7 +96,7 @@ def main():
     parser.add_argument("-n", "--generate", type=int, default=32)
     parser.add_argument("-r", "--repetitions", type=int, default=1)
     parser.add_argument("--plain-buffers", action="store_true",
-                        help="no weights rearranged for AMX or other instructions")
+                        help="do not repack weights for AMX or other instructions")
     parser.add_argument("--cgroup", help="folder of a memory cgroup to run in")
     o = parser.parse_args()
     if max(o.prompts, default=0) > 512:
@@ -109,7 +109,7 @@ def main():
     rates, read = measure(engine, o.prompts, o.generate, o.repetitions)
     system = llama.llama_print_system_info().decode()
     version = getattr(llama, "llama_version", lambda: b"unknown")().decode()
-    del callback  # kept alive until here
+    del callback  # llama.cpp calls it until here
     print(json.dumps({
         "version": f"llama.cpp {version} in llama-cpp-python {llama.__version__}",
         "system_info": system,

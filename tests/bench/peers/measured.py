@@ -1,4 +1,4 @@
-"""What the workers of both engines share: the tokens, the memory limit, and what was read from the disk."""
+"""Shared by the workers of both engines: the tokens, the memory limit, and the bytes read from disk."""
 
 import os
 import resource
@@ -13,13 +13,13 @@ def random_tokens(n, vocab):
 
 
 def join(cgroup):
-    """From here on this process's memory counts in that cgroup, its Python does not."""
+    """Moves this process into the cgroup, which counts the memory allocated from now on; the interpreter's is not counted."""
     with open(os.path.join(cgroup, "cgroup.procs"), "w", encoding="utf-8") as f:
         f.write(str(os.getpid()))
 
 
 def read_bytes():
-    """From the disk, by all threads of this process; what the page cache held does not count."""
+    """Bytes that all threads of this process read from disk; reads from the page cache do not count."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_inblock * 512
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Decode of a model larger than memory: llama.cpp through mmap and moe with a cap, both in a memory cgroup of one size.
+"""Decode of a model larger than memory: llama.cpp through mmap and moe with a cap, both in a memory cgroup of the same size.
 
 Usage: memory_limit.py --dir FOLDER [--moe build/release/bin/moe] [--shape olmoe-1b-7b] [--percent 25,50,75]
                        [--engines int4,llama,ternary2] [--rounds 3] [-n 32] [-r 2] [--threads 2] [--json FILE]
 
-For root on Linux: it makes a cgroup, and drops the page cache of the whole machine before each process. Swap must be off,
-as what a cgroup swaps out does not count. FOLDER keeps the files: the GGUF file
-in Q4_0, the model file converted from it, so with the same weights and experts chosen, and one with random ternary weights.
-The limit is that share of the GGUF file's size; moe gets it as --memory, less 32 MB for the program itself.
+Needs root on Linux: it makes a cgroup, and drops the page cache of the whole machine before each process. Swap must be off,
+since a cgroup does not count memory that is swapped out. FOLDER keeps three files: the GGUF file in Q4_0, the model file
+converted from it, which has the same weights and chooses the same experts, and one with random ternary weights.
+The limit is --percent of the GGUF file's size; moe gets it as --memory, less 32 MB for the program itself.
 Run it with PYTHONPATH and MOE_LIBRARY naming moe's Python package and library.
 """
 
@@ -22,11 +22,11 @@ import sys
 from compare import HERE, ROOT, gguf_file, number, run
 from shapes import SHAPES
 
-PROGRAM = 32 << 20  # of moe: its code, stacks and the interpreter
+PROGRAM = 32 << 20  # what moe needs besides: its code, its stacks and the interpreter
 
 
 def model_file(o, weights):
-    """Written when it is not there yet."""
+    """The path of the model file, which is written if it does not exist."""
     path = os.path.join(o.dir, f"{o.shape}.{weights}.moe")
     if not os.path.exists(path):
         make = (["convert", gguf_file(o, o.shape, "Q4_0"), path] if weights == "int4" else
@@ -37,7 +37,7 @@ def model_file(o, weights):
 
 
 class Limit:
-    """A memory cgroup, of version 1 or 2, which is removed at the end."""
+    """A memory cgroup (version 1 or 2), removed at the end."""
 
     def __init__(self, n_bytes, root="/sys/fs/cgroup"):
         old = os.path.isdir(f"{root}/memory")
@@ -50,7 +50,7 @@ class Limit:
         try:
             with open(os.path.join(self.path, self.file), "w", encoding="utf-8") as f:
                 f.write(str(self.n_bytes))
-        except BaseException:  # SystemExit of a signal too
+        except BaseException:  # includes the SystemExit of a signal
             os.rmdir(self.path)
             raise
         return self.path
@@ -60,14 +60,14 @@ class Limit:
 
 
 def exit_on_signals():
-    """SIGTERM and SIGHUP end the worker and remove the cgroup, as Ctrl-C does; what nohup ignores stays ignored."""
+    """Makes SIGTERM and SIGHUP end the worker and remove the cgroup, as Ctrl-C does, unless they are ignored (nohup)."""
     for name in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(name) != signal.SIG_IGN:
             signal.signal(name, lambda n, _: sys.exit(128 + n))
 
 
 def refuse_swap(path="/proc/swaps"):
-    """With swap the two would run under different rules: moe's memory can be swapped out, a mapped file's is read again."""
+    """With swap the comparison would be unfair: moe's memory could be swapped out, but a mapped file is read again."""
     with open(path, encoding="utf-8") as f:
         names = [line.split()[0] for line in f.readlines()[1:] if line.strip()]
     if names:
@@ -75,7 +75,7 @@ def refuse_swap(path="/proc/swaps"):
 
 
 def read_ahead(folder, sys_root="/sys"):
-    """In kB, of the block device (of a partition: of its disk) that has the folder, and the device's number."""
+    """The read-ahead in kB of the block device that holds the folder (for a partition: of its disk), and the device's number."""
     device = os.stat(folder).st_dev
     device = f"{os.major(device)}:{os.minor(device)}"
     for path in (f"class/bdi/{device}", f"dev/block/{device}/queue", f"dev/block/{device}/../queue"):

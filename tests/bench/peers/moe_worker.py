@@ -3,7 +3,7 @@
 
 Usage: moe_worker.py FILE --memory BYTES --cgroup FOLDER [-t THREADS] [-n TOKENS] [-r REPETITIONS]
 
-The same work as llama_worker.py's, through the Python package: MOE_LIBRARY and PYTHONPATH say where that is.
+It does the same work as llama_worker.py, through the Python package; MOE_LIBRARY and PYTHONPATH say where that is.
 """
 
 import argparse

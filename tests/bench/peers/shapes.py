@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of one model, and the architecture of llama.cpp that computes it."""
+    """The sizes of one model, and the llama.cpp architecture that computes it."""
 
     arch: str
     vocab: int
@@ -14,25 +14,25 @@ class Shape:
     heads: int
     kv_heads: int
     head_dim: int
-    d_ff: int  # of one expert where there are experts
+    d_ff: int  # of one expert, if there are experts
     rope_theta: float
     tied: bool
     experts: int = 0
     experts_used: int = 0
-    qk_norm: bool = False  # one over all heads
+    qk_norm: bool = False  # over all heads together
     sub_norm: bool = False
 
 
 SHAPES = {
-    # `llama` with experts is Mixtral: it renormalises the weight of the one chosen expert to 1.
+    # `llama` with experts is Mixtral, which renormalises the weight of the single chosen expert to 1.
     "edge-moe-768x12": Shape("llama", 32000, 768, 12, 12, 12, 64, 2048, 1e4, True, 8, 1),
-    # Its FFN has silu where the model has relu2.
+    # The FFN of `bitnet` uses silu, that of the model relu2.
     "bitnet-2b-4t": Shape("bitnet", 128256, 2560, 30, 20, 5, 128, 6912, 5e5, True, sub_norm=True),
     "olmoe-1b-7b": Shape("olmoe", 50304, 2048, 16, 16, 16, 128, 1024, 1e4, False, 64, 8,
                          qk_norm=True),
 }
 
-# Ours, and the types of file of llama.cpp that it is measured against.
+# Our weight formats, each with the llama.cpp file types that it is compared with.
 PAIRS = {"ternary2": ["TQ2_0"], "int8": ["Q8_0"], "int4": ["Q4_0", "Q4_K_M"]}
 TYPES = [name for names in PAIRS.values() for name in names]
 
@@ -64,13 +64,13 @@ def matrices(shape):
 
 
 def has_more_bits(layer, layers):
-    """Where Q4_K_M stores attn_v and ffn_down in six bits."""
+    """Whether Q4_K_M stores attn_v and ffn_down of this layer in six bits."""
     first = layers // 8
     return layer < first or layer >= 7 * layers // 8 or (layer - first) % 3 == 2
 
 
 def quantisation(shape, file_type, name, kind):
-    """The type of a tensor in a file as llama-quantize writes it; of ternary and int8 files as ours."""
+    """The type of a tensor: as llama-quantize writes Q4_0 and Q4_K_M, and as our ternary and int8 models store it."""
     if kind in ("norm", "router"):
         return "F32"
     if file_type not in ("Q4_0", "Q4_K_M"):

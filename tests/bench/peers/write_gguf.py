@@ -3,10 +3,10 @@
 
 Usage: write_gguf.py SHAPE TYPE FILE
 
-TYPE is that of the attention, FFN and expert matrices. With TQ2_0 and Q8_0 embedding and output head
-are Q8_0 (ours are int8 with either); Q4_0 and Q4_K_M are mixed as llama-quantize mixes them (the head in
-Q6_K). Routers and norms are F32. The blocks are random bytes with one sane scale, drawn from a pool of a
-few megabytes: memory stays small and nothing is quantised.
+TYPE is that of the attention, FFN and expert matrices. With TQ2_0 and Q8_0, the embedding and the output head
+are Q8_0 (our models store them as int8); Q4_0 and Q4_K_M mix types as llama-quantize does (the head in
+Q6_K). Routers and norms are F32. The blocks are random bytes with a constant scale, drawn from a pool of a
+few megabytes, so memory use is small and nothing is quantised.
 """
 
 import argparse
@@ -42,13 +42,13 @@ def tq2_0(rng, n):
 
 
 def q4_0(rng, n):
-    """Codes -7..7: a mean that is not 0 would turn all tokens to one direction, and to the same experts."""
+    """Codes -7..7: with a mean other than 0 all tokens would point in one direction and choose the same experts."""
     low, high = rng.integers(1, 16, (2, n, 16), dtype=np.uint8)
     return [scale_bytes(n, 0.02 / 4.32), low | high << 4]
 
 
 def q4_k(rng, n):
-    """Scales and minimums of six bits, random too; the minimums' own scale makes the mean 0."""
+    """The six-bit scales and minimums are random too; the scale of the minimums makes the mean 0."""
     return [scale_bytes(n, 0.02 / 256), scale_bytes(n, 0.02 / 256 * 7.5), random_bytes(rng, n, 12 + 128)]
 
 
@@ -61,7 +61,7 @@ BLOCKS = {"Q8_0": q8_0, "TQ2_0": tq2_0, "Q4_0": q4_0, "Q4_K": q4_k, "Q6_K": q6_k
 
 
 class Source:
-    """The bytes of every tensor, a piece at a time."""
+    """Writes the bytes of each tensor, a piece at a time."""
 
     def __init__(self):
         self.rng = np.random.default_rng(1)
@@ -82,7 +82,7 @@ class Source:
         else:
             pool = self.pool(kind)
             left = n_bytes(shape, kind) // pool.shape[1]
-            while left:  # from another place of the pool each time: no two experts are the same
+            while left:  # each piece starts at a random row of the pool, so that no two experts are equal
                 start = int(self.rng.integers(0, POOL_BLOCKS - 1))
                 piece = pool[start:start + min(left, POOL_BLOCKS - start)]
                 out.write(memoryview(piece).cast("B"))
@@ -117,7 +117,7 @@ def add_header(writer, shape):
 
 
 def write_gguf(shape_name, type_name, path):
-    """Writes the file, under another name until it is whole."""
+    """Writes the file, under another name until it is complete."""
     shape = SHAPES[shape_name]
     source = Source()
     part = path + ".part"
