@@ -1,4 +1,4 @@
-/* A conversation: each argument is a line of the user's, and the model replies to it.
+/* A conversation: each argument is a message of the user, to which the model replies.
  *
  *   cc -std=c99 examples/chat.c $(pkg-config --cflags --libs moe) -o chat
  *   ./chat MODEL "Hello!" "And now in French."
@@ -9,7 +9,7 @@
 
 static bool print_piece(void* user, const moe_piece* piece) {
   (void)user;
-  /* What the model thinks before it answers is marked. */
+  /* Thinking before the answer is marked. */
   FILE* out = (piece->flags & MOE_PIECE_THINKING) != 0 ? stderr : stdout;
   fwrite(piece->text, 1, piece->n_bytes, out);
   fflush(out);
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   if (status == MOE_OK) status = moe_model_open(env, argv[1], NULL, &model, &error);
   if (status == MOE_OK) status = moe_session_create(model, NULL, &session, &error);
 
-  /* The checkpoint's own template; a model that was not trained to chat goes on with the text. */
+  /* Uses the checkpoint's own template; a model without one just continues the text. */
   moe_chat_params params = {.struct_size = sizeof params};
   if (moe_model_chat_template(model) == NULL) params.chat_template = "plain";
   if (status == MOE_OK) status = moe_chat_create(session, &params, &chat, &error);

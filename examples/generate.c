@@ -1,4 +1,4 @@
-/* The shortest useful program: continue a text.
+/* The shortest useful program: continues a text.
  *
  *   cc -std=c99 examples/generate.c $(pkg-config --cflags --libs moe) -o generate
  *   ./generate examples/models/stories.moe "Once upon a time"

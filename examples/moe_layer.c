@@ -1,5 +1,5 @@
 /* One MoE layer as a kernel for another runtime: the weights are already in memory, and each token
- * goes to two of eight experts, whose matrices are packed to 2 bits a weight.
+ * goes to two of eight experts, whose matrices are packed to 2 bits per weight.
  *
  *   cc -std=c99 examples/moe_layer.c $(pkg-config --cflags --libs moe) -lm -o moe_layer &&
  * ./moe_layer
@@ -51,7 +51,7 @@ int main(void) {
 
   moe_status status = moe_env_create(NULL, &env, &error);
   if (status == MOE_OK) status = moe_layer_create(env, &params, &layer, &error);
-  for (int e = 0; e < kExperts; ++e) { /* the layer has its own packed copies now */
+  for (int e = 0; e < kExperts; ++e) { /* the layer has its own packed copies */
     free((void*)experts[e].gate);
     free((void*)experts[e].up);
     free((void*)experts[e].down);

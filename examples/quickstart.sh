@@ -1,5 +1,5 @@
 #!/bin/bash
-# From a fresh clone to text: builds moe and lets the model of this repository tell a story.
+# From a fresh clone to text: builds moe and generates a story with the model of this repository.
 #   bash examples/quickstart.sh [PROMPT]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ bash scripts/install-deps.sh build
 if ! [ -f build/release/build.ninja ]; then
   echo "Building moe in build/release (a few minutes, once; log in $log) ..." >&2
 fi
-# Keeps what the build says and, on a terminal, shows how far it is: ninja's "[5/135] Building ...".
+# Writes the output of the build to the log and, on a terminal, shows its progress: ninja's "[5/135] Building ...".
 to_log() {
   local line
   while IFS= read -r line; do

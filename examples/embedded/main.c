@@ -1,11 +1,11 @@
-/* Runs a model as a device without an operating system would: from flash, in a fixed array of
- * memory, on one thread, with token ids. CMakeLists.txt builds it against a static libmoe; what it
- * needs of libc is memory functions and printf.
+/* Runs a model as a device without an operating system does: from flash, in a fixed array of
+ * memory, on one thread, with token ids. CMakeLists.txt links it with a static libmoe; from libc it
+ * needs only the memory functions and printf.
  */
 #include <moe_c.h>
 #include <stdio.h>
 
-/* The model in flash. MODEL is the path of the file, from the build. */
+/* The model in flash. MODEL is the path of the file, defined by the build. */
 extern const unsigned char flash[], flash_end[];
 __asm__(
     ".section .rodata\n.balign 64\n.global flash, flash_end\n"
@@ -17,9 +17,9 @@ static int read_flash(void* user, uint64_t offset, void* buffer, size_t bytes) {
   return 0;
 }
 
-/* First fit over one array: a header of 64 bytes in front of each block, the blocks in order. */
+/* A first-fit allocator in one array: consecutive blocks, each with a header of 64 bytes. */
 typedef struct Block {
-  size_t bytes; /* behind the header, a multiple of 64 */
+  size_t bytes; /* after the header, a multiple of 64 */
   bool used;
 } Block;
 enum { kUnit = 64 };
@@ -37,7 +37,7 @@ static void* allocate(void* user, size_t bytes, size_t align) {
     if (b->used) continue;
     while (!at_end(next_block(b)) && !next_block(b)->used) b->bytes += kUnit + next_block(b)->bytes;
     if (b->bytes < need) continue;
-    if (b->bytes > need) { /* the rest becomes a block of its own */
+    if (b->bytes > need) { /* the rest becomes a free block */
       Block* rest = (Block*)((unsigned char*)b + kUnit + need);
       rest->bytes = b->bytes - need - kUnit;
       rest->used = false;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fills in job.yaml and deployment.yaml: memory from `moe inspect`, the rest from the options.
+"""Fills in job.yaml and deployment.yaml: the memory from `moe inspect`, the rest from the options.
 
     python3 fill.py MODEL [--sessions N] [--context N] [--memory SIZE] ... | kubectl apply -f -
 
-Nothing is asked of a cluster. The request is what `moe inspect --memory` counts for N sessions, and
-32 MiB for the program; the limit is a sixteenth more. Pages of the model file that the kernel keeps
-count there too, and are given back when they are needed."""
+The cluster is not queried. The memory request is what `moe inspect --memory` counts for N sessions plus
+32 MiB for the program; the limit is a sixteenth more. Cached pages of the model file count too, but the
+kernel reclaims them when memory is needed."""
 
 import argparse
 import json
@@ -16,8 +16,8 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = 32 << 20
-DISK = 100e6  # bytes/s of a slow one
-# What every session has; the rest of the account is the model's.
+DISK = 100e6  # bytes/s of a slow disk
+# The lines of the memory account that every session adds; the others belong to the model.
 SESSION = {"KV cache", "position tables", "activations", "device scratch", "sampling", "session"}
 
 
@@ -30,7 +30,7 @@ def inspect(arguments):
 
 
 def needed(info, sessions):
-    """Bytes of the model and so many sessions: under a cap that is the cap."""
+    """Bytes of the model and its sessions; with a cap, the cap."""
     more = (sessions - 1) * sum(info["memory"][line] for line in SESSION)
     if "plan" not in info:
         return sum(info["memory"].values()) + more
@@ -62,7 +62,7 @@ def values(arguments):
 
 
 def filled(name, found):
-    """Options are words of a shell in the job, and a list of YAML in the deployment."""
+    """Options are shell words in the job and a YAML list in the deployment."""
     joined = {"job": " ", "deployment": ", "}[name].join(found["options"])
     return string.Template((HERE / f"{name}.yaml").read_text()).substitute(found, options=joined)
 
@@ -82,15 +82,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--kind", choices=("job", "deployment"), default="job")
-    parser.add_argument("--sessions", type=int, default=8, help="texts in one pass")
-    parser.add_argument("--context", type=int, default=0, help="tokens of a text; 0: the model's")
-    parser.add_argument("--memory", default="", help="cap of moe, such as 2G: larger models read their experts")
-    parser.add_argument("--replicas", type=int, default=2, help="pods at a time")
-    parser.add_argument("--parts", type=int, default=16, help="files of a job")
+    parser.add_argument("--sessions", type=int, default=8, help="texts evaluated together")
+    parser.add_argument("--context", type=int, default=0, help="maximum tokens per text; 0: the model's context")
+    parser.add_argument("--memory", default="", help="memory cap, such as 2G: larger models read experts from disk")
+    parser.add_argument("--replicas", type=int, default=2, help="number of pods that run at once")
+    parser.add_argument("--parts", type=int, default=16, help="number of files of a job")
     parser.add_argument("--cpus", type=int, default=2)
-    parser.add_argument("-n", type=int, default=256, help="most tokens of a line")
-    parser.add_argument("--line-minutes", type=int, default=10, help="a line takes less")
-    parser.add_argument("--image", default="moe:latest", help="of the Dockerfile of this repository")
+    parser.add_argument("-n", type=int, default=256, help="largest number of tokens generated per line")
+    parser.add_argument("--line-minutes", type=int, default=10, help="upper bound of the time for a line")
+    parser.add_argument("--image", default="moe:latest", help="image built from this repository's Dockerfile")
     parser.add_argument("--moe", default="moe", help="the command")
     print(documents(parser.parse_args()), end="")
 

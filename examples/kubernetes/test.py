@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tries what can be tried without a cluster: the filled files against Kubernetes' own schema, the memory
-that they ask for against what the command takes, and workers that are killed.
+"""Tests without a cluster: the filled-in files conform to Kubernetes' schema, the memory request is
+sufficient for the command, and killed workers are continued.
 
 Usage: test.py BUILD_DIR     (pip install kubernetes-validate)"""
 
@@ -42,7 +42,7 @@ def requested(*options):
 
 
 def try_memory(folder):
-    """The most memory of a process includes the pages of the file that it read."""
+    """The requested memory is sufficient. The peak of the process includes the mapped pages of the file."""
     for options in ([], ["--memory", "32M", "--context", "256"]):
         out = folder / f"memory{len(options)}.jsonl"
         command = [MOE, "batch", MODEL, folder / "in.jsonl", out, "-n", "64", "--sessions", str(SESSIONS),

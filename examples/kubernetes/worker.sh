@@ -1,13 +1,13 @@
 #!/bin/sh
-# Continues the prompts of files that appear in QUEUE/in, in any number of processes of any number of
-# machines that share the folder. `moe batch` refuses a result that another process is writing (its
-# lock: NFS from version 4 on has it), and goes on with one that was left unfinished. A file that fails
-# for another reason is not tried again: it goes to QUEUE/refused, with the message in NAME.txt beside
-# it, and continues where it stopped when it is put back into QUEUE/in. So does a file whose name is in
-# QUEUE/done already, and one with which a signal ended moe in three attempts of one worker. The worker
-# ends when an empty file fails as well, or QUEUE/out has no room: then not the file is at fault.
-# Usage: worker.sh MODEL QUEUE [OPTION OF moe batch]...    WAIT: seconds between looks, 5
-#        worker.sh --alive MINUTES    fails when the worker has neither looked nor written so long
+# Continues the prompts of files that appear in QUEUE/in, in any number of processes on any number of
+# machines that share the folder. `moe batch` refuses a result file that another process is writing (it
+# takes a lock, which NFS supports from version 4 on), and continues one that is unfinished. A file that
+# fails for another reason is not tried again: it is moved to QUEUE/refused, with the message in NAME.txt
+# beside it; put back into QUEUE/in, it continues where it stopped. A file whose name already exists in
+# QUEUE/done is refused too, and so is one on which a signal ended moe in three attempts of one worker. If
+# an empty file fails as well, or QUEUE/out has no space, the file is not at fault and the worker ends.
+# Usage: worker.sh MODEL QUEUE [OPTION OF moe batch]...    WAIT: seconds between scans of the queue, 5
+#        worker.sh --alive MINUTES    fails if the worker has neither scanned nor written for so long
 state=${STATE:-/tmp/moe-worker}
 attempts=3
 
@@ -16,7 +16,7 @@ if [ "$1" = --alive ]; then
   exit
 fi
 
-# look_at OUT: what --alive looks at
+# look_at OUT: records the file that --alive checks
 look_at() { echo "$1" >"$state"; }
 
 stop() { # MESSAGE [STATUS]
@@ -24,12 +24,12 @@ stop() { # MESSAGE [STATUS]
   exit "${2:-1}"
 }
 
-# attempt FILE OUT [OPTION OF moe batch]...: the message is shown as it comes, and kept in $scratch/log
+# attempt FILE OUT [OPTION OF moe batch]...: runs moe batch; messages are shown at once and kept in $scratch/log
 attempt() {
   look_at "$2"
   tee "$scratch/log" <"$scratch/pipe" >&2 &
   tee=$!
-  moe batch "$model" "$@" 2>"$scratch/pipe" & # in the background: a signal need not wait for its end
+  moe batch "$model" "$@" 2>"$scratch/pipe" & # in the background, so that signals are handled at once
   child=$!
   wait $child
   status=$?
@@ -39,12 +39,12 @@ attempt() {
   return $status
 }
 
-# After an attempt: whether it was not interrupted, and no other worker has the file or has finished it.
+# After an attempt: whether the file itself failed, rather than being interrupted, locked or finished by another worker.
 failed_for_good() {
   [ $status = 1 ] && [ -e "$file" ] && [ -s "$scratch/log" ] && ! grep -q 'another process is writing it$' "$scratch/log"
 }
 
-# After an attempt that a signal ended: whether it was the last.
+# After an attempt that a signal ended: whether it was the last one.
 killed_for_good() {
   [ $status -ge 128 ] && [ $status != 130 ] && [ -e "$file" ] || return 1
   echo >>"$scratch/killed.$name"
@@ -52,7 +52,7 @@ killed_for_good() {
   echo "moe was ended by signal $((status - 128)) in $attempts attempts" | tee -a "$scratch/log" >&2
 }
 
-# Ends the worker unless an empty file can be continued, and there is room for results.
+# Ends the worker unless an empty file can be processed and there is space for results.
 check_worker() {
   probe=$(mktemp "$queue/out/.probe.XXXXXX") || stop "cannot write in $queue/out"
   dd if=/dev/zero of="$probe" bs=64k count=16 conv=fsync 2>"$scratch/dd" || {
@@ -65,7 +65,7 @@ check_worker() {
   probe=
 }
 
-# refuse: to QUEUE/refused, with the message in $scratch/message; nothing there is replaced but an older message
+# refuse: moves the file to QUEUE/refused, with the message in $scratch/message; only an older message is replaced
 refuse() {
   to=$queue/refused/$name
   n=2
@@ -78,20 +78,20 @@ refuse() {
     stop "cannot write in $queue/refused"
   if mv -n "$file" "$to" 2>/dev/null && [ ! -e "$file" ]; then
     mv "$part" "$to.txt"
-  else # another worker was faster
+  else # another worker has moved it
     rm -f "$part"
   fi
   part=
 }
 
-# Whether the name was finished before. A file that another worker finishes now is no longer in QUEUE/in.
+# Whether a file of this name was finished earlier. A file that another worker has just finished is not in QUEUE/in.
 finished_before() {
   [ -e "$queue/done/$name" ] && [ -e "$file" ] || return 1
   echo "$queue/done/$name: a file of this name is finished already; give this one another name" >"$scratch/message"
   cat "$scratch/message" >&2
 }
 
-# finish: to QUEUE/done, unless another worker saw the end first
+# finish: moves the file to QUEUE/done, unless another worker has done so
 finish() {
   if finished_before; then
     refuse
@@ -116,7 +116,7 @@ child='' probe='' part='' scratch=''
 trap clean EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-# Of this process alone: several workers of a machine may have one STATE.
+# Private to this process: several workers of a machine may share STATE.
 scratch=$(mktemp -d "$state.XXXXXX") && mkfifo "$scratch/pipe" || stop "cannot write beside $state"
 mkdir -p "$queue/in" "$queue/out" "$queue/done" "$queue/refused" || exit
 while true; do
@@ -133,7 +133,7 @@ while true; do
       cp "$scratch/log" "$scratch/message" || stop "cannot write beside $state"
       check_worker "$@"
       refuse
-    elif [ $status = 2 ]; then # no such option
+    elif [ $status = 2 ]; then # wrong usage
       exit $status
     fi
   done

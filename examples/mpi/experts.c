@@ -1,20 +1,20 @@
-/* One MoE layer whose experts are spread over the ranks of an MPI job: each rank holds some experts
- * and brings some of the tokens. Rows go to the ranks that hold their experts, and back, by
- * MPI_Alltoallv. The result has the same bits as one process with all experts.
+/* One MoE layer whose experts are distributed over the ranks of an MPI job: each rank holds some
+ * experts and contributes some of the tokens. MPI_Alltoallv sends rows to the ranks that hold their
+ * experts, and back. The result has the same bits as in one process with all experts.
  *
  *   mpicc -std=c99 experts.c $(pkg-config --cflags --libs moe) -lm -o experts
  *   mpirun -n 4 ./experts [ROUTER [WEIGHTS [TOKENS]]]
  *
- * Two layers of the library make one that is distributed:
+ * The distributed layer consists of two kinds of layers of the library:
  *
- * - A gate on every rank: the whole router, and experts that say who they are. Expert e has zero
- *   matrices and a down bias that is 1 in column e, so that row t of the output is the weight of
- *   each expert for token t, exactly. This needs n_experts <= d_model.
- * - For each expert that a rank holds, a layer of that expert alone, whose router can only choose
- *   it, with weight 1.
+ * - A gate on every rank: the whole router, with experts that identify themselves. Expert e has
+ * zero matrices and a down bias that is 1 in column e, so that row t of the output contains exactly
+ * the weight of each expert for token t. This needs n_experts <= d_model.
+ * - For each expert that a rank holds, a layer of that expert alone, which its router chooses with
+ *   weight 1.
  *
- * The library adds experts in ascending order, y = fma(weight, expert(x), y), whatever the batch;
- * so does combine(). */
+ * The library adds experts in ascending order, y = fma(weight, expert(x), y), in every batch, and
+ * combine() does the same. */
 #include <math.h>
 #include <moe_c.h>
 #include <mpi.h>
@@ -48,7 +48,7 @@ static void* allocate(size_t n, size_t size) {
 
 static float* floats(size_t rows, size_t cols) { return allocate(rows * cols, sizeof(float)); }
 
-/* Numbers in [-1, 1) that depend on the seed alone, so that a rank makes only what it holds. */
+/* Numbers in [-1, 1) that depend on the seed alone, so that a rank makes only its own weights. */
 static float* random_floats(size_t rows, size_t cols, uint32_t seed) {
   uint32_t state = seed * 2654435761u + 1;
   float* m = floats(rows, cols);
@@ -92,7 +92,7 @@ static moe_layer* make_layer(const Job* job, moe_layer_params* params) {
   return layer;
 }
 
-/* All experts in one process: what the distributed layer is compared with. */
+/* All experts in one process, to compare the distributed layer with. */
 static moe_layer* make_whole(const Job* job) {
   moe_expert_weights experts[kExperts];
   for (int e = 0; e < kExperts; ++e) experts[e] = expert_weights(e);
@@ -153,7 +153,7 @@ static void forward(moe_layer* layer, const float* x, size_t n, float* y) {
 
 /* ---- The distributed layer ---- */
 
-/* Rank r of `n` things has share(n, r) .. share(n, r + 1) - 1, tokens as experts. */
+/* Of `n` tokens or experts, rank r has share(n, r) .. share(n, r + 1) - 1. */
 static int share(int n, int of_rank) { return (int)((int64_t)n * of_rank / n_ranks); }
 static int first_expert(int of_rank) { return share(kExperts, of_rank); }
 
@@ -175,7 +175,7 @@ static void free_distributed(Layer* layer) {
   for (int e = 0; e < kExperts; ++e) moe_layer_free(layer->experts[e]);
 }
 
-/* A token and one of its experts. In order of experts, and so of the ranks that hold them. */
+/* A token and one of its experts. Pairs are sorted by expert, and so by the rank that holds it. */
 typedef struct {
   int token;
   float weight;
@@ -183,7 +183,7 @@ typedef struct {
 
 typedef struct {
   Pair* pairs;
-  int begin[kExperts + 1]; /* of each expert's pairs */
+  int begin[kExperts + 1]; /* where each expert's pairs begin */
 } Routing;
 
 static Routing route(const Layer* layer, const float* x, int n) {
@@ -216,7 +216,7 @@ static void free_blocks(Blocks blocks) {
   free(blocks.at);
 }
 
-/* Sets where each block begins. Returns the sum of their sizes. */
+/* Sets the beginning of each block. Returns the sum of their sizes. */
 static int lay_out(Blocks blocks) {
   int sum = 0;
   for (int r = 0; r < n_ranks; ++r) {
@@ -228,7 +228,7 @@ static int lay_out(Blocks blocks) {
 
 static int n_own(void) { return first_expert(rank + 1) - first_expert(rank); }
 
-/* Who sends this rank how many rows for each of its experts: (n_ranks, n_own). */
+/* The number of rows that each rank sends for each of this rank's experts: (n_ranks, n_own). */
 static int* incoming(const Routing* routing) {
   int sizes[kExperts];
   for (int e = 0; e < kExperts; ++e) sizes[e] = routing->begin[e + 1] - routing->begin[e];
@@ -246,10 +246,10 @@ static int* incoming(const Routing* routing) {
   return counts;
 }
 
-/* Which rows this rank sends to each rank, and which it gets. */
+/* The rows that this rank sends to and receives from each rank. */
 typedef struct {
   Blocks out, in;
-  int* counts; /* of incoming() */
+  int* counts; /* the result of incoming() */
   int n_in;
 } Exchange;
 
@@ -274,7 +274,7 @@ static void copy_row(float* to, size_t to_row, const float* from, size_t from_ro
   memcpy(to + to_row * kModel, from + from_row * kModel, sizeof(float) * kModel);
 }
 
-/* The rows that came lie by rank and then by expert: this is their order by expert. */
+/* Received rows are sorted by rank and then by expert; this gives their order by expert. */
 static size_t* order_by_expert(const Exchange* x) {
   size_t* order = allocate((size_t)x->n_in, sizeof(size_t));
   Blocks next = make_blocks();
@@ -289,7 +289,7 @@ static size_t* order_by_expert(const Exchange* x) {
   return order;
 }
 
-/* Runs the own experts over the rows that came, in place. An expert sees the rows of all ranks at
+/* Runs this rank's experts on the received rows, in place. An expert gets the rows of all ranks at
  * once, so that its weights are read once. */
 static void run_own(const Layer* layer, const Exchange* x, float* rows) {
   const size_t n_in = (size_t)x->n_in;
@@ -308,7 +308,7 @@ static void run_own(const Layer* layer, const Exchange* x, float* rows) {
   free(order);
 }
 
-/* In ascending order of experts, as the pairs are. */
+/* Adds in ascending order of experts, which is the order of the pairs. */
 static void combine(const Routing* routing, const float* outputs, int n, float* y) {
   memset(y, 0, sizeof(float) * (size_t)n * kModel);
   for (int p = 0; p < routing->begin[kExperts]; ++p) {
@@ -359,7 +359,7 @@ static Report distributed_forward(const Layer* layer, const float* x, int n, flo
 
 /* ---- The program ---- */
 
-/* Rank 0 gets everybody's rows. */
+/* Gathers the rows of all ranks on rank 0. */
 static float* gather(const float* mine, int n_tokens) {
   Blocks blocks = make_blocks();
   for (int r = 0; r < n_ranks; ++r) blocks.count[r] = share(n_tokens, r + 1) - share(n_tokens, r);
@@ -370,7 +370,7 @@ static float* gather(const float* mine, int n_tokens) {
   return all;
 }
 
-/* How many rows differ from those of one process. On rank 0. */
+/* On rank 0: the number of rows that differ from those of one process. */
 static int compare(const Job* job, const float* x, const float* y, int n) {
   float* expected = floats((size_t)n, kModel);
   moe_layer* whole = make_whole(job);
@@ -384,7 +384,7 @@ static int compare(const Job* job, const float* x, const float* y, int n) {
   return different;
 }
 
-/* Of the bytes of y: the same for every number of ranks. FNV-1a. */
+/* The FNV-1a hash of the bytes of y, which is the same for every number of ranks. */
 static uint64_t hash(const float* y, size_t n) {
   uint64_t h = 14695981039346656037u;
   const unsigned char* bytes = (const unsigned char*)y;

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds experts.c against a build of the library, and runs it on 1, 2, 3 and 4 ranks of this machine:
-# every row must have the bits that one process computes, whatever the router and the weights.
+# Links experts.c with a build of the library and runs it on 1, 2, 3 and 4 ranks of this machine: every row
+# must have the bits that one process computes, for several routers and weight formats.
 # Usage: examples/mpi/test.sh BUILD_DIR       (Debian: apt install libopenmpi-dev openmpi-bin)
 set -euo pipefail
 build=$(realpath "${1:?usage: examples/mpi/test.sh BUILD_DIR}")
@@ -20,7 +20,7 @@ compile experts.c "$folder/experts"
 while read -r router weights; do
   for n in 1 2 3 4; do
     ranks $n "$folder/experts" "$router" "$weights" 301 2>/dev/null </dev/null
-  done | uniq -c # one line: the same from any number of ranks
+  done | uniq -c # one line, if the output is the same for every number of ranks
 done <<'END' | tee "$folder/seen"
 topk:1 f32
 topk:2,renormalise f32
@@ -31,11 +31,11 @@ sigmoid:4 int8
 END
 [ "$(grep -c '^ *4 .* 0 rows differ$' "$folder/seen")" -eq 6 ]
 
-# Experts added in another order give other bits: the comparison sees it.
+# Adding experts in another order gives other bits, which the comparison must detect.
 sed 's/for (int p = 0; p < routing->begin\[kExperts\]; ++p)/for (int p = routing->begin[kExperts]; p-- > 0;)/' \
   experts.c >"$folder/backwards.c"
 if cmp -s experts.c "$folder/backwards.c"; then
-  echo "the loop of combine() is written differently now" >&2
+  echo "the loop of combine() was not found in experts.c" >&2
   exit 1
 fi
 compile "$folder/backwards.c" "$folder/backwards"

@@ -4,13 +4,13 @@
     pip install "ray[data,serve]" moe-*.whl
     python3 batch.py MODEL IN.jsonl OUT [--workers N] [--threads N] [-n TOKENS]
 
-A line of IN is {"prompt": TEXT}, perhaps with an "id". OUT/result.jsonl gets the same lines, in their
-order, as `moe batch` writes. Meanwhile OUT holds a file for each batch of lines; the same command
-after an interruption computes the lines that are in none of them. MODEL, IN and OUT are paths that
-every node sees.
+A line of IN is {"prompt": TEXT}, optionally with an "id". OUT/result.jsonl gets one result per line, in
+order, in the format of `moe batch`. Until then OUT holds a file for each batch of lines; after an
+interruption the same command computes only the lines that are in none of them. MODEL, IN and OUT are
+paths that every node can access.
 
-Each worker maps the model file, so that the workers of a node have its weights in memory once.
-Each continues several texts in one pass; results are the same bits however lines are grouped."""
+Each worker maps the model file, so that the workers of a node share the weights in memory. A worker
+evaluates several texts together; results have the same bits for every grouping of lines."""
 
 import argparse
 import fcntl
@@ -25,12 +25,12 @@ import moe
 import numpy as np
 import ray
 
-TOGETHER = 8  # texts of one worker in one pass
-LINES = 32  # of one batch, and so of one file
+TOGETHER = 8  # texts that a worker evaluates together
+LINES = 32  # lines of a batch, and so of a file
 
 
 class Text:
-    """One line in the making."""
+    """The text of one line, in progress."""
 
     def __init__(self, model, session, line, given, max_tokens):
         self.model, self.session, self.line, self.max_tokens = model, session, line, max_tokens
@@ -41,7 +41,7 @@ class Text:
         session.append(self.prompt)
 
     def choose(self):
-        """Draws the next token. Returns why the text ends, or None."""
+        """Samples the next token. Returns why the text ends, or None."""
         token = self.session.sample().token
         if token in self.model.info.eos_tokens:
             return "eos"
@@ -67,7 +67,7 @@ def read_line(text):
 
 
 class Worker:
-    """Made once in each process; Ray calls it with batches of lines."""
+    """Created once in each process; Ray calls it with batches of lines."""
 
     def __init__(self, model, folder, threads, max_tokens):
         self.model = moe.Model(model, moe.Environment(threads=threads), map_weights=True)
@@ -75,7 +75,7 @@ class Worker:
         self.folder, self.max_tokens = pathlib.Path(folder), max_tokens
 
     def begin(self, line, text):
-        """A text, or the result that says why the line is none."""
+        """A text, or a result with the error of an invalid line."""
         try:
             begun = Text(self.model, self.idle[-1], line, read_line(text), self.max_tokens)
         except (ValueError, moe.MoeError) as e:
@@ -105,13 +105,13 @@ class Worker:
             yield from faults
 
     def step(self, running):
-        """The texts that go on, and the results of those that cannot: one must not end the others."""
+        """Advances the texts by one token. Returns those that continue, and the results of those that failed."""
         if not running:
             return running, []
         try:
             moe.step([t.session for t in running], [t.tokens[-1] for t in running])
             return running, []
-        except moe.MoeError as e:  # none has moved
+        except moe.MoeError as e:  # no session has advanced
             if len(running) == 1:
                 self.idle.append(running[0].session)
                 return [], [{"line": running[0].line, **running[0].id, "error": str(e)}]
@@ -124,12 +124,12 @@ class Worker:
         path = self.folder / f"part-{lines[0][0]:09}.jsonl"
         partial = path.with_suffix(f".{socket.gethostname()}-{os.getpid()}")
         partial.write_text("".join(json.dumps(r) + "\n" for r in results), encoding="utf-8")
-        partial.rename(path)  # a part is there whole or not at all
+        partial.rename(path)  # a part is complete or does not exist
         return {"n_generated": np.array([r.get("n_generated", 0) for r in results])}
 
 
 def only_user(folder):
-    """Keeps others out of the folder as long as the file that it returns is open."""
+    """Locks the folder as long as the returned file is open."""
     file = open(folder / "lock", "w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -139,7 +139,7 @@ def only_user(folder):
 
 
 def check_job(folder, job):
-    """The results that are there belong to this job."""
+    """Checks that existing results belong to this job."""
     path = folder / "job.json"
     if not path.exists():
         partial = folder / "job.partial"
@@ -152,7 +152,7 @@ def check_job(folder, job):
 
 
 def results_in(folder):
-    """{line: result} of all parts. A part that was computed twice is the same twice."""
+    """{line: result} of all parts. A line that was computed twice has the same result."""
     lines = (json.loads(line) for part in folder.glob("part-*.jsonl") for line in part.open(encoding="utf-8"))
     return {r["line"]: r for r in lines}
 
@@ -174,7 +174,7 @@ def sha256(path):
 
 
 def run(lines, arguments):
-    """Gives the number of generated tokens of each result, as they come."""
+    """Yields the number of generated tokens of each result, as results arrive."""
     blocks = -(-len(lines) // LINES)
     dataset = ray.data.from_items(lines, override_num_blocks=blocks).map_batches(
         Worker, batch_size=LINES, num_cpus=arguments.threads,
@@ -189,9 +189,9 @@ def main():
     parser.add_argument("model", type=os.path.abspath)
     parser.add_argument("lines", type=pathlib.Path, metavar="IN")
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--workers", type=int, default=1, help="processes, on all nodes together")
-    parser.add_argument("--threads", type=int, default=1, help="of each")
-    parser.add_argument("-n", type=int, default=64, help="most tokens of a text")
+    parser.add_argument("--workers", type=int, default=1, help="total number of processes on all nodes")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each process")
+    parser.add_argument("-n", type=int, default=64, help="largest number of tokens generated per text")
     arguments = parser.parse_args()
     arguments.out = arguments.out.absolute()
     arguments.out.mkdir(parents=True, exist_ok=True)

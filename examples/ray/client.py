@@ -1,9 +1,9 @@
-"""Asks serve.py, and loses no request: what is refused comes again, what broke off goes on.
+"""A client of serve.py that retries refused requests and continues answers that broke off.
 
     python3 client.py URL PROMPT
 
-A replica gives the same tokens to the same request as any other, so that after a break the client
-asks again and leaves out the pieces that it has."""
+All replicas give the same tokens for the same request, so after a break the client repeats the request
+and skips the pieces that it has."""
 
 import http.client
 import json
@@ -21,14 +21,14 @@ class Answer:
     def __init__(self, url, request, attempts=600):
         self.url, self.body = url, json.dumps(request).encode()
         self.attempts, self.n_refused, self.n_broken = attempts, 0, 0
-        self.pid = None  # of the replica that answers
+        self.pid = None  # process id of the replica that answers
 
     def _lines(self):
         with urllib.request.urlopen(self.url, self.body, timeout=60) as response:
             yield from map(json.loads, response)
 
     def _attempt(self, have):
-        """The pieces from number `have` on; returns at the end of the text, raises when it breaks off."""
+        """Yields the pieces from number `have` on; returns at the end of the text, raises if the answer breaks off."""
         seen = 0
         for item in self._lines():
             self.pid = item.get("pid", self.pid)
@@ -43,7 +43,7 @@ class Answer:
         raise ConnectionError("the answer has no end")
 
     def _count(self, error):
-        """Raises what another attempt would not mend."""
+        """Raises errors that another attempt would not fix."""
         if isinstance(error, urllib.error.HTTPError):
             if error.code < 500:
                 raise RuntimeError(error.read().decode(errors="replace")) from error

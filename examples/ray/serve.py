@@ -1,14 +1,14 @@
-"""Replicas of a model under Ray Serve, which stream what they generate.
+"""Replicas of a model with Ray Serve, which stream the text that they generate.
 
     pip install "ray[data,serve]" moe-*.whl
     MODEL=$PWD/stories.moe serve run serve:app
     curl -N localhost:8000 -d '{"prompt": "Once upon a time", "max_tokens": 24}'
 
-The answer is a JSON object a line: {"text": ..., "token": ...} for each piece, at the end {"finish": ...}.
+The answer has a JSON object per line: {"text": ..., "token": ...} for each piece, then {"finish": ...}.
 
-Back-pressure has two stages. A replica has AT_ONCE sessions, and computes a piece only when the one
-before was taken: a reader that is slow keeps its session, and costs no processor. WAITING more
-requests wait at the proxy; the next gets status 503, and comes again (client.py)."""
+Back-pressure has two stages. A replica has AT_ONCE sessions and computes a piece only after the previous
+one was read: a slow reader keeps its session but uses no CPU. WAITING more requests queue at the proxy;
+further ones get status 503 and have to retry (client.py)."""
 
 import json
 import os
@@ -17,20 +17,20 @@ import moe
 from ray import serve
 from starlette.responses import JSONResponse, StreamingResponse
 
-AT_ONCE = int(os.environ.get("AT_ONCE", "4"))  # requests of a replica: each has a session
+AT_ONCE = int(os.environ.get("AT_ONCE", "4"))  # concurrent requests of a replica, each with a session
 WAITING = int(os.environ.get("WAITING", "8"))
 REPLICAS = int(os.environ.get("REPLICAS", "2"))
 
 
 def parse(body):
-    """The prompt, and the other arguments of generate(); ValueError or TypeError says what is wrong."""
+    """The prompt and the other arguments of generate(); raises ValueError or TypeError for an invalid request."""
     given = json.loads(body)
     if not isinstance(given, dict) or not isinstance(given.get("prompt"), str):
         raise ValueError("expected an object with the text 'prompt'")
     max_tokens = given.get("max_tokens", 64)
     if not isinstance(max_tokens, int) or not 1 <= max_tokens <= 4096:
         raise ValueError(f"'max_tokens': expected 1..4096, found {max_tokens!r}")
-    # The same seed draws the same text on every replica.
+    # The same seed gives the same text on every replica.
     drawing = {"temperature": float(given.get("temperature", 0)), "seed": int(given.get("seed", 0))}
     return given["prompt"], {"max_tokens": max_tokens, **drawing}
 
@@ -47,7 +47,7 @@ class Teller:
         self.model = moe.Model(path, moe.Environment(threads=1), map_weights=True)
 
     def check_health(self):
-        self.model.info  # raises when the model is gone
+        self.model.info  # raises if the model is closed
 
     async def pieces(self, session, generation):
         with session:
@@ -59,7 +59,7 @@ class Teller:
             except moe.MoeError as e:
                 yield line({"error": str(e)})
             finally:
-                generation.close()  # the reader has gone
+                generation.close()  # also if the client disconnects
 
     async def __call__(self, request):
         try:

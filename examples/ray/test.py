@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tries batch.py and serve.py on this machine: every result must have the text that one process
-generates, with one worker and two, after an interruption, and when a replica is killed.
+"""Tests batch.py and serve.py on this machine: every result must have the text that one process
+generates, with one worker and with two, after an interruption, and when a replica is killed.
 
 Usage: test.py MODEL [TEXTS]     (pip install "ray[data,serve]" and the wheel of moe)"""
 
@@ -27,7 +27,7 @@ AT_ONCE, WAITING, REPLICAS, CLIENTS = 4, 4, 2, 24
 
 
 def prompts():
-    """Different ones, of words that the model has seen."""
+    """Different prompts of words that occur in the model's training text."""
     words = [("The", "A", "One"), ("old", "quiet", "little", "brave"), ("fox", "miller", "girl", "bear", "weaver"),
              ("was", "had", "lived", "went", "said"), ("very", "in", "with", "to"), ("the", "a")]
     return [" ".join(p) for p in itertools.islice(itertools.product(*words), TEXTS)]
@@ -69,7 +69,7 @@ def result(folder, out):
 
 
 def seconds(folder, out):
-    """From the first part that was written to the last, and the lines of all but the first."""
+    """The time from the first part written to the last, and the number of lines of all parts but the first."""
     files = sorted(parts(folder, out), key=lambda p: p.stat().st_mtime)
     lines = sum(len(p.read_text().splitlines()) for p in files[1:])
     return files[-1].stat().st_mtime - files[0].stat().st_mtime, lines
@@ -112,7 +112,7 @@ def start_serve():
 
 
 class Load:
-    """CLIENTS at a time. Kills the replica that answers when a third of the texts are there."""
+    """CLIENTS clients at a time. After a third of the texts, kills the replica that answers."""
 
     def __init__(self):
         self.lock, self.n_done, self.killed = threading.Lock(), 0, None
@@ -148,7 +148,7 @@ def try_serve(texts):
           f"{load.counts['broken']} broke off", flush=True)
     ray.shutdown()
     if load.killed is None or not load.counts["broken"] or not load.counts["refused"]:
-        sys.exit("nothing was killed, or nothing refused: this tried nothing")
+        sys.exit("no replica was killed, or no request refused: nothing was tested")
 
 
 def main():
