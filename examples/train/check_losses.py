@@ -1,8 +1,8 @@
-"""Hold the trainer's own functions against golden cases: losses with gradients, the gate with a
+"""Compare the trainer's own functions with golden cases: losses with gradients, the gate with a
 learnt temperature, BASE's assignment, costs.
 
     python check_losses.py FILE
-prints "N passed, M failed" and exits with 1 when a case failed. FILE holds {"format": 1, "tol":
+prints "N passed, M failed" and exits with 1 if a case failed. FILE holds {"format": 1, "tol":
 {"rtol", "atol"}, "cases": [{"id", "fn", "in", "par", "out" or "error"}]}; a tensor is {"shape",
 "type", "data"}.
 """
@@ -39,12 +39,12 @@ def balance(scores: Tensor, mask: Tensor | None = None, **par: Any) -> Case:
 
 
 def cosine_balance(scores: Tensor, tau0: float = 0.3, mask: Tensor | None = None) -> Case:
-    """The learnt tau takes no part in the loss, so it has no gradient."""
+    """The learnt tau is not part of the loss, so it has no gradient."""
     return balance(scores, mask, tau_0=tau0) | {"grad_tau": torch.zeros(1)}
 
 
 def threshold_balance(logits: Tensor, t: float = 0.9, mask: Tensor | None = None) -> Case:
-    """Whatever the threshold takes, the loss counts first choices."""
+    """The loss counts first choices, whatever experts the threshold takes."""
     del t
     return balance(logits, mask)
 
@@ -97,7 +97,7 @@ FUNCTIONS: dict[str, Callable[..., Case]] = {
 
 
 def difference(name: str, want: Any, found: Any, tol: Case) -> str:
-    """What is wrong with an output, or nothing."""
+    """The error of an output, or an empty string."""
     if not isinstance(want, dict):
         return "" if found == want else f"{name}: expected {want}, found {found}"
     expected = tensor(want)
@@ -110,7 +110,7 @@ def difference(name: str, want: Any, found: Any, tol: Case) -> str:
 
 
 def fault(case: Case, tol: Case) -> str:
-    """What is wrong with a case, or nothing."""
+    """The error of a case, or an empty string."""
     given = {name: tensor(value) for name, value in case["in"].items()}
     try:
         out = FUNCTIONS[case["fn"]](**given, **case["par"])

@@ -1,4 +1,4 @@
-"""The papers' tables that rows stand for: which rows, and which orderings the papers claim."""
+"""The papers' tables that the rows reproduce: their rows, and the orderings that the papers claim."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Table:
     note: str
     rows: tuple[str, ...]
     claims: tuple[Claim, ...]
-    task: str = "language"  # of all its rows: Row.task
+    task: str = "language"  # Row.task of all its rows
 
 
 TABLES = (
@@ -158,13 +158,13 @@ TABLES = (
     ),
 )
 
-# Rows that get the time where it does not suffice for all.
+# Rows that are trained first, in case the time does not suffice for all.
 CORE = (
     "dense", "switch", "fine-grained", "mh-moe-2", "mh-moe-3", "x-moe-dense", "x-moe-smoe", "x-moe",
     "xmoe-switch", "xmoe-quarter",
 )
 
-# Rows that are measured under other thresholds than they were trained with.
+# Rows that are also measured with other thresholds than in training.
 SWEPT = ("xmoe-full", "xmoe-quarter")
 
 MISSING = (

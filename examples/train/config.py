@@ -1,7 +1,7 @@
 """The research layout's config.json: defaults, deep merge per layer, precision by role.
 
-A configuration is the plain dictionary of config.json; nothing here hides it behind classes, so
-that what trains is what is written to disk. The layout is documented in formats/README.md.
+A configuration is the plain dictionary of config.json, without classes around it, so that the model
+that is trained is described by the file on disk. formats/README.md documents the layout.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOE: Config = {
     "n_experts": 8,
     "n_subheads": 1,
     "mh": False,
-    "head": None,  # None: there is one with several sub-heads or "mh"
+    "head": None,  # None: present with several sub-heads or "mh"
     "merge": None,
     "n_sublayers": 0,
     "router": {"kind": "softmax", "k": 2, "weights": "raw", "scale": 1.0},
@@ -71,14 +71,14 @@ MODEL: Config = {
     "precision": [{"match": "*", "weights": "auto", "activations": "f32"}],
     "tokenizer": None,
 }
-# What a decoder does not have, so that its config.json need not say that it has none.
+# Keys that a decoder's config.json may omit.
 OF_ENCODERS = {"head", "mask_token_id"}
 OF_TRANSLATORS = {"n_encoder_layers", "source_length", "encoder_norm", "start_token_id"}
 REQUIRED = {"vocab_size", "d_model", "n_layers", "context_length"}
 
 
 def merge(base: Config, over: Config) -> Config:
-    """`base` with `over` laid on top: objects merge deeply, null removes a key."""
+    """`base` patched with `over`: objects merge deeply, null removes a key."""
     out = copy.deepcopy(base)
     for key, value in over.items():
         if value is None:
@@ -98,19 +98,19 @@ def _covers(index: Any, layer: int) -> bool:
 
 
 def feed_forwards(config: Config) -> list[Config]:
-    """Every `ffn` object of a configuration, as it stands there."""
+    """Every `ffn` object of a configuration, without defaults."""
     found = [config.get("layer_defaults", {}), *config.get("layers", [])]
     return [entry["ffn"] for entry in found if entry.get("ffn")]
 
 
 def _router(given: Config) -> Config:
-    """A router keeps only the keys of its own kind, so a new kind replaces the default whole."""
+    """A router has only the keys of its own kind, so another kind replaces the whole default."""
     return merge(MOE["router"], given) if given.get("kind", "softmax") == "softmax" else given
 
 
 def layer_config(config: Config, layer: int) -> Config:
-    """Everything about layer number `layer`, with the defaults filled in. A block that is not there
-    has no key."""
+    """The configuration of layer number `layer`, with the defaults filled in. A missing block has no
+    key."""
     own: Config = config.get("layer_defaults", {})
     for entry in config.get("layers", []):
         if _covers(entry["index"], layer):
@@ -141,7 +141,7 @@ def complete(config: Config) -> Config:
 
 
 def n_encoder_layers(config: Config) -> int:
-    """How many layers read the source of an encoder-decoder; 0: the model is none."""
+    """The number of layers that read the source of an encoder-decoder; 0 for other models."""
     return config.get("n_encoder_layers", 0)
 
 
@@ -154,13 +154,13 @@ def kind(config: Config) -> str:
 
 
 def need_decoder(config: Config) -> None:
-    """For programs that go on with a text."""
+    """For programs that continue a text: refuses other models than decoders."""
     if (found := kind(config)) != "decoder":
         raise SystemExit(f"config: expected a decoder, found an {found}; runner.py trains and measures rows of that kind")
 
 
 def head(config: Config) -> Config:
-    """What the model says, with the defaults filled in."""
+    """The head of the model, with the defaults filled in."""
     return {"kind": "tokens", "n_labels": 0, "dense": False, "norm": False, "act": "gelu"} | config.get("head", {})
 
 

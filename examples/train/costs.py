@@ -1,7 +1,7 @@
-"""What an MoE layer costs, and sizes that make two kinds of layers cost the same.
+"""The cost of an MoE layer, and sizes with which two kinds of layers cost the same.
 
-A product (1, a) (a, b) is b (2 a - 1) operations. Left out, as in the papers: router, activation,
-the product inside a gated unit, biases.
+A product (1, a) (a, b) is b (2 a - 1) operations. As in the papers, router, activation, the product
+inside a gated unit, and biases are not counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def moe_cost(
     merge: bool = False,
 ) -> dict[str, int]:
     """Operations and parameters of an SMoE (heads 1) or MH-MoE layer (Huang et al. 2024, eq. 6, 7
-    and 9). d: model width, f: inner width of an expert, k: experts a (sub-)token."""
+    and 9). d: model width, f: inner width of an expert, k: experts per (sub-)token."""
     if heads < 1 or d % heads:
         raise ValueError(f"heads: expected a divisor of {d}, found {heads}")
     width, square, matrices = d // heads, int(head) + int(merge), 3 if glu else 2
@@ -46,7 +46,7 @@ def mh_moe_parity(
 ) -> tuple[float, float]:
     """(inner width, number of experts) of the MH-MoE layer with the operations and parameters of an
     SMoE of n_experts experts of inner width d_moe, k of them active (eq. 8 and 9), not rounded.
-    projections: how many of head and merge there are. k_mh: experts a sub-token, k unless given."""
+    projections: the number of head and merge projections. k_mh: experts per sub-token (default k)."""
     matrices = 3 if glu else 2
     width = (d_moe * k - projections * d / matrices) / (k if k_mh is None else k_mh)
     if width <= 0:
@@ -56,7 +56,7 @@ def mh_moe_parity(
 
 
 def capacity(tokens: int, experts: int, gamma: float, min_capacity: int = 0) -> int:
-    """Tokens an expert serves at most (XMoE, Yang et al. 2024, eq. 3); gamma: capacity factor."""
+    """The largest number of tokens of an expert (XMoE, Yang et al. 2024, eq. 3); gamma: capacity factor."""
     if not gamma > 0:
         raise ValueError(f"gamma: expected a number above 0, found {gamma}")
     wanted = gamma * tokens / experts
@@ -66,7 +66,7 @@ def capacity(tokens: int, experts: int, gamma: float, min_capacity: int = 0) -> 
 def xmoe_cost(
     tokens: int, d: int, f: int, experts: int, gamma: float, glu: bool = False, min_capacity: int = 0
 ) -> dict[str, int]:
-    """Operations of a layer with capacity, buffers that are not filled included (XMoE, eq. 6)."""
+    """Operations of a layer with capacity, including unused places (XMoE, eq. 6)."""
     served = capacity(tokens, experts, gamma, min_capacity)
     slots = served * experts
     return {

@@ -24,8 +24,8 @@ def story_texts(n: int) -> Iterator[str]:
 def train_tokenizer(
     texts: Iterable[str], vocab: int, special: Sequence[str] = (BOS, EOS), around: str | None = None
 ) -> Tokenizer:
-    """Byte-level BPE on texts; the first ids are the special tokens. around: which of these stand
-    around a text, such as "$A <|eos|>"."""
+    """Trains byte-level BPE on texts; the first ids are the special tokens. around: the special tokens
+    added to a text, such as "$A <|eos|>"."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -44,9 +44,9 @@ def train_tokenizer(
 
 class Stream:
     """Endless training windows. Each starts with BOS and a new story, or, one time in five, with BOS
-    and a place inside a story, as the windows of a long text do. EOS and BOS stand between two
-    stories or, one time in five, an empty line, as in a book. `every` takes only each n-th story,
-    for several workers."""
+    and a position inside a story, like windows of a long text. Two stories are separated by EOS and
+    BOS or, one time in five, by an empty line, as in a book. With `every` = n, only each n-th story is
+    taken, for several workers."""
 
     def __init__(
         self, tokenizer: Tokenizer, length: int, next_story: int = 0, every: int = 1
@@ -74,7 +74,7 @@ class Stream:
 
 
 class FileStream:
-    """Endless training windows of one long text: BOS, where there is one, and tokens from a place that
+    """Endless training windows of one long text: BOS, if there is one, and tokens from a position that
     depends on the seed and the window's number alone."""
 
     def __init__(
@@ -98,13 +98,13 @@ class FileStream:
 
 
 def held_out_text(n_stories: int = 120) -> str:
-    """The held-out stories, one empty line between two."""
+    """The held-out stories, separated by empty lines."""
     return "\n\n".join(story(HELD_OUT_SEED, i, held_out=True) for i in range(n_stories)) + "\n"
 
 
 def windows(ids: list[int], context: int, bos: int | None) -> Iterator[Tensor]:
     """Perplexity windows, (1, <= context): non-overlapping pieces of the text's tokens, each with
-    BOS in front when there is one. Every token behind the first of a window is scored."""
+    BOS in front if there is one. Every token after the first of a window is scored."""
     room = context if bos is None else context - 1
     front = [] if bos is None else [bos]
     for start in range(0, len(ids), room):
@@ -112,5 +112,5 @@ def windows(ids: list[int], context: int, bos: int | None) -> Iterator[Tensor]:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """tokenizer.json of a checkpoint folder."""
+    """The tokenizer of a checkpoint folder."""
     return Tokenizer.from_file(str(folder / "tokenizer.json"))

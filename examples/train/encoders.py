@@ -1,7 +1,7 @@
-"""Rows that are encoders: they learn to fill masks in the text of texts/, and are then fine-tuned for
-three tasks (texts/tasks.py), each from the weights of the first training.
+"""Rows that are encoders: they are pre-trained to fill masks in the text of texts/ and then fine-tuned for
+three tasks (texts/tasks.py), each from the pre-trained weights.
 
-Outputs of every head, vectors (`moe embed`) and filled masks (`moe fill`) have to be PyTorch's.
+The outputs of every head, the vectors of `moe embed` and the masks filled by `moe fill` must agree with PyTorch.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from steps import fit, token_loss
 from stories.engine import Rng
 from texts import tasks
 
-BASE = "encoder-dense"  # its vocabulary and length are those of all such rows
-SHARE = 5  # a task is learnt in the n-th part of a plan's steps, with a third of its rate
-LEARNT, HELD_OUT = 1000, 200  # characters of a plan's text for an example of a task
-MOST = 48  # windows whose masks are filled to measure
-MASKED, RANDOM, KEPT = 120, 15, 15  # of 1000 tokens: masked, replaced, asked for as they are (BERT)
+BASE = "encoder-dense"  # all encoder rows have its vocabulary and length
+SHARE = 5  # fine-tuning takes 1/5 of a plan's steps, with a third of its rate
+LEARNT, HELD_OUT = 1000, 200  # characters of a plan's text per example of a task, to learn and held out
+MOST = 48  # largest number of windows whose masks are filled in the measurement
+MASKED, RANDOM, KEPT = 120, 15, 15  # of 1000 tokens: masked, replaced by random ones, predicted unchanged (BERT)
 Ids = list[int]
 Example = tuple[str, Ids, Any]  # text, ids, target
 
 
 def span_loss(z: Tensor, y: Tensor) -> Tensor:
-    """z (B, T, 2) scores of each place to be start and end, y (B, 2)."""
+    """z (B, T, 2): scores of each position as start and end; y (B, 2)."""
     return F.cross_entropy(z.transpose(1, 2).flatten(0, 1), y.flatten())
 
 
 def best_span(z: Tensor) -> list[int]:
-    """z (T, 2): the pair of highest sum whose end does not lie in front of its start."""
+    """z (T, 2): the (start, end) of highest sum whose end is not before its start."""
     both = z[:, 0, None] + z[None, :, 1]
     backwards = torch.ones_like(both, dtype=torch.bool).tril(-1)
     return list(divmod(int(both.masked_fill(backwards, -math.inf).argmax()), len(z)))
@@ -52,19 +52,19 @@ def best_span(z: Tensor) -> list[int]:
 @dataclass(frozen=True)
 class Task:
     head: dict[str, Any]
-    make: Callable[[int, int], tuple[str, Any]]  # seed, index: text and what is to be found in it
-    target: Callable[[Any, list[tuple[int, int]]], Any]  # that, and the characters of each token
-    right: Callable[[Tensor, Any], list[bool]]  # outputs, target: what was found
+    make: Callable[[int, int], tuple[str, Any]]  # (seed, index) -> text, and its label
+    target: Callable[[Any, list[tuple[int, int]]], Any]  # (label, character range of each token) -> target
+    right: Callable[[Tensor, Any], list[bool]]  # (outputs, target) -> whether each prediction is right
     loss: Callable[[Tensor, Tensor], Tensor] = token_loss
 
 
 def _tag_target(found: list[tuple[tasks.Span, int]], tokens: list[tuple[int, int]]) -> Ids:
-    """A tag for each token that ends in a word, -100 for the others."""
+    """The tag of the word in which each token ends, -100 for tokens outside of words."""
     return [next((tag for (a, b), tag in found if a < end <= b and end > begin), -100) for begin, end in tokens]
 
 
 def _span_target(span: tasks.Span, tokens: list[tuple[int, int]]) -> Ids:
-    """The first and the last token that end in the span."""
+    """The first and the last token that end inside the span."""
     inside = [i for i, (begin, end) in enumerate(tokens) if span[0] < end <= span[1] and end > begin]
     return [inside[0], inside[-1]]
 
@@ -83,7 +83,7 @@ TASKS = {
 
 
 def prepare(folder: Path, plan: Plan) -> None:
-    """Tokenizer, text to learn, held-out windows with masks, examples of the tasks."""
+    """Writes the tokenizer, the training text, held-out windows with masks, and examples of the tasks."""
     config = rows.read(BASE).config
     text, held_out = texts.corpus(texts.TRAIN_SEED, plan.text), texts.corpus(texts.HELD_OUT_SEED, plan.held_out)
     tokenizer = train_tokenizer([text[:400_000]], config["vocab_size"], (BOS, EOS, PAD, MASK), f"{BOS} $A {EOS}")
@@ -107,8 +107,8 @@ def _examples(task: Task, tokenizer: Any, seed: int, n: int) -> list[Example]:
 
 
 def mask(window: Ids, config: dict[str, Any], rng: Rng) -> tuple[Ids, Ids]:
-    """A window with BOS and EOS around it, some of its tokens hidden, and the target tokens, -100
-    where there is none. What is replaced becomes an ordinary token: padding would be ignored."""
+    """A window with BOS and EOS around it and some of its tokens hidden, and the target tokens (-100:
+    none). Random replacements are ordinary tokens, because padding would be ignored."""
     seen, asked, ordinary = [config["bos_token_id"]], [-100], config["mask_token_id"] + 1
     for token in window:
         drawn = rng.below(1000)
@@ -122,7 +122,7 @@ def mask(window: Ids, config: dict[str, Any], rng: Rng) -> tuple[Ids, Ids]:
 
 
 class Masked:
-    """Endless batches of windows to fill, which depend on the seed and the window's number alone."""
+    """Endless batches of windows with masks, which depend on the seed and the window's number alone."""
 
     def __init__(self, ids: Ids, config: dict[str, Any], seed: int) -> None:
         self.windows = FileStream(ids, None, config["context_length"] - 3, seed)
@@ -133,7 +133,7 @@ class Masked:
         return mask(self.windows.window().tolist(), self.config, rng)
 
     def batch(self, n: int) -> tuple[Tensor, Tensor]:
-        """(n, context length) both."""
+        """Inputs and targets, both (n, context length)."""
         seen, asked = zip(*(self._one() for _ in range(n)), strict=True)
         return torch.tensor(seen), torch.tensor(asked)
 
@@ -149,7 +149,7 @@ class Examples:
         return self.examples[Rng(self.seed, self.next, 6).below(len(self.examples))]
 
     def batch(self, n: int) -> tuple[Tensor, Tensor]:
-        """Ids (n, T), and targets padded by -100 where each token has one."""
+        """Ids (n, T) and targets; targets per token are padded with -100."""
         _, ids, targets = zip(*(self._one() for _ in range(n)), strict=True)
         targets = [torch.tensor(t) for t in targets]
         y = torch.stack(targets) if targets[0].ndim == 0 else pad_sequence(targets, True, -100)
@@ -157,7 +157,7 @@ class Examples:
 
 
 def tuned(model: Model, head: dict[str, Any], biases: tuple[str, ...]) -> Model:
-    """The encoder `model` with another head, whose weights are random."""
+    """The encoder `model` with another head, which has random weights."""
     new = Model(model.config | {"head": head, "tie_embeddings": False}, biases)
     trunk = {name: value for name, value in model.state_dict().items() if not name.startswith("head.")}
     missing, unknown = new.load_state_dict(trunk, strict=False)
@@ -167,8 +167,8 @@ def tuned(model: Model, head: dict[str, Any], biases: tuple[str, ...]) -> Model:
 
 
 def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str, Model], float]:
-    """The encoder that fills masks, one for each task, and the mean loss of the last tenth of the
-    steps of the first."""
+    """The pre-trained encoder, one fine-tuned encoder per task, and the mean loss of the last tenth of
+    the pre-training steps."""
     data = torch.load(folder / "data.pt", weights_only=True)
     model = Model(row.config, row.biases)
     windows = Masked(data["ids"].tolist(), row.config, seed)
@@ -196,12 +196,12 @@ def _worst(name: str, wanted: list[Tensor], found: list[Any]) -> float:
 
 
 def _perplexity(outputs: list[Tensor], asked: list[Ids]) -> float:
-    """Of the target tokens."""
+    """The perplexity of the target tokens."""
     return math.exp(token_loss(torch.cat(outputs).double(), torch.tensor(sum(asked, []))))
 
 
 def _measure(name: str, checkpoint: Path, examples: list[Example], moe: str) -> tuple[float, float]:
-    """Which share the runtime found of what a task asks for, and how far it is from PyTorch."""
+    """The share of right predictions of the runtime, and its largest difference from PyTorch."""
     task, model = TASKS[name], export.read(checkpoint / name)
     found, _ = runtime.outputs(moe, checkpoint / name / "model.moe", [text for text, _, _ in examples])
     worst = _worst(name, _outputs(model, [ids for _, ids, _ in examples]), found)
@@ -210,7 +210,7 @@ def _measure(name: str, checkpoint: Path, examples: list[Example], moe: str) -> 
 
 
 def _vectors(model: Model, checkpoint: Path, moe: str, lines: list[tuple[str, Ids]]) -> float:
-    """How far the vectors of `moe embed` are from PyTorch's."""
+    """The largest difference of the vectors of `moe embed` from PyTorch's."""
     found = runtime.ask(moe, "embed", checkpoint / "model.moe", "-p", "\n".join(text for text, _ in lines),
                         *runtime.ONE_THREAD)["embeddings"]
     with torch.no_grad():
@@ -219,7 +219,7 @@ def _vectors(model: Model, checkpoint: Path, moe: str, lines: list[tuple[str, Id
 
 
 def _filled(model: Model, checkpoint: Path, moe: str, text: str) -> float:
-    """How far the log-probabilities of `moe fill` are from PyTorch's, of a text whose last word is hidden."""
+    """The largest difference between the log-probabilities of `moe fill` and PyTorch; the last word is masked."""
     asked = text.rpartition(" ")[0] + MASK
     top = runtime.ask(moe, "fill", checkpoint / "model.moe", "-p", asked, *runtime.ONE_THREAD)["masks"][0]
     ids = load_tokenizer(checkpoint).encode(asked).ids
@@ -229,7 +229,7 @@ def _filled(model: Model, checkpoint: Path, moe: str, text: str) -> float:
 
 
 def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str, Any]:
-    """What is measured of an exported row, and whether the runtime agrees."""
+    """The measurements of an exported row; fails if the runtime disagrees with PyTorch."""
     data = torch.load(folder / "data.pt", weights_only=True)
     seen, asked = zip(*data["held_out"], strict=True)
     model = export.read(checkpoint)

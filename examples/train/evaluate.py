@@ -2,10 +2,10 @@
 
     python evaluate.py CHECKPOINT --text ../models/stories.heldout.txt --json ../models/stories.json
 
-The tokens of the whole text are cut into non-overlapping windows of context_length - 1 tokens, with
-BOS in front of each when the checkpoint says add_bos (context_length tokens and nothing in front
-otherwise). A window knows nothing of the one before it. Every text token behind the first position
-of a window is scored, BOS never is; perplexity = exp(mean negative log-likelihood).
+The tokens of the whole text are split into non-overlapping windows of context_length - 1 tokens, with
+BOS in front of each if the checkpoint says add_bos (otherwise context_length tokens without BOS).
+Windows are independent. Every text token after the first position of a window is scored, BOS never
+is; perplexity = exp(mean negative log-likelihood).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from model import Model
 
 
 def negative_log_likelihood(model: Model, ids: list[int]) -> tuple[float, int]:
-    """Sum over the scored tokens in nats, and how many they are."""
+    """The sum over the scored tokens in nats, and their number."""
     c, total, scored = model.config, 0.0, 0
     bos = c["bos_token_id"] if c["add_bos"] else None
     for window in windows(ids, c["context_length"], bos):
         if window.shape[1] < 2:
             continue
-        with torch.no_grad():  # the last token is not read: nothing is asked behind it
+        with torch.no_grad():  # the last token is only predicted
             logits = model(window[:, :-1])[0]
         total += F.cross_entropy(logits.double(), window[0, 1:], reduction="sum").item()
         scored += logits.shape[0]
@@ -41,8 +41,8 @@ def negative_log_likelihood(model: Model, ids: list[int]) -> tuple[float, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="held-out perplexity of an exported checkpoint")
     parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--text", type=Path, help="held-out text; written anew if it is not there")
-    parser.add_argument("--json", type=Path, help="where to write the figure")
+    parser.add_argument("--text", type=Path, help="held-out text; generated if the file does not exist")
+    parser.add_argument("--json", type=Path, help="file for the result")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

@@ -1,7 +1,7 @@
 """Write and read the research layout: config.json, model.safetensors, tokenizer.json.
 
-Matrices whose precision is ternary are written as exactly {-s, 0, +s}, s being the absmean scale of
-the whole matrix, so that the converter finds them lossless. Stacked experts become one tensor each.
+Matrices whose precision is ternary are written as exactly {-s, 0, +s}, where s is the absmean scale of
+the whole matrix, so that the converter stores them without loss. Stacked experts become separate tensors.
     python export.py RUN/last.pt FOLDER
 """
 
@@ -24,11 +24,11 @@ from model import Model
 from routers import TRAINING_KEYS
 
 
-TAU = ".router.tau"  # a number of config.json
+TAU = ".router.tau"  # written to config.json, not as a tensor
 
 
 def config_of(model: Model) -> dict[str, Any]:
-    """config.json with the temperatures that were learnt and without what only training needs."""
+    """config.json with the learnt temperatures and without keys that only training needs."""
     config = copy.deepcopy(model.config)
     for ffn in cfg.feed_forwards(config):
         router = (ffn.get("moe") or {}).get("router", {})
@@ -48,7 +48,7 @@ def config_of(model: Model) -> dict[str, Any]:
 
 
 def products(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Routers of two factors as the one matrix that they are."""
+    """Replaces the two factors of a router by their product."""
     out = dict(state)
     for name in [n for n in state if n.endswith(".router.reduce")]:
         scores = name.removesuffix("reduce") + "weight"
@@ -86,7 +86,7 @@ def _stacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def write(
     model: Model, folder: Path, tokenizer: Path | None = None, dtype: torch.dtype = torch.float32
 ) -> None:
-    """Write `model` as a checkpoint with floats of `dtype`; the model itself is left as it is."""
+    """Write `model` as a checkpoint with floats of `dtype`; the model itself is not changed."""
     folder.mkdir(parents=True, exist_ok=True)
     for layer in model.moe_layers():
         layer.route = None  # part of the last step's graph
@@ -103,7 +103,7 @@ def write(
 
 
 def read(folder: Path) -> Model:
-    """Build the model of a checkpoint that `write` made; its ternary matrices are exact already."""
+    """Build the model of a checkpoint that `write` made; its ternary matrices are already exact."""
     config: dict[str, Any] = json.loads((folder / "config.json").read_text())
     tensors = load_file(folder / "model.safetensors")
     biases = {name.removesuffix(".bias") for name in tensors if name.endswith(".bias")}

@@ -1,12 +1,12 @@
-"""Write the tiny models and their logits that the C++ tests are held to.
+"""Write the tiny models and their logits that the C++ tests compare with.
 
     python golden.py ../../tests/data/pytorch
 Each folder holds a checkpoint in the research layout and
   golden.json         the token sequences, and how the logits were made
   golden.safetensors  logits.S (T, vocab) for sequence S, and logits_kv16.S: the same with K and V
-                      rounded to float16, as a half-precision cache keeps them
-A seed is taken only where no choice of expert and no rounding of an activation is near a border, so
-that a wrong result is a fault and not a matter of the last bit.
+                      rounded to float16, as in a half-precision cache
+A seed is used only if no choice of experts and no rounding of an activation is close to a tie, so
+that a wrong result is an error and not an effect of the last bit.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LENGTHS = (19, 5)
 
 
 def randomise(model: Model, dtype: torch.dtype) -> None:
-    """Random values everywhere, representable in the file's type."""
+    """Set all parameters to random values that the file's type represents exactly."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name.endswith(export.TAU):
-                continue  # as the configuration has it
+                continue  # its value is that of the configuration
             if name.endswith("norm.weight"):
                 p.copy_(1 + 0.2 * torch.randn_like(p))
             elif name.endswith(("bias", "sinks")):
@@ -45,13 +45,13 @@ def randomise(model: Model, dtype: torch.dtype) -> None:
 
 
 def logits(model: Model, ids: list[int]) -> Tensor:
-    """(T, vocab) for one sequence."""
+    """The logits (T, vocab) of one sequence."""
     with torch.no_grad():
         return model(torch.tensor([ids]))[0]
 
 
 def routing(model: Model) -> list[list[list[int]]]:
-    """Per MoE layer and row, the experts computed in the last call, ascending."""
+    """Per MoE layer and row, the experts of the last call, ascending."""
     return [
         [
             sorted(e for e, kept in zip(i, k, strict=False) if kept)
@@ -62,7 +62,7 @@ def routing(model: Model) -> list[list[list[int]]]:
 
 
 def is_safe(model: Model, sequences: list[list[int]]) -> bool:
-    """Whether the same experts are chosen and the same codes rounded under small disturbances."""
+    """Whether experts and activation codes stay the same under small perturbations."""
     table, plain = model.embedding.weight, model.embedding.weight.detach().clone()
     integer = any(p["activations"] != "f32" for p in model.config["precision"])
     noise = 1e-7 if integer else 1e-4
@@ -87,7 +87,7 @@ def is_safe(model: Model, sequences: list[list[int]]) -> bool:
 
 
 def make(case: Case, seed: int, folder: Path) -> tuple[Model, list[list[int]]]:
-    """Write one case's checkpoint; the model read back from it, and the sequences."""
+    """Write one case's checkpoint; return the model read back from it, and the sequences."""
     torch.manual_seed(seed)
     dtype = getattr(torch, case.dtype)
     model = Model(case.config, case.biases)
@@ -100,7 +100,7 @@ def make(case: Case, seed: int, folder: Path) -> tuple[Model, list[list[int]]]:
 
 
 def write(case: Case, model: Model, sequences: list[list[int]], seed: int, folder: Path) -> None:
-    """The golden values of a checkpoint, from the weights as written."""
+    """The golden values of a checkpoint, computed with the weights as written."""
     out, experts = {}, []
     for kind, name in ((torch.float32, "logits"), (torch.float16, "logits_kv16")):
         model.set_kv_dtype(kind)

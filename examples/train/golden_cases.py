@@ -1,6 +1,6 @@
-"""The tiny models behind tests/data/pytorch: one per router kind, layer kind and precision.
+"""The tiny models of tests/data/pytorch: one per router kind, layer kind and precision.
 
-A case is (name, config over BASE, roles with a bias, dtype of the file). Sizes are odd on purpose.
+A case is (name, config patching BASE, roles with a bias, dtype of the file). Sizes are deliberately odd.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def cosine(**more: Any) -> Config:
 
 
 def precision(weights: str, activations: str) -> list[Config]:
-    """Every matrix of the layers so; embedding, head and routers stay float."""
+    """This precision for every matrix of the layers; embedding, head and routers stay float."""
     return [
         {"match": "*", "weights": "f32", "activations": "f32"},
         {"match": "layers.*", "weights": weights, "activations": activations},

@@ -1,7 +1,7 @@
-"""Decoder rows: they learn the text of texts/, and the measure is held-out perplexity.
+"""Decoder rows: they are trained on the text of texts/, and measured by held-out perplexity.
 
-The runtime has to find PyTorch's within 0.05 %, and within 0.1 % where activations are int8. Every row
-of a seed sees the same windows in the same order.
+The runtime's perplexity must agree with PyTorch's within 0.05 %, with int8 activations within 0.1 %. All
+rows with the same seed see the same windows in the same order.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from model import Model
 from plan import Plan, perplexity_difference
 from steps import fit
 
-BASE = "dense"  # its vocabulary is that of all such rows
+BASE = "dense"  # all language rows have its vocabulary
 
 
 def prepare(folder: Path, plan: Plan) -> None:
-    """Tokenizer, text to learn, held-out text."""
+    """Writes the tokenizer, the training text and the held-out text."""
     text = texts.corpus(texts.TRAIN_SEED, plan.text)
     held_out = texts.corpus(texts.HELD_OUT_SEED, plan.held_out)
     (folder / "heldout.txt").write_text(held_out, encoding="utf-8", newline="\n")
@@ -45,7 +45,7 @@ def train(row: rows.Row, seed: int, plan: Plan, folder: Path) -> tuple[dict[str,
 
 
 def pytorch_perplexity(checkpoint: Path, text: Path) -> float:
-    """Of the exported checkpoint, with K and V rounded as the runtime's cache keeps them."""
+    """The perplexity of the exported checkpoint, with K and V rounded as in the runtime's cache."""
     model = export.read(checkpoint)
     model.set_kv_dtype(torch.float16)
     ids = load_tokenizer(checkpoint).encode(text.read_text(encoding="utf-8")).ids
@@ -54,7 +54,7 @@ def pytorch_perplexity(checkpoint: Path, text: Path) -> float:
 
 
 def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str, Any]:
-    """What is measured of an exported row, and whether the runtime agrees."""
+    """The measurements of an exported row; fails if the runtime disagrees with PyTorch."""
     text = folder / "heldout.txt"
     found = runtime.ask(moe, "perplexity", checkpoint / "model.moe", "-f", text, "--stats", *runtime.ONE_THREAD)
     pytorch = pytorch_perplexity(checkpoint, text)
@@ -68,6 +68,6 @@ def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str
 
 
 def sweep(name: str, seed: int, folder: Path, moe: str) -> list[dict[str, Any]]:
-    """A finished row under other thresholds: its perplexity, experts and operations under each."""
+    """A finished row with other thresholds: perplexity, experts and operations for each."""
     return runtime.ask(moe, "perplexity", folder / f"{name}.{seed}/model.moe", "-f", folder / "language/heldout.txt",
                        "--sweep", "threshold=0.1:1:0.1", *runtime.ONE_THREAD)

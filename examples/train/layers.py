@@ -1,4 +1,4 @@
-"""Norms, linear layers with a precision each, attention, and the plain feed-forward layer."""
+"""Norms, linear layers with a precision, attention, and the plain feed-forward layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Config = dict[str, Any]
 
 
 class Build:
-    """What a layer needs to know while it is made: the configuration and which biases exist."""
+    """What a layer's constructor needs: the configuration, and which biases exist."""
 
     def __init__(self, config: Config, biases: Callable[[str], bool]) -> None:
         self.config, self.biases = config, biases
@@ -61,7 +61,7 @@ class Linear(nn.Module):
         return fake_activation(x, self.activations)
 
     def multiply(self, x: Tensor) -> Tensor:
-        """The product for an input that `prepare` has seen."""
+        """The product for an input from `prepare`."""
         return F.linear(x, fake_weight(self.weight, self.weights), self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -108,8 +108,8 @@ class FeedForward(nn.Module):
 
 
 class Head(Linear):
-    """What the model says of hidden states: a matrix, which with tied embeddings is theirs, and in
-    front of it, where the configuration says so, a dense layer, an activation and a norm."""
+    """The head: a matrix (with tied embeddings, the embedding), and before it, if the configuration
+    says so, a dense layer, an activation and a norm."""
 
     def __init__(self, build: Build, n_out: int, tied: bool) -> None:
         c = build.config
@@ -122,7 +122,7 @@ class Head(Linear):
         self.norm = Norm(build, "head.norm", d) if h["norm"] else None
 
     def front(self, x: Tensor) -> Tensor:
-        """What the matrix reads."""
+        """The input of the matrix."""
         if self.dense is not None:
             x = activate(self.dense(x), None, self.f)
         return x if self.norm is None else self.norm(x)
@@ -132,7 +132,7 @@ class Head(Linear):
 
 
 class Attention(nn.Module):
-    """Grouped-query attention (Ainslie et al. 2023), of a text to itself or to a source. x (B, T, d) ->
+    """Grouped-query attention (Ainslie et al. 2023), as self-attention or cross-attention. x (B, T, d) ->
     (B, T, d)."""
 
     def __init__(self, build: Build, role: str, a: Config) -> None:
@@ -156,10 +156,10 @@ class Attention(nn.Module):
             cos, sin = rope.tables(a["rope"], build.config["context_length"])
             self.register_buffer("cos", cos, persistent=False)
             self.register_buffer("sin", sin, persistent=False)
-        self.kv_dtype = torch.float32  # float16: K and V rounded as a half-precision cache keeps them
+        self.kv_dtype = torch.float32  # float16: K and V rounded as in a half-precision cache
 
     def _heads(self, x: Tensor, name: str) -> Tensor:
-        """(B, T, d) -> (B, heads, T, head_dim), normed and rotated where that applies."""
+        """(B, T, d) -> (B, heads, T, head_dim), with norm and rotation where they apply."""
         y, norm, hd = self.get_submodule(name).multiply(x), self.a["qk_norm"], self.a["head_dim"]
         if norm == "whole" and name != "v":
             y = self.get_submodule(f"{name}_norm")(y)
@@ -173,7 +173,7 @@ class Attention(nn.Module):
         return y if name == "q" else y.to(self.kv_dtype).to(y.dtype)
 
     def _explicit(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Softmax attention written out, for windows and sinks (a logit without a value)."""
+        """Explicit softmax attention, for windows and sinks (a logit without a value)."""
         group, steps = q.shape[1] // k.shape[1], q.shape[2]
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         scores = q @ k.transpose(-1, -2) * self.scale
@@ -186,8 +186,8 @@ class Attention(nn.Module):
         return scores.softmax(-1) @ v
 
     def forward(self, x: Tensor, over: Tensor | None = None, real: Tensor | None = None) -> Tensor:
-        """over (B, S, d): what is looked at, if not x; real (B, S): which of its rows are there. A
-        causal layer needs no `real`: padding stands behind what could look at it."""
+        """over (B, S, d): the source of keys and values, if not x; real (B, S): which of its rows are not
+        padding. A causal layer needs no `real`, because padding comes last."""
         x = self.q.prepare(x)
         seen = x if over is None else self.k.prepare(over)
         q, k, v = self._heads(x, "q"), self._heads(seen, "k"), self._heads(seen, "v")

@@ -1,10 +1,10 @@
-"""What a router is trained with besides the task's loss: balance losses and BASE's assignment.
+"""The training of a router besides the task's loss: balance losses and BASE's assignment.
 
 One form serves all balance losses: L = N sum_i f_i P_i, with P_i the mean over tokens of
 softmax(scores / tau_0) and f_i the share of tokens whose first choice is expert i, counted before
-capacity and without gradient. It is 1 when experts are used equally. See X-MoE (Chi et al. 2022,
+capacity and without gradient. It is 1 if experts are used equally. See X-MoE (Chi et al. 2022,
 eq. 9), XMoE (Yang et al. 2024, A.2), Switch (Fedus et al. 2021, eq. 4); BASE (Lewis et al. 2021)
-has no such loss and balances by its assignment.
+has no such loss and balances through its assignment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-TAU_0 = {"softmax": 0.3, "sigmoid": 0.07}  # X-MoE: where tau starts, and the loss's own constant
+TAU_0 = {"softmax": 0.3, "sigmoid": 0.07}  # X-MoE: the initial value of tau, and the constant of the loss
 EMBEDDING_NORM = 0.1  # X-MoE, section 3.1
 
 
@@ -37,8 +37,8 @@ def balance_loss(
 ) -> tuple[Tensor, Tensor]:
     """scores (T, N) before the softmax -> (loss (), share f (N,)).
 
-    count "first": f counts the first choice of each token, whatever the router takes (threshold
-    and top-k alike); "all": the first k (Mixtral). mask (T,): rows that are padding are not there.
+    count "first": f counts the first choice of each token, for threshold and top-k routers alike;
+    "all": the first k (Mixtral). mask (T,): the rows that are not padding.
     """
     if not (np.isfinite(tau_0) and tau_0 > 0):
         raise ValueError(f"tau_0: expected a number above 0, found {tau_0}")
@@ -63,8 +63,8 @@ def balanced_assignment(scores: Tensor) -> Tensor:
     z = scores.detach().double().cpu().numpy()
     t, n = z.shape
     least, most = t // n, -(-t // n)
-    # A column is a place with an expert. Rows that are nobody fill the places left over, of which
-    # each expert has at most one, its last: so every expert gets its least.
+    # A column is a place of an expert. Dummy rows fill the unused places. They may only take the last
+    # place of an expert, so that every expert gets at least floor(T / N) tokens.
     spare = n * most - t
     cost = np.repeat(-z, most, axis=1)
     if spare:
@@ -77,6 +77,6 @@ def balanced_assignment(scores: Tensor) -> Tensor:
 
 
 def unit_embeddings(e: Tensor, norm: float = EMBEDDING_NORM) -> Tensor:
-    """e (N, d_e) with every row at length `norm`; a row of zeros stays (X-MoE, section 3.1)."""
+    """e (N, d_e) with every row scaled to length `norm`; a row of zeros stays (X-MoE, section 3.1)."""
     length = e.norm(dim=-1, keepdim=True)
     return torch.where(length > 0, e * (norm / length.clamp_min(torch.finfo(e.dtype).tiny)), e)

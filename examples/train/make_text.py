@@ -1,4 +1,4 @@
-"""The eight kinds of text of texts/ as a file, to learn from or held out.
+"""Writes the eight kinds of text of texts/ to a file, for training or held out.
 
     python make_text.py FILE --size CHARACTERS [--held-out]
 """
@@ -14,7 +14,7 @@ import texts
 def main() -> None:
     parser = argparse.ArgumentParser(description="text of eight kinds, the same on every machine")
     parser.add_argument("file", type=Path)
-    parser.add_argument("--size", type=int, default=4_000_000, help="characters, to the end of a text")
+    parser.add_argument("--size", type=int, default=4_000_000, help="characters; the last text is complete")
     parser.add_argument("--held-out", action="store_true", help="text that training never sees")
     args = parser.parse_args()
     if args.size < 1:

@@ -1,4 +1,4 @@
-"""Language models described by configuration alone (see config.py): decoders, encoders, and
+"""Language models described entirely by a configuration (see config.py): decoders, encoders, and
 encoder-decoders."""
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from moe import GroupedLinear, MoE
 from quant import fake_activation, fake_weight
 
 Config = dict[str, Any]
-Source = tuple[Tensor, Tensor | None]  # an encoder's output (B, S, d), and which rows are there
+Source = tuple[Tensor, Tensor | None]  # an encoder's output (B, S, d), and which rows are not padding (None: all)
 
 
 class Block(nn.Module):
-    """Attention, cross attention and a feed-forward network, in this order, or some of them:
-    x = post_norm(x + r out_norm(f(norm(x)))), with those norms that there are. x (B, T, d)."""
+    """Attention, cross-attention and a feed-forward network, in this order, or some of them:
+    x = post_norm(x + r out_norm(f(norm(x)))), with the norms that exist. x (B, T, d)."""
 
     def __init__(self, build: Build, layer: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, ids: Tensor, real: Tensor | None = None, source: Source | None = None
     ) -> Tensor:
-        """real (B, T): which rows are there; None: all."""
+        """real (B, T): which rows are not padding; None: all."""
         if self.attention is not None:
             x = self._add(x, "attention", lambda h: self.attention(h, real=real))
         if self.cross_attention is not None:
@@ -80,11 +80,11 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """ids (B, T) -> logits (B, T, vocab), or what else the head says: of an encoder for classes
-    (B, labels), for tags and spans (B, T, labels), without a head the hidden states (B, T, d).
+    """ids (B, T) -> logits (B, T, vocab), or the outputs of another head: classes (B, labels), tags and
+    spans (B, T, labels), or without a head the hidden states (B, T, d).
 
-    Encoders and encoder-decoders ignore padding: nothing looks at rows of pad_token_id, and they are
-    not routed. A decoder takes that token like any other. An encoder-decoder reads (ids, source),
+    Encoders and encoder-decoders ignore padding: rows of pad_token_id are not attended to and not
+    routed. For a decoder it is an ordinary token. An encoder-decoder's inputs are (ids, source) with
     source (B, S).
     """
 
@@ -114,7 +114,7 @@ class Model(nn.Module):
             self.encoder_norm = Norm(build, "encoder_norm", d) if norm else nn.Identity()
 
     def _head(self, build: Build) -> Head | None:
-        """None: the embedding alone, or nothing."""
+        """The head; None: the embedding alone, or no head."""
         c, h = self.config, cfg.head(self.config)
         tied = c["tie_embeddings"]
         if h["kind"] == "none" or (tied and not (h["dense"] or build.biases("head"))):
@@ -125,13 +125,13 @@ class Model(nn.Module):
         return fake_weight(self.embedding.weight, self.embedding_kinds[0])
 
     def _real(self, ids: Tensor) -> Tensor | None:
-        """Which rows are there; None: all. The runtime, too, ignores a decoder's pad_token_id."""
+        """Which rows are not padding; None: all. Like the runtime, a decoder has no padding."""
         pad = None if self.kind == "decoder" else self.config["pad_token_id"]
         real = None if pad is None else ids != pad
         return None if real is None or real.all() else real
 
     def _embed(self, ids: Tensor, side: str = "") -> Tensor:
-        """side: "source_" for what an encoder-decoder's encoder reads."""
+        """side: "source_" for the input of an encoder-decoder's encoder."""
         x = F.embedding(ids, self._table()) * self.config["embedding_multiplier"]
         positions = getattr(self, f"{side}position_embedding")
         if positions is not None:
@@ -140,14 +140,14 @@ class Model(nn.Module):
         return x if norm is None else norm(x)
 
     def read(self, source: Tensor) -> Source:
-        """What an encoder-decoder's text looks at."""
+        """The encoder's output, to which an encoder-decoder's decoder attends."""
         x, real = self._embed(source, "source_"), self._real(source)
         for block in self.layers[: self.n_encoder_layers]:
             x = block(x, source, real)
         return self.encoder_norm(x), real
 
     def hidden(self, ids: Tensor, source: Tensor | None = None) -> Tensor:
-        """The hidden states behind the last norm, (B, T, d)."""
+        """The hidden states after the last norm, (B, T, d)."""
         memory = None if source is None else self.read(source)
         x, real = self._embed(ids), self._real(ids)
         for block in self.layers[self.n_encoder_layers :]:
@@ -179,7 +179,7 @@ class Model(nn.Module):
         return [b.moe for b in self.layers if b.moe is not None]
 
     def balance_loss(self) -> Tensor:
-        """The mean over the MoE layers that have such a loss; 1 when balanced (losses.py)."""
+        """The mean over the MoE layers that have such a loss; 1 if balanced (losses.py)."""
         found = [
             balance_loss(layer.route.scores, layer.router.tau_0)[0]
             for layer in self.moe_layers()
@@ -188,8 +188,8 @@ class Model(nn.Module):
         return torch.stack(found).mean() if found else torch.zeros(())
 
     def settle_embeddings(self) -> None:
-        """Expert embeddings of cosine routers back to their length: at the start of training and
-        after every step (X-MoE, section 3.1)."""
+        """Scale the expert embeddings of cosine routers to their fixed length: at the start of training
+        and after every step (X-MoE, section 3.1)."""
         with torch.no_grad():
             for layer in self.moe_layers():
                 if layer.router.kind != "cosine":
@@ -199,20 +199,20 @@ class Model(nn.Module):
                     e.copy_(unit_embeddings(e))
 
     def set_dropout(self, p: float) -> None:
-        """Training drops that share of what each block adds."""
+        """Set the dropout of what each block adds."""
         for block in self.layers:
             block.dropout = p
 
     def freeze_routing(self) -> None:
-        """Routers stay as they are from now on (X-MoE, section 3.2)."""
+        """Freeze the routers (X-MoE, section 3.2)."""
         for layer in self.moe_layers():
             for p in layer.router.parameters():
                 p.requires_grad_(False)
                 p.grad = None
 
     def set_kv_dtype(self, dtype: torch.dtype) -> None:
-        """Round K and V as a cache of that type keeps them (inference only). Those of an encoder's
-        own text are in no cache."""
+        """Round K and V as a cache of that type does (inference only). Those of an encoder are not
+        cached."""
         for block in self.layers:
             if block.attention is not None and block.attention.a["causal"]:
                 block.attention.kv_dtype = dtype
@@ -220,8 +220,8 @@ class Model(nn.Module):
                 block.cross_attention.kv_dtype = dtype
 
     def freeze_ternary(self) -> None:
-        """Replace ternary weights by their stored values {-s, 0, +s} and take them as they are
-        from now on: what an exported checkpoint holds. Other precisions are left to its reader."""
+        """Replace ternary weights by their stored values {-s, 0, +s}, as in an exported checkpoint, and
+        use them without quantising. Weights of other precisions are quantised by its reader."""
         with torch.no_grad():
             for module in self.modules():
                 if isinstance(module, (Linear, GroupedLinear)) and module.weights.startswith(

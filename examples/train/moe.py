@@ -2,7 +2,7 @@
 
 Sources: MH-MoE (Huang et al. 2024), eq. 1 to 4; X-MoE (Chi et al. 2022), eq. 2 and section 4.1;
 XMoE (Yang et al. 2024). Expert weights are stacked (N, out, in); rows are grouped by expert once,
-so that each expert is one matrix product however many tokens it has.
+so that each expert computes one matrix product for all of its tokens.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _GroupedScale(torch.autograd.Function):
 
 
 class Rows:
-    """Rows sorted by expert: how many each has, and the expert of every row."""
+    """Rows sorted by expert: the number of rows of each expert, and the expert of every row."""
 
     def __init__(self, experts: Tensor, n_experts: int) -> None:
         self.expert = experts  # (P,) ascending
@@ -116,7 +116,7 @@ class Experts(nn.Module):
         self.sub_norm = GroupedNorm(build, f"{role}.sub_norm", n, f["d_ff"]) if has_sub else None
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Quantise once, before rows are copied to each of their experts."""
+        """Quantise rows once, before they are copied to each of their experts."""
         return fake_activation(x, self.up.activations) if self.norm is None else x
 
     def forward(self, x: Tensor, rows: Rows) -> Tensor:
@@ -134,7 +134,7 @@ class Experts(nn.Module):
 
 
 class Stack(nn.ModuleList):
-    """X-MoE's expert: blocks v + FFN(norm(v)); gives E(x) - x, the residual being the model's."""
+    """X-MoE's expert: a stack of v + FFN(norm(v)). Returns E(x) - x, because the model adds the residual."""
 
     def inputs(self, x: Tensor) -> Tensor:
         return x
@@ -192,14 +192,14 @@ class MoE(nn.Module):
         return torch.zeros_like(x).index_add(0, row, y * weight[:, None])
 
     def forward(self, x: Tensor, ids: Tensor, real: Tensor | None = None) -> Tensor:
-        """real (B, T): which rows are there; padding is not routed and comes out as 0. The rows that
-        are there then count as one call."""
+        """real (B, T): which rows are not padding. Padding is not routed and its output is 0; all other
+        rows then count as one call."""
         if real is not None:
             return torch.zeros_like(x).masked_scatter(real[..., None], self(x[real][None], ids[real][None]))
         u = x if self.head is None else self.head(x)
         sub = u.reshape(-1, x.shape[-1] // self.heads)  # row a h + j: sub-token j of token a
         self.route = self.router(sub, ids.reshape(-1).repeat_interleave(self.heads))
-        # The batch shares a capacity in training; at inference each sequence is a call of its own.
+        # In training the batch shares a capacity; at inference each sequence is a separate call.
         n_calls = 1 if self.training else x.shape[0]
         apply_capacity(self.route, self.m["n_experts"], self.m["capacity"], n_calls)
         y = self._experts(sub, self.route).view_as(x)

@@ -1,12 +1,12 @@
-"""What a row costs, and the expert width that makes it cost as much as another.
+"""The cost of a row, and the expert width with which it costs as much as another row.
 
-    python parity.py [ROW ...]                          parameters and operations a token (all rows)
+    python parity.py [ROW ...]                          parameters and operations per token (default: all rows)
     python parity.py --like switch --heads 2 --k 2      width and number of experts of an MH-MoE layer
                                                         that costs what a layer of that row costs
 
-Operations are the leading term of MH-MoE, eq. 6, and, where a layer has a capacity, XMoE, eq. 6, both
-for one token: products with matrices alone, two for each weight. Of an encoder-decoder they are those of
-one token of the source and one of the text.
+Operations are the leading term of MH-MoE, eq. 6, and, for a layer with capacity, of XMoE, eq. 6, both per
+token: matrix products alone, two operations per weight. For an encoder-decoder they are those of one token
+of the source and one of the text.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import rows
 class Cost:
     params: int  # of the whole model
     ffn_params: int  # of feed-forward layers, without routers and norms
-    ffn_flops: float  # a token, all feed-forward layers
-    flops: float  # a token, the whole model; attention's products of keys and values left out
+    ffn_flops: float  # per token, in all feed-forward layers
+    flops: float  # per token, in the whole model, without attention's products with keys and values
 
 
 def _matrices(ffn: cfg.Config) -> int:
@@ -34,7 +34,7 @@ def _matrices(ffn: cfg.Config) -> int:
 
 
 def experts_bound(ffn: cfg.Config) -> float:
-    """How many experts a (sub-)token takes, or may take on average."""
+    """The number of experts of a (sub-)token; with a capacity, its upper bound on average."""
     m = ffn["moe"]
     r, n, gamma = m["router"], m["n_experts"], m["capacity"]["gamma"]
     most = {"threshold": n, "sparsemixer": 2, "hash": 1, "base": 1}.get(r["kind"], r.get("k", 1))
@@ -42,7 +42,7 @@ def experts_bound(ffn: cfg.Config) -> float:
 
 
 def _moe(d: int, ffn: cfg.Config, experts: float) -> tuple[int, float]:
-    """Parameters and operations a token of an MoE layer of which a (sub-)token takes `experts`."""
+    """Parameters, and operations per token, of an MoE layer in which a (sub-)token takes `experts` experts."""
     m = ffn["moe"]
     both = m["n_subheads"] > 1 or m["mh"]
     head, merge = (both if m[k] is None else m[k] for k in ("head", "merge"))
@@ -73,12 +73,12 @@ def _router_params(c: cfg.Config, ffn: cfg.Config) -> int:
 
 
 def _attentions(own: cfg.Config) -> list[cfg.Config]:
-    """What attention a layer has."""
+    """The attention blocks of a layer."""
     return [own[key] for key in ("attention", "cross_attention") if key in own]
 
 
 def _norm_params(c: cfg.Config, own: cfg.Config) -> int:
-    """RMS norms of a layer; rows have no others."""
+    """Parameters of a layer's norms, which are RMS norms in all rows."""
     d, count = c["d_model"], 0
     for a in _attentions(own):
         count += d * a["norm"] + a["n_heads"] * a["head_dim"] * a["sub_norm"]
@@ -89,12 +89,12 @@ def _norm_params(c: cfg.Config, own: cfg.Config) -> int:
 
 
 def _head(c: cfg.Config) -> int:
-    """The weights of the dense layer in front of the output matrix."""
+    """The weights of the dense layer before the output matrix."""
     return c["d_model"] ** 2 if cfg.head(c)["dense"] else 0
 
 
 def _outer_params(row: rows.Row) -> int:
-    """Learned positions, a norm behind an encoder-decoder's encoder, biases and norm of a head."""
+    """Learned positions, the norm after an encoder-decoder's encoder, biases and norm of a head."""
     c = row.config
     h = cfg.head(c)
     head = c["vocab_size"] + c["d_model"] * (h["dense"] + h["norm"]) if row.biases else 0
@@ -103,7 +103,7 @@ def _outer_params(row: rows.Row) -> int:
 
 
 def cost(row: rows.Row, experts: Sequence[float] | None = None) -> Cost:
-    """What a row costs; experts: how many a (sub-)token really took, for each MoE layer."""
+    """The cost of a row; experts: the measured experts per (sub-)token of each MoE layer."""
     c, d = row.config, row.config["d_model"]
     measured = iter(experts) if experts is not None else None
     params = ffn_params = 0
@@ -129,7 +129,7 @@ def print_table(names: Sequence[str]) -> None:
 
 
 def solve(like: str, heads: int, k: int, projections: int) -> tuple[float, float]:
-    """Inner width and number of experts that cost what the MoE layer of row `like` costs."""
+    """The inner width and number of experts with the cost of the MoE layer of row `like`."""
     row = rows.read(like)
     ffn = next((f for f in row.ffns() if f["kind"] == "moe"), None)
     if ffn is None or ffn["moe"]["n_subheads"] > 1 or ffn["moe"]["n_sublayers"] or ffn["moe"]["shared"]:
@@ -146,10 +146,10 @@ def solve(like: str, heads: int, k: int, projections: int) -> tuple[float, float
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rows", nargs="*", help="rows to show; all by default")
-    parser.add_argument("--like", help="solve for a layer that costs what one of this row costs")
+    parser.add_argument("rows", nargs="*", help="rows to show (default: all)")
+    parser.add_argument("--like", help="solve for a layer with the cost of this row's")
     parser.add_argument("--heads", type=int, default=2)
-    parser.add_argument("--k", type=int, default=2, help="experts a sub-token")
+    parser.add_argument("--k", type=int, default=2, help="experts per sub-token")
     parser.add_argument("--projections", type=int, choices=(0, 1, 2), default=2, help="head and merge")
     args = parser.parse_args()
     try:

@@ -1,4 +1,4 @@
-"""What all rows of a run have in common, and how far the runtime may be from PyTorch."""
+"""The settings that all rows of a run share, and the tolerances between runtime and PyTorch."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-PAIRS = 4  # of sentences, which rows that translate learn in place of a window
-TOLERANCE = {"f32": 0.0005, "a8": 0.001}  # of a perplexity
-OUTPUTS = 1e-3  # of the largest output
+PAIRS = 4  # sentence pairs that count as one window of a batch in translation rows
+TOLERANCE = {"f32": 0.0005, "a8": 0.001}  # relative difference of perplexities
+OUTPUTS = 1e-3  # difference of outputs, relative to the largest one
 
 
 class Disagreement(RuntimeError):
-    """The runtime does not compute what PyTorch computes."""
+    """The runtime's results differ from PyTorch's."""
 
 
 @dataclass(frozen=True)
 class Plan:
     steps: int = 3000
     batch: int = 8  # windows
-    text: int = 4_000_000  # characters to learn from
+    text: int = 4_000_000  # characters of training text
     held_out: int = 80_000
     lr: float = 3e-3
 
     def warmup(self) -> int:
-        """Steps until the highest rate."""
+        """Steps until the highest learning rate."""
         return max(1, min(100, self.steps // 10))
 
 
 def perplexity_difference(name: str, pytorch: float, runtime: float, kind: str = "f32") -> float:
-    """By which part two perplexities differ; too much is an error. kind: of TOLERANCE."""
+    """The relative difference of two perplexities; above TOLERANCE[kind] it is an error."""
     difference = abs(runtime / pytorch - 1)
     if not difference <= TOLERANCE[kind]:
         raise Disagreement(
@@ -42,7 +42,7 @@ def perplexity_difference(name: str, pytorch: float, runtime: float, kind: str =
 
 
 def output_difference(name: str, pytorch: np.ndarray, runtime: np.ndarray) -> float:
-    """The largest difference of outputs as a part of the largest of them; too much is an error."""
+    """The largest difference of outputs, relative to the largest output; above OUTPUTS it is an error."""
     if pytorch.shape != runtime.shape:
         raise Disagreement(f"{name}: PyTorch finds outputs of shape {pytorch.shape}, moe {runtime.shape}")
     difference = float(abs(runtime - pytorch).max() / abs(pytorch).max())

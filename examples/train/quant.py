@@ -1,7 +1,7 @@
-"""Quantisers with straight-through gradients: what the runtime stores and computes, in PyTorch.
+"""Quantisers with straight-through gradients: the runtime's formats in PyTorch.
 
 Sources: "The Era of 1-bit LLMs: Training Tips, Code and FAQ", figures 3 and 4 (absmean ternary
-weights, absmax int8 activations); int8 rows and blocks are the runtime's own plain formats.
+weights, absmax int8 activations); int8 rows and blocks are the runtime's own formats.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BLOCK = 256
 
 
 class _Straight(torch.autograd.Function):
-    """Forward: the quantised value. Backward: the gradient, untouched (Bengio et al. 2013)."""
+    """Forward: the quantised value. Backward: the unchanged gradient (Bengio et al. 2013)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, quantise: Any) -> Tensor:
@@ -44,7 +44,7 @@ def int8_rows(w: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def weight_value(w: Tensor, kind: str) -> Tensor:
-    """What a matrix is worth after storage as `kind`; shape kept."""
+    """The values of a matrix after storage as `kind`, in the same shape."""
     if kind in ("ternary2", "ternary3"):
         codes, scale = absmean_ternary(w)
     elif kind == "int8":

@@ -1,7 +1,7 @@
-"""How a run is trained: settings, the papers' own by name, and the learning rate.
+"""The settings of a training run, the papers' settings by name, and the learning rate.
 
-The papers' settings are those of their text or, where it is silent, of their public training
-scripts. Learning rates and batches belong to their sizes and are not part of a recipe.
+The papers' settings are those of their text or, if it does not give them, of their public training
+scripts. Learning rates and batch sizes depend on model size and are not part of a recipe.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Settings:
     lr: float = 3e-3
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.05  # on matrices
-    clip: float = 1.0  # length of the gradient at most
+    clip: float = 1.0  # largest norm of the gradient
     schedule: str = "linear"
     warmup: int = 100  # steps
-    floor: float = 0.0  # the last rate as a share of the highest
+    floor: float = 0.0  # the final learning rate as a share of the highest
     dropout: float = 0.0  # of what each block adds
     alpha: float = 0.01  # weight of the balance loss
     capacity_factor: float | None = None  # None: as the configuration says
-    freeze_routing: int | None = None  # the step from which routers stay as they are
+    freeze_routing: int | None = None  # the step from which routers are frozen
 
     def __post_init__(self) -> None:
         _within("dropout", self.dropout, 0, 1, "below 1", self.dropout < 1)
@@ -44,8 +44,8 @@ def _within(name: str, value: float, low: float, high: float, more: str = "", al
 
 
 RECIPES: dict[str, dict[str, Any]] = {
-    # Yang et al. 2024 and their script for language models: the rate falls to a hundredth as a
-    # cosine; at most `gamma` times the even share of tokens for an expert.
+    # Yang et al. 2024 and their script for language models: cosine decay to a hundredth of the rate; an
+    # expert takes at most `gamma` times the average number of tokens.
     "xmoe": {
         "betas": (0.9, 0.95),
         "weight_decay": 0.1,
@@ -55,8 +55,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         "alpha": 0.01,
         "capacity_factor": 8.0,
     },
-    # Chi et al. 2022, section 4.1. Routing is frozen when the model is fine-tuned, so from step 0 of
-    # such a run; pre-training does not freeze it.
+    # Chi et al. 2022, section 4.1. Routing is frozen during fine-tuning, from step 0 of such a run;
+    # pre-training does not freeze it.
     "x-moe": {
         "betas": (0.9, 0.98),
         "weight_decay": 0.01,
@@ -64,7 +64,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "dropout": 0.1,
         "alpha": 0.01,
     },
-    # Huang et al. 2024, as their public training script.
+    # Huang et al. 2024, as in their public training script.
     "mh-moe": {
         "betas": (0.9, 0.98),
         "weight_decay": 0.01,
@@ -77,7 +77,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 def settings(recipe: str | None = None, **own: Any) -> Settings:
-    """The settings of a recipe, with `own` above them."""
+    """The settings of a recipe, overridden by `own`."""
     if recipe is not None and recipe not in RECIPES:
         raise ValueError(f"recipe: expected one of {', '.join(RECIPES)}, found {recipe}")
     named = RECIPES[recipe] if recipe else {}
@@ -88,7 +88,7 @@ def settings(recipe: str | None = None, **own: Any) -> Settings:
 
 
 def learning_rate(s: Settings, step: int, done: float) -> float:
-    """The rate of a step; done: which share of the run lies behind it."""
+    """The learning rate of a step; done: the completed share of the run."""
     left = max(0.0, 1.0 - done)
     if s.schedule == "cosine":
         left = (1.0 - math.cos(math.pi * left)) / 2

@@ -1,4 +1,4 @@
-"""RESULTS.md: the figures of the rows, table by table, and which orderings were seen."""
+"""RESULTS.md: the figures of the rows, table by table, and which of the claimed orderings were seen."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from claims import MISSING, TABLES, Claim, Table
 from plan import PAIRS
 
 Result = dict[str, Any]
-Results = dict[str, list[Result]]  # by row
-Sweeps = dict[str, list[dict[str, Any]]]  # by row: one entry a threshold, the last is 1
+Results = dict[str, list[Result]]  # row: results of its seeds
+Sweeps = dict[str, list[dict[str, Any]]]  # row: an entry per threshold, the last of which is 1
 
 
 Column = tuple[str, str, Callable[[Result], float]]  # title, format, value
@@ -21,7 +21,7 @@ Column = tuple[str, str, Callable[[Result], float]]  # title, format, value
 
 @dataclass(frozen=True)
 class Measure:
-    """How the rows of a task are shown and compared."""
+    """How the results of a task are shown and compared."""
 
     unit: str
     value: Callable[[Result], float]  # lower is better
@@ -49,7 +49,7 @@ MEASURES = {
 
 
 def values(results: Results, name: str) -> list[float]:
-    """What a row is compared by, a number for each seed."""
+    """The compared figure of a row, one number per seed."""
     found = results.get(name, [])
     return [MEASURES[rows.read(name).task].value(r) for r in found]
 
@@ -59,15 +59,15 @@ def _range(values: Sequence[float]) -> float | None:
 
 
 def largest_spread(results: Results, task: str) -> float | None:
-    """The widest spread over seeds of any row of a task: the few seeds of one row say little about its own."""
+    """The widest spread over seeds of all rows of a task, since a single row has too few seeds to estimate its own."""
     own = [name for name in results if rows.read(name).task == task]
     found = [s for name in own if (s := _range(values(results, name))) is not None]
     return max(found) if found else None
 
 
 def verdict(better: Sequence[float], worse: Sequence[float], spread: float | None) -> str:
-    """Whether an ordering was seen: the means of several seeds have to lie further apart than
-    `spread`, the widest of any row's."""
+    """Whether an ordering was seen: the means over seeds must differ by more than `spread`, the widest
+    spread of any row."""
     if not better or not worse:
         return "not trained"
     if spread is None or min(len(better), len(worse)) < 2:
@@ -118,7 +118,7 @@ def _count(n: int, thing: str) -> str:
 
 
 def _run(kind: str, note: str, windows: int, results: Results) -> str:
-    """What was run; windows: how many every row was trained on."""
+    """The description of the run; windows: the number that every row was trained on."""
     seeds = [len(found) for found in results.values()]
     counts = ", ".join(
         f"{_count(seeds.count(n), 'row')} with {_count(n, 'seed')}" for n in sorted(set(seeds), reverse=True)
@@ -141,8 +141,8 @@ def _differences(results: Results) -> str:
 
 
 def saving(sweep: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], float]:
-    """The threshold of fewest experts that is at most 1 % worse than t = 1, and what share of the
-    operations of experts it saves."""
+    """The threshold with the fewest experts that is at most 1 % worse than t = 1, and the share of expert
+    operations it saves."""
     full = sweep[-1]
     good = [entry for entry in sweep if entry["perplexity"] <= 1.01 * full["perplexity"]]
     best = min(good, key=lambda entry: entry["expert_flops_per_token"])
@@ -171,7 +171,7 @@ def _sweeps(sweeps: Sweeps) -> Iterator[str]:
 
 
 def document(kind: str, note: str, windows: int, results: Results, sweeps: Sweeps) -> str:
-    """RESULTS.md."""
+    """The text of RESULTS.md."""
     spreads = {m.unit: s for task, m in MEASURES.items() if (s := largest_spread(results, task)) is not None}
     lines = [
         "# The papers' tables in miniature\n",

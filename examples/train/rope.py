@@ -1,4 +1,4 @@
-"""Rotary position embedding: half-split and interleaved, partial, with the usual scalings.
+"""Rotary position embedding: half-split and interleaved, partial, with the common scalings.
 
 Sources: RoFormer (Su et al. 2021), eq. 34; YaRN (Peng et al. 2023), section 3; LongRoPE (Ding et
 al. 2024); Llama 3.1's frequency rule. The scalings follow Hugging Face's formulas.
@@ -16,7 +16,7 @@ Config = dict[str, Any]
 
 
 def _llama3(inv: Tensor, s: Config) -> Tensor:
-    """Low frequencies divided by the factor, high ones kept, a ramp between."""
+    """Low frequencies are divided by the factor, high ones kept, with a ramp between."""
     wavelength = 2 * math.pi / inv
     old, low, high = s["original_context"], s["low_freq_factor"], s["high_freq_factor"]
     smooth = (old / wavelength - low) / (high - low)
@@ -49,8 +49,8 @@ def _yarn(inv: Tensor, s: Config, dims: int, theta: float) -> tuple[Tensor, floa
 
 
 def _longrope(inv: Tensor, s: Config, context: int) -> tuple[Tensor, float]:
-    """Per-frequency divisors. The long list is used where the model's context is longer than the
-    original one: a fixed rule, so that a token's place never changes what came before it."""
+    """Per-frequency divisors. The long list is used if the model's context is longer than the original
+    one. The rule does not depend on the text, so later tokens never change earlier positions."""
     is_long = context > s["original_context"]
     divisors = torch.tensor(s["long_factor"] if is_long else s["short_factor"], dtype=torch.float64)
     factor = s.get("attention_factor")
@@ -63,7 +63,7 @@ def _longrope(inv: Tensor, s: Config, context: int) -> tuple[Tensor, float]:
 
 
 def tables(rope: Config, context: int) -> tuple[Tensor, Tensor]:
-    """cos, sin (context, dims / 2) in float32, built in float64."""
+    """cos, sin (context, dims / 2) in float32, computed in float64."""
     dims, theta, scaling = rope["dims"], rope["theta"], rope.get("scaling")
     inv = theta ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
     factor, kind = 1.0, scaling["kind"] if scaling else "none"
@@ -82,7 +82,7 @@ def tables(rope: Config, context: int) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, kind: str) -> Tensor:
-    """x (..., T, head_dim), cos and sin (T, dims / 2): the first `dims` entries are turned."""
+    """x (..., T, head_dim), cos and sin (T, dims / 2): rotates the first `dims` entries."""
     half = cos.shape[-1]
     turned, rest = x[..., : 2 * half], x[..., 2 * half :]
     if kind == "half":

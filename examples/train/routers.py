@@ -1,6 +1,6 @@
-"""Routers: which experts a token takes and with what weight. Always in float32.
+"""Routers: the experts of a token and their weights. Always in float32.
 
-Every router maps the rows it sees (R, d) to a Route; R counts sub-tokens in MH-MoE layers.
+Every router maps its input rows (R, d) to a Route; in MH-MoE layers R counts sub-tokens.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Config = dict[str, Any]
 class Route:
     indices: Tensor  # (R, K) experts, best first
     weights: Tensor  # (R, K)
-    kept: Tensor  # (R, K) bool: pairs that are really computed
+    kept: Tensor  # (R, K) bool: pairs that are computed
     probs: Tensor | None  # (R, N) softmax over all experts, which a capacity ranks by
     scores: Tensor | None = None  # (R, N) before the softmax; None: no balance loss
 
 
 def order_desc(v: Tensor) -> Tensor:
-    """Experts from the highest score down; on a tie the lower index first. v (R, N)."""
+    """Experts in descending order of score; ties go to the lower index. v (R, N)."""
     return torch.sort(v, dim=-1, descending=True, stable=True).indices
 
 
 def _finish(w: Tensor, kept: Tensor, r: Config) -> Tensor:
-    """The weight rule of a router on the chosen pairs: raw, renormalised or one, times the scale."""
+    """Applies a router's weight rule to the chosen pairs: raw, renormalised or one, times the scale."""
     rule = r.get("weights", "raw")
     if rule not in ("raw", "renormalised", "one"):
         raise ValueError(f"router: weights: expected raw, renormalised or one, found {rule!r}")
@@ -45,7 +45,7 @@ def _finish(w: Tensor, kept: Tensor, r: Config) -> Tensor:
 def softmax_route(z: Tensor, r: Config) -> Route:
     """Top-k of a softmax (Switch, Mixtral, OLMoE; MH-MoE eq. 1 and 3). z (R, N) logits."""
     probs = z.softmax(dim=-1)
-    # topk is faster than a stable sort; ties of trained float logits do not matter in training
+    # topk is faster than a stable sort, and ties do not matter in training
     index = order_desc(z)[:, : r["k"]] if not z.requires_grad else z.topk(r["k"], dim=-1).indices
     if r.get("weights", "raw") == "chosen":
         w = z.gather(1, index).softmax(dim=-1) * r.get("scale", 1.0)
@@ -69,7 +69,7 @@ def threshold_route(z: Tensor, r: Config) -> Route:
 
 
 def sigmoid_route(z: Tensor, r: Config, selection_bias: Tensor | None) -> Route:
-    """Sigmoid scores; the selection bias takes part in the choice only (DeepSeek-V3, eq. 16)."""
+    """Sigmoid scores; the selection bias affects the choice only (DeepSeek-V3, eq. 16)."""
     scores = z.sigmoid()
     ranked = z if selection_bias is None else scores + selection_bias
     index = order_desc(ranked)[:, : r["k"]]
@@ -78,7 +78,7 @@ def sigmoid_route(z: Tensor, r: Config, selection_bias: Tensor | None) -> Route:
 
 
 def sparsemixer_route(z: Tensor, r: Config) -> Route:
-    """PhiMoE's top-2 by masking, as at inference. z (R, N)."""
+    """PhiMoE's top-2 by masking, in its inference form. z (R, N)."""
     alive = torch.ones_like(z, dtype=torch.bool)
     index, weight = [], []
     for _ in range(2):
@@ -96,7 +96,7 @@ def sparsemixer_route(z: Tensor, r: Config) -> Route:
 
 def cosine_route(s: Tensor, r: Config, tau: Tensor) -> Route:
     """Cosine scores s (R, N) over a temperature tau () (X-MoE, Chi et al. 2022, eq. 7 and 8), which
-    is learnt, one a layer, and not below 1e-4."""
+    is learnt, one per layer, and at least 1e-4."""
     v = s / tau.clamp_min(1e-4)
     index = order_desc(s)[:, : r["k"]]
     chosen, probs = v.gather(1, index), v.softmax(dim=-1)
@@ -111,11 +111,11 @@ def cosine_route(s: Tensor, r: Config, tau: Tensor) -> Route:
 
 
 def apply_capacity(route: Route, n_experts: int, capacity: Config, n_calls: int = 1) -> None:
-    """Refuse pairs over capacity (XMoE eq. 3); sets `route.kept`. The rows are those of `n_calls`
-    calls of equal length, one behind the other, each with a capacity of its own."""
+    """Drop pairs over capacity (XMoE eq. 3); sets `route.kept`. The rows are those of `n_calls`
+    consecutive calls of equal length, each with its own capacity."""
     if capacity["gamma"] <= 0:
         return
-    route.kept = route.kept.clone()  # the weights' gradient needs it as it was
+    route.kept = route.kept.clone()  # the gradient of the weights needs the original
     rows = route.indices.shape[0] // n_calls
     for begin in range(0, rows * n_calls, rows):
         part = slice(begin, begin + rows)
@@ -125,7 +125,7 @@ def apply_capacity(route: Route, n_experts: int, capacity: Config, n_calls: int 
 
 
 def _refuse(route: Route, n_experts: int, capacity: Config) -> None:
-    """`apply_capacity` for the rows of one call; `route.kept` is written in place."""
+    """`apply_capacity` for the rows of one call; modifies `route.kept` in place."""
     rows, gamma = route.indices.shape[0], capacity["gamma"]
     wanted = gamma * rows / n_experts
     limit = math.ceil(wanted - 1e-6 * max(1.0, wanted))
@@ -146,22 +146,22 @@ def _refuse(route: Route, n_experts: int, capacity: Config) -> None:
 
 
 def _balanced(z: Tensor) -> Tensor:
-    """BASE's assignment (R, 1) in groups of every n-th row, as its paper does in each worker: the
-    time of one large assignment grows faster than with its square."""
+    """BASE's assignment (R, 1), separately for n interleaved groups of rows, like the paper's workers:
+    the time of a single assignment grows faster than quadratically."""
     out, n = torch.empty(z.shape[0], 1, dtype=torch.long, device=z.device), -(-z.shape[0] // 256)
     for first in range(n):
         out[first::n, 0] = balanced_assignment(z[first::n])
     return out
 
 
-TRAINING_KEYS = ("rank", "identity")  # of a router's configuration; config.json has none of them
+TRAINING_KEYS = ("rank", "identity")  # keys of a router that are not exported to config.json
 
 
 class Router(nn.Module):
-    """Parameters and choice of one layer's router; see the functions above for each kind.
+    """The router of one layer, with its parameters; the functions above implement each kind.
 
-    Two keys are training's alone. A softmax router with "rank" R scores E (W x), W (R, d), E (N, R)
-    (X-MoE without its norms); what is exported is the product. A cosine router with "identity" has
+    Two keys are for training only. A softmax router with "rank" R scores E (W x) with W (R, d) and
+    E (N, R) (X-MoE without its norms); its product is exported. A cosine router with "identity" has
     W = I (X-MoE without dimension reduction).
     """
 

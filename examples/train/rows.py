@@ -1,15 +1,15 @@
 """The rows of the papers' tables: one small file each, read without PyTorch.
 
-rows/NAME.json holds what a system differs by from the row that it names as `base`:
-    system      what it is, in a few words
-    paper       the size that the row is a miniature of
+rows/NAME.json contains the differences between a system and the row that it names as `base`:
+    system      a short description
+    paper       the size in the paper, of which the row is a miniature
     config      changes to the model's configuration (the research layout)
-    layer       changes to the `ffn` object of the layers that the systems differ in
-    at          which layers these are: an index as in config.json; they come behind config's own `layers`
-    alone       true: they have no attention
-    train       changes to the settings of recipes.py; freeze_routing is a share of the run here
+    layer       changes to the `ffn` object of the layers in which the systems differ
+    at          the index of these layers, as in config.json; they come after config's own `layers`
+    alone       true: these layers have no attention
+    train       changes to the settings of recipes.py; here freeze_routing is a share of the run
     tune        the same for the fine-tuning of an encoder
-    comment     why
+    comment     the reason
 Objects merge deeply and null removes a key, as in config.json, but a router replaces the base's.
 """
 
@@ -39,7 +39,7 @@ ROUTERS: dict[str, set[str]] = {
 
 
 class BadRow(ValueError):
-    """A row that says something that nobody understands."""
+    """An invalid row."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def task(self) -> str:
-        """What its model does, a key of runner.TASKS."""
+        """The task of the model, a key of runner.TASKS."""
         tasks = {"decoder": "language", "encoder": "encoder", "encoder-decoder": "translation"}
         return tasks[cfg.kind(self.config)]
 
@@ -70,15 +70,15 @@ class Row:
 
     @property
     def biases(self) -> tuple[str, ...]:
-        """Which layers have a bias (model.Model)."""
+        """The layers that have a bias (model.Model)."""
         return ("head", "head.dense") if self.task == "encoder" else ()
 
     def settings(self, steps: int, **own: Any) -> recipes.Settings:
-        """The settings of a run of so many steps; the row's own win."""
+        """The settings of a run of `steps` steps; the row's own take precedence."""
         return _settings(self.train, steps, own)
 
     def tuning(self, steps: int, **own: Any) -> recipes.Settings:
-        """The settings of a fine-tuning of so many steps; the row's own win."""
+        """The settings of a fine-tuning of `steps` steps; the row's own take precedence."""
         return _settings(self.tune, steps, own)
 
 
@@ -120,7 +120,7 @@ def _read(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """A row laid over its base."""
+    """The base patched with a row."""
     out = cfg.merge({k: v for k, v in base.items() if k not in ("paper", "comment")}, own)
     if router := (own.get("layer", {}).get("moe") or {}).get("router"):
         out["layer"]["moe"]["router"] = dict(router)
@@ -128,7 +128,7 @@ def _over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(name: str, folder: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The row with all that its bases say."""
+    """The row merged with all its bases."""
     if name in above:
         raise BadRow(f"{name}: its bases lead back to itself")
     own = _read(name, folder)
@@ -139,7 +139,7 @@ def _whole(name: str, folder: Path, above: tuple[str, ...] = ()) -> dict[str, An
 
 
 def read(name: str, folder: Path = FOLDER) -> Row:
-    """The row of that name."""
+    """Reads the row of that name."""
     whole = _whole(name, folder)
     entry = {"index": whole["at"], "ffn": whole.get("layer", {})}
     if whole.get("alone", False):

@@ -1,4 +1,4 @@
-"""Tests of the rows that need no PyTorch: `python3 rows_test.py`, or with the others by pytest."""
+"""Tests of the rows that need no PyTorch: `python3 rows_test.py`, or together with the others with pytest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from texts import tasks, translation
 from claims import CORE, TABLES
 from stories.engine import Rng
 
-FREE = {"xmoe-full"}  # costs what it costs
+FREE = {"xmoe-full"}  # its cost is not matched to the other rows
 
 
 def folder_with(**files: dict[str, Any]) -> Path:
@@ -51,7 +51,7 @@ class Rows(unittest.TestCase):
 
     def test_the_parity_of_the_paper(self) -> None:
         self.assertEqual(parity.solve("switch", 2, 2, 2)[0], rows.read("mh-moe-2").config["layers"][0]["ffn"]["d_ff"])
-        self.assertEqual(parity.solve("switch", 3, 3, 2), (32.0, 93.0))  # the paper takes 96
+        self.assertEqual(parity.solve("switch", 3, 3, 2), (32.0, 93.0))  # the paper uses 96
         self.assertEqual(parity.solve("switch", 2, 2, 1), (56.0, 36.0))
         with self.assertRaisesRegex(rows.BadRow, "plain experts"):
             parity.solve("mh-moe-2", 2, 2, 2)
@@ -144,7 +144,7 @@ class Texts(unittest.TestCase):
         pairs = [translation.pair(translation.TRAIN_SEED, i) for i in range(3000)]
         self.assertEqual(hashlib.sha256(repr(pairs).encode()).hexdigest()[:16], "68cf75d8253ae195")
         meant: dict[str, set[str]] = {}
-        for said, target in pairs:  # a sentence means one thing, and one thing alone
+        for said, target in pairs:  # a sentence has exactly one translation
             meant.setdefault(said, set()).add(target)
         self.assertEqual({len(t) for t in meant.values()}, {1})
         verbs = {verb: {a[verb] for a in translation._VERB} for verb in range(translation.VERBS)}
@@ -156,7 +156,7 @@ class Texts(unittest.TestCase):
             self.assertTrue(0 <= label < len(tasks.FAULTS) and text.count(".") == 2, text)
             text, found = tasks.tags(tasks.TRAIN_SEED, i)
             self.assertEqual([text[a:b] for (a, b), _ in found], text.replace(".", "").split(" "))
-            self.assertEqual(sum(tag == 1 for _, tag in found), text.count("."))  # a verb a sentence
+            self.assertEqual(sum(tag == 1 for _, tag in found), text.count("."))  # one verb per sentence
             text, (a, b) = tasks.spans(tasks.TRAIN_SEED, i)
             name, key = text.split("\n")[0].split(", ")
             row = next(line for line in text.split("\n")[1:] if line.startswith(f"| {name} |"))
@@ -181,7 +181,7 @@ class Texts(unittest.TestCase):
         self.assertEqual(learnt & held_out, set())
 
     def _joined(self, seed: int, n: int) -> set[tuple[int, int]]:
-        """Subject and object of the sentences of the first n pairs, as their translations have them."""
+        """The subjects and objects of the translations of the first n pairs."""
         a, found = translation.TARGET, set()
         nouns = {translation.say(a, translation.Phrase(noun, plural, None), is_object): (noun, is_object)
                  for noun in range(translation.NOUNS) for plural in (False, True) for is_object in (False, True)}
@@ -207,7 +207,7 @@ class Report(unittest.TestCase):
         cases = (
             (low, high, 0.2, "seen"),
             (high, low, 0.2, "not seen: the other way round"),
-            (low, high, 1.2, "not decided: within the spread over seeds"),  # that of another row
+            (low, high, 1.2, "not decided: within the spread over seeds"),  # the spread of another row
             (low, [10.1, 10.2, 10.3], 0.2, "not decided: within the spread over seeds"),
             (low, [11.0], 0.2, "not decided: one seed"),
             ([10.0], [11.0], None, "not decided: one seed"),

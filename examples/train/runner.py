@@ -1,8 +1,8 @@
-"""One row from nothing to its figures: train, export, `moe convert`, run, compare with PyTorch.
+"""All steps of one row: train, export, `moe convert`, run, compare with PyTorch.
 
     python runner.py ROW [--seed S] [--steps N] [--out FOLDER] [--moe PROGRAM]
 
-What a row does, its configuration says: decoders learn to continue a text (language.py), encoders fill
+The configuration of a row determines its task: decoders are language models (language.py), encoders fill
 masks and are fine-tuned (encoders.py), encoder-decoders translate (translation.py).
 """
 
@@ -34,7 +34,7 @@ TASKS = {"language": language, "encoder": encoders, "translation": translation}
 
 
 def prepare(folder: Path, plan: Plan) -> None:
-    """The texts and tokenizers of a plan, a folder for each task, written once; `prepared` comes last."""
+    """Writes the texts and tokenizers of a plan once, in a folder per task; the file `prepared` is written last."""
     folder.mkdir(parents=True, exist_ok=True)
     said, wanted = folder / "prepared", f"{plan.text} {plan.held_out} {texts.fingerprint()}\n"
     if said.exists() and said.read_text(encoding="utf-8") == wanted:
@@ -48,7 +48,7 @@ def prepare(folder: Path, plan: Plan) -> None:
 
 
 def _key(row: rows.Row, plan: Plan) -> str:
-    """Changes whenever the row, the plan or the generated text does."""
+    """A hash of the row, the plan and the generated text."""
     said = json.dumps([row.config, row.train, row.tune, asdict(plan), texts.fingerprint()], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
@@ -58,7 +58,7 @@ def result_path(folder: Path, name: str, seed: int) -> Path:
 
 
 def finished(folder: Path, name: str, seed: int, plan: Plan) -> dict[str, Any] | None:
-    """The result of an earlier run, if it was of this row and plan."""
+    """The result of an earlier run of this row and plan, if there is one."""
     path = result_path(folder, name, seed)
     if not path.exists():
         return None
@@ -67,14 +67,14 @@ def finished(folder: Path, name: str, seed: int, plan: Plan) -> dict[str, Any] |
 
 
 def _export(models: dict[str, torch.nn.Module], checkpoint: Path, tokenizer: Path, moe: str) -> None:
-    """A folder for each model of a row, and model.moe in it."""
+    """Writes each model of a row into a folder and converts it to model.moe there."""
     for name, model in models.items():
         export.write(model, checkpoint / name, tokenizer)
         runtime.ask(moe, "convert", checkpoint / name, checkpoint / name / "model.moe")
 
 
 def run(name: str, seed: int, plan: Plan, folder: Path, moe: str) -> dict[str, Any]:
-    """Train and measure a row unless that was done; its figures."""
+    """Train and measure a row, unless it is finished; return its figures."""
     if (known := finished(folder, name, seed, plan)) is not None:
         return known
     torch.set_num_threads(1)
@@ -100,7 +100,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=Plan.steps)
     parser.add_argument("--out", type=Path, default=HERE / "out/row")
-    parser.add_argument("--moe", help="the program; by default that of build/release, else of the path")
+    parser.add_argument("--moe", help="the program (default: that of build/release, else the one in PATH)")
     args = parser.parse_args()
     if args.steps < 1:
         parser.error(f"--steps: expected 1 or more, found {args.steps}")

@@ -1,7 +1,7 @@
-"""The runtime as the trainer asks it: the program `moe`, and the Python package for outputs that the
+"""The trainer's interface to the runtime: the program `moe`, and the Python package for outputs that the
 program does not print.
 
-The package has the name of a module here, so it runs in a process of its own: this file, as a program.
+The package has the same name as a module in this folder, so it is used in a separate process, which runs this file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ONE_THREAD = ("--threads", "1", "--device", "cpu")
 
 
 def find_moe(given: str | None = None) -> str:
-    """The program `moe`: as given, in the repository's build, or on the path."""
+    """The program `moe`: as given, in the repository's build, or in PATH."""
     built = REPOSITORY / "build/release/bin/moe"
     found = given or (str(built) if built.exists() else shutil.which("moe"))
     if not found or not shutil.which(found):
@@ -39,17 +39,17 @@ def _run(command: Sequence[str | Path], what: str, **more: Any) -> str:
 
 
 def ask(program: str, *args: str | Path) -> Any:
-    """A command of `moe` with --json."""
+    """The result of a command of `moe` with --json."""
     return json.loads(_run([program, *args, "--json"], f"moe {args[0]}"))
 
 
 def ask_lines(program: str, *args: str | Path) -> list[Any]:
-    """A command of `moe` that prints an object a line."""
+    """The results of a command of `moe` that prints one object per line."""
     return [json.loads(line) for line in _run([program, *args, "--json"], f"moe {args[0]}").splitlines()]
 
 
 def _environment(program: str) -> dict[str, str]:
-    """Where the package and the program's own library are; an installed package needs neither."""
+    """Environment variables with the package's and the library's paths; an installed package needs neither."""
     folders = [str(REPOSITORY / "bindings/python/src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     library = Path(shutil.which(program) or program).resolve().parents[1] / "lib/libmoe.so"
     own = {"MOE_LIBRARY": str(library)} if library.exists() else {}
@@ -57,9 +57,8 @@ def _environment(program: str) -> dict[str, str]:
 
 
 def outputs(program: str, model: Path, texts: Sequence[Any]) -> tuple[list[np.ndarray], list[float]]:
-    """What the head of a model says of each text, (T, outputs) or (1, labels), and how many experts a
-    (sub-)token took in each MoE layer. A text is a str or ids; of an encoder-decoder a pair of ids,
-    source and text."""
+    """The head's outputs for each text, (T, outputs) or (1, labels), and the experts per (sub-)token of
+    each MoE layer. A text is a str or ids; for an encoder-decoder, a pair of ids, source and text."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "outputs.npz"
         question = {"model": str(model), "texts": texts, "answer": str(answer)}
@@ -82,7 +81,7 @@ def _output(session: Any, text: Any) -> np.ndarray:
 
 
 def main() -> None:
-    sys.path.pop(0)  # where another moe lies
+    sys.path.pop(0)  # this folder has another module moe
     import moe
 
     question = json.load(sys.stdin)

@@ -1,4 +1,4 @@
-"""Text from an exported checkpoint, to look at with one's own eyes.
+"""Samples text from an exported checkpoint.
 
 python sample.py CHECKPOINT -p "Once upon a time, there was a little bear" [--temp 0.7]
 """

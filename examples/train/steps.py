@@ -1,4 +1,4 @@
-"""What every training run does: how weights start, one step of the optimiser, frozen routing."""
+"""Common to all training runs: initial weights, optimiser steps, frozen routing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recipes import Settings, learning_rate
 
 
 def with_capacity(config: cfg.Config, gamma: float | None) -> cfg.Config:
-    """`config` with that capacity factor in every MoE layer; None leaves it as it is."""
+    """`config` with this capacity factor in every MoE layer; None: unchanged."""
     if gamma is None:
         return config
     is_moe = [
@@ -28,15 +28,15 @@ def with_capacity(config: cfg.Config, gamma: float | None) -> cfg.Config:
 
 
 def groups(model: Model, decay: float) -> list[dict[str, Any]]:
-    """Weight decay on matrices only."""
+    """Parameter groups with weight decay on matrices only."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     return [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
 
 
 def calm_outputs(model: Model) -> None:
-    """Divide what each block adds by sqrt(2 layers) at the start, as GPT-2 does, so that the
-    embedding is still heard in the last layer; learned positions begin small for the same reason."""
+    """Divide what each block adds by sqrt(2 layers) initially, as GPT-2 does, so that the embedding is
+    not drowned in the last layer; learned positions start small for the same reason."""
     factor = (2 * len(model.layers)) ** -0.5
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -47,7 +47,7 @@ def calm_outputs(model: Model) -> None:
 
 
 def token_loss(logits: Tensor, y: Tensor) -> Tensor:
-    """The mean over the targets, -100 being none."""
+    """The mean over the targets; -100 means no target."""
     return F.cross_entropy(logits.flatten(0, -2), y.flatten())
 
 
@@ -56,7 +56,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Steps:
-    """A model, its optimiser, and how many steps they have made. fresh: its weights are random yet."""
+    """A model, its optimiser, and the number of steps made. fresh: the weights are still random."""
 
     def __init__(
         self, model: Model, settings: Settings, fresh: bool = True, loss: Loss = token_loss
@@ -87,9 +87,9 @@ class Steps:
         done: float,
         share: Callable[[Model], None] | None = None,
     ) -> tuple[float, float]:
-        """One step on what the model reads, ids (B, T) or several tensors, and targets, `done` of the
-        run behind it: the mean loss and the balance term. share: called between the gradients and
-        their use."""
+        """Makes one step on the model's inputs, ids (B, T) or several tensors, and targets, after the share
+        `done` of the run. Returns the mean loss and the balance term. share: called when the gradients are
+        computed, before they are used."""
         self._prepare(done)
         loss = self.loss(self.model(*(x if isinstance(x, tuple) else (x,))), y)
         balance = self.model.balance_loss()
@@ -108,7 +108,7 @@ def fit(
     model: Model, settings: Settings, n: int, batch: Callable[[], tuple[Inputs, Tensor]],
     fresh: bool = True, loss: Loss = token_loss,
 ) -> float:
-    """n steps on what `batch` gives; the mean loss of the last tenth of them."""
+    """Makes n steps on the batches from `batch`; returns the mean loss of the last tenth of them."""
     steps, losses = Steps(model, settings, fresh, loss), []
     for step in range(n):
         losses.append(steps.one(*batch(), step / n)[0])

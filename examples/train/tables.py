@@ -1,12 +1,12 @@
-"""The papers' tables in miniature: every row trained on the same text, exported, run, compared.
+"""The papers' tables in miniature: every row is trained on the same text, exported, run and compared.
 
     python tables.py [--quick | --smoke] [--rows PATTERN ... --results FILE] [--hours H] [--jobs J] [--out FOLDER] [--moe PROGRAM]
 
-A row that is finished is not trained again, so a run that was stopped goes on where it was. Rows of
-claims.CORE are trained with two seeds, then the others with one, and so on with the other seeds; no
-new row begins once the time is up. Writes RESULTS.md, or FILE: --rows needs a file of its own, where
-all other rows are "not trained". --quick is for 15 minutes on two free cores. --smoke
-makes two steps of every row, writes nothing and fails where the runtime and PyTorch disagree.
+A finished row is not trained again, so an interrupted run continues where it stopped. First the rows of
+claims.CORE are trained with two seeds, then the others with one, then all with the remaining seeds; no
+row is started after the time limit. Writes RESULTS.md, or FILE: --rows needs its own file, in which all
+other rows are "not trained". --quick takes 15 minutes on two free cores. --smoke makes two steps
+of every row, writes nothing and fails if the runtime and PyTorch disagree.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SMOKE = Plan(steps=2, batch=2, text=150_000, held_out=4_000)
 
 
 def jobs(seeds: int) -> list[tuple[str, int]]:
-    """Rows and seeds, the most wanted first."""
+    """Rows and seeds, in order of priority."""
     rest = [name for name in rows.names() if name not in CORE]
     out = [(name, seed) for seed in range(1, min(2, seeds) + 1) for name in CORE]
     out += [(name, 1) for name in rest]
@@ -49,7 +49,7 @@ def jobs(seeds: int) -> list[tuple[str, int]]:
 
 
 def chosen(patterns: Sequence[str]) -> set[str]:
-    """The rows that patterns such as "translate-*" mean, each at least one."""
+    """The rows that match patterns such as "translate-*"; each pattern must match at least one."""
     found = {p: fnmatch.filter(rows.names(), p) for p in patterns}
     if missing := [p for p, names in found.items() if not names]:
         raise rows.BadRow(f"no row {', '.join(missing)}; expected some of {', '.join(rows.names())}")
@@ -59,7 +59,7 @@ def chosen(patterns: Sequence[str]) -> set[str]:
 def work(
     queue: Sequence[tuple[str, int]], plan: Plan, folder: Path, moe: str, workers: int, hours: float
 ) -> list[str]:
-    """Do the jobs; what went wrong, a line each. None begins after the time."""
+    """Do the jobs, of which none is started after the time limit; returns the errors, one line each."""
     end, failed, waiting = time.monotonic() + hours * 3600, [], list(queue)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
@@ -77,7 +77,7 @@ def work(
 
 
 def _report(job: tuple[str, int], future: concurrent.futures.Future[Result]) -> list[str]:
-    """A line on a job that has ended; the fault, if it was one."""
+    """Print a line about a finished job; returns its error, if there was one."""
     name, seed = job
     if error := future.exception():
         print(f"{name}, seed {seed}: {error}", file=sys.stderr, flush=True)
@@ -88,7 +88,7 @@ def _report(job: tuple[str, int], future: concurrent.futures.Future[Result]) -> 
 
 
 def collect(folder: Path, plan: Plan, seeds: int) -> Results:
-    """What is finished."""
+    """The results of all finished rows."""
     found = {
         name: [runner.finished(folder, name, seed, plan) for seed in range(1, seeds + 1)]
         for name in rows.names()
@@ -97,7 +97,7 @@ def collect(folder: Path, plan: Plan, seeds: int) -> Results:
 
 
 def smoke(moe: str, workers: int, names: set[str]) -> int:
-    """Two steps of every row of these, in a folder that is thrown away."""
+    """Make two steps of each of these rows, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         runner.prepare(Path(folder), SMOKE)
         every = [(name, 1) for name in sorted(names)]
@@ -112,13 +112,13 @@ def main() -> int:
     size.add_argument("--quick", action="store_true", help="15 minutes on two free cores")
     size.add_argument("--smoke", action="store_true", help="two steps of every row, nothing is written")
     parser.add_argument("--rows", nargs="+", metavar="PATTERN", help="train these rows alone; needs --results or --smoke")
-    parser.add_argument("--hours", type=float, help="no row begins later (default 10; --quick 0.25)")
+    parser.add_argument("--hours", type=float, help="no row is started later (default 10; --quick 0.25)")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="rows at a time")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="rows trained at once")
     parser.add_argument("--out", type=Path, default=HERE / "out/tables")
-    parser.add_argument("--results", type=Path, help="where the tables go (default RESULTS.md beside this file)")
+    parser.add_argument("--results", type=Path, help="file for the tables (default: RESULTS.md beside this file)")
     parser.add_argument("--note", default="", help="a sentence about the machine for RESULTS.md")
-    parser.add_argument("--moe", help="the program; by default that of build/release, else of the path")
+    parser.add_argument("--moe", help="the program (default: that of build/release, else the one in PATH)")
     args = parser.parse_args()
     if args.jobs < 1 or args.seeds < 1 or not (args.hours is None or args.hours >= 0):
         parser.error("--jobs and --seeds: expected 1 or more; --hours: 0 or more")
@@ -135,7 +135,7 @@ def main() -> int:
     folder = args.out / kind
     try:
         runner.prepare(folder, plan)
-    except RuntimeError as e:  # of another text
+    except RuntimeError as e:  # the folder's rows were trained on another text
         print(e, file=sys.stderr)
         return 1
     hours = args.hours if args.hours is not None else (0.25 if args.quick else 10)
@@ -147,7 +147,7 @@ def main() -> int:
     for name in (n for n in SWEPT if n in results):
         try:
             sweeps[name] = language.sweep(name, results[name][0]["seed"], folder, moe)
-        except RuntimeError as e:  # the tables are written all the same
+        except RuntimeError as e:  # the tables are written even so
             failed.append(f"{name}: {e}")
             print(failed[-1], file=sys.stderr)
     if results:

@@ -2,11 +2,11 @@
 
     python train.py --out out [--resume] [--recipe xmoe | x-moe | mh-moe]
 The learning rate rises over --warmup steps and then falls over the given number of tokens. A recipe
-sets what a paper trained with (recipes.py); options beside it win. Writes out/last.pt, out/log.txt
-and a checkpoint in out/export; with --keep-checkpoints N, N on the way in out/steps as well.
-With --workers W on a CPU, W processes of one thread each share a batch and average their gradients.
-OMP_WAIT_POLICY=PASSIVE in the environment makes threads sleep instead of spin, which matters where
-other programs use the machine too.
+has the settings of a paper (recipes.py); other options take precedence. Writes out/last.pt, out/log.txt
+and a checkpoint in out/export; with --keep-checkpoints N, also N intermediate ones in out/steps.
+With --workers W on a CPU, W processes of one thread each divide a batch and average their gradients.
+OMP_WAIT_POLICY=PASSIVE in the environment makes threads sleep instead of spin, which matters if other
+programs use the machine too.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def share(model: Model) -> None:
 
 
 def is_due(n: int, before: float, after: float) -> bool:
-    """Whether one of n checkpoints, evenly spread over a run, lies between two shares of it."""
+    """Whether one of n checkpoints, evenly spaced over a run, is due between two shares of it."""
     return int(n * after) > int(n * before)
 
 
 class Run:
-    """One training run and its files; `rank` of `args.workers` processes."""
+    """One training run and its files, in process `rank` of `args.workers`."""
 
     def __init__(self, args: argparse.Namespace, rank: int) -> None:
         self.args, self.out, self.rank = args, Path(args.out), rank
@@ -90,7 +90,7 @@ class Run:
         self.stream.next = state["next"] + self.rank
 
     def save(self) -> None:
-        """The state to go on from, and the exported checkpoint; the first worker's business."""
+        """Writes the state to resume from and the exported checkpoint; only the first worker does."""
         if self.rank > 0:
             return
         state = {
@@ -107,7 +107,7 @@ class Run:
         export.write(self.model, self.out / "export", self.out / "tokenizer.json")
 
     def done(self) -> float:
-        """Which share of the run lies behind."""
+        """The completed share of the run."""
         return self.tokens / self.args.tokens
 
     def one_step(self) -> tuple[float, float]:
@@ -118,7 +118,7 @@ class Run:
         return found
 
     def train(self) -> None:
-        """Steps until the tokens are spent, a line in the log every `--log` steps."""
+        """Makes steps until all tokens are used, with a line in the log every `--log` steps."""
         path = self.out / "log.txt" if self.rank == 0 else Path(os.devnull)
         log = path.open("a" if self.args.resume else "w", buffering=1)
         parameters = sum(p.numel() for p in self.model.parameters())
@@ -152,7 +152,7 @@ class Run:
         log.write("# done\n")
 
     def keep(self, before: float) -> None:
-        """One of `--keep-checkpoints`, if it is due; `before`: done() before the last step."""
+        """Writes one of `--keep-checkpoints`, if it is due; `before`: done() before the last step."""
         if self.rank == 0 and is_due(self.args.keep_checkpoints, before, self.done()):
             export.write(self.model, self.out / f"steps/{self.steps.step}", self.out / "tokenizer.json")
 
@@ -167,20 +167,20 @@ def work(rank: int, args: argparse.Namespace) -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """An option for each setting; what is not given is the recipe's, or the default of recipes.py."""
+    """An option for each setting; its default is the recipe's, or that of recipes.py."""
     own = argparse.SUPPRESS
     parser.add_argument("--recipe", choices=sorted(recipes.RECIPES), help="the settings of a paper")
     parser.add_argument("--lr", type=float, default=own, help="highest learning rate")
     parser.add_argument("--betas", type=float, nargs=2, default=own, help="of AdamW")
     parser.add_argument("--weight-decay", type=float, default=own, help="on matrices")
-    parser.add_argument("--clip", type=float, default=own, help="length of the gradient at most")
+    parser.add_argument("--clip", type=float, default=own, help="largest norm of the gradient")
     parser.add_argument("--schedule", choices=recipes.SCHEDULES, default=own)
     parser.add_argument("--warmup", type=int, default=own, help="steps until the highest rate")
-    parser.add_argument("--floor", type=float, default=own, help="last rate, a share of the highest")
+    parser.add_argument("--floor", type=float, default=own, help="final rate, as a share of the highest")
     parser.add_argument("--dropout", type=float, default=own, help="of what each block adds")
     parser.add_argument("--alpha", type=float, default=own, help="weight of the balance loss")
     parser.add_argument("--capacity-factor", type=float, default=own, help="of every MoE layer; 0: off")
-    parser.add_argument("--freeze-routing", type=int, default=own, help="routers stay from this step on")
+    parser.add_argument("--freeze-routing", type=int, default=own, help="routers are frozen from this step on")
 
 
 def settings_of(args: argparse.Namespace) -> recipes.Settings:
@@ -198,9 +198,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=4_000_000)
     parser.add_argument("--save-minutes", type=float, default=4)
     parser.add_argument("--keep-checkpoints", type=int, default=0, metavar="N",
-                        help="export N on the way as well, evenly spread, the last one at the end")
+                        help="also export N checkpoints, evenly spaced, the last one at the end")
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--text", type=Path, help="learn this file instead of the stories")
+    parser.add_argument("--text", type=Path, help="train on this file instead of the stories")
     add_settings(parser)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=int, default=25)

@@ -98,7 +98,7 @@ def test_the_balance_loss_has_a_temperature_of_its_own() -> None:
     model(text())
     loss = model.balance_loss()
     loss.backward()
-    router = model.layers[-1].moe.router  # lower ones reach this layer's scores
+    router = model.layers[-1].moe.router  # lower routers affect this layer's scores
     assert router.tau_0 == 0.07
     assert router.tau.grad is None or router.tau.grad.item() == 0
     assert router.embedding.weight.grad.abs().max() > 0
@@ -159,7 +159,7 @@ def test_weights_of_one_and_rules_that_are_not_known() -> None:
 
 
 def served_one_by_one(route: Route, n: int, gamma: float, order: str) -> torch.Tensor:
-    """Which pairs stay, counted as the rule is written: by rank, then by probability, then by row."""
+    """The pairs that are kept, by definition: ranked by rank, then by probability, then by row."""
     limit, used, kept = -(-int(gamma * len(route.indices)) // n), [0] * n, route.kept.clone()
     p = route.probs.gather(1, route.indices)
     asks = [(j, 0.0 if order == "arrival" else -float(p[a, j]), a) for a, j in kept.nonzero().tolist()]
@@ -301,7 +301,7 @@ def test_a_row_is_trained_once(tmp_path: Path, moe: str) -> None:
     runner.prepare(tmp_path, plan)
     first = runner.run("xmoe-quarter", 1, plan, tmp_path, moe)
     assert 0 < first["experts"][0] < 32
-    assert first["difference"] < 1e-6  # tokens that are not asked for take no place in a capacity
+    assert first["difference"] < 1e-6  # tokens outside of the windows do not count in a capacity
     assert runner.run("xmoe-quarter", 1, plan, tmp_path, "nothing") == first
     assert runner.finished(tmp_path, "xmoe-quarter", 1, tables.QUICK) is None
     assert tables.collect(tmp_path, plan, 2) == {"xmoe-quarter": [first]}
@@ -320,7 +320,7 @@ def test_an_encoder_is_fine_tuned_and_run(tmp_path: Path, moe: str) -> None:
     assert found["difference"] < 1e-6 and found["outputs"] < 1e-4
     assert set(found["tasks"]) == set(encoders.TASKS) and found["experts"] == [1.0]
     first, *others = (export.read(tmp_path / "encoder-x-moe.1" / name) for name in (".", *encoders.TASKS))
-    for other in others:  # frozen routing stays, the rest does not
+    for other in others:  # frozen routers are unchanged, everything else is fine-tuned
         router, wanted = other.layers[2].moe.router.state_dict(), first.layers[2].moe.router.state_dict()
         assert all(torch.equal(router[k], wanted[k]) for k in wanted)
         assert not torch.equal(other.embedding.weight, first.embedding.weight)
@@ -453,7 +453,7 @@ def test_padding_is_not_there(name: str) -> None:
         assert torch.allclose(both[i, : len(texts_[i])], alone, atol=1e-5)
         scores.append([layer.route.scores for layer in model.moe_layers()])
     for layer, *of_pairs in zip(model.moe_layers(), *scores, strict=True):
-        layer.route.scores = torch.cat(of_pairs)  # of both without padding
+        layer.route.scores = torch.cat(of_pairs)  # those of both pairs without padding
     assert torch.allclose(loss, model.balance_loss(), atol=1e-5)
 
 
@@ -474,7 +474,7 @@ def test_what_an_encoder_decoder_sees() -> None:
     other = model(text_, torch.tensor([[60, 61, 63, 1]]))
     assert not torch.allclose(z[:, 0], other[:, 0])
     states = model.read(source)[0], model.read(torch.tensor([[60, 61, 63, 1]]))[0]
-    assert not torch.allclose(states[0][:, 0], states[1][:, 0])  # the whole source
+    assert not torch.allclose(states[0][:, 0], states[1][:, 0])  # the encoder attends to the whole source
 
 
 def test_an_encoder_decoder_is_exported(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""Rows that translate: an encoder-decoder learns the pairs of texts/translation.py.
+"""Rows that translate: encoder-decoders, trained on the pairs of texts/translation.py.
 
-Held-out sentences are translated by `moe translate` with a beam of 5. PyTorch and the runtime have to
-find the same logits for the true translations, and every token of a greedy translation has to be the
-best in PyTorch too; this is not checked where there is a capacity.
+Held-out sentences are translated by `moe translate` with a beam of 5. The runtime's logits for the true
+translations must agree with PyTorch's, and every token of a greedy translation must also be the best one
+in PyTorch. Rows with a capacity are not checked.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from steps import fit
 from stories.engine import Rng
 from texts.translation import HELD_OUT_SEED, TRAIN_SEED, pair
 
-BASE = "translate-dense"  # its vocabulary and lengths are those of all such rows
-CHARACTERS, HELD_OUT_CHARACTERS = 50, 400  # of a plan's text for a pair, to learn and held out
-GREEDY = 20  # held-out sources whose greedy translation is looked at token by token
+BASE = "translate-dense"  # all translation rows have its vocabulary and lengths
+CHARACTERS, HELD_OUT_CHARACTERS = 50, 400  # characters of a plan's text per pair, to learn and held out
+GREEDY = 20  # held-out sources whose greedy translation is compared token by token
 Pair = tuple[list[int], list[int]]
 
 
 def prepare(folder: Path, plan: Plan) -> None:
-    """Tokenizer, pairs to learn, held-out pairs."""
+    """Writes the tokenizer, the training pairs and the held-out pairs."""
     pairs = [pair(TRAIN_SEED, i) for i in range(plan.text // CHARACTERS)]
     held_out = [pair(HELD_OUT_SEED, i) for i in range(max(8, plan.held_out // HELD_OUT_CHARACTERS))]
     config = rows.read(BASE).config
@@ -47,7 +47,7 @@ def prepare(folder: Path, plan: Plan) -> None:
 
 
 def _ids(tokenizer: Any, pairs: list[tuple[str, str]], config: dict[str, Any]) -> list[Pair]:
-    """Both with an EOS behind them, and short enough for the model."""
+    """The ids of both sides, each with an EOS; refuses pairs that are too long for the model."""
     sources, targets = ([e.ids for e in tokenizer.encode_batch(list(side))] for side in zip(*pairs, strict=True))
     for ids, key in ((sources, "source_length"), (targets, "context_length")):
         if (longest := max(map(len, ids))) > config[key]:
@@ -87,7 +87,7 @@ def _lines(folder: Path, side: str) -> list[str]:
 
 
 def _logits(model: Model, start: int, source: list[int], text: list[int]) -> Tensor:
-    """(len(text), vocab): what PyTorch expects of each token of a text."""
+    """PyTorch's logits of a text, (len(text), vocab)."""
     with torch.no_grad():
         return model(torch.tensor([[start, *text[:-1]]]), torch.tensor([source]))[0]
 
@@ -105,14 +105,13 @@ def _translate(moe: str, file: Path, folder: Path, beam: int) -> list[dict[str, 
 
 
 def check_greedy(name: str, model: Model, pairs: list[tuple[list[int], list[int]]]) -> None:
-    """Whether each token that the runtime took is the best in PyTorch, or as good as that; pairs of a
-    source and its greedy translation."""
+    """Checks that each token of the runtime's greedy translations is the best in PyTorch, or tied with it."""
     config = model.config
     for source, text in pairs:
         z = _logits(model, config["start_token_id"], source, text)
         z[:, config["pad_token_id"]] = -math.inf
-        z[0, config["eos_token_ids"]] = -math.inf  # a text has a token
-        z, text = z[: config["context_length"] - 1], text[: config["context_length"] - 1]  # then EOS is all that is left
+        z[0, config["eos_token_ids"]] = -math.inf  # a text has at least one token
+        z, text = z[: config["context_length"] - 1], text[: config["context_length"] - 1]  # then only EOS is allowed
         behind = z.max(dim=-1).values - z.gather(1, torch.tensor(text)[:, None])[:, 0]
         if behind.max() > 1e-3 * z[z.isfinite()].abs().max():
             at = int(behind.argmax())
@@ -120,7 +119,7 @@ def check_greedy(name: str, model: Model, pairs: list[tuple[list[int], list[int]
 
 
 def right(found: list[str], wanted: list[str]) -> tuple[float, float]:
-    """Which share of translations is the wanted one, and of the wanted words stands at its place."""
+    """The share of correct translations, and the share of expected words that are at their positions."""
     same = sum(a == b for a, b in zip(found, wanted, strict=True)) / len(wanted)
     words = [(a.split(), b.split()) for a, b in zip(found, wanted, strict=True)]
     hits = sum(x == y for a, b in words for x, y in zip(a, b))
@@ -128,7 +127,7 @@ def right(found: list[str], wanted: list[str]) -> tuple[float, float]:
 
 
 def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str, Any]:
-    """What is measured of an exported row, and whether the runtime agrees."""
+    """The measurements of an exported row; fails if the runtime disagrees with PyTorch."""
     file, tokenizer = checkpoint / "model.moe", load_tokenizer(checkpoint)
     sources, targets = ([e.ids for e in tokenizer.encode_batch(_lines(folder, s))] for s in ("source", "target"))
     model = export.read(checkpoint)
@@ -137,7 +136,7 @@ def figures(row: rows.Row, checkpoint: Path, folder: Path, moe: str) -> dict[str
     wanted = [_logits(model, start, s, t).numpy() for s, t in zip(sources, targets, strict=True)]
     asked = [(s, [start, *t[:-1]]) for s, t in zip(sources, targets, strict=True)]
     found, experts = runtime.outputs(moe, file, asked)
-    if not row.has_capacity():  # which counts the tokens of a call, and a text is made of many calls
+    if not row.has_capacity():  # a capacity depends on the tokens of a call, and generation makes many calls
         greedy = _translate(moe, file, folder, 1)[:GREEDY]
         check_greedy(row.name, model, [(s, g["tokens"]) for s, g in zip(sources, greedy, strict=False)])
     exact, words = right([t["text"] for t in _translate(moe, file, folder, 5)], _lines(folder, "target"))

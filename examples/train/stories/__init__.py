@@ -1,8 +1,8 @@
-"""Small English stories, made from integers: `story(seed, index)` is always the same text.
+"""Small English stories, generated from integers: `story(seed, index)` is always the same text.
 
-A story has a hero, a place, a want, an obstacle with its cause, a helper and an ending. The pairing
-of a hero's name with a plot decides the split: one pairing in seven is kept for held-out text, so
-no held-out story tells of someone whom training has seen in that plot.
+A story has a hero, a place, a wish, an obstacle with its cause, a helper and an ending. The pair of
+hero's name and plot decides the split: one pair in seven is reserved for held-out text, so a held-out
+story never has a hero that training has seen in that plot.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _pronouns(table: dict[str, str], prefix: str, he: str) -> None:
 
 
 def _things(rng: Rng, table: dict[str, str]) -> None:
-    """Everything a plot may name; rows stay together."""
+    """Fills in every key that a plot may use; the entries of a row of words.py are used together."""
     place, where, hide, seen = rng.pick(words.PLACES)
     other = rng.pick([p for p in words.PLACES if p[0] != place])
     sky, result = rng.pick(words.WEATHER)
@@ -111,7 +111,7 @@ def _things(rng: Rng, table: dict[str, str]) -> None:
 
 
 def _cast(rng: Rng, plot: int, held_out: bool) -> dict[str, str]:
-    """Hero, friend, elder and tradesman with their pronouns."""
+    """The hero, friend, elder and tradesman with their pronouns."""
     while True:
         name, kind, he, beast = _being(rng)
         if ((NAMES.index(name) + plot) % HELD_OUT_EVERY == 0) == held_out:

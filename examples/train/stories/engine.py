@@ -1,11 +1,11 @@
 """The template language of the story generator.
 
-A template is a string in which `[a|b|c]` picks one of its parts (parts may nest), and `{key}`
-stands for an entry of the story's own table. `expand` fills both; `polish` sets the capital at the
-start of every sentence and turns "a" into "an" where the next word asks for it.
+A template is a string in which `[a|b|c]` picks one of its parts (parts may nest), and `{key}` is an
+entry of the story's table. `expand` fills in both; `polish` capitalises the start of every sentence
+and turns "a" into "an" before a vowel.
 
-All chance comes from `Rng`, a splitmix64 counter on integers, so that the same seed gives the same
-text on every machine and with every version of Python.
+All random numbers come from `Rng`, a splitmix64 generator on integers, so that the same seed gives
+the same text on every machine and with every version of Python.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Rng:
 
 
 def _choices(text: str, start: int) -> tuple[list[str], int]:
-    """The parts of the bracket that opens at `start`, and the index behind its end."""
+    """The parts of the bracket that opens at `start`, and the index after its end."""
     parts, depth, begin = [], 0, start + 1
     for i in range(start, len(text)):
         c = text[i]
@@ -63,7 +63,7 @@ def _choices(text: str, start: int) -> tuple[list[str], int]:
 
 
 def expand(text: str, table: Mapping[str, str], rng: Rng) -> str:
-    """Fill the brackets and slots of one template."""
+    """Fill in the brackets and keys of one template."""
     out, i = [], 0
     while i < len(text):
         c = text[i]
@@ -81,7 +81,7 @@ def expand(text: str, table: Mapping[str, str], rng: Rng) -> str:
 
 
 def polish(text: str) -> str:
-    """Single spaces, a capital after each full stop, "an" in front of a vowel."""
+    """Single spaces, a capital after each full stop, "an" before a vowel."""
     text = re.sub(r" +", " ", text).strip()
     text = re.sub(r" ([.,!?])", r"\1", text)
     text = re.sub(r"\b([Aa]) (?=[aeiou])(?!one\b|use)", r"\1n ", text)

@@ -1,4 +1,4 @@
-"""Plots around the house and between friends: a want, what stood in its way and why, an ending."""
+"""Plots at home and between friends: a wish, an obstacle with its cause, an ending."""
 
 COOKING = (
     "cook",

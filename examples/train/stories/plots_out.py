@@ -1,4 +1,4 @@
-"""Plots that happen out of doors: a want, what stood in its way and why, and how it ended."""
+"""Plots outdoors: a wish, an obstacle with its cause, an ending."""
 
 LOST_THING = (
     "lost",

@@ -1,5 +1,5 @@
-"""Words of the stories. Rows of a table belong together: a place knows what hides things in it,
-a dish knows what it lacks and who may have that, so that the text hangs together."""
+"""Words of the stories. The entries of a row belong together, such as a place and where things hide
+in it, or a dish, what is missing for it and who has that, so that the text is coherent."""
 
 GIRLS = ["Anna", "Lily", "Mia", "Rosa", "Clara", "Nora", "Ruby", "Hazel", "Maya", "Lucy"]
 BOYS = ["Tom", "Ben", "Sam", "Max", "Leo", "Jack", "Finn", "Oscar", "Peter", "Noah"]

@@ -1,7 +1,7 @@
-"""The text of the tables: stories, four made-up languages, sums, records and tables, mixed.
+"""The text of the tables: a mixture of stories, four artificial languages, sums, records and tables.
 
-`document(seed, index)` is always the same text, on every machine. Kinds differ in script, words,
-grammar and facts, so that a network of few parameters a token has to choose what to know.
+`document(seed, index)` is the same text on every machine. The kinds differ in script, words, grammar
+and facts, so that a network with few active parameters per token cannot learn all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS = ("story", "language 1", "language 2", "language 3", "language 4", "sums"
 
 
 def of_kind(kind: str, seed: int, index: int) -> str:
-    """A text of one kind. Held-out stories are of pairings that training never shows."""
+    """A text of one kind. Held-out stories have pairs of hero and plot that training never contains."""
     rng = Rng(seed, index, KINDS.index(kind))
     if kind == "story":
         return story(seed, index, held_out=seed == HELD_OUT_SEED)
@@ -29,12 +29,12 @@ def of_kind(kind: str, seed: int, index: int) -> str:
 
 
 def document(seed: int, index: int) -> str:
-    """The text of that number; its kind is drawn, all kinds alike."""
+    """The text of that number; its kind is chosen uniformly."""
     return of_kind(KINDS[Rng(seed, index).below(len(KINDS))], seed, index)
 
 
 def corpus(seed: int, size: int) -> str:
-    """Documents 0, 1, ... with an empty line between two, until there are `size` characters."""
+    """Documents 0, 1, ... separated by empty lines, with at least `size` characters."""
     parts: list[str] = []
     length = 0
     while length < size:
@@ -45,8 +45,8 @@ def corpus(seed: int, size: int) -> str:
 
 @functools.cache
 def fingerprint() -> str:
-    """Changes with what is generated: a few texts of every kind, pairs and examples of tasks, to learn
-    and held out."""
+    """A hash of generated data: texts of every kind, pairs and examples of tasks, for training and
+    held out."""
     made: list[object] = [document(seed, i) for seed in (TRAIN_SEED, HELD_OUT_SEED) for i in range(4)]
     made += [of_kind(kind, seed, i) for kind in KINDS for seed in (TRAIN_SEED, HELD_OUT_SEED) for i in range(4)]
     made += [translation.pair(seed, i) for seed in (translation.TRAIN_SEED, translation.HELD_OUT_SEED) for i in range(16)]

@@ -1,8 +1,8 @@
-"""Four made-up languages, each with words, endings, an order of words and facts of its own.
+"""Four artificial languages, each with its own words, endings, word order and facts.
 
-A language is a number. Its nouns, verbs and adjectives are made of its own syllables; every noun
-has the few verbs and adjectives that go with it, every verb the few nouns it may act on. Those facts
-are the same in all texts and can only be learnt by heart, which is what experts are good for.
+Languages are numbered. Nouns, verbs and adjectives are made of the language's own syllables; every noun
+has a few verbs and adjectives that go with it, every verb a few nouns that it may act on. These facts
+are the same in all texts and can only be memorised, which is what experts are good for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from stories.engine import Rng
 
 NOUNS, VERBS, ADJECTIVES = 160, 60, 60
 
-# consonants, vowels, codas, order of subject, verb and object, endings of the two noun classes, plural, object
+# consonants, vowels, codas, order of subject, verb and object, endings of the two noun classes, plural ending,
+# object ending
 SPECS = [
     ("p t k m n l s", "a e i o u", " n s", "SVO", ("a", "o"), "ki", "m"),
     ("b d g r v z sh tr", "a e i ai ou", " r k x", "SOV", ("en", "ur"), "esh", "ta"),
@@ -37,7 +38,7 @@ class Language:
 
 
 def _words(rng: Rng, spec: tuple, count: int, syllables: int, taken: set[str]) -> list[str]:
-    """`count` words that no other word of the language equals."""
+    """`count` words that differ from all other words of the language."""
     onsets, vowels, codas = spec[0].split(" "), spec[1].split(" "), spec[2].split(" ")
     words: list[str] = []
     while len(words) < count:
@@ -74,27 +75,27 @@ class Phrase:
 
 
 def say(a: Language, p: Phrase, is_object: bool) -> str:
-    """A noun with its endings, behind an adjective that agrees with it if there is one; nouns of even
-    number are of the first class."""
+    """A noun with its endings, after its adjective, if any, which agrees with it. Nouns of even number
+    belong to the first class."""
     ending = a.endings[p.noun % 2]
     noun = a.nouns[p.noun] + ending + (a.plural if p.plural else "") + (a.object_mark if is_object else "")
     return noun if p.adjective is None else f"{a.adjectives[p.adjective]}{ending} {noun}"
 
 
 def phrase(a: Language, rng: Rng, noun: int) -> Phrase:
-    """Half of the time with an adjective."""
+    """A phrase that has an adjective half of the time."""
     plural = rng.below(4) == 0
     return Phrase(noun, plural, None if rng.below(2) else rng.pick(a.like[noun]))
 
 
 def sentence(a: Language, subject: str, verb: str, target: str) -> str:
-    """In the order of the language."""
+    """A sentence in the word order of the language."""
     parts = {"S": subject, "V": verb, "O": target}
     return " ".join(parts[c] for c in a.order)
 
 
 def text(number: int, rng: Rng) -> str:
-    """Six to eight sentences; what a sentence ends with, the next one often begins with."""
+    """Six to eight sentences; the object of a sentence is often the subject of the next one."""
     a, sentences = LANGUAGES[number], []
     subject = rng.below(NOUNS)
     for _ in range(6 + rng.below(3)):

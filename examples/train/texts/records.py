@@ -1,4 +1,4 @@
-"""Texts that are no language: sums, sequences, records and tables, with facts of their own."""
+"""Texts that are not language: sums, sequences, records and tables, with their own facts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sums(rng: Rng) -> str:
 
 
 def person(rng: Rng) -> dict[str, str | int]:
-    """Trade and city follow from the name, what is made from the trade, the price from both."""
+    """A person: the name determines trade and city, the trade the goods, and both the price."""
     names = words.GIRLS + words.BOYS
     who = rng.below(len(names))
     fixed = Rng(43, who)
@@ -42,7 +42,7 @@ def records(rng: Rng) -> str:
 
 
 def table(rng: Rng) -> str:
-    """Five rows and their total."""
+    """A table of five rows and their total."""
     people = [person(rng) for _ in range(5)]
     lines = ["| name | goods | amount | price |", "|---|---|---|---|"]
     lines += [f"| {p['name']} | {p['goods']} | {p['amount']} | {p['price']} |" for p in people]

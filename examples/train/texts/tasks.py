@@ -1,5 +1,5 @@
-"""Tasks for a model that has read the text of the tables: which fault sentences have, what a word of a
-sentence is, and where a table holds an answer. Each example is made from integers alone.
+"""Tasks for a model that was pre-trained on the text of the tables: the fault of a sentence, the tags of
+its words, and the position of an answer in a table. Examples are generated from integers alone.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from .languages import LANGUAGES, NOUNS, VERBS, Language, Phrase, phrase, say
 TRAIN_SEED, HELD_OUT_SEED = 31, 32
 FAULTS = ("none", "verb", "object", "order")
 TAGS = ("subject", "verb", "object", "adjective")
-Span = tuple[int, int]  # characters from .. to
+Span = tuple[int, int]  # first character, end
 
 
 def _but(rng: Rng, n: int, known: list[int]) -> int:
-    """A number below n that is not known."""
+    """A number below n that is not in `known`."""
     while (i := rng.below(n)) in known:
         pass
     return i
@@ -34,8 +34,8 @@ def _words(a: Language, who: Phrase, verb: int, what: Phrase, order: str) -> lis
 
 
 def _sentence(a: Language, rng: Rng, fault: str = "none") -> list[tuple[str, int]]:
-    """A sentence with that fault: a verb that its subject does not do, an object that its verb is
-    not about, or the verb elsewhere."""
+    """A sentence with that fault: a verb that does not go with its subject, an object that does not go
+    with its verb, or the verb in the wrong place."""
     subject = rng.below(NOUNS)
     verb = _but(rng, VERBS, a.does[subject]) if fault == "verb" else rng.pick(a.does[subject])
     known = a.acts_on[verb]
@@ -45,7 +45,7 @@ def _sentence(a: Language, rng: Rng, fault: str = "none") -> list[tuple[str, int
 
 
 def classes(seed: int, index: int) -> tuple[str, int]:
-    """Two sentences, and which fault (of FAULTS) one of them has."""
+    """Two sentences, and the fault (of FAULTS) that one of them has."""
     rng = Rng(seed, index, 1)
     a, label, faulty = rng.pick(LANGUAGES), rng.below(len(FAULTS)), rng.below(2)
     said = [_sentence(a, rng, FAULTS[label] if i == faulty else "none") for i in range(2)]
@@ -53,7 +53,7 @@ def classes(seed: int, index: int) -> tuple[str, int]:
 
 
 def tags(seed: int, index: int) -> tuple[str, list[tuple[Span, int]]]:
-    """Two or three sentences of languages that change, and where words of each tag stand."""
+    """Two or three sentences of varying languages, and the positions and tags of their words."""
     rng = Rng(seed, index, 2)
     text, found = "", []
     for _ in range(2 + rng.below(2)):
@@ -65,7 +65,7 @@ def tags(seed: int, index: int) -> tuple[str, list[tuple[Span, int]]]:
 
 
 def spans(seed: int, index: int) -> tuple[str, Span]:
-    """A question about one of four rows of a table, and where its answer stands."""
+    """A question about one of four rows of a table, and the position of its answer."""
     rng = Rng(seed, index, 3)
     people: dict[str, dict[str, str | int]] = {}
     while len(people) < 4:

@@ -1,8 +1,8 @@
-"""Sentences in one of three made-up languages, and what they mean in a fourth.
+"""Sentences in one of three artificial languages, and their translations to a fourth.
 
-The rules: a word has one translation, but a noun may change its class on the way, and the adjective in
-front of it follows; a verb has two translations, and the class of its object says which; words stand
-in the order of their language. Texts that are held out put together nouns that training never does.
+The rules: a word has one translation, but a noun's class may change, with which its adjective agrees; a
+verb has two translations, one for each class of its object; words are in the order of their language.
+Held-out texts combine nouns that training never combines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from stories.engine import Rng
 from .languages import LANGUAGES, Language, Phrase, say, sentence
 
 TARGET, SOURCES = LANGUAGES[0], LANGUAGES[1:]
-NOUNS, VERBS, ADJECTIVES = 48, 24, 24  # the first of each language; every one goes with every other
+NOUNS, VERBS, ADJECTIVES = 48, 24, 24  # the first ones of each language, in any combination
 TRAIN_SEED, HELD_OUT_SEED = 21, 22
 
 
@@ -29,12 +29,12 @@ def _translated(p: Phrase) -> Phrase:
 
 
 def is_held_out(subject: int, target: int) -> bool:
-    """One in seven pairs of a subject and an object."""
+    """Whether a pair of subject and object is held out, as one in seven is."""
     return (3 * subject + target) % 7 == 0
 
 
 def _nouns(rng: Rng, held_out: bool) -> tuple[int, int]:
-    """Subject and object."""
+    """A subject and an object."""
     while True:
         subject, target = rng.below(NOUNS), rng.below(NOUNS)
         if is_held_out(subject, target) == held_out:
@@ -42,7 +42,7 @@ def _nouns(rng: Rng, held_out: bool) -> tuple[int, int]:
 
 
 def _phrase(rng: Rng, noun: int) -> Phrase:
-    """One time in four plural, half of the time with an adjective."""
+    """A phrase, plural one time in four, with an adjective half of the time."""
     return Phrase(noun, rng.below(4) == 0, rng.below(ADJECTIVES) if rng.below(2) else None)
 
 
