@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tests a binding against a build that is installed into a temporary folder.
-# Usage: bindings/test.sh rust|go|node BUILD_DIR     (CARGO names another cargo than the one in the PATH)
+# Usage: bindings/test.sh rust|go|node BUILD_DIR     (CARGO: a cargo other than the one in PATH)
 set -euo pipefail
 
 case "${1:-}" in
@@ -21,13 +21,13 @@ moe=$folder/prefix/bin/moe
 "$moe" convert "$root/tests/data/translation/mbart" "$folder/models/translator.moe" --weights f32 >/dev/null
 "$moe" convert "$root/tests/data/chat/script" "$folder/models/script.moe" --weights f32 >/dev/null
 
-# The text of the tests is what the command says, and a README's output is its program's.
+# The text that the tests expect is the command's; the output in a README is its example's.
 stories=$root/examples/models/stories.moe
 story=$("$moe" generate "$stories" -p "Once upon a time" -n 24 2>/dev/null)
 printed() { sed -n '/^```text$/,/^```$/p' README.md | sed '1d;$d'; }
 compare() {
   local output
-  output=$("$@" "$stories" "Once upon a time") # its exit status counts
+  output=$("$@" "$stories" "Once upon a time") # an assignment of its own: set -e checks its exit status
   diff <(printed) <(echo "$output")
   diff <(printed | head -n 1) <(echo "$story")
 }
@@ -36,12 +36,12 @@ rust() {
   local cargo=${CARGO:-cargo}
   export CARGO_TARGET_DIR=$root/build/rust CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
   "$cargo" test --offline --locked
-  export PKG_CONFIG=false MOE_LIB_DIR=$folder/prefix/lib # the other way to find the library
+  export PKG_CONFIG=false MOE_LIB_DIR=$folder/prefix/lib # finds the library without pkg-config
   compare "$cargo" run --offline --locked --quiet --example generate --
 }
 
 go_package() {
-  # What Go has cached would be linked with the flags of an earlier folder, which is gone.
+  # Packages in Go's cache have the link flags of an earlier, deleted folder. The define makes Go rebuild them.
   export CGO_CFLAGS="-O2 -g -DMOE_FOLDER=$(basename "$folder" | tr -c 'a-zA-Z0-9\n' _)"
   export GOCACHE=$root/build/go GOTOOLCHAIN=local
   export GOFLAGS="-mod=readonly -buildvcs=false" # git may be missing, or belong to another user

@@ -9,7 +9,7 @@ import (
 
 const prompt = "Once upon a time"
 
-// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints behind it.
+// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints after the prompt.
 const story = ", a quiet girl called Clara lived in a stone house under the mountain. " +
 	"She would rather listen than talk. Her best"
 
@@ -17,7 +17,7 @@ const storiesPath = "../../examples/models/stories.moe"
 
 var background = context.Background()
 
-// must is for what cannot fail.
+// must returns the value; an error panics.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -58,7 +58,7 @@ func stories(t *testing.T) *Model {
 	return model
 }
 
-// converted is a model that bindings/test.sh has made.
+// converted opens a model that bindings/test.sh has converted.
 func converted(t *testing.T, name string) *Model {
 	folder := os.Getenv("MOE_TEST_MODELS")
 	if folder == "" {

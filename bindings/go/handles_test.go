@@ -23,7 +23,7 @@ func TestClosingInAnyOrder(t *testing.T) {
 	layer := must(NewLayer(env, smallLayer()))
 	env.Close()
 	second.Close()
-	must(first.Eval(background, ids)) // it keeps the model
+	must(first.Eval(background, ids)) // the session keeps the model
 	model.Close()
 	must(first.Eval(background, ids))
 	must(chat.Reply(background, GenerateOptions{MaxTokens: 4}, nil))
@@ -152,7 +152,7 @@ func TestLog(t *testing.T) {
 		if text == "" || level < LogError || level > LogDebug {
 			t.Error(level, text)
 		}
-		panic("which ends here")
+		panic("ends in the binding")
 	}}))
 	info := must(env.Info())
 	equal(t, info.ISA, "scalar")

@@ -11,7 +11,7 @@ type unsafePointer = unsafe.Pointer
 
 const smallD, smallF, smallN = 24, 40, 5
 
-// numbers in -1..1 that are the same everywhere.
+// numbers returns n pseudorandom values in -1..1, the same on every machine.
 func numbers(n int, seed uint64) []float32 {
 	values := make([]float32, n)
 	for i := range values {
@@ -38,7 +38,7 @@ func product(w, x []float32) []float64 {
 	return y
 }
 
-// reference: top-k of a softmax over all experts, weights as they are, silu.
+// reference computes top-k of a softmax over all experts, without renormalization, and SiLU.
 func reference(o LayerOptions, x []float32, k int) []float64 {
 	logits, sum, order := product(o.RouterWeight, x), 0.0, make([]int, smallN)
 	for i, logit := range logits {

@@ -28,7 +28,7 @@ func TestTokenizer(t *testing.T) {
 	}
 	_, err := tokenizer.Piece(1 << 20)
 	fails(t, err, StatusRange)
-	long := strings.Repeat(prompt, 500) // more than the first guess of any buffer
+	long := strings.Repeat(prompt, 500) // exceeds the initial size of every buffer
 	equal(t, must(tokenizer.Decode(must(tokenizer.Encode(long)), true)), long)
 	equal(t, len(must(tokenizer.EncodeWith("", EncodeText{NoSpecial: true}))), 0)
 }
@@ -82,7 +82,7 @@ func TestEndsAsTold(t *testing.T) {
 func TestCancel(t *testing.T) {
 	model := stories(t)
 	s := session(t, model)
-	s.Cancel() // nothing is in progress
+	s.Cancel() // no call is in progress: no effect
 	endless := GenerateOptions{IgnoreEOS: true}
 	_, err := s.Generate(background, encode(model, prompt), endless, func(Piece) bool {
 		s.Cancel()
@@ -111,7 +111,7 @@ func TestCancel(t *testing.T) {
 	if _, err = s.Eval(ctx, []int32{5}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	_, err = s.Eval(background, []int32{5}) // nothing of it is left
+	_, err = s.Eval(background, []int32{5}) // later calls are not affected
 	check0(t, err)
 }
 
@@ -207,7 +207,7 @@ func TestScore(t *testing.T) {
 	ids, vocab := encode(model, "The fox was very"), must(model.Info()).VocabSize
 	rows, s := must(session(t, model).EvalAll(background, ids)), session(t, model)
 	scores := must(s.Score(background, ids[:3]))
-	equal(t, len(scores), 2) // nothing is in front of the first
+	equal(t, len(scores), 2) // the first token is not scored
 	scores = append(scores, must(s.Score(background, ids[3:]))...)
 	for i, score := range scores {
 		sum, row := 0.0, rows[i*vocab:(i+1)*vocab]
@@ -272,7 +272,7 @@ func TestLogits(t *testing.T) {
 	equal(t, n, 3)
 }
 
-// full takes so many bytes.
+// full accepts `room` bytes, then fails.
 type full struct{ room int }
 
 var errFull = errors.New("the disk is full")
@@ -476,7 +476,7 @@ func TestChat(t *testing.T) {
 	}), "no")
 	last := must(model.Session(SessionOptions{}))
 	check0(t, chat.SetSession(last))
-	last.Close() // the chat keeps it
+	last.Close() // the chat keeps the session
 	must(chat.Reply(background, GenerateOptions{MaxTokens: 4}, nil))
 	equal(t, last.h.holders, 1)
 	_, err = other.Chat(ChatOptions{})

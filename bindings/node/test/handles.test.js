@@ -32,8 +32,8 @@ test('parents may be closed first', async () => {
   assert.throws(() => model.info, closed);
   assert.throws(() => model.encode('a'), closed);
   await assert.rejects(model.session(), closed);
-  await first.eval(ids); // it keeps the model
-  assert.ok((await chat.reply({ maxTokens: 4 }).text()).length > 0); // and the chat its session
+  await first.eval(ids); // the session keeps the model
+  assert.ok((await chat.reply({ maxTokens: 4 }).text()).length > 0); // and the chat keeps its session
   await assert.rejects(second.eval(ids), closed);
   for (const handle of [first, chat, model, second, first]) handle.close();
   assert.throws(() => first.position, closed);
@@ -41,7 +41,7 @@ test('parents may be closed first', async () => {
   first.cancel();
 });
 
-test('a call in progress ends undisturbed', async () => {
+test('close does not disturb a call in progress', async () => {
   const s = await (await open()).session();
   let n = 0;
   for await (const _ of s.generate('Once upon a time', { maxTokens: 24 })) {
@@ -83,8 +83,8 @@ test('a layer', async () => {
   await assert.rejects(layer.forward(x), closed);
 });
 
-test('the collector closes', () => {
-  // Each round leaves a model and what was made from it, whose memory must not add up.
+test('the garbage collector closes handles', () => {
+  // Each round drops a model, a session and a chat without closing them. Their memory must be freed.
   const program = `
     const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
     async function round() {
@@ -105,7 +105,7 @@ test('the collector closes', () => {
   assert.ok(rss > 0 && rss < 220e6, `${rss} bytes after 60 models of 5.5 MB`);
 });
 
-// All of it takes several times the limit.
+// Run to the end, this takes several times LIMIT.
 const MANY = `
   const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
   async function many(begun) {
@@ -115,9 +115,9 @@ const MANY = `
       for await (const _ of s.generate('Once upon a time', { ignoreEos: true })) begun();
     }));
   }`;
-const LIMIT = 3; // seconds of the processor: another program may hold this one up
+const LIMIT = 3; // seconds of CPU time, which other processes do not affect
 
-test('what waits for a thread is cancelled before it begins', () => {
+test('a call that waits for a thread is cancelled before it begins', () => {
   const program = `
     const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
     (async () => {
@@ -136,7 +136,7 @@ test('what waits for a thread is cancelled before it begins', () => {
   assert.strictEqual(execFileSync(process.execPath, ['-e', program], { encoding: 'utf8', env }), 'MOE_ERR_CANCELLED MOE_ERR_CANCELLED 0 0\n');
 });
 
-test('a cancel right before the library begins is not lost', () => {
+test('a cancel just before the library call begins is not lost', () => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'moe-'));
   try {
     const library = path.join(folder, 'late_cancel.so');
@@ -153,7 +153,7 @@ test('a cancel right before the library begins is not lost', () => {
         while (!fs.existsSync(process.env.CALLED)) await new Promise(setImmediate);
         s.cancel();
         console.log(await work.then(() => 'done', (error) => error.code));
-        await s.eval([5]); // which nobody cancels
+        await s.eval([5]); // not cancelled
         console.log('done');
       })();`;
     const env = { ...process.env, LD_PRELOAD: library, CALLED: path.join(folder, 'called') };
@@ -163,14 +163,14 @@ test('a cancel right before the library begins is not lost', () => {
   }
 });
 
-test('process.exit does not wait for texts', () => {
+test('process.exit does not wait for generations', () => {
   const program = `${MANY} many(() => process.exit());`;
   const times = execFileSync('sh', ['-c', '"$@"; times', 'sh', process.execPath, '-e', program], { encoding: 'utf8' });
   const [, minutes, seconds] = times.split('\n')[1].match(/(\d+)m([\d.]+)s/);
   assert.ok(minutes * 60 + Number(seconds) < LIMIT, times);
 });
 
-test('terminate does not wait for texts', async () => {
+test('terminate does not wait for generations', async () => {
   const worker = new Worker(`${MANY} many(() => require('node:worker_threads').parentPort.postMessage(0));`, { eval: true });
   await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
   const begin = process.cpuUsage();
@@ -179,7 +179,7 @@ test('terminate does not wait for texts', async () => {
   assert.ok(took < LIMIT, `${took} s`);
 });
 
-test('a worker ends in the middle of a text', async () => {
+test('a worker is terminated during a generation', async () => {
   const program = `
     const { parentPort } = require('node:worker_threads');
     const moe = require(${JSON.stringify(path.join(__dirname, '..'))});

@@ -1,6 +1,5 @@
-// Preloaded in front of libmoe: a moe_session_eval that begins right behind the first cancel, and
-// so misses it. It ends with the second one, if that comes. A later call waits for none, and must
-// not be given one.
+// Preloaded before libmoe. The first moe_session_eval simulates a call that begins just after a
+// cancel and misses it: it ends at the second cancel. A later call must receive no cancel.
 
 #include <moe_c.h>
 #include <unistd.h>
@@ -11,7 +10,7 @@
 
 static std::atomic<int> n_cancels{0};
 
-/// Whether there were more than n of them within so many seconds.
+/// Whether the number of cancels exceeds n within the given time.
 static bool more_than(int n, int seconds) {
   for (int ms = 0; ms < seconds * 1000 && n_cancels <= n; ++ms) usleep(1000);
   return n_cancels > n;

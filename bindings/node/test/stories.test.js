@@ -1,5 +1,5 @@
 'use strict';
-// The model of this repository: the same text as the command gives.
+// The stories model of this repository generates the same text as the command.
 
 const assert = require('node:assert');
 const path = require('node:path');
@@ -8,7 +8,7 @@ const moe = require('..');
 
 const MODEL = path.join(__dirname, '../../../examples/models/stories.moe');
 const PROMPT = 'Once upon a time';
-// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints behind it.
+// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints after the prompt.
 const STORY =
   ', a quiet girl called Clara lived in a stone house under the mountain. ' +
   'She would rather listen than talk. Her best';
@@ -63,7 +63,7 @@ test('generates what the command does, piece by piece', async () => {
   assert.deepStrictEqual([finish, nPrompt, nGenerated, s.position], ['length', 5, 24, 29]);
 });
 
-test('ends as told', async () => {
+test('ends at a stop string, the end token or a full context', async () => {
   const model = await open();
   const s = await model.session();
   assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24, stop: [' house'] }).text(),
@@ -77,7 +77,7 @@ test('ends as told', async () => {
   assert.strictEqual(small.result.finish, 'context');
 });
 
-test('draws by a seed', async () => {
+test('samples reproducibly from a seed', async () => {
   const s = await session();
   const draw = (seed) => {
     s.rewind(0);
@@ -109,7 +109,7 @@ test('is cancelled by a signal', async () => {
   assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24 }).text(), STORY);
 });
 
-test('throws the reason of an abort that comes behind the end', async () => {
+test('throws the reason of an abort that comes after the end', async () => {
   const s = await session();
   for (const reason of [new Error('late'), null, undefined]) {
     const controller = new AbortController();
@@ -119,7 +119,7 @@ test('throws the reason of an abort that comes behind the end', async () => {
     try {
       for await (const _ of s.generate(PROMPT, { maxTokens: 24, signal: controller.signal })) {
         ++n;
-        while (n === 1 && isBusy(s)) await new Promise((resolve) => setTimeout(resolve, 5)); // all are queued
+        while (n === 1 && isBusy(s)) await new Promise((resolve) => setTimeout(resolve, 5)); // all are queued then
         if (n === 1) controller.abort(reason);
       }
     } catch (error) {
@@ -130,7 +130,7 @@ test('throws the reason of an abort that comes behind the end', async () => {
   }
 });
 
-test('throws null where that is the reason', async () => {
+test('throws null if that is the reason', async () => {
   const s = await session();
   const controller = new AbortController();
   let thrown = 'nothing';
@@ -144,14 +144,14 @@ test('throws null where that is the reason', async () => {
 
 test('is cancelled by a call', async () => {
   const s = await session();
-  s.cancel(); // nothing is in progress
+  s.cancel(); // no call is in progress: no effect
   const reading = (async () => {
     for await (const _ of s.generate(PROMPT, { ignoreEos: true })) s.cancel();
   })();
   await assert.rejects(reading, code('CANCELLED'));
 });
 
-test('ends when its reader leaves', async () => {
+test('ends when the reader stops early', async () => {
   const s = await session();
   for await (const piece of s.generate(PROMPT, { ignoreEos: true })) {
     assert.throws(() => s.position, code('STATE'));
@@ -167,7 +167,7 @@ test('ends when its reader leaves', async () => {
   assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24 }).text(), STORY);
 });
 
-test('several at once', async () => {
+test('generates in several sessions at once', async () => {
   const model = await open();
   const texts = await Promise.all(Array.from({ length: 6 }, async () =>
     (await model.session()).generate(PROMPT, { maxTokens: 24 }).text()));
@@ -207,7 +207,7 @@ test('counts activations', async () => {
   assert.throws(() => s.activations(0), code('STATE'));
 });
 
-test('evaluates pieces of several texts together', async () => {
+test('evaluates pieces of several sequences together', async () => {
   const model = await open();
   const ids = model.encode('The fox was very');
   const [whole, begun, empty, narrow] = await Promise.all([0, 0, 0, 2].map((chunk) => model.session({ chunk })));
@@ -241,7 +241,7 @@ test('evaluates pieces of several texts together', async () => {
       { ...code('ARGUMENT'), message: 'pieces: expected text or token ids' });
   }
   await assert.rejects(moe.evalEach([begun], [[5]], null), { message: 'options: expected an object' });
-  assert.deepStrictEqual([begun.position, empty.position], [ids.length, 5]); // nothing moved
+  assert.deepStrictEqual([begun.position, empty.position], [ids.length, 5]); // no session advanced
 });
 
 test('embeds', async () => {
@@ -255,7 +255,7 @@ test('embeds', async () => {
   await assert.rejects(s.embed(PROMPT, { pooling: 'sum' }), code('ARGUMENT'));
   const ids = s.model.encode(PROMPT);
   await s.eval(PROMPT);
-  assert.deepStrictEqual(await s.embed(PROMPT), await s.embed(ids)); // special tokens and all
+  assert.deepStrictEqual(await s.embed(PROMPT), await s.embed(ids)); // text includes the special tokens
 });
 
 test('chats', async () => {
@@ -280,7 +280,7 @@ test('chats', async () => {
   await assert.rejects(chat.reply({ signal: abort.signal }).text(), { name: 'AbortError' });
 });
 
-test('errors name the thing', async () => {
+test('errors have a code and a message', async () => {
   await assert.rejects(moe.open('no/such.moe'), { code: 'MOE_ERR_NOT_FOUND', message: /no\/such\.moe/ });
   await assert.rejects(moe.open('a\0b'), code('ARGUMENT'));
   await assert.rejects(open({ isa: 'z80' }), code('UNSUPPORTED'));
@@ -310,7 +310,7 @@ test('an option may run JavaScript', async () => {
   await assert.rejects(s.model.session(options), code('STATE'));
 });
 
-test('runs under a cap, mapped, past the page cache', async () => {
+test('runs under a memory cap, mapped, and with buffered reads', async () => {
   for (const options of [{ memoryBytes: 4 << 20, context: 128 }, { mapWeights: true }, { skipChecksums: true, io: 'buffered' }]) {
     const s = await (await open(options)).session({ context: options.context ?? 0 });
     assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24 }).text(), STORY);

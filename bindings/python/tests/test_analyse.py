@@ -1,4 +1,4 @@
-"""The figures of moe.analyse, held against their definitions written out."""
+"""The measures of moe.analyse against direct implementations of their definitions."""
 
 import html.parser
 import itertools
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(5)
 
 
 def covariances(hidden, experts):
-    """S_W and S_B, token by token and expert by expert."""
+    """S_W and S_B, summed token by token and expert by expert."""
     d, mean = hidden.shape[1], hidden.mean(axis=0)
     within, between, groups = np.zeros((d, d)), np.zeros((d, d)), sorted(set(experts))
     for e in groups:
@@ -104,7 +104,7 @@ def cosine(tmp_path):
 
 @pytest.mark.parametrize("name", ["model", "cosine"])
 def test_needed_is_what_the_runtime_takes(name, request):
-    """The first layer reads the same under every router."""
+    """Compares the first MoE layer, whose input is the same under every router."""
     model = request.getfixturevalue(name)
     ids = analyse.tokens_of(model, TEXT, 600) if name == "model" else list(range(2, 36))
     recorded = analyse.record(model, ids, [0.4, 0.9])
@@ -116,7 +116,7 @@ def test_needed_is_what_the_runtime_takes(name, request):
             taken = session.routing(recorded.layers[0].layer).experts_per_token
         found = recorded.layers[0].needed[t]
         assert found.sum() == taken.sum()
-        assert np.abs(found - taken.astype(np.int64)).sum() <= 2  # sums in float and in double
+        assert np.abs(found - taken.astype(np.int64)).sum() <= 2  # float and double sums may differ at the threshold
 
 
 def test_a_recording_is_the_model_s_own_run(model):
@@ -167,7 +167,7 @@ def test_several_models(tmp_path):
 
 
 class Elements(html.parser.HTMLParser):
-    """Every element that is opened is closed again, in order."""
+    """Checks that elements are closed in the order of nesting, and records them."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What stands in front of a text that begins a sequence: what the model file says, once."""
+"""The special tokens at the start of a sequence: those that the model file defines, added once."""
 
 import json
 
@@ -14,7 +14,7 @@ SCRIPT = ROOT / "tests/data/chat/script"
 
 @pytest.fixture(params=["nothing", "post_processor", "twice"])
 def begun(request, environment, tmp_path):
-    """A model whose tokenizer puts BOS in front, and those tokens. twice: BOS and one more."""
+    """A model, and the special tokens that its tokenizer adds in front: none, BOS, or BOS and one more."""
     for file in SCRIPT.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
@@ -27,7 +27,7 @@ def begun(request, environment, tmp_path):
                        {"Sequence": {"id": "A"}}],
             "special_tokens": {t["content"]: {"ids": [t["id"]]} for t in begin}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    # As in transformers, tokenizer.json decides.
+    # The opposite of tokenizer.json, which takes precedence, as in transformers.
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": not begin}))
     moe.convert(tmp_path, tmp_path / "m.moe", weights="f32")
     with moe.Model(tmp_path / "m.moe", environment) as model:

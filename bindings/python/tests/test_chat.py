@@ -1,4 +1,4 @@
-"""Conversations. The model of tests/data/chat/script thinks "ab" and answers "Yes." to everything."""
+"""Chats. The model of tests/data/chat/script always generates the thinking text "ab" and the answer "Yes."."""
 
 import datetime
 import gc
@@ -50,7 +50,7 @@ def test_render_and_tokens(chat, talker):
                     "Grüße <|im_end|> 🦊<|im_end|>\n<|im_start|>assistant\n")
     end = talker.encode("<|im_end|>", parse_special=True)[0]
     ids = chat.tokens(begin_reply=True)
-    assert ids.count(end) == 2  # the one in the message is none
+    assert ids.count(end) == 2  # the one in the message is plain text
     assert talker.decode(ids) == text
     assert text.startswith(chat.render()) and ids[: len(chat.tokens())] == chat.tokens()
     assert chat.reply().text() == "Yes."

@@ -1,5 +1,5 @@
-"""Completions in the shape of OpenAI's API, and streams for asyncio. The model of tests/data/chat/script thinks "ab"
-and answers "Yes." to everything."""
+"""Completions in the format of OpenAI's API, and streams for asyncio. The model of tests/data/chat/script always
+generates the thinking text "ab" and the answer "Yes."."""
 
 import asyncio
 import json
@@ -120,10 +120,10 @@ def test_length_and_logprobs(talker):
     (choice,) = c["choices"]
     assert choice["finish_reason"] == "length"
     content = choice["logprobs"]["content"]
-    assert [t["token"] for t in content][-1] == choice["message"]["content"] == "Y"  # "</think>" is in front
+    assert [t["token"] for t in content][-1] == choice["message"]["content"] == "Y"  # after "</think>"
     for token in content:
         assert token["bytes"] == list(token["token"].encode()) and len(token["top_logprobs"]) == 2
-        assert token["top_logprobs"][0]["logprob"] == token["logprob"]  # greedy
+        assert token["top_logprobs"][0]["logprob"] == token["logprob"]  # greedy sampling
 
 
 def test_bias_has_keys_of_json(talker):
@@ -195,7 +195,7 @@ def test_a_cancelled_task_ends_the_generation(model):
         task = asyncio.create_task(anext(aiter(session.generate(PROMPT, logits_processor=slow))))
         await asyncio.to_thread(waiting.wait, 30)
         task.cancel()
-        await asyncio.sleep(0.2)  # the loop goes on while the call ends
+        await asyncio.sleep(0.2)  # the event loop runs while the call ends
         assert not task.done()
         task.cancel()
         await asyncio.sleep(0)
@@ -204,7 +204,7 @@ def test_a_cancelled_task_ends_the_generation(model):
             await task
 
     asyncio.run(use())
-    assert session.generate("x", max_tokens=1).tokens() is not None  # no longer in use
+    assert session.generate("x", max_tokens=1).tokens() is not None  # the session is free
 
 
 def test_a_cancelled_task_whose_callback_needs_the_loop(model):

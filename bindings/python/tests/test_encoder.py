@@ -67,7 +67,7 @@ def test_a_decoder_has_hidden_states(model):
         assert np.array_equal(found.pooled, found.hidden[-1])
         mean = session.embed("The fox was very proud.")
         assert np.allclose(mean, found.hidden.mean(0), atol=1e-5)
-        session.append(ids[:3])  # which is then in front
+        session.append(ids[:3])  # the prefix that encode() continues
         assert np.array_equal(session.encode(ids[3:]).hidden, found.hidden[3:])
 
 

@@ -66,7 +66,7 @@ def test_stop(session):
 def test_wrong_options(session, options, error):
     with pytest.raises(error):
         session.generate(PROMPT, **options).text()
-    session.eval([1])  # not in use
+    session.eval([1])  # the session is not in use
 
 
 def test_empty_session(session):
@@ -143,7 +143,7 @@ def test_close_session(model):
 
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise KeyError('mine')"])
 def test_unfinished_at_exit(end):
-    """An interpreter that ends in the middle neither hangs nor crashes."""
+    """An interpreter that exits during a generation neither hangs nor crashes."""
     program = (f"import sys, moe\ns = moe.Model({str(STORIES)!r}).session()\n"
                f"g = s.generate({PROMPT!r})\nnext(g)\n{end}\n")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
@@ -198,7 +198,7 @@ def test_a_stop_iteration_does_not_end_the_pieces(session, exception):
 
 
 def test_close_cancels_until_it_is_heard(session, monkeypatch):
-    """A cancel that comes before the library's call has begun does nothing."""
+    """A cancel before the library's call begins has no effect, so close() repeats it."""
     begun, heard, cancels = threading.Event(), threading.Event(), []
     generate, cancel = moe.Generation._generate, session.cancel
 

@@ -1,4 +1,4 @@
-"""What stands for memory of the library: no copies, and any order of closing."""
+"""Handles cannot be copied, and can be closed in any order."""
 
 import copy
 import pickle
@@ -51,7 +51,7 @@ def test_closing_in_any_order(handles):
     assert list(handles["reply"]) == []
     with pytest.raises(moe.StateError, match="model is closed"):
         handles["tokenizer"].encode("a")
-    assert handles["session"].generate([5], max_tokens=2).tokens()  # keeps the model
+    assert handles["session"].generate([5], max_tokens=2).tokens()  # the session keeps the model
     handles["session"].close()
     with pytest.raises(moe.StateError, match="session is closed"):
         next(handles["session"].generate([5]))

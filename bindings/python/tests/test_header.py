@@ -43,7 +43,7 @@ def field_names(body):
 
 @pytest.fixture(scope="module")
 def seen_by_c(tmp_path_factory):
-    """Sizes, offsets and values, printed by a program."""
+    """Sizes, offsets and values, printed by a compiled C program."""
     lines = []
     for name, body in struct_bodies().items():
         lines.append(f'printf("\\"{name}\\": %zu,\\n", sizeof({name}));')
@@ -106,7 +106,7 @@ def functions():
 
 
 def fits(declared, python):
-    """A pointer is an address of any kind; if it is typed, to the struct that the header names."""
+    """Whether the ctypes type fits the declaration: c_void_p fits any pointer, a typed one only that of the header."""
     declared = re.sub(r"\bconst\b|\bstruct\b", "", declared).strip()
     if "*" not in declared:
         kind = declared.split()[0]
@@ -123,7 +123,7 @@ def fits(declared, python):
 
 def test_every_function_is_declared():
     assert set(functions()) == set(_library.MOE) | set(_library.MOE_CONVERT)
-    assert len(functions()) == TEXT.count("MOE_API ") - 1  # the macro itself, defined twice
+    assert len(functions()) == TEXT.count("MOE_API ") - 1  # one is a definition of the macro
 
 
 @pytest.mark.parametrize("name", sorted(functions()))

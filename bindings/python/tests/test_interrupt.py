@@ -1,5 +1,5 @@
-"""Ctrl-C and exceptions during long calls. Each case is a process of its own that is interrupted at
-a moment known to lie inside the call, whose work would take very long."""
+"""Ctrl-C and exceptions during long calls. Each case runs in its own process and is interrupted
+inside a call that would take minutes."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ def interrupt_when(ready):
         os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=wait, daemon=True).start()
 
-def inside():  # it moves on chunk by chunk
+def inside():  # the position advances with each chunk
     return session.position > 0
 
 def interrupt(*_arguments):
@@ -31,7 +31,7 @@ def interrupt(*_arguments):
 
 
 def run(program, *arguments):
-    end = "else:\n    sys.exit('it went on to the end')\n"
+    end = "else:\n    sys.exit('the call was not interrupted')\n"
     done = subprocess.run([sys.executable, "-c", BEGIN + program + end, *map(str, arguments)],
                           capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
@@ -40,7 +40,7 @@ def run(program, *arguments):
 
 @pytest.fixture(scope="module")
 def long_model(tmp_path_factory):
-    """A small model with room for a text that takes minutes."""
+    """A small model with a context so long that a full prefill takes minutes."""
     path = tmp_path_factory.mktemp("long") / "long.moe"
     moe.save_synthetic("tiny", path, context=1 << 17)
     return path
@@ -78,7 +78,7 @@ try:
         session.rewind(0)
         other.rewind(0)
 except KeyboardInterrupt:
-    assert started  # by another thread, so that the main one hears signals
+    assert started  # in another thread, so that the main thread handles signals
     session.eval([5])
 """, long_model)
 
@@ -96,7 +96,7 @@ except KeyboardInterrupt:
 
 @pytest.fixture(scope="module")
 def big_checkpoint(tmp_path_factory):
-    """32 GB of zeros, none of them on the disk."""
+    """A sparse file of 28 GB of zeros."""
     folder = tmp_path_factory.mktemp("big")
     n_layers, d_model, d_ff = 8, 4096, 1 << 16
     shapes = {"embedding.weight": (8, d_model), "final_norm.weight": (d_model,)}
@@ -139,7 +139,7 @@ except KeyboardInterrupt:
 
 
 def test_a_handler_that_goes_on_changes_nothing(long_model):
-    """Nothing is stopped by a signal whose handler does not raise; SystemExit stops as well."""
+    """A signal whose handler returns stops nothing; SystemExit in a handler stops the call."""
     program = """
 session = moe.Model(sys.argv[1]).session(context=64)
 seen = []
@@ -164,7 +164,7 @@ except SystemExit as e:
 
 
 def test_from_another_thread(session):
-    """Where no signal arrives the callback runs in the caller's own thread too."""
+    """A callback of a call in another thread than the main one runs in the calling thread."""
     seen = []
 
     def work():

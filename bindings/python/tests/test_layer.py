@@ -18,7 +18,7 @@ X = normal(7, D_MODEL)
 
 
 def reference(x, k):
-    """Top-k of a softmax over all experts, weights as they are."""
+    """Top-k of a softmax over all experts, without renormalization."""
     logits = x @ ROUTER.T
     p = np.exp(logits - logits.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
@@ -55,7 +55,7 @@ def test_shapes_and_places(layer):
 
 
 class Lent:
-    """What any other array library hands out."""
+    """An array of another library, which supports only DLPack."""
 
     def __init__(self, array, device=(1, 0)):
         self.array, self.device = array, device

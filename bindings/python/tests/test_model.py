@@ -23,7 +23,7 @@ def test_environment_refuses():
     with pytest.raises(moe.RangeError):
         moe.Environment(threads=-1)
     with pytest.raises(ValueError, match="threads"):
-        moe.Environment(threads=2**32)  # not 0
+        moe.Environment(threads=2**32)  # must not wrap around to 0
 
 
 def test_info(model):
@@ -54,7 +54,7 @@ def test_budget(environment):
 def test_memory_of_the_machine(environment, model):
     machine = moe.memory_info()
     assert 0 < machine.available_bytes <= machine.total_bytes
-    assert model.memory_bytes == 0  # it fits
+    assert model.memory_bytes == 0  # no cap: the model fits
     with moe.Model(STORIES, environment, memory_bytes=2**30) as capped:
         assert capped.memory_bytes == 2**30
     with pytest.raises(ValueError, match="memory_bytes"):
@@ -72,7 +72,7 @@ def test_from_memory(environment, model):
     data = bytearray(STORIES.read_bytes())
     with moe.Model(data, environment) as copy:
         with pytest.raises(BufferError):
-            data.append(0)  # the library points into it
+            data.append(0)  # the model uses the memory in place
         copy.verify()
         ids = model.encode(PROMPT)
         np.testing.assert_array_equal(copy.session().eval(ids), model.session().eval(ids))
@@ -128,7 +128,7 @@ def test_tokenizer(model):
     text = "The fox found a key."
     ids = model.encode(text, special=False)
     assert ids == [301, 716, 89, 657, 260, 363, 1174, 15]
-    assert model.encode(text) == [model.info.bos_token, *ids]  # its file says add_bos
+    assert model.encode(text) == [model.info.bos_token, *ids]  # the file sets add_bos
     assert model.decode(ids) == text
     assert model.decode(np.array(ids, np.uint8 if max(ids) < 256 else np.int64)) == text
     assert model.tokenizer.piece(301) is not None

@@ -15,7 +15,7 @@ import moe
 
 
 class Tricky(io.RawIOBase):
-    """A file that gives a few bytes at a time, and fails behind `good` bytes."""
+    """A file that returns a few bytes per read, and fails after `good` bytes."""
 
     def __init__(self, good=2**63):
         self.data, self.at, self.good = STORIES.read_bytes(), 0, good
@@ -33,7 +33,7 @@ class Tricky(io.RawIOBase):
 
 
 class Faulty(Tricky):
-    """Its read() returns what `change` makes of what was read."""
+    """A file whose read() applies `change` to the result."""
 
     def __init__(self, change):
         super().__init__()
@@ -44,7 +44,7 @@ class Faulty(Tricky):
 
 
 class Silent(Tricky):
-    """A file whose seek() returns nothing, as tempfile.SpooledTemporaryFile of Python 3.10."""
+    """A file whose seek() returns None, as tempfile.SpooledTemporaryFile of Python 3.10."""
 
     def seek(self, offset, whence=io.SEEK_SET):
         super().seek(offset, whence)
@@ -66,7 +66,7 @@ def test_mapped_memory_is_a_buffer(environment):
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with moe.Model(mapped, environment) as m:
         assert m.encode("x")
-        with pytest.raises(BufferError):  # in use
+        with pytest.raises(BufferError):  # the model uses the memory
             mapped.close()
 
 

@@ -255,7 +255,7 @@ def test_exception_in_a_callback(session):
 
 
 def test_cancel_and_busy_from_another_thread(model):
-    """A session that is in use refuses a second call and obeys cancel() from anywhere."""
+    """A session in use refuses a second call. cancel() works from any thread."""
     with model.session() as session:
         inside, checked = threading.Event(), threading.Event()
         errors = []

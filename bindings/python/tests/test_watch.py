@@ -1,4 +1,4 @@
-"""Routing, watched and changed through a callback."""
+"""Routing observed and changed through a callback."""
 
 import moe
 import numpy as np
@@ -38,7 +38,7 @@ def test_what_a_watcher_sees(model, session, ids):
 
 
 def test_scores_are_of_what_the_router_read(session, ids):
-    """A linear router: one matrix explains the scores of every sub-token."""
+    """The router is linear: one matrix maps the hidden states to the scores of every sub-token."""
     hidden, scores = [], []
 
     def watch(c):

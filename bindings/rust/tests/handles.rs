@@ -31,7 +31,7 @@ fn whatever_order_things_are_dropped_in() {
     assert!(tokenizer.encode(PROMPT).is_ok());
 }
 
-/// Does not compile for what is Sync: both implementations would fit.
+/// `check` does not compile for a type that is Sync: both implementations match.
 trait NotSync<A> {
     fn check() {}
 }

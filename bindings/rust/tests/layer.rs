@@ -9,7 +9,7 @@ const D: usize = 24;
 const F: usize = 40;
 const N: usize = 5;
 
-/// Numbers in -1..1 that are the same everywhere.
+/// Pseudorandom numbers in -1..1, the same on every machine.
 fn numbers(n: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
@@ -23,7 +23,7 @@ fn product(w: &[f32], x: &[f32]) -> Vec<f32> {
     w.chunks(x.len()).map(|row| row.iter().zip(x).map(|(a, b)| a * b).sum()).collect()
 }
 
-/// Top-k of a softmax over all experts, weights as they are, silu.
+/// Top-k of a softmax over all experts, without renormalization, and SiLU.
 fn reference(experts: &[[Vec<f32>; 3]], router: &[f32], x: &[f32], k: usize) -> Vec<f32> {
     let logits = product(router, x);
     let sum: f32 = logits.iter().map(|l| l.exp()).sum();
@@ -111,7 +111,7 @@ fn arrays_have_just_the_right_length() {
     assert_eq!(status(make(&|o| o.router_weight = Some(&[0.0; N]))), Status::Shape);
     assert_eq!(status(make(&|o| o.head = Some(&[0.0; D]))), Status::Shape);
     assert_eq!(status(make(&|o| o.router_weight = None)), Status::Argument);
-    // d_e without a cosine router says nothing about router_weight
+    // Without a cosine router, d_e does not change the size of router_weight.
     assert_eq!(
         status(make(&|o| (o.d_e, o.router_weight) = (1, Some(&[0.0; N][..])))),
         Status::Shape

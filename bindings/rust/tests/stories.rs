@@ -1,4 +1,4 @@
-//! The model of this repository: the same text as the command gives.
+//! The stories model of this repository generates the same text as the command.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn tokenizes() {
         )
         .is_ok());
     assert_eq!(status(tokenizer.piece(1 << 20)), Status::Range);
-    let long = PROMPT.repeat(500); // more than the first guess of any buffer
+    let long = PROMPT.repeat(500); // exceeds the initial size of every buffer
     assert_eq!(tokenizer.decode(&tokenizer.encode(&long).unwrap(), true).unwrap(), long);
 }
 
@@ -105,7 +105,7 @@ fn is_cancelled_from_another_thread_or_the_callback() {
     let model = stories();
     let mut s = session(&model);
     let canceller = s.canceller();
-    canceller.cancel(); // nothing is in progress
+    canceller.cancel(); // no call is in progress: no effect
     let options = GenerateOptions {
         ignore_eos: true,
         ..Default::default()
@@ -119,7 +119,7 @@ fn is_cancelled_from_another_thread_or_the_callback() {
     let position = s.position();
     assert!(position >= 5);
     drop(s);
-    canceller.cancel(); // it keeps what it cancels
+    canceller.cancel(); // it keeps the session's memory allocated
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn scores() {
     };
     let mut s = session(&model);
     let mut scores = s.score(&ids[..3]).unwrap();
-    assert_eq!(scores.len(), 2); // nothing is in front of the first
+    assert_eq!(scores.len(), 2); // the first token is not scored
     scores.extend(s.score(&ids[3..]).unwrap());
     for (i, score) in scores.iter().enumerate() {
         assert!((f64::from(*score) - logprob(i + 1)).abs() < 1e-4, "{i}: {score}");
@@ -295,7 +295,7 @@ fn changes_logits() {
     assert_eq!(n, 4);
 }
 
-/// Takes so many bytes.
+/// Accepts so many bytes, then fails.
 struct Full(usize);
 
 impl std::io::Write for Full {
@@ -385,7 +385,7 @@ fn counts_and_watches_routing() {
         assert_eq!((c.weights.len(), c.position), (c.experts.len(), 0));
         assert_eq!((c.hidden.len(), c.scores.len()), (c.n_tokens * 96, c.n_tokens * 16));
         assert!(c.scores[..16].iter().all(|&s| s <= c.scores[c.experts[0] as usize]));
-        c.experts[0] = if c.layer == 0 { 7 } else { c.experts[0] }; // unless it has it anyway
+        c.experts[0] = if c.layer == 0 { 7 } else { c.experts[0] }; // append() fails if a token has 7 twice
         kept.lock().unwrap().push((c.layer, c.experts[0]));
     })
     .unwrap();

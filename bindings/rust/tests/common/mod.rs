@@ -1,11 +1,11 @@
-#![allow(dead_code)] // each test takes what it needs
+#![allow(dead_code)] // each test uses only a part
 
 use moe::*;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 pub const PROMPT: &str = "Once upon a time";
-/// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints behind it.
+/// What `moe generate examples/models/stories.moe -p "Once upon a time" -n 24` prints after the prompt.
 pub const STORY: &str = ", a quiet girl called Clara lived in a stone house under the mountain. \
                          She would rather listen than talk. Her best";
 
@@ -25,7 +25,7 @@ pub fn stories() -> Model {
     Model::open(&env(), stories_path(), &ModelOptions::default()).unwrap()
 }
 
-/// A model that bindings/test.sh has converted; `None` where it did not run.
+/// A model that bindings/test.sh has converted; `None` if it did not run.
 pub fn converted(name: &str) -> Option<Model> {
     let folder = match std::env::var_os("MOE_TEST_MODELS") {
         Some(folder) => PathBuf::from(folder),
