@@ -173,6 +173,14 @@ def test_device_and_memory_of_a_model():
     for bad in ("", "G", "2X", "-1G", "0", "1e3", "99999999999T"):
         with pytest.raises(ValueError, match="memory"):
             moe.Model(STORIES, memory=bad)
+    for size, cap in ((64 << 20, 64 << 20), (0, 0)):
+        with moe.Model(STORIES, device="cpu", memory=size) as model:
+            assert model.memory_bytes == cap
+    with pytest.raises(ValueError, match="memory_bytes"):
+        moe.Model(STORIES, memory=-1)
+    for wrong, name in ((2.5, "float"), (True, "bool"), (b"2G", "bytes")):
+        with pytest.raises(TypeError, match=f"memory: expected a size such as '2G'.* found {name}"):
+            moe.Model(STORIES, memory=wrong)
     with pytest.raises(ValueError, match="memory_bytes"):
         moe.Model(STORIES, memory="2G", memory_bytes=5)
     with moe.Environment(threads=1) as env, pytest.raises(ValueError, match="device"):

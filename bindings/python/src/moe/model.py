@@ -36,8 +36,13 @@ _IO = {member.name.lower(): int(member) for member in s.Io}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
-def parse_bytes(text: str) -> int:
-    """ "2G", "512M", "1.5GiB", "4096" """
+def parse_bytes(text: str | int) -> int:
+    """ "2G", "512M", "1.5GiB", "4096", or an int, which is bytes """
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    if not isinstance(text, str):
+        raise TypeError("memory: expected a size such as '2G', or bytes as an int, found "
+                        f"{type(text).__name__}")
     match = _SIZE.fullmatch(text.strip())
     size = int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")) if match else 0
     if not 1 <= size < 2**63:
@@ -109,6 +114,7 @@ class Model(Closable):
                     None: none if that session fits into the memory that is available, else a cap of
                     15/16 of that; the attribute memory_bytes tells.
     memory:         the same cap as text, such as "2G" or "512M": K, M, G and T are powers of 1024.
+                    An int is the same as memory_bytes.
     io:             how a file is read: "buffered" through the system's page cache, "direct" past
                     it (UnsupportedError where the file system cannot), "auto": direct when the
                     file is larger than the memory that is available.
@@ -125,7 +131,7 @@ class Model(Closable):
     def __init__(self, source: Source, environment: Environment | None = None, *,
                  device: str | None = None, map_weights: bool = False,
                  skip_checksums: bool = False, memory_bytes: int | None = None,
-                 memory: str | None = None,
+                 memory: str | int | None = None,
                  io: str = "auto", context: int = 0, chunk: int = 0,
                  kv: KvType = KvType.DEFAULT) -> None:
         if io not in _IO:
