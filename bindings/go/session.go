@@ -280,7 +280,7 @@ func Step(ctx context.Context, sessions []*Session, tokens []int32) ([]float32, 
 }
 
 // EvalEach is Step with several tokens for some of the sessions, at most the first one's chunk for
-// each: slices of long texts beside texts that are continued token by token. The logits are those
+// each: parts of prompts together with single decode steps. The logits are those
 // after the last token of each piece.
 func EvalEach(ctx context.Context, sessions []*Session, pieces [][]int32) ([]float32, error) {
 	if len(pieces) != len(sessions) || len(pieces) == 0 {

@@ -13,5 +13,5 @@ include=${NODE_INCLUDE:-$beside}
 [ -f "$include/node_api.h" ] || stop "$include/node_api.h is missing (Debian: libnode-dev); NODE_INCLUDE names its folder"
 mkdir -p build
 # shellcheck disable=SC2046,SC2086 # words
-"${CXX:-g++}" -std=c++17 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra ${CXXFLAGS:-} -I"$include" src/moe.cpp \
+"${CXX:-g++}" -std=c++17 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra ${CXXFLAGS:-} -I"$include" src/*.cpp \
   $(pkg-config --cflags --libs moe) -o build/moe.node

@@ -1,9 +1,9 @@
-// moe_c.h documents each number under its C name (maxTokens is max_tokens).
+// moe_c.h documents every value under its C name (maxTokens is max_tokens).
 
-/** Text, or token ids. */
+/** A text or token ids. */
 export type Tokens = string | Int32Array | readonly number[];
 
-/** `code` of the Errors of this package; the message is one line that names the faulty item. */
+/** The `code` of this package's Errors. The message is one line that names the faulty item. */
 export type ErrorCode =
   | 'MOE_ERR_ARGUMENT'
   | 'MOE_ERR_RANGE'
@@ -24,7 +24,7 @@ export type ErrorCode =
   | 'MOE_ERR_CANCELLED'
   | 'MOE_ERR_INTERNAL';
 
-/** Every model and layer has its own threads and device. */
+/** Each model and each layer has its own threads and device. */
 export interface EnvOptions {
   /** Compute threads; 0: as many as this process may use. */
   threads?: number;
@@ -35,18 +35,18 @@ export interface EnvOptions {
 }
 
 export interface SessionOptions {
-  /** Positions; 0: the model's, at most 4096. */
+  /** Maximum number of tokens; 0: the model's, at most 4096. */
   context?: number;
   chunk?: number;
   kv?: 'default' | 'f16' | 'int8' | 'f32' | 'latent';
 }
 
-/** `context`, `chunk` and `kv` are of the session that must fit under `memoryBytes`. */
+/** `context`, `chunk` and `kv` describe the session that must fit within `memoryBytes`. */
 export interface ModelOptions extends EnvOptions, SessionOptions {
   /** The file must not change while the model is open. */
   mapWeights?: boolean;
   skipChecksums?: boolean;
-  /** Cap on weights, caches and scratch memory; 0: none. */
+  /** Cap on weights, KV caches and scratch memory in bytes; 0: none. */
   memoryBytes?: number;
   io?: 'auto' | 'direct' | 'buffered';
 }
@@ -64,9 +64,11 @@ export interface ModelInfo {
   nEncoderLayers: number;
   contextLength: number;
   sourceLength: number;
-  /** -1: none; the next two as well. */
+  /** -1: none. */
   bosToken: number;
+  /** -1: none. */
   maskToken: number;
+  /** First token of an encoder-decoder's output; -1: none. */
   startToken: number;
   nOutputs: number;
   nParameters: number;
@@ -82,9 +84,9 @@ export interface TokenLogprob {
 }
 
 export interface Piece extends TokenLogprob {
-  /** Whole characters; may be empty while a character is incomplete. `token` -1: no new one. */
+  /** Whole characters; may be empty while a character is incomplete. `token` is -1 for withheld text without a new token. */
   text: string;
-  /** In a chat: not part of the answer. */
+  /** In a chat: part of the thinking, not of the answer. */
   thinking: boolean;
   /** The best `nTop` candidates. */
   top: TokenLogprob[];
@@ -106,7 +108,7 @@ export interface GenerateOptions {
   stop?: readonly string[];
   ignoreEos?: boolean;
   nTop?: number;
-  /** Once aborted, the call ends within one layer's time, and its `reason` is thrown. */
+  /** After abort(), the call ends within one layer's time and throws the signal's `reason`. */
   signal?: AbortSignal;
 }
 
@@ -119,21 +121,21 @@ export interface GenerateResult {
 }
 
 export interface ChatResult extends GenerateResult {
-  /** Tokens already in the session. */
+  /** Prompt tokens that were already in the session. */
   nReused: number;
   nThinking: number;
 }
 
-/** Begins when it is first asked for a piece, and goes on ahead of its reader. A reader that leaves ends it. */
+/** Starts with the first read and does not wait for its reader. Leaving the loop cancels it. */
 export interface Generation<Result = GenerateResult> extends AsyncIterable<Piece> {
   [Symbol.asyncIterator](): AsyncGenerator<Piece, void, void>;
   /** The rest of the text, without thinking. */
   text(): Promise<string>;
-  /** null until the end. */
+  /** null until the generation has ended. */
   readonly result: Result | null;
 }
 
-/** What is made from it keeps what it needs: any order, any number of times. A call in progress ends undisturbed. */
+/** close() frees the memory once all objects created from this one are closed too; a call in progress completes normally. Repeated calls do nothing. */
 export interface Closable {
   close(): void;
 }
@@ -154,38 +156,38 @@ export interface ActivationStats {
   nPositive: number;
 }
 
-/** One call at a time: another gets MOE_ERR_STATE. Text that begins a session is encoded with what stands in front of it. */
+/** Handles one call at a time; a second one gets MOE_ERR_STATE. Special tokens that begin a sequence are added only to text that begins the session. */
 export interface Session extends Closable {
   readonly model: Model;
   readonly position: number;
   readonly context: number;
   rewind(position: number): void;
-  /** Starts counting at zero, or stops it. */
+  /** Starts counting from zero, or stops. */
   countRouting(on?: boolean): void;
-  /** What was counted inside a layer, dense or of experts. */
+  /** Inner activations of a layer, dense or MoE, since countRouting(). */
   activations(layer: number): ActivationStats;
-  /** Ends the call in progress, or one that waits for a thread, with MOE_ERR_CANCELLED. */
+  /** Makes the call in progress, or one that waits for a thread, fail with MOE_ERR_CANCELLED. */
   cancel(): void;
   /** Appends tokens; returns the logits of the next token. */
   eval(tokens: Tokens, options?: { signal?: AbortSignal }): Promise<Float32Array>;
-  /** Appends tokens; the log-probability of each, but of the first in an empty session. */
+  /** Appends tokens; returns the log-probability of each given the preceding ones. In an empty session the first has none. */
   score(text: Tokens, options?: { signal?: AbortSignal }): Promise<Float32Array>;
   /**
-   * A vector of a text, which does not become part of the session. Text is always encoded with the special tokens;
-   * a decoder reads it behind what the session holds.
+   * Returns one vector for a text, which is not appended to the session. Text is always encoded with special tokens;
+   * a decoder evaluates it after the session's tokens.
    */
   embed(text: Tokens, options?: { pooling?: 'mean' | 'first' | 'last'; signal?: AbortSignal }): Promise<Float32Array>;
-  /** Without a prompt it continues from the session's position. */
+  /** Without a prompt, generation continues from the session's position. */
   generate(prompt?: Tokens, options?: GenerateOptions): Generation;
   chat(options?: ChatOptions): Chat;
 }
 
 export interface ChatOptions {
   thinking?: boolean;
-  /** "chatml", "llama3", "mistral", "plain" or Jinja; else the model's own. */
+  /** "chatml", "llama3", "mistral", "plain" or Jinja text; default: the model's own. */
   template?: string;
   system?: string;
-  /** "NAME=VALUE" */
+  /** "NAME=VALUE" for the template */
   variables?: readonly string[];
   /** "YYYY-MM-DD" */
   date?: string;
@@ -203,11 +205,11 @@ export interface Chat extends Closable {
   /** Removes all but the first `n` messages. */
   truncate(n: number): void;
   render(options?: { beginReply?: boolean }): string;
-  /** Becomes a message at its end. */
+  /** Generates a reply. Once complete, it is appended to the messages. */
   reply(options?: GenerateOptions): Generation<ChatResult>;
 }
 
-/** Row-major (out, in). A plain FFN has no gate. */
+/** Matrices are row-major (out, in). A plain FFN has no gate. */
 export interface ExpertWeights {
   gate?: Float32Array;
   up: Float32Array;
@@ -217,7 +219,7 @@ export interface ExpertWeights {
   downBias?: Float32Array;
 }
 
-/** Everything is copied. */
+/** All arrays are copied. */
 export interface LayerOptions extends EnvOptions {
   dModel: number;
   dFF: number;
@@ -242,15 +244,15 @@ export interface LayerOptions extends EnvOptions {
 }
 
 export interface Layer extends Closable {
-  /** (n, dModel) to (n, dModel). */
+  /** x and the result are (n, dModel). */
   forward(x: Float32Array): Promise<Float32Array>;
 }
 
 export function open(path: string, options?: ModelOptions): Promise<Model>;
 /**
- * Appends a piece to each of several sessions of one model in a single pass: slices of long texts beside texts that are
- * continued token by token. A piece has at most the first session's `chunk` of tokens. The logits (sessions, vocabSize)
- * are those after the last token of each piece; on failure no session has moved.
+ * Appends tokens to several sessions of one model in a single pass: parts of prompts together with single decode steps.
+ * A piece has at most as many tokens as the first session's `chunk`. Returns the logits after the last token of each
+ * piece, (sessions, vocabSize). On failure no session has advanced.
  */
 export function evalEach(
   sessions: readonly Session[], pieces: readonly Tokens[], options?: { signal?: AbortSignal }): Promise<Float32Array>;

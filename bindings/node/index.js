@@ -1,5 +1,5 @@
 'use strict';
-// libmoe for Node. index.d.ts is the manual; src/moe.cpp has the functions of `native`.
+// libmoe for Node. index.d.ts is the manual; src/functions.h lists the functions of `native`.
 
 const native = require('./build/moe.node');
 
@@ -23,23 +23,23 @@ class Closable {
 
 const handleOf = Closable.handle;
 
-/** Cancels the call that `handle` is in, until it ends: an attempt right before the library begins is lost. */
+/** Cancels the call in progress on `handle`, repeatedly until it ends: a cancel just before the library starts is lost. */
 function cancel(handle) {
   if (!native.cancel(handle)) return;
   const timer = setInterval(() => native.cancelAgain(handle) || clearInterval(timer), AGAIN);
 }
 
-/** The same, and waits for `work`, which is that call. */
+/** Cancels the call in progress and waits for its promise `work`. */
 async function cancelled(handle, work) {
   cancel(handle);
   try {
     await work;
   } catch {
-    // it was to end
+    // the cancelled call's error
   }
 }
 
-/** `work`, or the signal's reason once it is aborted and the call has ended. */
+/** Starts a call and waits for it. If the signal is aborted, cancels the call and throws the signal's reason. */
 async function withSignal(handle, signal, start) {
   signal?.throwIfAborted();
   const work = start();
@@ -117,9 +117,9 @@ class Generation {
         await new Promise((resolve) => (wake = resolve));
       }
       if (failed) throw failure;
-      if (queue.length > 0) throw this.#signal.reason; // aborted behind the end: some pieces were not read
+      if (queue.length > 0) throw this.#signal.reason; // aborted after the end, with pieces unread
     } finally {
-      if (!ended) await cancelled(this.#handle, settled); // the reader has left
+      if (!ended) await cancelled(this.#handle, settled); // the reader left the loop
     }
   }
 }

@@ -193,7 +193,8 @@ Status follow_cap(const Model& model, int32_t usual, SessionOptions* o) {
   if (chunk_bytes + shape.bytes(shape.most_slots) <= left) return {};
   for (int32_t most = cache ? kMaxChunk : usual;; most /= 2) {
     MOE_TRY(measure(most));
-    const bool fits = chunk_bytes <= (cache ? left / kChunkShare : left);
+    const uint64_t share = o->chunk > kShortChunk ? kLongChunkShare : kShortChunkShare;
+    const bool fits = chunk_bytes <= (cache ? left / share : left);
     if (fits || most <= kLeastChunk) return {};
   }
 }

@@ -34,8 +34,11 @@ inline constexpr int32_t kDefaultChunk = 256;
 inline constexpr int32_t kDefaultDeviceChunk = 1024;
 inline constexpr int32_t kMaxChunk = 4096;
 inline constexpr int32_t kLeastChunk = 32;  // of automatic chunks
-/// A chunk's memory may take one kChunkShare-th of the expert cache.
-inline constexpr uint64_t kChunkShare = 16;
+/// The memory of an automatic chunk may take at most 1/kShortChunkShare of what the cap leaves for
+/// experts if it has at most kShortChunk tokens, and 1/kLongChunkShare if it has more.
+inline constexpr int32_t kShortChunk = 512;
+inline constexpr uint64_t kShortChunkShare = 6;
+inline constexpr uint64_t kLongChunkShare = 16;
 /// Rows of logits computed at once: on the CPU, and on a device that waits for every copy.
 inline constexpr int32_t kLogitRows = 8;
 inline constexpr int32_t kDeviceLogitRows = kMaxChoiceRows;
@@ -64,8 +67,8 @@ inline bool has_capacity(const FfnConfig& ffn) {
 
 /// Fills in the defaults of `options`. MOE_ERR_RANGE names a field outside its range. If not all
 /// experts fit under the cap, each expert is read once per chunk, so the chunk is the largest power
-/// of two from kLeastChunk to kMaxChunk that takes at most one kChunkShare-th of the memory left
-/// for experts. Without an expert cache it is the largest chunk that fits, up to the usual one.
+/// of two from kLeastChunk to kMaxChunk whose share of the memory left for experts is allowed.
+/// Without an expert cache it is the largest chunk that fits, up to the usual one.
 Result<SessionOptions> resolve_options(const Model& model, const SessionOptions& options);
 
 /// The KV cache of a session with resolved options.

@@ -3,9 +3,9 @@
 #include "src/run/memory.h"
 
 #include <cstring>
+#include <set>
 
-#include "tests/run/tiny_run.h"
-#include "tests/support/failing_allocator.h"
+#include "tests/run/capped_model.h"
 
 namespace moe {
 namespace {
@@ -105,6 +105,38 @@ TEST(MemoryTest, AChunkThatNobodyChoseFollowsTheCap) {
   SessionOptions options;
   options.memory_cap = bytes_at(kLeastChunk) - 1;
   EXPECT_EQ(machine.try_session(options).status().code(), MOE_ERR_BUDGET);
+}
+
+// Each expert is read once per chunk, so a short prompt may take more of the cache than a long one.
+TEST(MemoryTest, AnAutomaticChunkTakesItsShareOfTheExpertCache) {
+  const auto bytes = build_tiny_kind(two_moe_layers({"many", [](ModelConfig& c, TinyOptions&) {
+                                                       c.context_length = kMaxChunk;
+                                                       for (LayerConfig& layer : c.layers) {
+                                                         layer.ffn.moe.n_experts = 128;
+                                                         layer.ffn.d_ff = 256;
+                                                       }
+                                                     }}));
+  WatchedFile file{*bytes, {}};
+  SessionOptions options;
+  options.context = kMaxChunk;
+  std::set<int32_t> seen;
+  for (const uint64_t slots : {20, 60, 120, 250}) {
+    CappedModel model(file, {least_cap(*bytes, options).with(slots)});
+    ASSERT_TRUE(model.status().ok());
+    const auto allowed = [&](int32_t chunk) {
+      SessionOptions given = options;
+      given.chunk = chunk;
+      const MemoryAccount a = model.account(given);
+      const uint64_t rest = a.total - a.cache_bytes - a.chunk_bytes;
+      return a.chunk_bytes * (chunk > 512 ? 16 : 6) <= model.model().memory_cap() - rest;
+    };
+    const int32_t chunk = model.session(options)->chunk();
+    seen.insert(chunk);
+    EXPECT_TRUE(chunk == kLeastChunk || allowed(chunk)) << slots;
+    for (int32_t more = 2 * chunk; more <= kMaxChunk; more *= 2)
+      EXPECT_FALSE(allowed(more)) << more;
+  }
+  EXPECT_EQ(seen.size(), 4U);
 }
 
 TEST(MemoryTest, NothingIsAllocatedPerToken) {

@@ -1,7 +1,7 @@
 #pragma once
-// Pointers of the library, counted: by their JavaScript object, by each child and by each call in
-// progress. Whatever order they are closed or collected in, a parent is freed after its children.
-// All of this happens on JavaScript's thread.
+// Reference-counted pointers of the library. The JavaScript object, each child and each call in
+// progress hold a reference, so that a parent is freed after its children in whatever order they
+// are closed or collected. Used on JavaScript's thread only.
 
 #include "js.h"
 
@@ -39,17 +39,17 @@ class Handle {
     return static_cast<T*>(pointer_);
   }
   Handle* parent() const { return parent_; }
-  /// Of a session, itself; of a chat, its session.
+  /// The session of a session or a chat.
   moe_session* session() const {
     return (one_with_parent() ? parent_ : this)->pointer<moe_session>();
   }
 
-  /// Throws when the library must not be called: closed, or in use by a thread.
+  /// Throws if the handle is closed or in use by a thread.
   void require_idle() const {
     if (closed_) fail(MOE_ERR_STATE, std::string("the ") + what_ + " is closed");
     if (busy()) fail(MOE_ERR_STATE, std::string("the ") + what_ + " is in use by another call");
   }
-  /// A chat and its session are used together; a model by any number of threads.
+  /// A chat and its session are busy together; a model never is.
   bool busy() const { return work() != nullptr; }
   /// The call that uses it, or NULL.
   Work* work() const { return work_ != nullptr || !one_with_parent() ? work_ : parent_->work_; }
@@ -57,7 +57,7 @@ class Handle {
     work_ = work;
     if (one_with_parent()) parent_->work_ = work;
   }
-  /// Whether it has a session to cancel.
+  /// True if it has a session to cancel.
   bool has_session() const { return one_with_parent() || strcmp(what_, "session") == 0; }
 
  private:
@@ -72,7 +72,7 @@ class Handle {
   Work* work_ = nullptr;
 };
 
-/// The two of a handle: JavaScript's holds a box, whose end closes it.
+/// What a JavaScript object points to; its finalizer closes the handle.
 struct Box {
   Handle* handle;
 };
@@ -85,12 +85,12 @@ inline napi_value wrap(const Js& js, Handle* handle) {
     box->handle->release();
     delete box;
   };
-  handle->hold();  // for the box: a handle that was closed can still be asked
+  handle->hold();  // for the box: a closed handle can still be queried
   js.ok(napi_create_external(js.env, new Box{handle}, collected, nullptr, &value));
   return value;
 }
 
-/// index.js alone has these values, and gives each function the kind that it takes.
+/// Only index.js has these values; it passes each function the kind that it expects.
 inline Handle* unwrap(const Js& js, napi_value value) {
   void* data = nullptr;
   if (!js.is(value, napi_external)) fail(MOE_ERR_ARGUMENT, "expected a handle of this package");

@@ -1,5 +1,5 @@
 #pragma once
-// JavaScript's values and C++'s. What is wrong is a Fault, which becomes an Error with a code.
+// Conversion between JavaScript and C++ values. Errors are Faults, which become Errors with a code.
 
 #define NAPI_VERSION 8
 #include <moe_c.h>
@@ -16,7 +16,7 @@ struct Fault {
   std::string code, text;
 };
 
-/// JavaScript has thrown already.
+/// A JavaScript exception is pending.
 struct Thrown {};
 
 [[noreturn]] inline void fail(moe_status status, const std::string& text) {
@@ -46,7 +46,7 @@ class Js {
   }
   bool missing(napi_value value) const { return is(value, napi_undefined) || is(value, napi_null); }
 
-  /// Before anything of it is read.
+  /// Call it before reading any property.
   void require_object(napi_value value, const char* what = "options") const {
     if (!is(value, napi_object)) fail(MOE_ERR_ARGUMENT, std::string(what) + ": expected an object");
   }
@@ -69,7 +69,7 @@ class Js {
          std::string(what) + ": expected an integer in " + std::to_string(least) + ".." +
              std::to_string(most));
   }
-  /// Of an object; 0 where it has none.
+  /// A property, or 0 if it is missing.
   int32_t int32(napi_value object, const char* key) const {
     napi_value value = get(object, key);
     return missing(value) ? 0 : static_cast<int32_t>(integer(value, key, INT32_MIN, INT32_MAX));
@@ -113,11 +113,11 @@ class Js {
     ok(napi_get_value_string_utf8(env, value, &result[0], n + 1, &n));
     return result;
   }
-  /// A text that goes to C, where it would end at a zero.
+  /// A text for C: no zero byte inside.
   std::string c_text(napi_value value, const char* what) const {
     std::string result = text(value, what);
     if (result.find('\0') != std::string::npos) {
-      fail(MOE_ERR_ARGUMENT, std::string(what) + ": holds a zero byte");
+      fail(MOE_ERR_ARGUMENT, std::string(what) + ": contains a zero byte");
     }
     return result;
   }
@@ -133,7 +133,7 @@ class Js {
     return result;
   }
 
-  /// A copy: what a thread reads, JavaScript cannot take away meanwhile.
+  /// Copies, since JavaScript may change or free the array while a thread reads it.
   std::vector<float> floats(napi_value value, const char* what) const {
     return numbers<float>(value, what, napi_float32_array, "a Float32Array");
   }

@@ -7,7 +7,7 @@
 
 namespace moe_node {
 
-/// A moe_layer_params with all that it points to.
+/// A moe_layer_params and what it points to.
 class LayerWeights {
  public:
   LayerWeights(const Js& js, napi_value options) : js_(js), options_(options) {
@@ -80,7 +80,7 @@ class LayerWeights {
     return texts_.back().c_str();
   }
 
-  /// Just `n` numbers, which the library will read; NULL where there are none.
+  /// A Float32Array of exactly `n` numbers, or NULL if the key is missing.
   const float* array(napi_value from, const char* key, int64_t n) {
     napi_value value = js_.get(from, key);
     if (js_.missing(value)) return nullptr;

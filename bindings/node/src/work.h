@@ -1,6 +1,6 @@
 #pragma once
-// A call of the library on a worker thread, as a promise. Pieces of text come back to JavaScript's
-// thread through a thread-safe function; the promise is settled after the last of them.
+// A library call on a worker thread, as a promise. Pieces of text reach JavaScript's thread through
+// a thread-safe function; the promise is settled after the last of them.
 
 #include <atomic>
 #include <cstdio>
@@ -45,8 +45,8 @@ class Work {
   using Result = std::function<napi_value(const Js&)>;
   using Handles = std::vector<Handle*>;
 
-  /// `handles` are held and busy meanwhile; `one` is false where any number of calls may use them.
-  /// on_piece: NULL, or a function for the pieces.
+  /// Holds `handles` until the call ends; if `one`, they are busy and refuse other calls until
+  /// then. on_piece: NULL, or a function for the pieces.
   static napi_value start(const Js& js, Handles handles, bool one, Run run, Result result,
                           napi_value on_piece = nullptr) {
     std::unique_ptr<Work> work(
@@ -66,14 +66,14 @@ class Work {
     return promise;
   }
 
-  /// Of this thread's JavaScript: what has not begun does not, and generation ends at its next
-  /// piece.
+  /// Cancels all calls of this JavaScript thread. One that has not begun will not begin; generation
+  /// ends at its next piece.
   static void end_all(void*) {
     for (Work* work = first_; work != nullptr; work = work->next_) work->cancel();
   }
 
-  /// Ends it, wherever it is: waiting for a thread, or computing. Between the two it is lost, which
-  /// the caller mends by cancelling again.
+  /// Cancels a call that waits for a thread or computes. A cancel between the two is lost, so the
+  /// caller cancels again until the call ends.
   void cancel() {
     stop_ = true;
     for (const Handle* handle : handles_) {
@@ -82,15 +82,15 @@ class Work {
   }
   bool is_cancelled() const { return stop_; }
 
-  /// moe_piece_fn. JavaScript takes pieces in its own time: nothing waits here.
+  /// A moe_piece_fn. Queues the piece and returns without waiting for JavaScript.
   static bool take(void* user, const moe_piece* p) {
     Work* work = static_cast<Work*>(user);
     try {
       if (!work->stop_) return work->send(copy(*p));
-    } catch (...) {  // nothing may pass through the library
+    } catch (...) {  // no exception may pass through the library
       work->lost_ = true;
     }
-    // Not false, with which a reply would count as whole. Again: the first may have come too early.
+    // Not false, which would end a reply as complete. The first cancel may have come too early.
     work->cancel();
     return true;
   }
@@ -112,7 +112,7 @@ class Work {
       piece.release();
       return true;
     }
-    pieces_ = nullptr;  // Node ends: the function has dropped this thread, and may be gone
+    pieces_ = nullptr;  // Node exits: the function may be destroyed
     return false;
   }
 
@@ -166,12 +166,12 @@ class Work {
 
   static void deliver(napi_env env, napi_value callback, void* context, void* data) {
     std::unique_ptr<Piece> piece(static_cast<Piece*>(data));
-    if (env == nullptr) return;  // Node ends
+    if (env == nullptr) return;  // Node exits
     try {
       const Js js(env);
       napi_value argument = to_js(js, *piece);
       js.ok(napi_call_function(env, js.undefined(), callback, 1, &argument, nullptr));
-    } catch (...) {  // JavaScript is out of memory, or ends
+    } catch (...) {  // JavaScript is out of memory or exits
       static_cast<Work*>(context)->stop_ = true;
     }
   }
@@ -180,7 +180,7 @@ class Work {
     if (--open_ > 0) return;
     const std::unique_ptr<Work> self(this);
     napi_handle_scope scope = nullptr;
-    if (napi_open_handle_scope(env, &scope) == napi_ok) {  // else Node ends
+    if (napi_open_handle_scope(env, &scope) == napi_ok) {  // else Node exits
       finish(env);
       napi_delete_async_work(env, work_);
       napi_close_handle_scope(env, scope);
@@ -194,11 +194,11 @@ class Work {
       napi_value value = nullptr;
       const bool good = outcome(js, &value);
       js.ok((good ? napi_resolve_deferred : napi_reject_deferred)(env, deferred_, value));
-    } catch (...) {  // not even an Error can be made: Node ends
+    } catch (...) {  // no Error can be created: Node exits
     }
   }
 
-  /// Whether it is a result; else what is wrong.
+  /// True if *value is the result, false if it is the error.
   bool outcome(const Js& js, napi_value* value) {
     try {
       check(status_, error_);
@@ -214,9 +214,9 @@ class Work {
     return false;
   }
 
-  static inline thread_local Work* first_ = nullptr;  // of all calls in progress
+  static inline thread_local Work* first_ = nullptr;  // the list of calls in progress
   Work* next_ = nullptr;
-  Work** link_ = nullptr;  // what points to this one
+  Work** link_ = nullptr;  // the pointer to this one
   Handles handles_;
   bool one_;
   Run run_;
@@ -225,8 +225,8 @@ class Work {
   napi_async_work work_ = nullptr;
   napi_threadsafe_function pieces_ = nullptr;
   std::atomic<bool> stop_{false};
-  bool lost_ = false;  // a piece, for want of memory
-  int open_ = 1;       // the call, and the pieces
+  bool lost_ = false;  // a piece was lost: out of memory
+  int open_ = 1;       // to end before the promise is settled: the call, and the pieces
   moe_status status_ = MOE_OK;
   moe_error error_ = {};
 };

@@ -371,7 +371,7 @@ impl Session {
     }
 
     /// `step` with several tokens for some of the sessions, at most the first one's chunk for each:
-    /// slices of long texts beside texts that are continued token by token. The logits are those after
+    /// parts of prompts together with single decode steps. The logits are those after
     /// the last token of each piece.
     pub fn eval_each(sessions: &mut [&mut Session], pieces: &[&[i32]]) -> Result<Vec<f32>> {
         if pieces.len() != sessions.len() {

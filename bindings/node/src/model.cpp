@@ -1,0 +1,140 @@
+// Models and their tokenizers.
+
+#include "owner.h"
+
+namespace moe_node {
+namespace {
+
+moe_io io_of(const Js& js, napi_value options) {
+  napi_value io = js.get(options, "io");
+  if (js.missing(io)) return MOE_IO_AUTO;
+  const std::string name = js.text(io, "io");
+  if (name == "auto") return MOE_IO_AUTO;
+  if (name == "direct") return MOE_IO_DIRECT;
+  if (name == "buffered") return MOE_IO_BUFFERED;
+  fail(MOE_ERR_ARGUMENT, "io: expected auto, direct or buffered, found '" + name + "'");
+}
+
+struct OpenCall {
+  OpenCall(const Js& js, napi_value file, napi_value options)
+      : path(js.c_text(file, "path")),
+        env_options(js, options),
+        session(session_params(js, options)) {
+    params.struct_size = sizeof params;
+    params.map_weights = js.flag(options, "mapWeights");
+    params.skip_checksums = js.flag(options, "skipChecksums");
+    params.memory_bytes = js.size(options, "memoryBytes");
+    params.session = &session;
+    params.io = io_of(js, options);
+  }
+  moe_status run(moe_error* error) {
+    const moe_status status = moe_env_create(&env_options.params, &env.pointer, error);
+    if (status != MOE_OK) return status;
+    return moe_model_open(env.pointer, path.c_str(), &params, &model.pointer, error);
+  }
+  std::string path;
+  EnvOptions env_options;
+  moe_session_params session;
+  moe_model_params params = {};
+  Env env;  // freed after the model
+  Model model;
+};
+
+const moe_tokenizer* tokenizer_of(const Js& js, napi_value model) {
+  const moe_tokenizer* tokenizer = moe_model_tokenizer(idle<moe_model>(js, model));
+  if (tokenizer == nullptr) fail(MOE_ERR_NOT_FOUND, "the model has no tokenizer");
+  return tokenizer;
+}
+
+}  // namespace
+
+moe_session_params session_params(const Js& js, napi_value options) {
+  js.require_object(options);
+  moe_session_params p = {};
+  p.struct_size = sizeof p;
+  p.context = js.int32(options, "context");
+  p.chunk = js.int32(options, "chunk");
+  napi_value kv = js.get(options, "kv");
+  if (js.missing(kv)) return p;
+  const std::string name = js.text(kv, "kv");
+  const std::pair<const char*, moe_kv_type> types[] = {{"default", MOE_KV_DEFAULT},
+                                                       {"f16", MOE_KV_F16},
+                                                       {"int8", MOE_KV_INT8},
+                                                       {"f32", MOE_KV_F32},
+                                                       {"latent", MOE_KV_LATENT}};
+  for (const auto& type : types) {
+    p.kv = type.second;
+    if (name == type.first) return p;
+  }
+  fail(MOE_ERR_ARGUMENT, "kv: expected f16, int8, f32 or latent, found '" + name + "'");
+}
+
+napi_value open_model(const Js& js, const Arguments& a) {
+  auto call = std::make_shared<OpenCall>(js, a[0], a[1]);
+  return Work::start(
+      js, {}, false, [call](Work&, moe_error* e) { return call->run(e); },
+      [call](const Js& to) { return wrap_child(to, "model", call->model, call->env); });
+}
+
+napi_value model_info(const Js& js, const Arguments& a) {
+  moe_model_info info = {};
+  moe_error error;
+  info.struct_size = sizeof info;
+  check(moe_model_get_info(idle<moe_model>(js, a[0]), &info, &error), error);
+  napi_value result = js.object();
+  const auto number = [&](const char* key, double n) { js.set(result, key, js.of(n)); };
+  js.set(result, "name", js.string(info.name));
+  js.set(result, "head", js.string(info.head));
+  js.set(result, "isEncoder", js.of(info.is_encoder != 0));
+  js.set(result, "isEncoderDecoder", js.of(info.is_encoder_decoder != 0));
+  js.set(result, "eosTokens",
+         js.of(std::vector<int32_t>(info.eos_tokens, info.eos_tokens + info.n_eos_tokens)));
+  number("vocabSize", info.vocab_size);
+  number("dModel", info.d_model);
+  number("nLayers", info.n_layers);
+  number("nMoeLayers", info.n_moe_layers);
+  number("nEncoderLayers", info.n_encoder_layers);
+  number("contextLength", info.context_length);
+  number("sourceLength", info.source_length);
+  number("bosToken", info.bos_token);
+  number("maskToken", info.mask_token);
+  number("startToken", info.start_token);
+  number("nOutputs", info.n_outputs);
+  number("nParameters", static_cast<double>(info.n_parameters));
+  number("nActiveParameters", static_cast<double>(info.n_active_parameters));
+  number("weightBytes", static_cast<double>(info.weight_bytes));
+  number("bytesPerToken", static_cast<double>(info.bytes_per_token));
+  number("fileBytes", static_cast<double>(info.file_bytes));
+  return result;
+}
+
+napi_value encode(const Js& js, const Arguments& a) {
+  const std::string text = js.text(a[1], "text");
+  js.require_object(a[2]);
+  uint32_t flags = js.flag(a[2], "noSpecial") ? MOE_ENCODE_NO_SPECIAL : 0;
+  if (js.flag(a[2], "parseSpecial")) flags |= MOE_ENCODE_PARSE_SPECIAL;
+  const moe_tokenizer* tokenizer = tokenizer_of(js, a[0]);
+  return js.of(measured<std::vector<int32_t>>([&](int32_t* to, size_t room, size_t* n, auto* e) {
+    return moe_tokenizer_encode(tokenizer, text.data(), text.size(), flags, to, room, n, e);
+  }));
+}
+
+napi_value decode(const Js& js, const Arguments& a) {
+  const std::vector<int32_t> tokens = js.tokens(a[1]);
+  js.require_object(a[2]);
+  const uint32_t flags = js.flag(a[2], "skipSpecial") ? MOE_DECODE_SKIP_SPECIAL : 0;
+  const moe_tokenizer* tokenizer = tokenizer_of(js, a[0]);
+  const auto text = measured<std::string>([&](char* to, size_t room, size_t* n, auto* e) {
+    return moe_tokenizer_decode(tokenizer, tokens.data(), tokens.size(), flags, to, room, n, e);
+  });
+  return js.string(text.data(), text.size());
+}
+
+napi_value piece(const Js& js, const Arguments& a) {
+  const int64_t token = js.integer(a[1], "token", INT32_MIN, INT32_MAX);
+  const char* text = moe_tokenizer_piece(tokenizer_of(js, a[0]), static_cast<int32_t>(token));
+  if (text == nullptr) fail(MOE_ERR_RANGE, "token " + std::to_string(token) + " is none");
+  return js.string(text);
+}
+
+}  // namespace moe_node

@@ -1,0 +1,285 @@
+#include "src/run/layers.h"
+
+#include "src/model/latent_matrices.h"
+
+namespace moe {
+namespace {
+
+/// Consecutive parts that one operation can process.
+struct Run {
+  SessionState* session;  // of its first part
+  int32_t first_row;
+  int32_t n_rows;
+};
+
+template <class Same>
+bool next_run(const Batch& batch, size_t* at, Same same, Run* run) {
+  if (*at == batch.parts.size()) return false;
+  const BatchPart& first = batch.parts[*at];
+  do {
+    ++*at;
+  } while (*at < batch.parts.size() && same(*first.session, *batch.parts[*at].session));
+  const int32_t end = *at < batch.parts.size() ? batch.parts[*at].first_row : batch.n_rows;
+  *run = {first.session, first.first_row, end - first.first_row};
+  return true;
+}
+
+// Position tables can depend on the context (longrope).
+bool same_tables(const SessionState& a, const SessionState& b) {
+  return a.options.context == b.options.context;
+}
+
+bool same_operation(const SessionState& a, const SessionState& b) {
+  return same_tables(a, b) && a.keeps_latent() == b.keeps_latent();
+}
+
+bool same_routing(const SessionState& a, const SessionState& b) {
+  return !a.own_routing() && !b.own_routing();
+}
+
+/// view(part): the cache to use for the part.
+template <class View>
+void show_caches(SessionState& lead, const Batch& batch, View view) {
+  for (const BatchPart& part : batch.parts) {
+    lead.work.caches[static_cast<size_t>(batch.rows[part.first_row].session)] = view(part);
+  }
+}
+
+AttentionOp attention_op(const Batch& batch, const AttentionConfig& c) {
+  AttentionOp op;
+  op.n_rows = batch.n_rows;
+  op.rows = batch.rows;
+  op.caches = batch.caches;
+  op.n_heads = c.n_heads;
+  op.n_kv_heads = c.n_kv_heads;
+  op.head_dim = c.head_dim;
+  op.window = c.window;
+  op.causal = c.causal;
+  op.multiplier =
+      c.multiplier != 0 ? c.multiplier : 1 / __builtin_sqrtf(static_cast<float>(c.head_dim));
+  op.cap = c.score_cap;
+  return op;
+}
+
+LatentHeads latent_heads(const SessionState& lead, int32_t layer, const Run& run) {
+  const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
+  const WorkMemory& w = run.session->work;  // the lead has none if its cache is not latent
+  const LatentMatrices& matrices = *lead.model.latent_matrices();
+  LatentHeads heads;
+  heads.width = c.latent;
+  heads.norm = lead.model.layer(layer).attention.latent_norm;
+  heads.z = lead.work.latent + int64_t{run.first_row} * (c.latent + c.rope.dims);
+  heads.keys = matrices.keys(layer);
+  heads.values = matrices.values(layer);
+  heads.max_rows = w.wide_rows;
+  heads.key = w.wide_key;
+  heads.q = w.wide_q;
+  heads.seen = w.seen;
+  return heads;
+}
+
+void attend(SessionState& lead, const Batch& batch, int32_t layer) {
+  const WorkMemory& w = lead.work;
+  const AttentionConfig& c = lead.model.config().layers[static_cast<size_t>(layer)].attention;
+  const AttentionWeights& a = lead.model.layer(layer).attention;
+  show_caches(lead, batch,
+              [&](const BatchPart& part) { return part.session->kv.view(layer, part.text); });
+  AttentionOp op = attention_op(batch, c);
+  op.qk_norm = c.qk_norm;
+  if (c.qkv_clip > 0) op.clip = c.qkv_clip;
+  op.q_norm = a.q_norm;
+  op.k_norm = a.k_norm;
+  op.sinks = a.sinks;
+  const int64_t q_width = int64_t{c.n_heads} * c.head_dim;
+  const int64_t kv_width = int64_t{c.n_kv_heads} * c.head_dim;
+  Run run;
+  for (size_t at = 0; next_run(batch, &at, same_operation, &run);) {
+    LatentHeads heads;
+    op.latent = nullptr;
+    if (run.session->keeps_latent()) {
+      heads = latent_heads(lead, layer, run);
+      op.latent = &heads;
+    }
+    op.n_rows = run.n_rows;
+    op.rows = batch.rows + run.first_row;
+    op.q = w.q + run.first_row * q_width;
+    op.k = w.k + run.first_row * kv_width;
+    op.v = w.v + run.first_row * kv_width;
+    op.out = w.mixed + run.first_row * q_width;
+    op.rope_table = run.session->rope.table(layer);
+    op.rope = op.rope_table != nullptr ? c.rope.kind : RopeKind::kNone;
+    op.rope_dims = op.rope_table != nullptr ? c.rope.dims : 0;
+    lead.device.attention(*lead.stream, op);
+  }
+}
+
+/// Destination of a block's output: added to x, or stored separately for the output norm.
+struct BlockOut {
+  float* y;
+  bool accumulate;
+  float scale;
+};
+
+BlockOut block_out(const SessionState& lead, const BlockNormWeights& norms) {
+  if (norms.out.kind != NormKind::kNone) return {lead.work.branch, false, 1};
+  return {lead.work.x, true, lead.model.config().residual_multiplier};
+}
+
+// Completes x = post(x + residual_multiplier * out(f(pre(x)))) after block_out().
+void finish_block(SessionState& lead, const BlockNormWeights& norms, int32_t n_rows) {
+  const ModelConfig& config = lead.model.config();
+  const WorkMemory& w = lead.work;
+  const int32_t d = config.d_model;
+  if (norms.out.kind != NormKind::kNone) {
+    lead.device.norm(*lead.stream,
+                     {w.branch, w.x, n_rows, d, norms.out, true, config.residual_multiplier});
+  }
+  if (norms.post.kind != NormKind::kNone) {
+    lead.device.norm(*lead.stream, {w.x, w.x, n_rows, d, norms.post, false, 1});
+  }
+}
+
+void feed_forward(SessionState& lead, const Batch& batch, int32_t layer) {
+  const ModelConfig& config = lead.model.config();
+  const FfnConfig& c = config.layers[static_cast<size_t>(layer)].ffn;
+  const LayerWeights& w = lead.model.layer(layer);
+  const BlockOut out = block_out(lead, w.ffn_norms);
+  MoeOp op;
+  op.d_model = config.d_model;
+  op.accumulate = out.accumulate;
+  op.scale = out.scale;
+  op.norm = w.ffn_norms.pre;
+  op.act = c.act;
+  op.n_experts = c.kind == FfnKind::kMoe ? c.moe.n_experts : 0;
+  op.n_subheads = c.kind == FfnKind::kMoe ? c.moe.n_subheads : 1;
+  op.head = w.head;
+  op.head_bias = w.head_bias;
+  op.merge = w.merge;
+  op.merge_bias = w.merge_bias;
+  op.router_weights = w.router;
+  op.experts = w.experts;
+  op.shared = w.ffn.up.empty() ? nullptr : &w.ffn;
+  op.shared_gate = w.shared_gate;
+  Run run;
+  for (size_t at = 0; next_run(batch, &at, same_routing, &run);) {
+    SessionState& session = *run.session;
+    op.router = session.routers[static_cast<size_t>(layer)];
+    op.stats = session.counting ? session.counters.of_pass(layer) : nullptr;
+    op.layer = layer;
+    op.hook = session.hook;
+    op.n_rows = run.n_rows;
+    op.rows = batch.rows + run.first_row;
+    op.x = lead.work.x + int64_t{run.first_row} * config.d_model;
+    op.y = out.y + int64_t{run.first_row} * config.d_model;
+    lead.device.moe(*lead.stream, op);
+  }
+  finish_block(lead, w.ffn_norms, batch.n_rows);
+}
+
+bool all_keep_latent(const Batch& batch) {
+  for (const BatchPart& part : batch.parts) {
+    if (!part.session->keeps_latent()) return false;
+  }
+  return true;
+}
+
+// Computes q, k and v of pre(x), before positions; with a latent cache, q and the latent.
+void project_qkv(SessionState& lead, const Batch& batch, int32_t layer) {
+  const int32_t n_rows = batch.n_rows;
+  const ModelConfig& config = lead.model.config();
+  const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].attention;
+  const AttentionWeights& a = lead.model.layer(layer).attention;
+  const WorkMemory& w = lead.work;
+  const int32_t d = config.d_model, kv_width = c.n_kv_heads * c.head_dim;
+  const LinearOut q = {&a.q, a.q_bias, w.q, c.n_heads * c.head_dim, false, 1};
+  const LinearOut k = {&a.k, a.k_bias, w.k, kv_width, false, 1};
+  const LinearOut v = {&a.v, a.v_bias, w.v, kv_width, false, 1};
+  if (c.latent == 0) {
+    const LinearOut qkv[] = {q, k, v};
+    return lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norms.pre, qkv, 3});
+  }
+  const int32_t width = c.latent + c.rope.dims;
+  const LinearOut q_latent = {&a.q_latent, nullptr, w.q_latent, c.q_latent, false, 1};
+  const LinearOut from_x[] = {c.q_latent > 0 ? q_latent : q,
+                              {&a.latent, nullptr, w.latent, width, false, 1}};
+  const LinearOut from_latent[] = {k, v};
+  const LinearOut rope = {&a.k_rope, nullptr, w.k, kv_width, true, 1};
+  lead.device.linear(*lead.stream, {w.x, d, n_rows, d, a.norms.pre, from_x, 2});
+  if (c.q_latent > 0) {
+    lead.device.linear(*lead.stream,
+                       {w.q_latent, c.q_latent, n_rows, c.q_latent, a.q_latent_norm, &q, 1});
+  }
+  if (all_keep_latent(batch)) return;
+  lead.device.linear(*lead.stream,
+                     {w.latent, width, n_rows, c.latent, a.latent_norm, from_latent, 2});
+  lead.device.linear(*lead.stream,
+                     {w.latent + c.latent, width, n_rows, c.rope.dims, Norm(), &rope, 1});
+}
+
+// Projects the attention output to the block's output.
+void project_out(SessionState& lead, const Batch& batch, const AttentionConfig& c,
+                 const AttentionWeights& a) {
+  const int32_t q_width = c.n_heads * c.head_dim;
+  const BlockOut out = block_out(lead, a.norms);
+  const LinearOut o{&a.o, a.o_bias, out.y, lead.model.config().d_model, out.accumulate, out.scale};
+  lead.device.linear(*lead.stream,
+                     {lead.work.mixed, q_width, batch.n_rows, q_width, a.sub_norm, &o, 1});
+  finish_block(lead, a.norms, batch.n_rows);
+}
+
+void self_attention(SessionState& lead, const Batch& batch, int32_t layer) {
+  project_qkv(lead, batch, layer);
+  attend(lead, batch, layer);
+  project_out(lead, batch, lead.model.config().layers[static_cast<size_t>(layer)].attention,
+              lead.model.layer(layer).attention);
+}
+
+void cross_attention(SessionState& lead, const Batch& batch, int32_t layer) {
+  const ModelConfig& config = lead.model.config();
+  const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
+  const AttentionWeights& a = lead.model.layer(layer).cross;
+  const WorkMemory& w = lead.work;
+  const int32_t d = config.d_model;
+  const LinearOut q = {&a.q, a.q_bias, w.q, c.n_heads * c.head_dim, false, 1};
+  lead.device.linear(*lead.stream, {w.x, d, batch.n_rows, d, a.norms.pre, &q, 1});
+  show_caches(lead, batch, [&](const BatchPart& part) {
+    return part.session->kv.source_view(layer, part.session->n_source);
+  });
+  AttentionOp op = attention_op(batch, c);
+  op.q = w.q;
+  op.out = w.mixed;
+  lead.device.attention(*lead.stream, op);
+  project_out(lead, batch, c, a);
+}
+
+}  // namespace
+
+void run_layers(SessionState& lead, const Batch& batch, int32_t first, int32_t end) {
+  const ModelConfig& config = lead.model.config();
+  for (int32_t l = first; l < end && !cancel_asked(batch); ++l) {
+    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
+    if (layer.has_attention) self_attention(lead, batch, l);
+    if (layer.has_cross) cross_attention(lead, batch, l);
+    if (layer.has_ffn) feed_forward(lead, batch, l);
+  }
+}
+
+void keep_source(SessionState& lead, const Batch& batch, int32_t layer) {
+  const ModelConfig& config = lead.model.config();
+  const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
+  const AttentionWeights& a = lead.model.layer(layer).cross;
+  const WorkMemory& w = lead.work;
+  const int32_t d = config.d_model, kv_width = c.n_kv_heads * c.head_dim;
+  const LinearOut kv[] = {{&a.k, a.k_bias, w.k, kv_width, false, 1},
+                          {&a.v, a.v_bias, w.v, kv_width, false, 1}};
+  lead.device.linear(*lead.stream, {w.x, d, batch.n_rows, d, Norm(), kv, 2});
+  show_caches(lead, batch, [&](const BatchPart& part) {
+    return part.session->kv.source_view(layer, batch.n_rows);
+  });
+  AttentionOp op = attention_op(batch, c);
+  op.k = w.k;
+  op.v = w.v;
+  lead.device.attention(*lead.stream, op);
+}
+
+}  // namespace moe

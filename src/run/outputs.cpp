@@ -1,0 +1,145 @@
+#include "src/run/outputs.h"
+
+#include <algorithm>
+
+#include "src/run/head.h"
+
+namespace moe {
+namespace {
+
+bool wants_logits(const Batch& batch, int32_t row) {
+  const BatchPart& part = batch.part_of(row);
+  const bool last = static_cast<size_t>(row - part.first_row) + 1 == part.tokens.size();
+  if (part.rows == LogitRows::kSome) {
+    return std::binary_search(part.some.begin(), part.some.end(), row - part.first_row);
+  }
+  return part.rows == LogitRows::kAll || (part.rows == LogitRows::kLast && last);
+}
+
+// True if the row remains on the device, in its session's memory.
+bool keeps_row(const BatchPart& part) {
+  return part.session->keeps_rows && part.rows == LogitRows::kLast;
+}
+
+// Copies rows that remain on the device to their sessions, and computes what sampling needs.
+void keep_rows(SessionState& lead, const Batch& batch, int32_t row, int32_t n,
+               const float* logits) {
+  ChoiceSpec specs[kMaxChoiceRows];
+  float* copies[kMaxChoiceRows] = {};
+  bool any = false;
+  for (int32_t i = 0; i < n; ++i) {
+    const BatchPart& part = batch.part_of(row + i);
+    if (!keeps_row(part)) continue;
+    const SessionState& session = *part.session;
+    specs[i] = session.spec;
+    if (session.work.kept != logits) copies[i] = session.work.kept;
+    any = any || wants_anything(specs[i]) || copies[i] != nullptr;
+  }
+  const int32_t vocab_size = lead.model.config().vocab_size;
+  if (any) lead.device.choose(*lead.stream, {logits, n, vocab_size, specs, copies});
+}
+
+float* row_at(const SessionState& lead, int64_t row) {
+  return lead.work.x + row * lead.model.config().d_model;
+}
+
+// Computes the requested rows of logits, as many at a time as fit in the layers' scratch.
+Status write_logits(SessionState& lead, const Batch& batch) {
+  for (int32_t r = 0; r < batch.n_rows && !cancel_asked(batch);) {
+    int32_t n = 0;
+    while (n < lead.work.late_rows && r + n < batch.n_rows && wants_logits(batch, r + n)) ++n;
+    if (n == 0) {
+      ++r;
+      continue;
+    }
+    MOE_TRY(run_and_wait(lead, batch, [&] { run_head(lead, batch, r, n, lead.work.late_logits); }));
+    for (int32_t i = 0; i < n; ++i, ++r) {
+      MOE_TRY(deliver_logits(lead, batch, r, i, lead.work.late_logits));
+    }
+  }
+  return {};
+}
+
+// Computes the log-probabilities of a part's targets, as many rows at a time as write_logits().
+Status write_scores(SessionState& lead, const Batch& batch, const BatchPart& part) {
+  const ScoredRows& scored = part.scored;
+  double logprobs[kLateLogitRows];
+  for (size_t i = 0; i < scored.targets.size() && !cancel_asked(batch);) {
+    const auto most = static_cast<size_t>(lead.work.late_rows);
+    const size_t n = std::min(most, scored.targets.size() - i);
+    const float* x = row_at(lead, part.first_row + static_cast<int64_t>(scored.first + i));
+    MOE_TRY(run_and_wait(lead, batch, [&] {
+      compute_head(lead, x, static_cast<int32_t>(n), lead.work.late_logits);
+    }));
+    MOE_TRY(read_scores(lead, scored.targets.subspan(i, n), logprobs));
+    for (size_t j = 0; j < n; ++j, ++i) {
+      scored.sink.take(scored.sink.user, scored.first_index + i, logprobs[j]);
+    }
+  }
+  return {};
+}
+
+// Copies the hidden states after the final norm where requested.
+Status write_hidden(SessionState& lead, const Batch& batch) {
+  const int32_t d = lead.model.config().d_model;
+  const Norm& norm = lead.model.weights().final_norm;
+  for (const BatchPart& part : batch.parts) {
+    if (part.hidden == nullptr || cancel_asked(batch)) continue;
+    const float* x = lead.work.x + int64_t{part.first_row} * d;
+    const auto n = static_cast<int32_t>(part.tokens.size());
+    if (norm.kind != NormKind::kNone && lead.model.config().is_encoder()) {
+      MOE_TRY(run_and_wait(lead, batch, [&] {
+        lead.device.norm(*lead.stream, {x, lead.work.branch, n, d, norm, false, 1});
+      }));
+      x = lead.work.branch;
+    }
+    MOE_TRY(lead.device.download(part.hidden, x,
+                                 part.tokens.size() * static_cast<size_t>(d) * sizeof(float)));
+  }
+  return {};
+}
+
+}  // namespace
+
+void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n, float* logits) {
+  const BatchPart& first = batch.part_of(row);
+  if (n == 1 && keeps_row(first)) logits = first.session->work.kept;
+  compute_head(lead, row_at(lead, row), n, logits);
+  keep_rows(lead, batch, row, n, logits);
+}
+
+Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32_t from,
+                      const float* rows) {
+  const BatchPart& part = batch.part_of(row);
+  SessionState& session = *part.session;
+  session.on_device = keeps_row(part);
+  if (session.on_device) {
+    session.chosen.take(session.spec, lead.device.choice(*lead.stream, from));
+    return {};
+  }
+  const size_t n_outputs = session.logits.size();
+  float* logits = session.logits.data();
+  MOE_TRY(lead.device.download(logits, rows + static_cast<size_t>(from) * n_outputs,
+                               n_outputs * sizeof(float)));
+  if (part.rows != LogitRows::kAll && part.rows != LogitRows::kSome) return {};
+  return part.sink.take(part.sink.user, static_cast<size_t>(row - part.first_row), logits);
+}
+
+void norm_hidden(SessionState& lead, const Batch& batch) {
+  const int32_t d = lead.model.config().d_model;
+  const Norm& norm = lead.model.weights().final_norm;
+  for (const BatchPart& part : batch.parts) {
+    if (part.hidden == nullptr || norm.kind == NormKind::kNone) continue;
+    float* x = lead.work.x + int64_t{part.first_row} * d;
+    lead.device.norm(*lead.stream,
+                     {x, x, static_cast<int32_t>(part.tokens.size()), d, norm, false, 1});
+  }
+}
+
+Status write_outputs(SessionState& lead, const Batch& batch) {
+  for (const BatchPart& part : batch.parts) MOE_TRY(write_scores(lead, batch, part));
+  MOE_TRY(write_logits(lead, batch));
+  return write_hidden(lead, batch);
+}
+
+}  // namespace moe
