@@ -57,7 +57,7 @@ TEST_F(MachineMemoryTest, AGroupThatIsFullHasNothingLeft) {
   expect(5000, 0);
 }
 
-TEST_F(MachineMemoryTest, TheOldKindOfCgroups) {
+TEST_F(MachineMemoryTest, CgroupsOfVersion1) {
   write("proc/self/cgroup", "5:cpuset:/x\n4:memory:/pod/one\n0::/\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   write("sys/fs/cgroup/memory/pod/one/memory.limit_in_bytes", "4000000\n");
@@ -72,7 +72,7 @@ TEST_F(MachineMemoryTest, TheOldKindOfCgroups) {
   expect(2000000, 1500000);
 }
 
-TEST_F(MachineMemoryTest, WhatIsNotThereOrNotANumberIsNotBelieved) {
+TEST_F(MachineMemoryTest, MissingAndMalformedValuesAreIgnored) {
   MachineMemory memory;
   EXPECT_FALSE(machine_memory(&memory, (root_ / "nowhere").c_str()));
   write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: many\n");

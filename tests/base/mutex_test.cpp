@@ -50,7 +50,7 @@ TEST(WaitUnless, EndsWhenNotified) {
 
 // After the pause the thread has checked `stop` and is waiting for the mutex, not for the
 // condition.
-TEST(WaitUnless, HearsWhatIsNotifiedWhileItLooks) {
+TEST(WaitUnless, NoticesANotificationBeforeItWaits) {
   Wait wait;
   wait.lock_while_it_waits();
   Wait::pause(50);

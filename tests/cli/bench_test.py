@@ -97,7 +97,7 @@ class Bench(Cli):
         self.assertLess(together["used_bytes_per_token"], two["used_bytes_per_token"])
         self.assertIn("experts a token on average", self.ok("bench", MODEL, "-p", "0", "-n", "40", "-r", "1").stdout)
 
-    def test_hours_are_refused(self):
+    def test_runs_of_hours_are_refused(self):
         self.fails(2, "bench", "--synthetic", "tiny", "-n", "500000", "-r", "1000", contains=["hours", "-n", "-r"])
         # Attention dominates the estimate; the matrix products alone would take minutes.
         self.fails(2, "bench", "--synthetic", "tiny", "-p", "4000000", "-n", "0", "-r", "1", contains=["hours"])

@@ -27,7 +27,7 @@ class Budget(Cli):
             f.write(f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\n")
         return {**os.environ, "LD_PRELOAD": SHIM, "FAKE_MEMINFO": self.path("meminfo"), "TMPDIR": self.folder.name}
 
-    def test_values_that_are_none(self):
+    def test_malformed_sizes_are_refused(self):
         for command in RUN:
             for value in ("0", "-1", "2X", "nan", "1e99", "lots"):
                 self.fails(2, command, MODEL, *RUN[command], "--memory", value,
@@ -42,7 +42,7 @@ class Budget(Cli):
                        contains=["--memory 1G is 1.1 GB", "has 300 MB"])
             self.assertEqual(run(command, MODEL, *RUN[command], "--memory", "200M", env=env, text="Hi\n").returncode, 0)
 
-    def test_what_fits_is_not_spoken_of(self):
+    def test_no_message_when_the_model_fits(self):
         env = self.machine(10**8)
         for command in RUN:
             self.assertNotIn("budget", self.ok(command, MODEL, *RUN[command], env=env, text="Hi\n").stderr)
@@ -220,7 +220,7 @@ class Budget(Cli):
         self.assertNotIn(name, json.loads(self.ok("inspect", path, "--json", "--memory", "100M").stdout)["memory"])
         self.assertNotIn(name, json.loads(self.ok("inspect", MODEL, "--json", "--memory", "100M", "--map").stdout)["memory"])
 
-    def test_io_that_is_none(self):
+    def test_unknown_io_modes_are_refused(self):
         self.fails(2, "generate", MODEL, *RUN["generate"], "--io", "fast",
                    contains=["--io: expected auto, direct or buffered, found 'fast'"])
 

@@ -131,7 +131,7 @@ class Manual(Help):
     def manual(self):
         return re.sub(r"\\(.)", lambda m: {"e": "\\", "&": ""}.get(m[1], m[1]), self.ok("man").stdout)
 
-    def test_names_what_help_names(self):
+    def test_names_every_command_of_help(self):
         text = self.manual()
         version = self.ok("--version").stdout.strip()
         self.assertIn(f'.TH MOE 1 "" "{version}"', text)

@@ -32,7 +32,7 @@ class Context(Cli):
         self.assertEqual(j["context"], 4096)
         self.assertIn("windows of 4096", self.ok("perplexity", model, "-f", "-", text=text).stdout)
 
-    def test_an_open_end_has_room_for_4096(self):
+    def test_without_a_limit_there_is_room_for_4096(self):
         j = json.loads(self.ok("generate", self.long_model(), "-p", "Once", "-n", "0", "--ignore-eos", "--json").stdout)
         self.assertEqual(j["finish"], "context")
         self.assertAlmostEqual(j["n_generated"], 4096, delta=1)

@@ -28,7 +28,7 @@ class Trace(Cli):
         j = json.loads(self.ok("trace", path, "--budgets", "--json").stdout)
         return j, {b["experts"]: (b["lru"], b["best"]) for b in j["budgets"]}
 
-    def test_replay_is_what_a_hand_finds(self):
+    def test_replay_equals_results_found_by_hand(self):
         # One layer of 8 experts. The prompt uses expert 0, decoding uses 0 1 2 0 3 0 1 2.
         order = [0, 1, 2, 0, 3, 0, 1, 2]
         path = self.file("t", "# n_layer=1 n_expert=8 n_expert_used=1\nphase,step,layer,slot,expert,weight\n0,0,0,0,0,1\n" +

@@ -300,7 +300,7 @@ TEST_F(CalibrateTest, MomentsThatDoNotFitTakeMorePasses) {
   EXPECT_EQ(none.run().n_without_room, 3u);  // two layers, and the matrices outside of layers
 }
 
-TEST_F(CalibrateTest, WhatCannotHelpIsRefusedBeforeAnythingIsWritten) {
+TEST_F(CalibrateTest, UselessCalibrationIsRefusedBeforeAnythingIsWritten) {
   expect_refused("int4", "", "expected a text of 2 tokens or more, found 0");
   expect_refused("int4", "a", "found 1");
   expect_refused("f32", kText, "changes nothing");
@@ -330,7 +330,7 @@ TEST_F(CalibrateTest, CancelAtEveryCallLeavesTheOldFile) {
   }
 }
 
-TEST_F(CalibrateTest, NumbersThatAreNoneAreSaid) {
+TEST_F(CalibrateTest, NonFiniteActivationsAreAnError) {
   std::vector<float> w(24 * 24, 1e30f);
   tensors_["layers.0.attention.o.weight"] = test::f32_tensor({24, 24}, w);
   tensors_["layers.0.attention.v.weight"] =

@@ -165,7 +165,7 @@ TEST(Feedback, IsTheFactorOfDampedMoments) {
   }
 }
 
-TEST(Feedback, KnowsNothingFromZerosAndWhatIsNoNumber) {
+TEST(Feedback, ZeroOrNonFiniteMomentsGiveNoFeedback) {
   Pool pool(1);
   for (const float bad : {0.0f, NAN, INFINITY}) {
     EXPECT_FALSE(Feedback(moments_of(std::vector<float>(8, bad), 4, pool), nullptr, pool).known());
@@ -192,7 +192,7 @@ TEST(Feedback, AnInputOfZerosIsLeftAlone) {
 
 // With few rows the feedback is close to that of the average moments, whose weight falls with the
 // number of rows.
-TEST(Feedback, FewRowsLeanOnTheAverage) {
+TEST(Feedback, FewRowsAreBlendedWithTheAverage) {
   Pool pool(1);
   constexpr int32_t n = 64;
   const SecondMoments average = moments_of(correlated(3000, n, 11), n, pool);
@@ -208,7 +208,7 @@ TEST(Feedback, FewRowsLeanOnTheAverage) {
   EXPECT_LT(distance(1), 0.5 * distance(4000));
 }
 
-TEST(SecondMoments, SayWhetherTheyAreNumbers) {
+TEST(SecondMoments, KnowWhetherTheyAreFinite) {
   Pool pool(1);
   std::vector<float> x = normals(64, 3);
   EXPECT_TRUE(moments_of(x, 16, pool).is_finite());
@@ -335,7 +335,7 @@ TEST_P(CompensatorTest, ZerosStay) {
 INSTANTIATE_TEST_SUITE_P(All, CompensatorTest, testing::ValuesIn(kFormats),
                          [](const auto& test) { return std::string(test.param); });
 
-TEST(Compensator, SaysWhatAFormatCannotHold) {
+TEST(Compensator, FailsOnWeightsThatTheFormatCannotHold) {
   Pool pool(1);
   constexpr int32_t n = 64;
   std::vector<float> x = correlated(100, n, 3);
@@ -366,7 +366,7 @@ TEST(Compensator, TargetsThatAreNoNumbersBecomeZeros) {
   }
 }
 
-TEST(Compensator, LeavesGroupsThatItDoesNotKnow) {
+TEST(Compensator, DoesNotServeOtherGroupSizes) {
   WeightFormat format = *find_weight_format("int4");
   EXPECT_TRUE(Compensator::serves(format));
   format.group = 64;

@@ -106,7 +106,7 @@ TEST_F(DamagedFamily, TensorsThatConfigContradicts) {
   EXPECT_EQ(error(MOE_ERR_NOT_FOUND), "tensor model.layers.0.self_attn.q_proj.bias is missing");
 }
 
-TEST_F(DamagedFamily, WhatAFamilyCannotSay) {
+TEST_F(DamagedFamily, UnsupportedSettings) {
   load("gemma3");
   const std::string gemma = config_;
   config_ = test::patched(R"({"final_logit_softcapping": 30})", gemma.c_str());

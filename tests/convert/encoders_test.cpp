@@ -115,7 +115,7 @@ TEST(EncoderConfig, AnUntiedHeadAddsTheBiasOfItsMatrix) {
   EXPECT_EQ(untied, tied);
 }
 
-TEST(EncoderCases, AreThere) { EXPECT_EQ(encoder_names().size(), 5u); }
+TEST(EncoderCases, FilesExist) { EXPECT_EQ(encoder_names().size(), 5u); }
 
 }  // namespace
 }  // namespace moe

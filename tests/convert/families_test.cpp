@@ -132,7 +132,7 @@ TEST(FamilyCases, CodesStandForTheLibrarysNumbers) {
   EXPECT_EQ(n, 3);
 }
 
-TEST(FamilyCases, AreThere) { EXPECT_GE(family_names().size(), 20u); }
+TEST(FamilyCases, FilesExist) { EXPECT_GE(family_names().size(), 20u); }
 
 }  // namespace
 }  // namespace moe

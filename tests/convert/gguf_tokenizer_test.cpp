@@ -40,7 +40,7 @@ Json as_gguf(const Json& tokenizer, const char* model, const char* pre) {
           {"tokenizer.ggml.merges", merges}, {"tokenizer.ggml.bos_token_id", 1}};
 }
 
-TEST(GgufTokenizer, ByteLevelTokenizersAreTheOnesTheyWere) {
+TEST(GgufTokenizer, ByteLevelTokenizersEqualTheirSource) {
   for (const auto& [name, pre] :
        {std::pair{"gpt2", "gpt-2"}, {"qwen2", "qwen2"}, {"llama3", "llama-bpe"}}) {
     const Json original =
@@ -82,7 +82,7 @@ TEST(GgufTokenizer, CutsAsDeepseekDoes) {
             (IdList{7, 9, 4, 2, 3, 10, 6, 0, 5, 5, 1, 12}));
 }
 
-TEST(GgufTokenizer, WhatStandsAroundAText) {
+TEST(GgufTokenizer, BosAndEosAroundAText) {
   const Json original = read_json_file("tests/data/text/llama3.json").at("tokenizer");
   const auto around = [&](const char* pre, const Json& keys) {
     Json metadata = as_gguf(original, "gpt2", pre);
@@ -165,7 +165,7 @@ TEST(GgufTokenizer, EveryWayToCutATokenIsAMerge) {
 }
 
 // If each split cost time in proportion to the length of its parts, 4 MB would take hours.
-TEST(GgufTokenizer, LongTokensTakeNoTimeForEachOfTheirCuts) {
+TEST(GgufTokenizer, LongTokensAreReadInBoundedTime) {
   const std::string a(4'000'000, 'a');
   const Json found = gguf_tokenizer(scored({a, a + "b", "aa", a + "bc"})).at("model").at("merges");
   ASSERT_EQ(found.size(), 3u);
@@ -174,7 +174,7 @@ TEST(GgufTokenizer, LongTokensTakeNoTimeForEachOfTheirCuts) {
   EXPECT_TRUE(found[2] == Json::array({a + "b", "c"}));
 }
 
-TEST(GgufTokenizer, TokensMadeToHaveManyMergesAreRefused) {
+TEST(GgufTokenizer, TokensWithTooManyMergesAreRefused) {
   std::vector<std::string> tokens;
   for (size_t n = 2; n < 1200; ++n) tokens.emplace_back(n, 'a');
   const Status status = guarded([&] { gguf_tokenizer(scored(tokens)); });

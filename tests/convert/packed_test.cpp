@@ -56,7 +56,7 @@ class PackedTest : public testing::Test {
 // Four-bit and eight-bit codes keep their scales if groups are a multiple of 32 inputs, eight-bit
 // codes also with a scale per row. A four-bit zero point becomes a minimum, rounded to float16.
 // Groups of 16 and permuted inputs are stored as int8.
-TEST_F(PackedTest, EachKeepsWhatItCan) {
+TEST_F(PackedTest, CodesAreKeptWhereAFormatFits) {
   const auto formats = [&](FormatId format, double error, int n_expected) {
     ConvertReport report;
     const Status status = convert_patched("{}", &report);
@@ -135,7 +135,7 @@ TEST_F(PackedTest, AZeroPointPastTheLastCodeOfFourBitsIsRefused) {
          "1..15, found 16");
 }
 
-TEST_F(PackedTest, OtherFormatsOfEightBitsAreAskedFor) {
+TEST_F(PackedTest, EightBitCodesInAFormatOfTheUsersChoice) {
   const auto of = [&](const char* family, const char* weights, FormatId format, bool lossless) {
     open(family);
     weights_ = weights;
@@ -325,7 +325,7 @@ TEST_F(PackedTest, GroupsInAnotherOrderHaveAnIndex) {
   EXPECT_TRUE(convert_patched(groups(weights("group"), second).c_str(), &report).ok());
 }
 
-TEST_F(PackedTest, WhatTheRuntimeFindsItselfIsLeftOut) {
+TEST_F(PackedTest, ActivationScalesAreIgnored) {
   open("w8a8");
   const std::string two(2, '\0');
   for (const char* part : {".input_scale", ".input_zero_point", ".output_scale"}) {
@@ -344,7 +344,7 @@ TEST_F(PackedTest, WhatTheRuntimeFindsItselfIsLeftOut) {
   expect("{}", MOE_ERR_FORMAT, "down_proj.bias: config.json describes no such tensor");
 }
 
-TEST_F(PackedTest, SoItIsBesideFp8) {
+TEST_F(PackedTest, ActivationScalesOfFp8AreIgnored) {
   open("llama");
   const std::string attention = "model.layers.0.self_attn.";
   const test::RawTensor one = test::f32_tensor({1}, {1.0f});

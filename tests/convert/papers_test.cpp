@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Papers, testing::ValuesIn(paper_names()),
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Papers);
 
-TEST(PaperCases, AreThere) { EXPECT_EQ(paper_names().size(), 11u); }
+TEST(PaperCases, FilesExist) { EXPECT_EQ(paper_names().size(), 11u); }
 
 // translator_top2 in the research layout.
 const char* const kResearch = R"({"model_type": "moe_research", "layout_version": 1,

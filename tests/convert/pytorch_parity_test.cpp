@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, PytorchParity, testing::ValuesIn(pytorch_n
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PytorchParity);
 
-TEST(PytorchCases, AreThere) { EXPECT_GE(pytorch_names().size(), 40u); }
+TEST(PytorchCases, FilesExist) { EXPECT_GE(pytorch_names().size(), 40u); }
 
 // Storing the same codes in another layout, compressed, gives the same bits.
 TEST(PytorchCases, StorageDoesNotChangeTernaryModels) {

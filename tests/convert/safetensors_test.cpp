@@ -101,7 +101,7 @@ TEST_F(SafetensorsTest, RefusesADamagedContainer) {
   header_error("{\"a\":{\"dtype\":\"F32\",\"shape\":[[[[1]]]],\"data_offsets\":[0,4]}}", 4);
 }
 
-TEST_F(SafetensorsTest, RefusesTensorsThatLie) {
+TEST_F(SafetensorsTest, RefusesTensorsOfTheWrongSize) {
   const auto entry = [](const char* name, const char* dtype, const char* shape, const char* range) {
     return std::string("\"") + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +
            ",\"data_offsets\":" + range + "}";
@@ -173,7 +173,7 @@ TEST_F(ShardsTest, RefusesAnIndexThatLeadsElsewhere) {
   }
 }
 
-TEST_F(ShardsTest, RefusesAnIndexThatLies) {
+TEST_F(ShardsTest, RefusesAnIndexThatContradictsTheShards) {
   index(R"({"a": "two.safetensors", "b": "two.safetensors"})");
   EXPECT_EQ(error(), "tensor a: the index says it is in two.safetensors, where it is not");
   index(R"({"a": "one.safetensors", "c": "two.safetensors"})");

@@ -271,7 +271,7 @@ TEST(Clusters, WhatTakesTooMuchMemoryIsRefused) {
 }
 
 // The inputs of a single repeated token differ by rounding alone; no router is fitted to that.
-TEST_F(SplitTest, ATextOfOneCharacterSaysNothing) {
+TEST_F(SplitTest, ATextOfOneRepeatedCharacterFitsNoRouter) {
   for (const size_t n : {2, 60, 300}) {
     ASSERT_TRUE(run({4, true}, std::string(n, 'a').c_str()).ok());
     EXPECT_EQ(report_.split->explained, 0) << n;
@@ -283,7 +283,7 @@ TEST_F(SplitTest, ATextOfOneCharacterSaysNothing) {
   }
 }
 
-TEST(SourceModel, APrefixLeavesRoomInAWindow) {
+TEST(SourceModel, APrefixMustLeaveRoomInAWindow) {
   struct Watcher final : InputWatcher {
     void see(const Matrix&, const LinearInput&) override {}
   } watch;

@@ -235,7 +235,7 @@ TEST_F(Layouts, PlacesThatAreNotTheirs) {
   EXPECT_EQ(open(put_together(raw_)).code(), MOE_ERR_FORMAT);
 }
 
-TEST_F(Layouts, ShapesThatLie) {
+TEST_F(Layouts, ImpossibleShapes) {
   const RawFile good = raw_;
   for (const int32_t rows :
        {0, -1, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()}) {

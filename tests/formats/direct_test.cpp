@@ -104,7 +104,7 @@ TEST_F(DirectTest, ReadsTheSameBytes) {
   EXPECT_EQ(g_largest, size_t{1} << 20);
 }
 
-TEST_F(DirectTest, WhatDoesNotSuitIsReadAsUsual) {
+TEST_F(DirectTest, UnalignedReadsGoThroughThePageCache) {
   ASSERT_NO_FATAL_FAILURE(open_text(100'000));
   if (IsSkipped()) return;
   expect_read(4096, 5000, 8192, false);

@@ -160,7 +160,7 @@ TEST_F(SinkTest, PlacesThatCannotBeWritten) {
   EXPECT_EQ(open_file_sink(path_).status().code(), MOE_ERR_IO);
 }
 
-TEST_F(SinkTest, AFileThatCannotBeLookedAtIsLeftByNobody) {
+TEST_F(SinkTest, AFailedFstatIsAnErrorAndLeavesNothing) {
   g_fstat_fails = true;
   const Status status = open_file_sink(path("m")).status();
   g_fstat_fails = false;

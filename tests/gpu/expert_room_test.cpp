@@ -147,7 +147,7 @@ class ExpertRoom : public testing::Test {
   std::unique_ptr<OffloadedExperts> store_;
 };
 
-TEST_F(ExpertRoom, TheOneNotUsedForLongestLeaves) {
+TEST_F(ExpertRoom, EvictsTheLeastRecentlyUsed) {
   open(3);
   for (const int32_t e : {0, 1, 2, 0, 3}) use(e);
   EXPECT_EQ(at_hand(), (std::vector<int32_t>{0, 2, 3}));
@@ -180,7 +180,7 @@ TEST_F(ExpertRoom, WhetherAllFitIsKnownBeforehand) {
   store_->release(2);
 }
 
-TEST_F(ExpertRoom, WhoWaitsForRoomCanBeCancelled) {
+TEST_F(ExpertRoom, WaitingForRoomCanBeCancelled) {
   open(1);
   acquire(0);
   Acquirer first(*store_, 1);
@@ -195,7 +195,7 @@ TEST_F(ExpertRoom, WhoWaitsForRoomCanBeCancelled) {
   use(3);  // the queue is empty
 }
 
-TEST_F(ExpertRoom, WhoWaitsForAnothersReadCanBeCancelled) {
+TEST_F(ExpertRoom, WaitingForAnotherThreadsReadCanBeCancelled) {
   open(3);
   gate_.close(at_[0]);
   Acquirer reader(*store_, 0);
@@ -210,7 +210,7 @@ TEST_F(ExpertRoom, WhoWaitsForAnothersReadCanBeCancelled) {
 }
 
 // A thread that waits for a read does not block the threads queued behind it.
-TEST_F(ExpertRoom, NobodyWaitsForAReadInTheLine) {
+TEST_F(ExpertRoom, AReadDoesNotBlockTheQueue) {
   open(2);
   acquire(0);
   acquire(1);
@@ -265,7 +265,7 @@ TEST_F(PinnedBuffers, OneThatCannotGrowServesWhatFits) {
   EXPECT_TRUE(can_lend(1000));
 }
 
-TEST_F(PinnedBuffers, ARefusalIsNotForEver) {
+TEST_F(PinnedBuffers, AFailedAllocationIsRetriedLater) {
   no_more_memory();
   EXPECT_FALSE(can_lend(1000));
   emulator::set_machine({});
@@ -275,7 +275,7 @@ TEST_F(PinnedBuffers, ARefusalIsNotForEver) {
   EXPECT_LT(refused, 1000);
 }
 
-TEST_F(PinnedBuffers, WhoWaitsForOneCanBeCancelled) {
+TEST_F(PinnedBuffers, WaitingForABufferCanBeCancelled) {
   void* first = lend(1000);
   void* second = lend(1000);
   std::atomic<bool> cancelled{false};

@@ -179,7 +179,7 @@ TEST_F(GpuExperts, TheCpuGivesTheSameAnswer) {
 
 // Other kinds of networks: biases, int8, group scales, activation blocks. The CPU does not compute
 // float weights, whose sums it adds in another order, nor stacks.
-TEST_F(GpuExperts, TheCpuComputesWhatItCanInTheSameBits) {
+TEST_F(GpuExperts, ExpertsComputedOnTheCpuGiveTheSameBits) {
   struct Case {
     TinyKind kind;
     bool same;
@@ -241,7 +241,7 @@ TEST_F(GpuExperts, TheCpuComputesWhatItCanInTheSameBits) {
   }
 }
 
-TEST_F(GpuExperts, WhatTheCpuComputesIsCounted) {
+TEST_F(GpuExperts, ExpertsComputedOnTheCpuAreCounted) {
   Helper cpu;
   cuda::CudaOptions o = options(2);
   o.cpu = &cpu.device();
@@ -262,7 +262,7 @@ TEST_F(GpuExperts, WhatTheCpuComputesIsCounted) {
   }
 }
 
-TEST(GpuExpertRates, WhatIsUsedAgainIsBroughtIn) {
+TEST(GpuExpertRates, AnExpertUsedOftenIsUploaded) {
   cuda::ExpertRates rates(cuda::MissingExperts::kMeasured);
   EXPECT_FALSE(rates.on_cpu(0));  // nothing is measured yet: loading comes first
   rates.add_bring(100, 9);
@@ -387,7 +387,7 @@ TEST_F(GpuExperts, EveryCallMayFail) {
 }
 
 // A refused session has no lasting effect: with a smaller session all experts stay resident.
-TEST_F(GpuExperts, ARefusalDoesNotMakeThemTakeTurns) {
+TEST_F(GpuExperts, ARefusedSessionDoesNotEvictExperts) {
   GpuMachine gpu(*bytes_, limit(18) + 16384);
   SessionOptions large = small();
   large.chunk = 64;
@@ -438,7 +438,7 @@ TEST_F(GpuExperts, TheyStayAgainWhenThereIsRoomAgain) {
 
 // The bytes sent to the GPU beside the experts depend on the number of experts used, not on their
 // total.
-TEST_F(GpuExperts, OthersAreNotSpokenOf) {
+TEST_F(GpuExperts, BytesSentDoNotDependOnUnusedExperts) {
   size_t sent[2];
   const int32_t n_experts[] = {16, 128};
   for (int i = 0; i < 2; ++i) {

@@ -53,7 +53,7 @@ class ForeignCode(unittest.TestCase):
     def generate(self, **kwargs):
         self.runs([MOE, "generate", MODEL, "-p", "Once", "-n", "2"], cwd=self.folder, **kwargs)
 
-    def test_the_hostile_library_is_hostile(self):
+    def test_loading_the_hostile_library_ends_the_process(self):
         loaded = subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL({HOSTILE!r})"],
                                 capture_output=True)
         self.assertEqual(loaded.returncode, 66)

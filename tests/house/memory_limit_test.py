@@ -39,14 +39,14 @@ class MemoryLimit(unittest.TestCase):
         path.write_text(text, encoding="utf-8")
         return path
 
-    def test_the_cgroup_goes(self):
+    def test_the_cgroup_is_removed(self):
         limit = memory_limit.Limit(1000, self.folder)
         limit.file = "../limit"
         with limit as path:
             self.assertTrue(os.path.isdir(path))
         self.assertEqual(os.listdir(self.folder), ["limit"])
 
-    def test_the_cgroup_goes_when_it_takes_no_limit(self):
+    def test_the_cgroup_is_removed_if_setting_the_limit_fails(self):
         limit = memory_limit.Limit(1000, self.folder)
         limit.file = "absent/limit"
         with self.assertRaises(FileNotFoundError):
@@ -60,7 +60,7 @@ class MemoryLimit(unittest.TestCase):
             process.send_signal(name)
             return process.wait(30)
 
-    def test_the_cgroup_goes_with_a_signal(self):
+    def test_the_cgroup_is_removed_on_a_signal(self):
         for name in (signal.SIGTERM, signal.SIGHUP):
             self.assertEqual(self.end_by(name), 128 + name)
             self.assertEqual(os.listdir(self.folder), ["limit"])

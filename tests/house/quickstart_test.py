@@ -69,7 +69,7 @@ class Quickstart(unittest.TestCase):
         self.assertIn("2 of 2", shown)
         self.assertNotIn("a warning", shown)
 
-    def test_elsewhere_one_line_says_what_happens(self):
+    def test_without_a_terminal_there_is_no_counter(self):
         run = self.start(0)
         self.assertEqual((run.returncode, run.stdout), (0, "a story\n"))
         self.assertIn("Building moe in build/release", run.stderr)

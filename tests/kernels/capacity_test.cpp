@@ -37,7 +37,7 @@ TEST(Capacity, PriorityServesRankThenProbabilityThenToken) {
   EXPECT_EQ(a.kept[4], 0);
 }
 
-TEST(Capacity, NeverExceededAndNothingRefusedForNothing) {
+TEST(Capacity, EveryExpertServesTheMinimumOfRequestsAndCapacity) {
   std::mt19937 rng(4);
   std::normal_distribution<float> d;
   for (CapacityOrder order : {CapacityOrder::kPriority, CapacityOrder::kArrival}) {

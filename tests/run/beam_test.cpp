@@ -85,7 +85,7 @@ TEST(BeamTest, AnEosThatIsThePadAsWellEndsTexts) {
   EXPECT_EQ(texts[0].tokens.back(), 0);
 }
 
-TEST(BeamTest, WhatCannotBeSearchedIsSaid) {
+TEST(BeamTest, BadOptionsAreNamed) {
   std::vector<Text> texts;
   const std::vector<float> row = {-1, -1};
   BeamOptions o = options(65, 1, 3, 1);

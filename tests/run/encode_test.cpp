@@ -98,7 +98,7 @@ TEST(Encode, EveryHeadHasItsOutputs) {
   }
 }
 
-TEST(Encode, WhatCannotBeIsRefused) {
+TEST(Encode, BadArgumentsAreRefused) {
   const auto bytes = build_tiny_model(tiny_encoder());
   Machine machine(*bytes);
   const Box<Session> session = machine.session();

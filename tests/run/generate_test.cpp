@@ -140,7 +140,7 @@ TEST_F(GenerateTest, FillsTheContextAndSaysSo) {
   EXPECT_EQ(run().code(), MOE_ERR_TOO_LONG);
 }
 
-TEST_F(GenerateTest, EndOfTextIsNotGivenOut) {
+TEST_F(GenerateTest, TheEosTokenIsNotReturned) {
   only("\x01");
   ASSERT_TRUE(run().ok());
   EXPECT_EQ(result_.finish, Finish::kEos);
@@ -153,7 +153,7 @@ TEST_F(GenerateTest, EndOfTextIsNotGivenOut) {
   EXPECT_EQ(seen_.tokens, Tokens(40, 1));
 }
 
-TEST_F(GenerateTest, StopStringsAcrossTokensAreNotGivenOut) {
+TEST_F(GenerateTest, StopStringsAcrossTokensAreNotReturned) {
   ASSERT_TRUE(run().ok());
   const std::string text = seen_.text;
   ASSERT_EQ(text.size(), 40u);
@@ -354,7 +354,7 @@ TEST_F(LogitsCallback, CanBanATokenButNotAll) {
   EXPECT_EQ(session_->position(), static_cast<int32_t>(prompt_.size()));
 }
 
-TEST_F(LogitsCallback, LeavesNumbers) {
+TEST_F(LogitsCallback, MustLeaveFiniteLogits) {
   for (const float bad : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     again();
     changer_.forced = 7;

@@ -86,7 +86,7 @@ TEST(MemoryTest, ATooSmallCapIsRefusedWithTheSum) {
   EXPECT_EQ(machine.try_session(options).status().code(), MOE_ERR_BUDGET);
 }
 
-TEST(MemoryTest, AChunkThatNobodyChoseFollowsTheCap) {
+TEST(MemoryTest, TheDefaultChunkFollowsTheCap) {
   const auto bytes = build_tiny_kind(kPlain);
   Machine machine(*bytes);
   ASSERT_TRUE(machine.status().ok());

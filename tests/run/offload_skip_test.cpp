@@ -65,7 +65,7 @@ TEST_F(OffloadSkip, AllButTheBestWhereNothingIsInMemory) {
   EXPECT_EQ(n_skipped(*session), 0u);
 }
 
-TEST_F(OffloadSkip, WhatIsSkippedIsNotRead) {
+TEST_F(OffloadSkip, SkippedExpertsAreNotRead) {
   CappedModel model(file_, {least_cap(*bytes_).with(6)});
   const Box<Session> session = model.session();
   (void)logits(*session, "");

@@ -230,7 +230,7 @@ TEST_F(Offload, AFailedReadIsOnlyThatExperts) {
   experts.release(5);
 }
 
-TEST_F(Offload, WhatIsInMemoryIsNotReadAgain) {
+TEST_F(Offload, ResidentExpertsAreNotReadAgain) {
   std::atomic<size_t> n_reads{0};
   file_.before = [&](uint64_t offset, size_t) {
     n_reads += is_expert(offset) ? 1 : 0;
@@ -278,7 +278,7 @@ TEST_F(Offload, EveryReadMayFail) {
   }
 }
 
-TEST_F(Offload, ADamagedExpertIsMetLate) {
+TEST_F(Offload, ADamagedExpertFailsWhenItIsRead) {
   const auto bytes = build_tiny_kind(ternary(true));
   uint64_t at = 0;
   {
@@ -348,7 +348,7 @@ TEST_F(Offload, ACancelEndsTheWaitForARead) {
   expect_the_answer(*session);
 }
 
-TEST_F(Offload, SessionsFightForTheLastSlot) {
+TEST_F(Offload, ThreeSessionsShareOneSlot) {
   const SessionOptions options = chunks_of(8);
   for (const int32_t n_readers : {0, 1, 4}) {
     const LeastCap least = least_cap(*bytes_, options, {1, n_readers, 2});

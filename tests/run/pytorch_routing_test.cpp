@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, PytorchRoutingTest, testing::ValuesIn(golden_mo
                          [](const auto& name) { return name.param; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PytorchRoutingTest);
 
-TEST(PytorchRoutingCases, AreThere) { EXPECT_GE(golden_models().size(), 40u); }
+TEST(PytorchRoutingCases, FilesExist) { EXPECT_GE(golden_models().size(), 40u); }
 
 // Row `row` of x after an RMSNorm.
 std::vector<double> normed(const MoeOp& op, int32_t row) {

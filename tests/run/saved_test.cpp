@@ -75,7 +75,7 @@ std::vector<KvType> types_of(const TinyKind& kind) {
 
 class SavedKinds : public testing::TestWithParam<TinyKind> {};
 
-TEST_P(SavedKinds, GoesOnAsIfNothingHadHappened) {
+TEST_P(SavedKinds, ARestoredSessionContinuesIdentically) {
   const auto bytes = build_tiny_kind(GetParam());
   Machine machine(*bytes, 2), other(*bytes, 1, "scalar");
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
@@ -101,7 +101,7 @@ TEST_P(SavedKinds, GoesOnAsIfNothingHadHappened) {
   }
 }
 
-TEST_P(SavedKinds, AForkGoesItsOwnWay) {
+TEST_P(SavedKinds, AForkIsIndependent) {
   const auto bytes = build_tiny_kind(GetParam());
   Machine machine(*bytes);
   const Tokens text = random_tokens(70, machine.vocab_size());
@@ -208,7 +208,7 @@ TEST_F(SavedTest, WhatDoesNotFitIsRefused) {
   EXPECT_TRUE(load(*enough, saved_).ok());
 }
 
-TEST(Saved, ALatentIsNoKeysAndValues) {
+TEST(Saved, ALatentCacheDoesNotLoadIntoAnotherType) {
   const auto bytes =
       build_tiny_kind({"latent", [](ModelConfig& c, TinyOptions& o) { set_latent(c, o); }});
   Machine machine(*bytes);
@@ -286,7 +286,7 @@ TEST_F(SavedTest, AForkKeepsTheRouter) {
   EXPECT_EQ(made.value()->router(1)->k, 1);
 }
 
-TEST(Saved, AnEncoderKeepsNothing) {
+TEST(Saved, AnEncoderCannotBeSaved) {
   const auto bytes = build_tiny_model(tiny_encoder());
   Machine machine(*bytes);
   const Box<Session> session = machine.session();

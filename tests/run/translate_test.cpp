@@ -258,7 +258,7 @@ void expect_refused(const Status& status, moe_status code, const char* word) {
   EXPECT_NE(std::string(status.text()).find(word), std::string::npos) << status.text();
 }
 
-TEST(TranslateRefuses, WhatCannotBeSearched) {
+TEST(TranslateRefuses, BadOptions) {
   const auto bytes = build_tiny_model(tiny_translator());
   Machine machine(*bytes);
   const Box<Session> session = machine.session(for_beam(3));

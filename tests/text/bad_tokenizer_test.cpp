@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(All, BadTokenizer, testing::ValuesIn(kBadCases),
                          [](const auto& c) { return std::string(c.param.name); });
 
 // Patterns that would need exponential time match or end with an error quickly.
-TEST(Limits, PatternsThatBlowUp) {
+TEST(Limits, PatternsThatBacktrackExponentially) {
   for (const char* pattern : {"(a+)+$", "(a|aa)+$", "(?:a*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$"}) {
     TokenizerData data = small_bpe();
     add_split(data, pattern);
@@ -228,7 +228,7 @@ TEST(Limits, PatternsThatLookFarFromEverywhere) {
 }
 
 // Pieces chosen to fill one half of the hash table without a gap.
-TEST(Limits, PiecesThatCrowdTheHashTable) {
+TEST(Limits, PiecesThatCollideInTheHashTable) {
   constexpr size_t kPieces = 1 << 18;  // of 1 << 19 slots
   std::vector<std::string> pieces(kPieces);
   size_t n_left = kPieces;
@@ -251,7 +251,7 @@ TEST(Limits, PiecesThatCrowdTheHashTable) {
 }
 
 // A FlatBuffer may contain a misaligned array of scores, which is refused.
-TEST(Limits, ScoresThatLieBadly) {
+TEST(Limits, MisalignedScores) {
   const uint8_t bytes[] = {'a', 0};
   const uint32_t end = 2;
   alignas(8) const uint8_t memory[24] = {};

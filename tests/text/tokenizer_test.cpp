@@ -273,7 +273,7 @@ TEST(Stream, AnyBytesAsDecode) {
 }
 
 // The steps of a decoder alternate between two buffers; a step without effect must not switch them.
-TEST(TokenBytes, StepsBehindOnesThatDoNothing) {
+TEST(TokenBytes, StepsAfterAStepWithoutEffect) {
   TokenizerData data = small_bpe();
   data.decoders.clear();
   const auto replace = [&](const char* what, const std::string& with) {

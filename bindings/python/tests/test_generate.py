@@ -93,7 +93,7 @@ def test_dropped(session):
     assert session.generate([5], max_tokens=3).tokens()
 
 
-def test_never_started(session):
+def test_a_generation_that_never_started(session):
     session.generate(PROMPT).close()
     assert session.position == 0
 

@@ -99,7 +99,7 @@ def test_torch(layer):
     (np.asfortranarray(X), TypeError, "C-contiguous"), (X[:, ::2], TypeError, "C-contiguous"),
     (X.tolist(), TypeError, "found list"), (normal(7, D_MODEL + 1), moe.ShapeError, "24"),
     (np.float32(1), TypeError, "float32"), (np.full_like(X, np.nan), moe.NonFiniteError, "")])
-def test_wrong_x(layer, x, error, text):
+def test_wrong_inputs(layer, x, error, text):
     with pytest.raises(error, match=text):
         layer(x)
 
