@@ -1,3 +1,4 @@
+import pickle
 import re
 import subprocess
 import sys
@@ -122,6 +123,17 @@ def test_bad_file(environment, tmp_path, content, error):
 def test_missing_file(environment):
     with pytest.raises(moe.NotFoundError, match="no-such-file"):
         moe.Model("no-such-file.moe", environment)
+
+
+@pytest.mark.parametrize("path, error, base", [("no-such-file.moe", moe.NotFoundError, FileNotFoundError),
+                                               ("/", moe.FileError, OSError)])
+def test_file_errors_are_those_of_python(environment, path, error, base):
+    with pytest.raises(base) as e:
+        moe.Model(path, environment)
+    assert type(e.value) is error
+    assert path in e.value.text and str(e.value) == f"{e.value.name}: {e.value.text}"
+    copied = pickle.loads(pickle.dumps(e.value))
+    assert type(copied) is error and str(copied) == str(e.value)
 
 
 def test_tokenizer(model):

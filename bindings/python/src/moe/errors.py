@@ -54,13 +54,15 @@ class UnsupportedError(MoeError):
     status = Status.ERR_UNSUPPORTED
 
 
-class FileError(MoeError):
+class FileError(MoeError, OSError):
     """Opening, reading, writing or renaming failed; the text names errno."""
 
     status = Status.ERR_IO
 
 
-class NotFoundError(MoeError):
+class NotFoundError(MoeError, FileNotFoundError):
+    """A file, or something in one: a tensor, a token, a template."""
+
     status = Status.ERR_NOT_FOUND
 
 
