@@ -116,7 +116,7 @@ TEST_F(ConvertTest, FourBitsAreForLinearMatrices) {
   }
 }
 
-TEST_F(ConvertTest, WhatFourBitsCannotHoldIsNamed) {
+TEST_F(ConvertTest, WeightsThatFourBitsCannotHoldAreNamed) {
   std::vector<float> w(24 * 24, 0.5f);
   w[19 * 24 + 5] = 1e30f;
   replace("layers.0.attention.q.weight", w);
@@ -383,7 +383,7 @@ TEST_F(ConvertTest, AFullDiskLeavesTheOldFile) {
   }
 }
 
-TEST_F(ConvertTest, WhatAKilledRunLeftIsOverwritten) {
+TEST_F(ConvertTest, LeftoversOfAKilledRunAreOverwritten) {
   target_.write("model.moe.partial", std::string(1'000'000, 'x'));
   converted();
   const std::string first = target_.text("model.moe");
@@ -467,7 +467,7 @@ TEST_F(ConvertTest, ATargetThatCannotBeWrittenIsAnError) {
   EXPECT_TRUE(target_.names().empty());
 }
 
-TEST_F(ConvertTest, AFolderThatIsMissingOrNoNameIsSaidBeforeTheSourceIsRead) {
+TEST_F(ConvertTest, ABadDestinationIsReportedBeforeTheSourceIsRead) {
   const auto text = [&](const std::string& destination) {
     return std::string(convert("/nowhere", destination, {}, &report_).text());
   };

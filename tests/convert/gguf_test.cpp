@@ -288,7 +288,7 @@ TEST_F(GgufTest, ConvertsALlama) {
   EXPECT_NE(checkpoint.find("model.layers.0.self_attn.q_proj.weight"), nullptr);
 }
 
-TEST_F(GgufTest, WhatIsNotUnderstoodIsNamed) {
+TEST_F(GgufTest, UnknownKeysAndTensorsAreNamed) {
   const auto expect = [&](GgufBuilder& b, moe_status code, const char* part) {
     const Status status = convert_file(b.file());
     EXPECT_EQ(status.code(), code) << status.text();

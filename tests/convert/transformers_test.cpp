@@ -171,7 +171,7 @@ TEST_F(TransformersTest, ReadsCapsAndWindows) {
   error(R"({"layer_types": ["sliding_attention"]})", MOE_ERR_SHAPE, kGemma2);
 }
 
-TEST_F(TransformersTest, UnknownModelsAreToldWhatIsKnown) {
+TEST_F(TransformersTest, AnUnknownModelTypeListsTheKnownOnes) {
   const std::string text = error(R"({"model_type": "gpt2"})", MOE_ERR_UNSUPPORTED);
   for (const char* part : {"unknown model_type \"gpt2\"", "llama", "gpt_oss", "maple",
                            "moe_research", "formats/README.md"}) {

@@ -123,7 +123,7 @@ std::string refusal(const char* patch, const char* kind = "bart") {
   return status.text();
 }
 
-TEST(TranslatorsRefuse, WhatTheyDoNotCompute) {
+TEST(TranslatorsRefuse, UnsupportedSettings) {
   const auto names = [](const char* patch, const char* word) {
     const std::string text = refusal(patch);
     EXPECT_NE(text.find(word), std::string::npos) << text;

@@ -61,7 +61,7 @@ TEST_F(XmoeTest, ReadsMegatronsArguments) {
   EXPECT_EQ(read(kMegatron, R"({"num_experts": 1})").config.layers[1].ffn.kind, FfnKind::kDense);
 }
 
-TEST_F(XmoeTest, RefusesWhatMegatronMaySayBesides) {
+TEST_F(XmoeTest, RefusesUnsupportedMegatronArguments) {
   EXPECT_EQ(error(kMegatron, R"({"use_topk": true})", MOE_ERR_FORMAT),
             "config.json: expected one of use_base_layer, use_topk, use_threshold and "
             "use_hash_layer to be true, found 2");
@@ -146,7 +146,7 @@ TEST_F(XmoeTest, NormsOfADecoderMayStandBehindTheSums) {
   EXPECT_TRUE(read(kFairseq).config.final_norm);
 }
 
-TEST_F(XmoeTest, RefusesWhatFairseqMaySayBesides) {
+TEST_F(XmoeTest, RefusesUnsupportedFairseqArguments) {
   error(kFairseq, R"({"scale_heads": true})", MOE_ERR_UNSUPPORTED);
   error(kFairseq, R"({"moe_type": "hash"})", MOE_ERR_FORMAT);
   error(kFairseq, R"({"max_target_positions": 16777216})", MOE_ERR_FORMAT);

@@ -112,7 +112,7 @@ TEST_F(Header, TrailingJunk) {
   EXPECT_EQ(open(bad).code(), MOE_ERR_FORMAT);
 }
 
-TEST_F(Header, PlacesThatCannotBe) {
+TEST_F(Header, ImpossibleMetadataRanges) {
   const uint64_t n = bytes_.size();
   const uint64_t m = metadata_;
   const struct {
@@ -217,7 +217,7 @@ TEST_F(Layouts, UnknownNames) {
   expect(MOE_ERR_UNSUPPORTED, "unknown tensor role 'qqqq");
 }
 
-TEST_F(Layouts, PlacesThatAreNotTheirs) {
+TEST_F(Layouts, ImpossibleOffsets) {
   const RawFile good = raw_;
   const auto try_all = [&](uint64_t RawMatrix::*field) {
     for (const uint64_t delta :
@@ -272,7 +272,7 @@ TEST_F(Segments, UnknownNames) {
   expect(MOE_ERR_UNSUPPORTED, "unknown codec 'lzma'");
 }
 
-TEST_F(Segments, PlacesThatAreNotTheirs) {
+TEST_F(Segments, ImpossibleRanges) {
   const RawFile good = raw_;
   for (const uint64_t delta :
        {uint64_t{1}, uint64_t{4096}, ~uint64_t{4095}, uint64_t{1} << 31, uint64_t{1} << 63}) {

@@ -59,7 +59,7 @@ class FaultTest : public ::testing::Test {
   const std::string content_ = "a text that takes more than five bytes";
 };
 
-TEST_F(FaultTest, HesitantReadsAreRepeated) {
+TEST_F(FaultTest, InterruptedAndShortReadsAreRepeated) {
   folder_.write("a", content_);
   auto source = FileSource::open_path(folder_.file("a").c_str());
   ASSERT_TRUE(source.ok());
@@ -74,7 +74,7 @@ TEST_F(FaultTest, HesitantReadsAreRepeated) {
   EXPECT_GT(g_calls, 10u) << "the test's own functions were not called";
 }
 
-TEST_F(FaultTest, HesitantWritesAreRepeated) {
+TEST_F(FaultTest, InterruptedAndShortWritesAreRepeated) {
   g_fault = Fault::kHesitate;
   auto sink = open_file_sink(folder_.file("m"));
   ASSERT_TRUE(sink.ok());
@@ -104,7 +104,7 @@ TEST_F(FaultTest, AFailedReadOrWriteIsAnError) {
   EXPECT_EQ(folder_.names(), std::vector<std::string>{"m"});
 }
 
-TEST_F(FaultTest, WhatCannotBeSyncedIsNotRenamed) {
+TEST_F(FaultTest, AFailedSyncPreventsTheRename) {
   folder_.write("m", "old");
   {
     auto sink = open_file_sink(folder_.file("m"));

@@ -79,7 +79,7 @@ TEST_F(FileSourceTest, AFileThatShrankIsAnError) {
   EXPECT_EQ(source->read(0, buffer, 10).code(), MOE_ERR_IO);
 }
 
-TEST_F(FileSourceTest, WhatIsNoFile) {
+TEST_F(FileSourceTest, RefusesMissingFilesFoldersAndPipes) {
   EXPECT_EQ(FileSource::open_path(path("missing").c_str()).status().code(), MOE_ERR_NOT_FOUND);
   EXPECT_EQ(FileSource::open_path(path_.c_str()).status().code(), MOE_ERR_IO);
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);

@@ -321,7 +321,7 @@ TEST(CudaChoose, TheSameTokensOfALargeVocabulary) {
   EXPECT_EQ(expect_same_tokens(all[3].logits, sampling(1, 0, 1, 0), 0, 40), 40);
 }
 
-TEST(CudaChoose, WhatNeedsTheRow) {
+TEST(CudaChoose, SamplingThatNeedsTheRowOfLogits) {
   ChoiceSpec spec;
   SamplingConfig config;
   EXPECT_TRUE(choice_spec(config, 0, 100000, &spec));

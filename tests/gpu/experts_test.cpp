@@ -403,7 +403,7 @@ TEST_F(GpuExperts, ARefusedSessionDoesNotEvictExperts) {
 
 // When memory that other allocations took is free again, all experts become resident again and
 // steps are replayed.
-TEST_F(GpuExperts, TheyStayAgainWhenThereIsRoomAgain) {
+TEST_F(GpuExperts, ExpertsBecomeResidentAgain) {
   cuda::CudaOptions o = options(2 * experts_at_.size());
   const uint64_t slack = 200'000;  // for a captured step and tables
   o.memory_limit += slack;

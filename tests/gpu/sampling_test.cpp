@@ -74,7 +74,7 @@ std::vector<SamplingConfig> samplings() {
 
 void bring_rows_over(Session& session) { SessionCall::state_of(session).keeps_rows = false; }
 
-TEST(GpuSampling, TheSameTokensWhereverTheRowLies) {
+TEST(GpuSampling, SameTokensWithTheRowOnEitherSide) {
   const auto bytes = build_tiny_kind(plain_kind());
   GpuMachine gpu(*bytes);
   ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();
@@ -93,7 +93,7 @@ TEST(GpuSampling, TheSameTokensWhereverTheRowLies) {
 }
 
 // After a step, logits can be read and tokens sampled in any order.
-TEST(GpuSampling, TheRowIsThereForWhoeverAsks) {
+TEST(GpuSampling, LogitsCanBeReadAfterAStep) {
   const auto bytes = build_tiny_kind(plain_kind());
   GpuMachine gpu(*bytes);
   ASSERT_TRUE(gpu.status().ok()) << gpu.status().text();

@@ -207,7 +207,7 @@ TEST(GpuNonFinite, ALogitThatIsNoNumberIsAnError) {
   EXPECT_TRUE(session->eval(span(good), LogitRows::kLast, logits.data()).ok());
 }
 
-TEST(GpuMemoryLimit, ExpertsTakeTurnsWhenTheirRoomWasTaken) {
+TEST(GpuMemoryLimit, ExpertsAreOffloadedWhenTheirMemoryWasTaken) {
   const auto bytes = build_tiny_kind(plain_kind());
   SessionOptions options;
   options.chunk = 16;
@@ -277,7 +277,7 @@ TEST(GpuMemoryLimit, ExpertsMakeRoomForAnotherSession) {
   EXPECT_EQ(eval_all(*second, tokens), expected);
 }
 
-TEST(GpuMemoryLimit, ExpertsTakeTurnsAndTheAnswerStays) {
+TEST(GpuMemoryLimit, OffloadedExpertsGiveTheSameAnswer) {
   const auto bytes = build_tiny_kind(plain_kind());
   GpuMachine roomy(*bytes);
   ASSERT_TRUE(roomy.status().ok()) << roomy.status().text();

@@ -86,7 +86,7 @@ TEST_F(BadTensors, ShapesAgainstTheConfiguration) {
                 [](ModelConfig* c) { c->layers[0].ffn.d_ff = 49; });
 }
 
-TEST_F(BadTensors, MissingOnes) {
+TEST_F(BadTensors, MissingTensors) {
   expect_config(MOE_ERR_NOT_FOUND, "tensor head.weight",
                 [](ModelConfig* c) { c->tie_embeddings = false; });
   expect_config(MOE_ERR_NOT_FOUND, "tensor embedding_norm.weight",
@@ -105,7 +105,7 @@ TEST_F(BadTensors, MissingOnes) {
   });
 }
 
-TEST_F(BadTensors, OnesTooMany) {
+TEST_F(BadTensors, ExtraTensors) {
   expect_config(MOE_ERR_FORMAT, "tensor layers.0.ffn.gate: the model has no such tensor",
                 [](ModelConfig* c) { c->layers[0].ffn.gated = false; });
   expect_config(MOE_ERR_SHAPE, "tensor layers.1.router.scores: expected (7, 32), file has (8, 32)",
@@ -130,12 +130,12 @@ TEST_F(BadTensors, AGapInTheExperts) {
   expect(MOE_ERR_NOT_FOUND, "tensor layers.1.experts.5.gate: the file does not have it");
 }
 
-TEST_F(BadTensors, TheSameTwice) {
+TEST_F(BadTensors, DuplicateTensors) {
   raw_.matrix("k", "attention", 0).role = "v";
   expect(MOE_ERR_FORMAT, "tensor layers.0.attention.v: the file has it twice");
 }
 
-TEST_F(BadTensors, FormatsThatCannotServeThere) {
+TEST_F(BadTensors, UnsuitableFormats) {
   raw_.matrix("scores", "router", 1).activations = "a8";
   expect(MOE_ERR_UNSUPPORTED, "needs f32 activations");
   raw_.matrix("scores", "router", 1).activations = "";

@@ -224,7 +224,7 @@ TEST(Encode, ADecodersTokenSeesWhatIsInFrontOfItAlone) {
   }());
 }
 
-TEST(Encode, WhatADecoderCannotEncodeIsRefused) {
+TEST(Encode, BadArgumentsOfADecoderAreRefused) {
   const auto bytes = build_tiny_model(tiny_config());
   Machine machine(*bytes);
   SessionOptions options;

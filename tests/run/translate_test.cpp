@@ -176,7 +176,7 @@ TEST_P(Translate, ASessionThatHasReadASourceIsOneOfADecoder) {
   EXPECT_EQ(eval_all(*session, text), differs);
 }
 
-TEST_P(Translate, BeginsWithWhatIsGiven) {
+TEST_P(Translate, BeginsWithThePrefix) {
   Machine machine(*bytes_);
   const Box<Session> session = machine.session();
   const int32_t begin[] = {9, 33};
@@ -199,7 +199,7 @@ TEST_P(Translate, BeginsWithWhatIsGiven) {
   EXPECT_EQ(translate_with(*other.session(), source_of(8, 7), o), found);
 }
 
-TEST_P(Translate, StopsWhereItIsToldToAndGoesOn) {
+TEST_P(Translate, StopsOnCancelAndWorksAgain) {
   Machine machine(*bytes_);
   const Box<Session> session = machine.session();
   const Tokens source = source_of(21, 8);

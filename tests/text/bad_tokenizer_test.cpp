@@ -210,7 +210,7 @@ TEST(Limits, TokensThatGrow) {
 }
 
 // A pattern may scan the rest of the text from one starting point, but not from every one.
-TEST(Limits, PatternsThatLookFarFromEverywhere) {
+TEST(Limits, PatternsThatScanTheRestFromEveryPosition) {
   const std::string text(1'000'000, 'a');
   for (const char* pattern : {"a++[bc]", "(?=a++[bc])a", "a(?=[^x]*+x)"}) {
     TokenizerData data = small_bpe();
@@ -266,7 +266,7 @@ TEST(Limits, MisalignedScores) {
 }
 
 // Stripping white space around tokens must not take quadratic time.
-TEST(Limits, WhiteSpaceThatTokensTake) {
+TEST(Limits, LongWhiteSpaceAroundTokens) {
   TokenizerData data = small_bpe();
   set_pieces(data, {"a", "b", "c", "ab", "abc", "  "});
   data.added_flags = {kAddedRstrip | kAddedLstrip};

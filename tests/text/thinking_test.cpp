@@ -90,7 +90,7 @@ TEST(Thinking, NothingIsLostButTheTags) {
   EXPECT_EQ(p.shown, "(why\n)so ");
 }
 
-TEST(Thinking, TheTemplateMayHaveBegunIt) {
+TEST(Thinking, ThinkingBegunByTheTemplate) {
   EXPECT_EQ(parted({}, cut("\nwhy</think>\n\nso", 5), true).shown, "(why)so");
   EXPECT_EQ(parted({}, cut("why", 1), true).shown, "(why");
 }

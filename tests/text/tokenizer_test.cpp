@@ -15,7 +15,7 @@ std::string bytes_of(const Tokenizer& tokenizer, int32_t id) {
   return std::string(out.view());
 }
 
-TEST(Bytes, AnyBytesThereAndText) {
+TEST(Bytes, EncodesAndDecodesAnyBytes) {
   const auto loaded = load(TokenizerData());
   ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
   const Tokenizer& t = *loaded->tokenizer;
