@@ -8,7 +8,8 @@ namespace {
 
 constexpr size_t kLength = 90;
 
-std::vector<TinyKind> kinds() {
+// The kinds that decide which experts are used together, and what one consists of.
+std::vector<TinyKind> kinds_of_experts() {
   std::vector<TinyKind> kinds = tiny_routers();
   for (const TinyKind& kind : tiny_layers()) {
     for (const char* name : {"mh_moe", "x_moe", "shared_gated", "sub_norms_sinks"}) {
@@ -21,6 +22,14 @@ std::vector<TinyKind> kinds() {
                      o.compress = true;
                    }});
   for (TinyKind& kind : kinds) kind = two_moe_layers(kind);
+  return kinds;
+}
+
+std::vector<TinyKind> all_layers_and_formats() {
+  std::vector<TinyKind> kinds;
+  for (const auto& list : {tiny_layers(), tiny_formats()}) {
+    for (const TinyKind& kind : list) kinds.push_back(two_moe_layers(kind));
+  }
   return kinds;
 }
 
@@ -89,7 +98,17 @@ TEST_P(OffloadBits, DoNotDependOnReadersAndThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, OffloadBits, testing::ValuesIn(kinds()),
+INSTANTIATE_TEST_SUITE_P(Kinds, OffloadBits, testing::ValuesIn(kinds_of_experts()),
+                         [](const auto& kind) { return kind.param.name; });
+
+class OffloadEveryKind : public OffloadBits {};
+
+TEST_P(OffloadEveryKind, HasTheSameBits) {
+  const LeastCap least = least_cap(*bytes_, options(7), {1, kExpertReaders, 3});
+  for (const uint64_t slots : {1, 5}) expect_the_bits({least.with(slots), kExpertReaders, 3}, 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, OffloadEveryKind, testing::ValuesIn(all_layers_and_formats()),
                          [](const auto& kind) { return kind.param.name; });
 
 }  // namespace
