@@ -16,11 +16,6 @@ int32_t encoder_layers(const ModelConfig& config) {
   return config.is_encoder() ? config.n_layers() : config.n_encoder_layers;
 }
 
-int64_t element_bytes(KvType type) {
-  if (type == KvType::kF32) return sizeof(float);
-  return type == KvType::kInt8 ? 1 : 2;
-}
-
 int64_t key_bytes(const AttentionConfig& a, int32_t capacity, KvType type) {
   const KvWidths w = kv_widths(a, type);
   return int64_t{w.n_heads} * capacity * w.key * element_bytes(type);

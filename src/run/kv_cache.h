@@ -16,6 +16,11 @@ struct KvShape {
   int32_t n_texts = 1;  // hypotheses of a beam search
 };
 
+constexpr uint8_t element_bytes(KvType type) {
+  if (type == KvType::kF32) return sizeof(float);
+  return type == KvType::kInt8 ? 1 : 2;
+}
+
 /// Values cached per position of a layer.
 struct KvWidths {
   int32_t n_heads;

@@ -132,7 +132,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   MemoryAccount account;
   for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
   if (ExpertMemory* experts = model.device().expert_memory(); experts != nullptr) {
-    add_line(&account, "experts on their way", experts->bring_bytes(model.largest_expert_bytes()));
+    add_line(&account, "asynchronous uploads", experts->bring_bytes(model.largest_expert_bytes()));
   }
   add_line(&account, "matrices for the latent cache", model.latent_matrix_bytes(is_latent(o.kv)));
   account.other_bytes = o.other_sessions_bytes;

@@ -46,15 +46,20 @@ struct Saved {
   uint32_t context = 0;
 };
 
-size_t element_bytes(KvType type) {
-  if (type == KvType::kF32) return sizeof(float);
-  return type == KvType::kInt8 ? 1 : 2;
-}
+// By KvType.
+constexpr struct {
+  uint32_t number;  // in the header
+  const char* name;
+} kKvTypes[] = {
+    {MOE_KV_F16, "f16"}, {MOE_KV_INT8, "int8"}, {MOE_KV_F32, "f32"}, {MOE_KV_LATENT, "latent"}};
 
-uint32_t kv_number(KvType type) {
-  if (type == KvType::kF32) return MOE_KV_F32;
-  if (is_latent(type)) return MOE_KV_LATENT;
-  return type == KvType::kInt8 ? uint32_t{MOE_KV_INT8} : uint32_t{MOE_KV_F16};
+uint32_t kv_number(KvType type) { return kKvTypes[static_cast<size_t>(type)].number; }
+
+const char* kv_name(uint32_t number) {
+  for (const auto& kv : kKvTypes) {
+    if (kv.number == number) return kv.name;
+  }
+  return "of an unknown type";
 }
 
 // If positions depend on the context, two sessions can exchange keys only with equal contexts.
@@ -120,12 +125,6 @@ Status decode(const uint8_t (&h)[kHeader], Saved* out) {
   *out = {load_le<uint32_t>(h + 12), load_le<uint64_t>(h + 16), load_le<uint64_t>(h + 24),
           load_le<uint64_t>(h + 32), load_le<uint64_t>(h + 40), load_le<uint32_t>(h + 48)};
   return {};
-}
-
-const char* kv_name(uint32_t kv) {
-  if (kv == MOE_KV_F32) return "f32";
-  if (kv == MOE_KV_LATENT) return "latent";
-  return kv == MOE_KV_INT8 ? "int8" : "f16";
 }
 
 // Checks that this session can load what the header describes.
