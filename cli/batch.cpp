@@ -42,14 +42,15 @@ struct Slot {
 
 class Batch {
  public:
-  Batch(const BatchOptions& o, moe_model* model)
+  Batch(const BatchOptions& o, const Sampling& sampling, moe_model* model, BatchFiles& files)
       : options_(o),
         model_(model),
         info_(model_info(model)),
-        sampling_(o.sampling),
-        in_(o.in),
-        out_(o.out),
-        progress_(true) {
+        sampling_(sampling),
+        in_(files.in),
+        out_(files.out),
+        progress_(true),
+        n_written_(files.n_written) {
     for (int i = 0; i < o.n_sessions; ++i) {
       slots_.emplace_back();
       slots_.back().session = open_session(o.model, model);
@@ -86,13 +87,13 @@ class Batch {
   const BatchOptions& options_;
   moe_model* model_;
   moe_model_info info_;
-  Sampling sampling_;
-  LineReader in_;
-  ResultFile out_;
+  const Sampling& sampling_;
+  LineReader& in_;
+  ResultFile& out_;
   Progress progress_;
   std::vector<Slot> slots_;
   size_t n_read_ = 0;
-  size_t n_written_ = 0;
+  size_t n_written_;
   std::map<size_t, std::pair<std::string, uint64_t>> waiting_;  // for earlier lines
 };
 
@@ -390,7 +391,6 @@ void Batch::step_alone(Slot& slot) {
 }
 
 void Batch::run() {
-  n_written_ = out_.resume();
   const size_t n_before = n_written_;
   if (n_before > 0) std::cerr << "moe: continuing after line " << n_before << "\n";
   for (;;) {
@@ -413,12 +413,17 @@ void Batch::run() {
 
 void run_batch(BatchOptions& o) {
   const Env env = open_env(o.model);
-  const Model model = open_model_to_run(o.model, env.get());
+  Model model = open_model(o.model, env.get());
   check_decoder(o.model, model.get(), "batch");
   if (!o.sampling.stop.empty() && moe_model_tokenizer(model.get()) == nullptr) {
     throw UsageError("--stop: the model has no tokenizer");
   }
-  Batch batch(o, model.get());
+  const Sampling sampling(o.sampling);
+  BatchFiles files(o.in, o.out);
+  o.n_sessions = std::max(1, files.lines_left(o.n_sessions));
+  fit_memory(o.model, env.get(), model, o.n_sessions);
+  share_cap(o.model, model.get(), o.n_sessions);
+  Batch batch(o, sampling, model.get(), files);
   batch.run();
 }
 

@@ -113,4 +113,21 @@ void ResultFile::check_result(const std::string& head, size_t n, bool whole) con
 
 void ResultFile::fail() const { throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno)); }
 
+BatchFiles::BatchFiles(const std::string& from, const std::string& to)
+    : in_path(from), in(from), out(to), n_written(out.resume()) {}
+
+int BatchFiles::lines_left(int most) const {
+  struct stat info;
+  if (stat(in_path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return most;
+  LineReader lines(in_path);
+  std::string line;
+  bool whole = true;
+  for (size_t i = 0; i < n_written; ++i) {
+    if (!lines.next(&line, &whole)) return 0;
+  }
+  int n = 0;
+  while (n < most && lines.next(&line, &whole)) ++n;
+  return n;
+}
+
 }  // namespace moe_cli

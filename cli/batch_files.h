@@ -46,4 +46,16 @@ class ResultFile {
   int fd_;
 };
 
+/// Both files of a run.
+struct BatchFiles {
+  BatchFiles(const std::string& from, const std::string& to);
+  /// Lines without a result, at most `most`; `most` for a pipe, which can be read only once.
+  int lines_left(int most) const;
+
+  std::string in_path;
+  LineReader in;
+  ResultFile out;
+  size_t n_written;  // lines of earlier runs
+};
+
 }  // namespace moe_cli

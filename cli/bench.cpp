@@ -27,7 +27,7 @@ moe_env_info env_info(moe_env* env) {
 
 // Bytes of keys and values read per token, halfway through decoding.
 uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n_layers) {
-  const uint64_t element = o.model.kv == "int8" ? 1 : o.model.kv == "f32" ? 4 : 2;
+  const uint64_t element = kv_element_bytes(o.model);
   const int seen = o.depth + o.n_generate / 2;
   uint64_t bytes = 0;
   for (int i = 0; i < n_layers; ++i) {
@@ -119,6 +119,7 @@ void run_bench(BenchOptions& o) {
   } else {
     loaded = load_synthetic(o, env.get());
   }
+  share_cap(o.model, loaded.model.get(), o.n_sessions);
   std::vector<Session> sessions;
   std::vector<moe_session*> handles;
   for (int i = 0; i < o.n_sessions; ++i) {

@@ -99,11 +99,11 @@ class Runs {
   }
 
   void add_since(const moe_expert_stats& before, moe_expert_stats* sum) const {
-    const moe_expert_stats now = memory_stats(sessions_[0]).model;
-    sum->n_uses += now.n_uses - before.n_uses;
-    sum->n_hits += now.n_hits - before.n_hits;
-    sum->read_bytes += now.read_bytes - before.read_bytes;
-    sum->wait_seconds += now.wait_seconds - before.wait_seconds;
+    const moe_expert_stats more = since(before, memory_stats(sessions_[0]).model);
+    sum->n_uses += more.n_uses;
+    sum->n_hits += more.n_hits;
+    sum->read_bytes += more.read_bytes;
+    sum->wait_seconds += more.wait_seconds;
   }
 
   void tell_reads(Timing* timing) const {

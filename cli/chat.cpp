@@ -157,6 +157,7 @@ class Talk {
   std::string answer_;
   std::string thought_;
   std::string system_;
+  moe_expert_stats before_{};  // the last reply
 };
 
 // Thinking goes to stderr: stdout has only answers.
@@ -225,8 +226,10 @@ void Talk::report(const moe_chat_result& r) {
                  "moe: conversation %d tokens, %d of them reused; reply %d tokens (%.0f/s), "
                  "finished by %s\n",
                  r.n_prompt, r.n_reused, r.n_generated, rate, finish_name(r.finish));
-    // Of the whole conversation: counters are not reset.
-    print_memory(options_.model, model_, memory_stats(session_.get()), 0, 0);
+    moe_memory_stats stats = memory_stats(session_.get());
+    stats.session = since(before_, stats.session);
+    print_memory(options_.model, model_, stats, r.n_prompt - r.n_reused + r.n_generated,
+                 r.prompt_seconds + r.generate_seconds);
   }
   if (r.finish == MOE_FINISH_CONTEXT) {
     std::cerr << "moe: the context is full; /clear starts again\n";
@@ -304,6 +307,7 @@ void Talk::turn(const std::string& line) {
   try {
     make_room();
     const CurrentSession current(session_.get());
+    before_ = memory_stats(session_.get()).session;
     status = moe_chat_reply(chat_, &sampling_.params, &result, &error);
     if (status == MOE_ERR_TOO_LONG) name_context(&error);  // the template's limits were met before
   } catch (const CallError& e) {
@@ -435,7 +439,8 @@ void add_chat(CLI::App& app) {
   c->add_flag("--render", o->render,
               "For each line, print what the model would read instead of a reply")
       ->excludes(file);
-  c->add_flag("--stats", o->stats, "Report tokens and speed after each reply");
+  c->add_flag("--stats", o->stats,
+              "Report tokens, speed and, under a cap, memory use after each reply");
   c->footer(
       "Thinking goes to stderr. Commands: /clear, /system TEXT, /show, /quit.\n"
       "Ctrl-C during a reply ends the reply.");

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -43,6 +44,28 @@ void log_to_stderr(void* most, moe_log_level level, const char* text) {
   } catch (const std::bad_alloc&) {
     std::fputs("moe: out of memory for a message\n", stderr);
   }
+}
+
+struct KvName {
+  const char* name;
+  moe_kv_type type;
+  uint64_t element_bytes;
+};
+constexpr KvName kKvNames[] = {{"f16", MOE_KV_F16, 2},
+                               {"int8", MOE_KV_INT8, 1},
+                               {"f32", MOE_KV_F32, 4},
+                               {"latent", MOE_KV_LATENT, 2}};
+
+std::vector<std::string> kv_names() {
+  std::vector<std::string> names;
+  for (const KvName& kv : kKvNames) names.push_back(kv.name);
+  return names;
+}
+
+const KvName& kv_of(const ModelOptions& o) {
+  const auto* kv = std::find_if(std::begin(kKvNames), std::end(kKvNames),
+                                [&](const KvName& k) { return o.kv == k.name; });
+  return kv == std::end(kKvNames) ? kKvNames[0] : *kv;  // the command line was checked
 }
 
 // "a,b" as "a, b".
@@ -134,13 +157,13 @@ void add_router(CLI::App& app, ModelOptions& o) {
 
 }  // namespace
 
-void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context) {
-  add_sizes(app, o, default_context,
-            "256; 1024 on a GPU with enough memory; 32 to 4096 under a memory cap");
+void add_session_options(CLI::App& app, ModelOptions& o, const std::string& default_context,
+                         const std::string& default_chunk) {
+  add_sizes(app, o, default_context, default_chunk);
   app.add_option("--kv", o.kv,
                  "Type of the KV cache: f16, int8, f32 (CPU only) or latent (CPU only, for "
                  "DeepSeek's attention: a fraction of the memory)")
-      ->check(one_of({"f16", "int8", "f32", "latent"}))
+      ->check(one_of(kv_names()))
       ->capture_default_str()
       ->option_text("TYPE")
       ->group(kSessionGroup);
@@ -151,6 +174,8 @@ void add_encoder_options(CLI::App& app, ModelOptions& o) {
   add_sizes(app, o, "the model's, at most 4096", "the context");
   add_router(app, o);
 }
+
+uint64_t kv_element_bytes(const ModelOptions& o) { return kv_of(o).element_bytes; }
 
 Env open_env(const ModelOptions& o) {
   moe_env_params p{};
@@ -175,10 +200,7 @@ moe_session_params session_params(const ModelOptions& o) {
   p.struct_size = sizeof p;
   p.context = o.context;
   p.chunk = o.chunk;
-  p.kv = o.kv == "int8"     ? MOE_KV_INT8
-         : o.kv == "f32"    ? MOE_KV_F32
-         : o.kv == "latent" ? MOE_KV_LATENT
-                            : MOE_KV_F16;
+  p.kv = kv_of(o).type;
   p.max_beam = o.max_beam;
   return p;
 }
@@ -318,6 +340,14 @@ std::string format_bytes(uint64_t bytes) {
   }
   char text[32];
   std::snprintf(text, sizeof text, unit == 0 || v >= 100 ? "%.0f %s" : "%.1f %s", v, kUnits[unit]);
+  return text;
+}
+
+std::string format_seconds(double seconds) {
+  const double ms = seconds * 1e3;
+  char text[32];
+  std::snprintf(text, sizeof text, ms < 1 ? "%.3f ms" : ms < 10 ? "%.2f ms" : "%.1f ms", ms);
+  if (ms >= 1e3) std::snprintf(text, sizeof text, "%.2f s", seconds);
   return text;
 }
 

@@ -68,10 +68,15 @@ struct ModelOptions {
 
 /// Adds the machine options (threads, isa ...) and, if `with_path`, the MODEL argument.
 void add_model_options(CLI::App& app, ModelOptions& o, bool with_path = true);
-/// Adds --context, --chunk, --kv and --router. `default_context` describes the default of
-/// --context.
-void add_session_options(CLI::App& app, ModelOptions& o,
-                         const std::string& default_context = "the model's, at most 4096");
+/// Adds --context, --chunk, --kv and --router. The texts describe the defaults of --context and
+/// --chunk.
+void add_session_options(
+    CLI::App& app, ModelOptions& o,
+    const std::string& default_context = "the model's, at most 4096",
+    const std::string& default_chunk =
+        "256; 1024 on a GPU with enough memory; 32 to 4096 under a memory cap");
+/// Of a key or value, with --kv.
+uint64_t kv_element_bytes(const ModelOptions& o);
 /// The same without --kv, for encoder commands, which evaluate a whole text at once.
 void add_encoder_options(CLI::App& app, ModelOptions& o);
 
@@ -100,6 +105,7 @@ std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, u
 /// AsSizeValue accepts only integers.)
 uint64_t parse_bytes(const char* option, const std::string& text);
 std::string format_bytes(uint64_t bytes);
+std::string format_seconds(double seconds);  // "0.042 ms", "12.3 ms", "4.56 s"
 
 /// First Ctrl-C: interrupted() becomes true and the current session is cancelled. The second
 /// terminates the process as usual.

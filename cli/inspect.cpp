@@ -171,11 +171,7 @@ void print_memory(const Json& memory) {
 
 // Effect of the cap, before anything is read.
 Json plan_json(const ModelOptions& o, const moe_model* model, const Json& layers) {
-  const moe_session_params session = session_params(o);
-  moe_memory_plan p{};
-  p.struct_size = sizeof p;
-  moe_error error;
-  check(moe_model_get_memory_plan(model, &session, &p, &error), error);
+  const moe_memory_plan p = memory_plan(o, model);
   uint64_t n_token = 0;
   for (const Json& l : layers) {
     if (!l.contains("router")) continue;
@@ -186,6 +182,7 @@ Json plan_json(const ModelOptions& o, const moe_model* model, const Json& layers
   return {{"cap_bytes", p.cap_bytes},
           {"needed_bytes", p.needed_bytes},
           {"least_cap_bytes", p.least_bytes},
+          {"session_bytes", p.session_bytes},
           {"chunk", p.chunk},
           {"n_experts", p.n_experts},
           {"n_experts_in_memory", p.n_in_memory},
@@ -198,14 +195,17 @@ void print_plan(const Json& plan) {
   auto number = [&](const char* key) { return plan[key].get<uint64_t>(); };
   auto bytes = [&](const char* key) { return format_bytes(number(key)); };
   std::cout << "  under the cap of " << bytes("cap_bytes") << ": " << bytes("needed_bytes")
-            << " with one session, chunks of " << number("chunk") << "; "
-            << number("n_experts_in_memory") << " of " << number("n_experts")
-            << " experts in memory ("
-            << std::lround(100 * static_cast<double>(number("n_experts_in_memory")) /
-                           static_cast<double>(std::max<uint64_t>(1, number("n_experts"))))
-            << " %), of which a token uses at most " << number("n_experts_per_token") << " ("
-            << bytes("expert_bytes_per_token") << ")\n  the least cap is "
-            << bytes("least_cap_bytes") << " (" << number("least_cap_bytes") << " bytes)\n";
+            << " with one session, chunks of " << number("chunk");
+  if (number("n_experts") > 0) {
+    std::cout << "; " << number("n_experts_in_memory") << " of " << number("n_experts")
+              << " experts in memory ("
+              << std::lround(100 * static_cast<double>(number("n_experts_in_memory")) /
+                             static_cast<double>(number("n_experts")))
+              << " %), of which a token uses at most " << number("n_experts_per_token") << " ("
+              << bytes("expert_bytes_per_token") << ")";
+  }
+  std::cout << "\n  the least cap is " << bytes("least_cap_bytes") << " ("
+            << number("least_cap_bytes") << " bytes)\n";
 }
 
 void print_layers(const Json& layers) {

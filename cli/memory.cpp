@@ -7,6 +7,8 @@
 namespace moe_cli {
 namespace {
 
+constexpr int kLeastChunk = 32;  // of automatic chunks under a cap
+
 void print_experts(const moe_expert_stats& e, int n_tokens, double seconds) {
   if (e.n_uses == 0) return;
   std::fprintf(stderr, "  experts: %.1f %% of %llu uses found in memory, %s read",
@@ -16,32 +18,43 @@ void print_experts(const moe_expert_stats& e, int n_tokens, double seconds) {
     std::fprintf(stderr, " (%s a token)",
                  format_bytes(e.read_bytes / static_cast<uint64_t>(n_tokens)).c_str());
   }
-  std::fprintf(stderr, ", waited %.2f s", e.wait_seconds);
-  if (seconds > 0) std::fprintf(stderr, " of %.2f", seconds);
+  std::fprintf(stderr, ", waited %s", format_seconds(e.wait_seconds).c_str());
+  if (seconds > 0) std::fprintf(stderr, " of %s", format_seconds(seconds).c_str());
+  if (n_tokens > 0) {
+    std::fprintf(stderr, " (%s a token)", format_seconds(e.wait_seconds / n_tokens).c_str());
+  }
   std::fputs("\n", stderr);
 }
 
-// Counts everything except weights per session: a slight overestimate.
-uint64_t needed_for(const ModelOptions& o, const moe_model* model, int n_sessions) {
-  uint64_t one = 0;
-  for (const Json& bytes : memory_lines(o, model)) one += bytes.get<uint64_t>();
-  const moe_model_info info = model_info(model);
-  const uint64_t session = one - std::min(one, info.weight_bytes);
-  return one + static_cast<uint64_t>(n_sessions - 1) * session;
+uint64_t further(const moe_memory_plan& plan, int n_sessions) {
+  return static_cast<uint64_t>(n_sessions - 1) * plan.session_bytes;
 }
 
 // As moe_model_suggest_memory(), for several sessions.
 uint64_t budget_for(const ModelOptions& o, moe_env* env, uint64_t needed) {
   moe_env_info device{};
   device.struct_size = sizeof device;
-  moe_memory_info machine{};
-  machine.struct_size = sizeof machine;
   moe_error error;
   check(moe_env_get_info(env, &device, &error), error);
-  const bool on_cpu = std::string_view(device.device) == "cpu";
-  if (o.map || !on_cpu || moe_get_memory_info(&machine, nullptr) != MOE_OK) return 0;
-  const uint64_t most = machine.available_bytes / 16 * 15;
+  if (o.map || std::string_view(device.device) != "cpu") return 0;
+  const uint64_t most = available_budget();
   return needed > most ? most : 0;
+}
+
+std::string megabytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f MB", static_cast<double>(bytes) * 1e-6);
+  return text;
+}
+
+CallError too_many_sessions(const ModelOptions& o, const moe_memory_plan& plan, int n_sessions) {
+  const uint64_t least = plan.least_bytes + further(plan, n_sessions);
+  return {MOE_ERR_BUDGET, (o.path.empty() ? "" : o.path + ": ") + std::to_string(n_sessions) +
+                              " sessions (--sessions): " + std::to_string(least) +
+                              " bytes at least: " + megabytes(least) + " needed, the cap is " +
+                              megabytes(plan.cap_bytes) + ": with one session " +
+                              megabytes(plan.least_bytes) + " + each further one " +
+                              megabytes(plan.session_bytes)};
 }
 
 Json expert_json(const moe_expert_stats& e) {
@@ -71,7 +84,8 @@ void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_session
   uint64_t budget = 0;
   moe_error error;
   check(moe_model_suggest_memory(model.get(), &session, &budget, &error), error);
-  const uint64_t needed = needed_for(o, model.get(), n_sessions);
+  const moe_memory_plan plan = memory_plan(o, model.get());
+  const uint64_t needed = plan.needed_bytes + further(plan, n_sessions);
   if (budget == 0 && n_sessions > 1) budget = budget_for(o, env, needed);
   if (budget == 0) return;
   std::fprintf(stderr,
@@ -87,6 +101,37 @@ Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions) {
   Model model = open_model(o, env);
   fit_memory(o, env, model, n_sessions);
   return model;
+}
+
+uint64_t available_budget() {
+  moe_memory_info machine{};
+  machine.struct_size = sizeof machine;
+  if (moe_get_memory_info(&machine, nullptr) != MOE_OK) return UINT64_MAX;
+  return machine.budget_bytes;
+}
+
+// Sessions are made one after another, and each takes a chunk for the memory left to it. A capacity
+// that --router sets enlarges only automatic chunks.
+void share_cap(ModelOptions& o, const moe_model* model, int n_sessions) {
+  const moe_memory_plan plan = memory_plan(o, model);
+  if (n_sessions == 1 || plan.cap_bytes == 0) return;
+  if (plan.least_bytes + further(plan, n_sessions) > plan.cap_bytes) {
+    throw too_many_sessions(o, plan, n_sessions);
+  }
+  ModelOptions usual = o;
+  usual.chunk = plan.chunk;
+  const moe_memory_plan each = memory_plan(usual, model);
+  const bool fits = each.least_bytes + further(each, n_sessions) <= plan.cap_bytes;
+  if (!fits && o.router.find("gamma=") == std::string::npos) o.chunk = kLeastChunk;
+}
+
+moe_memory_plan memory_plan(const ModelOptions& o, const moe_model* model) {
+  const moe_session_params session = session_params(o);
+  moe_memory_plan plan{};
+  plan.struct_size = sizeof plan;
+  moe_error error;
+  check(moe_model_get_memory_plan(model, &session, &plan, &error), error);
+  return plan;
 }
 
 moe_memory_stats memory_stats(const moe_session* session) {
@@ -132,6 +177,11 @@ void print_memory(const ModelOptions& o, const moe_model* model, const moe_memor
     separator = ", ";
   }
   std::fputs("\n", stderr);
+}
+
+moe_expert_stats since(const moe_expert_stats& before, const moe_expert_stats& now) {
+  return {now.n_uses - before.n_uses, now.n_hits - before.n_hits,
+          now.read_bytes - before.read_bytes, now.wait_seconds - before.wait_seconds};
 }
 
 double hit_rate(const moe_expert_stats& experts) {

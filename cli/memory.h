@@ -15,6 +15,13 @@ void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_session
 /// Opens a model for `n_sessions` sessions with these options.
 Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions = 1);
 
+/// The most that a cap may take of the memory available now; UINT64_MAX if that is unknown.
+uint64_t available_budget();
+/// Before `n_sessions` sessions with these options are made: throws, naming the smallest cap, if
+/// they cannot fit, and sets the chunk if the first ones would leave too little for the last.
+void share_cap(ModelOptions& o, const moe_model* model, int n_sessions);
+moe_memory_plan memory_plan(const ModelOptions& o, const moe_model* model);
+
 moe_memory_stats memory_stats(const moe_session* session);
 /// The memory account, line by line.
 Json memory_lines(const ModelOptions& o, const moe_model* model);
@@ -24,6 +31,8 @@ Json memory_json(const ModelOptions& o, const moe_model* model, const moe_memory
 /// `seconds`, unless 0.
 void print_memory(const ModelOptions& o, const moe_model* model, const moe_memory_stats& stats,
                   int n_tokens, double seconds);
+/// Counted between two moments.
+moe_expert_stats since(const moe_expert_stats& before, const moe_expert_stats& now);
 /// The share of uses found in memory; 1 if there were none.
 double hit_rate(const moe_expert_stats& experts);
 

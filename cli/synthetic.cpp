@@ -120,18 +120,11 @@ Model open_saved(const BenchOptions& o, moe_env* env) {
   return open_model_to_run(model, env, o.n_sessions);
 }
 
-uint64_t free_memory() {
-  moe_memory_info machine{};
-  machine.struct_size = sizeof machine;
-  if (moe_get_memory_info(&machine, nullptr) != MOE_OK) return UINT64_MAX;
-  return machine.available_bytes / 16 * 15;
-}
-
 // Empty if there is not enough memory.
 Loaded make_in_memory(const BenchOptions& o, moe_env* env) {
   Loaded loaded;
   Work work;
-  work.most = free_memory();
+  work.most = available_budget();
   const moe_synthetic_params p = synthetic_params(o, &work);
   moe_error error;
   void* data = nullptr;

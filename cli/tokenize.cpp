@@ -35,10 +35,16 @@ void print_ids(const TokenizeOptions& o, const moe_model* model, const std::vect
   std::cout << "\n";
 }
 
+// A cap need not leave room for a session.
+ModelOptions without_session(ModelOptions o) {
+  o.context = o.chunk = 1;
+  return o;
+}
+
 void run_tokenize(const TokenizeOptions& o) {
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
-  const Model model = open_model(o.model, env.get());
+  const Model model = open_model(without_session(o.model), env.get());
   if (o.decode && o.pieces) throw UsageError("--pieces requires a text, not --decode");
   if (o.decode) {
     const std::string out = decode(model.get(), parse_ids(text), 0);

@@ -205,7 +205,7 @@ void add_translate(CLI::App& app) {
   o->input.exclude(tokens);
   add_no_bos(*c, o->no_bos);
   add_search_options(*c, *o);
-  add_session_options(*c, o->model);
+  add_session_options(*c, o->model, "the model's, at most 4096", "the context");
   c->callback([o] { run_translate(*o); });
 }
 

@@ -291,8 +291,8 @@ typedef struct moe_model_layer_info {
   int32_t has_head;      /* MH-MoE: 1 if a head layer precedes the split into sub-tokens */
   int32_t has_merge;     /* MH-MoE: 1 if a merge layer follows the experts */
   int32_t n_cross_heads; /* of cross attention to the encoder's output; 0: none */
-  int32_t kv_latent; /* floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions);
-                        0: not possible */
+  /* Floats per position with MOE_KV_LATENT (kv_lora_rank + rotated dimensions). 0: not possible. */
+  int32_t kv_latent;
 } moe_model_layer_info;
 
 MOE_API moe_status moe_model_get_layer_info(const moe_model* model, int32_t layer,
@@ -337,11 +337,13 @@ typedef struct moe_memory_plan {
   int32_t chunk;         /* rows evaluated at once */
   uint64_t cap_bytes;    /* 0: none */
   uint64_t needed_bytes; /* the sum of moe_model_get_memory */
-  uint64_t least_bytes;  /* the smallest possible cap, with few experts in memory; without one:
-                            needed_bytes */
+  /* The smallest possible cap, with few experts in memory. Without a cap: needed_bytes. */
+  uint64_t least_bytes;
   uint64_t expert_bytes; /* weights of all experts */
   uint64_t n_experts;    /* in all layers */
   uint64_t n_in_memory;  /* experts that fit in memory at the same time */
+  /* What each further session with the same parameters adds to least_bytes. */
+  uint64_t session_bytes;
 } moe_memory_plan;
 
 MOE_API moe_status moe_model_get_memory_plan(const moe_model* model,
@@ -354,6 +356,7 @@ typedef struct moe_memory_info {
   uint32_t reserved;
   uint64_t total_bytes;
   uint64_t available_bytes; /* available without swapping; the page cache counts as free */
+  uint64_t budget_bytes;    /* 15/16 of it: the cap that moe_model_suggest_memory suggests */
 } moe_memory_info;
 
 /* MOE_ERR_UNSUPPORTED if the system does not report it. */
@@ -495,12 +498,12 @@ typedef enum moe_pooling { MOE_POOL_MEAN = 0, MOE_POOL_FIRST = 1, MOE_POOL_LAST 
 typedef struct moe_encode_params {
   uint32_t struct_size;
   moe_pooling pooling;
-  float* hidden;       /* (n_tokens, d_model): hidden states after the final norm */
-  float* pooled;       /* (d_model) */
-  float* outputs;      /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
-  const int32_t* rows; /* n_rows ascending token indices to write outputs for; NULL: all tokens.
-                          NULL for "classes" */
-  size_t n_rows;       /* if `rows` is NULL: n_tokens, or 1 for "classes" */
+  float* hidden;  /* (n_tokens, d_model): hidden states after the final norm */
+  float* pooled;  /* (d_model) */
+  float* outputs; /* (n_rows, n_outputs) of the head; "classes": one row, of the first token */
+  /* n_rows ascending token indices to write outputs for. NULL: all tokens. NULL for "classes". */
+  const int32_t* rows;
+  size_t n_rows; /* if `rows` is NULL: n_tokens, or 1 for "classes" */
 } moe_encode_params;
 
 /* Runs the model over a text without changing the session. In an encoder every token sees every
@@ -542,8 +545,9 @@ typedef struct moe_translate_params {
   float length_penalty;
   int32_t no_length_penalty; /* 1: alpha is 0, the score is the plain sum */
   moe_beam_stop stop;
-  const int32_t* prefix; /* forced beginning of every text, such as a language token; */
-  size_t n_prefix;       /* NULL: as in the model file */
+  /* Forced beginning of every text, such as a language token. NULL: as in the model file. */
+  const int32_t* prefix;
+  size_t n_prefix;
   /* Before each token: tokens, max_tokens, "translate". Return false to stop with
    * MOE_ERR_CANCELLED. May be NULL. */
   moe_progress_fn progress;
@@ -1051,8 +1055,9 @@ typedef struct moe_convert_params {
   const char* const* overrides;
   int32_t n_overrides;
   int32_t verify; /* 1: read the result back and compare every weight with the checkpoint */
-  moe_progress_fn progress; /* bytes of the checkpoint, or tokens while the source model
-                               reads `calibration` ("calibrate"); return false to cancel */
+  /* Counts bytes of the checkpoint, or tokens while the source model reads `calibration`
+   * ("calibrate"). Return false to cancel. */
+  moe_progress_fn progress;
   /* One JSON object per stored matrix, then one for the whole conversion. May be NULL. */
   void (*report)(void* user, const char* json);
   void* user;

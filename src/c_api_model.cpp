@@ -276,6 +276,7 @@ Status get_memory_plan(const moe_model* model, const moe_session_params* params,
   if (plan.cap_bytes > 0) options.memory_cap = 1;
   MOE_TRY(account_memory(m, options, &account));
   plan.least_bytes = account.total;
+  plan.session_bytes = account.session_bytes;
   write_struct(plan, out);
   return {};
 }
@@ -296,6 +297,7 @@ Status get_memory_info(moe_memory_info* out) {
   moe_memory_info info{};
   info.total_bytes = memory.total;
   info.available_bytes = memory.available;
+  info.budget_bytes = memory.budget();
   write_struct(info, out);
   return {};
 }
@@ -313,7 +315,7 @@ Status suggest_memory(const moe_model* model, const moe_session_params* params, 
       !machine_memory(&memory)) {
     return {};
   }
-  const uint64_t most = memory.available / 16 * 15;
+  const uint64_t most = memory.budget();
   // If a cap of `most` would be refused, prefer none.
   const uint64_t least =
       account.total - model->model->expert_weight_bytes() + model->model->largest_expert_bytes();

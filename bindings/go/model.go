@@ -82,6 +82,7 @@ type MemoryPlan struct {
 	Chunk                             int
 	CapBytes, NeededBytes, LeastBytes uint64
 	ExpertBytes, NExperts, NInMemory  uint64
+	SessionBytes                      uint64 // what each further session adds to LeastBytes
 }
 
 // Model is an open model file.
@@ -311,6 +312,7 @@ func (m *Model) MemoryPlan(session SessionOptions) (MemoryPlan, error) {
 		Chunk: int(p.chunk), CapBytes: uint64(p.cap_bytes), NeededBytes: uint64(p.needed_bytes),
 		LeastBytes: uint64(p.least_bytes), ExpertBytes: uint64(p.expert_bytes),
 		NExperts: uint64(p.n_experts), NInMemory: uint64(p.n_in_memory),
+		SessionBytes: uint64(p.session_bytes),
 	}, err
 }
 

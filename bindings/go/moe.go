@@ -36,6 +36,7 @@ func ChatTemplateNames() string { return C.GoString(C.moe_chat_template_names())
 // MemoryInfo is the memory of this machine, or of this process's cgroup if that is smaller.
 type MemoryInfo struct {
 	TotalBytes, AvailableBytes uint64
+	BudgetBytes                uint64 // the largest automatic cap: 15/16 of AvailableBytes
 }
 
 // GetMemoryInfo returns StatusUnsupported if the system does not report it.
@@ -44,5 +45,5 @@ func GetMemoryInfo() (MemoryInfo, error) {
 	info.struct_size = C.uint32_t(C.sizeof_moe_memory_info)
 	var e C.moe_error
 	err := check(C.moe_get_memory_info(&info, &e), &e)
-	return MemoryInfo{uint64(info.total_bytes), uint64(info.available_bytes)}, err
+	return MemoryInfo{uint64(info.total_bytes), uint64(info.available_bytes), uint64(info.budget_bytes)}, err
 }

@@ -304,6 +304,7 @@ static void test_machine_memory(const char* path) {
   moe_memory_info info = {.struct_size = sizeof info};
   CHECK_OK(moe_get_memory_info(&info, &error));
   CHECK(info.available_bytes > 0 && info.available_bytes <= info.total_bytes);
+  CHECK(info.budget_bytes == info.available_bytes / 16 * 15);
   CHECK(moe_get_memory_info(NULL, &error) == MOE_ERR_ARGUMENT);
   moe_env* env = NULL;
   moe_model* model = NULL;

@@ -155,6 +155,24 @@ class Batch(Cli):
         found, _ = self.batch([{"messages": [{"role": "user", "content": "Hello?"}]}], out="none")
         self.assertIn("template", found[0]["error"])
 
+    def test_sessions_are_no_more_than_the_lines_left(self):
+        args = ("--context", "40", "-n", "4", "--memory")
+        plan = json.loads(self.ok("inspect", MODEL, "--json", "--context", "40", "--memory", "1G").stdout)["plan"]
+        one, more = plan["least_cap_bytes"], plan["session_bytes"]
+        lines = [{"prompt": t} for t in TEXTS]
+        whole, _ = self.batch(lines, "--context", "40", "-n", "4", out="whole")
+        self.assertEqual(self.batch(lines[:1], *args, str(one), out="one")[0], whole[:1])
+        least = one + 5 * more
+        source = self.write(lines)
+        self.fails(1, "batch", MODEL, source, self.path("out"), *args, str(least - 1),
+                   contains=[f"6 sessions (--sessions): {least} bytes at least", "each further one"])
+        self.fails(1, "batch", MODEL, "/dev/stdin", self.path("pipe"), *args, str(least), text="{}\n",
+                   contains=["8 sessions (--sessions): "])
+        self.assertEqual(self.batch(lines, *args, str(least), out="all")[0], whole)
+        with open(self.path("whole")) as f, open(self.path("rest"), "w") as rest:
+            rest.writelines(f.readlines()[:4])
+        self.assertEqual(self.batch(lines, *args, str(one + more), out="rest")[0], whole)
+
     def test_usage(self):
         self.fails(2, "batch", MODEL, contains=["IN"])
         self.fails(2, "batch", MODEL, "a", "b", "--stop", "", contains=["--stop: expected some text"])

@@ -16,6 +16,7 @@ import time
 from support import CHECKPOINT, Cli, MODEL, MOE, main, run
 
 SHIM = sys.argv[5]
+FAMILIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/families")
 RUN = {"generate": ("-p", "Once upon a time", "-n", "20"), "perplexity": ("-p", "Once upon a time, there was"),
        "eval": ("-p", "Once"), "bench": ("-p", "8", "-n", "2", "-r", "1"), "chat": ("--template", "plain", "-n", "4")}
 
@@ -129,7 +130,8 @@ class Budget(Cli):
         self.assertAlmostEqual(one, sum(t["bytes"] for t in tensors if t["name"].startswith("layers.0.experts.0.")), delta=4096)
         self.assertEqual(j["text"], json.loads(self.generate("--json").stdout)["text"])
         text = self.generate("--memory", str(cap)).stderr
-        self.assertRegex(text, r"experts: \d+\.\d % of \d+ uses found in memory, .* read \(.* a token\), waited")
+        self.assertRegex(text, r"experts: \d+\.\d % of \d+ uses found in memory, .* read \(.* a token\), "
+                               r"waited [\d.]+ m?s of [\d.]+ m?s \([\d.]+ m?s a token\)\n")
         self.assertRegex(text, r"memory: at most .* of the cap of .*; .*KV cache .*expert cache")
         self.assertNotIn("cap", self.generate().stderr)
         cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
@@ -193,14 +195,44 @@ class Budget(Cli):
     def test_several_sessions_count(self):
         args = ("bench", MODEL, "-p", "8", "-n", "2", "-r", "1", "--context", "40", "--json")
         j = json.loads(self.ok("inspect", MODEL, "--json", "--context", "40").stdout)
-        one = sum(j["memory"].values())
-        needed = one + 2 * (one - j["weight_bytes"])
+        session = self.plan("--memory", "100T", "--context", "40", "--chunk", "40")["session_bytes"]
+        needed = sum(j["memory"].values()) + 2 * session
         env = self.machine((needed - 200000) * 16 // 15 + 32)
         self.assertEqual(json.loads(self.ok(*args, env=env).stdout)["memory_cap_bytes"], 0)
         r = self.ok(*args, "--sessions", "3", env=env)
         j = json.loads(r.stdout)
         self.assertIn("needed, more than is available; the cap is", r.stderr)
         self.assertTrue(0 < j["memory_peak_bytes"] <= j["memory_cap_bytes"] < needed, j)
+
+    def test_sessions_share_a_cap(self):
+        session = ("--context", "40")
+        plan = self.plan("--memory", "1G", *session)
+        least = plan["least_cap_bytes"] + 7 * plan["session_bytes"]
+        args = ("bench", MODEL, "-p", "8", "-n", "2", "-r", "1", *session, "--sessions", "8", "--memory")
+        self.fails(1, *args, str(least - 1), contains=[f"8 sessions (--sessions): {least} bytes at least: {least / 1e6:.3f} MB needed",
+                                                       "the cap is", "with one session", "each further one"])
+        j = json.loads(self.ok(*args, str(least), "--json").stdout)
+        self.assertLessEqual(j["memory_peak_bytes"], least)
+
+    def test_what_makes_no_session_needs_no_memory_for_one(self):
+        cap = self.plan("--memory", "1G", "--context", "1", "--chunk", "1")["least_cap_bytes"]
+        self.assertEqual(self.ok("tokenize", MODEL, "-p", "The fox", "--memory", str(cap)).stdout,
+                         self.ok("tokenize", MODEL, "-p", "The fox").stdout)
+
+    def test_a_plan_without_experts_speaks_of_none(self):
+        self.ok("convert", os.path.join(FAMILIES, "llama"), self.path("dense.moe"), "--weights", "f32")
+        text = self.ok("inspect", self.path("dense.moe"), "--memory", "1G").stdout
+        self.assertRegex(text, r"under the cap of 1.1 GB: .* with one session, chunks of \d+\n  the least cap is")
+
+    def test_chat_says_what_each_reply_used(self):
+        cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
+        r = self.ok("chat", MODEL, *RUN["chat"], "--context", "64", "--memory", str(cap), "--stats", text="Hello\nYes\n")
+        uses = [int(n) for n in re.findall(r"% of (\d+) uses found in memory, .* a token\), waited .* a token\)", r.stderr)]
+        tokens = [int(prompt) - int(reused) + int(reply) for prompt, reused, reply in
+                  re.findall(r"conversation (\d+) tokens, (\d+) of them reused; reply (\d+) tokens", r.stderr)]
+        self.assertEqual(len(uses), 2)
+        for n, most in zip(uses, tokens, strict=True):
+            self.assertTrue(0 < n <= 16 * most, (uses, tokens))
 
     def test_a_refusal_ends_with_the_whole_sum(self):
         folder = self.path("f" * 200)

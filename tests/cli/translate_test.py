@@ -32,6 +32,10 @@ class Translate(Cli):
         j = json.loads(self.ok("translate", model, "-p", "the cat", "--json", "--prefix", " dog").stdout)
         self.assertTrue(j["translations"][0]["text"].strip().startswith("dog"))
 
+    def test_help_tells_its_own_default_of_the_chunk(self):
+        out = " ".join(self.ok("translate", "--help").stdout.split())
+        self.assertIn("Tokens evaluated at once, at most 4096 (default the context)", out)
+
     def test_searches_find_what_transformers_finds(self):
         model = self.model()
         with open(os.path.join(DATA, "translation/mbart/golden.json")) as f:

@@ -139,6 +139,8 @@ pub struct MemoryPlan {
     pub expert_bytes: u64,
     pub n_experts: u64,
     pub n_in_memory: u64,
+    /// What each further session adds to `least_bytes`.
+    pub session_bytes: u64,
 }
 
 /// Memory of this machine, or of this process's memory cgroup if that is smaller.
@@ -146,6 +148,8 @@ pub struct MemoryPlan {
 pub struct MemoryInfo {
     pub total_bytes: u64,
     pub available_bytes: u64,
+    /// The largest automatic cap: 15/16 of `available_bytes`.
+    pub budget_bytes: u64,
 }
 
 /// `Unsupported` if the system does not report it.
@@ -155,6 +159,7 @@ pub fn memory_info() -> Result<MemoryInfo> {
     Ok(MemoryInfo {
         total_bytes: info.total_bytes,
         available_bytes: info.available_bytes,
+        budget_bytes: info.budget_bytes,
     })
 }
 
@@ -442,6 +447,7 @@ impl Model {
             expert_bytes: plan.expert_bytes,
             n_experts: plan.n_experts,
             n_in_memory: plan.n_in_memory,
+            session_bytes: plan.session_bytes,
         })
     }
 

@@ -271,6 +271,7 @@ pub struct moe_memory_plan {
     pub expert_bytes: u64,
     pub n_experts: u64,
     pub n_in_memory: u64,
+    pub session_bytes: u64,
 }
 
 #[repr(C)]
@@ -280,6 +281,7 @@ pub struct moe_memory_info {
     pub reserved: u32,
     pub total_bytes: u64,
     pub available_bytes: u64,
+    pub budget_bytes: u64,
 }
 
 #[repr(C)]

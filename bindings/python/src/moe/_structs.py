@@ -260,12 +260,13 @@ class MemoryPlan(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("chunk", c.c_int32), ("cap_bytes", c.c_uint64),
                 ("needed_bytes", c.c_uint64), ("least_bytes", c.c_uint64),
                 ("expert_bytes", c.c_uint64), ("n_experts", c.c_uint64),
-                ("n_in_memory", c.c_uint64)]
+                ("n_in_memory", c.c_uint64), ("session_bytes", c.c_uint64)]
 
 
 class MemoryInfo(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32),
-                ("total_bytes", c.c_uint64), ("available_bytes", c.c_uint64)]
+                ("total_bytes", c.c_uint64), ("available_bytes", c.c_uint64),
+                ("budget_bytes", c.c_uint64)]
 
 
 class LogitBias(c.Structure):

@@ -200,6 +200,7 @@ class MemoryPlan:
     expert_bytes: int  # of the weights of all experts
     n_experts: int  # of all layers
     n_in_memory: int  # so many of them have room there at the same time
+    session_bytes: int  # what each further session adds to least_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,6 +209,7 @@ class MemoryInfo:
 
     total_bytes: int
     available_bytes: int  # can still be taken without swapping; caches of files count as free
+    budget_bytes: int  # 15/16 of that: the largest automatic cap
 
 
 def memory_info() -> MemoryInfo:
