@@ -16,6 +16,7 @@ be closed in any order.
 """
 
 from ._structs import Finish, KvType, LogLevel, Status
+from .batch import BatchResult
 from .chat import Chat, Message, Reply, chat_template_names
 from .completion import CompletionStream
 from .converter import convert, save_synthetic, synthetic_shapes
@@ -67,7 +68,7 @@ from .tokenizer import Tokenizer
 __version__ = version()
 
 __all__ = [
-    "ActivationStats", "ArgumentError", "BudgetError", "CancelledError", "Chat", "ChatResult",
+    "ActivationStats", "ArgumentError", "BatchResult", "BudgetError", "CancelledError", "Chat", "ChatResult",
     "CompletionStream",
     "CorruptError", "DeviceError", "Encoded", "Environment", "EnvironmentInfo", "Expert",
     "ExpertStats", "FileError", "Finish", "FormatError", "GenerateResult", "Generation",

@@ -9,21 +9,24 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Union, cast
 
 import numpy as np
 
 from . import _structs as s
-from ._arrays import Tokens, address
+from ._arrays import Tokens, address, token_array
 from ._handle import Closable, Native
 from ._library import call, lib, text_of
 from ._structs import KvType
+from .batch import Batch, BatchResult, Prompt
 from .chat import Chat, Variable
 from .environment import Environment
 from .completion import complete
-from .errors import MoeError, UnsupportedError
+from .errors import ArgumentError, MoeError, RangeError, UnsupportedError
+from .generation import Request, stop_texts
 from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, model_info, plain
+from .sampling import Sampling
 from .session import Session
 from .tokenizer import Tokenizer
 
@@ -294,6 +297,38 @@ class Model(Closable):
         session = self.session(context=context, chunk=chunk, kv=kv)
         return Chat(session, template=template, system=system, thinking=thinking,
                     variables=variables, date=date)
+
+    def batch(self, prompts: Iterable[Prompt], *, sessions: int = 8, max_tokens: int = 0,
+              temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
+              repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
+              bias: Mapping[int, float] | None = None, stop: str | Sequence[str] = (),
+              ignore_eos: bool = False, context: int = 0, chunk: int = 0,
+              kv: KvType = KvType.DEFAULT) -> Iterator[BatchResult]:
+        """Continues each prompt, a text or token ids, and yields the results in the order of the
+        prompts. Each is what Session.generate() makes of that prompt in an empty session, sampled
+        with the same seed.
+
+        sessions: texts that are decoded together, in one pass per token; fewer where a memory cap has
+                  no room for more.
+
+        The other arguments are those of Session.generate() and session(). A prompt is taken as soon
+        as a session is free; one that cannot be used has an `error` in its result, and the others go
+        on. Closing the iterator, or dropping it, ends the batch and frees its sessions.
+        """
+        if isinstance(prompts, (str, bytes)):
+            raise ArgumentError("prompts: expected several, found one text")
+        if sessions < 1:
+            raise ArgumentError(f"sessions: expected at least 1, found {sessions}")
+        if max_tokens < 0:
+            raise RangeError(f"max_tokens: expected at least 0, found {max_tokens}")
+        texts = stop_texts(stop)
+        if "" in texts:
+            raise ArgumentError("stop: a string is empty")
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, repetition_window,
+                            seed, bias)
+        request = Request(token_array(()), sampling, max_tokens, texts, ignore_eos, 0)
+        made_with = {"context": context, "chunk": chunk, "kv": kv}
+        return Batch(self, request, sessions, made_with).results(prompts)
 
     def create_chat_completion(self, messages: Iterable[Mapping[str, Any]], *, stream: bool = False,
                                logprobs: bool = False, top_logprobs: int | None = None,

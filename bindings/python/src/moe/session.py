@@ -515,7 +515,14 @@ def step(sessions: Sequence[Session], tokens: Tokens) -> FloatArray:
     if len(ids) != len(sessions):
         raise ArgumentError(f"tokens: expected one for each of {len(sessions)} sessions, "
                             f"found {len(ids)}")
-    return _together(sessions, ids, None)
+    logits = _rows(sessions)
+    _together(sessions, ids, None, logits)
+    return logits
+
+
+def append_each(sessions: Sequence[Session], tokens: Tokens) -> None:
+    """step() without the logits, which Session.sample() does not need."""
+    _together(sessions, token_array(tokens), None, None)
 
 
 def eval_each(sessions: Sequence[Session], pieces: Sequence[Tokens]) -> FloatArray:
@@ -526,13 +533,17 @@ def eval_each(sessions: Sequence[Session], pieces: Sequence[Tokens]) -> FloatArr
     if len(ids) != len(sessions):
         raise ArgumentError(f"pieces: expected one for each of {len(sessions)} sessions, "
                             f"found {len(ids)}")
-    return _together(sessions, np.concatenate(ids or [token_array([])]), [len(i) for i in ids])
+    logits = _rows(sessions)
+    _together(sessions, np.concatenate(ids or [token_array([])]), [len(i) for i in ids], logits)
+    return logits
 
 
-def _together(sessions: Sequence[Session], ids: Any, n_tokens: list[int] | None) -> FloatArray:
-    vocab_size = sessions[0]._vocab_size if sessions else 0
-    logits = np.empty((len(sessions), vocab_size), np.float32)
+def _rows(sessions: Sequence[Session]) -> FloatArray:
+    return np.empty((len(sessions), sessions[0]._vocab_size if sessions else 0), np.float32)
 
+
+def _together(sessions: Sequence[Session], ids: Any, n_tokens: list[int] | None,
+              logits: FloatArray | None) -> None:
     def advance() -> None:
         with contextlib.ExitStack() as stack:
             pointers = [stack.enter_context(session._pointer()) for session in sessions]
@@ -549,7 +560,6 @@ def _together(sessions: Sequence[Session], ids: Any, n_tokens: list[int] | None)
     else:
         with sessions[0]._long_call() as long:
             long.run(advance)
-    return logits
 
 
 def progress_callback(long: LongCall, progress: Progress | None) -> Any:

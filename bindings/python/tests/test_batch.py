@@ -1,0 +1,116 @@
+"""Model.batch() gives what generate() gives for each prompt."""
+
+import numpy as np
+import pytest
+from conftest import PROMPT, STORIES
+
+import moe
+
+PROMPTS = [PROMPT, "The fox", "", "Clara found a key", "One day the", "In the forest", PROMPT + " there",
+           "The fox was very", "A", "She"]
+
+
+def alone(model, prompt, **options):
+    context = options.pop("context", 0)
+    with model.session(context=context) as session:
+        generation = session.generate(prompt, **options)
+        pieces = list(generation)
+        text = "".join(piece.text for piece in pieces)
+        tokens = tuple(piece.token for piece in pieces if piece.token >= 0)
+        return text, tokens, generation.result.finish, generation.result.n_prompt
+
+
+def fields(result):
+    assert result.error is None
+    return result.text, result.tokens, result.finish, result.n_prompt
+
+
+@pytest.mark.parametrize("sessions", [1, 3, 16])
+@pytest.mark.parametrize("options", [
+    {"max_tokens": 20}, {"max_tokens": 20, "temperature": 1.0, "seed": 5, "repetition_penalty": 1.3},
+    {"max_tokens": 60, "stop": ["fox", ".", " was a", "was"]}, {"max_tokens": 1},
+    {"context": 24, "ignore_eos": True}])
+def test_equals_generate(model, sessions, options):
+    results = [fields(r) for r in model.batch(PROMPTS, sessions=sessions, **options)]
+    assert results == [alone(model, prompt, **dict(options)) for prompt in PROMPTS]
+
+
+def test_end_of_text_and_stops_end_texts(model):
+    finishes = {r.finish for r in model.batch(PROMPTS, sessions=4, context=512)}
+    assert finishes == {moe.Finish.EOS}
+    stopped = list(model.batch(PROMPTS, sessions=4, stop="."))
+    assert moe.Finish.STOP in {r.finish for r in stopped} and not any("." in r.text for r in stopped)
+
+
+def test_tokens_as_prompts(model):
+    ids = np.array(model.encode("A caf\u00e9 in the forest"))
+    for n in range(1, len(ids) + 1):  # also in the middle of a character
+        assert fields(next(model.batch([ids[:n]], max_tokens=6))) == alone(model, ids[:n], max_tokens=6)
+
+
+def test_a_bad_prompt_stops_no_other(model):
+    prompts = [PROMPT, "long " * 50, "The fox", [], [10**6], PROMPT, [1.5], "\udcff", "She"]
+    bad = {1: moe.TooLongError, 3: moe.ArgumentError, 4: moe.RangeError, 6: TypeError}
+    results = list(model.batch(prompts, sessions=2, max_tokens=5, context=32))
+    for i, (prompt, result) in enumerate(zip(prompts, results, strict=True)):
+        if i in bad:
+            assert type(result.error) is bad[i] and result.tokens == () and result.finish is None
+        else:
+            assert fields(result) == alone(model, prompt, max_tokens=5, context=32)
+
+
+def test_prompts_are_taken_as_sessions_get_free(model):
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(len(taken))
+            yield PROMPT
+
+    batch = model.batch(endless(), sessions=3, max_tokens=2)
+    expected = alone(model, PROMPT, max_tokens=2)
+    assert [fields(next(batch)) for _ in range(5)] == [expected] * 5
+    assert len(taken) <= 8
+    batch.close()
+    assert next(batch, None) is None
+
+
+def test_a_cap_without_room_for_all_sessions(model, monkeypatch):
+    made, session = [], moe.Model.session
+
+    def limited(self, **options):
+        if len(made) == 2:
+            raise moe.BudgetError("no room")
+        made.append(session(self, **options))
+        return made[-1]
+
+    monkeypatch.setattr(moe.Model, "session", limited)
+    results = [fields(r) for r in model.batch(PROMPTS, sessions=5, max_tokens=5)]
+    monkeypatch.undo()
+    assert results == [alone(model, prompt, max_tokens=5) for prompt in PROMPTS] and len(made) == 2
+
+
+def test_closing_frees_the_sessions(environment):
+    model = moe.Model(STORIES, environment)
+    batch = model.batch([PROMPT] * 4, sessions=2, max_tokens=50)
+    next(batch)
+    native = model._native
+    assert native._holders == 3
+    batch.close()
+    assert native._holders == 1
+    assert list(model.batch([])) == []
+
+
+@pytest.mark.parametrize("options, error", [
+    ({"sessions": 0}, moe.ArgumentError), ({"max_tokens": -1}, moe.RangeError),
+    ({"stop": ["x", ""]}, moe.ArgumentError)])
+def test_arguments_are_checked_at_once(model, options, error):
+    with pytest.raises(error):
+        model.batch([PROMPT], **options)
+    with pytest.raises(moe.ArgumentError, match="several"):
+        model.batch(PROMPT)
+
+
+def test_a_bad_sampling_ends_the_batch(model):
+    with pytest.raises(moe.RangeError, match="temperature"):
+        list(model.batch([PROMPT], temperature=-1.0))
