@@ -56,8 +56,8 @@ async function withSignal(handle, signal, start) {
 
 const isObject = (value) => typeof value === 'object' && value !== null;
 
-function expect(good, text) {
-  if (!good) throw Object.assign(new Error(text), { code: 'MOE_ERR_ARGUMENT' });
+function expect(good, text, code = 'MOE_ERR_ARGUMENT') {
+  if (!good) throw Object.assign(new Error(text), { code });
 }
 
 function signalOf(options) {
@@ -124,8 +124,17 @@ class Generation {
   }
 }
 
+/** A copy. An Int32Array wraps other numbers around silently. */
+function idsOf(given) {
+  expect(Array.isArray(given) || ArrayBuffer.isView(given), 'tokens: expected text or token ids');
+  const ids = Array.from(given);
+  const wrong = ids.findIndex((id) => !Number.isInteger(id) || (id | 0) !== id);
+  expect(wrong < 0, `tokens[${wrong}]: expected an integer of 32 bits, found ${String(ids[wrong])}`, 'MOE_ERR_RANGE');
+  return Int32Array.from(ids);
+}
+
 function tokensOf(model, given, options) {
-  return typeof given === 'string' ? model.encode(given, options) : Int32Array.from(given);
+  return typeof given === 'string' ? model.encode(given, options) : idsOf(given);
 }
 
 class Model extends Closable {
@@ -136,7 +145,7 @@ class Model extends Closable {
     return native.encode(handleOf(this), text, options);
   }
   decode(tokens, options = {}) {
-    return native.decode(handleOf(this), Int32Array.from(tokens), options);
+    return native.decode(handleOf(this), idsOf(tokens), options);
   }
   piece(token) {
     return native.piece(handleOf(this), token);

@@ -42,6 +42,7 @@ class LayerWeights {
     for (napi_value e : js_.list(js_.get(options_, "experts"), "experts")) {
       experts_.push_back(expert("experts", e, params.d_ff, d_in));
     }
+    if (experts_.empty()) fail(MOE_ERR_ARGUMENT, "experts: expected at least one");
     const int64_t n = static_cast<int64_t>(experts_.size());
     params.n_experts = static_cast<int32_t>(n);
     params.experts = experts_.data();

@@ -79,6 +79,8 @@ test('a layer', async () => {
   await assert.rejects(moe.layer(smallLayer({ experts: [null] })),
     { code: 'MOE_ERR_ARGUMENT', message: 'experts: expected an object' });
   await assert.rejects(moe.layer({}), { code: 'MOE_ERR_RANGE' });
+  await assert.rejects(moe.layer(smallLayer({ experts: [] })),
+    { code: 'MOE_ERR_ARGUMENT', message: 'experts: expected at least one' });
   layer.close();
   await assert.rejects(layer.forward(x), closed);
 });

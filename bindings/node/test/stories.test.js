@@ -300,6 +300,24 @@ test('errors have a code and a message', async () => {
   }
 });
 
+test('token ids are checked, not wrapped around', async () => {
+  const s = await session();
+  for (const id of [2 ** 32 + 5, -(2 ** 31) - 1, 1.5, NaN, Infinity, '5', null, undefined, 5n, Symbol('id')]) {
+    for (const call of [() => s.eval([1, id]), () => s.score([1, id]), () => s.embed([1, id]), () => moe.evalEach([s], [[1, id]]),
+      () => s.generate([1, id]).text(), async () => s.model.decode([1, id])]) {
+      await assert.rejects(call, { ...code('RANGE'), message: /^tokens\[1\]: expected an integer of 32 bits, found / });
+    }
+  }
+  for (const ids of [null, 5, {}, undefined]) {
+    for (const call of [() => s.eval(ids), () => s.score(ids), () => s.embed(ids), async () => s.model.decode(ids)]) {
+      await assert.rejects(call, { ...code('ARGUMENT'), message: 'tokens: expected text or token ids' });
+    }
+  }
+  await assert.rejects(s.eval([1 << 20]), code('RANGE')); // not in the vocabulary
+  assert.strictEqual(s.position, 0);
+  assert.deepStrictEqual(await s.eval(new Uint16Array([5, 6])), await (await session()).eval([5, 6]));
+});
+
 test('an option may run JavaScript', async () => {
   const s = await session();
   let first = null;
