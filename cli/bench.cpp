@@ -31,10 +31,7 @@ uint64_t kv_bytes_per_token(const BenchOptions& o, const moe_model* model, int n
   const int seen = o.depth + o.n_generate / 2;
   uint64_t bytes = 0;
   for (int i = 0; i < n_layers; ++i) {
-    moe_model_layer_info layer{};
-    layer.struct_size = sizeof layer;
-    moe_error error;
-    check(moe_model_get_layer_info(model, i, &layer, &error), error);
+    const moe_model_layer_info layer = layer_info(model, i);
     const int window = layer.window > 0 ? std::min(layer.window, seen) : seen;
     const uint64_t scale = element == 1 ? sizeof(float) : 0;
     const uint64_t row = o.model.kv == "latent"

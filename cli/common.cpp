@@ -228,6 +228,14 @@ moe_model_info model_info(const moe_model* model) {
   return info;
 }
 
+moe_model_layer_info layer_info(const moe_model* model, int32_t layer) {
+  moe_model_layer_info info{};
+  info.struct_size = sizeof info;
+  moe_error error;
+  check(moe_model_get_layer_info(model, layer, &info, &error), error);
+  return info;
+}
+
 void check_decoder(const ModelOptions& o, const moe_model* model, const char* command) {
   const moe_model_info info = model_info(model);
   if (info.is_encoder_decoder != 0) {

@@ -85,6 +85,7 @@ Model open_model(const ModelOptions& o, moe_env* env);
 /// Parameters of `open_session`; also given to open_model for the memory cap.
 moe_session_params session_params(const ModelOptions& o);
 moe_model_info model_info(const moe_model* model);
+moe_model_layer_info layer_info(const moe_model* model, int32_t layer);
 /// Throws if the model is not a decoder: `command` continues texts.
 void check_decoder(const ModelOptions& o, const moe_model* model, const char* command);
 /// True if the router of the options may skip experts: a session then counts its routing.

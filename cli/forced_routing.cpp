@@ -16,12 +16,9 @@ ForcedRouting::ForcedRouting(Trace trace, const moe_model* model, bool overridde
     ++steps.back().n;
   }
   const moe_model_info info = model_info(model);
-  moe_error error;
   if (info.n_moe_layers == 0) throw UsageError("--routing: every layer of this model is dense");
   for (int32_t l = 0; l < info.n_layers; ++l) {
-    moe_model_layer_info layer{};
-    layer.struct_size = sizeof layer;
-    check(moe_model_get_layer_info(model, l, &layer, &error), error);
+    const moe_model_layer_info layer = layer_info(model, l);
     layers_.push_back({layer.n_experts, std::max(1, layer.n_subheads)});
     if (layer.n_experts > 0 && layer.n_active < trace_.n_used && !overridden) {
       throw UsageError("--routing: the trace takes up to " + std::to_string(trace_.n_used) +

@@ -48,10 +48,7 @@ Json info_json(const moe_model* model) {
 }
 
 Json layer_json(const moe_model* model, int32_t index) {
-  moe_model_layer_info l{};
-  l.struct_size = sizeof l;
-  moe_error error;
-  check(moe_model_get_layer_info(model, index, &l, &error), error);
+  const moe_model_layer_info l = layer_info(model, index);
   Json j = {{"n_heads", l.n_heads}, {"n_kv_heads", l.n_kv_heads}, {"head_dim", l.head_dim},
             {"window", l.window},   {"activation", l.activation}, {"d_ff", l.d_ff}};
   if (l.n_cross_heads > 0) j["n_cross_heads"] = l.n_cross_heads;

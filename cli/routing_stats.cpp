@@ -128,58 +128,61 @@ std::string shorten(std::vector<Line>* lines, const char* greatest, const char* 
          " " + kind + " layers; --json has all)\n";
 }
 
+Json layer_routing(const moe_session* session, int32_t layer) {
+  moe_routing_stats s{};
+  s.struct_size = sizeof s;
+  moe_error error;
+  check(moe_session_get_routing(session, layer, &s, &error), error);
+  uint64_t served = 0;
+  for (int32_t e = 0; e < s.n_experts; ++e) served += s.tokens_per_expert[e];
+  return {{"layer", layer},
+          {"n_tokens", s.n_tokens},
+          {"mean_experts_per_token", quotient(served, s.n_tokens)},
+          {"n_dropped", s.n_dropped},
+          {"n_skipped", s.n_skipped},
+          {"skipped_probability", s.skipped_probability},
+          {"share_positive", quotient(s.n_positive, s.n_activations)},
+          {"tokens_per_expert",
+           std::vector<uint64_t>(s.tokens_per_expert, s.tokens_per_expert + s.n_experts)},
+          {"experts_per_token",
+           std::vector<uint64_t>(s.experts_per_token, s.experts_per_token + s.n_experts + 1)}};
+}
+
+Json layer_activations(const moe_session* session, int32_t layer) {
+  moe_activation_stats s{};
+  s.struct_size = sizeof s;
+  moe_error error;
+  check(moe_session_get_activations(session, layer, &s, &error), error);
+  return {{"layer", layer},
+          {"n_activations", s.n_activations},
+          {"n_positive", s.n_positive},
+          {"share_positive", quotient(s.n_positive, s.n_activations)}};
+}
+
 }  // namespace
 
 Json routing_json(const moe_model* model, const moe_session* session) {
   Json layers = Json::array();
-  const moe_model_info info = model_info(model);
-  moe_error error;
-  for (int32_t i = 0; i < info.n_layers; ++i) {
-    moe_routing_stats s{};
-    s.struct_size = sizeof s;
-    const moe_status status = moe_session_get_routing(session, i, &s, &error);
-    if (status == MOE_ERR_UNSUPPORTED) continue;
-    check(status, error);
-    uint64_t served = 0;
-    for (int32_t e = 0; e < s.n_experts; ++e) served += s.tokens_per_expert[e];
-    layers.push_back(
-        {{"layer", i},
-         {"n_tokens", s.n_tokens},
-         {"mean_experts_per_token", quotient(served, s.n_tokens)},
-         {"n_dropped", s.n_dropped},
-         {"n_skipped", s.n_skipped},
-         {"skipped_probability", s.skipped_probability},
-         {"share_positive", quotient(s.n_positive, s.n_activations)},
-         {"tokens_per_expert",
-          std::vector<uint64_t>(s.tokens_per_expert, s.tokens_per_expert + s.n_experts)},
-         {"experts_per_token",
-          std::vector<uint64_t>(s.experts_per_token, s.experts_per_token + s.n_experts + 1)}});
+  for (int32_t i = 0; i < model_info(model).n_layers; ++i) {
+    if (layer_info(model, i).n_experts > 0) layers.push_back(layer_routing(session, i));
   }
   return layers;
 }
 
 Json activations_json(const moe_model* model, const moe_session* session) {
   Json layers = Json::array();
-  const moe_model_info info = model_info(model);
-  moe_error error;
-  for (int32_t i = 0; i < info.n_layers; ++i) {
-    moe_model_layer_info layer{};
-    layer.struct_size = sizeof layer;
-    check(moe_model_get_layer_info(model, i, &layer, &error), error);
-    if (layer.d_ff == 0) continue;
-    moe_activation_stats s{};
-    s.struct_size = sizeof s;
-    check(moe_session_get_activations(session, i, &s, &error), error);
-    layers.push_back({{"layer", i},
-                      {"n_activations", s.n_activations},
-                      {"n_positive", s.n_positive},
-                      {"share_positive", quotient(s.n_positive, s.n_activations)}});
+  for (int32_t i = 0; i < model_info(model).n_layers; ++i) {
+    if (layer_info(model, i).d_ff > 0) layers.push_back(layer_activations(session, i));
   }
   return layers;
 }
 
 void print_stats(const Json& routing, const Json& activations) {
   const std::vector<Line> lines = read_lines(routing, activations);
+  if (lines.empty()) {
+    std::fputs("moe: no expert use or activations: no layer of this model has an FFN\n", stderr);
+    return;
+  }
   std::fputs("  layer    tokens  experts each   unused   dropped  positive  busiest experts\n",
              stderr);
   std::vector<Line> routed = of_kind(lines, false);

@@ -101,15 +101,11 @@ std::string swept_router(const std::string& base, const Sweep& sweep, size_t i) 
 
 ExpertCost expert_cost(const moe_model* model, const Json& layers) {
   ExpertCost cost;
-  moe_error error;
   for (const Json& line : layers) {
     const auto l = line["layer"].get<int32_t>();
-    moe_model_layer_info info{};
-    info.struct_size = sizeof info;
-    check(moe_model_get_layer_info(model, l, &info, &error), error);
     const double each = line["mean_experts_per_token"].get<double>();
     cost.experts += each / static_cast<double>(layers.size());
-    cost.flops += each * info.n_subheads * expert_flops(model, l);
+    cost.flops += each * layer_info(model, l).n_subheads * expert_flops(model, l);
   }
   return cost;
 }

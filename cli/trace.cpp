@@ -98,14 +98,6 @@ class Recorder {
   std::exception_ptr thrown_;
 };
 
-moe_model_layer_info layer_info(const moe_model* model, int32_t layer) {
-  moe_model_layer_info info{};
-  info.struct_size = sizeof info;
-  moe_error error;
-  check(moe_model_get_layer_info(model, layer, &info, &error), error);
-  return info;
-}
-
 // Sizes of the new trace, and the sub-heads of each layer.
 Trace empty_trace(const moe_model* model, std::vector<int32_t>* subheads) {
   Trace trace;

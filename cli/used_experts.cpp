@@ -27,9 +27,7 @@ UsedExperts::UsedExperts(const moe_model* model, bool keep_counting)
   other_bytes_ = info.bytes_per_token;
   for (size_t l = 0; l < expert_bytes_.size(); ++l) {
     if (expert_bytes_[l].empty()) continue;
-    moe_model_layer_info layer{};
-    layer.struct_size = sizeof layer;
-    check(moe_model_get_layer_info(model, static_cast<int32_t>(l), &layer, &error), error);
+    const moe_model_layer_info layer = layer_info(model, static_cast<int32_t>(l));
     const auto most = static_cast<uint64_t>(
         std::min(int64_t{layer.n_experts}, int64_t{layer.n_active} * layer.n_subheads));
     const uint64_t largest = *std::max_element(expert_bytes_[l].begin(), expert_bytes_[l].end());
