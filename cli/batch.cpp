@@ -433,8 +433,10 @@ void add_batch(CLI::App& app) {
   auto o = std::make_shared<BatchOptions>();
   CLI::App* c = app.add_subcommand("batch", "Continue the texts of a file, several at once");
   add_model_options(*c, o->model);
-  c->add_option("IN", o->in,
-                "One JSON object per line: prompt, messages or tokens; optionally id and stop")
+  c->add_option(
+       "IN", o->in,
+       "One JSON object per line (- is stdin): prompt, messages or tokens; optionally id and "
+       "stop")
       ->required();
   c->add_option("OUT", o->out,
                 "One JSON object per line of IN; lines already in it are not generated again")

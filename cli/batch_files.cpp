@@ -20,24 +20,15 @@ constexpr size_t kHeadBytes = 40;                       // start of a result, wh
 
 }  // namespace
 
-LineReader::LineReader(const std::string& path) : path_(path), in_(path, std::ios::binary) {
-  if (!in_) throw CallError(MOE_ERR_IO, path + ": " + std::strerror(errno));
-  in_.seekg(0, std::ios::end);
-  size_ = static_cast<uint64_t>(std::max<std::streamoff>(in_.tellg(), 0));
-  in_.clear();  // a pipe has no size
-  in_.seekg(0);
-  in_.clear();
-}
-
 bool LineReader::next(std::string* line, bool* whole) {
   line->clear();
   *whole = true;
   const uint64_t start = at_;
-  for (char c = 0; in_.get(c);) {
+  for (char c = 0; in_.get(&c);) {
     ++at_;
     if (c == '\n') return true;
     if (at_ - start > kEndlessLine) {
-      throw CallError(MOE_ERR_ARGUMENT, path_ + ": a line does not end within " +
+      throw CallError(MOE_ERR_ARGUMENT, in_.name() + ": a line does not end within " +
                                             std::to_string(kEndlessLine) + " bytes");
     }
     if (line->size() < kMostLineBytes) {
@@ -46,7 +37,6 @@ bool LineReader::next(std::string* line, bool* whole) {
       *whole = false;
     }
   }
-  if (in_.bad()) throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno));
   return at_ > start;
 }
 

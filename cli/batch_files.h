@@ -2,8 +2,9 @@
 // Input and output of moe batch: lines of requests, and lines of results.
 
 #include <cstdint>
-#include <fstream>
 #include <string>
+
+#include "cli/input_file.h"
 
 namespace moe_cli {
 
@@ -12,17 +13,15 @@ inline constexpr size_t kMostLineBytes = size_t{4} << 20;
 /// Lines of a file, at most kMostLineBytes of each. A line of 16 times as many bytes is an error.
 class LineReader {
  public:
-  explicit LineReader(const std::string& path);
+  explicit LineReader(const std::string& path) : in_(path) {}
   /// False at the end. *whole: false for too long a line, of which `line` is the beginning.
   bool next(std::string* line, bool* whole);
   uint64_t at() const { return at_; }
-  uint64_t size() const { return size_; }
+  uint64_t size() const { return in_.size(); }  // 0 for a pipe
 
  private:
-  std::string path_;
-  std::ifstream in_;
+  InputFile in_;
   uint64_t at_ = 0;
-  uint64_t size_ = 0;  // 0 for a pipe
 };
 
 /// The results so far, locked against other writers. Lines are written whole or not at all.

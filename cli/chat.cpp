@@ -375,7 +375,7 @@ void Talk::run() {
   std::string line;
   while (true) {
     if (terminal_) std::cerr << "> " << std::flush;
-    if ((terminal_ && !wait_for_input()) || !next_line(std::cin, &line)) {
+    if ((terminal_ && !wait_for_input(STDIN_FILENO)) || !next_line(std::cin, &line)) {
       if (terminal_) std::cerr << "\n";
       return;
     }

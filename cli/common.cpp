@@ -386,8 +386,8 @@ bool forgive_interrupt() {
   return true;
 }
 
-bool wait_for_input() {
-  pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
+bool wait_for_input(int file) {
+  pollfd files[] = {{file, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
   while (!interrupted() && files[0].revents == 0) {
     if (poll(files, 2, -1) < 0 && errno != EINTR) return true;  // reading reports the error
     // A byte may be from an already forgiven Ctrl-C. A current one set its flag before writing.

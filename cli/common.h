@@ -114,8 +114,9 @@ void watch_interrupts();
 bool interrupted();
 /// Resets a Ctrl-C meant for one call. False for another signal.
 bool forgive_interrupt();
-/// Waits until a terminal has a line or end of input; false after Ctrl-C.
-bool wait_for_input();
+/// Waits until reading `file` would not wait: a terminal has a line, a pipe bytes, or it has ended.
+/// False after Ctrl-C.
+bool wait_for_input(int file);
 void set_current_session(moe_session* session);
 /// Sets the current session during its lifetime; must be destroyed before the session.
 struct CurrentSession {

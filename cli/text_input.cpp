@@ -1,52 +1,28 @@
 #include "cli/text_input.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
+
+#include "cli/input_file.h"
 
 namespace moe_cli {
 namespace {
-
-struct OpenFile {
-  explicit OpenFile(const std::string& path)
-      : fd(path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~OpenFile() {
-    if (fd > STDIN_FILENO) close(fd);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int fd;
-};
-
-[[noreturn]] void fail_to_read(const std::string& path) {
-  throw CallError(MOE_ERR_IO, (path == "-" ? "stdin" : path) + ": " + std::strerror(errno));
-}
 
 std::string mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 }  // namespace
 
 std::string read_file(const std::string& path, uint64_t most) {
-  const OpenFile file(path);
-  if (file.fd < 0) fail_to_read(path);
+  InputFile file(path);
   std::string text;
-  std::vector<char> part(size_t{1} << 16);
-  for (;;) {
-    stop_if_interrupted();
-    const ssize_t n = read(file.fd, part.data(), part.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_to_read(path);
-    if (n == 0) return text;
-    text.append(part.data(), static_cast<size_t>(n));
+  for (std::string_view part = file.next(); !part.empty(); part = file.next()) {
+    text += part;
     if (text.size() > most) {
-      throw CallError(MOE_ERR_TOO_LONG, (path == "-" ? "stdin" : path) + ": more than " +
-                                            mebibytes(most) + ", the limit");
+      throw CallError(MOE_ERR_TOO_LONG,
+                      file.name() + ": more than " + mebibytes(most) + ", the limit");
     }
   }
+  return text;
 }
 
 bool next_line(std::istream& in, std::string* line) {

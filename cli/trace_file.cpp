@@ -4,10 +4,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 
 #include "cli/common.h"
+#include "cli/input_file.h"
 
 namespace moe_cli {
 namespace {
@@ -20,9 +19,7 @@ constexpr long kMostSteps = 1L << 30;
 
 class Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path), in_(path, std::ios::binary) {
-    if (!in_) throw CallError(MOE_ERR_IO, path + ": cannot open: " + std::strerror(errno));
-  }
+  explicit Reader(const std::string& path) : in_(path) {}
 
   Trace read() {
     read_sizes();
@@ -39,7 +36,7 @@ class Reader {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw CallError(MOE_ERR_FORMAT, path_ + ":" + std::to_string(number_) + ": " + what);
+    throw CallError(MOE_ERR_FORMAT, in_.name() + ":" + std::to_string(number_) + ": " + what);
   }
   std::string found() const {
     std::string text = line_.substr(0, 60);
@@ -53,14 +50,12 @@ class Reader {
   bool next() {
     ++number_;
     line_.clear();
-    for (int c = in_.get(); c != '\n'; c = in_.get()) {
-      if (c == std::char_traits<char>::eof()) {
-        ended_ = true;
-        break;
-      }
+    char c = 0;
+    while (in_.get(&c) && c != '\n') {
       if (line_.size() == kLongestLine) fail("the line is longer than that of any trace");
-      line_ += static_cast<char>(c);
+      line_ += c;
     }
+    ended_ = c != '\n';
     if (!line_.empty() && line_.back() == '\r') line_.pop_back();
     return !line_.empty() || !ended_;
   }
@@ -134,8 +129,7 @@ class Reader {
     chosen_.push_back(use.expert);
   }
 
-  const std::string& path_;
-  std::ifstream in_;
+  InputFile in_;
   std::string line_;
   size_t number_ = 0;
   bool ended_ = false;

@@ -82,8 +82,9 @@ class Batch(Cli):
 
     def test_pipes_are_read_and_folders_are_not(self):
         text = '{"prompt": "The fox"}\n' * 3
-        self.ok("batch", MODEL, "/dev/stdin", self.path("out"), "-n", "2", text=text)
-        self.assertEqual(len(self.results("out")), 3)
+        for stdin in ("-", "/dev/stdin"):
+            self.ok("batch", MODEL, stdin, self.path(stdin[-1]), "-n", "2", text=text)
+            self.assertEqual(len(self.results(stdin[-1])), 3)
         self.fails(1, "batch", MODEL, self.folder.name, self.path("none"), contains=[self.folder.name])
 
     def test_devices_without_an_end(self):

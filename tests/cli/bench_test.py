@@ -38,16 +38,6 @@ def flags_of_largest_mapping(pid):
 
 
 class Bench(Cli):
-    @staticmethod
-    def wait_for_its_handler(process):
-        """Waits until the process catches SIGINT, the second bit of the hexadecimal mask in /proc."""
-        while process.poll() is None:
-            with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
-                caught = next(line for line in status if line.startswith("SigCgt"))
-            if int(caught.split()[1], 16) & 2:
-                return
-            time.sleep(0.01)
-
     def test_bench_synthetic(self):
         j = json.loads(self.ok("bench", "--synthetic", "tiny", "-p", "16", "-n", "4", "-r", "1", "--json").stdout)
         for key in ("prefill_tokens_per_s", "decode_tokens_per_s", "bytes_per_token", "peak_rss_bytes",

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 MOE, MODEL, CHECKPOINT, CHAT = sys.argv[1:5]
@@ -22,6 +23,16 @@ class Cli(unittest.TestCase):
 
     def path(self, name):
         return os.path.join(self.folder.name, name)
+
+    @staticmethod
+    def wait_for_its_handler(process):
+        """Waits until the process catches SIGINT, the second bit of the hexadecimal mask in /proc."""
+        while process.poll() is None:
+            with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
+                caught = next(line for line in status if line.startswith("SigCgt"))
+            if int(caught.split()[1], 16) & 2:
+                return
+            time.sleep(0.01)
 
     def ok(self, *args, **kwargs):
         r = run(*args, **kwargs)

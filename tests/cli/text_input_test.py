@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import subprocess
 
 from support import CHECKPOINT, Cli, MODEL, MOE, main
@@ -34,6 +35,23 @@ class TextInput(Cli):
         self.forms()
         self.same("perplexity", ([self.path("t.txt")], None), key="mean_nll")
         self.same("perplexity", (["-"], TEXT), key="mean_nll")
+
+    def test_a_signal_ends_the_wait_for_a_pipe(self):
+        os.mkfifo(self.path("pipe"))
+        for has_writer in (False, True):  # opening it waits without one, reading with one
+            if has_writer:
+                self.addCleanup(os.close, os.open(self.path("pipe"), os.O_RDWR))
+            for args in (["generate", MODEL, "-f", self.path("pipe")],
+                         ["batch", MODEL, self.path("pipe"), self.path("out")],
+                         ["bench", MODEL, "--routing", self.path("pipe")]):
+                with self.subTest(args=args, has_writer=has_writer):
+                    p = subprocess.Popen([MOE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                    self.addCleanup(p.wait)
+                    self.addCleanup(p.kill)
+                    self.wait_for_its_handler(p)
+                    p.send_signal(signal.SIGTERM)
+                    out, err = p.communicate(timeout=60)
+                    self.assertEqual((p.returncode, out, err), (130, "", "moe: interrupted\n"))
 
     def test_generate_continues_ids(self):
         ids = self.ok("tokenize", MODEL, TEXT).stdout.strip()
