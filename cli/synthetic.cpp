@@ -27,16 +27,22 @@ struct Work {
 
   static bool callback(void* user, uint64_t done, uint64_t total, const char* what);
   bool fits() const { return total <= most; }
+  void announce() const;
 };
+
+void Work::announce() const {
+  std::fprintf(stderr, "moe: writing a file of %s in %s\n", format_bytes(total).c_str(),
+               visible(folder).c_str());
+}
 
 bool Work::callback(void* user, uint64_t done, uint64_t total, const char* what) {
   auto* work = static_cast<Work*>(user);
   const bool first = work->total == 0;
   work->total = total;
   if (!work->fits()) return false;
-  if (first && !work->folder.empty()) {
-    std::fprintf(stderr, "moe: writing a file of %s in %s\n", format_bytes(total).c_str(),
-                 visible(work->folder).c_str());
+  try {
+    if (first && !work->folder.empty()) work->announce();
+  } catch (const std::bad_alloc&) {  // continue unannounced
   }
   return Progress::callback(&work->progress, done, total, what);
 }

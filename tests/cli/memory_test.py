@@ -23,7 +23,7 @@ COMMANDS = [("--help",), ("generate", "--help"), ("genrate",), ("tokenize", MODE
             ("chat", MODEL, "-n", "2", "--template", "chatml", *ONE), ("perplexity", MODEL, "-p", "Once upon", *ONE),
             ("score", MODEL, "-p", "Once", *ONE), ("embed", MODEL, "-p", "Once", *ONE),
             ("trace", MODEL, "-p", "Once", "-n", "1", "-o", OUT, *ONE), ("convert", CHECKPOINT, OUT, "--verify"),
-            ("convert", CHECKPOINT, OUT, "--json")]
+            ("convert", CHECKPOINT, OUT, "--json"), ("bench", "--synthetic", "tiny", "--save", OUT)]
 TIMES = ("seconds", "tokens/s", "tokens (", " s, verified")
 
 
