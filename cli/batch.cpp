@@ -415,9 +415,7 @@ void run_batch(BatchOptions& o) {
   const Env env = open_env(o.model);
   Model model = open_model(o.model, env.get());
   check_decoder(o.model, model.get(), "batch");
-  if (!o.sampling.stop.empty() && moe_model_tokenizer(model.get()) == nullptr) {
-    throw UsageError("--stop: the model has no tokenizer");
-  }
+  check_sampling(o.sampling, model.get());
   const Sampling sampling(o.sampling);
   BatchFiles files(o.in, o.out);
   o.n_sessions = std::max(1, files.lines_left(o.n_sessions));

@@ -395,6 +395,7 @@ void run_chat(const ChatOptions& o) {
   const Env env = open_env(o.model);
   const Model model = open_model_to_run(o.model, env.get());
   check_decoder(o.model, model.get(), "chat");
+  check_sampling(o.sampling, model.get());
   const auto file = o.file.empty() ? std::nullopt : read_chat_file(o.file);
   Talk talk(o, model.get());
   if (file) talk.restore(*file);

@@ -26,17 +26,27 @@ struct GenerateOptions {
 };
 
 struct Sink {
-  bool stream;
-  bool ids;  // the model has no text
+  bool stream = false;
+  bool ids = false;  // the model has no text
   bool first = true;
+  bool begun = false;
+  std::string echo;
   std::string text;
   Json tokens = Json::array();
-  std::exception_ptr thrown = {};  // rethrown later: nothing may be thrown through the library
+  std::exception_ptr thrown;  // rethrown later: nothing may be thrown through the library
 
+  void begin();
   bool take(const moe_piece& piece);
 };
 
+// Prints the prompt, which waits for the first piece: until then the call may be refused.
+void Sink::begin() {
+  if (!begun) std::cout << echo;
+  begun = true;
+}
+
 bool Sink::take(const moe_piece& piece) {
+  if (stream) begin();
   if (stream && ids) {
     std::cout << (first ? "" : ",") << piece.token << std::flush;
     first = false;
@@ -50,7 +60,7 @@ bool Sink::take(const moe_piece& piece) {
   text.append(piece.text, piece.n_bytes);
   if (piece.token >= 0) {
     Json t = {{"id", piece.token}, {"logprob", piece.logprob}};
-    for (size_t i = 0; i < piece.n_top; ++i) {
+    for (size_t i = 0; i < piece.n_top && piece.top[i].token >= 0; ++i) {
       t["top"].push_back({{"id", piece.top[i].token}, {"logprob", piece.top[i].logprob}});
     }
     tokens.push_back(std::move(t));
@@ -106,6 +116,7 @@ void run_generate(GenerateOptions& o) {
   const Env env = open_env(o.model);
   Model model = open_model_for_text(o.model, env.get());
   check_decoder(o.model, model.get(), "generate");
+  check_sampling(o.sampling, model.get());
   const auto tokens =
       o.input.given() ? encode(model.get(), prompt, encode_flags(o.no_bos, o.special)) : ids;
   prepare_session(o.model, env.get(), model, tokens.size(), o.sampling.max_tokens);
@@ -113,13 +124,14 @@ void run_generate(GenerateOptions& o) {
   const CurrentSession current(session.get());
   moe_error error;
   if (o.stats) check(moe_session_count_routing(session.get(), true, &error), error);
-  Sink sink{
-      !o.model.json, moe_model_tokenizer(model.get()) == nullptr, true, {}, Json::array(), {}};
+  Sink sink;
+  sink.stream = !o.model.json;
+  sink.ids = moe_model_tokenizer(model.get()) == nullptr;
   sampling.params.callback = on_piece;
   sampling.params.user = &sink;
   sampling.params.n_top = o.n_top;
   if (sink.stream && !o.no_echo) {
-    std::cout << echo_of(o, model.get(), prompt, tokens) << std::flush;
+    sink.echo = echo_of(o, model.get(), prompt, tokens);
     sink.first = tokens.empty();
   }
   moe_generate_result result{};
@@ -127,7 +139,8 @@ void run_generate(GenerateOptions& o) {
   const moe_status status = moe_session_generate(session.get(), tokens.data(), tokens.size(),
                                                  &sampling.params, &result, &error);
   if (sink.thrown) std::rethrow_exception(sink.thrown);
-  if (sink.stream) std::cout << "\n" << std::flush;
+  if (sink.stream && status == MOE_OK) sink.begin();  // nothing may have been generated
+  if (sink.begun) std::cout << "\n" << std::flush;
   check(status, error);
   if (sink.stream) {
     report(result);

@@ -53,21 +53,42 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
       ->group(kSamplingGroup);
 }
 
-Sampling::Sampling(const SamplingOptions& o) : options_(o) {
-  for (const std::string& text : options_.bias) {
-    const size_t colon = text.find(':');
-    char* end = nullptr;
-    moe_logit_bias b{};
-    const long id = std::strtol(text.c_str(), &end, 10);
-    const bool id_ok = colon != std::string::npos && end == text.c_str() + colon && colon > 0 &&
-                       id >= 0 && id <= INT32_MAX;
-    b.token = id_ok ? static_cast<int32_t>(id) : 0;
-    b.bias = id_ok ? std::strtof(text.c_str() + colon + 1, &end) : 0;
-    if (!id_ok || *end != '\0' || end == text.c_str() + colon + 1 || !std::isfinite(b.bias)) {
-      throw UsageError("--bias '" + text + "': expected TOKEN_ID:VALUE, such as 42:-1.5");
-    }
-    bias_.push_back(b);
+namespace {
+
+moe_logit_bias parse_bias(const std::string& text) {
+  const size_t colon = text.find(':');
+  char* end = nullptr;
+  moe_logit_bias b{};
+  const long id = std::strtol(text.c_str(), &end, 10);
+  const bool id_ok = colon != std::string::npos && end == text.c_str() + colon && colon > 0 &&
+                     id >= 0 && id <= INT32_MAX;
+  b.token = id_ok ? static_cast<int32_t>(id) : 0;
+  b.bias = id_ok ? std::strtof(text.c_str() + colon + 1, &end) : 0;
+  if (!id_ok || *end != '\0' || end == text.c_str() + colon + 1 || !std::isfinite(b.bias)) {
+    throw UsageError("--bias '" + text + "': expected TOKEN_ID:VALUE, such as 42:-1.5");
   }
+  return b;
+}
+
+}  // namespace
+
+void check_sampling(const SamplingOptions& o, const moe_model* model) {
+  if (!o.stop.empty() && moe_model_tokenizer(model) == nullptr) {
+    throw UsageError("--stop: the model has no tokenizer");
+  }
+  const int32_t vocab_size = model_info(model).vocab_size;
+  for (const std::string& text : o.bias) {
+    if (parse_bias(text).token < vocab_size) continue;
+    throw UsageError("--bias '" + text + "': expected a token id in 0.." +
+                     std::to_string(vocab_size - 1));
+  }
+}
+
+Sampling::Sampling(const SamplingOptions& o) : options_(o) {
+  // 0 and 1 alone turn them off, and the library takes a top_p of 0 for its default.
+  if (!(o.top_p > 0)) throw UsageError("--top-p: expected a number above 0, found 0");
+  if (!(o.min_p < 1)) throw UsageError("--min-p: expected a number below 1, found 1");
+  for (const std::string& text : options_.bias) bias_.push_back(parse_bias(text));
   for (const std::string& s : options_.stop) {
     if (s.empty()) throw UsageError("--stop: expected some text");
     stop_.push_back(s.c_str());

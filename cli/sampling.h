@@ -21,6 +21,9 @@ struct SamplingOptions {
 
 void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tokens);
 
+/// Throws UsageError if the model cannot do what the options ask for, before anything is generated.
+void check_sampling(const SamplingOptions& o, const moe_model* model);
+
 /// The C structs of the options; pointers inside point into this object.
 class Sampling {
  public:

@@ -27,6 +27,48 @@ class Results(Cli):
         self.assertIn("finished by a failed write", r.stderr)
         self.assertIn("cannot write to stdout", r.stderr)
 
+    def without_ffn(self):
+        """A model file without a tokenizer, of one layer that is attention alone."""
+        source, n_kept = self.path("source"), 8  # the tensors are sorted: the other layers' come last
+        shutil.copytree(os.path.join(CHECKPOINT, "../blocks_alone"), source)
+        with open(os.path.join(source, "config.json"), "r+") as f:
+            config = json.load(f)
+            f.seek(0)
+            f.truncate()
+            json.dump({**config, "n_layers": 1, "layers": config["layers"][:1]}, f)
+        with open(os.path.join(source, "model.safetensors"), "r+b") as f:
+            header = list(json.loads(f.read(int.from_bytes(f.read(8), "little"))).items())[:n_kept]
+            data = f.read(header[-1][1]["data_offsets"][1])
+            text = json.dumps(dict(header)).encode()
+            f.seek(0)
+            f.truncate()
+            f.write(len(text).to_bytes(8, "little") + text + data)
+        self.ok("convert", source, self.path("m.moe"), "--weights", "f32")
+        return self.path("m.moe")
+
+    def test_a_refused_call_prints_no_prompt(self):
+        for extra, code, words in ((["--bias", "1536:1"], 2, ["--bias '1536:1'", "0..1535"]),
+                                   (["--router", "gamma=1", "--chunk", "1"], 1, ["--chunk"])):
+            self.fails(code, "generate", MODEL, "-p", "Once upon a time", *extra, contains=words)
+        for command in (("chat", MODEL), ("batch", MODEL, "/dev/null", self.path("out"))):
+            self.fails(2, *command, "--bias", "1536:1", text="", contains=["--bias '1536:1'", "0..1535"])
+        self.assertEqual(os.listdir(self.folder.name), [])
+        ids = ("generate", self.without_ffn(), "--tokens")
+        self.fails(1, *ids, "1,2,99", contains=["0..36", "99"])
+        self.fails(2, *ids, "1,2", "--stop", "x", contains=["--stop: the model has no tokenizer"])
+        self.assertRegex(self.ok(*ids, "1,2", "-n", "2").stdout, r"^1,2,\d+,\d+$")
+        whole = ["1"] * 64  # of a context of 64: nothing can be generated
+        self.assertEqual(self.ok(*ids, ",".join(whole)).stdout, ",".join(whole) + "\n")
+
+    def test_statistics_of_a_model_without_ffn(self):
+        r = self.ok("generate", self.without_ffn(), "--tokens", "1,2", "-n", "2", "--stats")
+        self.assertIn("no layer of this model has an FFN", r.stderr)
+        self.assertNotIn("busiest experts", r.stderr)
+
+    def test_there_are_no_more_candidates_than_tokens(self):
+        j = json.loads(self.ok("generate", self.without_ffn(), "--tokens", "1", "-n", "1", "--json", "--logprobs", "64").stdout)
+        self.assertEqual(sorted(t["id"] for t in j["tokens"][0]["top"]), list(range(37)))
+
     def test_generate_json(self):
         j = json.loads(self.ok("generate", MODEL, "-p", "Once upon a time", "-n", "8", "--json",
                                "--ignore-eos", "--logprobs", "3", "--stats").stdout)

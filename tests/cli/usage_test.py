@@ -41,7 +41,7 @@ class Usage(Cli):
     def test_values_are_refused_before_anything_runs(self):
         for option, value in [("--seed", "18446744073709551616"), ("--seed", "-1"), ("--seed", "1e3"),
                               ("--temp", "nan"), ("--temp", "warm"), ("--temp", "101"), ("--top-p", "nan"),
-                              ("--min-p", "inf"), ("--repetition-penalty", "nan"), ("--top-k", "1.5"),
+                              ("--top-p", "0"), ("--min-p", "inf"), ("--min-p", "1"), ("--repetition-penalty", "nan"), ("--top-k", "1.5"),
                               ("--logprobs", "65"), ("--router", ""), ("--context", "0"), ("-n", "many")]:
             shown = "--max-tokens" if option == "-n" else option
             self.fails(2, "generate", self.path("none.moe"), "-p", "x", option, value, contains=[shown, value])
