@@ -4,11 +4,12 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 
-from support import CHAT, MODEL, MOE, Cli, main
+from support import CHAT, CHECKPOINT, MODEL, MOE, Cli, main
 
 TEXTS = ["Once upon a time", "The fox was very", "A dog", "One autumn morning, Clara", "The", "In the garden"]
 
@@ -52,6 +53,33 @@ class Batch(Cli):
             for key in ("text", "finish", "n_generated"):
                 self.assertEqual(r[key], alone[key])
         self.assertIn("stop", [r["finish"] for r in found])
+
+    def model_with_a_broken_token(self):
+        """Its third token after 1,2,3 has an embedding that overflows: evaluating that token is an error."""
+        source, file = self.path("source"), self.path("m.moe")
+        shutil.copytree(os.path.join(CHECKPOINT, "../shared_gated"), source)
+        with open(os.path.join(source, "config.json"), "r+") as f:
+            config = json.load(f)
+            f.seek(0)
+            json.dump({**config, "embedding_multiplier": 4}, f)
+            f.truncate()
+        self.ok("convert", source, file, "--weights", "f32")
+        text = self.ok("generate", file, "--tokens", "1,2,3", "-n", "3", "--no-echo").stdout
+        token = int(text.split(",")[2])
+        with open(os.path.join(source, "model.safetensors"), "r+b") as f:
+            n = int.from_bytes(f.read(8), "little")
+            embedding = json.loads(f.read(n))["embedding.weight"]
+            row = 2 * embedding["shape"][1]
+            f.seek(8 + n + embedding["data_offsets"][0] + token * row)
+            f.write(b"\x7f\x7f" * (row // 2))  # 3.4e38 as BF16
+        self.ok("convert", source, file, "--weights", "f32")
+        return file
+
+    def test_the_last_token_of_a_text_is_not_evaluated(self):
+        model, prompt = self.model_with_a_broken_token(), {"tokens": [1, 2, 3]}
+        three, four = (self.batch([prompt], "-n", n, model=model, out=n)[0][0] for n in ("3", "4"))
+        self.assertEqual((three["finish"], three["n_generated"]), ("length", 3))
+        self.assertIn("NaN or infinite", four["error"])
 
     def test_a_line_has_stops_of_its_own(self):
         prompt = {"prompt": "Once upon a time"}
