@@ -96,6 +96,19 @@ std::string listed(std::span<const char* const> names) {
   return text;
 }
 
+// `head` and as many whole names as an error's text can hold.
+std::string with_names(std::string head, std::span<const char* const> names) {
+  constexpr size_t kRoom = MOE_ERROR_TEXT_BYTES - sizeof ", ...";
+  const char* separator = "";
+  for (const char* name : names) {
+    const std::string more = separator + std::string(name);
+    if (head.size() + more.size() > kRoom) return head + separator + "...";
+    head += more;
+    separator = ", ";
+  }
+  return head;
+}
+
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& what, const JsonLimits& limits) {
@@ -216,8 +229,8 @@ void JsonNode::only(std::span<const char* const> keys) const {
     if (!known) {
       // Keys of other files cannot be ignored individually.
       const char* const way = path_ == "config.json" ? "--ignore-key ignores it; " : "";
-      fail(MOE_ERR_FORMAT, "%s: unknown key \"%.60s\"; %sknown: %s", path_.c_str(), key.c_str(),
-           way, listed(keys).c_str());
+      const std::string head = path_ + ": unknown key \"" + key.substr(0, 60) + "\"; " + way;
+      fail(MOE_ERR_FORMAT, "%s", with_names(head + "known: ", keys).c_str());
     }
   }
 }

@@ -86,5 +86,16 @@ TEST_F(JsonNodeTest, UnknownKeysAreNamed) {
   EXPECT_TRUE(guarded([&] { node_.only({"n", "x", "yes", "s", "none", "big", "huge"}); }).ok());
 }
 
+TEST_F(JsonNodeTest, KnownKeysAreListedAsFarAsTheyFit) {
+  const std::string head = "c.json: a[0]: unknown key \"big\"; known: ";
+  for (size_t length = 1; length < 30; ++length) {
+    const std::string key(length, 'k');
+    const std::vector<const char*> keys(400, key.c_str());
+    std::string expected = head;
+    while (expected.size() + length + 5 < MOE_ERROR_TEXT_BYTES) expected += key + ", ";
+    EXPECT_EQ(error_of([&] { node_.only(keys); }), expected + "...");
+  }
+}
+
 }  // namespace
 }  // namespace moe
