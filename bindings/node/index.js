@@ -39,7 +39,10 @@ async function cancelled(handle, work) {
   }
 }
 
-/** Starts a call and waits for it. If the signal is aborted, cancels the call and throws the signal's reason. */
+/**
+ * Starts a call and waits for it. If the signal is aborted, cancels the call and throws the signal's reason. `start` must
+ * throw if the call is refused: an abort would otherwise cancel another call on `handle`.
+ */
 async function withSignal(handle, signal, start) {
   signal?.throwIfAborted();
   const work = start();
@@ -217,7 +220,7 @@ class Session extends Closable {
   }
   generate(prompt, options = {}) {
     const handle = handleOf(this);
-    return new Generation(handle, signalOf(options), async (onPiece) =>
+    return new Generation(handle, signalOf(options), (onPiece) =>
       native.generate(handle, this.#tokens(prompt ?? []), options, onPiece));
   }
   chat(options = {}) {
@@ -241,7 +244,7 @@ class Chat extends Closable {
   }
   reply(options = {}) {
     const handle = handleOf(this);
-    return new Generation(handle, signalOf(options), async (onPiece) => native.chatReply(handle, options, onPiece));
+    return new Generation(handle, signalOf(options), (onPiece) => native.chatReply(handle, options, onPiece));
   }
 }
 

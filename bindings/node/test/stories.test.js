@@ -109,6 +109,19 @@ test('is cancelled by a signal', async () => {
   assert.strictEqual(await s.generate(PROMPT, { maxTokens: 24 }).text(), STORY);
 });
 
+test('an abort of a refused call spares the call in progress', async () => {
+  const s = await session();
+  const chat = s.chat({ template: 'plain' }).add('user', 'Once');
+  const story = s.generate(PROMPT, { maxTokens: 24 }).text();
+  const controller = new AbortController();
+  const options = { signal: controller.signal };
+  const refused = [s.generate(PROMPT, options).text(), chat.reply(options).text(), s.eval([5], options), s.score([5], options)]
+    .map((call) => assert.rejects(call, code('STATE')));
+  controller.abort();
+  await Promise.all(refused);
+  assert.strictEqual(await story, STORY);
+});
+
 test('throws the reason of an abort that comes after the end', async () => {
   const s = await session();
   for (const reason of [new Error('late'), null, undefined]) {
