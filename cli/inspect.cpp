@@ -201,7 +201,7 @@ void print_plan(const Json& plan) {
               << " %), of which a token uses at most " << number("n_experts_per_token") << " ("
               << bytes("expert_bytes_per_token") << ")";
   }
-  std::cout << "\n  the least cap is " << bytes("least_cap_bytes") << " ("
+  std::cout << "\n  the smallest possible cap is " << bytes("least_cap_bytes") << " ("
             << number("least_cap_bytes") << " bytes)\n";
 }
 

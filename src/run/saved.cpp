@@ -34,7 +34,7 @@ __attribute__((noinline)) uint64_t hash_of(const void* bytes, size_t n, uint64_t
 constexpr uint8_t kMagicOfSaved[8] = {0x8F, 'M', 'O', 'E', 'S', '\r', '\n', 0x1A};
 constexpr uint16_t kMajor = 1;
 constexpr size_t kHeader = 64;
-constexpr size_t kChecked = 56;  // bytes of the header in front of its checksum
+constexpr size_t kChecked = 56;  // bytes of the header that its checksum covers
 
 /// Contents of the header.
 struct Saved {

@@ -108,9 +108,9 @@ class Budget(Cli):
         self.assertLess(least["n_experts_in_memory"], 64)
         self.fails(1, "inspect", MODEL, "--memory", str(whole["least_cap_bytes"] - 1), contains=["bytes at least", "KV cache"])
         text = self.ok("inspect", MODEL, "--memory", str(whole["least_cap_bytes"])).stdout
-        self.assertIn(f"the least cap is {whole['least_cap_bytes'] / 1e6:.1f} MB ({whole['least_cap_bytes']} bytes)", text)
+        self.assertIn(f"the smallest possible cap is {whole['least_cap_bytes'] / 1e6:.1f} MB ({whole['least_cap_bytes']} bytes)", text)
         self.assertIn(f"{least['n_experts_in_memory']} of 64 experts in memory", text)
-        self.assertNotIn("least cap", self.ok("inspect", MODEL).stdout)
+        self.assertNotIn("smallest possible cap", self.ok("inspect", MODEL).stdout)
 
     def generate(self, *args, **more):
         return self.ok("generate", MODEL, *RUN["generate"], "--context", "64", "--stats", *args, **more)

@@ -150,9 +150,9 @@ def _load(name: str, prototypes: Prototypes) -> c.CDLL:
                 f = getattr(library, function)
                 f.restype, f.argtypes = result, arguments
         except AttributeError as e:
-            raise ImportError(f"{path} is no lib{name} of version {ABI_VERSION}: {e}") from None
+            raise ImportError(f"{path} is not version {ABI_VERSION} of lib{name}: {e}") from None
         return library
-    raise ImportError(f"lib{name} was not found; MOE_LIBRARY=PATH names one. Tried:\n  "
+    raise ImportError(f"lib{name} was not found; set MOE_LIBRARY to its path. Tried:\n  "
                       + "\n  ".join(tried))
 
 

@@ -209,7 +209,7 @@ def complete(chat: Chat, messages: Iterable[Mapping[str, Any]], stream: bool, lo
     """The work of create_chat_completion(); at_end is called when nothing uses the chat any more."""
     try:
         if top_logprobs and not logprobs:
-            raise ArgumentError("top_logprobs goes with logprobs=True")
+            raise ArgumentError("top_logprobs requires logprobs=True")
         options = _options(chat, arguments)
         bias = {int(token): value for token, value in (logit_bias or {}).items()}
         answer = _Answer(chat, "chat.completion.chunk" if stream else "chat.completion", model, logprobs)

@@ -103,8 +103,8 @@ def _swept(a: Analysis) -> Iterator[Section]:
                   "text is predicted (XMoE, fig. 4 and 7).",
                   Chart(flops, "perplexity", curves("perplexity"), log_x=True), _sweep_table(a.sweep))
     yield Section("time", "Time by operations",
-                  "Of one token, decoded behind those in front of it (XMoE, fig. 8); attention and the rest of "
-                  "the model are part of it, the operations are those of the experts alone.",
+                  "Time to decode one token (XMoE, fig. 8). It includes attention and the rest of the model; the "
+                  "operations are those of the experts alone.",
                   Chart(flops, "µs a decoded token", curves("decode_seconds", 1e6), from_zero=True), [])
     yield Section("positive", "Positive activations by operations",
                   "Which share of what experts compute inside is above zero; with ReLU the rest is computed for "
@@ -147,8 +147,8 @@ def _collapse(a: Analysis) -> Section:
     values = [[x.collapse for x in r.layers] for r in a.models]
     curves = [_of_layers(r.layers, v, n) for n, r, v in zip(names, a.models, values)]
     return Section("collapse", "Representation collapse",
-                   "Tr(S_W S_B^+) of the hidden states in front of the router, by the expert that they go to first "
-                   "(X-MoE, eq. 11): the smaller, the more have the states of an expert become one.",
+                   "Tr(S_W S_B^+) of the router's input, grouped by each token's first expert (X-MoE, eq. 11): the "
+                   "smaller, the more the states of an expert have collapsed.",
                    Chart("layer", "RC", curves, from_zero=True, whole=True),
                    _layer_table(names, a.models[-1].layers, values))
 

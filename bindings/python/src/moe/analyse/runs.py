@@ -162,7 +162,7 @@ def _expert_flops(model: Model, layer: int) -> float:
 
 
 def _decode_seconds(session: Session, tokens: Sequence[int]) -> float:
-    """Of one token, behind those in front of it; the best of three times through."""
+    """Seconds to decode one token: the mean over `tokens`, in the best of three passes."""
     best = float("inf")
     for _ in range(3):
         session.rewind(0)
@@ -176,8 +176,8 @@ def _decode_seconds(session: Session, tokens: Sequence[int]) -> float:
 
 def sweep(model: Model, tokens: Sequence[int], routers: Sequence[str]) -> list[SweepRow]:
     """The tokens under each router, such as "threshold:0.5" or "topk:2", as `moe perplexity --sweep`
-    measures them, and the time that decoding takes. UnsupportedError where a router cannot be
-    changed: for it takes a softmax over all experts."""
+    measures them, and the time that decoding takes. UnsupportedError for a router that cannot
+    be overridden, which needs a softmax over all experts."""
     check_decoder(model)
     layers = moe_layers(model)
     if not layers:
