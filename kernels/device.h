@@ -63,7 +63,7 @@ struct LinearOp {
   int32_t n_outs = 0;
 };
 
-/// x = limit * tanh(x / limit), in place.
+/// x = limit * tanh(x / limit), in place. What is NaN or infinite does not become finite.
 struct CapOp {
   float* x = nullptr;  // (n_rows, d)
   int32_t n_rows = 0;

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/device_cpu_impl.h"
 #include "kernels/cpu/linear_input.h"
+#include "kernels/math.h"
 #include "quant/formats.h"
 
 namespace moe {
@@ -116,13 +117,28 @@ void cpu_norm(const CpuRuntime& rt, CpuStream& s, const NormOp& op) {
   });
 }
 
+namespace {
+
+bool all_finite(const float* x, int n) {
+  uint32_t any = 0;
+  for (int i = 0; i < n; ++i) {
+    // The carry of an exponent whose bits are all set.
+    any |= (static_cast<uint32_t>(ScalarLanes::bits(x[i])) & 0x7f800000u) + 0x00800000u;
+  }
+  return (any & 0x80000000u) == 0;
+}
+
+}  // namespace
+
 void cpu_cap(const CpuRuntime& rt, const CapOp& op) {
   const int64_t pieces = (int64_t{op.d} + kCapPiece - 1) / kCapPiece;
   rt.for_range(op.n_rows * pieces, int64_t{8} * kCapPiece, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t at = i % pieces * kCapPiece;
       const auto n = static_cast<int>(std::min<int64_t>(kCapPiece, op.d - at));
-      rt.kernels.cap_row(op.limit, op.x + i / pieces * op.d + at, n);
+      float* const x = op.x + i / pieces * op.d + at;
+      // tanh would hide an infinite logit, which is an error where it is read.
+      if (all_finite(x, n)) rt.kernels.cap_row(op.limit, x, n);
     }
   });
 }

@@ -13,7 +13,9 @@ __global__ void __launch_bounds__(kThreads) cap_kernel(CapOp op) {
   const int64_t n = int64_t{op.n_rows} * op.d;
   const int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += step) {
-    op.x[i] = soft_cap<ScalarLanes>(op.x[i], op.limit);
+    const float x = op.x[i];
+    const bool finite = x - x == 0.0f;
+    if (finite) op.x[i] = soft_cap<ScalarLanes>(x, op.limit);
   }
 }
 

@@ -1,5 +1,7 @@
 // embed_rows() and cosine_scores() with tables in every format, and cap_rows().
 
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "kernels/cuda/ops.h"
@@ -87,6 +89,15 @@ TEST(CudaCap, BitsOfTheCpu) {
     kernels.cap_row(30, x.data(), 3 * d);
     EXPECT_SAME_BITS(device_x.values(), x);
   }
+}
+
+TEST(CudaCap, HidesNothingThatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const OnDevice<float> x(
+      std::vector<float>{1, kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()});
+  ASSERT_EQ(cap_rows(nullptr, {x, 1, 4, 30}), cudaSuccess);
+  EXPECT_TRUE(std::isfinite(x.values()[0]));
+  for (size_t i = 1; i < 4; ++i) EXPECT_FALSE(std::isfinite(x.values()[i])) << i;
 }
 
 // Cosine scores computed by the CPU's kernels.

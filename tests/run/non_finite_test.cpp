@@ -109,5 +109,21 @@ TEST_F(NonFiniteTest, PerplexityAndGeneration) {
   expect_unharmed(0);
 }
 
+std::string text_of_infinite_logits(float cap) {
+  const auto bytes = build_tiny_kind({"infinite", [cap](ModelConfig& c, TinyOptions&) {
+                                        c.logit_multiplier = 3e38f;
+                                        c.logit_cap = cap;
+                                      }});
+  Machine machine(*bytes);
+  Floats logits(static_cast<size_t>(machine.vocab_size()));
+  const Status s = machine.session()->eval(span({1, 2, 3}), LogitRows::kLast, logits.data());
+  EXPECT_EQ(s.code(), MOE_ERR_NON_FINITE);
+  return s.text();
+}
+
+TEST(InfiniteLogits, AreNotHiddenByACap) {
+  EXPECT_EQ(text_of_infinite_logits(30), text_of_infinite_logits(0));
+}
+
 }  // namespace
 }  // namespace moe
