@@ -222,7 +222,7 @@ class Budget(Cli):
     def test_a_plan_without_experts_speaks_of_none(self):
         self.ok("convert", os.path.join(FAMILIES, "llama"), self.path("dense.moe"), "--weights", "f32")
         text = self.ok("inspect", self.path("dense.moe"), "--memory", "1G").stdout
-        self.assertRegex(text, r"under the cap of 1.1 GB: .* with one session, chunks of \d+\n  the least cap is")
+        self.assertRegex(text, r"under the cap of 1.1 GB: .* with one session, chunks of \d+\n  the smallest possible cap is")
 
     def test_chat_says_what_each_reply_used(self):
         cap = self.plan("--memory", "1G", "--context", "64")["least_cap_bytes"] + 200000
