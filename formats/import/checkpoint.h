@@ -23,10 +23,11 @@ enum class PackedCodes : uint8_t {
   kSigned,   // scale * (-8..7)
   kMinimum,  // scale * (0..15) + minimum
   kNf4,      // scale * (a value of NF4's table)
+  kFp4,      // scale * (twice a value of E2M1), scales are powers of two
   // Of eight bits.
   kGroups8,  // scale * (-128..127), each 32 inputs with a scale
   kRows8,    // the same, each row with a scale
-  kOther8,   // any others
+  kOther8,   // any others, and those of four bits that eight hold much better
 };
 
 /// The rows of a matrix stored in several tensors.

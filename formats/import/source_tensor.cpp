@@ -25,6 +25,7 @@ constexpr SourceTypeInfo kTypes[] = {
     {SourceType::kF64, "F64", 8, true, 28},
     {SourceType::kF8E4M3, "F8_E4M3", 1, false},
     {SourceType::kF8E5M2, "F8_E5M2", 1, false},
+    {SourceType::kF8E8M0, "F8_E8M0", 1, false},
     {SourceType::kCodes4, "codes of 4 bits", 1, true, -1, 2},
     {SourceType::kCodes8, "codes of 8 bits", 1, true},
     {SourceType::kQ8_0, "Q8_0", 34, true, 8, 32, read_q8_0},
@@ -56,6 +57,13 @@ float from_f8_e4m3(uint8_t code) {
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 120) << 23 | mantissa << 20);
   const float magnitude = static_cast<float>(mantissa) * 0x1p-9f;
   return sign != 0 ? -magnitude : magnitude;
+}
+
+// OCP's E8M0: a power of two, or NaN.
+float from_f8_e8m0(uint8_t code) {
+  constexpr uint32_t kNan = 0x7FC00000u, kSmallest = 0x00400000u;  // 2^-127 is subnormal
+  if (code == 255) return std::bit_cast<float>(kNan);
+  return std::bit_cast<float>(code == 0 ? kSmallest : uint32_t{code} << 23);
 }
 
 // Reads with memcpy: a tensor may be unaligned.
@@ -169,6 +177,9 @@ bool convert_to_f32(SourceType type, const void* from, size_t n, float* to) {
       return true;
     case SourceType::kF8E4M3:
       convert_all<uint8_t>(from, n, to, from_f8_e4m3);
+      return true;
+    case SourceType::kF8E8M0:
+      convert_all<uint8_t>(from, n, to, from_f8_e8m0);
       return true;
     case SourceType::kF64:
       return cast_all<double>(from, n, to);

@@ -23,6 +23,7 @@ enum class SourceType : uint8_t {
   kF64,
   kF8E4M3,
   kF8E5M2,
+  kF8E8M0,
   // Matrices stored in several tensors: codes with scales (Checkpoint::put_packed).
   kCodes4,
   kCodes8,

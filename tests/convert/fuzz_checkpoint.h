@@ -23,7 +23,8 @@ inline constexpr const char* kShards[] = {"model-1.safetensors", "model-2.safete
 inline constexpr const char* kFamilies[] = {
     "bitnet_packed",   "deepseek_v2", "llama",  "mixtral",     "qwen2_moe",
     "torchscale_xmoe", "gptq",        "awq",    "w4a16",       "w8a8",
-    "deepseek_v3_fp8", "nf4",         "gptq_8", "w8a16_group", "llm_int8"};
+    "deepseek_v3_fp8", "nf4",         "gptq_8", "w8a16_group", "llm_int8",
+    "w8a8_tensor",     "nvfp4",       "mxfp4",  "fp8_fused"};
 inline constexpr const char* kTokenizer = R"({"version": "1.0", "truncation": null, "padding": null,
   "added_tokens": [{"id": 4, "content": "<s>", "special": true, "lstrip": false, "rstrip": false,
                     "normalized": false, "single_word": false}],
@@ -41,7 +42,7 @@ inline constexpr std::string_view kTokens =
     R"("../outside/model-2.safetensors" "/proc/self/maps" "..\\model-2.safetensors" )"
     R"("x/../model-2.safetensors" "model-2.safetensors\u0000.safetensors" "tokenizer.json" )"
     R"("../outside/tokenizer.json" "layers.1.moe.router.weight" "F32" "BF16" "F16" "I8" "U8" "I64" )"
-    R"("F8_E4M3" "silu" "gelu" "yarn" "threshold" "cosine" )";
+    R"("F8_E4M3" "silu" "gelu" "yarn" "threshold" "cosine" "F8_E8M0" )";
 
 inline std::string token(size_t which) {
   std::string_view rest = kTokens;

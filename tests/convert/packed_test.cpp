@@ -1,7 +1,10 @@
-// Checkpoints of GPTQ, AWQ, compressed-tensors and bitsandbytes: the formats they are stored in,
-// and files that contradict their configuration. families_test.cpp tests their logits.
+// Checkpoints of GPTQ, AWQ, compressed-tensors, bitsandbytes, FP8, ModelOpt and Quark: the formats
+// they are stored in, and files that contradict their configuration. families_test.cpp tests their
+// logits.
 
 #include <gtest/gtest.h>
+
+#include <cstring>
 
 #include "formats/import/failure.h"
 #include "formats/import/safetensors.h"
@@ -90,6 +93,9 @@ TEST_F(PackedTest, CodesAreKeptWhereAFormatFits) {
   // One code in 256 is -128.
   of("w8a8", FormatId::kInt8, 0.0015, 2 * kDense);
   of("w8a16_group", FormatId::kInt8Group, 0.004, kDense);
+  of("w8a8_tensor", FormatId::kInt8, 0.001, kDense);
+  of("nvfp4", FormatId::kInt8Group, 0.007, kDense);
+  of("mxfp4", FormatId::kFp4, 0, kDense);
 }
 
 // The error of this weight is its scale; all others are exact.
@@ -383,7 +389,7 @@ TEST_F(PackedTest, Fp8IsCodesTimesScales) {
          "weights; file has (1, 4)");
   tensor(".weight_scale_inv") = {"I32", scales.shape, scales.bytes};
   expect("{}", MOE_ERR_FORMAT,
-         "down_proj.weight_scale_inv: expected F16, BF16 or F32, file has I32");
+         "down_proj.weight_scale_inv: expected F16, BF16, F32 or F8_E8M0, file has I32");
   tensor(".weight_scale_inv") = scales;
   tensor(".weight_scale_inv").bytes.replace(0, 4, std::string("\x00\x00\x80\x7F", 4));
   expect("{}", MOE_ERR_NON_FINITE,
@@ -458,7 +464,8 @@ TEST_F(PackedTest, TheConfigurationFitsTheTensors) {
          "is_marlin_format");
   expect(R"({"quantization_config": {"quant_method": "awq"}})", MOE_ERR_SHAPE, "qweight");
   expect(R"({"quantization_config": {"quant_method": "compressed-tensors",
-             "format": "pack-quantized", "config_groups": {}}})",
+             "format": "pack-quantized", "config_groups": {"group_0": {"weights":
+             {"num_bits": 4}}}}})",
          MOE_ERR_FORMAT, "says compressed-tensors, but no tensor NAME.weight_packed");
   expect(R"({"quantization_config": {"quant_method": "quanto"}})", MOE_ERR_UNSUPPORTED, "quanto");
   tensors_.erase(std::string(kDown) + ".scales");
@@ -471,10 +478,22 @@ TEST_F(PackedTest, TheConfigurationFitsTheTensors) {
 
 TEST_F(PackedTest, CompressedTensorsFitTheirShapes) {
   open("w4a16");
-  expect(R"({"quantization_config": {"format": "nvfp4-pack-quantized"}})", MOE_ERR_UNSUPPORTED,
-         "pack-quantized, int-quantized and float-quantized are");
+  expect(R"({"quantization_config": {"format": "mxfp6-pack-quantized"}})", MOE_ERR_UNSUPPORTED,
+         "format: \"mxfp6-pack-quantized\" is not supported; pack-quantized, int-quantized, "
+         "naive-quantized, float-quantized, mxfp8-quantized, nvfp4-pack-quantized, "
+         "mxfp4-pack-quantized are");
   expect(R"({"quantization_config": {"format": "float-quantized"}})", MOE_ERR_UNSUPPORTED,
-         "config_groups.group_0.weights.num_bits: 4 is not supported; 8 is");
+         "config_groups.group_0.weights.type: \"int\" is not supported; float is in format "
+         "float-quantized");
+  expect(R"({"quantization_config": {"format": "float-quantized", "config_groups": {"group_0":
+             {"weights": {"type": "float"}}}}})",
+         MOE_ERR_UNSUPPORTED, "config_groups.group_0.weights.num_bits: 4 is not supported; 8 is");
+  expect(R"({"quantization_config": {"format": "mixed-precision"}})", MOE_ERR_UNSUPPORTED,
+         "format: \"mixed-precision\" is not supported");
+  expect(R"({"quantization_config": {"config_groups": {"group_0": {"weights": null}}}})",
+         MOE_ERR_FORMAT, "config_groups: expected a group with weights");
+  expect(R"({"quantization_config": {"transform_config": {"config_groups": {"R1": {}}}}})",
+         MOE_ERR_UNSUPPORTED, "convert a checkpoint without transforms");
   expect(
       R"({"quantization_config": {"config_groups": {"group_0": {"weights": {"type": "float"}}}}})",
       MOE_ERR_UNSUPPORTED, "config_groups.group_0.weights.type");
@@ -484,6 +503,277 @@ TEST_F(PackedTest, CompressedTensorsFitTheirShapes) {
   open("w8a8");
   tensor(".weight_scale") = {"BF16", {32, 3}, std::string(192, '\x3F')};
   expect("{}", MOE_ERR_SHAPE, "down_proj.weight: 3 groups do not divide its 64 inputs");
+}
+
+TEST_F(PackedTest, OneScaleOfAMatrixIsThatOfItsRows) {
+  const auto strategy = [](const std::string& name) {
+    return R"({"quantization_config": {"config_groups": {"group_0": {"weights": {"strategy": ")" +
+           name + "\"}}}}}";
+  };
+  const auto with = [&](const test::RawTensor& scales, const std::string& patch, moe_status code,
+                        const char* text) {
+    open("w8a8_tensor");
+    tensor(".weight_scale") = scales;
+    expect(patch.c_str(), code, text);
+  };
+  const auto scales = [](std::vector<int64_t> shape, float value) {
+    int64_t n = 1;
+    for (const int64_t side : shape) n *= side;
+    return test::f32_tensor(shape, std::vector<float>(static_cast<size_t>(n), value));
+  };
+  with(scales({}, 0.5f), "{}", MOE_OK, "");
+  with(scales({64, 1}, 0.5f), "{}", MOE_ERR_SHAPE,
+       "tensor model.layers.0.mlp.down_proj.weight_scale: expected (1, 1) for 8 bits and groups of "
+       "128 inputs, as quantization_config and model.layers.0.mlp.down_proj.weight say; file has "
+       "(64, 1)");
+  with(scales({1}, 0.5f), strategy("channel"), MOE_ERR_SHAPE, "weight_scale: expected (64, 1)");
+  with(scales({1, 2}, 0.5f), "{}", MOE_ERR_SHAPE, "has no such group");
+  with(scales({1}, NAN), "{}", MOE_ERR_NON_FINITE, "down_proj.weight: element (0, 0)");
+  with({"I32", {1}, std::string(4, '\1')}, "{}", MOE_ERR_FORMAT,
+       "down_proj.weight_scale: expected F16, BF16 or F32, file has I32");
+  open("w8a8_tensor");
+  tensors_.erase(std::string(kDown) + ".weight_scale");
+  expect("{}", MOE_ERR_NOT_FOUND, "down_proj.weight_scale is missing");
+  open("w8a8_tensor");
+  for (auto& [name, t] : tensors_) {
+    for (char& code : t.bytes) code = t.dtype == "I8" && code == '\x80' ? '\x81' : code;
+  }
+  ConvertReport report;
+  ASSERT_TRUE(convert_patched("{}", &report).ok());
+  EXPECT_TRUE(matrices_.at("layers.0.ffn.down").lossless);
+}
+
+TEST_F(PackedTest, OneZeroPointOfAMatrixIsThatOfItsRows) {
+  const char* const patch = R"({"quantization_config": {"config_groups": {"group_0": {"weights":
+      {"symmetric": false}}}}})";
+  open("w8a8_tensor");
+  expect(patch, MOE_ERR_NOT_FOUND, "weight_zero_point is missing");
+  for (const auto& [name, t] : test::RawTensors(tensors_)) {
+    if (t.dtype == "I8") tensors_[name + "_zero_point"] = {"I8", {1}, "\3"};
+  }
+  ConvertReport report;
+  const Status status = convert_patched(patch, &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_LT(matrices_.at("layers.0.ffn.down").relative_error, 0.01);
+  tensor(".weight_zero_point") = {"I8", {64, 1}, std::string(64, '\3')};
+  expect(patch, MOE_ERR_SHAPE, "down_proj.weight_zero_point: expected (1, 1)");
+}
+
+TEST_F(PackedTest, Fp4IsWhatItsTensorsSay) {
+  const auto with = [&](const char* family, const char* part, const test::RawTensor& t,
+                        moe_status code, const char* text) {
+    open(family);
+    tensor(part) = t;
+    expect("{}", code, text);
+  };
+  const std::string ones(512, '\x38');
+  with("nvfp4", ".weight_scale", {"F8_E4M3", {64, 4}, ones.substr(256)}, MOE_ERR_SHAPE,
+       "tensor model.layers.0.mlp.down_proj.weight_scale: expected (64, 8), a scale for each 16 "
+       "inputs of the (64, 128) weights; file has (64, 4)");
+  with("nvfp4", ".weight_scale", {"F16", {64, 4}, ones}, MOE_ERR_FORMAT,
+       "down_proj.weight_scale: expected F8_E4M3, F8_E8M0 or U8, file has F16");
+  with("nvfp4", ".weight_scale", {"F8_E4M3", {64, 8}, ones.substr(1) + '\x7F'}, MOE_ERR_NON_FINITE,
+       "down_proj.weight_scale: row 63, group 7: the scale is NaN");
+  with("nvfp4", ".weight_packed", {"U8", {4096}, std::string(4096, '\0')}, MOE_ERR_SHAPE,
+       "down_proj.weight_packed: expected a matrix, file has (4096)");
+  const auto global = [&](const test::RawTensor& t, moe_status code, const char* text) {
+    with("nvfp4", ".weight_global_scale", t, code, text);
+  };
+  global(test::f32_tensor({2}, {1, 1}), MOE_ERR_SHAPE,
+         "down_proj.weight_global_scale: expected one number of F32, file has (2) of F32");
+  global({"F16", {1}, "\1\1"}, MOE_ERR_FORMAT, "expected one number of F32, file has (1) of F16");
+  global(test::f32_tensor({1}, {0}), MOE_ERR_RANGE,
+         "down_proj.weight_global_scale: expected a finite number above 0, found 0");
+  global(test::f32_tensor({1}, {-1}), MOE_ERR_RANGE, "above 0, found -1");
+  global(test::f32_tensor({1}, {NAN}), MOE_ERR_NON_FINITE, "above 0, found nan");
+  global(test::f32_tensor({1}, {INFINITY}), MOE_ERR_NON_FINITE, "above 0, found inf");
+  global(test::f32_tensor({1}, {1e-38f}), MOE_ERR_NON_FINITE, "its scale makes weights infinite");
+  for (const char* part : {".weight_scale", ".weight_global_scale"}) {
+    open("nvfp4");
+    tensors_.erase(std::string(kDown) + part);
+    expect("{}", MOE_ERR_NOT_FOUND,
+           (std::string("down_proj") + part +
+            " is missing; quantization_config says "
+            "compressed-tensors")
+               .c_str());
+  }
+  const std::string exponents(256, '\x7F');
+  with("mxfp4", ".weight_scale", {"U8", {64, 4}, exponents.substr(1) + '\xFF'}, MOE_ERR_NON_FINITE,
+       "down_proj.weight_scale: row 63, group 3: the scale is NaN");
+  with("mxfp4", ".weight_scale", {"U8", {64, 4}, exponents.substr(1) + '\xFE'}, MOE_ERR_NON_FINITE,
+       "row 63, group 3: its scale makes weights infinite");
+  with("mxfp4", ".weight_scale", {"F8_E8M0", {64, 4}, exponents}, MOE_OK, "");
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kFp4);
+  open("mxfp4");
+  std::erase_if(tensors_, [](const auto& t) { return t.first.ends_with(".weight_packed"); });
+  expect("{}", MOE_ERR_FORMAT, "but no tensor NAME.weight_packed of U8 is there");
+}
+
+// The names and configurations of ModelOpt for the tensors of compressed-tensors.
+TEST_F(PackedTest, ModelOptSaysTheSameInOtherWords) {
+  open("nvfp4");
+  ConvertReport report;
+  ASSERT_TRUE(convert_patched("{}", &report).ok());
+  const MatrixReport before = matrices_.at("layers.0.ffn.down");
+  const auto rename = [this](std::string_view from, std::string_view to) {
+    for (const auto& [name, t] : test::RawTensors(tensors_)) {
+      if (!name.ends_with(from)) continue;
+      tensors_[name.substr(0, name.size() - from.size()) + std::string(to)] = t;
+      tensors_.erase(name);
+    }
+  };
+  rename(".weight_packed", ".weight");
+  rename(".weight_global_scale", ".weight_scale_2");
+  for (auto& [name, t] : tensors_) {
+    if (!name.ends_with("_scale_2")) continue;
+    float global = 0;
+    std::memcpy(&global, t.bytes.data(), sizeof global);
+    t = test::f32_tensor({}, {1 / global});
+  }
+  tensors_["model.layers.0.self_attn.k_proj.k_scale"] = test::f32_tensor({}, {1});
+  const auto says = [](const std::string& rest) {
+    return R"({"quantization_config": {"quant_method": "modelopt", )" + rest + "}}";
+  };
+  const Status status = convert_patched(says(R"("quant_algo": "NVFP4")").c_str(), &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, before.format);
+  EXPECT_NEAR(matrices_.at("layers.0.ffn.down").relative_error, before.relative_error, 1e-5);
+  const std::string layer = R"("quantized_layers": {"a": {"quant_algo": "NVFP4"}, "b": )";
+  const std::string mixed = R"("quant_algo": "MIXED_PRECISION", )" + layer;
+  expect(says(mixed + R"({"quant_algo": "FP8"}})").c_str(), MOE_ERR_FORMAT,
+         "says modelopt, but no tensor NAME.weight of F8_E4M3 is there");
+  expect(says(mixed + R"({"quant_algo": "W4A8_AWQ"}})").c_str(), MOE_ERR_UNSUPPORTED,
+         "quantized_layers.b.quant_algo: \"W4A8_AWQ\" is not supported; FP8, ");
+  expect(says(R"("quant_algo": "NVFP4_AWQ")").c_str(), MOE_ERR_UNSUPPORTED,
+         "quant_algo: \"NVFP4_AWQ\" is not supported");
+  folder_.write("hf_quant_config.json",
+                R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4"}})");
+  const char* const silent = R"({"quantization_config": null})";
+  EXPECT_TRUE(convert_patched(silent, &report).ok());
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, before.format);
+  folder_.write("hf_quant_config.json", R"({"quantization": {"quant_algo": "W8A16"}})");
+  expect(silent, MOE_ERR_UNSUPPORTED,
+         "hf_quant_config.json: quantization.quant_algo: \"W8A16\" is not supported");
+}
+
+TEST_F(PackedTest, QuarkHasMxfp4AndFp8) {
+  open("mxfp4");
+  for (const auto& [name, t] : test::RawTensors(tensors_)) {
+    constexpr std::string_view kEnd = "_packed";
+    if (!name.ends_with(kEnd)) continue;
+    tensors_[name.substr(0, name.size() - kEnd.size())] = t;
+    tensors_.erase(name);
+  }
+  const auto says = [](const std::string& weight, const std::string& more = "") {
+    return R"({"quantization_config": {"quant_method": "quark", "global_quant_config": {"weight": )" +
+           weight + "}" + more + "}}";
+  };
+  const std::string four =
+      R"({"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"})";
+  ConvertReport report;
+  const Status status = convert_patched(says(four).c_str(), &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kFp4);
+  EXPECT_TRUE(matrices_.at("layers.0.ffn.down").lossless);
+  const auto refused = [&](const std::string& patch, const char* text) {
+    expect(patch.c_str(), MOE_ERR_UNSUPPORTED, text);
+  };
+  refused(says(R"({"dtype": "int4", "qscheme": "per_group"})"),
+          "global_quant_config.weight.dtype: \"int4\" is not supported; fp8_e4m3 and fp4");
+  refused(says("[" + four + "]"), "global_quant_config.weight: ");
+  refused(says(R"({"dtype": "fp4", "qscheme": "per_group", "group_size": 16})"),
+          "weight.group_size: 16 is not supported");
+  refused(says(four, R"(, "algo_config": [{"name": "awq"}, {"name": "rotation"}])"),
+          "algo_config[1].name: \"rotation\" is not supported; convert a checkpoint without it");
+  refused(says(four, R"(, "layer_quant_config": {"*.q_proj": {"weight": {"dtype": "int8"}}})"),
+          "layer_quant_config.*.q_proj.weight.dtype: \"int8\"");
+  expect(says(four, R"(, "layer_quant_config": {"*.q_proj": {"weight":
+                        {"dtype": "fp8_e4m3", "qscheme": "per_channel"}}})")
+             .c_str(),
+         MOE_ERR_FORMAT, "says quark, but no tensor NAME.weight of F8_E4M3 is there");
+  tensor(".weight_scale").dtype = "F8_E4M3";
+  expect(says(four).c_str(), MOE_ERR_FORMAT,
+         "down_proj.weight_scale: expected F8_E8M0 or U8, file has F8_E4M3");
+}
+
+// In a checkpoint of two kinds each reader leaves the other's matrices.
+TEST_F(PackedTest, GroupsHaveFormatsOfTheirOwn) {
+  open("nvfp4");
+  const test::RawTensors fours = tensors_;
+  const std::string config = config_;
+  open("w8a8_tensor");
+  for (const auto& [name, t] : fours) {
+    if (name.find("down_proj") != std::string::npos) tensors_[name] = t;
+  }
+  tensors_.erase(std::string(kDown) + ".weight");
+  const Json groups = parse_json(config, "nvfp4").at("quantization_config").at("config_groups");
+  const std::string patch = R"({"quantization_config": {"config_groups": {"four": )" +
+                            groups.at("group_0").dump() + "}}}";
+  ConvertReport report;
+  const Status status = convert_patched(patch.c_str(), &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt8Group);
+  EXPECT_EQ(matrices_.at("layers.0.ffn.up").format, FormatId::kInt8);
+}
+
+TEST_F(PackedTest, ExpertsOfALayerAreOneTensorOfFp8) {
+  const std::string experts = "model.layers.0.mlp.experts.";
+  open("fp8_fused");
+  ConvertReport report;
+  const Status status = convert_patched("{}", &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  for (const char* part : {"gate", "up", "down"}) {
+    EXPECT_LE(matrices_.at(std::string("layers.0.moe.experts.3.") + part).relative_error, 0.02);
+  }
+  const test::RawTensor scales = tensors_.at(experts + "gate_up_proj_scale_inv");
+  const auto with = [&](const std::string& part, const test::RawTensor& t, moe_status code,
+                        const char* text) {
+    open("fp8_fused");
+    tensors_[experts + part] = t;
+    expect("{}", code, text);
+  };
+  EXPECT_EQ(scales.shape, (std::vector<int64_t>{4, 6, 8}));
+  with("gate_up_proj_scale_inv", {"F32", {4, 8, 6}, scales.bytes}, MOE_ERR_SHAPE,
+       "tensor model.layers.0.mlp.experts.gate_up_proj_scale_inv: expected (4, 6, 8), a scale for "
+       "each 16 by 8 of the (4, 96, 64) weights; file has (4, 8, 6)");
+  with("gate_up_proj_scale_inv", {"F8_E8M0", {4, 6, 8}, std::string(192, '\x70')}, MOE_OK, "");
+  with("gate_up_proj_scale_inv", {"U8", {4, 6, 8}, std::string(192, '\x70')}, MOE_OK, "");
+  // The last expert's last scale.
+  with("gate_up_proj_scale_inv", {"U8", {4, 6, 8}, std::string(191, '\x70') + '\xFF'},
+       MOE_ERR_NON_FINITE, "gate_up_proj_scale_inv: row 368, column 56: its scale makes");
+  with("down_proj", {"F8_E4M3", {4, 64, 1, 48}, std::string(12288, '\0')}, MOE_ERR_SHAPE,
+       "down_proj: expected (4, 64, 48), file has (4, 64, 1, 48)");
+  with("down_proj", {"F8_E4M3", {0, 64, 48}, ""}, MOE_ERR_SHAPE,
+       "down_proj: expected a matrix, or one for each expert; file has (0, 64, 48)");
+  open("fp8_fused");
+  tensors_.erase(experts + "down_proj_scale_inv");
+  expect("{}", MOE_ERR_NOT_FOUND,
+         "tensor model.layers.0.mlp.experts.down_proj_scale_inv is missing; quantization_config "
+         "says fp8");
+}
+
+// Without blocks a gate and its up have a scale each, or one together.
+TEST_F(PackedTest, ScalesOfFusedExpertsAreOnePerHalf) {
+  const std::string experts = "model.layers.0.mlp.experts.";
+  const auto stored = [&](const std::vector<int64_t>& shape, const std::vector<float>& scales) {
+    open("fp8_fused");
+    for (auto& [name, t] : tensors_) {
+      const bool fused = name.starts_with(experts);
+      if (!name.ends_with("_scale_inv")) continue;
+      t = test::f32_tensor(fused ? std::vector<int64_t>{4, 1, 1} : std::vector<int64_t>{},
+                           std::vector<float>(fused ? 4 : 1, 1.0f));
+    }
+    tensors_[experts + "gate_up_proj_scale_inv"] = test::f32_tensor(shape, scales);
+    ConvertReport report;
+    weights_ = "f32";
+    const Status status =
+        convert_patched(R"({"quantization_config": {"weight_block_size": null}})", &report);
+    EXPECT_TRUE(status.ok()) << status.text();
+    return status.ok();
+  };
+  EXPECT_TRUE(stored({4, 2, 1}, {1, 2, 1, 2, 1, 2, 1, 2}));
+  EXPECT_TRUE(stored({4, 1, 1}, {1, 2, 3, 4}));
+  EXPECT_TRUE(stored({4}, {1, 2, 3, 4}));
 }
 
 // Blocks of 64 weights: rows of 96 inputs divide into groups of 32, although a block may span two

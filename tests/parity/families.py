@@ -389,6 +389,8 @@ INT8 = dict(quant_method="bitsandbytes", load_in_4bit=False, load_in_8bit=True, 
 EIGHT_BITS = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1)
 EIGHT_BITS_MOE = dict(hidden_size=128, moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2,
                       norm_topk_prob=True, num_hidden_layers=1)
+NVFP4 = dict(num_bits=4, type="float", strategy="tensor_group", group_size=16, scale_dtype="torch.float8_e4m3fn")
+MXFP4 = dict(num_bits=4, type="float", strategy="group", group_size=32, scale_dtype="torch.uint8")
 # Layers with the checkpoint's codes and float activations; embedding and head in float32.
 OWN_CODES = ("--set", "layers.*=:f32", "--set", "embedding=f32", "--set", "head=f32")
 
@@ -437,13 +439,49 @@ CASES += [
     gptq_8("gptq_8_lowest_code", 64, hidden_size=128, lowest=0, keeps=("int8_group", 0.002)),
     gptq_8("gptq_8_asymmetric", 64, hidden_size=128, symmetric=False, lowest=0, keeps=("int8_group", 0.005)),
     gptq_8("gptq_8_act_order", 32, act_order=True, keeps=("int8_group", 0.006)),
-    Case("w8a16_group", "Llama", EIGHT_BITS, golden=True, keeps=("int8_group", 0.004), make=packed.make(
-        packed.package_quantized, packed.compressed("pack-quantized", 8, 32), strategy="group", group_size=32)),
-    Case("w8a16_asymmetric", "Llama", dict(EIGHT_BITS, hidden_size=128), keeps=("int8_group", 0.005), make=packed.make(
-        packed.package_quantized, packed.compressed("pack-quantized", 8, 64, False), symmetric=False, strategy="group",
-        group_size=64)),
-    Case("w8a16_channel", "Qwen2", EIGHT_BITS, keeps=("int8", 0.004), make=packed.make(
-        packed.package_quantized, packed.compressed("pack-quantized", 8), strategy="channel")),
+    Case("w8a16_group", "Llama", EIGHT_BITS, golden=True, keeps=("int8_group", 0.004), make=packed.package(
+        "pack-quantized", strategy="group", group_size=32)),
+    Case("w8a16_asymmetric", "Llama", dict(EIGHT_BITS, hidden_size=128), keeps=("int8_group", 0.005), make=packed.package(
+        "pack-quantized", symmetric=False, strategy="group", group_size=64)),
+    Case("w8a16_channel", "Qwen2", EIGHT_BITS, keeps=("int8", 0.004), make=packed.package(
+        "pack-quantized", strategy="channel")),
+    Case("w8a8_tensor", "Llama", EIGHT_BITS, golden=True, keeps=("int8", 0.001), make=packed.package(
+        "int-quantized", strategy="tensor")),
+    Case("w8a8_tensor_asymmetric", "Qwen2", EIGHT_BITS, make=packed.package(
+        "int-quantized", strategy="tensor", symmetric=False)),
+    Case("w4a16_channel", "Llama", EIGHT_BITS, keeps=("int4", 1 / 1024), make=packed.package(
+        "pack-quantized", num_bits=4, strategy="channel")),
+    Case("w4a16_channel_asymmetric", "Qwen2", EIGHT_BITS, keeps=("int4_min", 1 / 1024), make=packed.package(
+        "pack-quantized", num_bits=4, strategy="channel", symmetric=False)),
+    Case("w4a16_groups_of_128", "Qwen3Moe", EIGHT_BITS_MOE, keeps=("int4_min", 1 / 1024), make=packed.package(
+        "pack-quantized", num_bits=4, strategy="group", group_size=128, symmetric=False)),
+    Case("w4a16_groups_of_16", "Llama", EIGHT_BITS, keeps=("int8", 0.01), make=packed.package(
+        "pack-quantized", num_bits=4, strategy="group", group_size=16)),
+    Case("nvfp4", "Llama", EIGHT_BITS, golden=True, keeps=("int8_group", 0.007), make=packed.package(
+        "nvfp4-pack-quantized", **NVFP4)),
+    Case("nvfp4_experts", "Qwen3Moe", EIGHT_BITS_MOE, keeps=("int8_group", 0.007), make=packed.package(
+        "nvfp4-pack-quantized", **NVFP4)),
+    Case("mxfp4", "Llama", EIGHT_BITS, seed=2, golden=True, convert=OWN_CODES, keeps=("fp4", 0), make=packed.package(
+        "mxfp4-pack-quantized", **MXFP4)),
+    Case("mxfp8", "Llama", EIGHT_BITS, make=packed.package("mxfp8-quantized", **dict(MXFP4, num_bits=8))),
+    Case("fp8_tensor", "Qwen2", EIGHT_BITS, make=packed.package("float-quantized", type="float", strategy="tensor")),
+    Case("fp8_block", "Llama", EIGHT_BITS, seed=2, make=packed.package(
+        "naive-quantized", type="float", strategy="block", block_structure=[32, 16])),
+    Case("nvfp4_and_fp8", "Qwen3Moe", EIGHT_BITS_MOE, make=packed.package_mixed(
+        self_attn=dict(form="float-quantized", type="float", strategy="channel"),
+        mlp=dict(form="nvfp4-pack-quantized", **NVFP4))),
+    Case("modelopt_nvfp4", "Qwen3Moe", EIGHT_BITS_MOE, keeps=("int8_group", 0.007), make=packed.make_modelopt(
+        "NVFP4", packed.modelopt_nvfp4)),
+    Case("modelopt_fp8", "Llama", EIGHT_BITS, make=packed.make_modelopt(
+        "FP8", packed.fp8, file="config.json", block=(0, 0), scales="weight_scale", axes=0, inputs="input_scale")),
+    Case("fp8_fused", "Qwen3Moe", dict(EIGHT_BITS_MOE, hidden_size=64, moe_intermediate_size=48), golden=True,
+         make=packed.make_fp8_transformers(weight_block_size=(16, 8))),
+    Case("fp8_fused_one_scale", "Mixtral", dict(hidden_size=64, intermediate_size=96, num_local_experts=4,
+                                                num_hidden_layers=1), make=packed.make_fp8_transformers(
+        weight_block_size=None)),
+    Case("fp8_fused_powers_of_two", "Mixtral", dict(hidden_size=64, intermediate_size=96, num_local_experts=4,
+                                                    num_hidden_layers=1), make=packed.make_fp8_transformers(
+        weight_block_size=(32, 32), scale_fmt="ue8m0")),
     Case("llm_int8", "Llama", dict(EIGHT_BITS, intermediate_size=72), golden=True, convert=OWN_CODES, keeps=("int8", 0),
          make=packed.make(packed.llm_int8, INT8)),
     Case("llm_int8_transformers", "Qwen2", BLOCKS_ACROSS, seed=2, convert=OWN_CODES, keeps=("int8", 0),

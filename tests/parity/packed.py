@@ -1,5 +1,7 @@
-"""Checkpoints quantised by GPTQ, AWQ, compressed-tensors or bitsandbytes (codes and scales), and FP8."""
+"""Checkpoints quantised by GPTQ, AWQ, compressed-tensors, bitsandbytes or ModelOpt (codes and scales), and FP8."""
 
+import copy
+import json
 import os
 
 import torch
@@ -76,24 +78,141 @@ def int_quantized(name, shape, g, tensors):
     return weight
 
 
-def package_quantized(name, shape, g, tensors, symmetric=True, **args):
+def package_arguments(num_bits=8, scale_dtype=None, **args):
+    from compressed_tensors.quantization import QuantizationArgs
+    return QuantizationArgs(num_bits=num_bits, scale_dtype=scale_dtype, zp_dtype=scale_dtype, **args)
+
+
+def package_quantized(name, shape, g, tensors, form, **args):
     """Codes that the package compressed-tensors chooses, packs and unpacks; -128 is one of them."""
-    from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
-    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
-    from compressed_tensors.quantization.utils import calculate_qparams
-    args = QuantizationArgs(num_bits=8, symmetric=symmetric, **args)
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationScheme
+    from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
+    args = package_arguments(**args)
     scheme = QuantizationScheme(targets=["Linear"], weights=args)
     weight = torch.randn(shape, generator=g) * 1.3 / shape[1]**0.5
     groups = weight.unflatten(1, (-1, args.group_size or shape[1]))
-    scale, zero = calculate_qparams(groups.amin(-1), groups.amax(-1), args)
-    scale = scale.bfloat16()
-    state = PackedQuantizationCompressor.compress(
-        dict(weight=weight, weight_scale=scale.float(), weight_zero_point=zero), scheme)
-    # Scales in float32, because the package unpacks weights in the type of their scales.
-    whole = PackedQuantizationCompressor.decompress(state, scheme)["weight"]
-    for key, value in {**state, "weight_scale": scale}.items():
+    if args.strategy == "tensor":
+        groups = weight.reshape(1, -1)
+    if args.strategy == "block":
+        rows, cols = args.block_structure
+        groups = weight.unflatten(0, (-1, rows)).unflatten(2, (-1, cols)).movedim(1, 2).flatten(2)
+    state = dict(weight=weight)
+    if args.strategy == "tensor_group":
+        state["weight_global_scale"] = generate_gparam(weight.min(), weight.max())
+    scale, zero = calculate_qparams(groups.amin(-1), groups.amax(-1), args, state.get("weight_global_scale"))
+    scale = scale.bfloat16()  # holds those of FP8 too
+    state = BaseCompressor.get_value_from_registry(form).compress(
+        dict(state, weight_scale=scale.float(), weight_zero_point=zero), scheme)
+    whole = package_whole(state, form, scheme)
+    if state["weight_scale"].dtype == torch.float32:
+        state["weight_scale"] = scale
+    for key, value in state.items():
         tensors[f"{name}.{key}"] = value
-    return whole.float()
+    return whole
+
+
+def package_whole(state, form, scheme):
+    """In float32: the package gives weights the type of their scales, and bfloat16 to those of FP4."""
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.compressors.mx_utils import decompress_mx_scale
+    from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+    from compressed_tensors.quantization.lifecycle.forward import dequantize
+    scale = state["weight_scale"]
+    scale = decompress_mx_scale(scale).float() if scale.dtype == torch.uint8 else scale.float()
+    if "fp4" in form:
+        rows, half = state["weight_packed"].shape
+        codes = unpack_fp4_from_uint8(state["weight_packed"], rows, 2 * half, torch.float32)
+    elif form == "mxfp8-quantized":
+        codes = state["weight"].float()
+    else:
+        return BaseCompressor.get_value_from_registry(form).decompress(state, scheme)["weight"].float()
+    return dequantize(codes, scale, args=scheme.weights, global_scale=state.get("weight_global_scale"))
+
+
+def package_config(form, targets=("Linear",), **args):
+    """What llm-compressor writes into config.json."""
+    from compressed_tensors.quantization import QuantizationConfig, QuantizationScheme
+    scheme = QuantizationScheme(targets=list(targets), weights=package_arguments(**args), format=form)
+    says = QuantizationConfig(config_groups=dict(group_0=scheme), format=form, ignore=["lm_head"],
+                              quantization_status="compressed")
+    return dict(json.loads(json.dumps(says.model_dump())), quant_method="compressed-tensors")
+
+
+def package(form, **args):
+    return make(package_quantized, lambda: package_config(form, **args), form=form, **args)
+
+
+def package_mixed(**forms):
+    """A format for the matrices whose names contain each key."""
+    def config():
+        groups = {f"group_{i}": package_config(targets=[f"re:.*{part}.*"], **args)["config_groups"]["group_0"]
+                  for i, (part, args) in enumerate(forms.items())}
+        return dict(quant_method="compressed-tensors", format="mixed-precision", ignore=["lm_head"],
+                    config_groups=groups)
+
+    def quantise(name, shape, g, tensors):
+        args = next(args for part, args in forms.items() if part in name)
+        return package_quantized(name, shape, g, tensors, **args)
+
+    return make(quantise, config)
+
+
+def modelopt_nvfp4(name, shape, g, tensors):
+    """What NVIDIA's Model Optimizer packs and unpacks."""
+    from modelopt.torch.quantization.qtensor import NVFP4QTensor
+    weight = torch.randn(shape, generator=g) * 1.3 / shape[1]**0.5
+    packed, scale, scale_2 = NVFP4QTensor.quantize(weight, 16)
+    tensors[name + ".weight"] = packed._quantized_data
+    tensors[name + ".weight_scale"] = scale
+    tensors[name + ".weight_scale_2"] = scale_2
+    tensors[name + ".input_scale"] = torch.tensor(0.02)
+    return packed.dequantize(torch.float32, scale=scale, double_scale=scale_2, block_sizes={-1: 16})
+
+
+def make_modelopt(algorithm, quantise, file="hf_quant_config.json", **options):
+    """The configuration in a file of its own, or converted for config.json."""
+    says = dict(producer=dict(name="modelopt", version="0.47.0"), quantization=dict(
+        quant_algo=algorithm, kv_cache_quant_algo=None, exclude_modules=["lm_head"]))
+
+    def config():
+        from modelopt.torch.export.convert_hf_config import convert_hf_quant_config_format
+        return convert_hf_quant_config_format(says) if file == "config.json" else "drop"
+
+    inner = make(quantise, config, **options)
+
+    def make_folder(case, folder):
+        reference = inner(case, folder)
+        if file != "config.json":
+            json.dump(says, open(os.path.join(folder, file), "w"), indent=2)
+        return reference
+
+    return make_folder
+
+
+def make_fp8_transformers(**says):
+    """What transformers quantises, and saves of a model that holds the experts of a layer in one tensor."""
+    def make_folder(case, folder):
+        from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize, replace_with_fp8_linear
+        from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer
+        config = getattr(tr, case.family + "Config")(**{**families.SIZES, **case.config})
+        model = families.randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
+        quantizer = FineGrainedFP8HfQuantizer(tr.FineGrainedFP8Config(**says), pre_quantized=True)
+        small = replace_with_fp8_linear(copy.deepcopy(model), ["lm_head"], quantizer.quantization_config, True)
+        model.save_pretrained(folder)
+        state = {}
+        for name, weight in model.state_dict().items():
+            state[name] = weight.bfloat16()
+            if name + "_scale_inv" in small.state_dict():
+                state.update(Fp8Quantize(quantizer).convert({name: weight}))
+                with torch.no_grad():
+                    weight.copy_(Fp8Dequantize(quantizer)._dequantize_one(
+                        state[name], state[name + "_scale_inv"], torch.float32))
+        save_file(state, os.path.join(folder, "model.safetensors"))
+        edit_config(folder, quantization_config=quantizer.quantization_config.to_dict())
+        return families.forward(model)
+
+    return make_folder
 
 
 def fp8(name, shape, g, tensors, block, scales="weight_scale_inv", axes=2, inputs=None):
@@ -187,7 +306,8 @@ def compressed(form, bits, group=None, symmetric=True, activations=None):
 
 
 def make(quantise, quantization_config, **options):
-    """A checkpoint of the family in which `quantise` writes the layers' matrices as codes."""
+    """A checkpoint of the family in which `quantise` writes the layers' matrices as codes. The configuration may be a
+    function, which is called when the checkpoint is written."""
     def make_folder(case, folder):
         config = getattr(tr, case.family + "Config")(**{**families.SIZES, "intermediate_size": 40, **case.config})
         model = families.randomise(getattr(tr, case.family + "ForCausalLM")(config), case.seed)
@@ -195,13 +315,10 @@ def make(quantise, quantization_config, **options):
         path = os.path.join(folder, "model.safetensors")
         g = torch.Generator().manual_seed(case.seed)
         tensors = {k: v.bfloat16() for k, v in load_file(path).items()}
-        written = {}
 
         def pack(name, shape):
-            written[name] = quantise(name, tuple(shape), g, tensors, **options)
-            if quantise not in (int_quantized, fp8, bitsandbytes, llm_int8):
-                tensors.pop(name + ".weight")
-            return written[name]
+            tensors.pop(name + ".weight")
+            return quantise(name, tuple(shape), g, tensors, **options)
 
         def linear(name, module):
             with torch.no_grad():
@@ -211,7 +328,8 @@ def make(quantise, quantization_config, **options):
         replace_linears(model, linear)
         pack_experts(model, pack)
         save_file(tensors, path)
-        edit_config(folder, quantization_config=quantization_config)
+        edit_config(folder, quantization_config=(
+            quantization_config() if callable(quantization_config) else quantization_config))
         return families.forward(model)
 
     return make_folder

@@ -176,8 +176,8 @@ Quantization Decoder::quantization(Quantization accepted) {
   }
   fail_value(
       method,
-      "fp8, gptq, awq and compressed-tensors are read; or convert an unquantised checkpoint or a "
-      "GGUF file of the model");
+      "awq, bitsandbytes, compressed-tensors, fp8, gptq, modelopt and quark are; or convert an "
+      "unquantised checkpoint or a GGUF file of the model");
 }
 
 void Decoder::read_bitnet(const JsonNode& node) {

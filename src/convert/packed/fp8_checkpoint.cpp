@@ -1,7 +1,8 @@
 #include "src/convert/packed/fp8_checkpoint.h"
 
+#include <algorithm>
+
 #include "formats/import/failure.h"
-#include "src/convert/arch/config_keys.h"
 #include "src/convert/packed/unused_scales.h"
 
 namespace moe {
@@ -9,40 +10,40 @@ namespace {
 
 constexpr int64_t kMaxBlock = 1 << 20;
 constexpr int64_t kMaxSide = int64_t{1} << 31;
-
-/// Outputs and inputs per scale; 0: all.
-struct Block {
-  int64_t rows = 0;
-  int64_t cols = 0;
-};
+constexpr std::string_view kWeight = ".weight";
 
 int64_t count(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
+// The rows of all experts of a tensor lie one after another, and their scales too.
 class Fp8Matrix final : public PackedRows {
  public:
-  Fp8Matrix(SourceTensor codes, SourceTensor scales, const Block& block)
+  Fp8Matrix(SourceTensor codes, SourceTensor scales, const Fp8Block& block)
       : codes_(std::move(codes)),
         scales_(std::move(scales)),
         block_(block),
-        cols_(codes_.shape[1]),
+        rows_(codes_.shape.end()[-2]),
+        cols_(codes_.shape.end()[-1]),
+        down_(count(rows_, block.rows)),
         across_(count(cols_, block.cols)) {}
 
   void read(const Checkpoint& checkpoint, int64_t first, int64_t n, float* out) const override {
     checkpoint.read(codes_, static_cast<uint64_t>(first * cols_), static_cast<size_t>(n * cols_),
                     out);
-    const int64_t first_block = first / block_.rows;
-    const int64_t n_blocks = count(first + n, block_.rows) - first_block;
+    const int64_t first_block = block_row(first);
+    const int64_t n_blocks = block_row(first + n - 1) - first_block + 1;
     std::vector<float> scales(static_cast<size_t>(n_blocks * across_));
     checkpoint.read(scales_, static_cast<uint64_t>(first_block * across_), scales.size(),
                     scales.data());
     for (int64_t r = first; r < first + n; ++r, out += cols_) {
-      scale_row(r, scales.data() + (r / block_.rows - first_block) * across_, out);
+      scale_row(r, scales.data() + (block_row(r) - first_block) * across_, out);
     }
   }
   PackedCodes codes(const Checkpoint&) const override { return PackedCodes::kOther; }
   void read_scales(const Checkpoint&, int64_t, int64_t, float*, float*) const override {}
 
  private:
+  int64_t block_row(int64_t row) const { return row / rows_ * down_ + row % rows_ / block_.rows; }
+
   void scale_row(int64_t row, const float* scales, float* out) const {
     for (int64_t c = 0; c < cols_; ++c) {
       const float code = out[c];
@@ -58,67 +59,20 @@ class Fp8Matrix final : public PackedRows {
 
   SourceTensor codes_;
   SourceTensor scales_;
-  Block block_;
-  int64_t cols_;
-  int64_t across_;  // blocks per row
+  Fp8Block block_;
+  int64_t rows_, cols_;    // of one expert
+  int64_t down_, across_;  // blocks of one expert
 };
-
-/// The configuration of all matrices.
-struct Scheme {
-  const char* method;
-  std::vector<const char*> scales;  // suffixes of names, alternatives
-  Block block;
-};
-
-Block read_block(const JsonNode& sides) {
-  const std::vector<JsonNode> list = sides.elements();
-  if (list.size() != 2) sides.fail_expected("numbers of outputs and of inputs");
-  return {list[0].integer(1, kMaxBlock), list[1].integer(1, kMaxBlock)};
-}
-
-Scheme read_fp8(const JsonNode& config) {
-  if (config.has("fmt")) (void)config.at("fmt").choice({"e4m3", "float8_e4m3fn"});
-  Scheme s{"fp8", {".weight_scale_inv", ".weight_scale"}, {}};
-  if (config.has("weight_block_size")) s.block = read_block(config.at("weight_block_size"));
-  return s;
-}
-
-Block read_strategy(const JsonNode& weights) {
-  switch (weights.at("strategy").choice({"tensor", "channel", "block"})) {
-    case 0:
-      return {};
-    case 1:
-      return {1, 0};
-    default:
-      return read_block(weights.at("block_structure"));
-  }
-}
-
-Scheme read_compressed(const JsonNode& config) {
-  const JsonNode groups = config.at("config_groups");
-  if (!groups.value().is_object() || groups.value().items().size() != 1) {
-    groups.fail_expected("an object with one group");
-  }
-  Scheme s{"compressed-tensors", {".weight_scale"}, {}};
-  for (const auto& [name, value] : groups.value().items()) {
-    const JsonNode weights = groups.at(name.c_str()).at("weights");
-    if (weights.at("num_bits").integer(1, 32) != 8) fail_value(weights.at("num_bits"), "8 is");
-    (void)weights.at("type").choice({"float"});
-    s.block = read_strategy(weights);
-  }
-  return s;
-}
 
 class Unpacking {
  public:
-  Unpacking(Checkpoint* checkpoint, const Scheme& scheme) : c_(checkpoint), s_(scheme) {}
+  Unpacking(Checkpoint* checkpoint, const Fp8Scheme& scheme) : c_(checkpoint), s_(scheme) {}
 
   void run() {
-    constexpr std::string_view kEnd = ".weight";
     std::vector<std::string> names;
     for (const auto& [name, tensor] : c_->tensors()) {
-      if (tensor.type != SourceType::kF8E4M3 || !name.ends_with(kEnd)) continue;
-      names.push_back(name.substr(0, name.size() - kEnd.size()));
+      if (tensor.type != SourceType::kF8E4M3) continue;
+      if (name.ends_with(kWeight) || tensor.shape.size() == 3) names.push_back(name);
     }
     if (names.empty()) {
       fail(
@@ -131,68 +85,119 @@ class Unpacking {
 
  private:
   void add(const std::string& name) {
-    const SourceTensor codes = *c_->find(name + ".weight");
-    const std::vector<int64_t>& shape = codes.shape;
-    if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1 || shape[0] > kMaxSide ||
-        shape[1] > kMaxSide) {
-      fail(MOE_ERR_SHAPE, "tensor %.200s: expected a matrix, file has %s", codes.name.c_str(),
-           shape_text(shape).c_str());
-    }
-    const Block block = {s_.block.rows == 0 ? shape[0] : s_.block.rows,
-                         s_.block.cols == 0 ? shape[1] : s_.block.cols};
+    const SourceTensor codes = *c_->find(name);
+    check_codes(codes);
     const SourceTensor scales = find_scales(name);
-    check_scales(scales, codes, block);
-    std::vector<std::string> parts = unused_scales(name);
+    const Fp8Block block = find_block(scales, codes);
+    const bool plain = name.ends_with(kWeight);
+    std::vector<std::string> parts =
+        unused_scales(plain ? name.substr(0, name.size() - kWeight.size()) : name);
     parts.insert(parts.end(), {codes.name, scales.name});
     SourceTensor whole = codes;
     whole.type = SourceType::kCodes8;
     c_->put_packed(std::move(whole), std::make_unique<Fp8Matrix>(codes, scales, block), parts);
   }
 
+  static void check_codes(const SourceTensor& codes) {
+    const std::vector<int64_t>& shape = codes.shape;
+    const bool matrices = shape.size() == 2 || shape.size() == 3;
+    const auto sane = [](int64_t n) { return n >= 1 && n <= kMaxSide; };
+    if (matrices && std::all_of(shape.begin(), shape.end(), sane)) return;
+    fail(MOE_ERR_SHAPE, "tensor %.200s: expected a matrix, or one for each expert; file has %s",
+         codes.name.c_str(), shape_text(shape).c_str());
+  }
+
+  // Exponents may be stored as plain bytes.
   SourceTensor find_scales(const std::string& name) const {
     for (const char* end : s_.scales) {
-      if (const SourceTensor* found = c_->find(name + end)) return *found;
+      const SourceTensor* found = c_->find(name + end);
+      if (found == nullptr) continue;
+      SourceTensor scales = *found;
+      if (scales.type == SourceType::kU8) scales.type = SourceType::kF8E8M0;
+      check_type(scales);
+      return scales;
     }
     fail(MOE_ERR_NOT_FOUND, "tensor %.200s%s is missing; quantization_config says %s", name.c_str(),
          s_.scales[0], s_.method);
   }
 
-  // One scale in total, or per output, may have fewer axes.
-  void check_scales(const SourceTensor& scales, const SourceTensor& codes,
-                    const Block& block) const {
-    const SourceType type = scales.type;
-    if (type != SourceType::kF32 && type != SourceType::kBf16 && type != SourceType::kF16) {
-      fail(MOE_ERR_FORMAT, "tensor %.200s: expected F16, BF16 or F32, file has %s",
-           scales.name.c_str(), source_type_info(type).name);
+  static void check_type(const SourceTensor& scales) {
+    switch (scales.type) {
+      case SourceType::kF32:
+      case SourceType::kBf16:
+      case SourceType::kF16:
+      case SourceType::kF8E8M0:
+        return;
+      default:
+        fail(MOE_ERR_FORMAT, "tensor %.200s: expected F16, BF16, F32 or F8_E8M0, file has %s",
+             scales.name.c_str(), source_type_info(scales.type).name);
     }
-    const std::vector<int64_t> expected = {count(codes.shape[0], block.rows),
-                                           count(codes.shape[1], block.cols)};
-    std::vector<int64_t> found = scales.shape;
-    while (found.size() < 2) found.push_back(1);
-    if (found == expected) return;
+  }
+
+  Fp8Block find_block(const SourceTensor& scales, const SourceTensor& codes) const {
+    const std::vector<int64_t> found = axes(scales.shape, codes.shape.size());
+    for (const Fp8Block& declared : s_.blocks) {
+      const Fp8Block block = whole_block(declared, codes, found);
+      if (scales_shape(block, codes) == found) return block;
+    }
+    const Fp8Block block = whole_block(s_.blocks[0], codes, found);
     fail(MOE_ERR_SHAPE,
          "tensor %.200s: expected %s, a scale for each %lld by %lld of the %s weights; file has %s",
-         scales.name.c_str(), shape_text(expected).c_str(), static_cast<long long>(block.rows),
-         static_cast<long long>(block.cols), shape_text(codes.shape).c_str(),
-         shape_text(scales.shape).c_str());
+         scales.name.c_str(), shape_text(scales_shape(block, codes)).c_str(),
+         static_cast<long long>(block.rows), static_cast<long long>(block.cols),
+         shape_text(codes.shape).c_str(), shape_text(scales.shape).c_str());
+  }
+
+  // One scale in total, or per output, may have fewer axes; ModelOpt gives each block two.
+  static std::vector<int64_t> axes(std::vector<int64_t> shape, size_t n) {
+    if (n == 2 && shape.size() == 4 && shape[1] == 1 && shape[3] == 1) return {shape[0], shape[2]};
+    while (shape.size() < n) shape.push_back(1);
+    return shape;
+  }
+
+  // A gate and its up in one tensor have a scale each where a block would contain both.
+  static Fp8Block whole_block(Fp8Block block, const SourceTensor& codes,
+                              const std::vector<int64_t>& scales) {
+    const int64_t rows = codes.shape.end()[-2], cols = codes.shape.end()[-1];
+    if (block.rows == 0) block.rows = rows;
+    if (block.cols == 0) block.cols = cols;
+    const bool halves = codes.shape.size() == 3 && scales.size() == 3 && scales[1] == 2;
+    if (halves && rows % 2 == 0 && block.rows >= rows) block.rows = rows / 2;
+    return block;
+  }
+
+  static std::vector<int64_t> scales_shape(const Fp8Block& block, const SourceTensor& codes) {
+    std::vector<int64_t> shape = codes.shape;
+    shape.end()[-2] = count(shape.end()[-2], block.rows);
+    shape.end()[-1] = count(shape.end()[-1], block.cols);
+    return shape;
   }
 
   Checkpoint* c_;
-  const Scheme& s_;
+  const Fp8Scheme& s_;
 };
 
 }  // namespace
 
-bool is_fp8(const JsonNode& quantization) {
-  const Json& method = quantization.at("quant_method").value();
-  if (method == "fp8") return true;
-  return method == "compressed-tensors" && quantization.has("format") &&
-         quantization.at("format").value() == "float-quantized";
+Fp8Block read_fp8_block(const JsonNode& sides) {
+  const std::vector<JsonNode> list = sides.elements();
+  if (list.size() != 2) sides.fail_expected("numbers of outputs and of inputs");
+  return {list[0].integer(1, kMaxBlock), list[1].integer(1, kMaxBlock)};
 }
 
-void unpack_fp8(Checkpoint* checkpoint, const JsonNode& quantization) {
-  const bool named = quantization.at("quant_method").value() == "fp8";
-  Unpacking(checkpoint, named ? read_fp8(quantization) : read_compressed(quantization)).run();
+void unpack_fp8(Checkpoint* checkpoint, const Fp8Scheme& scheme) {
+  Unpacking(checkpoint, scheme).run();
+}
+
+void unpack_fp8_method(Checkpoint* checkpoint, const JsonNode& quantization) {
+  if (quantization.has("fmt")) (void)quantization.at("fmt").choice({"e4m3", "float8_e4m3fn"});
+  (void)quantization.choice("scale_fmt", 0, {"float", "ue8m0"});
+  (void)quantization.choice("expert_dtype", 0, {"fp8"});
+  Fp8Scheme scheme{"fp8", {"_scale_inv", "_scale"}, {Fp8Block{}}};
+  if (quantization.has("weight_block_size")) {
+    scheme.blocks = {read_fp8_block(quantization.at("weight_block_size"))};
+  }
+  unpack_fp8(checkpoint, scheme);
 }
 
 }  // namespace moe

@@ -1,14 +1,15 @@
 #pragma once
-// Presents quantised `transformers` checkpoints (GPTQ, AWQ, compressed-tensors, bitsandbytes, FP8)
-// like the original: each matrix is one tensor NAME.weight, read from its parts.
+// Presents quantised `transformers` checkpoints (GPTQ, AWQ, compressed-tensors, bitsandbytes, FP8,
+// ModelOpt, Quark) like the original: each matrix is one tensor NAME.weight, read from its parts.
 
 #include "formats/import/checkpoint.h"
 
 namespace moe {
 
-/// Reads and removes quantization_config of config.json (or quantize_config.json of AutoGPTQ) if it
-/// is one of these. Throws MOE_ERR_UNSUPPORTED for an unknown kind of quantisation, MOE_ERR_SHAPE
-/// or MOE_ERR_FORMAT if a tensor contradicts the configuration.
+/// Reads and removes quantization_config of config.json if it is one of these; without it, reads
+/// quantize_config.json of AutoGPTQ or hf_quant_config.json of ModelOpt. Throws MOE_ERR_UNSUPPORTED
+/// for an unknown kind of quantisation, MOE_ERR_SHAPE or MOE_ERR_FORMAT if a tensor contradicts the
+/// configuration.
 void unpack_checkpoint(Checkpoint* checkpoint);
 
 }  // namespace moe

@@ -123,8 +123,15 @@ class Block {
   void read_scales() {
     const int64_t g = m_.groups();
     scales_ = scales_across() ? window<float>(c_, m_.scales, 0, g, first_, n_)
-                              : window<float>(c_, m_.scales, first_, n_, 0, g);
+                              : of_rows<float>(m_.scales);
     if (scales_across()) scales_ = transposed(scales_, g);
+  }
+
+  // (n, groups) of a tensor that has them for each row, or for all.
+  template <class T>
+  std::vector<T> of_rows(const SourceTensor& tensor) const {
+    if (!m_.one_scale) return window<T>(c_, tensor, first_, n_, 0, m_.groups());
+    return std::vector<T>(static_cast<size_t>(n_), window<T>(c_, tensor, 0, 1, 0, 1)[0]);
   }
 
   std::vector<float> transposed(const std::vector<float>& in, int64_t height) const {
@@ -144,7 +151,7 @@ class Block {
     if (!m_.zeros) return;
     std::vector<int64_t> in;
     if (bytes) {
-      in = window<int64_t>(c_, *m_.zeros, first_, n_, 0, g);
+      in = of_rows<int64_t>(*m_.zeros);
       for (size_t i = 0; i < in.size(); ++i) zeros_[i] = static_cast<float>(in[i]);
       return;
     }

@@ -21,8 +21,9 @@ struct PackedMatrix final : PackedRows {
   int bits = 4;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t group = 0;   // inputs per scale; divides cols
-  SourceTensor words;  // or bytes: the codes
+  int64_t group = 0;       // inputs per scale; divides cols
+  bool one_scale = false;  // for all rows, and one zero point; one group
+  SourceTensor words;      // or bytes: the codes
   SourceTensor scales;
   std::optional<SourceTensor> zeros;  // absent: the middle code, or 0 for bytes
   std::optional<SourceTensor> index;  // the group of each input; absent: in order

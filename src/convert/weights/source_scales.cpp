@@ -32,6 +32,8 @@ std::optional<FormatId> format_of(PackedCodes codes) {
       return FormatId::kInt4Min;
     case PackedCodes::kNf4:
       return FormatId::kNf4;
+    case PackedCodes::kFp4:
+      return FormatId::kFp4;
     case PackedCodes::kGroups8:
       return FormatId::kInt8Group;
     case PackedCodes::kRows8:
