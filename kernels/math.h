@@ -6,7 +6,7 @@
 // The float functions are templates over "lanes": a type L with an F (one float, or a vector of
 // them), an I (as many int32) and the operations of ScalarLanes. Vector and scalar instances
 // perform the same operations on every lane and are therefore bit-equal. Errors over all finite
-// arguments: exp and log 1 ulp, erf and tanh 2 ulp, sigmoid 2.5 ulp.
+// arguments: exp 1 ulp, erf 2 ulp, sigmoid 2.5 ulp.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -136,48 +136,6 @@ MOE_HD typename L::F erf_lanes(typename L::F x) {
 
 MOE_HD float exp_float(float x) { return exp_lanes<ScalarLanes>(x); }
 MOE_HD float sigmoid_float(float x) { return sigmoid_lanes<ScalarLanes>(x); }
-MOE_HD float erf_float(float x) { return erf_lanes<ScalarLanes>(x); }
-
-/// tanh x = sign(x) (1 - e) / (1 + e), e = exp(-2 |x|); an odd polynomial near 0.
-MOE_HD float tanh_float(float x) {
-  const float a = ScalarLanes::abs(x);
-  if (a < 0.625f) {
-    // (tanh(x) - x) / x^3 in x^2, minimax.
-    const float c[] = {-0.333332777023f, 0.133313313127f, -0.0537300072610f, 0.0206061769277f,
-                       -0.00566697726026f};
-    const float z = x * x;
-    return x + x * (z * math_detail::polynomial<ScalarLanes>(z, c));
-  }
-  const float e = exp_float(-2.0f * a);
-  const float t = (1.0f - e) / (1.0f + e);
-  return x < 0.0f ? -t : t;
-}
-
-/// Natural logarithm: -infinity at 0, NaN below, infinity at infinity.
-MOE_HD float log_float(float x) {
-  const float infinity = __builtin_inff();
-  if (!(x > 0.0f)) return x == 0.0f ? -infinity : __builtin_nanf("");
-  if (x == infinity) return x;
-  int32_t n = 0;
-  if (x < 1.17549435e-38f) {
-    x *= 8388608.0f;
-    n = -23;
-  }
-  int32_t b = ScalarLanes::bits(x);
-  // Mantissa into [sqrt(1/2), sqrt(2)).
-  const int32_t shift = (b - 0x3f3504f3) >> 23;
-  n += shift;
-  b -= static_cast<int32_t>(static_cast<uint32_t>(shift) << 23);
-  const float f = ScalarLanes::from_bits(b) - 1.0f;
-  // log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)), s = f / (2 + f), R the tail of the atanh series.
-  const float c[] = {0.66666666667f, 0.4f, 0.28571428571f, 0.22222222222f, 0.18181818182f};
-  const float s = f / (2.0f + f);
-  const float z = s * s;
-  const float half_square = 0.5f * f * f;
-  const float tail = z * math_detail::polynomial<ScalarLanes>(z, c);
-  const float k = static_cast<float>(n);
-  return k * 0.693359375f - ((half_square - (s * (half_square + tail) + k * -2.12194440e-4f)) - f);
-}
 
 // Double precision, for tables that are built once (error about 1e-15 relative; sin and cos about
 // 1e-15 absolute up to |x| = 2^25).

@@ -46,7 +46,6 @@ void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* o
 
 /// Scales and minimums (0 if absent) stored in a tile for inputs [32 group, 32 group + 32): out
 /// (16).
-bool scales_in_tile(FormatId format);
 bool has_minimums(FormatId format);
 void read_tile_scales(const Matrix& m, int64_t tile, int32_t group, float* scales, float* minimums);
 

@@ -115,7 +115,6 @@ void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* o
   }
 }
 
-bool scales_in_tile(FormatId format) { return format_info(format).group != 0; }
 bool has_minimums(FormatId format) { return format_info(format).minimums; }
 
 void read_tile_scales(const Matrix& m, int64_t tile, int32_t group, float* scales,

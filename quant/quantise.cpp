@@ -4,7 +4,6 @@
 #include <cstring>
 #include <limits>
 
-#include "quant/activation.h"
 #include "quant/half.h"
 
 namespace moe {
@@ -95,15 +94,6 @@ void ternary_codes(const float* w, int64_t n, double scale, int8_t* codes) {
   for (; i < n; ++i) codes[i] = code(w[i]);
 }
 
-Status absmean_ternary(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scale) {
-  AbsMean mean;
-  MOE_TRY(mean.add(w, rows * cols));
-  MOE_ASSIGN(const double exact, mean.scale());
-  ternary_codes(w, rows * cols, exact, codes);
-  *scale = static_cast<float>(exact);
-  return {};
-}
-
 Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale) {
   const uint32_t bits = largest_magnitude(w, n);
   if (bits >= kInfinity) {
@@ -129,14 +119,6 @@ Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale) {
   return {};
 }
 
-Status int8_rows(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scales) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const Status s = int8_row(w + row * cols, cols, codes + row * cols, scales + row);
-    if (!s.ok()) return s.with_context("row %lld", static_cast<long long>(row));
-  }
-  return {};
-}
-
 Status quantise_tile(const WeightFormat& format, const float* w, int32_t first, int n, int32_t cols,
                      const float* importance, uint8_t* tile) {
   Status status = format.quantise_tile(w, cols, n, cols, importance, tile);
@@ -147,18 +129,6 @@ Status quantise_tile(const WeightFormat& format, const float* w, int32_t first, 
     if (!one.ok()) return one.with_context("row %d", first + row);
   }
   return status;
-}
-
-Status absmax_int8(const float* x, int64_t rows, int64_t cols, int8_t* codes, float* scales) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const ActScale s = quantise_activations(x + row * cols, cols, -128, codes + row * cols);
-    if (!(s.scale > 0)) {
-      return Status::error(MOE_ERR_NON_FINITE, "activations, row %lld: found NaN or infinity",
-                           static_cast<long long>(row));
-    }
-    scales[row] = s.to_code;
-  }
-  return {};
 }
 
 }  // namespace moe

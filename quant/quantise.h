@@ -1,6 +1,6 @@
 #pragma once
-// Quantises floats: BitNet's absmean ternary and absmax int8 rows. Whole arrays, or streamed by
-// rows for matrices too large for memory.
+// Quantises floats: BitNet's absmean ternary, streamed for matrices too large for memory, and
+// absmax int8 rows.
 
 #include <cstdint>
 
@@ -28,23 +28,13 @@ class AbsMean {
 /// codes = clip(round_half_even(w / scale), -1, 1).
 void ternary_codes(const float* w, int64_t n, double scale, int8_t* codes);
 
-/// A whole tensor: w (rows, cols) -> codes (rows, cols) and one scale; w ~ codes * scale.
-/// MOE_ERR_NON_FINITE, MOE_ERR_SHAPE (empty).
-Status absmean_ternary(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scale);
-
 /// One row: scale = max |w| / 127 (1 for a row of zeros), codes = clip(round_half_even(w / scale),
 /// -127, 127), all divisions in float32. MOE_ERR_NON_FINITE.
 Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale);
-/// w (rows, cols) -> codes (rows, cols), scales (rows).
-Status int8_rows(const float* w, int64_t rows, int64_t cols, int8_t* codes, float* scales);
 
 /// Quantises rows [first, first + n) of a matrix, at w, to a tile of a format with
 /// WeightFormat::quantise_tile. Errors name the matrix row. `importance` (cols) or null.
 Status quantise_tile(const WeightFormat& format, const float* w, int32_t first, int n, int32_t cols,
                      const float* importance, uint8_t* tile);
-
-/// One row per token: x (rows, cols) -> codes (rows, cols), scales (rows) = 127 / max(amax, 1e-5),
-/// the factors applied to inputs. MOE_ERR_NON_FINITE names the row.
-Status absmax_int8(const float* x, int64_t rows, int64_t cols, int8_t* codes, float* scales);
 
 }  // namespace moe

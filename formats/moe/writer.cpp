@@ -68,8 +68,6 @@ Status ModelWriter::end_segment() {
   current_.xxh64 = XXH64_digest(&hash_->state);
   if (compress_) MOE_TRY(compress_segment(&current_));
   entries_.push_back(current_);
-  last_codec_ = current_.codec;
-  last_stored_ = current_.stored;
   position_ = round_up(current_.offset + current_.stored, kSegmentAlign);
   return {};
 }

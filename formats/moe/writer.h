@@ -88,10 +88,6 @@ class ModelWriter {
   Status finish(const Builder<fbs::ModelConfig>& config, const Builder<fbs::Tokenizer>& tokenizer,
                 const Notes& notes, uint16_t minor = 0);
 
-  /// Codec of the last segment.
-  Codec last_codec() const { return last_codec_; }
-  uint64_t last_stored_bytes() const { return last_stored_; }
-
  private:
   struct Entry {
     SegmentId id;
@@ -121,8 +117,6 @@ class ModelWriter {
   Entry current_;
   std::vector<Layout> layouts_;
   std::vector<Entry> entries_;
-  Codec last_codec_ = Codec::kNone;
-  uint64_t last_stored_ = 0;
   struct Hash;
   std::shared_ptr<Hash> hash_;  // of the open segment
 };

@@ -43,13 +43,4 @@ Result<const CpuKernels*> select_kernels(const char* isa) {
                        any ? "auto" : isa, built, runs);
 }
 
-std::span<const CpuKernels* const> runnable_kernels(const CpuKernels* (&storage)[8]) {
-  static_assert(sizeof kIsaList / sizeof kIsaList[0] <= 8);
-  size_t n = 0;
-  for (const IsaRow& row : kIsaList) {
-    if (make_usable(row)) storage[n++] = row.kernels;
-  }
-  return {storage, n};
-}
-
 }  // namespace moe

@@ -14,7 +14,4 @@ Result<const CpuKernels*> select_kernels(const char* isa);
 /// Every instruction set of this build, best first, comma-separated.
 const char* built_isas();
 
-/// The build's instruction sets that run here, best first.
-std::span<const CpuKernels* const> runnable_kernels(const CpuKernels* (&storage)[8]);
-
 }  // namespace moe

@@ -29,6 +29,4 @@ constexpr T round_up(T n, T unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-constexpr bool is_power_of_two(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }
-
 }  // namespace moe

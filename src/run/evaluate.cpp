@@ -262,15 +262,6 @@ Status eval_scored(SessionState& state, std::span<const int32_t> tokens, size_t 
   return eval_chunks(state, tokens, ask, nullptr);
 }
 
-Status sessions_step(std::span<Session* const> sessions, std::span<const int32_t> tokens,
-                     float* logits) {
-  if (tokens.size() != sessions.size()) {
-    return Status::error(MOE_ERR_ARGUMENT, "%zu sessions, but %zu tokens", sessions.size(),
-                         tokens.size());
-  }
-  return sessions_eval(sessions, tokens.data(), nullptr, logits);
-}
-
 Status sessions_eval(std::span<Session* const> sessions, const int32_t* tokens,
                      const size_t* n_tokens, float* logits) {
   return eval_pieces({sessions, tokens, n_tokens}, logits);

@@ -66,8 +66,7 @@ class Session final {
   int32_t position() const;
   int32_t context() const;
   int32_t chunk() const;
-  const SessionOptions& options() const;  // every default filled in
-  int32_t remaining() const { return context() - position(); }
+  const SessionOptions& options() const;    // every default filled in
   std::span<const int32_t> tokens() const;  // evaluated so far
   const Model& model() const;
   uint64_t bytes() const;  // held by this session
@@ -105,14 +104,11 @@ class Session final {
   Box<SessionState> state_;
 };
 
-/// Appends one token to each of several distinct sessions of one model in one pass. logits: null or
-/// (sessions.size(), vocab_size). Each gets exactly what eval() would give it. If the call fails no
-/// session has advanced. Uses the first session's work memory.
-Status sessions_step(std::span<Session* const> sessions, std::span<const int32_t> tokens,
-                     float* logits);
-
-/// The same with n_tokens[i] tokens for session i (null: one each), concatenated in `tokens`.
-/// logits: of the last token of each. None may have more than the first session's chunk.
+/// Appends n_tokens[i] tokens (null: one each) to session i of several distinct sessions of one
+/// model; `tokens` concatenates them. logits: null or (sessions.size(), vocab_size), of the last
+/// token of each. Each gets exactly what eval() would give it. If a call of one token each fails no
+/// session has advanced. Uses the first session's work memory: none may have more tokens than its
+/// chunk.
 Status sessions_eval(std::span<Session* const> sessions, const int32_t* tokens,
                      const size_t* n_tokens, float* logits);
 

@@ -37,13 +37,5 @@ TEST(Checked, RoundUp) {
   EXPECT_EQ(round_up(65, 48), 96);
 }
 
-TEST(Checked, PowerOfTwo) {
-  EXPECT_FALSE(is_power_of_two(0));
-  EXPECT_TRUE(is_power_of_two(1));
-  EXPECT_FALSE(is_power_of_two(12));
-  EXPECT_TRUE(is_power_of_two(uint64_t{1} << 63));
-  EXPECT_FALSE(is_power_of_two(kMax));
-}
-
 }  // namespace
 }  // namespace moe

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cli/read_memory.h"
-#include "kernels/cpu/select.h"
+#include "tests/support/every_isa.h"
 
 namespace moe::bench {
 namespace {
@@ -108,10 +108,9 @@ void set_rate(benchmark::State& state, const char* name, double per_call) {
 
 int main(int argc, char** argv) {
   using namespace moe;
-  const CpuKernels* storage[8];
   bench::add_read_rooflines();
   bench::add_sampling();
-  for (const CpuKernels* k : runnable_kernels(storage)) {
+  for (const CpuKernels* k : every_isa()) {
     bench::add_rooflines(k);
     bench::add_linear(k);
     bench::add_attention(k);

@@ -10,8 +10,8 @@
 #include <random>
 
 #include "quant/formats.h"
-#include "quant/quantise.h"
 #include "src/convert/calibration/cholesky.h"
+#include "tests/support/quantise_whole.h"
 #include "tests/support/stored_weights.h"
 
 namespace moe {

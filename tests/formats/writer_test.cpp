@@ -58,15 +58,20 @@ TEST(Writer, KeepsZstdOnlyWhereItPays) {
   std::vector<uint8_t> blob(layout.bytes);
   for (uint8_t& b : blob) b = static_cast<uint8_t>(random());
   ASSERT_TRUE(writer.write_segment({Part::kEmbedding}, layout, blob.data()).ok());
-  EXPECT_EQ(writer.last_codec(), Codec::kNone);
-  EXPECT_EQ(writer.last_stored_bytes(), layout.bytes);
   for (size_t i = 0; i < blob.size(); ++i) blob[i] &= 15;
   ASSERT_TRUE(writer.write_segment({Part::kHead}, layout, blob.data()).ok());
-  EXPECT_EQ(writer.last_codec(), Codec::kZstd);
-  EXPECT_LT(writer.last_stored_bytes(), layout.bytes * 95 / 100);
   std::fill(blob.begin(), blob.end(), uint8_t{0});  // readers refuse such a high compression ratio
   ASSERT_TRUE(writer.write_segment({Part::kFinalNorm}, layout, blob.data()).ok());
-  EXPECT_EQ(writer.last_codec(), Codec::kNone);
+  ASSERT_TRUE(finish_model(writer, tiny_config(), nullptr, {}).ok());
+  auto file = MoeFile::open(FileSource::from_memory(sink.data(), sink.size()), system_allocator());
+  ASSERT_TRUE(file.ok()) << file.status().text();
+  const auto segments = (*file)->segments();
+  ASSERT_EQ(segments.size(), 3u);
+  EXPECT_EQ(segments[0].codec, Codec::kNone);
+  EXPECT_EQ(segments[0].stored, layout.bytes);
+  EXPECT_EQ(segments[1].codec, Codec::kZstd);
+  EXPECT_LT(segments[1].stored, layout.bytes * 95 / 100);
+  EXPECT_EQ(segments[2].codec, Codec::kNone);
 }
 
 TEST(Writer, CompressesLargeSegmentsInPlace) {
@@ -90,13 +95,14 @@ TEST(Writer, CompressesLargeSegmentsInPlace) {
     ASSERT_TRUE(writer.write(blob.data() + i, std::min<size_t>(100000, blob.size() - i)).ok());
   }
   ASSERT_TRUE(writer.end_segment().ok());
-  ASSERT_EQ(writer.last_codec(), Codec::kZstd);
   ModelConfig config = tiny_config();
   ASSERT_TRUE(finish_model(writer, config, nullptr, {}).ok());
   auto file = MoeFile::open(FileSource::from_memory(sink.data(), sink.size()), system_allocator());
   ASSERT_TRUE(file.ok()) << file.status().text();
   std::vector<uint8_t> got(layout.bytes);
-  ASSERT_TRUE((*file)->read((*file)->segments()[0], true, got.data()).ok());
+  const FileSegment& segment = (*file)->segments()[0];
+  ASSERT_EQ(segment.codec, Codec::kZstd);
+  ASSERT_TRUE((*file)->read(segment, true, got.data()).ok());
   EXPECT_EQ(got, blob);
 }
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/every_isa.h"
+
 namespace moe::golden {
 
 double number(const Json& j) {
@@ -42,8 +44,7 @@ std::string Case::text(const char* name, const char* otherwise) const {
 
 Devices::Devices() {
   if (!pool_.start(2).ok()) throw std::runtime_error("cannot start threads");
-  const CpuKernels* storage[8] = {};
-  for (const CpuKernels* k : runnable_kernels(storage)) {
+  for (const CpuKernels* k : every_isa()) {
     kernels_.push_back(k);
     Result<Device*> device = open_cpu_device(k->name, pool_, system_allocator(), 1);
     if (!device.ok()) throw std::runtime_error(device.status().text());

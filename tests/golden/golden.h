@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/device_cpu.h"
-#include "kernels/cpu/select.h"
+#include "kernels/cpu/table.h"
 
 namespace moe::golden {
 

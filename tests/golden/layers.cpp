@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "kernels/check.h"
 #include "quant/formats.h"
 #include "tests/golden/routing.h"
 

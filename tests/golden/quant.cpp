@@ -3,11 +3,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/check.h"
-#include "quant/hf_ternary.h"
-#include "quant/quantise.h"
 #include "tests/golden/golden.h"
+#include "tests/support/check_shapes.h"
 #include "tests/support/packed_matrix.h"
+#include "tests/support/quantise_whole.h"
 
 namespace moe::golden {
 namespace {
@@ -25,6 +24,33 @@ void run_absmean(const Case& c, Devices&, Outcome& outcome) {
   outcome.status = absmean_ternary(w.floats().data(), w.rows(), w.cols(), codes.data(), &scale);
   outcome.out["codes"] = to_json(codes, w.shape);
   outcome.out["scale"] = scale;
+}
+
+// Ternary weights in Hugging Face checkpoints (BitNet b1.58 2B4T, Falcon3), four output rows per
+// byte. With R = rows / 4, byte (r, c) holds, lowest bits first, the codes + 1 of rows r, r + R,
+// r + 2R and r + 3R of column c. The converter reads this layout by rows (Unpacker).
+Status pack_ternary_hf(const int8_t* codes, int64_t rows, int64_t cols, uint8_t* packed) {
+  if (rows % 4 != 0) return Status::error(MOE_ERR_SHAPE, "rows are not in fours");
+  const int64_t n = rows / 4 * cols;  // distance between the four codes of a byte
+  for (int64_t i = 0; i < 4 * n; ++i) {
+    if (codes[i] < -1 || codes[i] > 1) return Status::error(MOE_ERR_RANGE, "code %d", codes[i]);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    int byte = 0;
+    for (int64_t f = 0; f < 4; ++f) byte |= (codes[i + f * n] + 1) << (2 * f);
+    packed[i] = static_cast<uint8_t>(byte);
+  }
+  return {};
+}
+
+Status unpack_ternary_hf(const uint8_t* packed, int64_t packed_rows, int64_t cols, int8_t* codes) {
+  const int64_t n = packed_rows * cols;
+  for (int64_t i = 0; i < 4 * n; ++i) {
+    const int field = packed[i % n] >> (2 * (i / n)) & 3;
+    if (field == 3) return Status::error(MOE_ERR_RANGE, "a code of 3");
+    codes[i] = static_cast<int8_t>(field - 1);
+  }
+  return {};
 }
 
 void run_pack(const Case& c, Devices&, Outcome& outcome) {

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "kernels/check.h"
 #include "kernels/router/table.h"
 #include "tests/golden/golden.h"
 #include "tests/golden/routing.h"

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "kernels/check.h"
 #include "kernels/router/route.h"
+#include "tests/support/check_shapes.h"
 
 namespace moe::golden {
 

@@ -10,7 +10,7 @@
 #include "kernels/rope.h"
 #include "quant/half.h"
 #include "tests/gpu/on_device.h"
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
 #include "tests/support/cpu_devices.h"
 
 namespace moe::cuda {

@@ -4,9 +4,10 @@
 #include <limits>
 #include <random>
 
+#include "kernels/cpu/select.h"
 #include "kernels/cuda/ops.h"
 #include "tests/gpu/on_device.h"
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
 #include "tests/support/packed_matrix.h"
 
 namespace moe::cuda {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "kernels/cpu/select.h"
 #include "tests/gpu/product_case.h"
+#include "tests/support/every_isa.h"
 
 namespace moe {
 namespace {
@@ -306,8 +306,7 @@ struct Hidden {
 // The CPU's activation applied to products by definition.
 Hidden hidden_by_cpu(const ActivationConfig& act, const TestMatrix* gate, const TestMatrix& up,
                      const float* x) {
-  static const CpuKernels* storage[8];
-  static const CpuKernels& kernels = *runnable_kernels(storage)[0];
+  static const CpuKernels& kernels = *every_isa()[0];
   const std::vector<float> u = up.times(x);
   const std::vector<float> g = gate != nullptr ? gate->times(x) : u;
   Hidden h;

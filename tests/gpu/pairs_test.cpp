@@ -6,7 +6,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/math.h"
 #include "tests/gpu/on_device.h"
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
 
 namespace moe::cuda {
 namespace {

@@ -1,9 +1,10 @@
 // prepare_rows() compared with the CPU's norms and the definition of int8 activations.
 
+#include "kernels/cpu/select.h"
 #include "kernels/cuda/ops.h"
 #include "quant/activation.h"
 #include "tests/gpu/on_device.h"
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
 
 namespace moe::cuda {
 namespace {

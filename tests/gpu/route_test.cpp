@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/ops.h"
 #include "tests/gpu/on_device.h"
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
 #include "tests/kernels/route_helper.h"
 
 namespace moe::cuda {

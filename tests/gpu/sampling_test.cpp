@@ -147,7 +147,7 @@ void step_together(GpuMachine& gpu, size_t n, int steps, bool keep, Tokens* toke
     Floats logits(n * vocab);
     const bool asks = step % 2 == 1;
     const Status status =
-        sessions_step({sessions.data(), n}, span(next), asks ? logits.data() : nullptr);
+        sessions_eval({sessions.data(), n}, next.data(), nullptr, asks ? logits.data() : nullptr);
     ASSERT_TRUE(status.ok()) << status.text();
     numbers->insert(numbers->end(), logits.begin(), logits.end());
     for (size_t i = 0; i < n; ++i) {

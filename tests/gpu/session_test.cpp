@@ -124,7 +124,7 @@ TEST(GpuSteps, SessionsTogetherGiveWhatEachGivesAlone) {
     Tokens next;
     for (const Tokens& t : texts) next.push_back(t[t.size() - 5 + step]);
     Floats logits(kSessions * vocab);
-    const Status s = sessions_step({together, kSessions}, span(next), logits.data());
+    const Status s = sessions_eval({together, kSessions}, next.data(), nullptr, logits.data());
     ASSERT_TRUE(s.ok()) << s.text();
     for (size_t i = 0; i < kSessions; ++i) {
       Floats expected(vocab);

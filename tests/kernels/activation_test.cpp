@@ -4,7 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
+#include "tests/support/every_isa.h"
 
 namespace moe {
 namespace {

@@ -4,7 +4,8 @@
 #include <random>
 
 #include "quant/half.h"
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
+#include "tests/support/every_isa.h"
 
 namespace moe {
 namespace {

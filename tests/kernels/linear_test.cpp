@@ -5,8 +5,8 @@
 #include <cstring>
 #include <ostream>
 
-#include "kernels/cpu/select.h"
 #include "tests/kernels/linear_problem.h"
+#include "tests/support/every_isa.h"
 #include "tests/support/weight_codes.h"
 
 namespace moe {
@@ -46,11 +46,6 @@ std::string describe(const LinearShape& s, const CpuKernels& kernels) {
          ", " + std::to_string(s.cols) + ") n " + std::to_string(s.n);
 }
 
-std::span<const CpuKernels* const> runnable() {
-  static const CpuKernels* storage[8];
-  return runnable_kernels(storage);
-}
-
 ::testing::AssertionResult same_bits(const float* got, const std::vector<float>& want) {
   for (size_t i = 0; i < want.size(); ++i) {
     if (std::memcmp(&got[i], &want[i], 4) == 0) continue;
@@ -68,7 +63,7 @@ void expect_definition(const LinearShape& s, std::mt19937& rng) {
     const std::vector<float> row = problem.expected(i);
     want.insert(want.end(), row.begin(), row.end());
   }
-  for (const CpuKernels* kernels : runnable()) {
+  for (const CpuKernels* kernels : every_isa()) {
     ASSERT_TRUE(same_bits(problem.run(*kernels).data(), want)) << describe(s, *kernels);
   }
 }
@@ -119,7 +114,7 @@ void expect_twins(LinearShape shape, std::mt19937& rng) {
   const AlignedBytes scratch(linear_input_bytes(n, shape.cols));
   const LinearInput input =
       make_linear_input(shape.act, gate.x(), shape.cols, n, shape.cols, nullptr, scratch.data());
-  for (const CpuKernels* kernels : runnable()) {
+  for (const CpuKernels* kernels : every_isa()) {
     if (shape.act != ActPrecision::kF32) kernels->quantise_rows(input, 0, n);
     std::vector<float> want[2], got[2];
     for (std::vector<float>* y : {&want[0], &want[1], &got[0], &got[1]}) {
@@ -165,7 +160,7 @@ TEST(Linear, NoTilesIsNothing) {
       const AlignedBytes scratch(linear_input_bytes(n, 300));
       const LinearInput input =
           make_linear_input(k.act, problem.x(), 300, n, 300, nullptr, scratch.data());
-      for (const CpuKernels* kernels : runnable()) {
+      for (const CpuKernels* kernels : every_isa()) {
         if (k.act != ActPrecision::kF32) kernels->quantise_rows(input, 0, n);
         std::vector<float> y(static_cast<size_t>(40 * n), -7.0f);
         LinearArgs args = problem.args(input, y.data());
@@ -183,7 +178,7 @@ TEST(Linear, NoRowsIsNothing) {
   std::mt19937 rng(13);
   for (const Kind& k : all_kinds()) {
     const LinearProblem problem(shape_of(k, 16, 64, 0), rng);
-    for (const CpuKernels* kernels : runnable()) EXPECT_TRUE(problem.run(*kernels).empty());
+    for (const CpuKernels* kernels : every_isa()) EXPECT_TRUE(problem.run(*kernels).empty());
   }
 }
 
@@ -209,7 +204,7 @@ TEST(Linear, RowsDoNotSeeEachOther) {
   for (const Kind& k : all_kinds()) {
     const LinearShape s = shape_of(k, 37, 520, 19);
     const LinearProblem problem(s, rng);
-    for (const CpuKernels* kernels : runnable()) {
+    for (const CpuKernels* kernels : every_isa()) {
       const std::vector<float> all = problem.run(*kernels);
       for (const std::vector<int32_t>& ids : {std::vector<int32_t>{7},
                                               {18, 0, 7},
@@ -244,7 +239,7 @@ void expect_extreme(const Kind& k, int weight_code, int code, int32_t cols, int3
   const AlignedBytes scratch(linear_input_bytes(n, cols));
   const LinearInput input =
       make_linear_input(k.act, problem.x(), cols, n, cols, nullptr, scratch.data());
-  for (const CpuKernels* kernels : runnable()) {
+  for (const CpuKernels* kernels : every_isa()) {
     kernels->quantise_rows(input, 0, n);  // every code is 127
     for (int64_t i = 0; i < int64_t{n} * input.padded_cols; ++i) {
       ASSERT_TRUE(input.codes[i] == 127 || input.codes[i] == 0);
@@ -290,7 +285,7 @@ TEST(Linear, LargestSumsDoNotWrapOrSaturate) {
 TEST(Linear, NonFiniteInputsGiveNan) {
   for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
     for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
-      for (const CpuKernels* kernels : runnable()) {
+      for (const CpuKernels* kernels : every_isa()) {
         std::vector<float> x(3 * 300, 0.5f);
         x[300 + 299] = bad;
         const AlignedBytes scratch(linear_input_bytes(3, 300));
@@ -312,7 +307,7 @@ TEST(Linear, QuantisedRowsMatchTheirDefinition) {
   std::mt19937 rng(17);
   std::normal_distribution<float> normal(0.0f, 1.0f);
   for (const int32_t cols : {1, 15, 16, 100, 256, 300, 1000}) {
-    for (const CpuKernels* kernels : runnable()) {
+    for (const CpuKernels* kernels : every_isa()) {
       std::vector<float> x(static_cast<size_t>(cols));
       for (float& v : x) v = normal(rng);
       std::vector<int8_t> want(x.size());

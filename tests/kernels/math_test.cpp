@@ -34,15 +34,9 @@ TEST(Math, FloatFunctionsAreAccurate) {
   EXPECT_LT(worst_ulp([](float x) { return sigmoid_float(x); },
                       [](double x) { return 1 / (1 + std::exp(-x)); }, -90, 90),
             2.5);
-  EXPECT_LT(worst_ulp([](float x) { return erf_float(x); }, [](double x) { return std::erf(x); },
-                      -10, 10),
+  EXPECT_LT(worst_ulp([](float x) { return erf_lanes<ScalarLanes>(x); },
+                      [](double x) { return std::erf(x); }, -10, 10),
             2.0);
-  EXPECT_LT(worst_ulp([](float x) { return tanh_float(x); }, [](double x) { return std::tanh(x); },
-                      -30, 30),
-            2.0);
-  EXPECT_LT(worst_ulp([](float x) { return log_float(x); }, [](double x) { return std::log(x); }, 0,
-                      3e38f),
-            1.0);
 }
 
 TEST(Math, Extremes) {
@@ -54,12 +48,8 @@ TEST(Math, Extremes) {
   EXPECT_EQ(sigmoid_float(-inf), 0.0f);
   EXPECT_EQ(sigmoid_float(inf), 1.0f);
   EXPECT_EQ(sigmoid_float(0.0f), 0.5f);
-  EXPECT_EQ(erf_float(inf), 1.0f);
-  EXPECT_EQ(erf_float(-inf), -1.0f);
-  EXPECT_EQ(log_float(0.0f), -inf);
-  EXPECT_EQ(log_float(inf), inf);
-  EXPECT_EQ(log_float(1.0f), 0.0f);
-  EXPECT_TRUE(std::isnan(log_float(-1.0f)));
+  EXPECT_EQ(erf_lanes<ScalarLanes>(inf), 1.0f);
+  EXPECT_EQ(erf_lanes<ScalarLanes>(-inf), -1.0f);
   EXPECT_EQ(exp_double(-1e6), 0.0);
   EXPECT_EQ(exp_double(1e6), std::numeric_limits<double>::infinity());
 }

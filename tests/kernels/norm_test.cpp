@@ -2,7 +2,8 @@
 
 #include <cmath>
 
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
+#include "tests/support/every_isa.h"
 
 namespace moe {
 namespace {

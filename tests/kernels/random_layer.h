@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "quant/quantise.h"
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
 #include "tests/support/moe_layer.h"
+#include "tests/support/quantise_whole.h"
 
 namespace moe {
 

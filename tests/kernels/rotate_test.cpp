@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
+#include "tests/support/every_isa.h"
 
 namespace moe {
 namespace {

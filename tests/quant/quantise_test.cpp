@@ -6,8 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "quant/activation.h"
-#include "quant/hf_ternary.h"
+#include "tests/support/quantise_whole.h"
 
 namespace moe {
 namespace {
@@ -127,29 +126,6 @@ TEST(Activations, CodesAndScales) {
   const float bad[2] = {1, -INFINITY};
   EXPECT_EQ(absmax_int8(bad, 1, 2, codes, &scale).code(), MOE_ERR_NON_FINITE);
   EXPECT_TRUE(std::isnan(quantise_activations(bad, 2, -128, codes).scale));
-}
-
-TEST(HfTernary, PacksFourRowsInAByte) {
-  std::mt19937 rng(7);
-  std::vector<int8_t> codes(8 * 5);
-  for (int8_t& c : codes) c = static_cast<int8_t>(static_cast<int>(rng() % 3) - 1);
-  std::vector<uint8_t> packed(2 * 5);
-  ASSERT_TRUE(pack_ternary_hf(codes.data(), 8, 5, packed.data()).ok());
-  EXPECT_EQ((packed[1 * 5 + 3] >> 4) & 3, codes[(1 + 2 * 2) * 5 + 3] + 1);
-  std::vector<int8_t> back(8 * 5);
-  ASSERT_TRUE(unpack_ternary_hf(packed.data(), 2, 5, back.data()).ok());
-  EXPECT_EQ(back, codes);
-}
-
-TEST(HfTernary, Refusals) {
-  std::vector<int8_t> codes(6 * 2, 0);
-  uint8_t packed[6];
-  EXPECT_EQ(pack_ternary_hf(codes.data(), 6, 2, packed).code(), MOE_ERR_SHAPE);
-  codes[3] = 2;
-  EXPECT_EQ(pack_ternary_hf(codes.data(), 4, 2, packed).code(), MOE_ERR_RANGE);
-  const uint8_t three[2] = {0x55, 0x75};
-  int8_t out[8];
-  EXPECT_EQ(unpack_ternary_hf(three, 1, 2, out).code(), MOE_ERR_RANGE);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Results have the same bits for every chunk size, batch, thread count and instruction set.
 
-#include "kernels/cpu/select.h"
 #include "tests/run/tiny_run.h"
+#include "tests/support/every_isa.h"
 
 namespace moe {
 namespace {
@@ -45,8 +45,7 @@ TEST_P(BitsTest, ThreadsAndInstructionSetsAgree) {
   ASSERT_FALSE(expected.empty());
   EXPECT_EQ(expected, run(2, nullptr, 0, 5)) << "2 threads";
   EXPECT_EQ(expected, run(3, nullptr, 0, kLength)) << "3 threads";
-  const CpuKernels* storage[8];
-  for (const CpuKernels* kernels : runnable_kernels(storage)) {
+  for (const CpuKernels* kernels : every_isa()) {
     EXPECT_EQ(expected, run(1, kernels->name, 0, kLength)) << kernels->name;
     EXPECT_EQ(expected, run(1, kernels->name, 0, 1)) << kernels->name << ", decoding";
   }
@@ -76,7 +75,8 @@ TEST_P(BitsTest, TogetherEqualsAlone) {
     Tokens next;
     for (size_t i = 0; i < kSessions; ++i) next.push_back(texts[i][10 + 17 * i + step]);
     steps.emplace_back(kSessions * vocab);
-    const Status s = sessions_step({together, kSessions}, span(next), steps.back().data());
+    const Status s =
+        sessions_eval({together, kSessions}, next.data(), nullptr, steps.back().data());
     ASSERT_TRUE(s.ok()) << s.text();
   }
   for (size_t i = 0; i < kSessions; ++i) {

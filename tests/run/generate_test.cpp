@@ -132,7 +132,7 @@ TEST_F(GenerateTest, FillsTheContextAndSaysSo) {
   options_.max_tokens = 0;
   ASSERT_TRUE(run().ok());
   EXPECT_EQ(result_.finish, Finish::kContext);
-  EXPECT_EQ(session_->remaining(), 0);
+  EXPECT_EQ(session_->position(), session_->context());
   EXPECT_EQ(result_.n_generated, kTinyContext - 4);
   // The context is full: nothing is generated, and a prompt is refused.
   ASSERT_TRUE(run(false).ok());

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu/select.h"
 #include "tests/run/tiny_run.h"
+#include "tests/support/every_isa.h"
 #include "tests/support/failing_allocator.h"
 
 namespace moe {
@@ -125,8 +125,7 @@ TEST_P(LatentTest, ChunksThreadsAndInstructionSetsAgree) {
   EXPECT_EQ(whole, run(1, nullptr, 0, 1)) << "token by token";
   EXPECT_EQ(whole, run(2, nullptr, 7, 33)) << "calls of 33 in chunks of 7, 2 threads";
   EXPECT_EQ(whole, run(3, nullptr, 64, kLatentLength)) << "chunks of 64, 3 threads";
-  const CpuKernels* storage[8];
-  for (const CpuKernels* kernels : runnable_kernels(storage)) {
+  for (const CpuKernels* kernels : every_isa()) {
     EXPECT_EQ(whole, run(1, kernels->name, 0, kLatentLength)) << kernels->name;
     EXPECT_EQ(whole, run(2, kernels->name, 0, 1)) << kernels->name << ", decoding";
   }

@@ -86,7 +86,7 @@ TEST_F(NonFiniteTest, AStepOfSeveralSessions) {
   Session* both[] = {other.get(), session_.get()};
   const Tokens step = {1, kHuge};
   Floats logits(2 * static_cast<size_t>(machine_.vocab_size()));
-  const Status s = sessions_step({both, 2}, span(step), logits.data());
+  const Status s = sessions_eval({both, 2}, step.data(), nullptr, logits.data());
   expect_fault(s);
   EXPECT_NE(std::strstr(s.text(), "session 1"), nullptr) << s.text();
   EXPECT_EQ(other->position(), 0);

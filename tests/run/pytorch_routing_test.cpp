@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "kernels/cpu/select.h"
 #include "quant/formats.h"
 #include "src/convert/convert.h"
 #include "tests/run/tiny_run.h"
+#include "tests/support/every_isa.h"
 
 namespace moe {
 namespace {
@@ -153,8 +153,7 @@ TEST_P(DenseLayersTest, PositiveActivationsAreThoseOfTheDefinition) {
   ASSERT_EQ(expected.size(), 5u);  // SiLU, ReLU, GELU, its tanh form, squared ReLU
   for (const uint64_t n : expected) EXPECT_GT(n, 0u);
   EXPECT_EQ(count(3, nullptr, 7), expected);
-  const CpuKernels* storage[8];
-  for (const CpuKernels* kernels : runnable_kernels(storage)) {
+  for (const CpuKernels* kernels : every_isa()) {
     EXPECT_EQ(count(1, kernels->name, 1), expected) << kernels->name;
   }
 }

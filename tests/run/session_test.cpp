@@ -59,7 +59,7 @@ TEST_F(SessionTest, TooLongIsRefusedBeforeAnythingChanges) {
   EXPECT_EQ(s.code(), MOE_ERR_TOO_LONG);
   EXPECT_EQ(session_->position(), 5);
   ASSERT_TRUE(session_->eval(span(t, 0, kTinyContext - 5), LogitRows::kNone, nullptr).ok());
-  EXPECT_EQ(session_->remaining(), 0);
+  EXPECT_EQ(session_->position(), session_->context());
   EXPECT_EQ(session_->eval(span(t, 0, 1), LogitRows::kNone, nullptr).code(), MOE_ERR_TOO_LONG);
   ASSERT_TRUE(session_->reset().ok());
   EXPECT_EQ(last_logits(*session_, text(5)), before);
@@ -154,7 +154,7 @@ TEST_F(SessionTest, ASecondCallIsRefusedNotACrash) {
              session_->reset().code(),
              session_->set_router("topk:1").code(),
              session_->count_routing(true).code(),
-             sessions_step({both, 1}, span(one), nullptr).code()};
+             sessions_eval({both, 1}, one.data(), nullptr, nullptr).code()};
   });
   EXPECT_TRUE(session_->eval(span(text(3)), LogitRows::kNone, nullptr).ok());
   machine_.hook().disarm();
@@ -236,11 +236,11 @@ TEST_F(SessionTest, CancellingOneOfAGroupStopsTheGroup) {
   machine_.hook().arm([&](int op, Stream&) {
     if (op == 2) other->cancel();
   });
-  EXPECT_EQ(sessions_step({both, 2}, span(t), nullptr).code(), MOE_ERR_CANCELLED);
+  EXPECT_EQ(sessions_eval({both, 2}, t.data(), nullptr, nullptr).code(), MOE_ERR_CANCELLED);
   machine_.hook().disarm();
   EXPECT_EQ(session_->position(), 0);
   EXPECT_EQ(other->position(), 0);
-  EXPECT_TRUE(sessions_step({both, 2}, span(t), nullptr).ok());
+  EXPECT_TRUE(sessions_eval({both, 2}, t.data(), nullptr, nullptr).ok());
 }
 
 TEST_F(SessionTest, ALostDevicePoisonsUntilReset) {
@@ -279,19 +279,18 @@ TEST_F(SessionTest, GroupsAreChecked) {
   Session* twice[] = {session_.get(), session_.get()};
   const Tokens t = {1, 2};
   const Tokens bad = {1, 64};
-  EXPECT_EQ(sessions_step({both, 2}, span(t, 0, 1), nullptr).code(), MOE_ERR_ARGUMENT);
-  EXPECT_EQ(sessions_step({twice, 2}, span(t), nullptr).code(), MOE_ERR_STATE);
-  const Status s = sessions_step({both, 2}, span(bad), nullptr);
+  EXPECT_EQ(sessions_eval({twice, 2}, t.data(), nullptr, nullptr).code(), MOE_ERR_STATE);
+  const Status s = sessions_eval({both, 2}, bad.data(), nullptr, nullptr);
   EXPECT_EQ(s.code(), MOE_ERR_RANGE);
   EXPECT_NE(std::strstr(s.text(), "session 1"), nullptr) << s.text();
-  EXPECT_TRUE(sessions_step({both, 0}, {}, nullptr).ok());
+  EXPECT_TRUE(sessions_eval({both, 0}, nullptr, nullptr, nullptr).ok());
   Machine foreign(*bytes_);
   Box<Session> stranger = foreign.session();
   Session* mixed[] = {session_.get(), stranger.get()};
-  EXPECT_EQ(sessions_step({mixed, 2}, span(t), nullptr).code(), MOE_ERR_ARGUMENT);
+  EXPECT_EQ(sessions_eval({mixed, 2}, t.data(), nullptr, nullptr).code(), MOE_ERR_ARGUMENT);
   EXPECT_EQ(session_->position() + other->position() + stranger->position(), 0);
   // Refused calls leave every session usable.
-  EXPECT_TRUE(sessions_step({both, 2}, span(t), nullptr).ok());
+  EXPECT_TRUE(sessions_eval({both, 2}, t.data(), nullptr, nullptr).ok());
 }
 
 TEST_F(SessionTest, PiecesAreChecked) {
@@ -374,7 +373,7 @@ TEST_F(SessionTest, SessionsWithOtherRoutersShareACall) {
   const Tokens t = {5, 5, 5};
   const size_t vocab = static_cast<size_t>(machine_.vocab_size());
   Floats logits(3 * vocab);
-  ASSERT_TRUE(sessions_step({group, 3}, span(t), logits.data()).ok());
+  ASSERT_TRUE(sessions_eval({group, 3}, t.data(), nullptr, logits.data()).ok());
   EXPECT_EQ(0, std::memcmp(&logits[0], &logits[2 * vocab], vocab * sizeof(float)));
   EXPECT_NE(0, std::memcmp(&logits[0], &logits[vocab], vocab * sizeof(float)));
   const Box<Session> alone = machine_.session();

@@ -7,8 +7,9 @@
 
 #include "src/run/perplexity.h"
 #include "src/run/saved.h"
-#include "tests/kernels/every_isa.h"
+#include "tests/kernels/random_floats.h"
 #include "tests/run/tiny_run.h"
+#include "tests/support/every_isa.h"
 #include "tests/support/failing_allocator.h"
 #include "tests/support/memory_device.h"
 
@@ -165,7 +166,7 @@ TEST_P(Translate, ASessionThatHasReadASourceIsOneOfADecoder) {
   Session* both[] = {session.get(), other.get()};
   const int32_t next[] = {7, 7};
   Floats rows(2 * 64), alone(64);
-  ASSERT_TRUE(sessions_step(both, next, rows.data()).ok());
+  ASSERT_TRUE(sessions_eval(both, next, nullptr, rows.data()).ok());
   ASSERT_TRUE(other->rewind(15).ok());
   ASSERT_TRUE(other->eval({next, 1}, LogitRows::kLast, alone.data()).ok());
   EXPECT_TRUE(std::equal(alone.begin(), alone.end(), rows.begin() + 64));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/device_cpu.h"
-#include "kernels/cpu/select.h"
+#include "tests/support/every_isa.h"
 
 namespace moe {
 
@@ -33,8 +33,7 @@ struct OpenedDevice {
 
 inline std::vector<OpenedDevice> all_devices() {
   std::vector<OpenedDevice> all;
-  const CpuKernels* storage[8] = {};
-  for (const CpuKernels* k : runnable_kernels(storage)) {
+  for (const CpuKernels* k : every_isa()) {
     for (int threads : {1, 3}) all.emplace_back(k->name, threads);
   }
   return all;

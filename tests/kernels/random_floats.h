@@ -1,20 +1,11 @@
 #pragma once
-// The kernel tables that this CPU supports, and random data for them.
+// Random data, and comparison of bits.
 
 #include <cstdint>
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/select.h"
-
 namespace moe {
-
-inline std::vector<const CpuKernels*> every_isa() {
-  const CpuKernels* storage[8] = {};
-  std::vector<const CpuKernels*> all;
-  for (const CpuKernels* k : runnable_kernels(storage)) all.push_back(k);
-  return all;
-}
 
 inline std::vector<float> random_floats(size_t n, unsigned seed, float scale = 1) {
   std::mt19937 rng(seed);

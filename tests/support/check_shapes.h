@@ -1,12 +1,13 @@
-#include "kernels/check.h"
+#pragma once
+// Shape checks for tests that assemble operations from data: a Device checks nothing.
 
+#include "kernels/device.h"
 #include "kernels/router/table.h"
+#include "src/base/status.h"
 
 namespace moe {
-namespace {
-
-Status check_shape(const char* owner, const char* name, const Matrix& m, int64_t rows,
-                   int64_t cols) {
+inline Status check_shape(const char* owner, const char* name, const Matrix& m, int64_t rows,
+                          int64_t cols) {
   if (m.empty()) {
     return Status::error(MOE_ERR_ARGUMENT, "%s.%s: missing, expected (%lld, %lld)", owner, name,
                          static_cast<long long>(rows), static_cast<long long>(cols));
@@ -16,7 +17,7 @@ Status check_shape(const char* owner, const char* name, const Matrix& m, int64_t
                        static_cast<long long>(rows), static_cast<long long>(cols), m.rows, m.cols);
 }
 
-Status check_router_weights(const MoeOp& op, int32_t d_in) {
+inline Status check_router_weights(const MoeOp& op, int32_t d_in) {
   const RouterWeightsView& w = op.router_weights;
   switch (router_info(op.router).scores) {
     case RouterScores::kTable:
@@ -32,9 +33,8 @@ Status check_router_weights(const MoeOp& op, int32_t d_in) {
   return check_shape("router", "scores", w.scores, op.n_experts, d_in);
 }
 
-}  // namespace
-
-Status check_linear(const LinearOp& op) {
+/// Every output's weight has d_in inputs. MOE_ERR_SHAPE.
+inline Status check_linear(const LinearOp& op) {
   for (int32_t i = 0; i < op.n_outs; ++i) {
     const Matrix& m = *op.outs[i].weight;
     MOE_TRY(check_shape("linear", "weight", m, m.rows, op.d_in));
@@ -42,14 +42,18 @@ Status check_linear(const LinearOp& op) {
   return {};
 }
 
-Status check_ffn(const Ffn& ffn, int32_t d_in, const char* name) {
+/// gate, up and down match each other and d_in. `name` prefixes the message. MOE_ERR_SHAPE.
+inline Status check_ffn(const Ffn& ffn, int32_t d_in, const char* name) {
   const int32_t d_ff = ffn.up.rows;
   MOE_TRY(check_shape(name, "up", ffn.up, d_ff, d_in));
   if (!ffn.gate.empty()) MOE_TRY(check_shape(name, "gate", ffn.gate, d_ff, d_in));
   return check_shape(name, "down", ffn.down, d_in, d_ff);
 }
 
-Status check_moe(const MoeOp& op) {
+/// Heads divide d_model; router, head, merge and shared expert have matching shapes; the router's
+/// parameters are in range. Experts are in an ExpertSource: check them with check_ffn().
+/// MOE_ERR_SHAPE, MOE_ERR_RANGE, or MOE_ERR_ARGUMENT for a missing matrix.
+inline Status check_moe(const MoeOp& op) {
   if (op.shared != nullptr) MOE_TRY(check_ffn(*op.shared, op.d_model, "shared"));
   if (!op.shared_gate.empty()) {
     MOE_TRY(check_shape("shared", "gate", op.shared_gate, 1, op.d_model));
