@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "quant/half.h"
+#include "src/base/inline.h"
 
 namespace moe {
 namespace {
@@ -39,8 +40,6 @@ int8_t clipped(float v) {
   return v < -127.0f ? int8_t{-127} : rounded(v);
 }
 
-bool finite(float x) { return (f32_to_bits(x) & 0x7F800000u) != 0x7F800000u; }
-
 Status non_finite(int64_t index) {
   return Status::error(MOE_ERR_NON_FINITE, "weight %lld: found NaN or infinity",
                        static_cast<long long>(index));
@@ -51,7 +50,7 @@ Status non_finite(int64_t index) {
 Status AbsMean::add(const float* w, int64_t n) {
   if (largest_magnitude(w, n) >= kInfinity) {
     int64_t i = 0;
-    while (finite(w[i])) ++i;
+    while (is_finite(w[i])) ++i;
     return non_finite(n_ + i);
   }
   const auto magnitude = [w](int64_t i) {
@@ -98,7 +97,7 @@ Status int8_row(const float* w, int64_t n, int8_t* codes, float* scale) {
   const uint32_t bits = largest_magnitude(w, n);
   if (bits >= kInfinity) {
     int64_t i = 0;
-    while (finite(w[i])) ++i;
+    while (is_finite(w[i])) ++i;
     return non_finite(i);
   }
   const float amax = bits_to_f32(bits);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "quant/group_layout.h"
+#include "src/base/inline.h"
 #include "src/base/status.h"
 
 namespace moe {
@@ -57,7 +58,7 @@ inline float as_half(float v) { return f16_to_f32(f32_to_f16(v)); }
 /// MOE_ERR_NON_FINITE, or MOE_ERR_RANGE for a weight beyond `most`.
 inline Status check_weights(const float* w, int32_t n, float most) {
   for (int32_t i = 0; i < n; ++i) {
-    if ((f32_to_bits(w[i]) & 0x7F800000u) == 0x7F800000u) {
+    if (!is_finite(w[i])) {
       return Status::error(MOE_ERR_NON_FINITE, "weight %d: found NaN or infinity", i);
     }
     if (std::fabs(w[i]) > most) {

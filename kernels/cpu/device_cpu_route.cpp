@@ -4,6 +4,7 @@
 #include "kernels/cpu/device_cpu_moe.h"
 #include "kernels/router/route.h"
 #include "quant/formats.h"
+#include "src/base/inline.h"
 
 namespace moe {
 namespace {
@@ -159,7 +160,7 @@ Status check_choices(const MoeCall& call, int32_t token) {
       return Status::error(MOE_ERR_ARGUMENT, "routing of token %d: expert %d is there twice", token,
                            expert);
     }
-    if (!__builtin_isfinite(s.weight[at + j])) {
+    if (!is_finite(s.weight[at + j])) {
       return Status::error(MOE_ERR_NON_FINITE, "routing of token %d: the weight of expert %d",
                            token, expert);
     }

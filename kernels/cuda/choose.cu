@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/warp.h"
+#include "src/base/inline.h"
 
 namespace moe::cuda {
 namespace {
@@ -25,8 +26,6 @@ __device__ inline uint64_t key_of(float logit, int token) {
   const uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return static_cast<uint64_t>(ordered) << 32 | ~static_cast<uint32_t>(token);
 }
-
-__device__ inline bool finite(float v) { return (ScalarLanes::bits(v) & 0x7f800000) != 0x7f800000; }
 
 /// Reduces over all threads, with the result in all. Call once per block.
 __device__ inline void reduce_best(uint64_t* key, int* bad) {
@@ -110,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) best_kernel(DeviceChooseOp op) {
   int bad = INT_MAX;
   each_token(op, r, [&](int token, float logit) {
     if (copy != nullptr) copy[token] = logit;
-    if (finite(logit)) {
+    if (is_finite(logit)) {
       const uint64_t k = key_of(logit, token);
       key = k > key ? k : key;
     } else {

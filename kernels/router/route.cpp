@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "src/base/inline.h"
+
 namespace moe {
 namespace {
 
 // Index of the first value that is NaN or infinite, or n.
 int32_t first_non_finite(const float* v, int32_t n) {
   for (int32_t i = 0; i < n; ++i) {
-    if ((ScalarLanes::bits(v[i]) & 0x7f800000) == 0x7f800000) return i;
+    if (!is_finite(v[i])) return i;
   }
   return n;
 }

@@ -2,6 +2,7 @@
 
 #include "kernels/rope.h"
 #include "kernels/router/table.h"
+#include "src/base/inline.h"
 
 namespace moe {
 namespace {
@@ -14,21 +15,19 @@ constexpr int32_t kMaxHeadDim = 1024;
 constexpr int32_t kMaxSublayers = 64;
 constexpr float kMaxCap = 1000;  // beyond it the GPU's soft cap loses precision
 
-bool finite(float v) { return v - v == 0; }
-
 Status check_int(const char* field, int32_t value, int32_t low, int32_t high) {
   if (value >= low && value <= high) return {};
   return Status::error(MOE_ERR_RANGE, "%s: expected %d..%d, found %d", field, low, high, value);
 }
 
 Status check_positive(const char* field, float value) {
-  if (finite(value) && value > 0) return {};
+  if (is_finite(value) && value > 0) return {};
   return Status::error(MOE_ERR_RANGE, "%s: expected a finite number above 0, found %g", field,
                        static_cast<double>(value));
 }
 
 Status check_finite(const char* field, float value) {
-  if (finite(value)) return {};
+  if (is_finite(value)) return {};
   return Status::error(MOE_ERR_RANGE, "%s: expected a finite number, found %g", field,
                        static_cast<double>(value));
 }

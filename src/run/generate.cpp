@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include "src/base/inline.h"
 #include "src/run/logits.h"
 #include "src/run/session_state.h"
 #include "src/run/stop_matcher.h"

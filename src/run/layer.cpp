@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/router/table.h"
+#include "src/base/inline.h"
 #include "src/run/layer_parts.h"
 
 namespace moe {
@@ -46,7 +47,7 @@ Status check_input(const LayerParts& parts, std::span<const float> x, const int3
                          parts.max_rows, n);
   }
   for (size_t i = 0; i < x.size(); ++i) {
-    if ((__builtin_bit_cast(uint32_t, x[i]) & 0x7f800000u) != 0x7f800000u) continue;
+    if (is_finite(x[i])) continue;
     return Status::error(MOE_ERR_NON_FINITE, "layer: x[%zu][%zu] is not a finite number", i / d,
                          i % d);
   }

@@ -2,6 +2,7 @@
 
 #include "kernels/router/table.h"
 #include "quant/formats.h"
+#include "src/base/inline.h"
 #include "src/model/names.h"
 #include "src/run/layer_parts.h"
 
@@ -22,14 +23,13 @@ Status check_given(const char* field, bool given, bool wanted) {
                        wanted ? "required, but null" : "given, but not used here");
 }
 
-bool finite(float v) { return (__builtin_bit_cast(uint32_t, v) & 0x7f800000u) != 0x7f800000u; }
-
 Status check_activation(const ActivationConfig& act) {
   if (static_cast<size_t>(act.kind) >= std::size(kActivations)) {
     return Status::error(MOE_ERR_ARGUMENT, "layer: unknown activation %d",
                          static_cast<int>(act.kind));
   }
-  if (!finite(act.alpha) || !finite(act.limit) || act.limit < 0 || !finite(act.up_offset)) {
+  if (!is_finite(act.alpha) || !is_finite(act.limit) || act.limit < 0 ||
+      !is_finite(act.up_offset)) {
     return Status::error(MOE_ERR_RANGE,
                          "layer: alpha, limit and up_offset must be finite, limit "
                          "at least 0");

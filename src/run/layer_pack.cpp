@@ -4,6 +4,7 @@
 #include "kernels/router/table.h"
 #include "quant/formats.h"
 #include "quant/quantise.h"
+#include "src/base/inline.h"
 #include "src/run/layer_parts.h"
 
 namespace moe {
@@ -144,7 +145,7 @@ Status Packer::vector(const T* values, int32_t n, const T** out) {
 
 Status Packer::floats(const char* name, const float* values, int32_t n, const float** out) {
   for (int32_t i = 0; values != nullptr && i < n; ++i) {
-    if ((__builtin_bit_cast(uint32_t, values[i]) & 0x7f800000u) == 0x7f800000u) {
+    if (!is_finite(values[i])) {
       return Status::error(MOE_ERR_NON_FINITE, "layer: %s[%d] is not a finite number", name, i);
     }
   }

@@ -2,6 +2,7 @@
 
 #include "kernels/choice.h"
 #include "kernels/math_four.h"
+#include "src/base/inline.h"
 
 namespace moe {
 namespace {

@@ -6,10 +6,6 @@
 
 namespace moe {
 
-inline bool is_finite(float v) {
-  return (__builtin_bit_cast(uint32_t, v) & 0x7f800000u) != 0x7f800000u;
-}
-
 /// MOE_ERR_NON_FINITE names a logit that is NaN or infinite.
 Status check_finite(std::span<const float> logits);
 Status non_finite_logit(size_t token);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/inline.h"
 #include "src/run/logits.h"
 
 namespace moe {

@@ -6,6 +6,7 @@
 #include "kernels/cuda/routing/route_warp.h"
 #include "kernels/router/all.h"
 #include "kernels/router/capacity.h"
+#include "src/base/inline.h"
 
 namespace moe::cuda {
 namespace {
@@ -27,8 +28,6 @@ __device__ inline int32_t route_one(const RouterConfig& r, const RouterInput& in
   }
   return 0;
 }
-
-__device__ inline bool finite(float v) { return (ScalarLanes::bits(v) & 0x7f800000) != 0x7f800000; }
 
 __device__ inline RouterInput input_of(const DeviceRouteOp& op, int64_t token) {
   RouterInput in;
@@ -77,7 +76,7 @@ __device__ inline void route_token(const DeviceRouteOp& op, int64_t token, float
                             memory + 2 * n + 2 * k};
   const RouterInput in = input_of(op, token);
   bool bad = false;
-  for (int i = lane_id(); i < n; i += kWarp) bad = bad || !finite(in.scores[i]);
+  for (int i = lane_id(); i < n; i += kWarp) bad = bad || !is_finite(in.scores[i]);
   const bool ok = !__any_sync(kAllLanes, bad ? 1 : 0);
   int32_t count = 0;
   if (ok) {
@@ -122,7 +121,7 @@ __global__ void __launch_bounds__(kThreads, 1) route_threads(DeviceRouteOp op) {
   const int64_t n = op.n_experts;
   const RouterInput in = input_of(op, token);
   bool ok = true;
-  for (int i = 0; in.scores != nullptr && i < n; ++i) ok = ok && finite(in.scores[i]);
+  for (int i = 0; in.scores != nullptr && i < n; ++i) ok = ok && is_finite(in.scores[i]);
   const RouterScratch scratch{op.floats + 2 * n * token, op.floats + 2 * n * token + n,
                               op.ints + n * token};
   const int64_t at = token * k;
