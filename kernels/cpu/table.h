@@ -12,6 +12,7 @@
 #include "quant/four_bit_layout.h"
 #include "quant/half.h"
 #include "quant/int8_group_layout.h"
+#include "quant/ternary3_layout.h"
 #include "src/base/inline.h"
 
 #if defined(__clang__)

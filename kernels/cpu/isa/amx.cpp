@@ -117,9 +117,9 @@ struct Ternary3Panel {
   MOE_INLINE const uint8_t* at(const uint8_t* tile, int32_t k) { return Ternary3Sums::at(tile, k); }
   MOE_INLINE void decode(const uint8_t* w, int32_t n, int64_t ahead, uint8_t* panel) {
     const __m512i one = _mm512_set1_epi8(1);
-    for (int32_t k = 0; k < n; k += 256, panel += 64 * 64) {
-      const int32_t inputs = n - k < 256 ? n - k : 256;
-      for (int32_t i = 0; i < inputs; i += 20, w += 64) {
+    for (int32_t k = 0; k < n; k += kTernary3Segment, panel += 16 * kTernary3Segment) {
+      const int32_t inputs = n - k < kTernary3Segment ? n - k : kTernary3Segment;
+      for (int32_t i = 0; i < inputs; i += kTernary3Cols, w += kBlockBytes) {
         Isa::prefetch_far(w + ahead);
         Isa::B digits[5];
         Isa::unpack3(Isa::load_block(w), digits);
@@ -128,8 +128,10 @@ struct Ternary3Panel {
         for (int f = 0; f < 4; ++f) {
           _mm512_store_si512(to + 64 * f, _mm512_sub_epi8(digits[f].v, one));
         }
-        // The thirteenth block of a segment has no fifth digit.
-        if (i < 240) _mm512_store_si512(to + 256, _mm512_sub_epi8(digits[4].v, one));
+        // A segment's last block has no fifth digit.
+        if (i + kTernary3Cols <= kTernary3Segment) {
+          _mm512_store_si512(to + 256, _mm512_sub_epi8(digits[4].v, one));
+        }
       }
     }
   }

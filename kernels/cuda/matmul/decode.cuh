@@ -5,6 +5,7 @@
 #include "kernels/cuda/platform.h"
 #include "kernels/math.h"
 #include "quant/format.h"
+#include "quant/ternary3_layout.h"
 
 namespace moe::cuda {
 
@@ -28,9 +29,8 @@ struct Ternary2Quads {
 
 struct Ternary3Quads {
   static __device__ __forceinline__ uint4 at(const uint8_t* tile, int32_t k, int32_t quarter) {
-    const int64_t block = int64_t{k / 256} * 13 + k % 256 / 20;
-    const uint4 w = load16(tile + block * kBlockBytes + quarter * 16);
-    const int32_t digit = k % 256 % 20 / 4;
+    const uint4 w = load16(tile + Ternary3Layout::block_of(k) * kBlockBytes + quarter * 16);
+    const int32_t digit = Ternary3Layout::digit_of(k);
     return {digits(w.x, digit), digits(w.y, digit), digits(w.z, digit), digits(w.w, digit)};
   }
 
