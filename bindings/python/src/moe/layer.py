@@ -67,9 +67,9 @@ class MoeLayer(Closable):
     router_weight: (n_experts, d_in); for a cosine router the expert embeddings (n_experts, d_e).
     router:        "topk:2", "threshold:0.9", "topk:2,renormalise", "threshold:0.9,one"
                    (weights of 1), "cosine:1,tau=0.07", "sigmoid:2", "base" or "sparsemixer".
-    activation:    "relu", "gelu", "gelu_tanh", "silu" or "relu2".
-    weights:       format of experts, head and merge: "ternary2", "ternary3", "int8", "f32", "bf16"
-                   or "f16".
+    activation:    "relu", "gelu", "gelu_tanh", "silu", "relu2" or "tanh".
+    weights:       format of experts, head and merge: "ternary2", "ternary3", "int8", "int8_group",
+                   "int4", "int4_min", "nl4", "nf4", "fp4", "f32", "bf16" or "f16".
     activations:   "f32", "a8", "a8_block"; None: what suits the format.
     router_bias:   (n_experts); for a sigmoid router the selection bias.
     router_proj:   (d_e, d_in), for a cosine router.
