@@ -171,6 +171,19 @@ TEST_F(TransformersTest, ReadsCapsAndWindows) {
   error(R"({"layer_types": ["sliding_attention"]})", MOE_ERR_SHAPE, kGemma2);
 }
 
+TEST_F(TransformersTest, ActivationsHaveSeveralNames) {
+  const auto kind_of = [&](const char* name) {
+    const std::string patch = std::string(R"({"hidden_act": ")") + name + "\"}";
+    return read_patched(patch.c_str()).config.layers[0].ffn.act.kind;
+  };
+  for (const char* tanh : {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate"}) {
+    EXPECT_EQ(kind_of(tanh), Activation::kGeluTanh) << tanh;
+  }
+  EXPECT_EQ(kind_of("gelu"), Activation::kGelu);
+  EXPECT_EQ(kind_of("swish"), Activation::kSilu);
+  EXPECT_EQ(kind_of("relu2"), Activation::kRelu2);
+}
+
 TEST_F(TransformersTest, AnUnknownModelTypeListsTheKnownOnes) {
   const std::string text = error(R"({"model_type": "gpt2"})", MOE_ERR_UNSUPPORTED);
   for (const char* part : {"unknown model_type \"gpt2\"", "llama", "gpt_oss", "maple",

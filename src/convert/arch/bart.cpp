@@ -113,10 +113,7 @@ void EncoderDecoder::read_layers(const char* side, bool decoder) {
   if (decoder) layer.cross = a;
   layer.cross.causal = false;
   layer.ffn.d_ff = keys_.integer((prefix + "ffn_dim").c_str(), 1, kMaxWidth);
-  const Activation kinds[] = {Activation::kGelu, Activation::kRelu, Activation::kSilu,
-                              Activation::kSilu, Activation::kGeluTanh};
-  layer.ffn.act.kind = kinds[keys_.node("activation_function")
-                                 .choice({"gelu", "relu", "silu", "swish", "gelu_new"})];
+  layer.ffn.act.kind = keys_.activation("activation_function");
   const int32_t n = keys_.integer((prefix + "layers").c_str(), 1, 1024);
   for (int32_t l = 0; l < n; ++l) {
     check(config().layers.push(layer));

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "formats/import/failure.h"
+#include "src/convert/arch/value_of.h"
 
 namespace moe {
 namespace {
@@ -81,6 +82,18 @@ constexpr const char* kHarmless[] = {"add_cross_attention",
                                      "use_cache",
                                      "use_return_dict"};
 
+constexpr Named<Activation> kActivationNames[] = {
+    {Activation::kRelu, "relu"},
+    {Activation::kRelu2, "relu2"},
+    {Activation::kSilu, "silu"},
+    {Activation::kSilu, "swish"},
+    {Activation::kGelu, "gelu"},
+    {Activation::kGeluTanh, "gelu_new"},
+    {Activation::kGeluTanh, "gelu_pytorch_tanh"},
+    {Activation::kGeluTanh, "gelu_fast"},
+    {Activation::kGeluTanh, "gelu_accurate"},
+};
+
 std::string shown(const Json& value) {
   std::string text = value.dump();
   if (text.size() > 60) text = text.substr(0, 57) + "...";
@@ -119,6 +132,8 @@ float ConfigKeys::number(const char* key, float fallback) {
 bool ConfigKeys::boolean(const char* key, bool fallback) {
   return has(key) ? node(key).boolean() : fallback;
 }
+
+Activation ConfigKeys::activation(const char* key) { return value_of(node(key), kActivationNames); }
 
 std::vector<JsonNode> ConfigKeys::list(const char* key) {
   return has(key) ? node(key).elements() : std::vector<JsonNode>();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "formats/import/json.h"
+#include "src/model/names.h"
 
 namespace moe {
 
@@ -25,6 +26,8 @@ class ConfigKeys {
   float number(const char* key);
   float number(const char* key, float fallback);
   bool boolean(const char* key, bool fallback);
+  /// The activation that `transformers`, fairseq and torchscale call by the member's name.
+  Activation activation(const char* key);
   /// A list; empty if the key is missing or null.
   std::vector<JsonNode> list(const char* key);
 

@@ -9,14 +9,6 @@ constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxVocab = 1 << 24;
 
-Activation read_activation(const JsonNode& node) {
-  const Activation kinds[] = {Activation::kSilu,     Activation::kSilu,     Activation::kGelu,
-                              Activation::kGeluTanh, Activation::kGeluTanh, Activation::kRelu,
-                              Activation::kRelu2};
-  return kinds[node.choice(
-      {"silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2"})];
-}
-
 void push_eos(const JsonNode& node, ModelConfig* config) {
   const auto id = static_cast<int32_t>(node.integer(-1, kMaxVocab));
   for (const int32_t known : config->eos_token_ids) {
@@ -68,7 +60,7 @@ void Decoder::read_sizes(float default_theta, float default_eps) {
   if (keys.boolean("rope_interleaved", false)) a.rope.kind = RopeKind::kInterleaved;
   layer.ffn.d_ff = keys.integer("intermediate_size", 0, 1, kMaxWidth);
   layer.ffn.gated = true;
-  layer.ffn.act.kind = read_activation(keys.node("hidden_act"));
+  layer.ffn.act.kind = keys.activation("hidden_act");
   const int32_t n_layers = keys.integer("num_hidden_layers", 1, kMaxLayers);
   for (int32_t l = 0; l < n_layers; ++l) check(c.layers.push(layer));
 }

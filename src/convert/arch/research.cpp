@@ -177,8 +177,7 @@ PrecisionRule read_rule(const JsonNode& node) {
     if (!rule.weights_auto) rule.weights = format_of(node.at("weights"));
   }
   if (node.has("activations")) {
-    const ActPrecision kinds[] = {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block};
-    rule.activations = kinds[node.at("activations").choice({"f32", "a8", "a8_block"})];
+    rule.activations = value_of(node.at("activations"), kActPrecisions);
   }
   return rule;
 }

@@ -164,14 +164,6 @@ RouterKind read_router_kind(const JsonNode& node) {
   return kRouters[node.choice(names)].kind;
 }
 
-// One of a table's names; missing: the first.
-template <class E, size_t n>
-E choice_in(const Named<E> (&table)[n], const JsonNode& node, const char* key) {
-  std::vector<const char*> names;
-  for (const Named<E>& word : table) names.push_back(word.name);
-  return table[node.has(key) ? node.at(key).choice(names) : 0].value;
-}
-
 RouterWeights read_weights(const JsonNode& node, const RouterInfo& info) {
   std::vector<const char*> names;
   std::vector<RouterWeights> values;
@@ -198,7 +190,7 @@ RouterConfig read_router(const JsonNode& node, int32_t n_experts, int32_t* cosin
     read_router_field(node, field, required, n_experts, &r);
   }
   if (info.has(kParamWeights)) r.weights = read_weights(node, info);
-  if (info.has(kParamGate)) r.gate = choice_in(kCosineGates, node, "gate");
+  if (info.has(kParamGate) && node.has("gate")) r.gate = value_of(node.at("gate"), kCosineGates);
   if (info.has(kParamToken)) r.normalise_token = node.boolean("normalise_token", true);
   if (info.has(kParamTopkNorm) && node.has("topk_norm")) {
     r.topk_norm = node.at("topk_norm").boolean() ? 1 : 0;
@@ -211,8 +203,7 @@ void read_capacity(const JsonNode& node, RouterConfig* router) {
   node.only({"gamma", "min_capacity", "order"});
   router->gamma = node.number("gamma", 0);
   router->min_capacity = node.integer("min_capacity", 0, 0, INT32_MAX);
-  router->order = node.choice("order", 0, {"priority", "arrival"}) == 1 ? CapacityOrder::kArrival
-                                                                        : CapacityOrder::kPriority;
+  if (node.has("order")) router->order = value_of(node.at("order"), kCapacityOrders);
 }
 
 MoeConfig read_moe(const JsonNode& node, int32_t* cosine_width) {

@@ -124,9 +124,7 @@ LayerConfig read_layer(ConfigKeys* keys, int32_t d_model) {
   a.norms = {.pre = false, .out = false, .post = true};
   layer.ffn.norms = a.norms;
   layer.ffn.d_ff = keys->integer("intermediate_size", 1, kMaxWidth);
-  const Activation kinds[] = {Activation::kGelu, Activation::kRelu, Activation::kSilu,
-                              Activation::kGeluTanh};
-  layer.ffn.act.kind = kinds[keys->node("hidden_act").choice({"gelu", "relu", "silu", "gelu_new"})];
+  layer.ffn.act.kind = keys->activation("hidden_act");
   return layer;
 }
 

@@ -149,10 +149,8 @@ LayerConfig Torchscale::read_layer(const FairseqSide& side) {
   layer.attention.sub_norm = layer.ffn.sub_norm = keys_.boolean("subln", !deepnorm_);
   model_.place_norms(in_front(side), &layer);
   layer.ffn.d_ff = keys_.integer(side.key("ffn_embed_dim").c_str(), 1, kMaxWidth);
-  const Activation kinds[] = {Activation::kGelu, Activation::kRelu, Activation::kSilu};
-  layer.ffn.act.kind = keys_.has("activation_fn")
-                           ? kinds[keys_.node("activation_fn").choice({"gelu", "relu", "swish"})]
-                           : Activation::kGelu;
+  layer.ffn.act.kind =
+      keys_.has("activation_fn") ? keys_.activation("activation_fn") : Activation::kGelu;
   return layer;
 }
 

@@ -219,14 +219,6 @@ FairseqPositions fairseq_positions(ConfigKeys* keys, const FairseqSide& side) {
   return learned ? FairseqPositions::kLearned : FairseqPositions::kSinusoids;
 }
 
-Activation fairseq_activation(ConfigKeys* keys) {
-  if (!keys->has("activation_fn")) return Activation::kRelu;
-  const Activation kinds[] = {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
-                              Activation::kGeluTanh, Activation::kSilu};
-  return kinds[keys->node("activation_fn")
-                   .choice({"relu", "gelu", "gelu_fast", "gelu_accurate", "swish"})];
-}
-
 Imported import_xmoe_megatron(const JsonNode& config, const Checkpoint& checkpoint) {
   ConfigKeys keys(config);
   refuse_megatron_variants(&keys);
@@ -295,7 +287,8 @@ void read_fairseq_side(ConfigKeys* keys, const FairseqModel& model, const Fairse
   (model.both() && !side.causal ? out->config.encoder_norm : out->config.final_norm) = in_front;
   model.place_norms(in_front, &dense);
   dense.ffn.d_ff = keys->integer(side.key("ffn_embed_dim").c_str(), 2048, 1, kMaxWidth);
-  dense.ffn.act.kind = fairseq_activation(keys);
+  dense.ffn.act.kind =
+      keys->has("activation_fn") ? keys->activation("activation_fn") : Activation::kRelu;
   const bool without = keys->boolean(side.causal ? "no_decoder_moe" : "no_encoder_moe", false);
   const int32_t interval = without ? 0 : keys->integer("expert_interval", 0, 0, 1 << 16);
   const FfnConfig moe = interval > 0 ? fairseq_experts(keys, dense.ffn) : FfnConfig{};
