@@ -458,24 +458,31 @@ cudaError_t launch_prefill(cudaStream_t stream, const AttentionOp& op) {
   return launch(prefill_kernel<kD>, grid, stream, op, tile_rows);
 }
 
+// The kernel for a head_dim; null: none.
+using Launch = cudaError_t (*)(cudaStream_t, const AttentionOp&);
+Launch launch_for(int32_t head_dim) {
+  switch (head_dim) {
+    case 32:
+      return launch_prefill<32>;
+    case 64:
+      return launch_prefill<64>;
+    case 96:
+      return launch_prefill<96>;
+    case 128:
+      return launch_prefill<128>;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 bool can_prefill(const AttentionOp& op) {
-  const int32_t d = op.head_dim;
-  return (d == 32 || d == 64 || d == 96 || d == 128) && op.n_heads / op.n_kv_heads <= kQueries;
+  return launch_for(op.head_dim) != nullptr && op.n_heads / op.n_kv_heads <= kQueries;
 }
 
 cudaError_t attend_prefill(cudaStream_t stream, const AttentionOp& op) {
-  switch (op.head_dim) {
-    case 32:
-      return launch_prefill<32>(stream, op);
-    case 64:
-      return launch_prefill<64>(stream, op);
-    case 96:
-      return launch_prefill<96>(stream, op);
-    default:
-      return launch_prefill<128>(stream, op);
-  }
+  return launch_for(op.head_dim)(stream, op);
 }
 
 }  // namespace moe::cuda
