@@ -93,7 +93,7 @@ struct MatmulOp {
   MatmulInput in;
   MatmulOut outs[kMaxMatmulOuts];
   int32_t n_outs = 0;
-  ProductLibrary* library = nullptr;  // may compute dense products; null during capture
+  ProductLibrary* library = nullptr;  // may compute dense matrix products; null during capture
 };
 /// Several matrices on one input. The matrices of one table share shape, format, kinds and stride.
 cudaError_t matmul(cudaStream_t stream, const MatmulOp& op);

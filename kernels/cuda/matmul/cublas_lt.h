@@ -9,8 +9,8 @@
 namespace moe::cuda {
 
 /// One per GPU. Opens the library and allocates scratch on first use; if either fails, or anything
-/// else does, own kernels compute all products from then on. The scratch counts as GPU memory and
-/// is freed when anything else needs memory.
+/// else does, own kernels compute all matrix products from then on. The scratch counts as GPU
+/// memory and is freed when anything else needs memory.
 class CublasLt final : public ProductLibrary, public SpareMemory {
  public:
   CublasLt(GpuMemory& memory, const ProductLibraryOptions& options)

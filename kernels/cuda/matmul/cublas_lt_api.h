@@ -111,7 +111,7 @@ class Library {
   /// The plan of a shape; not usable if cuBLASLt has no algorithm. Call clear() when done.
   Plan plan(const Shape& shape, size_t workspace_bytes);
   void clear(Plan* plan);
-  /// Enqueues a product. The plan is usable and has the workspace size that it was made for.
+  /// Enqueues a matrix product. The plan is usable and has the workspace size that it was made for.
   Result multiply(const Plan& plan, const int8_t* weights, const int8_t* codes, int32_t* sums,
                   void* workspace, size_t workspace_bytes, cudaStream_t stream);
 

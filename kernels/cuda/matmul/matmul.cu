@@ -69,7 +69,7 @@ cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels k
   return product_any(stream, args);
 }
 
-/// Offers products to the library. done[i]: it computed op.outs[i].
+/// Offers matrix products to the library. done[i]: it computed op.outs[i].
 cudaError_t ask_library(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels,
                         bool (&done)[kMaxMatmulOuts]) {
   const bool always = kernels == ProductKernels::kLibrary;

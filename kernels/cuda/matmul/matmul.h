@@ -5,8 +5,9 @@
 
 namespace moe::cuda {
 
-/// Families of kernels, all with the same result. A family that does not support a product falls
-/// back to kAny, which supports all; kLibrary (MatmulOp::library for any size) falls back to kAuto.
+/// Families of kernels, all with the same result. A family that does not support a matrix product
+/// falls back to kAny, which supports all; kLibrary (MatmulOp::library for any size) falls back to
+/// kAuto.
 enum class ProductKernels : uint8_t { kAuto, kAny, kFewRows, kManyRows, kManyRowsWide, kLibrary };
 
 cudaError_t matmul_with(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels);

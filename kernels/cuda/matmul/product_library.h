@@ -1,6 +1,6 @@
 #pragma once
-// Interface of matmul.cu to an external library for dense products, and when cuBLASLt is used
-// (kernels/cuda/README.md).
+// Interface of matmul.cu to an external library for dense matrix products (GEMM), and when cuBLASLt
+// is used (kernels/cuda/README.md).
 
 #include "kernels/cuda/matmul/product_options.h"
 #include "kernels/cuda/ops.h"
@@ -9,9 +9,9 @@ namespace moe::cuda {
 
 class ProductLibrary {
  public:
-  /// Computes y of one out with a single matrix, bit-identical to the other families. *done: it was
-  /// enqueued; if false without an error, nothing was. `always`: even where own kernels are
-  /// expected to be faster. Not during stream capture.
+  /// Computes the matrix product y of one out with a single matrix, bit-identical to the other
+  /// families. *done: it was enqueued; if false without an error, nothing was. `always`: even where
+  /// own kernels are expected to be faster. Not during stream capture.
   virtual cudaError_t multiply(cudaStream_t stream, int32_t n_rows, const MatmulInput& in,
                                const MatmulOut& out, bool always, bool* done) = 0;
 

@@ -12,7 +12,7 @@ namespace moe::cuda {
 /// int32: 2 N K + 8 M N bytes. The gain is 1.8e-15 M N K s, the cost 4.7e-13 N K + 1.9e-12 M N s:
 /// break-even at M K = 258 K + 1033 M, so 521 rows at K = 2048, 345 at 4096 and none at 1024. With
 /// few outputs three launches (10 us) are not recovered either. Own kernels therefore compute every
-/// product below these sizes.
+/// matrix product below these sizes.
 inline constexpr int32_t kLibraryRows = 512;      // M
 inline constexpr int32_t kLibraryInputs = 2048;   // K
 inline constexpr int32_t kLibraryOutputs = 1024;  // N
