@@ -1,8 +1,7 @@
 #pragma once
-// Checkpoints that bitsandbytes quantised: to eight bits (llm_int8.h), or to four (NF4, FP4). A
-// matrix of four bits is a run of codes, row after row, two in a byte; a table of 16 floats; and
-// one factor for each block of codes (64), its largest magnitude. Factors may be codes themselves,
-// of 8 bits.
+// Checkpoints that bitsandbytes quantised to eight bits (llm_int8.h) or four (NF4, FP4). A four-bit
+// matrix consists of its codes row by row, two per byte, a table of 16 floats, and one factor per
+// block of 64 codes, the block's largest magnitude. The factors may themselves be eight-bit codes.
 
 #include "formats/import/checkpoint.h"
 

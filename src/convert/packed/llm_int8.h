@@ -1,7 +1,7 @@
 #pragma once
-// Matrices that bitsandbytes quantised to eight bits, LLM.int8: NAME.weight holds codes in I8, and
-// NAME.SCB the largest magnitude of each row, which became the code 127 or -127. Columns that the
-// paper keeps in half precision are those of activations: no weight is stored otherwise.
+// Matrices that bitsandbytes quantised to eight bits (LLM.int8): NAME.weight holds I8 codes, and
+// NAME.SCB the largest magnitude of each row, whose code is 127 or -127. The columns that the paper
+// keeps in half precision are columns of activations: every weight is stored as a code.
 
 #include "formats/import/checkpoint.h"
 

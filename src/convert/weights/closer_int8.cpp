@@ -76,7 +76,7 @@ class Contest {
   std::vector<float> stored_;  // (n_rows, cols)
 };
 
-// Whether every row's weights have a scale in an f16. What is no number has none.
+// True if an f16 can hold the scale of every group. NaN and infinity have none.
 bool group_scales_fit(const PlannedMatrix& m, RowReader* reader,
                       const std::function<void()>& tick) {
   constexpr float kMost = 127 * kLargestHalf;

@@ -10,13 +10,13 @@ namespace moe {
 /// True if the tensor's blocks have codes of five to eight bits: int8_group may then be much more
 /// precise.
 bool has_int8_blocks(SourceType type);
-/// The same of the matrix's tensor, which may also be codes of eight bits beside their scales.
+/// The same for the matrix's tensor, which may also be eight-bit codes with separate scales.
 bool has_int8_codes(const PlannedMatrix& matrix, const Checkpoint& checkpoint);
 
-/// The one of the two that stands for the matrix with the smaller squared error; int8 where both
-/// do as well, or where a weight is too large for int8_group's scales. Of a matrix with many rows
-/// errors are those of 256, in tiles that lie evenly in it. `tick` is called now and then and may
-/// throw. Throws MOE_ERR_NON_FINITE naming tensor and element.
+/// The format of the two with the smaller squared error; int8 if the errors are equal or a weight
+/// is too large for int8_group's scales. A matrix with more than 256 rows is judged by 256 of them,
+/// in evenly spaced tiles. `tick` is called regularly and may throw. Throws MOE_ERR_NON_FINITE
+/// naming tensor and element.
 FormatId closer_int8(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
                      const std::function<void()>& tick);
 

@@ -105,7 +105,7 @@ bool SourceScales::fit(const std::function<void()>& tick) {
   constexpr int32_t kRows = 256;
   const SourceTypeInfo& info = source_type_info(matrix_.tensor->type);
   const bool halves = info.read_scales != nullptr && info.block == kGroup;
-  // They are what the format has.
+  // The format stores these scales unchanged.
   if (format_ == FormatId::kFp4 || format_ == FormatId::kInt8 || halves) return true;
   const double most = format_info(format_).max_code;
   double error = 0, norm = 0;
@@ -155,7 +155,8 @@ void SourceScales::read(int32_t first, int n) {
   if (format_ == FormatId::kInt8) make_positive();
 }
 
-// As those of rows are in a file: a negative one turns its codes, and 0 is that of zeros.
+// A file's row scales are positive: a negative one changes the sign of its codes, and 0, the scale
+// of a row of zeros, becomes 1.
 void SourceScales::make_positive() {
   for (float& scale : scales_) scale = scale == 0.0f ? 1.0f : std::fabs(scale);
 }

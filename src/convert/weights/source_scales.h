@@ -1,6 +1,6 @@
 #pragma once
-// Matrices that a checkpoint has in codes of four or eight bits already, each 32 inputs or each row
-// with a scale. A format holds them with those scales, which lie in front of or beside the codes.
+// Matrices that the checkpoint stores as codes of four or eight bits, with a scale per 32 inputs or
+// per row. A format with the same values keeps codes and scales.
 
 #include <functional>
 
@@ -8,11 +8,11 @@
 
 namespace moe {
 
-/// The format whose values the matrix's codes select; nothing when there is none, or its rows do
-/// not lie in the tensor as they are stored. Of GGUF's blocks those of four bits.
+/// The format with the values of the matrix's codes. Empty if there is none, or if the matrix is
+/// not made of whole rows of the tensor. Of GGUF's block types only those of four bits have one.
 std::optional<FormatId> format_of_codes(const PlannedMatrix& matrix, const Checkpoint& checkpoint);
 
-/// Whether that is a format of eight bits. A code of -128, which they do not have, becomes -127.
+/// True for a format of eight bits. These have no code -128: it becomes -127.
 bool has_eight_bits(FormatId format);
 
 class SourceScales {
@@ -23,9 +23,9 @@ class SourceScales {
   /// True if rounding scales and minimums to the format's type changes the matrix by at most 1/1024
   /// of its norm. False if one is not finite, or too large for the format.
   bool fit(const std::function<void()>& tick);
-  /// Rows [first, first + n), whose weights are `values` (n, cols): each one's value in the
-  /// format's table (n, cols), and the scales and minimums of the groups (n, cols / 32), or the
-  /// scales of the rows (n), which are positive.
+  /// Splits rows [first, first + n) with the weights `values` (n, cols) into codes (n, cols), the
+  /// values in the format's table, and scales and minimums per group (n, cols / 32), or positive
+  /// scales per row (n).
   void split(int32_t first, int n, const float* values, int8_t* codes);
   const float* scales() const { return scales_.data(); }
   const float* minimums() const { return minimums_.data(); }

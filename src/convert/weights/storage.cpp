@@ -54,15 +54,15 @@ void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool
 // Blocks of two and three bits have scales per 16 inputs, which int4_min approximates.
 bool has_few_bits(SourceType type) { return type == SourceType::kQ2K || type == SourceType::kQ3K; }
 
-// Whether the choice leaves it to the checkpoint's codes what the format is. It does so too where
-// it has eight bits in place of four.
+// True if the checkpoint's codes may determine the format: none was requested, or the codes have
+// eight bits and the requested four-bit format has a fallback.
 bool is_open_to(FormatId own, const PrecisionChoice& choice) {
   if (own == FormatId::kInt8Group && choice.int8_by_row) return false;
   return !choice.weights || (choice.otherwise && has_eight_bits(own));
 }
 
-// Codes of the checkpoint, where nothing or their own format was asked for, and what has three bits
-// or less.
+// Keeps the checkpoint's codes if no format or that of the codes was requested. Without a request,
+// blocks of three bits or fewer become int4_min.
 void keep_codes(const PlannedMatrix& m, const Checkpoint& checkpoint,
                 const std::function<void()>& tick, Storage* out) {
   const bool vocabulary = m.slot.kind == SlotKind::kVocab;

@@ -12,17 +12,18 @@ struct Storage {
   ScaleKind scale = ScaleKind::kNone;
   int32_t group = 0;
   ActPrecision act = ActPrecision::kF32;
-  TernaryFit fit;      // ternary formats: scale_kind kNone when the matrix is not ternary itself;
-  double absmean = 0;  // then this is its scale, absmean or better
-  bool own_codes = false;  // with the checkpoint's own codes and scales (source_scales.h)
+  TernaryFit fit;          // ternary formats; scale_kind kNone: the weights are not ternary yet
+  double absmean = 0;      // the scale for such weights: their absmean, or a better one
+  bool own_codes = false;  // keeps the checkpoint's codes and scales (source_scales.h)
 };
 
-/// Reads the matrix once where that is needed: formats auto and ternary. A matrix that is ternary
-/// already keeps its own scales (in groups: as ternary2 where the format cannot have them); auto
-/// keeps codes of four and eight bits too, as the format that has their values, and makes int8 of
-/// the rest, by row or by group; ternary that was asked for is absmean, or with the `importance`
-/// (cols) of inputs, which may be null, what loses least by it. `tick` is called now and then and
-/// may throw. Throws MOE_ERR_NON_FINITE naming tensor and element.
+/// Reads the matrix once if the requested format is auto or ternary. A matrix whose weights are
+/// already ternary keeps its scales; if the format cannot store them (scales per group), it becomes
+/// ternary2. Auto also keeps four-bit and eight-bit codes, in the format with the same values, and
+/// stores everything else as int8, with scales per row or per group. Other weights become ternary
+/// by absmean or, given the `importance` (cols) of the inputs (or null), with the scale of the
+/// smallest weighted error. `tick` is called regularly and may throw. Throws MOE_ERR_NON_FINITE
+/// naming tensor and element.
 Storage choose_storage(const PlannedMatrix& matrix, const Checkpoint& checkpoint,
                        const float* importance, const std::function<void()>& tick);
 
