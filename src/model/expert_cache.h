@@ -3,9 +3,9 @@
 // src/model/README.md.
 
 #include "kernels/expert_memory.h"
+#include "kernels/expert_source.h"
 #include "src/base/mutex.h"
 #include "src/model/expert_readers.h"
-#include "src/model/expert_stats.h"
 
 namespace moe {
 

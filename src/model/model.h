@@ -3,10 +3,10 @@
 // open(): shared by any number of sessions on any threads.
 
 #include "kernels/device.h"
+#include "kernels/expert_source.h"
 #include "src/base/log.h"
 #include "src/base/thread_pool.h"
 #include "src/model/config.h"
-#include "src/model/expert_stats.h"
 
 namespace moe {
 
@@ -88,6 +88,15 @@ struct ExpertCacheShape {
   uint64_t most_slots = 0;    // enough for all experts
   uint64_t reader_bytes = 0;  // of the reader threads
   uint64_t bytes(uint64_t n_slots) const { return n_slots * slot_bytes; }
+};
+
+/// Memory of a model and its sessions under a memory cap. All zero without a cap.
+struct MemoryStats {
+  uint64_t cap_bytes = 0;
+  uint64_t counted_bytes = 0;  // current total that counts against the cap
+  uint64_t peak_bytes = 0;     // maximum of counted_bytes
+  uint64_t arena_bytes = 0;    // capacity of the expert cache
+  uint64_t expert_bytes = 0;   // experts in it
 };
 
 class Model final {
