@@ -114,12 +114,23 @@ bool parse_option(std::string_view option, RouterConfig* r) {
 
 // --- Overrides -----------------------------------------------------------------------------------
 
+// The fields that an override may set, and how its message lists them.
+constexpr const char kOverrideFields[] = "gamma=G, min_capacity=C, min_k=A, max_k=B, resident=P";
+
+const RouterField* find_override(std::string_view name) {
+  std::string_view rest = kOverrideFields;
+  while (!rest.empty()) {
+    std::string_view known = next_part(&rest, ' ');
+    if (next_part(&known, '=') == name) return find_field(name);
+  }
+  return nullptr;
+}
+
 Status bad_text(std::string_view part) {
   return Status::error(MOE_ERR_ARGUMENT,
-                       "router override: cannot read '%.*s'; expected one of %s, then "
-                       "gamma=G, min_capacity=C, min_k=A, max_k=B, resident=P",
+                       "router override: cannot read '%.*s'; expected one of %s, then %s",
                        static_cast<int>(std::min<size_t>(part.size(), 80)), part.data(),
-                       kOverrideRouters.text);
+                       kOverrideRouters.text, kOverrideFields);
 }
 
 Status need_softmax(const RouterConfig& r, const char* what) {
@@ -158,9 +169,7 @@ Status apply_part(RouterConfig* r, std::string_view part) {
     field = own_number(*wanted);
   } else {
     const std::string_view name = next_part(&value, '=');
-    for (const char* known : {"gamma", "min_capacity", "min_k", "max_k", "resident"}) {
-      if (name == known) field = find_field(name);
-    }
+    field = find_override(name);
     if (name == "resident") MOE_TRY(need_softmax(*r, "for 'resident'"));
   }
   return field != nullptr && read_field(*field, value, r) ? Status() : bad_text(part);
