@@ -8,23 +8,23 @@ namespace moe_cli {
 namespace {
 
 constexpr double kMostSweptValues = 1000;
-constexpr const char* kSwept[] = {"threshold", "topk", "gamma", "resident"};
+constexpr struct Parameter {
+  const char* name;
+  bool kind;  // of router, as in "threshold:0.5"
+} kParameters[] = {{"threshold", true}, {"topk", true}, {"gamma", false}, {"resident", false}};
 
-bool is_known(const std::string& name) {
-  for (const char* known : kSwept) {
-    if (name == known) return true;
+const Parameter* find_parameter(const std::string& name) {
+  for (const Parameter& known : kParameters) {
+    if (name == known.name) return &known;
   }
-  return false;
+  return nullptr;
 }
 
-// True if the parameter is a router kind, as in "threshold:0.5".
-bool is_kind(const std::string& name) { return name == "threshold" || name == "topk"; }
-
 [[noreturn]] void fail_form(const std::string& text) {
-  throw UsageError(
-      "--sweep: expected NAME=FROM:TO:STEP with NAME one of threshold, topk, gamma, resident, "
-      "found '" +
-      text + "'");
+  std::string names;
+  for (const Parameter& known : kParameters) names += std::string(known.name) + ", ";
+  throw UsageError("--sweep: expected NAME=FROM:TO:STEP with NAME one of " + names + "found '" +
+                   text + "'");
 }
 
 double read_number(const std::string& part, const std::string& text) {
@@ -63,7 +63,7 @@ Sweep parse_sweep(const std::string& text) {
     fail_form(text);
   }
   Sweep sweep{text.substr(0, equal), {}};
-  if (!is_known(sweep.name)) fail_form(text);
+  if (find_parameter(sweep.name) == nullptr) fail_form(text);
   const double from = read_number(text.substr(equal + 1, first - equal - 1), text);
   const double to = read_number(text.substr(first + 1, second - first - 1), text);
   const double step = read_number(text.substr(second + 1), text);
@@ -84,7 +84,7 @@ Sweep parse_sweep(const std::string& text) {
 
 std::string swept_router(const std::string& base, const Sweep& sweep, size_t i) {
   const std::string& value = sweep.values[i];
-  if (is_kind(sweep.name)) {
+  if (find_parameter(sweep.name)->kind) {
     const size_t comma = base.find(',');
     const bool options_only = base.find(':') == std::string::npos;  // "gamma=1"
     const std::string rest = options_only && !base.empty() ? "," + base
