@@ -207,6 +207,22 @@ def test_repr(environment):
     assert repr(session) == "<moe.Session 3 of 40 tokens>"
     for word in ("stories-mh-moe", "decoder", "4 layers", "vocabulary 1536"):
         assert word in repr(model)
+    assert repr(model.tokenizer) == f"<moe.Tokenizer of {model!r}>"
+    chat = moe.Chat(session, template="plain")
+    chat.add("user", "Once")
+    assert repr(chat) == f"<moe.Chat 1 message in {session!r}>"
+    generation = model.session().generate(PROMPT, max_tokens=3)
+    assert repr(generation) == "<moe.Generation not begun>"
+    next(generation)
+    assert repr(generation) == "<moe.Generation in progress>"
+    generation.text()
+    assert repr(generation) == "<moe.Generation 3 tokens, finish LENGTH>"
+    closed = model.session().generate(PROMPT)
+    closed.close()
+    assert repr(closed) == "<moe.Generation ended without a result>"
+    expert = moe.Expert(up=np.ones((8, 4), np.float32), down=np.ones((4, 8), np.float32))
+    layer = moe.MoeLayer([expert] * 2, np.ones((2, 4), np.float32), environment=environment)
+    assert repr(layer) == "<moe.MoeLayer d_model 4, 2 experts, router topk:1, weights f32>"
     session.close()
     model.close()
     assert repr(session) == "<moe.Session closed>" and repr(model) == "<moe.Model closed>"

@@ -1,6 +1,7 @@
 """Models from file objects, and sessions that are pickled."""
 
 import copy
+import errno
 import io
 import mmap
 import pickle
@@ -59,6 +60,36 @@ def test_file_objects(environment, model, memory):
     for file in (open(STORIES, "rb"), io.BytesIO(STORIES.read_bytes()), Tricky(), Silent()):
         with file, moe.Model(file, environment, memory=memory, context=64, chunk=32) as m:
             assert m.session(context=64, chunk=32).generate(PROMPT, max_tokens=12).text() == expected
+
+
+class Stream:
+    """A file without seek(), or with one that raises `error`."""
+
+    def __init__(self, error=None):
+        self.file = open(STORIES, "rb")
+        self.read = self.file.read
+        if error is not None:
+            self.seek = lambda *_: (_ for _ in ()).throw(error)
+
+
+@pytest.mark.parametrize("memory", [None, "6M"])
+def test_streams_are_read_whole(environment, model, memory):
+    expected = model.session().generate(PROMPT, max_tokens=12).text()
+    sender = subprocess.Popen(["cat", STORIES], stdout=subprocess.PIPE)
+    with sender:
+        for stream in (Stream(), Stream(io.UnsupportedOperation("seek")), Stream(OSError(errno.ESPIPE, "seek")),
+                       sender.stdout):
+            with moe.Model(stream, environment, memory=memory, context=64, chunk=32) as m:
+                assert m.session(context=64, chunk=32).generate(PROMPT, max_tokens=12).text() == expected
+
+
+def test_other_errors_of_seek_come_out(environment):
+    with pytest.raises(OSError, match="broken"):
+        moe.Model(Stream(OSError(errno.EIO, "broken")), environment)
+    text = Stream()
+    text.read = lambda _n: "text"
+    with pytest.raises(TypeError, match="expected bytes, found str"):
+        moe.Model(text, environment)
 
 
 def test_mapped_memory_is_a_buffer(environment):

@@ -115,6 +115,11 @@ class Chat(Closable):
             self._parent = session._open()
             self._native = Native(chat.value, lib.moe_chat_free, self._parent)
 
+    def _describe(self) -> str:
+        with self._pointer() as chat:
+            n = int(lib.moe_chat_message_count(chat))
+            return f"{n} message{'s' * (n != 1)} in {self.session!r}"
+
     def close(self) -> None:
         """Ends a reply in progress; see Closable.close. The session stays open."""
         reply = self._reply() if self._native is not None else None

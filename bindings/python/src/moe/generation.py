@@ -154,6 +154,15 @@ class Generation(Uncopyable, Asynchronous[Piece]):
         self._fetching = threading.Lock()
         self.result: GenerateResult | None = None
 
+    def __repr__(self) -> str:
+        if self.result is not None:
+            told = f"{self.result.n_generated} tokens, finish {self.result.finish.name}"
+        elif self._done:
+            told = "ended without a result"
+        else:
+            told = "not begun" if self._thread is None else "in progress"
+        return f"<moe.{type(self).__name__} {told}>"
+
     def _start(self) -> None:
         native = self._session._open()
         thread = threading.Thread(

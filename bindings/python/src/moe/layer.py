@@ -115,7 +115,11 @@ class MoeLayer(Closable):
             params.shared_d_ff = _matrix(shared.up, "shared.up")[0]
             params.shared = c.pointer(views.expert(shared, params.shared_d_ff, d_model, "shared"))
         self.d_model = d_model
+        self._told = f"d_model {d_model}, {n} experts, router {router}, weights {weights}"
         self._create(params, environment)
+
+    def _describe(self) -> str:
+        return self._told
 
     def _create(self, params: s.LayerParams, environment: Environment | None) -> None:
         env = Environment() if environment is None else environment

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes as c
 import datetime
+import errno
 import mmap
 import os
 import re
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import UnsupportedOperation
 from typing import IO, Any, Union, cast
 
 import numpy as np
@@ -53,6 +55,43 @@ def parse_bytes(text: str | int) -> int:
     return size
 
 
+def _read(file: IO[bytes], n: int) -> bytes:
+    data = file.read(n)
+    if not isinstance(data, bytes):
+        raise TypeError("read() of the file: expected bytes, found "
+                        f"{type(data).__name__}; open it in binary mode")
+    return data
+
+
+def _is_file(source: Any) -> bool:
+    return hasattr(source, "read") and not isinstance(source, mmap.mmap)
+
+
+def _can_seek(file: IO[bytes]) -> bool:
+    try:
+        file.seek(0, os.SEEK_END)
+    except AttributeError:
+        return False
+    except OSError as e:
+        if isinstance(e, UnsupportedOperation) or e.errno == errno.ESPIPE:
+            return False
+        raise
+    return True
+
+
+def _whole_if_stream(source: Source) -> Source:
+    """The content of a file that can only be read from its beginning to its end."""
+    if not _is_file(source):
+        return source
+    file = cast("IO[bytes]", source)
+    if _can_seek(file):
+        return source
+    content = bytearray()
+    while data := _read(file, 1 << 20):
+        content += data
+    return content
+
+
 class _FileReader:
     """A file object as a moe_reader, which the library may call from several threads."""
 
@@ -77,10 +116,7 @@ class _FileReader:
 
     def _fill(self, to: int, n: int) -> None:
         while n > 0:
-            data = self._file.read(n)
-            if not isinstance(data, bytes):
-                raise TypeError("read() of the file: expected bytes, found "
-                                f"{type(data).__name__}; open it in binary mode")
+            data = _read(self._file, n)
             if not data:
                 raise EOFError(f"the file ended {n} bytes early")
             if len(data) > n:
@@ -104,8 +140,9 @@ class Model(Closable):
 
     source:         the path of a model file; or the file's content as bytes or any other buffer,
                     which must not change while the model is open. Content that begins at a
-                    multiple of 64 bytes is used in place; or a binary file object with seek() and
-                    read(), which belongs to the model while that is open, and is not closed.
+                    multiple of 64 bytes is used in place; or a binary file object with read(),
+                    which belongs to the model while that is open, and is not closed. One that
+                    cannot seek() is read whole into memory, beside the cap.
     environment:    None: one of its own, with all threads, on `device`.
     device:         of an environment of its own: see Environment.
     map_weights:    map uncompressed weights instead of reading them. The file must then not
@@ -149,6 +186,7 @@ class Model(Closable):
         if environment is None and isinstance(source, (str, os.PathLike)):
             self._reopened = (os.path.abspath(os.fspath(source)), device, map_weights, skip_checksums,
                               memory_bytes, io, context, chunk, kv)
+        source = _whole_if_stream(source)
         env = Environment(device=device) if environment is None else environment
         session = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
         params = s.ModelParams(map_weights=int(map_weights), skip_checksums=int(skip_checksums),
@@ -174,7 +212,7 @@ class Model(Closable):
         data: Any = None
         if isinstance(source, (str, os.PathLike)):
             call(lib.moe_model_open, e, os.fsencode(source), c.byref(params), c.byref(model))
-        elif hasattr(source, "seek") and not isinstance(source, mmap.mmap):
+        elif _is_file(source):
             data = _FileReader(cast("IO[bytes]", source))
             data.open(e, c.byref(params), c.byref(model))
         else:

@@ -23,6 +23,9 @@ class Tokenizer(Uncopyable):
         self._model = model
         self._tokenizer = pointer
 
+    def __repr__(self) -> str:
+        return f"<moe.Tokenizer of {self._model!r}>"
+
     def encode(self, text: str | bytes, *, special: bool = True,
                parse_special: bool = False) -> list[int]:
         """Token ids of a text.
