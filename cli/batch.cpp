@@ -93,6 +93,7 @@ class Batch {
   Progress progress_;
   std::vector<Slot> slots_;
   size_t n_read_ = 0;
+  size_t n_refused_ = 0;
   size_t n_written_;
   std::map<size_t, std::pair<std::string, uint64_t>> waiting_;  // for earlier lines
 };
@@ -174,6 +175,9 @@ struct Answer {
 // Replies to a conversation with the library's chat, which knows its end: answered at once, while
 // the others wait.
 void Batch::reply(Slot& slot, const Json& messages) {
+  if (moe_model_chat_template(model_) == nullptr) {
+    throw LineError("'messages': the model has no chat template");
+  }
   const Chat chat = chat_of(messages, slot.session.get());
   Answer answer;
   std::vector<const char*> stops;
@@ -319,6 +323,7 @@ void Batch::finish(Slot& slot, const char* why) {
 void Batch::refuse(Slot& slot, const char* why) {
   Json result = begin_result(slot);
   result["error"] = why;
+  ++n_refused_;
   give(slot.line, result, slot.input_end);
   slot.line = 0;
 }
@@ -408,7 +413,9 @@ void Batch::run() {
                                           " lines, more than " + options_.in + " with " +
                                           std::to_string(n_read_) + ": results of another file?");
   }
-  std::fprintf(stderr, "moe: %zu lines done\n", n_written_ - n_before);
+  const std::string errors = ", " + std::to_string(n_refused_) + " with errors";
+  std::fprintf(stderr, "moe: %zu lines done%s\n", n_written_ - n_before,
+               n_refused_ == 0 ? "" : errors.c_str());
 }
 
 void run_batch(BatchOptions& o) {

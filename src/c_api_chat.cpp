@@ -24,8 +24,7 @@ Status choose_template(const moe_model* model, const char* given, ChatOptions* o
     const char* own = moe_model_chat_template(model);
     if (own == nullptr) {
       return Status::error(MOE_ERR_NOT_FOUND,
-                           "the model has no chat template; one can be given (--template): %s, or "
-                           "Jinja text",
+                           "the model has no chat template; one can be given: %s, or Jinja text",
                            builtin_chat_names());
     }
     out->source = own;

@@ -142,6 +142,7 @@ class Batch(Cli):
                 self.assertIn(words[f["line"]], f["error"])
             else:
                 self.assertEqual(f["n_generated"], 4)
+        self.assertIn(f"{len(lines)} lines done, {len(words)} with errors\n", r.stderr)
         self.assertEqual(found[9]["id"], 4)
         self.assertEqual(found[0]["text"], found[13]["text"])
 
@@ -162,7 +163,7 @@ class Batch(Cli):
         r = self.ok("batch", MODEL, source, self.path("cut"), "-n", "60")
         self.assertIn("continuing after line", r.stderr)
         self.assertEqual(self.results("cut"), whole)
-        self.assertIn("0 lines done", self.ok("batch", MODEL, source, self.path("cut"), "-n", "60").stderr)
+        self.assertIn("0 lines done\n", self.ok("batch", MODEL, source, self.path("cut"), "-n", "60").stderr)
         self.assertEqual(self.results("cut"), whole)
 
     def test_one_process_at_a_time(self):
@@ -182,7 +183,7 @@ class Batch(Cli):
         self.assertEqual(found[0]["finish"], "eos")
         self.assertIn("content", found[1]["error"])
         found, _ = self.batch([{"messages": [{"role": "user", "content": "Hello?"}]}], out="none")
-        self.assertIn("template", found[0]["error"])
+        self.assertEqual(found[0]["error"], "'messages': the model has no chat template")
 
     def test_sessions_are_no_more_than_the_lines_left(self):
         args = ("--context", "40", "-n", "4", "--memory")
