@@ -390,7 +390,7 @@ static void test_arguments(void) {
   CHECK(moe_model_chat_template(bare) == NULL);
   CHECK_OK(moe_session_create(bare, NULL, &session, &error));
   CHECK(moe_chat_create(session, NULL, &chat, &error) == MOE_ERR_NOT_FOUND && chat == NULL);
-  CHECK(strstr(error.text, "--template") != NULL && strstr(error.text, "plain") != NULL);
+  CHECK(strstr(error.text, "no chat template") != NULL && strstr(error.text, "plain") != NULL);
   moe_session_free(session);
   moe_model_free(bare);
   moe_synthetic_free(data);
