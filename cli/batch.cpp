@@ -410,7 +410,8 @@ void Batch::run() {
   }
   if (n_read_ < n_before) {
     throw CallError(MOE_ERR_ARGUMENT, options_.out + " has " + std::to_string(n_before) +
-                                          " lines, more than " + options_.in + " with " +
+                                          " lines, more than " +
+                                          (options_.in == "-" ? "stdin" : options_.in) + " with " +
                                           std::to_string(n_read_) + ": results of another file?");
   }
   const std::string errors = ", " + std::to_string(n_refused_) + " with errors";

@@ -107,6 +107,7 @@ BatchFiles::BatchFiles(const std::string& from, const std::string& to)
     : in_path(from), in(from), out(to), n_written(out.resume()) {}
 
 int BatchFiles::lines_left(int most) const {
+  if (in_path == "-") return most;  // stdin, whatever file has that name
   struct stat info;
   if (stat(in_path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return most;
   LineReader lines(in_path);

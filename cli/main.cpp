@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -62,6 +63,14 @@ void add_commands(CLI::App& app) {
   add_manual(app);
 }
 
+// Otherwise a file opened later would get the number of a closed standard stream. These cannot be
+// used either: reading from 0 and writing to 1 or 2 fails, as if they were closed.
+void fill_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Run Mixture-of-Experts language models with ternary, int8 or four-bit weights"};
   add_commands(app);
@@ -81,6 +90,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    fill_standard_streams();
     guard_terminals();
     return run(argc, argv);
   } catch (const UsageError& e) {

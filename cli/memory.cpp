@@ -30,7 +30,8 @@ uint64_t further(const moe_memory_plan& plan, int n_sessions) {
   return static_cast<uint64_t>(n_sessions - 1) * plan.session_bytes;
 }
 
-// As moe_model_suggest_memory(), for several sessions.
+// As moe_model_suggest_memory(), for several sessions, but without checking that they fit under the
+// cap.
 uint64_t budget_for(const ModelOptions& o, moe_env* env, uint64_t needed) {
   moe_env_info device{};
   device.struct_size = sizeof device;
@@ -118,11 +119,13 @@ void share_cap(ModelOptions& o, const moe_model* model, int n_sessions) {
   if (plan.least_bytes + further(plan, n_sessions) > plan.cap_bytes) {
     throw too_many_sessions(o, plan, n_sessions);
   }
+  if (o.router.find("gamma=") != std::string::npos) return;
   ModelOptions usual = o;
-  usual.chunk = plan.chunk;
-  const moe_memory_plan each = memory_plan(usual, model);
-  const bool fits = each.least_bytes + further(each, n_sessions) <= plan.cap_bytes;
-  if (!fits && o.router.find("gamma=") == std::string::npos) o.chunk = kLeastChunk;
+  for (usual.chunk = plan.chunk; usual.chunk > kLeastChunk; usual.chunk /= 2) {
+    const moe_memory_plan each = memory_plan(usual, model);
+    if (each.least_bytes + further(each, n_sessions) <= plan.cap_bytes) break;
+  }
+  if (usual.chunk < plan.chunk) o.chunk = std::max(usual.chunk, kLeastChunk);
 }
 
 moe_memory_plan memory_plan(const ModelOptions& o, const moe_model* model) {

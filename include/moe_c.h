@@ -342,7 +342,7 @@ typedef struct moe_memory_plan {
   uint64_t expert_bytes; /* weights of all experts */
   uint64_t n_experts;    /* in all layers */
   uint64_t n_in_memory;  /* experts that fit in memory at the same time */
-  /* What each further session with the same parameters adds to least_bytes. */
+  /* Added to least_bytes by each further session, if params.chunk is given or all take 32. */
   uint64_t session_bytes;
 } moe_memory_plan;
 

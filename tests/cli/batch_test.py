@@ -115,6 +115,12 @@ class Batch(Cli):
             self.assertEqual(len(self.results(stdin[-1])), 3)
         self.fails(1, "batch", MODEL, self.folder.name, self.path("none"), contains=[self.folder.name])
 
+    def test_a_file_with_the_name_of_stdin_is_not_read(self):
+        self.write([{"prompt": "A dog"}], name="-")
+        r = subprocess.run([os.path.abspath(MOE), "batch", os.path.abspath(MODEL), "-", "out", "-n", "2"], cwd=self.folder.name,
+                           input='{"prompt": "The fox"}\n' * 3, capture_output=True, text=True, timeout=60, check=True)
+        self.assertEqual(len(self.results("out")), 3, r.stderr)
+
     def test_devices_without_an_end(self):
         one = self.write([{"prompt": "The fox"}])
         self.fails(1, "batch", MODEL, one, "/dev/full", "-n", "2", contains=["/dev/full: No space left"])

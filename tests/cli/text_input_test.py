@@ -53,6 +53,15 @@ class TextInput(Cli):
                     out, err = p.communicate(timeout=60)
                     self.assertEqual((p.returncode, out, err), (130, "", "moe: interrupted\n"))
 
+    def test_closed_standard_streams_are_errors(self):
+        for command, closed, error in ((("generate", MODEL, "-f", "-"), 0, "stdin: Bad file descriptor"),
+                                       (("batch", MODEL, "-", self.path("out")), 0, "stdin: Bad file descriptor"),
+                                       (("generate", MODEL, "-p", TEXT, "-n", "4"), 1, "cannot write to stdout")):
+            r = subprocess.run([MOE, *command], stdout=None if closed == 1 else subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               timeout=60, preexec_fn=lambda fd=closed: os.close(fd), check=False)
+            self.assertEqual(r.returncode, 1, r.stderr)
+            self.assertIn(error, r.stderr)
+
     def test_generate_continues_ids(self):
         ids = self.ok("tokenize", MODEL, TEXT).stdout.strip()
         by_text = json.loads(self.ok("generate", MODEL, "-p", TEXT, "-n", "6", "--json").stdout)

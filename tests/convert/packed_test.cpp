@@ -752,6 +752,16 @@ TEST_F(PackedTest, ExpertsOfALayerAreOneTensorOfFp8) {
          "says fp8");
 }
 
+// An FP8 tensor that is named like an unused scale of another matrix is removed with that matrix.
+TEST_F(PackedTest, AnUnusedScaleOfFp8IsNoMatrix) {
+  open("fp8_fused");
+  const test::RawTensor one = {"F8_E4M3", {1, 1, 1}, std::string(1, '\x38')};
+  tensors_["a"] = one;
+  tensors_["a.input_scale"] = one;
+  tensors_["a_scale_inv"] = test::f32_tensor({1, 1, 1}, {1.0f});
+  expect("{}", MOE_ERR_FORMAT, "tensor a: config.json describes no such tensor");
+}
+
 // Without blocks a gate and its up have a scale each, or one together.
 TEST_F(PackedTest, ScalesOfFusedExpertsAreOnePerHalf) {
   const std::string experts = "model.layers.0.mlp.experts.";

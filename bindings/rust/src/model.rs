@@ -139,7 +139,7 @@ pub struct MemoryPlan {
     pub expert_bytes: u64,
     pub n_experts: u64,
     pub n_in_memory: u64,
-    /// What each further session adds to `least_bytes`.
+    /// Added to `least_bytes` by each further session, if the chunk is given or all take 32.
     pub session_bytes: u64,
 }
 

@@ -66,7 +66,14 @@ class Fp8Matrix final : public PackedRows {
 
 class Unpacking {
  public:
-  Unpacking(Checkpoint* checkpoint, const Fp8Scheme& scheme) : c_(checkpoint), s_(scheme) {}
+  Unpacking(Checkpoint* checkpoint, const Fp8Scheme& scheme) : c_(checkpoint), s_(scheme) {
+    for (const Fp8Block& block : s_.blocks) {
+      const auto same = [&](const Fp8Block& b) {
+        return b.rows == block.rows && b.cols == block.cols;
+      };
+      if (std::none_of(blocks_.begin(), blocks_.end(), same)) blocks_.push_back(block);
+    }
+  }
 
   void run() {
     std::vector<std::string> names;
@@ -85,7 +92,9 @@ class Unpacking {
 
  private:
   void add(const std::string& name) {
-    const SourceTensor codes = *c_->find(name);
+    const SourceTensor* found = c_->find(name);
+    if (found == nullptr) return;  // removed as an unused scale of another matrix
+    const SourceTensor codes = *found;
     check_codes(codes);
     const SourceTensor scales = find_scales(name);
     const Fp8Block block = find_block(scales, codes);
@@ -136,16 +145,46 @@ class Unpacking {
 
   Fp8Block find_block(const SourceTensor& scales, const SourceTensor& codes) const {
     const std::vector<int64_t> found = axes(scales.shape, codes.shape.size());
-    for (const Fp8Block& declared : s_.blocks) {
+    std::vector<Fp8Block> fits;
+    for (const Fp8Block& declared : blocks_) {
       const Fp8Block block = whole_block(declared, codes, found);
-      if (scales_shape(block, codes) == found) return block;
+      if (scales_shape(block, codes) == found) fits.push_back(block);
     }
-    const Fp8Block block = whole_block(s_.blocks[0], codes, found);
+    if (!fits.empty()) {
+      check_blocks(fits, scales, codes);
+      return fits[0];
+    }
+    const Fp8Block block = whole_block(blocks_[0], codes, found);
     fail(MOE_ERR_SHAPE,
          "tensor %.200s: expected %s, a scale for each %lld by %lld of the %s weights; file has %s",
          scales.name.c_str(), shape_text(scales_shape(block, codes)).c_str(),
          static_cast<long long>(block.rows), static_cast<long long>(block.cols),
          shape_text(codes.shape).c_str(), shape_text(scales.shape).c_str());
+  }
+
+  // The scales of each group of a configuration may fit a matrix, and those of two halves too.
+  static void check_blocks(const std::vector<Fp8Block>& fits, const SourceTensor& scales,
+                           const SourceTensor& codes) {
+    const int64_t rows = codes.shape.end()[-2], cols = codes.shape.end()[-1];
+    for (const Fp8Block& other : fits) {
+      if (std::min(other.rows, rows) == std::min(fits[0].rows, rows) &&
+          std::min(other.cols, cols) == std::min(fits[0].cols, cols)) {
+        continue;
+      }
+      fail(
+          MOE_ERR_SHAPE,
+          "tensor %.200s: ambiguous: blocks of %lld by %lld and of %lld by %lld fit the %s weights",
+          scales.name.c_str(), static_cast<long long>(fits[0].rows),
+          static_cast<long long>(fits[0].cols), static_cast<long long>(other.rows),
+          static_cast<long long>(other.cols), shape_text(codes.shape).c_str());
+    }
+    const bool fused = codes.name.find("gate_up") != std::string::npos;
+    if (!fused || fits[0].rows >= rows || (rows / 2) % fits[0].rows == 0) return;
+    fail(MOE_ERR_UNSUPPORTED,
+         "tensor %.200s: a block of %lld rows would contain rows of the gate and of up; expected "
+         "halves of %s weights to be whole blocks",
+         scales.name.c_str(), static_cast<long long>(fits[0].rows),
+         shape_text(codes.shape).c_str());
   }
 
   // One scale in total, or per output, may have fewer axes; ModelOpt gives each block two.
@@ -175,6 +214,7 @@ class Unpacking {
 
   Checkpoint* c_;
   const Fp8Scheme& s_;
+  std::vector<Fp8Block> blocks_;  // each once
 };
 
 }  // namespace

@@ -200,7 +200,7 @@ class MemoryPlan:
     expert_bytes: int  # of the weights of all experts
     n_experts: int  # of all layers
     n_in_memory: int  # so many of them have room there at the same time
-    session_bytes: int  # what each further session adds to least_bytes
+    session_bytes: int  # added to least_bytes by each further session, if the chunk is given or all take 32
 
 
 @dataclasses.dataclass(frozen=True)
