@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import PROMPT, STORIES
+from conftest import PROMPT, ROOT, STORIES
 
 import moe
 
@@ -48,6 +48,49 @@ def test_tokens_as_prompts(model):
         assert fields(next(model.batch([ids[:n]], max_tokens=6))) == alone(model, ids[:n], max_tokens=6)
 
 
+def byte_tokens(model):
+    """Tokens that are no whole characters."""
+    return [t for t in range(model.info.vocab_size) if "\ufffd" in model.decode([t])]
+
+
+@pytest.mark.parametrize("options", [{}, {"stop": ["\ufffd"]}, {"stop": ["\ufffd\ufffd", "\ufffda"]}])
+def test_parts_of_characters(model, options):
+    rng, parts = np.random.default_rng(1), byte_tokens(model)
+    assert len(parts) == 128
+    prompts = [[1165, 129]] + [[1165, *rng.choice(parts, n)] for n in (1, 2, 3, 4) * 5]
+    made = [{}, {int(t): 30.0 for t in rng.choice(parts, 20)}, {t: 40.0 for t in parts}]
+    for bias in made:
+        how = {"bias": bias, "temperature": 2.0, "max_tokens": 12, **options}
+        results = [fields(r) for r in model.batch(prompts, sessions=4, **how)]
+        assert results == [alone(model, prompt, **how) for prompt in prompts]
+
+
+def test_a_long_text_decodes_few_tokens_at_a_time(model, monkeypatch):
+    decoded, decode = [], moe.Tokenizer.decode
+
+    def counted(self, tokens, **options):
+        decoded.append(len(tokens))
+        return decode(self, tokens, **options)
+
+    how = {"stop": ["xyz"], "max_tokens": 200, "ignore_eos": True}
+    prompt = model.encode("The fox found a key. " * 30)
+    monkeypatch.setattr(moe.Tokenizer, "decode", counted)
+    result = fields(next(model.batch([prompt], **how)))
+    monkeypatch.undo()
+    assert result == alone(model, prompt, **how) and len(result[1]) == 200
+    assert len(prompt) > 150 and max(decoded) <= 64
+
+
+def test_a_text_without_a_tokenizer(tmp_path):
+    moe.convert(ROOT / "tests/data/pytorch/dense_gated", tmp_path / "dense.moe")
+    with moe.Model(tmp_path / "dense.moe") as model:
+        first, text, last = model.batch([[1, 2], "A text", [3]], max_tokens=3)
+        assert type(text.error) is moe.UnsupportedError and "tokenizer" in str(text.error)
+        assert [fields(first), fields(last)] == [alone(model, p, max_tokens=3) for p in ([1, 2], [3])]
+        with pytest.raises(moe.UnsupportedError, match="stop"):
+            model.batch([[1, 2]], stop="x")
+
+
 def test_a_bad_prompt_stops_no_other(model):
     prompts = [PROMPT, "long " * 50, "The fox", [], [10**6], PROMPT, [1.5], "\udcff", "She"]
     bad = {1: moe.TooLongError, 3: moe.ArgumentError, 4: moe.RangeError, 6: TypeError}
@@ -90,6 +133,15 @@ def test_a_cap_without_room_for_all_sessions(model, monkeypatch):
     assert results == [alone(model, prompt, max_tokens=5) for prompt in PROMPTS] and len(made) == 2
 
 
+def test_a_cap_with_room_for_few_sessions(environment, model):
+    with moe.Model(STORIES, environment, memory="4M", context=64, chunk=32) as capped:
+        batch = capped.batch(PROMPTS, sessions=8, max_tokens=5, context=64, chunk=32)
+        results = [fields(next(batch))]
+        assert 1 < capped._native._holders - 1 < 8
+        results += map(fields, batch)
+    assert results == [alone(model, prompt, max_tokens=5) for prompt in PROMPTS]
+
+
 def test_closing_frees_the_sessions(environment):
     model = moe.Model(STORIES, environment)
     batch = model.batch([PROMPT] * 4, sessions=2, max_tokens=50)
@@ -103,7 +155,10 @@ def test_closing_frees_the_sessions(environment):
 
 @pytest.mark.parametrize("options, error", [
     ({"sessions": 0}, moe.ArgumentError), ({"max_tokens": -1}, moe.RangeError),
-    ({"stop": ["x", ""]}, moe.ArgumentError)])
+    ({"stop": ["x", ""]}, moe.ArgumentError), ({"max_tokens": 2.5}, TypeError),
+    ({"max_tokens": 2**40}, moe.RangeError), ({"sessions": 2.0}, TypeError), ({"stop": ["x"] * 65}, moe.RangeError),
+    ({"stop": "\u00e9" * 2049}, moe.RangeError), ({"stop": "\ud800"}, UnicodeEncodeError),
+    ({"stop": "a\0"}, ValueError), ({"stop": [3]}, TypeError)])
 def test_arguments_are_checked_at_once(model, options, error):
     with pytest.raises(error):
         model.batch([PROMPT], **options)

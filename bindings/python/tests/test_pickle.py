@@ -83,6 +83,15 @@ def test_streams_are_read_whole(environment, model, memory):
                 assert m.session(context=64, chunk=32).generate(PROMPT, max_tokens=12).text() == expected
 
 
+def test_a_path_with_read_is_a_path(environment):
+    class Path(type(STORIES)):  # as those of py.path
+        def read(self):
+            raise AssertionError("opened as a file")
+
+    with moe.Model(Path(STORIES), environment) as m:
+        assert m.encode("x")
+
+
 def test_other_errors_of_seek_come_out(environment):
     with pytest.raises(OSError, match="broken"):
         moe.Model(Stream(OSError(errno.EIO, "broken")), environment)

@@ -6,9 +6,10 @@ import contextlib
 import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any, Union
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
-from ._arrays import IntArray, Tokens, token_array
+from ._arrays import Tokens, token_array
+from ._stream import StopMatcher, StreamDecoder
 from ._structs import Finish
 from .errors import (ArgumentError, BudgetError, NonFiniteError, TextError, TooLongError,
                      UnsupportedError)
@@ -27,7 +28,7 @@ _OF_A_PROMPT = (TypeError, ValueError, TooLongError, TextError)
 
 @dataclasses.dataclass(frozen=True)
 class BatchResult:
-    """What became of one prompt; with an `error` the other fields say nothing."""
+    """What became of one prompt; with an `error` the other fields are empty."""
 
     text: str = ""  # without the prompt; empty where the model has no tokenizer
     tokens: tuple[int, ...] = ()
@@ -42,9 +43,10 @@ class _Text:
 
     index: int
     session: Session
-    prompt: IntArray
+    stops: StopMatcher
+    n_prompt: int = 0
     made: list[int] = dataclasses.field(default_factory=list)
-    before: str | None = None  # the prompt, decoded
+    decoder: StreamDecoder | None = None  # without one there is no text
 
 
 class Batch:
@@ -64,7 +66,7 @@ class Batch:
         self._ready: dict[int, BatchResult] = {}  # that wait for earlier ones
         self._n_given = 0
 
-    def results(self, prompts: Iterable[Prompt]) -> Iterator[BatchResult]:
+    def results(self, prompts: Iterable[Prompt]) -> Generator[BatchResult, None, None]:
         todo: Iterator[tuple[int, Prompt]] = enumerate(prompts)
         try:
             while True:
@@ -108,19 +110,26 @@ class Batch:
         self._free.append(session)
 
     def _begin(self, index: int, prompt: Prompt) -> None:
-        session = self._free.pop()
-        text = _Text(index, session, token_array(()))
+        text = _Text(index, self._free.pop(), StopMatcher(self._request.stop))
         self._running.append(text)
         try:
-            text.prompt = token_array(self._model.encode(prompt) if isinstance(prompt, str) else prompt)
-            if len(text.prompt) == 0:
-                raise ArgumentError("the prompt has no tokens")
-            session.rewind(0)
-            session.append(text.prompt)
+            if isinstance(prompt, str) and self._tokenizer is None:
+                return self._refuse(text, UnsupportedError("a text as the prompt needs a model with a tokenizer"))
+            self._append_prompt(text, prompt)
         except _OF_A_PROMPT as e:
             self._refuse(text, e)
         else:
             self._go_on(text)
+
+    def _append_prompt(self, text: _Text, prompt: Prompt) -> None:
+        ids = token_array(self._model.encode(prompt) if isinstance(prompt, str) else prompt)
+        if len(ids) == 0:
+            raise ArgumentError("the prompt has no tokens")
+        text.session.rewind(0)
+        text.session.append(ids)
+        text.n_prompt = len(ids)
+        if self._tokenizer is not None:
+            text.decoder = StreamDecoder(self._tokenizer, ids.tolist())
 
     def _end(self, text: _Text, result: BatchResult) -> None:
         self._ready[text.index] = result
@@ -131,9 +140,9 @@ class Batch:
         self._end(text, BatchResult(error=error.with_traceback(None)))
 
     def _finish(self, text: _Text, finish: Finish) -> None:
-        made = self._decode(text)
-        result = BatchResult(made[:self._stop_in(made)], tuple(text.made), finish, len(text.prompt))
-        self._end(text, result)
+        if text.decoder is not None and not text.stops.stopped and text.stops.push(text.decoder.finish()):
+            finish = Finish.STOP
+        self._end(text, BatchResult(text.stops.text, tuple(text.made), finish, text.n_prompt))
 
     def _go_on(self, text: _Text) -> None:
         """Samples a token, after which the text goes on or has ended."""
@@ -146,8 +155,10 @@ class Batch:
         if token in self._eos:
             return self._finish(text, Finish.EOS)
         text.made.append(token)
-        if self._request.stop and self._stop_in(self._decode(text)) is not None:
-            return self._finish(text, Finish.STOP)
+        if text.decoder is not None:
+            text.decoder.push(token)
+            if self._request.stop and text.stops.push(text.decoder.read()):
+                return self._finish(text, Finish.STOP)
         if len(text.made) == self._request.max_tokens:
             self._finish(text, Finish.LENGTH)
 
@@ -169,24 +180,3 @@ class Batch:
             self._refuse(text, e)
         else:
             self._go_on(text)
-
-    def _stop_in(self, made: str) -> int | None:
-        """Where the stop string begins that is complete first; of several the longest."""
-        ends = [(at + len(stop), at) for stop in self._request.stop if (at := made.find(stop)) >= 0]
-        return min(ends)[1] if ends else None
-
-    def _decode(self, text: _Text) -> str:
-        """The new text, as it goes on behind the prompt: a leading space, or the rest of a character."""
-        tokenizer = self._tokenizer
-        if tokenizer is None:
-            return ""
-
-        def decoded(tokens: Iterable[int]) -> str:  # ids in a vocabulary's padding have no text
-            return tokenizer.decode([t for t in tokens if tokenizer.piece(t) is not None], skip_special=True)
-
-        if text.before is None:
-            text.before = decoded(text.prompt.tolist())
-        before, whole = text.before, decoded([*text.prompt.tolist(), *text.made])
-        if not whole.startswith(before):
-            before = before.removesuffix("\ufffd")  # the start of a character
-        return whole.removeprefix(before) if whole.startswith(before) else decoded(text.made)

@@ -6,20 +6,22 @@ import ctypes as c
 import datetime
 import errno
 import mmap
+import operator
 import os
 import re
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from io import UnsupportedOperation
 from typing import IO, Any, Union, cast
 
 import numpy as np
 
 from . import _structs as s
-from ._arrays import Tokens, address, token_array
+from ._arrays import Tokens, address, int32, token_array
 from ._handle import Closable, Native
 from ._library import call, lib, text_of
+from ._stream import check_stops
 from ._structs import KvType
 from .batch import Batch, BatchResult, Prompt
 from .chat import Chat, Variable
@@ -64,7 +66,8 @@ def _read(file: IO[bytes], n: int) -> bytes:
 
 
 def _is_file(source: Any) -> bool:
-    return hasattr(source, "read") and not isinstance(source, mmap.mmap)
+    """Paths of some libraries have a read() too, and so has a map."""
+    return hasattr(source, "read") and not isinstance(source, (str, os.PathLike, mmap.mmap))
 
 
 def _can_seek(file: IO[bytes]) -> bool:
@@ -142,7 +145,7 @@ class Model(Closable):
                     which must not change while the model is open. Content that begins at a
                     multiple of 64 bytes is used in place; or a binary file object with read(),
                     which belongs to the model while that is open, and is not closed. One that
-                    cannot seek() is read whole into memory, beside the cap.
+                    cannot seek() is read whole into memory, not counted under the cap.
     environment:    None: one of its own, with all threads, on `device`.
     device:         of an environment of its own: see Environment.
     map_weights:    map uncompressed weights instead of reading them. The file must then not
@@ -341,7 +344,7 @@ class Model(Closable):
               repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
               bias: Mapping[int, float] | None = None, stop: str | Sequence[str] = (),
               ignore_eos: bool = False, context: int = 0, chunk: int = 0,
-              kv: KvType = KvType.DEFAULT) -> Iterator[BatchResult]:
+              kv: KvType = KvType.DEFAULT) -> Generator[BatchResult, None, None]:
         """Continues each prompt, a text or token ids, and yields the results in the order of the
         prompts. Each is what Session.generate() makes of that prompt in an empty session, sampled
         with the same seed.
@@ -355,13 +358,12 @@ class Model(Closable):
         """
         if isinstance(prompts, (str, bytes)):
             raise ArgumentError("prompts: expected several, found one text")
-        if sessions < 1:
+        if operator.index(sessions) < 1:
             raise ArgumentError(f"sessions: expected at least 1, found {sessions}")
-        if max_tokens < 0:
+        if int32(max_tokens, "max_tokens") < 0:
             raise RangeError(f"max_tokens: expected at least 0, found {max_tokens}")
         texts = stop_texts(stop)
-        if "" in texts:
-            raise ArgumentError("stop: a string is empty")
+        check_stops(texts)
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, repetition_window,
                             seed, bias)
         request = Request(token_array(()), sampling, max_tokens, texts, ignore_eos, 0)
