@@ -1,4 +1,4 @@
-"""Text as it is made: whole characters of tokens that come one by one, and stop strings in them."""
+"""Incremental decoding: whole characters from one token after another, and the search for stop strings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .tokenizer import Tokenizer
 
 _MAX_STOPS = 64
 _MAX_STOP_BYTES = 4096
-_FEW = 16  # tokens that are decoded again for each new one, or a few times as many
+_FEW = 16  # each read decodes at least so many tokens again, usually at most four times as many
 
 
 def check_stops(stops: tuple[str, ...]) -> None:
-    """The library's checks of a generation's stop strings, where it does not get to see them."""
+    """Checks stop strings as the library does, for text that the library does not generate itself."""
     if len(stops) > _MAX_STOPS:
         raise RangeError(f"at most {_MAX_STOPS} stop strings, found {len(stops)}")
     for i, stop in enumerate(map(optional_bytes, stops)):
@@ -26,7 +26,8 @@ def check_stops(stops: tuple[str, ...]) -> None:
 
 
 class StreamDecoder:
-    """The text behind a prompt, as it goes on from there: a leading space, the rest of a character."""
+    """Decodes the tokens that follow a prompt, with its last tokens as context: they decide about a leading space and
+    may end inside a character."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: Iterable[int]) -> None:
         self._tokenizer = tokenizer
@@ -38,7 +39,7 @@ class StreamDecoder:
             self._tokens.append(token)
 
     def read(self) -> str:
-        """What is complete and was not read before."""
+        """The complete characters since the last read."""
         whole = self._complete(self._tokens)
         new = whole[self._n_read:]
         self._n_read = len(whole)
@@ -47,7 +48,7 @@ class StreamDecoder:
         return new
 
     def finish(self) -> str:
-        """All that was not read before."""
+        """Everything since the last read."""
         return self._decode(self._tokens)[self._n_read:]
 
     def _has_text(self, token: int) -> bool:  # ids in a vocabulary's padding have none
@@ -57,7 +58,7 @@ class StreamDecoder:
         return self._tokenizer.decode(tokens, skip_special=True)
 
     def _complete(self, tokens: list[int]) -> str:
-        """The text that is the same however it goes on. Half a character at the end is not."""
+        """The part of the text that no further token changes: all but an incomplete character at the end."""
         text = self._decode(tokens)
         if not text.endswith("\ufffd"):
             return text
@@ -70,7 +71,7 @@ class StreamDecoder:
         return [tokens * n for tokens in last for n in (1, 2, 3)]
 
     def _shorten(self) -> None:
-        """Keeps only the last tokens. Behind a letter the text does not depend on what precedes it."""
+        """Drops all but the last tokens. After a letter, text does not depend on the tokens before it."""
         n = _FEW
         while n < len(self._tokens) and not any(map(str.isalnum, self._complete(self._tokens[-n:]))):
             n *= 2
@@ -80,7 +81,7 @@ class StreamDecoder:
 
 
 class StopMatcher:
-    """A text up to the stop string that is complete first; of several the longest."""
+    """Text up to the first complete stop string; of several that end there, the longest."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = stops
@@ -90,7 +91,7 @@ class StopMatcher:
         self.stopped = False
 
     def push(self, text: str) -> bool:
-        """Tells whether the text has ended; nothing may be added then."""
+        """True if a stop string was found; nothing may be pushed afterwards."""
         self._open += text
         ends = [(at + len(stop), at) for stop in self._stops if (at := self._open.find(stop)) >= 0]
         self.stopped = bool(ends)

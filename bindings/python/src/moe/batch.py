@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 Prompt = Union[str, Tokens]
 
-# What a prompt can be at fault for; anything else ends the batch. Most are ValueErrors.
+# Errors that a prompt itself causes; any other ends the batch. Most are ValueErrors.
 _OF_A_PROMPT = (TypeError, ValueError, TooLongError, TextError)
 
 
 @dataclasses.dataclass(frozen=True)
 class BatchResult:
-    """What became of one prompt; with an `error` the other fields are empty."""
+    """The result of one prompt; with an `error` the other fields are empty."""
 
     text: str = ""  # without the prompt; empty where the model has no tokenizer
     tokens: tuple[int, ...] = ()
@@ -63,16 +63,16 @@ class Batch:
         self._sessions: list[Session] = []
         self._free: list[Session] = []
         self._running: list[_Text] = []
-        self._ready: dict[int, BatchResult] = {}  # that wait for earlier ones
+        self._ready: dict[int, BatchResult] = {}  # results that wait for those of earlier prompts
         self._n_given = 0
 
     def results(self, prompts: Iterable[Prompt]) -> Generator[BatchResult, None, None]:
-        todo: Iterator[tuple[int, Prompt]] = enumerate(prompts)
+        pending: Iterator[tuple[int, Prompt]] = enumerate(prompts)
         try:
             while True:
-                while self._may_begin() and (item := next(todo, None)) is not None:
+                while self._may_begin() and (item := next(pending, None)) is not None:
                     if not self._has_session():
-                        todo = itertools.chain([item], todo)
+                        pending = itertools.chain([item], pending)
                         break
                     self._begin(*item)
                     yield from self._in_order()
@@ -166,7 +166,7 @@ class Batch:
         texts = list(self._running)
         try:
             append_each([text.session for text in texts], [text.made[-1] for text in texts])
-        except NonFiniteError:  # of one of them: none has moved
+        except NonFiniteError:  # one of them failed, and no session has advanced
             for text in texts:
                 self._step_alone(text)
         else:
