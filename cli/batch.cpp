@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/batch_files.h"
+#include "cli/chat_template.h"
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/memory.h"
@@ -18,6 +19,7 @@ namespace {
 struct BatchOptions {
   ModelOptions model;
   SamplingOptions sampling;
+  std::string chat_template;
   std::string in;
   std::string out;
   int n_sessions = 8;
@@ -47,6 +49,7 @@ class Batch {
         model_(model),
         info_(model_info(model)),
         sampling_(sampling),
+        template_(o.chat_template.empty() ? "" : read_template(o.chat_template)),
         in_(files.in),
         out_(files.out),
         progress_(true),
@@ -55,14 +58,17 @@ class Batch {
       slots_.emplace_back();
       slots_.back().session = open_session(o.model, model);
     }
+    if (!template_.empty()) (void)open_chat(slots_[0].session.get());  // reports its errors
   }
   void run();
 
  private:
-  bool fill(Slot& slot);
+  bool fill_free_slots();
+  bool fill(Slot& slot, bool wait);
   void begin(Slot& slot, const std::string& line, bool whole);
   std::vector<int32_t> tokens_of(const Json& json) const;
   std::vector<std::string> stops_of(const Json& json) const;
+  Chat open_chat(moe_session* session) const;
   void reply(Slot& slot, const Json& messages);
   static Json begin_result(const Slot& slot) {
     Json result = {{"line", slot.line}};
@@ -88,6 +94,7 @@ class Batch {
   moe_model* model_;
   moe_model_info info_;
   const Sampling& sampling_;
+  const std::string template_;  // of --template
   LineReader& in_;
   ResultFile& out_;
   Progress progress_;
@@ -135,25 +142,33 @@ void check_depth(const std::string& line) {
   }
 }
 
-Chat chat_of(const Json& messages, moe_session* session) {
+std::string string_in(const Json& message, const char* key, const std::string& where) {
+  if (!message.contains(key)) throw LineError(where + ": no '" + key + "'");
+  const Json& value = message[key];
+  if (value.is_string()) return value.get<std::string>();
+  throw LineError(where + ": '" + key + "': expected a string, found " + value.type_name());
+}
+
+void add_message(moe_chat* chat, const Json& message, const std::string& where) {
+  if (!message.is_object()) {
+    throw LineError(where + ": expected an object, found " + message.type_name());
+  }
+  const std::string role = string_in(message, "role", where);
+  const std::string content = string_in(message, "content", where);
+  moe_error error;
+  const moe_status status =
+      moe_chat_add(chat, role.c_str(), content.data(), content.size(), &error);
+  if (status == MOE_ERR_RANGE) throw LineError(where + ": " + error.text);
+  check_line(status, error);
+}
+
+void add_messages(moe_chat* chat, const Json& messages) {
   if (!messages.is_array() || messages.empty()) {
     throw LineError("'messages': expected a non-empty list");
   }
-  moe_error error;
-  moe_chat_params p{};
-  p.struct_size = sizeof p;
-  moe_chat* raw = nullptr;
-  check_line(moe_chat_create(session, &p, &raw, &error), error);
-  Chat chat(raw);
-  for (const Json& m : messages) {
-    if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") ||
-        !m["content"].is_string()) {
-      throw LineError("'messages': expected objects with strings 'role' and 'content'");
-    }
-    const auto role = m["role"].get<std::string>(), content = m["content"].get<std::string>();
-    check_line(moe_chat_add(raw, role.c_str(), content.data(), content.size(), &error), error);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    add_message(chat, messages[i], "'messages[" + std::to_string(i) + "]'");
   }
-  return chat;
 }
 
 /// The answer of a reply without thinking.
@@ -172,13 +187,26 @@ struct Answer {
   }
 };
 
+Chat Batch::open_chat(moe_session* session) const {
+  const std::string date = today();
+  moe_chat_params p{};
+  p.struct_size = sizeof p;
+  p.chat_template = template_.empty() ? nullptr : template_.c_str();
+  p.date = date.c_str();
+  moe_chat* chat = nullptr;
+  moe_error error;
+  check_line(moe_chat_create(session, &p, &chat, &error), error);
+  return Chat(chat);
+}
+
 // Replies to a conversation with the library's chat, which knows its end: answered at once, while
 // the others wait.
 void Batch::reply(Slot& slot, const Json& messages) {
-  if (moe_model_chat_template(model_) == nullptr) {
-    throw LineError("'messages': the model has no chat template");
+  if (template_.empty() && moe_model_chat_template(model_) == nullptr) {
+    throw LineError("'messages': the model has no chat template (--template gives one)");
   }
-  const Chat chat = chat_of(messages, slot.session.get());
+  const Chat chat = open_chat(slot.session.get());
+  add_messages(chat.get(), messages);
   Answer answer;
   std::vector<const char*> stops;
   for (const std::string& stop : slot.stops) stops.push_back(stop.c_str());
@@ -328,11 +356,12 @@ void Batch::refuse(Slot& slot, const char* why) {
   slot.line = 0;
 }
 
-// Begins the next valid line; false if there are no more.
-bool Batch::fill(Slot& slot) {
+// Begins the next valid line; false if there are no more, or without `wait`, if none has arrived.
+bool Batch::fill(Slot& slot, bool wait) {
   std::string line;
   bool whole = true;
   while (slot.line == 0) {
+    if (!wait && !in_.ready()) return false;
     if (!in_.next(&line, &whole)) return false;
     ++n_read_;
     if (n_read_ <= n_written_) continue;  // of an earlier run
@@ -349,6 +378,19 @@ bool Batch::fill(Slot& slot) {
     }
   }
   return true;
+}
+
+// Waits for a line only if there is nothing else to do: whoever writes them may wait for an answer.
+// False if no text is active.
+bool Batch::fill_free_slots() {
+  bool any = std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.line != 0; });
+  for (Slot& slot : slots_) {
+    if (slot.line != 0) continue;
+    const CurrentSession current(slot.session.get());
+    if (!fill(slot, !any)) break;
+    any = true;
+  }
+  return any;
 }
 
 // Generates one token for every active text, in one pass.
@@ -398,16 +440,7 @@ void Batch::step_alone(Slot& slot) {
 void Batch::run() {
   const size_t n_before = n_written_;
   if (n_before > 0) std::cerr << "moe: continuing after line " << n_before << "\n";
-  for (;;) {
-    bool any = false;
-    for (Slot& slot : slots_) {
-      const CurrentSession current(slot.session.get());
-      if (slot.line == 0) (void)fill(slot);
-      any = any || slot.line != 0;
-    }
-    if (!any) break;
-    step();
-  }
+  while (fill_free_slots()) step();
   if (n_read_ < n_before) {
     throw CallError(MOE_ERR_ARGUMENT, options_.out + " has " + std::to_string(n_before) +
                                           " lines, more than " +
@@ -447,6 +480,7 @@ void add_batch(CLI::App& app) {
   c->add_option("OUT", o->out,
                 "One JSON object per line of IN; lines already in it are not generated again")
       ->required();
+  add_template_option(*c, o->chat_template);
   add_sampling_options(*c, o->sampling, 128);
   add_session_options(*c, o->model);
   c->add_option("--sessions", o->n_sessions, "Texts generated at the same time")

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "cli/common.h"
@@ -20,24 +21,38 @@ constexpr size_t kHeadBytes = 40;                       // start of a result, wh
 
 }  // namespace
 
+bool LineReader::ready() {
+  while (!arrived_ && in_.ready()) read_byte();
+  return arrived_;
+}
+
 bool LineReader::next(std::string* line, bool* whole) {
-  line->clear();
-  *whole = true;
-  const uint64_t start = at_;
-  for (char c = 0; in_.get(&c);) {
-    ++at_;
-    if (c == '\n') return true;
-    if (at_ - start > kEndlessLine) {
-      throw CallError(MOE_ERR_ARGUMENT, in_.name() + ": a line does not end within " +
-                                            std::to_string(kEndlessLine) + " bytes");
-    }
-    if (line->size() < kMostLineBytes) {
-      *line += c;
-    } else {
-      *whole = false;
-    }
+  while (!arrived_) read_byte();
+  const bool any = at_ > start_;
+  *line = std::exchange(line_, {});
+  *whole = std::exchange(whole_, true);
+  arrived_ = false;
+  start_ = at_;
+  return any;
+}
+
+void LineReader::read_byte() {
+  char c = 0;
+  if (!in_.get(&c)) {
+    arrived_ = true;
+    return;
   }
-  return at_ > start;
+  ++at_;
+  if (c == '\n') {
+    arrived_ = true;
+  } else if (at_ - start_ > kEndlessLine) {
+    throw CallError(MOE_ERR_ARGUMENT, in_.name() + ": a line does not end within " +
+                                          std::to_string(kEndlessLine) + " bytes");
+  } else if (line_.size() < kMostLineBytes) {
+    line_ += c;
+  } else {
+    whole_ = false;
+  }
 }
 
 ResultFile::ResultFile(const std::string& path)

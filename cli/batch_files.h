@@ -14,13 +14,21 @@ inline constexpr size_t kMostLineBytes = size_t{4} << 20;
 class LineReader {
  public:
   explicit LineReader(const std::string& path) : in_(path) {}
+  /// True if next() would not wait for more of a pipe.
+  bool ready();
   /// False at the end. *whole: false for too long a line, of which `line` is the beginning.
   bool next(std::string* line, bool* whole);
   uint64_t at() const { return at_; }
   uint64_t size() const { return in_.size(); }  // 0 for a pipe
 
  private:
+  void read_byte();
+
   InputFile in_;
+  std::string line_;  // what has arrived of the next one
+  bool whole_ = true;
+  bool arrived_ = false;  // a line, or the end
+  uint64_t start_ = 0;
   uint64_t at_ = 0;
 };
 

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <exception>
 #include <iostream>
-#include <sstream>
 
 #include "cli/chat_file.h"
+#include "cli/chat_template.h"
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/memory.h"
@@ -36,14 +35,6 @@ struct ChatOptions {
   bool stats = false;
 };
 
-bool is_builtin(const std::string& name) {
-  std::istringstream names(moe_chat_template_names());
-  for (std::string n; std::getline(names, n, ',');) {
-    if (n == name) return true;
-  }
-  return false;
-}
-
 // The template for moe_chat_create: a name or Jinja text; empty for the model's own.
 std::string template_text(const ChatOptions& o, const moe_model* model) {
   if (o.chat_template.empty()) {
@@ -52,18 +43,7 @@ std::string template_text(const ChatOptions& o, const moe_model* model) {
                  "(--template gives another)\n";
     return "plain";
   }
-  if (is_builtin(o.chat_template)) return o.chat_template;
-  if (access(o.chat_template.c_str(), R_OK) != 0) {
-    throw UsageError("--template '" + o.chat_template + "': neither a file nor one of " +
-                     moe_chat_template_names());
-  }
-  return read_file(o.chat_template, kMostPromptBytes);
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  char text[16];
-  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d", std::localtime(&now)));
+  return read_template(o.chat_template);
 }
 
 Chat open_chat(const ChatOptions& o, const moe_model* model, moe_session* session) {
@@ -417,11 +397,7 @@ void add_chat(CLI::App& app) {
   add_model_options(*c, o->model);
   add_sampling_options(*c, o->sampling, 256);
   add_session_options(*c, o->model, "4096, or more when the conversation needs it");
-  c->add_option("--template", o->chat_template,
-                std::string("A file with a Jinja template, or a name: ") +
-                    moe_chat_template_names() + " (default the model's own)")
-      ->check(suggest(moe_chat_template_names()))
-      ->option_text("FILE|NAME");
+  add_template_option(*c, o->chat_template);
   c->add_option("--system", o->system, "System prompt");
   auto* think = c->add_flag("--think", o->think, "Let the model think before it answers");
   c->add_flag("--no-think", o->no_think, "Let it answer without thinking")->excludes(think);

@@ -21,6 +21,8 @@
 namespace moe_cli {
 namespace {
 
+constexpr int kMostChunk = 4096;  // the library takes the context if that is smaller
+
 std::atomic<moe_session*> g_session{nullptr};
 volatile sig_atomic_t g_interrupted = 0;
 int g_wake[2] = {-1, -1};  // a pipe: the handler may run on a thread other than the reader
@@ -195,11 +197,17 @@ Env open_env(const ModelOptions& o) {
   return Env(env);
 }
 
+// With a capacity a call must fit in one chunk. A chunk that grows only when the router is set
+// needs memory for both sizes.
+bool needs_whole_calls(const ModelOptions& o) {
+  return o.chunk == 0 && o.router.find("gamma=") != std::string::npos;
+}
+
 moe_session_params session_params(const ModelOptions& o) {
   moe_session_params p{};
   p.struct_size = sizeof p;
   p.context = o.context;
-  p.chunk = o.chunk;
+  p.chunk = needs_whole_calls(o) ? kMostChunk : o.chunk;
   p.kv = kv_of(o).type;
   p.max_beam = o.max_beam;
   return p;
@@ -395,6 +403,11 @@ bool wait_for_input(int file) {
     }
   }
   return !interrupted();
+}
+
+bool input_arrived(int file) {
+  pollfd files[] = {{file, POLLIN, 0}};
+  return poll(files, 1, 0) != 0;  // reading reports an error
 }
 
 void set_current_session(moe_session* session) {

@@ -117,6 +117,8 @@ bool forgive_interrupt();
 /// Waits until reading `file` would not wait: a terminal has a line, a pipe bytes, or it has ended.
 /// False after Ctrl-C.
 bool wait_for_input(int file);
+/// True if reading `file` would not wait.
+bool input_arrived(int file);
 void set_current_session(moe_session* session);
 /// Sets the current session during its lifetime; must be destroyed before the session.
 struct CurrentSession {

@@ -72,6 +72,8 @@ void OutFile::write_npy(const std::vector<float>& values, size_t n, size_t d) {
 void embed_line(const EmbedOptions& o, const moe_model* model, moe_session* session,
                 const std::string& line, size_t number, float* pooled) {
   const auto tokens = encode(model, line, 0);
+  const std::string where = "line " + std::to_string(number) + ": ";
+  if (tokens.empty()) throw CallError(MOE_ERR_RANGE, where + "the text has no tokens");
   moe_encode_params p{};
   p.struct_size = sizeof p;
   p.pooling = o.pooling == "first"  ? MOE_POOL_FIRST
@@ -81,7 +83,7 @@ void embed_line(const EmbedOptions& o, const moe_model* model, moe_session* sess
   moe_error error;
   const moe_status status = moe_session_encode(session, tokens.data(), tokens.size(), &p, &error);
   if (status != MOE_OK) {
-    throw CallError(status, "line " + std::to_string(number) + ": " + error.text);
+    throw CallError(status, where + error.text);
   }
 }
 

@@ -36,6 +36,8 @@ uint64_t InputFile::size() const {
   return regular ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
+bool InputFile::ready() const { return used_ < filled_ || ended_ || input_arrived(fd_); }
+
 std::string_view InputFile::next() {
   if (used_ == filled_ && !fill()) return {};
   const std::string_view bytes(part_.data() + used_, filled_ - used_);

@@ -21,6 +21,8 @@ class InputFile {
   /// 0 unless it is a regular file.
   uint64_t size() const;
 
+  /// True if reading would not wait: a byte or the end has arrived.
+  bool ready() const;
   /// The next byte; false at the end. Throws CallError, as next() does.
   bool get(char* c) {
     if (used_ == filled_ && !fill()) return false;

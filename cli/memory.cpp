@@ -42,10 +42,34 @@ uint64_t budget_for(const ModelOptions& o, moe_env* env, uint64_t needed) {
   return needed > most ? most : 0;
 }
 
+// Unlimited if the system does not report it.
+moe_memory_info machine_memory() {
+  moe_memory_info machine{};
+  machine.struct_size = sizeof machine;
+  if (moe_get_memory_info(&machine, nullptr) == MOE_OK) return machine;
+  machine.total_bytes = machine.available_bytes = machine.budget_bytes = UINT64_MAX;
+  return machine;
+}
+
 std::string megabytes(uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3f MB", static_cast<double>(bytes) * 1e-6);
   return text;
+}
+
+bool sessions_fit(const moe_memory_plan& plan, int n_sessions) {
+  return plan.least_bytes + further(plan, n_sessions) <= plan.cap_bytes;
+}
+
+// Null if the sessions do not fit under the cap.
+Model open_if_fits(const ModelOptions& o, moe_env* env, int n_sessions) {
+  try {
+    Model model = open_model(o, env);
+    if (sessions_fit(memory_plan(o, model.get()), n_sessions)) return model;
+  } catch (const CallError& e) {
+    if (e.code != MOE_ERR_BUDGET) throw;
+  }
+  return nullptr;
 }
 
 CallError too_many_sessions(const ModelOptions& o, const moe_memory_plan& plan, int n_sessions) {
@@ -70,10 +94,8 @@ Json expert_json(const moe_expert_stats& e) {
 uint64_t memory_cap(const ModelOptions& o) {
   if (o.memory.empty()) return 0;
   const uint64_t bytes = parse_bytes("--memory", o.memory);
-  moe_memory_info machine{};
-  machine.struct_size = sizeof machine;
-  if (o.planning || moe_get_memory_info(&machine, nullptr) != MOE_OK) return bytes;
-  if (bytes <= machine.total_bytes) return bytes;
+  const moe_memory_info machine = machine_memory();
+  if (o.planning || bytes <= machine.total_bytes) return bytes;
   throw UsageError("--memory " + o.memory + " is " + format_bytes(bytes) +
                    "; this machine, or its memory cgroup, has " +
                    format_bytes(machine.total_bytes));
@@ -89,13 +111,21 @@ void fit_memory(const ModelOptions& o, moe_env* env, Model& model, int n_session
   const uint64_t needed = plan.needed_bytes + further(plan, n_sessions);
   if (budget == 0 && n_sessions > 1) budget = budget_for(o, env, needed);
   if (budget == 0) return;
-  std::fprintf(stderr,
-               "moe: %s needed, more than is available; the cap is %s (--memory sets another)\n",
-               format_bytes(needed).c_str(), format_bytes(budget).c_str());
   ModelOptions with = o;
   with.memory = std::to_string(budget);
   model.reset();
-  model = open_model(with, env);
+  // What is too little as a cap may do without one, as a cap leaves a part of the memory unused.
+  if (needed <= machine_memory().available_bytes) {
+    model = open_if_fits(with, env, n_sessions);
+    if (!model) {
+      model = open_model(o, env);
+      return;
+    }
+  }
+  std::fprintf(stderr,
+               "moe: %s needed, more than is available; the cap is %s (--memory sets another)\n",
+               format_bytes(needed).c_str(), format_bytes(budget).c_str());
+  if (!model) model = open_model(with, env);
 }
 
 Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions) {
@@ -104,26 +134,17 @@ Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions) {
   return model;
 }
 
-uint64_t available_budget() {
-  moe_memory_info machine{};
-  machine.struct_size = sizeof machine;
-  if (moe_get_memory_info(&machine, nullptr) != MOE_OK) return UINT64_MAX;
-  return machine.budget_bytes;
-}
+uint64_t available_budget() { return machine_memory().budget_bytes; }
 
-// Sessions are made one after another, and each takes a chunk for the memory left to it. A capacity
-// that --router sets enlarges only automatic chunks.
+// Sessions are made one after another, and each takes a chunk for the memory left to it.
 void share_cap(ModelOptions& o, const moe_model* model, int n_sessions) {
   const moe_memory_plan plan = memory_plan(o, model);
   if (n_sessions == 1 || plan.cap_bytes == 0) return;
-  if (plan.least_bytes + further(plan, n_sessions) > plan.cap_bytes) {
-    throw too_many_sessions(o, plan, n_sessions);
-  }
-  if (o.router.find("gamma=") != std::string::npos) return;
+  if (!sessions_fit(plan, n_sessions)) throw too_many_sessions(o, plan, n_sessions);
   ModelOptions usual = o;
   for (usual.chunk = plan.chunk; usual.chunk > kLeastChunk; usual.chunk /= 2) {
     const moe_memory_plan each = memory_plan(usual, model);
-    if (each.least_bytes + further(each, n_sessions) <= plan.cap_bytes) break;
+    if (sessions_fit(each, n_sessions)) break;
   }
   if (usual.chunk < plan.chunk) o.chunk = std::max(usual.chunk, kLeastChunk);
 }

@@ -19,7 +19,6 @@ Model open_model_to_run(const ModelOptions& o, moe_env* env, int n_sessions = 1)
 uint64_t available_budget();
 /// Before `n_sessions` sessions with these options are made: throws, naming the smallest cap, if
 /// they cannot fit, and sets the chunk if the first ones would leave too little for the last.
-/// A capacity set by --router may still need more.
 void share_cap(ModelOptions& o, const moe_model* model, int n_sessions);
 moe_memory_plan memory_plan(const ModelOptions& o, const moe_model* model);
 

@@ -116,15 +116,16 @@ void run_sweep(const PerplexityOptions& o, const Sweep& sweep, const moe_model* 
 
 void run_perplexity(const PerplexityOptions& o) {
   Sweep sweep;
+  ModelOptions first = o.model;
   if (!o.sweep.empty()) {
     sweep = parse_sweep(o.sweep);
-    (void)swept_router(o.model.router, sweep, 0);
+    first.router = swept_router(o.model.router, sweep, 0);
   }
   const std::string text = o.input.read();
   const Env env = open_env(o.model);
-  const Model model = open_model_to_run(o.model, env.get());
+  const Model model = open_model_to_run(first, env.get());
   check_decoder(o.model, model.get(), "perplexity");
-  const Session session = open_session(o.model, model.get());
+  const Session session = open_session(first, model.get());
   const auto tokens = encode(model.get(), text, MOE_ENCODE_NO_SPECIAL);
   const CurrentSession current(session.get());
   if (!sweep.values.empty()) {

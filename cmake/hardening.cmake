@@ -8,7 +8,11 @@ check_pie_supported()  # programs are linked as position-independent, as their o
 set(MOE_HARDENING)
 if(NOT MOE_SANITIZE)
   set(flags)
-  foreach(flag stack-protector-strong cf-protection)  # the latter on x86-64 alone
+  set(protections stack-protector-strong)
+  if(NOT MOE_STATIC)  # Debian's libc.a is not marked for it, so that no such program would have it
+    list(APPEND protections cf-protection)  # on x86-64 alone
+  endif()
+  foreach(flag IN LISTS protections)
     string(MAKE_C_IDENTIFIER MOE_HAS_${flag} known)
     check_cxx_compiler_flag(-f${flag} ${known})
     if(${known})

@@ -19,10 +19,10 @@ option(MOE_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
 option(MOE_FUZZ "Build the fuzz targets with libFuzzer (clang); OFF: they replay their corpus" OFF)
 option(MOE_QUICK_BUILD "Do not optimise the code of the command and the tests: half the time to compile it" OFF)
 option(MOE_UNITY "Compile files with large headers together; OFF: missing includes show" ON)
-set(MOE_ISAS "" CACHE STRING "CPU kernels to build, e.g. avx2 or scalar;avx2; empty: all of this architecture")
+set(MOE_ISAS "" CACHE STRING "CPU kernels to build, e.g. avx2 or scalar;avx2; those of other architectures are skipped; empty: all of this one")
 set(MOE_FAST_FORMATS "" CACHE STRING "Weight formats with fast CPU kernels, e.g. ternary2;int8; empty: all")
 set(MOE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
-set(MOE_FUZZ_SECONDS 10 CACHE STRING "How long a libFuzzer target runs under ctest")
+set(MOE_FUZZ_SECONDS 5 CACHE STRING "How long a libFuzzer target runs under ctest")
 
 if(MOE_TESTS AND MOE_CONVERT
    AND NOT (MOE_TEXT AND MOE_CHAT AND MOE_LAYER AND MOE_SAVE AND MOE_TRANSLATE AND MOE_LATENT))

@@ -309,7 +309,7 @@ typedef struct moe_tensor_info {
   const char* role;        /* "q", "gate", "norm" ... */
   const char* format;      /* "ternary2" ... */
   const char* scale;       /* "none", "tensor", "row", "group" */
-  const char* activations; /* "f32", "a8", "a8_block" */
+  const char* activations; /* "f32", "a8", "a8_block", "a8_group" */
   const char* codec;       /* "none", "zstd" */
   uint64_t bytes;          /* in memory */
   uint64_t file_offset;    /* of its segment */
@@ -1017,7 +1017,9 @@ typedef struct moe_layer_params {
   const char* router;
   /* format of experts, head and merge: a name from moe_weight_formats; NULL: "f32" */
   const char* weights;
-  const char* activations;           /* "f32", "a8", "a8_block"; NULL: the format's default */
+  /* "f32", "a8", "a8_block", "a8_group" (formats with a scale per 32 inputs); NULL: the format's
+     default */
+  const char* activations;
   const moe_expert_weights* experts; /* n_experts of them */
   /* (n_experts, d_in); cosine: the expert embeddings (n_experts, d_e) */
   const float* router_weight;

@@ -12,10 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/choice.h"
 #include "kernels/expert_source.h"
 #include "kernels/kinds.h"
 #include "kernels/router/router.h"
+#include "kernels/sample.h"
 #include "quant/format.h"
 #include "src/base/array.h"
 #include "src/base/status.h"
@@ -303,10 +303,10 @@ class Device {
   virtual void moe(Stream& s, const MoeOp& op) = 0;
 
   // True if rows of logits may remain on a device with its own memory for sampling.
-  virtual bool can_choose() const { return false; }
-  virtual void choose(Stream&, const ChooseOp& op) { (void)op; }
-  /// The step's latest choose() report on a row; after sync(), until the next step.
-  virtual TokenChoice choice(Stream&, int32_t row) {
+  virtual bool can_sample() const { return false; }
+  virtual void sample(Stream&, const SampleOp& op) { (void)op; }
+  /// The step's latest sample() report on a row; after sync(), until the next step.
+  virtual SampleReport sampled(Stream&, int32_t row) {
     (void)row;
     return {};
   }

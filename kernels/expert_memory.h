@@ -24,16 +24,16 @@ class ExpertMemory {
   virtual void free(void* memory, size_t bytes) = 0;
   /// False if alloc() can still provide the largest expert.
   virtual bool full() const { return true; }
-  /// Bytes that bring() may write at an expert of `bytes`.
+  /// Bytes that load() may write at an expert of `bytes`.
   virtual uint64_t room_bytes(uint64_t bytes) const { return bytes; }
   /// Lets `fill` write an expert, through pinned memory if needed. The upload may be asynchronous:
   /// `arrival` identifies its completion. A stream that uses the expert waits for it
-  /// (Expert::arrival); call settle() before freeing the memory. Returns a failure of `fill`.
-  virtual Status bring(void* memory, const HostFill& fill, Arrival* arrival) = 0;
+  /// (Expert::arrival); call wait_for() before freeing the memory. Returns a failure of `fill`.
+  virtual Status load(void* memory, const HostFill& fill, Arrival* arrival) = 0;
   /// Waits for an upload to complete.
-  virtual void settle(Arrival) {}
-  /// Maximum host memory that bring() uses for experts of `bytes`.
-  virtual uint64_t bring_bytes(uint64_t) const { return 0; }
+  virtual void wait_for(Arrival) {}
+  /// Maximum host memory that load() uses for experts of `bytes`.
+  virtual uint64_t staging_bytes(uint64_t) const { return 0; }
   /// Call forget() before destroying a source: drops its cached experts. No stream may be using
   /// them.
   virtual void forget(const ExpertSource&) {}

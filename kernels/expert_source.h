@@ -22,7 +22,7 @@ struct Ffn {
   Norm sub_norm;  // SubLN before down
 };
 
-/// Completion of an ExpertMemory::bring(); 0: complete.
+/// Completion of an ExpertMemory::load(); 0: complete.
 using Arrival = uint64_t;
 
 /// One expert: a single Ffn, or X-MoE's stack of residual blocks (whose input is then subtracted).
@@ -75,7 +75,7 @@ class ExpertSource {
   virtual Status acquire(int32_t expert, const ExpertWait& wait, Expert* out) = 0;
   virtual void release(int32_t) {}
   /// Pins an acquired expert: it is never released.
-  virtual void keep(int32_t) {}
+  virtual void retain(int32_t) {}
   /// True if all experts plus `more` bytes fit in `free`, leaving room for one swapped expert.
   virtual bool fit_in(uint64_t free, uint64_t more) {
     (void)free, (void)more;

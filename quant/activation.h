@@ -21,7 +21,7 @@ MOE_INLINE ActScale act_scale(int32_t amax_bits) {
 }
 
 /// Codes of n inputs with one scale, clipped to [lowest, 127]; lowest is -128 (a8) or -127
-/// (a8_block). Inputs that are not finite give a NaN scale and undefined codes.
+/// (a8_block, a8_group). Inputs that are not finite give a NaN scale and undefined codes.
 ActScale quantise_activations(const float* x, int64_t n, int lowest, int8_t* codes);
 
 }  // namespace moe

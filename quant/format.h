@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/inline.h"
+
 namespace moe {
 
 /// Every stored format. Files contain names, not numbers (see WeightFormat::name).
@@ -20,10 +22,18 @@ inline constexpr int kTileRows = 16;
 inline constexpr int kBlockBytes = 64;
 
 enum class ScaleKind : uint8_t { kNone, kTensor, kRow, kGroup };
-enum class ActPrecision : uint8_t { kF32, kA8, kA8Block };
+enum class ActPrecision : uint8_t { kF32, kA8, kA8Block, kA8Group };
 
-/// Inputs that share one activation scale under `a8_block`.
+/// Inputs that share one activation scale under `a8_block`, and under `a8_group`.
 inline constexpr int kActBlock = 256;
+inline constexpr int kActGroup = 32;
+
+/// Inputs that share an activation scale, of rows with `cols`; a8: all of them.
+MOE_INLINE int32_t inputs_per_scale(ActPrecision act, int32_t cols) {
+  return act == ActPrecision::kA8Group   ? kActGroup
+         : act == ActPrecision::kA8Block ? kActBlock
+                                         : cols;
+}
 
 /// One matrix, identical in memory, on disk and on a device: tiles of 16 rows padded to whole
 /// blocks, `tile_stride` bytes apart. A vector is a matrix with one column.

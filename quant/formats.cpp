@@ -154,6 +154,12 @@ void read_row(const Matrix& m, int32_t row, float* out) {
   }
 }
 
+const char* activations_instead(const WeightFormat& format, ActPrecision act) {
+  if (!format.integer) return act == ActPrecision::kF32 ? nullptr : "f32";
+  const bool refused = act == ActPrecision::kA8Group && format.group != kActGroup;
+  return refused ? "f32, a8 or a8_block" : nullptr;
+}
+
 Status check_matrix(const Matrix& m) {
   const WeightFormat& format = format_info(m.format);
   if (m.rows < 1 || m.cols < 1) {
@@ -165,9 +171,9 @@ Status check_matrix(const Matrix& m) {
                          kMaxCodeCols, m.cols);
   }
   MOE_TRY(check_scales_kind(m));
-  if (!format.integer && m.act != ActPrecision::kF32) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "weight format %s needs f32 activations",
-                         format.name);
+  if (const char* others = activations_instead(format, m.act); others != nullptr) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "weight format %s needs %s activations", format.name,
+                         others);
   }
   if (m.tile_stride < 0 || static_cast<size_t>(m.tile_stride) < format.tile_bytes(m.cols)) {
     return Status::error(MOE_ERR_SHAPE, "expected at least %zu bytes from tile to tile, found %lld",

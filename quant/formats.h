@@ -69,9 +69,13 @@ void read_weights(const WeightFormat& format, const uint8_t* tile, int32_t cols,
 /// element() of a row: out (cols).
 void read_row(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row, float* out);
 
+/// Null if inputs of matrices in this format may have this precision; otherwise the names of those
+/// that they may have. a8_group is for formats with a scale per 32 inputs.
+const char* activations_instead(const WeightFormat& format, ActPrecision act);
+
 /// Checks the kernels' preconditions, shapes and kinds only: sizes at least 1, at most 65,536
-/// inputs for integer codes (32-bit sums), a scale kind that the format supports, f32 activations
-/// for float formats. MOE_ERR_SHAPE, MOE_ERR_RANGE or MOE_ERR_UNSUPPORTED.
+/// inputs for integer codes (32-bit sums), scale kind and activations that the format supports.
+/// MOE_ERR_SHAPE, MOE_ERR_RANGE or MOE_ERR_UNSUPPORTED.
 Status check_matrix(const Matrix& m);
 
 /// Checks all tiles and scales at memory speed: MOE_ERR_RANGE for a code that no packer writes or a

@@ -43,7 +43,7 @@ struct FourBits : Layout {
     f.scales = scale_bit(ScaleKind::kGroup);
     f.group = kTileGroup;
     f.minimums = Layout::kMinimums;
-    f.act = ActPrecision::kA8Block;
+    f.act = ActPrecision::kA8Group;
     f.segment_blocks = Layout::kSegmentBytes / kBlockBytes;
     f.tile_bytes = [](int64_t cols) { return four_bit_tile_bytes(kKind, cols); };
     f.read_row = [](const uint8_t* tile, int32_t cols, int row, float* out) {

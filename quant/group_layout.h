@@ -10,6 +10,7 @@ namespace moe {
 
 /// Inputs that share a scale in the tile.
 inline constexpr int kTileGroup = 32;
+static_assert(kTileGroup == kActGroup);
 
 /// Contents of the 64-byte scale block per row and group.
 enum class GroupScale : uint8_t {

@@ -25,7 +25,7 @@ struct Int8GroupFormat : Int8GroupLayout {
       .max_code = 127,
       .group = kTileGroup,
       .scales = scale_bit(ScaleKind::kGroup),
-      .act = ActPrecision::kA8Block,
+      .act = ActPrecision::kA8Group,
       .segment_blocks = kSegmentBytes / kBlockBytes,
       .tile_bytes = int8_group_tile_bytes,
       .read_row = int8_group_read_row,

@@ -8,7 +8,7 @@ namespace {
 Status encode(moe_session* session, const int32_t* tokens, size_t n_tokens,
               const moe_encode_params* given) {
   MOE_TRY(check_session(session));
-  if (tokens == nullptr) return null_argument("tokens");
+  if (tokens == nullptr && n_tokens != 0) return null_argument("tokens");
   if (given == nullptr) return null_argument("params");
   moe_encode_params p{};
   MOE_TRY(read_params(given, "params", &p));

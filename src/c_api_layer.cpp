@@ -37,9 +37,9 @@ Status parse_formats(const moe_layer_params& p, LayerSpec* spec) {
   spec->format = format->id;
   spec->precision = format->act;
   if (p.activations != nullptr && !parse_in(kActPrecisions, p.activations, &spec->precision)) {
-    return Status::error(MOE_ERR_ARGUMENT,
-                         "params.activations: expected f32, a8 or a8_block, found '%.40s'",
-                         p.activations);
+    return Status::error(
+        MOE_ERR_ARGUMENT,
+        "params.activations: expected f32, a8, a8_block or a8_group, found '%.40s'", p.activations);
   }
   return {};
 }

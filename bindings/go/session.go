@@ -446,8 +446,11 @@ func (s *Session) tokens(text string, how EncodeText) ([]int32, error) {
 	return tokenizer.EncodeWith(text, how)
 }
 
-// Embed returns one vector per text: (DModel).
+// Embed returns one vector per text: (DModel). An empty text is an error.
 func (s *Session) Embed(ctx context.Context, text string, pooling Pooling) ([]float32, error) {
+	if text == "" {
+		return nil, failed(StatusArgument, "text: expected a text, found an empty one")
+	}
 	tokens, err := s.tokens(text, EncodeText{})
 	if err != nil {
 		return nil, err

@@ -232,6 +232,8 @@ func TestEmbedWithADecoder(t *testing.T) {
 		!reflect.DeepEqual(must(s.Embed(background, prompt, PoolFirst)), hidden[:d]) {
 		t.Fatal("embed differs")
 	}
+	_, err := s.Embed(background, "", PoolMean)
+	fails(t, err, StatusArgument)
 	equal(t, must(s.Position()), 0)
 }
 
@@ -534,7 +536,7 @@ func TestEncoder(t *testing.T) {
 		t.Fatal("embed differs")
 	}
 	_, err := s.Encode(background, nil, EncodeOptions{Hidden: true})
-	fails(t, err, StatusArgument)
+	fails(t, err, StatusRange)
 	_, err = s.Eval(background, ids)
 	fails(t, err, StatusUnsupported)
 }

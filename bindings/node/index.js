@@ -127,9 +127,14 @@ class Generation {
   }
 }
 
+/** A DataView is a view, but not of numbers. */
+function holdsIds(given) {
+  return Array.isArray(given) || (ArrayBuffer.isView(given) && 'length' in given);
+}
+
 /** A copy. An Int32Array wraps other numbers around silently. */
 function idsOf(given) {
-  expect(Array.isArray(given) || ArrayBuffer.isView(given), 'tokens: expected text or token ids');
+  expect(holdsIds(given), 'tokens: expected text or token ids');
   const ids = Array.from(given);
   const wrong = ids.findIndex((id) => !Number.isInteger(id) || (id | 0) !== id);
   expect(wrong < 0, `tokens[${wrong}]: expected an integer of 32 bits, found ${String(ids[wrong])}`, 'MOE_ERR_RANGE');
@@ -203,7 +208,7 @@ class Session extends Closable {
     expect(all.every((s) => isObject(s) && #model in s), 'sessions: expected sessions');
     expect(all.length === pieces.length, `pieces: expected one for each of ${all.length} sessions, found ${pieces.length}`);
     for (const piece of pieces) {
-      expect(typeof piece === 'string' || Array.isArray(piece) || ArrayBuffer.isView(piece), 'pieces: expected text or token ids');
+      expect(typeof piece === 'string' || holdsIds(piece), 'pieces: expected text or token ids');
     }
     signal?.throwIfAborted();
     if (all.length === 0) return new Float32Array();
@@ -215,6 +220,7 @@ class Session extends Closable {
     return this.#call(options, (handle) => native.score(handle, this.#tokens(text)));
   }
   async embed(text, options = {}) {
+    expect(text !== '', 'text: expected a text, found an empty one');
     return this.#call(options, (handle) =>
       native.embed(handle, tokensOf(this.#model, text, {}), options.pooling ?? 'mean'));
   }

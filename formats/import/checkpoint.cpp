@@ -183,6 +183,8 @@ void Checkpoint::put_packed(SourceTensor tensor, std::unique_ptr<const PackedRow
   packed_.push_back(std::move(rows));
 }
 
+void Checkpoint::remove_tensor(const std::string& name) { tensors_.erase(name); }
+
 void Checkpoint::rename(const std::function<std::string(const std::string&)>& new_name) {
   std::map<std::string, SourceTensor, std::less<>> old;
   old.swap(tensors_);

@@ -72,6 +72,7 @@ class Checkpoint {
   /// MOE_ERR_FORMAT if its name exists and is not one of the parts.
   void put_packed(SourceTensor tensor, std::unique_ptr<const PackedRows> rows,
                   std::span<const std::string> parts);
+  void remove_tensor(const std::string& name);
   /// Renames every tensor. MOE_ERR_FORMAT if two get the same name.
   void rename(const std::function<std::string(const std::string&)>& new_name);
   /// Sorted by name.

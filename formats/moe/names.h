@@ -156,6 +156,7 @@ inline constexpr Named<ActPrecision> kActPrecisions[] = {
     {ActPrecision::kF32, "f32"},
     {ActPrecision::kA8, "a8"},
     {ActPrecision::kA8Block, "a8_block"},
+    {ActPrecision::kA8Group, "a8_group"},
 };
 static_assert(in_order(kActPrecisions));
 

@@ -151,7 +151,8 @@ void cpu_linear(const CpuRuntime& rt, CpuStream& s, const LinearOp& op) {
     x = s.normed;
     ld_x = op.d_in;
   }
-  for (ActPrecision act : {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block}) {
+  for (ActPrecision act :
+       {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block, ActPrecision::kA8Group}) {
     LinearJob jobs[kMaxJobs];
     int32_t n_jobs = 0;
     const LinearInput input = rt.make_input(s, act, x, ld_x, nullptr, op.n_rows, op.d_in, 0);

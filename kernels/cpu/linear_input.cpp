@@ -12,7 +12,7 @@ struct Sizes {
 };
 
 Sizes sizes(size_t n_rows, size_t padded_cols) {
-  const size_t n_scales = padded_cols / size_t{kActBlock};
+  const size_t n_scales = padded_cols / size_t{kActGroup};
   return {n_rows * padded_cols, round_up(n_rows * n_scales * sizeof(float), size_t{64}),
           round_up(n_rows * (padded_cols / kSumInputs + 1) * sizeof(int32_t), size_t{64})};
 }
@@ -41,7 +41,7 @@ LinearInput make_linear_input(ActPrecision act, const float* x, int64_t ld_x, in
   auto* bytes = static_cast<unsigned char*>(scratch);
   in.codes = reinterpret_cast<int8_t*>(bytes);
   in.scales = reinterpret_cast<float*>(bytes + s.codes);
-  in.n_scales = act == ActPrecision::kA8 ? 1 : in.padded_cols / kActBlock;
+  in.n_scales = in.padded_cols / inputs_per_scale(act, in.padded_cols);
   in.sums = reinterpret_cast<int32_t*>(bytes + s.codes + s.scales);
   return in;
 }

@@ -38,11 +38,11 @@ struct LinearInput {
   const float* x = nullptr;  // row i at x + (row_ids ? row_ids[i] : i) * ld_x
   int64_t ld_x = 0;
   const int32_t* row_ids = nullptr;
-  // kA8, kA8Block.
+  // Otherwise.
   int32_t padded_cols = 0;  // n_cols rounded up to 256
   int8_t* codes = nullptr;  // 64-byte aligned
   float* scales = nullptr;  // (n_rows, n_scales); NaN if a row contains NaN or infinity
-  int32_t n_scales = 0;     // kA8: 1; kA8Block: padded_cols / 256
+  int32_t n_scales = 0;     // kA8: 1; kA8Block: padded_cols / 256; kA8Group: padded_cols / 32
   int32_t* sums = nullptr;  // (n_rows, padded_cols / 32 + 1): sum of all codes before input 32 i
 };
 

@@ -2,6 +2,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/cuda/ops.h"
+#include "src/base/inline.h"
 
 namespace moe::cuda {
 namespace {
@@ -14,8 +15,7 @@ __global__ void __launch_bounds__(kThreads) cap_kernel(CapOp op) {
   const int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += step) {
     const float x = op.x[i];
-    const bool finite = x - x == 0.0f;
-    if (finite) op.x[i] = soft_cap<ScalarLanes>(x, op.limit);
+    if (is_finite(x)) op.x[i] = soft_cap<ScalarLanes>(x, op.limit);
   }
 }
 

@@ -70,10 +70,10 @@ Status CudaDevice::download(void* host, const void* device, size_t bytes) {
                      "copying from the GPU");
 }
 
-Status CudaDevice::bring(void* device, const HostFill& fill, Arrival* arrival) {
+Status CudaDevice::load(void* device, const HostFill& fill, Arrival* arrival) {
   MOE_TRY(select());
   bool done = false;
-  MOE_TRY(copies_.bring(device, fill, arrival, &done));
+  MOE_TRY(copies_.load(device, fill, arrival, &done));
   if (done) return {};
   *arrival = 0;
   void* host = allocate(allocator_, fill.bytes, kHostAlign);
@@ -81,12 +81,12 @@ Status CudaDevice::bring(void* device, const HostFill& fill, Arrival* arrival) {
   const double begin = clock_seconds();
   Status status = fill.write(fill.user, host);
   if (status.ok()) status = upload(device, host, fill.bytes);
-  if (status.ok() && fill.known) rates_.add_bring(fill.bytes, clock_seconds() - begin);
+  if (status.ok() && fill.known) rates_.add_upload(fill.bytes, clock_seconds() - begin);
   deallocate(allocator_, host, fill.bytes);
   return status;
 }
 
-void CudaDevice::settle(Arrival arrival) { (void)copies_.settle(arrival); }
+void CudaDevice::wait_for(Arrival arrival) { (void)copies_.wait_for(arrival); }
 
 void CudaDevice::forget(const ExpertSource& source) { tables_.forget(source); }
 
@@ -97,7 +97,7 @@ size_t CudaDevice::stream_bytes(const StreamShape& shape) const {
 
 size_t CudaDevice::host_stream_bytes(const StreamShape& shape) const {
   const bool computes = cpu_ != nullptr && shape.max_experts > 0;
-  return arena_bytes(shape) + host_bytes(shape) + choice_bytes(shape) +
+  return arena_bytes(shape) + host_bytes(shape) + report_bytes(shape) +
          (computes ? CpuExperts::bytes(*cpu_, shape) : 0);
 }
 
@@ -118,10 +118,10 @@ Status CudaDevice::open_parts(CudaStream& s) {
   lay_out_host(s);
   *s.words = {};
   MOE_TRY(s.held.open());
-  const size_t choices = choice_bytes(s.shape);
-  if (choices == 0) return {};
-  MOE_TRY(cuda_status(cudaMallocHost(&s.choices, choices), "pinned host memory"));
-  lay_out_choices(s);
+  const size_t reports = report_bytes(s.shape);
+  if (reports == 0) return {};
+  MOE_TRY(cuda_status(cudaMallocHost(&s.reports, reports), "pinned host memory"));
+  lay_out_reports(s);
   return {};
 }
 
@@ -148,7 +148,7 @@ void CudaDevice::close_stream(Stream* stream) {
   free(s->memory, s->bytes);
   close_arena(&s->arena);
   if (s->host != nullptr) cudaFreeHost(s->host);
-  if (s->choices != nullptr) cudaFreeHost(s->choices);
+  if (s->reports != nullptr) cudaFreeHost(s->reports);
 }
 
 Status CudaDevice::sync(Stream& stream) {

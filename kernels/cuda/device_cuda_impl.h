@@ -32,9 +32,9 @@ class CudaDevice final : public Device, public ExpertMemory {
   void free(void* memory, size_t bytes) override;
   Status upload(void* device, const void* host, size_t bytes) override;
   Status download(void* host, const void* device, size_t bytes) override;
-  Status bring(void* device, const HostFill& fill, Arrival* arrival) override;
-  void settle(Arrival arrival) override;
-  uint64_t bring_bytes(uint64_t bytes) const override { return ExpertCopies::kBuffers * bytes; }
+  Status load(void* device, const HostFill& fill, Arrival* arrival) override;
+  void wait_for(Arrival arrival) override;
+  uint64_t staging_bytes(uint64_t bytes) const override { return ExpertCopies::kBuffers * bytes; }
   void forget(const ExpertSource& source) override;
   int64_t key_place(KvType type, int32_t head_dim, int32_t position, int32_t dim) const override;
   bool uses_host_memory() const override { return false; }
@@ -56,9 +56,9 @@ class CudaDevice final : public Device, public ExpertMemory {
   void linear(Stream& s, const LinearOp& op) override;
   void attention(Stream& s, const AttentionOp& op) override;
   void moe(Stream& s, const MoeOp& op) override;
-  bool can_choose() const override { return true; }
-  void choose(Stream& s, const ChooseOp& op) override;
-  TokenChoice choice(Stream& s, int32_t row) override;
+  bool can_sample() const override { return true; }
+  void sample(Stream& s, const SampleOp& op) override;
+  SampleReport sampled(Stream& s, int32_t row) override;
 
   uint64_t free_bytes() { return memory_.free_bytes(); }
   ExpertTables& tables() { return tables_; }
@@ -88,11 +88,13 @@ struct WantedInputs {
   bool floats = false;
   bool a8 = false;
   bool a8_block = false;
+  bool a8_group = false;
   void add(const Matrix& m) {
     if (m.empty()) return;
     floats = floats || m.act == ActPrecision::kF32;
     a8 = a8 || m.act == ActPrecision::kA8;
     a8_block = a8_block || m.act == ActPrecision::kA8Block;
+    a8_group = a8_group || m.act == ActPrecision::kA8Group;
   }
 };
 struct InputRows {

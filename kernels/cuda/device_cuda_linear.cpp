@@ -38,7 +38,12 @@ MatmulInput make_input(CudaStream& s, const InputRows& rows, const WantedInputs&
     op.a8_block.ld = codes_ld(rows.d);
     in.a8_block = op.a8_block;
   }
-  if (op.normed != nullptr || wanted.a8 || wanted.a8_block) {
+  if (wanted.a8_group) {
+    op.a8_group = buffers.a8_group;
+    op.a8_group.ld = codes_ld(rows.d);
+    in.a8_group = op.a8_group;
+  }
+  if (op.normed != nullptr || wanted.a8 || wanted.a8_block || wanted.a8_group) {
     s.check(prepare_rows(s.stream, op), "norm and quantisation");
   }
   return in;

@@ -100,7 +100,7 @@ Pass pass_of(MoeCall& call, int32_t n, const LayerTable* table) {
   pass.groups.input_row = pairs.token;
   pass.expert = pairs.expert;
   pass.outputs = call.s.scratch.outputs;
-  WantedInputs wanted{true, true, true};  // for experts that are not known yet
+  WantedInputs wanted{true, true, true, true};  // for experts that are not known yet
   if (table != nullptr) {
     wanted = {};
     if (!table->stack) wanted.add(table->networks[0].like.gate);
@@ -271,7 +271,7 @@ Routing routing_of(const MoeCall& call) {
 
 // The precisions of x that this layer's matrices need, as far as known in advance.
 WantedInputs wanted_of_layer(const MoeOp& op, const LayerTable* table) {
-  WantedInputs wanted{true, false, false};
+  WantedInputs wanted{.floats = true};
   if (!op.head.empty()) {
     wanted.add(op.head);
     return wanted;

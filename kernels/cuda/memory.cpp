@@ -21,17 +21,17 @@ uint64_t GpuMemory::free_bytes() {
   const uint64_t spare = spare_ != nullptr ? spare_->bytes() : 0;
   LockGuard guard(mutex_);
   uint64_t used = taken_ - std::min(taken_, spare);
-  for (size_t i = 0; i < n_kept_; ++i) used -= std::min<uint64_t>(used, kept_[i].bytes);
+  for (size_t i = 0; i < n_cached_; ++i) used -= std::min<uint64_t>(used, cached_[i].bytes);
   return used < limit_ ? limit_ - used : 0;
 }
 
 Status GpuMemory::alloc_spare(size_t bytes, void** out) {
   const size_t size = bytes == 0 ? 1 : bytes;
   LockGuard guard(mutex_);
-  for (size_t i = n_kept_; i > 0; --i) {  // the latest first
-    if (kept_[i - 1].bytes != size) continue;
-    *out = kept_[i - 1].memory;
-    kept_[i - 1] = kept_[--n_kept_];
+  for (size_t i = n_cached_; i > 0; --i) {  // the latest first
+    if (cached_[i - 1].bytes != size) continue;
+    *out = cached_[i - 1].memory;
+    cached_[i - 1] = cached_[--n_cached_];
     return {};
   }
   if (taken_ + size > limit_) trim_locked();
@@ -58,8 +58,8 @@ void GpuMemory::free(void* memory, size_t bytes) {
   if (memory == nullptr) return;
   const size_t size = bytes == 0 ? 1 : bytes;
   LockGuard guard(mutex_);
-  if (n_kept_ == kMostKept) trim_locked();
-  kept_[n_kept_++] = {memory, size};
+  if (n_cached_ == kMostCached) trim_locked();
+  cached_[n_cached_++] = {memory, size};
 }
 
 void GpuMemory::trim() {
@@ -68,11 +68,11 @@ void GpuMemory::trim() {
 }
 
 void GpuMemory::trim_locked() {
-  for (size_t i = 0; i < n_kept_; ++i) {
-    (void)cudaFree(kept_[i].memory);  // of a lost GPU: nothing can be done
-    taken_ -= kept_[i].bytes;
+  for (size_t i = 0; i < n_cached_; ++i) {
+    (void)cudaFree(cached_[i].memory);  // of a lost GPU: nothing can be done
+    taken_ -= cached_[i].bytes;
   }
-  n_kept_ = 0;
+  n_cached_ = 0;
 }
 
 }  // namespace moe::cuda

@@ -47,11 +47,11 @@ class GpuMemory {
   void trim();
 
  private:
-  struct Kept {
+  struct CachedBlock {
     void* memory;
     size_t bytes;
   };
-  static constexpr size_t kMostKept = 1024;
+  static constexpr size_t kMostCached = 1024;
 
   void trim_locked();
 
@@ -59,8 +59,8 @@ class GpuMemory {
   SpareMemory* spare_ = nullptr;
   uint64_t limit_ = 0;
   uint64_t taken_ = 0;  // from the GPU, including cached blocks
-  Kept kept_[kMostKept] = {};
-  size_t n_kept_ = 0;
+  CachedBlock cached_[kMostCached] = {};
+  size_t n_cached_ = 0;
 };
 
 }  // namespace moe::cuda

@@ -20,7 +20,7 @@ struct MoeCall {
   uint64_t cpu_positive = 0;          // from experts computed on the CPU
   uint64_t activations_per_pair = 0;  // the total that n_positive counts in
   MatmulInput input = {};             // x as codes, in the precisions in `have`
-  WantedInputs have{false, false, false};
+  WantedInputs have = {};
   Routing routing = {};  // of the tokens computed at once
   bool grouped = false;  // the pairs of all tokens are sorted
 };

@@ -87,14 +87,15 @@ MatmulInput hidden_rows(MoeCall& call, const RowGroups& groups, const NetworkTab
 
 MatmulInput codes_of(MoeCall& call, int32_t first, int32_t n, int32_t d, const float* x,
                      const WantedInputs& wanted) {
-  const bool there = (call.have.a8 || !wanted.a8) && (call.have.a8_block || !wanted.a8_block);
+  const bool there = (call.have.a8 || !wanted.a8) && (call.have.a8_block || !wanted.a8_block) &&
+                     (call.have.a8_group || !wanted.a8_group);
   if (there && x == call.x && first == 0 && n == call.op.n_rows && d == call.op.d_model) {
     MatmulInput in = call.input;
     in.x = x;
     in.ld_x = d;
     return in;
   }
-  call.have = {false, false, false};  // its memory is reused
+  call.have = {};  // its memory is reused
   return make_input(call.s, input_rows({n, nullptr}, d, x + int64_t{first} * d), wanted,
                     call.s.scratch.in);
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/device.h"
+#include "src/base/inline.h"
 
 namespace moe::cuda {
 
@@ -29,12 +30,14 @@ struct RowNorms {
 struct Codes {
   int8_t* codes = nullptr;  // (n_rows, ld)
   int64_t ld = 0;           // a multiple of 128
-  float* scales = nullptr;  // a8: (n_rows), a8_block: (n_rows, ceil(d / 256))
+  float* scales = nullptr;  // (n_rows, scales_per_row(act, d))
   int32_t* sums = nullptr;  // of the codes, of the same shape
 };
 inline int64_t codes_ld(int64_t d) { return (d + 127) / 128 * 128; }
-inline int64_t codes_per_scale(ActPrecision act, int64_t d) {
-  return act == ActPrecision::kA8Block ? (d + kActBlock - 1) / kActBlock : 1;
+MOE_INLINE int64_t scales_per_row(ActPrecision act, int64_t d) {
+  if (act != ActPrecision::kA8Block && act != ActPrecision::kA8Group) return 1;
+  const int64_t n = inputs_per_scale(act, 0);
+  return (d + n - 1) / n;
 }
 
 struct PrepareOp {
@@ -46,8 +49,9 @@ struct PrepareOp {
   float* normed = nullptr;  // (n_rows, d) or null; may be x where ld_x is d
   Codes a8;                 // codes null: not requested
   Codes a8_block;
+  Codes a8_group;
 };
-/// norm(x), as floats and as codes of either precision.
+/// norm(x), as floats and as codes of each precision.
 cudaError_t prepare_rows(cudaStream_t stream, const PrepareOp& op);
 
 /// Assignment of rows to matrices. Without `group`: all rows use matrix 0.
@@ -82,6 +86,7 @@ struct MatmulInput {
   int64_t ld_x = 0;
   Codes a8;
   Codes a8_block;
+  Codes a8_group;
 };
 
 inline constexpr int32_t kMaxMatmulOuts = 3;
@@ -244,18 +249,18 @@ struct CountOp {
 };
 cudaError_t count_routing(cudaStream_t stream, const CountOp& op);
 
-/// Report of choose_tokens() on one row besides its sums.
-struct ChoiceHead {
+/// Report of sample_rows() on one row besides its sums.
+struct SampleHead {
   int32_t bad;
   int32_t best;
   float best_logit;
   int32_t n_candidates;
 };
 
-/// A ChooseOp with specs and copies on the device. Results are host-readable (pinned memory);
+/// A SampleOp with specs and copies on the device. Results are host-readable (pinned memory);
 /// scratch is per row and may be uninitialised. Counters are `unsigned long long` for atomicAdd.
-struct DeviceChooseOp {
-  ChooseOp op;
+struct DeviceSampleOp {
+  SampleOp op;
   bool sums = true;        // some spec requests anything
   bool candidates = true;  // some spec requests candidates
 
@@ -265,12 +270,12 @@ struct DeviceChooseOp {
   unsigned long long* classes = nullptr;  // scratch (n_rows, kLogitClasses)
   int32_t* cursor = nullptr;              // scratch (n_rows)
 
-  ChoiceHead* heads = nullptr;              // (n_rows)
-  uint64_t* span_sums = nullptr;            // (n_rows, spans) TokenChoice::sums
-  uint64_t* span_weights = nullptr;         // (n_rows, spans) TokenChoice::weights
+  SampleHead* heads = nullptr;              // (n_rows)
+  uint64_t* span_sums = nullptr;            // (n_rows, spans) SampleReport::sums
+  uint64_t* span_weights = nullptr;         // (n_rows, spans) SampleReport::weights
   TokenCandidate* candidates_of = nullptr;  // (n_rows, kMaxCandidates)
 };
 /// Copies rows, and analyses those with a request.
-cudaError_t choose_tokens(cudaStream_t stream, const DeviceChooseOp& op);
+cudaError_t sample_rows(cudaStream_t stream, const DeviceSampleOp& op);
 
 }  // namespace moe::cuda

@@ -12,6 +12,7 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kSpan = 256;  // elements per warp and iteration
+constexpr int kGroupLanes = kActGroup / 4;
 constexpr int kMaxThreads = 1024;
 constexpr int64_t kMaxHeld = 24 * 1024;  // maximum floats of a row in shared memory
 static_assert(kSpan == kActBlock, "a warp has a whole block of a8_block");
@@ -52,34 +53,66 @@ __device__ inline Eight norm_span(const Norm& norm, RowStats stats, const Eight&
   return y;
 }
 
-__device__ inline int largest_magnitude(const Eight& x) {
+__device__ inline int largest_magnitude(const float* x, int n) {
   int m = 0;
-  for (const float v : x.v) {
-    const int bits = ScalarLanes::bits(v) & 0x7fffffff;
+  for (int i = 0; i < n; ++i) {
+    const int bits = ScalarLanes::bits(x[i]) & 0x7fffffff;
     m = bits > m ? bits : m;
   }
   return m;
 }
 
-/// Writes the codes of a span within the row; returns the lane's sum of them.
-__device__ inline int quantise_span(const Eight& x, float to_code, float lowest, int span,
-                                    int64_t ld, int8_t* codes) {
+/// Where the codes of a row go, and their range.
+struct CodesOfRow {
+  int8_t* codes;
+  int64_t ld;
+  float lowest;
+};
+
+/// Writes the codes of four inputs from `at` on, if within the row; returns their sum.
+__device__ inline int quantise_four(const float* x, float to_code, int at, const CodesOfRow& to) {
   int sum = 0;
-  for (int half = 0; half < 2; ++half) {
-    uint32_t word = 0;
-    for (int j = 0; j < 4; ++j) {
-      float v = x.v[4 * half + j] * to_code;
-      v = v < 127.0f ? v : 127.0f;
-      v = v > lowest ? v : lowest;
-      // Adding 1.5 * 2^23 rounds half to even.
-      const int code = ScalarLanes::bits(v + 12582912.0f) - 0x4b400000;
-      sum += code;
-      word |= (static_cast<uint32_t>(code) & 255u) << (8 * j);
-    }
-    const int at = place(span, 4 * half);
-    if (at < ld) *reinterpret_cast<uint32_t*>(codes + at) = word;
+  uint32_t word = 0;
+  for (int j = 0; j < 4; ++j) {
+    float v = x[j] * to_code;
+    v = v < 127.0f ? v : 127.0f;
+    v = v > to.lowest ? v : to.lowest;
+    // Adding 1.5 * 2^23 rounds half to even.
+    const int code = ScalarLanes::bits(v + 12582912.0f) - 0x4b400000;
+    sum += code;
+    word |= (static_cast<uint32_t>(code) & 255u) << (8 * j);
   }
+  if (at < to.ld) *reinterpret_cast<uint32_t*>(to.codes + at) = word;
   return sum;
+}
+
+/// Writes the codes of a span; returns the lane's sum of them.
+__device__ inline int quantise_span(const Eight& x, float to_code, int span, const CodesOfRow& to) {
+  return quantise_four(x.v, to_code, place(span, 0), to) +
+         quantise_four(x.v + 4, to_code, place(span, 4), to);
+}
+
+/// Codes, scales and sums of a span under a8_group: eight lanes have 32 consecutive inputs.
+__device__ inline void quantise_groups(const Eight& x, int span, int d, int64_t row,
+                                       const Codes& out) {
+  const int64_t first = row * scales_per_row(ActPrecision::kA8Group, d);
+  for (int half = 0; half < 2; ++half) {
+    const float* const four = x.v + 4 * half;
+    const int at = place(span, 4 * half);
+    int most = largest_magnitude(four, 4);
+    for (int step = 1; step < kGroupLanes; step *= 2) {
+      const int other = __shfl_xor_sync(kAllLanes, most, step);
+      most = other > most ? other : most;
+    }
+    const ActScale s = act_scale(most);
+    int sum = quantise_four(four, s.to_code, at, {out.codes + row * out.ld, out.ld, -127.0f});
+    for (int step = 1; step < kGroupLanes; step *= 2) {
+      sum += __shfl_xor_sync(kAllLanes, sum, step);
+    }
+    if (lane_id() % kGroupLanes != 0 || at >= d) continue;
+    out.scales[first + at / kActGroup] = s.scale;
+    out.sums[first + at / kActGroup] = sum;
+  }
 }
 
 __device__ inline Norm norm_of(const RowNorms& norms, int64_t row) {
@@ -127,7 +160,7 @@ __global__ void __launch_bounds__(kMaxThreads) prepare_kernel(PrepareOp op, Shap
     for (int span = warp; span * kSpan < d; span += n_warps) {
       const Eight v =
           norm_span(norm, stats, read_span(x, span, d, aligned), span, d, shape.d_aligned);
-      const int here = largest_magnitude(v);
+      const int here = largest_magnitude(v.v, 8);
       m = here > m ? here : m;
     }
     m = __reduce_max_sync(kAllLanes, m);
@@ -140,6 +173,7 @@ __global__ void __launch_bounds__(kMaxThreads) prepare_kernel(PrepareOp op, Shap
   int64_t width = d;
   if (active && op.a8.codes != nullptr && op.a8.ld > width) width = op.a8.ld;
   if (active && op.a8_block.codes != nullptr && op.a8_block.ld > width) width = op.a8_block.ld;
+  if (active && op.a8_group.codes != nullptr && op.a8_group.ld > width) width = op.a8_group.ld;
   int sum = 0;
   for (int span = warp; int64_t{span} * kSpan < width; span += n_warps) {
     const Eight v =
@@ -152,19 +186,21 @@ __global__ void __launch_bounds__(kMaxThreads) prepare_kernel(PrepareOp op, Shap
                  make_float4(v.v[4], v.v[5], v.v[6], v.v[7]));
     }
     if (op.a8.codes != nullptr) {
-      sum += quantise_span(v, whole.to_code, -128.0f, span, op.a8.ld, op.a8.codes + row * op.a8.ld);
+      sum +=
+          quantise_span(v, whole.to_code, span, {op.a8.codes + row * op.a8.ld, op.a8.ld, -128.0f});
     }
     if (op.a8_block.codes != nullptr) {
-      const ActScale s = act_scale(__reduce_max_sync(kAllLanes, largest_magnitude(v)));
-      const int here = quantise_span(v, s.to_code, -127.0f, span, op.a8_block.ld,
-                                     op.a8_block.codes + row * op.a8_block.ld);
+      const ActScale s = act_scale(__reduce_max_sync(kAllLanes, largest_magnitude(v.v, 8)));
+      const int here = quantise_span(
+          v, s.to_code, span, {op.a8_block.codes + row * op.a8_block.ld, op.a8_block.ld, -127.0f});
       const int total = __reduce_add_sync(kAllLanes, here);
       if (lane_id() == 0 && span * kSpan < d) {
-        const int64_t at = row * ((d + kActBlock - 1) / kActBlock) + span;
+        const int64_t at = row * scales_per_row(ActPrecision::kA8Block, d) + span;
         op.a8_block.scales[at] = s.scale;
         op.a8_block.sums[at] = total;
       }
     }
+    if (op.a8_group.codes != nullptr) quantise_groups(v, span, d, row, op.a8_group);
   }
   if (op.a8.codes == nullptr) return;
   sum = __reduce_add_sync(kAllLanes, sum);

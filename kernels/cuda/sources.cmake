@@ -4,7 +4,7 @@ set(cuda_host_sources
   matmul/cublas_lt.cpp
   matmul/cublas_lt_api.cpp
   device_cuda.cpp
-  device_cuda_choose.cpp
+  device_cuda_sample.cpp
   device_cuda_linear.cpp
   device_cuda_moe.cpp
   experts/expert_copies.cpp
@@ -26,7 +26,7 @@ set(cuda_kernel_sources
   attention/attention_prepare.cu
   attention/attention_split.cu
   cap.cu
-  choose.cu
+  sample.cu
   routing/combine.cu
   routing/cosine.cu
   routing/count.cu

@@ -14,22 +14,30 @@ constexpr int64_t kPairsPerToken = 8;
 // Room for `n` rows of `d` inputs, or the same bytes in rows of another width.
 struct CodeRoom {
   int64_t bytes = 0;
-  int64_t scales = 0;
+  int64_t blocks = 0;
+  int64_t groups = 0;
   void add(int64_t n, int64_t d) {
     bytes = std::max(bytes, n * codes_ld(d));
-    scales = std::max(scales, n * codes_per_scale(ActPrecision::kA8Block, d));
+    blocks = std::max(blocks, n * scales_per_row(ActPrecision::kA8Block, d));
+    groups = std::max(groups, n * scales_per_row(ActPrecision::kA8Group, d));
   }
 };
 
-void take_codes(Carver& c, const CodeRoom& room, Codes* codes) {
-  c.take(&codes->codes, room.bytes);
-  c.take(&codes->scales, room.scales);
-  c.take(&codes->sums, room.scales);
+void take_codes(Carver& c, int64_t bytes, int64_t n_scales, Codes* codes) {
+  c.take(&codes->codes, bytes);
+  c.take(&codes->scales, n_scales);
+  c.take(&codes->sums, n_scales);
+}
+
+void take_inputs(Carver& c, const CodeRoom& room, MatmulInput* in) {
+  take_codes(c, room.bytes, room.blocks, &in->a8);
+  take_codes(c, room.bytes, room.blocks, &in->a8_block);
+  take_codes(c, room.bytes, room.groups, &in->a8_group);
 }
 
 // Rows of logits analysed together.
-int32_t choice_rows(const StreamShape& shape) {
-  return shape.vocab_size > 0 ? std::min(shape.max_rows, kMaxChoiceRows) : 0;
+int32_t report_rows(const StreamShape& shape) {
+  return shape.vocab_size > 0 ? std::min(shape.max_rows, kMaxSampleRows) : 0;
 }
 
 /// Sizes derived from a shape.
@@ -50,7 +58,7 @@ bool sizes_of(const StreamShape& shape, Sizes* out) {
   z.widest = std::max({shape.d_model, shape.max_d_in, shape.max_d_ff});
   if (z.rows < 0 || shape.d_model < 0 || shape.max_experts < 0 || shape.max_routed < 0)
     return false;
-  if (shape.vocab_size < 0 || shape.vocab_size > INT32_MAX - kChoiceSpan) return false;
+  if (shape.vocab_size < 0 || shape.vocab_size > INT32_MAX - kSampleSpan) return false;
   if (!checked_mul(z.rows, z.heads, &z.tokens)) return false;
   if (!checked_mul<int64_t>(z.tokens, shape.max_routed, &z.slots)) return false;
   // Below this no multiplication here overflows.
@@ -74,10 +82,8 @@ void take_rows(Carver& c, const StreamShape& shape, const Sizes& z, Scratch& m) 
   of_pairs.add(z.pairs, d);
   c.take(&m.rows, z.rows);
   c.take(&m.normed, z.rows, z.widest);
-  take_codes(c, of_rows, &m.in.a8);
-  take_codes(c, of_rows, &m.in.a8_block);
-  take_codes(c, of_pairs, &m.mid.a8);
-  take_codes(c, of_pairs, &m.mid.a8_block);
+  take_inputs(c, of_rows, &m.in);
+  take_inputs(c, of_pairs, &m.mid);
   c.take(&m.head, z.rows, d);
   c.take(&m.routed, z.rows, d);
   c.take(&m.shared, z.rows, d);
@@ -112,14 +118,14 @@ void take_routing(Carver& c, const StreamShape& shape, const Sizes& z, Scratch& 
   c.take(&m.counters, 2 * experts + 4);
 }
 
-void take_choosing(Carver& c, const StreamShape& shape, Scratch& m) {
-  const int64_t chosen = choice_rows(shape);
-  const int64_t spans = choice_spans(shape.vocab_size);
-  c.take(&m.choose.best, chosen, spans);
-  c.take(&m.choose.bad, chosen, spans);
-  c.take(&m.choose.counts, chosen, kLogitClasses);
-  c.take(&m.choose.classes, chosen, kLogitClasses);
-  c.take(&m.choose.cursor, chosen);
+void take_sampling(Carver& c, const StreamShape& shape, Scratch& m) {
+  const int64_t rows = report_rows(shape);
+  const int64_t spans = sample_spans(shape.vocab_size);
+  c.take(&m.sample.best, rows, spans);
+  c.take(&m.sample.bad, rows, spans);
+  c.take(&m.sample.counts, rows, kLogitClasses);
+  c.take(&m.sample.classes, rows, kLogitClasses);
+  c.take(&m.sample.cursor, rows);
 }
 
 size_t carve(CudaStream& s, uint8_t* base) {
@@ -129,19 +135,19 @@ size_t carve(CudaStream& s, uint8_t* base) {
   Carver c(base, 0);
   take_rows(c, s.shape, sizes, s.scratch);
   take_routing(c, s.shape, sizes, s.scratch);
-  take_choosing(c, s.shape, s.scratch);
+  take_sampling(c, s.shape, s.scratch);
   return c.total();
 }
 
-size_t carve_choices(CudaStream& s, uint8_t* base) {
-  const int64_t chosen = choice_rows(s.shape);
-  const int64_t spans = choice_spans(s.shape.vocab_size);
+size_t carve_reports(CudaStream& s, uint8_t* base) {
+  const int64_t rows = report_rows(s.shape);
+  const int64_t spans = sample_spans(s.shape.vocab_size);
   Carver c(base, 0);
-  DeviceChooseOp& m = s.scratch.choose;
-  c.take(&m.heads, chosen);
-  c.take(&m.span_sums, chosen, spans);
-  c.take(&m.span_weights, chosen, spans);
-  c.take(&m.candidates_of, chosen, kMaxCandidates);
+  DeviceSampleOp& m = s.scratch.sample;
+  c.take(&m.heads, rows);
+  c.take(&m.span_sums, rows, spans);
+  c.take(&m.span_weights, rows, spans);
+  c.take(&m.candidates_of, rows, kMaxCandidates);
   return c.total();
 }
 
@@ -179,14 +185,14 @@ size_t host_bytes(const StreamShape& shape) {
 
 void lay_out_host(CudaStream& s) { carve_host(s, static_cast<uint8_t*>(s.host)); }
 
-size_t choice_bytes(const StreamShape& shape) {
+size_t report_bytes(const StreamShape& shape) {
   const Allocator none{};
   CudaStream measured(none);
   measured.shape = shape;
-  return carve_choices(measured, nullptr);
+  return carve_reports(measured, nullptr);
 }
 
-void lay_out_choices(CudaStream& s) { carve_choices(s, static_cast<uint8_t*>(s.choices)); }
+void lay_out_reports(CudaStream& s) { carve_reports(s, static_cast<uint8_t*>(s.reports)); }
 
 void wait(CudaStream& s) {
   s.check(cudaStreamSynchronize(s.stream), "a step on the GPU");

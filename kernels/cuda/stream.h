@@ -35,7 +35,7 @@ struct Scratch {
   int32_t* group_scratch = nullptr;
 
   uint64_t* counters = nullptr;  // (2 max_experts + 4): one layer's RoutingStats
-  DeviceChooseOp choose;         // scratch and, in pinned memory, results of kMaxChoiceRows rows
+  DeviceSampleOp sample;         // scratch and, in pinned memory, results of kMaxSampleRows rows
 };
 
 /// The part of a layer's PairLists that the host reads and, if the CPU may compute experts, their
@@ -75,7 +75,7 @@ struct CudaStream final : Stream {
   void* host = nullptr;        // pinned, of `words` and `routing`
   HostWords* words = nullptr;  // written by kernels, read by the host without a copy
   HostRouting routing;
-  void* choices = nullptr;  // pinned: reports on rows of logits
+  void* reports = nullptr;  // pinned: reports on rows of logits
   StepArena arena;          // for steps that are not captured
   StepGraphs graphs;
   HeldExperts held;  // if experts are offloaded
@@ -97,9 +97,9 @@ void lay_out_scratch(CudaStream& s);
 size_t host_bytes(const StreamShape& shape);
 void lay_out_host(CudaStream& s);
 
-/// Pinned bytes for reports on rows of logits, and their layout in s.choices.
-size_t choice_bytes(const StreamShape& shape);
-void lay_out_choices(CudaStream& s);
+/// Pinned bytes for reports on rows of logits, and their layout in s.reports.
+size_t report_bytes(const StreamShape& shape);
+void lay_out_reports(CudaStream& s);
 
 /// Size of the arena of a stream's steps: twice the maximum of one operation.
 size_t arena_bytes(const StreamShape& shape);

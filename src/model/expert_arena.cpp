@@ -97,7 +97,7 @@ bool ExpertArena::full() const {
   return true;
 }
 
-Status ExpertArena::bring(void* slot, const HostFill& fill, Arrival* arrival) {
+Status ExpertArena::load(void* slot, const HostFill& fill, Arrival* arrival) {
   *arrival = 0;
   return fill.write(fill.user, slot);
 }

@@ -32,7 +32,7 @@ class ExpertArena final : public ExpertMemory {
   Status alloc(size_t bytes, void** out) override;
   void free(void* slot, size_t bytes) override;
   bool full() const override;
-  Status bring(void* slot, const HostFill& fill, Arrival* arrival) override;
+  Status load(void* slot, const HostFill& fill, Arrival* arrival) override;
 
  private:
   struct Block {

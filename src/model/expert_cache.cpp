@@ -52,10 +52,10 @@ void ExpertCache::release(CachedExpert& expert) {
   notify();
 }
 
-void ExpertCache::keep(CachedExpert& expert) {
+void ExpertCache::retain(CachedExpert& expert) {
   LockGuard guard(mutex);
   --n_passing_;
-  kept_bytes_ += expert.segment->raw;
+  resident_bytes_ += expert.segment->raw;
   notify();
 }
 
@@ -100,7 +100,7 @@ void ExpertCache::forget(CachedExpert& expert) {
 }
 
 bool ExpertCache::fit_in(uint64_t free, uint64_t missing, uint64_t all) const {
-  const uint64_t rest = all_bytes_ - kept_bytes_ - all;
+  const uint64_t rest = all_bytes_ - resident_bytes_ - all;
   return missing + std::min(rest, largest_) <= free + idle_bytes_;
 }
 
@@ -157,7 +157,7 @@ void ExpertCache::remove(CachedExpert& expert) {
   unlink(expert);
   if (expert.state == CachedExpert::kReady) ready_bytes_ -= expert.segment->raw;
   expert.state = CachedExpert::kAbsent;
-  memory_.settle(expert.arrival);
+  memory_.wait_for(expert.arrival);
   memory_.free(expert.memory, static_cast<size_t>(expert.segment->raw));
   expert.memory = nullptr;
 }

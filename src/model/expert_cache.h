@@ -69,7 +69,7 @@ class ExpertCache {
   /// As in ExpertSource.
   Status acquire(CachedExpert& expert, const ExpertWait& wait);
   void release(CachedExpert& expert);
-  void keep(CachedExpert& expert);
+  void retain(CachedExpert& expert);
   /// Prefetches those of `experts` whose indices are in `chosen`.
   void prefetch(CachedExpert* experts, const int32_t* chosen, int32_t n, ExpertStats* stats);
   void cancel_prefetch(CachedExpert* experts, const int32_t* chosen, int32_t n);
@@ -185,9 +185,9 @@ class ExpertCache {
   Wish* wishes_ = nullptr;
   Failure failures_[kFailures];
   size_t next_failure_ = 0;
-  uint64_t idle_bytes_ = 0;  // of both rings
-  uint64_t kept_bytes_ = 0;  // of resident experts
-  uint64_t all_bytes_ = 0;   // of all experts, and of the largest
+  uint64_t idle_bytes_ = 0;      // of both rings
+  uint64_t resident_bytes_ = 0;  // of resident experts
+  uint64_t all_bytes_ = 0;       // of all experts, and of the largest
   uint64_t largest_ = 0;
   uint64_t ready_bytes_ = 0;
   ExpertStats stats_;

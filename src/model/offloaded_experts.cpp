@@ -109,7 +109,7 @@ Status OffloadedExperts::load(CachedExpert& expert, bool check, const std::atomi
   const SegmentRoom room{nullptr, cache_->memory().room_bytes(bytes), scratch};
   Source source{*loader_, *expert.segment, check, room};
   const HostFill fill{Source::write, &source, bytes, !check, cancelled};
-  MOE_TRY(cache_->memory().bring(expert.memory, fill, &expert.arrival));
+  MOE_TRY(cache_->memory().load(expert.memory, fill, &expert.arrival));
   const auto index = static_cast<size_t>(&expert - experts_.data());
   bind_expert(loader_->file.layout(*expert.segment), static_cast<const uint8_t*>(expert.memory),
               norm_, &networks_[index * n_networks_]);

@@ -24,7 +24,7 @@ class OffloadedExperts final : public ExpertSource, private CachedExpert::Loader
   bool all_stay() const override { return !cache_->scarce(); }
   Status acquire(int32_t expert, const ExpertWait& wait, Expert* out) override;
   void release(int32_t expert) override { cache_->release(at(expert)); }
-  void keep(int32_t expert) override { cache_->keep(at(expert)); }
+  void retain(int32_t expert) override { cache_->retain(at(expert)); }
   bool fit_in(uint64_t free, uint64_t more) override;
   bool make_room(uint64_t bytes) override { return cache_->make_room(bytes); }
   bool at_hand(int32_t expert) override;

@@ -10,7 +10,7 @@ namespace moe {
 namespace {
 
 Status check_text(const SessionState& state, std::span<const int32_t> tokens) {
-  if (tokens.empty()) return Status::error(MOE_ERR_RANGE, "there is no token to encode");
+  if (tokens.empty()) return Status::error(MOE_ERR_RANGE, "n_tokens: expected at least 1, found 0");
   if (!state.model.config().is_encoder()) return check_tokens(state, tokens);
   const SessionOptions& o = state.options;
   if (tokens.size() > static_cast<size_t>(o.context)) {
@@ -150,7 +150,7 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
     part.position = state.position() + static_cast<int32_t>(done);
     part.hidden = out.hidden != nullptr ? out.hidden + done * d : own.data();
     MOE_TRY(run_batch(state, {&part, 1}));
-    if (state.counting && config.is_encoder()) state.counters.keep_pass();
+    if (state.counting && config.is_encoder()) state.counters.add_pass();
     if (part.hidden != nullptr) MOE_TRY(pool.add(done, part.hidden, part.tokens.size()));
     done += part.tokens.size();
   }

@@ -10,7 +10,7 @@ namespace {
 void advance(SessionState& state, std::span<const int32_t> tokens) {
   // Capacity was reserved for the whole context.
   (void)state.tokens.append(tokens.data(), tokens.size());
-  if (state.counting) state.counters.keep_pass();
+  if (state.counting) state.counters.add_pass();
 }
 
 Status eval_chunk(SessionState& state, const BatchPart& chunk, float* last) {

@@ -37,7 +37,7 @@ uint64_t bits_of(float high, float low) {
 }
 
 // Empty if the step's operations differ between calls. is_decode() is false for more than
-// kMaxChoiceRows sessions.
+// kMaxSampleRows sessions.
 StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   StepKey key;
   static_assert(1 + 3 * std::max(kLogitRows, kDeviceLogitRows) <= StepKey::kWords);
@@ -46,7 +46,7 @@ StepKey key_of(const SessionState& lead, const Batch& batch, bool decode) {
   for (const BatchPart& part : batch.parts) {
     if (part.session->counting) return {};
     key.add(part.session->number);
-    const ChoiceSpec& spec = part.session->spec;
+    const SampleSpec& spec = part.session->spec;
     key.add(bits_of(spec.temperature, spec.min_p));
     key.add(bits_of(spec.share, 0) | static_cast<uint32_t>(spec.n_candidates));
   }
@@ -86,7 +86,7 @@ void run_source(SessionState& lead, const Batch& batch) {
                      {x, x, batch.n_rows, config.d_model, weights.encoder_norm, false, 1});
   }
   for (int32_t l = config.n_encoder_layers; l < config.n_layers(); ++l) {
-    if (config.layers[static_cast<size_t>(l)].has_cross) keep_source(lead, batch, l);
+    if (config.layers[static_cast<size_t>(l)].has_cross) store_source(lead, batch, l);
   }
 }
 

@@ -77,7 +77,7 @@ class Generation {
 
  private:
   Status loop(StreamDecoder* decoder, GenerateResult* result);
-  Status choose(TokenLogprob* next, bool* go_on);
+  Status sample_next_token(TokenLogprob* next, bool* go_on);
   Status decode(StreamDecoder* decoder, int32_t token, std::string_view* ready);
   Status flush(StreamDecoder* decoder, GenerateResult* result);
   bool give(const Piece& piece) {
@@ -124,7 +124,7 @@ Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
 }
 
 // *go_on: false if the callback stopped; then nothing was sampled.
-Status Generation::choose(TokenLogprob* next, bool* go_on) {
+Status Generation::sample_next_token(TokenLogprob* next, bool* go_on) {
   const size_t n_top = static_cast<size_t>(options_.n_top);
   if (options_.change_logits == nullptr) {
     return sample_next(state_, options_.sampling, next, top_, n_top);
@@ -152,7 +152,7 @@ Status Generation::loop(StreamDecoder* decoder, GenerateResult* result) {
     }
     TokenLogprob next{};
     bool go_on = true;
-    MOE_TRY(choose(&next, &go_on));
+    MOE_TRY(sample_next_token(&next, &go_on));
     if (!go_on) {
       result->finish = Finish::kCallback;
       return {};

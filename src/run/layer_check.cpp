@@ -97,9 +97,10 @@ Status check_format(const LayerSpec& spec) {
                          weight_format_names());
   }
   const WeightFormat& format = format_info(spec.format);
-  if (!format.integer && spec.precision != ActPrecision::kF32) {
-    return Status::error(MOE_ERR_UNSUPPORTED, "layer: %s weights need f32 activations",
-                         format.name);
+  const char* const others = activations_instead(format, spec.precision);
+  if (others != nullptr) {
+    return Status::error(MOE_ERR_UNSUPPORTED, "layer: %s weights need %s activations", format.name,
+                         others);
   }
   return {};
 }

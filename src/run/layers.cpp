@@ -264,7 +264,7 @@ void run_layers(SessionState& lead, const Batch& batch, int32_t first, int32_t e
   }
 }
 
-void keep_source(SessionState& lead, const Batch& batch, int32_t layer) {
+void store_source(SessionState& lead, const Batch& batch, int32_t layer) {
   const ModelConfig& config = lead.model.config();
   const AttentionConfig& c = config.layers[static_cast<size_t>(layer)].cross;
   const AttentionWeights& a = lead.model.layer(layer).cross;

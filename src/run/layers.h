@@ -10,6 +10,6 @@ void run_layers(SessionState& lead, const Batch& batch, int32_t first, int32_t e
 
 /// Computes the keys and values of a layer's cross attention from the encoder's output in
 /// lead.work.x, and stores them in the session's cache.
-void keep_source(SessionState& lead, const Batch& batch, int32_t layer);
+void store_source(SessionState& lead, const Batch& batch, int32_t layer);
 
 }  // namespace moe

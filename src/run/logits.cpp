@@ -1,7 +1,7 @@
 #include "src/run/logits.h"
 
-#include "kernels/choice.h"
 #include "kernels/math_four.h"
+#include "kernels/sample.h"
 #include "src/base/inline.h"
 
 namespace moe {

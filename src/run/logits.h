@@ -10,7 +10,7 @@ namespace moe {
 Status check_finite(std::span<const float> logits);
 Status non_finite_logit(size_t token);
 
-/// log(sum(exp(logits))) from weights (kernels/choice.h), accurate to 1e-6. Errors as
+/// log(sum(exp(logits))) from weights (kernels/sample.h), accurate to 1e-6. Errors as
 /// check_finite().
 Status log_sum_exp(std::span<const float> logits, double* out);
 /// log(softmax(logits)[token]); every reported log-probability is its nearest float. Errors as

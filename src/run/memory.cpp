@@ -132,7 +132,8 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   MemoryAccount account;
   for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
   if (ExpertMemory* experts = model.device().expert_memory(); experts != nullptr) {
-    add_line(&account, "asynchronous uploads", experts->bring_bytes(model.largest_expert_bytes()));
+    add_line(&account, "asynchronous uploads",
+             experts->staging_bytes(model.largest_expert_bytes()));
   }
   add_line(&account, "matrices for the latent cache", model.latent_matrix_bytes(is_latent(o.kv)));
   account.other_bytes = o.other_sessions_bytes;
@@ -144,8 +145,8 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   add_line(&account, "activations", work);
   add_line(&account, "device scratch", scratch);
   add_line(&account, "host scratch", host_scratch);
-  const uint64_t choice = model.device().can_choose() ? KeptChoice::bytes(config.vocab_size) : 0;
-  add_line(&account, "sampling", output_bytes + Sampler::bytes(config.vocab_size) + choice);
+  const uint64_t report = model.device().can_sample() ? StoredReport::bytes(config.vocab_size) : 0;
+  add_line(&account, "sampling", output_bytes + Sampler::bytes(config.vocab_size) + report);
   add_line(&account, "beam search", search_bytes(config, o));
   add_line(&account, "session", host_state_bytes(config, o));
   add_line(&account, "read buffers", reading_bytes(model, account.total - others));

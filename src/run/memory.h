@@ -41,7 +41,7 @@ inline constexpr uint64_t kShortChunkShare = 6;
 inline constexpr uint64_t kLongChunkShare = 16;
 /// Rows of logits computed at once: on the CPU, and on a device that waits for every copy.
 inline constexpr int32_t kLogitRows = 8;
-inline constexpr int32_t kDeviceLogitRows = kMaxChoiceRows;
+inline constexpr int32_t kDeviceLogitRows = kMaxSampleRows;
 /// The maximum, in the layers' scratch memory: enough to amortise reading the head's weights.
 inline constexpr int32_t kLateLogitRows = 64;
 

@@ -17,26 +17,26 @@ bool wants_logits(const Batch& batch, int32_t row) {
 }
 
 // True if the row remains on the device, in its session's memory.
-bool keeps_row(const BatchPart& part) {
-  return part.session->keeps_rows && part.rows == LogitRows::kLast;
+bool stays_on_device(const BatchPart& part) {
+  return part.session->logits_stay && part.rows == LogitRows::kLast;
 }
 
 // Copies rows that remain on the device to their sessions, and computes what sampling needs.
-void keep_rows(SessionState& lead, const Batch& batch, int32_t row, int32_t n,
-               const float* logits) {
-  ChoiceSpec specs[kMaxChoiceRows];
-  float* copies[kMaxChoiceRows] = {};
+void store_and_sample(SessionState& lead, const Batch& batch, int32_t row, int32_t n,
+                      const float* logits) {
+  SampleSpec specs[kMaxSampleRows];
+  float* copies[kMaxSampleRows] = {};
   bool any = false;
   for (int32_t i = 0; i < n; ++i) {
     const BatchPart& part = batch.part_of(row + i);
-    if (!keeps_row(part)) continue;
+    if (!stays_on_device(part)) continue;
     const SessionState& session = *part.session;
     specs[i] = session.spec;
-    if (session.work.kept != logits) copies[i] = session.work.kept;
+    if (session.work.device_logits != logits) copies[i] = session.work.device_logits;
     any = any || wants_anything(specs[i]) || copies[i] != nullptr;
   }
   const int32_t vocab_size = lead.model.config().vocab_size;
-  if (any) lead.device.choose(*lead.stream, {logits, n, vocab_size, specs, copies});
+  if (any) lead.device.sample(*lead.stream, {logits, n, vocab_size, specs, copies});
 }
 
 float* row_at(const SessionState& lead, int64_t row) {
@@ -103,18 +103,18 @@ Status write_hidden(SessionState& lead, const Batch& batch) {
 
 void run_head(SessionState& lead, const Batch& batch, int32_t row, int32_t n, float* logits) {
   const BatchPart& first = batch.part_of(row);
-  if (n == 1 && keeps_row(first)) logits = first.session->work.kept;
+  if (n == 1 && stays_on_device(first)) logits = first.session->work.device_logits;
   compute_head(lead, row_at(lead, row), n, logits);
-  keep_rows(lead, batch, row, n, logits);
+  store_and_sample(lead, batch, row, n, logits);
 }
 
 Status deliver_logits(SessionState& lead, const Batch& batch, int32_t row, int32_t from,
                       const float* rows) {
   const BatchPart& part = batch.part_of(row);
   SessionState& session = *part.session;
-  session.on_device = keeps_row(part);
+  session.on_device = stays_on_device(part);
   if (session.on_device) {
-    session.chosen.take(session.spec, lead.device.choice(*lead.stream, from));
+    session.report.take(session.spec, lead.device.sampled(*lead.stream, from));
     return {};
   }
   const size_t n_outputs = session.logits.size();

@@ -45,7 +45,7 @@ void RoutingCounters::clear_from(size_t count, size_t layer) {
   }
 }
 
-void RoutingCounters::keep_pass() {
+void RoutingCounters::add_pass() {
   const size_t n_counts = counts_.size() / 2;
   const size_t n_layers = layers_.size() / 2;
   for (size_t i = 0; i < n_counts; ++i) counts_[i] += counts_[n_counts + i];

@@ -21,7 +21,7 @@ class RoutingCounters {
   }
   void begin_pass() { clear_from(counts_.size() / 2, layers_.size() / 2); }
   /// Adds the current pass to the statistics.
-  void keep_pass();
+  void add_pass();
 
   static uint64_t bytes(const ModelConfig& config);
 

@@ -203,7 +203,7 @@ int32_t draw(std::span<const float> p, size_t n, float min_p, double uniform, To
 
 uint64_t add_up(const uint64_t* spans, size_t vocab_size) {
   uint64_t total = 0;
-  const auto n = static_cast<size_t>(choice_spans(static_cast<int32_t>(vocab_size)));
+  const auto n = static_cast<size_t>(sample_spans(static_cast<int32_t>(vocab_size)));
   for (size_t i = 0; i < n; ++i) total += spans[i];
   return total;
 }
@@ -212,8 +212,8 @@ uint64_t add_up(const uint64_t* spans, size_t vocab_size) {
 
 // Samples from candidates that include every eligible token. total: the weight of all tokens;
 // unused with top-k.
-int32_t Sampler::choose_among(const SamplingConfig& config, size_t n, uint64_t total,
-                              double uniform) {
+int32_t Sampler::draw_among(const SamplingConfig& config, size_t n, uint64_t total,
+                            double uniform) {
   const size_t k = top_k(config);
   size_t n_sorted = 0;
   if (k > 0) {
@@ -229,8 +229,8 @@ int32_t Sampler::choose_among(const SamplingConfig& config, size_t n, uint64_t t
               [this](size_t i) { return static_cast<size_t>(candidates_[i].token); });
 }
 
-int32_t Sampler::choose(const SamplingConfig& config, std::span<const float> logits, size_t best,
-                        double uniform) {
+int32_t Sampler::draw_token(const SamplingConfig& config, std::span<const float> logits,
+                            size_t best, double uniform) {
   if (config.temperature == 0) return static_cast<int32_t>(best);
   probabilities(logits, logits[best], config.temperature, p_.data());
   const size_t k = top_k(config);
@@ -242,22 +242,22 @@ int32_t Sampler::choose(const SamplingConfig& config, std::span<const float> log
     for (size_t i = 0; i < logits.size(); ++i) total += weight(static_cast<int32_t>(i));
   }
   const double wanted = static_cast<double>(config.top_p) * static_cast<double>(total);
-  return choose_among(config, gather(logits, logits[best], k, wanted), total, uniform);
+  return draw_among(config, gather(logits, logits[best], k, wanted), total, uniform);
 }
 
 // Samples from all tokens in order of their ids: only the span in which the draw ends is read.
-Status Sampler::draw_in_span(const SamplingConfig& config, const TokenChoice& choice,
+Status Sampler::draw_in_span(const SamplingConfig& config, const SampleReport& report,
                              const LogitReader& row, double uniform, int32_t* out) {
-  const uint64_t target = draw_target(uniform, add_up(choice.weights, p_.size()));
+  const uint64_t target = draw_target(uniform, add_up(report.weights, p_.size()));
   uint64_t sum = 0;
   size_t span = 0;
-  while ((span + 1) * kChoiceSpan < p_.size() && sum + choice.weights[span] <= target) {
-    sum += choice.weights[span++];
+  while ((span + 1) * kSampleSpan < p_.size() && sum + report.weights[span] <= target) {
+    sum += report.weights[span++];
   }
-  const size_t first = span * kChoiceSpan;
-  const size_t n = std::min<size_t>(kChoiceSpan, p_.size() - first);
+  const size_t first = span * kSampleSpan;
+  const size_t n = std::min<size_t>(kSampleSpan, p_.size() - first);
   MOE_TRY(row.read(row.user, first, n, edited_.data() + first));
-  probabilities({edited_.data() + first, n}, choice.best_logit, config.temperature,
+  probabilities({edited_.data() + first, n}, report.best_logit, config.temperature,
                 p_.data() + first);
   size_t i = first;
   for (; i + 1 < first + n; ++i) {
@@ -269,32 +269,32 @@ Status Sampler::draw_in_span(const SamplingConfig& config, const TokenChoice& ch
 }
 
 // candidates_ and edited_ hold the device's candidates. *out remains -1 if they do not suffice.
-Status Sampler::choose(const SamplingConfig& config, const TokenChoice& choice,
-                       const LogitReader& row, double uniform, int32_t* out) {
+Status Sampler::draw_token(const SamplingConfig& config, const SampleReport& report,
+                           const LogitReader& row, double uniform, int32_t* out) {
   if (config.temperature == 0) {
-    *out = choice.best;
+    *out = report.best;
     return {};
   }
   const size_t k = top_k(config);
-  if (k == 0 && config.top_p == 1) return draw_in_span(config, choice, row, uniform, out);
-  const auto n = static_cast<size_t>(choice.n_candidates);
+  if (k == 0 && config.top_p == 1) return draw_in_span(config, report, row, uniform, out);
+  const auto n = static_cast<size_t>(report.n_candidates);
   uint64_t held = 0;
   for (size_t i = 0; i < n; ++i) {
     const Candidate& c = candidates_[i];
     p_[static_cast<size_t>(c.token)] =
-        exp_float((c.logit - choice.best_logit) / config.temperature);
+        exp_float((c.logit - report.best_logit) / config.temperature);
     held += weight(c.token);
   }
-  const uint64_t total = add_up(choice.weights, p_.size());
+  const uint64_t total = add_up(report.weights, p_.size());
   const double wanted = static_cast<double>(config.top_p) * static_cast<double>(total);
   if (n < k || (k == 0 && static_cast<double>(held) < wanted)) return {};
-  *out = choose_among(config, n, total, uniform);
+  *out = draw_among(config, n, total, uniform);
   return {};
 }
 
-bool choice_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size, ChoiceSpec* out) {
+bool sample_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size, SampleSpec* out) {
   if (!config.bias.empty() || config.repetition_penalty != 1) return false;
-  ChoiceSpec spec;
+  SampleSpec spec;
   spec.n_candidates = std::min(static_cast<int32_t>(n_top), vocab_size);
   if (config.temperature > 0) {
     const int32_t k = config.top_k < vocab_size ? config.top_k : 0;
@@ -308,25 +308,25 @@ bool choice_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size,
   return true;
 }
 
-Status Sampler::sample(const SamplingConfig& config, const TokenChoice& choice,
+Status Sampler::sample(const SamplingConfig& config, const SampleReport& report,
                        const LogitReader& row, uint64_t number, TokenLogprob* out,
                        TokenLogprob* top, size_t n_top, bool* enough) {
   *enough = false;
-  if (choice.bad >= 0) return non_finite_logit(static_cast<size_t>(choice.bad));
+  if (report.bad >= 0) return non_finite_logit(static_cast<size_t>(report.bad));
   const size_t vocab_size = p_.size();
-  const auto n = static_cast<size_t>(choice.n_candidates);
+  const auto n = static_cast<size_t>(report.n_candidates);
   const size_t n_best = std::min(n_top, vocab_size);
   if (n < n_best) return {};
-  edited_[static_cast<size_t>(choice.best)] = choice.best_logit;
+  edited_[static_cast<size_t>(report.best)] = report.best_logit;
   for (size_t i = 0; i < n; ++i) {
-    candidates_[i] = choice.candidates[i];
+    candidates_[i] = report.candidates[i];
     edited_[static_cast<size_t>(candidates_[i].token)] = candidates_[i].logit;
   }
   int32_t token = -1;
-  MOE_TRY(choose(config, choice, row, uniform_draw(config.seed, number), &token));
+  MOE_TRY(draw_token(config, report, row, uniform_draw(config.seed, number), &token));
   if (token < 0) return {};
   const double log_sum =
-      log_sum_exp(choice.best_logit, add_up(choice.sums, vocab_size), vocab_size);
+      log_sum_exp(report.best_logit, add_up(report.sums, vocab_size), vocab_size);
   const auto logprob = [log_sum](float logit) {
     return static_cast<float>(static_cast<double>(logit) - log_sum);
   };
@@ -353,7 +353,7 @@ Status Sampler::sample(const SamplingConfig& config, std::span<const float> logi
                : Status::error(MOE_ERR_NON_FINITE,
                                "sampling: the biased logit of token %zu overflows", best);
   }
-  const int32_t token = choose(config, edited, best, uniform_draw(config.seed, number));
+  const int32_t token = draw_token(config, edited, best, uniform_draw(config.seed, number));
   const double logit = static_cast<double>(logits[static_cast<size_t>(token)]);
   *out = {token, static_cast<float>(logit - log_sum)};
   best_tokens(logits, log_sum, top, std::min(n_top, logits.size()));

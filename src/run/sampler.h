@@ -1,8 +1,8 @@
 #pragma once
 // Samples the next token from logits. Deterministic: own exp and log, exact sums of weights
-// (kernels/choice.h), and draws that depend only on (seed, draw number).
+// (kernels/sample.h), and draws that depend only on (seed, draw number).
 
-#include "kernels/choice.h"
+#include "kernels/sample.h"
 #include "src/base/array.h"
 #include "src/base/status.h"
 
@@ -45,7 +45,7 @@ double uniform_draw(uint64_t seed, uint64_t number);
 /// What a device must report about a row so that a token can be sampled without downloading the
 /// row. False if that cannot be known: a bias or penalty changes logits, or top_k exceeds
 /// kMaxCandidates.
-bool choice_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size, ChoiceSpec* out);
+bool sample_spec(const SamplingConfig& config, size_t n_top, int32_t vocab_size, SampleSpec* out);
 
 /// Reads n logits from `first` on.
 struct LogitReader {
@@ -69,9 +69,9 @@ class Sampler {
                 std::span<const int32_t> text, uint64_t draw, TokenLogprob* out, TokenLogprob* top,
                 size_t n_top);
 
-  /// The same from what a device reported for choice_spec(): same token, same logprobs. If that
+  /// The same from what a device reported for sample_spec(): same token, same logprobs. If that
   /// does not suffice, *enough is false and nothing else is written.
-  Status sample(const SamplingConfig& config, const TokenChoice& choice, const LogitReader& row,
+  Status sample(const SamplingConfig& config, const SampleReport& report, const LogitReader& row,
                 uint64_t draw, TokenLogprob* out, TokenLogprob* top, size_t n_top, bool* enough);
 
  private:
@@ -80,12 +80,12 @@ class Sampler {
 
   std::span<const float> edit(const SamplingConfig& config, std::span<const float> logits,
                               std::span<const int32_t> text);
-  int32_t choose(const SamplingConfig& config, std::span<const float> logits, size_t best,
-                 double uniform);
-  int32_t choose_among(const SamplingConfig& config, size_t n, uint64_t total, double uniform);
-  Status choose(const SamplingConfig& config, const TokenChoice& choice, const LogitReader& row,
-                double uniform, int32_t* out);
-  Status draw_in_span(const SamplingConfig& config, const TokenChoice& choice,
+  int32_t draw_token(const SamplingConfig& config, std::span<const float> logits, size_t best,
+                     double uniform);
+  int32_t draw_among(const SamplingConfig& config, size_t n, uint64_t total, double uniform);
+  Status draw_token(const SamplingConfig& config, const SampleReport& report,
+                    const LogitReader& row, double uniform, int32_t* out);
+  Status draw_in_span(const SamplingConfig& config, const SampleReport& report,
                       const LogitReader& row, double uniform, int32_t* out);
   size_t gather(std::span<const float> logits, float best, size_t n_wanted, double wanted);
   void sort_best(size_t begin, size_t end, size_t n);

@@ -430,7 +430,7 @@ Status copy_logits(const SessionState& from, SessionState& to) {
   const size_t n = from.logits.size();
   if (!from.has_logits) return {};
   if (from.on_device) {
-    MOE_TRY(from.device.download(to.logits.data(), from.work.kept, n * sizeof(float)));
+    MOE_TRY(from.device.download(to.logits.data(), from.work.device_logits, n * sizeof(float)));
   } else {
     std::copy_n(from.logits.data(), n, to.logits.data());
   }

@@ -40,8 +40,8 @@ Status SessionState::init(const Allocator& allocator) {
   MOE_TRY(tokens.reserve(static_cast<size_t>(options.context)));
   MOE_TRY(logits.resize(static_cast<size_t>(config.n_outputs())));
   MOE_TRY(sampler.init(config.vocab_size));
-  keeps_rows = device.can_choose();
-  if (keeps_rows) MOE_TRY(chosen.init(config.vocab_size));
+  logits_stay = device.can_sample();
+  if (logits_stay) MOE_TRY(report.init(config.vocab_size));
   MOE_TRY(routers.resize(n_layers));
   MOE_TRY(staged_routers.resize(n_layers));
   for (size_t l = 0; l < n_layers; ++l) {

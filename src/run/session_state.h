@@ -41,7 +41,8 @@ struct WorkMemory {
   int32_t logit_rows = 0;
   float* late_logits = nullptr;  // (late_rows, n_outputs) in the layers' scratch; on a device with
   int32_t late_rows = 0;         // its own memory the same as `logits`
-  float* kept = nullptr;      // (vocab_size) the session's own row; null unless Device::can_choose
+  float* device_logits =
+      nullptr;                // (vocab_size) the session's own row; null unless Device::can_sample
   Array<BatchRow> rows;       // (chunk)
   Array<KvCacheView> caches;  // (chunk) one per part
   Array<BatchPart> parts;     // (chunk)
@@ -49,14 +50,14 @@ struct WorkMemory {
 };
 
 /// A copy of the device's report on the session's stored row, and the request for it.
-struct KeptChoice {
-  explicit KeptChoice(const Allocator& a) : candidates(a), sums(a), weights(a) {}
+struct StoredReport {
+  explicit StoredReport(const Allocator& a) : candidates(a), sums(a), weights(a) {}
   Status init(int32_t vocab_size);
   static uint64_t bytes(int32_t vocab_size);
-  void take(const ChoiceSpec& asked, const TokenChoice& found);
+  void take(const SampleSpec& asked, const SampleReport& found);
 
-  ChoiceSpec spec;
-  TokenChoice choice;  // points into the arrays
+  SampleSpec spec;
+  SampleReport values;  // points into the arrays
   Array<TokenCandidate> candidates;
   Array<uint64_t> sums;
   Array<uint64_t> weights;
@@ -72,7 +73,7 @@ struct SessionState {
         work(a),
         tokens(a),
         logits(a),
-        chosen(a),
+        report(a),
         sampler(a),
         routers(a),
         staged_routers(a),
@@ -108,10 +109,10 @@ struct SessionState {
   Array<int32_t> tokens;  // room for the whole context
   Array<float> logits;    // (n_outputs) after the last token, when has_logits
   bool has_logits = false;
-  bool on_device = false;   // the logits are in work.kept instead
-  bool keeps_rows = false;  // the logits of a single token remain on the device
-  ChoiceSpec spec;          // what steps request for a stored row: the latest sampling parameters
-  KeptChoice chosen;
+  bool on_device = false;    // the logits are in work.device_logits instead
+  bool logits_stay = false;  // the logits of a single token remain on the device
+  SampleSpec spec;           // what steps request for a stored row: the latest sampling parameters
+  StoredReport report;
   Sampler sampler;
 
   Array<RouterConfig> routers;  // (n_layers) in force; dense layers: unused

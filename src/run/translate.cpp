@@ -55,7 +55,7 @@ Status encode_source(SessionState& state, std::span<const int32_t> tokens, float
     const auto d = static_cast<size_t>(state.model.config().d_model);
     MOE_TRY(check_memory({hidden, tokens.size() * d}));
   }
-  if (state.counting) state.counters.keep_pass();
+  if (state.counting) state.counters.add_pass();
   state.n_source = static_cast<int32_t>(tokens.size());
   return {};
 }
@@ -183,7 +183,7 @@ Status Search::step(int32_t position) {
       part.text = places_[j];
     }
     MOE_TRY(run_batch(state_, {state_.work.parts.data(), static_cast<size_t>(end - first)}));
-    if (state_.counting) state_.counters.keep_pass();
+    if (state_.counting) state_.counters.add_pass();
   }
   return {};
 }

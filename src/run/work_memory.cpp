@@ -57,7 +57,7 @@ void WorkMemory::lay_out(Carver& c, const Device& device, const ModelConfig& con
   if (widest.branch > 0) c.take(&branch, chunk, widest.branch);
   c.take(&logits, logit_rows, config.n_outputs());
   find_late_rows(device, config.n_outputs());
-  if (device.can_choose()) c.take(&kept, config.vocab_size);
+  if (device.can_sample()) c.take(&device_logits, config.vocab_size);
 }
 
 // The head runs last in a pass: memory between q and the logits is then free. Devices with their

@@ -107,7 +107,8 @@ void run_linear(benchmark::State& state, const CpuKernels* kernels, Case c) {
 }
 
 const char* act_name(ActPrecision act) {
-  return act == ActPrecision::kF32 ? "f32" : act == ActPrecision::kA8 ? "a8" : "a8_block";
+  static const char* const names[] = {"f32", "a8", "a8_block", "a8_group"};
+  return names[static_cast<int>(act)];
 }
 
 void add_case(const CpuKernels* k, const Case& c) {
@@ -144,6 +145,7 @@ void add_linear(const CpuKernels* k) {
   for (const FormatId f : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kFp4, FormatId::kNl4,
                            FormatId::kInt8Group}) {
     add_integer(k, f, ActPrecision::kA8Block);
+    add_integer(k, f, ActPrecision::kA8Group);
   }
   for (const FormatId f : {FormatId::kF32, FormatId::kBf16, FormatId::kF16}) {
     add_case(k, {f, ActPrecision::kF32, 1024, 2048, 1, Level::kMemory});

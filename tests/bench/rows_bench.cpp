@@ -101,6 +101,7 @@ void add_rows(const CpuKernels* k) {
   };
   row("quantise_a8", [k](State& s) { run_quantise(s, k, ActPrecision::kA8); });
   row("quantise_a8_block", [k](State& s) { run_quantise(s, k, ActPrecision::kA8Block); });
+  row("quantise_a8_group", [k](State& s) { run_quantise(s, k, ActPrecision::kA8Group); });
   row("rms_norm", [k](State& s) { run_norm(s, k); });
   row("silu", [k](State& s) { run_activation(s, k, Activation::kSilu); });
   row("relu2", [k](State& s) { run_activation(s, k, Activation::kRelu2); });

@@ -556,8 +556,9 @@ void World::create_layer(FuzzArgs& a) {
                                  "topk:0",
                                  "topk:2.5,x=",
                                  "cosine:2,tau=0.07,scale=2"};
-  const char* const formats[] = {"f32", "ternary2", "ternary3", "int8", "bf16", "f16", "i32"};
-  const char* const precisions[] = {"f32", "a8", "a8_block", "a4"};
+  const char* const formats[] = {"f32",  "ternary2", "ternary3", "int8",
+                                 "int4", "bf16",     "f16",      "i32"};
+  const char* const precisions[] = {"f32", "a8", "a8_block", "a8_group", "a4"};
   moe_layer_params p{};
   p.d_model = size(24);
   p.d_ff = size(24);

@@ -679,6 +679,9 @@ static void test_score_and_states(moe_session* session, const moe_model_info* in
   p.pooled = last;
   CHECK_OK(moe_session_encode(session, tokens, n, &p, &error));
   CHECK(memcmp(last, hidden + (n - 1) * d, d * sizeof *last) == 0);
+  CHECK(moe_session_encode(session, NULL, 0, &p, &error) == MOE_ERR_RANGE);
+  CHECK(strstr(error.text, "n_tokens: expected at least 1, found 0") != NULL);
+  CHECK(moe_session_encode(session, NULL, 1, &p, &error) == MOE_ERR_ARGUMENT);
   p.pooling = (moe_pooling)3;
   CHECK(moe_session_encode(session, tokens, n, &p, &error) == MOE_ERR_ARGUMENT);
   CHECK(moe_session_position(session) == 0);

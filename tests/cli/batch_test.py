@@ -183,13 +183,69 @@ class Batch(Cli):
 
     def test_conversations(self):
         self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
-        found, _ = self.batch([{"messages": [{"role": "user", "content": "Hello?"}]}, {"messages": [{"role": "user"}]}],
-                              model=self.path("chat.moe"))
+        hello = {"role": "user", "content": "Hello?"}
+        found, _ = self.batch([{"messages": [hello]}], model=self.path("chat.moe"))
         self.assertEqual(found[0]["text"], "Yes.")
         self.assertEqual(found[0]["finish"], "eos")
-        self.assertIn("content", found[1]["error"])
-        found, _ = self.batch([{"messages": [{"role": "user", "content": "Hello?"}]}], out="none")
-        self.assertEqual(found[0]["error"], "'messages': the model has no chat template")
+        found, _ = self.batch([{"messages": [hello]}], out="none")
+        self.assertEqual(found[0]["error"], "'messages': the model has no chat template (--template gives one)")
+
+    def test_a_bad_message_is_named(self):
+        self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
+        hello = {"role": "user", "content": "Hello?"}
+        errors = {"'messages[1]': no 'role'": {"content": "a"}, "'messages[1]': no 'content'": {"role": "user"},
+                  "'messages[1]': 'role': expected a string, found number": {"role": 7, "content": "a"},
+                  "'messages[1]': 'content': expected a string, found null": {"role": "user", "content": None},
+                  "'messages[1]': expected an object, found string": "a",
+                  "'messages[1]': role: expected 1..256 bytes, found 0": {"role": "", "content": "a"}}
+        found, _ = self.batch([{"messages": [hello, bad]} for bad in errors.values()] + [{"messages": hello}],
+                              model=self.path("chat.moe"))
+        self.assertEqual([f["error"] for f in found], list(errors) + ["'messages': expected a non-empty list"])
+
+    def test_a_template_replaces_the_models(self):
+        with open(self.path("t.jinja"), "w") as f:
+            f.write("{% for m in messages %}{% if m.role != 'user' %}{{ raise_exception('no role ' + m.role) }}{% endif %}"
+                    "{{ m.content }}{% endfor %}, there")
+        text = "Once upon a time"
+        lines = [{"messages": [{"role": "user", "content": text}]}, {"messages": [{"role": "wizard", "content": text}]}]
+        found, _ = self.batch(lines, "-n", "8", "--template", self.path("t.jinja"))
+        alone = json.loads(self.ok("generate", MODEL, "-p", text + ", there", "--no-bos", "-n", "8", "--json").stdout)
+        self.assertEqual(found[0]["text"], alone["text"])
+        self.assertIn("no role wizard", found[1]["error"])
+        for name in ("plain", "chatml"):
+            found, _ = self.batch(lines[:1], "-n", "8", "--template", name, out=name)
+            said = self.ok("chat", MODEL, "-n", "8", "--template", name, text=text + "\n").stdout
+            self.assertEqual(found[0]["text"], said.rstrip("\n"))
+        with open(self.path("bad.jinja"), "w") as f:
+            f.write("{% if")
+        source = self.write(lines)
+        self.fails(1, "batch", MODEL, source, self.path("no"), "--template", self.path("bad.jinja"), contains=["a tag without an end"])
+        self.fails(2, "batch", MODEL, source, self.path("no"), "--template", "chatlm", contains=["chatml"])
+
+    def test_a_line_is_answered_before_the_next_one_arrives(self):
+        p = subprocess.Popen([MOE, "batch", MODEL, "-", self.path("out.jsonl"), "-n", "4"], stdin=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        begun = ""  # of the next line
+        for n, text in enumerate(TEXTS[:3], 1):
+            line = json.dumps({"prompt": text}) + "\n"
+            p.stdin.write(line[len(begun):] + '{"prom')
+            begun = '{"prom'
+            p.stdin.flush()
+            self.wait_for_lines(p, n)
+        _, err = p.communicate('pt": "The end"}\n', timeout=60)
+        self.assertIn("4 lines done\n", err)
+        self.batch([{"prompt": t} for t in (*TEXTS[:3], "The end")], "-n", "4", out="whole")
+        self.assertEqual(self.results(), self.results("whole"))
+
+    def wait_for_lines(self, process, n):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if os.path.exists(self.path("out.jsonl")) and len(self.results()) == n:
+                return
+            time.sleep(0.01)
+        self.fail(f"no result of line {n} within a minute, while {process.pid} waits")
 
     def test_sessions_are_no_more_than_the_lines_left(self):
         args = ("--context", "40", "-n", "4", "--memory")

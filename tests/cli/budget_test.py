@@ -204,6 +204,36 @@ class Budget(Cli):
         self.assertIn("needed, more than is available; the cap is", r.stderr)
         self.assertTrue(0 < j["memory_peak_bytes"] <= j["memory_cap_bytes"] < needed, j)
 
+    def test_what_just_fits_is_not_refused_for_the_share_that_a_cap_leaves(self):
+        session = ("--context", "40")
+        j = json.loads(self.ok("inspect", MODEL, "--json", *session).stdout)
+        needed = sum(j["memory"].values()) + 15 * self.plan("--memory", "100T", *session, "--chunk", "40")["session_bytes"]
+        args = ("bench", MODEL, "-p", "2", "-n", "1", "-r", "1", *session, "--chunk", "40", "--sessions", "16", "--json")
+        r = self.ok(*args, env=self.machine(needed + 4096))
+        self.assertEqual(json.loads(r.stdout)["memory_cap_bytes"], 0)
+        self.assertEqual(r.stderr, "")
+        self.fails(1, *args, env=self.machine(needed - 4096), contains=["the cap is", "16 sessions (--sessions): ", "bytes at least"])
+
+    def test_the_cap_that_a_refusal_names_is_accepted(self):
+        for router in ((), ("--router", "gamma=1"), ("--router", "threshold:0.9,gamma=1.5")):
+            for args in (("bench", "-p", "8", "-n", "2", "-r", "1", "--context", "300", "--sessions", "4"),
+                         ("bench", "-p", "8", "-n", "2", "-r", "1", "--context", "300", "--sessions", "4", "--chunk", "16"),
+                         ("generate", *RUN["generate"], "--context", "300"), ("perplexity", *RUN["perplexity"], "--context", "300"),
+                         ("perplexity", *RUN["perplexity"], "--context", "300", "--sweep", "gamma=1:2:1")):
+                if "--sweep" in args and router:
+                    continue
+                with self.subTest(args=args, router=router):
+                    self.the_named_cap_is_accepted(args[0], MODEL, *args[1:], *router)
+
+    def the_named_cap_is_accepted(self, *args):
+        """Of one session, then of all of them."""
+        cap = 10**6
+        for _ in range(2 if "--sessions" in args else 1):
+            refused = self.fails(1, *args, "--memory", str(cap), contains=["bytes at least"]).stderr
+            cap = int(re.search(r"(\d+) bytes at least", refused)[1])
+        self.ok(*args, "--memory", str(cap))
+        self.fails(1, *args, "--memory", str(cap - 1), contains=[f"{cap} bytes at least"])
+
     def test_sessions_share_a_cap(self):
         session = ("--context", "40")
         plan = self.plan("--memory", "1G", *session)

@@ -87,6 +87,9 @@ class Encoder(Cli):
         for text, n in (("a\n\n\n", 3), ("a\n", 1), ("a", 1)):
             j = json.loads(self.ok("embed", model, "-f", "-", text=text).stdout)
             self.assertEqual(len(j["embeddings"]), n)
+        self.fails(2, "embed", model, "-p", "", contains=["the text is empty"])
+        special = json.loads(self.ok("embed", model, "-f", "-", text="\n").stdout)["embeddings"]
+        self.assertEqual(json.loads(self.ok("embed", model, "-f", "-", text="a\n\n").stdout)["embeddings"][1], special[0])
         self.fails(1, "embed", model, "-p", "cat " * 60, "-o", out, contains=["line 1"])
         self.assertFalse(os.path.exists(out))
         self.fails(1, "embed", model, "-p", "cat", "-o", self.path("no/such.npy"), contains=["such.npy"])

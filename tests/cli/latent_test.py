@@ -11,8 +11,7 @@ IDS = "47,50,73,91,6,16,79,91,26,32,83,42,28,79"
 
 
 class Latent(Cli):
-    def setUp(self):
-        super().setUp()
+    def convert(self):
         self.model = self.path("deepseek.moe")
         self.ok("convert", os.path.join(FAMILIES, "deepseek_v2"), self.model, "--weights", "f32")
 
@@ -20,6 +19,7 @@ class Latent(Cli):
         return json.loads(self.ok("score", self.model, "--tokens", IDS, "--json", *args).stdout)["logprob"]
 
     def test_scores_are_those_of_keys_and_values(self):
+        self.convert()
         exact, latent = self.logprob("--kv", "f32"), self.logprob("--kv", "latent")
         self.assertNotEqual(latent, exact)
         self.assertAlmostEqual(latent / exact, 1, delta=1e-3)
@@ -27,6 +27,7 @@ class Latent(Cli):
             self.assertEqual(self.logprob("--kv", "latent", *args), latent)
 
     def test_it_is_counted(self):
+        self.convert()
         layers = json.loads(self.ok("inspect", self.model, "--json").stdout)["layers"]
         self.assertEqual([layer["kv_latent"] for layer in layers], [24 + 8, 24 + 8])
         self.assertIn("32 values per position with --kv latent", self.ok("inspect", self.model).stdout)

@@ -3,6 +3,7 @@ NAME_test.py MOE_BINARY MODEL CHECKPOINT_FOLDER CHAT_CHECKPOINT_FOLDER, in a tem
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,11 +27,12 @@ class Cli(unittest.TestCase):
 
     @staticmethod
     def wait_for_its_handler(process):
-        """Waits until the process catches SIGINT, the second bit of the hexadecimal mask in /proc."""
+        """Waits until the process catches SIGINT and SIGTERM, bits of the hexadecimal mask in /proc."""
+        wanted = 1 << (signal.SIGINT - 1) | 1 << (signal.SIGTERM - 1)
         while process.poll() is None:
             with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
                 caught = next(line for line in status if line.startswith("SigCgt"))
-            if int(caught.split()[1], 16) & 2:
+            if int(caught.split()[1], 16) & wanted == wanted:
                 return
             time.sleep(0.01)
 

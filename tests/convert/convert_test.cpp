@@ -102,7 +102,7 @@ TEST_F(ConvertTest, FourBitsAreForLinearMatrices) {
       EXPECT_EQ(m.format, id);
       EXPECT_EQ(m.scale_kind, ScaleKind::kGroup);
       EXPECT_EQ(m.group, 32);
-      EXPECT_EQ(m.act, ActPrecision::kA8Block);
+      EXPECT_EQ(m.act, ActPrecision::kA8Group);
       EXPECT_EQ(m.scales, nullptr);
     }
     EXPECT_EQ(model->matrix(Part::kEmbedding, -1, -1, Role::kWeight).format, FormatId::kInt8);
@@ -290,6 +290,14 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
   options_.overrides = {"*.upp=int8"};
   expect_nothing_written(MOE_ERR_ARGUMENT,
                          "override for \"*.upp\": no tensor of this model matches");
+  options_.overrides = {"layers.0.attention.q=int8:a8_group"};
+  expect_nothing_written(
+      MOE_ERR_UNSUPPORTED,
+      "layers.0.attention.q: weight format int8 needs f32, a8 or a8_block activations");
+  options_.overrides = {"head=int4:a9"};
+  expect_nothing_written(
+      MOE_ERR_ARGUMENT,
+      "override \"head=int4:a9\": expected activations f32, a8, a8_block or a8_group");
   options_.overrides.clear();
   config_ = patched(R"({"tokenizer": "bytes"})");
   EXPECT_FALSE(run().ok());  // 40 ids are too few for 256 bytes

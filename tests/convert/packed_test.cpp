@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "formats/import/failure.h"
 #include "formats/import/safetensors.h"
 #include "quant/half.h"
 #include "src/convert/convert.h"
+#include "tests/convert/converted_model.h"
 #include "tests/convert/tiny_checkpoint.h"
 
 namespace moe {
@@ -48,6 +50,13 @@ class PackedTest : public testing::Test {
     EXPECT_EQ(status.code(), code) << status.text();
     EXPECT_NE(std::string(status.text()).find(part), std::string::npos) << status.text();
   }
+
+  // Of the first layer, as stored in the model file.
+  std::vector<float> stored(Part part, Role role, int32_t expert = -1) {
+    test::ConvertedModel model(folder_.file("m.moe"));
+    return model.values(model.matrix(part, 0, expert, role));
+  }
+  std::vector<float> stored_down() { return stored(Part::kFfn, Role::kDown); }
 
   test::TempFolder folder_;
   test::RawTensors tensors_;
@@ -280,9 +289,11 @@ TEST_F(PackedTest, ZeroPointsAreThereWhereTheyCount) {
   };
   ConvertReport report;
   without("gptq", ".qzeros");
-  expect("{}", MOE_ERR_NOT_FOUND, "down_proj.qzeros is missing; quantization_config says gptq");
+  expect("{}", MOE_ERR_NOT_FOUND,
+         "down_proj.qzeros is missing; config.json: quantization_config says gptq");
   without("awq", ".qzeros");
-  expect("{}", MOE_ERR_NOT_FOUND, "down_proj.qzeros is missing; quantization_config says awq");
+  expect("{}", MOE_ERR_NOT_FOUND,
+         "down_proj.qzeros is missing; config.json: quantization_config says awq");
   EXPECT_TRUE(convert_patched(R"({"quantization_config": {"zero_point": false}})", &report).ok());
   without("w4a16", ".weight_zero_point");
   expect("{}", MOE_ERR_NOT_FOUND, ".weight_zero_point is missing");
@@ -299,8 +310,8 @@ TEST_F(PackedTest, AMatrixIsOneOfTheConfigGroups) {
   };
   open("w4a16");
   expect(weights(R"({"num_bits": 8})").c_str(), MOE_ERR_SHAPE,
-         ".weight_packed: codes of 4 bits with a scale for each 32 inputs; quantization_config "
-         "has no such group");
+         ".weight_packed: codes of 4 bits with a scale for each 32 inputs; config.json: "
+         "quantization_config has no such group");
   expect(weights(R"({"group_size": 16})").c_str(), MOE_ERR_SHAPE, "has no such group");
   expect(weights(R"({"group_size": 16, "actorder": "group"})").c_str(), MOE_ERR_SHAPE,
          "has no such group");
@@ -323,7 +334,8 @@ TEST_F(PackedTest, GroupsInAnotherOrderHaveAnIndex) {
            more + "}}}";
   };
   expect(groups(weights("group"), "").c_str(), MOE_ERR_NOT_FOUND,
-         "down_proj.weight_g_idx is missing; quantization_config says compressed-tensors");
+         "down_proj.weight_g_idx is missing; config.json: quantization_config says "
+         "compressed-tensors");
   ConvertReport report;
   EXPECT_TRUE(convert_patched(groups(weights("weight"), "").c_str(), &report).ok());
   // If two groups apply to a matrix, a tensor that only one of them needs may be missing.
@@ -398,10 +410,10 @@ TEST_F(PackedTest, Fp8IsCodesTimesScales) {
   tensor(".weight").bytes[40 + 3] = '\xFF';
   expect("{}", MOE_ERR_NON_FINITE, "down_proj.weight: row 1, column 3: the code is NaN");
   tensors_.erase(std::string(kDown) + ".weight_scale_inv");
-  expect(
-      "{}", MOE_ERR_NOT_FOUND,
-      "tensor model.layers.0.mlp.down_proj.weight_scale_inv is missing; quantization_config says "
-      "fp8");
+  expect("{}", MOE_ERR_NOT_FOUND,
+         "tensor model.layers.0.mlp.down_proj.weight_scale_inv is missing; config.json: "
+         "quantization_config says "
+         "fp8");
 }
 
 TEST_F(PackedTest, Fp8IsWhatItsConfigurationSays) {
@@ -454,9 +466,11 @@ TEST_F(PackedTest, TheConfigurationFitsTheTensors) {
   expect(R"({"quantization_config": {"group_size": 48}})", MOE_ERR_SHAPE,
          "48 inputs in a group do not divide its 128 inputs");
   open("gptq");
-  expect(R"({"quantization_config": {"bits": 8}})", MOE_ERR_SHAPE, "as quantization_config and");
+  expect(R"({"quantization_config": {"bits": 8}})", MOE_ERR_SHAPE,
+         "as config.json: quantization_config and");
   expect(R"({"quantization_config": {"group_size": 32}})", MOE_ERR_SHAPE,
-         ".scales: expected (2, 32) for 4 bits and groups of 32 inputs, as quantization_config");
+         ".scales: expected (2, 32) for 4 bits and groups of 32 inputs, as config.json: "
+         "quantization_config");
   expect(R"({"quantization_config": {"group_size": 24}})", MOE_ERR_SHAPE,
          "24 inputs in a group do not divide its");
   expect(R"({"quantization_config": {"bits": 3}})", MOE_ERR_UNSUPPORTED, "4 and 8 are");
@@ -524,7 +538,8 @@ TEST_F(PackedTest, OneScaleOfAMatrixIsThatOfItsRows) {
   with(scales({}, 0.5f), "{}", MOE_OK, "");
   with(scales({64, 1}, 0.5f), "{}", MOE_ERR_SHAPE,
        "tensor model.layers.0.mlp.down_proj.weight_scale: expected (1, 1) for 8 bits and groups of "
-       "128 inputs, as quantization_config and model.layers.0.mlp.down_proj.weight say; file has "
+       "128 inputs, as config.json: quantization_config and model.layers.0.mlp.down_proj.weight "
+       "say; file has "
        "(64, 1)");
   with(scales({1}, 0.5f), strategy("channel"), MOE_ERR_SHAPE, "weight_scale: expected (64, 1)");
   with(scales({1, 2}, 0.5f), "{}", MOE_ERR_SHAPE, "has no such group");
@@ -593,8 +608,7 @@ TEST_F(PackedTest, Fp4IsWhatItsTensorsSay) {
     tensors_.erase(std::string(kDown) + part);
     expect("{}", MOE_ERR_NOT_FOUND,
            (std::string("down_proj") + part +
-            " is missing; quantization_config says "
-            "compressed-tensors")
+            " is missing; config.json: quantization_config says compressed-tensors")
                .c_str());
   }
   const std::string exponents(256, '\x7F');
@@ -609,12 +623,21 @@ TEST_F(PackedTest, Fp4IsWhatItsTensorsSay) {
   expect("{}", MOE_ERR_FORMAT, "but no tensor NAME.weight_packed of U8 is there");
 }
 
+// The same values; the global scale was inverted and rounded.
+void expect_near(const std::vector<float>& found, const std::vector<float>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], 2e-3f * std::fabs(expected[i])) << i;
+  }
+}
+
 // The names and configurations of ModelOpt for the tensors of compressed-tensors.
 TEST_F(PackedTest, ModelOptSaysTheSameInOtherWords) {
   open("nvfp4");
   ConvertReport report;
   ASSERT_TRUE(convert_patched("{}", &report).ok());
-  const MatrixReport before = matrices_.at("layers.0.ffn.down");
+  const FormatId format = matrices_.at("layers.0.ffn.down").format;
+  const std::vector<float> before = stored_down();
   const auto rename = [this](std::string_view from, std::string_view to) {
     for (const auto& [name, t] : test::RawTensors(tensors_)) {
       if (!name.ends_with(from)) continue;
@@ -636,8 +659,8 @@ TEST_F(PackedTest, ModelOptSaysTheSameInOtherWords) {
   };
   const Status status = convert_patched(says(R"("quant_algo": "NVFP4")").c_str(), &report);
   ASSERT_TRUE(status.ok()) << status.text();
-  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, before.format);
-  EXPECT_NEAR(matrices_.at("layers.0.ffn.down").relative_error, before.relative_error, 1e-5);
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, format);
+  expect_near(stored_down(), before);
   const std::string layer = R"("quantized_layers": {"a": {"quant_algo": "NVFP4"}, "b": )";
   const std::string mixed = R"("quant_algo": "MIXED_PRECISION", )" + layer;
   expect(says(mixed + R"({"quant_algo": "FP8"}})").c_str(), MOE_ERR_FORMAT,
@@ -650,10 +673,94 @@ TEST_F(PackedTest, ModelOptSaysTheSameInOtherWords) {
                 R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4"}})");
   const char* const silent = R"({"quantization_config": null})";
   EXPECT_TRUE(convert_patched(silent, &report).ok());
-  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, before.format);
+  expect_near(stored_down(), before);
   folder_.write("hf_quant_config.json", R"({"quantization": {"quant_algo": "W8A16"}})");
   expect(silent, MOE_ERR_UNSUPPORTED,
          "hf_quant_config.json: quantization.quant_algo: \"W8A16\" is not supported");
+}
+
+// Scales of the cache, also of projections that are not quantised, or of no matrix at all.
+TEST_F(PackedTest, ScalesOfTheCacheAreIgnored) {
+  const std::string attention = "model.layers.0.self_attn.";
+  const auto with_scales = [&](const char* family) {
+    open(family);
+    for (const char* name :
+         {"k_proj.k_scale", "v_proj.v_scale", "k_proj.output_scale", "k_scale", "v_zero_point"}) {
+      tensors_[attention + name] = test::f32_tensor({}, {0.25f});
+    }
+    for (const char* name : {"k_proj.k_bias", "v_proj.v_bias"}) {
+      tensors_[attention + name] = test::f32_tensor({32}, std::vector<float>(32, 0.5f));
+    }
+  };
+  const auto config = [](const char* name) {
+    return R"({"quantization_config": )" + std::string(name) + "}";
+  };
+  ConvertReport report;
+  open("llama");
+  ASSERT_TRUE(convert_patched("{}", &report).ok());
+  const std::vector<float> keys = stored(Part::kAttention, Role::kK);
+  const auto converts = [&](const std::string& patch) {
+    const Status status = convert_patched(patch.c_str(), &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(stored(Part::kAttention, Role::kK), keys);
+  };
+  with_scales("llama");
+  expect("{}", MOE_ERR_FORMAT, "config.json describes no such tensor");  // nothing is quantised
+  converts(config(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"})"));
+  converts(config(R"({"quant_method": "compressed-tensors", "config_groups": {},
+                      "kv_cache_scheme": {"num_bits": 8, "type": "float"}})"));
+  tensors_[attention + "k_proj.pre_quant_scale"] = test::f32_tensor({64}, std::vector<float>(64));
+  expect(config(R"({"quant_method": "modelopt"})").c_str(), MOE_ERR_FORMAT,
+         "k_proj.pre_quant_scale: config.json describes no such tensor");
+  with_scales("llama");
+  folder_.write("hf_quant_config.json", R"({"quantization": {"quant_algo": null}})");
+  converts("{}");
+  // Only the down projection is FP8.
+  test::RawTensor& codes = tensor(".weight");
+  codes = {"F8_E4M3", codes.shape,
+           std::string(static_cast<size_t>(codes.shape[0] * codes.shape[1]), '\x38')};
+  tensor_there(".weight_scale") = test::f32_tensor({}, {0.5f});
+  folder_.write("hf_quant_config.json", R"({"quantization": {"quant_algo": "FP8"}})");
+  converts("{}");
+  const std::vector<float> down = stored_down();
+  EXPECT_EQ(down, std::vector<float>(down.size(), 0.5f));
+}
+
+TEST_F(PackedTest, ErrorsNameTheFileThatSaysIt) {
+  open("fp8_fused");
+  std::erase_if(tensors_, [](const auto& t) { return t.second.dtype == "F8_E4M3"; });
+  const char* const silent = R"({"quantization_config": null})";
+  folder_.write("hf_quant_config.json", R"({"quantization": {"quant_algo": "FP8"}})");
+  expect(silent, MOE_ERR_FORMAT,
+         "hf_quant_config.json says modelopt, but no tensor NAME.weight of F8_E4M3");
+  folder_.write("hf_quant_config.json", R"({"quant_algo": "NVFP4"})");
+  expect(silent, MOE_ERR_FORMAT,
+         "hf_quant_config.json says modelopt, but no tensor NAME.weight of U8 is there");
+  folder_.write("quantize_config.json", R"({"bits": 4, "group_size": 32})");
+  expect(silent, MOE_ERR_FORMAT,
+         "quantize_config.json says gptq, but no tensor NAME.qweight with a NAME.scales is there");
+  open("gptq");
+  expect(silent, MOE_ERR_SHAPE, "inputs, as quantize_config.json and ");
+  tensors_.erase(std::string(kDown) + ".scales");
+  expect(silent, MOE_ERR_NOT_FOUND, ".scales is missing; quantize_config.json says gptq");
+}
+
+TEST_F(PackedTest, CodesWithoutAConfigurationAreNamed) {
+  const auto refused = [&](const char* family, const char* text) {
+    open(family);
+    expect(R"({"quantization_config": null})", MOE_ERR_FORMAT, text);
+  };
+  refused(
+      "gptq",
+      ".qweight: looks like GPTQ or AWQ, but config.json has no quantization_config, which says "
+      "how to read it; take config.json from the published checkpoint");
+  refused("awq", ".qweight: looks like GPTQ or AWQ");
+  refused("w4a16", ".weight_packed: looks like compressed-tensors");
+  refused("nvfp4", ".weight_packed: looks like compressed-tensors");
+  refused("w8a8", ".weight: looks like codes of 8 bits");
+  refused("llm_int8", ".SCB: looks like LLM.int8 of bitsandbytes");
+  refused("nf4", ".weight.absmax: looks like bitsandbytes");
+  refused("deepseek_v3_fp8", ": looks like FP8, but config.json has no quantization_config");
 }
 
 TEST_F(PackedTest, QuarkHasMxfp4AndFp8) {
@@ -748,8 +855,8 @@ TEST_F(PackedTest, ExpertsOfALayerAreOneTensorOfFp8) {
   open("fp8_fused");
   tensors_.erase(experts + "down_proj_scale_inv");
   expect("{}", MOE_ERR_NOT_FOUND,
-         "tensor model.layers.0.mlp.experts.down_proj_scale_inv is missing; quantization_config "
-         "says fp8");
+         "tensor model.layers.0.mlp.experts.down_proj_scale_inv is missing; config.json: "
+         "quantization_config says fp8");
 }
 
 // An FP8 tensor that is named like an unused scale of another matrix is removed with that matrix.
@@ -762,28 +869,50 @@ TEST_F(PackedTest, AnUnusedScaleOfFp8IsNoMatrix) {
   expect("{}", MOE_ERR_FORMAT, "tensor a: config.json describes no such tensor");
 }
 
+float e4m3(uint8_t code) {
+  const int exponent = code >> 3 & 15, mantissa = code & 7;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                   : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  return code & 128 ? -size : size;
+}
+
 // Without blocks a gate and its up have a scale each, or one together.
 TEST_F(PackedTest, ScalesOfFusedExpertsAreOnePerHalf) {
   const std::string experts = "model.layers.0.mlp.experts.";
-  const auto stored = [&](const std::vector<int64_t>& shape, const std::vector<float>& scales) {
+  constexpr int kCount = 4;
+  constexpr size_t kHalf = 48 * 64;
+  const auto scaled = [&](const std::vector<int64_t>& shape, const std::vector<float>& scales) {
     open("fp8_fused");
     for (auto& [name, t] : tensors_) {
       const bool fused = name.starts_with(experts);
       if (!name.ends_with("_scale_inv")) continue;
-      t = test::f32_tensor(fused ? std::vector<int64_t>{4, 1, 1} : std::vector<int64_t>{},
-                           std::vector<float>(fused ? 4 : 1, 1.0f));
+      t = test::f32_tensor(fused ? std::vector<int64_t>{kCount, 1, 1} : std::vector<int64_t>{},
+                           std::vector<float>(fused ? kCount : 1, 1.0f));
     }
     tensors_[experts + "gate_up_proj_scale_inv"] = test::f32_tensor(shape, scales);
     ConvertReport report;
     weights_ = "f32";
     const Status status =
         convert_patched(R"({"quantization_config": {"weight_block_size": null}})", &report);
-    EXPECT_TRUE(status.ok()) << status.text();
-    return status.ok();
+    ASSERT_TRUE(status.ok()) << status.text();
+    const std::string& codes = tensors_.at(experts + "gate_up_proj").bytes;
+    for (int e = 0; e < kCount; ++e) {
+      for (size_t half = 0; half < 2; ++half) {
+        const auto at = static_cast<size_t>(e);
+        const float scale = scales[scales.size() == 2 * kCount ? 2 * at + half : at];
+        std::vector<float> expected;
+        for (size_t i = 0; i < kHalf; ++i) {
+          const auto code = static_cast<uint8_t>(codes[(2 * at + half) * kHalf + i]);
+          expected.push_back(e4m3(code) * scale);
+        }
+        EXPECT_EQ(stored(Part::kExperts, half == 0 ? Role::kGate : Role::kUp, e), expected)
+            << "expert " << e << ", half " << half;
+      }
+    }
   };
-  EXPECT_TRUE(stored({4, 2, 1}, {1, 2, 1, 2, 1, 2, 1, 2}));
-  EXPECT_TRUE(stored({4, 1, 1}, {1, 2, 3, 4}));
-  EXPECT_TRUE(stored({4}, {1, 2, 3, 4}));
+  scaled({kCount, 2, 1}, {1, 2, 3, 4, 5, 6, 7, 8});
+  scaled({kCount, 1, 1}, {1, 2, 3, 4});
+  scaled({kCount}, {1, 2, 3, 4});
 }
 
 // Blocks of 64 weights: rows of 96 inputs divide into groups of 32, although a block may span two

@@ -114,6 +114,8 @@ TEST_F(PlanTest, PrecisionComesFromDefaultsRulesAndOptions) {
   EXPECT_EQ(find(automatic, "layers.0.ffn_norm").precision.weights, FormatId::kF32);
   EXPECT_EQ(find(automatic, "head").precision.activations_for(FormatId::kInt8),
             ActPrecision::kA8Block);
+  EXPECT_EQ(find(automatic, "head").precision.activations_for(FormatId::kInt8Group),
+            ActPrecision::kA8Group);
 
   config_ = patched(R"({"precision": [{"match": "*", "weights": "f32", "activations": "f32"},
       {"match": "layers.*", "weights": "ternary2", "activations": "a8"},

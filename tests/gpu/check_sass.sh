@@ -25,15 +25,22 @@ expect() {
           exit bad }'
 }
 
+# compile PART ARCHITECTURE: compiles one file, with ptxas's report beside the object.
+compile() {
+  nvcc -std=c++20 -I. -I"$lists" -arch="$2" -fmad=false -Xptxas -v -c "kernels/cuda/matmul/matmul_$1.cu" \
+    -o "$out/matmul_$1.$2.o" >"$out/$1.$2.log" 2>&1
+}
+
 failed=0
+parts="any few floats many"
 for arch in "$@"; do
-  for part in any few floats many; do
-    object="$out/matmul_$part.$arch.o"
-    nvcc -std=c++20 -I. -I"$lists" -arch="$arch" -fmad=false -Xptxas -v -c "kernels/cuda/matmul/matmul_$part.cu" \
-      -o "$object" >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
-    kernels=$(grep -c 'bytes stack frame' "$out/log" || true)
-    clean=$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$out/log" ||
-      true)
+  for part in $parts; do compile "$part" "$arch" & done
+  wait
+  for part in $parts; do
+    object="$out/matmul_$part.$arch.o" log="$out/$part.$arch.log"
+    [ -e "$object" ] || { cat "$log"; exit 1; }
+    kernels=$(grep -c 'bytes stack frame' "$log" || true)
+    clean=$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$log" || true)
     echo "$arch matmul_$part: $kernels kernels, $clean without stack and spills"
     [ "$kernels" -gt 0 ] && [ "$kernels" -eq "$clean" ] || failed=1
     case $part in

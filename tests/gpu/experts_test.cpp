@@ -265,7 +265,7 @@ TEST_F(GpuExperts, ExpertsComputedOnTheCpuAreCounted) {
 TEST(GpuExpertRates, AnExpertUsedOftenIsUploaded) {
   cuda::ExpertRates rates(cuda::MissingExperts::kMeasured);
   EXPECT_FALSE(rates.on_cpu(0));  // nothing is measured yet: loading comes first
-  rates.add_bring(100, 9);
+  rates.add_upload(100, 9);
   EXPECT_TRUE(rates.on_cpu(0));
   rates.add_cpu(100, 2);
   EXPECT_TRUE(rates.on_cpu(0));

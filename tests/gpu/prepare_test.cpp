@@ -28,7 +28,7 @@ struct HostCodes {
 
 HostCodes host_codes(const std::vector<float>& y, int32_t rows, int32_t d, ActPrecision act) {
   HostCodes out;
-  const int32_t step = act == ActPrecision::kA8Block ? kActBlock : d;
+  const int32_t step = inputs_per_scale(act, d);
   const auto ld = static_cast<size_t>(codes_ld(d));
   out.codes.assign(static_cast<size_t>(rows) * ld, 0);
   for (int32_t r = 0; r < rows; ++r) {
@@ -36,8 +36,7 @@ HostCodes host_codes(const std::vector<float>& y, int32_t rows, int32_t d, ActPr
       const int32_t n = std::min(step, d - at);
       int8_t* codes = out.codes.data() + static_cast<size_t>(r) * ld + at;
       const float* x = y.data() + static_cast<int64_t>(r) * d + at;
-      const ActScale s =
-          quantise_activations(x, n, act == ActPrecision::kA8Block ? -127 : -128, codes);
+      const ActScale s = quantise_activations(x, n, act == ActPrecision::kA8 ? -128 : -127, codes);
       out.scales.push_back(s.scale);
       int32_t sum = 0;
       for (int32_t i = 0; i < n; ++i) sum += codes[i];
@@ -54,8 +53,8 @@ struct DeviceCodes {
   Codes op;
   DeviceCodes(int32_t rows, int32_t d, ActPrecision act)
       : codes(static_cast<size_t>(rows * codes_ld(d))),
-        scales(static_cast<size_t>(rows * codes_per_scale(act, d))),
-        sums(static_cast<size_t>(rows * codes_per_scale(act, d))),
+        scales(static_cast<size_t>(rows * scales_per_row(act, d))),
+        sums(static_cast<size_t>(rows * scales_per_row(act, d))),
         op{codes, codes_ld(d), scales, sums} {}
 };
 
@@ -65,7 +64,7 @@ void expect_codes(const DeviceCodes& found, const HostCodes& expected, int32_t d
   EXPECT_SAME_BITS(found.scales.values(), expected.scales);
   const std::vector<int8_t> codes = found.codes.values();
   const std::vector<int32_t> sums = found.sums.values();
-  const int32_t step = act == ActPrecision::kA8Block ? kActBlock : d;
+  const int32_t step = inputs_per_scale(act, d);
   const int32_t per_row = (d + step - 1) / step;
   const int64_t ld = codes_ld(d);
   for (size_t i = 0; i < expected.codes.size(); ++i) {
@@ -120,6 +119,7 @@ void run_case(const Case& c, int32_t counted, bool in_place) {
   const OnDevice<int32_t> count(std::vector<int32_t>{counted});
   const DeviceCodes a8(c.rows, c.d, ActPrecision::kA8);
   const DeviceCodes a8_block(c.rows, c.d, ActPrecision::kA8Block);
+  const DeviceCodes a8_group(c.rows, c.d, ActPrecision::kA8Group);
   PrepareOp op;
   op.rows = {c.rows, counted >= 0 ? count.get() : nullptr};
   op.d = c.d;
@@ -130,6 +130,7 @@ void run_case(const Case& c, int32_t counted, bool in_place) {
   op.normed = in_place ? device_x : normed;
   op.a8 = a8.op;
   op.a8_block = a8_block.op;
+  op.a8_group = a8_group.op;
   ASSERT_EQ(prepare_rows(nullptr, op), cudaSuccess);
   std::vector<float> found = in_place ? device_x.values() : normed.values();
   for (size_t i = static_cast<size_t>(n) * d; i < found.size(); ++i) {
@@ -142,6 +143,8 @@ void run_case(const Case& c, int32_t counted, bool in_place) {
   expect_codes(a8, host_codes(y, n, c.d, ActPrecision::kA8), c.d, ActPrecision::kA8);
   expect_codes(a8_block, host_codes(y, n, c.d, ActPrecision::kA8Block), c.d,
                ActPrecision::kA8Block);
+  expect_codes(a8_group, host_codes(y, n, c.d, ActPrecision::kA8Group), c.d,
+               ActPrecision::kA8Group);
 }
 
 TEST(CudaPrepare, BitsOfTheCpu) {

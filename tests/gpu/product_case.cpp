@@ -10,9 +10,10 @@ namespace moe {
 
 std::vector<WeightKind> all_weight_kinds() {
   std::vector<WeightKind> kinds;
-  for (const ActPrecision act : {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block}) {
+  for (const ActPrecision act :
+       {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block, ActPrecision::kA8Group}) {
     for (const WeightFormat& f : kWeightFormats) {
-      if (f.table || (act != ActPrecision::kF32 && !f.integer)) continue;
+      if (f.table || activations_instead(f, act) != nullptr) continue;
       for (const ScaleKind scale : {ScaleKind::kNone, ScaleKind::kTensor, ScaleKind::kRow}) {
         if (f.can_have(scale)) kinds.push_back({f.id, scale, 0, act});
       }
@@ -110,7 +111,7 @@ float TestMatrix::minimum_at(int32_t row, int32_t col) const {
 TestMatrix::InputCodes TestMatrix::quantise(const float* x) const {
   const int32_t cols = matrix_.cols;
   const bool a8 = matrix_.act == ActPrecision::kA8;
-  const int32_t block = a8 ? cols : kActBlock;
+  const int32_t block = inputs_per_scale(matrix_.act, cols);
   InputCodes in;
   in.codes.resize(at(cols));
   for (int32_t k = 0; k < cols; k += block) {
@@ -126,7 +127,8 @@ float TestMatrix::integer_product(const InputCodes& x, int32_t row) const {
   const int8_t* codes = x.codes.data();
   const bool a8 = matrix_.act == ActPrecision::kA8;
   const bool grouped = matrix_.scale_kind == ScaleKind::kGroup;
-  const int32_t step = grouped ? matrix_.group : a8 ? cols : kActBlock;
+  const int32_t block = inputs_per_scale(matrix_.act, cols);
+  const int32_t step = grouped ? matrix_.group : block;
   float total = 0;
   for (int32_t k = 0; k < cols; k += step) {
     int64_t sum = 0;
@@ -135,7 +137,7 @@ float TestMatrix::integer_product(const InputCodes& x, int32_t row) const {
       sum += static_cast<int64_t>(w[i]) * codes[i];
       inputs += codes[i];
     }
-    const float s = x.scales[at(a8 ? 0 : k / kActBlock)];
+    const float s = x.scales[at(k / block)];
     if (a8 && !grouped) return static_cast<float>(sum) * (s * scale_at(row, 0));
     total = std::fma(static_cast<float>(sum), grouped ? s * scale_at(row, k) : s, total);
     if (format_info(matrix_.format).minimums) {
@@ -210,11 +212,12 @@ TestInput::TestInput(std::vector<float> x, int32_t n, int32_t cols)
     : n_(n), cols_(cols), x_(std::move(x)), device_x_(x_) {
   a8_ = quantise(ActPrecision::kA8);
   a8_block_ = quantise(ActPrecision::kA8Block);
+  a8_group_ = quantise(ActPrecision::kA8Group);
 }
 
 TestInput::DeviceCodes TestInput::quantise(ActPrecision act) const {
   const int64_t ld = cuda::codes_ld(cols_);
-  const int32_t block = act == ActPrecision::kA8 ? cols_ : kActBlock;
+  const int32_t block = inputs_per_scale(act, cols_);
   std::vector<int8_t> codes(at(n_ * ld), 0);
   std::vector<float> scales;
   std::vector<int32_t> sums;
@@ -237,7 +240,7 @@ cuda::Codes TestInput::view(const DeviceCodes& c) const {
 }
 
 cuda::MatmulInput TestInput::on_device() const {
-  return {device_x_.data(), cols_, view(a8_), view(a8_block_)};
+  return {device_x_.data(), cols_, view(a8_), view(a8_block_), view(a8_group_)};
 }
 
 ::testing::AssertionResult same_bits(const std::vector<float>& got,

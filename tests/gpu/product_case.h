@@ -83,6 +83,7 @@ class TestInput {
   DeviceArray<float> device_x_;
   DeviceCodes a8_;
   DeviceCodes a8_block_;
+  DeviceCodes a8_group_;
 };
 
 constexpr float kUntouched = -12345.5f;

@@ -72,7 +72,7 @@ std::vector<SamplingConfig> samplings() {
   return all;
 }
 
-void bring_rows_over(Session& session) { SessionCall::state_of(session).keeps_rows = false; }
+void bring_rows_over(Session& session) { SessionCall::state_of(session).logits_stay = false; }
 
 TEST(GpuSampling, SameTokensWithTheRowOnEitherSide) {
   const auto bytes = build_tiny_kind(plain_kind());
@@ -151,11 +151,11 @@ void step_together(GpuMachine& gpu, size_t n, int steps, bool keep, Tokens* toke
     ASSERT_TRUE(status.ok()) << status.text();
     numbers->insert(numbers->end(), logits.begin(), logits.end());
     for (size_t i = 0; i < n; ++i) {
-      TokenLogprob chosen{};
-      ASSERT_TRUE(sessions[i]->sample(all[i % all.size()], &chosen, nullptr, 0).ok());
-      tokens->push_back(chosen.token);
-      numbers->push_back(chosen.logprob);
-      next[i] = chosen.token;
+      TokenLogprob sampled{};
+      ASSERT_TRUE(sessions[i]->sample(all[i % all.size()], &sampled, nullptr, 0).ok());
+      tokens->push_back(sampled.token);
+      numbers->push_back(sampled.logprob);
+      next[i] = sampled.token;
     }
   }
 }

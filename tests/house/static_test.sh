@@ -3,7 +3,7 @@
 set -euo pipefail
 here=$(dirname "$0")
 moe=$2/bin/moe
-python3 -B "$here/size_test.py" "$moe" 3950000
+python3 -B "$here/size_test.py" "$moe" 3550000
 if readelf -l "$moe" | grep INTERP; then
   echo "$moe needs shared libraries" >&2
   exit 1

@@ -31,6 +31,7 @@ void add_formats(std::vector<LayerKind>& kinds) {
                  {"int8 f32", FormatId::kInt8, ActPrecision::kF32},
                  {"ternary2 a8", FormatId::kTernary2, ActPrecision::kA8},
                  {"ternary2 a8_block", FormatId::kTernary2, ActPrecision::kA8Block},
+                 {"int4 a8_group", FormatId::kInt4, ActPrecision::kA8Group},
                  {"ternary3 a8", FormatId::kTernary3, ActPrecision::kA8},
                  {"ternary3 f32", FormatId::kTernary3, ActPrecision::kF32}};
   for (const auto& f : formats) {

@@ -91,7 +91,7 @@ void LinearProblem::pack(const std::vector<float>& elements) {
 
 LinearProblem::InputCodes LinearProblem::quantise(const float* x) const {
   const bool a8 = shape_.act == ActPrecision::kA8;
-  const int32_t block = a8 ? shape_.cols : kActBlock;
+  const int32_t block = inputs_per_scale(shape_.act, shape_.cols);
   InputCodes in;
   in.codes.resize(static_cast<size_t>(shape_.cols));
   for (int32_t k = 0; k < shape_.cols; k += block) {
@@ -141,7 +141,8 @@ float LinearProblem::integer_product(const InputCodes& x, int32_t row) const {
   const int8_t* codes = x.codes.data();
   const bool a8 = shape_.act == ActPrecision::kA8;
   const bool grouped = shape_.scale == ScaleKind::kGroup;
-  const int32_t step = grouped ? shape_.group : a8 ? shape_.cols : kActBlock;
+  const int32_t block = inputs_per_scale(shape_.act, shape_.cols);
+  const int32_t step = grouped ? shape_.group : block;
   float total = 0;
   for (int32_t k = 0; k < shape_.cols; k += step) {
     int64_t sum = 0;
@@ -150,7 +151,7 @@ float LinearProblem::integer_product(const InputCodes& x, int32_t row) const {
       sum += static_cast<int64_t>(w[i]) * codes[i];
       inputs += codes[i];
     }
-    const float s = x.scales[static_cast<size_t>(a8 ? 0 : k / kActBlock)];
+    const float s = x.scales[static_cast<size_t>(k / block)];
     if (a8 && !grouped) return static_cast<float>(sum) * (s * scale_at(row, 0));
     total = std::fma(static_cast<float>(sum), grouped ? s * scale_at(row, k) : s, total);
     if (format_info(shape_.format).minimums) {

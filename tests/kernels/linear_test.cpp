@@ -21,9 +21,10 @@ struct Kind {
 
 std::vector<Kind> all_kinds() {
   std::vector<Kind> kinds;
-  for (const ActPrecision act : {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block}) {
+  for (const ActPrecision act :
+       {ActPrecision::kF32, ActPrecision::kA8, ActPrecision::kA8Block, ActPrecision::kA8Group}) {
     for (const WeightFormat& f : kWeightFormats) {
-      if (f.table || (act != ActPrecision::kF32 && !f.integer)) continue;
+      if (f.table || activations_instead(f, act) != nullptr) continue;
       for (const ScaleKind scale : {ScaleKind::kNone, ScaleKind::kTensor, ScaleKind::kRow}) {
         if (f.can_have(scale)) kinds.push_back({f.id, scale, 0, act});
       }
@@ -252,9 +253,7 @@ void expect_extreme(const Kind& k, int weight_code, int code, int32_t cols, int3
     std::vector<float> y(static_cast<size_t>(s.rows) * static_cast<size_t>(n));
     kernels->linear(problem.args(input, y.data()));
     float want = 0;
-    const int32_t step = k.scale == ScaleKind::kGroup ? k.group
-                         : k.act == ActPrecision::kA8 ? cols
-                                                      : kActBlock;
+    const int32_t step = k.scale == ScaleKind::kGroup ? k.group : inputs_per_scale(k.act, cols);
     for (int32_t at = 0; at < cols; at += step) {
       want += static_cast<float>(int64_t{weight_code} * code * std::min(step, cols - at));
     }
@@ -281,10 +280,19 @@ TEST(Linear, LargestSumsDoNotWrapOrSaturate) {
   }
 }
 
+// A format that can have the activations.
+LinearShape any_shape(ActPrecision act, int32_t rows, int32_t cols, int32_t n) {
+  if (act == ActPrecision::kA8Group) {
+    return {FormatId::kInt8Group, ScaleKind::kGroup, 32, act, rows, cols, n};
+  }
+  return {FormatId::kTernary2, ScaleKind::kTensor, 0, act, rows, cols, n};
+}
+
 // A row with NaN or infinity gives NaN; the other rows are not affected.
 TEST(Linear, NonFiniteInputsGiveNan) {
   for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
-    for (const ActPrecision act : {ActPrecision::kA8, ActPrecision::kA8Block}) {
+    for (const ActPrecision act :
+         {ActPrecision::kA8, ActPrecision::kA8Block, ActPrecision::kA8Group}) {
       for (const CpuKernels* kernels : every_isa()) {
         std::vector<float> x(3 * 300, 0.5f);
         x[300 + 299] = bad;
@@ -292,8 +300,7 @@ TEST(Linear, NonFiniteInputsGiveNan) {
         const LinearInput input =
             make_linear_input(act, x.data(), 300, 3, 300, nullptr, scratch.data());
         kernels->quantise_rows(input, 0, 3);
-        const LinearProblem problem(
-            shape_of({FormatId::kTernary2, ScaleKind::kTensor, 0, act}, 16, 300, 3), 1);
+        const LinearProblem problem(any_shape(act, 16, 300, 3), 1);
         std::vector<float> y(48);
         kernels->linear(problem.args(input, y.data()));
         for (size_t i = 0; i < 48; ++i) EXPECT_EQ(std::isnan(y[i]), i / 16 == 1) << kernels->name;
@@ -302,31 +309,42 @@ TEST(Linear, NonFiniteInputsGiveNan) {
   }
 }
 
-// Quantised codes are those of the definition.
+// Codes, scales and sums of one row.
+void expect_codes(const CpuKernels& kernels, ActPrecision act, const std::vector<float>& x) {
+  const auto cols = static_cast<int32_t>(x.size());
+  const int32_t block = inputs_per_scale(act, cols);
+  const AlignedBytes scratch(linear_input_bytes(1, cols));
+  const LinearInput in = make_linear_input(act, x.data(), cols, 1, cols, nullptr, scratch.data());
+  kernels.quantise_rows(in, 0, 1);
+  std::vector<int8_t> want(static_cast<size_t>(in.padded_cols));
+  for (int32_t k = 0; k < cols; k += block) {
+    const ActScale s =
+        quantise_activations(&x[static_cast<size_t>(k)], std::min(block, cols - k),
+                             act == ActPrecision::kA8 ? -128 : -127, &want[static_cast<size_t>(k)]);
+    EXPECT_EQ(in.scales[k / block], s.scale) << kernels.name << " at " << k;
+  }
+  int32_t sum = 0;
+  for (int32_t i = 0; i < in.padded_cols; ++i) {
+    if (i % kSumInputs == 0) {
+      EXPECT_EQ(in.sums[i / kSumInputs], sum);
+    }
+    ASSERT_EQ(in.codes[i], want[static_cast<size_t>(i)]) << kernels.name << " at " << i;
+    sum += in.codes[i];
+  }
+  EXPECT_EQ(in.sums[in.padded_cols / kSumInputs], sum);
+}
+
 TEST(Linear, QuantisedRowsMatchTheirDefinition) {
   std::mt19937 rng(17);
   std::normal_distribution<float> normal(0.0f, 1.0f);
-  for (const int32_t cols : {1, 15, 16, 100, 256, 300, 1000}) {
+  for (const int32_t cols : {1, 15, 16, 31, 32, 33, 100, 256, 289, 300, 1000}) {
+    std::vector<float> x(static_cast<size_t>(cols));
+    for (float& v : x) v = normal(rng) * std::exp2(normal(rng));
     for (const CpuKernels* kernels : every_isa()) {
-      std::vector<float> x(static_cast<size_t>(cols));
-      for (float& v : x) v = normal(rng);
-      std::vector<int8_t> want(x.size());
-      const ActScale s = quantise_activations(x.data(), cols, -128, want.data());
-      const AlignedBytes scratch(linear_input_bytes(1, cols));
-      const LinearInput in =
-          make_linear_input(ActPrecision::kA8, x.data(), cols, 1, cols, nullptr, scratch.data());
-      kernels->quantise_rows(in, 0, 1);
-      EXPECT_EQ(in.scales[0], s.scale);
-      int32_t sum = 0;
-      for (int32_t i = 0; i < in.padded_cols; ++i) {
-        if (i % kSumInputs == 0) {
-          EXPECT_EQ(in.sums[i / kSumInputs], sum);
-        }
-        const int8_t code = i < cols ? want[static_cast<size_t>(i)] : int8_t{0};
-        ASSERT_EQ(in.codes[i], code) << kernels->name << " cols " << cols << " at " << i;
-        sum += code;
-      }
-      EXPECT_EQ(in.sums[in.padded_cols / kSumInputs], sum);
+      expect_codes(*kernels, ActPrecision::kA8, x);
+      expect_codes(*kernels, ActPrecision::kA8Block, x);
+      expect_codes(*kernels, ActPrecision::kA8Group, x);
+      if (HasFatalFailure()) return;
     }
   }
 }

@@ -84,6 +84,11 @@ class RandomLayer {
   Matrix matrix(int32_t rows, int32_t cols) {
     if (!format_info(kind_.format).integer) return float_matrix(kind_.format, rows, cols);
     const std::vector<float> w = values(int64_t{rows} * cols, 0.2f);
+    if (format_info(kind_.format).group != 0) {
+      Matrix m = layer.keep({kind_.format, w, rows, cols});
+      m.act = kind_.act_precision;
+      return m;
+    }
     std::vector<int8_t> codes(w.size());
     std::vector<float> scales(static_cast<size_t>(rows));
     ScaleKind scale_kind = ScaleKind::kRow;

@@ -139,6 +139,9 @@ TEST_F(BadTensors, UnsuitableFormats) {
   raw_.matrix("scores", "router", 1).activations = "a8";
   expect(MOE_ERR_UNSUPPORTED, "needs f32 activations");
   raw_.matrix("scores", "router", 1).activations = "";
+  raw_.matrix("k", "attention", 0).activations = "a8_group";
+  expect(MOE_ERR_UNSUPPORTED, "weight format ternary2 needs f32, a8 or a8_block activations");
+  raw_.matrix("k", "attention", 0).activations = "a8_block";
   raw_.matrix("norm", "attention", 0).format = "i32";
   expect(MOE_ERR_UNSUPPORTED,
          "tensor layers.0.attention.norm: expected weight format f32, file has i32");

@@ -120,7 +120,7 @@ inline void change_options(FuzzBytes& in, TinyOptions& o) {
   const size_t i = in.below(8);
   if (i == 0) o.weights = kWeightFormats[in.below(std::size(kWeightFormats))].id;
   if (i == 1) o.scale = in.flag() ? ScaleKind::kRow : ScaleKind::kGroup;
-  if (i == 2) o.act = one_of(in, ActPrecision::kA8Block);
+  if (i == 2) o.act = one_of(in, ActPrecision::kA8Group);
   if (i == 3) o.routers = FormatId::kBf16;
   if (i == 4) o.biases = in.flag();
   if (i == 5) o.compress = in.flag();

@@ -212,7 +212,9 @@ TEST_F(LayerTest, QuantisedFormatsComeClose) {
                {FormatId::kF16, ActPrecision::kF32, 0.003},
                {FormatId::kInt8, ActPrecision::kF32, 0.03},
                {FormatId::kInt8, ActPrecision::kA8, 0.05},
-               {FormatId::kInt8, ActPrecision::kA8Block, 0.05}};
+               {FormatId::kInt8, ActPrecision::kA8Block, 0.05},
+               {FormatId::kInt8Group, ActPrecision::kA8Block, 0.05},
+               {FormatId::kInt8Group, ActPrecision::kA8Group, 0.03}};
   for (const auto& c : cases) {
     weights.spec.format = c.format;
     weights.spec.precision = c.act;
@@ -402,6 +404,11 @@ TEST_F(LayerTest, BadSpecsAreRefused) {
       {"NaN in a weight", MOE_ERR_NON_FINITE, [](S&, E* e) { e[1].down = with_nan.data(); }},
       {"NaN in a bias", MOE_ERR_NON_FINITE, [](S&, E* e) { e[1].up_bias = with_nan.data() + 90; }},
       {"float weights, a8", MOE_ERR_UNSUPPORTED, [](S& s, E*) { s.precision = ActPrecision::kA8; }},
+      {"int8 weights, a8_group", MOE_ERR_UNSUPPORTED,
+       [](S& s, E*) {
+         s.format = FormatId::kInt8;
+         s.precision = ActPrecision::kA8Group;
+       }},
       {"i32 weights", MOE_ERR_UNSUPPORTED, [](S& s, E*) { s.format = FormatId::kI32; }},
       {"negative limit", MOE_ERR_RANGE, [](S& s, E*) { s.act.limit = -1; }},
       {"shared gate alone", MOE_ERR_ARGUMENT, [](S& s, E*) { s.shared_gate = with_nan.data(); }},

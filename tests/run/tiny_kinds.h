@@ -270,6 +270,8 @@ inline std::vector<TinyKind> tiny_formats() {
   }
   const TinyKind more[] = {
       kind("int8_f32", F::kInt8, S::kRow, A::kF32),
+      kind("int8_group_a8_block", F::kInt8Group, S::kGroup, A::kA8Block),
+      kind("int4_a8", F::kInt4, S::kGroup, A::kA8),
       kind("ternary2_row", F::kTernary2, S::kRow, A::kA8Block),
       kind("ternary3_f32", F::kTernary3, S::kRow, A::kF32),
   };

@@ -23,7 +23,6 @@ class TestLayer final : public ExpertSource {
   int32_t n_sublayers = 0;
   Ffn shared;  // op.shared points here if present
 
-  using ExpertSource::keep;
   const float* keep(std::vector<float> v) { return vectors_.emplace_back(std::move(v)).data(); }
   const Matrix& keep(PackedMatrix m) { return matrices_.emplace_back(std::move(m)).get(); }
 

@@ -266,6 +266,7 @@ test('embeds', async () => {
   assert.notDeepStrictEqual(vectors[1], vectors[2]);
   assert.strictEqual(s.position, 0);
   await assert.rejects(s.embed(PROMPT, { pooling: 'sum' }), code('ARGUMENT'));
+  await assert.rejects(s.embed(''), { ...code('ARGUMENT'), message: 'text: expected a text, found an empty one' });
   const ids = s.model.encode(PROMPT);
   await s.eval(PROMPT);
   assert.deepStrictEqual(await s.embed(PROMPT), await s.embed(ids)); // text includes the special tokens
@@ -321,7 +322,7 @@ test('token ids are checked, not wrapped around', async () => {
       await assert.rejects(call, { ...code('RANGE'), message: /^tokens\[1\]: expected an integer of 32 bits, found / });
     }
   }
-  for (const ids of [null, 5, {}, undefined]) {
+  for (const ids of [null, 5, {}, undefined, new DataView(new ArrayBuffer(8))]) {
     for (const call of [() => s.eval(ids), () => s.score(ids), () => s.embed(ids), async () => s.model.decode(ids)]) {
       await assert.rejects(call, { ...code('ARGUMENT'), message: 'tokens: expected text or token ids' });
     }

@@ -50,6 +50,11 @@ def test_fill_and_embed(encoder):
                 session.fill("a <mask>", top=top)
         one, two = session.embed("the cat"), session.embed(["the cat", "a dog"])
         assert two.shape == (2, 24) and np.array_equal(one, two[0])
+        for texts, name in (("", "texts"), (["a dog", ""], r"texts\[1\]")):
+            with pytest.raises(moe.ArgumentError, match=f"{name}: expected a text, found an empty one"):
+                session.embed(texts)
+        with pytest.raises(moe.MoeError, match="n_tokens: expected at least 1, found 0"):
+            session.encode([])
 
 
 def test_the_other_kind_of_model(encoder, session):

@@ -472,8 +472,12 @@ impl Session {
         self.model.tokenizer().ok_or_else(none)?.encode_with(text, how)
     }
 
-    /// One vector per text: (d_model).
+    /// One vector per text: (d_model). An empty text is an error.
     pub fn embed(&mut self, text: &str, pooling: Pooling) -> Result<Vec<f32>> {
+        if text.is_empty() {
+            let why = "text: expected a text, found an empty one";
+            return Err(Error::new(Status::Argument, why));
+        }
         let tokens = self.tokens_of(text, EncodeText::default())?;
         let options = EncodeOptions {
             pooling: Some(pooling),

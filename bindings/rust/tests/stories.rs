@@ -251,6 +251,7 @@ fn embeds_with_a_decoder() {
     let hidden = s.encode(&ids, &options).unwrap().hidden;
     assert_eq!(s.embed(PROMPT, Pooling::Last).unwrap(), hidden[hidden.len() - d..]);
     assert_eq!(s.embed(PROMPT, Pooling::First).unwrap(), hidden[..d]);
+    assert_eq!(status(s.embed("", Pooling::First)), Status::Argument);
     assert_eq!(s.position(), 0);
 }
 

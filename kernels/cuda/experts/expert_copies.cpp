@@ -80,7 +80,7 @@ void ExpertCopies::measure(Buffer* buffer) {
   buffer->fill_seconds = -1;
   if (seconds < 0) return;
   if (cudaEventElapsedTime(&ms, buffer->begun, buffer->copied) != cudaSuccess) return;
-  rates_.add_bring(buffer->n_bytes, seconds + 1e-3 * static_cast<double>(ms));
+  rates_.add_upload(buffer->n_bytes, seconds + 1e-3 * static_cast<double>(ms));
 }
 
 // Leaves the buffer unchanged without pinned memory.
@@ -130,7 +130,7 @@ Status ExpertCopies::fill_and_copy(Buffer* buffer, void* device, const HostFill&
   return cuda_status(error, what);
 }
 
-Status ExpertCopies::bring(void* device, const HostFill& fill, Arrival* arrival, bool* done) {
+Status ExpertCopies::load(void* device, const HostFill& fill, Arrival* arrival, bool* done) {
   Buffer* buffer = nullptr;
   MOE_TRY(take_empty(fill.bytes, fill.cancelled, &buffer));
   *done = buffer != nullptr;
@@ -183,7 +183,7 @@ cudaError_t ExpertCopies::await(cudaStream_t stream, Arrival arrival) {
   return buffer == nullptr ? cudaSuccess : cudaStreamWaitEvent(stream, buffer->copied, 0);
 }
 
-cudaError_t ExpertCopies::settle(Arrival arrival) {
+cudaError_t ExpertCopies::wait_for(Arrival arrival) {
   uint64_t copy = 0;
   Buffer* buffer = buffer_of(arrival, &copy);
   if (buffer == nullptr) return cudaSuccess;

@@ -22,8 +22,8 @@ class ExpertCopies {
   ~ExpertCopies();
   Status open();
 
-  /// As ExpertMemory::bring(). `done` false: there is no pinned memory, and nothing was done.
-  Status bring(void* device, const HostFill& fill, Arrival* arrival, bool* done);
+  /// As ExpertMemory::load(). `done` false: there is no pinned memory, and nothing was done.
+  Status load(void* device, const HostFill& fill, Arrival* arrival, bool* done);
   /// Lends `bytes` of host memory until it is taken back; null: there is no pinned memory. Stops
   /// waiting once `cancelled` is true: MOE_ERR_CANCELLED.
   Status lend(size_t bytes, const std::atomic<bool>* cancelled, void** memory);
@@ -31,7 +31,7 @@ class ExpertCopies {
   /// Makes later work on `stream` wait for the arrival.
   cudaError_t await(cudaStream_t stream, Arrival arrival);
   /// Waits for the arrival on the host.
-  cudaError_t settle(Arrival arrival);
+  cudaError_t wait_for(Arrival arrival);
 
  private:
   struct Buffer {

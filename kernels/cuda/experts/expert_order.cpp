@@ -50,7 +50,7 @@ ExpertOrder::Place ExpertOrder::place_of(MoeCall& call, int32_t expert) {
   if (source.at_hand(expert)) return kAtHand;
   HostExpert host;
   const bool choice = cpu_ && source.on_host(expert, &host) && CpuExperts::same_bits(host.ffn);
-  return choice && call.device.rates().on_cpu(host.n_reads) ? kCpu : kBrought;
+  return choice && call.device.rates().on_cpu(host.n_reads) ? kCpu : kUploaded;
 }
 
 Status ExpertOrder::sort(MoeCall& call, size_t n) {
@@ -76,7 +76,7 @@ Status ExpertOrder::sort(MoeCall& call, size_t n) {
     return next;
   };
   n_at_hand_ = take(kAtHand);
-  n_on_gpu_ = take(kBrought);
+  n_on_gpu_ = take(kUploaded);
   take(kCpu);
   if (same) return {};
   const int32_t* moved = place_array(s, moved_.data(), moved_.size());

@@ -23,7 +23,7 @@ class ExpertOrder {
   const int32_t* tokens(size_t i) const { return tokens_ + found_begin_[i]; }
 
  private:
-  enum Place : uint8_t { kAtHand, kBrought, kCpu };
+  enum Place : uint8_t { kAtHand, kUploaded, kCpu };
   Status sort(MoeCall& call, size_t n);
   Place place_of(MoeCall& call, int32_t expert);
 

@@ -20,10 +20,10 @@ void ExpertRates::add(Mean* mean, uint64_t bytes, double seconds) {
 }
 
 bool ExpertRates::choose(int32_t n_before) const {
-  if (!bring_.known) return false;
+  if (!upload_.known) return false;
   if (!cpu_.known || cpu_.n_skipped >= kMostSkipped) return true;
-  if (bring_.n_skipped >= kMostSkipped) return false;
-  return (n_before + 1) * cpu_.seconds_per_byte < bring_.seconds_per_byte;
+  if (upload_.n_skipped >= kMostSkipped) return false;
+  return (n_before + 1) * cpu_.seconds_per_byte < upload_.seconds_per_byte;
 }
 
 bool ExpertRates::on_cpu(int32_t n_before) {
@@ -33,7 +33,7 @@ bool ExpertRates::on_cpu(int32_t n_before) {
   if (mode_ != MissingExperts::kMeasured) return mode_ == MissingExperts::kOnCpu;
   const bool cpu = choose(n_before);
   cpu_.n_skipped = cpu ? 0 : cpu_.n_skipped + 1;
-  bring_.n_skipped = cpu ? bring_.n_skipped + 1 : 0;
+  upload_.n_skipped = cpu ? upload_.n_skipped + 1 : 0;
   return cpu;
 }
 

@@ -18,7 +18,7 @@ class ExpertRates {
   ExpertRates(const ExpertRates&) = delete;
   ExpertRates& operator=(const ExpertRates&) = delete;
 
-  void add_bring(uint64_t bytes, double seconds) { add(&bring_, bytes, seconds); }
+  void add_upload(uint64_t bytes, double seconds) { add(&upload_, bytes, seconds); }
   void add_cpu(uint64_t bytes, double seconds) { add(&cpu_, bytes, seconds); }
   /// The decision for an expert that the CPU has computed n_before times since it was on the GPU.
   bool on_cpu(int32_t n_before);
@@ -38,7 +38,7 @@ class ExpertRates {
 
   const MissingExperts mode_;
   Mutex mutex_;
-  Mean bring_;
+  Mean upload_;
   Mean cpu_;
   uint64_t n_choices_ = 0;
 };

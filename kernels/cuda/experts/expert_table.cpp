@@ -136,7 +136,7 @@ Status ExpertTables::acquire_all(Build& build) {
 Status ExpertTables::copy_table(Build& build) {
   LayerTable& table = build.table;
   for (const Expert& e : build.experts) {
-    MOE_TRY(cuda_status(device_.copies().settle(e.arrival), "copying an expert to the GPU"));
+    MOE_TRY(cuda_status(device_.copies().wait_for(e.arrival), "copying an expert to the GPU"));
   }
   TableImage image(allocator_);
   MOE_TRY(image.fill(build.experts, table.n_networks));
@@ -161,7 +161,7 @@ Status ExpertTables::try_to_build(Build& build) {
   const bool keep = status.ok() && !build.unlike;
   for (size_t e = 0; e < build.experts.size(); ++e) {
     const auto expert = static_cast<int32_t>(e);
-    keep ? build.source.keep(expert) : build.source.release(expert);
+    keep ? build.source.retain(expert) : build.source.release(expert);
   }
   if (keep) return {};
   device_.free(build.table.memory, build.table.bytes);

@@ -101,7 +101,8 @@ __device__ __forceinline__ Weight find_weight(const MatmulOut& out, int32_t matr
 
 /// Activation scales of an input row.
 __device__ __forceinline__ int32_t n_act_scales(const Matrix& m) {
-  return m.act == ActPrecision::kA8Block ? (m.cols + kActBlock - 1) / kActBlock : 1;
+  const int32_t n = inputs_per_scale(m.act, m.cols);
+  return (m.cols + n - 1) / n;
 }
 
 /// Scale of a row; `group` counts groups of inputs (0 for other kinds).

@@ -133,13 +133,14 @@ struct Problem {
 
   __device__ __forceinline__ bool floats() const { return m.act == ActPrecision::kF32; }
   __device__ __forceinline__ Codes codes() const {
-    return m.act == ActPrecision::kA8 ? in.a8 : in.a8_block;
+    if (m.act == ActPrecision::kA8) return in.a8;
+    return m.act == ActPrecision::kA8Group ? in.a8_group : in.a8_block;
   }
   __device__ __forceinline__ bool grouped() const { return m.scale_kind == ScaleKind::kGroup; }
   /// Inputs summed before scaling.
   __device__ __forceinline__ int32_t block() const {
     if (grouped()) return m.group;
-    return m.act == ActPrecision::kA8Block ? kActBlock : m.cols;
+    return inputs_per_scale(m.act, m.cols);
   }
   __device__ __forceinline__ void rows_of_floats(const float* (&x)[kT]) const {
     MOE_CUDA_UNROLL
@@ -214,7 +215,7 @@ class Chain {
         inside_(p.grouped() || (!floats_ && p.m.act == ActPrecision::kA8)),
         grouped_(p.grouped()),
         per_block_(grouped_ || p.m.act == ActPrecision::kA8Block ? p.block() / kSegment : 0),
-        row_scales_(p.m.act == ActPrecision::kA8Block) {
+        per_scale_(inputs_per_scale(p.m.act, p.m.cols)) {
     in_tile_ = has_group_scales(p.m);
     x_ = p.in.x + int64_t{input} * p.in.ld_x;
     if (floats_) return;
@@ -251,7 +252,7 @@ class Chain {
       }
       return;
     }
-    const float sx = sx_[row_scales_ ? k / kActBlock : 0];
+    const float sx = sx_[k / per_scale_];
     total_ = fused(static_cast<float>(exact_), sx * sw, total_);
     exact_ = 0;
   }
@@ -268,7 +269,7 @@ class Chain {
       sum_ = 0;
       return;
     }
-    const float sx = sx_[row_scales_ ? k / kActBlock : 0];
+    const float sx = sx_[k / per_scale_];
     total_ = fused(static_cast<float>(exact_), sx * s.scale, total_);
     int32_t inputs = 0;
     for (int32_t i = k; i < end && s.minimums; ++i) inputs += codes_[i];
@@ -284,7 +285,7 @@ class Chain {
   bool inside_;
   bool grouped_;
   int32_t per_block_;
-  bool row_scales_;
+  int32_t per_scale_;  // inputs
   bool in_tile_;
   const float* x_;
   const float* sx_ = nullptr;

@@ -107,6 +107,10 @@ void fail_value(const JsonNode& node, const std::string& reason) {
        shown(node.value()).c_str(), reason.c_str());
 }
 
+std::string says_method(const JsonNode& node, const char* method) {
+  return node.path() + " says " + method;
+}
+
 JsonNode ConfigKeys::node(const char* key) {
   known_.insert(key);
   return config_.at(key);

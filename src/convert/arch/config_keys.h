@@ -48,4 +48,7 @@ class ConfigKeys {
 /// Throws MOE_ERR_UNSUPPORTED: "config.json: KEY: VALUE is not supported; REASON".
 [[noreturn]] void fail_value(const JsonNode& node, const std::string& reason);
 
+/// "PATH says METHOD", for errors about tensors that contradict the configuration at `node`.
+std::string says_method(const JsonNode& node, const char* method);
+
 }  // namespace moe

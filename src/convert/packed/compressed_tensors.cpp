@@ -9,6 +9,7 @@ namespace moe {
 namespace {
 
 constexpr int64_t kMaxGroup = 1 << 20;
+constexpr const char* kSays = "config.json: quantization_config says compressed-tensors";
 
 /// `weights`: of all groups that have the format.
 using Unpack = void (*)(Checkpoint* checkpoint, std::span<const JsonNode> weights);
@@ -32,7 +33,7 @@ void require_bits(const JsonNode& weights, int64_t bits) {
 }
 
 void unpack_fp8_groups(Checkpoint* checkpoint, std::span<const JsonNode> weights) {
-  Fp8Scheme scheme{"compressed-tensors", {"_scale"}, {}};
+  Fp8Scheme scheme{kSays, {"_scale"}, {}};
   for (const JsonNode& group : weights) {
     require_bits(group, 8);
     scheme.blocks.push_back(read_fp8_strategy(group));
@@ -42,7 +43,7 @@ void unpack_fp8_groups(Checkpoint* checkpoint, std::span<const JsonNode> weights
 
 void unpack_fp4_groups(Checkpoint* checkpoint, std::span<const JsonNode> weights) {
   for (const JsonNode& group : weights) require_bits(group, 4);
-  unpack_fp4(checkpoint, kFp4OfCompressedTensors);
+  unpack_fp4(checkpoint, kFp4OfCompressedTensors, kSays);
 }
 
 struct Format {
@@ -100,7 +101,8 @@ std::vector<Group> read_groups(const JsonNode& quantization) {
     const JsonNode& owner = group.has("format") ? group : quantization;
     out.push_back({weights, find_unpack(owner.at("format"), weights)});
   }
-  if (out.empty()) groups.fail_expected("a group with weights");
+  if (out.empty() && !quantization.has("kv_cache_scheme"))
+    groups.fail_expected("a group with weights");
   return out;
 }
 

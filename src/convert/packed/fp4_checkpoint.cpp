@@ -67,7 +67,8 @@ class Fp4Matrix final : public PackedRows {
 
 class Unpacking {
  public:
-  Unpacking(Checkpoint* checkpoint, const Fp4Scheme& scheme) : c_(checkpoint), s_(scheme) {}
+  Unpacking(Checkpoint* checkpoint, const Fp4Scheme& scheme, const std::string& says)
+      : c_(checkpoint), s_(scheme), says_(says) {}
 
   void run() {
     std::vector<std::string> names;
@@ -76,9 +77,7 @@ class Unpacking {
       names.push_back(name.substr(0, name.size() - std::string_view(s_.codes).size()));
     }
     if (names.empty()) {
-      fail(MOE_ERR_FORMAT,
-           "config.json: quantization_config says %s, but no tensor NAME%s of U8 is there",
-           s_.method, s_.codes);
+      fail(MOE_ERR_FORMAT, "%s, but no tensor NAME%s of U8 is there", says_.c_str(), s_.codes);
     }
     for (const std::string& name : names) add(name);
   }
@@ -151,8 +150,7 @@ class Unpacking {
   const SourceTensor& part(const std::string& name) {
     const SourceTensor* tensor = c_->find(name);
     if (tensor == nullptr) {
-      fail(MOE_ERR_NOT_FOUND, "tensor %.200s is missing; quantization_config says %s", name.c_str(),
-           s_.method);
+      fail(MOE_ERR_NOT_FOUND, "tensor %.200s is missing; %s", name.c_str(), says_.c_str());
     }
     parts_.push_back(name);
     return *tensor;
@@ -160,13 +158,14 @@ class Unpacking {
 
   Checkpoint* c_;
   const Fp4Scheme& s_;
+  const std::string& says_;
   std::vector<std::string> parts_;
 };
 
 }  // namespace
 
-void unpack_fp4(Checkpoint* checkpoint, const Fp4Scheme& scheme) {
-  Unpacking(checkpoint, scheme).run();
+void unpack_fp4(Checkpoint* checkpoint, const Fp4Scheme& scheme, const std::string& says) {
+  Unpacking(checkpoint, scheme, says).run();
 }
 
 }  // namespace moe

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "formats/import/failure.h"
+#include "src/convert/arch/config_keys.h"
 #include "src/convert/packed/unused_scales.h"
 
 namespace moe {
@@ -82,10 +83,7 @@ class Unpacking {
       if (name.ends_with(kWeight) || tensor.shape.size() == 3) names.push_back(name);
     }
     if (names.empty()) {
-      fail(
-          MOE_ERR_FORMAT,
-          "config.json: quantization_config says %s, but no tensor NAME.weight of F8_E4M3 is there",
-          s_.method);
+      fail(MOE_ERR_FORMAT, "%s, but no tensor NAME.weight of F8_E4M3 is there", s_.says.c_str());
     }
     for (const std::string& name : names) add(name);
   }
@@ -126,8 +124,8 @@ class Unpacking {
       check_type(scales);
       return scales;
     }
-    fail(MOE_ERR_NOT_FOUND, "tensor %.200s%s is missing; quantization_config says %s", name.c_str(),
-         s_.scales[0], s_.method);
+    fail(MOE_ERR_NOT_FOUND, "tensor %.200s%s is missing; %s", name.c_str(), s_.scales[0],
+         s_.says.c_str());
   }
 
   static void check_type(const SourceTensor& scales) {
@@ -233,7 +231,7 @@ void unpack_fp8_method(Checkpoint* checkpoint, const JsonNode& quantization) {
   if (quantization.has("fmt")) (void)quantization.at("fmt").choice({"e4m3", "float8_e4m3fn"});
   (void)quantization.choice("scale_fmt", 0, {"float", "ue8m0"});
   (void)quantization.choice("expert_dtype", 0, {"fp8"});
-  Fp8Scheme scheme{"fp8", {"_scale_inv", "_scale"}, {Fp8Block{}}};
+  Fp8Scheme scheme{says_method(quantization, "fp8"), {"_scale_inv", "_scale"}, {Fp8Block{}}};
   if (quantization.has("weight_block_size")) {
     scheme.blocks = {read_fp8_block(quantization.at("weight_block_size"))};
   }

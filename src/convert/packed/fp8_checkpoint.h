@@ -14,7 +14,7 @@ struct Fp8Block {
 };
 
 struct Fp8Scheme {
-  const char* method;               // named by errors
+  std::string says;                 // the configuration, as errors name it
   std::vector<const char*> scales;  // endings of their names, alternatives
   std::vector<Fp8Block> blocks;     // each matrix has one of these
 };

@@ -23,6 +23,7 @@ struct Kind {
 
 /// The configuration of all matrices.
 struct Scheme {
+  std::string where;  // the configuration's path
   const char* method;
   CodeLayout layout;
   const char* codes;  // suffixes of names
@@ -48,7 +49,7 @@ int64_t read_group(const JsonNode& config, const char* key) {
 }
 
 Scheme read_gptq(const JsonNode& config) {
-  Scheme s{"gptq", CodeLayout::kGptq, ".qweight", ".scales", ".qzeros", ".g_idx"};
+  Scheme s{config.path(), "gptq", CodeLayout::kGptq, ".qweight", ".scales", ".qzeros", ".g_idx"};
   s.bits = read_bits(config, "bits");
   s.group = read_group(config, "group_size");
   const bool second = config.choice("checkpoint_format", 0, {"gptq", "gptq_v2"}) == 1;
@@ -61,7 +62,7 @@ Scheme read_gptq(const JsonNode& config) {
 }
 
 Scheme read_awq(const JsonNode& config) {
-  Scheme s{"awq", CodeLayout::kAwq, ".qweight", ".scales", ".qzeros", ""};
+  Scheme s{config.path(), "awq", CodeLayout::kAwq, ".qweight", ".scales", ".qzeros", ""};
   s.bits = read_bits(config, "bits");
   if (s.bits != 4) fail_value(config.at("bits"), "4 is");
   s.group = read_group(config, "group_size");
@@ -90,10 +91,13 @@ Kind read_kind(const JsonNode& weights) {
 }
 
 Scheme compressed_scheme(bool bytes) {
-  Scheme s = bytes ? Scheme{"compressed-tensors", CodeLayout::kBytes,   ".weight",
-                            ".weight_scale",      ".weight_zero_point", ".weight_g_idx"}
-                   : Scheme{"compressed-tensors", CodeLayout::kWords,   ".weight_packed",
-                            ".weight_scale",      ".weight_zero_point", ".weight_g_idx"};
+  Scheme s{"config.json: quantization_config",
+           "compressed-tensors",
+           bytes ? CodeLayout::kBytes : CodeLayout::kWords,
+           bytes ? ".weight" : ".weight_packed",
+           ".weight_scale",
+           ".weight_zero_point",
+           ".weight_g_idx"};
   s.group = -1;
   s.bits = bytes ? 8 : 0;
   return s;
@@ -122,9 +126,8 @@ class Unpacking {
       }
     }
     if (names.empty()) {
-      fail(MOE_ERR_FORMAT,
-           "config.json: quantization_config says %s, but no tensor NAME%s with a NAME%s is there",
-           s_.method, s_.codes, s_.scales);
+      fail(MOE_ERR_FORMAT, "%s says %s, but no tensor NAME%s with a NAME%s is there",
+           s_.where.c_str(), s_.method, s_.codes, s_.scales);
     }
     for (const std::string& name : names) add(name);
   }
@@ -145,8 +148,8 @@ class Unpacking {
   const SourceTensor& part(const std::string& name) {
     const SourceTensor* tensor = find(name);
     if (tensor == nullptr) {
-      fail(MOE_ERR_NOT_FOUND, "tensor %.200s is missing; quantization_config says %s", name.c_str(),
-           s_.method);
+      fail(MOE_ERR_NOT_FOUND, "tensor %.200s is missing; %s says %s", name.c_str(),
+           s_.where.c_str(), s_.method);
     }
     return *tensor;
   }
@@ -165,10 +168,10 @@ class Unpacking {
     while (shape.back() == 1 && found.size() < shape.size()) found.push_back(1);
     if (found == shape) return;
     fail(MOE_ERR_SHAPE,
-         "tensor %.200s: expected %s for %d bits and groups of %lld inputs, as quantization_config "
-         "and %s say; file has %s",
+         "tensor %.200s: expected %s for %d bits and groups of %lld inputs, as %s and %s say; "
+         "file has %s",
          tensor.name.c_str(), shape_text(shape).c_str(), m_->bits,
-         static_cast<long long>(m_->group), m_->words.name.c_str(),
+         static_cast<long long>(m_->group), s_.where.c_str(), m_->words.name.c_str(),
          shape_text(tensor.shape).c_str());
   }
 
@@ -185,9 +188,8 @@ class Unpacking {
     }
     if (all.bits != 0) return all;
     fail(MOE_ERR_SHAPE,
-         "tensor %.200s: codes of %d bits with a scale for each %lld inputs; quantization_config "
-         "has no such group",
-         m_->words.name.c_str(), m_->bits, static_cast<long long>(m_->group));
+         "tensor %.200s: codes of %d bits with a scale for each %lld inputs; %s has no such group",
+         m_->words.name.c_str(), m_->bits, static_cast<long long>(m_->group), s_.where.c_str());
   }
 
   bool has_one_scale() const {

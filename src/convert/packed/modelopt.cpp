@@ -52,14 +52,14 @@ std::vector<const Algorithm*> find_algorithms(const JsonNode& quantization) {
 void unpack_modelopt(Checkpoint* checkpoint, const JsonNode& says) {
   const JsonNode quantization = says.has(kInner) ? says.at(kInner) : says;
   if (!quantization.has(kAlgorithm)) return;  // only the cache is quantised
-  Fp8Scheme fp8{"modelopt", {"_scale"}, {}};
+  Fp8Scheme fp8{says_method(says, "modelopt"), {"_scale"}, {}};
   bool fp4 = false;
   for (const Algorithm* algorithm : find_algorithms(quantization)) {
     fp4 |= algorithm->fp4;
     if (!algorithm->fp4) fp8.blocks.push_back(algorithm->block);
   }
   if (!fp8.blocks.empty()) unpack_fp8(checkpoint, fp8);
-  if (fp4) unpack_fp4(checkpoint, kFp4OfModelOpt);
+  if (fp4) unpack_fp4(checkpoint, kFp4OfModelOpt, fp8.says);
 }
 
 }  // namespace moe

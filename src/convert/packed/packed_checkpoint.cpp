@@ -1,11 +1,13 @@
 #include "src/convert/packed/packed_checkpoint.h"
 
+#include "formats/import/failure.h"
 #include "src/convert/packed/bitsandbytes.h"
 #include "src/convert/packed/compressed_tensors.h"
 #include "src/convert/packed/fp8_checkpoint.h"
 #include "src/convert/packed/integer_codes.h"
 #include "src/convert/packed/modelopt.h"
 #include "src/convert/packed/quark.h"
+#include "src/convert/packed/unused_scales.h"
 
 namespace moe {
 namespace {
@@ -37,17 +39,57 @@ const Method* find_method(const JsonNode& quantization) {
   return nullptr;
 }
 
+struct Trace {
+  std::string_view end;  // of a tensor's name
+  const char* method;
+};
+
+// BitNet's packed weights also have a NAME.weight_scale, and need no configuration.
+constexpr Trace kTraces[] = {{".qweight", "GPTQ or AWQ"},
+                             {".weight_packed", "compressed-tensors"},
+                             {".weight_scale_2", "ModelOpt's NVFP4"},
+                             {".weight_scale_inv", "FP8"},
+                             {".weight.absmax", "bitsandbytes"},
+                             {".SCB", "LLM.int8 of bitsandbytes"}};
+
+// Null: it may belong to a checkpoint that is not quantised.
+const char* method_of(const SourceTensor& tensor) {
+  for (const Trace& trace : kTraces) {
+    if (tensor.name.ends_with(trace.end)) return trace.method;
+  }
+  const bool codes = tensor.name.ends_with(".weight");
+  if (codes && tensor.type == SourceType::kI8) return "codes of 8 bits";
+  if (codes && tensor.type == SourceType::kF8E4M3) return "FP8";
+  return nullptr;
+}
+
+void refuse_undescribed(const Checkpoint& checkpoint) {
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    const char* const method = method_of(tensor);
+    if (method == nullptr) continue;
+    fail(MOE_ERR_FORMAT,
+         "tensor %.200s: looks like %s, but config.json has no quantization_config, which says how "
+         "to read it; take config.json from the published checkpoint",
+         name.c_str(), method);
+  }
+}
+
+struct OlderFile {
+  const char* name;
+  void (*unpack)(Checkpoint* checkpoint, const JsonNode& quantization);
+};
+
 // Files beside a config.json that says nothing.
 void unpack_by_older_files(Checkpoint* checkpoint) {
-  constexpr const char* kAutoGptq = "quantize_config.json";
-  constexpr const char* kModelOpt = "hf_quant_config.json";
-  if (checkpoint->has_document(kAutoGptq)) {
-    const Json document = checkpoint->document(kAutoGptq);
-    unpack_gptq(checkpoint, JsonNode(document, kAutoGptq));
-  } else if (checkpoint->has_document(kModelOpt)) {
-    const Json document = checkpoint->document(kModelOpt);
-    unpack_modelopt(checkpoint, JsonNode(document, kModelOpt));
+  constexpr OlderFile kFiles[] = {{"quantize_config.json", unpack_gptq},
+                                  {"hf_quant_config.json", unpack_modelopt}};
+  for (const auto& [name, unpack] : kFiles) {
+    if (!checkpoint->has_document(name)) continue;
+    const Json document = checkpoint->document(name);
+    unpack(checkpoint, JsonNode(document, name));
+    return drop_unused_scales(checkpoint);
   }
+  refuse_undescribed(*checkpoint);
 }
 
 }  // namespace
@@ -62,6 +104,7 @@ void unpack_checkpoint(Checkpoint* checkpoint) {
   const Method* method = find_method(quantization);
   if (method == nullptr) return;
   method->unpack(checkpoint, quantization);
+  drop_unused_scales(checkpoint);
   document.erase(kKey);
   checkpoint->put_document(kConfig, std::move(document));
 }

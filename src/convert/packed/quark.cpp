@@ -55,7 +55,7 @@ Fp8Block read_block(const JsonNode& weights) {
 
 void unpack_quark(Checkpoint* checkpoint, const JsonNode& quantization) {
   refuse_algorithms(quantization);
-  Fp8Scheme fp8{"quark", {"_scale"}, {}};
+  Fp8Scheme fp8{says_method(quantization, "quark"), {"_scale"}, {}};
   bool fp4 = false;
   for (const JsonNode& weights : find_weights(quantization)) {
     if (weights.value().is_array()) fail_value(weights, kOthers);
@@ -70,7 +70,7 @@ void unpack_quark(Checkpoint* checkpoint, const JsonNode& quantization) {
     }
   }
   if (!fp8.blocks.empty()) unpack_fp8(checkpoint, fp8);
-  if (fp4) unpack_fp4(checkpoint, kFp4OfQuark);
+  if (fp4) unpack_fp4(checkpoint, kFp4OfQuark, fp8.says);
 }
 
 }  // namespace moe

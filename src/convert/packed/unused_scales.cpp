@@ -1,6 +1,19 @@
 #include "src/convert/packed/unused_scales.h"
 
+#include <algorithm>
+
 namespace moe {
+namespace {
+
+// A cache with a bias stores the difference from it, and adds it when read.
+bool is_of_cache(const std::string& name) {
+  constexpr const char* kEnds[] = {".k_scale",      ".v_scale",       ".k_zero_point",
+                                   ".v_zero_point", ".k_proj.k_bias", ".v_proj.v_bias"};
+  return std::any_of(std::begin(kEnds), std::end(kEnds),
+                     [&](const char* end) { return name.ends_with(end); });
+}
+
+}  // namespace
 
 std::vector<std::string> unused_scales(const std::string& name) {
   std::vector<std::string> out;
@@ -9,15 +22,20 @@ std::vector<std::string> unused_scales(const std::string& name) {
         ".output_zero_point", ".activation_scale", "_activation_scale"}) {
     out.push_back(name + end);
   }
-  for (const char* cached : {"k", "v"}) {
-    const std::string end = std::string(".") + cached + "_proj";
-    if (!name.ends_with(end)) continue;
-    const std::string begin = name.substr(0, name.size() - end.size() + 1) + cached;
-    out.push_back(begin + "_scale");
-    out.push_back(begin + "_zero_point");
-    out.push_back(name + "." + cached + "_scale");
-  }
   return out;
+}
+
+void drop_unused_scales(Checkpoint* checkpoint) {
+  constexpr std::string_view kWeight = ".weight";
+  std::vector<std::string> unused;
+  for (const auto& [name, tensor] : checkpoint->tensors()) {
+    if (is_of_cache(name)) unused.push_back(name);
+    if (!name.ends_with(kWeight)) continue;
+    const std::vector<std::string> scales =
+        unused_scales(name.substr(0, name.size() - kWeight.size()));
+    unused.insert(unused.end(), scales.begin(), scales.end());
+  }
+  for (const std::string& name : unused) checkpoint->remove_tensor(name);
 }
 
 }  // namespace moe

@@ -46,7 +46,10 @@ bool is_shared_by_all(Role role) {
 }  // namespace
 
 ActPrecision PrecisionChoice::activations_for(FormatId stored) const {
-  return is_integer(stored) ? activations.value_or(ActPrecision::kA8Block) : ActPrecision::kF32;
+  const WeightFormat& format = format_info(stored);
+  if (!format.integer) return ActPrecision::kF32;
+  const ActPrecision usual = format.group != 0 ? format.act : ActPrecision::kA8Block;
+  return activations.value_or(usual);
 }
 
 std::optional<FormatId> parse_weight_format(std::string_view name) {
@@ -63,8 +66,8 @@ PrecisionRule parse_override(const std::string& text) {
   if (colon != std::string::npos) {
     ActPrecision act;
     if (!parse_in(kActPrecisions, wish.substr(colon + 1), &act)) {
-      fail(MOE_ERR_ARGUMENT, "override \"%.100s\": expected activations f32, a8 or a8_block",
-           text.c_str());
+      fail(MOE_ERR_ARGUMENT,
+           "override \"%.100s\": expected activations f32, a8, a8_block or a8_group", text.c_str());
     }
     rule.activations = act;
     wish.resize(colon);

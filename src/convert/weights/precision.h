@@ -15,7 +15,8 @@ struct PrecisionChoice {
   bool int8_by_row = false;  // by default int8 per row, never int8_group
   bool as_source = false;    // floats that represent the checkpoint exactly; overrides `weights`
 
-  /// Precision of inputs for a format: floats remain floats, integers default to a8_block.
+  /// Precision of inputs for a format: floats remain floats; integers default to a8_block, with
+  /// scales in the tile to a8_group.
   ActPrecision activations_for(FormatId stored) const;
 };
 

@@ -83,6 +83,16 @@ void keep_codes(const PlannedMatrix& m, const Checkpoint& checkpoint,
   }
 }
 
+ActPrecision activations_of(const PlannedMatrix& m, FormatId stored) {
+  const ActPrecision act = m.precision.activations_for(stored);
+  const WeightFormat& format = format_info(stored);
+  if (const char* others = activations_instead(format, act); others != nullptr) {
+    fail(MOE_ERR_UNSUPPORTED, "%s: weight format %s needs %s activations",
+         m.slot.short_name().c_str(), format.name, others);
+  }
+  return act;
+}
+
 }  // namespace
 
 Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
@@ -121,7 +131,7 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
     out.scale = ScaleKind::kGroup;
     out.group = format_info(out.format).group;
   }
-  out.act = m.precision.activations_for(out.format);
+  out.act = activations_of(m, out.format);
   return out;
 }
 

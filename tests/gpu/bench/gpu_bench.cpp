@@ -320,40 +320,40 @@ class Bench {
            6.0 * experts * static_cast<double>(d) * f);
   }
 
-  /// choose_tokens() on n rows of logits. They are not in rotation: the head has just written them.
-  void choose(const char* name, int32_t n, int32_t vocab, const ChoiceSpec& spec) {
+  /// sample_rows() on n rows of logits. They are not in rotation: the head has just written them.
+  void sample(const char* name, int32_t n, int32_t vocab, const SampleSpec& spec) {
     const auto rows = static_cast<size_t>(n);
-    const auto spans = static_cast<size_t>(choice_spans(vocab));
+    const auto spans = static_cast<size_t>(sample_spans(vocab));
     const auto classes = rows * static_cast<size_t>(kLogitClasses);
     std::mt19937 rng(3);
     std::normal_distribution<float> normal(0, 3);
     std::vector<float> values(rows * static_cast<size_t>(vocab));
     for (float& v : values) v = normal(rng);
     const Buffer logits(values);
-    const Buffer specs(std::vector<ChoiceSpec>(rows, spec));
+    const Buffer specs(std::vector<SampleSpec>(rows, spec));
     const Buffer copies(rows * sizeof(float*));
     const Buffer best(rows * spans * 8), bad(rows * spans * 4), counts(classes * 4);
     const Buffer weights(classes * 8), cursor(rows * 4);
-    const size_t told = sizeof(ChoiceHead) + 16 * spans + sizeof(TokenCandidate) * kMaxCandidates;
+    const size_t told = sizeof(SampleHead) + 16 * spans + sizeof(TokenCandidate) * kMaxCandidates;
     uint8_t* pinned = nullptr;
     check(cudaMallocHost(&pinned, rows * told), "pinned memory");
-    DeviceChooseOp op;
-    op.op = {logits.as<float>(), n, vocab, specs.as<ChoiceSpec>(), copies.as<float*>()};
+    DeviceSampleOp op;
+    op.op = {logits.as<float>(), n, vocab, specs.as<SampleSpec>(), copies.as<float*>()};
     op.candidates = wants_candidates(spec);
     op.best = best.as<uint64_t>();
     op.bad = bad.as<int32_t>();
     op.counts = counts.as<uint32_t>();
     op.classes = weights.as<unsigned long long>();
     op.cursor = cursor.as<int32_t>();
-    op.heads = reinterpret_cast<ChoiceHead*>(pinned);
+    op.heads = reinterpret_cast<SampleHead*>(pinned);
     op.span_sums = reinterpret_cast<uint64_t*>(op.heads + rows);
     op.span_weights = op.span_sums + rows * spans;
     op.candidates_of = reinterpret_cast<TokenCandidate*>(op.span_weights + rows * spans);
-    const Times t = measure(16, [&](cudaStream_t s, int) { return choose_tokens(s, op); });
+    const Times t = measure(16, [&](cudaStream_t s, int) { return sample_rows(s, op); });
     report(name, t, static_cast<double>(values.size()) * sizeof(float), 0);
     cudaFreeHost(pinned);
   }
-  /// The copy of such a row to the host, which choose_tokens() avoids.
+  /// The copy of such a row to the host, which sample_rows() avoids.
   void bring(const char* name, int32_t vocab) {
     const size_t bytes = static_cast<size_t>(vocab) * sizeof(float);
     const Buffer logits(bytes);
@@ -448,10 +448,10 @@ void run() {
   bench.bring("logits, 151936, to the host", kVocab);
   for (const int32_t n : {1, 32}) {
     const std::string of = ", 151936, " + std::to_string(n) + " rows";
-    bench.choose(("choose greedily" + of).c_str(), n, kVocab, {0, 0, 0, 0});
-    bench.choose(("choose by temperature" + of).c_str(), n, kVocab, {0.8f, 0, 0, 0});
-    bench.choose(("choose by top-k 40" + of).c_str(), n, kVocab, {0.8f, 0, 0, 40});
-    bench.choose(("choose by top-p 0.9" + of).c_str(), n, kVocab, {0.8f, 0, 0.9f, 0});
+    bench.sample(("sample greedily" + of).c_str(), n, kVocab, {0, 0, 0, 0});
+    bench.sample(("sample by temperature" + of).c_str(), n, kVocab, {0.8f, 0, 0, 0});
+    bench.sample(("sample by top-k 40" + of).c_str(), n, kVocab, {0.8f, 0, 0, 40});
+    bench.sample(("sample by top-p 0.9" + of).c_str(), n, kVocab, {0.8f, 0, 0.9f, 0});
   }
   Json all = bench.results();
   all["gpu"] = gpu.name;

@@ -189,13 +189,19 @@ class Session(Closable):
         return Encoded(states, pooled, out)
 
     def embed(self, texts: str | Sequence[str], pooling: str = "mean") -> FloatArray:
-        """One vector of a text, (d_model,), or one for each of several, (n, d_model)."""
+        """One vector of a text, (d_model,), or one for each of several, (n, d_model). ArgumentError
+        for an empty text."""
         if isinstance(texts, str):
-            pooled = self.encode(self.model.encode(texts), hidden=False, pooling=pooling).pooled
-            assert pooled is not None
-            return pooled
-        rows = [self.embed(text, pooling) for text in texts]
+            return self._embed(texts, "texts", pooling)
+        rows = [self._embed(text, f"texts[{i}]", pooling) for i, text in enumerate(texts)]
         return np.stack(rows) if rows else np.empty((0, self.model.info.d_model), np.float32)
+
+    def _embed(self, text: str, name: str, pooling: str) -> FloatArray:
+        if text == "":
+            raise ArgumentError(f"{name}: expected a text, found an empty one")
+        pooled = self.encode(self.model.encode(text), hidden=False, pooling=pooling).pooled
+        assert pooled is not None
+        return pooled
 
     def fill(self, text: str, top: int = 5) -> list[list[TokenLogprob]]:
         """For each mask of the text (the tokenizer's own, such as "<mask>"), the `top` most likely

@@ -26,20 +26,20 @@ MOE_HD int32_t logit_class(float best, float logit) {
 }
 
 /// What to report about a row for sampling.
-struct ChoiceSpec {
+struct SampleSpec {
   float temperature = 0;      // for weights; 0: not requested
-  float min_p = 0;            // smaller p do not count in TokenChoice::weights
+  float min_p = 0;            // smaller p do not count in SampleReport::weights
   float share = 0;            // candidates covering this share of the total weight
   int32_t n_candidates = -1;  // minimum number of candidates; -1: nothing is requested
 
-  bool operator==(const ChoiceSpec& other) const {
+  bool operator==(const SampleSpec& other) const {
     return temperature == other.temperature && min_p == other.min_p && share == other.share &&
            n_candidates == other.n_candidates;
   }
 };
 
-MOE_HD bool wants_anything(const ChoiceSpec& spec) { return spec.n_candidates >= 0; }
-MOE_HD bool wants_candidates(const ChoiceSpec& spec) {
+MOE_HD bool wants_anything(const SampleSpec& spec) { return spec.n_candidates >= 0; }
+MOE_HD bool wants_candidates(const SampleSpec& spec) {
   return spec.n_candidates > 0 || spec.share > 0;
 }
 
@@ -50,13 +50,13 @@ struct TokenCandidate {
 
 inline constexpr int32_t kMaxCandidates = 2048;
 /// Tokens per partial sum of weights.
-inline constexpr int32_t kChoiceSpan = 1024;
-inline constexpr int32_t choice_spans(int32_t vocab_size) {
-  return (vocab_size + kChoiceSpan - 1) / kChoiceSpan;
+inline constexpr int32_t kSampleSpan = 1024;
+inline constexpr int32_t sample_spans(int32_t vocab_size) {
+  return (vocab_size + kSampleSpan - 1) / kSampleSpan;
 }
 
 /// Report on a row. If a logit is not finite, only `bad` is valid.
-struct TokenChoice {
+struct SampleReport {
   int32_t bad = -1;   // first token with a logit that is not finite; -1: none
   int32_t best = -1;  // token with the largest logit, the first of equals
   float best_logit = 0;
@@ -64,18 +64,18 @@ struct TokenChoice {
   /// kMaxCandidates would be needed.
   int32_t n_candidates = 0;
   const TokenCandidate* candidates = nullptr;
-  const uint64_t* sums = nullptr;     // (choice_spans) weights at temperature 1
-  const uint64_t* weights = nullptr;  // (choice_spans) weights at spec.temperature, of p >= min_p
+  const uint64_t* sums = nullptr;     // (sample_spans) weights at temperature 1
+  const uint64_t* weights = nullptr;  // (sample_spans) weights at spec.temperature, of p >= min_p
 };
 
 /// Analyses rows of logits.
-struct ChooseOp {
+struct SampleOp {
   const float* logits = nullptr;  // (n_rows, vocab_size)
-  int32_t n_rows = 0;             // at most kMaxChoiceRows
+  int32_t n_rows = 0;             // at most kMaxSampleRows
   int32_t vocab_size = 0;
-  const ChoiceSpec* specs = nullptr;  // (n_rows) host memory
+  const SampleSpec* specs = nullptr;  // (n_rows) host memory
   float* const* copies = nullptr;     // (n_rows) host memory: copies of the rows, or null
 };
-inline constexpr int32_t kMaxChoiceRows = 32;
+inline constexpr int32_t kMaxSampleRows = 32;
 
 }  // namespace moe

@@ -9,14 +9,14 @@ CudaStream& own(Stream& s) { return static_cast<CudaStream&>(s); }
 
 }  // namespace
 
-void CudaDevice::choose(Stream& stream, const ChooseOp& op) {
+void CudaDevice::sample(Stream& stream, const SampleOp& op) {
   CudaStream& s = own(stream);
   if (op.n_rows == 0 ||
       !s.check(select().ok() ? cudaSuccess : cudaErrorInvalidDevice, "choosing the GPU") ||
       !begin_op(s))
     return;
   const auto n = static_cast<size_t>(op.n_rows);
-  DeviceChooseOp on_device = s.scratch.choose;
+  DeviceSampleOp on_device = s.scratch.sample;
   on_device.op = op;
   on_device.sums = on_device.candidates = false;
   for (size_t i = 0; i < n; ++i) {
@@ -26,15 +26,15 @@ void CudaDevice::choose(Stream& stream, const ChooseOp& op) {
   on_device.op.specs = place_array(s, op.specs, n);
   on_device.op.copies = place_array(s, op.copies, n);
   if (!s.live()) return;
-  s.check(choose_tokens(s.stream, on_device), "looking at logits");
+  s.check(sample_rows(s.stream, on_device), "looking at logits");
 }
 
-TokenChoice CudaDevice::choice(Stream& stream, int32_t row) {
+SampleReport CudaDevice::sampled(Stream& stream, int32_t row) {
   const CudaStream& s = own(stream);
-  const DeviceChooseOp& m = s.scratch.choose;
-  const ChoiceHead& head = m.heads[row];
-  const int64_t spans = choice_spans(s.shape.vocab_size);
-  TokenChoice found;
+  const DeviceSampleOp& m = s.scratch.sample;
+  const SampleHead& head = m.heads[row];
+  const int64_t spans = sample_spans(s.shape.vocab_size);
+  SampleReport found;
   found.bad = head.bad;
   found.best = head.best;
   found.best_logit = head.best_logit;

@@ -1,4 +1,4 @@
-// choose_tokens() compared with its definition, and tokens sampled from its results compared with
+// sample_rows() compared with its definition, and tokens sampled from its results compared with
 // tokens sampled from whole rows.
 
 #include <algorithm>
@@ -35,12 +35,12 @@ class Pinned {
   std::shared_ptr<T> memory_;
 };
 
-/// Rows of logits on the device, and the results of choose_tokens().
+/// Rows of logits on the device, and the results of sample_rows().
 class Rows {
  public:
-  Rows(const std::vector<Floats>& rows, const std::vector<ChoiceSpec>& specs)
+  Rows(const std::vector<Floats>& rows, const std::vector<SampleSpec>& specs)
       : vocab_(static_cast<int32_t>(rows[0].size())),
-        spans_(static_cast<size_t>(choice_spans(vocab_))),
+        spans_(static_cast<size_t>(sample_spans(vocab_))),
         heads_(rows.size()),
         sums_(rows.size() * spans_),
         weights_(rows.size() * spans_),
@@ -49,7 +49,7 @@ class Rows {
     for (const Floats& row : rows) all.insert(all.end(), row.begin(), row.end());
     const size_t n = rows.size();
     const OnDevice<float> logits(all);
-    const OnDevice<ChoiceSpec> device_specs(specs);
+    const OnDevice<SampleSpec> device_specs(specs);
     std::vector<float*> to;
     for (size_t i = 0; i < n; ++i) {
       copies_.emplace_back(rows[i].size());
@@ -61,7 +61,7 @@ class Rows {
     const OnDevice<uint32_t> counts(n * kLogitClasses);
     const OnDevice<unsigned long long> classes(n * kLogitClasses);
     const OnDevice<int32_t> cursor(n);
-    DeviceChooseOp op;
+    DeviceSampleOp op;
     op.op = {logits, static_cast<int32_t>(n), vocab_, device_specs, copies};
     op.best = best;
     op.bad = bad;
@@ -72,11 +72,11 @@ class Rows {
     op.span_sums = sums_.get();
     op.span_weights = weights_.get();
     op.candidates_of = candidates_.get();
-    EXPECT_EQ(choose_tokens(nullptr, op), cudaSuccess);
+    EXPECT_EQ(sample_rows(nullptr, op), cudaSuccess);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
-  TokenChoice choice(size_t row) const {
-    const ChoiceHead& head = heads_.get()[row];
+  SampleReport sampled(size_t row) const {
+    const SampleHead& head = heads_.get()[row];
     return {head.bad,
             head.best,
             head.best_logit,
@@ -90,7 +90,7 @@ class Rows {
  private:
   int32_t vocab_;
   size_t spans_;
-  Pinned<ChoiceHead> heads_;
+  Pinned<SampleHead> heads_;
   Pinned<uint64_t> sums_;
   Pinned<uint64_t> weights_;
   Pinned<TokenCandidate> candidates_;
@@ -110,8 +110,8 @@ std::vector<TokenCandidate> best_first(const Floats& logits) {
   return all;
 }
 
-/// Compares with the definition in kernels/choice.h.
-void expect_choice(const Floats& logits, const ChoiceSpec& spec, TokenChoice found) {
+/// Compares with the definition in kernels/sample.h.
+void expect_report(const Floats& logits, const SampleSpec& spec, SampleReport found) {
   const auto is_bad = [](float v) { return !std::isfinite(v); };
   const auto bad = std::find_if(logits.begin(), logits.end(), is_bad);
   if (bad != logits.end()) {
@@ -129,10 +129,10 @@ void expect_choice(const Floats& logits, const ChoiceSpec& spec, TokenChoice fou
     return p >= least ? token_weight(p, units) : 0;
   };
   uint64_t total = 0;
-  for (size_t first = 0, span = 0; first < logits.size(); first += kChoiceSpan, ++span) {
+  for (size_t first = 0, span = 0; first < logits.size(); first += kSampleSpan, ++span) {
     uint64_t sum = 0;
     uint64_t weights = 0;
-    for (size_t i = first; i < std::min(logits.size(), first + kChoiceSpan); ++i) {
+    for (size_t i = first; i < std::min(logits.size(), first + kSampleSpan); ++i) {
       sum += weight_at(logits[i], 1, 0);
       if (spec.temperature > 0) weights += weight_at(logits[i], spec.temperature, spec.min_p);
     }
@@ -197,22 +197,22 @@ std::vector<Kind> kinds(size_t vocab) {
   return all;
 }
 
-const ChoiceSpec kSpecs[] = {
+const SampleSpec kSpecs[] = {
     {0, 0, 0, 0},         {0, 0, 0, 20},         {0.8f, 0, 0, 0},    {1, 0.05f, 0, 3},
     {1.5f, 0, 0.9f, 0},   {0.7f, 0, 0.999f, 64}, {1, 0, 0, 40},      {1, 0, 0, kMaxCandidates},
     {1e-30f, 0, 0.5f, 0}, {1e30f, 0, 0.3f, 1},   {0.5f, 0.5f, 0, 0},
 };
 
-TEST(CudaChoose, IsItsDefinition) {
+TEST(CudaSample, IsItsDefinition) {
   for (const size_t vocab : {size_t{1}, size_t{31}, size_t{1024}, size_t{1025}, size_t{5000}}) {
     for (const Kind& kind : kinds(vocab)) {
       SCOPED_TRACE(testing::Message() << kind.name << " of " << vocab);
-      const std::vector<ChoiceSpec> specs(std::begin(kSpecs), std::end(kSpecs));
+      const std::vector<SampleSpec> specs(std::begin(kSpecs), std::end(kSpecs));
       const std::vector<Floats> rows(specs.size(), kind.logits);
       const Rows found(rows, specs);
       for (size_t i = 0; i < specs.size(); ++i) {
         SCOPED_TRACE(testing::Message() << "spec " << i);
-        expect_choice(kind.logits, specs[i], found.choice(i));
+        expect_report(kind.logits, specs[i], found.sampled(i));
         if (i % 2 == 0) {
           EXPECT_SAME_BITS(found.copy(i), kind.logits);
         }
@@ -222,16 +222,16 @@ TEST(CudaChoose, IsItsDefinition) {
 }
 
 // Rows of several sessions: each has its own spec, and some specs ask for the copy alone.
-TEST(CudaChoose, ManyRowsOfALargeVocabulary) {
+TEST(CudaSample, ManyRowsOfALargeVocabulary) {
   constexpr size_t kVocab = 151936;
   const std::vector<Kind> all = kinds(kVocab);
   const std::vector<Floats> rows = {all[0].logits, all[1].logits, all[2].logits, all[7].logits,
                                     all[0].logits};
-  const std::vector<ChoiceSpec> specs = {kSpecs[5], kSpecs[4], ChoiceSpec(), kSpecs[6], kSpecs[0]};
+  const std::vector<SampleSpec> specs = {kSpecs[5], kSpecs[4], SampleSpec(), kSpecs[6], kSpecs[0]};
   const Rows found(rows, specs);
   for (const size_t i : {0, 1, 3, 4}) {
     SCOPED_TRACE(testing::Message() << "row " << i);
-    expect_choice(rows[i], specs[i], found.choice(i));
+    expect_report(rows[i], specs[i], found.sampled(i));
   }
   for (const size_t i : {0, 2, 4}) EXPECT_SAME_BITS(found.copy(i), rows[i]);
 }
@@ -249,8 +249,8 @@ SamplingConfig sampling(float temperature, int32_t top_k, float top_p, float min
 /// sufficient.
 int expect_same_tokens(const Floats& logits, SamplingConfig config, size_t n_top, int draws) {
   const auto vocab = static_cast<int32_t>(logits.size());
-  ChoiceSpec spec;
-  EXPECT_TRUE(choice_spec(config, n_top, vocab, &spec));
+  SampleSpec spec;
+  EXPECT_TRUE(sample_spec(config, n_top, vocab, &spec));
   const Rows rows({logits}, {spec});
   Sampler sampler(system_allocator());
   EXPECT_TRUE(sampler.init(vocab).ok());
@@ -269,7 +269,7 @@ int expect_same_tokens(const Floats& logits, SamplingConfig config, size_t n_top
     std::vector<TokenLogprob> expected_top(n_top + 1);
     std::vector<TokenLogprob> found_top(n_top + 1);
     bool enough = false;
-    const Status status = sampler.sample(config, rows.choice(0), reader, number, &found,
+    const Status status = sampler.sample(config, rows.sampled(0), reader, number, &found,
                                          found_top.data(), n_top, &enough);
     const Status of_row = sampler.sample(config, {logits.data(), logits.size()}, {}, number,
                                          &expected, expected_top.data(), n_top);
@@ -286,7 +286,7 @@ int expect_same_tokens(const Floats& logits, SamplingConfig config, size_t n_top
   return sufficed;
 }
 
-TEST(CudaChoose, TheSameTokensAsFromTheRow) {
+TEST(CudaSample, TheSameTokensAsFromTheRow) {
   const SamplingConfig configs[] = {
       sampling(0, 0, 1, 0),         sampling(0.8f, 0, 1, 0),     sampling(1, 0, 1, 0.05f),
       sampling(1.2f, 40, 1, 0),     sampling(0.7f, 40, 0.9f, 0), sampling(0.6f, 0, 0.9f, 0),
@@ -309,7 +309,7 @@ TEST(CudaChoose, TheSameTokensAsFromTheRow) {
   }
 }
 
-TEST(CudaChoose, TheSameTokensOfALargeVocabulary) {
+TEST(CudaSample, TheSameTokensOfALargeVocabulary) {
   const std::vector<Kind> all = kinds(151936);
   EXPECT_EQ(expect_same_tokens(all[0].logits, sampling(1, 0, 1, 0), 0, 40), 40);
   EXPECT_EQ(expect_same_tokens(all[0].logits, sampling(0, 0, 1, 0), 20, 2), 2);
@@ -321,22 +321,22 @@ TEST(CudaChoose, TheSameTokensOfALargeVocabulary) {
   EXPECT_EQ(expect_same_tokens(all[3].logits, sampling(1, 0, 1, 0), 0, 40), 40);
 }
 
-TEST(CudaChoose, SamplingThatNeedsTheRowOfLogits) {
-  ChoiceSpec spec;
+TEST(CudaSample, SamplingThatNeedsTheRowOfLogits) {
+  SampleSpec spec;
   SamplingConfig config;
-  EXPECT_TRUE(choice_spec(config, 0, 100000, &spec));
+  EXPECT_TRUE(sample_spec(config, 0, 100000, &spec));
   const LogitBias bias[] = {{3, 1.0f}};
   config.bias = {bias, 1};
-  EXPECT_FALSE(choice_spec(config, 0, 100000, &spec));
+  EXPECT_FALSE(sample_spec(config, 0, 100000, &spec));
   config.bias = {};
   config.repetition_penalty = 1.1f;
-  EXPECT_FALSE(choice_spec(config, 0, 100000, &spec));
+  EXPECT_FALSE(sample_spec(config, 0, 100000, &spec));
   config.repetition_penalty = 1;
   config.temperature = 1;
   config.top_k = kMaxCandidates + 1;
-  EXPECT_FALSE(choice_spec(config, 0, 100000, &spec));
+  EXPECT_FALSE(sample_spec(config, 0, 100000, &spec));
   EXPECT_TRUE(
-      choice_spec(config, 0, kMaxCandidates, &spec));  // top_k of the whole vocabulary is no limit
+      sample_spec(config, 0, kMaxCandidates, &spec));  // top_k of the whole vocabulary is no limit
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Reports on rows of logits from which the host samples tokens (kernels/choice.h).
+// Reports on rows of logits from which the host samples tokens (kernels/sample.h).
 //
 // Three passes, a span of tokens per block: the largest logit; weights by span and by class of
 // logits; the tokens of the selected classes. All sums are of integers, so the order of blocks does
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kPer = kChoiceSpan / kThreads;           // tokens per thread
+constexpr int kPer = kSampleSpan / kThreads;           // tokens per thread
 constexpr int kClassesPer = kLogitClasses / kThreads;  // classes per thread
 
 using Sum = unsigned long long;
@@ -75,10 +75,10 @@ struct Row {
   int span;
   int n_spans;
   const float* logits;
-  ChoiceSpec spec;
+  SampleSpec spec;
 };
 
-__device__ inline Row row_of(const DeviceChooseOp& op) {
+__device__ inline Row row_of(const DeviceSampleOp& op) {
   const int64_t row = blockIdx.y;
   return {row, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x),
           op.op.logits + row * op.op.vocab_size, op.op.specs[row]};
@@ -86,9 +86,9 @@ __device__ inline Row row_of(const DeviceChooseOp& op) {
 
 /// Calls f(token, logit) for this thread's tokens of the span.
 template <class F>
-__device__ inline void each_token(const DeviceChooseOp& op, const Row& r, const F& f) {
+__device__ inline void each_token(const DeviceSampleOp& op, const Row& r, const F& f) {
   float v[kPer];
-  const int first = r.span * kChoiceSpan + static_cast<int>(threadIdx.x);
+  const int first = r.span * kSampleSpan + static_cast<int>(threadIdx.x);
   MOE_CUDA_UNROLL
   for (int i = 0; i < kPer; ++i) {
     const int token = first + i * kThreads;
@@ -101,7 +101,7 @@ __device__ inline void each_token(const DeviceChooseOp& op, const Row& r, const 
   }
 }
 
-__global__ void __launch_bounds__(kThreads) best_kernel(DeviceChooseOp op) {
+__global__ void __launch_bounds__(kThreads) best_kernel(DeviceSampleOp op) {
   const Row r = row_of(op);
   const int thread = static_cast<int>(threadIdx.x);
   float* copy = op.op.copies[r.row];
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads) best_kernel(DeviceChooseOp op) {
 }
 
 /// Result of best_kernel over all spans.
-__device__ inline ChoiceHead head_of(const DeviceChooseOp& op, const Row& r) {
+__device__ inline SampleHead head_of(const DeviceSampleOp& op, const Row& r) {
   uint64_t key = 0;
   int bad = INT_MAX;
   for (int i = static_cast<int>(threadIdx.x); i < r.n_spans; i += kThreads) {
@@ -151,7 +151,7 @@ struct Classes {
   Sum weights[kLogitClasses];
 };
 
-__global__ void __launch_bounds__(kThreads) sums_kernel(DeviceChooseOp op) {
+__global__ void __launch_bounds__(kThreads) sums_kernel(DeviceSampleOp op) {
   __shared__ Classes classes;
   const Row r = row_of(op);
   if (!wants_anything(r.spec)) return;
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(DeviceChooseOp op) {
     classes.counts[c] = 0;
     classes.weights[c] = 0;
   }
-  const ChoiceHead head = head_of(op, r);  // includes a barrier
+  const SampleHead head = head_of(op, r);  // includes a barrier
   if (r.span == 0 && thread == 0) op.heads[r.row] = head;
   if (head.bad >= 0) return;
   const float units = weight_units(op.op.vocab_size);
@@ -213,7 +213,7 @@ struct Wanted {
   int tokens;
 };
 
-__device__ inline Wanted wanted_classes(const DeviceChooseOp& op, const Row& r) {
+__device__ inline Wanted wanted_classes(const DeviceSampleOp& op, const Row& r) {
   __shared__ Wanted wanted;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) wanted = {0, 0};
@@ -247,14 +247,14 @@ __device__ inline Wanted wanted_classes(const DeviceChooseOp& op, const Row& r) 
   return wanted;
 }
 
-__global__ void __launch_bounds__(kThreads) collect_kernel(DeviceChooseOp op) {
+__global__ void __launch_bounds__(kThreads) collect_kernel(DeviceSampleOp op) {
   __shared__ int first;
   __shared__ int n_here;
   const Row r = row_of(op);
   if (!wants_candidates(r.spec)) return;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) n_here = 0;
-  const ChoiceHead head = head_of(op, r);
+  const SampleHead head = head_of(op, r);
   if (head.bad >= 0) return;
   const Wanted wanted = wanted_classes(op, r);
   if (r.span == 0 && thread == 0) op.heads[r.row].n_candidates = wanted.tokens;
@@ -276,9 +276,9 @@ __global__ void __launch_bounds__(kThreads) collect_kernel(DeviceChooseOp op) {
 
 }  // namespace
 
-cudaError_t choose_tokens(cudaStream_t stream, const DeviceChooseOp& op) {
+cudaError_t sample_rows(cudaStream_t stream, const DeviceSampleOp& op) {
   Grid grid;
-  grid.blocks = dim3(static_cast<unsigned>(choice_spans(op.op.vocab_size)),
+  grid.blocks = dim3(static_cast<unsigned>(sample_spans(op.op.vocab_size)),
                      static_cast<unsigned>(op.op.n_rows));
   grid.threads = kThreads;
   cudaError_t error = launch(best_kernel, grid, stream, op);
