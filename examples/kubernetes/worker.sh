@@ -24,13 +24,27 @@ stop() { # MESSAGE [STATUS]
   exit "${2:-1}"
 }
 
+# started: after `starting=1` and a command in the background. A signal between the start and the
+# assignment of `child` ends the worker here, so that `clean` ends the command as well.
+started() {
+  child=$!
+  starting=
+  [ -z "$ending" ] || exit "$ending"
+}
+
+end() { # STATUS: on a signal
+  ending=$1
+  [ -n "$starting" ] || exit "$1"
+}
+
 # attempt FILE OUT [OPTION OF moe batch]...: runs moe batch; messages are shown at once and kept in $scratch/log
 attempt() {
   look_at "$2"
   tee "$scratch/log" <"$scratch/pipe" >&2 &
   tee=$!
+  starting=1
   moe batch "$model" "$@" 2>"$scratch/pipe" & # in the background, so that signals are handled at once
-  child=$!
+  started
   wait $child
   status=$?
   child=
@@ -112,10 +126,10 @@ clean() {
 
 model=$1 queue=$2
 shift 2
-child='' probe='' part='' scratch=''
+child='' starting='' ending='' probe='' part='' scratch=''
 trap clean EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'end 130' INT
+trap 'end 143' TERM
 # Private to this process: several workers of a machine may share STATE.
 scratch=$(mktemp -d "$state.XXXXXX") && mkfifo "$scratch/pipe" || stop "cannot write beside $state"
 mkdir -p "$queue/in" "$queue/out" "$queue/done" "$queue/refused" || exit
@@ -137,8 +151,9 @@ while true; do
       exit $status
     fi
   done
+  starting=1
   sleep "${WAIT:-5}" &
-  child=$!
+  started
   wait $child
   child=
 done

@@ -46,8 +46,10 @@ class Worker(Cli):
         return process
 
     def stop(self, process):
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # what it started too, if it has ended itself
+        except ProcessLookupError:
+            pass
         process.communicate()
 
     def wait_for(self, condition):
@@ -146,6 +148,14 @@ class Worker(Cli):
             self.assertEqual(worker.returncode, status, errors)
             self.assertIn(word, errors)
             self.assertEqual((self.names("in"), self.names("refused"), self.names("out")), (["a.jsonl"], [], []))
+
+    def test_a_signal_during_a_start_ends_the_command_too(self):
+        self.stand_in("moe", "kill -TERM $PPID; exec sleep 600")
+        self.put("a.jsonl")
+        for _ in range(20):
+            worker = self.start()
+            worker.communicate(timeout=60)  # the command has the pipe too
+            self.assertEqual(worker.returncode, 143)
 
     def test_messages_are_shown_as_they_come(self):
         self.stand_in("moe", 'echo progress >&2; exec sleep 600')
