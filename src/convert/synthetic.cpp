@@ -8,6 +8,7 @@
 #include "src/convert/config_write.h"
 #include "src/convert/shapes.h"
 #include "src/convert/tokenizer/tokenizer_write.h"
+#include "src/convert/weights/precision.h"
 #include "src/convert/weights/random_tiles.h"
 #include "src/convert/weights/slot.h"
 
@@ -40,19 +41,22 @@ Recipe make_recipe(const std::string& name, const SyntheticOptions& options) {
   return recipe;
 }
 
+// As `moe convert --weights` stores a matrix of floats.
+FormatId stored_format(FormatId weights, const Slot& slot) {
+  const PrecisionChoice choice = PrecisionPolicy({}, weights, {}).choose(slot);
+  return choice.otherwise.value_or(choice.weights.value_or(FormatId::kInt8));
+}
+
 BlobMatrix blob_matrix(const Recipe& recipe, const Slot& slot) {
   BlobMatrix m;
   m.role = slot.role;
   m.sublayer = slot.sublayer;
   m.rows = slot.rows;
   m.cols = slot.cols;
-  const bool floats = !format_info(recipe.weights).integer;
   if (slot.kind == SlotKind::kExact) {
     m.format = recipe.shape->router;
-  } else if (slot.kind == SlotKind::kVocab) {
-    m.format = floats ? recipe.weights : FormatId::kInt8;
-  } else if (slot.kind == SlotKind::kLinear) {
-    m.format = recipe.weights;
+  } else if (slot.kind == SlotKind::kVocab || slot.kind == SlotKind::kLinear) {
+    m.format = stored_format(recipe.weights, slot);
   }
   const WeightFormat& format = format_info(m.format);
   if (format.ternary()) {

@@ -157,9 +157,9 @@ class Convert(Cli):
         for m in j["matrices"]:
             if "weighted_error" in m:
                 self.assertGreater(m["calibration_tokens"], 0)
-        self.ok("convert", CHAT, self.path("plain.moe"), "--weights", "int4")
         files = []
-        for name in ("plain.moe", "a.moe"):
+        for name, *options in (("plain.moe",), ("a.moe", "--calibrate", self.path("t.txt"))):
+            self.ok("convert", CHAT, self.path(name), "--weights", "int8", *options)
             with open(self.path(name), "rb") as f:
                 files.append(f.read())
         self.assertNotEqual(*files)

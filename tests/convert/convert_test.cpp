@@ -105,9 +105,9 @@ TEST_F(ConvertTest, FourBitsAreForLinearMatrices) {
       EXPECT_EQ(m.act, ActPrecision::kA8Group);
       EXPECT_EQ(m.scales, nullptr);
     }
-    EXPECT_EQ(model->matrix(Part::kEmbedding, -1, -1, Role::kWeight).format, FormatId::kInt8);
-    EXPECT_EQ(model->matrix(Part::kHead, -1, -1, Role::kWeight).format, FormatId::kInt8);
-    EXPECT_EQ(model->matrix(Part::kAttention, 1, -1, Role::kO).format, FormatId::kInt8);
+    EXPECT_EQ(model->matrix(Part::kEmbedding, -1, -1, Role::kWeight).format, FormatId::kInt8Group);
+    EXPECT_EQ(model->matrix(Part::kHead, -1, -1, Role::kWeight).format, FormatId::kInt8Group);
+    EXPECT_EQ(model->matrix(Part::kAttention, 1, -1, Role::kO).format, FormatId::kInt8Group);
     EXPECT_EQ(model->matrix(Part::kRouter, 1, -1, Role::kScores).format, FormatId::kF32);
     for (const auto& [name, report] : matrices_) {
       EXPECT_LT(report.relative_error, id == FormatId::kFp4 ? 0.15 : 0.1) << name;

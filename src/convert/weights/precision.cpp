@@ -94,8 +94,9 @@ PrecisionChoice PrecisionPolicy::choose(const Slot& slot) {
   const bool all_linear = slot.kind == SlotKind::kLinear;
   const bool wide = slot.kind == SlotKind::kVocab && weights_ && !is_integer(*weights_);
   if (weights_ && (all_linear || wide)) choice.weights = weights_;
-  const bool four_bits = weights_ && is_four_bits(*weights_);
-  if (four_bits && all_linear && is_shared_by_all(slot.role)) choice.otherwise = FormatId::kInt8;
+  const bool undecided = slot.kind == SlotKind::kVocab && !choice.weights;
+  const bool shared = undecided || (all_linear && is_shared_by_all(slot.role));
+  if (shared && weights_ && is_four_bits(*weights_)) choice.otherwise = FormatId::kInt8Group;
   choice.int8_by_row = weights_ == FormatId::kInt8;
   for (size_t i = 0; i < overrides_.size(); ++i) {
     if (!matches(overrides_[i].match, name)) continue;

@@ -5,7 +5,7 @@ Usage: compare.py --dir FOLDER [--moe build/release/bin/moe] [--shapes NAME,...]
                   [--weights ternary2,int8,int4] [--types NAME,...] [--threads 2] [--rounds 5] [-p 32,512] [-n 32]
                   [--isa NAME] [--plain-buffers] [--json FILE]
 
-FOLDER keeps the GGUF files for the next run (25 GB for all of them). See README.md.
+FOLDER keeps the files for the next run (35 GB for all of them). See README.md.
 """
 
 import argparse
@@ -41,14 +41,23 @@ def gguf_file(o, shape, file_type):
     return path
 
 
-def measure_ours(o, shape, weights):
+def model_options(o, shape, weights, file_type):
+    """What bench opens: a synthetic model, or for four bits the conversion of llama.cpp's file, whose codes it keeps."""
+    if weights != "int4":
+        return ["--synthetic", shape, "--weights", weights]
+    path = os.path.join(o.dir, f"{shape}.{file_type}.moe")
+    if not os.path.exists(path):
+        run([o.moe, "convert", gguf_file(o, shape, file_type), path])
+    return [path]
+
+
+def measure_ours(o, model):
     """One process per prompt length, since bench takes one; the first one also decodes."""
     rates, about = {}, {}
     for i, p in enumerate(o.prompts):
         generate = o.generate if i == 0 else 0
-        command = [o.moe, "bench", "--synthetic", shape, "--weights", weights, "-p", str(p),
-                   "-n", str(generate), "-r", str(o.repetitions), "--threads", str(o.threads),
-                   "--json"]
+        command = [o.moe, "bench", *model, "-p", str(p), "-n", str(generate),
+                   "-r", str(o.repetitions), "--threads", str(o.threads), "--json"]
         got = json.loads(run(command + (["--isa", o.isa] if o.isa else [])))
         rates[f"prefill {p}"] = got["prefill_tokens_per_s"]
         if i == 0:
@@ -69,11 +78,12 @@ def measure_theirs(o, path):
 def compare(o, shape, weights, file_type):
     """One row: the rates of both engines in every round. The engine that goes first alternates."""
     theirs = gguf_file(o, shape, file_type)
+    model = model_options(o, shape, weights, file_type)
     row = {"shape": shape, "weights": weights, "type": file_type, "ours": [], "theirs": []}
     for r in range(o.rounds):
         for who in ("ours", "theirs") if r % 2 == 0 else ("theirs", "ours"):
             if who == "ours":
-                rates, row["moe"] = measure_ours(o, shape, weights)
+                rates, row["moe"] = measure_ours(o, model)
             else:
                 rates, row["llama.cpp"] = measure_theirs(o, theirs)
             row[who].append(rates)
