@@ -10,8 +10,8 @@
 namespace moe {
 
 struct SyntheticOptions {
-  /// Format of linear matrices; a float format also applies to embedding and head, which are int8
-  /// otherwise.
+  /// As in `moe convert --weights`: what linear matrices are stored as; four-bit formats leave
+  /// those that every token uses in eight bits.
   std::string weights = "ternary2";
   int32_t context = 0;  // 0: the shape's
   uint64_t seed = 0;    // same seed, same bytes

@@ -125,6 +125,19 @@ INSTANTIATE_TEST_SUITE_P(EveryFormat, SyntheticModel,
                          testing::Values("ternary2", "ternary3", "int8", "bf16", "f16", "f32"),
                          [](const auto& weights) { return std::string(weights.param); });
 
+// What every token uses has eight bits, as after `moe convert --weights int4`.
+TEST(Synthetic, FourBitsAreStoredAsConvertStoresThem) {
+  test::TempFolder folder;
+  const std::string path = folder.file("m.moe");
+  SyntheticOptions options;
+  options.weights = "int4";
+  ASSERT_TRUE(write_synthetic("tiny", options, *take(open_file_sink(path))).ok());
+  test::ConvertedModel model(path);
+  EXPECT_EQ(model.matrix(Part::kExperts, 1, 0, Role::kUp).format, FormatId::kInt4);
+  EXPECT_EQ(model.matrix(Part::kAttention, 0, -1, Role::kQ).format, FormatId::kInt8Group);
+  EXPECT_EQ(model.matrix(Part::kEmbedding, -1, -1, Role::kWeight).format, FormatId::kInt8Group);
+}
+
 TEST(Synthetic, TheSeedDecidesEveryByte) {
   const auto bytes = [](uint64_t seed) {
     SyntheticOptions options;
