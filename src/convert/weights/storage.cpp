@@ -121,7 +121,7 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
   keep_codes(m, checkpoint, tick, &out);
   const bool otherwise = m.precision.otherwise && !out.own_codes;
   if (otherwise) out.format = *m.precision.otherwise;
-  const bool open = (otherwise || !wish) && !m.precision.int8_by_row;
+  const bool open = !wish && !m.precision.int8_by_row;
   const bool chosen_anew = out.format == FormatId::kInt8 && !out.own_codes;
   if (open && chosen_anew && has_int8_codes(m, checkpoint)) {
     out.format = closer_int8(m, checkpoint, tick);

@@ -5,7 +5,7 @@ Usage: compare.py --dir FOLDER [--moe build/release/bin/moe] [--shapes NAME,...]
                   [--weights ternary2,int8,int4] [--types NAME,...] [--threads 2] [--rounds 5] [-p 32,512] [-n 32]
                   [--isa NAME] [--plain-buffers] [--json FILE]
 
-FOLDER keeps the files for the next run (35 GB for all of them). See README.md.
+FOLDER keeps the files for the next run (40 GB for all of them). See README.md.
 """
 
 import argparse
@@ -46,8 +46,8 @@ def model_options(o, shape, weights, file_type):
     if weights != "int4":
         return ["--synthetic", shape, "--weights", weights]
     path = os.path.join(o.dir, f"{shape}.{file_type}.moe")
-    if not os.path.exists(path):
-        run([o.moe, "convert", gguf_file(o, shape, file_type), path])
+    # auto: otherwise the importer makes the matrices of bitnet ternary.
+    run([o.moe, "convert", gguf_file(o, shape, file_type), path, "--set", "*=auto"])
     return [path]
 
 
