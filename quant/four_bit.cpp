@@ -10,8 +10,9 @@
 namespace moe {
 size_t four_bit_tile_bytes(const FourBitKind& kind, int64_t cols) {
   const int64_t groups = (cols + kTileGroup - 1) / kTileGroup;
-  const int64_t n = groups_of_block(kind.scale);
-  return static_cast<size_t>((groups + n - 1) / n * kBlockBytes + groups * kFourBitGroupBytes);
+  const int64_t n = groups_of_segment(kind.scale);
+  return static_cast<size_t>((groups + n - 1) / n * scale_bytes(kind.scale) +
+                             groups * kFourBitGroupBytes);
 }
 
 void four_bit_read_row(const FourBitKind& kind, const uint8_t* tile, int32_t cols, int row,
@@ -44,11 +45,14 @@ void four_bit_pack_codes(const FourBitKind& kind, const int8_t* codes, int64_t l
 
 void four_bit_pack_scales(const FourBitKind& kind, const float* scales, const float* minimums,
                           int n_rows, int32_t cols, uint8_t* tile) {
+  constexpr float kZeros[kMostGroups] = {};
   const int32_t n_groups = (cols + kTileGroup - 1) / kTileGroup;
+  const int32_t n = groups_of_segment(kind.scale);
   for (int row = 0; row < n_rows; ++row) {
-    for (int32_t g = 0; g < n_groups; ++g) {
+    for (int32_t g = 0; g < n_groups; g += n) {
       const int64_t at = int64_t{row} * n_groups + g;
-      put_scale(kind, tile, row, g, scales[at], minimums != nullptr ? minimums[at] : 0.0f);
+      put_scales(kind, tile, row, g / n, scales + at, minimums != nullptr ? minimums + at : kZeros,
+                 n_groups - g < n ? n_groups - g : n);
     }
   }
 }
@@ -72,6 +76,30 @@ int8_t four_bit_random_code(const FourBitKind& kind, uint8_t byte) {
   return static_cast<int8_t>(value_of(kind, byte & 15));
 }
 
+namespace {
+
+// Scales of a segment near `even`, with minimums of -middle * scale.
+void random_scales(const FourBitKind& kind, Random& random, float even, float middle, int32_t s,
+                   uint8_t* tile) {
+  if (kind.scale == GroupScale::kSixBits) {
+    random_six_bits(random, even, middle, tile + s * segment_bytes(kind));
+    return;
+  }
+  const int n = groups_of_segment(kind.scale);
+  float scales[kTileRows][kMostGroups], lows[kTileRows][kMostGroups];
+  for (int g = 0; g < n; ++g) {
+    for (int row = 0; row < kTileRows; ++row) {
+      scales[row][g] = even * (0.9f + 0.2f * random.uniform());
+      lows[row][g] = -middle * scales[row][g];
+    }
+  }
+  for (int row = 0; row < kTileRows; ++row) {
+    put_scales(kind, tile, row, s, scales[row], lows[row], n);
+  }
+}
+
+}  // namespace
+
 // Zero-mean weights with variance amplitude^2 / 3.
 void four_bit_random_tile(const FourBitKind& kind, Random& random, size_t bytes, float amplitude,
                           uint8_t* tile) {
@@ -88,7 +116,7 @@ void four_bit_random_tile(const FourBitKind& kind, Random& random, size_t bytes,
   if (packed[8] != 8) {
     for (size_t i = 0; i < bytes; ++i) tile[i] = packed[tile[i]];
   }
-  const bool minimums = kind.scale == GroupScale::kF16Minimum;
+  const bool minimums = has_minimum(kind.scale);
   float squares = 0, sum = 0;
   for (int code = 0; code < 16; ++code) {
     const auto v = static_cast<float>(value_of(kind, code));
@@ -97,14 +125,8 @@ void four_bit_random_tile(const FourBitKind& kind, Random& random, size_t bytes,
   }
   const float middle = minimums ? sum / 16 : 0.0f;
   const float even = amplitude / std::sqrt(3 * (squares / 16 - middle * middle));
-  const int32_t n = groups_of_block(kind.scale);
-  const auto n_segments = static_cast<int32_t>(bytes / static_cast<size_t>(segment_bytes(kind)));
-  for (int32_t group = 0; group < n_segments * n; ++group) {
-    for (int row = 0; row < kTileRows; ++row) {
-      const float scale = even * (0.9f + 0.2f * random.uniform());
-      put_scale(kind, tile, row, group, scale, -middle * scale);
-    }
-  }
+  const auto segments = static_cast<int32_t>(bytes / static_cast<size_t>(segment_bytes(kind)));
+  for (int32_t s = 0; s < segments; ++s) random_scales(kind, random, even, middle, s, tile);
 }
 
 }  // namespace moe

@@ -43,6 +43,8 @@ struct FourBits : Layout {
     f.scales = scale_bit(ScaleKind::kGroup);
     f.group = kTileGroup;
     f.minimums = Layout::kMinimums;
+    f.scale_inputs =
+        Layout::kScales == GroupScale::kSixBits ? Layout::kGroups * kTileGroup : kTileGroup;
     f.act = ActPrecision::kA8Group;
     f.segment_blocks = Layout::kSegmentBytes / kBlockBytes;
     f.tile_bytes = [](int64_t cols) { return four_bit_tile_bytes(kKind, cols); };
@@ -77,6 +79,9 @@ struct Int4Format : FourBits<Int4Layout> {
 };
 struct Int4MinFormat : FourBits<Int4MinLayout> {
   static constexpr WeightFormat info = described("int4_min", 15);
+};
+struct Int4KFormat : FourBits<Int4KLayout> {
+  static constexpr WeightFormat info = described("int4_k", 15);
 };
 struct Fp4Format : FourBits<Fp4Layout> {
   static constexpr WeightFormat info = described("fp4", 12);

@@ -39,6 +39,10 @@ using Int4Layout = FourBitLayout<GroupScale::kF16, table_word({-8, -7, -6, -5, -
 using Int4MinLayout = FourBitLayout<GroupScale::kF16Minimum, table_word({0, 1, 2, 3, 4, 5, 6, 7}),
                                     table_word({8, 9, 10, 11, 12, 13, 14, 15})>;
 
+/// The same values, with six-bit scales and minimums: also GGUF's Q4_K.
+using Int4KLayout = FourBitLayout<GroupScale::kSixBits, table_word({0, 1, 2, 3, 4, 5, 6, 7}),
+                                  table_word({8, 9, 10, 11, 12, 13, 14, 15})>;
+
 /// E2M1 floats, doubled; half the scale of MXFP4 (OCP Microscaling Formats 1.0).
 using Fp4Layout = FourBitLayout<GroupScale::kPowerOfTwo, table_word({0, 1, 2, 3, 4, 6, 8, 12}),
                                 table_word({0, -1, -2, -3, -4, -6, -8, -12})>;

@@ -40,8 +40,8 @@ struct Fit {
 };
 
 // out = the value nearest to (w - minimum) / scale.
-void nearest(const Values& values, const WeightGroup& g, float scale, float minimum,
-             float (&out)[kN]) {
+__attribute__((noinline)) void nearest(const Values& values, const WeightGroup& g, float scale,
+                                       float minimum, float (&out)[kN]) {
   float wanted[kN];
   for (int i = 0; i < kN; ++i) wanted[i] = (g.w[i] - minimum) / scale;
   if (values.whole) {
@@ -68,7 +68,7 @@ struct Moments {
   float one, q, qq, w, qw;
 };
 
-Moments moments(const WeightGroup& g, const float (&codes)[kN]) {
+__attribute__((noinline)) Moments moments(const WeightGroup& g, const float (&codes)[kN]) {
   float one[kSums] = {}, q[kSums] = {}, qq[kSums] = {}, w[kSums] = {}, qw[kSums] = {};
   for (int i = 0; i < kN; i += kSums) {
     for (int j = 0; j < kSums; ++j) {
@@ -86,18 +86,20 @@ Moments moments(const WeightGroup& g, const float (&codes)[kN]) {
 class Search {
  public:
   Search(const FourBitKind& kind, const Values& values, const WeightGroup& g)
-      : values_(values), kind_(kind), g_(g), lowest_(g.w[0]), highest_(g.w[0]) {}
-
-  Fit run() {
+      : values_(values), kind_(kind), g_(g), lowest_(g.w[0]), highest_(g.w[0]) {
     for (const float w : g_.w) {
       lowest_ = std::min(lowest_, w);
       highest_ = std::max(highest_, w);
     }
+  }
+
+  Fit run() {
     switch (kind_.scale) {
       case GroupScale::kF16:
         scales();
         break;
       case GroupScale::kF16Minimum:
+      case GroupScale::kSixBits:
         minimums();
         break;
       case GroupScale::kPowerOfTwo:
@@ -107,9 +109,26 @@ class Search {
     return best_;
   }
 
+  // The best scale for a minimum.
+  Fit run_above(float minimum) {
+    none(minimum);
+    const float up = highest_ - minimum, down = lowest_ - minimum;
+    const float largest = up >= -down ? up : down;
+    for (int step = 0; step < 8; ++step) {
+      const float first = largest * (1.0f - 0.03f * static_cast<float>(step)) / values_.at[15];
+      if (!(std::fabs(first) > 0.0f)) break;
+      float codes[kN];
+      nearest(values_, g_, first, minimum, codes);
+      const Moments m = moments(g_, codes);
+      consider(first, minimum);
+      if (m.qq > 0.0f) consider((m.qw - minimum * m.q) / m.qq, minimum);
+    }
+    return best_;
+  }
+
  private:
   // Uses scale and minimum, as stored, if they are better.
-  void consider(float scale, float minimum) {
+  __attribute__((noinline)) void consider(float scale, float minimum) {
     const bool fits = std::fabs(scale) > 0.0f && std::fabs(scale) <= kLargestHalf &&
                       std::fabs(minimum) <= kLargestHalf;
     if (!fits && kind_.scale != GroupScale::kPowerOfTwo) return;
@@ -189,8 +208,63 @@ class Search {
 // The largest scale times the nearest table end.
 float largest_weight(GroupScale scale) {
   if (scale == GroupScale::kPowerOfTwo) return std::numeric_limits<float>::max();
-  return scale == GroupScale::kF16Minimum ? kLargestHalf : 7 * kLargestHalf;
+  return has_minimum(scale) ? kLargestHalf : 7 * kLargestHalf;
 }
+
+// The groups of a segment of a row.
+class Segment {
+ public:
+  Segment(const FourBitKind& kind, const Values& values) : kind_(kind), values_(values) {}
+
+  void fit(const float* w, const float* importance, int32_t n) {
+    n_ = 0;
+    for (int32_t begin = 0; begin < n; begin += kN, ++n_) {
+      const float* part = importance != nullptr ? importance + begin : nullptr;
+      groups_[n_] = read_group(w + begin, part, std::min(n - begin, kN));
+      put(n_, Search(kind_, values_, groups_[n_]).run());
+    }
+    if (kind_.scale == GroupScale::kSixBits) share();
+  }
+  int n_groups() const { return n_; }
+  const float* scales() const { return scales_; }
+  const float* minimums() const { return minimums_; }
+  const int8_t* codes(int g) const { return codes_[g]; }
+
+ private:
+  void put(int g, const Fit& fit) {
+    for (int i = 0; i < kN; ++i) codes_[g][i] = static_cast<int8_t>(fit.codes[i]);
+    scales_[g] = fit.scale;
+    minimums_[g] = fit.minimum;
+    moments_[g] = moments(groups_[g], fit.codes);
+  }
+  // Rounds the minimums to what all groups share, then the scales that suit them, then the weights.
+  void share() {
+    float weights[kMostGroups];
+    for (int g = 0; g < n_; ++g) weights[g] = moments_[g].one;
+    const SixBits minimum = six_bits(minimums_, weights, n_);
+    for (int g = 0; g < n_; ++g) {
+      put(g, Search(kind_, values_, groups_[g]).run_above(minimum.at(g)));
+      weights[g] = moments_[g].qq;
+    }
+    const SixBits scale = six_bits(scales_, weights, n_);
+    for (int g = 0; g < n_; ++g) {
+      Fit fit = {};
+      fit.scale = scale.at(g);
+      fit.minimum = minimum.at(g);
+      if (fit.scale != 0.0f) nearest(values_, groups_[g], fit.scale, fit.minimum, fit.codes);
+      put(g, fit);
+    }
+  }
+
+  const FourBitKind& kind_;
+  const Values& values_;
+  int n_ = 0;
+  WeightGroup groups_[kMostGroups];
+  Moments moments_[kMostGroups];
+  float scales_[kMostGroups];
+  float minimums_[kMostGroups];
+  int8_t codes_[kMostGroups][kN];
+};
 
 }  // namespace
 
@@ -200,18 +274,20 @@ Status four_bit_quantise(const FourBitKind& kind, const float* w, int64_t ld, in
   const Values table(kind);
   const float most = largest_weight(kind.scale);
   clear_tile(kind, code, cols, tile);
+  Segment segment(kind, table);
+  const int32_t inputs = groups_of_segment(kind.scale) * kN;
   for (int row = 0; row < n_rows; ++row) {
     const float* weights = w + row * ld;
     MOE_TRY(check_weights(weights, cols, most));
-    for (int32_t begin = 0; begin < cols; begin += kN) {
-      const int32_t n = std::min(cols - begin, kN);
-      const WeightGroup g =
-          read_group(weights + begin, importance != nullptr ? importance + begin : nullptr, n);
-      const Fit fit = Search(kind, table, g).run();
-      int8_t values[kN];
-      for (int i = 0; i < kN; ++i) values[i] = static_cast<int8_t>(fit.codes[i]);
-      put_codes(kind, code, values, n, row, begin / kN, tile);
-      put_scale(kind, tile, row, begin / kN, fit.scale, fit.minimum);
+    for (int32_t begin = 0; begin < cols; begin += inputs) {
+      segment.fit(weights + begin, importance != nullptr ? importance + begin : nullptr,
+                  std::min(cols - begin, inputs));
+      for (int g = 0; g < segment.n_groups(); ++g) {
+        const int32_t at = begin + g * kN;
+        put_codes(kind, code, segment.codes(g), std::min(cols - at, kN), row, at / kN, tile);
+      }
+      put_scales(kind, tile, row, begin / inputs, segment.scales(), segment.minimums(),
+                 segment.n_groups());
     }
   }
   return {};

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "quant/four_bit.h"
+#include "quant/six_bits.h"
 
 namespace moe {
 
@@ -28,13 +29,21 @@ struct Codes {
   }
 };
 
+inline constexpr int kMostGroups = groups_of_segment(GroupScale::kSixBits);
+
 inline int64_t segment_bytes(const FourBitKind& kind) {
-  return kBlockBytes + int64_t{groups_of_block(kind.scale)} * kFourBitGroupBytes;
+  return scale_bytes(kind.scale) + int64_t{groups_of_segment(kind.scale)} * kFourBitGroupBytes;
+}
+
+inline int32_t n_segments(const FourBitKind& kind, int32_t cols) {
+  const int32_t inputs = groups_of_segment(kind.scale) * kTileGroup;
+  return (cols + inputs - 1) / inputs;
 }
 
 inline uint8_t* codes_of_group(const FourBitKind& kind, uint8_t* tile, int32_t group) {
-  const int32_t n = groups_of_block(kind.scale);
-  return tile + group / n * segment_bytes(kind) + kBlockBytes + group % n * kFourBitGroupBytes;
+  const int32_t n = groups_of_segment(kind.scale);
+  return tile + group / n * segment_bytes(kind) + scale_bytes(kind.scale) +
+         group % n * kFourBitGroupBytes;
 }
 
 inline uint8_t power_byte(float power) {
@@ -43,19 +52,23 @@ inline uint8_t power_byte(float power) {
   return static_cast<uint8_t>((bits >> 23 & 255) + 1);
 }
 
-inline void put_scale(const FourBitKind& kind, uint8_t* tile, int row, int32_t group, float scale,
-                      float minimum) {
-  const int32_t n = groups_of_block(kind.scale);
-  uint8_t* block = tile + group / n * segment_bytes(kind);
-  const int at = group % n * kTileRows + row;
-  if (kind.scale == GroupScale::kPowerOfTwo) {
-    block[at] = power_byte(scale);
-    return;
+/// Writes the scales, and minimums, of n groups of a row of segment `s`, rounded to the stored
+/// type.
+inline void put_scales(const FourBitKind& kind, uint8_t* tile, int row, int32_t s,
+                       const float* scales, const float* minimums, int n) {
+  uint8_t* to = tile + s * segment_bytes(kind);
+  if (kind.scale == GroupScale::kSixBits) {
+    return put_six_bits(to, row, six_bits(scales, nullptr, n), six_bits(minimums, nullptr, n));
   }
-  const uint16_t halves[] = {f32_to_f16(scale), f32_to_f16(minimum)};
-  std::memcpy(block + 2 * at, &halves[0], 2);
-  if (kind.scale != GroupScale::kF16Minimum) return;
-  std::memcpy(block + 2 * (kTileRows + row), &halves[1], 2);
+  for (int g = 0; g < n; ++g) {
+    const int at = g * kTileRows + row;
+    if (kind.scale == GroupScale::kPowerOfTwo) {
+      to[at] = power_byte(scales[g]);
+    } else {
+      put_half(to, at, scales[g]);
+    }
+  }
+  if (has_minimum(kind.scale)) put_half(to, kTileRows + row, minimums[0]);
 }
 
 /// Writes the codes of n values (at most a group).
@@ -72,10 +85,18 @@ inline void put_codes(const FourBitKind& kind, const Codes& code, const int8_t* 
 /// A padding tile: value 0 or its substitute, scales 1 and minimums 0.
 inline void clear_tile(const FourBitKind& kind, const Codes& code, int32_t cols, uint8_t* tile) {
   std::memset(tile, code.of[128] * 17, four_bit_tile_bytes(kind, cols));
-  const int32_t n = groups_of_block(kind.scale);
-  const int32_t n_groups = (cols + kTileGroup - 1) / kTileGroup;
-  for (int32_t group = 0; group < (n_groups + n - 1) / n * n; ++group) {
-    for (int row = 0; row < kTileRows; ++row) put_scale(kind, tile, row, group, 1.0f, 0.0f);
+  constexpr float kOnes[kMostGroups] = {1, 1, 1, 1, 1, 1, 1, 1};
+  constexpr float kZeros[kMostGroups] = {};
+  constexpr SixBits kOne = {1.0f, {1, 1, 1, 1, 1, 1, 1, 1}};
+  const int32_t n = groups_of_segment(kind.scale);
+  for (int32_t s = 0; s < n_segments(kind, cols); ++s) {
+    for (int row = 0; row < kTileRows; ++row) {
+      if (kind.scale == GroupScale::kSixBits) {
+        put_six_bits(tile + s * segment_bytes(kind), row, kOne, {});
+      } else {
+        put_scales(kind, tile, row, s, kOnes, kZeros, n);
+      }
+    }
   }
 }
 

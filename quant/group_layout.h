@@ -1,7 +1,7 @@
 #pragma once
-// Tile layout of formats with scales in the tile (quant/README.md): segments of one 64-byte block
-// with the scales of some groups, then the codes of these groups. Plain C headers only: the files
-// of kernels/cpu/isa include this.
+// Tile layout of formats with scales in the tile (quant/README.md): segments of 64-byte blocks with
+// the scales of some groups, then the codes of these groups. Plain C headers only: the files of
+// kernels/cpu/isa include this.
 
 #include "quant/format.h"
 #include "quant/half.h"
@@ -12,17 +12,57 @@ namespace moe {
 inline constexpr int kTileGroup = 32;
 static_assert(kTileGroup == kActGroup);
 
-/// Contents of the 64-byte scale block per row and group.
+/// Scales of a segment, per row and group.
 enum class GroupScale : uint8_t {
   kF16,         // an f16
   kF16Minimum,  // an f16 scale and an f16 minimum
   kPowerOfTwo,  // a byte b for 2^(b - 128); 255 is invalid
+  kSixBits,     // six-bit factors of an f16 scale and an f16 minimum that the segment shares
 };
 
-/// Groups per scale block.
-constexpr int groups_of_block(GroupScale scale) {
-  return scale == GroupScale::kF16 ? 2 : scale == GroupScale::kF16Minimum ? 1 : 4;
+/// Groups per segment.
+constexpr int groups_of_segment(GroupScale scale) {
+  switch (scale) {
+    case GroupScale::kF16:
+      return 2;
+    case GroupScale::kF16Minimum:
+      return 1;
+    case GroupScale::kPowerOfTwo:
+      return 4;
+    case GroupScale::kSixBits:
+      return 8;
+  }
+  return 1;
 }
+
+/// Bytes of a segment's scales.
+constexpr int scale_bytes(GroupScale scale) {
+  return scale == GroupScale::kSixBits ? 4 * kBlockBytes : kBlockBytes;
+}
+
+constexpr bool has_minimum(GroupScale scale) {
+  return scale == GroupScale::kF16Minimum || scale == GroupScale::kSixBits;
+}
+
+/// Factors of kSixBits for group g of a segment and row r: the lower four bits of the scale's are
+/// in bits 0..3 of byte kLow + 16 g + r of its scales, those of the minimum's in bits 4..7. Byte
+/// kHigh + 16 (g % 4) + r has the upper two of each: bits 0..3 for g < 4, bits 4..7 for the others.
+struct SixBitScales {
+  static constexpr int kLow = kBlockBytes;
+  static constexpr int kHigh = 3 * kBlockBytes;
+
+  MOE_INLINE int scale_factor(const uint8_t* scales, int row, int g) {
+    return (scales[kLow + kTileRows * g + row] & 15) | (high(scales, row, g) & 3) << 4;
+  }
+  MOE_INLINE int minimum_factor(const uint8_t* scales, int row, int g) {
+    return scales[kLow + kTileRows * g + row] >> 4 | (high(scales, row, g) & 12) << 2;
+  }
+
+ private:
+  MOE_INLINE int high(const uint8_t* scales, int row, int g) {
+    return scales[kHigh + kTileRows * (g % 4) + row] >> (g / 4 * 4);
+  }
+};
 
 /// Decodes a power of two.
 MOE_INLINE float power_of_two(uint8_t byte) {
@@ -33,25 +73,33 @@ MOE_INLINE float power_of_two(uint8_t byte) {
 template <GroupScale kScale, int kBits>
 struct GroupsInTile {
   static constexpr GroupScale kScales = kScale;
-  static constexpr bool kMinimums = kScale == GroupScale::kF16Minimum;
-  static constexpr int kGroups = groups_of_block(kScale);
+  static constexpr bool kMinimums = has_minimum(kScale);
+  static constexpr int kGroups = groups_of_segment(kScale);
+  static constexpr int kScaleBytes = scale_bytes(kScale);
   static constexpr int kGroupBytes = kTileGroup * kBits / 8 * kTileRows;
-  static constexpr int64_t kSegmentBytes = kBlockBytes + int64_t{kGroups} * kGroupBytes;
+  static constexpr int64_t kSegmentBytes = kScaleBytes + int64_t{kGroups} * kGroupBytes;
 
-  /// Offset of a group's codes in a tile, and of its scale block.
+  /// Offset of a group's codes in a tile, and of its segment's scales.
   MOE_INLINE int64_t codes_at(int32_t group) {
-    return group / kGroups * kSegmentBytes + kBlockBytes + group % kGroups * kGroupBytes;
+    return group / kGroups * kSegmentBytes + kScaleBytes + group % kGroups * kGroupBytes;
   }
   MOE_INLINE int64_t scales_at(int32_t group) { return group / kGroups * kSegmentBytes; }
 
   MOE_INLINE float scale(const uint8_t* tile, int row, int32_t group) {
-    const uint8_t* block = tile + scales_at(group);
-    const int at = group % kGroups * kTileRows + row;
-    return kScale == GroupScale::kPowerOfTwo ? power_of_two(block[at]) : half_at(block, at);
+    const uint8_t* scales = tile + scales_at(group);
+    const int g = group % kGroups;
+    const int at = g * kTileRows + row;
+    if constexpr (kScale == GroupScale::kPowerOfTwo) return power_of_two(scales[at]);
+    if constexpr (kScale != GroupScale::kSixBits) return half_at(scales, at);
+    return half_at(scales, row) * static_cast<float>(SixBitScales::scale_factor(scales, row, g));
   }
   MOE_INLINE float minimum(const uint8_t* tile, int row, int32_t group) {
-    if (kScale != GroupScale::kF16Minimum) return 0.0f;
-    return half_at(tile + scales_at(group), kTileRows + row);
+    if constexpr (!kMinimums) return 0.0f;
+    const uint8_t* scales = tile + scales_at(group);
+    const float half = half_at(scales, kTileRows + row);
+    if constexpr (kScale != GroupScale::kSixBits) return half;
+    const int factor = SixBitScales::minimum_factor(scales, row, group % kGroups);
+    return half * static_cast<float>(factor);
   }
 
  private:

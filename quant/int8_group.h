@@ -24,6 +24,7 @@ struct Int8GroupFormat : Int8GroupLayout {
       .integer = true,
       .max_code = 127,
       .group = kTileGroup,
+      .scale_inputs = kTileGroup,
       .scales = scale_bit(ScaleKind::kGroup),
       .act = ActPrecision::kA8Group,
       .segment_blocks = kSegmentBytes / kBlockBytes,

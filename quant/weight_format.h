@@ -26,12 +26,13 @@ inline constexpr uint32_t kTensorOrRowScales =
 inline constexpr uint32_t kAllScales = kTensorOrRowScales | scale_bit(ScaleKind::kGroup);
 
 struct WeightFormat {
-  const char* name;       // in files and on command lines
-  bool integer = false;   // codes times scales, summed as integers; otherwise plain values
-  bool table = false;     // integers of tables, not weights
-  int max_code = 0;       // integer: codes are in [-max_code, max_code], at most 127
-  int32_t group = 0;      // inputs that share a scale in the tile (kGroup); 0: scales lie apart
-  bool minimums = false;  // such a group has a minimum too: weight = scale * code + minimum
+  const char* name;          // in files and on command lines
+  bool integer = false;      // codes times scales, summed as integers; otherwise plain values
+  bool table = false;        // integers of tables, not weights
+  int max_code = 0;          // integer: codes are in [-max_code, max_code], at most 127
+  int32_t group = 0;         // inputs that share a scale in the tile (kGroup); 0: scales lie apart
+  bool minimums = false;     // such a group has a minimum too: weight = scale * code + minimum
+  int32_t scale_inputs = 0;  // inputs whose scales in the tile share bits: at least a group
   uint32_t scales = scale_bit(ScaleKind::kNone);  // kinds that a matrix may have
   ActPrecision act = ActPrecision::kF32;          // of a layer that says nothing
   uint8_t segment_blocks = 1;  // with scales in the tile: they are the first of so many blocks

@@ -40,7 +40,9 @@ def run_slice(folder, target, program, corpus, seconds):
     own.mkdir(parents=True, exist_ok=True)
     found.mkdir(exist_ok=True)
     begin, before = cpu_seconds(), len(list(found.iterdir()))
-    done = subprocess.run([program, f"-max_total_time={seconds}", "-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1",
+    # Beside other work an input may wait for a CPU: only a timeout counts, not a slow unit.
+    limits = ["-timeout=60", "-report_slow_units=60", "-rss_limit_mb=2048"]
+    done = subprocess.run([program, f"-max_total_time={seconds}", *limits, "-print_final_stats=1",
                            f"-artifact_prefix={found}/{target}.", str(own), corpus], capture_output=True, text=True, errors="replace")
     n = re.search(r"number_of_executed_units: +(\d+)", done.stderr)
     if done.returncode != 0:

@@ -41,9 +41,9 @@ struct Problem {
     m.cols = c.cols;
     m.tile_stride = static_cast<int64_t>(format_info(c.format).tile_bytes(c.cols));
     m.scales = integer && m.group == 0 ? scales.data() : nullptr;
-    // Any 255 consecutive values contain all of -127..127, so quantising changes nothing.
+    // Whole numbers up to 127, which every group of inputs contains: quantising changes nothing.
     for (size_t i = 0; i < x.size(); ++i) {
-      x[i] = static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
+      x[i] = i % kActGroup == 0 ? 127.0f : static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
     }
     input = make_linear_input(c.act, x.data(), c.cols, c.n, c.cols, nullptr, scratch.get());
     args.weight = &m;
@@ -142,8 +142,8 @@ void add_linear(const CpuKernels* k) {
       add_integer(k, f, act);
     }
   }
-  for (const FormatId f : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kFp4, FormatId::kNl4,
-                           FormatId::kInt8Group}) {
+  for (const FormatId f : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kInt4K, FormatId::kFp4,
+                           FormatId::kNl4, FormatId::kInt8Group}) {
     add_integer(k, f, ActPrecision::kA8Block);
     add_integer(k, f, ActPrecision::kA8Group);
   }

@@ -118,7 +118,7 @@ class CalibrateTest : public testing::Test {
 
 TEST_F(CalibrateTest, ErrorsCountByTheInputsOfTheText) {
   for (const char* weights :
-       {"int4", "int4_min", "nl4", "fp4", "int8", "int8_group", "ternary2", "ternary3"}) {
+       {"int4", "int4_min", "int4_k", "nl4", "fp4", "int8", "int8_group", "ternary2", "ternary3"}) {
     ASSERT_TRUE(run(weights, nullptr).ok());
     EXPECT_FALSE(report_.calibration);
     std::string read = kText;

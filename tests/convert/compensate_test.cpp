@@ -17,8 +17,8 @@
 namespace moe {
 namespace {
 
-constexpr const char* kFormats[] = {"int4", "int4_min", "nl4",      "nf4",     "int8_group",
-                                    "fp4",  "int8",     "ternary2", "ternary3"};
+constexpr const char* kFormats[] = {"int4",       "int4_min", "int4_k", "nl4",      "nf4",
+                                    "int8_group", "fp4",      "int8",   "ternary2", "ternary3"};
 
 class Pool {
  public:

@@ -148,7 +148,7 @@ constexpr Kept kKept[] = {{SourceType::kQ4_0, FormatId::kInt4, 0},
                           {SourceType::kIq4Nl, FormatId::kNl4, 0},
                           {SourceType::kBlockMxfp4, FormatId::kFp4, 0},
                           {SourceType::kIq4Xs, FormatId::kNl4, kHalfUnit},
-                          {SourceType::kQ4K, FormatId::kInt4Min, kHalfUnit},
+                          {SourceType::kQ4K, FormatId::kInt4K, 0},
                           {SourceType::kQ2K, FormatId::kInt4Min, 0.1},
                           {SourceType::kQ3K, FormatId::kInt4Min, 0.1},
                           // not TQ2_0, whose random blocks use all four codes
@@ -273,15 +273,22 @@ TEST_F(GgufBlocksTest, Q8_0AndQ5_0AreKept) {
   }
 }
 
-// The product of a block's float16 scale and an integer does not fit in a float16.
+// The product of a block's float16 scale and an integer does not fit in a float16: int4_k has both.
 TEST_F(GgufBlocksTest, ScalesOfScalesAreRounded) {
-  for (const SourceType type : {SourceType::kQ4K, SourceType::kIq4Xs}) {
+  const auto converted = [&](SourceType type, const char* weights) {
     std::string row = row_of(source_type_info(type), 0);
     row[0] = '\x57';
     row[1] = '\x1A';
+    weights_ = weights;
     ConvertReport report;
-    ASSERT_TRUE(convert_file(llama(source_type_info(type), row), &report).ok());
-    const MatrixReport& m = matrices_.at("layers.0.ffn.down");
+    EXPECT_TRUE(convert_file(llama(source_type_info(type), row), &report).ok());
+    return matrices_.at("layers.0.ffn.down");
+  };
+  const MatrixReport whole = converted(SourceType::kQ4K, "auto");
+  EXPECT_TRUE(whole.lossless);
+  EXPECT_EQ(whole.format, FormatId::kInt4K);
+  for (const MatrixReport& m :
+       {converted(SourceType::kQ4K, "int4_min"), converted(SourceType::kIq4Xs, "auto")}) {
     EXPECT_FALSE(m.lossless);
     EXPECT_LE(m.relative_error, kHalfUnit);
   }
@@ -300,13 +307,14 @@ TEST_F(GgufBlocksTest, AFormatThatIsAskedFor) {
   }
 }
 
-// Scales beyond float16 make the matrix int8; asking for int4_min is an error.
+// Products beyond float16 fit int4_k; asking for int4_min is an error.
 TEST_F(GgufBlocksTest, ScalesThatFloat16CannotHoldAreNamed) {
   const SourceTypeInfo& info = source_type_info(SourceType::kQ4K);
   ConvertReport report;
   const std::string file = llama(info, row_of(info, 6));  // scale 65504
   ASSERT_TRUE(convert_file(file, &report).ok());
-  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt8);
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt4K);
+  EXPECT_TRUE(matrices_.at("layers.0.ffn.down").lossless);
   weights_ = "int4_min";
   overrides_ = {"embedding=int8"};  // int8_group, its default here, has float16 scales too
   const Status status = convert_file(file, &report);

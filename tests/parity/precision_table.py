@@ -54,7 +54,7 @@ def main():
         base = measure(path, words)
         print("| stored as | file | perplexity | same best token | calibrated | same best token |\n|---|---|---|---|---|---|")
         print(f"| `f32` | {base[2] / 1e6:.1f} MB | {base[0]:.4f} | 100 % | - | - |")
-        for weights in ("int8", "int4", "nl4", "int4_min", "fp4"):
+        for weights in ("int8", "int4", "nl4", "int4_min", "int4_k", "fp4"):
             row(f"`--weights {weights}`", weights)
         row("`--weights int4`, attention, head and merge too", "int4",
             {p: "int4" for role in ("attention", "head and merge of MH-MoE") for p in ROLES[role]})

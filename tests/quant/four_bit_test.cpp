@@ -11,8 +11,15 @@
 namespace moe {
 namespace {
 
-const FormatId kFourBits[] = {FormatId::kInt4, FormatId::kInt4Min, FormatId::kFp4, FormatId::kNl4,
-                              FormatId::kNf4};
+const FormatId kFourBits[] = {FormatId::kInt4, FormatId::kInt4Min, FormatId::kInt4K,
+                              FormatId::kFp4,  FormatId::kNl4,     FormatId::kNf4};
+
+std::vector<float> weight_of_row(const WeightFormat& f, const uint8_t* tile, int32_t cols,
+                                 int row) {
+  std::vector<float> weights(static_cast<size_t>(cols));
+  read_weights(f, tile, cols, row, weights.data());
+  return weights;
+}
 
 TEST(FourBit, LayoutIsFixed) {
   const WeightFormat& int4 = format_info(FormatId::kInt4);
@@ -20,6 +27,8 @@ TEST(FourBit, LayoutIsFixed) {
   EXPECT_EQ(format_info(FormatId::kNl4).tile_bytes(2048), 16u * 2048 * 9 / 16);
   EXPECT_EQ(format_info(FormatId::kInt4Min).tile_bytes(2048), 16u * 2048 * 5 / 8);
   EXPECT_EQ(format_info(FormatId::kFp4).tile_bytes(2048), 16u * 2048 * 17 / 32);
+  EXPECT_EQ(format_info(FormatId::kInt4K).tile_bytes(2048), 16u * 2048 * 9 / 16);
+  EXPECT_EQ(format_info(FormatId::kInt4K).tile_bytes(257), 2 * 256u + 9 * 256);
   EXPECT_EQ(int4.tile_bytes(1), 64u + 256);
   EXPECT_EQ(int4.tile_bytes(65), 2 * 64u + 3 * 256);
 
@@ -46,6 +55,67 @@ TEST(FourBit, LayoutIsFixed) {
   EXPECT_EQ(tile[3 * 16 + 5], 127);  // 2^-1
 }
 
+TEST(FourBit, LayoutOfSixBitScalesIsFixed) {
+  const WeightFormat& f = format_info(FormatId::kInt4K);
+  std::vector<int8_t> codes(16 * 512, 0);
+  codes[5 * 512 + 256 + 205] = 9;  // group 6 of the second segment, its input 13
+  std::vector<float> scales(16 * 16), minimums(16 * 16);
+  for (size_t g = 8; g < 16; ++g) {
+    scales[5 * 16 + g] = 0.5f * static_cast<float>(7 * g - 42);                  // 14, 21 .. 63
+    minimums[5 * 16 + g] = g < 12 ? 0.0f : -0.25f * static_cast<float>(75 - g);  // 63 .. 60
+  }
+  std::vector<uint8_t> tile(f.tile_bytes(512));
+  f.pack_codes(codes.data(), 512, 16, 512, tile.data());
+  f.pack_scales(scales.data(), minimums.data(), 16, 512, tile.data());
+  const uint8_t* segment = tile.data() + 256 + 8 * 256;
+  EXPECT_EQ(segment[256 + 6 * 256 + 64 + 5 * 4 + 1], 0x90);  // block 1, byte 1, upper half
+  EXPECT_EQ(segment[2 * 5 + 1], 0x38);                       // 0.5 as f16 is 0x3800
+  EXPECT_EQ(segment[32 + 2 * 5 + 1], 0xB4);                  // -0.25 is 0xB400
+  // Group 6: factors 56 = 3 * 16 + 8 and 61 = 3 * 16 + 13; group 2: 28 = 16 + 12 and 0.
+  EXPECT_EQ(segment[64 + 6 * 16 + 5], 0xD8);
+  EXPECT_EQ(segment[192 + 2 * 16 + 5], 0xF1);
+  EXPECT_EQ(f.scale(tile.data(), 5, 14), 28.0f);
+  EXPECT_EQ(f.minimum(tile.data(), 5, 14), -15.25f);
+  EXPECT_EQ(weight_of_row(f, tile.data(), 512, 5)[461], 9 * 28.0f - 15.25f);
+}
+
+// An f16 times six bits comes back exactly, whichever f16 and whichever factors.
+TEST(FourBit, SharedScalesComeBackExactly) {
+  std::mt19937 rng(8);
+  const WeightFormat& f = format_info(FormatId::kInt4K);
+  const std::vector<int8_t> codes(256, 3);
+  std::vector<uint8_t> tile(f.tile_bytes(256));
+  for (int trial = 0; trial < 20000; ++trial) {
+    float scales[8], minimums[8];
+    for (float* values : {scales, minimums}) {
+      const float half = f16_to_f32(static_cast<uint16_t>(rng() % 0xF800 & 0xFBFF));
+      const unsigned most = 1 + rng() % 63;
+      for (int g = 0; g < 8; ++g) values[g] = half * static_cast<float>(rng() % (most + 1));
+    }
+    f.pack_codes(codes.data(), 256, 1, 256, tile.data());
+    f.pack_scales(scales, minimums, 1, 256, tile.data());
+    ASSERT_EQ(f.find_invalid(tile.data(), tile.size()), -1);
+    for (int g = 0; g < 8; ++g) {
+      ASSERT_EQ(f.scale(tile.data(), 0, g), scales[g]) << trial;
+      ASSERT_EQ(f.minimum(tile.data(), 0, g), minimums[g]) << trial;
+    }
+  }
+}
+
+// A scale whose sign differs from that of the largest becomes 0: the minimum alone remains.
+TEST(FourBit, SharedScalesHaveOneSign) {
+  const WeightFormat& f = format_info(FormatId::kInt4K);
+  const std::vector<int8_t> codes(64, 3);
+  const float scales[2] = {-0.5f, 0.25f}, minimums[2] = {1.0f, -4.0f};
+  std::vector<uint8_t> tile(f.tile_bytes(64));
+  f.pack_codes(codes.data(), 64, 1, 64, tile.data());
+  f.pack_scales(scales, minimums, 1, 64, tile.data());
+  EXPECT_EQ(f.scale(tile.data(), 0, 0), -0.5f);
+  EXPECT_EQ(f.scale(tile.data(), 0, 1), 0.0f);
+  EXPECT_EQ(f.minimum(tile.data(), 0, 0), 0.0f);
+  EXPECT_EQ(f.minimum(tile.data(), 0, 1), -4.0f);
+}
+
 TEST(FourBit, EveryPowerOfTwoComesBack) {
   const WeightFormat& fp4 = format_info(FormatId::kFp4);
   for (int byte = 0; byte < 255; ++byte) {
@@ -67,7 +137,8 @@ TEST(FourBit, BadScalesAreFound) {
     std::vector<uint8_t> tile(f.tile_bytes(300), 0x11);
     for (size_t at = 0; at < tile.size(); at += 2) {
       const bool power = id == FormatId::kFp4;
-      const size_t segment = 64 + 256 * (power ? 4 : f.minimums ? 1 : 2);
+      const bool six_bits = id == FormatId::kInt4K;
+      const size_t segment = six_bits ? 256 + 8 * 256 : 64 + 256 * (power ? 4 : f.minimums ? 1 : 2);
       const bool scale = at % segment < 64;
       for (const uint16_t bits : {0x7C00, 0xFC00, 0x7E01, 0xFFFF}) {
         uint16_t before;
@@ -106,9 +177,9 @@ TEST(FourBit, OwnValuesAreKept) {
       for (int r = 0; r < 7; ++r) {
         read_weights(f, tile.data(), cols, r, &w[static_cast<size_t>(r * cols)]);
       }
-      // Minimums are rounded to f16.
-      EXPECT_LE(relative_error(w, stored(f, w, cols)), f.minimums ? 1e-3 : 0.0)
-          << f.name << " " << cols;
+      // Minimums are rounded to f16; in int4_k, scales and minimums to six bits.
+      const double most = id == FormatId::kInt4K ? 0.02 : f.minimums ? 1e-3 : 0.0;
+      EXPECT_LE(relative_error(w, stored(f, w, cols)), most) << f.name << " " << cols;
     }
   }
 }
@@ -120,6 +191,7 @@ TEST(FourBit, ErrorIsSmall) {
   };
   EXPECT_LT(relative(FormatId::kInt4), 0.083);
   EXPECT_LT(relative(FormatId::kInt4Min), 0.075);
+  EXPECT_LT(relative(FormatId::kInt4K), 0.077);
   EXPECT_LT(relative(FormatId::kNl4), 0.076);
   EXPECT_LT(relative(FormatId::kNf4), 0.078);
   EXPECT_LT(relative(FormatId::kFp4), 0.115);

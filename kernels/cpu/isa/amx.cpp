@@ -519,6 +519,7 @@ void linear_on_tiles(const LinearArgs& a) {
     case FormatId::kInt4:
       return many_rows_in_groups<Int4Layout>(a);
     case FormatId::kInt4Min:
+    case FormatId::kInt4K:
       return many_rows_in_groups<Int4MinLayout>(a);
     case FormatId::kFp4:
       return many_rows_in_groups<Fp4Layout>(a);

@@ -42,12 +42,13 @@ Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedb
       feedback_(std::move(feedback)),
       pool_(pool),
       cols_(feedback_->n()),
+      unit_(std::max<int32_t>(format.scale_inputs, kGroup)),
       values_(values_of(format)),
       weights_(static_cast<size_t>(cols_) * kTileRows),
       errors_(weights_.size()),
-      targets_(size_t{kGroup} * kTileRows),
+      targets_(static_cast<size_t>(unit_) * kTileRows),
       rows_(targets_.size()),
-      group_tile_(format.group != 0 ? format.tile_bytes(kGroup) : 0),
+      group_tile_(format.group != 0 ? format.tile_bytes(unit_) : 0),
       terms_(static_cast<size_t>(cols_)) {
   if (format.group == 0) return;
   codes_.resize(weights_.size());
@@ -58,17 +59,16 @@ Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedb
 
 bool Compensator::pack(const float* w, int n_rows, uint8_t* tile) {
   load(w, n_rows);
-  const int32_t n_groups = (cols_ + kGroup - 1) / kGroup;
   for (int32_t begin = 0; begin < cols_; begin += kGroup) {
     const int32_t n = std::min<int32_t>(kGroup, cols_ - begin);
-    aim(begin, n);
-    if (!choose_scales(begin, n, n_rows)) return false;
-    round_group(begin, n, n_rows, codes_.data());
-    for (int r = 0; r < n_rows; ++r) {
-      const auto at = static_cast<size_t>(r * n_groups + begin / kGroup);
-      scales_[at] = scale_[r];
-      if (format_.minimums) minimums_[at] = minimum_[r];
+    if (begin % unit_ == 0) {
+      const int32_t shared = std::min(unit_, cols_ - begin);
+      aim(begin, shared);
+      if (!choose_scales(begin, shared, n_rows)) return false;
     }
+    if (unit_ != kGroup) aim(begin, n);
+    use_scales(begin, n_rows);
+    round_group(begin, n, n_rows, codes_.data());
   }
   format_.pack_codes(codes_.data(), cols_, n_rows, cols_, tile);
   format_.pack_scales(scales_.data(), format_.minimums ? minimums_.data() : nullptr, n_rows, cols_,
@@ -116,6 +116,7 @@ void Compensator::aim(int32_t begin, int32_t n) {
   }
 }
 
+// Of all groups of the n inputs.
 bool Compensator::choose_scales(int32_t begin, int32_t n, int n_rows) {
   for (int r = 0; r < n_rows; ++r) {
     for (int32_t i = 0; i < n; ++i) {
@@ -126,11 +127,24 @@ bool Compensator::choose_scales(int32_t begin, int32_t n, int n_rows) {
   if (!quantise_tile(format_, rows_.data(), 0, n_rows, n, importance, group_tile_.data()).ok()) {
     return false;
   }
+  const int32_t n_groups = (cols_ + kGroup - 1) / kGroup;
   for (int r = 0; r < n_rows; ++r) {
-    scale_[r] = format_.scale(group_tile_.data(), r, 0);
-    minimum_[r] = format_.minimum(group_tile_.data(), r, 0);
+    for (int32_t g = 0; g * kGroup < n; ++g) {
+      const auto at = static_cast<size_t>(r * n_groups + begin / kGroup + g);
+      scales_[at] = format_.scale(group_tile_.data(), r, g);
+      if (format_.minimums) minimums_[at] = format_.minimum(group_tile_.data(), r, g);
+    }
   }
   return true;
+}
+
+void Compensator::use_scales(int32_t begin, int n_rows) {
+  const int32_t n_groups = (cols_ + kGroup - 1) / kGroup;
+  for (int r = 0; r < n_rows; ++r) {
+    const auto at = static_cast<size_t>(r * n_groups + begin / kGroup);
+    scale_[r] = scales_[at];
+    if (format_.minimums) minimum_[r] = minimums_[at];
+  }
 }
 
 void Compensator::round_group(int32_t begin, int32_t n, int n_rows, int8_t* codes) {

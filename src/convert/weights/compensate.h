@@ -23,9 +23,9 @@ class Compensator {
   Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback,
               ThreadPool& pool);
 
-  /// Packs rows w (n_rows <= 16, inputs) of a format with scales in the tile, selected group by
-  /// group for the weights as changed by errors to the left. False, with the tile undefined, if the
-  /// format cannot represent them.
+  /// Packs rows w (n_rows <= 16, inputs) of a format with scales in the tile, selected for the
+  /// weights as changed by errors to the left: group by group, or for the groups that share bits at
+  /// once. False, with the tile undefined, if the format cannot represent them.
   bool pack(const float* w, int n_rows, uint8_t* tile);
   /// The same for a format with separate scales: codes (n_rows, inputs) for scales[row].
   void round(const float* w, int n_rows, const float* scales, int8_t* codes);
@@ -41,6 +41,7 @@ class Compensator {
   void load(const float* w, int n_rows);
   void aim(int32_t begin, int32_t n);
   bool choose_scales(int32_t begin, int32_t n, int n_rows);
+  void use_scales(int32_t begin, int n_rows);
   void round_group(int32_t begin, int32_t n, int n_rows, int8_t* codes);
   float nearest(float wanted) const;
   double moments_of(const std::vector<float>& lanes);
@@ -49,12 +50,13 @@ class Compensator {
   const std::shared_ptr<const Feedback> feedback_;
   ThreadPool& pool_;
   const int32_t cols_;
+  const int32_t unit_;         // inputs whose scales are selected together
   std::vector<float> values_;  // values of the codes, ascending; empty: all integers
   // Row r of input c at 16 c + r.
   std::vector<float> weights_;
   std::vector<float> errors_;
-  std::vector<float> targets_;  // of a group
-  std::vector<float> rows_;     // of a group, (16, 32)
+  std::vector<float> targets_;  // of a group or unit
+  std::vector<float> rows_;     // of a unit, (16, unit)
   std::vector<uint8_t> group_tile_;
   std::vector<double> terms_;  // of each input
   float scale_[kTileRows] = {};

@@ -50,8 +50,9 @@ std::optional<FormatId> format_of(SourceType type) {
     case SourceType::kQ4_0:
       return FormatId::kInt4;
     case SourceType::kQ4_1:
-    case SourceType::kQ4K:
       return FormatId::kInt4Min;
+    case SourceType::kQ4K:
+      return FormatId::kInt4K;
     case SourceType::kIq4Nl:
     case SourceType::kIq4Xs:
       return FormatId::kNl4;
@@ -72,8 +73,12 @@ std::optional<FormatId> format_of_codes(const PlannedMatrix& m, const Checkpoint
   // Rows of the matrix are rows of the tensor.
   if (m.tensor->shape.empty() || m.tensor->shape.back() != m.slot.cols) return std::nullopt;
   const PackedRows* rows = checkpoint.packed(*m.tensor);
-  const std::optional<FormatId> format =
+  std::optional<FormatId> format =
       rows != nullptr ? format_of(rows->codes(checkpoint)) : format_of(m.tensor->type);
+  // int4_min has the same codes, with rounded scales.
+  if (format == FormatId::kInt4K && m.precision.weights == FormatId::kInt4Min) {
+    format = m.precision.weights;
+  }
   return in_groups || format == FormatId::kInt8 ? format : std::nullopt;
 }
 
@@ -106,7 +111,14 @@ bool SourceScales::fit(const std::function<void()>& tick) {
   const SourceTypeInfo& info = source_type_info(matrix_.tensor->type);
   const bool halves = info.read_scales != nullptr && info.block == kGroup;
   // The format stores these scales unchanged.
-  if (format_ == FormatId::kFp4 || format_ == FormatId::kInt8 || halves) return true;
+  switch (format_) {
+    case FormatId::kFp4:
+    case FormatId::kInt8:
+    case FormatId::kInt4K:
+      return true;
+    default:
+      if (halves) return true;
+  }
   const double most = format_info(format_).max_code;
   double error = 0, norm = 0;
   for (int32_t first = 0; first < matrix_.slot.rows; first += kRows) {
