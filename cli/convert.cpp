@@ -165,7 +165,7 @@ void print_warnings(const ConvertOptions& o, const Run& run) {
   }
   if (n > 0) {
     const std::string format = worst.value("format", "");
-    const char* better = format == "int8" ? "bf16" : "int8";
+    const char* better = format.starts_with("int8") ? "bf16" : "int8";
     std::cerr << "moe: warning: " << format << " is imprecise here: " << n << " of "
               << run.matrices.size() << " matrices have a relative error of " << kMuch
               << " or more (" << std::setprecision(2) << worst.value("relative_error", 0.0)

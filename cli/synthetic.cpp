@@ -153,8 +153,8 @@ void add_synthetic_options(CLI::App& c, BenchOptions& o) {
       ->check(suggest(moe_synthetic_shapes()))
       ->option_text("SHAPE");
   c.add_option("--weights", o.weights,
-               "Format of the synthetic linear weights: " + std::string(moe_weight_formats()))
-      ->check(suggest(moe_weight_formats()))
+               "Format of the synthetic linear weights: auto, " + std::string(moe_weight_formats()))
+      ->check(suggest("auto, " + std::string(moe_weight_formats())))
       ->option_text("FORMAT")
       ->capture_default_str()
       ->each([&o](const std::string&) { o.weights_named = true; });

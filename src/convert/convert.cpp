@@ -22,14 +22,9 @@ namespace moe {
 namespace {
 
 PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& options) {
-  const std::optional<FormatId> weights = parse_weight_format(options.weights);
-  if (!weights && options.weights != "auto") {
-    fail(MOE_ERR_ARGUMENT, "weights \"%.40s\": expected auto or one of %s", options.weights.c_str(),
-         weight_format_names());
-  }
   std::vector<PrecisionRule> overrides;
   for (const std::string& text : options.overrides) overrides.push_back(parse_override(text));
-  return {imported.precision, weights, std::move(overrides)};
+  return {imported.precision, parse_weights(options.weights), std::move(overrides)};
 }
 
 std::optional<TokenizerData> load_tokenizer(const Imported& imported,

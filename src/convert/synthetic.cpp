@@ -17,7 +17,7 @@ namespace {
 
 struct Recipe {
   const Shape* shape = nullptr;
-  FormatId weights = FormatId::kTernary2;
+  std::optional<FormatId> weights;  // none: auto
   ModelConfig config;
   uint64_t seed = 0;
 };
@@ -28,12 +28,7 @@ Recipe make_recipe(const std::string& name, const SyntheticOptions& options) {
   if (recipe.shape == nullptr) {
     fail(MOE_ERR_NOT_FOUND, "unknown shape \"%.60s\"; known: %s", name.c_str(), shape_names());
   }
-  const WeightFormat* weights = find_weight_format(options.weights);
-  if (weights == nullptr) {
-    fail(MOE_ERR_ARGUMENT, "weights \"%.40s\": expected one of %s", options.weights.c_str(),
-         weight_format_names());
-  }
-  recipe.weights = weights->id;
+  recipe.weights = parse_weights(options.weights);
   recipe.config = recipe.shape->make();
   if (options.context != 0) recipe.config.context_length = options.context;
   recipe.seed = options.seed;
@@ -42,9 +37,8 @@ Recipe make_recipe(const std::string& name, const SyntheticOptions& options) {
 }
 
 // As `moe convert --weights` stores a matrix of floats.
-FormatId stored_format(FormatId weights, const Slot& slot) {
-  const PrecisionChoice choice = PrecisionPolicy({}, weights, {}).choose(slot);
-  return choice.otherwise.value_or(choice.weights.value_or(FormatId::kInt8));
+FormatId stored_format(std::optional<FormatId> weights, const Slot& slot) {
+  return PrecisionPolicy({}, weights, {}).choose(slot).for_floats();
 }
 
 BlobMatrix blob_matrix(const Recipe& recipe, const Slot& slot) {

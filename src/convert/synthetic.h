@@ -10,8 +10,7 @@
 namespace moe {
 
 struct SyntheticOptions {
-  /// As in `moe convert --weights`: what linear matrices are stored as; four-bit formats leave
-  /// those that every token uses in eight bits.
+  /// Stores what `moe convert --weights` stores of 16-bit weights.
   std::string weights = "ternary2";
   int32_t context = 0;  // 0: the shape's
   uint64_t seed = 0;    // same seed, same bytes

@@ -37,7 +37,8 @@ class CalibrateTest : public testing::Test {
     test::write_checkpoint(source_, config_, tensors_);
     options_.weights = weights;
     options_.overrides.clear();
-    if (find_weight_format(weights)->integer) {
+    const WeightFormat* format = find_weight_format(weights);
+    if (format != nullptr && format->integer) {
       options_.overrides = {std::string("layers.*.attention.*=") + weights};
     }
     options_.calibration.reset();
@@ -117,8 +118,8 @@ class CalibrateTest : public testing::Test {
 };
 
 TEST_F(CalibrateTest, ErrorsCountByTheInputsOfTheText) {
-  for (const char* weights :
-       {"int4", "int4_min", "int4_k", "nl4", "fp4", "int8", "int8_group", "ternary2", "ternary3"}) {
+  for (const char* weights : {"auto", "int4", "int4_min", "int4_k", "nl4", "fp4", "int8",
+                              "int8_group", "ternary2", "ternary3"}) {
     ASSERT_TRUE(run(weights, nullptr).ok());
     EXPECT_FALSE(report_.calibration);
     std::string read = kText;

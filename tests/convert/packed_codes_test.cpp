@@ -12,16 +12,17 @@ using test::PackedTest;
 
 // Four-bit and eight-bit codes keep their scales if groups are a multiple of 32 inputs, eight-bit
 // codes also with a scale per row. A four-bit zero point becomes a minimum, rounded to float16.
-// Groups of 16 and permuted inputs are stored as int8.
+// Groups of 16 and permuted inputs are stored as int8, in attention as int8_group.
 TEST_F(PackedTest, CodesAreKeptWhereAFormatFits) {
-  const auto formats = [&](FormatId format, double error, int n_expected) {
+  const auto formats = [&](FormatId format, FormatId attention, double error, int n_expected) {
     ConvertReport report;
     const Status status = convert_patched("{}", &report);
     ASSERT_TRUE(status.ok()) << status.text();
     int n = 0;
     for (const auto& [name, m] : matrices_) {
       if (!name.starts_with("layers.") || name.ends_with("router")) continue;
-      EXPECT_EQ(m.format, format) << name;
+      const bool in_attention = name.find(".attention.") != std::string::npos;
+      EXPECT_EQ(m.format, in_attention ? attention : format) << name;
       EXPECT_LE(m.relative_error, error) << name;
       ++n;
     }
@@ -32,14 +33,15 @@ TEST_F(PackedTest, CodesAreKeptWhereAFormatFits) {
   const auto of = [&](const char* family, FormatId format, double error, int n_expected) {
     SCOPED_TRACE(family);
     open(family);
-    formats(format, error, n_expected);
+    formats(format, format, error, n_expected);
   };
-  of("gptq", FormatId::kInt8, 0.02, 2 * kDense);
+  open("gptq");
+  formats(FormatId::kInt8, FormatId::kInt8Group, 0.02, 2 * kDense);
   of("gptq_in_order", FormatId::kInt4, 0, kDense);  // groups of 64
   for (auto& [name, t] : tensors_) {
     if (name.ends_with(".qzeros")) t.bytes[0] = '\x76';  // one group's 7 becomes 6
   }
-  formats(FormatId::kInt4Min, 1.0 / 2048, kDense);
+  formats(FormatId::kInt4Min, FormatId::kInt4Min, 1.0 / 2048, kDense);
   of("awq", FormatId::kInt4Min, 1.0 / 2048, 2 * kDense);
   of("w4a16", FormatId::kInt4Min, 1.0 / 2048, kSparse);
   of("gptq_8", FormatId::kInt8Group, 0, kDense);
@@ -251,7 +253,7 @@ TEST_F(PackedTest, ActivationScalesAreIgnored) {
 }
 
 // The small scale becomes 0 in float16, and the large one overflows.
-TEST_F(PackedTest, AMatrixWhoseScalesFloat16CannotHoldBecomesInt8) {
+TEST_F(PackedTest, AMatrixWhoseScalesFloat16CannotHoldGetsEightBits) {
   constexpr float kSmall = 2e-8f, kLarge = 1e5f;
   constexpr int kAll = 32;
   const auto stored = [&](float scale, int how_many) {
@@ -265,14 +267,14 @@ TEST_F(PackedTest, AMatrixWhoseScalesFloat16CannotHoldBecomesInt8) {
     const Status status = convert_patched("{}", &report);
     EXPECT_TRUE(status.ok()) << status.text();
     const MatrixReport m = matrices_["layers.0.attention.q"];
-    EXPECT_LE(m.relative_error, m.format == FormatId::kInt8 ? 0.02 : 1.0 / 1024);
+    EXPECT_LE(m.relative_error, m.format == FormatId::kInt4Min ? 1.0 / 1024 : 0.02);
     return m.format;
   };
   EXPECT_EQ(stored(kSmall, 1), FormatId::kInt4Min);  // its weights are negligible
   EXPECT_EQ(stored(kSmall, kAll - 1), FormatId::kInt4Min);
   EXPECT_EQ(stored(kSmall, kAll), FormatId::kInt8);
-  EXPECT_EQ(stored(kLarge, 1), FormatId::kInt8);
-  EXPECT_EQ(stored(kLarge, kAll), FormatId::kInt8);
+  EXPECT_EQ(stored(kLarge, 1), FormatId::kInt8Group);
+  EXPECT_EQ(stored(kLarge, kAll), FormatId::kInt8Group);
 }
 
 TEST_F(PackedTest, TheConfigurationFitsTheTensors) {

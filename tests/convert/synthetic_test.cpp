@@ -122,20 +122,29 @@ TEST_P(SyntheticModel, OpensWithFiniteValues) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryFormat, SyntheticModel,
-                         testing::Values("ternary2", "ternary3", "int8", "bf16", "f16", "f32"),
+                         testing::Values("auto", "ternary2", "ternary3", "int8", "bf16", "f16",
+                                         "f32"),
                          [](const auto& weights) { return std::string(weights.param); });
 
-// What every token uses has eight bits, as after `moe convert --weights int4`.
-TEST(Synthetic, FourBitsAreStoredAsConvertStoresThem) {
-  test::TempFolder folder;
-  const std::string path = folder.file("m.moe");
-  SyntheticOptions options;
-  options.weights = "int4";
-  ASSERT_TRUE(write_synthetic("tiny", options, *take(open_file_sink(path))).ok());
-  test::ConvertedModel model(path);
-  EXPECT_EQ(model.matrix(Part::kExperts, 1, 0, Role::kUp).format, FormatId::kInt4);
-  EXPECT_EQ(model.matrix(Part::kAttention, 0, -1, Role::kQ).format, FormatId::kInt8Group);
-  EXPECT_EQ(model.matrix(Part::kEmbedding, -1, -1, Role::kWeight).format, FormatId::kInt8Group);
+TEST(Synthetic, MatricesAreStoredAsConvertStoresThem) {
+  const auto expect = [](const char* weights, FormatId experts, FormatId attention,
+                         FormatId embedding) {
+    SCOPED_TRACE(weights);
+    test::TempFolder folder;
+    const std::string path = folder.file("m.moe");
+    SyntheticOptions options;
+    options.weights = weights;
+    ASSERT_TRUE(write_synthetic("tiny", options, *take(open_file_sink(path))).ok());
+    test::ConvertedModel model(path);
+    EXPECT_EQ(model.matrix(Part::kExperts, 1, 0, Role::kUp).format, experts);
+    EXPECT_EQ(model.matrix(Part::kAttention, 0, -1, Role::kQ).format, attention);
+    EXPECT_EQ(model.matrix(Part::kEmbedding, -1, -1, Role::kWeight).format, embedding);
+  };
+  expect("auto", FormatId::kInt8, FormatId::kInt8Group, FormatId::kInt8Group);
+  expect("int8", FormatId::kInt8, FormatId::kInt8, FormatId::kInt8);
+  expect("int4", FormatId::kInt4, FormatId::kInt8Group, FormatId::kInt8Group);
+  expect("ternary2", FormatId::kTernary2, FormatId::kTernary2, FormatId::kInt8Group);
+  expect("bf16", FormatId::kBf16, FormatId::kBf16, FormatId::kBf16);
 }
 
 TEST(Synthetic, TheSeedDecidesEveryByte) {
@@ -159,7 +168,7 @@ TEST(Synthetic, WrongOptionsAreErrors) {
   EXPECT_EQ(std::string(status.text()),
             std::string("unknown shape \"huge\"; known: ") + shape_names());
   SyntheticOptions options;
-  options.weights = "auto";
+  options.weights = "int3";
   EXPECT_EQ(write_synthetic("tiny", options, sink).code(), MOE_ERR_ARGUMENT);
   options.weights = "int8";
   options.context = -1;

@@ -44,7 +44,7 @@ class Case:
     make: object = None  # writes the folder instead of make_transformers: make(case, folder) -> reference
     convert: tuple = ("--weights", "f32")  # options of `moe convert`
     lossless: bool = False  # the converter must detect that all matrices of layers are ternary
-    keeps: tuple = None  # format of the layers' matrices without options, and the largest relative error
+    keeps: tuple = None  # format of the layers' matrices without options, the largest relative error, another format of attention
     tolerance: float = 1e-3  # compared with K and V in float32, as in the original
     tolerance_kv16: float = 1e-4  # compared with K and V in float16, as in a session
     gguf: bool = False  # needs llama.cpp
@@ -455,7 +455,7 @@ CASES += [
         "pack-quantized", num_bits=4, strategy="channel", symmetric=False)),
     Case("w4a16_groups_of_128", "Qwen3Moe", EIGHT_BITS_MOE, keeps=("int4_min", 1 / 1024), make=packed.package(
         "pack-quantized", num_bits=4, strategy="group", group_size=128, symmetric=False)),
-    Case("w4a16_groups_of_16", "Llama", EIGHT_BITS, keeps=("int8", 0.01), make=packed.package(
+    Case("w4a16_groups_of_16", "Llama", EIGHT_BITS, keeps=("int8", 0.01, "int8_group"), make=packed.package(
         "pack-quantized", num_bits=4, strategy="group", group_size=16)),
     Case("nvfp4", "Llama", EIGHT_BITS, golden=True, keeps=("int8_group", 0.007), make=packed.package(
         "nvfp4-pack-quantized", **NVFP4)),

@@ -51,13 +51,14 @@ def check_codes(moe, case, folder, out):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
-    format, error = case.keeps
+    format, error, *attention = case.keeps
     worst = 0.0
     for m in json.loads(done.stdout)["matrices"]:
         if not m["matrix"].startswith("layers.") or m["matrix"].endswith("router"):
             continue
         worst = max(worst, m["relative_error"])
-        if m["format"] != format or m["relative_error"] > error or (error == 0 and not m["lossless"]):
+        wanted = attention[0] if attention and ".attention." in m["matrix"] else format
+        if m["format"] != wanted or m["relative_error"] > error or (error == 0 and not m["lossless"]):
             raise RuntimeError(f"{m['matrix']} became {m['format']} with an error of {m['relative_error']:.2g}")
     return f"{format} {worst:.2g}  "
 

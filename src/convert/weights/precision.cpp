@@ -21,13 +21,15 @@ void apply(const PrecisionRule& rule, PrecisionChoice* choice) {
     choice->int8_by_row = false;
   }
   if (rule.weights) choice->weights = rule.weights;
-  if (rule.weights || rule.weights_auto) choice->otherwise.reset();
+  if (rule.weights || rule.weights_auto) choice->only_codes = false;
   if (rule.activations) choice->activations = rule.activations;
 }
 
-// Few weights, used by every token: docs/precision.md gives the cost of four bits there.
-bool is_shared_by_all(Role role) {
-  switch (role) {
+// Few weights, used by every token: docs/precision.md gives the cost of int8 and four bits there.
+bool is_shared_by_all(const Slot& slot) {
+  if (slot.kind == SlotKind::kVocab) return true;
+  if (slot.kind != SlotKind::kLinear) return false;
+  switch (slot.role) {
     case Role::kQ:
     case Role::kK:
     case Role::kV:
@@ -45,6 +47,11 @@ bool is_shared_by_all(Role role) {
 
 }  // namespace
 
+FormatId PrecisionChoice::for_floats() const {
+  if (!by_default()) return *weights;
+  return shared && !int8_by_row ? FormatId::kInt8Group : FormatId::kInt8;
+}
+
 ActPrecision PrecisionChoice::activations_for(FormatId stored) const {
   const WeightFormat& format = format_info(stored);
   if (!format.integer) return ActPrecision::kF32;
@@ -55,6 +62,15 @@ ActPrecision PrecisionChoice::activations_for(FormatId stored) const {
 std::optional<FormatId> parse_weight_format(std::string_view name) {
   const WeightFormat* format = find_weight_format(name);
   return format == nullptr ? std::nullopt : std::optional(format->id);
+}
+
+std::optional<FormatId> parse_weights(const std::string& text) {
+  const std::optional<FormatId> weights = parse_weight_format(text);
+  if (!weights && text != "auto") {
+    fail(MOE_ERR_ARGUMENT, "weights \"%.40s\": expected auto or one of %s", text.c_str(),
+         weight_format_names());
+  }
+  return weights;
 }
 
 PrecisionRule parse_override(const std::string& text) {
@@ -94,10 +110,9 @@ PrecisionChoice PrecisionPolicy::choose(const Slot& slot) {
   const bool all_linear = slot.kind == SlotKind::kLinear;
   const bool wide = slot.kind == SlotKind::kVocab && weights_ && !is_integer(*weights_);
   if (weights_ && (all_linear || wide)) choice.weights = weights_;
-  const bool undecided = slot.kind == SlotKind::kVocab && !choice.weights;
-  const bool shared = undecided || (all_linear && is_shared_by_all(slot.role));
-  if (shared && weights_ && is_four_bits(*weights_)) choice.otherwise = FormatId::kInt8Group;
+  choice.shared = is_shared_by_all(slot);
   choice.int8_by_row = weights_ == FormatId::kInt8;
+  choice.only_codes = choice.shared && all_linear && weights_ && is_four_bits(*weights_);
   for (size_t i = 0; i < overrides_.size(); ++i) {
     if (!matches(overrides_[i].match, name)) continue;
     used_[i] = true;

@@ -10,11 +10,15 @@ namespace moe {
 struct PrecisionChoice {
   std::optional<FormatId> weights;  // none: auto
   std::optional<ActPrecision> activations;
-  /// Used instead of `weights`, unless the checkpoint has codes of that format.
-  std::optional<FormatId> otherwise;
+  bool shared = false;       // every token uses the matrix
   bool int8_by_row = false;  // by default int8 per row, never int8_group
+  bool only_codes = false;   // `weights` only if the checkpoint has codes of that format
   bool as_source = false;    // floats that represent the checkpoint exactly; overrides `weights`
 
+  /// True if a matrix of floats gets its default.
+  bool by_default() const { return !weights || only_codes; }
+  /// The format of ordinary weights, not ternary. eight_bits() may replace a default of int8_group.
+  FormatId for_floats() const;
   /// Precision of inputs for a format: floats remain floats; integers default to a8_block, with
   /// scales in the tile to a8_group.
   ActPrecision activations_for(FormatId stored) const;
@@ -22,6 +26,9 @@ struct PrecisionChoice {
 
 /// "ternary2" and so on; empty for other names ("i32" is not a weight format).
 std::optional<FormatId> parse_weight_format(std::string_view name);
+
+/// The caller's default: a format, or empty for "auto". MOE_ERR_ARGUMENT.
+std::optional<FormatId> parse_weights(const std::string& text);
 
 /// "PATTERN=FORMAT", "PATTERN=FORMAT:ACTIVATIONS" or "PATTERN=:ACTIVATIONS". MOE_ERR_ARGUMENT.
 PrecisionRule parse_override(const std::string& text);

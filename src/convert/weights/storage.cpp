@@ -1,10 +1,12 @@
 #include "src/convert/weights/storage.h"
 
+#include <limits>
+
 #include "formats/import/failure.h"
 #include "quant/formats.h"
 #include "quant/half.h"
 #include "quant/quantise.h"
-#include "src/convert/weights/closer_int8.h"
+#include "src/convert/weights/eight_bits.h"
 #include "src/convert/weights/row_reader.h"
 #include "src/convert/weights/source_scales.h"
 #include "src/convert/weights/weighted.h"
@@ -20,9 +22,9 @@ FormatId own_format(SourceType type) {
   return type == SourceType::kF16 ? FormatId::kF16 : FormatId::kF32;
 }
 
+// int8 stands for eight_bits(), unless the matrix is ternary or has codes.
 FormatId default_format(const PlannedMatrix& m) {
-  if (m.slot.kind == SlotKind::kExact) return own_format(m.tensor->type);
-  return FormatId::kInt8;
+  return m.slot.kind == SlotKind::kExact ? own_format(m.tensor->type) : FormatId::kInt8;
 }
 
 // In one pass: is it ternary and, if it must be made so (`lossy`), what is its absmean?
@@ -55,10 +57,10 @@ void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool
 bool has_few_bits(SourceType type) { return type == SourceType::kQ2K || type == SourceType::kQ3K; }
 
 // True if the checkpoint's codes may determine the format: none was requested, or the codes have
-// eight bits and the requested four-bit format has a fallback.
+// eight bits and the requested four-bit format is only for such codes.
 bool is_open_to(FormatId own, const PrecisionChoice& choice) {
   if (own == FormatId::kInt8Group && choice.int8_by_row) return false;
-  return !choice.weights || (choice.otherwise && has_eight_bits(own));
+  return !choice.weights || (choice.only_codes && has_eight_bits(own));
 }
 
 // Keeps the checkpoint's codes if no format or that of the codes was requested. Without a request,
@@ -103,7 +105,8 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
     out.format = own_format(m.tensor->type);
     return out;
   }
-  out.format = wish ? *wish : default_format(m);
+  const bool by_default = m.precision.by_default();
+  out.format = by_default ? default_format(m) : *wish;
   const bool automatic = !wish && m.slot.kind == SlotKind::kLinear;
   if (automatic || format_info(out.format).ternary()) {
     look_for_ternary(m, checkpoint, !automatic, importance, tick, &out);
@@ -119,12 +122,8 @@ Storage choose_storage(const PlannedMatrix& m, const Checkpoint& checkpoint,
     }
   }
   keep_codes(m, checkpoint, tick, &out);
-  const bool otherwise = m.precision.otherwise && !out.own_codes;
-  if (otherwise) out.format = *m.precision.otherwise;
-  const bool open = !wish && !m.precision.int8_by_row;
-  const bool chosen_anew = out.format == FormatId::kInt8 && !out.own_codes;
-  if (open && chosen_anew && has_int8_codes(m, checkpoint)) {
-    out.format = closer_int8(m, checkpoint, tick);
+  if (by_default && out.format == FormatId::kInt8 && !out.own_codes) {
+    out.format = eight_bits(m, checkpoint, tick);
   }
   if (format_info(out.format).quantise_row != nullptr) out.scale = ScaleKind::kRow;
   if (format_info(out.format).group != 0) {
@@ -141,21 +140,25 @@ bool can_calibrate(const PlannedMatrix& m, const Storage& storage) {
          storage.fit.scale_kind == ScaleKind::kNone;
 }
 
-void check_finite(const PlannedMatrix& m, int32_t row, const float* values) {
-  constexpr uint32_t kExponent = 0x7F800000u;
+bool are_within(const float* values, int32_t n, float most) {
+  constexpr uint32_t kMagnitude = 0x7FFFFFFFu;
   constexpr int32_t kChunk = 64;  // a loop of this length is vectorised
-  uint32_t infinite = 0;
-  int32_t i = 0;
-  for (; i + kChunk <= m.slot.cols; i += kChunk) {
-    for (int32_t j = 0; j < kChunk; ++j) {
-      infinite |= (f32_to_bits(values[i + j]) & kExponent) == kExponent ? 1u : 0u;
-    }
+  const auto limit = static_cast<int32_t>(f32_to_bits(most));  // floats are ordered like their bits
+  const auto beyond = [&](int32_t i) {
+    return static_cast<int32_t>(f32_to_bits(values[i]) & kMagnitude) > limit ? 1 : 0;
+  };
+  int32_t found = 0, i = 0;
+  for (; i + kChunk <= n; i += kChunk) {
+    for (int32_t j = 0; j < kChunk; ++j) found |= beyond(i + j);
   }
-  for (; i < m.slot.cols; ++i)
-    infinite |= (f32_to_bits(values[i]) & kExponent) == kExponent ? 1u : 0u;
-  if (infinite == 0) return;
+  for (; i < n; ++i) found |= beyond(i);
+  return found == 0;
+}
+
+void check_finite(const PlannedMatrix& m, int32_t row, const float* values) {
+  if (are_within(values, m.slot.cols, std::numeric_limits<float>::max())) return;
   int32_t c = 0;
-  while ((f32_to_bits(values[c]) & kExponent) != kExponent) ++c;
+  while (are_within(values + c, 1, std::numeric_limits<float>::max())) ++c;
   fail(MOE_ERR_NON_FINITE, "tensor %.200s: element (%d, %d) of %s is %s", m.tensor->name.c_str(),
        row, c, m.slot.short_name().c_str(), values[c] != values[c] ? "NaN" : "infinite");
 }

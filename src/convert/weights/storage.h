@@ -20,7 +20,7 @@ struct Storage {
 /// Reads the matrix once if the requested format is auto or ternary. A matrix whose weights are
 /// already ternary keeps its scales; if the format cannot store them (scales per group), it becomes
 /// ternary2. Auto also keeps four-bit and eight-bit codes, in the format with the same values, and
-/// stores everything else as int8, with scales per row or per group. Other weights become ternary
+/// stores everything else in eight_bits(). Other weights become ternary
 /// by absmean or, given the `importance` (cols) of the inputs (or null), with the scale of the
 /// smallest weighted error. `tick` is called regularly and may throw. Throws MOE_ERR_NON_FINITE
 /// naming tensor and element.
@@ -30,6 +30,8 @@ Storage choose_storage(const PlannedMatrix& matrix, const Checkpoint& checkpoint
 /// True if input statistics can affect how it is stored.
 bool can_calibrate(const PlannedMatrix& matrix, const Storage& storage);
 
+/// False for NaN, infinity and values beyond -most..most (most > 0, finite).
+bool are_within(const float* values, int32_t n, float most);
 /// Throws MOE_ERR_NON_FINITE if the row contains NaN or infinity.
 void check_finite(const PlannedMatrix& matrix, int32_t row, const float* values);
 

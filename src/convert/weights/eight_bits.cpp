@@ -1,4 +1,4 @@
-#include "src/convert/weights/closer_int8.h"
+#include "src/convert/weights/eight_bits.h"
 
 #include <algorithm>
 #include <cstring>
@@ -82,13 +82,34 @@ bool group_scales_fit(const PlannedMatrix& m, RowReader* reader,
   constexpr float kMost = 127 * kLargestHalf;
   for (int32_t r = 0; r < m.slot.rows; ++r) {
     if (r % kTileRows == 0) tick();
-    if (!check_weights(reader->row(r), m.slot.cols, kMost).ok()) return false;
+    if (!are_within(reader->row(r), m.slot.cols, kMost)) return false;
   }
   return true;
 }
 
-}  // namespace
+// The format with the smaller squared error; int8 if the errors are equal. A matrix with more than
+// 256 rows is judged by 256 of them, in evenly spaced tiles.
+FormatId closer(const PlannedMatrix& m, RowReader* reader, const std::function<void()>& tick) {
+  const int32_t cols = m.slot.cols;
+  const int32_t n_tiles = (m.slot.rows + kTileRows - 1) / kTileRows;
+  const int32_t n = std::min(n_tiles, kMostTiles);
+  Contest contest(cols);
+  std::vector<float> rows;
+  for (int32_t i = 0; i < n; ++i) {
+    tick();
+    const auto first = static_cast<int32_t>(int64_t{n_tiles} * i / n) * kTileRows;
+    rows.clear();
+    for (int32_t r = first; r < std::min(first + kTileRows, m.slot.rows); ++r) {
+      const float* row = reader->row(r);
+      check_finite(m, r, row);
+      rows.insert(rows.end(), row, row + cols);
+    }
+    contest.add(rows);
+  }
+  return contest.winner();
+}
 
+// The tensor has codes of five to eight bits: int8_group may then be much more precise.
 bool has_int8_codes(const PlannedMatrix& m, const Checkpoint& checkpoint) {
   const PackedRows* rows = checkpoint.packed(*m.tensor);
   if (rows == nullptr) return has_int8_blocks(m.tensor->type);
@@ -101,6 +122,8 @@ bool has_int8_codes(const PlannedMatrix& m, const Checkpoint& checkpoint) {
       return false;
   }
 }
+
+}  // namespace
 
 bool has_int8_blocks(SourceType type) {
   switch (type) {
@@ -115,27 +138,16 @@ bool has_int8_blocks(SourceType type) {
   }
 }
 
-FormatId closer_int8(const PlannedMatrix& m, const Checkpoint& checkpoint,
-                     const std::function<void()>& tick) {
-  const int32_t cols = m.slot.cols;
-  const int32_t n_tiles = (m.slot.rows + kTileRows - 1) / kTileRows;
-  const int32_t n = std::min(n_tiles, kMostTiles);
-  RowReader reader(checkpoint, *m.tensor, m.source, m.slot.rows, cols);
-  Contest contest(cols);
-  std::vector<float> rows;
-  for (int32_t i = 0; i < n; ++i) {
-    tick();
-    const auto first = static_cast<int32_t>(int64_t{n_tiles} * i / n) * kTileRows;
-    rows.clear();
-    for (int32_t r = first; r < std::min(first + kTileRows, m.slot.rows); ++r) {
-      const float* row = reader.row(r);
-      check_finite(m, r, row);
-      rows.insert(rows.end(), row, row + cols);
-    }
-    contest.add(rows);
-  }
-  const bool group = contest.winner() == FormatId::kInt8Group;
-  return group && group_scales_fit(m, &reader, tick) ? FormatId::kInt8Group : FormatId::kInt8;
+FormatId eight_bits(const PlannedMatrix& m, const Checkpoint& checkpoint,
+                    const std::function<void()>& tick) {
+  const PrecisionChoice& choice = m.precision;
+  const bool contested = choice.for_floats() == FormatId::kInt8Group ||
+                         (!choice.int8_by_row && has_int8_codes(m, checkpoint));
+  if (!contested) return FormatId::kInt8;
+  RowReader reader(checkpoint, *m.tensor, m.source, m.slot.rows, m.slot.cols);
+  if (closer(m, &reader, tick) == FormatId::kInt8) return FormatId::kInt8;
+  const bool fits = m.tensor->type == SourceType::kF16 || group_scales_fit(m, &reader, tick);
+  return fits ? FormatId::kInt8Group : FormatId::kInt8;
 }
 
 }  // namespace moe
