@@ -74,7 +74,7 @@ class Budget(Cli):
         env = {**self.machine(10**8), "FAKE_FREE_BYTES": str(10**9)}
         for more in (("--save", self.path("m.moe")), ()):
             r = self.fails(1, "bench", "--synthetic", "maple-20b-a1b", "--memory", "90M", *more, env=env,
-                           contains=[self.folder.name, "room for 992 MB", "maple-20b-a1b takes 5.6 GB", "TMPDIR", "--save"])
+                           contains=[self.folder.name, "room for 992 MB", "maple-20b-a1b takes 5.7 GB", "TMPDIR", "--save"])
             self.assertNotIn("writing", r.stderr)
         self.assertEqual(os.listdir(self.folder.name), ["meminfo"])
 
