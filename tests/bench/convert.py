@@ -16,7 +16,7 @@ import shutil
 import numpy as np
 
 D, FF, EXPERTS, VOCABULARY = 1024, 512, 32, 32000
-FORMATS = ("bf16", "int8", "int8_group", "int4", "ternary2", "ternary3")
+FORMATS = ("auto", "bf16", "int8", "int8_group", "int4", "ternary2", "ternary3")
 
 
 def shapes(layers):
