@@ -45,6 +45,7 @@ inline uint4 load_in_turn(const void* p) { return load_once(p); }
 inline uint2 load_in_turn_8(const void* p) { return *static_cast<const uint2*>(p); }
 inline uint2 load_once_8(const void* p) { return *static_cast<const uint2*>(p); }
 inline uint4 load_shared_in_turn(const void* p) { return load_once(p); }
+inline uint2 load_shared_in_turn_8(const void* p) { return *static_cast<const uint2*>(p); }
 
 #elif defined(__CUDACC__)
 
@@ -124,11 +125,19 @@ __device__ __forceinline__ uint2 load_in_turn_8(const void* p) {
   return v;
 }
 
-/// 16 bytes of shared memory, also ordered with matrix instructions.
+/// 16 or 8 bytes of shared memory, also ordered with matrix instructions.
 __device__ __forceinline__ uint4 load_shared_in_turn(const void* p) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(p))));
+  return v;
+}
+
+__device__ __forceinline__ uint2 load_shared_in_turn_8(const void* p) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+               : "=r"(v.x), "=r"(v.y)
                : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(p))));
   return v;
 }

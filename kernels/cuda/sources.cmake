@@ -36,9 +36,11 @@ set(cuda_kernel_sources
   matmul/matmul.cu
   matmul/matmul_any.cu
   matmul/matmul_few.cu
+  matmul/matmul_few_groups.cu
   matmul/matmul_floats.cu
   matmul/matmul_library.cu
   matmul/matmul_many.cu
+  matmul/matmul_many_groups.cu
   routing/merge.cu
   routing/move_pairs.cu
   prepare.cu

@@ -32,7 +32,7 @@ compile() {
 }
 
 failed=0
-parts="any few floats many"
+parts="any few few_groups floats many many_groups"
 for arch in "$@"; do
   for part in $parts; do compile "$part" "$arch" & done
   wait
@@ -44,7 +44,7 @@ for arch in "$@"; do
     echo "$arch matmul_$part: $kernels kernels, $clean without stack and spills"
     [ "$kernels" -gt 0 ] && [ "$kernels" -eq "$clean" ] || failed=1
     case $part in
-      few | many) expect "$object" IMMA || failed=1 ;;
+      few* | many*) expect "$object" IMMA || failed=1 ;;
       floats) expect "$object" FFMA || failed=1 ;;
       any) expect "$object" 'FFMA|IDP' || failed=1 ;;
     esac

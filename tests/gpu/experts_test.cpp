@@ -201,6 +201,21 @@ TEST_F(GpuExperts, ExpertsComputedOnTheCpuGiveTheSameBits) {
           o.scale = ScaleKind::kRow;
         }},
        true},
+      {{"minimums and groups",
+        [](ModelConfig&, TinyOptions& o) {
+          o.weights = FormatId::kInt4Min;
+          o.scale = ScaleKind::kGroup;
+          o.act = ActPrecision::kA8Group;
+        }},
+       true},
+      {{"int8 groups, blocks of inputs, no gate",
+        [](ModelConfig& c, TinyOptions& o) {
+          c.layers[1].ffn.gated = false;
+          o.weights = FormatId::kInt8Group;
+          o.scale = ScaleKind::kGroup;
+          o.act = ActPrecision::kA8Block;
+        }},
+       true},
       {{"a threshold that could take 40 experts and takes few",
         [](ModelConfig& c, TinyOptions& o) {
           c.layers[1].ffn.moe.n_experts = 40;

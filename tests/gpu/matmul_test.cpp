@@ -4,6 +4,7 @@
 
 #include "tests/gpu/product_case.h"
 #include "tests/support/every_isa.h"
+#include "tests/support/weight_codes.h"
 
 namespace moe {
 namespace {
@@ -12,6 +13,18 @@ using cuda::ProductKernels;
 const std::vector<ProductKernels> kFamilies = {ProductKernels::kAny, ProductKernels::kFewRows,
                                                ProductKernels::kManyRows,
                                                ProductKernels::kManyRowsWide};
+
+// Otherwise families are other names of kAny, and the tests below compare it alone.
+TEST(CudaMatmul, CodesHaveTheirOwnKernels) {
+  for (const WeightKind& kind : all_weight_kinds()) {
+    Matrix m;
+    m.format = kind.format;
+    m.act = kind.act;
+    const bool codes = format_info(kind.format).integer && kind.act != ActPrecision::kF32;
+    EXPECT_EQ(cuda::has_mma_kernels(m), codes && kind.format != FormatId::kTernary3)
+        << describe(kind);
+  }
+}
 
 TEST(CudaMatmul, EveryKindMatchesItsDefinition) {
   std::mt19937 rng(1);
@@ -138,7 +151,7 @@ TEST(CudaMatmul, LargestSumsDoNotWrapOrSaturate) {
   for (const WeightKind& kind : all_weight_kinds()) {
     if (kind.act == ActPrecision::kF32 || kind.scale == ScaleKind::kTensor) continue;
     for (const int sign : {-1, 1}) {
-      const int code = sign * (kind.format == FormatId::kInt8 ? 127 : 1);
+      const int code = extreme_weight_code(format_info(kind.format), sign);
       for (const int32_t cols : {255, 4096, 65536}) {
         if (cols == 65536 && (sign == 1 || kind.act != ActPrecision::kA8)) continue;  // slow
         const TestMatrix m(kind, 2, cols, code);

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/platform.h"
 #include "kernels/math.h"
-#include "quant/format.h"
+#include "quant/four_bit_layout.h"
 #include "quant/ternary3_layout.h"
 
 namespace moe::cuda {
@@ -56,6 +56,56 @@ struct Int8Quads {
     return load16(tile + int64_t{k / 4} * kBlockBytes + quarter * 16);
   }
 };
+
+/// The first of 16 consecutive values of a four-bit format; 128 if they are not consecutive.
+template <class Layout>
+constexpr int first_value() {
+  const auto value = [](int code) {
+    return static_cast<int8_t>((code < 8 ? Layout::kLowValues : Layout::kHighValues) >>
+                               (code % 8 * 8));
+  };
+  for (int code = 1; code < 16; ++code) {
+    if (value(code) != value(0) + code) return 128;
+  }
+  return value(0);
+}
+
+template <class Layout>
+inline constexpr int kFirstValue = first_value<Layout>();
+
+/// The values of eight four-bit codes as signed bytes: x those of the lower halves of the bytes, y
+/// those of the upper halves.
+template <class Layout>
+__device__ __forceinline__ uint2 four_bit_values(uint32_t codes) {
+  constexpr int kFirst = kFirstValue<Layout>;
+  if constexpr (kFirst == 0) {
+    return {codes & 0x0f0f0f0fu, codes >> 4 & 0x0f0f0f0fu};
+  } else if constexpr (kFirst < 0) {
+    constexpr uint32_t kShift = 0x01010101u * static_cast<uint32_t>(-kFirst);
+    const auto value = [](uint32_t v) {
+      return (((v & 0x0f0f0f0fu) | 0x80808080u) - kShift) ^ 0x80808080u;
+    };
+    return {value(codes), value(codes >> 4)};
+  } else {
+    // A byte permutation looks up four codes in eight values; bit 3 of each code selects between
+    // the results from both halves of the table.
+    constexpr auto kWord = [](uint64_t values, int i) {
+      return static_cast<uint32_t>(values >> (32 * i));
+    };
+    const uint32_t places = codes & 0x77777777u;
+    const uint32_t halves = 0x32103210u | (codes & 0x88888888u) >> 1;
+    uint32_t v[2];
+    MOE_CUDA_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t low = __byte_perm(kWord(Layout::kLowValues, 0), kWord(Layout::kLowValues, 1),
+                                       places >> (16 * i));
+      const uint32_t high = __byte_perm(kWord(Layout::kHighValues, 0),
+                                        kWord(Layout::kHighValues, 1), places >> (16 * i));
+      v[i] = __byte_perm(low, high, halves >> (16 * i));
+    }
+    return {__byte_perm(v[0], v[1], 0x6420), __byte_perm(v[0], v[1], 0x7531)};
+  }
+}
 
 /// Byte i of a word of signed codes.
 __device__ __forceinline__ float code_value(uint32_t codes, int i) {

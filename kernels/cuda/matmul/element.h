@@ -52,7 +52,7 @@ __device__ inline GroupScales group_scales_of(const Matrix& m, int32_t row, int3
   return {1, 0, false};
 }
 
-__device__ inline bool has_group_scales(const Matrix& m) {
+MOE_INLINE bool has_group_scales(const Matrix& m) {
   switch (m.format) {
 #define MOE_WEIGHT_FORMAT(Name, header) \
   case FormatId::k##Name:               \

@@ -1,5 +1,6 @@
 // Selects the kernels of a matrix product.
 
+#include "kernels/cuda/matmul/element.h"
 #include "kernels/cuda/matmul/matmul.cuh"
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/matmul/product_library.h"
@@ -16,9 +17,7 @@ bool alike(const Matrix& a, const Matrix& b) {
 /// True if mma kernels support it.
 bool multiplies_codes(const ProductArgs& args) {
   const Matrix& m = args.outs[0].weight.matrix;
-  if (args.gated && !alike(m, args.gate.weight.matrix)) return false;
-  return m.act != ActPrecision::kF32 &&
-         (m.format == FormatId::kTernary2 || m.format == FormatId::kInt8);
+  return has_mma_kernels(m) && (!args.gated || alike(m, args.gate.weight.matrix));
 }
 
 /// Blocks that occupy a large GPU.
@@ -54,13 +53,14 @@ cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels k
     return many && multiplies_floats(args) ? product_floats(stream, args)
                                            : product_any(stream, args);
   }
+  const bool grouped = has_group_scales(args.outs[0].weight.matrix);
   switch (kernels) {
     case ProductKernels::kFewRows:
-      return product_few(stream, args);
+      return grouped ? product_few_groups(stream, args) : product_few(stream, args);
     case ProductKernels::kManyRows:
-      return product_many(stream, args, false);
     case ProductKernels::kManyRowsWide:
-      return product_many(stream, args, true);
+      return grouped ? product_many_groups(stream, args)
+                     : product_many(stream, args, kernels == ProductKernels::kManyRowsWide);
     case ProductKernels::kAuto:
     case ProductKernels::kLibrary:
     case ProductKernels::kAny:
@@ -87,6 +87,11 @@ cudaError_t ask_library(cudaStream_t stream, const MatmulOp& op, ProductKernels 
 }
 
 }  // namespace
+
+bool has_mma_kernels(const Matrix& m) {
+  return m.act != ActPrecision::kF32 &&
+         (m.format == FormatId::kTernary2 || m.format == FormatId::kInt8 || has_group_scales(m));
+}
 
 cudaError_t matmul_with(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels) {
   if (op.rows.rows.n == 0) return cudaSuccess;

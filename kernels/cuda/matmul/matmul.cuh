@@ -105,6 +105,11 @@ __device__ __forceinline__ int32_t n_act_scales(const Matrix& m) {
   return (m.cols + n - 1) / n;
 }
 
+__device__ __forceinline__ Codes codes_of(const MatmulInput& in, ActPrecision act) {
+  if (act == ActPrecision::kA8) return in.a8;
+  return act == ActPrecision::kA8Group ? in.a8_group : in.a8_block;
+}
+
 /// Scale of a row; `group` counts groups of inputs (0 for other kinds).
 __device__ __forceinline__ float weight_scale(const Matrix& m, int32_t row, int32_t group) {
   if (m.scale_kind == ScaleKind::kTensor) return m.scales[0];
@@ -141,12 +146,31 @@ __device__ __forceinline__ void add_positive(uint64_t* total, uint32_t n) {
 
 inline int32_t n_tiles(const Matrix& m) { return (m.rows + kTileRows - 1) / kTileRows; }
 
+/// Pairs of tiles of one matrix, or of gate and up.
+inline int64_t pairs_of(const Matrix& m, bool gated) {
+  return gated ? n_tiles(m) : (n_tiles(m) + 1) / 2;
+}
+
+/// Numbers the blocks of all outs; returns their count.
+inline int32_t place_outs(ProductArgs& args, int32_t pairs_per_block) {
+  int64_t y = 0;
+  for (int32_t i = 0; i < args.n_outs; ++i) {
+    args.first_y[i] = static_cast<int32_t>(y);
+    const int64_t pairs = pairs_of(args.outs[i].weight.matrix, args.gated);
+    y += (pairs + pairs_per_block - 1) / pairs_per_block;
+  }
+  return static_cast<int32_t>(y);
+}
+
 /// The families of kernels (kernels/cuda/README.md), one per file.
 cudaError_t product_any(cudaStream_t stream, ProductArgs args);
 /// ternary2 and int8 with int8 activations; gate and up alike.
 cudaError_t product_few(cudaStream_t stream, ProductArgs args);
 /// The same; 64 rows of a group per block, or 128 if the scales allow it.
 cudaError_t product_many(cudaStream_t stream, ProductArgs args, bool wide);
+/// The same for formats with scales in the tile.
+cudaError_t product_few_groups(cudaStream_t stream, ProductArgs args);
+cudaError_t product_many_groups(cudaStream_t stream, ProductArgs args);
 /// Float activations, no activation function, no group scales.
 cudaError_t product_floats(cudaStream_t stream, ProductArgs args);
 /// Estimated number of 64-row blocks that product_many() keeps busy.

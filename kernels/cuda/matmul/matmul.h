@@ -10,6 +10,9 @@ namespace moe::cuda {
 /// kAuto.
 enum class ProductKernels : uint8_t { kAuto, kAny, kFewRows, kManyRows, kManyRowsWide, kLibrary };
 
+/// True if kFewRows, kManyRows and kManyRowsWide multiply codes on tensor cores for the matrix.
+bool has_mma_kernels(const Matrix& m);
+
 cudaError_t matmul_with(cudaStream_t stream, const MatmulOp& op, ProductKernels kernels);
 cudaError_t gated_matmul_with(cudaStream_t stream, const GatedOp& op, ProductKernels kernels);
 

@@ -132,10 +132,7 @@ struct Problem {
   const int32_t (&rows)[kT];  // input rows
 
   __device__ __forceinline__ bool floats() const { return m.act == ActPrecision::kF32; }
-  __device__ __forceinline__ Codes codes() const {
-    if (m.act == ActPrecision::kA8) return in.a8;
-    return m.act == ActPrecision::kA8Group ? in.a8_group : in.a8_block;
-  }
+  __device__ __forceinline__ Codes codes() const { return codes_of(in, m.act); }
   __device__ __forceinline__ bool grouped() const { return m.scale_kind == ScaleKind::kGroup; }
   /// Inputs summed before scaling.
   __device__ __forceinline__ int32_t block() const {

@@ -2,46 +2,10 @@
 // few tiles to occupy the GPU, warps of a block share the inputs of a pair of tiles (split K);
 // their integer sums are added in shared memory, so the result does not depend on the split.
 
-#include "kernels/cuda/matmul/matmul_mma.cuh"
+#include "kernels/cuda/matmul/matmul_few.cuh"
 
 namespace moe::cuda {
 namespace {
-
-constexpr int kThreads = kWarps * kWarp;
-/// Units in flight per lane: 32 bytes each, so 4 KiB per warp, and 64 KiB with 16 warps per
-/// multiprocessor.
-constexpr int kRing = 4;
-
-/// Prefetches the units of a lane's tile. Steps first, first + stride, ...
-template <class Format>
-class Ahead {
- public:
-  static constexpr int kSteps = kRing / Format::kUnits;
-
-  /// Loads the units of steps step_of(0 .. kSteps - 1).
-  template <class StepOf>
-  __device__ __forceinline__ void start(const LaneTile& tile, const StepOf& step_of) {
-    MOE_CUDA_UNROLL
-    for (int i = 0; i < kRing; ++i) {
-      ring_[i] = load_unit<Format, true>(tile, step_of(i / Format::kUnits), i % Format::kUnits);
-    }
-  }
-  /// Takes the units in slot j, which belong to the next step.
-  __device__ __forceinline__ void take(int j, typename Format::Unit (&out)[Format::kUnits]) const {
-    MOE_CUDA_UNROLL
-    for (int u = 0; u < Format::kUnits; ++u) out[u] = ring_[j * Format::kUnits + u];
-  }
-  /// Loads the next units of slot j.
-  __device__ __forceinline__ void refill(const LaneTile& tile, int j, int32_t step) {
-    MOE_CUDA_UNROLL
-    for (int u = 0; u < Format::kUnits; ++u) {
-      ring_[j * Format::kUnits + u] = load_unit<Format, true>(tile, step, u);
-    }
-  }
-
- private:
-  typename Format::Unit ring_[kRing];
-};
 
 /// Rows of activations as offsets, in pieces of 16 codes.
 inline constexpr uint32_t kNoRow = ~0u;
@@ -208,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows(const ProductArgs a) {
   const int32_t part = warp % a.split;
   const auto block = static_cast<int32_t>(blockIdx.y);
   const WarpPair pair = WarpPair::find<Format, kGated>(a, block, chunk.matrix);
-  const Codes codes = find_codes(a, ActPrecision::kA8);
+  const Codes codes = codes_of(a.in, ActPrecision::kA8);
 
   // Loads the final operands before the weights.
   if (thread < count) {
@@ -299,7 +263,7 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
   const MatmulOut out = find_out(a, static_cast<int32_t>(blockIdx.y), &pair);
   const LaneTile tile = find_tile<Format, kGated>(a, out, chunk.matrix, pair);
   const Matrix& m = tile.weight.matrix;
-  const Codes codes = find_codes(a, m.act);
+  const Codes codes = codes_of(a.in, m.act);
   const int32_t n_steps = (m.cols + kStep - 1) / kStep;
   const ScaleRounds rounds(m);
   const bool grouped = m.scale_kind == ScaleKind::kGroup;
@@ -353,14 +317,7 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_scaled(const ProductArgs
   }
   if (warp >= count) return;
   const float v = grouped ? chain.total : chain.total * weight_scale(m, row, 0);
-  const LaneRow lane_row{tile.row, tile.valid, bias_of(tile.weight, row)};
-  if constexpr (kGated) {
-    // One token: the gate's lanes finish it.
-    write_tokens<true>(a, out, lane_row, chunk.begin + warp, 0, 1, 1, [&](int32_t) { return v; });
-  } else {
-    write_tokens<false>(a, out, lane_row, chunk.begin, warp, kWarps, count,
-                        [&](int32_t) { return v; });
-  }
+  write_token_of_warp<kGated>(a, out, tile, chunk, v);
 }
 
 // --- Launching ---
@@ -376,29 +333,6 @@ int32_t choose_split(int64_t pairs, int32_t cols) {
   return split;
 }
 
-int64_t pairs_of(const Matrix& m, bool gated) { return gated ? n_tiles(m) : (n_tiles(m) + 1) / 2; }
-
-/// Numbers the blocks of all outs; returns their count.
-int32_t place_outs(ProductArgs& args) {
-  const int32_t pairs_per_block = kWarps / args.split;
-  int64_t y = 0;
-  for (int32_t i = 0; i < args.n_outs; ++i) {
-    args.first_y[i] = static_cast<int32_t>(y);
-    const int64_t pairs = pairs_of(args.outs[i].weight.matrix, args.gated);
-    y += (pairs + pairs_per_block - 1) / pairs_per_block;
-  }
-  return static_cast<int32_t>(y);
-}
-
-template <int kChunk>
-cudaError_t start(void (*kernel)(ProductArgs), cudaStream_t stream, const ProductArgs& args,
-                  int32_t blocks_y) {
-  const int64_t chunks = n_chunks(args.rows, kChunk);
-  return launch(kernel,
-                {dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(blocks_y)), kThreads, 0},
-                stream, args);
-}
-
 template <class Format, bool kGated>
 cudaError_t start_whole(cudaStream_t stream, ProductArgs& args) {
   const int64_t groups = args.rows.group != nullptr ? args.rows.max_groups : 1;
@@ -410,10 +344,10 @@ cudaError_t start_whole(cudaStream_t stream, ProductArgs& args) {
   const int64_t chunk = rows <= 8 ? 8 : rows <= 16 ? 16 : 32;
   const int64_t busy = groups * ((rows + chunk - 1) / chunk);
   args.split = choose_split(pairs * busy, args.outs[0].weight.matrix.cols);
-  const int32_t y = place_outs(args);
-  if (chunk == 8) return start<8>(few_rows<Format, 1, kGated>, stream, args, y);
-  if (chunk == 16) return start<16>(few_rows<Format, 2, kGated>, stream, args, y);
-  return start<32>(few_rows<Format, 4, kGated>, stream, args, y);
+  const int32_t y = place_outs(args, kWarps / args.split);
+  if (chunk == 8) return start_few<8>(few_rows<Format, 1, kGated>, stream, args, y);
+  if (chunk == 16) return start_few<16>(few_rows<Format, 2, kGated>, stream, args, y);
+  return start_few<32>(few_rows<Format, 4, kGated>, stream, args, y);
 }
 
 template <class Format, bool kGated>
@@ -422,9 +356,8 @@ cudaError_t start_format(cudaStream_t stream, ProductArgs& args) {
   if (m.act == ActPrecision::kA8 && m.scale_kind != ScaleKind::kGroup) {
     return start_whole<Format, kGated>(stream, args);
   }
-  args.split = kWarps;
-  const int32_t y = place_outs(args);
-  return start<8>(few_rows_scaled<Format, kGated>, stream, args, y);
+  const int32_t y = place_outs(args, 1);
+  return start_few<8>(few_rows_scaled<Format, kGated>, stream, args, y);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Tiles of ternary2 and int8 as operands of mma.m16n8k32, directly from their storage.
+// Tiles of weights as operands of mma.m16n8k32, directly from their storage.
 //
 // A warp multiplies two tiles (32 rows) with 8 activation rows. Lane 4g + q reads four rows of tile
 // g / 4 from the blocks given by q. Since rows and inputs of a product may be permuted, these
@@ -14,6 +14,7 @@ namespace moe::cuda {
 
 inline constexpr int kStep = 128;  // inputs per warp and step
 inline constexpr int kWarps = 8;   // per block
+inline constexpr int kThreads = kWarps * kWarp;
 /// Words between tokens' 32 results in shared memory: avoids bank conflicts.
 inline constexpr int kResultStride = 36;
 
@@ -23,7 +24,8 @@ struct Fragment {
 };
 
 /// A format: the blocks that lane q reads for unit u of step s (s * kStepBlocks + q * kLaneBlocks +
-/// first(u), and kHigh further), and the rows: those from byte (g % 4) * kLaneBytes of a block on.
+/// first(u), and kHigh further; `offset` in bytes), and the rows: those from byte (g % 4) *
+/// kLaneBytes of a block on.
 ///
 /// ternary2: rows 4 (g % 4) .. + 3 in one load. A unit is a step; its words are decoded on use.
 struct Ternary2Mma {
@@ -39,6 +41,9 @@ struct Ternary2Mma {
   static constexpr int kHigh = 4;
   static constexpr bool kUnsigned = true;
   static __device__ __forceinline__ int first(int) { return 0; }
+  static __device__ __forceinline__ int64_t offset(int32_t step, int) {
+    return int64_t{step} * (kStepBlocks * kBlockBytes);
+  }
 
   /// Loads from p, where `left` blocks follow; zeros beyond them.
   template <bool kOnce>
@@ -62,6 +67,9 @@ struct Int8Mma {
   static constexpr int kHigh = 1;
   static constexpr bool kUnsigned = false;
   static __device__ __forceinline__ int first(int unit) { return 2 * (unit % 2) + 16 * (unit / 2); }
+  static __device__ __forceinline__ int64_t offset(int32_t step, int unit) {
+    return int64_t{step} * (kStepBlocks * kBlockBytes) + first(unit) * kBlockBytes;
+  }
 
   template <bool kOnce>
   static __device__ __forceinline__ Unit load(const uint8_t* p, int32_t left) {
@@ -93,6 +101,12 @@ __device__ __forceinline__ int32_t n_pairs(const Matrix& m) {
   return kGated ? tiles : (tiles + 1) / 2;
 }
 
+/// Offset of the lane's rows in its first block.
+template <class Format>
+__device__ __forceinline__ int32_t lane_offset(int32_t lane) {
+  return lane % 4 * (Format::kLaneBlocks * kBlockBytes) + lane / 4 % 4 * Format::kLaneBytes;
+}
+
 template <class Format, bool kGated>
 __device__ __forceinline__ LaneTile find_tile(const ProductArgs& a, const MatmulOut& out,
                                               int32_t matrix, int32_t pair) {
@@ -112,7 +126,7 @@ __device__ __forceinline__ LaneTile find_tile(const ProductArgs& a, const Matmul
   t.row = tile * kTileRows + lane % kTileRows;
   t.valid = t.row < m.rows;
   const int32_t skipped = lane % 4 * Format::kLaneBlocks;
-  t.p = m.tiles + tile * m.tile_stride + skipped * kBlockBytes + lane / 4 % 4 * Format::kLaneBytes;
+  t.p = m.tiles + tile * m.tile_stride + lane_offset<Format>(lane);
   const int32_t n_blocks = (m.cols + Format::kCols - 1) / Format::kCols;
   t.n_blocks = tile * kTileRows < m.rows ? n_blocks - skipped : 0;
   return t;
@@ -122,9 +136,7 @@ template <class Format, bool kOnce>
 __device__ __forceinline__ typename Format::Unit load_unit(const LaneTile& t, int32_t step,
                                                            int unit) {
   const int32_t left = t.n_blocks - step * Format::kStepBlocks - Format::first(unit);
-  return Format::template load<kOnce>(
-      t.p + int64_t{step} * (Format::kStepBlocks * kBlockBytes) + Format::first(unit) * kBlockBytes,
-      left);
+  return Format::template load<kOnce>(t.p + Format::offset(step, unit), left);
 }
 
 /// Inputs 32 j .. of a half step of ternary2 (j = 0, 1), from that half's words.
@@ -237,10 +249,6 @@ __device__ __forceinline__ void write_tokens(const ProductArgs& a, const MatmulO
     }
     if (a.activated) add_positive(a.n_positive, positive);
   }
-}
-
-__device__ __forceinline__ Codes find_codes(const ProductArgs& a, ActPrecision act) {
-  return act == ActPrecision::kA8 ? a.in.a8 : a.in.a8_block;
 }
 
 }  // namespace moe::cuda

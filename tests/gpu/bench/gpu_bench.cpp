@@ -16,6 +16,7 @@
 #include "kernels/cuda/matmul/cublas_lt.h"
 #include "kernels/cuda/matmul/matmul.h"
 #include "quant/formats.h"
+#include "quant/random.h"
 
 namespace moe::cuda {
 namespace {
@@ -103,7 +104,12 @@ Times measure(int n, const std::function<cudaError_t(cudaStream_t, int)>& call) 
   return {us[us.size() / 2], us[us.size() / 4], us[us.size() * 3 / 4]};
 }
 
-/// Random ternary2 or int8 matrices of one shape, enough to fill `bytes`.
+Codes& codes_of(PrepareOp& op, ActPrecision act) {
+  if (act == ActPrecision::kA8) return op.a8;
+  return act == ActPrecision::kA8Group ? op.a8_group : op.a8_block;
+}
+
+/// Random matrices of one shape and an integer format, enough to fill `bytes`.
 class Matrices {
  public:
   Matrices(FormatId format, int32_t rows, int32_t cols, size_t bytes, size_t least)
@@ -112,8 +118,11 @@ class Matrices {
         tiles_(make_tiles(format)),
         scales_(std::vector<float>(static_cast<size_t>(rows), 0.01f)) {
     like_.format = format;
-    like_.scale_kind = format == FormatId::kInt8 ? ScaleKind::kRow : ScaleKind::kTensor;
-    like_.act = format == FormatId::kInt8 ? ActPrecision::kA8Block : ActPrecision::kA8;
+    like_.group = format_info(format).group;
+    like_.scale_kind = like_.group != 0            ? ScaleKind::kGroup
+                       : format == FormatId::kInt8 ? ScaleKind::kRow
+                                                   : ScaleKind::kTensor;
+    like_.act = format_info(format).act;
     like_.rows = rows;
     like_.cols = cols;
     like_.tile_stride = static_cast<int64_t>(bytes_of_one_ / static_cast<size_t>((rows + 15) / 16));
@@ -132,15 +141,8 @@ class Matrices {
  private:
   Buffer make_tiles(FormatId format) const {
     std::vector<uint8_t> bytes(n_ * bytes_of_one_);
-    std::mt19937 rng(5);
-    for (uint8_t& b : bytes) {
-      const uint32_t v = rng();
-      // Valid codes: ternary2 has no 3, int8 has no -128.
-      b = format == FormatId::kTernary2
-              ? static_cast<uint8_t>(v % 3 | (v >> 8) % 3 << 2 | (v >> 16) % 3 << 4 |
-                                     (v >> 24) % 3 << 6)
-              : static_cast<uint8_t>(static_cast<int8_t>(v % 255) - 127);
-    }
+    Random random(5);
+    format_info(format).random_tile(random, bytes.size(), 0.01f, bytes.data());
     return Buffer(bytes);
   }
 
@@ -151,14 +153,15 @@ class Matrices {
   Matrix like_;
 };
 
-/// Activation codes of n rows of d inputs, in both precisions.
+/// Activation codes of n rows of d inputs, in every precision.
 struct Inputs {
   Inputs(int32_t n, int32_t d)
       : codes(static_cast<size_t>(n * codes_ld(d)), true),
-        scales(std::vector<float>(static_cast<size_t>(n * (d / kActBlock + 1)), 0.01f)),
-        sums(static_cast<size_t>(n * (d / kActBlock + 1)) * 4) {
+        scales(std::vector<float>(static_cast<size_t>(n * (d / kActGroup + 1)), 0.01f)),
+        sums(static_cast<size_t>(n * (d / kActGroup + 1)) * 4) {
     in.a8 = {codes.as<int8_t>(), codes_ld(d), scales.as<float>(), sums.as<int32_t>()};
     in.a8_block = in.a8;
+    in.a8_group = in.a8;
   }
   Buffer codes, scales, sums;
   MatmulInput in;
@@ -301,7 +304,7 @@ class Bench {
       p.d = f;
       p.x = hidden.as<float>();
       p.ld_x = f;
-      (format == FormatId::kInt8 ? p.a8_block : p.a8) = mid.in.a8;
+      codes_of(p, format_info(format).act) = mid.in.a8;
       error = prepare_rows(s, p);
       if (error != cudaSuccess) return error;
       MatmulOp m;
@@ -427,7 +430,9 @@ void run() {
   const struct {
     const char* name;
     FormatId format;
-  } formats[] = {{"ternary2", FormatId::kTernary2}, {"int8", FormatId::kInt8}};
+  } formats[] = {{"ternary2", FormatId::kTernary2},    {"int8", FormatId::kInt8},
+                 {"int8_group", FormatId::kInt8Group}, {"int4", FormatId::kInt4},
+                 {"int4_min", FormatId::kInt4Min},     {"nl4", FormatId::kNl4}};
   for (const auto& f : formats) {
     const auto named = [&](const char* what) { return std::string(f.name) + " " + what; };
     bench.experts(named("experts, OLMoE, 8 of 2048 x 1024, 1 token").c_str(), f.format, 8, 2048,
