@@ -91,10 +91,11 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-/// 16 bytes that are read once: bypasses L1.
+/// 16 bytes that are read once: bypasses L1. L2 gets the whole line of 128 bytes, so that scales
+/// stored beside codes arrive before they are needed.
 __device__ __forceinline__ uint4 load_once(const void* p) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p));
   return v;
@@ -103,7 +104,7 @@ __device__ __forceinline__ uint4 load_once(const void* p) {
 /// The same with 8 bytes.
 __device__ __forceinline__ uint2 load_once_8(const void* p) {
   uint2 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];"
                : "=r"(v.x), "=r"(v.y)
                : "l"(p));
   return v;

@@ -38,7 +38,7 @@ echo "== parity"
 "$bin/gpu_parity" --gtest_brief=1 --gtest_output="json:$work/parity.json" || failed=1
 
 if command -v compute-sanitizer >/dev/null; then
-  small='Kinds/GpuSession.*softmax_raw:*ternary2_a8*:*int8_a8_block*:*mh_moe*:GpuSteps*:CudaChoose.IsIts*'
+  small='Kinds/GpuSession.*softmax_raw:*ternary2_a8*:*int8_a8_block*:*/int4_min:*mh_moe*:GpuSteps*:CudaChoose.IsIts*'
   for tool in memcheck racecheck; do
     echo "== compute-sanitizer $tool"
     timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/gpu_parity" \
@@ -62,6 +62,7 @@ run_model() {  # NAME ARGUMENTS...
 }
 run_model olmoe-ternary2 --synthetic olmoe-1b-7b -p 512 -n 64 -r 5
 run_model olmoe-int8 --synthetic olmoe-1b-7b --weights int8 -p 512 -n 64 -r 5
+run_model olmoe-int4 --synthetic olmoe-1b-7b --weights int4 -p 512 -n 64 -r 5
 run_model olmoe-prefill-4096 --synthetic olmoe-1b-7b -p 4096 -n 0 -r 3
 run_model olmoe-sessions-32 --synthetic olmoe-1b-7b -p 0 -n 32 -r 5 --sessions 32
 # Runs with memory for a share of the experts. The error message for too small a limit gives the memory
