@@ -208,6 +208,13 @@ TEST_F(GpuExperts, ExpertsComputedOnTheCpuGiveTheSameBits) {
           o.act = ActPrecision::kA8Group;
         }},
        true},
+      {{"six-bit scales and minimums",
+        [](ModelConfig&, TinyOptions& o) {
+          o.weights = FormatId::kInt4K;
+          o.scale = ScaleKind::kGroup;
+          o.act = ActPrecision::kA8Group;
+        }},
+       true},
       {{"int8 groups, blocks of inputs, no gate",
         [](ModelConfig& c, TinyOptions& o) {
           c.layers[1].ffn.gated = false;
