@@ -83,7 +83,7 @@ if ((all)); then
   build embedded && for check in symbols size; do
     step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
   done
-  build static && step "static: command" bash tests/house/static_test.sh . build/static
+  build static && step "static: command" bash tests/house/static_test.sh . build/static build/release/bin/moe
   # Builds what the preset cuda builds, in the tree of release, which has the library already. Two of the six
   # GPU architectures together compile every line.
   step "cuda: configure" cmake --preset release -DMOE_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=80-real;90a-real" &&
