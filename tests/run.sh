@@ -15,6 +15,7 @@ esac
 
 logs=build/logs
 jobs=$(nproc)
+export CMAKE_BUILD_PARALLEL_LEVEL=$jobs # also in scripts
 summary=()
 passed=0
 failed=0
@@ -23,7 +24,7 @@ shopt -s lastpipe
 
 # step NAME COMMAND...: runs the command, with its output in a log; a failure shows the end of the log.
 # The counts of ctest are summed; any other step counts as one test. The times shown are wall-clock and
-# CPU time.
+# CPU time; what runs beside a step takes of its wall-clock time.
 step() {
   local name=$1 start=$SECONDS rc=0 log ok bad cpu TIMEFORMAT='%0U %0S'
   shift
@@ -49,7 +50,7 @@ step() {
 
 # build PRESET [cmake options]; then check PRESET [ctest options]
 build() {
-  step "$1: configure" cmake --preset "$@" && step "$1: build" cmake --build --preset "$1" -j "$jobs"
+  step "$1: configure" cmake --preset "$@" && step "$1: build" cmake --build --preset "$1"
 }
 check() {
   local preset=$1
@@ -58,37 +59,42 @@ check() {
 }
 wrapper=()
 
-step "packages" bash scripts/install-deps.sh "$( ((all)) && echo all || echo test)" || exit 1
+# beside FUNCTION: runs its steps beside the following ones, which leave cores idle; joined FUNCTION: waits for them, and
+# shows and counts them as if they had run here.
+beside() {
+  rm -f "$logs/$1.sums"
+  (
+    summary=() passed=0 failed=0
+    "$1"
+    printf '%s\n' "$passed" "$failed" "${summary[@]}" >"$logs/$1.sums"
+  ) >"$logs/$1.shown" 2>&1 &
+}
+joined() {
+  local sums=(0 1 "$1: FAILED, it was ended")
+  wait
+  cat "$logs/$1.shown"
+  [ -e "$logs/$1.sums" ] && mapfile -t sums <"$logs/$1.sums"
+  passed=$((passed + sums[0])) failed=$((failed + sums[1])) summary+=("${sums[@]:2}")
+}
+trap 'trap - TERM; kill 0' INT TERM # also what runs beside
 
-((all)) && step "quick start" bash examples/quickstart.sh
-build release -DMOE_TESTS_EMULATOR=OFF && check release  # with --all, asan runs the emulator's tests
-# CMake drops a preset's settings when the build tree was configured with a different compiler.
-grep -qs '^CMAKE_CXX_COMPILER:.*clang' build/asan/CMakeCache.txt || rm -rf build/asan
-build asan -DMOE_TESTS_EMULATOR=$( ((all)) && echo ON || echo OFF) -DMOE_UNITY=ON && check asan
+# The libraries of the other architectures: mostly a download.
+cross=(aarch64:arm64 armhf:armhf riscv64:riscv64)
+cross_libraries() {
+  local target
+  for target in "${cross[@]}"; do
+    step "${target%:*}: libraries" bash scripts/fetch-cross-libs.sh "${target#*:}" "$PWD/build/${target#*:}-libs"
+  done
+}
 
-if ((all)); then
-  step "asan: each file" python3 -B tests/house/each_file.py build/asan
-  # The kernels as clang compiles them: the same bits, and no instruction of a newer CPU in code that any CPU may run.
-  build clang -DMOE_TESTS_EMULATOR=OFF && check clang
-  # gcc 12's ThreadSanitizer cannot map its shadow memory when the kernel uses many bits of address randomisation
-  setarch -R true 2>/dev/null && wrapper=(setarch -R)
-  build tsan && check tsan
-  wrapper=()
-  build fuzz && check fuzz
-  for target in aarch64:arm64 armhf:armhf riscv64:riscv64; do
-    preset=${target%:*} debian=${target#*:}
-    step "$preset: libraries" bash scripts/fetch-cross-libs.sh "$debian" "$PWD/build/$debian-libs" &&
-      build "$preset" && check "$preset"
-  done
-  build embedded && for check in symbols size; do
-    step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
-  done
-  build static && step "static: command" bash tests/house/static_test.sh . build/static build/release/bin/moe
+# What uses the finished tree of release, and what needs no tree of these.
+users() {
   # Builds what the preset cuda builds, in the tree of release, which has the library already. Two of the six
   # GPU architectures together compile every line.
   step "cuda: configure" cmake --preset release -DMOE_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=80-real;90a-real" &&
-    step "cuda: build" cmake --build --preset release -j "$jobs" --target moe_gpu &&
+    step "cuda: build" cmake --build --preset release --target moe_gpu &&
     command -v nvcc >/dev/null && step "cuda: registers" bash tests/gpu/check_sass.sh sm_90a
+  local language settings name
   for language in rust go node; do
     step "$language" bash bindings/test.sh $language build/release
   done
@@ -104,8 +110,39 @@ if ((all)); then
   step "packages: build" bash scripts/package.sh build/release build/packages &&
     step "packages" python3 -B tests/install/packages_test.py build/packages
   step "release: as it was" cmake --preset release "${settings[@]}"
-  rm -f build/release/lib/libmoe_cuda.so  # the tests of release expect no CUDA module
+  rm -f build/release/lib/libmoe_cuda.so # the tests of release expect no CUDA module
   step "formatting" bash scripts/format.sh --check
+}
+
+step "packages" bash scripts/install-deps.sh "$( ((all)) && echo all || echo test)" || exit 1
+
+((all)) && { beside cross_libraries; step "quick start" bash examples/quickstart.sh; }
+build release -DMOE_TESTS_EMULATOR=OFF && check release  # with --all, asan runs the emulator's tests
+# CMake drops a preset's settings when the build tree was configured with a different compiler.
+grep -qs '^CMAKE_CXX_COMPILER:.*clang' build/asan/CMakeCache.txt || rm -rf build/asan
+build asan -DMOE_TESTS_EMULATOR=$( ((all)) && echo ON || echo OFF) -DMOE_UNITY=ON && check asan
+
+if ((all)); then
+  step "asan: each file" python3 -B tests/house/each_file.py build/asan
+  joined cross_libraries
+  beside users
+  # The kernels as clang compiles them: the same bits, and no instruction of a newer CPU in code that any CPU may run.
+  build clang -DMOE_TESTS_EMULATOR=OFF && check clang
+  # gcc 12's ThreadSanitizer cannot map its shadow memory when the kernel uses many bits of address randomisation
+  setarch -R true 2>/dev/null && wrapper=(setarch -R)
+  build tsan && check tsan
+  wrapper=()
+  for target in "${cross[@]}"; do
+    [ -e "build/${target#*:}-libs/complete" ] && build "${target%:*}" && check "${target%:*}"
+  done
+  build embedded && for check in symbols size; do
+    step "embedded: $check" bash tests/house/embedded_test.sh $check build/embedded
+  done
+  build static && step "static: command" bash tests/house/static_test.sh . build/static build/asan/bin/moe
+  build fuzz
+  built=$?
+  joined users
+  ((built == 0)) && check fuzz # for a given time, and so with nothing beside it
 fi
 
 echo
