@@ -1091,7 +1091,7 @@ MOE_API moe_status moe_convert(const char* source, const char* destination,
 typedef struct moe_synthetic_params {
   uint32_t struct_size;
   int32_t context;     /* 0: the shape's default */
-  const char* weights; /* as in moe_convert_params, of 16-bit weights; NULL: "ternary2" */
+  const char* weights; /* what moe_convert makes of 16-bit weights with it; NULL: "ternary2" */
   uint64_t seed;
   moe_progress_fn progress; /* bytes of weights written; return false to cancel. May be NULL. */
   void* user;

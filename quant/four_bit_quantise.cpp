@@ -241,6 +241,10 @@ class Segment {
   void share() {
     float weights[kMostGroups];
     for (int g = 0; g < n_; ++g) weights[g] = moments_[g].one;
+    // Minimums have one sign. Most are below 0: groups without negative weights get 0.
+    if (*std::min_element(minimums_, minimums_ + n_) < 0.0f) {
+      for (int g = 0; g < n_; ++g) minimums_[g] = std::min(minimums_[g], 0.0f);
+    }
     const SixBits minimum = six_bits(minimums_, weights, n_);
     for (int g = 0; g < n_; ++g) {
       put(g, Search(kind_, values_, groups_[g]).run_above(minimum.at(g)));

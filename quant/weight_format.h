@@ -35,7 +35,7 @@ struct WeightFormat {
   int32_t scale_inputs = 0;  // inputs whose scales in the tile share bits: at least a group
   uint32_t scales = scale_bit(ScaleKind::kNone);  // kinds that a matrix may have
   ActPrecision act = ActPrecision::kF32;          // of a layer that says nothing
-  uint8_t segment_blocks = 1;  // with scales in the tile: they are the first of so many blocks
+  uint8_t segment_blocks = 1;  // scales in the tile: what may be invalid is in the first of so many
 
   /// Bytes of one tile (16 rows) of `cols` inputs.
   size_t (*tile_bytes)(int64_t cols);

@@ -284,6 +284,7 @@ class CompensatorTest : public testing::TestWithParam<const char*> {
 TEST_P(CompensatorTest, LosesLessOnCorrelatedInputs) {
   std::vector<int32_t> widths = {96, 135};
   if (format_.name == std::string("int4")) widths.push_back(kMomentBlock + 70);  // slow
+  if (format_.scale_inputs > 32) widths.push_back(300);                          // two segments
   for (const int32_t n : widths) {
     for (const size_t n_rows : {1u, 5u, 16u}) {
       const SecondMoments h = moments_of(correlated(n / 2 + 100, n, 7), n, pool_);
@@ -301,11 +302,11 @@ TEST_P(CompensatorTest, LosesLessOnCorrelatedInputs) {
 }
 
 TEST_P(CompensatorTest, UnrelatedInputsChangeNothing) {
-  constexpr int32_t n = 70;
+  const int32_t n = format_.scale_inputs > 32 ? 300 : 70;
   std::vector<float> x(static_cast<size_t>(n * n));
-  for (size_t i = 0; i < n; ++i) x[i * n + i] = 1;
+  for (size_t i = 0; i < static_cast<size_t>(n); ++i) x[i * static_cast<size_t>(n) + i] = 1;
   const auto feedback = std::make_shared<Feedback>(moments_of(x, n, pool_), nullptr, pool_);
-  const std::vector<float> w = normals(size_t{3} * n, 8);
+  const std::vector<float> w = normals(3 * static_cast<size_t>(n), 8);
   EXPECT_EQ(round(w, n, feedback, pool_).tile, round(w, n, nullptr, pool_).tile);
 }
 

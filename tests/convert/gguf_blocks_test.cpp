@@ -275,7 +275,7 @@ TEST_F(GgufBlocksTest, Q8_0AndQ5_0AreKept) {
 }
 
 // The product of a block's float16 scale and an integer does not fit in a float16: int4_k has both.
-TEST_F(GgufBlocksTest, ScalesOfScalesAreRounded) {
+TEST_F(GgufBlocksTest, ScalesOfScalesAreRoundedExceptInInt4K) {
   const auto converted = [&](SourceType type, const char* weights) {
     std::string row = row_of(source_type_info(type), 0);
     row[0] = '\x57';
@@ -285,6 +285,12 @@ TEST_F(GgufBlocksTest, ScalesOfScalesAreRounded) {
     EXPECT_TRUE(convert_file(llama(source_type_info(type), row), &report).ok());
     return matrices_.at("layers.0.ffn.down");
   };
+  weights_ = "auto";
+  ConvertReport two_segments;
+  const SourceTypeInfo& q4_k = source_type_info(SourceType::kQ4K);
+  ASSERT_TRUE(convert_file(llama(q4_k, mixed_rows(q4_k), 512), &two_segments).ok());
+  EXPECT_TRUE(matrices_.at("layers.0.ffn.down").lossless);
+  EXPECT_EQ(matrices_.at("layers.0.ffn.down").format, FormatId::kInt4K);
   const MatrixReport whole = converted(SourceType::kQ4K, "auto");
   EXPECT_TRUE(whole.lossless);
   EXPECT_EQ(whole.format, FormatId::kInt4K);

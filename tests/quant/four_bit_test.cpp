@@ -197,6 +197,21 @@ TEST(FourBit, ErrorIsSmall) {
   EXPECT_LT(relative(FormatId::kFp4), 0.115);
 }
 
+// A group that differs from the others of its segment costs little: minimums have one sign.
+TEST(FourBit, OneGroupWithoutNegativeWeightsIsHarmless) {
+  const WeightFormat& f = format_info(FormatId::kInt4K);
+  for (const float mean : {5.0f, 10.0f, -10.0f}) {
+    std::vector<float> w = normals(16 * 256, 9, 1.0f);
+    for (size_t row = 0; row < 16; ++row) {
+      for (size_t i = 96; i < 128; ++i) w[row * 256 + i] += mean;
+    }
+    EXPECT_LT(relative_error(w, stored(f, w, 256)), 0.06) << mean;
+  }
+  std::vector<float> constant = normals(256, 10, 1.0f);
+  std::fill(constant.begin() + 96, constant.begin() + 128, 4.0f);
+  EXPECT_LT(relative_error(constant, stored(f, constant, 256)), 0.06);
+}
+
 // Inputs with more importance get smaller errors at the expense of the others.
 TEST(FourBit, ImportanceDecides) {
   const std::vector<float> w = normals(16 * 256, 6, 1.0f);

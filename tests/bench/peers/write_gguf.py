@@ -4,7 +4,7 @@
 Usage: write_gguf.py SHAPE TYPE FILE
 
 TYPE is that of the attention, FFN and expert matrices. With TQ2_0 and Q8_0, the embedding and the output head
-are Q8_0 (our models store them as int8); Q4_0 and Q4_K_M mix types as llama-quantize does (the head in
+are Q8_0; Q4_0 and Q4_K_M mix types as llama-quantize does (the head in
 Q6_K). Routers and norms are F32. The blocks are random bytes with a constant scale, drawn from a pool of a
 few megabytes, so memory use is small and nothing is quantised.
 """
