@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostFacets = 64;  // libstdc++ numbers fewer
 const std::locale::facet* g_facets[kMostFacets];
-const std::locale::facet* g_caches[kMostFacets];  // filled on first use
+const std::locale::facet* g_caches[kMostFacets];
 char g_name[] = "C";
 char* g_names[12] = {g_name};  // one name for all twelve categories
 
@@ -24,6 +24,7 @@ Kept<std::ctype<char>> g_ctype;
 Kept<std::codecvt<char, char, std::mbstate_t>> g_codecvt;
 Kept<std::numpunct<char>> g_numpunct;
 Kept<std::num_put<char>> g_num_put;
+Kept<std::__numpunct_cache<char>> g_numbers;
 
 }  // namespace
 
@@ -35,6 +36,9 @@ std::locale::_Impl::_Impl(size_t references) noexcept
       _M_names(g_names) {
   _M_init_facet_unchecked(new (&g_ctype) std::ctype<char>(nullptr, false, 1));
   _M_init_facet_unchecked(new (&g_codecvt) std::codecvt<char, char, std::mbstate_t>(1));
-  _M_init_facet_unchecked(new (&g_numpunct) std::numpunct<char>(1));
+  // With its cache in place from the start: its installation on first use is not safe for threads.
+  auto* numbers = new (&g_numbers) std::__numpunct_cache<char>(2);
+  _M_init_facet_unchecked(new (&g_numpunct) std::numpunct<char>(numbers, 1));
+  _M_caches[std::numpunct<char>::id._M_id()] = numbers;
   _M_init_facet_unchecked(new (&g_num_put) std::num_put<char>(1));
 }

@@ -2,7 +2,7 @@
 # memory themselves, and bring functions that these flags know nothing of.
 include(CheckCXXCompilerFlag)
 include(CheckPIESupported)
-check_pie_supported()  # programs are linked as position-independent, as their objects are compiled
+check_pie_supported()  # programs are linked as their objects are compiled: position-independent, except with MOE_STATIC
 
 # The flags of what is installed, as far as a host compiler compiles it (nvcc's own code is not hardened).
 set(MOE_HARDENING)

@@ -29,7 +29,7 @@ MOE_INLINE uint16_t f32_to_bf16(float value) {
   return static_cast<uint16_t>((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
 }
 
-/// Exact. A signalling NaN becomes the quiet one.
+/// Exact. A signalling NaN becomes the quiet one, on a GPU any NaN the canonical one.
 MOE_INLINE float f16_to_f32(uint16_t h) {
 #if defined(__CUDA_ARCH__)  // one instruction
   float value;

@@ -63,20 +63,26 @@ wrapper=()
 # shows and counts them as if they had run here.
 beside() {
   rm -f "$logs/$1.sums"
+  set -m # a process group of its own, which can be ended
   (
     summary=() passed=0 failed=0
     "$1"
-    printf '%s\n' "$passed" "$failed" "${summary[@]}" >"$logs/$1.sums"
-  ) >"$logs/$1.shown" 2>&1 &
+    printf '%s\n' "$passed" "$failed" "${summary[@]}" >"$logs/$1.sums.part" && mv "$logs/$1.sums.part" "$logs/$1.sums"
+  ) >"$logs/$1.shown" 2>&1 </dev/null &
+  besides=$!
+  set +m
 }
 joined() {
-  local sums=(0 1 "$1: FAILED, it was ended")
-  wait
+  local sums=()
+  wait "$besides"
+  besides=
   cat "$logs/$1.shown"
   [ -e "$logs/$1.sums" ] && mapfile -t sums <"$logs/$1.sums"
+  ((${#sums[@]} >= 2)) || sums=(0 1 "$1: FAILED, it was ended")
   passed=$((passed + sums[0])) failed=$((failed + sums[1])) summary+=("${sums[@]:2}")
 }
-trap 'trap - TERM; kill 0' INT TERM # also what runs beside
+besides=
+trap '[ -z "$besides" ] || kill -- "-$besides"; exit 143' INT TERM # once the step in the foreground has ended
 
 # The libraries of the other architectures: mostly a download.
 cross=(aarch64:arm64 armhf:armhf riscv64:riscv64)

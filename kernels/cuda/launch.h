@@ -50,7 +50,7 @@ cudaError_t launch(void (*kernel)(P...), const Grid& grid, cudaStream_t stream, 
   return emulator::launch(stream, grid.blocks, grid.threads, grid.shared_bytes,
                           [=] { kernel(static_cast<P>(args)...); });
 #else
-  if (grid.shared_bytes > 16 * 1024) {  // no kernel has more than 32 KiB of static shared memory
+  if (grid.shared_bytes > 16 * 1024) {  // such kernels have at most 32 KiB of static shared memory
     const cudaError_t error =
         allow_shared(reinterpret_cast<const void*>(kernel), grid.shared_bytes);
     if (error != cudaSuccess) return error;

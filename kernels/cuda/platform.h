@@ -91,8 +91,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-/// 16 bytes that are read once: bypasses L1. L2 gets the whole line of 128 bytes, so that scales
-/// stored beside codes arrive before they are needed.
+/// 16 bytes that are read once: bypasses L1. L2 gets the whole line of 128 bytes, which may also
+/// hold the scales of these codes.
 __device__ __forceinline__ uint4 load_once(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"

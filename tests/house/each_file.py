@@ -49,6 +49,8 @@ def checks(build):
 def begins_with_heavy(path, root):
     """Whether the first of our headers that a file includes is HEAVY, or one of which the same is true. Nothing of ours is
     declared before HEAVY then, so that compiling it beforehand hides nothing."""
+    if not os.path.exists(path):  # a generated header
+        return False
     with open(path, encoding="utf-8") as file:
         first = re.search(r'^#include "(.+)"', file.read(), re.MULTILINE)
     return bool(first) and (first[1] == HEAVY or begins_with_heavy(os.path.join(root, first[1]), root))
@@ -58,7 +60,9 @@ def with_heavy_compiled(jobs, folder):
     """The same jobs, with HEAVY compiled once for those that begin with it."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     compiled = os.path.join(folder, "heavy.pch")
-    flags, where = next((c[:-2], d) for path, c, d in jobs if os.path.relpath(path, root).startswith("cli/"))
+    flags, where = next(((c[:-2], d) for path, c, d in jobs if os.path.relpath(path, root).startswith("cli/")), (None, None))
+    if flags is None:
+        return jobs
     subprocess.run([*flags, "-x", "c++-header", os.path.join(root, HEAVY), "-o", compiled], cwd=where, check=True)
     users = {path for path, c, _ in jobs if c[:-2] == flags and begins_with_heavy(path, root)}
     return [(p, c[:-1] + ["-include-pch", compiled, p], d) if p in users else (p, c, d) for p, c, d in jobs]

@@ -1,9 +1,13 @@
 #!/bin/bash
-# The command of the preset static is small enough, needs no shared library, and passes the tests of the command, for
-# which another build's command converts the models. Usage: static_test.sh ROOT BUILD_DIR OTHER_COMMAND
+# The command of the preset static is small enough, needs no shared library, and passes those tests of the command that
+# run models, for which another build's command converts them. Usage: static_test.sh ROOT BUILD_DIR OTHER_COMMAND
 set -euo pipefail
 here=$(dirname "$0")
 root=$(realpath "$1") moe=$(realpath "$2")/bin/moe other=$(realpath "$3")
+if grep -aq moneypunct "$moe"; then
+  echo "$moe has all facets of libstdc++: cli/locale_plain.cpp does not replace its locale" >&2
+  exit 1
+fi
 python3 -B "$here/size_test.py" "$moe" 3000000
 if readelf -l "$moe" | grep INTERP; then
   echo "$moe needs shared libraries" >&2

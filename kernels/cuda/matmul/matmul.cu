@@ -30,7 +30,7 @@ bool multiplies_floats(const ProductArgs& args) {
 }
 
 /// Selects by rows per group, if there are enough to fill the GPU. Kernels for few rows read the
-/// weights again for every 32, but use more blocks.
+/// weights again for every 32 (8 with scales in the tile), but use more blocks.
 ProductKernels choose(const ProductArgs& args) {
   const int64_t groups = args.rows.group != nullptr ? args.rows.max_groups : 1;
   const int64_t rows = args.rows.rows.n / (groups > 0 ? groups : 1);

@@ -62,9 +62,11 @@ __device__ __forceinline__ void sum_groups(Round<Layout>& round, const LaneTile&
     if constexpr (Layout::kMinimums) {
       round.minimums[group][lane] = s.minimum;
       const int2 inputs = input_sums(x[j]);
-      if (lane >= 4) continue;
-      round.inputs[group][2 * lane] = inputs.x;
-      round.inputs[group][2 * lane + 1] = inputs.y;
+      if (lane < 4) {
+        round.inputs[group][2 * lane] = inputs.x;
+        round.inputs[group][2 * lane + 1] = inputs.y;
+      }
+      __syncwarp();
     }
   }
 }
@@ -89,6 +91,7 @@ template <class Format, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) few_rows_grouped(const ProductArgs a) {
   using Layout = typename Format::Layout;
   __shared__ Round<Layout> round;
+  static_assert(sizeof(Round<Layout>) <= 47 * 1024, "48 KiB need a permission");
   RowChunk chunk;
   if (!find_chunk<kTokens>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
