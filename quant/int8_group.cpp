@@ -53,9 +53,16 @@ float error_of(const WeightGroup& g, float scale) {
 // The largest weight's code is tried from 127 down to 112, or 96: six-bit codes, whose largest is
 // often 28 to 32, are then reproduced exactly. Other scales are tried only if an f16 represents
 // them exactly, that is, where lossless conversion is possible.
-bool worth_a_look(int code, float largest, float scale) {
-  if (code >= 112 || code == 96) return true;
-  return static_cast<float>(code) * scale == largest;
+bool is_usual(int code) { return code >= 112 || code == 96; }
+
+// False if the quotient needs more than the eleven significant bits of an f16: a cheap test that
+// rules most codes out.
+bool may_be_a_half(float largest, int code) {
+  constexpr uint64_t kBelowEleven = (uint64_t{1} << 42) - 1;
+  const double quotient = double{largest} / code;
+  uint64_t bits;
+  std::memcpy(&bits, &quotient, sizeof bits);
+  return (bits & kBelowEleven) == 0;
 }
 
 // Smallest code of the largest weight. A power of two times any code is in 64..127, so codes of
@@ -73,9 +80,11 @@ float best_scale(const WeightGroup& g) {
   best.error = largest > 0 ? std::numeric_limits<float>::max() : 0;
   for (int code = 127; code > 0 && best.error > 0; --code) {
     if (best.scale > 0 && code < least) break;
+    const bool exact = best.scale > 0 && !is_usual(code);
+    if (exact && !may_be_a_half(largest, code)) continue;
     const float scale = as_half(largest / static_cast<float>(code));
     const bool holds = scale > 0 && scale <= kLargestHalf && whole(largest * (1.0f / scale)) <= 127;
-    if (!holds || (best.scale > 0 && !worth_a_look(code, largest, scale))) continue;
+    if (!holds || (exact && static_cast<float>(code) * scale != largest)) continue;
     const float error = error_of(g, scale);
     if (best.scale == 0 || error < best.error) best = {scale, error};
   }
