@@ -54,8 +54,7 @@ struct Matrix {
 /// element() of inputs [begin, begin + n) of a whole tile, any format: out (n, 16).
 void read_tile(const Matrix& m, int64_t tile, int32_t begin, int32_t n, float* out);
 
-/// Scales and minimums (0 if absent) stored in a tile for inputs [32 group, 32 group + 32): out
-/// (16).
+/// Scales and minimums (0 if absent) stored in a tile for a group of inputs: out (16).
 bool has_minimums(FormatId format);
 void read_tile_scales(const Matrix& m, int64_t tile, int32_t group, float* scales, float* minimums);
 

@@ -156,7 +156,8 @@ void read_row(const Matrix& m, int32_t row, float* out) {
 
 const char* activations_instead(const WeightFormat& format, ActPrecision act) {
   if (!format.integer) return act == ActPrecision::kF32 ? nullptr : "f32";
-  const bool refused = act == ActPrecision::kA8Group && format.group != kActGroup;
+  const bool refused =
+      act == ActPrecision::kA8Group && (format.group == 0 || kActGroup % format.group != 0);
   return refused ? "f32, a8 or a8_block" : nullptr;
 }
 

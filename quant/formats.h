@@ -70,7 +70,7 @@ void read_weights(const WeightFormat& format, const uint8_t* tile, int32_t cols,
 void read_row(const WeightFormat& format, const uint8_t* tile, int32_t cols, int row, float* out);
 
 /// Null if inputs of matrices in this format may have this precision; otherwise the names of those
-/// that they may have. a8_group is for formats with a scale per 32 inputs.
+/// that they may have. a8_group is for formats with scales in the tile.
 const char* activations_instead(const WeightFormat& format, ActPrecision act);
 
 /// Checks the kernels' preconditions, shapes and kinds only: sizes at least 1, at most 65,536

@@ -105,6 +105,8 @@ class Search {
       case GroupScale::kPowerOfTwo:
         powers();
         break;
+      case GroupScale::kEightBits:  // not of four-bit codes
+        break;
     }
     return best_;
   }
@@ -245,12 +247,12 @@ class Segment {
     if (*std::min_element(minimums_, minimums_ + n_) < 0.0f) {
       for (int g = 0; g < n_; ++g) minimums_[g] = std::min(minimums_[g], 0.0f);
     }
-    const SixBits minimum = six_bits(minimums_, weights, n_);
+    const Factors minimum = factors_of(kSixBitFactors, minimums_, weights, n_);
     for (int g = 0; g < n_; ++g) {
       put(g, Search(kind_, values_, groups_[g]).run_above(minimum.at(g)));
       weights[g] = moments_[g].qq;
     }
-    const SixBits scale = six_bits(scales_, weights, n_);
+    const Factors scale = factors_of(kSixBitFactors, scales_, weights, n_);
     for (int g = 0; g < n_; ++g) {
       Fit fit = {};
       fit.scale = scale.at(g);

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "quant/factors.h"
 #include "quant/four_bit.h"
-#include "quant/six_bits.h"
 
 namespace moe {
 
@@ -58,7 +58,8 @@ inline void put_scales(const FourBitKind& kind, uint8_t* tile, int row, int32_t 
                        const float* scales, const float* minimums, int n) {
   uint8_t* to = tile + s * segment_bytes(kind);
   if (kind.scale == GroupScale::kSixBits) {
-    return put_six_bits(to, row, six_bits(scales, nullptr, n), six_bits(minimums, nullptr, n));
+    return put_six_bits(to, row, factors_of(kSixBitFactors, scales, nullptr, n),
+                        factors_of(kSixBitFactors, minimums, nullptr, n));
   }
   for (int g = 0; g < n; ++g) {
     const int at = g * kTileRows + row;
@@ -87,7 +88,7 @@ inline void clear_tile(const FourBitKind& kind, const Codes& code, int32_t cols,
   std::memset(tile, code.of[128] * 17, four_bit_tile_bytes(kind, cols));
   constexpr float kOnes[kMostGroups] = {1, 1, 1, 1, 1, 1, 1, 1};
   constexpr float kZeros[kMostGroups] = {};
-  constexpr SixBits kOne = {1.0f, {1, 1, 1, 1, 1, 1, 1, 1}};
+  constexpr Factors kOne = {1.0f, {1, 1, 1, 1, 1, 1, 1, 1}};
   const int32_t n = groups_of_segment(kind.scale);
   for (int32_t s = 0; s < n_segments(kind, cols); ++s) {
     for (int row = 0; row < kTileRows; ++row) {

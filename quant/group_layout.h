@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Inputs that share a scale in the tile.
+/// Inputs that share a scale in the tile; in int6_k half as many.
 inline constexpr int kTileGroup = 32;
 static_assert(kTileGroup == kActGroup);
 
@@ -18,6 +18,7 @@ enum class GroupScale : uint8_t {
   kF16Minimum,  // an f16 scale and an f16 minimum
   kPowerOfTwo,  // a byte b for 2^(b - 128); 255 is invalid
   kSixBits,     // six-bit factors of an f16 scale and an f16 minimum that the segment shares
+  kEightBits,   // signed bytes, factors of an f16 that the segment shares
 };
 
 /// Groups per segment.
@@ -31,13 +32,17 @@ constexpr int groups_of_segment(GroupScale scale) {
       return 4;
     case GroupScale::kSixBits:
       return 8;
+    case GroupScale::kEightBits:
+      return 16;
   }
   return 1;
 }
 
 /// Bytes of a segment's scales.
 constexpr int scale_bytes(GroupScale scale) {
-  return scale == GroupScale::kSixBits ? 4 * kBlockBytes : kBlockBytes;
+  return scale == GroupScale::kSixBits     ? 4 * kBlockBytes
+         : scale == GroupScale::kEightBits ? 5 * kBlockBytes
+                                           : kBlockBytes;
 }
 
 constexpr bool has_minimum(GroupScale scale) {
@@ -64,19 +69,30 @@ struct SixBitScales {
   }
 };
 
+/// Factors of kEightBits, signed: that of group g of a segment and row r is byte kFactors + 16 g +
+/// r of its scales.
+struct EightBitScales {
+  static constexpr int kFactors = kBlockBytes;
+
+  MOE_INLINE int factor(const uint8_t* scales, int row, int g) {
+    return static_cast<int8_t>(scales[kFactors + kTileRows * g + row]);
+  }
+};
+
 /// Decodes a power of two.
 MOE_INLINE float power_of_two(uint8_t byte) {
   return bits_to_f32(byte < 2 ? uint32_t{0x200000} << byte : (uint32_t{byte} - 1) << 23);
 }
 
-/// Locates groups in a tile, with kBits bits per code, and their scales.
-template <GroupScale kScale, int kBits>
+/// Locates groups of kInputs in a tile, with kBits bits per code, and their scales.
+template <GroupScale kScale, int kBits, int kInputs = kTileGroup>
 struct GroupsInTile {
+  static constexpr int kGroupInputs = kInputs;
   static constexpr GroupScale kScales = kScale;
   static constexpr bool kMinimums = has_minimum(kScale);
   static constexpr int kGroups = groups_of_segment(kScale);
   static constexpr int kScaleBytes = scale_bytes(kScale);
-  static constexpr int kGroupBytes = kTileGroup * kBits / 8 * kTileRows;
+  static constexpr int kGroupBytes = kInputs * kBits / 8 * kTileRows;
   static constexpr int64_t kSegmentBytes = kScaleBytes + int64_t{kGroups} * kGroupBytes;
 
   /// Offset of a group's codes in a tile, and of its segment's scales.
@@ -90,6 +106,9 @@ struct GroupsInTile {
     const int g = group % kGroups;
     const int at = g * kTileRows + row;
     if constexpr (kScale == GroupScale::kPowerOfTwo) return power_of_two(scales[at]);
+    if constexpr (kScale == GroupScale::kEightBits) {
+      return half_at(scales, row) * static_cast<float>(EightBitScales::factor(scales, row, g));
+    }
     if constexpr (kScale != GroupScale::kSixBits) return half_at(scales, at);
     return half_at(scales, row) * static_cast<float>(SixBitScales::scale_factor(scales, row, g));
   }

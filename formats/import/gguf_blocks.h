@@ -38,11 +38,12 @@ void read_iq4_xs(const uint8_t* block, float* to);
 void read_tq1_0(const uint8_t* block, float* to);
 void read_tq2_0(const uint8_t* block, float* to);
 
-// Scale and minimum per 32 values, for types with weights scale * value + minimum and four-bit
-// values: -8..7 (Q4_0), 0..15 (Q4_1, Q4_K), kIq4Values, twice FP4 (MXFP4).
+// Scale and minimum per 32 values, Q6_K per 16, for types with weights scale * value + minimum:
+// -8..7 (Q4_0), 0..15 (Q4_1, Q4_K), kIq4Values, twice FP4 (MXFP4), -32..31 (Q6_K).
 void scales_of_q4_0(const uint8_t* block, float* scales, float* minimums);
 void scales_of_q4_1(const uint8_t* block, float* scales, float* minimums);
 void scales_of_q4_k(const uint8_t* block, float* scales, float* minimums);
+void scales_of_q6_k(const uint8_t* block, float* scales, float* minimums);
 void scales_of_iq4_nl(const uint8_t* block, float* scales, float* minimums);
 void scales_of_iq4_xs(const uint8_t* block, float* scales, float* minimums);
 void scales_of_mxfp4(const uint8_t* block, float* scales, float* minimums);

@@ -27,6 +27,10 @@ float iq4_xs_scale(const uint8_t* block, int g) {
   return f16_at(block) * static_cast<float>((low | high << 4) - 32);
 }
 
+float q6_k_scale(const uint8_t* block, int g) {
+  return f16_at(block + 208) * static_cast<float>(static_cast<int8_t>(block[192 + g]));
+}
+
 }  // namespace
 
 // 16 x (scale, minimum) of 4 bits, codes of 2 bits as in TQ2_0, scale, minimum
@@ -86,9 +90,8 @@ void read_q5_k(const uint8_t* block, float* to) {
 
 // 128 bytes of lower four bits, 64 of upper two, 16 scales of int8, scale
 void read_q6_k(const uint8_t* block, float* to) {
-  const float scale = f16_at(block + 208);
   for (int g = 0; g < 16; ++g, to += 16) {
-    const float s = scale * static_cast<float>(static_cast<int8_t>(block[192 + g]));
+    const float s = q6_k_scale(block, g);
     const uint8_t* low = block + g / 8 * 64 + g % 4 * 16;
     const uint8_t* high = block + 128 + g / 8 * 32 + g % 2 * 16;
     const int bits = g % 8 / 4 * 4, high_bits = g % 8 / 2 * 2;
@@ -108,6 +111,13 @@ void read_iq4_xs(const uint8_t* block, float* to) {
       to[i] = s * static_cast<float>(kIq4Values[codes[i] & 15]);
       to[16 + i] = s * static_cast<float>(kIq4Values[codes[i] >> 4]);
     }
+  }
+}
+
+void scales_of_q6_k(const uint8_t* block, float* scales, float* minimums) {
+  for (int g = 0; g < 16; ++g) {
+    scales[g] = q6_k_scale(block, g);
+    minimums[g] = 0.0f;
   }
 }
 

@@ -42,7 +42,7 @@ constexpr SourceTypeInfo kTypes[] = {
     {SourceType::kQ3K, "Q3_K", 110, true, 11, 256, read_q3_k},
     {SourceType::kQ4K, "Q4_K", 144, true, 12, 256, read_q4_k, scales_of_q4_k},
     {SourceType::kQ5K, "Q5_K", 176, true, 13, 256, read_q5_k},
-    {SourceType::kQ6K, "Q6_K", 210, true, 14, 256, read_q6_k},
+    {SourceType::kQ6K, "Q6_K", 210, true, 14, 256, read_q6_k, scales_of_q6_k},
     {SourceType::kIq4Nl, "IQ4_NL", 18, true, 20, 32, read_iq4_nl, scales_of_iq4_nl},
     {SourceType::kIq4Xs, "IQ4_XS", 136, true, 23, 256, read_iq4_xs, scales_of_iq4_xs}};
 

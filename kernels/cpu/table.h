@@ -11,6 +11,7 @@
 #include "quant/format.h"
 #include "quant/four_bit_layout.h"
 #include "quant/half.h"
+#include "quant/int6_k_layout.h"
 #include "quant/int8_group_layout.h"
 #include "quant/ternary3_layout.h"
 #include "src/base/inline.h"
@@ -24,7 +25,7 @@
 namespace moe {
 
 /// Inputs between two entries of LinearInput::sums.
-inline constexpr int kSumInputs = 32;
+inline constexpr int kSumInputs = 16;
 
 /// Rows of one input, quantised for one activation precision; see linear_input_bytes(). The table
 /// defines the layout of codes (most store groups of rows four by four, amx 64 by 64): only
@@ -43,7 +44,7 @@ struct LinearInput {
   int8_t* codes = nullptr;  // 64-byte aligned
   float* scales = nullptr;  // (n_rows, n_scales); NaN if a row contains NaN or infinity
   int32_t n_scales = 0;     // kA8: 1; kA8Block: padded_cols / 256; kA8Group: padded_cols / 32
-  int32_t* sums = nullptr;  // (n_rows, padded_cols / 32 + 1): sum of all codes before input 32 i
+  int32_t* sums = nullptr;  // (n_rows, padded_cols / 16 + 1): sum of all codes before input 16 i
 };
 
 /// y (n_rows, ld_y): rows [16 tile_begin, 16 tile_end) of the matrix. As in LinearOut, in this

@@ -61,7 +61,7 @@ TEST_F(ConvertTest, EveryKindOfLayerAndRouterConverts) {
       R"({"layers": [{"index": 1, "ffn": {"kind": "moe", "moe": {"n_experts": 2,
           "router": {"kind": "base"}}}}]})"};
   for (const char* patch : patches) {
-    for (const char* weights : {"auto", "ternary3", "f16", "int4_k"}) {
+    for (const char* weights : {"auto", "ternary3", "f16", "int4_k", "int6_k"}) {
       config_ = patched(patch);
       tensors_ = test::random_tensors(config_, true);
       options_.weights = weights;
@@ -202,7 +202,7 @@ TEST_F(ConvertTest, AWrongCheckpointIsRefusedBeforeAnythingIsWritten) {
   expect_nothing_written(
       MOE_ERR_ARGUMENT,
       "weights \"int3\": expected auto or one of ternary2, ternary3, int8, f32, bf16, f16, "
-      "int4, int4_min, int4_k, fp4, nl4, nf4, int8_group");
+      "int4, int4_min, int4_k, fp4, nl4, nf4, int6_k, int8_group");
   options_.weights = "auto";
   options_.overrides = {"*.upp=int8"};
   expect_nothing_written(MOE_ERR_ARGUMENT,

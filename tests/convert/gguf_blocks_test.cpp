@@ -147,6 +147,7 @@ constexpr Kept kKept[] = {{SourceType::kQ4_0, FormatId::kInt4, 0},
                           {SourceType::kBlockMxfp4, FormatId::kFp4, 0},
                           {SourceType::kIq4Xs, FormatId::kNl4, kHalfUnit},
                           {SourceType::kQ4K, FormatId::kInt4K, 0},
+                          {SourceType::kQ6K, FormatId::kInt6K, 0},
                           {SourceType::kQ2K, FormatId::kInt4Min, 0.1},
                           {SourceType::kQ3K, FormatId::kInt4Min, 0.1},
                           // not TQ2_0, whose random blocks use all four codes
@@ -207,7 +208,7 @@ std::string random_blocks(const SourceTypeInfo& info) {
 }
 
 // Of the two eight-bit formats the one with the smaller error is chosen, unless --weights names
-// one.
+// one. Q6_K has a format of its own.
 TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
   constexpr size_t kRandom = 9;
   for (const SourceTypeInfo* info : types()) {
@@ -225,6 +226,11 @@ TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
         const MatrixReport& by_row = reports["int8"][name];
         const MatrixReport& by_group = reports["int8_group"][name];
         EXPECT_EQ(by_row.format, FormatId::kInt8);
+        if (info->type == SourceType::kQ6K) {
+          EXPECT_EQ(m.format, FormatId::kInt6K);
+          EXPECT_TRUE(m.lossless);
+          continue;
+        }
         EXPECT_EQ(by_group.format, FormatId::kInt8Group);
         const bool group = by_group.relative_error < by_row.relative_error;
         EXPECT_EQ(m.format, group ? FormatId::kInt8Group : FormatId::kInt8) << info->name;

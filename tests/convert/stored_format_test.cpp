@@ -166,6 +166,21 @@ TEST_F(StoredFormatTest, FourBitsAreForLinearMatrices) {
   }
 }
 
+// Six bits are precise enough for what every token uses.
+TEST_F(StoredFormatTest, SixBitsAreForEveryLinearMatrix) {
+  options_.weights = "int6_k";
+  options_.verify = true;
+  auto model = converted();
+  for (const Matrix& m : {model->matrix(Part::kAttention, 0, -1, Role::kO),
+                          model->matrix(Part::kExperts, 1, 3, Role::kDown)}) {
+    EXPECT_EQ(m.format, FormatId::kInt6K);
+    EXPECT_EQ(m.group, 16);
+    EXPECT_EQ(m.act, ActPrecision::kA8Group);
+  }
+  EXPECT_EQ(model->matrix(Part::kHead, -1, -1, Role::kWeight).format, FormatId::kInt8Group);
+  for (const auto& [name, report] : matrices_) EXPECT_LT(report.relative_error, 0.03) << name;
+}
+
 TEST_F(StoredFormatTest, WeightsThatFourBitsCannotHoldAreNamed) {
   std::vector<float> w(24 * 24, 0.5f);
   w[19 * 24 + 5] = 1e30f;

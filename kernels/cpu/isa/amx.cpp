@@ -459,8 +459,8 @@ void many_rows_on_tiles(const LinearArgs& a) {
   _tile_release();
 }
 
-// Weights with scales in the tile have one per 32 inputs, too few for a register tile: they use
-// AVX-512, with the same activation codes.
+// Weights with scales in the tile have one per 32 inputs or fewer, too few for a register tile:
+// they use AVX-512, with the same activation codes.
 
 /// Tokens of a group of `size` rows, stored as in GroupedBy64.
 struct TokensBy64 {
@@ -468,8 +468,8 @@ struct TokensBy64 {
   static constexpr int kToken = 64;
   const int8_t* codes;
   int64_t size;
-  inline __attribute__((always_inline)) const int8_t* at(int32_t group) const {
-    return codes + group / 2 * 64 * size + group % 2 * kTileGroup;
+  inline __attribute__((always_inline)) const int8_t* at(int32_t k) const {
+    return codes + k / 64 * 64 * size + k % 64;
   }
 };
 
@@ -526,6 +526,8 @@ void linear_on_tiles(const LinearArgs& a) {
     case FormatId::kNl4:
     case FormatId::kNf4:
       return many_rows_in_groups<Nl4Layout>(a);
+    case FormatId::kInt6K:
+      return many_rows_in_groups<Int6KLayout>(a);
     case FormatId::kInt8Group:
       return many_rows_in_groups<Int8GroupLayout>(a);
     default:  // no faster kernel

@@ -229,7 +229,10 @@ struct Avx2 {
   MOE_INLINE B field(B w) {
     const I mask = set1_bytes(static_cast<char>(3 << (2 * p)));
     if constexpr (f == p) return bit_and(w, mask);
-    constexpr int n = 2 * (f - p);
+    constexpr int n = 2 * (f > p ? f - p : p - f);
+    if constexpr (f < p) {
+      return bit_and({_mm256_slli_epi16(w.a, n), _mm256_slli_epi16(w.b, n)}, mask);
+    }
     return bit_and({_mm256_srli_epi16(w.a, n), _mm256_srli_epi16(w.b, n)}, mask);
   }
   template <int half>
@@ -238,6 +241,7 @@ struct Avx2 {
     if constexpr (half == 0) return bit_and(w, mask);
     return bit_and({_mm256_srli_epi16(w.a, 4), _mm256_srli_epi16(w.b, 4)}, mask);
   }
+  MOE_INLINE B join(B a, B b) { return bit_or(a, b); }
   MOE_INLINE B values16(const uint8_t* table, B codes) {
     const __m128i t = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
     return {look_up(t, codes.a), look_up(t, codes.b)};

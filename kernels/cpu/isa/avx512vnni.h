@@ -187,7 +187,9 @@ struct Isa {
   MOE_INLINE B field(B w) {
     const __m512i mask = _mm512_set1_epi8(static_cast<char>(3 << (2 * p)));
     if constexpr (f == p) return {_mm512_and_si512(w.v, mask)};
-    return {_mm512_and_si512(_mm512_srli_epi16(w.v, 2 * (f - p)), mask)};
+    constexpr int n = 2 * (f > p ? f - p : p - f);
+    if constexpr (f < p) return {_mm512_and_si512(_mm512_slli_epi16(w.v, n), mask)};
+    return {_mm512_and_si512(_mm512_srli_epi16(w.v, n), mask)};
   }
   template <int half>
   MOE_INLINE B nibble(B w) {
@@ -195,6 +197,7 @@ struct Isa {
     if constexpr (half == 0) return {_mm512_and_si512(w.v, mask)};
     return {_mm512_and_si512(_mm512_srli_epi16(w.v, 4), mask)};
   }
+  MOE_INLINE B join(B a, B b) { return {_mm512_or_si512(a.v, b.v)}; }
   MOE_INLINE B values16(const uint8_t* table, B codes) {
     const __m128i t = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
     return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), codes.v)};

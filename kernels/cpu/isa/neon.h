@@ -200,6 +200,8 @@ struct Neon {
     const uint8x16_t mask = vdupq_n_u8(3 << (2 * p));
     if constexpr (f == p) {
       MOE_MAP(B, vandq_u8(w.v[q], mask));
+    } else if constexpr (f < p) {
+      MOE_MAP(B, vandq_u8(vshlq_n_u8(w.v[q], 2 * (p - f)), mask));
     } else {
       MOE_MAP(B, vandq_u8(vshrq_n_u8(w.v[q], 2 * (f - p)), mask));
     }
@@ -212,6 +214,7 @@ struct Neon {
       MOE_MAP(B, vshrq_n_u8(w.v[q], 4));
     }
   }
+  MOE_INLINE B join(B a, B b) { MOE_MAP(B, vorrq_u8(a.v[q], b.v[q])); }
   MOE_INLINE B values16(const uint8_t* table, B codes) {
     const uint8x16_t t = vld1q_u8(table);
     MOE_MAP(B, vqtbl1q_u8(t, codes.v[q]));

@@ -174,12 +174,16 @@ struct Isa {
   }
   template <int f, int p = 0>
   MOE_INLINE B field(B a) {
-    for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] >> 2 * (f - p) & 3 << 2 * p);
+    for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>((a.v[i] >> 2 * f & 3) << 2 * p);
     return a;
   }
   template <int half>
   MOE_INLINE B nibble(B a) {
     for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] >> 4 * half & 15);
+    return a;
+  }
+  MOE_INLINE B join(B a, B b) {
+    for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] | b.v[i]);
     return a;
   }
   MOE_INLINE B values16(const uint8_t* table, B a) {

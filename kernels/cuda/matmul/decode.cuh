@@ -5,6 +5,7 @@
 #include "kernels/cuda/platform.h"
 #include "kernels/math.h"
 #include "quant/four_bit_layout.h"
+#include "quant/int6_k_layout.h"
 #include "quant/ternary3_layout.h"
 
 namespace moe::cuda {
@@ -54,6 +55,34 @@ struct Ternary3Quads {
 struct Int8Quads {
   static __device__ __forceinline__ uint4 at(const uint8_t* tile, int32_t k, int32_t quarter) {
     return load16(tile + int64_t{k / 4} * kBlockBytes + quarter * 16);
+  }
+};
+
+/// Eight six-bit codes as signed bytes: x with the lower halves of the bytes of `low`, y with the
+/// upper ones. `high`: the upper bits of x in bits 0 and 1 of each byte, those of y in 2 and 3.
+__device__ __forceinline__ uint2 six_bit_values(uint32_t low, uint32_t high) {
+  // 63 + 96 needs no ninth bit.
+  const auto value = [](uint32_t four, uint32_t two) {
+    const uint32_t code = (four & 0x0f0f0f0fu) | (two & 0x30303030u);
+    return (code + 0x01010101u * (128 - Int6KLayout::kOffset)) ^ 0x80808080u;
+  };
+  return {value(low, high << 4), value(low >> 4, high << 2)};
+}
+
+struct Int6KQuads {
+  static __device__ __forceinline__ uint4 at(const uint8_t* tile, int32_t k, int32_t quarter) {
+    const uint8_t* group = tile + Int6KLayout::codes_at(k / Int6KLayout::kGroupInputs);
+    const int32_t quad = k % Int6KLayout::kGroupInputs / 4;
+    const uint4 low = load16(group + quad / 2 * kBlockBytes + quarter * 16);
+    const uint4 high = load16(group + Int6KLayout::kHigh + quarter * 16);
+    return {word(low.x, high.x, quad), word(low.y, high.y, quad), word(low.z, high.z, quad),
+            word(low.w, high.w, quad)};
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t word(uint32_t low, uint32_t high, int32_t quad) {
+    const uint2 both = six_bit_values(low, high >> (quad / 2 * 4));
+    return quad % 2 == 0 ? both.x : both.y;
   }
 };
 

@@ -1,7 +1,8 @@
 // Matrix products for every format and every kind of scale and activation, for few rows. A thread
-// sums 32 consecutive inputs of four rows of a tile; the sums of these segments are then added in
-// ascending order. Integers are exact; for floats this order is the definition: a chain of fused
-// multiply-adds within a segment, plain additions of the segments.
+// sums a segment, 32 consecutive inputs (16 if these share a scale), of four rows of a tile; the
+// sums of these segments are then added in ascending order. Integers are exact; for floats this
+// order is the definition: a chain of fused multiply-adds within a segment, plain additions of the
+// segments.
 
 #include "kernels/cuda/matmul/decode.cuh"
 #include "kernels/cuda/matmul/element.h"
@@ -10,7 +11,7 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int kSegment = 32;
+constexpr int kSegment = 32;  // at most
 constexpr int kThreads = 256;
 constexpr int kRound = kThreads / 4;  // segments that a block sums at once
 
@@ -19,13 +20,13 @@ template <int kT>
 using Sums = uint32_t[kT][4];
 
 template <class Quads, int kT>
-__device__ __forceinline__ void integer_segment(const uint8_t* tile, int32_t cols, int32_t k,
+__device__ __forceinline__ void integer_segment(const uint8_t* tile, int32_t end, int32_t k,
                                                 int32_t quarter, const int8_t* const (&x)[kT],
                                                 Sums<kT>& out) {
   int32_t sum[kT][4] = {};
   MOE_CUDA_UNROLL
   for (int i = 0; i < kSegment; i += 4) {
-    if (k + i >= cols) continue;
+    if (k + i >= end) continue;
     const uint4 w = Quads::at(tile, k + i, quarter);
     MOE_CUDA_UNROLL
     for (int t = 0; t < kT; ++t) {
@@ -47,17 +48,17 @@ __device__ __forceinline__ void as_bits(const float (&sum)[kT][4], Sums<kT>& out
 }
 
 template <class Quads, int kT>
-__device__ __forceinline__ void decoded_segment(const uint8_t* tile, int32_t cols, int32_t k,
+__device__ __forceinline__ void decoded_segment(const uint8_t* tile, int32_t end, int32_t k,
                                                 int32_t quarter, const float* const (&x)[kT],
                                                 Sums<kT>& out) {
   float sum[kT][4] = {};
   MOE_CUDA_UNROLL
   for (int i = 0; i < kSegment; i += 4) {
-    if (k + i >= cols) continue;
+    if (k + i >= end) continue;
     const uint4 w = Quads::at(tile, k + i, quarter);
     MOE_CUDA_UNROLL
     for (int j = 0; j < 4; ++j) {
-      if (k + i + j >= cols) continue;
+      if (k + i + j >= end) continue;
       MOE_CUDA_UNROLL
       for (int t = 0; t < kT; ++t) {
         const float v = x[t][k + i + j];
@@ -72,13 +73,13 @@ __device__ __forceinline__ void decoded_segment(const uint8_t* tile, int32_t col
 }
 
 template <class Values, int kT>
-__device__ __forceinline__ void float_segment(const uint8_t* tile, int32_t cols, int32_t k,
+__device__ __forceinline__ void float_segment(const uint8_t* tile, int32_t end, int32_t k,
                                               int32_t quarter, const float* const (&x)[kT],
                                               Sums<kT>& out) {
   float sum[kT][4] = {};
   MOE_CUDA_UNROLL
   for (int i = 0; i < kSegment; ++i) {
-    if (k + i >= cols) continue;
+    if (k + i >= end) continue;
     const float4 w = Values::at(tile, k + i, quarter);
     MOE_CUDA_UNROLL
     for (int t = 0; t < kT; ++t) {
@@ -103,9 +104,8 @@ __device__ __forceinline__ int32_t add_product(float w, int8_t x, int32_t sum) {
 
 /// Any format, using its definition: slow, for formats without a faster kernel.
 template <class Sum, int kT, class X>
-__device__ void element_segment(const Matrix& m, int32_t tile, int32_t k, int32_t quarter,
-                                const X* const (&x)[kT], Sums<kT>& out) {
-  const int32_t end = m.cols - k < kSegment ? m.cols : k + kSegment;
+__device__ void element_segment(const Matrix& m, int32_t tile, int32_t end, int32_t k,
+                                int32_t quarter, const X* const (&x)[kT], Sums<kT>& out) {
   MOE_CUDA_NO_UNROLL
   for (int32_t i = 0; i < 4; ++i) {
     Sum sum[kT] = {};
@@ -139,6 +139,14 @@ struct Problem {
     if (grouped()) return m.group;
     return inputs_per_scale(m.act, m.cols);
   }
+  /// Inputs of a segment, and the end of the one from k on.
+  __device__ __forceinline__ int32_t segment() const {
+    return grouped() && m.group < kSegment ? m.group : kSegment;
+  }
+  __device__ __forceinline__ int32_t end(int32_t k) const {
+    const int32_t length = segment();
+    return m.cols - k < length ? m.cols : k + length;
+  }
   __device__ __forceinline__ void rows_of_floats(const float* (&x)[kT]) const {
     MOE_CUDA_UNROLL
     for (int t = 0; t < kT; ++t) x[t] = in.x + rows[t] * in.ld_x;
@@ -153,7 +161,7 @@ struct FloatKernel {
                                                  Sums<kT>& out) {
     const float* x[kT];
     p.rows_of_floats(x);
-    float_segment<Values, kT>(p.m.tiles + p.tile * p.m.tile_stride, p.m.cols, k, quarter, x, out);
+    float_segment<Values, kT>(p.m.tiles + p.tile * p.m.tile_stride, p.end(k), k, quarter, x, out);
   }
 };
 
@@ -164,24 +172,27 @@ struct AnyKernel {
                                                  Sums<kT>& out) {
     const Matrix& m = p.m;
     const uint8_t* w = m.tiles + p.tile * m.tile_stride;
+    const int32_t end = p.end(k);
     if (p.floats()) {
       const float* x[kT];
       p.rows_of_floats(x);
       switch (m.format) {
         case FormatId::kTernary2:
-          return decoded_segment<Ternary2Quads, kT>(w, m.cols, k, quarter, x, out);
+          return decoded_segment<Ternary2Quads, kT>(w, end, k, quarter, x, out);
         case FormatId::kTernary3:
-          return decoded_segment<Ternary3Quads, kT>(w, m.cols, k, quarter, x, out);
+          return decoded_segment<Ternary3Quads, kT>(w, end, k, quarter, x, out);
         case FormatId::kInt8:
-          return decoded_segment<Int8Quads, kT>(w, m.cols, k, quarter, x, out);
+          return decoded_segment<Int8Quads, kT>(w, end, k, quarter, x, out);
+        case FormatId::kInt6K:
+          return decoded_segment<Int6KQuads, kT>(w, end, k, quarter, x, out);
         case FormatId::kF32:
-          return float_segment<F32Values, kT>(w, m.cols, k, quarter, x, out);
+          return float_segment<F32Values, kT>(w, end, k, quarter, x, out);
         case FormatId::kBf16:
-          return float_segment<Bf16Values, kT>(w, m.cols, k, quarter, x, out);
+          return float_segment<Bf16Values, kT>(w, end, k, quarter, x, out);
         case FormatId::kF16:
-          return float_segment<F16Values, kT>(w, m.cols, k, quarter, x, out);
+          return float_segment<F16Values, kT>(w, end, k, quarter, x, out);
         default:
-          return element_segment<float, kT>(p.m, p.tile, k, quarter, x, out);
+          return element_segment<float, kT>(m, p.tile, end, k, quarter, x, out);
       }
     }
     const Codes c = p.codes();
@@ -190,13 +201,15 @@ struct AnyKernel {
     for (int t = 0; t < kT; ++t) x[t] = c.codes + p.rows[t] * c.ld;
     switch (m.format) {
       case FormatId::kTernary2:
-        return integer_segment<Ternary2Quads, kT>(w, m.cols, k, quarter, x, out);
+        return integer_segment<Ternary2Quads, kT>(w, end, k, quarter, x, out);
       case FormatId::kTernary3:
-        return integer_segment<Ternary3Quads, kT>(w, m.cols, k, quarter, x, out);
+        return integer_segment<Ternary3Quads, kT>(w, end, k, quarter, x, out);
       case FormatId::kInt8:
-        return integer_segment<Int8Quads, kT>(w, m.cols, k, quarter, x, out);
+        return integer_segment<Int8Quads, kT>(w, end, k, quarter, x, out);
+      case FormatId::kInt6K:
+        return integer_segment<Int6KQuads, kT>(w, end, k, quarter, x, out);
       default:
-        return element_segment<int32_t, kT>(p.m, p.tile, k, quarter, x, out);
+        return element_segment<int32_t, kT>(m, p.tile, end, k, quarter, x, out);
     }
   }
 };
@@ -209,9 +222,10 @@ class Chain {
       : m_(p.m),
         row_(row),
         floats_(p.floats()),
+        length_(p.segment()),
         inside_(p.grouped() || (!floats_ && p.m.act == ActPrecision::kA8)),
         grouped_(p.grouped()),
-        per_block_(grouped_ || p.m.act == ActPrecision::kA8Block ? p.block() / kSegment : 0),
+        per_block_(grouped_ || p.m.act == ActPrecision::kA8Block ? p.block() / length_ : 0),
         per_scale_(inputs_per_scale(p.m.act, p.m.cols)) {
     in_tile_ = has_group_scales(p.m);
     x_ = p.in.x + int64_t{input} * p.in.ld_x;
@@ -239,7 +253,7 @@ class Chain {
  private:
   // Ends a block of inputs with a common scale.
   __device__ __forceinline__ void close(int32_t segment) {
-    const int32_t k = segment * kSegment;
+    const int32_t k = segment * length_;
     if (in_tile_) return close_group(k);
     const float sw = inside_ ? weight_scale(m_, row_, grouped_ ? k / m_.group : 0) : 1.0f;
     if (floats_) {
@@ -254,7 +268,7 @@ class Chain {
     exact_ = 0;
   }
 
-  // The same if a group is a segment and its scale is in the tile.
+  // The same if the scale is in the tile: a group is then a segment.
   __device__ void close_group(int32_t k) {
     const GroupScales s = group_scales_of(m_, row_, k / m_.group);
     const int32_t end = k + m_.group < m_.cols ? k + m_.group : m_.cols;
@@ -274,11 +288,12 @@ class Chain {
     exact_ = 0;
   }
 
-  static_assert(kSegment == kTileGroup);
+  static_assert(kSegment == kTileGroup);  // or half of one
 
   const Matrix& m_;
   int32_t row_;
   bool floats_;
+  int32_t length_;  // of a segment
   bool inside_;
   bool grouped_;
   int32_t per_block_;
@@ -298,7 +313,8 @@ template <class Kernel, int kT>
 __device__ __forceinline__ float product(const Problem<kT>& p,
                                          uint32_t (&partial)[kRound][kT][kTileRows]) {
   const auto thread = static_cast<int32_t>(threadIdx.x);
-  const int32_t n_segments = (p.m.cols + kSegment - 1) / kSegment;
+  const int32_t length = p.segment();
+  const int32_t n_segments = (p.m.cols + length - 1) / length;
   const bool mine = thread < kTileRows * kT;
   const int32_t row = thread % kTileRows;
   const int32_t token = mine ? thread / kTileRows : 0;
@@ -310,7 +326,7 @@ __device__ __forceinline__ float product(const Problem<kT>& p,
     const int32_t segment = first + thread / 4;
     if (segment < n_segments) {
       Sums<kT> sums;
-      Kernel::segment(p, segment * kSegment, thread % 4, sums);
+      Kernel::segment(p, segment * length, thread % 4, sums);
       MOE_CUDA_UNROLL
       for (int t = 0; t < kT; ++t) {
         MOE_CUDA_UNROLL

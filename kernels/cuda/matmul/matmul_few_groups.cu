@@ -1,7 +1,7 @@
 // Matrix products of formats with scales in the tile with few rows: limited by weight bandwidth.
-// The warps of a block share the inputs of a pair of tiles. In a round each warp sums four groups,
-// and then one warp per row of activations adds the scaled sums of all 32 groups in ascending
-// order.
+// The warps of a block share the inputs of a pair of tiles. In a round each warp sums a step, and
+// then one warp per row of activations adds the scaled sums of the groups in ascending order, 32 at
+// a time.
 
 #include "kernels/cuda/matmul/matmul_few.cuh"
 #include "kernels/cuda/matmul/matmul_groups.cuh"
@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kTokens = kWarps;  // rows of activations per block
 constexpr int kRoundGroups = kWarps * kStepGroups;
-static_assert(kRoundGroups == kWarp, "a lane loads the activation scale of one group of a round");
+static_assert(kRoundGroups == kWarp, "a lane loads the activation scale of one of 32 groups");
 
-/// What the warps of a block sum in a round, in shared memory.
+/// Sums of 32 groups in shared memory: a round, or with two groups per unit half of one.
 template <class Layout>
 struct Round {
   alignas(16) int32_t sums[kRoundGroups][kTokens][kResultStride];
@@ -44,20 +44,24 @@ struct LaneCodes {
   }
 };
 
-/// Sums the groups of a warp's step, and puts their scales beside them.
+/// Sums the groups of a warp's step, and puts their scales beside them. With two groups per unit
+/// half of the warps fill a Round.
 template <class Format, class Layout>
 __device__ __forceinline__ void sum_groups(Round<Layout>& round, const LaneTile& tile, int32_t step,
                                            const typename Format::Unit (&w)[kStepGroups],
                                            const uint2 (&x)[kStepGroups]) {
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
   const auto warp = static_cast<int32_t>(threadIdx.x / kWarp);
+  constexpr int kGroups = kStepGroups * kUnitGroups<Format>;
   MOE_CUDA_UNROLL
-  for (int j = 0; j < kStepGroups; ++j) {
-    const int32_t group = warp * kStepGroups + j;
-    const GroupScales s = scales_of_lane<Format>(tile, step * kStepGroups + j);
+  for (int g = 0; g < kGroups; ++g) {
+    const int j = g / kUnitGroups<Format>;
+    const int32_t group = warp * kGroups % kRoundGroups + g;
+    const GroupScales s = scales_of_lane<Format>(tile, step * kGroups + g);
     round.scales[group][lane] = s.scale;
     int32_t sums[2][4] = {};
-    multiply<false>(sums, Format::fragment(w[j]), x[j].x, x[j].y);
+    const uint2 codes = codes_of_group<Format>(x[j], g % kUnitGroups<Format>);
+    multiply<false>(sums, Format::fragment(w[j]), codes.x, codes.y);
     put_results<Format>(&round.sums[group][0][0], sums);
     if constexpr (Layout::kMinimums) {
       round.minimums[group][lane] = s.minimum;
@@ -102,8 +106,9 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_grouped(const ProductArg
   const Matrix& m = tile.weight.matrix;
   const Codes codes = codes_of(a.in, m.act);
   const LaneCodes lane_codes(a, codes, chunk, m.cols);
-  const int32_t n_groups = (m.cols + kTileGroup - 1) / kTileGroup;
-  const int32_t n_rounds = (n_groups + kRoundGroups - 1) / kRoundGroups;
+  constexpr int kParts = kUnitGroups<Format>;
+  const int32_t n_groups = (m.cols + Layout::kGroupInputs - 1) / Layout::kGroupInputs;
+  const int32_t n_rounds = (n_groups + kParts * kRoundGroups - 1) / (kParts * kRoundGroups);
   const bool live = chunk.begin + warp < chunk.end;
   const RowScales scales(codes, m, input_row(a.rows, live ? chunk.begin + warp : chunk.begin));
 
@@ -121,13 +126,16 @@ __global__ void __launch_bounds__(kThreads, 2) few_rows_grouped(const ProductArg
       lane_codes.load(step, x);
       ahead.take(j, w);
       ahead.refill(tile, j, step + Ahead<Format>::kSteps * kWarps);
-      const int32_t begin = (first + j) * kRoundGroups;
-      const float sx = begin + lane < n_groups ? scales.at(begin + lane) : 0.0f;
-      sum_groups<Format>(round, tile, step, w, x);
-      __syncthreads();
-      const int32_t n = n_groups - begin < kRoundGroups ? n_groups - begin : kRoundGroups;
-      if (live) total = add_round(round, n, sx, total);
-      __syncthreads();
+      MOE_CUDA_UNROLL
+      for (int part = 0; part < kParts; ++part) {
+        const int32_t begin = ((first + j) * kParts + part) * kRoundGroups;
+        const float sx = begin + lane < n_groups ? scales.at((begin + lane) / kParts) : 0.0f;
+        if (warp / (kWarps / kParts) == part) sum_groups<Format>(round, tile, step, w, x);
+        __syncthreads();
+        const int32_t n = n_groups - begin < kRoundGroups ? n_groups - begin : kRoundGroups;
+        if (live) total = add_round(round, n, sx, total);
+        __syncthreads();
+      }
     }
   }
   if (live) write_token_of_warp<kGated>(a, out, tile, chunk, total);

@@ -1,6 +1,7 @@
 #pragma once
 // Weights with scales in the tile (quant/group_layout.h) as operands of mma.m16n8k32. Its 32 inputs
-// are one group: its sums are exact, and are scaled before those of the next group are added.
+// are one group, or two: sums of a group are exact, and are scaled before those of the next group
+// are added.
 
 #include <type_traits>
 
@@ -9,7 +10,7 @@
 
 namespace moe::cuda {
 
-inline constexpr int kStepGroups = kStep / kTileGroup;
+inline constexpr int kStepGroups = kStep / kTileGroup;  // units per step
 
 /// A format (see Ternary2Mma) whose units are groups. Lane q has inputs 8 q .. 8 q + 7 of a group,
 /// in its operands of weights and of activations. Four bits: one block and four rows of it, as in
@@ -25,6 +26,7 @@ struct GroupMma {
   static constexpr int kStepBlocks = kStep / kCols;
   static constexpr int kLaneBytes = kFourBits ? 16 : 8;
   static constexpr bool kUnsigned = false;
+  static __device__ __forceinline__ int lane_block(int q) { return q * kLaneBlocks; }
   static __device__ __forceinline__ int first(int unit) { return unit * (kTileGroup / kCols); }
 
   static __device__ __forceinline__ int64_t offset(int32_t step, int unit) {
@@ -58,6 +60,61 @@ struct GroupMma {
   }
 };
 
+/// int6_k: as four bits, with the two upper bits in a block that two lanes share. The first two
+/// lanes have the unit's first group, the others the second.
+template <>
+struct GroupMma<Int6KFormat> {
+  using Layout = Int6KFormat;
+  struct Unit {
+    uint4 low;
+    uint4 high;
+  };
+  static constexpr int kUnits = kStepGroups;
+  static constexpr int kCols = 8;  // per block of lower bits; only these are counted as blocks
+  static constexpr int kLaneBlocks = 1;
+  static constexpr int kStepBlocks = kStep / kCols;
+  static constexpr int kLaneBytes = 16;
+  static constexpr bool kUnsigned = false;
+  static constexpr int kGroupBlocks = Layout::kGroupBytes / kBlockBytes;
+  static __device__ __forceinline__ int lane_block(int q) { return q / 2 * kGroupBlocks + q % 2; }
+  static __device__ __forceinline__ int first(int unit) { return unit * (kTileGroup / kCols); }
+  static __device__ __forceinline__ int64_t offset(int32_t step, int unit) {
+    return Layout::codes_at(2 * (step * kStepGroups + unit));
+  }
+
+  template <bool kOnce>
+  static __device__ __forceinline__ Unit load(const uint8_t* p, int32_t left) {
+    if (left <= 0) return {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    const uint8_t* high = p + Layout::kHigh - odd_lane() * kBlockBytes;
+    if constexpr (kOnce) return {load_once(p), load_once(high)};
+    return {load_in_turn(p), load_in_turn(high)};
+  }
+
+  static __device__ __forceinline__ Fragment fragment(const Unit& w) {
+    const int shift = odd_lane() * 4;
+    const uint2 a = six_bit_values(w.low.x, w.high.x >> shift);
+    const uint2 b = six_bit_values(w.low.y, w.high.y >> shift);
+    const uint2 c = six_bit_values(w.low.z, w.high.z >> shift);
+    const uint2 d = six_bit_values(w.low.w, w.high.w >> shift);
+    return {{{a.x, b.x, a.y, b.y}, {c.x, d.x, c.y, d.y}}};
+  }
+
+ private:
+  static __device__ __forceinline__ int odd_lane() { return static_cast<int>(threadIdx.x % 2); }
+};
+
+/// Groups of a unit.
+template <class Format>
+inline constexpr int kUnitGroups = kTileGroup / Format::Layout::kGroupInputs;
+
+/// The lane's activations of a unit, 0 outside of the unit's group h.
+template <class Format>
+__device__ __forceinline__ uint2 codes_of_group(const uint2& x, int h) {
+  if constexpr (kUnitGroups<Format> == 1) return x;
+  const bool own = static_cast<int>(threadIdx.x % 4 / 2) == h;
+  return {own ? x.x : 0u, own ? x.y : 0u};
+}
+
 template <class Format>
 inline constexpr bool kInTile = requires {
   typename Format::Layout;
@@ -68,11 +125,12 @@ template <class Format>
 __device__ __forceinline__ GroupScales scales_of_lane(const LaneTile& t, int32_t group) {
   using Layout = typename Format::Layout;
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
-  if (!t.valid || group * kTileGroup >= t.weight.matrix.cols) return {0, 0, Layout::kMinimums};
+  if (!t.valid || group * Layout::kGroupInputs >= t.weight.matrix.cols)
+    return {0, 0, Layout::kMinimums};
   return group_scales<Layout>(t.p - lane_offset<Format>(lane), lane % kTileRows, group);
 }
 
-/// Activation scales of an input row: that of group g has the index g >> shift.
+/// Activation scales of an input row: that of inputs 32 g .. has the index g >> shift.
 struct RowScales {
   const float* first;
   int32_t shift;

@@ -7,14 +7,15 @@
 
 namespace moe::cuda {
 
-/// The scales of a step.
+/// The scales of a step: of its groups of weights, and of the activations of its units.
 template <class Layout>
 struct StepScales {
+  static constexpr int kGroups = kStep / Layout::kGroupInputs;
   static constexpr int kRows = kWarpPairs * kWarp;
   static constexpr int kTokens = kThreads / kStepGroups;
-  alignas(16) float scales[kStepGroups][kRows];
-  float minimums[Layout::kMinimums ? kStepGroups : 1][kRows];
-  float inputs[kStepGroups][kTokens];  // of the activations
+  alignas(16) float scales[kGroups][kRows];
+  float minimums[Layout::kMinimums ? kGroups : 1][kRows];
+  float inputs[kStepGroups][kTokens];
 };
 
 /// Bytes of the scales of two steps; 0 for formats without scales in the tile.
@@ -26,12 +27,12 @@ constexpr int step_scale_bytes() {
   return 0;
 }
 
-/// Reads and decodes scales: a thread has its lane's row in two groups, and one activation scale.
+/// Reads and decodes scales: a thread has its lane's row in some groups, and one activation scale.
 template <class Format>
 class ScaleStages {
   using Layout = typename Format::Layout;
   using Step = StepScales<Layout>;
-  static constexpr int kOwn = kStepGroups / kWarpColumns;
+  static constexpr int kOwn = Step::kGroups / kWarpColumns;
 
  public:
   struct Values {
@@ -48,13 +49,13 @@ class ScaleStages {
     Values v;
     MOE_CUDA_UNROLL
     for (int i = 0; i < kOwn; ++i) {
-      v.weights[i] = scales_of_lane<Format>(tile_, step * kStepGroups + own(thread) + i);
+      v.weights[i] = scales_of_lane<Format>(tile_, step * Step::kGroups + own(thread) + i);
     }
     const Matrix& m = tile_.weight.matrix;
-    const int32_t group = step * kStepGroups + thread / Step::kTokens;
+    const int32_t unit = step * kStepGroups + thread / Step::kTokens;
     const int32_t input = inputs_[thread % Step::kTokens];
-    const bool exists = input >= 0 && group * kTileGroup < m.cols;
-    v.input = exists ? RowScales(codes_, m, input).at(group) : 0.0f;
+    const bool exists = input >= 0 && unit * kTileGroup < m.cols;
+    v.input = exists ? RowScales(codes_, m, input).at(unit) : 0.0f;
     return v;
   }
   __device__ __forceinline__ void store(int32_t step, const Values& v) const {
@@ -109,6 +110,7 @@ template <class Format, int kN>
 class GroupResults {
   using Layout = typename Format::Layout;
   static constexpr int kTokens = kTokensOf<kN>;
+  static constexpr int kParts = kUnitGroups<Format>;
   static_assert(kTokens == StepScales<Layout>::kTokens);
 
  public:
@@ -134,7 +136,7 @@ class GroupResults {
         for (int j = 0; j < kStepGroups; ++j) {
           const Fragment f = Format::fragment(next[j]);
           next[j] = load_unit<Format, false>(tile, step + 1, j);
-          add_group_of_step(f, codes.stage_of(step), scales.of_step(step), j, first_token);
+          add_unit(f, codes.stage_of(step), scales.of_step(step), j, first_token);
         }
       }
       scales.store(step + 1, later);
@@ -147,32 +149,43 @@ class GroupResults {
   }
 
  private:
-  __device__ __forceinline__ void add_group_of_step(const Fragment& f, const uint8_t* stage,
-                                                    const StepScales<Layout>& scales, int j,
-                                                    int32_t first_token) {
+  __device__ __forceinline__ void add_unit(const Fragment& f, const uint8_t* stage,
+                                           const StepScales<Layout>& scales, int j,
+                                           int32_t first_token) {
     const int32_t thread = forgotten_thread();
     const int32_t lane = thread % kWarp;
-    float scale[4];
-    float minimum[4] = {};
-    rows_of_lane<Format>(scales.scales[j], thread, scale);
-    if constexpr (Layout::kMinimums) rows_of_lane<Format>(scales.minimums[j], thread, minimum);
+    float scale[kParts][4];
+    float minimum[kParts][4] = {};
+    MOE_CUDA_UNROLL
+    for (int h = 0; h < kParts; ++h) {
+      const int group = j * kParts + h;
+      rows_of_lane<Format>(scales.scales[group], thread, scale[h]);
+      if constexpr (Layout::kMinimums) {
+        rows_of_lane<Format>(scales.minimums[group], thread, minimum[h]);
+      }
+    }
     MOE_CUDA_UNROLL
     for (int n = 0; n < kN; ++n) {
       const int32_t token = first_token + 8 * n;
       const uint8_t* from = stage + place_of(token + lane / 4, 2 * j + lane % 4 / 2);
       const uint2 x = load_shared_in_turn_8(from + lane % 2 * 8);
       const float2 sx = *reinterpret_cast<const float2*>(&scales.inputs[j][token + lane % 4 * 2]);
-      int32_t sums[2][4] = {};
-      multiply<false>(sums, f, x.x, x.y);
-      const int2 inputs = Layout::kMinimums ? input_sums(x) : int2{0, 0};
       MOE_CUDA_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        float(&total)[4] = totals_[n][i / 2];
-        const int32_t(&sum)[4] = sums[i / 2];
-        const int at = i % 2 * 2;
-        total[at] = add_group<Layout>(total[at], sum[at], inputs.x, sx.x, scale[i], minimum[i]);
-        total[at + 1] =
-            add_group<Layout>(total[at + 1], sum[at + 1], inputs.y, sx.y, scale[i], minimum[i]);
+      for (int h = 0; h < kParts; ++h) {
+        const uint2 own = codes_of_group<Format>(x, h);
+        int32_t sums[2][4] = {};
+        multiply<false>(sums, f, own.x, own.y);
+        const int2 inputs = Layout::kMinimums ? input_sums(own) : int2{0, 0};
+        MOE_CUDA_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          float(&total)[4] = totals_[n][i / 2];
+          const int32_t(&sum)[4] = sums[i / 2];
+          const int at = i % 2 * 2;
+          total[at] =
+              add_group<Layout>(total[at], sum[at], inputs.x, sx.x, scale[h][i], minimum[h][i]);
+          total[at + 1] = add_group<Layout>(total[at + 1], sum[at + 1], inputs.y, sx.y, scale[h][i],
+                                            minimum[h][i]);
+        }
       }
     }
   }

@@ -24,8 +24,8 @@ struct Fragment {
 };
 
 /// A format: the blocks that lane q reads for unit u of step s (s * kStepBlocks + q * kLaneBlocks +
-/// first(u), and kHigh further; `offset` in bytes), and the rows: those from byte (g % 4) *
-/// kLaneBytes of a block on.
+/// first(u), and kHigh further; in storage from lane_block(q) on, `offset` in bytes), and the rows:
+/// those from byte (g % 4) * kLaneBytes of a block on.
 ///
 /// ternary2: rows 4 (g % 4) .. + 3 in one load. A unit is a step; its words are decoded on use.
 struct Ternary2Mma {
@@ -40,6 +40,7 @@ struct Ternary2Mma {
   static constexpr int kLaneBytes = 16;
   static constexpr int kHigh = 4;
   static constexpr bool kUnsigned = true;
+  static __device__ __forceinline__ int lane_block(int q) { return q * kLaneBlocks; }
   static __device__ __forceinline__ int first(int) { return 0; }
   static __device__ __forceinline__ int64_t offset(int32_t step, int) {
     return int64_t{step} * (kStepBlocks * kBlockBytes);
@@ -66,6 +67,7 @@ struct Int8Mma {
   static constexpr int kLaneBytes = 8;
   static constexpr int kHigh = 1;
   static constexpr bool kUnsigned = false;
+  static __device__ __forceinline__ int lane_block(int q) { return q * kLaneBlocks; }
   static __device__ __forceinline__ int first(int unit) { return 2 * (unit % 2) + 16 * (unit / 2); }
   static __device__ __forceinline__ int64_t offset(int32_t step, int unit) {
     return int64_t{step} * (kStepBlocks * kBlockBytes) + first(unit) * kBlockBytes;
@@ -104,7 +106,7 @@ __device__ __forceinline__ int32_t n_pairs(const Matrix& m) {
 /// Offset of the lane's rows in its first block.
 template <class Format>
 __device__ __forceinline__ int32_t lane_offset(int32_t lane) {
-  return lane % 4 * (Format::kLaneBlocks * kBlockBytes) + lane / 4 % 4 * Format::kLaneBytes;
+  return Format::lane_block(lane % 4) * kBlockBytes + lane / 4 % 4 * Format::kLaneBytes;
 }
 
 template <class Format, bool kGated>

@@ -33,7 +33,7 @@ std::vector<float> values_of(const WeightFormat& format) {
 }  // namespace
 
 bool Compensator::serves(const WeightFormat& format) {
-  return format.group == 0 || (format.group == kGroup && format.random_code != nullptr);
+  return format.group == 0 || (kGroup % format.group == 0 && format.random_code != nullptr);
 }
 
 Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedback> feedback,
@@ -42,6 +42,7 @@ Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedb
       feedback_(std::move(feedback)),
       pool_(pool),
       cols_(feedback_->n()),
+      group_(format.group != 0 ? format.group : kGroup),
       unit_(std::max<int32_t>(format.scale_inputs, kGroup)),
       values_(values_of(format)),
       weights_(static_cast<size_t>(cols_) * kTileRows),
@@ -52,21 +53,21 @@ Compensator::Compensator(const WeightFormat& format, std::shared_ptr<const Feedb
       terms_(static_cast<size_t>(cols_)) {
   if (format.group == 0) return;
   codes_.resize(weights_.size());
-  const size_t n_groups = static_cast<size_t>((cols_ + kGroup - 1) / kGroup);
+  const size_t n_groups = static_cast<size_t>((cols_ + group_ - 1) / group_);
   scales_.resize(n_groups * kTileRows);
   if (format.minimums) minimums_.resize(scales_.size());
 }
 
 bool Compensator::pack(const float* w, int n_rows, uint8_t* tile) {
   load(w, n_rows);
-  for (int32_t begin = 0; begin < cols_; begin += kGroup) {
-    const int32_t n = std::min<int32_t>(kGroup, cols_ - begin);
+  for (int32_t begin = 0; begin < cols_; begin += group_) {
+    const int32_t n = std::min(group_, cols_ - begin);
     if (begin % unit_ == 0) {
       const int32_t shared = std::min(unit_, cols_ - begin);
       aim(begin, shared);
       if (!choose_scales(begin, shared, n_rows)) return false;
     }
-    if (unit_ != kGroup) aim(begin, n);
+    if (unit_ != group_) aim(begin, n);
     use_scales(begin, n_rows);
     round_group(begin, n, n_rows, codes_.data());
   }
@@ -79,8 +80,8 @@ bool Compensator::pack(const float* w, int n_rows, uint8_t* tile) {
 void Compensator::round(const float* w, int n_rows, const float* scales, int8_t* codes) {
   load(w, n_rows);
   std::copy(scales, scales + n_rows, scale_);
-  for (int32_t begin = 0; begin < cols_; begin += kGroup) {
-    const int32_t n = std::min<int32_t>(kGroup, cols_ - begin);
+  for (int32_t begin = 0; begin < cols_; begin += group_) {
+    const int32_t n = std::min(group_, cols_ - begin);
     aim(begin, n);
     round_group(begin, n, n_rows, codes);
   }
@@ -127,10 +128,10 @@ bool Compensator::choose_scales(int32_t begin, int32_t n, int n_rows) {
   if (!quantise_tile(format_, rows_.data(), 0, n_rows, n, importance, group_tile_.data()).ok()) {
     return false;
   }
-  const int32_t n_groups = (cols_ + kGroup - 1) / kGroup;
+  const int32_t n_groups = (cols_ + group_ - 1) / group_;
   for (int r = 0; r < n_rows; ++r) {
-    for (int32_t g = 0; g * kGroup < n; ++g) {
-      const auto at = static_cast<size_t>(r * n_groups + begin / kGroup + g);
+    for (int32_t g = 0; g * group_ < n; ++g) {
+      const auto at = static_cast<size_t>(r * n_groups + begin / group_ + g);
       scales_[at] = format_.scale(group_tile_.data(), r, g);
       if (format_.minimums) minimums_[at] = format_.minimum(group_tile_.data(), r, g);
     }
@@ -139,9 +140,9 @@ bool Compensator::choose_scales(int32_t begin, int32_t n, int n_rows) {
 }
 
 void Compensator::use_scales(int32_t begin, int n_rows) {
-  const int32_t n_groups = (cols_ + kGroup - 1) / kGroup;
+  const int32_t n_groups = (cols_ + group_ - 1) / group_;
   for (int r = 0; r < n_rows; ++r) {
-    const auto at = static_cast<size_t>(r * n_groups + begin / kGroup);
+    const auto at = static_cast<size_t>(r * n_groups + begin / group_);
     scale_[r] = scales_[at];
     if (format_.minimums) minimum_[r] = minimums_[at];
   }

@@ -50,6 +50,7 @@ class Compensator {
   const std::shared_ptr<const Feedback> feedback_;
   ThreadPool& pool_;
   const int32_t cols_;
+  const int32_t group_;        // inputs that share a scale
   const int32_t unit_;         // inputs whose scales are selected together
   std::vector<float> values_;  // values of the codes, ascending; empty: all integers
   // Row r of input c at 16 c + r.

@@ -8,11 +8,11 @@ namespace {
 
 bool is_integer(FormatId format) { return format_info(format).integer; }
 
-// True for group formats smaller than int8.
+// True for group formats of at most five bits.
 bool is_four_bits(FormatId id) {
   const WeightFormat& format = format_info(id);
   return format.group != 0 &&
-         format.tile_bytes(kActBlock) < format_info(FormatId::kInt8).tile_bytes(kActBlock);
+         8 * format.tile_bytes(kActBlock) <= 5 * format_info(FormatId::kInt8).tile_bytes(kActBlock);
 }
 
 void apply(const PrecisionRule& rule, PrecisionChoice* choice) {

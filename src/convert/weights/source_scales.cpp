@@ -53,6 +53,8 @@ std::optional<FormatId> format_of(SourceType type) {
       return FormatId::kInt4Min;
     case SourceType::kQ4K:
       return FormatId::kInt4K;
+    case SourceType::kQ6K:
+      return FormatId::kInt6K;
     case SourceType::kIq4Nl:
     case SourceType::kIq4Xs:
       return FormatId::kNl4;
@@ -91,13 +93,13 @@ SourceScales::SourceScales(const PlannedMatrix& matrix, FormatId format,
     : matrix_(matrix),
       checkpoint_(checkpoint),
       format_(format),
-      group_(format == FormatId::kInt8 ? matrix.slot.cols : kGroup) {
+      group_(format == FormatId::kInt8 ? matrix.slot.cols : format_info(format).group) {
   if (has_eight_bits(format)) {
     for (int i = 0; i < 256; ++i) nearest_[i] = static_cast<int8_t>(std::max(i - 128, -127));
     return;
   }
-  int8_t values[16];
-  for (uint8_t code = 0; code < 16; ++code) values[code] = format_info(format).random_code(code);
+  int8_t values[64];  // of all codes
+  for (uint8_t code = 0; code < 64; ++code) values[code] = format_info(format).random_code(code);
   for (int i = 0; i < 256; ++i) {
     const auto distance = [&](int8_t v) { return std::abs(i - 128 - v); };
     nearest_[i] = *std::min_element(std::begin(values), std::end(values),
@@ -115,6 +117,7 @@ bool SourceScales::fit(const std::function<void()>& tick) {
     case FormatId::kFp4:
     case FormatId::kInt8:
     case FormatId::kInt4K:
+    case FormatId::kInt6K:
       return true;
     default:
       if (halves) return true;
@@ -174,7 +177,7 @@ void SourceScales::make_positive() {
 }
 
 void SourceScales::read_row(int64_t row, float* scales, float* minimums) {
-  const int64_t n_groups = matrix_.slot.cols / kGroup;
+  const int64_t n_groups = matrix_.slot.cols / group_;
   const SourceTensor& tensor = *matrix_.tensor;
   if (const PackedRows* rows = checkpoint_.packed(tensor)) {
     return rows->read_scales(checkpoint_, row, 1, scales, minimums);
@@ -194,7 +197,7 @@ void SourceScales::read_row(int64_t row, float* scales, float* minimums) {
   checkpoint_.read_bytes(tensor, static_cast<uint64_t>(row) * bytes_.size(), bytes_.size(),
                          bytes_.data());
   for (size_t b = 0; b < n_blocks; ++b) {
-    const size_t at = b * (info.block / kGroup);
+    const size_t at = b * (info.block / static_cast<size_t>(group_));
     info.read_scales(bytes_.data() + b * info.bytes, scales + at, minimums + at);
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Matrices that the checkpoint stores as codes of four or eight bits, with a scale per 32 inputs or
-// per row. A format with the same values keeps codes and scales.
+// Matrices that the checkpoint stores as codes of four, six or eight bits, with a scale per group
+// of inputs or per row. A format with the same values keeps codes and scales.
 
 #include <functional>
 
@@ -9,7 +9,8 @@
 namespace moe {
 
 /// The format with the values of the matrix's codes. Empty if there is none, or if the matrix is
-/// not made of whole rows of the tensor. Of GGUF's block types only those of four bits have one.
+/// not made of whole rows of the tensor. Of GGUF's block types only Q6_K and those of four bits
+/// have one.
 std::optional<FormatId> format_of_codes(const PlannedMatrix& matrix, const Checkpoint& checkpoint);
 
 /// True for a format of eight bits. These have no code -128: it becomes -127.
@@ -24,7 +25,7 @@ class SourceScales {
   /// of its norm. False if one is not finite, or too large for the format.
   bool fit(const std::function<void()>& tick);
   /// Splits rows [first, first + n) with the weights `values` (n, cols) into codes (n, cols), the
-  /// values in the format's table, and scales and minimums per group (n, cols / 32), or positive
+  /// values in the format's table, and scales and minimums per group (n, cols / group), or positive
   /// scales per row (n).
   void split(int32_t first, int n, const float* values, int8_t* codes);
   const float* scales() const { return scales_.data(); }

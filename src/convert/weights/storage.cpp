@@ -57,10 +57,11 @@ void look_for_ternary(const PlannedMatrix& m, const Checkpoint& checkpoint, bool
 bool has_few_bits(SourceType type) { return type == SourceType::kQ2K || type == SourceType::kQ3K; }
 
 // True if the checkpoint's codes may determine the format: none was requested, or the codes have
-// eight bits and the requested four-bit format is only for such codes.
+// six or eight bits and the requested four-bit format is only for such codes.
 bool is_open_to(FormatId own, const PrecisionChoice& choice) {
-  if (own == FormatId::kInt8Group && choice.int8_by_row) return false;
-  return !choice.weights || (choice.only_codes && has_eight_bits(own));
+  const bool precise = has_eight_bits(own) || own == FormatId::kInt6K;
+  if (precise && own != FormatId::kInt8 && choice.int8_by_row) return false;
+  return !choice.weights || (choice.only_codes && precise);
 }
 
 // Keeps the checkpoint's codes if no format or that of the codes was requested. Without a request,

@@ -1,0 +1,243 @@
+#include "quant/int6_k.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "quant/block_scan.h"
+#include "quant/factors.h"
+#include "quant/random.h"
+#include "quant/weight_group.h"
+
+namespace moe {
+namespace {
+
+using Layout = Int6KLayout;
+constexpr int kN = Layout::kGroupInputs;
+constexpr int kSegment = Layout::kGroups * kN;
+constexpr float kLeast = -Layout::kOffset;
+constexpr float kMost = Layout::kOffset - 1;
+// Of a weight: the largest f16 times the largest factor and code.
+constexpr float kLargestWeight = 128 * 31 * kLargestHalf;
+
+int32_t groups_in(int64_t cols) { return static_cast<int32_t>((cols + kN - 1) / kN); }
+
+// Rounds code-sized numbers half to even.
+float whole(float v) { return v + 12582912.0f - 12582912.0f; }
+
+float nearest_code(float v) {
+  v = v < kLeast ? kLeast : v;
+  v = v > kMost ? kMost : v;
+  return whole(v);
+}
+
+// Writes the codes of n inputs (at most a group).
+void put_codes(const int8_t* codes, int32_t n, int row, int32_t group, uint8_t* tile) {
+  uint8_t* bytes = tile + Layout::codes_at(group) + row * 4;
+  for (int32_t i = 0; i < n; ++i) {
+    const int code = std::min<int>(codes[i], Layout::kOffset - 1) + Layout::kOffset;
+    const int quad = i / 4;
+    const int shift = quad % 2 * 4;
+    uint8_t& low = bytes[quad / 2 * kBlockBytes + i % 4];
+    low = static_cast<uint8_t>((low & ~(15 << shift)) | (code & 15) << shift);
+    uint8_t& high = bytes[Layout::kHigh + i % 4];
+    high = static_cast<uint8_t>((high & ~(3 << 2 * quad)) | code >> 4 << 2 * quad);
+  }
+}
+
+void put_factors(uint8_t* tile, int row, int32_t segment, const Factors& scale) {
+  uint8_t* scales = tile + segment * Layout::kSegmentBytes;
+  put_half(scales, row, scale.half);
+  for (int g = 0; g < Layout::kGroups; ++g) {
+    scales[EightBitScales::kFactors + kTileRows * g + row] = static_cast<uint8_t>(scale.factor[g]);
+  }
+}
+
+// A padding tile: codes 0, scales 1.
+void clear_tile(int32_t cols, uint8_t* tile) {
+  std::memset(tile, 0, int6_k_tile_bytes(cols));
+  Factors one = {1.0f, {}};
+  for (int& factor : one.factor) factor = 1;
+  const int32_t n_groups = groups_in(cols);
+  for (int32_t s = 0; s * Layout::kGroups < n_groups; ++s) {
+    for (int row = 0; row < kTileRows; ++row) put_factors(tile, row, s, one);
+  }
+  for (int32_t group = 0; group < n_groups; ++group) {
+    std::memset(tile + Layout::codes_at(group) + Layout::kHigh, 0xAA, kBlockBytes);
+  }
+}
+
+// The groups of a segment of a row.
+class Segment {
+ public:
+  void fit(const float* w, const float* importance, int32_t n) {
+    n_ = 0;
+    for (int32_t begin = 0; begin < n; begin += kN, ++n_) {
+      const float* part = importance != nullptr ? importance + begin : nullptr;
+      groups_[n_] = read_group(w + begin, part, std::min(n - begin, kN));
+      choose_scale(n_);
+    }
+    factors_ = factors_of(kEightBitFactors, scales_, weights_, n_);
+    for (int g = 0; g < n_; ++g) round(groups_[g], factors_.at(g), codes_[g]);
+  }
+  const Factors& factors() const { return factors_; }
+  const int8_t* codes(int g) const { return codes_[g]; }
+
+ private:
+  static void round(const WeightGroup& group, float scale, int8_t* codes) {
+    for (int i = 0; i < kN; ++i) {
+      codes[i] = static_cast<int8_t>(scale == 0.0f ? 0.0f : nearest_code(group.w[i] / scale));
+    }
+  }
+
+  // The largest weight's code is tried from 28 to 32, of either sign, and each scale is refined by
+  // least squares.
+  void choose_scale(int g) {
+    const WeightGroup& group = groups_[g];
+    float largest = 0;
+    for (const float w : group.w) largest = std::fabs(w) > std::fabs(largest) ? w : largest;
+    scales_[g] = weights_[g] = 0;
+    float least = -1;
+    for (int twice = 56; twice <= 64; ++twice) {
+      for (const float end : {-0.5f, 0.5f}) {
+        const float scale = largest / (end * static_cast<float>(twice));
+        if (!(std::fabs(scale) >= kSmallestScale)) continue;
+        consider(g, scale, &least);
+        const Sums sums = sums_of(group, scale);
+        const float refined = sums.qq > 0 ? sums.qw / sums.qq : 0.0f;
+        if (std::fabs(refined) >= kSmallestScale) consider(g, refined, &least);
+      }
+    }
+  }
+
+  void consider(int g, float scale, float* least) {
+    const WeightGroup& group = groups_[g];
+    const float inverse = 1.0f / scale;
+    const float error =
+        group_error(group, [&](int i) { return nearest_code(group.w[i] * inverse) * scale; });
+    if (*least >= 0 && !(error < *least)) return;
+    *least = error;
+    scales_[g] = scale;
+    weights_[g] = sums_of(group, scale).qq;
+  }
+
+  // Sums of importance times code^2 and code * weight.
+  struct Sums {
+    float qq, qw;
+  };
+  static Sums sums_of(const WeightGroup& group, float scale) {
+    const float inverse = 1.0f / scale;
+    float qq[kGroupSums] = {}, qw[kGroupSums] = {};
+    for (int i = 0; i < kN; i += kGroupSums) {
+      for (int j = 0; j < kGroupSums; ++j) {
+        const float code = nearest_code(group.w[i + j] * inverse);
+        qq[j] += group.importance[i + j] * code * code;
+        qw[j] += group.importance[i + j] * code * group.w[i + j];
+      }
+    }
+    return {sum_of(qq), sum_of(qw)};
+  }
+
+  // Smaller ones have no inverse.
+  static constexpr float kSmallestScale = 0x1p-126f;
+
+  int n_ = 0;
+  WeightGroup groups_[Layout::kGroups];
+  float scales_[Layout::kGroups];
+  float weights_[Layout::kGroups];
+  Factors factors_;
+  int8_t codes_[Layout::kGroups][kN];
+};
+
+}  // namespace
+
+size_t int6_k_tile_bytes(int64_t cols) {
+  const int64_t groups = (cols + kN - 1) / kN;
+  const int64_t segments = (groups + Layout::kGroups - 1) / Layout::kGroups;
+  return static_cast<size_t>(segments * Layout::kScaleBytes + groups * Layout::kGroupBytes);
+}
+
+void int6_k_read_row(const uint8_t* tile, int32_t cols, int row, float* out) {
+  for (int32_t begin = 0; begin < cols; begin += kN) {
+    const uint8_t* codes = tile + Layout::codes_at(begin / kN) + row * 4;
+    const int32_t n = std::min(cols - begin, kN);
+    for (int32_t i = 0; i < n; ++i) {
+      const int low = codes[i / 8 * kBlockBytes + i % 4] >> (i % 8 / 4 * 4) & 15;
+      const int high = codes[Layout::kHigh + i % 4] >> (i / 4 * 2) & 3;
+      out[begin + i] = static_cast<float>((low | high << 4) - Layout::kOffset);
+    }
+  }
+}
+
+void int6_k_pack(const int8_t* codes, int64_t ld, int n_rows, int32_t cols, uint8_t* tile) {
+  clear_tile(cols, tile);
+  for (int row = 0; row < n_rows; ++row) {
+    for (int32_t group = 0; group < groups_in(cols); ++group) {
+      const int32_t begin = group * kN;
+      put_codes(codes + row * ld + begin, std::min(cols - begin, kN), row, group, tile);
+    }
+  }
+}
+
+void int6_k_pack_scales(const float* scales, const float*, int n_rows, int32_t cols,
+                        uint8_t* tile) {
+  const int32_t n_groups = groups_in(cols);
+  for (int row = 0; row < n_rows; ++row) {
+    for (int32_t g = 0; g < n_groups; g += Layout::kGroups) {
+      const int n = std::min(n_groups - g, Layout::kGroups);
+      const Factors found = factors_of(kEightBitFactors, scales + row * n_groups + g, nullptr, n);
+      put_factors(tile, row, g / Layout::kGroups, found);
+    }
+  }
+}
+
+Status int6_k_quantise(const float* w, int64_t ld, int n_rows, int32_t cols,
+                       const float* importance, uint8_t* tile) {
+  clear_tile(cols, tile);
+  Segment segment;
+  for (int row = 0; row < n_rows; ++row) {
+    const float* weights = w + row * ld;
+    MOE_TRY(check_weights(weights, cols, kLargestWeight));
+    for (int32_t begin = 0; begin < cols; begin += kSegment) {
+      const int32_t n = std::min(cols - begin, kSegment);
+      segment.fit(weights + begin, importance != nullptr ? importance + begin : nullptr, n);
+      for (int g = 0; g * kN < n; ++g) {
+        put_codes(segment.codes(g), std::min(n - g * kN, kN), row, begin / kN + g, tile);
+      }
+      put_factors(tile, row, begin / kSegment, segment.factors());
+    }
+  }
+  return {};
+}
+
+int64_t int6_k_find_invalid(const uint8_t* tile, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += Layout::kSegmentBytes) {
+    if (find_block(tile + at, kBlockBytes / 2, infinite_halves) >= 0) {
+      return static_cast<int64_t>(at / kBlockBytes);
+    }
+  }
+  return -1;
+}
+
+int8_t int6_k_random_code(uint8_t byte) { return static_cast<int8_t>(byte % 64 - Layout::kOffset); }
+
+// Zero-mean weights with variance amplitude^2 / 3.
+void int6_k_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* tile) {
+  for (size_t i = 0; i < bytes; i += 8) {
+    const uint64_t v = random.next();
+    std::memcpy(tile + i, &v, 8);
+  }
+  // The codes' mean is -1/2, their mean square 341.5.
+  const float even = amplitude / std::sqrt(3 * 341.5f);
+  const auto n_segments = static_cast<int32_t>(bytes / Layout::kSegmentBytes);
+  for (int32_t s = 0; s < n_segments; ++s) {
+    std::memset(tile + s * Layout::kSegmentBytes, 0, kBlockBytes);
+    for (int row = 0; row < kTileRows; ++row) {
+      Factors scale = {as_half(even / 114), {}};
+      for (int& factor : scale.factor) factor = 101 + static_cast<int>(27 * random.uniform());
+      put_factors(tile, row, s, scale);
+    }
+  }
+}
+
+}  // namespace moe
