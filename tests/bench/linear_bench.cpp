@@ -143,7 +143,7 @@ void add_linear(const CpuKernels* k) {
     }
   }
   for (const FormatId f : {FormatId::kInt4, FormatId::kInt4Min, FormatId::kInt4K, FormatId::kFp4,
-                           FormatId::kNl4, FormatId::kInt8Group}) {
+                           FormatId::kNl4, FormatId::kInt6K, FormatId::kInt8Group}) {
     add_integer(k, f, ActPrecision::kA8Block);
     add_integer(k, f, ActPrecision::kA8Group);
   }

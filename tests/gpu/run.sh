@@ -38,7 +38,7 @@ echo "== parity"
 "$bin/gpu_parity" --gtest_brief=1 --gtest_output="json:$work/parity.json" || failed=1
 
 if command -v compute-sanitizer >/dev/null; then
-  small='Kinds/GpuSession.*softmax_raw:*/ternary2:*/int8:*/int8_group:*/int4_min:*/int4_k:*mh_moe*:GpuSteps*:CudaChoose.IsIts*'
+  small='Kinds/GpuSession.*softmax_raw:*/ternary2:*/int8:*/int8_group:*/int4_min:*/int4_k:*/int6_k:*mh_moe*:GpuSteps*:CudaChoose.IsIts*'
   for tool in memcheck racecheck; do
     echo "== compute-sanitizer $tool"
     timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/gpu_parity" \

@@ -430,13 +430,10 @@ void run() {
   const struct {
     const char* name;
     FormatId format;
-  } formats[] = {{"ternary2", FormatId::kTernary2},
-                 {"int8", FormatId::kInt8},
-                 {"int8_group", FormatId::kInt8Group},
-                 {"int4", FormatId::kInt4},
-                 {"int4_min", FormatId::kInt4Min},
-                 {"int4_k", FormatId::kInt4K},
-                 {"nl4", FormatId::kNl4}};
+  } formats[] = {{"ternary2", FormatId::kTernary2},    {"int8", FormatId::kInt8},
+                 {"int8_group", FormatId::kInt8Group}, {"int4", FormatId::kInt4},
+                 {"int4_min", FormatId::kInt4Min},     {"int4_k", FormatId::kInt4K},
+                 {"int6_k", FormatId::kInt6K},         {"nl4", FormatId::kNl4}};
   for (const auto& f : formats) {
     const auto named = [&](const char* what) { return std::string(f.name) + " " + what; };
     bench.experts(named("experts, OLMoE, 8 of 2048 x 1024, 1 token").c_str(), f.format, 8, 2048,
