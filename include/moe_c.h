@@ -1017,7 +1017,7 @@ typedef struct moe_layer_params {
   const char* router;
   /* format of experts, head and merge: a name from moe_weight_formats; NULL: "f32" */
   const char* weights;
-  /* "f32", "a8", "a8_block", "a8_group" (formats with a scale per 32 inputs); NULL: the format's
+  /* "f32", "a8", "a8_block", "a8_group" (formats with scales per group); NULL: the format's
      default */
   const char* activations;
   const moe_expert_weights* experts; /* n_experts of them */

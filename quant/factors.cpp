@@ -10,6 +10,8 @@
 namespace moe {
 namespace {
 
+constexpr float kLeastHalf = 0x1p-24f;
+
 // The factors nearest to values / half. Returns the sum of the weighted squared differences.
 double fit_factors(FactorRange range, const float* values, const float* weights, int n,
                    Factors* out) {
@@ -34,10 +36,16 @@ Factors best_factors(FactorRange range, const float* values, const float* weight
   }
   Factors best;
   *least = std::numeric_limits<double>::max();
+  if (largest == 0.0f) {
+    *least = 0;
+    return best;
+  }
   const auto consider = [&](int factor) {
     Factors found;
-    found.half = as_half(largest / static_cast<float>(factor));
-    if (found.half == 0.0f || std::fabs(found.half) > kLargestHalf) return;
+    const float wanted = largest / static_cast<float>(factor);
+    found.half = as_half(wanted);
+    if (found.half == 0.0f) found.half = std::copysign(kLeastHalf, wanted);
+    if (std::fabs(found.half) > kLargestHalf) return;
     const double error = fit_factors(range, values, weights, n, &found);
     if (!(error < *least)) return;
     *least = error;
@@ -56,7 +64,8 @@ Factors again(FactorRange range, const Factors& numbers, int n) {
   float values[Factors::kMany];
   for (int i = 0; i < n; ++i) values[i] = numbers.at(i);
   double error;
-  return best_factors(range, values, nullptr, n, &error);
+  const Factors found = best_factors(range, values, nullptr, n, &error);
+  return found.half != 0.0f ? found : numbers;  // all factors are 0
 }
 
 }  // namespace
@@ -84,8 +93,9 @@ void random_six_bits(Random& random, float even, float middle, uint8_t* scales) 
   constexpr int kGroups = groups_of_segment(GroupScale::kSixBits);
   for (int row = 0; row < kTileRows; ++row) {
     Factors scale = {as_half(even / 57), {}};
-    for (int g = 0; g < kGroups; ++g)
+    for (int g = 0; g < kGroups; ++g) {
       scale.factor[g] = 51 + static_cast<int>(13 * random.uniform());
+    }
     Factors low = scale;
     low.half = as_half(-middle * scale.half);
     put_six_bits(scales, row, again(kSixBitFactors, scale, kGroups),

@@ -78,7 +78,13 @@ class Segment {
       choose_scale(n_);
     }
     factors_ = factors_of(kEightBitFactors, scales_, weights_, n_);
-    for (int g = 0; g < n_; ++g) round(groups_[g], factors_.at(g), codes_[g]);
+    for (int g = 0; g < n_; ++g) {
+      // A scale too small for its segment: its weights are at least rounded to the smallest one.
+      int& factor = factors_.factor[g];
+      if (factor == 0 && scales_[g] != 0.0f)
+        factor = (scales_[g] < 0) == (factors_.half < 0) ? 1 : -1;
+      round(groups_[g], factors_.at(g), codes_[g]);
+    }
   }
   const Factors& factors() const { return factors_; }
   const int8_t* codes(int g) const { return codes_[g]; }
@@ -101,11 +107,11 @@ class Segment {
     for (int twice = 56; twice <= 64; ++twice) {
       for (const float end : {-0.5f, 0.5f}) {
         const float scale = largest / (end * static_cast<float>(twice));
-        if (!(std::fabs(scale) >= kSmallestScale)) continue;
+        if (!fits(scale)) continue;
         consider(g, scale, &least);
         const Sums sums = sums_of(group, scale);
         const float refined = sums.qq > 0 ? sums.qw / sums.qq : 0.0f;
-        if (std::fabs(refined) >= kSmallestScale) consider(g, refined, &least);
+        if (fits(refined)) consider(g, refined, &least);
       }
     }
   }
@@ -113,8 +119,8 @@ class Segment {
   void consider(int g, float scale, float* least) {
     const WeightGroup& group = groups_[g];
     const float inverse = 1.0f / scale;
-    const float error =
-        group_error(group, [&](int i) { return nearest_code(group.w[i] * inverse) * scale; });
+    const float error = group_error(
+        group, [&](int i) { return nearest_code(group.w[i] * inverse) * scale; }, kN);
     if (*least >= 0 && !(error < *least)) return;
     *least = error;
     scales_[g] = scale;
@@ -138,8 +144,10 @@ class Segment {
     return {sum_of(qq), sum_of(qw)};
   }
 
-  // Smaller ones have no inverse.
-  static constexpr float kSmallestScale = 0x1p-126f;
+  // Smaller scales have no inverse, larger ones no f16.
+  static bool fits(float scale) {
+    return std::fabs(scale) >= 0x1p-126f && std::fabs(scale) <= 128 * kLargestHalf;
+  }
 
   int n_ = 0;
   WeightGroup groups_[Layout::kGroups];
@@ -227,14 +235,17 @@ void int6_k_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* 
     const uint64_t v = random.next();
     std::memcpy(tile + i, &v, 8);
   }
-  // The codes' mean is -1/2, their mean square 341.5.
+  // The codes' mean square is 341.5; their mean is -1/2, so that half of the scales are negative.
   const float even = amplitude / std::sqrt(3 * 341.5f);
   const auto n_segments = static_cast<int32_t>(bytes / Layout::kSegmentBytes);
   for (int32_t s = 0; s < n_segments; ++s) {
     std::memset(tile + s * Layout::kSegmentBytes, 0, kBlockBytes);
     for (int row = 0; row < kTileRows; ++row) {
       Factors scale = {as_half(even / 114), {}};
-      for (int& factor : scale.factor) factor = 101 + static_cast<int>(27 * random.uniform());
+      for (int& factor : scale.factor) {
+        factor = 101 + static_cast<int>(27 * random.uniform());
+        if (random.uniform() < 0.5f) factor = -factor;
+      }
       put_factors(tile, row, s, scale);
     }
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The weights of one group, for selecting its scale: four_bit_quantise.cpp and int8_group.cpp.
+// The weights of one group, for selecting its scale.
 
 #include <cmath>
 
@@ -39,11 +39,12 @@ inline float sum_of(const float (&sums)[kGroupSums]) {
   return sum;
 }
 
-/// Squared differences from stored(i), what weight i becomes, each times its importance.
+/// Squared differences of the first n weights (a multiple of kGroupSums) from stored(i), what
+/// weight i becomes, each times its importance.
 template <class Stored>
-float group_error(const WeightGroup& g, Stored stored) {
+float group_error(const WeightGroup& g, Stored stored, int n = kTileGroup) {
   float sums[kGroupSums] = {};
-  for (int i = 0; i < kTileGroup; i += kGroupSums) {
+  for (int i = 0; i < n; i += kGroupSums) {
     for (int j = 0; j < kGroupSums; ++j) {
       const float d = g.w[i + j] - stored(i + j);
       sums[j] += g.importance[i + j] * (d * d);

@@ -55,7 +55,7 @@ struct SourceTypeInfo {
   int gguf = -1;       // its number in GGUF files; -1: none
   uint32_t block = 1;  // elements in a block
   void (*read_block)(const uint8_t* block, float* to) = nullptr;  // null: block is 1
-  // Of each 32 values of a block (gguf_blocks.h); null if not four-bit.
+  // Of each group of values in a block (gguf_blocks.h); null: none that a weight format has.
   void (*read_scales)(const uint8_t* block, float* scales, float* minimums) = nullptr;
 };
 

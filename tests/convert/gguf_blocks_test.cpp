@@ -229,6 +229,8 @@ TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
         if (info->type == SourceType::kQ6K) {
           EXPECT_EQ(m.format, FormatId::kInt6K);
           EXPECT_TRUE(m.lossless);
+          const bool linear = name.starts_with("layers.");  // --weights is for these
+          EXPECT_EQ(by_group.format, linear ? FormatId::kInt8Group : FormatId::kInt6K);
           continue;
         }
         EXPECT_EQ(by_group.format, FormatId::kInt8Group);
@@ -238,6 +240,18 @@ TEST_F(GgufBlocksTest, Int8ByRowOrByGroup) {
       }
     }
   }
+}
+
+// What every token uses keeps its six bits if four are requested.
+TEST_F(GgufBlocksTest, SixBitsStayBesideFour) {
+  const SourceTypeInfo& info = source_type_info(SourceType::kQ6K);
+  weights_ = "int4";
+  ConvertReport report;
+  const Status status = convert_file(llama(info, random_blocks(info)), &report);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(matrices_["layers.0.ffn.up"].format, FormatId::kInt4);
+  EXPECT_EQ(matrices_["layers.0.attention.q"].format, FormatId::kInt6K);
+  EXPECT_TRUE(matrices_["layers.0.attention.q"].lossless);
 }
 
 // The errors are estimated from every second tile of 512 rows. If a weight in another tile is too

@@ -81,6 +81,21 @@ TEST(Int6K, ScalesComeBackExactly) {
   }
 }
 
+// The extreme factors of either sign of the f16 beside each other.
+TEST(Int6K, ExtremeFactorsComeBack) {
+  const WeightFormat& f = six_bits();
+  const std::vector<int8_t> codes(32, 32);
+  std::vector<uint8_t> tile(f.tile_bytes(32));
+  for (const float half : {0.75f, -0.75f, 0x1p-24f, -65504.0f}) {
+    const float scales[2] = {-128 * half, 127 * half};
+    f.pack_codes(codes.data(), 32, 1, 32, tile.data());
+    f.pack_scales(scales, nullptr, 1, 32, tile.data());
+    EXPECT_EQ(f.scale(tile.data(), 0, 0), scales[0]);
+    EXPECT_EQ(f.scale(tile.data(), 0, 1), scales[1]);
+    EXPECT_EQ(f.element(tile.data(), 32, 0, 31), 31.0f);  // there is no code 32
+  }
+}
+
 TEST(Int6K, BadScalesAreFound) {
   const WeightFormat& f = six_bits();
   std::vector<uint8_t> tile(f.tile_bytes(300), 0x11);
@@ -121,6 +136,17 @@ TEST(Int6K, OddRows) {
     for (const float got : in_six_bits(std::vector<float>(70, v), 70)) {
       EXPECT_NEAR(got, v, std::fabs(v) * 0.001f + 4e-6f);
     }
+  }
+  // Near the largest weight, with smaller ones beside it.
+  for (const float large : {2.3e8f, 2.36e8f, -2.5e8f, 2.59e8f}) {
+    std::vector<float> row(32, 1e7f);
+    row[0] = large;
+    EXPECT_LT(relative_error(row, in_six_bits(row, 32)), 0.03) << large;
+  }
+  // Near the smallest f16.
+  for (const float deviation : {1e-6f, 3e-7f}) {
+    const std::vector<float> small = normals(256, 8, deviation);
+    EXPECT_LT(relative_error(small, in_six_bits(small, 256)), 0.12) << deviation;
   }
   // One large group leaves the others of its segment zero, not wild.
   std::vector<float> w = normals(256, 7, 1e-3f);

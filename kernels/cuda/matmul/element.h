@@ -19,7 +19,7 @@ __device__ inline float element_of(const Matrix& m, int32_t row, int32_t col) {
   return 0;
 }
 
-/// The scale of 32 inputs of a row, stored in the tile.
+/// The scale of a group of inputs of a row, stored in the tile.
 struct GroupScales {
   float scale;
   float minimum;

@@ -65,7 +65,7 @@ __device__ __forceinline__ void sum_groups(Round<Layout>& round, const LaneTile&
     put_results<Format>(&round.sums[group][0][0], sums);
     if constexpr (Layout::kMinimums) {
       round.minimums[group][lane] = s.minimum;
-      const int2 inputs = input_sums(x[j]);
+      const int2 inputs = input_sums(codes);
       if (lane < 4) {
         round.inputs[group][2 * lane] = inputs.x;
         round.inputs[group][2 * lane + 1] = inputs.y;

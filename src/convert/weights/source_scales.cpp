@@ -10,6 +10,7 @@
 namespace moe {
 namespace {
 
+// Inputs of a group of codes in every checkpoint but Q6_K, whose rows are whole blocks of 256.
 constexpr int32_t kGroup = 32;
 
 bool rows_lie_as_stored(const PlannedMatrix& m) {
@@ -111,6 +112,7 @@ SourceScales::SourceScales(const PlannedMatrix& matrix, FormatId format,
 bool SourceScales::fit(const std::function<void()>& tick) {
   constexpr int32_t kRows = 256;
   const SourceTypeInfo& info = source_type_info(matrix_.tensor->type);
+  // Their scales are single f16.
   const bool halves = info.read_scales != nullptr && info.block == kGroup;
   // The format stores these scales unchanged.
   switch (format_) {

@@ -70,7 +70,7 @@ class MoeLayer(Closable):
     activation:    "relu", "gelu", "gelu_tanh", "silu", "relu2" or "tanh".
     weights:       format of experts, head and merge: "ternary2", "ternary3", "int8", "int8_group",
                    "int6_k", "int4", "int4_min", "int4_k", "nl4", "nf4", "fp4", "f32", "bf16" or "f16".
-    activations:   "f32", "a8", "a8_block", "a8_group" (formats with a scale per 32 inputs);
+    activations:   "f32", "a8", "a8_block", "a8_group" (formats with scales per group);
                    None: what suits the format.
     router_bias:   (n_experts); for a sigmoid router the selection bias.
     router_proj:   (d_e, d_in), for a cosine router.
