@@ -24,6 +24,8 @@ struct ConvertOptions {
   std::vector<std::string> overrides;
   std::vector<std::string> ignored_keys;
   std::string calibrate;  // file
+  std::string statistics;
+  std::string save_statistics;
   int32_t split_ffn = 0;
   std::string split_by = "clusters";
   bool verify = false;
@@ -95,6 +97,7 @@ void print_calibration(const Json& c) {
     std::cout << " (perplexity of the source " << std::setprecision(4) << perplexity << ")";
   }
   const auto n_passes = c.value("passes", uint64_t{1});
+  if (n_passes == 0) std::cout << ", read earlier";
   if (n_passes > 1) std::cout << " in " << n_passes << " passes";
   const auto n_weighted = c.value("weighted_matrices", uint64_t{0});
   const auto n_compensated = c.value("compensated_matrices", uint64_t{0});
@@ -206,6 +209,8 @@ void run_convert(const ConvertOptions& o) {
   if (o.split_ffn > 0 && o.calibrate.empty()) {
     throw UsageError("--split-ffn fits routers to a text: --calibrate FILE is missing");
   }
+  if (!o.statistics.empty()) p.statistics = o.statistics.c_str();
+  if (!o.save_statistics.empty()) p.save_statistics = o.save_statistics.c_str();
   p.split_ffn = o.split_ffn;
   p.split_by_clusters = o.split_ffn > 0 && o.split_by == "clusters" ? 1 : 0;
   p.compress = o.compress == "zstd" ? 1 : 0;
@@ -258,10 +263,19 @@ void add_convert(CLI::App& app) {
                 "Format of the tensors whose name matches; * matches anything; the last match wins")
       ->option_text("PATTERN=FORMAT")
       ->allow_extra_args(false);
-  c->add_option("--calibrate", o->calibrate,
-                "Compensate for rounding errors, using the source model's activations on FILE "
-                "(- is stdin), at most 256 MiB")
-      ->option_text("FILE");
+  CLI::Option* calibrate =
+      c->add_option("--calibrate", o->calibrate,
+                    "Compensate for rounding errors, using the source model's activations on FILE "
+                    "(- is stdin), at most 256 MiB")
+          ->option_text("FILE");
+  c->add_option("--statistics", o->statistics,
+                "Instead of --calibrate: the FILE that --save-statistics wrote for this SRC")
+      ->option_text("FILE")
+      ->excludes(calibrate);
+  c->add_option("--save-statistics", o->save_statistics,
+                "Write what --calibrate found to FILE, for conversions to other formats")
+      ->option_text("FILE")
+      ->needs(calibrate);
   CLI::Option* split =
       c->add_option("--split-ffn", o->split_ffn,
                     "Split the FFNs of a dense model into N experts, with routers fitted to the "

@@ -1057,8 +1057,8 @@ typedef struct moe_convert_params {
   const char* const* overrides;
   int32_t n_overrides;
   int32_t verify; /* 1: read the result back and compare every weight with the checkpoint */
-  /* Counts bytes of the checkpoint, or tokens while the source model reads `calibration`
-   * ("calibrate"). Return false to cancel. */
+  /* Counts bytes of the checkpoint, tokens while the source model reads `calibration`
+   * ("calibrate"), or bytes of `statistics` ("statistics"). Return false to cancel. */
   moe_progress_fn progress;
   /* One JSON object per stored matrix, then one for the whole conversion. May be NULL. */
   void (*report)(void* user, const char* json);
@@ -1082,6 +1082,14 @@ typedef struct moe_convert_params {
    * "threshold:T" or "topk:K". MOE_ERR_ARGUMENT without `calibration`. */
   int32_t split_ffn;
   int32_t split_by_clusters; /* 1: group neurons with similar weights; 0: neighbouring neurons */
+  /* Instead of `calibration`: a file that save_statistics named when the same checkpoint was
+   * converted. The model is the one that its text would give, in any format, without reading the
+   * text. The file is checked before anything is written; MOE_ERR_ARGUMENT if it is of another
+   * checkpoint, or with split_ffn. */
+  const char* statistics;
+  /* With `calibration` and without split_ffn: a file to write its statistics to, or NULL. A matrix
+   * of n inputs takes about 2 n^2 bytes. */
+  const char* save_statistics;
 } moe_convert_params;
 
 /* `source`: a folder with config.json and safetensors, or a GGUF file. */

@@ -111,14 +111,17 @@ void check_cover(const std::vector<SourceTensor>& tensors, uint64_t data_start, 
 }
 
 std::vector<SourceTensor> parse_entries(std::string_view json, uint64_t data_start,
-                                        uint64_t file_size, const std::string& name,
-                                        uint32_t shard) {
+                                        uint64_t file_size, const std::string& name, uint32_t shard,
+                                        Json* metadata) {
   const Json header = parse_json(json, name, {.max_bytes = kMaxSafetensorsHeader, .max_depth = 4});
   if (!header.is_object())
     fail(MOE_ERR_FORMAT, "%s: the header is not a JSON object", name.c_str());
   std::vector<SourceTensor> tensors;
   for (const auto& [key, value] : header.items()) {
-    if (key == "__metadata__") continue;
+    if (key == "__metadata__") {
+      if (metadata != nullptr) *metadata = value;
+      continue;
+    }
     const JsonNode node(value, name + ": tensor " + key.substr(0, 100));
     tensors.push_back(read_entry(key, node, data_start, file_size - data_start));
     tensors.back().file = shard;
@@ -141,16 +144,18 @@ std::vector<SourceTensor> parse_safetensors_header(std::string_view header, uint
   check_size(std::min<uint64_t>(header.size(), file_size), name);
   const uint64_t n = header_length(reinterpret_cast<const unsigned char*>(header.data()),
                                    std::min<uint64_t>(header.size(), file_size), name);
-  return parse_entries(header.substr(kLengthBytes, n), kLengthBytes + n, file_size, name, shard);
+  return parse_entries(header.substr(kLengthBytes, n), kLengthBytes + n, file_size, name, shard,
+                       nullptr);
 }
 
-std::vector<SourceTensor> read_safetensors_header(const InputFile& file, uint32_t shard) {
+std::vector<SourceTensor> read_safetensors_header(const InputFile& file, uint32_t shard,
+                                                  Json* metadata) {
   check_size(file.size(), file.path());
   unsigned char length[kLengthBytes];
   file.read(0, length, sizeof length);
   std::string json(header_length(length, file.size(), file.path()), '\0');
   file.read(kLengthBytes, json.data(), json.size());
-  return parse_entries(json, kLengthBytes + json.size(), file.size(), file.path(), shard);
+  return parse_entries(json, kLengthBytes + json.size(), file.size(), file.path(), shard, metadata);
 }
 
 }  // namespace moe

@@ -2,6 +2,7 @@
 // One safetensors file: u64 header length, JSON header, then the bytes of all tensors.
 
 #include "formats/import/file.h"
+#include "formats/import/json_value.h"
 #include "formats/import/source_tensor.h"
 
 namespace moe {
@@ -13,8 +14,10 @@ inline constexpr size_t kMaxSafetensorsRank = 8;
 /// Reads and checks the header; returns the tensors sorted by name. Throws MOE_ERR_FORMAT if the
 /// header is too long, not JSON, or has a tensor of unknown dtype, negative or overflowing size, or
 /// bytes that do not match its shape, lie outside the file or overlap another tensor; also if bytes
-/// of the file belong to no tensor. `shard` is copied to the tensors.
-std::vector<SourceTensor> read_safetensors_header(const InputFile& file, uint32_t shard);
+/// of the file belong to no tensor. `shard` is copied to the tensors. `metadata`: null, or receives
+/// `__metadata__` unchecked; null if there is none.
+std::vector<SourceTensor> read_safetensors_header(const InputFile& file, uint32_t shard,
+                                                  Json* metadata = nullptr);
 
 /// The same for a file's first bytes in memory; `file_size` is the whole file's size, `name`
 /// prefixes errors.

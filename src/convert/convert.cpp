@@ -9,6 +9,7 @@
 #include "formats/import/failure.h"
 #include "quant/formats.h"
 #include "src/convert/calibration/calibrate.h"
+#include "src/convert/calibration/calibration_text.h"
 #include "src/convert/config_write.h"
 #include "src/convert/destination.h"
 #include "src/convert/gguf/gguf_source.h"
@@ -85,6 +86,24 @@ class UncommittedSink final : public ModelSink {
   uint64_t size_ = 0;
 };
 
+void check_statistics(const std::string& source, const std::string& destination,
+                      const ConvertOptions& o) {
+  if (o.statistics && o.calibration) {
+    fail(MOE_ERR_ARGUMENT, "calibration: expected a text or saved statistics, found both");
+  }
+  if (o.save_statistics && !o.calibration) {
+    fail(MOE_ERR_ARGUMENT, "statistics: those of a calibration text are saved, and none is given");
+  }
+  if ((o.statistics || o.save_statistics) && o.split.n_experts != 0) {
+    fail(MOE_ERR_ARGUMENT,
+         "split: its experts depend on the text; statistics can be neither used nor saved");
+  }
+  if (o.statistics) check_separate(*o.statistics, destination);
+  if (!o.save_statistics) return;
+  check_separate(*o.save_statistics, destination);
+  check_destination(source, *o.save_statistics);
+}
+
 // The constructor finds every error that can be known before writing.
 class Conversion {
  public:
@@ -98,7 +117,9 @@ class Conversion {
       checkpoint_.put_tensor(t.name, std::move(t.shape), std::move(t.values));
     }
     find_mask(&imported_.config);
-    if (options.calibration) read_calibration();
+    if (options.calibration) {
+      text_ = read_calibration_text(*options.calibration, imported_.config, tokenizer_);
+    }
     if (options.split.n_experts != 0) prepare_split();
     PrecisionPolicy policy = make_policy(imported_, options);
     plan_ = make_plan(imported_, checkpoint_, &policy);
@@ -109,16 +130,19 @@ class Conversion {
     report_->tokenizer = tokenizer_.has_value();
     report_->ignored_keys = options.ignored_keys;
     report_->source_bytes = plan_.source_bytes;
-    calibrates_ = options.calibration && loses_something();
-    if (options.calibration && !calibrates_ && !split_) {
+    const bool calibration = options.calibration || options.statistics;
+    calibrates_ = calibration && loses_something();
+    if (calibration && !calibrates_ && !split_) {
       fail(MOE_ERR_ARGUMENT,
            "calibration: changes nothing here, as no matrix is rounded to codes; leave the text "
            "out, or choose a format such as int4");
     }
+    if (options.statistics) open_statistics();
   }
 
   bool splits() const { return split_.has_value(); }
-  bool calibrates() const { return calibrates_; }
+  /// Whether a text is to be read.
+  bool calibrates() const { return calibrates_ && !calibration_; }
 
   /// Groups neurons and fits routers, with a copy of the dense model in `copy`.
   void fit_split(ModelSink& copy) {
@@ -133,11 +157,17 @@ class Conversion {
   void calibrate(ModelSink& copy) {
     PrecisionPolicy policy = PrecisionPolicy::as_source();
     source_plan_ = make_plan(imported_, checkpoint_, &policy);
-    const uint64_t n_bytes = write_copy(imported_, source_plan_, copy);
     CalibrationOptions options;
     options.with_moments = rounded_matrices();
     options.progress = calibration_progress();
-    calibration_.emplace(copy, n_bytes, source_plan_, text_, std::move(options));
+    if (options_.save_statistics) {
+      saved_sink_ = take(open_file_sink(*options_.save_statistics));
+      saved_.emplace(*saved_sink_, list_inputs(source_plan_, imported_.config),
+                     identity(source_plan_, checkpoint_));
+      options.save = &*saved_;
+    }
+    const uint64_t n_bytes = write_copy(imported_, source_plan_, copy);
+    calibration_ = calibrate_on_text(copy, n_bytes, source_plan_, text_, std::move(options));
     report_->calibration.emplace();
     start_step("convert");
   }
@@ -162,6 +192,11 @@ class Conversion {
     }
     finish(writer, imported_);
     report_calibration();
+  }
+
+  /// Gives the statistics their name, if any are saved.
+  void commit_statistics() {
+    if (saved_sink_) check(saved_sink_->commit());
   }
 
   void verify(const std::string& path) {
@@ -221,25 +256,18 @@ class Conversion {
                        {{"importer", imported.importer}, {"tool", "moe convert"}}));
   }
 
-  // Finds every error in the calibration text before anything is written.
-  void read_calibration() {
-    if (imported_.config.is_encoder_decoder()) {
-      fail(MOE_ERR_UNSUPPORTED,
-           "calibration: the checkpoint is an encoder-decoder, which no single text calibrates");
-    }
-    if (!tokenizer_) {
-      fail(MOE_ERR_ARGUMENT, "calibration: the checkpoint has no tokenizer to read a text with");
-    }
-    const auto vocab = static_cast<uint32_t>(imported_.config.vocab_size);
-    text_.tokens = encode_text(*tokenizer_, vocab, *options_.calibration);
-    const int32_t begin_id = imported_.config.begin_id();
-    text_.prefix.assign(tokenizer_->prefix.begin(), tokenizer_->prefix.end());
-    if (text_.prefix.empty() && begin_id >= 0) text_.prefix = {begin_id};
-    const size_t least = text_.prefix.empty() ? 2 : 1;
-    if (text_.tokens.size() < least) {
-      fail(MOE_ERR_ARGUMENT, "calibration: expected a text of %zu tokens or more, found %zu", least,
-           text_.tokens.size());
-    }
+  void open_statistics() {
+    statistics_.emplace(*options_.statistics, list_inputs(plan_, imported_.config),
+                        identity(plan_, checkpoint_));
+    uint64_t done = 0;
+    const auto tell = [&](uint64_t n) {
+      done += n;
+      const uint64_t total = statistics_->n_bytes();
+      if (options_.progress && !options_.progress(done, total, "statistics")) fail_cancelled();
+    };
+    statistics_->check_values(tell);
+    calibration_ = calibrate_as_saved(*statistics_, plan_, imported_.config, rounded_matrices());
+    report_->calibration.emplace();
   }
 
   bool loses_something() {
@@ -268,8 +296,8 @@ class Conversion {
     if (!calibration_) return;
     const CalibrationRun& run = calibration_->run();
     CalibrationReport& r = *report_->calibration;
-    r.n_tokens = run.n_tokens;
-    r.perplexity = run.perplexity;
+    r.n_tokens = run.text.n_tokens;
+    r.perplexity = run.text.perplexity;
     r.n_passes = run.n_passes;
     r.n_without_room = run.n_without_room;
     r.n_experts = run.n_experts;
@@ -306,7 +334,10 @@ class Conversion {
   Plan dense_plan_;
   std::optional<SplitFfn> split_;
   Plan source_plan_;  // of the copy that the text is read with
-  std::optional<Calibration> calibration_;
+  std::optional<StatisticsFile> statistics_;
+  std::unique_ptr<ModelSink> saved_sink_;
+  std::optional<StatisticsWriter> saved_;
+  std::unique_ptr<Calibration> calibration_;
   std::vector<std::vector<double>> largest_errors_;
   uint64_t done_ = 0;
   uint64_t told_ = 0;  // done_ at the last progress call
@@ -329,6 +360,7 @@ Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report) {
   return guarded([&] {
     check_destination(source, destination);
+    check_statistics(source, destination, options);
     std::unique_ptr<ModelSink> sink = take(open_file_sink(destination));
     std::unique_ptr<ModelSink> copy;
     Conversion conversion(source, options, report);
@@ -342,6 +374,7 @@ Status convert(const std::string& source, const std::string& destination,
     if (options.verify) conversion.verify(destination + ".partial");
     report->file_bytes = uncommitted.size();
     if (options.on_end) options.on_end(*report);
+    conversion.commit_statistics();
     check(sink->commit());  // nothing can fail afterwards
   });
 }
@@ -349,6 +382,7 @@ Status convert(const std::string& source, const std::string& destination,
 Status convert_to_sink(const std::string& source, ModelSink& sink, const ConvertOptions& options,
                        ConvertReport* report) {
   return guarded([&] {
+    check_statistics(source, "", options);
     MemorySink copy;
     Conversion conversion(source, options, report);
     if (conversion.splits()) {
@@ -357,6 +391,7 @@ Status convert_to_sink(const std::string& source, ModelSink& sink, const Convert
     }
     if (conversion.calibrates()) conversion.calibrate(copy);
     conversion.write(sink);
+    conversion.commit_statistics();
   });
 }
 

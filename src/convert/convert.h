@@ -30,6 +30,11 @@ struct ConvertOptions {
   /// A text for the source model: later weights then compensate for rounding errors, according to
   /// the second moments of their inputs. The memory must outlive the conversion.
   std::optional<std::string_view> calibration;
+  /// Instead of a text: a file that `save_statistics` wrote, for this model. The result is the same
+  /// as with the text.
+  std::optional<std::string> statistics;
+  /// With a text, not with a split: the file to write its statistics to, for all formats.
+  std::optional<std::string> save_statistics;
   /// Splits dense FFNs into experts, with routers fitted to the calibration text.
   SplitOptions split;
   bool verify = false;  // read the result back and compare every weight with the checkpoint
@@ -47,7 +52,8 @@ struct ConvertOptions {
 /// a calibration text a float copy of the model temporarily exists next to the destination, in an
 /// unnamed file. MOE_ERR_ARGUMENT, before anything is written, if the text has no tokens, the
 /// checkpoint has no tokenizer, or no matrix is rounded and no FFN is split. Splitting FFNs
-/// requires such a text; otherwise MOE_ERR_ARGUMENT.
+/// requires such a text; otherwise MOE_ERR_ARGUMENT. Saved statistics get their name just before
+/// the destination does; they must not be the destination or a file of the checkpoint.
 Status convert(const std::string& source, const std::string& destination,
                const ConvertOptions& options, ConvertReport* report);
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 #include "formats/import/failure.h"
@@ -46,6 +47,16 @@ void check_destination(const std::string& source, const std::string& destination
            target.c_str(), file.c_str());
     }
   }
+}
+
+void check_separate(const std::string& statistics, const std::string& destination) {
+  std::error_code error;
+  const auto place = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(path, error);
+  };
+  if (destination.empty() || place(statistics) != place(destination)) return;
+  fail(MOE_ERR_ARGUMENT, "%.250s: expected different files for statistics and the model",
+       statistics.c_str());
 }
 
 }  // namespace moe

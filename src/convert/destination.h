@@ -1,5 +1,5 @@
 #pragma once
-// A conversion never overwrites its input.
+// A conversion overwrites neither its input nor its own output.
 
 #include <string>
 
@@ -9,5 +9,8 @@ namespace moe {
 /// the checkpoint `source`: the GGUF file or one of its parts, or a file in the folder that is
 /// neither a model file nor empty.
 void check_destination(const std::string& source, const std::string& destination);
+
+/// Throws MOE_ERR_ARGUMENT if both paths, of statistics and of the model, name one file.
+void check_separate(const std::string& statistics, const std::string& destination);
 
 }  // namespace moe

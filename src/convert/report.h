@@ -36,7 +36,7 @@ struct CalibrationReport {
   double perplexity = 0;        // of the source on the text; 0: an encoder
   uint64_t n_matrices = 0;      // that were weighted
   uint64_t n_compensated = 0;   // of n_matrices
-  uint32_t n_passes = 0;        // over the text
+  uint32_t n_passes = 0;        // over the text; 0: its statistics were saved
   uint32_t n_without_room = 0;  // layers whose second moments did not fit
   uint64_t n_experts = 0;
   uint64_t n_unreached =

@@ -223,14 +223,15 @@ TEST_F(CalibrateTest, OffloadedExpertsGiveTheSame) {
       options.with_moments.insert(m.slot.short_name());
     }
   }
-  Calibration all(file, file.size(), plan, text, options);
-  EXPECT_EQ(all.run().n_tokens, 100u);
-  EXPECT_EQ(all.run().n_experts, 40u);
-  EXPECT_LT(all.run().n_unreached, 20u);
-  EXPECT_EQ(all.run().n_passes, 1u);
+  const std::unique_ptr<Calibration> all =
+      calibrate_on_text(file, file.size(), plan, text, options);
+  EXPECT_EQ(all->run().text.n_tokens, 100u);
+  EXPECT_EQ(all->run().n_experts, 40u);
+  EXPECT_LT(all->run().n_unreached, 20u);
+  EXPECT_EQ(all->run().n_passes, 1u);
   uint64_t n_pairs = 0;
   for (int e = 0; e < 40; ++e) {
-    n_pairs += all.inputs().n_tokens("layers.1.moe.experts." + std::to_string(e) + ".down");
+    n_pairs += all->inputs().n_tokens("layers.1.moe.experts." + std::to_string(e) + ".down");
   }
   // In each window of 31 tokens the prefix is an input and the last token is not: 100 inputs in
   // all, with 3 experts each.
@@ -239,17 +240,18 @@ TEST_F(CalibrateTest, OffloadedExpertsGiveTheSame) {
   for (bool fits = false; !fits; cap += cap / 8) {
     fits = guarded([&] {
              options.model_bytes = cap;
-             Calibration few(file, file.size(), plan, text, options);
-             EXPECT_EQ(few.run().perplexity, all.run().perplexity);
+             const std::unique_ptr<Calibration> few =
+                 calibrate_on_text(file, file.size(), plan, text, options);
+             EXPECT_EQ(few->run().text.perplexity, all->run().text.perplexity);
              for (const PlannedSegment& segment : plan.segments) {
                for (const PlannedMatrix& m : segment.matrices) {
                  const std::string name = m.slot.short_name();
-                 const InputSums *some = few.inputs().find(name), *same = all.inputs().find(name);
+                 const InputSums *some = few->inputs().find(name), *same = all->inputs().find(name);
                  ASSERT_EQ(some == nullptr, same == nullptr) << name;
                  if (some == nullptr) continue;
                  ASSERT_EQ(some->n_tokens, same->n_tokens) << name;
                  ASSERT_EQ(some->importance, same->importance) << name;
-                 ASSERT_EQ(moments(few, name), moments(all, name)) << name;
+                 ASSERT_EQ(moments(*few, name), moments(*all, name)) << name;
                }
              }
            }).ok();
@@ -276,29 +278,32 @@ TEST_F(CalibrateTest, MomentsThatDoNotFitTakeMorePasses) {
   const std::string names[] = {"layers.0.attention.q", "layers.0.attention.o",
                                "layers.1.attention.v", "head"};
   options.with_moments = {names, names + 4};
-  Calibration all(file, file.size(), plan, text, options);
+  const std::unique_ptr<Calibration> all =
+      calibrate_on_text(file, file.size(), plan, text, options);
   options.moment_bytes = 2 * SecondMoments::bytes(24);  // those of layer 0, or the two others
-  Calibration some(file, file.size(), plan, text, options);
+  const std::unique_ptr<Calibration> some =
+      calibrate_on_text(file, file.size(), plan, text, options);
   options.moment_bytes = 1;
-  Calibration none(file, file.size(), plan, text, options);
+  const std::unique_ptr<Calibration> none =
+      calibrate_on_text(file, file.size(), plan, text, options);
   std::set<std::string> seen;
   for (size_t s = 0; s < plan.segments.size(); ++s) {
-    for (Calibration* c : {&all, &some, &none}) c->prepare(s);
+    for (Calibration* c : {all.get(), some.get(), none.get()}) c->prepare(s);
     for (const PlannedMatrix& m : plan.segments[s].matrices) {
       const std::string name = m.slot.short_name();
-      EXPECT_EQ(moments(some, name), moments(all, name)) << name;
-      EXPECT_EQ(moments(none, name), std::vector<double>()) << name;
-      if (!moments(some, name).empty()) seen.insert(name);
-      ASSERT_EQ(some.inputs().n_tokens(name), all.inputs().n_tokens(name)) << name;
-      ASSERT_EQ(none.inputs().n_tokens(name), all.inputs().n_tokens(name)) << name;
+      EXPECT_EQ(moments(*some, name), moments(*all, name)) << name;
+      EXPECT_EQ(moments(*none, name), std::vector<double>()) << name;
+      if (!moments(*some, name).empty()) seen.insert(name);
+      ASSERT_EQ(some->inputs().n_tokens(name), all->inputs().n_tokens(name)) << name;
+      ASSERT_EQ(none->inputs().n_tokens(name), all->inputs().n_tokens(name)) << name;
     }
   }
   for (const std::string& name : names) EXPECT_EQ(seen.count(name), 1u) << name;
-  EXPECT_EQ(all.run().n_passes, 1u);
-  EXPECT_EQ(some.run().n_passes, 2u);
-  EXPECT_EQ(none.run().n_passes, 1u);
-  EXPECT_EQ(all.run().n_without_room, 0u);
-  EXPECT_EQ(none.run().n_without_room, 3u);  // two layers, and the matrices outside of layers
+  EXPECT_EQ(all->run().n_passes, 1u);
+  EXPECT_EQ(some->run().n_passes, 2u);
+  EXPECT_EQ(none->run().n_passes, 1u);
+  EXPECT_EQ(all->run().n_without_room, 0u);
+  EXPECT_EQ(none->run().n_without_room, 3u);  // two layers, and the matrices outside of layers
 }
 
 TEST_F(CalibrateTest, UselessCalibrationIsRefusedBeforeAnythingIsWritten) {

@@ -4,18 +4,10 @@
 #include <optional>
 #include <unordered_map>
 
-#include "formats/import/failure.h"
 #include "kernels/cpu/table.h"
 
 namespace moe {
 namespace {
-
-// Name under which the same matrix of all experts in a layer is averaged; empty for others.
-std::string average_of(const PlannedSegment& segment, const Slot& slot) {
-  if (segment.part != Part::kExperts) return {};
-  return std::to_string(segment.layer) + "." + std::to_string(slot.sublayer) + "." +
-         std::to_string(static_cast<int>(slot.role));
-}
 
 // Accumulates inputs per matrix.
 class InputWatch final : public InputWatcher {
@@ -57,50 +49,41 @@ class InputWatch final : public InputWatcher {
   std::vector<double> panel_;
 };
 
-}  // namespace
-
-class Calibration::Impl {
+class TextCalibration final : public Calibration {
  public:
-  Impl(ModelSink& file, uint64_t n_bytes, const Plan& plan, const CalibrationText& text,
-       CalibrationOptions options, CalibrationRun* run)
-      : options_(std::move(options)), text_(text), plan_(plan), run_(run) {
-    check(pool_.start(0));
+  TextCalibration(ModelSink& file, uint64_t n_bytes, const Plan& plan, const CalibrationText& text,
+                  CalibrationOptions options)
+      : options_(std::move(options)), text_(text), plan_(plan) {
     model_.emplace(file, n_bytes, options_.model_bytes, pool_, watch_);
-    run_->n_tokens = text.tokens.size();
+    run_.text.n_tokens = text.tokens.size();
     for (const PlannedSegment& segment : plan.segments) {  // under a cap this reads every expert
       if (options_.progress && !options_.progress(0, text.tokens.size())) {
         fail(MOE_ERR_CANCELLED, "cancelled");
       }
       find_sums(segment);
-      run_->n_experts += segment.part == Part::kExperts ? 1u : 0u;
     }
+    wanted_ = keys_of(options_.with_moments, plan, model_->config());
+    collected_ = options_.save != nullptr ? all_keys() : wanted_;
     begin_group(0);
-    run_->perplexity = read();
+    run_.text.perplexity = read();
     watch_.keep_squares();
-    for (auto& [name, sums] : sums_) sums->find_importance();
-    for (const PlannedSegment& segment : plan.segments) {
-      run_->n_unreached += segment.part == Part::kExperts && !reached(segment) ? 1u : 0u;
+    for (auto& [name, sums] : sums_) sums->finish();
+    count_experts(plan);
+    if (options_.save != nullptr) {
+      options_.save->put_inputs(
+          [this](const std::string& key) -> const InputSums& { return *sums_.at(key); });
     }
-    close_model_at_end();
+    finish_group();
   }
 
-  void prepare(size_t segment) {
+  void prepare(size_t segment) override {
     if (segment < end_) return;
     begin_group(segment);
-    if (any_moments_) read();
-    close_model_at_end();
+    if (any_moments_) (void)read();
+    finish_group();
   }
-
-  InputStatistics& inputs() { return inputs_; }
 
  private:
-  using Averages = std::map<std::string, std::shared_ptr<SecondMoments>>;
-
-  // Frees the model after the last pass.
-  void close_model_at_end() {
-    if (end_ == plan_.segments.size()) model_.reset();
-  }
-
   void find_sums(const PlannedSegment& segment) {
     model_->each_matrix(segment, [&](const void* place, const Slot& slot, const std::string& key) {
       std::shared_ptr<InputSums>& sums = sums_[key];
@@ -112,40 +95,36 @@ class Calibration::Impl {
       }
       inputs_.put(name, sums);
       if (name == key) watch_.add(place, sums);
-      if (segment.part != Part::kEmbedding && options_.with_moments.count(name) != 0) {
-        wanted_.insert(key);
-      }
     });
   }
 
-  // Calls f for the sums of a segment that will have moments, and their average.
-  template <class F>
-  void each_wanted(const PlannedSegment& segment, F&& f) {
-    for (const PlannedMatrix& m : segment.matrices) {
-      if (!is_product(m.slot)) continue;
-      const auto found = wanted_.find(m.slot.short_name());
-      if (found != wanted_.end()) f(*sums_[*found], average_of(segment, m.slot));
-    }
+  std::set<std::string> all_keys() const {
+    std::set<std::string> names;
+    for (const auto& [key, sums] : sums_) names.insert(key);
+    return keys_of(names, plan_, model_->config());
   }
 
-  // Segments of one layer stay together, because experts are averaged.
-  size_t end_of_layer(size_t begin) const {
-    size_t end = begin;
-    const std::vector<PlannedSegment>& all = plan_.segments;
-    while (end < all.size() && all[end].layer == all[begin].layer) ++end;
-    return end;
+  // Calls f for the sums of a segment that will have moments, their key, and their average's name.
+  template <class F>
+  void each_collected(const PlannedSegment& segment, F&& f) {
+    for (const PlannedMatrix& m : segment.matrices) {
+      if (!is_product(m.slot)) continue;
+      const auto found = collected_.find(m.slot.short_name());
+      if (found != collected_.end()) f(*sums_[*found], *found, average_of(segment, m.slot));
+    }
   }
 
   uint64_t moment_bytes(size_t begin, size_t end) {
     uint64_t bytes = 0;
     std::set<std::string> averages;
     for (size_t i = begin; i < end; ++i) {
-      each_wanted(plan_.segments[i], [&](const InputSums& sums, const std::string& average) {
-        bytes += SecondMoments::bytes(sums.n_inputs);
-        if (!average.empty() && averages.insert(average).second) {
-          bytes += SecondMoments::bytes(sums.n_inputs);
-        }
-      });
+      each_collected(plan_.segments[i],
+                     [&](const InputSums& sums, const std::string&, const std::string& average) {
+                       bytes += SecondMoments::bytes(sums.n_inputs);
+                       if (!average.empty() && averages.insert(average).second) {
+                         bytes += SecondMoments::bytes(sums.n_inputs);
+                       }
+                     });
     }
     return bytes;
   }
@@ -163,76 +142,96 @@ class Calibration::Impl {
     any_moments_ = false;
     first_ = end_ = begin;
     while (end_ < plan_.segments.size()) {
-      const size_t next = end_of_layer(end_);
+      const size_t next = end_of_layer(plan_, end_);
       const uint64_t bytes = moment_bytes(end_, next);
       if (used + bytes > room && (any_moments_ || bytes <= room)) return;
       if (bytes <= room) {
         for (size_t i = end_; i < next; ++i) add_moments(plan_.segments[i]);
         used += bytes;
       } else {
-        ++run_->n_without_room;
+        run_.n_without_room += wants_moments(end_, next) ? 1u : 0u;
       }
       end_ = next;
     }
   }
 
   void add_moments(const PlannedSegment& segment) {
-    each_wanted(segment, [&](InputSums& sums, const std::string&) {
+    each_collected(segment, [&](InputSums& sums, const std::string&, const std::string&) {
       sums.moments = std::make_unique<SecondMoments>(sums.n_inputs);
       any_moments_ = true;
     });
   }
 
+  bool wants_moments(size_t begin, size_t end) {
+    bool wants = false;
+    for (size_t i = begin; i < end; ++i) {
+      each_collected(plan_.segments[i],
+                     [&](const InputSums&, const std::string& key, const std::string&) {
+                       wants |= wanted_.contains(key);
+                     });
+    }
+    return wants;
+  }
+
   double read() {
-    ++run_->n_passes;
-    const double perplexity = model_->read_text(text_, options_.progress);
+    ++run_.n_passes;
+    return model_->read_text(text_, options_.progress);
+  }
+
+  // Rounds and saves the moments of a group, and averages those of the experts that need them.
+  // Frees the model after the last pass.
+  void finish_group() {
     Averages averages;
     for (size_t i = first_; i < end_; ++i) {
-      each_wanted(plan_.segments[i], [&](InputSums& sums, const std::string& average) {
-        if (!average.empty()) add_to(&averages[average], &sums);
-      });
+      each_collected(plan_.segments[i],
+                     [&](InputSums& sums, const std::string& key, const std::string& average) {
+                       if (sums.moments == nullptr) return;
+                       sums.moments->round();
+                       if (options_.save != nullptr && sums.n_tokens > 0) {
+                         options_.save->put_moments(key, *sums.moments);
+                       }
+                       if (average.empty() || !wanted_.contains(key)) return;
+                       add_to_average(*sums.moments, &averages[average]);
+                       sums.average = averages[average];
+                     });
     }
-    return perplexity;
-  }
-
-  static void add_to(std::shared_ptr<SecondMoments>* average, InputSums* sums) {
-    if (sums->moments == nullptr || !sums->moments->is_finite()) return;
-    if (*average == nullptr) *average = std::make_shared<SecondMoments>(sums->n_inputs);
-    (*average)->add(*sums->moments);
-    sums->average = *average;
-  }
-
-  bool reached(const PlannedSegment& expert) const {
-    for (const PlannedMatrix& m : expert.matrices) {
-      if (inputs_.n_tokens(m.slot.short_name()) > 0) return true;
-    }
-    return false;
+    if (end_ != plan_.segments.size()) return;
+    model_.reset();
+    if (options_.save != nullptr) options_.save->finish(run_.text);
   }
 
   const CalibrationOptions options_;
   const CalibrationText& text_;
   const Plan& plan_;
-  CalibrationRun* run_;
-  ThreadPool pool_{system_allocator()};
   InputWatch watch_{pool_};
   std::optional<SourceModel> model_;
-  InputStatistics inputs_{pool_};
   std::map<std::string, std::shared_ptr<InputSums>> sums_;
-  std::set<std::string> wanted_;
+  std::set<std::string> wanted_;     // keys of moments that are used
+  std::set<std::string> collected_;  // and those that are only saved
   // Segments with moments.
   size_t first_ = 0;
   size_t end_ = 0;
   bool any_moments_ = false;
 };
 
-Calibration::Calibration(ModelSink& file, uint64_t n_bytes, const Plan& plan,
-                         const CalibrationText& text, CalibrationOptions options)
-    : impl_(std::make_unique<Impl>(file, n_bytes, plan, text, std::move(options), &run_)) {}
+}  // namespace
 
-Calibration::~Calibration() = default;
+void Calibration::count_experts(const Plan& plan) {
+  for (const PlannedSegment& segment : plan.segments) {
+    if (segment.part != Part::kExperts) continue;
+    ++run_.n_experts;
+    bool reached = false;
+    for (const PlannedMatrix& m : segment.matrices) {
+      reached |= inputs_.n_tokens(m.slot.short_name()) > 0;
+    }
+    run_.n_unreached += reached ? 0u : 1u;
+  }
+}
 
-void Calibration::prepare(size_t segment) { impl_->prepare(segment); }
-
-InputStatistics& Calibration::inputs() { return impl_->inputs(); }
+std::unique_ptr<Calibration> calibrate_on_text(ModelSink& file, uint64_t n_bytes, const Plan& plan,
+                                               const CalibrationText& text,
+                                               CalibrationOptions options) {
+  return std::make_unique<TextCalibration>(file, n_bytes, plan, text, std::move(options));
+}
 
 }  // namespace moe

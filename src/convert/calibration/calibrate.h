@@ -1,11 +1,14 @@
 #pragma once
-// Runs the source model over a text and accumulates the inputs of its matrices.
+// Statistics of the inputs of a model's matrices: from a text that the source model reads, or from
+// a file that an earlier conversion saved.
 
 #include <functional>
 #include <memory>
 #include <set>
 
+#include "formats/import/failure.h"
 #include "src/convert/calibration/input_statistics.h"
+#include "src/convert/calibration/saved_statistics.h"
 #include "src/convert/calibration/source_model.h"
 
 namespace moe {
@@ -19,38 +22,53 @@ struct CalibrationOptions {
   /// Matrices (Slot::short_name()) that need second moments.
   std::set<std::string> with_moments;
   ReadingProgress progress;
+  /// Receives the statistics of all matrices, not only of `with_moments`; or null.
+  StatisticsWriter* save = nullptr;
 };
 
 struct CalibrationRun {
-  uint64_t n_tokens = 0;  // of the text
+  TextRead text;
   uint64_t n_experts = 0;
   uint64_t n_unreached = 0;  // experts that no token reached
-  double perplexity = 0;     // of the source on the text; 0: an encoder
-  uint32_t n_passes = 0;  // passes over the text: as many as the memory for second moments requires
+  // Passes over the text: as many as the memory for second moments requires; 0: saved statistics.
+  uint32_t n_passes = 0;
   uint32_t n_without_room = 0;  // layers without second moments
 };
 
 class Calibration {
  public:
-  /// Runs the model of `n_bytes` in `file`, complete and in float formats, on all CPUs over the
-  /// text, in windows of at most 512 tokens. `plan`: of that file. All except `options` must
-  /// outlive this.
-  Calibration(ModelSink& file, uint64_t n_bytes, const Plan& plan, const CalibrationText& text,
-              CalibrationOptions options);
-  ~Calibration();
+  Calibration() { check(pool_.start(0)); }
+  virtual ~Calibration() = default;
   Calibration(const Calibration&) = delete;
   Calibration& operator=(const Calibration&) = delete;
 
-  /// Call before using the statistics of a segment, in the plan's order: if its second moments are
-  /// missing, frees the others and reads the text again.
-  void prepare(size_t segment);
-  InputStatistics& inputs();
+  /// Call before using the statistics of a segment, in the plan's order.
+  virtual void prepare(size_t segment) = 0;
+  InputStatistics& inputs() { return inputs_; }
   const CalibrationRun& run() const { return run_; }
 
- private:
-  class Impl;
+ protected:
+  /// Of the whole plan, once the tokens of all inputs are known.
+  void count_experts(const Plan& plan);
+
+  ThreadPool pool_{system_allocator()};
+  InputStatistics inputs_{pool_};
   CalibrationRun run_;
-  std::unique_ptr<Impl> impl_;
 };
+
+/// Runs the model of `n_bytes` in `file`, complete and in float formats, on all CPUs over the text,
+/// in windows of at most 512 tokens. `plan`: of that file. prepare() reads the text again if the
+/// second moments of the segment are missing, after freeing the others. All except `options` must
+/// outlive the result.
+std::unique_ptr<Calibration> calibrate_on_text(ModelSink& file, uint64_t n_bytes, const Plan& plan,
+                                               const CalibrationText& text,
+                                               CalibrationOptions options);
+
+/// Reads the statistics from `file`, which was made with `plan` and `config`, and the second
+/// moments of the matrices `with_moments` of one segment at a time. All except `with_moments` must
+/// outlive the result.
+std::unique_ptr<Calibration> calibrate_as_saved(const StatisticsFile& file, const Plan& plan,
+                                                const ModelConfig& config,
+                                                const std::set<std::string>& with_moments);
 
 }  // namespace moe

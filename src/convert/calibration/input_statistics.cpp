@@ -4,13 +4,22 @@
 
 namespace moe {
 
-void InputSums::find_importance() {
+void InputSums::finish() {
+  for (double& square : squares) {
+    if (n_tokens > 0) square = sum_of(saved_mean(square, n_tokens), n_tokens);
+  }
   double total = 0;
   for (const double square : squares) total += square;
   const double mean = total / static_cast<double>(squares.size());
   importance.clear();
   if (!(mean > 0) || !std::isfinite(mean)) return;
   for (const double square : squares) importance.push_back(static_cast<float>(square / mean));
+}
+
+void add_to_average(const SecondMoments& moments, std::shared_ptr<SecondMoments>* average) {
+  if (!moments.is_finite()) return;
+  if (*average == nullptr) *average = std::make_shared<SecondMoments>(moments.n());
+  (*average)->add(moments);
 }
 
 const InputSums* InputStatistics::find(const std::string& name) const {

@@ -21,8 +21,14 @@ struct InputSums {
   // Mean squares divided by their mean; empty if inputs are all zero or not finite.
   std::vector<float> importance;
 
-  void find_importance();
+  /// Replaces the sums by their means in f32 times n_tokens, and derives `importance`.
+  void finish();
 };
+
+/// Second moments of all experts of a layer, by average_of() in keys.h.
+using Averages = std::map<std::string, std::shared_ptr<SecondMoments>>;
+/// `average` may be null. Moments that are not finite add nothing.
+void add_to_average(const SecondMoments& moments, std::shared_ptr<SecondMoments>* average);
 
 class InputStatistics {
  public:

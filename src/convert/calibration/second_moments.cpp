@@ -72,6 +72,19 @@ void SecondMoments::add_row(int32_t i, const double* panel, int32_t n_rows) {
   }
 }
 
+void SecondMoments::round() {
+  if (n_rows_ == 0) return;
+  for (double& sum : sums_) sum = sum_of(saved_mean(sum, n_rows_), n_rows_);
+}
+
+void SecondMoments::means(size_t first, size_t n, float* out) const {
+  for (size_t i = 0; i < n; ++i) out[i] = saved_mean(sums_[first + i], n_rows_);
+}
+
+void SecondMoments::set_means(size_t first, size_t n, const float* means) {
+  for (size_t i = 0; i < n; ++i) sums_[first + i] = sum_of(means[i], n_rows_);
+}
+
 void SecondMoments::add(const SecondMoments& other) {
   n_rows_ += other.n_rows_;
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];

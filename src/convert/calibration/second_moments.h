@@ -9,6 +9,12 @@
 
 namespace moe {
 
+/// The mean of n > 0 terms as it is saved, and their sum from it; the product is exact.
+inline float saved_mean(double sum, uint64_t n) {
+  return static_cast<float>(sum / static_cast<double>(n));
+}
+inline double sum_of(float mean, uint64_t n) { return double{mean} * static_cast<double>(n); }
+
 /// Inputs per block.
 inline constexpr int32_t kMomentBlock = 2048;
 
@@ -32,6 +38,16 @@ class SecondMoments {
            ThreadPool& pool);
   static size_t panel_size(int32_t n);
   void add(const SecondMoments& other);
+
+  /// Replaces every sum by its mean in f32 times n_rows(): what is saved and read again is the
+  /// same.
+  void round();
+  /// The means of sums [first, first + n) in the order of at(), or of sums to be set: by n_rows()
+  /// after set_rows(). There are size() of them.
+  void means(size_t first, size_t n, float* out) const;
+  void set_means(size_t first, size_t n, const float* means);
+  void set_rows(uint64_t n_rows) { n_rows_ = n_rows; }
+  size_t size() const { return sums_.size(); }
 
   int32_t n() const { return n_; }
   /// False if an input or its square was not finite.

@@ -9,21 +9,6 @@
 
 namespace moe {
 
-std::string key_of(const std::string& name, bool latent) {
-  struct Pair {
-    std::string_view end, other;
-    bool not_latent;
-  };
-  static constexpr Pair kPairs[] = {{".gate", ".up", false},
-                                    {".attention.k", ".attention.v", false},
-                                    {".attention.q", ".attention.v", true}};
-  for (const Pair& p : kPairs) {
-    if (!name.ends_with(p.end) || (p.not_latent && latent)) continue;
-    return name.substr(0, name.size() - p.end.size()).append(p.other);
-  }
-  return name;
-}
-
 uint64_t machine_share() {
   constexpr uint64_t kUnknown = uint64_t{1} << 30;
   MachineMemory memory;
@@ -71,11 +56,6 @@ uint64_t SourceModel::sensible_cap(uint64_t n_bytes) {
   MachineMemory memory;
   if (!machine_memory(&memory) || n_bytes <= memory.available / 2) return 0;
   return memory.available / 2;
-}
-
-bool SourceModel::is_latent(const PlannedSegment& segment) const {
-  return segment.layer >= 0 &&
-         model_->config().layers[static_cast<size_t>(segment.layer)].attention.latent > 0;
 }
 
 const void* SourceModel::owner(const PlannedSegment& segment, const TensorRow& row) const {

@@ -9,32 +9,19 @@
 
 #include "formats/moe/writer.h"
 #include "kernels/cpu/device_cpu.h"
-#include "src/convert/plan.h"
+#include "src/convert/calibration/calibration_text.h"
+#include "src/convert/calibration/keys.h"
 #include "src/model/model.h"
 #include "src/model/tensor_rows.h"
 #include "src/run/session.h"
 
 namespace moe {
 
-/// A text in the form the model reads.
-struct CalibrationText {
-  std::vector<int32_t> prefix;  // precedes every window
-  std::vector<int32_t> tokens;
-};
-
 /// Maximum tokens read at once.
 inline constexpr int32_t kWindow = 512;
 
 /// Receives tokens done; false: MOE_ERR_CANCELLED.
 using ReadingProgress = std::function<bool(uint64_t done, uint64_t total)>;
-
-/// The matrix under which shared inputs are accumulated: a gate uses its up projection's, and
-/// queries and keys use the values', except for keys and values of a latent.
-std::string key_of(const std::string& name, bool latent);
-
-inline bool is_product(const Slot& slot) {
-  return slot.kind == SlotKind::kLinear || slot.kind == SlotKind::kVocab;
-}
 
 /// Memory for sums besides the already allocated model: at least half of the machine's memory
 /// remains free.
@@ -56,18 +43,19 @@ class SourceModel {
     Expert expert;
     const bool of_expert = segment.part == Part::kExperts;
     if (of_expert) expert = networks_of(segment);
-    for (const PlannedMatrix& m : segment.matrices) {
-      if (!is_product(m.slot)) continue;
-      const TensorRow& row = *find_row(segment.part, m.slot.role);
+    each_product(segment, model_->config(), [&](const Slot& slot, const std::string& key) {
+      const TensorRow& row = *find_row(segment.part, slot.role);
       const void* place = nullptr;
       if (of_expert) {
-        place = matrix_in(expert.ffn + std::max(m.slot.sublayer, 0), row);
+        place = matrix_in(expert.ffn + std::max(slot.sublayer, 0), row);
       } else {
         place = matrix_in(owner(segment, row), row)->tiles;
       }
-      f(place, m.slot, key_of(m.slot.short_name(), is_latent(segment)));
-    }
+      f(place, slot, key);
+    });
   }
+
+  const ModelConfig& config() const { return model_->config(); }
 
   /// In windows of at most kWindow tokens. Returns the perplexity, or 0 for an encoder.
   /// MOE_ERR_RANGE if the prefix fills a window.
@@ -84,7 +72,6 @@ class SourceModel {
   static const Matrix* matrix_in(const void* owner, const TensorRow& row) {
     return reinterpret_cast<const Matrix*>(static_cast<const uint8_t*>(owner) + row.field);
   }
-  bool is_latent(const PlannedSegment& segment) const;
   const void* owner(const PlannedSegment& segment, const TensorRow& row) const;
   Expert networks_of(const PlannedSegment& segment) const;
   void encode(const CalibrationText& text, const ReadingProgress& progress);

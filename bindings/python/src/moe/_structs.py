@@ -351,7 +351,8 @@ class ConvertParams(Sized):
                 ("user", c.c_void_p), ("ignored_keys", c.POINTER(c.c_char_p)),
                 ("n_ignored_keys", c.c_int32), ("reserved", c.c_int32),
                 ("calibration", c.c_char_p), ("n_calibration", c.c_size_t),
-                ("split_ffn", c.c_int32), ("split_by_clusters", c.c_int32)]
+                ("split_ffn", c.c_int32), ("split_by_clusters", c.c_int32),
+                ("statistics", c.c_char_p), ("save_statistics", c.c_char_p)]
 
 
 class SyntheticParams(Sized):

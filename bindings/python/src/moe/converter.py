@@ -23,6 +23,7 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
             verify: bool = False, progress: Progress | None = None,
             on_matrix: Callable[[Report], Any] | None = None,
             ignored_keys: Sequence[str] = (), calibration: str | bytes | None = None,
+            statistics: Path | None = None, save_statistics: Path | None = None,
             split_ffn: int = 0, split_by: str = "clusters") -> Report:
     """Converts a folder with config.json and safetensors, or a GGUF file. The destination never
     holds a partial file. Returns the report on the whole conversion.
@@ -38,6 +39,9 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
                know and that do not change what the model computes.
     calibration: a text to run through the source model: later weights then compensate for the
                rounding errors of earlier ones. Progress meanwhile is in tokens.
+    statistics: instead of a text, a file that save_statistics named for the same source: the result
+               is the same as with its text, in any format.
+    save_statistics: a file to write the statistics of the calibration text to; not with split_ffn.
     split_ffn: splits every FFN of a dense model into this many experts, a divisor of its
                width, with a router fitted to the calibration text. The file selects all of them and
                equals the dense model; Session.set_router("threshold:0.9") selects fewer.
@@ -67,6 +71,8 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
         progress=progress_callback(long, progress), report=s.ReportFn(long.guard(report)),
         ignored_keys=c_strings(tuple(ignored_keys)), n_ignored_keys=len(ignored_keys),
         calibration=text, n_calibration=len(text or b""),
+        statistics=None if statistics is None else os.fsencode(statistics),
+        save_statistics=None if save_statistics is None else os.fsencode(save_statistics),
         split_ffn=split_ffn, split_by_clusters=int(split_ffn > 0 and split_by == "clusters"))
     names = os.fsencode(source), os.fsencode(destination)
     long.run(lambda: call(library.moe_convert, *names, c.byref(params)))

@@ -1,0 +1,62 @@
+#include "src/convert/calibration/keys.h"
+
+#include <string_view>
+
+namespace moe {
+
+std::string key_of(const std::string& name, bool latent) {
+  struct Pair {
+    std::string_view end, other;
+    bool not_latent;
+  };
+  static constexpr Pair kPairs[] = {{".gate", ".up", false},
+                                    {".attention.k", ".attention.v", false},
+                                    {".attention.q", ".attention.v", true}};
+  for (const Pair& p : kPairs) {
+    if (!name.ends_with(p.end) || (p.not_latent && latent)) continue;
+    return name.substr(0, name.size() - p.end.size()).append(p.other);
+  }
+  return name;
+}
+
+bool is_latent(const PlannedSegment& segment, const ModelConfig& config) {
+  return segment.layer >= 0 &&
+         config.layers[static_cast<size_t>(segment.layer)].attention.latent > 0;
+}
+
+std::vector<InputKey> list_inputs(const Plan& plan, const ModelConfig& config) {
+  std::vector<InputKey> out;
+  for (const PlannedSegment& segment : plan.segments) {
+    each_product(segment, config, [&](const Slot& slot, const std::string& key) {
+      if (slot.short_name() == key) out.push_back({key, slot.cols});
+    });
+  }
+  return out;
+}
+
+std::set<std::string> keys_of(const std::set<std::string>& names, const Plan& plan,
+                              const ModelConfig& config) {
+  std::set<std::string> keys;
+  for (const PlannedSegment& segment : plan.segments) {
+    if (segment.part == Part::kEmbedding) continue;
+    each_product(segment, config, [&](const Slot& slot, const std::string& key) {
+      if (names.contains(slot.short_name())) keys.insert(key);
+    });
+  }
+  return keys;
+}
+
+std::string average_of(const PlannedSegment& segment, const Slot& slot) {
+  if (segment.part != Part::kExperts) return {};
+  return std::to_string(segment.layer) + "." + std::to_string(slot.sublayer) + "." +
+         std::to_string(static_cast<int>(slot.role));
+}
+
+size_t end_of_layer(const Plan& plan, size_t begin) {
+  size_t end = begin;
+  const std::vector<PlannedSegment>& all = plan.segments;
+  while (end < all.size() && all[end].layer == all[begin].layer) ++end;
+  return end;
+}
+
+}  // namespace moe

@@ -1,0 +1,51 @@
+#pragma once
+// Names of the inputs of a model's matrices. Several matrices may share one input.
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/convert/plan.h"
+
+namespace moe {
+
+/// The matrix under which shared inputs are accumulated: a gate uses its up projection's, and
+/// queries and keys use the values', except for keys and values of a latent. Always a matrix of the
+/// same segment.
+std::string key_of(const std::string& name, bool latent);
+
+inline bool is_product(const Slot& slot) {
+  return slot.kind == SlotKind::kLinear || slot.kind == SlotKind::kVocab;
+}
+
+bool is_latent(const PlannedSegment& segment, const ModelConfig& config);
+
+/// Calls f(slot, key) for all linear matrices of a segment.
+template <class F>
+void each_product(const PlannedSegment& segment, const ModelConfig& config, F&& f) {
+  const bool latent = is_latent(segment, config);
+  for (const PlannedMatrix& m : segment.matrices) {
+    if (is_product(m.slot)) f(m.slot, key_of(m.slot.short_name(), latent));
+  }
+}
+
+struct InputKey {
+  std::string name;
+  int32_t n_inputs = 0;
+};
+/// All inputs of a model, in the order of the file.
+std::vector<InputKey> list_inputs(const Plan& plan, const ModelConfig& config);
+
+/// The inputs of the matrices `names` (Slot::short_name()), except those of the embedding.
+std::set<std::string> keys_of(const std::set<std::string>& names, const Plan& plan,
+                              const ModelConfig& config);
+
+/// Name under which the same matrix of all experts in a layer is averaged; empty for others.
+std::string average_of(const PlannedSegment& segment, const Slot& slot);
+
+/// Segments of one layer stay together, because experts are averaged: the end of those that begin
+/// at `begin`.
+size_t end_of_layer(const Plan& plan, size_t begin);
+
+}  // namespace moe
