@@ -22,18 +22,26 @@ struct Case {
   bool verify;
   const char* calibration = nullptr;
   int32_t split_ffn = 0;
+  enum { kNone, kSave, kUse } statistics = kNone;
 };
 constexpr Case kCases[] = {
     {"research", "tests/data/pytorch/rope_longrope_short", true, true},
     {"tokenizer", "tests/data/chat/script", false, false},
-    {"calibrated", "tests/data/chat/script", false, false, "a text"},
+    {"calibrated", "tests/data/chat/script", false, false, "a text", 0, Case::kSave},
+    {"saved", "tests/data/chat/script", false, false, "a text", 0, Case::kUse},
     {"split", "tests/data/encoders/xlmr_maskedlm", false, false, "a text", 2},
     {"granite", "tests/data/families/granite", false, false},
     {"gguf", "tests/data/families/gguf_llama3", false, true}};
 
 class ConvertAlloc : public testing::TestWithParam<Case> {
  protected:
-  moe_status convert(size_t fail_at, bool and_after) {
+  ConvertAlloc() {
+    moe_convert_params p = params();
+    p.save_statistics = statistics_.c_str();
+    if (GetParam().statistics == Case::kNone) return;
+    EXPECT_EQ(moe_convert(GetParam().source, path_.c_str(), &p, &error_), MOE_OK) << error_.text;
+  }
+  static moe_convert_params params() {
     moe_convert_params p{};
     p.struct_size = sizeof p;
     p.compress = GetParam().compress ? 1 : 0;
@@ -43,6 +51,16 @@ class ConvertAlloc : public testing::TestWithParam<Case> {
     p.split_ffn = GetParam().split_ffn;
     p.split_by_clusters = 1;
     p.report = [](void*, const char*) {};
+    return p;
+  }
+  moe_status convert(size_t fail_at, bool and_after) {
+    moe_convert_params p = params();
+    if (GetParam().statistics == Case::kSave) p.save_statistics = statistics_.c_str();
+    if (GetParam().statistics == Case::kUse) {
+      p.calibration = nullptr;
+      p.n_calibration = 0;
+      p.statistics = statistics_.c_str();
+    }
     const std::string gguf = std::string(GetParam().source) + "/model.gguf";
     const std::string source = std::filesystem::exists(gguf) ? gguf : GetParam().source;
     failing_malloc_arm(fail_at, and_after);
@@ -60,6 +78,7 @@ class ConvertAlloc : public testing::TestWithParam<Case> {
       target_.write("m.moe", "old");
       const moe_status status = convert(n, and_after);
       ASSERT_EQ(target_.names(), std::vector<std::string>{"m.moe"}) << n;
+      ASSERT_LE(side_.names().size(), 1u) << n;
       ASSERT_EQ(live_, 0) << "leaked when allocation " << n << " failed";
       if (status != MOE_OK) {
         ASSERT_TRUE(failed_) << n << ": " << error_.text;
@@ -72,7 +91,8 @@ class ConvertAlloc : public testing::TestWithParam<Case> {
     }
   }
 
-  test::TempFolder target_;
+  test::TempFolder target_, side_;
+  std::string statistics_ = side_.file("s");
   std::string path_ = target_.file("m.moe");
   moe_error error_{};
   bool failed_ = false;

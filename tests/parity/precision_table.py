@@ -14,6 +14,9 @@ import numpy as np
 
 import moe
 
+# What --weights is given, for the whole model and for one role with the others in floats.
+FORMATS = ("auto", "int8", "int4", "nl4", "int4_min", "int4_k", "fp4")
+FORMATS_OF_ROLES = ("int8", "int8_group", "int4", "int4_k")
 ROLES = {"experts": ["layers.*.moe.experts.*"], "attention": ["layers.*.attention.*"],
          "head and merge of MH-MoE": ["layers.*.moe.head", "layers.*.moe.merge"], "embedding and output head": ["embedding"]}
 
@@ -39,14 +42,14 @@ def main():
     source, text, calibration = (pathlib.Path(a) for a in sys.argv[1:4])
     words, examples = text.read_text(), calibration.read_text()
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "m.moe"
+        path, statistics = (pathlib.Path(folder) / name for name in ("m.moe", "statistics"))
+        moe.convert(source, path, weights="int4", calibration=examples, save_statistics=statistics)
 
         def row(name, weights, overrides=None):
             found = []
-            for given in (None, examples):
-                if given is None or weights != "f32" or overrides:
-                    moe.convert(source, path, weights=weights, overrides=overrides or {}, calibration=given)
-                    found.append(measure(path, words))
+            for given in (None, statistics):
+                moe.convert(source, path, weights=weights, overrides=overrides or {}, statistics=given)
+                found.append(measure(path, words))
             cells = [f"{p:.4f} ({100 * (p / base[0] - 1):+.2f} %) | {100 * np.mean(b == base[1]):.1f} %" for p, b, _ in found]
             print(f"| {name} | {found[0][2] / 1e6:.1f} MB | " + " | ".join(cells), "|", flush=True)
 
@@ -54,11 +57,11 @@ def main():
         base = measure(path, words)
         print("| stored as | file | perplexity | same best token | calibrated | same best token |\n|---|---|---|---|---|---|")
         print(f"| `f32` | {base[2] / 1e6:.1f} MB | {base[0]:.4f} | 100 % | - | - |")
-        for weights in ("int8", "int4", "nl4", "int4_min", "int4_k", "fp4"):
-            row(f"`--weights {weights}`", weights)
+        for weights in FORMATS:
+            row("default" if weights == "auto" else f"`--weights {weights}`", weights)
         row("`--weights int4`, attention, head and merge too", "int4",
             {p: "int4" for role in ("attention", "head and merge of MH-MoE") for p in ROLES[role]})
-        for weights in ("int8", "int4"):
+        for weights in FORMATS_OF_ROLES:
             for role, patterns in ROLES.items():
                 row(f"{role} alone `{weights}`", "f32", {p: weights for p in patterns})
 

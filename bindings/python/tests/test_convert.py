@@ -35,6 +35,22 @@ def test_calibration(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["m.moe"]
 
 
+def test_statistics(tmp_path):
+    source, saved = ROOT / "tests/data/chat/script", tmp_path / "statistics"
+    moe.convert(source, tmp_path / "a", weights="int8", calibration="A text to read.", save_statistics=saved)
+    moe.convert(source, tmp_path / "a", weights="int4", calibration="A text to read.")
+    report = moe.convert(source, tmp_path / "b", weights="int4", statistics=saved)
+    assert report["calibration"]["passes"] == 0 < report["calibration"]["tokens"]
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    with pytest.raises(moe.FormatError, match="the model needs"):
+        moe.convert(SOURCE, tmp_path / "c", weights="int4", statistics=saved)
+    with pytest.raises(moe.ArgumentError, match="found both"):
+        moe.convert(source, tmp_path / "c", weights="int4", statistics=str(saved), calibration="A text.")
+    with pytest.raises(moe.ArgumentError, match="none is given"):
+        moe.convert(source, tmp_path / "c", weights="int4", save_statistics=saved)
+    assert not (tmp_path / "c").exists()
+
+
 def test_split_ffn(environment, tmp_path):
     source = ROOT / "tests/data/encoders/xlmr_maskedlm"
     logits = {}
