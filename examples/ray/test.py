@@ -84,17 +84,27 @@ def try_workers(folder, texts):
         print(f"  {lines / time_taken:.1f} texts/s between its first file and its last", flush=True)
 
 
+def wait_for(process, happened):
+    while not happened():
+        if process.poll() is not None:
+            sys.exit(f"batch.py ended too early: {process.stderr.read()}")
+        time.sleep(0.02)
+
+
 def try_interruption(folder, texts):
     process = batch(folder, "cut", 2)
-    while len(parts(folder, "cut")) < 3 and process.poll() is None:
-        time.sleep(0.02)
-    second = batch(folder, "cut", 1)
-    refused = second.communicate()[1].strip()
+    wait_for(process, lambda: (folder / "cut" / "job.json").exists())
+    refused = batch(folder, "cut", 1)  # refused before the first has started Ray and written much
+    message = refused.communicate()[1].strip()
+    if refused.returncode == 0 or "another process" not in message:
+        sys.exit(f"two processes wrote one result: {message}")
+    wait_for(process, lambda: len(parts(folder, "cut")) >= 3)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    if second.returncode == 0 or "another process" not in refused:
-        sys.exit(f"two processes wrote one result: {refused}")
-    print("batch.py, killed; " + finish(batch(folder, "cut", 2)).splitlines()[0])
+    done = finish(batch(folder, "cut", 2)).splitlines()[0]
+    if done.startswith(f"{TEXTS} of"):
+        sys.exit("the batch was complete before it was killed: nothing was tested")
+    print(f"batch.py, killed; {done}")
     check("batch.py, gone on", result(folder, "cut"), texts)
 
 
