@@ -277,6 +277,9 @@ std::vector<std::string> Batch::stops_of(const Json& json) const {
 // Evaluates the prompt of a line and samples the first token.
 void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   if (!whole) throw LineError("longer than 4 MiB, the limit for a line");
+  if (line.find_first_not_of(" \t\r") == std::string::npos) {
+    throw LineError("the line is empty");  // counts: results have the numbers of their lines
+  }
   check_depth(line);
   const Json json = Json::parse(line, nullptr, false);
   if (json.is_discarded()) throw LineError("no JSON in UTF-8");
@@ -439,7 +442,10 @@ void Batch::step_alone(Slot& slot) {
 
 void Batch::run() {
   const size_t n_before = n_written_;
-  if (n_before > 0) std::cerr << "moe: continuing after line " << n_before << "\n";
+  if (n_before > 0) {
+    std::cerr << "moe: continuing after line " << n_before << "; to begin again, remove "
+              << options_.out << "\n";
+  }
   while (fill_free_slots()) step();
   if (n_read_ < n_before) {
     throw CallError(MOE_ERR_ARGUMENT, options_.out + " has " + std::to_string(n_before) +

@@ -138,11 +138,12 @@ class Batch(Cli):
         lines = [{"prompt": "The fox"}, b"no json", b"[1, 2]", b"\xff\xfe{}", b"", {"prompt": 7}, {"tokens": [1, 1536]},
                  {"tokens": ["x"]}, {"prompt": "a", "tokens": [1]}, {"id": 4}, {"messages": []},
                  {"prompt": "fox " * 600}, b'{"prompt": "' + b"x" * (10 << 20) + b'"}', {"prompt": "The fox"},
-                 {"tokens": []}, b'{"prompt": "' + b'\xc3\x28"}']
+                 {"tokens": []}, b'{"prompt": "' + b'\xc3\x28"}', b" \t\r"]
         found, r = self.batch(lines, "-n", "4", "--sessions", "3")
         self.assertEqual([f["line"] for f in found], list(range(1, len(lines) + 1)))
-        words = {2: "JSON", 3: "object, found array", 4: "UTF-8", 5: "JSON", 6: "'prompt'", 7: "0..1535", 8: "'tokens'",
-                 9: "one of", 10: "one of", 11: "'messages'", 12: "512", 13: "4 MiB", 15: "no tokens", 16: "UTF-8"}
+        words = {2: "JSON", 3: "object, found array", 4: "UTF-8", 5: "is empty", 6: "'prompt'", 7: "0..1535", 8: "'tokens'",
+                 9: "one of", 10: "one of", 11: "'messages'", 12: "512", 13: "4 MiB", 15: "no tokens", 16: "UTF-8",
+                 17: "is empty"}
         for f in found:
             if f["line"] in words:
                 self.assertIn(words[f["line"]], f["error"])
@@ -167,7 +168,7 @@ class Batch(Cli):
         with open(self.path("cut"), "ab") as f:
             f.write(b'{"line":%d,"te' % (n + 1))  # half a line
         r = self.ok("batch", MODEL, source, self.path("cut"), "-n", "60")
-        self.assertIn("continuing after line", r.stderr)
+        self.assertIn(f"continuing after line {n}; to begin again, remove {self.path('cut')}\n", r.stderr)
         self.assertEqual(self.results("cut"), whole)
         self.assertIn("0 lines done\n", self.ok("batch", MODEL, source, self.path("cut"), "-n", "60").stderr)
         self.assertEqual(self.results("cut"), whole)
