@@ -17,6 +17,10 @@ base=${2:-$scratch/base}
   mv -T "$base.partial" "$base"
 }
 
+# What runs in a tree sees nothing of this environment but what the network needs: a compiler cache, say, is not there.
+mapfile -t proxies < <(env | grep -i '_proxy=')
+clean=(env -i "PATH=$PATH" "${proxies[@]}")
+
 # fresh: makes a new tree in $tree, with the packages in /packages and the examples in /moe
 fresh() {
   tree=$scratch/tree
@@ -32,7 +36,7 @@ fresh() {
 # inside COMMAND: runs a command in the tree, with its own mounts, which end with the command
 inside() {
   echo "\$ $1"
-  DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 unshare --mount --fork sh -c \
+  "${clean[@]}" DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 unshare --mount --fork sh -c \
     'mount -t proc proc "$1/proc" && mount -t devtmpfs dev "$1/dev" && exec chroot "$1" sh -ec "cd /moe; $2"' \
     sh "$tree" "$1"
 }
@@ -71,7 +75,7 @@ fi
 
 if [ "${3:-}" = docker ]; then
   echo "== Dockerfile"
-  python3 -B "$root/tests/install/dockerfile.py" "$base" "$scratch" --version >"$scratch/log" 2>&1 ||
+  "${clean[@]}" python3 -B "$root/tests/install/dockerfile.py" "$base" "$scratch" --version >"$scratch/log" 2>&1 ||
     { tail -n 40 "$scratch/log"; exit 1; }
   grep -E '^(FROM|COPY|RUN|USER|WORKDIR|ENTRYPOINT) ' "$scratch/log"
   tail -n 1 "$scratch/log"
