@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs and uses the contents of a folder of packages on a minimal Debian 12: the Debian packages, a program
-# built with libmoe0-dev, and the wheel, if there is one. Needs root, debootstrap and a network.
+# built with libmoe0-dev, and moe-cuda and the wheel, if they are there. Needs root, debootstrap and a network.
 # Usage: bare.sh PACKAGES [TREE [docker]]; TREE is a tree of debootstrap, which is made if it does not exist, and
 # kept; docker: also carries out the steps of the Dockerfile.
 set -euo pipefail
@@ -54,19 +54,24 @@ inside "cc -std=c99 examples/generate.c \$(pkg-config --cflags --libs moe) -o ge
 inside "./generate examples/models/stories.moe 'The fox'"
 quietly "cmake -S tests/house/consumer -B build && cmake --build build"
 inside "build/consumer \$(pkg-config --modversion moe)"
+if compgen -G "$packages/moe-cuda_*.deb" >/dev/null; then # it is loaded, and finds no driver in the tree
+  quietly "$install /packages/moe-cuda_*.deb"
+  inside "! moe generate examples/models/stories.moe -p 'The fox' --device cuda" 2>&1 | tee "$scratch/said"
+  grep -q 'no NVIDIA driver' "$scratch/said"
+fi
 quietly "apt-get purge -y -q moe libmoe0 libmoe0-dev"
 if left=$(find "$tree"/usr "$tree"/etc \( -name '*moe_c.h' -o -name 'libmoe*' -o -name 'moe' \) | grep .); then
   echo "left behind: $left" >&2
   exit 1
 fi
 
-wheels=("$packages"/*.whl)
+wheels=("$packages"/*_"$(uname -m)".whl) # a release may also have one for another machine
 if [ -e "${wheels[0]}" ]; then
   echo "== Wheel"
   fresh
   quietly "apt-get update -q"
   quietly "$install python3-numpy python3-pip" # its only dependency is NumPy
-  quietly "pip install --break-system-packages --no-index /packages/*.whl"
+  quietly "pip install --break-system-packages --no-index /packages/*_$(uname -m).whl"
   inside "python3 -m moe --version"
   inside "python3 -c 'import moe; print(moe.Model(\"examples/models/stories.moe\").session().generate(\"The fox\", max_tokens=8).text())'"
   inside "ldd /usr/local/lib/python3*/dist-packages/moe/libmoe*.so.0" | tee "$scratch/needs"
