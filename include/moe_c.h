@@ -1087,8 +1087,8 @@ typedef struct moe_convert_params {
    * text. The file is checked before anything is written; MOE_ERR_ARGUMENT if it is of another
    * checkpoint, or with split_ffn. */
   const char* statistics;
-  /* With `calibration` and without split_ffn: a file to write its statistics to, or NULL. A matrix
-   * of n inputs takes about 2 n^2 bytes. */
+  /* With `calibration` and without split_ffn: a file to write its statistics to, or NULL. An input
+   * of n channels, which matrices may share, takes about 2 n min(n, 2048) bytes. */
   const char* save_statistics;
 } moe_convert_params;
 

@@ -6,8 +6,9 @@
 
 namespace moe {
 
+/// With another name than the configuration's.
 flatbuffers::Offset<fbs::ModelConfig> write_config(flatbuffers::FlatBufferBuilder& builder,
-                                                   const ModelConfig& config);
+                                                   const ModelConfig& config, const char* name);
 
 /// Validates the configuration, then finishes and commits the file. `tokenizer` may be null.
 Status finish_model(ModelWriter& writer, const ModelConfig& config,

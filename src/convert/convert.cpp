@@ -163,7 +163,7 @@ class Conversion {
     if (options_.save_statistics) {
       saved_sink_ = take(open_file_sink(*options_.save_statistics));
       saved_.emplace(*saved_sink_, list_inputs(source_plan_, imported_.config),
-                     identity(source_plan_, checkpoint_));
+                     identity_of(source_plan_));
       options.save = &*saved_;
     }
     const uint64_t n_bytes = write_copy(imported_, source_plan_, copy);
@@ -256,9 +256,13 @@ class Conversion {
                        {{"importer", imported.importer}, {"tool", "moe convert"}}));
   }
 
+  uint64_t identity_of(const Plan& plan) {
+    return identity(imported_.config, plan, checkpoint_, [this] { advance(0); });
+  }
+
   void open_statistics() {
     statistics_.emplace(*options_.statistics, list_inputs(plan_, imported_.config),
-                        identity(plan_, checkpoint_));
+                        identity_of(plan_));
     uint64_t done = 0;
     const auto tell = [&](uint64_t n) {
       done += n;
@@ -266,6 +270,7 @@ class Conversion {
       if (options_.progress && !options_.progress(done, total, "statistics")) fail_cancelled();
     };
     statistics_->check_values(tell);
+    tell(statistics_->n_bytes() - done);  // header and numbers of tokens
     calibration_ = calibrate_as_saved(*statistics_, plan_, imported_.config, rounded_matrices());
     report_->calibration.emplace();
   }

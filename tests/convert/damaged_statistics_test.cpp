@@ -12,9 +12,15 @@ using test::StatisticsTest;
 
 TEST_F(StatisticsTest, OfAnotherModelAreRefused) {
   save();
-  test::RawTensors other = tensors_;
-  other["layers.1.attention.q.weight"].bytes[2] ^= 1;
-  test::write_checkpoint(source_, config_, other);
+  for (const bool last : {false, true}) {  // a value at either end of a tensor
+    test::RawTensors other = tensors_;
+    auto& bytes = other["layers.1.attention.q.weight"].bytes;
+    bytes[last ? bytes.size() - 2 : 2] ^= 1;
+    test::write_checkpoint(source_, config_, other);
+    expect_refused(MOE_ERR_ARGUMENT, "expected statistics of this checkpoint");
+  }
+  test::write_checkpoint(
+      source_, patched(R"({"norm": {"kind": "rms", "eps": 2e-3}})", config_.c_str()), tensors_);
   expect_refused(MOE_ERR_ARGUMENT, "expected statistics of this checkpoint");
   const struct {
     const char* from;

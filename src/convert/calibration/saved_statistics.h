@@ -48,8 +48,11 @@ class PieceHash {
   std::unique_ptr<State> state_;
 };
 
-/// A hash of the names, shapes and first values of a checkpoint's tensors.
-uint64_t identity(const Plan& plan, const Checkpoint& checkpoint);
+/// A hash of the configuration, of the names and shapes of all matrices, and of values throughout
+/// every tensor: 256 of each 2^18, the first and the last among them. `tick` is called regularly
+/// and may throw.
+uint64_t identity(const ModelConfig& config, const Plan& plan, const Checkpoint& checkpoint,
+                  const std::function<void()>& tick);
 
 class StatisticsWriter {
  public:
