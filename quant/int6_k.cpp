@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "quant/block_scan.h"
@@ -51,6 +52,15 @@ void put_factors(uint8_t* tile, int row, int32_t segment, const Factors& scale) 
   for (int g = 0; g < Layout::kGroups; ++g) {
     scales[EightBitScales::kFactors + kTileRows * g + row] = static_cast<uint8_t>(scale.factor[g]);
   }
+}
+
+// As factors_of() writes the same numbers.
+void make_largest_positive(Factors* scale) {
+  const auto smaller = [](int a, int b) { return std::abs(a) < std::abs(b); };
+  const int* largest = std::max_element(scale->factor, scale->factor + Layout::kGroups, smaller);
+  if (*largest > 0) return;
+  scale->half = -scale->half;
+  for (int& factor : scale->factor) factor = -factor;
 }
 
 // A padding tile: codes 0, scales 1.
@@ -246,6 +256,7 @@ void int6_k_random_tile(Random& random, size_t bytes, float amplitude, uint8_t* 
         factor = 101 + static_cast<int>(27 * random.uniform());
         if (random.uniform() < 0.5f) factor = -factor;
       }
+      make_largest_positive(&scale);
       put_factors(tile, row, s, scale);
     }
   }
