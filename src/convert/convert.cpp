@@ -86,6 +86,9 @@ class UncommittedSink final : public ModelSink {
   uint64_t size_ = 0;
 };
 
+// The temporary copy of the model.
+std::string copy_of(const std::string& destination) { return destination + ".copy"; }
+
 void check_statistics(const std::string& source, const std::string& destination,
                       const ConvertOptions& o) {
   if (o.statistics && o.calibration) {
@@ -101,7 +104,9 @@ void check_statistics(const std::string& source, const std::string& destination,
   if (o.statistics) check_separate(*o.statistics, destination);
   if (!o.save_statistics) return;
   check_separate(*o.save_statistics, destination);
+  if (!destination.empty()) check_separate(*o.save_statistics, copy_of(destination));
   check_destination(source, *o.save_statistics);
+  check_no_model(*o.save_statistics);
 }
 
 // The constructor finds every error that can be known before writing.
@@ -134,8 +139,9 @@ class Conversion {
     calibrates_ = calibration && loses_something();
     if (calibration && !calibrates_ && !split_) {
       fail(MOE_ERR_ARGUMENT,
-           "calibration: changes nothing here, as no matrix is rounded to codes; leave the text "
-           "out, or choose a format such as int4");
+           "calibration: changes nothing here, as no matrix is rounded to codes; leave the %s "
+           "out, or choose a format such as int4",
+           options.statistics ? "statistics" : "text");
     }
     if (options.statistics) open_statistics();
   }
@@ -352,7 +358,7 @@ class Conversion {
 // An unnamed file next to the destination: it disappears with the process in any case.
 std::unique_ptr<ModelSink> open_nameless(const std::string& source,
                                          const std::string& destination) {
-  const std::string path = destination + ".copy";
+  const std::string path = copy_of(destination);
   check_destination(source, path);
   std::unique_ptr<ModelSink> sink = take(open_file_sink(path));
   unlink((path + ".partial").c_str());
@@ -379,8 +385,8 @@ Status convert(const std::string& source, const std::string& destination,
     if (options.verify) conversion.verify(destination + ".partial");
     report->file_bytes = uncommitted.size();
     if (options.on_end) options.on_end(*report);
+    check(sink->commit());
     conversion.commit_statistics();
-    check(sink->commit());  // nothing can fail afterwards
   });
 }
 

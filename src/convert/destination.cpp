@@ -10,17 +10,24 @@
 #include "formats/import/file.h"
 #include "formats/import/gguf.h"
 #include "formats/moe/header.h"
+#include "src/convert/calibration/saved_statistics.h"
 
 namespace moe {
 namespace {
 
-// Files of an earlier conversion in the folder are not part of the checkpoint.
-bool is_model_or_empty(const std::string& path, const struct stat& info) {
-  if (info.st_size == 0) return true;
-  if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) < sizeof kMagic) return false;
+bool is_model(const InputFile& file) {
   uint8_t start[sizeof kMagic];
-  InputFile(path).read(0, start, sizeof start);
+  if (file.size() < sizeof start) return false;
+  file.read(0, start, sizeof start);
   return std::memcmp(start, kMagic, sizeof kMagic) == 0;
+}
+
+// Files of an earlier conversion in the folder are not part of the checkpoint.
+bool is_output_or_empty(const std::string& path, const struct stat& info) {
+  if (info.st_size == 0) return true;
+  if (!S_ISREG(info.st_mode)) return false;
+  const InputFile file(path);
+  return is_model(file) || is_saved_statistics(file);
 }
 
 std::vector<std::string> files_of(const std::string& source) {
@@ -28,6 +35,19 @@ std::vector<std::string> files_of(const std::string& source) {
   files.push_back(source);
   for (const std::string& name : names_in_folder(source)) files.push_back(source + "/" + name);
   return files;
+}
+
+bool is_one_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  const auto place = [&](const std::string& path) {
+    const fs::path whole =
+        fs::absolute(path, error);  // a relative one may have no part that exists
+    const fs::path found = fs::weakly_canonical(whole, error);
+    return error ? whole : found;  // opening it reports the error
+  };
+  return place(a) == place(b);
 }
 
 }  // namespace
@@ -40,7 +60,7 @@ void check_destination(const std::string& source, const std::string& destination
       struct stat read;
       if (stat(file.c_str(), &read) != 0 || S_ISDIR(read.st_mode)) continue;
       if (read.st_dev != written.st_dev || read.st_ino != written.st_ino) continue;
-      if (is_model_or_empty(target, written)) break;
+      if (is_output_or_empty(target, written)) break;
       fail(MOE_ERR_ARGUMENT,
            "%.250s: this is %.250s of the checkpoint, which writing it would destroy; expected "
            "another destination",
@@ -50,12 +70,23 @@ void check_destination(const std::string& source, const std::string& destination
 }
 
 void check_separate(const std::string& statistics, const std::string& destination) {
-  std::error_code error;
-  const auto place = [&](const std::string& path) {
-    return std::filesystem::weakly_canonical(path, error);
-  };
-  if (destination.empty() || place(statistics) != place(destination)) return;
-  fail(MOE_ERR_ARGUMENT, "%.250s: expected different files for statistics and the model",
+  if (destination.empty()) return;
+  for (const std::string& a : {statistics, statistics + ".partial"}) {
+    for (const std::string& b : {destination, destination + ".partial"}) {
+      if (!is_one_file(a, b)) continue;
+      fail(MOE_ERR_ARGUMENT,
+           "%.250s: expected different files for statistics and the model, which is first written "
+           "to NAME.partial",
+           a.c_str());
+    }
+  }
+}
+
+void check_no_model(const std::string& statistics) {
+  struct stat written;
+  if (stat(statistics.c_str(), &written) != 0 || !S_ISREG(written.st_mode)) return;
+  if (!is_model(InputFile(statistics))) return;
+  fail(MOE_ERR_ARGUMENT, "%.250s: this is a model file; expected another file for statistics",
        statistics.c_str());
 }
 

@@ -1,4 +1,6 @@
 // Statistics of a calibration in a file, and conversions with them.
+#include <cmath>
+
 #include "src/convert/calibration/calibrate.h"
 #include "tests/convert/statistics_case.h"
 
@@ -128,7 +130,8 @@ TEST_F(StatisticsTest, OptionsThatDoNotFitTogetherAreRefused) {
   expect(run("int4", kSphinx, "s"), "found both");
   expect(run("int4", nullptr, nullptr, "new"), "none is given");
   expect(run("int4", nullptr, "s", "new"), "none is given");
-  expect(run("f32", nullptr, "s"), "changes nothing");
+  expect(run("f32", kSphinx), "leave the text out");
+  expect(run("f32", nullptr, "s"), "leave the statistics out");
   options_.weights = "int4";
   options_.statistics.reset();
   options_.calibration = before;
@@ -187,6 +190,20 @@ TEST_F(StatisticsTest, MeansBeyondF32AreNotSaved) {
   EXPECT_NE(std::string(status.text()).find("layers.0.ffn.down"), std::string::npos)
       << status.text();
   EXPECT_TRUE(target_.names().empty());
+}
+
+// The text's perplexity overflows a double: it is unknown, in the report and in the file.
+TEST_F(StatisticsTest, APerplexityThatIsNotFiniteIsSaved) {
+  config_ = patched(R"({"logit_multiplier": 1e6})", config_.c_str());
+  test::write_checkpoint(source_, config_, tensors_);
+  ASSERT_TRUE(run("int4", kSphinx, nullptr, "s").ok());
+  EXPECT_FALSE(std::isfinite(report_.calibration->perplexity));
+  const std::string from_text = result();
+  EXPECT_NE(from_text.find(R"("perplexity":null)"), std::string::npos);
+  const Status status = run("int4", nullptr, "s");
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_FALSE(std::isfinite(report_.calibration->perplexity));
+  EXPECT_TRUE(result() == from_text);
 }
 
 TEST(StatisticsWriter, RefusesAHeaderThatNoReaderTakes) {

@@ -20,6 +20,7 @@ namespace {
 using ull = unsigned long long;
 
 constexpr const char* kFormat = "moe statistics";
+constexpr const char* kMetadata = "{\"__metadata__\":";
 constexpr const char* kVersion = "1";
 constexpr const char* kTokens = "tokens";
 constexpr const char* kSquares = "mean_squares";
@@ -57,6 +58,14 @@ PieceHash::~PieceHash() = default;
 void PieceHash::add(const void* bytes, size_t n) { XXH64_update(&state_->state, bytes, n); }
 
 uint64_t PieceHash::value() const { return XXH64_digest(&state_->state); }
+
+bool is_saved_statistics(const InputFile& file) {
+  const std::string expected = kMetadata + Json({{"format", kFormat}}).dump();
+  std::string found(expected.size() - 1, '\0');  // other members follow
+  if (file.size() < kLengthBytes + found.size()) return false;
+  file.read(kLengthBytes, found.data(), found.size());
+  return expected.starts_with(found);
+}
 
 namespace {
 
@@ -173,13 +182,13 @@ void StatisticsWriter::put_moments(const std::string& key, const SecondMoments& 
 
 void StatisticsWriter::finish(const TextRead& text) {
   const std::string tokens = std::to_string(text.n_tokens);
-  const std::string perplexity = Json(text.perplexity).dump();
+  const std::string perplexity = Json(text.perplexity).dump();  // null if not finite
   hash_.add(tokens.data(), tokens.size());
   hash_.add(perplexity.data(), perplexity.size());
   const Json metadata = {{"format", kFormat},        {"version", kVersion},
                          {"model", hex(identity_)},  {"tokens", tokens},
                          {"perplexity", perplexity}, {"xxh64", hex(hash_.value())}};
-  std::string header = "{\"__metadata__\":" + metadata.dump() + entries_ + "}";
+  std::string header = kMetadata + metadata.dump() + entries_ + "}";
   header.resize(static_cast<size_t>(header_bytes_), ' ');
   uint8_t length[kLengthBytes];
   store_le(header_bytes_, length);
@@ -195,6 +204,7 @@ StatisticsFile::StatisticsFile(const std::string& path, std::vector<InputKey> in
     tensors_.emplace(t.name, std::move(t));
   }
   read_metadata(metadata, identity);
+  check_tensors();
 }
 
 void StatisticsFile::read_metadata(const Json& metadata, uint64_t identity) {
@@ -217,16 +227,13 @@ void StatisticsFile::read_metadata(const Json& metadata, uint64_t identity) {
   text_.n_tokens =
       static_cast<uint64_t>(JsonNode(tokens, node.at("tokens").path()).integer(1, kMostTokens));
   const JsonNode p(perplexity, node.at("perplexity").path());
-  text_.perplexity = p.number();
+  text_.perplexity = p.is_null() ? std::nan("") : p.number();
   if (text_.perplexity < 0) p.fail_expected("0 or more");
   checksum_ = node.at("xxh64").string();
-  check_tensors();
   const std::string model = node.at("model").string();
   if (model != hex(identity)) {
-    fail(MOE_ERR_ARGUMENT,
-         "%s: expected statistics of this checkpoint (%s), found those of another one with the "
-         "same shapes (%.40s)",
-         path, hex(identity).c_str(), model.c_str());
+    fail(MOE_ERR_ARGUMENT, "%s: saved for another checkpoint (%.40s; this one is %s)", path,
+         model.c_str(), hex(identity).c_str());
   }
 }
 

@@ -8,9 +8,9 @@
 //                                was no room for them
 //
 // __metadata__ has the strings "format" ("moe statistics"), "version" ("1"), "model" (identity()),
-// "tokens" and "perplexity" of the text, and "xxh64": of the tensors' bytes, all tokens first, then
-// all mean squares, then all second moments, each in the order of the inputs; then of "tokens" and
-// "perplexity".
+// "tokens" and "perplexity" (null: not finite) of the text, and "xxh64": of the tensors' bytes, all
+// tokens first, then all mean squares, then all second moments, each in the order of the inputs;
+// then of "tokens" and "perplexity".
 
 #include <functional>
 #include <map>
@@ -48,6 +48,9 @@ class PieceHash {
   std::unique_ptr<State> state_;
 };
 
+/// Whether a StatisticsWriter wrote the start of this file.
+bool is_saved_statistics(const InputFile& file);
+
 /// A hash of the configuration, of the names and shapes of all matrices, and of values throughout
 /// every tensor: 256 of each 2^18, the first and the last among them. `tick` is called regularly
 /// and may throw.
@@ -82,8 +85,8 @@ class StatisticsWriter {
 
 class StatisticsFile {
  public:
-  /// Checks everything except for the values: the version (MOE_ERR_VERSION), names, types and
-  /// shapes (MOE_ERR_FORMAT), and that it was saved for this model (MOE_ERR_ARGUMENT).
+  /// Checks everything except for the values: the version (MOE_ERR_VERSION), that it was saved for
+  /// this model (MOE_ERR_ARGUMENT), then names, types and shapes (MOE_ERR_FORMAT).
   StatisticsFile(const std::string& path, std::vector<InputKey> inputs, uint64_t identity);
 
   /// Reads all of it: MOE_ERR_NON_FINITE, MOE_ERR_RANGE (negative), MOE_ERR_CORRUPT (checksum).
