@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <cstring>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <map>
@@ -91,10 +92,13 @@ void print_matrix(const Json& m) {
 
 void print_calibration(const Json& c) {
   const auto n_unreached = c.value("unreached_experts", uint64_t{0});
-  const double perplexity = c.value("perplexity", 0.0);
+  const Json perplexity = c.value("perplexity", Json());
   std::cout << "  calibrated on " << c.value("tokens", uint64_t{0}) << " tokens";
-  if (perplexity > 0) {
-    std::cout << " (perplexity of the source " << std::setprecision(4) << perplexity << ")";
+  if (!perplexity.is_number()) {
+    std::cout << " (perplexity of the source: not finite)";
+  } else if (perplexity > 0) {
+    std::cout << " (perplexity of the source " << std::setprecision(4) << perplexity.get<double>()
+              << ")";
   }
   const auto n_passes = c.value("passes", uint64_t{1});
   if (n_passes == 0) std::cout << ", read earlier";
@@ -194,6 +198,19 @@ std::string read_calibration(const std::string& path) {
   return text;
 }
 
+// What is written replaces a file of that name.
+void keep_text(const ConvertOptions& o) {
+  const std::string text = o.calibrate == "-" ? "/dev/stdin" : o.calibrate;
+  for (const std::string& written : {o.destination, o.save_statistics}) {
+    if (written.empty()) continue;
+    for (const char* end : {"", ".partial"}) {
+      std::error_code ignored;  // there is no such file
+      if (!std::filesystem::equivalent(text, written + end, ignored)) continue;
+      throw UsageError(written + end + ": this is the text of --calibrate; expected another file");
+    }
+  }
+}
+
 void run_convert(const ConvertOptions& o) {
   const std::vector<const char*> overrides = pointers(o.overrides);
   const std::vector<const char*> ignored_keys = pointers(o.ignored_keys);
@@ -202,6 +219,7 @@ void run_convert(const ConvertOptions& o) {
   p.struct_size = sizeof p;
   std::string text;
   if (!o.calibrate.empty()) {
+    keep_text(o);
     text = read_calibration(o.calibrate);
     p.calibration = text.data();
     p.n_calibration = text.size();
@@ -267,21 +285,27 @@ void add_convert(CLI::App& app) {
       c->add_option("--calibrate", o->calibrate,
                     "Compensate for rounding errors, using the source model's activations on FILE "
                     "(- is stdin), at most 256 MiB")
+          ->check(not_empty())
           ->option_text("FILE");
-  c->add_option("--statistics", o->statistics,
-                "Instead of --calibrate: the FILE that --save-statistics wrote for this SRC")
-      ->option_text("FILE")
-      ->excludes(calibrate);
-  c->add_option("--save-statistics", o->save_statistics,
-                "Write what --calibrate found to FILE, for conversions to other formats")
-      ->option_text("FILE")
-      ->needs(calibrate);
+  CLI::Option* statistics =
+      c->add_option("--statistics", o->statistics,
+                    "Instead of --calibrate: the FILE that --save-statistics wrote for this SRC")
+          ->check(not_empty())
+          ->option_text("FILE")
+          ->excludes(calibrate);
+  CLI::Option* save_statistics =
+      c->add_option("--save-statistics", o->save_statistics,
+                    "Write what --calibrate found to FILE, for conversions to other formats")
+          ->check(not_empty())
+          ->option_text("FILE")
+          ->needs(calibrate);
   CLI::Option* split =
       c->add_option("--split-ffn", o->split_ffn,
                     "Split the FFNs of a dense model into N experts, with routers fitted to the "
                     "text of --calibrate; run the result with --router threshold:T")
           ->transform(integer_in(2, 65536))
-          ->option_text("N");
+          ->option_text("N")
+          ->excludes(statistics, save_statistics);
   c->add_option("--split-by", o->split_by,
                 "Neurons of an expert: clusters (of similar weights) or in-order")
       ->check(one_of({"clusters", "in-order"}))

@@ -179,41 +179,6 @@ class Convert(Cli):
             f.write(bytes(range(256)) * 4)
         self.ok(*to, "int4", "--calibrate", self.path("binary"))
 
-    def test_saved_statistics(self):
-        with open(self.path("t.txt"), "w") as f:
-            f.write("The quick brown fox jumps over the lazy dog. " * 3)
-        statistics = self.path("t.statistics")
-        self.ok("convert", CHAT, self.path("a.moe"), "--weights", "int8", "--calibrate", self.path("t.txt"),
-                "--save-statistics", statistics)
-        files, reports = [], []
-        for name, *options in (("text.moe", "--calibrate", self.path("t.txt")), ("saved.moe", "--statistics", statistics)):
-            r = self.ok("convert", CHAT, self.path(name), "--weights", "int4_k", "--json", *options)
-            reports.append(json.loads(r.stdout)["total"]["calibration"])
-            with open(self.path(name), "rb") as f:
-                files.append(f.read())
-        self.assertEqual(*files)
-        self.assertEqual([r.pop("passes") for r in reports], [1, 0])
-        self.assertEqual(*reports)
-        r = self.ok("convert", CHAT, self.path("b.moe"), "--weights", "int4", "--statistics", statistics)
-        self.assertRegex(r.stdout, r"calibrated on \d+ tokens \(perplexity of the source [\d.e+]+\), read earlier: \d+ matrices")
-
-    def test_statistics_that_do_not_fit(self):
-        os.mkdir(self.path("out"))
-        to, statistics = (self.path("out/m.moe"), "--weights", "int4"), self.path("t.statistics")
-        self.ok("convert", CHAT, self.path("a.moe"), *to[1:], "--calibrate", "-", "--save-statistics", statistics,
-                text="a dog")
-        self.fails(1, "convert", CHECKPOINT, *to, "--statistics", statistics, contains=[statistics, "the model needs"])
-        self.fails(1, "convert", CHAT, *to, "--statistics", self.path("a.moe"), contains=["not a safetensors file"])
-        self.fails(1, "convert", CHAT, *to, "--calibrate", statistics, contains=["found a safetensors file"])
-        self.fails(1, "convert", CHAT, *to, "--calibrate", "-", "--save-statistics", to[0], text="a dog",
-                   contains=["different files"])
-        self.fails(1, "convert", CHAT, *to, "--calibrate", "-", "--save-statistics", self.path("none/s"), text="a dog",
-                   contains=["no folder"])
-        self.fails(2, "convert", CHAT, *to, "--save-statistics", statistics, contains=["--calibrate"])
-        self.fails(2, "convert", CHAT, *to, "--statistics", statistics, "--calibrate", "-", contains=["--statistics"])
-        self.fails(2, "convert", CHAT, *to, "--statistics", statistics, "--split-ffn", "2", contains=["--calibrate"])
-        self.assertEqual(os.listdir(self.path("out")), [])
-
     def dense(self):
         """A dense checkpoint in the research layout with one token per byte."""
         config = {

@@ -42,7 +42,7 @@ def test_statistics(tmp_path):
     report = moe.convert(source, tmp_path / "b", weights="int4", statistics=saved)
     assert report["calibration"]["passes"] == 0 < report["calibration"]["tokens"]
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    with pytest.raises(moe.FormatError, match="the model needs"):
+    with pytest.raises(moe.ArgumentError, match="another checkpoint"):
         moe.convert(SOURCE, tmp_path / "c", weights="int4", statistics=saved)
     with pytest.raises(moe.ArgumentError, match="found both"):
         moe.convert(source, tmp_path / "c", weights="int4", statistics=str(saved), calibration="A text.")
