@@ -1088,9 +1088,9 @@ typedef struct moe_convert_params {
    * checkpoint, or with split_ffn. */
   const char* statistics;
   /* With `calibration` and without split_ffn: a file to write its statistics to, or NULL. An input
-   * of n channels, which matrices may share, takes about 2 n min(n, 2048) bytes. It gets its
-   * name just after the destination does: if that alone fails, the model is complete.
-   * MOE_ERR_ARGUMENT if it is a model file. */
+   * of n channels, which matrices may share, takes about 2 n min(n, 2048) bytes. The file
+   * gets its name just after the destination does: if that alone fails, the model is complete, and
+   * an older file of statistics is unchanged. MOE_ERR_ARGUMENT if it is a model file. */
   const char* save_statistics;
 } moe_convert_params;
 
