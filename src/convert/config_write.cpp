@@ -109,7 +109,7 @@ Offset<fbs::ModelConfig> write_config(FlatBufferBuilder& b, const ModelConfig& c
     if (layer.has_cross) cross = write_attention(b, layer.cross);
     layers.push_back(fbs::CreateLayer(b, attention, ffn, cross));
   }
-  const auto name = b.CreateString(model_name);
+  const auto name = b.CreateString(model_name != nullptr ? model_name : c.name.c_str());
   const auto norm = b.CreateSharedString(name_in(kNormKinds, c.norm));
   const auto positions = b.CreateSharedString(name_in(kPositionKinds, c.positions));
   const auto eos = b.CreateVector(c.eos_token_ids.data(), c.eos_token_ids.size());
@@ -127,9 +127,8 @@ Status finish_model(ModelWriter& writer, const ModelConfig& config,
                     const ModelWriter::Builder<fbs::Tokenizer>& tokenizer,
                     const ModelWriter::Notes& notes) {
   MOE_TRY(validate(config));
-  return writer.finish(
-      [&config](FlatBufferBuilder& b) { return write_config(b, config, config.name.c_str()); },
-      tokenizer, notes, minor_version(config));
+  return writer.finish([&config](FlatBufferBuilder& b) { return write_config(b, config); },
+                       tokenizer, notes, minor_version(config));
 }
 
 }  // namespace moe

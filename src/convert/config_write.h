@@ -6,9 +6,10 @@
 
 namespace moe {
 
-/// With another name than the configuration's.
+/// `name`: null for the configuration's own.
 flatbuffers::Offset<fbs::ModelConfig> write_config(flatbuffers::FlatBufferBuilder& builder,
-                                                   const ModelConfig& config, const char* name);
+                                                   const ModelConfig& config,
+                                                   const char* name = nullptr);
 
 /// Validates the configuration, then finishes and commits the file. `tokenizer` may be null.
 Status finish_model(ModelWriter& writer, const ModelConfig& config,
