@@ -2,17 +2,21 @@
 # Unpacks the libraries that moe links, for another architecture, into a folder of the build tree: for
 # the presets aarch64, armhf and riscv64. Changes nothing outside it: no foreign architecture is added,
 # nothing is installed. Debian 12 has no riscv64: there zstd is built from Debian's source package.
-# Usage: fetch-cross-libs.sh arm64|armhf|riscv64 FOLDER
+# With PACKAGE: these packages instead, without those that they depend on.
+# Usage: fetch-cross-libs.sh arm64|armhf|riscv64 FOLDER [PACKAGE...]
 set -euo pipefail
 
-case "${1:-}" in
+usage="usage: fetch-cross-libs.sh arm64|armhf|riscv64 FOLDER [PACKAGE...]"
+[ $# -ge 2 ] || { echo "$usage" >&2; exit 2; }
+case "$1" in
   arm64) packages=(libzstd-dev libpcre2-dev libpcre2-8-0 libutf8proc-dev libutf8proc2) ;;
   armhf) packages=(libzstd-dev) ;;
   riscv64) packages=() ;;
-  *) echo "usage: fetch-cross-libs.sh arm64|armhf|riscv64 FOLDER" >&2; exit 2 ;;
+  *) echo "$usage" >&2; exit 2 ;;
 esac
 architecture=$1
 folder=$2
+[ $# -eq 2 ] || packages=("${@:3}")
 [ -e "$folder/complete" ] && exit 0
 command -v apt-get >/dev/null || { echo "fetch-cross-libs: needs Debian's apt-get" >&2; exit 1; }
 rm -rf "$folder"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Uses the libraries of a wheel for 64-bit ARM under qemu-user: examples/generate.c generates the same text as with
-# BUILD_DIR on this machine, and the converter can be loaded. Python itself is not run. Usage: wheel_aarch64.sh WHEEL BUILD_DIR
+# BUILD_DIR on this machine, in C and in Debian's Python, and the converter can be loaded.
+# Usage: wheel_aarch64.sh WHEEL BUILD_DIR
 set -euo pipefail
 [ $# -eq 2 ] || { echo "usage: wheel_aarch64.sh WHEEL BUILD_DIR" >&2; exit 2; }
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -33,4 +34,18 @@ int main(void) {
 END
 aarch64-linux-gnu-gcc -std=c99 "$scratch/convert.c" -I"$root/include" "$libraries/libmoe_convert.so.0" "$libraries/libmoe.so.0" -o "$scratch/convert"
 on_arm "$scratch/convert"
+
+debian=$scratch/debian
+packages=(python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libc6 libgcc-s1 libstdc++6 libexpat1 libffi8 zlib1g
+  python3-numpy libblas3 liblapack3 libgfortran5)
+bash "$root/scripts/fetch-cross-libs.sh" arm64 "$debian" "${packages[@]}" >"$scratch/log" 2>&1 || { tail "$scratch/log" >&2; exit 1; }
+system=$debian/usr/lib/aarch64-linux-gnu
+cat >"$scratch/generate.py" <<'END'
+import sys, moe
+print(sys.argv[2] + moe.Model(sys.argv[1]).session().generate(sys.argv[2], max_tokens=16).text())
+END
+"$2/bin/moe" generate "${story[0]}" -p "${story[1]}" -n 16 >"$scratch/here" 2>"$scratch/log"
+qemu-aarch64 -L "$debian" -E "LD_LIBRARY_PATH=$system:$system/blas:$system/lapack" -E "PYTHONHOME=$debian/usr" \
+  -E "PYTHONPATH=$scratch:$debian/usr/lib/python3/dist-packages" "$debian/usr/bin/python3.11" "$scratch/generate.py" "${story[@]}" >"$scratch/there"
+diff "$scratch/there" "$scratch/here"
 echo "$(basename "$1"): the same text as here"
