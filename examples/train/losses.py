@@ -50,8 +50,10 @@ def balance_loss(
     check_finite(scores)
     real = scores if mask is None else scores[mask.bool()]
     probs = (real / tau_0).softmax(dim=-1)
-    taken = torch.sort(real, dim=-1, descending=True, stable=True).indices
-    taken = taken[:, : k if count == "all" else 1]
+    if count == "first":
+        taken = real.argmax(dim=-1)
+    else:
+        taken = torch.sort(real, dim=-1, descending=True, stable=True).indices[:, :k]
     share = torch.bincount(taken.flatten(), minlength=n).to(probs.dtype) / taken.numel()
     return n * (share * probs.mean(dim=0)).sum(), share
 

@@ -62,7 +62,7 @@ class Block(nn.Module):
         norm = self.get_submodule
         y = norm(f"{name}_out_norm")(f(norm(f"{name}_norm")(x)))
         y = F.dropout(y, self.dropout, self.training)
-        return norm(f"{name}_post_norm")(x + self.multiplier * y)
+        return norm(f"{name}_post_norm")(torch.add(x, y, alpha=self.multiplier))
 
     def forward(
         self, x: Tensor, ids: Tensor, real: Tensor | None = None, source: Source | None = None
@@ -166,7 +166,8 @@ class Model(nn.Module):
             y = self.head(x)
         if kind == "span" and (real := self._real(ids)) is not None:
             y = y.masked_fill(~real[..., None], -math.inf)
-        return y * self.config["logit_multiplier"]
+        multiplier = self.config["logit_multiplier"]
+        return y if multiplier == 1 else y * multiplier
 
     def _tied(self, x: Tensor) -> Tensor:
         bias = None

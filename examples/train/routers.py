@@ -31,6 +31,14 @@ def order_desc(v: Tensor) -> Tensor:
     return torch.sort(v, dim=-1, descending=True, stable=True).indices
 
 
+def first_choices(v: Tensor, k: int) -> Tensor:
+    """The first k of order_desc(v), (R, k). In training ties of k > 1 go to any expert: topk is faster than a
+    stable sort, and ties do not matter there."""
+    if k == 1:
+        return v.argmax(dim=-1, keepdim=True)
+    return v.topk(k, dim=-1).indices if v.requires_grad else order_desc(v)[:, :k]
+
+
 def _finish(w: Tensor, kept: Tensor, r: Config) -> Tensor:
     """Applies a router's weight rule to the chosen pairs: raw, renormalised or one, times the scale."""
     rule = r.get("weights", "raw")
@@ -45,8 +53,7 @@ def _finish(w: Tensor, kept: Tensor, r: Config) -> Tensor:
 def softmax_route(z: Tensor, r: Config) -> Route:
     """Top-k of a softmax (Switch, Mixtral, OLMoE; MH-MoE eq. 1 and 3). z (R, N) logits."""
     probs = z.softmax(dim=-1)
-    # topk is faster than a stable sort, and ties do not matter in training
-    index = order_desc(z)[:, : r["k"]] if not z.requires_grad else z.topk(r["k"], dim=-1).indices
+    index = first_choices(z, r["k"])
     if r.get("weights", "raw") == "chosen":
         w = z.gather(1, index).softmax(dim=-1) * r.get("scale", 1.0)
     else:
@@ -72,7 +79,7 @@ def sigmoid_route(z: Tensor, r: Config, selection_bias: Tensor | None) -> Route:
     """Sigmoid scores; the selection bias affects the choice only (DeepSeek-V3, eq. 16)."""
     scores = z.sigmoid()
     ranked = z if selection_bias is None else scores + selection_bias
-    index = order_desc(ranked)[:, : r["k"]]
+    index = first_choices(ranked, r["k"])
     kept = torch.ones_like(index, dtype=torch.bool)
     return Route(index, _finish(scores.gather(1, index), kept, r), kept, z.softmax(dim=-1), z)
 
@@ -83,7 +90,7 @@ def sparsemixer_route(z: Tensor, r: Config) -> Route:
     index, weight = [], []
     for _ in range(2):
         live = z.masked_fill(~alive, -math.inf)
-        best = order_desc(live)[:, :1]
+        best = first_choices(live, 1)
         m = live.gather(1, best)
         masked = (m - z) / torch.maximum(z.abs(), m) > 2 * r.get("jitter", 0.01)
         p = z.masked_fill(masked | ~alive, -math.inf).softmax(dim=-1)
@@ -98,7 +105,7 @@ def cosine_route(s: Tensor, r: Config, tau: Tensor) -> Route:
     """Cosine scores s (R, N) over a temperature tau () (X-MoE, Chi et al. 2022, eq. 7 and 8), which
     is learnt, one per layer, and at least 1e-4."""
     v = s / tau.clamp_min(1e-4)
-    index = order_desc(s)[:, : r["k"]]
+    index = first_choices(s, r["k"])
     chosen, probs = v.gather(1, index), v.softmax(dim=-1)
     if r["gate"] == "softmax":
         over_chosen = r["k"] > 1 and r.get("topk_norm", True)
@@ -204,7 +211,7 @@ class Router(nn.Module):
             return cosine_route(self._cosine(x), self.r, self.tau)
         z = nn.functional.linear(x if self.reduce is None else x @ self.reduce.T, self.weight, self.bias)
         if self.kind == "base":  # Lewis et al. 2021: eq. 1 in training, eq. 3 at inference
-            index = _balanced(z) if self.training else order_desc(z)[:, :1]
+            index = _balanced(z) if self.training else first_choices(z, 1)
             kept = torch.ones_like(index, dtype=torch.bool)
             return Route(index, z.gather(1, index).sigmoid(), kept, z.softmax(dim=-1))
         if self.kind == "sigmoid":
