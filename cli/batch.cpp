@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/batch_files.h"
+#include "cli/batch_request.h"
 #include "cli/chat_template.h"
 #include "cli/context.h"
 #include "cli/help.h"
@@ -23,11 +24,6 @@ struct BatchOptions {
   std::string in;
   std::string out;
   int n_sessions = 8;
-};
-
-/// An error in one line, which does not stop the others.
-struct LineError : std::runtime_error {
-  using std::runtime_error::runtime_error;
 };
 
 /// A session and the text it generates.
@@ -53,6 +49,7 @@ class Batch {
         in_(files.in),
         out_(files.out),
         progress_(true),
+        n_before_(files.n_written),
         n_written_(files.n_written) {
     for (int i = 0; i < o.n_sessions; ++i) {
       slots_.emplace_back();
@@ -66,8 +63,6 @@ class Batch {
   bool fill_free_slots();
   bool fill(Slot& slot, bool wait);
   void begin(Slot& slot, const std::string& line, bool whole);
-  std::vector<int32_t> tokens_of(const Json& json) const;
-  std::vector<std::string> stops_of(const Json& json) const;
   Chat open_chat(moe_session* session) const;
   void reply(Slot& slot, const Json& messages);
   static Json begin_result(const Slot& slot) {
@@ -81,6 +76,7 @@ class Batch {
   void step();
   void go_on(Slot& slot);
   void step_alone(Slot& slot);
+  void skip_answered();
   void finish(Slot& slot, const char* why);
   void refuse(Slot& slot, const char* why);
   void give(size_t line, const Json& result, uint64_t input_end);
@@ -101,6 +97,7 @@ class Batch {
   std::vector<Slot> slots_;
   size_t n_read_ = 0;
   size_t n_refused_ = 0;
+  const size_t n_before_;  // of earlier runs
   size_t n_written_;
   std::map<size_t, std::pair<std::string, uint64_t>> waiting_;  // for earlier lines
 };
@@ -112,62 +109,6 @@ void Batch::give(size_t line, const Json& result, uint64_t input_end) {
     out_.add(first->second.first);
     ++n_written_;
     Progress::callback(&progress_, first->second.second, in_.size(), "batch");
-  }
-}
-
-void check_line(moe_status status, const moe_error& error) {
-  if (status == MOE_OK) return;
-  const bool ends_all = status == MOE_ERR_CANCELLED || status == MOE_ERR_MEMORY ||
-                        status == MOE_ERR_DEVICE || status == MOE_ERR_IO;
-  if (ends_all) throw CallError(status, error.text);
-  throw LineError(error.text);
-}
-
-/// Maximum nesting of objects and lists: the JSON parser is recursive.
-void check_depth(const std::string& line) {
-  constexpr int kMostDepth = 64;
-  int depth = 0;
-  bool text = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (text && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      text = !text;
-    } else if (!text && (c == '[' || c == '{') && ++depth > kMostDepth) {
-      throw LineError("nested deeper than 64");
-    } else if (!text && (c == ']' || c == '}')) {
-      --depth;
-    }
-  }
-}
-
-std::string string_in(const Json& message, const char* key, const std::string& where) {
-  if (!message.contains(key)) throw LineError(where + ": no '" + key + "'");
-  const Json& value = message[key];
-  if (value.is_string()) return value.get<std::string>();
-  throw LineError(where + ": '" + key + "': expected a string, found " + value.type_name());
-}
-
-void add_message(moe_chat* chat, const Json& message, const std::string& where) {
-  if (!message.is_object()) {
-    throw LineError(where + ": expected an object, found " + message.type_name());
-  }
-  const std::string role = string_in(message, "role", where);
-  const std::string content = string_in(message, "content", where);
-  moe_error error;
-  const moe_status status =
-      moe_chat_add(chat, role.c_str(), content.data(), content.size(), &error);
-  if (status == MOE_ERR_RANGE) throw LineError(where + ": " + error.text);
-  check_line(status, error);
-}
-
-void add_messages(moe_chat* chat, const Json& messages) {
-  if (!messages.is_array() || messages.empty()) {
-    throw LineError("'messages': expected a non-empty list");
-  }
-  for (size_t i = 0; i < messages.size(); ++i) {
-    add_message(chat, messages[i], "'messages[" + std::to_string(i) + "]'");
   }
 }
 
@@ -203,7 +144,7 @@ Chat Batch::open_chat(moe_session* session) const {
 // the others wait.
 void Batch::reply(Slot& slot, const Json& messages) {
   if (template_.empty() && moe_model_chat_template(model_) == nullptr) {
-    throw LineError("'messages': the model has no chat template (--template gives one)");
+    throw LineError("'messages': the model has no chat template; --template gives one");
   }
   const Chat chat = open_chat(slot.session.get());
   add_messages(chat.get(), messages);
@@ -229,29 +170,6 @@ void Batch::reply(Slot& slot, const Json& messages) {
   slot.line = 0;
 }
 
-std::vector<int32_t> Batch::tokens_of(const Json& json) const {
-  if (json.contains("prompt")) {
-    if (!json["prompt"].is_string()) throw LineError("'prompt': expected a string");
-    try {
-      return encode(model_, json["prompt"].get<std::string>(), 0);
-    } catch (const CallError& e) {
-      throw LineError(e.what());
-    }
-  }
-  std::vector<int32_t> tokens;
-  if (!json["tokens"].is_array()) throw LineError("'tokens': expected a list of numbers");
-  for (const Json& t : json["tokens"]) {
-    const int64_t id = t.is_number_integer() ? t.get<int64_t>() : -1;
-    if (id < 0 || id >= info_.vocab_size) {
-      throw LineError("'tokens': expected ids in 0.." + std::to_string(info_.vocab_size - 1) +
-                      ", found " +
-                      t.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40));
-    }
-    tokens.push_back(static_cast<int32_t>(id));
-  }
-  return tokens;
-}
-
 /// Start of the first match of any of the texts in `text`; npos: none.
 size_t find_first(const std::string& text, const std::vector<std::string>& wanted) {
   size_t first = std::string::npos;
@@ -259,41 +177,16 @@ size_t find_first(const std::string& text, const std::vector<std::string>& wante
   return first;
 }
 
-// A line's own stop texts replace --stop.
-std::vector<std::string> Batch::stops_of(const Json& json) const {
-  if (!json.contains("stop")) return options_.sampling.stop;
-  if (moe_model_tokenizer(model_) == nullptr) throw LineError("'stop': the model has no tokenizer");
-  std::vector<std::string> stops;
-  const Json given = json["stop"].is_array() ? json["stop"] : Json::array({json["stop"]});
-  for (const Json& stop : given) {
-    const bool good = stop.is_string() && !stop.get_ref<const std::string&>().empty() &&
-                      stop.get_ref<const std::string&>().find('\0') == std::string::npos;
-    if (!good) throw LineError("'stop': expected a non-empty string, or a list of such strings");
-    stops.push_back(stop.get<std::string>());
-  }
-  return stops;
-}
-
 // Evaluates the prompt of a line and samples the first token.
 void Batch::begin(Slot& slot, const std::string& line, bool whole) {
-  if (!whole) throw LineError("longer than 4 MiB, the limit for a line");
-  if (line.find_first_not_of(" \t\r") == std::string::npos) {
-    throw LineError("the line is empty");  // counts: results have the numbers of their lines
-  }
-  check_depth(line);
-  const Json json = Json::parse(line, nullptr, false);
-  if (json.is_discarded()) throw LineError("no JSON in UTF-8");
-  if (!json.is_object())
-    throw LineError("expected a JSON object, found " + std::string(json.type_name()));
-  if (json.contains("id")) slot.id = json["id"];
+  const Json request = parse_request(line, whole);
+  if (request.contains("id")) slot.id = request["id"];
+  check_keys(request);
   moe_error error;
   check(moe_session_rewind(slot.session.get(), 0, &error), error);
-  if (json.contains("prompt") + json.contains("messages") + json.contains("tokens") != 1) {
-    throw LineError("expected one of 'prompt', 'messages' and 'tokens'");
-  }
-  slot.stops = stops_of(json);
-  if (json.contains("messages")) return reply(slot, json["messages"]);
-  slot.prompt = tokens_of(json);
+  slot.stops = stops_of(request, model_, options_.sampling.stop);
+  if (request.contains("messages")) return reply(slot, request["messages"]);
+  slot.prompt = tokens_of(request, model_);
   const std::vector<int32_t>& tokens = slot.prompt;
   if (tokens.empty()) throw LineError("the text has no tokens");
   check_line(moe_session_eval(slot.session.get(), tokens.data(), tokens.size(), nullptr, 0, &error),
@@ -367,7 +260,6 @@ bool Batch::fill(Slot& slot, bool wait) {
     if (!wait && !in_.ready()) return false;
     if (!in_.next(&line, &whole)) return false;
     ++n_read_;
-    if (n_read_ <= n_written_) continue;  // of an earlier run
     stop_if_interrupted();
     slot.line = n_read_;
     slot.input_end = in_.at();
@@ -440,22 +332,49 @@ void Batch::step_alone(Slot& slot) {
   go_on(slot);
 }
 
+// Lines with results of an earlier run.
+void Batch::skip_answered() {
+  LineReader results(options_.out);
+  const std::string source = options_.in == "-" ? "stdin" : options_.in;
+  std::string line, result;
+  bool whole = true, whole_result = true;
+  for (n_read_ = 0; n_read_ < n_before_; ++n_read_) {
+    const std::string number = std::to_string(n_read_ + 1);
+    if (!in_.next(&line, &whole)) {
+      throw CallError(MOE_ERR_ARGUMENT, options_.out + " has " + counted(n_before_, "line") +
+                                            ", more than " + source + " with " +
+                                            std::to_string(n_read_) + ": results of another file?");
+    }
+    if (results.next(&result, &whole_result) && whole_result &&
+        !may_answer(result, line, whole, model_)) {
+      throw CallError(MOE_ERR_ARGUMENT, options_.out + ": line " + number +
+                                            " is not the result of line " + number + " of " +
+                                            source + ": results of another file?");
+    }
+  }
+  std::cerr << "moe: continuing after line " << n_before_ << "; to begin again, remove "
+            << options_.out << "\n";
+}
+
 void Batch::run() {
-  const size_t n_before = n_written_;
-  if (n_before > 0) {
-    std::cerr << "moe: continuing after line " << n_before << "; to begin again, remove "
-              << options_.out << "\n";
+  if (n_before_ > 0) skip_answered();
+  try {
+    while (fill_free_slots()) step();
+  } catch (const CallError& e) {
+    if (e.code == MOE_ERR_CANCELLED && n_written_ > n_before_) {
+      std::cerr << "moe: " << counted(n_written_ - n_before_, "line")
+                << " done; the same command continues\n";
+    }
+    throw;
   }
-  while (fill_free_slots()) step();
-  if (n_read_ < n_before) {
-    throw CallError(MOE_ERR_ARGUMENT, options_.out + " has " + std::to_string(n_before) +
-                                          " lines, more than " +
-                                          (options_.in == "-" ? "stdin" : options_.in) + " with " +
-                                          std::to_string(n_read_) + ": results of another file?");
+  const size_t n_done = n_written_ - n_before_;
+  std::cerr << "moe: " << counted(n_done, "line") << " done";
+  if (n_refused_ > 0 && n_refused_ == n_done) {
+    std::cerr << ", all with errors";
+  } else if (n_refused_ > 0) {
+    std::cerr << ", " << n_refused_ << " with errors";
   }
-  const std::string errors = ", " + std::to_string(n_refused_) + " with errors";
-  std::fprintf(stderr, "moe: %zu lines done%s\n", n_written_ - n_before,
-               n_refused_ == 0 ? "" : errors.c_str());
+  std::cerr << "\n";
 }
 
 void run_batch(BatchOptions& o) {
@@ -481,10 +400,11 @@ void add_batch(CLI::App& app) {
   c->add_option(
        "IN", o->in,
        "One JSON object per line (- is stdin): prompt, messages or tokens; optionally id and "
-       "stop")
+       "stop, which replaces --stop")
       ->required();
   c->add_option("OUT", o->out,
-                "One JSON object per line of IN; lines already in it are not generated again")
+                "One JSON object per line of IN (- is stdout); lines already in it are not "
+                "generated again")
       ->required();
   add_template_option(*c, o->chat_template);
   add_sampling_options(*c, o->sampling, 128);

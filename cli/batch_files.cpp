@@ -56,8 +56,11 @@ void LineReader::read_byte() {
 }
 
 ResultFile::ResultFile(const std::string& path)
-    : path_(path), fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : path_(path == "-" ? "stdout" : path),
+      fd_(path == "-" ? dup(STDOUT_FILENO)
+                      : open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
   if (fd_ < 0) fail();
+  if (path == "-") return;
   if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     const bool busy = errno == EWOULDBLOCK;
     const std::string why = busy ? "another process is writing it" : std::strerror(errno);
@@ -119,7 +122,7 @@ void ResultFile::check_result(const std::string& head, size_t n, bool whole) con
 void ResultFile::fail() const { throw CallError(MOE_ERR_IO, path_ + ": " + std::strerror(errno)); }
 
 BatchFiles::BatchFiles(const std::string& from, const std::string& to)
-    : in_path(from), in(from), out(to), n_written(out.resume()) {}
+    : in_path(from), in(from), out(to), n_written(to == "-" ? 0 : out.resume()) {}
 
 int BatchFiles::lines_left(int most) const {
   if (in_path == "-") return most;  // stdin, whatever file has that name

@@ -35,6 +35,7 @@ class LineReader {
 /// The results so far, locked against other writers. Lines are written whole or not at all.
 class ResultFile {
  public:
+  /// "-" is stdout, which is not locked and holds no results.
   explicit ResultFile(const std::string& path);
   ResultFile(const ResultFile&) = delete;
   ResultFile& operator=(const ResultFile&) = delete;

@@ -107,6 +107,7 @@ class Talk {
   bool take(const moe_piece& piece);
   void show_thinking(bool on);
   bool command(const std::string& line);
+  void show_conversation();
   void turn(const std::string& line);
   void make_room();
   void grow(int64_t needed);
@@ -169,13 +170,20 @@ void Talk::show(bool begin_reply) {
   std::cout << text << (text.empty() || text.back() != '\n' ? "\n" : "") << std::flush;
 }
 
-// True if the line is a command. Other lines that begin with a slash are for the model.
+constexpr const char* kCommands =
+    "/clear starts again, /system TEXT changes the system prompt, /show shows what the model "
+    "reads, /quit or Ctrl-D ends";
+
+// True if the line is a command. Other lines that begin with a slash are for the model, such as
+// Qwen3's /think.
 bool Talk::command(const std::string& line) {
   moe_error error;
   if (line == "/clear" || line == "/reset") {
     truncate(0);
   } else if (line == "/show") {
-    show(false);
+    show_conversation();
+  } else if (line == "/help") {
+    std::cerr << "moe: " << kCommands << "\n";
   } else if (line == "/system" || line.compare(0, 8, "/system ") == 0) {
     const std::string text = line.size() > 8 ? line.substr(8) : "";
     check(moe_chat_set_system(chat_, text.empty() ? nullptr : text.c_str(), &error), error);
@@ -184,6 +192,16 @@ bool Talk::command(const std::string& line) {
     return false;
   }
   return true;
+}
+
+// Some templates refuse a conversation without a question.
+void Talk::show_conversation() {
+  try {
+    show(false);
+  } catch (const CallError& e) {
+    if (moe_chat_message_count(chat_) > 0) throw;
+    std::cerr << "moe: nothing to show yet\n";
+  }
 }
 
 void Talk::report(const moe_chat_result& r) {
@@ -348,9 +366,7 @@ void Talk::keep_answered() {
 
 void Talk::run() {
   if (terminal_) {
-    std::cerr
-        << "moe: type a line; /clear starts again, /system TEXT changes the system prompt, /show "
-           "shows what the model reads, /quit or Ctrl-D ends\n";
+    std::cerr << "moe: type a line; " << kCommands << "\n";
   }
   std::string line;
   while (true) {
@@ -359,7 +375,7 @@ void Talk::run() {
       if (terminal_) std::cerr << "\n";
       return;
     }
-    if (line == "/quit" || interrupted()) return;
+    if (line == "/quit" || line == "/exit" || interrupted()) return;
     if (line.empty() || command(line)) continue;
     if (!options_.render) {
       turn(line);
@@ -377,6 +393,7 @@ void run_chat(const ChatOptions& o) {
   check_decoder(o.model, model.get(), "chat");
   check_sampling(o.sampling, model.get());
   const auto file = o.file.empty() ? std::nullopt : read_chat_file(o.file);
+  if (!o.file.empty()) check_chat_place(o.file);
   Talk talk(o, model.get());
   if (file) talk.restore(*file);
   try {
@@ -419,8 +436,8 @@ void add_chat(CLI::App& app) {
   c->add_flag("--stats", o->stats,
               "Report tokens, speed and, under a cap, memory use after each reply");
   c->footer(
-      "Thinking goes to stderr. Commands: /clear, /system TEXT, /show, /quit.\n"
-      "Ctrl-C during a reply ends the reply.");
+      "Thinking goes to stderr. Commands: /clear, /system TEXT, /show, /help, /quit.\n"
+      "Ctrl-C during a reply ends the reply, at the prompt the chat.");
   c->callback([o] { run_chat(*o); });
 }
 

@@ -128,6 +128,15 @@ void load_chat_session(const ChatFile& file, moe_session* session) {
   if (status != MOE_OK) throw CallError(status, file.path + ": " + error.text);
 }
 
+void check_chat_place(const std::string& path) {
+  const std::string partial = path + ".partial";
+  std::ofstream out(partial, std::ios::binary | std::ios::app);
+  if (!out) throw write_error(path);
+  out.close();
+  std::error_code ignored;
+  std::filesystem::remove(partial, ignored);
+}
+
 void write_chat_file(const ChatFile& file, moe_session* session) {
   const std::string partial = file.path + ".partial";
   moe_error error;
@@ -140,7 +149,7 @@ void write_chat_file(const ChatFile& file, moe_session* session) {
   if (status == MOE_OK) std::filesystem::rename(partial, file.path, failed);
   if (status == MOE_OK && !failed) return;
   std::filesystem::remove(partial, failed);
-  throw CallError(MOE_ERR_IO, file.path + ": the conversation cannot be written");
+  throw write_error(file.path);
 }
 
 }  // namespace moe_cli

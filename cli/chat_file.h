@@ -18,6 +18,8 @@ struct ChatFile {
 
 /// Empty if there is no such file. Throws if it is not a conversation.
 std::optional<ChatFile> read_chat_file(const std::string& path);
+/// Throws if no file can be written there.
+void check_chat_place(const std::string& path);
 /// Loads the session, if the file has one. Throws if it is damaged or of another model.
 void load_chat_session(const ChatFile& file, moe_session* session);
 /// Replaces the file when complete. Messages and system text come from `file`. If the session

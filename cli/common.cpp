@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,6 +85,12 @@ std::string spaced(const char* names) {
 
 void check(moe_status status, const moe_error& error) {
   if (status != MOE_OK) throw CallError(status, error.text);
+}
+
+CallError write_error(const std::string& path) {
+  const int reason = errno;
+  return {MOE_ERR_IO, (path == "-" ? "stdout" : path) + ": cannot be written" +
+                          (reason == 0 ? "" : std::string(": ") + std::strerror(reason))};
 }
 
 void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
@@ -339,10 +346,13 @@ uint64_t parse_bytes(const char* option, const std::string& text) {
     factor = i == std::string::npos ? 0 : std::pow(1024.0, static_cast<double>(i) + 1);
   }
   const double bytes = value * factor;
-  if (end == text.c_str() || errno != 0 || unit.size() > 1 || !(bytes >= 1) || bytes > 1e18) {
+  const bool whole = factor > 1 || bytes == std::floor(bytes);
+  if (end == text.c_str() || unit.size() > 1 || !whole || !(bytes >= 1)) {
     throw UsageError(std::string(option) + ": '" + text +
                      "' is not a size; expected a number above 0 with K, M, G or T, such as 2G");
   }
+  if (errno != 0 || bytes > 1e18)
+    throw UsageError(std::string(option) + ": '" + text + "' is too large");
   return static_cast<uint64_t>(bytes);
 }
 
@@ -357,6 +367,10 @@ std::string format_bytes(uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, unit == 0 || v >= 100 ? "%.0f %s" : "%.1f %s", v, kUnits[unit]);
   return text;
+}
+
+std::string counted(uint64_t n, const std::string& what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
 
 std::string format_seconds(double seconds) {
@@ -419,6 +433,13 @@ void stop_if_interrupted() {
   if (interrupted()) throw CallError(MOE_ERR_CANCELLED, "interrupted");
 }
 
+// Columns of the terminal on stderr.
+static int terminal_width() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 80;
+  return size.ws_col;
+}
+
 double now_seconds() {
   using Clock = std::chrono::steady_clock;
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
@@ -451,13 +472,15 @@ void Progress::show(uint64_t done, uint64_t total, const char* what) {
   const double spent = now - start_;
   const double rate = spent > 0 ? static_cast<double>(done) / spent : 0;
   const long left = rate > 0 ? std::lround(static_cast<double>(total - done) / rate) : 0;
-  const int filled = static_cast<int>(share * 24);
-  const std::string bar = std::string(static_cast<size_t>(filled), '#') +
-                          std::string(static_cast<size_t>(24 - filled), '.');
+  const auto filled = static_cast<size_t>(share * 24);
+  const std::string bar = std::string(filled, '#') + std::string(24 - filled, '.');
   const std::string speed = bytes_ ? format_bytes(static_cast<uint64_t>(rate)) + "/s"
                                    : std::to_string(std::lround(rate)) + " tokens/s";
-  std::fprintf(stderr, "\r\033[K[%s] %3.0f%%  %s  ETA %ld:%02ld  %.40s", bar.c_str(), share * 100,
-               speed.c_str(), left / 60, left % 60, visible(what == nullptr ? "" : what).c_str());
+  char line[256];
+  std::snprintf(line, sizeof line, "[%s] %3.0f%%  %s  ETA %ld:%02ld  %.40s", bar.c_str(),
+                share * 100, speed.c_str(), left / 60, left % 60,
+                visible(what == nullptr ? "" : what).c_str());
+  std::fprintf(stderr, "\r\033[K%.*s", terminal_width() - 1, line);  // a longer line would wrap
   std::fflush(stderr);
   shown_ = true;
 }

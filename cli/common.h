@@ -33,6 +33,8 @@ struct UsageError : std::runtime_error {
 };
 
 void check(moe_status status, const moe_error& error);
+/// Of a file that could not be written, with the reason of the last system call.
+CallError write_error(const std::string& path);
 
 struct Deleter {
   void operator()(moe_env* p) const { moe_env_free(p); }
@@ -106,6 +108,8 @@ std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, u
 /// AsSizeValue accepts only integers.)
 uint64_t parse_bytes(const char* option, const std::string& text);
 std::string format_bytes(uint64_t bytes);
+/// "1 line", "2 lines".
+std::string counted(uint64_t n, const std::string& what);
 std::string format_seconds(double seconds);  // "0.042 ms", "12.3 ms", "4.56 s"
 
 /// First Ctrl-C: interrupted() becomes true and the current session is cancelled. The second

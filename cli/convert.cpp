@@ -212,6 +212,10 @@ void keep_text(const ConvertOptions& o) {
 }
 
 void run_convert(const ConvertOptions& o) {
+  for (const std::string& written : {o.destination, o.save_statistics}) {
+    if (written == "-")
+      throw UsageError("-: expected a file name, as stdout cannot be a model or statistics");
+  }
   const std::vector<const char*> overrides = pointers(o.overrides);
   const std::vector<const char*> ignored_keys = pointers(o.ignored_keys);
   Run run;

@@ -41,7 +41,7 @@ class OutFile {
   void write_npy(const std::vector<float>& values, size_t n, size_t d);
 
  private:
-  [[noreturn]] void fail() const { throw CallError(MOE_ERR_IO, path_ + ": cannot be written"); }
+  [[noreturn]] void fail() const { throw write_error(path_); }
   std::string path_;
   std::ofstream file_;
   bool remove_ = false;

@@ -145,7 +145,18 @@ std::string unknown_word(const CLI::App& app, const std::string& word) {
 }
 
 std::string out_of_range(const std::string& text, const std::string& low, const std::string& high) {
-  return "expected a number in " + low + ".." + high + ", found '" + text + "'";
+  return "expected a whole number in " + low + ".." + high + ", found '" + text + "'";
+}
+
+// The texts of CLI11 for a missing value and for an option that is given twice.
+std::string plain(const std::string& text) {
+  const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
+  const std::string option = text.substr(0, text.find_first_of(": "));
+  if (has(": 1 required ") && has(" missing")) return option + ": its value is missing";
+  if (has(": At Most 1 required ")) return option + ": given more than once";
+  const std::string excludes = option + " excludes ";
+  if (!text.starts_with(excludes)) return text;
+  return option + " and " + text.substr(excludes.size()) + " cannot be combined";
 }
 
 std::string short_number(double v) {
@@ -212,8 +223,10 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::string call = command == &app ? "moe" : "moe " + command->get_name();
   const auto option = std::find_if(
       rest.begin(), rest.end(), [](const std::string& w) { return w.size() > 1 && w[0] == '-'; });
-  std::string text = error.what();
-  if (!rest.empty()) {
+  std::string text = plain(error.what());
+  if (!rest.empty() && command == &app) {
+    text = unknown_word(app, rest.front());
+  } else if (!rest.empty()) {
     text = unknown_word(*command, option == rest.end() ? rest.front() : *option);
   } else if (command == &app) {
     text = "a command is needed" + list(command_names(app));
@@ -228,7 +241,22 @@ CLI::Validator number_in(double low, double high) {
         const double v = std::strtod(text.c_str(), &end);
         const bool whole = end != text.c_str() && *end == '\0';
         if (whole && v >= low && v <= high) return "";  // false for nan
-        return out_of_range(text, short_number(low), short_number(high));
+        return "expected a number in " + short_number(low) + ".." + short_number(high) +
+               ", found '" + text + "'";
+      },
+      "");
+}
+
+CLI::Validator number_between(double low, double high, Bound excluded) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        const bool above = excluded == Bound::kLow;
+        const auto kept = static_cast<float>(std::strtod(text.c_str(), nullptr));
+        const bool inside = above ? kept > low : kept < high;
+        if (inside && number_in(low, high)(text).empty()) return "";
+        return std::string("expected a number ") + (above ? "above " : "of at least ") +
+               short_number(low) + (above ? " and at most " : " and below ") + short_number(high) +
+               ", found '" + text + "'";
       },
       "");
 }
@@ -297,8 +325,7 @@ CLI::Validator unsigned_64() {
 
 CLI::Validator not_empty() {
   return CLI::Validator(
-      [](std::string& text) -> std::string { return text.empty() ? "expected some text" : ""; },
-      "");
+      [](std::string& text) -> std::string { return text.empty() ? "must not be empty" : ""; }, "");
 }
 
 }  // namespace moe_cli

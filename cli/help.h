@@ -39,6 +39,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error);
 /// Checks numbers, including those that CLI11's own validators accept (nan, -1 for an unsigned
 /// number).
 CLI::Validator number_in(double low, double high);
+enum class Bound { kLow, kHigh };
+/// As number_in(), without one of the bounds.
+CLI::Validator number_between(double low, double high, Bound excluded);
 /// "expected A, B or C, found 'X'".
 CLI::Validator one_of(const std::vector<std::string>& names);
 /// Rejects nothing: completion offers the words "auto, cpu", and the library checks the value.

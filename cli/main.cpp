@@ -1,11 +1,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "cli/common.h"
 #include "cli/help.h"
@@ -43,7 +45,7 @@ void add_commands(CLI::App& app) {
   app.require_subcommand(1);
   app.footer(
       "Results go to stdout, everything else to stderr.\n"
-      "Exit status: 0 success, 1 error, 2 wrong usage, 130 stopped by Ctrl-C.\n"
+      "Exit status: 0 success, 1 error, 2 wrong usage, 130 stopped by Ctrl-C or SIGTERM.\n"
       "'moe COMMAND --help' shows the options of a command.");
   add_generate(app);
   add_chat(app);
@@ -71,12 +73,27 @@ void fill_standard_streams() {
   }
 }
 
+// The command line's words, the last one first. "help" and "version" stand for the options of these
+// names: "help COMMAND" for "COMMAND --help".
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  const std::string first = words.empty() ? "" : words[0];
+  if (first == "help") {
+    words.erase(words.begin());
+    words.push_back("--help");
+  } else if (first == "version") {
+    words[0] = "--version";
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Run Mixture-of-Experts language models with ternary, int8 or four-bit weights"};
   add_commands(app);
   try {
     watch_interrupts();
-    app.parse(argc, argv);
+    app.parse(words_of(argc, argv));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) return fail(kExitUsage, explain(app, e).c_str());
     app.exit(e);  // prints what --help and --version ask for

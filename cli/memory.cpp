@@ -75,9 +75,9 @@ Model open_if_fits(const ModelOptions& o, moe_env* env, int n_sessions) {
 CallError too_many_sessions(const ModelOptions& o, const moe_memory_plan& plan, int n_sessions) {
   const uint64_t least = plan.least_bytes + further(plan, n_sessions);
   return {MOE_ERR_BUDGET, (o.path.empty() ? "" : o.path + ": ") + std::to_string(n_sessions) +
-                              " sessions (--sessions): " + std::to_string(least) +
-                              " bytes at least: " + megabytes(least) + " needed, the cap is " +
-                              megabytes(plan.cap_bytes) + ": with one session " +
+                              " sessions (--sessions): the cap of " + megabytes(plan.cap_bytes) +
+                              " is too small: " + std::to_string(least) + " bytes at least, " +
+                              megabytes(least) + ": with one session " +
                               megabytes(plan.least_bytes) + " + each further one " +
                               megabytes(plan.session_bytes)};
 }

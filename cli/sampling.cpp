@@ -29,11 +29,11 @@ void add_sampling_options(CLI::App& app, SamplingOptions& o, int default_max_tok
                           "Sample from the smallest set of tokens whose probabilities add up to X "
                           "(default off)"),
            "X")
-      ->check(number_in(0, 1));
+      ->check(number_between(0, 1, Bound::kLow));
   sampling(app.add_option("--min-p", o.min_p,
                           "Drop tokens less probable than X times the best one (default off)"),
            "X")
-      ->check(number_in(0, 1));
+      ->check(number_between(0, 1, Bound::kHigh));
   sampling(app.add_option("--repetition-penalty", o.repetition_penalty,
                           "Above 1: repeat less (default off)"),
            "X")
@@ -85,12 +85,9 @@ void check_sampling(const SamplingOptions& o, const moe_model* model) {
 }
 
 Sampling::Sampling(const SamplingOptions& o) : options_(o) {
-  // 0 and 1 alone turn them off, and the library takes a top_p of 0 for its default.
-  if (!(o.top_p > 0)) throw UsageError("--top-p: expected a number above 0, found 0");
-  if (!(o.min_p < 1)) throw UsageError("--min-p: expected a number below 1, found 1");
   for (const std::string& text : options_.bias) bias_.push_back(parse_bias(text));
   for (const std::string& s : options_.stop) {
-    if (s.empty()) throw UsageError("--stop: expected some text");
+    if (s.empty()) throw UsageError("--stop: must not be empty");
     stop_.push_back(s.c_str());
   }
   sampling_.struct_size = sizeof sampling_;

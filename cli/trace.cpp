@@ -114,7 +114,9 @@ Trace empty_trace(const moe_model* model, std::vector<int32_t>* subheads) {
 }
 
 void write_trace(const std::string& path, const Trace& trace) {
-  std::ofstream out(path, std::ios::binary);
+  std::ofstream file;
+  if (path != "-") file.open(path, std::ios::binary);
+  std::ostream& out = path == "-" ? std::cout : file;
   out << "# n_layer=" << trace.n_layers << " n_expert=" << trace.n_experts
       << " n_expert_used=" << trace.n_used << "\nphase,step,layer,slot,expert,weight\n";
   char row[128];
@@ -123,8 +125,8 @@ void write_trace(const std::string& path, const Trace& trace) {
                   u.slot, u.expert, static_cast<double>(u.weight));
     out << row;
   }
-  out.close();
-  if (!out) throw CallError(MOE_ERR_IO, path + ": cannot write the trace");
+  file.close();
+  if (!out.flush()) throw write_error(path);
 }
 
 size_t count_steps(const Trace& trace, bool decode) {
@@ -213,7 +215,7 @@ void replay(const TraceOptions& o) {
     std::ofstream out(o.page, std::ios::binary);
     out << trace_page(o.model.path, trace, j);
     out.close();
-    if (!out) throw CallError(MOE_ERR_IO, o.page + ": cannot write the page");
+    if (!out) throw write_error(o.page);
   }
   if (!o.budgets) return;
   if (o.model.json) {

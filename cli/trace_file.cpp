@@ -67,7 +67,8 @@ class Reader {
     const char* text = at == std::string::npos ? "" : line_.c_str() + at + key.size();
     const long n = std::strtol(text, &end, 10);
     if (end == text || (*end != ' ' && *end != '\0') || n < 1 || n > most) {
-      fail("expected '# n_layer=L n_expert=E n_expert_used=K' with numbers from 1" + found());
+      fail("expected '# n_layer=L n_expert=E n_expert_used=K' with numbers from 1" + found() +
+           "; 'moe trace MODEL -p TEXT -o FILE' writes a trace");
     }
     return n;
   }

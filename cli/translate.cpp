@@ -46,6 +46,12 @@ moe_beam_stop stop_of(const std::string& name) {
   return name == "step" ? MOE_BEAM_STOP_STEP : MOE_BEAM_STOP_COUNT;
 }
 
+void check_lengths(const TranslateOptions& o) {
+  if (o.max_tokens == 0 || o.min_tokens <= o.max_tokens) return;
+  throw UsageError("--min-tokens " + std::to_string(o.min_tokens) + ": expected at most " +
+                   std::to_string(o.max_tokens) + ", the --max-tokens");
+}
+
 moe_translate_params params_of(const TranslateOptions& o, const std::vector<int32_t>& prefix) {
   moe_translate_params p{};
   p.struct_size = sizeof p;
@@ -139,6 +145,7 @@ void run_translate(TranslateOptions& o) {
     throw UsageError("--nbest " + std::to_string(o.n_best) + " is more than --beam " +
                      std::to_string(o.beam));
   }
+  check_lengths(o);
   if (o.tokens.empty() && !o.input.given()) {
     throw UsageError("give a text with -p TEXT or -f FILE, or token ids with --tokens 1,2,3");
   }

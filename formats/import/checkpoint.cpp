@@ -67,10 +67,15 @@ Checkpoint::Checkpoint(const std::string& path) : path_(path) {
     add_index(kIndex);
   } else if (path_exists(path_ + "/" + kSingle)) {
     add_file(kSingle);
+  } else if (!std::filesystem::exists(path_, ignored)) {
+    fail(MOE_ERR_NOT_FOUND, "%s: no such file or folder", path_.c_str());
   } else if (!std::filesystem::is_directory(path_, ignored)) {
     fail(MOE_ERR_NOT_FOUND,
-         "%s: neither a folder with config.json and safetensors files nor a .gguf file",
-         path_.c_str());
+         "%s: neither a folder with config.json and safetensors files nor a .gguf file%s",
+         path_.c_str(),
+         path_.ends_with(".moe")           ? "; .moe files are converted already"
+         : path_.ends_with(".safetensors") ? "; expected the folder of the file"
+                                           : "");
   } else {
     fail_without_weights(path_);
   }

@@ -56,8 +56,9 @@ class Cursor {
   void need(uint64_t n) const {
     const uint64_t end = std::min(file_.size(), kMaxGgufHeader);
     if (position() <= end && n <= end - position()) return;
-    fail(MOE_ERR_FORMAT, "%s: at byte %llu of the header %llu more were expected, %llu are there",
-         file_.path().c_str(), static_cast<ull>(position()), static_cast<ull>(n),
+    fail(MOE_ERR_FORMAT,
+         "%s: cut off in the header: expected %llu more bytes at byte %llu, found %llu",
+         file_.path().c_str(), static_cast<ull>(n), static_cast<ull>(position()),
          static_cast<ull>(end - std::min(position(), end)));
   }
 

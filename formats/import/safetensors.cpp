@@ -18,10 +18,10 @@ uint64_t header_length(const unsigned char* bytes, uint64_t file_size, const std
   for (int i = 7; i >= 0; --i) n = n << 8 | bytes[i];
   if (n < 2 || n > kMaxSafetensorsHeader || n > file_size - kLengthBytes) {
     fail(MOE_ERR_FORMAT,
-         "%s: not a safetensors file: its first 8 bytes announce a header of %llu bytes, the file "
-         "has %llu (at most %llu are accepted)",
-         name.c_str(), static_cast<ull>(n), static_cast<ull>(file_size),
-         static_cast<ull>(kMaxSafetensorsHeader));
+         "%s: cut off, or not a safetensors file: a header of %llu bytes (at most %llu are "
+         "accepted) in a file of %llu",
+         name.c_str(), static_cast<ull>(n), static_cast<ull>(kMaxSafetensorsHeader),
+         static_cast<ull>(file_size));
   }
   return n;
 }

@@ -106,7 +106,7 @@ void check_statistics(const std::string& source, const std::string& destination,
   check_separate(*o.save_statistics, destination);
   if (!destination.empty()) check_separate(*o.save_statistics, copy_of(destination));
   check_destination(source, *o.save_statistics);
-  check_no_model(*o.save_statistics);
+  check_replaces(*o.save_statistics, Output::kStatistics);
 }
 
 // The constructor finds every error that can be known before writing.
@@ -372,6 +372,7 @@ Status convert(const std::string& source, const std::string& destination,
   return guarded([&] {
     check_destination(source, destination);
     check_statistics(source, destination, options);
+    check_replaces(destination, Output::kModel);
     std::unique_ptr<ModelSink> sink = take(open_file_sink(destination));
     std::unique_ptr<ModelSink> copy;
     Conversion conversion(source, options, report);

@@ -62,8 +62,7 @@ void check_destination(const std::string& source, const std::string& destination
       if (read.st_dev != written.st_dev || read.st_ino != written.st_ino) continue;
       if (is_output_or_empty(target, written)) break;
       fail(MOE_ERR_ARGUMENT,
-           "%.250s: this is %.250s of the checkpoint, which writing it would destroy; expected "
-           "another destination",
+           "%.250s: this would overwrite %.250s of the checkpoint; expected another destination",
            target.c_str(), file.c_str());
     }
   }
@@ -82,12 +81,15 @@ void check_separate(const std::string& statistics, const std::string& destinatio
   }
 }
 
-void check_no_model(const std::string& statistics) {
+void check_replaces(const std::string& destination, Output kind) {
   struct stat written;
-  if (stat(statistics.c_str(), &written) != 0 || !S_ISREG(written.st_mode)) return;
-  if (!is_model(InputFile(statistics))) return;
-  fail(MOE_ERR_ARGUMENT, "%.250s: this is a model file; expected another file for statistics",
-       statistics.c_str());
+  if (stat(destination.c_str(), &written) != 0) return;
+  if (!S_ISREG(written.st_mode) || written.st_size == 0) return;
+  const InputFile file(destination);
+  const bool model = kind == Output::kModel;
+  if (model ? is_model(file) : is_saved_statistics(file)) return;
+  fail(MOE_ERR_ARGUMENT, "%.250s: this file exists and is not %s; expected another destination",
+       destination.c_str(), model ? "a model" : "a file of statistics");
 }
 
 }  // namespace moe

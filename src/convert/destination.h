@@ -14,7 +14,10 @@ void check_destination(const std::string& source, const std::string& destination
 /// name one file.
 void check_separate(const std::string& statistics, const std::string& destination);
 
-/// Throws MOE_ERR_ARGUMENT if the file to write statistics to is a model file.
-void check_no_model(const std::string& statistics);
+enum class Output { kModel, kStatistics };
+
+/// Throws MOE_ERR_ARGUMENT if the destination is a file with other content than an output of this
+/// kind: only those are replaced.
+void check_replaces(const std::string& destination, Output kind);
 
 }  // namespace moe

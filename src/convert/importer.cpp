@@ -17,14 +17,20 @@ std::vector<Importer> all_importers() {
 }
 
 [[noreturn]] void fail_unknown(const char* what, const std::string& name) {
+  constexpr size_t kRoom = 160;  // of the names that a message has room for
   std::string known;
+  size_t n_more = 0;
   for (const Importer& importer : all_importers()) {
-    known += (known.empty() ? "" : ", ") + std::string(importer.model_type);
+    if (known.size() > kRoom) {
+      ++n_more;
+    } else {
+      known += (known.empty() ? "" : ", ") + std::string(importer.model_type);
+    }
   }
   fail(MOE_ERR_UNSUPPORTED,
        "config.json: unknown %s \"%.60s\"; moe_research (formats/README.md) is for any model of "
-       "known layers. Known: %s",
-       what, name.c_str(), known.c_str());
+       "known layers. Known: %s and %zu more (docs/checkpoints.md)",
+       what, name.c_str(), known.c_str(), n_more);
 }
 
 Importer find_importer(const JsonNode& config) {

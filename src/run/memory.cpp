@@ -300,8 +300,8 @@ Status check_budget(const MemoryAccount& account, uint64_t cap) {
     used = std::clamp(used, 0, static_cast<int>(sizeof sum) - 1);
   }
   return Status::error(MOE_ERR_BUDGET,
-                       "%" PRIu64 " bytes at least: %.3f MB needed, the cap is %.3f MB: %s",
-                       account.total, megabytes(account.total), megabytes(cap), sum);
+                       "the cap of %.3f MB is too small: %" PRIu64 " bytes at least, %.3f MB: %s",
+                       megabytes(cap), account.total, megabytes(account.total), sum);
 }
 
 }  // namespace moe

@@ -134,8 +134,8 @@ Status check_fit(const SessionState& state, const ModelFileName& name, const Sav
   const Saved own = describe(state, name, std::min(found.n_tokens, context));
   if (found.model_hash != own.model_hash || found.model_bytes != own.model_bytes) {
     return Status::error(MOE_ERR_ARGUMENT,
-                         "saved session: of another model file (hash %016" PRIx64 ", %" PRIu64
-                         " bytes; this one's is %016" PRIx64 ", %" PRIu64 " bytes)",
+                         "saved session: saved with another model file (hash %016" PRIx64
+                         ", %" PRIu64 " bytes; this one's is %016" PRIx64 ", %" PRIu64 " bytes)",
                          found.model_hash, found.model_bytes, own.model_hash, own.model_bytes);
   }
   if (found.kv != own.kv) {

@@ -138,12 +138,12 @@ class Batch(Cli):
         lines = [{"prompt": "The fox"}, b"no json", b"[1, 2]", b"\xff\xfe{}", b"", {"prompt": 7}, {"tokens": [1, 1536]},
                  {"tokens": ["x"]}, {"prompt": "a", "tokens": [1]}, {"id": 4}, {"messages": []},
                  {"prompt": "fox " * 600}, b'{"prompt": "' + b"x" * (10 << 20) + b'"}', {"prompt": "The fox"},
-                 {"tokens": []}, b'{"prompt": "' + b'\xc3\x28"}', b" \t\r"]
+                 {"tokens": []}, b'{"prompt": "' + b'\xc3\x28"}', b" \t\r", {"prompt": "a", "max_tokens": 5}]
         found, r = self.batch(lines, "-n", "4", "--sessions", "3")
         self.assertEqual([f["line"] for f in found], list(range(1, len(lines) + 1)))
-        words = {2: "JSON", 3: "object, found array", 4: "UTF-8", 5: "is empty", 6: "'prompt'", 7: "0..1535", 8: "'tokens'",
+        words = {2: "not valid JSON", 3: "object, found array", 4: "UTF-8", 5: "is empty", 6: "'prompt'", 7: "0..1535", 8: "'tokens'",
                  9: "one of", 10: "one of", 11: "'messages'", 12: "512", 13: "4 MiB", 15: "no tokens", 16: "UTF-8",
-                 17: "is empty"}
+                 17: "is empty", 18: "unknown key 'max_tokens'"}
         for f in found:
             if f["line"] in words:
                 self.assertIn(words[f["line"]], f["error"])
@@ -173,6 +173,24 @@ class Batch(Cli):
         self.assertIn("0 lines done\n", self.ok("batch", MODEL, source, self.path("cut"), "-n", "60").stderr)
         self.assertEqual(self.results("cut"), whole)
 
+    def test_results_of_another_file_are_kept(self):
+        for lines, others in (([{"prompt": "The fox", "id": 1}], [{"prompt": "The fox", "id": 2}, {"prompt": "a"}]),
+                              ([{"prompt": "The fox"}], [{"prompt": "The fox was very"}, {"prompt": "a"}]),
+                              ([{"tokens": [1, 2]}], [{"tokens": [1]}, {"prompt": "a"}]),
+                              ([{"prompt": "The fox"}], [b"no json", {"prompt": "a"}])):
+            found, _ = self.batch(lines, "-n", "2", out="kept")
+            self.fails(1, "batch", MODEL, self.write(others), self.path("kept"), "-n", "2",
+                       contains=["kept: line 1 is not the result of line 1 of", "in.jsonl: results of another file?"])
+            self.assertEqual(self.results("kept"), found)
+            self.assertEqual(self.batch(lines + others[1:], "-n", "2", out="kept")[0][0], found[0])
+            os.remove(self.path("kept"))
+
+    def test_results_to_stdout(self):
+        lines = [{"prompt": t} for t in TEXTS]
+        found, _ = self.batch(lines, "-n", "2")
+        self.assertEqual([json.loads(l) for l in self.ok("batch", MODEL, self.write(lines), "-", "-n", "2").stdout.splitlines()], found)
+        self.assertFalse(os.path.exists("-"))
+
     def test_one_process_at_a_time(self):
         source = self.write([{"prompt": "The"}])
         with open(self.path("o"), "w") as f:
@@ -188,8 +206,9 @@ class Batch(Cli):
         found, _ = self.batch([{"messages": [hello]}], model=self.path("chat.moe"))
         self.assertEqual(found[0]["text"], "Yes.")
         self.assertEqual(found[0]["finish"], "eos")
-        found, _ = self.batch([{"messages": [hello]}], out="none")
-        self.assertEqual(found[0]["error"], "'messages': the model has no chat template (--template gives one)")
+        found, r = self.batch([{"messages": [hello]}], out="none")
+        self.assertEqual(found[0]["error"], "'messages': the model has no chat template; --template gives one")
+        self.assertIn("moe: 1 line done, all with errors\n", r.stderr)
 
     def test_a_bad_message_is_named(self):
         self.ok("convert", CHAT, self.path("chat.moe"), "--weights", "f32")
@@ -258,7 +277,7 @@ class Batch(Cli):
         least = one + 5 * more
         source = self.write(lines)
         self.fails(1, "batch", MODEL, source, self.path("out"), *args, str(least - 1),
-                   contains=[f"6 sessions (--sessions): {least} bytes at least", "each further one"])
+                   contains=["6 sessions (--sessions): the cap of", f"too small: {least} bytes at least", "each further one"])
         self.fails(1, "batch", MODEL, "/dev/stdin", self.path("pipe"), *args, str(least), text="{}\n",
                    contains=["8 sessions (--sessions): "])
         self.assertEqual(self.batch(lines, *args, str(least), out="all")[0], whole)
@@ -268,7 +287,7 @@ class Batch(Cli):
 
     def test_usage(self):
         self.fails(2, "batch", MODEL, contains=["IN"])
-        self.fails(2, "batch", MODEL, "a", "b", "--stop", "", contains=["--stop: expected some text"])
+        self.fails(2, "batch", MODEL, "a", "b", "--stop", "", contains=["--stop: must not be empty"])
         self.fails(1, "batch", MODEL, self.path("no"), self.path("o"), contains=["no: No such file"])
         self.assertFalse(os.path.exists(self.path("o")))
         self.fails(1, "batch", MODEL, self.write([]), self.path("no/o"), contains=["no/o"])

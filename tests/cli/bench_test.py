@@ -96,7 +96,7 @@ class Bench(Cli):
     def test_more_tokens_than_the_context(self):
         self.fails(1, "bench", MODEL, "-n", "600", contains=["-p, -d and -n need 600", "512"])
         self.fails(1, "bench", MODEL, "-n", "4", "--context", "600", contains=["--context", "0..512, found 600"])
-        self.fails(2, "bench", MODEL, "-p", "x", contains=["--prompt-tokens: expected a number in 0..16777216, found 'x'"])
+        self.fails(2, "bench", MODEL, "-p", "x", contains=["--prompt-tokens: expected a whole number in 0..16777216, found 'x'"])
 
     def test_progress_is_for_terminals(self):
         self.assertEqual(self.ok("bench", "--synthetic", "tiny", "-p", "8", "-n", "4", "-r", "1").stderr, "")

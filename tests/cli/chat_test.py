@@ -55,6 +55,11 @@ class Chat(Cli):
                                    "<|im_start|>assistant\nYes.<|im_end|>\nYes.\n<|im_start|>system\nSing.<|im_end|>\n"
                                    "<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n")
         self.assertEqual(self.ok("chat", model, "--think", text="/think\n").stdout, "Yes.\n")  # not a command: goes to the model
+        self.assertEqual(self.ok("chat", model, text="/clear\n/exit\nHello\n").stdout, "")
+        r = self.ok("chat", model, text="/show\n/help\nHello\n")
+        self.assertEqual(r.stdout, "Yes.\n")
+        self.assertIn("moe: nothing to show yet\nmoe: /clear starts again", r.stderr)
+        self.fails(1, "chat", model, "--session", self.path("no/c"), text="Hello\n", contains=["no/c: cannot be written: No such file"])
 
     def test_chat_templates(self):
         model = self.chat_model()

@@ -14,6 +14,8 @@ import time
 
 from support import CHAT, CHECKPOINT, MOE, Cli, main
 
+OLD = b"\x8fMOE\r\n\x1a\nold"  # begins as a model file, which may be replaced
+
 
 class Convert(Cli):
     def test_convert(self):
@@ -26,6 +28,16 @@ class Convert(Cli):
         self.assertNotEqual(a["top"], b["top"])
         self.fails(1, "convert", CHECKPOINT, self.path("c.moe"), "--weights", "int3", contains=["int3"])
         self.fails(1, "convert", CHECKPOINT, os.path.join(self.folder.name, "no", "c.moe"))
+        self.fails(2, "convert", CHECKPOINT, "-", contains=["stdout"])
+        self.fails(1, "convert", self.path("a.moe"), self.path("c.moe"), contains=["converted already"])
+        self.fails(1, "convert", self.path("none"), self.path("c.moe"), contains=["none: no such file or folder"])
+        with open(self.path("notes"), "w") as f:
+            f.write("notes")
+        for args in ((self.path("notes"),), (self.path("c.moe"), "--calibrate", MOE, "--save-statistics", self.path("notes"))):
+            self.fails(1, "convert", CHECKPOINT, *args, "--weights", "int4", contains=["notes: this file exists and is not"])
+        with open(self.path("notes")) as f:
+            self.assertEqual(f.read(), "notes")
+        os.remove(self.path("notes"))
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.moe", "b.moe"])
 
     def test_layers_with_one_block(self):
@@ -60,8 +72,8 @@ class Convert(Cli):
             f.write(len(text).to_bytes(8, "little") + text)
             f.truncate(8 + len(text) + end)
         os.makedirs(self.path("out"), exist_ok=True)
-        with open(self.path("out/m.moe"), "w") as f:
-            f.write("old")
+        with open(self.path("out/m.moe"), "wb") as f:
+            f.write(OLD)
         p = subprocess.Popen([MOE, "convert", source, self.path("out/m.moe")],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
         self.addCleanup(p.wait)
@@ -71,7 +83,7 @@ class Convert(Cli):
         return p
 
     def old_file(self):
-        with open(self.path("out/m.moe")) as f:
+        with open(self.path("out/m.moe"), "rb") as f:
             return f.read()
 
     def test_interrupted_conversion_leaves_the_old_file(self):
@@ -85,7 +97,7 @@ class Convert(Cli):
                 self.assertEqual(p.returncode, 130, err)
                 self.assertEqual(out, "")
                 self.assertEqual(os.listdir(self.path("out")), ["m.moe"])
-                self.assertEqual(self.old_file(), "old")
+                self.assertEqual(self.old_file(), OLD)
 
     def test_conversion_under_nohup_does_not_mind_that_the_terminal_goes(self):
         p = self.start_long_conversion(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
@@ -301,7 +313,7 @@ class Convert(Cli):
         p.kill()
         p.communicate(timeout=60)
         self.assertEqual(p.returncode, -signal.SIGKILL, r.stderr)
-        self.assertEqual(self.old_file(), "old")
+        self.assertEqual(self.old_file(), OLD)
         self.ok("convert", CHECKPOINT, self.path("out/m.moe"), "--verify")
         self.assertEqual(os.listdir(self.path("out")), ["m.moe"])
         self.ok("inspect", self.path("out/m.moe"), "--verify")

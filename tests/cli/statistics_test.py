@@ -49,9 +49,9 @@ class Statistics(Cli):
         self.fails(2, "convert", CHAT, *to, "--save-statistics", statistics, contains=["--calibrate"])
         self.fails(2, "convert", CHAT, *to, "--statistics", statistics, "--calibrate", "-", contains=["--statistics"])
         self.fails(2, "convert", CHAT, *to, "--statistics", statistics, "--split-ffn", "2",
-                   contains=["--statistics excludes --split-ffn"])
+                   contains=["--statistics and --split-ffn cannot be combined"])
         self.fails(2, "convert", CHAT, *to, "--calibrate", "-", "--save-statistics", statistics, "--split-ffn", "2",
-                   text="a dog", contains=["--save-statistics excludes --split-ffn"])
+                   text="a dog", contains=["--save-statistics and --split-ffn cannot be combined"])
         for empty in (("--statistics", ""), ("--calibrate", ""), ("--calibrate", "-", "--save-statistics", "")):
             self.fails(2, "convert", CHAT, *to, *empty, text="a dog", contains=[empty[-2]])
         self.assertEqual(os.listdir(self.path("out")), [])

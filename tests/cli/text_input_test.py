@@ -71,7 +71,7 @@ class TextInput(Cli):
         self.assertNotIn("prompt", by_ids)
         self.assertEqual(self.ok("generate", MODEL, "--tokens", ids, "-n", "6").stdout,
                          self.ok("generate", MODEL, "-p", TEXT, "-n", "6").stdout)
-        self.fails(2, "generate", MODEL, "-p", "x", "--tokens", "1", contains=["excludes"])
+        self.fails(2, "generate", MODEL, "-p", "x", "--tokens", "1", contains=["cannot be combined"])
         self.fails(2, "generate", MODEL, "--tokens", "1,x", contains=["'x'", "token id"])
         self.fails(2, "generate", MODEL, "--tokens", "1", "--special", contains=["--special"])
         self.fails(1, "generate", MODEL, "--tokens", "1,1536", "--no-echo", "--json", contains=["0..1535", "1536"])
@@ -98,10 +98,10 @@ class TextInput(Cli):
         for command in ("generate", "eval", "tokenize", "perplexity", "score"):
             for args in ([], ["-p", ""], ["-f", "/dev/null"], ["-f", "-"]):
                 self.fails(2, command, MODEL, *args, text="", contains=["-p TEXT", "-f FILE"])
-            self.fails(2, command, MODEL, "-p", "x", "-f", "y", contains=["excludes"])
+            self.fails(2, command, MODEL, "-p", "x", "-f", "y", contains=["cannot be combined"])
             self.fails(1, command, MODEL, "-f", self.path("none.txt"), contains=["none.txt: No such file"])
             self.fails(1, command, MODEL, "-f", self.folder.name, contains=["Is a directory"])
-        self.fails(2, "eval", MODEL, "-p", "x", "--tokens", "1", contains=["excludes"])
+        self.fails(2, "eval", MODEL, "-p", "x", "--tokens", "1", contains=["cannot be combined"])
 
     def test_reading_ends_at_a_stated_size(self):
         for command, most in (("generate", "64 MiB"), ("tokenize", "64 MiB"), ("perplexity", "256 MiB")):

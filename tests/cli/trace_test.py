@@ -131,7 +131,7 @@ class Trace(Cli):
         ElementTree.fromstring(re.sub(r"<!DOCTYPE html>|<meta[^>]*>", "", text))
         for word in ("nan", "inf"):
             self.assertNotIn(word, re.sub(r"<style>.*</style>", "", text, flags=re.S).replace("found", ""))
-        self.fails(1, "trace", os.fsdecode(path), "--html", "/dev/full", contains=["/dev/full", "cannot write the page"])
+        self.fails(1, "trace", os.fsdecode(path), "--html", "/dev/full", contains=["/dev/full", "No space left on device"])
         self.fails(1, "trace", self.file("p.csv", HEAD + "0,0,0,0,1,0.5\n"), "--html", self.path("p.html"), contains=["nothing was decoded"])
         self.assertFalse(os.path.exists(self.path("p.html")))
 

@@ -89,7 +89,7 @@ class Worker(Cli):
         self.wait_for(lambda: self.names("done") == ["a.jsonl"])
 
     def test_a_worker_that_cannot_work_ends(self):
-        for options, model, status, word in (((), "no/model.moe", 1, "no/model.moe"), (("--memory", "1K"), MODEL, 1, "the cap is"),
+        for options, model, status, word in (((), "no/model.moe", 1, "no/model.moe"), (("--memory", "1K"), MODEL, 1, "the cap of 0.001 MB is too small"),
                                              (("--no-such",), MODEL, 2, "--no-such")):
             self.put("a.jsonl")
             worker = self.start(*options, model=model)

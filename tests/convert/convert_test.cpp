@@ -277,12 +277,12 @@ TEST_F(ConvertTest, CancelAtEveryCallLeavesTheOldFile) {
   converted();
   const int n_calls = calls;
   ASSERT_GT(n_calls, 10);
-  target_.write("model.moe", "old");
+  target_.write("model.moe", test::old_model());
   for (int stop = 1; stop <= n_calls; ++stop) {
     calls = 0;
     options_.progress = [&](uint64_t, uint64_t, const char*) { return ++calls < stop; };
     ASSERT_EQ(run().code(), MOE_ERR_CANCELLED) << stop;
-    ASSERT_EQ(target_.text("model.moe"), "old");
+    ASSERT_EQ(target_.text("model.moe"), test::old_model());
     ASSERT_EQ(target_.names().size(), 1u);
   }
 }
@@ -290,7 +290,7 @@ TEST_F(ConvertTest, CancelAtEveryCallLeavesTheOldFile) {
 TEST_F(ConvertTest, AFullDiskLeavesTheOldFile) {
   converted();
   const uint64_t bytes = std::filesystem::file_size(path());
-  target_.write("model.moe", "old");
+  target_.write("model.moe", test::old_model());
   rlimit before;
   getrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, SIG_IGN);  // write() then fails as it does on a full disk
@@ -303,7 +303,7 @@ TEST_F(ConvertTest, AFullDiskLeavesTheOldFile) {
     EXPECT_EQ(status.code(), MOE_ERR_IO) << limit;
     EXPECT_NE(std::string(status.text()).find("File too large"), std::string::npos)
         << status.text();
-    EXPECT_EQ(target_.text("model.moe"), "old");
+    EXPECT_EQ(target_.text("model.moe"), test::old_model());
     EXPECT_EQ(target_.names().size(), 1u);
   }
 }
@@ -430,13 +430,13 @@ TEST_F(ConvertTest, TheCheckpointIsNeverReplaced) {
 }
 
 TEST_F(ConvertTest, TheReportComesBeforeTheFinalName) {
-  target_.write("model.moe", "old");
+  target_.write("model.moe", test::old_model());
   options_.on_end = [](const ConvertReport& r) {
     EXPECT_GT(r.file_bytes, 0u);
     throw std::bad_alloc();
   };
   EXPECT_EQ(run().code(), MOE_ERR_MEMORY);
-  EXPECT_EQ(target_.text("model.moe"), "old");
+  EXPECT_EQ(target_.text("model.moe"), test::old_model());
   EXPECT_EQ(target_.names().size(), 1u);
   uint64_t said = 0;
   options_.on_end = [&](const ConvertReport& r) { said = r.file_bytes; };

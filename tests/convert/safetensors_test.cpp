@@ -93,8 +93,8 @@ TEST_F(SafetensorsTest, RefusesADamagedContainer) {
   error_of(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10));
   error_of(std::string("\x00\x00\x00\x80\x00\x00\x00\x00{}", 10));  // 2 GiB of header
   EXPECT_EQ(error_of(std::string("\x03\0\0\0\0\0\0\0{}", 10)),
-            "model.safetensors: not a safetensors file: its first 8 bytes announce a header of 3 "
-            "bytes, the file has 10 (at most 67108864 are accepted)");
+            "model.safetensors: cut off, or not a safetensors file: a header of 3 bytes (at most "
+            "67108864 are accepted) in a file of 10");
   error_of(std::string("\0\0\0\0\0\0\0\0", 8));
   header_error("[]", 0);
   header_error("{\"a\"", 0);

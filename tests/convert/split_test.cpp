@@ -214,12 +214,12 @@ TEST_F(SplitTest, CancelAtEveryCallLeavesTheOldFile) {
     return true;
   };
   ASSERT_TRUE(run({4, true}).ok());
-  target_.write("m.moe", "old");
+  target_.write("m.moe", test::old_model());
   for (size_t stop = 1; stop <= n_calls; ++stop) {
     size_t calls = 0;
     options_.progress = [&](uint64_t, uint64_t, const char*) { return ++calls < stop; };
     ASSERT_EQ(run({4, true}).code(), MOE_ERR_CANCELLED) << stop;
-    ASSERT_EQ(target_.text("m.moe"), "old");
+    ASSERT_EQ(target_.text("m.moe"), test::old_model());
     ASSERT_EQ(target_.names().size(), 1u);
   }
 }

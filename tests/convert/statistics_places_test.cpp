@@ -83,23 +83,32 @@ TEST_F(StatisticsPlaces, OlderOnesBesideTheCheckpointAreReplaced) {
   EXPECT_TRUE(source_.text("model.safetensors") == weights);
 }
 
-TEST_F(StatisticsPlaces, AModelIsNotReplaced) {
+TEST_F(StatisticsPlaces, OtherFilesAreNotReplaced) {
+  save();
   ASSERT_TRUE(run("int8", nullptr).ok());
+  target_.write("notes", "some notes");
+  target_.write("empty", "");
   before_ = contents();
-  expect_refused(save_to(target_.file("m.moe"), target_.file("new")), "this is a model file");
-  target_.write("s", "an older file of another kind");
-  EXPECT_TRUE(save_to(target_.file("s"), target_.file("new")).ok());
+  const char* kWhy = "this file exists and is not a file of statistics";
+  for (const char* name : {"m.moe", "notes"}) {
+    expect_refused(save_to(target_.file(name), target_.file("new")), kWhy);
+  }
+  for (const char* name : {"s", "notes"}) {
+    expect_refused(save_to(target_.file("new"), target_.file(name)), "exists and is not a model");
+  }
+  EXPECT_TRUE(save_to(target_.file("empty"), target_.file("new")).ok());
 }
 
 // A folder that takes the name while the conversion runs.
 TEST_F(StatisticsPlaces, WhatRemainsIfANameCannotBeGiven) {
   const std::string s = target_.file("s"), m = target_.file("m.moe");
-  target_.write("s", "an older file");
+  save();
+  const std::string older = target_.text("s");
   options_.on_end = [&](const ConvertReport&) { fs::create_directories(m + "/x"); };
   EXPECT_EQ(save_to(s, m).code(), MOE_ERR_IO);
   fs::remove_all(m);
   EXPECT_EQ(target_.names(), std::vector<std::string>{"s"});
-  EXPECT_EQ(target_.text("s"), "an older file");
+  EXPECT_TRUE(target_.text("s") == older);
   options_.on_end = [&](const ConvertReport&) {
     fs::remove(s);
     fs::create_directories(s + "/x");

@@ -1,0 +1,37 @@
+#pragma once
+// The lines of moe batch's input.
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cli/common.h"
+
+namespace moe_cli {
+
+/// An error in one line, which does not stop the others.
+struct LineError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws LineError, or CallError if no line can be evaluated any more.
+void check_line(moe_status status, const moe_error& error);
+
+/// The object in a line; whole: false if only its beginning was read. Throws LineError.
+Json parse_request(const std::string& line, bool whole);
+/// Throws LineError unless the keys are those of a request: one of prompt, messages and tokens.
+void check_keys(const Json& request);
+/// The tokens of "prompt" or "tokens". Throws LineError.
+std::vector<int32_t> tokens_of(const Json& request, const moe_model* model);
+/// The texts of "stop", which replace `others`. Throws LineError.
+std::vector<std::string> stops_of(const Json& request, const moe_model* model,
+                                  const std::vector<std::string>& others);
+/// Adds the messages of "messages" to a chat. Throws LineError.
+void add_messages(moe_chat* chat, const Json& messages);
+
+/// Whether a result of an earlier run may be that of a line: the ids and the numbers of tokens are
+/// the same. Both are lines without their end.
+bool may_answer(const std::string& result, const std::string& line, bool whole,
+                const moe_model* model);
+
+}  // namespace moe_cli
