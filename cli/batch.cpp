@@ -170,11 +170,17 @@ void Batch::reply(Slot& slot, const Json& messages) {
   slot.line = 0;
 }
 
-/// Start of the first match of any of the texts in `text`; npos: none.
-size_t find_first(const std::string& text, const std::vector<std::string>& wanted) {
-  size_t first = std::string::npos;
-  for (const std::string& w : wanted) first = std::min(first, text.find(w));
-  return first;
+/// Start of the match that is complete first, of several the longest; npos: none.
+size_t find_stop(const std::string& text, const std::vector<std::string>& stops) {
+  size_t start = std::string::npos;
+  size_t end = std::string::npos;
+  for (const std::string& stop : stops) {
+    const size_t at = text.find(stop);
+    if (at == std::string::npos || at + stop.size() > end) continue;
+    start = at + stop.size() == end ? std::min(start, at) : at;
+    end = at + stop.size();
+  }
+  return start;
 }
 
 // Evaluates the prompt of a line and samples the first token.
@@ -211,7 +217,7 @@ void Batch::sample(Slot& slot) {
 }
 
 bool Batch::has_stop(const Slot& slot) const {
-  return !slot.stops.empty() && find_first(text_of(slot), slot.stops) != std::string::npos;
+  return !slot.stops.empty() && find_stop(text_of(slot), slot.stops) != std::string::npos;
 }
 
 // Decodes the text after the prompt, which affects how the first new token is decoded: a leading
@@ -233,7 +239,7 @@ void Batch::finish(Slot& slot, const char* why) {
   Json result = begin_result(slot);
   if (moe_model_tokenizer(model_) != nullptr) {
     const std::string text = text_of(slot);
-    result["text"] = text.substr(0, find_first(text, slot.stops));
+    result["text"] = text.substr(0, find_stop(text, slot.stops));
   } else {
     result["tokens"] = slot.made;
   }

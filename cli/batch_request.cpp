@@ -55,10 +55,17 @@ Json member(const Json& object, const char* key) {
 
 void check_line(moe_status status, const moe_error& error) {
   if (status == MOE_OK) return;
-  const bool ends_all = status == MOE_ERR_CANCELLED || status == MOE_ERR_MEMORY ||
-                        status == MOE_ERR_DEVICE || status == MOE_ERR_IO;
-  if (ends_all) throw CallError(status, error.text);
-  throw LineError(error.text);
+  switch (status) {
+    case MOE_ERR_ARGUMENT:
+    case MOE_ERR_RANGE:
+    case MOE_ERR_TEXT:
+    case MOE_ERR_TOO_LONG:
+    case MOE_ERR_NON_FINITE:
+    case MOE_ERR_UNSUPPORTED:
+      throw LineError(error.text);
+    default:
+      throw CallError(status, error.text);
+  }
 }
 
 Json parse_request(const std::string& line, bool whole) {
@@ -78,6 +85,9 @@ Json parse_request(const std::string& line, bool whole) {
 void check_keys(const Json& request) {
   if (request.contains("prompt") + request.contains("messages") + request.contains("tokens") != 1) {
     throw LineError("expected one of 'prompt', 'messages' and 'tokens'");
+  }
+  if (request.contains("id") && request["id"].is_number_float()) {
+    throw LineError("'id': expected text or a whole number of 64 bits, found another number");
   }
   for (const auto& [key, value] : request.items()) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys)) continue;

@@ -3,16 +3,16 @@
 #include <unistd.h>
 
 #include <ctime>
-#include <sstream>
 
 #include "cli/help.h"
+#include "cli/strict_stream.h"
 #include "cli/text_input.h"
 
 namespace moe_cli {
 namespace {
 
 bool is_builtin(const std::string& name) {
-  std::istringstream names(moe_chat_template_names());
+  StrictReader names(moe_chat_template_names());
   for (std::string n; std::getline(names, n, ',');) {
     if (n == name) return true;
   }

@@ -4,6 +4,7 @@
 
 #include "cli/common.h"
 #include "cli/help.h"
+#include "cli/strict_stream.h"
 
 namespace moe_cli {
 namespace {
@@ -120,7 +121,7 @@ void zsh_option(const CLI::Option& option) {
   const std::string end = "[" + about + "]" + (value.empty() ? "" : zsh_value(option, value));
   const bool again = option.get_items_expected_max() > 1;
   const std::string all = spellings(option, " ");
-  std::istringstream in(all);
+  StrictReader in(all);
   for (std::string name; in >> name;) {
     const std::string others = again ? "*" : "(" + all + ")";
     const bool joined = !value.empty() && name.compare(0, 2, "--") == 0;

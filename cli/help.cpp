@@ -4,7 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <sstream>
+
+#include "cli/strict_stream.h"
 
 namespace moe_cli {
 namespace {
@@ -20,7 +21,7 @@ void print_entry(std::ostream& out, const std::string& names, const std::string&
     out << "\n";
     at = 0;
   }
-  std::istringstream words(text);
+  StrictReader words(text);
   bool first = true;
   for (std::string word; words >> word; first = false) {
     if (!first && at + 1 + word.size() > kLineWidth) {
@@ -44,7 +45,7 @@ class Help : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode /*mode*/) const override {
-    std::ostringstream out;
+    StrictWriter out;
     out << app->get_description() << "\n\nUsage: " << help_usage(*app, name) << "\n";
     const auto arguments = help_arguments(*app);
     if (!arguments.empty()) out << "\nArguments:\n";
@@ -286,7 +287,7 @@ std::vector<std::string> choices(const CLI::Option& option) {
   std::vector<std::string> words;
   std::string list = type.substr(begin + 1, end - begin - 1);
   std::replace(list.begin(), list.end(), ',', ' ');
-  std::istringstream in(list);
+  StrictReader in(list);
   for (std::string word; in >> word;) words.push_back(word);
   return words;
 }

@@ -5,6 +5,7 @@
 
 #include "cli/common.h"
 #include "cli/help.h"
+#include "cli/strict_stream.h"
 
 namespace moe_cli {
 namespace {
@@ -22,7 +23,7 @@ std::string roff(std::string text) {
 std::string sentence(const std::string& text) { return roff(text) + ".\n"; }
 
 void manual_lines(const std::string& text) {
-  std::istringstream in(text);
+  StrictReader in(text);
   bool first = true;
   for (std::string line; std::getline(in, line); first = false) {
     std::cout << (first ? "" : ".br\n") << roff(line) << "\n";

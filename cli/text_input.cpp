@@ -1,9 +1,9 @@
 #include "cli/text_input.h"
 
 #include <cstdlib>
-#include <sstream>
 
 #include "cli/input_file.h"
+#include "cli/strict_stream.h"
 
 namespace moe_cli {
 namespace {
@@ -40,7 +40,7 @@ bool next_line(std::istream& in, std::string* line) {
 
 std::vector<int32_t> parse_ids(const std::string& text) {
   std::vector<int32_t> ids;
-  std::istringstream in(text);
+  StrictReader in(text);
   std::string item;
   while (std::getline(in, item, ',')) {
     char* end = nullptr;
@@ -56,7 +56,7 @@ std::vector<int32_t> parse_ids(const std::string& text) {
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
-  std::istringstream in(text);
+  StrictReader in(text);
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     lines.push_back(line);

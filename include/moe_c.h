@@ -776,13 +776,13 @@ MOE_API moe_status moe_session_get_memory_stats(const moe_session* session, moe_
 
 typedef struct moe_logit_bias {
   int32_t token;
-  float bias; /* added to the logit; -INFINITY bans the token */
+  float bias; /* added to the logit, at most 1e30; -INFINITY bans the token */
 } moe_logit_bias;
 
 /* Applied in this order: bias, repetition penalty, temperature, top-k, top-p, min-p. */
 typedef struct moe_sampling {
   uint32_t struct_size;
-  float temperature; /* 0: greedy, ties to the lower id */
+  float temperature; /* 0: greedy, ties to the lower id; at most 1e6 */
   int32_t top_k;     /* 0: off */
   float top_p;       /* 0 or 1: off; in (0, 1] */
   float min_p;       /* 0: off; in [0, 1): minimum probability relative to the best token's */

@@ -56,7 +56,7 @@ Status create_session(moe_model* model, const moe_session_params* params, moe_se
 Status eval(moe_session* session, const int32_t* tokens, size_t n_tokens, float* logits,
             size_t n_rows) {
   MOE_TRY(check_session(session));
-  if (tokens == nullptr) return null_argument("tokens");
+  if (tokens == nullptr && n_tokens != 0) return null_argument("tokens");
   if (logits == nullptr) n_rows = 0;
   if (logits != nullptr && n_rows != 1 && n_rows != n_tokens) {
     return Status::error(MOE_ERR_ARGUMENT, "n_rows: expected 1 or %zu, found %zu", n_tokens,
@@ -235,7 +235,7 @@ moe_expert_stats public_stats(const ExpertStats& s) {
 }
 
 Status get_memory_stats(const moe_session* session, moe_memory_stats* out) {
-  if (session == nullptr) return null_argument("session");
+  MOE_TRY(check_session(session));
   MOE_TRY(check_out_struct(out, "out"));
   const Model& model = *session->model->model;
   const MemoryStats memory = model.memory_stats();

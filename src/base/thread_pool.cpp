@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-#include <cstdio>
+#include "src/base/usable_cpus.h"
 
 namespace moe {
 namespace {
@@ -15,18 +15,6 @@ inline void cpu_relax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-// cgroup v2 writes "<quota|max> <period>"; a missing file means no limit.
-int cgroup_cpus() {
-  std::FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "re");
-  if (f == nullptr) return 1 << 20;
-  long long quota = 0;
-  long long period = 0;
-  const int n = std::fscanf(f, "%lld %lld", &quota, &period);
-  std::fclose(f);
-  if (n != 2 || quota <= 0 || period <= 0) return 1 << 20;
-  return static_cast<int>(std::max<long long>(1, (quota + period - 1) / period));
 }
 
 }  // namespace
@@ -136,14 +124,6 @@ void ThreadPool::run(void (*body)(void*, int, int), void* context) {
     }
   }
   region_.unlock();
-}
-
-int usable_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int n = 1;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
-  return std::max(1, std::min(n, cgroup_cpus()));
 }
 
 }  // namespace moe

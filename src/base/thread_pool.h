@@ -60,9 +60,6 @@ class ThreadPool final {
   void* context_ = nullptr;
 };
 
-/// CPUs this process may use: affinity mask and cgroup quota, at least 1.
-int usable_cpus();
-
 /// The part [begin, end) of n items for thread t of n_threads, in multiples of `grain`.
 struct Range {
   int64_t begin;

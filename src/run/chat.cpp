@@ -38,7 +38,7 @@ Status template_error(const Status& status) {
 }
 
 // Rewinds the session to the longest common prefix with `ids`.
-Status reuse(SessionState& state, std::span<const int32_t> ids, size_t* n_reused) {
+Status count_reused(const SessionState& state, std::span<const int32_t> ids, size_t* n_reused) {
   const size_t context = static_cast<size_t>(state.options.context);
   if (ids.size() >= context) {
     return Status::error(MOE_ERR_TOO_LONG,
@@ -49,7 +49,7 @@ Status reuse(SessionState& state, std::span<const int32_t> ids, size_t* n_reused
   size_t n = 0;
   while (n < ids.size() && n < state.tokens.size() && state.tokens[n] == ids[n]) ++n;
   *n_reused = n;
-  return rewind_to(state, n);
+  return {};
 }
 
 bool cancel_asked(const void* state) {
@@ -84,9 +84,7 @@ class Collector {
   }
 
   Status finish(Finish* finish) {
-    if (status_.ok() && *finish != Finish::kCallback && !give(splitter_.finish(), {})) {
-      *finish = Finish::kCallback;
-    }
+    if (status_.ok() && !give(splitter_.finish(), {})) *finish = Finish::kCallback;
     return status_;
   }
 
@@ -95,6 +93,7 @@ class Collector {
 
  private:
   bool take(const Piece& piece) {
+    if (!status_.ok()) return false;
     const bool before = splitter_.thinking();
     std::span<const ReplyPart> parts;
     status_ = splitter_.push(piece.token, piece.text, &parts);
@@ -124,8 +123,11 @@ class Collector {
     return go_on;
   }
 
+  // Once it has returned false, the rest of the text is only kept.
   bool call_back(const Piece& piece) {
-    return options_.callback == nullptr || options_.callback(options_.user, piece);
+    stopped_ =
+        stopped_ || (options_.callback != nullptr && !options_.callback(options_.user, piece));
+    return !stopped_;
   }
 
   Status keep(const ReplyPart& part) {
@@ -138,6 +140,7 @@ class Collector {
   const GenerateOptions& options_;
   ReplySplitter splitter_;
   Status status_;
+  bool stopped_ = false;  // by the callback
 };
 
 }  // namespace
@@ -340,7 +343,10 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   }
   MOE_TRY(messages_.reserve(messages_.size() + 1));
   size_t n_reused = 0;
-  MOE_TRY(reuse(state, ids.span(), &n_reused));
+  MOE_TRY(count_reused(state, ids.span(), &n_reused));
+  const std::span<const int32_t> rest(ids.data() + n_reused, ids.size() - n_reused);
+  MOE_TRY(check_generate(state, &tokenizer_, rest, static_cast<int32_t>(n_reused), given));
+  MOE_TRY(rewind_to(state, n_reused));
 
   Collector collector(given, tags_, tokenizer_, begins_inside(text), allocator_);
   MOE_TRY(make_message("assistant", {}, collector.message));
@@ -349,8 +355,8 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   options.callback = Collector::call;
   options.user = &collector;
   GenerateResult made;
-  MOE_TRY(
-      generate(state, &tokenizer_, {ids.data() + n_reused, ids.size() - n_reused}, options, &made));
+  options.all_text = true;
+  MOE_TRY(generate(state, &tokenizer_, rest, options, &made));
   MOE_TRY(collector.finish(&made.finish));
   MOE_TRY(messages_.push(std::move(collector.message)));
   *out = {made.finish,

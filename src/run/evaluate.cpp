@@ -165,6 +165,10 @@ Status recall_logits(SessionState& state) {
 }
 
 Status check_tokens(const SessionState& state, std::span<const int32_t> tokens) {
+  return check_tokens(state, tokens, state.position());
+}
+
+Status check_tokens(const SessionState& state, std::span<const int32_t> tokens, int32_t used) {
   const ModelConfig& config = state.model.config();
   const int32_t context = state.options.context;
   if (config.is_encoder()) {
@@ -176,11 +180,11 @@ Status check_tokens(const SessionState& state, std::span<const int32_t> tokens) 
         "the model is an encoder-decoder, and the session has read no source: "
         "use 'moe translate' or moe_session_translate, or call moe_session_read_source first");
   }
-  if (tokens.size() > static_cast<size_t>(context - state.position())) {
+  if (tokens.size() > static_cast<size_t>(context - used)) {
     const bool can_grow = context < config.context_length;
     return Status::error(MOE_ERR_TOO_LONG,
                          "%zu tokens do not fit: the session's context holds %d, %d are used; %s%d",
-                         tokens.size(), context, state.position(),
+                         tokens.size(), context, used,
                          can_grow ? "create it with a larger context (--context), at most "
                                   : "the model's own length is ",
                          config.context_length);

@@ -106,20 +106,21 @@ Status Generation::decode(StreamDecoder* decoder, int32_t token, std::string_vie
 
 // At the end, reports the text that was withheld.
 Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
-  if (decoder == nullptr || stops_.stopped() || result->finish == Finish::kCallback) return {};
+  if (decoder == nullptr || stops_.stopped()) return {};
+  bool go_on = result->finish != Finish::kCallback;
+  if (!go_on && !options_.all_text) return {};
   text_.clear();
   MOE_TRY(decoder->finish(text_));
   Piece piece;
   MOE_TRY(stops_.push(text_.view(), &piece.text));
-  if (!piece.text.empty() && !give(piece)) result->finish = Finish::kCallback;
+  if (!piece.text.empty()) go_on = give(piece) && go_on;
   if (stops_.stopped()) {
-    result->finish = Finish::kStop;
+    if (go_on || result->finish != Finish::kCallback) result->finish = Finish::kStop;
     return {};
   }
   piece.text = stops_.finish();
-  if (result->finish != Finish::kCallback && !piece.text.empty() && !give(piece)) {
-    result->finish = Finish::kCallback;
-  }
+  if ((go_on || options_.all_text) && !piece.text.empty()) go_on = give(piece) && go_on;
+  if (!go_on) result->finish = Finish::kCallback;
   return {};
 }
 
@@ -192,6 +193,17 @@ Status Generation::run(GenerateResult* result) {
 
 }  // namespace
 
+Status check_generate(const SessionState& state, const Tokenizer* tokenizer,
+                      std::span<const int32_t> prompt, int32_t used,
+                      const GenerateOptions& options) {
+  MOE_TRY(check_options(options, tokenizer, state.model.config().vocab_size));
+  MOE_TRY(check_tokens(state, prompt, used));
+  if (prompt.empty() && used == 0) {
+    return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");
+  }
+  return StopMatcher::check(options.stop);
+}
+
 Status generate(Session& session, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out) {
   const SessionCall call(session);
@@ -201,11 +213,7 @@ Status generate(Session& session, const Tokenizer* tokenizer, std::span<const in
 
 Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out) {
-  MOE_TRY(check_options(options, tokenizer, state.model.config().vocab_size));
-  MOE_TRY(check_tokens(state, prompt));
-  if (prompt.empty() && state.tokens.empty()) {
-    return Status::error(MOE_ERR_STATE, "the session is empty: there is nothing to continue");
-  }
+  MOE_TRY(check_generate(state, tokenizer, prompt, state.position(), options));
   Generation generation(state, tokenizer, options, state.model.allocator());
   MOE_TRY(generation.prepare());
 

@@ -45,6 +45,7 @@ struct GenerateOptions {
   int32_t n_top = 0;                       // candidates reported per piece
   PieceFn callback = nullptr;
   void* user = nullptr;
+  bool all_text = false;  // after the callback has stopped the call, withheld text is reported too
   LogitsFn change_logits = nullptr;
   void* logits_user = nullptr;
 };
@@ -65,7 +66,12 @@ struct GenerateResult {
 /// NaN or +infinity, MOE_ERR_RANGE if it bans every token.
 Status generate(Session& session, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out);
-/// The same inside a session call that has begun (SessionCall).
+/// The errors of generate() that are found before anything changes, for a session that has `used`
+/// tokens.
+Status check_generate(const SessionState& state, const Tokenizer* tokenizer,
+                      std::span<const int32_t> prompt, int32_t used,
+                      const GenerateOptions& options);
+/// The same as generate() inside a session call that has begun (SessionCall).
 Status generate(SessionState& state, const Tokenizer* tokenizer, std::span<const int32_t> prompt,
                 const GenerateOptions& options, GenerateResult* out);
 

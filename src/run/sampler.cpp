@@ -19,6 +19,9 @@ uint64_t mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
+constexpr float kMostTemperature = 1e6f;
+constexpr float kMostBias = 1e30f;
+
 Status validate_bias(std::span<const LogitBias> bias, int32_t vocab_size) {
   for (const LogitBias& b : bias) {
     if (b.token < 0 || b.token >= vocab_size) {
@@ -28,6 +31,10 @@ Status validate_bias(std::span<const LogitBias> bias, int32_t vocab_size) {
     if (!is_finite(b.bias) && b.bias != -__builtin_inff()) {
       return Status::error(MOE_ERR_NON_FINITE,
                            "sampling: bias of token %d: expected a number or -infinity", b.token);
+    }
+    if (b.bias > kMostBias) {
+      return Status::error(MOE_ERR_RANGE, "sampling: bias of token %d: expected at most 1e30",
+                           b.token);
     }
   }
   return {};
@@ -51,8 +58,9 @@ void best_tokens(std::span<const float> logits, double log_sum, TokenLogprob* to
 }  // namespace
 
 Status validate(const SamplingConfig& c, int32_t vocab_size) {
-  if (!is_finite(c.temperature) || c.temperature < 0) {
-    return range_error("temperature", "a finite number, at least 0", c.temperature);
+  // Larger ones would give banned tokens a probability above 0.
+  if (!(c.temperature >= 0 && c.temperature <= kMostTemperature)) {
+    return range_error("temperature", "0..1e6", c.temperature);
   }
   if (c.top_k < 0) return range_error("top_k", "at least 0", c.top_k);
   if (!(c.top_p > 0 && c.top_p <= 1)) return range_error("top_p", "above 0, at most 1", c.top_p);

@@ -155,6 +155,8 @@ void end_call(SessionState& state);
 // position: at most the session's.
 Status rewind_to(SessionState& state, size_t position);
 Status check_tokens(const SessionState& state, std::span<const int32_t> tokens);
+/// The same for a session that has `used` tokens.
+Status check_tokens(const SessionState& state, std::span<const int32_t> tokens, int32_t used);
 Status check_ids(const SessionState& state, std::span<const int32_t> tokens);
 /// Runs the forward pass without advancing.
 Status run_batch(SessionState& lead, std::span<BatchPart> parts);

@@ -22,14 +22,18 @@ Status check_stop(std::string_view stop, size_t index) {
 StopMatcher::StopMatcher(const Allocator& allocator)
     : patterns_(allocator), bytes_(allocator), failure_(allocator), held_(allocator) {}
 
-Status StopMatcher::init(std::span<const std::string_view> stops) {
+Status StopMatcher::check(std::span<const std::string_view> stops) {
   if (stops.size() > kMaxStops) {
     return Status::error(MOE_ERR_RANGE, "at most %zu stop strings, found %zu", kMaxStops,
                          stops.size());
   }
-  for (size_t i = 0; i < stops.size(); ++i) {
-    const std::string_view stop = stops[i];
-    MOE_TRY(check_stop(stop, i));
+  for (size_t i = 0; i < stops.size(); ++i) MOE_TRY(check_stop(stops[i], i));
+  return {};
+}
+
+Status StopMatcher::init(std::span<const std::string_view> stops) {
+  MOE_TRY(check(stops));
+  for (const std::string_view stop : stops) {
     Pattern p{bytes_.size(), stop.size(), 0};
     MOE_TRY(bytes_.append(stop.data(), stop.size()));
     // failure_[j]: length of the longest proper prefix that ends the first j + 1 bytes.

@@ -17,6 +17,8 @@ class StopMatcher {
   /// MOE_ERR_ARGUMENT for an empty string, MOE_ERR_RANGE beyond the limits, MOE_ERR_TEXT for one
   /// that starts inside a UTF-8 character.
   Status init(std::span<const std::string_view> stops);
+  /// The errors of init().
+  static Status check(std::span<const std::string_view> stops);
 
   /// Takes the next piece. *ready is the text that may be reported now, valid until the next call.
   Status push(std::string_view text, std::string_view* ready);

@@ -4,8 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include "tests/support/system_tree.h"
 
 namespace moe {
 namespace {
@@ -13,22 +12,16 @@ namespace {
 class MachineMemoryTest : public ::testing::Test {
  protected:
   MachineMemoryTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "moe_memory_XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
     write("proc/meminfo", "MemTotal:  16000 kB\nMemFree:  100 kB\nMemAvailable:   9000 kB\n");
   }
-  ~MachineMemoryTest() override { std::filesystem::remove_all(root_); }
-  void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((root_ / name).parent_path());
-    std::ofstream(root_ / name) << text;
-  }
+  void write(const std::string& name, const std::string& text) const { tree_.write(name, text); }
   void expect(uint64_t total, uint64_t available) const {
     MachineMemory memory;
-    ASSERT_TRUE(machine_memory(&memory, root_.c_str()));
+    ASSERT_TRUE(machine_memory(&memory, tree_.path().c_str()));
     EXPECT_EQ(memory.total, total);
     EXPECT_EQ(memory.available, available);
   }
-  std::filesystem::path root_;
+  test::SystemTree tree_;
 };
 
 TEST_F(MachineMemoryTest, WithoutCgroups) { expect(16000 * 1024, 9000 * 1024); }
@@ -74,11 +67,11 @@ TEST_F(MachineMemoryTest, CgroupsOfVersion1) {
 
 TEST_F(MachineMemoryTest, MissingAndMalformedValuesAreIgnored) {
   MachineMemory memory;
-  EXPECT_FALSE(machine_memory(&memory, (root_ / "nowhere").c_str()));
+  EXPECT_FALSE(machine_memory(&memory, tree_.path("nowhere").c_str()));
   write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: many\n");
-  EXPECT_FALSE(machine_memory(&memory, root_.c_str()));
+  EXPECT_FALSE(machine_memory(&memory, tree_.path().c_str()));
   write("proc/meminfo", "MemTotal: 1000 kB");
-  EXPECT_FALSE(machine_memory(&memory, root_.c_str()));
+  EXPECT_FALSE(machine_memory(&memory, tree_.path().c_str()));
 }
 
 TEST_F(MachineMemoryTest, ThisMachine) {

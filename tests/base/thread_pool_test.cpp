@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/usable_cpus.h"
 #include "tests/support/failing_allocator.h"
 
 namespace moe {
@@ -94,7 +95,6 @@ TEST(ThreadPool, ZeroMeansAllUsableCpus) {
   ThreadPool pool(system_allocator());
   ASSERT_TRUE(pool.start(0).ok());
   EXPECT_EQ(pool.n_threads(), usable_cpus());
-  EXPECT_GE(usable_cpus(), 1);
 }
 
 TEST(SplitRange, CoversEverythingOnceInWholeGrains) {

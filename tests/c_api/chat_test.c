@@ -210,9 +210,17 @@ static void test_stops_and_failures(void) {
   CHECK_OK(reply(chat, &heard, NULL, &r));
   CHECK(r.finish == MOE_FINISH_CALLBACK && strcmp(message(chat, 1).content, "Ye") == 0);
 
+  /* A text that was withheld, since it might begin a stop string, is part of the message too. */
   CHECK_OK(moe_chat_truncate(chat, 1, &error));
-  const char* stop = "es";
+  const char* stop = "es!";
   moe_generate_params gp = {.struct_size = sizeof gp, .stop = &stop, .n_stop = 1};
+  heard = (Heard){.stop_after = 7};
+  CHECK_OK(reply(chat, &heard, &gp, &r));
+  CHECK(r.finish == MOE_FINISH_CALLBACK && strcmp(message(chat, 1).content, "Ye") == 0);
+  CHECK(strcmp(heard.answer, "Y") == 0 && heard.n_tokens == 7);
+
+  CHECK_OK(moe_chat_truncate(chat, 1, &error));
+  stop = "es";
   CHECK_OK(reply(chat, NULL, &gp, &r));
   CHECK(r.finish == MOE_FINISH_STOP && strcmp(message(chat, 1).content, "Y") == 0);
 
@@ -228,6 +236,23 @@ static void test_stops_and_failures(void) {
   CHECK(reply(chat, NULL, &gp, &r) == MOE_ERR_RANGE && moe_chat_message_count(chat) == 2);
   gp = (moe_generate_params){.struct_size = sizeof gp, .reserved = 1};
   CHECK(reply(chat, NULL, &gp, &r) == MOE_ERR_ARGUMENT);
+
+  /* A reply that is refused leaves the session as it was. */
+  const int32_t position = moe_session_position(session);
+  moe_chat* other = new_chat(session, NULL);
+  say(other, "user", "Something else");
+  const char* empty = "";
+  const moe_sampling cold = {.struct_size = sizeof cold, .temperature = -1};
+  const moe_generate_params bad[] = {
+      {.struct_size = sizeof gp, .max_tokens = -1},
+      {.struct_size = sizeof gp, .stop = &empty, .n_stop = 1},
+      {.struct_size = sizeof gp, .sampling = &cold},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
+    gp = bad[i];
+    CHECK(reply(other, NULL, &gp, &r) != MOE_OK && moe_session_position(session) == position);
+  }
+  moe_chat_free(other);
 
   /* The context is exhausted, first during a reply, then before one. */
   gp = (moe_generate_params){.struct_size = sizeof gp, .ignore_eos = 1};

@@ -120,6 +120,8 @@ static void refuse_all(Objects* o) {
   CHECK_FORKED(moe_session_sample(o->session, NULL, &drawn, NULL, 0, &error));
   CHECK_FORKED(moe_session_perplexity(o->session, &token, 1, NULL, NULL, &perplexity, &error));
   CHECK_FORKED(moe_session_rewind(o->session, 0, &error));
+  moe_memory_stats stats = {.struct_size = sizeof stats};
+  CHECK_FORKED(moe_session_get_memory_stats(o->session, &stats, &error));
   CHECK_FORKED(moe_session_set_router(o->session, "topk:1", &error));
   CHECK_FORKED(moe_session_create(o->model, NULL, &session, &error));
   CHECK_FORKED(moe_model_verify(o->model, &error));

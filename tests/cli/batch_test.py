@@ -54,6 +54,38 @@ class Batch(Cli):
                 self.assertEqual(r[key], alone[key])
         self.assertIn("stop", [r["finish"] for r in found])
 
+    def test_stops_that_overlap(self):
+        lines = [{"prompt": t} for t in TEXTS]
+        words = set()
+        for t in TEXTS:
+            text = self.ok("generate", MODEL, "-p", t, "-n", "40").stdout[len(t):]
+            words.update((text[i:i + 6], text[i + 1:i + 4]) for i in range(0, 24, 3))
+        for stops in sorted(words)[::5]:
+            options = ["-n", "40", *(w for s in stops for w in ("--stop", s))]
+            found, _ = self.batch(lines, *options)
+            os.remove(self.path("out.jsonl"))
+            for text, r in zip(TEXTS, found, strict=True):
+                alone = json.loads(self.ok("generate", MODEL, "-p", text, "--json", *options).stdout)
+                self.assertEqual((r["text"], r["n_generated"]), (alone["text"], alone["n_generated"]), stops)
+
+    def test_a_damaged_model_ends_the_batch(self):
+        """Its experts are read on demand. The fault is not one of a line, which would then have its result."""
+        with open(MODEL, "rb") as f:
+            model = bytearray(f.read())
+        for tensor in json.loads(self.ok("inspect", MODEL, "--tensors", "--json").stdout)["tensors"]:
+            if tensor["name"].startswith("layers.3.") and tensor["name"].endswith(".gate"):
+                model[tensor["file_offset"]] ^= 1
+        with open(self.path("bad.moe"), "wb") as f:
+            f.write(model)
+        options = ("--sessions", "1", "--context", "64", "-n", "4", "--memory")
+        plan = json.loads(self.ok("inspect", MODEL, "--json", "--context", "64", "--memory", "1G").stdout)["plan"]
+        source = self.write([{"prompt": t} for t in TEXTS])
+        self.fails(1, "batch", self.path("bad.moe"), source, self.path("out.jsonl"), *options, str(plan["least_cap_bytes"]),
+                   contains=["checksum"])
+        self.assertEqual(self.results(), [])
+        self.ok("batch", MODEL, source, self.path("out.jsonl"), *options, str(plan["least_cap_bytes"]))
+        self.assertEqual([r["n_generated"] for r in self.results()], [4] * len(TEXTS))
+
     def model_with_a_broken_token(self):
         """Its third token after 1,2,3 has an embedding that overflows: evaluating that token is an error."""
         source, file = self.path("source"), self.path("m.moe")
@@ -138,12 +170,12 @@ class Batch(Cli):
         lines = [{"prompt": "The fox"}, b"no json", b"[1, 2]", b"\xff\xfe{}", b"", {"prompt": 7}, {"tokens": [1, 1536]},
                  {"tokens": ["x"]}, {"prompt": "a", "tokens": [1]}, {"id": 4}, {"messages": []},
                  {"prompt": "fox " * 600}, b'{"prompt": "' + b"x" * (10 << 20) + b'"}', {"prompt": "The fox"},
-                 {"tokens": []}, b'{"prompt": "' + b'\xc3\x28"}', b" \t\r", {"prompt": "a", "max_tokens": 5}]
+                 {"tokens": []}, b'{"prompt": "' + b'\xc3\x28"}', b" \t\r", {"prompt": "a", "max_tokens": 5}, b'{"prompt": "a", "id": 123456789012345678901}']
         found, r = self.batch(lines, "-n", "4", "--sessions", "3")
         self.assertEqual([f["line"] for f in found], list(range(1, len(lines) + 1)))
         words = {2: "not valid JSON", 3: "object, found array", 4: "UTF-8", 5: "is empty", 6: "'prompt'", 7: "0..1535", 8: "'tokens'",
                  9: "one of", 10: "one of", 11: "'messages'", 12: "512", 13: "4 MiB", 15: "no tokens", 16: "UTF-8",
-                 17: "is empty", 18: "unknown key 'max_tokens'"}
+                 17: "is empty", 18: "unknown key 'max_tokens'", 19: "whole number of 64 bits"}
         for f in found:
             if f["line"] in words:
                 self.assertIn(words[f["line"]], f["error"])

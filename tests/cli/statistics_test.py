@@ -40,7 +40,7 @@ class Statistics(Cli):
         self.ok("convert", CHAT, self.path("a.moe"), *to[1:], "--calibrate", "-", "--save-statistics", statistics,
                 text="a dog")
         self.fails(1, "convert", CHECKPOINT, *to, "--statistics", statistics, contains=[statistics, "another checkpoint"])
-        self.fails(1, "convert", CHAT, *to, "--statistics", self.path("a.moe"), contains=["not a safetensors file"])
+        self.fails(1, "convert", CHAT, *to, "--statistics", self.path("a.moe"), contains=["cut off, or not a safetensors file"])
         self.fails(1, "convert", CHAT, *to, "--calibrate", statistics, contains=["found a safetensors file"])
         self.fails(1, "convert", CHAT, *to, "--calibrate", "-", "--save-statistics", to[0], text="a dog",
                    contains=["different files"])
@@ -55,6 +55,29 @@ class Statistics(Cli):
         for empty in (("--statistics", ""), ("--calibrate", ""), ("--calibrate", "-", "--save-statistics", "")):
             self.fails(2, "convert", CHAT, *to, *empty, text="a dog", contains=[empty[-2]])
         self.assertEqual(os.listdir(self.path("out")), [])
+
+    def test_scales_of_packed_weights_are_part_of_the_checkpoint(self):
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        tokenizer = {"version": "1.0", "added_tokens": [], "decoder": {"type": "ByteLevel"},
+                     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+                     "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(letters)}, "merges": []}}
+        for name, scales in (("gpt_oss_mxfp4", "_scales"), ("bitnet_packed", "weight_scale")):
+            source = self.path(name)
+            shutil.copytree(os.path.join(os.path.dirname(CHAT), "../families", name), source)
+            with open(os.path.join(source, "tokenizer.json"), "w") as f:
+                json.dump(tokenizer, f)
+            args = ("convert", source, self.path("m.moe"), "--weights", "int4")
+            self.ok(*args, "--calibrate", "-", "--save-statistics", self.path("s"), text="afoxandadog")
+            self.ok(*args, "--statistics", self.path("s"))
+            with open(os.path.join(source, "model.safetensors"), "r+b") as f:
+                n = int.from_bytes(f.read(8), "little")
+                header = json.loads(f.read(n))
+                at = next(h["data_offsets"][0] for key, h in header.items() if key.endswith(scales))
+                f.seek(8 + n + at)
+                byte = f.read(1)[0]
+                f.seek(8 + n + at)
+                f.write(bytes([byte ^ 1]))
+            self.fails(1, *args, "--statistics", self.path("s"), contains=["another checkpoint"])
 
     def test_the_text_is_never_replaced(self):
         text = self.write("t.txt", "a dog")

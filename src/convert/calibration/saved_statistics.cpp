@@ -13,6 +13,7 @@
 #include "formats/moe/checksum.h"
 #include "formats/moe/little_endian.h"
 #include "src/convert/config_write.h"
+#include "src/convert/weights/unpack.h"
 
 namespace moe {
 namespace {
@@ -105,6 +106,8 @@ uint64_t identity(const ModelConfig& config, const Plan& plan, const Checkpoint&
       if (!seen.insert(m.tensor).second) continue;
       tick();
       hash_samples(*m.tensor, checkpoint, &hash);
+      if (m.source.packing == Packing::kNone) continue;
+      hash_samples(find_scales(checkpoint, *m.tensor, m.source), checkpoint, &hash);
     }
   }
   return hash.value();
