@@ -92,7 +92,7 @@ void CudaDevice::forget(const ExpertSource& source) { tables_.forget(source); }
 
 size_t CudaDevice::stream_bytes(const StreamShape& shape) const {
   const size_t scratch = scratch_bytes(shape);
-  return scratch == 0 ? 0 : scratch + arena_bytes(shape);
+  return scratch == 0 ? 0 : GpuMemory::taken_by(scratch) + GpuMemory::taken_by(arena_bytes(shape));
 }
 
 size_t CudaDevice::host_stream_bytes(const StreamShape& shape) const {

@@ -43,16 +43,6 @@ TinyKind two_layers() {
           }};
 }
 
-Floats decode(Session& session, const Tokens& tokens) {
-  const auto vocab = static_cast<size_t>(session.model().config().vocab_size);
-  Floats logits(tokens.size() * vocab);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const Status s = session.eval(span(tokens, i, 1), LogitRows::kLast, &logits[i * vocab]);
-    EXPECT_TRUE(s.ok()) << s.text();
-  }
-  return logits;
-}
-
 class GpuExperts : public testing::Test {
  protected:
   GpuExperts() : bytes_(build_tiny_kind(two_layers())), file_{*bytes_, {}} {}
