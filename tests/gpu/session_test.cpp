@@ -39,6 +39,24 @@ TEST_P(GpuSession, GivesTheLogitsOfTheCpu) {
 INSTANTIATE_TEST_SUITE_P(Kinds, GpuSession, testing::ValuesIn(all_tiny_kinds()),
                          [](const auto& kind) { return kind.param.name; });
 
+/// Heads of a width that has kernels for decoding over split keys and for prompts; the tiny models'
+/// heads have neither. Queries share keys, and every head is normed.
+TinyKind wide_heads(int32_t head_dim, int32_t n_heads, int32_t n_kv_heads) {
+  return {"heads_of_" + std::to_string(head_dim), [=](ModelConfig& c, TinyOptions&) {
+            each_attention(c, [=](AttentionConfig& a) {
+              a.head_dim = head_dim;
+              a.n_heads = n_heads;
+              a.n_kv_heads = n_kv_heads;
+              a.rope.dims = head_dim;
+              a.qk_norm = QkNorm::kHead;
+            });
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(WideHeads, GpuSession,
+                         testing::Values(wide_heads(32, 4, 2), wide_heads(128, 6, 2)),
+                         [](const auto& kind) { return kind.param.name; });
+
 TEST(GpuEncoder, GivesWhatTheCpuGives) {
   for (const HeadKind kind : {HeadKind::kTokens, HeadKind::kClasses, HeadKind::kTags}) {
     ModelConfig config = tiny_encoder();
