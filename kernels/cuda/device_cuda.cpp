@@ -14,8 +14,7 @@ CudaStream& own(Stream& s) { return static_cast<CudaStream&>(s); }
 }  // namespace
 
 Status CudaDevice::select() const {
-  MOE_CUDA_TRY(cudaSetDevice(index_));
-  return {};
+  return cuda_status(cudaSetDevice(index_), "choosing the GPU, or earlier work");
 }
 
 Status CudaDevice::open(uint64_t memory_limit) {
@@ -92,7 +91,7 @@ void CudaDevice::forget(const ExpertSource& source) { tables_.forget(source); }
 
 size_t CudaDevice::stream_bytes(const StreamShape& shape) const {
   const size_t scratch = scratch_bytes(shape);
-  return scratch == 0 ? 0 : scratch + arena_bytes(shape);
+  return scratch == 0 ? 0 : GpuMemory::taken_by(scratch) + GpuMemory::taken_by(arena_bytes(shape));
 }
 
 size_t CudaDevice::host_stream_bytes(const StreamShape& shape) const {
@@ -153,7 +152,7 @@ void CudaDevice::close_stream(Stream* stream) {
 
 Status CudaDevice::sync(Stream& stream) {
   CudaStream& s = own(stream);
-  s.check(select().ok() ? cudaSuccess : cudaErrorInvalidDevice, "choosing the GPU");
+  s.latch(select());
   wait(s);
   if (s.words->fault != 0) {
     s.latch(Status::error(MOE_ERR_NON_FINITE, "router: a score of token %d is NaN or infinite",
@@ -169,9 +168,7 @@ Status CudaDevice::sync(Stream& stream) {
 bool CudaDevice::begin_step(Stream& stream, const BatchRow* rows, int32_t n_rows,
                             const StepKey& key) {
   CudaStream& s = own(stream);
-  if (!s.check(select().ok() ? cudaSuccess : cudaErrorInvalidDevice, "choosing the GPU")) {
-    return true;
-  }
+  s.latch(select());
   if (!begin_op(s)) return true;
   const auto n = static_cast<size_t>(n_rows);
   const void* staged = place(s, rows, n * sizeof(BatchRow));
@@ -237,6 +234,7 @@ Result<Device*> open_cuda_device(const CudaOptions& options, const Allocator& al
 void close_cuda_device(Device* device) {
   if (device == nullptr) return;
   auto* own_device = static_cast<CudaDevice*>(device);
+  (void)own_device->select();  // its parts free their memory there
   const Box<CudaDevice> owner(own_device, own_device->allocator());
 }
 

@@ -30,6 +30,7 @@ class CudaDevice final : public Device, public ExpertMemory {
   const Allocator& allocator() const { return allocator_; }
   Status alloc(size_t bytes, void** out) override;
   void free(void* memory, size_t bytes) override;
+  uint64_t taken_by(uint64_t bytes) const override { return GpuMemory::taken_by(bytes); }
   Status upload(void* device, const void* host, size_t bytes) override;
   Status download(void* host, const void* device, size_t bytes) override;
   Status load(void* device, const HostFill& fill, Arrival* arrival) override;

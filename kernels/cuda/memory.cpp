@@ -21,7 +21,7 @@ uint64_t GpuMemory::free_bytes() {
   const uint64_t spare = spare_ != nullptr ? spare_->bytes() : 0;
   LockGuard guard(mutex_);
   uint64_t used = taken_ - std::min(taken_, spare);
-  for (size_t i = 0; i < n_cached_; ++i) used -= std::min<uint64_t>(used, cached_[i].bytes);
+  for (size_t i = 0; i < n_cached_; ++i) used -= std::min(used, taken_by(cached_[i].bytes));
   return used < limit_ ? limit_ - used : 0;
 }
 
@@ -34,12 +34,13 @@ Status GpuMemory::alloc_spare(size_t bytes, void** out) {
     cached_[i - 1] = cached_[--n_cached_];
     return {};
   }
-  if (taken_ + size > limit_) trim_locked();
-  if (taken_ + size > limit_) {
+  const uint64_t more = taken_by(size);
+  if (taken_ + more > limit_) trim_locked();
+  if (taken_ + more > limit_) {
     return Status::error(MOE_ERR_BUDGET,
                          "GPU memory: %.3f MB more than the %.3f MB in use exceed the limit of "
                          "%.3f MB",
-                         megabytes(size), megabytes(taken_), megabytes(limit_));
+                         megabytes(more), megabytes(taken_), megabytes(limit_));
   }
   cudaError_t error = cudaMalloc(out, size);
   if (error == cudaErrorMemoryAllocation) {
@@ -50,7 +51,7 @@ Status GpuMemory::alloc_spare(size_t bytes, void** out) {
   }
   if (error == cudaErrorMemoryAllocation) return out_of_memory("GPU memory", size);
   MOE_CUDA_TRY(error);
-  taken_ += size;
+  taken_ += more;
   return {};
 }
 
@@ -70,7 +71,7 @@ void GpuMemory::trim() {
 void GpuMemory::trim_locked() {
   for (size_t i = 0; i < n_cached_; ++i) {
     (void)cudaFree(cached_[i].memory);  // of a lost GPU: nothing can be done
-    taken_ -= cached_[i].bytes;
+    taken_ -= taken_by(cached_[i].bytes);
   }
   n_cached_ = 0;
 }

@@ -3,6 +3,7 @@
 // cudaFree wait for the whole GPU.
 
 #include "kernels/cuda/launch.h"
+#include "src/base/checked.h"
 #include "src/base/mutex.h"
 
 namespace moe::cuda {
@@ -32,6 +33,12 @@ class GpuMemory {
   GpuMemory& operator=(const GpuMemory&) = delete;
   ~GpuMemory() { trim(); }
 
+  /// What alloc(bytes) takes from the limit. cudaMalloc seems to give each block above 1 MiB pages
+  /// of 2 MiB of its own; CUDA does not document this.
+  static uint64_t taken_by(uint64_t bytes) {
+    constexpr uint64_t kPage = uint64_t{2} << 20;
+    return bytes <= kPage / 2 ? bytes : round_up(bytes, kPage);
+  }
   void set_limit(uint64_t bytes) { limit_ = bytes; }
   uint64_t limit() const { return limit_; }
   /// Memory below the limit, including spare memory.

@@ -55,7 +55,7 @@ void ExpertCache::release(CachedExpert& expert) {
 void ExpertCache::retain(CachedExpert& expert) {
   LockGuard guard(mutex);
   --n_passing_;
-  resident_bytes_ += expert.segment->raw;
+  resident_bytes_ += taken_by(expert);
   notify();
 }
 
@@ -97,6 +97,10 @@ bool ExpertCache::make_room(uint64_t bytes) {
 
 void ExpertCache::forget(CachedExpert& expert) {
   if (expert.memory != nullptr) remove(expert);
+}
+
+uint64_t ExpertCache::taken_by(const CachedExpert& expert) const {
+  return memory_.taken_by(expert.segment->raw);
 }
 
 bool ExpertCache::fit_in(uint64_t free, uint64_t missing, uint64_t all) const {
@@ -142,7 +146,7 @@ void ExpertCache::place(CachedExpert& expert) {
   expert.newer = ends;
   expert.older->newer = &expert;
   ends->older = &expert;
-  idle_bytes_ += expert.segment->raw;
+  idle_bytes_ += taken_by(expert);
 }
 
 void ExpertCache::unlink(CachedExpert& expert) {
@@ -150,7 +154,7 @@ void ExpertCache::unlink(CachedExpert& expert) {
   expert.older->newer = expert.newer;
   expert.newer->older = expert.older;
   expert.older = expert.newer = nullptr;
-  idle_bytes_ -= expert.segment->raw;
+  idle_bytes_ -= taken_by(expert);
 }
 
 void ExpertCache::remove(CachedExpert& expert) {

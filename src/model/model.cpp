@@ -180,16 +180,18 @@ Status Model::Impl::check_room(uint64_t session_bytes) {
   const uint64_t limit = device.memory_limit();
   if (limit == 0) return {};
   constexpr uint64_t kEntry = 512;  // device memory per network besides its weights
-  uint64_t weights = 0;
+  uint64_t rest = 0;
   uint64_t experts = 0;
-  const uint64_t largest = account.largest_expert;
+  const auto taken = [&](uint64_t bytes) { return device.expert_memory()->taken_by(bytes); };
+  const uint64_t largest = taken(account.largest_expert);
   for (const FileSegment& s : file->segments()) {
-    if (s.part != Part::kExperts) continue;
+    if (s.part != Part::kExperts) {
+      rest += taken(s.raw);
+      continue;
+    }
     const int32_t blocks = config.layers[static_cast<size_t>(s.layer)].ffn.moe.n_sublayers;
-    weights += s.raw;
-    experts += s.raw + kEntry * static_cast<uint64_t>(std::max(1, blocks));
+    experts += taken(s.raw) + kEntry * static_cast<uint64_t>(std::max(1, blocks));
   }
-  const uint64_t rest = account.weight_bytes - weights;
   const bool scarce = rest + session_bytes + experts > limit;
   if (rest + session_bytes + largest <= limit) {
     if (cache) cache->set_scarce(scarce);

@@ -23,8 +23,8 @@ Status OffloadedExperts::open(const BlobLoader& loader, ExpertCache& cache, int3
   for (size_t e = 0; e < n; ++e) {
     experts_[e].loader = this;
     experts_[e].segment = loader.file.find(Part::kExperts, layer, static_cast<int32_t>(e));
-    cache.add(experts_[e].segment->raw);
-    bytes_ += experts_[e].segment->raw;
+    cache.add(cache.taken_by(experts_[e]));
+    bytes_ += cache.taken_by(experts_[e]);
   }
   return {};
 }
@@ -41,7 +41,7 @@ Status OffloadedExperts::acquire(int32_t expert, const ExpertWait& wait, Expert*
 bool OffloadedExperts::fit_in(uint64_t free, uint64_t more) {
   LockGuard guard(cache_->mutex);
   uint64_t missing = more;
-  for (const CachedExpert& e : experts_) missing += e.n_holds == 0 ? e.segment->raw : 0;
+  for (const CachedExpert& e : experts_) missing += e.n_holds == 0 ? cache_->taken_by(e) : 0;
   return cache_->fit_in(free, missing, bytes_);
 }
 

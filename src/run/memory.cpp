@@ -131,7 +131,8 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   const uint64_t output_bytes = static_cast<uint64_t>(config.n_outputs()) * sizeof(float);
   MemoryAccount account;
   for (const MemoryLine& line : model.memory_lines()) add_line(&account, line.what, line.bytes);
-  if (ExpertMemory* experts = model.device().expert_memory(); experts != nullptr) {
+  const ExpertMemory* experts = model.device().expert_memory();
+  if (experts != nullptr) {
     add_line(&account, "asynchronous uploads",
              experts->staging_bytes(model.largest_expert_bytes()));
   }
@@ -151,7 +152,10 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   add_line(&account, "session", host_state_bytes(config, o));
   add_line(&account, "read buffers", reading_bytes(model, account.total - others));
   account.session_bytes = account.total - others;
-  account.device_bytes = kv + rope + work + scratch;
+  account.device_bytes = scratch;
+  for (const uint64_t block : {kv, rope, work}) {
+    account.device_bytes += experts == nullptr ? block : experts->taken_by(block);
+  }
   account.chunk_bytes = work + scratch + host_scratch + WorkMemory::host_bytes(o.chunk);
   add_cache(model, o.memory_cap, &account);
   *out = account;

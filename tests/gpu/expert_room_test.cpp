@@ -233,7 +233,6 @@ class PinnedBuffers : public testing::Test {
  protected:
   PinnedBuffers() : rates_(cuda::MissingExperts::kOnGpu), copies_(rates_) {}
   void SetUp() override { ASSERT_TRUE(copies_.open().ok()); }
-  void TearDown() override { emulator::set_machine({}); }
 
   void* lend(size_t bytes) {
     void* memory = nullptr;
@@ -241,6 +240,8 @@ class PinnedBuffers : public testing::Test {
     EXPECT_TRUE(s.ok()) << s.text();
     return memory;
   }
+#if defined(MOE_CUDA_EMULATOR)
+  void TearDown() override { emulator::set_machine({}); }
   bool can_lend(size_t bytes) {
     void* memory = lend(bytes);
     copies_.take_back(memory);
@@ -251,11 +252,13 @@ class PinnedBuffers : public testing::Test {
     machine.pinned = emulator::pinned_bytes();
     emulator::set_machine(machine);
   }
+#endif
 
   cuda::ExpertRates rates_;
   cuda::ExpertCopies copies_;
 };
 
+#if defined(MOE_CUDA_EMULATOR)
 TEST_F(PinnedBuffers, OneThatCannotGrowServesWhatFits) {
   EXPECT_TRUE(can_lend(1000) && can_lend(1000));
   const size_t before = emulator::pinned_bytes();
@@ -274,6 +277,7 @@ TEST_F(PinnedBuffers, AFailedAllocationIsRetriedLater) {
   EXPECT_GT(refused, 10);  // a refused allocation is not retried at once
   EXPECT_LT(refused, 1000);
 }
+#endif
 
 TEST_F(PinnedBuffers, WaitingForABufferCanBeCancelled) {
   void* first = lend(1000);

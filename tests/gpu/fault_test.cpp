@@ -49,6 +49,22 @@ TEST(GpuFaults, EveryCallMayFail) {
   EXPECT_GT(failures, 50);
 }
 
+// The first call of a step chooses the GPU, and may be the first to return an earlier error.
+TEST(GpuFaults, AnEarlierErrorIsNamed) {
+  const auto bytes = build_tiny_kind(plain_kind());
+  {
+    GpuMachine gpu(*bytes);
+    const Box<Session> session = gpu.session();
+    ASSERT_TRUE(session);
+    emulator::fail_after(0, cudaErrorIllegalAddress, true);
+    const Status status = session->eval(span({1}), LogitRows::kNone, nullptr);
+    EXPECT_EQ(status.code(), MOE_ERR_DEVICE);
+    EXPECT_NE(std::string(status.text()).find("cudaErrorIllegalAddress"), std::string::npos)
+        << status.text();
+  }
+  emulator::clear_failure();
+}
+
 TEST(GpuFaults, MachinesThatCannotRun) {
   emulator::Machine machine;
   machine.devices = 0;

@@ -40,6 +40,18 @@ class GpuMachine : public OneModel {
   Device* device_ = nullptr;
 };
 
+/// The logits of the steps from `from` on, one token each.
+inline Floats decode(Session& session, const Tokens& tokens, size_t from = 0) {
+  const auto vocab = static_cast<size_t>(session.model().config().vocab_size);
+  Floats logits((tokens.size() - from) * vocab);
+  for (size_t i = from; i < tokens.size(); ++i) {
+    const Status s =
+        session.eval(span(tokens, i, 1), LogitRows::kLast, &logits[(i - from) * vocab]);
+    EXPECT_TRUE(s.ok()) << s.text();
+  }
+  return logits;
+}
+
 inline TinyKind plain_kind() {
   return {"plain", [](ModelConfig&, TinyOptions& o) {
             o.weights = FormatId::kTernary2;

@@ -107,6 +107,15 @@ TEST(CudaMatmul, SeveralOutputs) {
   }
 }
 
+// More tiles, and more pairs of tiles, than a grid has blocks along y.
+TEST(CudaMatmul, MoreTilesThanAGridCounts) {
+  std::mt19937 rng(13);
+  const TestInput input(1, 1, rng);
+  const TestMatrix m({FormatId::kInt8, ScaleKind::kTensor, 0, ActPrecision::kA8},
+                     65535 * kTileRows + 1, 1, rng, false, 1);
+  expect_dense({&m, &m}, input, 1, {ProductKernels::kFewRows});
+}
+
 TEST(CudaMatmul, NoRowsIsNothing) {
   std::mt19937 rng(7);
   for (const WeightKind& kind : all_weight_kinds()) {

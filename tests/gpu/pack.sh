@@ -1,20 +1,30 @@
 #!/bin/bash
 # Builds the CUDA module, its tests and its benchmarks into DIR, together with the libraries they need, so
-# that the folder can be copied to a machine with a GPU (run.sh --build DIR).
-#   tests/gpu/pack.sh DIR
+# that the folder can be copied to a machine with a GPU: DIR/run.sh there runs everything.
+#   tests/gpu/pack.sh DIR [ARCHITECTURES]
+# ARCHITECTURES: as CMAKE_CUDA_ARCHITECTURES, such as 90a-real for an H100 alone (default: all supported ones).
 set -euo pipefail
+to=$(realpath -m "${1:?usage: tests/gpu/pack.sh DIR [ARCHITECTURES]}")
 cd "$(dirname "$0")/../.."
-to=${1:?usage: tests/gpu/pack.sh DIR}
+PATH=$PATH:/usr/local/cuda/bin
 
-cmake --preset cuda >/dev/null
-if ! grep -q '^CMAKE_CUDA_COMPILER:.*nvcc' build/cuda/CMakeCache.txt; then
+if [ $# -gt 1 ]; then architectures=-DCMAKE_CUDA_ARCHITECTURES=$2; else architectures=-UCMAKE_CUDA_ARCHITECTURES; fi
+cmake --preset cuda "$architectures" >/dev/null
+nvcc=$(sed -n 's/^CMAKE_CUDA_COMPILER:[A-Z]*=\(.*nvcc.*\)/\1/p' build/cuda/CMakeCache.txt)
+if [ -z "$nvcc" ]; then
   echo "no nvcc found: nothing to pack" >&2
   exit 1
 fi
 cmake --build --preset cuda
 mkdir -p "$to"
-cp -L build/cuda/bin/gpu_parity build/cuda/bin/gpu_bench build/cuda/bin/moe "$to"
+cp -L build/cuda/bin/gpu_parity build/cuda/bin/gpu_bench build/cuda/bin/moe tests/gpu/run.sh "$to"
 cp -L build/cuda/lib/libmoe.so.0 build/cuda/lib/libmoe_convert.so.0 build/cuda/lib/libmoe_cuda.so "$to"
+# What run.sh compares with the driver, and reports.
+{
+  "$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/cuda \1/p'
+  echo "architectures $(grep -oE 'code=\[[a-z_0-9,]+' build/cuda/build.ninja | sed 's/code=\[//' | tr ',' '\n' | sort -u | paste -sd' ')"
+  echo "commit $(git describe --always --dirty 2>/dev/null || echo unknown)"
+} >"$to/built"
 # Libraries that the other machine may lack; it uses its own C library.
 for file in "$to"/moe "$to"/*.so* "$to"/gpu_*; do
   ldd "$file" | awk '$3 ~ /^\// {print $3}'

@@ -70,6 +70,7 @@ __device__ inline void read_queries(const AttentionOp& op, int64_t row, int32_t 
     __syncwarp();
     if (g >= n) continue;
     if (op.qk_norm == QkNorm::kHead) stats = row_stats(op.q_norm.kind, op.q_norm.eps, to, d);
+    __syncwarp();
     turn_head(op, op.q_norm, stats, op.qk_norm == QkNorm::kWhole ? (head + g) * d : 0, angles, to);
   }
   __syncthreads();
@@ -91,6 +92,7 @@ __device__ inline void cache_row(const AttentionOp& op, int64_t row, int32_t pos
     for (int i = lane_id(); i < d; i += kWarp) k[i] = from[kv_head * d + i];
     __syncwarp();
     if (op.qk_norm == QkNorm::kHead) stats = row_stats(op.k_norm.kind, op.k_norm.eps, k, d);
+    __syncwarp();
     turn_head(op, op.k_norm, stats, op.qk_norm == QkNorm::kWhole ? kv_head * d : 0,
               angles_of(op, position), k);
     __syncwarp();

@@ -29,6 +29,16 @@ bool multiplies_floats(const ProductArgs& args) {
   return !args.activated && m.act == ActPrecision::kF32 && m.scale_kind != ScaleKind::kGroup;
 }
 
+/// True if the grids of all kernels can count the tiles of all outs. Only product_any() splits
+/// them.
+bool fits_a_grid(const ProductArgs& args) {
+  int64_t pairs = 0;
+  for (int32_t i = 0; i < args.n_outs; ++i) {
+    pairs += pairs_of(args.outs[i].weight.matrix, args.gated);
+  }
+  return pairs <= kMostGridY;
+}
+
 /// Selects by rows per group, if there are enough to fill the GPU. Kernels for few rows read the
 /// weights again for every 32 (8 with scales in the tile), but use more blocks.
 ProductKernels choose(const ProductArgs& args) {
@@ -44,6 +54,7 @@ ProductKernels choose(const ProductArgs& args) {
 }
 
 cudaError_t start(cudaStream_t stream, const ProductArgs& args, ProductKernels kernels) {
+  if (!fits_a_grid(args)) return product_any(stream, args);
   if (kernels == ProductKernels::kAuto || kernels == ProductKernels::kLibrary) {
     kernels = choose(args);
   }

@@ -9,6 +9,8 @@
 
 namespace moe::cuda {
 
+inline constexpr int32_t kMostGridY = 65535;
+
 /// Arguments of one launch: outs that agree in everything that selects a kernel.
 struct ProductArgs {
   RowGroups rows;
@@ -16,6 +18,7 @@ struct ProductArgs {
   MatmulOut outs[kMaxMatmulOuts];
   int32_t first_y[kMaxMatmulOuts] = {};  // first blockIdx.y of each out
   int32_t n_outs = 0;
+  int32_t y = 0;      // matmul_any.cu: the launch's first block
   int32_t split = 1;  // warps sharing a tile's inputs
 
   // hidden layers: outs[0] is `up`, and its y the activations

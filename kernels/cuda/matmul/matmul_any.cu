@@ -349,7 +349,7 @@ __global__ void __launch_bounds__(kThreads, 2) any_rows(const ProductArgs a) {
   RowChunk chunk;
   if (!find_chunk<kT>(a.rows, static_cast<int32_t>(blockIdx.x), &chunk)) return;
   int32_t tile;
-  const MatmulOut out = find_out(a, static_cast<int32_t>(blockIdx.y), &tile);
+  const MatmulOut out = find_out(a, a.y + static_cast<int32_t>(blockIdx.y), &tile);
   int32_t rows[kT];
   MOE_CUDA_UNROLL
   for (int t = 0; t < kT; ++t) {
@@ -384,15 +384,23 @@ __global__ void __launch_bounds__(kThreads, 2) any_rows(const ProductArgs a) {
   add_positive(a.n_positive, positive);
 }
 
+template <class Kernel, int kT>
+cudaError_t start_rows(cudaStream_t stream, ProductArgs args, int32_t blocks_y) {
+  const auto chunks = static_cast<unsigned>(n_chunks(args.rows, kT));
+  for (args.y = 0; args.y < blocks_y; args.y += kMostGridY) {
+    const int32_t rest = blocks_y - args.y;
+    const dim3 blocks(chunks, static_cast<unsigned>(rest < kMostGridY ? rest : kMostGridY));
+    const cudaError_t error = launch(any_rows<Kernel, kT>, Grid{blocks, kThreads, 0}, stream, args);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
 template <class Kernel>
 cudaError_t start(cudaStream_t stream, const ProductArgs& args, int32_t blocks_y) {
   const int64_t groups = args.rows.group != nullptr ? args.rows.max_groups : 1;
-  const auto grid = [&](int32_t chunk) {
-    const int64_t chunks = n_chunks(args.rows, chunk);
-    return Grid{dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(blocks_y)), kThreads, 0};
-  };
-  if (args.rows.rows.n <= groups) return launch(any_rows<Kernel, 1>, grid(1), stream, args);
-  return launch(any_rows<Kernel, 4>, grid(4), stream, args);
+  if (args.rows.rows.n <= groups) return start_rows<Kernel, 1>(stream, args, blocks_y);
+  return start_rows<Kernel, 4>(stream, args, blocks_y);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Times the kernels of the CUDA device: graph replays between events, with weights in rotation over
-// more than twice the size of the L2 cache, compared with a copy measured in the same run. Prints
-// one JSON object.
+// more than twice the size of the L2 cache, compared with a copy measured in the same run.
+//   gpu_bench [FILE]
+// Prints one JSON object, or rewrites FILE with it after each case. A case that fails is listed
+// under "failures"; after an error from which CUDA does not recover, so are the others.
 
 #include <cuda_runtime.h>
 
@@ -197,7 +199,32 @@ struct Product {
 
 class Bench {
  public:
-  explicit Bench(size_t l2) : rotation_(2 * l2 + (size_t{16} << 20)) {}
+  Bench(const cudaDeviceProp& gpu, int driver, const char* file)
+      : file_(file), rotation_(2 * static_cast<size_t>(gpu.l2CacheSize) + (size_t{16} << 20)) {
+    out_["gpu"] = gpu.name;
+    out_["driver"] = driver;
+    out_["l2_bytes"] = gpu.l2CacheSize;
+  }
+
+  /// Runs measure(name), whose failure ends this case alone.
+  template <class F>
+  void attempt(const std::string& name, F&& measure_case) {
+    try {
+      measure_case(name.c_str());
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%-44s failed: %s\n", name.c_str(), e.what());
+      out_["failures"].push_back({{"name", name}, {"error", e.what()}});
+      (void)cudaGetLastError();
+    }
+    if (file_ != nullptr) write();
+  }
+  bool failed() const { return out_.contains("failures"); }
+  void write() const {
+    std::FILE* to = file_ != nullptr ? std::fopen(file_, "w") : stdout;
+    if (to == nullptr) throw std::runtime_error(std::string("cannot write ") + file_);
+    std::fprintf(to, "%s\n", out_.dump(2).c_str());
+    if (to != stdout) std::fclose(to);
+  }
 
   void copy() {
     const size_t bytes = size_t{1} << 30;
@@ -369,8 +396,6 @@ class Bench {
     cudaFreeHost(pinned);
   }
 
-  const Json& results() const { return out_; }
-
  private:
   void report(const char* name, const Times& t, double bytes, double operations) {
     const double rate = bytes / t.median_us * 1e6;
@@ -415,18 +440,13 @@ class Bench {
     }
   }
 
+  const char* file_;
   size_t rotation_;
   double copy_bytes_per_s_ = 1;
   Json out_ = Json::object();
 };
 
-void run() {
-  cudaDeviceProp gpu;
-  check(cudaGetDeviceProperties(&gpu, 0), "no GPU");
-  int driver = 0;
-  check(cudaDriverGetVersion(&driver), "driver");
-  Bench bench(static_cast<size_t>(gpu.l2CacheSize));
-  bench.copy();
+void measure_products(Bench& bench) {
   const struct {
     const char* name;
     FormatId format;
@@ -435,44 +455,75 @@ void run() {
                  {"int4_min", FormatId::kInt4Min},     {"int4_k", FormatId::kInt4K},
                  {"int6_k", FormatId::kInt6K},         {"nl4", FormatId::kNl4}};
   for (const auto& f : formats) {
-    const auto named = [&](const char* what) { return std::string(f.name) + " " + what; };
-    bench.experts(named("experts, OLMoE, 8 of 2048 x 1024, 1 token").c_str(), f.format, 8, 2048,
-                  1024);
-    bench.experts(named("experts, Maple, 8 of 2048 x 512, 1 token").c_str(), f.format, 8, 2048,
-                  512);
+    const std::string of = f.name;
+    bench.attempt(of + " experts, OLMoE, 8 of 2048 x 1024, 1 token",
+                  [&](const char* name) { bench.experts(name, f.format, 8, 2048, 1024); });
+    bench.attempt(of + " experts, Maple, 8 of 2048 x 512, 1 token",
+                  [&](const char* name) { bench.experts(name, f.format, 8, 2048, 512); });
     for (const int32_t n : {1, 8, 32, 512, 4096}) {
-      const std::string name = named("linear 4096 x 4096, ") + std::to_string(n) + " rows";
-      bench.linear(name.c_str(), f.format, n, 4096, 4096);
+      bench.attempt(of + " linear 4096 x 4096, " + std::to_string(n) + " rows",
+                    [&](const char* name) { bench.linear(name, f.format, n, 4096, 4096); });
     }
   }
-  bench.against_cublas_lt("int8 4096 x 4096, 4096 rows", FormatId::kInt8, 4096, 4096, 4096);
-  bench.against_cublas_lt("int8 4096 x 4096, 512 rows", FormatId::kInt8, 512, 4096, 4096);
-  bench.against_cublas_lt("int8 2048 x 2048, 512 rows", FormatId::kInt8, 512, 2048, 2048);
-  bench.against_cublas_lt("ternary2 4096 x 4096, 4096 rows", FormatId::kTernary2, 4096, 4096, 4096);
-  bench.against_cublas_lt("ternary2 4096 x 4096, 512 rows", FormatId::kTernary2, 512, 4096, 4096);
-  constexpr int32_t kVocab = 151936;
-  bench.bring("logits, 151936, to the host", kVocab);
-  for (const int32_t n : {1, 32}) {
-    const std::string of = ", 151936, " + std::to_string(n) + " rows";
-    bench.sample(("sample greedily" + of).c_str(), n, kVocab, {0, 0, 0, 0});
-    bench.sample(("sample by temperature" + of).c_str(), n, kVocab, {0.8f, 0, 0, 0});
-    bench.sample(("sample by top-k 40" + of).c_str(), n, kVocab, {0.8f, 0, 0, 40});
-    bench.sample(("sample by top-p 0.9" + of).c_str(), n, kVocab, {0.8f, 0, 0.9f, 0});
+}
+
+void measure_against_cublas_lt(Bench& bench) {
+  const struct {
+    const char* name;
+    FormatId format;
+    int32_t n, size;
+  } cases[] = {{"int8 4096 x 4096, 4096 rows", FormatId::kInt8, 4096, 4096},
+               {"int8 4096 x 4096, 512 rows", FormatId::kInt8, 512, 4096},
+               {"int8 2048 x 2048, 512 rows", FormatId::kInt8, 512, 2048},
+               {"ternary2 4096 x 4096, 4096 rows", FormatId::kTernary2, 4096, 4096},
+               {"ternary2 4096 x 4096, 512 rows", FormatId::kTernary2, 512, 4096}};
+  for (const auto& c : cases) {
+    bench.attempt(c.name, [&](const char* name) {
+      bench.against_cublas_lt(name, c.format, c.n, c.size, c.size);
+    });
   }
-  Json all = bench.results();
-  all["gpu"] = gpu.name;
-  all["driver"] = driver;
-  all["l2_bytes"] = gpu.l2CacheSize;
-  std::puts(all.dump(2).c_str());
+}
+
+void measure_sampling(Bench& bench) {
+  constexpr int32_t kVocab = 151936;
+  const struct {
+    const char* name;
+    SampleSpec spec;
+  } ways[] = {{"sample greedily", {0, 0, 0, 0}},
+              {"sample by temperature", {0.8f, 0, 0, 0}},
+              {"sample by top-k 40", {0.8f, 0, 0, 40}},
+              {"sample by top-p 0.9", {0.8f, 0, 0.9f, 0}}};
+  bench.attempt("logits, 151936, to the host",
+                [&](const char* name) { bench.bring(name, kVocab); });
+  for (const int32_t n : {1, 32}) {
+    for (const auto& way : ways) {
+      bench.attempt(way.name + (", 151936, " + std::to_string(n) + " rows"),
+                    [&](const char* name) { bench.sample(name, n, kVocab, way.spec); });
+    }
+  }
+}
+
+/// True if every case was measured.
+bool run(const char* file) {
+  cudaDeviceProp gpu;
+  check(cudaGetDeviceProperties(&gpu, 0), "no GPU");
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "driver");
+  Bench bench(gpu, driver, file);
+  bench.attempt("copy", [&](const char*) { bench.copy(); });
+  measure_products(bench);
+  measure_against_cublas_lt(bench);
+  measure_sampling(bench);
+  if (file == nullptr) bench.write();
+  return !bench.failed();
 }
 
 }  // namespace
 }  // namespace moe::cuda
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    moe::cuda::run();
-    return 0;
+    return moe::cuda::run(argc > 1 ? argv[1] : nullptr) ? 0 : 1;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "gpu_bench: %s\n", e.what());
     return 1;
