@@ -43,7 +43,9 @@ def test_score(model, session, ids):
 
 def test_latent_cache(environment, model, tmp_path):
     with pytest.raises(moe.UnsupportedError, match="kv latent: layer 0"):
-        model.session(kv=moe.KvType.LATENT)
+        model.session(kv="latent")
+    with pytest.raises(ValueError, match="kv: expected one of default, f16, int8, f32, latent, found 'int9'"):
+        model.session(kv="int9")
     moe.convert(ROOT / "tests/data/families/deepseek_v2", tmp_path / "m.moe", weights="f32")
     with moe.Model(tmp_path / "m.moe", environment) as deepseek:
         assert [layer.kv_latent for layer in deepseek.layers] == [32, 32]

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 
-from . import Model, MoeError, __version__
+from . import ArgumentError, Model, MoeError, __version__
 from .analyse.command import run as run_analyse
 
 
@@ -17,9 +18,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog="python -m moe analyse --help: how a model routes a text")
     parser.add_argument("model", metavar="MODEL", help="a model file (.moe)")
     parser.add_argument("-p", "--prompt", metavar="TEXT", help="the text to continue")
-    parser.add_argument("-n", "--max-tokens", type=int, default=128, metavar="N")
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="X")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("-n", "--max-tokens", type=int, default=128, metavar="N",
+                        help="at most N new tokens (default %(default)s)")
+    parser.add_argument("--temp", "--temperature", type=float, default=0.0, metavar="X", dest="temperature",
+                        help="temperature; 0, the default, takes the most probable token")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same text")
     parser.add_argument("--device", metavar="NAME", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--memory", metavar="SIZE", help="cap on the memory used, such as 2G")
     parser.add_argument("--version", action="version", version=f"moe {__version__}")
@@ -33,10 +36,13 @@ def _run(options: argparse.Namespace) -> None:
             for field, value in dataclasses.asdict(model.info).items():
                 print(f"  {field} {value}")
             return
-        print(options.prompt, end="", flush=True)
-        session = model.session()
-        for piece in session.generate(options.prompt, max_tokens=options.max_tokens,
-                                      temperature=options.temperature, seed=options.seed):
+        if not options.prompt:
+            raise ArgumentError("the text is empty; give one with -p TEXT")
+        pieces = model.session().generate(options.prompt, max_tokens=options.max_tokens,
+                                          temperature=options.temperature, seed=options.seed)
+        first = next(pieces, None)  # errors come before any text
+        print(options.prompt + ("" if first is None else first.text), end="", flush=True)
+        for piece in pieces:
             print(piece.text, end="", flush=True)
         print()
 
@@ -48,6 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
             run_analyse(given[1:])
         else:
             _run(_parser().parse_args(given))
+    except BrokenPipeError:  # the reader of the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (MoeError, OSError, ValueError) as e:
         print(f"moe: {e}", file=sys.stderr)
         return 1

@@ -55,6 +55,14 @@ class KvType(enum.IntEnum):
     F32 = 3
     LATENT = 4
 
+    @classmethod
+    def _missing_(cls, value: object) -> KvType:
+        """Also by name, in small letters."""
+        names = {kv.name.lower(): kv for kv in cls}
+        if value in names:
+            return names[value]
+        raise ValueError(f"kv: expected one of {', '.join(names)}, found {value!r}")
+
 
 class BeamStop(enum.IntEnum):
     """When a beam search ends (moe_beam_stop)."""

@@ -176,7 +176,7 @@ class Model(Closable):
                  skip_checksums: bool = False, memory_bytes: int | None = None,
                  memory: str | int | None = None,
                  io: str = "auto", context: int = 0, chunk: int = 0,
-                 kv: KvType = KvType.DEFAULT) -> None:
+                 kv: KvType | str = KvType.DEFAULT) -> None:
         if io not in _IO:
             raise ValueError(f"io: expected one of {', '.join(_IO)}, found {io!r}")
         if memory is not None:
@@ -191,7 +191,7 @@ class Model(Closable):
                               memory_bytes, io, context, chunk, kv)
         source = _whole_if_stream(source)
         env = Environment(device=device) if environment is None else environment
-        session = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
+        session = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv))
         params = s.ModelParams(map_weights=int(map_weights), skip_checksums=int(skip_checksums),
                                memory_bytes=memory_bytes or 0, session=c.pointer(session),
                                io=_IO[io])
@@ -280,9 +280,9 @@ class Model(Closable):
             return tuple(found)
 
     def memory(self, *, context: int = 0, chunk: int = 0,
-               kv: KvType = KvType.DEFAULT) -> dict[str, int]:
+               kv: KvType | str = KvType.DEFAULT) -> dict[str, int]:
         """Bytes by purpose for this model with one such session, allocated or not."""
-        params = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
+        params = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv))
         n = c.c_size_t()
         with self._pointer() as model:
             call(lib.moe_model_get_memory, model, c.byref(params), None, 0, c.byref(n))
@@ -291,9 +291,9 @@ class Model(Closable):
             return {text_of(line.what): int(line.bytes) for line in lines}
 
     def memory_plan(self, *, context: int = 0, chunk: int = 0,
-                    kv: KvType = KvType.DEFAULT) -> MemoryPlan:
+                    kv: KvType | str = KvType.DEFAULT) -> MemoryPlan:
         """What the cap leaves for experts beside such a session, and the least cap."""
-        params = s.SessionParams(context=context, chunk=chunk, kv=int(kv))
+        params = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv))
         plan = s.MemoryPlan()
         with self._pointer() as model:
             call(lib.moe_model_get_memory_plan, model, c.byref(params), c.byref(plan))
@@ -332,7 +332,7 @@ class Model(Closable):
     def chat(self, *, template: str | None = None, system: str | None = None,
              thinking: bool | None = None, variables: Mapping[str, Variable] | None = None,
              date: str | datetime.date | None = None, context: int = 0, chunk: int = 0,
-             kv: KvType = KvType.DEFAULT) -> Chat:
+             kv: KvType | str = KvType.DEFAULT) -> Chat:
         """A new conversation in a session of its own. The first arguments are Chat's, the last
         ones those of session()."""
         session = self.session(context=context, chunk=chunk, kv=kv)
@@ -344,7 +344,7 @@ class Model(Closable):
               repetition_penalty: float = 1.0, repetition_window: int = 64, seed: int = 0,
               bias: Mapping[int, float] | None = None, stop: str | Sequence[str] = (),
               ignore_eos: bool = False, context: int = 0, chunk: int = 0,
-              kv: KvType = KvType.DEFAULT) -> Generator[BatchResult, None, None]:
+              kv: KvType | str = KvType.DEFAULT) -> Generator[BatchResult, None, None]:
         """Continues each prompt, a text or token ids, and yields the results in the order of the
         prompts. Each is what Session.generate() makes of that prompt in an empty session, sampled
         with the same seed.
@@ -402,7 +402,7 @@ class Model(Closable):
         return complete(chat, messages, stream, logprobs, top_logprobs, logit_bias, close, model, sampling)
 
     def session(self, *, context: int = 0, chunk: int = 0,
-                kv: KvType = KvType.DEFAULT, max_beam: int = 0) -> Session:
+                kv: KvType | str = KvType.DEFAULT, max_beam: int = 0) -> Session:
         """A new text. context: positions it can hold, 0: the model's context length (at most
         4096); chunk: rows evaluated at once during prefill, 0: 256 (on a GPU with room 1024), under a memory
         cap 32 to 4096; max_beam: of an encoder-decoder, the largest beam of its searches, 0: 5."""
@@ -423,7 +423,7 @@ def _identity(path: str) -> tuple[int, ...]:
 
 
 def _unpickled(path: str, device: str | None, map_weights: bool, skip_checksums: bool,
-               memory_bytes: int | None, io: str, context: int, chunk: int, kv: KvType) -> Model:
+               memory_bytes: int | None, io: str, context: int, chunk: int, kv: KvType | str) -> Model:
     key = (path, _identity(path), device, map_weights, skip_checksums, memory_bytes, io, context,
            chunk, kv)
     with _models_lock:

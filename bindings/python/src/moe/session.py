@@ -61,7 +61,7 @@ class Session(Closable):
     _what = "session"
 
     def __init__(self, model: Model, *, context: int = 0, chunk: int = 0,
-                 kv: KvType = KvType.DEFAULT, max_beam: int = 0) -> None:
+                 kv: KvType | str = KvType.DEFAULT, max_beam: int = 0) -> None:
         self.model = model
         info = model.info
         self._vocab_size = info.vocab_size
@@ -72,7 +72,7 @@ class Session(Closable):
         self._router: str | None = None
         self._watcher: Any = None
         self._raised = Raised()  # by the watcher
-        params = s.SessionParams(context=context, chunk=chunk, kv=int(kv),
+        params = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv),
                                  max_beam=int32(max_beam, "max_beam"))
         session = c.c_void_p()
         with model._pointer() as m:

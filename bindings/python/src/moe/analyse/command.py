@@ -69,6 +69,9 @@ def _read(path: str) -> str:
 def run(arguments: list[str]) -> None:
     """The command; raises MoeError, OSError and ValueError."""
     options = _parser().parse_args(arguments)
+    if options.output:  # before the work
+        with open(options.output, "ab"):
+            pass
     found = analyse(options.models, _read(options.file), others=options.other_run,
                     thresholds=thresholds_of(options.thresholds), topk=options.topk, max_tokens=options.tokens)
     if options.output:
