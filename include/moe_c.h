@@ -37,7 +37,8 @@
  *   for `isa` of moe_env_params). A calling thread needs 256 KiB of stack.
  * - A callback must return normally: no C++ exception or longjmp may leave it. The library catches
  *   neither, and the process may terminate. Catch the exception in the callback, stop the call, and
- *   rethrow after the call has returned.
+ *   rethrow after the call has returned. A log function, an allocator and a reader may be called
+ *   while the model is locked: they must not call functions of the library.
  * - After fork() the child may only free what the parent created; its threads, and on a GPU its
  *   device, remain in the parent. Any other use that would compute returns MOE_ERR_STATE. The child
  *   may create and use its own objects.
@@ -1090,11 +1091,13 @@ typedef struct moe_convert_params {
   /* With `calibration` and without split_ffn: a file to write its statistics to, or NULL. An input
    * of n channels, which matrices may share, takes about 2 n min(n, 2048) bytes. The file
    * gets its name just after the destination does: if that alone fails, the model is complete, and
-   * an older file of statistics is unchanged. MOE_ERR_ARGUMENT if it is a model file. */
+   * an older file of statistics is unchanged. A file with other content is not replaced:
+   * MOE_ERR_ARGUMENT. */
   const char* save_statistics;
 } moe_convert_params;
 
-/* `source`: a folder with config.json and safetensors, or a GGUF file. */
+/* `source`: a folder with config.json and safetensors, or a GGUF file. `destination` is replaced if
+ * it is a model file; any other file that is not empty gives MOE_ERR_ARGUMENT. */
 MOE_API moe_status moe_convert(const char* source, const char* destination,
                                const moe_convert_params* params, moe_error* error);
 
