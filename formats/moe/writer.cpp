@@ -10,10 +10,6 @@
 
 namespace moe {
 
-struct ModelWriter::Hash {
-  XXH64_state_t state;
-};
-
 uint32_t ModelWriter::layout_index(const BlobLayout& layout) {
   const auto equal = [&layout](const Layout& known) {
     return known.bytes == layout.bytes &&
@@ -39,8 +35,7 @@ Status ModelWriter::begin_segment(const SegmentId& id, const BlobLayout& layout)
   current_.offset = position_;
   current_.raw = layout.bytes;
   written_ = 0;
-  if (!hash_) hash_ = std::make_shared<Hash>();
-  XXH64_reset(&hash_->state, 0);
+  hash_.reset();
   open_ = true;
   return {};
 }
@@ -52,7 +47,7 @@ Status ModelWriter::write(const void* bytes, size_t n) {
   }
   if (n == 0) return {};
   MOE_TRY(sink_.write(current_.offset + written_, bytes, n));
-  XXH64_update(&hash_->state, bytes, n);
+  hash_.add(bytes, n);
   written_ += n;
   return {};
 }
@@ -65,7 +60,7 @@ Status ModelWriter::end_segment() {
   }
   open_ = false;
   current_.stored = current_.raw;
-  current_.xxh64 = XXH64_digest(&hash_->state);
+  current_.xxh64 = hash_.value();
   if (compress_) MOE_TRY(compress_segment(&current_));
   entries_.push_back(current_);
   position_ = round_up(current_.offset + current_.stored, kSegmentAlign);

@@ -9,6 +9,7 @@
 
 #include "formats/moe/layout.h"
 #include "formats/moe/schema.h"
+#include "formats/moe/stream_hash.h"
 #include "src/base/status.h"
 
 namespace moe {
@@ -117,8 +118,7 @@ class ModelWriter {
   Entry current_;
   std::vector<Layout> layouts_;
   std::vector<Entry> entries_;
-  struct Hash;
-  std::shared_ptr<Hash> hash_;  // of the open segment
+  StreamHash hash_;  // of the open segment
 };
 
 }  // namespace moe

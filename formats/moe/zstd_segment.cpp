@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "formats/moe/checksum.h"
+#include "formats/moe/stream_hash.h"
 #include "formats/moe/zstd_frame.h"
 
 namespace moe {
@@ -67,8 +67,7 @@ Status measure_zstd(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* si
 
 Status compress_in_place(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_t* size,
                          uint64_t* hash) {
-  XXH64_state_t state;
-  XXH64_reset(&state, 0);
+  StreamHash written;
   uint64_t total = 0;
   std::vector<uint8_t> waiting;  // output that would overwrite unread input: the first few bytes
   const auto flush = [&](uint64_t n_read) {
@@ -80,14 +79,14 @@ Status compress_in_place(ModelSink& sink, uint64_t offset, uint64_t raw, uint64_
     return Status();
   };
   MOE_TRY(compress(sink, offset, raw, [&](const uint8_t* bytes, size_t n, uint64_t n_read) {
-    XXH64_update(&state, bytes, n);
+    written.add(bytes, n);
     waiting.insert(waiting.end(), bytes, bytes + n);
     return flush(n_read);
   }));
   if (!waiting.empty())
     return Status::error(MOE_ERR_INTERNAL, "zstd: the frame outgrew its segment");
   *size = total;
-  *hash = XXH64_digest(&state);
+  *hash = written.value();
   return {};
 }
 

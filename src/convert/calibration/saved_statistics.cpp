@@ -1,6 +1,5 @@
 #include "src/convert/calibration/saved_statistics.h"
 
-#include <algorithm>
 #include <bit>
 #include <cinttypes>
 #include <cmath>
@@ -10,26 +9,11 @@
 #include "formats/import/failure.h"
 #include "formats/import/json.h"
 #include "formats/import/safetensors.h"
-#include "formats/moe/checksum.h"
 #include "formats/moe/little_endian.h"
-#include "src/convert/config_write.h"
-#include "src/convert/weights/unpack.h"
+#include "src/convert/calibration/statistics_names.h"
 
 namespace moe {
-namespace {
-
-using ull = unsigned long long;
-
-constexpr const char* kFormat = "moe statistics";
-constexpr const char* kMetadata = "{\"__metadata__\":";
-constexpr const char* kVersion = "1";
-constexpr const char* kTokens = "tokens";
-constexpr const char* kSquares = "mean_squares";
-constexpr const char* kMoments = "second_moments";
-constexpr uint64_t kLengthBytes = 8;  // in front of the header
-constexpr uint64_t kMetadataBytes = 512;
-constexpr uint64_t kMostTokens = uint64_t{1} << 53;
-constexpr size_t kPiece = size_t{1} << 16;  // values read or written at once
+namespace statistics {
 
 std::string hex(uint64_t value) {
   char text[17];
@@ -39,26 +23,19 @@ std::string hex(uint64_t value) {
 
 std::string tensor_name(const std::string& key, const char* kind) { return key + "." + kind; }
 
-std::string entry(const std::string& name, const char* type, uint64_t n, uint64_t begin,
-                  uint64_t end) {
-  return "," + Json(name).dump() + ":{\"dtype\":\"" + type + "\",\"shape\":[" + std::to_string(n) +
-         "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
-}
-
 uint64_t n_moments(int32_t n) { return SecondMoments::bytes(n) / sizeof(double); }
 
+}  // namespace statistics
+
+namespace {
+
+using namespace statistics;
+
+using ull = unsigned long long;
+
+constexpr uint64_t kMostTokens = uint64_t{1} << 53;
+
 }  // namespace
-
-struct PieceHash::State {
-  XXH64_state_t state;
-};
-
-PieceHash::PieceHash() : state_(std::make_unique<State>()) { XXH64_reset(&state_->state, 0); }
-PieceHash::~PieceHash() = default;
-
-void PieceHash::add(const void* bytes, size_t n) { XXH64_update(&state_->state, bytes, n); }
-
-uint64_t PieceHash::value() const { return XXH64_digest(&state_->state); }
 
 bool is_saved_statistics(const InputFile& file) {
   const std::string expected = kMetadata + Json({{"format", kFormat}}).dump();
@@ -66,137 +43,6 @@ bool is_saved_statistics(const InputFile& file) {
   if (file.size() < kLengthBytes + found.size()) return false;
   file.read(kLengthBytes, found.data(), found.size());
   return expected.starts_with(found);
-}
-
-namespace {
-
-// Values of a tensor, from its beginning to its end.
-void hash_samples(const SourceTensor& tensor, const Checkpoint& checkpoint, PieceHash* hash) {
-  constexpr uint64_t kValues = 256;  // whole blocks of every type
-  constexpr uint64_t kStep = uint64_t{1} << 18;
-  const uint64_t n = tensor.n_elements, whole = n / kValues * kValues;
-  const auto add = [&](uint64_t first, uint64_t count) {
-    std::vector<float> values(static_cast<size_t>(count));
-    checkpoint.read(tensor, first, values.size(), values.data());
-    for (const float value : values) {
-      uint8_t bytes[sizeof value];
-      store_le(std::bit_cast<uint32_t>(value), bytes);
-      hash->add(bytes, sizeof bytes);
-    }
-  };
-  for (uint64_t at = 0; at < whole; at += kStep) add(at, kValues);
-  if (whole > kValues) add(whole - kValues, kValues);
-  if (whole < n) add(whole, n - whole);
-}
-
-}  // namespace
-
-uint64_t identity(const ModelConfig& config, const Plan& plan, const Checkpoint& checkpoint,
-                  const std::function<void()>& tick) {
-  PieceHash hash;
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(write_config(builder, config, ""));  // a folder's name changes nothing
-  hash.add(builder.GetBufferPointer(), builder.GetSize());
-  std::set<const SourceTensor*> seen;
-  for (const PlannedSegment& segment : plan.segments) {
-    for (const PlannedMatrix& m : segment.matrices) {
-      const std::string shape = m.slot.name + " " + std::to_string(m.slot.rows) + " " +
-                                std::to_string(m.slot.cols) + "\n";
-      hash.add(shape.data(), shape.size());
-      if (!seen.insert(m.tensor).second) continue;
-      tick();
-      hash_samples(*m.tensor, checkpoint, &hash);
-      if (m.source.packing == Packing::kNone) continue;
-      hash_samples(find_scales(checkpoint, *m.tensor, m.source), checkpoint, &hash);
-    }
-  }
-  return hash.value();
-}
-
-StatisticsWriter::StatisticsWriter(ModelSink& sink, std::vector<InputKey> inputs, uint64_t identity)
-    : sink_(sink), inputs_(std::move(inputs)), identity_(identity) {
-  uint64_t n = kMetadataBytes;
-  for (const InputKey& input : inputs_) {
-    for (const char* kind : {kTokens, kSquares, kMoments}) {
-      n += entry(tensor_name(input.name, kind), "F32", n_moments(input.n_inputs), INT64_MAX,
-                 INT64_MAX)
-               .size();
-    }
-  }
-  header_bytes_ = (n + 7) / 8 * 8;
-  if (header_bytes_ > kMaxSafetensorsHeader) {
-    fail(MOE_ERR_RANGE,
-         "statistics: the header for %zu inputs takes up to %llu bytes, at most %llu are possible",
-         inputs_.size(), static_cast<ull>(header_bytes_), static_cast<ull>(kMaxSafetensorsHeader));
-  }
-}
-
-void StatisticsWriter::begin(const std::string& key, const char* kind, const char* type,
-                             uint64_t n) {
-  const uint64_t bytes = n * find_source_type(type)->bytes;
-  entries_ += entry(tensor_name(key, kind), type, n, position_, position_ + bytes);
-}
-
-void StatisticsWriter::put(const void* bytes, size_t n) {
-  hash_.add(bytes, n);
-  check(sink_.write(kLengthBytes + header_bytes_ + position_, bytes, n));
-  position_ += n;
-}
-
-void StatisticsWriter::put_means(const std::string& key, const float* means, size_t n) {
-  std::vector<uint8_t> bytes(n * sizeof(float));
-  for (size_t i = 0; i < n; ++i) {
-    if (!std::isfinite(means[i])) {
-      fail(MOE_ERR_NON_FINITE, "statistics of %.200s: found a mean beyond the largest f32",
-           key.c_str());
-    }
-    store_le(std::bit_cast<uint32_t>(means[i]), bytes.data() + i * sizeof(float));
-  }
-  put(bytes.data(), bytes.size());
-}
-
-void StatisticsWriter::put_inputs(
-    const std::function<const InputSums&(const std::string& key)>& find) {
-  for (const InputKey& input : inputs_) {
-    uint8_t bytes[sizeof(int64_t)];
-    store_le(find(input.name).n_tokens, bytes);
-    begin(input.name, kTokens, "I64", 1);
-    put(bytes, sizeof bytes);
-  }
-  for (const InputKey& input : inputs_) {
-    const InputSums& sums = find(input.name);
-    if (sums.n_tokens == 0) continue;
-    std::vector<float> means;
-    for (const double sum : sums.squares) means.push_back(saved_mean(sum, sums.n_tokens));
-    begin(input.name, kSquares, "F32", means.size());
-    put_means(input.name, means.data(), means.size());
-  }
-}
-
-void StatisticsWriter::put_moments(const std::string& key, const SecondMoments& moments) {
-  begin(key, kMoments, "F32", moments.size());
-  std::vector<float> means(std::min(kPiece, moments.size()));
-  for (size_t first = 0; first < moments.size(); first += kPiece) {
-    const size_t n = std::min(kPiece, moments.size() - first);
-    moments.means(first, n, means.data());
-    put_means(key, means.data(), n);
-  }
-}
-
-void StatisticsWriter::finish(const TextRead& text) {
-  const std::string tokens = std::to_string(text.n_tokens);
-  const std::string perplexity = Json(text.perplexity).dump();  // null if not finite
-  hash_.add(tokens.data(), tokens.size());
-  hash_.add(perplexity.data(), perplexity.size());
-  const Json metadata = {{"format", kFormat},        {"version", kVersion},
-                         {"model", hex(identity_)},  {"tokens", tokens},
-                         {"perplexity", perplexity}, {"xxh64", hex(hash_.value())}};
-  std::string header = kMetadata + metadata.dump() + entries_ + "}";
-  header.resize(static_cast<size_t>(header_bytes_), ' ');
-  uint8_t length[kLengthBytes];
-  store_le(header_bytes_, length);
-  check(sink_.write(0, length, sizeof length));
-  check(sink_.write(kLengthBytes, header.data(), header.size()));
 }
 
 StatisticsFile::StatisticsFile(const std::string& path, std::vector<InputKey> inputs,

@@ -21,6 +21,7 @@
 #include "formats/import/file.h"
 #include "formats/import/json_value.h"
 #include "formats/import/source_tensor.h"
+#include "formats/moe/stream_hash.h"
 #include "formats/moe/writer.h"
 #include "src/convert/calibration/input_statistics.h"
 #include "src/convert/calibration/keys.h"
@@ -31,21 +32,6 @@ namespace moe {
 struct TextRead {
   uint64_t n_tokens = 0;
   double perplexity = 0;  // of the source on the text; 0: an encoder
-};
-
-/// XXH64 of bytes in pieces.
-class PieceHash {
- public:
-  PieceHash();
-  ~PieceHash();
-  PieceHash(const PieceHash&) = delete;
-  PieceHash& operator=(const PieceHash&) = delete;
-  void add(const void* bytes, size_t n);
-  uint64_t value() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
 };
 
 /// Whether a StatisticsWriter wrote the start of this file.
@@ -80,7 +66,7 @@ class StatisticsWriter {
   uint64_t header_bytes_ = 0;  // reserved, in front of the tensors
   std::string entries_;
   uint64_t position_ = 0;  // after the header
-  PieceHash hash_;
+  StreamHash hash_;
 };
 
 class StatisticsFile {
@@ -106,7 +92,7 @@ class StatisticsFile {
 
  private:
   struct Reading {
-    PieceHash hash;
+    StreamHash hash;
     const std::function<void(uint64_t)>& advance;
   };
 
