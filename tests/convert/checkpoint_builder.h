@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/moe/header.h"
+
 namespace moe::test {
 
 /// A temporary folder, removed by the destructor.
@@ -92,6 +94,11 @@ inline std::string safetensors_text(const RawTensors& tensors) {
     data += t.bytes;
   }
   return safetensors_text(header + "}", data);
+}
+
+/// Begins as a model file, which a conversion may replace.
+inline std::string old_model() {
+  return std::string(reinterpret_cast<const char*>(kMagic), sizeof kMagic) + "old";
 }
 
 }  // namespace moe::test

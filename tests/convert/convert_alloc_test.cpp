@@ -75,7 +75,7 @@ class ConvertAlloc : public testing::TestWithParam<Case> {
     convert(SIZE_MAX,
             false);  // the C library keeps some memory of the first threads, which is no leak
     for (size_t n = 0;; n += step) {
-      target_.write("m.moe", "old");
+      target_.write("m.moe", test::old_model());
       const moe_status status = convert(n, and_after);
       ASSERT_EQ(target_.names(), std::vector<std::string>{"m.moe"}) << n;
       ASSERT_LE(side_.names().size(), 1u) << n;
@@ -83,7 +83,7 @@ class ConvertAlloc : public testing::TestWithParam<Case> {
       if (status != MOE_OK) {
         ASSERT_TRUE(failed_) << n << ": " << error_.text;
         ASSERT_EQ(status, MOE_ERR_MEMORY) << n << ": " << error_.text;
-        ASSERT_EQ(target_.text("m.moe"), "old") << n;
+        ASSERT_EQ(target_.text("m.moe"), test::old_model()) << n;
       }
       if (failed_) continue;
       EXPECT_GT(n, 1000U);

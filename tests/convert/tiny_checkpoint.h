@@ -4,7 +4,6 @@
 #include <functional>
 #include <random>
 
-#include "formats/moe/header.h"
 #include "src/convert/importer.h"
 #include "tests/convert/checkpoint_builder.h"
 
@@ -57,11 +56,6 @@ inline void write_checkpoint(const TempFolder& folder, const std::string& config
 }
 
 /// kTinyConfig after a merge patch (RFC 7396).
-/// Begins as a model file, which a conversion may replace.
-inline std::string old_model() {
-  return std::string(reinterpret_cast<const char*>(kMagic), sizeof kMagic) + "old";
-}
-
 inline std::string patched(const char* patch, const char* base = kTinyConfig) {
   Json config = parse_json(base, "test");
   config.merge_patch(parse_json(patch, "test"));

@@ -144,7 +144,9 @@ TEST_F(Offload, TheCApiCountsAllThatItAllocates) {
   for (const uint64_t more : {0, 5000, 20000, 100000}) {
     mp.memory_bytes = 1000;
     ASSERT_EQ(moe_model_open_reader(env, &reader, &mp, &model, &error), MOE_ERR_BUDGET);
-    least = std::strtoull(error.text, nullptr, 10);
+    const char* number = std::strstr(error.text, "too small: ");
+    ASSERT_NE(number, nullptr) << error.text;
+    least = std::strtoull(number + std::strlen("too small: "), nullptr, 10);
     ASSERT_NE(least, 0u) << error.text;
     // The stacks of reader threads do not come from the allocator; the message gives them to 1000
     // bytes.
