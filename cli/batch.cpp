@@ -186,7 +186,7 @@ size_t find_stop(const std::string& text, const std::vector<std::string>& stops)
 // Evaluates the prompt of a line and samples the first token.
 void Batch::begin(Slot& slot, const std::string& line, bool whole) {
   const Json request = parse_request(line, whole);
-  if (request.contains("id")) slot.id = request["id"];
+  slot.id = id_of(request);
   check_keys(request);
   moe_error error;
   check(moe_session_rewind(slot.session.get(), 0, &error), error);
@@ -368,8 +368,8 @@ void Batch::run() {
     while (fill_free_slots()) step();
   } catch (const CallError& e) {
     if (e.code == MOE_ERR_CANCELLED && n_written_ > n_before_) {
-      std::cerr << "moe: " << counted(n_written_ - n_before_, "line")
-                << " done; the same command continues\n";
+      std::cerr << "moe: " << counted(n_written_ - n_before_, "line") << " done"
+                << (options_.out == "-" ? "" : "; the same command continues") << "\n";
     }
     throw;
   }

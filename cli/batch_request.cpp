@@ -82,18 +82,23 @@ Json parse_request(const std::string& line, bool whole) {
   return json;
 }
 
+Json id_of(const Json& request) {
+  const Json id = member(request, "id");
+  return id.is_string() || id.is_number_integer() ? id : Json();
+}
+
 void check_keys(const Json& request) {
   if (request.contains("prompt") + request.contains("messages") + request.contains("tokens") != 1) {
     throw LineError("expected one of 'prompt', 'messages' and 'tokens'");
   }
-  if (request.contains("id") && request["id"].is_number_float()) {
-    throw LineError("'id': expected text or a whole number of 64 bits, found another number");
+  if (request.contains("id") && id_of(request).is_null()) {
+    throw LineError("'id': expected a string or a whole number of 64 bits");
   }
   for (const auto& [key, value] : request.items()) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys)) continue;
     throw LineError("unknown key '" + key.substr(0, 40) +
-                    "'; beside the text a line may have 'id' and 'stop', everything else is an "
-                    "option of the command");
+                    "'; a line has one of 'prompt', 'messages' and 'tokens', and optionally 'id' "
+                    "and 'stop'");
   }
 }
 
@@ -154,7 +159,7 @@ bool may_answer(const std::string& result, const std::string& line, bool whole,
   Json request;
   try {
     request = parse_request(line, whole);
-    if (member(found, "id") != member(request, "id")) return false;
+    if (member(found, "id") != id_of(request)) return false;
     if (!found.is_object() || !found.contains("n_prompt")) return true;
     check_keys(request);
     if (request.contains("messages")) return true;

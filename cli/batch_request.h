@@ -19,7 +19,10 @@ void check_line(moe_status status, const moe_error& error);
 
 /// The object in a line; whole: false if only its beginning was read. Throws LineError.
 Json parse_request(const std::string& line, bool whole);
-/// Throws LineError unless the keys are those of a request: one of prompt, messages and tokens.
+/// The "id" if it is one that can be copied to the result, otherwise null.
+Json id_of(const Json& request);
+/// Throws LineError unless the keys are those of a request, with a good id and one of prompt,
+/// messages and tokens.
 void check_keys(const Json& request);
 /// The tokens of "prompt" or "tokens". Throws LineError.
 std::vector<int32_t> tokens_of(const Json& request, const moe_model* model);
@@ -29,8 +32,8 @@ std::vector<std::string> stops_of(const Json& request, const moe_model* model,
 /// Adds the messages of "messages" to a chat. Throws LineError.
 void add_messages(moe_chat* chat, const Json& messages);
 
-/// Whether a result of an earlier run may be that of a line: the ids and the numbers of tokens are
-/// the same. Both are lines without their end.
+/// Whether a result of an earlier run may be that of a line: the ids and the numbers of tokens,
+/// which are not counted for conversations, are the same. Both are lines without their end.
 bool may_answer(const std::string& result, const std::string& line, bool whole,
                 const moe_model* model);
 

@@ -199,7 +199,7 @@ void Talk::show_conversation() {
   try {
     show(false);
   } catch (const CallError& e) {
-    if (moe_chat_message_count(chat_) > 0) throw;
+    if (e.code != MOE_ERR_TEXT || moe_chat_message_count(chat_) > 0) throw;
     std::cerr << "moe: nothing to show yet\n";
   }
 }

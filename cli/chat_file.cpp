@@ -130,11 +130,12 @@ void load_chat_session(const ChatFile& file, moe_session* session) {
 
 void check_chat_place(const std::string& path) {
   const std::string partial = path + ".partial";
+  std::error_code ignored;
+  const bool existed = std::filesystem::exists(partial, ignored);
   std::ofstream out(partial, std::ios::binary | std::ios::app);
   if (!out) throw write_error(path);
   out.close();
-  std::error_code ignored;
-  std::filesystem::remove(partial, ignored);
+  if (!existed) std::filesystem::remove(partial, ignored);
 }
 
 void write_chat_file(const ChatFile& file, moe_session* session) {
@@ -148,8 +149,9 @@ void write_chat_file(const ChatFile& file, moe_session* session) {
   std::error_code failed;
   if (status == MOE_OK) std::filesystem::rename(partial, file.path, failed);
   if (status == MOE_OK && !failed) return;
+  const CallError reason = write_error(file.path);
   std::filesystem::remove(partial, failed);
-  throw write_error(file.path);
+  throw reason;
 }
 
 }  // namespace moe_cli

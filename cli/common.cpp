@@ -81,6 +81,13 @@ std::string spaced(const char* names) {
   return text;
 }
 
+// Columns of the terminal on stderr.
+int terminal_width() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 80;
+  return size.ws_col;
+}
+
 }  // namespace
 
 void check(moe_status status, const moe_error& error) {
@@ -431,13 +438,6 @@ void set_current_session(moe_session* session) {
 
 void stop_if_interrupted() {
   if (interrupted()) throw CallError(MOE_ERR_CANCELLED, "interrupted");
-}
-
-// Columns of the terminal on stderr.
-static int terminal_width() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 80;
-  return size.ws_col;
 }
 
 double now_seconds() {

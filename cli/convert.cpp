@@ -212,10 +212,6 @@ void keep_text(const ConvertOptions& o) {
 }
 
 void run_convert(const ConvertOptions& o) {
-  for (const std::string& written : {o.destination, o.save_statistics}) {
-    if (written == "-")
-      throw UsageError("-: expected a file name, as stdout cannot be a model or statistics");
-  }
   const std::vector<const char*> overrides = pointers(o.overrides);
   const std::vector<const char*> ignored_keys = pointers(o.ignored_keys);
   Run run;
@@ -275,7 +271,9 @@ void add_convert(CLI::App& app) {
   CLI::App* c = app.add_subcommand("convert", "Turn a checkpoint into a model file");
   c->add_option("SRC", o->source, "Folder with config.json and safetensors, or a GGUF file")
       ->required();
-  c->add_option("DST", o->destination, "Model file to write (.moe)")->required();
+  c->add_option("DST", o->destination, "Model file to write (.moe)")
+      ->required()
+      ->check(no_stdout());
   c->add_option("--weights", o->weights,
                 "Format of linear weights: auto, " + std::string(moe_weight_formats()))
       ->check(suggest("auto, " + std::string(moe_weight_formats())))
@@ -301,6 +299,7 @@ void add_convert(CLI::App& app) {
       c->add_option("--save-statistics", o->save_statistics,
                     "Write what --calibrate found to FILE, for conversions to other formats")
           ->check(not_empty())
+          ->check(no_stdout())
           ->option_text("FILE")
           ->needs(calibrate);
   CLI::Option* split =

@@ -134,6 +134,7 @@ void add_embed(CLI::App& app) {
       ->capture_default_str();
   c->add_option("--out,-o", o->out, "Write a NumPy file instead of JSON on stdout")
       ->check(not_empty())
+      ->check(no_stdout())
       ->option_text("FILE.npy");
   add_encoder_options(*c, o->model);
   c->callback([o] { run_embed(*o); });

@@ -1,9 +1,6 @@
 #include "cli/help.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 
 #include "cli/strict_stream.h"
 
@@ -145,10 +142,6 @@ std::string unknown_word(const CLI::App& app, const std::string& word) {
   return "unknown command '" + word + "'" + (near.empty() ? list(names) : question(near));
 }
 
-std::string out_of_range(const std::string& text, const std::string& low, const std::string& high) {
-  return "expected a whole number in " + low + ".." + high + ", found '" + text + "'";
-}
-
 // The texts of CLI11 for a missing value and for an option that is given twice.
 std::string plain(const std::string& text) {
   const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
@@ -158,12 +151,6 @@ std::string plain(const std::string& text) {
   const std::string excludes = option + " excludes ";
   if (!text.starts_with(excludes)) return text;
   return option + " and " + text.substr(excludes.size()) + " cannot be combined";
-}
-
-std::string short_number(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", v);
-  return text;
 }
 
 }  // namespace
@@ -219,7 +206,9 @@ std::string option_description(const CLI::Option& option) {
 
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
-  if (!app.get_subcommands().empty()) command = app.get_subcommands()[0];
+  if (app.remaining().empty() && !app.get_subcommands().empty()) {
+    command = app.get_subcommands()[0];
+  }
   const std::vector<std::string> rest = command->remaining();
   const std::string call = command == &app ? "moe" : "moe " + command->get_name();
   const auto option = std::find_if(
@@ -233,100 +222,6 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     text = "a command is needed" + list(command_names(app));
   }
   return text + "\nSee '" + call + " --help'.";
-}
-
-CLI::Validator number_in(double low, double high) {
-  return CLI::Validator(
-      [low, high](std::string& text) -> std::string {
-        char* end = nullptr;
-        const double v = std::strtod(text.c_str(), &end);
-        const bool whole = end != text.c_str() && *end == '\0';
-        if (whole && v >= low && v <= high) return "";  // false for nan
-        return "expected a number in " + short_number(low) + ".." + short_number(high) +
-               ", found '" + text + "'";
-      },
-      "");
-}
-
-CLI::Validator number_between(double low, double high, Bound excluded) {
-  return CLI::Validator(
-      [=](std::string& text) -> std::string {
-        const bool above = excluded == Bound::kLow;
-        const auto kept = static_cast<float>(std::strtod(text.c_str(), nullptr));
-        const bool inside = above ? kept > low : kept < high;
-        if (inside && number_in(low, high)(text).empty()) return "";
-        return std::string("expected a number ") + (above ? "above " : "of at least ") +
-               short_number(low) + (above ? " and at most " : " and below ") + short_number(high) +
-               ", found '" + text + "'";
-      },
-      "");
-}
-
-CLI::Validator one_of(const std::vector<std::string>& names) {
-  return CLI::Validator(
-      [names](std::string& text) -> std::string {
-        std::string list;
-        for (size_t i = 0; i < names.size(); ++i) {
-          if (text == names[i]) return "";
-          list += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-        }
-        return "expected " + list + ", found '" + text + "'";
-      },
-      "{" + CLI::detail::join(names, ", ") + "}");
-}
-
-CLI::Validator suggest(const std::string& list) {
-  return CLI::Validator([](std::string&) -> std::string { return ""; }, "{" + list + "}");
-}
-
-std::vector<std::string> choices(const CLI::Option& option) {
-  const std::string type = option.get_type_name();  // TEXT:{f16, int8}
-  const size_t begin = type.find('{');
-  const size_t end = type.find('}');
-  if (begin == type.npos || end == type.npos) return {};
-  std::vector<std::string> words;
-  std::string list = type.substr(begin + 1, end - begin - 1);
-  std::replace(list.begin(), list.end(), ',', ' ');
-  StrictReader in(list);
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
-
-CLI::Validator integer_in(int64_t low, int64_t high) {
-  return CLI::Validator(
-      [low, high](std::string& text) -> std::string {
-        char* end = nullptr;
-        errno = 0;
-        const long long v = std::strtoll(text.c_str(), &end, 10);
-        const bool whole = end != text.c_str() && *end == '\0' && errno == 0;
-        if (!whole || v < low || v > high) {
-          return out_of_range(text, std::to_string(low), std::to_string(high));
-        }
-        text = std::to_string(v);
-        return "";
-      },
-      "");
-}
-
-CLI::Validator unsigned_64() {
-  return CLI::Validator(
-      [](std::string& text) -> std::string {
-        char* end = nullptr;
-        errno = 0;
-        const unsigned long long v = std::strtoull(text.c_str(), &end, 10);
-        const bool digits = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-        if (!digits || *end != '\0' || errno != 0) {
-          return out_of_range(text, "0", std::to_string(UINT64_MAX));
-        }
-        text = std::to_string(v);
-        return "";
-      },
-      "");
-}
-
-CLI::Validator not_empty() {
-  return CLI::Validator(
-      [](std::string& text) -> std::string { return text.empty() ? "must not be empty" : ""; }, "");
 }
 
 }  // namespace moe_cli

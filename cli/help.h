@@ -52,5 +52,7 @@ std::vector<std::string> choices(const CLI::Option& option);
 CLI::Validator integer_in(int64_t low, int64_t high);
 CLI::Validator unsigned_64();
 CLI::Validator not_empty();
+/// Of a file to write: "-" is refused, which means stdout elsewhere.
+CLI::Validator no_stdout();
 
 }  // namespace moe_cli

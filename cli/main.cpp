@@ -45,7 +45,7 @@ void add_commands(CLI::App& app) {
   app.require_subcommand(1);
   app.footer(
       "Results go to stdout, everything else to stderr.\n"
-      "Exit status: 0 success, 1 error, 2 wrong usage, 130 stopped by Ctrl-C or SIGTERM.\n"
+      "Exit status: 0 success, 1 error, 2 wrong usage, 130 stopped by Ctrl-C, SIGTERM or SIGHUP.\n"
       "'moe COMMAND --help' shows the options of a command.");
   add_generate(app);
   add_chat(app);
@@ -73,14 +73,20 @@ void fill_standard_streams() {
   }
 }
 
+bool is_command(const CLI::App& app, const std::string& word) {
+  const auto commands = app.get_subcommands({});
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const CLI::App* c) { return c->get_name() == word; });
+}
+
 // The command line's words, the last one first. "help" and "version" stand for the options of these
 // names: "help COMMAND" for "COMMAND --help".
-std::vector<std::string> words_of(int argc, char** argv) {
+std::vector<std::string> words_of(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const std::string first = words.empty() ? "" : words[0];
   if (first == "help") {
     words.erase(words.begin());
-    words.push_back("--help");
+    if (words.empty() || is_command(app, words[0])) words.push_back("--help");
   } else if (first == "version") {
     words[0] = "--version";
   }
@@ -93,7 +99,7 @@ int run(int argc, char** argv) {
   add_commands(app);
   try {
     watch_interrupts();
-    app.parse(words_of(argc, argv));
+    app.parse(words_of(app, argc, argv));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) return fail(kExitUsage, explain(app, e).c_str());
     app.exit(e);  // prints what --help and --version ask for

@@ -162,6 +162,7 @@ void add_synthetic_options(CLI::App& c, BenchOptions& o) {
        "--save", o.save,
        "Write the synthetic model to FILE and stop; with --memory or --io, measure from FILE "
        "(without --save: from a temporary file in TMPDIR)")
+      ->check(no_stdout())
       ->option_text("FILE");
 }
 

@@ -234,7 +234,8 @@ void add_trace(CLI::App& app) {
       ->required();
   add_model_options(*c, o->model, false);
   o->input.add(*c, "Text to evaluate");
-  c->add_option("-o,--output", o->output, "Write the trace to FILE, as CSV")->option_text("FILE");
+  c->add_option("-o,--output", o->output, "Write the trace to FILE (- is stdout), as CSV")
+      ->option_text("FILE");
   c->add_option("-n,--max-tokens", o->n_generate, "Tokens decoded after the text")
       ->transform(integer_in(0, 1 << 24))
       ->capture_default_str();
@@ -243,6 +244,7 @@ void add_trace(CLI::App& app) {
        "--html", o->page,
        "Draw a trace as an HTML page: expert uses, experts per token, hit rate by cache size")
       ->check(not_empty())
+      ->check(no_stdout())
       ->option_text("PAGE");
   add_no_bos(*c, o->no_bos);
   add_session_options(*c, o->model, "the length of the text plus -n");

@@ -448,7 +448,8 @@ MOE_API moe_status moe_session_create(moe_model* model, const moe_session_params
                                       moe_session** out, moe_error* error);
 MOE_API void moe_session_free(moe_session* session);
 
-/* Appends `n_tokens` tokens to the text. Results do not depend on how the text is split into calls.
+/* Appends `n_tokens` tokens to the text; 0, with `tokens` NULL or not, changes nothing. Results do
+ * not depend on how the text is split into calls.
  * logits: NULL, or n_rows rows of vocab_size floats; n_rows is 1 (last token only) or n_tokens.
  * MOE_ERR_TOO_LONG, with nothing changed, if the context cannot hold the tokens. After
  * MOE_ERR_CANCELLED or an error found while computing, the session is at the end of the last
@@ -1112,8 +1113,8 @@ typedef struct moe_synthetic_params {
 
 /* Comma-separated names of shapes: "tiny", "olmoe-1b-7b" ... (examples/shapes.md). */
 MOE_API const char* moe_synthetic_shapes(void);
-/* A model of that shape with random weights, as a file or in memory for moe_model_open_memory.
- * After MOE_ERR_CANCELLED neither exists. */
+/* A model of that shape with random weights, as a file, which replaces what moe_convert would, or
+ * in memory for moe_model_open_memory. After MOE_ERR_CANCELLED neither exists. */
 MOE_API moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params,
                                       const char* path, moe_error* error);
 MOE_API moe_status moe_synthetic_create(const char* shape, const moe_synthetic_params* params,

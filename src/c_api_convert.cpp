@@ -15,7 +15,7 @@ namespace {
 
 // Converts the standard library's exceptions in `f` to a status.
 template <class F>
-moe_status guarded(moe_error* error, F&& f) {
+moe_status delivered(moe_error* error, F&& f) {
   try {
     return deliver(f(), error);
   } catch (const std::bad_alloc&) {
@@ -101,12 +101,11 @@ Status synthetic_options(const char* shape, const moe_synthetic_params* given,
   return {};
 }
 
-Status save_synthetic(const char* shape, const moe_synthetic_params* params, const char* path) {
+Status write_shape(const char* shape, const moe_synthetic_params* params, const char* path) {
   SyntheticOptions options;
   MOE_TRY(synthetic_options(shape, params, &options));
   if (path == nullptr) return null_argument("path");
-  MOE_ASSIGN(const std::unique_ptr<ModelSink> sink, open_file_sink(path));
-  return write_synthetic(shape, options, *sink);
+  return save_synthetic(shape, options, path);
 }
 
 Status create_synthetic(const char* shape, const moe_synthetic_params* params, void** data,
@@ -127,19 +126,19 @@ Status create_synthetic(const char* shape, const moe_synthetic_params* params, v
 
 moe_status moe_convert(const char* source, const char* destination,
                        const moe_convert_params* params, moe_error* error) {
-  return moe::guarded(error, [&] { return moe::run_convert(source, destination, params); });
+  return moe::delivered(error, [&] { return moe::run_convert(source, destination, params); });
 }
 
 const char* moe_synthetic_shapes(void) { return moe::shape_names(); }
 
 moe_status moe_synthetic_save(const char* shape, const moe_synthetic_params* params,
                               const char* path, moe_error* error) {
-  return moe::guarded(error, [&] { return moe::save_synthetic(shape, params, path); });
+  return moe::delivered(error, [&] { return moe::write_shape(shape, params, path); });
 }
 
 moe_status moe_synthetic_create(const char* shape, const moe_synthetic_params* params, void** data,
                                 size_t* size, moe_error* error) {
-  return moe::guarded(error, [&] { return moe::create_synthetic(shape, params, data, size); });
+  return moe::delivered(error, [&] { return moe::create_synthetic(shape, params, data, size); });
 }
 
 void moe_synthetic_free(void* data) { std::free(data); }

@@ -6,6 +6,7 @@
 #include "formats/import/failure.h"
 #include "quant/formats.h"
 #include "src/convert/config_write.h"
+#include "src/convert/destination.h"
 #include "src/convert/shapes.h"
 #include "src/convert/tokenizer/tokenizer_write.h"
 #include "src/convert/weights/precision.h"
@@ -206,6 +207,13 @@ uint64_t synthetic_bytes(const std::string& shape, const SyntheticOptions& optio
   const Status status =
       guarded([&] { bytes = kMetadata + segment_bytes(make_recipe(shape, options)); });
   return status.ok() ? bytes : 0;
+}
+
+Status save_synthetic(const std::string& shape, const SyntheticOptions& options,
+                      const std::string& path) {
+  MOE_TRY(guarded([&] { check_replaces(path, Output::kModel); }));
+  MOE_ASSIGN(const std::unique_ptr<ModelSink> sink, open_file_sink(path));
+  return write_synthetic(shape, options, *sink);
 }
 
 }  // namespace moe

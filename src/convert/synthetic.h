@@ -21,6 +21,9 @@ struct SyntheticOptions {
 /// Writes to a sink, which is committed. MOE_ERR_NOT_FOUND for an unknown shape, listing the known
 /// ones; MOE_ERR_CANCELLED.
 Status write_synthetic(const std::string& shape, const SyntheticOptions& options, ModelSink& sink);
+/// Writes to a file. MOE_ERR_ARGUMENT if it would replace one that is not a model.
+Status save_synthetic(const std::string& shape, const SyntheticOptions& options,
+                      const std::string& path);
 
 /// Approximate size of that model's file; 0 if it cannot be created.
 uint64_t synthetic_bytes(const std::string& shape, const SyntheticOptions& options);

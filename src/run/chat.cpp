@@ -37,7 +37,7 @@ Status template_error(const Status& status) {
                        status.text());
 }
 
-// Rewinds the session to the longest common prefix with `ids`.
+// Counts the first ids that the session holds already.
 Status count_reused(const SessionState& state, std::span<const int32_t> ids, size_t* n_reused) {
   const size_t context = static_cast<size_t>(state.options.context);
   if (ids.size() >= context) {

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <string>
+
 #include "tests/support/system_tree.h"
 
 namespace moe {

@@ -28,7 +28,7 @@ class Convert(Cli):
         self.assertNotEqual(a["top"], b["top"])
         self.fails(1, "convert", CHECKPOINT, self.path("c.moe"), "--weights", "int3", contains=["int3"])
         self.fails(1, "convert", CHECKPOINT, os.path.join(self.folder.name, "no", "c.moe"))
-        self.fails(2, "convert", CHECKPOINT, "-", contains=["stdout"])
+        self.fails(2, "convert", CHECKPOINT, "-", contains=["DST: this file cannot be stdout"])
         self.fails(1, "convert", self.path("a.moe"), self.path("c.moe"), contains=["converted already"])
         self.fails(1, "convert", self.path("none"), self.path("c.moe"), contains=["none: no such file or folder"])
         with open(self.path("notes"), "w") as f:

@@ -161,6 +161,16 @@ TEST(Synthetic, TheSeedDecidesEveryByte) {
   EXPECT_NE(bytes(1), bytes(2));
 }
 
+TEST(Synthetic, OtherFilesAreNotReplaced) {
+  const test::TempFolder folder;
+  folder.write("m", "some notes");
+  const Status status = save_synthetic("tiny", {}, folder.file("m"));
+  EXPECT_EQ(status.code(), MOE_ERR_ARGUMENT);
+  EXPECT_NE(std::string(status.text()).find("exists and is not a model"), std::string::npos);
+  EXPECT_EQ(folder.text("m"), "some notes");
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(save_synthetic("tiny", {}, folder.file("new")).ok());
+}
+
 TEST(Synthetic, WrongOptionsAreErrors) {
   MemorySink sink;
   Status status = write_synthetic("huge", {}, sink);

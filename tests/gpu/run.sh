@@ -69,7 +69,8 @@ step() {
   fi
   case $rc in
     0) ;;
-    124 | 137) result="timed out after $limit s" ;;
+    124) result="timed out after $limit s" ;;
+    137) result="killed, after $limit s or for its memory" ;;
     *) result="failed ($rc)" ;;
   esac
   echo "$result" >"$logs/$name.result"

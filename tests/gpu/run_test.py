@@ -21,7 +21,6 @@ write() { [ -z "${to:-}" ] || echo "{\"tests\": 2, \"testsuites\": [{\"name\": \
 case $filter in
   Wrong.*) write ', "failures": [{"failure": "1 is not 2"}]'; exit 1 ;;
   Crash.*) kill -SEGV $$ ;;
-  Slow.*) sleep 60 ;;
   *) write ', "result": "SKIPPED"' ;;
 esac
 """
@@ -44,7 +43,7 @@ STUBS = {
       *) echo "| NVIDIA-SMI 575.00   Driver Version: 575.00   CUDA Version: $DRIVER |" ;;
     esac""",
     "path/compute-sanitizer": 'tool=$2; shift 4; case "$tool $*" in racecheck*CudaPairs*) exit 9 ;; esac; exec "$@"',
-    "path/timeout": 'exec /usr/bin/timeout -k 1 4 "${@:4}"',
+    "path/timeout": 'case "$*" in *gtest_filter=Slow*) exit 124 ;; esac; exec "${@:4}"',  # timeout -k 10 SECONDS COMMAND
 }
 
 

@@ -220,10 +220,17 @@ class Bench {
   }
   bool failed() const { return out_.contains("failures"); }
   void write() const {
-    std::FILE* to = file_ != nullptr ? std::fopen(file_, "w") : stdout;
-    if (to == nullptr) throw std::runtime_error(std::string("cannot write ") + file_);
-    std::fprintf(to, "%s\n", out_.dump(2).c_str());
-    if (to != stdout) std::fclose(to);
+    if (file_ == nullptr) {
+      std::printf("%s\n", out_.dump(2).c_str());
+      return;
+    }
+    const std::string partial = std::string(file_) + ".partial";
+    std::FILE* to = std::fopen(partial.c_str(), "w");
+    const bool good = to != nullptr && std::fprintf(to, "%s\n", out_.dump(2).c_str()) > 0;
+    const bool closed = to != nullptr && std::fclose(to) == 0;
+    if (!good || !closed || std::rename(partial.c_str(), file_) != 0) {
+      throw std::runtime_error(std::string("cannot write ") + file_);
+    }
   }
 
   void copy() {

@@ -59,7 +59,7 @@ class KvType(enum.IntEnum):
     def _missing_(cls, value: object) -> KvType:
         """Also by name, in small letters."""
         names = {kv.name.lower(): kv for kv in cls}
-        if value in names:
+        if isinstance(value, str) and value in names:
             return names[value]
         raise ValueError(f"kv: expected one of {', '.join(names)}, found {value!r}")
 

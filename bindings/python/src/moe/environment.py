@@ -29,7 +29,8 @@ class Environment(Closable):
     device:  None or "auto" for a GPU if one can be used and else the CPU; "cpu", "cuda", "cuda:N".
     gpu_memory: most bytes that are allocated on the GPU; 0: 15/16 of what is free.
     log:     gets each message, possibly from several threads. The library cannot be stopped by an
-             exception in it: that is reported through sys.unraisablehook.
+             exception in it: that is reported through sys.unraisablehook. It must not use the library,
+             which may hold a lock meanwhile.
     """
 
     _what = "environment"

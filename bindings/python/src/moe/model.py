@@ -188,7 +188,7 @@ class Model(Closable):
         self._reopened = None
         if environment is None and isinstance(source, (str, os.PathLike)):
             self._reopened = (os.path.abspath(os.fspath(source)), device, map_weights, skip_checksums,
-                              memory_bytes, io, context, chunk, kv)
+                              memory_bytes, io, context, chunk, s.KvType(kv))
         source = _whole_if_stream(source)
         env = Environment(device=device) if environment is None else environment
         session = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv))

@@ -69,9 +69,8 @@ def _read(path: str) -> str:
 def run(arguments: list[str]) -> None:
     """The command; raises MoeError, OSError and ValueError."""
     options = _parser().parse_args(arguments)
-    if options.output:  # before the work
-        with open(options.output, "ab"):
-            pass
+    if options.output and not pathlib.Path(options.output).absolute().parent.is_dir():  # before the work
+        raise FileNotFoundError(f"{options.output}: there is no such folder")
     found = analyse(options.models, _read(options.file), others=options.other_run,
                     thresholds=thresholds_of(options.thresholds), topk=options.topk, max_tokens=options.tokens)
     if options.output:
