@@ -176,6 +176,7 @@ void Steps::eval() {
 // A text evaluated in pieces gives the same bits as in one call.
 void Steps::cut() {
   const std::vector<int32_t> ids = tokens(20);
+  if (ids.empty()) return;
   const size_t vocab = static_cast<size_t>(info_.vocab_size);
   std::vector<float> whole(ids.size() * vocab);
   std::vector<float> pieces(ids.size() * vocab);
