@@ -9,12 +9,14 @@ struct Sizes {
   size_t codes;
   size_t scales;
   size_t sums;
+  size_t scaled_sums;
 };
 
 Sizes sizes(size_t n_rows, size_t padded_cols) {
-  const size_t n_scales = padded_cols / size_t{kActGroup};
-  return {n_rows * padded_cols, round_up(n_rows * n_scales * sizeof(float), size_t{64}),
-          round_up(n_rows * (padded_cols / kSumInputs + 1) * sizeof(int32_t), size_t{64})};
+  const size_t groups =
+      round_up(n_rows * (padded_cols / size_t{kActGroup}) * sizeof(float), size_t{64});
+  return {n_rows * padded_cols, groups,
+          round_up(n_rows * (padded_cols / kSumInputs + 1) * sizeof(int32_t), size_t{64}), groups};
 }
 
 int32_t padded(int32_t n_cols) { return round_up(n_cols, kActBlock); }
@@ -23,7 +25,7 @@ int32_t padded(int32_t n_cols) { return round_up(n_cols, kActBlock); }
 
 size_t linear_input_bytes(int32_t n_rows, int32_t n_cols) {
   const Sizes s = sizes(static_cast<size_t>(n_rows), static_cast<size_t>(padded(n_cols)));
-  return s.codes + s.scales + s.sums;
+  return s.codes + s.scales + s.sums + s.scaled_sums;
 }
 
 LinearInput make_linear_input(ActPrecision act, const float* x, int64_t ld_x, int32_t n_rows,
@@ -43,6 +45,7 @@ LinearInput make_linear_input(ActPrecision act, const float* x, int64_t ld_x, in
   in.scales = reinterpret_cast<float*>(bytes + s.codes);
   in.n_scales = in.padded_cols / inputs_per_scale(act, in.padded_cols);
   in.sums = reinterpret_cast<int32_t*>(bytes + s.codes + s.scales);
+  in.scaled_sums = reinterpret_cast<float*>(bytes + s.codes + s.scales + s.sums);
   return in;
 }
 

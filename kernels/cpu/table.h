@@ -45,6 +45,8 @@ struct LinearInput {
   float* scales = nullptr;  // (n_rows, n_scales); NaN if a row contains NaN or infinity
   int32_t n_scales = 0;     // kA8: 1; kA8Block: padded_cols / 256; kA8Group: padded_cols / 32
   int32_t* sums = nullptr;  // (n_rows, padded_cols / 16 + 1): sum of all codes before input 16 i
+  // (n_rows, padded_cols / 32): sum of the codes of 32 inputs, times their scale
+  float* scaled_sums = nullptr;
 };
 
 /// y (n_rows, ld_y): rows [16 tile_begin, 16 tile_end) of the matrix. As in LinearOut, in this

@@ -309,7 +309,7 @@ TEST(Linear, NonFiniteInputsGiveNan) {
   }
 }
 
-// Codes, scales and sums of one row.
+// Codes, scales, sums and scaled sums of one row.
 void expect_codes(const CpuKernels& kernels, ActPrecision act, const std::vector<float>& x) {
   const auto cols = static_cast<int32_t>(x.size());
   const int32_t block = inputs_per_scale(act, cols);
@@ -324,12 +324,19 @@ void expect_codes(const CpuKernels& kernels, ActPrecision act, const std::vector
     EXPECT_EQ(in.scales[k / block], s.scale) << kernels.name << " at " << k;
   }
   int32_t sum = 0;
+  int32_t of_group = 0;
   for (int32_t i = 0; i < in.padded_cols; ++i) {
     if (i % kSumInputs == 0) {
       EXPECT_EQ(in.sums[i / kSumInputs], sum);
     }
+    if (i % kActGroup == 0) of_group = sum;
     ASSERT_EQ(in.codes[i], want[static_cast<size_t>(i)]) << kernels.name << " at " << i;
     sum += in.codes[i];
+    if (i < cols && (i + 1) % kActGroup == 0) {
+      EXPECT_EQ(in.scaled_sums[i / kActGroup],
+                static_cast<float>(sum - of_group) * in.scales[i / block])
+          << kernels.name << " at " << i;
+    }
   }
   EXPECT_EQ(in.sums[in.padded_cols / kSumInputs], sum);
 }

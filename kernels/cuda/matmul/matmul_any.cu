@@ -284,7 +284,7 @@ class Chain {
     total_ = fused(static_cast<float>(exact_), sx * s.scale, total_);
     int32_t inputs = 0;
     for (int32_t i = k; i < end && s.minimums; ++i) inputs += codes_[i];
-    if (s.minimums) total_ = fused(static_cast<float>(inputs), sx * s.minimum, total_);
+    if (s.minimums) total_ = fused(static_cast<float>(inputs) * sx, s.minimum, total_);
     exact_ = 0;
   }
 

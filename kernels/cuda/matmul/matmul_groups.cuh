@@ -161,7 +161,7 @@ __device__ __forceinline__ float add_group(float total, int32_t sum, int32_t inp
                                            float scale, float minimum) {
   total = fused(static_cast<float>(sum), sx * scale, total);
   if constexpr (Layout::kMinimums) {
-    total = fused(static_cast<float>(inputs), sx * minimum, total);
+    total = fused(static_cast<float>(inputs) * sx, minimum, total);
   }
   return total;
 }
