@@ -141,7 +141,7 @@ float TestMatrix::integer_product(const InputCodes& x, int32_t row) const {
     if (a8 && !grouped) return static_cast<float>(sum) * (s * scale_at(row, 0));
     total = std::fma(static_cast<float>(sum), grouped ? s * scale_at(row, k) : s, total);
     if (format_info(matrix_.format).minimums) {
-      total = std::fma(static_cast<float>(inputs), s * minimum_at(row, k), total);
+      total = std::fma(static_cast<float>(inputs) * s, minimum_at(row, k), total);
     }
   }
   return grouped ? total : total * scale_at(row, 0);

@@ -134,7 +134,7 @@ def test_a_cap_without_room_for_all_sessions(model, monkeypatch):
 
 
 def test_a_cap_with_room_for_few_sessions(environment, model):
-    with moe.Model(STORIES, environment, memory="4M", context=64, chunk=32) as capped:
+    with moe.Model(STORIES, environment, memory="4500K", context=64, chunk=32) as capped:
         batch = capped.batch(PROMPTS, sessions=8, max_tokens=5, context=64, chunk=32)
         results = [fields(next(batch))]
         assert 1 < capped._native._holders - 1 < 8
