@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/common.h"
+#include "cli/interrupt.h"
 
 namespace moe_cli {
 namespace {

@@ -10,9 +10,12 @@
 #include "cli/chat_template.h"
 #include "cli/context.h"
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/memory.h"
+#include "cli/progress.h"
 #include "cli/sampling.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {

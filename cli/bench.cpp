@@ -9,6 +9,7 @@
 #include "cli/context.h"
 #include "cli/forced_routing.h"
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/routing_stats.h"
 #include "cli/synthetic.h"

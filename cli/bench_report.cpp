@@ -8,6 +8,7 @@
 
 #include "cli/bench.h"
 #include "cli/terminal.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {

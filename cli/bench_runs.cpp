@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/bench.h"
+#include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/status_line.h"
 #include "cli/used_experts.h"

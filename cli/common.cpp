@@ -1,16 +1,8 @@
 #include "cli/common.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
@@ -18,25 +10,12 @@
 #include "cli/help.h"
 #include "cli/memory.h"
 #include "cli/terminal.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {
 
 constexpr int kMostChunk = 4096;  // the library takes the context if that is smaller
-
-std::atomic<moe_session*> g_session{nullptr};
-volatile sig_atomic_t g_interrupted = 0;
-int g_wake[2] = {-1, -1};  // a pipe: the handler may run on a thread other than the reader
-
-// moe_session_cancel only sets an atomic flag, so it may be called from a signal handler.
-void on_interrupt(int signal) {
-  const int old_errno = errno;
-  g_interrupted = signal;
-  moe_session_cancel(g_session.load());
-  if (write(g_wake[1], "", 1) < 0) {  // full: it wakes the reader anyway
-  }
-  errno = old_errno;
-}
 
 // `most`: the least important level to show.
 void log_to_stderr(void* most, moe_log_level level, const char* text) {
@@ -79,13 +58,6 @@ std::string spaced(const char* names) {
     if (*c == ',') text += ' ';
   }
   return text;
-}
-
-// Columns of the terminal on stderr.
-int terminal_width() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 80;
-  return size.ws_col;
 }
 
 }  // namespace
@@ -333,113 +305,6 @@ std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, u
   return text;
 }
 
-uint64_t parse_bytes(const char* option, const std::string& text) {
-  char* end = nullptr;
-  errno = 0;
-  const double value = std::strtod(text.c_str(), &end);
-  std::string unit = end;
-  for (const char* tail : {"iB", "ib", "B", "b"}) {
-    const size_t n = std::strlen(tail);
-    if (unit.size() >= n && unit.compare(unit.size() - n, n, tail) == 0) {
-      unit.resize(unit.size() - n);
-      break;
-    }
-  }
-  static const std::string kUnits = "KMGT";
-  double factor = 1;
-  if (unit.size() == 1) {
-    const size_t i =
-        kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
-    factor = i == std::string::npos ? 0 : std::pow(1024.0, static_cast<double>(i) + 1);
-  }
-  const double bytes = value * factor;
-  const bool whole = factor > 1 || bytes == std::floor(bytes);
-  if (end == text.c_str() || unit.size() > 1 || !whole || !(bytes >= 1)) {
-    throw UsageError(std::string(option) + ": '" + text +
-                     "' is not a size; expected a number above 0 with K, M, G or T, such as 2G");
-  }
-  if (errno != 0 || bytes > 1e18)
-    throw UsageError(std::string(option) + ": '" + text + "' is too large");
-  return static_cast<uint64_t>(bytes);
-}
-
-std::string format_bytes(uint64_t bytes) {
-  static const char* const kUnits[] = {"B", "kB", "MB", "GB", "TB"};
-  double v = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (v >= 1000 && unit + 1 < std::size(kUnits)) {
-    v /= 1000;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 || v >= 100 ? "%.0f %s" : "%.1f %s", v, kUnits[unit]);
-  return text;
-}
-
-std::string counted(uint64_t n, const std::string& what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
-
-std::string format_seconds(double seconds) {
-  const double ms = seconds * 1e3;
-  char text[32];
-  std::snprintf(text, sizeof text, ms < 1 ? "%.3f ms" : ms < 10 ? "%.2f ms" : "%.1f ms", ms);
-  if (ms >= 1e3) std::snprintf(text, sizeof text, "%.2f s", seconds);
-  return text;
-}
-
-void watch_interrupts() {
-  if (g_wake[0] < 0 && pipe2(g_wake, O_NONBLOCK | O_CLOEXEC) != 0) {
-    throw CallError(MOE_ERR_IO, std::string("pipe: ") + std::strerror(errno));
-  }
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second Ctrl-C ends the process
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  // A closing terminal sends it more than once, and nohup ignores it.
-  action.sa_flags = 0;
-  struct sigaction before {};
-  sigaction(SIGHUP, nullptr, &before);
-  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit then fails in write()
-}
-
-bool interrupted() { return g_interrupted != 0; }
-
-bool forgive_interrupt() {
-  if (g_interrupted != SIGINT) return false;
-  g_interrupted = 0;
-  watch_interrupts();
-  return true;
-}
-
-bool wait_for_input(int file) {
-  pollfd files[] = {{file, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
-  while (!interrupted() && files[0].revents == 0) {
-    if (poll(files, 2, -1) < 0 && errno != EINTR) return true;  // reading reports the error
-    // A byte may be from an already forgiven Ctrl-C. A current one set its flag before writing.
-    for (char bytes[64]; read(g_wake[0], bytes, sizeof bytes) > 0;) {
-    }
-  }
-  return !interrupted();
-}
-
-bool input_arrived(int file) {
-  pollfd files[] = {{file, POLLIN, 0}};
-  return poll(files, 1, 0) != 0;  // reading reports an error
-}
-
-void set_current_session(moe_session* session) {
-  g_session.store(session);
-  if (session != nullptr) stop_if_interrupted();
-}
-
-void stop_if_interrupted() {
-  if (interrupted()) throw CallError(MOE_ERR_CANCELLED, "interrupted");
-}
-
 double now_seconds() {
   using Clock = std::chrono::steady_clock;
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
@@ -447,42 +312,6 @@ double now_seconds() {
 
 void print_json(const Json& json) {
   std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-}
-
-Progress::~Progress() {
-  if (shown_) std::fputs("\r\033[K", stderr);
-}
-
-bool Progress::callback(void* user, uint64_t done, uint64_t total, const char* what) {
-  try {
-    static_cast<Progress*>(user)->show(done, total, what);
-  } catch (const std::bad_alloc&) {  // continue without a bar
-  }
-  return !interrupted();
-}
-
-void Progress::show(uint64_t done, uint64_t total, const char* what) {
-  static const bool terminal = isatty(STDERR_FILENO) == 1;
-  if (!terminal || total == 0) return;
-  const double now = now_seconds();
-  if (start_ < 0) start_ = now;
-  if (now - last_ < 0.1 && done < total) return;
-  last_ = now;
-  const double share = static_cast<double>(done) / static_cast<double>(total);
-  const double spent = now - start_;
-  const double rate = spent > 0 ? static_cast<double>(done) / spent : 0;
-  const long left = rate > 0 ? std::lround(static_cast<double>(total - done) / rate) : 0;
-  const auto filled = static_cast<size_t>(share * 24);
-  const std::string bar = std::string(filled, '#') + std::string(24 - filled, '.');
-  const std::string speed = bytes_ ? format_bytes(static_cast<uint64_t>(rate)) + "/s"
-                                   : std::to_string(std::lround(rate)) + " tokens/s";
-  char line[256];
-  std::snprintf(line, sizeof line, "[%s] %3.0f%%  %s  ETA %ld:%02ld  %.40s", bar.c_str(),
-                share * 100, speed.c_str(), left / 60, left % 60,
-                visible(what == nullptr ? "" : what).c_str());
-  std::fprintf(stderr, "\r\033[K%.*s", terminal_width() - 1, line);  // a longer line would wrap
-  std::fflush(stderr);
-  shown_ = true;
 }
 
 }  // namespace moe_cli

@@ -104,54 +104,6 @@ uint32_t encode_flags(bool no_bos, bool special = false);
 std::vector<int32_t> encode(const moe_model* model, const std::string& text, uint32_t flags);
 std::string decode(const moe_model* model, const std::vector<int32_t>& tokens, uint32_t flags);
 
-/// "2G", "512M", "1.5GiB", "4096": bytes. Throws UsageError with the option's name. (CLI11's
-/// AsSizeValue accepts only integers.)
-uint64_t parse_bytes(const char* option, const std::string& text);
-std::string format_bytes(uint64_t bytes);
-/// "1 line", "2 lines".
-std::string counted(uint64_t n, const std::string& what);
-std::string format_seconds(double seconds);  // "0.042 ms", "12.3 ms", "4.56 s"
-
-/// First Ctrl-C: interrupted() becomes true and the current session is cancelled. The second
-/// terminates the process as usual.
-void watch_interrupts();
-bool interrupted();
-/// Resets a Ctrl-C meant for one call. False for another signal.
-bool forgive_interrupt();
-/// Waits until reading `file` would not wait: a terminal has a line, a pipe bytes, or it has ended.
-/// False after Ctrl-C.
-bool wait_for_input(int file);
-/// True if reading `file` would not wait.
-bool input_arrived(int file);
-void set_current_session(moe_session* session);
-/// Sets the current session during its lifetime; must be destroyed before the session.
-struct CurrentSession {
-  explicit CurrentSession(moe_session* session) { set_current_session(session); }
-  ~CurrentSession() { set_current_session(nullptr); }
-  CurrentSession(const CurrentSession&) = delete;
-  CurrentSession& operator=(const CurrentSession&) = delete;
-};
-/// Throws if Ctrl-C came while no call could be cancelled.
-void stop_if_interrupted();
-
-/// A progress bar with rate and remaining time on stderr, only if stderr is a terminal.
-class Progress {
- public:
-  explicit Progress(bool bytes) : bytes_(bytes) {}
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  /// For moe_progress_fn: `user` is a Progress. False after Ctrl-C.
-  static bool callback(void* user, uint64_t done, uint64_t total, const char* what);
-
- private:
-  void show(uint64_t done, uint64_t total, const char* what);
-  bool bytes_;
-  double start_ = -1;
-  double last_ = -1;
-  bool shown_ = false;
-};
-
 double now_seconds();
 void print_json(const Json& json);
 

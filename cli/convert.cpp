@@ -12,7 +12,9 @@
 
 #include "cli/common.h"
 #include "cli/help.h"
+#include "cli/progress.h"
 #include "cli/text_input.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "cli/common.h"
+#include "cli/interrupt.h"
 
 namespace moe_cli {
 namespace {

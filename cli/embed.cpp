@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/text_input.h"
 

@@ -6,6 +6,7 @@
 
 #include "cli/candidates.h"
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"

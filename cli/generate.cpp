@@ -5,6 +5,7 @@
 
 #include "cli/context.h"
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/routing_stats.h"
 #include "cli/sampling.h"

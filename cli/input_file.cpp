@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "cli/common.h"
+#include "cli/interrupt.h"
 
 namespace moe_cli {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "cli/memory.h"
 #include "cli/terminal.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "cli/common.h"
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/terminal.h"
 
 namespace {

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "cli/units.h"
+
 namespace moe_cli {
 namespace {
 

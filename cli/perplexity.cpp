@@ -4,7 +4,9 @@
 #include <iomanip>
 #include <iostream>
 
+#include "cli/interrupt.h"
 #include "cli/memory.h"
+#include "cli/progress.h"
 #include "cli/routing_stats.h"
 #include "cli/sweep.h"
 #include "cli/text_input.h"

@@ -7,6 +7,7 @@
 
 #include "cli/context.h"
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/routing_stats.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"

@@ -11,7 +11,9 @@
 
 #include "cli/help.h"
 #include "cli/memory.h"
+#include "cli/progress.h"
 #include "cli/terminal.h"
+#include "cli/units.h"
 
 namespace moe_cli {
 namespace {

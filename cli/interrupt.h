@@ -1,0 +1,30 @@
+#pragma once
+// Ctrl-C and other signals that end a command.
+
+#include "include/moe_c.h"
+
+namespace moe_cli {
+
+/// First Ctrl-C: interrupted() becomes true and the current session is cancelled. The second
+/// terminates the process as usual.
+void watch_interrupts();
+bool interrupted();
+/// Resets a Ctrl-C meant for one call. False for another signal.
+bool forgive_interrupt();
+/// Waits until reading `file` would not wait: a terminal has a line, a pipe bytes, or it has ended.
+/// False after Ctrl-C.
+bool wait_for_input(int file);
+/// True if reading `file` would not wait.
+bool input_arrived(int file);
+void set_current_session(moe_session* session);
+/// Sets the current session during its lifetime; must be destroyed before the session.
+struct CurrentSession {
+  explicit CurrentSession(moe_session* session) { set_current_session(session); }
+  ~CurrentSession() { set_current_session(nullptr); }
+  CurrentSession(const CurrentSession&) = delete;
+  CurrentSession& operator=(const CurrentSession&) = delete;
+};
+/// Throws if Ctrl-C came while no call could be cancelled.
+void stop_if_interrupted();
+
+}  // namespace moe_cli
