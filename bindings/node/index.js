@@ -255,13 +255,8 @@ class Chat extends Closable {
 }
 
 class Layer extends Closable {
-  #dModel;
-  constructor(handle, dModel) {
-    super(handle);
-    this.#dModel = dModel;
-  }
   async forward(x) {
-    return native.layerForward(handleOf(this), x, this.#dModel);
+    return native.layerForward(handleOf(this), x);
   }
 }
 
@@ -270,7 +265,7 @@ async function open(path, options = {}) {
 }
 
 async function layer(options) {
-  return new Layer(await native.createLayer(options), options.dModel);
+  return new Layer(await native.createLayer(options));
 }
 
 module.exports = { open, layer, evalEach: Session.evalEach, version: native.version() };

@@ -57,6 +57,9 @@ class Handle {
     work_ = work;
     if (one_with_parent()) parent_->work_ = work;
   }
+  /// Numbers in a row of a layer.
+  size_t d_model() const { return d_model_; }
+  void set_d_model(size_t d) { d_model_ = d; }
   /// True if it has a session to cancel.
   bool has_session() const { return one_with_parent() || strcmp(what_, "session") == 0; }
 
@@ -70,6 +73,7 @@ class Handle {
   int holders_ = 1;
   bool closed_ = false;
   Work* work_ = nullptr;
+  size_t d_model_ = 0;
 };
 
 /// What a JavaScript object points to; its finalizer closes the handle.

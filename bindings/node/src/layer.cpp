@@ -26,13 +26,17 @@ napi_value create_layer(const Js& js, const Arguments& a) {
   auto call = std::make_shared<LayerCall>(js, a[0]);
   return Work::start(
       js, {}, false, [call](Work&, moe_error* e) { return call->run(e); },
-      [call](const Js& to) { return wrap_child(to, "layer", call->layer, call->env); });
+      [call](const Js& to) {
+        Handle* layer = make_child("layer", call->layer, call->env);
+        layer->set_d_model(static_cast<size_t>(call->weights.params.d_model));
+        return wrap(to, layer);
+      });
 }
 
-/// layer_forward(layer, x, d_model)
+/// layer_forward(layer, x)
 napi_value layer_forward(const Js& js, const Arguments& a) {
   auto rows = std::make_shared<std::vector<float>>(js.floats(a[1], "x"));
-  const size_t d = static_cast<size_t>(js.integer(a[2], "dModel", 1, 65536));
+  const size_t d = unwrap(js, a[0])->d_model();
   if (rows->size() % d != 0) {
     fail(MOE_ERR_SHAPE, "x: expected rows of " + std::to_string(d) + " numbers, found " +
                             std::to_string(rows->size()) + " numbers");

@@ -73,7 +73,7 @@ napi_value open_model(const Js& js, const Arguments& a) {
   auto call = std::make_shared<OpenCall>(js, a[0], a[1]);
   return Work::start(
       js, {}, false, [call](Work&, moe_error* e) { return call->run(e); },
-      [call](const Js& to) { return wrap_child(to, "model", call->model, call->env); });
+      [call](const Js& to) { return wrap(to, make_child("model", call->model, call->env)); });
 }
 
 napi_value model_info(const Js& js, const Arguments& a) {

@@ -40,13 +40,13 @@ Handle* make_handle(const char* what, Owner<T, free>& owner, Handle* parent) {
   return new Handle(what, owner.take(), parent, [](void* p) { free(static_cast<T*>(p)); });
 }
 
-/// The JavaScript value of a handle that owns its environment.
+/// A handle that owns its environment.
 template <class T, void (*free)(T*)>
-napi_value wrap_child(const Js& js, const char* what, Owner<T, free>& owner, Env& env) {
+Handle* make_child(const char* what, Owner<T, free>& owner, Env& env) {
   Handle* parent = make_handle("environment", env, nullptr);
   Handle* handle = make_handle(what, owner, parent);
   parent->release();
-  return wrap(js, handle);
+  return handle;
 }
 
 /// The environment's parameters among the options of a model or a layer.

@@ -81,6 +81,11 @@ test('a layer', async () => {
   await assert.rejects(moe.layer({}), { code: 'MOE_ERR_RANGE' });
   await assert.rejects(moe.layer(smallLayer({ experts: [] })),
     { code: 'MOE_ERR_ARGUMENT', message: 'experts: expected at least one' });
+  const reused = smallLayer();
+  const made = moe.layer(reused);
+  reused.dModel = 1; // while the layer is made
+  await assert.rejects((await made).forward(new Float32Array(5)), { code: 'MOE_ERR_SHAPE' });
+  assert.deepStrictEqual(await (await made).forward(x), whole);
   layer.close();
   await assert.rejects(layer.forward(x), closed);
 });
