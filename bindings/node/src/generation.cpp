@@ -89,7 +89,7 @@ napi_value to_js(const Js& js, const Result& r) {
 moe_thinking thinking_of(const Js& js, napi_value options) {
   napi_value value = js.get(options, "thinking");
   if (js.missing(value)) return MOE_THINKING_DEFAULT;
-  return js.flag(options, "thinking") ? MOE_THINKING_ON : MOE_THINKING_OFF;
+  return js.boolean(value, "thinking") ? MOE_THINKING_ON : MOE_THINKING_OFF;
 }
 
 }  // namespace

@@ -97,12 +97,17 @@ class Js {
     ok(napi_get_value_double(env, value, &number));
     return static_cast<float>(number);
   }
-  bool flag(napi_value object, const char* key) const {
-    napi_value value = get(object, key);
+  bool boolean(napi_value value, const char* what) const {
     bool result = false;
-    ok(napi_coerce_to_bool(env, value, &value));
+    if (!is(value, napi_boolean))
+      fail(MOE_ERR_ARGUMENT, std::string(what) + ": expected a boolean");
     ok(napi_get_value_bool(env, value, &result));
     return result;
+  }
+  /// A property, or false if it is missing.
+  bool flag(napi_value object, const char* key) const {
+    napi_value value = get(object, key);
+    return !missing(value) && boolean(value, key);
   }
 
   std::string text(napi_value value, const char* what) const {

@@ -81,10 +81,7 @@ napi_value rewind(const Js& js, const Arguments& a) {
 }
 
 napi_value count_routing(const Js& js, const Arguments& a) {
-  bool on = false;
-  if (napi_get_value_bool(js.env, a[1], &on) != napi_ok) {
-    fail(MOE_ERR_ARGUMENT, "on: expected a boolean");
-  }
+  const bool on = js.boolean(a[1], "on");
   moe_error error;
   check(moe_session_count_routing(idle<moe_session>(js, a[0]), on, &error), error);
   return js.undefined();

@@ -314,6 +314,28 @@ test('errors have a code and a message', async () => {
   }
 });
 
+test('an option that is a boolean takes nothing else', async () => {
+  const s = await session();
+  const chat = s.chat({ template: 'plain' }).add('user', PROMPT);
+  const calls = {
+    mapWeights: (value) => open({ mapWeights: value }),
+    skipChecksums: (value) => open({ skipChecksums: value }),
+    ignoreEos: (value) => s.generate(PROMPT, { ignoreEos: value }).text(),
+    noSpecial: async (value) => s.model.encode('a', { noSpecial: value }),
+    parseSpecial: async (value) => s.model.encode('a', { parseSpecial: value }),
+    skipSpecial: async (value) => s.model.decode([5], { skipSpecial: value }),
+    thinking: async (value) => s.chat({ template: 'plain', thinking: value }),
+    beginReply: async (value) => chat.render({ beginReply: value }),
+    on: async (value) => s.countRouting(value),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    for (const value of ['false', 0, {}]) {
+      await assert.rejects(call(value), { ...code('ARGUMENT'), message: `${name}: expected a boolean` });
+    }
+  }
+  assert.ok(chat.render({ beginReply: null })); // as if it were missing
+});
+
 test('token ids are checked, not wrapped around', async () => {
   const s = await session();
   for (const id of [2 ** 32 + 5, -(2 ** 31) - 1, 1.5, NaN, Infinity, '5', null, undefined, 5n, Symbol('id')]) {
