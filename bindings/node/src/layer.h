@@ -40,7 +40,8 @@ class LayerWeights {
   void matrices() {
     const int64_t d = params.d_model, d_in = d / (params.n_subheads > 1 ? params.n_subheads : 1);
     for (napi_value e : js_.list(js_.get(options_, "experts"), "experts")) {
-      experts_.push_back(expert("experts", e, params.d_ff, d_in));
+      const std::string name = "experts[" + std::to_string(experts_.size()) + "]";
+      experts_.push_back(expert(name, e, params.d_ff, d_in));
     }
     if (experts_.empty()) fail(MOE_ERR_ARGUMENT, "experts: expected at least one");
     const int64_t n = static_cast<int64_t>(experts_.size());
@@ -62,15 +63,16 @@ class LayerWeights {
     params.merge_bias = array(options_, "mergeBias", d);
   }
 
-  moe_expert_weights expert(const char* what, napi_value from, int64_t d_ff, int64_t d_in) {
-    js_.require_object(from, what);
+  moe_expert_weights expert(const std::string& name, napi_value from, int64_t d_ff, int64_t d_in) {
+    js_.require_object(from, name.c_str());
+    const std::string of = name + ".";
     moe_expert_weights e = {};
-    e.gate = array(from, "gate", d_ff * d_in);
-    e.up = array(from, "up", d_ff * d_in);
-    e.down = array(from, "down", d_in * d_ff);
-    e.gate_bias = array(from, "gateBias", d_ff);
-    e.up_bias = array(from, "upBias", d_ff);
-    e.down_bias = array(from, "downBias", d_in);
+    e.gate = array(from, "gate", d_ff * d_in, of);
+    e.up = array(from, "up", d_ff * d_in, of);
+    e.down = array(from, "down", d_in * d_ff, of);
+    e.gate_bias = array(from, "gateBias", d_ff, of);
+    e.up_bias = array(from, "upBias", d_ff, of);
+    e.down_bias = array(from, "downBias", d_in, of);
     return e;
   }
 
@@ -81,14 +83,15 @@ class LayerWeights {
     return texts_.back().c_str();
   }
 
-  /// A Float32Array of exactly `n` numbers, or NULL if the key is missing.
-  const float* array(napi_value from, const char* key, int64_t n) {
+  /// A Float32Array of exactly `n` numbers, or NULL if the key is missing. `of`: what `from` is.
+  const float* array(napi_value from, const char* key, int64_t n, const std::string& of = "") {
     napi_value value = js_.get(from, key);
     if (js_.missing(value)) return nullptr;
-    arrays_.push_back(js_.floats(value, key));
+    const std::string name = of + key;
+    arrays_.push_back(js_.floats(value, name.c_str()));
     if (static_cast<int64_t>(arrays_.back().size()) != n) {
-      fail(MOE_ERR_SHAPE, std::string(key) + ": expected " + std::to_string(n) +
-                              " numbers, found " + std::to_string(arrays_.back().size()));
+      fail(MOE_ERR_SHAPE, name + ": expected " + std::to_string(n) + " numbers, found " +
+                              std::to_string(arrays_.back().size()));
     }
     return arrays_.back().data();
   }

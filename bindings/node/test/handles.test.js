@@ -77,7 +77,15 @@ test('a layer', async () => {
     { code: 'MOE_ERR_SHAPE', message: 'routerWeight: expected 12 numbers, found 5' });
   await assert.rejects(moe.layer(smallLayer({ router: 'topk:9' })), { code: 'MOE_ERR_RANGE' });
   await assert.rejects(moe.layer(smallLayer({ experts: [null] })),
-    { code: 'MOE_ERR_ARGUMENT', message: 'experts: expected an object' });
+    { code: 'MOE_ERR_ARGUMENT', message: 'experts[0]: expected an object' });
+  const { experts } = smallLayer();
+  const short = { ...experts[0], up: new Float32Array(5) };
+  await assert.rejects(moe.layer(smallLayer({ experts: [experts[0], short, experts[2]] })),
+    { code: 'MOE_ERR_SHAPE', message: 'experts[1].up: expected 32 numbers, found 5' });
+  await assert.rejects(moe.layer(smallLayer({ experts: [{ ...experts[0], down: [1] }] })),
+    { code: 'MOE_ERR_ARGUMENT', message: 'experts[0].down: expected a Float32Array' });
+  await assert.rejects(moe.layer(smallLayer({ shared: experts[0] })),
+    { code: 'MOE_ERR_SHAPE', message: 'shared.up: expected 0 numbers, found 32' });
   await assert.rejects(moe.layer({}), { code: 'MOE_ERR_RANGE' });
   await assert.rejects(moe.layer(smallLayer({ experts: [] })),
     { code: 'MOE_ERR_ARGUMENT', message: 'experts: expected at least one' });
