@@ -49,7 +49,6 @@ NODE_LACKS = {
     **dict.fromkeys(("moe_model_chat_template", "moe_chat_template_names", "moe_chat_set_session",
                      "moe_chat_set_system", "moe_chat_tokens"), f"chat: {NOT_YET}"),
     "moe_sessions_step": "moe_sessions_eval with one token for each session does the same",
-    "moe_version": "the version is text",
 }
 NOT_WRAPPED = {"Rust": {**BOTH}, "Go": {**BOTH}, "Node": {**BOTH, **NODE_LACKS}}
 # Fields that no wrapper shows: the version of a struct, and reserved space.

@@ -32,6 +32,15 @@ napi_value entry(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+/// The structs of this addon are those of the version that it was compiled against; while the major
+/// one is 0, a minor one may change them.
+void check_version() {
+  if (moe_version() / 1000 == MOE_VERSION_MAJOR * 1000 + MOE_VERSION_MINOR) return;
+  fail(MOE_ERR_UNSUPPORTED, "libmoe: expected version " + std::to_string(MOE_VERSION_MAJOR) + "." +
+                                std::to_string(MOE_VERSION_MINOR) + ", found " +
+                                moe_version_string());
+}
+
 template <Function function>
 void declare(const Js& js, napi_value exports, const char* name) {
   napi_value value = nullptr;
@@ -76,9 +85,14 @@ void declare_all(const Js& js, napi_value exports) {
 napi_value init(napi_env env, napi_value exports) {
   try {
     const Js js(env);
-    declare_all(js, exports);
-    js.ok(napi_add_env_cleanup_hook(env, Work::end_all, nullptr));  // a worker that is terminated
-  } catch (...) {                                                   // Node reports what is pending
+    try {
+      check_version();
+      declare_all(js, exports);
+      js.ok(napi_add_env_cleanup_hook(env, Work::end_all, nullptr));  // a worker that is terminated
+    } catch (const Fault& fault) {
+      js.ok(napi_throw(env, js.error(fault)));
+    }
+  } catch (...) {  // Node reports what is pending
   }
   return exports;
 }

@@ -151,31 +151,45 @@ test('a call that waits for a thread is cancelled before it begins', () => {
   assert.strictEqual(execFileSync(process.execPath, ['-e', program], { encoding: 'utf8', env }), 'MOE_ERR_CANCELLED MOE_ERR_CANCELLED 0 0\n');
 });
 
-test('a cancel just before the library call begins is not lost', () => {
+/** The output of a program that runs with the functions of a source file in place of libmoe's. CALLED: a file name for them. */
+function preloaded(source, program) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'moe-'));
   try {
-    const library = path.join(folder, 'late_cancel.so');
+    const library = path.join(folder, 'preloaded.so');
     const flags = execFileSync('pkg-config', ['--cflags', 'moe'], { encoding: 'utf8' }).split(/\s+/).filter(Boolean);
-    execFileSync(process.env.CXX ?? 'g++',
-      ['-shared', '-fPIC', ...flags, path.join(__dirname, 'late_cancel.cpp'), '-o', library]);
-    const program = `
-      const fs = require('node:fs');
-      const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
-      (async () => {
-        const model = await moe.open(${JSON.stringify(MODEL)}, { threads: 1, device: 'cpu' });
-        const s = await model.session();
-        const work = s.eval([5]);
-        while (!fs.existsSync(process.env.CALLED)) await new Promise(setImmediate);
-        s.cancel();
-        console.log(await work.then(() => 'done', (error) => error.code));
-        await s.eval([5]); // not cancelled
-        console.log('done');
-      })();`;
+    execFileSync(process.env.CXX ?? 'g++', ['-shared', '-fPIC', ...flags, path.join(__dirname, source), '-o', library]);
     const env = { ...process.env, LD_PRELOAD: library, CALLED: path.join(folder, 'called') };
-    assert.strictEqual(execFileSync(process.execPath, ['-e', program], { encoding: 'utf8', env }), 'MOE_ERR_CANCELLED\ndone\n');
+    return execFileSync(process.execPath, ['-e', program], { encoding: 'utf8', env });
   } finally {
     fs.rmSync(folder, { recursive: true });
   }
+}
+
+test('the library must have the version of the header', () => {
+  const program = `
+    try {
+      require(${JSON.stringify(path.join(__dirname, '..'))});
+    } catch (error) {
+      console.log(error.code, error.message);
+    }`;
+  assert.match(preloaded('other_version.cpp', program), /^MOE_ERR_UNSUPPORTED libmoe: expected version \d+\.\d+, found /);
+});
+
+test('a cancel just before the library call begins is not lost', () => {
+  const program = `
+    const fs = require('node:fs');
+    const moe = require(${JSON.stringify(path.join(__dirname, '..'))});
+    (async () => {
+      const model = await moe.open(${JSON.stringify(MODEL)}, { threads: 1, device: 'cpu' });
+      const s = await model.session();
+      const work = s.eval([5]);
+      while (!fs.existsSync(process.env.CALLED)) await new Promise(setImmediate);
+      s.cancel();
+      console.log(await work.then(() => 'done', (error) => error.code));
+      await s.eval([5]); // not cancelled
+      console.log('done');
+    })();`;
+  assert.strictEqual(preloaded('late_cancel.cpp', program), 'MOE_ERR_CANCELLED\ndone\n');
 });
 
 test('process.exit does not wait for generations', () => {
