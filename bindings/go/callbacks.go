@@ -11,28 +11,24 @@ import (
 // Callbacks from the library. `user` refers to the Go value of the current call, or of the object
 // that owns it.
 
-type pieceCall struct {
+type generateCall struct {
 	guard
-	f func(Piece) bool
+	piece  func(Piece) bool
+	logits func(tokens []int32, logits []float32) bool
 }
 
 //export moeGoPiece
 func moeGoPiece(user unsafe.Pointer, piece *C.moe_piece) (more C.bool) {
-	call := referred[*pieceCall](user)
-	done := call.run(func() { more = C.bool(call.f(pieceOf(piece))) })
+	call := referred[*generateCall](user)
+	done := call.run(func() { more = C.bool(call.piece(pieceOf(piece))) })
 	return C.bool(done) && more
-}
-
-type logitsCall struct {
-	guard
-	f func(tokens []int32, logits []float32) bool
 }
 
 //export moeGoLogits
 func moeGoLogits(user unsafe.Pointer, tokens *C.int32_t, nTokens C.size_t, logits *C.float, nLogits C.size_t) (more C.bool) {
-	call := referred[*logitsCall](user)
+	call := referred[*generateCall](user)
 	done := call.run(func() {
-		more = C.bool(call.f(unsafe.Slice((*int32)(tokens), int(nTokens)), unsafe.Slice((*float32)(logits), int(nLogits))))
+		more = C.bool(call.logits(unsafe.Slice((*int32)(tokens), int(nTokens)), unsafe.Slice((*float32)(logits), int(nLogits))))
 	})
 	return C.bool(done) && more
 }

@@ -212,21 +212,26 @@ func (c *Chat) Tokens(beginReply bool) ([]int32, error) {
 	})
 }
 
-// Reply generates the reply to the messages so far and appends it to them. The callback may be nil.
+// Reply generates the reply to the messages so far and appends it to them, unless it fails or a
+// callback panics. The callback may be nil.
 func (c *Chat) Reply(ctx context.Context, o GenerateOptions, callback func(Piece) bool) (ChatResult, error) {
 	var out C.moe_chat_result
 	out.struct_size = C.uint32_t(C.sizeof_moe_chat_result)
-	err := o.withParams(callback, func(params *C.moe_generate_params) error {
+	err := o.withParams(callback, func(params *C.moe_generate_params, callbacks *guard) error {
 		p, release, err := c.use()
 		if err != nil {
 			return err
 		}
 		defer release()
 		session, watched := (*C.moe_session)(c.session.h.pointer), c.session.watched
+		nBefore := C.moe_chat_message_count(p)
 		err = during(ctx, func() { C.moe_session_cancel(session) }, func() error {
 			var e C.moe_error
 			return check(C.moe_chat_reply(p, params, &out, &e), &e)
 		})
+		if callbacks.panicked { // for the library the reply only ended early
+			C.moe_chat_truncate(p, nBefore, nil)
+		}
 		watched.goOn()
 		return err
 	})

@@ -151,8 +151,9 @@ type GenerateResult struct {
 	PromptSeconds, GenerateSeconds float64
 }
 
-// withParams makes a call with the parameters as a C struct. callback may be nil.
-func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_generate_params) error) error {
+// withParams makes a call with the parameters as a C struct, and with the guard of its callbacks.
+// callback may be nil.
+func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_generate_params, *guard) error) error {
 	var a arena
 	defer a.free()
 	var p C.moe_generate_params
@@ -171,17 +172,16 @@ func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_
 	if p.n_top, err = count(o.NTop, "NTop"); err != nil {
 		return err
 	}
-	pieces := &pieceCall{f: callback}
+	callbacks := &generateCall{piece: callback, logits: o.Logits}
+	user := a.ref(callbacks)
 	if callback != nil {
-		p.callback, p.user = C.moe_piece_fn(C.moeGoPiece), a.ref(pieces)
+		p.callback, p.user = C.moe_piece_fn(C.moeGoPiece), user
 	}
-	logits := &logitsCall{f: o.Logits}
 	if o.Logits != nil {
-		p.logits_callback, p.logits_user = C.moe_logits_fn(C.moeGoLogits), a.ref(logits)
+		p.logits_callback, p.logits_user = C.moe_logits_fn(C.moeGoLogits), user
 	}
-	err = call(&p)
-	logits.goOn()
-	pieces.goOn()
+	err = call(&p, &callbacks.guard)
+	callbacks.goOn()
 	return err
 }
 
@@ -190,7 +190,7 @@ func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_
 func (s *Session) Generate(ctx context.Context, prompt []int32, o GenerateOptions, callback func(Piece) bool) (GenerateResult, error) {
 	var out C.moe_generate_result
 	out.struct_size = C.uint32_t(C.sizeof_moe_generate_result)
-	err := o.withParams(callback, func(params *C.moe_generate_params) error {
+	err := o.withParams(callback, func(params *C.moe_generate_params, _ *guard) error {
 		return s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
 			return C.moe_session_generate(p, tokensOf(prompt), C.size_t(len(prompt)), params, &out, e)
 		})

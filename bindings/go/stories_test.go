@@ -473,9 +473,11 @@ func TestChat(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	equal(t, panicOf(func() {
-		_, _ = chat.Reply(background, GenerateOptions{}, func(Piece) bool { panic("no") })
-	}), "no")
+	before := must(chat.Messages())
+	for _, o := range []GenerateOptions{{}, {MaxTokens: 1}, {Logits: func([]int32, []float32) bool { panic("no") }}} {
+		equal(t, panicOf(func() { _, _ = chat.Reply(background, o, func(Piece) bool { panic("no") }) }), "no")
+		equal(t, reflect.DeepEqual(must(chat.Messages()), before), true)
+	}
 	last := must(model.Session(SessionOptions{}))
 	check0(t, chat.SetSession(last))
 	last.Close() // the chat keeps the session
