@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"io"
+	"sync"
 	"unsafe"
 )
 
@@ -53,16 +54,47 @@ func moeGoLog(user unsafe.Pointer, level C.moe_log_level, text *C.char) {
 	g.run(func() { log(LogLevel(level), line) })
 }
 
+// readCall stores the first failure of a source, which may be read in several threads.
+type readCall struct {
+	source io.ReaderAt
+	mu     sync.Mutex
+	failed bool
+	guard
+	err error
+}
+
+func (call *readCall) read(data []byte, offset int64) bool {
+	var g guard
+	var err error
+	n := 0
+	if g.run(func() { n, err = call.source.ReadAt(data, offset) }) && n == len(data) {
+		return true
+	}
+	call.mu.Lock()
+	defer call.mu.Unlock()
+	if !call.failed {
+		call.failed, call.guard, call.err = true, g, err
+	}
+	return false
+}
+
+// outcome of a call that has read from the source: err, or the source's own error or panic.
+func (call *readCall) outcome(err error) error {
+	if StatusOf(err) != StatusIO {
+		return err
+	}
+	call.mu.Lock()
+	defer call.mu.Unlock()
+	call.goOn()
+	return causedBy(call.err, err)
+}
+
 //export moeGoRead
 func moeGoRead(user unsafe.Pointer, offset C.uint64_t, buffer unsafe.Pointer, n C.size_t) C.int {
-	source := referred[io.ReaderAt](user)
-	var g guard
-	found := 0
-	g.run(func() { found, _ = source.ReadAt(unsafe.Slice((*byte)(buffer), int(n)), int64(offset)) })
-	if found != int(n) {
-		return 1
+	if referred[*readCall](user).read(unsafe.Slice((*byte)(buffer), int(n)), int64(offset)) {
+		return 0
 	}
-	return 0
+	return 1
 }
 
 type writeCall struct {

@@ -37,12 +37,12 @@ func (s Status) String() string { return C.GoString(C.moe_status_name(C.moe_stat
 type Error struct {
 	Status Status
 	Text   string
-	cause  error // of a context that was cancelled, or of a writer
+	cause  error // of a context that was cancelled, or of a reader or a writer
 }
 
 func (e *Error) Error() string { return e.Status.String() + ": " + e.Text }
 
-// Unwrap returns the error of the context that ended the call, or of the writer that failed.
+// Unwrap returns the error of the context that ended the call, or of the reader or writer that failed.
 func (e *Error) Unwrap() error { return e.cause }
 
 // StatusOf is the status of an *Error anywhere in err's chain, StatusOK for nil, and StatusInternal
@@ -59,6 +59,14 @@ func StatusOf(err error) Status {
 }
 
 func failed(status Status, text string) error { return &Error{Status: status, Text: text} }
+
+// causedBy is the error of a call that failed because of `cause`; nil: because of something else.
+func causedBy(cause, err error) error {
+	if err == nil || cause == nil {
+		return err
+	}
+	return &Error{StatusIO, cause.Error(), cause}
+}
 
 // check converts a call's status to an error.
 func check(status C.moe_status, e *C.moe_error) error {

@@ -164,9 +164,24 @@ func TestLog(t *testing.T) {
 	env.Close()
 }
 
-type broken struct{ io.ReaderAt }
+var errBroken = errors.New("the disk is broken")
 
-func (broken) ReadAt([]byte, int64) (int, error) { panic("no disk") }
+// broken fails at byte `at`: with an error, or with a panic.
+type broken struct {
+	io.ReaderAt
+	at     int64
+	panics bool
+}
+
+func (b broken) ReadAt(data []byte, offset int64) (int, error) {
+	switch {
+	case offset+int64(len(data)) <= b.at:
+		return b.ReaderAt.ReadAt(data, offset)
+	case b.panics:
+		panic("no disk")
+	}
+	return 0, errBroken
+}
 
 func TestBytesAndReaders(t *testing.T) {
 	env, data := testEnv(t), must(os.ReadFile(storiesPath))
@@ -179,9 +194,13 @@ func TestBytesAndReaders(t *testing.T) {
 	source := bytes.NewReader(data)
 	model = must(OpenReader(env, source, source.Size(), nil))
 	tellsTheStory(t, session(t, model))
-	_, err := OpenReader(env, broken{}, 1<<20, nil)
-	fails(t, err, StatusIO)
-	_, err = OpenReader(env, source, -5, nil)
+	for _, at := range []int64{0, 1 << 20} {
+		_, err := OpenReader(env, broken{ReaderAt: source, at: at}, source.Size(), nil)
+		fails(t, err, StatusIO)
+		equal(t, errors.Is(err, errBroken), true)
+		equal(t, panicOf(func() { _, _ = OpenReader(env, broken{source, at, true}, source.Size(), nil) }), "no disk")
+	}
+	_, err := OpenReader(env, source, -5, nil)
 	equal(t, err != nil, true)
 	mapped := must(Open(env, storiesPath, &ModelOptions{MapWeights: true, SkipChecksums: true, IO: IOBuffered}))
 	tellsTheStory(t, session(t, mapped))

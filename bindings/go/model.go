@@ -154,8 +154,10 @@ func OpenBytes(env *Env, data []byte, options *ModelOptions) (*Model, error) {
 	})
 }
 
-// OpenReader opens a model that is read from source, by any goroutine, until it is closed. A
-// negative size counts as 0.
+// OpenReader opens a model that is read from source, in any thread, until it is closed. The source
+// must not call this package: the model may be locked. What it fails with before OpenReader returns
+// is the error's cause, and a panic continues; a later failure is a StatusIO without a cause in the
+// call that needed the bytes. A negative size counts as 0.
 func OpenReader(env *Env, source io.ReaderAt, size int64, options *ModelOptions) (*Model, error) {
 	kept := new(arena)
 	var reader C.moe_reader
@@ -163,10 +165,12 @@ func OpenReader(env *Env, source io.ReaderAt, size int64, options *ModelOptions)
 		reader.size = C.uint64_t(size)
 	}
 	reader.read = (*[0]byte)(C.moeGoRead)
-	reader.user = kept.ref(source)
-	return open(env, options, kept, func(env *C.moe_env, params *C.moe_model_params, out **C.moe_model, e *C.moe_error) C.moe_status {
+	call := &readCall{source: source}
+	reader.user = kept.ref(call)
+	model, err := open(env, options, kept, func(env *C.moe_env, params *C.moe_model_params, out **C.moe_model, e *C.moe_error) C.moe_status {
 		return C.moe_model_open_reader(env, &reader, params, out, e)
 	})
+	return model, call.outcome(err)
 }
 
 // Close frees the memory once its sessions are closed too.

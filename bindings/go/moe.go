@@ -7,9 +7,11 @@
 //
 // Goroutines: any number may use an Env, a Model or a Tokenizer; one at a time a Session, a Chat or a
 // Layer, and a concurrent call gets StatusState. Cancel and Close may be called anywhere at any
-// time. Callbacks run in the goroutine of the call, except the log and an io.ReaderAt, which may run
-// in any; a panic in one stops the call and continues in its caller. They must not end their
-// goroutine (runtime.Goexit, and so T.FailNow of package testing).
+// time. Callbacks run in the goroutine of the call; a panic in one stops the call and continues in its
+// caller. The log and an io.ReaderAt may run in any thread and must not call this package. A panic in
+// the log ends there; one in an io.ReaderAt continues in OpenReader and Load, and later makes the call
+// that reads fail with StatusIO. Callbacks must not end their goroutine (runtime.Goexit, and so
+// T.FailNow of package testing).
 package moe
 
 /*

@@ -469,23 +469,22 @@ func (s *Session) Save(w io.Writer) error {
 		return C.moe_session_save(p, &writer, e)
 	})
 	call.goOn()
-	if err != nil && call.err != nil {
-		return &Error{StatusIO, call.err.Error(), call.err}
-	}
-	return err
+	return causedBy(call.err, err)
 }
 
-// Load replaces the text by a saved one of that size, which may be untrusted.
+// Load replaces the text by a saved one of that size, which may be untrusted. The source must not
+// call this package.
 func (s *Session) Load(source io.ReaderAt, size int64) error {
 	if size < 0 {
 		return failed(StatusRange, fmt.Sprintf("size: %d is negative", size))
 	}
 	var a arena
 	defer a.free()
-	reader := C.moe_reader{size: C.uint64_t(size), read: (*[0]byte)(C.moeGoRead), user: a.ref(source)}
-	return s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
+	call := &readCall{source: source}
+	reader := C.moe_reader{size: C.uint64_t(size), read: (*[0]byte)(C.moeGoRead), user: a.ref(call)}
+	return call.outcome(s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
 		return C.moe_session_load(p, &reader, e)
-	})
+	}))
 }
 
 // Fork copies the session with its text, parameters and router. The two continue independently.
