@@ -106,7 +106,13 @@ type writeCall struct {
 //export moeGoWrite
 func moeGoWrite(user, data unsafe.Pointer, n C.size_t) C.int {
 	call := referred[*writeCall](user)
-	done := call.run(func() { _, call.err = call.w.Write(unsafe.Slice((*byte)(data), int(n))) })
+	done := call.run(func() {
+		var written int
+		written, call.err = call.w.Write(unsafe.Slice((*byte)(data), int(n)))
+		if call.err == nil && written != int(n) {
+			call.err = io.ErrShortWrite
+		}
+	})
 	if !done || call.err != nil {
 		return 1
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"strings"
@@ -286,6 +287,11 @@ func (f *full) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
+// short drops the last byte and does not say so.
+type short struct{}
+
+func (short) Write(data []byte) (int, error) { return len(data) - 1, nil }
+
 func TestSaveLoadAndFork(t *testing.T) {
 	model := stories(t)
 	s, other := session(t, model), session(t, model)
@@ -308,6 +314,9 @@ func TestSaveLoadAndFork(t *testing.T) {
 	if !errors.Is(err, errFull) {
 		t.Fatal(err)
 	}
+	err = twin.Save(short{})
+	fails(t, err, StatusIO)
+	equal(t, errors.Is(err, io.ErrShortWrite), true)
 	data := saved.Bytes()
 	fails(t, load(data[:len(data)-1]), StatusFormat)
 	data[len(data)-1] ^= 1
