@@ -380,7 +380,7 @@ func (o TranslateOptions) params(a *arena) (C.moe_translate_params, error) {
 		}
 	}
 	p.min_tokens = -1
-	if o.MinTokens >= 0 {
+	if o.MinTokens != -1 {
 		if p.min_tokens, err = count(o.MinTokens, "MinTokens"); err != nil {
 			return p, err
 		}

@@ -583,8 +583,11 @@ func TestTranslation(t *testing.T) {
 	wanted.Progress = func(_, _ uint64) bool { return false }
 	_, err := s.Translate(background, source, wanted)
 	fails(t, err, StatusCancelled)
-	_, err = s.Translate(background, source, TranslateOptions{Beam: 4})
-	fails(t, err, StatusRange)
+	must(s.Translate(background, source, TranslateOptions{MinTokens: -1}))
+	for _, o := range []TranslateOptions{{Beam: 4}, {MinTokens: -2}} {
+		_, err = s.Translate(background, source, o)
+		fails(t, err, StatusRange)
+	}
 	equal(t, len(must(s.ReadSource(background, source))), len(source)*info.DModel)
 	equal(t, len(must(s.Eval(background, []int32{info.StartToken}))), info.VocabSize)
 }
