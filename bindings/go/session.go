@@ -223,6 +223,16 @@ func (s *Session) Context() (int, error) {
 	return int(C.moe_session_context(p)), nil
 }
 
+// fitting returns n, the number of tokens of a call, or 0 if the context is shorter. The library
+// refuses such a call, and there may be no memory for its results.
+func (s *Session) fitting(n int) (int, error) {
+	context, err := s.Context()
+	if err != nil || n > context {
+		return 0, err
+	}
+	return n, nil
+}
+
 func (s *Session) evaluate(ctx context.Context, tokens []int32, rows int) ([]float32, error) {
 	logits := make([]float32, rows*s.vocab)
 	err := s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
@@ -247,7 +257,11 @@ func (s *Session) Eval(ctx context.Context, tokens []int32) ([]float32, error) {
 
 // EvalAll appends tokens and returns the logits after each: (len(tokens), VocabSize).
 func (s *Session) EvalAll(ctx context.Context, tokens []int32) ([]float32, error) {
-	return s.evaluate(ctx, tokens, len(tokens))
+	rows, err := s.fitting(len(tokens))
+	if err != nil {
+		return nil, err
+	}
+	return s.evaluate(ctx, tokens, rows)
 }
 
 // Score appends tokens and returns the log-probability of each given the preceding text. In an empty
@@ -333,7 +347,11 @@ func (s *Session) Encode(ctx context.Context, tokens []int32, o EncodeOptions) (
 	if err != nil {
 		return Encoded{}, err
 	}
-	rows := len(tokens)
+	n, err := s.fitting(len(tokens))
+	if err != nil {
+		return Encoded{}, err
+	}
+	rows := n
 	if o.Rows != nil {
 		rows = len(o.Rows)
 	} else if info.Head == "classes" {
@@ -347,7 +365,7 @@ func (s *Session) Encode(ctx context.Context, tokens []int32, o EncodeOptions) (
 		}
 		return unsafe.Slice((*float32)(a.bytes(uintptr(n)*4)), n)
 	}
-	hidden, pooled := room(o.Hidden, len(tokens)*info.DModel), room(o.Pooled, info.DModel)
+	hidden, pooled := room(o.Hidden, n*info.DModel), room(o.Pooled, info.DModel)
 	outputs := room(o.Outputs, rows*info.NOutputs)
 	var params C.moe_encode_params
 	params.struct_size = C.uint32_t(C.sizeof_moe_encode_params)
@@ -431,11 +449,17 @@ func (s *Session) ReadSource(ctx context.Context, source []int32) ([]float32, er
 	if err != nil {
 		return nil, err
 	}
-	hidden := make([]float32, len(source)*info.DModel)
+	var hidden []float32
+	if len(source) <= info.SourceLength { // otherwise the library refuses the call
+		hidden = make([]float32, len(source)*info.DModel)
+	}
 	err = s.run(ctx, func(p *C.moe_session, e *C.moe_error) C.moe_status {
 		return C.moe_session_read_source(p, tokensOf(source), C.size_t(len(source)), floatsOf(hidden), e)
 	})
-	return hidden, err
+	if err != nil {
+		return nil, err
+	}
+	return hidden, nil
 }
 
 func (s *Session) tokens(text string, how EncodeText) ([]int32, error) {

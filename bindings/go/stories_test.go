@@ -199,6 +199,11 @@ func TestEval(t *testing.T) {
 	fails(t, whole.Rewind(99), StatusRange)
 	fails(t, whole.Rewind(-1), StatusRange)
 	fails(t, whole.Append(background, make([]int32, 1<<20)), StatusTooLong)
+	many := make([]int32, 1<<26) // the memory for their results would end the process
+	_, err = whole.EvalAll(background, many)
+	fails(t, err, StatusTooLong)
+	_, err = whole.Encode(background, many, EncodeOptions{Hidden: true})
+	fails(t, err, StatusTooLong)
 	_, err = whole.Encode(background, ids, EncodeOptions{Outputs: true})
 	fails(t, err, StatusUnsupported)
 }
@@ -588,6 +593,8 @@ func TestTranslation(t *testing.T) {
 		_, err = s.Translate(background, source, o)
 		fails(t, err, StatusRange)
 	}
+	_, err = s.ReadSource(background, make([]int32, 1<<26))
+	fails(t, err, StatusTooLong)
 	equal(t, len(must(s.ReadSource(background, source))), len(source)*info.DModel)
 	equal(t, len(must(s.Eval(background, []int32{info.StartToken}))), info.VocabSize)
 }
