@@ -57,15 +57,16 @@ func (s *Session) Chat(o ChatOptions) (*Chat, error) {
 	var params C.moe_chat_params
 	params.struct_size = C.uint32_t(C.sizeof_moe_chat_params)
 	params.thinking = C.moe_thinking(o.Thinking)
-	err := a.texts(map[**C.char]string{&params.chat_template: o.Template, &params.system: o.System, &params.date: o.Date})
+	err := a.texts(option{&params.chat_template, o.Template, "Template"}, option{&params.system, o.System, "System"},
+		option{&params.date, o.Date, "Date"})
 	if err != nil {
 		return nil, err
 	}
-	if params.variables, params.n_variables, err = a.list(o.Variables); err != nil {
+	if params.variables, params.n_variables, err = a.list(o.Variables, "Variables"); err != nil {
 		return nil, err
 	}
 	if o.NoDate {
-		params.date, _ = a.given("")
+		params.date, _ = a.given("", "Date")
 	}
 	c := &Chat{session: s}
 	err = s.run(context.Background(), func(p *C.moe_session, e *C.moe_error) C.moe_status {
@@ -143,7 +144,7 @@ func (c *Chat) SetSession(s *Session) error {
 func (c *Chat) Add(role, content string) error {
 	var a arena
 	defer a.free()
-	name, err := a.given(role)
+	name, err := a.given(role, "role")
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (c *Chat) Truncate(nMessages int) error {
 func (c *Chat) SetSystem(system string) error {
 	var a arena
 	defer a.free()
-	text, err := a.text(system)
+	text, err := a.text(system, "system")
 	if err != nil {
 		return err
 	}

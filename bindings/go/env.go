@@ -68,7 +68,7 @@ func NewEnv(options *EnvOptions) (*Env, error) {
 	params.struct_size = C.uint32_t(C.sizeof_moe_env_params)
 	params.threads = threads
 	params.gpu_memory_bytes = C.uint64_t(o.GPUMemoryBytes)
-	if err := texts.texts(map[**C.char]string{&params.isa: o.ISA, &params.device: o.Device}); err != nil {
+	if err := texts.texts(option{&params.isa, o.ISA, "ISA"}, option{&params.device, o.Device, "Device"}); err != nil {
 		return nil, err
 	}
 	if o.Log != nil {

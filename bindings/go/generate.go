@@ -163,7 +163,7 @@ func (o GenerateOptions) withParams(callback func(Piece) bool, call func(*C.moe_
 	if p.sampling, err = o.Sampling.params(&a); err != nil {
 		return err
 	}
-	if p.stop, p.n_stop, err = a.list(o.Stop); err != nil {
+	if p.stop, p.n_stop, err = a.list(o.Stop, "Stop"); err != nil {
 		return err
 	}
 	if p.max_tokens, err = count(o.MaxTokens, "MaxTokens"); err != nil {

@@ -88,12 +88,13 @@ func times(a, b int) int {
 	return a * b
 }
 
-func (s *sizes) expert(w ExpertWeights, dff, dIn int) C.moe_expert_weights {
+func (s *sizes) expert(w ExpertWeights, dff, dIn int, what string) C.moe_expert_weights {
 	n := times(dff, dIn)
+	array := func(values []float32, n int, name string) *C.float { return s.array(values, n, what+"."+name) }
 	var e C.moe_expert_weights
-	e.gate, e.up, e.down = s.array(w.Gate, n, "Gate"), s.array(w.Up, n, "Up"), s.array(w.Down, n, "Down")
-	e.gate_bias, e.up_bias = s.array(w.GateBias, dff, "GateBias"), s.array(w.UpBias, dff, "UpBias")
-	e.down_bias = s.array(w.DownBias, dIn, "DownBias")
+	e.gate, e.up, e.down = array(w.Gate, n, "Gate"), array(w.Up, n, "Up"), array(w.Down, n, "Down")
+	e.gate_bias, e.up_bias = array(w.GateBias, dff, "GateBias"), array(w.UpBias, dff, "UpBias")
+	e.down_bias = array(w.DownBias, dIn, "DownBias")
 	return e
 }
 
@@ -115,20 +116,20 @@ func (s *sizes) layer(o *LayerOptions) (p C.moe_layer_params) {
 	}
 	experts := make([]C.moe_expert_weights, n)
 	for i, w := range o.Experts {
-		experts[i] = s.expert(w, o.DFF, dIn)
+		experts[i] = s.expert(w, o.DFF, dIn, fmt.Sprintf("Experts[%d]", i))
 	}
 	p.experts = put(&s.a, experts...)
 	p.router_weight = s.array(o.RouterWeight, times(n, width), "RouterWeight")
 	p.router_bias = s.array(o.RouterBias, n, "RouterBias")
 	p.router_proj = s.array(o.RouterProj, times(o.DE, dIn), "RouterProj")
 	if o.Shared != nil {
-		p.shared = put(&s.a, s.expert(*o.Shared, o.SharedDFF, d))
+		p.shared = put(&s.a, s.expert(*o.Shared, o.SharedDFF, d, "Shared"))
 	}
 	p.shared_gate = s.array(o.SharedGate, d, "SharedGate")
 	p.head, p.head_bias = s.array(o.Head, times(d, d), "Head"), s.array(o.HeadBias, d, "HeadBias")
 	p.merge, p.merge_bias = s.array(o.Merge, times(d, d), "Merge"), s.array(o.MergeBias, d, "MergeBias")
-	err := s.a.texts(map[**C.char]string{&p.activation: o.Activation, &p.router: o.Router,
-		&p.weights: o.Weights, &p.activations: o.Activations})
+	err := s.a.texts(option{&p.activation, o.Activation, "Activation"}, option{&p.router, o.Router, "Router"},
+		option{&p.weights, o.Weights, "Weights"}, option{&p.activations, o.Activations, "Activations"})
 	if err != nil {
 		s.fail(err)
 	}

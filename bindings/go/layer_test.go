@@ -85,6 +85,24 @@ func TestLayer(t *testing.T) {
 	fails(t, layer.Forward(x, y), StatusNonFinite)
 }
 
+func TestLayerErrorsNameTheArray(t *testing.T) {
+	env := testEnv(t)
+	for expected, change := range map[string]func(o *LayerOptions){
+		"Experts[3].Up: expected 960 numbers, found 959": func(o *LayerOptions) { o.Experts[3].Up = o.Experts[3].Up[1:] },
+		"Experts[1].DownBias: expected 24 numbers, found 1": func(o *LayerOptions) {
+			o.Experts[1].DownBias = make([]float32, 1)
+		},
+		"Shared.Up: expected 0 numbers, found 960": func(o *LayerOptions) { o.Shared = &ExpertWeights{Up: o.Experts[0].Up} },
+		`Weights: contains a zero byte: "f\x0032"`: func(o *LayerOptions) { o.Weights = "f\x0032" },
+	} {
+		o := smallLayer()
+		change(&o)
+		if _, err := NewLayer(env, o); err == nil || err.(*Error).Text != expected {
+			t.Errorf("expected %s, found %v", expected, err)
+		}
+	}
+}
+
 func TestLayerSizes(t *testing.T) {
 	env := testEnv(t)
 	for name, c := range map[string]struct {

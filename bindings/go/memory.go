@@ -62,42 +62,48 @@ func (a *arena) ref(value any) unsafe.Pointer {
 func referred[T any](user unsafe.Pointer) T { return (*(*cgo.Handle)(user)).Value().(T) }
 
 // text: NULL for "".
-func (a *arena) text(s string) (*C.char, error) {
+func (a *arena) text(s, what string) (*C.char, error) {
 	if s == "" {
 		return nil, nil
 	}
-	return a.given(s)
+	return a.given(s, what)
 }
 
-func (a *arena) given(s string) (*C.char, error) {
+func (a *arena) given(s, what string) (*C.char, error) {
 	if strings.IndexByte(s, 0) >= 0 {
-		return nil, failed(StatusArgument, fmt.Sprintf("text with a zero character: %q", s))
+		return nil, failed(StatusArgument, fmt.Sprintf("%s: contains a zero byte: %q", what, s))
 	}
 	return (*C.char)(unsafe.Pointer(put(a, append([]byte(s), 0)...))), nil
 }
 
+// option is a text among the options of a call.
+type option struct {
+	target  **C.char
+	s, what string
+}
+
 // texts sets each target, and stops at the first error.
-func (a *arena) texts(pairs map[**C.char]string) error {
-	for target, s := range pairs {
-		p, err := a.text(s)
+func (a *arena) texts(options ...option) error {
+	for _, o := range options {
+		p, err := a.text(o.s, o.what)
 		if err != nil {
 			return err
 		}
-		*target = p
+		*o.target = p
 	}
 	return nil
 }
 
-func (a *arena) list(texts []string) (**C.char, C.int32_t, error) {
+func (a *arena) list(texts []string, what string) (**C.char, C.int32_t, error) {
 	pointers := make([]*C.char, 0, len(texts))
-	for _, s := range texts {
-		p, err := a.given(s)
+	for i, s := range texts {
+		p, err := a.given(s, fmt.Sprintf("%s[%d]", what, i))
 		if err != nil {
 			return nil, 0, err
 		}
 		pointers = append(pointers, p)
 	}
-	n, err := count(len(texts), "texts")
+	n, err := count(len(texts), what)
 	return put(a, pointers...), n, err
 }
 

@@ -130,7 +130,7 @@ func opened(env *Env, o ModelOptions, kept *arena, call opener) (*Model, error) 
 // Open opens a model file; nil: default options.
 func Open(env *Env, path string, options *ModelOptions) (*Model, error) {
 	kept := new(arena)
-	name, err := kept.given(path)
+	name, err := kept.given(path, "path")
 	if err != nil {
 		return nil, err
 	}

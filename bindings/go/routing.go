@@ -74,7 +74,7 @@ func choicesOf(c *C.moe_routing_choices) *RoutingChoices {
 func (s *Session) SetRouter(router string) error {
 	var a arena
 	defer a.free()
-	text, err := a.text(router)
+	text, err := a.text(router, "router")
 	if err != nil {
 		return err
 	}
