@@ -64,6 +64,20 @@ impl Drop for ChatHandle {
     }
 }
 
+/// Removes a reply that the library has appended, unless it is forgotten: for the library, a reply
+/// whose callback panicked only ended early.
+struct Unfinished {
+    chat: *mut sys::moe_chat,
+    n_before: usize,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // SAFETY: it exists during a reply of the chat.
+        unsafe { sys::moe_chat_truncate(self.chat, self.n_before, ptr::null_mut()) };
+    }
+}
+
 /// Owns its session; [`Chat::into_session`] returns it.
 pub struct Chat {
     handle: ChatHandle, // freed before the session
@@ -175,7 +189,8 @@ impl Chat {
         })
     }
 
-    /// Generates the reply to the messages so far and appends it to them.
+    /// Generates the reply to the messages so far and appends it to them, unless it fails or a
+    /// callback panics.
     pub fn reply<F>(&mut self, options: &GenerateOptions<'_>, callback: F) -> Result<ChatResult>
     where
         F: FnMut(&Piece<'_>) -> ControlFlow<()>,
@@ -208,11 +223,14 @@ impl Chat {
         F: FnMut(&Piece<'_>) -> ControlFlow<()>,
     {
         let (chat, mut out) = (self.pointer(), sized!(moe_chat_result));
+        let n_before = unsafe { sys::moe_chat_message_count(chat) };
+        let unfinished = Unfinished { chat, n_before };
         let result = with_params(options, logits, callback, |params| {
             call(|e| unsafe { sys::moe_chat_reply(chat, params, &mut out, e) })
         });
         self.session.go_on();
         result?;
+        std::mem::forget(unfinished);
         Ok(ChatResult {
             finish: Finish::of(out.finish),
             n_prompt: out.n_prompt,

@@ -502,6 +502,16 @@ fn talks() {
     assert!(other.position() > 0 && chat.session().position() == 0);
     drop(other);
     assert_eq!(chat.reply(&tokens(4), all).unwrap().n_reused, 0);
+    let before = chat.messages().unwrap();
+    let quit = |_: &Piece<'_>| panic!("no");
+    let ban = |_: &[i32], _: &mut [f32]| panic!("no");
+    for max_tokens in [1, 8] {
+        let call = || chat.reply(&tokens(max_tokens), quit);
+        assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+        let call = || chat.reply_with_logits(&tokens(max_tokens), ban, all);
+        assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+        assert_eq!(chat.messages().unwrap(), before);
+    }
     let canceller = chat.canceller();
     let result = chat.reply(
         &GenerateOptions {
