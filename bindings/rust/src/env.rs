@@ -16,7 +16,8 @@ pub enum LogLevel {
     Debug,
 }
 
-/// Gets each message, possibly from several threads. A panic in it ends there.
+/// Gets each message, possibly from several threads. It must not call this crate: the model may be
+/// locked. A panic in it ends there.
 pub type Log = Box<dyn Fn(LogLevel, &str) + Send + Sync>;
 
 /// Options of an [`Env`]. The default: all that the machine has.

@@ -6,6 +6,7 @@
 //! - **Threads.** `Env`, `Model`, `Tokenizer` and [`Canceller`] are `Send + Sync`. [`Session`],
 //!   [`Chat`] and [`Layer`] are `Send`, not `Sync`: one thread at a time, any thread.
 //! - **Panics** in a callback stop the call and resume in its caller, once the library has returned.
+//!   In a [`Log`] they end; in a [`Source`] of an open model they are a [`Status::Io`].
 //! - **After `fork`** the child may only drop what the parent created.
 #![warn(rust_2018_idioms, unsafe_op_in_unsafe_fn)]
 #![allow(clippy::too_many_arguments)]
@@ -19,6 +20,7 @@ mod layer;
 mod model;
 mod routing;
 mod session;
+mod source;
 mod sys;
 mod text;
 mod tokenizer;
@@ -35,11 +37,12 @@ pub use generate::{
 pub use layer::{ExpertWeights, Layer, LayerOptions};
 pub use model::{
     memory_info, Io, LayerInfo, MemoryInfo, MemoryLine, MemoryPlan, Model, ModelInfo, ModelOptions,
-    Source, TensorInfo,
+    TensorInfo,
 };
 pub use routing::{ActivationStats, ExpertStats, MemoryStats, RoutingChoices, RoutingStats};
 pub use session::{
     BeamStop, Canceller, EncodeOptions, Encoded, KvType, Perplexity, Pooling, Session,
     SessionOptions, TranslateOptions, Translation,
 };
+pub use source::Source;
 pub use tokenizer::{EncodeText, Tokenizer};

@@ -3,17 +3,13 @@
 use crate::env::{made, Env, EnvHandle};
 use crate::error::{call, Result};
 use crate::session::SessionOptions;
+use crate::source::{Reader, Source};
 use crate::sys;
 use crate::text::{c_string, filled, owned, sized, slice};
 use crate::tokenizer::Tokenizer;
 use std::any::Any;
-use std::fs::File;
-use std::io::ErrorKind;
-use std::ops::Deref;
-use std::os::raw::{c_int, c_void};
+use std::os::raw::c_void;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -163,37 +159,6 @@ pub fn memory_info() -> Result<MemoryInfo> {
     })
 }
 
-/// Where a model is read from, by any thread, also after open; or a saved session, while it is loaded.
-pub trait Source: Send + Sync {
-    /// Of the whole model file, in bytes.
-    fn size(&self) -> u64;
-    /// Fills the whole buffer with the bytes at `offset`.
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()>;
-}
-
-impl Source for File {
-    fn size(&self) -> u64 {
-        self.metadata().map_or(0, |m| m.len())
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        FileExt::read_exact_at(self, buffer, offset)
-    }
-}
-
-impl Source for Vec<u8> {
-    fn size(&self) -> u64 {
-        self.len() as u64
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        let found = usize::try_from(offset).ok().and_then(|o| self.get(o..));
-        let found = found.and_then(|rest| rest.get(..buffer.len()));
-        buffer.copy_from_slice(found.ok_or(ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
 pub(crate) struct ModelHandle {
     pub(crate) pointer: NonNull<sys::moe_model>,
     _keep: Option<Box<dyn Any + Send + Sync>>, // what the model reads from
@@ -219,39 +184,6 @@ pub struct Model {
 }
 
 type Opened<'a> = &'a mut *mut sys::moe_model;
-
-unsafe extern "C" fn on_read<'a, P>(
-    user: *mut c_void,
-    offset: u64,
-    buffer: *mut c_void,
-    bytes: usize,
-) -> c_int
-where
-    P: Deref<Target = dyn Source + 'a>,
-{
-    // SAFETY: who asked for the reading keeps the source. The buffer is the library's and may hold
-    // anything yet: a safe slice must be initialised.
-    let (source, buffer) = unsafe {
-        ptr::write_bytes(buffer as *mut u8, 0, bytes);
-        let buffer = std::slice::from_raw_parts_mut(buffer as *mut u8, bytes);
-        (&**(user as *const P), buffer)
-    };
-    let done = catch_unwind(AssertUnwindSafe(|| source.read_exact_at(buffer, offset)));
-    c_int::from(!matches!(done, Ok(Ok(()))))
-}
-
-/// A reader of `*source`, which must stay where it is.
-pub(crate) fn reader_of<'a, P>(source: *const P) -> sys::moe_reader
-where
-    P: Deref<Target = dyn Source + 'a>,
-{
-    sys::moe_reader {
-        // SAFETY: valid, as whoever made the pointer says.
-        size: unsafe { &**source }.size(),
-        read: Some(on_read::<P>),
-        user: source as *mut c_void,
-    }
-}
 
 fn params_of(options: &ModelOptions, session: &sys::moe_session_params) -> sys::moe_model_params {
     let mut params = sized!(moe_model_params);
@@ -309,17 +241,20 @@ impl Model {
         })
     }
 
+    /// What the source fails with before this returns is the error's text, and a panic resumes. A
+    /// later failure is a `Status::Io` of the call that needed the bytes.
     pub fn from_source(
         env: &Env,
         source: impl Source + 'static,
         options: &ModelOptions,
     ) -> Result<Model> {
-        let source: Arc<Box<dyn Source>> = Arc::new(Box::new(source));
-        let reader = reader_of(Arc::as_ptr(&source));
+        let source = Arc::new(Reader::new(source));
+        let (kept, reader) = (source.clone(), source.reader());
         let e = env.handle.pointer.as_ptr();
-        Model::made(env, options, Some(Box::new(source)), |params, out, error| unsafe {
+        let model = Model::made(env, options, Some(Box::new(kept)), |params, out, error| unsafe {
             sys::moe_model_open_reader(e, &reader, params, out, error)
-        })
+        });
+        source.outcome(model)
     }
 
     fn pointer(&self) -> *mut sys::moe_model {

@@ -7,10 +7,11 @@ use crate::generate::{
     with_params, Finish, GenerateOptions, GenerateResult, Piece, Sample, Sampling, TokenLogprob,
     NO_LOGITS,
 };
-use crate::model::{reader_of, Model, ModelHandle, Source};
+use crate::model::{Model, ModelHandle};
 use crate::routing::{
     on_routing, ActivationStats, MemoryStats, RoutingChoices, RoutingStats, Watch,
 };
+use crate::source::{Reader, Source};
 use crate::sys;
 use crate::text::{sized, slice, Optional};
 use crate::tokenizer::EncodeText;
@@ -506,8 +507,9 @@ impl Session {
 
     /// Replaces the text by a saved one, which may be untrusted.
     pub fn load(&mut self, source: &dyn Source) -> Result<()> {
-        let reader = reader_of(&source);
-        self.run(|s, e| unsafe { sys::moe_session_load(s, &reader, e) })
+        let source = Reader::new(source);
+        let reader = source.reader();
+        source.outcome(self.run(|s, e| unsafe { sys::moe_session_load(s, &reader, e) }))
     }
 
     /// A copy with the same text, parameters and router. The two continue independently.

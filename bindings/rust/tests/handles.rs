@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use moe::*;
 use std::io;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -105,6 +106,7 @@ struct Bytes {
     bytes: Vec<u8>,
     reads: Mutex<usize>,
     fails_after: usize,
+    panics: bool,
 }
 
 impl Source for Bytes {
@@ -117,7 +119,8 @@ impl Source for Bytes {
         *reads += 1;
         assert!(*reads < 100_000);
         if *reads > self.fails_after {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            assert!(!self.panics, "the disk panics");
+            return Err(io::Error::new(io::ErrorKind::Other, "the disk is broken"));
         }
         buffer.copy_from_slice(&self.bytes[offset as usize..][..buffer.len()]);
         Ok(())
@@ -129,16 +132,25 @@ fn models_come_from_memory_and_from_readers() {
     let bytes = std::fs::read(stories_path()).unwrap();
     let model = Model::from_bytes(&env(), bytes.clone(), &ModelOptions::default()).unwrap();
     assert_eq!(session(&model).complete(PROMPT, &tokens(24)).unwrap(), STORY);
-    let open = |fails_after| {
-        let source = Bytes {
-            bytes: bytes.clone(),
-            reads: Mutex::new(0),
-            fails_after,
-        };
-        Model::from_source(&env(), source, &ModelOptions::default())
+    let source = |fails_after, panics| Bytes {
+        bytes: bytes.clone(),
+        reads: Mutex::new(0),
+        fails_after,
+        panics,
     };
-    assert_eq!(session(&open(usize::MAX).unwrap()).complete(PROMPT, &tokens(24)).unwrap(), STORY);
-    assert_eq!(status(open(0)), Status::Io);
+    let open = |source| Model::from_source(&env(), source, &ModelOptions::default());
+    let model = open(source(usize::MAX, false)).unwrap();
+    let mut s = session(&model);
+    assert_eq!(s.complete(PROMPT, &tokens(24)).unwrap(), STORY);
+    let broken = |error: Option<Error>| {
+        let error = error.unwrap();
+        assert_eq!((error.status(), error.text()), (Status::Io, "the disk is broken"));
+    };
+    broken(open(source(0, false)).err());
+    broken(open(source(1, false)).err());
+    broken(s.load(&source(0, false)).err());
+    assert!(catch_unwind(AssertUnwindSafe(|| open(source(0, true)))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| s.load(&source(0, true)))).is_err());
     let buffered = ModelOptions {
         io: Io::Buffered,
         map_weights: true,
