@@ -3,7 +3,7 @@
 use crate::env::{made, Env, EnvHandle};
 use crate::error::{call, Error, Result, Status};
 use crate::sys;
-use crate::text::{int, sized, Optional};
+use crate::text::{int, sized, zeros, Optional};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ impl Layer {
 
     /// The output for x, both (n, d_model).
     pub fn forward(&mut self, x: &[f32]) -> Result<Vec<f32>> {
-        let (n, mut y) = (self.rows(x.len())?, vec![0.0; x.len()]);
+        let (n, mut y) = (self.rows(x.len())?, zeros(x.len())?);
         let (layer, out) = (self.pointer.as_ptr(), y.as_mut_ptr());
         call(|e| unsafe { sys::moe_layer_forward(layer, x.as_ptr(), n, out, e) })?;
         Ok(y)

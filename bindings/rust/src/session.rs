@@ -13,7 +13,7 @@ use crate::routing::{
 };
 use crate::source::{Reader, Source};
 use crate::sys;
-use crate::text::{sized, slice, Optional};
+use crate::text::{sized, slice, zeros, Optional};
 use crate::tokenizer::EncodeText;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -318,8 +318,17 @@ impl Session {
         }
     }
 
+    /// `n`, the number of tokens of a call, or 0 if the context is shorter: the library refuses such a
+    /// call, and there may be no memory for its results.
+    fn fitting(&self, n: usize) -> usize {
+        if n > self.context() as usize {
+            return 0;
+        }
+        n
+    }
+
     fn evaluate(&mut self, tokens: &[i32], n_rows: usize) -> Result<Vec<f32>> {
-        let mut logits = vec![0.0; n_rows * self.vocab_size];
+        let mut logits = zeros(n_rows * self.vocab_size)?;
         let out = room(&mut logits);
         self.run(|s, e| unsafe {
             sys::moe_session_eval(s, tokens.as_ptr(), tokens.len(), out, n_rows, e)
@@ -339,14 +348,14 @@ impl Session {
 
     /// Appends tokens and returns the logits after each: (tokens.len(), vocab_size).
     pub fn eval_all(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
-        self.evaluate(tokens, tokens.len())
+        self.evaluate(tokens, self.fitting(tokens.len()))
     }
 
     /// Appends tokens and returns the log-probability of each given the preceding text. In an empty
     /// session the first token has no predecessor, hence no value: (tokens.len() - 1).
     pub fn score(&mut self, tokens: &[i32]) -> Result<Vec<f32>> {
         let n = if self.position() == 0 { tokens.len().saturating_sub(1) } else { tokens.len() };
-        let mut logprobs = vec![0.0; n];
+        let mut logprobs = zeros(n)?;
         let out = room(&mut logprobs);
         self.run(|s, e| unsafe {
             sys::moe_session_score(s, tokens.as_ptr(), tokens.len(), out, n, e)
@@ -362,7 +371,7 @@ impl Session {
             return Err(Error::new(Status::Argument, text));
         }
         let vocab_size = sessions.first().map_or(0, |s| s.vocab_size);
-        let mut logits = vec![0.0; tokens.len() * vocab_size];
+        let mut logits = zeros(tokens.len() * vocab_size)?;
         let pointers: Vec<_> = sessions.iter().map(|s| s.pointer()).collect();
         let (p, out) = (pointers.as_ptr(), room(&mut logits));
         let result =
@@ -380,7 +389,7 @@ impl Session {
             return Err(Error::new(Status::Argument, text));
         }
         let vocab_size = sessions.first().map_or(0, |s| s.vocab_size);
-        let mut logits = vec![0.0; pieces.len() * vocab_size];
+        let mut logits = zeros(pieces.len() * vocab_size)?;
         let pointers: Vec<_> = sessions.iter().map(|s| s.pointer()).collect();
         let tokens = pieces.concat();
         let n_tokens: Vec<_> = pieces.iter().map(|p| p.len()).collect();
@@ -397,16 +406,17 @@ impl Session {
     pub fn encode(&mut self, tokens: &[i32], options: &EncodeOptions<'_>) -> Result<Encoded> {
         let info = self.model.info()?;
         let d_model = info.d_model as usize;
+        let n = self.fitting(tokens.len());
         let n_rows = match options.rows {
             Some(rows) => rows.len(),
             None if info.head == "classes" => 1,
-            None => tokens.len(),
+            None => n,
         };
-        let sized_if = |wanted: bool, n: usize| vec![0.0; if wanted { n } else { 0 }];
+        let zeros_if = |wanted: bool, n: usize| zeros(if wanted { n } else { 0 });
         let mut encoded = Encoded {
-            hidden: sized_if(options.hidden, tokens.len() * d_model),
-            pooled: sized_if(options.pooling.is_some(), d_model),
-            outputs: sized_if(options.outputs, n_rows * info.n_outputs as usize),
+            hidden: zeros_if(options.hidden, n * d_model)?,
+            pooled: zeros_if(options.pooling.is_some(), d_model)?,
+            outputs: zeros_if(options.outputs, n_rows * info.n_outputs as usize)?,
         };
         let mut params = sized!(moe_encode_params);
         params.pooling = match options.pooling {
@@ -460,10 +470,13 @@ impl Session {
     /// the source and begins with `ModelInfo::start_token`. Returns the encoder's output,
     /// (n_tokens, d_model).
     pub fn read_source(&mut self, source: &[i32]) -> Result<Vec<f32>> {
-        let mut hidden = vec![0.0; source.len() * self.model.info()?.d_model as usize];
+        let info = self.model.info()?;
+        // The library refuses more tokens.
+        let n = if source.len() > info.source_length as usize { 0 } else { source.len() };
+        let mut hidden = zeros(n * info.d_model as usize)?;
+        let out = room(&mut hidden);
         self.run(|s, e| unsafe {
-            let (tokens, n) = (source.as_ptr(), source.len());
-            sys::moe_session_read_source(s, tokens, n, hidden.as_mut_ptr(), e)
+            sys::moe_session_read_source(s, source.as_ptr(), source.len(), out, e)
         })?;
         Ok(hidden)
     }

@@ -90,6 +90,16 @@ pub(crate) unsafe fn slice<'a, T>(data: *const T, n: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(data, n) }
 }
 
+/// Memory for `n` results; `Status::Memory` if there is not as much.
+pub(crate) fn zeros(n: usize) -> Result<Vec<f32>> {
+    let mut numbers = Vec::new();
+    if numbers.try_reserve_exact(n).is_err() {
+        return Err(Error::new(Status::Memory, format!("no memory for {n} numbers")));
+    }
+    numbers.resize(n, 0.0);
+    Ok(numbers)
+}
+
 /// The result of a call with (buffer, capacity, length). `terminator`: elements written after it.
 pub(crate) fn filled<T: Copy + Default>(
     guess: usize,
@@ -122,4 +132,15 @@ pub(crate) fn filled_text(
 pub(crate) fn int(value: usize, what: &str) -> Result<i32> {
     i32::try_from(value)
         .map_err(|_| Error::new(Status::Range, format!("{what}: {value} is too large")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_may_be_too_large() {
+        assert_eq!(zeros(3), Ok(vec![0.0; 3]));
+        assert_eq!(zeros(usize::MAX / 8).err().unwrap().status(), Status::Memory);
+    }
 }

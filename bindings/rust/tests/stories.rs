@@ -210,6 +210,13 @@ fn evaluates() {
     assert_eq!(status(whole.eval(&[1 << 20])), Status::Range);
     assert_eq!(status(whole.rewind(99)), Status::Range);
     assert_eq!(status(whole.append(&vec![5; 1 << 20])), Status::TooLong);
+    let many = vec![0; 1 << 26]; // the memory for their results would end the process
+    assert_eq!(status(whole.eval_all(&many)), Status::TooLong);
+    let hidden = EncodeOptions {
+        hidden: true,
+        ..Default::default()
+    };
+    assert_eq!(status(whole.encode(&many, &hidden)), Status::TooLong);
     let outputs = EncodeOptions {
         outputs: true,
         ..Default::default()
@@ -628,6 +635,7 @@ fn translates_with_an_encoder_decoder() {
         ..Default::default()
     };
     assert_eq!(status(s.translate(&source, &wide, go_on)), Status::Range);
+    assert_eq!(status(s.read_source(&vec![0; 1 << 26])), Status::TooLong);
     let hidden = s.read_source(&source).unwrap();
     assert_eq!(hidden.len(), source.len() * info.d_model as usize);
     assert_eq!(s.eval(&[info.start_token]).unwrap().len(), info.vocab_size as usize);
