@@ -89,9 +89,10 @@ unsafe impl Send for Chat {}
 
 impl Chat {
     pub fn new(session: Session, options: &ChatOptions<'_>) -> Result<Chat> {
-        let chat_template = Optional::new(options.chat_template)?;
-        let (system, date) = (Optional::new(options.system)?, Optional::new(options.date)?);
-        let variables = Texts::new(options.variables)?;
+        let chat_template = Optional::new(options.chat_template, "chat_template")?;
+        let (system, date) =
+            (Optional::new(options.system, "system")?, Optional::new(options.date, "date")?);
+        let variables = Texts::new(options.variables, "variables")?;
         let mut params = sized!(moe_chat_params);
         params.thinking = match options.thinking {
             Thinking::Default => sys::MOE_THINKING_DEFAULT,
@@ -139,7 +140,7 @@ impl Chat {
 
     /// Appends a message.
     pub fn add(&mut self, role: &str, content: &str) -> Result<()> {
-        let role = c_string(role)?;
+        let role = c_string(role, "role")?;
         let (text, n) = (content.as_ptr() as *const c_char, content.len());
         call(|e| unsafe { sys::moe_chat_add(self.pointer(), role.as_ptr(), text, n, e) })
     }
@@ -151,7 +152,7 @@ impl Chat {
 
     /// Replaces the system text.
     pub fn set_system(&mut self, system: Option<&str>) -> Result<()> {
-        let system = Optional::new(system)?;
+        let system = Optional::new(system, "system")?;
         call(|e| unsafe { sys::moe_chat_set_system(self.pointer(), system.pointer(), e) })
     }
 

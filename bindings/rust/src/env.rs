@@ -97,7 +97,8 @@ fn check_version() -> Result<()> {
 impl Env {
     pub fn new(options: EnvOptions<'_>) -> Result<Env> {
         check_version()?;
-        let (isa, device) = (Optional::new(options.isa)?, Optional::new(options.device)?);
+        let (isa, device) =
+            (Optional::new(options.isa, "isa")?, Optional::new(options.device, "device")?);
         let log = options.log.map(Arc::new);
         let mut params = sized!(moe_env_params);
         params.threads = options.threads;

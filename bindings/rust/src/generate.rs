@@ -167,7 +167,7 @@ where
     L: FnMut(&[i32], &mut [f32]) -> ControlFlow<()>,
     F: FnMut(&Piece<'_>) -> ControlFlow<()>,
 {
-    let (sampling, stop) = (options.sampling.params()?, Texts::new(options.stop)?);
+    let (sampling, stop) = (options.sampling.params()?, Texts::new(options.stop, "stop")?);
     let (mut guarded, mut logits) = (Guarded::new(callback), logits.map(Guarded::new));
     let mut params = sized!(moe_generate_params);
     params.max_tokens = options.max_tokens;

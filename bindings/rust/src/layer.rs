@@ -4,6 +4,7 @@ use crate::env::{made, Env, EnvHandle};
 use crate::error::{call, Error, Result, Status};
 use crate::sys;
 use crate::text::{int, sized, zeros, Optional};
+use std::fmt::Display;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ pub struct LayerOptions<'a> {
 }
 
 /// A pointer to an array of exactly `n` numbers, which the library will read.
-fn array(data: Option<&[f32]>, n: usize, what: &str) -> Result<*const f32> {
+fn array(data: Option<&[f32]>, n: usize, what: impl Display) -> Result<*const f32> {
     match data {
         None => Ok(ptr::null()),
         Some(data) if data.len() == n => Ok(data.as_ptr()),
@@ -69,15 +70,20 @@ fn array(data: Option<&[f32]>, n: usize, what: &str) -> Result<*const f32> {
     }
 }
 
-fn expert(w: &ExpertWeights<'_>, d_ff: usize, d_in: usize) -> Result<sys::moe_expert_weights> {
+fn expert(
+    w: &ExpertWeights<'_>,
+    d_ff: usize,
+    d_in: usize,
+    what: impl Display,
+) -> Result<sys::moe_expert_weights> {
     let n = d_ff.saturating_mul(d_in);
     Ok(sys::moe_expert_weights {
-        gate: array(w.gate, n, "gate")?,
-        up: array(Some(w.up), n, "up")?,
-        down: array(Some(w.down), n, "down")?,
-        gate_bias: array(w.gate_bias, d_ff, "gate_bias")?,
-        up_bias: array(w.up_bias, d_ff, "up_bias")?,
-        down_bias: array(w.down_bias, d_in, "down_bias")?,
+        gate: array(w.gate, n, format_args!("{what}.gate"))?,
+        up: array(Some(w.up), n, format_args!("{what}.up"))?,
+        down: array(Some(w.down), n, format_args!("{what}.down"))?,
+        gate_bias: array(w.gate_bias, d_ff, format_args!("{what}.gate_bias"))?,
+        up_bias: array(w.up_bias, d_ff, format_args!("{what}.up_bias"))?,
+        down_bias: array(w.down_bias, d_in, format_args!("{what}.down_bias"))?,
     })
 }
 
@@ -102,11 +108,15 @@ impl Layer {
         let (n, d, square) = (o.experts.len(), o.d_model, o.d_model.saturating_mul(o.d_model));
         let d_in = d / o.n_subheads.max(1);
         let width = if o.router_proj.is_some() { o.d_e } else { d_in }; // cosine has both
-        let experts = o.experts.iter().map(|e| expert(e, o.d_ff, d_in));
+        let experts = o.experts.iter().enumerate();
+        let experts = experts.map(|(i, e)| expert(e, o.d_ff, d_in, format_args!("experts[{i}]")));
         let experts = experts.collect::<Result<Vec<_>>>()?;
-        let shared = o.shared.as_ref().map(|e| expert(e, o.shared_d_ff, d)).transpose()?;
-        let (activation, router) = (Optional::new(o.activation)?, Optional::new(o.router)?);
-        let (weights, activations) = (Optional::new(o.weights)?, Optional::new(o.activations)?);
+        let shared =
+            o.shared.as_ref().map(|e| expert(e, o.shared_d_ff, d, "shared")).transpose()?;
+        let (activation, router) =
+            (Optional::new(o.activation, "activation")?, Optional::new(o.router, "router")?);
+        let (weights, activations) =
+            (Optional::new(o.weights, "weights")?, Optional::new(o.activations, "activations")?);
 
         let mut params = sized!(moe_layer_params);
         params.d_model = int(d, "d_model")?;

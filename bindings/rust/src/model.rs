@@ -219,7 +219,7 @@ impl Model {
     }
 
     pub fn open(env: &Env, path: impl AsRef<Path>, options: &ModelOptions) -> Result<Model> {
-        let path = c_string(path.as_ref().as_os_str().as_bytes())?;
+        let path = c_string(path.as_ref().as_os_str().as_bytes(), "path")?;
         let e = env.handle.pointer.as_ptr();
         Model::made(env, options, None, |params, out, error| unsafe {
             sys::moe_model_open(e, path.as_ptr(), params, out, error)

@@ -567,7 +567,7 @@ impl Session {
 
     /// Overrides the router of every MoE layer ("topk:4", "threshold:0.9"); `None`: as in the file.
     pub fn set_router(&mut self, router: Option<&str>) -> Result<()> {
-        let router = Optional::new(router)?;
+        let router = Optional::new(router, "router")?;
         self.run(|s, e| unsafe { sys::moe_session_set_router(s, router.pointer(), e) })
     }
 

@@ -3,6 +3,7 @@
 use crate::error::{call, Error, Result, Status};
 use crate::sys;
 use std::ffi::{CStr, CString};
+use std::fmt::Display;
 use std::os::raw::c_char;
 use std::ptr;
 
@@ -17,11 +18,11 @@ macro_rules! sized {
 }
 pub(crate) use sized;
 
-pub(crate) fn c_string(text: impl AsRef<[u8]>) -> Result<CString> {
+pub(crate) fn c_string(text: impl AsRef<[u8]>, what: impl Display) -> Result<CString> {
     let text = text.as_ref();
     CString::new(text).map_err(|_| {
         let text = String::from_utf8_lossy(text);
-        Error::new(Status::Argument, format!("text with a zero character: {text:?}"))
+        Error::new(Status::Argument, format!("{what}: contains a zero byte: {text:?}"))
     })
 }
 
@@ -29,8 +30,8 @@ pub(crate) fn c_string(text: impl AsRef<[u8]>) -> Result<CString> {
 pub(crate) struct Optional(Option<CString>);
 
 impl Optional {
-    pub(crate) fn new(text: Option<&str>) -> Result<Optional> {
-        Ok(Optional(text.map(c_string).transpose()?))
+    pub(crate) fn new(text: Option<&str>, what: &str) -> Result<Optional> {
+        Ok(Optional(text.map(|t| c_string(t, what)).transpose()?))
     }
 
     pub(crate) fn pointer(&self) -> *const c_char {
@@ -45,8 +46,10 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    pub(crate) fn new(texts: &[&str]) -> Result<Texts> {
-        let owned = texts.iter().map(c_string).collect::<Result<Vec<_>>>()?;
+    pub(crate) fn new(texts: &[&str], what: &str) -> Result<Texts> {
+        let each = texts.iter().enumerate();
+        let owned = each.map(|(i, t)| c_string(t, format_args!("{what}[{i}]")));
+        let owned = owned.collect::<Result<Vec<_>>>()?;
         Ok(Texts {
             pointers: owned.iter().map(|t| t.as_ptr()).collect(),
             _texts: owned,

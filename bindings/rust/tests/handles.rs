@@ -73,7 +73,15 @@ fn errors_say_what_is_wrong() {
         isa: Some("a\0b"),
         ..Default::default()
     });
-    assert_eq!(status(zero), Status::Argument);
+    let zero = zero.err().unwrap();
+    assert_eq!(zero.status(), Status::Argument);
+    assert_eq!(zero.text(), r#"isa: contains a zero byte: "a\0b""#);
+    let stop = GenerateOptions {
+        stop: &["a", "\0"],
+        ..Default::default()
+    };
+    let stopped = session(&stories()).generate(&[5], &stop, all);
+    assert_eq!(stopped.err().unwrap().text(), r#"stop[1]: contains a zero byte: "\0""#);
     let hopeless = Model::from_bytes(&env(), vec![1u8; 100], &ModelOptions::default());
     assert_eq!(status(hopeless), Status::Format);
     assert_eq!(Status::Other(99).name(), "unknown status");

@@ -121,3 +121,32 @@ fn arrays_have_just_the_right_length() {
     assert_eq!(status(make(&|o| o.experts = &[])), Status::Shape);
     assert_eq!(status(make(&|o| o.max_rows = usize::MAX)), Status::Range);
 }
+
+#[test]
+fn errors_name_the_array() {
+    let up = numbers(F * D, 1);
+    let expert = ExpertWeights {
+        up: &up,
+        down: &up,
+        ..Default::default()
+    };
+    let mut experts = [expert; N];
+    let layer = |experts: &[ExpertWeights<'_>], shared, weights| {
+        let options = LayerOptions {
+            d_model: D,
+            d_ff: F,
+            experts,
+            shared,
+            weights,
+            ..Default::default()
+        };
+        Layer::new(&env(), &options).err().unwrap().text().to_string()
+    };
+    let shared = "shared.up: expected 0 numbers, found 960";
+    assert_eq!(layer(&experts, Some(expert), None), shared);
+    let weights = r#"weights: contains a zero byte: "f\032""#;
+    assert_eq!(layer(&experts, None, Some("f\032")), weights);
+    experts[3].up_bias = Some(&up[..4]);
+    let bias = "experts[3].up_bias: expected 40 numbers, found 4";
+    assert_eq!(layer(&experts, None, None), bias);
+}
