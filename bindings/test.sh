@@ -35,7 +35,7 @@ compare() {
 rust() {
   local cargo=${CARGO:-cargo}
   export CARGO_TARGET_DIR=$root/build/rust CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
-  "$cargo" test --offline --locked
+  "$cargo" test --offline --locked -- --include-ignored # those need the converted models
   export PKG_CONFIG=false MOE_LIB_DIR=$folder/prefix/lib # finds the library without pkg-config
   compare "$cargo" run --offline --locked --quiet --example generate --
 }
