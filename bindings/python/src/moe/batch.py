@@ -13,7 +13,7 @@ from ._stream import StopMatcher, StreamDecoder
 from ._structs import Finish
 from .errors import (ArgumentError, BudgetError, NonFiniteError, TextError, TooLongError,
                      UnsupportedError)
-from .generation import Request
+from ._making import Request
 from .session import Session, append_each
 from .tokenizer import Tokenizer
 

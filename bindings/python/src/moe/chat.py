@@ -7,7 +7,7 @@ import dataclasses
 import datetime
 import weakref
 from typing import Any, Union
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from ._library import call, lib, text_of
 from ._structs import Finish, Thinking
 from .completion import complete
 from .errors import ArgumentError
-from .generation import Generation, LogitsProcessor, Request, stop_texts
-from .info import ChatResult, GenerateResult, plain
+from ._making import LogitsProcessor, Request
+from .generation import Generation, stop_texts
+from .info import ChatResult, plain
 from .sampling import Sampling
 from .session import Session
 
@@ -45,30 +46,19 @@ class Reply(Generation):
 
     result: ChatResult | None
 
-    def __init__(self, chat: Chat, request: Request, question: str | None) -> None:
-        super().__init__(chat, request)
-        self._question = question
-        self._n_before = 0
-
-    def _start(self) -> None:
-        chat = self._session
-        self._n_before = len(chat.messages)
-        if self._question is not None:
-            chat.add("user", self._question)
-        super()._start()
-
     @staticmethod
-    def _generate(native: Native, _request: Request, params: s.GenerateParams,
+    def _generate(native: Native, request: Request, params: s.GenerateParams,
                   raised: Raised) -> ChatResult:
-        result = s.ChatResult()
-        raised.call(call, lib.moe_chat_reply, native.pointer, c.byref(params), c.byref(result))
+        chat, result = native.pointer, s.ChatResult()
+        n_before = lib.moe_chat_message_count(chat)
+        if request.question is not None:
+            _add(chat, "user", request.question)
+        try:
+            raised.call(call, lib.moe_chat_reply, chat, c.byref(params), c.byref(result))
+        except BaseException:
+            call(lib.moe_chat_truncate, chat, n_before)
+            raise
         return plain(ChatResult, result, finish=Finish(result.finish))
-
-    def _end(self, item: GenerateResult | BaseException) -> None:
-        chat = self._session
-        super()._end(item)
-        if isinstance(item, BaseException) and chat is not None and not chat.closed:
-            chat.truncate(self._n_before)
 
     def text(self) -> str:
         """The rest of the answer, without thinking."""
@@ -100,7 +90,7 @@ class Chat(Closable):
                  date: str | datetime.date | None = None) -> None:
         self.session = session
         self._system = system
-        self._reply: Callable[[], Reply | None] = lambda: None
+        self._replies: weakref.WeakSet[Generation] = weakref.WeakSet()  # that have begun
         assignments = tuple(f"{name}={_variable(v)}" for name, v in (variables or {}).items())
         if isinstance(date, datetime.date):
             date = f"{date:%Y-%m-%d}"
@@ -122,10 +112,14 @@ class Chat(Closable):
 
     def close(self) -> None:
         """Ends a reply in progress; see Closable.close. The session stays open."""
-        reply = self._reply() if self._native is not None else None
-        if reply is not None:
-            reply.close()
+        if self._native is not None:
+            for reply in list(self._replies):
+                reply.close()
         super().close()
+
+    def _begun(self, reply: Generation) -> None:
+        self._replies.add(reply)
+        self.session._begun(reply)
 
     @property
     def messages(self) -> list[Message]:
@@ -141,8 +135,16 @@ class Chat(Closable):
         for m in fresh:
             if not m.role:
                 raise ArgumentError("messages: a message without a role")
+        n_before = len(self.messages)
+        try:  # behind those that are there, which stay when one cannot be added
+            self._add_all(fresh)
+        finally:
+            self.truncate(n_before)
         self.truncate(0)
-        for m in fresh:
+        self._add_all(fresh)
+
+    def _add_all(self, messages: Iterable[Message]) -> None:
+        for m in messages:
             self.add(m.role, m.content)
 
     @property
@@ -158,9 +160,8 @@ class Chat(Closable):
 
     def add(self, role: str, content: str) -> None:
         """Appends a message."""
-        data = content.encode("utf-8", "surrogateescape")
         with self._pointer() as chat:
-            call(lib.moe_chat_add, chat, optional_bytes(role), data, len(data))
+            _add(chat, role, content)
 
     def truncate(self, n_messages: int) -> None:
         """Removes all but the first messages."""
@@ -212,10 +213,8 @@ class Chat(Closable):
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
                             repetition_window, seed, bias)
         request = Request(token_array(()), sampling, max_tokens, stop_texts(stop), ignore_eos,
-                          logprobs, logits_processor)
-        reply = Reply(self, request, message)
-        self._reply = self.session._generation = weakref.ref(reply)
-        return reply
+                          logprobs, message)
+        return Reply(self, request, logits_processor)
 
     def create_chat_completion(self, messages: Iterable[Mapping[str, Any]], *, stream: bool = False,
                                logprobs: bool = False, top_logprobs: int | None = None,
@@ -229,6 +228,11 @@ class Chat(Closable):
 
 def _variable(value: Variable) -> str:
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def _add(chat: int, role: str, content: str) -> None:
+    data = content.encode("utf-8", "surrogateescape")
+    call(lib.moe_chat_add, chat, optional_bytes(role), data, len(data))
 
 
 def _message(chat: int, index: int) -> Message:

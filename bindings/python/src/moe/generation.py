@@ -3,133 +3,35 @@
 The library generates in one call that hands each piece to a callback. That call runs in a thread of
 its own, which waits in the callback until the next piece is asked for: nothing is computed ahead,
 and a generation that is dropped ends exactly where it was left.
+
+Signal handlers run in the main thread between any two steps of next() and close(), and may raise or
+call close() there. So each step can be repeated: what the thread made lies in a slot until it was
+handed out, and the queues say only that there may be news.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes as c
-import dataclasses
+import os
 import queue
 import threading
 import weakref
-from typing import Any, Union
-from collections.abc import Callable, Sequence
+from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
-
-from . import _structs as s
-from ._arrays import FloatArray, IntArray, address
 from ._asynchronous import Asynchronous
-from ._handle import Native, Raised, Uncopyable, c_strings
-from ._library import call, lib
-from ._structs import Finish
-from .errors import CancelledError, ShapeError, StateError
-from .info import GenerateResult, plain
-from .sampling import Piece, Sampling, sampling_struct, top_of
+from ._handle import Uncopyable
+from ._making import End, Generate, Handover, LogitsProcessor, Request, generate_text, run
+from .errors import CancelledError, StateError
+from .info import GenerateResult
+from .sampling import Piece
 
-
-# Gets the tokens of the text so far and the logits of the next one, in arrays of its own. It changes
-# the logits in place, or returns others.
-LogitsProcessor = Callable[[IntArray, FloatArray], Union[FloatArray, None]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """Parameters of a generation."""
-
-    prompt: IntArray
-    sampling: Sampling
-    max_tokens: int
-    stop: tuple[str, ...]
-    ignore_eos: bool
-    n_top: int
-    logits_processor: LogitsProcessor | None = None
+_PATIENCE = 0.05  # seconds between two attempts to cancel
 
 
 def stop_texts(stop: str | Sequence[str]) -> tuple[str, ...]:
     return (stop,) if isinstance(stop, str) else tuple(stop)
-
-
-_PATIENCE = 0.05  # seconds between two attempts to cancel
-
-_Item = Union[Piece, GenerateResult, BaseException]
-
-
-class _Channel:
-    """Between the thread and the iterator, so that the thread does not hold the iterator."""
-
-    def __init__(self) -> None:
-        self.items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self.go_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
-
-
-def _piece(piece: Any) -> Piece:
-    p = piece.contents
-    text = c.string_at(p.text, p.n_bytes).decode("utf-8", "replace")
-    return Piece(p.token, text, p.logprob, top_of(p.top, p.n_top),
-                 bool(p.flags & s.PIECE_THINKING))
-
-
-Generate = Callable[[Native, Request, s.GenerateParams, Raised], GenerateResult]
-
-
-def generate_text(native: Native, request: Request, params: s.GenerateParams,
-                  raised: Raised) -> GenerateResult:
-    """The call of a Session."""
-    result = s.GenerateResult()
-    raised.call(call, lib.moe_session_generate, native.pointer, address(request.prompt),
-                len(request.prompt), c.byref(params), c.byref(result))
-    return plain(GenerateResult, result, finish=Finish(result.finish))
-
-
-def _process(process: LogitsProcessor, tokens: Any, n_tokens: int, logits: Any, n: int) -> None:
-    row = np.ctypeslib.as_array(logits, (n,))
-    changed = row.copy()
-    returned = process(np.ctypeslib.as_array(tokens, (n_tokens,)).copy(), changed)
-    if returned is not None:
-        changed = np.asarray(returned)
-    if changed.shape != row.shape:
-        raise ShapeError(f"logits_processor: expected {row.shape}, returned {changed.shape}")
-    row[:] = changed
-
-
-def _logits_callback(process: LogitsProcessor | None, raised: Raised) -> Any:
-    if process is None:
-        return s.LogitsFn()
-    function = process
-
-    def change(_user: Any, tokens: Any, n_tokens: int, logits: Any, n: int) -> bool:
-        _process(function, tokens, n_tokens, logits, n)
-        return True
-
-    return s.LogitsFn(raised.guard(change, False))
-
-
-def _run(native: Native, generate: Generate, request: Request, channel: _Channel) -> None:
-    raised = Raised()
-
-    def give(_user: Any, piece: Any) -> bool:
-        channel.items.put(_piece(piece))
-        return channel.go_on.get()
-
-    try:
-        sampling = sampling_struct(request.sampling)
-        params = s.GenerateParams(
-            max_tokens=request.max_tokens, sampling=c.pointer(sampling),
-            stop=c_strings(request.stop), n_stop=len(request.stop),
-            ignore_eos=int(request.ignore_eos), n_top=request.n_top,
-            callback=s.PieceFn(raised.guard(give, False)),
-            logits_callback=_logits_callback(request.logits_processor, raised))
-        end: _Item = generate(native, request, params, raised)
-    except (StopIteration, StopAsyncIteration) as e:  # would end a loop over the pieces unseen
-        end = RuntimeError(f"logits_processor raised {type(e).__name__}")
-        end.__cause__ = e
-    except BaseException as e:
-        end = e
-    native.release()
-    channel.items.put(end)
 
 
 class Generation(Uncopyable, Asynchronous[Piece]):
@@ -138,20 +40,23 @@ class Generation(Uncopyable, Asynchronous[Piece]):
 
     While it is unfinished the session is in use: other calls on it raise StateError, except
     Session.cancel() and Session.close(). close(), or leaving the `with` statement, ends it early;
-    the session then holds the prompt and every piece that was handed out.
+    the session then holds the prompt and every piece that was handed out. A forked process cannot
+    go on with its parent's generation.
     """
 
     _what = "generation"
     _generate: Generate = staticmethod(generate_text)
 
-    def __init__(self, session: Any, request: Request) -> None:
+    def __init__(self, session: Any, request: Request,
+                 logits_processor: LogitsProcessor | None = None) -> None:
         self._session = session
         self._request = request
-        self._channel = _Channel()
-        self._thread: threading.Thread | None = None
+        self._processor = logits_processor
+        self._handover = Handover()
+        self._handed: Piece | None = None  # the last piece that next() returned
+        self._process: int | None = None  # that the thread is in
         self._done = False
-        self._awaiting = False  # a piece was asked for and not fetched yet
-        self._fetching = threading.Lock()
+        self._fetching = threading.RLock()  # a signal handler may call close() inside next()
         self.result: GenerateResult | None = None
 
     def __repr__(self) -> str:
@@ -160,98 +65,134 @@ class Generation(Uncopyable, Asynchronous[Piece]):
         elif self._done:
             told = "ended without a result"
         else:
-            told = "not begun" if self._thread is None else "in progress"
+            told = "in progress" if self._handover.begun else "not begun"
         return f"<moe.{type(self).__name__} {told}>"
 
     def _start(self) -> None:
-        native = self._session._open()
+        """Of several threads, started because a signal came in between, one goes on."""
+        session = self._session
+        if session is None:  # closed by a signal handler
+            return
+        owner = None if self._processor is None else weakref.ref(self)
         thread = threading.Thread(
-            target=_run, args=(native, self._generate, self._request, self._channel),
+            target=run,
+            args=(session._open(), self._generate, self._request, self._handover, owner),
             name="moe.generate", daemon=True)
-        native.hold()
+        self._process = os.getpid()
         _unfinished.add(self)
-        self._thread = thread
+        session._begun(self)
         thread.start()
 
-    def _ask(self) -> None:
-        """For the next piece. From here on close() in another thread cancels the call."""
-        self._awaiting = True
-        try:
-            if self._thread is None:
-                self._start()
+    def _next_item(self) -> Piece | End:
+        handover = self._handover
+        if handover.piece is self._handed:
+            handover.piece = None
+        if handover.told() is None:
+            if handover.begun:
+                handover.go_on()
             else:
-                self._channel.go_on.put(True)
-        except BaseException:
-            self._awaiting = False
-            raise
+                self._start()
+        while (item := handover.told()) is None:
+            self._wait()
+        return item
 
     def __next__(self) -> Piece:
-        with self._fetching:
-            if self._done:
-                raise StopIteration
-            if not self._awaiting:  # otherwise a KeyboardInterrupt left a piece to be fetched
-                self._ask()
-            item = self._channel.items.get()
-            self._awaiting = False
-            if isinstance(item, Piece):
-                return item
-            session = self._session
-            self._end(item)
+        if self._is_of_parent():
+            raise StateError("the generation was begun by another process, before a fork")
+        if self._is_maker():
+            raise StateError("the generation is making a piece")
+        session = self._session
+        item: Piece | End | None = None
+        try:
+            with self._fetching:
+                if self._done:
+                    raise StopIteration
+                item = self._next_item()
+                if isinstance(item, Piece):
+                    self._handed = item
+                else:
+                    self._end(item)
+        except BaseException:
+            if self._handed is item:  # a signal came behind the assignment
+                self._handed = None
+            raise
+        if isinstance(item, Piece):
+            return item
         if isinstance(item, BaseException):
             session._raise_watched()
             raise item
         raise StopIteration
 
-    def _end(self, item: GenerateResult | BaseException) -> None:
-        self._done = True
+    def _end(self, end: End) -> None:
+        if isinstance(end, GenerateResult):
+            self.result = end
         _unfinished.discard(self)
-        if isinstance(item, GenerateResult):
-            self.result = item
-        if self._thread is not None:
-            self._thread.join()
+        maker = self._handover.maker
+        if maker is not None:
+            maker.join()
+        self._done = True
         self._session = None
+
+    def _is_of_parent(self) -> bool:
+        """In a forked process, which has no such thread."""
+        return self._process is not None and self._process != os.getpid()
+
+    def _is_maker(self) -> bool:
+        """In a callback of the call, which cannot wait for its end."""
+        maker = self._handover.maker
+        return (maker is not None and maker.ident == threading.get_ident()
+                and self._handover.end is None)
 
     def close(self) -> None:
         """Ends the generation where it is. Any number of times, from any thread; another one that
-        waits in next() gets CancelledError or a last piece."""
-        if self._done:  # _end() drops the session, which closes its generation
+        waits in next() gets CancelledError or a last piece. In a logits_processor or a watcher of
+        the session it does not wait for the end."""
+        if self._done:  # _end() drops the session, which closes its generations
             return
-        self._channel.go_on.put(False)
-        self._cancel()
-        while not self._fetching.acquire(timeout=_PATIENCE):
+        if self._is_of_parent():
+            self._done, self._session = True, None
+            return
+        self._handover.stop()
+        if self._is_maker():
             self._cancel()
-        try:
+            return
+        session = self._session
+        with self._fetching:
             if self._done:
                 return
-            if self._thread is None:
-                self._done, self._session = True, None
-                return
-            item = self._last()
-            self._end(item)
-        finally:
-            self._fetching.release()
-        if isinstance(item, BaseException) and not isinstance(item, CancelledError):
-            raise item
+            end = self._last()
+            self._end(end)
+        self._handover.news.put(None)  # for the next() that a signal handler came here from
+        if isinstance(end, BaseException):
+            session._raise_watched()
+            if not isinstance(end, CancelledError):
+                raise end
+
+    def _last(self) -> End:
+        """How the call ended."""
+        handover = self._handover
+        if handover.claim(None):
+            handover.end = CancelledError("the generation was closed before it began")
+        while handover.end is None:
+            self._wait()
+        return handover.end
+
+    def _wait(self) -> None:
+        """For news. Once the end is asked for, cancels again and again, because a call that has
+        only just begun does not hear it."""
+        if not self._handover.stopped:
+            self._handover.news.get()
+            return
+        self._cancel()
+        with contextlib.suppress(queue.Empty):
+            self._handover.news.get(timeout=_PATIENCE)
 
     def _cancel(self) -> None:
-        """Ends the call, if a piece is being made; again and again, because one that has only just
-        begun does not hear it."""
+        """Ends the call, if a piece is being made."""
         session = self._session
-        if self._awaiting and session is not None:
+        if self._handover.piece is None and session is not None:
             with contextlib.suppress(StateError):  # closed meanwhile
                 session.cancel()
-
-    def _last(self) -> GenerateResult | BaseException:
-        """How the call ended, which gets no further piece."""
-        while True:
-            try:
-                item = self._channel.items.get(timeout=_PATIENCE)
-            except queue.Empty:
-                self._cancel()
-                continue
-            self._awaiting = False
-            if not isinstance(item, Piece):  # one that was made before the cancellation
-                return item
 
     def text(self) -> str:
         """The rest of the text."""
@@ -277,5 +218,6 @@ _unfinished: weakref.WeakSet[Generation] = weakref.WeakSet()
 @atexit.register
 def _close_unfinished() -> None:
     """Before the interpreter ends, which no thread inside a callback survives."""
-    for generation in list(_unfinished):
-        generation.close()
+    with contextlib.ExitStack() as stack:
+        for generation in list(_unfinished):
+            stack.callback(generation.close)

@@ -28,7 +28,8 @@ from .chat import Chat, Variable
 from .environment import Environment
 from .completion import complete
 from .errors import ArgumentError, MoeError, RangeError, UnsupportedError
-from .generation import Request, stop_texts
+from ._making import Request
+from .generation import stop_texts
 from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, model_info, plain
 from .sampling import Sampling
 from .session import Session

@@ -20,7 +20,8 @@ from ._library import call, lib
 from ._long_call import LongCall, is_short
 from ._structs import KvType
 from .errors import ArgumentError, UnsupportedError
-from .generation import Generation, LogitsProcessor, Request, stop_texts
+from ._making import LogitsProcessor, Request
+from .generation import Generation, stop_texts
 from .info import (ActivationStats, MemoryStats, Perplexity, RoutingStats, memory_stats, plain,
                    routing_stats)
 from .routing import Watcher, routing_choices
@@ -66,7 +67,7 @@ class Session(Closable):
         info = model.info
         self._vocab_size = info.vocab_size
         self._n_active = info.n_active_parameters
-        self._generation: Callable[[], Generation | None] = lambda: None
+        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()  # that have begun
         self._made_with: dict[str, Any] = {"context": context, "chunk": chunk, "kv": kv,
                                            "max_beam": max_beam}
         self._router: str | None = None
@@ -82,10 +83,13 @@ class Session(Closable):
 
     def close(self) -> None:
         """Ends a generation in progress; see Closable.close."""
-        generation = self._generation() if self._native is not None else None
-        if generation is not None:
-            generation.close()
+        if self._native is not None:
+            for generation in list(self._generations):
+                generation.close()
         super().close()
+
+    def _begun(self, generation: Generation) -> None:
+        self._generations.add(generation)
 
     @contextlib.contextmanager
     def _pointer(self) -> Iterator[int]:
@@ -362,7 +366,7 @@ class Session(Closable):
         """A copy with the same text and router; the two continue independently."""
         other = Session.__new__(Session)
         other.model, other._vocab_size, other._n_active = self.model, self._vocab_size, self._n_active
-        other._generation = lambda: None
+        other._generations = weakref.WeakSet()
         other._made_with, other._router = self._made_with, self._router
         other._watcher, other._raised = None, Raised()
         made = c.c_void_p()
@@ -491,8 +495,10 @@ class Session(Closable):
         logprobs:   number of candidates in each Piece.top, at most 64.
         logits_processor: called as f(tokens, logits) before each token is sampled, in a thread that
                     is not the caller's: the text so far, and the logits of what comes next, which
-                    it changes in place or returns anew; -inf bans a token. Piece.logprob and .top
-                    are of what it left. It must not use the session. What it raises comes out here.
+                    it changes in place or returns anew; -inf bans a token. False ends the text in
+                    front of that token, with Finish.CALLBACK. Piece.logprob and .top are of what it
+                    left. It must not use the session, except for close(). What it raises comes out
+                    here.
         The others are the fields of Sampling.
         """
         if isinstance(prompt, str):
@@ -500,10 +506,8 @@ class Session(Closable):
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty,
                             repetition_window, seed, bias)
         request = Request(token_array(() if prompt is None else prompt), sampling, max_tokens,
-                          stop_texts(stop), ignore_eos, logprobs, logits_processor)
-        generation = Generation(self, request)
-        self._generation = weakref.ref(generation)
-        return generation
+                          stop_texts(stop), ignore_eos, logprobs)
+        return Generation(self, request, logits_processor)
 
 
 def _unpickled(model: Model, made_with: dict[str, Any], router: str | None, saved: bytes) -> Session:
