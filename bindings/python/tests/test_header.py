@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 from conftest import ROOT
-from moe import _library, _structs
+from moe import _library, _structs, errors
 
 HEADER = ROOT / "include/moe_c.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
-ENUMS = {"moe_status": ("MOE_", _structs.Status), "moe_log_level": ("MOE_LOG_", _structs.LogLevel),
+ENUMS = {"moe_status": ("MOE_", errors.Status), "moe_log_level": ("MOE_LOG_", _structs.LogLevel),
          "moe_io": ("MOE_IO_", _structs.Io), "moe_kv_type": ("MOE_KV_", _structs.KvType),
          "moe_thinking": ("MOE_THINKING_", _structs.Thinking),
          "moe_pooling": ("MOE_POOL_", _structs.Pooling),

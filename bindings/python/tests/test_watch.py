@@ -94,6 +94,13 @@ def test_it_comes_out_of_the_call_that_it_was_raised_in(session):
         session._raise_watched()
 
 
+def test_a_new_watcher_begins_without_what_another_raised(session, ids):
+    session._raised.exception = ValueError("of another")
+    session.watch_routing(lambda _choices: None)
+    session.append(ids)
+    session._raise_watched()
+
+
 def test_a_fork_is_not_watched(session, ids):
     seen = []
     session.watch_routing(lambda c: seen.append(c.layer))

@@ -15,7 +15,7 @@ from one at a time. Every failure is a MoeError. Children keep their parent in m
 be closed in any order.
 """
 
-from ._structs import Finish, KvType, LogLevel, Status
+from ._structs import Finish, KvType, LogLevel
 from .batch import BatchResult
 from .chat import Chat, Message, Reply, chat_template_names
 from .completion import CompletionStream
@@ -37,6 +37,7 @@ from .errors import (
     RangeError,
     ShapeError,
     StateError,
+    Status,
     TextError,
     TooLongError,
     UnsupportedError,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import operator
+import ctypes as c
 from typing import Any, Union
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from ._structs import integer
 from .errors import RangeError, ShapeError
 
 FloatArray = npt.NDArray[np.float32]
@@ -35,10 +36,7 @@ def token_array(tokens: Tokens) -> IntArray:
 
 def int32(value: int, name: str) -> int:
     """An argument that C takes as int32_t."""
-    number = operator.index(value)
-    if not -(2**31) <= number < 2**31:
-        raise RangeError(f"{name}: {number} does not fit in 32 bits")
-    return number
+    return integer(value, name, c.c_int32)
 
 
 def float_view(array: Any, name: str) -> FloatArray:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as c
+import os
 import threading
 from typing import Any, TypeVar
 from collections.abc import Callable, Iterator
 
-from .errors import StateError
+from .errors import ArgumentError, StateError
 
 _Self = TypeVar("_Self", bound="Closable")
 
@@ -150,13 +151,31 @@ class Raised:
                 del exception  # its traceback holds this frame
 
 
+def text_bytes(text: str, errors: str = "strict") -> bytes:
+    """In UTF-8. errors="surrogateescape": bytes that Python could not decode are themselves again."""
+    try:
+        return text.encode("utf-8", errors)
+    except UnicodeEncodeError as e:
+        raise ArgumentError(f"text with half a character at {e.start}: {text!r}") from None
+
+
+def path_bytes(path: str | os.PathLike[str], name: str) -> bytes:
+    try:
+        data = os.fsencode(path)
+    except UnicodeEncodeError as e:
+        raise ArgumentError(f"{name}: half a character at {e.start}: {path!r}") from None
+    if b"\0" in data:
+        raise ArgumentError(f"{name}: a path with a zero character: {path!r}")
+    return data
+
+
 def optional_bytes(text: str | None) -> bytes | None:
     """A C string, or NULL for None."""
     if text is None:
         return None
     if "\0" in text:
-        raise ValueError(f"text with a zero character: {text!r}")
-    return text.encode()
+        raise ArgumentError(f"text with a zero character: {text!r}")
+    return text_bytes(text)
 
 
 def c_strings(texts: tuple[str, ...]) -> Any:

@@ -18,7 +18,7 @@ from ._library import call, lib
 from ._structs import Finish
 from .errors import ShapeError
 from .info import GenerateResult, plain
-from .sampling import Piece, Sampling, sampling_struct, top_of
+from .sampling import Piece, Sampling, n_candidates, sampling_struct, top_of
 
 # Gets the tokens of the text so far and the logits of the next one, in arrays of its own. It changes
 # the logits in place, or returns others. False ends the generation.
@@ -150,7 +150,7 @@ def _params(request: Request, handover: Handover, owner: Owner | None,
     return s.GenerateParams(
         max_tokens=request.max_tokens, sampling=c.pointer(sampling_struct(request.sampling)),
         stop=c_strings(request.stop), n_stop=len(request.stop),
-        ignore_eos=int(request.ignore_eos), n_top=request.n_top,
+        ignore_eos=int(request.ignore_eos), n_top=n_candidates(request.n_top),
         callback=s.PieceFn(raised.guard(give, False)),
         logits_callback=_logits_callback(owner, handover, raised))
 

@@ -4,30 +4,10 @@ from __future__ import annotations
 
 import ctypes as c
 import enum
+import operator
+from typing import Any
 
-
-class Status(enum.IntEnum):
-    """The result of a library call (moe_status)."""
-
-    OK = 0
-    ERR_ARGUMENT = 1
-    ERR_RANGE = 2
-    ERR_SHAPE = 3
-    ERR_NON_FINITE = 4
-    ERR_STATE = 5
-    ERR_TOO_LONG = 6
-    ERR_UNSUPPORTED = 7
-    ERR_IO = 20
-    ERR_NOT_FOUND = 21
-    ERR_FORMAT = 22
-    ERR_VERSION = 23
-    ERR_CORRUPT = 24
-    ERR_TEXT = 25
-    ERR_MEMORY = 40
-    ERR_BUDGET = 41
-    ERR_DEVICE = 42
-    ERR_CANCELLED = 43
-    ERR_INTERNAL = 60
+from .errors import ArgumentError, RangeError
 
 
 class LogLevel(enum.IntEnum):
@@ -61,7 +41,7 @@ class KvType(enum.IntEnum):
         names = {kv.name.lower(): kv for kv in cls}
         if isinstance(value, str) and value in names:
             return names[value]
-        raise ValueError(f"kv: expected one of {', '.join(names)}, found {value!r}")
+        raise ArgumentError(f"kv: expected one of {', '.join(names)}, found {value!r}")
 
 
 class BeamStop(enum.IntEnum):
@@ -117,14 +97,26 @@ class Error(c.Structure):
     _fields_ = [("code", c.c_int), ("text", c.c_char * ERROR_TEXT_BYTES)]
 
 
+_INTEGERS = (c.c_int, c.c_int32, c.c_uint32, c.c_uint64, c.c_size_t)
+
+
+def integer(value: Any, name: str, kind: Any) -> int:
+    """An argument of an integer type of C; ctypes cuts off what does not fit."""
+    number = operator.index(value)
+    if kind(number).value != number:
+        raise RangeError(f"{name}: {number} does not fit in {'' if kind(-1).value < 0 else 'unsigned '}"
+                         f"{8 * c.sizeof(kind)} bits")
+    return number
+
+
 class Sized(c.Structure):
     """A struct whose first field is its own size, set when it is made."""
 
     def __init__(self, **fields: object) -> None:
-        super().__init__(struct_size=c.sizeof(self), **fields)
-        for name, value in fields.items():  # ctypes cuts off what does not fit
-            if isinstance(value, int) and getattr(self, name) != value:
-                raise ValueError(f"{name}: {value} is out of range")
+        kinds = dict(self._fields_)
+        super().__init__(struct_size=c.sizeof(self), **{
+            name: integer(value, name, kinds[name]) if kinds[name] in _INTEGERS else value
+            for name, value in fields.items()})
 
 
 class Allocator(c.Structure):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Union
 from collections.abc import Generator, Iterable, Iterator
 
 from ._arrays import Tokens, token_array
+from ._making import Request
 from ._stream import StopMatcher, StreamDecoder
 from ._structs import Finish
 from .errors import (ArgumentError, BudgetError, NonFiniteError, TextError, TooLongError,
                      UnsupportedError)
-from ._making import Request
 from .session import Session, append_each
 from .tokenizer import Tokenizer
 

@@ -13,16 +13,18 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import address, token_array
-from ._handle import Closable, Native, Raised, c_strings, optional_bytes
+from ._handle import Closable, Native, Raised, c_strings, optional_bytes, text_bytes
 from ._library import call, lib, text_of
+from ._making import LogitsProcessor, Request
 from ._structs import Finish, Thinking
 from .completion import complete
 from .errors import ArgumentError
-from ._making import LogitsProcessor, Request
 from .generation import Generation, stop_texts
 from .info import ChatResult, plain
 from .sampling import Sampling
 from .session import Session
+
+_THINKING = {None: Thinking.DEFAULT, True: Thinking.ON, False: Thinking.OFF}
 
 Variable = Union[str, int, bool, None]
 
@@ -94,8 +96,9 @@ class Chat(Closable):
         assignments = tuple(f"{name}={_variable(v)}" for name, v in (variables or {}).items())
         if isinstance(date, datetime.date):
             date = f"{date:%Y-%m-%d}"
-        choice = {None: Thinking.DEFAULT, True: Thinking.ON, False: Thinking.OFF}[thinking]
-        params = s.ChatParams(thinking=int(choice), chat_template=optional_bytes(template),
+        if thinking not in _THINKING:
+            raise ArgumentError(f"thinking: expected True, False or None, found {thinking!r}")
+        params = s.ChatParams(thinking=_THINKING[thinking], chat_template=optional_bytes(template),
                               system=optional_bytes(system), variables=c_strings(assignments),
                               n_variables=len(assignments), date=optional_bytes(date))
         chat = c.c_void_p()
@@ -167,8 +170,9 @@ class Chat(Closable):
         """Removes all but the first messages."""
         if n_messages < 0:
             raise ArgumentError(f"n_messages: expected at least 0, found {n_messages}")
+        n = s.integer(n_messages, "n_messages", c.c_size_t)
         with self._pointer() as chat:
-            call(lib.moe_chat_truncate, chat, n_messages)
+            call(lib.moe_chat_truncate, chat, n)
 
     def clear(self) -> None:
         """Removes all messages; the system text remains."""
@@ -231,7 +235,7 @@ def _variable(value: Variable) -> str:
 
 
 def _add(chat: int, role: str, content: str) -> None:
-    data = content.encode("utf-8", "surrogateescape")
+    data = text_bytes(content, "surrogateescape")
     call(lib.moe_chat_add, chat, optional_bytes(role), data, len(data))
 
 

@@ -9,9 +9,10 @@ from typing import Any, Union
 from collections.abc import Callable, Mapping, Sequence
 
 from . import _structs as s
-from ._handle import c_strings, optional_bytes
+from ._handle import c_strings, optional_bytes, path_bytes, text_bytes
 from ._library import call, convert_library, text_of
 from ._long_call import LongCall
+from .errors import ArgumentError
 from .session import Progress, progress_callback
 
 Path = Union[str, "os.PathLike[str]"]
@@ -63,18 +64,19 @@ def convert(source: Path, destination: Path, *, weights: str = "auto",
     patterns = ([f"{k}={v}" for k, v in overrides.items()] if isinstance(overrides, Mapping)
                 else list(overrides))
     if split_by not in ("clusters", "in-order"):
-        raise ValueError(f"split_by: expected clusters or in-order, found {split_by!r}")
-    text = calibration.encode() if isinstance(calibration, str) else calibration
+        raise ArgumentError(f"split_by: expected clusters or in-order, found {split_by!r}")
+    text = text_bytes(calibration) if isinstance(calibration, str) else calibration
     params = s.ConvertParams(
         compress=int(compress), weights=optional_bytes(weights),
         overrides=c_strings(tuple(patterns)), n_overrides=len(patterns), verify=int(verify),
         progress=progress_callback(long, progress), report=s.ReportFn(long.guard(report)),
         ignored_keys=c_strings(tuple(ignored_keys)), n_ignored_keys=len(ignored_keys),
         calibration=text, n_calibration=len(text or b""),
-        statistics=None if statistics is None else os.fsencode(statistics),
-        save_statistics=None if save_statistics is None else os.fsencode(save_statistics),
+        statistics=None if statistics is None else path_bytes(statistics, "statistics"),
+        save_statistics=(None if save_statistics is None
+                         else path_bytes(save_statistics, "save_statistics")),
         split_ffn=split_ffn, split_by_clusters=int(split_ffn > 0 and split_by == "clusters"))
-    names = os.fsencode(source), os.fsencode(destination)
+    names = path_bytes(source, "source"), path_bytes(destination, "destination")
     long.run(lambda: call(library.moe_convert, *names, c.byref(params)))
     return reports[-1]
 
@@ -89,4 +91,4 @@ def save_synthetic(shape: str, path: Path, *, weights: str = "ternary2", context
     """Writes a model of a named shape with random weights. context 0: the shape's default."""
     params = s.SyntheticParams(context=context, weights=optional_bytes(weights), seed=seed)
     call(convert_library().moe_synthetic_save, optional_bytes(shape), c.byref(params),
-         os.fsencode(path))
+         path_bytes(path, "path"))

@@ -19,8 +19,9 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import Tokens, address, int32, token_array
-from ._handle import Closable, Native
+from ._handle import Closable, Native, path_bytes
 from ._library import call, lib, text_of
+from ._making import Request
 from ._stream import check_stops
 from ._structs import KvType
 from .batch import Batch, BatchResult, Prompt
@@ -28,7 +29,6 @@ from .chat import Chat, Variable
 from .environment import Environment
 from .completion import complete
 from .errors import ArgumentError, MoeError, RangeError, UnsupportedError
-from ._making import Request
 from .generation import stop_texts
 from .info import LayerInfo, MemoryPlan, ModelInfo, TensorInfo, model_info, plain
 from .sampling import Sampling
@@ -46,15 +46,15 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 def parse_bytes(text: str | int) -> int:
     """ "2G", "512M", "1.5GiB", "4096", or an int, which is bytes """
-    if isinstance(text, int) and not isinstance(text, bool):
-        return text
     if not isinstance(text, str):
-        raise TypeError("memory: expected a size such as '2G', or bytes as an int, found "
-                        f"{type(text).__name__}")
+        if isinstance(text, bool) or not hasattr(text, "__index__"):
+            raise TypeError("memory: expected a size such as '2G', or bytes as an int, found "
+                            f"{type(text).__name__}")
+        return operator.index(text)
     match = _SIZE.fullmatch(text.strip())
     size = int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")) if match else 0
     if not 1 <= size < 2**63:
-        raise ValueError(f"memory: expected a size such as '2G', found {text!r}")
+        raise RangeError(f"memory: expected a size such as '2G', found {text!r}")
     return size
 
 
@@ -179,13 +179,13 @@ class Model(Closable):
                  io: str = "auto", context: int = 0, chunk: int = 0,
                  kv: KvType | str = KvType.DEFAULT) -> None:
         if io not in _IO:
-            raise ValueError(f"io: expected one of {', '.join(_IO)}, found {io!r}")
+            raise ArgumentError(f"io: expected one of {', '.join(_IO)}, found {io!r}")
         if memory is not None:
             if memory_bytes is not None:
-                raise ValueError("memory and memory_bytes are the same cap; give one of them")
+                raise ArgumentError("memory and memory_bytes are the same cap; give one of them")
             memory_bytes = parse_bytes(memory)
         if environment is not None and device is not None:
-            raise ValueError("device: the environment that was given has one already")
+            raise ArgumentError("device: the environment that was given has one already")
         self._reopened = None
         if environment is None and isinstance(source, (str, os.PathLike)):
             self._reopened = (os.path.abspath(os.fspath(source)), device, map_weights, skip_checksums,
@@ -215,7 +215,7 @@ class Model(Closable):
         model = c.c_void_p()
         data: Any = None
         if isinstance(source, (str, os.PathLike)):
-            call(lib.moe_model_open, e, os.fsencode(source), c.byref(params), c.byref(model))
+            call(lib.moe_model_open, e, path_bytes(source, "source"), c.byref(params), c.byref(model))
         elif _is_file(source):
             data = _FileReader(cast("IO[bytes]", source))
             data.open(e, c.byref(params), c.byref(model))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
+import operator
 from collections.abc import Mapping
 
 from . import _structs as s
 from ._arrays import int32
+from .errors import RangeError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,16 @@ class Piece:
 
     def __str__(self) -> str:
         return self.text
+
+
+_MAX_TOP = 64
+
+
+def n_candidates(logprobs: int) -> int:
+    n = operator.index(logprobs)
+    if not 0 <= n <= _MAX_TOP:
+        raise RangeError(f"logprobs: expected 0 to {_MAX_TOP}, found {n}")
+    return n
 
 
 def top_of(items: c.Array[s.TokenLogprob] | c._Pointer[s.TokenLogprob],

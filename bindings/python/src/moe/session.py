@@ -15,17 +15,17 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import FloatArray, Tokens, address, int32, token_array
-from ._handle import Closable, Native, Raised, optional_bytes
+from ._handle import Closable, Native, Raised, optional_bytes, path_bytes
 from ._library import call, lib
 from ._long_call import LongCall, is_short
+from ._making import LogitsProcessor, Request
 from ._structs import KvType
 from .errors import ArgumentError, UnsupportedError
-from ._making import LogitsProcessor, Request
 from .generation import Generation, stop_texts
 from .info import (ActivationStats, MemoryStats, Perplexity, RoutingStats, memory_stats, plain,
                    routing_stats)
 from .routing import Watcher, routing_choices
-from .sampling import Sample, Sampling, TokenLogprob, sampling_struct, top_of
+from .sampling import Sample, Sampling, TokenLogprob, n_candidates, sampling_struct, top_of
 
 if TYPE_CHECKING:
     from .model import Model
@@ -315,7 +315,7 @@ class Session(Closable):
         """The text with its keys and values, to go on later: as bytes, or in a file, which is
         replaced when it is complete."""
         if path is not None:
-            partial = f"{os.fspath(path)}.partial"
+            partial = path_bytes(path, "path") + b".partial"
             try:
                 with open(partial, "wb") as file:
                     self._save(file)
@@ -345,7 +345,7 @@ class Session(Closable):
         for one of another model or type of keys and values, TooLongError when the context is too
         small, FormatError, VersionError or CorruptError when it is damaged."""
         if isinstance(source, (str, os.PathLike)):
-            with open(source, "rb") as file:
+            with open(path_bytes(source, "source"), "rb") as file:
                 self._load(file)
         else:
             self._load(io.BytesIO(source))
@@ -445,13 +445,14 @@ class Session(Closable):
         """Has watcher(choices) called with the RoutingChoices of each MoE layer, before they are
         used, in whatever thread computes; None: no longer. It must not use the session. What it
         raises ends the call, and comes out of it. UnsupportedError on a GPU."""
-        callback = s.RoutingFn() if watcher is None else self._routing_callback(watcher)
-        with self._pointer() as session:
+        raised = Raised()
+        callback = s.RoutingFn() if watcher is None else self._routing_callback(watcher, raised)
+        with super()._pointer() as session:
             call(lib.moe_session_watch_routing, session, callback, None)
-        self._watcher = callback
+        self._watcher, self._raised = callback, raised
 
-    def _routing_callback(self, watcher: Watcher) -> Any:
-        raised, pointer = self._raised, self._open().pointer  # not the session: it holds the callback
+    def _routing_callback(self, watcher: Watcher, raised: Raised) -> Any:
+        pointer = self._open().pointer  # not the session: it holds the callback
 
         def watch(_user: Any, choices: Any) -> None:
             raised.guard(watcher)(routing_choices(choices.contents))
@@ -472,11 +473,12 @@ class Session(Closable):
         """Samples the next token; the session does not advance, and sampling again gives the same
         token. logprobs: number of candidates in Sample.top, at most 64."""
         out = s.TokenLogprob()
-        top = (s.TokenLogprob * max(logprobs, 0))()
+        n = n_candidates(logprobs)
+        top = (s.TokenLogprob * n)()
         with self._pointer() as session:
             call(lib.moe_session_sample, session, c.byref(sampling_struct(sampling)), c.byref(out),
-                 top, logprobs)
-        return Sample(out.token, out.logprob, top_of(top, logprobs))
+                 top, n)
+        return Sample(out.token, out.logprob, top_of(top, n))
 
     def generate(self, prompt: str | Tokens | None = None, *, max_tokens: int = 0,
                  temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,

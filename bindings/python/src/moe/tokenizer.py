@@ -9,9 +9,17 @@ import numpy as np
 
 from . import _structs as s
 from ._arrays import Tokens, address, int32, token_array
-from ._handle import Uncopyable
+from ._handle import Uncopyable, text_bytes
 from ._library import call, lib, text_of
 from .errors import TooLongError
+
+
+def _bytes(text: Any) -> bytes:
+    if isinstance(text, str):
+        return text_bytes(text, "surrogateescape")
+    if isinstance(text, (bytes, bytearray, memoryview)):
+        return bytes(text)
+    raise TypeError(f"text: expected a str or bytes, found {type(text).__name__}")
 
 
 class Tokenizer(Uncopyable):
@@ -35,7 +43,7 @@ class Tokenizer(Uncopyable):
         parse_special: special tokens spelled out in the text become their ids. Without it a text
                        can never forge them.
         """
-        data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
+        data = _bytes(text)
         flags = ((0 if special else s.ENCODE_NO_SPECIAL)
                  | (s.ENCODE_PARSE_SPECIAL if parse_special else 0))
         ids = np.empty(len(data) + 16, np.int32)  # a byte is at most a token, nearly always
