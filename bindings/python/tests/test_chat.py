@@ -154,6 +154,29 @@ def test_lifetimes(talker):
     one.cancel()
 
 
+def test_a_chat_goes_on_in_another_session(model, talker):
+    session = talker.session(context=64)
+    chat = moe.Chat(session)
+    assert chat.reply("Hello").text() == "Yes."
+    before, larger = chat.messages, talker.session(context=256)
+    with pytest.raises(moe.ArgumentError, match="another model"):
+        chat.session = model.session()
+    assert chat.session is session
+    reply = chat.reply("More")
+    next(reply)
+    with pytest.raises(moe.StateError):
+        chat.session = larger
+    reply.close()
+    chat.truncate(2)
+    chat.session = larger
+    session.close()
+    assert chat.session is larger and chat.messages == before
+    reply = chat.reply("Sure?")
+    assert reply.text() == "Yes." and reply.result.n_reused == 0
+    assert larger.position == reply.result.n_prompt + 9
+    chat.cancel()
+
+
 @pytest.mark.parametrize("bos", [None, "<|endoftext|>"])
 def test_plain_begins_as_the_tokenizer_does(environment, tmp_path, bos):
     for file in (ROOT / "tests/data/chat/script").iterdir():

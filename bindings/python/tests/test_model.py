@@ -15,6 +15,8 @@ def test_environment(environment):
     assert environment.info.device == "cpu"
     assert environment.info.isa in moe.isas()
     assert "scalar" in moe.isas()
+    assert {"ternary2", "int8", "f32"} <= set(moe.weight_formats())
+    assert any(rule.startswith("threshold:") for rule in moe.session_routers())
     assert moe.version() == "0.1.0"
 
 

@@ -11,7 +11,8 @@
     print(chat.reply("What is a fox?").text())
 
 Environment, Model and Tokenizer may be used from any number of threads, a Session and a MoeLayer
-from one at a time. Every failure is a MoeError. Children keep their parent in memory, so objects may
+from one at a time. What the library refuses or fails at is a MoeError, an argument of a wrong type a
+TypeError; what callbacks, file objects and open() raise comes out as it is. Children keep their parent in memory, so objects may
 be closed in any order.
 """
 
@@ -20,7 +21,14 @@ from .batch import BatchResult
 from .chat import Chat, Message, Reply, chat_template_names
 from .completion import CompletionStream
 from .converter import convert, save_synthetic, synthetic_shapes
-from .environment import Environment, EnvironmentInfo, isas, version
+from .environment import (
+    Environment,
+    EnvironmentInfo,
+    isas,
+    session_routers,
+    version,
+    weight_formats,
+)
 from .errors import (
     ArgumentError,
     BudgetError,
@@ -80,5 +88,6 @@ __all__ = [
     "Status", "TensorInfo", "TextError", "TokenLogprob", "Tokenizer", "TooLongError",
     "Translation",
     "UnsupportedError", "VersionError", "__version__", "chat_template_names", "convert", "isas",
-    "eval_each", "memory_info", "save_synthetic", "step", "synthetic_shapes", "version",
+    "eval_each", "memory_info", "save_synthetic", "session_routers", "step", "synthetic_shapes", "version",
+    "weight_formats",
 ]

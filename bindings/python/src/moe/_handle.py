@@ -47,6 +47,13 @@ class Native(Uncopyable):
                 raise StateError("the object is closed")
             self._holders += 1
 
+    def adopt(self, parent: Native) -> None:
+        """Takes another parent in place of the present one."""
+        parent.hold()
+        old, self._parent = self._parent, parent
+        if old is not None:
+            old.release()
+
     def release(self) -> None:
         with self._lock:
             self._holders -= 1

@@ -28,7 +28,6 @@ _array = c.c_void_p  # the address of an array whose type has been checked
 Prototypes = dict[str, tuple[Any, list[Any]]]
 
 MOE: Prototypes = {
-    "moe_status_name": (_text, [c.c_int]),
     "moe_version": (c.c_uint32, []),
     "moe_version_string": (_text, []),
     "moe_env_create": (_status, [c.POINTER(s.EnvParams), _out, _error]),
@@ -117,8 +116,6 @@ MOE_CONVERT: Prototypes = {
     "moe_convert": (_status, [_text, _text, c.POINTER(s.ConvertParams), _error]),
     "moe_synthetic_shapes": (_text, []),
     "moe_synthetic_save": (_status, [_text, c.POINTER(s.SyntheticParams), _text, _error]),
-    "moe_synthetic_create": (_status, [_text, c.POINTER(s.SyntheticParams), _out, _size, _error]),
-    "moe_synthetic_free": (None, [c.c_void_p]),
 }
 
 

@@ -90,7 +90,7 @@ class Chat(Closable):
                  system: str | None = None, thinking: bool | None = None,
                  variables: Mapping[str, Variable] | None = None,
                  date: str | datetime.date | None = None) -> None:
-        self.session = session
+        self._session = session
         self._system = system
         self._replies: weakref.WeakSet[Generation] = weakref.WeakSet()  # that have begun
         assignments = tuple(f"{name}={_variable(v)}" for name, v in (variables or {}).items())
@@ -123,6 +123,20 @@ class Chat(Closable):
     def _begun(self, reply: Generation) -> None:
         self._replies.add(reply)
         self.session._begun(reply)
+
+    @property
+    def session(self) -> Session:
+        """It can be set to another session of the same model, for example one with a larger context;
+        the next reply evaluates what that one does not contain yet."""
+        return self._session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        with self._pointer() as chat, session._pointer() as p:
+            call(lib.moe_chat_set_session, chat, p)
+            self._parent = session._open()
+            self._open().adopt(self._parent)
+        self._session = session
 
     @property
     def messages(self) -> list[Message]:
@@ -202,8 +216,11 @@ class Chat(Closable):
 
     def cancel(self) -> None:
         """Makes a reply in progress raise CancelledError. Any thread."""
-        with self._pointer():  # which keeps the session
-            lib.moe_session_cancel(self._parent.pointer)
+        with self._pointer():
+            session = self._parent
+            session.hold()  # the chat may get another one meanwhile
+            lib.moe_session_cancel(session.pointer)
+            session.release()
 
     def reply(self, message: str | None = None, *, max_tokens: int = 0, temperature: float = 0.0,
               top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,

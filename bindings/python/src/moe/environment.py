@@ -67,6 +67,16 @@ def isas() -> tuple[str, ...]:
     return tuple(text_of(lib.moe_env_isas()).split(","))
 
 
+def weight_formats() -> tuple[str, ...]:
+    """Names of the weight formats, for convert() and MoeLayer."""
+    return tuple(text_of(lib.moe_weight_formats()).split(", "))
+
+
+def session_routers() -> tuple[str, ...]:
+    """The rules that Session.set_router() accepts, such as "topk:K"."""
+    return tuple(text_of(lib.moe_session_routers()).split(", "))
+
+
 def version() -> str:
     """Version of the library at run time."""
     return text_of(lib.moe_version_string())

@@ -145,8 +145,9 @@ class Model(Closable):
     source:         the path of a model file; or the file's content as bytes or any other buffer,
                     which must not change while the model is open. Content that begins at a
                     multiple of 64 bytes is used in place; or a binary file object with read(),
-                    which belongs to the model while that is open, and is not closed. One that
-                    cannot seek() is read whole into memory, not counted under the cap.
+                    which belongs to the model while that is open, and is not closed. It must not use
+                    the library, which may hold a lock meanwhile. One that cannot seek() is read whole
+                    into memory, not counted under the cap.
     environment:    None: one of its own, with all threads, on `device`.
     device:         of an environment of its own: see Environment.
     map_weights:    map uncompressed weights instead of reading them. The file must then not
