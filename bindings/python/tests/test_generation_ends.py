@@ -8,7 +8,7 @@ import pytest
 from conftest import STORIES
 
 BEGIN = """
-import gc, os, queue, signal, sys, threading
+import gc, os, queue, signal, sys, threading, weakref
 import moe
 
 model = moe.Model(sys.argv[1], moe.Environment(threads=1))
@@ -267,6 +267,25 @@ next(Owner().generation)
 gc.collect()
 session.rewind(0)
 session.eval([5])
+""")
+
+
+def test_an_error_does_not_keep_the_session():
+    run("""
+def fail(_tokens, _logits):
+    raise KeyError("mine")
+
+gc.disable()
+generation = session.generate(PROMPT, logits_processor=fail)
+try:
+    next(generation)
+except KeyError as e:
+    assert e.args == ("mine",)
+else:
+    sys.exit("no error")
+kept = weakref.ref(session)
+del session
+assert kept() is None and list(generation) == []
 """)
 
 

@@ -173,3 +173,4 @@ def run(native: Native, generate: Generate, request: Request, handover: Handover
     except BaseException as e:
         end = e
     handover.finish(end)
+    del end  # its traceback holds this frame

@@ -54,7 +54,7 @@ class Generation(Uncopyable, Asynchronous[Piece]):
         self._processor = logits_processor
         self._handover = Handover()
         self._handed: Piece | None = None  # the last piece that next() returned
-        self._process: int | None = None  # that the thread is in
+        self._pid: int | None = None  # of the process that the thread is in
         self._done = False
         self._fetching = threading.RLock()  # a signal handler may call close() inside next()
         self.result: GenerateResult | None = None
@@ -78,7 +78,7 @@ class Generation(Uncopyable, Asynchronous[Piece]):
             target=run,
             args=(session._open(), self._generate, self._request, self._handover, owner),
             name="moe.generate", daemon=True)
-        self._process = os.getpid()
+        self._pid = os.getpid()
         _unfinished.add(self)
         session._begun(self)
         thread.start()
@@ -119,8 +119,11 @@ class Generation(Uncopyable, Asynchronous[Piece]):
         if isinstance(item, Piece):
             return item
         if isinstance(item, BaseException):
-            session._raise_watched()
-            raise item
+            try:
+                session._raise_watched()
+                raise item
+            finally:
+                del item, session  # the traceback holds this frame
         raise StopIteration
 
     def _end(self, end: End) -> None:
@@ -132,10 +135,12 @@ class Generation(Uncopyable, Asynchronous[Piece]):
             maker.join()
         self._done = True
         self._session = None
+        if isinstance(end, BaseException):  # whose traceback may hold the session
+            self._handover.end = CancelledError("the generation has ended")
 
     def _is_of_parent(self) -> bool:
         """In a forked process, which has no such thread."""
-        return self._process is not None and self._process != os.getpid()
+        return self._pid is not None and self._pid != os.getpid()
 
     def _is_maker(self) -> bool:
         """In a callback of the call, which cannot wait for its end."""
