@@ -113,7 +113,7 @@ class Sized(c.Structure):
     """A struct whose first field is its own size, set when it is made."""
 
     def __init__(self, **fields: object) -> None:
-        kinds = dict(self._fields_)
+        kinds = {field[0]: field[1] for field in self._fields_}
         super().__init__(struct_size=c.sizeof(self), **{
             name: integer(value, name, kinds[name]) if kinds[name] in _INTEGERS else value
             for name, value in fields.items()})
