@@ -276,7 +276,10 @@ TEST_F(GgufTest, BothKindsOfQ2) {
 }
 
 TEST_F(GgufTest, ConvertsALlama) {
-  const Status status = convert_file(llama().file());
+  GgufBuilder b = llama();
+  b.u32("tokenizer.ggml.eos_token_id", 3);
+  b.strings("tokenizer.ggml.tokens", {"<|im_end|>"});
+  const Status status = convert_file(b.file());
   EXPECT_TRUE(status.ok()) << status.text();
   const Checkpoint checkpoint = open_checkpoint(path());
   const Json config = checkpoint.document("config.json");
@@ -284,6 +287,7 @@ TEST_F(GgufTest, ConvertsALlama) {
   EXPECT_EQ(config.at("vocab_size"), 16);
   EXPECT_EQ(config.at("tie_word_embeddings"), true);
   EXPECT_EQ(config.at("rope_interleaved"), true);
+  EXPECT_EQ(config.at("eos_token_id"), (Json{3, 0}));
   EXPECT_EQ(checkpoint.name(), "m");
   EXPECT_NE(checkpoint.find("model.layers.0.self_attn.q_proj.weight"), nullptr);
 }

@@ -101,6 +101,24 @@ TEST(GgufTokenizer, BosAndEosAroundAText) {
   EXPECT_EQ(around("qwen2", {{eos, true}}), (std::pair(Ids{}, Ids{2})));
 }
 
+// Most files have a key only for the token that ends a text.
+TEST(GgufTokenizer, StopsAtTheEndOfATurn) {
+  const auto stops = [](const Json& tokens, const Json& keys) {
+    Json metadata = {{"tokenizer.ggml.tokens", tokens}};
+    metadata.merge_patch(keys);
+    return gguf_stop_ids(JsonNode(metadata, "found"));
+  };
+  const char* eos = "tokenizer.ggml.eos_token_id";
+  EXPECT_EQ(stops({"<eos>", "a", "<end_of_turn>", "</s>"}, {{eos, 0}}), (Json{0, 2}));
+  EXPECT_EQ(stops({"<|im_end|>", "<|endoftext|>", "a"}, {{eos, 1}}), (Json{1, 0}));
+  EXPECT_EQ(stops({"a", "<|end|>", "b"}, {{eos, 2}}), (Json{2, 1}));
+  const char* eot = "tokenizer.ggml.eot_token_id";
+  EXPECT_EQ(stops({"a", "<|eot_id|>", "b"}, {{eos, 2}, {eot, 1}}), (Json{2, 1}));
+  EXPECT_EQ(stops({"a", "b"}, Json::object()), Json::array());
+  // A message of gpt-oss ends here, but not its turn.
+  EXPECT_EQ(stops({"<|end|>", "<|call|>", "<|return|>"}, {{eos, 2}}), (Json{2, 1}));
+}
+
 // SentencePiece tokens with scores: the order of the scores is the order of the merges.
 TEST(GgufTokenizer, ScoresGiveTheMerges) {
   const Json original = read_json_file("tests/data/text/llama2.json").at("tokenizer");

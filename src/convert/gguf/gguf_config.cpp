@@ -372,12 +372,7 @@ class ConfigBuilder {
   }
 
   void read_tokens() {
-    Json eos = Json::array();
-    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                            "tokenizer.ggml.eom_token_id"}) {
-      if (all_.has(key)) eos.push_back(all_.at(key).value());
-    }
-    config_["eos_token_id"] = std::move(eos);
+    config_["eos_token_id"] = gguf_stop_ids(all_);
     if (all_.has("tokenizer.ggml.bos_token_id")) {
       config_["bos_token_id"] = all_.at("tokenizer.ggml.bos_token_id").value();
     }

@@ -22,6 +22,9 @@ Json gguf_config(const Checkpoint& checkpoint);
 /// norms on both sides.
 std::string gguf_tensor_name(const std::string& name, bool sandwich = false);
 
+/// The tokens that end a text or a turn: those that keys name, then those known by their text.
+Json gguf_stop_ids(const JsonNode& metadata);
+
 /// tokenizer.json; null if the file has no tokenizer.
 Json gguf_tokenizer(
     const Json& metadata, const std::function<void()>& step = [] {});
