@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "formats/import/failure.h"
+#include "kernels/rope.h"
 #include "tests/convert/tiny_checkpoint.h"
 
 namespace moe {
@@ -72,6 +73,38 @@ TEST_F(TransformersTest, ReadsALlama) {
   EXPECT_EQ(c.bos_token_id, 1);
   ASSERT_EQ(c.eos_token_ids.size(), 1u);
   EXPECT_EQ(in.tokenizer, TokenizerKind::kNone);
+}
+
+// Phi-3's checkpoints have no factor. Its cosines and sines are scaled as far as the checkpoint's
+// context was extended, in a session of any length.
+TEST_F(TransformersTest, LongropesScaleIsTheCheckpoints) {
+  const auto scale = [&](const char* rope, int32_t context) {
+    const Json scaling = parse_json(rope, "rope");
+    Json config = parse_json(kLlama, "test");
+    config.merge_patch({{"model_type", "phi3"},
+                        {"max_position_embeddings", 128},
+                        {"original_max_position_embeddings", 32},
+                        {"rope_scaling", scaling}});
+    const Imported in = read(config.dump());
+    std::vector<float> table(static_cast<size_t>(context) * 6);
+    check(build_rope_table(in.config.layers[0].attention.rope, context, table.data()));
+    return table[0];  // the first cosine
+  };
+  const char* const bare = R"({"type": "longrope", "short_factor": [1, 1.1, 1.2],
+                               "long_factor": [1.5, 2, 4]})";
+  const auto expected = [](double factor) {
+    return static_cast<float>(std::sqrt(1 + std::log(factor) / std::log(32.0)));
+  };
+  for (const int32_t context : {1, 32, 64, 128}) EXPECT_FLOAT_EQ(scale(bare, context), expected(4));
+  EXPECT_FLOAT_EQ(scale(R"({"type": "longrope", "factor": 8, "short_factor": [1, 1.1, 1.2],
+                            "long_factor": [1.5, 2, 4]})",
+                        32),
+                  expected(8));
+  EXPECT_FLOAT_EQ(
+      scale(R"({"type": "longrope", "attention_factor": 1.25, "long_factor": [1.5, 2, 4],
+                            "short_factor": [1, 1.1, 1.2]})",
+            32),
+      1.25f);
 }
 
 TEST_F(TransformersTest, ReadsALatentAttention) {

@@ -81,8 +81,13 @@ void check_keys(const JsonNode& node, Kind kind) {
   }
 }
 
-void read_longrope(const JsonNode& node, RopeConfig* rope,
+// Without a factor, the attention factor follows from how far the checkpoint's context was
+// extended, not from the session's.
+void read_longrope(const JsonNode& node, int32_t context, RopeConfig* rope,
                    std::deque<std::vector<float>>* factors) {
+  if (!node.has("factor")) {
+    rope->factor = static_cast<float>(context) / static_cast<float>(rope->original_context);
+  }
   rope->short_factor = read_factors(node.at("short_factor"), rope->dims, factors);
   rope->long_factor = read_factors(node.at("long_factor"), rope->dims, factors);
   rope->attention_factor = node.number("attention_factor", 0);
@@ -92,8 +97,8 @@ void read_longrope(const JsonNode& node, RopeConfig* rope,
   fail_value(node.at("short_mscale"), "it must be long_mscale");
 }
 
-void read_scaling(const JsonNode& node, Kind kind, int32_t original, RopeConfig* rope,
-                  std::deque<std::vector<float>>* factors) {
+void read_scaling(const JsonNode& node, Kind kind, int32_t context, int32_t original,
+                  RopeConfig* rope, std::deque<std::vector<float>>* factors) {
   const RopeScaling scalings[] = {RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kLlama3,
                                   RopeScaling::kYarn, RopeScaling::kLongrope};
   rope->scaling = scalings[kind];
@@ -107,7 +112,7 @@ void read_scaling(const JsonNode& node, Kind kind, int32_t original, RopeConfig*
   rope->beta_slow = node.number("beta_slow", rope->beta_slow);
   rope->truncate = node.boolean("truncate", true);
   if (kind == kYarn) rope->attention_factor = yarn_attention_factor(node, rope->factor);
-  if (kind == kLongrope) read_longrope(node, rope, factors);
+  if (kind == kLongrope) read_longrope(node, context, rope, factors);
 }
 
 // Dynamic frequencies change when a text exceeds max_position_embeddings, also for earlier
@@ -138,7 +143,8 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
     check_keys(node, kind);
     read_base(node, head_dim, &rope);
     if (kind == kDynamic) check_dynamic(node);
-    if (kind != kDefault && kind != kDynamic) read_scaling(node, kind, original, &rope, factors);
+    if (kind != kDefault && kind != kDynamic)
+      read_scaling(node, kind, context, original, &rope, factors);
   }
   if (rope.theta == 0) (void)keys.number("rope_theta");  // reports that it is missing
   return rope;
