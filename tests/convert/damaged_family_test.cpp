@@ -98,12 +98,40 @@ TEST_F(DamagedFamily, TensorsThatConfigContradicts) {
             "32)");
   config_ = test::patched(R"({"num_hidden_layers": 1})", good.c_str());
   EXPECT_NE(error(MOE_ERR_FORMAT).find("config.json describes no such tensor"), std::string::npos);
-  config_ = test::patched(R"({"tie_word_embeddings": true, "vocab_size": 97})", good.c_str());
+  config_ = test::patched(R"({"vocab_size": 97})", good.c_str());
   EXPECT_EQ(error(MOE_ERR_SHAPE),
             "tensor model.embed_tokens.weight: expected (97, 32), file has (96, 32)");
   load("llama");
   config_ = test::patched(R"({"attention_bias": true})", config_.c_str());
   EXPECT_EQ(error(MOE_ERR_NOT_FOUND), "tensor model.layers.0.self_attn.q_proj.bias is missing");
+}
+
+// The model has one table, the file two that differ.
+TEST_F(DamagedFamily, TiedTensorsThatDiffer) {
+  const auto expect = [&](const std::string& copy, const std::string& original, const char* way) {
+    tensors_[copy] = tensors_.at(original);
+    test::write_checkpoint(source_, config_, tensors_);
+    ConvertReport report;
+    MemorySink sink;
+    const Status equal = convert_to_sink(source_.path(), sink, {}, &report);
+    EXPECT_TRUE(equal.ok()) << equal.text();
+    std::string& bytes = tensors_[copy].bytes;
+    const auto rows = static_cast<size_t>(tensors_[copy].shape[0]);
+    bytes[(rows - 1) * (bytes.size() / rows)] ^= 1;
+    EXPECT_EQ(error(MOE_ERR_UNSUPPORTED), "tensor " + copy + ": row " + std::to_string(rows - 1) +
+                                              " is not that of " + original +
+                                              ", though config.json says that they are one" + way);
+  };
+  const char* const way = "; to use both, set tie_word_embeddings to false in config.json";
+  load("llama");
+  config_ = test::patched(R"({"tie_word_embeddings": true})", config_.c_str());
+  expect("lm_head.weight", "model.embed_tokens.weight", way);
+  load("../encoders/xlmr_maskedlm");
+  expect("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight", way);
+  load("../translation/bart");
+  expect("lm_head.weight", "model.shared.weight", "");
+  load("../translation/bart");
+  expect("model.decoder.embed_tokens.weight", "model.shared.weight", "");
 }
 
 TEST_F(DamagedFamily, UnsupportedSettings) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "formats/import/failure.h"
+#include "src/convert/arch/copies.h"
 #include "src/convert/arch/decoder.h"
 #include "src/convert/arch/fairseq.h"
 
@@ -72,6 +73,7 @@ class EncoderDecoder {
   int32_t token(const char* key, const char* other);
   int32_t forced_token();
   void read_output_bias();
+  void check_tables(std::span<const TensorName> names) const;
   void locate();
 
   ConfigKeys keys_;
@@ -218,6 +220,16 @@ void EncoderDecoder::read_output_bias() {
   if (config().head.tied_bias) out_.derived.push_back(std::move(bias));
 }
 
+// Source, text and output have one embedding; files may have it up to four times.
+void EncoderDecoder::check_tables(std::span<const TensorName> names) const {
+  const char* first = nullptr;
+  for (const TensorName& n : names) {
+    if (std::strcmp(n.slot, "embedding.weight") != 0) continue;
+    if (first != nullptr) check_copy(checkpoint_, n.tensor, first);
+    if (first == nullptr && checkpoint_.find(n.tensor) != nullptr) first = n.tensor;
+  }
+}
+
 void EncoderDecoder::locate() {
   TensorTable encoder(prefix_ + "encoder.layers.{l}.");
   TensorTable decoder(prefix_ + "decoder.layers.{l}.", config().n_encoder_layers);
@@ -226,6 +238,7 @@ void EncoderDecoder::locate() {
     const size_t length = std::strlen(kPrefix);
     if (prefix_.empty() && std::strncmp(n.tensor, kPrefix, length) == 0) n.tensor += length;
   }
+  check_tables(names);
   for (TensorTable* table : {&encoder, &decoder}) {
     table->add(names);
     table->add(fairseq_layer_names());

@@ -1,10 +1,12 @@
 #include "src/convert/arch/decoder.h"
 
 #include "formats/import/failure.h"
+#include "src/convert/arch/copies.h"
 
 namespace moe {
 namespace {
 
+constexpr const char* kHead = "lm_head.weight";
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int32_t kMaxContext = 1 << 24;
 constexpr int32_t kMaxVocab = 1 << 24;
@@ -30,7 +32,10 @@ Decoder::Decoder(const JsonNode& config, const Checkpoint& checkpoint, float def
   read_sizes(default_theta, default_eps);
   read_special_tokens();
   out_.ignored.push_back("*.rotary_emb.inv_freq");
-  if (out_.config.tie_embeddings) out_.ignored.push_back("lm_head.weight");
+  if (out_.config.tie_embeddings) {
+    check_copy(checkpoint, kHead, "model.embed_tokens.weight", "tie_word_embeddings to false");
+    out_.ignored.push_back(kHead);
+  }
   table_.add(decoder_names());
 }
 

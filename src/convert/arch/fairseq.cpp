@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "formats/import/failure.h"
+#include "src/convert/arch/copies.h"
 
 namespace moe {
 namespace {
 
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxDerived = int64_t{1} << 28;
-constexpr size_t kCompared = 1 << 16;  // values compared at once
 
 constexpr const char* kDerived = "embed_positions.derived";  // derived here
 constexpr Place kPositions = {.skipped = kFairseqFirstPosition};
@@ -93,26 +93,6 @@ DerivedTensor sinusoids(std::string name, const char* key, int32_t n_positions, 
     }
   }
   return out;
-}
-
-// The first row in which two matrices of one shape differ; -1 if none.
-int64_t differing_row(const Checkpoint& checkpoint, const SourceTensor& a, const SourceTensor& b) {
-  if (a.n_elements == 0) return -1;
-  const auto cols = static_cast<size_t>(a.shape.back());
-  const size_t piece = std::max<size_t>(kCompared / cols, 1) * cols;
-  std::vector<float> of_a, of_b;
-  for (uint64_t first = 0; first < a.n_elements; first += piece) {
-    const auto n = static_cast<size_t>(std::min<uint64_t>(piece, a.n_elements - first));
-    of_a.resize(n);
-    of_b.resize(n);
-    checkpoint.read(a, first, n, of_a.data());
-    checkpoint.read(b, first, n, of_b.data());
-    for (size_t i = 0; i < n; i += cols) {
-      const bool same = std::memcmp(&of_a[i], &of_b[i], cols * sizeof(float)) == 0;
-      if (!same) return static_cast<int64_t>((first + i) / cols);
-    }
-  }
-  return -1;
 }
 
 }  // namespace
@@ -250,28 +230,12 @@ void FairseqModel::share_embeddings(ConfigKeys* keys, ModelConfig* config) const
   check(config->eos_token_ids.push(kFairseqFirstPosition));
 }
 
-void FairseqModel::check_copy(const std::string& name) const {
-  const std::string main_name = main().tensor("embed_tokens.weight");
-  const SourceTensor* copy = checkpoint_.find(name);
-  const SourceTensor* table = checkpoint_.find(main_name);
-  if (copy == nullptr || table == nullptr || table->shape.size() != 2) return;
-  if (copy->shape != table->shape) {
-    fail(MOE_ERR_SHAPE, "tensor %s: expected %s, as of %s, file has %s", name.c_str(),
-         shape_text(table->shape).c_str(), main_name.c_str(), shape_text(copy->shape).c_str());
-  }
-  const int64_t row = differing_row(checkpoint_, *table, *copy);
-  if (row < 0) return;
-  fail(MOE_ERR_UNSUPPORTED,
-       "tensor %s: row %lld is not that of %s, though config.json says that they are one",
-       name.c_str(), static_cast<long long>(row), main_name.c_str());
-}
-
 void FairseqModel::leave_out_copies(Imported* out) const {
   std::vector<std::string> copies;
   if (both()) copies.push_back(kFairseqEncoder.tensor("embed_tokens.weight"));
   if (out->config.tie_embeddings) copies.push_back(main().tensor("output_projection.weight"));
   for (const std::string& name : copies) {
-    check_copy(name);
+    check_copy(checkpoint_, name, main().tensor("embed_tokens.weight"));
     out->ignored.push_back(name);
   }
 }

@@ -68,7 +68,6 @@ class FairseqModel {
 
  private:
   void check_width(const FairseqSide& side, int32_t d_model) const;
-  void check_copy(const std::string& name) const;
   int32_t n_positions(const FairseqSide& side) const;
   DerivedTensor learned_positions(const FairseqSide& side, int32_t d_model) const;
 

@@ -1,6 +1,7 @@
 // XLM-R (Conneau et al. 2020) and RoBERTa: encoders with the checkpoint's head.
 
 #include "formats/import/failure.h"
+#include "src/convert/arch/copies.h"
 #include "src/convert/arch/decoder.h"
 
 namespace moe::arch::roberta {
@@ -179,6 +180,12 @@ Imported import_roberta(const JsonNode& config, const Checkpoint& checkpoint) {
   table.add(kNames);
   const bool untied = task.head.kind == HeadKind::kTokens && !c->tie_embeddings;
   if (untied) table.add(kUntiedBias);
+  if (c->tie_embeddings) {
+    const char* const key = "tie_word_embeddings to false";
+    check_copy(checkpoint, "lm_head.decoder.weight", prefix + "embeddings.word_embeddings.weight",
+               key);
+    check_copy(checkpoint, "lm_head.decoder.bias", "lm_head.bias", key);
+  }
   table.add(task.names);
   out.ignored = {"*embeddings.position_ids", "*embeddings.position_embeddings.weight",
                  "*embeddings.token_type_embeddings.weight", "*pooler.dense.*",

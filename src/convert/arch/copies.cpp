@@ -1,0 +1,54 @@
+#include "src/convert/arch/copies.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "formats/import/failure.h"
+
+namespace moe {
+namespace {
+
+constexpr size_t kCompared = 1 << 16;  // values compared at once
+
+// The first row in which two matrices of one shape differ; -1 if none.
+int64_t differing_row(const Checkpoint& checkpoint, const SourceTensor& a, const SourceTensor& b) {
+  if (a.n_elements == 0) return -1;
+  const auto cols = static_cast<size_t>(a.shape.back());
+  const size_t piece = std::max<size_t>(kCompared / cols, 1) * cols;
+  std::vector<float> of_a, of_b;
+  for (uint64_t first = 0; first < a.n_elements; first += piece) {
+    const auto n = static_cast<size_t>(std::min<uint64_t>(piece, a.n_elements - first));
+    of_a.resize(n);
+    of_b.resize(n);
+    checkpoint.read(a, first, n, of_a.data());
+    checkpoint.read(b, first, n, of_b.data());
+    for (size_t i = 0; i < n; i += cols) {
+      const bool same = std::memcmp(&of_a[i], &of_b[i], cols * sizeof(float)) == 0;
+      if (!same) return static_cast<int64_t>((first + i) / cols);
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
+void check_copy(const Checkpoint& checkpoint, const std::string& copy, const std::string& original,
+                const char* key) {
+  const SourceTensor* const a = checkpoint.find(original);
+  const SourceTensor* const b = checkpoint.find(copy);
+  if (a == nullptr || b == nullptr || a->shape.empty()) return;
+  const std::string way_out =
+      *key == '\0' ? "" : std::string("; to use both, set ") + key + " in config.json";
+  if (b->shape != a->shape) {
+    fail(MOE_ERR_SHAPE, "tensor %.200s: expected %s, as of %.200s, file has %s%s", copy.c_str(),
+         shape_text(a->shape).c_str(), original.c_str(), shape_text(b->shape).c_str(),
+         way_out.c_str());
+  }
+  const int64_t row = differing_row(checkpoint, *a, *b);
+  if (row < 0) return;
+  fail(MOE_ERR_UNSUPPORTED,
+       "tensor %.200s: row %lld is not that of %.200s, though config.json says that they are one%s",
+       copy.c_str(), static_cast<long long>(row), original.c_str(), way_out.c_str());
+}
+
+}  // namespace moe
