@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "src/convert/tokenizer/tokenizer_config.h"
 #include "tests/text/tokenizer_support.h"
 
 namespace moe {
@@ -146,6 +147,61 @@ TEST(TokenizerJson, SpecialTokensFromTheFilesBeside) {
   EXPECT_EQ(data.eos_id, 3);
   EXPECT_EQ(data.pad_id, -1);
   std::filesystem::remove_all(folder);
+}
+
+TokenizerData completed(const Json& tokenizer, const Json& config) {
+  const JsonNode node(config, "tokenizer_config.json");
+  return parse_tokenizer(complete_tokenizer(tokenizer, node), "t.json");
+}
+
+// DeepSeek's tokenizer.json has no template for BOS; the class adds it.
+TEST(TokenizerJson, LlamasClassAddsBosAndEos) {
+  Json bare = bpe();
+  bare["post_processor"] = {{"type", "ByteLevel"}};
+  Json config = {{"tokenizer_class", "LlamaTokenizerFast"},
+                 {"bos_token", "<s>"},
+                 {"eos_token", {{"content", "u"}}},
+                 {"add_bos_token", true}};
+  using Ids = std::vector<uint32_t>;
+  const auto around = [&] {
+    const TokenizerData data = completed(bare, config);
+    return std::pair(data.prefix, data.suffix);
+  };
+  EXPECT_EQ(around(), (std::pair(Ids{4}, Ids{})));
+  bare["post_processor"] = nullptr;
+  config["add_eos_token"] = true;
+  EXPECT_EQ(around(), (std::pair(Ids{4}, Ids{3})));
+  config["add_bos_token"] = false;
+  EXPECT_EQ(around(), (std::pair(Ids{}, Ids{3})));
+  config["bos_token"] = "none";
+  config["add_bos_token"] = true;
+  EXPECT_EQ(around(), (std::pair(Ids{}, Ids{3})));
+  config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  EXPECT_EQ(around(), (std::pair(Ids{}, Ids{})));
+  config["tokenizer_class"] = "LlamaTokenizer";
+  config["eos_token"] = "<s>";
+  bare["post_processor"] = {{"type", "Sequence"}, {"processors", {bpe().at("post_processor")}}};
+  EXPECT_EQ(around(), (std::pair(Ids{4}, Ids{}))) << "a template stays";
+}
+
+TEST(TokenizerJson, AddedTokensOfTheConfig) {
+  const auto loaded = load(completed(bpe(), parse_json(R"({"added_tokens_decoder": {
+        "10": {"content": "z10", "special": true}, "4": {"content": "<s>", "lstrip": true},
+        "9": {"content": "z9"}, "8": {"content": "z8"}, "7": {"content": "z7"},
+        "6": {"content": "z6"}, "5": {"content": "<y>", "rstrip": true, "special": true},
+        "1": {"content": "b"}}})",
+                                                       "config")));
+  ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+  EXPECT_EQ(encode(*loaded->tokenizer, "a <s>ab<y> z9z10"), (IdList{0, 3, 4, 0, 1, 5, 9, 10}));
+  const auto error = [](const char* list) {
+    const Json config = {{"added_tokens_decoder", parse_json(list, "config")}};
+    return std::string(guarded([&] { completed(bpe(), config); }).text());
+  };
+  EXPECT_NE(error(R"({"9": {"content": "<y>"}})").find("has id 9, but its place in the vocabulary"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"x": {"content": "<y>"}})").find("\"x\" is not a token's id"),
+            std::string::npos);
+  EXPECT_NE(error(R"([])").find("expected an object"), std::string::npos);
 }
 
 }  // namespace

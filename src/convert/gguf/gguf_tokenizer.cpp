@@ -5,6 +5,7 @@
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/gguf/score_merges.h"
+#include "src/convert/tokenizer/tokenizer_config.h"
 
 namespace moe {
 namespace {
@@ -157,22 +158,18 @@ class TokenizerBuilder {
 
   // The ids before and after a text: BOS and EOS if the keys say so.
   void add_around(bool adds_bos, Json* out) const {
-    Json single = Json::array();
-    Json ids = Json::object();
-    const auto add = [&](const char* wanted, bool fallback, const char* key) {
-      if (!metadata_.boolean(wanted, fallback) || !metadata_.has(key)) return;
+    const auto ids = [&](const char* wanted, bool fallback, const char* key) -> NamedIds {
+      if (!metadata_.boolean(wanted, fallback) || !metadata_.has(key)) return {};
       const auto id = static_cast<size_t>(
           metadata_.at(key).integer(0, static_cast<int64_t>(tokens_.size()) - 1));
-      const std::string& name = tokens_[id];
-      ids[name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
-      single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+      return {{tokens_[id], id}};
     };
-    add("tokenizer.ggml.add_bos_token", adds_bos, "tokenizer.ggml.bos_token_id");
-    single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
-    add("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id");
-    if (ids.size() == 0) return;
-    (*out)["post_processor"] = {
-        {"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", ids}};
+    const NamedIds before =
+        ids("tokenizer.ggml.add_bos_token", adds_bos, "tokenizer.ggml.bos_token_id");
+    const NamedIds after =
+        ids("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id");
+    Json added = surround(before, after);
+    if (!added.is_null()) (*out)["post_processor"] = std::move(added);
   }
 
   void build_byte_level(Json* out) const {

@@ -7,6 +7,7 @@
 
 #include "formats/import/failure.h"
 #include "formats/import/file.h"
+#include "src/convert/tokenizer/tokenizer_config.h"
 #include "src/convert/tokenizer/tokenizer_steps.h"
 #include "src/text/spec.h"
 
@@ -17,7 +18,8 @@ constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 constexpr size_t kMaxTableBytes = size_t{1} << 30;
 constexpr size_t kMaxAround = 64;  // ids put before or after a text
 
-constexpr const char* kSpecialTokenFiles[] = {"tokenizer_config.json", "special_tokens_map.json"};
+constexpr const char* kConfigFile = "tokenizer_config.json";
+constexpr const char* kSpecialTokenFiles[] = {kConfigFile, "special_tokens_map.json"};
 
 using Ids = std::map<std::string, uint32_t>;  // ordered: hash collisions could be forced
 
@@ -290,13 +292,6 @@ void write_table(const JsonNode& root, const Pieces& pieces, TokenizerData& data
   if (data.kind == "unigram") data.scores.resize(pieces.text.size());  // added tokens have none
 }
 
-// "<s>", or {"content": "<s>", ...}
-std::string token_name(const JsonNode& node, const char* key) {
-  if (!node.has(key)) return "";
-  const JsonNode token = node.at(key);
-  return token.value().is_object() ? token.at("content").string() : token.string();
-}
-
 void read_special_ids(const Json& document, const std::string& path, TokenizerData& data) {
   const JsonNode node(document, path);
   const auto find = [&](const char* key, int32_t& id) {
@@ -388,7 +383,12 @@ TokenizerData parse_tokenizer(const Json& document, const std::string& what) {
 
 TokenizerData read_tokenizer(const std::string& folder, const std::string& name) {
   const std::string path = folder + "/" + name;
-  TokenizerData data = parse_tokenizer(read_json_file(path), path);
+  Json tokenizer = read_json_file(path);
+  if (const std::string beside = folder + "/" + kConfigFile; path_exists(beside)) {
+    const Json config = read_json_file(beside);
+    tokenizer = complete_tokenizer(std::move(tokenizer), JsonNode(config, beside));
+  }
+  TokenizerData data = parse_tokenizer(tokenizer, path);
   for (const char* other : kSpecialTokenFiles) {
     const std::string beside = folder + "/" + other;
     if (path_exists(beside)) read_special_ids(read_json_file(beside), beside, data);
@@ -398,7 +398,12 @@ TokenizerData read_tokenizer(const std::string& folder, const std::string& name)
 
 TokenizerData read_tokenizer(const Checkpoint& checkpoint, const std::string& name) {
   const std::string path = checkpoint.path() + "/" + name;
-  TokenizerData data = parse_tokenizer(checkpoint.document(name), path);
+  Json tokenizer = checkpoint.document(name);
+  if (checkpoint.has_document(kConfigFile)) {
+    const Json config = checkpoint.document(kConfigFile);
+    tokenizer = complete_tokenizer(std::move(tokenizer), JsonNode(config, kConfigFile));
+  }
+  TokenizerData data = parse_tokenizer(tokenizer, path);
   for (const char* other : kSpecialTokenFiles) {
     if (!checkpoint.has_document(other)) continue;
     read_special_ids(checkpoint.document(other), checkpoint.path() + "/" + other, data);
