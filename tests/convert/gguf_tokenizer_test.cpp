@@ -119,6 +119,26 @@ TEST(GgufTokenizer, StopsAtTheEndOfATurn) {
   EXPECT_EQ(stops({"<|end|>", "<|call|>", "<|return|>"}, {{eos, 2}}), (Json{2, 1}));
 }
 
+// The line end behind "<|user|>" belongs to it, as in Phi-3's own tokenizer.
+TEST(GgufTokenizer, Phi3TokensTakeTheSpaceBehindThem) {
+  Json metadata = {
+      {"tokenizer.ggml.model", "gpt2"},
+      {"tokenizer.ggml.pre", "gpt-2"},
+      {"tokenizer.ggml.tokens", {"a", "Ċ", "<|user|>", "<|endoftext|>", "</s>", "<|x|>"}},
+      {"tokenizer.ggml.token_type", {1, 1, 3, 3, 3, 4}},
+      {"tokenizer.ggml.merges", Json::array()}};
+  const auto ids = [&](const char* name) {
+    metadata["general.name"] = name;
+    const auto loaded = load(parse_tokenizer(gguf_tokenizer(metadata), name));
+    EXPECT_TRUE(loaded->status.ok()) << loaded->status.text();
+    return encode(*loaded->tokenizer, "<|user|>\na<|endoftext|>\n</s>\n<|x|>\na");
+  };
+  const IdList stripped = {2, 0, 3, 1, 4, 5, 0}, whole = {2, 1, 0, 3, 1, 4, 1, 5, 1, 0};
+  EXPECT_EQ(ids("Phi3"), stripped);
+  EXPECT_EQ(ids("microsoft Phi-3-mini"), stripped);
+  EXPECT_EQ(ids("phi"), whole);
+}
+
 // SentencePiece tokens with scores: the order of the scores is the order of the merges.
 TEST(GgufTokenizer, ScoresGiveTheMerges) {
   const Json original = read_json_file("tests/data/text/llama2.json").at("tokenizer");

@@ -1,5 +1,6 @@
 // Converts the tokenizer of a GGUF file to a tokenizer.json.
 
+#include <algorithm>
 #include <span>
 
 #include "formats/import/failure.h"
@@ -88,6 +89,21 @@ Json pre_tokenizer(const Pre& pre) {
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
+// A file does not say which tokens take the white space behind them. In Phi-3 all of them do but
+// these; llama.cpp knows it by the model's name.
+constexpr const char* kNotStripping[] = {"<unk>", "<s>", "<|endoftext|>"};
+
+bool strips(const std::string& token) {
+  return std::find(std::begin(kNotStripping), std::end(kNotStripping), token) ==
+         std::end(kNotStripping);
+}
+
+bool is_phi3(const JsonNode& metadata) {
+  std::string name = metadata.string("general.name", "");
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return name.find("phi-3") != std::string::npos || name.find("phi3") != std::string::npos;
+}
+
 class TokenizerBuilder {
  public:
   TokenizerBuilder(const JsonNode& metadata, const std::function<void()>& step)
@@ -142,6 +158,7 @@ class TokenizerBuilder {
 
   Json added_tokens() const {
     Json out = Json::array();
+    const bool phi3 = is_phi3(metadata_);
     for (size_t i = 0; i < tokens_.size(); ++i) {
       const bool special = types_[i] == kControl || types_[i] == kUnknown;
       if (!special && types_[i] != kUserDefined) continue;
@@ -149,7 +166,7 @@ class TokenizerBuilder {
                      {"content", tokens_[i]},
                      {"special", special},
                      {"lstrip", false},
-                     {"rstrip", false},
+                     {"rstrip", phi3 && strips(tokens_[i])},
                      {"single_word", false},
                      {"normalized", false}});
     }
