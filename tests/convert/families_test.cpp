@@ -41,6 +41,12 @@ class Families : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(status.ok()) << status.text();
   }
 
+  // Of a session; 0: the model's.
+  SessionOptions session_options() const {
+    SessionOptions options;
+    if (const Json* context = golden_.find("context")) options.context = context->get<int32_t>();
+    return options;
+  }
   double tolerance(const char* name) const { return golden_.at(name).get<double>(); }
   static Floats golden(const std::string& name) {
     const InputFile file(std::string(kFamilyFolder) + "/" + GetParam() + "/golden.safetensors");
@@ -59,7 +65,7 @@ TEST_P(Families, LogitsAgree) {
   ASSERT_TRUE(machine.status().ok()) << machine.status().text();
   std::vector<Floats> found;
   for (size_t s = 0; s < sequences_.size(); ++s) {
-    const Box<Session> session = machine.session();
+    const Box<Session> session = machine.session(session_options());
     found.push_back(eval_all(*session, sequences_[s]));
     EXPECT_LE(test::relative(found[s], golden("logits_kv16." + std::to_string(s))),
               tolerance("tolerance_kv16"));

@@ -50,6 +50,7 @@ class Case:
     gguf: bool = False  # needs llama.cpp
     vocab_size: int = SIZES["vocab_size"]
     tokenizer: str = None  # name in tests/data/text
+    context: int = 0  # of the session; 0: the model's
 
     @property
     def latent(self):
@@ -241,6 +242,8 @@ PHI_LONG = dict(LOCAL, max_position_embeddings=256, original_max_position_embedd
 PHI3_LONG = dict(max_position_embeddings=128, original_max_position_embeddings=32, rope_parameters=dict(
     rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.5, original_max_position_embeddings=32,
     short_factor=[1.0, 1.1], long_factor=[1.5, 4.5]))
+PHI3_LONG_SHORT = dict(PHI3_LONG, max_position_embeddings=384, original_max_position_embeddings=96, rope_parameters=dict(
+    PHI3_LONG["rope_parameters"], original_max_position_embeddings=96))
 GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12,
             first_k_dense_replace=1, routed_scaling_factor=1.5, head_dim=16)
 GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
@@ -300,6 +303,7 @@ CASES = [
     Case("phi3", "Phi3", golden=True),
     Case("phi3_odd_window", "Phi3", dict(ODD, sliding_window=8, tie_word_embeddings=True), old_keys=True),
     Case("phi3_longrope", "Phi3", PHI3_LONG, make=make_longrope),
+    Case("phi3_longrope_short", "Phi3", PHI3_LONG_SHORT, context=80, golden=True),
     Case("phi3_longrope_old_keys", "Phi3", PHI3_LONG, make=make_longrope, old_keys=True),
     Case("glm4_moe", "Glm4Moe", dict(GLM4, attention_bias=True), golden=True),
     Case("glm4_moe_default_rotation", "Glm4Moe", GLM4, make=make_without_rotated_part),

@@ -23,10 +23,10 @@ KV_DEFAULT, KV_LATENT = 0, 4
 class Model:
     """An open model file. Every call of eval() and greedy() starts a new text."""
 
-    def __init__(self, library, path, vocab_size):
+    def __init__(self, library, path, vocab_size, context=0):
         self._moe = c.CDLL(library)
         self._error = _Error()
-        self.vocab_size = vocab_size
+        self.vocab_size, self.context = vocab_size, context
         self._env, self._model = c.c_void_p(), c.c_void_p()
         for name in ("moe_env_free", "moe_model_free", "moe_session_free", "moe_model_tokenizer"):
             getattr(self._moe, name).argtypes = [c.c_void_p]
@@ -45,7 +45,7 @@ class Model:
             raise MoeError(self._error.text.decode())
 
     def _session(self, kv=KV_DEFAULT):
-        session, params = c.c_void_p(), _SessionParams(c.sizeof(_SessionParams), kv=kv)
+        session, params = c.c_void_p(), _SessionParams(c.sizeof(_SessionParams), context=self.context, kv=kv)
         self._check(self._moe.moe_session_create(self._model, c.byref(params), c.byref(session),
                                                  c.byref(self._error)))
         return session

@@ -116,7 +116,7 @@ def run_case(case, first_seed, args, scratch):
     codes = check_codes(args.moe, case, folder, out) if case.keeps else ""
     convert(args.moe, case, source(case, folder), out)
     vocab_size = vocabulary(case, folder)
-    model = libmoe.Model(args.library, out, vocab_size)
+    model = libmoe.Model(args.library, out, vocab_size, case.context)
     try:
         if case.tokenizer:
             check_tokenizer(case, model)
@@ -169,7 +169,7 @@ def write_golden(case, root):
     save_file(tensors, os.path.join(folder, "golden.safetensors"))
     with open(os.path.join(folder, "golden.json"), "w") as f:
         json.dump({"sequences": sequences, "convert": case.convert, "tolerance": case.tolerance,
-                   "tolerance_kv16": case.tolerance_kv16}, f)
+                   "tolerance_kv16": case.tolerance_kv16, **({"context": case.context} if case.context else {})}, f)
         f.write("\n")
 
 
