@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <iomanip>
@@ -161,6 +162,17 @@ void print_summary(const ConvertOptions& o, const Run& run) {
             << (o.verify ? ", verified" : "") << "\n";
 }
 
+void print_dropped(const Json& tokens) {
+  constexpr size_t kMost = 8;  // named
+  std::string names;
+  for (size_t i = 0; i < std::min(tokens.size(), kMost); ++i) {
+    names += (i == 0 ? "" : ", ") + tokens[i].get<std::string>();
+  }
+  if (tokens.size() > kMost) names += " and " + std::to_string(tokens.size() - kMost) + " more";
+  std::cerr << "moe: warning: left out of the tokenizer, because the model has no embedding for "
+            << names << "\n";
+}
+
 // Problems that the next command would meet.
 void print_warnings(const ConvertOptions& o, const Run& run) {
   constexpr double kMuch = 0.15;  // any ordinary matrix stays below 0.02 as int8, 0.12 as fp4
@@ -185,6 +197,7 @@ void print_warnings(const ConvertOptions& o, const Run& run) {
     std::cerr << "moe: warning: no tokenizer was found in " << o.source
               << ": the model works with token ids only\n";
   }
+  if (run.total.contains("dropped_tokens")) print_dropped(run.total["dropped_tokens"]);
   for (const std::string& key : o.ignored_keys) std::cerr << "moe: ignored key " << key << "\n";
 }
 

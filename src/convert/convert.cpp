@@ -15,6 +15,7 @@
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/plan.h"
 #include "src/convert/split/split_ffn.h"
+#include "src/convert/tokenizer/excess_tokens.h"
 #include "src/convert/tokenizer/tokenizer_write.h"
 #include "src/convert/verify.h"
 #include "src/convert/weights/segment_stream.h"
@@ -28,14 +29,17 @@ PrecisionPolicy make_policy(const Imported& imported, const ConvertOptions& opti
   return {imported.precision, parse_weights(options.weights), std::move(overrides)};
 }
 
-std::optional<TokenizerData> load_tokenizer(const Imported& imported,
-                                            const Checkpoint& checkpoint) {
+std::optional<TokenizerData> load_tokenizer(const Imported& imported, const Checkpoint& checkpoint,
+                                            std::vector<std::string>* dropped) {
   if (imported.tokenizer == TokenizerKind::kNone) return std::nullopt;
+  const auto vocab_size = static_cast<uint32_t>(imported.config.vocab_size);
   TokenizerData data;
   if (imported.tokenizer == TokenizerKind::kFile) {
     data = read_tokenizer(checkpoint, imported.tokenizer_file);
+    *dropped =
+        drop_excess_tokens(&data, vocab_size, checkpoint.path() + "/" + imported.tokenizer_file);
   }
-  check_tokenizer(data, static_cast<uint32_t>(imported.config.vocab_size));
+  check_tokenizer(data, vocab_size);
   return data;
 }
 
@@ -117,7 +121,7 @@ class Conversion {
         report_(report),
         checkpoint_(open_checkpoint(source, reading_step(source, options), options.ignored_keys)),
         imported_(import_checkpoint(checkpoint_)),
-        tokenizer_(load_tokenizer(imported_, checkpoint_)) {
+        tokenizer_(load_tokenizer(imported_, checkpoint_, &dropped_tokens_)) {
     for (DerivedTensor& t : imported_.derived) {
       checkpoint_.put_tensor(t.name, std::move(t.shape), std::move(t.values));
     }
@@ -133,6 +137,7 @@ class Conversion {
     report_->importer = imported_.importer;
     report_->n_skipped_layers = imported_.n_skipped_layers;
     report_->tokenizer = tokenizer_.has_value();
+    report_->dropped_tokens = dropped_tokens_;
     report_->ignored_keys = options.ignored_keys;
     report_->source_bytes = plan_.source_bytes;
     const bool calibration = options.calibration || options.statistics;
@@ -337,6 +342,7 @@ class Conversion {
   ConvertReport* report_;
   Checkpoint checkpoint_;
   Imported imported_;
+  std::vector<std::string> dropped_tokens_;
   std::optional<TokenizerData> tokenizer_;
   Plan plan_;
   CalibrationText text_;

@@ -66,8 +66,9 @@ struct ConvertReport {
   double largest_relative_error = 0;
   std::string worst_matrix;  // empty if all are lossless
   bool verified = false;
-  bool tokenizer = false;        // the checkpoint has one
-  int32_t n_skipped_layers = 0;  // layers of multi-token prediction
+  bool tokenizer = false;                   // the checkpoint has one
+  int32_t n_skipped_layers = 0;             // layers of multi-token prediction
+  std::vector<std::string> dropped_tokens;  // added tokens without an embedding
   std::vector<std::string> ignored_keys;
   std::optional<SplitReport> split;
   std::optional<CalibrationReport> calibration;

@@ -258,6 +258,23 @@ class Convert(Cli):
         self.assertIn("ignored key frobnicate", r.stderr)
         self.fails(1, "convert", source, self.path("a.moe"), "--ignore-key", "frob", contains=["no key", "frob"])
 
+    def test_tokens_left_out_are_named(self):
+        shutil.copytree(CHAT, self.path("source"))
+        with open(self.path("source/config.json")) as f:
+            vocabulary = json.load(f)["vocab_size"]
+        with open(self.path("source/tokenizer.json")) as f:
+            tokenizer = json.load(f)
+        n = len(tokenizer["model"]["vocab"].keys() | {t["content"] for t in tokenizer["added_tokens"]})
+        flags = {key: False for key in ("single_word", "lstrip", "rstrip", "normalized", "special")}
+        for i in range(n, vocabulary + 9):
+            tokenizer["added_tokens"].append({"id": i, "content": f"<{i}>", **flags})
+        with open(self.path("source/tokenizer.json"), "w") as f:
+            json.dump(tokenizer, f)
+        r = self.ok("convert", self.path("source"), self.path("m.moe"))
+        names = ", ".join(f"<{i}>" for i in range(vocabulary, vocabulary + 8))
+        self.assertEqual(r.stderr, "moe: warning: left out of the tokenizer, because the model has no embedding for "
+                                   f"{names} and 1 more\n")
+
     def test_a_fault_in_a_tokenizer_names_its_file(self):
         shutil.copytree(CHAT, self.path("source"))
         with open(self.path("source/tokenizer.json")) as f:

@@ -316,29 +316,61 @@ TEST_F(ConvertTest, LeftoversOfAKilledRunAreOverwritten) {
   EXPECT_EQ(target_.text("model.moe"), first);
 }
 
-TEST_F(ConvertTest, ATokenizerThatDoesNotFitIsRefused) {
-  config_ = patched(R"({"tokenizer": "tokenizer.json"})");
-  const auto tokenizer = [](int n_tokens) {
-    std::string vocab;
-    for (int i = 0; i < n_tokens; ++i) {
-      vocab += (i == 0 ? "\"t" : ",\"t") + std::to_string(i) + "\":" + std::to_string(i);
-    }
-    return R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
-        "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null, "model":
+// A tokenizer.json of n tokens t0, t1 ... and these added tokens.
+std::string tokenizer_of(int n_tokens, const std::string& added = "") {
+  std::string vocab;
+  for (int i = 0; i < n_tokens; ++i) {
+    vocab += (i == 0 ? "\"t" : ",\"t") + std::to_string(i) + "\":" + std::to_string(i);
+  }
+  return R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [)" + added +
+         R"(], "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+        "model":
         {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
          "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "merges": [],
          "vocab": {)" +
-           vocab + "}}}";
-  };
-  source_.write("tokenizer.json", tokenizer(41));
-  Status status = run();
-  EXPECT_FALSE(status.ok());
-  EXPECT_NE(std::string(status.text()).find("41 tokens"), std::string::npos) << status.text();
-  EXPECT_TRUE(target_.names().empty());
-  source_.write("tokenizer.json", tokenizer(40));
+         vocab + "}}}";
+}
+
+std::string added_token(const char* text, int id) {
+  return R"({"id": )" + std::to_string(id) + R"(, "content": ")" + text +
+         R"(", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+             "special": true})";
+}
+
+TEST_F(ConvertTest, ATokenizerThatDoesNotFitIsRefused) {
+  config_ = patched(R"({"tokenizer": "tokenizer.json"})");
+  source_.write("tokenizer.json", tokenizer_of(41));
+  expect_nothing_written(MOE_ERR_FORMAT, source_.file("tokenizer.json") +
+                                             ": token \"t40\" has id 40, but the model's "
+                                             "vocabulary only 40 tokens");
+  source_.write("tokenizer.json", tokenizer_of(40));
   EXPECT_NE(converted()->file().metadata().tokenizer(), nullptr);
   source_.write("tokenizer.json", "{");
   EXPECT_EQ(run().code(), MOE_ERR_FORMAT);
+}
+
+// Gemma 3's text models have a token for images, many fine-tunes one for padding.
+TEST_F(ConvertTest, AddedTokensWithoutAnEmbeddingAreLeftOut) {
+  config_ = patched(R"({"tokenizer": "tokenizer.json"})");
+  const std::string added =
+      added_token("<a>", 39) + "," + added_token("<image>", 40) + "," + added_token("[PAD]", 41);
+  source_.write("tokenizer.json", tokenizer_of(39, added));
+  source_.write("tokenizer_config.json", R"({"pad_token": "[PAD]", "bos_token": "<a>"})");
+  auto model = converted();
+  const fbs::Tokenizer* tokenizer = model->file().metadata().tokenizer();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->token_ends()->size(), 40u);
+  ASSERT_EQ(tokenizer->added_ids()->size(), 1u);
+  EXPECT_EQ(tokenizer->added_ids()->Get(0), 39u);
+  EXPECT_EQ(tokenizer->bos_id(), 39);
+  EXPECT_EQ(tokenizer->pad_id(), -1);
+  EXPECT_EQ(report_.dropped_tokens, (std::vector<std::string>{"<image>", "[PAD]"}));
+  EXPECT_NE(to_json(report_).find(R"("dropped_tokens":["<image>","[PAD]"])"), std::string::npos);
+  source_.write("tokenizer_config.json", R"({"bos_token": "<image>"})");
+  const Status status = run();
+  EXPECT_EQ(status.code(), MOE_ERR_FORMAT);
+  EXPECT_NE(std::string(status.text()).find("\"<image>\" has id 40"), std::string::npos)
+      << status.text();
 }
 
 // Memory is allocated for every id up to the largest, with or without a token.
