@@ -251,6 +251,35 @@ TEST_F(TransformersTest, KeysThatMayChangeTheMathsAreErrorsWithTheirValue) {
   read_patched(R"({"logit_softcap": null, "attention_dropout": 0.1, "_name_or_path": "x"})");
 }
 
+// Published files name what their architecture has in any case.
+TEST_F(TransformersTest, KeysMaySayWhatTheArchitectureImplies) {
+  for (const char* patch :
+       {R"({"model_type": "phi3", "full_attn_mod": 1, "interpolate_factor": 1,
+            "lm_head_bias": false, "mlp_bias": false, "attention_bias": false})",
+        R"({"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 8, "use_qk_norm": true, "qkv_bias": false})",
+        R"({"model_type": "mistral", "attention_bias": false, "sliding_window": 0,
+            "layer_types": ["full_attention", "full_attention"]})",
+        R"({"model_type": "mistral", "sliding_window": 8,
+            "layer_types": ["sliding_attention", "sliding_attention"]})",
+        R"({"model_type": "qwen2", "attention_bias": false})", R"({"bias": false})"}) {
+    const Status status = guarded([&] { read_patched(patch); });
+    EXPECT_TRUE(status.ok()) << patch << ": " << status.text();
+  }
+  for (const char* patch :
+       {R"({"model_type": "phi3", "full_attn_mod": 2})",
+        R"({"model_type": "phi3", "interpolate_factor": 2})",
+        R"({"model_type": "phi3", "attention_bias": true})",
+        R"({"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 8, "use_qk_norm": false})",
+        R"({"model_type": "mistral", "attention_bias": true})",
+        R"({"model_type": "mistral", "sliding_window": 8,
+            "layer_types": ["full_attention", "full_attention"]})",
+        R"({"layer_types": ["full_attention", "sliding_attention"]})", R"({"bias": true})"}) {
+    error(patch, MOE_ERR_UNSUPPORTED);
+  }
+}
+
 TEST_F(TransformersTest, DynamicRopeIsUnscaledUpToTheContext) {
   const Imported in = read_patched(R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})");
   EXPECT_EQ(in.config.layers[0].attention.rope.scaling, RopeScaling::kNone);

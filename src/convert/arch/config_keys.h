@@ -17,6 +17,8 @@ class ConfigKeys {
 
   /// True if the key exists and is not null.
   bool has(const char* key) const { return config_.has(key); }
+  /// True if the key was read or ignored.
+  bool knows(const char* key) const { return known_.contains(key); }
   /// True if the key exists, even if null.
   bool contains(const char* key) const { return config_.value().contains(key); }
   /// The member, which must exist.

@@ -1,5 +1,7 @@
 #include "src/convert/arch/decoder.h"
 
+#include <algorithm>
+
 #include "formats/import/failure.h"
 #include "src/convert/arch/copies.h"
 
@@ -198,7 +200,22 @@ void Decoder::read_bitnet(const JsonNode& node) {
   if (!online) table_.allow_packed_ternary(divides);
 }
 
+// Some files say of biases and windows what their architecture implies.
+void Decoder::check_unread() {
+  for (const char* key : {"attention_bias", "bias", "lm_head_bias", "mlp_bias", "qkv_bias"}) {
+    if (!keys.knows(key)) keys.require(key, false);
+  }
+  if (keys.knows("layer_types")) return;
+  const std::vector<JsonNode> types = keys.list("layer_types");
+  for (size_t l = 0; l < std::min(types.size(), layers().size()); ++l) {
+    const bool slides = layer(l).attention.window > 0;
+    const char* const only = slides ? "sliding_attention" : "full_attention";
+    if (types[l].value() != only) fail_value(types[l], "only " + std::string(only) + " is");
+  }
+}
+
 Imported Decoder::finish() {
+  check_unread();
   keys.check_all_understood();
   names(stacked_moe_names());
   ignore_tensors("rope_freqs.weight");  // in GGUF files; already in the configuration

@@ -73,6 +73,7 @@ class Decoder {
   void read_sizes(float default_theta, float default_eps);
   void read_special_tokens();
   void read_bitnet(const JsonNode& node);
+  void check_unread();
 
   const Checkpoint& checkpoint_;
   Imported out_;

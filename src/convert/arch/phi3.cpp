@@ -41,7 +41,8 @@ Imported import_phi3(const JsonNode& config, const Checkpoint& checkpoint) {
   d.names(kMlp);
   name_attention(&d);
   d.window(d.sliding_window(0));
-  d.keys.require("attention_bias", false);
+  d.keys.require("full_attn_mod", 1);
+  d.keys.require("interpolate_factor", 1);
   d.ignore_tensors("rope_factors_*.weight");  // in GGUF files; already in the configuration
   d.quantization(Quantization::kNone);
   return d.finish();

@@ -97,6 +97,7 @@ Imported import_qwen2_moe(const JsonNode& config, const Checkpoint& checkpoint) 
 Imported import_qwen3_moe(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
   d.qk_norm(QkNorm::kHead);
+  d.keys.require("use_qk_norm", true);
   d.attention_bias("attention_bias", false);
   add_experts(&d);
   d.window(used_window(&d));
