@@ -325,6 +325,19 @@ TEST_F(TransformersTest, BothWaysToWriteRopeAreRead) {
             4);
 }
 
+// As the Qwen models say how to extend them: max_position_embeddings stays.
+TEST_F(TransformersTest, YarnExtendsTheContext) {
+  const auto length = [&](const char* patch) { return read_patched(patch).config.context_length; };
+  EXPECT_EQ(length(R"({"rope_scaling": {"type": "yarn", "factor": 4.0,
+                       "original_max_position_embeddings": 64}})"),
+            256);
+  EXPECT_EQ(length(R"({"rope_scaling": {"type": "yarn", "factor": 4.0,
+                       "original_max_position_embeddings": 8}})"),
+            64);
+  EXPECT_EQ(length(R"({"rope_scaling": {"type": "yarn", "factor": 4.0}})"), 64);
+  EXPECT_EQ(length(R"({"rope_scaling": {"type": "linear", "factor": 4.0}})"), 64);
+}
+
 TEST_F(TransformersTest, GenerationConfigAddsItsStopTokens) {
   folder_.write("generation_config.json", R"({"eos_token_id": [7, 2, 9], "temperature": 0.6})");
   const Imported in = read(kLlama);

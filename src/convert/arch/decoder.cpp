@@ -64,6 +64,7 @@ void Decoder::read_sizes(float default_theta, float default_eps) {
   }
   a.head_dim = keys.integer("head_dim", c.d_model / a.n_heads, 1, kMaxWidth);
   a.rope = read_rope(keys, a.head_dim, c.context_length, default_theta, &out_.factors);
+  c.context_length = scaled_context(keys, a.rope, c.context_length);
   if (keys.boolean("rope_interleaved", false)) a.rope.kind = RopeKind::kInterleaved;
   layer.ffn.d_ff = keys.integer("intermediate_size", 0, 1, kMaxWidth);
   layer.ffn.gated = true;

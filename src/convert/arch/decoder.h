@@ -85,6 +85,10 @@ class Decoder {
 RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float default_theta,
                      std::deque<std::vector<float>>* factors);
 
+/// The length that yarn's scaling is for, if that is longer than `context`: some files extend only
+/// the scaling.
+int32_t scaled_context(ConfigKeys& keys, const RopeConfig& rope, int32_t context);
+
 /// A token or a list of them.
 void read_eos(const JsonNode& node, ModelConfig* config);
 

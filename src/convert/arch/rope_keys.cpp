@@ -150,4 +150,15 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
   return rope;
 }
 
+int32_t scaled_context(ConfigKeys& keys, const RopeConfig& rope, int32_t context) {
+  if (rope.scaling != RopeScaling::kYarn) return context;
+  bool has_original = false;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    has_original |= keys.has(key) && keys.node(key).has("original_max_position_embeddings");
+  }
+  const double scaled = static_cast<double>(rope.factor) * rope.original_context;
+  const bool longer = has_original && scaled > context && scaled <= kMaxContext;
+  return longer ? static_cast<int32_t>(scaled) : context;
+}
+
 }  // namespace moe
