@@ -7,6 +7,7 @@
 
 #include "formats/import/failure.h"
 #include "kernels/rope.h"
+#include "src/convert/convert.h"
 #include "tests/convert/tiny_checkpoint.h"
 
 namespace moe {
@@ -358,6 +359,28 @@ TEST_F(TransformersTest, TokenizerComesAlongOrIsAskedFor) {
   const Imported in = read(kLlama);
   EXPECT_EQ(in.tokenizer, TokenizerKind::kFile);
   EXPECT_EQ(in.tokenizer_file, "tokenizer.json");
+}
+
+// AutoModel saves a decoder without its head, and without the prefix "model." of its tensors.
+TEST_F(TransformersTest, TensorsMayLackTheirPrefix) {
+  const Checkpoint original("tests/data/families/qwen2");
+  folder_.write("config.json", original.document("config.json").dump());
+  std::vector<std::string> files;
+  for (const size_t skipped : {size_t{0}, size_t{6}}) {
+    test::RawTensors tensors;
+    for (const auto& [name, tensor] : original.tensors()) {
+      std::vector<float> values(tensor.n_elements);
+      original.read(tensor, 0, values.size(), values.data());
+      ASSERT_TRUE(name.starts_with("model."));
+      tensors[name.substr(skipped)] = test::f32_tensor(tensor.shape, values);
+    }
+    folder_.write("model.safetensors", test::safetensors_text(tensors));
+    ConvertReport report;
+    const Status status = convert(folder_.path(), folder_.file("m.moe"), {}, &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+    files.push_back(folder_.text("m.moe"));
+  }
+  EXPECT_EQ(files[0], files[1]);
 }
 
 TEST_F(TransformersTest, WindowsAndLayerTypes) {

@@ -70,6 +70,17 @@ Json special_tokens(const Json& metadata) {
   return out;
 }
 
+// A decoder that was saved without its head (AutoModel) lacks the prefix of its tensors.
+void add_prefix(Checkpoint* checkpoint) {
+  const std::string_view prefix = "model.";
+  const auto first = checkpoint->tensors().lower_bound(prefix);
+  const bool prefixed = first != checkpoint->tensors().end() && first->first.starts_with(prefix);
+  if (prefixed || checkpoint->find("embed_tokens.weight") == nullptr) return;
+  checkpoint->rename([prefix](const std::string& name) {
+    return name.starts_with("lm_head.") ? name : std::string(prefix) + name;
+  });
+}
+
 }  // namespace
 
 std::string gguf_tensor_name(const std::string& name, bool sandwich) {
@@ -95,6 +106,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
   for (const std::string& key : ignored) checkpoint.ignore_key(key);
   step();
   if (checkpoint.metadata().is_null()) {
+    add_prefix(&checkpoint);
     unpack_checkpoint(&checkpoint);
     return checkpoint;
   }
