@@ -7,6 +7,7 @@
 #include "formats/import/failure.h"
 #include "src/convert/convert.h"
 #include "src/convert/gguf/gguf_source.h"
+#include "src/convert/importer.h"
 #include "tests/convert/gguf_builder.h"
 
 namespace moe {
@@ -290,6 +291,28 @@ TEST_F(GgufTest, ConvertsALlama) {
   EXPECT_EQ(config.at("eos_token_id"), (Json{3, 0}));
   EXPECT_EQ(checkpoint.name(), "m");
   EXPECT_NE(checkpoint.find("model.layers.0.self_attn.q_proj.weight"), nullptr);
+}
+
+// Of these dimensions, 30.0 / 88 * 88 is less than 30.
+TEST_F(GgufTest, TheRotatedPartIsTheWholeNumberInTheFile) {
+  for (const auto& [width, dims] : {std::pair{88u, 30u}, {88u, 60u}, {100u, 58u}, {100u, 50u}}) {
+    GgufBuilder b;
+    b.string("general.architecture", "llama");
+    for (const auto& [key, value] : {std::pair{"context_length", 64u},
+                                     {"embedding_length", 8u},
+                                     {"block_count", 1u},
+                                     {"feed_forward_length", 12u},
+                                     {"attention.head_count", 2u},
+                                     {"attention.key_length", width},
+                                     {"rope.dimension_count", dims}}) {
+      b.u32(std::string("llama.") + key, value);
+    }
+    b.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    b.f32_tensor("token_embd.weight", {16, 8});
+    folder_.write("m.gguf", b.file());
+    const Imported in = import_checkpoint(open_checkpoint(path()));
+    EXPECT_EQ(in.config.layers[0].attention.rope.dims, static_cast<int32_t>(dims));
+  }
 }
 
 TEST_F(GgufTest, UnknownKeysAndTensorsAreNamed) {

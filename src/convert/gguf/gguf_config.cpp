@@ -1,5 +1,7 @@
 // Converts the key-value pairs of a GGUF file to the model's config.json.
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "formats/import/failure.h"
@@ -273,7 +275,11 @@ class ConfigBuilder {
       const double head_dim = c.contains("head_dim")
                                   ? node("attention.key_length").number()
                                   : node("embedding_length").number() / std::max(heads, 1.0);
-      const double factor = dims->is_number() ? dims->get<double>() / head_dim : 1;
+      double factor = dims->is_number() ? dims->get<double>() / head_dim : 1;
+      // The product is truncated, and may be rounded to less than the number that it stands for.
+      if (factor < 1 && std::trunc(head_dim * factor) < dims->get<double>()) {
+        factor = std::nextafter(factor, 1.0);
+      }
       if (factor != 1 || is("glm4moe")) c["partial_rotary_factor"] = factor;
     }
     if (const Json* value = take("attention.value_length"); value != nullptr) {
