@@ -1,6 +1,7 @@
 #include "src/convert/importer.h"
 
 #include "formats/import/failure.h"
+#include "src/convert/gguf/gguf_source.h"
 
 namespace moe {
 namespace {
@@ -26,6 +27,11 @@ std::vector<Importer> all_importers() {
     } else {
       known += (known.empty() ? "" : ", ") + std::string(importer.model_type);
     }
+  }
+  if (gguf_reads(name)) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "config.json: unknown %s \"%.60s\"; a GGUF file of it is read (docs/checkpoints.md)", what,
+         name.c_str());
   }
   fail(MOE_ERR_UNSUPPORTED,
        "config.json: unknown %s \"%.60s\"; moe_research (formats/README.md) is for any model of "

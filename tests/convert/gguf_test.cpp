@@ -328,6 +328,10 @@ TEST_F(GgufTest, UnknownKeysAndTensorsAreNamed) {
   b.string("llama.rope.scaling.type", "dynamic");
   expect(b, MOE_ERR_UNSUPPORTED, "llama.rope.scaling.type with value \"dynamic\"");
   b = llama();
+  b.u32("llama.attention.sliding_window", 8);
+  expect(b, MOE_ERR_UNSUPPORTED,
+         "m.gguf: key llama.attention.sliding_window with value 8 is not supported");
+  b = llama();
   b.f32_tensor("blk.0.attn_q_norm.weight", {4});
   expect(b, MOE_ERR_FORMAT, "self_attn.q_norm.weight: config.json describes no such tensor");
   b = llama();

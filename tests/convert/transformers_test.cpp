@@ -224,6 +224,9 @@ TEST_F(TransformersTest, AnUnknownModelTypeListsTheKnownOnes) {
                            "formats/README.md", "more (docs/checkpoints.md)"}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
+  EXPECT_NE(error(R"({"model_type": "gemma3"})", MOE_ERR_UNSUPPORTED)
+                .find("unknown model_type \"gemma3\"; a GGUF file of it is read"),
+            std::string::npos);
   EXPECT_NE(
       error(R"({"model_type": null, "architectures": ["GPT2LMHeadModel"]})", MOE_ERR_UNSUPPORTED)
           .find("unknown architecture \"GPT2LMHeadModel\""),
@@ -234,6 +237,11 @@ TEST_F(TransformersTest, KeysThatMayChangeTheMathsAreErrorsWithTheirValue) {
   EXPECT_NE(error(R"({"logit_softcap": 30.0})", MOE_ERR_UNSUPPORTED)
                 .find("key \"logit_softcap\" with value 30.0"),
             std::string::npos);
+  const std::string window = error(R"({"sliding_window": 8})", MOE_ERR_UNSUPPORTED);
+  EXPECT_NE(window.find("key \"sliding_window\" with value 8 changes what the model computes"),
+            std::string::npos)
+      << window;
+  EXPECT_EQ(window.find("--ignore-key"), std::string::npos) << window;
   EXPECT_NE(error(R"({"hidden_act": "tanh"})", MOE_ERR_FORMAT).find("\"tanh\""), std::string::npos);
   EXPECT_NE(error(R"({"rope_scaling": {"rope_type": "ntk", "factor": 2}})", MOE_ERR_UNSUPPORTED)
                 .find("\"ntk\" is not supported"),

@@ -1,6 +1,8 @@
 #include "src/convert/arch/config_keys.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/value_of.h"
@@ -82,6 +84,18 @@ constexpr const char* kHarmless[] = {"add_cross_attention",
                                      "use_cache",
                                      "use_return_dict"};
 
+// Ignoring these never gives the same model.
+constexpr const char* kSignificant[] = {"attention_multiplier",  "attn_logit_softcapping",
+                                        "embedding_multiplier",  "final_logit_softcapping",
+                                        "logits_scaling",        "partial_rotary_factor",
+                                        "query_pre_attn_scalar", "residual_multiplier",
+                                        "rope_parameters",       "rope_scaling",
+                                        "sliding_window"};
+
+bool is_in(std::span<const char* const> names, const std::string& key) {
+  return std::find(names.begin(), names.end(), key) != names.end();
+}
+
 constexpr Named<Activation> kActivationNames[] = {
     {Activation::kRelu, "relu"},
     {Activation::kRelu2, "relu2"},
@@ -152,12 +166,22 @@ void ConfigKeys::ignore(std::initializer_list<const char*> keys) {
   for (const char* key : keys) known_.insert(key);
 }
 
-void ConfigKeys::check_all_understood() const {
+void ConfigKeys::check_all_understood(
+    const std::function<std::string(const std::string& key)>& place_of) const {
   for (const auto& [key, value] : config_.value().items()) {
     if (value.is_null() || key.starts_with('_') || known_.contains(key)) continue;
-    bool harmless = false;
-    for (const char* name : kHarmless) harmless |= key == name;
-    if (harmless) continue;
+    if (is_in(kHarmless, key)) continue;
+    const std::string place = place_of ? place_of(key) : "";
+    if (!place.empty()) {
+      fail(MOE_ERR_UNSUPPORTED, "%s with value %s is not supported for this architecture",
+           place.c_str(), shown(value).c_str());
+    }
+    if (is_in(kSignificant, key)) {
+      fail(MOE_ERR_UNSUPPORTED,
+           "config.json: key \"%.60s\" with value %s changes what the model computes, and this "
+           "importer does not support it",
+           key.c_str(), shown(value).c_str());
+    }
     fail(MOE_ERR_UNSUPPORTED,
          "config.json: key \"%.60s\" with value %s is not known to this importer and may change "
          "what the model computes; if it does not: moe convert --ignore-key %.60s",

@@ -2,6 +2,7 @@
 // The keys of a `transformers` config.json. Keys that were read are recorded: at the end, a key
 // that was not read must be known to be harmless, because it may change what the model computes.
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -39,8 +40,10 @@ class ConfigKeys {
   /// Keys that do not change this architecture's computation, whatever their value.
   void ignore(std::initializer_list<const char*> keys);
   /// Throws MOE_ERR_UNSUPPORTED for a key that was neither read nor ignored and matters at
-  /// inference; null counts as absent.
-  void check_all_understood() const;
+  /// inference; null counts as absent. `place_of` says where another kind of
+  /// file has the key, or nothing.
+  void check_all_understood(
+      const std::function<std::string(const std::string& key)>& place_of = {}) const;
 
  private:
   const JsonNode& config_;

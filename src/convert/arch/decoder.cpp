@@ -4,6 +4,7 @@
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/copies.h"
+#include "src/convert/gguf/gguf_source.h"
 
 namespace moe {
 namespace {
@@ -217,7 +218,8 @@ void Decoder::check_unread() {
 
 Imported Decoder::finish() {
   check_unread();
-  keys.check_all_understood();
+  keys.check_all_understood(
+      [this](const std::string& key) { return place_in_gguf(checkpoint_, key); });
   names(stacked_moe_names());
   ignore_tensors("rope_freqs.weight");  // in GGUF files; already in the configuration
   check(out_.config.name.assign(checkpoint_.name()));  // config.json has no name

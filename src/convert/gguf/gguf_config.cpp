@@ -432,6 +432,21 @@ class ConfigBuilder {
 
 }  // namespace
 
+std::string place_in_gguf(const Checkpoint& checkpoint, const std::string& key) {
+  if (checkpoint.metadata().is_null()) return "";
+  const std::string place = checkpoint.path() + ": key ";
+  for (const Key& k : kKeys) {
+    if (key != k.transformers) continue;
+    return place + checkpoint.metadata().at("general.architecture").text() + "." + k.gguf;
+  }
+  return place + key;
+}
+
+bool gguf_reads(std::string_view architecture) {
+  return std::any_of(std::begin(kArchs), std::end(kArchs),
+                     [&](const Arch& arch) { return architecture == arch.name; });
+}
+
 Json gguf_config(const Checkpoint& checkpoint) { return ConfigBuilder(checkpoint).build(); }
 
 }  // namespace moe

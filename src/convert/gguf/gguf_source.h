@@ -18,6 +18,13 @@ Checkpoint open_checkpoint(
 /// config.json of the file's metadata and tensors (which still have their GGUF names).
 Json gguf_config(const Checkpoint& checkpoint);
 
+/// Where a GGUF file has what config.json calls `key`, for errors: "PATH: key ARCH.KEY", or the
+/// same with `key` if it is derived. Empty for a folder.
+std::string place_in_gguf(const Checkpoint& checkpoint, const std::string& key);
+
+/// Whether a GGUF file of this general.architecture can be read.
+bool gguf_reads(std::string_view architecture);
+
 /// The `transformers` name of a GGUF tensor; unknown names are unchanged. `sandwich`: blocks have
 /// norms on both sides.
 std::string gguf_tensor_name(const std::string& name, bool sandwich = false);
