@@ -7,6 +7,8 @@
 #include "formats/import/failure.h"
 #include "src/convert/gguf/gguf_source.h"
 #include "src/convert/tokenizer/tokenizer_json.h"
+#include "src/text/characters/byte_level.h"
+#include "src/text/characters/utf8.h"
 #include "src/text/spec.h"
 #include "tests/text/tokenizer_support.h"
 
@@ -41,8 +43,12 @@ Json as_gguf(const Json& tokenizer, const char* model, const char* pre) {
 }
 
 TEST(GgufTokenizer, ByteLevelTokenizersEqualTheirSource) {
-  for (const auto& [name, pre] :
-       {std::pair{"gpt2", "gpt-2"}, {"qwen2", "qwen2"}, {"llama3", "llama-bpe"}}) {
+  for (const auto& [name, pre] : {std::pair{"gpt2", "gpt-2"},
+                                  {"qwen2", "qwen2"},
+                                  {"llama3", "llama-bpe"},
+                                  {"llama3", "falcon3"},
+                                  {"llama3", "pixtral"},
+                                  {"llama3", "glm4"}}) {
     const Json original =
         read_json_file("tests/data/text/" + std::string(name) + ".json").at("tokenizer");
     Json metadata = as_gguf(original, "gpt2", pre);
@@ -80,6 +86,83 @@ TEST(GgufTokenizer, CutsAsDeepseekDoes) {
   ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
   EXPECT_EQ(encode(*loaded->tokenizer, "ab a!12 !\na  b  "),
             (IdList{7, 9, 4, 2, 3, 10, 6, 0, 5, 5, 1, 12}));
+}
+
+// The characters that stand for the bytes of a text in a byte-level vocabulary.
+std::vector<std::string> byte_letters(std::string_view text) {
+  std::vector<std::string> out;
+  for (const char c : text) {
+    char letter[4];
+    out.emplace_back(letter, utf8_write(byte_to_character(static_cast<uint8_t>(c)), letter));
+  }
+  return out;
+}
+
+// A vocabulary with these words and merges that make each, letter by letter; before those, merges
+// of the letters on both sides of every cut.
+Json metadata_of(const char* pre, const std::vector<std::string>& words) {
+  std::set<std::string> tokens;
+  Json across = Json::array(), within = Json::array();
+  std::string last;
+  for (const std::string& word : words) {
+    const std::vector<std::string> letters = byte_letters(word);
+    tokens.insert(letters.begin(), letters.end());
+    if (!last.empty() && tokens.insert(last + letters[0]).second) {
+      across.push_back(last + " " + letters[0]);
+    }
+    last = letters.back();
+  }
+  for (const std::string& word : words) {
+    std::string begin;
+    for (const std::string& letter : byte_letters(word)) {
+      const bool grows = !begin.empty() && tokens.insert(begin + letter).second;
+      if (grows) within.push_back(begin + " " + letter);
+      begin += letter;
+    }
+  }
+  for (const Json& merge : within) across.push_back(merge);
+  Json list = Json::array();
+  for (const std::string& token : tokens) list.push_back(token);
+  return {{"tokenizer.ggml.model", "gpt2"},
+          {"tokenizer.ggml.pre", pre},
+          {"tokenizer.ggml.tokens", list},
+          {"tokenizer.ggml.merges", across}};
+}
+
+TEST(GgufTokenizer, CutsAsTheOriginalsDo) {
+  const std::pair<const char*, std::vector<std::string>> cases[] = {
+      {"tekken",
+       {"Http", "By", " it", "'s", " ÉCOLE", " ", "1", "2", " /", "usr", "!\n", "你好ABc"}},
+      {"deepseek-coder",
+       {"HttpBy", " it", "'", "s", " ", "1", "2", " /", "usr", "!", "\n", "你好", "ABc"}},
+      {"deepseek-v3", {"HttpBy", " it", "'s", " ", "123", "4", " /", "usr", "!\n", "你好", "ABc"}},
+      {"kimi-k2", {"Http", "By", " it's", " ", "123", "4", " /", "usr", "!\n", "你好", "ABc"}}};
+  for (const auto& [pre, words] : cases) {
+    const auto loaded = load(parse_tokenizer(gguf_tokenizer(metadata_of(pre, words)), pre));
+    ASSERT_TRUE(loaded->status.ok()) << loaded->status.text();
+    std::string text;
+    for (const std::string& word : words) text += word;
+    std::vector<std::string> found;
+    for (const int32_t id : encode(*loaded->tokenizer, text)) {
+      found.push_back(decode(*loaded->tokenizer, {id}));
+    }
+    EXPECT_EQ(found, words) << pre;
+  }
+}
+
+TEST(GgufTokenizer, AMissingPreTokenizerIsNamedWithItsFile) {
+  Json metadata = metadata_of("tekken", {"ab"});
+  metadata.erase("tokenizer.ggml.pre");
+  const Status status = guarded([&] {
+    gguf_tokenizer(
+        metadata, [] {}, "m.gguf");
+  });
+  EXPECT_EQ(status.code(), MOE_ERR_UNSUPPORTED);
+  const std::string text = status.text();
+  EXPECT_TRUE(text.starts_with("m.gguf: tokenizer.ggml.pre is missing")) << text;
+  for (const char* part : {"gguf-new-metadata --pre-tokenizer NAME", "llama-bpe", "smollm"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
 }
 
 TEST(GgufTokenizer, BosAndEosAroundAText) {

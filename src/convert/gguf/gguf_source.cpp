@@ -111,7 +111,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
     return checkpoint;
   }
   checkpoint.put_document("config.json", gguf_config(checkpoint));
-  Json tokenizer = gguf_tokenizer(checkpoint.metadata(), step);
+  Json tokenizer = gguf_tokenizer(checkpoint.metadata(), step, path);
   if (!tokenizer.is_null()) {
     checkpoint.put_document("tokenizer.json", std::move(tokenizer));
     checkpoint.put_document("tokenizer_config.json", special_tokens(checkpoint.metadata()));

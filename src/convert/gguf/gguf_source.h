@@ -32,8 +32,9 @@ std::string gguf_tensor_name(const std::string& name, bool sandwich = false);
 /// The tokens that end a text or a turn: those that keys name, then those known by their text.
 Json gguf_stop_ids(const JsonNode& metadata);
 
-/// tokenizer.json; null if the file has no tokenizer.
+/// tokenizer.json; null if the file has no tokenizer. `path` names the file in errors.
 Json gguf_tokenizer(
-    const Json& metadata, const std::function<void()>& step = [] {});
+    const Json& metadata, const std::function<void()>& step = [] {},
+    const std::string& path = "GGUF");
 
 }  // namespace moe

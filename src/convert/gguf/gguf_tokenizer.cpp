@@ -34,6 +34,26 @@ constexpr const char* kDeepseekLlm[] = {
     R"(Ꞌ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)",
     R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)", R"([一-龥ࠀ-一가-퟿]+)"};
 
+constexpr const char* kTekken[] = {
+    R"([^\r\n\p{L}\p{N}]?)" MOE_UPPER "*" MOE_LOWER R"(+|[^\r\n\p{L}\p{N}]?)" MOE_UPPER
+    "+" MOE_LOWER R"(*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+
+constexpr const char* kDeepseekCoder[] = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+                                          R"([一-龥ࠀ-一가-퟿]+)"};
+
+constexpr const char* kDeepseekV3[] = {
+    R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)",
+    (R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
+     R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+
+// As kO200k, with Chinese characters apart. Its tokenizer, tiktoken, looks words up first.
+#define MOE_KIMI_UPPER R"((?:(?!\p{Han}))" MOE_UPPER ")"
+#define MOE_KIMI_LOWER R"((?:(?!\p{Han}))" MOE_LOWER ")"
+constexpr const char* kKimi[] = {
+    R"(\p{Han}+|[^\r\n\p{L}\p{N}]?)" MOE_KIMI_UPPER "*" MOE_KIMI_LOWER "+" MOE_CONTRACTION
+    R"(|[^\r\n\p{L}\p{N}]?)" MOE_KIMI_UPPER "+" MOE_KIMI_LOWER "*" MOE_CONTRACTION
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+
 // Pre-tokenization by tokenizer.ggml.pre.
 struct Pre {
   const char* name;
@@ -48,12 +68,19 @@ constexpr Pre kPres[] = {{"gpt-2", {}, false, false, false, false},
                          {"llama-bpe", kLlama3, false, false, true, true},
                          {"llama3", kLlama3, false, false, true, true},
                          {"llama-v3", kLlama3, false, false, true, true},
+                         {"falcon3", kLlama3, false, false, true, true},
+                         {"pixtral", kLlama3, false, false, true, true},
+                         {"glm4", kLlama3, false, false, true, false},
+                         {"tekken", kTekken, false, false, true, true},
                          {"dbrx", kLlama3, false, false, false, false},
                          {"smaug-bpe", kLlama3, false, false, false, false},
                          {"qwen2", kQwen2, false, true, false, false},
                          {"deepseek-r1-qwen", kQwen2, false, true, false, false},
                          {"gpt-4o", kO200k, false, false, false, false},
                          {"deepseek-llm", kDeepseekLlm, true, false, false, false},
+                         {"deepseek-coder", kDeepseekCoder, true, false, false, false},
+                         {"deepseek-v3", kDeepseekV3, false, false, false, false},
+                         {"kimi-k2", kKimi, false, false, true, false},
                          {"starcoder", {}, true, false, false, false},
                          {"refact", {}, true, false, false, false},
                          {"smollm", {}, true, false, false, false}};
@@ -66,14 +93,21 @@ Json byte_level(bool use_regex) {
 }
 
 const Pre& find_pre(const JsonNode& metadata) {
-  const std::string name = metadata.at("tokenizer.ggml.pre").string();
+  constexpr const char* kKey = "tokenizer.ggml.pre";
   std::string known;
+  for (const Pre& pre : kPres) known += (known.empty() ? "" : ", ") + std::string(pre.name);
+  if (!metadata.has(kKey)) {
+    fail(MOE_ERR_UNSUPPORTED,
+         "%s: %s is missing; gguf-new-metadata --pre-tokenizer NAME OLD NEW (pip install gguf) "
+         "adds it; known: %s",
+         metadata.path().c_str(), kKey, known.c_str());
+  }
+  const std::string name = metadata.at(kKey).string();
   for (const Pre& pre : kPres) {
     if (name == pre.name) return pre;
-    known += (known.empty() ? "" : ", ") + std::string(pre.name);
   }
-  fail(MOE_ERR_UNSUPPORTED, "%s: tokenizer.ggml.pre \"%.60s\" is not known; known: %s",
-       metadata.path().c_str(), name.c_str(), known.c_str());
+  fail(MOE_ERR_UNSUPPORTED, "%s: %s \"%.60s\" is not known; known: %s", metadata.path().c_str(),
+       kKey, name.c_str(), known.c_str());
 }
 
 Json pre_tokenizer(const Pre& pre) {
@@ -255,8 +289,9 @@ class TokenizerBuilder {
 
 }  // namespace
 
-Json gguf_tokenizer(const Json& metadata, const std::function<void()>& step) {
-  const JsonNode node(metadata, "GGUF");
+Json gguf_tokenizer(const Json& metadata, const std::function<void()>& step,
+                    const std::string& path) {
+  const JsonNode node(metadata, path);
   if (!node.has("tokenizer.ggml.model") || node.at("tokenizer.ggml.model").value() == "none") {
     return nullptr;
   }
