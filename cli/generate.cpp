@@ -62,6 +62,7 @@ bool Sink::take(const moe_piece& piece) {
   if (piece.token >= 0) {
     Json t = {{"id", piece.token}, {"logprob", piece.logprob}};
     for (size_t i = 0; i < piece.n_top && piece.top[i].token >= 0; ++i) {
+      if (i == 0) t["top"] = Json::array();
       t["top"].push_back({{"id", piece.top[i].token}, {"logprob", piece.top[i].logprob}});
     }
     tokens.push_back(std::move(t));
@@ -155,7 +156,7 @@ void run_generate(GenerateOptions& o) {
     }
     return;
   }
-  Json json;
+  Json json = Json::object();
   if (o.input.given()) {
     json["prompt"] = prompt;
   } else {

@@ -276,11 +276,14 @@ void run_inspect(const InspectOptions& o) {
     open_session(smallest, model.get());
   }
   Json j = info_json(model.get());
+  // Json's push_back() to null, when memory runs out, leaves a value that crashes when destroyed.
+  j["layers"] = Json::array();
   for (int32_t i = 0; i < j["n_layers"].get<int32_t>(); ++i)
     j["layers"].push_back(layer_json(model.get(), i));
   j["memory"] = memory_lines(o.model, model.get());
   if (!o.model.memory.empty()) j["plan"] = plan_json(o.model, model.get(), j["layers"]);
   if (o.tensors) {
+    j["tensors"] = Json::array();
     for (size_t i = 0; i < moe_model_tensor_count(model.get()); ++i) {
       j["tensors"].push_back(tensor_json(model.get(), i));
     }

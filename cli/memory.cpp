@@ -174,7 +174,7 @@ Json memory_lines(const ModelOptions& o, const moe_model* model) {
   size_t n = 0;
   moe_error error;
   check(moe_model_get_memory(model, &p, lines, std::size(lines), &n, &error), error);
-  Json j;
+  Json j = Json::object();
   for (size_t i = 0; i < n; ++i) j[lines[i].what] = lines[i].bytes;
   return j;
 }

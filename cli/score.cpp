@@ -76,7 +76,7 @@ void print_scored_json(const ScoreOptions& o, const ScoredLine& line) {
     if (i > 0) token["logprob"] = line.logprobs[i - 1];
     tokens.push_back(std::move(token));
   }
-  Json json;
+  Json json = Json::object();
   if (o.input.given()) json["text"] = line.text;
   json["logprob"] = line.sum;
   json["n_scored"] = line.logprobs.size();

@@ -205,6 +205,7 @@ void replay(const TraceOptions& o) {
       {"decoded_tokens", count_steps(trace, true)},
       {"uses", all.n_uses},
       {"first_uses", static_cast<double>(first_uses(trace)) / static_cast<double>(all.n_uses)}};
+  j["budgets"] = Json::array();
   for (const double share : {0.0625, 0.125, 0.25, 0.5, 0.75, 1.0}) {
     const auto room = static_cast<size_t>(share * static_cast<double>(n_experts));
     j["budgets"].push_back({{"share", share},

@@ -111,13 +111,13 @@ void print_as_json(const moe_model* model, const std::string& source,
                    const std::vector<Translation>& texts) {
   Json list = Json::array();
   for (const Translation& t : texts) {
-    Json j;
+    Json j = Json::object();
     if (moe_model_tokenizer(model) != nullptr) j["text"] = t.text;
     j["score"] = t.score;
     j["tokens"] = t.tokens;
     list.push_back(std::move(j));
   }
-  Json line;
+  Json line = Json::object();
   if (moe_model_tokenizer(model) != nullptr) line["source"] = source;
   line["translations"] = std::move(list);
   std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
