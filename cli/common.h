@@ -14,6 +14,8 @@
 
 namespace moe_cli {
 
+/// Fill Json::object() or Json::array(), never a null value: if memory runs out while null becomes
+/// one of them, its destructor crashes.
 using Json = nlohmann::ordered_json;
 
 inline constexpr int kExitOk = 0;

@@ -276,7 +276,6 @@ void run_inspect(const InspectOptions& o) {
     open_session(smallest, model.get());
   }
   Json j = info_json(model.get());
-  // Json's push_back() to null, when memory runs out, leaves a value that crashes when destroyed.
   j["layers"] = Json::array();
   for (int32_t i = 0; i < j["n_layers"].get<int32_t>(); ++i)
     j["layers"].push_back(layer_json(model.get(), i));

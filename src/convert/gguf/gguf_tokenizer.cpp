@@ -123,8 +123,8 @@ Json pre_tokenizer(const Pre& pre) {
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
-// A file does not say which tokens take the white space behind them. In Phi-3 all of them do but
-// these; llama.cpp knows it by the model's name.
+// A file does not say which tokens strip the whitespace after them. In Phi-3 all special ones do
+// but these; llama.cpp goes by the model's name.
 constexpr const char* kNotStripping[] = {"<unk>", "<s>", "<|endoftext|>"};
 
 bool strips(const std::string& token) {
