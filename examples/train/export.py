@@ -21,7 +21,7 @@ from torch import Tensor
 
 import config as cfg
 from model import Model
-from routers import TRAINING_KEYS
+from routers import LEAST_TAU, TRAINING_KEYS
 
 
 TAU = ".router.tau"  # written to config.json, not as a tensor
@@ -40,9 +40,10 @@ def config_of(model: Model) -> dict[str, Any]:
         router = None if block.moe is None else block.moe.router
         if router is None or router.kind != "cosine":
             continue
-        if router.tau.item() == torch.tensor(float(router.r["tau"])).item():
+        tau = router.tau.clamp_min(LEAST_TAU).item()
+        if tau == torch.tensor(float(router.r["tau"])).item():
             continue
-        learnt = {"moe": {"router": {"tau": router.tau.item()}}}
+        learnt = {"moe": {"router": {"tau": tau}}}
         config.setdefault("layers", []).append({"index": i, "ffn": learnt})
     return config
 

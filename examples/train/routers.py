@@ -16,6 +16,8 @@ from losses import TAU_0, balanced_assignment
 
 Config = dict[str, Any]
 
+LEAST_TAU = 1e-4  # X-MoE's temperature below this counts as this
+
 
 @dataclass
 class Route:
@@ -103,8 +105,8 @@ def sparsemixer_route(z: Tensor, r: Config) -> Route:
 
 def cosine_route(s: Tensor, r: Config, tau: Tensor) -> Route:
     """Cosine scores s (R, N) over a temperature tau () (X-MoE, Chi et al. 2022, eq. 7 and 8), which
-    is learnt, one per layer, and at least 1e-4."""
-    v = s / tau.clamp_min(1e-4)
+    is learnt, one per layer, and at least LEAST_TAU."""
+    v = s / tau.clamp_min(LEAST_TAU)
     index = first_choices(s, r["k"])
     chosen, probs = v.gather(1, index), v.softmax(dim=-1)
     if r["gate"] == "softmax":

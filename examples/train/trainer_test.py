@@ -93,6 +93,16 @@ def test_tau_is_learnt_and_exported(tmp_path: Path) -> None:
     assert torch.equal(read(text()), model.eval()(text()))
 
 
+def test_a_negative_tau_is_exported_as_what_the_router_uses(tmp_path: Path) -> None:
+    model = small({"kind": "cosine", "k": 1, "gate": "sigmoid", "tau": 0.07})
+    for layer in model.moe_layers():
+        layer.router.tau.data.fill_(-0.01)
+    export.write(model, tmp_path)
+    read = export.read(tmp_path)
+    assert all(layer.router.tau.item() == pytest.approx(1e-4) for layer in read.moe_layers())
+    assert torch.equal(read(text()), model.eval()(text()))
+
+
 def test_the_balance_loss_has_a_temperature_of_its_own() -> None:
     model = small({"kind": "cosine", "k": 1, "gate": "sigmoid", "tau": 0.07})
     model(text())
