@@ -173,7 +173,7 @@ void Talk::show(bool begin_reply) {
 
 constexpr const char* kCommands =
     "/clear starts again, /system TEXT changes the system prompt, /show shows what the model "
-    "reads, /quit or Ctrl-D ends";
+    "reads, /quit, /exit or Ctrl-D ends";
 
 // True if the line is a command. Other lines that begin with a slash are for the model, such as
 // Qwen3's /think.
@@ -232,6 +232,10 @@ void Talk::report(const moe_chat_result& r) {
   }
   if (r.finish == MOE_FINISH_CONTEXT) {
     std::cerr << "moe: the context is full; /clear starts again\n";
+  }
+  if (r.finish == MOE_FINISH_LENGTH && !options_.model.json) {
+    std::fprintf(stderr, "moe: the reply was cut after %d tokens%s (-n 0: no limit)\n",
+                 r.n_generated, answer_.empty() ? ", while the model was thinking" : "");
   }
 }
 
@@ -438,7 +442,7 @@ void add_chat(CLI::App& app) {
               "Report tokens, speed and, under a cap, memory use after each reply");
   c->footer(
       "Thinking goes to stderr. Commands: /clear, /system TEXT, /show, /help, /quit.\n"
-      "Ctrl-C during a reply ends the reply, at the prompt the chat.");
+      "Ctrl-C stops a reply; at the prompt it ends the chat.");
   c->callback([o] { run_chat(*o); });
 }
 

@@ -137,7 +137,10 @@ std::string list(const std::vector<std::string>& names) {
 std::string unknown_word(const CLI::App& app, const std::string& word) {
   if (word.size() > 1 && word[0] == '-') return unknown_option(app, word);
   const std::vector<std::string> names = command_names(app);
-  if (names.empty()) return "unexpected argument '" + word + "'";
+  if (names.empty()) {
+    const bool takes_text = app.get_option_no_throw("--prompt") != nullptr;
+    return "unexpected argument '" + word + "'" + (takes_text ? "; give a text with -p TEXT" : "");
+  }
   const std::string near = nearest(word, names);
   return "unknown command '" + word + "'" + (near.empty() ? list(names) : question(near));
 }

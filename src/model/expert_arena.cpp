@@ -1,5 +1,7 @@
 #include "src/model/expert_arena.h"
 
+#include "src/base/checked.h"
+
 namespace moe {
 
 // About 64 blocks per model: small enough to release a fraction, large enough for large pages.
@@ -15,7 +17,8 @@ ExpertArena::~ExpertArena() {
 
 Status ExpertArena::add(size_t n_slots) {
   MOE_TRY(blocks_.reserve(blocks_.size() + 1));
-  const size_t bytes = n_slots * slot_bytes_;
+  size_t bytes = 0;
+  if (!checked_mul(n_slots, slot_bytes_, &bytes)) return out_of_memory("expert cache", ~0ULL);
   void* memory = allocate(allocator_, bytes, kAlign);
   if (memory == nullptr) return out_of_memory("expert cache", bytes);
   prefer_large_pages(memory, bytes);

@@ -32,10 +32,6 @@ Status validate(const BeamOptions& o) {
 
 Status BeamSearch::begin(const BeamOptions& options, const BeamTokens& tokens) {
   MOE_TRY(validate(options));
-  if (tokens.prefix.size() > static_cast<size_t>(options.max_tokens)) {
-    return Status::error(MOE_ERR_RANGE, "beam search: prefix: at most max_tokens, %d, found %zu",
-                         options.max_tokens, tokens.prefix.size());
-  }
   options_ = options;
   tokens_ = tokens;
   n_ = 0;

@@ -143,20 +143,23 @@ Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
   MOE_TRY(pool.init());
   const size_t chunk = std::min(tokens.size(), static_cast<size_t>(state.options.chunk));
   if (out.hidden == nullptr && out.pooled != nullptr) MOE_TRY(own.resize(chunk * d));
-  const bool has_logits = state.has_logits;       // the passes below do not change it
+  const bool has_logits = state.has_logits;  // the passes below do not change the logits
+  Status status;
   for (size_t done = 0; done < tokens.size();) {  // once for an encoder
     BatchPart part = whole;
     part.tokens = tokens.subspan(done, std::min(chunk, tokens.size() - done));
     part.position = state.position() + static_cast<int32_t>(done);
     part.hidden = out.hidden != nullptr ? out.hidden + done * d : own.data();
-    MOE_TRY(run_batch(state, {&part, 1}));
+    status = run_batch(state, {&part, 1});
+    if (!status.ok()) break;
     if (state.counting && config.is_encoder()) state.counters.add_pass();
-    if (part.hidden != nullptr) MOE_TRY(pool.add(done, part.hidden, part.tokens.size()));
+    if (part.hidden != nullptr) status = pool.add(done, part.hidden, part.tokens.size());
+    if (!status.ok()) break;
     done += part.tokens.size();
   }
-  pool.finish();
   state.has_logits = has_logits;
-  return {};
+  if (status.ok()) pool.finish();
+  return status;
 }
 
 }  // namespace moe

@@ -100,8 +100,10 @@ Status Generation::decode(StreamDecoder* decoder, int32_t token, std::string_vie
   if (decoder == nullptr) return {};
   text_.clear();
   // Ids in a vocabulary's padding have no text.
-  if (token < tokenizer_->n_vocab()) MOE_TRY(decoder->push(token, text_));
-  return stops_.push(text_.view(), ready);
+  const bool has_text = token < tokenizer_->n_vocab();
+  if (has_text) MOE_TRY(decoder->push(token, text_));
+  // A special token separates parts of a text, such as thinking and answer.
+  return stops_.push(text_.view(), ready, has_text && tokenizer_->is_special(token));
 }
 
 // At the end, reports the text that was withheld.
@@ -110,7 +112,8 @@ Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
   bool go_on = result->finish != Finish::kCallback;
   if (!go_on && !options_.all_text) return {};
   text_.clear();
-  MOE_TRY(decoder->finish(text_));
+  // A next call completes a character that the limit cut.
+  if (result->finish != Finish::kLength) MOE_TRY(decoder->finish(text_));
   Piece piece;
   MOE_TRY(stops_.push(text_.view(), &piece.text));
   if (!piece.text.empty()) go_on = give(piece) && go_on;

@@ -56,7 +56,7 @@ void StopMatcher::advance(Pattern& p, char byte) const {
   if (bytes_[p.begin + p.matched] == byte) ++p.matched;
 }
 
-Status StopMatcher::push(std::string_view text, std::string_view* ready) {
+Status StopMatcher::push(std::string_view text, std::string_view* ready, bool ends) {
   *ready = {};
   if (stopped_) return {};
   const size_t n_held = held_.size() - n_given_;
@@ -75,6 +75,9 @@ Status StopMatcher::push(std::string_view text, std::string_view* ready) {
     stopped_ = true;
     *ready = {held_.data(), n_held + i + 1 - found};
     return {};
+  }
+  if (ends) {
+    for (Pattern& p : patterns_) p.matched = 0;
   }
   size_t keep = 0;
   for (const Pattern& p : patterns_) keep = std::max(keep, p.matched);

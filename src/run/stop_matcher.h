@@ -21,7 +21,8 @@ class StopMatcher {
   static Status check(std::span<const std::string_view> stops);
 
   /// Takes the next piece. *ready is the text that may be reported now, valid until the next call.
-  Status push(std::string_view text, std::string_view* ready);
+  /// `ends`: no stop string continues beyond this piece, so nothing is withheld.
+  Status push(std::string_view text, std::string_view* ready, bool ends = false);
   /// At the end of the text: returns the withheld text. Empty after a stop.
   std::string_view finish();
   /// A stop string was found; push() then returns nothing.

@@ -73,6 +73,10 @@ Status check_options(const SessionState& state, const TranslateOptions& o) {
                          "beam search: max_tokens: at most %d in a context of %d, found %d",
                          state.options.context - 1, state.options.context, o.search.max_tokens);
   }
+  if (o.prefix.size() > static_cast<size_t>(o.search.max_tokens)) {
+    return Status::error(MOE_ERR_RANGE, "beam search: prefix: at most max_tokens, %d, found %zu",
+                         o.search.max_tokens, o.prefix.size());
+  }
   return check_ids(state, o.prefix).with_context("prefix");
 }
 

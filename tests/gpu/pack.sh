@@ -25,10 +25,10 @@ cp -L build/cuda/lib/libmoe.so.0 build/cuda/lib/libmoe_convert.so.0 build/cuda/l
   echo "architectures $(grep -oE 'code=\[[a-z_0-9,]+' build/cuda/build.ninja | sed 's/code=\[//' | tr ',' '\n' | sort -u | paste -sd' ')"
   echo "commit $(git describe --always --dirty 2>/dev/null || echo unknown)"
 } >"$to/built"
-# Libraries that the other machine may lack; it uses its own C library.
+# Libraries that the other machine may lack; it uses its own C and C++ libraries, as this one's may need a newer C library.
 for file in "$to"/moe "$to"/*.so* "$to"/gpu_*; do
   ldd "$file" | awk '$3 ~ /^\// {print $3}'
-done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux-x86-64)\.so' |
+done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux-x86-64|libstdc\+\+|libgcc_s)\.so' |
   while read -r library; do
     [ -e "$to/$(basename "$library")" ] || cp -L "$library" "$to"
   done

@@ -56,6 +56,19 @@ TEST(StopMatcherTest, ReleasesWhatDidNotBecomeAStop) {
   EXPECT_FALSE(matcher.stopped());
 }
 
+TEST(StopMatcherTest, NothingIsWithheldWhereAPartEnds) {
+  StopMatcher matcher(system_allocator());
+  ASSERT_TRUE(init(matcher, {"final answer"}).ok());
+  std::string_view ready;
+  ASSERT_TRUE(matcher.push("fin", &ready).ok());
+  EXPECT_EQ(ready, "");
+  ASSERT_TRUE(matcher.push("al", &ready, true).ok());
+  EXPECT_EQ(ready, "final");
+  ASSERT_TRUE(matcher.push(" answer", &ready).ok());
+  EXPECT_EQ(ready, " answer");
+  EXPECT_FALSE(matcher.stopped());
+}
+
 TEST(StopMatcherTest, OverlappingStartsAreFound) {
   EXPECT_EQ(run({"aab"}, {"a", "a", "a", "b", "c"}).text, "a");
   EXPECT_EQ(run({"abab!"}, {"abab", "ab!"}).text, "ab");

@@ -279,6 +279,11 @@ TEST(TranslateRefuses, BadOptions) {
   refused(MOE_ERR_TOO_LONG, "max_tokens", [](auto& o) { o.search.max_tokens = 48; });
   const int32_t unknown[] = {64};
   refused(MOE_ERR_RANGE, "prefix", [&](auto& o) { o.prefix = unknown; });
+  const int32_t long_prefix[] = {3, 4, 5};
+  refused(MOE_ERR_RANGE, "prefix", [&](auto& o) {
+    o.prefix = long_prefix;
+    o.search.max_tokens = 2;
+  });
   expect_refused(translate_with(*session, {}, wide(3)).status, MOE_ERR_RANGE, "source");
   expect_refused(translate_with(*session, {3, 64}, wide(3)).status, MOE_ERR_RANGE, "source");
   expect_refused(translate_with(*session, source_of(40, 1), wide(3)).status, MOE_ERR_TOO_LONG,

@@ -37,6 +37,8 @@ class Buffer {
   explicit Buffer(size_t bytes, bool random = false) : bytes_(bytes) {
     check(cudaMalloc(&data_, bytes), "cudaMalloc");
     check(cudaMemset(data_, 0, bytes), "cudaMemset");
+    // Otherwise kernels on non-blocking streams could run before it.
+    check(cudaDeviceSynchronize(), "cudaMemset");
     if (!random) return;
     std::vector<uint32_t> host((bytes + 3) / 4);
     std::mt19937 rng(static_cast<uint32_t>(bytes));
