@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 PAIRS = 4  # sentence pairs that count as one window of a batch in translation rows
 TOLERANCE = {"f32": 0.0005, "a8": 0.001}  # relative difference of perplexities
 OUTPUTS = 1e-3  # difference of outputs, relative to the largest one
+TIE = 1e-6  # a difference of router scores, relative to the largest, that rounding may reverse
 
 
 class Disagreement(RuntimeError):

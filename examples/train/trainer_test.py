@@ -103,6 +103,16 @@ def test_a_negative_tau_is_exported_as_what_the_router_uses(tmp_path: Path) -> N
     assert torch.equal(read(text()), model.eval()(text()))
 
 
+def test_tied_experts_are_noticed() -> None:
+    model = small({"kind": "cosine", "k": 1, "gate": "softmax", "tau": 0.3})
+    model(text())
+    assert not encoders.tied(model)
+    scores = model.moe_layers()[0].route.scores
+    best = scores[5].argmax()
+    scores.data[5, (best + 1) % 8] = scores[5, best] - 1e-8
+    assert encoders.tied(model)
+
+
 def test_the_balance_loss_has_a_temperature_of_its_own() -> None:
     model = small({"kind": "cosine", "k": 1, "gate": "sigmoid", "tau": 0.07})
     model(text())

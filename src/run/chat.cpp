@@ -356,6 +356,7 @@ Status Chat::reply(const GenerateOptions& given, ChatReply* out) {
   options.user = &collector;
   GenerateResult made;
   options.all_text = true;
+  options.in_parts = true;  // such as thinking and answer
   MOE_TRY(generate(state, &tokenizer_, rest, options, &made));
   MOE_TRY(collector.finish(&made.finish));
   MOE_TRY(messages_.push(std::move(collector.message)));

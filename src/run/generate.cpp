@@ -102,8 +102,8 @@ Status Generation::decode(StreamDecoder* decoder, int32_t token, std::string_vie
   // Ids in a vocabulary's padding have no text.
   const bool has_text = token < tokenizer_->n_vocab();
   if (has_text) MOE_TRY(decoder->push(token, text_));
-  // A special token separates parts of a text, such as thinking and answer.
-  return stops_.push(text_.view(), ready, has_text && tokenizer_->is_special(token));
+  const bool ends = options_.in_parts && has_text && tokenizer_->is_special(token);
+  return stops_.push(text_.view(), ready, ends);
 }
 
 // At the end, reports the text that was withheld.
@@ -112,8 +112,7 @@ Status Generation::flush(StreamDecoder* decoder, GenerateResult* result) {
   bool go_on = result->finish != Finish::kCallback;
   if (!go_on && !options_.all_text) return {};
   text_.clear();
-  // A next call completes a character that the limit cut.
-  if (result->finish != Finish::kLength) MOE_TRY(decoder->finish(text_));
+  MOE_TRY(decoder->finish(text_));
   Piece piece;
   MOE_TRY(stops_.push(text_.view(), &piece.text));
   if (!piece.text.empty()) go_on = give(piece) && go_on;

@@ -45,6 +45,7 @@ struct GenerateOptions {
   int32_t n_top = 0;                       // candidates reported per piece
   PieceFn callback = nullptr;
   void* user = nullptr;
+  bool in_parts = false;  // no stop string matches across a special token
   bool all_text = false;  // after the callback has stopped the call, withheld text is reported too
   LogitsFn change_logits = nullptr;
   void* logits_user = nullptr;

@@ -183,27 +183,11 @@ TEST_F(GenerateTest, BadStopsAreRefused) {
 
 TEST_F(GenerateTest, TextComesInWholeCharacters) {
   only("\xc3\xa9");  // the two bytes of one character, in any order
-  options_.max_tokens = 0;
   ASSERT_TRUE(run().ok());
   String expected;
   ASSERT_TRUE(tokenizer_->decode(span(seen_.tokens), true, expected).ok());
   EXPECT_EQ(seen_.text, expected.view());
   EXPECT_NE(seen_.text.find("\xc3\xa9"), std::string::npos);
-}
-
-TEST_F(GenerateTest, ACharacterThatTheLimitCutsIsCompletedByTheNextCall) {
-  only("\xc3\xa9");
-  options_.max_tokens = 0;
-  ASSERT_TRUE(run().ok());
-  const Seen whole = seen_;
-  again();
-  options_.max_tokens = 1;
-  ASSERT_TRUE(run().ok());
-  while (session_->position() < session_->context()) ASSERT_TRUE(run(false).ok());
-  EXPECT_EQ(seen_.tokens, whole.tokens);
-  // The last call ended at its limit, not at the context's end.
-  EXPECT_TRUE(whole.text.starts_with(seen_.text));
-  EXPECT_LE(whole.text.size() - seen_.text.size(), 3u);
 }
 
 TEST_F(GenerateTest, TheCallbackStopsIt) {
