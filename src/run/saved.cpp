@@ -31,6 +31,22 @@ __attribute__((noinline)) uint64_t hash_of(const void* bytes, size_t n, uint64_t
   return XXH64(bytes, n, before);
 }
 
+/// The checksum of a saved session's arrays, each in pieces. That of one array is the seed of the
+/// next.
+class Checksum {
+ public:
+  __attribute__((noinline)) void begin() { XXH64_reset(&state_, value_); }
+  __attribute__((noinline)) void add(const void* bytes, size_t n) {
+    XXH64_update(&state_, bytes, n);
+  }
+  __attribute__((noinline)) void end() { value_ = XXH64_digest(&state_); }
+  uint64_t value() const { return value_; }
+
+ private:
+  XXH64_state_t state_;
+  uint64_t value_ = 0;
+};
+
 constexpr uint8_t kMagicOfSaved[8] = {0x8F, 'M', 'O', 'E', 'S', '\r', '\n', 0x1A};
 constexpr uint16_t kMajor = 1;
 constexpr size_t kHeader = 64;
@@ -198,9 +214,12 @@ Status check_cancel(const SessionState& state) {
   return state.cancel_asked() ? Status::error(MOE_ERR_CANCELLED, "cancelled") : Status();
 }
 
-/// Copies heads between the device, which defines the layout of keys, and rows in host memory.
+/// Copies pieces of heads between the device, which defines the layout of keys, and rows in host
+/// memory. A piece has at most kMost positions, so the memory does not grow with the text.
 class Mover {
  public:
+  static constexpr size_t kMost = kKeyBlock;
+
   Mover(const SessionState& state, const Allocator& allocator)
       : device_(state.device),
         type_(state.options.kv),
@@ -208,19 +227,31 @@ class Mover {
         rows_(allocator),
         places_(allocator) {}
 
+  /// n: positions of the text.
   Status init(const SessionState& state, size_t n);
-  /// Copies from `place` to rows().
-  Status take(const HeadPlace& place, bool keys);
-  /// Copies from rows() to `place`.
-  Status put(const HeadPlace& place, bool keys);
-  uint8_t* rows() { return rows_.data(); }
-  size_t row_bytes(const HeadPlace& place) const {
-    return n_ * static_cast<size_t>(place.head_dim) * element_bytes(type_);
+  /// Calls f(piece) for the pieces of a head, in order.
+  template <class F>
+  Status each_piece(const HeadPlace& head, F&& f);
+  /// Copies from `piece` to rows().
+  Status take(const HeadPlace& piece, bool keys);
+  /// Copies from rows() to `piece`.
+  Status put(const HeadPlace& piece, bool keys);
+  Status take_scales(const HeadPlace& piece) {
+    return device_.download(rows(), piece.scales, scale_bytes());
   }
+  Status put_scales(const HeadPlace& piece) {
+    return device_.upload(piece.scales, rows(), scale_bytes());
+  }
+  uint8_t* rows() { return rows_.data(); }
+  // Of the piece at hand.
+  size_t row_bytes(const HeadPlace& piece) const {
+    return n_ * static_cast<size_t>(piece.head_dim) * element_bytes(type_);
+  }
+  size_t scale_bytes() const { return n_ * sizeof(float); }
 
  private:
-  size_t raw_bytes(const HeadPlace& place) const {
-    return round_up(n_, size_t{kKeyBlock}) * static_cast<size_t>(place.head_dim) *
+  size_t raw_bytes(const HeadPlace& piece) const {
+    return round_up(n_, size_t{kKeyBlock}) * static_cast<size_t>(piece.head_dim) *
            element_bytes(type_);
   }
   Status learn_places(int32_t head_dim);
@@ -230,7 +261,8 @@ class Mover {
 
   Device& device_;
   KvType type_;
-  size_t n_ = 0;
+  size_t n_text_ = 0;
+  size_t n_ = 0;  // positions of the piece at hand
   Array<uint8_t> raw_;
   Array<uint8_t> rows_;
   Array<size_t> places_;   // of the elements of a key block, row by row
@@ -238,14 +270,27 @@ class Mover {
 };
 
 Status Mover::init(const SessionState& state, size_t n) {
-  n_ = n;
+  n_text_ = n;
+  n_ = std::min(n, kMost);
   int32_t widest = 1;
   for (const LayerConfig& layer : state.model.config().layers) {
     widest = std::max(widest, kv_widths(layer.attention, type_).key);
   }
   const HeadPlace largest = {nullptr, nullptr, widest};
-  MOE_TRY(raw_.resize(std::max<size_t>(raw_bytes(largest), 1)));
-  return rows_.resize(std::max<size_t>({row_bytes(largest), n * sizeof(float), 1}));
+  if (!is_latent(type_)) MOE_TRY(raw_.resize(std::max<size_t>(raw_bytes(largest), 1)));
+  return rows_.resize(std::max<size_t>({row_bytes(largest), scale_bytes(), 1}));
+}
+
+template <class F>
+Status Mover::each_piece(const HeadPlace& head, F&& f) {
+  for (size_t first = 0; first < n_text_; first += n_) {
+    n_ = std::min(n_text_ - first, kMost);
+    HeadPlace piece = head;
+    piece.at += first * static_cast<size_t>(head.head_dim) * element_bytes(type_);
+    if (head.scales != nullptr) piece.scales += first;
+    MOE_TRY(f(piece));
+  }
+  return {};
 }
 
 Status Mover::learn_places(int32_t head_dim) {
@@ -277,40 +322,43 @@ void Mover::move_keys(int32_t head_dim, bool to_rows) {
   return type_ == KvType::kF32 ? each_key<4>(head_dim, to_rows) : each_key<2>(head_dim, to_rows);
 }
 
-Status Mover::take(const HeadPlace& place, bool keys) {
-  if (!keys) return device_.download(rows(), place.at, row_bytes(place));
-  MOE_TRY(learn_places(place.head_dim));
-  MOE_TRY(device_.download(raw_.data(), place.at, raw_bytes(place)));
-  move_keys(place.head_dim, true);
+Status Mover::take(const HeadPlace& piece, bool keys) {
+  if (!keys) return device_.download(rows(), piece.at, row_bytes(piece));
+  MOE_TRY(learn_places(piece.head_dim));
+  MOE_TRY(device_.download(raw_.data(), piece.at, raw_bytes(piece)));
+  move_keys(piece.head_dim, true);
   return {};
 }
 
-Status Mover::put(const HeadPlace& place, bool keys) {
-  if (!keys) return device_.upload(place.at, rows(), row_bytes(place));
-  MOE_TRY(learn_places(place.head_dim));
-  std::memset(raw_.data(), 0, raw_bytes(place));  // zeros for positions after the last one
-  move_keys(place.head_dim, false);
-  return device_.upload(place.at, raw_.data(), raw_bytes(place));
+Status Mover::put(const HeadPlace& piece, bool keys) {
+  if (!keys) return device_.upload(piece.at, rows(), row_bytes(piece));
+  MOE_TRY(learn_places(piece.head_dim));
+  std::memset(raw_.data(), 0, raw_bytes(piece));  // zeros for positions after the last one
+  move_keys(piece.head_dim, false);
+  return device_.upload(piece.at, raw_.data(), raw_bytes(piece));
 }
 
 /// Writes the arrays of a saved session and hashes them.
 class Writer {
  public:
   explicit Writer(const SaveSink& sink) : sink_(sink) {}
+  Status raw(const void* bytes, size_t n) { return sink_.write(sink_.user, bytes, n); }
+  /// An array: begin(), its pieces, end().
+  void begin() { checksum_.begin(); }
   Status add(const void* bytes, size_t n) {
-    hash_ = hash_of(bytes, n, hash_);
+    checksum_.add(bytes, n);
     return raw(bytes, n);
   }
-  Status raw(const void* bytes, size_t n) { return sink_.write(sink_.user, bytes, n); }
+  void end() { checksum_.end(); }
   Status finish() {
-    uint8_t end[sizeof hash_];
-    store_le(hash_, end);
+    uint8_t end[sizeof(uint64_t)];
+    store_le(checksum_.value(), end);
     return raw(end, sizeof end);
   }
 
  private:
   const SaveSink& sink_;
-  uint64_t hash_ = 0;
+  Checksum checksum_;
 };
 
 class Loader {
@@ -321,22 +369,25 @@ class Loader {
     at_ += n;
     return {};
   }
+  /// An array: begin(), its pieces, end().
+  void begin() { checksum_.begin(); }
   Status next(void* to, size_t n) {
     MOE_TRY(raw(to, n));
-    hash_ = hash_of(to, n, hash_);
+    checksum_.add(to, n);
     return {};
   }
+  void end() { checksum_.end(); }
   Status finish() {
-    uint8_t end[sizeof hash_];
+    uint8_t end[sizeof(uint64_t)];
     MOE_TRY(raw(end, sizeof end));
-    if (load_le<uint64_t>(end) == hash_) return {};
+    if (load_le<uint64_t>(end) == checksum_.value()) return {};
     return Status::error(MOE_ERR_CORRUPT, "saved session: its checksum is wrong");
   }
 
  private:
   const SaveSource& source_;
   uint64_t at_;
-  uint64_t hash_ = 0;
+  Checksum checksum_;
 };
 
 Status check_keeps(const SessionState& state) {
@@ -353,18 +404,31 @@ Status check_keeps(const SessionState& state) {
 
 Status load_body(SessionState& state, Loader& loader, size_t n) {
   MOE_TRY(state.tokens.resize(n));
+  loader.begin();
   MOE_TRY(loader.next(state.tokens.data(), n * sizeof(int32_t)));
+  loader.end();
   const Status ids = check_ids(state, state.tokens.span());
   if (!ids.ok()) return Status::error(MOE_ERR_CORRUPT, "saved session: %s", ids.text());
   Mover mover(state, state.model.allocator());
   MOE_TRY(mover.init(state, n));
   const auto move = [&](const HeadPlace& place, bool keys) -> Status {
     MOE_TRY(check_cancel(state));
-    MOE_TRY(loader.next(mover.rows(), mover.row_bytes(place)));
-    MOE_TRY(mover.put(place, keys));
+    const auto put = [&](const HeadPlace& piece) -> Status {
+      MOE_TRY(loader.next(mover.rows(), mover.row_bytes(piece)));
+      return mover.put(piece, keys);
+    };
+    const auto put_scales = [&](const HeadPlace& piece) -> Status {
+      MOE_TRY(loader.next(mover.rows(), mover.scale_bytes()));
+      return mover.put_scales(piece);
+    };
+    loader.begin();
+    MOE_TRY(mover.each_piece(place, put));
+    loader.end();
     if (place.scales == nullptr) return {};
-    MOE_TRY(loader.next(mover.rows(), n * sizeof(float)));
-    return state.device.upload(place.scales, mover.rows(), n * sizeof(float));
+    loader.begin();
+    MOE_TRY(mover.each_piece(place, put_scales));
+    loader.end();
+    return {};
   };
   MOE_TRY(each_head(state, move));
   return loader.finish();
@@ -389,14 +453,27 @@ Status save_session(Session& session, const ModelFileName& name, const SaveSink&
   uint8_t header[kHeader];
   encode(describe(state, name, n), header);
   MOE_TRY(writer.raw(header, sizeof header));
+  writer.begin();
   MOE_TRY(writer.add(state.tokens.data(), n * sizeof(int32_t)));
+  writer.end();
   const auto move = [&](const HeadPlace& place, bool keys) -> Status {
     MOE_TRY(check_cancel(state));
-    MOE_TRY(mover.take(place, keys));
-    MOE_TRY(writer.add(mover.rows(), mover.row_bytes(place)));
+    const auto take = [&](const HeadPlace& piece) -> Status {
+      MOE_TRY(mover.take(piece, keys));
+      return writer.add(mover.rows(), mover.row_bytes(piece));
+    };
+    const auto take_scales = [&](const HeadPlace& piece) -> Status {
+      MOE_TRY(mover.take_scales(piece));
+      return writer.add(mover.rows(), mover.scale_bytes());
+    };
+    writer.begin();
+    MOE_TRY(mover.each_piece(place, take));
+    writer.end();
     if (place.scales == nullptr) return {};
-    MOE_TRY(state.device.download(mover.rows(), place.scales, n * sizeof(float)));
-    return writer.add(mover.rows(), n * sizeof(float));
+    writer.begin();
+    MOE_TRY(mover.each_piece(place, take_scales));
+    writer.end();
+    return {};
   };
   MOE_TRY(each_head(state, move));
   return writer.finish();
@@ -451,11 +528,16 @@ Status copy_text(const SessionState& from, SessionState& to) {
     const auto move = [&](const HeadPlace& place, bool keys) -> Status {
       MOE_TRY(check_cancel(from));
       const HeadPlace& there = places[at++];
-      MOE_TRY(mover.take(place, keys));
-      MOE_TRY(mover.put(there, keys));
-      if (place.scales == nullptr) return {};
-      MOE_TRY(from.device.download(mover.rows(), place.scales, n * sizeof(float)));
-      return from.device.upload(there.scales, mover.rows(), n * sizeof(float));
+      return mover.each_piece(place, [&](const HeadPlace& piece) -> Status {
+        HeadPlace target = there;
+        target.at += piece.at - place.at;
+        MOE_TRY(mover.take(piece, keys));
+        MOE_TRY(mover.put(target, keys));
+        if (place.scales == nullptr) return {};
+        target.scales += piece.scales - place.scales;
+        MOE_TRY(mover.take_scales(piece));
+        return mover.put_scales(target);
+      });
     };
     MOE_TRY(each_head(from, move));
   }
