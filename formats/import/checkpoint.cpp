@@ -18,6 +18,18 @@ constexpr const char* kGguf = ".gguf";
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
+// By its name, or by its first bytes: caches of downloads name files by their hash.
+bool is_gguf(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return false;
+  if (path.ends_with(kGguf)) return true;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  const InputFile file(path);
+  char magic[4] = {};
+  if (file.size() >= sizeof magic) file.read(0, magic, sizeof magic);
+  return std::string_view(magic, sizeof magic) == "GGUF";
+}
+
 // The index is untrusted and must not refer outside its folder.
 void check_shard_name(const std::string& name, const std::string& index) {
   const bool plain = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos &&
@@ -53,6 +65,10 @@ void check_shard_name(const std::string& name, const std::string& index) {
     if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth")) {
       fail_pickle(name);
     }
+    if (name.ends_with(kGguf)) {
+      fail(MOE_ERR_NOT_FOUND, "%s: found neither %s nor %s, but %.100s: convert that file",
+           folder.c_str(), kSingle, kIndex, name.c_str());
+    }
   }
   fail(MOE_ERR_NOT_FOUND, "%s: found neither %s nor %s", folder.c_str(), kSingle, kIndex);
 }
@@ -61,7 +77,7 @@ void check_shard_name(const std::string& name, const std::string& index) {
 
 Checkpoint::Checkpoint(const std::string& path) : path_(path) {
   std::error_code ignored;
-  if (path_.ends_with(kGguf) && !std::filesystem::is_directory(path_, ignored)) {
+  if (is_gguf(path_)) {
     add_gguf(path_);
   } else if (path_exists(path_ + "/" + kIndex)) {
     add_index(kIndex);

@@ -294,6 +294,20 @@ TEST_F(GgufTest, ConvertsALlama) {
 }
 
 // Of these dimensions, 30.0 / 88 * 88 is less than 30.
+TEST_F(GgufTest, IsFoundByItsFirstBytesAndNamedInAFolder) {
+  folder_.write("sha256-0123", llama().file());
+  EXPECT_NE(Checkpoint(folder_.file("sha256-0123")).find("output_norm.weight"), nullptr);
+  const auto refused = [](const std::string& path, const char* why) {
+    const Status status = guarded([&] { Checkpoint checkpoint(path); });
+    EXPECT_EQ(status.code(), MOE_ERR_NOT_FOUND);
+    EXPECT_NE(std::string(status.text()).find(why), std::string::npos) << status.text();
+  };
+  folder_.write("notes.txt", "GG");
+  refused(folder_.file("notes.txt"), "nor a .gguf file");
+  folder_.write("model.gguf", llama().file());
+  refused(folder_.file("."), "model.gguf: convert that file");
+}
+
 TEST_F(GgufTest, TheRotatedPartIsTheWholeNumberInTheFile) {
   for (const auto& [width, dims] : {std::pair{88u, 30u}, {88u, 60u}, {100u, 58u}, {100u, 50u}}) {
     GgufBuilder b;
