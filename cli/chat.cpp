@@ -235,7 +235,8 @@ void Talk::report(const moe_chat_result& r) {
   }
   if (r.finish == MOE_FINISH_LENGTH && !options_.model.json) {
     std::fprintf(stderr, "moe: the reply was cut after %d tokens%s (-n 0: no limit)\n",
-                 r.n_generated, answer_.empty() ? ", while the model was thinking" : "");
+                 r.n_generated,
+                 answer_.empty() && !thought_.empty() ? ", while the model was thinking" : "");
   }
 }
 

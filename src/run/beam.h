@@ -28,7 +28,7 @@ struct BeamOptions {
 /// Points to host memory that must outlive the search.
 struct BeamTokens {
   std::span<const int32_t> eos;     // each ends a hypothesis
-  std::span<const int32_t> prefix;  // forced beginning of the text; counts in its length
+  std::span<const int32_t> prefix;  // forced beginning, at most max_tokens; counts in the length
   int32_t pad = -1;                 // never generated; -1: none
 };
 

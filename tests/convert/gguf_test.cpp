@@ -293,7 +293,6 @@ TEST_F(GgufTest, ConvertsALlama) {
   EXPECT_NE(checkpoint.find("model.layers.0.self_attn.q_proj.weight"), nullptr);
 }
 
-// Of these dimensions, 30.0 / 88 * 88 is less than 30.
 TEST_F(GgufTest, IsFoundByItsFirstBytesAndNamedInAFolder) {
   folder_.write("sha256-0123", llama().file());
   EXPECT_NE(Checkpoint(folder_.file("sha256-0123")).find("output_norm.weight"), nullptr);
@@ -308,6 +307,7 @@ TEST_F(GgufTest, IsFoundByItsFirstBytesAndNamedInAFolder) {
   refused(folder_.file("."), "model.gguf: convert that file");
 }
 
+// Of these dimensions, 30.0 / 88 * 88 is less than 30.
 TEST_F(GgufTest, TheRotatedPartIsTheWholeNumberInTheFile) {
   for (const auto& [width, dims] : {std::pair{88u, 30u}, {88u, 60u}, {100u, 58u}, {100u, 50u}}) {
     GgufBuilder b;
