@@ -47,7 +47,7 @@ class Convert(Cli):
         self.assertIn("layer 2: no attention; silu FFN of 36\n", shown)
 
     def start_long_conversion(self, **how):
-        """Starts converting a checkpoint whose embedding is a sparse file of 4 GB; returns once a partial file exists."""
+        """Starts converting a checkpoint whose embedding is a sparse file of 4 GB; returns once it writes a partial file."""
         source = self.path("source")
         os.makedirs(source, exist_ok=True)
         rows, d = 1 << 24, 64
@@ -78,7 +78,8 @@ class Convert(Cli):
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)
-        while p.poll() is None and not os.path.exists(self.path("out/m.moe.partial")):
+        partial = self.path("out/m.moe.partial")  # locked by the time that something is in it
+        while p.poll() is None and not (os.path.exists(partial) and os.path.getsize(partial) > 0):
             time.sleep(0.01)
         return p
 
