@@ -66,26 +66,65 @@ struct OutputRows {
   }
 };
 
-/// Pools a text's hidden states, received in order, to one vector.
-class Pool {
+/// Where a text's hidden states go, received in order: the caller's memory, one pooled vector, or
+/// both.
+class HiddenStates {
  public:
-  Pool(const Encoding& out, size_t n_tokens, size_t d, const Allocator& allocator)
-      : out_(out), n_tokens_(n_tokens), d_(d), sums_(allocator) {}
-  Status init() { return wants_mean() ? sums_.resize(d_) : Status(); }
-  /// Adds the states of the tokens from `first` on.
-  Status add(size_t first, const float* hidden, size_t n);
+  /// Rows that are copied at a time from the memory of another device.
+  static constexpr size_t kRows = 16;
+
+  HiddenStates(const Encoding& out, SessionState& state, size_t n_tokens)
+      : out_(out),
+        device_(state.device),
+        n_tokens_(n_tokens),
+        d_(static_cast<size_t>(state.model.config().d_model)),
+        sums_(state.model.allocator()),
+        copies_(state.model.allocator()) {}
+  Status init() {
+    if (wants_mean()) MOE_TRY(sums_.resize(d_));
+    const bool copied = out_.pooled != nullptr && out_.hidden == nullptr;
+    return copied && !device_.uses_host_memory() ? copies_.resize(kRows * d_) : Status();
+  }
+  bool wanted() const { return out_.hidden != nullptr || out_.pooled != nullptr; }
+  HiddenSink sink() { return wanted() ? HiddenSink{take, this} : HiddenSink(); }
   void finish();
 
  private:
   bool wants_mean() const { return out_.pooled != nullptr && out_.pooling == Pooling::kMean; }
+  static Status take(void* user, const float* hidden, size_t n);
+  // The states of the next n tokens, in host memory.
+  Status add(const float* hidden, size_t n);
 
   const Encoding& out_;
+  Device& device_;
   size_t n_tokens_;
   size_t d_;
+  size_t n_done_ = 0;
   Array<double> sums_;
+  Array<float> copies_;
 };
 
-Status Pool::add(size_t first, const float* hidden, size_t n) {
+Status HiddenStates::take(void* user, const float* hidden, size_t n) {
+  HiddenStates& self = *static_cast<HiddenStates*>(user);
+  const size_t d = self.d_;
+  if (self.out_.hidden != nullptr) {
+    float* to = self.out_.hidden + self.n_done_ * d;
+    MOE_TRY(self.device_.download(to, hidden, n * d * sizeof(float)));
+    return self.add(to, n);
+  }
+  if (self.device_.uses_host_memory()) return self.add(hidden, n);
+  for (size_t i = 0; i < n; i += kRows) {
+    const size_t rows = std::min(kRows, n - i);
+    float* to = self.copies_.data();
+    MOE_TRY(self.device_.download(to, hidden + i * d, rows * d * sizeof(float)));
+    MOE_TRY(self.add(to, rows));
+  }
+  return {};
+}
+
+Status HiddenStates::add(const float* hidden, size_t n) {
+  const size_t first = n_done_;
+  n_done_ += n;
   for (size_t i = 0; i < n * d_; ++i) {
     if (is_finite(hidden[i])) continue;
     return Status::error(MOE_ERR_NON_FINITE, "the hidden state of token %zu is not finite",
@@ -102,7 +141,7 @@ Status Pool::add(size_t first, const float* hidden, size_t n) {
   return {};
 }
 
-void Pool::finish() {
+void HiddenStates::finish() {
   for (size_t i = 0; i < d_ && wants_mean(); ++i) {
     out_.pooled[i] = static_cast<float>(sums_[i] / static_cast<double>(n_tokens_));
   }
@@ -126,39 +165,40 @@ Status ask_outputs(const ModelConfig& config, const Encoding& out, OutputRows* r
 
 }  // namespace
 
+uint64_t encode_bytes(const Device& device, const ModelConfig& config) {
+  const uint64_t sums = sizeof(double);
+  const uint64_t copies = device.uses_host_memory() ? 0 : HiddenStates::kRows * sizeof(float);
+  return static_cast<uint64_t>(config.d_model) * (sums + copies);
+}
+
 Status Session::encode(std::span<const int32_t> tokens, const Encoding& out) {
   SessionCall call(*this);
   MOE_TRY(call.status());
   SessionState& state = call.state();
   const ModelConfig& config = state.model.config();
-  const auto d = static_cast<size_t>(config.d_model);
   MOE_TRY(check_text(state, tokens));
   OutputRows rows{out.outputs, state.logits.size()};
   BatchPart whole;
   whole.session = &state;
   whole.tokens = tokens;
   MOE_TRY(ask_outputs(config, out, &rows, &whole));
-  Array<float> own(state.model.allocator());
-  Pool pool(out, tokens.size(), d, state.model.allocator());
-  MOE_TRY(pool.init());
+  HiddenStates states(out, state, tokens.size());
+  MOE_TRY(states.init());
+  whole.hidden = states.sink();
   const size_t chunk = std::min(tokens.size(), static_cast<size_t>(state.options.chunk));
-  if (out.hidden == nullptr && out.pooled != nullptr) MOE_TRY(own.resize(chunk * d));
   const bool has_logits = state.has_logits;  // the passes below do not change the logits
   Status status;
   for (size_t done = 0; done < tokens.size();) {  // once for an encoder
     BatchPart part = whole;
     part.tokens = tokens.subspan(done, std::min(chunk, tokens.size() - done));
     part.position = state.position() + static_cast<int32_t>(done);
-    part.hidden = out.hidden != nullptr ? out.hidden + done * d : own.data();
     status = run_batch(state, {&part, 1});
     if (!status.ok()) break;
     if (state.counting && config.is_encoder()) state.counters.add_pass();
-    if (part.hidden != nullptr) status = pool.add(done, part.hidden, part.tokens.size());
-    if (!status.ok()) break;
     done += part.tokens.size();
   }
   state.has_logits = has_logits;
-  if (status.ok()) pool.finish();
+  if (status.ok()) states.finish();
   return status;
 }
 

@@ -21,6 +21,13 @@ struct ScoreSink {
   void* user = nullptr;
 };
 
+/// Receives the normed hidden states of a part's `n` tokens: device memory (n, d_model), valid
+/// during the call.
+struct HiddenSink {
+  Status (*take)(void* user, const float* hidden, size_t n) = nullptr;
+  void* user = nullptr;
+};
+
 /// Rows of a part whose logits are only needed for the log-probability of one token each.
 struct ScoredRows {
   size_t first = 0;                  // row of the part
@@ -39,8 +46,7 @@ struct BatchPart {
   LogitSink sink;                      // kAll, kSome: called per row, in order
   int32_t first_row = 0;               // in the batch; set by forward()
   std::span<const int32_t> some = {};  // kSome: the rows, ascending
-  float* hidden = nullptr;  // host memory (tokens, d_model) for the normed hidden states, or null;
-                            // a decoder then has no logits
+  HiddenSink hidden = {};              // if set, a decoder has no logits
   ScoredRows scored = {};
   int32_t text = 0;  // selects keys and values: each hypothesis of a beam search has its own
 };

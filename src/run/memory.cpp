@@ -29,6 +29,17 @@ void add_line(MemoryAccount* account, const char* what, uint64_t bytes) {
   account->lines[account->n_lines++] = {what, bytes};
 }
 
+// What calls allocate, of which there is one at a time. generate() copies the logits for a callback
+// that changes them.
+uint64_t call_bytes(const Model& model, const SessionOptions& o) {
+  const ModelConfig& config = model.config();
+  const uint64_t logits = static_cast<uint64_t>(config.n_outputs()) * sizeof(float);
+  uint64_t bytes =
+      std::max({logits, encode_bytes(model.device(), config), scoring_bytes(o.context)});
+  if constexpr (kSavesSessions) bytes = std::max(bytes, saving_bytes(config, o.kv));
+  return bytes;
+}
+
 uint64_t host_state_bytes(const ModelConfig& config, const SessionOptions& o) {
   const uint64_t layers = config.layers.size();
   constexpr uint64_t kHandles = 64;
@@ -150,6 +161,7 @@ Status account_resolved(const Model& model, const SessionOptions& o, MemoryAccou
   add_line(&account, "sampling", output_bytes + Sampler::bytes(config.vocab_size) + report);
   add_line(&account, "beam search", search_bytes(config, o));
   add_line(&account, "session", host_state_bytes(config, o));
+  add_line(&account, "temporary memory of calls", call_bytes(model, o));
   add_line(&account, "read buffers", reading_bytes(model, account.total - others));
   account.session_bytes = account.total - others;
   account.device_bytes = scratch;

@@ -79,12 +79,12 @@ Status write_scores(SessionState& lead, const Batch& batch, const BatchPart& par
   return {};
 }
 
-// Copies the hidden states after the final norm where requested.
+// Delivers the hidden states after the final norm where requested.
 Status write_hidden(SessionState& lead, const Batch& batch) {
   const int32_t d = lead.model.config().d_model;
   const Norm& norm = lead.model.weights().final_norm;
   for (const BatchPart& part : batch.parts) {
-    if (part.hidden == nullptr || cancel_asked(batch)) continue;
+    if (part.hidden.take == nullptr || cancel_asked(batch)) continue;
     const float* x = lead.work.x + int64_t{part.first_row} * d;
     const auto n = static_cast<int32_t>(part.tokens.size());
     if (norm.kind != NormKind::kNone && lead.model.config().is_encoder()) {
@@ -93,8 +93,7 @@ Status write_hidden(SessionState& lead, const Batch& batch) {
       }));
       x = lead.work.branch;
     }
-    MOE_TRY(lead.device.download(part.hidden, x,
-                                 part.tokens.size() * static_cast<size_t>(d) * sizeof(float)));
+    MOE_TRY(part.hidden.take(part.hidden.user, x, part.tokens.size()));
   }
   return {};
 }
@@ -129,7 +128,7 @@ void norm_hidden(SessionState& lead, const Batch& batch) {
   const int32_t d = lead.model.config().d_model;
   const Norm& norm = lead.model.weights().final_norm;
   for (const BatchPart& part : batch.parts) {
-    if (part.hidden == nullptr || norm.kind == NormKind::kNone) continue;
+    if (part.hidden.take == nullptr || norm.kind == NormKind::kNone) continue;
     float* x = lead.work.x + int64_t{part.first_row} * d;
     lead.device.norm(*lead.stream,
                      {x, x, static_cast<int32_t>(part.tokens.size()), d, norm, false, 1});

@@ -98,6 +98,8 @@ Status score_text(Scorer& scorer, const Windows& windows, std::span<const int32_
 
 }  // namespace
 
+uint64_t scoring_bytes(int32_t context) { return static_cast<uint64_t>(context) * sizeof(int32_t); }
+
 Status score_tokens(Session& session, std::span<const int32_t> tokens, std::span<float> logprobs) {
   SessionCall call(session);
   MOE_TRY(call.status());

@@ -4,7 +4,7 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "src/run/session_state.h"
+#include "src/run/kv_heads.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -179,165 +179,6 @@ Status check_fit(const SessionState& state, const ModelFileName& name, const Sav
   return {};
 }
 
-/// One KV head of a layer's keys or values.
-struct HeadPlace {
-  uint8_t* at;
-  float* scales;  // null unless int8
-  int32_t head_dim;
-};
-
-// Calls f(place, keys) for every head in file order; `keys`: the device defines their layout.
-template <class F>
-Status each_head(const SessionState& state, F&& f) {
-  const ModelConfig& config = state.model.config();
-  for (int32_t l = 0; l < config.n_layers(); ++l) {
-    const LayerConfig& layer = config.layers[static_cast<size_t>(l)];
-    const KvCacheView kv = state.kv.view(l);
-    const KvWidths w = kv_widths(layer.attention, kv.type);
-    const int n_sides = !layer.has_attention ? 0 : w.value > 0 ? 2 : 1;
-    for (int side = 0; side < n_sides; ++side) {
-      auto* const values = static_cast<uint8_t*>(side == 0 ? kv.layer.k : kv.layer.v);
-      float* const scales = side == 0 ? kv.layer.k_scale : kv.layer.v_scale;
-      for (int64_t h = 0; h < w.n_heads; ++h) {
-        const int64_t first = h * kv.capacity;
-        const HeadPlace place = {
-            values + static_cast<size_t>(first * w.key) * element_bytes(kv.type),
-            kv.type == KvType::kInt8 ? scales + first : nullptr, w.key};
-        MOE_TRY(f(place, side == 0 && !is_latent(kv.type)));
-      }
-    }
-  }
-  return {};
-}
-
-Status check_cancel(const SessionState& state) {
-  return state.cancel_asked() ? Status::error(MOE_ERR_CANCELLED, "cancelled") : Status();
-}
-
-/// Copies pieces of heads between the device, which defines the layout of keys, and rows in host
-/// memory. A piece has at most kMost positions, so the memory does not grow with the text.
-class Mover {
- public:
-  static constexpr size_t kMost = kKeyBlock;
-
-  Mover(const SessionState& state, const Allocator& allocator)
-      : device_(state.device),
-        type_(state.options.kv),
-        raw_(allocator),
-        rows_(allocator),
-        places_(allocator) {}
-
-  /// n: positions of the text.
-  Status init(const SessionState& state, size_t n);
-  /// Calls f(piece) for the pieces of a head, in order.
-  template <class F>
-  Status each_piece(const HeadPlace& head, F&& f);
-  /// Copies from `piece` to rows().
-  Status take(const HeadPlace& piece, bool keys);
-  /// Copies from rows() to `piece`.
-  Status put(const HeadPlace& piece, bool keys);
-  Status take_scales(const HeadPlace& piece) {
-    return device_.download(rows(), piece.scales, scale_bytes());
-  }
-  Status put_scales(const HeadPlace& piece) {
-    return device_.upload(piece.scales, rows(), scale_bytes());
-  }
-  uint8_t* rows() { return rows_.data(); }
-  // Of the piece at hand.
-  size_t row_bytes(const HeadPlace& piece) const {
-    return n_ * static_cast<size_t>(piece.head_dim) * element_bytes(type_);
-  }
-  size_t scale_bytes() const { return n_ * sizeof(float); }
-
- private:
-  size_t raw_bytes(const HeadPlace& piece) const {
-    return round_up(n_, size_t{kKeyBlock}) * static_cast<size_t>(piece.head_dim) *
-           element_bytes(type_);
-  }
-  Status learn_places(int32_t head_dim);
-  template <size_t kBytes>
-  void each_key(int32_t head_dim, bool to_rows);
-  void move_keys(int32_t head_dim, bool to_rows);
-
-  Device& device_;
-  KvType type_;
-  size_t n_text_ = 0;
-  size_t n_ = 0;  // positions of the piece at hand
-  Array<uint8_t> raw_;
-  Array<uint8_t> rows_;
-  Array<size_t> places_;   // of the elements of a key block, row by row
-  int32_t places_of_ = 0;  // the head_dim of places_
-};
-
-Status Mover::init(const SessionState& state, size_t n) {
-  n_text_ = n;
-  n_ = std::min(n, kMost);
-  int32_t widest = 1;
-  for (const LayerConfig& layer : state.model.config().layers) {
-    widest = std::max(widest, kv_widths(layer.attention, type_).key);
-  }
-  const HeadPlace largest = {nullptr, nullptr, widest};
-  if (!is_latent(type_)) MOE_TRY(raw_.resize(std::max<size_t>(raw_bytes(largest), 1)));
-  return rows_.resize(std::max<size_t>({row_bytes(largest), scale_bytes(), 1}));
-}
-
-template <class F>
-Status Mover::each_piece(const HeadPlace& head, F&& f) {
-  for (size_t first = 0; first < n_text_; first += n_) {
-    n_ = std::min(n_text_ - first, kMost);
-    HeadPlace piece = head;
-    piece.at += first * static_cast<size_t>(head.head_dim) * element_bytes(type_);
-    if (head.scales != nullptr) piece.scales += first;
-    MOE_TRY(f(piece));
-  }
-  return {};
-}
-
-Status Mover::learn_places(int32_t head_dim) {
-  if (places_of_ == head_dim) return {};
-  places_.clear();
-  for (int32_t p = 0; p < kKeyBlock; ++p) {
-    for (int32_t i = 0; i < head_dim; ++i) {
-      MOE_TRY(places_.push(static_cast<size_t>(device_.key_place(type_, head_dim, p, i))));
-    }
-  }
-  places_of_ = head_dim;
-  return {};
-}
-
-// Copies keys of n rows element by element.
-template <size_t kBytes>
-void Mover::each_key(int32_t head_dim, bool to_rows) {
-  const size_t block = places_.size();
-  const size_t n = n_ * static_cast<size_t>(head_dim);
-  for (size_t i = 0; i < n; ++i) {
-    uint8_t* const raw = raw_.data() + (i / block * block + places_[i % block]) * kBytes;
-    uint8_t* const row = rows_.data() + i * kBytes;
-    std::memcpy(to_rows ? row : raw, to_rows ? raw : row, kBytes);
-  }
-}
-
-void Mover::move_keys(int32_t head_dim, bool to_rows) {
-  if (type_ == KvType::kInt8) return each_key<1>(head_dim, to_rows);
-  return type_ == KvType::kF32 ? each_key<4>(head_dim, to_rows) : each_key<2>(head_dim, to_rows);
-}
-
-Status Mover::take(const HeadPlace& piece, bool keys) {
-  if (!keys) return device_.download(rows(), piece.at, row_bytes(piece));
-  MOE_TRY(learn_places(piece.head_dim));
-  MOE_TRY(device_.download(raw_.data(), piece.at, raw_bytes(piece)));
-  move_keys(piece.head_dim, true);
-  return {};
-}
-
-Status Mover::put(const HeadPlace& piece, bool keys) {
-  if (!keys) return device_.upload(piece.at, rows(), row_bytes(piece));
-  MOE_TRY(learn_places(piece.head_dim));
-  std::memset(raw_.data(), 0, raw_bytes(piece));  // zeros for positions after the last one
-  move_keys(piece.head_dim, false);
-  return device_.upload(piece.at, raw_.data(), raw_bytes(piece));
-}
-
 /// Writes the arrays of a saved session and hashes them.
 class Writer {
  public:
@@ -390,18 +231,6 @@ class Loader {
   Checksum checksum_;
 };
 
-Status check_keeps(const SessionState& state) {
-  const ModelConfig& config = state.model.config();
-  if (config.is_encoder()) {
-    return Status::error(MOE_ERR_UNSUPPORTED,
-                         "the model is an encoder: its sessions have nothing to save");
-  }
-  if (!config.is_encoder_decoder()) return {};
-  return Status::error(
-      MOE_ERR_UNSUPPORTED,
-      "the model is an encoder-decoder: its sessions are neither saved nor forked");
-}
-
 Status load_body(SessionState& state, Loader& loader, size_t n) {
   MOE_TRY(state.tokens.resize(n));
   loader.begin();
@@ -409,7 +238,7 @@ Status load_body(SessionState& state, Loader& loader, size_t n) {
   loader.end();
   const Status ids = check_ids(state, state.tokens.span());
   if (!ids.ok()) return Status::error(MOE_ERR_CORRUPT, "saved session: %s", ids.text());
-  Mover mover(state, state.model.allocator());
+  KvMover mover(state, state.model.allocator());
   MOE_TRY(mover.init(state, n));
   const auto move = [&](const HeadPlace& place, bool keys) -> Status {
     MOE_TRY(check_cancel(state));
@@ -447,7 +276,7 @@ Status save_session(Session& session, const ModelFileName& name, const SaveSink&
   const SessionState& state = call.state();
   MOE_TRY(check_keeps(state));
   const size_t n = state.tokens.size();
-  Mover mover(state, state.model.allocator());
+  KvMover mover(state, state.model.allocator());
   MOE_TRY(mover.init(state, n));
   Writer writer(sink);
   uint8_t header[kHeader];
@@ -498,77 +327,6 @@ Status load_session(Session& session, const ModelFileName& name, const SaveSourc
   const Status status = load_body(state, loader, static_cast<size_t>(found.n_tokens));
   if (!status.ok()) forget(state);
   return status;
-}
-
-namespace {
-
-// With an expert capacity the last token alone does not reproduce them.
-Status copy_logits(const SessionState& from, SessionState& to) {
-  const size_t n = from.logits.size();
-  if (!from.has_logits) return {};
-  if (from.on_device) {
-    MOE_TRY(from.device.download(to.logits.data(), from.work.device_logits, n * sizeof(float)));
-  } else {
-    std::copy_n(from.logits.data(), n, to.logits.data());
-  }
-  to.on_device = false;
-  to.has_logits = true;
-  return {};
-}
-
-Status copy_text(const SessionState& from, SessionState& to) {
-  const size_t n = from.tokens.size();
-  if (check_keeps(from).ok()) {
-    Mover mover(from, from.model.allocator());
-    MOE_TRY(mover.init(from, n));
-    // Both have the same shape, so their heads are in the same order.
-    Array<HeadPlace> places(from.model.allocator());
-    MOE_TRY(each_head(to, [&](const HeadPlace& place, bool) { return places.push(place); }));
-    size_t at = 0;
-    const auto move = [&](const HeadPlace& place, bool keys) -> Status {
-      MOE_TRY(check_cancel(from));
-      const HeadPlace& there = places[at++];
-      return mover.each_piece(place, [&](const HeadPlace& piece) -> Status {
-        HeadPlace target = there;
-        target.at += piece.at - place.at;
-        MOE_TRY(mover.take(piece, keys));
-        MOE_TRY(mover.put(target, keys));
-        if (place.scales == nullptr) return {};
-        target.scales += piece.scales - place.scales;
-        MOE_TRY(mover.take_scales(piece));
-        return mover.put_scales(target);
-      });
-    };
-    MOE_TRY(each_head(from, move));
-  }
-  MOE_TRY(to.tokens.append(from.tokens.data(), n));
-  for (size_t l = 0; l < from.routers.size(); ++l) to.routers[l] = from.routers[l];
-  to.overridden = from.overridden;
-  to.has_capacity = from.has_capacity;
-  to.options.chunk_follows = from.options.chunk_follows;
-  return copy_logits(from, to);
-}
-
-}  // namespace
-
-Result<Box<Session>> fork_session(Session& session, Model& model, uint64_t other_sessions_bytes,
-                                  const Allocator& allocator) {
-  SessionCall call(session);
-  MOE_TRY(call.status());
-  if (call.state().model.config().is_encoder_decoder()) return check_keeps(call.state());
-  SessionOptions options;
-  options.context = call.state().options.context;
-  options.chunk = call.state().options.chunk;
-  options.kv = call.state().options.kv;
-  options.memory_cap = call.state().options.memory_cap;
-  options.other_sessions_bytes = other_sessions_bytes;
-  MOE_ASSIGN(Box<Session> made, Session::create(model, options, allocator));
-  Status copied = copy_text(call.state(), SessionCall::state_of(*made));
-  if (copied.ok()) return made;
-  const uint64_t bytes = made->bytes();
-  made.reset();
-  model.session_gone(bytes);
-  return copied;
 }
 
 }  // namespace moe

@@ -141,15 +141,17 @@ Result<Box<Session>> Session::create(Model& model, const SessionOptions& options
   MOE_TRY(check_budget(account, resolved.memory_cap));
   CacheRoom room(model);
   MOE_TRY(model.prepare(account.device_bytes, account.cache_bytes));
-  if (is_latent(resolved.kv)) MOE_TRY(model.make_latent_matrices());
   for (;;) {
     MOE_ASSIGN(auto state, make_box<SessionState>(allocator, model, resolved, allocator));
     state->bytes = account.session_bytes;
     const Status status = state->init(allocator);
     if (status.ok()) {
+      MOE_ASSIGN(auto session, make_box<Session>(allocator, std::move(state)));
+      // They stay even if the session is freed: nothing may fail after them.
+      if (is_latent(resolved.kv)) MOE_TRY(model.make_latent_matrices());
       room.taken();
       model.count_memory(account.total);
-      return make_box<Session>(allocator, std::move(state));
+      return session;
     }
     if (!made_room(model, status, account.device_bytes)) return status;
   }

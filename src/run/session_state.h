@@ -151,6 +151,17 @@ class SessionCall {
 Status begin_call(SessionState& state, bool heal);
 void end_call(SessionState& state);
 
+#ifdef MOE_NO_SAVE
+inline constexpr bool kSavesSessions = false;
+#else
+inline constexpr bool kSavesSessions = true;
+#endif
+
+// Memory that a call of a session allocates and frees, at most.
+uint64_t encode_bytes(const Device& device, const ModelConfig& config);
+uint64_t saving_bytes(const ModelConfig& config, KvType kv);
+uint64_t scoring_bytes(int32_t context);
+
 // Steps of a call; the caller holds a SessionCall.
 // position: at most the session's.
 Status rewind_to(SessionState& state, size_t position);

@@ -188,13 +188,6 @@ TEST_P(LatentTest, RewindingForgets) {
 INSTANTIATE_TEST_SUITE_P(Kinds, LatentTest, testing::ValuesIn(latent_kinds()),
                          [](const auto& kind) { return kind.param.name; });
 
-uint64_t line_of(const MemoryAccount& account, const char* what) {
-  for (int32_t i = 0; i < account.n_lines; ++i) {
-    if (std::strcmp(account.lines[i].what, what) == 0) return account.lines[i].bytes;
-  }
-  return 0;
-}
-
 MemoryAccount account_of(Machine& machine, KvType kv) {
   MemoryAccount account;
   SessionOptions options = options_of(kv);

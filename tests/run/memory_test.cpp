@@ -5,6 +5,8 @@
 #include <cstring>
 #include <set>
 
+#include "src/run/perplexity.h"
+#include "src/run/saved.h"
 #include "tests/run/capped_model.h"
 
 namespace moe {
@@ -32,8 +34,11 @@ TEST(MemoryTest, TheAccountIsWhatASessionHolds) {
       const size_t before = memory.live_bytes();
       const Box<Session> session = machine.session(options);
       const size_t held = memory.live_bytes() - before;
-      EXPECT_LE(held, session->bytes() + sizeof(Session));
-      EXPECT_GT(held, session->bytes() * 95 / 100);
+      MemoryAccount account;
+      ASSERT_TRUE(account_memory(machine.model(), options, &account).ok());
+      const uint64_t kept = session->bytes() - line_of(account, "temporary memory of calls");
+      EXPECT_LE(held, kept + sizeof(Session));
+      EXPECT_GT(held, kept * 95 / 100);
     }
   }
 }
@@ -50,11 +55,7 @@ TEST(MemoryTest, CompressedWeightsNeedRoomToBeRead) {
     const size_t opened = memory.live_bytes();
     MemoryAccount account;
     ASSERT_TRUE(account_memory(machine.model(), {}, &account).ok());
-    uint64_t room = 0;
-    for (int32_t i = 0; i < account.n_lines; ++i) {
-      if (std::strcmp(account.lines[i].what, "read buffers") == 0) room = account.lines[i].bytes;
-    }
-    EXPECT_EQ(room > 0, compress);
+    EXPECT_EQ(line_of(account, "read buffers") > 0, compress);
     const Box<Session> session = machine.session();
     (void)eval_all(*session, random_tokens(40, machine.vocab_size()));
     EXPECT_LE(memory.peak_bytes() - opened, account.total) << compress;
@@ -165,6 +166,78 @@ TEST(MemoryTest, NothingIsAllocatedPerToken) {
     run();
     EXPECT_EQ(memory.n_allocations(), warm) << kind.name;
   }
+}
+
+using Bytes = std::vector<uint8_t>;
+
+Status append(void* user, const void* from, size_t n) {
+  const auto* bytes = static_cast<const uint8_t*>(from);
+  static_cast<Bytes*>(user)->insert(static_cast<Bytes*>(user)->end(), bytes, bytes + n);
+  return {};
+}
+
+Status take(void* user, uint64_t offset, void* to, size_t n) {
+  std::memcpy(to, static_cast<const Bytes*>(user)->data() + offset, n);
+  return {};
+}
+
+// Each kind has its largest call: narrow heads and a large vocabulary, wide heads, a latent.
+TEST(MemoryTest, CallsAllocateWhatTheAccountAllows) {
+  const TinyKind wide = {"wide", [](ModelConfig& c, TinyOptions&) {
+                           each_attention(c, [](AttentionConfig& a) { a.head_dim = 20; });
+                         }};
+  const TinyKind latent = {"latent", [](ModelConfig& c, TinyOptions& o) { set_latent(c, o); }};
+  const auto try_kv = [](const TinyKind& kind, KvType kv) {
+    const auto bytes = build_tiny_kind(kind);
+    FailingAllocator memory;
+    Machine machine(*bytes, 1, nullptr, memory.get());
+    ASSERT_TRUE(machine.status().ok());
+    SessionOptions options;
+    options.kv = kv;
+    options.chunk = 64;
+    const Box<Session> session = machine.session(options);
+    MemoryAccount account;
+    ASSERT_TRUE(account_memory(machine.model(), options, &account).ok());
+    const uint64_t allowed = line_of(account, "temporary memory of calls");
+    const auto& header = machine.model().file().header();
+    const ModelFileName name = {header.metadata_xxh64, header.file_bytes};
+    const Tokens text = random_tokens(150, machine.vocab_size());
+    Bytes saved;
+    saved.reserve(1 << 20);
+    uint64_t most = 0;
+    const auto measure = [&](const char* what, uint64_t kept, auto&& call) {
+      const size_t before = memory.live_bytes();
+      memory.reset_peak();
+      const Status status = call();
+      EXPECT_TRUE(status.ok()) << what << ": " << status.text();
+      const uint64_t used = memory.peak_bytes() - before;
+      EXPECT_LE(used, kept + allowed) << kind.name << " " << what;
+      most = std::max(most, used - std::min(used, kept));
+    };
+    measure("perplexity", 0, [&] {
+      Perplexity found;
+      return measure_perplexity(*session, span(text), {}, &found);
+    });
+    ASSERT_TRUE(session->eval(span(text), LogitRows::kNone, nullptr).ok());
+    measure("pooled", 0, [&] {
+      Floats pooled(static_cast<size_t>(machine.model().config().d_model));
+      Encoding encoding;
+      encoding.pooled = pooled.data();
+      return session->encode(span(text).first(5), encoding);
+    });
+    const SaveSink sink = {append, &saved};
+    measure("save", 0, [&] { return save_session(*session, name, sink); });
+    measure("load", 0, [&] { return load_session(*session, name, {saved.size(), take, &saved}); });
+    measure("fork", session->bytes() - allowed + sizeof(Session), [&] {
+      return fork_session(*session, machine.model(), session->bytes(), memory.get()).status();
+    });
+    EXPECT_GT(most, allowed * 9 / 10) << kind.name;
+  };
+  for (const KvType kv : {KvType::kF16, KvType::kInt8, KvType::kF32}) {
+    try_kv(kPlain, kv);
+    try_kv(wide, kv);
+  }
+  try_kv(latent, KvType::kLatent);
 }
 
 TEST(MemoryTest, EveryFailedAllocationIsAStatus) {

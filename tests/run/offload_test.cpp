@@ -161,6 +161,8 @@ TEST_F(Offload, TheCApiCountsAllThatItAllocates) {
     ASSERT_EQ(moe_session_create(model, nullptr, &session, &error), MOE_OK) << error.text;
     const size_t n = text_.size();
     ASSERT_EQ(moe_session_eval(session, text_.data(), n, nullptr, 0, &error), MOE_OK);
+    const moe_writer nowhere = {[](void*, const void*, size_t) { return 0; }, nullptr};
+    ASSERT_EQ(moe_session_save(session, &nowhere, &error), MOE_OK) << error.text;
     moe_memory_stats stats{};
     stats.struct_size = sizeof stats;
     ASSERT_EQ(moe_session_get_memory_stats(session, &stats, &error), MOE_OK);
@@ -433,6 +435,34 @@ TEST_F(Offload, ALaterSessionTakesItsMemoryFromTheArena) {
   model.model().session_gone(second->bytes());  // the C API calls this when a session is freed
   EXPECT_EQ(model.model().memory_stats().arena_bytes, 16 * least.slot);
   EXPECT_LE(model.model().memory_stats().peak_bytes, stats.cap_bytes);
+}
+
+// The matrices of a latent cache stay with the model: no session that fails leaves them behind.
+TEST_F(Offload, AFailedSessionLeavesTheMemoryAsItWas) {
+  const auto bytes = build_tiny_kind(
+      two_moe_layers({"latent", [](ModelConfig& c, TinyOptions& o) { set_latent(c, o); }}));
+  WatchedFile file{*bytes, {}};
+  SessionOptions latent = chunks_of(8);
+  latent.kv = KvType::kLatent;
+  const LeastCap least = least_cap(*bytes, latent);
+  FailingAllocator memory;
+  CappedModel model(file, {least.with(6) + least.session}, memory.get());
+  const Box<Session> first = model.session(chunks_of(8));
+  latent.other_sessions_bytes = first->bytes();
+  const MemoryStats before = model.model().memory_stats();
+  const size_t live = memory.live_bytes();
+  bool made = false;
+  for (size_t n = 0; !made; ++n) {
+    ASSERT_LT(n, 1000u);
+    memory.fail_in(n);
+    made = model.try_session(latent).ok();
+    if (made) break;
+    const MemoryStats after = model.model().memory_stats();
+    EXPECT_EQ(after.arena_bytes, before.arena_bytes) << n;
+    EXPECT_EQ(after.counted_bytes, before.counted_bytes) << n;
+    EXPECT_EQ(memory.live_bytes(), live) << n;
+  }
+  memory.fail_in(FailingAllocator::kNever);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -94,6 +95,14 @@ inline Floats eval_all(Session& session, const Tokens& tokens, size_t chunk = ~s
     i += n;
   }
   return logits;
+}
+
+/// 0: no such line.
+inline uint64_t line_of(const MemoryAccount& account, const char* what) {
+  for (int32_t i = 0; i < account.n_lines; ++i) {
+    if (std::strcmp(account.lines[i].what, what) == 0) return account.lines[i].bytes;
+  }
+  return 0;
 }
 
 }  // namespace moe

@@ -40,6 +40,10 @@ class FailingAllocator {
   size_t live_blocks() const { return read(live_blocks_); }
   size_t live_bytes() const { return read(live_bytes_); }
   size_t peak_bytes() const { return read(peak_bytes_); }
+  void reset_peak() {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    peak_bytes_ = live_bytes_;
+  }
   /// True if the failing allocation was reached.
   bool failed() const { return read(n_failed_) != 0; }
 
