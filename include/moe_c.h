@@ -738,8 +738,9 @@ typedef struct moe_routing_choices {
 
 /* Called before the choices are used, and may change them: expert ids of the layer, distinct per
  * token, with finite weights. Otherwise the call returns MOE_ERR_RANGE, MOE_ERR_ARGUMENT or
- * MOE_ERR_NON_FINITE. A capacity applies afterwards. Runs on the caller's thread, also for passes
- * that later fail or are cancelled. Must not call the session, except for moe_session_cancel. */
+ * MOE_ERR_NON_FINITE. A capacity applies afterwards; it ranks a token whose experts were changed by
+ * the new weights. Runs on the caller's thread, also for passes that later fail or are cancelled.
+ * Must not call the session, except for moe_session_cancel. */
 typedef void (*moe_routing_fn)(void* user, moe_routing_choices* choices);
 
 /* Applies to later passes; NULL: removes the callback. MOE_ERR_UNSUPPORTED on a GPU. */

@@ -168,9 +168,22 @@ Status check_choices(const MoeCall& call, int32_t token) {
   return {};
 }
 
+// A token whose experts were changed has no probabilities: the hook's weights rank it.
+void rank_changed(MoeCall& call, int32_t token, const int32_t* before, int32_t count) {
+  CpuStream& s = call.s;
+  const int64_t at = static_cast<int64_t>(token) * call.max_k;
+  const int32_t n = s.count[token];
+  if (n == count && std::equal(before + at, before + at + n, s.expert + at)) return;
+  std::copy_n(s.weight + at, n, s.prob + at);
+}
+
 void call_hook(MoeCall& call, Routing routing) {
   const MoeOp& op = call.op;
   if (op.hook.call == nullptr) return;
+  int32_t* const before = call.s.pair_token;  // free until the pairs are grouped
+  int32_t* const counts = call.s.order;
+  std::copy_n(call.s.expert, static_cast<int64_t>(call.n_tokens) * call.max_k, before);
+  std::copy_n(call.s.count, call.n_tokens, counts);
   routing.kept = nullptr;
   if (router_info(op.router).scores == RouterScores::kTable) routing.scores = nullptr;
   const int32_t position = op.rows == nullptr ? 0 : op.rows[0].position;
@@ -178,6 +191,7 @@ void call_hook(MoeCall& call, Routing routing) {
   for (int32_t t = 0; t < call.n_tokens; ++t) {
     const Status status = check_choices(call, t);
     if (!status.ok()) return call.s.latch(status);
+    rank_changed(call, t, before, counts[t]);
     const int64_t at = static_cast<int64_t>(t) * call.max_k;
     for (int32_t j = 0; j < call.max_k; ++j) call.s.kept[at + j] = j < call.s.count[t];
   }

@@ -185,5 +185,40 @@ TEST_F(CapacityTest, WithoutRoomTheSessionStaysAsItWas) {
   EXPECT_EQ(free->chunk(), kContext);
 }
 
+// Sends all tokens to expert 0 with the weight 0.5, except for the last one.
+struct ToOneExpert {
+  float last;  // its weight; 0: changes nothing
+  static void route(void* user, const RoutedTokens&, Routing* r) {
+    const float last = static_cast<const ToOneExpert*>(user)->last;
+    for (int32_t t = 0; t < r->n_tokens && last != 0; ++t) {
+      const ptrdiff_t at = static_cast<ptrdiff_t>(t) * r->max_k;
+      r->count[t] = 1;
+      r->expert[at] = 0;
+      r->weight[at] = t + 1 < r->n_tokens ? 0.5f : last;
+    }
+  }
+};
+
+TEST(CapacityOfHooksTest, ChangedChoicesAreRankedByTheirWeights) {
+  const auto bytes = model_with(0.5f);
+  Machine machine(*bytes, 2);
+  ASSERT_TRUE(machine.status().ok()) << machine.status().text();
+  const Tokens text = random_tokens(40, 64);
+  // Logits of all tokens before the last one.
+  const auto run = [&](ToOneExpert to, bool hooked) {
+    const Box<Session> session = machine.session(options());
+    const Status status =
+        session->set_routing_hook(hooked ? RoutingHook{ToOneExpert::route, &to} : RoutingHook());
+    EXPECT_TRUE(status.ok()) << status.text();
+    Floats logits = eval_all(*session, text);
+    logits.resize(logits.size() / text.size() * (text.size() - 1));
+    return logits;
+  };
+  EXPECT_TRUE(run({0}, true) == run({0}, false)) << "a hook that changes nothing";
+  // With the largest weight the last token takes the place of one before it.
+  EXPECT_TRUE(run({0.4f}, true) == run({0.3f}, true));
+  EXPECT_FALSE(run({0.6f}, true) == run({0.4f}, true));
+}
+
 }  // namespace
 }  // namespace moe
