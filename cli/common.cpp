@@ -109,6 +109,9 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool with_path) {
           "HOW")
       ->check(one_of({"auto", "direct", "buffered"}))
       ->capture_default_str();
+  app.add_flag("--lazy", o.lazy,
+               "With a cap, read experts only when a token needs them, not ahead into free memory")
+      ->group(kMachineGroup);
   app.add_flag("--map", o.map, "Map the weights instead of reading them (the file must not change)")
       ->group(kMachineGroup);
   app.add_flag("--json", o.json, "Print the result as JSON")->group(kOutputGroup);
@@ -207,6 +210,7 @@ Model open_model(const ModelOptions& o, moe_env* env) {
   p.map_weights = o.map ? 1 : 0;
   p.io = o.io == "direct" ? MOE_IO_DIRECT : o.io == "buffered" ? MOE_IO_BUFFERED : MOE_IO_AUTO;
   p.memory_bytes = memory_cap(o);
+  p.lazy_experts = o.lazy ? 1 : 0;
   p.session = &session;
   moe_model* model = nullptr;
   moe_error error;

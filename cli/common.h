@@ -60,6 +60,7 @@ struct ModelOptions {
   std::string memory;         // "2G"
   bool planning = false;      // allow more memory than this machine has
   std::string io = "auto";
+  bool lazy = false;
   bool map = false;
   int context = 0;
   int chunk = 0;

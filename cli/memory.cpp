@@ -185,6 +185,7 @@ Json memory_json(const ModelOptions& o, const moe_model* model, const moe_memory
           {"counted_bytes", stats.counted_bytes},
           {"expert_cache_bytes", stats.arena_bytes},
           {"cached_expert_bytes", stats.expert_bytes},
+          {"filled_bytes", stats.filled_bytes},
           {"experts", expert_json(stats.session)},
           {"account", memory_lines(o, model)}};
 }

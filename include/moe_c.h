@@ -199,14 +199,16 @@ typedef struct moe_model_params {
   int32_t skip_checksums; /* 1: do not verify checksums of weights (structure is always checked) */
   int32_t reserved;       /* zero */
   /* cap on weights, KV caches and scratch memory of this model and its sessions; 0: none. The
-   * remainder is an expert cache: missing experts are read on demand by up to four threads of the
-   * model; results do not change. Mapped weights and models in memory count in full. If the cap is
+   * remainder is an expert cache: missing experts are read by up to four threads of the model;
+   * results do not change. Mapped weights and models in memory count in full. If the cap is
    * too small: MOE_ERR_BUDGET with the itemised sum and the smallest possible cap. */
   uint64_t memory_bytes;
   /* with a cap: the session that must fit; NULL: the default session */
   const moe_session_params* session;
   moe_io io; /* files only; MOE_IO_DIRECT with map_weights, memory or a reader: MOE_ERR_ARGUMENT */
-  int32_t reserved2; /* zero */
+  /* 0: the threads also fill the room that is left in the expert cache, one expert at a time, while
+   * nothing else is read; from the first session on. 1: they read only what a token has chosen. */
+  int32_t lazy_experts;
 } moe_model_params;
 
 /* Source of a model that is neither a file nor in memory. `read` reads exactly `bytes` bytes at
@@ -768,6 +770,7 @@ typedef struct moe_memory_stats {
   uint64_t peak_bytes;    /* maximum of counted_bytes */
   uint64_t arena_bytes;   /* capacity of the expert cache */
   uint64_t expert_bytes;  /* experts in it */
+  uint64_t filled_bytes;  /* read to fill it, not for a miss: see moe_model_params.lazy_experts */
 } moe_memory_stats;
 
 /* Do not call it during another call of the session. */

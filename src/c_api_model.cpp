@@ -53,6 +53,7 @@ Status open_source(moe_env* env, FileSource source, const moe_model_params& para
   ModelOptions options;
   options.verify = params.skip_checksums == 0;
   options.memory_cap = params.memory_bytes;
+  options.fill_cache = params.lazy_experts == 0;
   MOE_ASSIGN(handle->model,
              Model::open(std::move(file), options, *env->device.get(), env->logger, memory));
   MOE_TRY(load_text(handle.get()));
@@ -68,7 +69,6 @@ Status read_model_params(const moe_env* env, const moe_model_params* given, moe_
   if (out == nullptr) return null_argument("out");
   MOE_TRY(read_params(given, "params", params));
   MOE_TRY(check_reserved(params->reserved));
-  MOE_TRY(check_reserved(params->reserved2));
   const int io = enum_number(params->io);
   if (io >= MOE_IO_AUTO && io <= MOE_IO_BUFFERED) return {};
   return Status::error(MOE_ERR_ARGUMENT, "params.io: expected 0..%d, found %d", MOE_IO_BUFFERED,

@@ -247,6 +247,7 @@ Status get_memory_stats(const moe_session* session, moe_memory_stats* out) {
   value.peak_bytes = memory.peak_bytes;
   value.arena_bytes = memory.arena_bytes;
   value.expert_bytes = memory.expert_bytes;
+  value.filled_bytes = memory.filled_bytes;
   write_struct(value, out);
   return {};
 }

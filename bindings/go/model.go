@@ -30,6 +30,9 @@ type ModelOptions struct {
 	MemoryBytes   uint64         // cap over weights, KV caches and scratch; 0: none
 	Session       SessionOptions // with a cap: the session that must fit
 	IO            IO
+	// LazyExperts: with a cap, read experts only when a token needs them; otherwise free room for
+	// experts is filled while nothing else is read.
+	LazyExperts bool
 }
 
 // ModelInfo describes a model file.
@@ -118,6 +121,7 @@ func opened(env *Env, o ModelOptions, kept *arena, call opener) (*Model, error) 
 	params.memory_bytes = C.uint64_t(o.MemoryBytes)
 	params.session = session
 	params.io = C.moe_io(o.IO)
+	params.lazy_experts = flag(o.LazyExperts)
 	var model *C.moe_model
 	var e C.moe_error
 	if err := check(call(p, &params, &model, &e), &e); err != nil {

@@ -37,6 +37,7 @@ type ExpertStats struct {
 type MemoryStats struct {
 	Session, Model                                             ExpertStats
 	CapBytes, CountedBytes, PeakBytes, ArenaBytes, ExpertBytes uint64
+	FilledBytes                                                uint64 // read into free room, not for a miss
 }
 
 // RoutingChoices is the routing of one MoE layer for the tokens of one pass. The slices are the
@@ -170,6 +171,7 @@ func (s *Session) MemoryStats() (MemoryStats, error) {
 		Session: expertStatsOf(&m.session), Model: expertStatsOf(&m.model),
 		CapBytes: uint64(m.cap_bytes), CountedBytes: uint64(m.counted_bytes),
 		PeakBytes: uint64(m.peak_bytes), ArenaBytes: uint64(m.arena_bytes), ExpertBytes: uint64(m.expert_bytes),
+		FilledBytes: uint64(m.filled_bytes),
 	}, err
 }
 

@@ -49,6 +49,8 @@ export interface ModelOptions extends EnvOptions, SessionOptions {
   /** Cap on weights, KV caches and scratch memory in bytes; 0: none. */
   memoryBytes?: number;
   io?: 'auto' | 'direct' | 'buffered';
+  /** With a cap, read experts only when a token needs them, not ahead into free memory. */
+  lazyExperts?: boolean;
 }
 
 export interface ModelInfo {

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "formats/moe/reader.h"
 
@@ -27,9 +28,12 @@ uint64_t nanoseconds() {
 
 // --- Use -----------------------------------------------------------------------------------------
 
-void ExpertCache::add(uint64_t bytes) {
+void ExpertCache::add(CachedExpert& expert) {
+  const uint64_t bytes = taken_by(expert);
   all_bytes_ += bytes;
   largest_ = std::max(largest_, bytes);
+  (first_listed_ == nullptr ? first_listed_ : last_listed_->after) = &expert;
+  last_listed_ = &expert;
 }
 
 Status ExpertCache::acquire(CachedExpert& expert, const ExpertWait& wait) {
@@ -141,11 +145,20 @@ void ExpertCache::hold(CachedExpert& expert) {
 // Appends it as the most recently used.
 void ExpertCache::place(CachedExpert& expert) {
   unlink(expert);
-  IdleLink* ends = expert.n_wants > 0 ? &wanted_.ends : &idle_.ends;
-  expert.older = ends->older;
-  expert.newer = ends;
+  link(expert, (expert.n_wants > 0 ? wanted_ : idle_).ends.older);
+}
+
+// As the least recently used.
+void ExpertCache::place_oldest(CachedExpert& expert) {
+  unlink(expert);
+  link(expert, &idle_.ends);
+}
+
+void ExpertCache::link(CachedExpert& expert, IdleLink* older) {
+  expert.older = older;
+  expert.newer = older->newer;
   expert.older->newer = &expert;
-  ends->older = &expert;
+  expert.newer->older = &expert;
   idle_bytes_ += taken_by(expert);
 }
 
@@ -307,7 +320,7 @@ CachedExpert* ExpertCache::next_read() {
   for (;;) {
     const bool urgent = urgent_.first != nullptr;
     CachedExpert* expert = urgent ? urgent_.first : queue_.first;
-    if (expert == nullptr) return nullptr;
+    if (expert == nullptr) return next_fill();
     const Status status = reserve(*expert, urgent);
     // Wait for room if an expert in use will free some.
     if (is_full(status) && (!urgent || n_passing_ > 0 || n_reshapes_ > 0)) return nullptr;
@@ -317,22 +330,43 @@ CachedExpert* ExpertCache::next_read() {
   }
 }
 
+// Null while anything else is read, and when the memory is full.
+CachedExpert* ExpertCache::next_fill() {
+  if (!fills_ || n_reading_ > 0 || n_reshapes_ > 0 || memory_.full()) return nullptr;
+  while (unfilled_ != nullptr) {
+    CachedExpert& expert = *unfilled_;
+    unfilled_ = expert.after;
+    if (expert.state != CachedExpert::kAbsent || expert.queued) continue;
+    if (!reserve(expert, false).ok()) return nullptr;
+    expert.filling = true;
+    return &expert;
+  }
+  return nullptr;
+}
+
 Status ExpertCache::read(CachedExpert& expert, const std::atomic<bool>* cancelled,
                          uint8_t* scratch) {
   expert.state = CachedExpert::kComing;
   ++n_passing_;
+  ++n_reading_;
   const bool check = !expert.checked;
   mutex.unlock();
   const Status status = expert.loader->load(expert, check, cancelled, scratch);
   mutex.lock();
   --n_passing_;
-  stats_.read_bytes += expert.segment->stored;
+  --n_reading_;
+  const bool filled = std::exchange(expert.filling, false);
+  (filled ? filled_bytes_ : stats_.read_bytes) += expert.segment->stored;
   if (status.ok()) {
     expert.state = CachedExpert::kReady;
     expert.checked = true;
     expert.n_reads = 0;
     ready_bytes_ += expert.segment->raw;
-    place(expert);
+    if (filled && expert.n_wants == 0) {
+      place_oldest(expert);
+    } else {
+      place(expert);
+    }
   } else {
     remove(expert);
   }

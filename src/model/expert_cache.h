@@ -33,8 +33,9 @@ struct CachedExpert : IdleLink {
 
   Loader* loader = nullptr;
   const FileSegment* segment = nullptr;
-  void* memory = nullptr;        // null if absent
-  CachedExpert* next = nullptr;  // in the queue of reads
+  void* memory = nullptr;         // null if absent
+  CachedExpert* next = nullptr;   // in the queue of reads
+  CachedExpert* after = nullptr;  // in the list of all experts
   Arrival arrival = 0;
   int32_t n_holds = 0;  // acquired, not yet released
   int32_t n_wants = 0;  // prefetched, not yet acquired
@@ -42,6 +43,7 @@ struct CachedExpert : IdleLink {
   int32_t n_reads = 0;  // reads on the host since it was loaded
   bool queued = false;
   bool checked = false;  // its bytes were verified once
+  bool filling = false;  // being read without having been chosen
   State state = kAbsent;
 };
 
@@ -58,8 +60,11 @@ class ExpertCache {
   /// Call before any acquire. True: not all experts fit, so none is pinned.
   void set_scarce(bool scarce) { scarce_ = scarce; }
   bool scarce() const { return scarce_; }
-  /// Call before any acquire. Announces an expert of this size.
-  void add(uint64_t bytes);
+  /// Call before any acquire. While nothing else is read, the readers load experts that were not
+  /// chosen yet, as long as no other has to be evicted for them.
+  void set_filling(bool on) { fills_ = on; }
+  /// Call before any acquire, for every expert.
+  void add(CachedExpert& expert);
   /// Starts reader threads; without any, the acquiring thread reads. `scratch_bytes`: memory per
   /// read besides the expert's slot.
   Status start_readers(int32_t n, size_t scratch_bytes) { return readers_.start(n, scratch_bytes); }
@@ -94,7 +99,9 @@ class ExpertCache {
       const Status status = change();
       if (done()) {
         --n_reshapes_;
+        unfilled_ = first_listed_;  // there may be memory for more
         notify();
+        readers_.wake();
         return status;
       }
       bool any = false;
@@ -112,6 +119,8 @@ class ExpertCache {
   }
 
   ExpertStats stats();
+  /// Bytes read to fill the cache. The caller holds the mutex.
+  uint64_t filled_bytes() const { return filled_bytes_; }
   /// Bytes of the experts in memory. The caller holds the mutex.
   uint64_t expert_bytes() const { return ready_bytes_; }
 
@@ -160,10 +169,13 @@ class ExpertCache {
   Status wait_for_reader(CachedExpert& expert, const std::atomic<bool>* cancelled);
   Status read_here(CachedExpert& expert, const ExpertWait& wait);
   Status reserve(CachedExpert& expert, bool urgent);
+  CachedExpert* next_fill();
   bool evict(bool urgent);
   void remove(CachedExpert& expert);
   void hold(CachedExpert& expert);
   void place(CachedExpert& expert);
+  void place_oldest(CachedExpert& expert);
+  void link(CachedExpert& expert, IdleLink* older);
   void unlink(CachedExpert& expert);
   void grant(CachedExpert& expert, const Status& status);
   void count_use(const CachedExpert& expert, CachedExpert::State found, ExpertStats* stats);
@@ -177,7 +189,9 @@ class ExpertCache {
   ExpertMemory& memory_;
   Condition changed_;  // an expert was released or loaded, a load failed, or the line moved
   bool scarce_ = false;
+  bool fills_ = false;
   int32_t n_passing_ = 0;   // experts held or being read: memory that will be freed
+  int32_t n_reading_ = 0;   // experts being read by readers
   int32_t n_reshapes_ = 0;  // in progress: the memory is being resized
   Waiter* first_ = nullptr;
   Ring idle_;
@@ -192,6 +206,10 @@ class ExpertCache {
   uint64_t all_bytes_ = 0;       // of all experts, and of the largest
   uint64_t largest_ = 0;
   uint64_t ready_bytes_ = 0;
+  uint64_t filled_bytes_ = 0;
+  CachedExpert* first_listed_ = nullptr;
+  CachedExpert* last_listed_ = nullptr;
+  CachedExpert* unfilled_ = nullptr;  // the first one in the list that may be absent
   ExpertStats stats_;
   ExpertReaders readers_;
 };

@@ -140,6 +140,7 @@ Status Model::Impl::open_cache() {
   }
   MOE_ASSIGN(cache, make_box<ExpertCache>(allocator, *memory, allocator));
   cache->set_scarce(arena.get() != nullptr);
+  cache->set_filling(arena.get() != nullptr && options.fill_cache);
   return {};
 }
 
@@ -237,6 +238,7 @@ Status Model::Impl::start_cache(uint64_t cache_bytes) {
   }
   if (status.ok()) return {};
   cache->stop_readers();
+  (void)cache->make_room(~uint64_t{0});  // they may have begun to fill it
   (void)arena->resize(0);
   return status;
 }
@@ -363,6 +365,7 @@ MemoryStats Model::memory_stats() const {
     LockGuard guard(impl_->cache->mutex);
     stats.arena_bytes = impl_->shape.bytes(impl_->arena->n_slots());
     stats.expert_bytes = impl_->cache->expert_bytes();
+    stats.filled_bytes = impl_->cache->filled_bytes();
   }
   LockGuard guard(impl_->mutex);
   stats.counted_bytes = impl_->counted_bytes;

@@ -80,6 +80,7 @@ struct ModelOptions {
   bool verify = true;                  // verify every segment's checksum on reading
   uint64_t memory_cap = 0;             // bytes for the model and its sessions; 0: no cap
   int32_t n_readers = kExpertReaders;  // threads that read offloaded experts
+  bool fill_cache = false;             // they also read ahead what no token has chosen yet
 };
 
 /// Under a memory cap experts are cached in host memory, in slots of equal size.
@@ -97,6 +98,7 @@ struct MemoryStats {
   uint64_t peak_bytes = 0;     // maximum of counted_bytes
   uint64_t arena_bytes = 0;    // capacity of the expert cache
   uint64_t expert_bytes = 0;   // experts in it
+  uint64_t filled_bytes = 0;   // read because there was room, not for a miss
 };
 
 class Model final {

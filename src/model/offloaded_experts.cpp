@@ -23,7 +23,7 @@ Status OffloadedExperts::open(const BlobLoader& loader, ExpertCache& cache, int3
   for (size_t e = 0; e < n; ++e) {
     experts_[e].loader = this;
     experts_[e].segment = loader.file.find(Part::kExperts, layer, static_cast<int32_t>(e));
-    cache.add(cache.taken_by(experts_[e]));
+    cache.add(experts_[e]);
     bytes_ += cache.taken_by(experts_[e]);
   }
   return {};

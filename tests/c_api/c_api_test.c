@@ -272,7 +272,7 @@ static void test_io(const char* path) {
   moe_model_params mp = {.struct_size = sizeof mp, .io = (moe_io)3};
   CHECK(moe_model_open(env, path, &mp, &model, &error) == MOE_ERR_ARGUMENT);
   CHECK(strcmp(error.text, "params.io: expected 0..2, found 3") == 0);
-  mp = (moe_model_params){.struct_size = sizeof mp, .reserved2 = 1};
+  mp = (moe_model_params){.struct_size = sizeof mp, .reserved = 1};
   CHECK(moe_model_open(env, path, &mp, &model, &error) == MOE_ERR_ARGUMENT);
   mp = (moe_model_params){.struct_size = sizeof mp, .io = MOE_IO_DIRECT};
   CHECK(moe_model_open_memory(env, image.data, image.size, &mp, &model, &error) ==

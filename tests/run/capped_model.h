@@ -1,8 +1,10 @@
 #pragma once
 // Models under a memory cap, read from a file whose reads call a function and can fail.
 
+#include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <mutex>
 
 #include "tests/run/tiny_run.h"
 #include "tests/support/failing_allocator.h"
@@ -38,6 +40,7 @@ struct CapOptions {
   uint64_t cap = 1;
   int32_t n_readers = kExpertReaders;
   int threads = 1;
+  bool fill = false;
 };
 
 /// Like Machine, under a cap.
@@ -67,6 +70,7 @@ class CappedModel : public OneModel {
     ModelOptions o;
     o.memory_cap = options.cap;
     o.n_readers = options.n_readers;
+    o.fill_cache = options.fill;
     MOE_ASSIGN(model_, Model::open(std::move(opened), o, *device_, Logger(), allocator_));
     return {};
   }
@@ -93,5 +97,33 @@ inline LeastCap least_cap(const MemorySink& bytes, const SessionOptions& options
   const MemoryAccount account = model.account(options);
   return {account.total, model.model().cache_shape().slot_bytes, account.session_bytes};
 }
+
+/// Blocks reads of experts until it is opened.
+class Gate {
+ public:
+  int pass() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++n_waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+    --n_waiting_;
+    return 0;
+  }
+  void open() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void await_somebody() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return n_waiting_ > 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+  int n_waiting_ = 0;
+};
 
 }  // namespace moe

@@ -139,6 +139,7 @@ TEST_F(Offload, TheCApiCountsAllThatItAllocates) {
   const moe_reader reader = {bytes_->size(), WatchedFile::read, &file_};
   moe_model_params mp{};
   mp.struct_size = sizeof mp;
+  mp.lazy_experts = 1;
   moe_model* model = nullptr;
   uint64_t least = 0;
   for (const uint64_t more : {0, 5000, 20000, 100000}) {
@@ -308,34 +309,6 @@ TEST_F(Offload, ADamagedExpertFailsWhenItIsRead) {
   EXPECT_TRUE(eval(*session).ok());
 }
 
-/// Blocks reads of experts until it is opened.
-class Gate {
- public:
-  int pass() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    ++n_waiting_;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return open_; });
-    --n_waiting_;
-    return 0;
-  }
-  void open() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-  void await_somebody() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return n_waiting_ > 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;
-  int n_waiting_ = 0;
-};
-
 TEST_F(Offload, ACancelEndsTheWaitForARead) {
   Gate gate;
   CappedModel model(file_, {least_cap(*bytes_).with(2)});
@@ -381,10 +354,12 @@ TEST_F(Offload, ThreeSessionsShareOneSlot) {
 }
 
 // One session runs while another is cancelled repeatedly; a third is created and freed repeatedly.
-TEST_F(Offload, SessionsComeGoAndAreCancelled) {
+class OffloadFilled : public Offload, public testing::WithParamInterface<bool> {};
+
+TEST_P(OffloadFilled, SessionsComeGoAndAreCancelled) {
   const SessionOptions options = chunks_of(8);
   const LeastCap least = least_cap(*bytes_, options, {1, 2, 1});
-  CappedModel model(file_, {least.with(40) + 2 * least.session, 2, 1});
+  CappedModel model(file_, {least.with(40) + 2 * least.session, 2, 1, GetParam()});
   const Box<Session> steady = model.session(options);
   const Box<Session> unlucky = model.session(options);
   std::atomic<bool> done{false};
@@ -416,6 +391,8 @@ TEST_F(Offload, SessionsComeGoAndAreCancelled) {
   guests.join();
   expect_the_answer(*unlucky);
 }
+
+INSTANTIATE_TEST_SUITE_P(Fill, OffloadFilled, testing::Bool());
 
 TEST_F(Offload, ALaterSessionTakesItsMemoryFromTheArena) {
   const SessionOptions options = chunks_of(8);

@@ -26,6 +26,7 @@ struct OpenCall {
     params.memory_bytes = js.size(options, "memoryBytes");
     params.session = &session;
     params.io = io_of(js, options);
+    params.lazy_experts = js.flag(options, "lazyExperts");
   }
   moe_status run(moe_error* error) {
     const moe_status status = moe_env_create(&env_options.params, &env.pointer, error);

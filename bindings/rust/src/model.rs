@@ -36,6 +36,9 @@ pub struct ModelOptions {
     /// With a cap: the session that must fit.
     pub session: SessionOptions,
     pub io: Io,
+    /// With a cap, read experts only when a token needs them; otherwise free room for experts is
+    /// filled while nothing else is read.
+    pub lazy_experts: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -196,6 +199,7 @@ fn params_of(options: &ModelOptions, session: &sys::moe_session_params) -> sys::
         Io::Direct => sys::MOE_IO_DIRECT,
         Io::Buffered => sys::MOE_IO_BUFFERED,
     };
+    params.lazy_experts = i32::from(options.lazy_experts);
     params
 }
 

@@ -88,6 +88,8 @@ pub struct MemoryStats {
     pub peak_bytes: u64,
     pub arena_bytes: u64,
     pub expert_bytes: u64,
+    /// Read into free room, not for a miss.
+    pub filled_bytes: u64,
 }
 
 impl MemoryStats {
@@ -100,6 +102,7 @@ impl MemoryStats {
             peak_bytes: stats.peak_bytes,
             arena_bytes: stats.arena_bytes,
             expert_bytes: stats.expert_bytes,
+            filled_bytes: stats.filled_bytes,
         }
     }
 }

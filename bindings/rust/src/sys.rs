@@ -160,7 +160,7 @@ pub struct moe_model_params {
     pub memory_bytes: u64,
     pub session: *const moe_session_params,
     pub io: moe_io,
-    pub reserved2: i32,
+    pub lazy_experts: i32,
 }
 
 #[repr(C)]
@@ -412,6 +412,7 @@ pub struct moe_memory_stats {
     pub peak_bytes: u64,
     pub arena_bytes: u64,
     pub expert_bytes: u64,
+    pub filled_bytes: u64,
 }
 
 #[repr(C)]

@@ -143,7 +143,7 @@ class ModelParams(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("map_weights", c.c_int32),
                 ("skip_checksums", c.c_int32), ("reserved", c.c_int32),
                 ("memory_bytes", c.c_uint64), ("session", c.POINTER(SessionParams)),
-                ("io", c.c_int), ("reserved2", c.c_int32)]
+                ("io", c.c_int), ("lazy_experts", c.c_int32)]
 
 
 class Reader(c.Structure):
@@ -253,7 +253,7 @@ class MemoryStats(Sized):
     _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("session", ExpertStats),
                 ("model", ExpertStats), ("cap_bytes", c.c_uint64), ("counted_bytes", c.c_uint64),
                 ("peak_bytes", c.c_uint64), ("arena_bytes", c.c_uint64),
-                ("expert_bytes", c.c_uint64)]
+                ("expert_bytes", c.c_uint64), ("filled_bytes", c.c_uint64)]
 
 
 class MemoryPlan(Sized):

@@ -157,6 +157,7 @@ class MemoryStats:
     peak_bytes: int  # the most that this has been
     arena_bytes: int  # room for experts
     expert_bytes: int  # of the experts that are in it
+    filled_bytes: int  # read into free room, not for a miss
 
 
 def plain(cls: type[_T], struct: c.Structure, **other: Any) -> _T:

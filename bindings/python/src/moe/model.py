@@ -163,6 +163,8 @@ class Model(Closable):
     io:             how a file is read: "buffered" through the system's page cache, "direct" past
                     it (UnsupportedError where the file system cannot), "auto": direct when the
                     file is larger than the memory that is available.
+    lazy_experts:   with a cap, read experts only when a token needs them; otherwise the room that is
+                    left for experts is filled while nothing else is read.
 
     Sessions keep the model in memory, also after close(); its tokenizer ends with close().
 
@@ -177,7 +179,7 @@ class Model(Closable):
                  device: str | None = None, map_weights: bool = False,
                  skip_checksums: bool = False, memory_bytes: int | None = None,
                  memory: str | int | None = None,
-                 io: str = "auto", context: int = 0, chunk: int = 0,
+                 io: str = "auto", lazy_experts: bool = False, context: int = 0, chunk: int = 0,
                  kv: KvType | str = KvType.DEFAULT) -> None:
         if io not in _IO:
             raise ArgumentError(f"io: expected one of {', '.join(_IO)}, found {io!r}")
@@ -190,13 +192,13 @@ class Model(Closable):
         self._reopened = None
         if environment is None and isinstance(source, (str, os.PathLike)):
             self._reopened = (os.path.abspath(os.fspath(source)), device, map_weights, skip_checksums,
-                              memory_bytes, io, context, chunk, s.KvType(kv))
+                              memory_bytes, io, lazy_experts, context, chunk, s.KvType(kv))
         source = _whole_if_stream(source)
         env = Environment(device=device) if environment is None else environment
         session = s.SessionParams(context=context, chunk=chunk, kv=s.KvType(kv))
         params = s.ModelParams(map_weights=int(map_weights), skip_checksums=int(skip_checksums),
                                memory_bytes=memory_bytes or 0, session=c.pointer(session),
-                               io=_IO[io])
+                               io=_IO[io], lazy_experts=int(lazy_experts))
         with env._pointer() as e:
             self._native = self._opened(e, source, params, env)
             if memory_bytes is None:
@@ -425,13 +427,15 @@ def _identity(path: str) -> tuple[int, ...]:
 
 
 def _unpickled(path: str, device: str | None, map_weights: bool, skip_checksums: bool,
-               memory_bytes: int | None, io: str, context: int, chunk: int, kv: KvType | str) -> Model:
-    key = (path, _identity(path), device, map_weights, skip_checksums, memory_bytes, io, context,
-           chunk, kv)
+               memory_bytes: int | None, io: str, lazy_experts: bool, context: int, chunk: int,
+               kv: KvType | str) -> Model:
+    key = (path, _identity(path), device, map_weights, skip_checksums, memory_bytes, io, lazy_experts,
+           context, chunk, kv)
     with _models_lock:
         model = _models.get(key)
         if model is None or model.closed:
             model = Model(path, device=device, map_weights=map_weights, skip_checksums=skip_checksums,
-                          memory_bytes=memory_bytes, io=io, context=context, chunk=chunk, kv=kv)
+                          memory_bytes=memory_bytes, io=io, lazy_experts=lazy_experts,
+                          context=context, chunk=chunk, kv=kv)
             _models[key] = model
         return model
