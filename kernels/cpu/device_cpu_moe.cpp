@@ -40,6 +40,15 @@ void run_dense(MoeCall& call) {
   });
 }
 
+// sum = sum + gate * out for n rows from `first` on.
+void add_gated(const MoeCall& call, int32_t first, int32_t n, const float* out, float* sum) {
+  const int32_t d = call.op.d_model;
+  for (int32_t r = 0; r < n; ++r) {
+    call.rt.kernels.add_scaled(call.s.shared_gate[first + r], out + int64_t{r} * d, d,
+                               sum + int64_t{first + r} * d);
+  }
+}
+
 // sum = sum + gate * shared(x), gate 1 or sigmoid(x . g).
 void add_shared(MoeCall& call, float* sum) {
   const MoeOp& op = call.op;
@@ -50,13 +59,11 @@ void add_shared(MoeCall& call, float* sum) {
   } else {
     std::fill_n(s.shared_gate, op.n_rows, 1.0f);
   }
+  if (call.shared != nullptr) return add_gated(call, 0, op.n_rows, call.shared, sum);
   for_shared_chunks(call, [&](int32_t first, int32_t n, LinearJob& job) {
     job.args.y = s.out;
     call.rt.run_jobs(&job, 1);
-    for (int32_t r = 0; r < n; ++r) {
-      call.rt.kernels.add_scaled(s.shared_gate[first + r], s.out + int64_t{r} * op.d_model,
-                                 op.d_model, sum + int64_t{first + r} * op.d_model);
-    }
+    add_gated(call, first, n, s.out, sum);
   });
 }
 
@@ -97,6 +104,15 @@ void run_moe(MoeCall& call) {
 }
 
 }  // namespace
+
+void compute_shared(MoeCall& call, int32_t first) {
+  float* const out = call.s.out + int64_t{first} * call.op.d_model;
+  for_shared_chunks(call, [&](int32_t, int32_t, LinearJob& job) {
+    job.args.y = out;
+    call.rt.run_jobs(&job, 1);
+  });
+  call.shared = out;
+}
 
 void cpu_moe(const CpuRuntime& rt, CpuStream& s, const MoeOp& op) {
   MoeCall call{rt, s, op};

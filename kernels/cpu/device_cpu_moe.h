@@ -15,6 +15,7 @@ struct MoeCall {
   int32_t d_in = 0;             // d_model / n_subheads
   int32_t n_tokens = 0;         // n_rows * n_subheads
   int32_t max_k = 0;
+  const float* shared = nullptr;  // (n_rows, d_model): output of the shared expert; null: later
 };
 
 /// One expert (or the shared one) on some rows, within a chunk of at most pair_chunk rows.
@@ -42,6 +43,10 @@ void group_pairs(MoeCall& call);
 
 /// s.routed = sum over the active pairs of weight * expert(token), in ascending expert index.
 void run_experts(MoeCall& call);
+
+/// Computes the shared expert into s.out from row `first` on, and sets call.shared. The rows up to
+/// first + n_rows must be within the chunk.
+void compute_shared(MoeCall& call, int32_t first);
 
 /// Rows of s.out = the experts' outputs; with `combine`, they are added to s.routed in this order.
 void compute_experts(MoeCall& call, const Segment* segments, int32_t n, bool combine);

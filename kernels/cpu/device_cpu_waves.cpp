@@ -72,10 +72,12 @@ void run_in_order(MoeCall& call, int32_t n_chosen) {
   call.op.experts->cancel_prefetch(s.chosen + at, n_chosen - at);
 }
 
-// For few pairs: computes experts in memory first, the others as they arrive. Outputs are combined
-// in order once all are computed.
+// For few pairs: computes experts in memory first, then the shared one, the others as they arrive.
+// Outputs are combined in order once all are computed.
 void run_as_they_come(MoeCall& call, int32_t n_chosen) {
   CpuStream& s = call.s;
+  const int32_t n_pairs = s.pair_begin[call.op.n_experts];
+  bool shared_later = call.op.shared != nullptr && n_pairs + call.op.n_rows <= s.pair_chunk;
   int32_t* left = s.chosen;
   int32_t n_left = n_chosen;
   while (n_left > 0 && s.live()) {
@@ -88,6 +90,11 @@ void run_as_they_come(MoeCall& call, int32_t n_chosen) {
       return true;
     };
     int32_t* end = std::remove_if(left, left + n_left, [&](int32_t e) { return take(e, false); });
+    if (wave.n == 0 && shared_later) {
+      compute_shared(call, n_pairs);
+      shared_later = false;
+      continue;
+    }
     if (wave.n == 0 && s.live() && take(left[0], true)) end = std::copy(left + 1, end, left);
     n_left = static_cast<int32_t>(end - left);
     if (s.live()) compute_experts(call, wave.segments, wave.n, false);
