@@ -208,6 +208,22 @@ def make_gemma3_published(case, folder):
     return reference
 
 
+def make_ernie_published(case, folder):
+    """With the keys and the multi-token-prediction layer of published files."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    config.update(rope_theta=config.pop("rope_parameters")["rope_theta"], moe_gate="topk", moe_use_aux_free=True,
+                  moe_capacity=[6, 6, 6], num_nextn_predict_layers=1)
+    json.dump(config, open(path, "w"), indent=2)
+    path = os.path.join(folder, "model.safetensors")
+    tensors = load_file(path)
+    tensors["model.mtp_emb_norm.0.weight"] = torch.ones(32).bfloat16()
+    tensors["model.mtp_block.0.mlp.down_proj.weight"] = torch.ones(32, 40).bfloat16()
+    save_file(tensors, path)
+    return reference
+
+
 def write(case, folder):
     """Writes the checkpoint; returns its reference, a function of token ids and of whether K and V are rounded
     to float16 that gives logits (n, vocab) in float32."""
@@ -246,6 +262,7 @@ PHI3_LONG_SHORT = dict(PHI3_LONG, max_position_embeddings=384, original_max_posi
     PHI3_LONG["rope_parameters"], original_max_position_embeddings=96))
 GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12,
             first_k_dense_replace=1, routed_scaling_factor=1.5, head_dim=16)
+ERNIE = dict(moe_num_experts=6, moe_k=2, moe_num_shared_experts=2, moe_intermediate_size=12)
 GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"])
 GEMMA2 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
@@ -309,6 +326,11 @@ CASES = [
     Case("glm4_moe_default_rotation", "Glm4Moe", GLM4, make=make_without_rotated_part),
     Case("glm4_moe_qk_norm", "Glm4Moe", dict(GLM4, use_qk_norm=True, norm_topk_prob=False, first_k_dense_replace=0),
          layout="fused"),
+    Case("ernie4_5_moe", "Ernie4_5_Moe", ERNIE, golden=True),
+    Case("ernie4_5_moe_published", "Ernie4_5_Moe", dict(ERNIE, tie_word_embeddings=False), make=make_ernie_published),
+    Case("ernie4_5_moe_layers", "Ernie4_5_Moe", dict(ERNIE, num_hidden_layers=6, moe_layer_start_index=1,
+                                                     moe_layer_end_index=4, moe_layer_interval=2,
+                                                     moe_num_shared_experts=0), layout="fused"),
     Case("gemma2", "Gemma2", GEMMA2, golden=True),
     Case("gemma2_published", "Gemma2", dict(GEMMA2, num_hidden_layers=4, attn_logit_softcapping=50.0,
                                             final_logit_softcapping=30.0), make=make_gemma2_published),

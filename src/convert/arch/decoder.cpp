@@ -181,7 +181,7 @@ void Decoder::local_rope() {
 }
 
 void Decoder::experts(const char* count_key, const char* other_count_key, int32_t d_ff,
-                      RouterWeights weights) {
+                      RouterWeights weights, const char* k_key) {
   const char* const key = keys.has(count_key) ? count_key : other_count_key;
   FfnConfig ffn = layer(0).ffn;
   ffn.kind = FfnKind::kMoe;
@@ -189,7 +189,7 @@ void Decoder::experts(const char* count_key, const char* other_count_key, int32_
   ffn.moe.n_experts = keys.integer(key, 1, 1 << 16);
   ffn.moe.router.kind = RouterKind::kSoftmax;
   ffn.moe.router.weights = weights;
-  ffn.moe.router.k = keys.integer("num_experts_per_tok", 1, ffn.moe.n_experts);
+  ffn.moe.router.k = keys.integer(k_key, 1, ffn.moe.n_experts);
   for (LayerConfig& layer : layers()) layer.ffn = ffn;
 }
 

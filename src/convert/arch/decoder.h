@@ -67,7 +67,7 @@ class Decoder {
   void local_rope();
   /// Experts in every layer, with a softmax router; `k_key`: the experts per token.
   void experts(const char* count_key, const char* other_count_key, int32_t d_ff,
-               RouterWeights weights);
+               RouterWeights weights, const char* k_key = "num_experts_per_tok");
   /// Reads "quantization_config". Rejects everything except `accepted` (and none). For kBitnet sets
   /// the precision rules and accepts packed matrices.
   Quantization quantization(Quantization accepted);

@@ -1,0 +1,61 @@
+// What the importers of single families read from config.json, and what they refuse; their logits
+// are in families_test.cpp.
+
+#include "tests/convert/transformers_fixture.h"
+
+namespace moe {
+namespace {
+
+using DecoderFamilies = TransformersTest;
+
+const char* const kErnie = R"({
+  "model_type": "ernie4_5_moe", "hidden_size": 24, "vocab_size": 40, "num_hidden_layers": 4,
+  "num_attention_heads": 4, "intermediate_size": 20, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+  "max_position_embeddings": 64, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 5,
+  "moe_num_shared_experts": 3, "moe_layer_start_index": 1, "moe_layer_end_index": 2,
+  "moe_gate": "topk", "moe_use_aux_free": true, "num_nextn_predict_layers": 1})";
+
+TEST_F(DecoderFamilies, Ernie) {
+  folder_.write("model.safetensors",
+                test::safetensors_text(test::RawTensors{
+                    {"model.mtp_emb_norm.0.weight", test::f32_tensor({2}, {1, 1})}}));
+  const Imported in = read(kErnie);
+  EXPECT_EQ(in.n_skipped_layers, 1);
+  EXPECT_TRUE(in.config.tie_embeddings);
+  const LayerConfig& layer = in.config.layers[2];
+  EXPECT_EQ(layer.attention.rope.kind, RopeKind::kInterleaved);
+  EXPECT_EQ(layer.attention.rope.theta, 500000);
+  EXPECT_EQ(layer.ffn.moe.router.kind, RouterKind::kSoftmax);
+  EXPECT_EQ(layer.ffn.moe.router.weights, RouterWeights::kRenormalised);
+  EXPECT_EQ(layer.ffn.moe.router.k, 2);
+  EXPECT_EQ(layer.ffn.moe.shared.d_ff, 15);
+  const auto kinds = [](const Imported& imported) {
+    std::string text;
+    for (const LayerConfig& l : imported.config.layers) {
+      text += l.ffn.kind == FfnKind::kMoe ? 'm' : 'd';
+    }
+    return text;
+  };
+  EXPECT_EQ(kinds(in), "dmmd");
+  EXPECT_EQ(kinds(read_patched(R"({"moe_layer_end_index": -1})", kErnie)), "dmmm");
+  EXPECT_EQ(kinds(read_patched(R"({"moe_layer_interval": 2, "moe_layer_start_index": 0,
+                                   "moe_layer_end_index": null})",
+                               kErnie)),
+            "dmdm");
+  for (const char* patch : {R"({"use_bias": true})", R"({"moe_use_aux_free": false})",
+                            R"({"moe_norm_min": 1e-3})", R"({"compression_ratio": 2.0})"}) {
+    error(patch, MOE_ERR_UNSUPPORTED, kErnie);
+  }
+  error(R"({"moe_gate": "hash"})", MOE_ERR_FORMAT, kErnie);
+  EXPECT_NE(error(R"({"moe_k": null})", MOE_ERR_FORMAT, kErnie).find("moe_k"), std::string::npos);
+}
+
+// Queries and keys normed after the rotation have no counterpart.
+TEST_F(DecoderFamilies, HunyuanIsRefusedByName) {
+  EXPECT_NE(error(R"({"model_type": "hunyuan_v1_moe"})", MOE_ERR_UNSUPPORTED)
+                .find("unknown model_type \"hunyuan_v1_moe\""),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace moe
