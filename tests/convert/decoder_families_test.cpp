@@ -50,6 +50,33 @@ TEST_F(DecoderFamilies, Ernie) {
   EXPECT_NE(error(R"({"moe_k": null})", MOE_ERR_FORMAT, kErnie).find("moe_k"), std::string::npos);
 }
 
+const char* const kDots = R"({
+  "model_type": "dots1", "hidden_size": 24, "vocab_size": 40, "num_hidden_layers": 3,
+  "num_attention_heads": 4, "intermediate_size": 20, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+  "max_position_embeddings": 64, "n_routed_experts": 4, "num_experts_per_tok": 2,
+  "n_shared_experts": 2, "moe_intermediate_size": 5, "first_k_dense_replace": 1,
+  "routed_scaling_factor": 2.5, "scoring_func": "noaux_tc", "sliding_window": null})";
+
+TEST_F(DecoderFamilies, Dots) {
+  const Imported in = read(kDots);
+  EXPECT_EQ(in.config.layers[0].ffn.kind, FfnKind::kDense);
+  const LayerConfig& layer = in.config.layers[2];
+  EXPECT_EQ(layer.attention.qk_norm, QkNorm::kHead);
+  EXPECT_EQ(layer.attention.window, 0);
+  EXPECT_EQ(layer.ffn.moe.router.kind, RouterKind::kSigmoid);
+  EXPECT_EQ(layer.ffn.moe.router.weights, RouterWeights::kRaw);
+  EXPECT_EQ(layer.ffn.moe.router.scale, 2.5f);
+  EXPECT_EQ(layer.ffn.moe.shared.d_ff, 10);
+  const Imported windows = read_patched(R"({"sliding_window": 8, "max_window_layers": 2})", kDots);
+  EXPECT_EQ(windows.config.layers[1].attention.window, 0);
+  EXPECT_EQ(windows.config.layers[2].attention.window, 8);
+  for (const char* patch : {R"({"n_group": 2})", R"({"topk_group": 2})",
+                            R"({"topk_method": "greedy"})", R"({"moe_layer_freq": 2})"}) {
+    error(patch, MOE_ERR_UNSUPPORTED, kDots);
+  }
+  error(R"({"scoring_func": "softmax"})", MOE_ERR_FORMAT, kDots);
+}
+
 // Queries and keys normed after the rotation have no counterpart.
 TEST_F(DecoderFamilies, HunyuanIsRefusedByName) {
   EXPECT_NE(error(R"({"model_type": "hunyuan_v1_moe"})", MOE_ERR_UNSUPPORTED)

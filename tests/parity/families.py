@@ -262,6 +262,8 @@ PHI3_LONG_SHORT = dict(PHI3_LONG, max_position_embeddings=384, original_max_posi
     PHI3_LONG["rope_parameters"], original_max_position_embeddings=96))
 GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12,
             first_k_dense_replace=1, routed_scaling_factor=1.5, head_dim=16)
+DOTS1 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12, n_group=1,
+             topk_group=1, first_k_dense_replace=1, routed_scaling_factor=2.5, norm_topk_prob=True)
 ERNIE = dict(moe_num_experts=6, moe_k=2, moe_num_shared_experts=2, moe_intermediate_size=12)
 GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"])
@@ -326,6 +328,9 @@ CASES = [
     Case("glm4_moe_default_rotation", "Glm4Moe", GLM4, make=make_without_rotated_part),
     Case("glm4_moe_qk_norm", "Glm4Moe", dict(GLM4, use_qk_norm=True, norm_topk_prob=False, first_k_dense_replace=0),
          layout="fused"),
+    Case("dots1", "Dots1", DOTS1, golden=True),
+    Case("dots1_windows", "Dots1", dict(DOTS1, norm_topk_prob=False, attention_bias=True, num_hidden_layers=3,
+                                        sliding_window=8, max_window_layers=2), layout="fused", old_keys=True),
     Case("ernie4_5_moe", "Ernie4_5_Moe", ERNIE, golden=True),
     Case("ernie4_5_moe_published", "Ernie4_5_Moe", dict(ERNIE, tie_word_embeddings=False), make=make_ernie_published),
     Case("ernie4_5_moe_layers", "Ernie4_5_Moe", dict(ERNIE, num_hidden_layers=6, moe_layer_start_index=1,
