@@ -77,6 +77,31 @@ TEST_F(DecoderFamilies, Dots) {
   error(R"({"scoring_func": "softmax"})", MOE_ERR_FORMAT, kDots);
 }
 
+const char* const kMinimax = R"({
+  "model_type": "minimax_m2", "hidden_size": 24, "vocab_size": 40, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "head_dim": 12, "intermediate_size": 20, "hidden_act": "silu",
+  "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "num_local_experts": 4,
+  "num_experts_per_tok": 2, "rotary_dim": 6, "attn_type_list": [1, 1],
+  "shared_intermediate_size": 0, "use_mtp": true, "num_mtp_modules": 3})";
+
+TEST_F(DecoderFamilies, MinimaxM2) {
+  const LayerConfig layer = read(kMinimax).config.layers[1];
+  EXPECT_EQ(layer.attention.rope.dims, 6);
+  EXPECT_EQ(layer.attention.rope.theta, 5000000);
+  EXPECT_EQ(layer.attention.qk_norm, QkNorm::kWhole);
+  EXPECT_EQ(layer.ffn.moe.router.kind, RouterKind::kSigmoid);
+  EXPECT_EQ(layer.ffn.moe.router.weights, RouterWeights::kRenormalised);
+  read_patched(R"({"partial_rotary_factor": 0.5})", kMinimax);
+  for (const char* patch : {R"({"partial_rotary_factor": 0.25})", R"({"attn_type_list": [1, 0]})",
+                            R"({"use_qk_norm": false})", R"({"qk_norm_type": "per_head"})",
+                            R"({"scoring_func": "softmax"})", R"({"use_routing_bias": false})",
+                            R"({"shared_intermediate_size": 8})", R"({"sliding_window": 8})"}) {
+    error(patch, MOE_ERR_UNSUPPORTED, kMinimax);
+  }
+  EXPECT_NE(error(R"({"head_dim": null})", MOE_ERR_FORMAT, kMinimax).find("head_dim"),
+            std::string::npos);
+}
+
 // Queries and keys normed after the rotation have no counterpart.
 TEST_F(DecoderFamilies, HunyuanIsRefusedByName) {
   EXPECT_NE(error(R"({"model_type": "hunyuan_v1_moe"})", MOE_ERR_UNSUPPORTED)

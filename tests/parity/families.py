@@ -208,6 +208,18 @@ def make_gemma3_published(case, folder):
     return reference
 
 
+def make_minimax_published(case, folder):
+    """With the keys of published files."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    config.update(rope_theta=config.pop("rope_parameters")["rope_theta"], rotary_dim=6, attn_type_list=[1, 1],
+                  scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True, qk_norm_type="per_layer",
+                  shared_intermediate_size=0, use_mtp=True, num_mtp_modules=3, mtp_transformer_layers=1)
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
 def make_ernie_published(case, folder):
     """With the keys and the multi-token-prediction layer of published files."""
     reference = make_transformers(case, folder)
@@ -264,6 +276,7 @@ GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_i
             first_k_dense_replace=1, routed_scaling_factor=1.5, head_dim=16)
 DOTS1 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12, n_group=1,
              topk_group=1, first_k_dense_replace=1, routed_scaling_factor=2.5, norm_topk_prob=True)
+MINIMAX = dict(LOCAL, head_dim=12, intermediate_size=12, rotary_dim=6)
 ERNIE = dict(moe_num_experts=6, moe_k=2, moe_num_shared_experts=2, moe_intermediate_size=12)
 GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"])
@@ -331,6 +344,9 @@ CASES = [
     Case("dots1", "Dots1", DOTS1, golden=True),
     Case("dots1_windows", "Dots1", dict(DOTS1, norm_topk_prob=False, attention_bias=True, num_hidden_layers=3,
                                         sliding_window=8, max_window_layers=2), layout="fused", old_keys=True),
+    Case("minimax_m2", "MiniMaxM2", MINIMAX, golden=True),
+    Case("minimax_m2_published", "MiniMaxM2", MINIMAX, make=make_minimax_published),
+    Case("minimax_m2_fused", "MiniMaxM2", dict(MINIMAX, rotary_dim=None), layout="fused"),
     Case("ernie4_5_moe", "Ernie4_5_Moe", ERNIE, golden=True),
     Case("ernie4_5_moe_published", "Ernie4_5_Moe", dict(ERNIE, tie_word_embeddings=False), make=make_ernie_published),
     Case("ernie4_5_moe_layers", "Ernie4_5_Moe", dict(ERNIE, num_hidden_layers=6, moe_layer_start_index=1,
