@@ -102,6 +102,35 @@ TEST_F(DecoderFamilies, MinimaxM2) {
             std::string::npos);
 }
 
+// The scaling is that of the layers without a window; in both forms.
+TEST_F(DecoderFamilies, Olmo3) {
+  const char* const yarn =
+      R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16})";
+  Json config = parse_json(kLlama, "test");
+  config.merge_patch({{"model_type", "olmo3"},
+                      {"num_hidden_layers", 4},
+                      {"sliding_window", 8},
+                      {"rope_scaling", parse_json(yarn, "test")}});
+  Json both = config;
+  both.merge_patch({{"rope_scaling", nullptr}, {"rope_theta", nullptr}});
+  both["rope_parameters"] = {{"full_attention", parse_json(yarn, "test")},
+                             {"sliding_attention", {{"rope_theta", 10000.0}}}};
+  both["rope_parameters"]["full_attention"]["rope_theta"] = 10000.0;
+  for (const Json& form : {config, both}) {
+    const Imported in = read(form.dump());
+    for (size_t l = 0; l < 4; ++l) {
+      const AttentionConfig& a = in.config.layers[l].attention;
+      EXPECT_EQ(a.window, l == 3 ? 0 : 8);
+      EXPECT_EQ(a.rope.scaling, l == 3 ? RopeScaling::kYarn : RopeScaling::kNone);
+      EXPECT_EQ(a.rope.theta, 10000);
+      EXPECT_FALSE(a.norms.pre);
+      EXPECT_TRUE(a.norms.out);
+    }
+  }
+  both["rope_parameters"]["chunked_attention"] = {{"rope_theta", 10000.0}};
+  EXPECT_EQ(guarded([&] { read(both.dump()); }).code(), MOE_ERR_FORMAT);
+}
+
 // Queries and keys normed after the rotation have no counterpart.
 TEST_F(DecoderFamilies, HunyuanIsRefusedByName) {
   EXPECT_NE(error(R"({"model_type": "hunyuan_v1_moe"})", MOE_ERR_UNSUPPORTED)

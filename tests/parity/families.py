@@ -208,6 +208,17 @@ def make_gemma3_published(case, folder):
     return reference
 
 
+def make_olmo3_published(case, folder):
+    """With the rotary keys of published files: the scaling is that of the layers without a window."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    rope = config.pop("rope_parameters")["full_attention"]
+    config.update(rope_theta=rope.pop("rope_theta"), rope_scaling=rope)
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
 def make_minimax_published(case, folder):
     """With the keys of published files."""
     reference = make_transformers(case, folder)
@@ -277,6 +288,9 @@ GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_i
 DOTS1 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12, n_group=1,
              topk_group=1, first_k_dense_replace=1, routed_scaling_factor=2.5, norm_topk_prob=True)
 MINIMAX = dict(LOCAL, head_dim=12, intermediate_size=12, rotary_dim=6)
+OLMO3 = dict(num_hidden_layers=4, intermediate_size=20, sliding_window=8)
+OLMO3_YARN = dict(full_attention=dict(YARN, rope_theta=500000.0, attention_factor=1.2, beta_fast=32, beta_slow=1),
+                  sliding_attention=dict(rope_type="default", rope_theta=500000.0))
 ERNIE = dict(moe_num_experts=6, moe_k=2, moe_num_shared_experts=2, moe_intermediate_size=12)
 GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"])
@@ -316,6 +330,12 @@ CASES = [
     Case("olmo_tied", "Olmo", dict(ODD, tie_word_embeddings=True), old_keys=True),
     Case("olmo2", "Olmo2", golden=True),
     Case("olmo2_odd", "Olmo2", dict(ODD, attention_bias=True, tie_word_embeddings=True)),
+    Case("olmo3", "Olmo3", dict(OLMO3, rope_parameters=OLMO3_YARN), golden=True),
+    Case("olmo3_published", "Olmo3", dict(OLMO3, rope_parameters=OLMO3_YARN), make=make_olmo3_published),
+    Case("olmo3_plain", "Olmo3", dict(OLMO3, attention_bias=True, tie_word_embeddings=True, layer_types=[
+        "full_attention", "sliding_attention", "full_attention", "sliding_attention"])),
+    Case("flex_olmo", "FlexOlmo", dict(MOE, intermediate_size=20), golden=True),
+    Case("flex_olmo_fused", "FlexOlmo", dict(MOE, norm_topk_prob=True, attention_bias=True), layout="fused"),
     Case("olmoe", "Olmoe", MOE, golden=True),
     Case("olmoe_clipped", "Olmoe", dict(MOE, clip_qkv=0.9), seed=2, golden=True),
     Case("olmoe_fused", "Olmoe", dict(MOE, norm_topk_prob=True, num_key_value_heads=4), layout="fused"),
