@@ -131,6 +131,29 @@ TEST_F(DecoderFamilies, Olmo3) {
   EXPECT_EQ(guarded([&] { read(both.dump()); }).code(), MOE_ERR_FORMAT);
 }
 
+TEST_F(DecoderFamilies, Smollm3) {
+  const auto rotates = [](const Imported& in, size_t l) {
+    return in.config.layers[l].attention.rope.kind != RopeKind::kNone;
+  };
+  const char* const patch = R"({"model_type": "smollm3", "num_hidden_layers": 4})";
+  const Imported fourth = read_patched(patch);
+  for (size_t l = 0; l < 4; ++l) EXPECT_EQ(rotates(fourth, l), l != 3);
+  const Imported listed = read_patched(R"({"model_type": "smollm3", "no_rope_layers": [0, 1, 1],
+      "use_sliding_window": true, "sliding_window": 8})");
+  EXPECT_FALSE(rotates(listed, 0));
+  EXPECT_TRUE(rotates(listed, 1));
+  EXPECT_EQ(listed.config.layers[0].attention.window, 8);
+  EXPECT_EQ(listed.config.layers[1].attention.window, 0);
+  EXPECT_EQ(read_patched(R"({"model_type": "smollm3", "no_rope_layers": [0, 1],
+                             "sliding_window": 8})")
+                .config.layers[0]
+                .attention.window,
+            0);
+  EXPECT_NE(error(R"({"model_type": "smollm3", "no_rope_layers": [1]})", MOE_ERR_SHAPE)
+                .find("no_rope_layers: expected 2 entries, found 1"),
+            std::string::npos);
+}
+
 // Queries and keys normed after the rotation have no counterpart.
 TEST_F(DecoderFamilies, HunyuanIsRefusedByName) {
   EXPECT_NE(error(R"({"model_type": "hunyuan_v1_moe"})", MOE_ERR_UNSUPPORTED)
