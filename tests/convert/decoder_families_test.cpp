@@ -154,6 +154,31 @@ TEST_F(DecoderFamilies, Smollm3) {
             std::string::npos);
 }
 
+TEST_F(DecoderFamilies, Gemma3WithImages) {
+  const char* const config = R"({
+    "model_type": "gemma3", "eos_token_id": [1, 106], "image_token_index": 262144,
+    "mm_tokens_per_image": 256, "vision_config": {"hidden_size": 16},
+    "text_config": {"hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 6,
+                    "sliding_window": 16, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}})";
+  const Imported in = read(config);
+  EXPECT_EQ(in.importer, "gemma3");
+  EXPECT_EQ(in.config.vocab_size, 262208);
+  EXPECT_EQ(in.config.context_length, 131072);
+  EXPECT_EQ(in.config.eos_token_ids.size(), 2u);
+  EXPECT_TRUE(in.config.tie_embeddings);
+  const AttentionConfig& last = in.config.layers[5].attention;
+  EXPECT_EQ(last.n_heads, 8);
+  EXPECT_EQ(last.n_kv_heads, 4);
+  EXPECT_EQ(last.head_dim, 256);
+  EXPECT_EQ(last.window, 0);
+  EXPECT_EQ(last.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(in.config.layers[0].attention.window, 16);
+  EXPECT_EQ(in.config.layers[0].attention.rope.scaling, RopeScaling::kNone);
+  error(R"({"audio_config": {}})", MOE_ERR_UNSUPPORTED, config);
+  error(R"({"text_config": {"final_logit_softcapping": 30.0}})", MOE_ERR_UNSUPPORTED, config);
+  error(R"({"text_config": null})", MOE_ERR_FORMAT, config);
+}
+
 // Queries and keys normed after the rotation have no counterpart.
 TEST_F(DecoderFamilies, HunyuanIsRefusedByName) {
   EXPECT_NE(error(R"({"model_type": "hunyuan_v1_moe"})", MOE_ERR_UNSUPPORTED)

@@ -198,8 +198,8 @@ TEST_F(TransformersTest, AnUnknownModelTypeListsTheKnownOnes) {
                            "formats/README.md", "more (docs/checkpoints.md)"}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
-  EXPECT_NE(error(R"({"model_type": "gemma3"})", MOE_ERR_UNSUPPORTED)
-                .find("unknown model_type \"gemma3\"; a GGUF file of it is read"),
+  EXPECT_NE(error(R"({"model_type": "deepseek2"})", MOE_ERR_UNSUPPORTED)
+                .find("unknown model_type \"deepseek2\"; a GGUF file of it is read"),
             std::string::npos);
   EXPECT_NE(
       error(R"({"model_type": null, "architectures": ["GPT2LMHeadModel"]})", MOE_ERR_UNSUPPORTED)

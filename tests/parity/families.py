@@ -208,6 +208,28 @@ def make_gemma3_published(case, folder):
     return reference
 
 
+def make_gemma3_with_images(case, folder):
+    """A model that sees images; its text part is the reference. Published files leave sizes to defaults."""
+    text = {key: value for key, value in {**SIZES, **GEMMA3, **case.config}.items() if value is not None}
+    vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
+                  patch_size=14)
+    config = tr.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
+    whole = randomise(tr.Gemma3ForConditionalGeneration(config), case.seed)
+    whole.save_pretrained(folder)
+    to_bfloat16(folder)
+    if case.name.endswith("published"):
+        path = os.path.join(folder, "config.json")
+        saved = json.load(open(path))
+        saved["text_config"] = {key: saved["text_config"][key] for key in (
+            "hidden_size", "intermediate_size", "model_type", "num_hidden_layers", "sliding_window")}
+        saved["text_config"]["rope_scaling"] = dict(rope_type="linear", factor=8.0)
+        saved.update(eos_token_id=[1, 106])
+        json.dump(saved, open(path, "w"), indent=2)
+    model = tr.Gemma3ForCausalLM(config.text_config).eval().float()
+    model.model, model.lm_head = whole.model.language_model, whole.lm_head
+    return forward(model)
+
+
 def make_olmo3_published(case, folder):
     """With the rotary keys of published files: the scaling is that of the layers without a window."""
     reference = make_transformers(case, folder)
@@ -294,6 +316,11 @@ OLMO3_YARN = dict(full_attention=dict(YARN, rope_theta=500000.0, attention_facto
 ERNIE = dict(moe_num_experts=6, moe_k=2, moe_num_shared_experts=2, moe_intermediate_size=12)
 GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+# Those that published files of models that see images do not name.
+GEMMA3_SIZES = dict(intermediate_size=40, vocab_size=None, num_attention_heads=None, num_key_value_heads=None,
+                    head_dim=None, max_position_embeddings=None, query_pre_attn_scalar=None, layer_types=None,
+                    rope_parameters=dict(full_attention=dict(LINEAR, factor=8.0, rope_theta=1e6),
+                                         sliding_attention=dict(rope_type="default", rope_theta=1e4)))
 GEMMA2 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               attn_logit_softcapping=1.5, final_logit_softcapping=20.0)
 TINY = dict(vocab_size=48, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
@@ -387,6 +414,8 @@ CASES = [
     Case("gemma3_linear", "Gemma3Text", dict(
         GEMMA3, num_hidden_layers=2, layer_types=None, sliding_window=16, attention_bias=True, rope_parameters=dict(
             full_attention=dict(LINEAR, rope_theta=1e6), sliding_attention=dict(rope_type="default", rope_theta=1e4)))),
+    Case("gemma3_with_images", "Gemma3", dict(intermediate_size=40), make=make_gemma3_with_images),
+    Case("gemma3_with_images_published", "Gemma3", GEMMA3_SIZES, make=make_gemma3_with_images, vocab_size=262208),
     Case("gpt_oss", "GptOss", GPT_OSS, golden=True),
     Case("deepseek_v3", "DeepseekV3", dict(DEEPSEEK_V3, rope_parameters=dict(DEEPSEEK_YARN, mscale=1.0,
                                                                              mscale_all_dim=1.0)), golden=True),

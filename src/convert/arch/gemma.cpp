@@ -1,7 +1,7 @@
-// Gemma 2 (Gemma team 2024) and the text part of Gemma 3 (2025): norms around each block, whose
-// stored weights are 1 less than their factors. Gemma 2: every second layer has a window, and
-// scores and logits are soft-capped. Gemma 3: most layers have a window and separate rotary
-// positions.
+// Gemma 2 (Gemma team 2024) and Gemma 3 (2025), of models that see images the text part: norms
+// around each block, whose stored weights are 1 less than their factors. Gemma 2: every second
+// layer has a window, and scores and logits are soft-capped. Gemma 3: most layers have a window and
+// separate rotary positions.
 
 #include <cmath>
 
@@ -46,7 +46,9 @@ void set_layers(Decoder* d) {
 void add_one_to_norms(const Checkpoint& checkpoint, Imported* out) {
   constexpr uint64_t kMaxWidth = 1 << 20;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (!name.ends_with("norm.weight") || tensor.n_elements > kMaxWidth) continue;
+    if (!name.starts_with("model.") || !name.ends_with("norm.weight") ||
+        tensor.n_elements > kMaxWidth)
+      continue;
     DerivedTensor& derived = out->derived.emplace_back();
     derived.name = name + kPlusOne;
     derived.shape = tensor.shape;
@@ -120,10 +122,42 @@ Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
   return finish(&d, checkpoint);
 }
 
+// The part that reads text, with the sizes that published files leave to defaults.
+Json text_config(const JsonNode& config) {
+  const JsonNode text = config.at("text_config");
+  if (!text.value().is_object()) text.fail_expected("an object");
+  Json c = text.value();
+  const std::pair<const char*, Json> defaults[] = {
+      {"vocab_size", 262208},     {"num_attention_heads", 8},
+      {"num_key_value_heads", 4}, {"max_position_embeddings", 131072},
+      {"rms_norm_eps", 1e-6},     {"bos_token_id", 2},
+      {"pad_token_id", 0},        {"eos_token_id", 1}};
+  for (const char* key : {"eos_token_id", "tie_word_embeddings"}) {
+    if (config.has(key)) c[key] = config.at(key).value();
+  }
+  for (const auto& [key, value] : defaults) {
+    if (!c.contains(key)) c[key] = value;
+  }
+  return c;
+}
+
+Imported import_gemma3_with_images(const JsonNode& config, const Checkpoint& checkpoint) {
+  const Json text = text_config(config);
+  ConfigKeys keys(config);
+  keys.ignore({"text_config", "vision_config", "mm_tokens_per_image", "boi_token_index",
+               "eoi_token_index", "image_token_index", "eos_token_id", "tie_word_embeddings"});
+  keys.check_all_understood();
+  Imported out = import_gemma3(JsonNode(text, "config.json: text_config"), checkpoint);
+  out.ignored.insert(out.ignored.end(), {"vision_tower.*", "multi_modal_projector.*"});
+  return out;
+}
+
 }  // namespace
 
 std::span<const Importer> importers() {
-  static constexpr Importer kRows[] = {{"gemma2", import_gemma2}, {"gemma3_text", import_gemma3}};
+  static constexpr Importer kRows[] = {{"gemma2", import_gemma2},
+                                       {"gemma3_text", import_gemma3},
+                                       {"gemma3", import_gemma3_with_images}};
   return kRows;
 }
 
