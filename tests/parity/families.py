@@ -414,7 +414,7 @@ CASES = [
     Case("gemma3_linear", "Gemma3Text", dict(
         GEMMA3, num_hidden_layers=2, layer_types=None, sliding_window=16, attention_bias=True, rope_parameters=dict(
             full_attention=dict(LINEAR, rope_theta=1e6), sliding_attention=dict(rope_type="default", rope_theta=1e4)))),
-    Case("gemma3_with_images", "Gemma3", dict(intermediate_size=40), make=make_gemma3_with_images),
+    Case("gemma3_with_images", "Gemma3", dict(intermediate_size=20), make=make_gemma3_with_images, golden=True),
     Case("gemma3_with_images_published", "Gemma3", GEMMA3_SIZES, make=make_gemma3_with_images, vocab_size=262208),
     Case("gpt_oss", "GptOss", GPT_OSS, golden=True),
     Case("deepseek_v3", "DeepseekV3", dict(DEEPSEEK_V3, rope_parameters=dict(DEEPSEEK_YARN, mscale=1.0,
@@ -593,6 +593,9 @@ CASES += [
     Case("deepseek_v3_fp8_blocks_of_128", "DeepseekV3", dict(
         DEEPSEEK_V3, hidden_size=144, intermediate_size=300, moe_intermediate_size=136, kv_lora_rank=136),
         make=packed.make(packed.fp8, dict(FP8, weight_block_size=[128, 128]), block=(128, 128))),
+    Case("minimax_m2_fp8", "MiniMaxM2", MINIMAX, make=packed.make(
+        packed.fp8, dict(FP8, weight_block_size=[16, 8], modules_to_not_convert=["gate", "e_score_correction_bias",
+                                                                                "lm_head"]), block=(16, 8))),
     Case("llama_fp8_one_scale", "Llama", make=packed.make(
         packed.fp8, dict(quant_method="fp8", activation_scheme="static"), block=(0, 0), scales="weight_scale", axes=0,
         inputs="input_scale")),
