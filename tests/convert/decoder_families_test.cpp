@@ -1,6 +1,7 @@
 // What the importers of single families read from config.json, and what they refuse; their logits
 // are in families_test.cpp.
 
+#include "src/convert/convert.h"
 #include "tests/convert/transformers_fixture.h"
 
 namespace moe {
@@ -177,6 +178,30 @@ TEST_F(DecoderFamilies, Gemma3WithImages) {
   error(R"({"audio_config": {}})", MOE_ERR_UNSUPPORTED, config);
   error(R"({"text_config": {"final_logit_softcapping": 30.0}})", MOE_ERR_UNSUPPORTED, config);
   error(R"({"text_config": null})", MOE_ERR_FORMAT, config);
+}
+
+// As published and saved by transformers 4, and as the modules are called.
+TEST_F(DecoderFamilies, TheTextPartHasEitherPrefix) {
+  const Checkpoint original("tests/data/families/gemma3_with_images");
+  folder_.write("config.json", original.document("config.json").dump());
+  std::vector<std::string> files;
+  for (const bool renamed : {false, true}) {
+    test::RawTensors tensors;
+    for (const auto& [name, tensor] : original.tensors()) {
+      std::vector<float> values(tensor.n_elements);
+      original.read(tensor, 0, values.size(), values.data());
+      const std::string text = "language_model.model.";
+      const std::string other =
+          "model." + (name.starts_with(text) ? "language_model." + name.substr(text.size()) : name);
+      tensors[renamed ? other : name] = test::f32_tensor(tensor.shape, values);
+    }
+    folder_.write("model.safetensors", test::safetensors_text(tensors));
+    ConvertReport report;
+    const Status status = convert(folder_.path(), folder_.file("m.moe"), {}, &report);
+    ASSERT_TRUE(status.ok()) << status.text();
+    files.push_back(folder_.text("m.moe"));
+  }
+  EXPECT_EQ(files[0], files[1]);
 }
 
 // Queries and keys normed after the rotation have no counterpart.

@@ -112,7 +112,8 @@ TEST(Skip, ByTheLargestProbabilityOfAnyRow) {
           }
           EXPECT_EQ(run.kept[at] == 0, skip) << kind.name << " " << t << " " << j;
           n += skip ? 1 : 0;
-          n_spared += missing && !skip && j != best_slot(all, p, static_cast<size_t>(t)) ? 1 : 0;
+          const bool best = j == best_slot(all, p, static_cast<size_t>(t));
+          n_spared += missing && !skip && !best ? 1 : 0;
           lost += skip ? static_cast<double>(p[at]) : 0;
           before += all.weight[at];
           left += skip ? 0 : all.weight[at];
