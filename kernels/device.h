@@ -142,7 +142,7 @@ struct RouterWeightsView {
   Matrix proj;                            // cosine: (d_e, d)
   const float* proj_bias = nullptr;       // (d_e)
   Matrix embedding;                       // cosine: (n_experts, d_e)
-  const float* selection_bias = nullptr;  // sigmoid: (n_experts)
+  const float* selection_bias = nullptr;  // (n_experts) or null
   const int32_t* table = nullptr;         // hash: (vocab)
 };
 

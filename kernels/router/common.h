@@ -157,8 +157,13 @@ MOE_HD bool gate_renormalises(const RouterConfig& r) {
 template <class Team>
 MOE_HD_CALL void apply_weight_rule(RouterWeights rule, float scale, const float* z, int32_t count,
                                    int32_t max_k, const RouterChoice& out) {
+  float top = 0;
+  if (rule == RouterWeights::kChosen) {  // a selection bias may rank another expert first
+    top = z[out.expert[0]];
+    for (int32_t j = 1; j < count; ++j) top = z[out.expert[j]] > top ? z[out.expert[j]] : top;
+  }
   Team::each(count, [&](int32_t j) {
-    out.weight[j] = rule == RouterWeights::kChosen ? exp_float(z[out.expert[j]] - z[out.expert[0]])
+    out.weight[j] = rule == RouterWeights::kChosen ? exp_float(z[out.expert[j]] - top)
                     : rule == RouterWeights::kOne  ? 1.0f
                                                    : out.prob[j];
   });

@@ -185,7 +185,7 @@ Status pack_router(Packer& p, const LayerSpec& spec, int32_t d_in, RouterWeights
   MOE_TRY(p.matrix("router_proj", spec.router_proj, spec.d_e, d_in, f32, act, &out->proj));
   MOE_TRY(p.floats("router_proj_bias", spec.router_proj_bias, spec.d_e, &out->proj_bias));
   MOE_TRY(p.floats("router_bias", spec.router_bias, spec.n_experts,
-                   info.selection_bias ? &out->selection_bias : &out->bias));
+                   spec.router.kind == RouterKind::kSigmoid ? &out->selection_bias : &out->bias));
   return p.vector(spec.router_table, spec.vocab_size, &out->table);
 }
 

@@ -8,16 +8,10 @@
 #include "formats/import/failure.h"
 #include "kernels/rope.h"
 #include "src/convert/convert.h"
-#include "tests/convert/tiny_checkpoint.h"
+#include "tests/convert/transformers_fixture.h"
 
 namespace moe {
 namespace {
-
-const char* const kLlama = R"({
-  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 24, "vocab_size": 40,
-  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 20,
-  "hidden_act": "silu", "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
-  "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "use_cache": true})";
 
 const char* const kMixtral = R"({
   "model_type": "mixtral", "hidden_size": 24, "vocab_size": 40, "num_hidden_layers": 1,
@@ -40,26 +34,6 @@ const char* const kGemma2 = R"({
   "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 20,
   "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "sliding_window": 16,
   "query_pre_attn_scalar": 64})";
-
-class TransformersTest : public testing::Test {
- protected:
-  TransformersTest() {
-    folder_.write("model.safetensors", test::safetensors_text(test::RawTensors{}));
-  }
-  Imported read(const std::string& config) {
-    folder_.write("config.json", config);
-    return import_checkpoint(Checkpoint(folder_.path()));
-  }
-  Imported read_patched(const char* patch, const char* base = kLlama) {
-    return read(test::patched(patch, base));
-  }
-  std::string error(const char* patch, moe_status code, const char* base = kLlama) {
-    const Status status = guarded([&] { read_patched(patch, base); });
-    EXPECT_EQ(status.code(), code) << patch << ": " << status.text();
-    return status.text();
-  }
-  test::TempFolder folder_;
-};
 
 TEST_F(TransformersTest, ReadsALlama) {
   const Imported in = read(kLlama);
@@ -224,8 +198,8 @@ TEST_F(TransformersTest, AnUnknownModelTypeListsTheKnownOnes) {
                            "formats/README.md", "more (docs/checkpoints.md)"}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
-  EXPECT_NE(error(R"({"model_type": "gemma3"})", MOE_ERR_UNSUPPORTED)
-                .find("unknown model_type \"gemma3\"; a GGUF file of it is read"),
+  EXPECT_NE(error(R"({"model_type": "deepseek2"})", MOE_ERR_UNSUPPORTED)
+                .find("unknown model_type \"deepseek2\"; a GGUF file of it is read"),
             std::string::npos);
   EXPECT_NE(
       error(R"({"model_type": null, "architectures": ["GPT2LMHeadModel"]})", MOE_ERR_UNSUPPORTED)

@@ -165,11 +165,14 @@ TEST(CudaRoute, ManyExperts) {
       c.weights = RouterWeights::kRenormalised;
       run_case(c, 6, n, nullptr);
       const std::vector<float> bias = random_floats(static_cast<size_t>(n), 3, 0.3f);
-      c.kind = RouterKind::kSigmoid;
-      run_case(c, 6, n, bias.data());
-      c.n_groups = 2;
-      c.top_groups = k == 8 ? 1 : 2;
-      run_case(c, 6, n, bias.data());
+      for (const RouterKind kind : {RouterKind::kSoftmax, RouterKind::kSigmoid}) {
+        c.kind = kind;
+        c.n_groups = c.top_groups = 1;
+        run_case(c, 6, n, bias.data());
+        c.n_groups = 2;
+        c.top_groups = k == 8 ? 1 : 2;
+        run_case(c, 6, n, bias.data());
+      }
     }
     RouterConfig c;
     c.kind = RouterKind::kThreshold;

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -213,6 +214,56 @@ TEST(Router, SigmoidSelectionBiasChangesTheChoiceNotTheWeight) {
   c.weights = RouterWeights::kRenormalised;
   const Routed zero = route_all(c, {-200, -300, -200, -300}, 1, 4);
   EXPECT_EQ(zero.weight[0], 0.0f);  // no 0 / 0
+}
+
+// By the definition, in double precision.
+TEST(Router, SoftmaxSelectionBiasChangesTheChoiceNotTheWeight) {
+  constexpr int kN = 40;
+  const std::vector<float> z = random_scores(kN, 12);
+  std::vector<float> bias = random_scores(kN, 13);
+  for (float& b : bias) b /= 64;  // as large as the probabilities
+  std::vector<double> p;
+  for (int i = 0; i < kN; ++i) p.push_back(exact_softmax(z.data(), kN, i));
+  const auto key = [&](int32_t i) {
+    const auto at = static_cast<size_t>(i);
+    return p[at] + static_cast<double>(bias[at]);
+  };
+  std::vector<int32_t> best(kN);
+  std::iota(best.begin(), best.end(), 0);
+  std::sort(best.begin(), best.end(), [&](int32_t a, int32_t b) { return key(a) > key(b); });
+  best.resize(6);
+  double sum = 0;
+  for (const int32_t expert : best) sum += p[static_cast<size_t>(expert)];
+  RouterConfig c;
+  c.k = 6;
+  const Routed raw = route_all(c, z, 1, kN, {bias.data(), nullptr});
+  EXPECT_EQ(raw.expert, best);
+  EXPECT_NE(raw.expert, route_all(c, z, 1, kN).expert);
+  c.weights = RouterWeights::kRenormalised;
+  const Routed norm = route_all(c, z, 1, kN, {bias.data(), nullptr});
+  c.weights = RouterWeights::kChosen;
+  const Routed chosen = route_all(c, z, 1, kN, {bias.data(), nullptr});
+  for (size_t j = 0; j < best.size(); ++j) {
+    const double exact = p[static_cast<size_t>(best[j])];
+    EXPECT_NEAR(raw.weight[j], exact, 1e-6);
+    EXPECT_NEAR(norm.weight[j], exact / sum, 1e-6);
+    EXPECT_NEAR(chosen.weight[j], exact / sum, 1e-6);
+  }
+}
+
+TEST(Router, SelectionBiasAboveAnyProbability) {
+  const std::vector<float> bias = {0, 0, 0, 5};
+  RouterConfig c;
+  c.k = 2;
+  c.weights = RouterWeights::kChosen;
+  const Routed far = route_all(c, {200, 0, 0, -200}, 1, 4, {bias.data(), nullptr});
+  EXPECT_EQ(far.expert, (std::vector<int32_t>{3, 0}));
+  EXPECT_EQ(far.weight, (std::vector<float>{0, 1}));  // no overflow
+  c.weights = RouterWeights::kRenormalised;
+  c.n_groups = 2;
+  const Routed group = route_all(c, {1, 1, 0, 0}, 1, 4, {bias.data(), nullptr});
+  EXPECT_EQ(group.expert, (std::vector<int32_t>{3, 2}));
+  EXPECT_EQ(group.weight, (std::vector<float>{0.5f, 0.5f}));
 }
 
 // Groups {0, 1}, {2, 3}, {4, 5}: the best expert is in one group, the best sum of two in another.

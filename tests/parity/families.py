@@ -208,6 +208,67 @@ def make_gemma3_published(case, folder):
     return reference
 
 
+def make_gemma3_with_images(case, folder):
+    """A model that sees images; its text part is the reference. Published files leave sizes to defaults."""
+    text = {key: value for key, value in {**SIZES, **GEMMA3, **case.config}.items() if value is not None}
+    vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
+                  patch_size=14)
+    config = tr.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
+    whole = randomise(tr.Gemma3ForConditionalGeneration(config), case.seed)
+    whole.save_pretrained(folder)
+    to_bfloat16(folder)
+    if case.name.endswith("published"):
+        path = os.path.join(folder, "config.json")
+        saved = json.load(open(path))
+        saved["text_config"] = {key: saved["text_config"][key] for key in (
+            "hidden_size", "intermediate_size", "model_type", "num_hidden_layers", "sliding_window")}
+        saved["text_config"]["rope_scaling"] = dict(rope_type="linear", factor=8.0)
+        saved.update(eos_token_id=[1, 106])
+        json.dump(saved, open(path, "w"), indent=2)
+    model = tr.Gemma3ForCausalLM(config.text_config).eval().float()
+    model.model, model.lm_head = whole.model.language_model, whole.lm_head
+    return forward(model)
+
+
+def make_olmo3_published(case, folder):
+    """With the rotary keys of published files: the scaling is that of the layers without a window."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    rope = config.pop("rope_parameters")["full_attention"]
+    config.update(rope_theta=rope.pop("rope_theta"), rope_scaling=rope)
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
+def make_minimax_published(case, folder):
+    """With the keys of published files."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    config.update(rope_theta=config.pop("rope_parameters")["rope_theta"], rotary_dim=6, attn_type_list=[1, 1],
+                  scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True, qk_norm_type="per_layer",
+                  shared_intermediate_size=0, use_mtp=True, num_mtp_modules=3, mtp_transformer_layers=1)
+    json.dump(config, open(path, "w"), indent=2)
+    return reference
+
+
+def make_ernie_published(case, folder):
+    """With the keys and the multi-token-prediction layer of published files."""
+    reference = make_transformers(case, folder)
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    config.update(rope_theta=config.pop("rope_parameters")["rope_theta"], moe_gate="topk", moe_use_aux_free=True,
+                  moe_capacity=[6, 6, 6], num_nextn_predict_layers=1)
+    json.dump(config, open(path, "w"), indent=2)
+    path = os.path.join(folder, "model.safetensors")
+    tensors = load_file(path)
+    tensors["model.mtp_emb_norm.0.weight"] = torch.ones(32).bfloat16()
+    tensors["model.mtp_block.0.mlp.down_proj.weight"] = torch.ones(32, 40).bfloat16()
+    save_file(tensors, path)
+    return reference
+
+
 def write(case, folder):
     """Writes the checkpoint; returns its reference, a function of token ids and of whether K and V are rounded
     to float16 that gives logits (n, vocab) in float32."""
@@ -246,8 +307,20 @@ PHI3_LONG_SHORT = dict(PHI3_LONG, max_position_embeddings=384, original_max_posi
     PHI3_LONG["rope_parameters"], original_max_position_embeddings=96))
 GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12,
             first_k_dense_replace=1, routed_scaling_factor=1.5, head_dim=16)
+DOTS1 = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=12, n_group=1,
+             topk_group=1, first_k_dense_replace=1, routed_scaling_factor=2.5, norm_topk_prob=True)
+MINIMAX = dict(LOCAL, head_dim=12, intermediate_size=12, rotary_dim=6)
+OLMO3 = dict(num_hidden_layers=4, intermediate_size=20, sliding_window=8)
+OLMO3_YARN = dict(full_attention=dict(YARN, rope_theta=500000.0, attention_factor=1.2, beta_fast=32, beta_slow=1),
+                  sliding_attention=dict(rope_type="default", rope_theta=500000.0))
+ERNIE = dict(moe_num_experts=6, moe_k=2, moe_num_shared_experts=2, moe_intermediate_size=12)
 GEMMA3 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+# Those that published files of models that see images do not name.
+GEMMA3_SIZES = dict(intermediate_size=40, vocab_size=None, num_attention_heads=None, num_key_value_heads=None,
+                    head_dim=None, max_position_embeddings=None, query_pre_attn_scalar=None, layer_types=None,
+                    rope_parameters=dict(full_attention=dict(LINEAR, factor=8.0, rope_theta=1e6),
+                                         sliding_attention=dict(rope_type="default", rope_theta=1e4)))
 GEMMA2 = dict(num_hidden_layers=3, head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
               attn_logit_softcapping=1.5, final_logit_softcapping=20.0)
 TINY = dict(vocab_size=48, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
@@ -284,6 +357,16 @@ CASES = [
     Case("olmo_tied", "Olmo", dict(ODD, tie_word_embeddings=True), old_keys=True),
     Case("olmo2", "Olmo2", golden=True),
     Case("olmo2_odd", "Olmo2", dict(ODD, attention_bias=True, tie_word_embeddings=True)),
+    Case("olmo3", "Olmo3", dict(OLMO3, rope_parameters=OLMO3_YARN), golden=True),
+    Case("olmo3_published", "Olmo3", dict(OLMO3, rope_parameters=OLMO3_YARN), make=make_olmo3_published),
+    Case("olmo3_plain", "Olmo3", dict(OLMO3, attention_bias=True, tie_word_embeddings=True, layer_types=[
+        "full_attention", "sliding_attention", "full_attention", "sliding_attention"])),
+    Case("flex_olmo", "FlexOlmo", dict(MOE, intermediate_size=20), golden=True),
+    Case("flex_olmo_fused", "FlexOlmo", dict(MOE, norm_topk_prob=True, attention_bias=True), layout="fused"),
+    Case("smollm3", "SmolLM3", dict(num_hidden_layers=4, intermediate_size=20), golden=True),
+    Case("smollm3_windows", "SmolLM3", dict(num_hidden_layers=3, no_rope_layers=[0, 1, 0], use_sliding_window=True,
+                                            sliding_window=8, attention_bias=True, mlp_bias=True,
+                                            tie_word_embeddings=False), old_keys=True),
     Case("olmoe", "Olmoe", MOE, golden=True),
     Case("olmoe_clipped", "Olmoe", dict(MOE, clip_qkv=0.9), seed=2, golden=True),
     Case("olmoe_fused", "Olmoe", dict(MOE, norm_topk_prob=True, num_key_value_heads=4), layout="fused"),
@@ -309,6 +392,17 @@ CASES = [
     Case("glm4_moe_default_rotation", "Glm4Moe", GLM4, make=make_without_rotated_part),
     Case("glm4_moe_qk_norm", "Glm4Moe", dict(GLM4, use_qk_norm=True, norm_topk_prob=False, first_k_dense_replace=0),
          layout="fused"),
+    Case("dots1", "Dots1", DOTS1, golden=True),
+    Case("dots1_windows", "Dots1", dict(DOTS1, norm_topk_prob=False, attention_bias=True, num_hidden_layers=3,
+                                        sliding_window=8, max_window_layers=2), layout="fused", old_keys=True),
+    Case("minimax_m2", "MiniMaxM2", MINIMAX, golden=True),
+    Case("minimax_m2_published", "MiniMaxM2", MINIMAX, make=make_minimax_published),
+    Case("minimax_m2_fused", "MiniMaxM2", dict(MINIMAX, rotary_dim=None), layout="fused"),
+    Case("ernie4_5_moe", "Ernie4_5_Moe", ERNIE, golden=True),
+    Case("ernie4_5_moe_published", "Ernie4_5_Moe", dict(ERNIE, tie_word_embeddings=False), make=make_ernie_published),
+    Case("ernie4_5_moe_layers", "Ernie4_5_Moe", dict(ERNIE, num_hidden_layers=6, moe_layer_start_index=1,
+                                                     moe_layer_end_index=4, moe_layer_interval=2,
+                                                     moe_num_shared_experts=0), layout="fused"),
     Case("gemma2", "Gemma2", GEMMA2, golden=True),
     Case("gemma2_published", "Gemma2", dict(GEMMA2, num_hidden_layers=4, attn_logit_softcapping=50.0,
                                             final_logit_softcapping=30.0), make=make_gemma2_published),
@@ -320,6 +414,8 @@ CASES = [
     Case("gemma3_linear", "Gemma3Text", dict(
         GEMMA3, num_hidden_layers=2, layer_types=None, sliding_window=16, attention_bias=True, rope_parameters=dict(
             full_attention=dict(LINEAR, rope_theta=1e6), sliding_attention=dict(rope_type="default", rope_theta=1e4)))),
+    Case("gemma3_with_images", "Gemma3", dict(intermediate_size=20), make=make_gemma3_with_images, golden=True),
+    Case("gemma3_with_images_published", "Gemma3", GEMMA3_SIZES, make=make_gemma3_with_images, vocab_size=262208),
     Case("gpt_oss", "GptOss", GPT_OSS, golden=True),
     Case("deepseek_v3", "DeepseekV3", dict(DEEPSEEK_V3, rope_parameters=dict(DEEPSEEK_YARN, mscale=1.0,
                                                                              mscale_all_dim=1.0)), golden=True),
@@ -497,6 +593,9 @@ CASES += [
     Case("deepseek_v3_fp8_blocks_of_128", "DeepseekV3", dict(
         DEEPSEEK_V3, hidden_size=144, intermediate_size=300, moe_intermediate_size=136, kv_lora_rank=136),
         make=packed.make(packed.fp8, dict(FP8, weight_block_size=[128, 128]), block=(128, 128))),
+    Case("minimax_m2_fp8", "MiniMaxM2", MINIMAX, make=packed.make(
+        packed.fp8, dict(FP8, weight_block_size=[16, 8], modules_to_not_convert=["gate", "e_score_correction_bias",
+                                                                                "lm_head"]), block=(16, 8))),
     Case("llama_fp8_one_scale", "Llama", make=packed.make(
         packed.fp8, dict(quant_method="fp8", activation_scheme="static"), block=(0, 0), scales="weight_scale", axes=0,
         inputs="input_scale")),

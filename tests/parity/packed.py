@@ -337,15 +337,17 @@ def make(quantise, quantization_config, **options):
 
 def pack_experts(model, pack):
     """Packs experts, which are one tensor per layer in the model and separate tensors in the files."""
+    block, gate, up, down = ("block_sparse_moe", "w1", "w3", "w2") if model.config.model_type == "minimax_m2" else (
+        "mlp", "gate_proj", "up_proj", "down_proj")
     for i, layer in enumerate(model.model.layers):
         experts = getattr(layer.mlp, "experts", None)
         if experts is None:
             continue
         with torch.no_grad():
             for e in range(len(experts.down_proj)):
-                name = f"model.layers.{i}.mlp.experts.{e}"
+                name = f"model.layers.{i}.{block}.experts.{e}."
                 half = experts.gate_up_proj.shape[1] // 2
                 shape = (half, experts.gate_up_proj.shape[2])
-                experts.gate_up_proj[e, :half] = pack(name + ".gate_proj", shape)
-                experts.gate_up_proj[e, half:] = pack(name + ".up_proj", shape)
-                experts.down_proj[e] = pack(name + ".down_proj", experts.down_proj.shape[1:])
+                experts.gate_up_proj[e, :half] = pack(name + gate, shape)
+                experts.gate_up_proj[e, half:] = pack(name + up, shape)
+                experts.down_proj[e] = pack(name + down, experts.down_proj.shape[1:])

@@ -9,6 +9,10 @@
 namespace moe {
 namespace {
 
+constexpr TensorName kOutNorms[] = {
+    {"attention_out_norm.weight", "post_attention_layernorm.weight"},
+    {"ffn_out_norm.weight", "post_feedforward_layernorm.weight"}};
+
 constexpr const char* kHead = "lm_head.weight";
 constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int32_t kMaxContext = 1 << 24;
@@ -98,6 +102,13 @@ void Decoder::qk_norm(QkNorm kind) {
   for (LayerConfig& layer : layers()) layer.attention.qk_norm = kind;
 }
 
+void Decoder::out_norms(bool pre) {
+  names(kOutNorms);
+  for (LayerConfig& layer : layers()) {
+    layer.attention.norms = layer.ffn.norms = {.pre = pre, .out = true};
+  }
+}
+
 void Decoder::clip_qkv() {
   const float clip = keys.number("clip_qkv", 0);
   if (keys.has("clip_qkv") && !(clip > 0)) {
@@ -150,8 +161,27 @@ bool Decoder::window_by_layer_type(int32_t positions) {
   return true;
 }
 
+void Decoder::window_except_every(int32_t n) {
+  const int32_t positions = sliding_window(4096);
+  if (window_by_layer_type(positions)) return;
+  for (size_t l = 0; l < layers().size(); ++l) {
+    const bool whole = (l + 1) % static_cast<size_t>(n) == 0;
+    layer(l).attention.window = whole ? 0 : positions;
+  }
+}
+
+void Decoder::local_rope() {
+  const JsonNode node = keys.node("rope_local");
+  ConfigKeys local_keys(node);
+  const RopeConfig local = read_rope(local_keys, layer(0).attention.head_dim,
+                                     out_.config.context_length, 0, &out_.factors);
+  for (LayerConfig& layer : layers()) {
+    if (layer.attention.window != 0) layer.attention.rope = local;
+  }
+}
+
 void Decoder::experts(const char* count_key, const char* other_count_key, int32_t d_ff,
-                      RouterWeights weights) {
+                      RouterWeights weights, const char* k_key) {
   const char* const key = keys.has(count_key) ? count_key : other_count_key;
   FfnConfig ffn = layer(0).ffn;
   ffn.kind = FfnKind::kMoe;
@@ -159,7 +189,7 @@ void Decoder::experts(const char* count_key, const char* other_count_key, int32_
   ffn.moe.n_experts = keys.integer(key, 1, 1 << 16);
   ffn.moe.router.kind = RouterKind::kSoftmax;
   ffn.moe.router.weights = weights;
-  ffn.moe.router.k = keys.integer("num_experts_per_tok", 1, ffn.moe.n_experts);
+  ffn.moe.router.k = keys.integer(k_key, 1, ffn.moe.n_experts);
   for (LayerConfig& layer : layers()) layer.ffn = ffn;
 }
 

@@ -50,6 +50,8 @@ class Decoder {
   /// Biases of gate, up and down if "mlp_bias" says so.
   void mlp_bias();
   void qk_norm(QkNorm kind);
+  /// Norms of each block's output and, if `pre`, of its input.
+  void out_norms(bool pre);
   /// "clip_qkv": the limit of queries, keys and values.
   void clip_qkv();
   /// Sets the window of all layers; 0: none.
@@ -59,9 +61,13 @@ class Decoder {
   /// "layer_types": sets `positions` in the "sliding_attention" layers. False if the key is
   /// missing.
   bool window_by_layer_type(int32_t positions);
-  /// Experts in every layer, with a softmax router.
+  /// Windows as "layer_types" says or, if it is missing, in all layers but every `n`-th.
+  void window_except_every(int32_t n);
+  /// Rotary positions of the layers with a window: "rope_local" of split_rope.
+  void local_rope();
+  /// Experts in every layer, with a softmax router; `k_key`: the experts per token.
   void experts(const char* count_key, const char* other_count_key, int32_t d_ff,
-               RouterWeights weights);
+               RouterWeights weights, const char* k_key = "num_experts_per_tok");
   /// Reads "quantization_config". Rejects everything except `accepted` (and none). For kBitnet sets
   /// the precision rules and accepts packed matrices.
   Quantization quantization(Quantization accepted);
@@ -84,6 +90,10 @@ class Decoder {
 /// longrope's lists.
 RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float default_theta,
                      std::deque<std::vector<float>>* factors);
+
+/// Leaves in "rope_parameters" those of the layers without a window, and puts those of the others,
+/// or unscaled ones with `local_theta`, into the key "rope_local".
+void split_rope(Json* config, double local_theta);
 
 /// The length that yarn's scaling is for, if that is longer than `context`: some files extend only
 /// the scaling.

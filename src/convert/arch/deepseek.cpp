@@ -26,14 +26,16 @@ constexpr TensorName kNames[] = {
     {"attention.v.weight", "self_attn.kv_b_proj.weight"},
     {"attention.k.weight", "self_attn.k_b_proj.weight"},  // GGUF: separate, and transposed per head
     {"attention.v.weight", "self_attn.v_b_proj.weight"},
-    {"moe.router.selection_bias", "mlp.gate.e_score_correction_bias"},
-    {"moe.router.selection_bias", "mlp.gate.exp_probs_b.bias"},  // GGUF's
     {"moe.shared.gate.weight", "mlp.shared_experts.gate_proj.weight"},
     {"moe.shared.up.weight", "mlp.shared_experts.up_proj.weight"},
     {"moe.shared.down.weight", "mlp.shared_experts.down_proj.weight"},
     {"moe.shared.gate.weight", "mlp.shared_expert.gate_proj.weight"},
     {"moe.shared.up.weight", "mlp.shared_expert.up_proj.weight"},
     {"moe.shared.down.weight", "mlp.shared_expert.down_proj.weight"}};
+
+constexpr TensorName kSelectionBias[] = {
+    {"moe.router.selection_bias", "mlp.gate.e_score_correction_bias"},
+    {"moe.router.selection_bias", "mlp.gate.exp_probs_b.bias"}};  // GGUF's
 
 /// Widths within one head.
 struct Head {
@@ -140,7 +142,8 @@ void read_experts(Decoder* d, const RouterConfig& router) {
   const FfnConfig dense = d->layer(0).ffn;
   d->keys.require("moe_layer_freq", 1);
   d->keys.require("mlp_bias", false);
-  d->keys.ignore({"seq_aux", "ep_size"});  // training
+  d->keys.ignore({"seq_aux", "ep_size"});                             // training
+  if (router.kind == RouterKind::kSigmoid) d->names(kSelectionBias);  // V3's
   const int32_t width = d->keys.integer("moe_intermediate_size", 1, kMaxWidth);
   const int32_t n_shared = d->keys.integer("n_shared_experts", 0, 0, kMaxWidth / width);
   const float scale = d->keys.number("routed_scaling_factor", 1);

@@ -1,7 +1,7 @@
-// Gemma 2 (Gemma team 2024) and the text part of Gemma 3 (2025): norms around each block, whose
-// stored weights are 1 less than their factors. Gemma 2: every second layer has a window, and
-// scores and logits are soft-capped. Gemma 3: most layers have a window and separate rotary
-// positions.
+// Gemma 2 (Gemma team 2024) and Gemma 3 (2025), of models that see images the text part: norms
+// around each block, whose stored weights are 1 less than their factors. Gemma 2: every second
+// layer has a window, and scores and logits are soft-capped. Gemma 3: most layers have a window and
+// separate rotary positions.
 
 #include <cmath>
 
@@ -11,8 +11,6 @@
 namespace moe::arch::gemma {
 namespace {
 
-constexpr TensorName kNorms[] = {{"attention_out_norm.weight", "post_attention_layernorm.weight"},
-                                 {"ffn_out_norm.weight", "post_feedforward_layernorm.weight"}};
 constexpr const char* kPlusOne = " + 1";  // suffix of a norm's tensor
 
 /// config.json with the keys of other decoders.
@@ -28,31 +26,11 @@ Json as_others(const JsonNode& config) {
   return c;
 }
 
-/// Rotary positions of the global layers as in other decoders; those of the others in the key
-/// "rope_local".
-Json with_local_rope(const JsonNode& config) {
+Json as_others_with_local_rope(const JsonNode& config) {
   Json c = as_others(config);
   if (!c.contains("rope_theta")) c["rope_theta"] = 1e6;
-  Json local = {{"rope_type", "default"}};
-  local["rope_theta"] = c.contains("rope_local_base_freq") ? c.at("rope_local_base_freq") : 1e4;
-  if (config.has("rope_parameters") && config.at("rope_parameters").has("full_attention")) {
-    const JsonNode both = config.at("rope_parameters");
-    both.only({"full_attention", "sliding_attention"});
-    if (both.has("sliding_attention")) local = both.at("sliding_attention").value();
-    c["rope_parameters"] = both.at("full_attention").value();
-  }
-  c["rope_local"] = {{"rope_parameters", local}, {"rope_theta", 1e4}};
+  split_rope(&c, config.number("rope_local_base_freq", 1e4f));
   return c;
-}
-
-/// `pattern`: the number of layers per group, of which the last is global.
-void set_windows(Decoder* d, int32_t pattern) {
-  const int32_t positions = d->sliding_window(4096);
-  if (d->window_by_layer_type(positions)) return;
-  for (size_t l = 0; l < d->layers().size(); ++l) {
-    const bool whole = (l + 1) % static_cast<size_t>(pattern) == 0;
-    d->layer(l).attention.window = whole ? 0 : positions;
-  }
 }
 
 void set_layers(Decoder* d) {
@@ -61,7 +39,6 @@ void set_layers(Decoder* d) {
   for (LayerConfig& layer : d->layers()) {
     AttentionConfig& a = layer.attention;
     a.multiplier = 1 / std::sqrt(scalar);
-    a.norms = layer.ffn.norms = {.pre = true, .out = true};
   }
 }
 
@@ -69,7 +46,9 @@ void set_layers(Decoder* d) {
 void add_one_to_norms(const Checkpoint& checkpoint, Imported* out) {
   constexpr uint64_t kMaxWidth = 1 << 20;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (!name.ends_with("norm.weight") || tensor.n_elements > kMaxWidth) continue;
+    if (!name.starts_with("model.") || !name.ends_with("norm.weight") ||
+        tensor.n_elements > kMaxWidth)
+      continue;
     DerivedTensor& derived = out->derived.emplace_back();
     derived.name = name + kPlusOne;
     derived.shape = tensor.shape;
@@ -88,7 +67,7 @@ void add_one_to_norms(const Checkpoint& checkpoint, Imported* out) {
 // Common to both, except layers.
 void set_common(Decoder* d) {
   d->names(mlp_names());
-  d->names(kNorms);
+  d->out_norms(true);
   d->replace_name({"ffn_norm.weight", "pre_feedforward_layernorm.weight"});
   d->attention_bias("attention_bias", false);
   d->keys.require("use_bidirectional_attention", false);
@@ -120,7 +99,7 @@ Imported import_gemma2(const JsonNode& config, const Checkpoint& checkpoint) {
   const JsonNode node(renamed, "config.json");
   Decoder d(node, checkpoint, 10000);
   set_common(&d);
-  set_windows(&d, 2);
+  d.window_except_every(2);
   set_layers(&d);
   d.config().logit_cap = read_cap(&d, "final_logit_softcapping", 30);
   const float score_cap = read_cap(&d, "attn_logit_softcapping", 50);
@@ -129,31 +108,56 @@ Imported import_gemma2(const JsonNode& config, const Checkpoint& checkpoint) {
 }
 
 Imported import_gemma3(const JsonNode& config, const Checkpoint& checkpoint) {
-  const Json renamed = with_local_rope(config);
+  const Json renamed = as_others_with_local_rope(config);
   const JsonNode node(renamed, "config.json");
   Decoder d(node, checkpoint);
   set_common(&d);
   d.qk_norm(QkNorm::kHead);
   d.keys.require("final_logit_softcapping", nullptr);
   d.keys.require("attn_logit_softcapping", nullptr);
-  d.keys.ignore({"rope_local_base_freq", "rope_local"});
-  set_windows(&d, d.keys.integer("sliding_window_pattern", 6, 1, 1 << 16));
+  d.keys.ignore({"rope_local_base_freq"});
+  d.window_except_every(d.keys.integer("sliding_window_pattern", 6, 1, 1 << 16));
+  d.local_rope();
   set_layers(&d);
-  const JsonNode rope_local = node.at("rope_local");
-  ConfigKeys keys(rope_local);
-  std::deque<std::vector<float>> factors;  // longrope's, which layers with a window do not have
-  const RopeConfig local =
-      read_rope(keys, d.layer(0).attention.head_dim, d.config().context_length, 1e4f, &factors);
-  for (LayerConfig& layer : d.layers()) {
-    if (layer.attention.window != 0) layer.attention.rope = local;
-  }
   return finish(&d, checkpoint);
+}
+
+// The part that reads text, with the sizes that published files leave to defaults.
+Json text_config(const JsonNode& config) {
+  const JsonNode text = config.at("text_config");
+  if (!text.value().is_object()) text.fail_expected("an object");
+  Json c = text.value();
+  const std::pair<const char*, Json> defaults[] = {
+      {"vocab_size", 262208},     {"num_attention_heads", 8},
+      {"num_key_value_heads", 4}, {"max_position_embeddings", 131072},
+      {"rms_norm_eps", 1e-6},     {"bos_token_id", 2},
+      {"pad_token_id", 0},        {"eos_token_id", 1}};
+  for (const char* key : {"eos_token_id", "tie_word_embeddings"}) {
+    if (config.has(key)) c[key] = config.at(key).value();
+  }
+  for (const auto& [key, value] : defaults) {
+    if (!c.contains(key)) c[key] = value;
+  }
+  return c;
+}
+
+Imported import_gemma3_with_images(const JsonNode& config, const Checkpoint& checkpoint) {
+  const Json text = text_config(config);
+  ConfigKeys keys(config);
+  keys.ignore({"text_config", "vision_config", "mm_tokens_per_image", "boi_token_index",
+               "eoi_token_index", "image_token_index", "eos_token_id", "tie_word_embeddings"});
+  keys.check_all_understood();
+  Imported out = import_gemma3(JsonNode(text, "config.json: text_config"), checkpoint);
+  out.ignored.insert(out.ignored.end(), {"vision_tower.*", "multi_modal_projector.*"});
+  return out;
 }
 
 }  // namespace
 
 std::span<const Importer> importers() {
-  static constexpr Importer kRows[] = {{"gemma2", import_gemma2}, {"gemma3_text", import_gemma3}};
+  static constexpr Importer kRows[] = {{"gemma2", import_gemma2},
+                                       {"gemma3_text", import_gemma3},
+                                       {"gemma3", import_gemma3_with_images}};
   return kRows;
 }
 

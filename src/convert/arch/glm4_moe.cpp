@@ -1,5 +1,6 @@
-// GLM-4.5 and its successors: experts are selected by the sigmoid of their score plus a bias that
-// does not affect weights, as in DeepSeek-V3 (2024, section 2.1.2), with shared experts.
+// GLM-4.5 and its successors, and dots.llm1 (Huo et al. 2025): experts are selected by the sigmoid
+// of their score plus a bias that does not affect weights, as in DeepSeek-V3 (2024, section 2.1.2),
+// with shared experts.
 
 #include "formats/import/failure.h"
 #include "src/convert/arch/decoder.h"
@@ -19,15 +20,16 @@ constexpr TensorName kNames[] = {
     {"moe.shared.up.weight", "mlp.shared_expert.up_proj.weight"},
     {"moe.shared.down.weight", "mlp.shared_expert.down_proj.weight"}};
 
-void add_experts(Decoder* d) {
+// `n_dense`: layers without experts if no key says how many.
+void add_experts(Decoder* d, int32_t n_dense, bool renormalised) {
   const FfnConfig dense = d->layer(0).ffn;
   d->keys.require("n_group", 1);
   d->keys.require("topk_group", 1);
   const int32_t width = d->keys.integer("moe_intermediate_size", 1, kMaxWidth);
   const int32_t n_shared = d->keys.integer("n_shared_experts", 1, 0, kMaxWidth / width);
-  const auto first = static_cast<size_t>(d->keys.integer("first_k_dense_replace", 1, 0, 1 << 16));
+  const auto first =
+      static_cast<size_t>(d->keys.integer("first_k_dense_replace", n_dense, 0, 1 << 16));
   const float scale = d->keys.number("routed_scaling_factor", 1);
-  const bool renormalised = d->keys.boolean("norm_topk_prob", true);
   d->experts("n_routed_experts", "num_local_experts", width,
              renormalised ? RouterWeights::kRenormalised : RouterWeights::kRaw);
   for (size_t l = 0; l < d->layers().size(); ++l) {
@@ -59,8 +61,37 @@ Imported import_glm4_moe(const JsonNode& config, const Checkpoint& checkpoint) {
   if (!says_rotated_part(config)) {
     for (LayerConfig& layer : d.layers()) layer.attention.rope.dims /= 2;
   }
-  add_experts(&d);
+  add_experts(&d, 1, d.keys.boolean("norm_topk_prob", true));
   d.skip_prediction_layers(1);
+  d.quantization(Quantization::kNone);
+  return d.finish();
+}
+
+// As in dense Qwen3: the list of layer types, or all layers from max_window_layers on.
+void add_windows(Decoder* d) {
+  const int32_t positions = d->sliding_window(4096);
+  const int32_t first = d->keys.integer("max_window_layers", 62, 0, 1 << 16);
+  if (d->window_by_layer_type(positions)) return;
+  for (size_t l = static_cast<size_t>(first); l < d->layers().size(); ++l) {
+    d->layer(l).attention.window = positions;
+  }
+}
+
+Imported import_dots1(const JsonNode& config, const Checkpoint& checkpoint) {
+  Decoder d(config, checkpoint, 10000);
+  d.names(mlp_names());
+  d.names(moe_names());
+  d.names(kNames);
+  d.attention_bias("attention_bias", false);
+  d.qk_norm(QkNorm::kHead);
+  add_windows(&d);
+  // Published files call the sigmoid by the name of the selection.
+  if (d.keys.has("scoring_func")) {
+    (void)d.keys.node("scoring_func").choice({"sigmoid", "noaux_tc"});
+  }
+  d.keys.require("topk_method", "noaux_tc");
+  d.keys.require("moe_layer_freq", 1);
+  add_experts(&d, 0, d.keys.boolean("norm_topk_prob", false));
   d.quantization(Quantization::kNone);
   return d.finish();
 }
@@ -68,7 +99,7 @@ Imported import_glm4_moe(const JsonNode& config, const Checkpoint& checkpoint) {
 }  // namespace
 
 std::span<const Importer> importers() {
-  static constexpr Importer kRows[] = {{"glm4_moe", import_glm4_moe}};
+  static constexpr Importer kRows[] = {{"glm4_moe", import_glm4_moe}, {"dots1", import_dots1}};
   return kRows;
 }
 

@@ -5,19 +5,12 @@
 namespace moe::arch::olmo2 {
 namespace {
 
-constexpr TensorName kNorms[] = {{"attention_out_norm.weight", "post_attention_layernorm.weight"},
-                                 {"ffn_out_norm.weight", "post_feedforward_layernorm.weight"}};
-
 Imported import_olmo2(const JsonNode& config, const Checkpoint& checkpoint) {
   Decoder d(config, checkpoint);
   d.names(mlp_names());
-  d.names(kNorms);
   d.attention_bias("attention_bias", false);
   d.qk_norm(QkNorm::kWhole);
-  for (LayerConfig& layer : d.layers()) {
-    layer.attention.norms = {.pre = false, .out = true};
-    layer.ffn.norms = {.pre = false, .out = true};
-  }
+  d.out_norms(false);
   d.quantization(Quantization::kNone);
   return d.finish();
 }

@@ -150,6 +150,19 @@ RopeConfig read_rope(ConfigKeys& keys, int32_t head_dim, int32_t context, float 
   return rope;
 }
 
+void split_rope(Json* config, double local_theta) {
+  Json local = {{"rope_type", "default"}};
+  const Json whole = *config;
+  const JsonNode node(whole, "config.json");
+  if (node.has("rope_parameters") && node.at("rope_parameters").has("full_attention")) {
+    const JsonNode both = node.at("rope_parameters");
+    both.only({"full_attention", "sliding_attention"});
+    if (both.has("sliding_attention")) local = both.at("sliding_attention").value();
+    (*config)["rope_parameters"] = both.at("full_attention").value();
+  }
+  (*config)["rope_local"] = {{"rope_parameters", local}, {"rope_theta", local_theta}};
+}
+
 int32_t scaled_context(ConfigKeys& keys, const RopeConfig& rope, int32_t context) {
   if (rope.scaling != RopeScaling::kYarn) return context;
   bool has_original = false;

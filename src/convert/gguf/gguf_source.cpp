@@ -81,6 +81,20 @@ void add_prefix(Checkpoint* checkpoint) {
   });
 }
 
+// The text part of a model that sees images has the tensors of a text model behind a prefix.
+std::string text_name(const std::string& name) {
+  constexpr std::pair<std::string_view, const char*> kPrefixes[] = {
+      {"language_model.model.", "model."},
+      {"language_model.lm_head.", "lm_head."},
+      {"model.language_model.", "model."},
+      {"model.vision_tower.", "vision_tower."},
+      {"model.multi_modal_projector.", "multi_modal_projector."}};
+  for (const auto& [prefix, text] : kPrefixes) {
+    if (name.starts_with(prefix)) return text + name.substr(prefix.size());
+  }
+  return name;
+}
+
 }  // namespace
 
 std::string gguf_tensor_name(const std::string& name, bool sandwich) {
@@ -106,6 +120,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::function<void()>&
   for (const std::string& key : ignored) checkpoint.ignore_key(key);
   step();
   if (checkpoint.metadata().is_null()) {
+    checkpoint.rename(text_name);
     add_prefix(&checkpoint);
     unpack_checkpoint(&checkpoint);
     return checkpoint;
