@@ -255,7 +255,8 @@ TEST(CudaMerge, EveryCombination) {
 }
 
 TEST(CudaCount, AddsToWhatIsThere) {
-  for (const Choices& c : {Choices(600, 3, 10, 1), Choices(5, 2, 5000, 2)}) {
+  for (const Choices& c :
+       {Choices(600, 3, 10, 1), Choices(5, 2, 4096, 3), Choices(5, 2, 5000, 2)}) {
     const DeviceChoices choices(c);
     std::vector<uint64_t> tokens(static_cast<size_t>(c.n_experts), 1);
     std::vector<uint64_t> experts(static_cast<size_t>(c.n_experts) + 1, 2);

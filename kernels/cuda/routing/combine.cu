@@ -19,7 +19,7 @@ struct Served {
 /// Sorts the token's active pairs by ascending expert to `served`; returns their number.
 __device__ inline int sort_pairs(const CombineOp& op, int64_t token, int32_t* experts,
                                  Served* served) {
-  __shared__ int32_t n_served;
+  MOE_CUDA_SHARED(int32_t, n_served);
   const int k = op.routing.max_k;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) n_served = 0;
