@@ -34,6 +34,7 @@ Status CudaDevice::open(uint64_t memory_limit) {
   size_t free = 0;
   size_t total = 0;
   MOE_TRY(cuda_status(cudaMemGetInfo(&free, &total), "asking for the GPU's free memory"));
+  shared_ = properties.sharedMemPerBlockOptin;
   MOE_TRY(copies_.open());
   // Code, graphs and block rounding take memory too.
   memory_.set_limit(memory_limit == 0 ? free - free / 16 : std::min<uint64_t>(memory_limit, free));
@@ -100,6 +101,25 @@ size_t CudaDevice::host_stream_bytes(const StreamShape& shape) const {
          (computes ? CpuExperts::bytes(*cpu_, shape) : 0);
 }
 
+Status CudaDevice::check_routed(int32_t max_k) const {
+  const int32_t most = most_combined(shared_);
+  if (max_k <= most) return {};
+  return Status::error(MOE_ERR_UNSUPPORTED,
+                       "%s: experts per token: at most %d in %zu bytes of shared memory, found %d",
+                       name_, most, shared_, max_k);
+}
+
+Status CudaDevice::check_shape(const StreamShape& shape) const {
+  const int32_t most = most_cosine_inputs(shared_);
+  if (shape.max_d_e > most) {
+    return Status::error(
+        MOE_ERR_UNSUPPORTED,
+        "%s: cosine router: d_e: at most %d in %zu bytes of shared memory, found %d", name_, most,
+        shared_, shape.max_d_e);
+  }
+  return check_routed(shape.max_own_routed);  // overrides are checked when they are used
+}
+
 Status CudaDevice::open_parts(CudaStream& s) {
   MOE_TRY(select());
   MOE_TRY(cuda_status(cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking),
@@ -126,6 +146,7 @@ Status CudaDevice::open_parts(CudaStream& s) {
 
 Result<Stream*> CudaDevice::open_stream(const StreamShape& shape) {
   MOE_ASSIGN(Box<CudaStream> s, make_box<CudaStream>(allocator_, allocator_));
+  MOE_TRY(check_shape(shape));
   s->shape = shape;
   s->library = &library_;
   const Status status = open_parts(*s);

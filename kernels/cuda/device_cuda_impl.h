@@ -69,13 +69,17 @@ class CudaDevice final : public Device, public ExpertMemory {
   Device* cpu() { return rates_.ever_on_cpu() ? cpu_ : nullptr; }
   /// Selects this GPU in the calling thread.
   Status select() const;
+  /// MOE_ERR_UNSUPPORTED if a token cannot have as many experts on this GPU.
+  Status check_routed(int32_t max_k) const;
 
  private:
+  Status check_shape(const StreamShape& shape) const;
   Status open_parts(CudaStream& s);
 
   const Allocator& allocator_;
   int32_t index_;
   char name_[96] = "cuda";
+  size_t shared_ = 0;  // bytes that a block can have
   GpuMemory memory_;
   CublasLt library_;
   Device* cpu_;

@@ -171,6 +171,8 @@ struct CosineOp {
   float* scores = nullptr;  // (n_tokens, n_experts)
 };
 cudaError_t cosine_scores(cudaStream_t stream, const CosineOp& op);
+/// The largest d_e where a block has `shared` bytes of shared memory.
+int32_t most_cosine_inputs(size_t shared);
 
 /// The active pairs of a layer, sorted by expert and then by token: a pair is a slot of a token.
 struct PairLists {
@@ -225,6 +227,8 @@ struct CombineOp {
   float scale = 1;
 };
 cudaError_t combine(cudaStream_t stream, const CombineOp& op);
+/// The largest routing.max_k where a block has `shared` bytes of shared memory.
+int32_t most_combined(size_t shared);
 
 /// y (+)= scale * (sum + gate * shared), gate sigmoid(gate[row]) or 1. y may be sum.
 struct MergeOp {

@@ -65,6 +65,48 @@ TEST(GpuFaults, AnEarlierErrorIsNamed) {
   emulator::clear_failure();
 }
 
+// More shared memory than the GPU has is refused before a kernel is launched.
+TEST(GpuFaults, WhatSharedMemoryCannotHoldIsNamed) {
+  const Result<Device*> opened = cuda::open_cuda_device({}, system_allocator());
+  ASSERT_TRUE(opened.ok()) << opened.status().text();
+  Device& device = *opened.value();
+  const auto refused = [&](const StreamShape& shape) {
+    const Result<Stream*> stream = device.open_stream(shape);
+    if (stream.ok()) device.close_stream(stream.value());
+    return stream.status();
+  };
+  const auto shared = static_cast<int32_t>(emulator::default_machine().shared);
+  StreamShape shape;
+  shape.max_rows = 1;
+  shape.d_model = 32;
+  shape.max_d_in = shape.max_d_e = shared / 4;
+  EXPECT_TRUE(refused(shape).ok());
+  ++shape.max_d_e;
+  EXPECT_EQ(refused(shape).code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_NE(std::string(refused(shape).text()).find("d_e: at most"), std::string::npos);
+
+  const int32_t most = (shared - 128) / 12;
+  shape.max_d_in = 32;
+  shape.max_d_e = 0;
+  shape.max_experts = shape.max_routed = most + 1;
+  shape.max_own_routed = most;
+  const Result<Stream*> stream = device.open_stream(shape);
+  ASSERT_TRUE(stream.ok()) << stream.status().text();
+  MoeOp op;  // an override that selects more
+  op.n_rows = 1;
+  op.n_experts = most + 1;
+  op.router.k = most + 1;
+  device.moe(*stream.value(), op);
+  const Status status = device.sync(*stream.value());
+  EXPECT_EQ(status.code(), MOE_ERR_UNSUPPORTED);
+  EXPECT_NE(std::string(status.text()).find("experts per token: at most"), std::string::npos)
+      << status.text();
+  device.close_stream(stream.value());
+  ++shape.max_own_routed;
+  EXPECT_EQ(refused(shape).code(), MOE_ERR_UNSUPPORTED);
+  cuda::close_cuda_device(opened.value());
+}
+
 TEST(GpuFaults, MachinesThatCannotRun) {
   emulator::Machine machine;
   machine.devices = 0;

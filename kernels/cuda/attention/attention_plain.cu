@@ -107,6 +107,7 @@ cudaError_t attend_plain(cudaStream_t stream, const AttentionOp& op) {
   Grid grid;
   grid.blocks = dim3(static_cast<unsigned>(op.n_rows), static_cast<unsigned>(op.n_heads));
   grid.threads = kThreads;
+  // Fits everywhere: src/model/config.cpp allows 1024 dimensions.
   grid.shared_bytes = sizeof(float) * static_cast<size_t>(op.head_dim);
   return launch(plain_kernel, grid, stream, op);
 }
