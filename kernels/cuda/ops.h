@@ -7,11 +7,19 @@
 // perform the operations of kernels/README.md in the CPU's order and are bit-identical; float
 // weights and attention sum in another order.
 
+#include <span>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/device.h"
 #include "src/base/inline.h"
 
 namespace moe::cuda {
+
+/// Loads a kernel: cudaErrorNoKernelImageForDevice or a similar error if this module has no code
+/// for the current GPU.
+cudaError_t load_code();
+/// The compute capabilities of the module's code, as 100 times 8.6.
+std::span<const int> built_for();
 
 /// A number of rows: fixed, or counted on the device (then `n` is the maximum).
 struct RowCount {

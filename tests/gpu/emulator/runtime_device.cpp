@@ -78,6 +78,11 @@ bool is_device(int device) {
   return device >= 0 && device < std::min(runtime().machine.devices, kMostDevices);
 }
 
+CUresult get(CUdevice* out, int index) {
+  const Lock lock(runtime().mutex);
+  *out = index;
+  return is_device(index) ? CUDA_SUCCESS : static_cast<CUresult>(cudaErrorInvalidDevice);
+}
 CUresult retain(CUcontext* out, CUdevice device) {
   const Lock lock(runtime().mutex);
   if (!is_device(device)) return static_cast<CUresult>(cudaErrorInvalidDevice);
@@ -135,6 +140,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** out, unsig
                                              unsigned long long, cudaDriverEntryPointQueryResult*) {
   BEGIN_CALL();
   *out = nullptr;
+  if (strcmp(name, "cuDeviceGet") == 0) *out = reinterpret_cast<void*>(get);
   if (strcmp(name, "cuDevicePrimaryCtxRetain") == 0) *out = reinterpret_cast<void*>(retain);
   if (strcmp(name, "cuCtxPushCurrent") == 0) *out = reinterpret_cast<void*>(push);
   if (strcmp(name, "cuCtxPopCurrent") == 0) *out = reinterpret_cast<void*>(pop);
